@@ -1,0 +1,89 @@
+/**
+ * Who may import whom below src/. The stages of the data path never import a sibling: src/relay.ts joins them, and the
+ * commands start it.
+ */
+const stages = ['upstream', 'cache', 'views', 'downstream', 'admin', 'config'];
+const shared = ['gen', 'model', 'wire', 'observe', 'security'];
+/** @type {Map<string, readonly string[]>} */
+const mayImport = new Map([
+  ['gen', []],
+  ['model', ['gen']],
+  ['wire', ['gen', 'model']],
+  ['observe', ['gen', 'model', 'wire']],
+  ['security', ['gen', 'model', 'wire', 'observe']],
+  ...stages.map((stage) => [stage, shared]),
+]);
+
+const layers = [...mayImport].map(([layer, below]) => ({
+  name: `layer-${layer}`,
+  comment: `src/${layer}/ imports ${below.length === 0 ? 'nothing but itself' : `only ${below.join(', ')} and itself`}.`,
+  severity: 'error',
+  from: { path: `^src/${layer}/` },
+  to: { path: '^src/', pathNot: `^src/(${[layer, ...below].join('|')})/` },
+}));
+
+/** @type {import('dependency-cruiser').IConfiguration} */
+module.exports = {
+  forbidden: [
+    ...layers,
+    {
+      name: 'relay-below-commands',
+      comment: 'src/relay.ts joins the stages; it knows no command.',
+      severity: 'error',
+      from: { path: '^src/relay[.]ts$' },
+      to: { path: '^src/(commands/|main[.]ts$)' },
+    },
+    {
+      name: 'main-is-the-top',
+      comment: 'Nobody imports src/main.ts.',
+      severity: 'error',
+      from: {},
+      to: { path: '^src/main[.]ts$' },
+    },
+    {
+      name: 'no-cycle',
+      comment: 'Two files that need each other are one idea, or three.',
+      severity: 'error',
+      from: {},
+      to: { circular: true },
+    },
+    {
+      name: 'no-orphan',
+      comment: 'Whatever is in src/ is used by something in src/, or it goes.',
+      severity: 'error',
+      from: { orphan: true, path: '^src/', pathNot: '^src/(gen/|main[.]ts$)' },
+      to: {},
+    },
+    {
+      name: 'only-src',
+      comment: 'The program does not need its tests, scripts or benchmarks.',
+      severity: 'error',
+      from: { path: '^src/' },
+      to: { path: '^(test|scripts|bench)/' },
+    },
+    {
+      name: 'only-installed-with-it',
+      comment: 'dist/ runs without development dependencies.',
+      severity: 'error',
+      from: { path: '^src/' },
+      to: { dependencyTypes: ['npm-dev', 'npm-no-pkg', 'npm-unknown'] },
+    },
+    {
+      name: 'resolvable',
+      comment: 'An import that leads nowhere hides whatever it leads to.',
+      severity: 'error',
+      from: {},
+      to: { couldNotResolve: true },
+    },
+  ],
+  options: {
+    parser: 'swc', // TypeScript 7 has no compiler API to read modules with
+    doNotFollow: { path: 'node_modules' },
+    tsPreCompilationDeps: true, // an `import type` is an import
+    enhancedResolveOptions: {
+      exportsFields: ['exports'],
+      conditionNames: ['import', 'node', 'default', 'types'],
+      extensions: ['.ts', '.js', '.json'],
+    },
+  },
+};

@@ -1,0 +1,30 @@
+/** Text that is HTML already. */
+export class Html {
+  readonly text: string;
+
+  constructor(text: string) {
+    this.text = text;
+  }
+}
+
+const escapes: ReadonlyMap<string, string> = new Map([
+  ['&', '&amp;'],
+  ['<', '&lt;'],
+  ['>', '&gt;'],
+  ['"', '&quot;'],
+  ["'", '&#39;'],
+]);
+
+type Part = Html | string | number | readonly Html[];
+
+/** Whatever is put in is escaped unless it is Html: names and errors are peers' words. For attributes, in quotes. */
+export function html(strings: TemplateStringsArray, ...parts: readonly Part[]): Html {
+  const texts = parts.map(render);
+  return new Html(strings.map((text, index) => text + (texts[index] ?? '')).join(''));
+}
+
+function render(part: Part): string {
+  if (part instanceof Html) return part.text;
+  if (typeof part === 'object') return part.map(({ text }) => text).join('');
+  return String(part).replaceAll(/[&<>"']/g, (character) => escapes.get(character) ?? '');
+}

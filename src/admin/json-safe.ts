@@ -1,0 +1,35 @@
+import { create } from '@bufbuild/protobuf';
+import { type Any, anyPack, StructSchema } from '@bufbuild/protobuf/wkt';
+import type { ClientStatusResponse } from '../gen/envoy/service/status/v3/csds_pb.ts';
+import { bytesToJson, messageName } from '../wire/registry.ts';
+import type { Plain } from './ports.ts';
+
+/**
+ * JSON needs the descriptor of every Any, also of those inside others; one that this build does not know would fail
+ * the whole answer. Such a resource becomes a Struct that says so, its bytes in base64.
+ */
+export function withKnownTypes(response: Plain<ClientStatusResponse>): Plain<ClientStatusResponse> {
+  const config = response.config.map((client) => ({
+    ...client,
+    genericXdsConfigs: client.genericXdsConfigs.map((entry) =>
+      entry.xdsConfig === undefined ? entry : { ...entry, xdsConfig: readable(entry.xdsConfig) },
+    ),
+  }));
+  return { ...response, config };
+}
+
+function readable(any: Plain<Any>): Plain<Any> {
+  const json = bytesToJson(messageName(any.typeUrl), any.value);
+  if (json.ok) return any;
+  const text = (value: string) => ({ kind: { case: 'stringValue' as const, value } });
+  return anyPack(
+    StructSchema,
+    create(StructSchema, {
+      fields: {
+        unreadable: text(json.error),
+        type_url: text(any.typeUrl),
+        value_base64: text(Buffer.from(any.value).toString('base64')),
+      },
+    }),
+  );
+}

@@ -1,0 +1,115 @@
+import { createHash } from 'node:crypto';
+import type {
+  Client,
+  ListClientsResponse,
+  NackStatus,
+  StatusResponse,
+  TypeStatus,
+  UpstreamStatus,
+} from '../gen/distributary/admin/v1/admin_pb.ts';
+import { ago, formatSeconds, shorten } from '../observe/format.ts';
+import { flowPicture } from './flow.ts';
+import { Html, html } from './html.ts';
+import { script, style } from './page-assets.ts';
+import type { Answer } from './respond.ts';
+import { type Column, table } from './table.ts';
+
+/** How many clients the page lists; there may be tens of thousands. */
+export const clientsShown = 100;
+
+const hash = (text: string): string => `'sha256-${createHash('sha256').update(text).digest('base64')}'`;
+
+/** Nothing but the page's own style and script runs, and it talks to its own origin only. */
+const policy = [
+  "default-src 'none'",
+  `style-src ${hash(style)}`,
+  `script-src ${hash(script)}`,
+  "connect-src 'self'",
+  "base-uri 'none'",
+  "form-action 'none'",
+  "frame-ancestors 'none'",
+].join('; ');
+
+/** What an operator wants to see first, on one page. `now` is milliseconds since the epoch. */
+export function statusPage(status: StatusResponse, clients: ListClientsResponse, now: number): Answer {
+  const page = html`<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
+<title>distributary: ${status.ready ? 'ready' : 'not ready'}</title><style>${new Html(style)}</style></head>
+<body><div id="lost" role="alert"></div><main>
+${heading(status)}${flowPicture(status)}
+<h2>Upstreams</h2>${table(upstreamColumns(now), status.upstreams, 'No upstream is configured.')}
+<h2>Rejected by clients</h2>${table(nackColumns(now), status.nacks, 'Nothing: clients took what they were sent.')}
+<h2>Types</h2>${table(typeColumns, status.types, 'Nothing is cached or asked for yet.')}
+<h2>Clients</h2>${table(clientColumns, clients.clients, 'No client is connected.')}${more(clients)}
+</main><script>${new Html(script)}</script></body></html>
+`;
+  const headers = { 'content-security-policy': policy, 'referrer-policy': 'no-referrer' };
+  return { status: 200, type: 'text/html; charset=utf-8', body: page.text, headers };
+}
+
+function heading(status: StatusResponse): Html {
+  const state = status.ready
+    ? html`<span class="state good">ready</span>`
+    : html`<span class="state bad">not ready: ${status.reason}</span>`;
+  return html`<header><h1>distributary</h1>${state}<span class="dim">version ${status.version}, up for ${formatSeconds(status.uptimeSeconds)}</span>
+<nav><a href="/ready">ready</a><a href="/metrics">metrics</a><a href="/config_dump">configuration</a></nav></header>`;
+}
+
+const upstreamColumns = (now: number): readonly Column<UpstreamStatus>[] => [
+  { title: 'Name', cell: ({ name }) => name },
+  {
+    title: 'State',
+    cell: ({ connected }) =>
+      connected ? html`<span class="good">connected</span>` : html`<span class="bad">not connected</span>`,
+  },
+  {
+    title: 'Data',
+    cell: ({ stale, staleSince }) =>
+      stale ? html`<span class="bad">stale for ${ago(staleSince, now) ?? 'unknown time'}</span>` : 'current',
+  },
+  { title: 'Endpoint', mono: true, cell: ({ kind, endpoint }) => `${kind} ${endpoint}` },
+  { title: 'Sessions', number: true, cell: ({ sessions }) => sessions },
+  { title: 'Last error', cell: ({ lastError }) => shorten(lastError, 300) },
+];
+
+const nackColumns = (now: number): readonly Column<NackStatus>[] => [
+  { title: 'Type', cell: ({ type }) => type },
+  { title: 'Name', mono: true, cell: ({ name }) => name },
+  { title: 'Version', mono: true, cell: ({ version }) => shorten(version, 60) },
+  { title: 'Clients', number: true, cell: ({ clients }) => clients },
+  { title: 'For', cell: ({ since }) => ago(since, now) ?? '' },
+  { title: 'Error', cell: ({ error }) => shorten(error, 500) },
+];
+
+const typeColumns: readonly Column<TypeStatus>[] = [
+  { title: 'Type', cell: ({ type }) => type },
+  { title: 'Resources', number: true, cell: ({ resources }) => resources },
+  { title: 'Variants', number: true, cell: ({ variants }) => variants },
+  { title: 'Subscriptions', number: true, cell: ({ subscriptions }) => subscriptions },
+  {
+    title: 'Ambiguous',
+    number: true,
+    cell: ({ ambiguous }) => (ambiguous === 0 ? 0 : html`<span class="bad">${ambiguous}</span>`),
+  },
+];
+
+const clientColumns: readonly Column<Client>[] = [
+  { title: 'Stream', mono: true, cell: ({ id }) => id },
+  { title: 'Node', mono: true, cell: ({ node }) => shorten(node?.id ?? '', 80) },
+  { title: 'Cluster', cell: ({ node }) => shorten(node?.cluster ?? '', 60) },
+  { title: 'Peer', mono: true, cell: ({ peer }) => peer },
+  { title: 'Speaks', cell: ({ transport }) => transport },
+  {
+    title: 'Types',
+    cell: ({ types }) =>
+      types.map(({ type, state, version, lastNack }) => {
+        const title = lastNack === '' ? version : `${version}: ${shorten(lastNack, 500)}`;
+        return html`<span class="${state === 'ERROR' ? 'bad' : 'dim'}" title="${title}">${type} ${state}</span> `;
+      }),
+  },
+];
+
+function more({ clients, total }: ListClientsResponse): Html {
+  const rest = Math.max(0, total - clients.length);
+  return rest === 0 ? html`` : html`<p class="dim">and ${rest} more: ask the ListClients RPC for all.</p>`;
+}

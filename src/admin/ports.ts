@@ -1,0 +1,73 @@
+import type { Message } from '@bufbuild/protobuf';
+import type {
+  ExplainResponse,
+  ListClientsResponse,
+  ListResourcesResponse,
+  StatusResponse,
+} from '../gen/distributary/admin/v1/admin_pb.ts';
+import type { ClientStatusRequest, ClientStatusResponse } from '../gen/envoy/service/status/v3/csds_pb.ts';
+import type { TypeUrl } from '../model/brand.ts';
+import type { Parameters } from '../model/parameters.ts';
+import type { Result } from '../model/result.ts';
+import type { GrpcStatus } from '../wire/status.ts';
+
+/** A generated message as a plain value: all its fields, nothing else. */
+export type Plain<T> = T extends Message
+  ? { [Key in keyof T as Exclude<Key, '$typeName' | '$unknown'>]: Plain<T[Key]> }
+  : T extends readonly (infer Element)[]
+    ? Plain<Element>[]
+    : T;
+
+/** Other processes may have to be asked first. */
+export type Awaitable<T> = T | Promise<T>;
+
+export interface Readiness {
+  readonly ready: boolean;
+  /** Why not, for people; empty when ready. */
+  readonly reason: string;
+  readonly upstreams: readonly {
+    readonly name: string;
+    readonly connected: boolean;
+    /** What is cached from here may be out of date. */
+    readonly stale: boolean;
+    /** Milliseconds since the epoch: since when it is stale. */
+    readonly since: number | undefined;
+  }[];
+}
+
+export interface ExplainQuery {
+  readonly type: TypeUrl;
+  /** As the operator wrote it. */
+  readonly name: string;
+  /** Undefined: the client's. */
+  readonly parameters: Parameters | undefined;
+  /** A stream's id. */
+  readonly client: string | undefined;
+}
+
+export interface ResourcesQuery {
+  /** Undefined: every type. */
+  readonly type: TypeUrl | undefined;
+  readonly namePrefix: string;
+  readonly pageSize: number;
+  /** `next_page_token` of the answer before; empty for the first page. */
+  readonly pageToken: string;
+}
+
+/** All that the admin listener knows of the relay. Nothing here changes anything. */
+export interface Inspector {
+  status(): Awaitable<Plain<StatusResponse>>;
+  ready(): Readiness;
+  /** NOT_FOUND: there is no such client. A name that nothing is known of is an answer like any other. */
+  explain(query: ExplainQuery): Awaitable<Result<Plain<ExplainResponse>, GrpcStatus>>;
+  /** INVALID_ARGUMENT: not a page token. */
+  listResources(query: ResourcesQuery): Awaitable<Result<Plain<ListResourcesResponse>, GrpcStatus>>;
+  /** At most `limit`, those with a rejected response first; undefined: all. */
+  listClients(limit: number | undefined): Awaitable<Plain<ListClientsResponse>>;
+  /** The configuration in force as JSON, secrets redacted. */
+  configDump(): unknown;
+  /** The Prometheus text format. */
+  metricsText(): Awaitable<string>;
+  /** CSDS (protocol §9). */
+  clientStatus(request: ClientStatusRequest): Awaitable<Result<Plain<ClientStatusResponse>, GrpcStatus>>;
+}

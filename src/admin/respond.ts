@@ -1,0 +1,39 @@
+import type { ServerResponse } from 'node:http';
+
+/** A whole answer of the plain HTTP routes. */
+export interface Answer {
+  readonly status: number;
+  readonly type: string;
+  readonly body: string;
+  readonly headers?: Readonly<Record<string, string>>;
+}
+
+export function json(value: unknown, status = 200, headers: Readonly<Record<string, string>> = {}): Answer {
+  return { status, type: 'application/json', body: `${JSON.stringify(value, null, 2)}\n`, headers };
+}
+
+/** HTTP statuses with the names of the codes that Connect uses in its bodies. */
+export function problem(
+  status: number,
+  code: string,
+  message: string,
+  headers: Readonly<Record<string, string>> = {},
+): Answer {
+  return json({ code, message }, status, headers);
+}
+
+/** `head`: without the body, as HEAD asks. */
+export function respond(response: ServerResponse, answer: Answer, head: boolean): void {
+  if (response.headersSent || response.destroyed) {
+    response.destroy();
+    return;
+  }
+  response.writeHead(answer.status, {
+    'content-type': answer.type,
+    'content-length': Buffer.byteLength(answer.body),
+    'cache-control': 'no-store',
+    'x-content-type-options': 'nosniff',
+    ...answer.headers,
+  });
+  response.end(head ? undefined : answer.body);
+}

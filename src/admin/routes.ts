@@ -1,0 +1,37 @@
+import { create } from '@bufbuild/protobuf';
+import { ListClientsResponseSchema, StatusResponseSchema } from '../gen/distributary/admin/v1/admin_pb.ts';
+import { clientsShown, statusPage } from './page.ts';
+import type { Awaitable, Inspector, Readiness } from './ports.ts';
+import { type Answer, json } from './respond.ts';
+
+/** The plain HTTP routes by their paths: all of them GET (and HEAD). */
+export function httpRoutes(inspector: Inspector): ReadonlyMap<string, () => Awaitable<Answer>> {
+  return new Map<string, () => Awaitable<Answer>>([
+    ['/', () => page(inspector)],
+    ['/healthz', () => ({ status: 200, type: 'text/plain; charset=utf-8', body: 'ok\n' })],
+    ['/ready', () => readiness(inspector.ready())],
+    ['/metrics', () => metrics(inspector)],
+    ['/config_dump', () => json(inspector.configDump())],
+  ]);
+}
+
+async function page(inspector: Inspector): Promise<Answer> {
+  const status = create(StatusResponseSchema, await inspector.status());
+  const clients = create(ListClientsResponseSchema, await inspector.listClients(clientsShown));
+  return statusPage(status, clients, Date.now());
+}
+
+function readiness({ ready, reason, upstreams }: Readiness): Answer {
+  const shown = upstreams.map(({ name, connected, stale, since }) => ({
+    name,
+    connected,
+    stale,
+    since: since === undefined ? null : new Date(since).toISOString(),
+  }));
+  return json({ ready, reason, upstreams: shown }, ready ? 200 : 503);
+}
+
+async function metrics(inspector: Inspector): Promise<Answer> {
+  const type = 'text/plain; version=0.0.4; charset=utf-8';
+  return { status: 200, type, body: await inspector.metricsText() };
+}

@@ -1,0 +1,86 @@
+import { Code, ConnectError, type ConnectRouter } from '@connectrpc/connect';
+import { AdminService, type ExplainRequest } from '../gen/distributary/admin/v1/admin_pb.ts';
+import { ClientStatusDiscoveryService } from '../gen/envoy/service/status/v3/csds_pb.ts';
+import type { TypeUrl } from '../model/brand.ts';
+import { internParameters } from '../model/parameters.ts';
+import type { Result } from '../model/result.ts';
+import { knownTypes, typeByName } from '../model/types.ts';
+import { rpcError } from '../wire/connect-error.ts';
+import type { GrpcStatus } from '../wire/status.ts';
+import { withKnownTypes } from './json-safe.ts';
+import type { Awaitable, ExplainQuery, Inspector } from './ports.ts';
+
+const longestPage = 1000;
+
+/** `failed` is told of bugs: an RPC that failed with something other than a status. */
+export type Failed = (error: unknown) => void;
+
+export function adminRoutes(inspector: Inspector, failed: Failed): (router: ConnectRouter) => void {
+  const answer = <T>(run: () => Awaitable<T>): Promise<T> => reported(run, failed);
+  return (router) => {
+    router.service(AdminService, {
+      status: () => answer(() => inspector.status()),
+      explain: (request) => answer(async () => valueOf(await inspector.explain(explainQuery(request)))),
+      listResources: ({ type, namePrefix, pageSize, pageToken }) =>
+        answer(async () =>
+          valueOf(
+            await inspector.listResources({
+              type: type === '' ? undefined : typeNamed(type),
+              namePrefix,
+              pageSize: pageSize === 0 ? longestPage : Math.min(pageSize, longestPage),
+              pageToken,
+            }),
+          ),
+        ),
+      listClients: ({ limit }) => answer(() => inspector.listClients(limit === 0 ? undefined : limit)),
+    });
+  };
+}
+
+/** StreamClientStatus is for gRPC on the xDS listener: HTTP/1.1 has no streams in both directions. */
+export function csdsRoutes(inspector: Inspector, failed: Failed): (router: ConnectRouter) => void {
+  return (router) => {
+    router.rpc(ClientStatusDiscoveryService.method.fetchClientStatus, (request, context) =>
+      reported(async () => {
+        const response = valueOf(await inspector.clientStatus(request));
+        const json = context.requestHeader.get('content-type')?.includes('json') === true;
+        return json ? withKnownTypes(response) : response;
+      }, failed),
+    );
+  };
+}
+
+function explainQuery({ type, name, parameters, client }: ExplainRequest): ExplainQuery {
+  const url = typeNamed(type);
+  if (name === '') throw new ConnectError('name is missing', Code.InvalidArgument);
+  const entries = Object.entries(parameters);
+  return {
+    type: url,
+    name,
+    parameters: entries.length === 0 && client !== '' ? undefined : internParameters(entries),
+    client: client === '' ? undefined : client,
+  };
+}
+
+function typeNamed(text: string): TypeUrl {
+  const url = typeByName(text);
+  if (url !== undefined) return url;
+  const accepted = knownTypes.map(({ short }) => short).join(', ');
+  const problem = text === '' ? 'type is missing' : `unknown type ${JSON.stringify(text)}`;
+  throw new ConnectError(`${problem}: accepted are ${accepted}, or a type URL`, Code.InvalidArgument);
+}
+
+function valueOf<T>(result: Result<T, GrpcStatus>): T {
+  if (result.ok) return result.value;
+  throw rpcError(result.error);
+}
+
+async function reported<T>(run: () => Awaitable<T>, failed: Failed): Promise<T> {
+  try {
+    return await run();
+  } catch (error) {
+    if (error instanceof ConnectError) throw error;
+    failed(error);
+    throw new ConnectError('this is a bug: see the log', Code.Internal);
+  }
+}

@@ -1,0 +1,102 @@
+import type { RequestKind, StreamEvents } from '../downstream/services.ts';
+import type { TypeUrl } from '../model/brand.ts';
+import { typeInfo } from '../model/types.ts';
+import type { Conditions } from '../observe/conditions.ts';
+import type { Metrics } from '../observe/metrics.ts';
+import type { Tally } from '../observe/tally.ts';
+import type { ErrorDetail } from '../wire/requests.ts';
+
+/** The series that one type's streams count, found once. */
+interface Series {
+  readonly requests: Readonly<Record<RequestKind, Tally>>;
+  readonly responses: Readonly<Record<'sotw' | 'delta', Tally>>;
+  readonly bytes: Tally;
+  readonly coalesced: Tally;
+}
+
+/** Updates of one fan-out take about as long: they are observed together. */
+const batchSize = 64;
+
+/** Counts what streams do. On the hot path: a lookup and additions. */
+export class StreamMetrics implements StreamEvents {
+  readonly #metrics: Metrics;
+  readonly #conditions: Conditions;
+  readonly #series = new Map<TypeUrl, Series>();
+  #propagated = 0;
+  #propagatedSince = 0;
+  #propagatedUntil = 0;
+
+  constructor(metrics: Metrics, conditions: Conditions) {
+    this.#metrics = metrics;
+    this.#conditions = conditions;
+  }
+
+  request(type: TypeUrl, kind: RequestKind): void {
+    this.#of(type).requests[kind].inc();
+  }
+
+  response(
+    type: TypeUrl,
+    protocol: 'sotw' | 'delta',
+    { bytes, receivedAt }: { readonly bytes: Buffer; readonly receivedAt: number | undefined },
+  ): void {
+    const series = this.#of(type);
+    series.responses[protocol].inc();
+    series.bytes.inc(bytes.length);
+    if (receivedAt === undefined) return;
+    if (receivedAt !== this.#propagatedSince || this.#propagated >= batchSize) {
+      this.flush();
+      this.#propagatedSince = receivedAt;
+    }
+    this.#propagated++;
+    this.#propagatedUntil = performance.now();
+  }
+
+  overtaken(type: TypeUrl, count: number): void {
+    this.#of(type).coalesced.inc(count);
+  }
+
+  rejected(reason: string): void {
+    this.#metrics.rejected(reason).inc();
+  }
+
+  /** Requests of kind `nack` are counted already; a fleet that rejects the same thing is one line. */
+  nack(type: TypeUrl, node: string, version: string, error: ErrorDetail): void {
+    const { code, message } = error;
+    const what = JSON.stringify([version, message]);
+    const { short } = typeInfo(type);
+    this.#conditions.set(`nack ${short}`, what, 'warn', `a client rejected ${short}`, {
+      node,
+      version,
+      code,
+      error: message,
+    });
+  }
+
+  /** Hands over what is still to be observed. */
+  flush(): void {
+    if (this.#propagated === 0) return;
+    this.#metrics.propagation((this.#propagatedUntil - this.#propagatedSince) / 1000, this.#propagated);
+    this.#propagated = 0;
+  }
+
+  #of(type: TypeUrl): Series {
+    const known = this.#series.get(type);
+    if (known !== undefined) return known;
+    const metrics = this.#metrics;
+    const created: Series = {
+      requests: {
+        subscribe: metrics.requests(type, 'subscribe'),
+        ack: metrics.requests(type, 'ack'),
+        nack: metrics.requests(type, 'nack'),
+        stale: metrics.requests(type, 'stale'),
+      },
+      responses: { sotw: metrics.responses(type, 'sotw'), delta: metrics.responses(type, 'delta') },
+      bytes: metrics.responseBytes(type),
+      coalesced: metrics.coalesced(type),
+    };
+    // A client can name any type: those that are kept must be bounded.
+    if (this.#series.size < 256) this.#series.set(type, created);
+    return created;
+  }
+}

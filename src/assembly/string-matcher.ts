@@ -1,0 +1,31 @@
+import { RE2JS } from 're2js';
+import type { StringMatcher } from '../gen/envoy/type/matcher/v3/string_pb.ts';
+import { fail, ok, type Result } from '../model/result.ts';
+
+/** envoy.type.matcher.v3.StringMatcher as a function. The error says what of it is not accepted. */
+export function compileStringMatcher(matcher: StringMatcher): Result<(text: string) => boolean> {
+  const fold = (text: string): string => (matcher.ignoreCase ? text.toLowerCase() : text);
+  const { matchPattern } = matcher;
+  switch (matchPattern.case) {
+    case 'exact':
+      return ok((text) => fold(text) === fold(matchPattern.value));
+    case 'prefix':
+      return ok((text) => fold(text).startsWith(fold(matchPattern.value)));
+    case 'suffix':
+      return ok((text) => fold(text).endsWith(fold(matchPattern.value)));
+    case 'contains':
+      return ok((text) => fold(text).includes(fold(matchPattern.value)));
+    case 'safeRegex':
+      try {
+        const pattern = RE2JS.compile(matchPattern.value.regex);
+        return ok((text) => pattern.matches(text));
+      } catch (error) {
+        return fail(`safe_regex: ${error instanceof Error ? error.message : String(error)}`);
+      }
+    case 'custom':
+    case undefined:
+      return fail('exact, prefix, suffix, contains and safe_regex are accepted');
+    default:
+      return matchPattern satisfies never;
+  }
+}

@@ -1,0 +1,89 @@
+import { randomInt } from 'node:crypto';
+import type { AdsUpstreamConfig, Config, UpstreamConfig } from '../config/config.ts';
+import type { Clock } from '../model/clock.ts';
+import type { Upstream, UpstreamSink } from '../model/upstream.ts';
+import type { Log } from '../observe/log.ts';
+import type { Metrics } from '../observe/metrics.ts';
+import { AdsUpstream } from '../upstream/ads/ads-upstream.ts';
+import { FilesystemUpstream } from '../upstream/filesystem/upstream.ts';
+
+export interface UpstreamSurroundings {
+  readonly clock: Clock;
+  readonly log: Log;
+  readonly metrics: Metrics;
+  readonly version: string;
+  /** `x-distributary-via`. */
+  readonly via: () => string;
+}
+
+/** How long a preferred endpoint must hold a connection before the sessions go back to it, in milliseconds. */
+const settleMilliseconds = 30_000;
+
+/** The upstreams of a configuration, not started. */
+export function makeUpstream(
+  config: Config,
+  upstream: UpstreamConfig,
+  sink: UpstreamSink,
+  around: UpstreamSurroundings,
+): Upstream {
+  const log = around.log.child({ upstream: upstream.name });
+  switch (upstream.kind) {
+    case 'ads':
+      return makeAds(config, upstream, sink, around, log);
+    case 'filesystem':
+      return new FilesystemUpstream(
+        {
+          name: upstream.name,
+          path: upstream.path,
+          claims: upstream.claims,
+          maxConstraintDepth: config.limits.maxConstraintDepth,
+          clock: around.clock,
+          log,
+        },
+        sink,
+      );
+    default:
+      return upstream satisfies never;
+  }
+}
+
+function makeAds(
+  config: Config,
+  upstream: AdsUpstreamConfig,
+  sink: UpstreamSink,
+  { clock, metrics, version, via }: UpstreamSurroundings,
+  log: Log,
+): Upstream {
+  const { name } = upstream;
+  return new AdsUpstream(
+    {
+      name,
+      claims: upstream.claims,
+      endpoints: upstream.endpoints,
+      protocol: upstream.protocol,
+      variants: upstream.variants,
+      tls: upstream.tls,
+      connectTimeoutMs: upstream.connectTimeoutMs,
+      resourceTimeoutMs: upstream.resourceTimeoutMs,
+      keepalive: upstream.keepalive,
+      backoff: upstream.backoff,
+      settleMs: settleMilliseconds,
+      rules: config.parameters,
+      node: config.node,
+      version,
+      via,
+      maxConstraintDepth: config.limits.maxConstraintDepth,
+      maxSessions: config.limits.maxUpstreamSessions,
+      clock,
+      random: () => randomInt(2 ** 32) / 2 ** 32,
+      log,
+      metrics: {
+        updates: (type, result) => metrics.updates(name, type, result).inc(),
+        lastUpdate: (type) => metrics.lastUpdate(name, type, clock.now()),
+        reconnect: () => metrics.reconnects(name).inc(),
+        refused: () => metrics.rejected('upstream_sessions').inc(),
+      },
+    },
+    sink,
+  );
+}

@@ -1,0 +1,75 @@
+import type { ConstraintsKey, ParametersKey } from '../model/brand.ts';
+import type { Fault } from '../model/catalog.ts';
+import type { Constraints } from '../model/constraints.ts';
+import type { Parameters } from '../model/parameters.ts';
+import type { Variant } from '../model/resource.ts';
+import type { Holder } from '../model/transaction.ts';
+import { VariantIndex } from '../model/variant-index.ts';
+
+/** A variant and who has it. */
+export interface Held {
+  readonly constraints: Constraints;
+  variant: Variant;
+  readonly holders: Holder[];
+  /** The last revision in which a holder confirmed it: what a full state does not confirm is gone. */
+  seen: number;
+}
+
+/** All that is cached under one name. */
+export class Cell {
+  readonly variants = new VariantIndex<Held>();
+  faults: Map<ConstraintsKey, Fault> | undefined;
+  /**
+   * Which of several matching variants a parameter set gets (protocol §5, Ambiguity): sticky while it matches. Only
+   * what is ambiguous is recorded.
+   */
+  #bindings: Map<ParametersKey, ConstraintsKey> | undefined;
+
+  get empty(): boolean {
+    return this.variants.size === 0 && this.faults === undefined;
+  }
+
+  get ambiguous(): number {
+    return this.#bindings?.size ?? 0;
+  }
+
+  bind(parameters: Parameters, variant: Held): void {
+    this.#bindings ??= new Map();
+    this.#bindings.set(parameters.key, variant.constraints.key);
+  }
+
+  /** The variant for these parameters; `ambiguous` hears of a choice that was not recorded yet. */
+  pick(parameters: Parameters, ambiguous: (matches: readonly Held[]) => void): Held | undefined {
+    const matches = this.variants.match(parameters);
+    if (matches.length <= 1) return matches[0];
+    const bound = this.#bindings?.get(parameters.key);
+    const known = bound === undefined ? undefined : matches.find((held) => held.constraints.key === bound);
+    if (known !== undefined) return known;
+    const lowest = matches[0];
+    if (lowest !== undefined) this.bind(parameters, lowest);
+    ambiguous(matches);
+    return lowest;
+  }
+
+  remove(held: Held): void {
+    this.variants.delete(held.constraints.key);
+    if (this.#bindings === undefined) return;
+    for (const [parameters, variant] of this.#bindings) {
+      if (variant === held.constraints.key || this.variants.size < 2) this.#bindings.delete(parameters);
+    }
+    if (this.#bindings.size === 0) this.#bindings = undefined;
+  }
+
+  clearFaults(constraints: Constraints): void {
+    if (this.faults === undefined) return;
+    this.faults.delete(constraints.key);
+    for (const [key, fault] of this.faults) {
+      if (fault.constraints.key === '') this.faults.delete(key);
+    }
+    if (this.faults.size === 0) this.faults = undefined;
+  }
+}
+
+export function heldByWildcard(held: Held): boolean {
+  return held.holders.some((holder) => holder.role === 'wildcard');
+}

@@ -1,0 +1,68 @@
+import type { ResourceName } from '../model/brand.ts';
+import type { Constraints } from '../model/constraints.ts';
+import { ParameterIndex } from '../model/parameter-index.ts';
+import type { Parameters } from '../model/parameters.ts';
+import { type Interest, type Selector, WILDCARD } from '../model/transaction.ts';
+import { globMatches, isGlob } from '../model/xdstp.ts';
+
+/** What is known of one interest. */
+export interface InterestState {
+  readonly interest: Interest;
+  /** Upstream has said what there is: a lack of it is an absence (protocol §3.9). */
+  answered: boolean;
+  /** Who answered it; undefined as long as nobody has. */
+  holder: string | undefined;
+}
+
+/** All interests in one type, found by name and by what a variant's constraints match. */
+export class Interests {
+  readonly #bySelector = new Map<Selector, ParameterIndex<InterestState>>();
+  readonly #globs = new Set<Selector>();
+
+  get(selector: Selector, parameters: Parameters): InterestState | undefined {
+    return this.#bySelector.get(selector)?.get(parameters);
+  }
+
+  add(interest: Interest): InterestState {
+    const index = this.#bySelector.get(interest.selector) ?? new ParameterIndex<InterestState>();
+    this.#bySelector.set(interest.selector, index);
+    const state: InterestState = { interest, answered: false, holder: undefined };
+    index.set(interest.parameters, state);
+    if (isGlob(interest.selector)) this.#globs.add(interest.selector);
+    return state;
+  }
+
+  delete(interest: Interest): void {
+    const index = this.#bySelector.get(interest.selector);
+    index?.delete(interest.parameters);
+    if (index?.size === 0) {
+      this.#bySelector.delete(interest.selector);
+      this.#globs.delete(interest.selector);
+    }
+  }
+
+  *all(): Iterable<InterestState> {
+    for (const index of this.#bySelector.values()) yield* index.values();
+  }
+
+  /** The interests that name it exactly. */
+  named(name: ResourceName): ParameterIndex<InterestState> | undefined {
+    return this.#bySelector.get(name);
+  }
+
+  /** Every interest that sees a variant of this name: by name, wildcard or glob. */
+  *seeing(name: ResourceName, constraints: Constraints): Iterable<InterestState> {
+    for (const index of this.#indexes(name)) yield* index.matching(constraints);
+  }
+
+  *#indexes(name: ResourceName): Iterable<ParameterIndex<InterestState>> {
+    for (const selector of [name, WILDCARD]) {
+      const index = this.#bySelector.get(selector);
+      if (index !== undefined) yield index;
+    }
+    for (const glob of this.#globs) {
+      const index = globMatches(glob, name) ? this.#bySelector.get(glob) : undefined;
+      if (index !== undefined) yield index;
+    }
+  }
+}

@@ -1,0 +1,74 @@
+import { hash } from 'node:crypto';
+import type { Constraints } from '../model/constraints.ts';
+import type { Payload } from '../model/resource.ts';
+
+interface Entry {
+  readonly payload: Payload;
+  references: number;
+}
+
+/** The bodies of all cached resources, equal ones once. */
+export class Payloads {
+  readonly #entries = new Map<string, Entry>();
+  #bytes = 0;
+
+  /** Bytes of the distinct payloads in use. */
+  get bytes(): number {
+    return this.#bytes;
+  }
+
+  /** The payload of these bytes, copied: a slice would pin the whole response that it came in. */
+  acquire(bytes: Uint8Array): Payload {
+    const digest = shortHash(bytes);
+    const known = this.#entries.get(digest);
+    // Two contents with one digest are not expected in this universe; if they come, they are not shared.
+    if (known !== undefined && Buffer.compare(known.payload.bytes, bytes) === 0) {
+      known.references++;
+      return known.payload;
+    }
+    const copy = Buffer.allocUnsafeSlow(bytes.length);
+    copy.set(bytes);
+    const payload: Payload = { bytes: copy, hash: digest };
+    if (known === undefined) this.#entries.set(digest, { payload, references: 1 });
+    this.#bytes += copy.length;
+    return payload;
+  }
+
+  release(payload: Payload | undefined): void {
+    if (payload === undefined) return;
+    const known = this.#entries.get(payload.hash);
+    if (known === undefined || known.payload !== payload) {
+      this.#bytes -= payload.bytes.length;
+      return;
+    }
+    if (--known.references > 0) return;
+    this.#entries.delete(payload.hash);
+    this.#bytes -= payload.bytes.length;
+  }
+}
+
+const emptyHash = shortHash(new Uint8Array());
+
+/** 16 hex digits. */
+function shortHash(bytes: Uint8Array | string): string {
+  return hash('sha256', bytes, 'hex').slice(0, 16);
+}
+
+/**
+ * The version that delta clients see: the upstream's, and a digest of all that they can see of the variant, because
+ * upstreams leave versions empty or use them again (protocol §4.1). A suffix of ours from a relay above is kept.
+ */
+export function versionTag(
+  version: string,
+  constraints: Constraints,
+  payload: Payload | undefined,
+  aliases: readonly string[],
+  metadata: Uint8Array | undefined,
+): string {
+  let digest = payload?.hash ?? emptyHash;
+  if (constraints.key !== '' || aliases.length > 0 || metadata !== undefined) {
+    const rest = metadata === undefined ? '' : shortHash(metadata);
+    digest = shortHash(JSON.stringify([digest, constraints.key, aliases, rest]));
+  }
+  return version.endsWith(`@${digest}`) ? version : `${version}@${digest}`;
+}

@@ -1,0 +1,44 @@
+import { type ResourceName, resourceName } from '../model/brand.ts';
+import type { Variant } from '../model/resource.ts';
+import type { Cell } from './cell.ts';
+import { Interests } from './interests.ts';
+
+/** Everything of one type. */
+export class Table {
+  readonly cells = new Map<ResourceName, Cell>();
+  readonly interests = new Interests();
+  /** Alias → the resources that have it (protocol §4.8). */
+  readonly aliases = new Map<ResourceName, Set<ResourceName>>();
+  /** Version of each holder's last response. */
+  readonly versions = new Map<string, string>();
+  variants = 0;
+
+  /** Distinct (name, parameters) that more than one variant matches. */
+  get ambiguous(): number {
+    let count = 0;
+    for (const cell of this.cells.values()) count += cell.ambiguous;
+    return count;
+  }
+
+  link(variant: Variant): void {
+    for (const alias of variant.aliases) {
+      const key = resourceName(alias);
+      const names = this.aliases.get(key) ?? new Set();
+      names.add(variant.name);
+      this.aliases.set(key, names);
+    }
+  }
+
+  unlink(variant: Variant): void {
+    for (const alias of variant.aliases) {
+      const key = resourceName(alias);
+      const names = this.aliases.get(key);
+      // Another variant of the name may have the alias too: it stays until the last one goes.
+      const others = this.cells.get(variant.name)?.variants.values() ?? [];
+      if ([...others].some((held) => held.variant !== variant && held.variant.aliases.includes(alias)))
+        continue;
+      names?.delete(variant.name);
+      if (names?.size === 0) this.aliases.delete(key);
+    }
+  }
+}

@@ -1,0 +1,150 @@
+import { fileURLToPath } from 'node:url';
+import { Distributary } from '../assembly/distributary.ts';
+import { parseConfig } from '../config/load.ts';
+import { problemLine } from '../config/source.ts';
+import { fail, type Result } from '../model/result.ts';
+import { createLog } from '../observe/log.ts';
+import { DemoClient } from './demo-client.ts';
+import { Narrator } from './demo-narrator.ts';
+import { parse, processTerminal, refuse, type Terminal } from './usage.ts';
+import { version } from './version.ts';
+
+const usage = `Usage: distributary demo [--once]
+
+A relay over the sample resources in deploy/demo/resources, and two sample clients that differ in node.metadata.env and
+print what they receive. Nothing else is needed. Runs until Ctrl-C.
+
+  --once      end when both clients have everything
+  -h, --help  this text
+
+Exit: 0; 1 if the relay cannot start or the clients do not get everything in time.`;
+
+/** Both are next to src/ and dist/. */
+const resources = fileURLToPath(new URL('../../deploy/demo/resources', import.meta.url));
+
+const environments = ['prod', 'test'] as const;
+/** How long the clients may take to get everything, in milliseconds. */
+const patience = 15_000;
+
+/** The command `demo`: its exit code. */
+export async function demo(argv: readonly string[], terminal: Terminal = processTerminal): Promise<number> {
+  const parsed = parse(argv, { once: { type: 'boolean' } }, usage);
+  if (!parsed.ok) return refuse(parsed.error, terminal);
+  if (parsed.value.help === true) {
+    terminal.out(`${usage}\n`);
+    return 0;
+  }
+  const started = await startRelay(parsed.value.once === true, terminal);
+  if (!started.ok) {
+    terminal.err(`${started.error}\n`);
+    return 1;
+  }
+  const relay = started.value;
+  const interrupted = interruption('SIGINT', 'SIGTERM');
+  const addresses = new Map(relay.listeners.map(({ name, address }) => [name, address]));
+  const xds = addresses.get('xds') ?? '';
+  const admin = `http://${addresses.get('admin') ?? ''}`;
+  terminal.out(`A relay over ${resources} and two clients that ask it for everything.\n\n`);
+  const clients = environments.map((env) => startClient(env, xds, admin, terminal));
+  try {
+    const everything = Promise.all(clients.map(({ narrator }) => narrator.everything));
+    const outcome = await Promise.race([everything, interrupted.promise, timeout(patience)]);
+    if (outcome === 'too late') {
+      terminal.err(`the clients did not get everything within ${patience / 1000} s\n`);
+      return 1;
+    }
+    if (typeof outcome === 'string') return 0;
+    terminal.out(epilogue(xds, admin, parsed.value.once === true));
+    if (parsed.value.once !== true) await interrupted.promise;
+    return 0;
+  } finally {
+    interrupted.release();
+    for (const { client } of clients) client.close();
+    await relay.drain();
+  }
+}
+
+/** At the usual addresses, for the other commands' sake; at free ones if those are taken, or if it will not stay. */
+async function startRelay(once: boolean, terminal: Terminal): Promise<Result<Distributary>> {
+  const usual = once ? undefined : await startAt(18_000, 19_000, terminal);
+  return usual?.ok === true ? usual : startAt(0, 0, terminal);
+}
+
+async function startAt(xds: number, admin: number, terminal: Terminal): Promise<Result<Distributary>> {
+  const text = JSON.stringify({
+    node: { id: 'relay-demo', cluster: 'relays' },
+    xds: { address: `127.0.0.1:${xds}` },
+    admin: { address: `127.0.0.1:${admin}` },
+    upstreams: [{ name: 'files', filesystem: { path: resources } }],
+    parameters: ['env', 'version'].map((key) => ({ key, from: `node.metadata.${key}` })),
+    drain_timeout: '1s',
+  });
+  const config = parseConfig(text, 'demo', terminal.environment);
+  if (!config.ok) return fail(config.error.map((problem) => problemLine('demo', problem)).join('\n'));
+  const log = createLog({ level: 'error' });
+  return Distributary.start(config.value, { log, version: version(), processMetrics: true });
+}
+
+function startClient(env: string, xds: string, admin: string, terminal: Terminal) {
+  const narrator = new Narrator({
+    env,
+    admin,
+    say: (line) => terminal.out(`${line}\n`),
+    colours: colours(terminal),
+  });
+  const client = new DemoClient({
+    address: xds,
+    id: `demo-${env}`,
+    metadata: { env },
+    received: (response) => narrator.received(response),
+    ended: (reason) => narrator.ended(reason),
+  });
+  return { narrator, client };
+}
+
+function colours(terminal: Terminal): boolean {
+  return (
+    terminal === processTerminal && process.stdout.isTTY && terminal.environment['NO_COLOR'] === undefined
+  );
+}
+
+function epilogue(xds: string, admin: string, once: boolean): string {
+  const lines = [
+    '',
+    'The same names, but each client got the variant for its environment; variants without constraints are for both.',
+  ];
+  if (once) return `${lines.join('\n')}\n`;
+  lines.push(
+    '',
+    `  xds    ${xds}  Envoy and gRPC clients connect here`,
+    `  admin  ${admin}/  the status page`,
+    '',
+    `  distributary status --admin ${admin}`,
+    `  distributary explain --admin ${admin} --type cds --name shop --param env=test`,
+    '',
+    `Edit a file in ${resources} and see who gets what. Ctrl-C ends.`,
+    '',
+    '',
+  );
+  return lines.join('\n');
+}
+
+/** The promise of the first of these signals. A second one ends the process at once, as nobody listens by then. */
+function interruption(...signals: readonly NodeJS.Signals[]) {
+  const { promise, resolve } = Promise.withResolvers<'interrupted'>();
+  const release = (): void => {
+    for (const signal of signals) process.off(signal, caught);
+  };
+  const caught = (): void => {
+    release();
+    resolve('interrupted');
+  };
+  for (const signal of signals) process.on(signal, caught);
+  return { promise, release };
+}
+
+function timeout(milliseconds: number): Promise<'too late'> {
+  return new Promise((resolve) => {
+    setTimeout(() => resolve('too late'), milliseconds).unref();
+  });
+}

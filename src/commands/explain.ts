@@ -1,0 +1,142 @@
+import { toJson } from '@bufbuild/protobuf';
+import { Code, ConnectError } from '@connectrpc/connect';
+import { type ExplainResponse, ExplainResponseSchema } from '../gen/distributary/admin/v1/admin_pb.ts';
+import { fail, ok, type Result } from '../model/result.ts';
+import { knownTypes, typeByName } from '../model/types.ts';
+import { adminClient, defaultAdmin, explainFailure, jsonOptions } from './admin-client.ts';
+import { printable, textTable } from './text-table.ts';
+import { parse, processTerminal, refuse, type Terminal, UsageError } from './usage.ts';
+
+const shorts = knownTypes.map(({ short }) => short).join(' ');
+
+const usage = `Usage: distributary explain --type T --name N [--param KEY=VALUE]... [--client STREAM_ID] [--admin URL] [--json]
+
+Shows which variant of a resource a client with these parameters gets, and why each other variant does not match.
+
+  --type T             a type URL, or one of: ${shorts}
+  --name N             the resource's name
+  --param KEY=VALUE    a dynamic parameter; may be repeated
+  --client STREAM_ID   a connected client (see the status page): its parameters, and what it was last sent
+  --admin URL          the relay's admin listener; default ${defaultAdmin}
+  --json               as JSON
+  -h, --help           this text
+
+Exit: 0 if a variant matches; 1 if none does, or if the relay does not answer.`;
+
+const options = {
+  type: { type: 'string' },
+  name: { type: 'string' },
+  param: { type: 'string', multiple: true },
+  client: { type: 'string' },
+  admin: { type: 'string', default: defaultAdmin },
+  json: { type: 'boolean' },
+} as const;
+
+/** The command `explain`: its exit code. */
+export async function explain(
+  argv: readonly string[],
+  terminal: Terminal = processTerminal,
+): Promise<number> {
+  const parsed = parse(argv, options, usage);
+  if (!parsed.ok) return refuse(parsed.error, terminal);
+  const values = parsed.value;
+  if (values.help === true) {
+    terminal.out(`${usage}\n`);
+    return 0;
+  }
+  const request = readRequest(values);
+  if (!request.ok) return refuse(new UsageError(request.error, usage), terminal);
+  const client = adminClient(values.admin);
+  if (!client.ok) return refuse(new UsageError(client.error, usage), terminal);
+  try {
+    const response = await client.value.rpc.explain(request.value);
+    terminal.out(`${values.json === true ? jsonText(response) : explainText(response, request.value)}\n`);
+    return response.matchFound ? 0 : 1;
+  } catch (error) {
+    const notFound = error instanceof ConnectError && error.code === Code.NotFound;
+    terminal.err(`${notFound ? error.rawMessage : explainFailure(client.value, error)}\n`);
+    return 1;
+  }
+}
+
+interface Request {
+  readonly type: string;
+  readonly name: string;
+  readonly parameters: Record<string, string>;
+  readonly client: string;
+}
+
+interface Given {
+  readonly type?: string | undefined;
+  readonly name?: string | undefined;
+  readonly param?: readonly string[] | undefined;
+  readonly client?: string | undefined;
+}
+
+function readRequest({ type, name, param = [], client = '' }: Given): Result<Request> {
+  if (type === undefined || type === '') return fail('--type is missing');
+  if (name === undefined || name === '') return fail('--name is missing');
+  if (typeByName(type) === undefined) {
+    return fail(`unknown --type ${JSON.stringify(type)}: accepted are ${shorts}, or a type URL`);
+  }
+  const parameters = new Map<string, string>();
+  for (const text of param) {
+    const equals = text.indexOf('=');
+    if (equals <= 0) return fail(`--param ${JSON.stringify(text)} is not KEY=VALUE, as in env=prod`);
+    const key = text.slice(0, equals);
+    if (parameters.has(key)) return fail(`--param ${key} is given twice`);
+    parameters.set(key, text.slice(equals + 1));
+  }
+  return ok({ type, name, parameters: Object.fromEntries(parameters), client });
+}
+
+function jsonText(response: ExplainResponse): string {
+  return JSON.stringify(toJson(ExplainResponseSchema, response, jsonOptions), null, 2);
+}
+
+function explainText(response: ExplainResponse, { type, name }: Request): string {
+  const { client } = response;
+  const parts = [
+    `${type} ${printable(name)} for ${parametersText(response.parameters)}: ${outcome(response)}`,
+    variantsText(response),
+  ];
+  if (response.ambiguous) {
+    parts.push(
+      'More than one variant matches: which one is served stays the same, but nothing promises which.',
+    );
+  }
+  if (client !== undefined) {
+    const nack = client.lastNack === '' ? '' : `, last rejected: ${printable(client.lastNack)}`;
+    parts.push(
+      `This client was last sent version ${printable(client.version) || '(none)'}: ${client.state}${nack}`,
+    );
+  }
+  return parts.filter((part) => part !== '').join('\n\n');
+}
+
+function outcome({ matchFound, match, variants, state }: ExplainResponse): string {
+  if (matchFound) return printable(match);
+  if (variants.length > 0) return 'no variant matches, so it does not exist for such a client';
+  return state === 'absent'
+    ? 'it does not exist upstream'
+    : 'nothing is known of it: is anybody subscribed to it?';
+}
+
+function parametersText(parameters: Readonly<Record<string, string>>): string {
+  const pairs = Object.entries(parameters).map(([key, value]) => `${printable(key)}=${printable(value)}`);
+  return pairs.length === 0 ? 'no parameters' : pairs.toSorted().join(', ');
+}
+
+function variantsText({ variants }: ExplainResponse): string {
+  if (variants.length === 0) return '';
+  const rows = variants.map((variant) => [
+    variant.matches ? 'yes' : 'no',
+    variant.constraints,
+    variant.reason,
+    variant.version,
+    variant.bytes,
+    variant.since,
+    variant.upstream,
+  ]);
+  return textTable(['MATCHES', 'CONSTRAINTS', 'WHY', 'VERSION', 'BYTES', 'SINCE', 'UPSTREAM'], rows);
+}

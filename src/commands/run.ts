@@ -1,0 +1,90 @@
+import { Distributary } from '../assembly/distributary.ts';
+import { checkFiles } from '../config/check-files.ts';
+import type { Config } from '../config/config.ts';
+import { loadConfig } from '../config/load.ts';
+import { type ConfigProblem, problemLine } from '../config/source.ts';
+import { watchConfig } from '../config/watch.ts';
+import { createLog, isLogLevel, type Log, levels } from '../observe/log.ts';
+import { parse, processTerminal, refuse, type Terminal, UsageError } from './usage.ts';
+import { version } from './version.ts';
+
+const usage = `usage: distributary run --config FILE [--log-level LEVEL]
+
+Runs the relay until SIGTERM or SIGINT, then drains. SIGHUP reads the configuration again; a change of the file does too.
+
+  --config FILE       YAML or JSON; see config.schema.json
+  --log-level LEVEL   ${levels.join(', ')}; default info`;
+
+/** 0 after a drain, 2 for a bad configuration, 1 for anything else. */
+export async function run(argv: readonly string[], terminal: Terminal = processTerminal): Promise<number> {
+  const parsed = parse(argv, { config: { type: 'string' }, 'log-level': { type: 'string' } }, usage);
+  if (!parsed.ok) return refuse(parsed.error, terminal);
+  if (parsed.value.help === true) {
+    terminal.out(`${usage}\n`);
+    return 0;
+  }
+  const { config: file, 'log-level': level = 'info' } = parsed.value;
+  if (file === undefined) return refuse(new UsageError('--config is missing', usage), terminal);
+  if (!isLogLevel(level)) {
+    return refuse(new UsageError(`--log-level ${level}: ${levels.join(', ')} are accepted`, usage), terminal);
+  }
+  const loaded = loadConfig(file, terminal.environment);
+  const problems = loaded.ok ? checkFiles(loaded.value) : loaded.error;
+  if (!loaded.ok || problems.length > 0) {
+    for (const problem of problems) terminal.err(`${problemLine(file, problem)}\n`);
+    return 2;
+  }
+  const log = createLog({ level });
+  return serve(file, loaded.value, log, terminal);
+}
+
+async function serve(file: string, config: Config, log: Log, terminal: Terminal): Promise<number> {
+  const started = await Distributary.start(config, { log, version: version(), processMetrics: true });
+  if (!started.ok) {
+    log.error('cannot start', { error: started.error });
+    return 1;
+  }
+  const distributary = started.value;
+  for (const { name, address } of distributary.listeners) terminal.out(`listening ${name} ${address}\n`);
+  const watch = watchConfig(
+    file,
+    (next) => {
+      const problems = next.ok ? checkFiles(next.value) : next.error;
+      if (next.ok && problems.length === 0) distributary.reload(next.value);
+      else refuseReload(file, problems, distributary, log);
+    },
+    { environment: terminal.environment, inForce: config },
+  );
+  const hangup = (): void => watch.reload();
+  process.on('SIGHUP', hangup);
+  const signal = await firstOf('SIGTERM', 'SIGINT');
+  log.info('draining', { signal, milliseconds: config.drainTimeoutMs });
+  watch.close();
+  process.off('SIGHUP', hangup);
+  await distributary.drain();
+  log.info('drained');
+  return 0;
+}
+
+function refuseReload(
+  file: string,
+  problems: readonly ConfigProblem[],
+  distributary: Distributary,
+  log: Log,
+): void {
+  distributary.refused();
+  log.error('the new configuration is refused, the one in force stays', {
+    problems: problems.map((problem) => problemLine(file, problem)),
+  });
+}
+
+/** A second signal ends the process at once, as the handlers are gone by then. */
+function firstOf(...signals: readonly NodeJS.Signals[]): Promise<NodeJS.Signals> {
+  return new Promise((resolve) => {
+    const caught = (signal: NodeJS.Signals): void => {
+      for (const other of signals) process.off(other, caught);
+      resolve(signal);
+    };
+    for (const signal of signals) process.on(signal, caught);
+  });
+}

@@ -1,0 +1,102 @@
+import { toJson } from '@bufbuild/protobuf';
+import { type StatusResponse, StatusResponseSchema } from '../gen/distributary/admin/v1/admin_pb.ts';
+import { formatBytes, formatSeconds } from '../observe/format.ts';
+import { adminClient, defaultAdmin, explainFailure, jsonOptions } from './admin-client.ts';
+import { printable, textTable } from './text-table.ts';
+import { parse, processTerminal, refuse, type Terminal, UsageError } from './usage.ts';
+
+const usage = `Usage: distributary status [--admin URL] [--json]
+
+Shows a running relay: upstreams and their staleness, types, clients, and what clients rejected.
+
+  --admin URL  the relay's admin listener; default ${defaultAdmin}
+  --json       as JSON
+  -h, --help   this text
+
+Exit: 0, or 1 if the relay does not answer.`;
+
+/** The command `status`: its exit code. */
+export async function status(argv: readonly string[], terminal: Terminal = processTerminal): Promise<number> {
+  const parsed = parse(
+    argv,
+    { admin: { type: 'string', default: defaultAdmin }, json: { type: 'boolean' } },
+    usage,
+  );
+  if (!parsed.ok) return refuse(parsed.error, terminal);
+  const { admin, json, help } = parsed.value;
+  if (help === true) {
+    terminal.out(`${usage}\n`);
+    return 0;
+  }
+  const client = adminClient(admin);
+  if (!client.ok) return refuse(new UsageError(client.error, usage), terminal);
+  try {
+    const response = await client.value.rpc.status({});
+    terminal.out(`${json === true ? jsonText(response) : statusText(response, Date.now())}\n`);
+    return 0;
+  } catch (error) {
+    terminal.err(`${explainFailure(client.value, error)}\n`);
+    return 1;
+  }
+}
+
+function jsonText(response: StatusResponse): string {
+  return JSON.stringify(toJson(StatusResponseSchema, response, jsonOptions), null, 2);
+}
+
+/** `now` is milliseconds since the epoch. */
+function statusText(response: StatusResponse, now: number): string {
+  const state = response.ready ? 'ready' : `not ready: ${printable(response.reason)}`;
+  const sections = [
+    [
+      `distributary ${response.version}, up for ${formatSeconds(response.uptimeSeconds)}: ${state}`,
+      `clients: ${response.clients} streams; cache: ${formatBytes(Number(response.cacheBytes))}`,
+    ].join('\n'),
+    upstreamsText(response, now),
+    typesText(response),
+    nacksText(response, now),
+  ];
+  return sections.filter((section) => section !== '').join('\n\n');
+}
+
+function upstreamsText({ upstreams }: StatusResponse, now: number): string {
+  const rows = upstreams.map((upstream) => [
+    upstream.name,
+    upstream.connected ? 'connected' : 'not connected',
+    upstream.stale ? `stale for ${since(upstream.staleSince, now)}` : 'current',
+    `${upstream.kind} ${upstream.endpoint}`,
+    upstream.sessions,
+    upstream.lastError,
+  ]);
+  return textTable(['UPSTREAM', 'STATE', 'DATA', 'ENDPOINT', 'SESSIONS', 'LAST ERROR'], rows);
+}
+
+function typesText({ types }: StatusResponse): string {
+  if (types.length === 0) return 'nothing is cached or asked for yet';
+  const rows = types.map(({ type, resources, variants, subscriptions, ambiguous }) => [
+    type,
+    resources,
+    variants,
+    subscriptions,
+    ambiguous,
+  ]);
+  return textTable(['TYPE', 'RESOURCES', 'VARIANTS', 'SUBSCRIPTIONS', 'AMBIGUOUS'], rows);
+}
+
+function nacksText({ nacks }: StatusResponse, now: number): string {
+  if (nacks.length === 0) return 'no client rejects what it was sent';
+  const rows = nacks.map((nack) => [
+    nack.type,
+    nack.name,
+    nack.version,
+    nack.clients,
+    since(nack.since, now),
+    nack.error,
+  ]);
+  return textTable(['REJECTED', 'NAME', 'VERSION', 'CLIENTS', 'FOR', 'ERROR'], rows);
+}
+
+function since(time: string, now: number): string {
+  const then = Date.parse(time);
+  return Number.isNaN(then) ? 'an unknown time' : formatSeconds((now - then) / 1000);
+}

@@ -1,0 +1,44 @@
+import { isIPv4, isIPv6 } from 'node:net';
+import { fail, ok, type Result } from '../model/result.ts';
+import { type Address, parseAddress } from '../wire/address.ts';
+
+export type TcpAddress = Extract<Address, { readonly kind: 'tcp' }>;
+
+const hostName = /^(?=.{1,253}$)[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?(\.[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?)*\.?$/i;
+
+/** What sockaddr_un holds on Linux, less the terminating zero. */
+const longestUnixPath = 107;
+
+/** `HOST:PORT`, `[IPV6]:PORT` or `unix:PATH`, with what would otherwise only fail when it is used. */
+export function checkAddress(text: string): Result<Address> {
+  const parsed = parseAddress(text);
+  if (!parsed.ok) {
+    const hint = text.startsWith(':') ? ' (0.0.0.0 or [::] as the host is every interface)' : '';
+    return fail(parsed.error + hint);
+  }
+  const address = parsed.value;
+  if (address.kind === 'unix') {
+    const bytes = Buffer.byteLength(address.path);
+    if (bytes <= longestUnixPath) return parsed;
+    return fail(`the path of a Unix socket has at most ${longestUnixPath} bytes, this one has ${bytes}`);
+  }
+  return validHost(address.host, text.startsWith('['))
+    ? parsed
+    : fail(`${JSON.stringify(address.host)} is neither a host name nor an IP address`);
+}
+
+function validHost(host: string, bracketed: boolean): boolean {
+  if (bracketed) return isIPv6(host);
+  // Nothing but digits and dots is meant as an IPv4 address: a resolver would look for a host of that name.
+  return /^[\d.]+$/.test(host) ? isIPv4(host) : hostName.test(host);
+}
+
+/** `HOST:PORT` or `[IPV6]:PORT`. */
+export function checkTcpAddress(text: string): Result<TcpAddress> {
+  const checked = checkAddress(text);
+  if (!checked.ok) return checked;
+  const address = checked.value;
+  return address.kind === 'tcp'
+    ? ok(address)
+    : fail('a Unix socket is not possible here: accepted is HOST:PORT, as in "127.0.0.1:19000"');
+}

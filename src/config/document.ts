@@ -1,0 +1,137 @@
+import { isAlias, isMap, isScalar, isSeq, LineCounter, type Node, type Pair, parseDocument } from 'yaml';
+import { type Environment, expand } from './environment.ts';
+import {
+  type Complaint,
+  type ConfigProblem,
+  locate,
+  type Path,
+  type Place,
+  type Position,
+  pathText,
+} from './source.ts';
+
+/** A file as plain values, before anything is known of what it should hold. */
+export interface ParsedDocument {
+  readonly value: unknown;
+  readonly places: ReadonlyMap<string, Place>;
+  /** The strings that came from the environment, by `pathText`: as the file has them. */
+  readonly templates: ReadonlyMap<string, string>;
+  readonly problems: readonly ConfigProblem[];
+  /** The text is no YAML: there is no value to look at. */
+  readonly broken: boolean;
+}
+
+/** Bounds for what anchors and aliases may unfold to. */
+const mostNodes = 100_000;
+const mostDepth = 64;
+
+/** Reads YAML 1.2 (so JSON too) and replaces references to the environment in its strings. */
+export function parseText(text: string, environment: Environment): ParsedDocument {
+  const lines = new LineCounter();
+  // Duplicate keys are found below, where their path is known.
+  const document = parseDocument(text, { lineCounter: lines, prettyErrors: false, uniqueKeys: false });
+  const at = (offset: number): Position => {
+    const { line, col } = lines.linePos(offset);
+    return { line: Math.max(line, 1), column: Math.max(col, 1) };
+  };
+  const syntax = [...document.errors, ...document.warnings].map((error): ConfigProblem => {
+    const { line, column } = at(error.pos[0]);
+    return { path: '', line, column, message: syntaxMessage(error.code, error.message, text, error.pos[0]) };
+  });
+  if (syntax.length > 0) {
+    const firstOfLine = syntax.filter(
+      (one, index) => syntax.findIndex(({ line }) => line === one.line) === index,
+    );
+    return { value: undefined, places: new Map(), templates: new Map(), problems: firstOfLine, broken: true };
+  }
+
+  const places = new Map<string, Place>();
+  const templates = new Map<string, string>();
+  const complaints: Complaint[] = [];
+  let nodes = 0;
+
+  const visit = (node: unknown, path: Path, key: Position | undefined): unknown => {
+    const target = isAlias(node) ? node.resolve(document) : node;
+    const value = rangeStart(node);
+    places.set(pathText(path), {
+      key,
+      value: value === undefined ? (key ?? { line: 1, column: 1 }) : at(value),
+      collection: isMap(target) || isSeq(target),
+    });
+    if (++nodes > mostNodes || path.length > mostDepth) {
+      if (nodes <= mostNodes || nodes === mostNodes + 1) {
+        const bound =
+          nodes > mostNodes
+            ? `has more than ${mostNodes} entries`
+            : `is nested deeper than ${mostDepth} levels`;
+        complaints.push({ path: path.slice(0, 3), message: `${bound} (an alias inside its own anchor?)` });
+      }
+      return null;
+    }
+    if (isMap(target)) return mapping(target.items, path);
+    if (isSeq(target)) return target.items.map((item, index) => visit(item, [...path, index], undefined));
+    return isScalar(target) ? scalar(target.value, path) : null;
+  };
+
+  const mapping = (pairs: readonly Pair[], path: Path): unknown => {
+    const entries = new Map<string, unknown>();
+    for (const pair of pairs) {
+      const name = isScalar(pair.key) ? pair.key.value : undefined;
+      const start = at(rangeStart(pair.key) ?? 0);
+      if (typeof name !== 'string') {
+        complaints.push({
+          path,
+          message: `a key in line ${start.line} is not a string: quote it`,
+          aboutKey: true,
+        });
+        continue;
+      }
+      const inner = [...path, name];
+      const first = entries.has(name) ? places.get(pathText(inner))?.key : undefined;
+      if (first !== undefined) {
+        duplicates.push({
+          path: pathText(inner),
+          ...start,
+          message: `the key is here twice: first in line ${first.line}`,
+        });
+        continue;
+      }
+      if (name === '__proto__') {
+        complaints.push({ path: inner, message: 'the key "__proto__" is not accepted', aboutKey: true });
+        places.set(pathText(inner), { key: start, value: start, collection: false });
+        continue;
+      }
+      entries.set(name, visit(pair.value, inner, start));
+    }
+    return Object.fromEntries(entries);
+  };
+
+  const scalar = (value: unknown, path: Path): unknown => {
+    if (typeof value === 'number' && !Number.isFinite(value)) {
+      complaints.push({ path, message: `${value} is not a number that JSON has` });
+    }
+    if (typeof value !== 'string') return value;
+    const expanded = expand(value, environment);
+    for (const message of expanded.failures) complaints.push({ path, message });
+    if (expanded.substituted) templates.set(pathText(path), value);
+    return expanded.text;
+  };
+
+  const duplicates: ConfigProblem[] = [];
+  const value = visit(document.contents, [], undefined);
+  const problems = [...duplicates, ...complaints.map((complaint) => locate(complaint, places))];
+  return { value, places, templates, problems, broken: false };
+}
+
+function rangeStart(node: unknown): number | undefined {
+  return isNode(node) ? (node.range?.[0] ?? undefined) : undefined;
+}
+
+const isNode = (node: unknown): node is Node => isAlias(node) || isMap(node) || isSeq(node) || isScalar(node);
+
+function syntaxMessage(code: string, message: string, text: string, offset: number): string {
+  if (code === 'MULTIPLE_DOCS') return 'the file has a second document: one is accepted';
+  const line = text.slice(text.lastIndexOf('\n', offset - 1) + 1).split('\n', 1)[0] ?? '';
+  const unquoted = code === 'UNEXPECTED_TOKEN' && line.includes('${');
+  return `not valid YAML: ${message}${unquoted ? ' (inside {} or [] a reference such as "${NAME}" needs quotes)' : ''}`;
+}

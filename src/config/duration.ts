@@ -1,0 +1,31 @@
+import { fail, ok, type Result } from '../model/result.ts';
+
+const units = new Map([
+  ['ms', 1],
+  ['s', 1000],
+  ['m', 60_000],
+  ['h', 3_600_000],
+]);
+
+/** What the published schema shows of it. */
+export const durationPattern = String.raw`^\d+(\.\d+)?(ms|s|m|h)$`;
+const form = new RegExp(String.raw`^(?<amount>\d+(?:\.\d+)?)(?<unit>ms|s|m|h)$`);
+
+/** The longest wait that a timer of Node can do: 24.8 days. */
+const longest = 2 ** 31 - 1;
+
+/** `5s`, `500ms`, `0.5s`, `2m`, `1h`: whole milliseconds. */
+export function parseDuration(text: string): Result<number> {
+  const groups = form.exec(text)?.groups;
+  const scale = units.get(groups?.['unit'] ?? '');
+  if (scale === undefined) {
+    return fail(
+      `${JSON.stringify(text)} is not a duration: accepted is a number with ms, s, m or h, as in "500ms" or "5s"`,
+    );
+  }
+  const exact = Number(groups?.['amount']) * scale;
+  const milliseconds = Math.round(exact);
+  if (milliseconds > longest) return fail(`${text} is too long: at most 24 days are accepted`);
+  if (exact > 0 && milliseconds === 0) return fail(`${text} is too short: the smallest duration is 1ms`);
+  return ok(milliseconds);
+}

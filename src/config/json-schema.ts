@@ -1,0 +1,70 @@
+import { z } from 'zod';
+import { fileSchema } from './schema.ts';
+import type { Path } from './source.ts';
+
+type JsonSchema = z.core.JSONSchema.BaseSchema;
+
+const generated: JsonSchema = z.toJSONSchema(fileSchema, { io: 'input' });
+
+/** The schema that is published for editors: config.schema.json. */
+export function publishedSchema(): Readonly<Record<string, unknown>> {
+  const { $schema, ...rest } = allowReferences(generated);
+  return { $schema, title: 'distributary', ...rest };
+}
+
+/** The keys of the mapping at a path, as the schema has them. */
+export function acceptedKeys(path: Path): readonly string[] {
+  let current: JsonSchema | undefined = generated;
+  for (const step of path) {
+    const next: unknown = typeof step === 'number' ? current?.items : current?.properties?.[step];
+    current = isSchema(next) ? next : undefined;
+  }
+  return Object.keys(current?.properties ?? {});
+}
+
+const isSchema = (value: unknown): value is JsonSchema =>
+  typeof value === 'object' && value !== null && !Array.isArray(value);
+
+/** Any scalar may also be written as a reference to the environment, whatever it is checked for afterwards. */
+function allowReferences(schema: JsonSchema): JsonSchema {
+  const { properties, items } = schema;
+  const inner: JsonSchema = { ...schema };
+  if (properties !== undefined) {
+    inner.properties = Object.fromEntries(
+      Object.entries(properties).map(([key, value]) => [
+        key,
+        isSchema(value) ? allowReferences(value) : value,
+      ]),
+    );
+  }
+  if (isSchema(items)) inner.items = allowReferences(items);
+  // JavaScript's largest exact integer is no bound that tells a reader anything.
+  if (inner.maximum === Number.MAX_SAFE_INTEGER) delete inner.maximum;
+  const {
+    type,
+    pattern,
+    minLength,
+    minimum,
+    maximum,
+    enum: values,
+    format,
+    description,
+    default: fallback,
+    anyOf,
+    ...rest
+  } = inner;
+  const constraints = defined({ pattern, enum: values, format, minimum, maximum });
+  const scalar =
+    type === 'integer' || type === 'number' || type === 'boolean' || Object.keys(constraints).length > 0;
+  if (!scalar || anyOf !== undefined) return inner;
+  const own = { ...defined({ type, minLength }), ...constraints };
+  return {
+    ...defined({ description, default: fallback }),
+    ...rest,
+    anyOf: [own, { type: 'string', pattern: String.raw`\$\{` }],
+  };
+}
+
+function defined(entries: Readonly<Record<string, unknown>>): JsonSchema {
+  return Object.fromEntries(Object.entries(entries).filter(([, value]) => value !== undefined));
+}

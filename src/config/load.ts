@@ -1,0 +1,75 @@
+import { hash } from 'node:crypto';
+import { readFileSync } from 'node:fs';
+import { fail, ok, type Result } from '../model/result.ts';
+import { explainError } from '../wire/node-error.ts';
+import type { Config } from './config.ts';
+import { parseText } from './document.ts';
+import type { Environment } from './environment.ts';
+import { coerced, complaints } from './problems.ts';
+import { describeConfig } from './redact.ts';
+import { fileSchema } from './schema.ts';
+import { type ConfigProblem, locate, pathText } from './source.ts';
+import { checkSupported } from './supported.ts';
+import { toConfig } from './to-config.ts';
+
+/** Reads and checks a configuration: all of it, or every problem in the order of the file. */
+export function loadConfig(file: string, environment: Environment): Result<Config, readonly ConfigProblem[]> {
+  const text = readConfigText(file);
+  if (!text.ok) return fail([unreadable(text.error)]);
+  return parseConfig(text.value, file, environment);
+}
+
+/** The file as it is; the error says why it cannot be read. */
+export function readConfigText(file: string): Result<string> {
+  try {
+    return ok(readFileSync(file, 'utf8'));
+  } catch (error) {
+    return fail(`cannot be read: ${explainError(error)}`);
+  }
+}
+
+/** As the problem of a file that has no lines to point at. */
+export const unreadable = (message: string): ConfigProblem => ({ path: '', line: 1, column: 1, message });
+
+/** `loadConfig` from a text; `file` is only for messages. */
+export function parseConfig(
+  text: string,
+  file: string,
+  environment: Environment,
+): Result<Config, readonly ConfigProblem[]> {
+  const document = parseText(text, environment);
+  const { places, templates } = document;
+  if (document.broken) return fail(document.problems);
+  if (document.value === null) {
+    return fail([unreadable('the file is empty: at least upstreams is required')]);
+  }
+
+  const asWritten = fileSchema.safeParse(document.value);
+  const value = asWritten.success ? document.value : coerced(asWritten.error, document.value, templates);
+  const parsed = asWritten.success ? asWritten : fileSchema.safeParse(value);
+  const found = [...(parsed.success ? [] : complaints(parsed.error, value)), ...checkSupported(value)];
+  const problems = merge(
+    document.problems,
+    found.map((complaint) => locate(complaint, places)),
+  );
+  if (!parsed.success || problems.length > 0) return fail(problems);
+  const dump = describeConfig(parsed.data, templates);
+  return ok(toConfig(parsed.data, { file, digest: digest(text), dump, places }));
+}
+
+/** Tells versions of a file apart. */
+export const digest = (text: string): string => hash('sha256', text);
+
+/**
+ * In the file's order. What is wrong already as text (an unset variable, say) is not reported a second time for the
+ * syntax that it lacks then.
+ */
+function merge(
+  ofText: readonly ConfigProblem[],
+  ofValues: readonly ConfigProblem[],
+): readonly ConfigProblem[] {
+  const place = ({ path, line, column }: ConfigProblem): string => pathText([path, line, column]);
+  const taken = new Set(ofText.map(place));
+  const others = ofValues.filter((problem) => !taken.has(place(problem)));
+  return [...ofText, ...others].toSorted((a, b) => a.line - b.line || a.column - b.column);
+}

@@ -1,0 +1,127 @@
+import type { z } from 'zod';
+import { assertNever } from '../model/result.ts';
+import { acceptedKeys } from './json-schema.ts';
+import { type Complaint, type Path, pathText } from './source.ts';
+import { nearest, unknownWord } from './suggest.ts';
+
+/** What the schema found, in our words: what is wrong, and what is accepted. `file` is what was looked at. */
+export function complaints(error: z.ZodError, file: unknown): readonly Complaint[] {
+  return error.issues.flatMap((issue) => complaint(issue, file));
+}
+
+function complaint(issue: z.core.$ZodIssue, file: unknown): readonly Complaint[] {
+  const path: Path = issue.path.map((step) => (typeof step === 'symbol' ? String(step) : step));
+  const value = valueAt(file, path);
+  switch (issue.code) {
+    case 'unrecognized_keys': {
+      const accepted = acceptedKeys(path);
+      return issue.keys.map((key) => ({
+        path: [...path, key],
+        message: unknownWord('key', key, accepted),
+        aboutKey: true,
+      }));
+    }
+    case 'invalid_type': {
+      const expected = typeNames.get(issue.expected) ?? issue.expected;
+      return value === undefined
+        ? [{ path, message: `missing: ${expected} is required` }]
+        : [{ path, message: `expected ${expected}, got ${describe(value)}` }];
+    }
+    case 'invalid_value': {
+      const accepted = issue.values.map(String);
+      const meant = typeof value === 'string' ? nearest(value, accepted) : undefined;
+      const hint = meant === undefined ? '' : `did you mean ${JSON.stringify(meant)}? `;
+      return [
+        { path, message: `${describe(value)} is not accepted: ${hint}accepted: ${accepted.join(', ')}` },
+      ];
+    }
+    case 'too_small':
+      return [{ path, message: tooSmall(issue.origin, issue.minimum) }];
+    case 'too_big':
+      return [{ path, message: `at most ${issue.maximum} is accepted` }];
+    case 'invalid_union':
+    case 'custom':
+    case 'invalid_format':
+    case 'not_multiple_of':
+    case 'invalid_key':
+    case 'invalid_element':
+      return [{ path, message: issue.message }];
+    default:
+      return assertNever(issue);
+  }
+}
+
+const typeNames: ReadonlyMap<string, string> = new Map([
+  ['string', 'a string'],
+  ['number', 'a number'],
+  ['int', 'a whole number'],
+  ['boolean', 'true or false'],
+  ['array', 'a list'],
+  ['object', 'a mapping'],
+  ['record', 'a mapping'],
+]);
+
+function tooSmall(origin: string, minimum: number | bigint): string {
+  if (origin === 'string') return 'must not be empty';
+  if (origin === 'array') return 'must have at least one entry';
+  return `at least ${minimum} is accepted`;
+}
+
+/** A value as its writer would recognise it. */
+function describe(value: unknown): string {
+  if (value === null) return 'nothing (null)';
+  if (Array.isArray(value)) return 'a list';
+  if (typeof value === 'object') return 'a mapping';
+  if (typeof value === 'string')
+    return `the string ${JSON.stringify(value.length > 60 ? `${value.slice(0, 60)}…` : value)}`;
+  return `the ${typeof value} ${JSON.stringify(value)}`;
+}
+
+/** Undefined where there is nothing. */
+function valueAt(value: unknown, path: Path): unknown {
+  let current = value;
+  for (const step of path) {
+    if (typeof current !== 'object' || current === null || !Object.hasOwn(current, step)) return undefined;
+    current = new Map<string, unknown>(Object.entries(current)).get(String(step));
+  }
+  return current;
+}
+
+/** The same with another value at a path; what is on the way is copied. */
+function withValueAt(value: unknown, path: Path, replacement: unknown): unknown {
+  const [step, ...rest] = path;
+  if (step === undefined) return replacement;
+  if (Array.isArray(value)) {
+    return value.map((item: unknown, index) =>
+      index === step ? withValueAt(item, rest, replacement) : item,
+    );
+  }
+  if (typeof value !== 'object' || value === null) return value;
+  return Object.fromEntries(
+    Object.entries(value).map(([key, item]) => [
+      key,
+      key === step ? withValueAt(item, rest, replacement) : item,
+    ]),
+  );
+}
+
+/**
+ * Strings from the environment are numbers and booleans where such are wanted: the file cannot say so otherwise.
+ * `templates` names the strings that came from there.
+ */
+export function coerced(error: z.ZodError, file: unknown, templates: ReadonlyMap<string, string>): unknown {
+  let result = file;
+  for (const issue of error.issues) {
+    if (issue.code !== 'invalid_type') continue;
+    const path: Path = issue.path.map((step) => (typeof step === 'symbol' ? String(step) : step));
+    const text = valueAt(file, path);
+    if (typeof text !== 'string' || !templates.has(pathText(path))) continue;
+    if (issue.expected === 'boolean' && (text === 'true' || text === 'false')) {
+      result = withValueAt(result, path, text === 'true');
+    }
+    if ((issue.expected === 'number' || issue.expected === 'int') && /^-?\d+(\.\d+)?$/.test(text)) {
+      result = withValueAt(result, path, Number(text));
+    }
+  }
+  return result;
+}

@@ -1,0 +1,109 @@
+import { z } from 'zod';
+import {
+  duration,
+  evenIfWrong,
+  listenAddress,
+  listenAnywhere,
+  name,
+  positiveDuration,
+  principal,
+  read,
+  resourceType,
+} from './schema-parts.ts';
+
+const serverTls = z
+  .strictObject({
+    certificate: name().optional().describe('PEM file of the certificate chain'),
+    private_key: name().optional().describe('PEM file of its key'),
+    ca: name()
+      .optional()
+      .describe('PEM file of the authorities that client certificates are verified against'),
+    require_client_certificate: z
+      .boolean()
+      .default(false)
+      .describe('Refuse clients without a certificate (mutual TLS)'),
+  })
+  .superRefine((tls, context) => {
+    const set = (key: string): boolean => read(tls, key) !== undefined;
+    const required = read(tls, 'require_client_certificate') === true;
+    const used = set('certificate') || set('private_key') || set('ca') || required;
+    const missing = ['certificate', 'private_key'].filter((key) => !set(key));
+    if (used && missing.length > 0) {
+      context.addIssue(`certificate and private_key belong together: ${missing.join(' and ')} missing`);
+    }
+    if (required && !set('ca')) {
+      const message = 'needs ca: the authorities that client certificates are verified against';
+      context.addIssue({ code: 'custom', path: ['require_client_certificate'], message });
+    }
+  }, evenIfWrong);
+
+const tls = () =>
+  serverTls.prefault({}).describe('TLS; left out or {}: plaintext. The files are watched and reloaded');
+
+const rule = z.strictObject({
+  principals: z
+    .array(principal())
+    .min(1)
+    .optional()
+    .describe('SANs of client certificates: a URI, or dns:NAME; * is a wildcard. Left out: everyone'),
+  types: z
+    .array(resourceType())
+    .min(1)
+    .optional()
+    .describe('Short names (cds) or type URLs. Left out: every type'),
+  names: z
+    .array(name())
+    .min(1)
+    .optional()
+    .describe('Resource names; a trailing * makes a prefix. Left out: every name'),
+  allow: z.boolean().describe('Whether what this rule matches may be read'),
+});
+
+const authorization = z.strictObject({
+  rules: z
+    .array(rule)
+    .default([])
+    .describe('The first match wins; once there is a rule, what no rule matches is denied'),
+});
+
+export const xds = z.strictObject({
+  address: listenAnywhere()
+    .default('0.0.0.0:18000')
+    .describe('HOST:PORT (port 0: any free port) or unix:PATH'),
+  tls: tls(),
+  authorization: authorization.prefault({}).describe('Who may read what. What is denied is left out'),
+  sotw_versions: z
+    .enum(['VERBATIM', 'CONTENT'])
+    .default('VERBATIM')
+    .describe(
+      "version_info of SotW responses. VERBATIM: the control plane's; CONTENT: with a hash of the content, so that a client that reconnects is sent nothing it has",
+    ),
+  plain_clients: z
+    .enum(['PLAIN', 'WITH_CONSTRAINTS'])
+    .default('PLAIN')
+    .describe(
+      'What clients that subscribe by plain names get of resources with constraints: the plain name, or the letter of TP2',
+    ),
+  legacy_wildcard: z
+    .array(resourceType())
+    .optional()
+    .describe(
+      'The types whose empty first request means everything, instead of the default (LDS, CDS, SRDS, VHDS and unknown types)',
+    ),
+  max_connection_age: positiveDuration()
+    .optional()
+    .describe('Connections older than that are closed, with jitter, to rebalance clients; default: never'),
+});
+
+export const rest = z.strictObject({
+  address: listenAddress().default('0.0.0.0:18001').describe('HOST:PORT; port 0: any free port'),
+  tls: tls(),
+});
+
+export const admin = z.strictObject({
+  address: listenAddress().default('127.0.0.1:19000').describe('HOST:PORT; port 0: any free port'),
+  tls: tls(),
+});
+
+export const drainTimeout = () =>
+  duration().default('10s').describe('After SIGTERM, connections are ended over this time');

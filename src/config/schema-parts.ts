@@ -1,0 +1,114 @@
+import { RE2JS } from 're2js';
+import { z } from 'zod';
+import { fail, ok, type Result } from '../model/result.ts';
+import { knownTypes, typeByName } from '../model/types.ts';
+import { checkAddress, checkTcpAddress } from './address.ts';
+import { durationPattern, parseDuration } from './duration.ts';
+import { unknownWord } from './suggest.ts';
+
+/** A string with a syntax of its own: `parse` says what is wrong with it and what is accepted. */
+function textOf(parse: (text: string) => Result<unknown>, meta: Readonly<Record<string, unknown>> = {}) {
+  return z
+    .string()
+    .superRefine((text, context) => {
+      const parsed = parse(text);
+      if (!parsed.ok) context.addIssue(parsed.error);
+    })
+    .meta(meta);
+}
+
+/** Anything but the empty string. */
+export const name = () => z.string().min(1);
+
+export const duration = () => textOf(parseDuration, { pattern: durationPattern });
+
+/** A duration of 0 would make no sense. */
+export const positiveDuration = () =>
+  textOf(
+    (text) => {
+      const parsed = parseDuration(text);
+      return parsed.ok && parsed.value === 0 ? fail('must be longer than 0') : parsed;
+    },
+    { pattern: durationPattern },
+  );
+
+export const count = (least = 1) => z.int().min(least);
+
+/** HOST:PORT. Port 0 is accepted: any free port. */
+export const listenAddress = () => textOf((text) => checkTcpAddress(text));
+/** HOST:PORT or unix:PATH. */
+export const listenAnywhere = () => textOf(checkAddress);
+/** HOST:PORT or unix:PATH; the port is one that can be connected to. */
+export const endpoint = () =>
+  textOf((text) => {
+    const parsed = checkAddress(text);
+    const unreachable = parsed.ok && parsed.value.kind === 'tcp' && parsed.value.port === 0;
+    return unreachable ? fail(`${JSON.stringify(text)} has port 0: accepted are 1 to 65535`) : parsed;
+  });
+
+/** A short name such as `cds`, or a type URL. */
+export const resourceType = () =>
+  textOf(
+    (text) => {
+      const short = knownTypes.map((info) => info.short);
+      return typeByName(text) === undefined
+        ? fail(`${unknownWord('type', text, short)} (or a type URL)`)
+        : ok(text);
+    },
+    { examples: knownTypes.map((info) => info.short) },
+  );
+
+/** An xdstp authority: the part between `xdstp://` and the next slash. */
+export const authority = () =>
+  textOf((text) => {
+    if (text !== '' && !/[/?#\s]/.test(text)) return ok(text);
+    return fail(
+      `${JSON.stringify(text)} is not an authority: accepted is the part after "xdstp://", as in "example.com"`,
+    );
+  });
+
+/** A subject alternative name: a URI, or `dns:NAME`; either may have a `*`. */
+export const principal = () =>
+  textOf((text) => {
+    if (/^[a-z][a-z0-9+.-]*:./i.test(text)) return ok(text);
+    return fail(
+      `${JSON.stringify(text)} is not a principal: accepted are a URI as in "spiffe://example.com/*", and "dns:*.example.com"`,
+    );
+  });
+
+/** RE2 compiles it; what RE2 lacks (look-around, back-references) is refused. */
+export const re2 = () =>
+  textOf((text) => {
+    try {
+      return ok(RE2JS.compile(text));
+    } catch (error) {
+      return fail(`not an RE2 pattern: ${error instanceof Error ? error.message : String(error)}`);
+    }
+  });
+
+export const checked = (parse: (text: string) => Result<unknown>) => textOf(parse);
+
+/**
+ * A check of several keys of one mapping or list. It also runs when some of them are wrong in themselves, so that
+ * every problem is reported at once: it may rely on nothing but what it looks at with `read`.
+ */
+export const evenIfWrong = {
+  when: ({ value }: { readonly value: unknown }) => typeof value === 'object' && value !== null,
+};
+
+/** A field of a value that may be anything. */
+export function read(value: unknown, key: string): unknown {
+  return typeof value === 'object' && value !== null && Object.hasOwn(value, key)
+    ? new Map<string, unknown>(Object.entries(value)).get(key)
+    : undefined;
+}
+
+export const readText = (value: unknown, key: string): string | undefined => {
+  const field = read(value, key);
+  return typeof field === 'string' ? field : undefined;
+};
+
+export const readList = (value: unknown, key: string): readonly unknown[] => {
+  const field = read(value, key);
+  return Array.isArray(field) ? field : [];
+};

@@ -1,0 +1,141 @@
+import { z } from 'zod';
+import { parseDuration } from './duration.ts';
+import {
+  authority,
+  endpoint,
+  evenIfWrong,
+  name,
+  positiveDuration,
+  read,
+  readList,
+  readText,
+  resourceType,
+} from './schema-parts.ts';
+
+const clientTls = z
+  .strictObject({
+    ca: name()
+      .optional()
+      .describe(
+        "PEM file of the authorities that the control plane's certificate is verified against; default: those that come with Node",
+      ),
+    certificate: name().optional().describe("PEM file of the relay's own certificate chain, for mutual TLS"),
+    private_key: name().optional().describe('PEM file of its key'),
+    server_name: name()
+      .optional()
+      .describe("Name to ask for (SNI) and to verify; default: the endpoint's host"),
+  })
+  .superRefine((tls, context) => {
+    if ((read(tls, 'certificate') === undefined) === (read(tls, 'private_key') === undefined)) return;
+    const missing = read(tls, 'certificate') === undefined ? 'certificate' : 'private_key';
+    context.addIssue(`certificate and private_key belong together: ${missing} is missing`);
+  }, evenIfWrong);
+
+const keepalive = z.strictObject({
+  time: positiveDuration()
+    .default('30s')
+    .describe(
+      'A ping after so long without a message. Control planes made with grpc-go close connections that ping more often than their policy allows (5 minutes, unless set)',
+    ),
+  timeout: positiveDuration().default('10s').describe('Without an answer by then the connection is given up'),
+});
+
+const backoff = z
+  .strictObject({
+    initial: positiveDuration().default('0.5s').describe('Wait after the first failure'),
+    max: positiveDuration().default('30s').describe('The longest wait'),
+  })
+  .superRefine((waits, context) => {
+    const initial = parseDuration(readText(waits, 'initial') ?? '');
+    const max = parseDuration(readText(waits, 'max') ?? '');
+    if (initial.ok && max.ok && initial.value > max.value) {
+      context.addIssue({ code: 'custom', path: ['max'], message: 'must not be shorter than initial' });
+    }
+  }, evenIfWrong);
+
+const ads = z.strictObject({
+  endpoints: z
+    .array(endpoint())
+    .min(1)
+    .describe('Control planes in order of preference: failover, and back. HOST:PORT or unix:PATH'),
+  protocol: z.enum(['DELTA', 'SOTW']).default('DELTA').describe('Which xDS protocol variant to speak'),
+  variants: z
+    .enum(['PER_PARAMETERS', 'NATIVE'])
+    .default('PER_PARAMETERS')
+    .describe(
+      'PER_PARAMETERS: one session for each parameter set, for control planes that decide by node (no rules: one session). NATIVE: the control plane speaks TP2',
+    ),
+  tls: clientTls.optional().describe('TLS towards the control plane; left out or {}: plaintext'),
+  connect_timeout: positiveDuration().default('5s').describe('After that the next endpoint is tried'),
+  resource_timeout: positiveDuration().default('15s').describe('A name not answered by then is absent'),
+  keepalive: keepalive.prefault({}).describe('HTTP/2 pings'),
+  backoff: backoff.prefault({}).describe('Waits between attempts: exponential, with full jitter'),
+});
+
+const filesystem = z.strictObject({
+  path: name().describe(
+    'Every *.json, *.yaml, *.yml, *.pb and *.pb_text below this directory is a DiscoveryResponse; watched',
+  ),
+});
+
+const upstream = z
+  .strictObject({
+    name: name().describe('Its name in metrics, logs and status; unique'),
+    authorities: z.array(authority()).default([]).describe('Claims the xdstp names of these authorities'),
+    types: z
+      .array(resourceType())
+      .default([])
+      .describe('Claims these types, with names only what both match: short names (cds) or type URLs'),
+    names: z.array(name()).default([]).describe('Claims these names; a trailing * makes a prefix'),
+    ads: ads.optional().describe('A control plane'),
+    filesystem: filesystem.optional().describe('Files'),
+    max_removal_percent: z
+      .number()
+      .min(0)
+      .max(100)
+      .optional()
+      .describe(
+        'A full-state response after a reconnect that removes more than this share is held back; default: off',
+      ),
+  })
+  .superRefine((entry, context) => {
+    const kinds = ['ads', 'filesystem'].filter((kind) => read(entry, kind) !== undefined);
+    if (kinds.length !== 1) {
+      context.addIssue(
+        `exactly one of ads and filesystem is accepted: this upstream has ${kinds.length === 0 ? 'neither' : 'both'}`,
+      );
+    }
+  }, evenIfWrong);
+
+/** As upstream/claims.ts decides. */
+function servesEverything(entry: unknown): boolean {
+  const names = readList(entry, 'names');
+  if (readList(entry, 'types').length > 0) return false;
+  return names.includes('*') || (names.length === 0 && readList(entry, 'authorities').length === 0);
+}
+
+export const upstreams = z
+  .array(upstream)
+  .min(1)
+  .superRefine((list, context) => {
+    const entries: readonly unknown[] = Array.isArray(list) ? list : [];
+    const names = entries.map((entry) => readText(entry, 'name'));
+    names.forEach((text, index) => {
+      const first = names.indexOf(text);
+      if (text === undefined || first === index) return;
+      context.addIssue({
+        code: 'custom',
+        path: [index, 'name'],
+        message: `${JSON.stringify(text)} is the name of upstreams[${first}] too: names are unique`,
+      });
+    });
+    const all = entries.findIndex(servesEverything);
+    if (all === -1) return;
+    for (let index = all + 1; index < entries.length; index++) {
+      const message = `is never asked: upstreams[${all}] comes first and serves everything; give that one claims (authorities, types, names), or put it last`;
+      context.addIssue({ code: 'custom', path: [index], message });
+    }
+  }, evenIfWrong)
+  .describe(
+    'Where resources come from. The first that claims a name serves it; one without claims serves everything',
+  );

@@ -1,0 +1,167 @@
+import { z } from 'zod';
+import { fail, ok } from '../model/result.ts';
+import { checkFrom, checkTo, defaultTo, pathsClash } from './node-path.ts';
+import { admin, drainTimeout, rest, xds } from './schema-listeners.ts';
+import {
+  authority,
+  checked,
+  count,
+  duration,
+  evenIfWrong,
+  name,
+  positiveDuration,
+  principal,
+  re2,
+  readList,
+  readText,
+} from './schema-parts.ts';
+import { upstreams } from './schema-upstreams.ts';
+
+const node = z.strictObject({
+  id: name().default('distributary').describe("The relay's node id"),
+  cluster: name().default('distributary').describe("The relay's node cluster"),
+  metadata: z.record(z.string(), z.json()).default({}).describe('Node metadata, any JSON'),
+  locality: z
+    .strictObject({
+      region: z.string().default(''),
+      zone: z.string().default(''),
+      sub_zone: z.string().default(''),
+    })
+    .prefault({})
+    .describe("The relay's locality"),
+});
+
+const parameter = z
+  .strictObject({
+    key: name().describe('The dynamic parameter'),
+    from: checked(checkFrom).describe(
+      'node.id, node.cluster, node.metadata.A.B, node.locality.region|zone|sub_zone, node.user_agent_name, node.user_agent_version, peer.uri_san or peer.dns_san',
+    ),
+    authorities: z
+      .array(authority())
+      .default([])
+      .describe('Only for xdstp names of these authorities; empty: for every name'),
+    pattern: re2().optional().describe('RE2 syntax; the first group is the value'),
+    default: z.string().optional().describe('Value where there is none; left out: the key is absent'),
+    to: checked(checkTo)
+      .optional()
+      .describe(
+        'Where a PER_PARAMETERS session shows it to the control plane: node.id, node.cluster, node.locality.… or node.metadata.…; default node.metadata.<key>',
+      ),
+    trusted: z.boolean().default(false).describe('The derived value wins over one that the client sends'),
+  })
+  .superRefine((rule, context) => {
+    const key = readText(rule, 'key');
+    if (key === undefined || key === '' || readText(rule, 'to') !== undefined || checkTo(defaultTo(key)).ok)
+      return;
+    context.addIssue(
+      `${JSON.stringify(defaultTo(key))} is no path: a key such as ${JSON.stringify(key)} needs a "to"`,
+    );
+  }, evenIfWrong);
+
+/** Rules that no name is subject to together may write to one place. */
+function sameNames(a: unknown, b: unknown): boolean {
+  const [left, right] = [readList(a, 'authorities'), readList(b, 'authorities')];
+  return left.length === 0 || right.length === 0 || left.some((one) => right.includes(one));
+}
+
+const parameters = z
+  .array(parameter)
+  .default([])
+  .superRefine((list, context) => {
+    const rules = (Array.isArray(list) ? list : []).map((rule: unknown) => {
+      const key = readText(rule, 'key');
+      return { rule, key, to: readText(rule, 'to') ?? (key === undefined ? undefined : defaultTo(key)) };
+    });
+    rules.forEach(({ rule, key, to }, index) => {
+      // Two parameters shown in one place: the control plane could not tell their sets apart (protocol §5).
+      const clash = rules.findIndex(
+        (earlier, at) =>
+          at < index &&
+          earlier.key !== key &&
+          to !== undefined &&
+          earlier.to !== undefined &&
+          pathsClash(earlier.to, to) &&
+          sameNames(earlier.rule, rule),
+      );
+      if (clash === -1) return;
+      const message = `${to} is where parameters[${clash}] (key ${JSON.stringify(rules[clash]?.key)}) writes: each key needs a "to" of its own`;
+      context.addIssue({ code: 'custom', path: [index, 'to'], message });
+    });
+  }, evenIfWrong)
+  .describe('Dynamic parameters of clients that send none of their own');
+
+const cache = z.strictObject({
+  max_bytes: count()
+    .default(1_073_741_824)
+    .describe('Least recently used entries that nobody subscribes to go first'),
+  idle_ttl: duration()
+    .default('600s')
+    .describe('An entry that nobody subscribes to, and its upstream subscription, ends after this'),
+  persistence: z
+    .strictObject({
+      path: name().describe('Directory of the database'),
+      secrets: z.boolean().default(false).describe('Keep SDS secrets on disk too'),
+    })
+    .optional()
+    .describe('Last known good on disk; left out: off'),
+});
+
+const limits = z.strictObject({
+  max_streams: count().default(20_000).describe('Over all workers'),
+  max_subscriptions_per_stream: count().default(10_000),
+  max_request_bytes: count().default(4_194_304).describe('The largest request accepted from a client'),
+  max_response_bytes: count()
+    .default(67_108_864)
+    .describe('The largest response accepted from a control plane'),
+  subscription_changes_per_second: count()
+    .default(100)
+    .describe('Per stream; past the rate reading pauses. ACKs are free'),
+  max_constraint_depth: count().max(1000).default(64).describe('How deep TP2 constraints may be nested'),
+  max_upstream_sessions: count().default(1000).describe('PER_PARAMETERS sessions of all upstreams'),
+  stalled_timeout: positiveDuration()
+    .default('60s')
+    .describe('A client that takes nothing for so long is disconnected'),
+  relay_peers: z
+    .array(principal())
+    .default([])
+    .describe('Principals of other relays, which these limits do not bind'),
+});
+
+/** An OTLP collector, or nothing. */
+const otlpEndpoint = checked((text) => {
+  if (text === '' || (URL.canParse(text) && /^https?:$/.test(new URL(text).protocol))) return ok(text);
+  return fail(
+    `${JSON.stringify(text)} is not accepted: the http:// or https:// URL of an OTLP collector is, or "" for no traces`,
+  );
+});
+
+/** The file: snake_case, strict. Its output has every default filled in; `to-config.ts` makes a `Config` of it. */
+export const fileSchema = z
+  .strictObject({
+    $schema: z.string().optional().describe('Where editors find this schema'),
+    node: node.prefault({}).describe('Who the relay is to control planes'),
+    xds: xds
+      .prefault({})
+      .describe('The gRPC listener: ADS, every per-type service, CSDS, health, reflection'),
+    rest: rest.optional().describe('The REST-JSON listener; left out: off'),
+    admin: admin.prefault({}).describe('The admin listener: status page, metrics, health, admin RPC'),
+    upstreams,
+    parameters,
+    cache: cache.prefault({}).describe('What is kept, and how long'),
+    limits: limits.prefault({}).describe('Bounds on what clients and control planes may ask for'),
+    workers: count(0)
+      .max(1024)
+      .default(0)
+      .describe('More than 0: that many serving processes on this machine'),
+    drain_timeout: drainTimeout(),
+    tracing: z
+      .strictObject({
+        otlp_endpoint: otlpEndpoint.default('').describe('URL of an OTLP collector; empty: off'),
+      })
+      .prefault({})
+      .describe('Traces'),
+  })
+  .describe('Configuration of distributary, a caching xDS relay');
+
+export type ConfigFile = z.output<typeof fileSchema>;

@@ -1,0 +1,71 @@
+/** A step into the file: a key of a mapping or an index of a list. */
+export type Path = readonly (string | number)[];
+
+/** From 1, as editors count. */
+export interface Position {
+  readonly line: number;
+  readonly column: number;
+}
+
+/** One thing wrong with a configuration. `path` is as in `upstreams[0].ads.endpoints`; empty for the whole file. */
+export interface ConfigProblem extends Position {
+  readonly path: string;
+  readonly message: string;
+}
+
+/** Something wrong at a path, before it is known where in the file that is. */
+export interface Complaint {
+  readonly path: Path;
+  readonly message: string;
+  /** It is about the key, not its value. */
+  readonly aboutKey?: boolean;
+}
+
+/** Where a configuration came from. */
+export interface ConfigSource {
+  readonly file: string;
+  /** Of its text, as `digest` in load.ts. */
+  readonly digest: string;
+  /** The file's keys with every default filled in and secrets redacted (redact.ts). */
+  readonly dump: unknown;
+  /** By `pathText`. */
+  readonly places: ReadonlyMap<string, Place>;
+}
+
+/** Where an entry is: its key (list items have none), and its value. */
+export interface Place {
+  readonly key: Position | undefined;
+  readonly value: Position;
+  /** A mapping or a list: errors about it as a whole are shown at its key. */
+  readonly collection: boolean;
+}
+
+/** `a.b[0]["c.d"]`. Injective, so it serves as a key too. */
+export function pathText(path: Path): string {
+  let text = '';
+  for (const step of path) {
+    if (typeof step === 'number') text += `[${step}]`;
+    else if (!/^[\w$-]+$/.test(step)) text += `[${JSON.stringify(step)}]`;
+    else text += text === '' ? step : `.${step}`;
+  }
+  return text;
+}
+
+/** The position of a path or, where the file does not have it, of the nearest thing around it. */
+export function locate(complaint: Complaint, places: ReadonlyMap<string, Place>): ConfigProblem {
+  const { path, message } = complaint;
+  for (let length = path.length; length >= 0; length--) {
+    const place = places.get(pathText(path.slice(0, length)));
+    if (place === undefined) continue;
+    const atKey = complaint.aboutKey === true || place.collection || length < path.length;
+    const { line, column } = (atKey ? place.key : undefined) ?? place.value;
+    return { path: pathText(path), line, column, message };
+  }
+  return { path: pathText(path), line: 1, column: 1, message };
+}
+
+/** `FILE:LINE:COL: path: message`: the form that editors and terminals make links of. */
+export function problemLine(file: string, problem: ConfigProblem): string {
+  const where = `${file}:${problem.line}:${problem.column}: `;
+  return where + (problem.path === '' ? '' : `${problem.path}: `) + problem.message;
+}

@@ -1,0 +1,42 @@
+import { read } from './schema-parts.ts';
+import type { Complaint, Path } from './source.ts';
+
+interface Unsupported {
+  /** `*` stands for every entry of a list. */
+  readonly path: readonly string[];
+  readonly set: (value: unknown) => boolean;
+}
+
+const present = (value: unknown): boolean => value !== undefined;
+
+/** What the schema accepts and nothing builds yet: refused, never ignored. Strike a line out when it is built. */
+const unsupported: readonly Unsupported[] = [
+  { path: ['workers'], set: (value) => Number(value) > 0 },
+  { path: ['rest'], set: present },
+  { path: ['cache', 'persistence'], set: present },
+  { path: ['tracing', 'otlp_endpoint'], set: (value) => present(value) && value !== '' },
+  { path: ['xds', 'max_connection_age'], set: present },
+  { path: ['upstreams', '*', 'max_removal_percent'], set: present },
+];
+
+/** Looks at the file's own values, so it works however wrong the rest is. */
+export function checkSupported(file: unknown): readonly Complaint[] {
+  return unsupported.flatMap(({ path, set }) =>
+    find(file, path)
+      .filter(({ value }) => set(value))
+      .map((found) => ({ path: found.path, message: 'not supported yet: leave it out', aboutKey: true })),
+  );
+}
+
+interface Found {
+  readonly path: Path;
+  readonly value: unknown;
+}
+
+function find(value: unknown, path: readonly string[], above: Path = []): readonly Found[] {
+  const [step, ...rest] = path;
+  if (step === undefined) return [{ path: above, value }];
+  if (step !== '*') return find(read(value, step), rest, [...above, step]);
+  const items: readonly unknown[] = Array.isArray(value) ? value : [];
+  return items.flatMap((item, index) => find(item, rest, [...above, index]));
+}

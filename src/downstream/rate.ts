@@ -1,0 +1,19 @@
+/** A token bucket: so many events a second, a second's worth at once. */
+export class Rate {
+  readonly #perSecond: number;
+  #tokens: number;
+  #at: number;
+
+  constructor(perSecond: number, now: number) {
+    this.#perSecond = perSecond;
+    this.#tokens = perSecond;
+    this.#at = now;
+  }
+
+  /** Spends one; the milliseconds to wait before the next. */
+  spend(now: number): number {
+    this.#tokens = Math.min(this.#perSecond, this.#tokens + ((now - this.#at) / 1000) * this.#perSecond) - 1;
+    this.#at = now;
+    return this.#tokens >= 0 ? 0 : (-this.#tokens / this.#perSecond) * 1000;
+  }
+}

@@ -1,0 +1,64 @@
+import { resourceName, type TypeUrl } from '../model/brand.ts';
+import { internParameters, type Parameters } from '../model/parameters.ts';
+import { fail, ok, type Result } from '../model/result.ts';
+import type { Selected } from '../model/selection.ts';
+import { WILDCARD } from '../model/transaction.ts';
+import { authorityOf, canonicalName } from '../model/xdstp.ts';
+import type { Locator } from '../wire/requests.ts';
+import type { ClientContext } from './services.ts';
+
+/** More on one locator is no locator but an attack. */
+const maxParameters = 128;
+const maxParameterLength = 4096;
+
+/** What a plain name selects for this client. */
+export function selectName(name: string, type: TypeUrl, client: ClientContext): Result<Selected> {
+  if (name === WILDCARD) {
+    const parameters = client.derived(undefined);
+    return ok({ selector: WILDCARD, spelling: name, locator: false, parameters, own: undefined });
+  }
+  const canonical = canonicalName(name, type);
+  if (!canonical.ok) return canonical;
+  const parameters = client.derived(authorityOf(name));
+  return ok({ selector: canonical.value, spelling: name, locator: false, parameters, own: undefined });
+}
+
+/** What a TP2 locator selects for this client. */
+export function selectLocator(
+  { name, parameters }: Locator,
+  type: TypeUrl,
+  client: ClientContext,
+): Result<Selected> {
+  if (parameters.length > maxParameters) {
+    return fail(
+      `locator ${quote(name)} has ${parameters.length} dynamic parameters: at most ${maxParameters} are accepted`,
+    );
+  }
+  for (const [key, value] of parameters) {
+    if (key.length > maxParameterLength || value.length > maxParameterLength) {
+      return fail(
+        `dynamic parameter ${quote(key)} of locator ${quote(name)} is too long: at most ${maxParameterLength} characters are accepted`,
+      );
+    }
+  }
+  const canonical = name === WILDCARD ? ok(resourceName(name)) : canonicalName(name, type);
+  if (!canonical.ok) return canonical;
+  const own = internParameters(parameters);
+  return ok({
+    selector: canonical.value,
+    spelling: name,
+    locator: true,
+    parameters: client.merged(own, authorityOf(name)),
+    own,
+  });
+}
+
+/** The same subscription of a client whose node, certificate or rules have changed. */
+export function reselect(selected: Selected, client: ClientContext): Selected {
+  const authority = selected.selector === WILDCARD ? undefined : authorityOf(selected.spelling);
+  const parameters: Parameters =
+    selected.own === undefined ? client.derived(authority) : client.merged(selected.own, authority);
+  return { ...selected, parameters };
+}
+
+const quote = (text: string): string => JSON.stringify(text.length > 80 ? `${text.slice(0, 80)}…` : text);

@@ -1,0 +1,81 @@
+import { ADS_SERVICE, knownTypes } from '../model/types.ts';
+import { Code, type GrpcStatus } from '../wire/status.ts';
+import type { ServerStream } from '../wire/transport.ts';
+import type { DownstreamServices } from './services.ts';
+import { type Route, XdsStream } from './stream.ts';
+
+/** Every streaming xDS method (protocol §2), by path. */
+export const routes: ReadonlyMap<string, Route> = new Map(
+  knownTypes
+    .flatMap(({ url, short, service, streamMethod, deltaMethod }): [string, Route][] => [
+      [`/${service}/${streamMethod}`, { protocol: 'sotw', type: url, service: short }],
+      [`/${service}/${deltaMethod}`, { protocol: 'delta', type: url, service: short }],
+    ])
+    .filter(([path]) => !path.endsWith('/undefined'))
+    .concat([
+      [`/${ADS_SERVICE}/StreamAggregatedResources`, { protocol: 'sotw', type: undefined, service: 'ads' }],
+      [`/${ADS_SERVICE}/DeltaAggregatedResources`, { protocol: 'delta', type: undefined, service: 'ads' }],
+    ]),
+);
+
+/** How often stalled clients are looked for, in milliseconds. */
+const patrolMilliseconds = 1000;
+
+/** All downstream streams. */
+export class XdsServer {
+  readonly #services: DownstreamServices;
+  readonly #streams = new Map<string, XdsStream>();
+  readonly #refuses: () => GrpcStatus | undefined;
+  #lastId = 0;
+
+  /** `refuses`: why no new stream is taken now, if so. */
+  constructor(services: DownstreamServices, refuses: () => GrpcStatus | undefined) {
+    this.#services = services;
+    this.#refuses = refuses;
+    this.#patrol();
+  }
+
+  get size(): number {
+    return this.#streams.size;
+  }
+
+  streams(): Iterable<XdsStream> {
+    return this.#streams.values();
+  }
+
+  stream(id: string): XdsStream | undefined {
+    return this.#streams.get(id);
+  }
+
+  /** Takes a stream of a path in `routes`, or says why not. */
+  accept(transport: ServerStream, route: Route): GrpcStatus | undefined {
+    const refusal = this.#refuses();
+    if (refusal !== undefined) {
+      this.#services.events.rejected(refusal.code === Code.UNAVAILABLE ? 'draining' : 'streams');
+      return refusal;
+    }
+    const id = String(++this.#lastId);
+    const stream = new XdsStream(id, route, transport, this.#services, () => this.#streams.delete(id));
+    this.#streams.set(id, stream);
+    transport.handle(stream);
+    return undefined;
+  }
+
+  /** Upstreams have gone down: streams that hope for nothing else fail (protocol §8). */
+  upstreamsChanged(): void {
+    for (const stream of this.#streams.values()) stream.failIfHopeless();
+  }
+
+  /** Rules have changed: every client is looked at anew. */
+  reidentify(): void {
+    for (const stream of this.#streams.values()) stream.reidentify();
+  }
+
+  #patrol(): void {
+    this.#services.clock.after(patrolMilliseconds, () => {
+      const now = this.#services.clock.now();
+      for (const stream of this.#streams.values()) stream.failIfStalled(now);
+      this.#patrol();
+    });
+  }
+}

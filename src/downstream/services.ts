@@ -1,0 +1,60 @@
+import type { Access } from '../model/access.ts';
+import type { TypeUrl } from '../model/brand.ts';
+import type { Clock } from '../model/clock.ts';
+import type { Parameters } from '../model/parameters.ts';
+import type { Result } from '../model/result.ts';
+import type { OpenSubscription, Response } from '../model/subscription.ts';
+import type { Selector } from '../model/transaction.ts';
+import type { ErrorDetail } from '../wire/requests.ts';
+import type { GrpcStatus } from '../wire/status.ts';
+import type { Peer } from '../wire/transport.ts';
+
+/** What is kept of a client's node and peer; the node itself is not. */
+export interface ClientContext {
+  readonly nodeId: string;
+  readonly cluster: string;
+  /** Client features, see `Encoding`. */
+  readonly wrapped: boolean;
+  readonly ttl: boolean;
+  readonly access: Access;
+  /** Relays and the like, which the per-client limits do not bind. */
+  readonly exempt: boolean;
+  /** The dynamic parameters of a plain name of this authority (undefined: not an xdstp name). */
+  derived(authority: string | undefined): Parameters;
+  /** Those of a locator that came with its own. */
+  merged(own: Parameters, authority: string | undefined): Parameters;
+}
+
+export interface StreamLimits {
+  readonly maxSubscriptions: number;
+  readonly changesPerSecond: number;
+  readonly stalledMilliseconds: number;
+}
+
+export type RequestKind = 'subscribe' | 'ack' | 'nack' | 'stale';
+
+/** What streams tell of themselves; must be cheap. */
+export interface StreamEvents {
+  request(type: TypeUrl, kind: RequestKind): void;
+  response(type: TypeUrl, protocol: 'sotw' | 'delta', response: Response): void;
+  overtaken(type: TypeUrl, count: number): void;
+  rejected(reason: string): void;
+  nack(type: TypeUrl, nodeId: string, version: string, error: ErrorDetail): void;
+}
+
+/** What a stream needs of the rest of the relay. */
+export interface DownstreamServices {
+  readonly clock: Clock;
+  readonly open: OpenSubscription;
+  readonly limits: () => StreamLimits;
+  readonly events: StreamEvents;
+  /** WITH_CONSTRAINTS for plain-name clients; CONTENT versions. */
+  readonly constrained: () => boolean;
+  readonly contentVersions: () => boolean;
+  readonly legacyWildcard: (type: TypeUrl) => boolean;
+  context(node: Buffer, peer: Peer): Result<ClientContext, GrpcStatus>;
+  /** The same client by the rules in force now; undefined: they need a part of its node that was not kept. */
+  renew(client: ClientContext, peer: Peer): ClientContext | undefined;
+  /** The upstream of this has failed a whole round over its endpoints: a cold cache has no hope (§8). */
+  hopeless(type: TypeUrl, selector: Selector): boolean;
+}

@@ -1,0 +1,314 @@
+import { crc32 } from 'node:zlib';
+import { type TypeUrl, typeUrl } from '../model/brand.ts';
+import type { Timer } from '../model/clock.ts';
+import { knownTypes } from '../model/types.ts';
+import { type DeltaRequest, readDeltaRequest, readSotwRequest, type SotwRequest } from '../wire/requests.ts';
+import { Code, type GrpcStatus } from '../wire/status.ts';
+import type { ServerStream, StreamHandler } from '../wire/transport.ts';
+import { endpointsOwed } from './clusters.ts';
+import { Rate } from './rate.ts';
+import type { ClientContext, DownstreamServices } from './services.ts';
+import { type Handled, TypeStream } from './type-stream.ts';
+
+/** What a path serves. */
+export interface Route {
+  readonly protocol: 'sotw' | 'delta';
+  /** The per-type service's type; undefined on ADS. */
+  readonly type: TypeUrl | undefined;
+  /** `ads` or the type's short name, for metrics. */
+  readonly service: string;
+}
+
+const [clusters, endpoints] = ['cds', 'eds'].map(
+  (short) => knownTypes.find((info) => info.short === short)?.url,
+);
+const malformed = (message: string): GrpcStatus => ({ code: Code.INVALID_ARGUMENT, message });
+
+/** One client's stream: its types, what of its node matters, and the one write that may be under way. */
+export class XdsStream implements StreamHandler {
+  readonly id: string;
+  readonly route: Route;
+  readonly transport: ServerStream;
+  readonly #services: DownstreamServices;
+  readonly #closed: (stream: XdsStream) => void;
+  /** In the order in which types are sent on ADS (protocol §8). */
+  #types: TypeStream[] = [];
+  #client: ClientContext | undefined;
+  /** The node's bytes are told by length and checksum; they are not kept (§3.1). */
+  #nodeLength = -1;
+  #nodeChecksum = 0;
+  #ended = false;
+  /** By the clock, since when a write waits for the client; undefined when none does. */
+  #blockedSince: number | undefined;
+  #rate: Rate | undefined;
+  #paused: Timer | undefined;
+  readonly #wake = (): void => this.pump();
+
+  constructor(
+    id: string,
+    route: Route,
+    transport: ServerStream,
+    services: DownstreamServices,
+    closed: (stream: XdsStream) => void,
+  ) {
+    this.id = id;
+    this.route = route;
+    this.transport = transport;
+    this.#services = services;
+    this.#closed = closed;
+  }
+
+  get client(): ClientContext | undefined {
+    return this.#client;
+  }
+
+  get types(): readonly TypeStream[] {
+    return this.#types;
+  }
+
+  message(bytes: Buffer): void {
+    if (this.#ended) return;
+    const read = this.route.protocol === 'sotw' ? readSotwRequest(bytes) : readDeltaRequest(bytes);
+    if (!read.ok) {
+      this.#refuse('malformed', malformed(read.error));
+      return;
+    }
+    const client = this.#identify(read.value.node);
+    const type = client === undefined ? undefined : this.#typeOf(read.value.typeUrl);
+    if (client === undefined || type === undefined) return;
+    const handled = this.#dispatch(type, read.value, client);
+    if (!handled.ok) {
+      this.#refuse('malformed', malformed(handled.error));
+      return;
+    }
+    this.#services.events.request(type.info.url, handled.value.kind);
+    if (read.value.error !== undefined && handled.value.kind === 'nack') {
+      this.#services.events.nack(type.info.url, client.nodeId, type.version, read.value.error);
+    }
+    if (handled.value.changed && !this.#admit(client, type)) return;
+    this.pump();
+  }
+
+  /** The client half-closes: it wants nothing more. */
+  ended(): void {
+    this.end({ code: Code.OK, message: '' });
+  }
+
+  drained(): void {
+    this.#blockedSince = undefined;
+    this.pump();
+  }
+
+  closed(): void {
+    this.#ended = true;
+    this.#paused?.cancel();
+    for (const type of this.#types) type.close();
+    this.#types = [];
+    this.#closed(this);
+  }
+
+  end(status: GrpcStatus): void {
+    if (this.#ended) return;
+    this.#ended = true;
+    this.transport.end(status);
+  }
+
+  /** Authorization or derivation rules have changed. */
+  reidentify(): void {
+    if (this.#client === undefined || this.#ended) return;
+    const client = this.#services.renew(this.#client, this.transport.peer);
+    if (client === undefined) {
+      const message = 'the rules for parameters have changed: connect again';
+      this.#refuse('rules', { code: Code.UNAVAILABLE, message });
+      return;
+    }
+    this.#client = client;
+    for (const type of this.#types) type.reselect(client);
+    this.pump();
+  }
+
+  /**
+   * A stream that asks only for what nobody here knows, from upstreams that cannot be reached, fails before any
+   * response: gRPC clients see connectivity loss, not "does not exist" (protocol §8, Upstream outage).
+   */
+  failIfHopeless(): void {
+    if (this.#ended || this.#types.length === 0) return;
+    for (const { info, subscription, selection } of this.#types) {
+      if (subscription === undefined || subscription.responded || !subscription.cold) return;
+      for (const { selector } of selection.entries.values()) {
+        if (!this.#services.hopeless(info.url, selector)) return;
+      }
+    }
+    const message = 'no control plane can be reached, and nothing that this stream asks for is cached';
+    this.#refuse('cold', { code: Code.UNAVAILABLE, message });
+  }
+
+  /** Ends a stream whose client has not read for too long. */
+  failIfStalled(now: number): void {
+    const { stalledMilliseconds } = this.#services.limits();
+    if (this.#blockedSince === undefined || now - this.#blockedSince < stalledMilliseconds) return;
+    const message = `the client has not read for ${stalledMilliseconds} ms (limits.stalled_timeout)`;
+    this.#refuse('stalled', { code: Code.RESOURCE_EXHAUSTED, message });
+  }
+
+  /** Writes what is due, one response at a time: while the client does not read, nothing is queued. */
+  pump(): void {
+    while (this.#blockedSince === undefined && !this.#ended) {
+      const sent = this.#sendNext();
+      if (!sent) return;
+    }
+  }
+
+  #sendNext(): boolean {
+    for (const type of this.#types) {
+      // Additions first, and removals when nothing else is due: no route may point to a cluster that is gone (§8).
+      const keepRemoved = this.#types.length > 1 && this.#ordered(type) && this.#othersDue(type);
+      if (this.#send(type, keepRemoved)) return true;
+    }
+    for (const type of this.#types) {
+      if (type.subscription?.hasKept === true && this.#send(type, false)) return true;
+    }
+    return false;
+  }
+
+  #ordered(type: TypeStream): boolean {
+    return this.route.protocol === 'delta' || type.info.short === 'cds' || type.info.short === 'lds';
+  }
+
+  #othersDue(type: TypeStream): boolean {
+    return this.#types.some((other) => other !== type && other.subscription?.due === true);
+  }
+
+  #send(type: TypeStream, keepRemoved: boolean): boolean {
+    const response = type.take(keepRemoved);
+    if (response === undefined) return false;
+    const { events } = this.#services;
+    const overtaken = type.subscription?.overtaken() ?? 0;
+    if (overtaken > 0) events.overtaken(type.info.url, overtaken);
+    if (type.info.url === clusters) this.#oweEndpoints(response);
+    if (!this.transport.write(response.bytes)) this.#blockedSince = this.#services.clock.now();
+    events.response(type.info.url, this.route.protocol, response);
+    return true;
+  }
+
+  #oweEndpoints(response: Parameters<typeof endpointsOwed>[0]): void {
+    const type = this.#types.find(({ info }) => info.url === endpoints);
+    const owed = type === undefined ? undefined : endpointsOwed(response);
+    if (owed !== undefined) type?.owe(owed);
+  }
+
+  /** What of the node matters, decoded again only when its bytes have changed. */
+  #identify(node: Buffer | undefined): ClientContext | undefined {
+    if (node === undefined) {
+      if (this.#client === undefined) {
+        this.#refuse('no_node', malformed('the first request of a stream must carry node'));
+      }
+      return this.#client;
+    }
+    if (node.length === this.#nodeLength) {
+      const checksum = crc32(node);
+      if (checksum === this.#nodeChecksum) return this.#client;
+    }
+    const context = this.#services.context(node, this.transport.peer);
+    if (!context.ok) {
+      this.#refuse('node', context.error);
+      return undefined;
+    }
+    this.#nodeLength = node.length;
+    this.#nodeChecksum = crc32(node);
+    const before = this.#client;
+    this.#client = context.value;
+    if (before !== undefined) for (const type of this.#types) type.reselect(context.value);
+    return this.#client;
+  }
+
+  #typeOf(url: string): TypeStream | undefined {
+    const { type: fixed } = this.route;
+    if (fixed !== undefined && url !== '' && url !== fixed) {
+      this.#refuse('type', malformed(`type_url ${JSON.stringify(url)} on a service that serves ${fixed}`));
+      return undefined;
+    }
+    if (fixed === undefined && url === '') {
+      this.#refuse('type', malformed('a request on ADS must carry type_url'));
+      return undefined;
+    }
+    const type = fixed ?? typeUrl(url);
+    const known = this.#types.find(({ info }) => info.url === type);
+    if (known !== undefined) return known;
+    const client = this.#client;
+    if (client === undefined) return undefined;
+    const denied = fixed === undefined ? client.access.deniesAll(undefined) : client.access.deniesAll(type);
+    if (denied) {
+      const what = fixed === undefined ? 'anything' : type;
+      this.#refuse('denied', {
+        code: Code.PERMISSION_DENIED,
+        message: `this client may not subscribe to ${what}`,
+      });
+      return undefined;
+    }
+    const created = new TypeStream(type, this.route.protocol, client, this.#services, this.#wake);
+    this.#types = [...this.#types, created].toSorted((a, b) => a.info.order - b.info.order);
+    return created;
+  }
+
+  #dispatch(
+    type: TypeStream,
+    request: SotwRequest | DeltaRequest,
+    client: ClientContext,
+  ): ReturnType<TypeStream['handleSotw']> {
+    return request.kind === 'sotw' ? type.handleSotw(request, client) : type.handleDelta(request, client);
+  }
+
+  /** The limits on what a client may subscribe to, and how often it may change its mind. */
+  #admit(client: ClientContext, type: TypeStream): boolean {
+    if (this.#everythingDenied(client, type)) {
+      const message = `this client may not subscribe to any of the ${type.info.short} resources that it names`;
+      this.#refuse('denied', { code: Code.PERMISSION_DENIED, message });
+      return false;
+    }
+    this.failIfHopeless();
+    if (this.#ended) return false;
+    if (client.exempt) return true;
+    const limits = this.#services.limits();
+    const count = this.#types.reduce((sum, { selection }) => sum + selection.size, 0);
+    if (count > limits.maxSubscriptions) {
+      const message = `${count} subscriptions on one stream: at most ${limits.maxSubscriptions} are accepted (limits.max_subscriptions_per_stream)`;
+      this.#refuse('subscriptions', { code: Code.RESOURCE_EXHAUSTED, message });
+      return false;
+    }
+    this.#slowDown(limits.changesPerSecond);
+    return true;
+  }
+
+  /** On a per-type service: the RPC fails if there is nothing in it that may be had (contract, authorization). */
+  #everythingDenied(client: ClientContext, type: TypeStream): boolean {
+    const { selection } = type;
+    if (this.route.type === undefined || selection.size === 0 || selection.hasCollection) return false;
+    for (const { selector } of selection.entries.values()) {
+      if (client.access.allows(type.info.url, selector)) return false;
+    }
+    return true;
+  }
+
+  /** Past the rate reading pauses: flow control holds the client back, and nothing is lost. */
+  #slowDown(perSecond: number): void {
+    const { clock, events } = this.#services;
+    this.#rate ??= new Rate(perSecond, clock.now());
+    const wait = this.#rate.spend(clock.now());
+    if (wait <= 0 || this.#paused !== undefined) return;
+    events.rejected('rate');
+    this.transport.pause();
+    this.#paused = clock.after(wait, () => {
+      this.#paused = undefined;
+      if (!this.#ended) this.transport.resume();
+    });
+  }
+
+  #refuse(reason: string, status: GrpcStatus): void {
+    if (this.#ended) return;
+    this.#services.events.rejected(reason);
+    this.end(status);
+  }
+}
+
+export type { Handled };

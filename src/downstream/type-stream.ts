@@ -1,0 +1,254 @@
+import type { TypeUrl } from '../model/brand.ts';
+import { fail, ok, type Result } from '../model/result.ts';
+import { NOTHING, type Selected, Selection } from '../model/selection.ts';
+import {
+  type Batch,
+  type Encoding,
+  encoding,
+  type Response,
+  type Subscription,
+} from '../model/subscription.ts';
+import { WILDCARD } from '../model/transaction.ts';
+import { type TypeInfo, typeInfo } from '../model/types.ts';
+import { type DeltaRequest, type ErrorDetail, readSelectors, type SotwRequest } from '../wire/requests.ts';
+import { stepDelta } from './delta.ts';
+import { reselect, selectLocator, selectName } from './selecting.ts';
+import type { ClientContext, DownstreamServices, RequestKind } from './services.ts';
+import { SotwMachine } from './sotw.ts';
+
+/** The bytes that a selection was read from, so that whoever sends the same needs no reading. */
+const sources = new WeakMap<Selection, Buffer>();
+
+/** How the client stands to what it was last sent (protocol §9). */
+export type SyncState = 'SYNCED' | 'NOT_SENT' | 'STALE' | 'ERROR';
+
+/** What a client said against a response. */
+export interface Rejection extends ErrorDetail {
+  /** Milliseconds since the epoch. */
+  readonly at: number;
+  /** The resource, where the response brought only one; else empty. */
+  readonly names: string;
+}
+
+export interface Handled {
+  readonly kind: RequestKind;
+  /** The subscription changed: it counts against the rate limit. */
+  readonly changed: boolean;
+}
+
+/** One type on one stream: the conversation, and the client's share of what the relay holds. */
+export class TypeStream {
+  readonly info: TypeInfo;
+  readonly #services: DownstreamServices;
+  readonly #wake: () => void;
+  readonly #sotw: SotwMachine | undefined;
+  readonly #encoding: Encoding;
+  #subscription: Subscription | undefined;
+  #sent: { readonly version: string; readonly nonce: string; readonly only: string } | undefined;
+  #state: SyncState = 'NOT_SENT';
+  #lastNack: Rejection | undefined;
+
+  constructor(
+    type: TypeUrl,
+    protocol: 'sotw' | 'delta',
+    client: ClientContext,
+    services: DownstreamServices,
+    wake: () => void,
+  ) {
+    this.info = typeInfo(type);
+    this.#services = services;
+    this.#wake = wake;
+    this.#sotw = protocol === 'sotw' ? new SotwMachine() : undefined;
+    this.#encoding = encoding({
+      protocol,
+      wrapped: client.wrapped,
+      ttl: client.ttl,
+      constrained: services.constrained(),
+      contentVersions: protocol === 'sotw' && services.contentVersions(),
+    });
+  }
+
+  get subscription(): Subscription | undefined {
+    return this.#subscription;
+  }
+
+  get selection(): Selection {
+    return this.#subscription?.selection ?? NOTHING;
+  }
+
+  get version(): string {
+    return this.#sent?.version ?? '';
+  }
+
+  get state(): SyncState {
+    return this.#state;
+  }
+
+  get lastNack(): Rejection | undefined {
+    return this.#lastNack;
+  }
+
+  handleSotw(request: SotwRequest, client: ClientContext): Result<Handled> {
+    const machine = this.#sotw;
+    if (machine === undefined) return fail('a SotW request on a delta stream');
+    const kind = machine.classify(request.nonce, request.error !== undefined);
+    if (kind === 'stale') return ok({ kind: 'stale', changed: false });
+    this.#acknowledge(kind, request.error, request.nonce);
+    const counted: RequestKind = kind === 'ack' || kind === 'nack' ? kind : 'subscribe';
+    // Most requests are ACKs that repeat the selection: the bytes tell without reading the names.
+    const source = sources.get(this.selection);
+    if (
+      this.#subscription !== undefined &&
+      source !== undefined &&
+      request.selectors?.equals(source) === true
+    ) {
+      return ok({ kind: counted, changed: false });
+    }
+    if (this.#subscription !== undefined && request.selectors === undefined && this.selection.size === 0) {
+      return ok({ kind: counted, changed: false });
+    }
+    const selected = this.#selected(request.selectors, client);
+    if (!selected.ok) return selected;
+    const selection = machine.selection(selected.value, this.#legacyWildcard(client));
+    const before = this.selection;
+    const first = this.#subscription === undefined;
+    if (!first && selection.equals(before)) return ok({ kind: counted, changed: false });
+    const again = first ? new Set<string>() : added(before, selection);
+    const subscription = this.#select(selection, client, again, []);
+    if (request.selectors !== undefined && !sources.has(subscription.selection)) {
+      sources.set(subscription.selection, Buffer.from(request.selectors));
+    }
+    if (first && request.version !== '') this.#claim(subscription, selected.value, request.version);
+    return ok({ kind: first || kind === 'change' ? 'subscribe' : counted, changed: true });
+  }
+
+  handleDelta(request: DeltaRequest, client: ClientContext): Result<Handled> {
+    const first = this.#subscription === undefined;
+    const kind: RequestKind =
+      request.nonce === '' ? 'subscribe' : request.error === undefined ? 'ack' : 'nack';
+    if (kind !== 'subscribe') this.#acknowledge(kind, request.error, request.nonce);
+    const subscribe = selectAll(request.subscribe, request.subscribeLocators, this.info.url, client);
+    if (!subscribe.ok) return subscribe;
+    const unsubscribe = selectAll(request.unsubscribe, request.unsubscribeLocators, this.info.url, client);
+    if (!unsubscribe.ok) return unsubscribe;
+    const step = stepDelta(this.selection, {
+      first,
+      subscribe: subscribe.value,
+      unsubscribe: unsubscribe.value,
+      wildcard: this.#legacyWildcard(client),
+    });
+    if (!step.changed) return ok({ kind, changed: false });
+    const subscription = this.#select(step.selection, client, step.again, step.answer);
+    if (first && request.initialVersions.size > 0) subscription.claimVersions(request.initialVersions);
+    return ok({ kind, changed: true });
+  }
+
+  /** The client's node, or what it may see, has changed: the same subscription, seen with other eyes. */
+  reselect(client: ClientContext): void {
+    if (this.#subscription === undefined) return;
+    const selected = [...this.selection.entries.values()].map((one) => reselect(one, client));
+    this.#subscription.select(Selection.of(selected), client.access, new Set(), []);
+  }
+
+  /** EDS that a change of clusters calls for (protocol §10.1). */
+  owe(ids: Batch): void {
+    this.#subscription?.owe(ids);
+  }
+
+  take(keepRemoved: boolean): Response | undefined {
+    const response = this.#subscription?.take(keepRemoved);
+    if (response === undefined) return undefined;
+    this.#sotw?.sent(response.nonce);
+    const only = response.changed.length === 1 ? (response.changed[0]?.name ?? '') : '';
+    this.#sent = { version: response.version, nonce: response.nonce, only };
+    this.#state = 'STALE';
+    return response;
+  }
+
+  close(): void {
+    this.#subscription?.close();
+  }
+
+  #acknowledge(
+    kind: 'first' | 'ack' | 'nack' | 'change',
+    error: ErrorDetail | undefined,
+    nonce: string,
+  ): void {
+    const current = nonce === this.#sent?.nonce;
+    const serial = Number(nonce);
+    if (kind === 'ack') {
+      this.#subscription?.ack(serial);
+      if (current) this.#state = 'SYNCED';
+    } else if (kind === 'nack') {
+      this.#subscription?.nack(serial);
+      const { code = 0, message = '' } = error ?? {};
+      this.#lastNack = { code, message, at: this.#services.clock.now(), names: this.#sent?.only ?? '' };
+      if (current) this.#state = 'ERROR';
+    }
+  }
+
+  #select(
+    selection: Selection,
+    client: ClientContext,
+    again: ReadonlySet<string>,
+    answer: readonly string[],
+  ): Subscription {
+    if (this.#subscription === undefined) {
+      const { open } = this.#services;
+      this.#subscription = open(this.info.url, this.#encoding, selection, client.access, this.#wake);
+    } else {
+      this.#subscription.select(selection, client.access, again, answer);
+    }
+    return this.#subscription;
+  }
+
+  #selected(selectors: Buffer | undefined, client: ClientContext): Result<readonly Selected[]> {
+    if (selectors === undefined) return ok([]);
+    const read = readSelectors(selectors);
+    if (!read.ok) return read;
+    return selectAll(read.value.names, read.value.locators, this.info.url, client);
+  }
+
+  /** A SotW client that reconnects: what it may hold must not be deleted by ignorance, nor sent for nothing. */
+  #claim(subscription: Subscription, selected: readonly Selected[], version: string): void {
+    const names = new Set<string>();
+    for (const { spelling } of selected) names.add(spelling);
+    subscription.claimNames(names);
+    if (this.#encoding.contentVersions && this.info.fullState && selected.length === 0) {
+      subscription.claimContent(version);
+    }
+  }
+
+  #legacyWildcard(client: ClientContext): Selected | undefined {
+    if (!this.#services.legacyWildcard(this.info.url)) return undefined;
+    const selected = selectName(WILDCARD, this.info.url, client);
+    return selected.ok ? selected.value : undefined;
+  }
+}
+
+function selectAll(
+  names: readonly string[],
+  locators: Parameters<typeof selectLocator>[0][] | readonly Parameters<typeof selectLocator>[0][],
+  type: TypeUrl,
+  client: ClientContext,
+): Result<readonly Selected[]> {
+  const list: Selected[] = [];
+  for (const name of names) {
+    const selected = selectName(name, type, client);
+    if (!selected.ok) return selected;
+    list.push(selected.value);
+  }
+  for (const locator of locators) {
+    const selected = selectLocator(locator, type, client);
+    if (!selected.ok) return selected;
+    list.push(selected.value);
+  }
+  return ok(list);
+}
+
+/** Ids of a selection that the one before did not have: they are sent even if unchanged (protocol §3.5). */
+function added(before: Selection, after: Selection): ReadonlySet<string> {
+  const ids = new Set<string>();
+  for (const id of after.entries.keys()) if (!before.has(id)) ids.add(id);
+  return ids;
+}

@@ -1,0 +1,48 @@
+import { version } from './commands/version.ts';
+
+const usage = `distributary ${version()}: a caching xDS relay
+
+Usage: distributary COMMAND [OPTIONS]
+
+  run --config FILE        the relay
+  validate --config FILE   checks a configuration without running it
+  status                   upstreams, clients, types and rejections of a running relay
+  explain                  which variant of a resource a client gets, and why
+  demo                     a relay over sample resources with two sample clients
+
+distributary COMMAND --help shows a command's options; --version the version.
+`;
+
+type Command = (argv: readonly string[]) => Promise<number>;
+
+/** Loaded when asked for: a probe's `status` need not wait for a server's modules. */
+const commands = new Map<string, () => Promise<Command>>([
+  ['run', async () => (await import('./commands/run.ts')).run],
+  ['validate', async () => (await import('./commands/validate.ts')).validate],
+  ['status', async () => (await import('./commands/status.ts')).status],
+  ['explain', async () => (await import('./commands/explain.ts')).explain],
+  ['demo', async () => (await import('./commands/demo.ts')).demo],
+]);
+
+async function main(argv: readonly string[]): Promise<number> {
+  const [name, ...rest] = argv;
+  if (argv.includes('--version')) {
+    process.stdout.write(`${version()}\n`);
+    return 0;
+  }
+  if (name === '--help' || name === '-h' || name === 'help') {
+    process.stdout.write(usage);
+    return 0;
+  }
+  const load = commands.get(name ?? '');
+  if (load === undefined) {
+    const problem = name === undefined ? 'a command is missing' : `unknown command ${JSON.stringify(name)}`;
+    process.stderr.write(`${problem}\n\n${usage}`);
+    return 2;
+  }
+  const command = await load();
+  return command(rest);
+}
+
+// Not process.exit: what is still on its way to a pipe would be lost.
+process.exitCode = await main(process.argv.slice(2));

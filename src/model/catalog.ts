@@ -1,0 +1,48 @@
+import type { ResourceName, Revision, TypeUrl } from './brand.ts';
+import type { Constraints } from './constraints.ts';
+import type { Parameters } from './parameters.ts';
+import type { Variant } from './resource.ts';
+import type { Interest, ResourceFault, Selector } from './transaction.ts';
+
+/** What a subscriber sees under a name. Nothing that deletes may be concluded from `unknown` (protocol §3.9). */
+export type Value = Variant | 'absent' | 'unknown';
+
+export function isVariant(value: Value | undefined): value is Variant {
+  return typeof value === 'object';
+}
+
+/** The cache as its readers see it. */
+export interface Catalog {
+  readonly revision: Revision;
+  resolve(type: TypeUrl, name: ResourceName, parameters: Parameters): Value;
+  /** The names that a wildcard or glob shows with these parameters. */
+  members(type: TypeUrl, selector: Selector, parameters: Parameters): Iterable<ResourceName>;
+  isMember(type: TypeUrl, selector: Selector, name: ResourceName, parameters: Parameters): boolean;
+  /** Upstream has answered: what is not there is absent. */
+  settled(interest: Interest): boolean;
+  /** version_info of the last response of the holder that answers this; may be empty. */
+  version(interest: Interest): string;
+  faults(type: TypeUrl, name: ResourceName, parameters: Parameters): readonly Fault[];
+}
+
+export interface Fault extends ResourceFault {
+  readonly revision: Revision;
+}
+
+/** What one transaction changed. */
+export interface Commit {
+  readonly revision: Revision;
+  readonly type: TypeUrl;
+  /** The response's version_info or system_version_info. */
+  readonly version: string;
+  /** By `performance.now()`. */
+  readonly receivedAt: number;
+  /** Which names (aliases too), and the constraints of the variants that came, went or changed. */
+  readonly changed: ReadonlyMap<ResourceName, readonly Constraints[]>;
+  /** Interests that were unknown and are answered now. */
+  readonly settled: readonly Interest[];
+}
+
+export function isEmpty(commit: Commit): boolean {
+  return commit.changed.size === 0 && commit.settled.length === 0;
+}

@@ -1,0 +1,41 @@
+import type { ResourceName, Revision, TypeUrl } from './brand.ts';
+import type { Constraints } from './constraints.ts';
+
+/** An encoded `google.protobuf.Any`, opaque on its way through. Interned: equal bytes are the same object. */
+export interface Payload {
+  readonly bytes: Uint8Array;
+  /** 16 hex digits of a digest of the bytes. */
+  readonly hash: string;
+}
+
+export interface Ttl {
+  /** As the upstream gave it. */
+  readonly milliseconds: number;
+  /** When it runs out, by the cache's clock, in milliseconds. A heartbeat moves it. */
+  readonly deadline: number;
+}
+
+/** One variant of a resource: what a control plane holds under (type, name, constraints). Immutable. */
+export interface Variant {
+  readonly type: TypeUrl;
+  readonly name: ResourceName;
+  readonly constraints: Constraints;
+  /** The upstream's version of the resource (delta) or of the response (SotW), verbatim; may be empty. */
+  readonly version: string;
+  /** `<version>@<hash of constraints and payload>`: the version that delta clients see (protocol §4.1). */
+  readonly tag: string;
+  /** Undefined: the resource is known without a body (an unresolvable VHDS alias, protocol §4.8). */
+  readonly payload: Payload | undefined;
+  readonly aliases: readonly string[];
+  readonly ttl: Ttl | undefined;
+  readonly doNotCache: boolean;
+  /** The encoded `Resource.metadata`, forwarded as it is. */
+  readonly metadata: Uint8Array | undefined;
+  /** version_info or system_version_info of the response that brought it; may be empty. */
+  readonly responseVersion: string;
+  /** Upstream's configured name. */
+  readonly upstream: string;
+  /** Milliseconds since the epoch: since when this content is cached. */
+  readonly since: number;
+  readonly revision: Revision;
+}

@@ -1,0 +1,12 @@
+/** An outcome that is a value until the edge: either what was wanted, or why not. */
+export type Result<T, E = string> =
+  | { readonly ok: true; readonly value: T }
+  | { readonly ok: false; readonly error: E };
+
+export const ok = <T>(value: T): Result<T, never> => ({ ok: true, value });
+export const fail = <E>(error: E): Result<never, E> => ({ ok: false, error });
+
+/** For the default of a switch over a union: the compiler finds the forgotten case. */
+export function assertNever(value: never): never {
+  throw new Error(`unexpected case: ${JSON.stringify(value)}`);
+}

@@ -1,0 +1,100 @@
+import type { Parameters } from './parameters.ts';
+import { type Selector, WILDCARD } from './transaction.ts';
+import { isGlob } from './xdstp.ts';
+
+/** One thing that a client subscribes to. */
+export interface Selected {
+  /** Canonical; `*` is the wildcard. */
+  readonly selector: Selector;
+  /** As the client wrote it: it is answered so (protocol §6). */
+  readonly spelling: string;
+  /** Subscribed by a TP2 locator: answered with constraints. */
+  readonly locator: boolean;
+  readonly parameters: Parameters;
+  /** The parameters that the locator came with; undefined for a plain name. */
+  readonly own: Parameters | undefined;
+}
+
+/** Tells a client's selections of one type apart. Plain names are answered by name alone, so parameters do not count. */
+export function itemId(locator: boolean, parameters: Parameters, spelling: string): string {
+  return locator ? `${parameters.id} ${spelling}` : ` ${spelling}`;
+}
+
+export function selectedId(selected: Selected): string {
+  return itemId(selected.locator, selected.parameters, selected.spelling);
+}
+
+/** Shows many resources rather than naming one. */
+export function isCollection(selector: Selector): boolean {
+  return selector === WILDCARD || isGlob(selector);
+}
+
+/** What a client subscribes to in one type. Immutable. */
+export class Selection {
+  readonly entries: ReadonlyMap<string, Selected>;
+  /** Sum of the entries' hashes: whatever the order, equal selections have equal sums. */
+  readonly hash: number;
+  readonly collections: readonly Selected[];
+
+  private constructor(
+    entries: ReadonlyMap<string, Selected>,
+    hash: number,
+    collections: readonly Selected[],
+  ) {
+    this.entries = entries;
+    this.hash = hash;
+    this.collections = collections;
+  }
+
+  static of(list: Iterable<Selected>): Selection {
+    const entries = new Map<string, Selected>();
+    let hash = 0;
+    const collections: Selected[] = [];
+    for (const selected of list) {
+      const id = selectedId(selected);
+      if (entries.has(id)) continue;
+      entries.set(id, selected);
+      hash = (hash + hashOf(id, selected)) % modulus;
+      if (isCollection(selected.selector)) collections.push(selected);
+    }
+    return new Selection(entries, hash, collections);
+  }
+
+  get size(): number {
+    return this.entries.size;
+  }
+
+  /** With a wildcard or glob: SotW responses are complete then (protocol §3.7). */
+  get hasCollection(): boolean {
+    return this.collections.length > 0;
+  }
+
+  has(id: string): boolean {
+    return this.entries.has(id);
+  }
+
+  equals(other: Selection): boolean {
+    if (this === other) return true;
+    if (this.hash !== other.hash || this.size !== other.size) return false;
+    for (const [id, selected] of this.entries) {
+      if (other.entries.get(id)?.parameters !== selected.parameters) return false;
+    }
+    return true;
+  }
+}
+
+const modulus = 2 ** 48;
+
+function hashOf(id: string, selected: Selected): number {
+  // FNV-1a in two halves, so that sums of many stay exact in a double.
+  let low = 0x811c9dc5 ^ selected.parameters.id;
+  let high = 0x1505 + selected.parameters.id;
+  for (let index = 0; index < id.length; index++) {
+    const unit = id.charCodeAt(index);
+    low = Math.imul(low ^ unit, 0x01000193);
+    high = (Math.imul(high, 33) ^ unit) & 0xffff;
+  }
+  return (low >>> 0) + high * 2 ** 32;
+}
+
+export const NOTHING: Selection = Selection.of([]);

@@ -1,0 +1,93 @@
+import type { Access } from './access.ts';
+import type { Serial, TypeUrl } from './brand.ts';
+import type { Value } from './catalog.ts';
+import type { Variant } from './resource.ts';
+import type { Selection } from './selection.ts';
+
+/** How a subscription wants its responses. Equal encodings share frames. */
+export interface Encoding {
+  readonly key: string;
+  readonly protocol: 'sotw' | 'delta';
+  /** SotW: every resource inside a Resource (xds.config.resource-in-sotw). */
+  readonly wrapped: boolean;
+  /** The client understands TTLs (xds.config.supports-resource-ttl). */
+  readonly ttl: boolean;
+  /** Constrained variants go to plain-name clients with their constraints too (xds.plain_clients: WITH_CONSTRAINTS). */
+  readonly constrained: boolean;
+  /** SotW version_info is `<upstream's>@<hash of the view>` (xds.sotw_versions: CONTENT). */
+  readonly contentVersions: boolean;
+}
+
+export function encoding(part: Omit<Encoding, 'key'>): Encoding {
+  const { protocol, wrapped, ttl, constrained, contentVersions } = part;
+  return { ...part, key: JSON.stringify([protocol, wrapped, ttl, constrained, contentVersions]) };
+}
+
+/** Items to be sent though the client has them. One object for many clients, so that they share frames. */
+export interface Batch {
+  readonly id: number;
+  readonly items: ReadonlySet<string>;
+}
+
+let lastBatch = 0;
+export const batch = (items: ReadonlySet<string>): Batch => ({ id: ++lastBatch, items });
+
+/** An encoded response, gRPC prefix and all. The same bytes are written to every stream that stands where it begins. */
+export interface Response {
+  /** Its nonce as a number: unique in the process and growing. */
+  readonly serial: Serial;
+  readonly nonce: string;
+  readonly bytes: Buffer;
+  /** version_info, or system_version_info. */
+  readonly version: string;
+  /** How many resources are in it. */
+  readonly resources: number;
+  /** The variants in it that its taker did not have so. */
+  readonly changed: readonly Variant[];
+  /** When the update that it brings arrived from upstream, by `performance.now()`; undefined: it is a first state. */
+  readonly receivedAt: number | undefined;
+}
+
+/** A client's share of what the relay holds of one type: the seam between the stages views and downstream. */
+export interface Subscription {
+  readonly selection: Selection;
+  /** Something was sent for this type on this stream. */
+  readonly responded: boolean;
+  /** Nothing that it asks for is known to the relay. */
+  readonly cold: boolean;
+  /** Something may be sent now. */
+  readonly due: boolean;
+  /** It holds resources that are gone: their removal was kept back (protocol §8, Order). */
+  readonly hasKept: boolean;
+  /** What it asks for or shows, and what the client was last sent of it; undefined: nothing yet. For inspection. */
+  held(): Iterable<{ readonly name: string; readonly value: Value | undefined }>;
+  /** Updates that a newer one overtook before this client took them, since the last call. */
+  overtaken(): number;
+  /** Names the client may hold from an earlier stream: SotW, first request with a version (§3.9). */
+  claimNames(names: ReadonlySet<string>): void;
+  /** Versions the client says it has: delta, initial_resource_versions (§4.1). */
+  claimVersions(versions: ReadonlyMap<string, string>): void;
+  /** SotW, CONTENT (§3.10): whether the client has exactly what is visible; then nothing is sent. */
+  claimContent(version: string): boolean;
+  /**
+   * Another selection, or access. `again`: ids of items to be sent even if the client has them (§3.5, §4.2).
+   * `answer`: plain names whose absence must be told even if it was (§4.5).
+   */
+  select(selection: Selection, access: Access, again: ReadonlySet<string>, answer: readonly string[]): void;
+  /** To be sent again if the client has them: EDS after CDS (§10.1). */
+  owe(items: Batch): void;
+  /** The next response, and the client's place behind it; undefined if nothing is due. */
+  take(keepRemoved: boolean): Response | undefined;
+  ack(serial: number): void;
+  nack(serial: number): void;
+  close(): void;
+}
+
+/** Opens subscriptions. `wake` is called when there may be something to take. */
+export type OpenSubscription = (
+  type: TypeUrl,
+  encoding: Encoding,
+  selection: Selection,
+  access: Access,
+  wake: () => void,
+) => Subscription;

@@ -1,0 +1,88 @@
+import { type TypeUrl, typeUrl } from './brand.ts';
+
+/** One row of protocol §2. */
+export interface TypeInfo {
+  readonly url: TypeUrl;
+  readonly short: string;
+  /** Path of the per-type gRPC service, without the leading slash. */
+  readonly service: string | undefined;
+  readonly streamMethod: string | undefined;
+  readonly deltaMethod: string | undefined;
+  readonly fetchMethod: string | undefined;
+  /** `POST /v3/discovery:<rest>`. */
+  readonly rest: string | undefined;
+  /** SotW responses hold the complete subscribed set; absence deletes (§3.7). */
+  readonly fullState: boolean;
+  /** An empty first request means `*` (§3.6). */
+  readonly legacyWildcard: boolean;
+  /** Where on an ADS stream it is sent: lower first (§8, Order on ADS). */
+  readonly order: number;
+}
+
+interface Row {
+  readonly short: string;
+  readonly message: string;
+  readonly service?: string;
+  readonly methods?: string;
+  readonly rest?: string;
+  readonly deltaOnly?: boolean;
+  readonly fullState?: boolean;
+  readonly legacyWildcard?: boolean;
+}
+
+// biome-ignore format: a table, one row a line
+const rows: readonly Row[] = [
+  { short: 'cds', message: 'config.cluster.v3.Cluster', service: 'cluster.v3.ClusterDiscoveryService', methods: 'Clusters', rest: 'clusters', fullState: true, legacyWildcard: true },
+  { short: 'eds', message: 'config.endpoint.v3.ClusterLoadAssignment', service: 'endpoint.v3.EndpointDiscoveryService', methods: 'Endpoints', rest: 'endpoints' },
+  { short: 'leds', message: 'config.endpoint.v3.LbEndpoint', service: 'endpoint.v3.LocalityEndpointDiscoveryService', methods: 'LocalityEndpoints', deltaOnly: true },
+  { short: 'lds', message: 'config.listener.v3.Listener', service: 'listener.v3.ListenerDiscoveryService', methods: 'Listeners', rest: 'listeners', fullState: true, legacyWildcard: true },
+  { short: 'srds', message: 'config.route.v3.ScopedRouteConfiguration', service: 'route.v3.ScopedRoutesDiscoveryService', methods: 'ScopedRoutes', rest: 'scoped-routes', fullState: true, legacyWildcard: true },
+  { short: 'rds', message: 'config.route.v3.RouteConfiguration', service: 'route.v3.RouteDiscoveryService', methods: 'Routes', rest: 'routes' },
+  { short: 'vhds', message: 'config.route.v3.VirtualHost', service: 'route.v3.VirtualHostDiscoveryService', methods: 'VirtualHosts', deltaOnly: true, legacyWildcard: true },
+  { short: 'sds', message: 'extensions.transport_sockets.tls.v3.Secret', service: 'secret.v3.SecretDiscoveryService', methods: 'Secrets', rest: 'secrets' },
+  { short: 'rtds', message: 'service.runtime.v3.Runtime', service: 'runtime.v3.RuntimeDiscoveryService', methods: 'Runtime', rest: 'runtime' },
+  { short: 'ecds', message: 'config.core.v3.TypedExtensionConfig', service: 'extension.v3.ExtensionConfigDiscoveryService', methods: 'ExtensionConfigs', rest: 'extension_configs' },
+];
+
+export const knownTypes: readonly TypeInfo[] = rows.map((row, order) => ({
+  url: typeUrl(`type.googleapis.com/envoy.${row.message}`),
+  short: row.short,
+  service: `envoy.service.${row.service}`,
+  streamMethod: row.deltaOnly ? undefined : `Stream${row.methods}`,
+  deltaMethod: `Delta${row.methods}`,
+  fetchMethod: row.deltaOnly ? undefined : `Fetch${row.methods}`,
+  rest: row.rest,
+  fullState: row.fullState ?? false,
+  legacyWildcard: row.legacyWildcard ?? false,
+  order,
+}));
+
+export const ADS_SERVICE = 'envoy.service.discovery.v3.AggregatedDiscoveryService';
+
+const byUrl = new Map<string, TypeInfo>(knownTypes.map((info) => [info.url, info]));
+const byShort = new Map(knownTypes.map((info) => [info.short, info]));
+
+/** What is known of a type; of an unknown one, the defaults: partial state, legacy wildcard (§3.6), last in order. */
+export function typeInfo(url: TypeUrl): TypeInfo {
+  return (
+    byUrl.get(url) ?? {
+      url,
+      short: url,
+      service: undefined,
+      streamMethod: undefined,
+      deltaMethod: undefined,
+      fetchMethod: undefined,
+      rest: undefined,
+      fullState: false,
+      legacyWildcard: true,
+      order: knownTypes.length,
+    }
+  );
+}
+
+/** `cds`, or a type URL as it is; undefined if it is neither. */
+export function typeByName(name: string): TypeUrl | undefined {
+  const known = byShort.get(name.toLowerCase());
+  if (known !== undefined) return known.url;
+  return name.includes('/') ? typeUrl(name) : undefined;
+}

@@ -1,0 +1,39 @@
+import type { TypeUrl } from './brand.ts';
+import type { Interest, Transaction } from './transaction.ts';
+
+/** Where an upstream puts what it learns. */
+export interface UpstreamSink {
+  /** Applied at once, as a whole. */
+  apply(transaction: Transaction): void;
+  /** Its status (below) changed. */
+  changed(): void;
+}
+
+export interface UpstreamState {
+  readonly kind: 'ads' | 'filesystem';
+  /** HTTP/2 is up, or the files are scanned. */
+  readonly connected: boolean;
+  /** It was connected at least once: the relay can be ready (contract, /ready). */
+  readonly everConnected: boolean;
+  /** One round over all endpoints has failed since it was last connected: a cold cache has no hope (protocol §8). */
+  readonly down: boolean;
+  /** The endpoint in use or last tried; the path of files. */
+  readonly endpoint: string;
+  readonly sessions: number;
+  /** Milliseconds since the epoch: since when what came from here may be out of date; undefined while current. */
+  readonly staleSince: number | undefined;
+  readonly lastError: string;
+}
+
+/** A source of resources. Responses flow to the sink it was made with; interest comes in here. */
+export interface Upstream {
+  readonly name: string;
+  /** Whether a name (or `*`) of a type is served from here. */
+  claims(type: TypeUrl, selector: string): boolean;
+  /** Each distinct interest once; a second call for the same one is an error of the caller. */
+  subscribe(interest: Interest): void;
+  unsubscribe(interest: Interest): void;
+  state(): UpstreamState;
+  start(): void;
+  stop(): Promise<void>;
+}

@@ -1,0 +1,128 @@
+import { type ResourceName, resourceName, type TypeUrl } from './brand.ts';
+import { fail, ok, type Result } from './result.ts';
+
+/** Names that are URIs, `xdstp://[authority]/type/id…?params[#directives]` (TP1, protocol §6). */
+const scheme = 'xdstp:';
+const prefix = 'xdstp://';
+
+export function isXdstp(name: string): boolean {
+  return name.startsWith(scheme);
+}
+
+/**
+ * The one spelling of a name, for the cache: a plain name as it is; of an xdstp name every part decoded and encoded
+ * again, context parameters sorted by key, directives dropped (they say how to read a resource, not which one). The
+ * error says what is wrong with the name, duplicate keys and a type that is not the stream's included.
+ */
+export function canonicalName(name: string, type: TypeUrl): Result<ResourceName> {
+  if (!isXdstp(name)) return ok(resourceName(name));
+  const bad = (why: string): Result<never> => fail(`xdstp name ${JSON.stringify(name)}: ${why}`);
+  const parts = split(name);
+  if (parts === undefined) return bad('it is not of the form xdstp://[authority]/type/id');
+  try {
+    const [namedType, ...id] = parts.path.map(decodeURIComponent);
+    const expected = type.slice(type.lastIndexOf('/') + 1);
+    if (namedType !== expected && namedType !== `${expected}Collection`)
+      return bad(`its type is ${JSON.stringify(namedType)}, not ${expected} or ${expected}Collection`);
+    if (id.join('') === '') return bad('it has no id after the type');
+    const query = canonicalQuery(parts.query);
+    if (!query.ok) return bad(query.error);
+    const authority = encode(decodeURIComponent(parts.authority), literalInAuthority);
+    const path = [namedType, ...id].map((segment) => `/${encode(segment, literalInPath)}`).join('');
+    return ok(resourceName(`${prefix}${authority}${path}${query.value}`));
+  } catch (error) {
+    // decodeURIComponent throws on a bare % and on bytes that are not UTF-8, encodeURIComponent on lone surrogates.
+    if (error instanceof URIError) return bad('its percent-encoding is not valid UTF-8');
+    throw error;
+  }
+}
+
+interface Parts {
+  readonly authority: string;
+  /** Type first; still encoded. */
+  readonly path: readonly string[];
+  readonly query: string;
+}
+
+function split(name: string): Parts | undefined {
+  const match = /^xdstp:\/\/([^/?#]*)\/([^?#]*)(?:\?([^#]*))?/.exec(name);
+  if (match === null) return undefined;
+  const [, authority = '', path = '', query = ''] = match;
+  return { authority, path: path.split('/'), query };
+}
+
+function canonicalQuery(query: string): Result<string> {
+  const params = new Map<string, string>();
+  for (const part of query.split('&')) {
+    if (part === '') continue;
+    const equals = part.indexOf('=');
+    // A plus sign is itself: this is a URI, not a form.
+    const key = decodeURIComponent(equals < 0 ? part : part.slice(0, equals));
+    if (key === '') return fail('a context parameter has no key');
+    if (params.has(key)) return fail(`the context parameter ${JSON.stringify(key)} is given twice`);
+    params.set(key, equals < 0 ? '' : decodeURIComponent(part.slice(equals + 1)));
+  }
+  if (params.size === 0) return ok('');
+  const pairs = [...params]
+    .toSorted(([a], [b]) => (a < b ? -1 : 1))
+    .map(([key, value]) => `${encode(key, literalInQuery)}=${encode(value, literalInQuery)}`);
+  return ok(`?${pairs.join('&')}`);
+}
+
+/**
+ * RFC 3986 lets more stand for itself than encodeURIComponent does. Names keep it, as gRPC writes them, so that the
+ * canonical spelling is mostly the one that a control plane knows.
+ */
+const literalInPath = /%(?:24|26|2B|2C|3A|3B|3D|40)/g; // $ & + , : ; = @
+const literalInAuthority = /%(?:24|26|2B|2C|3A|3B|3D|40|5B|5D)/g; // and [ ] of an IPv6 address
+const literalInQuery = /%(?:24|2B|2C|2F|3A|3B|3F|40)/g; // / ? too, but not & =
+
+function encode(text: string, literal: RegExp): string {
+  return encodeURIComponent(text).replace(literal, decodeURIComponent);
+}
+
+/** Of an xdstp name, `''` if it is empty; undefined for plain names. */
+export function authorityOf(name: string): string | undefined {
+  const authority = isXdstp(name) ? split(name)?.authority : undefined;
+  if (authority === undefined || !authority.includes('%')) return authority;
+  try {
+    return decodeURIComponent(authority);
+  } catch {
+    return authority;
+  }
+}
+
+/**
+ * Whether it selects a collection, `xdstp://…/*`. `*` is the wildcard and no glob; a plain name that ends in `/*` is
+ * just a name, as that of the virtual host for all domains is.
+ */
+export function isGlob(name: string): boolean {
+  return isXdstp(name) && pathOf(name).endsWith('/*');
+}
+
+/** Whether the glob selects the name: one level, context parameters exactly equal. Both in canonical spelling. */
+export function globMatches(glob: ResourceName, name: ResourceName): boolean {
+  if (!isGlob(glob) || !isXdstp(name)) return false;
+  const globPath = pathOf(glob);
+  const path = pathOf(name);
+  const directory = globPath.slice(0, -1);
+  if (!path.startsWith(directory)) return false;
+  const last = path.slice(directory.length);
+  if (last === '' || last === '*' || last.includes('/')) return false;
+  return name.slice(path.length) === glob.slice(globPath.length);
+}
+
+/** What comes before the context parameters and directives. */
+function pathOf(name: string): string {
+  const end = name.search(/[?#]/);
+  return end < 0 ? name : name.slice(0, end);
+}
+
+/** `<route configuration>/<virtual host>`, split at the last slash (protocol §4.8); undefined without one. */
+export function splitVirtualHostName(
+  name: string,
+): { readonly routeConfiguration: string; readonly host: string } | undefined {
+  const slash = name.lastIndexOf('/');
+  if (slash < 0) return undefined;
+  return { routeConfiguration: name.slice(0, slash), host: name.slice(slash + 1) };
+}

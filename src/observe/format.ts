@@ -1,0 +1,40 @@
+/** 1536 → `1.5 KiB`. */
+export function formatBytes(bytes: number): string {
+  const units = ['B', 'KiB', 'MiB', 'GiB', 'TiB'];
+  let value = bytes;
+  let unit = 0;
+  while (value >= 1024 && unit < units.length - 1) {
+    value /= 1024;
+    unit += 1;
+  }
+  return `${unit === 0 || value >= 100 ? Math.round(value) : value.toFixed(1)} ${units[unit] ?? ''}`;
+}
+
+/** The two largest units: `3 d 4 h`, `12 min 5 s`. */
+export function formatSeconds(seconds: number): string {
+  const whole = Math.max(0, Math.floor(seconds));
+  const parts: readonly (readonly [number, string])[] = [
+    [Math.floor(whole / 86_400), 'd'],
+    [Math.floor(whole / 3600) % 24, 'h'],
+    [Math.floor(whole / 60) % 60, 'min'],
+    [whole % 60, 's'],
+  ];
+  const first = parts.findIndex(([count]) => count > 0);
+  if (first < 0) return '0 s';
+  return parts
+    .slice(first, first + 2)
+    .filter(([count]) => count > 0)
+    .map(([count, unit]) => `${count} ${unit}`)
+    .join(' ');
+}
+
+/** How long before `now` (milliseconds) an RFC 3339 time was; undefined where it is none. */
+export function ago(time: string, now: number): string | undefined {
+  const then = Date.parse(time);
+  return Number.isNaN(then) ? undefined : formatSeconds((now - then) / 1000);
+}
+
+/** At most so many characters, the last of them then an ellipsis. */
+export function shorten(text: string, longest: number): string {
+  return text.length <= longest ? text : `${text.slice(0, longest - 1)}…`;
+}

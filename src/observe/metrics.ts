@@ -1,0 +1,166 @@
+import { collectDefaultMetrics, Gauge, Registry } from 'prom-client';
+import type { TypeUrl } from '../model/brand.ts';
+import { type Sample, SampledGauges } from './sample.ts';
+import { type Tally, TallyFamily } from './tally.ts';
+import { TypeLabels } from './type-label.ts';
+import { WeightedHistogram } from './weighted-histogram.ts';
+
+export type Transport = 'sotw' | 'delta';
+export type RequestKind = 'subscribe' | 'ack' | 'nack' | 'stale';
+
+/** Seconds. Inside a process: from a tenth of a millisecond; behind a slow client: to a minute. */
+const propagationBuckets = [
+  0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60,
+];
+
+export interface MetricsOptions {
+  /** prom-client's metrics of the process and its event loop; they go on measuring until the process ends. */
+  readonly process?: boolean;
+}
+
+/**
+ * Every metric of the contract. A method gives the series with these labels: keep it where counting is hot. Labels
+ * never hold names of resources or nodes.
+ */
+export class Metrics {
+  readonly #registry = new Registry();
+  readonly #types = new TypeLabels();
+  readonly #gauges = new SampledGauges(this.#registry, this.#types);
+  readonly #requests = this.#family('downstream_requests_total', 'Requests of clients by what they say', [
+    'type',
+    'kind',
+  ]);
+  readonly #responses = this.#family('downstream_responses_total', 'Responses handed to streams of clients', [
+    'type',
+    'transport',
+  ]);
+  readonly #responseBytes = this.#family(
+    'downstream_response_bytes_total',
+    'Bytes of responses handed to streams of clients',
+    ['type'],
+  );
+  readonly #coalesced = this.#family(
+    'downstream_coalesced_total',
+    'Updates overtaken by a newer one before a slow client took them',
+    ['type'],
+  );
+  readonly #rejected = this.#family(
+    'downstream_rejected_total',
+    'Streams and requests of clients that were refused',
+    ['reason'],
+  );
+  readonly #propagation = new WeightedHistogram(
+    this.#registry,
+    'distributary_propagation_seconds',
+    "From the receipt of an update to its handover to a client's stream",
+    propagationBuckets,
+  );
+  readonly #updates = this.#family(
+    'upstream_updates_total',
+    'Responses of control planes and scans of files',
+    ['upstream', 'type', 'result'],
+  );
+  readonly #reconnects = this.#family('upstream_reconnects_total', 'Attempts to connect again', ['upstream']);
+  readonly #lastUpdate = new Gauge({
+    name: 'distributary_upstream_last_update_timestamp_seconds',
+    help: 'When the last accepted update came, in seconds since the epoch',
+    labelNames: ['upstream', 'type'],
+    registers: [this.#registry],
+  });
+  readonly #lookups = this.#family('cache_lookups_total', 'Lookups of a name with a set of parameters', [
+    'type',
+    'result',
+  ]);
+  readonly #evictions = this.#family('cache_evictions_total', 'Entries that left the cache', ['reason']);
+  readonly #ambiguous = this.#family(
+    'ambiguous_matches_total',
+    'Lookups that more than one variant matched',
+    ['type'],
+  );
+  readonly #reloads = this.#family('config_reloads_total', 'Attempts to load a changed configuration', [
+    'result',
+  ]);
+  #sample: (() => Sample) | undefined;
+
+  constructor(options: MetricsOptions = {}) {
+    if (options.process === true) collectDefaultMetrics({ register: this.#registry });
+    // A series that appears with its first increment hides that increment from rate() and increase().
+    for (const result of ['accepted', 'rejected'] as const) this.reloads(result);
+  }
+
+  requests(type: TypeUrl, kind: RequestKind): Tally {
+    return this.#requests.labels(this.#types.of(type), kind);
+  }
+
+  responses(type: TypeUrl, transport: Transport): Tally {
+    return this.#responses.labels(this.#types.of(type), transport);
+  }
+
+  responseBytes(type: TypeUrl): Tally {
+    return this.#responseBytes.labels(this.#types.of(type));
+  }
+
+  coalesced(type: TypeUrl): Tally {
+    return this.#coalesced.labels(this.#types.of(type));
+  }
+
+  /** `reason` is one of a few words of ours, never a peer's. */
+  rejected(reason: string): Tally {
+    return this.#rejected.labels(reason);
+  }
+
+  /** So many handovers, each after `seconds`. */
+  propagation(seconds: number, handovers: number): void {
+    this.#propagation.observeMany(seconds, handovers);
+  }
+
+  updates(upstream: string, type: TypeUrl, result: 'accepted' | 'rejected'): Tally {
+    return this.#updates.labels(upstream, this.#types.of(type), result);
+  }
+
+  reconnects(upstream: string): Tally {
+    return this.#reconnects.labels(upstream);
+  }
+
+  /** `milliseconds` since the epoch. */
+  lastUpdate(upstream: string, type: TypeUrl, milliseconds: number): void {
+    this.#lastUpdate.set({ upstream, type: this.#types.of(type) }, milliseconds / 1000);
+  }
+
+  lookups(type: TypeUrl, result: 'hit' | 'miss'): Tally {
+    return this.#lookups.labels(this.#types.of(type), result);
+  }
+
+  /** `reason` is one of a few words of ours. */
+  evictions(reason: string): Tally {
+    return this.#evictions.labels(reason);
+  }
+
+  ambiguous(type: TypeUrl): Tally {
+    return this.#ambiguous.labels(this.#types.of(type));
+  }
+
+  reloads(result: 'accepted' | 'rejected'): Tally {
+    return this.#reloads.labels(result);
+  }
+
+  /** Where the gauges get what they show, each time the metrics are asked for. */
+  sampleFrom(sample: () => Sample): void {
+    this.#sample = sample;
+  }
+
+  /** The Prometheus text format. */
+  async text(): Promise<string> {
+    if (this.#sample !== undefined) this.#gauges.show(this.#sample());
+    return this.#registry.metrics();
+  }
+
+  /** Of `text`, for the HTTP header. */
+  get contentType(): string {
+    return this.#registry.contentType;
+  }
+
+  #family<Label extends string>(name: string, help: string, labels: readonly Label[]): TallyFamily<Label> {
+    return new TallyFamily(this.#registry, `distributary_${name}`, help, labels);
+  }
+}

@@ -1,0 +1,78 @@
+import { Gauge, type Registry } from 'prom-client';
+import type { TypeUrl } from '../model/brand.ts';
+import type { TypeLabels } from './type-label.ts';
+
+/** What the gauges show: taken when the metrics are asked for, so that serving pays nothing for them. */
+export interface Sample {
+  readonly streams: readonly {
+    readonly transport: 'sotw' | 'delta';
+    /** Full name of the gRPC service. */
+    readonly service: string;
+    readonly count: number;
+  }[];
+  readonly types: readonly {
+    readonly type: TypeUrl;
+    readonly subscriptions: number;
+    readonly resources: number;
+    readonly variants: number;
+  }[];
+  readonly upstreams: readonly {
+    readonly upstream: string;
+    readonly connected: boolean;
+    readonly sessions: number;
+    /** 0 while current. */
+    readonly staleSeconds: number;
+  }[];
+  readonly cacheBytes: number;
+}
+
+/** The gauges of the contract. `show` replaces whatever they showed before. */
+export class SampledGauges {
+  readonly #types: TypeLabels;
+  readonly #streams: Gauge;
+  readonly #subscriptions: Gauge;
+  readonly #connected: Gauge;
+  readonly #sessions: Gauge;
+  readonly #stale: Gauge;
+  readonly #resources: Gauge;
+  readonly #variants: Gauge;
+  readonly #bytes: Gauge;
+
+  constructor(registry: Registry, types: TypeLabels) {
+    this.#types = types;
+    const gauge = (name: string, help: string, labelNames: readonly string[]): Gauge =>
+      new Gauge({ name: `distributary_${name}`, help, labelNames: [...labelNames], registers: [registry] });
+    this.#streams = gauge('downstream_streams', 'Open xDS streams of clients', ['transport', 'service']);
+    this.#subscriptions = gauge('downstream_subscriptions', 'Subscriptions of clients', ['type']);
+    this.#connected = gauge('upstream_connected', '1 while connected (files: scanned), else 0', ['upstream']);
+    this.#sessions = gauge('upstream_sessions', 'Sessions with a control plane', ['upstream']);
+    this.#stale = gauge(
+      'upstream_stale_seconds',
+      'For how long what is cached from here may have been out of date; 0 while current',
+      ['upstream'],
+    );
+    this.#resources = gauge('cache_resources', 'Cached resources, whatever their variants', ['type']);
+    this.#variants = gauge('cache_variants', 'Cached variants of resources', ['type']);
+    this.#bytes = gauge('cache_bytes', 'Bytes of cached resources', []);
+  }
+
+  show(sample: Sample): void {
+    for (const gauge of [this.#streams, this.#subscriptions, this.#resources, this.#variants]) gauge.reset();
+    for (const gauge of [this.#connected, this.#sessions, this.#stale]) gauge.reset();
+    for (const { transport, service, count } of sample.streams)
+      this.#streams.inc({ transport, service }, count);
+    for (const { type: url, subscriptions, resources, variants } of sample.types) {
+      // Added, not set: several unknown types may share a label.
+      const type = this.#types.of(url);
+      this.#subscriptions.inc({ type }, subscriptions);
+      this.#resources.inc({ type }, resources);
+      this.#variants.inc({ type }, variants);
+    }
+    for (const { upstream, connected, sessions, staleSeconds } of sample.upstreams) {
+      this.#connected.set({ upstream }, connected ? 1 : 0);
+      this.#sessions.set({ upstream }, sessions);
+      this.#stale.set({ upstream }, staleSeconds);
+    }
+    this.#bytes.set(sample.cacheBytes);
+  }
+}

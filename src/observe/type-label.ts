@@ -1,0 +1,18 @@
+import type { TypeUrl } from '../model/brand.ts';
+import { typeInfo } from '../model/types.ts';
+
+/** Each unknown type is a set of series for ever, and a client can name any: so many are told apart. */
+const mostUnknown = 32;
+
+/** A name for a type as a label: the short name, an unknown type's URL, `other` past the first unknown ones. */
+export class TypeLabels {
+  readonly #unknown = new Set<TypeUrl>();
+
+  of(type: TypeUrl): string {
+    const { short } = typeInfo(type);
+    if (short !== type || this.#unknown.has(type)) return short;
+    if (this.#unknown.size >= mostUnknown) return 'other';
+    this.#unknown.add(type);
+    return short;
+  }
+}

@@ -1,0 +1,115 @@
+import { createHash } from 'node:crypto';
+import type { Access } from '../model/access.ts';
+import type { TypeUrl } from '../model/brand.ts';
+import type { Peer } from '../wire/transport.ts';
+import { NamePatterns } from './pattern.ts';
+import { compilePrincipals } from './principals.ts';
+
+/** As configured. An undefined list matches all. */
+export interface AuthorizationRule {
+  /** See principals.ts. */
+  readonly principals: readonly string[] | undefined;
+  readonly types: readonly TypeUrl[] | undefined;
+  /** A trailing `*` makes a prefix. */
+  readonly names: readonly string[] | undefined;
+  readonly allow: boolean;
+}
+
+/** Without rules: everyone may see everything. */
+export const ALLOW_ALL: Access = { key: '', allows: () => true, deniesAll: () => false };
+
+export interface Authorization {
+  /** Equal for peers that the same rules apply to, also after the rules were read again. */
+  classOf(peer: Peer): Access;
+}
+
+/** Classes are as many as the combinations of rules that real peers hit: few. Past this they are made anew. */
+const mostClasses = 1000;
+
+/** The first rule that matches decides; once there is a rule, what none matches is denied (contract). */
+export function compileAuthorization(rules: readonly AuthorizationRule[]): Authorization {
+  if (rules.length === 0) return { classOf: () => ALLOW_ALL };
+  const applies = rules.map(({ principals }) =>
+    principals === undefined ? () => true : compilePrincipals(principals),
+  );
+  const classes = new Map<string, Access>();
+  return {
+    classOf(peer) {
+      const indexes = rules.keys().filter((index) => applies[index]?.(peer) === true);
+      const combination = [...indexes];
+      const key = combination.join(',');
+      const known = classes.get(key);
+      if (known !== undefined) return known;
+      const created = accessBy(rules.filter((_, index) => combination.includes(index)));
+      if (classes.size >= mostClasses) classes.clear();
+      classes.set(key, created);
+      return created;
+    },
+  };
+}
+
+interface CompiledRule {
+  readonly types: ReadonlySet<TypeUrl> | undefined;
+  readonly names: NamePatterns | undefined;
+  readonly patterns: readonly string[] | undefined;
+  readonly allow: boolean;
+}
+
+function accessBy(rules: readonly AuthorizationRule[]): Access {
+  const reachable = withoutUnreachable(rules);
+  const [only] = reachable;
+  if (only?.allow === true && matchesAll(only)) return ALLOW_ALL;
+  return new RuledAccess(keyOf(reachable), reachable.map(compileRule));
+}
+
+const matchesAll = (rule: AuthorizationRule): boolean => rule.types === undefined && rule.names === undefined;
+
+/** Nothing comes after a rule that matches everything: without them more peers are equal. */
+function withoutUnreachable(rules: readonly AuthorizationRule[]): readonly AuthorizationRule[] {
+  const end = rules.findIndex(matchesAll);
+  return end < 0 ? rules : rules.slice(0, end + 1);
+}
+
+/** The rules themselves, not their places: two versions of the configuration may number them differently. */
+function keyOf(rules: readonly AuthorizationRule[]): string {
+  const said = rules.map(({ types, names, allow }) => [types ?? null, names ?? null, allow]);
+  return createHash('sha256').update(JSON.stringify(said)).digest('base64url').slice(0, 22);
+}
+
+function compileRule({ types, names, allow }: AuthorizationRule): CompiledRule {
+  return {
+    types: types && new Set(types),
+    names: names && new NamePatterns(names),
+    patterns: names,
+    allow,
+  };
+}
+
+class RuledAccess implements Access {
+  readonly key: string;
+  readonly #rules: readonly CompiledRule[];
+
+  constructor(key: string, rules: readonly CompiledRule[]) {
+    this.key = key;
+    this.#rules = rules;
+  }
+
+  allows(type: TypeUrl, name: string): boolean {
+    for (const { types, names, allow } of this.#rules) {
+      if ((types?.has(type) ?? true) && (names?.matches(name) ?? true)) return allow;
+    }
+    return false;
+  }
+
+  deniesAll(type: TypeUrl | undefined): boolean {
+    if (type === undefined) return !this.#rules.some(({ allow }) => allow);
+    const denied: NamePatterns[] = [];
+    for (const { types, names, patterns, allow } of this.#rules) {
+      if (types?.has(type) === false) continue;
+      if (names === undefined || patterns === undefined) return !allow;
+      if (!allow) denied.push(names);
+      else if (patterns.some((pattern) => !denied.some((earlier) => earlier.covers(pattern)))) return false;
+    }
+    return true;
+  }
+}

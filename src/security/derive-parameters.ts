@@ -1,0 +1,138 @@
+import { RE2JS } from 're2js';
+import { internParameters, type Parameters } from '../model/parameters.ts';
+import type { Peer } from '../wire/transport.ts';
+import type { ClientNode } from './client-node.ts';
+import { type ParameterSource, parameterSource } from './parameter-source.ts';
+
+/** As configured; the schema has checked `from` and `pattern`. */
+export interface ParameterRule {
+  readonly key: string;
+  /** See parameter-source.ts. */
+  readonly from: string;
+  /** Of the xdstp names that the rule is for; empty: for every name. */
+  readonly authorities: readonly string[];
+  /** RE2; its first group is the value, or the whole match where it has none. */
+  readonly pattern: string | undefined;
+  /** Undefined: without a value the key is absent. */
+  readonly default: string | undefined;
+  /** The derived value wins over one that the client sends. */
+  readonly trusted: boolean;
+}
+
+/** What the rules make of one client. Shared by the clients that they make the same of. */
+interface DerivedParameters {
+  /** Of a plain name with this xdstp authority (undefined: not an xdstp name). */
+  for(authority: string | undefined): Parameters;
+  /**
+   * Of a TP2 locator: the client's own, but a key that a trusted rule is for is never the client's: it is the derived
+   * value, or absent.
+   */
+  merge(own: Parameters, authority: string | undefined): Parameters;
+}
+
+export interface ParameterDerivation {
+  of(node: ClientNode, peer: Peer): DerivedParameters;
+}
+
+/** In UTF-16 units. A longer value is as if absent: it would be kept for as long as the stream, and matched. */
+const longestValue = 4096;
+
+/** Outcomes that are remembered, so that equal clients share one. */
+const remembered = 10_000;
+
+interface CompiledRule {
+  readonly rule: ParameterRule;
+  readonly source: ParameterSource;
+  readonly extract: (text: string) => string | undefined;
+}
+
+/** Of several rules for one key the first wins that gives a value. Throws if a pattern is not RE2. */
+export function compileParameterRules(rules: readonly ParameterRule[]): ParameterDerivation {
+  const compiled = rules.map(
+    (rule): CompiledRule => ({
+      rule,
+      source: parameterSource(rule.from),
+      extract: compilePattern(rule.pattern),
+    }),
+  );
+  const outcomes = new Map<string, DerivedParameters>();
+  return {
+    of(node, peer) {
+      const values = compiled.map((one) => valueOf(one, node, peer));
+      const key = JSON.stringify(values.map((value) => value ?? null));
+      const known = outcomes.get(key);
+      if (known !== undefined) return known;
+      const created = new Outcome(rules, values);
+      if (outcomes.size >= remembered) outcomes.clear();
+      outcomes.set(key, created);
+      return created;
+    },
+  };
+}
+
+function compilePattern(pattern: string | undefined): (text: string) => string | undefined {
+  if (pattern === undefined) return (text) => text;
+  const compiled = RE2JS.compile(pattern);
+  return (text) => {
+    const matcher = compiled.matcher(text);
+    if (!matcher.find()) return undefined;
+    return matcher.group(Math.min(1, matcher.groupCount())) ?? undefined;
+  };
+}
+
+function valueOf({ rule, source, extract }: CompiledRule, node: ClientNode, peer: Peer): string | undefined {
+  for (const text of source(node, peer)) {
+    const value = text.length <= longestValue ? extract(text) : undefined;
+    if (value !== undefined) return value;
+  }
+  return rule.default;
+}
+
+class Outcome implements DerivedParameters {
+  readonly #rules: readonly ParameterRule[];
+  readonly #values: readonly (string | undefined)[];
+  readonly #named: ReadonlySet<string>;
+  readonly #byAuthority = new Map<string | undefined, Parameters>();
+
+  constructor(rules: readonly ParameterRule[], values: readonly (string | undefined)[]) {
+    this.#rules = rules;
+    this.#values = values;
+    this.#named = new Set(rules.flatMap((rule) => rule.authorities));
+  }
+
+  for(authority: string | undefined): Parameters {
+    // The authorities that no rule names are all alike, and a client can name any.
+    const relevant = authority !== undefined && this.#named.has(authority) ? authority : undefined;
+    const known = this.#byAuthority.get(relevant);
+    if (known !== undefined) return known;
+    const parameters = internParameters(this.#derive(relevant, () => true));
+    this.#byAuthority.set(relevant, parameters);
+    return parameters;
+  }
+
+  merge(own: Parameters, authority: string | undefined): Parameters {
+    const trusted = this.#rules.filter((rule) => rule.trusted && isFor(rule, authority));
+    if (trusted.length === 0) return own;
+    const entries = new Map(own.entries);
+    for (const { key } of trusted) entries.delete(key);
+    for (const [key, value] of this.#derive(authority, (rule) => rule.trusted)) entries.set(key, value);
+    return internParameters(entries);
+  }
+
+  #derive(
+    authority: string | undefined,
+    among: (rule: ParameterRule) => boolean,
+  ): ReadonlyMap<string, string> {
+    const entries = new Map<string, string>();
+    for (const [index, rule] of this.#rules.entries()) {
+      const value = this.#values[index];
+      if (value === undefined || entries.has(rule.key) || !isFor(rule, authority) || !among(rule)) continue;
+      entries.set(rule.key, value);
+    }
+    return entries;
+  }
+}
+
+function isFor(rule: ParameterRule, authority: string | undefined): boolean {
+  return rule.authorities.length === 0 || (authority !== undefined && rule.authorities.includes(authority));
+}

@@ -1,0 +1,50 @@
+import type { Struct, Value } from '@bufbuild/protobuf/wkt';
+import type { Peer } from '../wire/transport.ts';
+import type { ClientNode } from './client-node.ts';
+
+/** What a rule's `from` reads of a client: several values of a certificate, else one or none. */
+export type ParameterSource = (node: ClientNode, peer: Peer) => readonly string[];
+
+const metadataPrefix = 'node.metadata.';
+
+const sources: ReadonlyMap<string, ParameterSource> = new Map<string, ParameterSource>([
+  ['node.id', (node) => given(node.id)],
+  ['node.cluster', (node) => given(node.cluster)],
+  ['node.locality.region', (node) => given(node.locality.region)],
+  ['node.locality.zone', (node) => given(node.locality.zone)],
+  ['node.locality.sub_zone', (node) => given(node.locality.subZone)],
+  ['node.user_agent_name', (node) => given(node.userAgentName)],
+  ['node.user_agent_version', (node) => given(node.userAgentVersion)],
+  ['peer.uri_san', (_node, peer) => peer.uriSans],
+  ['peer.dns_san', (_node, peer) => peer.dnsSans],
+]);
+
+/** For a path that the configuration's schema has accepted; what it would not accept reads nothing. */
+export function parameterSource(from: string): ParameterSource {
+  if (!from.startsWith(metadataPrefix)) return sources.get(from) ?? (() => []);
+  const keys = from.slice(metadataPrefix.length).split('.');
+  return (node) => metadataText(node.metadata, keys);
+}
+
+/** The proto cannot tell an empty string from none. */
+const given = (text: string): readonly string[] => (text === '' ? [] : [text]);
+
+function metadataText(metadata: Struct | undefined, keys: readonly string[]): readonly string[] {
+  let struct = metadata;
+  let value: Value | undefined;
+  for (const key of keys) {
+    if (struct === undefined || !Object.hasOwn(struct.fields, key)) return [];
+    value = struct.fields[key];
+    struct = value?.kind.case === 'structValue' ? value.kind.value : undefined;
+  }
+  switch (value?.kind.case) {
+    case 'stringValue':
+      return [value.kind.value];
+    case 'numberValue':
+      return Number.isFinite(value.kind.value) ? [JSON.stringify(value.kind.value)] : [];
+    case 'boolValue':
+      return [JSON.stringify(value.kind.value)];
+    default:
+      return [];
+  }
+}

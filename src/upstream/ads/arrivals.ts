@@ -1,0 +1,84 @@
+import type { ResourceName, TypeUrl } from '../../model/brand.ts';
+import { type Constraints, parseConstraints } from '../../model/constraints.ts';
+import { fail, ok, type Result } from '../../model/result.ts';
+import type { Put, ResourceFault } from '../../model/transaction.ts';
+import { canonicalName, isXdstp } from '../../model/xdstp.ts';
+import type { IncomingError, IncomingName, IncomingResource } from '../../wire/response-reader.ts';
+import type { Seen } from './held.ts';
+import type { Stamp } from './stamp.ts';
+
+/** (name, constraints): what a variant is known by, with the session's stamp. */
+export interface Identity {
+  readonly name: ResourceName;
+  readonly constraints: Constraints;
+}
+
+/** What is needed to judge what arrives. */
+export interface ArrivalRules {
+  readonly type: TypeUrl;
+  readonly maxConstraintDepth: number;
+  readonly stamp: Stamp;
+}
+
+/** A redirect of an xdstp name: passed on opaquely (protocol §6). */
+const REDIRECT_URL = 'type.googleapis.com/xds.core.v3.ResourceLocator';
+
+/** Checks one resource. An error is a reason for a NACK and names the resource. */
+export function acceptResource(rules: ArrivalRules, resource: IncomingResource, seen: Seen): Result<Put> {
+  const identity = identify(rules, resource);
+  if (!identity.ok) return identity;
+  const { name, constraints } = identity.value;
+  if (resource.any !== undefined && resource.anyType !== rules.type) {
+    const redirect = resource.anyType === REDIRECT_URL && isXdstp(resource.name);
+    if (!redirect) {
+      return fail(
+        `${quote(resource.name)} is of type ${JSON.stringify(resource.anyType.slice(0, 200))} in a response of ${rules.type}`,
+      );
+    }
+  }
+  const aliases: string[] = [];
+  for (const alias of resource.aliases) {
+    const canonical = canonicalName(alias, rules.type);
+    if (!canonical.ok) return fail(`alias of ${quote(resource.name)}: ${canonical.error}`);
+    aliases.push(canonical.value);
+  }
+  if (!seen.add(name, constraints.key)) return fail(twice(resource.name));
+  const { version, any, ttlMilliseconds, doNotCache, metadata } = resource;
+  return ok({ name, constraints, version, any, aliases, ttlMilliseconds, doNotCache, metadata });
+}
+
+/** Checks a removal (`removed_resources` has no constraints). */
+export function acceptRemoval(rules: ArrivalRules, removed: IncomingName, seen: Seen): Result<Identity> {
+  if (removed.name === '') return fail('a removed resource has no name');
+  const identity = identify(rules, removed);
+  if (!identity.ok) return identity;
+  if (!seen.add(identity.value.name, identity.value.constraints.key)) return fail(twice(removed.name));
+  return identity;
+}
+
+export function acceptError(rules: ArrivalRules, error: IncomingError): Result<ResourceFault> {
+  if (error.name === '') return fail('a resource error has no name');
+  const identity = identify(rules, error);
+  if (!identity.ok) return identity;
+  const { code, message, status } = error;
+  return ok({ ...identity.value, code, message, status });
+}
+
+function identify(rules: ArrivalRules, received: IncomingName): Result<Identity> {
+  const name = canonicalName(received.name, rules.type);
+  if (!name.ok) return name;
+  const parsed = parseConstraints(received.constraints, rules.maxConstraintDepth);
+  if (!parsed.ok) return fail(`${quote(received.name)}: ${parsed.error}`);
+  const constraints = rules.stamp(parsed.value);
+  if (!constraints.ok) return fail(`${quote(received.name)}: ${constraints.error}`);
+  return ok({ name: name.value, constraints: constraints.value });
+}
+
+function twice(name: string): string {
+  return `${quote(name)} comes twice with the same constraints`;
+}
+
+/** A name may be of any length: an error_detail should not be. */
+function quote(name: string): string {
+  return `resource ${JSON.stringify(name.length > 200 ? `${name.slice(0, 200)}…` : name)}`;
+}

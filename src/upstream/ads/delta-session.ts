@@ -1,0 +1,263 @@
+import type { ResourceName, TypeUrl } from '../../model/brand.ts';
+import { UNCONSTRAINED } from '../../model/constraints.ts';
+import { fail, ok, type Result } from '../../model/result.ts';
+import {
+  type Heartbeat,
+  type Interest,
+  type Put,
+  type Removal,
+  type ResourceFault,
+  type Transaction,
+  transaction,
+} from '../../model/transaction.ts';
+import { isGlob } from '../../model/xdstp.ts';
+import type { OutgoingDelta, OutgoingRequest } from '../../wire/request-writer.ts';
+import type { ErrorDetail, Locator } from '../../wire/requests.ts';
+import {
+  type IncomingDelta,
+  readDeltaResource,
+  readDeltaResponse,
+  type UnreadableResponse,
+} from '../../wire/response-reader.ts';
+import { Code } from '../../wire/status.ts';
+import { acceptError, acceptRemoval, acceptResource, type Identity } from './arrivals.ts';
+import { type HeldVariant, Seen } from './held.ts';
+import { SessionMachine, type TypeState } from './session-machine.ts';
+import { type Ask, settle } from './wants.ts';
+
+interface DeltaState extends TypeState {
+  /** For the next first request: what is held, by the upstream's own versions. */
+  initialVersions: ReadonlyMap<string, string>;
+}
+
+/** What a response says: all of it judged, nothing of it done yet. */
+interface Reading {
+  readonly puts: readonly Put[];
+  /** `removed_resources`: whatever is known under this name and has no constraints. */
+  readonly removed: readonly Identity[];
+  /** `removed_resource_names`: exactly these. */
+  readonly removedVariants: readonly Identity[];
+  readonly faults: readonly ResourceFault[];
+}
+
+/** More in one first request is refused by common servers' limits (protocol §5b). */
+const initialVersionsLimit = 3 * 1024 * 1024;
+const noVersions: ReadonlyMap<string, string> = new Map();
+
+/** An incremental stream (protocol §4 from the client's side). */
+export class DeltaSession extends SessionMachine<DeltaState, IncomingDelta> {
+  protected createState(base: TypeState): DeltaState {
+    return { ...base, initialVersions: noVersions };
+  }
+
+  protected read(bytes: Buffer): Result<IncomingDelta, UnreadableResponse> {
+    return readDeltaResponse(bytes);
+  }
+
+  /** With initial_resource_versions what is still so needs no answer; what they do not cover is swept or expires. */
+  protected reset(state: DeltaState, resumed: boolean): void {
+    const confirmed = resumed ? this.#resumable(state) : [];
+    state.initialVersions = new Map(confirmed.map((held) => [held.name, held.version]));
+    for (const held of confirmed) held.mark = this.stream;
+    state.sweep = confirmed.length < state.held.size;
+    if (!resumed) return;
+    for (const ask of state.wants.all()) {
+      if (!ask.known) continue;
+      if (ask.kind === 'name')
+        ask.answered = state.held.of(ask.selector).some(({ mark }) => mark === this.stream);
+      else ask.answered = !state.sweep;
+    }
+  }
+
+  #resumable(state: DeltaState): HeldVariant[] {
+    const confirmed: HeldVariant[] = [];
+    let bytes = 0;
+    for (const held of state.held.all()) {
+      const single = held.next === undefined && state.held.first(held.name) === held;
+      if (!single || held.version === '' || held.aliased) continue;
+      bytes += Buffer.byteLength(held.name) + Buffer.byteLength(held.version) + 12;
+      if (bytes > initialVersionsLimit) return [];
+      confirmed.push(held);
+    }
+    return confirmed;
+  }
+
+  protected change(state: DeltaState, fresh: readonly Ask[], dropped: readonly Ask[]): void {
+    const { initialVersions } = state;
+    state.initialVersions = noVersions;
+    const again = new Set(fresh.map((ask) => ask.selector));
+    const together = !dropped.some((ask) => again.has(ask.selector));
+    // Servers apply subscribes before unsubscribes (§4.4): one message would take back what is asked for again.
+    if (!together) this.send(request(state.type, { ...selectors([], dropped) }));
+    const only = fresh.length === 1 && state.asked === 1 ? fresh[0] : undefined;
+    const legacy =
+      only?.kind === 'wildcard' && only.parameters.entries.size === 0 && state.info.legacyWildcard;
+    // Every control plane knows the wildcard as an empty first request; not all know "*".
+    const asked = legacy ? [] : fresh;
+    this.send(request(state.type, { ...selectors(asked, together ? dropped : []), initialVersions }));
+  }
+
+  protected reply(state: DeltaState): OutgoingRequest {
+    return request(state.type, { nonce: state.nonce, error: state.rejection });
+  }
+
+  /** An empty first request would subscribe to all of the type; with "*" taken back it wants nothing (§10.5). */
+  protected refuse(type: TypeUrl, nonce: string, error: ErrorDetail): OutgoingRequest {
+    return request(type, { nonce, error, subscribe: ['*'], unsubscribe: ['*'] });
+  }
+
+  protected expires(_: DeltaState, ask: Ask): boolean {
+    return ask.kind !== 'wildcard';
+  }
+
+  /** A stream that is silent altogether says nothing about what is held from an earlier one. */
+  protected expired(state: DeltaState, ask: Ask): Removal[] | undefined {
+    const stale = this.covered(state, ask).some((held) => held.mark !== this.stream);
+    if (stale && !this.answered) return undefined;
+    return this.sweep(state, ask);
+  }
+
+  protected forgotten(): void {}
+
+  protected accept(state: DeltaState, response: IncomingDelta): Result<Transaction> {
+    const reading = read(state, response);
+    return reading.ok ? ok(this.#commit(state, response, reading.value)) : reading;
+  }
+
+  #commit(state: DeltaState, response: IncomingDelta, reading: Reading): Transaction {
+    const { wants, held, holder, type } = state;
+    const puts: Put[] = [];
+    const heartbeats: Heartbeat[] = [];
+    const removals: Removal[] = [];
+    const settled: Interest[] = [];
+    for (const put of reading.puts) {
+      const { name, constraints, aliases, ttlMilliseconds } = put;
+      if (!wants.wants(name, aliases)) continue; // it was on its way when the last subscription ended
+      if (put.any === undefined && ttlMilliseconds !== undefined) {
+        const known = held.get(name, constraints.key);
+        if (known === undefined) continue;
+        known.mark = this.stream;
+        heartbeats.push({ name, constraints, ttlMilliseconds });
+      } else {
+        puts.push(put);
+        const asks = wants.selecting(name, [], constraints);
+        held.put(name, constraints, put.version, this.stream, asks.length === 0);
+      }
+      for (const ask of wants.selecting(name, aliases, constraints)) {
+        if (ask.kind === 'name') settle(wants, ask, settled);
+      }
+    }
+    for (const identity of reading.removedVariants) {
+      const known = held.get(identity.name, identity.constraints.key);
+      if (known === undefined) this.#missing(state, identity.name, settled);
+      else this.#remove(state, known, removals, settled);
+    }
+    for (const identity of reading.removed) this.#removeName(state, identity, removals, settled);
+    for (const fault of reading.faults) {
+      if (fault.code === Code.NOT_FOUND) this.#removeName(state, fault, removals, settled);
+    }
+    const { version } = response;
+    const { faults } = reading;
+    return transaction({ holder, type, version, puts, removals, heartbeats, faults, settled });
+  }
+
+  #removeName(state: DeltaState, identity: Identity, removals: Removal[], settled: Interest[]): void {
+    const { name, constraints } = identity;
+    if (isGlob(name)) {
+      // The URL of a collection that is empty (protocol §6).
+      for (const ask of state.wants.named(name)) {
+        for (const held of this.covered(state, ask)) this.#remove(state, held, removals, settled);
+        settle(state.wants, ask, settled);
+      }
+      return;
+    }
+    const exact = state.held.get(name, constraints.key);
+    // A server that was only asked by name may mean any variant: it has no other way to say it.
+    const meant = exact === undefined && !state.wants.locates(name) ? state.held.of(name) : [];
+    const gone = exact === undefined ? meant : [exact];
+    for (const held of gone) this.#remove(state, held, removals, settled);
+    if (gone.length === 0) this.#missing(state, name, settled);
+  }
+
+  #remove(state: DeltaState, held: HeldVariant, removals: Removal[], settled: Interest[]): void {
+    state.held.delete(held);
+    removals.push({ name: held.name, constraints: held.constraints });
+    for (const ask of state.wants.selecting(held.name, [], held.constraints)) {
+      if (ask.kind === 'name') settle(state.wants, ask, settled);
+    }
+  }
+
+  /**
+   * There is nothing of this name for somebody who asked. With several locators of one name on the stream it is not
+   * said for whom (protocol §5): servers answer in order, so it is for those that have waited longest.
+   */
+  #missing(state: DeltaState, name: ResourceName, settled: Interest[]): void {
+    const waiting = state.wants.named(name).filter((ask) => ask.askedIn > 0 && !ask.answered);
+    const oldest = Math.min(...waiting.map((ask) => ask.askedIn));
+    for (const ask of waiting) if (ask.askedIn === oldest) settle(state.wants, ask, settled);
+  }
+}
+
+function read(state: DeltaState, response: IncomingDelta): Result<Reading> {
+  const { rules } = state;
+  const seen = new Seen();
+  const puts: Put[] = [];
+  for (let index = 0; index < response.resources.length; index++) {
+    const resource = readDeltaResource(response.resources.at(index));
+    if (!resource.ok) return fail(`resource ${index + 1} of ${response.resources.length}: ${resource.error}`);
+    const put = acceptResource(rules, resource.value, seen);
+    if (!put.ok) return put;
+    puts.push(put.value);
+  }
+  const removed: Identity[] = [];
+  for (const name of response.removed) {
+    const identity = acceptRemoval(rules, { name, constraints: UNCONSTRAINED.bytes }, seen);
+    if (!identity.ok) return identity;
+    removed.push(identity.value);
+  }
+  const removedVariants: Identity[] = [];
+  for (const name of response.removedNames) {
+    const identity = acceptRemoval(rules, name, seen);
+    if (!identity.ok) return identity;
+    removedVariants.push(identity.value);
+  }
+  const faults: ResourceFault[] = [];
+  for (const error of response.errors) {
+    const fault = acceptError(rules, error);
+    if (!fault.ok) return fault;
+    faults.push(fault.value);
+  }
+  return ok({ puts, removed, removedVariants, faults });
+}
+
+function request(type: TypeUrl, part: Partial<OutgoingDelta>): OutgoingDelta {
+  return {
+    kind: 'delta',
+    typeUrl: type,
+    nonce: '',
+    subscribe: [],
+    unsubscribe: [],
+    subscribeLocators: [],
+    unsubscribeLocators: [],
+    initialVersions: noVersions,
+    error: undefined,
+    ...part,
+  };
+}
+
+function selectors(subscribe: readonly Ask[], unsubscribe: readonly Ask[]): Partial<OutgoingDelta> {
+  return {
+    subscribe: subscribe.filter(isPlain).map((ask) => ask.selector),
+    unsubscribe: unsubscribe.filter(isPlain).map((ask) => ask.selector),
+    subscribeLocators: subscribe.filter((ask) => !isPlain(ask)).map(locator),
+    unsubscribeLocators: unsubscribe.filter((ask) => !isPlain(ask)).map(locator),
+  };
+}
+
+function isPlain(ask: Ask): boolean {
+  return ask.parameters.entries.size === 0;
+}
+
+function locator({ selector, parameters }: Ask): Locator {
+  return { name: selector, parameters: [...parameters.entries] };
+}

@@ -1,0 +1,84 @@
+import type { Backoff } from './backoff.ts';
+
+/** Which endpoint is next and when: the policy of one upstream, without connections and clock. */
+export class Failover {
+  readonly #count: number;
+  readonly #backoff: Backoff;
+  /** How much longer than usual an endpoint must prove itself before it is preferred again. */
+  readonly #penalties: number[];
+  /** Endpoints that have answered, and not been silent since. */
+  readonly #trusted = new Set<number>();
+  #current = 0;
+  /** In a row, without success between. */
+  #failures = 0;
+  /** Some endpoint since the last response was connected and answered nothing: to be connected is no success then. */
+  #silent = false;
+
+  /** `count` endpoints, in order of preference. */
+  constructor(count: number, backoff: Backoff) {
+    this.#count = count;
+    this.#backoff = backoff;
+    this.#penalties = Array.from({ length: count }, () => 1);
+  }
+
+  get current(): number {
+    return this.#current;
+  }
+
+  /** One round over all endpoints has failed. */
+  get down(): boolean {
+    return this.#failures >= this.#count;
+  }
+
+  /** Silence of the current endpoint would better be broken by another one that was not tried in this round. */
+  get hasAlternative(): boolean {
+    return this.#failures < this.#count - 1 && !this.#trusted.has(this.#current);
+  }
+
+  /** A connection counts as recovery; but not while what is connected stays silent. */
+  get wellConnected(): boolean {
+    return !this.#silent;
+  }
+
+  connected(): void {
+    if (!this.#silent) this.#failures = 0;
+  }
+
+  answered(): void {
+    this.#failures = 0;
+    this.#silent = false;
+    this.#penalties[this.#current] = 1;
+    this.#trusted.add(this.#current);
+    this.#backoff.reset();
+  }
+
+  /**
+   * The current endpoint failed: unreachable, or connected and without an answer. Moves to the next one; at once,
+   * or after a whole round with a wait. In milliseconds.
+   */
+  failed(kind: 'unreachable' | 'unanswered'): number {
+    if (kind === 'unanswered') {
+      this.#silent = true;
+      this.#trusted.delete(this.#current);
+      this.#penalties[this.#current] = Math.min((this.#penalties[this.#current] ?? 1) * 2, 64);
+    }
+    this.#failures++;
+    this.#current = (this.#current + 1) % this.#count;
+    return this.#failures % this.#count === 0 ? this.#backoff.next() : 0;
+  }
+
+  /** A connection that had worked ended: the same endpoint is tried again first, what it sent is still good there. */
+  lost(): number {
+    this.#failures = 0;
+    return this.#backoff.next();
+  }
+
+  /** For how many settling times a preferred endpoint must hold a connection. */
+  penalty(index: number): number {
+    return this.#penalties[index] ?? 1;
+  }
+
+  returned(index: number): void {
+    this.#current = index;
+  }
+}

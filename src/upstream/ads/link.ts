@@ -1,0 +1,214 @@
+import { readFile } from 'node:fs/promises';
+import {
+  type ChannelOptions,
+  Client,
+  type ClientDuplexStream,
+  connectivityState,
+  credentials,
+  Metadata,
+} from '@grpc/grpc-js';
+import type { Clock, Timer } from '../../model/clock.ts';
+import { fail, ok, type Result } from '../../model/result.ts';
+import { type Address, formatHostPort } from '../../wire/address.ts';
+import { explainError } from '../../wire/node-error.ts';
+import { checkTlsMaterial, type TlsMaterial } from '../../wire/tls-material.ts';
+import type { AdsTls } from './options.ts';
+
+export interface LinkOptions {
+  readonly tls: AdsTls | undefined;
+  readonly connectTimeoutMs: number;
+  readonly keepalive: { readonly timeMs: number; readonly timeoutMs: number };
+  readonly clock: Clock;
+}
+
+export interface LinkHandler {
+  connected(): void;
+  /** Once, unless it was closed by its owner: it could not be connected, or it is not any more. */
+  lost(reason: string): void;
+}
+
+export interface LinkStreamHandler {
+  /** Bytes are this handler's own. */
+  message(bytes: Buffer): void;
+  /** Once, unless it was ended by its owner. */
+  closed(reason: string): void;
+}
+
+export interface LinkStream {
+  write(bytes: Uint8Array): void;
+  end(): void;
+}
+
+const receiveLimit = 64 * 1024 * 1024;
+const never = 2 ** 31 - 1;
+
+/** One try at one endpoint, and the connection if it succeeds. It never connects again: that is its owner's decision. */
+export class Link {
+  readonly #handler: LinkHandler;
+  #client: Client | undefined;
+  readonly #timeout: Timer;
+  #phase: 'connecting' | 'connected' | 'over' = 'connecting';
+
+  constructor(endpoint: Address, options: LinkOptions, handler: LinkHandler) {
+    this.#handler = handler;
+    const { connectTimeoutMs } = options;
+    this.#timeout = options.clock.after(connectTimeoutMs, () =>
+      this.#lose(`no connection within ${connectTimeoutMs / 1000} s`),
+    );
+    void this.#connect(endpoint, options);
+  }
+
+  /** Opens a bidirectional stream; only once connected. */
+  open(path: string, via: string, handler: LinkStreamHandler): LinkStream {
+    const metadata = new Metadata();
+    if (via !== '') metadata.set('x-distributary-via', via);
+    const client = this.#client;
+    if (client === undefined) throw new Error('a stream was opened before the connection');
+    const call = client.makeBidiStreamRequest<Buffer, Buffer>(path, same, same, metadata);
+    return stream(call, handler);
+  }
+
+  close(): void {
+    this.#phase = 'over';
+    this.#timeout.cancel();
+    this.#client?.close();
+  }
+
+  async #connect(endpoint: Address, options: LinkOptions): Promise<void> {
+    const material = await readTls(options.tls);
+    if (this.#phase === 'over') return;
+    if (!material.ok) {
+      this.#lose(material.error);
+      return;
+    }
+    const { ca, privateKey, certificate } = material.value;
+    const secure =
+      options.tls === undefined
+        ? credentials.createInsecure()
+        : credentials.createSsl(ca ?? null, privateKey ?? null, certificate ?? null);
+    this.#client = new Client(target(endpoint), secure, channelOptions(options));
+    this.#watch(this.#client);
+  }
+
+  #watch(client: Client): void {
+    if (this.#phase === 'over') return;
+    const channel = client.getChannel();
+    const state = channel.getConnectivityState(this.#phase === 'connecting');
+    if (this.#phase === 'connected' && state !== connectivityState.READY) {
+      this.#lose('the connection was closed');
+      return;
+    }
+    if (this.#phase === 'connecting' && state === connectivityState.TRANSIENT_FAILURE) {
+      this.#explain(client);
+      return;
+    }
+    channel.watchConnectivityState(state, Number.POSITIVE_INFINITY, () => this.#watch(client));
+    if (this.#phase === 'connecting' && state === connectivityState.READY) {
+      this.#phase = 'connected';
+      this.#timeout.cancel();
+      this.#handler.connected();
+    }
+  }
+
+  /** The channel says that it failed but not why; a call on it does, at once. */
+  #explain(client: Client): void {
+    const deadline = Date.now() + 1000;
+    const call = client.makeUnaryRequest('/', same, same, Buffer.alloc(0), { deadline }, (error) =>
+      this.#lose(error?.details ?? 'no connection'),
+    );
+    call.on('error', () => {});
+  }
+
+  #lose(reason: string): void {
+    if (this.#phase === 'over') return;
+    this.close();
+    this.#handler.lost(reason);
+  }
+}
+
+const same = (bytes: Buffer): Buffer => bytes;
+
+function stream(call: ClientDuplexStream<Buffer, Buffer>, handler: LinkStreamHandler): LinkStream {
+  let over = false;
+  const close = (reason: string): void => {
+    if (over) return;
+    over = true;
+    handler.closed(reason);
+  };
+  call.on('data', (bytes: Buffer) => {
+    if (!over) handler.message(bytes);
+  });
+  call.on('drain', () => call.resume());
+  call.on('error', (error) => close(explainError(error)));
+  call.on('end', () => close('the control plane ended the stream'));
+  return {
+    write(bytes) {
+      if (over) return;
+      // A server that sends but does not read gets no more ACKs queued up for it.
+      const taken = call.write(Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength));
+      if (!taken) call.pause();
+    },
+    end() {
+      if (over) return;
+      over = true;
+      call.cancel();
+    },
+  };
+}
+
+function target(endpoint: Address): string {
+  return endpoint.kind === 'unix'
+    ? `unix:${endpoint.path}`
+    : `dns:${formatHostPort(endpoint.host, endpoint.port)}`;
+}
+
+function channelOptions({ tls, keepalive }: LinkOptions): ChannelOptions {
+  const options: ChannelOptions = {
+    'grpc.max_receive_message_length': receiveLimit,
+    'grpc.max_send_message_length': -1,
+    'grpc.keepalive_time_ms': keepalive.timeMs,
+    'grpc.keepalive_timeout_ms': keepalive.timeoutMs,
+    // Servers take pings without a stream for an attack.
+    'grpc.keepalive_permit_without_calls': 0,
+    // A connection of its own for each try, that lives until it is closed.
+    'grpc.use_local_subchannel_pool': 1,
+    'grpc.client_idle_timeout_ms': never,
+    'grpc.enable_retries': 0,
+    'grpc.enable_channelz': 0,
+    'grpc.service_config_disable_resolution': 1,
+    // The configuration says where to go; a proxy for the way out of the network has no part in it.
+    'grpc.enable_http_proxy': 0,
+    'grpc-node.flow_control_window': 1024 * 1024,
+  };
+  if (tls?.serverName !== undefined) {
+    options['grpc.ssl_target_name_override'] = tls.serverName;
+    options['grpc.default_authority'] = tls.serverName;
+  }
+  return options;
+}
+
+async function readTls(tls: AdsTls | undefined): Promise<Result<TlsMaterial>> {
+  if (tls === undefined) return ok({});
+  const [ca, certificate, privateKey] = await Promise.all([
+    read(tls.ca),
+    read(tls.identity?.certificate),
+    read(tls.identity?.privateKey),
+  ]);
+  if (!ca.ok) return ca;
+  if (!certificate.ok) return certificate;
+  if (!privateKey.ok) return privateKey;
+  return checkTlsMaterial({
+    ...(ca.value === undefined ? {} : { ca: ca.value }),
+    ...(certificate.value === undefined ? {} : { certificate: certificate.value }),
+    ...(privateKey.value === undefined ? {} : { privateKey: privateKey.value }),
+  });
+}
+
+async function read(path: string | undefined): Promise<Result<Buffer | undefined>> {
+  if (path === undefined) return ok(undefined);
+  try {
+    return ok(await readFile(path));
+  } catch (error) {
+    return fail(`cannot read ${path}: ${explainError(error)}`);
+  }
+}

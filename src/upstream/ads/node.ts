@@ -1,0 +1,71 @@
+import { create, type JsonObject, type JsonValue, toBinary } from '@bufbuild/protobuf';
+import { NodeSchema } from '../../gen/envoy/config/core/v3/base_pb.ts';
+import type { Parameters } from '../../model/parameters.ts';
+import type { SessionRule } from './options.ts';
+
+/** The node of the configuration. */
+export interface RelayNode {
+  readonly id: string;
+  readonly cluster: string;
+  readonly metadata: JsonObject;
+  readonly locality: { readonly region: string; readonly zone: string; readonly subZone: string };
+}
+
+const CLIENT_FEATURES = ['xds.config.resource-in-sotw', 'xds.config.supports-resource-ttl'];
+
+/** The encoded Node that a session shows. A key that the session does not have leaves the relay's own value there. */
+export function encodeNode(
+  node: RelayNode,
+  rules: readonly SessionRule[],
+  parameters: Parameters,
+  version: string,
+): Uint8Array {
+  let shown = node;
+  for (const { key, to } of rules) {
+    const value = parameters.entries.get(key);
+    if (value !== undefined) shown = write(shown, to.split('.'), value);
+  }
+  const { id, cluster, metadata, locality } = shown;
+  const hasLocality = locality.region !== '' || locality.zone !== '' || locality.subZone !== '';
+  return toBinary(
+    NodeSchema,
+    create(NodeSchema, {
+      id,
+      cluster,
+      ...(Object.keys(metadata).length > 0 ? { metadata } : {}),
+      ...(hasLocality ? { locality } : {}),
+      userAgentName: 'distributary',
+      userAgentVersionType: { case: 'userAgentVersion', value: version },
+      clientFeatures: CLIENT_FEATURES,
+    }),
+  );
+}
+
+function write(node: RelayNode, path: readonly string[], value: string): RelayNode {
+  const [, field = '', ...rest] = path;
+  switch (field) {
+    case 'id':
+      return { ...node, id: value };
+    case 'cluster':
+      return { ...node, cluster: value };
+    case 'metadata':
+      return { ...node, metadata: inside(node.metadata, rest, value) };
+    case 'locality': {
+      const part = rest[0] === 'sub_zone' ? 'subZone' : (rest[0] ?? '');
+      return { ...node, locality: { ...node.locality, [part]: value } };
+    }
+    default:
+      throw new Error(`a rule cannot be shown at ${path.join('.')}`);
+  }
+}
+
+/** A computed key makes a property of its own even of `__proto__`. */
+function inside(object: JsonObject, [key = '', ...rest]: readonly string[], value: string): JsonObject {
+  if (rest.length === 0) return { ...object, [key]: value };
+  const below = Object.hasOwn(object, key) ? object[key] : undefined;
+  return { ...object, [key]: inside(isObject(below) ? below : {}, rest, value) };
+}
+
+function isObject(value: JsonValue | undefined): value is JsonObject {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}

@@ -1,0 +1,67 @@
+import type { TypeUrl } from '../../model/brand.ts';
+import type { Clock } from '../../model/clock.ts';
+import type { Log } from '../../observe/log.ts';
+import type { Address } from '../../wire/address.ts';
+import type { ClaimOptions } from '../claims.ts';
+import type { RelayNode } from './node.ts';
+
+/** Paths of PEM files; read anew for every connection. */
+export interface AdsTls {
+  /** Undefined: the certificate authorities that come with Node. */
+  readonly ca: string | undefined;
+  readonly identity: { readonly certificate: string; readonly privateKey: string } | undefined;
+  /** Undefined: the endpoint's host. */
+  readonly serverName: string | undefined;
+}
+
+/** What of a parameter rule a session of PER_PARAMETERS needs. */
+export interface SessionRule {
+  readonly key: string;
+  /** Where the session's node shows it: `node.id`, `node.cluster`, `node.locality.…` or `node.metadata.…`. */
+  readonly to: string;
+}
+
+/** What is counted (contract, Metrics). */
+export interface AdsMetrics {
+  updates(type: TypeUrl, result: 'accepted' | 'rejected'): void;
+  /** A response of this type was accepted just now. */
+  lastUpdate(type: TypeUrl): void;
+  reconnect(): void;
+  /** A subscription was refused, because max_upstream_sessions are open. */
+  refused(): void;
+}
+
+/** Times are milliseconds. */
+export interface AdsUpstreamOptions {
+  readonly name: string;
+  readonly claims: ClaimOptions;
+  /** In order of preference; at least one. */
+  readonly endpoints: readonly Address[];
+  readonly protocol: 'DELTA' | 'SOTW';
+  readonly variants: 'PER_PARAMETERS' | 'NATIVE';
+  /** Undefined: plaintext. */
+  readonly tls: AdsTls | undefined;
+  readonly connectTimeoutMs: number;
+  /** Protocol §3.9. An endpoint that answers nothing at all for so long has failed. */
+  readonly resourceTimeoutMs: number;
+  readonly keepalive: { readonly timeMs: number; readonly timeoutMs: number };
+  readonly backoff: { readonly initialMs: number; readonly maxMs: number };
+  /** How long a preferred endpoint must hold a connection before the sessions go back to it. */
+  readonly settleMs: number;
+  /** For PER_PARAMETERS; none: one session, nothing is stamped. */
+  readonly rules: readonly SessionRule[];
+  /** Who the relay is to the control plane. */
+  readonly node: RelayNode;
+  /** The product's, for the node's user_agent_version. */
+  readonly version: string;
+  /** `x-distributary-via`, asked for each new stream: this relay's id and those that it passes on. */
+  readonly via: () => string;
+  readonly maxConstraintDepth: number;
+  /** limits.max_upstream_sessions. */
+  readonly maxSessions: number;
+  readonly clock: Clock;
+  /** 0 ≤ x < 1, for jitter. */
+  readonly random: () => number;
+  readonly log: Log;
+  readonly metrics: AdsMetrics;
+}

@@ -1,0 +1,471 @@
+import { type TypeUrl, typeUrl } from '../../model/brand.ts';
+import { assertNever, type Result } from '../../model/result.ts';
+import {
+  type Holder,
+  type Interest,
+  type Removal,
+  type Transaction,
+  transaction,
+  WILDCARD,
+} from '../../model/transaction.ts';
+import { type TypeInfo, typeInfo } from '../../model/types.ts';
+import { globMatches } from '../../model/xdstp.ts';
+import type { OutgoingRequest } from '../../wire/request-writer.ts';
+import type { ErrorDetail } from '../../wire/requests.ts';
+import type { IncomingSotw, UnreadableResponse } from '../../wire/response-reader.ts';
+import { Code } from '../../wire/status.ts';
+import type { ArrivalRules } from './arrivals.ts';
+import { Held, type HeldVariant } from './held.ts';
+import type { Stamp } from './stamp.ts';
+import { type Ask, settle, Wants } from './wants.ts';
+
+/** What happens to one stream of a session. */
+export type Input =
+  /** A stream is open. `resumed`: to the same endpoint as the last one of this session. */
+  | { readonly kind: 'connected'; readonly resumed: boolean }
+  | { readonly kind: 'disconnected' }
+  | { readonly kind: 'received'; readonly bytes: Buffer }
+  | { readonly kind: 'subscribe'; readonly interest: Interest }
+  | { readonly kind: 'unsubscribe'; readonly interest: Interest }
+  /** Changes of subscription are sent now: many that come together make one request. */
+  | { readonly kind: 'flush' }
+  | { readonly kind: 'fired'; readonly timer: string };
+
+/** What is to be done about it, in this order. */
+export type Effect =
+  | { readonly kind: 'send'; readonly request: OutgoingRequest }
+  | { readonly kind: 'apply'; readonly transaction: Transaction }
+  /** Starts the timer, or starts it anew. All timers end with the stream. */
+  | { readonly kind: 'arm'; readonly timer: string; readonly milliseconds: number }
+  | { readonly kind: 'cancel'; readonly timer: string }
+  | { readonly kind: 'count'; readonly type: TypeUrl; readonly result: 'accepted' | 'rejected' }
+  | {
+      readonly kind: 'log';
+      readonly level: 'info' | 'warn';
+      readonly message: string;
+      readonly type: TypeUrl;
+    }
+  /** A wildcard has had no answer within resource_timeout. Nothing is concluded from it here. */
+  | { readonly kind: 'overdue' }
+  /** The stream is beyond use: end it. */
+  | { readonly kind: 'fail'; readonly reason: string };
+
+export interface SessionOptions {
+  /** Of what arrives by the wildcard, and by name. */
+  readonly holders: { readonly wildcard: Holder; readonly named: Holder };
+  /** NATIVE: parameters are sent, in resource_locators. */
+  readonly locators: boolean;
+  readonly stamp: Stamp;
+  readonly maxConstraintDepth: number;
+  /** Protocol §3.9. */
+  readonly resourceTimeoutMs: number;
+}
+
+/** What a stream says of one type: its wildcard or its names, never both (protocol §5b). */
+export interface TypeState {
+  readonly type: TypeUrl;
+  readonly info: TypeInfo;
+  readonly holder: Holder;
+  readonly wants: Wants;
+  /** Lives on over reconnects, as the store's content does. */
+  readonly held: Held;
+  readonly rules: ArrivalRules;
+  /** Not sent yet on this stream. */
+  readonly fresh: Set<Ask>;
+  /** Sent on this stream, and to be taken back. */
+  dropped: Ask[];
+  /** Subscription requests on this stream. */
+  asked: number;
+  /** Of the last response on this stream, accepted or not. */
+  nonce: string;
+  /** Of the last accepted response. */
+  version: string;
+  /** Of the last response, if it was rejected. */
+  rejection: ErrorDetail | undefined;
+  /** Since the last accepted one. */
+  rejections: number;
+  /** Some of what is held has not been confirmed on this stream, and a wildcard or glob is to sweep it. */
+  sweep: boolean;
+}
+
+/** Others split a wildcard's first answer: it is whole when nothing more has come for so long (protocol §5b). */
+const quietMs = 300;
+const enoughMs = 3000;
+/** The second rejection in a row waits so long, each further one twice as long: some servers send again at once. */
+const nackDelayMs = { first: 1000, longest: 30_000 };
+const reasonLimit = 2000;
+
+/**
+ * One stream to a control plane, as a machine without I/O and clock: inputs in, effects out. This is what SotW and
+ * delta have in common; protocol §5b, and §3 and §4 seen from the client.
+ */
+export abstract class SessionMachine<S extends TypeState, R extends IncomingSotw> {
+  protected readonly options: SessionOptions;
+  /** Grows with each stream: what is held bears the mark of the stream that last confirmed it. */
+  protected stream = 0;
+  /** Some response has come on this stream. */
+  protected answered = false;
+  readonly #types = new Map<TypeUrl, S>();
+  readonly #timers = new Map<string, () => void>();
+  /** Types of this stream that were sent but never asked for. */
+  readonly #unsolicited = new Set<string>();
+  #connected = false;
+  #effects: Effect[] = [];
+
+  constructor(options: SessionOptions) {
+    this.options = options;
+  }
+
+  protected abstract createState(base: TypeState): S;
+  protected abstract read(bytes: Buffer): Result<R, UnreadableResponse>;
+  /** A new stream: everything is asked anew. */
+  protected abstract reset(state: S, resumed: boolean): void;
+  /** Sends what `fresh` and `dropped` say. */
+  protected abstract change(state: S, fresh: readonly Ask[], dropped: readonly Ask[]): void;
+  /** Judges a response; changes nothing unless it is good. The error is the reason for a NACK. */
+  protected abstract accept(state: S, response: R): Result<Transaction>;
+  /** An ACK, or with `rejection` a NACK, of `state.nonce`. */
+  protected abstract reply(state: S): OutgoingRequest;
+  /** Refuses a type that was never asked for; undefined where a refusal would subscribe to it. */
+  protected abstract refuse(type: TypeUrl, nonce: string, error: ErrorDetail): OutgoingRequest | undefined;
+  /** Whether silence means absence in the end (protocol §3.9). */
+  protected abstract expires(state: S, ask: Ask): boolean;
+  /** What is held of an ask that was not answered in time; the ask is settled unless it returns undefined. */
+  protected abstract expired(state: S, ask: Ask): Removal[] | undefined;
+  /** Something of what is held was dropped, as nobody wants it any more. */
+  protected abstract forgotten(state: S): void;
+
+  /** Whether anything is subscribed. */
+  get idle(): boolean {
+    for (const state of this.#types.values()) if (state.wants.size > 0) return false;
+    return true;
+  }
+
+  /** Whether something was asked that has no answer yet. */
+  get awaits(): boolean {
+    for (const state of this.#types.values()) {
+      for (const ask of state.wants.all()) if (ask.askedIn > 0 && !ask.answered) return true;
+    }
+    return false;
+  }
+
+  step(input: Input): readonly Effect[] {
+    this.#effects = [];
+    switch (input.kind) {
+      case 'connected':
+        this.#connect(input.resumed);
+        break;
+      case 'disconnected':
+        this.#connected = false;
+        this.#timers.clear();
+        break;
+      case 'received':
+        if (this.#connected) this.#receive(input.bytes);
+        break;
+      case 'subscribe':
+        this.#subscribe(input.interest);
+        break;
+      case 'unsubscribe':
+        this.#unsubscribe(input.interest);
+        break;
+      case 'flush':
+        this.#flush();
+        break;
+      case 'fired': {
+        const run = this.#timers.get(input.timer);
+        this.#timers.delete(input.timer);
+        run?.();
+        break;
+      }
+      default:
+        assertNever(input);
+    }
+    return this.#effects;
+  }
+
+  protected send(request: OutgoingRequest): void {
+    this.#effects.push({ kind: 'send', request });
+  }
+
+  protected arm(timer: string, milliseconds: number, run: () => void): void {
+    this.#timers.set(timer, run);
+    this.#effects.push({ kind: 'arm', timer, milliseconds });
+  }
+
+  #apply(applied: Transaction): void {
+    this.#effects.push({ kind: 'apply', transaction: applied });
+  }
+
+  #say(state: TypeState, part: Partial<Transaction>): void {
+    const { holder, type, version } = state;
+    this.#apply(transaction({ holder, type, version, ...part }));
+  }
+
+  #connect(resumed: boolean): void {
+    this.#connected = true;
+    this.answered = false;
+    this.stream++;
+    this.#unsolicited.clear();
+    this.#timers.clear();
+    for (const state of this.#types.values()) {
+      state.nonce = '';
+      state.asked = 0;
+      state.rejection = undefined;
+      state.rejections = 0;
+      state.dropped = [];
+      state.sweep = false;
+      for (const ask of state.wants.all()) {
+        ask.askedIn = 0;
+        ask.answered = false;
+        ask.responded = false;
+        state.fresh.add(ask);
+      }
+      this.reset(state, resumed);
+    }
+    this.#flush();
+  }
+
+  #subscribe(interest: Interest): void {
+    const state = this.#state(interest);
+    const { ask, created } = state.wants.add(interest);
+    if (created) state.fresh.add(ask);
+    else if (ask.known) this.#say(state, { settled: [interest] });
+  }
+
+  #unsubscribe(interest: Interest): void {
+    const state = this.#types.get(interest.type);
+    const ask = state?.wants.delete(interest);
+    if (state === undefined || ask === undefined) return;
+    state.fresh.delete(ask);
+    if (ask.askedIn > 0) state.dropped.push(ask);
+    this.#forget(state, ask);
+  }
+
+  /** Nobody keeps it current any more, so the store must not have it from here. */
+  #forget(state: S, ask: Ask): void {
+    this.forgotten(state);
+    if (state.wants.size === 0) {
+      if (state.held.size > 0) this.#say(state, { complete: true });
+      state.held.clear();
+      return;
+    }
+    const removals: Removal[] = [];
+    for (const held of this.covered(state, ask)) {
+      if (state.wants.selecting(held.name, [], held.constraints).length > 0) continue;
+      state.held.delete(held);
+      removals.push({ name: held.name, constraints: held.constraints });
+    }
+    if (removals.length > 0) this.#say(state, { removals });
+  }
+
+  /** What is held under an ask's name or glob, or by the wildcard. */
+  protected covered(state: S, ask: Ask): HeldVariant[] {
+    switch (ask.kind) {
+      case 'name':
+        return state.held.of(ask.selector);
+      case 'wildcard':
+        return [...state.held.all()];
+      case 'glob':
+        return [...state.held.all()].filter((held) => globMatches(ask.selector, held.name));
+      default:
+        return assertNever(ask.kind);
+    }
+  }
+
+  #state(interest: Interest): S {
+    const { type } = interest;
+    const known = this.#types.get(type);
+    if (known !== undefined) return known;
+    const { holders, locators, stamp, maxConstraintDepth } = this.options;
+    const created = this.createState({
+      type,
+      info: typeInfo(type),
+      holder: interest.selector === WILDCARD ? holders.wildcard : holders.named,
+      wants: new Wants(locators),
+      held: new Held(),
+      rules: { type, stamp, maxConstraintDepth },
+      fresh: new Set(),
+      dropped: [],
+      asked: 0,
+      nonce: '',
+      version: '',
+      rejection: undefined,
+      rejections: 0,
+      sweep: false,
+    });
+    this.#types.set(type, created);
+    return created;
+  }
+
+  #flush(): void {
+    if (!this.#connected) return;
+    // In the order of ADS (protocol §8): a server that answers in the order of requests then warms clusters first.
+    for (const state of [...this.#types.values()].toSorted((a, b) => a.info.order - b.info.order)) {
+      if (state.fresh.size === 0 && state.dropped.length === 0) continue;
+      const fresh = [...state.fresh];
+      const dropped = state.dropped;
+      state.fresh.clear();
+      state.dropped = [];
+      const request = ++state.asked;
+      for (const ask of fresh) ask.askedIn = request;
+      this.change(state, fresh, dropped);
+      const wildcards = fresh.filter((ask) => !ask.answered && ask.kind === 'wildcard');
+      if (wildcards.length > 0) this.#awaitWildcards(state, `overdue ${request} ${state.type}`, wildcards);
+      const expiring = fresh.filter((ask) => !ask.answered && this.expires(state, ask));
+      if (expiring.length > 0) this.#awaitExpiry(state, `expire ${request} ${state.type}`, expiring);
+    }
+  }
+
+  #awaitWildcards(state: S, timer: string, asks: readonly Ask[]): void {
+    this.arm(timer, this.options.resourceTimeoutMs, () => {
+      const overdue = asks.some((ask) => !ask.answered && state.wants.has(ask));
+      if (overdue) this.#effects.push({ kind: 'overdue' });
+    });
+  }
+
+  #awaitExpiry(state: S, timer: string, asks: readonly Ask[]): void {
+    this.arm(timer, this.options.resourceTimeoutMs, () => {
+      // What was refused may have been the answer: nothing is known of it yet.
+      if (state.rejection === undefined) this.#expire(state, asks);
+      else this.#awaitExpiry(state, timer, asks);
+    });
+  }
+
+  #expire(state: S, asks: readonly Ask[]): void {
+    const settled: Interest[] = [];
+    const removals: Removal[] = [];
+    for (const ask of asks) {
+      if (ask.answered || !state.wants.has(ask)) continue;
+      const gone = this.expired(state, ask);
+      if (gone === undefined) continue;
+      removals.push(...gone);
+      settle(state.wants, ask, settled);
+    }
+    if (settled.length > 0 || removals.length > 0) this.#say(state, { settled, removals });
+  }
+
+  #receive(bytes: Buffer): void {
+    const read = this.read(bytes);
+    const envelope = read.ok ? read.value : read.error;
+    const state = this.#types.get(typeUrl(envelope.typeUrl));
+    if (state === undefined || state.asked === 0) {
+      if (!read.ok) this.#effects.push({ kind: 'fail', reason: read.error.reason });
+      else if (envelope.typeUrl === '')
+        this.#effects.push({ kind: 'fail', reason: 'a response without type_url' });
+      else this.#unasked(read.value);
+      return;
+    }
+    if (!read.ok) {
+      // Without a nonce there is nothing to refuse: the stream may as well be out of step.
+      if (read.error.nonce === '') this.#effects.push({ kind: 'fail', reason: read.error.reason });
+      else this.#reject(state, read.error.nonce, read.error.reason);
+      return;
+    }
+    this.answered = true;
+    if (state.wants.size === 0) {
+      // An answer that was in flight when its last subscription ended.
+      state.nonce = envelope.nonce;
+      this.send(this.reply(state));
+      return;
+    }
+    const accepted = this.accept(state, read.value);
+    if (!accepted.ok) {
+      this.#reject(state, envelope.nonce, accepted.error);
+      return;
+    }
+    this.#apply(accepted.value);
+    this.#acknowledge(state, read.value);
+    this.#awaitQuiet(state);
+  }
+
+  #acknowledge(state: S, response: R): void {
+    const { type } = state;
+    if (state.rejection !== undefined) {
+      this.#cancel(`nack ${type}`);
+      this.#effects.push({ kind: 'log', level: 'info', message: 'responses are accepted again', type });
+    }
+    state.nonce = response.nonce;
+    state.version = response.version;
+    state.rejection = undefined;
+    state.rejections = 0;
+    this.#effects.push({ kind: 'count', type, result: 'accepted' });
+    this.send(this.reply(state));
+  }
+
+  #reject(state: S, nonce: string, reason: string): void {
+    const { type } = state;
+    const message = reason.slice(0, reasonLimit);
+    if (state.rejection?.message !== message) {
+      this.#effects.push({ kind: 'log', level: 'warn', message: `response rejected: ${message}`, type });
+    }
+    state.nonce = nonce;
+    state.rejection = { code: Code.INVALID_ARGUMENT, message };
+    state.rejections++;
+    this.#effects.push({ kind: 'count', type, result: 'rejected' });
+    if (state.rejections === 1) {
+      this.send(this.reply(state));
+      return;
+    }
+    const delay = Math.min(nackDelayMs.first * 2 ** (state.rejections - 2), nackDelayMs.longest);
+    this.arm(`nack ${type}`, delay, () => this.send(this.reply(state)));
+  }
+
+  #unasked(response: R): void {
+    const type = typeUrl(response.typeUrl);
+    this.#effects.push({ kind: 'count', type, result: 'rejected' });
+    if (this.#unsolicited.has(type) || this.#unsolicited.size >= 100) return;
+    this.#unsolicited.add(type);
+    const message = `type ${JSON.stringify(type.slice(0, 200))} was not asked for`;
+    this.#effects.push({ kind: 'log', level: 'warn', message: `response rejected: ${message}`, type });
+    const request = this.refuse(type, response.nonce, { code: Code.INVALID_ARGUMENT, message });
+    if (request !== undefined) this.send(request);
+  }
+
+  #awaitQuiet(state: S): void {
+    let due = state.sweep;
+    for (const ask of state.sweep ? state.wants.all() : state.wants.unknown) {
+      if (ask.kind === 'name' || ask.askedIn === 0) continue;
+      ask.responded = true;
+      due = true;
+    }
+    if (!due) return;
+    const { type } = state;
+    this.arm(`quiet ${type}`, quietMs, () => this.#quiet(state));
+    // A busy control plane is never quiet.
+    if (!this.#timers.has(`enough ${type}`)) {
+      this.arm(`enough ${type}`, enoughMs, () => this.#quiet(state));
+    }
+  }
+
+  #quiet(state: S): void {
+    this.#cancel(`quiet ${state.type}`);
+    this.#cancel(`enough ${state.type}`);
+    // A part of the answer was refused: it is not known yet.
+    if (state.rejection !== undefined) return;
+    const settled: Interest[] = [];
+    for (const ask of [...state.wants.unknown]) if (ask.responded) settle(state.wants, ask, settled);
+    const removals: Removal[] = [];
+    if (state.sweep) {
+      state.sweep = false;
+      for (const ask of state.wants.all()) {
+        if (ask.kind === 'name' || !ask.responded) continue;
+        removals.push(...this.sweep(state, ask));
+      }
+    }
+    if (settled.length > 0 || removals.length > 0) this.#say(state, { settled, removals });
+  }
+
+  /** Removes what an ask covers and this stream has not confirmed. */
+  protected sweep(state: S, ask: Ask): Removal[] {
+    const stale = this.covered(state, ask).filter(
+      (held) =>
+        held.mark !== this.stream && (!this.options.locators || held.constraints.matches(ask.parameters)),
+    );
+    for (const held of stale) state.held.delete(held);
+    return stale.map(({ name, constraints }) => ({ name, constraints }));
+  }
+
+  #cancel(timer: string): void {
+    if (this.#timers.delete(timer)) this.#effects.push({ kind: 'cancel', timer });
+  }
+}

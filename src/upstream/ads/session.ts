@@ -1,0 +1,70 @@
+import type { TypeUrl } from '../../model/brand.ts';
+import { type Interest, WILDCARD } from '../../model/transaction.ts';
+import type { Lane } from './lane.ts';
+import type { Link } from './link.ts';
+
+type Role = 'wildcard' | 'named';
+
+/**
+ * The conversation with a control plane for one parameter set: at most two streams. A type's wildcard and its names
+ * never share one, since an answer in flight would make `{"*", names}` look complete, and what is only named would
+ * leak into the wildcard. Whichever comes second for a type takes the second stream; everything else is on the first,
+ * so that the upstream's order across types is kept (protocol §5b). A role never moves: late answers would follow it.
+ */
+export class Session {
+  readonly #lane: (index: 0 | 1) => Lane;
+  readonly #lanes = new Map<0 | 1, Lane>();
+  readonly #roles = new Map<TypeUrl, Map<Role, 0 | 1>>();
+  #up: { readonly link: Link; readonly endpoint: number } | undefined;
+  #interests = 0;
+
+  constructor(lane: (index: 0 | 1) => Lane) {
+    this.#lane = lane;
+  }
+
+  get idle(): boolean {
+    return this.#interests === 0;
+  }
+
+  get awaits(): boolean {
+    return [...this.#lanes.values()].some((lane) => lane.awaits);
+  }
+
+  subscribe(interest: Interest): void {
+    this.#interests++;
+    this.#for(interest).subscribe(interest);
+  }
+
+  unsubscribe(interest: Interest): void {
+    this.#interests--;
+    this.#for(interest).unsubscribe(interest);
+  }
+
+  up(link: Link, endpoint: number): void {
+    this.#up = { link, endpoint };
+    for (const lane of this.#lanes.values()) lane.up(link, endpoint);
+  }
+
+  down(): void {
+    this.#up = undefined;
+    for (const lane of this.#lanes.values()) lane.down();
+  }
+
+  stop(): void {
+    for (const lane of this.#lanes.values()) lane.stop();
+  }
+
+  #for({ type, selector }: Interest): Lane {
+    const roles = this.#roles.get(type) ?? new Map<Role, 0 | 1>();
+    this.#roles.set(type, roles);
+    const role: Role = selector === WILDCARD ? 'wildcard' : 'named';
+    const index = roles.get(role) ?? (roles.size === 0 ? 0 : 1);
+    roles.set(role, index);
+    const known = this.#lanes.get(index);
+    if (known !== undefined) return known;
+    const lane = this.#lane(index);
+    this.#lanes.set(index, lane);
+    if (this.#up !== undefined) lane.up(this.#up.link, this.#up.endpoint);
+    return lane;
+  }
+}

@@ -1,0 +1,45 @@
+import { BinaryWriter, WireType } from '@bufbuild/protobuf/wire';
+import {
+  type Constraints,
+  parseConstraints,
+  stampConstraints,
+  UNCONSTRAINED,
+} from '../../model/constraints.ts';
+import { internParameters, type Parameters } from '../../model/parameters.ts';
+import { ok, type Result } from '../../model/result.ts';
+
+/** What a session makes of the constraints of what it receives. */
+export type Stamp = (received: Constraints) => Result<Constraints>;
+
+/** NATIVE, and PER_PARAMETERS without rules: as received. */
+export const unstamped: Stamp = ok;
+
+/** The parameters that a session of PER_PARAMETERS is opened for: those that the rules know of. */
+export function restrict(keys: readonly string[], parameters: Parameters): Parameters {
+  const entries = keys.flatMap((key) => {
+    const value = parameters.entries.get(key);
+    return value === undefined ? [] : [[key, value] as const];
+  });
+  return internParameters(entries);
+}
+
+/**
+ * The stamp of a session of one parameter set (protocol §5). A control plane that decides by node may send constraints
+ * of its own nevertheless (another relay, a TP2 server): both must hold then.
+ */
+export function stampFor(keys: readonly string[], parameters: Parameters, maxDepth: number): Stamp {
+  if (keys.length === 0) return unstamped;
+  const stamp = stampConstraints(keys, parameters);
+  // The conjunction is one level deeper than what was received, which the limit has let pass.
+  const combined = (received: Constraints): Result<Constraints> =>
+    parseConstraints(conjunction(stamp.bytes, received.bytes), maxDepth + 2);
+  return (received) => (received.key === UNCONSTRAINED.key ? ok(stamp) : combined(received));
+}
+
+/** DynamicParameterConstraints{and_constraints{constraints: [a, b]}}. */
+function conjunction(a: Uint8Array, b: Uint8Array): Uint8Array {
+  const writer = new BinaryWriter().tag(3, WireType.LengthDelimited).fork();
+  writer.tag(1, WireType.LengthDelimited).bytes(a);
+  writer.tag(1, WireType.LengthDelimited).bytes(b);
+  return writer.join().finish();
+}

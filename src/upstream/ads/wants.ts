@@ -1,0 +1,148 @@
+import { type ParametersKey, type ResourceName, resourceName } from '../../model/brand.ts';
+import type { Constraints } from '../../model/constraints.ts';
+import { NO_PARAMETERS, type Parameters } from '../../model/parameters.ts';
+import { type Interest, type Selector, WILDCARD } from '../../model/transaction.ts';
+import { globMatches, isGlob } from '../../model/xdstp.ts';
+
+/**
+ * One subscription as upstream sees it: a name, or in a NATIVE session with parameters a locator. Several interests
+ * may share it, where a session shows fewer parameters than the clients have.
+ */
+export interface Ask {
+  readonly selector: Selector;
+  /** Sent with it; empty: subscribed by its plain name (protocol §5b). */
+  readonly parameters: Parameters;
+  readonly kind: 'name' | 'wildcard' | 'glob';
+  readonly interests: Map<ParametersKey, Interest>;
+  /** Which subscription request of this stream named it, from 1; 0: none yet. */
+  askedIn: number;
+  /** Upstream answered it on this stream. */
+  answered: boolean;
+  /** Upstream answered it at some time: the store has been told. */
+  known: boolean;
+  /** Something of its type has come since it was asked: a wildcard or glob is settled once that ends. */
+  responded: boolean;
+}
+
+/** What is wanted of one type on one stream. */
+export class Wants {
+  readonly #bySelector = new Map<Selector, Map<ParametersKey, Ask>>();
+  readonly #globs = new Set<Selector>();
+  readonly #locators: boolean;
+  /** What the store has not been told an answer for; usually little or nothing. */
+  readonly unknown = new Set<Ask>();
+  #size = 0;
+
+  /** `locators`: parameters are sent (NATIVE). */
+  constructor(locators: boolean) {
+    this.#locators = locators;
+  }
+
+  /** Asks. */
+  get size(): number {
+    return this.#size;
+  }
+
+  get hasGlobs(): boolean {
+    return this.#globs.size > 0;
+  }
+
+  /** The ask that covers this interest from now on, and whether it is a new one. */
+  add(interest: Interest): { readonly ask: Ask; readonly created: boolean } {
+    const { selector } = interest;
+    const parameters = this.#locators ? interest.parameters : NO_PARAMETERS;
+    const asks = this.#bySelector.get(selector) ?? new Map<ParametersKey, Ask>();
+    this.#bySelector.set(selector, asks);
+    const known = asks.get(parameters.key);
+    if (known !== undefined) {
+      known.interests.set(interest.parameters.key, interest);
+      return { ask: known, created: false };
+    }
+    const glob = isGlob(selector);
+    const ask: Ask = {
+      selector,
+      parameters,
+      kind: selector === WILDCARD ? 'wildcard' : glob ? 'glob' : 'name',
+      interests: new Map([[interest.parameters.key, interest]]),
+      askedIn: 0,
+      answered: false,
+      known: false,
+      responded: false,
+    };
+    asks.set(parameters.key, ask);
+    if (glob) this.#globs.add(selector);
+    this.unknown.add(ask);
+    this.#size++;
+    return { ask, created: true };
+  }
+
+  /** The ask that nobody is interested in any more; undefined if others are. */
+  delete(interest: Interest): Ask | undefined {
+    const { selector } = interest;
+    const parameters = this.#locators ? interest.parameters : NO_PARAMETERS;
+    const asks = this.#bySelector.get(selector);
+    const ask = asks?.get(parameters.key);
+    if (asks === undefined || ask === undefined) return undefined;
+    ask.interests.delete(interest.parameters.key);
+    if (ask.interests.size > 0) return undefined;
+    asks.delete(parameters.key);
+    if (asks.size === 0) {
+      this.#bySelector.delete(selector);
+      this.#globs.delete(selector);
+    }
+    this.unknown.delete(ask);
+    this.#size--;
+    return ask;
+  }
+
+  *all(): Iterable<Ask> {
+    for (const asks of this.#bySelector.values()) yield* asks.values();
+  }
+
+  has(ask: Ask): boolean {
+    return this.#bySelector.get(ask.selector)?.get(ask.parameters.key) === ask;
+  }
+
+  /** The asks that name it, with whatever parameters. */
+  named(name: string): readonly Ask[] {
+    const asks = this.#bySelector.get(resourceName(name));
+    return asks === undefined ? [] : [...asks.values()];
+  }
+
+  /** The asks that select this variant by its name or an alias, a glob or the wildcard. */
+  selecting(name: ResourceName, aliases: readonly string[], constraints: Constraints): Ask[] {
+    const found: Ask[] = [];
+    for (const selector of [name, ...aliases]) this.#collect(found, resourceName(selector), constraints);
+    if (name !== WILDCARD) this.#collect(found, WILDCARD, constraints);
+    for (const glob of this.#globs) if (globMatches(glob, name)) this.#collect(found, glob, constraints);
+    return found;
+  }
+
+  /** Whether anybody asked for something of this name. Variants of it are wanted whatever they match. */
+  wants(name: ResourceName, aliases: readonly string[]): boolean {
+    if (this.#bySelector.has(WILDCARD) || this.#bySelector.has(name)) return true;
+    if (aliases.some((alias) => this.#bySelector.has(resourceName(alias)))) return true;
+    for (const glob of this.#globs) if (globMatches(glob, name)) return true;
+    return false;
+  }
+
+  /** Whether locators with parameters are among what names it. */
+  locates(name: ResourceName): boolean {
+    return this.named(name).some((ask) => ask.parameters !== NO_PARAMETERS);
+  }
+
+  #collect(found: Ask[], selector: Selector, constraints: Constraints): void {
+    for (const ask of this.#bySelector.get(selector)?.values() ?? []) {
+      if (!this.#locators || constraints.matches(ask.parameters)) found.push(ask);
+    }
+  }
+}
+
+/** Tells the store: these interests, where they are news. */
+export function settle(wants: Wants, ask: Ask, settled: Interest[]): void {
+  ask.answered = true;
+  if (ask.known) return;
+  ask.known = true;
+  wants.unknown.delete(ask);
+  settled.push(...ask.interests.values());
+}

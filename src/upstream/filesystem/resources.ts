@@ -1,0 +1,186 @@
+import { createHash } from 'node:crypto';
+import { fromBinary, ScalarType, toBinary } from '@bufbuild/protobuf';
+import { BinaryReader, WireType } from '@bufbuild/protobuf/wire';
+import { type Any, AnySchema, durationMs } from '@bufbuild/protobuf/wkt';
+import { MetadataSchema } from '../../gen/envoy/config/core/v3/base_pb.ts';
+import {
+  type DiscoveryResponse,
+  DynamicParameterConstraintsSchema,
+  type Resource,
+  ResourceSchema,
+} from '../../gen/envoy/service/discovery/v3/discovery_pb.ts';
+import { type ResourceName, type TypeUrl, typeUrl } from '../../model/brand.ts';
+import { type Constraints, parseConstraints, UNCONSTRAINED } from '../../model/constraints.ts';
+import { fail, ok, type Result } from '../../model/result.ts';
+import type { Put } from '../../model/transaction.ts';
+import { canonicalName } from '../../model/xdstp.ts';
+import { envoyRegistry, messageName } from '../../wire/registry.ts';
+import { getOrMake } from './maps.ts';
+
+/** One resource of one file. */
+export interface FileResource {
+  readonly type: TypeUrl;
+  readonly put: Put;
+  /** A digest of all that a subscriber could see of it: equal digests, nothing changed. */
+  readonly digest: string;
+  /** Its place in the file's `resources`. */
+  readonly index: number;
+}
+
+export interface ResourceFault {
+  readonly index: number;
+  readonly message: string;
+}
+
+/**
+ * The resources of a DiscoveryResponse file. Each is an Any of its own type, or an Any of
+ * `envoy.service.discovery.v3.Resource` around it, which can give name, version, constraints, aliases and TTL. Without
+ * a `type_url` one file may hold several types; with it, all must be of that type. The version of a resource is its
+ * own, else the file's `version_info`, else a hash of its content (protocol §7).
+ */
+export function readResources(
+  response: DiscoveryResponse,
+  maxConstraintDepth: number,
+): Result<readonly FileResource[], ResourceFault> {
+  const resources: FileResource[] = [];
+  const seen = new Map<TypeUrl, Map<ResourceName, Set<string>>>();
+  for (const [index, any] of response.resources.entries()) {
+    const read = readResource(any, index, response, maxConstraintDepth);
+    if (!read.ok) return fail({ index, message: read.error });
+    const { type, put } = read.value;
+    const names = getOrMake(seen, type, () => new Map<ResourceName, Set<string>>());
+    const variants = getOrMake(names, put.name, () => new Set<string>());
+    if (variants.has(put.constraints.key)) {
+      return fail({
+        index,
+        message: `${describe(type, put)} is in this file twice with the same constraints`,
+      });
+    }
+    variants.add(put.constraints.key);
+    resources.push(read.value);
+  }
+  return ok(resources);
+}
+
+/** For messages: type, name and whether it is a variant. */
+export function describe(type: TypeUrl, put: Put): string {
+  const variant = put.constraints.key === UNCONSTRAINED.key ? '' : ` with constraints ${put.constraints.key}`;
+  return `${messageName(type)} ${JSON.stringify(put.name)}${variant}`;
+}
+
+function readResource(
+  any: Any,
+  index: number,
+  response: DiscoveryResponse,
+  maxConstraintDepth: number,
+): Result<FileResource> {
+  const opened = open(any);
+  if (!opened.ok) return opened;
+  const { wrapper, body } = opened.value;
+  const type = typeUrl(body.typeUrl);
+  if (response.typeUrl !== '' && response.typeUrl !== type) {
+    return fail(`it is a ${messageName(type)}, but the file's type_url is ${response.typeUrl}`);
+  }
+  const constraints = readConstraints(wrapper, maxConstraintDepth);
+  if (!constraints.ok) return constraints;
+  const given = readName(wrapper, body);
+  if (!given.ok) return given;
+  const name = canonicalName(given.value, type);
+  if (!name.ok) return name;
+  const unversioned: Put = {
+    name: name.value,
+    constraints: constraints.value,
+    version: wrapper?.version || response.versionInfo,
+    any: toBinary(AnySchema, body),
+    aliases: wrapper?.aliases ?? [],
+    ttlMilliseconds: wrapper?.ttl === undefined ? undefined : durationMs(wrapper.ttl),
+    doNotCache: wrapper?.cacheControl?.doNotCache ?? false,
+    metadata: wrapper?.metadata === undefined ? undefined : toBinary(MetadataSchema, wrapper.metadata),
+  };
+  const digest = digestOf(unversioned);
+  const put = unversioned.version === '' ? { ...unversioned, version: digest } : unversioned;
+  return ok({ type, put, digest, index });
+}
+
+interface Opened {
+  readonly wrapper: Resource | undefined;
+  readonly body: Any;
+}
+
+function open(any: Any): Result<Opened> {
+  if (any.typeUrl === '') return fail('it has no type ("@type")');
+  if (messageName(any.typeUrl) !== ResourceSchema.typeName) return ok({ wrapper: undefined, body: any });
+  try {
+    const wrapper = fromBinary(ResourceSchema, any.value);
+    const body = wrapper.resource;
+    if (body === undefined || body.typeUrl === '') return fail('the Resource holds no `resource`');
+    if (messageName(body.typeUrl) === ResourceSchema.typeName)
+      return fail('it is a Resource inside a Resource');
+    return ok({ wrapper, body });
+  } catch (error) {
+    return fail(`not an encoded Resource: ${error instanceof Error ? error.message : String(error)}`);
+  }
+}
+
+function readConstraints(wrapper: Resource | undefined, maxDepth: number): Result<Constraints> {
+  const given = wrapper?.resourceName?.dynamicParameterConstraints;
+  if (given === undefined) return ok(UNCONSTRAINED);
+  const parsed = parseConstraints(toBinary(DynamicParameterConstraintsSchema, given), maxDepth);
+  return parsed.ok ? parsed : fail(`its dynamic_parameter_constraints: ${parsed.error}`);
+}
+
+function readName(wrapper: Resource | undefined, body: Any): Result<string> {
+  const plain = wrapper?.name ?? '';
+  const structured = wrapper?.resourceName?.name ?? '';
+  if (plain !== '' && wrapper?.resourceName !== undefined) {
+    return fail('it has both `name` and `resource_name`; only one of them may be set (protocol §1)');
+  }
+  if (plain !== '' || structured !== '') return ok(plain || structured);
+  const own = nameInBody(body);
+  if (!own.ok || own.value !== '') return own;
+  return fail(
+    `this ${messageName(body.typeUrl)} has no name; give it one, or wrap it in a Resource with a name`,
+  );
+}
+
+/** In every named xDS resource the name is field 1, a string (`cluster_name` in endpoints). */
+function nameInBody(body: Any): Result<string> {
+  const desc = envoyRegistry().getMessage(messageName(body.typeUrl));
+  const field = desc?.fields.find(({ number }) => number === 1);
+  if (field?.fieldKind !== 'scalar' || field.scalar !== ScalarType.STRING) {
+    return fail(
+      `where a ${messageName(body.typeUrl)} has its name is not known; wrap it in a Resource with a name`,
+    );
+  }
+  try {
+    const reader = new BinaryReader(body.value);
+    let name = '';
+    while (reader.pos < reader.len) {
+      const [number, wireType] = reader.tag();
+      if (number === 1 && wireType === WireType.LengthDelimited) name = reader.string();
+      else reader.skip(wireType, number);
+    }
+    return ok(name);
+  } catch (error) {
+    return fail(
+      `not an encoded ${messageName(body.typeUrl)}: ${error instanceof Error ? error.message : String(error)}`,
+    );
+  }
+}
+
+function digestOf(put: Put): string {
+  const hash = createHash('sha256');
+  hash.update(
+    JSON.stringify([
+      put.name,
+      put.constraints.key,
+      put.version,
+      put.aliases,
+      put.ttlMilliseconds ?? -1,
+      put.doNotCache,
+    ]),
+  );
+  hash.update(put.any ?? '').update('\0');
+  hash.update(put.metadata ?? '');
+  return hash.digest('hex').slice(0, 16);
+}

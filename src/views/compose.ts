@@ -1,0 +1,339 @@
+import { hash } from 'node:crypto';
+import { type Serial, serial } from '../model/brand.ts';
+import { isVariant, type Value } from '../model/catalog.ts';
+import type { Variant } from '../model/resource.ts';
+import type { Encoding } from '../model/subscription.ts';
+import {
+  encodeDeltaResponse,
+  encodeSotwResponse,
+  type OutgoingError,
+  type OutgoingResource,
+  type RemovedName,
+} from '../wire/responses.ts';
+import type { Composed, Frame, Kept } from './frame.ts';
+import type { Item } from './item.ts';
+import type { View } from './view.ts';
+
+/** What one item means to one taker. */
+export interface Change {
+  readonly item: Item;
+  readonly now: Value;
+  /** What it was sent. */
+  readonly held: Value | undefined;
+  /** The version that it says it has (initial_resource_versions). */
+  readonly claimed: string | undefined;
+  /** To be sent even if it has it. */
+  readonly forced: boolean;
+}
+
+export interface Composition {
+  readonly view: View;
+  readonly encoding: Encoding;
+  readonly now: number;
+  readonly controlPlane: string;
+  /** Faults newer than this are told. */
+  readonly faultsSince: number;
+  /** Removals wait: SotW gets the union of old and new, delta only the additions. */
+  readonly keepRemoved: boolean;
+  /** What earlier responses kept back; it goes now unless `keepRemoved`. */
+  readonly kept: ReadonlyMap<string, Kept> | undefined;
+  /** Names to be told as removed unless a resource of that name is told; delta only. */
+  readonly gone: readonly string[];
+  /** The first response of a subscription is due even if there is nothing in it (protocol §3.9, §4.7). */
+  readonly first: boolean;
+  /** The taker's last nonce: it takes none below. */
+  readonly lastSerial: number;
+}
+
+let lastSerial = 0;
+
+export const nextSerial = (): Serial => serial(++lastSerial);
+
+/** Whether the taker lacks what the view shows. */
+function lacks({ held, claimed, forced }: Change, now: Variant, ttl: boolean): boolean {
+  if (forced) return true;
+  if (claimed !== undefined) return !sameSuffix(claimed, now.tag);
+  if (!isVariant(held)) return true;
+  if (held === now) return false;
+  return !sameVariant(held, now) || (ttl && held.ttl?.deadline !== now.ttl?.deadline);
+}
+
+export function sameVariant(a: Variant, b: Variant): boolean {
+  return (
+    a.payload === b.payload && a.constraints.key === b.constraints.key && suffix(a.tag) === suffix(b.tag)
+  );
+}
+
+const suffix = (tag: string): string => tag.slice(tag.lastIndexOf('@') + 1);
+
+/** Only the digest counts, and only where there is one (protocol §4.1). */
+function sameSuffix(claimed: string, tag: string): boolean {
+  return claimed.includes('@') && suffix(claimed) === suffix(tag);
+}
+
+/** The delta response for these changes. */
+export function composeDelta(parts: Composition, changes: Iterable<Change>): Composed {
+  const { view, encoding } = parts;
+  const content = new Content(parts);
+  const kept = new Map<string, Kept>();
+  for (const change of changes) {
+    const { item, now, held, claimed, forced } = change;
+    if (isVariant(now)) {
+      if (lacks(change, now, encoding.ttl)) {
+        content.note(item, now);
+        content.add(item, now, !forced && isVariant(held) && sameVariant(held, now));
+      }
+      const swapped = item.locator && isVariant(held) && held.constraints.key !== now.constraints.key;
+      if (swapped) content.removeVariant(item, held);
+    } else if (now === 'absent') {
+      if (isVariant(held)) {
+        if (parts.keepRemoved) kept.set(item.id, { item, variant: held });
+        else content.remove(item, held);
+      } else if (claimed !== undefined || (item.named && (forced || held !== 'absent'))) {
+        content.remove(item, undefined);
+      }
+    }
+    content.faults(item);
+  }
+  if (parts.keepRemoved) {
+    for (const [id, entry] of parts.kept ?? []) if (!content.has(id)) kept.set(id, entry);
+  } else {
+    for (const [id, { item, variant }] of parts.kept ?? [])
+      if (!content.has(id)) content.remove(item, variant);
+  }
+  content.gone(parts.gone);
+  const keptBack = kept.size > 0 ? kept : undefined;
+  if (content.empty && !parts.first) return { frame: undefined, kept: keptBack };
+  const id = nextSerial();
+  const bytes = encodeDeltaResponse({
+    type: view.type,
+    version: view.version,
+    nonce: String(id),
+    resources: content.resources,
+    errors: content.errors,
+    controlPlane: parts.controlPlane,
+    removed: content.removed,
+    removedNames: content.removedNames,
+  });
+  return { frame: content.frame(id, bytes, view.version), kept: keptBack };
+}
+
+/** The SotW response: the whole selection if absence deletes, else what changed (protocol §3.7). */
+export function composeSotw(parts: Composition, changes: Iterable<Change>): Composed {
+  const { view, encoding } = parts;
+  const content = new Content(parts);
+  const kept = new Map<string, Kept>(parts.keepRemoved ? parts.kept : undefined);
+  let visible = parts.first || (!parts.keepRemoved && parts.kept !== undefined);
+  for (const change of changes) {
+    const { item, now, held, forced } = change;
+    if (isVariant(now)) {
+      if (lacks(change, now, encoding.ttl)) {
+        visible = true;
+        content.note(item, now);
+        if (!view.complete) content.add(item, now, !forced && isVariant(held) && sameVariant(held, now));
+      }
+      kept.delete(item.id);
+    } else if (now === 'absent' && view.complete) {
+      if (isVariant(held) && parts.keepRemoved) kept.set(item.id, { item, variant: held });
+      else if (held !== 'absent' && (isVariant(held) || item.named)) visible = true;
+    }
+    content.faults(item);
+  }
+  const keptBack = kept.size > 0 ? kept : undefined;
+  if (!visible && content.errors.length === 0) return { frame: undefined, kept: keptBack };
+  const wholeKey = `whole ${encoding.key}`;
+  const shareable = view.complete && kept.size === 0 && content.errors.length === 0;
+  const whole = shareable ? view.frames.get(wholeKey)?.frame : undefined;
+  // The same bytes for everybody, wherever they come from: only what was new to them differs.
+  if (whole !== undefined && whole.serial > parts.lastSerial) {
+    return { frame: content.again(whole), kept: undefined };
+  }
+  if (view.complete) {
+    for (const item of view.items.values()) {
+      if (isVariant(item.last.value)) content.add(item, item.last.value, false);
+    }
+    for (const { item, variant } of kept.values()) content.add(item, variant, false);
+  }
+  const id = nextSerial();
+  const version = sotwVersion(view, encoding, content);
+  const bytes = encodeSotwResponse({
+    type: view.type,
+    version,
+    nonce: String(id),
+    resources: content.resources,
+    errors: content.errors,
+    controlPlane: parts.controlPlane,
+  });
+  const composed: Composed = { frame: content.frame(id, bytes, version), kept: keptBack };
+  if (shareable && !composed.frame?.fleeting) view.frames.set(wholeKey, composed);
+  return composed;
+}
+
+/** The upstream's, verbatim; where it gives none, a digest of what is visible (protocol §3.10). */
+function sotwVersion(view: View, encoding: Encoding, content: Content): string {
+  if (encoding.contentVersions) return `${view.version}@${viewDigest(view)}`;
+  return view.version !== '' ? view.version : content.digest();
+}
+
+/** Digest of everything that a view shows: 16 hex digits. */
+export function viewDigest(view: View): string {
+  const visible: string[] = [];
+  for (const { name, last } of view.items.values()) {
+    if (isVariant(last.value))
+      visible.push(JSON.stringify([name, last.value.constraints.key, suffix(last.value.tag)]));
+  }
+  return hash('sha256', visible.toSorted().join('\n'), 'hex').slice(0, 16);
+}
+
+/** Gathers a response's parts; a resource or a removal is in it once, whatever number of items show it. */
+class Content {
+  readonly resources: OutgoingResource[] = [];
+  readonly removed: string[] = [];
+  readonly removedNames: RemovedName[] = [];
+  readonly errors: OutgoingError[] = [];
+  readonly #items: Item[] = [];
+  readonly #changed: Variant[] = [];
+  readonly #seen = new Set<string>();
+  readonly #present = new Set<string>();
+  readonly #removals: (() => void)[] = [];
+  readonly #parts: Composition;
+  #fleeting = false;
+
+  constructor(parts: Composition) {
+    this.#parts = parts;
+  }
+
+  get empty(): boolean {
+    this.#settleRemovals();
+    return this.resources.length + this.removed.length + this.removedNames.length + this.errors.length === 0;
+  }
+
+  has(id: string): boolean {
+    return this.#seen.has(id);
+  }
+
+  /** Something that the taker did not have so. */
+  note(item: Item, variant: Variant): void {
+    this.#items.push(item);
+    this.#changed.push(variant);
+  }
+
+  /** `hasIt`: the taker has this content, and only its time to live is new. */
+  add(item: Item, variant: Variant, hasIt: boolean): void {
+    this.#seen.add(item.id);
+    const { encoding, view } = this.#parts;
+    const constrained = item.locator || (encoding.constrained && variant.constraints.key !== '');
+    const key = this.#key(constrained, nameOf(item, variant), variant);
+    if (this.#present.has(key)) return;
+    this.#present.add(key);
+    let ttl: number | undefined;
+    if (encoding.ttl && variant.ttl !== undefined) {
+      ttl = Math.max(1, variant.ttl.deadline - this.#parts.now);
+      this.#fleeting = true;
+    }
+    this.resources.push({
+      variant,
+      name: nameOf(item, variant),
+      constrained,
+      wrapped: encoding.wrapped || ttl !== undefined,
+      ttl,
+      // A client that has the content gets a heartbeat; for VHDS there are none (protocol §4.11).
+      bodiless: hasIt && ttl !== undefined && view.info.short !== 'vhds',
+    });
+  }
+
+  remove(item: Item, held: Variant | undefined): void {
+    this.#seen.add(item.id);
+    if (item.locator) {
+      if (held === undefined) this.removedNames.push({ name: item.spelling, constraints: noConstraints });
+      else this.removeVariant(item, held);
+    } else if (this.#parts.encoding.constrained && held !== undefined && held.constraints.key !== '') {
+      this.removeVariant(item, held);
+    } else {
+      const name = held === undefined ? item.spelling : nameOf(item, held);
+      // Never both in resources and in removed_resources: Envoy rejects such a response (protocol §4.9).
+      this.#removals.push(() => {
+        if (!this.#present.has(` ${name}`) && !this.removed.includes(name)) this.removed.push(name);
+      });
+    }
+  }
+
+  /** A locator client loses one variant, unless another of its parameter sets still shows it. */
+  removeVariant(item: Item, held: Variant): void {
+    this.#removals.push(() => {
+      const name = nameOf(item, held);
+      const key = this.#key(true, name, held);
+      if (this.#present.has(key) || this.#shownElsewhere(item, held)) return;
+      this.#present.add(key);
+      this.removedNames.push({ name, constraints: held.constraints.bytes });
+    });
+  }
+
+  gone(names: readonly string[]): void {
+    for (const name of names) {
+      if (!this.#present.has(` ${name}`) && !this.removed.includes(name)) this.removed.push(name);
+    }
+  }
+
+  faults(item: Item): void {
+    for (const fault of this.#parts.view.faults(item)) {
+      if (fault.revision <= this.#parts.faultsSince) continue;
+      const constraints = item.locator ? fault.constraints.bytes : noConstraints;
+      this.errors.push({ name: item.spelling, constraints, status: fault.status });
+    }
+  }
+
+  digest(): string {
+    const lines = this.resources.map(({ name, variant }) =>
+      JSON.stringify([name, variant.constraints.key, suffix(variant.tag)]),
+    );
+    return hash('sha256', lines.toSorted().join('\n'), 'hex').slice(0, 16);
+  }
+
+  frame(id: Serial, bytes: Buffer, version: string): Frame {
+    return {
+      serial: id,
+      nonce: String(id),
+      bytes,
+      version,
+      receivedAt: this.#receivedAt(),
+      items: this.#items,
+      resources: this.resources.length,
+      changed: this.#changed,
+      fleeting: this.#fleeting,
+    };
+  }
+
+  again(whole: Frame): Frame {
+    return { ...whole, items: this.#items, changed: this.#changed, receivedAt: this.#receivedAt() };
+  }
+
+  /** Only updates have a way behind them: what a newcomer gets first may be old. */
+  #receivedAt(): number | undefined {
+    return this.#parts.faultsSince < 0 ? undefined : this.#parts.view.headAt;
+  }
+
+  #settleRemovals(): void {
+    for (const remove of this.#removals.splice(0)) remove();
+  }
+
+  #key(constrained: boolean, name: string, variant: Variant): string {
+    return constrained ? `${variant.constraints.key} ${name}` : ` ${name}`;
+  }
+
+  #shownElsewhere(item: Item, held: Variant): boolean {
+    for (const { locator, parameters } of this.#parts.view.forms) {
+      if (!locator || parameters === item.parameters) continue;
+      const other = this.#parts.view.itemOf(locator, parameters, item.spelling)?.last.value;
+      if (isVariant(other) && other.constraints.key === held.constraints.key) return true;
+    }
+    return false;
+  }
+}
+
+const noConstraints = new Uint8Array(0);
+
+/** The subscriber's spelling, unless it subscribed by an alias: then the resource's own name. */
+function nameOf(item: Item, variant: Variant): string {
+  return item.name === variant.name ? item.spelling : variant.name;
+}

@@ -1,0 +1,58 @@
+import type { Standing, View } from './view.ts';
+
+/** A slice of work must not hold up ACKs, health checks and new streams for longer, in milliseconds. */
+const slice = 5;
+/** Looking at the clock costs something too. */
+const perLook = 16;
+
+/** Wakes the subscribers of changed views, a slice at a time: other events get their turn in between. */
+export class FanOut {
+  readonly #defer: (run: () => void) => void;
+  /** Changed views that wait, and for the first of them, whose turn it is. */
+  readonly #waiting = new Set<View>();
+  #current: Iterator<Standing> | undefined;
+  #scheduled = false;
+
+  constructor(defer: (run: () => void) => void) {
+    this.#defer = defer;
+  }
+
+  add(view: View): void {
+    this.#waiting.add(view);
+    this.#schedule();
+  }
+
+  #schedule(): void {
+    if (this.#scheduled) return;
+    this.#scheduled = true;
+    this.#defer(() => {
+      this.#scheduled = false;
+      this.#run();
+    });
+  }
+
+  #run(): void {
+    const end = performance.now() + slice;
+    for (let count = 1; ; count++) {
+      const subscriber = this.#next();
+      if (subscriber === undefined) return;
+      subscriber.wake();
+      if (count % perLook === 0 && performance.now() > end) break;
+    }
+    this.#schedule();
+  }
+
+  #next(): Standing | undefined {
+    for (;;) {
+      if (this.#current === undefined) {
+        const [view] = this.#waiting;
+        if (view === undefined) return undefined;
+        this.#waiting.delete(view);
+        this.#current = view.subscribers.values();
+      }
+      const next = this.#current.next();
+      if (next.done !== true) return next.value;
+      this.#current = undefined;
+    }
+  }
+}

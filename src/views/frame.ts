@@ -1,0 +1,25 @@
+import type { Variant } from '../model/resource.ts';
+import type { Response } from '../model/subscription.ts';
+import type { Item } from './item.ts';
+
+/** A response as the views keep it. */
+export interface Frame extends Response {
+  /** The items that it tells of as new, for those that reject it. */
+  readonly items: readonly Item[];
+  /** Holds times that pass: not to be given to others later. */
+  readonly fleeting: boolean;
+}
+
+/** What a cursor's way to the head comes to. */
+export interface Composed {
+  /** Undefined: there is nothing to say. */
+  readonly frame: Frame | undefined;
+  /** Removals kept back: what the taker still holds and must lose later (protocol §8, Order). */
+  readonly kept: ReadonlyMap<string, Kept> | undefined;
+}
+
+/** A resource that a client still has though the view shows it no longer. */
+export interface Kept {
+  readonly item: Item;
+  readonly variant: Variant;
+}

@@ -1,0 +1,99 @@
+import type { TypeUrl } from '../model/brand.ts';
+import type { Clock, Timer } from '../model/clock.ts';
+import { ParameterIndex } from '../model/parameter-index.ts';
+import type { Interest, Selector } from '../model/transaction.ts';
+
+/** Where interest goes: left, to the cache and upstream. */
+export interface InterestPort {
+  /** Somebody wants this now, and nobody did. */
+  want(interest: Interest): void;
+  /** Nobody wants it any more, and it has lingered. */
+  unwant(interest: Interest): void;
+}
+
+interface Entry {
+  readonly interest: Interest;
+  views: number;
+  linger: Timer | undefined;
+}
+
+/**
+ * Who wants what, counted by views: one subscription upstream for each distinct interest, however many clients have
+ * it. What nobody wants any more stays for a while, so that a client that reconnects finds it.
+ */
+export class InterestRegistry {
+  readonly #port: InterestPort;
+  readonly #clock: Clock;
+  readonly #lingerMilliseconds: number;
+  readonly #entries = new Map<TypeUrl, Map<Selector, ParameterIndex<Entry>>>();
+  /** In the order in which they fell idle: the first is the least recently used. */
+  readonly #idle = new Set<Entry>();
+
+  constructor(port: InterestPort, clock: Clock, lingerMilliseconds: number) {
+    this.#port = port;
+    this.#clock = clock;
+    this.#lingerMilliseconds = lingerMilliseconds;
+  }
+
+  acquire(interest: Interest): void {
+    const selectors = this.#entries.get(interest.type) ?? new Map<Selector, ParameterIndex<Entry>>();
+    this.#entries.set(interest.type, selectors);
+    const index = selectors.get(interest.selector) ?? new ParameterIndex<Entry>();
+    selectors.set(interest.selector, index);
+    const known = index.get(interest.parameters);
+    if (known !== undefined) {
+      known.views++;
+      known.linger?.cancel();
+      known.linger = undefined;
+      this.#idle.delete(known);
+      return;
+    }
+    index.set(interest.parameters, { interest, views: 1, linger: undefined });
+    this.#port.want(interest);
+  }
+
+  /** `now`: without lingering (a resource that must not be cached). */
+  release(interest: Interest, now = false): void {
+    const entry = this.#entries.get(interest.type)?.get(interest.selector)?.get(interest.parameters);
+    if (entry === undefined || --entry.views > 0) return;
+    if (now) {
+      this.#end(entry);
+      return;
+    }
+    this.#idle.add(entry);
+    entry.linger = this.#clock.after(this.#lingerMilliseconds, () => this.#end(entry));
+  }
+
+  /** Ends the least recently used of what nobody wants; false if there is nothing left to end. */
+  evict(): boolean {
+    const [oldest] = this.#idle;
+    if (oldest === undefined) return false;
+    this.#end(oldest);
+    return true;
+  }
+
+  /** Every interest that has not ended. */
+  *all(): Iterable<Interest> {
+    for (const selectors of this.#entries.values()) {
+      for (const index of selectors.values()) {
+        for (const { interest } of index.values()) yield interest;
+      }
+    }
+  }
+
+  stop(): void {
+    for (const entry of this.#idle) entry.linger?.cancel();
+    this.#idle.clear();
+  }
+
+  #end(entry: Entry): void {
+    const { type, selector, parameters } = entry.interest;
+    entry.linger?.cancel();
+    this.#idle.delete(entry);
+    const selectors = this.#entries.get(type);
+    const index = selectors?.get(selector);
+    index?.delete(parameters);
+    if (index?.size === 0) selectors?.delete(selector);
+    this.#port.unwant(entry.interest);
+  }
+}

@@ -1,0 +1,44 @@
+import type { ResourceName } from '../model/brand.ts';
+import type { Value } from '../model/catalog.ts';
+import type { Parameters } from '../model/parameters.ts';
+
+/** What was visible from a revision on. */
+interface Entry {
+  readonly revision: number;
+  readonly value: Value;
+  older: Entry | undefined;
+}
+
+/** One resource as one form and parameter set of a view shows it, with its history. */
+export interface Item {
+  readonly id: string;
+  readonly name: ResourceName;
+  readonly spelling: string;
+  readonly locator: boolean;
+  readonly parameters: Parameters;
+  /** Subscribed by its name, not only as a member of a wildcard or glob. */
+  readonly named: boolean;
+  last: Entry;
+}
+
+/** What the item showed at a revision; undefined if it was not there yet. */
+export function valueAt(item: Item, revision: number): Value | undefined {
+  let entry: Entry | undefined = item.last;
+  while (entry !== undefined && entry.revision > revision) entry = entry.older;
+  return entry?.value;
+}
+
+/** Keeps the newest entry, and for each standing cursor the newest that it sees. */
+export function pruneChain(newest: Entry, standing: readonly number[]): void {
+  let kept = newest;
+  for (let index = standing.length - 1; index >= 0; index--) {
+    const revision = standing[index] ?? 0;
+    if (kept.revision <= revision) continue;
+    let entry = kept.older;
+    while (entry !== undefined && entry.revision > revision) entry = entry.older;
+    kept.older = entry;
+    if (entry === undefined) return;
+    kept = entry;
+  }
+  kept.older = undefined;
+}

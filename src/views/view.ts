@@ -1,0 +1,294 @@
+import type { Access } from '../model/access.ts';
+import type { ResourceName, TypeUrl } from '../model/brand.ts';
+import { type Catalog, type Commit, type Fault, isVariant, type Value } from '../model/catalog.ts';
+import type { Parameters } from '../model/parameters.ts';
+import { isCollection, itemId, type Selected, type Selection } from '../model/selection.ts';
+import type { Interest } from '../model/transaction.ts';
+import { type TypeInfo, typeInfo } from '../model/types.ts';
+import type { Composed } from './frame.ts';
+import { type Item, pruneChain } from './item.ts';
+
+/** How much longer than its items a view's history may be before it is pruned. */
+const historySlack = 64;
+
+/** A subscription as its view sees it. */
+export interface Standing {
+  /** The revision that its client stands on in a view; undefined if it stands elsewhere, or nowhere yet. */
+  standingIn(view: View): number | undefined;
+  /** The view has changed. */
+  invalidated(): void;
+  /** There may be something to take. */
+  readonly wake: () => void;
+}
+
+interface LogEntry {
+  readonly revision: number;
+  readonly item: Item;
+}
+
+interface Form {
+  readonly locator: boolean;
+  readonly parameters: Parameters;
+}
+
+/**
+ * What one class of subscriptions sees: the same type, selection, parameters and access. It owns the history of what is
+ * visible and the encoded responses; a subscription is a cursor into it.
+ */
+export class View {
+  readonly type: TypeUrl;
+  readonly info: TypeInfo;
+  readonly selection: Selection;
+  readonly access: Access;
+  readonly items = new Map<string, Item>();
+  /** Revision of the last visible change. */
+  head: number;
+  /** How many visible changes there have been. */
+  generation = 0;
+  /** When the transaction of `head` arrived, by `performance.now()`. */
+  headAt: number;
+  /** version_info of the upstream response that last changed this view; may be empty. */
+  version = '';
+  /** Encoded responses that lead to `head`, by where they start and their encoding. */
+  readonly frames = new Map<string, Composed>();
+  readonly subscribers = new Set<Standing>();
+  /** Subscriptions that have moved to another view and still stand here: their clients hold what was here. */
+  readonly anchored = new Set<Standing>();
+  /** How many subscribers have not taken `head` yet. */
+  behind = 0;
+  #log: LogEntry[] = [];
+  readonly #catalog: Catalog;
+  /** The distinct (form, parameters) of the selection. */
+  readonly forms: readonly Form[];
+  readonly #unknown = new Set<Item>();
+  /** Items that the client spells differently from the canonical name. */
+  readonly #respelled = new Map<ResourceName, Item[]>();
+
+  constructor(catalog: Catalog, type: TypeUrl, selection: Selection, access: Access) {
+    this.type = type;
+    this.info = typeInfo(type);
+    this.selection = selection;
+    this.access = access;
+    this.#catalog = catalog;
+    this.head = catalog.revision;
+    this.headAt = performance.now();
+    const forms = new Map<string, Form>();
+    for (const { locator, parameters } of selection.entries.values()) {
+      forms.set(`${locator} ${parameters.id}`, { locator, parameters });
+    }
+    this.forms = [...forms.values()];
+    for (const selected of selection.entries.values()) {
+      if (!isCollection(selected.selector)) this.#create(selected, selected.selector, selected.spelling);
+    }
+    for (const collection of selection.collections) this.#enumerate(collection);
+    this.version = this.#firstVersion();
+  }
+
+  /** SotW responses hold everything that is subscribed; absence deletes (protocol §3.7). */
+  get complete(): boolean {
+    return this.info.fullState || this.selection.hasCollection;
+  }
+
+  /** Named items of which upstream has not said anything yet. */
+  get unknown(): ReadonlySet<Item> {
+    return this.#unknown;
+  }
+
+  /** Whether every wildcard and glob has been answered upstream. */
+  get settled(): boolean {
+    return this.selection.collections.every((selected) => this.#settled(selected));
+  }
+
+  /** Nothing that was asked for is cached: the relay knows nothing of it. */
+  get cold(): boolean {
+    if (this.selection.size === 0) return false;
+    if (this.selection.collections.some((selected) => this.#settled(selected))) return false;
+    for (const item of this.items.values()) if (item.last.value !== 'unknown') return false;
+    return true;
+  }
+
+  itemOf(locator: boolean, parameters: Parameters, spelling: string): Item | undefined {
+    return this.items.get(itemId(locator, parameters, spelling));
+  }
+
+  /** Upstream wants it asked for again each time: it must not linger (cache_control.do_not_cache). */
+  uncacheable(selected: Selected): boolean {
+    const value = this.itemOf(selected.locator, selected.parameters, selected.spelling)?.last.value;
+    return isVariant(value) && value.doNotCache;
+  }
+
+  interest(selected: Selected): Interest {
+    return { type: this.type, selector: selected.selector, parameters: selected.parameters };
+  }
+
+  /** Takes in what a transaction changed of these names; true if something visible did. */
+  apply(commit: Commit, names: readonly ResourceName[], collectionSettled: boolean): boolean {
+    const before = this.head;
+    for (const name of names) {
+      for (const form of this.forms) {
+        const id = itemId(form.locator, form.parameters, name);
+        const item = this.items.get(id);
+        if (item !== undefined) this.#update(item, commit);
+        else if (this.#isMember(form, name)) this.#join(id, form, name, commit);
+      }
+      for (const item of this.#respelled.get(name) ?? []) this.#update(item, commit);
+    }
+    if (collectionSettled) {
+      for (const collection of this.selection.collections) this.#enumerate(collection, commit);
+      for (const item of this.items.values()) if (!item.named) this.#update(item, commit);
+      this.head = commit.revision; // an empty answer is visible too
+    }
+    if (this.head === before) return false;
+    this.generation++;
+    this.headAt = commit.receivedAt;
+    this.version = commit.version;
+    this.frames.clear();
+    if (this.#log.length > this.items.size + historySlack) this.#prune();
+    return true;
+  }
+
+  /** Called when a cursor has moved on: when all stand on the head, nothing older is needed. */
+  relax(): void {
+    if (this.behind > 0 || this.anchored.size > 0) return;
+    for (const { item } of this.#log) {
+      item.last.older = undefined;
+      if (!item.named && item.last.value === 'absent') this.items.delete(item.id);
+    }
+    this.#log = [];
+  }
+
+  /** The items that changed after a revision, each once, the latest first. */
+  *changedSince(revision: number): Iterable<Item> {
+    for (let index = this.#log.length - 1; index >= 0; index--) {
+      const entry = this.#log[index];
+      if (entry === undefined || entry.revision <= revision) return;
+      if (entry.item.last.revision === entry.revision) yield entry.item;
+    }
+  }
+
+  faults(item: Item): readonly Fault[] {
+    return this.access.allows(this.type, item.name)
+      ? this.#catalog.faults(this.type, item.name, item.parameters)
+      : [];
+  }
+
+  /** Forgets the history between the revisions on which cursors stand: slow clients must not make it grow. */
+  #prune(): void {
+    const revisions = new Set<number>();
+    for (const set of [this.subscribers, this.anchored]) {
+      for (const subscription of set) {
+        const standing = subscription.standingIn(this);
+        if (standing !== undefined) revisions.add(standing);
+      }
+    }
+    const standing = [...revisions].toSorted((a, b) => a - b);
+    const oldest = standing[0] ?? this.head;
+    for (const { item } of this.#log) pruneChain(item.last, standing);
+    this.#log = this.#log.filter(
+      ({ revision, item }) => revision > oldest && item.last.revision === revision,
+    );
+    for (const [id, item] of this.items) {
+      if (!item.named && item.last.value === 'absent' && item.last.revision <= oldest) this.items.delete(id);
+    }
+  }
+
+  #settled(selected: Selected): boolean {
+    return this.#catalog.settled(this.interest(selected));
+  }
+
+  #firstVersion(): string {
+    const collection = this.selection.collections[0];
+    if (collection !== undefined) return this.#catalog.version(this.interest(collection));
+    let newest: { revision: number; responseVersion: string } | undefined;
+    for (const { last } of this.items.values()) {
+      if (isVariant(last.value) && last.value.revision > (newest?.revision ?? -1)) newest = last.value;
+    }
+    return newest?.responseVersion ?? '';
+  }
+
+  #enumerate(collection: Selected, commit?: Commit): void {
+    const { selector, parameters, locator } = collection;
+    for (const name of this.#catalog.members(this.type, selector, parameters)) {
+      const id = itemId(locator, parameters, name);
+      if (this.items.has(id)) continue;
+      if (commit === undefined) this.#create(collection, name, name, false);
+      else this.#join(id, { locator, parameters }, name, commit);
+    }
+  }
+
+  #create(form: Form, name: ResourceName, spelling: string, named = true): Item {
+    const id = itemId(form.locator, form.parameters, spelling);
+    const item: Item = {
+      id,
+      name,
+      spelling,
+      locator: form.locator,
+      parameters: form.parameters,
+      named,
+      last: { revision: 0, value: 'unknown', older: undefined },
+    };
+    item.last = { revision: this.head, value: this.#value(item), older: undefined };
+    this.items.set(id, item);
+    if (named && item.last.value === 'unknown') this.#unknown.add(item);
+    if (spelling !== name) this.#respelled.set(name, [...(this.#respelled.get(name) ?? []), item]);
+    return item;
+  }
+
+  #join(id: string, form: Form, name: ResourceName, commit: Commit): void {
+    const item: Item = {
+      id,
+      name,
+      spelling: name,
+      locator: form.locator,
+      parameters: form.parameters,
+      named: false,
+      last: { revision: commit.revision, value: 'absent', older: undefined },
+    };
+    const value = this.#value(item);
+    if (!isVariant(value)) return;
+    item.last = { revision: commit.revision, value, older: undefined };
+    this.items.set(id, item);
+    this.#touch(item, commit);
+  }
+
+  #update(item: Item, commit: Commit): void {
+    const value = this.#value(item);
+    const faulty = this.faults(item).some((fault) => fault.revision === commit.revision);
+    if (value === item.last.value && !faulty) return;
+    if (value !== 'unknown') this.#unknown.delete(item);
+    else if (item.named) this.#unknown.add(item);
+    if (item.last.revision === commit.revision) {
+      item.last = { revision: commit.revision, value, older: item.last.older };
+      return;
+    }
+    item.last = { revision: commit.revision, value, older: item.last };
+    this.#touch(item, commit);
+  }
+
+  #touch(item: Item, commit: Commit): void {
+    this.#log.push({ revision: commit.revision, item });
+    this.head = commit.revision;
+  }
+
+  #value(item: Item): Value {
+    if (!this.access.allows(this.type, item.name)) return 'absent';
+    if (item.named) return this.#catalog.resolve(this.type, item.name, item.parameters);
+    let member = false;
+    for (const collection of this.selection.collections) {
+      if (collection.locator !== item.locator || collection.parameters !== item.parameters) continue;
+      if (!this.#catalog.isMember(this.type, collection.selector, item.name, item.parameters)) continue;
+      if (!this.#settled(collection)) return 'unknown';
+      member = true;
+    }
+    return member ? this.#catalog.resolve(this.type, item.name, item.parameters) : 'absent';
+  }
+
+  #isMember(form: Form, name: ResourceName): boolean {
+    return this.selection.collections.some(
+      ({ selector, locator, parameters }) =>
+        locator === form.locator &&
+        parameters === form.parameters &&
+        this.#catalog.isMember(this.type, selector, name, parameters),
+    );
+  }
+}

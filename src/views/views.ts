@@ -1,0 +1,147 @@
+import type { Access } from '../model/access.ts';
+import type { TypeUrl } from '../model/brand.ts';
+import { type Catalog, type Commit, isEmpty } from '../model/catalog.ts';
+import type { Clock } from '../model/clock.ts';
+import type { Selection } from '../model/selection.ts';
+import type { Encoding } from '../model/subscription.ts';
+import { FanOut } from './fan-out.ts';
+import { type InterestPort, InterestRegistry } from './interest-registry.ts';
+import { type ViewPool, ViewSubscription } from './subscription.ts';
+import { View } from './view.ts';
+import { Watchers } from './watchers.ts';
+
+export interface ViewsOptions {
+  readonly catalog: Catalog;
+  readonly interest: InterestPort;
+  readonly clock: Clock;
+  /** How long what nobody subscribes to stays (cache.idle_ttl), in milliseconds. */
+  readonly idleMilliseconds: number;
+  /** ControlPlane.identifier of every response; empty for none. */
+  readonly controlPlane: string;
+  /** A subscription joined a view: how many of its resources were known, how many were not. */
+  readonly looked: (type: TypeUrl, hits: number, misses: number) => void;
+  /** Runs soon, after other events had their turn; for tests, at once. */
+  readonly defer: (run: () => void) => void;
+}
+
+/** All views: who subscribes to what, and who must hear of a commit. */
+export class Views {
+  readonly #options: ViewsOptions;
+  readonly #registry: InterestRegistry;
+  readonly #pools = new Map<TypeUrl, Pool>();
+  readonly #fanOut: FanOut;
+
+  constructor(options: ViewsOptions) {
+    this.#options = options;
+    this.#registry = new InterestRegistry(options.interest, options.clock, options.idleMilliseconds);
+    this.#fanOut = new FanOut(options.defer);
+  }
+
+  /** A client's share of what a selection sees; `wake` is called when there may be something to take. */
+  open(
+    type: TypeUrl,
+    encoding: Encoding,
+    selection: Selection,
+    access: Access,
+    wake: () => void,
+  ): ViewSubscription {
+    return new ViewSubscription(this.#pool(type), encoding, selection, access, wake);
+  }
+
+  /** Shows a transaction to the views that can see it: each sees all of it at once. */
+  publish(commit: Commit): void {
+    if (isEmpty(commit)) return;
+    const pool = this.#pools.get(commit.type);
+    if (pool === undefined) return;
+    for (const [view, { names, settled }] of pool.watchers.affected(commit)) {
+      if (!view.apply(commit, names, settled)) continue;
+      for (const subscriber of view.subscribers) subscriber.invalidated();
+      this.#fanOut.add(view);
+    }
+  }
+
+  /** Ends the least recently used of what nobody subscribes to; false if there is none. */
+  evict(): boolean {
+    return this.#registry.evict();
+  }
+
+  interests(): InterestRegistry {
+    return this.#registry;
+  }
+
+  /** The views in use. */
+  *all(): Iterable<View> {
+    for (const pool of this.#pools.values()) yield* pool.views();
+  }
+
+  stop(): void {
+    this.#registry.stop();
+  }
+
+  #pool(type: TypeUrl): Pool {
+    const known = this.#pools.get(type);
+    if (known !== undefined) return known;
+    const created = new Pool(type, this.#options, this.#registry);
+    this.#pools.set(type, created);
+    return created;
+  }
+}
+
+/** The views of one type. */
+class Pool implements ViewPool {
+  readonly watchers = new Watchers();
+  readonly #type: TypeUrl;
+  readonly #options: ViewsOptions;
+  readonly #registry: InterestRegistry;
+  readonly #views = new Map<string, View[]>();
+
+  constructor(type: TypeUrl, options: ViewsOptions, registry: InterestRegistry) {
+    this.#type = type;
+    this.#options = options;
+    this.#registry = registry;
+  }
+
+  get controlPlane(): string {
+    return this.#options.controlPlane;
+  }
+
+  now(): number {
+    return this.#options.clock.now();
+  }
+
+  *views(): Iterable<View> {
+    for (const bucket of this.#views.values()) yield* bucket;
+  }
+
+  view(selection: Selection, access: Access): View {
+    const key = keyOf(selection, access);
+    const bucket = this.#views.get(key) ?? [];
+    let view = bucket.find((candidate) => candidate.selection.equals(selection));
+    if (view === undefined) {
+      // Interest first: what upstream answers at once (files) is then part of the view's first state.
+      for (const { selector, parameters } of selection.entries.values()) {
+        this.#registry.acquire({ type: this.#type, selector, parameters });
+      }
+      view = new View(this.#options.catalog, this.#type, selection, access);
+      this.#views.set(key, [...bucket, view]);
+      this.watchers.add(view);
+    }
+    const misses = view.unknown.size;
+    this.#options.looked(this.#type, view.items.size - misses, misses);
+    return view;
+  }
+
+  retire(view: View): void {
+    const key = keyOf(view.selection, view.access);
+    const rest = (this.#views.get(key) ?? []).filter((candidate) => candidate !== view);
+    if (rest.length === 0) this.#views.delete(key);
+    else this.#views.set(key, rest);
+    this.watchers.delete(view);
+    for (const selected of view.selection.entries.values()) {
+      this.#registry.release(view.interest(selected), view.uncacheable(selected));
+    }
+  }
+}
+
+const keyOf = (selection: Selection, access: Access): string =>
+  JSON.stringify([access.key, selection.hash, selection.size]);

@@ -1,0 +1,25 @@
+import { fail, ok, type Result } from '../model/result.ts';
+
+/** Where to listen. */
+export type Address =
+  | { readonly kind: 'tcp'; readonly host: string; readonly port: number }
+  | { readonly kind: 'unix'; readonly path: string };
+
+/** `HOST:PORT`, `[IPV6]:PORT` or `unix:PATH`. Port 0 is any free port. */
+export function parseAddress(text: string): Result<Address> {
+  if (text.startsWith('unix:')) {
+    const path = text.slice('unix:'.length);
+    return path === '' ? fail(`address "${text}" has no path after unix:`) : ok({ kind: 'unix', path });
+  }
+  const parts = /^(?:\[([0-9A-Fa-f:.%\w]+)\]|([^:[\]\s]+)):(\d{1,5})$/.exec(text);
+  const host = parts?.[1] ?? parts?.[2];
+  const port = Number(parts?.[3]);
+  if (host === undefined || port > 65_535) {
+    return fail(`address "${text}" must be HOST:PORT, [IPV6]:PORT or unix:PATH, with a port up to 65535`);
+  }
+  return ok({ kind: 'tcp', host, port });
+}
+
+export function formatHostPort(host: string, port: number): string {
+  return host.includes(':') ? `[${host}]:${port}` : `${host}:${port}`;
+}

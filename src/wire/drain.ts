@@ -1,0 +1,46 @@
+import type { Clock } from '../model/clock.ts';
+
+/** Milliseconds between two batches. */
+const step = 50;
+
+/**
+ * Ends streams in random order, evenly spread over `milliseconds`, so that a fleet does not reconnect to the other
+ * replicas in one instant. Streams that closed by themselves meanwhile are skipped by `end` doing nothing.
+ */
+export function spread<T>(
+  items: Iterable<T>,
+  milliseconds: number,
+  clock: Clock,
+  random: () => number,
+  end: (item: T) => void,
+): { cancel(): void } {
+  const waiting = shuffle([...items], random);
+  const total = waiting.length;
+  const started = clock.now();
+  let timer = clock.after(0, tick);
+
+  function tick(): void {
+    const elapsed = clock.now() - started;
+    const due = elapsed >= milliseconds ? total : Math.ceil((total * elapsed) / milliseconds);
+    while (total - waiting.length < due) {
+      const item = waiting.pop();
+      if (item === undefined) return;
+      end(item);
+    }
+    if (waiting.length > 0) timer = clock.after(Math.min(step, milliseconds), tick);
+  }
+
+  return { cancel: () => timer.cancel() };
+}
+
+/** Fisher and Yates, in place. */
+function shuffle<T>(items: T[], random: () => number): T[] {
+  for (let last = items.length - 1; last > 0; last--) {
+    const other = Math.floor(random() * (last + 1));
+    const [a, b] = [items[last], items[other]];
+    if (a === undefined || b === undefined) continue;
+    items[last] = b;
+    items[other] = a;
+  }
+  return items;
+}

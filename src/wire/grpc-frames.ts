@@ -1,0 +1,215 @@
+import { Code, type GrpcStatus } from './status.ts';
+
+/** A gRPC message on the wire: a compressed flag, the length in 4 bytes big-endian, the message. */
+export const prefixLength = 5;
+
+/** Writes the prefix of an uncompressed message of `length` bytes at `offset`. */
+export function writePrefix(target: Uint8Array, length: number, offset = 0): void {
+  target[offset] = 0;
+  target[offset + 1] = length >>> 24;
+  target[offset + 2] = length >>> 16;
+  target[offset + 3] = length >>> 8;
+  target[offset + 4] = length;
+}
+
+/** A copy of the message with its prefix. Encoders that care reserve the prefix and use `writePrefix`. */
+export function frameOf(message: Uint8Array): Buffer {
+  const frame = Buffer.allocUnsafe(prefixLength + message.length);
+  writePrefix(frame, message.length);
+  frame.set(message, prefixLength);
+  return frame;
+}
+
+export interface MessageSink {
+  /** The bytes are only valid during the call. */
+  message(bytes: Buffer): void;
+}
+
+export interface DeframerOptions {
+  /** The largest message in bytes; a larger one is refused before any of it is kept. */
+  readonly maxBytes: number;
+  /** What the limit is called where the operator sets it. */
+  readonly limitName: string;
+  /** The request's `grpc-encoding`, for the error of a compressed message. */
+  readonly encoding: string | undefined;
+}
+
+/**
+ * Cuts a request's bytes into messages, however they are chunked. A message inside one chunk is a view of it; one that
+ * spans chunks is gathered in a buffer that grows with what has come, not with what the prefix promises.
+ * After a fault nothing more is delivered.
+ */
+export class Deframer {
+  readonly #sink: MessageSink;
+  readonly #options: DeframerOptions;
+  /** Bytes of the current prefix that have been read; at `prefixLength` the message follows. */
+  #prefixRead = 0;
+  #compressed = false;
+  #length = 0;
+  #gathered: Buffer | undefined;
+  #gatheredBytes = 0;
+  /** What had arrived when the owner paused. */
+  #held: Buffer | undefined;
+  #mode: 'running' | 'paused' | 'stopped' = 'running';
+
+  constructor(sink: MessageSink, options: DeframerOptions) {
+    this.#sink = sink;
+    this.#options = options;
+  }
+
+  /** Delivers the messages that the chunk completes. What is returned ends the call. */
+  push(chunk: Buffer): GrpcStatus | undefined {
+    let at = 0;
+    while (at < chunk.length) {
+      if (this.#mode === 'stopped') return undefined;
+      if (this.#mode === 'paused') {
+        const rest = chunk.subarray(at);
+        this.#held = this.#held === undefined ? rest : Buffer.concat([this.#held, rest]);
+        return undefined;
+      }
+      if (this.#prefixRead < prefixLength) {
+        at = this.#readPrefix(chunk, at);
+        if (this.#prefixRead < prefixLength) return undefined;
+        const refusal = this.#checkPrefix();
+        if (refusal !== undefined) {
+          this.stop();
+          return refusal;
+        }
+      }
+      at = this.#readMessage(chunk, at);
+    }
+    return undefined;
+  }
+
+  /** No message is delivered until `resume`; chunks pushed meanwhile are held. */
+  pause(): void {
+    if (this.#mode === 'running') this.#mode = 'paused';
+  }
+
+  resume(): GrpcStatus | undefined {
+    if (this.#mode !== 'paused') return undefined;
+    this.#mode = 'running';
+    const held = this.#held;
+    this.#held = undefined;
+    return held === undefined ? undefined : this.push(held);
+  }
+
+  get paused(): boolean {
+    return this.#mode === 'paused';
+  }
+
+  stop(): void {
+    this.#mode = 'stopped';
+    giveBack(this.#gathered);
+    this.#gathered = undefined;
+    this.#held = undefined;
+  }
+
+  /** The client has sent its last byte: a fault if that was within a message. */
+  end(): GrpcStatus | undefined {
+    if (this.#mode === 'stopped' || this.#prefixRead === 0) return undefined;
+    const missing =
+      this.#prefixRead < prefixLength
+        ? `after ${this.#prefixRead} of the ${prefixLength} bytes of a message's prefix`
+        : `after ${this.#gatheredBytes} of the ${this.#length} bytes of a message`;
+    this.stop();
+    return { code: Code.INVALID_ARGUMENT, message: `the request ends ${missing}` };
+  }
+
+  #readPrefix(chunk: Buffer, start: number): number {
+    let at = start;
+    while (at < chunk.length && this.#prefixRead < prefixLength) {
+      const byte = chunk[at++] ?? 0;
+      if (this.#prefixRead === 0) this.#compressed = byte !== 0;
+      else this.#length = ((this.#length << 8) | byte) >>> 0;
+      this.#prefixRead++;
+    }
+    return at;
+  }
+
+  #checkPrefix(): GrpcStatus | undefined {
+    if (this.#compressed) {
+      const { encoding } = this.#options;
+      if (encoding === undefined || encoding === 'identity') {
+        return {
+          code: Code.INTERNAL,
+          message:
+            'a message has the compressed flag, but the request has no grpc-encoding: not gRPC framing?',
+        };
+      }
+      return {
+        code: Code.UNIMPLEMENTED,
+        message: `requests compressed with ${encoding} are not supported: send them uncompressed (identity)`,
+      };
+    }
+    if (this.#length > this.#options.maxBytes) {
+      return {
+        code: Code.RESOURCE_EXHAUSTED,
+        message: `a request message of ${this.#length} bytes is over the limit of ${this.#options.maxBytes} bytes (${this.#options.limitName})`,
+      };
+    }
+    return undefined;
+  }
+
+  #readMessage(chunk: Buffer, start: number): number {
+    const missing = this.#length - this.#gatheredBytes;
+    const end = Math.min(start + missing, chunk.length);
+    if (this.#gatheredBytes === 0 && end - start === missing) {
+      this.#deliver(chunk.subarray(start, end));
+      return end;
+    }
+    const target = this.#room(end - start);
+    chunk.copy(target, this.#gatheredBytes, start, end);
+    this.#gatheredBytes += end - start;
+    if (this.#gatheredBytes === this.#length) this.#deliver(target.subarray(0, this.#length));
+    return end;
+  }
+
+  /** The gathering buffer with room for so many bytes more: twice what is there, never more than the message needs. */
+  #room(bytes: number): Buffer {
+    const needed = this.#gatheredBytes + bytes;
+    const old = this.#gathered;
+    if (old !== undefined && old.length >= needed) return old;
+    const grown =
+      (old === undefined ? borrow(this.#length) : undefined) ??
+      Buffer.allocUnsafeSlow(Math.min(this.#length, Math.max(needed * 2, 4096)));
+    old?.copy(grown, 0, 0, this.#gatheredBytes);
+    this.#gathered = grown;
+    return grown;
+  }
+
+  #deliver(bytes: Buffer): void {
+    const borrowed = this.#gathered;
+    this.#prefixRead = 0;
+    this.#length = 0;
+    this.#gathered = undefined;
+    this.#gatheredBytes = 0;
+    try {
+      this.#sink.message(bytes);
+    } finally {
+      giveBack(borrowed);
+    }
+  }
+}
+
+/**
+ * Buffers to gather in, shared by all streams: a fleet of Envoys with their node in each request (protocol §3.1) needs
+ * one for every request, and fresh memory costs more than the copying. Their number is fixed, so clients that hold one
+ * by sending slowly cost the others only speed.
+ */
+const pool: Buffer[] = [];
+const pooledBytes = 128 << 10;
+const mostPooled = 32;
+let made = 0;
+
+function borrow(bytes: number): Buffer | undefined {
+  if (bytes > pooledBytes) return undefined;
+  const idle = pool.pop();
+  if (idle !== undefined || made === mostPooled) return idle;
+  made++;
+  return Buffer.allocUnsafeSlow(pooledBytes);
+}
+
+function giveBack(buffer: Buffer | undefined): void {
+  if (buffer?.length === pooledBytes && pool.length < mostPooled) pool.push(buffer);
+}

@@ -1,0 +1,52 @@
+import { constants, type IncomingHttpHeaders, type ServerHttp2Stream } from 'node:http2';
+import { respondAndEnd, trailersOnly } from './grpc-status-headers.ts';
+import { Code, type GrpcStatus } from './status.ts';
+
+interface Refusal {
+  readonly status: GrpcStatus;
+  /** 200 where a gRPC client is sure to read the grpc-status. */
+  readonly http: number;
+}
+
+/** `application/grpc`, with a subtype or parameters; not `application/grpc-web`. */
+const grpcContentType = /^application\/grpc(?:[+;]|$)/i;
+
+/** Every service of xDS v2: discovery, load stats, accesslog and all. */
+const v2Path = /^\/envoy\.(?:\w+\.)*v2(?:alpha)?\./;
+
+/** Why a request to a hot path is not a gRPC call; undefined if it is. */
+export function refusalOf(headers: IncomingHttpHeaders): Refusal | undefined {
+  const method = headers[':method'];
+  if (method !== 'POST') {
+    return { http: 405, status: { code: Code.INTERNAL, message: `method ${method} is not POST: gRPC is` } };
+  }
+  const contentType = headers['content-type'];
+  if (contentType === undefined || !grpcContentType.test(contentType)) {
+    const message = `content-type ${contentType ?? '(none)'} is not served here: application/grpc is`;
+    return { http: 415, status: { code: Code.INTERNAL, message } };
+  }
+  // Something between that drops trailers shows itself by dropping this: the status would never arrive.
+  if (!/\btrailers\b/i.test(String(headers['te'] ?? ''))) {
+    const message =
+      'the header "te: trailers" is missing: is there a proxy in between that does not speak HTTP/2?';
+    return { http: 200, status: { code: Code.INVALID_ARGUMENT, message } };
+  }
+  return undefined;
+}
+
+/** A path that nobody serves. */
+export function refuseUnknown(stream: ServerHttp2Stream, headers: IncomingHttpHeaders): void {
+  const path = headers[':path'] ?? '';
+  const message = v2Path.test(path)
+    ? `${path}: xDS v2 was removed: use v3`
+    : `${path} is not served here: ask the reflection service for what is`;
+  const isGrpc = grpcContentType.test(headers['content-type'] ?? '');
+  refuse(stream, { code: Code.UNIMPLEMENTED, message }, isGrpc ? 200 : 404);
+}
+
+/** Answers without a message and wants no more of the request. */
+export function refuse(stream: ServerHttp2Stream, status: GrpcStatus, http = 200): void {
+  if (stream.destroyed || stream.closed) return;
+  stream.respond(trailersOnly(status, http), respondAndEnd);
+  stream.close(constants.NGHTTP2_NO_ERROR);
+}

@@ -1,0 +1,305 @@
+import { randomInt } from 'node:crypto';
+import {
+  createSecureServer,
+  createServer,
+  type Http2SecureServer,
+  type Http2Server,
+  type Http2Session,
+  type IncomingHttpHeaders,
+  type SecureServerOptions,
+  type ServerHttp2Stream,
+} from 'node:http2';
+import type { ListenOptions, Socket } from 'node:net';
+import { type Clock, systemClock } from '../model/clock.ts';
+import { fail, ok, type Result } from '../model/result.ts';
+import { formatHostPort, parseAddress } from './address.ts';
+import { spread } from './drain.ts';
+import { refusalOf, refuse, refuseUnknown } from './grpc-requests.ts';
+import {
+  backlog,
+  connectionWindow,
+  firstStreamPatience,
+  handshakePatience,
+  sessionOptions,
+  tcpKeepAlive,
+} from './http2-settings.ts';
+import { Http2ServerStream, type StreamOwner } from './http2-stream.ts';
+import { explainError, isDisconnect } from './node-error.ts';
+import { peerOf } from './peer.ts';
+import { Code, type GrpcStatus } from './status.ts';
+import { checkTlsMaterial, secureContextOptions, type TlsMaterial } from './tls-material.ts';
+import type { Peer, ServerStream } from './transport.ts';
+import { removeStaleSocket } from './unix-socket.ts';
+
+export interface ListenerTls extends TlsMaterial {
+  /** Refuse clients without a certificate of `ca`. Otherwise one is asked for, and believed if it is of `ca`. */
+  readonly requireClientCertificate: boolean;
+}
+
+/** The paths that are not hot: connect-node's (connect.ts). */
+export interface ColdPaths {
+  serves(path: string): boolean;
+  handle(
+    stream: ServerHttp2Stream,
+    headers: IncomingHttpHeaders,
+    rawHeaders: readonly string[],
+    peer: Peer,
+  ): void;
+  /** Ends what is open there, such as health watches. */
+  shutDown(): void;
+}
+
+export interface GrpcServerOptions {
+  /** `HOST:PORT`, `[IPV6]:PORT` or `unix:PATH`; port 0 is any free port. */
+  readonly address: string;
+  readonly tls?: ListenerTls;
+  /**
+   * Called for each call. A function takes it (a hot path), a status refuses it, undefined leaves it to the cold paths.
+   */
+  readonly accept: (path: string) => ((stream: ServerStream) => void) | GrpcStatus | undefined;
+  readonly cold?: ColdPaths;
+  readonly maxRequestBytes: number;
+  readonly clock?: Clock;
+  /** In [0, 1), for the order in which a drain ends streams. */
+  readonly random?: () => number;
+  /** What went wrong outside of any call, or a bug within one. Repeats are not held back here. */
+  readonly report?: (message: string, error: unknown) => void;
+}
+
+const draining: GrpcStatus = { code: Code.UNAVAILABLE, message: 'draining: connect to another replica' };
+
+/** Of the time to drain, what is left for the last trailers to arrive. */
+const drainShare = 0.9;
+
+/** Listens. The error says which address, what is wrong, and is for the operator. */
+export async function listenGrpc(options: GrpcServerOptions): Promise<Result<GrpcServer>> {
+  const parsed = parseAddress(options.address);
+  if (!parsed.ok) return parsed;
+  const { tls } = options;
+  if (tls !== undefined) {
+    if (tls.requireClientCertificate && tls.ca === undefined) {
+      return fail(`${options.address}: require_client_certificate needs ca`);
+    }
+    if (tls.certificate === undefined)
+      return fail(`${options.address}: TLS needs certificate and private_key`);
+    const checked = checkTlsMaterial(tls);
+    if (!checked.ok) return fail(`${options.address}: ${checked.error}`);
+  }
+  const at = parsed.value;
+  const target: ListenOptions = at.kind === 'tcp' ? { host: at.host, port: at.port } : { path: at.path };
+  if (at.kind === 'unix') await removeStaleSocket(at.path);
+  const server = createNodeServer(tls);
+  return new Promise((resolve) => {
+    const refused = (error: Error): void =>
+      resolve(fail(`cannot listen on ${options.address}: ${explainError(error)}`));
+    server.once('error', refused);
+    server.listen({ ...target, backlog }, () => {
+      server.off('error', refused);
+      resolve(ok(new GrpcServer(server, at.kind === 'unix' ? at.path : undefined, options)));
+    });
+  });
+}
+
+function createNodeServer(tls: ListenerTls | undefined): Http2Server | Http2SecureServer {
+  // node:http2 passes them on to node:net, which its types do not say of the plain server.
+  const options: SecureServerOptions = {
+    ...sessionOptions,
+    noDelay: true,
+    keepAlive: true,
+    keepAliveInitialDelay: tcpKeepAlive,
+  };
+  if (tls === undefined) return createServer(options);
+  return createSecureServer({
+    ...options,
+    ...secureContextOptions(tls),
+    ALPNProtocols: ['h2'],
+    handshakeTimeout: handshakePatience,
+    // Without authorities of our own, Node would believe those of the public web.
+    requestCert: tls.ca !== undefined,
+    rejectUnauthorized: tls.requireClientCertificate,
+  });
+}
+
+/** What is known of a connection, for all its streams. */
+interface Connection {
+  readonly peer: Peer;
+  used: boolean;
+}
+
+/** gRPC on one listener: hot calls as `ServerStream`, the rest to connect-node. */
+export class GrpcServer implements StreamOwner {
+  readonly clock: Clock;
+  readonly maxRequestBytes: number;
+  /** As `listening` reports it: HOST:PORT with the port that was bound, or unix:PATH. */
+  readonly address: string;
+  readonly #server: Http2Server | Http2SecureServer;
+  readonly #unixPath: string | undefined;
+  readonly #options: GrpcServerOptions;
+  readonly #connections = new WeakMap<Http2Session, Connection>();
+  readonly #sockets = new Set<Socket>();
+  readonly #streams = new Set<Http2ServerStream>();
+  #whenIdle: (() => void) | undefined;
+  #drained: Promise<void> | undefined;
+
+  constructor(
+    server: Http2Server | Http2SecureServer,
+    unixPath: string | undefined,
+    options: GrpcServerOptions,
+  ) {
+    this.#server = server;
+    this.#unixPath = unixPath;
+    this.#options = options;
+    this.clock = options.clock ?? systemClock;
+    this.maxRequestBytes = options.maxRequestBytes;
+    const bound = server.address();
+    this.address =
+      typeof bound === 'object' && bound !== null
+        ? formatHostPort(bound.address, bound.port)
+        : options.address;
+    server.on('connection', (socket: Socket) => this.#onConnection(socket));
+    server.on('session', (session) => this.#onSession(session));
+    server.on(
+      'stream',
+      (stream: ServerHttp2Stream, headers: IncomingHttpHeaders, _flags: number, raw: string[]) =>
+        this.#onStream(stream, headers, raw),
+    );
+    server.on('error', (error) => this.#report('cannot accept connections', error));
+    server.on('sessionError', (error) => this.#report('a connection failed', error));
+    server.on('tlsClientError', (error) => this.#report('a TLS handshake failed', error));
+  }
+
+  /** Open hot calls. */
+  get streams(): number {
+    return this.#streams.size;
+  }
+
+  /** The new certificate holds for connections from now on; those that are open stay. Without TLS: an error. */
+  setTls(material: TlsMaterial): Result<undefined> {
+    const server = this.#server;
+    if (!('setSecureContext' in server)) return fail(`${this.address} is served without TLS`);
+    const checked = checkTlsMaterial(material);
+    if (!checked.ok) return checked;
+    server.setSecureContext(secureContextOptions(material));
+    return ok(undefined);
+  }
+
+  /**
+   * Stops listening, sends GOAWAY on every connection, has `end` end the streams one by one over the time given, and
+   * cuts what is left. Resolves when everything is closed. Later calls get the first one's promise.
+   */
+  drain(
+    milliseconds: number,
+    end: (stream: ServerStream) => void = (stream) => stream.end(draining),
+  ): Promise<void> {
+    this.#drained ??= this.#drain(milliseconds, end);
+    return this.#drained;
+  }
+
+  async #drain(milliseconds: number, end: (stream: ServerStream) => void): Promise<void> {
+    const { cold, random = systemRandom } = this.#options;
+    const listenerClosed = new Promise((resolve) => {
+      // Sends GOAWAY too. Its callback comes when the last connection has closed.
+      this.#server.close(resolve);
+    });
+    const ending = spread(this.#streams, milliseconds * drainShare, this.clock, random, end);
+    const deadline = this.clock.after(milliseconds, () => {
+      for (const socket of this.#sockets) socket.destroy();
+    });
+    await this.#idle();
+    // Watches of the health service would otherwise always last until the deadline.
+    cold?.shutDown();
+    await listenerClosed;
+    ending.cancel();
+    deadline.cancel();
+  }
+
+  /** Resolves when no hot call is open. */
+  #idle(): Promise<void> {
+    if (this.#streams.size === 0) return Promise.resolve();
+    return new Promise((resolve) => {
+      this.#whenIdle = resolve;
+    });
+  }
+
+  /** For Http2ServerStream. */
+  closed(stream: Http2ServerStream): void {
+    this.#streams.delete(stream);
+    if (this.#streams.size === 0) this.#whenIdle?.();
+  }
+
+  /** For Http2ServerStream. */
+  threw(error: unknown, path: string): void {
+    this.#report(`the handler of ${path} failed`, error);
+  }
+
+  #onConnection(socket: Socket): void {
+    this.#sockets.add(socket);
+    socket.once('close', () => this.#sockets.delete(socket));
+  }
+
+  #onSession(session: Http2Session): void {
+    this.#connections.set(session, { peer: peerOf(session, this.#unixPath), used: false });
+    session.setLocalWindowSize(connectionWindow);
+    session.setTimeout(firstStreamPatience, closeUnused);
+  }
+
+  #onStream(stream: ServerHttp2Stream, headers: IncomingHttpHeaders, rawHeaders: readonly string[]): void {
+    stream.on('error', ignore);
+    const { session } = stream;
+    const connection = session && this.#connections.get(session);
+    // Reset, or its connection lost, before it came here.
+    if (stream.destroyed || session === undefined || connection === undefined) return;
+    if (!connection.used) {
+      connection.used = true;
+      // From now on a silent connection is a calm one: streams live for months.
+      session.setTimeout(0, closeUnused);
+    }
+    try {
+      this.#route(stream, headers, rawHeaders, connection.peer);
+    } catch (error) {
+      this.threw(error, headers[':path'] ?? '');
+      stream.destroy();
+    }
+  }
+
+  #route(
+    stream: ServerHttp2Stream,
+    headers: IncomingHttpHeaders,
+    rawHeaders: readonly string[],
+    peer: Peer,
+  ): void {
+    const path = headers[':path'] ?? '';
+    const accepted = this.#options.accept(path);
+    if (accepted === undefined) {
+      if (this.#options.cold?.serves(path) === true)
+        this.#options.cold.handle(stream, headers, rawHeaders, peer);
+      else refuseUnknown(stream, headers);
+      return;
+    }
+    const refusal = refusalOf(headers);
+    if (refusal !== undefined) {
+      refuse(stream, refusal.status, refusal.http);
+    } else if (typeof accepted === 'function') {
+      const call = new Http2ServerStream(stream, headers, peer, this);
+      this.#streams.add(call);
+      call.open(accepted);
+    } else {
+      refuse(stream, accepted);
+    }
+  }
+
+  #report(message: string, error: unknown): void {
+    if (!isDisconnect(error)) this.#options.report?.(message, error);
+  }
+}
+
+function systemRandom(): number {
+  return randomInt(2 ** 32) / 2 ** 32;
+}
+
+function closeUnused(this: Http2Session): void {
+  this.close();
+}
+
+/** Of a stream or its connection: `close` follows, and whoever owns the stream hears that. */
+function ignore(): void {}

@@ -1,0 +1,45 @@
+import type { ServerSessionOptions } from 'node:http2';
+
+/**
+ * How many connections may wait to be accepted. When a control plane's whole fleet reconnects at once, a full queue
+ * drops SYNs and clients come back seconds later; the kernel caps it at net.core.somaxconn.
+ */
+export const backlog = 8192;
+
+/** A connection that has opened no stream by then is closed: a prober or worse. Milliseconds. */
+export const firstStreamPatience = 60_000;
+
+/** Milliseconds for a TLS handshake; Node's default is two minutes. */
+export const handshakePatience = 15_000;
+
+/** TCP asks a silent client whether it is there, so that the streams of a machine that lost power end. Milliseconds. */
+export const tcpKeepAlive = 60_000;
+
+/** Of one connection. A client has one or two; a gRPC proxy in front of the relay brings those of a whole fleet. */
+const maxStreamsPerConnection = 10_000;
+
+/**
+ * Receive window of a connection in bytes. Envoy repeats its 61 KB node in each request by default, so the 64 KB of
+ * HTTP/2's default would let one stream of a proxied fleet hold up the others.
+ */
+export const connectionWindow = 1 << 20;
+
+/** Options of every session, each with its reason where it differs from Node's default. */
+export const sessionOptions: ServerSessionOptions = {
+  settings: {
+    // Two of Envoy's default requests per stream and round trip; it costs nothing until it is used.
+    initialWindowSize: 1 << 18,
+    maxConcurrentStreams: maxStreamsPerConnection,
+    // Advertised. A token in a header may have some KB.
+    maxHeaderListSize: 32 << 10,
+    enablePush: false,
+  },
+  // Megabytes. It is a limit on what waits to be sent, too: Node's 10 MB refuses new streams behind one large response.
+  // What waits here is shared frames, one for each stream at most, so max_response_bytes and max_streams bound it.
+  maxSessionMemory: 4096,
+  // A proxy that loses its fleet resets each stream once; more than that is the rapid reset attack (CVE-2023-44487).
+  streamResetBurst: maxStreamsPerConnection,
+  streamResetRate: 100,
+  maxSessionInvalidFrames: 100,
+  maxSessionRejectedStreams: 1000,
+};

@@ -1,0 +1,200 @@
+import { constants, type IncomingHttpHeaders, type ServerHttp2Stream } from 'node:http2';
+import type { Clock } from '../model/clock.ts';
+import { Deframer } from './grpc-frames.ts';
+import { respondAndEnd, statusTrailers, trailersOnly } from './grpc-status-headers.ts';
+import { Code, type GrpcStatus } from './status.ts';
+import type { Peer, ServerStream, StreamHandler } from './transport.ts';
+
+/** What a stream needs of its server. One object for all streams. */
+export interface StreamOwner {
+  readonly clock: Clock;
+  readonly maxRequestBytes: number;
+  /** A bug: something of ours threw in a handler. The stream is ended. */
+  threw(error: unknown, path: string): void;
+  closed(stream: Http2ServerStream): void;
+}
+
+/** How long the trailers wait behind data that the client does not take; then the stream is reset. Milliseconds. */
+const trailersPatience = 5000;
+
+const responseHeaders = { ':status': 200, 'content-type': 'application/grpc' } as const;
+const respondOptions = { waitForTrailers: true, sendDate: false } as const;
+
+/**
+ * One gRPC call on an HTTP/2 stream: the hot path. Thousands of them are open at once and each update is one `write`
+ * on each, so writing allocates nothing here, and the listeners are made once.
+ *
+ * Errors of the stream are the server's to listen for; `close` follows them. The response headers go out with the first write, because an end before it is a trailers-only response.
+ */
+export class Http2ServerStream implements ServerStream {
+  readonly path: string;
+  readonly peer: Peer;
+  readonly #stream: ServerHttp2Stream;
+  readonly #headers: IncomingHttpHeaders;
+  readonly #owner: StreamOwner;
+  #handler: StreamHandler | undefined;
+  #deframer: Deframer | undefined;
+  #requestEnded = false;
+  /** Set by the first `end`. */
+  #status: GrpcStatus | undefined;
+
+  constructor(stream: ServerHttp2Stream, headers: IncomingHttpHeaders, peer: Peer, owner: StreamOwner) {
+    this.path = headers[':path'] ?? '';
+    this.peer = peer;
+    this.#stream = stream;
+    this.#headers = headers;
+    this.#owner = owner;
+    stream.on('close', () => this.#closed());
+  }
+
+  /** Runs the owner's handler, which must take the stream with `handle` or end it. */
+  open(accept: (stream: ServerStream) => void): void {
+    try {
+      accept(this);
+    } catch (error) {
+      this.#threw(error);
+    }
+    if (this.#handler === undefined) this.end({ code: Code.INTERNAL, message: 'the call was not taken' });
+  }
+
+  header(name: string): string | undefined {
+    const value = this.#headers[name];
+    return Array.isArray(value) ? value.join(', ') : value;
+  }
+
+  handle(handler: StreamHandler): void {
+    this.#handler = handler;
+    if (this.#status !== undefined || this.#stream.destroyed) return;
+    this.#deframer = new Deframer(handler, {
+      maxBytes: this.#owner.maxRequestBytes,
+      limitName: 'limits.max_request_bytes',
+      encoding: this.header('grpc-encoding'),
+    });
+    const stream = this.#stream;
+    stream.on('data', (chunk: Buffer | string) => this.#read(chunk));
+    stream.on('end', () => {
+      this.#requestEnded = true;
+      this.#checkEnded();
+    });
+    stream.on('drain', () => this.#drained());
+  }
+
+  write(frame: Buffer): boolean {
+    const stream = this.#stream;
+    if (this.#status !== undefined || stream.destroyed || stream.closed) return false;
+    if (!stream.headersSent) stream.respond(responseHeaders, respondOptions);
+    return stream.write(frame);
+  }
+
+  pause(): void {
+    this.#deframer?.pause();
+    this.#stream.pause();
+  }
+
+  resume(): void {
+    const deframer = this.#deframer;
+    if (deframer === undefined || this.#status !== undefined) return;
+    this.#guard(() => deframer.resume());
+    // The handler may have paused again within the messages that were held.
+    if (deframer.paused) return;
+    this.#stream.resume();
+    this.#checkEnded();
+  }
+
+  end(status: GrpcStatus): void {
+    if (this.#status !== undefined) return;
+    this.#status = status;
+    this.#deframer?.stop();
+    const stream = this.#stream;
+    if (stream.destroyed || stream.closed) return;
+    if (!stream.headersSent) {
+      stream.respond(trailersOnly(status), respondAndEnd);
+      // The client may still be sending: tell it to stop (RFC 9113 §8.1).
+      stream.close(constants.NGHTTP2_NO_ERROR);
+      return;
+    }
+    stream.once('wantTrailers', () => this.#sendTrailers(status));
+    if (stream.writableLength > 0) this.#limitPatience(status);
+    stream.end();
+  }
+
+  #sendTrailers(status: GrpcStatus): void {
+    const stream = this.#stream;
+    stream.sendTrailers(statusTrailers(status));
+    // Node submits the trailers in an immediate of its own, before this one. See above for the reason.
+    setImmediate(() => stream.close(constants.NGHTTP2_NO_ERROR));
+  }
+
+  /** Trailers cannot overtake data: of a client that takes none, only a reset gets rid. */
+  #limitPatience(status: GrpcStatus): void {
+    const stream = this.#stream;
+    const timer = this.#owner.clock.after(trailersPatience, () => {
+      // The reset code is all that such a client learns: gRPC turns these into RESOURCE_EXHAUSTED and CANCELLED.
+      const exhausted = status.code === Code.RESOURCE_EXHAUSTED;
+      stream.close(exhausted ? constants.NGHTTP2_ENHANCE_YOUR_CALM : constants.NGHTTP2_CANCEL);
+      stream.destroy();
+    });
+    stream.once('close', () => timer.cancel());
+  }
+
+  #read(chunk: Buffer | string): void {
+    const deframer = this.#deframer;
+    if (deframer === undefined || typeof chunk === 'string') return;
+    try {
+      const fault = deframer.push(chunk);
+      if (fault !== undefined) this.end(fault);
+    } catch (error) {
+      this.#threw(error);
+    }
+  }
+
+  #checkEnded(): void {
+    const deframer = this.#deframer;
+    // Node may tell the end while paused: what is held comes first.
+    if (!this.#requestEnded || this.#status !== undefined || deframer === undefined || deframer.paused)
+      return;
+    this.#requestEnded = false;
+    // Node ends the request of a stream that was reset, too: the owner only hears `closed` then.
+    if (this.#stream.closed || this.#stream.destroyed) return;
+    this.#guard(() => {
+      const fault = deframer.end();
+      if (fault === undefined) this.#handler?.ended();
+      return fault;
+    });
+  }
+
+  #drained(): void {
+    if (this.#status !== undefined) return;
+    try {
+      this.#handler?.drained();
+    } catch (error) {
+      this.#threw(error);
+    }
+  }
+
+  #closed(): void {
+    this.#deframer?.stop();
+    this.#owner.closed(this);
+    const handler = this.#handler;
+    this.#handler = undefined;
+    try {
+      handler?.closed();
+    } catch (error) {
+      this.#owner.threw(error, this.path);
+    }
+  }
+
+  #guard(run: () => GrpcStatus | undefined): void {
+    try {
+      const fault = run();
+      if (fault !== undefined) this.end(fault);
+    } catch (error) {
+      this.#threw(error);
+    }
+  }
+
+  #threw(error: unknown): void {
+    this.#owner.threw(error, this.path);
+    this.end({ code: Code.INTERNAL, message: 'internal error' });
+  }
+}

@@ -1,0 +1,61 @@
+/** What the operating system, TLS and HTTP/2 say in codes, in words that name what to look at. */
+const meanings: ReadonlyMap<string, string> = new Map([
+  ['EADDRINUSE', 'the address is in use: another process listens there'],
+  ['EADDRNOTAVAIL', 'no interface of this machine has that address'],
+  ['EACCES', 'permission denied'],
+  ['EPERM', 'not permitted'],
+  ['ENOENT', 'there is no such file or directory'],
+  ['ENOTDIR', 'a part of the path is not a directory'],
+  ['EISDIR', 'it is a directory'],
+  ['ENAMETOOLONG', 'the path is too long'],
+  ['EMFILE', 'too many open files: raise the limit (ulimit -n)'],
+  ['ENFILE', 'too many open files on this machine'],
+  ['ENOSPC', 'no space is left on the device'],
+  ['EROFS', 'the file system is read-only'],
+  ['ECONNREFUSED', 'connection refused: nothing listens there'],
+  ['ECONNRESET', 'the other end closed the connection'],
+  ['ECONNABORTED', 'the connection was aborted'],
+  ['EPIPE', 'the other end closed the connection'],
+  ['ETIMEDOUT', 'timed out'],
+  ['EHOSTUNREACH', 'no route to the host'],
+  ['ENETUNREACH', 'no route to the network'],
+  ['ENOTFOUND', 'the host name does not exist'],
+  ['EAI_AGAIN', 'the name server did not answer'],
+  ['EINVAL', 'invalid argument'],
+  ['ERR_OSSL_X509_KEY_VALUES_MISMATCH', 'the private key does not belong to the certificate'],
+  ['ERR_OSSL_PEM_NO_START_LINE', 'it is not PEM'],
+  ['ERR_OSSL_UNSUPPORTED', 'the key or certificate cannot be read (wrong format or a password)'],
+  ['ERR_SSL_NO_SHARED_CIPHER', 'no TLS cipher in common'],
+  ['ERR_SSL_HTTP_REQUEST', 'plain HTTP was spoken to a TLS port'],
+  ['ERR_SSL_WRONG_VERSION_NUMBER', 'it is not TLS that was spoken to a TLS port'],
+  ['ERR_SSL_NO_APPLICATION_PROTOCOL', 'the client does not offer HTTP/2 (ALPN h2)'],
+  ['ERR_SSL_PEER_DID_NOT_RETURN_A_CERTIFICATE', 'the client sent no certificate'],
+  ['CERT_HAS_EXPIRED', 'the certificate has expired'],
+  ['CERT_NOT_YET_VALID', 'the certificate is not valid yet'],
+  ['DEPTH_ZERO_SELF_SIGNED_CERT', 'the certificate is signed by itself and not trusted'],
+  ['SELF_SIGNED_CERT_IN_CHAIN', 'the certificate chain ends in an authority that is not trusted'],
+  ['UNABLE_TO_GET_ISSUER_CERT_LOCALLY', 'the authority that issued the certificate is not trusted'],
+  ['UNABLE_TO_VERIFY_LEAF_SIGNATURE', 'the authority that issued the certificate is not trusted'],
+  ['ERR_TLS_CERT_ALTNAME_INVALID', 'the certificate is for another name'],
+]);
+
+/** `EADDRINUSE` and the like, of whatever was thrown or emitted. */
+export function errorCode(error: unknown): string | undefined {
+  if (typeof error !== 'object' || error === null || !('code' in error)) return undefined;
+  return typeof error.code === 'string' ? error.code : undefined;
+}
+
+/** One sentence for people: the meaning where it is known, and the code or message that came, to search for. */
+export function explainError(error: unknown): string {
+  const code = errorCode(error);
+  const said = error instanceof Error ? error.message : String(error);
+  if (code === undefined) return said;
+  const meaning = meanings.get(code);
+  return meaning === undefined ? said : `${meaning} (${code})`;
+}
+
+/** A peer that went away: daily business of a server, not worth a report. */
+export function isDisconnect(error: unknown): boolean {
+  const code = errorCode(error);
+  return code === 'ECONNRESET' || code === 'EPIPE' || code === 'ECONNABORTED' || code === 'ETIMEDOUT';
+}

@@ -1,0 +1,65 @@
+import type { Http2Session } from 'node:http2';
+import { TLSSocket } from 'node:tls';
+import { formatHostPort } from './address.ts';
+import type { Peer } from './transport.ts';
+
+interface SubjectAltNames {
+  readonly uris: readonly string[];
+  readonly dns: readonly string[];
+}
+
+const none: SubjectAltNames = { uris: [], dns: [] };
+
+/**
+ * Reads Node's text form of a certificate's subject alternative names: `DNS:a, URI:b`. A value that could be mistaken
+ * for several is quoted there as a JSON string, so a comma inside a URI cannot invent another name. What does not parse
+ * to the end gives nothing at all: an identity is never guessed.
+ */
+export function parseSubjectAltNames(text: string): SubjectAltNames {
+  const uris: string[] = [];
+  const dns: string[] = [];
+  const entry = /([A-Za-z0-9 ]+):("(?:[^"\\]|\\.)*"|[^",]*)(?:, |$)/y;
+  while (entry.lastIndex < text.length) {
+    const found = entry.exec(text);
+    const kind = found?.[1];
+    const value = found?.[2] === undefined ? undefined : unquote(found[2]);
+    if (kind === undefined || value === undefined) return none;
+    if (kind === 'URI') uris.push(value);
+    else if (kind === 'DNS') dns.push(value);
+  }
+  return { uris, dns };
+}
+
+function unquote(value: string): string | undefined {
+  if (!value.startsWith('"')) return value;
+  try {
+    const parsed: unknown = JSON.parse(value);
+    return typeof parsed === 'string' ? parsed : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+/** Who is at the other end of a session. `listener` is the path of the Unix socket, if it came in there. */
+export function peerOf(session: Http2Session, listener: string | undefined): Peer {
+  const { socket } = session;
+  const { remoteAddress, remotePort } = socket;
+  const unix = listener !== undefined;
+  const names = socket instanceof TLSSocket && socket.authorized ? namesOf(socket) : none;
+  return {
+    address: listener ?? formatHostPort(plain(remoteAddress ?? 'unknown'), remotePort ?? 0),
+    unix,
+    uriSans: names.uris,
+    dnsSans: names.dns,
+  };
+}
+
+/** A listener on `[::]` sees IPv4 clients as ::ffff:1.2.3.4. */
+function plain(address: string): string {
+  return address.startsWith('::ffff:') && address.includes('.') ? address.slice('::ffff:'.length) : address;
+}
+
+function namesOf(socket: TLSSocket): SubjectAltNames {
+  const text = socket.getPeerX509Certificate()?.subjectAltName;
+  return text === undefined ? none : parseSubjectAltNames(text);
+}

@@ -1,0 +1,189 @@
+import {
+  createRegistry,
+  type DescExtension,
+  type DescFile,
+  type Registry,
+  toBinary,
+} from '@bufbuild/protobuf';
+import { FileDescriptorProtoSchema } from '@bufbuild/protobuf/wkt';
+import type { ConnectRouter } from '@connectrpc/connect';
+import { file_health } from '../gen/health_pb.ts';
+import {
+  file_reflection,
+  ServerReflection,
+  type ServerReflectionRequest,
+  type ServerReflectionResponse,
+} from '../gen/reflection_pb.ts';
+import { envoyRegistry } from './registry.ts';
+import { Code } from './status.ts';
+
+/** The older name of the same messages, which many tools still try first. */
+export const reflectionAliases: ReadonlyMap<string, string> = new Map([
+  [
+    '/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo',
+    `/${ServerReflection.typeName}/ServerReflectionInfo`,
+  ],
+]);
+
+type Answer = ServerReflectionResponse['messageResponse'];
+
+/**
+ * gRPC server reflection. `services` are the full names that it lists, besides health and itself; their descriptors are
+ * looked up in the Envoy API, loaded when somebody asks, and in `files`.
+ */
+export function reflectionRoutes(
+  services: readonly string[],
+  files: readonly DescFile[] = [],
+): (router: ConnectRouter) => void {
+  let loaded: Descriptors | undefined;
+  const descriptors = (): Descriptors => {
+    loaded ??= new Descriptors([file_health, file_reflection, ...files]);
+    return loaded;
+  };
+  const listed = [...services, 'grpc.health.v1.Health', ServerReflection.typeName].toSorted();
+  return (router) => {
+    router.service(ServerReflection, {
+      async *serverReflectionInfo(requests) {
+        /** Files that this client has: not sent again as somebody's dependency. */
+        const sent = new Set<string>();
+        for await (const request of requests) {
+          yield {
+            validHost: request.host,
+            originalRequest: request,
+            messageResponse: answer(request, listed, descriptors, sent),
+          };
+        }
+      },
+    });
+  };
+}
+
+function answer(
+  { messageRequest: asked }: ServerReflectionRequest,
+  listed: readonly string[],
+  descriptors: () => Descriptors,
+  sent: Set<string>,
+): Answer {
+  switch (asked.case) {
+    case 'listServices':
+      return {
+        case: 'listServicesResponse',
+        value: {
+          $typeName: 'grpc.reflection.v1.ListServiceResponse',
+          service: listed.map((name) => ({ $typeName: 'grpc.reflection.v1.ServiceResponse', name })),
+        },
+      };
+    case 'fileByFilename':
+      return filesAnswer(descriptors().byName(asked.value), asked.value, sent);
+    case 'fileContainingSymbol':
+      return filesAnswer(descriptors().bySymbol(asked.value), asked.value, sent);
+    case 'fileContainingExtension': {
+      const { containingType, extensionNumber } = asked.value;
+      const found = descriptors().extensionsOf(containingType);
+      const file = found.find((extension) => extension.number === extensionNumber)?.file;
+      return filesAnswer(file, `extension ${extensionNumber} of ${containingType}`, sent);
+    }
+    case 'allExtensionNumbersOfType': {
+      if (!descriptors().hasMessage(asked.value)) return notFound(asked.value);
+      return {
+        case: 'allExtensionNumbersResponse',
+        value: {
+          $typeName: 'grpc.reflection.v1.ExtensionNumberResponse',
+          baseTypeName: asked.value,
+          extensionNumber: descriptors()
+            .extensionsOf(asked.value)
+            .map((extension) => extension.number),
+        },
+      };
+    }
+    default:
+      return errorAnswer(Code.INVALID_ARGUMENT, 'the request asks for nothing that is known here');
+  }
+}
+
+function filesAnswer(file: DescFile | undefined, asked: string, sent: Set<string>): Answer {
+  if (file === undefined) return notFound(asked);
+  const encoded: Uint8Array[] = [];
+  sent.delete(file.proto.name);
+  collect(file, sent, encoded);
+  return {
+    case: 'fileDescriptorResponse',
+    value: { $typeName: 'grpc.reflection.v1.FileDescriptorResponse', fileDescriptorProto: encoded },
+  };
+}
+
+/** The file first, then what it imports. */
+function collect(file: DescFile, sent: Set<string>, into: Uint8Array[]): void {
+  if (sent.has(file.proto.name)) return;
+  sent.add(file.proto.name);
+  into.push(toBinary(FileDescriptorProtoSchema, file.proto));
+  for (const dependency of file.dependencies) collect(dependency, sent, into);
+}
+
+function notFound(what: string): Answer {
+  return errorAnswer(Code.NOT_FOUND, `${what} is not known here`);
+}
+
+function errorAnswer(errorCode: number, errorMessage: string): Answer {
+  return {
+    case: 'errorResponse',
+    value: { $typeName: 'grpc.reflection.v1.ErrorResponse', errorCode, errorMessage },
+  };
+}
+
+/** Descriptors by what reflection asks for. */
+class Descriptors {
+  readonly #registry: Registry;
+  readonly #files = new Map<string, DescFile>();
+  readonly #extensions = new Map<string, DescExtension[]>();
+
+  constructor(files: readonly DescFile[]) {
+    this.#registry = createRegistry(envoyRegistry(), ...files);
+    for (const desc of this.#registry) {
+      this.#addFile(desc.file);
+      if (desc.kind === 'extension') {
+        const others = this.#extensions.get(desc.extendee.typeName);
+        if (others === undefined) this.#extensions.set(desc.extendee.typeName, [desc]);
+        else others.push(desc);
+      }
+    }
+  }
+
+  byName(name: string): DescFile | undefined {
+    return this.#files.get(name);
+  }
+
+  /** Of a type, a service, an extension, or a field, method or enum value within one. */
+  bySymbol(symbol: string): DescFile | undefined {
+    const own = this.#registry.get(symbol);
+    if (own !== undefined) return own.file;
+    const dot = symbol.lastIndexOf('.');
+    if (dot < 0) return undefined;
+    const parent = this.#registry.get(symbol.slice(0, dot));
+    const part = symbol.slice(dot + 1);
+    switch (parent?.kind) {
+      case 'message':
+        return parent.members.some((member) => member.name === part) ? parent.file : undefined;
+      case 'service':
+        return parent.methods.some((method) => method.name === part) ? parent.file : undefined;
+      case 'enum':
+        return parent.values.some((value) => value.name === part) ? parent.file : undefined;
+      default:
+        return undefined;
+    }
+  }
+
+  hasMessage(name: string): boolean {
+    return this.#registry.getMessage(name) !== undefined;
+  }
+
+  extensionsOf(message: string): readonly DescExtension[] {
+    return this.#extensions.get(message) ?? [];
+  }
+
+  #addFile(file: DescFile): void {
+    if (this.#files.has(file.proto.name)) return;
+    this.#files.set(file.proto.name, file);
+    for (const dependency of file.dependencies) this.#addFile(dependency);
+  }
+}

@@ -1,0 +1,236 @@
+import { BinaryReader, WireType } from '@bufbuild/protobuf/wire';
+import { fail, ok, type Result } from '../model/result.ts';
+
+/** A TP2 locator as a client sent it. */
+export interface Locator {
+  readonly name: string;
+  readonly parameters: readonly (readonly [string, string])[];
+}
+
+export interface ErrorDetail {
+  readonly code: number;
+  readonly message: string;
+}
+
+/**
+ * A request with only its cheap parts read. Most requests are ACKs, and Envoy repeats its node and all names in each of
+ * them: what equals the last request's bytes is never decoded again (protocol §3.1). The byte ranges are views, valid
+ * as long as the request's buffer.
+ */
+export interface SotwRequest {
+  readonly kind: 'sotw';
+  readonly node: Buffer | undefined;
+  readonly typeUrl: string;
+  readonly version: string;
+  readonly nonce: string;
+  readonly error: ErrorDetail | undefined;
+  /** From the first to the last of resource_names and resource_locators; undefined if there are none. */
+  readonly selectors: Buffer | undefined;
+}
+
+export interface DeltaRequest {
+  readonly kind: 'delta';
+  readonly node: Buffer | undefined;
+  readonly typeUrl: string;
+  readonly nonce: string;
+  readonly error: ErrorDetail | undefined;
+  readonly subscribe: readonly string[];
+  readonly unsubscribe: readonly string[];
+  readonly subscribeLocators: readonly Locator[];
+  readonly unsubscribeLocators: readonly Locator[];
+  /** Name → version; empty if none were sent. */
+  readonly initialVersions: ReadonlyMap<string, string>;
+}
+
+const none: readonly never[] = [];
+const noVersions: ReadonlyMap<string, string> = new Map();
+
+/** Reads a DiscoveryRequest. The error says what is malformed. */
+export function readSotwRequest(bytes: Buffer): Result<SotwRequest> {
+  try {
+    const reader = new BinaryReader(bytes);
+    let node: Buffer | undefined;
+    let error: ErrorDetail | undefined;
+    let typeUrl = '';
+    let version = '';
+    let nonce = '';
+    let first = -1;
+    let last = -1;
+    while (reader.pos < reader.len) {
+      const start = reader.pos;
+      const [field, wire] = reader.tag();
+      if (wire !== WireType.LengthDelimited) {
+        reader.skip(wire, field);
+        continue;
+      }
+      switch (field) {
+        case 1:
+          version = reader.string();
+          break;
+        case 2:
+          node = range(bytes, reader);
+          break;
+        case 3:
+        case 7:
+          if (first < 0) first = start;
+          reader.skip(wire, field);
+          last = reader.pos;
+          break;
+        case 4:
+          typeUrl = reader.string();
+          break;
+        case 5:
+          nonce = reader.string();
+          break;
+        case 6:
+          error = readStatus(reader.bytes());
+          break;
+        default:
+          reader.skip(wire, field);
+      }
+    }
+    const selectors = first < 0 ? undefined : bytes.subarray(first, last);
+    return ok({ kind: 'sotw', node, typeUrl, version, nonce, error, selectors });
+  } catch (cause) {
+    return fail(malformed('DiscoveryRequest', cause));
+  }
+}
+
+/** The names and locators of a SotW request's `selectors`. */
+export function readSelectors(selectors: Buffer): Result<{ names: string[]; locators: Locator[] }> {
+  const names: string[] = [];
+  const locators: Locator[] = [];
+  try {
+    const reader = new BinaryReader(selectors);
+    while (reader.pos < reader.len) {
+      const [field, wire] = reader.tag();
+      if (field === 3 && wire === WireType.LengthDelimited) names.push(reader.string());
+      else if (field === 7 && wire === WireType.LengthDelimited) locators.push(readLocator(reader.bytes()));
+      else reader.skip(wire, field); // other fields may lie between them
+    }
+  } catch (cause) {
+    return fail(malformed('DiscoveryRequest', cause));
+  }
+  return ok({ names, locators });
+}
+
+/** Reads a DeltaDiscoveryRequest. The error says what is malformed. */
+export function readDeltaRequest(bytes: Buffer): Result<DeltaRequest> {
+  try {
+    const reader = new BinaryReader(bytes);
+    let node: Buffer | undefined;
+    let error: ErrorDetail | undefined;
+    let typeUrl = '';
+    let nonce = '';
+    let subscribe: string[] | undefined;
+    let unsubscribe: string[] | undefined;
+    let subscribeLocators: Locator[] | undefined;
+    let unsubscribeLocators: Locator[] | undefined;
+    let initialVersions: Map<string, string> | undefined;
+    while (reader.pos < reader.len) {
+      const [field, wire] = reader.tag();
+      if (wire !== WireType.LengthDelimited) {
+        reader.skip(wire, field);
+        continue;
+      }
+      switch (field) {
+        case 1:
+          node = range(bytes, reader);
+          break;
+        case 2:
+          typeUrl = reader.string();
+          break;
+        case 3:
+          (subscribe ??= []).push(reader.string());
+          break;
+        case 4:
+          (unsubscribe ??= []).push(reader.string());
+          break;
+        case 5: {
+          const [name, version] = readMapEntry(reader.bytes());
+          (initialVersions ??= new Map()).set(name, version);
+          break;
+        }
+        case 6:
+          nonce = reader.string();
+          break;
+        case 7:
+          error = readStatus(reader.bytes());
+          break;
+        case 8:
+          (subscribeLocators ??= []).push(readLocator(reader.bytes()));
+          break;
+        case 9:
+          (unsubscribeLocators ??= []).push(readLocator(reader.bytes()));
+          break;
+        default:
+          reader.skip(wire, field);
+      }
+    }
+    return ok({
+      kind: 'delta',
+      node,
+      typeUrl,
+      nonce,
+      error,
+      subscribe: subscribe ?? none,
+      unsubscribe: unsubscribe ?? none,
+      subscribeLocators: subscribeLocators ?? none,
+      unsubscribeLocators: unsubscribeLocators ?? none,
+      initialVersions: initialVersions ?? noVersions,
+    });
+  } catch (cause) {
+    return fail(malformed('DeltaDiscoveryRequest', cause));
+  }
+}
+
+function range(bytes: Buffer, reader: BinaryReader): Buffer {
+  const length = reader.uint32();
+  const start = reader.pos;
+  if (start + length > reader.len) throw new RangeError('premature EOF');
+  reader.pos = start + length;
+  return bytes.subarray(start, start + length);
+}
+
+function readLocator(bytes: Uint8Array): Locator {
+  const reader = new BinaryReader(bytes);
+  let name = '';
+  const parameters: (readonly [string, string])[] = [];
+  while (reader.pos < reader.len) {
+    const [field, wire] = reader.tag();
+    if (field === 1 && wire === WireType.LengthDelimited) name = reader.string();
+    else if (field === 2 && wire === WireType.LengthDelimited) parameters.push(readMapEntry(reader.bytes()));
+    else reader.skip(wire, field);
+  }
+  return { name, parameters };
+}
+
+function readMapEntry(bytes: Uint8Array): readonly [string, string] {
+  const reader = new BinaryReader(bytes);
+  let key = '';
+  let value = '';
+  while (reader.pos < reader.len) {
+    const [field, wire] = reader.tag();
+    if (field === 1 && wire === WireType.LengthDelimited) key = reader.string();
+    else if (field === 2 && wire === WireType.LengthDelimited) value = reader.string();
+    else reader.skip(wire, field);
+  }
+  return [key, value];
+}
+
+function readStatus(bytes: Uint8Array): ErrorDetail {
+  const reader = new BinaryReader(bytes);
+  let code = 0;
+  let message = '';
+  while (reader.pos < reader.len) {
+    const [field, wire] = reader.tag();
+    if (field === 1 && wire === WireType.Varint) code = reader.int32();
+    else if (field === 2 && wire === WireType.LengthDelimited) message = reader.string();
+    else reader.skip(wire, field);
+  }
+  return { code, message };
+}
+
+function malformed(message: string, cause: unknown): string {
+  return `malformed ${message}: ${cause instanceof Error ? cause.message : String(cause)}`;
+}

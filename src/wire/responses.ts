@@ -1,0 +1,221 @@
+import type { TypeUrl } from '../model/brand.ts';
+import type { Variant } from '../model/resource.ts';
+
+/** A resource of a response, and the form that the subscriber gets it in. */
+export interface OutgoingResource {
+  readonly variant: Variant;
+  /** In the subscriber's spelling (protocol §6). */
+  readonly name: string;
+  /** With its constraints: resource_name instead of name, in SotW inside a Resource (TP2). */
+  readonly constrained: boolean;
+  /** SotW: inside a Resource (xds.config.resource-in-sotw). */
+  readonly wrapped: boolean;
+  /** Remaining time to live in milliseconds, for clients that support it. */
+  readonly ttl: number | undefined;
+  /** Without its body: the client has it (protocol §4.11), or there is none (§4.8). */
+  readonly bodiless: boolean;
+}
+
+/** What a locator client is told of a variant that it loses; empty bytes are no constraints. */
+export interface RemovedName {
+  readonly name: string;
+  readonly constraints: Uint8Array;
+}
+
+/** A resource_errors entry. */
+export interface OutgoingError {
+  readonly name: string;
+  readonly constraints: Uint8Array;
+  readonly status: Uint8Array;
+}
+
+export interface SotwResponse {
+  readonly type: TypeUrl;
+  readonly version: string;
+  readonly nonce: string;
+  readonly resources: readonly OutgoingResource[];
+  readonly errors: readonly OutgoingError[];
+  readonly controlPlane: string;
+}
+
+export interface DeltaResponse extends SotwResponse {
+  readonly removed: readonly string[];
+  readonly removedNames: readonly RemovedName[];
+}
+
+const RESOURCE_URL = Buffer.from('type.googleapis.com/envoy.service.discovery.v3.Resource');
+
+/** A DiscoveryResponse as a gRPC message, prefix included: ready to be written to every stream (protocol §1). */
+export function encodeSotwResponse(response: SotwResponse): Buffer {
+  const fields: Field[] = [];
+  text(fields, 1, response.version);
+  for (const resource of response.resources) {
+    if (resource.constrained || resource.wrapped) {
+      nested(fields, 2, [bytes(1, RESOURCE_URL), message(2, resourceFields(resource))]);
+    } else if (resource.variant.payload !== undefined) {
+      fields.push(bytes(2, resource.variant.payload.bytes));
+    }
+  }
+  text(fields, 4, response.type);
+  text(fields, 5, response.nonce);
+  if (response.controlPlane !== '') nested(fields, 6, [utf8(1, response.controlPlane)]);
+  for (const error of response.errors) nested(fields, 7, errorFields(error));
+  return framed(fields);
+}
+
+/** A DeltaDiscoveryResponse as a gRPC message, prefix included. */
+export function encodeDeltaResponse(response: DeltaResponse): Buffer {
+  const fields: Field[] = [];
+  text(fields, 1, response.version);
+  for (const resource of response.resources) nested(fields, 2, resourceFields(resource));
+  text(fields, 4, response.type);
+  text(fields, 5, response.nonce);
+  for (const name of response.removed) fields.push(utf8(6, name));
+  if (response.controlPlane !== '') nested(fields, 7, [utf8(1, response.controlPlane)]);
+  for (const { name, constraints } of response.removedNames) nested(fields, 8, nameFields(name, constraints));
+  for (const error of response.errors) nested(fields, 9, errorFields(error));
+  return framed(fields);
+}
+
+/** A google.rpc.Status. */
+export function encodeStatus(code: number, status: string): Uint8Array {
+  const fields: Field[] = [varint(1, code)];
+  text(fields, 2, status);
+  const target = Buffer.alloc(sizeOf(fields));
+  write(target, 0, fields);
+  return target;
+}
+
+function resourceFields(resource: OutgoingResource): Field[] {
+  const { variant } = resource;
+  const fields: Field[] = [];
+  text(fields, 1, variant.tag);
+  if (!resource.bodiless && variant.payload !== undefined) fields.push(bytes(2, variant.payload.bytes));
+  if (!resource.constrained) text(fields, 3, resource.name);
+  for (const alias of variant.aliases) fields.push(utf8(4, alias));
+  if (resource.ttl !== undefined) nested(fields, 6, durationFields(resource.ttl));
+  if (variant.doNotCache) nested(fields, 7, [varint(1, 1)]);
+  if (resource.constrained) nested(fields, 8, nameFields(resource.name, variant.constraints.bytes));
+  if (variant.metadata !== undefined) fields.push(bytes(9, variant.metadata));
+  return fields;
+}
+
+function nameFields(name: string, constraints: Uint8Array): Field[] {
+  const fields: Field[] = [];
+  text(fields, 1, name);
+  if (constraints.length > 0) fields.push(bytes(2, constraints));
+  return fields;
+}
+
+function errorFields(error: OutgoingError): Field[] {
+  return [message(1, nameFields(error.name, error.constraints)), bytes(2, error.status)];
+}
+
+/** google.protobuf.Duration. */
+function durationFields(milliseconds: number): Field[] {
+  const whole = Math.max(0, Math.ceil(milliseconds));
+  const fields: Field[] = [];
+  const seconds = Math.floor(whole / 1000);
+  const nanos = (whole % 1000) * 1e6;
+  if (seconds > 0) fields.push(varint(1, seconds));
+  if (nanos > 0) fields.push(varint(2, nanos));
+  return fields;
+}
+
+/** A field whose size is known before anything is written, so that a response is one allocation and one pass. */
+type Field =
+  | { readonly kind: 'bytes'; readonly tag: number; readonly body: Uint8Array }
+  | { readonly kind: 'utf8'; readonly tag: number; readonly body: string; readonly length: number }
+  | {
+      readonly kind: 'message';
+      readonly tag: number;
+      readonly body: readonly Field[];
+      readonly length: number;
+    }
+  | { readonly kind: 'varint'; readonly tag: number; readonly body: number };
+
+const lengthDelimited = (number: number): number => (number << 3) | 2;
+
+function bytes(number: number, body: Uint8Array): Field {
+  return { kind: 'bytes', tag: lengthDelimited(number), body };
+}
+
+function utf8(number: number, body: string): Field {
+  return { kind: 'utf8', tag: lengthDelimited(number), body, length: Buffer.byteLength(body) };
+}
+
+function message(number: number, body: readonly Field[]): Field {
+  return { kind: 'message', tag: lengthDelimited(number), body, length: sizeOf(body) };
+}
+
+function varint(number: number, body: number): Field {
+  return { kind: 'varint', tag: number << 3, body };
+}
+
+function text(fields: Field[], number: number, body: string): void {
+  if (body !== '') fields.push(utf8(number, body));
+}
+
+function nested(fields: Field[], number: number, body: readonly Field[]): void {
+  fields.push(message(number, body));
+}
+
+function varintSize(value: number): number {
+  let size = 1;
+  for (let rest = value; rest >= 128; rest = Math.floor(rest / 128)) size++;
+  return size;
+}
+
+function sizeOf(fields: readonly Field[]): number {
+  let size = 0;
+  // Every tag is one byte: no field of these messages has a number above 15.
+  for (const field of fields) {
+    if (field.kind === 'varint') {
+      size += 1 + varintSize(field.body);
+    } else {
+      const length = field.kind === 'bytes' ? field.body.length : field.length;
+      size += 1 + varintSize(length) + length;
+    }
+  }
+  return size;
+}
+
+/** gRPC's prefix (uncompressed, length) and the fields. */
+function framed(fields: readonly Field[]): Buffer {
+  const size = sizeOf(fields);
+  // Not from the shared pool: a frame may live long in a slow client's socket, and would pin the pool's slab.
+  const frame = Buffer.allocUnsafeSlow(5 + size);
+  frame[0] = 0;
+  frame.writeUInt32BE(size, 1);
+  write(frame, 5, fields);
+  return frame;
+}
+
+function write(target: Buffer, at: number, fields: readonly Field[]): number {
+  let position = at;
+  for (const field of fields) {
+    target[position++] = field.tag;
+    if (field.kind === 'varint') {
+      position = writeVarint(target, position, field.body);
+      continue;
+    }
+    const length = field.kind === 'bytes' ? field.body.length : field.length;
+    position = writeVarint(target, position, length);
+    if (field.kind === 'message') {
+      position = write(target, position, field.body);
+    } else {
+      if (field.kind === 'bytes') target.set(field.body, position);
+      else target.write(field.body, position);
+      position += length;
+    }
+  }
+  return position;
+}
+
+function writeVarint(target: Buffer, at: number, value: number): number {
+  let position = at;
+  let rest = value;
+  for (; rest >= 128; rest = Math.floor(rest / 128)) target[position++] = (rest % 128) | 128;
+  target[position++] = rest;
+  return position;
+}

@@ -1,0 +1,92 @@
+import { createHash } from 'node:crypto';
+import { create } from '@bufbuild/protobuf';
+import { expect } from 'chai';
+import { html } from '../../src/admin/html.ts';
+import { statusPage } from '../../src/admin/page.ts';
+import type { Plain } from '../../src/admin/ports.ts';
+import {
+  ListClientsResponseSchema,
+  type StatusResponse,
+  StatusResponseSchema,
+} from '../../src/gen/distributary/admin/v1/admin_pb.ts';
+import { sampleClient, sampleStatus } from '../support/inspector.ts';
+
+const now = Date.parse('2026-01-01T00:10:00Z');
+
+function page(status: Partial<Plain<StatusResponse>> = {}, total = 1) {
+  return statusPage(
+    create(StatusResponseSchema, { ...sampleStatus, ...status }),
+    create(ListClientsResponseSchema, { clients: [sampleClient], total }),
+    now,
+  );
+}
+
+describe('status page', () => {
+  it('shows state, upstreams, staleness, types, rejections and clients', () => {
+    const { body } = page();
+    for (const text of [
+      '<span class="state good">ready</span>',
+      'version 1.2.3, up for 1 h 2 min',
+      'cp-2:18000',
+      'stale for 10 min',
+      '<td class="number">7</td>',
+      'no such &quot;filter&quot; &amp; more',
+      'envoy-1',
+      'cds ERROR',
+      '<svg',
+    ]) {
+      expect(body).to.include(text);
+    }
+  });
+
+  it('says why it is not ready, and what is empty', () => {
+    const { body } = page({ ready: false, reason: 'no <upstream>', types: [], nacks: [], upstreams: [] });
+    expect(body).to.include('not ready: no &lt;upstream&gt;');
+    expect(body)
+      .to.include('Nothing: clients took what they were sent.')
+      .and.to.include('No upstream is configured.');
+  });
+
+  it('says how many clients it leaves out', () => {
+    expect(page({}, 20_000).body).to.include('and 19999 more');
+    expect(page({}, 1).body).not.to.include(' more: ask');
+  });
+
+  it('draws many upstreams as the first ones and a rest', () => {
+    const [upstream] = sampleStatus.upstreams;
+    if (upstream === undefined) throw new Error('the sample has no upstream');
+    const upstreams = Array.from({ length: 40 }, (_, index) => ({
+      ...upstream,
+      name: `u${index}`,
+      connected: index < 39,
+    }));
+    const { body } = page({ upstreams });
+    const picture = body.slice(body.indexOf('<svg'), body.indexOf('</svg>'));
+    expect(picture)
+      .to.include('u4')
+      .and.to.include('35 more')
+      .and.to.include('1 with problems')
+      .and.not.include('u5<');
+  });
+
+  it('escapes whatever peers say', () => {
+    const { body } = page();
+    expect(body).not.to.include('<script>alert').and.not.to.include('<b>');
+    expect(body).to.include('&lt;script&gt;alert(1)&lt;/script&gt;');
+    expect(html`<a title="${`"'<>&`}">`.text).to.equal('<a title="&quot;&#39;&lt;&gt;&amp;">');
+  });
+
+  it('loads nothing from elsewhere, and its policy allows its own script and style only', () => {
+    const { body, headers } = page();
+    expect(body)
+      .not.to.match(/(src|href)="(https?:)?\/\//)
+      .and.not.to.match(/ (on\w+|style)=/);
+    const policy = headers?.['content-security-policy'] ?? '';
+    for (const element of ['script', 'style']) {
+      const content = new RegExp(`<${element}>([^]*?)</${element}>`).exec(body)?.[1] ?? '';
+      const digest = createHash('sha256').update(content).digest('base64');
+      expect(policy).to.include(`${element}-src 'sha256-${digest}'`);
+    }
+    expect(policy).to.include("default-src 'none'");
+  });
+});

@@ -1,0 +1,228 @@
+import { execFile } from 'node:child_process';
+import { fileURLToPath } from 'node:url';
+import { expect } from 'chai';
+import { type AdminServer, startAdminServer } from '../../src/admin/server.ts';
+import { explain } from '../../src/commands/explain.ts';
+import { status } from '../../src/commands/status.ts';
+import { textTable } from '../../src/commands/text-table.ts';
+import type { Terminal } from '../../src/commands/usage.ts';
+import { createLog } from '../../src/observe/log.ts';
+import { fakeInspector } from '../support/inspector.ts';
+
+type Command = (argv: readonly string[], terminal: Terminal) => Promise<number>;
+
+async function call(command: Command, ...argv: string[]) {
+  let out = '';
+  let err = '';
+  const terminal: Terminal = {
+    out: (text) => {
+      out += text;
+    },
+    err: (text) => {
+      err += text;
+    },
+    environment: {},
+  };
+  return { code: await command(argv, terminal), out, err };
+}
+
+describe('commands that ask a relay', () => {
+  const inspector = fakeInspector();
+  let server: AdminServer;
+  let url: string;
+
+  before(async () => {
+    const log = createLog({ level: 'silent' });
+    const started = await startAdminServer({ host: '127.0.0.1', port: 0, tls: undefined, inspector, log });
+    if (!started.ok) throw new Error(started.error);
+    server = started.value;
+    url = `http://${server.address}`;
+  });
+  after(() => server.close());
+
+  it('status prints upstreams, staleness, types, clients and rejections', async () => {
+    const { code, out } = await call(status, '--admin', url);
+    expect(code).to.equal(0);
+    expect(out).to.match(
+      /^distributary 1\.2\.3, up for 1 h 2 min: ready\nclients: 4 streams; cache: 4\.7 GiB\n/,
+    );
+    expect(out).to.match(/^central +connected +current +ads cp-1:18000 +2$/m);
+    expect(out).to.match(/^second +not connected +stale for \d+ d/m);
+    expect(out).to.match(/^cds +3 +5 +7 +1$/m);
+    expect(out).to.include('no such "filter" & more');
+  });
+
+  it("status lets no peer's escapes or line ends reach the terminal", async () => {
+    const { out } = await call(status, '--admin', url);
+    expect(out).not.to.include('\u001B');
+    expect(out).to.match(/connection refused <b> \[31m$/m);
+  });
+
+  it('status --json prints every field', async () => {
+    const { code, out } = await call(status, '--admin', `${url}/`, '--json');
+    expect(code).to.equal(0);
+    expect(JSON.parse(out)).to.deep.include({ ready: true, reason: '', clients: 4 });
+  });
+
+  it('explain prints the match and why others do not match; 0', async () => {
+    const { code, out } = await call(
+      explain,
+      '--type',
+      'cds',
+      '--name',
+      'web',
+      '--param',
+      'env=prod',
+      '--admin',
+      url,
+    );
+    expect(code).to.equal(0);
+    expect(out).to.match(/^cds web for env=prod: env == "prod"\n/);
+    expect(out).to.match(/^yes +env == "prod" +env == "prod" holds +7 +120 /m);
+  });
+
+  it('explain ends with 1 where no variant matches, and says why', async () => {
+    const { code, out } = await call(
+      explain,
+      '--type',
+      'cds',
+      '--name',
+      'web',
+      '--param',
+      'a=b=c',
+      '--admin',
+      url,
+    );
+    expect(code).to.equal(1);
+    expect(out).to.include('for a=b=c: no variant matches').and.to.include('env is not given');
+    expect((await call(explain, '--type', 'cds', '--name', 'x', '--admin', url)).out).to.include(
+      'does not exist upstream',
+    );
+  });
+
+  it('explain --client tells what that client was sent', async () => {
+    const { code, out } = await call(
+      explain,
+      '--type',
+      'cds',
+      '--name',
+      'web',
+      '--client',
+      '17',
+      '--admin',
+      url,
+    );
+    expect(code).to.equal(0);
+    expect(out).to.include('This client was last sent version v1: ERROR, last rejected: bad');
+    const nobody = await call(
+      explain,
+      '--type',
+      'cds',
+      '--name',
+      'web',
+      '--client',
+      'nobody',
+      '--admin',
+      url,
+    );
+    expect(nobody).to.deep.equal({ code: 1, out: '', err: 'there is no client "nobody"\n' });
+  });
+
+  it('explain --json prints what the RPC answers', async () => {
+    const { out } = await call(
+      explain,
+      '--type',
+      'cds',
+      '--name',
+      'web',
+      '--param',
+      'env=prod',
+      '--json',
+      '--admin',
+      url,
+    );
+    expect(JSON.parse(out)).to.deep.include({ match: 'env == "prod"', match_found: true, ambiguous: false });
+  });
+
+  it('a relay that is not there is one clear line; 1', async () => {
+    const free = 'http://127.0.0.1:1';
+    for (const argv of [[status], [explain, '--type', 'cds', '--name', 'web']] as const) {
+      const [command, ...rest] = argv;
+      const { code, out, err } = await call(command, ...rest, '--admin', free);
+      expect([code, out]).to.deep.equal([1, '']);
+      expect(err).to.equal(
+        `cannot reach the relay's admin listener at ${free}: connection refused: nothing listens there (ECONNREFUSED)\n`,
+      );
+    }
+  });
+
+  it('wrong flags: usage on stderr; 2', async () => {
+    for (const [command, ...argv] of [
+      [status, '--nope'],
+      [status, '--admin', 'localhost:19000'],
+      [explain, '--name', 'web'],
+      [explain, '--type', 'cds'],
+      [explain, '--type', 'nope', '--name', 'web'],
+      [explain, '--type', 'cds', '--name', 'web', '--param', 'env'],
+      [explain, '--type', 'cds', '--name', 'web', '--param', 'a=1', '--param', 'a=2'],
+    ] as const) {
+      const { code, out, err } = await call(command, ...argv);
+      expect([code, out], argv.join(' ')).to.deep.equal([2, '']);
+      expect(err).to.match(/Usage: distributary (status|explain)/);
+    }
+  });
+
+  it('--help: usage on stdout; 0', async () => {
+    for (const command of [status, explain]) {
+      const { code, out, err } = await call(command, '--help');
+      expect([code, err]).to.deep.equal([0, '']);
+      expect(out).to.match(/^Usage: distributary/);
+    }
+  });
+});
+
+describe('text table', () => {
+  it('aligns columns and leaves no trailing spaces', () => {
+    expect(
+      textTable(
+        ['A', 'LONG'],
+        [
+          ['wide cell', 1],
+          ['b', ''],
+        ],
+      ),
+    ).to.equal('A          LONG\nwide cell  1\nb');
+  });
+});
+
+describe('the command distributary', () => {
+  const main = fileURLToPath(new URL('../../src/main.ts', import.meta.url));
+  const launch = (...argv: string[]) =>
+    new Promise<{ code: number | null; out: string; err: string }>((resolve) => {
+      const child = execFile(process.execPath, [main, ...argv], (_error, out, err) =>
+        resolve({ code: child.exitCode, out, err }),
+      );
+    });
+
+  it('knows --version and --help everywhere', async () => {
+    expect(await launch('--version')).to.deep.include({ code: 0, out: '0.1.0\n' });
+    expect(await launch('status', '--version')).to.deep.include({ code: 0, out: '0.1.0\n' });
+    const help = await launch('--help');
+    expect(help.code).to.equal(0);
+    for (const command of ['run', 'validate', 'status', 'explain', 'demo'])
+      expect(help.out).to.include(command);
+  });
+
+  it('refuses what it does not know with the usage on stderr; 2', async () => {
+    for (const argv of [['serve'], [], ['constructor']]) {
+      const { code, out, err } = await launch(...argv);
+      expect([code, out]).to.deep.equal([2, '']);
+      expect(err).to.include('Usage: distributary COMMAND');
+    }
+  });
+
+  it("passes a command's exit code on", async () => {
+    expect((await launch('status', '--admin', 'http://127.0.0.1:1')).code).to.equal(1);
+    expect((await launch('status', '--nope')).code).to.equal(2);
+  });
+});

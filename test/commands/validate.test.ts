@@ -1,0 +1,81 @@
+import { mkdirSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { expect } from 'chai';
+import { validate } from '../../src/commands/validate.ts';
+import { temporaryDirectory } from '../config/support.ts';
+
+describe('distributary validate', () => {
+  const directory = temporaryDirectory();
+
+  const run = async (argv: readonly string[], environment = {}) => {
+    const written = { out: '', err: '' };
+    const code = await validate(argv, {
+      out: (text) => void (written.out += text),
+      err: (text) => void (written.err += text),
+      environment,
+    });
+    return { code, ...written };
+  };
+
+  const file = (text: string): string => {
+    const path = join(directory(), 'config.yaml');
+    writeFileSync(path, text);
+    return path;
+  };
+
+  it('says ok and what the configuration holds', async () => {
+    mkdirSync(join(directory(), 'resources'));
+    const path = file(`upstreams: [{ name: files, filesystem: { path: "\${DIR}/resources" } }]\n`);
+    expect(await run(['--config', path], { DIR: directory() })).to.deep.equal({
+      code: 0,
+      out: `${path}: ok\nupstreams: files (filesystem); parameter rules: 0; authorization rules: 0\n`,
+      err: '',
+    });
+  });
+
+  it('prints every problem with its place, and a count', async () => {
+    const path = file('upstreams:\n  - name: a\n    ads: { endpoint: ["x:1"] }\nworkers: many\n');
+    expect(await run([`--config=${path}`])).to.deep.equal({
+      code: 2,
+      out: '',
+      err: `${path}:3:5: upstreams[0].ads.endpoints: missing: a list is required
+${path}:3:12: upstreams[0].ads.endpoint: unknown key "endpoint": did you mean "endpoints"?
+${path}:4:10: workers: expected a number, got the string "many"
+${path}: 3 problems
+`,
+    });
+  });
+
+  it('checks the files that a good configuration names', async () => {
+    const path = file(`upstreams: [{ name: files, filesystem: { path: ${join(directory(), 'none')} } }]\n`);
+    const { code, err } = await run(['--config', path]);
+    expect(code).to.equal(2);
+    expect(err).to.match(/config\.yaml:1:48: upstreams\[0\]\.filesystem\.path: .*none cannot be listed/);
+    expect(err).to.match(/config\.yaml: 1 problem\n$/);
+  });
+
+  it('a file that is not there', async () => {
+    const path = join(directory(), 'none.yaml');
+    const { code, err } = await run(['--config', path]);
+    expect(code).to.equal(2);
+    expect(err).to.include(`${path}:1:1: cannot be read: there is no such file`);
+  });
+
+  for (const argv of [[], ['--confg', 'x'], ['--config'], ['stray']]) {
+    it(`usage on stderr for: ${argv.join(' ') || '(nothing)'}`, async () => {
+      const { code, out, err } = await run(argv);
+      expect(code).to.equal(2);
+      expect(out).to.equal('');
+      expect(err).to.match(/\n\nUsage: distributary validate --config FILE\n/);
+    });
+  }
+
+  for (const flag of ['--help', '-h']) {
+    it(`${flag} prints the usage`, async () => {
+      const { code, out, err } = await run([flag]);
+      expect(code).to.equal(0);
+      expect(out).to.match(/^Usage: distributary validate/);
+      expect(err).to.equal('');
+    });
+  }
+});

@@ -1,0 +1,75 @@
+import { mkdirSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { expect } from 'chai';
+import { checkFiles } from '../../src/config/check-files.ts';
+import { problemLine } from '../../src/config/source.ts';
+import { issueCertificate } from '../support/certificates.ts';
+import { configOf, temporaryDirectory } from './support.ts';
+
+describe('configuration: the files it names', () => {
+  const directory = temporaryDirectory();
+  const path = (name: string): string => join(directory(), name);
+
+  beforeEach(() => {
+    const authority = issueCertificate({ name: 'authority', authority: true });
+    const relay = issueCertificate({ name: 'relay', issuer: authority });
+    const other = issueCertificate({ name: 'other' });
+    mkdirSync(path('resources'));
+    writeFileSync(path('ca.pem'), authority.certificate + other.certificate);
+    writeFileSync(path('relay.pem'), relay.certificate + authority.certificate);
+    writeFileSync(path('relay.key'), relay.privateKey);
+    writeFileSync(path('other.key'), other.privateKey);
+    writeFileSync(path('garbage.pem'), '-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n');
+    writeFileSync(path('text.pem'), 'nothing\n');
+    writeFileSync(path('file'), '');
+  });
+
+  const problems = (tls: string, resources = 'resources'): readonly string[] => {
+    const text = `xds:\n  tls: ${tls}\nupstreams:\n  - { name: a, types: [cds], ads: { endpoints: ["c:1"], tls: ${tls.replace(/, require_client_certificate: true/, '')} } }\n  - { name: b, filesystem: { path: ${path(resources)} } }\n`;
+    const inPlace = text.replaceAll(/[\w-]+\.(?:pem|key)/g, (name) => path(name));
+    return checkFiles(configOf(inPlace)).map((problem) =>
+      problemLine('f', problem)
+        .replaceAll(`${directory()}/`, '')
+        .replace(/:\d+: /, ': '),
+    );
+  };
+
+  it('are fine when certificates parse and keys belong to them', () => {
+    const tls =
+      '{ certificate: relay.pem, private_key: relay.key, ca: ca.pem, require_client_certificate: true }';
+    expect(problems(tls)).to.deep.equal([]);
+  });
+
+  it('a key of another certificate, in every place', () => {
+    const message = 'other.key is not the key of the first certificate in relay.pem';
+    expect(problems('{ certificate: relay.pem, private_key: other.key }')).to.deep.equal([
+      `f:2: xds.tls.private_key: ${message}`,
+      `f:4: upstreams[0].ads.tls.private_key: ${message}`,
+    ]);
+  });
+
+  it('files that are missing or hold something else', () => {
+    const [certificate, key, ca] = problems(
+      '{ certificate: garbage.pem, private_key: none.key, ca: text.pem }',
+    );
+    expect(certificate).to.match(
+      /^f:2: xds\.tls\.certificate: certificate 1 in garbage\.pem cannot be parsed: /,
+    );
+    expect(key).to.match(/^f:2: xds\.tls\.private_key: none\.key cannot be read: there is no such file/);
+    expect(ca).to.equal('f:2: xds.tls.ca: text.pem holds no PEM certificate');
+  });
+
+  it('a file that holds no key', () => {
+    const [first] = problems('{ certificate: relay.pem, private_key: text.pem }');
+    expect(first).to.match(/^f:2: xds\.tls\.private_key: text\.pem holds no PEM private key/);
+  });
+
+  it('a directory of resources that is not there, or is a file', () => {
+    expect(problems('{}', 'none')[0]).to.match(
+      /^f:5: upstreams\[1\]\.filesystem\.path: none cannot be listed: there is no such/,
+    );
+    expect(problems('{}', 'file')[0]).to.match(
+      /file cannot be listed: a part of the path is not a directory/,
+    );
+  });
+});

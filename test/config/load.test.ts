@@ -1,0 +1,231 @@
+import { readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { expect } from 'chai';
+import { loadConfig } from '../../src/config/load.ts';
+import { configOf, expectProblems, minimal, problemsOf, temporaryDirectory } from './support.ts';
+
+const sample = readFileSync(new URL('sample.yaml', import.meta.url), 'utf8');
+
+describe('configuration: what is accepted', () => {
+  it("the contract's sample, except for what is not built yet", () => {
+    expectProblems(problemsOf(sample), [
+      '3:1: rest: not supported yet',
+      '33:3: cache.persistence: not supported yet',
+    ]);
+  });
+
+  const supported = sample.replace(/^rest:.*$/m, '').replace(/^ {2}persistence:.*$/m, '');
+
+  it("the contract's sample in the program's units", () => {
+    const { source, ...config } = configOf(supported);
+    expect(source.file).to.equal('f');
+    expect(config).to.deep.equal({
+      node: {
+        id: 'relay-eu-1',
+        cluster: 'relays',
+        metadata: {},
+        locality: { region: '', zone: '', subZone: '' },
+      },
+      xds: {
+        address: { kind: 'tcp', host: '0.0.0.0', port: 18000 },
+        tls: undefined,
+        authorization: [],
+        sotwVersions: 'VERBATIM',
+        plainClients: 'PLAIN',
+        legacyWildcard: undefined,
+        maxConnectionAgeMs: undefined,
+      },
+      rest: undefined,
+      admin: { address: { kind: 'tcp', host: '127.0.0.1', port: 19000 }, tls: undefined },
+      upstreams: [
+        {
+          kind: 'ads',
+          name: 'central',
+          claims: { authorities: ['example.com'], types: [], names: [] },
+          maxRemovalPercent: undefined,
+          endpoints: [
+            { kind: 'tcp', host: 'cp-1', port: 18000 },
+            { kind: 'unix', path: '/run/cp.sock' },
+          ],
+          protocol: 'DELTA',
+          variants: 'PER_PARAMETERS',
+          tls: { ca: 'f', identity: { certificate: 'f', privateKey: 'f' }, serverName: 'n' },
+          connectTimeoutMs: 5000,
+          resourceTimeoutMs: 15_000,
+          keepalive: { timeMs: 30_000, timeoutMs: 10_000 },
+          backoff: { initialMs: 500, maxMs: 30_000 },
+        },
+        {
+          kind: 'filesystem',
+          name: 'files',
+          claims: { authorities: [], types: [], names: [] },
+          maxRemovalPercent: undefined,
+          path: './resources',
+        },
+      ],
+      parameters: [
+        {
+          key: 'env',
+          from: 'node.metadata.env',
+          authorities: [],
+          pattern: '^([a-z]+)',
+          default: 'prod',
+          to: 'node.metadata.env',
+          trusted: false,
+        },
+      ],
+      cache: { maxBytes: 1_073_741_824, idleTtlMs: 600_000, persistence: undefined },
+      limits: {
+        maxStreams: 20_000,
+        maxSubscriptionsPerStream: 10_000,
+        maxRequestBytes: 4_194_304,
+        maxResponseBytes: 67_108_864,
+        subscriptionChangesPerSecond: 100,
+        maxConstraintDepth: 64,
+        maxUpstreamSessions: 1000,
+        stalledTimeoutMs: 60_000,
+        relayPeers: [],
+      },
+      workers: 0,
+      drainTimeoutMs: 10_000,
+      otlpEndpoint: undefined,
+    });
+  });
+
+  it("defaults are the values of the contract's sample", () => {
+    const full = configOf(supported);
+    const least = configOf(minimal);
+    expect(least.xds).to.deep.equal(full.xds);
+    expect(least.admin).to.deep.equal(full.admin);
+    expect(least.limits).to.deep.equal(full.limits);
+    expect(least.cache).to.deep.equal(full.cache);
+    expect(least.drainTimeoutMs).to.equal(full.drainTimeoutMs);
+    const ads = configOf('upstreams: [{ name: a, ads: { endpoints: ["cp:1"] } }]').upstreams[0];
+    expect({ ...full.upstreams[0], ...ads }).to.deep.equal(ads);
+    expect(configOf(`${minimal}parameters: [{ key: env, from: node.id }]\n`).parameters[0]).to.deep.equal({
+      key: 'env',
+      from: 'node.id',
+      authorities: [],
+      pattern: undefined,
+      default: undefined,
+      to: 'node.metadata.env',
+      trusted: false,
+    });
+  });
+
+  it('types by short name or URL, claims, authorization, legacy wildcards, listeners of every kind', () => {
+    const cds = 'type.googleapis.com/envoy.config.cluster.v3.Cluster';
+    const config = configOf(`
+xds:
+  address: "unix:/run/xds.sock"
+  legacy_wildcard: [CDS, example.com/some.Type]
+  authorization:
+    rules:
+      - { principals: ["spiffe://a/*", "dns:*.x"], types: [cds], names: ["a*"], allow: true }
+      - { allow: false }
+  tls: { certificate: c, private_key: k, ca: a, require_client_certificate: true }
+admin: { address: "[::1]:0" }
+limits: { relay_peers: ["spiffe://a/relay"] }
+upstreams: [{ name: u, types: [cds], names: ["a*"], filesystem: { path: x } }]
+`);
+    expect(config.xds).to.deep.include({
+      address: { kind: 'unix', path: '/run/xds.sock' },
+      legacyWildcard: [cds, 'example.com/some.Type'],
+      authorization: [
+        { principals: ['spiffe://a/*', 'dns:*.x'], types: [cds], names: ['a*'], allow: true },
+        { principals: undefined, types: undefined, names: undefined, allow: false },
+      ],
+      tls: { certificate: 'c', privateKey: 'k', ca: 'a', requireClientCertificate: true },
+    });
+    expect(config.admin.address).to.deep.equal({ kind: 'tcp', host: '::1', port: 0 });
+    expect(config.upstreams[0]?.claims).to.deep.equal({ authorities: [], types: [cds], names: ['a*'] });
+  });
+
+  it('JSON, with tabs and a $schema', () => {
+    const value = { $schema: './config.schema.json', upstreams: [{ name: 'f', filesystem: { path: '.' } }] };
+    expect(configOf(JSON.stringify(value, undefined, '\t')).upstreams[0]?.name).to.equal('f');
+  });
+
+  it('YAML anchors and aliases', () => {
+    const config = configOf(`
+upstreams:
+  - { name: a, types: [cds], ads: &control { endpoints: ["cp:1"] } }
+  - { name: b, ads: *control }
+`);
+    expect(config.upstreams[1]).to.deep.include({ endpoints: [{ kind: 'tcp', host: 'cp', port: 1 }] });
+  });
+
+  it('an empty tls is none, upstream too', () => {
+    const [upstream] = configOf('upstreams: [{ name: a, ads: { endpoints: ["cp:1"], tls: {} } }]').upstreams;
+    expect(upstream).to.have.property('tls', undefined);
+  });
+
+  it('free-form metadata keeps null, nesting and keys that JavaScript knows', () => {
+    const { metadata } = configOf(
+      `${minimal}node: { metadata: { constructor: 1, toString: null, a: [{ b: true }] } }\n`,
+    ).node;
+    expect(Object.entries(metadata)).to.deep.equal([
+      ['constructor', 1],
+      ['toString', null],
+      ['a', [{ b: true }]],
+    ]);
+  });
+});
+
+describe('configuration: what is not supported yet', () => {
+  const rows: readonly (readonly [string, string])[] = [
+    ['workers: 2', '4:1: workers'],
+    ['rest: {}', '4:1: rest'],
+    ['cache: { persistence: { path: /var/lib/x } }', '4:10: cache.persistence'],
+    ['tracing: { otlp_endpoint: "http://collector:4318" }', '4:12: tracing.otlp_endpoint'],
+    ['xds: { max_connection_age: 1h }', '4:8: xds.max_connection_age'],
+    ['    max_removal_percent: 50', '4:5: upstreams[0].max_removal_percent'],
+  ];
+  for (const [text, where] of rows) {
+    it(where.replace(/^.*: /, ''), () => {
+      expect(problemsOf(`${minimal}${text}\n`)).to.deep.equal([`${where}: not supported yet: leave it out`]);
+    });
+  }
+
+  it('is validated all the same', () => {
+    expectProblems(problemsOf(`${minimal}rest: { address: x }\ncache: { persistence: {} }\n`), [
+      '4:1: rest: not supported yet',
+      '4:18: rest.address: address "x" must be',
+      '5:10: cache.persistence.path: missing: a string is required',
+      '5:10: cache.persistence: not supported yet',
+    ]);
+  });
+});
+
+describe('configuration: files', () => {
+  const directory = temporaryDirectory();
+
+  it('a file that is not there is one problem', () => {
+    const file = join(directory(), 'none.yaml');
+    expect(loadConfig(file, {})).to.deep.equal({
+      ok: false,
+      error: [
+        {
+          path: '',
+          line: 1,
+          column: 1,
+          message: 'cannot be read: there is no such file or directory (ENOENT)',
+        },
+      ],
+    });
+  });
+
+  it('a directory is one problem', () => {
+    const loaded = loadConfig(directory(), {});
+    expect(loaded.ok ? [] : loaded.error.map(({ message }) => message)).to.deep.equal([
+      'cannot be read: it is a directory (EISDIR)',
+    ]);
+  });
+
+  it('a good file is loaded', () => {
+    const file = join(directory(), 'good.yaml');
+    writeFileSync(file, minimal);
+    const loaded = loadConfig(file, {});
+    expect(loaded.ok && loaded.value.source.file).to.equal(file);
+  });
+});

@@ -1,0 +1,384 @@
+import { expect } from 'chai';
+import { expectProblems, minimal, problemsOf } from './support.ts';
+
+interface Row {
+  readonly rule: string;
+  readonly text: string;
+  readonly problems: readonly string[];
+}
+
+/** One upstream over ADS with these lines in `ads`. */
+const ads = (lines: string): string =>
+  `upstreams:\n  - name: a\n    ads:\n      endpoints: ["cp:1"]\n      ${lines}\n`;
+
+const tables: ReadonlyMap<string, readonly Row[]> = new Map([
+  [
+    'keys',
+    [
+      {
+        rule: 'an unknown key suggests the nearest known one',
+        text: `${minimal}xds: { adress: "0.0.0.0:1" }\n`,
+        problems: ['4:8: xds.adress: unknown key "adress": did you mean "address"?'],
+      },
+      {
+        rule: 'another spelling of a key is recognised',
+        text: `${minimal}drainTimeout: 5s\n`,
+        problems: ['4:1: drainTimeout: unknown key "drainTimeout": did you mean "drain_timeout"?'],
+      },
+      {
+        rule: 'a key that resembles none lists those accepted',
+        text: `${minimal}tracing: { zipkin: x }\n`,
+        problems: ['4:12: tracing.zipkin: unknown key "zipkin": accepted: otlp_endpoint'],
+      },
+      {
+        rule: 'in a list, at its place',
+        text: 'upstreams:\n  - name: a\n    ads:\n      endpoint: ["x:1"]\n',
+        problems: [
+          '3:5: upstreams[0].ads.endpoints: missing: a list is required',
+          '4:7: upstreams[0].ads.endpoint: unknown key "endpoint": did you mean "endpoints"?',
+        ],
+      },
+      {
+        rule: 'each of several',
+        text: `${minimal}foo: 1\n"b.r": 2\n__proto__: 3\nconstructor: 4\n`,
+        problems: [
+          '4:1: foo: unknown key "foo": accepted: ',
+          '5:1: ["b.r"]: unknown key "b.r": accepted: ',
+          '6:1: __proto__: the key "__proto__" is not accepted',
+          '7:1: constructor: unknown key "constructor": accepted: ',
+        ],
+      },
+      {
+        rule: 'a key twice',
+        text: `${minimal}workers: 0\nnode: { id: a, id: b }\nworkers: 0\n`,
+        problems: [
+          '5:16: node.id: the key is here twice: first in line 5',
+          '6:1: workers: the key is here twice: first in line 4',
+        ],
+      },
+      {
+        rule: 'a key that is no string',
+        text: `${minimal}node: { metadata: { 5: a } }\n`,
+        problems: ['4:9: node.metadata: a key in line 4 is not a string: quote it'],
+      },
+    ],
+  ],
+  [
+    'types',
+    [
+      {
+        rule: 'a string where a number is accepted',
+        text: `${minimal}cache: { max_bytes: 1GiB }\n`,
+        problems: ['4:21: cache.max_bytes: expected a number, got the string "1GiB"'],
+      },
+      {
+        rule: 'a fraction where a whole number is accepted',
+        text: `${minimal}workers: 0.5\n`,
+        problems: [
+          '4:10: workers: expected a whole number, got the number 0.5',
+          '4:1: workers: not supported yet',
+        ].toReversed(),
+      },
+      {
+        rule: 'a number where a string is accepted',
+        text: `${minimal}node: { id: 5 }\n`,
+        problems: ['4:13: node.id: expected a string, got the number 5'],
+      },
+      {
+        rule: 'a string where true or false is accepted',
+        text: `${minimal}parameters: [{ key: a, from: node.id, trusted: "yes" }]\n`,
+        problems: ['4:48: parameters[0].trusted: expected true or false, got the string "yes"'],
+      },
+      {
+        rule: 'a mapping where a list is accepted',
+        text: 'upstreams: { name: a }\n',
+        problems: ['1:1: upstreams: expected a list, got a mapping'],
+      },
+      {
+        rule: 'a list where a mapping is accepted',
+        text: `${minimal}limits:\n  - max_streams: 5\n`,
+        problems: ['4:1: limits: expected a mapping, got a list'],
+      },
+      {
+        rule: 'nothing after a key',
+        text: `${minimal}parameters:\n`,
+        problems: ['4:12: parameters: expected a list, got nothing (null)'],
+      },
+      {
+        rule: 'a word outside a closed set',
+        text: ads('protocol: DELTAS'),
+        problems: [
+          '5:17: upstreams[0].ads.protocol: the string "DELTAS" is not accepted: did you mean "DELTA"? accepted: DELTA, SOTW',
+        ],
+      },
+      {
+        rule: 'numbers out of range',
+        text: `${minimal}limits: { max_streams: 0, max_constraint_depth: 5000 }\n`,
+        problems: [
+          '4:24: limits.max_streams: at least 1 is accepted',
+          '4:49: limits.max_constraint_depth: at most 1000 is accepted',
+        ],
+      },
+      {
+        rule: 'an empty string or list',
+        text: 'upstreams: [{ name: "", ads: { endpoints: [] } }]\n',
+        problems: [
+          '1:21: upstreams[0].name: must not be empty',
+          '1:32: upstreams[0].ads.endpoints: must have at least one entry',
+        ],
+      },
+      {
+        rule: 'a number that JSON does not have',
+        text: `${minimal}node: { metadata: { a: .inf } }\n`,
+        problems: ['4:24: node.metadata.a: Infinity is not a number that JSON has'],
+      },
+      {
+        rule: 'a type of resource',
+        text: `${minimal}xds: { legacy_wildcard: [cd] }\n`,
+        problems: ['4:26: xds.legacy_wildcard[0]: unknown type "cd": did you mean "cds"? (or a type URL)'],
+      },
+    ],
+  ],
+  [
+    'durations',
+    ['5', '"5"', '-1s', '5 s', '5d', '1.s', '""'].map((duration) => ({
+      rule: `${duration} is none`,
+      text: `${minimal}drain_timeout: ${duration}\n`,
+      problems: [
+        duration === '5'
+          ? '4:16: drain_timeout: expected a string, got the number 5'
+          : '4:16: drain_timeout: "',
+      ],
+    })),
+  ],
+  [
+    'durations in bounds',
+    [
+      {
+        rule: 'too long, too short, zero where that makes no sense',
+        text: ads('connect_timeout: 0s\n      resource_timeout: 600h\n      keepalive: { time: 0.1ms }'),
+        problems: [
+          '5:24: upstreams[0].ads.connect_timeout: must be longer than 0',
+          '6:25: upstreams[0].ads.resource_timeout: 600h is too long',
+          '7:26: upstreams[0].ads.keepalive.time: 0.1ms is too short',
+        ],
+      },
+      {
+        rule: 'a longest wait below the first',
+        text: ads('backoff: { initial: 5s, max: 500ms }'),
+        problems: ['5:36: upstreams[0].ads.backoff.max: must not be shorter than initial'],
+      },
+    ],
+  ],
+  [
+    'addresses',
+    [
+      ...[
+        'cp',
+        'cp:',
+        ':18000',
+        'cp:70000',
+        '::1:80',
+        '[cp]:80',
+        '1.2.3:80',
+        '300.0.0.1:80',
+        'a b:80',
+        '-x:80',
+        'unix:',
+        'http://cp:80',
+        'cp:0',
+        `unix:/${'x'.repeat(120)}`,
+      ].map((address) => ({
+        rule: `"${address.slice(0, 20)}" is no endpoint`,
+        text: `upstreams:\n  - name: a\n    ads: { endpoints: ["cp:1", "${address}"] }\n`,
+        problems: ['3:32: upstreams[0].ads.endpoints[1]: '],
+      })),
+      {
+        rule: 'a Unix socket is no admin address',
+        text: `${minimal}admin: { address: "unix:/a" }\n`,
+        problems: ['4:19: admin.address: a Unix socket is not possible here'],
+      },
+    ],
+  ],
+  [
+    'relations',
+    [
+      {
+        rule: 'no upstream',
+        text: 'workers: 0\n',
+        problems: ['1:1: upstreams: missing: a list is required'],
+      },
+      {
+        rule: 'an empty list of upstreams',
+        text: 'upstreams: []\n',
+        problems: ['1:1: upstreams: must have at least one entry'],
+      },
+      {
+        rule: 'upstream names are unique',
+        text: 'upstreams:\n  - { name: a, types: [cds], filesystem: { path: x } }\n  - { name: a, filesystem: { path: y } }\n',
+        problems: ['3:13: upstreams[1].name: "a" is the name of upstreams[0] too: names are unique'],
+      },
+      {
+        rule: 'an upstream is ads or filesystem, and not both',
+        text: 'upstreams:\n  - name: a\n    types: [cds]\n  - name: b\n    ads: { endpoints: [x] }\n    filesystem: { path: y }\n',
+        problems: [
+          '2:5: upstreams[0]: exactly one of ads and filesystem is accepted: this upstream has neither',
+          '4:5: upstreams[1]: exactly one of ads and filesystem is accepted: this upstream has both',
+          '5:24: upstreams[1].ads.endpoints[0]: address "x" must be',
+        ],
+      },
+      {
+        rule: 'an upstream after one that serves everything',
+        text: 'upstreams:\n  - { name: a, filesystem: { path: x } }\n  - { name: b, types: [cds], filesystem: { path: y } }\n',
+        problems: ['3:5: upstreams[1]: is never asked: upstreams[0] comes first and serves everything'],
+      },
+      {
+        rule: 'a listener needs certificate and key, and an authority to verify clients',
+        text: `${minimal}xds:\n  tls: { certificate: c }\nadmin:\n  tls:\n    require_client_certificate: true\n`,
+        problems: [
+          '5:3: xds.tls: certificate and private_key belong together: private_key missing',
+          '7:3: admin.tls: certificate and private_key belong together: certificate and private_key missing',
+          '8:33: admin.tls.require_client_certificate: needs ca',
+        ],
+      },
+      {
+        rule: 'an upstream needs both of certificate and key',
+        text: ads('tls: { private_key: k }'),
+        problems: [
+          '5:7: upstreams[0].ads.tls: certificate and private_key belong together: certificate is missing',
+        ],
+      },
+      {
+        rule: 'an authorization rule with an empty list, or without allow',
+        text: `${minimal}xds:\n  authorization:\n    rules:\n      - { types: [], allow: true }\n      - { principals: [me] }\n`,
+        problems: [
+          '7:11: xds.authorization.rules[0].types: must have at least one entry',
+          '8:9: xds.authorization.rules[1].allow: missing: true or false is required',
+          '8:24: xds.authorization.rules[1].principals[0]: "me" is not a principal',
+        ],
+      },
+      {
+        rule: 'an authority is only the part between slashes',
+        text: 'upstreams: [{ name: a, authorities: ["xdstp://x"], filesystem: { path: x } }]\n',
+        problems: ['1:38: upstreams[0].authorities[0]: "xdstp://x" is not an authority'],
+      },
+    ],
+  ],
+  [
+    'parameter rules',
+    [
+      {
+        rule: 'a pattern that RE2 does not have',
+        text: `${minimal}parameters: [{ key: a, from: node.id, pattern: "(?=x)" }]\n`,
+        problems: ['4:48: parameters[0].pattern: not an RE2 pattern: '],
+      },
+      ...['node.name', 'node.metadata', 'node.metadata.', 'node.metadata.a..b', 'peer.san', ''].map(
+        (from) => ({
+          rule: `from "${from}"`,
+          text: `${minimal}parameters:\n  - key: a\n    from: "${from}"\n`,
+          problems: [
+            `6:11: parameters[0].from: "${from}" is not accepted here: accepted are node.metadata.KEY`,
+          ],
+        }),
+      ),
+      {
+        rule: 'what a control plane cannot be shown is no "to"',
+        text: `${minimal}parameters:\n  - key: a\n    from: peer.uri_san\n    to: peer.uri_san\n`,
+        problems: ['7:9: parameters[0].to: "peer.uri_san" is not accepted here'],
+      },
+      {
+        rule: 'two keys shown in one place',
+        text: `${minimal}parameters:\n  - { key: a, from: node.id }\n  - { key: b, from: node.cluster, to: node.metadata.a }\n`,
+        problems: ['6:39: parameters[1].to: node.metadata.a is where parameters[0] (key "a") writes'],
+      },
+      {
+        rule: 'one key shown inside the other',
+        text: `${minimal}parameters:\n  - { key: a, from: node.id }\n  - { key: a.b, from: node.cluster }\n`,
+        problems: ['6:5: parameters[1].to: node.metadata.a.b is where parameters[0] (key "a") writes'],
+      },
+      {
+        rule: 'a key that makes no path needs a "to"',
+        text: `${minimal}parameters:\n  - { key: "a.", from: node.id }\n`,
+        problems: ['5:5: parameters[0]: "node.metadata.a." is no path'],
+      },
+    ],
+  ],
+  [
+    'text',
+    [
+      { rule: 'an empty file', text: '# nothing\n', problems: ['1:1: the file is empty'] },
+      { rule: 'a file that is a list', text: '- a\n', problems: ['1:1: expected a mapping, got a list'] },
+      { rule: 'broken YAML', text: 'a: 1\nb: [1, 2\n', problems: ['3:1: not valid YAML: '] },
+      {
+        rule: 'two documents',
+        text: `${minimal}---\na: 1\n`,
+        problems: ['4:1: the file has a second document'],
+      },
+      {
+        rule: 'a tag nobody knows',
+        text: 'a: !secret x\n',
+        problems: ['1:4: not valid YAML: Unresolved tag'],
+      },
+      {
+        rule: 'a reference without quotes inside braces',
+        text: 'node: { id: ${ID} }\n',
+        problems: ['1:14: not valid YAML: Unexpected'],
+      },
+      {
+        rule: 'an alias inside its own anchor',
+        text: `${minimal}node: { metadata: &m { a: *m } }\n`,
+        problems: ['4:24: node.metadata.a: is nested deeper than 64 levels'],
+      },
+    ],
+  ],
+]);
+
+for (const [topic, rows] of tables) {
+  describe(`configuration problems: ${topic}`, () => {
+    for (const { rule, text, problems } of rows) it(rule, () => expectProblems(problemsOf(text), problems));
+  });
+}
+
+describe('configuration problems', () => {
+  it('every error is reported at once, in the order of the file', () => {
+    const text = `node: { idd: x }
+xds: { address: nowhere, tls: { ca: f } }
+upstreams:
+  - name: a
+    ads: { endpoints: ["cp"], protocol: REST }
+  - name: a
+cache: { max_bytes: -1 }
+drain_timeout: soon
+workers: 3
+`;
+    expect(problemsOf(text).map((problem) => problem.split(': ').slice(0, 2).join(' '))).to.deep.equal([
+      '1:9 node.idd',
+      '2:17 xds.address',
+      '2:26 xds.tls',
+      '5:24 upstreams[0].ads.endpoints[0]',
+      '5:41 upstreams[0].ads.protocol',
+      '6:5 upstreams[1]',
+      '6:5 upstreams[1]',
+      '6:11 upstreams[1].name',
+      '7:21 cache.max_bytes',
+      '8:16 drain_timeout',
+      '9:1 workers',
+    ]);
+  });
+
+  it('aliases that unfold without end are refused soon', () => {
+    const levels = Array.from({ length: 12 }, (_, level) => {
+      const above = level === 0 ? 'x' : `*a${level - 1}`;
+      return `    a${level}: &a${level} [${Array.from({ length: 9 }, () => above).join(', ')}]`;
+    });
+    const [first] = problemsOf(`${minimal}node:\n  metadata:\n${levels.join('\n')}\n`);
+    expect(first).to.match(/has more than 100000 entries/);
+  });
+
+  it('rules for different authorities may show their parameters in one place', () => {
+    const rules = ['a', 'b'].map(
+      (key) => `  - { key: ${key}, from: node.id, to: node.id, authorities: [${key}] }\n`,
+    );
+    expect(problemsOf(`${minimal}parameters:\n${rules.join('')}`)).to.deep.equal([]);
+  });
+});

@@ -1,0 +1,38 @@
+import { expect } from 'chai';
+import { configOf, minimal } from './support.ts';
+
+const dumpOf = (text: string, environment = {}): string =>
+  JSON.stringify(configOf(text, environment).source.dump);
+
+describe('configuration: what /config_dump shows', () => {
+  it("the file's keys, with every default", () => {
+    expect(configOf(minimal).source.dump).to.deep.include({
+      drain_timeout: '10s',
+      workers: 0,
+      cache: { max_bytes: 1_073_741_824, idle_ttl: '600s' },
+      upstreams: [
+        { name: 'files', authorities: [], types: [], names: [], filesystem: { path: './resources' } },
+      ],
+    });
+  });
+
+  it('what came from the environment as the file has it, numbers too', () => {
+    const text = `${minimal}node: { id: "\${ID}", metadata: { a: "\${A:-b}" } }\nlimits: { max_streams: "\${N}" }\n`;
+    const dump = dumpOf(text, { ID: 'hush', A: 'hush', N: '777' });
+    expect(dump).to.include('"id":"${ID}"').and.include('"a":"${A:-b}"').and.include('"max_streams":"${N}"');
+    expect(dump).not.to.match(/hush|777/);
+  });
+
+  it('no secrets of free-form metadata, no PEM, no password of a URL', () => {
+    const dump = dumpOf(
+      `${minimal}node:\n  metadata:\n    api_key: hush\n    nested: { DB_PASSWORD: [hush] }\n    pem: "-----BEGIN PRIVATE KEY-----hush"\n    url: "see https://me:hu/sh@x and http://me:hush@a@host/p?q=a@b"\n    plain: seen\n`,
+    );
+    expect(dump).to.include('"plain":"seen"').and.include('http://[redacted]@host/p?q=a@b');
+    expect(dump.replace('hu/sh', '')).not.to.include('hush');
+  });
+
+  it('paths of keys and certificates as they are', () => {
+    const dump = dumpOf(`${minimal}xds: { tls: { certificate: c.pem, private_key: k.pem } }\n`);
+    expect(dump).to.include('"private_key":"k.pem"');
+  });
+});

@@ -1,0 +1,63 @@
+import { readFileSync } from 'node:fs';
+import { fileURLToPath } from 'node:url';
+import { expect } from 'chai';
+import { parse } from 'yaml';
+import { internParameters, type Parameters } from '../../src/model/parameters.ts';
+import type { Put } from '../../src/model/transaction.ts';
+import { typeInfo } from '../../src/model/types.ts';
+import { checkFiles } from '../../src/upstream/filesystem/check.ts';
+import { mergeScan } from '../../src/upstream/filesystem/merge.ts';
+import { scanFiles } from '../../src/upstream/filesystem/scan.ts';
+import { jsonToBytes } from '../../src/wire/registry.ts';
+
+const directory = fileURLToPath(new URL('../../deploy/demo/', import.meta.url));
+const resources = `${directory}resources`;
+const sets = [
+  { env: 'prod' },
+  { env: 'test' },
+  { env: 'prod', version: 'v1' },
+  { env: 'test', version: 'v1' },
+].map((entries) => internParameters(Object.entries(entries)));
+
+async function load(): Promise<Map<string, ReadonlyMap<string, readonly Put[]>>> {
+  const scan = await scanFiles(resources, new Map(), {
+    maxConstraintDepth: 64,
+    now: Date.now,
+    visit: () => {},
+  });
+  if (!scan.ok) throw new Error(scan.error);
+  const { types } = mergeScan(scan.value, () => true);
+  return new Map([...types].map(([type, { byName }]) => [typeInfo(type).short, byName]));
+}
+
+function visible(byName: ReadonlyMap<string, readonly Put[]> | undefined, parameters: Parameters): string[] {
+  return [...(byName ?? [])].flatMap(([name, puts]) =>
+    puts.filter(({ constraints }) => constraints.matches(parameters)).map(() => name),
+  );
+}
+
+describe('deploy/demo', () => {
+  it('every resource file is good', async () => {
+    expect(await checkFiles(resources, 64)).to.deep.equal([]);
+    expect([...(await load()).keys()]).to.deep.equal(['cds', 'eds', 'lds', 'rds']);
+  });
+
+  it('each client of the demo sees exactly one variant of each name', async () => {
+    const types = await load();
+    for (const parameters of sets) {
+      const test = parameters.entries.get('env') === 'test';
+      const why = parameters.key;
+      expect(visible(types.get('lds'), parameters), why).to.deep.equal(test ? ['web', 'debug'] : ['web']);
+      expect(visible(types.get('rds'), parameters), why).to.deep.equal(['web']);
+      expect(visible(types.get('cds'), parameters), why).to.deep.equal(['shop', 'recommendations']);
+      expect(visible(types.get('eds'), parameters), why).to.deep.equal(['shop', 'recommendations']);
+    }
+    expect(types.get('cds')?.get('shop'), 'env × version').to.have.length(4);
+  });
+
+  it("Envoy's bootstrap is one", () => {
+    const json: unknown = parse(readFileSync(`${directory}envoy-prod.yaml`, 'utf8'));
+    const bytes = jsonToBytes('envoy.config.bootstrap.v3.Bootstrap', json, { ignoreUnknownFields: false });
+    expect(bytes.ok, bytes.ok ? '' : bytes.error.message).to.equal(true);
+  });
+});

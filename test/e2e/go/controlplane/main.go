@@ -1,0 +1,73 @@
+// Command controlplane is a control plane on go-control-plane for the tests against real components.
+//
+//	-cache snapshot  one Snapshot per node, found by -key
+//	-cache linear    one LinearCache per type, for everybody
+//
+// Its control port takes resources (PUT /resources) and tells what it was asked (GET /stats).
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"math"
+	"net"
+	"net/http"
+	"os"
+
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/service/cluster/v3"
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/service/endpoint/v3"
+	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/service/listener/v3"
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/service/route/v3"
+	secretv3 "github.com/envoyproxy/go-control-plane/envoy/service/secret/v3"
+	"github.com/envoyproxy/go-control-plane/pkg/server/v3"
+	"google.golang.org/grpc"
+)
+
+func main() {
+	listen := flag.String("listen", "127.0.0.1:0", "address of the xDS server")
+	control := flag.String("control", "127.0.0.1:0", "address of the control port")
+	kind := flag.String("cache", "snapshot", "snapshot or linear")
+	key := flag.String("key", "one", "what a Snapshot is kept by: one (for all nodes), id, or env (node.metadata.env)")
+	locators := flag.Bool("locators", false, "read resource_locators as plain names")
+	flag.Parse()
+	if err := run(*listen, *control, *kind, *key, *locators); err != nil {
+		fmt.Fprintln(os.Stderr, "controlplane:", err)
+		os.Exit(1)
+	}
+}
+
+func run(listen, control, kind, key string, locators bool) error {
+	store, err := newStore(kind, key)
+	if err != nil {
+		return err
+	}
+	seen := newRecord(locators)
+	g := grpc.NewServer(grpc.MaxConcurrentStreams(math.MaxUint32), grpc.MaxRecvMsgSize(64<<20))
+	s := server.NewServer(context.Background(), store.cache, seen)
+	discoveryv3.RegisterAggregatedDiscoveryServiceServer(g, s)
+	listenerv3.RegisterListenerDiscoveryServiceServer(g, s)
+	routev3.RegisterRouteDiscoveryServiceServer(g, s)
+	clusterv3.RegisterClusterDiscoveryServiceServer(g, s)
+	endpointv3.RegisterEndpointDiscoveryServiceServer(g, s)
+	secretv3.RegisterSecretDiscoveryServiceServer(g, s)
+
+	xds, err := net.Listen("tcp", listen)
+	if err != nil {
+		return err
+	}
+	admin, err := net.Listen("tcp", control)
+	if err != nil {
+		return err
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc("PUT /resources", store.put)
+	mux.HandleFunc("GET /stats", seen.get)
+	fmt.Printf("listening xds %s\n", xds.Addr())
+	fmt.Printf("listening control %s\n", admin.Addr())
+	failed := make(chan error, 2)
+	go func() { failed <- http.Serve(admin, mux) }()
+	go func() { failed <- g.Serve(xds) }()
+	return <-failed
+}

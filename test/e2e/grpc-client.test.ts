@@ -1,0 +1,55 @@
+import { ControlPlane, controlPlaneBinary } from './support/controlplane.ts';
+import { GrpcXdsClient, startGrpcBackend } from './support/grpc-xds.ts';
+import { RelayProcess, relayCommand, upstream } from './support/relay.ts';
+import { apiListener, cluster, endpoints, type Resource, routes } from './support/resources.ts';
+import { need } from './support/skip.ts';
+
+const service = (name: string, port: number): readonly Resource[] => [
+  apiListener(name, `${name}-routes`),
+  routes(`${name}-routes`, { '': `${name}-cluster` }),
+  cluster(`${name}-cluster`),
+  endpoints(`${name}-cluster`, port),
+];
+
+describe('a gRPC client (@grpc/grpc-js-xds) through the relay', function () {
+  this.timeout(60_000);
+  let binary: string;
+
+  before(async function () {
+    await need(this, relayCommand());
+    binary = await need(this, controlPlaneBinary());
+  });
+
+  for (const protocol of ['SOTW', 'DELTA'] as const) {
+    it(`finds its server, follows it, and outlives the control plane; upstream ${protocol}`, async () => {
+      await using one = await startGrpcBackend('one');
+      await using two = await startGrpcBackend('two');
+      await using plane = await ControlPlane.start(binary, { cache: 'snapshot' });
+      await using relay = await RelayProcess.start({ upstreams: [upstream(plane.address, protocol)] });
+      await plane.set(service('shop', one.port));
+      await using client = new GrpcXdsClient(relay.xds, 'xds:///shop');
+      await client.answers('one');
+      await plane.set(service('shop', two.port));
+      await client.answers('two');
+      await plane[Symbol.asyncDispose]();
+      await client.answers('two');
+      await using second = new GrpcXdsClient(relay.xds, 'xds:///shop');
+      await second.answers('two');
+    });
+
+    it(`a name that does not exist yet is found once it does, and holds up no other; upstream ${protocol}`, async () => {
+      await using one = await startGrpcBackend('one');
+      await using two = await startGrpcBackend('two');
+      await using plane = await ControlPlane.start(binary, { cache: 'snapshot' });
+      const ads = { resource_timeout: '1s' };
+      await using relay = await RelayProcess.start({ upstreams: [upstream(plane.address, protocol, ads)] });
+      await plane.set(service('shop', one.port));
+      await using early = new GrpcXdsClient(relay.xds, 'xds:///office');
+      await using client = new GrpcXdsClient(relay.xds, 'xds:///shop');
+      void early.call();
+      await client.answers('one');
+      await plane.set([...service('shop', one.port), ...service('office', two.port)]);
+      await early.answers('two');
+    });
+  }
+});

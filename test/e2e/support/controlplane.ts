@@ -1,0 +1,141 @@
+import { existsSync } from 'node:fs';
+import { join } from 'node:path';
+import { z } from 'zod';
+import { fail, ok, type Result } from '../../../src/model/result.ts';
+import { send } from './http.ts';
+import { cached } from './paths.ts';
+import { Process, run } from './process.ts';
+import type { Resource } from './resources.ts';
+
+const sources = join(import.meta.dirname, '../go');
+let built: Promise<Result<string>> | undefined;
+
+/** Path of the control plane's binary, built once; the error says why there is none. */
+export function controlPlaneBinary(): Promise<Result<string>> {
+  built ??= build();
+  return built;
+}
+
+async function build(): Promise<Result<string>> {
+  const binary = join(cached('e2e'), 'controlplane');
+  try {
+    await run({
+      command: 'go',
+      args: ['build', '-buildvcs=false', '-o', binary, './controlplane'],
+      cwd: sources,
+    });
+    return existsSync(binary) ? ok(binary) : fail('go built no control plane');
+  } catch (error) {
+    return fail(`the control plane needs Go and its modules: ${String(error)}`);
+  }
+}
+
+/** A NULL of Go's is an empty list. */
+const list = <T extends z.ZodType>(of: T) =>
+  z
+    .array(of)
+    .nullable()
+    .transform((all) => all ?? []);
+
+const asked = z.object({
+  stream: z.number(),
+  protocol: z.enum(['sotw', 'delta']),
+  type: z.string(),
+  node: z
+    .object({ id: z.string().default(''), cluster: z.string().default('') })
+    .loose()
+    .optional(),
+  /** Delta: subscribe. */
+  names: list(z.string()),
+  unsubscribe: list(z.string()),
+  locators: list(z.object({ name: z.string(), parameters: z.record(z.string(), z.string()).nullable() })),
+  version: z.string(),
+  nonce: z.string(),
+  nack: z.boolean(),
+  error: z.string(),
+  initialVersions: z.record(z.string(), z.string()).default({}),
+});
+const stats = z.object({ opened: z.number(), open: z.number(), requests: z.array(asked) });
+
+/** One request that the control plane got. */
+type Asked = z.infer<typeof asked>;
+/** `opened`: streams since the start; `open`: streams now; the requests in order. */
+export type Stats = z.infer<typeof stats>;
+
+export interface ControlPlaneOptions {
+  /** SnapshotCache without `ads`, or a LinearCache per type. */
+  readonly cache: 'snapshot' | 'linear';
+  /** What a Snapshot is kept by: one for all nodes, node.id, or node.metadata.env. */
+  readonly key?: 'one' | 'id' | 'env';
+  /** Reads resource_locators as plain names, which it ignores by default. */
+  readonly locators?: boolean;
+  /** To start again where another one was. */
+  readonly address?: string;
+}
+
+/** go-control-plane, with what it was asked. */
+export class ControlPlane implements AsyncDisposable {
+  /** HOST:PORT of its xDS server. */
+  readonly address: string;
+  readonly #process: Process;
+  readonly #control: string;
+  #version = 0;
+
+  private constructor(child: Process, address: string, control: string) {
+    this.#process = child;
+    this.address = address;
+    this.#control = control;
+  }
+
+  static async start(binary: string, options: ControlPlaneOptions): Promise<ControlPlane> {
+    const { cache, key = 'one', locators = false, address = '127.0.0.1:0' } = options;
+    const args = ['-cache', cache, '-key', key, `-locators=${locators}`, '-listen', address];
+    const child = new Process({ command: binary, args });
+    const xds = await child.line(/^listening xds (\S+)/);
+    const control = await child.line(/^listening control (\S+)/);
+    return new ControlPlane(child, xds[1] ?? '', control[1] ?? '');
+  }
+
+  /** From now on it has these and nothing else; with a key, for those nodes. The version grows by itself. */
+  async set(
+    resources: readonly Resource[],
+    options: { readonly key?: string; readonly version?: string } = {},
+  ): Promise<void> {
+    this.#version += 1;
+    const { key = '*', version = String(this.#version) } = options;
+    const body = JSON.stringify({ version, key, resources });
+    const answer = await send('PUT', `http://${this.#control}/resources`, body);
+    if (answer.status !== 204) throw new Error(`the control plane refused: ${answer.body}`);
+  }
+
+  async stats(): Promise<Stats> {
+    const answer = await send('GET', `http://${this.#control}/stats`);
+    return stats.parse(JSON.parse(answer.body));
+  }
+
+  /** Killed, as a crash would. */
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.#process.stop('SIGKILL');
+  }
+}
+
+/**
+ * What is subscribed on each stream at least once: `type name` or, for a locator, `type name {parameters}`. A wildcard
+ * without names is `type *`.
+ */
+export function subscriptions({ requests }: Stats): readonly string[] {
+  const all = requests.flatMap((request) => [
+    ...(opensWildcard(request, requests) ? [`${request.stream} ${request.type} *`] : []),
+    ...request.names.map((name) => `${request.stream} ${request.type} ${name}`),
+    ...request.locators.map(
+      ({ name, parameters }) =>
+        `${request.stream} ${request.type} ${name} ${JSON.stringify(parameters ?? {})}`,
+    ),
+  ]);
+  return [...new Set(all)].map((line) => line.slice(line.indexOf(' ') + 1));
+}
+
+function opensWildcard(request: Asked, requests: readonly Asked[]): boolean {
+  const first = requests.find(({ stream, type }) => stream === request.stream && type === request.type);
+  return request === first && request.names.length === 0 && request.locators.length === 0;
+}

@@ -1,0 +1,25 @@
+import { type ClientRequest, type IncomingMessage, request } from 'node:http';
+import { text } from 'node:stream/consumers';
+
+export interface Answer {
+  readonly status: number;
+  readonly body: string;
+}
+
+const timeout = 5_000;
+
+/** One request on a connection of its own, so that nothing outlives it. */
+export async function send(method: string, url: string, body = ''): Promise<Answer> {
+  const { promise, resolve, reject } = Promise.withResolvers<IncomingMessage>();
+  request(url, { method, agent: false, timeout, headers: { 'content-length': Buffer.byteLength(body) } })
+    .on('timeout', function (this: ClientRequest) {
+      this.destroy(new Error(`${method} ${url}: no answer for ${timeout} ms`));
+    })
+    .on('error', reject)
+    .on('response', resolve)
+    .end(body);
+  const response = await promise;
+  return { status: response.statusCode ?? 0, body: await text(response) };
+}
+
+export const get = (url: string): Promise<Answer> => send('GET', url);

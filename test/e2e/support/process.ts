@@ -1,0 +1,129 @@
+import { type ChildProcessByStdio, spawn } from 'node:child_process';
+import { createInterface } from 'node:readline';
+import type { Readable, Writable } from 'node:stream';
+
+const startTimeout = 30_000;
+const stopTimeout = 15_000;
+const keptLines = 2_000;
+
+/** Whatever is still running when the tests end is killed, by its pid. */
+const running = new Set<number>();
+process.once('exit', () => {
+  for (const pid of running) {
+    try {
+      process.kill(pid, 'SIGKILL');
+    } catch {
+      // it ended by itself
+    }
+  }
+});
+
+export interface Spawn {
+  readonly command: string;
+  readonly args: readonly string[];
+  readonly env?: Readonly<Record<string, string>>;
+  readonly cwd?: string;
+}
+
+/** A process of a test: its output by lines, and an end that is waited for. */
+export class Process {
+  /** The last lines of stdout and stderr. */
+  readonly lines: string[] = [];
+  readonly #child: ChildProcessByStdio<Writable, Readable, Readable>;
+  readonly #command: string;
+  readonly #watchers = new Set<(line: string) => void>();
+  readonly #exited: Promise<number | string>;
+
+  constructor({ command, args, env = {}, cwd }: Spawn) {
+    this.#command = command;
+    this.#child = spawn(command, args, {
+      stdio: ['pipe', 'pipe', 'pipe'],
+      env: { ...process.env, ...env },
+      ...(cwd === undefined ? {} : { cwd }),
+    });
+    const { pid } = this.#child;
+    if (pid !== undefined) running.add(pid);
+    for (const stream of [this.#child.stdout, this.#child.stderr]) {
+      createInterface({ input: stream }).on('line', (line) => this.#take(line));
+    }
+    this.#exited = new Promise((resolve) => {
+      this.#child.once('error', (error) => resolve(error.message));
+      this.#child.once('exit', (code, signal) => {
+        if (pid !== undefined) running.delete(pid);
+        resolve(code ?? signal ?? 'unknown');
+      });
+    });
+  }
+
+  get pid(): number {
+    return this.#child.pid ?? 0;
+  }
+
+  /** The exit code, or the name of the signal. */
+  get exited(): Promise<number | string> {
+    return this.#exited;
+  }
+
+  /** The last lines of output, for a failure's message. */
+  get output(): string {
+    return this.lines.slice(-60).join('\n');
+  }
+
+  /** Waits for a line; those that came before count. Rejects when the process ends first. */
+  async line(pattern: RegExp, timeout: number = startTimeout): Promise<RegExpExecArray> {
+    for (const line of this.lines) {
+      const match = pattern.exec(line);
+      if (match !== null) return match;
+    }
+    const { promise, resolve, reject } = Promise.withResolvers<RegExpExecArray>();
+    const fail = (why: string) =>
+      reject(new Error(`${this.#command} ${why}, without ${String(pattern)}:\n${this.output}`));
+    const timer = setTimeout(() => fail(`is silent for ${timeout} ms`), timeout);
+    const watch = (line: string) => {
+      const match = pattern.exec(line);
+      if (match !== null) resolve(match);
+    };
+    this.#watchers.add(watch);
+    void this.#exited.then((how) => fail(`ended (${how})`));
+    try {
+      return await promise;
+    } finally {
+      clearTimeout(timer);
+      this.#watchers.delete(watch);
+    }
+  }
+
+  write(line: string): void {
+    this.#child.stdin.write(`${line}\n`);
+  }
+
+  signal(name: NodeJS.Signals): void {
+    this.#child.kill(name);
+  }
+
+  /** Sends the signal, and SIGKILL if that does not end it in time. */
+  async stop(signal: NodeJS.Signals = 'SIGTERM'): Promise<number | string> {
+    this.signal(signal);
+    const timer = setTimeout(() => this.signal('SIGKILL'), stopTimeout);
+    try {
+      return await this.#exited;
+    } finally {
+      clearTimeout(timer);
+    }
+  }
+
+  #take(line: string): void {
+    this.lines.push(line);
+    if (this.lines.length > keptLines) this.lines.shift();
+    for (const watch of this.#watchers) watch(line);
+  }
+}
+
+/** Runs a command to its end; rejects with its output unless it succeeds. */
+export async function run(options: Spawn): Promise<string> {
+  const child = new Process(options);
+  const how = await child.exited;
+  if (how !== 0)
+    throw new Error(`${options.command} ${options.args.join(' ')} ended with ${how}\n${child.output}`);
+  return child.output;
+}

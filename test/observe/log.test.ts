@@ -1,0 +1,91 @@
+import { expect } from 'chai';
+import { Conditions } from '../../src/observe/conditions.ts';
+import { createLog, isLogLevel, type LogLevel } from '../../src/observe/log.ts';
+
+function capture(level: LogLevel = 'info') {
+  const lines: string[] = [];
+  const log = createLog({ level, write: (line) => lines.push(line) });
+  const parsed = () => lines.map((line) => JSON.parse(line) as Record<string, unknown>);
+  return { log, lines, parsed };
+}
+
+describe('log', () => {
+  it('writes one JSON line per message, with level, time, message and fields', () => {
+    const { log, lines, parsed } = capture();
+    log.warn('upstream lost', { upstream: 'central', attempt: 3 });
+    expect(lines).to.have.length(1);
+    expect(lines[0]).to.match(/^[^\n]*\n$/);
+    const [line] = parsed();
+    expect(line).to.include({ level: 'warn', message: 'upstream lost', upstream: 'central', attempt: 3 });
+    expect(new Date(String(line?.['time'])).getTime()).to.be.closeTo(Date.now(), 60_000);
+  });
+
+  it('keeps a message with line ends on one line', () => {
+    const { log, lines } = capture();
+    log.info('a\nb', { name: 'c\nd' });
+    expect(lines.join('').match(/\n/g)).to.have.length(1);
+  });
+
+  it('leaves out what is below its level, and says nothing when silent', () => {
+    const { log, lines } = capture('warn');
+    log.debug('no');
+    log.info('no');
+    log.error('yes');
+    expect(lines).to.have.length(1);
+    const silent = capture('silent');
+    silent.log.error('no');
+    expect(silent.lines).to.be.empty;
+  });
+
+  it('writes an error with its message and stack', () => {
+    const { log, parsed } = capture();
+    log.error('failed', { error: new Error('why') });
+    expect(parsed()[0]?.['error']).to.include({ message: 'why' }).and.to.have.property('stack');
+  });
+
+  it("puts a child log's fields into every line", () => {
+    const { log, parsed } = capture();
+    log.child({ upstream: 'central' }).info('hello');
+    expect(parsed()[0]).to.include({ upstream: 'central', message: 'hello' });
+  });
+
+  it('knows the levels of --log-level', () => {
+    expect(isLogLevel('debug')).to.be.true;
+    expect(isLogLevel('loud')).to.be.false;
+  });
+});
+
+describe('conditions', () => {
+  it('are said once per change, not per retry', () => {
+    const { log, parsed } = capture();
+    const conditions = new Conditions(log);
+    for (let retry = 0; retry < 100; retry++) conditions.set('central', 'down', 'warn', 'upstream lost');
+    conditions.set('central', 'up', 'info', 'upstream connected');
+    conditions.set('central', 'up', 'info', 'upstream connected');
+    conditions.set('central', 'down', 'warn', 'upstream lost');
+    expect(parsed().map((line) => line['message'])).to.deep.equal([
+      'upstream lost',
+      'upstream connected',
+      'upstream lost',
+    ]);
+  });
+
+  it('do not mix up keys, and are said again once forgotten', () => {
+    const { log, lines } = capture();
+    const conditions = new Conditions(log);
+    expect(conditions.set('a', 'down', 'warn', 'm')).to.be.true;
+    expect(conditions.set('b', 'down', 'warn', 'm')).to.be.true;
+    conditions.forget('a');
+    expect(conditions.set('a', 'down', 'warn', 'm')).to.be.true;
+    expect(lines).to.have.length(3);
+  });
+
+  it('are remembered up to a bound', () => {
+    const { log, lines } = capture();
+    const conditions = new Conditions(log, 10);
+    for (let key = 0; key < 100; key++) conditions.set(String(key), 'x', 'info', 'm');
+    expect(conditions.set('99', 'x', 'info', 'm')).to.be.false;
+    expect(conditions.set('0', 'x', 'info', 'm')).to.be.true;
+    expect(lines).to.have.length(101);
+  });
+});

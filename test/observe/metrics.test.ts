@@ -1,0 +1,156 @@
+import { expect } from 'chai';
+import fc from 'fast-check';
+import { Registry } from 'prom-client';
+import { typeUrl } from '../../src/model/brand.ts';
+import { Metrics } from '../../src/observe/metrics.ts';
+import { WeightedHistogram } from '../../src/observe/weighted-histogram.ts';
+
+const cds = typeUrl('type.googleapis.com/envoy.config.cluster.v3.Cluster');
+const other = (index: number) => typeUrl(`type.googleapis.com/example.T${index}`);
+
+/** The samples of one metric, without comments. */
+function samples(text: string, name: string): string[] {
+  return text.split('\n').filter((line) => new RegExp(`^${name}[ {]`).test(line));
+}
+
+describe('metrics', () => {
+  it('have every name of the contract, with its labels', async () => {
+    const metrics = new Metrics();
+    metrics.requests(cds, 'ack').inc();
+    metrics.responses(cds, 'sotw').inc(7);
+    metrics.responseBytes(cds).inc(100);
+    metrics.coalesced(cds).inc(2);
+    metrics.rejected('max_streams').inc();
+    metrics.propagation(0.003, 5);
+    metrics.updates('central', cds, 'accepted').inc();
+    metrics.reconnects('central').inc();
+    metrics.lastUpdate('central', cds, 1_500_000_000_000);
+    metrics.lookups(cds, 'hit').inc(3);
+    metrics.evictions('size').inc();
+    metrics.ambiguous(cds).inc();
+    metrics.sampleFrom(() => ({
+      streams: [{ transport: 'delta', service: 'ads', count: 4 }],
+      types: [{ type: cds, subscriptions: 9, resources: 5, variants: 6 }],
+      upstreams: [{ upstream: 'central', connected: true, sessions: 2, staleSeconds: 0 }],
+      cacheBytes: 1234,
+    }));
+    const text = await metrics.text();
+    for (const line of [
+      'downstream_requests_total{type="cds",kind="ack"} 1',
+      'downstream_responses_total{type="cds",transport="sotw"} 7',
+      'downstream_response_bytes_total{type="cds"} 100',
+      'downstream_coalesced_total{type="cds"} 2',
+      'downstream_rejected_total{reason="max_streams"} 1',
+      'propagation_seconds_bucket{le="0.0025"} 0',
+      'propagation_seconds_bucket{le="0.005"} 5',
+      'propagation_seconds_bucket{le="+Inf"} 5',
+      'propagation_seconds_count 5',
+      'upstream_updates_total{upstream="central",type="cds",result="accepted"} 1',
+      'upstream_reconnects_total{upstream="central"} 1',
+      'upstream_last_update_timestamp_seconds{upstream="central",type="cds"} 1500000000',
+      'cache_lookups_total{type="cds",result="hit"} 3',
+      'cache_evictions_total{reason="size"} 1',
+      'ambiguous_matches_total{type="cds"} 1',
+      'config_reloads_total{result="accepted"} 0',
+      'config_reloads_total{result="rejected"} 0',
+      'downstream_streams{transport="delta",service="ads"} 4',
+      'downstream_subscriptions{type="cds"} 9',
+      'upstream_connected{upstream="central"} 1',
+      'upstream_sessions{upstream="central"} 2',
+      'upstream_stale_seconds{upstream="central"} 0',
+      'cache_resources{type="cds"} 5',
+      'cache_variants{type="cds"} 6',
+      'cache_bytes 1234',
+    ]) {
+      expect(text.split('\n')).to.include(`distributary_${line}`);
+    }
+  });
+
+  it('count on between two scrapes, and count nothing twice', async () => {
+    const metrics = new Metrics();
+    const series = metrics.responses(cds, 'sotw');
+    series.inc(2);
+    await metrics.text();
+    series.inc();
+    expect(metrics.responses(cds, 'sotw')).to.equal(series);
+    expect(samples(await metrics.text(), 'distributary_downstream_responses_total')).to.deep.equal([
+      'distributary_downstream_responses_total{type="cds",transport="sotw"} 3',
+    ]);
+  });
+
+  it('show in gauges what is now, not what was', async () => {
+    const metrics = new Metrics();
+    const sample = { streams: [], types: [], upstreams: [], cacheBytes: 0 };
+    metrics.sampleFrom(() => ({ ...sample, streams: [{ transport: 'sotw', service: 'ads', count: 1 }] }));
+    await metrics.text();
+    metrics.sampleFrom(() => sample);
+    expect(samples(await metrics.text(), 'distributary_downstream_streams')).to.be.empty;
+  });
+
+  it('tell only so many unknown types apart', async () => {
+    const metrics = new Metrics();
+    for (let index = 0; index < 100; index++) metrics.requests(other(index), 'subscribe').inc();
+    const lines = samples(await metrics.text(), 'distributary_downstream_requests_total');
+    expect(lines).to.have.length(33);
+    expect(lines).to.include('distributary_downstream_requests_total{type="other",kind="subscribe"} 68');
+    expect(lines[0]).to.include('type="type.googleapis.com/example.T0"');
+  });
+
+  it('add up the types that share the label "other" in gauges', async () => {
+    const metrics = new Metrics();
+    const types = Array.from({ length: 40 }, (_, index) => ({
+      type: other(index),
+      subscriptions: 1,
+      resources: 1,
+      variants: 1,
+    }));
+    metrics.sampleFrom(() => ({ streams: [], types, upstreams: [], cacheBytes: 0 }));
+    const lines = samples(await metrics.text(), 'distributary_cache_resources');
+    expect(lines).to.include('distributary_cache_resources{type="other"} 8');
+  });
+
+  it('escape what a type URL may hold', async () => {
+    const metrics = new Metrics();
+    metrics.requests(typeUrl('a/"\n\\'), 'ack').inc();
+    const [line] = samples(await metrics.text(), 'distributary_downstream_requests_total');
+    expect(line).to.equal(String.raw`distributary_downstream_requests_total{type="a/\"\n\\",kind="ack"} 1`);
+  });
+
+  it("include the process's and the event loop's when asked", async () => {
+    const text = await new Metrics({ process: true }).text();
+    expect(text).to.include('process_resident_memory_bytes').and.to.include('nodejs_eventloop_lag_seconds');
+  });
+});
+
+describe('weighted histogram', () => {
+  it('equals one that observes a value as many times', async () => {
+    await fc.assert(
+      fc.asyncProperty(
+        fc.array(fc.tuple(fc.double({ min: 0, max: 10, noNaN: true }), fc.integer({ min: 0, max: 20 }))),
+        async (observations) => {
+          const histogram = new WeightedHistogram(new Registry(), 'h', 'help', [0.1, 1, 5]);
+          let sum = 0;
+          const values: number[] = [];
+          for (const [value, weight] of observations) {
+            histogram.observeMany(value, weight);
+            sum += value * weight;
+            for (let time = 0; time < weight; time++) values.push(value);
+          }
+          const shown = new Map(
+            (await histogram.get()).values.map(({ metricName, labels, value }) => [
+              `${metricName} ${labels['le'] ?? ''}`,
+              value,
+            ]),
+          );
+          for (const bound of [0.1, 1, 5]) {
+            expect(shown.get(`h_bucket ${bound}`)).to.equal(values.filter((value) => value <= bound).length);
+          }
+          expect(shown.get('h_bucket +Inf')).to.equal(values.length);
+          expect(shown.get('h_count ')).to.equal(values.length);
+          expect(shown.get('h_sum ')).to.equal(sum);
+        },
+      ),
+      { numRuns: 50 },
+    );
+  });
+});

@@ -1,0 +1,133 @@
+import { existsSync, globSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { expect } from 'chai';
+import { z } from 'zod';
+
+const root = join(import.meta.dirname, '../..');
+const read = (path: string) => readFileSync(join(root, path), 'utf8');
+
+const manifest = z
+  .object({
+    license: z.string(),
+    bin: z.record(z.string(), z.string()),
+    files: z.array(z.string()),
+    engines: z.object({ node: z.string() }),
+    scripts: z.record(z.string(), z.string()),
+    optionalDependencies: z.record(z.string(), z.string()),
+  })
+  .parse(JSON.parse(read('package.json')));
+
+const lock = z
+  .object({
+    packages: z.record(
+      z.string(),
+      z.object({
+        version: z.string(),
+        license: z.string().optional(),
+        dev: z.boolean().default(false),
+        hasInstallScript: z.boolean().default(false),
+        integrity: z.string().optional(),
+        optional: z.boolean().default(false),
+        os: z.union([z.string(), z.array(z.string())]).optional(),
+        optionalDependencies: z.record(z.string(), z.string()).default({}),
+        resolved: z.string().optional(),
+      }),
+    ),
+  })
+  .parse(JSON.parse(read('package-lock.json')));
+
+const packages = Object.entries(lock.packages).filter(([path]) => path !== '');
+const installedWithIt = packages.filter(([, { dev }]) => !dev);
+const permissive = ['MIT', 'ISC', '0BSD', 'BSD-2-Clause', 'BSD-3-Clause', 'Apache-2.0', 'BlueOak-1.0.0'];
+
+describe('the package', () => {
+  it('installs the command distributary', () => {
+    expect(manifest.bin).to.deep.equal({ distributary: 'dist/main.js' });
+  });
+
+  it('carries what the command reads at run time', () => {
+    expect(manifest.files).to.include.members(['dist', 'proto/envoy-api.binpb.zst', 'deploy']);
+    expect(existsSync(join(root, 'proto/envoy-api.binpb.zst'))).to.equal(true);
+  });
+
+  it('is under the Apache License 2.0', () => {
+    expect(manifest.license).to.equal('Apache-2.0');
+    expect(read('LICENSE')).to.contain('Apache License');
+  });
+
+  it('brings a Node of its own that fits engines', () => {
+    const [major = 0, minor = 0] = manifest.engines.node.replace('>=', '').split('.').map(Number);
+    for (const version of Object.values(manifest.optionalDependencies)) {
+      const [ownMajor = 0, ownMinor = 0] = version
+        .replace(/^[^0-9]*/, '')
+        .split('.')
+        .map(Number);
+      expect(ownMajor).to.equal(major);
+      expect(ownMinor).to.be.at.least(minor);
+    }
+    const [runningMajor = 0] = process.versions.node.split('.').map(Number);
+    expect(runningMajor, 'npm scripts run on that Node').to.be.at.least(major);
+  });
+
+  it('names only scripts that exist', () => {
+    const files = Object.values(manifest.scripts).flatMap(
+      (script) => script.match(/\b(scripts|bench)\/\S+\.ts/g) ?? [],
+    );
+    expect(files).to.not.be.empty;
+    for (const file of files) expect(existsSync(join(root, file)), file).to.equal(true);
+  });
+});
+
+describe('what is installed with it', () => {
+  it('has licences that allow it', () => {
+    for (const [path, { license = 'none' }] of installedWithIt) {
+      const names = license.replace(/[()]/g, '').split(/ AND | OR /);
+      expect(permissive, `${path}: ${license}`).to.include.members(names);
+    }
+  });
+
+  it('needs no install script, as npm may block them', () => {
+    const dispensable = 'node_modules/protobufjs'; // its script only warns about version ranges
+    for (const [path, { hasInstallScript }] of installedWithIt) {
+      if (path !== dispensable) expect(hasInstallScript, path).to.equal(false);
+    }
+  });
+
+  it('is pinned by content and not by the address of a registry', () => {
+    for (const [path, { integrity, resolved, optional, os }] of packages) {
+      // Binaries for other platforms than the one that wrote the lock file.
+      const elsewhere = optional && os !== undefined && integrity === undefined;
+      if (!elsewhere) expect(integrity, path).to.match(/^sha512-/);
+      expect(resolved, path).to.equal(undefined);
+    }
+  });
+
+  it('is locked for every platform, or npm ci refuses on all of them', () => {
+    const locked = new Set(packages.map(([path]) => path.slice(path.lastIndexOf('node_modules/') + 13)));
+    for (const [path, { optionalDependencies }] of packages) {
+      for (const name of Object.keys(optionalDependencies))
+        expect(locked.has(name), `${path}: ${name}`).to.equal(true);
+    }
+  });
+});
+
+describe('the tests', () => {
+  it('lie where what they test lies below src/', () => {
+    const folders = new Set(globSync('src/*/', { cwd: root }).map((path) => path.split(/[\\/]/)[1]));
+    const others = [
+      'bench',
+      'deploy',
+      'docs',
+      'e2e',
+      'memory',
+      'project',
+      'scenarios',
+      'simulation',
+      'support',
+    ];
+    for (const path of globSync('test/*/', { cwd: root })) {
+      const folder = path.split(/[\\/]/)[1];
+      expect([...folders, ...others], `test/${folder}`).to.include(folder);
+    }
+  });
+});

@@ -1,0 +1,124 @@
+import type { ExplainQuery, Inspector, Plain, ResourcesQuery } from '../../src/admin/ports.ts';
+import type { Client, StatusResponse } from '../../src/gen/distributary/admin/v1/admin_pb.ts';
+import { fail, ok } from '../../src/model/result.ts';
+import { Code } from '../../src/wire/status.ts';
+
+export const sampleStatus: Plain<StatusResponse> = {
+  version: '1.2.3',
+  uptimeSeconds: 3725,
+  ready: true,
+  reason: '',
+  upstreams: [
+    {
+      name: 'central',
+      kind: 'ads',
+      connected: true,
+      endpoint: 'cp-1:18000',
+      sessions: 2,
+      stale: false,
+      staleSince: '',
+      lastError: '',
+    },
+    {
+      name: 'second',
+      kind: 'ads',
+      connected: false,
+      endpoint: 'cp-2:18000',
+      sessions: 0,
+      stale: true,
+      staleSince: '2026-01-01T00:00:00Z',
+      lastError: 'connection refused <b>\n\u001B[31m',
+    },
+  ],
+  types: [{ type: 'cds', resources: 3, variants: 5, subscriptions: 7, ambiguous: 1 }],
+  clients: 4,
+  nacks: [
+    {
+      type: 'cds',
+      name: '<script>alert(1)</script>',
+      version: 'v1',
+      clients: 2,
+      error: 'no such "filter" & more',
+      since: '2026-01-01T00:00:00Z',
+    },
+  ],
+  cacheBytes: 5_000_000_000n,
+};
+
+export const sampleClient: Plain<Client> = {
+  id: '17',
+  node: { id: 'envoy-1', cluster: 'web' },
+  peer: '127.0.0.1:4000',
+  transport: 'delta',
+  types: [
+    {
+      type: 'cds',
+      version: 'v1',
+      state: 'ERROR',
+      lastNack: 'bad',
+      parameters: { env: 'prod' },
+      subscriptions: 1,
+    },
+  ],
+  service: 'envoy.service.discovery.v3.AggregatedDiscoveryService',
+};
+
+interface Calls {
+  readonly explain: ExplainQuery[];
+  readonly resources: ResourcesQuery[];
+  readonly clients: (number | undefined)[];
+}
+
+/** The admin listener's seam, with answers of its own; `calls` records what was asked. */
+export function fakeInspector(changes: Partial<Inspector> = {}): Inspector & { readonly calls: Calls } {
+  const calls: Calls = { explain: [], resources: [], clients: [] };
+  return {
+    calls,
+    status: () => sampleStatus,
+    ready: () => ({
+      ready: true,
+      reason: '',
+      upstreams: [
+        { name: 'central', connected: true, stale: false, since: undefined },
+        { name: 'second', connected: false, stale: true, since: Date.parse('2026-01-01T00:00:00Z') },
+      ],
+    }),
+    explain(query) {
+      calls.explain.push(query);
+      if (query.client === 'nobody')
+        return fail({ code: Code.NOT_FOUND, message: 'there is no client "nobody"' });
+      const parameters = Object.fromEntries(query.parameters?.entries ?? [['env', 'prod']]);
+      const matchFound = query.name === 'web' && parameters['env'] === 'prod';
+      const variant = {
+        constraints: 'env == "prod"',
+        version: '7',
+        bytes: 120,
+        matches: matchFound,
+        reason: matchFound ? 'env == "prod" holds' : 'env == "prod" fails: env is not given',
+        since: '2026-01-01T00:00:00Z',
+        upstream: 'central',
+      };
+      return ok({
+        match: matchFound ? variant.constraints : '',
+        matchFound,
+        variants: query.name === 'web' ? [variant] : [],
+        parameters,
+        ambiguous: false,
+        state: matchFound ? '' : 'absent',
+        ...(query.client === undefined ? {} : { client: sampleClient.types[0] }),
+      });
+    },
+    listResources(query) {
+      calls.resources.push(query);
+      return ok({ resources: [{ type: 'cds', name: 'web', variants: [] }], nextPageToken: '' });
+    },
+    listClients(limit) {
+      calls.clients.push(limit);
+      return { clients: [sampleClient], total: 4 };
+    },
+    configDump: () => ({ node: { id: 'relay-1' } }),
+    metricsText: () => 'distributary_cache_bytes 1\n',
+    clientStatus: () => ok({ config: [] }),
+    ...changes,
+  };
+}

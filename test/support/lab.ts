@@ -1,0 +1,443 @@
+import { create, fromBinary, type MessageInitShape, toBinary } from '@bufbuild/protobuf';
+import { type Any, AnySchema } from '@bufbuild/protobuf/wkt';
+import { routes } from '../../src/downstream/server.ts';
+import type { StreamEvents } from '../../src/downstream/services.ts';
+import { NodeSchema } from '../../src/gen/envoy/config/core/v3/base_pb.ts';
+import {
+  DeltaDiscoveryRequestSchema,
+  type DeltaDiscoveryResponse,
+  DeltaDiscoveryResponseSchema,
+  DiscoveryRequestSchema,
+  type DiscoveryResponse,
+  DiscoveryResponseSchema,
+  DynamicParameterConstraintsSchema,
+} from '../../src/gen/envoy/service/discovery/v3/discovery_pb.ts';
+import type { Access } from '../../src/model/access.ts';
+import { resourceName, type TypeUrl } from '../../src/model/brand.ts';
+import { type Constraints, parseConstraints, UNCONSTRAINED } from '../../src/model/constraints.ts';
+import { ok } from '../../src/model/result.ts';
+import {
+  type Holder,
+  type Interest,
+  type Put,
+  type Transaction,
+  transaction,
+} from '../../src/model/transaction.ts';
+import { typeByName, typeInfo } from '../../src/model/types.ts';
+import type { Upstream, UpstreamState } from '../../src/model/upstream.ts';
+import { Relay, type RelayOptions } from '../../src/relay.ts';
+import { ALLOW_ALL } from '../../src/security/authorization.ts';
+import { readClientNode } from '../../src/security/client-node.ts';
+import { compileParameterRules, type ParameterRule } from '../../src/security/derive-parameters.ts';
+import type { GrpcStatus } from '../../src/wire/status.ts';
+import type { Peer, ServerStream, StreamHandler } from '../../src/wire/transport.ts';
+import { VirtualClock } from './virtual-clock.ts';
+
+export const peer: Peer = { address: '127.0.0.1:1', unix: false, uriSans: [], dnsSans: [] };
+
+/** The type URL of a short name. */
+export function type(short: string): TypeUrl {
+  const url = typeByName(short);
+  if (url === undefined) throw new Error(`no type ${short}`);
+  return url;
+}
+
+/** An Any whose message has `name` in field 1 and `content` in a field that no known type has. */
+export function any(url: TypeUrl, name: string, content: string): Any {
+  const text = (tag: readonly number[], value: string): Buffer =>
+    Buffer.concat([Buffer.from([...tag, value.length]), Buffer.from(value)]);
+  const value = Buffer.concat([text([0x0a], name), text([0xfa, 0x3f], content)]);
+  return create(AnySchema, { typeUrl: url, value });
+}
+
+/** The content that `any` put in. */
+export function contentOf(value: Any | undefined): string {
+  if (value === undefined) return '';
+  const bytes = Buffer.from(value.value);
+  const nameLength = bytes[1] ?? 0;
+  return bytes.subarray(2 + nameLength + 3).toString();
+}
+
+export function nameOf(value: Any | undefined): string {
+  if (value === undefined) return '';
+  const bytes = Buffer.from(value.value);
+  return bytes.subarray(2, 2 + (bytes[1] ?? 0)).toString();
+}
+
+/** key == value, all of them. */
+export function when(pairs: Readonly<Record<string, string>>): Constraints {
+  const constraints = Object.entries(pairs).map(([key, value]) => ({
+    type: { case: 'constraint' as const, value: { key, constraintType: { case: 'value' as const, value } } },
+  }));
+  const message = create(
+    DynamicParameterConstraintsSchema,
+    constraints.length === 1 ? constraints[0] : { type: { case: 'andConstraints', value: { constraints } } },
+  );
+  const parsed = parseConstraints(toBinary(DynamicParameterConstraintsSchema, message), 64);
+  if (!parsed.ok) throw new Error(parsed.error);
+  return parsed.value;
+}
+
+export function put(url: TypeUrl, name: string, content: string, more: Partial<Put> = {}): Put {
+  return {
+    name: resourceName(name),
+    constraints: UNCONSTRAINED,
+    version: `v-${content}`,
+    any: toBinary(AnySchema, any(url, name, content)),
+    aliases: [],
+    ttlMilliseconds: undefined,
+    doNotCache: false,
+    metadata: undefined,
+    ...more,
+  };
+}
+
+/** An upstream that says what the test says. */
+export class ScriptedUpstream implements Upstream {
+  readonly name = 'script';
+  readonly interests = new Set<Interest>();
+  /** Every subscribe and unsubscribe, in order. */
+  readonly journal: string[] = [];
+  down = false;
+  #claims: (url: TypeUrl, selector: string) => boolean = () => true;
+
+  claimOnly(claims: (url: TypeUrl, selector: string) => boolean): void {
+    this.#claims = claims;
+  }
+
+  claims(url: TypeUrl, selector: string): boolean {
+    return this.#claims(url, selector);
+  }
+
+  subscribe(interest: Interest): void {
+    this.interests.add(interest);
+    this.journal.push(
+      `+${typeInfo(interest.type).short} ${interest.selector} ${interest.parameters.key}`.trim(),
+    );
+  }
+
+  unsubscribe(interest: Interest): void {
+    for (const known of this.interests) {
+      if (
+        known.selector === interest.selector &&
+        known.parameters === interest.parameters &&
+        known.type === interest.type
+      ) {
+        this.interests.delete(known);
+      }
+    }
+    this.journal.push(
+      `-${typeInfo(interest.type).short} ${interest.selector} ${interest.parameters.key}`.trim(),
+    );
+  }
+
+  state(): UpstreamState {
+    return {
+      kind: 'ads',
+      connected: !this.down,
+      everConnected: !this.down,
+      down: this.down,
+      endpoint: 'script',
+      sessions: 1,
+      staleSince: undefined,
+      lastError: '',
+    };
+  }
+
+  start(): void {}
+
+  stop(): Promise<void> {
+    return Promise.resolve();
+  }
+}
+
+export const wildcardHolder: Holder = { key: 'script wildcard', upstream: 'script', role: 'wildcard' };
+export const namedHolder: Holder = { key: 'script named', upstream: 'script', role: 'named' };
+
+export interface LabOptions {
+  readonly rules?: readonly ParameterRule[];
+  readonly access?: (client: Peer) => Access;
+  readonly limits?: Partial<ReturnType<RelayOptions['downstream']['limits']>>;
+  readonly constrained?: boolean;
+  readonly contentVersions?: boolean;
+  readonly maxCacheBytes?: number;
+  readonly idleMilliseconds?: number;
+}
+
+/** `env` and `version` from node.metadata. */
+export const envAndVersion: readonly ParameterRule[] = ['env', 'version'].map((key) => ({
+  key,
+  from: `node.metadata.${key}`,
+  authorities: [],
+  pattern: undefined,
+  default: undefined,
+  trusted: false,
+}));
+
+/** The whole relay without sockets, files and real time: only its two seams are the test's. */
+export class Lab {
+  readonly clock = new VirtualClock();
+  readonly upstream = new ScriptedUpstream();
+  readonly relay: Relay;
+  /** What streams said of themselves. */
+  readonly events: string[] = [];
+  readonly ambiguous: string[] = [];
+  readonly #deferred: (() => void)[] = [];
+
+  constructor(options: LabOptions = {}) {
+    const derivation = compileParameterRules(options.rules ?? envAndVersion);
+    const access = options.access ?? (() => ALLOW_ALL);
+    const short = (url: TypeUrl): string => typeInfo(url).short;
+    const events: StreamEvents = {
+      request: (url, kind) => this.events.push(`request ${short(url)} ${kind}`),
+      response: (url) => this.events.push(`response ${short(url)}`),
+      overtaken: (url, count) => this.events.push(`overtaken ${short(url)} ${count}`),
+      rejected: (reason) => this.events.push(`rejected ${reason}`),
+      nack: (url, _node, version, error) =>
+        this.events.push(`nack ${short(url)} ${version} ${error.message}`),
+    };
+    this.relay = new Relay({
+      clock: this.clock,
+      controlPlane: 'lab',
+      idleMilliseconds: options.idleMilliseconds ?? 600_000,
+      maxCacheBytes: () => options.maxCacheBytes ?? 2 ** 30,
+      refuses: () => undefined,
+      defer: (run) => this.#deferred.push(run),
+      events: {
+        ambiguous: (_url, name) => this.ambiguous.push(name),
+        looked: () => undefined,
+        evicted: () => undefined,
+        upstreamChanged: () => undefined,
+      },
+      downstream: {
+        events,
+        limits: () => ({
+          maxSubscriptions: 100_000,
+          changesPerSecond: 1_000_000,
+          stalledMilliseconds: 60_000,
+          ...options.limits,
+        }),
+        constrained: () => options.constrained ?? false,
+        contentVersions: () => options.contentVersions ?? false,
+        legacyWildcard: (url) => typeInfo(url).legacyWildcard,
+        renew: (client) => client,
+        context: (bytes, from) => {
+          const node = readClientNode(bytes);
+          if (!node.ok) return { ok: false, error: { code: 3, message: node.error } };
+          const derived = derivation.of(node.value, from);
+          return ok({
+            nodeId: node.value.id,
+            cluster: node.value.cluster,
+            wrapped: node.value.clientFeatures.includes('xds.config.resource-in-sotw'),
+            ttl: node.value.clientFeatures.includes('xds.config.supports-resource-ttl'),
+            access: access(from),
+            exempt: false,
+            derived: (authority) => derived.for(authority),
+            merged: (own, authority) => derived.merge(own, authority),
+          });
+        },
+      },
+    });
+    this.relay.start([this.upstream]);
+  }
+
+  /** Lets everything that was deferred happen. */
+  settle(): void {
+    while (this.#deferred.length > 0) for (const run of this.#deferred.splice(0)) run();
+  }
+
+  /** Upstream says something. Interests in it that are wildcards of the type are settled unless `settled` is given. */
+  says(part: Partial<Transaction> & { readonly type: TypeUrl }): void {
+    const holder = part.holder ?? wildcardHolder;
+    const settled = part.settled ?? [...this.upstream.interests].filter((one) => one.type === part.type);
+    this.relay.apply(transaction({ holder, version: '1', ...part, settled }));
+    this.settle();
+  }
+
+  /** The full state of a type. */
+  full(short: string, resources: Readonly<Record<string, string>>, version = '1'): void {
+    const url = type(short);
+    const puts = Object.entries(resources).map(([name, content]) => put(url, name, content));
+    this.says({ type: url, puts, complete: true, version });
+  }
+
+  sotw(
+    path = '/envoy.service.discovery.v3.AggregatedDiscoveryService/StreamAggregatedResources',
+  ): SotwClient {
+    return new SotwClient(this, path);
+  }
+
+  delta(
+    path = '/envoy.service.discovery.v3.AggregatedDiscoveryService/DeltaAggregatedResources',
+  ): DeltaClient {
+    return new DeltaClient(this, path);
+  }
+}
+
+class LabClient implements ServerStream {
+  readonly path: string;
+  peer: Peer = peer;
+  /** How the stream ended. */
+  status: GrpcStatus | undefined;
+  /** Frames written and not looked at yet. */
+  readonly inbox: Buffer[] = [];
+  paused = false;
+  /** What the client does not read: writes are taken and refused further. */
+  blocked = false;
+  readonly lab: Lab;
+  #handler: StreamHandler | undefined;
+
+  constructor(lab: Lab, path: string) {
+    this.lab = lab;
+    this.path = path;
+  }
+
+  open(): void {
+    const route = routes.get(this.path);
+    if (route === undefined) throw new Error(`no route ${this.path}`);
+    if (this.#handler === undefined) this.lab.relay.server.accept(this, route);
+  }
+
+  raw(bytes: Buffer): void {
+    this.open();
+    this.#handler?.message(bytes);
+    this.lab.settle();
+  }
+
+  header(): string | undefined {
+    return undefined;
+  }
+
+  handle(handler: StreamHandler): void {
+    this.#handler = handler;
+  }
+
+  write(frame: Buffer): boolean {
+    this.inbox.push(frame);
+    return !this.blocked;
+  }
+
+  pause(): void {
+    this.paused = true;
+  }
+
+  resume(): void {
+    this.paused = false;
+  }
+
+  end(status: GrpcStatus): void {
+    if (this.status !== undefined) return;
+    this.status = status;
+    this.#handler?.closed();
+  }
+
+  /** The client reads again. */
+  unblock(): void {
+    this.blocked = false;
+    this.#handler?.drained();
+    this.lab.settle();
+  }
+
+  disconnect(): void {
+    if (this.status !== undefined) return;
+    this.status = { code: 1, message: 'client went away' };
+    this.#handler?.closed();
+  }
+}
+
+export const node = (metadata: Record<string, string> = {}, features: readonly string[] = []) => ({
+  id: 'envoy-1',
+  cluster: 'fleet',
+  metadata,
+  clientFeatures: [...features],
+});
+
+export class SotwClient extends LabClient {
+  #nodeSent = false;
+
+  /** Sends a request of a type; the node goes with the first. */
+  send(short: string, request: MessageInitShape<typeof DiscoveryRequestSchema> = {}): void {
+    const message = create(DiscoveryRequestSchema, {
+      typeUrl: short.includes('/') ? short : type(short),
+      ...(this.#nodeSent ? {} : { node: create(NodeSchema, node()) }),
+      ...request,
+    });
+    this.#nodeSent = true;
+    this.raw(Buffer.from(toBinary(DiscoveryRequestSchema, message)));
+  }
+
+  /** The responses since the last look. */
+  received(): DiscoveryResponse[] {
+    return this.inbox.splice(0).map((frame) => fromBinary(DiscoveryResponseSchema, frame.subarray(5)));
+  }
+
+  /** The one response there is. */
+  one(): DiscoveryResponse {
+    const [response, ...more] = this.received();
+    if (response === undefined || more.length > 0) {
+      throw new Error(`expected one response, got ${more.length + (response === undefined ? 0 : 1)}`);
+    }
+    return response;
+  }
+
+  ack(short: string, response: DiscoveryResponse, names: readonly string[] = []): void {
+    this.send(short, {
+      versionInfo: response.versionInfo,
+      responseNonce: response.nonce,
+      resourceNames: [...names],
+    });
+  }
+
+  nack(short: string, response: DiscoveryResponse, names: readonly string[] = [], version = ''): void {
+    this.send(short, {
+      versionInfo: version,
+      responseNonce: response.nonce,
+      resourceNames: [...names],
+      errorDetail: { code: 13, message: 'rejected' },
+    });
+  }
+}
+
+export class DeltaClient extends LabClient {
+  #nodeSent = false;
+
+  send(short: string, request: MessageInitShape<typeof DeltaDiscoveryRequestSchema> = {}): void {
+    const message = create(DeltaDiscoveryRequestSchema, {
+      typeUrl: short.includes('/') ? short : type(short),
+      ...(this.#nodeSent ? {} : { node: create(NodeSchema, node()) }),
+      ...request,
+    });
+    this.#nodeSent = true;
+    this.raw(Buffer.from(toBinary(DeltaDiscoveryRequestSchema, message)));
+  }
+
+  received(): DeltaDiscoveryResponse[] {
+    return this.inbox.splice(0).map((frame) => fromBinary(DeltaDiscoveryResponseSchema, frame.subarray(5)));
+  }
+
+  one(): DeltaDiscoveryResponse {
+    const [response, ...more] = this.received();
+    if (response === undefined || more.length > 0) {
+      throw new Error(`expected one response, got ${more.length + (response === undefined ? 0 : 1)}`);
+    }
+    return response;
+  }
+
+  ack(short: string, response: DeltaDiscoveryResponse): void {
+    this.send(short, { responseNonce: response.nonce });
+  }
+
+  nack(short: string, response: DeltaDiscoveryResponse): void {
+    this.send(short, { responseNonce: response.nonce, errorDetail: { code: 13, message: 'rejected' } });
+  }
+}
+
+/** Name → content of a response, whatever its form. */
+export function resources(response: DiscoveryResponse | DeltaDiscoveryResponse): Record<string, string> {
+  const found: Record<string, string> = {};
+  for (const resource of response.resources) {
+    if (resource.$typeName === 'google.protobuf.Any') found[nameOf(resource)] = contentOf(resource);
+    else found[resource.name || (resource.resourceName?.name ?? '')] = contentOf(resource.resource);
+  }
+  return found;
+}

@@ -1,0 +1,61 @@
+import Mocha from 'mocha';
+
+const { EVENT_RUN_END, EVENT_SUITE_BEGIN, EVENT_SUITE_END } = Mocha.Runner.constants;
+const { EVENT_TEST_FAIL, EVENT_TEST_PASS, EVENT_TEST_PENDING } = Mocha.Runner.constants;
+
+/** How long after the last test something may still keep the process alive, in milliseconds. */
+const lingering = 15_000;
+
+/**
+ * Prints each behaviour below its suite, then the failures with their diffs, and as the last line the count:
+ * `N passed, N failed`, with `, N skipped` when some were.
+ */
+class Reporter extends Mocha.reporters.Base {
+  #depth = 0;
+  #skipped = 0;
+
+  constructor(runner: Mocha.Runner, options: Mocha.MochaOptions) {
+    super(runner, options);
+    runner.on(EVENT_SUITE_BEGIN, (suite) => {
+      if (suite.root) return;
+      if (this.#depth === 0) this.#say('');
+      this.#say(suite.title);
+      this.#depth += 1;
+    });
+    runner.on(EVENT_SUITE_END, (suite) => {
+      if (!suite.root) this.#depth -= 1;
+    });
+    runner.on(EVENT_TEST_PASS, (test) => this.#say(`ok    ${test.title}${duration(test)}`));
+    runner.on(EVENT_TEST_FAIL, (test) => this.#say(`FAIL  ${test.title}${duration(test)}`));
+    runner.on(EVENT_TEST_PENDING, (test) => {
+      this.#skipped += 1;
+      this.#say(`skip  ${test.title}`);
+    });
+    runner.on(EVENT_RUN_END, () => {
+      if (this.failures.length > 0) Mocha.reporters.Base.list(this.failures);
+      this.#depth = 0;
+      const skipped = this.#skipped > 0 ? `, ${this.#skipped} skipped` : '';
+      this.#say(`\n${this.stats.passes} passed, ${this.stats.failures} failed${skipped}`);
+    });
+  }
+
+  /** What a test left open would keep the process alive for ever: say what it is, and fail. */
+  override done(failures: number, finish: (failures: number) => void): void {
+    setTimeout(() => {
+      process.stderr.write(`still open after the tests: ${process.getActiveResourcesInfo().join(', ')}\n`);
+      process.exit(1);
+    }, lingering).unref();
+    finish(failures);
+  }
+
+  #say(line: string): void {
+    process.stdout.write(`${'  '.repeat(this.#depth)}${line}\n`);
+  }
+}
+
+function duration(test: Mocha.Test): string {
+  return test.speed === 'slow' || test.speed === 'medium' ? ` (${test.duration} ms)` : '';
+}
+
+/** Mocha takes a reporter from a module's default export only. */
+export default Reporter;

@@ -1,0 +1,611 @@
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { createServer, connect as dial, type Socket, type Server as TcpServer } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { ServerCredentials, status } from '@grpc/grpc-js';
+import { expect } from 'chai';
+import { resourceName } from '../../../src/model/brand.ts';
+import { systemClock } from '../../../src/model/clock.ts';
+import { formatConstraints } from '../../../src/model/constraints.ts';
+import { internParameters } from '../../../src/model/parameters.ts';
+import type { Interest, Transaction } from '../../../src/model/transaction.ts';
+import type { Log } from '../../../src/observe/log.ts';
+import { AdsUpstream } from '../../../src/upstream/ads/ads-upstream.ts';
+import type { AdsUpstreamOptions } from '../../../src/upstream/ads/options.ts';
+import type { Address } from '../../../src/wire/address.ts';
+import { Code } from '../../../src/wire/status.ts';
+import { issueCertificate } from '../../support/certificates.ts';
+import { type AdsStream, ControlPlane, type Request } from './control-plane.ts';
+import { contentOf, typeOf } from './responses.ts';
+
+const cds = typeOf('cds');
+const eds = typeOf('eds');
+
+const address = (port: number): Address => ({ kind: 'tcp', host: '127.0.0.1', port });
+
+function want(selector: string, parameters: Record<string, string> = {}, type = cds): Interest {
+  return { type, selector: resourceName(selector), parameters: internParameters(Object.entries(parameters)) };
+}
+
+async function until(what: string, condition: () => boolean): Promise<void> {
+  const end = Date.now() + 5000;
+  while (!condition()) {
+    if (Date.now() > end) throw new Error(`waited in vain for: ${what}`);
+    await new Promise((resolve) => setTimeout(resolve, 5));
+  }
+}
+
+const pause = (milliseconds: number): Promise<void> =>
+  new Promise((resolve) => setTimeout(resolve, milliseconds));
+
+class Observed {
+  readonly transactions: Transaction[] = [];
+  readonly lines: string[] = [];
+  readonly counts = { accepted: 0, rejected: 0, reconnects: 0, refused: 0 };
+
+  get log(): Log {
+    const line = (message: string, fields?: Readonly<Record<string, unknown>>): void => {
+      this.lines.push(`${message} ${JSON.stringify(fields ?? {})}`);
+    };
+    const log: Log = { debug: line, info: line, warn: line, error: line, child: () => log };
+    return log;
+  }
+
+  /** Content by name, of everything put and not removed. */
+  get contents(): Record<string, string> {
+    const contents = new Map<string, string>();
+    for (const { puts, removals, complete } of this.transactions) {
+      if (complete) contents.clear();
+      for (const removal of removals) contents.delete(removal.name);
+      for (const put of puts) contents.set(put.name, contentOf(put.any));
+    }
+    return Object.fromEntries(contents);
+  }
+
+  get settled(): string[] {
+    return this.transactions.flatMap((transaction) => transaction.settled.map(({ selector }) => selector));
+  }
+}
+
+describe('an ADS upstream', () => {
+  let running: (() => unknown)[] = [];
+  let observed: Observed;
+
+  beforeEach(() => {
+    observed = new Observed();
+  });
+
+  afterEach(async () => {
+    for (const stop of running.toReversed()) await stop();
+    running = [];
+  });
+
+  async function controlPlane(port = 0, credentials?: ServerCredentials): Promise<ControlPlane> {
+    const plane = await new ControlPlane().listen(port, credentials);
+    running.push(() => plane.kill());
+    return plane;
+  }
+
+  function start(part: Partial<AdsUpstreamOptions> & Pick<AdsUpstreamOptions, 'endpoints'>): AdsUpstream {
+    const options: AdsUpstreamOptions = {
+      name: 'test',
+      claims: { authorities: [], types: [], names: [] },
+      protocol: 'DELTA',
+      variants: 'PER_PARAMETERS',
+      tls: undefined,
+      connectTimeoutMs: 1000,
+      resourceTimeoutMs: 1000,
+      keepalive: { timeMs: 30_000, timeoutMs: 10_000 },
+      backoff: { initialMs: 10, maxMs: 40 },
+      settleMs: 150,
+      rules: [],
+      node: {
+        id: 'relay',
+        cluster: 'relays',
+        metadata: { role: 'relay' },
+        locality: { region: '', zone: '', subZone: '' },
+      },
+      version: '1.2.3',
+      via: () => 'relay-1',
+      maxConstraintDepth: 8,
+      maxSessions: 100,
+      clock: systemClock,
+      random: () => 0.9,
+      log: observed.log,
+      metrics: {
+        updates: (_, result) => observed.counts[result]++,
+        lastUpdate: () => {},
+        reconnect: () => observed.counts.reconnects++,
+        refused: () => observed.counts.refused++,
+      },
+      ...part,
+    };
+    const upstream = new AdsUpstream(options, {
+      apply: (transaction) => observed.transactions.push(transaction),
+      changed: () => {},
+    });
+    running.push(() => upstream.stop());
+    upstream.start();
+    return upstream;
+  }
+
+  /** Answers each first request of a wildcard with these items. */
+  function serving(
+    version: string,
+    ...items: readonly string[]
+  ): (stream: AdsStream, request: Request) => void {
+    return (stream, request) => {
+      if (request.responseNonce === '') stream.send(cds, version, ...items);
+    };
+  }
+
+  it('is connected, and known to be, without any subscription', async () => {
+    const plane = await controlPlane();
+    const upstream = start({ endpoints: [address(plane.port)] });
+    expect(upstream.state()).to.include({ connected: false, everConnected: false, sessions: 0 });
+    await until('connected', () => upstream.state().connected);
+    expect(upstream.state()).to.include({
+      everConnected: true,
+      down: false,
+      staleSince: undefined,
+      sessions: 0,
+    });
+    expect(upstream.state().endpoint).to.equal(`127.0.0.1:${plane.port}`);
+    expect(plane.streams).to.have.length(0);
+  });
+
+  for (const protocol of ['SOTW', 'DELTA'] as const) {
+    it(`§3.1 ${protocol}: the node goes with the first request of a stream only`, async () => {
+      const plane = await controlPlane();
+      plane.answer = serving('1', 'a:1@1');
+      const upstream = start({ endpoints: [address(plane.port)], protocol });
+      upstream.subscribe(want('*'));
+      await until('the acknowledgement', () => plane.requests.length === 2);
+      const [first, second] = plane.requests;
+      expect(first?.node).to.include({ id: 'relay', cluster: 'relays', userAgentName: 'distributary' });
+      expect(first?.node?.metadata).to.deep.equal({ role: 'relay' });
+      expect(first?.node?.userAgentVersionType).to.deep.equal({ case: 'userAgentVersion', value: '1.2.3' });
+      expect(first?.node?.clientFeatures).to.deep.equal([
+        'xds.config.resource-in-sotw',
+        'xds.config.supports-resource-ttl',
+      ]);
+      expect(second?.node).to.equal(undefined);
+      expect(second?.responseNonce).to.equal('1');
+      expect(plane.streams[0]?.metadata.get('x-distributary-via')).to.deep.equal(['relay-1']);
+      expect(observed.contents).to.deep.equal({ a: '1' });
+      expect(observed.counts.accepted).to.equal(1);
+    });
+  }
+
+  it('subscriptions of one moment go out as one request', async () => {
+    const plane = await controlPlane();
+    const upstream = start({ endpoints: [address(plane.port)] });
+    for (let index = 0; index < 100; index++) upstream.subscribe(want(`c${index}`));
+    await until('a request', () => plane.requests.length > 0);
+    await pause(30);
+    expect(plane.requests).to.have.length(1);
+    expect(plane.requests[0]).to.have.property('resourceNamesSubscribe').with.length(100);
+  });
+
+  it('§5b a wildcard and names of one type have a stream each, other types share the first', async () => {
+    const plane = await controlPlane();
+    const upstream = start({ endpoints: [address(plane.port)] });
+    upstream.subscribe(want('*'));
+    upstream.subscribe(want('a'));
+    upstream.subscribe(want('a', {}, eds));
+    await until('three requests', () => plane.requests.length === 3);
+    const types = plane.streams.map((stream) => stream.requests.map((request) => request.typeUrl));
+    expect(types).to.deep.include.members([[cds, eds], [cds]]);
+    expect(types).to.have.length(2);
+  });
+
+  it('ends a stream that nothing is subscribed on, and opens it again', async () => {
+    const plane = await controlPlane();
+    const upstream = start({ endpoints: [address(plane.port)] });
+    upstream.subscribe(want('a'));
+    await until('a stream', () => plane.openStreams.length === 1);
+    upstream.unsubscribe(want('a'));
+    await until('no stream', () => plane.openStreams.length === 0);
+    expect(upstream.state()).to.include({ connected: true, sessions: 0 });
+    upstream.subscribe(want('b'));
+    await until('a stream', () => plane.openStreams.length === 1);
+  });
+
+  it('resumes after an outage, with what it holds, and logs once per change and not per retry', async () => {
+    const plane = await controlPlane();
+    plane.answer = serving('1', 'a:1@v1', 'b:1@v1');
+    const upstream = start({ endpoints: [address(plane.port)] });
+    upstream.subscribe(want('*'));
+    await until('content', () => observed.contents['a'] === '1');
+    plane.kill();
+    await until('retries', () => observed.counts.reconnects >= 5);
+    expect(upstream.state()).to.include({ connected: false, everConnected: true, down: true });
+    expect(upstream.state().staleSince).to.be.a('number');
+    expect(upstream.state().lastError).to.contain('ECONNREFUSED');
+    expect(observed.contents, 'an outage removes nothing').to.deep.equal({ a: '1', b: '1' });
+    expect(observed.lines.filter((line) => line.startsWith('control plane failed'))).to.have.length.within(
+      1,
+      2,
+    );
+
+    const again = await controlPlane(plane.port);
+    again.answer = serving('2', '-b', 'c:1@v1');
+    await until('the difference', () => observed.contents['c'] === '1');
+    expect(again.requests[0]).to.have.deep.property('initialResourceVersions', { a: 'v1', b: 'v1' });
+    expect(observed.contents).to.deep.equal({ a: '1', c: '1' });
+    expect(upstream.state()).to.include({
+      connected: true,
+      down: false,
+      staleSince: undefined,
+      lastError: '',
+    });
+    expect(observed.lines.filter((line) => line.startsWith('connected'))).to.have.length(2);
+  });
+
+  it('opens a stream again that the server ended, on the same connection', async () => {
+    const plane = await controlPlane();
+    plane.answer = serving('1', 'a:1@1');
+    const upstream = start({ endpoints: [address(plane.port)] });
+    upstream.subscribe(want('*'));
+    await until('content', () => observed.contents['a'] === '1');
+    plane.streams[0]?.end();
+    await until('a new stream', () => plane.streams.length === 2);
+    expect(upstream.state().connected).to.equal(true);
+    expect(observed.counts.reconnects).to.equal(0);
+  });
+
+  it('a response that cannot be decoded ends the stream; one over 4 MiB is nothing special', async () => {
+    const plane = await controlPlane();
+    plane.answer = (stream, request) => {
+      if (request.responseNonce !== '') return;
+      if (plane.streams.length === 1) stream.sendRaw(Buffer.from([0x0a, 0xff, 0x01]));
+      else
+        stream.send(cds, '1', ...Array.from({ length: 50_000 }, (_, i) => `name-${i}:${'x'.repeat(100)}@1`));
+    };
+    const upstream = start({ endpoints: [address(plane.port)] });
+    upstream.subscribe(want('*'));
+    await until('everything', () => Object.keys(observed.contents).length === 50_000);
+    expect(plane.streams).to.have.length(2);
+  }).timeout(20_000);
+
+  it('a malformed response is refused with a reason; the last good stays', async () => {
+    const plane = await controlPlane();
+    plane.answer = serving('1', 'a:1@1');
+    const upstream = start({ endpoints: [address(plane.port)], protocol: 'SOTW' });
+    upstream.subscribe(want('*'));
+    await until('content', () => observed.contents['a'] === '1');
+    plane.streams[0]?.send(cds, '2', 'a:2', 'b:1#lds');
+    await until('the refusal', () => plane.requests.length === 3);
+    const refusal = plane.requests[2];
+    expect(refusal).to.include({ responseNonce: '2', versionInfo: '1' });
+    expect(refusal?.errorDetail?.code).to.equal(Code.INVALID_ARGUMENT);
+    expect(refusal?.errorDetail?.message).to.contain('"b"');
+    expect(observed.contents).to.deep.equal({ a: '1' });
+    expect(observed.counts).to.include({ accepted: 1, rejected: 1 });
+  });
+
+  describe('failover', () => {
+    it('goes to the next endpoint at once, and back to the preferred one when it is well again', async () => {
+      const preferred = await controlPlane();
+      const other = await controlPlane();
+      preferred.kill();
+      other.answer = serving('o', 'a:other@1');
+      const upstream = start({ endpoints: [address(preferred.port), address(other.port)] });
+      upstream.subscribe(want('*'));
+      upstream.subscribe(want('x', {}, eds));
+      await until('content from the other', () => observed.contents['a'] === 'other');
+      expect(upstream.state()).to.include({ down: false, endpoint: `127.0.0.1:${other.port}` });
+
+      const back = await controlPlane(preferred.port);
+      back.answer = serving('p', 'b:preferred@1');
+      await until('content from the preferred', () => observed.contents['b'] === 'preferred');
+      expect(back.requests[0], 'versions are worth nothing elsewhere').to.have.deep.property(
+        'initialResourceVersions',
+        {},
+      );
+      expect(other.openStreams).to.have.length(0);
+      await until('the sweep', () => observed.contents['a'] === undefined);
+      expect(upstream.state().endpoint).to.equal(`127.0.0.1:${preferred.port}`);
+    });
+
+    it('is down when one round over all endpoints has failed', async () => {
+      const [a, b] = [await controlPlane(), await controlPlane()];
+      a.kill();
+      b.kill();
+      const upstream = start({ endpoints: [address(a.port), address(b.port)] });
+      await until('a failed round', () => upstream.state().down);
+      expect(upstream.state()).to.include({ connected: false, everConnected: false });
+    });
+
+    it('an endpoint that takes connections and never speaks HTTP/2 fails by connect_timeout', async () => {
+      const mute = await listening(createServer());
+      running.push(() => mute.server.close());
+      const plane = await controlPlane();
+      plane.answer = serving('1', 'a:1@1');
+      const upstream = start({
+        endpoints: [address(mute.port), address(plane.port)],
+        connectTimeoutMs: 100,
+        resourceTimeoutMs: 200,
+      });
+      upstream.subscribe(want('*'));
+      await until('content', () => observed.contents['a'] === '1');
+      for (const socket of mute.sockets) socket.destroy();
+    });
+
+    for (const selector of ['*', 'name']) {
+      it(`an endpoint that answers nothing to ${JSON.stringify(selector)} fails by resource_timeout`, async () => {
+        const silent = await controlPlane();
+        const plane = await controlPlane();
+        plane.answer = serving('1', 'name:1@1');
+        const upstream = start({
+          endpoints: [address(silent.port), address(plane.port)],
+          resourceTimeoutMs: 100,
+          settleMs: 10_000,
+        });
+        upstream.subscribe(want(selector));
+        await until('content', () => observed.contents['name'] === '1');
+        expect(silent.requests.length).to.be.greaterThan(0);
+        expect(observed.settled.slice(1), 'silence said nothing').to.deep.equal([]);
+        expect(upstream.state().down).to.equal(false);
+      });
+    }
+
+    it('a single endpoint that is silent about names is well, and the names are absent', async () => {
+      const silent = await controlPlane();
+      const upstream = start({ endpoints: [address(silent.port)], resourceTimeoutMs: 50 });
+      upstream.subscribe(want('a'));
+      await until('absence', () => observed.settled.includes('a'));
+      expect(upstream.state()).to.include({ connected: true, down: false });
+      expect(observed.counts.reconnects).to.equal(0);
+    });
+
+    it('a single endpoint that is silent about a wildcard is down, and nothing is concluded', async () => {
+      const silent = await controlPlane();
+      const upstream = start({ endpoints: [address(silent.port)], resourceTimeoutMs: 50 });
+      upstream.subscribe(want('*'));
+      await until('down', () => upstream.state().down);
+      await until('another try', () => silent.streams.length > 2);
+      expect(observed.settled).to.deep.equal([]);
+      expect(upstream.state().down, 'being connected again is no recovery').to.equal(true);
+      expect(observed.lines.filter((line) => line.startsWith('control plane failed'))).to.have.length(1);
+    });
+
+    it('a resumed stream may be silent: nothing has changed', async () => {
+      const plane = await controlPlane();
+      plane.answer = serving('1', 'a:1@1');
+      const upstream = start({ endpoints: [address(plane.port), address(1)], resourceTimeoutMs: 50 });
+      upstream.subscribe(want('*'));
+      await until('content', () => observed.settled.includes('*'));
+      plane.kill();
+      const again = await controlPlane(plane.port);
+      await until('the stream', () => again.requests.length > 0);
+      await pause(150);
+      expect(again.openStreams).to.have.length(1);
+      expect(upstream.state()).to.include({ connected: true, staleSince: undefined });
+    });
+  });
+
+  it('keepalive notices a connection that is half open', async () => {
+    const plane = await controlPlane();
+    plane.answer = serving('1', 'a:1@1');
+    const proxy = await cuttable(plane.port);
+    running.push(() => proxy.close());
+    const upstream = start({
+      endpoints: [address(proxy.port)],
+      keepalive: { timeMs: 100, timeoutMs: 100 },
+    });
+    upstream.subscribe(want('*'));
+    await until('content', () => observed.contents['a'] === '1');
+    proxy.cut();
+    await until('the loss', () => upstream.state().staleSince !== undefined);
+    proxy.mend();
+    await until('the stream', () => plane.streams.length === 2);
+    await until('connected', () => upstream.state().connected);
+  });
+
+  describe('TLS', () => {
+    const folder = mkdtempSync(join(tmpdir(), 'distributary-'));
+    after(() => rmSync(folder, { recursive: true }));
+
+    const authority = issueCertificate({ name: 'authority', authority: true });
+    const server = issueCertificate({ name: 'server', issuer: authority, dns: ['control-plane.test'] });
+    const client = issueCertificate({ name: 'client', issuer: authority });
+    const file = (name: string, content: string): string => {
+      const path = join(folder, name);
+      writeFileSync(path, content);
+      return path;
+    };
+    const secure = (mutual: boolean): ServerCredentials =>
+      ServerCredentials.createSsl(
+        Buffer.from(authority.certificate),
+        [{ cert_chain: Buffer.from(server.certificate), private_key: Buffer.from(server.privateKey) }],
+        mutual,
+      );
+
+    it('verifies the server for server_name and shows its own certificate', async () => {
+      const plane = await controlPlane(0, secure(true));
+      const upstream = start({
+        endpoints: [address(plane.port)],
+        tls: {
+          ca: file('ca.pem', authority.certificate),
+          identity: {
+            certificate: file('client.pem', client.certificate),
+            privateKey: file('client.key', client.privateKey),
+          },
+          serverName: 'control-plane.test',
+        },
+      });
+      upstream.subscribe(want('*'));
+      await until('a request', () => plane.requests.length > 0);
+      expect(upstream.state().connected).to.equal(true);
+    });
+
+    it('says what is wrong, and reads the files anew for each try', async () => {
+      const plane = await controlPlane(0, secure(false));
+      const stranger = issueCertificate({ name: 'stranger', authority: true });
+      const ca = file('other-ca.pem', stranger.certificate);
+      const upstream = start({
+        endpoints: [address(plane.port)],
+        tls: { ca, identity: undefined, serverName: 'control-plane.test' },
+      });
+      await until('an error', () => upstream.state().lastError !== '');
+      expect(upstream.state().lastError).to.match(/certificate/);
+      expect(upstream.state().connected).to.equal(false);
+      file('other-ca.pem', authority.certificate);
+      await until('connected', () => upstream.state().connected);
+    });
+
+    it('a missing file is named', async () => {
+      const upstream = start({
+        endpoints: [address(1)],
+        tls: { ca: join(folder, 'none.pem'), identity: undefined, serverName: undefined },
+      });
+      await until('an error', () => upstream.state().lastError !== '');
+      expect(upstream.state().lastError).to.contain('none.pem').and.contain('no such file');
+    });
+  });
+
+  describe('PER_PARAMETERS', () => {
+    const rules = [
+      { key: 'env', to: 'node.metadata.where.env' },
+      { key: 'zone', to: 'node.locality.zone' },
+      { key: 'tenant', to: 'node.id' },
+    ];
+
+    it('§5 one session per parameter set of the rules, its node made by them, its resources stamped', async () => {
+      const plane = await controlPlane();
+      plane.answer = (stream, request) => {
+        const node = stream.first?.node;
+        if (request.responseNonce === '')
+          stream.send(cds, '1', `a:${node?.id}-${node?.locality?.zone ?? ''}@1`);
+      };
+      const upstream = start({ endpoints: [address(plane.port)], rules });
+      upstream.subscribe(want('*', { env: 'prod', zone: 'z1', color: 'red' }));
+      upstream.subscribe(want('*', { env: 'prod', zone: 'z1', color: 'blue' }));
+      upstream.subscribe(want('*', { tenant: 't' }));
+      await until('both', () => observed.transactions.filter(({ puts }) => puts.length > 0).length === 2);
+      expect(plane.streams).to.have.length(2);
+      expect(upstream.state().sessions).to.equal(2);
+      const nodes = plane.streams.map((stream) => stream.first?.node);
+      expect(nodes.map((node) => node?.metadata)).to.deep.include.members([
+        { role: 'relay', where: { env: 'prod' } },
+        { role: 'relay' },
+      ]);
+      const stamped = observed.transactions.flatMap(({ puts }) =>
+        puts.map((put) => `${formatConstraints(put.constraints.expression)}: ${contentOf(put.any)}`),
+      );
+      expect(stamped).to.have.members([
+        'env == "prod" and not exists(tenant) and zone == "z1": relay-z1',
+        'not exists(env) and tenant == "t" and not exists(zone): t-',
+      ]);
+      upstream.unsubscribe(want('*', { tenant: 't' }));
+      await until('one stream less', () => plane.openStreams.length === 1);
+      expect(upstream.state().sessions).to.equal(1);
+    });
+
+    it('past max_upstream_sessions a subscription is answered RESOURCE_EXHAUSTED, and gets a place that frees', async () => {
+      const plane = await controlPlane();
+      const upstream = start({ endpoints: [address(plane.port)], rules, maxSessions: 1 });
+      upstream.subscribe(want('a', { env: 'prod' }));
+      upstream.subscribe(want('a', { env: 'test' }));
+      const [refusal] = observed.transactions;
+      expect(refusal?.faults[0]).to.include({ name: 'a', code: Code.RESOURCE_EXHAUSTED });
+      expect(refusal?.faults[0]?.message).to.contain('max_upstream_sessions');
+      expect(refusal?.faults[0]?.constraints.matches(want('a', { env: 'prod' }).parameters)).to.equal(false);
+      expect(refusal?.settled).to.deep.equal([want('a', { env: 'test' })]);
+      expect(observed.counts.refused).to.equal(1);
+      upstream.unsubscribe(want('a', { env: 'prod' }));
+      await until('the other', () =>
+        plane.requests.some((request) => request.node?.metadata?.['where'] !== undefined),
+      );
+      expect(upstream.state().sessions).to.equal(1);
+    });
+
+    it('a session that is refused leaves the others alone', async () => {
+      const plane = await controlPlane();
+      plane.answer = (stream, request) => {
+        if (stream.first?.node?.id === 'bad') stream.fail(status.PERMISSION_DENIED, 'not you');
+        else if (request.responseNonce === '') stream.send(cds, '1', 'a:1@1');
+      };
+      const upstream = start({ endpoints: [address(plane.port)], rules });
+      upstream.subscribe(want('*', { tenant: 'good' }));
+      await until('content', () => observed.contents['a'] === '1');
+      upstream.subscribe(want('*', { tenant: 'bad' }));
+      await until('tries', () => plane.streams.length >= 4);
+      expect(observed.counts.reconnects).to.equal(0);
+      expect(plane.openStreams.filter((stream) => stream.first?.node?.id === 'good')).to.have.length(1);
+    });
+  });
+
+  it('NATIVE: all parameter sets in one session, as locators', async () => {
+    const plane = await controlPlane();
+    const upstream = start({ endpoints: [address(plane.port)], variants: 'NATIVE' });
+    upstream.subscribe(want('a', { env: 'prod' }));
+    upstream.subscribe(want('a'));
+    await until('a request', () => plane.requests.length === 1);
+    expect(upstream.state().sessions).to.equal(1);
+    expect(plane.requests[0]).to.have.deep.property('resourceNamesSubscribe', ['a']);
+    expect(plane.requests[0])
+      .to.have.property('resourceLocatorsSubscribe')
+      .with.deep.nested.property('[0].dynamicParameters', { env: 'prod' });
+  });
+});
+
+interface Listening {
+  readonly server: TcpServer;
+  readonly port: number;
+  readonly sockets: Socket[];
+}
+
+async function listening(server: TcpServer): Promise<Listening> {
+  const sockets: Socket[] = [];
+  server.on('connection', (socket) => {
+    sockets.push(socket);
+    socket.on('error', () => {});
+  });
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  const bound = server.address();
+  if (bound === null || typeof bound === 'string') throw new Error('no port');
+  return { server, port: bound.port, sockets };
+}
+
+/** A TCP proxy that can stop forwarding without closing anything. */
+async function cuttable(
+  port: number,
+): Promise<{ readonly port: number; cut(): void; mend(): void; close(): void }> {
+  let isCut = false;
+  const outgoing: Socket[] = [];
+  const {
+    server,
+    port: own,
+    sockets,
+  } = await listening(
+    createServer((socket) => {
+      const out = dial(port, '127.0.0.1');
+      outgoing.push(out);
+      out.on('error', () => {});
+      let dead = false;
+      const forward = (from: Socket, to: Socket): void => {
+        from.on('data', (bytes) => {
+          dead ||= isCut;
+          if (!dead) to.write(bytes);
+        });
+      };
+      forward(socket, out);
+      forward(out, socket);
+    }),
+  );
+  return {
+    port: own,
+    cut() {
+      isCut = true;
+    },
+    mend() {
+      isCut = false;
+    },
+    close() {
+      server.close();
+      for (const socket of [...sockets, ...outgoing]) socket.destroy();
+    },
+  };
+}

@@ -1,0 +1,111 @@
+import { fromBinary } from '@bufbuild/protobuf';
+import { expect } from 'chai';
+import { NodeSchema } from '../../../src/gen/envoy/config/core/v3/base_pb.ts';
+import { internParameters } from '../../../src/model/parameters.ts';
+import { Backoff } from '../../../src/upstream/ads/backoff.ts';
+import { Failover } from '../../../src/upstream/ads/failover.ts';
+import { encodeNode } from '../../../src/upstream/ads/node.ts';
+
+describe('backoff', () => {
+  it('doubles its bound up to the longest, with full jitter', () => {
+    const half = new Backoff(500, 3000, () => 0.5);
+    expect([1, 2, 3, 4, 5].map(() => half.next())).to.deep.equal([250, 500, 1000, 1500, 1500]);
+    expect(new Backoff(500, 3000, () => 0).next()).to.equal(0);
+  });
+
+  it('begins anew after a reset', () => {
+    const backoff = new Backoff(500, 3000, () => 1);
+    backoff.next();
+    backoff.next();
+    backoff.reset();
+    expect(backoff.next()).to.equal(500);
+  });
+});
+
+describe('failover', () => {
+  const policy = (count: number): Failover => new Failover(count, new Backoff(100, 1000, () => 1));
+
+  it('tries the endpoints in order, at once, and waits after each round', () => {
+    const failover = policy(3);
+    const waits = [1, 2, 3, 4, 5, 6].map(() => failover.failed('unreachable'));
+    expect(waits).to.deep.equal([0, 0, 100, 0, 0, 200]);
+    expect(failover.current).to.equal(0);
+  });
+
+  it('is down after a round without success', () => {
+    const failover = policy(2);
+    failover.failed('unreachable');
+    expect(failover.down).to.equal(false);
+    failover.failed('unreachable');
+    expect(failover.down).to.equal(true);
+    failover.connected();
+    expect(failover.down).to.equal(false);
+  });
+
+  it('to be connected is no success where silence was the failure', () => {
+    const failover = policy(1);
+    failover.failed('unanswered');
+    failover.connected();
+    expect(failover.down).to.equal(true);
+    failover.answered();
+    expect(failover.down).to.equal(false);
+  });
+
+  it('the wait grows until a response has arrived, however often it connects', () => {
+    const failover = policy(1);
+    expect(failover.failed('unreachable')).to.equal(100);
+    failover.connected();
+    expect(failover.failed('unanswered')).to.equal(200);
+    failover.connected();
+    failover.answered();
+    expect(failover.lost()).to.equal(100);
+  });
+
+  it('stays with an endpoint that had worked', () => {
+    const failover = policy(2);
+    failover.failed('unreachable');
+    failover.answered();
+    failover.lost();
+    expect(failover.current).to.equal(1);
+  });
+
+  it('an endpoint that was silent must prove itself for longer', () => {
+    const failover = policy(2);
+    failover.failed('unanswered');
+    expect(failover.penalty(0)).to.equal(2);
+    failover.returned(0);
+    failover.answered();
+    expect(failover.penalty(0)).to.equal(1);
+  });
+});
+
+describe('the node of a session', () => {
+  const relay = {
+    id: 'relay',
+    cluster: 'relays',
+    metadata: { a: { b: 'own', c: 'kept' } },
+    locality: { region: 'r', zone: '', subZone: '' },
+  };
+  const encode = (to: string, value: string | undefined) =>
+    fromBinary(
+      NodeSchema,
+      encodeNode(relay, [{ key: 'k', to }], internParameters(value === undefined ? [] : [['k', value]]), '1'),
+    );
+
+  it('shows each parameter where its rule says', () => {
+    expect(encode('node.id', 'x').id).to.equal('x');
+    expect(encode('node.cluster', 'x').cluster).to.equal('x');
+    expect(encode('node.locality.sub_zone', 'x').locality).to.include({ region: 'r', subZone: 'x' });
+    expect(encode('node.metadata.a.b', 'x').metadata).to.deep.equal({ a: { b: 'x', c: 'kept' } });
+    expect(encode('node.metadata.a.b.d', 'x').metadata).to.deep.equal({ a: { b: { d: 'x' }, c: 'kept' } });
+  });
+
+  it('an absent parameter leaves what is there', () => {
+    expect(encode('node.metadata.a.b', undefined).metadata).to.deep.equal(relay.metadata);
+  });
+
+  it('a path through __proto__ changes no prototype', () => {
+    encode('node.metadata.__proto__.polluted', 'x');
+    expect({}).to.not.have.property('polluted');
+  });
+});

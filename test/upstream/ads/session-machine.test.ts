@@ -1,0 +1,220 @@
+import { expect } from 'chai';
+import fc from 'fast-check';
+import { deltaResponse, parseItem, sotwResponse, typeOf } from './responses.ts';
+import { Conversation } from './transcript.ts';
+
+/** The lines that a conversation ends with. */
+function last(lines: readonly string[], conversation = new Conversation('delta', [], '')): string[] {
+  let answer: string[] = [];
+  for (const line of lines) answer = conversation.say(line);
+  return answer;
+}
+
+const sotw = (): Conversation => new Conversation('sotw', [], '');
+
+describe('a session machine', () => {
+  describe('refuses, naming the resource, and applies nothing', () => {
+    const bad: readonly (readonly [string, string, RegExp])[] = [
+      ['an Any of another type', 'a:1#lds', /"a" is of type .*Listener/],
+      ['a duplicate', 'a:1 a:1', /"a" comes twice/],
+      ['a duplicate by its constraints', 'a{e=1&f=2}:1 a{f=2&e=1}:1', /"a" comes twice/],
+      ['a constraint that says nothing', 'a{?}:1', /"a": constraints: .*"k"/],
+      ['an xdstp name of another type', 'xdstp://x/wrong/a:1', /"xdstp:\/\/x\/wrong\/a"/],
+      [
+        'an xdstp name with a duplicate key',
+        'xdstp://x/envoy.config.cluster.v3.Cluster/a?k=1&k=2:1',
+        /"k" is given twice/,
+      ],
+    ];
+    for (const [what, items, reason] of bad) {
+      for (const protocol of ['sotw', 'delta'] as const) {
+        it(`${protocol}: ${what}`, () => {
+          const conversation = new Conversation(protocol, [], '');
+          last(['subscribe cds *', 'connect', '< cds 1 n1 good:1'], conversation);
+          const answer = conversation.say(`< cds 2 n2 good:2 ${items}`);
+          expect(answer.filter((line) => line.startsWith('='))).to.deep.equal([]);
+          expect(answer.at(-1)).to.match(reason).and.contain('nack n2');
+          if (protocol === 'sotw') expect(answer.at(-1)).to.contain('version 1');
+        });
+      }
+    }
+
+    it('delta: a removal of what the response has, too', () => {
+      const answer = last(['subscribe cds *', 'connect', '< cds 1 n1 a:1 -a']);
+      expect(answer.at(-1)).to.match(/nack n1 .*"a" comes twice/);
+    });
+
+    it('an xdstp name in two spellings', () => {
+      const name = 'xdstp://x/envoy.config.cluster.v3.Cluster/a';
+      const answer = last(['subscribe cds *', 'connect', `< cds 1 n1 ${name}?b=1&a=2:1 ${name}?a=2&b=1:1`]);
+      expect(answer.at(-1)).to.match(/comes twice/);
+    });
+
+    it('§5 remove and add of different constraints of one name is no duplicate', () => {
+      const answer = last(['subscribe cds *', 'connect', '< cds 1 n1 a{e=1&v=1}:1 -a{e=1}']);
+      expect(answer.at(-1)).to.equal('> cds ack n1');
+    });
+
+    it('SotW: a type that was never asked for is not even refused, as that would subscribe to it', () => {
+      const answer = last(['subscribe cds *', 'connect', '< lds 1 n1 a:1'], sotw());
+      expect(answer).to.have.length(1);
+      expect(answer[0]).to.contain('was not asked for');
+    });
+  });
+
+  it('a change of subscription after a refusal does not look like an acknowledgement', () => {
+    const conversation = sotw();
+    last(['subscribe cds a', 'connect', '< cds 1 n1 a:1 a:1', 'subscribe cds b'], conversation);
+    expect(conversation.say('flush')[0]).to.match(/^> cds \[a b\] nack n1/);
+  });
+
+  it('§5b an acknowledgement repeats the names that were sent, not those to come', () => {
+    const conversation = sotw();
+    last(['subscribe cds a', 'connect', 'subscribe cds b'], conversation);
+    expect(conversation.say('< cds 1 n1 a:1').at(-1)).to.equal('> cds [a] version 1 ack n1');
+    expect(conversation.say('flush')).to.deep.equal(['> cds [a b] version 1 ack n1']);
+  });
+
+  it('§5b what is subscribed while there is no stream is in its first request', () => {
+    expect(last(['subscribe cds a', 'flush', 'subscribe eds e', 'connect'])).to.deep.equal([
+      '> cds +[a]',
+      '> eds +[e]',
+    ]);
+  });
+
+  it('§3.9 a version goes along to the same endpoint only if nothing new is asked', () => {
+    const conversation = sotw();
+    last(['subscribe cds a', 'connect', '< cds 1 n1 a:1', 'disconnect', 'subscribe cds b'], conversation);
+    expect(conversation.say('connect')).to.deep.equal(['> cds [a b]']);
+  });
+
+  it('§3.9 SotW EDS: silence is never absence', () => {
+    expect(last(['subscribe eds a', 'connect', 'wait 60s'], sotw())).to.deep.equal([]);
+  });
+
+  it('§3.9 the time to wait begins anew with each stream', () => {
+    const conversation = new Conversation('delta', [], '');
+    last(['subscribe eds a', 'connect', 'wait 10s', 'disconnect', 'wait 60s', 'connect'], conversation);
+    expect(conversation.say('wait 10s')).to.deep.equal([]);
+    expect(conversation.say('wait 5s')).to.deep.equal(['= eds settled [a]']);
+  });
+
+  it('§3.9 what is held is not removed by a stream that is silent altogether', () => {
+    const conversation = new Conversation('delta', [], '');
+    last(['subscribe eds a', 'connect', '< eds 1 n1 a:1@1', 'disconnect', 'connect elsewhere'], conversation);
+    expect(conversation.say('wait 15s')).to.deep.equal([]);
+  });
+
+  it('§3.9 what a new endpoint does not deliver is removed when its time is up', () => {
+    const conversation = new Conversation('delta', [], '');
+    last(['subscribe eds a', 'subscribe eds b', 'connect', '< eds 1 n1 a:1@1 b:1@1'], conversation);
+    last(['disconnect', 'connect elsewhere', '< eds 1 n1 b:1@1'], conversation);
+    expect(conversation.say('wait 15s')).to.deep.equal(['= eds version 1 -a']);
+  });
+
+  it('§3.9 a wildcard that is not answered is reported, and stays unknown', () => {
+    expect(last(['subscribe cds *', 'connect', 'wait 15s'])).to.deep.equal(['* overdue']);
+  });
+
+  it('§5b a busy wildcard is whole after a while, quiet or not', () => {
+    const conversation = new Conversation('delta', [], '');
+    last(['subscribe cds *', 'connect'], conversation);
+    const lines: string[] = [];
+    for (let index = 0; index < 20; index++) {
+      lines.push(
+        ...conversation.say(`< cds 1 n${index} a:${index}@${index}`),
+        ...conversation.say('wait 200ms'),
+      );
+    }
+    expect(lines.filter((line) => line.includes('settled [*]'))).to.have.length(1);
+  });
+
+  it('a wildcard with nothing is known to be empty', () => {
+    expect(last(['subscribe cds *', 'connect', '< cds 1 n1'], sotw())[0]).to.equal(
+      '= cds (wildcard) version 1 complete settled [*]',
+    );
+  });
+
+  it('§8 a full-state response that lacks a name with an error is no deletion of it', () => {
+    const conversation = sotw();
+    last(['subscribe cds a', 'subscribe cds b', 'connect', '< cds 1 n1 a:1 b:1'], conversation);
+    expect(conversation.say('< cds 2 n2 b:1 !a:UNAVAILABLE')[0]).to.equal('= cds version 2 !a:14');
+    expect(conversation.say('< cds 3 n3 b:1')[0]).to.equal('= cds version 3 b:1 -a');
+  });
+
+  it('SotW: a resource with a TTL is told again each time, as its time starts anew', () => {
+    const conversation = sotw();
+    last(['subscribe cds *', 'connect', '< cds 1 n1 a:1~5000 b:1'], conversation);
+    expect(conversation.say('< cds 1 n2 a:1~5000 b:1')[0]).to.contain('a:1');
+  });
+
+  it('SotW: wanted again in the same moment, upstream sees it go and come', () => {
+    const conversation = sotw();
+    last(['subscribe eds a', 'subscribe eds b', 'connect', '< eds 1 n1 a:1 b:1'], conversation);
+    last(['unsubscribe eds a', 'subscribe eds a'], conversation);
+    expect(conversation.say('flush')).to.deep.equal([
+      '> eds [b] version 1 ack n1',
+      '> eds [b a] version 1 ack n1',
+    ]);
+    expect(conversation.say('< eds 1 n2 a:1 b:1')[0]).to.equal('= eds version 1 a:1 b:1 partial settled [a]');
+  });
+
+  it('keys such as __proto__ are names like any other', () => {
+    const answer = last(['subscribe cds *', 'connect', '< cds 1 n1 __proto__:1 constructor:2'], sotw());
+    expect(answer[0]).to.equal('= cds (wildcard) version 1 __proto__:1 constructor:2 complete settled [*]');
+  });
+
+  it('what SotW responses say, compared with the last ones or not, adds up to the last one', () => {
+    const state = fc.uniqueArray(
+      fc.tuple(fc.constantFrom('a', 'b', 'c', 'd', 'e', 'f', 'g', 'h'), fc.constantFrom('1', '2', '3')),
+      {
+        selector: ([name]) => name,
+      },
+    );
+    fc.assert(
+      fc.property(fc.array(state, { minLength: 1, maxLength: 12 }), (states) => {
+        const conversation = sotw();
+        last(['subscribe cds *', 'connect'], conversation);
+        const folded = new Map<string, string>();
+        for (const [index, items] of states.entries()) {
+          const line = items.map(([name, content]) => `${name}:${content}`).join(' ');
+          const [applied = ''] = conversation.say(`< cds ${index} n${index} ${line}`.trim());
+          for (const word of applied.split(' ').slice(5)) {
+            if (word === 'complete' && index > 0) throw new Error('a second sweep');
+            if (word.startsWith('-')) expect(folded.delete(word.slice(1))).to.equal(true);
+            else if (/^\w:\d$/.test(word)) folded.set(word.slice(0, 1), word.slice(2));
+          }
+          expect([...folded]).to.have.deep.members(items);
+        }
+      }),
+      { numRuns: 500 },
+    );
+  });
+
+  it('no bytes from a control plane throw', () => {
+    fc.assert(
+      fc.property(fc.uint8Array({ maxLength: 200 }), fc.boolean(), (bytes, delta) => {
+        const conversation = delta ? new Conversation('delta', [], '') : sotw();
+        last(['subscribe cds *', 'connect'], conversation);
+        conversation.receive(Buffer.from(bytes));
+      }),
+      { numRuns: 1000 },
+    );
+  });
+
+  it('no damage to a response throws, and what is refused says why', () => {
+    const items = ['a{e=1}:1@1', 'b:2~1500@2|c', '!d:NOT_FOUND', '-e{}', '-f'].map(parseItem);
+    const damage = fc.array(fc.tuple(fc.nat(), fc.nat(255)), { minLength: 1, maxLength: 4 });
+    fc.assert(
+      fc.property(damage, fc.boolean(), (places, delta) => {
+        const conversation = delta ? new Conversation('delta', [], '') : sotw();
+        last(['subscribe cds *', 'connect'], conversation);
+        const bytes = (delta ? deltaResponse : sotwResponse)(typeOf('cds'), '1', 'n1', items);
+        for (const [place, value] of places) bytes[place % bytes.length] = value;
+        const lines = conversation.receive(bytes);
+        expect(lines).to.not.have.length(0);
+      }),
+      { numRuns: 3000 },
+    );
+  });
+});

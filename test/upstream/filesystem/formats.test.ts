@@ -1,0 +1,168 @@
+import { create, toBinary } from '@bufbuild/protobuf';
+import { expect } from 'chai';
+import { DiscoveryResponseSchema } from '../../../src/gen/envoy/service/discovery/v3/discovery_pb.ts';
+import { isResourceFile, parseFile } from '../../../src/upstream/filesystem/parse.ts';
+import { readRecord } from '../../../src/upstream/filesystem/record.ts';
+import { jsonToBytes } from '../../../src/wire/registry.ts';
+import { cds, clusters } from './harness.ts';
+
+const wrapper = 'type.googleapis.com/envoy.service.discovery.v3.Resource';
+const cluster = { '@type': cds, name: 'inner' };
+
+function record(file: string, content: string | Uint8Array | object) {
+  const bytes =
+    content instanceof Uint8Array
+      ? content
+      : Buffer.from(typeof content === 'string' ? content : JSON.stringify(content));
+  return readRecord(file, bytes, '', undefined, 8);
+}
+
+function problem(file: string, content: string | Uint8Array | object): string {
+  const found = record(file, content).problem;
+  return found === undefined ? '' : `${found.line ?? '-'}: ${found.message}`;
+}
+
+function put(content: object) {
+  const { content: read, problem: wrong } = record('a.json', { resources: [content] });
+  if (wrong !== undefined) throw new Error(wrong.message);
+  return read?.resources[0]?.put;
+}
+
+describe('upstream/filesystem formats', () => {
+  it('§7 reads .json .yaml .yml .pb .pb_text, all the same', () => {
+    const json = { version_info: '3', resources: [{ '@type': cds, name: 'one', connect_timeout: '1.5s' }] };
+    const pb = jsonToBytes(DiscoveryResponseSchema.typeName, json, { ignoreUnknownFields: false });
+    if (!pb.ok) throw new Error(pb.error.message);
+    const yaml = `version_info: "3"\nresources:\n- "@type": ${cds}\n  name: one\n  connectTimeout: 1.5s\n`;
+    const text = `version_info: "3" resources { [${cds}] { name: "one" connect_timeout { seconds: 1 nanos: 500000000 } } }`;
+    const all = [
+      record('a.json', json),
+      record('a.yaml', yaml),
+      record('a.yml', yaml),
+      record('a.pb', pb.value),
+      record('a.pb_text', text),
+    ].map(({ content, problem: wrong }) => ({
+      wrong,
+      digests: content?.resources.map(({ digest }) => digest),
+    }));
+    for (const one of all) expect(one).to.deep.equal({ wrong: undefined, digests: all[0]?.digests });
+    expect(all[0]?.digests).to.have.length(1);
+    expect(isResourceFile('a.txt') || isResourceFile('yaml')).to.equal(false);
+  });
+
+  it('§7 versions: of the resource, else of the file, else of the content', () => {
+    const own = { '@type': wrapper, name: 'x', version: '9', resource: cluster };
+    expect(put(own)?.version).to.equal('9');
+    const file = record('a.json', { version_info: '3', resources: [cluster] });
+    expect(file.content?.resources[0]?.put.version).to.equal('3');
+    expect(put(cluster)?.version).to.match(/^[0-9a-f]{16}$/);
+    expect(put(cluster)?.version).to.equal(put(cluster)?.version);
+    expect(put({ ...cluster, altStatName: 'x' })?.version).not.to.equal(put(cluster)?.version);
+  });
+
+  it('a Resource gives name, constraints, aliases, TTL and cache control', () => {
+    const constraints = { not_constraints: { constraint: { key: 'env', exists: {} } } };
+    const given = put({
+      '@type': wrapper,
+      resource_name: { name: 'outer', dynamic_parameter_constraints: constraints },
+      aliases: ['a', 'b'],
+      ttl: '1.5s',
+      cache_control: { do_not_cache: true },
+      resource: cluster,
+    });
+    expect(given).to.deep.include({
+      name: 'outer',
+      aliases: ['a', 'b'],
+      ttlMilliseconds: 1500,
+      doNotCache: true,
+    });
+    expect(given?.constraints.key).not.to.equal('');
+    expect(put({ '@type': wrapper, resource: cluster })?.name, 'else its own').to.equal('inner');
+  });
+
+  it('§6 xdstp names are canonical', () => {
+    const name = 'xdstp://a/envoy.config.cluster.v3.Cluster/x?b=2&a=1';
+    expect(put({ ...cluster, name })?.name).to.equal('xdstp://a/envoy.config.cluster.v3.Cluster/x?a=1&b=2');
+    expect(problem('a.json', { resources: [{ ...cluster, name: 'xdstp://a/other.Type/x' }] })).to.contain(
+      'other.Type',
+    );
+  });
+
+  it('refuses what is not a resource, and says which and why', () => {
+    const of = (...resources: readonly object[]) => problem('a.json', { resources });
+    expect(of({ '@type': wrapper, name: 'x' })).to.equal('1: resources[0]: the Resource holds no `resource`');
+    expect(of({ '@type': wrapper, name: 'x', resource_name: { name: 'x' }, resource: cluster })).to.contain(
+      'both',
+    );
+    expect(of({ '@type': wrapper, resource: { '@type': wrapper, name: 'x' } })).to.contain(
+      'inside a Resource',
+    );
+    expect(of({ '@type': cds })).to.contain('has no name');
+    expect(of({ '@type': 'type.googleapis.com/envoy.config.endpoint.v3.LbEndpoint' })).to.contain('wrap it');
+    expect(of(cluster, cluster)).to.contain(
+      'resources[1]: envoy.config.cluster.v3.Cluster "inner" is in this file twice',
+    );
+    expect(problem('a.json', { type_url: 'x/y', resources: [cluster] })).to.contain(
+      "the file's type_url is x/y",
+    );
+    const empty = {
+      '@type': wrapper,
+      resource_name: { name: 'x', dynamic_parameter_constraints: { constraint: {} } },
+      resource: cluster,
+    };
+    expect(of(empty)).to.contain('its dynamic_parameter_constraints: ');
+  });
+
+  it('an empty or half-written file is refused: nothing in it would delete everything', () => {
+    for (const file of ['a.json', 'a.yaml', 'a.pb', 'a.pb_text'])
+      expect(problem(file, '')).to.contain('the file is empty');
+    expect(problem('a.yaml', '# nothing yet\n')).to.contain('the file is empty');
+    const bytes = toBinary(DiscoveryResponseSchema, create(DiscoveryResponseSchema, { versionInfo: 'abc' }));
+    expect(problem('a.pb', bytes.subarray(0, 3))).to.contain('not an encoded DiscoveryResponse');
+    expect(problem('a.json', '{\n"resources": [\n')).to.match(/^(3|-): .*JSON/);
+    expect(problem('a.yaml', Buffer.from([0xff, 0xfe, 0x00]))).to.contain('UTF-8');
+  });
+
+  it('YAML errors carry the line: syntax, duplicate keys, several documents, unknown fields behind anchors', () => {
+    expect(problem('a.yaml', 'resources: []\nversion_info: "a\n')).to.match(/^[23]: /);
+    expect(problem('a.yaml', 'resources: []\nresources: []\n')).to.match(/^2: Map keys must be unique/);
+    expect(problem('a.yaml', 'resources: []\n---\nresources: []\n')).to.match(/^2: /);
+    expect(
+      problem('a.yaml', `resources:\n- &a\n  "@type": ${cds}\n  name: x\n- <<: *a\n  nam: y\n`),
+    ).to.match(/^6: resources\[1\]\.nam: /);
+    expect(problem('a.json', `{\n "resources": [\n  {"@type": "${cds}",\n   "nam": 1}]}`)).to.match(/^4: /);
+  });
+
+  it('merges by << work, and aliases that multiply are refused', () => {
+    const merged = parseFile(
+      'a.yaml',
+      Buffer.from(`resources:\n- &a\n  "@type": ${cds}\n  name: x\n- <<: *a\n  name: y\n`),
+    );
+    expect(merged.ok && merged.value.response.resources).to.have.length(2);
+    const levels = Array.from({ length: 9 }, (_, n) => `l${n}: &l${n} [${`*l${n - 1},`.repeat(9)}]`).slice(1);
+    expect(problem('a.yaml', `l0: &l0 [x]\n${levels.join('\n')}\n`)).to.match(/alias/i);
+  });
+
+  it('integers of 64 bits keep their value', () => {
+    const runtime = 'type.googleapis.com/envoy.config.route.v3.RouteConfiguration';
+    const big = `{ "resources": [{ "@type": "${runtime}", "name": "r", "max_direct_response_body_size_bytes": 7 }] }`;
+    expect(problem('a.json', big)).to.equal('');
+    const any = { '@type': 'type.googleapis.com/google.protobuf.UInt64Value', value: 18446744073709551615n };
+    const text = JSON.stringify(
+      { resources: [{ '@type': wrapper, name: 'n', resource: any }] },
+      (_key, value: unknown) => (typeof value === 'bigint' ? `@${value}@` : value),
+    ).replace(/"@(\d+)@"/, '$1');
+    for (const file of ['a.json', 'a.yaml']) {
+      const bytes = record(file, text).content?.resources[0]?.put.any;
+      expect(Buffer.from(bytes ?? []).toString('hex'), file).to.match(/08f{18}01$|08(ff){9}01$/);
+    }
+  });
+
+  it('a bad file after a good one keeps the good content', () => {
+    const good = record('a.yaml', clusters('one'));
+    const bad = readRecord('a.yaml', Buffer.from('{'), '', good, 8);
+    expect(bad.content).to.equal(good.content);
+    expect(bad.problem).not.to.equal(undefined);
+    expect(readRecord('a.yaml', Buffer.from(clusters('one')), '', bad, 8).problem).to.equal(undefined);
+  });
+});

@@ -1,0 +1,128 @@
+import { mkdir, mkdtemp, rename, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { dirname, join } from 'node:path';
+import { resourceName, typeUrl } from '../../../src/model/brand.ts';
+import { systemClock } from '../../../src/model/clock.ts';
+import { NO_PARAMETERS } from '../../../src/model/parameters.ts';
+import type { Interest, Transaction } from '../../../src/model/transaction.ts';
+import { CLAIMS_EVERYTHING, type ClaimOptions } from '../../../src/upstream/claims.ts';
+import { FilesystemUpstream } from '../../../src/upstream/filesystem/upstream.ts';
+
+export const cds = typeUrl('type.googleapis.com/envoy.config.cluster.v3.Cluster');
+export const eds = typeUrl('type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment');
+
+export function interest(type: typeof cds, selector: string): Interest {
+  return { type, selector: resourceName(selector), parameters: NO_PARAMETERS };
+}
+
+/** A file of clusters with these names. */
+export function clusters(...names: readonly string[]): string {
+  return `resources: [${names.map((name) => `{ "@type": ${cds}, name: ${name} }`).join(', ')}]\n`;
+}
+
+/** A cluster in a variant for this env. */
+export function variant(name: string, env: string): string {
+  const constraints = `{ constraint: { key: env, value: ${env} } }`;
+  return `
+  - "@type": type.googleapis.com/envoy.service.discovery.v3.Resource
+    resource_name: { name: ${name}, dynamic_parameter_constraints: ${constraints} }
+    resource: { "@type": ${cds}, name: ${name}, alt_stat_name: ${env} }`;
+}
+
+/** A filesystem upstream over a temporary directory, and what it has told so far. */
+export class Harness {
+  readonly root: string;
+  readonly path: string;
+  readonly transactions: Transaction[] = [];
+  readonly warnings: string[] = [];
+  readonly notes: string[] = [];
+  changes = 0;
+  readonly upstream: FilesystemUpstream;
+  readonly #waiting = new Set<() => void>();
+
+  private constructor(root: string, path: string, claims: ClaimOptions) {
+    this.root = root;
+    this.path = path;
+    const log = {
+      warn: (message: string) => void this.warnings.push(message),
+      info: (message: string) => void this.notes.push(message),
+    };
+    const sink = {
+      apply: (transaction: Transaction) => {
+        this.transactions.push(transaction);
+        this.#wake();
+      },
+      changed: () => {
+        this.changes++;
+        this.#wake();
+      },
+    };
+    this.upstream = new FilesystemUpstream(
+      { name: 'files', path, claims, maxConstraintDepth: 64, clock: systemClock, log },
+      sink,
+    );
+  }
+
+  static async make(files: Readonly<Record<string, string | Uint8Array>>, claims = CLAIMS_EVERYTHING) {
+    const root = await mkdtemp(join(tmpdir(), 'distributary-files-'));
+    const harness = new Harness(root, join(root, 'resources'), claims);
+    for (const [file, content] of Object.entries(files)) await harness.write(file, content);
+    return harness;
+  }
+
+  async write(file: string, content: string | Uint8Array): Promise<void> {
+    await mkdir(dirname(join(this.path, file)), { recursive: true });
+    await writeFile(join(this.path, file), content);
+  }
+
+  /** As careful programs write: a file beside it, then a move. */
+  async replace(file: string, content: string): Promise<void> {
+    await writeFile(join(this.root, 'next'), content);
+    await rename(join(this.root, 'next'), join(this.path, file));
+  }
+
+  /** Starts, and waits for the first scan. */
+  async start(): Promise<this> {
+    this.upstream.start();
+    await this.until(() => this.upstream.state().connected);
+    return this;
+  }
+
+  async close(): Promise<void> {
+    await this.upstream.stop();
+    await rm(this.root, { recursive: true, force: true });
+  }
+
+  /** What a cache would hold now of a type: `name` or `name@constraints`, sorted. */
+  names(type: typeof cds): readonly string[] {
+    const held = new Set<string>();
+    for (const transaction of this.transactions) {
+      if (transaction.type !== type) continue;
+      if (transaction.complete) held.clear();
+      for (const { name, constraints } of transaction.puts) {
+        held.add(constraints.key === '' ? name : `${name}@${constraints.key}`);
+      }
+    }
+    return [...held].toSorted();
+  }
+
+  async until(condition: () => boolean): Promise<void> {
+    const end = Date.now() + 8_000;
+    while (!condition()) {
+      if (Date.now() > end)
+        throw new Error(`not so: ${String(condition)}; state ${JSON.stringify(this.upstream.state())}`);
+      await new Promise<void>((resolve) => {
+        const timer = setTimeout(resolve, 500);
+        this.#waiting.add(() => {
+          clearTimeout(timer);
+          resolve();
+        });
+      });
+    }
+  }
+
+  #wake(): void {
+    for (const resolve of this.#waiting) resolve();
+    this.#waiting.clear();
+  }
+}

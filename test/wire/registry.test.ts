@@ -1,0 +1,134 @@
+import { fromBinary } from '@bufbuild/protobuf';
+import { AnySchema } from '@bufbuild/protobuf/wkt';
+import { expect } from 'chai';
+import { DiscoveryResponseSchema } from '../../src/gen/envoy/service/discovery/v3/discovery_pb.ts';
+import {
+  bytesToJson,
+  envoyRegistry,
+  jsonToBytes,
+  messageName,
+  textToBytes,
+} from '../../src/wire/registry.ts';
+
+const listener = {
+  '@type': 'type.googleapis.com/envoy.config.listener.v3.Listener',
+  name: 'web',
+  filterChains: [
+    {
+      filters: [
+        {
+          name: 'hcm',
+          typedConfig: {
+            '@type':
+              'type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager',
+            statPrefix: 'web',
+            httpFilters: [
+              {
+                name: 'router',
+                typedConfig: {
+                  '@type': 'type.googleapis.com/envoy.extensions.filters.http.router.v3.Router',
+                },
+              },
+            ],
+          },
+        },
+      ],
+    },
+  ],
+};
+const response = 'envoy.service.discovery.v3.DiscoveryResponse';
+const strict = { ignoreUnknownFields: false };
+
+function fault(json: unknown, type = response) {
+  const result = jsonToBytes(type, json, strict);
+  expect(result.ok).to.equal(false);
+  return result.ok ? undefined : result.error;
+}
+
+describe('wire/registry', () => {
+  it('knows the Envoy API and is loaded once', () => {
+    expect(envoyRegistry().getMessage('envoy.config.cluster.v3.Cluster')?.typeName).to.be.a('string');
+    expect(envoyRegistry()).to.equal(envoyRegistry());
+  });
+
+  it('§7 JSON with nested Any goes to bytes and back', () => {
+    const json = { versionInfo: '7', resources: [listener] };
+    const bytes = jsonToBytes(response, json, strict);
+    if (!bytes.ok) throw new Error(bytes.error.message);
+    const decoded = fromBinary(DiscoveryResponseSchema, bytes.value);
+    expect(decoded.resources[0]?.typeUrl).to.equal(listener['@type']);
+    expect(bytesToJson(response, bytes.value)).to.deep.equal({ ok: true, value: json });
+  });
+
+  it('§7 snake_case is the same as canonical JSON', () => {
+    const snake = jsonToBytes(response, { version_info: '7', type_url: 'x' }, strict);
+    expect(snake).to.deep.equal(jsonToBytes(response, { versionInfo: '7', typeUrl: 'x' }, strict));
+  });
+
+  it('an unknown @type is named with its place', () => {
+    const strange = { '@type': 'type.googleapis.com/acme.Strange', name: 'x' };
+    expect(fault({ resources: [listener, strange] })).to.deep.equal({
+      path: ['resources', 1, '@type'],
+      message:
+        'unknown "@type" "type.googleapis.com/acme.Strange": it is not part of the Envoy API that this build knows',
+    });
+    const inside = { ...listener, filterChains: [{ filters: [{ name: 'f', typedConfig: strange }] }] };
+    expect(fault({ resources: [inside] })?.path.join('.')).to.equal(
+      'resources.0.filterChains.0.filters.0.typedConfig.@type',
+    );
+  });
+
+  it('a missing @type, a wrong value and an unknown field are found in nested messages', () => {
+    expect(fault({ resources: [{ name: 'x' }] })?.path).to.deep.equal(['resources', 0]);
+    expect(fault({ resources: [{ ...listener, name: 5 }] })?.path).to.deep.equal(['resources', 0, 'name']);
+    expect(fault({ resources: [{ ...listener, nam: 'x' }] })?.path).to.deep.equal(['resources', 0, 'nam']);
+    expect(fault([])?.path).to.deep.equal([]);
+  });
+
+  it('a map value and a oneof set twice are found', () => {
+    const node = 'envoy.config.core.v3.Node';
+    expect(fault({ dynamicParameters: { a: { params: { b: 5 } } } }, node)?.path).to.deep.equal([
+      'dynamicParameters',
+      'a',
+      'params',
+    ]);
+    const constraints = 'envoy.service.discovery.v3.DynamicParameterConstraints.SingleConstraint';
+    expect(fault({ key: 'a', value: 'b', exists: {} }, constraints)?.message).to.contain('oneof');
+  });
+
+  it('unknown fields pass if asked, unknown types never', () => {
+    const lenient = { ignoreUnknownFields: true };
+    expect(jsonToBytes(response, { resources: [{ ...listener, nam: 'x' }], zzz: 1 }, lenient).ok).to.equal(
+      true,
+    );
+    expect(jsonToBytes(response, { resources: [{ '@type': 'a/b' }] }, lenient).ok).to.equal(false);
+  });
+
+  it('an unknown type of message is an error, not an exception', () => {
+    expect(fault({}, 'acme.Strange')?.message).to.contain('"acme.Strange"');
+    expect(bytesToJson('acme.Strange', new Uint8Array(0)).ok).to.equal(false);
+    expect(textToBytes('acme.Strange', '').ok).to.equal(false);
+    expect(messageName('type.googleapis.com/acme.Strange')).to.equal('acme.Strange');
+    const opaque = bytesToJson(AnySchema.typeName, new Uint8Array([0x0a, 3, 0x61, 0x2f, 0x62, 0x12, 1, 1]));
+    expect(opaque.ok ? '' : opaque.error).to.contain('a/b');
+  });
+
+  it('JSON nested beyond reason is refused without a stack overflow', () => {
+    let deep: unknown = null;
+    for (let depth = 0; depth < 50_000; depth++) deep = [deep];
+    expect(fault({ resources: deep })?.message).to.contain('nested too deeply');
+  });
+
+  it('text format expands Any', () => {
+    const text =
+      'version_info: "7" resources { [type.googleapis.com/envoy.config.cluster.v3.Cluster] { name: "c" } }';
+    const bytes = textToBytes(response, text);
+    expect(bytes.ok && bytesToJson(response, bytes.value)).to.deep.equal({
+      ok: true,
+      value: {
+        versionInfo: '7',
+        resources: [{ '@type': 'type.googleapis.com/envoy.config.cluster.v3.Cluster', name: 'c' }],
+      },
+    });
+  });
+});

@@ -1,0 +1,318 @@
+import { mkdtemp, rename, rm, symlink, writeFile } from 'node:fs/promises';
+import { connect as connectHttp2 } from 'node:http2';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { connect as connectTls } from 'node:tls';
+import { type Client, credentials, status } from '@grpc/grpc-js';
+import { expect } from 'chai';
+import { systemClock } from '../../src/model/clock.ts';
+import { readTlsFiles, watchTlsFiles } from '../../src/security/tls-files.ts';
+import { type GrpcServer, listenGrpc } from '../../src/wire/http2-server.ts';
+import type { Peer, ServerStream } from '../../src/wire/transport.ts';
+import { type Issued, issueCertificate } from '../support/certificates.ts';
+import { nextMessage, openCall, rawClient, statusOf } from '../support/grpc-calls.ts';
+import { closeServers, echo, serve } from './serve.ts';
+
+const path = '/a.B/C';
+
+function bytes(text: string): Buffer {
+  return Buffer.from(text);
+}
+
+describe('TLS', () => {
+  const authority = issueCertificate({ name: 'test authority', authority: true });
+  const stranger = issueCertificate({ name: 'another authority', authority: true });
+  const forServer = issueCertificate({
+    name: 'server',
+    issuer: authority,
+    dns: ['localhost'],
+    ips: ['127.0.0.1'],
+  });
+  const clients: Client[] = [];
+  let peers: Peer[] = [];
+
+  function accept(): (stream: ServerStream) => void {
+    return (stream) => {
+      peers.push(stream.peer);
+      echo(stream);
+    };
+  }
+
+  function serveTls(requireClientCertificate: boolean, ca = true): Promise<GrpcServer> {
+    return serve({
+      accept,
+      tls: {
+        certificate: bytes(forServer.certificate),
+        privateKey: bytes(forServer.privateKey),
+        ...(ca ? { ca: bytes(authority.certificate) } : {}),
+        requireClientCertificate,
+      },
+    });
+  }
+
+  function client(server: GrpcServer, own?: Issued, trusted: Issued = authority): Client {
+    const pems = own === undefined ? [] : [bytes(own.privateKey), bytes(own.certificate)];
+    const made = rawClient(server.address, credentials.createSsl(bytes(trusted.certificate), ...pems), {
+      'grpc.ssl_target_name_override': 'localhost',
+    });
+    clients.push(made);
+    return made;
+  }
+
+  async function works(one: Client): Promise<boolean> {
+    const call = openCall(one, path);
+    call.write(bytes('x'));
+    const outcome = await Promise.race([nextMessage(call), statusOf(call)]);
+    call.end();
+    return Buffer.isBuffer(outcome);
+  }
+
+  afterEach(async () => {
+    peers = [];
+    for (const open of clients.splice(0)) open.close();
+    await closeServers();
+  });
+
+  it('serves h2 with a certificate, and asks for none from clients without ca', async () => {
+    const server = await serveTls(false, false);
+    const own = issueCertificate({ name: 'client', issuer: authority, uris: ['spiffe://x/y'] });
+    expect(await works(client(server, own))).to.equal(true);
+    expect(peers[0]).to.deep.include({ uriSans: [], dnsSans: [] });
+  });
+
+  it('gives the URI and DNS SANs of a verified client certificate', async () => {
+    const server = await serveTls(true);
+    const own = issueCertificate({
+      name: 'client',
+      issuer: authority,
+      uris: ['spiffe://example.com/ns/a/sa/b', 'http://x/?a, DNS:forged.example.com'],
+      dns: ['client.example.com', 'a"b', 'x, URI:spiffe://forged/admin'],
+      ips: ['10.0.0.1'],
+    });
+    expect(await works(client(server, own))).to.equal(true);
+    expect(peers[0]).to.deep.include({
+      uriSans: ['spiffe://example.com/ns/a/sa/b', 'http://x/?a, DNS:forged.example.com'],
+      dnsSans: ['client.example.com', 'a"b', 'x, URI:spiffe://forged/admin'],
+    });
+  });
+
+  it('refuses clients without a certificate, of another authority, or expired, where one is required', async () => {
+    const server = await serveTls(true);
+    const expired = issueCertificate({ name: 'client', issuer: authority, days: -1 });
+    const foreign = issueCertificate({ name: 'client', issuer: stranger });
+    for (const own of [undefined, foreign, expired]) {
+      const outcome = await statusOf(openCall(client(server, own), path));
+      expect(outcome.code).to.equal(status.UNAVAILABLE);
+    }
+    expect(peers).to.deep.equal([]);
+  });
+
+  it('a client that resumes its TLS session keeps its identity', async () => {
+    const server = await serveTls(true);
+    const own = issueCertificate({ name: 'client', issuer: authority, uris: ['spiffe://example.com/a'] });
+    const [host, port] = server.address.split(':');
+    const options = {
+      host,
+      port: Number(port),
+      servername: 'localhost',
+      ALPNProtocols: ['h2'],
+      ca: authority.certificate,
+      cert: own.certificate,
+      key: own.privateKey,
+    };
+    let ticket: Buffer | undefined;
+    for (const resumed of [false, true]) {
+      const socket = connectTls({ ...options, ...(ticket === undefined ? {} : { session: ticket }) });
+      socket.on('session', (received) => {
+        ticket = received;
+      });
+      const session = connectHttp2('https://localhost', { createConnection: () => socket });
+      const request = session.request({
+        ':method': 'POST',
+        ':path': path,
+        'content-type': 'application/grpc',
+        te: 'trailers',
+      });
+      request.end();
+      await new Promise((resolve) => request.resume().once('close', resolve));
+      expect(socket.isSessionReused()).to.equal(resumed);
+      session.destroy();
+    }
+    expect(peers.map((peer) => peer.uriSans)).to.deep.equal([
+      ['spiffe://example.com/a'],
+      ['spiffe://example.com/a'],
+    ]);
+  });
+
+  it('a certificate that is not verified gives no names where none is required', async () => {
+    const server = await serveTls(false);
+    const foreign = issueCertificate({
+      name: 'client',
+      issuer: stranger,
+      uris: ['spiffe://example.com/admin'],
+    });
+    expect(await works(client(server, foreign))).to.equal(true);
+    expect(peers[0]).to.deep.include({ uriSans: [], dnsSans: [] });
+  });
+
+  it('a failed handshake is reported, costs the others nothing, and plain HTTP/2 gets no answer', async () => {
+    const reports: string[] = [];
+    const server = await serve({
+      accept,
+      report: (message, error) => reports.push(`${message}: ${String(error)}`),
+      tls: {
+        certificate: bytes(forServer.certificate),
+        privateKey: bytes(forServer.privateKey),
+        requireClientCertificate: false,
+      },
+    });
+    const plain = rawClient(server.address);
+    clients.push(plain);
+    expect((await statusOf(openCall(plain, path))).code).to.equal(status.UNAVAILABLE);
+    const [host, port] = server.address.split(':');
+    const http1 = connectTls({
+      host,
+      port: Number(port),
+      ca: authority.certificate,
+      ALPNProtocols: ['http/1.1'],
+    });
+    await new Promise((resolve) => http1.once('error', resolve));
+    expect(await works(client(server))).to.equal(true);
+    expect(reports[0]).to.match(/^a TLS handshake failed/);
+  });
+
+  it('requiring certificates without ca is refused, and so are a key of another certificate and no PEM', async () => {
+    const base = { address: '127.0.0.1:0', accept, maxRequestBytes: 1 };
+    const other = issueCertificate({ name: 'other' });
+    const certificate = bytes(forServer.certificate);
+    const privateKey = bytes(forServer.privateKey);
+    const errors: string[] = [];
+    for (const tls of [
+      { certificate, privateKey, requireClientCertificate: true },
+      { certificate, privateKey: bytes(other.privateKey), requireClientCertificate: false },
+      { certificate: bytes('x'), privateKey, requireClientCertificate: false },
+      { certificate, privateKey, ca: bytes(''), requireClientCertificate: true },
+      { certificate, requireClientCertificate: false },
+      { requireClientCertificate: false },
+    ]) {
+      const result = await listenGrpc({ ...base, tls });
+      errors.push(result.ok ? 'listens' : result.error);
+    }
+    expect(errors[0]).to.contain('needs ca');
+    expect(errors[1]).to.contain('does not belong to the certificate');
+    expect(errors[2]).to.contain('not PEM');
+    expect(errors[3]).to.contain('ca holds no PEM certificate');
+    expect(errors[4]).to.contain('belong together');
+    expect(errors[5]).to.contain('needs certificate');
+  });
+
+  it('a new certificate is used for new connections while the open ones go on', async () => {
+    const server = await serveTls(false);
+    const old = openCall(client(server), path);
+    old.write(bytes('before'));
+    await nextMessage(old);
+    const next = issueCertificate({
+      name: 'server',
+      issuer: stranger,
+      dns: ['localhost'],
+      ips: ['127.0.0.1'],
+    });
+    const changed = server.setTls({
+      certificate: bytes(next.certificate),
+      privateKey: bytes(next.privateKey),
+      ca: bytes(stranger.certificate),
+    });
+    expect(changed.ok).to.equal(true);
+    const own = issueCertificate({ name: 'client', issuer: stranger, uris: ['spiffe://example.com/new'] });
+    expect(await works(client(server, own, stranger))).to.equal(true);
+    expect(peers.at(-1)?.uriSans).to.deep.equal(['spiffe://example.com/new']);
+    old.write(bytes('after'));
+    expect((await nextMessage(old)).toString()).to.equal('after');
+    expect(server.setTls({ certificate: bytes('x'), privateKey: bytes('y') }).ok).to.equal(false);
+    expect(await works(client(server, own, stranger))).to.equal(true);
+  });
+
+  describe('files', () => {
+    let directory: string;
+    const stop: (() => void)[] = [];
+
+    beforeEach(async () => {
+      directory = await mkdtemp(join(tmpdir(), 'distributary-'));
+    });
+    afterEach(async () => {
+      for (const end of stop.splice(0)) end();
+      await rm(directory, { recursive: true });
+    });
+
+    async function put(where: string, issued: Issued): Promise<void> {
+      await writeFile(join(where, 'tls.crt'), issued.certificate);
+      await writeFile(join(where, 'tls.key'), issued.privateKey);
+    }
+
+    async function watched(): Promise<{ next(): Promise<string> }> {
+      const files = { certificate: join(directory, 'tls.crt'), privateKey: join(directory, 'tls.key') };
+      const first = await readTlsFiles(files);
+      if (!first.ok) throw new Error(first.error);
+      const heard: string[] = [];
+      let wake = (): void => undefined;
+      const tell = (what: string): void => {
+        heard.push(what);
+        wake();
+      };
+      stop.push(
+        watchTlsFiles(files, {
+          clock: systemClock,
+          current: first.value,
+          changed: (material) => tell(String(material.certificate)),
+          refused: (reason) => tell(reason),
+        }),
+      );
+      return {
+        async next() {
+          if (heard.length === 0) await new Promise<void>((resolve) => (wake = resolve));
+          return heard.shift() ?? '';
+        },
+      };
+    }
+
+    it('names the file and the cause', async () => {
+      const missing = await readTlsFiles({ certificate: join(directory, 'no.crt'), privateKey: 'x' });
+      expect(missing.ok ? '' : missing.error).to.match(
+        /^certificate .*no\.crt: there is no such file.*ENOENT/,
+      );
+      await writeFile(join(directory, 'tls.crt'), 'x');
+      await writeFile(join(directory, 'tls.key'), 'x');
+      const files = { certificate: join(directory, 'tls.crt'), privateKey: join(directory, 'tls.key') };
+      const bad = await readTlsFiles(files);
+      expect(bad.ok ? '' : bad.error).to.match(/tls\.crt.*tls\.key: it is not PEM/);
+    });
+
+    it('a new version is told once, a bad one is refused once, and the next good one is told', async () => {
+      await put(directory, forServer);
+      const watching = await watched();
+      const second = issueCertificate({ name: 'second' });
+      await put(directory, second);
+      expect(await watching.next()).to.equal(second.certificate);
+      await writeFile(join(directory, 'tls.crt'), forServer.certificate);
+      expect(await watching.next()).to.contain('does not belong to the certificate');
+      await writeFile(join(directory, 'tls.key'), forServer.privateKey);
+      expect(await watching.next()).to.equal(forServer.certificate);
+    });
+
+    it('notices a swap of symbolic links, as of a Kubernetes Secret', async () => {
+      const inner = async (name: string, issued: Issued): Promise<void> => {
+        const where = await mkdtemp(join(directory, name));
+        await put(where, issued);
+        await symlink(where, join(directory, '..new'));
+        await rename(join(directory, '..new'), join(directory, '..data'));
+      };
+      await inner('1', forServer);
+      await symlink(join('..data', 'tls.crt'), join(directory, 'tls.crt'));
+      await symlink(join('..data', 'tls.key'), join(directory, 'tls.key'));
+      const watching = await watched();
+      const second = issueCertificate({ name: 'second' });
+      await inner('2', second);
+      expect(await watching.next()).to.equal(second.certificate);
+    });
+  });
+});
