@@ -2,7 +2,7 @@ import { BinaryWriter, WireType } from '@bufbuild/protobuf/wire';
 import type { ErrorDetail, Locator } from './requests.ts';
 
 /** A DiscoveryRequest to send. `node` is encoded already. */
-export interface OutgoingSotw {
+interface OutgoingSotw {
   readonly kind: 'sotw';
   readonly typeUrl: string;
   readonly version: string;

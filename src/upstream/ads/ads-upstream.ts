@@ -15,10 +15,10 @@ import { DeltaSession } from './delta-session.ts';
 import { Failover } from './failover.ts';
 import { Lane, type LaneHandler } from './lane.ts';
 import type { Link } from './link.ts';
+import type { SessionOptions } from './machine.ts';
 import { encodeNode } from './node.ts';
 import type { AdsUpstreamOptions } from './options.ts';
 import { Session } from './session.ts';
-import type { SessionOptions } from './session-machine.ts';
 import { SotwSession } from './sotw-session.ts';
 import { restrict, stampFor, unstamped } from './stamp.ts';
 
@@ -49,7 +49,7 @@ export class AdsUpstream implements Upstream {
     this.#options = options;
     this.#sink = sink;
     this.#keys = options.variants === 'NATIVE' ? [] : options.rules.map((rule) => rule.key);
-    this.#conditions = new Conditions(options.log.child({ upstream: options.name }));
+    this.#conditions = new Conditions(options.log);
     this.#failover = new Failover(options.endpoints.length, this.#backoff());
     this.#connection = new Connection(options, this.#failover, {
       up: (link, endpoint) => this.#connected(link, endpoint),
@@ -165,7 +165,7 @@ export class AdsUpstream implements Upstream {
         metrics.updates(type, result);
         if (result === 'accepted') metrics.lastUpdate(type);
       },
-      log: (level, message, fields) => this.#options.log[level](message, { upstream: this.name, ...fields }),
+      log: (level, message, fields) => this.#options.log[level](message, fields),
       via: this.#options.via,
       opening: () => this.#opening(),
       answered: () => this.#answered(),

@@ -22,7 +22,8 @@ import {
 import { Code } from '../../wire/status.ts';
 import { acceptError, acceptRemoval, acceptResource, type Identity } from './arrivals.ts';
 import { type HeldVariant, Seen } from './held.ts';
-import { SessionMachine, type TypeState } from './session-machine.ts';
+import type { TypeState } from './machine.ts';
+import { SessionMachine } from './session-machine.ts';
 import { type Ask, settle } from './wants.ts';
 
 interface DeltaState extends TypeState {

@@ -6,14 +6,7 @@ import { ADS_SERVICE } from '../../model/types.ts';
 import { encodeRequest } from '../../wire/request-writer.ts';
 import type { Backoff } from './backoff.ts';
 import type { Link, LinkStream } from './link.ts';
-import type { Effect, Input } from './session-machine.ts';
-
-/** A session machine, whichever protocol it speaks. */
-export interface Machine {
-  readonly idle: boolean;
-  readonly awaits: boolean;
-  step(input: Input): readonly Effect[];
-}
+import type { Effect, Input, Machine } from './machine.ts';
 
 /** What a lane needs of its upstream. */
 export interface LaneHandler {

@@ -1,7 +1,6 @@
 import { create, type JsonObject, type JsonValue, toBinary } from '@bufbuild/protobuf';
 import { NodeSchema } from '../../gen/envoy/config/core/v3/base_pb.ts';
 import type { Parameters } from '../../model/parameters.ts';
-import type { SessionRule } from './options.ts';
 
 /** The node of the configuration. */
 export interface RelayNode {
@@ -9,6 +8,13 @@ export interface RelayNode {
   readonly cluster: string;
   readonly metadata: JsonObject;
   readonly locality: { readonly region: string; readonly zone: string; readonly subZone: string };
+}
+
+/** What of a parameter rule a session of PER_PARAMETERS needs. */
+export interface SessionRule {
+  readonly key: string;
+  /** Where the session's node shows it: `node.id`, `node.cluster`, `node.locality.…` or `node.metadata.…`. */
+  readonly to: string;
 }
 
 const CLIENT_FEATURES = ['xds.config.resource-in-sotw', 'xds.config.supports-resource-ttl'];

@@ -3,7 +3,7 @@ import type { Clock } from '../../model/clock.ts';
 import type { Log } from '../../observe/log.ts';
 import type { Address } from '../../wire/address.ts';
 import type { ClaimOptions } from '../claims.ts';
-import type { RelayNode } from './node.ts';
+import type { RelayNode, SessionRule } from './node.ts';
 
 /** Paths of PEM files; read anew for every connection. */
 export interface AdsTls {
@@ -14,15 +14,8 @@ export interface AdsTls {
   readonly serverName: string | undefined;
 }
 
-/** What of a parameter rule a session of PER_PARAMETERS needs. */
-export interface SessionRule {
-  readonly key: string;
-  /** Where the session's node shows it: `node.id`, `node.cluster`, `node.locality.…` or `node.metadata.…`. */
-  readonly to: string;
-}
-
 /** What is counted (contract, Metrics). */
-export interface AdsMetrics {
+interface AdsMetrics {
   updates(type: TypeUrl, result: 'accepted' | 'rejected'): void;
   /** A response of this type was accepted just now. */
   lastUpdate(type: TypeUrl): void;
@@ -62,6 +55,7 @@ export interface AdsUpstreamOptions {
   readonly clock: Clock;
   /** 0 ≤ x < 1, for jitter. */
   readonly random: () => number;
+  /** With the upstream's name in each line. */
   readonly log: Log;
   readonly metrics: AdsMetrics;
 }

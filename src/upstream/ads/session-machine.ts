@@ -1,92 +1,21 @@
 import { type TypeUrl, typeUrl } from '../../model/brand.ts';
 import { assertNever, type Result } from '../../model/result.ts';
 import {
-  type Holder,
   type Interest,
   type Removal,
   type Transaction,
   transaction,
   WILDCARD,
 } from '../../model/transaction.ts';
-import { type TypeInfo, typeInfo } from '../../model/types.ts';
+import { typeInfo } from '../../model/types.ts';
 import { globMatches } from '../../model/xdstp.ts';
 import type { OutgoingRequest } from '../../wire/request-writer.ts';
 import type { ErrorDetail } from '../../wire/requests.ts';
 import type { IncomingSotw, UnreadableResponse } from '../../wire/response-reader.ts';
 import { Code } from '../../wire/status.ts';
-import type { ArrivalRules } from './arrivals.ts';
 import { Held, type HeldVariant } from './held.ts';
-import type { Stamp } from './stamp.ts';
+import type { Effect, Input, Machine, SessionOptions, TypeState } from './machine.ts';
 import { type Ask, settle, Wants } from './wants.ts';
-
-/** What happens to one stream of a session. */
-export type Input =
-  /** A stream is open. `resumed`: to the same endpoint as the last one of this session. */
-  | { readonly kind: 'connected'; readonly resumed: boolean }
-  | { readonly kind: 'disconnected' }
-  | { readonly kind: 'received'; readonly bytes: Buffer }
-  | { readonly kind: 'subscribe'; readonly interest: Interest }
-  | { readonly kind: 'unsubscribe'; readonly interest: Interest }
-  /** Changes of subscription are sent now: many that come together make one request. */
-  | { readonly kind: 'flush' }
-  | { readonly kind: 'fired'; readonly timer: string };
-
-/** What is to be done about it, in this order. */
-export type Effect =
-  | { readonly kind: 'send'; readonly request: OutgoingRequest }
-  | { readonly kind: 'apply'; readonly transaction: Transaction }
-  /** Starts the timer, or starts it anew. All timers end with the stream. */
-  | { readonly kind: 'arm'; readonly timer: string; readonly milliseconds: number }
-  | { readonly kind: 'cancel'; readonly timer: string }
-  | { readonly kind: 'count'; readonly type: TypeUrl; readonly result: 'accepted' | 'rejected' }
-  | {
-      readonly kind: 'log';
-      readonly level: 'info' | 'warn';
-      readonly message: string;
-      readonly type: TypeUrl;
-    }
-  /** A wildcard has had no answer within resource_timeout. Nothing is concluded from it here. */
-  | { readonly kind: 'overdue' }
-  /** The stream is beyond use: end it. */
-  | { readonly kind: 'fail'; readonly reason: string };
-
-export interface SessionOptions {
-  /** Of what arrives by the wildcard, and by name. */
-  readonly holders: { readonly wildcard: Holder; readonly named: Holder };
-  /** NATIVE: parameters are sent, in resource_locators. */
-  readonly locators: boolean;
-  readonly stamp: Stamp;
-  readonly maxConstraintDepth: number;
-  /** Protocol §3.9. */
-  readonly resourceTimeoutMs: number;
-}
-
-/** What a stream says of one type: its wildcard or its names, never both (protocol §5b). */
-export interface TypeState {
-  readonly type: TypeUrl;
-  readonly info: TypeInfo;
-  readonly holder: Holder;
-  readonly wants: Wants;
-  /** Lives on over reconnects, as the store's content does. */
-  readonly held: Held;
-  readonly rules: ArrivalRules;
-  /** Not sent yet on this stream. */
-  readonly fresh: Set<Ask>;
-  /** Sent on this stream, and to be taken back. */
-  dropped: Ask[];
-  /** Subscription requests on this stream. */
-  asked: number;
-  /** Of the last response on this stream, accepted or not. */
-  nonce: string;
-  /** Of the last accepted response. */
-  version: string;
-  /** Of the last response, if it was rejected. */
-  rejection: ErrorDetail | undefined;
-  /** Since the last accepted one. */
-  rejections: number;
-  /** Some of what is held has not been confirmed on this stream, and a wildcard or glob is to sweep it. */
-  sweep: boolean;
-}
 
 /** Others split a wildcard's first answer: it is whole when nothing more has come for so long (protocol §5b). */
 const quietMs = 300;
@@ -99,7 +28,7 @@ const reasonLimit = 2000;
  * One stream to a control plane, as a machine without I/O and clock: inputs in, effects out. This is what SotW and
  * delta have in common; protocol §5b, and §3 and §4 seen from the client.
  */
-export abstract class SessionMachine<S extends TypeState, R extends IncomingSotw> {
+export abstract class SessionMachine<S extends TypeState, R extends IncomingSotw> implements Machine {
   protected readonly options: SessionOptions;
   /** Grows with each stream: what is held bears the mark of the stream that last confirmed it. */
   protected stream = 0;

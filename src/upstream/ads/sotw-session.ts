@@ -14,7 +14,8 @@ import { type IncomingSotw, readSotwResponse, type UnreadableResponse } from '..
 import { Code } from '../../wire/status.ts';
 import type { Identity } from './arrivals.ts';
 import type { Image } from './image.ts';
-import { SessionMachine, type TypeState } from './session-machine.ts';
+import type { TypeState } from './machine.ts';
+import { SessionMachine } from './session-machine.ts';
 import { readSotw, type SotwReading } from './sotw-reading.ts';
 import { type Ask, settle } from './wants.ts';
 
@@ -44,14 +45,13 @@ export class SotwSession extends SessionMachine<SotwState, IncomingSotw> {
     return readSotwResponse(bytes);
   }
 
-  protected reset(state: SotwState, resumed: boolean): void {
+  protected reset(state: SotwState): void {
     state.named = false;
     state.names = [];
     state.locators = [];
-    // Silence is the answer to a version that is current; but it must not be the answer to what was not asked before.
-    if (!resumed || state.wants.unknown.size > 0) state.version = '';
-    if (state.version === '') return;
-    for (const ask of state.wants.all()) ask.answered = true;
+    // Control planes count from 1 again when they restart, and are silent about a version that they think is known:
+    // without one everything comes, and is compared (protocol §3.10).
+    state.version = '';
   }
 
   protected change(state: SotwState, fresh: readonly Ask[], dropped: readonly Ask[]): void {

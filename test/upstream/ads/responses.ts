@@ -23,7 +23,7 @@ export function typeOf(name: string): TypeUrl {
 }
 
 /** A message with `name` in field 1 and `content` in field 3. */
-export function body(name: string, content: string): Uint8Array {
+function body(name: string, content: string): Uint8Array {
   const part = (tag: number, text: string): Buffer => {
     const bytes = Buffer.from(text);
     if (bytes.length > 127) throw new Error('too long for this test');
