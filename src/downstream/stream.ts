@@ -161,6 +161,7 @@ export class XdsStream implements StreamHandler {
 
   #sendNext(): boolean {
     for (const type of this.#types) {
+      if (type.subscription?.pending !== true) continue;
       // Additions first, and removals when nothing else is due: no route may point to a cluster that is gone (§8).
       const keepRemoved = this.#types.length > 1 && this.#ordered(type) && this.#othersDue(type);
       if (this.#send(type, keepRemoved)) return true;

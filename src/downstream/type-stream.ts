@@ -44,7 +44,13 @@ export class TypeStream {
   readonly #sotw: SotwMachine | undefined;
   readonly #encoding: Encoding;
   #subscription: Subscription | undefined;
-  #sent: { readonly version: string; readonly nonce: string; readonly only: string } | undefined;
+  /** The last SotW request named nothing. */
+  #bare = false;
+  /** Of what was sent last; empty if nothing was. */
+  #nonce = '';
+  #version = '';
+  /** The resource in it, if it brought only one. */
+  #only = '';
   #state: SyncState = 'NOT_SENT';
   #lastNack: Rejection | undefined;
 
@@ -77,7 +83,7 @@ export class TypeStream {
   }
 
   get version(): string {
-    return this.#sent?.version ?? '';
+    return this.#version;
   }
 
   get state(): SyncState {
@@ -92,21 +98,12 @@ export class TypeStream {
     const machine = this.#sotw;
     if (machine === undefined) return fail('a SotW request on a delta stream');
     const kind = machine.classify(request.nonce, request.error !== undefined);
-    if (kind === 'stale') return ok({ kind: 'stale', changed: false });
+    if (kind === 'stale') return unchanged.stale;
     this.#acknowledge(kind, request.error, request.nonce);
     const counted: RequestKind = kind === 'ack' || kind === 'nack' ? kind : 'subscribe';
     // Most requests are ACKs that repeat the selection: the bytes tell without reading the names.
-    const source = sources.get(this.selection);
-    if (
-      this.#subscription !== undefined &&
-      source !== undefined &&
-      request.selectors?.equals(source) === true
-    ) {
-      return ok({ kind: counted, changed: false });
-    }
-    if (this.#subscription !== undefined && request.selectors === undefined && this.selection.size === 0) {
-      return ok({ kind: counted, changed: false });
-    }
+    if (this.#repeats(request.selectors)) return unchanged[counted];
+    this.#bare = request.selectors === undefined;
     const selected = this.#selected(request.selectors, client);
     if (!selected.ok) return selected;
     const selection = machine.selection(selected.value, this.#legacyWildcard(client));
@@ -159,8 +156,9 @@ export class TypeStream {
     const response = this.#subscription?.take(keepRemoved);
     if (response === undefined) return undefined;
     this.#sotw?.sent(response.nonce);
-    const only = response.changed.length === 1 ? (response.changed[0]?.name ?? '') : '';
-    this.#sent = { version: response.version, nonce: response.nonce, only };
+    this.#nonce = response.nonce;
+    this.#version = response.version;
+    this.#only = response.changed.length === 1 ? (response.changed[0]?.name ?? '') : '';
     this.#state = 'STALE';
     return response;
   }
@@ -169,12 +167,19 @@ export class TypeStream {
     this.#subscription?.close();
   }
 
+  /** Whether a SotW request names what the one before named, or nothing as that did. */
+  #repeats(selectors: Buffer | undefined): boolean {
+    if (this.#subscription === undefined) return false;
+    if (selectors === undefined) return this.#bare;
+    return sources.get(this.#subscription.selection)?.equals(selectors) === true;
+  }
+
   #acknowledge(
     kind: 'first' | 'ack' | 'nack' | 'change',
     error: ErrorDetail | undefined,
     nonce: string,
   ): void {
-    const current = nonce === this.#sent?.nonce;
+    const current = nonce === this.#nonce;
     const serial = Number(nonce);
     if (kind === 'ack') {
       this.#subscription?.ack(serial);
@@ -182,7 +187,7 @@ export class TypeStream {
     } else if (kind === 'nack') {
       this.#subscription?.nack(serial);
       const { code = 0, message = '' } = error ?? {};
-      this.#lastNack = { code, message, at: this.#services.clock.now(), names: this.#sent?.only ?? '' };
+      this.#lastNack = { code, message, at: this.#services.clock.now(), names: this.#only };
       if (current) this.#state = 'ERROR';
     }
   }
@@ -225,6 +230,14 @@ export class TypeStream {
     return selected.ok ? selected.value : undefined;
   }
 }
+
+const nothingChanged = (kind: RequestKind): Result<Handled, never> => ok({ kind, changed: false });
+const unchanged = {
+  subscribe: nothingChanged('subscribe'),
+  ack: nothingChanged('ack'),
+  nack: nothingChanged('nack'),
+  stale: nothingChanged('stale'),
+} as const;
 
 function selectAll(
   names: readonly string[],

@@ -18,9 +18,17 @@ export interface Encoding {
   readonly contentVersions: boolean;
 }
 
+const encodings = new Map<string, Encoding>();
+
+/** The one object for these wishes: there are few kinds of clients and many of each. */
 export function encoding(part: Omit<Encoding, 'key'>): Encoding {
   const { protocol, wrapped, ttl, constrained, contentVersions } = part;
-  return { ...part, key: JSON.stringify([protocol, wrapped, ttl, constrained, contentVersions]) };
+  const key = `${protocol} ${wrapped} ${ttl} ${constrained} ${contentVersions}`;
+  const known = encodings.get(key);
+  if (known !== undefined) return known;
+  const created: Encoding = { ...part, key };
+  encodings.set(key, created);
+  return created;
 }
 
 /** Items to be sent though the client has them. One object for many clients, so that they share frames. */
@@ -55,6 +63,8 @@ export interface Subscription {
   readonly responded: boolean;
   /** Nothing that it asks for is known to the relay. */
   readonly cold: boolean;
+  /** There may be something to take; cheap. */
+  readonly pending: boolean;
   /** Something may be sent now. */
   readonly due: boolean;
   /** It holds resources that are gone: their removal was kept back (protocol §8, Order). */

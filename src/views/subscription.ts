@@ -1,5 +1,4 @@
 import type { Access } from '../model/access.ts';
-import type { Serial } from '../model/brand.ts';
 import { isVariant, type Value } from '../model/catalog.ts';
 import { NO_PARAMETERS } from '../model/parameters.ts';
 import { itemId, type Selection } from '../model/selection.ts';
@@ -9,6 +8,7 @@ import { globMatches } from '../model/xdstp.ts';
 import { type Change, type Composition, composeDelta, composeSotw, viewDigest } from './compose.ts';
 import type { Composed, Frame, Kept } from './frame.ts';
 import { type Item, valueAt } from './item.ts';
+import { Outstanding } from './outstanding.ts';
 import type { Standing, View } from './view.ts';
 
 /** What a subscription needs of the views that it moves between. */
@@ -21,16 +21,7 @@ export interface ViewPool {
   retire(view: View): void;
 }
 
-/** A sent response that was neither accepted nor rejected yet. */
-interface Outstanding {
-  readonly serial: Serial;
-  readonly items: readonly Item[];
-}
-
 const none: readonly never[] = [];
-/** A client that never acknowledges must not make us remember for ever. */
-const maxOutstanding = 32;
-
 /** One client's share of a view: a cursor, and what it is owed beyond what the cursor says. */
 export class ViewSubscription implements Subscription, Standing {
   readonly encoding: Encoding;
@@ -50,7 +41,7 @@ export class ViewSubscription implements Subscription, Standing {
   #alone: Item[] | undefined;
   /** Names that it held before this stream: their absence deletes (protocol §3.9). */
   #mayHold: ReadonlySet<string> | undefined;
-  #outstanding: Outstanding[] = [];
+  readonly #outstanding = new Outstanding();
   #lastSerial = 0;
   #responded = false;
 
@@ -73,6 +64,10 @@ export class ViewSubscription implements Subscription, Standing {
 
   get cold(): boolean {
     return this.#view.cold;
+  }
+
+  get pending(): boolean {
+    return this.#behind || this.#alone !== undefined;
   }
 
   get due(): boolean {
@@ -164,8 +159,10 @@ export class ViewSubscription implements Subscription, Standing {
 
   take(keepRemoved: boolean): Frame | undefined {
     if (!this.#behind && this.#alone === undefined) return undefined;
-    const alone = this.#takeAlone();
-    if (alone !== undefined) return this.#taken(alone);
+    if (this.#alone !== undefined) {
+      const alone = this.#takeAlone();
+      if (alone !== undefined) return this.#taken(alone);
+    }
     if (!this.#behind || this.#withheld()) return undefined;
     const { frame, kept } = this.#compose(keepRemoved);
     if (frame === undefined && this.#firstPending()) return undefined;
@@ -175,7 +172,7 @@ export class ViewSubscription implements Subscription, Standing {
   }
 
   ack(serial: number): void {
-    this.#outstanding = this.#outstanding.filter((sent) => sent.serial > serial);
+    this.#outstanding.answered(serial);
   }
 
   /**
@@ -183,11 +180,10 @@ export class ViewSubscription implements Subscription, Standing {
    * once more, alone (protocol §3.12).
    */
   nack(serial: number): void {
-    const rejected = this.#outstanding.find((sent) => sent.serial === serial);
-    this.#outstanding = this.#outstanding.filter((sent) => sent.serial !== serial);
+    const rejected = this.#outstanding.answered(serial);
     const whole = this.encoding.protocol === 'sotw' && this.#view.complete;
-    if (rejected === undefined || whole || rejected.items.length < 2) return;
-    this.#alone = [...(this.#alone ?? []), ...rejected.items];
+    if (rejected === undefined || whole || rejected.length < 2) return;
+    this.#alone = [...(this.#alone ?? []), ...rejected];
   }
 
   close(): void {
@@ -214,9 +210,7 @@ export class ViewSubscription implements Subscription, Standing {
   #taken(frame: Frame): Frame {
     this.#responded = true;
     this.#lastSerial = frame.serial;
-    if (this.encoding.protocol === 'sotw') this.#outstanding.length = 0;
-    else if (this.#outstanding.length >= maxOutstanding) this.#outstanding.shift();
-    this.#outstanding.push({ serial: frame.serial, items: frame.items });
+    this.#outstanding.sent(frame.serial, frame.items, this.encoding.protocol === 'sotw');
     return frame;
   }
 

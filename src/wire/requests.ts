@@ -47,53 +47,64 @@ const noVersions: ReadonlyMap<string, string> = new Map();
 
 /** Reads a DiscoveryRequest. The error says what is malformed. */
 export function readSotwRequest(bytes: Buffer): Result<SotwRequest> {
+  // By hand, without a reader object: this runs for every ACK of every client.
+  let node: Buffer | undefined;
+  let error: ErrorDetail | undefined;
+  let typeUrl = '';
+  let version = '';
+  let nonce = '';
+  let first = -1;
+  let last = -1;
+  let position = 0;
   try {
-    const reader = new BinaryReader(bytes);
-    let node: Buffer | undefined;
-    let error: ErrorDetail | undefined;
-    let typeUrl = '';
-    let version = '';
-    let nonce = '';
-    let first = -1;
-    let last = -1;
-    while (reader.pos < reader.len) {
-      const start = reader.pos;
-      const [field, wire] = reader.tag();
-      if (wire !== WireType.LengthDelimited) {
-        reader.skip(wire, field);
+    while (position < bytes.length) {
+      const start = position;
+      const tag = bytes[position] ?? 0;
+      // All its fields are length-delimited with numbers below 16; what is not is unknown, and skipped.
+      if (tag > 0x3a || (tag & 7) !== WireType.LengthDelimited) {
+        position = skipUnknown(bytes, position);
         continue;
       }
-      switch (field) {
+      let length = bytes[++position] ?? 0;
+      position++;
+      if (length > 0x7f) {
+        const reader = new BinaryReader(bytes);
+        reader.pos = position - 1;
+        length = reader.uint32();
+        position = reader.pos;
+      }
+      const end = position + length;
+      if (end > bytes.length) throw new RangeError('premature EOF');
+      switch (tag >>> 3) {
         case 1:
-          version = reader.string();
+          version = text(bytes, position, end);
           break;
         case 2:
-          node = range(bytes, reader);
+          node = bytes.subarray(position, end);
           break;
         case 3:
         case 7:
           if (first < 0) first = start;
-          reader.skip(wire, field);
-          last = reader.pos;
+          last = end;
           break;
         case 4:
-          typeUrl = reader.string();
+          typeUrl = text(bytes, position, end);
           break;
         case 5:
-          nonce = reader.string();
+          nonce = text(bytes, position, end);
           break;
         case 6:
-          error = readStatus(reader.bytes());
+          error = readStatus(bytes.subarray(position, end));
           break;
         default:
-          reader.skip(wire, field);
       }
+      position = end;
     }
-    const selectors = first < 0 ? undefined : bytes.subarray(first, last);
-    return ok({ kind: 'sotw', node, typeUrl, version, nonce, error, selectors });
   } catch (cause) {
     return fail(malformed('DiscoveryRequest', cause));
   }
+  const selectors = first < 0 ? undefined : bytes.subarray(first, last);
+  return ok({ kind: 'sotw', node, typeUrl, version, nonce, error, selectors });
 }
 
 /** The names and locators of a SotW request's `selectors`. */
@@ -183,6 +194,25 @@ export function readDeltaRequest(bytes: Buffer): Result<DeltaRequest> {
     return fail(malformed('DeltaDiscoveryRequest', cause));
   }
 }
+
+/** The position behind a field that is none of ours. */
+function skipUnknown(bytes: Buffer, position: number): number {
+  const reader = new BinaryReader(bytes);
+  reader.pos = position;
+  const [field, wire] = reader.tag();
+  reader.skip(wire, field);
+  return reader.pos;
+}
+
+/** Short ASCII is the rule; only what is not goes through the checking decoder. */
+function text(bytes: Buffer, start: number, end: number): string {
+  for (let index = start; index < end; index++) {
+    if ((bytes[index] ?? 0) > 0x7f) return utf8.decode(bytes.subarray(start, end));
+  }
+  return bytes.toString('latin1', start, end);
+}
+
+const utf8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
 
 function range(bytes: Buffer, reader: BinaryReader): Buffer {
   const length = reader.uint32();

@@ -50,12 +50,21 @@ export function any(url: TypeUrl, name: string, content: string): Any {
   return create(AnySchema, { typeUrl: url, value });
 }
 
+/** A Cluster whose endpoints go by another name than its own. */
+export function cluster(name: string, content: string, serviceName: string): Put {
+  const { value } = any(type('cds'), name, content);
+  const service = Buffer.concat([Buffer.from([0x12, serviceName.length]), Buffer.from(serviceName)]);
+  const config = Buffer.concat([Buffer.from([0x1a, service.length]), service]);
+  const message = create(AnySchema, { typeUrl: type('cds'), value: Buffer.concat([value, config]) });
+  return put(type('cds'), name, content, { any: toBinary(AnySchema, message) });
+}
+
 /** The content that `any` put in. */
 export function contentOf(value: Any | undefined): string {
   if (value === undefined) return '';
   const bytes = Buffer.from(value.value);
-  const nameLength = bytes[1] ?? 0;
-  return bytes.subarray(2 + nameLength + 3).toString();
+  const at = 2 + (bytes[1] ?? 0) + 3;
+  return bytes.subarray(at, at + (bytes[at - 1] ?? 0)).toString();
 }
 
 export function nameOf(value: Any | undefined): string {
@@ -182,6 +191,8 @@ export class Lab {
   /** What streams said of themselves. */
   readonly events: string[] = [];
   readonly ambiguous: string[] = [];
+  /** How often a client's node was decoded. */
+  contexts = 0;
   readonly #deferred: (() => void)[] = [];
 
   constructor(options: LabOptions = {}) {
@@ -222,6 +233,7 @@ export class Lab {
         legacyWildcard: (url) => typeInfo(url).legacyWildcard,
         renew: (client) => client,
         context: (bytes, from) => {
+          this.contexts++;
           const node = readClientNode(bytes);
           if (!node.ok) return { ok: false, error: { code: 3, message: node.error } };
           const derived = derivation.of(node.value, from);

@@ -14,7 +14,7 @@ import { Connection } from './connection.ts';
 import { DeltaSession } from './delta-session.ts';
 import { Failover } from './failover.ts';
 import { Lane, type LaneHandler } from './lane.ts';
-import type { Link } from './link.ts';
+import { grpcDial, type Link } from './link.ts';
 import type { SessionOptions } from './machine.ts';
 import { encodeNode } from './node.ts';
 import type { AdsUpstreamOptions } from './options.ts';
@@ -51,7 +51,8 @@ export class AdsUpstream implements Upstream {
     this.#keys = options.variants === 'NATIVE' ? [] : options.rules.map((rule) => rule.key);
     this.#conditions = new Conditions(options.log);
     this.#failover = new Failover(options.endpoints.length, this.#backoff());
-    this.#connection = new Connection(options, this.#failover, {
+    const dial = options.dial ?? grpcDial(options);
+    this.#connection = new Connection({ ...options, dial }, this.#failover, {
       up: (link, endpoint) => this.#connected(link, endpoint),
       down: () => this.#disconnected(),
       failed: (endpoint, reason) => this.#failed(endpoint, reason),

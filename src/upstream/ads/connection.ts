@@ -1,7 +1,7 @@
 import type { Clock, Timer } from '../../model/clock.ts';
 import type { Address } from '../../wire/address.ts';
 import type { Failover } from './failover.ts';
-import { Link, type LinkOptions } from './link.ts';
+import type { Dial, Link } from './link.ts';
 
 export interface ConnectionHandler {
   up(link: Link, endpoint: number): void;
@@ -13,8 +13,9 @@ export interface ConnectionHandler {
   retrying(): void;
 }
 
-export interface ConnectionOptions extends LinkOptions {
+export interface ConnectionOptions {
   readonly endpoints: readonly Address[];
+  readonly dial: Dial;
   readonly settleMs: number;
   readonly clock: Clock;
 }
@@ -164,6 +165,6 @@ export class Connection {
   #link(endpoint: number, handler: { connected(): void; lost(reason: string): void }): Link {
     const address = this.#options.endpoints[endpoint];
     if (address === undefined) throw new Error(`there is no endpoint ${endpoint}`);
-    return new Link(address, this.#options, handler);
+    return this.#options.dial(address, handler);
   }
 }

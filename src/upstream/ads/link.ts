@@ -39,11 +39,24 @@ export interface LinkStream {
   end(): void;
 }
 
+/** One try at one endpoint, and the connection if it succeeds. It never connects again: that is its owner's decision. */
+export interface Link {
+  /** Opens a bidirectional stream; only once connected. */
+  open(path: string, via: string, handler: LinkStreamHandler): LinkStream;
+  close(): void;
+}
+
+/** Begins a try: the seam to the transport. */
+export type Dial = (endpoint: Address, handler: LinkHandler) => Link;
+
+export function grpcDial(options: LinkOptions): Dial {
+  return (endpoint, handler) => new GrpcLink(endpoint, options, handler);
+}
+
 const receiveLimit = 64 * 1024 * 1024;
 const never = 2 ** 31 - 1;
 
-/** One try at one endpoint, and the connection if it succeeds. It never connects again: that is its owner's decision. */
-export class Link {
+class GrpcLink implements Link {
   readonly #handler: LinkHandler;
   #client: Client | undefined;
   readonly #timeout: Timer;
@@ -58,7 +71,6 @@ export class Link {
     void this.#connect(endpoint, options);
   }
 
-  /** Opens a bidirectional stream; only once connected. */
   open(path: string, via: string, handler: LinkStreamHandler): LinkStream {
     const metadata = new Metadata();
     if (via !== '') metadata.set('x-distributary-via', via);

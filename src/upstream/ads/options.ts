@@ -3,6 +3,7 @@ import type { Clock } from '../../model/clock.ts';
 import type { Log } from '../../observe/log.ts';
 import type { Address } from '../../wire/address.ts';
 import type { ClaimOptions } from '../claims.ts';
+import type { Dial } from './link.ts';
 import type { RelayNode, SessionRule } from './node.ts';
 
 /** Paths of PEM files; read anew for every connection. */
@@ -32,6 +33,8 @@ export interface AdsUpstreamOptions {
   readonly endpoints: readonly Address[];
   readonly protocol: 'DELTA' | 'SOTW';
   readonly variants: 'PER_PARAMETERS' | 'NATIVE';
+  /** How an endpoint is reached; undefined: by gRPC, with `tls`, `connectTimeoutMs` and `keepalive`. */
+  readonly dial?: Dial | undefined;
   /** Undefined: plaintext. */
   readonly tls: AdsTls | undefined;
   readonly connectTimeoutMs: number;

@@ -29,6 +29,8 @@ export interface Spawn {
 export class Process {
   /** The last lines of stdout and stderr. */
   readonly lines: string[] = [];
+  /** The last lines of stderr alone. */
+  readonly errors: string[] = [];
   readonly #child: ChildProcessByStdio<Writable, Readable, Readable>;
   readonly #command: string;
   readonly #watchers = new Set<(line: string) => void>();
@@ -43,9 +45,11 @@ export class Process {
     });
     const { pid } = this.#child;
     if (pid !== undefined) running.add(pid);
-    for (const stream of [this.#child.stdout, this.#child.stderr]) {
-      createInterface({ input: stream }).on('line', (line) => this.#take(line));
-    }
+    createInterface({ input: this.#child.stdout }).on('line', (line) => this.#take(line));
+    createInterface({ input: this.#child.stderr }).on('line', (line) => {
+      keep(this.errors, line);
+      this.#take(line);
+    });
     this.#exited = new Promise((resolve) => {
       this.#child.once('error', (error) => resolve(error.message));
       this.#child.once('exit', (code, signal) => {
@@ -113,10 +117,14 @@ export class Process {
   }
 
   #take(line: string): void {
-    this.lines.push(line);
-    if (this.lines.length > keptLines) this.lines.shift();
+    keep(this.lines, line);
     for (const watch of this.#watchers) watch(line);
   }
+}
+
+function keep(lines: string[], line: string): void {
+  lines.push(line);
+  if (lines.length > keptLines) lines.shift();
 }
 
 /** Runs a command to its end; rejects with its output unless it succeeds. */

@@ -1,6 +1,8 @@
-import { existsSync, writeFileSync } from 'node:fs';
+import { existsSync, renameSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { z } from 'zod';
 import { fail, ok, type Result } from '../../../src/model/result.ts';
+import { eventually } from './eventually.ts';
 import { type Answer, get, send } from './http.ts';
 import { root, type TemporaryDirectory, temporaryDirectory } from './paths.ts';
 import { Process } from './process.ts';
@@ -8,16 +10,37 @@ import { Process } from './process.ts';
 /** The configuration's keys as the contract has them. Addresses default to any free port. */
 export interface RelayConfig {
   readonly upstreams: readonly object[];
+  readonly xds?: object;
+  readonly admin?: object;
   readonly [key: string]: unknown;
 }
 
 const main = join(root, 'src/main.ts');
 const run = join(root, 'src/commands/run.ts');
+const probe = join(root, 'test/e2e/support/memory-probe.ts');
 
 /** Path of the command. */
 export async function relayCommand(): Promise<Result<string>> {
   return existsSync(main) && existsSync(run) ? ok(main) : fail('the relay has no command run yet');
 }
+
+const any = '127.0.0.1:0';
+
+function withDefaults(config: RelayConfig): object {
+  const node = { id: 'relay', cluster: 'relays' };
+  return { node, ...config, xds: { address: any, ...config.xds }, admin: { address: any, ...config.admin } };
+}
+
+export interface RelayOptions {
+  /** Of Node itself. */
+  readonly flags?: readonly string[];
+}
+
+const memory = z.object({ rss: z.number(), used: z.number() });
+/** Bytes, after a garbage collection. `used`: heap and buffers; `rss`: what the system has given. */
+export type Memory = z.infer<typeof memory>;
+const logLine = z.looseObject({ level: z.string(), time: z.iso.datetime(), message: z.string() });
+export type LogLine = z.infer<typeof logLine>;
 
 /** The relay as users run it: a process of its own. */
 export class RelayProcess implements AsyncDisposable {
@@ -35,22 +58,53 @@ export class RelayProcess implements AsyncDisposable {
   }
 
   /** Resolves when it listens. */
-  static async start(config: RelayConfig): Promise<RelayProcess> {
+  static async start(config: RelayConfig, { flags = [] }: RelayOptions = {}): Promise<RelayProcess> {
     const files = temporaryDirectory();
     const path = join(files.path, 'relay.json');
-    const any = '127.0.0.1:0';
-    const whole = {
-      node: { id: 'relay', cluster: 'relays' },
-      xds: { address: any },
-      admin: { address: any },
-      ...config,
-    };
-    writeFileSync(path, JSON.stringify(whole));
-    const args = ['--disable-warning=ExperimentalWarning', main, 'run', '--config', path];
+    writeFileSync(path, JSON.stringify(withDefaults(config)));
+    const args = ['--disable-warning=ExperimentalWarning', ...flags, main, 'run', '--config', path];
     const child = new Process({ command: process.execPath, args });
     const xds = await child.line(/^listening xds (\S+)/);
     const admin = await child.line(/^listening admin (\S+)/);
     return new RelayProcess(child, xds[1] ?? '', admin[1] ?? '', files);
+  }
+
+  /** A relay whose `memory` can be asked for. */
+  static startMeasurable(config: RelayConfig): Promise<RelayProcess> {
+    return RelayProcess.start(config, { flags: ['--expose-gc', `--import=${probe}`] });
+  }
+
+  /** What it holds, garbage collected. */
+  async memory(): Promise<Memory> {
+    const before = this.#process.errors.filter((line) => line.startsWith('memory ')).length;
+    this.#process.signal('SIGUSR2');
+    return eventually(() => {
+      const lines = this.#process.errors.filter((line) => line.startsWith('memory '));
+      const line = lines.length > before ? lines.at(-1) : undefined;
+      if (line === undefined) throw new Error('no answer to SIGUSR2');
+      return memory.parse(JSON.parse(line.slice('memory '.length)));
+    });
+  }
+
+  /** Its log, each line parsed: throws if one is not what a line of the log must be. */
+  get log(): readonly LogLine[] {
+    return this.#process.errors.map((line) => logLine.parse(JSON.parse(line)));
+  }
+
+  /** Replaces its configuration file, at once and whole; a string as it is. */
+  configure(config: RelayConfig | string): void {
+    const path = join(this.#files.path, 'relay.json');
+    writeFileSync(`${path}.new`, typeof config === 'string' ? config : JSON.stringify(withDefaults(config)));
+    renameSync(`${path}.new`, path);
+  }
+
+  signal(name: NodeJS.Signals): void {
+    this.#process.signal(name);
+  }
+
+  /** Its exit code, or the name of the signal that ended it. */
+  get exited(): Promise<number | string> {
+    return this.#process.exited;
   }
 
   get pid(): number {

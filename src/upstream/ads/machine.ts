@@ -1,0 +1,87 @@
+import type { TypeUrl } from '../../model/brand.ts';
+import type { Holder, Interest, Transaction } from '../../model/transaction.ts';
+import type { TypeInfo } from '../../model/types.ts';
+import type { OutgoingRequest } from '../../wire/request-writer.ts';
+import type { ErrorDetail } from '../../wire/requests.ts';
+import type { ArrivalRules } from './arrivals.ts';
+import type { Held } from './held.ts';
+import type { Stamp } from './stamp.ts';
+import type { Ask, Wants } from './wants.ts';
+
+/** What happens to one stream of a session. */
+export type Input =
+  /** A stream is open. `resumed`: to the same endpoint as the last one of this session. */
+  | { readonly kind: 'connected'; readonly resumed: boolean }
+  | { readonly kind: 'disconnected' }
+  | { readonly kind: 'received'; readonly bytes: Buffer }
+  | { readonly kind: 'subscribe'; readonly interest: Interest }
+  | { readonly kind: 'unsubscribe'; readonly interest: Interest }
+  /** Changes of subscription are sent now: many that come together make one request. */
+  | { readonly kind: 'flush' }
+  | { readonly kind: 'fired'; readonly timer: string };
+
+/** What is to be done about it, in this order. */
+export type Effect =
+  | { readonly kind: 'send'; readonly request: OutgoingRequest }
+  | { readonly kind: 'apply'; readonly transaction: Transaction }
+  /** Starts the timer, or starts it anew. All timers end with the stream. */
+  | { readonly kind: 'arm'; readonly timer: string; readonly milliseconds: number }
+  | { readonly kind: 'cancel'; readonly timer: string }
+  | { readonly kind: 'count'; readonly type: TypeUrl; readonly result: 'accepted' | 'rejected' }
+  | {
+      readonly kind: 'log';
+      readonly level: 'info' | 'warn';
+      readonly message: string;
+      readonly type: TypeUrl;
+    }
+  /** A wildcard has had no answer within resource_timeout. Nothing is concluded from it here. */
+  | { readonly kind: 'overdue' }
+  /** The stream is beyond use: end it. */
+  | { readonly kind: 'fail'; readonly reason: string };
+
+export interface SessionOptions {
+  /** Of what arrives by the wildcard, and by name. */
+  readonly holders: { readonly wildcard: Holder; readonly named: Holder };
+  /** NATIVE: parameters are sent, in resource_locators. */
+  readonly locators: boolean;
+  readonly stamp: Stamp;
+  readonly maxConstraintDepth: number;
+  /** Protocol §3.9. */
+  readonly resourceTimeoutMs: number;
+}
+
+/** What a stream says of one type: its wildcard or its names, never both (protocol §5b). */
+export interface TypeState {
+  readonly type: TypeUrl;
+  readonly info: TypeInfo;
+  readonly holder: Holder;
+  readonly wants: Wants;
+  /** Lives on over reconnects, as the store's content does. */
+  readonly held: Held;
+  readonly rules: ArrivalRules;
+  /** Not sent yet on this stream. */
+  readonly fresh: Set<Ask>;
+  /** Sent on this stream, and to be taken back. */
+  dropped: Ask[];
+  /** Subscription requests on this stream. */
+  asked: number;
+  /** Of the last response on this stream, accepted or not. */
+  nonce: string;
+  /** Of the last accepted response. */
+  version: string;
+  /** Of the last response, if it was rejected. */
+  rejection: ErrorDetail | undefined;
+  /** Since the last accepted one. */
+  rejections: number;
+  /** Some of what is held has not been confirmed on this stream, and a wildcard or glob is to sweep it. */
+  sweep: boolean;
+}
+
+/** A session machine, whichever protocol it speaks: no I/O, no clock. */
+export interface Machine {
+  /** Nothing is subscribed. */
+  readonly idle: boolean;
+  /** Something was asked that has no answer yet. */
+  readonly awaits: boolean;
+  step(input: Input): readonly Effect[];
+}
