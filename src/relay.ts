@@ -1,3 +1,5 @@
+import type { Journal } from './cache/journal.ts';
+import type { Restored } from './cache/restored.ts';
 import { Store } from './cache/store.ts';
 import { XdsServer } from './downstream/server.ts';
 import type { DownstreamServices } from './downstream/services.ts';
@@ -5,7 +7,13 @@ import type { TypeUrl } from './model/brand.ts';
 import type { Clock } from './model/clock.ts';
 import { UNCONSTRAINED } from './model/constraints.ts';
 import type { Variant } from './model/resource.ts';
-import { type Holder, type Interest, type Transaction, transaction } from './model/transaction.ts';
+import {
+  type Holder,
+  type Interest,
+  type Restamp,
+  type Transaction,
+  transaction,
+} from './model/transaction.ts';
 import type { Upstream, UpstreamSink } from './model/upstream.ts';
 import { Views } from './views/views.ts';
 import { encodeStatus } from './wire/responses.ts';
@@ -17,11 +25,18 @@ export interface RelayOptions {
   readonly controlPlane: string;
   readonly idleMilliseconds: number;
   readonly maxCacheBytes: () => number;
-  readonly downstream: Omit<DownstreamServices, 'clock' | 'open' | 'hopeless'>;
+  readonly downstream: Omit<DownstreamServices, 'clock' | 'open' | 'hopeless' | 'refusal'>;
   /** Why no new stream is taken now, if so. */
   readonly refuses: (streams: number) => GrpcStatus | undefined;
   readonly events: RelayEvents;
   readonly defer: (run: () => void) => void;
+  /** Before the numbers that are the ids of streams, where several processes serve. */
+  readonly streamPrefix?: string | undefined;
+  /** See DownstreamServices; left out: by this relay's own upstreams. */
+  readonly hopeless?: DownstreamServices['hopeless'] | undefined;
+  readonly refusal?: DownstreamServices['refusal'] | undefined;
+  /** Hears of what has to be persisted. */
+  readonly journal?: Journal | undefined;
 }
 
 /** For metrics and logs. */
@@ -35,6 +50,10 @@ export interface RelayEvents {
   looked(type: TypeUrl, hits: number, misses: number): void;
   evicted(reason: 'size' | 'ttl'): void;
   upstreamChanged(): void;
+  /** Somebody wants this now, and nobody did. */
+  wanted?(interest: Interest): void;
+  /** So many streams are open now. */
+  streamsChanged?(count: number): void;
 }
 
 const nobody: Holder = { key: 'nobody', upstream: '', role: 'named' };
@@ -59,6 +78,7 @@ export class Relay implements UpstreamSink {
       ambiguous: (type, name, parameters, choices) =>
         events.ambiguous(type, name, parameters.entries, choices),
       expiring: (variant) => this.#expire(variant),
+      journal: options.journal,
     });
     this.views = new Views({
       catalog: this.store,
@@ -75,9 +95,17 @@ export class Relay implements UpstreamSink {
         clock,
         open: (type, encoding, selection, access, wake) =>
           this.views.open(type, encoding, selection, access, wake),
-        hopeless: (type, selector) => this.#upstreamOf(type, selector)?.state().down === true,
+        hopeless:
+          options.hopeless ?? ((type, selector) => this.#upstreamOf(type, selector)?.state().down === true),
+        refusal:
+          options.refusal ??
+          ((interest) => this.#upstreamOf(interest.type, interest.selector)?.refusal(interest)),
       },
-      () => options.refuses(this.server.size),
+      {
+        refuses: () => options.refuses(this.server.size),
+        streamPrefix: options.streamPrefix ?? '',
+        resized: (streams) => events.streamsChanged?.(streams),
+      },
     );
   }
 
@@ -85,15 +113,51 @@ export class Relay implements UpstreamSink {
     return this.#upstreams;
   }
 
-  /** Before the first stream. In order: the first that claims a name serves it. */
-  start(upstreams: readonly Upstream[]): void {
+  /**
+   * Before the first stream. In order: the first that claims a name serves it. What was `restored` is subscribed again,
+   * and ends like anything else that nobody wants.
+   */
+  start(upstreams: readonly Upstream[], restored?: Restored): void {
     this.#upstreams = upstreams;
+    if (restored !== undefined) {
+      this.store.restore(restored);
+      const registry = this.views.interests();
+      for (const { interest } of restored.interests) {
+        registry.acquire(interest);
+        registry.release(interest);
+      }
+      this.#makeRoom();
+    }
     for (const upstream of upstreams) upstream.start();
+  }
+
+  /** Others from now on. What came from one that is gone stays until whoever serves it now has answered. */
+  replace(upstreams: readonly Upstream[]): void {
+    const before = this.#upstreams;
+    this.#upstreams = upstreams;
+    for (const upstream of before) {
+      if (upstreams.includes(upstream)) continue;
+      void upstream.stop();
+      this.store.disown(upstream.name);
+    }
+    for (const interest of [...this.views.interests().all()]) {
+      const { type, selector } = interest;
+      const now = this.#upstreamOf(type, selector);
+      if (now === before.find((upstream) => upstream.claims(type, selector))) continue;
+      if (now === undefined) this.apply(unclaimed(interest));
+      else now.subscribe(interest);
+    }
+    for (const upstream of upstreams) if (!before.includes(upstream)) upstream.start();
+    this.changed();
   }
 
   apply(transaction: Transaction): void {
     this.views.publish(this.store.apply(transaction));
     this.#makeRoom();
+  }
+
+  restamp(restamp: Restamp): void {
+    this.views.publish(this.store.restamp(restamp));
   }
 
   changed(): void {
@@ -112,6 +176,7 @@ export class Relay implements UpstreamSink {
 
   #want(interest: Interest): void {
     this.store.want(interest);
+    this.#options.events.wanted?.(interest);
     const upstream = this.#upstreamOf(interest.type, interest.selector);
     if (upstream !== undefined) upstream.subscribe(interest);
     else this.apply(unclaimed(interest));
@@ -119,14 +184,21 @@ export class Relay implements UpstreamSink {
 
   #unwant(interest: Interest): void {
     this.#upstreamOf(interest.type, interest.selector)?.unsubscribe(interest);
-    this.store.unwant(interest);
+    const commit = this.store.unwant(interest);
+    if (commit !== undefined) this.views.publish(commit);
   }
 
   /** Protocol §8, TTL: the relay runs the upstream's timers. */
   #expire(variant: Variant): void {
     const { clock } = this.#options;
-    if (variant.ttl === undefined) return;
-    clock.after(variant.ttl.deadline - clock.now(), () => {
+    const { ttl } = variant;
+    if (ttl === undefined) return;
+    clock.after(ttl.deadline - clock.now(), () => {
+      // A timer may be early by a rounding, and none is longer than 24 days.
+      if (clock.now() < ttl.deadline) {
+        this.#expire(variant);
+        return;
+      }
       const commit = this.store.expire(variant);
       if (commit === undefined) return;
       this.#options.events.evicted('ttl');

@@ -54,7 +54,7 @@ export interface ResourcesQuery {
   readonly pageToken: string;
 }
 
-/** All that the admin listener knows of the relay. Nothing here changes anything. */
+/** All that the admin listener knows of the relay. Nothing here changes anything, but `releaseRemovals`. */
 export interface Inspector {
   status(): Awaitable<Plain<StatusResponse>>;
   ready(): Readiness;
@@ -64,6 +64,8 @@ export interface Inspector {
   listResources(query: ResourcesQuery): Awaitable<Result<Plain<ListResourcesResponse>, GrpcStatus>>;
   /** At most `limit`, those with a rejected response first; undefined: all. */
   listClients(limit: number | undefined): Awaitable<Plain<ListClientsResponse>>;
+  /** What the shrink guard holds back, of one type or (undefined) of all: how many. NOT_FOUND: no such upstream. */
+  releaseRemovals(upstream: string, type: TypeUrl | undefined): Awaitable<Result<number, GrpcStatus>>;
   /** The configuration in force as JSON, secrets redacted. */
   configDump(): unknown;
   /** The Prometheus text format. */

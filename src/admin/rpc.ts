@@ -32,6 +32,12 @@ export function adminRoutes(inspector: Inspector, failed: Failed): (router: Conn
             }),
           ),
         ),
+      releaseRemovals: ({ upstream, type }) =>
+        answer(async () => ({
+          removed: valueOf(
+            await inspector.releaseRemovals(upstream, type === '' ? undefined : typeNamed(type)),
+          ),
+        })),
       listClients: ({ limit }) => answer(() => inspector.listClients(limit === 0 ? undefined : limit)),
     });
   };

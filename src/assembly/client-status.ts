@@ -22,13 +22,26 @@ import { isVariant, type Value } from '../model/catalog.ts';
 import { fail, ok, type Result } from '../model/result.ts';
 import type { Relay } from '../relay.ts';
 import { Code, type GrpcStatus } from '../wire/status.ts';
+import type { ClientsView } from './clients-view.ts';
 import { compileStringMatcher } from './string-matcher.ts';
 
 /** CSDS (protocol §9): what each client was told, and what it made of it; and the relay's own view of its upstreams. */
-export function clientStatus(
+export async function clientStatus(
+  relay: Relay,
+  clients: ClientsView,
+  request: ClientStatusRequest,
+): Promise<Result<ClientStatusResponse, GrpcStatus>> {
+  const configs = await clients.configs(request);
+  if (!configs.ok) return configs;
+  const config = [...configs.value, ownConfig(relay, request.excludeResourceContents)];
+  return ok(create(ClientStatusResponseSchema, { config }));
+}
+
+/** Of the clients whose streams end in this process. */
+export function clientConfigs(
   relay: Relay,
   request: ClientStatusRequest,
-): Result<ClientStatusResponse, GrpcStatus> {
+): Result<readonly ClientConfig[], GrpcStatus> {
   const matcher = compileMatchers(request.nodeMatchers);
   if (!matcher.ok) return matcher;
   const config: ClientConfig[] = [];
@@ -37,8 +50,7 @@ export function clientStatus(
       config.push(clientConfig(stream, request.excludeResourceContents));
     }
   }
-  config.push(ownConfig(relay, request.excludeResourceContents));
-  return ok(create(ClientStatusResponseSchema, { config }));
+  return ok(config);
 }
 
 function clientConfig(stream: XdsStream, bare: boolean): ClientConfig {

@@ -1,24 +1,64 @@
-import { create } from '@bufbuild/protobuf';
-import { StructSchema } from '@bufbuild/protobuf/wkt';
 import type { Config } from '../config/config.ts';
 import type { ClientContext } from '../downstream/services.ts';
+import type { Access } from '../model/access.ts';
+import type { Parameters } from '../model/parameters.ts';
 import { fail, ok, type Result } from '../model/result.ts';
 import { compileAuthorization } from '../security/authorization.ts';
 import { type ClientNode, readClientNode } from '../security/client-node.ts';
-import { compileParameterRules } from '../security/derive-parameters.ts';
+import { compileParameterRules, type DerivedParameters } from '../security/derive-parameters.ts';
 import { compilePrincipals } from '../security/principals.ts';
 import { Code, type GrpcStatus } from '../wire/status.ts';
 import type { Peer } from '../wire/transport.ts';
+import { PASSES_VARIANTS } from '../wire/via.ts';
 
 /** Client features by which a client says what it understands (protocol §5, §8). */
 const wrappedFeatures = ['xds.config.resource-in-sotw', 'xds.config.supports-resource-in-sotw'];
 const ttlFeature = 'xds.config.supports-resource-ttl';
 
 /** A client, and what of its node the rules were applied to. */
-interface KnownClient extends ClientContext {
+class KnownClient implements ClientContext {
   readonly node: ClientNode;
   /** The rules' metadata keys when the node was read: what is not among them was not kept. */
   readonly metadataKeys: ReadonlySet<string>;
+  readonly access: Access;
+  readonly exempt: boolean;
+  readonly wrapped: boolean;
+  readonly ttl: boolean;
+  readonly passesVariants: boolean;
+  readonly #derived: DerivedParameters;
+
+  constructor(
+    node: ClientNode,
+    metadataKeys: ReadonlySet<string>,
+    access: Access,
+    exempt: boolean,
+    derived: DerivedParameters,
+  ) {
+    this.node = node;
+    this.metadataKeys = metadataKeys;
+    this.access = access;
+    this.exempt = exempt;
+    this.wrapped = wrappedFeatures.some((feature) => node.clientFeatures.includes(feature));
+    this.ttl = node.clientFeatures.includes(ttlFeature);
+    this.passesVariants = node.clientFeatures.includes(PASSES_VARIANTS);
+    this.#derived = derived;
+  }
+
+  get nodeId(): string {
+    return this.node.id;
+  }
+
+  get cluster(): string {
+    return this.node.cluster;
+  }
+
+  derived(authority: string | undefined): Parameters {
+    return this.#derived.for(authority);
+  }
+
+  merged(own: Parameters, authority: string | undefined): Parameters {
+    return this.#derived.merge(own, authority);
+  }
 }
 
 /** Makes of a client's node and certificate what the relay keeps of them, by the rules in force. */
@@ -27,16 +67,14 @@ export class ClientRules {
   readonly #authorization: ReturnType<typeof compileAuthorization>;
   readonly #isRelay: (peer: Peer) => boolean;
   readonly #metadataKeys: ReadonlySet<string>;
-  readonly #known = new WeakMap<ClientContext, KnownClient>();
 
-  constructor(config: Config, before?: ClientRules) {
+  constructor(config: Config) {
     this.#derivation = compileParameterRules(config.parameters);
     this.#authorization = compileAuthorization(config.xds.authorization);
     const { relayPeers } = config.limits;
     const listed = relayPeers.length === 0 ? () => false : compilePrincipals(relayPeers);
     this.#isRelay = (peer) => peer.unix || listed(peer);
     this.#metadataKeys = new Set(config.parameters.flatMap(({ from }) => metadataKey(from) ?? []));
-    if (before !== undefined) this.#known = before.#known;
   }
 
   context(bytes: Buffer, peer: Peer): Result<ClientContext, GrpcStatus> {
@@ -47,34 +85,32 @@ export class ClientRules {
 
   /** The same client by these rules; undefined if they need what was not kept of its node. */
   renew(client: ClientContext, peer: Peer): ClientContext | undefined {
-    const known = this.#known.get(client);
-    if (known === undefined || !this.#metadataKeys.isSubsetOf(known.metadataKeys)) return undefined;
-    return this.#apply(known.node, peer);
+    if (!(client instanceof KnownClient) || !this.#metadataKeys.isSubsetOf(client.metadataKeys))
+      return undefined;
+    return this.#apply(client.node, peer);
   }
 
   #apply(node: ClientNode, peer: Peer): ClientContext {
-    const derived = this.#derivation.of(node, peer);
-    const client: KnownClient = {
-      nodeId: node.id,
-      cluster: node.cluster,
-      wrapped: wrappedFeatures.some((feature) => node.clientFeatures.includes(feature)),
-      ttl: node.clientFeatures.includes(ttlFeature),
-      access: this.#authorization.classOf(peer),
-      exempt: this.#isRelay(peer),
-      derived: (authority) => derived.for(authority),
-      merged: (own, authority) => derived.merge(own, authority),
+    const access = this.#authorization.classOf(peer);
+    return new KnownClient(
       node,
-      metadataKeys: this.#metadataKeys,
-    };
-    this.#known.set(client, client);
-    return client;
+      this.#metadataKeys,
+      access,
+      this.#isRelay(peer),
+      this.#derivation.of(node, peer),
+    );
   }
 
   /** Metadata can be large: only what a rule looks at is kept. */
   #trim(node: ClientNode): ClientNode {
     if (node.metadata === undefined) return node;
-    const fields = Object.entries(node.metadata.fields).filter(([key]) => this.#metadataKeys.has(key));
-    return { ...node, metadata: create(StructSchema, { fields: Object.fromEntries(fields) }) };
+    const { metadata } = node;
+    const fields: typeof metadata.fields = {};
+    for (const key of this.#metadataKeys) {
+      const value = Object.hasOwn(metadata.fields, key) ? metadata.fields[key] : undefined;
+      if (value !== undefined) fields[key] = value;
+    }
+    return { ...node, metadata: { ...metadata, fields } };
   }
 }
 

@@ -8,12 +8,14 @@ import type { Result } from '../model/result.ts';
 import { rpcError } from '../wire/connect-error.ts';
 import type { GrpcStatus } from '../wire/status.ts';
 
+type Answer = Result<ClientStatusResponse, GrpcStatus>;
+
 /** CSDS over gRPC: request and response, not a watch (protocol §9). */
 export function csdsRoutes(
-  answer: (request: ClientStatusRequest) => Result<ClientStatusResponse, GrpcStatus>,
+  answer: (request: ClientStatusRequest) => Answer | Promise<Answer>,
 ): (router: ConnectRouter) => void {
-  const orThrow = (request: ClientStatusRequest): ClientStatusResponse => {
-    const result = answer(request);
+  const orThrow = async (request: ClientStatusRequest): Promise<ClientStatusResponse> => {
+    const result = await answer(request);
     if (!result.ok) throw rpcError(result.error);
     return result.value;
   };
@@ -21,7 +23,7 @@ export function csdsRoutes(
     router.service(ClientStatusDiscoveryService, {
       fetchClientStatus: orThrow,
       async *streamClientStatus(requests) {
-        for await (const request of requests) yield orThrow(request);
+        for await (const request of requests) yield await orThrow(request);
       },
     });
   };

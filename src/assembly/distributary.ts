@@ -1,296 +1,158 @@
 import { type AdminServer, startAdminServer } from '../admin/server.ts';
+import type { Persistence } from '../cache/persistence/persistence.ts';
 import type { Config } from '../config/config.ts';
-import { routes } from '../downstream/server.ts';
 import { systemClock } from '../model/clock.ts';
-import { fail, ok, type Result } from '../model/result.ts';
-import { ADS_SERVICE, knownTypes, typeInfo } from '../model/types.ts';
-import { Conditions } from '../observe/conditions.ts';
-import type { Log } from '../observe/log.ts';
-import { Metrics } from '../observe/metrics.ts';
-import { Relay } from '../relay.ts';
-import { readTlsFiles, watchTlsFiles } from '../security/tls-files.ts';
-import { formatHostPort } from '../wire/address.ts';
-import { ConnectPaths } from '../wire/connect.ts';
-import { healthRoutes } from '../wire/health.ts';
-import { type GrpcServer, type ListenerTls, listenGrpc } from '../wire/http2-server.ts';
-import { reflectionAliases, reflectionRoutes } from '../wire/reflection.ts';
-import { Code, type GrpcStatus } from '../wire/status.ts';
-import { clientStatus } from './client-status.ts';
-import { ClientRules } from './clients.ts';
-import { csdsRoutes } from './csds.ts';
+import { ok, type Result } from '../model/result.ts';
+import { Core, type Surroundings } from './core.ts';
+import { type Front, type FrontKind, LOCAL } from './front.ts';
 import { Inspection } from './inspection.ts';
-import { StreamMetrics } from './stream-metrics.ts';
-import { makeUpstream } from './upstreams.ts';
-
-export interface Surroundings {
-  readonly log: Log;
-  /** The product's. */
-  readonly version: string;
-  /** Also measure the process and its event loop; once in a process. */
-  readonly processMetrics: boolean;
-}
-
-const services = [ADS_SERVICE, ...knownTypes.flatMap(({ service }) => service ?? [])];
-/** Calls of health, reflection and CSDS that may be open at once. */
-const maxColdCalls = 1000;
-const draining: GrpcStatus = { code: Code.UNAVAILABLE, message: 'draining: connect to another replica' };
+import { LocalClients } from './local-clients.ts';
+import { needsRestart } from './needs-restart.ts';
+import { flushMilliseconds, makePersistence } from './persistence.ts';
+import { UpstreamSet } from './upstream-set.ts';
+import { watchTls } from './watched-tls.ts';
 
 /** The relay with its listeners: what `run` and `demo` start. */
 export class Distributary {
-  readonly relay: Relay;
-  readonly inspection: Inspection;
-  readonly #log: Log;
-  readonly #metrics: Metrics;
-  readonly #conditions: Conditions;
-  readonly #readinessListeners = new Set<() => void>();
-  readonly #closers: (() => void)[] = [];
+  readonly #core: Core;
+  readonly #kind: FrontKind;
+  readonly #inspection: Inspection;
+  readonly #upstreams: UpstreamSet;
+  readonly #persistence: Persistence | undefined;
   #config: Config;
-  #rules: ClientRules;
-  #draining = false;
-  #xds: GrpcServer | undefined;
+  #front: Front | undefined;
   #admin: AdminServer | undefined;
+  #closeAdminTls: (() => void) | undefined;
 
-  private constructor(config: Config, { log, version, processMetrics }: Surroundings) {
+  private constructor(config: Config, around: Surroundings, kind: FrontKind) {
     this.#config = config;
-    this.#log = log;
-    this.#metrics = new Metrics({ process: processMetrics });
-    this.#conditions = new Conditions(log);
-    this.#rules = new ClientRules(config);
-    const streamMetrics = new StreamMetrics(this.#metrics, this.#conditions);
-    this.relay = new Relay({
+    this.#kind = kind;
+    this.#persistence = makePersistence({
+      config: () => this.#config,
       clock: systemClock,
-      controlPlane: config.node.id,
-      idleMilliseconds: config.cache.idleTtlMs,
-      maxCacheBytes: () => this.#config.cache.maxBytes,
-      refuses: (streams) => this.#refusal(streams),
-      defer: (run) => setImmediate(run),
-      downstream: {
-        events: streamMetrics,
-        limits: () => ({
-          maxSubscriptions: this.#config.limits.maxSubscriptionsPerStream,
-          changesPerSecond: this.#config.limits.subscriptionChangesPerSecond,
-          stalledMilliseconds: this.#config.limits.stalledTimeoutMs,
-        }),
-        constrained: () => this.#config.xds.plainClients === 'WITH_CONSTRAINTS',
-        contentVersions: () => this.#config.xds.sotwVersions === 'CONTENT',
-        legacyWildcard: (type) =>
-          this.#config.xds.legacyWildcard?.includes(type) ?? typeInfo(type).legacyWildcard,
-        context: (node, peer) => this.#rules.context(node, peer),
-        renew: (client, peer) => this.#rules.renew(client, peer),
-      },
-      events: {
-        ambiguous: (type, name, parameters, choices) => {
-          this.#metrics.ambiguous(type).inc();
-          const { short } = typeInfo(type);
-          const versions = choices.map(({ constraints, version: of }) => ({
-            constraints: constraints.key,
-            version: of,
-          }));
-          this.#conditions.set(
-            `ambiguous ${short} ${name} ${JSON.stringify([...parameters])}`,
-            versions.map((one) => one.constraints).join(),
-            'warn',
-            `several variants of ${short} ${name} match the same parameters`,
-            { parameters: Object.fromEntries(parameters), variants: versions },
-          );
-        },
-        looked: (type, hits, misses) => {
-          if (hits > 0) this.#metrics.lookups(type, 'hit').inc(hits);
-          if (misses > 0) this.#metrics.lookups(type, 'miss').inc(misses);
-        },
-        evicted: (reason) => this.#metrics.evictions(reason).inc(),
-        upstreamChanged: () => this.#readinessChanged(),
-      },
+      log: around.log,
+      failed: (reason) => this.#core.metrics.persistenceErrors(reason).inc(),
+      staleSince: (upstream) => this.#core.staleness.sinceOf(upstream),
     });
-    this.inspection = new Inspection({
-      relay: this.relay,
-      version,
+    const journal = this.#persistence?.journal;
+    const core = new Core(kind.configOf(config), { ...around, journal }, kind.place());
+    const nobody = new LocalClients(core.relay);
+    this.#core = core;
+    this.#upstreams = new UpstreamSet(core.relay, {
+      clock: systemClock,
+      log: around.log,
+      metrics: core.metrics,
+      version: around.version,
+      via: () => core.loops.via(),
+    });
+    core.loops.onGrowth(() => this.#upstreams.reannounce());
+    this.#inspection = new Inspection({
+      relay: core.relay,
+      staleness: core.staleness,
+      clients: () => this.#front?.clients ?? nobody,
+      version: around.version,
       startedAt: Date.now(),
-      unready: () => (this.#draining ? 'draining' : undefined),
+      unready: () => (core.isDraining ? 'draining' : this.#front?.unready()),
       configDump: () => this.#config.source.dump,
-      metricsText: () => {
-        streamMetrics.flush();
-        return this.#metrics.text();
-      },
+      heldRemovals: (upstream) => this.#upstreams.heldRemovals(upstream),
+      releaseRemovals: (upstream, type) => this.#upstreams.releaseRemovals(upstream, type),
+      metricsText: async () => (await this.#front?.metricsText()) ?? '',
     });
-    this.#metrics.sampleFrom(() => this.inspection.sample());
   }
 
-  /** Starts upstreams and listeners. The error says which listener could not be opened, and why. */
-  static async start(config: Config, around: Surroundings): Promise<Result<Distributary>> {
-    const started = new Distributary(config, around);
+  /** Starts listeners and upstreams. The error says which listener could not be opened, and why. */
+  static async start(
+    config: Config,
+    around: Surroundings,
+    kind: FrontKind = LOCAL,
+  ): Promise<Result<Distributary>> {
+    const started = new Distributary(config, around, kind);
+    await started.#begin();
     const listening = await started.#listen();
     if (!listening.ok) {
-      await started.#close();
+      await started.#close(0);
       return listening;
     }
-    started.relay.start(
-      config.upstreams.map((upstream) =>
-        makeUpstream(config, upstream, started.relay, {
-          clock: systemClock,
-          log: around.log,
-          metrics: started.#metrics,
-          version: around.version,
-          via: () => config.node.id,
-        }),
-      ),
-    );
     return ok(started);
+  }
+
+  /** All that is known is in the cache before the first client comes. */
+  async #begin(): Promise<void> {
+    const { relay, staleness, metrics } = this.#core;
+    const persistence = this.#persistence;
+    const loaded = await persistence?.load();
+    if (loaded !== undefined) staleness.restore(loaded.staleSince);
+    relay.start(this.#upstreams.make(this.#config), loaded?.restored);
+    if (persistence === undefined) return;
+    persistence.attach(relay.store);
+    metrics.persistence(() => persistence);
   }
 
   /** Where it listens, for the lines on stdout. */
   get listeners(): readonly { readonly name: string; readonly address: string }[] {
     const list = [];
-    if (this.#xds !== undefined) list.push({ name: 'xds', address: this.#xds.address });
+    if (this.#front !== undefined) list.push({ name: 'xds', address: this.#front.address });
     if (this.#admin !== undefined) list.push({ name: 'admin', address: this.#admin.address });
     return list;
   }
 
   /** A new version of the configuration. What needs a restart is said and left as it is. */
   reload(config: Config): void {
+    const { log, metrics } = this.#core;
     const fixed = needsRestart(this.#config, config);
     if (fixed.length > 0) {
-      this.#log.warn('some changes of the configuration take effect with the next start', { keys: fixed });
+      log.warn('some changes of the configuration take effect with the next start', { keys: fixed });
     }
     this.#config = config;
-    this.#rules = new ClientRules(config, this.#rules);
-    this.relay.server.reidentify();
-    this.#metrics.reloads('accepted').inc();
-    this.#log.info('configuration reloaded');
+    // Before clients are looked at anew: what they had is stamped by the new rules by then.
+    this.#upstreams.reload(config);
+    this.#core.reload(this.#kind.configOf(config));
+    this.#front?.reload(config);
+    metrics.reloads('accepted').inc();
+    log.info('configuration reloaded');
   }
 
   /** A new version that must be refused: the one in force stays. */
   refused(): void {
-    this.#metrics.reloads('rejected').inc();
+    this.#core.metrics.reloads('rejected').inc();
   }
 
   /** Not ready first, then GOAWAY and the end of all streams, spread over drain_timeout. */
   async drain(): Promise<void> {
-    this.#draining = true;
-    this.#readinessChanged();
-    await this.#xds?.drain(this.#config.drainTimeoutMs, (stream) => stream.end(draining));
-    await this.#close();
+    this.#core.beginDrain();
+    await this.#close(this.#config.drainTimeoutMs);
   }
 
-  async #close(): Promise<void> {
-    for (const close of this.#closers) close();
-    await this.relay.stop();
+  async #close(milliseconds: number): Promise<void> {
+    await this.#front?.drain(milliseconds);
+    this.#core.loops.stop();
+    await this.#core.relay.stop();
+    await this.#persistence?.close(flushMilliseconds);
+    this.#closeAdminTls?.();
     await this.#admin?.close();
   }
 
   async #listen(): Promise<Result<undefined>> {
-    const { admin, xds, limits } = this.#config;
-    const adminTls = await this.#tls(admin.tls, () => this.#admin);
-    if (!adminTls.ok) return adminTls;
-    const startedAdmin = await startAdminServer({
-      host: admin.address.host,
-      port: admin.address.port,
-      tls: adminTls.value,
-      log: this.#log,
-      inspector: this.#inspector(),
+    const front = await this.#kind.open(this.#core, this.#config, {
+      serving: () => this.#inspection.ready().ready,
+      clientStatus: (request) => this.#inspection.clientStatus(request),
     });
-    if (!startedAdmin.ok) return startedAdmin;
-    this.#admin = startedAdmin.value;
-    const xdsTls = await this.#tls(xds.tls, () => this.#xds);
-    if (!xdsTls.ok) return xdsTls;
-    const cold = new ConnectPaths({
-      routes: [
-        healthRoutes(services, {
-          serving: () => this.inspection.ready().ready,
-          subscribe: (changed) => {
-            this.#readinessListeners.add(changed);
-            return () => this.#readinessListeners.delete(changed);
-          },
-        }),
-        reflectionRoutes(services),
-        csdsRoutes((request) => clientStatus(this.relay, request)),
-      ],
-      aliases: reflectionAliases,
-      maxRequestBytes: limits.maxRequestBytes,
-      maxCalls: maxColdCalls,
-      threw: (error, path) => this.#log.error('a handler failed', { path, error }),
-    });
-    const { address } = xds;
-    const listening = await listenGrpc({
-      address: address.kind === 'unix' ? `unix:${address.path}` : formatHostPort(address.host, address.port),
-      ...(xdsTls.value === undefined ? {} : { tls: xdsTls.value }),
-      accept: (path) => {
-        const route = routes.get(path);
-        if (route === undefined) return undefined;
-        const refusal = this.#refusal(this.relay.server.size);
-        return refusal ?? ((stream) => this.relay.server.accept(stream, route));
-      },
-      cold,
-      maxRequestBytes: limits.maxRequestBytes,
-      report: (message, error) =>
-        this.#conditions.set('xds listener', `${message}: ${String(error)}`, 'warn', message, { error }),
-    });
-    if (!listening.ok) return listening;
-    this.#xds = listening.value;
+    if (!front.ok) return front;
+    this.#front = front.value;
+    return this.#listenAdmin();
+  }
+
+  async #listenAdmin(): Promise<Result<undefined>> {
+    const { address, tls: files } = this.#config.admin;
+    const { log } = this.#core;
+    const tls = await watchTls(files, () => this.#admin, log);
+    if (!tls.ok) return tls;
+    this.#closeAdminTls = () => tls.value.close();
+    const { host, port } = address;
+    const inspector = this.#inspection;
+    const admin = await startAdminServer({ host, port, tls: tls.value.material, log, inspector });
+    if (!admin.ok) return admin;
+    this.#admin = admin.value;
     return ok(undefined);
   }
-
-  #inspector(): Parameters<typeof startAdminServer>[0]['inspector'] {
-    const { inspection, relay } = this;
-    return {
-      ready: () => inspection.ready(),
-      status: () => inspection.status(),
-      explain: (query) => inspection.explain(query),
-      listResources: (query) => inspection.listResources(query),
-      listClients: (limit) => inspection.listClients(limit),
-      configDump: () => inspection.configDump(),
-      metricsText: () => inspection.metricsText(),
-      clientStatus: (request) => clientStatus(relay, request),
-    };
-  }
-
-  /** A listener's certificate, watched: a new version is taken without a restart. */
-  async #tls(
-    files: Config['xds']['tls'],
-    server: () => { setTls(material: ListenerTls): Result<undefined> } | undefined,
-  ): Promise<Result<ListenerTls | undefined>> {
-    if (files === undefined) return ok(undefined);
-    const { certificate, privateKey, ca, requireClientCertificate } = files;
-    const paths = { certificate, privateKey, ...(ca === undefined ? {} : { ca }) };
-    const material = await readTlsFiles(paths);
-    if (!material.ok) return fail(material.error);
-    const stop = watchTlsFiles(paths, {
-      clock: systemClock,
-      current: material.value,
-      changed: (next) => {
-        const set = server()?.setTls({ ...next, requireClientCertificate });
-        if (set?.ok === false)
-          this.#log.error('a new certificate is refused', { certificate, error: set.error });
-        else this.#log.info('certificate reloaded', { certificate });
-      },
-      refused: (reason) => this.#log.error('a new certificate is refused', { certificate, error: reason }),
-    });
-    this.#closers.push(stop);
-    return ok({ ...material.value, requireClientCertificate });
-  }
-
-  #refusal(streams: number): GrpcStatus | undefined {
-    if (this.#draining) return draining;
-    const { maxStreams } = this.#config.limits;
-    if (streams < maxStreams) return undefined;
-    const message = `${streams} streams are open, the most that this relay takes (limits.max_streams)`;
-    return { code: Code.RESOURCE_EXHAUSTED, message };
-  }
-
-  #readinessChanged(): void {
-    for (const listener of this.#readinessListeners) listener();
-  }
-}
-
-/** The keys of the configuration that only a restart can change. */
-function needsRestart(before: Config, after: Config): string[] {
-  const same = (a: unknown, b: unknown): boolean => JSON.stringify(a) === JSON.stringify(b);
-  const keys: string[] = [];
-  if (!same(before.node, after.node)) keys.push('node');
-  if (!same(before.upstreams, after.upstreams)) keys.push('upstreams');
-  if (!same([before.xds.address, before.xds.tls], [after.xds.address, after.xds.tls])) keys.push('xds');
-  if (!same(before.admin, after.admin)) keys.push('admin');
-  if (before.workers !== after.workers) keys.push('workers');
-  if (before.cache.idleTtlMs !== after.cache.idleTtlMs) keys.push('cache.idle_ttl');
-  return keys;
 }

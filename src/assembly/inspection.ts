@@ -1,43 +1,46 @@
-import type { ExplainQuery, Inspector, Plain, Readiness, ResourcesQuery } from '../admin/ports.ts';
+import type { Awaitable, ExplainQuery, Inspector, Plain, Readiness, ResourcesQuery } from '../admin/ports.ts';
 import type { Cell, Held } from '../cache/cell.ts';
-import type { XdsStream } from '../downstream/stream.ts';
-import type { TypeStream } from '../downstream/type-stream.ts';
 import type {
-  ClientTypeState,
   ExplainResponse,
   ListClientsResponse,
   ListResourcesResponse,
-  NackStatus,
   StatusResponse,
   VariantSummary,
 } from '../gen/distributary/admin/v1/admin_pb.ts';
+import type { ClientStatusRequest, ClientStatusResponse } from '../gen/envoy/service/status/v3/csds_pb.ts';
 import type { ResourceName, TypeUrl } from '../model/brand.ts';
 import { isVariant } from '../model/catalog.ts';
 import { explainMatch, formatConstraints } from '../model/constraints.ts';
-import { NO_PARAMETERS, type Parameters } from '../model/parameters.ts';
+import { NO_PARAMETERS } from '../model/parameters.ts';
 import { fail, ok, type Result } from '../model/result.ts';
 import { typeInfo } from '../model/types.ts';
 import type { UpstreamState } from '../model/upstream.ts';
 import { canonicalName } from '../model/xdstp.ts';
-import type { Sample } from '../observe/sample.ts';
 import type { Relay } from '../relay.ts';
+import type { HeldRemovals } from '../upstream/shrink-guard.ts';
 import { Code, type GrpcStatus } from '../wire/status.ts';
-
-/** Rejected resources that Status tells of. */
-const mostNacks = 100;
+import { clientStatus } from './client-status.ts';
+import type { ClientsView } from './clients-view.ts';
+import type { Staleness } from './staleness.ts';
 
 export interface InspectionOptions {
   readonly relay: Relay;
+  readonly staleness: Staleness;
+  /** Asked for each time: there are none before the relay listens. */
+  readonly clients: () => ClientsView;
   readonly version: string;
   readonly startedAt: number;
   /** Why the relay does not serve, whatever its upstreams; undefined while it does. */
   readonly unready: () => string | undefined;
   readonly configDump: () => unknown;
   readonly metricsText: () => Promise<string>;
+  readonly heldRemovals: (upstream: string) => readonly HeldRemovals[];
+  /** Undefined: there is no such upstream. */
+  readonly releaseRemovals: (upstream: string, type: TypeUrl | undefined) => number | undefined;
 }
 
 /** The relay as operators see it: all of it read when asked for. */
-export class Inspection implements Omit<Inspector, 'clientStatus'> {
+export class Inspection implements Inspector {
   readonly #options: InspectionOptions;
 
   constructor(options: InspectionOptions) {
@@ -46,10 +49,14 @@ export class Inspection implements Omit<Inspector, 'clientStatus'> {
 
   ready(): Readiness {
     const upstreams = this.#options.relay.upstreams.map((upstream) => {
-      const { connected, staleSince } = upstream.state();
+      const { connected } = upstream.state();
+      const staleSince = this.#options.staleness.since(upstream);
       return { name: upstream.name, connected, stale: staleSince !== undefined, since: staleSince };
     });
-    const waiting = this.#options.relay.upstreams.filter((upstream) => !upstream.state().everConnected);
+    const { relay, staleness } = this.#options;
+    const waiting = relay.upstreams.filter(
+      (upstream) => !staleness.isRestored && !upstream.state().everConnected,
+    );
     const reason =
       this.#options.unready() ??
       (waiting.length === 0
@@ -58,10 +65,10 @@ export class Inspection implements Omit<Inspector, 'clientStatus'> {
     return { ready: reason === '', reason, upstreams };
   }
 
-  status(): Plain<StatusResponse> {
-    const { relay, version, startedAt } = this.#options;
+  async status(): Promise<Plain<StatusResponse>> {
+    const { relay, staleness, version, startedAt } = this.#options;
     const { ready, reason } = this.ready();
-    const subscriptions = this.#subscriptions();
+    const { streams, subscriptions, nacks, workers } = await this.#options.clients().census();
     return {
       version,
       uptimeSeconds: (Date.now() - startedAt) / 1000,
@@ -69,41 +76,49 @@ export class Inspection implements Omit<Inspector, 'clientStatus'> {
       reason,
       upstreams: relay.upstreams.map((upstream) => {
         const state = upstream.state();
+        const staleSince = staleness.since(upstream);
         return {
           name: upstream.name,
           kind: state.kind,
           connected: state.connected,
           endpoint: state.endpoint,
           sessions: state.sessions,
-          stale: state.staleSince !== undefined,
-          staleSince: state.staleSince === undefined ? '' : timestamp(state.staleSince),
+          stale: staleSince !== undefined,
+          staleSince: staleSince === undefined ? '' : timestamp(staleSince),
           lastError: state.lastError,
+          heldRemovals: this.#options.heldRemovals(upstream.name).map(({ type, count, since }) => ({
+            type: typeInfo(type).short,
+            count,
+            since: timestamp(since),
+          })),
         };
       }),
-      types: [...relay.store.tables()].map(([type, table]) => ({
-        type: typeInfo(type).short,
-        resources: table.cells.size,
-        variants: table.variants,
-        subscriptions: subscriptions.get(type) ?? 0,
-        ambiguous: table.ambiguous,
-      })),
-      clients: relay.server.size,
-      nacks: this.#nacks(),
+      types: [...relay.store.tables()].map(([type, table]) => {
+        const { short } = typeInfo(type);
+        return {
+          type: short,
+          resources: table.cells.size,
+          variants: table.variants,
+          subscriptions: subscriptions.get(short) ?? 0,
+          ambiguous: table.ambiguous,
+        };
+      }),
+      clients: streams,
+      nacks: [...nacks],
+      workers: [...workers],
       cacheBytes: BigInt(relay.store.bytes),
     };
   }
 
-  explain(query: ExplainQuery): Result<Plain<ExplainResponse>, GrpcStatus> {
+  async explain(query: ExplainQuery): Promise<Result<Plain<ExplainResponse>, GrpcStatus>> {
     const { relay } = this.#options;
     const name = canonicalName(query.name, query.type);
     if (!name.ok) return fail({ code: Code.INVALID_ARGUMENT, message: name.error });
-    const stream = query.client === undefined ? undefined : relay.server.stream(query.client);
-    if (query.client !== undefined && stream === undefined) {
-      const message = `no client has the stream ${query.client}: ListClients shows those that there are`;
-      return fail({ code: Code.NOT_FOUND, message });
-    }
-    const asked = stream?.types.find(({ info }) => info.url === query.type);
-    const parameters = query.parameters ?? parametersOf(stream, asked, query.name);
+    const client =
+      query.client === undefined ? undefined : await this.#options.clients().find(query.client, query);
+    if (client?.ok === false) return client;
+    const parameters = query.parameters ?? client?.value.parameters ?? NO_PARAMETERS;
+    const asked = client?.value.state;
     const cell = cellOf(relay, query.type, name.value);
     const value = relay.store.resolve(query.type, name.value, parameters);
     const variants = [...(cell?.variants.values() ?? [])].map((held) =>
@@ -116,7 +131,7 @@ export class Inspection implements Omit<Inspector, 'clientStatus'> {
       parameters: Object.fromEntries(parameters.entries),
       ambiguous: variants.filter(({ matches }) => matches).length > 1,
       state: isVariant(value) ? 'present' : value,
-      ...(asked === undefined ? {} : { client: typeState(asked) }),
+      ...(asked === undefined ? {} : { client: asked }),
     });
   }
 
@@ -151,20 +166,20 @@ export class Inspection implements Omit<Inspector, 'clientStatus'> {
     });
   }
 
-  listClients(limit: number | undefined): Plain<ListClientsResponse> {
-    const streams = [...this.#options.relay.server.streams()];
-    if (limit !== undefined) streams.sort((a, b) => Number(rejecting(b)) - Number(rejecting(a)));
-    return {
-      clients: streams.slice(0, limit).map((stream) => ({
-        id: stream.id,
-        node: { id: stream.client?.nodeId ?? '', cluster: stream.client?.cluster ?? '' },
-        peer: stream.transport.peer.address,
-        transport: stream.route.protocol,
-        service: stream.route.service,
-        types: stream.types.map(typeState),
-      })),
-      total: streams.length,
-    };
+  listClients(limit: number | undefined): Awaitable<Plain<ListClientsResponse>> {
+    return this.#options.clients().list(limit);
+  }
+
+  clientStatus(request: ClientStatusRequest): Promise<Result<ClientStatusResponse, GrpcStatus>> {
+    return clientStatus(this.#options.relay, this.#options.clients(), request);
+  }
+
+  releaseRemovals(upstream: string, type: TypeUrl | undefined): Result<number, GrpcStatus> {
+    const removed = this.#options.releaseRemovals(upstream, type);
+    if (removed !== undefined) return ok(removed);
+    const names = this.#options.relay.upstreams.map(({ name }) => name).join(', ');
+    const message = `there is no upstream ${JSON.stringify(upstream)}: there are ${names}`;
+    return fail({ code: Code.NOT_FOUND, message });
   }
 
   configDump(): unknown {
@@ -174,71 +189,6 @@ export class Inspection implements Omit<Inspector, 'clientStatus'> {
   metricsText(): Promise<string> {
     return this.#options.metricsText();
   }
-
-  /** What the gauges show. */
-  sample(): Sample {
-    const { relay } = this.#options;
-    const counts = new Map<string, { transport: 'sotw' | 'delta'; service: string; count: number }>();
-    for (const { route } of relay.server.streams()) {
-      const key = `${route.protocol} ${route.service}`;
-      const known = counts.get(key) ?? { transport: route.protocol, service: route.service, count: 0 };
-      known.count++;
-      counts.set(key, known);
-    }
-    const subscriptions = this.#subscriptions();
-    const now = Date.now();
-    return {
-      streams: [...counts.values()],
-      types: [...relay.store.tables()].map(([type, table]) => ({
-        type,
-        subscriptions: subscriptions.get(type) ?? 0,
-        resources: table.cells.size,
-        variants: table.variants,
-      })),
-      upstreams: relay.upstreams.map((upstream) => {
-        const { connected, sessions, staleSince } = upstream.state();
-        const staleSeconds = staleSince === undefined ? 0 : (now - staleSince) / 1000;
-        return { upstream: upstream.name, connected, sessions, staleSeconds };
-      }),
-      cacheBytes: relay.store.bytes,
-    };
-  }
-
-  #subscriptions(): Map<string, number> {
-    const counts = new Map<string, number>();
-    for (const view of this.#options.relay.views.all()) {
-      counts.set(view.type, (counts.get(view.type) ?? 0) + view.selection.size * view.subscribers.size);
-    }
-    return counts;
-  }
-
-  #nacks(): Plain<NackStatus>[] {
-    const found = new Map<string, Plain<NackStatus> & { readonly at: number }>();
-    for (const stream of this.#options.relay.server.streams()) {
-      for (const { info, state, version, lastNack } of stream.types) {
-        if (state !== 'ERROR' || lastNack === undefined) continue;
-        const key = JSON.stringify([info.short, version, lastNack.names, lastNack.message]);
-        const known = found.get(key);
-        if (known !== undefined) {
-          known.clients++;
-          continue;
-        }
-        found.set(key, {
-          type: info.short,
-          name: lastNack.names,
-          version,
-          clients: 1,
-          error: lastNack.message,
-          since: timestamp(lastNack.at),
-          at: lastNack.at,
-        });
-      }
-    }
-    return [...found.values()]
-      .toSorted((a, b) => b.at - a.at)
-      .slice(0, mostNacks)
-      .map(({ at: _at, ...nack }) => nack);
-  }
 }
 
 function cellOf(relay: Relay, type: TypeUrl, name: ResourceName): Cell | undefined {
@@ -246,40 +196,19 @@ function cellOf(relay: Relay, type: TypeUrl, name: ResourceName): Cell | undefin
   return undefined;
 }
 
-function typeState(type: TypeStream): Plain<ClientTypeState> {
-  const [selected] = type.selection.entries.values();
-  return {
-    type: type.info.short,
-    version: type.version,
-    state: type.state,
-    lastNack: type.lastNack?.message ?? '',
-    parameters: Object.fromEntries(selected?.parameters.entries ?? []),
-    subscriptions: type.selection.size,
-  };
-}
-
-function parametersOf(stream: XdsStream | undefined, type: TypeStream | undefined, name: string): Parameters {
-  for (const selected of type?.selection.entries.values() ?? []) {
-    if (selected.spelling === name) return selected.parameters;
-  }
-  return stream?.client?.derived(undefined) ?? NO_PARAMETERS;
-}
-
-function summary({ constraints, variant }: Held): Plain<VariantSummary> {
+function summary({ constraints, variant, holders }: Held): Plain<VariantSummary> {
   return {
     constraints: formatConstraints(constraints.expression),
     version: variant.version,
     bytes: variant.payload?.bytes.length ?? 0,
     since: timestamp(variant.since),
-    upstream: variant.upstream,
+    upstream: [...new Set(holders.map((holder) => holder.upstream))].join(', '),
   };
 }
 
 function describe(name: string, state: UpstreamState): string {
   return state.lastError === '' ? name : `${name} (${state.endpoint}: ${state.lastError})`;
 }
-
-const rejecting = (stream: XdsStream): boolean => stream.types.some(({ state }) => state === 'ERROR');
 
 const timestamp = (milliseconds: number): string => new Date(milliseconds).toISOString();
 

@@ -1,7 +1,7 @@
 import { randomInt } from 'node:crypto';
 import type { AdsUpstreamConfig, Config, UpstreamConfig } from '../config/config.ts';
 import type { Clock } from '../model/clock.ts';
-import type { Upstream, UpstreamSink } from '../model/upstream.ts';
+import type { UpstreamSink } from '../model/upstream.ts';
 import type { Log } from '../observe/log.ts';
 import type { Metrics } from '../observe/metrics.ts';
 import { AdsUpstream } from '../upstream/ads/ads-upstream.ts';
@@ -16,16 +16,13 @@ export interface UpstreamSurroundings {
   readonly via: () => string;
 }
 
-/** How long a preferred endpoint must hold a connection before the sessions go back to it, in milliseconds. */
-const settleMilliseconds = 30_000;
-
 /** The upstreams of a configuration, not started. */
 export function makeUpstream(
   config: Config,
   upstream: UpstreamConfig,
   sink: UpstreamSink,
   around: UpstreamSurroundings,
-): Upstream {
+): AdsUpstream | FilesystemUpstream {
   const log = around.log.child({ upstream: upstream.name });
   switch (upstream.kind) {
     case 'ads':
@@ -53,7 +50,7 @@ function makeAds(
   sink: UpstreamSink,
   { clock, metrics, version, via }: UpstreamSurroundings,
   log: Log,
-): Upstream {
+): AdsUpstream {
   const { name } = upstream;
   return new AdsUpstream(
     {
@@ -64,10 +61,11 @@ function makeAds(
       variants: upstream.variants,
       tls: upstream.tls,
       connectTimeoutMs: upstream.connectTimeoutMs,
+      maxResponseBytes: config.limits.maxResponseBytes,
       resourceTimeoutMs: upstream.resourceTimeoutMs,
       keepalive: upstream.keepalive,
       backoff: upstream.backoff,
-      settleMs: settleMilliseconds,
+      settleMs: upstream.failbackAfterMs,
       rules: config.parameters,
       node: config.node,
       version,

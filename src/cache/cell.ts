@@ -6,6 +6,18 @@ import type { Variant } from '../model/resource.ts';
 import type { Holder } from '../model/transaction.ts';
 import { VariantIndex } from '../model/variant-index.ts';
 
+/**
+ * Who had it before a restart, or before its upstream was replaced: nobody has said since that it is still so. It has
+ * the key of the holder that it stands for, who takes its place by delivering the variant again.
+ */
+export interface RestoredHolder extends Holder {
+  readonly restored: true;
+}
+
+export function isRestored(holder: Holder): holder is RestoredHolder {
+  return 'restored' in holder;
+}
+
 /** A variant and who has it. */
 export interface Held {
   readonly constraints: Constraints;
@@ -13,6 +25,14 @@ export interface Held {
   readonly holders: Holder[];
   /** The last revision in which a holder confirmed it: what a full state does not confirm is gone. */
   seen: number;
+}
+
+/** This holder has it, too, or again; false if that is no news. */
+export function addHolder(held: Held, holder: Holder): boolean {
+  const at = held.holders.findIndex((known) => known.key === holder.key);
+  if (at < 0) held.holders.push(holder);
+  else held.holders[at] = holder;
+  return at < 0;
 }
 
 /** All that is cached under one name. */
@@ -31,6 +51,15 @@ export class Cell {
 
   get ambiguous(): number {
     return this.#bindings?.size ?? 0;
+  }
+
+  get bindings(): ReadonlyMap<ParametersKey, ConstraintsKey> | undefined {
+    return this.#bindings;
+  }
+
+  restoreBindings(bindings: Iterable<readonly [ParametersKey, ConstraintsKey]>): void {
+    const known = [...bindings].filter(([, variant]) => this.variants.get(variant) !== undefined);
+    if (known.length > 0) this.#bindings = new Map(known);
   }
 
   bind(parameters: Parameters, variant: Held): void {

@@ -2,7 +2,7 @@ import type { ResourceName } from '../model/brand.ts';
 import type { Constraints } from '../model/constraints.ts';
 import { ParameterIndex } from '../model/parameter-index.ts';
 import type { Parameters } from '../model/parameters.ts';
-import { type Interest, type Selector, WILDCARD } from '../model/transaction.ts';
+import { type Holder, type Interest, type Selector, WILDCARD } from '../model/transaction.ts';
 import { globMatches, isGlob } from '../model/xdstp.ts';
 
 /** What is known of one interest. */
@@ -11,13 +11,19 @@ export interface InterestState {
   /** Upstream has said what there is: a lack of it is an absence (protocol §3.9). */
   answered: boolean;
   /** Who answered it; undefined as long as nobody has. */
-  holder: string | undefined;
+  holder: Holder | undefined;
+  /** The answer is from before a restart, or of an upstream that was replaced: who serves it now has not confirmed it. */
+  restored: boolean;
 }
 
 /** All interests in one type, found by name and by what a variant's constraints match. */
 export class Interests {
   readonly #bySelector = new Map<Selector, ParameterIndex<InterestState>>();
   readonly #globs = new Set<Selector>();
+
+  get empty(): boolean {
+    return this.#bySelector.size === 0;
+  }
 
   get(selector: Selector, parameters: Parameters): InterestState | undefined {
     return this.#bySelector.get(selector)?.get(parameters);
@@ -26,7 +32,7 @@ export class Interests {
   add(interest: Interest): InterestState {
     const index = this.#bySelector.get(interest.selector) ?? new ParameterIndex<InterestState>();
     this.#bySelector.set(interest.selector, index);
-    const state: InterestState = { interest, answered: false, holder: undefined };
+    const state: InterestState = { interest, answered: false, holder: undefined, restored: false };
     index.set(interest.parameters, state);
     if (isGlob(interest.selector)) this.#globs.add(interest.selector);
     return state;

@@ -19,7 +19,11 @@ export class Payloads {
 
   /** The payload of these bytes, copied: a slice would pin the whole response that it came in. */
   acquire(bytes: Uint8Array): Payload {
-    const digest = shortHash(bytes);
+    return this.adopt(bytes, shortHash(bytes));
+  }
+
+  /** The same for bytes whose digest is known. */
+  adopt(bytes: Uint8Array, digest: string): Payload {
     const known = this.#entries.get(digest);
     // Two contents with one digest are not expected in this universe; if they come, they are not shared.
     if (known !== undefined && Buffer.compare(known.payload.bytes, bytes) === 0) {
@@ -50,7 +54,7 @@ export class Payloads {
 const emptyHash = shortHash(new Uint8Array());
 
 /** 16 hex digits. */
-function shortHash(bytes: Uint8Array | string): string {
+export function shortHash(bytes: Uint8Array | string): string {
   return hash('sha256', bytes, 'hex').slice(0, 16);
 }
 

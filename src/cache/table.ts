@@ -1,6 +1,6 @@
 import { type ResourceName, resourceName } from '../model/brand.ts';
 import type { Variant } from '../model/resource.ts';
-import type { Cell } from './cell.ts';
+import { type Cell, type Held, isRestored } from './cell.ts';
 import { Interests } from './interests.ts';
 
 /** Everything of one type. */
@@ -12,6 +12,17 @@ export class Table {
   /** Version of each holder's last response. */
   readonly versions = new Map<string, string>();
   variants = 0;
+  /** Variants that some restored holder has. */
+  readonly restored = new Set<Held>();
+
+  /** After one of its holders has changed or gone. */
+  recheck(held: Held): void {
+    if (this.restored.size > 0 && !held.holders.some(isRestored)) this.restored.delete(held);
+  }
+
+  get empty(): boolean {
+    return this.cells.size === 0 && this.interests.empty;
+  }
 
   /** Distinct (name, parameters) that more than one variant matches. */
   get ambiguous(): number {

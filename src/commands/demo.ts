@@ -22,6 +22,9 @@ Exit: 0; 1 if the relay cannot start or the clients do not get everything in tim
 /** Both are next to src/ and dist/. */
 const resources = fileURLToPath(new URL('../../deploy/demo/resources', import.meta.url));
 
+/** How these commands are called: in a checkout, or where the package is installed. */
+const self = import.meta.filename.endsWith('.ts') ? 'node_modules/.bin/node src/main.ts' : 'distributary';
+
 const environments = ['prod', 'test'] as const;
 /** How long the clients may take to get everything, in milliseconds. */
 const patience = 15_000;
@@ -119,8 +122,8 @@ function epilogue(xds: string, admin: string, once: boolean): string {
     `  xds    ${xds}  Envoy and gRPC clients connect here`,
     `  admin  ${admin}/  the status page`,
     '',
-    `  distributary status --admin ${admin}`,
-    `  distributary explain --admin ${admin} --type cds --name shop --param env=test`,
+    `  ${self} status --admin ${admin}`,
+    `  ${self} explain --admin ${admin} --type cds --name shop --param env=test`,
     '',
     `Edit a file in ${resources} and see who gets what. Ctrl-C ends.`,
     '',

@@ -1,6 +1,10 @@
 import { toJson } from '@bufbuild/protobuf';
 import { Code, ConnectError } from '@connectrpc/connect';
-import { type ExplainResponse, ExplainResponseSchema } from '../gen/distributary/admin/v1/admin_pb.ts';
+import {
+  type ClientTypeState,
+  type ExplainResponse,
+  ExplainResponseSchema,
+} from '../gen/distributary/admin/v1/admin_pb.ts';
 import { fail, ok, type Result } from '../model/result.ts';
 import { knownTypes, typeByName } from '../model/types.ts';
 import { adminClient, defaultAdmin, explainFailure, jsonOptions } from './admin-client.ts';
@@ -106,12 +110,26 @@ function explainText(response: ExplainResponse, { type, name }: Request): string
     );
   }
   if (client !== undefined) {
-    const nack = client.lastNack === '' ? '' : `, last rejected: ${printable(client.lastNack)}`;
-    parts.push(
-      `This client was last sent version ${printable(client.version) || '(none)'}: ${client.state}${nack}`,
-    );
+    parts.push(clientText(client, response));
   }
   return parts.filter((part) => part !== '').join('\n\n');
+}
+
+/** How the client stands to the type's last response (protocol §9), in words. */
+const states: ReadonlyMap<string, string> = new Map([
+  ['SYNCED', 'acknowledged'],
+  ['NOT_SENT', 'nothing was sent yet'],
+  ['STALE', 'not acknowledged yet'],
+  ['ERROR', 'rejected'],
+]);
+
+function clientText(client: ClientTypeState, { match, matchFound }: ExplainResponse): string {
+  const { state, version, held, lastNack } = client;
+  const nack = lastNack === '' ? '' : `, last rejected: ${printable(lastNack)}`;
+  const sent = `This client was last sent version ${printable(version) || '(none)'}: ${state} (${states.get(state) ?? state})${nack}`;
+  if (held === undefined) return `${sent}\nOf this resource it has nothing.`;
+  const other = matchFound && held.constraints === match ? '' : ', which is not what it would get now';
+  return `${sent}\nOf this resource it has ${printable(held.constraints)}, version ${printable(held.version) || '(none)'}${other}.`;
 }
 
 function outcome({ matchFound, match, variants, state }: ExplainResponse): string {

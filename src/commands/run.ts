@@ -4,7 +4,9 @@ import type { Config } from '../config/config.ts';
 import { loadConfig } from '../config/load.ts';
 import { type ConfigProblem, problemLine } from '../config/source.ts';
 import { watchConfig } from '../config/watch.ts';
-import { createLog, isLogLevel, type Log, levels } from '../observe/log.ts';
+import { createLog, isLogLevel, type Log, type LogLevel, levels } from '../observe/log.ts';
+import { logRuntimeWarnings } from '../observe/runtime-warnings.ts';
+import { workersFront } from '../workers/front.ts';
 import { parse, processTerminal, refuse, type Terminal, UsageError } from './usage.ts';
 import { version } from './version.ts';
 
@@ -35,13 +37,29 @@ export async function run(argv: readonly string[], terminal: Terminal = processT
     return 2;
   }
   const log = createLog({ level });
-  return serve(file, loaded.value, log, terminal);
+  logRuntimeWarnings(log);
+  return serve(file, loaded.value, level, log, terminal);
 }
 
-async function serve(file: string, config: Config, log: Log, terminal: Terminal): Promise<number> {
-  const started = await Distributary.start(config, { log, version: version(), processMetrics: true });
+async function serve(
+  file: string,
+  config: Config,
+  level: LogLevel,
+  log: Log,
+  terminal: Terminal,
+): Promise<number> {
+  // Before anything is said to be ready: without a handler a signal would end the process as it is.
+  const stopping = firstOf('SIGTERM', 'SIGINT');
+  let reload = (): void => undefined;
+  const hangup = (): void => reload();
+  process.on('SIGHUP', hangup);
+  const around = { log, version: version(), processMetrics: true };
+  const front = config.workers > 0 ? workersFront(config.workers, level) : undefined;
+  const started = await Distributary.start(config, around, front);
   if (!started.ok) {
     log.error('cannot start', { error: started.error });
+    stopping.release();
+    process.off('SIGHUP', hangup);
     return 1;
   }
   const distributary = started.value;
@@ -55,9 +73,8 @@ async function serve(file: string, config: Config, log: Log, terminal: Terminal)
     },
     { environment: terminal.environment, inForce: config },
   );
-  const hangup = (): void => watch.reload();
-  process.on('SIGHUP', hangup);
-  const signal = await firstOf('SIGTERM', 'SIGINT');
+  reload = () => watch.reload();
+  const signal = await stopping.promise;
   log.info('draining', { signal, milliseconds: config.drainTimeoutMs });
   watch.close();
   process.off('SIGHUP', hangup);
@@ -79,12 +96,15 @@ function refuseReload(
 }
 
 /** A second signal ends the process at once, as the handlers are gone by then. */
-function firstOf(...signals: readonly NodeJS.Signals[]): Promise<NodeJS.Signals> {
-  return new Promise((resolve) => {
-    const caught = (signal: NodeJS.Signals): void => {
-      for (const other of signals) process.off(other, caught);
-      resolve(signal);
-    };
-    for (const signal of signals) process.on(signal, caught);
-  });
+function firstOf(...signals: readonly NodeJS.Signals[]) {
+  const { promise, resolve } = Promise.withResolvers<NodeJS.Signals>();
+  const release = (): void => {
+    for (const signal of signals) process.off(signal, caught);
+  };
+  const caught = (signal: NodeJS.Signals): void => {
+    release();
+    resolve(signal);
+  };
+  for (const signal of signals) process.on(signal, caught);
+  return { promise, release };
 }

@@ -86,6 +86,7 @@ interface UpstreamBase {
   readonly claims: ClaimsConfig;
   /** The shrink guard; undefined: off. */
   readonly maxRemovalPercent: number | undefined;
+  readonly maxRemovalHoldMs: number;
 }
 
 /** What an upstream serves: see upstream/claims.ts; everything if all three are empty. */
@@ -110,6 +111,8 @@ export interface AdsUpstreamConfig extends UpstreamBase {
   readonly resourceTimeoutMs: number;
   readonly keepalive: { readonly timeMs: number; readonly timeoutMs: number };
   readonly backoff: { readonly initialMs: number; readonly maxMs: number };
+  /** How long a preferred endpoint must hold a connection before the sessions go back to it. */
+  readonly failbackAfterMs: number;
 }
 
 /** Paths of PEM files. */

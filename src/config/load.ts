@@ -54,7 +54,7 @@ export function parseConfig(
   );
   if (!parsed.success || problems.length > 0) return fail(problems);
   const dump = describeConfig(parsed.data, templates);
-  return ok(toConfig(parsed.data, { file, digest: digest(text), dump, places }));
+  return ok(toConfig(parsed.data, { file, text, digest: digest(text), dump, places }));
 }
 
 /** Tells versions of a file apart. */

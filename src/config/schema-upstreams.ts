@@ -70,6 +70,9 @@ const ads = z.strictObject({
   resource_timeout: positiveDuration().default('15s').describe('A name not answered by then is absent'),
   keepalive: keepalive.prefault({}).describe('HTTP/2 pings'),
   backoff: backoff.prefault({}).describe('Waits between attempts: exponential, with full jitter'),
+  failback_after: positiveDuration()
+    .default('30s')
+    .describe('How long a preferred endpoint must hold a connection before the sessions go back to it'),
 });
 
 const filesystem = z.strictObject({
@@ -95,8 +98,11 @@ const upstream = z
       .max(100)
       .optional()
       .describe(
-        'A full-state response after a reconnect that removes more than this share is held back; default: off',
+        "Removals after a reconnect of more than this share of a type's resources are held back; default: off",
       ),
+    max_removal_hold: positiveDuration()
+      .default('10m')
+      .describe('What max_removal_percent holds back is removed after this, unless it is released or comes again'),
   })
   .superRefine((entry, context) => {
     const kinds = ['ads', 'filesystem'].filter((kind) => read(entry, kind) !== undefined);

@@ -23,9 +23,9 @@ const node = z.strictObject({
   metadata: z.record(z.string(), z.json()).default({}).describe('Node metadata, any JSON'),
   locality: z
     .strictObject({
-      region: z.string().default(''),
-      zone: z.string().default(''),
-      sub_zone: z.string().default(''),
+      region: z.string().default('').describe('Region'),
+      zone: z.string().default('').describe('Zone'),
+      sub_zone: z.string().default('').describe('Sub-zone'),
     })
     .prefault({})
     .describe("The relay's locality"),
@@ -94,7 +94,9 @@ const parameters = z
 const cache = z.strictObject({
   max_bytes: count()
     .default(1_073_741_824)
-    .describe('Least recently used entries that nobody subscribes to go first'),
+    .describe(
+      'Bytes of cached resources, per process. Least recently used entries that nobody subscribes to go first',
+    ),
   idle_ttl: duration()
     .default('600s')
     .describe('An entry that nobody subscribes to, and its upstream subscription, ends after this'),
@@ -108,8 +110,10 @@ const cache = z.strictObject({
 });
 
 const limits = z.strictObject({
-  max_streams: count().default(20_000).describe('Over all workers'),
-  max_subscriptions_per_stream: count().default(10_000),
+  max_streams: count().default(20_000).describe('Open streams of clients, over all workers'),
+  max_subscriptions_per_stream: count()
+    .default(10_000)
+    .describe('Names and locators that one stream may be subscribed to, over all its types'),
   max_request_bytes: count().default(4_194_304).describe('The largest request accepted from a client'),
   max_response_bytes: count()
     .default(67_108_864)

@@ -24,6 +24,8 @@ export interface Complaint {
 /** Where a configuration came from. */
 export interface ConfigSource {
   readonly file: string;
+  /** As it was read, secrets and all. */
+  readonly text: string;
   /** Of its text, as `digest` in load.ts. */
   readonly digest: string;
   /** The file's keys with every default filled in and secrets redacted (redact.ts). */

@@ -11,12 +11,9 @@ const present = (value: unknown): boolean => value !== undefined;
 
 /** What the schema accepts and nothing builds yet: refused, never ignored. Strike a line out when it is built. */
 const unsupported: readonly Unsupported[] = [
-  { path: ['workers'], set: (value) => Number(value) > 0 },
   { path: ['rest'], set: present },
   { path: ['cache', 'persistence'], set: present },
   { path: ['tracing', 'otlp_endpoint'], set: (value) => present(value) && value !== '' },
-  { path: ['xds', 'max_connection_age'], set: present },
-  { path: ['upstreams', '*', 'max_removal_percent'], set: present },
 ];
 
 /** Looks at the file's own values, so it works however wrong the rest is. */

@@ -71,6 +71,7 @@ function upstream(entry: UpstreamFile): UpstreamConfig {
     name: entry.name,
     claims: { authorities: entry.authorities, types: entry.types.map(type), names: entry.names },
     maxRemovalPercent: entry.max_removal_percent,
+    maxRemovalHoldMs: milliseconds(entry.max_removal_hold),
   };
   if (entry.ads !== undefined) return { kind: 'ads', ...base, ...ads(entry.ads) };
   if (entry.filesystem !== undefined) return { kind: 'filesystem', ...base, path: entry.filesystem.path };
@@ -79,7 +80,7 @@ function upstream(entry: UpstreamFile): UpstreamConfig {
 
 function ads(
   entry: NonNullable<UpstreamFile['ads']>,
-): Omit<AdsUpstreamConfig, 'kind' | 'name' | 'claims' | 'maxRemovalPercent'> {
+): Omit<AdsUpstreamConfig, 'kind' | 'name' | 'claims' | 'maxRemovalPercent' | 'maxRemovalHoldMs'> {
   return {
     endpoints: entry.endpoints.map((text) => certain(checkAddress(text))),
     protocol: entry.protocol,
@@ -92,6 +93,7 @@ function ads(
       timeoutMs: milliseconds(entry.keepalive.timeout),
     },
     backoff: { initialMs: milliseconds(entry.backoff.initial), maxMs: milliseconds(entry.backoff.max) },
+    failbackAfterMs: milliseconds(entry.failback_after),
   };
 }
 

@@ -21,16 +21,17 @@ export function endpointsOwed(response: Response): Batch | undefined {
   return owed;
 }
 
-/** eds_cluster_config.service_name (3.2) of a Cluster, by default its name. */
+/** eds_cluster_config.service_name (3.2) of a Cluster, by default its name (1). */
 function serviceName(variant: Variant): string {
   try {
     const any = variant.payload?.bytes ?? new Uint8Array();
-    const cluster = field(any, 2);
-    const config = cluster === undefined ? undefined : field(cluster, 3);
-    const name = config === undefined ? undefined : field(config, 2);
-    if (name !== undefined && name.length > 0) return Buffer.from(name).toString();
+    const cluster = field(any, 2) ?? new Uint8Array();
+    const config = field(cluster, 3) ?? new Uint8Array();
+    for (const name of [field(config, 2), field(cluster, 1)]) {
+      if (name !== undefined && name.length > 0) return Buffer.from(name).toString();
+    }
   } catch {
-    // Not a Cluster that we can read: its name will do.
+    // Not a Cluster that we can read: the resource's name will do.
   }
   return variant.name;
 }

@@ -1,13 +1,13 @@
-import { type Selected, Selection, selectedId } from '../model/selection.ts';
-import { WILDCARD } from '../model/transaction.ts';
+import { covers, type Selected, Selection, selectedId } from '../model/selection.ts';
+import { isXdstp } from '../model/xdstp.ts';
 
 /** What a delta request changes. */
 export interface DeltaStep {
   readonly selection: Selection;
   /** Ids of items to be sent even if the client has them: a subscribe must be answered (protocol §4.2). */
   readonly again: ReadonlySet<string>;
-  /** Plain names whose presence or absence must be told: unsubscribed under a wildcard (§4.5). */
-  readonly answer: readonly string[];
+  /** What must be told of as present or absent: unsubscribed under a wildcard or glob (§4.5). */
+  readonly answer: readonly Selected[];
   readonly changed: boolean;
 }
 
@@ -43,15 +43,30 @@ export function stepDelta(before: Selection, input: DeltaInput): DeltaStep {
     if (entries.has(id)) again.add(id);
     entries.set(id, selected);
   }
-  const answer: string[] = [];
+  const dropped: Selected[] = [];
   for (const selected of unsubscribe) {
-    const id = selectedId(selected);
-    if (!entries.delete(id)) continue; // unknown names are ignored (§4.5)
-    again.delete(id);
-    if (selected.locator || selected.selector === WILDCARD) continue;
-    if (![...entries.values()].some(({ selector, locator }) => selector === WILDCARD && !locator)) continue;
-    again.add(id);
-    answer.push(selected.spelling);
+    for (const known of meant(entries, selected)) {
+      const id = selectedId(known);
+      entries.delete(id);
+      again.delete(id);
+      dropped.push(known);
+    }
   }
+  const remaining = [...entries.values()];
+  const answer = dropped.filter((selected) => remaining.some((other) => covers(other, selected)));
   return { selection: Selection.of(entries.values()), again, answer, changed: true };
+}
+
+/**
+ * What an unsubscribe takes back: what is spelled so, else what is equal, as the order of context parameters does not
+ * count (protocol §6). Unknown names are ignored (§4.5).
+ */
+function meant(entries: ReadonlyMap<string, Selected>, selected: Selected): readonly Selected[] {
+  const exact = entries.get(selectedId(selected));
+  if (exact !== undefined) return [exact];
+  if (!isXdstp(selected.spelling)) return [];
+  return [...entries.values()].filter(
+    ({ selector, locator, parameters }) =>
+      selector === selected.selector && locator === selected.locator && parameters === selected.parameters,
+  );
 }

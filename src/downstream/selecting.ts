@@ -13,6 +13,7 @@ const maxParameterLength = 4096;
 
 /** What a plain name selects for this client. */
 export function selectName(name: string, type: TypeUrl, client: ClientContext): Result<Selected> {
+  if (client.passesVariants) return selectLocator({ name, parameters: [] }, type, client);
   if (name === WILDCARD) {
     const parameters = client.derived(undefined);
     return ok({ selector: WILDCARD, spelling: name, locator: false, parameters, own: undefined });

@@ -21,17 +21,25 @@ export const routes: ReadonlyMap<string, Route> = new Map(
 /** How often stalled clients are looked for, in milliseconds. */
 const patrolMilliseconds = 1000;
 
+export interface XdsServerOptions {
+  /** Why no new stream is taken now, if so. */
+  readonly refuses: () => GrpcStatus | undefined;
+  /** Before the numbers that are the ids of streams. */
+  readonly streamPrefix: string;
+  /** Told how many streams are open, after each change. */
+  readonly resized: (streams: number) => void;
+}
+
 /** All downstream streams. */
 export class XdsServer {
   readonly #services: DownstreamServices;
   readonly #streams = new Map<string, XdsStream>();
-  readonly #refuses: () => GrpcStatus | undefined;
+  readonly #options: XdsServerOptions;
   #lastId = 0;
 
-  /** `refuses`: why no new stream is taken now, if so. */
-  constructor(services: DownstreamServices, refuses: () => GrpcStatus | undefined) {
+  constructor(services: DownstreamServices, options: XdsServerOptions) {
     this.#services = services;
-    this.#refuses = refuses;
+    this.#options = options;
     this.#patrol();
   }
 
@@ -49,14 +57,19 @@ export class XdsServer {
 
   /** Takes a stream of a path in `routes`, or says why not. */
   accept(transport: ServerStream, route: Route): GrpcStatus | undefined {
-    const refusal = this.#refuses();
+    const { refuses, streamPrefix, resized } = this.#options;
+    const refusal = refuses();
     if (refusal !== undefined) {
       this.#services.events.rejected(refusal.code === Code.UNAVAILABLE ? 'draining' : 'streams');
       return refusal;
     }
-    const id = String(++this.#lastId);
-    const stream = new XdsStream(id, route, transport, this.#services, () => this.#streams.delete(id));
+    const id = `${streamPrefix}${++this.#lastId}`;
+    const stream = new XdsStream(id, route, transport, this.#services, () => {
+      this.#streams.delete(id);
+      resized(this.#streams.size);
+    });
     this.#streams.set(id, stream);
+    resized(this.#streams.size);
     transport.handle(stream);
     return undefined;
   }

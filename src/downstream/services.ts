@@ -4,7 +4,7 @@ import type { Clock } from '../model/clock.ts';
 import type { Parameters } from '../model/parameters.ts';
 import type { Result } from '../model/result.ts';
 import type { OpenSubscription, Response } from '../model/subscription.ts';
-import type { Selector } from '../model/transaction.ts';
+import type { Interest, Selector } from '../model/transaction.ts';
 import type { ErrorDetail } from '../wire/requests.ts';
 import type { GrpcStatus } from '../wire/status.ts';
 import type { Peer } from '../wire/transport.ts';
@@ -19,6 +19,8 @@ export interface ClientContext {
   readonly access: Access;
   /** Relays and the like, which the per-client limits do not bind. */
   readonly exempt: boolean;
+  /** A relay of variants: its plain names are locators without parameters (wire/via.ts). */
+  readonly passesVariants: boolean;
   /** The dynamic parameters of a plain name of this authority (undefined: not an xdstp name). */
   derived(authority: string | undefined): Parameters;
   /** Those of a locator that came with its own. */
@@ -57,4 +59,6 @@ export interface DownstreamServices {
   renew(client: ClientContext, peer: Peer): ClientContext | undefined;
   /** The upstream of this has failed a whole round over its endpoints: a cold cache has no hope (§8). */
   hopeless(type: TypeUrl, selector: Selector): boolean;
+  /** Why upstream does not take this interest; undefined: it does. */
+  refusal(interest: Interest): string | undefined;
 }

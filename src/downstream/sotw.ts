@@ -30,7 +30,8 @@ export class SotwMachine {
       this.#acceptedNonce = nonce;
       return 'ack';
     }
-    return this.#rejected && nonce === this.#acceptedNonce ? 'change' : 'stale';
+    // A client that has accepted nothing yet names no nonce.
+    return this.#rejected && nonce === (this.#acceptedNonce ?? '') ? 'change' : 'stale';
   }
 
   /**

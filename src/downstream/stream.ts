@@ -1,6 +1,7 @@
 import { crc32 } from 'node:zlib';
 import { type TypeUrl, typeUrl } from '../model/brand.ts';
 import type { Timer } from '../model/clock.ts';
+import type { Selection } from '../model/selection.ts';
 import { knownTypes } from '../model/types.ts';
 import { type DeltaRequest, readDeltaRequest, readSotwRequest, type SotwRequest } from '../wire/requests.ts';
 import { Code, type GrpcStatus } from '../wire/status.ts';
@@ -73,6 +74,7 @@ export class XdsStream implements StreamHandler {
       this.#refuse('malformed', malformed(read.error));
       return;
     }
+    const before = this.#client;
     const client = this.#identify(read.value.node);
     const type = client === undefined ? undefined : this.#typeOf(read.value.typeUrl);
     if (client === undefined || type === undefined) return;
@@ -81,11 +83,16 @@ export class XdsStream implements StreamHandler {
       this.#refuse('malformed', malformed(handled.error));
       return;
     }
+    if (this.#ended) return;
     this.#services.events.request(type.info.url, handled.value.kind);
     if (read.value.error !== undefined && handled.value.kind === 'nack') {
       this.#services.events.nack(type.info.url, client.nodeId, type.version, read.value.error);
     }
-    if (handled.value.changed && !this.#admit(client, type)) return;
+    // Another node is another subscription to everything.
+    const moved = before !== undefined && before !== client;
+    if (handled.value.changed) this.failIfHopeless();
+    if (handled.value.changed || moved) this.#failIfRefused();
+    if ((handled.value.changed || moved) && !client.exempt) this.#slowDown();
     this.pump();
   }
 
@@ -124,6 +131,7 @@ export class XdsStream implements StreamHandler {
     }
     this.#client = client;
     for (const type of this.#types) type.reselect(client);
+    this.#failIfRefused();
     this.pump();
   }
 
@@ -132,15 +140,33 @@ export class XdsStream implements StreamHandler {
    * response: gRPC clients see connectivity loss, not "does not exist" (protocol §8, Upstream outage).
    */
   failIfHopeless(): void {
-    if (this.#ended || this.#types.length === 0) return;
+    if (this.#ended || !this.#types.some(({ selection }) => selection.size > 0)) return;
     for (const { info, subscription, selection } of this.#types) {
-      if (subscription === undefined || subscription.responded || !subscription.cold) return;
+      if (subscription?.responded === true) return;
+      if (selection.size === 0) continue;
+      if (subscription?.cold !== true) return;
       for (const { selector } of selection.entries.values()) {
         if (!this.#services.hopeless(info.url, selector)) return;
       }
     }
     const message = 'no control plane can be reached, and nothing that this stream asks for is cached';
     this.#refuse('cold', { code: Code.UNAVAILABLE, message });
+  }
+
+  /**
+   * A control plane that decides by node gets no more sessions than limits.max_upstream_sessions. Silence would look
+   * like resources that do not exist, so the stream fails before it says anything. Locators are told one by one.
+   */
+  #failIfRefused(): void {
+    for (const { info, selection } of this.#types) {
+      for (const { locator, selector, parameters } of selection.entries.values()) {
+        if (locator) continue;
+        const message = this.#services.refusal({ type: info.url, selector, parameters });
+        if (message === undefined) continue;
+        this.#refuse('upstream_sessions', { code: Code.RESOURCE_EXHAUSTED, message });
+        return;
+      }
+    }
   }
 
   /** Ends a stream whose client has not read for too long. */
@@ -166,8 +192,10 @@ export class XdsStream implements StreamHandler {
       const keepRemoved = this.#types.length > 1 && this.#ordered(type) && this.#othersDue(type);
       if (this.#send(type, keepRemoved)) return true;
     }
-    for (const type of this.#types) {
-      if (type.subscription?.hasKept === true && this.#send(type, false)) return true;
+    // What is gone goes in the reverse order: a listener before the clusters that it leads to.
+    for (let index = this.#types.length - 1; index >= 0; index--) {
+      const type = this.#types[index];
+      if (type?.subscription?.hasKept === true && this.#send(type, false)) return true;
     }
     return false;
   }
@@ -247,7 +275,14 @@ export class XdsStream implements StreamHandler {
       });
       return undefined;
     }
-    const created = new TypeStream(type, this.route.protocol, client, this.#services, this.#wake);
+    const created = new TypeStream(
+      type,
+      this.route.protocol,
+      client,
+      this.#services,
+      this.#wake,
+      this.#admit,
+    );
     this.#types = [...this.#types, created].toSorted((a, b) => a.info.order - b.info.order);
     return created;
   }
@@ -260,30 +295,25 @@ export class XdsStream implements StreamHandler {
     return request.kind === 'sotw' ? type.handleSotw(request, client) : type.handleDelta(request, client);
   }
 
-  /** The limits on what a client may subscribe to, and how often it may change its mind. */
-  #admit(client: ClientContext, type: TypeStream): boolean {
-    if (this.#everythingDenied(client, type)) {
+  /** The limits on what a client may subscribe to; false: this was too much, and the stream is over. */
+  readonly #admit = (type: TypeStream, selection: Selection, client: ClientContext): boolean => {
+    if (this.#everythingDenied(client, type, selection)) {
       const message = `this client may not subscribe to any of the ${type.info.short} resources that it names`;
       this.#refuse('denied', { code: Code.PERMISSION_DENIED, message });
       return false;
     }
-    this.failIfHopeless();
-    if (this.#ended) return false;
     if (client.exempt) return true;
-    const limits = this.#services.limits();
-    const count = this.#types.reduce((sum, { selection }) => sum + selection.size, 0);
-    if (count > limits.maxSubscriptions) {
-      const message = `${count} subscriptions on one stream: at most ${limits.maxSubscriptions} are accepted (limits.max_subscriptions_per_stream)`;
-      this.#refuse('subscriptions', { code: Code.RESOURCE_EXHAUSTED, message });
-      return false;
-    }
-    this.#slowDown(limits.changesPerSecond);
-    return true;
-  }
+    const { maxSubscriptions } = this.#services.limits();
+    let count = selection.size;
+    for (const other of this.#types) if (other !== type) count += other.selection.size;
+    if (count <= maxSubscriptions) return true;
+    const message = `${count} subscriptions on one stream: at most ${maxSubscriptions} are accepted (limits.max_subscriptions_per_stream)`;
+    this.#refuse('subscriptions', { code: Code.RESOURCE_EXHAUSTED, message });
+    return false;
+  };
 
   /** On a per-type service: the RPC fails if there is nothing in it that may be had (contract, authorization). */
-  #everythingDenied(client: ClientContext, type: TypeStream): boolean {
-    const { selection } = type;
+  #everythingDenied(client: ClientContext, type: TypeStream, selection: Selection): boolean {
     if (this.route.type === undefined || selection.size === 0 || selection.hasCollection) return false;
     for (const { selector } of selection.entries.values()) {
       if (client.access.allows(type.info.url, selector)) return false;
@@ -292,9 +322,10 @@ export class XdsStream implements StreamHandler {
   }
 
   /** Past the rate reading pauses: flow control holds the client back, and nothing is lost. */
-  #slowDown(perSecond: number): void {
-    const { clock, events } = this.#services;
-    this.#rate ??= new Rate(perSecond, clock.now());
+  #slowDown(): void {
+    if (this.#ended) return;
+    const { clock, events, limits } = this.#services;
+    this.#rate ??= new Rate(limits().changesPerSecond, clock.now());
     const wait = this.#rate.spend(clock.now());
     if (wait <= 0 || this.#paused !== undefined) return;
     events.rejected('rate');

@@ -41,6 +41,8 @@ export class TypeStream {
   readonly info: TypeInfo;
   readonly #services: DownstreamServices;
   readonly #wake: () => void;
+  /** Before a selection is acted on; false: it was too much, and the stream is over. */
+  readonly #admit: (type: TypeStream, selection: Selection, client: ClientContext) => boolean;
   readonly #sotw: SotwMachine | undefined;
   readonly #encoding: Encoding;
   #subscription: Subscription | undefined;
@@ -60,10 +62,12 @@ export class TypeStream {
     client: ClientContext,
     services: DownstreamServices,
     wake: () => void,
+    admit: (type: TypeStream, selection: Selection, client: ClientContext) => boolean,
   ) {
     this.info = typeInfo(type);
     this.#services = services;
     this.#wake = wake;
+    this.#admit = admit;
     this.#sotw = protocol === 'sotw' ? new SotwMachine() : undefined;
     this.#encoding = encoding({
       protocol,
@@ -109,9 +113,16 @@ export class TypeStream {
     const selection = machine.selection(selected.value, this.#legacyWildcard(client));
     const before = this.selection;
     const first = this.#subscription === undefined;
-    if (!first && selection.equals(before)) return ok({ kind: counted, changed: false });
+    if (!first && selection.equals(before)) {
+      // The node has changed since, and with it what the bytes select.
+      if (request.selectors !== undefined && !sources.has(before)) {
+        sources.set(before, Buffer.from(request.selectors));
+      }
+      return unchanged[counted];
+    }
     const again = first ? new Set<string>() : added(before, selection);
     const subscription = this.#select(selection, client, again, []);
+    if (subscription === undefined) return unchanged[counted];
     if (request.selectors !== undefined && !sources.has(subscription.selection)) {
       sources.set(subscription.selection, Buffer.from(request.selectors));
     }
@@ -136,6 +147,7 @@ export class TypeStream {
     });
     if (!step.changed) return ok({ kind, changed: false });
     const subscription = this.#select(step.selection, client, step.again, step.answer);
+    if (subscription === undefined) return unchanged[kind];
     if (first && request.initialVersions.size > 0) subscription.claimVersions(request.initialVersions);
     return ok({ kind, changed: true });
   }
@@ -170,7 +182,7 @@ export class TypeStream {
   /** Whether a SotW request names what the one before named, or nothing as that did. */
   #repeats(selectors: Buffer | undefined): boolean {
     if (this.#subscription === undefined) return false;
-    if (selectors === undefined) return this.#bare;
+    if (selectors === undefined || this.#bare) return this.#bare && selectors === undefined;
     return sources.get(this.#subscription.selection)?.equals(selectors) === true;
   }
 
@@ -196,8 +208,9 @@ export class TypeStream {
     selection: Selection,
     client: ClientContext,
     again: ReadonlySet<string>,
-    answer: readonly string[],
-  ): Subscription {
+    answer: readonly Selected[],
+  ): Subscription | undefined {
+    if (!this.#admit(this, selection, client)) return undefined;
     if (this.#subscription === undefined) {
       const { open } = this.#services;
       this.#subscription = open(this.info.url, this.#encoding, selection, client.access, this.#wake);
@@ -219,7 +232,9 @@ export class TypeStream {
     const names = new Set<string>();
     for (const { spelling } of selected) names.add(spelling);
     subscription.claimNames(names);
-    if (this.#encoding.contentVersions && this.info.fullState && selected.length === 0) {
+    const { selection } = subscription;
+    const everything = selection.size === 1 && selection.collections[0]?.selector === WILDCARD;
+    if (this.#encoding.contentVersions && this.info.fullState && everything) {
       subscription.claimContent(version);
     }
   }

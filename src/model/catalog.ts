@@ -33,8 +33,8 @@ export interface Fault extends ResourceFault {
 export interface Commit {
   readonly revision: Revision;
   readonly type: TypeUrl;
-  /** The response's version_info or system_version_info. */
-  readonly version: string;
+  /** The response's version_info or system_version_info; undefined: upstream has said nothing new. */
+  readonly version: string | undefined;
   /** By `performance.now()`. */
   readonly receivedAt: number;
   /** Which names (aliases too), and the constraints of the variants that came, went or changed. */

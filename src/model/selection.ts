@@ -1,6 +1,6 @@
 import type { Parameters } from './parameters.ts';
 import { type Selector, WILDCARD } from './transaction.ts';
-import { isGlob } from './xdstp.ts';
+import { globMatches, isGlob } from './xdstp.ts';
 
 /** One thing that a client subscribes to. */
 export interface Selected {
@@ -27,6 +27,16 @@ export function selectedId(selected: Selected): string {
 /** Shows many resources rather than naming one. */
 export function isCollection(selector: Selector): boolean {
   return selector === WILDCARD || isGlob(selector);
+}
+
+/** Whether a wildcard or glob shows what another selector names, in the same form and with the same parameters. */
+export function covers(
+  collection: Selected,
+  { selector, locator, parameters }: Pick<Selected, 'selector' | 'locator' | 'parameters'>,
+): boolean {
+  if (collection.locator !== locator || (locator && collection.parameters !== parameters)) return false;
+  if (isCollection(selector)) return false;
+  return collection.selector === WILDCARD || globMatches(collection.selector, selector);
 }
 
 /** What a client subscribes to in one type. Immutable. */

@@ -2,7 +2,7 @@ import type { Access } from './access.ts';
 import type { Serial, TypeUrl } from './brand.ts';
 import type { Value } from './catalog.ts';
 import type { Variant } from './resource.ts';
-import type { Selection } from './selection.ts';
+import type { Selected, Selection } from './selection.ts';
 
 /** How a subscription wants its responses. Equal encodings share frames. */
 export interface Encoding {
@@ -63,7 +63,7 @@ export interface Subscription {
   readonly responded: boolean;
   /** Nothing that it asks for is known to the relay. */
   readonly cold: boolean;
-  /** There may be something to take; cheap. */
+  /** There may be something to take, other than what was kept back; cheap. */
   readonly pending: boolean;
   /** Something may be sent now. */
   readonly due: boolean;
@@ -81,9 +81,9 @@ export interface Subscription {
   claimContent(version: string): boolean;
   /**
    * Another selection, or access. `again`: ids of items to be sent even if the client has them (§3.5, §4.2).
-   * `answer`: plain names whose absence must be told even if it was (§4.5).
+   * `answer`: what must be told of as present or absent even if it was: delta, unsubscribed under a wildcard (§4.5).
    */
-  select(selection: Selection, access: Access, again: ReadonlySet<string>, answer: readonly string[]): void;
+  select(selection: Selection, access: Access, again: ReadonlySet<string>, answer: readonly Selected[]): void;
   /** To be sent again if the client has them: EDS after CDS (§10.1). */
   owe(items: Batch): void;
   /** The next response, and the client's place behind it; undefined if nothing is due. */

@@ -81,6 +81,27 @@ export interface Transaction {
   readonly settled: readonly Interest[];
   /** SotW of types whose absence means nothing: the last received match wins (protocol §5, Ambiguity). */
   readonly cannotDelete: boolean;
+  /** Nobody wants what it removes any more: the relay's own doing, no word of upstream's. */
+  readonly unwanted: boolean;
+}
+
+/** A variant that its holder has under other constraints from now on, or (undefined) not any more. */
+export interface Move {
+  readonly holder: Holder;
+  readonly name: ResourceName;
+  readonly from: Constraints;
+  readonly to: Constraints | undefined;
+}
+
+/**
+ * The parameter rules have changed, and with them what the sessions of an upstream stamp on what they have brought
+ * (protocol §5). Applied as a whole, like a transaction; no content changes.
+ */
+export interface Restamp {
+  readonly type: TypeUrl;
+  readonly moves: readonly Move[];
+  /** Other sessions will answer these: what of them does not match anything is unknown again until they have. */
+  readonly unsettled: readonly Interest[];
 }
 
 /** Nothing but what is given: for the transactions that say only one thing. */
@@ -94,6 +115,7 @@ export function transaction(part: Pick<Transaction, 'holder' | 'type'> & Partial
     complete: false,
     settled: [],
     cannotDelete: false,
+    unwanted: false,
     ...part,
   };
 }

@@ -1,12 +1,16 @@
 import type { TypeUrl } from './brand.ts';
-import type { Interest, Transaction } from './transaction.ts';
+import type { Interest, Restamp, Transaction } from './transaction.ts';
 
 /** Where an upstream puts what it learns. */
 export interface UpstreamSink {
   /** Applied at once, as a whole. */
   apply(transaction: Transaction): void;
+  /** Applied at once, as a whole. */
+  restamp(restamp: Restamp): void;
   /** Its status (below) changed. */
   changed(): void;
+  /** These holders are asked anew: their control plane may have been restarted, or be another one. */
+  resumed?(holders: readonly string[]): void;
 }
 
 export interface UpstreamState {
@@ -33,6 +37,8 @@ export interface Upstream {
   /** Each distinct interest once; a second call for the same one is an error of the caller. */
   subscribe(interest: Interest): void;
   unsubscribe(interest: Interest): void;
+  /** Why an interest that it was given is not asked for; undefined: it is. */
+  refusal(interest: Interest): string | undefined;
   state(): UpstreamState;
   start(): void;
   stop(): Promise<void>;

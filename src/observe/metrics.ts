@@ -1,6 +1,7 @@
 import { collectDefaultMetrics, Gauge, Registry } from 'prom-client';
 import type { TypeUrl } from '../model/brand.ts';
 import { type Sample, SampledGauges } from './sample.ts';
+import { type Series, seriesOf } from './series.ts';
 import { type Tally, TallyFamily } from './tally.ts';
 import { TypeLabels } from './type-label.ts';
 import { WeightedHistogram } from './weighted-histogram.ts';
@@ -67,6 +68,12 @@ export class Metrics {
     labelNames: ['upstream', 'type'],
     registers: [this.#registry],
   });
+  readonly #heldRemovals = new Gauge({
+    name: 'distributary_upstream_held_removals',
+    help: 'Removals that are held back because they are too many at once (max_removal_percent)',
+    labelNames: ['upstream', 'type'],
+    registers: [this.#registry],
+  });
   readonly #lookups = this.#family('cache_lookups_total', 'Lookups of a name with a set of parameters', [
     'type',
     'result',
@@ -80,12 +87,23 @@ export class Metrics {
   readonly #reloads = this.#family('config_reloads_total', 'Attempts to load a changed configuration', [
     'result',
   ]);
+  readonly #workerRestarts = this.#family(
+    'worker_restarts_total',
+    'Serving processes started in the place of one that ended',
+    [],
+  );
+  readonly #persistenceErrors = this.#family(
+    'persistence_errors_total',
+    'Failures of the disk that keeps the cache',
+    ['reason'],
+  );
   #sample: (() => Sample) | undefined;
 
   constructor(options: MetricsOptions = {}) {
     if (options.process === true) collectDefaultMetrics({ register: this.#registry });
     // A series that appears with its first increment hides that increment from rate() and increase().
     for (const result of ['accepted', 'rejected'] as const) this.reloads(result);
+    this.workerRestarts();
   }
 
   requests(type: TypeUrl, kind: RequestKind): Tally {
@@ -127,6 +145,10 @@ export class Metrics {
     this.#lastUpdate.set({ upstream, type: this.#types.of(type) }, milliseconds / 1000);
   }
 
+  heldRemovals(upstream: string, type: TypeUrl, count: number): void {
+    this.#heldRemovals.set({ upstream, type: this.#types.of(type) }, count);
+  }
+
   lookups(type: TypeUrl, result: 'hit' | 'miss'): Tally {
     return this.#lookups.labels(this.#types.of(type), result);
   }
@@ -140,8 +162,35 @@ export class Metrics {
     return this.#ambiguous.labels(this.#types.of(type));
   }
 
+  workerRestarts(): Tally {
+    return this.#workerRestarts.labels();
+  }
+
   reloads(result: 'accepted' | 'rejected'): Tally {
     return this.#reloads.labels(result);
+  }
+
+  /** `reason` is one of a few words of ours. */
+  persistenceErrors(reason: string): Tally {
+    return this.#persistenceErrors.labels(reason);
+  }
+
+  /** Gauges that there are only where the cache is persisted. `lastWrite`: milliseconds since the epoch. */
+  persistence(state: () => { readonly lagSeconds: number; readonly lastWrite: number | undefined }): void {
+    const gauge = (name: string, help: string, value: () => number): void => {
+      const collect = function (this: Gauge): void {
+        this.set(value());
+      };
+      this.#registry.registerMetric(
+        new Gauge({ name: `distributary_persistence_${name}`, help, registers: [], collect }),
+      );
+    };
+    gauge('lag_seconds', 'For how long a change has been waiting to be written', () => state().lagSeconds);
+    gauge(
+      'last_write_timestamp_seconds',
+      'When the cache was last written, in seconds since the epoch; 0: not since the start',
+      () => (state().lastWrite ?? 0) / 1000,
+    );
   }
 
   /** Where the gauges get what they show, each time the metrics are asked for. */
@@ -153,6 +202,12 @@ export class Metrics {
   async text(): Promise<string> {
     if (this.#sample !== undefined) this.#gauges.show(this.#sample());
     return this.#registry.metrics();
+  }
+
+  /** The same as values, for another process to add up (series.ts). */
+  async series(): Promise<readonly Series[]> {
+    if (this.#sample !== undefined) this.#gauges.show(this.#sample());
+    return seriesOf(this.#registry);
   }
 
   /** Of `text`, for the HTTP header. */

@@ -20,7 +20,7 @@ export interface ParameterRule {
 }
 
 /** What the rules make of one client. Shared by the clients that they make the same of. */
-interface DerivedParameters {
+export interface DerivedParameters {
   /** Of a plain name with this xdstp authority (undefined: not an xdstp name). */
   for(authority: string | undefined): Parameters;
   /**

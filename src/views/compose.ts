@@ -1,7 +1,7 @@
 import { hash } from 'node:crypto';
 import { type Serial, serial } from '../model/brand.ts';
 import { isVariant, type Value } from '../model/catalog.ts';
-import type { Variant } from '../model/resource.ts';
+import type { Payload, Variant } from '../model/resource.ts';
 import type { Encoding } from '../model/subscription.ts';
 import {
   encodeDeltaResponse,
@@ -12,6 +12,7 @@ import {
 } from '../wire/responses.ts';
 import type { Composed, Frame, Kept } from './frame.ts';
 import type { Item } from './item.ts';
+import { unresolved } from './unresolved.ts';
 import type { View } from './view.ts';
 
 /** What one item means to one taker. */
@@ -31,14 +32,16 @@ export interface Composition {
   readonly encoding: Encoding;
   readonly now: number;
   readonly controlPlane: string;
-  /** Faults newer than this are told. */
-  readonly faultsSince: number;
+  /** The taker stands elsewhere, or nowhere yet. */
+  readonly newcomer: boolean;
+  /** The revision up to which the taker was told of an item's faults. */
+  readonly told: (item: Item) => number;
   /** Removals wait: SotW gets the union of old and new, delta only the additions. */
   readonly keepRemoved: boolean;
   /** What earlier responses kept back; it goes now unless `keepRemoved`. */
   readonly kept: ReadonlyMap<string, Kept> | undefined;
-  /** Names to be told as removed unless a resource of that name is told; delta only. */
-  readonly gone: readonly string[];
+  /** What is to be told as removed unless a resource of that name is told; delta only. */
+  readonly gone: readonly { readonly id: string; readonly name: string; readonly locator: boolean }[];
   /** The first response of a subscription is due even if there is nothing in it (protocol §3.9, §4.7). */
   readonly first: boolean;
   /** The taker's last nonce: it takes none below. */
@@ -60,8 +63,16 @@ function lacks({ held, claimed, forced }: Change, now: Variant, ttl: boolean): b
 
 export function sameVariant(a: Variant, b: Variant): boolean {
   return (
-    a.payload === b.payload && a.constraints.key === b.constraints.key && suffix(a.tag) === suffix(b.tag)
+    samePayload(a.payload, b.payload) &&
+    a.constraints.key === b.constraints.key &&
+    suffix(a.tag) === suffix(b.tag)
   );
+}
+
+/** Interned while it is cached; what went and came back is another object. */
+function samePayload(a: Payload | undefined, b: Payload | undefined): boolean {
+  if (a === undefined || b === undefined) return a === b;
+  return a === b || (a.hash === b.hash && Buffer.compare(a.bytes, b.bytes) === 0);
 }
 
 const suffix = (tag: string): string => tag.slice(tag.lastIndexOf('@') + 1);
@@ -80,17 +91,21 @@ export function composeDelta(parts: Composition, changes: Iterable<Change>): Com
     const { item, now, held, claimed, forced } = change;
     if (isVariant(now)) {
       if (lacks(change, now, encoding.ttl)) {
-        content.note(item, now);
-        content.add(item, now, !forced && isVariant(held) && sameVariant(held, now));
+        const hasIt = !forced && isVariant(held) && sameVariant(held, now);
+        content.note(item, now, hasIt);
+        content.add(item, now, hasIt);
       }
-      const swapped = item.locator && isVariant(held) && held.constraints.key !== now.constraints.key;
-      if (swapped) content.removeVariant(item, held);
+      if (isVariant(held)) content.swap(item, held, now);
+      // What a locator client claims by name alone has no constraints.
+      if (item.locator && claimed !== undefined && now.constraints.key !== '') content.miss(item);
     } else if (now === 'absent') {
       if (isVariant(held)) {
         if (parts.keepRemoved) kept.set(item.id, { item, variant: held });
         else content.remove(item, held);
-      } else if (claimed !== undefined || (item.named && (forced || held !== 'absent'))) {
+      } else if (claimed !== undefined) {
         content.remove(item, undefined);
+      } else if (item.named && (forced || held !== 'absent')) {
+        content.lack(item);
       }
     }
     content.faults(item);
@@ -129,8 +144,9 @@ export function composeSotw(parts: Composition, changes: Iterable<Change>): Comp
     if (isVariant(now)) {
       if (lacks(change, now, encoding.ttl)) {
         visible = true;
-        content.note(item, now);
-        if (!view.complete) content.add(item, now, !forced && isVariant(held) && sameVariant(held, now));
+        const hasIt = !forced && isVariant(held) && sameVariant(held, now);
+        content.note(item, now, hasIt);
+        if (!view.complete) content.add(item, now, hasIt);
       }
       kept.delete(item.id);
     } else if (now === 'absent' && view.complete) {
@@ -141,13 +157,10 @@ export function composeSotw(parts: Composition, changes: Iterable<Change>): Comp
   }
   const keptBack = kept.size > 0 ? kept : undefined;
   if (!visible && content.errors.length === 0) return { frame: undefined, kept: keptBack };
-  const wholeKey = `whole ${encoding.key}`;
   const shareable = view.complete && kept.size === 0 && content.errors.length === 0;
-  const whole = shareable ? view.frames.get(wholeKey)?.frame : undefined;
+  const whole = shareable ? view.frames.whole(encoding, parts.lastSerial) : undefined;
   // The same bytes for everybody, wherever they come from: only what was new to them differs.
-  if (whole !== undefined && whole.serial > parts.lastSerial) {
-    return { frame: content.again(whole), kept: undefined };
-  }
+  if (whole !== undefined) return { frame: content.again(whole), kept: undefined };
   if (view.complete) {
     for (const item of view.items.values()) {
       if (isVariant(item.last.value)) content.add(item, item.last.value, false);
@@ -155,7 +168,7 @@ export function composeSotw(parts: Composition, changes: Iterable<Change>): Comp
     for (const { item, variant } of kept.values()) content.add(item, variant, false);
   }
   const id = nextSerial();
-  const version = sotwVersion(view, encoding, content);
+  const version = sotwVersion(view, encoding, kept.size > 0 ? content : undefined);
   const bytes = encodeSotwResponse({
     type: view.type,
     version,
@@ -164,19 +177,31 @@ export function composeSotw(parts: Composition, changes: Iterable<Change>): Comp
     errors: content.errors,
     controlPlane: parts.controlPlane,
   });
-  const composed: Composed = { frame: content.frame(id, bytes, version), kept: keptBack };
-  if (shareable && !composed.frame?.fleeting) view.frames.set(wholeKey, composed);
-  return composed;
+  const frame = content.frame(id, bytes, version);
+  if (shareable && !frame.fleeting) view.frames.addWhole(encoding, frame);
+  return { frame, kept: keptBack };
 }
 
 /** The upstream's, verbatim; where it gives none, a digest of what is visible (protocol §3.10). */
-function sotwVersion(view: View, encoding: Encoding, content: Content): string {
-  if (encoding.contentVersions) return `${view.version}@${viewDigest(view)}`;
-  return view.version !== '' ? view.version : content.digest();
+function sotwVersion(view: View, encoding: Encoding, union: Content | undefined): string {
+  if (!encoding.contentVersions && view.version !== '') return view.version;
+  // A union with what is gone must not pass for what is visible.
+  const digest = union === undefined ? viewDigest(view) : union.digest();
+  return encoding.contentVersions ? `${view.version}@${digest}` : digest;
 }
+
+const digests = new WeakMap<View, { readonly generation: number; readonly digest: string }>();
 
 /** Digest of everything that a view shows: 16 hex digits. */
 export function viewDigest(view: View): string {
+  const known = digests.get(view);
+  if (known?.generation === view.generation) return known.digest;
+  const digest = digestOf(view);
+  digests.set(view, { generation: view.generation, digest });
+  return digest;
+}
+
+function digestOf(view: View): string {
   const visible: string[] = [];
   for (const { name, last } of view.items.values()) {
     if (isVariant(last.value))
@@ -212,10 +237,10 @@ class Content {
     return this.#seen.has(id);
   }
 
-  /** Something that the taker did not have so. */
-  note(item: Item, variant: Variant): void {
+  /** Something that the taker did not have so; `hasIt` as for `add`. */
+  note(item: Item, variant: Variant, hasIt: boolean): void {
     this.#items.push(item);
-    this.#changed.push(variant);
+    if (!hasIt) this.#changed.push(variant);
   }
 
   /** `hasIt`: the taker has this content, and only its time to live is new. */
@@ -223,7 +248,9 @@ class Content {
     this.#seen.add(item.id);
     const { encoding, view } = this.#parts;
     const constrained = item.locator || (encoding.constrained && variant.constraints.key !== '');
-    const key = this.#key(constrained, nameOf(item, variant), variant);
+    // In SotW the name is the one in the body, however the client spells it (protocol §6).
+    const inBody = encoding.protocol === 'sotw' && !encoding.wrapped && !constrained;
+    const key = this.#key(constrained, inBody ? variant.name : nameOf(item, variant), variant);
     if (this.#present.has(key)) return;
     this.#present.add(key);
     let ttl: number | undefined;
@@ -245,17 +272,49 @@ class Content {
   remove(item: Item, held: Variant | undefined): void {
     this.#seen.add(item.id);
     if (item.locator) {
-      if (held === undefined) this.removedNames.push({ name: item.spelling, constraints: noConstraints });
+      if (held === undefined) this.miss(item);
       else this.removeVariant(item, held);
     } else if (this.#parts.encoding.constrained && held !== undefined && held.constraints.key !== '') {
       this.removeVariant(item, held);
     } else {
       const name = held === undefined ? item.spelling : nameOf(item, held);
-      // Never both in resources and in removed_resources: Envoy rejects such a response (protocol §4.9).
       this.#removals.push(() => {
-        if (!this.#present.has(` ${name}`) && !this.removed.includes(name)) this.removed.push(name);
+        if (held === undefined || !this.#shownElsewhere(item, held)) this.#removeName(name);
       });
     }
+  }
+
+  /** A subscribed name that is not there. */
+  lack(item: Item): void {
+    const { view } = this.#parts;
+    if (item.locator || view.info.short !== 'vhds') {
+      this.remove(item, undefined);
+      return;
+    }
+    this.#seen.add(item.id);
+    this.#present.add(` ${item.spelling}`);
+    this.resources.push(unresolved(view, item));
+  }
+
+  /**
+   * One resource in another's place: where constraints were sent the one before is removed by them (protocol §5), and
+   * so is one of another name that an alias led to.
+   */
+  swap(item: Item, held: Variant, now: Variant): void {
+    if (held.name === now.name) {
+      const constrained = item.locator || this.#parts.encoding.constrained;
+      if (constrained && held.constraints.key !== now.constraints.key) this.removeVariant(item, held);
+    } else this.remove(item, held);
+  }
+
+  /** There is nothing for one of a locator client's parameter sets (protocol §5): said once, whatever their number. */
+  miss({ spelling }: Pick<Item, 'spelling'>): void {
+    this.#removals.push(() => {
+      const key = constrainedKey('', spelling);
+      if (this.#present.has(key)) return;
+      this.#present.add(key);
+      this.removedNames.push({ name: spelling, constraints: noConstraints });
+    });
   }
 
   /** A locator client loses one variant, unless another of its parameter sets still shows it. */
@@ -269,15 +328,18 @@ class Content {
     });
   }
 
-  gone(names: readonly string[]): void {
-    for (const name of names) {
-      if (!this.#present.has(` ${name}`) && !this.removed.includes(name)) this.removed.push(name);
+  gone(entries: Composition['gone']): void {
+    for (const { id, name, locator } of entries) {
+      if (this.#seen.has(id)) continue;
+      if (locator) this.miss({ spelling: name });
+      else this.#removeName(name);
     }
   }
 
   faults(item: Item): void {
+    const told = this.#parts.told(item);
     for (const fault of this.#parts.view.faults(item)) {
-      if (fault.revision <= this.#parts.faultsSince) continue;
+      if (fault.revision <= told) continue;
       const constraints = item.locator ? fault.constraints.bytes : noConstraints;
       this.errors.push({ name: item.spelling, constraints, status: fault.status });
     }
@@ -310,7 +372,12 @@ class Content {
 
   /** Only updates have a way behind them: what a newcomer gets first may be old. */
   #receivedAt(): number | undefined {
-    return this.#parts.faultsSince < 0 ? undefined : this.#parts.view.headAt;
+    return this.#parts.newcomer ? undefined : this.#parts.view.headAt;
+  }
+
+  /** Never both in resources and in removed_resources: Envoy rejects such a response (protocol §4.9). */
+  #removeName(name: string): void {
+    if (!this.#present.has(` ${name}`) && !this.removed.includes(name)) this.removed.push(name);
   }
 
   #settleRemovals(): void {
@@ -318,18 +385,27 @@ class Content {
   }
 
   #key(constrained: boolean, name: string, variant: Variant): string {
-    return constrained ? `${variant.constraints.key} ${name}` : ` ${name}`;
+    return constrained ? constrainedKey(variant.constraints.key, name) : ` ${name}`;
   }
 
+  /** By another parameter set, its name or an alias. */
   #shownElsewhere(item: Item, held: Variant): boolean {
-    for (const { locator, parameters } of this.#parts.view.forms) {
-      if (!locator || parameters === item.parameters) continue;
-      const other = this.#parts.view.itemOf(locator, parameters, item.spelling)?.last.value;
-      if (isVariant(other) && other.constraints.key === held.constraints.key) return true;
+    const { view, encoding } = this.#parts;
+    const constrained = item.locator || encoding.constrained;
+    for (const { locator, parameters } of view.forms) {
+      if (locator !== item.locator) continue;
+      for (const spelling of new Set([item.spelling, held.name, ...held.aliases])) {
+        const other = view.itemOf(locator, parameters, spelling)?.last.value;
+        if (!isVariant(other) || other.name !== held.name) continue;
+        if (!constrained || other.constraints.key === held.constraints.key) return true;
+      }
     }
     return false;
   }
 }
+
+/** By name and by resource_name are two things, though there be no constraints. */
+const constrainedKey = (constraints: string, name: string): string => `=${constraints} ${name}`;
 
 const noConstraints = new Uint8Array(0);
 

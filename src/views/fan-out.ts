@@ -33,13 +33,17 @@ export class FanOut {
 
   #run(): void {
     const end = performance.now() + slice;
-    for (let count = 1; ; count++) {
-      const subscriber = this.#next();
-      if (subscriber === undefined) return;
-      subscriber.wake();
-      if (count % perLook === 0 && performance.now() > end) break;
+    try {
+      for (let count = 1; ; count++) {
+        const subscriber = this.#next();
+        if (subscriber === undefined) return;
+        subscriber.wake();
+        if (count % perLook === 0 && performance.now() > end) break;
+      }
+    } finally {
+      // Whatever one of them did: the others must hear of the change.
+      if (this.#current !== undefined || this.#waiting.size > 0) this.#schedule();
     }
-    this.#schedule();
   }
 
   #next(): Standing | undefined {

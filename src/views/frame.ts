@@ -1,5 +1,5 @@
 import type { Variant } from '../model/resource.ts';
-import type { Response } from '../model/subscription.ts';
+import type { Batch, Encoding, Response } from '../model/subscription.ts';
 import type { Item } from './item.ts';
 
 /** A response as the views keep it. */
@@ -16,6 +16,16 @@ export interface Composed {
   readonly frame: Frame | undefined;
   /** Removals kept back: what the taker still holds and must lose later (protocol §8, Order). */
   readonly kept: ReadonlyMap<string, Kept> | undefined;
+}
+
+/** A way to a view's head. Who takes the same way gets the same response. */
+export interface Step {
+  /** The revision where it begins; -1: from nothing. */
+  readonly from: number;
+  readonly owed: Batch | undefined;
+  readonly keepRemoved: boolean;
+  readonly first: boolean;
+  readonly encoding: Encoding;
 }
 
 /** A resource that a client still has though the view shows it no longer. */

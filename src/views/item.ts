@@ -1,5 +1,5 @@
 import type { ResourceName } from '../model/brand.ts';
-import type { Value } from '../model/catalog.ts';
+import { isVariant, type Value } from '../model/catalog.ts';
 import type { Parameters } from '../model/parameters.ts';
 
 /** What was visible from a revision on. */
@@ -26,6 +26,14 @@ export function valueAt(item: Item, revision: number): Value | undefined {
   let entry: Entry | undefined = item.last;
   while (entry !== undefined && entry.revision > revision) entry = entry.older;
   return entry?.value;
+}
+
+/** Whether any entry of its history is a resource. */
+export function everShown(item: Item): boolean {
+  for (let entry: Entry | undefined = item.last; entry !== undefined; entry = entry.older) {
+    if (isVariant(entry.value)) return true;
+  }
+  return false;
 }
 
 /** Keeps the newest entry, and for each standing cursor the newest that it sees. */

@@ -13,15 +13,16 @@ export class Outstanding {
 
   /** A response was sent; `only`: it makes those before it pointless (SotW). */
   sent(serial: number, items: readonly Item[], only: boolean): void {
-    if (only) this.#drop(0, this.#serials.length);
-    else if (this.#serials.length >= most) this.#drop(0, 1);
+    const { length } = this.#serials;
+    if (only && length > 0) this.#drop(0, length);
+    else if (length >= most) this.#drop(0, 1);
     this.#serials.push(serial);
     this.#items.push(items);
   }
 
   /** The client has answered it: what was new in it; undefined if it is not outstanding. */
   answered(serial: number): readonly Item[] | undefined {
-    const at = this.#serials.indexOf(serial);
+    const at = this.#serials[0] === serial ? 0 : this.#serials.indexOf(serial);
     if (at < 0) return undefined;
     const items = this.#items[at];
     this.#drop(at, 1);

@@ -1,12 +1,26 @@
 import type { Access } from '../model/access.ts';
 import { isVariant, type Value } from '../model/catalog.ts';
 import { NO_PARAMETERS } from '../model/parameters.ts';
-import { itemId, type Selection } from '../model/selection.ts';
+import {
+  covers,
+  isCollection,
+  itemId,
+  type Selected,
+  type Selection,
+  selectedId,
+} from '../model/selection.ts';
 import { type Batch, batch, type Encoding, type Subscription } from '../model/subscription.ts';
-import { WILDCARD } from '../model/transaction.ts';
-import { globMatches } from '../model/xdstp.ts';
-import { type Change, type Composition, composeDelta, composeSotw, viewDigest } from './compose.ts';
-import type { Composed, Frame, Kept } from './frame.ts';
+import { isGlob } from '../model/xdstp.ts';
+import {
+  type Change,
+  type Composition,
+  composeDelta,
+  composeSotw,
+  sameVariant,
+  viewDigest,
+} from './compose.ts';
+import type { Composed, Frame, Kept, Step } from './frame.ts';
+import { type Holdings, holdingsOf, lostIn, openIn } from './holdings.ts';
 import { type Item, valueAt } from './item.ts';
 import { Outstanding } from './outstanding.ts';
 import type { Standing, View } from './view.ts';
@@ -22,6 +36,7 @@ export interface ViewPool {
 }
 
 const none: readonly never[] = [];
+
 /** One client's share of a view: a cursor, and what it is owed beyond what the cursor says. */
 export class ViewSubscription implements Subscription, Standing {
   readonly encoding: Encoding;
@@ -32,8 +47,13 @@ export class ViewSubscription implements Subscription, Standing {
   /** Where the client stands; undefined: it holds nothing. */
   #base: { view: View; revision: number; generation: number } | undefined;
   #overtaken = 0;
-  /** Plain names whose absence must be told though it may have been (protocol §4.5). */
-  #answer: readonly string[] = none;
+  /**
+   * By id, what must be told of as present or absent, as soon as that is known: unsubscribed under a wildcard (protocol
+   * §4.5), and globs that may be empty (§6). Delta only.
+   */
+  readonly #answers = new Map<string, Selected>();
+  /** What it has from earlier views, of which its view cannot say yet whether it is still there. Delta only. */
+  #carried: Holdings | undefined;
   #behind = false;
   #owed: Batch | undefined;
   #claims: Map<string, string> | undefined;
@@ -44,13 +64,17 @@ export class ViewSubscription implements Subscription, Standing {
   readonly #outstanding = new Outstanding();
   #lastSerial = 0;
   #responded = false;
+  /** A wildcard or glob came with the selection: its first response is due, whatever is in it. */
+  #fresh: boolean;
 
   constructor(pool: ViewPool, encoding: Encoding, selection: Selection, access: Access, wake: () => void) {
     this.#pool = pool;
     this.encoding = encoding;
     this.wake = wake;
+    this.#fresh = selection.hasCollection;
     this.#view = pool.view(selection, access);
     this.#view.subscribers.add(this);
+    this.#expectGlobs(selection.collections);
     this.#markBehind(true);
   }
 
@@ -67,11 +91,11 @@ export class ViewSubscription implements Subscription, Standing {
   }
 
   get pending(): boolean {
-    return this.#behind || this.#alone !== undefined;
+    return this.#alone !== undefined || (this.#behind && !this.#onlyKept());
   }
 
   get due(): boolean {
-    return this.#alone !== undefined || (this.#behind && !this.#withheld() && !this.#firstPending());
+    return this.#alone !== undefined || (this.pending && !this.#withheld() && !this.#firstPending());
   }
 
   get responded(): boolean {
@@ -112,14 +136,26 @@ export class ViewSubscription implements Subscription, Standing {
     return count;
   }
 
-  select(selection: Selection, access: Access, again: ReadonlySet<string>, answer: readonly string[]): void {
+  select(
+    selection: Selection,
+    access: Access,
+    again: ReadonlySet<string>,
+    answer: readonly Selected[],
+  ): void {
+    if (this.#view.access !== access || !this.#view.selection.equals(selection))
+      this.#move(selection, access);
     if (again.size > 0) this.#force(again);
-    if (answer.length > 0) {
-      this.#answer = [...this.#answer, ...answer];
-      this.#markBehind(true);
-    }
-    if (this.#view.access === access && this.#view.selection.equals(selection)) return;
+    if (answer.length === 0) return;
+    for (const selected of answer) this.#answers.set(selectedId(selected), selected);
+    this.#markBehind(true);
+  }
+
+  #move(selection: Selection, access: Access): void {
     const old = this.#view;
+    this.#fresh = selection.collections.some(
+      (selected) => this.#fresh || !old.selection.has(selectedId(selected)),
+    );
+    this.#expectGlobs(selection.collections.filter((selected) => !old.selection.has(selectedId(selected))));
     this.#markBehind(false);
     this.#view = this.#pool.view(selection, access);
     this.#view.subscribers.add(this);
@@ -142,11 +178,12 @@ export class ViewSubscription implements Subscription, Standing {
 
   #force(ids: ReadonlySet<string>): void {
     const items = new Set(ids);
-    for (const { locator, parameters, selector, spelling } of this.#view.selection.collections) {
-      if (!ids.has(itemId(locator, parameters, spelling))) continue;
+    for (const selected of this.#view.selection.collections) {
+      if (!ids.has(selectedId(selected))) continue;
+      this.#expectGlobs([selected]);
       for (const item of this.#view.items.values()) {
-        const covered = item.locator === locator && item.parameters === parameters;
-        if (covered && (selector === WILDCARD || globMatches(selector, item.name))) items.add(item.id);
+        const { name, locator, parameters } = item;
+        if (covers(selected, { selector: name, locator, parameters })) items.add(item.id);
       }
     }
     this.#owed = batch(this.#owed === undefined ? items : items.union(this.#owed.items));
@@ -217,6 +254,10 @@ export class ViewSubscription implements Subscription, Standing {
   #advance(): void {
     const view = this.#view;
     const old = this.#base?.view;
+    this.#carried = this.#stillOpen();
+    for (const [id, selected] of this.#answers) {
+      if (this.#outcome(id, selected) !== 'unknown') this.#answers.delete(id);
+    }
     if (this.#base === undefined || old !== view) {
       this.#base = { view, revision: view.head, generation: view.generation };
     } else {
@@ -225,8 +266,8 @@ export class ViewSubscription implements Subscription, Standing {
       this.#base.generation = view.generation;
     }
     this.#owed = undefined;
-    this.#answer = none;
     this.#mayHold = undefined;
+    if (view.settled) this.#fresh = false;
     this.#markBehind(this.#kept !== undefined || this.#claims !== undefined);
     view.relax();
     if (old === undefined || old === view) return;
@@ -239,10 +280,29 @@ export class ViewSubscription implements Subscription, Standing {
     else view.relax();
   }
 
-  /** SotW: nothing that deletes is sent from the unknown; delta: a wildcard's first answer is not split (§3.9, §4.10). */
+  /** Nothing is new but that what was kept back may go now. */
+  #onlyKept(): boolean {
+    return (
+      this.#kept !== undefined &&
+      this.standingIn(this.#view) === this.#view.head &&
+      this.#owed === undefined &&
+      this.#claims === undefined &&
+      this.#answers.size === 0
+    );
+  }
+
+  /**
+   * Nothing that deletes is sent from the unknown (§3.9). In delta that is what a client has by a wildcard or glob and,
+   * its parameters being others now, might lose: it keeps all of it until that is known, and is told in one response.
+   */
   #withheld(): boolean {
     const view = this.#view;
-    if (this.encoding.protocol === 'delta' || !view.complete) return false;
+    if (this.encoding.protocol === 'delta') {
+      const from = this.#base?.view;
+      if (from === undefined || from === view || view.settled) return false;
+      return view.selection.collections.some((selected) => from.selection.has(selectedId(selected)));
+    }
+    if (!view.complete) return false;
     if (!view.settled) return true;
     for (const item of view.unknown) {
       if (this.#mayHold?.has(item.spelling) === true || isVariant(this.#heldAt(item.id))) return true;
@@ -252,45 +312,52 @@ export class ViewSubscription implements Subscription, Standing {
 
   /** A wildcard's first response is due, whatever is in it, but the wildcard is not answered yet. */
   #firstPending(): boolean {
-    return !this.#responded && this.#view.selection.hasCollection && !this.#view.settled;
+    return this.#fresh && !this.#view.settled;
   }
 
   #firstDue(): boolean {
-    return (
-      !this.#responded &&
-      this.#claims === undefined &&
-      this.#view.selection.hasCollection &&
-      this.#view.settled
-    );
+    return this.#fresh && this.#claims === undefined && this.#view.settled;
   }
 
   #compose(keepRemoved: boolean): Composed {
     const base = this.#base;
+    const view = this.#view;
     const simple =
-      (base === undefined || base.view === this.#view) &&
+      (base === undefined || base.view === view) &&
       this.#claims === undefined &&
-      this.#kept === undefined;
-    const parts: Composition = {
+      this.#kept === undefined &&
+      this.#carried === undefined &&
+      this.#answers.size === 0;
+    if (!simple) return this.#composeOwn(this.#composition(keepRemoved));
+    const step: Step = {
+      from: base === undefined ? -1 : base.revision,
+      owed: this.#owed,
+      keepRemoved,
+      first: this.#firstDue(),
+      encoding: this.encoding,
+    };
+    const known = view.frames.find(step, this.#lastSerial);
+    if (known !== undefined) return known;
+    const composed = this.#composeWith(this.#composition(keepRemoved), this.#changes(step.from));
+    if (composed.frame?.fleeting !== true) view.frames.add(step, composed);
+    return composed;
+  }
+
+  #composition(keepRemoved: boolean): Composition {
+    const base = this.#base;
+    return {
       view: this.#view,
       encoding: this.encoding,
       now: this.#pool.now(),
       controlPlane: this.#pool.controlPlane,
-      faultsSince: base?.view === this.#view ? base.revision : -1,
+      newcomer: base?.view !== this.#view,
+      told: (item) => this.#faultsTold(item),
       keepRemoved,
       kept: this.#kept,
       gone: none,
       first: this.#firstDue(),
       lastSerial: this.#lastSerial,
     };
-    if (!simple) return this.#composeOwn(parts);
-    const from = base === undefined ? -1 : base.revision;
-    const key = `${from} ${this.#owed?.id ?? 0} ${keepRemoved} ${parts.first} ${this.encoding.key}`;
-    const known = this.#view.frames.get(key);
-    if (known !== undefined && (known.frame?.serial ?? Number.POSITIVE_INFINITY) > this.#lastSerial)
-      return known;
-    const composed = this.#composeWith(parts, this.#changes(from));
-    if (composed.frame?.fleeting !== true) this.#view.frames.set(key, composed);
-    return composed;
   }
 
   #composeWith(parts: Composition, changes: Iterable<Change>): Composed {
@@ -316,39 +383,78 @@ export class ViewSubscription implements Subscription, Standing {
   /** From another view, or with claims: nothing to share. */
   #composeOwn(parts: Composition): Composed {
     const changes: Change[] = [];
+    const answered = new Set<string>();
+    const holdings = this.#holdings();
     for (const item of this.#view.items.values()) {
-      const claimed = item.locator ? undefined : this.#claims?.get(item.spelling);
-      const forced = this.#owed?.items.has(item.id) === true;
-      changes.push({ item, now: item.last.value, held: this.#heldAt(item.id), claimed, forced });
-      if (claimed !== undefined && item.last.value !== 'unknown') this.#claims?.delete(item.spelling);
+      const claimed = this.#claims?.get(item.spelling);
+      const forced = this.#owed?.items.has(item.id) === true || this.#answers.has(item.id);
+      const held = holdings?.get(item.id)?.variant ?? this.#heldAt(item.id);
+      changes.push({ item, now: item.last.value, held, claimed, forced });
+      if (claimed !== undefined && item.last.value !== 'unknown') answered.add(item.spelling);
     }
-    return this.#composeWith({ ...parts, kept: this.#keptAndLost(), gone: this.#gone() }, changes);
+    for (const name of answered) this.#claims?.delete(name);
+    return this.#composeWith({ ...parts, kept: this.#keptAndLost(holdings), gone: this.#gone() }, changes);
   }
 
-  /** What the client holds of its old view and a wildcard or glob of the new one no longer shows. */
-  #keptAndLost(): ReadonlyMap<string, Kept> | undefined {
-    const base = this.#base;
-    const kept = new Map<string, Kept>(this.#kept);
-    if (base !== undefined && base.view !== this.#view && this.#view.selection.hasCollection) {
-      for (const [id, item] of base.view.items) {
-        const held = valueAt(item, base.revision);
-        if (!isVariant(held) || this.#view.items.has(id)) continue;
-        const covered = this.#view.selection.collections.some(
-          ({ locator, parameters }) =>
-            locator === item.locator && (!locator || parameters === item.parameters),
-        );
-        if (covered) kept.set(id, { item, variant: held });
-      }
-    }
+  /** What it holds that its cursor in the view does not tell. */
+  #holdings(): Holdings | undefined {
+    if (this.#base === undefined || this.#base.view === this.#view) return this.#carried;
+    return holdingsOf(this.#base, this.#view, this.#carried);
+  }
+
+  #stillOpen(): Holdings | undefined {
+    const holdings = this.encoding.protocol === 'delta' ? this.#holdings() : undefined;
+    return holdings === undefined ? undefined : openIn(holdings, this.#view);
+  }
+
+  /** What was kept back, and what a wildcard or glob of the view no longer shows. */
+  #keptAndLost(holdings: Holdings | undefined): ReadonlyMap<string, Kept> | undefined {
+    if (holdings === undefined) return this.#kept;
+    const kept = lostIn(holdings, this.#view);
+    for (const [id, entry] of this.#kept ?? none) kept.set(id, entry);
     return kept.size > 0 ? kept : undefined;
   }
 
-  #gone(): readonly string[] {
-    const absent = this.#answer.filter((name) => {
-      const item = this.#view.items.get(itemId(false, NO_PARAMETERS, name));
-      return item === undefined || item.last.value === 'absent';
-    });
-    return [...absent, ...this.#goneClaims()];
+  /** An empty glob is told by its URL (protocol §6), when it is subscribed. */
+  #expectGlobs(collections: readonly Selected[]): void {
+    if (this.encoding.protocol === 'sotw') return;
+    for (const selected of collections) {
+      if (isGlob(selected.selector)) this.#answers.set(selectedId(selected), selected);
+    }
+  }
+
+  /** What can be said of something that must be answered. */
+  #outcome(id: string, selected: Selected): 'present' | 'absent' | 'unknown' {
+    const view = this.#view;
+    if (isCollection(selected.selector)) {
+      if (!view.selection.has(id)) return 'present'; // unsubscribed in the meantime: nothing needs to be said
+      if (!view.answered(selected)) return 'unknown';
+      for (const { name: selector, locator, parameters, last } of view.items.values()) {
+        if (isVariant(last.value) && covers(selected, { selector, locator, parameters })) return 'present';
+      }
+      return 'absent';
+    }
+    const { selector, locator, parameters } = selected;
+    const item = view.items.get(id) ?? view.itemOf(locator, parameters, selector);
+    const value = item?.last.value;
+    if (isVariant(value)) return 'present';
+    if (value !== undefined) return value;
+    const covering = view.selection.collections.filter((collection) => covers(collection, selected));
+    if (covering.some((collection) => !view.answered(collection))) return 'unknown';
+    return covering.length > 0 ? 'absent' : 'present';
+  }
+
+  #gone(): Composition['gone'] {
+    const gone = this.#goneClaims().map((name) => ({
+      id: itemId(false, NO_PARAMETERS, name),
+      name,
+      locator: false,
+    }));
+    for (const [id, selected] of this.#answers) {
+      if (this.#outcome(id, selected) !== 'absent') continue;
+      gone.push({ id, name: selected.spelling, locator: selected.locator });
+    }
+    return gone;
   }
 
   /** Claimed, covered by an answered wildcard, and not there: gone while the client was away (protocol §4.1). */
@@ -357,9 +463,9 @@ export class ViewSubscription implements Subscription, Standing {
     if (this.#claims === undefined || !view.settled) return none;
     const gone: string[] = [];
     if (view.selection.hasCollection) {
-      for (const name of this.#claims.keys()) {
-        if (!view.items.has(itemId(false, NO_PARAMETERS, name))) gone.push(name);
-      }
+      const shown = new Set<string>();
+      for (const { spelling } of view.items.values()) shown.add(spelling);
+      for (const name of this.#claims.keys()) if (!shown.has(name)) gone.push(name);
     }
     if (view.unknown.size === 0) this.#claims = undefined;
     for (const name of gone) this.#claims?.delete(name);
@@ -367,35 +473,42 @@ export class ViewSubscription implements Subscription, Standing {
   }
 
   #takeAlone(): Frame | undefined {
+    if (this.encoding.protocol === 'sotw' && this.#view.complete) this.#alone = undefined; // it goes with the whole
     while (this.#alone !== undefined) {
-      const item = this.#alone.shift();
+      const rejected = this.#alone.shift();
       if (this.#alone.length === 0) this.#alone = undefined;
-      if (item === undefined || this.#view.items.get(item.id) !== item || !isVariant(item.last.value))
-        continue;
-      if (item.last.revision > (this.standingIn(this.#view) ?? -1)) continue; // it goes out anyway
-      const parts: Composition = {
-        view: this.#view,
-        encoding: this.encoding,
-        now: this.#pool.now(),
-        controlPlane: this.#pool.controlPlane,
-        faultsSince: this.#view.head,
-        keepRemoved: false,
-        kept: undefined,
-        gone: none,
-        first: false,
-        lastSerial: this.#lastSerial,
-      };
+      // The selection may have changed since: then the same is another item.
+      const item = rejected === undefined ? undefined : this.#view.items.get(rejected.id);
+      if (item === undefined || !isVariant(item.last.value)) continue;
       const held = this.#heldAt(item.id);
+      if (!isVariant(held) || !sameVariant(held, item.last.value)) continue; // it goes out anyway
+      const parts: Composition = {
+        ...this.#composition(false),
+        newcomer: true,
+        told: () => this.#view.head,
+        kept: undefined,
+        first: false,
+      };
       const change: Change = { item, now: item.last.value, held, claimed: undefined, forced: true };
       return this.#composeWith(parts, [change]).frame;
     }
     return undefined;
   }
 
+  /** Forwarded once (protocol §8), also over a change of the selection. */
+  #faultsTold(item: Item): number {
+    const base = this.#base;
+    if (base === undefined) return -1;
+    if (base.view === this.#view) return base.revision;
+    const before = base.view.access === this.#view.access ? base.view.items.get(item.id) : undefined;
+    return before?.parameters === item.parameters ? base.revision : -1;
+  }
+
   /** What the client was last sent of an item, by the cursor. */
   #heldAt(id: string): Value | undefined {
     if (this.#base === undefined) return undefined;
     const item = this.#base.view.items.get(id);
-    return item === undefined ? undefined : valueAt(item, this.#base.revision);
+    const value = item === undefined ? undefined : valueAt(item, this.#base.revision);
+    return isVariant(value) || value === 'absent' ? value : (this.#carried?.get(id)?.variant ?? value);
   }
 }

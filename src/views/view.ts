@@ -3,10 +3,11 @@ import type { ResourceName, TypeUrl } from '../model/brand.ts';
 import { type Catalog, type Commit, type Fault, isVariant, type Value } from '../model/catalog.ts';
 import type { Parameters } from '../model/parameters.ts';
 import { isCollection, itemId, type Selected, type Selection } from '../model/selection.ts';
-import type { Interest } from '../model/transaction.ts';
+import { type Interest, WILDCARD } from '../model/transaction.ts';
 import { type TypeInfo, typeInfo } from '../model/types.ts';
-import type { Composed } from './frame.ts';
-import { type Item, pruneChain } from './item.ts';
+import { globMatches } from '../model/xdstp.ts';
+import { everShown, type Item, pruneChain } from './item.ts';
+import { SharedFrames } from './shared-frames.ts';
 
 /** How much longer than its items a view's history may be before it is pruned. */
 const historySlack = 64;
@@ -50,7 +51,7 @@ export class View {
   /** version_info of the upstream response that last changed this view; may be empty. */
   version = '';
   /** Encoded responses that lead to `head`, by where they start and their encoding. */
-  readonly frames = new Map<string, Composed>();
+  readonly frames = new SharedFrames();
   readonly subscribers = new Set<Standing>();
   /** Subscriptions that have moved to another view and still stand here: their clients hold what was here. */
   readonly anchored = new Set<Standing>();
@@ -96,13 +97,13 @@ export class View {
 
   /** Whether every wildcard and glob has been answered upstream. */
   get settled(): boolean {
-    return this.selection.collections.every((selected) => this.#settled(selected));
+    return this.selection.collections.every((selected) => this.answered(selected));
   }
 
   /** Nothing that was asked for is cached: the relay knows nothing of it. */
   get cold(): boolean {
     if (this.selection.size === 0) return false;
-    if (this.selection.collections.some((selected) => this.#settled(selected))) return false;
+    if (this.selection.collections.some((selected) => this.answered(selected))) return false;
     for (const item of this.items.values()) if (item.last.value !== 'unknown') return false;
     return true;
   }
@@ -141,7 +142,7 @@ export class View {
     if (this.head === before) return false;
     this.generation++;
     this.headAt = commit.receivedAt;
-    this.version = commit.version;
+    if (commit.version !== undefined) this.version = commit.version;
     this.frames.clear();
     if (this.#log.length > this.items.size + historySlack) this.#prune();
     return true;
@@ -157,12 +158,13 @@ export class View {
     this.#log = [];
   }
 
-  /** The items that changed after a revision, each once, the latest first. */
+  /** The items that changed after a revision, each once, in the order of their last change. */
   *changedSince(revision: number): Iterable<Item> {
-    for (let index = this.#log.length - 1; index >= 0; index--) {
+    let index = this.#log.length;
+    while (index > 0 && (this.#log[index - 1]?.revision ?? 0) > revision) index--;
+    for (; index < this.#log.length; index++) {
       const entry = this.#log[index];
-      if (entry === undefined || entry.revision <= revision) return;
-      if (entry.item.last.revision === entry.revision) yield entry.item;
+      if (entry !== undefined && entry.item.last.revision === entry.revision) yield entry.item;
     }
   }
 
@@ -184,15 +186,18 @@ export class View {
     const standing = [...revisions].toSorted((a, b) => a - b);
     const oldest = standing[0] ?? this.head;
     for (const { item } of this.#log) pruneChain(item.last, standing);
-    this.#log = this.#log.filter(
-      ({ revision, item }) => revision > oldest && item.last.revision === revision,
-    );
     for (const [id, item] of this.items) {
-      if (!item.named && item.last.value === 'absent' && item.last.revision <= oldest) this.items.delete(id);
+      // What came and went between two cursors nobody needs to hear of.
+      if (!item.named && item.last.value === 'absent' && !everShown(item)) this.items.delete(id);
     }
+    this.#log = this.#log.filter(
+      ({ revision, item }) =>
+        revision > oldest && item.last.revision === revision && this.items.get(item.id) === item,
+    );
   }
 
-  #settled(selected: Selected): boolean {
+  /** Whether upstream has said what one of its wildcards or globs shows. */
+  answered(selected: Selected): boolean {
     return this.#catalog.settled(this.interest(selected));
   }
 
@@ -203,14 +208,20 @@ export class View {
     for (const { last } of this.items.values()) {
       if (isVariant(last.value) && last.value.revision > (newest?.revision ?? -1)) newest = last.value;
     }
-    return newest?.responseVersion ?? '';
+    if (newest !== undefined) return newest.responseVersion;
+    // Nothing is there: then the response that said so.
+    for (const selected of this.selection.entries.values()) {
+      const version = this.#catalog.version(this.interest(selected));
+      if (version !== '') return version;
+    }
+    return '';
   }
 
   #enumerate(collection: Selected, commit?: Commit): void {
     const { selector, parameters, locator } = collection;
     for (const name of this.#catalog.members(this.type, selector, parameters)) {
       const id = itemId(locator, parameters, name);
-      if (this.items.has(id)) continue;
+      if (this.items.has(id) || this.#isRespelled(collection, name)) continue;
       if (commit === undefined) this.#create(collection, name, name, false);
       else this.#join(id, { locator, parameters }, name, commit);
     }
@@ -276,14 +287,23 @@ export class View {
     let member = false;
     for (const collection of this.selection.collections) {
       if (collection.locator !== item.locator || collection.parameters !== item.parameters) continue;
-      if (!this.#catalog.isMember(this.type, collection.selector, item.name, item.parameters)) continue;
-      if (!this.#settled(collection)) return 'unknown';
-      member = true;
+      if (collection.selector !== WILDCARD && !globMatches(collection.selector, item.name)) continue;
+      if (!this.answered(collection)) return 'unknown';
+      member ||= this.#catalog.isMember(this.type, collection.selector, item.name, item.parameters);
     }
     return member ? this.#catalog.resolve(this.type, item.name, item.parameters) : 'absent';
   }
 
+  /** Subscribed by name in another spelling (protocol §6): it is shown so, and not a second time as a member. */
+  #isRespelled(form: Form, name: ResourceName): boolean {
+    const items = this.#respelled.get(name);
+    return (
+      items?.some((item) => item.locator === form.locator && item.parameters === form.parameters) === true
+    );
+  }
+
   #isMember(form: Form, name: ResourceName): boolean {
+    if (this.#isRespelled(form, name)) return false;
     return this.selection.collections.some(
       ({ selector, locator, parameters }) =>
         locator === form.locator &&

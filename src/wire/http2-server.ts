@@ -10,7 +10,7 @@ import {
   type ServerHttp2Stream,
 } from 'node:http2';
 import type { ListenOptions, Socket } from 'node:net';
-import { type Clock, systemClock } from '../model/clock.ts';
+import { type Clock, systemClock, type Timer } from '../model/clock.ts';
 import { fail, ok, type Result } from '../model/result.ts';
 import { formatHostPort, parseAddress } from './address.ts';
 import { spread } from './drain.ts';
@@ -123,8 +123,13 @@ function createNodeServer(tls: ListenerTls | undefined): Http2Server | Http2Secu
 /** What is known of a connection, for all its streams. */
 interface Connection {
   readonly peer: Peer;
+  readonly since: number;
+  /** It has opened a stream. From then on a silent connection is a calm one: streams live for months. */
   used: boolean;
 }
+
+/** How often connections that open no stream are looked for, in milliseconds. */
+const patrolPeriod = 10_000;
 
 /** gRPC on one listener: hot calls as `ServerStream`, the rest to connect-node. */
 export class GrpcServer implements StreamOwner {
@@ -135,10 +140,11 @@ export class GrpcServer implements StreamOwner {
   readonly #server: Http2Server | Http2SecureServer;
   readonly #unixPath: string | undefined;
   readonly #options: GrpcServerOptions;
-  readonly #connections = new WeakMap<Http2Session, Connection>();
+  readonly #connections = new Map<Http2Session, Connection>();
   readonly #sockets = new Set<Socket>();
   readonly #streams = new Set<Http2ServerStream>();
   #whenIdle: (() => void) | undefined;
+  #watch: Timer | undefined;
   #drained: Promise<void> | undefined;
 
   constructor(
@@ -163,6 +169,7 @@ export class GrpcServer implements StreamOwner {
       (stream: ServerHttp2Stream, headers: IncomingHttpHeaders, _flags: number, raw: string[]) =>
         this.#onStream(stream, headers, raw),
     );
+    this.#patrol();
     server.on('error', (error) => this.#report('cannot accept connections', error));
     server.on('sessionError', (error) => this.#report('a connection failed', error));
     server.on('tlsClientError', (error) => this.#report('a TLS handshake failed', error));
@@ -209,6 +216,7 @@ export class GrpcServer implements StreamOwner {
     // Watches of the health service would otherwise always last until the deadline.
     cold?.shutDown();
     await listenerClosed;
+    this.#watch?.cancel();
     ending.cancel();
     deadline.cancel();
   }
@@ -238,9 +246,20 @@ export class GrpcServer implements StreamOwner {
   }
 
   #onSession(session: Http2Session): void {
-    this.#connections.set(session, { peer: peerOf(session, this.#unixPath), used: false });
+    const peer = peerOf(session, this.#unixPath);
+    this.#connections.set(session, { peer, since: this.clock.now(), used: false });
+    session.once('close', () => this.#connections.delete(session));
     session.setLocalWindowSize(connectionWindow);
-    session.setTimeout(firstStreamPatience, closeUnused);
+  }
+
+  /** One look at all of them from time to time costs less than a timer for each. */
+  #patrol(): void {
+    this.#watch = this.clock.after(patrolPeriod, () => {
+      const latest = this.clock.now() - firstStreamPatience;
+      for (const [session, { used, since }] of this.#connections)
+        if (!used && since <= latest) session.close();
+      this.#patrol();
+    });
   }
 
   #onStream(stream: ServerHttp2Stream, headers: IncomingHttpHeaders, rawHeaders: readonly string[]): void {
@@ -249,11 +268,7 @@ export class GrpcServer implements StreamOwner {
     const connection = session && this.#connections.get(session);
     // Reset, or its connection lost, before it came here.
     if (stream.destroyed || session === undefined || connection === undefined) return;
-    if (!connection.used) {
-      connection.used = true;
-      // From now on a silent connection is a calm one: streams live for months.
-      session.setTimeout(0, closeUnused);
-    }
+    connection.used = true;
     try {
       this.#route(stream, headers, rawHeaders, connection.peer);
     } catch (error) {
@@ -295,10 +310,6 @@ export class GrpcServer implements StreamOwner {
 
 function systemRandom(): number {
   return randomInt(2 ** 32) / 2 ** 32;
-}
-
-function closeUnused(this: Http2Session): void {
-  this.close();
 }
 
 /** Of a stream or its connection: `close` follows, and whoever owns the stream hears that. */

@@ -54,6 +54,26 @@ export function explainError(error: unknown): string {
   return meaning === undefined ? said : `${meaning} (${code})`;
 }
 
+/**
+ * The reason in grpc-js's words for a connection that failed. Without what differs from try to try, times and OpenSSL's
+ * thread: the same reason must be the same text, or each retry would look like news.
+ */
+export function explainConnect(details: string): string {
+  const [, said = details, note = ''] =
+    /^No connection established\. Last error: (.*)\. Resolution note: (.*)$/s.exec(details) ?? [];
+  const lasting = said.replaceAll(/\s*\(\d{4}-\d\d-\d\dT[\d:.]+Z\)/g, '').trim();
+  const tls = /^[\dA-F]+:error:[\dA-F]+:[^:]*:[^:]*:([^:]+):/.exec(lasting)?.[1];
+  const code = /\bE[A-Z]{4,}\b/.exec(lasting)?.[0];
+  const meaning = code === undefined ? undefined : meanings.get(code);
+  const reason =
+    tls !== undefined
+      ? `TLS: ${tls}`
+      : meaning !== undefined
+        ? `${meaning} (${code})`
+        : lasting.replace(/^Error(?: \[\w+\])?: /, '');
+  return note === '' ? reason : `${reason}. ${note}`;
+}
+
 /** A peer that went away: daily business of a server, not worth a report. */
 export function isDisconnect(error: unknown): boolean {
   const code = errorCode(error);

@@ -42,16 +42,41 @@ function unquote(value: string): string | undefined {
 
 /** Who is at the other end of a session. `listener` is the path of the Unix socket, if it came in there. */
 export function peerOf(session: Http2Session, listener: string | undefined): Peer {
+  // Session.socket is a proxy and the address a system call: a storm of clients should not pay for what is only shown.
+  const names = session.encrypted === true ? verifiedNames(session) : none;
+  return new SessionPeer(session, listener, names);
+}
+
+class SessionPeer implements Peer {
+  readonly unix: boolean;
+  readonly uriSans: readonly string[];
+  readonly dnsSans: readonly string[];
+  readonly #session: Http2Session;
+  #address: string | undefined;
+
+  constructor(session: Http2Session, listener: string | undefined, names: SubjectAltNames) {
+    this.#session = session;
+    this.#address = listener;
+    this.unix = listener !== undefined;
+    this.uriSans = names.uris;
+    this.dnsSans = names.dns;
+  }
+
+  get address(): string {
+    this.#address ??= addressOf(this.#session);
+    return this.#address;
+  }
+}
+
+function addressOf(session: Http2Session): string {
+  if (session.destroyed) return 'unknown:0';
+  const { remoteAddress, remotePort } = session.socket;
+  return formatHostPort(plain(remoteAddress ?? 'unknown'), remotePort ?? 0);
+}
+
+function verifiedNames(session: Http2Session): SubjectAltNames {
   const { socket } = session;
-  const { remoteAddress, remotePort } = socket;
-  const unix = listener !== undefined;
-  const names = socket instanceof TLSSocket && socket.authorized ? namesOf(socket) : none;
-  return {
-    address: listener ?? formatHostPort(plain(remoteAddress ?? 'unknown'), remotePort ?? 0),
-    unix,
-    uriSans: names.uris,
-    dnsSans: names.dns,
-  };
+  return socket instanceof TLSSocket && socket.authorized ? namesOf(socket) : none;
 }
 
 /** A listener on `[::]` sees IPv4 clients as ::ffff:1.2.3.4. */

@@ -115,7 +115,7 @@ export function readSelectors(selectors: Buffer): Result<{ names: string[]; loca
     const reader = new BinaryReader(selectors);
     while (reader.pos < reader.len) {
       const [field, wire] = reader.tag();
-      if (field === 3 && wire === WireType.LengthDelimited) names.push(reader.string());
+      if (field === 3 && wire === WireType.LengthDelimited) names.push(reader.string(true));
       else if (field === 7 && wire === WireType.LengthDelimited) locators.push(readLocator(reader.bytes()));
       else reader.skip(wire, field); // other fields may lie between them
     }
@@ -149,13 +149,13 @@ export function readDeltaRequest(bytes: Buffer): Result<DeltaRequest> {
           node = range(bytes, reader);
           break;
         case 2:
-          typeUrl = reader.string();
+          typeUrl = reader.string(true);
           break;
         case 3:
-          (subscribe ??= []).push(reader.string());
+          (subscribe ??= []).push(reader.string(true));
           break;
         case 4:
-          (unsubscribe ??= []).push(reader.string());
+          (unsubscribe ??= []).push(reader.string(true));
           break;
         case 5: {
           const [name, version] = readMapEntry(reader.bytes());
@@ -163,7 +163,7 @@ export function readDeltaRequest(bytes: Buffer): Result<DeltaRequest> {
           break;
         }
         case 6:
-          nonce = reader.string();
+          nonce = reader.string(true);
           break;
         case 7:
           error = readStatus(reader.bytes());
@@ -228,7 +228,7 @@ function readLocator(bytes: Uint8Array): Locator {
   const parameters: (readonly [string, string])[] = [];
   while (reader.pos < reader.len) {
     const [field, wire] = reader.tag();
-    if (field === 1 && wire === WireType.LengthDelimited) name = reader.string();
+    if (field === 1 && wire === WireType.LengthDelimited) name = reader.string(true);
     else if (field === 2 && wire === WireType.LengthDelimited) parameters.push(readMapEntry(reader.bytes()));
     else reader.skip(wire, field);
   }
@@ -241,8 +241,8 @@ function readMapEntry(bytes: Uint8Array): readonly [string, string] {
   let value = '';
   while (reader.pos < reader.len) {
     const [field, wire] = reader.tag();
-    if (field === 1 && wire === WireType.LengthDelimited) key = reader.string();
-    else if (field === 2 && wire === WireType.LengthDelimited) value = reader.string();
+    if (field === 1 && wire === WireType.LengthDelimited) key = reader.string(true);
+    else if (field === 2 && wire === WireType.LengthDelimited) value = reader.string(true);
     else reader.skip(wire, field);
   }
   return [key, value];

@@ -113,7 +113,7 @@ describe('commands that ask a relay', () => {
       url,
     );
     expect(code).to.equal(0);
-    expect(out).to.include('This client was last sent version v1: ERROR, last rejected: bad');
+    expect(out).to.include('This client was last sent version v1: ERROR (rejected), last rejected: bad');
     const nobody = await call(
       explain,
       '--type',

@@ -178,8 +178,6 @@ describe('configuration: what is not supported yet', () => {
     ['rest: {}', '4:1: rest'],
     ['cache: { persistence: { path: /var/lib/x } }', '4:10: cache.persistence'],
     ['tracing: { otlp_endpoint: "http://collector:4318" }', '4:12: tracing.otlp_endpoint'],
-    ['xds: { max_connection_age: 1h }', '4:8: xds.max_connection_age'],
-    ['    max_removal_percent: 50', '4:5: upstreams[0].max_removal_percent'],
   ];
   for (const [text, where] of rows) {
     it(where.replace(/^.*: /, ''), () => {

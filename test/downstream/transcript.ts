@@ -1,30 +1,10 @@
-import { create, type MessageInitShape, toBinary } from '@bufbuild/protobuf';
-import { anyUnpack } from '@bufbuild/protobuf/wkt';
-import { NodeSchema } from '../../src/gen/envoy/config/core/v3/base_pb.ts';
-import {
-  type DeltaDiscoveryResponse,
-  type DiscoveryResponse,
-  ResourceSchema,
-} from '../../src/gen/envoy/service/discovery/v3/discovery_pb.ts';
 import { resourceName } from '../../src/model/brand.ts';
 import { UNCONSTRAINED } from '../../src/model/constraints.ts';
 import type { Heartbeat, Interest, Put, Removal, ResourceFault } from '../../src/model/transaction.ts';
 import { typeInfo } from '../../src/model/types.ts';
 import { encodeStatus } from '../../src/wire/responses.ts';
-import {
-  cluster,
-  contentOf,
-  type DeltaClient,
-  Lab,
-  nameOf,
-  namedHolder,
-  node,
-  put,
-  type SotwClient,
-  type,
-  when,
-  wildcardHolder,
-} from '../support/lab.ts';
+import { cluster, Lab, namedHolder, put, type, when, wildcardHolder } from '../support/lab.ts';
+import { type Conversant, DeltaConversant, pairsOf, SotwConversant } from './conversant.ts';
 
 /**
  * Runs a conversation of clients with the relay, written as text:
@@ -48,7 +28,9 @@ import {
  */
 class Conversation {
   readonly #lab: Lab;
-  readonly #clients = new Map<string, Client>();
+  /** The version of each resource as it was last sent: what a client that comes back says that it has. */
+  readonly #versions = new Map<string, string>();
+  readonly #clients = new Map<string, Conversant>();
   #journal = 0;
 
   constructor(keys: readonly string[]) {
@@ -80,15 +62,16 @@ class Conversation {
     const pairs = words.filter((word) => word.includes('='));
     const features = words.filter((word) => word.startsWith('+')).map((word) => featureNames[word] ?? word);
     const service = words.find((word) => /^[a-z]+$/.test(word));
+    const who = { name, pairs, features, versions: this.#versions };
     this.#clients.set(
       name,
       protocol === 'delta'
-        ? new DeltaConversant(name, this.#lab, pairs, features, service)
-        : new SotwConversant(name, this.#lab, pairs, features, service),
+        ? new DeltaConversant(who, this.#lab.delta(pathOf(service, 'deltaMethod')))
+        : new SotwConversant(who, this.#lab.sotw(pathOf(service, 'streamMethod'))),
     );
   }
 
-  #named(name = ''): Client {
+  #named(name = ''): Conversant {
     const client = this.#clients.get(name);
     if (client === undefined) throw new Error(`no client ${name}`);
     return client;
@@ -147,6 +130,12 @@ const featureNames: Readonly<Record<string, string>> = {
   '+wrapped': 'xds.config.resource-in-sotw',
 };
 
+/** Undefined for ADS. */
+function pathOf(service: string | undefined, method: 'streamMethod' | 'deltaMethod'): string | undefined {
+  const info = service === undefined ? undefined : typeInfo(type(service));
+  return info === undefined ? undefined : `/${info.service}/${info[method]}`;
+}
+
 function variantOf(text: string): Removal {
   const [, name = '', pairs] = /^([^{]*)(?:\{(.*)\})?$/.exec(text) ?? [];
   return {
@@ -168,172 +157,21 @@ function parsePut(short: string, item: string, version: string): Put {
   };
 }
 
-const pairsOf = (words: readonly string[]): Record<string, string> =>
-  Object.fromEntries(words.map((word) => [word.split('=')[0] ?? '', word.split('=')[1] ?? '']));
-
 function milliseconds(text: string): number {
   const [, number, unit] = /^(\d+)(ms|s)$/.exec(text) ?? [];
   if (number === undefined) throw new Error(`no duration: ${text}`);
   return Number(number) * (unit === 's' ? 1000 : 1);
 }
 
-/** One client, as far as the protocol does not matter. */
-abstract class Client {
-  readonly name: string;
-  readonly stream: SotwClient | DeltaClient;
-  readonly #pairs: readonly string[];
-  readonly #features: readonly string[];
-  /** The relay's nonces in the order of their arrival. */
-  readonly #nonces: string[] = [];
-  readonly #last = new Map<string, string>();
-  #ended = false;
-
-  constructor(
-    name: string,
-    stream: SotwClient | DeltaClient,
-    pairs: readonly string[],
-    features: readonly string[],
-  ) {
-    this.name = name;
-    this.stream = stream;
-    this.#pairs = pairs;
-    this.#features = features;
+/** The conversation of a file: its lines with what the relay does put after each; as it should be, the same text. */
+export function replay(script: string): string {
+  const keys = /^# parameters: (.*)$/m.exec(script)?.[1]?.split(' ') ?? [];
+  const conversation = new Conversation(keys);
+  const lines: string[] = [];
+  for (const line of script.split('\n')) {
+    if (/^[>!^]/.test(line)) continue;
+    lines.push(line);
+    if (line !== '' && !line.startsWith('#')) lines.push(...conversation.say(line));
   }
-
-  abstract request(words: readonly string[]): void;
-  protected abstract describe(): string[];
-
-  act(what: string): void {
-    if (what === 'stops reading') this.stream.blocked = true;
-    else if (what === 'reads again') this.stream.unblock();
-    else if (what === 'leaves') this.stream.disconnect();
-    else throw new Error(`cannot read: ${what}`);
-  }
-
-  heard(): string[] {
-    const lines = this.describe();
-    const { status } = this.stream;
-    if (status === undefined || this.#ended) return lines;
-    this.#ended = true;
-    return status.code === 1 ? lines : [...lines, `! ${this.name} ends ${status.code}: ${status.message}`];
-  }
-
-  protected node(pairs = this.#pairs) {
-    return create(NodeSchema, node(pairsOf(pairs), this.#features));
-  }
-
-  /** A response's nonce, as the transcript counts it. */
-  protected received(short: string, nonce: string): string {
-    this.#nonces.push(nonce);
-    this.#last.set(short, nonce);
-    return `n${this.#nonces.length}`;
-  }
-
-  /** Of `ack` or `nack`, followed by `n1` or by nothing: the type's last response. */
-  protected answered(short: string, words: readonly string[]): string | undefined {
-    const at = words.findIndex((word) => word === 'ack' || word === 'nack');
-    if (at < 0) return undefined;
-    const [, index] = /^n(\d+)$/.exec(words[at + 1] ?? '') ?? [];
-    return index === undefined ? this.#last.get(short) : this.#nonces[Number(index) - 1];
-  }
-}
-
-const valueAfter = (words: readonly string[], word: string): string | undefined =>
-  words.includes(word) ? words[words.indexOf(word) + 1] : undefined;
-
-const rejection = (words: readonly string[]) =>
-  words.includes('nack') ? { errorDetail: { code: 13, message: 'rejected' } } : {};
-
-class SotwConversant extends Client {
-  declare readonly stream: SotwClient;
-  readonly #versions = new Map<string, string>();
-
-  constructor(name: string, lab: Lab, pairs: readonly string[], features: readonly string[], service = '') {
-    super(name, service === '' ? lab.sotw() : lab.sotw(servicePath(service, 'sotw')), pairs, features);
-  }
-
-  request([short = '', ...words]: readonly string[]): void {
-    const rest = words.join(' ');
-    const names = (/\[(.*)\]/.exec(rest)?.[1] ?? '').split(' ').filter((name) => name !== '');
-    const nonce = this.answered(short, words);
-    const version = valueAfter(words, 'version') ?? (words.includes('ack') ? this.#versions.get(short) : '');
-    const renewed = valueAfter(words, 'node');
-    this.stream.send(short, {
-      ...this.#firstNode(),
-      ...(renewed === undefined ? {} : { node: this.node([renewed]) }),
-      resourceNames: names,
-      responseNonce: nonce ?? '',
-      versionInfo: version ?? '',
-      ...rejection(words),
-    });
-  }
-
-  #sent = false;
-  #firstNode(): MessageInitShape<typeof NodeSchema> | object {
-    if (this.#sent) return {};
-    this.#sent = true;
-    return { node: this.node() };
-  }
-
-  protected describe(): string[] {
-    return this.stream.received().map((response) => {
-      const { short } = typeInfo(type(response.typeUrl));
-      this.#versions.set(short, response.versionInfo);
-      const version = response.versionInfo === '' ? '' : ` v${response.versionInfo}`;
-      const words = [`> ${this.name} ${short} ${this.received(short, response.nonce)}${version}`];
-      words.push(`{${sotwContents(response).join(', ')}}`);
-      return [...words, ...errors(response)].join(' ');
-    });
-  }
-}
-
-function sotwContents(response: DiscoveryResponse): string[] {
-  return response.resources
-    .map((resource) => {
-      const wrapper = anyUnpack(resource, registryOfOne());
-      if (wrapper?.$typeName !== 'envoy.service.discovery.v3.Resource') {
-        return `${nameOf(resource)}: ${contentOf(resource)}`;
-      }
-      return describeResource(anyUnpack(resource, ResourceSchema));
-    })
-    .toSorted();
-}
-
-class DeltaConversant extends Client {
-  declare readonly stream: DeltaClient;
-  readonly #versions = new Map<string, string>();
-  #sent = false;
-
-  constructor(name: string, lab: Lab, pairs: readonly string[], features: readonly string[], service = '') {
-    super(name, service === '' ? lab.delta() : lab.delta(servicePath(service, 'delta')), pairs, features);
-  }
-
-  request([short = '', ...words]: readonly string[]): void {
-    const listed = (sign: string): string[] =>
-      words.filter((word) => word.startsWith(sign)).map((word) => word.slice(1));
-    const claimed = words.includes('initial') ? words.slice(words.indexOf('initial') + 1) : [];
-    this.stream.send(short, {
-      ...(this.#sent ? {} : { node: this.node() }),
-      resourceNamesSubscribe: listed('+'),
-      resourceNamesUnsubscribe: listed('-'),
-      responseNonce: this.answered(short, words) ?? '',
-      initialResourceVersions: Object.fromEntries(
-        claimed.map((name) => [name, this.#versions.get(`${short} ${name}`) ?? 'x@y']),
-      ),
-      ...rejection(words),
-    });
-    this.#sent = true;
-  }
-
-  protected describe(): string[] {
-    return this.stream.received().map((response) => {
-      const { short } = typeInfo(type(response.typeUrl));
-      for (const { name, version } of response.resources) this.#versions.set(`${short} ${name}`, version);
-      const words = [`> ${this.name} ${short} ${this.received(short, response.nonce)}`];
-      words.push(`{${response.resources.map(describeResource).toSorted().join(', ')}}`);
-      if (response.removedResources.length > 0)
-        words.push(`removed [${response.removedResources.toSorted().join(' ')}]`);
-      return [...words, ...errors(response)].join(' ');
-    });
-  }
+  return lines.join('\n');
 }

@@ -80,6 +80,20 @@ describe('conditions', () => {
     expect(lines).to.have.length(3);
   });
 
+  it('that give their causes in turn are said once for each cause, and again once forgotten', () => {
+    const { log, parsed } = capture();
+    const conditions = new Conditions(log);
+    const retry = () => {
+      for (const cause of ['reset', 'refused']) conditions.add('central', cause, 'warn', cause);
+    };
+    for (let retries = 0; retries < 100; retries++) retry();
+    conditions.forget('central');
+    retry();
+    expect(parsed().map((line) => line['message'])).to.deep.equal(['reset', 'refused', 'reset', 'refused']);
+    for (let cause = 0; cause < 1000; cause++) conditions.add('other', String(cause), 'warn', 'm');
+    expect(parsed().length, 'causes that are never the same twice').to.be.lessThan(30);
+  });
+
   it('are remembered up to a bound', () => {
     const { log, lines } = capture();
     const conditions = new Conditions(log, 10);

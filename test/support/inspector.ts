@@ -18,6 +18,7 @@ export const sampleStatus: Plain<StatusResponse> = {
       stale: false,
       staleSince: '',
       lastError: '',
+      heldRemovals: [],
     },
     {
       name: 'second',
@@ -28,6 +29,7 @@ export const sampleStatus: Plain<StatusResponse> = {
       stale: true,
       staleSince: '2026-01-01T00:00:00Z',
       lastError: 'connection refused <b>\n\u001B[31m',
+      heldRemovals: [{ type: 'cds', count: 7, since: '2026-01-01T00:00:00Z' }],
     },
   ],
   types: [{ type: 'cds', resources: 3, variants: 5, subscriptions: 7, ambiguous: 1 }],
@@ -43,6 +45,7 @@ export const sampleStatus: Plain<StatusResponse> = {
     },
   ],
   cacheBytes: 5_000_000_000n,
+  workers: [],
 };
 
 export const sampleClient: Plain<Client> = {

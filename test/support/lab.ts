@@ -31,6 +31,7 @@ import { readClientNode } from '../../src/security/client-node.ts';
 import { compileParameterRules, type ParameterRule } from '../../src/security/derive-parameters.ts';
 import type { GrpcStatus } from '../../src/wire/status.ts';
 import type { Peer, ServerStream, StreamHandler } from '../../src/wire/transport.ts';
+import { PASSES_VARIANTS } from '../../src/wire/via.ts';
 import { VirtualClock } from './virtual-clock.ts';
 
 export const peer: Peer = { address: '127.0.0.1:1', unix: false, uriSans: [], dnsSans: [] };
@@ -140,6 +141,10 @@ export class ScriptedUpstream implements Upstream {
     );
   }
 
+  refusal(): undefined {
+    return undefined;
+  }
+
   state(): UpstreamState {
     return {
       kind: 'ads',
@@ -244,6 +249,7 @@ export class Lab {
             ttl: node.value.clientFeatures.includes('xds.config.supports-resource-ttl'),
             access: access(from),
             exempt: false,
+            passesVariants: node.value.clientFeatures.includes(PASSES_VARIANTS),
             derived: (authority) => derived.for(authority),
             merged: (own, authority) => derived.merge(own, authority),
           });
@@ -346,6 +352,13 @@ class LabClient implements ServerStream {
   /** The client reads again. */
   unblock(): void {
     this.blocked = false;
+    this.#handler?.drained();
+    this.lab.settle();
+  }
+
+  /** The client takes one response, and no more. */
+  readOne(): void {
+    this.blocked = true;
     this.#handler?.drained();
     this.lab.settle();
   }

@@ -8,6 +8,8 @@ interface Waiting {
 
 /** Time that passes only when told. */
 export class VirtualClock implements Clock {
+  /** The longest wait, as setTimeout has one: a longer one ends then. */
+  longest = Number.POSITIVE_INFINITY;
   #now = 1_000_000;
   #order = 0;
   #waiting: Waiting[] = [];
@@ -17,7 +19,11 @@ export class VirtualClock implements Clock {
   }
 
   after(milliseconds: number, run: () => void): Timer {
-    const waiting: Waiting = { at: this.#now + Math.max(0, milliseconds), order: this.#order++, run };
+    const waiting: Waiting = {
+      at: this.#now + Math.min(Math.max(0, milliseconds), this.longest),
+      order: this.#order++,
+      run,
+    };
     this.#waiting.push(waiting);
     return {
       cancel: () => {

@@ -1,26 +1,24 @@
-import type { ParametersKey, TypeUrl } from '../../model/brand.ts';
+import type { TypeUrl } from '../../model/brand.ts';
 import type { Timer } from '../../model/clock.ts';
-import { stampConstraints } from '../../model/constraints.ts';
-import { NO_PARAMETERS, type Parameters } from '../../model/parameters.ts';
-import { type Holder, type Interest, transaction, WILDCARD } from '../../model/transaction.ts';
+import type { Interest } from '../../model/transaction.ts';
 import type { Upstream, UpstreamSink, UpstreamState } from '../../model/upstream.ts';
 import { Conditions } from '../../observe/conditions.ts';
 import { formatHostPort } from '../../wire/address.ts';
-import { encodeStatus } from '../../wire/request-writer.ts';
-import { Code } from '../../wire/status.ts';
 import { claims } from '../claims.ts';
 import { Backoff } from './backoff.ts';
 import { Connection } from './connection.ts';
-import { DeltaSession } from './delta-session.ts';
+import type { Link } from './dial.ts';
 import { Failover } from './failover.ts';
-import { Lane, type LaneHandler } from './lane.ts';
-import { grpcDial, type Link } from './link.ts';
-import type { SessionOptions } from './machine.ts';
-import { encodeNode } from './node.ts';
+import type { LaneHandler } from './lane.ts';
+import { grpcDial } from './link.ts';
+import type { SessionRule } from './node.ts';
 import type { AdsUpstreamOptions } from './options.ts';
-import { Session } from './session.ts';
-import { SotwSession } from './sotw-session.ts';
-import { restrict, stampFor, unstamped } from './stamp.ts';
+import { Sessions } from './sessions.ts';
+
+/** Why the last stream of a lane ended, if it had no answer. */
+interface StreamTrouble {
+  reason: string | undefined;
+}
 
 /**
  * A control plane over ADS (protocol §5b): one connection, and on it a session for each distinct parameter set, or
@@ -30,13 +28,10 @@ export class AdsUpstream implements Upstream {
   readonly name: string;
   readonly #options: AdsUpstreamOptions;
   readonly #sink: UpstreamSink;
-  readonly #keys: readonly string[];
   readonly #failover: Failover;
   readonly #connection: Connection;
   readonly #conditions: Conditions;
-  readonly #sessions = new Map<ParametersKey, Session>();
-  /** Past max_upstream_sessions; they get the places that become free. */
-  readonly #refused = new Set<Interest>();
+  readonly #sessions: Sessions;
   #up: { readonly link: Link; readonly endpoint: number } | undefined;
   /** Silence has been taken for an answer: nothing subscribed exists. */
   #silence: { readonly timer: Timer } | 'accepted' | undefined;
@@ -48,8 +43,14 @@ export class AdsUpstream implements Upstream {
     this.name = options.name;
     this.#options = options;
     this.#sink = sink;
-    this.#keys = options.variants === 'NATIVE' ? [] : options.rules.map((rule) => rule.key);
     this.#conditions = new Conditions(options.log);
+    this.#sessions = new Sessions(options, this.#conditions, {
+      laneHandler: (holders) => this.#laneHandler(holders),
+      backoff: () => this.#backoff(),
+      apply: (applied) => sink.apply(applied),
+      restamp: (restamp) => sink.restamp(restamp),
+      changed: () => sink.changed(),
+    });
     this.#failover = new Failover(options.endpoints.length, this.#backoff());
     const dial = options.dial ?? grpcDial(options);
     this.#connection = new Connection({ ...options, dial }, this.#failover, {
@@ -72,7 +73,7 @@ export class AdsUpstream implements Upstream {
   stop(): Promise<void> {
     this.#endSilence();
     this.#up = undefined;
-    for (const session of this.#sessions.values()) session.stop();
+    this.#sessions.stop();
     this.#connection.stop();
     return Promise.resolve();
   }
@@ -91,75 +92,30 @@ export class AdsUpstream implements Upstream {
   }
 
   subscribe(interest: Interest): void {
-    const parameters = this.#shown(interest);
-    const known = this.#sessions.get(parameters.key);
-    if (known === undefined && this.#sessions.size >= this.#options.maxSessions) {
-      this.#refuse(interest, parameters);
-      return;
-    }
-    const session = known ?? this.#session(parameters);
-    session.subscribe(interest);
+    this.#sessions.subscribe(interest);
   }
 
   unsubscribe(interest: Interest): void {
-    const { type, selector, parameters } = interest;
-    for (const refused of this.#refused) {
-      if (refused.type !== type || refused.selector !== selector || refused.parameters !== parameters)
-        continue;
-      this.#refused.delete(refused);
-      return;
-    }
-    const { key } = this.#shown(interest);
-    const session = this.#sessions.get(key);
-    if (session === undefined) return;
-    session.unsubscribe(interest);
-    if (session.idle) this.#end(key, session);
+    this.#sessions.unsubscribe(interest);
   }
 
-  /** What of an interest's parameters decides the session. */
-  #shown(interest: Interest): Parameters {
-    return this.#keys.length === 0 ? NO_PARAMETERS : restrict(this.#keys, interest.parameters);
+  refusal(interest: Interest): string | undefined {
+    return this.#sessions.refusal(interest);
   }
 
-  #session(parameters: Parameters): Session {
-    const { options, stream } = { options: this.#machineOptions(parameters), stream: this.#options.protocol };
-    const { node, rules, version, clock } = this.#options;
-    const encoded = encodeNode(node, this.#keys.length === 0 ? [] : rules, parameters, version);
-    const session = new Session(
-      () =>
-        new Lane({
-          machine: stream === 'SOTW' ? new SotwSession(options) : new DeltaSession(options),
-          protocol: stream,
-          node: encoded,
-          backoff: this.#backoff(),
-          clock,
-          handler: this.#laneHandler(),
-        }),
-    );
-    this.#sessions.set(parameters.key, session);
-    if (this.#up !== undefined) session.up(this.#up.link, this.#up.endpoint);
-    this.#sink.changed();
-    return session;
+  /** The rules by which parameter sets are told apart and shown have changed. */
+  reconfigure(rules: readonly SessionRule[]): void {
+    this.#sessions.reconfigure(rules);
   }
 
-  #machineOptions(parameters: Parameters): SessionOptions {
-    const { variants, maxConstraintDepth, resourceTimeoutMs } = this.#options;
-    const native = variants === 'NATIVE';
-    return {
-      holders: { wildcard: this.#holder(parameters, 'wildcard'), named: this.#holder(parameters, 'named') },
-      locators: native,
-      stamp: native ? unstamped : stampFor(this.#keys, parameters, maxConstraintDepth),
-      maxConstraintDepth,
-      resourceTimeoutMs,
-    };
+  /** `via` has more to say: streams that are open must say it, too. */
+  reannounce(): void {
+    this.#sessions.reannounce();
   }
 
-  #holder(parameters: Parameters, role: Holder['role']): Holder {
-    return { key: JSON.stringify(['ads', this.name, parameters.key, role]), upstream: this.name, role };
-  }
-
-  #laneHandler(): LaneHandler {
+  #laneHandler(holders: readonly string[]): LaneHandler {
     const { metrics } = this.#options;
+    const trouble: StreamTrouble = { reason: undefined };
     return {
       apply: (applied) => this.#sink.apply(applied),
       count: (type, result) => {
@@ -168,41 +124,14 @@ export class AdsUpstream implements Upstream {
       },
       log: (level, message, fields) => this.#options.log[level](message, fields),
       via: this.#options.via,
-      opening: () => this.#opening(),
-      answered: () => this.#answered(),
+      opening: (again) => {
+        if (again) this.#sink.resumed?.(holders);
+        this.#opening();
+      },
+      answered: () => this.#answered(trouble),
       overdue: () => this.#overdue(),
-      unanswered: (reason) => this.#unanswered(reason),
+      unanswered: (reason) => this.#unanswered(trouble, reason),
     };
-  }
-
-  #end(key: ParametersKey, session: Session): void {
-    session.stop();
-    this.#sessions.delete(key);
-    this.#sink.changed();
-    this.#conditions.forget('sessions');
-    // One place is free: all who wait for the same parameter set get it.
-    for (const interest of [...this.#refused]) {
-      const { key: wanted } = this.#shown(interest);
-      if (!this.#sessions.has(wanted) && this.#sessions.size >= this.#options.maxSessions) continue;
-      this.#refused.delete(interest);
-      this.subscribe(interest);
-    }
-  }
-
-  /** An answer, or it would look like a control plane that has not answered yet. */
-  #refuse(interest: Interest, parameters: Parameters): void {
-    const { maxSessions, metrics } = this.#options;
-    const { type, selector } = interest;
-    this.#refused.add(interest);
-    metrics.refused();
-    const message = `upstream ${this.name}: all ${maxSessions} sessions (limits.max_upstream_sessions) are in use by other parameter sets`;
-    this.#conditions.set('sessions', 'full', 'warn', message);
-    const code = Code.RESOURCE_EXHAUSTED;
-    const status = encodeStatus({ code, message });
-    const constraints = stampConstraints(this.#keys, parameters);
-    const holder = this.#holder(parameters, selector === WILDCARD ? 'wildcard' : 'named');
-    const faults = [{ name: selector, constraints, code, message, status }];
-    this.#sink.apply(transaction({ holder, type, faults, settled: [interest] }));
   }
 
   #connected(link: Link, endpoint: number): void {
@@ -210,7 +139,7 @@ export class AdsUpstream implements Upstream {
     this.#everConnected = true;
     if (this.#failover.wellConnected) this.#recovered(endpoint);
     if (this.#sessions.size === 0) this.#staleSince = undefined;
-    for (const session of this.#sessions.values()) session.up(link, endpoint);
+    this.#sessions.up(link, endpoint);
     this.#sink.changed();
   }
 
@@ -218,14 +147,14 @@ export class AdsUpstream implements Upstream {
     this.#up = undefined;
     this.#endSilence();
     this.#staleSince ??= this.#options.clock.now();
-    for (const session of this.#sessions.values()) session.down();
+    this.#sessions.down();
   }
 
   #failed(endpoint: number, reason: string): void {
     const address = this.#endpoint(endpoint);
     this.#lastError = `${address}: ${reason}`;
     this.#conditions.forget('up');
-    this.#conditions.set(`endpoint ${endpoint}`, reason, 'warn', 'control plane failed', {
+    this.#conditions.add(`endpoint ${endpoint}`, reason, 'warn', 'control plane failed', {
       endpoint: address,
       reason,
     });
@@ -247,7 +176,12 @@ export class AdsUpstream implements Upstream {
     };
   }
 
-  #answered(): void {
+  #answered(trouble: StreamTrouble): void {
+    if (trouble.reason !== undefined) {
+      if (this.#lastError === trouble.reason) this.#lastError = '';
+      trouble.reason = undefined;
+      this.#conditions.forget('stream');
+    }
     if (this.#connection.hasAnswered) return;
     this.#connection.answered();
     this.#endSilence();
@@ -262,8 +196,7 @@ export class AdsUpstream implements Upstream {
    * Otherwise the names are absent; their own timers say so right after this one.
    */
   #silent(): void {
-    const awaits = [...this.#sessions.values()].some((session) => session.awaits);
-    if (awaits && this.#failover.hasAlternative) {
+    if (this.#sessions.awaits && this.#failover.hasAlternative) {
       this.#rejectSilent();
       return;
     }
@@ -282,10 +215,18 @@ export class AdsUpstream implements Upstream {
   }
 
   /** While other streams of the connection work, the trouble is with this one. */
-  #unanswered(reason: string): boolean {
-    if (this.#connection.hasAnswered || !this.#connection.isUp) return false;
-    this.#connection.reject(reason);
-    return true;
+  #unanswered(trouble: StreamTrouble, reason: string): boolean {
+    if (!this.#connection.isUp) return false;
+    if (!this.#connection.hasAnswered) {
+      this.#connection.reject(reason);
+      return true;
+    }
+    const endpoint = this.#endpoint(this.#failover.current);
+    trouble.reason = `${endpoint}: ${reason}`;
+    this.#lastError = trouble.reason;
+    this.#conditions.set('stream', reason, 'warn', 'the control plane refuses a stream', { endpoint, reason });
+    this.#sink.changed();
+    return false;
   }
 
   #endSilence(): void {

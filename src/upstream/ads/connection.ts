@@ -1,7 +1,7 @@
 import type { Clock, Timer } from '../../model/clock.ts';
 import type { Address } from '../../wire/address.ts';
+import type { Dial, Link } from './dial.ts';
 import type { Failover } from './failover.ts';
-import type { Dial, Link } from './link.ts';
 
 export interface ConnectionHandler {
   up(link: Link, endpoint: number): void;

@@ -71,15 +71,22 @@ export class DeltaSession extends SessionMachine<DeltaState, IncomingDelta> {
   }
 
   #resumable(state: DeltaState): HeldVariant[] {
+    const { locators } = this.options;
+    // The answer to a wildcard or glob was cut off: if nothing has changed since, nothing would come to complete it.
+    if ([...state.wants.unknown].some(({ kind }) => kind !== 'name')) return [];
     const confirmed: HeldVariant[] = [];
     let bytes = 0;
     for (const held of state.held.all()) {
       const single = held.next === undefined && state.held.first(held.name) === held;
       if (!single || held.version === '' || held.aliased) continue;
+      // Nobody can say of a name alone which variant of it is gone.
+      if (locators && held.constraints.key !== UNCONSTRAINED.key) continue;
       bytes += Buffer.byteLength(held.name) + Buffer.byteLength(held.version) + 12;
       if (bytes > initialVersionsLimit) return [];
       confirmed.push(held);
     }
+    // What a wildcard or glob covers is confirmed by what comes: then something has to come.
+    if (locators && confirmed.length < state.held.size && state.wants.hasCollection) return [];
     return confirmed;
   }
 
@@ -150,7 +157,7 @@ export class DeltaSession extends SessionMachine<DeltaState, IncomingDelta> {
     }
     for (const identity of reading.removedVariants) {
       const known = held.get(identity.name, identity.constraints.key);
-      if (known === undefined) this.#missing(state, identity.name, settled);
+      if (known === undefined) this.#missing(state, identity.name, removals, settled);
       else this.#remove(state, known, removals, settled);
     }
     for (const identity of reading.removed) this.#removeName(state, identity, removals, settled);
@@ -177,7 +184,7 @@ export class DeltaSession extends SessionMachine<DeltaState, IncomingDelta> {
     const meant = exact === undefined && !state.wants.locates(name) ? state.held.of(name) : [];
     const gone = exact === undefined ? meant : [exact];
     for (const held of gone) this.#remove(state, held, removals, settled);
-    if (gone.length === 0) this.#missing(state, name, settled);
+    if (gone.length === 0) this.#missing(state, name, removals, settled);
   }
 
   #remove(state: DeltaState, held: HeldVariant, removals: Removal[], settled: Interest[]): void {
@@ -190,12 +197,30 @@ export class DeltaSession extends SessionMachine<DeltaState, IncomingDelta> {
 
   /**
    * There is nothing of this name for somebody who asked. With several locators of one name on the stream it is not
-   * said for whom (protocol §5): servers answer in order, so it is for those that have waited longest.
+   * said for whom (protocol §5): servers answer in order, so it is for those that have waited longest. If that can only
+   * be one, what it has from an earlier stream is gone.
    */
-  #missing(state: DeltaState, name: ResourceName, settled: Interest[]): void {
+  #missing(state: DeltaState, name: ResourceName, removals: Removal[], settled: Interest[]): void {
     const waiting = state.wants.named(name).filter((ask) => ask.askedIn > 0 && !ask.answered);
     const oldest = Math.min(...waiting.map((ask) => ask.askedIn));
-    for (const ask of waiting) if (ask.askedIn === oldest) settle(state.wants, ask, settled);
+    const meant = waiting.filter((ask) => ask.askedIn === oldest);
+    for (const ask of meant) settle(state.wants, ask, settled);
+    const [only] = meant;
+    if (only !== undefined && meant.length === 1) removals.push(...this.leftover(state, only));
+  }
+
+  /** What an answered locator has from an earlier stream; what another may get still is not touched. */
+  protected override leftover(state: DeltaState, ask: Ask): Removal[] {
+    if (!this.options.locators || ask.kind !== 'name') return [];
+    const removals: Removal[] = [];
+    for (const held of this.covered(state, ask)) {
+      if (held.mark === this.stream || !held.constraints.matches(ask.parameters)) continue;
+      const asks = state.wants.selecting(held.name, [], held.constraints);
+      if (asks.some((other) => !other.answered)) continue;
+      state.held.delete(held);
+      removals.push({ name: held.name, constraints: held.constraints });
+    }
+    return removals;
   }
 }
 

@@ -1,5 +1,6 @@
 import type { ConstraintsKey, ResourceName } from '../../model/brand.ts';
 import type { Constraints } from '../../model/constraints.ts';
+import type { Move } from '../../model/transaction.ts';
 
 /** One variant that a holder has. */
 export interface HeldVariant {
@@ -79,6 +80,17 @@ export class Held {
       this.#size--;
       return;
     }
+  }
+
+  /** Puts everything under other constraints; what has none any more (undefined) is let go. */
+  restamp(anew: (constraints: Constraints) => Constraints | undefined): Omit<Move, 'holder'>[] {
+    const all = [...this.all()];
+    this.clear();
+    return all.map(({ name, constraints: from, version, mark, aliased }) => {
+      const to = anew(from);
+      if (to !== undefined) this.put(name, to, version, mark, aliased);
+      return { name, from, to };
+    });
   }
 
   clear(): void {

@@ -1,12 +1,14 @@
 import type { TypeUrl } from '../../model/brand.ts';
 import type { Clock, Timer } from '../../model/clock.ts';
 import { assertNever } from '../../model/result.ts';
-import type { Interest, Transaction } from '../../model/transaction.ts';
+import type { Interest, Move, Transaction } from '../../model/transaction.ts';
 import { ADS_SERVICE } from '../../model/types.ts';
 import { encodeRequest } from '../../wire/request-writer.ts';
+import { announcesMore } from '../../wire/via.ts';
 import type { Backoff } from './backoff.ts';
-import type { Link, LinkStream } from './link.ts';
+import type { Link, LinkStream } from './dial.ts';
 import type { Effect, Input, Machine } from './machine.ts';
+import type { Stamp } from './stamp.ts';
 
 /** What a lane needs of its upstream. */
 export interface LaneHandler {
@@ -14,8 +16,8 @@ export interface LaneHandler {
   count(type: TypeUrl, result: 'accepted' | 'rejected'): void;
   log(level: 'info' | 'warn', message: string, fields: Readonly<Record<string, unknown>>): void;
   via(): string;
-  /** A stream is about to be opened. */
-  opening(): void;
+  /** A stream is about to be opened; `again`: after another one, from which something may be held. */
+  opening(again: boolean): void;
   /** A response has arrived, and it was one. */
   answered(): void;
   /** A wildcard was not answered in time. */
@@ -36,6 +38,8 @@ export interface LaneOptions {
 
 interface Open {
   readonly stream: LinkStream;
+  /** What it said in x-distributary-via. */
+  readonly via: string;
   readonly timers: Map<string, Timer>;
   answered: boolean;
   greeted: boolean;
@@ -55,9 +59,12 @@ export class Lane {
   #lastEndpoint: number | undefined;
   #flush: Timer | undefined;
   #retry: Timer | undefined;
+  #node: Uint8Array;
+  #opened = false;
 
   constructor(options: LaneOptions) {
     this.#options = options;
+    this.#node = options.node;
   }
 
   get awaits(): boolean {
@@ -106,12 +113,15 @@ export class Lane {
     if (this.#link === undefined || this.#open !== undefined || this.#retry !== undefined || machine.idle)
       return;
     const { link, endpoint } = this.#link;
-    handler.opening();
+    handler.opening(this.#opened);
+    this.#opened = true;
+    const via = handler.via();
     const open: Open = {
       timers: new Map(),
       answered: false,
       greeted: false,
-      stream: link.open(paths[protocol], handler.via(), {
+      via,
+      stream: link.open(paths[protocol], via, {
         message: (bytes) => this.#receive(open, bytes),
         closed: (reason) => this.#closed(open, reason),
       }),
@@ -120,6 +130,35 @@ export class Lane {
     const resumed = this.#lastEndpoint === endpoint;
     this.#lastEndpoint = endpoint;
     this.#step({ kind: 'connected', resumed });
+  }
+
+  /** What is wanted; nothing of it may change while this is read. */
+  interests(): Iterable<Interest> {
+    return this.#options.machine.interests();
+  }
+
+  restamp(stamp: Stamp | undefined): Iterable<readonly [TypeUrl, Move]> {
+    return this.#options.machine.restamp(stamp);
+  }
+
+  /** A control plane that decides by node may have other resources for another one: nothing is resumed. */
+  show(node: Uint8Array): void {
+    if (Buffer.compare(this.#node, node) === 0) return;
+    this.#node = node;
+    this.#lastEndpoint = undefined;
+    this.#reopen();
+  }
+
+  /** Metadata is sent once in the life of a stream, so what it does not say yet takes a new one. Rare. */
+  reannounce(): void {
+    if (this.#open !== undefined && announcesMore(this.#open.via, this.#options.handler.via()))
+      this.#reopen();
+  }
+
+  #reopen(): void {
+    if (this.#open === undefined) return;
+    this.#closeStream();
+    this.#openStream();
   }
 
   #closeStream(): void {
@@ -199,7 +238,7 @@ export class Lane {
   #send({ request }: Extract<Effect, { kind: 'send' }>): void {
     const open = this.#open;
     if (open === undefined) return;
-    const node = open.greeted ? undefined : this.#options.node;
+    const node = open.greeted ? undefined : this.#node;
     open.greeted = true;
     open.stream.write(encodeRequest(request, node));
   }

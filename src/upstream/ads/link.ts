@@ -10,50 +10,25 @@ import {
 import type { Clock, Timer } from '../../model/clock.ts';
 import { fail, ok, type Result } from '../../model/result.ts';
 import { type Address, formatHostPort } from '../../wire/address.ts';
-import { explainError } from '../../wire/node-error.ts';
+import { explainConnect, explainError } from '../../wire/node-error.ts';
 import { checkTlsMaterial, type TlsMaterial } from '../../wire/tls-material.ts';
+import type { Dial, Link, LinkHandler, LinkStream, LinkStreamHandler } from './dial.ts';
 import type { AdsTls } from './options.ts';
 
 export interface LinkOptions {
   readonly tls: AdsTls | undefined;
   readonly connectTimeoutMs: number;
+  /** Undefined: 64 MiB. */
+  readonly maxResponseBytes?: number;
   readonly keepalive: { readonly timeMs: number; readonly timeoutMs: number };
   readonly clock: Clock;
 }
-
-export interface LinkHandler {
-  connected(): void;
-  /** Once, unless it was closed by its owner: it could not be connected, or it is not any more. */
-  lost(reason: string): void;
-}
-
-export interface LinkStreamHandler {
-  /** Bytes are this handler's own. */
-  message(bytes: Buffer): void;
-  /** Once, unless it was ended by its owner. */
-  closed(reason: string): void;
-}
-
-export interface LinkStream {
-  write(bytes: Uint8Array): void;
-  end(): void;
-}
-
-/** One try at one endpoint, and the connection if it succeeds. It never connects again: that is its owner's decision. */
-export interface Link {
-  /** Opens a bidirectional stream; only once connected. */
-  open(path: string, via: string, handler: LinkStreamHandler): LinkStream;
-  close(): void;
-}
-
-/** Begins a try: the seam to the transport. */
-export type Dial = (endpoint: Address, handler: LinkHandler) => Link;
 
 export function grpcDial(options: LinkOptions): Dial {
   return (endpoint, handler) => new GrpcLink(endpoint, options, handler);
 }
 
-const receiveLimit = 64 * 1024 * 1024;
+const usualLimit = 64 * 1024 * 1024;
 const never = 2 ** 31 - 1;
 
 class GrpcLink implements Link {
@@ -126,7 +101,7 @@ class GrpcLink implements Link {
   #explain(client: Client): void {
     const deadline = Date.now() + 1000;
     const call = client.makeUnaryRequest('/', same, same, Buffer.alloc(0), { deadline }, (error) =>
-      this.#lose(error?.details ?? 'no connection'),
+      this.#lose(error === null ? 'no connection' : explainConnect(error.details)),
     );
     call.on('error', () => {});
   }
@@ -174,9 +149,9 @@ function target(endpoint: Address): string {
     : `dns:${formatHostPort(endpoint.host, endpoint.port)}`;
 }
 
-function channelOptions({ tls, keepalive }: LinkOptions): ChannelOptions {
+function channelOptions({ tls, keepalive, maxResponseBytes = usualLimit }: LinkOptions): ChannelOptions {
   const options: ChannelOptions = {
-    'grpc.max_receive_message_length': receiveLimit,
+    'grpc.max_receive_message_length': maxResponseBytes,
     'grpc.max_send_message_length': -1,
     'grpc.keepalive_time_ms': keepalive.timeMs,
     'grpc.keepalive_timeout_ms': keepalive.timeoutMs,

@@ -1,5 +1,5 @@
 import type { TypeUrl } from '../../model/brand.ts';
-import type { Holder, Interest, Transaction } from '../../model/transaction.ts';
+import type { Holder, Interest, Move, Transaction } from '../../model/transaction.ts';
 import type { TypeInfo } from '../../model/types.ts';
 import type { OutgoingRequest } from '../../wire/request-writer.ts';
 import type { ErrorDetail } from '../../wire/requests.ts';
@@ -58,7 +58,7 @@ export interface TypeState {
   readonly wants: Wants;
   /** Lives on over reconnects, as the store's content does. */
   readonly held: Held;
-  readonly rules: ArrivalRules;
+  rules: ArrivalRules;
   /** Not sent yet on this stream. */
   readonly fresh: Set<Ask>;
   /** Sent on this stream, and to be taken back. */
@@ -83,5 +83,9 @@ export interface Machine {
   readonly idle: boolean;
   /** Something was asked that has no answer yet. */
   readonly awaits: boolean;
+  /** What is wanted; nothing of it may change while this is read. */
+  interests(): Iterable<Interest>;
+  /** Another stamp from now on, or (undefined) the end: what becomes of what is held. */
+  restamp(stamp: Stamp | undefined): Iterable<readonly [TypeUrl, Move]>;
   step(input: Input): readonly Effect[];
 }

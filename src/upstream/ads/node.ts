@@ -1,6 +1,7 @@
 import { create, type JsonObject, type JsonValue, toBinary } from '@bufbuild/protobuf';
 import { NodeSchema } from '../../gen/envoy/config/core/v3/base_pb.ts';
 import type { Parameters } from '../../model/parameters.ts';
+import { PASSES_VARIANTS } from '../../wire/via.ts';
 
 /** The node of the configuration. */
 export interface RelayNode {
@@ -19,13 +20,20 @@ export interface SessionRule {
 
 const CLIENT_FEATURES = ['xds.config.resource-in-sotw', 'xds.config.supports-resource-ttl'];
 
+/** What a session shows of the relay and its clients. */
+export interface ShownNode {
+  readonly node: RelayNode;
+  /** Those of PER_PARAMETERS; none: parameters are not shown. */
+  readonly rules: readonly SessionRule[];
+  readonly parameters: Parameters;
+  /** The product's. */
+  readonly version: string;
+  /** NATIVE: see wire/via.ts. */
+  readonly passesVariants: boolean;
+}
+
 /** The encoded Node that a session shows. A key that the session does not have leaves the relay's own value there. */
-export function encodeNode(
-  node: RelayNode,
-  rules: readonly SessionRule[],
-  parameters: Parameters,
-  version: string,
-): Uint8Array {
+export function encodeNode({ node, rules, parameters, version, passesVariants }: ShownNode): Uint8Array {
   let shown = node;
   for (const { key, to } of rules) {
     const value = parameters.entries.get(key);
@@ -42,7 +50,7 @@ export function encodeNode(
       ...(hasLocality ? { locality } : {}),
       userAgentName: 'distributary',
       userAgentVersionType: { case: 'userAgentVersion', value: version },
-      clientFeatures: CLIENT_FEATURES,
+      clientFeatures: passesVariants ? [...CLIENT_FEATURES, PASSES_VARIANTS] : CLIENT_FEATURES,
     }),
   );
 }

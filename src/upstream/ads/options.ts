@@ -3,7 +3,7 @@ import type { Clock } from '../../model/clock.ts';
 import type { Log } from '../../observe/log.ts';
 import type { Address } from '../../wire/address.ts';
 import type { ClaimOptions } from '../claims.ts';
-import type { Dial } from './link.ts';
+import type { Dial } from './dial.ts';
 import type { RelayNode, SessionRule } from './node.ts';
 
 /** Paths of PEM files; read anew for every connection. */
@@ -38,6 +38,8 @@ export interface AdsUpstreamOptions {
   /** Undefined: plaintext. */
   readonly tls: AdsTls | undefined;
   readonly connectTimeoutMs: number;
+  /** limits.max_response_bytes; undefined: 64 MiB. */
+  readonly maxResponseBytes?: number;
   /** Protocol §3.9. An endpoint that answers nothing at all for so long has failed. */
   readonly resourceTimeoutMs: number;
   readonly keepalive: { readonly timeMs: number; readonly timeoutMs: number };

@@ -1,7 +1,9 @@
 import { type TypeUrl, typeUrl } from '../../model/brand.ts';
+import type { Constraints } from '../../model/constraints.ts';
 import { assertNever, type Result } from '../../model/result.ts';
 import {
   type Interest,
+  type Move,
   type Removal,
   type Transaction,
   transaction,
@@ -15,6 +17,7 @@ import type { IncomingSotw, UnreadableResponse } from '../../wire/response-reade
 import { Code } from '../../wire/status.ts';
 import { Held, type HeldVariant } from './held.ts';
 import type { Effect, Input, Machine, SessionOptions, TypeState } from './machine.ts';
+import { originalOf, type Stamp } from './stamp.ts';
 import { type Ask, settle, Wants } from './wants.ts';
 
 /** Others split a wildcard's first answer: it is whole when nothing more has come for so long (protocol §5b). */
@@ -40,9 +43,11 @@ export abstract class SessionMachine<S extends TypeState, R extends IncomingSotw
   readonly #unsolicited = new Set<string>();
   #connected = false;
   #effects: Effect[] = [];
+  #stamp: Stamp;
 
   constructor(options: SessionOptions) {
     this.options = options;
+    this.#stamp = options.stamp;
   }
 
   protected abstract createState(base: TypeState): S;
@@ -61,6 +66,10 @@ export abstract class SessionMachine<S extends TypeState, R extends IncomingSotw
   protected abstract expires(state: S, ask: Ask): boolean;
   /** What is held of an ask that was not answered in time; the ask is settled unless it returns undefined. */
   protected abstract expired(state: S, ask: Ask): Removal[] | undefined;
+  /** What is held for an answered ask, and this stream has not confirmed in all the time. */
+  protected leftover(_state: S, _ask: Ask): Removal[] {
+    return [];
+  }
   /** Something of what is held was dropped, as nobody wants it any more. */
   protected abstract forgotten(state: S): void;
 
@@ -76,6 +85,27 @@ export abstract class SessionMachine<S extends TypeState, R extends IncomingSotw
       for (const ask of state.wants.all()) if (ask.askedIn > 0 && !ask.answered) return true;
     }
     return false;
+  }
+
+  *interests(): Iterable<Interest> {
+    for (const { wants } of this.#types.values()) {
+      for (const ask of wants.all()) yield* ask.interests.values();
+    }
+  }
+
+  *restamp(stamp: Stamp | undefined): Iterable<readonly [TypeUrl, Move]> {
+    const before = this.#stamp;
+    this.#stamp = stamp ?? before;
+    for (const state of this.#types.values()) {
+      const { type, holder } = state;
+      const anew = (constraints: Constraints): Constraints | undefined => {
+        const stamped = stamp?.(originalOf(before, constraints));
+        return stamped?.ok === true ? stamped.value : undefined;
+      };
+      for (const move of state.held.restamp(anew)) yield [type, { holder, ...move }];
+      state.rules = { ...state.rules, stamp: this.#stamp };
+      this.forgotten(state);
+    }
   }
 
   step(input: Input): readonly Effect[] {
@@ -174,7 +204,7 @@ export abstract class SessionMachine<S extends TypeState, R extends IncomingSotw
   #forget(state: S, ask: Ask): void {
     this.forgotten(state);
     if (state.wants.size === 0) {
-      if (state.held.size > 0) this.#say(state, { complete: true });
+      if (state.held.size > 0) this.#say(state, { complete: true, unwanted: true });
       state.held.clear();
       return;
     }
@@ -184,7 +214,7 @@ export abstract class SessionMachine<S extends TypeState, R extends IncomingSotw
       state.held.delete(held);
       removals.push({ name: held.name, constraints: held.constraints });
     }
-    if (removals.length > 0) this.#say(state, { removals });
+    if (removals.length > 0) this.#say(state, { removals, unwanted: true });
   }
 
   /** What is held under an ask's name or glob, or by the wildcard. */
@@ -205,14 +235,14 @@ export abstract class SessionMachine<S extends TypeState, R extends IncomingSotw
     const { type } = interest;
     const known = this.#types.get(type);
     if (known !== undefined) return known;
-    const { holders, locators, stamp, maxConstraintDepth } = this.options;
+    const { holders, locators, maxConstraintDepth } = this.options;
     const created = this.createState({
       type,
       info: typeInfo(type),
       holder: interest.selector === WILDCARD ? holders.wildcard : holders.named,
       wants: new Wants(locators),
       held: new Held(),
-      rules: { type, stamp, maxConstraintDepth },
+      rules: { type, stamp: this.#stamp, maxConstraintDepth },
       fresh: new Set(),
       dropped: [],
       asked: 0,
@@ -264,7 +294,11 @@ export abstract class SessionMachine<S extends TypeState, R extends IncomingSotw
     const settled: Interest[] = [];
     const removals: Removal[] = [];
     for (const ask of asks) {
-      if (ask.answered || !state.wants.has(ask)) continue;
+      if (!state.wants.has(ask)) continue;
+      if (ask.answered) {
+        removals.push(...this.leftover(state, ask));
+        continue;
+      }
       const gone = this.expired(state, ask);
       if (gone === undefined) continue;
       removals.push(...gone);

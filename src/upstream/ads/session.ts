@@ -1,9 +1,17 @@
 import type { TypeUrl } from '../../model/brand.ts';
-import { type Interest, WILDCARD } from '../../model/transaction.ts';
+import type { Parameters } from '../../model/parameters.ts';
+import { type Interest, type Move, WILDCARD } from '../../model/transaction.ts';
+import type { Link } from './dial.ts';
 import type { Lane } from './lane.ts';
-import type { Link } from './link.ts';
+import type { Stamp } from './stamp.ts';
 
 type Role = 'wildcard' | 'named';
+
+/** What the rules make of a parameter set: the encoded node, and the stamp of what arrives. */
+export interface Shown {
+  readonly node: Uint8Array;
+  readonly stamp: Stamp;
+}
 
 /**
  * The conversation with a control plane for one parameter set: at most two streams. A type's wildcard and its names
@@ -12,13 +20,17 @@ type Role = 'wildcard' | 'named';
  * so that the upstream's order across types is kept (protocol §5b). A role never moves: late answers would follow it.
  */
 export class Session {
-  readonly #lane: (index: 0 | 1) => Lane;
+  readonly parameters: Parameters;
+  #shown: Shown;
+  readonly #lane: (shown: Shown) => Lane;
   readonly #lanes = new Map<0 | 1, Lane>();
   readonly #roles = new Map<TypeUrl, Map<Role, 0 | 1>>();
   #up: { readonly link: Link; readonly endpoint: number } | undefined;
   #interests = 0;
 
-  constructor(lane: (index: 0 | 1) => Lane) {
+  constructor(parameters: Parameters, shown: Shown, lane: (shown: Shown) => Lane) {
+    this.parameters = parameters;
+    this.#shown = shown;
     this.#lane = lane;
   }
 
@@ -54,6 +66,26 @@ export class Session {
     for (const lane of this.#lanes.values()) lane.stop();
   }
 
+  *interests(): Iterable<Interest> {
+    for (const lane of this.#lanes.values()) yield* lane.interests();
+  }
+
+  /** Another stamp, or (undefined) the end of this session: what becomes of all that it has brought. */
+  *restamp(stamp: Stamp | undefined): Iterable<readonly [TypeUrl, Move]> {
+    if (stamp !== undefined) this.#shown = { ...this.#shown, stamp };
+    for (const lane of this.#lanes.values()) yield* lane.restamp(stamp);
+  }
+
+  /** Another node: the conversation begins anew if it is one, and what it had is compared. */
+  show(node: Uint8Array): void {
+    this.#shown = { ...this.#shown, node };
+    for (const lane of this.#lanes.values()) lane.show(node);
+  }
+
+  reannounce(): void {
+    for (const lane of this.#lanes.values()) lane.reannounce();
+  }
+
   #for({ type, selector }: Interest): Lane {
     const roles = this.#roles.get(type) ?? new Map<Role, 0 | 1>();
     this.#roles.set(type, roles);
@@ -62,7 +94,7 @@ export class Session {
     roles.set(role, index);
     const known = this.#lanes.get(index);
     if (known !== undefined) return known;
-    const lane = this.#lane(index);
+    const lane = this.#lane(this.#shown);
     this.#lanes.set(index, lane);
     if (this.#up !== undefined) lane.up(this.#up.link, this.#up.endpoint);
     return lane;

@@ -11,6 +11,14 @@ import { ok, type Result } from '../../model/result.ts';
 /** What a session makes of the constraints of what it receives. */
 export type Stamp = (received: Constraints) => Result<Constraints>;
 
+/** What each stamp has made its constraints of, where it is not that itself. */
+const originals = new WeakMap<Stamp, WeakMap<Constraints, Constraints>>();
+
+/** What upstream sent of what a stamp has made. */
+export function originalOf(stamp: Stamp, stamped: Constraints): Constraints {
+  return originals.get(stamp)?.get(stamped) ?? stamped;
+}
+
 /** NATIVE, and PER_PARAMETERS without rules: as received. */
 export const unstamped: Stamp = ok;
 
@@ -29,11 +37,17 @@ export function restrict(keys: readonly string[], parameters: Parameters): Param
  */
 export function stampFor(keys: readonly string[], parameters: Parameters, maxDepth: number): Stamp {
   if (keys.length === 0) return unstamped;
-  const stamp = stampConstraints(keys, parameters);
-  // The conjunction is one level deeper than what was received, which the limit has let pass.
-  const combined = (received: Constraints): Result<Constraints> =>
-    parseConstraints(conjunction(stamp.bytes, received.bytes), maxDepth + 2);
-  return (received) => (received.key === UNCONSTRAINED.key ? ok(stamp) : combined(received));
+  const own = stampConstraints(keys, parameters);
+  const made = new WeakMap([[own, UNCONSTRAINED]]);
+  const stamp: Stamp = (received) => {
+    if (received.key === UNCONSTRAINED.key) return ok(own);
+    // The conjunction is one level deeper than what was received, which the limit has let pass.
+    const combined = parseConstraints(conjunction(own.bytes, received.bytes), maxDepth + 2);
+    if (combined.ok) made.set(combined.value, received);
+    return combined;
+  };
+  originals.set(stamp, made);
+  return stamp;
 }
 
 /** DynamicParameterConstraints{and_constraints{constraints: [a, b]}}. */

@@ -47,6 +47,10 @@ export class Wants {
     return this.#globs.size > 0;
   }
 
+  get hasCollection(): boolean {
+    return this.hasGlobs || this.#bySelector.has(WILDCARD);
+  }
+
   /** The ask that covers this interest from now on, and whether it is a new one. */
   add(interest: Interest): { readonly ask: Ask; readonly created: boolean } {
     const { selector } = interest;

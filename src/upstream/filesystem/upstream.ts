@@ -68,6 +68,10 @@ export class FilesystemUpstream implements Upstream {
     this.#publisher.unsubscribe(interest);
   }
 
+  refusal(): undefined {
+    return undefined;
+  }
+
   state(): UpstreamState {
     return this.#current;
   }

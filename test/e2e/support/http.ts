@@ -9,9 +9,10 @@ export interface Answer {
 const timeout = 5_000;
 
 /** One request on a connection of its own, so that nothing outlives it. */
-export async function send(method: string, url: string, body = ''): Promise<Answer> {
+export async function send(method: string, url: string, body = '', type = 'text/plain'): Promise<Answer> {
   const { promise, resolve, reject } = Promise.withResolvers<IncomingMessage>();
-  request(url, { method, agent: false, timeout, headers: { 'content-length': Buffer.byteLength(body) } })
+  const headers = { 'content-length': Buffer.byteLength(body), 'content-type': type };
+  request(url, { method, agent: false, timeout, headers })
     .on('timeout', function (this: ClientRequest) {
       this.destroy(new Error(`${method} ${url}: no answer for ${timeout} ms`));
     })

@@ -52,7 +52,8 @@ export class Process {
     });
     this.#exited = new Promise((resolve) => {
       this.#child.once('error', (error) => resolve(error.message));
-      this.#child.once('exit', (code, signal) => {
+      // Not 'exit': its last lines may still be on their way then.
+      this.#child.once('close', (code, signal) => {
         if (pid !== undefined) running.delete(pid);
         resolve(code ?? signal ?? 'unknown');
       });
@@ -125,6 +126,14 @@ export class Process {
 function keep(lines: string[], line: string): void {
   lines.push(line);
   if (lines.length > keptLines) lines.shift();
+}
+
+/** Runs a command to its end, however it ends. */
+export async function outcome(
+  options: Spawn,
+): Promise<{ readonly code: number | string; readonly output: string }> {
+  const child = new Process(options);
+  return { code: await child.exited, output: child.output };
 }
 
 /** Runs a command to its end; rejects with its output unless it succeeds. */

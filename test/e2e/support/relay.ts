@@ -5,7 +5,7 @@ import { fail, ok, type Result } from '../../../src/model/result.ts';
 import { eventually } from './eventually.ts';
 import { type Answer, get, send } from './http.ts';
 import { root, type TemporaryDirectory, temporaryDirectory } from './paths.ts';
-import { Process } from './process.ts';
+import { Process, type Spawn } from './process.ts';
 
 /** The configuration's keys as the contract has them. Addresses default to any free port. */
 export interface RelayConfig {
@@ -42,6 +42,11 @@ export type Memory = z.infer<typeof memory>;
 const logLine = z.looseObject({ level: z.string(), time: z.iso.datetime(), message: z.string() });
 export type LogLine = z.infer<typeof logLine>;
 
+/** The command `distributary`, for a Process. */
+export function distributary(...argv: readonly string[]): Spawn {
+  return { command: process.execPath, args: ['--disable-warning=ExperimentalWarning', main, ...argv] };
+}
+
 /** The relay as users run it: a process of its own. */
 export class RelayProcess implements AsyncDisposable {
   /** HOST:PORT. */
@@ -62,8 +67,8 @@ export class RelayProcess implements AsyncDisposable {
     const files = temporaryDirectory();
     const path = join(files.path, 'relay.json');
     writeFileSync(path, JSON.stringify(withDefaults(config)));
-    const args = ['--disable-warning=ExperimentalWarning', ...flags, main, 'run', '--config', path];
-    const child = new Process({ command: process.execPath, args });
+    const { command, args } = distributary('run', '--config', path);
+    const child = new Process({ command, args: [...flags, ...args] });
     const xds = await child.line(/^listening xds (\S+)/);
     const admin = await child.line(/^listening admin (\S+)/);
     return new RelayProcess(child, xds[1] ?? '', admin[1] ?? '', files);
@@ -89,6 +94,11 @@ export class RelayProcess implements AsyncDisposable {
   /** Its log, each line parsed: throws if one is not what a line of the log must be. */
   get log(): readonly LogLine[] {
     return this.#process.errors.map((line) => logLine.parse(JSON.parse(line)));
+  }
+
+  /** What it printed on stdout. */
+  get stdout(): readonly string[] {
+    return this.#process.lines.filter((line) => !this.#process.errors.includes(line));
   }
 
   /** Replaces its configuration file, at once and whole; a string as it is. */
@@ -121,7 +131,7 @@ export class RelayProcess implements AsyncDisposable {
   }
 
   async rpc(method: string, body: object): Promise<Answer> {
-    return send('POST', `http://${this.admin}/${method}`, JSON.stringify(body));
+    return send('POST', `http://${this.admin}/${method}`, JSON.stringify(body), 'application/json');
   }
 
   /** The sum of a metric's samples whose labels contain `labels`; NaN if there are none. */

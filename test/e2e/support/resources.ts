@@ -8,7 +8,7 @@ const api = 'type.googleapis.com/envoy';
 const LISTENER = `${api}.config.listener.v3.Listener`;
 const ROUTES = `${api}.config.route.v3.RouteConfiguration`;
 export const CLUSTER = `${api}.config.cluster.v3.Cluster`;
-const ENDPOINTS = `${api}.config.endpoint.v3.ClusterLoadAssignment`;
+export const ENDPOINTS = `${api}.config.endpoint.v3.ClusterLoadAssignment`;
 
 /** The cluster of the bootstrap that leads to the xDS server. */
 export const XDS_CLUSTER = 'xds';

@@ -89,7 +89,13 @@ describe('the node of a session', () => {
   const encode = (to: string, value: string | undefined) =>
     fromBinary(
       NodeSchema,
-      encodeNode(relay, [{ key: 'k', to }], internParameters(value === undefined ? [] : [['k', value]]), '1'),
+      encodeNode({
+        node: relay,
+        rules: [{ key: 'k', to }],
+        parameters: internParameters(value === undefined ? [] : [['k', value]]),
+        version: '1',
+        passesVariants: false,
+      }),
     );
 
   it('shows each parameter where its rule says', () => {

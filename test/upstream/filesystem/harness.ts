@@ -52,6 +52,7 @@ export class Harness {
         this.transactions.push(transaction);
         this.#wake();
       },
+      restamp: () => {},
       changed: () => {
         this.changes++;
         this.#wake();

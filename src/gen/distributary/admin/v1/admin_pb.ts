@@ -10,7 +10,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file distributary/admin/v1/admin.proto.
  */
 export const file_distributary_admin_v1_admin: GenFile = /*@__PURE__*/
-  fileDesc("CiFkaXN0cmlidXRhcnkvYWRtaW4vdjEvYWRtaW4ucHJvdG8SFWRpc3RyaWJ1dGFyeS5hZG1pbi52MSIPCg1TdGF0dXNSZXF1ZXN0IpwCCg5TdGF0dXNSZXNwb25zZRIPCgd2ZXJzaW9uGAEgASgJEhYKDnVwdGltZV9zZWNvbmRzGAIgASgBEg0KBXJlYWR5GAMgASgIEg4KBnJlYXNvbhgEIAEoCRI4Cgl1cHN0cmVhbXMYBSADKAsyJS5kaXN0cmlidXRhcnkuYWRtaW4udjEuVXBzdHJlYW1TdGF0dXMSMAoFdHlwZXMYBiADKAsyIS5kaXN0cmlidXRhcnkuYWRtaW4udjEuVHlwZVN0YXR1cxIPCgdjbGllbnRzGAcgASgNEjAKBW5hY2tzGAggAygLMiEuZGlzdHJpYnV0YXJ5LmFkbWluLnYxLk5hY2tTdGF0dXMSEwoLY2FjaGVfYnl0ZXMYCSABKAQimwEKDlVwc3RyZWFtU3RhdHVzEgwKBG5hbWUYASABKAkSDAoEa2luZBgCIAEoCRIRCgljb25uZWN0ZWQYAyABKAgSEAoIZW5kcG9pbnQYBCABKAkSEAoIc2Vzc2lvbnMYBSABKA0SDQoFc3RhbGUYBiABKAgSEwoLc3RhbGVfc2luY2UYByABKAkSEgoKbGFzdF9lcnJvchgIIAEoCSJpCgpUeXBlU3RhdHVzEgwKBHR5cGUYASABKAkSEQoJcmVzb3VyY2VzGAIgASgNEhAKCHZhcmlhbnRzGAMgASgNEhUKDXN1YnNjcmlwdGlvbnMYBCABKA0SEQoJYW1iaWd1b3VzGAUgASgNImgKCk5hY2tTdGF0dXMSDAoEdHlwZRgBIAEoCRIMCgRuYW1lGAIgASgJEg8KB3ZlcnNpb24YAyABKAkSDwoHY2xpZW50cxgEIAEoDRINCgVlcnJvchgFIAEoCRINCgVzaW5jZRgGIAEoCSK6AQoORXhwbGFpblJlcXVlc3QSDAoEdHlwZRgBIAEoCRIMCgRuYW1lGAIgASgJEkkKCnBhcmFtZXRlcnMYAyADKAsyNS5kaXN0cmlidXRhcnkuYWRtaW4udjEuRXhwbGFpblJlcXVlc3QuUGFyYW1ldGVyc0VudHJ5Eg4KBmNsaWVudBgEIAEoCRoxCg9QYXJhbWV0ZXJzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ASLLAgoPRXhwbGFpblJlc3BvbnNlEg0KBW1hdGNoGAEgASgJEhMKC21hdGNoX2ZvdW5kGAIgASgIEjsKCHZhcmlhbnRzGAMgAygLMikuZGlzdHJpYnV0YXJ5LmFkbWluLnYxLlZhcmlhbnRFeHBsYW5hdGlvbhJKCgpwYXJhbWV0ZXJzGAQgAygLMjYuZGlzdHJpYnV0YXJ5LmFkbWluLnYxLkV4cGxhaW5SZXNwb25zZS5QYXJhbWV0ZXJzRW50cnkSEQoJYW1iaWd1b3VzGAUgASgIEg0KBXN0YXRlGAYgASgJEjYKBmNsaWVudBgHIAEoCzImLmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5DbGllbnRUeXBlU3RhdGUaMQoPUGFyYW1ldGVyc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEiiwEKElZhcmlhbnRFeHBsYW5hdGlvbhITCgtjb25zdHJhaW50cxgBIAEoCRIPCgd2ZXJzaW9uGAIgASgJEg0KBWJ5dGVzGAMgASgNEg8KB21hdGNoZXMYBCABKAgSDgoGcmVhc29uGAUgASgJEg0KBXNpbmNlGAYgASgJEhAKCHVwc3RyZWFtGAcgASgJImAKFExpc3RSZXNvdXJjZXNSZXF1ZXN0EgwKBHR5cGUYASABKAkSEwoLbmFtZV9wcmVmaXgYAiABKAkSEQoJcGFnZV9zaXplGAMgASgNEhIKCnBhZ2VfdG9rZW4YBCABKAkiawoVTGlzdFJlc291cmNlc1Jlc3BvbnNlEjkKCXJlc291cmNlcxgBIAMoCzImLmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5SZXNvdXJjZVN1bW1hcnkSFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJImYKD1Jlc291cmNlU3VtbWFyeRIMCgR0eXBlGAEgASgJEgwKBG5hbWUYAiABKAkSNwoIdmFyaWFudHMYAyADKAsyJS5kaXN0cmlidXRhcnkuYWRtaW4udjEuVmFyaWFudFN1bW1hcnkiZgoOVmFyaWFudFN1bW1hcnkSEwoLY29uc3RyYWludHMYASABKAkSDwoHdmVyc2lvbhgCIAEoCRINCgVieXRlcxgDIAEoDRINCgVzaW5jZRgEIAEoCRIQCgh1cHN0cmVhbRgFIAEoCSIjChJMaXN0Q2xpZW50c1JlcXVlc3QSDQoFbGltaXQYASABKA0iVAoTTGlzdENsaWVudHNSZXNwb25zZRIuCgdjbGllbnRzGAEgAygLMh0uZGlzdHJpYnV0YXJ5LmFkbWluLnYxLkNsaWVudBINCgV0b3RhbBgCIAEoDSKuAQoGQ2xpZW50EgoKAmlkGAEgASgJEi8KBG5vZGUYAiABKAsyIS5kaXN0cmlidXRhcnkuYWRtaW4udjEuQ2xpZW50Tm9kZRIMCgRwZWVyGAMgASgJEhEKCXRyYW5zcG9ydBgEIAEoCRI1CgV0eXBlcxgFIAMoCzImLmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5DbGllbnRUeXBlU3RhdGUSDwoHc2VydmljZRgGIAEoCSIpCgpDbGllbnROb2RlEgoKAmlkGAEgASgJEg8KB2NsdXN0ZXIYAiABKAki6AEKD0NsaWVudFR5cGVTdGF0ZRIMCgR0eXBlGAEgASgJEg8KB3ZlcnNpb24YAiABKAkSDQoFc3RhdGUYAyABKAkSEQoJbGFzdF9uYWNrGAQgASgJEkoKCnBhcmFtZXRlcnMYBSADKAsyNi5kaXN0cmlidXRhcnkuYWRtaW4udjEuQ2xpZW50VHlwZVN0YXRlLlBhcmFtZXRlcnNFbnRyeRIVCg1zdWJzY3JpcHRpb25zGAYgASgNGjEKD1BhcmFtZXRlcnNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBMpEDCgxBZG1pblNlcnZpY2USVQoGU3RhdHVzEiQuZGlzdHJpYnV0YXJ5LmFkbWluLnYxLlN0YXR1c1JlcXVlc3QaJS5kaXN0cmlidXRhcnkuYWRtaW4udjEuU3RhdHVzUmVzcG9uc2USWAoHRXhwbGFpbhIlLmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5FeHBsYWluUmVxdWVzdBomLmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5FeHBsYWluUmVzcG9uc2USagoNTGlzdFJlc291cmNlcxIrLmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5MaXN0UmVzb3VyY2VzUmVxdWVzdBosLmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5MaXN0UmVzb3VyY2VzUmVzcG9uc2USZAoLTGlzdENsaWVudHMSKS5kaXN0cmlidXRhcnkuYWRtaW4udjEuTGlzdENsaWVudHNSZXF1ZXN0GiouZGlzdHJpYnV0YXJ5LmFkbWluLnYxLkxpc3RDbGllbnRzUmVzcG9uc2ViBnByb3RvMw");
+  fileDesc("CiFkaXN0cmlidXRhcnkvYWRtaW4vdjEvYWRtaW4ucHJvdG8SFWRpc3RyaWJ1dGFyeS5hZG1pbi52MSIPCg1TdGF0dXNSZXF1ZXN0ItICCg5TdGF0dXNSZXNwb25zZRIPCgd2ZXJzaW9uGAEgASgJEhYKDnVwdGltZV9zZWNvbmRzGAIgASgBEg0KBXJlYWR5GAMgASgIEg4KBnJlYXNvbhgEIAEoCRI4Cgl1cHN0cmVhbXMYBSADKAsyJS5kaXN0cmlidXRhcnkuYWRtaW4udjEuVXBzdHJlYW1TdGF0dXMSMAoFdHlwZXMYBiADKAsyIS5kaXN0cmlidXRhcnkuYWRtaW4udjEuVHlwZVN0YXR1cxIPCgdjbGllbnRzGAcgASgNEjAKBW5hY2tzGAggAygLMiEuZGlzdHJpYnV0YXJ5LmFkbWluLnYxLk5hY2tTdGF0dXMSEwoLY2FjaGVfYnl0ZXMYCSABKAQSNAoHd29ya2VycxgKIAMoCzIjLmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5Xb3JrZXJTdGF0dXMidQoMV29ya2VyU3RhdHVzEg4KBm51bWJlchgBIAEoDRILCgNwaWQYAiABKA0SEQoJbGlzdGVuaW5nGAMgASgIEg8KB2NsaWVudHMYBCABKA0SEAoIcmVzdGFydHMYBSABKA0SEgoKbGFzdF9lcnJvchgGIAEoCSLXAQoOVXBzdHJlYW1TdGF0dXMSDAoEbmFtZRgBIAEoCRIMCgRraW5kGAIgASgJEhEKCWNvbm5lY3RlZBgDIAEoCBIQCghlbmRwb2ludBgEIAEoCRIQCghzZXNzaW9ucxgFIAEoDRINCgVzdGFsZRgGIAEoCBITCgtzdGFsZV9zaW5jZRgHIAEoCRISCgpsYXN0X2Vycm9yGAggASgJEjoKDWhlbGRfcmVtb3ZhbHMYCSADKAsyIy5kaXN0cmlidXRhcnkuYWRtaW4udjEuSGVsZFJlbW92YWxzIjoKDEhlbGRSZW1vdmFscxIMCgR0eXBlGAEgASgJEg0KBWNvdW50GAIgASgNEg0KBXNpbmNlGAMgASgJImkKClR5cGVTdGF0dXMSDAoEdHlwZRgBIAEoCRIRCglyZXNvdXJjZXMYAiABKA0SEAoIdmFyaWFudHMYAyABKA0SFQoNc3Vic2NyaXB0aW9ucxgEIAEoDRIRCglhbWJpZ3VvdXMYBSABKA0iaAoKTmFja1N0YXR1cxIMCgR0eXBlGAEgASgJEgwKBG5hbWUYAiABKAkSDwoHdmVyc2lvbhgDIAEoCRIPCgdjbGllbnRzGAQgASgNEg0KBWVycm9yGAUgASgJEg0KBXNpbmNlGAYgASgJIroBCg5FeHBsYWluUmVxdWVzdBIMCgR0eXBlGAEgASgJEgwKBG5hbWUYAiABKAkSSQoKcGFyYW1ldGVycxgDIAMoCzI1LmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5FeHBsYWluUmVxdWVzdC5QYXJhbWV0ZXJzRW50cnkSDgoGY2xpZW50GAQgASgJGjEKD1BhcmFtZXRlcnNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBIssCCg9FeHBsYWluUmVzcG9uc2USDQoFbWF0Y2gYASABKAkSEwoLbWF0Y2hfZm91bmQYAiABKAgSOwoIdmFyaWFudHMYAyADKAsyKS5kaXN0cmlidXRhcnkuYWRtaW4udjEuVmFyaWFudEV4cGxhbmF0aW9uEkoKCnBhcmFtZXRlcnMYBCADKAsyNi5kaXN0cmlidXRhcnkuYWRtaW4udjEuRXhwbGFpblJlc3BvbnNlLlBhcmFtZXRlcnNFbnRyeRIRCglhbWJpZ3VvdXMYBSABKAgSDQoFc3RhdGUYBiABKAkSNgoGY2xpZW50GAcgASgLMiYuZGlzdHJpYnV0YXJ5LmFkbWluLnYxLkNsaWVudFR5cGVTdGF0ZRoxCg9QYXJhbWV0ZXJzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ASKLAQoSVmFyaWFudEV4cGxhbmF0aW9uEhMKC2NvbnN0cmFpbnRzGAEgASgJEg8KB3ZlcnNpb24YAiABKAkSDQoFYnl0ZXMYAyABKA0SDwoHbWF0Y2hlcxgEIAEoCBIOCgZyZWFzb24YBSABKAkSDQoFc2luY2UYBiABKAkSEAoIdXBzdHJlYW0YByABKAkiYAoUTGlzdFJlc291cmNlc1JlcXVlc3QSDAoEdHlwZRgBIAEoCRITCgtuYW1lX3ByZWZpeBgCIAEoCRIRCglwYWdlX3NpemUYAyABKA0SEgoKcGFnZV90b2tlbhgEIAEoCSJrChVMaXN0UmVzb3VyY2VzUmVzcG9uc2USOQoJcmVzb3VyY2VzGAEgAygLMiYuZGlzdHJpYnV0YXJ5LmFkbWluLnYxLlJlc291cmNlU3VtbWFyeRIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkiZgoPUmVzb3VyY2VTdW1tYXJ5EgwKBHR5cGUYASABKAkSDAoEbmFtZRgCIAEoCRI3Cgh2YXJpYW50cxgDIAMoCzIlLmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5WYXJpYW50U3VtbWFyeSJmCg5WYXJpYW50U3VtbWFyeRITCgtjb25zdHJhaW50cxgBIAEoCRIPCgd2ZXJzaW9uGAIgASgJEg0KBWJ5dGVzGAMgASgNEg0KBXNpbmNlGAQgASgJEhAKCHVwc3RyZWFtGAUgASgJIjgKFlJlbGVhc2VSZW1vdmFsc1JlcXVlc3QSEAoIdXBzdHJlYW0YASABKAkSDAoEdHlwZRgCIAEoCSIqChdSZWxlYXNlUmVtb3ZhbHNSZXNwb25zZRIPCgdyZW1vdmVkGAEgASgNIiMKEkxpc3RDbGllbnRzUmVxdWVzdBINCgVsaW1pdBgBIAEoDSJUChNMaXN0Q2xpZW50c1Jlc3BvbnNlEi4KB2NsaWVudHMYASADKAsyHS5kaXN0cmlidXRhcnkuYWRtaW4udjEuQ2xpZW50Eg0KBXRvdGFsGAIgASgNIq4BCgZDbGllbnQSCgoCaWQYASABKAkSLwoEbm9kZRgCIAEoCzIhLmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5DbGllbnROb2RlEgwKBHBlZXIYAyABKAkSEQoJdHJhbnNwb3J0GAQgASgJEjUKBXR5cGVzGAUgAygLMiYuZGlzdHJpYnV0YXJ5LmFkbWluLnYxLkNsaWVudFR5cGVTdGF0ZRIPCgdzZXJ2aWNlGAYgASgJIikKCkNsaWVudE5vZGUSCgoCaWQYASABKAkSDwoHY2x1c3RlchgCIAEoCSKaAgoPQ2xpZW50VHlwZVN0YXRlEgwKBHR5cGUYASABKAkSDwoHdmVyc2lvbhgCIAEoCRINCgVzdGF0ZRgDIAEoCRIRCglsYXN0X25hY2sYBCABKAkSSgoKcGFyYW1ldGVycxgFIAMoCzI2LmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5DbGllbnRUeXBlU3RhdGUuUGFyYW1ldGVyc0VudHJ5EhUKDXN1YnNjcmlwdGlvbnMYBiABKA0SMAoEaGVsZBgHIAEoCzIiLmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5IZWxkVmFyaWFudBoxCg9QYXJhbWV0ZXJzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ASJCCgtIZWxkVmFyaWFudBITCgtjb25zdHJhaW50cxgBIAEoCRIPCgd2ZXJzaW9uGAIgASgJEg0KBXNpbmNlGAMgASgJMoMECgxBZG1pblNlcnZpY2USVQoGU3RhdHVzEiQuZGlzdHJpYnV0YXJ5LmFkbWluLnYxLlN0YXR1c1JlcXVlc3QaJS5kaXN0cmlidXRhcnkuYWRtaW4udjEuU3RhdHVzUmVzcG9uc2USWAoHRXhwbGFpbhIlLmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5FeHBsYWluUmVxdWVzdBomLmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5FeHBsYWluUmVzcG9uc2USagoNTGlzdFJlc291cmNlcxIrLmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5MaXN0UmVzb3VyY2VzUmVxdWVzdBosLmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5MaXN0UmVzb3VyY2VzUmVzcG9uc2USZAoLTGlzdENsaWVudHMSKS5kaXN0cmlidXRhcnkuYWRtaW4udjEuTGlzdENsaWVudHNSZXF1ZXN0GiouZGlzdHJpYnV0YXJ5LmFkbWluLnYxLkxpc3RDbGllbnRzUmVzcG9uc2UScAoPUmVsZWFzZVJlbW92YWxzEi0uZGlzdHJpYnV0YXJ5LmFkbWluLnYxLlJlbGVhc2VSZW1vdmFsc1JlcXVlc3QaLi5kaXN0cmlidXRhcnkuYWRtaW4udjEuUmVsZWFzZVJlbW92YWxzUmVzcG9uc2ViBnByb3RvMw");
 
 /**
  * @generated from message distributary.admin.v1.StatusRequest
@@ -79,6 +79,13 @@ export type StatusResponse = Message<"distributary.admin.v1.StatusResponse"> & {
    * @generated from field: uint64 cache_bytes = 9;
    */
   cacheBytes: bigint;
+
+  /**
+   * The serving processes, if there are any (workers).
+   *
+   * @generated from field: repeated distributary.admin.v1.WorkerStatus workers = 10;
+   */
+  workers: WorkerStatus[];
 };
 
 /**
@@ -87,6 +94,58 @@ export type StatusResponse = Message<"distributary.admin.v1.StatusResponse"> & {
  */
 export const StatusResponseSchema: GenMessage<StatusResponse> = /*@__PURE__*/
   messageDesc(file_distributary_admin_v1_admin, 1);
+
+/**
+ * @generated from message distributary.admin.v1.WorkerStatus
+ */
+export type WorkerStatus = Message<"distributary.admin.v1.WorkerStatus"> & {
+  /**
+   * From 1; another process takes over the number of one that ended.
+   *
+   * @generated from field: uint32 number = 1;
+   */
+  number: number;
+
+  /**
+   * 0 while there is no process.
+   *
+   * @generated from field: uint32 pid = 2;
+   */
+  pid: number;
+
+  /**
+   * It takes clients.
+   *
+   * @generated from field: bool listening = 3;
+   */
+  listening: boolean;
+
+  /**
+   * @generated from field: uint32 clients = 4;
+   */
+  clients: number;
+
+  /**
+   * How often a process was started in the place of one that ended.
+   *
+   * @generated from field: uint32 restarts = 5;
+   */
+  restarts: number;
+
+  /**
+   * Why the last one ended; empty if none has.
+   *
+   * @generated from field: string last_error = 6;
+   */
+  lastError: string;
+};
+
+/**
+ * Describes the message distributary.admin.v1.WorkerStatus.
+ * Use `create(WorkerStatusSchema)` to create a new message.
+ */
+export const WorkerStatusSchema: GenMessage<WorkerStatus> = /*@__PURE__*/
+  messageDesc(file_distributary_admin_v1_admin, 2);
 
 /**
  * @generated from message distributary.admin.v1.UpstreamStatus
@@ -139,6 +198,13 @@ export type UpstreamStatus = Message<"distributary.admin.v1.UpstreamStatus"> & {
    * @generated from field: string last_error = 8;
    */
   lastError: string;
+
+  /**
+   * What was too much to be removed at once (max_removal_percent).
+   *
+   * @generated from field: repeated distributary.admin.v1.HeldRemovals held_removals = 9;
+   */
+  heldRemovals: HeldRemovals[];
 };
 
 /**
@@ -146,7 +212,38 @@ export type UpstreamStatus = Message<"distributary.admin.v1.UpstreamStatus"> & {
  * Use `create(UpstreamStatusSchema)` to create a new message.
  */
 export const UpstreamStatusSchema: GenMessage<UpstreamStatus> = /*@__PURE__*/
-  messageDesc(file_distributary_admin_v1_admin, 2);
+  messageDesc(file_distributary_admin_v1_admin, 3);
+
+/**
+ * @generated from message distributary.admin.v1.HeldRemovals
+ */
+export type HeldRemovals = Message<"distributary.admin.v1.HeldRemovals"> & {
+  /**
+   * Short name, or the type URL of an unknown type.
+   *
+   * @generated from field: string type = 1;
+   */
+  type: string;
+
+  /**
+   * @generated from field: uint32 count = 2;
+   */
+  count: number;
+
+  /**
+   * RFC 3339.
+   *
+   * @generated from field: string since = 3;
+   */
+  since: string;
+};
+
+/**
+ * Describes the message distributary.admin.v1.HeldRemovals.
+ * Use `create(HeldRemovalsSchema)` to create a new message.
+ */
+export const HeldRemovalsSchema: GenMessage<HeldRemovals> = /*@__PURE__*/
+  messageDesc(file_distributary_admin_v1_admin, 4);
 
 /**
  * @generated from message distributary.admin.v1.TypeStatus
@@ -187,7 +284,7 @@ export type TypeStatus = Message<"distributary.admin.v1.TypeStatus"> & {
  * Use `create(TypeStatusSchema)` to create a new message.
  */
 export const TypeStatusSchema: GenMessage<TypeStatus> = /*@__PURE__*/
-  messageDesc(file_distributary_admin_v1_admin, 3);
+  messageDesc(file_distributary_admin_v1_admin, 5);
 
 /**
  * @generated from message distributary.admin.v1.NackStatus
@@ -229,7 +326,7 @@ export type NackStatus = Message<"distributary.admin.v1.NackStatus"> & {
  * Use `create(NackStatusSchema)` to create a new message.
  */
 export const NackStatusSchema: GenMessage<NackStatus> = /*@__PURE__*/
-  messageDesc(file_distributary_admin_v1_admin, 4);
+  messageDesc(file_distributary_admin_v1_admin, 6);
 
 /**
  * @generated from message distributary.admin.v1.ExplainRequest
@@ -265,7 +362,7 @@ export type ExplainRequest = Message<"distributary.admin.v1.ExplainRequest"> & {
  * Use `create(ExplainRequestSchema)` to create a new message.
  */
 export const ExplainRequestSchema: GenMessage<ExplainRequest> = /*@__PURE__*/
-  messageDesc(file_distributary_admin_v1_admin, 5);
+  messageDesc(file_distributary_admin_v1_admin, 7);
 
 /**
  * @generated from message distributary.admin.v1.ExplainResponse
@@ -322,7 +419,7 @@ export type ExplainResponse = Message<"distributary.admin.v1.ExplainResponse"> &
  * Use `create(ExplainResponseSchema)` to create a new message.
  */
 export const ExplainResponseSchema: GenMessage<ExplainResponse> = /*@__PURE__*/
-  messageDesc(file_distributary_admin_v1_admin, 6);
+  messageDesc(file_distributary_admin_v1_admin, 8);
 
 /**
  * @generated from message distributary.admin.v1.VariantExplanation
@@ -375,7 +472,7 @@ export type VariantExplanation = Message<"distributary.admin.v1.VariantExplanati
  * Use `create(VariantExplanationSchema)` to create a new message.
  */
 export const VariantExplanationSchema: GenMessage<VariantExplanation> = /*@__PURE__*/
-  messageDesc(file_distributary_admin_v1_admin, 7);
+  messageDesc(file_distributary_admin_v1_admin, 9);
 
 /**
  * @generated from message distributary.admin.v1.ListResourcesRequest
@@ -413,7 +510,7 @@ export type ListResourcesRequest = Message<"distributary.admin.v1.ListResourcesR
  * Use `create(ListResourcesRequestSchema)` to create a new message.
  */
 export const ListResourcesRequestSchema: GenMessage<ListResourcesRequest> = /*@__PURE__*/
-  messageDesc(file_distributary_admin_v1_admin, 8);
+  messageDesc(file_distributary_admin_v1_admin, 10);
 
 /**
  * @generated from message distributary.admin.v1.ListResourcesResponse
@@ -435,7 +532,7 @@ export type ListResourcesResponse = Message<"distributary.admin.v1.ListResources
  * Use `create(ListResourcesResponseSchema)` to create a new message.
  */
 export const ListResourcesResponseSchema: GenMessage<ListResourcesResponse> = /*@__PURE__*/
-  messageDesc(file_distributary_admin_v1_admin, 9);
+  messageDesc(file_distributary_admin_v1_admin, 11);
 
 /**
  * @generated from message distributary.admin.v1.ResourceSummary
@@ -462,7 +559,7 @@ export type ResourceSummary = Message<"distributary.admin.v1.ResourceSummary"> &
  * Use `create(ResourceSummarySchema)` to create a new message.
  */
 export const ResourceSummarySchema: GenMessage<ResourceSummary> = /*@__PURE__*/
-  messageDesc(file_distributary_admin_v1_admin, 10);
+  messageDesc(file_distributary_admin_v1_admin, 12);
 
 /**
  * @generated from message distributary.admin.v1.VariantSummary
@@ -499,7 +596,52 @@ export type VariantSummary = Message<"distributary.admin.v1.VariantSummary"> & {
  * Use `create(VariantSummarySchema)` to create a new message.
  */
 export const VariantSummarySchema: GenMessage<VariantSummary> = /*@__PURE__*/
-  messageDesc(file_distributary_admin_v1_admin, 11);
+  messageDesc(file_distributary_admin_v1_admin, 13);
+
+/**
+ * @generated from message distributary.admin.v1.ReleaseRemovalsRequest
+ */
+export type ReleaseRemovalsRequest = Message<"distributary.admin.v1.ReleaseRemovalsRequest"> & {
+  /**
+   * An upstream's name.
+   *
+   * @generated from field: string upstream = 1;
+   */
+  upstream: string;
+
+  /**
+   * Type URL or short name; empty: all types.
+   *
+   * @generated from field: string type = 2;
+   */
+  type: string;
+};
+
+/**
+ * Describes the message distributary.admin.v1.ReleaseRemovalsRequest.
+ * Use `create(ReleaseRemovalsRequestSchema)` to create a new message.
+ */
+export const ReleaseRemovalsRequestSchema: GenMessage<ReleaseRemovalsRequest> = /*@__PURE__*/
+  messageDesc(file_distributary_admin_v1_admin, 14);
+
+/**
+ * @generated from message distributary.admin.v1.ReleaseRemovalsResponse
+ */
+export type ReleaseRemovalsResponse = Message<"distributary.admin.v1.ReleaseRemovalsResponse"> & {
+  /**
+   * How many variants were removed.
+   *
+   * @generated from field: uint32 removed = 1;
+   */
+  removed: number;
+};
+
+/**
+ * Describes the message distributary.admin.v1.ReleaseRemovalsResponse.
+ * Use `create(ReleaseRemovalsResponseSchema)` to create a new message.
+ */
+export const ReleaseRemovalsResponseSchema: GenMessage<ReleaseRemovalsResponse> = /*@__PURE__*/
+  messageDesc(file_distributary_admin_v1_admin, 15);
 
 /**
  * @generated from message distributary.admin.v1.ListClientsRequest
@@ -518,7 +660,7 @@ export type ListClientsRequest = Message<"distributary.admin.v1.ListClientsReque
  * Use `create(ListClientsRequestSchema)` to create a new message.
  */
 export const ListClientsRequestSchema: GenMessage<ListClientsRequest> = /*@__PURE__*/
-  messageDesc(file_distributary_admin_v1_admin, 12);
+  messageDesc(file_distributary_admin_v1_admin, 16);
 
 /**
  * @generated from message distributary.admin.v1.ListClientsResponse
@@ -542,7 +684,7 @@ export type ListClientsResponse = Message<"distributary.admin.v1.ListClientsResp
  * Use `create(ListClientsResponseSchema)` to create a new message.
  */
 export const ListClientsResponseSchema: GenMessage<ListClientsResponse> = /*@__PURE__*/
-  messageDesc(file_distributary_admin_v1_admin, 13);
+  messageDesc(file_distributary_admin_v1_admin, 17);
 
 /**
  * @generated from message distributary.admin.v1.Client
@@ -590,7 +732,7 @@ export type Client = Message<"distributary.admin.v1.Client"> & {
  * Use `create(ClientSchema)` to create a new message.
  */
 export const ClientSchema: GenMessage<Client> = /*@__PURE__*/
-  messageDesc(file_distributary_admin_v1_admin, 14);
+  messageDesc(file_distributary_admin_v1_admin, 18);
 
 /**
  * @generated from message distributary.admin.v1.ClientNode
@@ -612,7 +754,7 @@ export type ClientNode = Message<"distributary.admin.v1.ClientNode"> & {
  * Use `create(ClientNodeSchema)` to create a new message.
  */
 export const ClientNodeSchema: GenMessage<ClientNode> = /*@__PURE__*/
-  messageDesc(file_distributary_admin_v1_admin, 15);
+  messageDesc(file_distributary_admin_v1_admin, 19);
 
 /**
  * @generated from message distributary.admin.v1.ClientTypeState
@@ -651,6 +793,13 @@ export type ClientTypeState = Message<"distributary.admin.v1.ClientTypeState"> &
    * @generated from field: uint32 subscriptions = 6;
    */
   subscriptions: number;
+
+  /**
+   * Explain only: what it was last sent of the resource; unset if nothing, or if that was taken back.
+   *
+   * @generated from field: distributary.admin.v1.HeldVariant held = 7;
+   */
+  held?: HeldVariant | undefined;
 };
 
 /**
@@ -658,7 +807,38 @@ export type ClientTypeState = Message<"distributary.admin.v1.ClientTypeState"> &
  * Use `create(ClientTypeStateSchema)` to create a new message.
  */
 export const ClientTypeStateSchema: GenMessage<ClientTypeState> = /*@__PURE__*/
-  messageDesc(file_distributary_admin_v1_admin, 16);
+  messageDesc(file_distributary_admin_v1_admin, 20);
+
+/**
+ * @generated from message distributary.admin.v1.HeldVariant
+ */
+export type HeldVariant = Message<"distributary.admin.v1.HeldVariant"> & {
+  /**
+   * As in VariantExplanation.
+   *
+   * @generated from field: string constraints = 1;
+   */
+  constraints: string;
+
+  /**
+   * @generated from field: string version = 2;
+   */
+  version: string;
+
+  /**
+   * RFC 3339: since when the relay has had this content.
+   *
+   * @generated from field: string since = 3;
+   */
+  since: string;
+};
+
+/**
+ * Describes the message distributary.admin.v1.HeldVariant.
+ * Use `create(HeldVariantSchema)` to create a new message.
+ */
+export const HeldVariantSchema: GenMessage<HeldVariant> = /*@__PURE__*/
+  messageDesc(file_distributary_admin_v1_admin, 21);
 
 /**
  * What the relay knows, for operators. Served by the admin listener over Connect (JSON or binary).
@@ -705,6 +885,16 @@ export const AdminService: GenService<{
     methodKind: "unary";
     input: typeof ListClientsRequestSchema;
     output: typeof ListClientsResponseSchema;
+  },
+  /**
+   * Removes what the shrink guard holds back (max_removal_percent). The only method that changes something.
+   *
+   * @generated from rpc distributary.admin.v1.AdminService.ReleaseRemovals
+   */
+  releaseRemovals: {
+    methodKind: "unary";
+    input: typeof ReleaseRemovalsRequestSchema;
+    output: typeof ReleaseRemovalsResponseSchema;
   },
 }> = /*@__PURE__*/
   serviceDesc(file_distributary_admin_v1_admin, 0);

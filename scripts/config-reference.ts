@@ -1,0 +1,113 @@
+import { z } from 'zod';
+import { publishedSchema } from '../src/config/json-schema.ts';
+import { checkSupported } from '../src/config/supported.ts';
+
+/** The lines in docs/configuration.md between which the reference stands. */
+export const start = '<!-- reference: written by scripts/config-schema.ts -->';
+export const end = '<!-- end of reference -->';
+
+interface Schema {
+  readonly type?: string | undefined;
+  readonly description?: string | undefined;
+  readonly default?: unknown;
+  readonly enum?: readonly unknown[] | undefined;
+  readonly minimum?: number | undefined;
+  readonly maximum?: number | undefined;
+  readonly pattern?: string | undefined;
+  readonly anyOf?: readonly Schema[] | undefined;
+  readonly items?: Schema | undefined;
+  readonly properties?: Readonly<Record<string, Schema>> | undefined;
+  readonly required?: readonly string[] | undefined;
+}
+
+const schema: z.ZodType<Schema> = z.lazy(() =>
+  z.object({
+    type: z.string().optional(),
+    description: z.string().optional(),
+    default: z.unknown().optional(),
+    enum: z.array(z.unknown()).optional(),
+    minimum: z.number().optional(),
+    maximum: z.number().optional(),
+    pattern: z.string().optional(),
+    anyOf: z.array(schema).optional(),
+    items: schema.optional(),
+    properties: z.record(z.string(), schema).optional(),
+    required: z.array(z.string()).optional(),
+  }),
+);
+
+/** Every key of the configuration with what it takes, its default and its meaning: Markdown, from the schema. */
+export function reference(): string {
+  const root = schema.parse(publishedSchema());
+  const sections = Object.entries(root.properties ?? {}).filter(([key]) => key !== '$schema');
+  const plain = sections.filter(([, part]) => part.properties === undefined && part.items === undefined);
+  const nested = sections.filter((section) => !plain.includes(section));
+  return [
+    ...nested.map(([key, part]) => section(key, part, root.required?.includes(key) === true)),
+    `### The rest\n\n${table(plain.flatMap(([key, part]) => rows(key, part, false)))}`,
+  ].join('\n\n');
+}
+
+function section(key: string, part: Schema, required: boolean): string {
+  const list = part.items !== undefined;
+  const about = sentence(`${part.description ?? ''}${mark(key)}`);
+  const need = required ? ' Required.' : '';
+  const keys = Object.entries(part.items?.properties ?? part.properties ?? {});
+  const path = list ? `${key}[]` : key;
+  const needed = part.items?.required ?? part.required ?? [];
+  return `### \`${key}\`\n\n${about}${need}${list ? ' A list.' : ''}\n\n${table(
+    keys.flatMap(([name, inner]) => rows(`${path}.${name}`, inner, needed.includes(name))),
+  )}`;
+}
+
+function rows(path: string, part: Schema, required: boolean): readonly string[] {
+  const inner = part.items?.properties ?? part.properties;
+  const own = `| \`${path}\` | ${taken(part)} | ${fallback(part, required)} | ${cell(`${part.description ?? ''}${mark(path)}`)} |`;
+  if (inner === undefined) return [own];
+  const below = part.items === undefined ? path : `${path}[]`;
+  const needed = part.items?.required ?? part.required ?? [];
+  return [
+    own,
+    ...Object.entries(inner).flatMap(([name, one]) => rows(`${below}.${name}`, one, needed.includes(name))),
+  ];
+}
+
+function taken(part: Schema): string {
+  // The other alternative is a reference to the environment, which every scalar takes.
+  const [own = part] = part.anyOf ?? [];
+  if (own.enum !== undefined) return own.enum.map((value) => `\`${String(value)}\``).join(' or ');
+  if (own.items !== undefined)
+    return own.items.properties === undefined ? `list of ${taken(own.items)}s` : 'list';
+  if (own.pattern?.includes('ms') === true) return 'duration';
+  if (own.type === 'object') return 'mapping';
+  if (own.type === undefined) return 'string';
+  const bounds = own.type === 'integer' && own.maximum !== undefined ? `, at most ${own.maximum}` : '';
+  return `${own.type}${bounds}`;
+}
+
+function fallback(part: Schema, required: boolean): string {
+  if (required) return '**required**';
+  const { default: value } = part;
+  if (value === undefined) return 'none';
+  const empty = JSON.stringify(value);
+  return empty === '{}' ? '' : `\`${typeof value === 'string' && value !== '' ? value : empty}\``;
+}
+
+/** What is accepted by the schema and not built: so far it is refused. */
+function mark(path: string): string {
+  const keys = path.replaceAll('[]', '').split('.');
+  const value = keys.reduceRight<unknown>(
+    (inner, key) => ({ [key]: key === 'upstreams' ? [inner] : inner }),
+    1,
+  );
+  const complaint = checkSupported(value).some(
+    (one) => one.path.filter((step) => typeof step === 'string').join('.') === keys.join('.'),
+  );
+  return complaint ? '. **Not supported yet: refused**' : '';
+}
+
+const table = (lines: readonly string[]): string =>
+  ['| key | takes | default | meaning |', '|-|-|-|-|', ...lines].join('\n');
+
+const cell = (text: string): string => text.replaceAll('|', '\\|').replaceAll('<', '&lt;');
+const sentence = (text: string): string => (text === '' || text.endsWith('.') ? text : `${cell(text)}.`);

@@ -1,0 +1,91 @@
+import type { Awaitable, ExplainQuery, Plain } from '../admin/ports.ts';
+import type {
+  Client,
+  ClientTypeState,
+  ListClientsResponse,
+  NackStatus,
+  WorkerStatus,
+} from '../gen/distributary/admin/v1/admin_pb.ts';
+import type { ClientConfig, ClientStatusRequest } from '../gen/envoy/service/status/v3/csds_pb.ts';
+import type { Parameters } from '../model/parameters.ts';
+import type { Result } from '../model/result.ts';
+import type { GrpcStatus } from '../wire/status.ts';
+
+/** Rejected resources that Status tells of. */
+const mostNacks = 100;
+
+/** Clients at a glance. */
+export interface Census {
+  readonly streams: number;
+  /** By the type's short name. */
+  readonly subscriptions: ReadonlyMap<string, number>;
+  /** The most recent first. */
+  readonly nacks: readonly Plain<NackStatus>[];
+  /** The processes that serve them; empty if it is this one. */
+  readonly workers: readonly Plain<WorkerStatus>[];
+}
+
+/** What Explain has to know of a client. */
+export interface ClientPart {
+  /** Those that it asks for the name with, or would. */
+  readonly parameters: Parameters;
+  /** Undefined: it has not subscribed to the type. */
+  readonly state: Plain<ClientTypeState> | undefined;
+}
+
+/** The clients of a relay, wherever their streams end: in this process, or in workers. */
+export interface ClientsView {
+  census(): Awaitable<Census>;
+  /** At most `limit`, those with a rejected response first; undefined: all. */
+  list(limit: number | undefined): Awaitable<Plain<ListClientsResponse>>;
+  /** By a stream's id. NOT_FOUND: there is none. */
+  find(client: string, query: Pick<ExplainQuery, 'type' | 'name'>): Awaitable<Result<ClientPart, GrpcStatus>>;
+  /** CSDS (protocol §9). INVALID_ARGUMENT: a matcher that is not accepted. */
+  configs(request: ClientStatusRequest): Awaitable<Result<readonly ClientConfig[], GrpcStatus>>;
+}
+
+/** Censuses of several processes as one. Clients that reject the same thing are one line. */
+export function mergeCensuses(censuses: readonly Census[]): Census {
+  const subscriptions = new Map<string, number>();
+  const nacks = new Map<string, Plain<NackStatus>>();
+  let streams = 0;
+  for (const census of censuses) {
+    streams += census.streams;
+    for (const [type, count] of census.subscriptions) {
+      subscriptions.set(type, (subscriptions.get(type) ?? 0) + count);
+    }
+    for (const nack of census.nacks) {
+      const key = JSON.stringify([nack.type, nack.version, nack.name, nack.error]);
+      const known = nacks.get(key);
+      nacks.set(key, known === undefined ? nack : oneLine(known, nack));
+    }
+  }
+  const workers = censuses.flatMap((census) => census.workers);
+  return { streams, subscriptions, nacks: mostRecent(nacks.values()), workers };
+}
+
+/** Lists of several processes as one. */
+export function mergeLists(
+  lists: readonly Plain<ListClientsResponse>[],
+  limit: number | undefined,
+): Plain<ListClientsResponse> {
+  const clients = lists.flatMap((list) => list.clients);
+  if (limit !== undefined) clients.sort((a, b) => Number(rejecting(b)) - Number(rejecting(a)));
+  return {
+    clients: clients.slice(0, limit),
+    total: lists.reduce((sum, { total }) => sum + total, 0),
+  };
+}
+
+/** At most 100 of them. Times are RFC 3339 in UTC, so their order is that of the texts. */
+export function mostRecent(nacks: Iterable<Plain<NackStatus>>): Plain<NackStatus>[] {
+  return [...nacks]
+    .toSorted((a, b) => (a.since === b.since ? 0 : a.since < b.since ? 1 : -1))
+    .slice(0, mostNacks);
+}
+
+function oneLine(a: Plain<NackStatus>, b: Plain<NackStatus>): Plain<NackStatus> {
+  return { ...a, clients: a.clients + b.clients, since: a.since < b.since ? a.since : b.since };
+}
+
+const rejecting = (client: Plain<Client>): boolean => client.types.some(({ state }) => state === 'ERROR');

@@ -1,0 +1,214 @@
+import type { Journal } from '../cache/journal.ts';
+import type { Config } from '../config/config.ts';
+import type { TypeUrl } from '../model/brand.ts';
+import { systemClock } from '../model/clock.ts';
+import type { Variant } from '../model/resource.ts';
+import type { Interest } from '../model/transaction.ts';
+import { typeInfo } from '../model/types.ts';
+import { Conditions } from '../observe/conditions.ts';
+import type { Log } from '../observe/log.ts';
+import { Metrics } from '../observe/metrics.ts';
+import type { Series } from '../observe/series.ts';
+import { Relay, type RelayOptions } from '../relay.ts';
+import { Code, type GrpcStatus } from '../wire/status.ts';
+import type { Peer } from '../wire/transport.ts';
+import { ClientRules } from './clients.ts';
+import { Loops, newRelayId } from './loops.ts';
+import { sampleOf } from './sample.ts';
+import { Staleness } from './staleness.ts';
+import { StreamMetrics } from './stream-metrics.ts';
+
+export interface Surroundings {
+  readonly log: Log;
+  /** The product's. */
+  readonly version: string;
+  /** Also measure the process and its event loop; once in a process. */
+  readonly processMetrics: boolean;
+  /** Hears of what has to be persisted. */
+  readonly journal?: Journal | undefined;
+}
+
+/** What differs between a relay of one process and one of several. */
+export interface Place {
+  /** Before the numbers of streams, where they must differ from those of other processes. */
+  readonly streamPrefix: string;
+  /** Streams of clients that other processes of this relay have. */
+  readonly streamsElsewhere: () => number;
+  /** So many streams of clients are open now. */
+  readonly streamsChanged: (count: number) => void;
+  /** See DownstreamServices; undefined: by the relay's own upstreams. */
+  readonly hopeless: RelayOptions['hopeless'];
+  readonly refusal: RelayOptions['refusal'];
+  /** Who this relay is in `x-distributary-via`; undefined: an id of its own. */
+  readonly relayId: string | undefined;
+  /** Somebody wants this now, and nobody did. */
+  readonly wanted: (interest: Interest) => void;
+  /** The relay's upstreams, or whether it is ready, may have changed. */
+  readonly changed: () => void;
+}
+
+/** A relay of one process. */
+export const ALONE: Place = {
+  streamPrefix: '',
+  streamsElsewhere: () => 0,
+  streamsChanged: () => {},
+  hopeless: undefined,
+  refusal: undefined,
+  relayId: undefined,
+  wanted: () => {},
+  changed: () => {},
+};
+
+const draining: GrpcStatus = { code: Code.UNAVAILABLE, message: 'draining: connect to another replica' };
+
+/** The data path of one process, by the configuration in force, and what it counts and logs. */
+export class Core {
+  readonly relay: Relay;
+  readonly log: Log;
+  readonly version: string;
+  readonly metrics: Metrics;
+  readonly conditions: Conditions;
+  readonly loops: Loops;
+  readonly staleness: Staleness;
+  readonly #streamMetrics: StreamMetrics;
+  readonly #place: Place;
+  readonly #listeners = new Set<() => void>();
+  #config: Config;
+  #rules: ClientRules;
+  #draining = false;
+
+  constructor(config: Config, { log, version, processMetrics, journal }: Surroundings, place: Place = ALONE) {
+    this.#config = config;
+    this.#place = place;
+    this.log = log;
+    this.version = version;
+    this.metrics = new Metrics({ process: processMetrics });
+    this.conditions = new Conditions(log);
+    this.#rules = new ClientRules(config);
+    this.#streamMetrics = new StreamMetrics(this.metrics, this.conditions);
+    this.relay = new Relay({
+      clock: systemClock,
+      controlPlane: config.node.id,
+      idleMilliseconds: config.cache.idleTtlMs,
+      maxCacheBytes: () => this.#config.cache.maxBytes,
+      refuses: (streams) => this.refusal(streams),
+      defer: (run) => setImmediate(run),
+      journal,
+      streamPrefix: place.streamPrefix,
+      hopeless: place.hopeless,
+      refusal: place.refusal,
+      downstream: {
+        events: this.#streamMetrics,
+        limits: () => ({
+          maxSubscriptions: this.#config.limits.maxSubscriptionsPerStream,
+          changesPerSecond: this.#config.limits.subscriptionChangesPerSecond,
+          stalledMilliseconds: this.#config.limits.stalledTimeoutMs,
+        }),
+        constrained: () => this.#config.xds.plainClients === 'WITH_CONSTRAINTS',
+        contentVersions: () => this.#config.xds.sotwVersions === 'CONTENT',
+        legacyWildcard: (type) =>
+          this.#config.xds.legacyWildcard?.includes(type) ?? typeInfo(type).legacyWildcard,
+        context: (node, peer) => this.#rules.context(node, peer),
+        renew: (client, peer) => this.#rules.renew(client, peer),
+      },
+      events: {
+        ambiguous: (type, name, parameters, choices) => this.#ambiguous(type, name, parameters, choices),
+        looked: (type, hits, misses) => {
+          if (hits > 0) this.metrics.lookups(type, 'hit').inc(hits);
+          if (misses > 0) this.metrics.lookups(type, 'miss').inc(misses);
+        },
+        evicted: (reason) => this.metrics.evictions(reason).inc(),
+        upstreamChanged: () => this.changed(),
+        wanted: (interest) => place.wanted(interest),
+        streamsChanged: (count) => place.streamsChanged(count),
+      },
+    });
+    const streams = () => [...this.relay.server.streams()].map(({ transport }) => transport);
+    this.loops = new Loops(place.relayId ?? newRelayId(config.node.id), streams, systemClock);
+    this.staleness = new Staleness(() => this.relay.upstreams);
+    this.metrics.sampleFrom(() => sampleOf(this.relay, this.staleness));
+  }
+
+  get config(): Config {
+    return this.#config;
+  }
+
+  get isDraining(): boolean {
+    return this.#draining;
+  }
+
+  /** From now on no stream is taken. */
+  beginDrain(): void {
+    this.#draining = true;
+    this.changed();
+  }
+
+  /** The parts of a new version of the configuration that need no restart. */
+  reload(config: Config): void {
+    this.#config = config;
+    this.#rules = new ClientRules(config);
+    this.relay.server.reidentify();
+  }
+
+  /** Why no stream is taken now, with so many open; undefined if one is. */
+  refusal(streams: number): GrpcStatus | undefined {
+    if (this.#draining) return draining;
+    const { maxStreams } = this.#config.limits;
+    const open = streams + this.#place.streamsElsewhere();
+    if (open < maxStreams) return undefined;
+    const message = `${open} streams are open, the most that this relay takes (limits.max_streams)`;
+    return { code: Code.RESOURCE_EXHAUSTED, message };
+  }
+
+  /** Another relay would subscribe to this one, which subscribes to it. */
+  refuseLoop(peer: Peer, { message }: GrpcStatus): void {
+    this.metrics.rejected('loop').inc();
+    this.conditions.set('loop', message, 'warn', 'a relay is refused', {
+      peer: peer.address,
+      reason: message,
+    });
+  }
+
+  /** Whether the relay is ready, or its upstreams' state, may have changed. */
+  changed(): void {
+    this.staleness.observe();
+    this.#place.changed();
+    for (const listener of this.#listeners) listener();
+  }
+
+  /** Calls back after each such change until the function returned is called. */
+  onChange(listener: () => void): () => void {
+    this.#listeners.add(listener);
+    return () => this.#listeners.delete(listener);
+  }
+
+  /** Everything that this process has counted, in the Prometheus text format. */
+  metricsText(): Promise<string> {
+    this.#streamMetrics.flush();
+    return this.metrics.text();
+  }
+
+  /** The same as values. */
+  series(): Promise<readonly Series[]> {
+    this.#streamMetrics.flush();
+    return this.metrics.series();
+  }
+
+  #ambiguous(
+    type: TypeUrl,
+    name: string,
+    parameters: ReadonlyMap<string, string>,
+    choices: readonly Variant[],
+  ): void {
+    this.metrics.ambiguous(type).inc();
+    const { short } = typeInfo(type);
+    const variants = choices.map(({ constraints, version }) => ({ constraints: constraints.key, version }));
+    this.conditions.set(
+      `ambiguous ${short} ${name} ${JSON.stringify([...parameters])}`,
+      variants.map((one) => one.constraints).join(),
+      'warn',
+      `several variants of ${short} ${name} match the same parameters`,
+      { parameters: Object.fromEntries(parameters), variants },
+    );
+  }
+}

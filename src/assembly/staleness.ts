@@ -1,0 +1,45 @@
+import type { Upstream } from '../model/upstream.ts';
+
+/** Since when what came from each upstream may be out of date: also over a restart. */
+export class Staleness {
+  readonly #upstreams: () => readonly Upstream[];
+  /** Of upstreams that have not been current since the start. */
+  readonly #before = new Map<string, number>();
+  #restored = false;
+
+  constructor(upstreams: () => readonly Upstream[]) {
+    this.#upstreams = upstreams;
+  }
+
+  /** A persisted cache was loaded: the relay can serve before any upstream is there (contract, /ready). */
+  get isRestored(): boolean {
+    return this.#restored;
+  }
+
+  /** Milliseconds since the epoch, by upstream. */
+  restore(before: ReadonlyMap<string, number>): void {
+    this.#restored = true;
+    for (const [name, since] of before) this.#before.set(name, since);
+  }
+
+  /** To be called whenever the state of an upstream changes. */
+  observe(): void {
+    if (this.#before.size === 0) return;
+    for (const upstream of this.#upstreams()) {
+      const { staleSince, everConnected } = upstream.state();
+      if (staleSince === undefined && everConnected) this.#before.delete(upstream.name);
+    }
+  }
+
+  /** Milliseconds since the epoch; undefined while it is current. */
+  since(upstream: Upstream): number | undefined {
+    const { staleSince } = upstream.state();
+    const before = this.#before.get(upstream.name);
+    return before === undefined ? staleSince : Math.min(before, staleSince ?? before);
+  }
+
+  sinceOf(name: string): number | undefined {
+    const upstream = this.#upstreams().find((one) => one.name === name);
+    return upstream === undefined ? undefined : this.since(upstream);
+  }
+}

@@ -1,0 +1,121 @@
+import type { Config, UpstreamConfig } from '../config/config.ts';
+import type { TypeUrl } from '../model/brand.ts';
+import { typeInfo } from '../model/types.ts';
+import type { Upstream } from '../model/upstream.ts';
+import type { Relay } from '../relay.ts';
+import { type HeldRemovals, ShrinkGuard } from '../upstream/shrink-guard.ts';
+import { makeUpstream, type UpstreamSurroundings } from './upstreams.ts';
+
+interface Entry {
+  readonly upstream: ReturnType<typeof makeUpstream>;
+  /** Undefined: without max_removal_percent. */
+  readonly guard: ShrinkGuard | undefined;
+  /** All that it was made by: another one is made when that changes. */
+  readonly made: string;
+}
+
+/** Files are all read at once: after a restart, the first scan says everything. */
+const filesWatchMs = 10_000;
+
+/** The upstreams in force. */
+export class UpstreamSet {
+  readonly #relay: Relay;
+  readonly #around: UpstreamSurroundings;
+  #entries: readonly Entry[] = [];
+
+  constructor(relay: Relay, around: UpstreamSurroundings) {
+    this.#relay = relay;
+    this.#around = around;
+  }
+
+  /** Those of a configuration, not started. */
+  make(config: Config): readonly Upstream[] {
+    this.#entries = this.#all(config);
+    return this.#entries.map(({ upstream }) => upstream);
+  }
+
+  /**
+   * Those of another configuration. First the rules, while whatever is stamped by the old ones has its session; then
+   * who serves: what came from an upstream that is replaced stays as it is until its successor has answered.
+   */
+  reload(config: Config): void {
+    for (const { upstream } of this.#entries) {
+      if ('reconfigure' in upstream) upstream.reconfigure(config.parameters);
+    }
+    const entries = this.#all(config);
+    const before = this.#entries;
+    const same = entries.length === before.length && entries.every((entry, at) => entry === before[at]);
+    this.#entries = entries;
+    for (const entry of before) if (!entries.includes(entry)) entry.guard?.stop();
+    if (!same) this.#relay.replace(entries.map(({ upstream }) => upstream));
+  }
+
+  /** What of an upstream's removals is held back. */
+  heldRemovals(name: string): readonly HeldRemovals[] {
+    return this.#entries.find(({ upstream }) => upstream.name === name)?.guard?.held() ?? [];
+  }
+
+  /** Removes what is held back of one type, or of all; how many that were. Undefined: there is no such upstream. */
+  releaseRemovals(name: string, type: TypeUrl | undefined): number | undefined {
+    const entry = this.#entries.find(({ upstream }) => upstream.name === name);
+    return entry === undefined ? undefined : (entry.guard?.release(type) ?? 0);
+  }
+
+  /** x-distributary-via has more to say. */
+  reannounce(): void {
+    for (const { upstream } of this.#entries) if ('reannounce' in upstream) upstream.reannounce();
+  }
+
+  #all(config: Config): readonly Entry[] {
+    const { limits, upstreams } = config;
+    return upstreams.map((upstream, index): Entry => {
+      // What those before it claim decides what is left for it.
+      const before = upstreams.slice(0, index).map(({ claims }) => claims);
+      const made = JSON.stringify([
+        upstream,
+        before,
+        limits.maxConstraintDepth,
+        limits.maxUpstreamSessions,
+        limits.maxResponseBytes,
+      ]);
+      const known = this.#entries.find((entry) => entry.made === made);
+      return known ?? { ...this.#one(config, upstream), made };
+    });
+  }
+
+  #one(config: Config, upstream: UpstreamConfig): Omit<Entry, 'made'> {
+    const { maxRemovalPercent } = upstream;
+    if (maxRemovalPercent === undefined) {
+      return { upstream: makeUpstream(config, upstream, this.#relay, this.#around), guard: undefined };
+    }
+    const { clock, metrics, log } = this.#around;
+    const { name, maxRemovalHoldMs } = upstream;
+    const guard = new ShrinkGuard(this.#relay, {
+      cache: this.#relay.store,
+      maxRemovalPercent,
+      maxRemovalHoldMs,
+      watchMs: upstream.kind === 'ads' ? 2 * upstream.resourceTimeoutMs : filesWatchMs,
+      current: () => made.state().staleSince === undefined,
+      clock,
+      events: {
+        held: (type, count) => metrics.heldRemovals(name, type, count),
+        alarm: (type, count, cached) =>
+          log.warn('removals are held back (max_removal_percent)', {
+            upstream: name,
+            type: typeInfo(type).short,
+            removals: count,
+            cached,
+          }),
+        over: (type, how, count) =>
+          log.info('no removals are held back any more', {
+            upstream: name,
+            type: typeInfo(type).short,
+            how,
+            removed: count,
+          }),
+      },
+    });
+    const made = makeUpstream(config, upstream, guard, this.#around);
+    return { upstream: made, guard };
+  }
+}

@@ -1,0 +1,104 @@
+import { routes } from '../downstream/server.ts';
+import {
+  ClientStatusDiscoveryService,
+  type ClientStatusRequest,
+  type ClientStatusResponse,
+} from '../gen/envoy/service/status/v3/csds_pb.ts';
+import { ok, type Result } from '../model/result.ts';
+import { ADS_SERVICE, knownTypes } from '../model/types.ts';
+import { formatHostPort } from '../wire/address.ts';
+import { ConnectPaths } from '../wire/connect.ts';
+import { healthRoutes } from '../wire/health.ts';
+import { type GrpcServer, listenGrpc } from '../wire/http2-server.ts';
+import { reflectionAliases, reflectionRoutes } from '../wire/reflection.ts';
+import { Code, type GrpcStatus } from '../wire/status.ts';
+import type { Core } from './core.ts';
+import { csdsRoutes } from './csds.ts';
+import { watchTls } from './watched-tls.ts';
+
+const services = [ADS_SERVICE, ...knownTypes.flatMap(({ service }) => service ?? [])];
+/** Calls of health, reflection and CSDS that may be open at once. */
+const maxColdCalls = 1000;
+const draining: GrpcStatus = { code: Code.UNAVAILABLE, message: 'draining: connect to another replica' };
+
+/** What the listener says of more than its own streams. */
+export interface XdsAnswers {
+  /** For the health service. */
+  readonly serving: () => boolean;
+  readonly clientStatus: (
+    request: ClientStatusRequest,
+  ) => Promise<Result<ClientStatusResponse, GrpcStatus>> | Result<ClientStatusResponse, GrpcStatus>;
+}
+
+/** The listener for clients: ADS, the per-type services, and beside them health, reflection and CSDS. */
+export class XdsListener {
+  readonly #server: GrpcServer;
+  readonly #close: () => void;
+
+  private constructor(server: GrpcServer, close: () => void) {
+    this.#server = server;
+    this.#close = close;
+  }
+
+  /** By the core's configuration. The error says which address could not be listened on, and why. */
+  static async open(core: Core, answers: XdsAnswers): Promise<Result<XdsListener>> {
+    const { address, tls: files } = core.config.xds;
+    const { maxRequestBytes } = core.config.limits;
+    let server: GrpcServer | undefined;
+    const tls = await watchTls(files, () => server, core.log);
+    if (!tls.ok) return tls;
+    const { material } = tls.value;
+    const listening = await listenGrpc({
+      address: address.kind === 'unix' ? `unix:${address.path}` : formatHostPort(address.host, address.port),
+      ...(material === undefined ? {} : { tls: material }),
+      accept: (path) => {
+        const route = routes.get(path);
+        if (route === undefined) return undefined;
+        return (stream) => {
+          const loop = core.loops.refusal(stream);
+          if (loop !== undefined) core.refuseLoop(stream.peer, loop);
+          const refusal = loop ?? core.relay.server.accept(stream, route);
+          if (refusal === undefined) core.loops.taken(stream);
+          else stream.end(refusal);
+        };
+      },
+      cold: coldPaths(core, answers, maxRequestBytes),
+      maxRequestBytes,
+      report: (message, error) =>
+        core.conditions.set('xds listener', `${message}: ${String(error)}`, 'warn', message, { error }),
+    });
+    if (!listening.ok) {
+      tls.value.close();
+      return listening;
+    }
+    server = listening.value;
+    return ok(new XdsListener(server, () => tls.value.close()));
+  }
+
+  get address(): string {
+    return this.#server.address;
+  }
+
+  /** GOAWAY, and the end of all streams, spread over the time; then it is closed. */
+  async drain(milliseconds: number): Promise<void> {
+    await this.#server.drain(milliseconds, (stream) => stream.end(draining));
+    this.#close();
+  }
+}
+
+function coldPaths(core: Core, answers: XdsAnswers, maxRequestBytes: number): ConnectPaths {
+  return new ConnectPaths({
+    routes: [
+      healthRoutes(services, {
+        serving: answers.serving,
+        subscribe: (changed) => core.onChange(changed),
+      }),
+      reflectionRoutes([...services, ClientStatusDiscoveryService.typeName]),
+      csdsRoutes(answers.clientStatus),
+    ],
+    aliases: reflectionAliases,
+    maxRequestBytes,
+    maxCalls: maxColdCalls,
+    threw: (error, path) => core.log.error('a handler failed', { path, error }),
+  });
+}

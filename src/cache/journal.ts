@@ -1,0 +1,15 @@
+import type { ResourceName, TypeUrl } from '../model/brand.ts';
+import type { Interest } from '../model/transaction.ts';
+
+/** Hears of everything in the store that is not as it was: what persistence has to write. */
+export interface Journal {
+  /** Variants of this name, who has them, or which of them a parameter set is bound to. */
+  resource(type: TypeUrl, name: ResourceName): void;
+  /** It came, went, or was answered. */
+  interest(interest: Interest): void;
+  /** The version of a holder's last response. */
+  version(type: TypeUrl, holder: string): void;
+}
+
+/** Nothing is written. */
+export const NO_JOURNAL: Journal = { resource: () => {}, interest: () => {}, version: () => {} };

@@ -1,0 +1,40 @@
+import { z } from 'zod';
+
+/** Key, upstream, role. */
+const holder = z.tuple([z.string(), z.string(), z.enum(['wildcard', 'named'])]);
+
+const variant = z.object({
+  /** As received, in base64. */
+  constraints: z.string(),
+  /** Index into the row's payloads; -1: it has no body. */
+  payload: z.number(),
+  version: z.string(),
+  responseVersion: z.string(),
+  upstream: z.string(),
+  since: z.number(),
+  holders: z.array(holder),
+  aliases: z.array(z.string()).optional(),
+  /** Milliseconds as given, and when it runs out. */
+  ttl: z.tuple([z.number(), z.number()]).optional(),
+  metadata: z.string().optional(),
+});
+
+export const resourceBody = z.object({
+  variants: z.array(variant),
+  /** The constraints of variants that must not be cached: what they are is not on disk, but that they were. */
+  uncached: z.array(z.string()).optional(),
+  /** Parameters' key, constraints' key. */
+  bindings: z.array(z.tuple([z.string(), z.string()])).optional(),
+});
+
+export const interestBody = z.object({ answered: z.boolean(), holder: holder.nullable() });
+/** Selector, parameters' key. */
+export const interestKeyParts = z.tuple([z.string(), z.string()]);
+export const versionBody = z.object({ version: z.string() });
+export const parameterEntries = z.array(z.tuple([z.string(), z.string()]));
+
+export type HolderBody = z.output<typeof holder>;
+export type VariantBody = z.output<typeof variant>;
+export type ResourceBody = z.output<typeof resourceBody>;
+export type InterestBody = z.output<typeof interestBody>;
+export type VersionBody = z.output<typeof versionBody>;

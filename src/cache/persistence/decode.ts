@@ -1,0 +1,180 @@
+import {
+  constraintsKey,
+  parametersKey,
+  type ResourceName,
+  resourceName,
+  type TypeUrl,
+  typeUrl,
+} from '../../model/brand.ts';
+import { type Constraints, parseConstraints } from '../../model/constraints.ts';
+import { internParameters, type Parameters } from '../../model/parameters.ts';
+import type { Payload } from '../../model/resource.ts';
+import { type Holder, type Interest, type Selector, WILDCARD } from '../../model/transaction.ts';
+import { globMatches, isGlob } from '../../model/xdstp.ts';
+import type { RestoredHolder } from '../cell.ts';
+import type { Journal } from '../journal.ts';
+import type {
+  Restored,
+  RestoredInterest,
+  RestoredResource,
+  RestoredVariant,
+  RestoredVersion,
+} from '../restored.ts';
+import {
+  type HolderBody,
+  interestBody,
+  interestKeyParts,
+  parameterEntries,
+  resourceBody,
+  type VariantBody,
+  versionBody,
+} from './bodies.ts';
+import type { Part, Row } from './records.ts';
+
+/** No limit of a configuration is higher, and what is on disk has been accepted by one (schema: 1000, and a stamp). */
+const depth = 1002;
+
+export interface Reading {
+  /** Whether what came from this upstream is still its own. */
+  readonly keeps: (upstream: string) => boolean;
+  /** The upstream that a selector is asked of. */
+  readonly serves: (type: TypeUrl, selector: Selector) => string | undefined;
+  readonly now: number;
+  /** Hears of rows that were not restored as they are: they have to be written again, or deleted. */
+  readonly differs: Journal;
+}
+
+/** A variant that was there and must not be cached. */
+interface Gap {
+  readonly type: TypeUrl;
+  readonly name: ResourceName;
+  readonly constraints: Constraints;
+}
+
+/** Makes of loaded rows what a store can restore. Throws if they are not what `encode` wrote. */
+export class Decoder {
+  readonly #payloads = new Map<number, Payload>();
+  readonly #rows: Row[] = [];
+  readonly #holders = new Map<string, Holder>();
+  readonly #restoredHolders = new Map<string, RestoredHolder>();
+  readonly #uncached: Gap[] = [];
+
+  take({ rows, payloads }: Part): void {
+    for (const { id, hash, bytes } of payloads) this.#payloads.set(id, { hash, bytes });
+    for (const row of rows) this.#rows.push(row);
+  }
+
+  get payloadIds(): Iterable<number> {
+    return this.#payloads.keys();
+  }
+
+  read(reading: Reading): Restored {
+    const resources = this.#rows.flatMap((row) =>
+      row.kind === 'resource' ? this.#resource(row, reading) : [],
+    );
+    const interests = this.#rows.flatMap((row) =>
+      row.kind === 'interest' ? this.#interest(row, reading) : [],
+    );
+    const versions = this.#rows.flatMap((row) => (row.kind === 'version' ? this.#version(row, reading) : []));
+    return { resources, interests, versions };
+  }
+
+  #resource(row: Row, { keeps, now, differs }: Reading): RestoredResource[] {
+    const type = typeUrl(row.type);
+    const name = resourceName(row.key);
+    const body = resourceBody.parse(JSON.parse(row.body ?? ''));
+    for (const constraints of body.uncached ?? [])
+      this.#uncached.push({ type, name, constraints: readConstraints(constraints) });
+    const variants: RestoredVariant[] = [];
+    let whole = body.uncached === undefined;
+    for (const kept of body.variants) {
+      const holders = kept.holders
+        .filter(([, upstream]) => keeps(upstream))
+        .map((holder) => this.#restoredHolder(holder));
+      if (holders.length < kept.holders.length) whole = false;
+      if (holders.length === 0) continue;
+      if (kept.ttl !== undefined && kept.ttl[1] <= now) whole = false;
+      else variants.push({ type, name, ...this.#variant(row, kept), holders });
+    }
+    if (!whole) differs.resource(type, name);
+    if (variants.length === 0) return [];
+    const bindings = (body.bindings ?? []).map(
+      ([parameters, variant]) => [parametersKey(parameters), constraintsKey(variant)] as const,
+    );
+    return [{ type, name, variants, bindings }];
+  }
+
+  #variant(row: Row, kept: VariantBody): Omit<RestoredVariant, 'type' | 'name' | 'holders'> {
+    const { version, responseVersion, upstream, since, aliases = [], ttl, metadata } = kept;
+    const id = row.payloads[kept.payload];
+    const payload = id === undefined ? undefined : this.#payloads.get(id);
+    if (kept.payload >= 0 && payload === undefined) throw new Error(`${row.key} has no content`);
+    return {
+      constraints: readConstraints(kept.constraints),
+      payload,
+      version,
+      responseVersion,
+      upstream,
+      since,
+      aliases,
+      ttl: ttl === undefined ? undefined : { milliseconds: ttl[0], deadline: ttl[1] },
+      metadata: metadata === undefined ? undefined : Buffer.from(metadata, 'base64'),
+      doNotCache: false,
+    };
+  }
+
+  #interest(row: Row, { keeps, serves, differs }: Reading): RestoredInterest[] {
+    const type = typeUrl(row.type);
+    const [selector, key] = interestKeyParts.parse(JSON.parse(row.key));
+    const interest: Interest = { type, selector: resourceName(selector), parameters: readParameters(key) };
+    const upstream = serves(type, interest.selector);
+    if (upstream === undefined || !keeps(upstream)) {
+      differs.interest(interest);
+      return [];
+    }
+    const body = interestBody.parse(JSON.parse(row.body ?? ''));
+    const answered = body.answered && !this.#uncached.some((gap) => sees(interest, gap));
+    if (answered !== body.answered) differs.interest(interest);
+    const holder = body.holder === null ? undefined : this.#holder(body.holder);
+    return [{ interest, answered, holder }];
+  }
+
+  /** Only of holders that something restored is from. */
+  #version(row: Row, { differs }: Reading): RestoredVersion[] {
+    const type = typeUrl(row.type);
+    const { version } = versionBody.parse(JSON.parse(row.body ?? ''));
+    if (this.#holders.has(row.key) || this.#restoredHolders.has(row.key))
+      return [{ type, holder: row.key, version }];
+    differs.version(type, row.key);
+    return [];
+  }
+
+  #holder([key, upstream, role]: HolderBody): Holder {
+    const known = this.#holders.get(key) ?? { key, upstream, role };
+    this.#holders.set(key, known);
+    return known;
+  }
+
+  #restoredHolder([key, upstream, role]: HolderBody): RestoredHolder {
+    const known = this.#restoredHolders.get(key) ?? { key, upstream, role, restored: true };
+    this.#restoredHolders.set(key, known);
+    return known;
+  }
+}
+
+function readConstraints(base64: string): Constraints {
+  const constraints = parseConstraints(Buffer.from(base64, 'base64'), depth);
+  if (!constraints.ok) throw new Error(constraints.error);
+  return constraints.value;
+}
+
+function readParameters(key: string): Parameters {
+  return internParameters(key === '' ? [] : parameterEntries.parse(JSON.parse(key)));
+}
+
+function sees({ type, selector, parameters }: Interest, gap: Gap): boolean {
+  if (type !== gap.type || !gap.constraints.matches(parameters)) return false;
+  return (
+    selector === WILDCARD || selector === gap.name || (isGlob(selector) && globMatches(selector, gap.name))
+  );
+}

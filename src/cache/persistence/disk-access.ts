@@ -1,0 +1,98 @@
+import { ok, type Result } from '../../model/result.ts';
+import { Conditions } from '../../observe/conditions.ts';
+import type { Log } from '../../observe/log.ts';
+import type { Disk } from './disk.ts';
+import type { DiskError } from './records.ts';
+
+export interface DiskAccessOptions {
+  readonly disk: Disk;
+  /** For messages. */
+  readonly path: string;
+  /** Keep SDS, too. */
+  readonly secrets: boolean;
+  readonly log: Log;
+  /** Each time something could not be done. */
+  readonly failed: (kind: DiskError['kind'] | 'slow') => void;
+}
+
+/** The disk with its troubles: said once per change, counted each time, and begun anew where that may help. */
+export class DiskAccess {
+  readonly disk: Disk;
+  readonly #options: DiskAccessOptions;
+  readonly #conditions: Conditions;
+  /** It must be opened before use. `discard`: why its file is to be set aside then. */
+  #closed: { readonly discard: string | undefined } | undefined = { discard: undefined };
+  #failures = 0;
+
+  constructor(options: DiskAccessOptions) {
+    this.disk = options.disk;
+    this.#options = options;
+    this.#conditions = new Conditions(options.log);
+  }
+
+  /** How often in a row something failed. */
+  get failures(): number {
+    return this.#failures;
+  }
+
+  /** `loadable`: there may be something in it. Undefined: it was open. */
+  async open(): Promise<Result<{ readonly loadable: boolean } | undefined, DiskError>> {
+    if (this.#closed === undefined) return ok(undefined);
+    const { secrets, log, path, failed } = this.#options;
+    const opened = await this.disk.open(secrets, this.#closed.discard);
+    if (!opened.ok) return opened;
+    this.#closed = undefined;
+    const { fresh, setAside } = opened.value;
+    if (setAside !== undefined) {
+      const { file, reason } = setAside;
+      log.error('the persisted cache is unusable and set aside; a new one is begun', { path, file, reason });
+      failed('corrupt');
+    }
+    return ok({ loadable: !fresh });
+  }
+
+  /** What was read cannot be what was written: it goes out of the way with the next `open`. */
+  damaged(reason: string): void {
+    this.#closed = { discard: reason };
+  }
+
+  trouble(error: DiskError): void {
+    const { failed, path } = this.#options;
+    this.#failures++;
+    failed(error.kind);
+    // Room may come back by itself; anything else is better begun anew.
+    if (error.kind !== 'full')
+      this.#closed = { discard: error.kind === 'corrupt' ? error.message : undefined };
+    const fields = { path, kind: error.kind, reason: error.message };
+    this.#conditions.set(
+      'disk',
+      error.kind,
+      'error',
+      'the cache cannot be persisted; serving goes on',
+      fields,
+    );
+  }
+
+  well(): void {
+    const { path } = this.#options;
+    if (this.#failures > 0)
+      this.#conditions.set('disk', 'well', 'info', 'the cache is persisted again', { path });
+    this.#failures = 0;
+  }
+
+  slow(): void {
+    const { failed, path } = this.#options;
+    failed('slow');
+    this.#conditions.set(
+      'speed',
+      'slow',
+      'warn',
+      'the disk of the persisted cache is slow; serving goes on',
+      { path },
+    );
+  }
+
+  inTime(): void {
+    this.#conditions.forget('speed');
+  }
+}

@@ -1,0 +1,52 @@
+import {
+  closeSync,
+  copyFileSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  openSync,
+  renameSync,
+  rmSync,
+} from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import type { SetAside } from './records.ts';
+
+/** SQLite's own, beside the database. */
+const companions = ['-wal', '-shm', '-journal'];
+
+export const databaseFile = (directory: string): string => join(directory, 'cache.sqlite');
+
+/** Makes the directory and an empty file, where there are none. Nobody else may read them: they may hold secrets. */
+export function prepareFile(directory: string): void {
+  mkdirSync(directory, { recursive: true, mode: 0o700 });
+  closeSync(openSync(databaseFile(directory), 'a', 0o600));
+}
+
+/** Moves the database out of the way, whole, for whoever wants to look into it. */
+export function setFileAside(directory: string, reason: string): SetAside {
+  const file = databaseFile(directory);
+  const time = new Date().toISOString().replaceAll(/[-:]/g, '');
+  const aside = `${file}.set-aside-${time}`;
+  for (const companion of companions) {
+    if (existsSync(file + companion)) renameSync(file + companion, aside + companion);
+  }
+  renameSync(file, aside);
+  return { file: aside, reason };
+}
+
+/** A copy that can be opened where the directory itself cannot be written to; to be deleted after use. */
+export function copyOfFile(directory: string): { readonly file: string; readonly remove: () => void } {
+  const copy = mkdtempSync(join(tmpdir(), 'distributary-'));
+  const remove = (): void => rmSync(copy, { recursive: true, force: true });
+  try {
+    for (const companion of ['', '-wal']) {
+      const file = databaseFile(directory) + companion;
+      if (existsSync(file)) copyFileSync(file, databaseFile(copy) + companion);
+    }
+  } catch (error) {
+    remove();
+    throw error;
+  }
+  return { file: databaseFile(copy), remove };
+}

@@ -1,0 +1,46 @@
+import { z } from 'zod';
+
+/** What makes an upstream the one that something came from. */
+export interface UpstreamIdentity {
+  readonly name: string;
+  /** Everything that decides what it delivers and what it is asked for, in any form: another text, another upstream. */
+  readonly text: string;
+  /** Where it is. With one in common it is the same: all endpoints of an upstream serve the same (contract). */
+  readonly places: readonly string[];
+}
+
+/** An upstream at the time of a write. */
+const upstreamState = z.object({
+  name: z.string(),
+  text: z.string(),
+  places: z.array(z.string()),
+  /** Milliseconds since the epoch; undefined: it was current. */
+  staleSince: z.number().optional(),
+});
+
+/** What is written beside the rows, in the same transaction. */
+const diskState = z.object({
+  /** When it was written, in milliseconds since the epoch: then the relay was alive. */
+  at: z.number(),
+  upstreams: z.array(upstreamState),
+});
+
+export type UpstreamAtWrite = z.output<typeof upstreamState>;
+export type DiskState = z.output<typeof diskState>;
+
+/** Undefined: not what this version writes. */
+export function readState(text: string): DiskState | undefined {
+  try {
+    return diskState.safeParse(JSON.parse(text)).data;
+  } catch {
+    return undefined;
+  }
+}
+
+/** Why what came from it is not that upstream's any more; undefined if it is. */
+export function whyForeign(kept: UpstreamIdentity | undefined, now: UpstreamIdentity): string | undefined {
+  if (kept === undefined) return 'it is a new one';
+  if (kept.text !== now.text) return 'what decides its content has changed';
+  if (!kept.places.some((place) => now.places.includes(place))) return 'it is somewhere else';
+  return undefined;
+}

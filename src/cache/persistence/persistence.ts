@@ -1,0 +1,170 @@
+import type { TypeUrl } from '../../model/brand.ts';
+import type { Clock } from '../../model/clock.ts';
+import { fail, ok, type Result } from '../../model/result.ts';
+import { knownTypes } from '../../model/types.ts';
+import type { Log } from '../../observe/log.ts';
+import type { Journal } from '../journal.ts';
+import type { Restored } from '../restored.ts';
+import type { Store } from '../store.ts';
+import { Decoder, type Reading } from './decode.ts';
+import type { Disk } from './disk.ts';
+import { DiskAccess } from './disk-access.ts';
+import { type DiskState, readState, type UpstreamIdentity, whyForeign } from './identity.ts';
+import type { DiskError } from './records.ts';
+import { Writer } from './writer.ts';
+
+export interface PersistenceOptions {
+  readonly disk: Disk;
+  /** For messages. */
+  readonly path: string;
+  /** Keep SDS, too. */
+  readonly secrets: boolean;
+  /** As they are now. */
+  readonly upstreams: () => readonly UpstreamIdentity[];
+  /** The name of the upstream that a selector is asked of. */
+  readonly serves: Reading['serves'];
+  /** Since when what came from an upstream may be out of date; undefined while it is current. */
+  readonly staleSince: (upstream: string) => number | undefined;
+  readonly clock: Clock;
+  readonly log: Log;
+  /** Each time something could not be done. */
+  readonly failed: (kind: DiskError['kind'] | 'slow') => void;
+}
+
+export interface Loaded {
+  readonly restored: Restored;
+  /** Since when what came from each upstream may be out of date, in milliseconds since the epoch. */
+  readonly staleSince: ReadonlyMap<string, number>;
+}
+
+/**
+ * Last known good on disk. Trouble with the disk is said and counted, tried again, and otherwise without consequence:
+ * nothing that serves waits for it.
+ */
+export class Persistence {
+  readonly #options: PersistenceOptions;
+  readonly #access: DiskAccess;
+  readonly #writer: Writer;
+
+  constructor(options: PersistenceOptions) {
+    this.#options = options;
+    this.#access = new DiskAccess(options);
+    this.#writer = new Writer({
+      access: this.#access,
+      clock: options.clock,
+      excluded: options.secrets ? new Set<TypeUrl>() : secretTypes(),
+      state: () => JSON.stringify(this.#state()),
+    });
+  }
+
+  /** Has to hear of what changes in the store. */
+  get journal(): Journal {
+    return this.#writer.dirty;
+  }
+
+  /** For how long something has been waiting to be written, in seconds. */
+  get lagSeconds(): number {
+    const since = this.#writer.behindSince;
+    return since === undefined ? 0 : Math.max(0, this.#options.clock.now() - since) / 1000;
+  }
+
+  /** Milliseconds since the epoch; undefined: nothing was written yet. */
+  get lastWrite(): number | undefined {
+    return this.#writer.lastWrite;
+  }
+
+  /** What is on disk and still belongs to its upstreams; undefined: nothing. Trouble is logged, as always. */
+  async load(): Promise<Loaded | undefined> {
+    const loaded = await this.#open();
+    if (loaded.ok && loaded.value !== undefined) {
+      const { resources, interests } = loaded.value.restored;
+      return resources.length + interests.length === 0 ? undefined : loaded.value;
+    }
+    if (!loaded.ok) this.#access.trouble(loaded.error);
+    this.#writer.startOver();
+    return undefined;
+  }
+
+  /** From now on what changes in the store is written. */
+  attach(store: Store): void {
+    this.#writer.attach(store);
+  }
+
+  /** Writes what waits, for at most so long, and ends. */
+  async close(milliseconds: number): Promise<void> {
+    const { clock, log, path, disk } = this.#options;
+    const finished = this.#writer.finish().then(() => disk.close());
+    const late = Promise.withResolvers<undefined>();
+    const timer = clock.after(milliseconds, () => {
+      log.warn('the last changes could not be persisted in time', { path, milliseconds });
+      late.resolve(undefined);
+    });
+    await Promise.race([finished, late.promise]);
+    timer.cancel();
+  }
+
+  async #open(): Promise<Result<Loaded | undefined, DiskError>> {
+    const opened = await this.#access.open();
+    if (!opened.ok) return opened;
+    if (opened.value?.loadable !== true) return ok(undefined);
+    const loaded = await this.#read();
+    if (loaded.ok || loaded.error.kind !== 'corrupt') return loaded;
+    this.#access.damaged(loaded.error.message);
+    const again = await this.#access.open();
+    return again.ok ? ok(undefined) : again;
+  }
+
+  async #read(): Promise<Result<Loaded, DiskError>> {
+    const { disk, clock, serves, log } = this.#options;
+    const decoder = new Decoder();
+    const text = await disk.load((part) => decoder.take(part));
+    if (!text.ok) return text;
+    const state = readState(text.value);
+    if (state === undefined) return fail({ kind: 'corrupt', message: 'its state cannot be read' });
+    const staleSince = this.#kept(state);
+    const keeps = (upstream: string): boolean => staleSince.has(upstream);
+    try {
+      const restored = decoder.read({ keeps, serves, now: clock.now(), differs: this.journal });
+      for (const id of decoder.payloadIds) this.#writer.ids.loaded(id);
+      log.info('the persisted cache is loaded', {
+        resources: restored.resources.length,
+        subscriptions: restored.interests.length,
+        written: new Date(state.at).toISOString(),
+      });
+      return ok({ restored, staleSince });
+    } catch (error) {
+      return fail({ kind: 'corrupt', message: String(error) });
+    }
+  }
+
+  /** The upstreams whose content is still theirs, and since when it may be out of date. */
+  #kept(state: DiskState): ReadonlyMap<string, number> {
+    const before = new Map(state.upstreams.map((upstream) => [upstream.name, upstream]));
+    const kept = new Map<string, number>();
+    for (const upstream of this.#options.upstreams()) {
+      const known = before.get(upstream.name);
+      const why = whyForeign(known, upstream);
+      if (why === undefined) kept.set(upstream.name, known?.staleSince ?? state.at);
+      else
+        this.#options.log.warn('nothing is restored of an upstream', {
+          upstream: upstream.name,
+          reason: why,
+        });
+    }
+    return kept;
+  }
+
+  #state(): DiskState {
+    const { clock, upstreams, staleSince } = this.#options;
+    return {
+      at: clock.now(),
+      upstreams: upstreams().map(({ name, text, places }) => {
+        return { name, text, places: [...places], staleSince: staleSince(name) };
+      }),
+    };
+  }
+}
+
+function secretTypes(): ReadonlySet<TypeUrl> {
+  return new Set(knownTypes.filter(({ short }) => short === 'sds').map(({ url }) => url));
+}

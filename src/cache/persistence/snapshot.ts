@@ -1,0 +1,80 @@
+import type { ResourceName, TypeUrl } from '../../model/brand.ts';
+import type { Variant } from '../../model/resource.ts';
+import type { Holder, Interest } from '../../model/transaction.ts';
+import type { InterestState } from '../interests.ts';
+import type { Table } from '../table.ts';
+import { interestKey, type TakenDirt } from './dirty.ts';
+
+/** What the store had at one moment, between two transactions: immutable, so that it can be written at leisure. */
+export type Snapshot = readonly Entry[];
+
+export type Entry =
+  | {
+      readonly kind: 'resource';
+      readonly type: TypeUrl;
+      readonly key: string;
+      readonly resource: ResourceNow | undefined;
+    }
+  | {
+      readonly kind: 'interest';
+      readonly type: TypeUrl;
+      readonly key: string;
+      readonly state: InterestNow | undefined;
+    }
+  | {
+      readonly kind: 'version';
+      readonly type: TypeUrl;
+      readonly key: string;
+      readonly version: string | undefined;
+    };
+
+export interface ResourceNow {
+  readonly variants: readonly { readonly variant: Variant; readonly holders: readonly Holder[] }[];
+  readonly bindings: readonly (readonly [string, string])[];
+}
+
+export type InterestNow = Pick<InterestState, 'answered' | 'holder'>;
+
+type Tables = Iterable<readonly [TypeUrl, Table]>;
+
+/** Of what is dirty, or of everything that may be kept. */
+export function takeSnapshot(tables: Tables, dirt: TakenDirt, excluded: ReadonlySet<TypeUrl>): Snapshot {
+  const entries: Entry[] = [];
+  const known = new Map(tables);
+  if (dirt.everything) {
+    for (const [type, table] of known) if (!excluded.has(type)) takeAll(type, table, entries);
+    return entries;
+  }
+  for (const [type, { resources, interests, versions }] of dirt.types) {
+    const table = known.get(type);
+    for (const name of resources) entries.push(resourceEntry(type, table, name));
+    for (const interest of interests.values()) entries.push(interestEntry(type, table, interest));
+    for (const holder of versions) entries.push(versionEntry(type, table, holder));
+  }
+  return entries;
+}
+
+function takeAll(type: TypeUrl, table: Table, entries: Entry[]): void {
+  for (const name of table.cells.keys()) entries.push(resourceEntry(type, table, name));
+  for (const { interest } of table.interests.all()) entries.push(interestEntry(type, table, interest));
+  for (const holder of table.versions.keys()) entries.push(versionEntry(type, table, holder));
+}
+
+function resourceEntry(type: TypeUrl, table: Table | undefined, name: ResourceName): Entry {
+  const cell = table?.cells.get(name);
+  // Errors are not kept: a resource that has nothing else is none.
+  if (cell === undefined || cell.variants.size === 0)
+    return { kind: 'resource', type, key: name, resource: undefined };
+  const variants = cell.variants.values().map(({ variant, holders }) => ({ variant, holders: [...holders] }));
+  return { kind: 'resource', type, key: name, resource: { variants, bindings: [...(cell.bindings ?? [])] } };
+}
+
+function interestEntry(type: TypeUrl, table: Table | undefined, interest: Interest): Entry {
+  const state = table?.interests.get(interest.selector, interest.parameters);
+  const now = state === undefined ? undefined : { answered: state.answered, holder: state.holder };
+  return { kind: 'interest', type, key: interestKey(interest), state: now };
+}
+
+function versionEntry(type: TypeUrl, table: Table | undefined, holder: string): Entry {
+  return { kind: 'version', type, key: holder, version: table?.versions.get(holder) };
+}

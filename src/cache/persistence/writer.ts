@@ -1,0 +1,173 @@
+import type { TypeUrl } from '../../model/brand.ts';
+import type { Clock, Timer } from '../../model/clock.ts';
+import type { Result } from '../../model/result.ts';
+import type { Store } from '../store.ts';
+import { Dirty, type TakenDirt } from './dirty.ts';
+import type { DiskAccess } from './disk-access.ts';
+import { encode, PayloadIds } from './encode.ts';
+import type { DiskError } from './records.ts';
+import { type Snapshot, takeSnapshot } from './snapshot.ts';
+
+/** Changes gather for so long before they are written together. */
+const gatherMs = 100;
+/** Even if nothing changes, it is noted that the relay is alive and its upstreams current. */
+const aliveMs = 60_000;
+/** A write that takes longer is worth a line. */
+const slowMs = 30_000;
+const retryMs = { first: 1000, longest: 60_000 };
+
+export interface WriterOptions {
+  readonly access: DiskAccess;
+  readonly clock: Clock;
+  /** Types that are not written. */
+  readonly excluded: ReadonlySet<TypeUrl>;
+  /** What is written beside the rows. */
+  readonly state: () => string;
+}
+
+type Phase =
+  /** Nothing is written before a store is attached, nor after the end. */
+  | { readonly kind: 'detached' }
+  | { readonly kind: 'idle'; readonly store: Store }
+  | { readonly kind: 'waiting'; readonly store: Store; readonly timer: Timer }
+  | {
+      readonly kind: 'writing';
+      readonly store: Store;
+      readonly since: number | undefined;
+      readonly done: Promise<void>;
+    };
+
+/**
+ * What changes is marked; when the disk is ready, what is marked is read from the store at one moment between two
+ * transactions and written in one: whole revisions, the latest of each row. So a slow disk costs no memory.
+ */
+export class Writer {
+  readonly dirty: Dirty;
+  ids = new PayloadIds();
+  readonly #options: WriterOptions;
+  #phase: Phase = { kind: 'detached' };
+  #alive: Timer | undefined;
+  #lastWrite: number | undefined;
+
+  constructor(options: WriterOptions) {
+    this.#options = options;
+    this.dirty = new Dirty(
+      () => options.clock.now(),
+      options.excluded,
+      () => this.#schedule(gatherMs),
+    );
+  }
+
+  /** Milliseconds since the epoch; undefined: nothing was written yet. */
+  get lastWrite(): number | undefined {
+    return this.#lastWrite;
+  }
+
+  /** Since when something waits to be written, or is being written; undefined: nothing. */
+  get behindSince(): number | undefined {
+    return (this.#phase.kind === 'writing' ? this.#phase.since : undefined) ?? this.dirty.since;
+  }
+
+  attach(store: Store): void {
+    this.#phase = { kind: 'idle', store };
+    if (this.dirty.since !== undefined) this.#schedule(0);
+    this.#stayAlive();
+  }
+
+  /** Writes what waits, and that the relay was alive until now. */
+  async finish(): Promise<void> {
+    this.#alive?.cancel();
+    const phase = this.#phase;
+    this.#phase = { kind: 'detached' };
+    if (phase.kind === 'detached') return;
+    if (phase.kind === 'waiting') phase.timer.cancel();
+    if (phase.kind === 'writing') await phase.done;
+    await this.#write(phase.store);
+  }
+
+  /** What is on disk is nothing, or not what it was taken for: everything is to be written. */
+  startOver(): void {
+    this.ids = new PayloadIds();
+    this.dirty.all();
+  }
+
+  #schedule(milliseconds: number): void {
+    if (this.#phase.kind !== 'idle') return;
+    const { store } = this.#phase;
+    const timer = this.#options.clock.after(milliseconds, () => this.#run(store));
+    this.#phase = { kind: 'waiting', store, timer };
+  }
+
+  #run(store: Store): void {
+    const { since } = this.dirty;
+    this.#phase = { kind: 'writing', store, since, done: this.#writeAndGoOn(store) };
+  }
+
+  async #writeAndGoOn(store: Store): Promise<void> {
+    await this.#write(store);
+    if (this.#phase.kind !== 'writing') return;
+    this.#phase = { kind: 'idle', store };
+    if (this.dirty.since !== undefined) this.#schedule(this.#pause());
+  }
+
+  #pause(): number {
+    const { failures } = this.#options.access;
+    return failures === 0 ? gatherMs : Math.min(retryMs.first * 2 ** (failures - 1), retryMs.longest);
+  }
+
+  async #write(store: Store): Promise<void> {
+    const { clock, access } = this.#options;
+    const started = clock.now();
+    const slow = clock.after(slowMs, () => access.slow());
+    const failure = await this.#attempt(store);
+    slow.cancel();
+    if (failure !== undefined) {
+      access.trouble(failure);
+      this.dirty.since ??= started;
+      return;
+    }
+    if (clock.now() - started < slowMs) access.inTime();
+    access.well();
+    this.#lastWrite = clock.now();
+  }
+
+  async #attempt(store: Store): Promise<DiskError | undefined> {
+    const opened = await this.#options.access.open();
+    if (!opened.ok) return opened.error;
+    if (opened.value !== undefined) this.startOver();
+    // From here to the snapshot nothing waits: it is of one moment.
+    const dirt = this.dirty.take();
+    const snapshot = takeSnapshot(store.tables(), dirt, this.#options.excluded);
+    const written = await this.#transact(snapshot, dirt);
+    if (written.ok) {
+      this.ids.committed(written.value);
+      return undefined;
+    }
+    this.ids.rolledBack();
+    this.dirty.putBack(dirt);
+    return written.error;
+  }
+
+  async #transact(
+    snapshot: Snapshot,
+    { everything }: TakenDirt,
+  ): Promise<Result<readonly number[], DiskError>> {
+    const { access, state } = this.#options;
+    const now = state();
+    const begun = await access.disk.begin(everything);
+    if (!begun.ok) return begun;
+    if (everything) this.ids = new PayloadIds();
+    for (const part of encode(snapshot, this.ids)) {
+      const put = await access.disk.put(part);
+      if (!put.ok) return put;
+    }
+    return access.disk.commit(now);
+  }
+
+  #stayAlive(): void {
+    this.#alive = this.#options.clock.after(aliveMs, () => {
+      this.#schedule(0);
+      this.#stayAlive();
+    });
+  }
+}

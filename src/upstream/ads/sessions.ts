@@ -1,0 +1,280 @@
+import type { ParametersKey, TypeUrl } from '../../model/brand.ts';
+import { stampConstraints } from '../../model/constraints.ts';
+import { NO_PARAMETERS, type Parameters } from '../../model/parameters.ts';
+import {
+  type Holder,
+  type Interest,
+  type Move,
+  type Restamp,
+  type Transaction,
+  transaction,
+  WILDCARD,
+} from '../../model/transaction.ts';
+import type { Conditions } from '../../observe/conditions.ts';
+import { encodeStatus } from '../../wire/request-writer.ts';
+import { Code } from '../../wire/status.ts';
+import type { Backoff } from './backoff.ts';
+import { DeltaSession } from './delta-session.ts';
+import type { Link } from './dial.ts';
+import { Lane, type LaneHandler } from './lane.ts';
+import type { SessionOptions } from './machine.ts';
+import { encodeNode, type SessionRule } from './node.ts';
+import type { AdsUpstreamOptions } from './options.ts';
+import { Session, type Shown } from './session.ts';
+import { SotwSession } from './sotw-session.ts';
+import { restrict, stampFor, unstamped } from './stamp.ts';
+
+export interface SessionsHandler {
+  /** For the lanes of these holders. */
+  readonly laneHandler: (holders: readonly string[]) => LaneHandler;
+  readonly backoff: () => Backoff;
+  apply(transaction: Transaction): void;
+  restamp(restamp: Restamp): void;
+  /** A session has come or gone. */
+  changed(): void;
+}
+
+/**
+ * The sessions of an upstream: one for each distinct parameter set among the keys of the rules (PER_PARAMETERS), or one
+ * for all where the control plane matches variants itself (NATIVE) or nothing depends on parameters (no rules).
+ */
+export class Sessions {
+  readonly #options: AdsUpstreamOptions;
+  readonly #handler: SessionsHandler;
+  readonly #conditions: Conditions;
+  readonly #native: boolean;
+  #rules: readonly SessionRule[];
+  #keys: readonly string[];
+  readonly #sessions = new Map<ParametersKey, Session>();
+  /** Past max_upstream_sessions; they get the places that become free. */
+  readonly #refused = new Set<Interest>();
+  #up: { readonly link: Link; readonly endpoint: number } | undefined;
+
+  constructor(options: AdsUpstreamOptions, conditions: Conditions, handler: SessionsHandler) {
+    this.#options = options;
+    this.#handler = handler;
+    this.#conditions = conditions;
+    this.#native = options.variants === 'NATIVE';
+    this.#rules = this.#native ? [] : options.rules;
+    this.#keys = this.#rules.map((rule) => rule.key);
+  }
+
+  get size(): number {
+    return this.#sessions.size;
+  }
+
+  /** Some session has asked something that has no answer yet. */
+  get awaits(): boolean {
+    return [...this.#sessions.values()].some((session) => session.awaits);
+  }
+
+  subscribe(interest: Interest): void {
+    const parameters = this.#shown(interest);
+    const known = this.#sessions.get(parameters.key);
+    if (known === undefined && this.#sessions.size >= this.#options.maxSessions) {
+      this.#refuse(interest, parameters);
+      return;
+    }
+    const session = known ?? this.#open(parameters);
+    session.subscribe(interest);
+  }
+
+  unsubscribe(interest: Interest): void {
+    const refused = this.#refusedLike(interest);
+    if (refused !== undefined) {
+      this.#refused.delete(refused);
+      return;
+    }
+    const session = this.#sessions.get(this.#shown(interest).key);
+    if (session === undefined) return;
+    session.unsubscribe(interest);
+    if (!session.idle) return;
+    this.#end(session);
+    this.#admitWaiting();
+  }
+
+  /** Why this interest has no session; undefined: it has one. */
+  refusal(interest: Interest): string | undefined {
+    return this.#refusedLike(interest) === undefined ? undefined : this.#full();
+  }
+
+  up(link: Link, endpoint: number): void {
+    this.#up = { link, endpoint };
+    for (const session of this.#sessions.values()) session.up(link, endpoint);
+  }
+
+  down(): void {
+    this.#up = undefined;
+    for (const session of this.#sessions.values()) session.down();
+  }
+
+  stop(): void {
+    this.#up = undefined;
+    for (const session of this.#sessions.values()) session.stop();
+  }
+
+  /** `via` has more to say. */
+  reannounce(): void {
+    for (const session of this.#sessions.values()) session.reannounce();
+  }
+
+  /**
+   * Other rules. A session whose parameter set is still one under them goes on; with a new key it says of its resources
+   * that they are for clients without that key: everything is stamped anew at once, before anybody is subscribed anew
+   * (protocol §5). Interests that belong to other sessions now wait for those, and nobody is told that something is
+   * absent meanwhile.
+   */
+  reconfigure(rules: readonly SessionRule[]): void {
+    if (this.#native || JSON.stringify(rules) === JSON.stringify(this.#rules)) return;
+    const keys = rules.map((rule) => rule.key);
+    const restamps = new Restamps();
+    const homeless: Interest[] = [];
+    const leaving: [Session, Interest][] = [];
+    const ending: Session[] = [];
+    for (const session of this.#sessions.values()) {
+      const { parameters } = session;
+      const goesOn = restrict(keys, parameters) === parameters;
+      if (!goesOn) ending.push(session);
+      restamps.move(session.restamp(goesOn ? this.#stamp(keys, parameters) : undefined));
+      for (const interest of session.interests()) {
+        const stays = goesOn && restrict(keys, interest.parameters) === parameters;
+        if (stays) continue;
+        homeless.push(interest);
+        restamps.unsettle(interest);
+        if (goesOn) leaving.push([session, interest]);
+      }
+    }
+    this.#rules = rules;
+    this.#keys = keys;
+    for (const restamp of restamps.all()) this.#handler.restamp(restamp);
+    for (const session of ending) this.#end(session);
+    for (const [session, interest] of leaving) session.unsubscribe(interest);
+    for (const session of this.#sessions.values()) session.show(this.#node(session.parameters));
+    homeless.push(...this.#refused);
+    this.#refused.clear();
+    for (const interest of homeless) this.subscribe(interest);
+    for (const session of [...this.#sessions.values()]) if (session.idle) this.#end(session);
+    this.#admitWaiting();
+  }
+
+  /** What of an interest's parameters decides the session. */
+  #shown(interest: Interest): Parameters {
+    return this.#keys.length === 0 ? NO_PARAMETERS : restrict(this.#keys, interest.parameters);
+  }
+
+  #open(parameters: Parameters): Session {
+    const { protocol, clock } = this.#options;
+    const shown: Shown = { node: this.#node(parameters), stamp: this.#stamp(this.#keys, parameters) };
+    const session = new Session(parameters, shown, ({ node, stamp }) => {
+      const options = this.#machineOptions(parameters, stamp);
+      return new Lane({
+        machine: protocol === 'SOTW' ? new SotwSession(options) : new DeltaSession(options),
+        protocol,
+        node,
+        backoff: this.#handler.backoff(),
+        clock,
+        handler: this.#handler.laneHandler([options.holders.wildcard.key, options.holders.named.key]),
+      });
+    });
+    this.#sessions.set(parameters.key, session);
+    if (this.#up !== undefined) session.up(this.#up.link, this.#up.endpoint);
+    this.#handler.changed();
+    return session;
+  }
+
+  #node(parameters: Parameters): Uint8Array {
+    const { node, version } = this.#options;
+    return encodeNode({ node, rules: this.#rules, parameters, version, passesVariants: this.#native });
+  }
+
+  #stamp(keys: readonly string[], parameters: Parameters): Shown['stamp'] {
+    return this.#native ? unstamped : stampFor(keys, parameters, this.#options.maxConstraintDepth);
+  }
+
+  #machineOptions(parameters: Parameters, stamp: Shown['stamp']): SessionOptions {
+    const { maxConstraintDepth, resourceTimeoutMs } = this.#options;
+    return {
+      holders: { wildcard: this.#holder(parameters, 'wildcard'), named: this.#holder(parameters, 'named') },
+      locators: this.#native,
+      stamp,
+      maxConstraintDepth,
+      resourceTimeoutMs,
+    };
+  }
+
+  #holder(parameters: Parameters, role: Holder['role']): Holder {
+    const { name } = this.#options;
+    return { key: JSON.stringify(['ads', name, parameters.key, role]), upstream: name, role };
+  }
+
+  #end(session: Session): void {
+    session.stop();
+    this.#sessions.delete(session.parameters.key);
+    this.#handler.changed();
+  }
+
+  /** Where a place is free, all who wait for the same parameter set get it. */
+  #admitWaiting(): void {
+    this.#conditions.forget('sessions');
+    for (const interest of [...this.#refused]) {
+      const { key } = this.#shown(interest);
+      if (!this.#sessions.has(key) && this.#sessions.size >= this.#options.maxSessions) continue;
+      this.#refused.delete(interest);
+      this.subscribe(interest);
+    }
+  }
+
+  /** Whoever asks is told, or it would look like a control plane that has not answered yet. */
+  #refuse(interest: Interest, parameters: Parameters): void {
+    const { type, selector } = interest;
+    this.#refused.add(interest);
+    this.#options.metrics.refused();
+    const message = this.#full();
+    this.#conditions.set('sessions', 'full', 'warn', message);
+    const code = Code.RESOURCE_EXHAUSTED;
+    const status = encodeStatus({ code, message });
+    const constraints = stampConstraints(this.#keys, parameters);
+    const holder = this.#holder(parameters, selector === WILDCARD ? 'wildcard' : 'named');
+    const faults = [{ name: selector, constraints, code, message, status }];
+    this.#handler.apply(transaction({ holder, type, faults }));
+  }
+
+  #full(): string {
+    const { name, maxSessions } = this.#options;
+    return `upstream ${name}: all ${maxSessions} sessions (limits.max_upstream_sessions) are in use by other parameter sets`;
+  }
+
+  #refusedLike({ type, selector, parameters }: Interest): Interest | undefined {
+    if (this.#refused.size === 0) return undefined;
+    for (const refused of this.#refused) {
+      if (refused.type === type && refused.selector === selector && refused.parameters === parameters)
+        return refused;
+    }
+    return undefined;
+  }
+}
+
+/** Gathers what changes, to be told once for each type. */
+class Restamps {
+  readonly #byType = new Map<TypeUrl, { readonly moves: Move[]; readonly unsettled: Interest[] }>();
+
+  move(moves: Iterable<readonly [TypeUrl, Move]>): void {
+    for (const [type, move] of moves) this.#of(type).moves.push(move);
+  }
+
+  unsettle(interest: Interest): void {
+    this.#of(interest.type).unsettled.push(interest);
+  }
+
+  *all(): Iterable<Restamp> {
+    for (const [type, change] of this.#byType) yield { type, ...change };
+  }
+
+  #of(type: TypeUrl): { readonly moves: Move[]; readonly unsettled: Interest[] } {
+    const known = this.#byType.get(type);
+    if (known !== undefined) return known;
+    const created = { moves: [], unsettled: [] };
+    this.#byType.set(type, created);
+    return created;
+  }
+}

@@ -1,0 +1,329 @@
+import type { ResourceName, TypeUrl } from '../model/brand.ts';
+import type { Clock, Timer } from '../model/clock.ts';
+import type { Constraints } from '../model/constraints.ts';
+import {
+  type Holder,
+  type Interest,
+  type Removal,
+  type Restamp,
+  type Transaction,
+  transaction,
+  WILDCARD,
+} from '../model/transaction.ts';
+import type { UpstreamSink } from '../model/upstream.ts';
+import { globMatches, isGlob } from '../model/xdstp.ts';
+import { VariantSet } from './variant-set.ts';
+
+/** What the guard has to know of the cache. */
+export interface GuardedCache {
+  /** The variants of a type that one holder has. `restored`: from before a restart, not confirmed since. */
+  heldBy(type: TypeUrl, holder: string): Iterable<Cached>;
+  /** Its answer is from before a restart: once it is confirmed, what was restored for it goes. */
+  isRestored(interest: Interest): boolean;
+}
+
+interface Cached {
+  readonly name: ResourceName;
+  readonly constraints: Constraints;
+  readonly aliases: readonly string[];
+  readonly restored: boolean;
+}
+
+/** Times are milliseconds. */
+export interface ShrinkGuardOptions {
+  readonly cache: GuardedCache;
+  /** More than this share of what a session has of a type is held back. */
+  readonly maxRemovalPercent: number;
+  /** After that it is removed. */
+  readonly maxRemovalHoldMs: number;
+  /** How long after the first answer of a new stream removals are counted: names expire that late (protocol §3.9). */
+  readonly watchMs: number;
+  /** The upstream is connected and answers: nothing is removed during an outage. */
+  readonly current: () => boolean;
+  readonly clock: Clock;
+  readonly events: ShrinkGuardEvents;
+}
+
+export interface ShrinkGuardEvents {
+  /** So many removals of a type are held back now. */
+  held(type: TypeUrl, count: number): void;
+  /** More than the limit would go: a change of state, not each removal. */
+  alarm(type: TypeUrl, count: number, cached: number): void;
+  /** What was held back is over. */
+  over(type: TypeUrl, how: 'came again' | 'released' | 'held for too long' | 'within the limit', count: number): void;
+}
+
+/** What is held back of one type. */
+export interface HeldRemovals {
+  readonly type: TypeUrl;
+  readonly count: number;
+  /** Milliseconds since the epoch. */
+  readonly since: number;
+}
+
+/** What is held back of one type of one session. */
+interface Pending {
+  readonly since: number;
+  readonly variants: VariantSet;
+  /** Their confirmation would remove what was restored. */
+  readonly settled: Set<Interest>;
+  deadline: Timer;
+  calm: Timer | undefined;
+  version: string;
+}
+
+/** One type of one session since its last stream was opened. */
+interface Watched {
+  readonly holder: Holder;
+  readonly until: number;
+  /** What there was of it before the first answer. */
+  readonly before: number;
+  /** Removed since. */
+  removed: number;
+  pending: Pending | undefined;
+}
+
+/** What is held may come again in parts: it is judged anew when nothing has come for so long. */
+const calmMs = 3000;
+/** Bounds on what is remembered: clients decide which parameter sets have sessions, and which types those have. */
+const mostHolders = 10_000;
+const mostTypes = 256;
+
+/**
+ * Stands between an upstream and the relay. A control plane that comes back with little of what it had (it was started
+ * with an empty database, it has not read everything yet) must not empty a region: removals past a share are held back,
+ * while what is new or changed goes through. What comes again is not held any more; the rest is removed when an operator
+ * says so, or after a time (docs/adr/0040-shrink-guard.md).
+ */
+export class ShrinkGuard implements UpstreamSink {
+  readonly #sink: UpstreamSink;
+  readonly #options: ShrinkGuardOptions;
+  /** By holder and type; those of a holder are dropped when it is asked anew, but for what is held back. */
+  readonly #watched = new Map<string, Map<TypeUrl, Watched>>();
+
+  constructor(sink: UpstreamSink, options: ShrinkGuardOptions) {
+    this.#sink = sink;
+    this.#options = options;
+  }
+
+  held(): readonly HeldRemovals[] {
+    const byType = new Map<TypeUrl, HeldRemovals>();
+    for (const types of this.#watched.values()) {
+      for (const [type, { pending }] of types) {
+        if (pending === undefined) continue;
+        const known = byType.get(type);
+        byType.set(type, {
+          type,
+          count: pending.variants.size + (known?.count ?? 0),
+          since: Math.min(pending.since, known?.since ?? pending.since),
+        });
+      }
+    }
+    return [...byType.values()];
+  }
+
+  /** Removes what is held back, of one type or of all; how many that were. */
+  release(type?: TypeUrl): number {
+    let count = 0;
+    for (const types of this.#watched.values()) {
+      for (const [url, watched] of types) {
+        if (type === undefined || url === type) count += this.#release(url, watched, 'released');
+      }
+    }
+    return count;
+  }
+
+  /** Nothing is removed any more by what was held back. */
+  stop(): void {
+    for (const types of this.#watched.values()) {
+      for (const [type, { pending }] of types) {
+        pending?.deadline.cancel();
+        pending?.calm?.cancel();
+        if (pending !== undefined) this.#options.events.held(type, 0);
+      }
+    }
+    this.#watched.clear();
+  }
+
+  resumed(holders: readonly string[]): void {
+    for (const key of holders) {
+      for (const [type, watched] of this.#watched.get(key) ?? []) {
+        if (watched.pending === undefined) this.#watched.get(key)?.delete(type);
+      }
+    }
+    this.#sink.resumed?.(holders);
+  }
+
+  changed(): void {
+    this.#sink.changed();
+  }
+
+  /** What is stamped by other rules is other variants: those that are held back would stay as they are, and go now. */
+  restamp(restamp: Restamp): void {
+    this.release(restamp.type);
+    this.#sink.restamp(restamp);
+  }
+
+  apply(incoming: Transaction): void {
+    const { holder, type } = incoming;
+    const watched = incoming.unwanted ? undefined : this.#watch(holder, type);
+    if (watched === undefined) {
+      this.#sink.apply(incoming);
+      return;
+    }
+    const { pending } = watched;
+    if (pending !== undefined) for (const put of incoming.puts) pending.variants.delete(put);
+    const cached = [...this.#options.cache.heldBy(type, holder.key)];
+    const going = this.#removedBy(incoming, cached);
+    const total = Math.max(watched.before, cached.length);
+    if (pending === undefined && !this.#isTooMuch(watched, going.length, total)) {
+      watched.removed += going.length;
+      this.#sink.apply(incoming);
+      return;
+    }
+    this.#hold(watched, incoming, going, total);
+  }
+
+  /** Undefined: its removals are as good as any. */
+  #watch(holder: Holder, type: TypeUrl): Watched | undefined {
+    const types = this.#watched.get(holder.key) ?? new Map<TypeUrl, Watched>();
+    const known = types.get(type);
+    if (known !== undefined) {
+      const over = known.pending === undefined && this.#options.clock.now() > known.until;
+      return over ? undefined : known;
+    }
+    const before = count(this.#options.cache.heldBy(type, holder.key));
+    const until = this.#options.clock.now() + this.#options.watchMs;
+    const watched: Watched = { holder, until, before, removed: 0, pending: undefined };
+    if (types.size >= mostTypes) forgetOne(types, ({ pending }) => pending === undefined);
+    types.set(type, watched);
+    if (!this.#watched.has(holder.key) && this.#watched.size >= mostHolders) {
+      forgetOne(this.#watched, (others) => [...others.values()].every(({ pending }) => pending === undefined));
+    }
+    this.#watched.set(holder.key, types);
+    return watched;
+  }
+
+  /** What of the cache a transaction would take away. */
+  #removedBy(incoming: Transaction, cached: readonly Cached[]): readonly Removal[] {
+    const { puts, heartbeats, removals, complete, settled } = incoming;
+    const stays = new VariantSet();
+    for (const put of puts) stays.add(put);
+    for (const beat of heartbeats) stays.add(beat);
+    const named = new VariantSet();
+    for (const removal of removals) named.add(removal);
+    const confirmed = settled.filter((interest) => this.#options.cache.isRestored(interest));
+    return cached.filter(
+      (one) =>
+        !stays.has(one) &&
+        (complete || named.has(one) || (one.restored && confirmed.some((interest) => sees(interest, one)))),
+    );
+  }
+
+  #isTooMuch({ removed }: Watched, more: number, total: number): boolean {
+    return more > 0 && (removed + more) * 100 > this.#options.maxRemovalPercent * total;
+  }
+
+  #hold(watched: Watched, incoming: Transaction, going: readonly Removal[], total: number): void {
+    const { type, version } = incoming;
+    const known = watched.pending;
+    const pending = known ?? this.#begin(watched, type);
+    watched.pending = pending;
+    pending.version = version;
+    for (const removal of going) pending.variants.add(removal);
+    const settled = incoming.settled.filter((interest) => {
+      const waits = this.#options.cache.isRestored(interest) && this.#isSeenOf(pending.variants, interest, incoming);
+      if (waits) pending.settled.add(interest);
+      return !waits;
+    });
+    const removals = incoming.removals.filter((removal) => !pending.variants.has(removal));
+    this.#sink.apply({ ...incoming, removals, settled, complete: false });
+    this.#options.events.held(type, this.#count(type));
+    if (known === undefined) this.#options.events.alarm(type, pending.variants.size, total);
+    if (pending.variants.size === 0) {
+      this.#release(type, watched, 'came again');
+      return;
+    }
+    pending.calm?.cancel();
+    pending.calm = this.#options.clock.after(calmMs, () => {
+      if (!this.#options.current() || this.#isTooMuch(watched, pending.variants.size, total)) return;
+      this.#release(type, watched, 'within the limit');
+    });
+  }
+
+  #begin(watched: Watched, type: TypeUrl): Pending {
+    return {
+      since: this.#options.clock.now(),
+      variants: new VariantSet(),
+      settled: new Set(),
+      deadline: this.#deadline(watched, type),
+      calm: undefined,
+      version: '',
+    };
+  }
+
+  #deadline(watched: Watched, type: TypeUrl): Timer {
+    const { clock, maxRemovalHoldMs, current } = this.#options;
+    return clock.after(maxRemovalHoldMs, () => {
+      if (current()) this.#release(type, watched, 'held for too long');
+      else if (watched.pending !== undefined) watched.pending.deadline = this.#deadline(watched, type);
+    });
+  }
+
+  #isSeenOf(variants: VariantSet, interest: Interest, { type, holder }: Transaction): boolean {
+    for (const one of this.#options.cache.heldBy(type, holder.key)) {
+      if (variants.has(one) && sees(interest, one)) return true;
+    }
+    return false;
+  }
+
+  #release(type: TypeUrl, watched: Watched, how: Parameters<ShrinkGuardEvents['over']>[1]): number {
+    const { pending, holder } = watched;
+    if (pending === undefined) return 0;
+    watched.pending = undefined;
+    pending.deadline.cancel();
+    pending.calm?.cancel();
+    // What nobody wants any more has gone by itself, and may have been asked for again since.
+    const removals: Removal[] = [];
+    for (const one of this.#options.cache.heldBy(type, holder.key)) {
+      if (pending.variants.has(one)) removals.push({ name: one.name, constraints: one.constraints });
+    }
+    watched.removed += removals.length;
+    const { version } = pending;
+    const settled = [...pending.settled];
+    if (removals.length > 0 || settled.length > 0) {
+      this.#sink.apply(transaction({ holder, type, version, removals, settled }));
+    }
+    this.#options.events.held(type, this.#count(type));
+    this.#options.events.over(type, how, removals.length);
+    return removals.length;
+  }
+
+  #count(type: TypeUrl): number {
+    return this.held().find((held) => held.type === type)?.count ?? 0;
+  }
+}
+
+function sees({ selector, parameters }: Interest, { name, aliases, constraints }: Cached): boolean {
+  const selects =
+    selector === WILDCARD ||
+    selector === name ||
+    aliases.includes(selector) ||
+    (isGlob(selector) && globMatches(selector, name));
+  return selects && constraints.matches(parameters);
+}
+
+function count(all: Iterable<unknown>): number {
+  let size = 0;
+  for (const _ of all) size++;
+  return size;
+}
+
+/** The oldest that may go. */
+function forgetOne<K, V>(map: Map<K, V>, may: (value: V) => boolean): void {
+  for (const [key, value] of map) {
+    if (!may(value)) continue;
+    map.delete(key);
+    return;
+  }
+}

@@ -1,0 +1,93 @@
+import { isVariant } from '../model/catalog.ts';
+import type { Parameters } from '../model/parameters.ts';
+import { covers, itemId, type Selected, type Selection } from '../model/selection.ts';
+import type { Kept } from './frame.ts';
+import { type Item, valueAt } from './item.ts';
+import type { View } from './view.ts';
+
+/** What a client has, by the ids that it has them under in its view. */
+export type Holdings = ReadonlyMap<string, Kept>;
+
+interface Base {
+  readonly view: View;
+  readonly revision: number;
+}
+
+/**
+ * What a client that moves to another view has from the old one, and from the views before (`carried`), as long as the
+ * new ones could not say what has become of it.
+ */
+export function holdingsOf(base: Base, view: View, carried: Holdings | undefined): Holdings {
+  const holdings = new Map<string, Kept>(carried);
+  if (base.view === view) return holdings;
+  const moved = movedParameters(base.view.selection, view.selection);
+  for (const [oldId, item] of base.view.items) {
+    const variant = valueAt(item, base.revision);
+    if (!isVariant(variant)) continue;
+    const parameters = item.locator ? moved?.get(item.parameters) : undefined;
+    if (parameters === undefined || view.items.has(oldId)) {
+      holdings.set(oldId, { item, variant });
+      continue;
+    }
+    const id = itemId(true, parameters, item.spelling);
+    holdings.set(id, { item: { ...item, id, parameters }, variant });
+  }
+  return holdings;
+}
+
+/** What of it the view does not show though its wildcards and globs would, and they are answered: it is gone. */
+export function lostIn(holdings: Holdings, view: View): Map<string, Kept> {
+  const lost = new Map<string, Kept>();
+  if (!view.selection.hasCollection) return lost;
+  for (const [id, kept] of holdings) {
+    if (view.items.has(id) || shownOtherwise(kept.item, view)) continue;
+    const covering = coveringOf(view, kept.item);
+    if (covering.length > 0 && covering.every((selected) => view.answered(selected))) lost.set(id, kept);
+  }
+  return lost;
+}
+
+/** What of it the view cannot speak of yet: nothing that removes is concluded from the unknown (protocol §3.9). */
+export function openIn(holdings: Holdings, view: View): Holdings | undefined {
+  const open = new Map<string, Kept>();
+  for (const [id, kept] of holdings) {
+    const item = view.items.get(id);
+    if (item === undefined) {
+      if (coveringOf(view, kept.item).some((selected) => !view.answered(selected))) open.set(id, kept);
+    } else if (item.last.value === 'unknown') open.set(id, kept);
+  }
+  return open.size > 0 ? open : undefined;
+}
+
+/** The wildcards and globs of a view that would show this item. */
+export function coveringOf(view: View, { name, locator, parameters }: Item): readonly Selected[] {
+  return view.selection.collections.filter((selected) =>
+    covers(selected, { selector: name, locator, parameters }),
+  );
+}
+
+/** Under the canonical name, where the client spelled it in another way before. */
+function shownOtherwise(item: Item, view: View): boolean {
+  if (item.spelling === item.name) return false;
+  return isVariant(view.itemOf(item.locator, item.parameters, item.name)?.last.value);
+}
+
+/**
+ * Where the parameters of locators have changed though the client sent the same (a trusted rule, and a node that
+ * changed): old → new.
+ */
+function movedParameters(from: Selection, to: Selection): ReadonlyMap<Parameters, Parameters> | undefined {
+  const gone = [...from.entries].filter(([id, { locator }]) => locator && !to.has(id));
+  if (gone.length === 0) return undefined;
+  const key = ({ own, spelling }: Selected): string => `${own?.id} ${spelling}`;
+  const now = new Map<string, Parameters>();
+  for (const selected of to.entries.values()) {
+    if (selected.locator) now.set(key(selected), selected.parameters);
+  }
+  const moved = new Map<Parameters, Parameters>();
+  for (const [, selected] of gone) {
+    const parameters = now.get(key(selected));
+    if (parameters !== undefined) moved.set(selected.parameters, parameters);
+  }
+  return moved;
+}

@@ -1,0 +1,62 @@
+import type { Encoding } from '../model/subscription.ts';
+import type { Composed, Frame, Step } from './frame.ts';
+
+interface Known {
+  readonly step: Step;
+  readonly composed: Composed;
+}
+
+/**
+ * The encoded responses that lead to a view's head. Clients that go the same way share one; few ways are in use at a
+ * time, and most clients go the one that was gone last, so a list is quicker than keys.
+ */
+export class SharedFrames {
+  #known: Known[] = [];
+  readonly #whole = new Map<Encoding, Frame>();
+
+  /** A response for this way, with a nonce above `lastSerial`: a stream's nonces grow. */
+  find(step: Step, lastSerial: number): Composed | undefined {
+    for (let index = this.#known.length - 1; index >= 0; index--) {
+      const known = this.#known[index];
+      if (known === undefined || !sameStep(known.step, step)) continue;
+      const { frame } = known.composed;
+      return frame === undefined || frame.serial > lastSerial ? known.composed : undefined;
+    }
+    return undefined;
+  }
+
+  add(step: Step, composed: Composed): void {
+    this.#known = this.#known.filter((known) => !sameStep(known.step, step));
+    // Streams that stall at many different revisions must not make this long.
+    if (this.#known.length >= most) this.#known.shift();
+    this.#known.push({ step, composed });
+  }
+
+  /** The complete state, which is the same wherever its taker comes from (protocol §3.7). */
+  whole(encoding: Encoding, lastSerial: number): Frame | undefined {
+    const frame = this.#whole.get(encoding);
+    return frame !== undefined && frame.serial > lastSerial ? frame : undefined;
+  }
+
+  addWhole(encoding: Encoding, frame: Frame): void {
+    this.#whole.set(encoding, frame);
+  }
+
+  /** The head has moved on. */
+  clear(): void {
+    this.#known = [];
+    this.#whole.clear();
+  }
+}
+
+const most = 64;
+
+function sameStep(a: Step, b: Step): boolean {
+  return (
+    a.from === b.from &&
+    a.owed === b.owed &&
+    a.encoding === b.encoding &&
+    a.keepRemoved === b.keepRemoved &&
+    a.first === b.first
+  );
+}

@@ -1,0 +1,79 @@
+import { Code, type GrpcStatus } from './status.ts';
+
+/**
+ * Request header of the streams that a relay opens: the relay itself, then each relay that subscribes to it, directly
+ * or through others, as the path that leads down to it: `b/1f, a/77, a/77>c/9`. Who finds itself in there would
+ * subscribe to itself.
+ */
+export const VIA_HEADER = 'x-distributary-via';
+
+/**
+ * Client feature of a relay that passes variants through (NATIVE): its plain names are locators without parameters.
+ * To any other server they look like everybody's names (protocol §5b); this one must not guess parameters for them,
+ * and must tell their constraints.
+ */
+export const PASSES_VARIANTS = 'distributary.passes-variants';
+
+/** HTTP/2 servers refuse headers that are too large. */
+const longestHeader = 16_384;
+const mostHops = 32;
+const pathPattern = /^[\w.!~*'()%-]+\/[\w-]+(?:>[\w.!~*'()%-]+\/[\w-]+)*$/;
+
+/** Unlike node.id alone, unique: many relays are left with the same default. */
+export function relayId(nodeId: string, instance: string): string {
+  return `${encodeURIComponent(nodeId.toWellFormed() || 'distributary')}/${instance}`;
+}
+
+/** The paths below us that a stream announces: to its sender, and on from there. What is not understood is left out. */
+export function pathsBelow(header: string | undefined): readonly string[] {
+  if (header === undefined) return [];
+  const [sender = '', ...further] = header
+    .split(',')
+    .map((part) => part.trim())
+    .filter((part) => pathPattern.test(part));
+  return sender === '' ? [] : [sender, ...further.map((path) => `${sender}>${path}`)];
+}
+
+/** What our own streams announce. Nearer relays come first, if there are more than a header can hold. */
+export function formatVia(own: string, paths: Iterable<string>): string {
+  const sorted = [...new Set(paths)]
+    .map((path) => ({ path, hops: path.split('>').length }))
+    .filter(({ hops }) => hops < mostHops)
+    .toSorted((a, b) => a.hops - b.hops || (a.path < b.path ? -1 : 1));
+  let header = own;
+  for (const { path } of sorted) {
+    if (header.length + 2 + path.length > longestHeader) break;
+    header += `, ${path}`;
+  }
+  return header;
+}
+
+/** Whether a stream that announced `said` has left out something of `now`. */
+export function announcesMore(said: string, now: string): boolean {
+  const known = new Set(said.split(', '));
+  return now.split(', ').some((path) => !known.has(path));
+}
+
+/** Why a stream with these paths cannot be taken; undefined if none of them leads to us. */
+export function loopOf(own: string, paths: readonly string[]): GrpcStatus | undefined {
+  for (const path of paths) {
+    const hops = path.split('>');
+    const end = hops.indexOf(own);
+    if (end < 0) continue;
+    const loop = [own, ...hops.slice(0, end + 1)];
+    const message = `loop: ${readable(loop).join(' → ')}: this relay would get its resources from itself; look at the upstreams of these relays`;
+    return { code: Code.FAILED_PRECONDITION, message };
+  }
+  return undefined;
+}
+
+/** Names where they tell the relays apart, else the whole ids. */
+function readable(ids: readonly string[]): readonly string[] {
+  const names = ids.map((id) => id.slice(0, id.lastIndexOf('/')));
+  if (new Set(names).size < new Set(ids).size) return ids;
+  try {
+    return names.map(decodeURIComponent);
+  } catch {
+    return names;
+  }
+}

@@ -1,0 +1,130 @@
+import { mkdtempSync, rmdirSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { dirname, join } from 'node:path';
+import type { Core } from '../assembly/core.ts';
+import type { AdsUpstreamConfig, Config } from '../config/config.ts';
+import { routes } from '../downstream/server.ts';
+import { ok, type Result } from '../model/result.ts';
+import { ADS_SERVICE } from '../model/types.ts';
+import { type GrpcServer, listenGrpc } from '../wire/http2-server.ts';
+import type { Start } from './messages.ts';
+
+/**
+ * How the primary feeds its workers: with TP2 delta over a Unix socket that only this user can reach, as a relay feeds a
+ * relay. Parameters are derived and rules applied where the clients are, so the primary has none for its workers.
+ */
+
+const path = `/${ADS_SERVICE}/DeltaAggregatedResources`;
+/** A worker that reconnects may name everything that it holds in one request. */
+const maxRequestBytes = 1 << 28;
+/** Longer than anything takes: how long to wait for control planes is the primary's to decide. */
+const never = 2 ** 31 - 1;
+
+/** By what the primary serves its workers. */
+export function feedConfig(config: Config): Config {
+  return {
+    ...config,
+    parameters: [],
+    xds: {
+      ...config.xds,
+      authorization: [],
+      plainClients: 'WITH_CONSTRAINTS',
+      sotwVersions: 'VERBATIM',
+      legacyWildcard: undefined,
+    },
+    limits: { ...config.limits, maxStreams: Number.POSITIVE_INFINITY },
+  };
+}
+
+/** By what a worker serves clients. */
+export function workerConfig(config: Config, { port }: Pick<Start, 'port'>): Config {
+  const { address } = config.xds;
+  return {
+    ...config,
+    xds: {
+      ...config.xds,
+      address: address.kind === 'tcp' && port !== undefined ? { ...address, port } : address,
+    },
+    // The primary keeps what nobody wants for the configured time; that the worker keeps it too only delays this.
+    cache: { ...config.cache, idleTtlMs: Math.min(config.cache.idleTtlMs / 10, 30_000) },
+  };
+}
+
+/** A worker's one upstream. */
+export function feedUpstream(socket: string): AdsUpstreamConfig {
+  return {
+    kind: 'ads',
+    name: 'primary',
+    claims: { authorities: [], types: [], names: [] },
+    maxRemovalPercent: undefined,
+    maxRemovalHoldMs: 0,
+    maxRemovalHoldMs: 0,
+    endpoints: [{ kind: 'unix', path: socket }],
+    protocol: 'DELTA',
+    variants: 'NATIVE',
+    tls: undefined,
+    connectTimeoutMs: 10_000,
+    resourceTimeoutMs: never,
+    keepalive: { timeMs: never, timeoutMs: never },
+    backoff: { initialMs: 20, maxMs: 1000 },
+    failbackAfterMs: 0,
+    failbackAfterMs: 0,
+  };
+}
+
+/** The primary's end of the socket. */
+export class Feed {
+  readonly socket: string;
+  readonly #server: GrpcServer;
+  readonly #remove: () => void;
+
+  private constructor(socket: string, server: GrpcServer) {
+    this.socket = socket;
+    this.#server = server;
+    this.#remove = () => removeFeed(this.socket);
+    process.once('exit', this.#remove);
+  }
+
+  static async open(core: Core): Promise<Result<Feed>> {
+    // Its mode is 0700.
+    const directory = mkdtempSync(join(tmpdir(), 'distributary-feed-'));
+    const socket = join(directory, 'feed');
+    const listening = await listenGrpc({
+      address: `unix:${socket}`,
+      accept: (asked) => {
+        const route = asked === path ? routes.get(path) : undefined;
+        if (route === undefined) return undefined;
+        return (stream) => {
+          // Not looked at for loops: the worker has, and to it we are the same relay.
+          const refusal = core.relay.server.accept(stream, route);
+          if (refusal === undefined) core.loops.taken(stream);
+          else stream.end(refusal);
+        };
+      },
+      maxRequestBytes,
+      report: (message, error) =>
+        core.conditions.set('feed', `${message}: ${String(error)}`, 'warn', message, { error }),
+    });
+    if (!listening.ok) {
+      removeFeed(socket);
+      return listening;
+    }
+    return ok(new Feed(socket, listening.value));
+  }
+
+  async close(): Promise<void> {
+    process.off('exit', this.#remove);
+    await this.#server.drain(0);
+    this.#remove();
+  }
+}
+
+/** Removes the socket and its directory; what else may be in there stays. */
+export function removeFeed(socket: string): void {
+  rmSync(socket, { force: true });
+  try {
+    rmdirSync(dirname(socket));
+  } catch {
+    // another worker was faster
+  }
+}

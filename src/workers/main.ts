@@ -1,0 +1,44 @@
+/** What a worker process runs: the primary forks it, tells it everything over IPC, and is the only one to end it. */
+import cluster from 'node:cluster';
+import { createLog, isLogLevel } from '../observe/log.ts';
+import { removeFeed } from './feed.ts';
+import { readToWorker, type Start, type ToPrimary } from './messages.ts';
+import { Worker } from './worker.ts';
+
+let worker: Promise<Worker | undefined> = Promise.resolve(undefined);
+
+// A terminal's Ctrl-C and a service manager reach the whole group of processes: the primary drains, then so do we.
+for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.on(signal, () => {});
+
+process.on('message', (received) => {
+  const message = readToWorker(received);
+  if (message.kind === 'start') worker = start(message);
+  else if (message.kind === 'drain') void drain(message.milliseconds);
+  else void worker.then((started) => started?.receive(message));
+});
+
+async function start(message: Start): Promise<Worker | undefined> {
+  const { feed, level } = message;
+  // The primary removes it, unless it was killed.
+  process.once('exit', () => {
+    if (!process.connected) removeFeed(feed);
+  });
+  const id = cluster.worker?.id ?? 0;
+  const log = createLog({ level: isLogLevel(level) ? level : 'info' }).child({ worker: id });
+  const started = await Worker.start({ id, start: message, log, environment: process.env, send });
+  if (started.ok) return started.value;
+  send({ kind: 'failed', reason: started.error }, () => process.exit(1));
+  return undefined;
+}
+
+async function drain(milliseconds: number): Promise<void> {
+  const started = await worker;
+  await started?.drain(milliseconds);
+  process.exit(0);
+}
+
+/** To a primary that is gone nothing can be said; this process ends then (node:cluster sees to it). */
+function send(message: ToPrimary, sent: () => void = () => {}): void {
+  if (process.connected) process.send?.(message, undefined, undefined, () => sent());
+  else sent();
+}

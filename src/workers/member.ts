@@ -1,0 +1,182 @@
+import type { Plain } from '../admin/ports.ts';
+import type { WorkerStatus } from '../gen/distributary/admin/v1/admin_pb.ts';
+import type { Clock, Timer } from '../model/clock.ts';
+import type { Log } from '../observe/log.ts';
+import type { Series } from '../observe/series.ts';
+import { Backoff } from '../upstream/ads/backoff.ts';
+import { type Answered, Line } from './line.ts';
+import type { ToPrimary, ToWorker } from './messages.ts';
+import type { WorkerHandler, WorkerProcess } from './process.ts';
+
+export interface MemberOptions {
+  /** From 1. */
+  readonly number: number;
+  readonly clock: Clock;
+  readonly log: Log;
+  readonly random: () => number;
+  fork(handler: WorkerHandler): WorkerProcess;
+  /** What a new process is told first. */
+  opening(): readonly ToWorker[];
+  /** What a worker asks. */
+  answer(what: string, body: unknown): Promise<Answered>;
+  /** It listens, has ended, or has another number of streams. */
+  changed(member: Member): void;
+  /** A process has ended that had counted this. */
+  left(series: readonly Series[]): void;
+  restarted(): void;
+}
+
+/** Milliseconds. */
+const firstRestart = 200;
+const latestRestart = 30_000;
+/** After so long a worker that ends was well. */
+const probation = 30_000;
+/** For an answer over IPC. */
+const patience = 3000;
+
+type State =
+  | { readonly kind: 'running'; readonly process: WorkerProcess; readonly line: Line; address: string }
+  | { readonly kind: 'waiting'; readonly timer: Timer }
+  | { readonly kind: 'over' };
+
+/** One place among the workers: a process, and after it the next. */
+export class Member {
+  readonly number: number;
+  /** Its clients' streams. */
+  streams = 0;
+  /** What it had counted when it was last asked. */
+  series: readonly Series[] = [];
+  readonly #options: MemberOptions;
+  readonly #backoff: Backoff;
+  #state: State = { kind: 'over' };
+  #startedAt = 0;
+  #restarts = 0;
+  #lastError = '';
+  #ending = false;
+  #whenOver: (() => void) | undefined;
+
+  constructor(options: MemberOptions) {
+    this.number = options.number;
+    this.#options = options;
+    this.#backoff = new Backoff(firstRestart, latestRestart, options.random);
+    this.#start();
+  }
+
+  /** Undefined while it does not listen. */
+  get address(): string | undefined {
+    return this.#state.kind === 'running' && this.#state.address !== '' ? this.#state.address : undefined;
+  }
+
+  /** To ask the process; undefined while it does not listen. */
+  get line(): Line | undefined {
+    return this.#state.kind === 'running' && this.#state.address !== '' ? this.#state.line : undefined;
+  }
+
+  /** Whether a stream with this id is, or was, one of this process. */
+  owns(stream: string): boolean {
+    return this.#state.kind === 'running' && stream.startsWith(`${this.#state.process.id}-`);
+  }
+
+  /** Why the last process ended; empty if none has. */
+  get lastError(): string {
+    return this.#lastError;
+  }
+
+  get status(): Plain<WorkerStatus> {
+    return {
+      number: this.number,
+      pid: this.#state.kind === 'running' ? this.#state.process.pid : 0,
+      listening: this.address !== undefined,
+      clients: this.streams,
+      restarts: this.#restarts,
+      lastError: this.#lastError,
+    };
+  }
+
+  send(message: ToWorker): void {
+    if (this.#state.kind === 'running') this.#state.process.send(message);
+  }
+
+  /** No process takes the place of this one; resolves when it has ended, by itself or after the time given. */
+  async end(milliseconds: number): Promise<void> {
+    this.#ending = true;
+    if (this.#state.kind === 'waiting') {
+      this.#state.timer.cancel();
+      this.#state = { kind: 'over' };
+    }
+    if (this.#state.kind !== 'running') return;
+    const { process } = this.#state;
+    const timer = this.#options.clock.after(milliseconds, () => process.kill());
+    await new Promise<void>((resolve) => {
+      this.#whenOver = resolve;
+    });
+    timer.cancel();
+  }
+
+  #start(): void {
+    const { clock, answer, fork, opening } = this.#options;
+    this.#startedAt = clock.now();
+    const process = fork({
+      message: (message) => this.#receive(message),
+      ended: (how) => this.#ended(how),
+    });
+    const line = new Line({ clock, patience, send: (message) => process.send(message), answer });
+    this.#state = { kind: 'running', process, line, address: '' };
+    for (const message of opening()) process.send(message);
+  }
+
+  #receive(message: ToPrimary): void {
+    if (this.#state.kind !== 'running') return;
+    switch (message.kind) {
+      case 'listening':
+        this.#state.address = message.address;
+        this.#options.changed(this);
+        return;
+      case 'failed':
+        this.#lastError = message.reason;
+        return;
+      case 'streams':
+        this.streams = message.count;
+        this.#options.changed(this);
+        return;
+      case 'ask':
+      case 'answer':
+        this.#state.line.receive(message);
+        return;
+      default:
+        message satisfies never;
+    }
+  }
+
+  #ended(how: string): void {
+    const { clock, log, left, changed, restarted } = this.#options;
+    if (this.#state.kind !== 'running') return;
+    const { process, line, address } = this.#state;
+    line.close();
+    left(this.series);
+    this.series = [];
+    this.streams = 0;
+    if (this.#ending) {
+      this.#state = { kind: 'over' };
+      this.#whenOver?.();
+      return;
+    }
+    if (address !== '') this.#lastError = how;
+    else if (this.#lastError === '') this.#lastError = `${how}, before it listened`;
+    if (clock.now() - this.#startedAt >= probation) this.#backoff.reset();
+    const wait = this.#backoff.next();
+    log.error('a worker has ended: another takes its place', {
+      worker: process.id,
+      pid: process.pid,
+      reason: this.#lastError,
+      milliseconds: Math.round(wait),
+    });
+    const timer = clock.after(wait, () => {
+      this.#restarts++;
+      restarted();
+      this.#start();
+    });
+    this.#state = { kind: 'waiting', timer };
+    changed(this);
+  }
+}

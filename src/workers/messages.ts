@@ -1,0 +1,75 @@
+import { z } from 'zod';
+
+/**
+ * What the primary and its workers tell each other over node:cluster's IPC. Resources are not among it: those flow over
+ * the private socket, as xDS. `body`: bytes of the admin API's messages, or plain data (questions.ts).
+ */
+
+const ask = z.object({
+  kind: z.literal('ask'),
+  /** The asker's own numbering. */
+  id: z.int(),
+  what: z.string(),
+  body: z.unknown(),
+});
+
+const answer = z.object({
+  kind: z.literal('answer'),
+  id: z.int(),
+  /** A GrpcStatus if it failed. */
+  error: z.object({ code: z.int(), message: z.string() }).optional(),
+  body: z.unknown(),
+});
+
+const start = z.object({
+  kind: z.literal('start'),
+  /** The configuration's text: each process reads it with the same environment. */
+  text: z.string(),
+  /** For messages. */
+  file: z.string(),
+  /** The xDS listener's port, where the configuration leaves it open. */
+  port: z.int().optional(),
+  /** Path of the primary's socket. */
+  feed: z.string(),
+  /** Who the relay is to other relays. */
+  relayId: z.string(),
+  level: z.string(),
+  version: z.string(),
+});
+
+const reload = z.object({ kind: z.literal('reload'), text: z.string() });
+
+/** The primary's state, as far as it decides what clients are told. */
+const news = z.object({
+  kind: z.literal('news'),
+  ready: z.boolean(),
+  /** Upstreams of which a whole round over their endpoints has failed. */
+  down: z.array(z.string()),
+});
+
+/** Streams of clients that the other workers have. */
+const elsewhere = z.object({ kind: z.literal('elsewhere'), streams: z.int() });
+
+const drain = z.object({ kind: z.literal('drain'), milliseconds: z.number() });
+
+const listening = z.object({ kind: z.literal('listening'), address: z.string() });
+
+/** It cannot start, and ends. */
+const failed = z.object({ kind: z.literal('failed'), reason: z.string() });
+
+/** Streams of clients that this worker has. */
+const streams = z.object({ kind: z.literal('streams'), count: z.int() });
+
+const toWorker = z.discriminatedUnion('kind', [start, reload, news, elsewhere, drain, ask, answer]);
+const toPrimary = z.discriminatedUnion('kind', [listening, failed, streams, ask, answer]);
+
+export type Ask = z.infer<typeof ask>;
+export type Answer = z.infer<typeof answer>;
+export type Start = z.infer<typeof start>;
+export type News = z.infer<typeof news>;
+export type ToWorker = z.infer<typeof toWorker>;
+export type ToPrimary = z.infer<typeof toPrimary>;
+
+/** Throws if it is something else: both ends are of the same build. */
+export const readToWorker = (message: unknown): ToWorker => toWorker.parse(message);
+export const readToPrimary = (message: unknown): ToPrimary => toPrimary.parse(message);

@@ -1,0 +1,159 @@
+import { Core } from '../assembly/core.ts';
+import { LocalClients } from '../assembly/local-clients.ts';
+import { makeUpstream } from '../assembly/upstreams.ts';
+import { XdsListener } from '../assembly/xds-listener.ts';
+import type { Config } from '../config/config.ts';
+import { parseConfig } from '../config/load.ts';
+import { problemLine } from '../config/source.ts';
+import { systemClock } from '../model/clock.ts';
+import { fail, ok, type Result } from '../model/result.ts';
+import type { Log } from '../observe/log.ts';
+import { feedUpstream, workerConfig } from './feed.ts';
+import { Line } from './line.ts';
+import type { News, Start, ToPrimary, ToWorker } from './messages.ts';
+import { Outlook } from './outlook.ts';
+import { answerQuestion, askClientStatus } from './questions.ts';
+
+/** How long the primary may take to ask all workers, in milliseconds. */
+const patience = 10_000;
+
+export interface WorkerOptions {
+  /** Unlike the number, never used again. */
+  readonly id: number;
+  readonly start: Start;
+  readonly log: Log;
+  readonly environment: Readonly<Record<string, string | undefined>>;
+  send(message: ToPrimary): void;
+}
+
+/** A serving process: a relay with one upstream, the primary. */
+export class Worker {
+  readonly #options: WorkerOptions;
+  readonly #core: Core;
+  readonly #line: Line;
+  readonly #outlook: Outlook;
+  #news: Pick<News, 'ready'> = { ready: false };
+  #elsewhere = 0;
+  #reporting = false;
+  #listener: XdsListener | undefined;
+
+  private constructor(config: Config, options: WorkerOptions) {
+    this.#options = options;
+    const { id, log, start, send } = options;
+    this.#outlook = new Outlook(config.upstreams, systemClock, () => this.#core.relay.changed());
+    this.#core = new Core(
+      workerConfig(config, start),
+      { log, version: start.version, processMetrics: true },
+      {
+        streamPrefix: `${id}-`,
+        streamsElsewhere: () => this.#elsewhere,
+        streamsChanged: () => this.#report(),
+        hopeless: (type, selector) => this.#outlook.hopeless(type, selector),
+        refusal: undefined,
+        relayId: start.relayId,
+        wanted: ({ type, selector }) => this.#outlook.asked(type, selector),
+        changed: () => {},
+      },
+    );
+    const clients = new LocalClients(this.#core.relay);
+    this.#line = new Line({
+      clock: systemClock,
+      patience,
+      send,
+      answer: (what, body) =>
+        answerQuestion(what, body, { clients, series: () => this.#core.series() }),
+    });
+  }
+
+  /** Resolves with the worker when it listens, and has said so. */
+  static async start(options: WorkerOptions): Promise<Result<Worker>> {
+    const config = readConfig(options);
+    if (!config.ok) return config;
+    const worker = new Worker(config.value, options);
+    const listening = await worker.#open();
+    return listening.ok ? ok(worker) : listening;
+  }
+
+  receive(message: Exclude<ToWorker, Start>): void {
+    switch (message.kind) {
+      case 'reload':
+        this.#reload(message.text);
+        return;
+      case 'news':
+        this.#news = message;
+        this.#outlook.news(message.down);
+        this.#core.changed();
+        return;
+      case 'elsewhere':
+        this.#elsewhere = message.streams;
+        return;
+      case 'drain':
+        return;
+      case 'ask':
+      case 'answer':
+        this.#line.receive(message);
+        return;
+      default:
+        message satisfies never;
+    }
+  }
+
+  /** Ends the streams over the time given; then everything is closed. */
+  async drain(milliseconds: number): Promise<void> {
+    this.#core.beginDrain();
+    await this.#listener?.drain(milliseconds);
+    await this.#core.relay.stop();
+    this.#line.close();
+  }
+
+  async #open(): Promise<Result<undefined>> {
+    const { start, log, send } = this.#options;
+    const { relay, metrics, config, loops } = this.#core;
+    const feed = makeUpstream(config, feedUpstream(start.feed), relay, {
+      clock: systemClock,
+      log,
+      metrics,
+      version: start.version,
+      via: () => loops.via(),
+    });
+    loops.onGrowth(() => {
+      if ('reannounce' in feed) feed.reannounce();
+    });
+    relay.start([feed]);
+    const listener = await XdsListener.open(this.#core, {
+      serving: () => this.#news.ready && !this.#core.isDraining,
+      clientStatus: (request) => askClientStatus(this.#line, request),
+    });
+    if (!listener.ok) return listener;
+    this.#listener = listener.value;
+    send({ kind: 'listening', address: listener.value.address });
+    return ok(undefined);
+  }
+
+  #reload(text: string): void {
+    const config = readConfig({ ...this.#options, start: { ...this.#options.start, text } });
+    if (!config.ok) {
+      // The primary has read the same text.
+      this.#options.log.error('a worker cannot read the new configuration', { error: config.error });
+      return;
+    }
+    this.#outlook.reload(config.value.upstreams);
+    this.#core.reload(workerConfig(config.value, this.#options.start));
+  }
+
+  /** Once for all that happened meanwhile. */
+  #report(): void {
+    if (this.#reporting) return;
+    this.#reporting = true;
+    setImmediate(() => {
+      this.#reporting = false;
+      this.#options.send({ kind: 'streams', count: this.#core.relay.server.size });
+    });
+  }
+}
+
+function readConfig({ start, environment }: Pick<WorkerOptions, 'start' | 'environment'>): Result<Config> {
+  const read = parseConfig(start.text, start.file, environment);
+  if (read.ok) return read;
+  return fail(read.error.map((problem) => problemLine(start.file, problem)).join('; '));
+}

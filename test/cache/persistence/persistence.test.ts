@@ -1,0 +1,437 @@
+import { existsSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { DatabaseSync } from 'node:sqlite';
+import { expect } from 'chai';
+import { resourceName } from '../../../src/model/brand.ts';
+import { NO_PARAMETERS } from '../../../src/model/parameters.ts';
+import { eventually } from '../../e2e/support/eventually.ts';
+import { type, when } from '../../support/lab.ts';
+import {
+  Cache,
+  type CacheOptions,
+  central,
+  clockAt,
+  dump,
+  interest,
+  named,
+  onDisk,
+  says,
+  temporary,
+} from './support.ts';
+
+describe('persistence', () => {
+  let directory: ReturnType<typeof temporary>;
+  const open = (options: Omit<CacheOptions, 'directory'> = {}) =>
+    Cache.open({ directory: directory.path, ...options });
+  const file = () => join(directory.path, 'cache.sqlite');
+  const contents = (): unknown => {
+    const database = new DatabaseSync(file());
+    const { payloads } = database.prepare('SELECT count(*) AS payloads FROM payload').get() ?? {};
+    database.close();
+    return payloads;
+  };
+
+  beforeEach(() => {
+    directory = temporary();
+  });
+  afterEach(() => directory.remove());
+
+  /** Two types, by wildcard and by name, with variants, aliases, metadata and an absence. */
+  function fill({ store }: Cache): void {
+    const everything = interest('cds');
+    const prod = interest('eds', 'web', { env: 'prod' });
+    const dev = interest('eds', 'web', { env: 'dev' });
+    const gone = interest('rds', 'missing');
+    for (const one of [everything, prod, dev, gone]) store.want(one);
+    store.apply(says('cds', { resources: { a: 'one', b: 'two' }, settled: [everything], version: '7' }));
+    store.apply(says('cds', { holder: named, resources: { a: 'one' } }));
+    store.apply(
+      says('eds', {
+        holder: named,
+        resources: { web: 'p' },
+        more: { constraints: when({ env: 'prod' }), aliases: ['www'], metadata: Buffer.from('meta') },
+        settled: [prod],
+      }),
+    );
+    store.apply(
+      says('eds', {
+        holder: named,
+        resources: { web: 'd' },
+        more: { constraints: when({ env: 'dev' }), any: undefined },
+        settled: [dev],
+      }),
+    );
+    store.apply(says('rds', { holder: named, settled: [gone] }));
+  }
+
+  it('restores exactly what was there', async () => {
+    const before = await open();
+    fill(before);
+    const was = dump(before.store);
+    await before.close();
+    const after = await open();
+    expect(dump(after.store)).to.equal(was);
+    expect(after.store.settled(interest('cds'))).to.equal(true);
+    expect(after.store.resolve(type('rds'), resourceName('missing'), NO_PARAMETERS)).to.equal('absent');
+    expect(after.store.bytes).to.equal(before.store.bytes);
+    expect(after.messages()).to.deep.equal(['the persisted cache is loaded']);
+    await after.close();
+    const again = await open();
+    expect(dump(again.store)).to.equal(was);
+    await again.close();
+  });
+
+  it('writes while serving, not only at the end', async () => {
+    const before = await open();
+    fill(before);
+    await before.written();
+    expect(before.persistence.lastWrite).to.be.closeTo(Date.now(), 10_000);
+    expect(onDisk(directory.path, 'v-one')).to.equal(true);
+    await before.close();
+  });
+
+  it('follows changes: of content, of holders, of interest, removals', async () => {
+    const before = await open();
+    fill(before);
+    await before.written();
+    before.store.apply(says('cds', { resources: { a: 'three', c: 'new' }, complete: true, version: '8' }));
+    before.store.unwant(interest('eds', 'web', { env: 'dev' }));
+    before.store.want(interest('lds'));
+    const was = dump(before.store);
+    await before.close();
+    const after = await open();
+    expect(dump(after.store)).to.equal(was);
+    await after.close();
+  });
+
+  it('keeps equal bytes once, and drops those that nobody has', async () => {
+    const before = await open();
+    const all = interest('cds', '*', { env: 'x' });
+    before.store.want(all);
+    for (const env of ['x', 'y', 'z']) {
+      before.store.apply(
+        says('cds', { resources: { a: 'same' }, more: { constraints: when({ env }) }, settled: [all] }),
+      );
+    }
+    await before.close();
+    expect(contents()).to.equal(1);
+    const after = await open();
+    after.store.apply(
+      says('cds', { resources: { a: 'other' }, more: { constraints: when({ env: 'x' }) }, complete: true }),
+    );
+    await after.close();
+    expect(contents()).to.equal(1);
+  });
+
+  it('keeps which of several matching variants a parameter set had (protocol §5, Ambiguity)', async () => {
+    const before = await open();
+    const both = interest('eds', 'web', { env: 'prod', version: 'v1' });
+    before.store.want(both);
+    before.store.apply(
+      says('eds', {
+        resources: { web: 'by version' },
+        more: { constraints: when({ version: 'v1' }) },
+        settled: [both],
+      }),
+    );
+    before.store.apply(
+      says('eds', { resources: { web: 'by env' }, more: { constraints: when({ env: 'prod' }) } }),
+    );
+    await before.close();
+    const after = await open();
+    const value = after.store.resolve(both.type, both.selector, both.parameters);
+    expect(value).to.have.property('version', 'v-by version');
+    await after.close();
+  });
+
+  describe('what must not be on disk', () => {
+    it('SDS secrets are not, in no file and at no time', async () => {
+      const before = await open();
+      before.store.want(interest('sds', 'key'));
+      before.store.want(interest('cds'));
+      before.store.apply(
+        says('sds', { holder: named, resources: { key: 'S3CRET' }, settled: [interest('sds', 'key')] }),
+      );
+      before.store.apply(says('cds', { resources: { a: 'PUBLIC' }, settled: [interest('cds')] }));
+      await before.written();
+      expect(onDisk(directory.path, 'PUBLIC')).to.equal(true);
+      expect(onDisk(directory.path, 'S3CRET')).to.equal(false);
+      await before.close();
+      expect(onDisk(directory.path, 'S3CRET')).to.equal(false);
+      const after = await open();
+      // Its lack is no absence.
+      expect(after.store.resolve(type('sds'), resourceName('key'), NO_PARAMETERS)).to.equal('unknown');
+      await after.close();
+    });
+
+    it('with secrets: true they are; without it later, not a byte stays', async () => {
+      const before = await open({ secrets: true });
+      before.store.want(interest('sds', 'key'));
+      before.store.apply(
+        says('sds', { holder: named, resources: { key: 'S3CRET' }, settled: [interest('sds', 'key')] }),
+      );
+      before.store.want(interest('cds'));
+      before.store.apply(says('cds', { resources: { a: 'PUBLIC' }, settled: [interest('cds')] }));
+      await before.close();
+      expect(onDisk(directory.path, 'S3CRET')).to.equal(true);
+      const kept = await open({ secrets: true });
+      expect(kept.store.resolve(type('sds'), resourceName('key'), NO_PARAMETERS)).to.have.property(
+        'version',
+        'v-S3CRET',
+      );
+      await kept.close();
+      const after = await open();
+      expect(onDisk(directory.path, 'S3CRET')).to.equal(false);
+      expect(after.store.settled(interest('cds'))).to.equal(true);
+      expect(after.store.resolve(type('sds'), resourceName('key'), NO_PARAMETERS)).to.equal('unknown');
+      await after.close();
+    });
+
+    it('nobody else may read the files', async () => {
+      rmSync(directory.path, { recursive: true });
+      const cache = await open();
+      fill(cache);
+      await cache.written();
+      expect(statSync(directory.path).mode & 0o77).to.equal(0);
+      for (const name of readdirSync(directory.path))
+        expect(statSync(join(directory.path, name)).mode & 0o77, name).to.equal(0);
+      await cache.close();
+    });
+
+    it('what must not be cached is not, and whoever sees it is unknown again (protocol §5, do_not_cache)', async () => {
+      const before = await open();
+      const [all, one, other] = [interest('cds'), interest('cds', 'volatile'), interest('cds', 'a')];
+      for (const wanted of [all, one, other]) before.store.want(wanted);
+      before.store.apply(says('cds', { resources: { a: 'kept' }, settled: [all, other] }));
+      before.store.apply(
+        says('cds', { resources: { volatile: 'FLEETING' }, more: { doNotCache: true }, settled: [one] }),
+      );
+      await before.close();
+      expect(onDisk(directory.path, 'FLEETING')).to.equal(false);
+      const after = await open();
+      expect([all, one, other].map((wanted) => after.store.settled(wanted))).to.deep.equal([
+        false,
+        false,
+        true,
+      ]);
+      await after.close();
+    });
+  });
+
+  describe('what is not restored', () => {
+    it('a variant whose time to live has passed', async () => {
+      let now = 1_000_000;
+      const clock = clockAt(() => now);
+      const before = await open({ clock });
+      before.store.want(interest('cds'));
+      before.store.apply(
+        says('cds', {
+          resources: { short: '1' },
+          more: { ttlMilliseconds: 1000 },
+          settled: [interest('cds')],
+        }),
+      );
+      before.store.apply(says('cds', { resources: { long: '2' }, more: { ttlMilliseconds: 60_000 } }));
+      await before.close();
+      now += 30_000;
+      const after = await open({ clock });
+      const value = (name: string) => after.store.resolve(type('cds'), resourceName(name), NO_PARAMETERS);
+      expect(value('short')).to.equal('unknown');
+      expect(value('long'))
+        .to.have.property('ttl')
+        .that.deep.equals({ milliseconds: 60_000, deadline: 1_060_000 });
+      await after.close();
+    });
+
+    const changes: readonly (readonly [string, Omit<CacheOptions, 'directory'>])[] = [
+      [
+        'of an upstream that is asked for something else now',
+        { upstreams: () => [{ ...central, text: 'rules changed' }] },
+      ],
+      [
+        'of an upstream that is somewhere else now',
+        { upstreams: () => [{ ...central, places: ['other:1'] }] },
+      ],
+      ['of an upstream that is not there any more', { upstreams: () => [], serves: () => undefined }],
+    ];
+    for (const [title, options] of changes) {
+      it(`what came ${title}; it leaves the disk, too`, async () => {
+        const before = await open();
+        fill(before);
+        await before.close();
+        const after = await open(options);
+        expect(dump(after.store)).to.equal('');
+        expect(after.messages('warn').length).to.equal(options.serves === undefined ? 1 : 0);
+        await after.close();
+        const again = await open();
+        expect(dump(again.store)).to.equal('');
+        await again.close();
+        expect(contents()).to.equal(0);
+      });
+    }
+
+    it('an upstream with one endpoint in common is the same', async () => {
+      const before = await open();
+      fill(before);
+      const was = dump(before.store);
+      await before.close();
+      const after = await open({ upstreams: () => [{ ...central, places: ['new:1', 'cp:1'] }] });
+      expect(dump(after.store)).to.equal(was);
+      await after.close();
+    });
+  });
+
+  it('tells since when what is restored may be out of date', async () => {
+    let now = 5_000_000;
+    const clock = clockAt(() => now);
+    const current = await open({ clock });
+    fill(current);
+    now += 1000;
+    await current.close();
+    now += 60_000;
+    const stale = await open({ clock, staleSince: () => 4_200_000 });
+    expect(stale.loaded?.staleSince.get('central')).to.equal(5_001_000);
+    await stale.close();
+    const later = await open({ clock });
+    expect(later.loaded?.staleSince.get('central')).to.equal(4_200_000);
+    await later.close();
+  });
+
+  describe('a file that is not what was written', () => {
+    const cases: readonly (readonly [string, () => void, RegExp])[] = [
+      [
+        'of another program',
+        () => {
+          rmSync(file());
+          const database = new DatabaseSync(file());
+          database.exec('CREATE TABLE theirs (a)');
+          database.close();
+        },
+        /another program/,
+      ],
+      ['that is no database', () => writeFileSync(file(), 'x'.repeat(10_000)), /not a database/],
+      [
+        'of another version of the schema',
+        () => {
+          const database = new DatabaseSync(file());
+          database.exec('PRAGMA user_version = 99');
+          database.close();
+        },
+        /version 99/,
+      ],
+      [
+        'with a changed content',
+        () => {
+          const database = new DatabaseSync(file());
+          database.exec(`UPDATE payload SET bytes = x'00' WHERE id = 1`);
+          database.close();
+        },
+        /checksum/,
+      ],
+      [
+        'with a changed row',
+        () => {
+          const database = new DatabaseSync(file());
+          database.exec(`UPDATE entry SET body = replace(body, 'true', 'false') WHERE kind = 'interest'`);
+          database.close();
+        },
+        /checksum/,
+      ],
+      [
+        'with a row lost',
+        () => {
+          const database = new DatabaseSync(file());
+          database.exec(`DELETE FROM entry WHERE kind = 'resource' AND key = 'b'`);
+          database.close();
+        },
+        /missing/,
+      ],
+      [
+        'with a content lost',
+        () => {
+          const database = new DatabaseSync(file());
+          database.exec('DELETE FROM payload WHERE id = 1');
+          database.close();
+        },
+        /lost/,
+      ],
+      [
+        'with damaged pages',
+        () => {
+          const bytes = readFileSync(file());
+          bytes.fill(0xff, 4096, 3 * 4096);
+          writeFileSync(file(), bytes);
+        },
+        /./,
+      ],
+    ];
+    for (const [title, damage, reason] of cases) {
+      it(`${title}: set aside with one line, and the relay starts empty`, async () => {
+        const before = await open();
+        fill(before);
+        await before.close();
+        damage();
+        const after = await open();
+        expect(dump(after.store)).to.equal('');
+        expect(after.lines.map(({ level, message }) => `${level} ${message}`)).to.deep.equal([
+          'error the persisted cache is unusable and set aside; a new one is begun',
+        ]);
+        expect(after.lines[0]?.['reason']).to.match(reason);
+        const aside = readdirSync(directory.path).filter((name) => name.includes('.set-aside-'));
+        expect(aside.length).to.be.at.least(1);
+        fill(after);
+        const was = dump(after.store);
+        await after.close();
+        const again = await open();
+        expect(dump(again.store)).to.equal(was);
+        expect(again.failures).to.deep.equal([]);
+        await again.close();
+      });
+    }
+  });
+
+  it('one directory serves one process: another one says so, serves without, and takes over when it is free', async () => {
+    const first = await open();
+    fill(first);
+    await first.written();
+    const second = await open();
+    expect(second.messages('error')).to.deep.equal(['the cache cannot be persisted; serving goes on']);
+    expect(second.lines[0]).to.include({ kind: 'locked' });
+    second.store.want(interest('lds'));
+    second.store.apply(says('lds', { resources: { listener: 'of the second' }, settled: [interest('lds')] }));
+    const was = dump(second.store);
+    await first.close();
+    await eventually(() => expect(second.messages('info')).to.deep.equal(['the cache is persisted again']));
+    await second.close();
+    const third = await open();
+    expect(dump(third.store)).to.equal(was);
+    await third.close();
+  });
+
+  it('a directory that cannot be made: said once, counted each time; and written whole as soon as it can', async () => {
+    directory.remove();
+    writeFileSync(directory.path, 'a file is in the way');
+    const cache = await open();
+    fill(cache);
+    await eventually(() => expect(cache.failures.length).to.be.at.least(2));
+    expect(cache.messages()).to.deep.equal(['the cache cannot be persisted; serving goes on']);
+    expect(cache.persistence.lagSeconds).to.be.above(0);
+    rmSync(directory.path);
+    await eventually(() => expect(cache.messages('info')).to.deep.equal(['the cache is persisted again']));
+    expect(cache.persistence.lagSeconds).to.equal(0);
+    const was = dump(cache.store);
+    await cache.close();
+    const after = await open();
+    expect(dump(after.store)).to.equal(was);
+    await after.close();
+  });
+
+  it('makes the directory where there is none', async () => {
+    const nested = join(directory.path, 'a', 'b');
+    const cache = await open({});
+    await cache.close();
+    const other = await Cache.open({ directory: nested });
+    await other.close();
+    expect(existsSync(join(nested, 'cache.sqlite'))).to.equal(true);
+  });
+});

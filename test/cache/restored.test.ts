@@ -1,0 +1,312 @@
+import { expect } from 'chai';
+import fc from 'fast-check';
+import type { RestoredHolder } from '../../src/cache/cell.ts';
+import type { Restored } from '../../src/cache/restored.ts';
+import { Store } from '../../src/cache/store.ts';
+import { resourceName } from '../../src/model/brand.ts';
+import { isVariant } from '../../src/model/catalog.ts';
+import { UNCONSTRAINED } from '../../src/model/constraints.ts';
+import { NO_PARAMETERS } from '../../src/model/parameters.ts';
+import { type Holder, type Interest, transaction } from '../../src/model/transaction.ts';
+import { encodeStatus } from '../../src/wire/responses.ts';
+import { Code } from '../../src/wire/status.ts';
+import { Lab, resources, type, when } from '../support/lab.ts';
+import { VirtualClock } from '../support/virtual-clock.ts';
+import { interest, named, says, unconfirmed, wild } from './persistence/support.ts';
+
+const cds = type('cds');
+const all = interest('cds');
+
+function newStore(): Store {
+  return new Store({ clock: new VirtualClock(), ambiguous: () => {}, expiring: () => {} });
+}
+
+/** What a store would be restored from. */
+function imageOf(store: Store): Restored {
+  const tables = [...store.tables()];
+  const old = (holder: Holder): RestoredHolder => ({ ...holder, restored: true });
+  return {
+    resources: tables.flatMap(([url, table]) =>
+      [...table.cells].map(([name, cell]) => {
+        const variants = cell.variants
+          .values()
+          .map(({ variant, holders }) => Object.assign({}, variant, { holders: holders.map(old) }));
+        return { type: url, name, variants, bindings: [...(cell.bindings ?? [])] };
+      }),
+    ),
+    interests: tables.flatMap(([, table]) =>
+      [...table.interests.all()].map((state) => ({ ...state, holder: state.holder })),
+    ),
+    versions: tables.flatMap(([url, table]) =>
+      [...table.versions].map(([holder, version]) => ({ type: url, holder, version })),
+    ),
+  };
+}
+
+/** The store of a process that was started again. */
+function restarted(before: Store): Store {
+  const store = newStore();
+  store.restore(imageOf(before));
+  return store;
+}
+
+function names(store: Store, wanted: Interest = all): string[] {
+  return [...store.members(wanted.type, wanted.selector, wanted.parameters)].toSorted();
+}
+
+function storeWith(...wanted: readonly Interest[]): Store {
+  const store = newStore();
+  for (const one of wanted) store.want(one);
+  return store;
+}
+
+describe('what is restored', () => {
+  it('is served as it was, and its wildcard is known', () => {
+    const before = storeWith(all);
+    before.apply(says('cds', { resources: { a: '1', b: '2' }, settled: [all] }));
+    const store = restarted(before);
+    expect(names(store)).to.deep.equal(['a', 'b']);
+    expect(store.settled(all)).to.equal(true);
+    expect(store.version(all)).to.equal('1');
+    expect(store.resolve(cds, resourceName('a'), NO_PARAMETERS)).to.have.property('version', 'v-1');
+  });
+
+  it('stays without a visible change where upstream delivers the same again', () => {
+    const before = storeWith(all);
+    before.apply(says('cds', { resources: { a: '1', b: '2' }, settled: [all] }));
+    const store = restarted(before);
+    store.want(all);
+    const commit = store.apply(says('cds', { resources: { a: '1', b: '2' }, settled: [all] }));
+    expect([...commit.changed.keys()]).to.deep.equal([]);
+    expect(unconfirmed(store, cds)).to.deep.equal([]);
+  });
+
+  it('goes exactly when upstream has answered: what it did not deliver, in the same revision', () => {
+    const before = storeWith(all);
+    before.apply(says('cds', { resources: { a: '1', b: '2', c: '3' }, settled: [all] }));
+    const store = restarted(before);
+    store.apply(says('cds', { resources: { a: '1' } })); // a delta control plane splits its answer
+    store.apply(says('cds', { resources: { b: 'new' } }));
+    expect(names(store)).to.deep.equal(['a', 'b', 'c']);
+    const commit = store.apply(says('cds', { settled: [all] }));
+    expect([...commit.changed.keys()]).to.deep.equal(['c']);
+    expect(names(store)).to.deep.equal(['a', 'b']);
+  });
+
+  it('goes with a full state of the holder that it stands for, wanted or not', () => {
+    const before = storeWith();
+    before.apply(says('cds', { resources: { a: '1', b: '2' } }));
+    const store = restarted(before);
+    const commit = store.apply(says('cds', { resources: { a: '1' }, complete: true }));
+    expect([...commit.changed.keys()]).to.deep.equal(['b']);
+  });
+
+  it('goes with a removal by the holder that it stands for', () => {
+    const before = storeWith(all);
+    before.apply(says('cds', { resources: { a: '1', b: '2' }, settled: [all] }));
+    const store = restarted(before);
+    const removals = [{ name: resourceName('a'), constraints: UNCONSTRAINED }];
+    store.apply(says('cds', { removals }));
+    expect(names(store)).to.deep.equal(['b']);
+  });
+
+  it('of the wildcard and of names is confirmed apart', () => {
+    const one = interest('cds', 'a');
+    const before = storeWith(all, one);
+    before.apply(says('cds', { resources: { a: '1' }, settled: [all] }));
+    before.apply(says('cds', { holder: named, resources: { a: '1' }, settled: [one] }));
+    const store = restarted(before);
+    store.apply(says('cds', { holder: named, settled: [one] }));
+    expect(names(store)).to.deep.equal(['a']); // upstream has not answered for the wildcard
+    const commit = store.apply(says('cds', { settled: [all] }));
+    expect([...commit.changed.keys()]).to.deep.equal(['a']);
+    expect(store.resolve(cds, one.selector, NO_PARAMETERS)).to.equal('absent');
+
+    const other = restarted(before);
+    other.apply(says('cds', { settled: [all] }));
+    expect(names(other)).to.deep.equal([]);
+    expect(isVariant(other.resolve(cds, one.selector, NO_PARAMETERS))).to.equal(true);
+    other.apply(says('cds', { holder: named, settled: [one] }));
+    expect(other.resolve(cds, one.selector, NO_PARAMETERS)).to.equal('absent');
+  });
+
+  it('of names that upstream never answers is served on', () => {
+    const web = interest('eds', 'web');
+    const db = interest('eds', 'db');
+    const before = storeWith(web, db);
+    before.apply(
+      says('eds', {
+        holder: named,
+        resources: { web: '1', db: '1' },
+        settled: [web, db],
+        cannotDelete: true,
+      }),
+    );
+    const store = restarted(before);
+    store.apply(says('eds', { holder: named, resources: { web: '2' }, settled: [web], cannotDelete: true }));
+    expect(isVariant(store.resolve(db.type, db.selector, NO_PARAMETERS))).to.equal(true);
+    expect(unconfirmed(store, db.type)).to.deep.equal(['db']);
+  });
+
+  it('for several parameter sets stays until the last that sees it is answered', () => {
+    const [prod, dev] = [interest('cds', '*', { env: 'prod' }), interest('cds', '*', { env: 'dev' })];
+    const before = storeWith(prod, dev);
+    before.apply(says('cds', { resources: { shared: '1' }, settled: [prod, dev] }));
+    before.apply(says('cds', { resources: { own: '1' }, more: { constraints: when({ env: 'prod' }) } }));
+    const store = restarted(before);
+    store.apply(says('cds', { settled: [prod] }));
+    expect(names(store, prod)).to.deep.equal(['shared']);
+    store.apply(says('cds', { settled: [dev] }));
+    expect(names(store, prod)).to.deep.equal([]);
+  });
+
+  it('is found by an alias, and goes when that is answered', () => {
+    const www = interest('vhds', 'www');
+    const before = storeWith(www);
+    before.apply(
+      says('vhds', { holder: named, resources: { web: '1' }, more: { aliases: ['www'] }, settled: [www] }),
+    );
+    const store = restarted(before);
+    expect(isVariant(store.resolve(www.type, www.selector, NO_PARAMETERS))).to.equal(true);
+    store.apply(says('vhds', { holder: named, settled: [www] }));
+    expect(store.resolve(www.type, www.selector, NO_PARAMETERS)).to.equal('absent');
+  });
+
+  it('is not dropped for an error other than NOT_FOUND (protocol §8)', () => {
+    const one = interest('cds', 'a');
+    const before = storeWith(one);
+    before.apply(says('cds', { holder: named, resources: { a: '1' }, settled: [one] }));
+    for (const [code, stays] of [
+      [Code.RESOURCE_EXHAUSTED, true],
+      [Code.NOT_FOUND, false],
+    ] as const) {
+      const store = restarted(before);
+      const fault = {
+        name: one.selector,
+        constraints: UNCONSTRAINED,
+        code,
+        message: 'no',
+        status: encodeStatus(code, 'no'),
+      };
+      store.apply(says('cds', { holder: named, faults: [fault], settled: [one] }));
+      expect(isVariant(store.resolve(cds, one.selector, NO_PARAMETERS))).to.equal(stays);
+    }
+  });
+
+  it('that only an ended interest had kept goes with it, for whoever else sees it', () => {
+    const [prod, dev] = [interest('cds', '*', { env: 'prod' }), interest('cds', '*', { env: 'dev' })];
+    const before = storeWith(prod, dev);
+    before.apply(says('cds', { resources: { shared: '1' }, settled: [prod, dev] }));
+    const store = restarted(before);
+    store.apply(says('cds', { settled: [prod] }));
+    const commit = store.unwant(dev);
+    expect([...(commit?.changed.keys() ?? [])]).to.deep.equal(['shared']);
+    expect(names(store, prod)).to.deep.equal([]);
+  });
+
+  it('before a first answer is nothing but a hint: it goes with the answer', () => {
+    const before = storeWith(all);
+    before.apply(says('cds', { resources: { a: '1', b: '1' } })); // the rest of the answer was still to come
+    const store = restarted(before);
+    expect(store.settled(all)).to.equal(false);
+    store.apply(says('cds', { resources: { b: '1' } }));
+    store.apply(says('cds', { settled: [all] }));
+    expect(names(store)).to.deep.equal(['b']);
+  });
+
+  it('ends up as upstream has it, whatever was there before and in whatever parts it comes', () => {
+    const content = fc.dictionary(fc.constantFrom('a', 'b', 'c', 'd', 'e'), fc.constantFrom('1', '2'));
+    fc.assert(
+      fc.property(content, fc.array(content, { maxLength: 4 }), fc.boolean(), (old, parts, sotw) => {
+        const before = storeWith(all);
+        before.apply(says('cds', { resources: old, settled: [all] }));
+        const store = restarted(before);
+        const answer: Record<string, string> = {};
+        for (const [index, part] of parts.entries()) {
+          Object.assign(answer, part);
+          if (!sotw) store.apply(says('cds', { resources: part }));
+          // Never less than upstream held, before it has answered.
+          expect(names(store)).to.include.members(Object.keys(old));
+          if (sotw && index === parts.length - 1)
+            store.apply(says('cds', { resources: answer, complete: true, settled: [all] }));
+        }
+        const commit = store.apply(says('cds', { settled: [all] }));
+        const last = sotw && parts.length > 0 ? [] : Object.keys(old).filter((name) => !(name in answer));
+        expect([...commit.changed.keys()].toSorted()).to.deep.equal(last.toSorted());
+        expect(names(store)).to.deep.equal(Object.keys(answer).toSorted());
+        expect(unconfirmed(store, cds)).to.deep.equal([]);
+      }),
+    );
+  });
+});
+
+describe('a replaced upstream', () => {
+  const other: Holder = { key: 'files', upstream: 'files', role: 'wildcard' };
+
+  it('leaves what it had until the next one has answered', () => {
+    const one = interest('cds', 'a');
+    const store = storeWith(all, one);
+    store.apply(says('cds', { resources: { a: '1', b: '2' }, settled: [all] }));
+    store.apply(says('cds', { holder: named, resources: { a: '1' }, settled: [one] }));
+    store.disown('central');
+    expect(names(store)).to.deep.equal(['a', 'b']);
+    const commit = store.apply(says('cds', { holder: other, resources: { a: '1' }, settled: [all, one] }));
+    expect([...commit.changed.keys()]).to.deep.equal(['a', 'b']);
+    expect(names(store)).to.deep.equal(['a']);
+    expect(unconfirmed(store, cds)).to.deep.equal([]);
+  });
+
+  it('does not touch what is of others', () => {
+    const store = storeWith(all);
+    store.apply(says('cds', { resources: { a: '1' }, settled: [all] }));
+    store.disown('files');
+    expect(unconfirmed(store, cds)).to.deep.equal([]);
+  });
+});
+
+describe('a restarted relay', () => {
+  const before = storeWith(all);
+  before.apply(
+    says('cds', { holder: { ...wild, upstream: 'script' }, resources: { a: '1', b: '2' }, settled: [all] }),
+  );
+
+  function restart(): Lab {
+    const lab = new Lab();
+    lab.relay.start([lab.upstream], imageOf(before));
+    return lab;
+  }
+
+  it('subscribes again to what it knew, serves it, and ends what nobody comes for', () => {
+    const lab = restart();
+    expect(lab.upstream.journal).to.deep.equal(['+cds *']);
+    const client = lab.sotw();
+    client.send('cds');
+    expect(resources(client.one())).to.deep.equal({ a: '1', b: '2' });
+    client.disconnect();
+    lab.settle();
+    lab.clock.advance(700_000);
+    expect(lab.upstream.journal).to.deep.equal(['+cds *', '-cds *']);
+    expect(lab.relay.store.bytes).to.equal(0);
+  });
+
+  it('tells clients nothing where upstream has the same, and one removal where it has one less', () => {
+    for (const [content, removed] of [
+      [{ a: '1', b: '2' }, []],
+      [{ a: '1' }, ['b']],
+    ] as const) {
+      const lab = restart();
+      const client = lab.delta();
+      client.send('cds', {});
+      client.ack('cds', client.one());
+      for (const resource of Object.entries(content)) {
+        lab.says({ ...says('cds', { resources: Object.fromEntries([resource]) }), settled: [] });
+      }
+      expect(client.received()).to.deep.equal([]);
+      lab.relay.apply(transaction({ holder: wild, type: cds, settled: [all] }));
+      lab.settle();
+      expect(client.received().map(({ removedResources }) => removedResources)).to.deep.equal(
+        removed.length === 0 ? [] : [removed],
+      );
+    }
+  });
+});

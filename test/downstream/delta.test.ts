@@ -1,0 +1,718 @@
+import { expect } from 'chai';
+import { resourceName } from '../../src/model/brand.ts';
+import { UNCONSTRAINED } from '../../src/model/constraints.ts';
+import { type DeltaClient, Lab, namedHolder, node, put, resources, type } from '../support/lab.ts';
+import { told } from '../support/variants.ts';
+
+const removal = (name: string) => ({ name: resourceName(name), constraints: UNCONSTRAINED });
+const versions = (client: DeltaClient): Record<string, string> =>
+  Object.fromEntries(
+    client.received().flatMap((response) => response.resources.map(({ name, version }) => [name, version])),
+  );
+
+describe('delta server (protocol §4)', () => {
+  describe('§4.1 initial_resource_versions', () => {
+    /** What a client that had `content` under `version` says when it comes back to a relay that has `now`. */
+    function returning(
+      had: readonly [version: string, content: string],
+      now: readonly [version: string, content: string],
+    ): string[] {
+      const lab = new Lab();
+      const first = lab.delta();
+      first.send('cds');
+      lab.says({
+        type: type('cds'),
+        puts: [put(type('cds'), 'a', had[1], { version: had[0] })],
+        complete: true,
+      });
+      const initialResourceVersions = versions(first);
+      first.disconnect();
+      lab.says({
+        type: type('cds'),
+        puts: [put(type('cds'), 'a', now[1], { version: now[0] })],
+        complete: true,
+      });
+      const second = lab.delta();
+      second.send('cds', { initialResourceVersions });
+      return second.received().flatMap(told);
+    }
+
+    it('equal: skipped, nothing at all is sent', () => {
+      expect(returning(['1', 'x'], ['1', 'x'])).to.deep.equal([]);
+    });
+    it('different: sent', () => {
+      expect(returning(['1', 'x'], ['2', 'y'])).to.deep.equal(['+a y']);
+    });
+    it('the same version with other content (control planes start again at "1"): sent', () => {
+      expect(returning(['1', 'x'], ['1', 'y'])).to.deep.equal(['+a y']);
+    });
+    it('empty versions with other content: sent', () => {
+      expect(returning(['', 'x'], ['', 'y'])).to.deep.equal(['+a y']);
+    });
+    it('empty versions with equal content: skipped', () => {
+      expect(returning(['', 'x'], ['', 'x'])).to.deep.equal([]);
+    });
+    it('another version of equal content: skipped', () => {
+      expect(returning(['1', 'x'], ['2', 'x'])).to.deep.equal([]);
+    });
+
+    it('versions of another server, without our suffix, never skip', () => {
+      const lab = new Lab();
+      lab.delta().send('cds');
+      lab.says({ type: type('cds'), puts: [put(type('cds'), 'a', 'x', { version: '7' })], complete: true });
+      const client = lab.delta();
+      client.send('cds', { initialResourceVersions: { a: '7' } });
+      expect(told(client.one())).to.deep.equal(['+a x']);
+    });
+
+    it('the version sent down is <upstream version>@<16 hex digits>', () => {
+      const lab = new Lab();
+      const client = lab.delta();
+      client.send('cds');
+      lab.says({ type: type('cds'), puts: [put(type('cds'), 'a', 'x', { version: '7' })], complete: true });
+      expect(versions(client)['a']).to.match(/^7@[0-9a-f]{16}$/);
+    });
+
+    it('a tier passes the suffix of the relay above on, rather than add its own', () => {
+      const upper = new Lab();
+      const tier = upper.delta();
+      tier.send('cds');
+      upper.says({ type: type('cds'), puts: [put(type('cds'), 'a', 'x', { version: '7' })], complete: true });
+      const version = versions(tier)['a'] ?? '';
+      const lower = new Lab();
+      const client = lower.delta();
+      client.send('cds');
+      lower.says({ type: type('cds'), puts: [put(type('cds'), 'a', 'x', { version })], complete: true });
+      expect(versions(client)['a']).to.equal(version);
+    });
+
+    it('gone, and subscribed by a wildcard: removed_resources', () => {
+      const lab = new Lab();
+      lab.delta().send('cds');
+      lab.full('cds', { a: 'x' });
+      const client = lab.delta();
+      client.send('cds', { initialResourceVersions: { gone: '1@0123456789abcdef' } });
+      expect(told(client.one())).to.deep.equal(['+a x', '-gone']);
+    });
+
+    it('gone, and subscribed by name: removed_resources', () => {
+      const lab = new Lab();
+      const client = lab.delta();
+      client.send('eds', {
+        resourceNamesSubscribe: ['gone'],
+        initialResourceVersions: { gone: '1@0123456789abcdef' },
+      });
+      expect(client.received()).to.have.length(0);
+      lab.says({ type: type('eds'), holder: namedHolder });
+      expect(told(client.one())).to.deep.equal(['-gone']);
+    });
+
+    it('a hint, not a subscription: what is claimed and not subscribed is not spoken of', () => {
+      const lab = new Lab();
+      const client = lab.delta();
+      client.send('eds', {
+        resourceNamesSubscribe: ['a'],
+        initialResourceVersions: { b: '1@0123456789abcdef' },
+      });
+      lab.says({ type: type('eds'), holder: namedHolder, puts: [put(type('eds'), 'a', 'x')] });
+      expect(told(client.one())).to.deep.equal(['+a x']);
+      expect(lab.upstream.journal).to.deep.equal(['+eds a']);
+    });
+
+    it('claims wait for a wildcard that is not answered yet', () => {
+      const lab = new Lab();
+      const client = lab.delta();
+      client.send('cds', { initialResourceVersions: { gone: '1@0123456789abcdef' } });
+      expect(client.received()).to.have.length(0);
+      lab.full('cds', {});
+      expect(told(client.one())).to.deep.equal(['-gone']);
+    });
+
+    it('what was skipped is updated and removed like what was sent', () => {
+      const lab = new Lab();
+      const first = lab.delta();
+      first.send('cds');
+      lab.full('cds', { a: 'x', b: 'y' });
+      const initialResourceVersions = versions(first);
+      const client = lab.delta();
+      client.send('cds', { initialResourceVersions });
+      expect(client.received()).to.have.length(0);
+      lab.full('cds', { b: 'z' });
+      expect(told(client.one())).to.deep.equal(['+b z', '-a']);
+    });
+
+    it('system_version_info is the upstream version, verbatim', () => {
+      const lab = new Lab();
+      const client = lab.delta();
+      client.send('cds');
+      lab.full('cds', { a: 'x' }, 'upstream 17');
+      expect(client.one().systemVersionInfo).to.equal('upstream 17');
+    });
+  });
+
+  describe('§4.2 subscribe', () => {
+    it('of what is subscribed and current: sent again', () => {
+      const { lab, client } = withNames(['a', 'b'], { a: 'x', b: 'y' });
+      client.send('eds', { resourceNamesSubscribe: ['a'] });
+      expect(told(client.one())).to.deep.equal(['+a x']);
+      lab.says({ type: type('eds'), holder: namedHolder, puts: [put(type('eds'), 'b', 'z')] });
+      expect(told(client.one())).to.deep.equal(['+b z']);
+    });
+    it('of the wildcard again: all of it again', () => {
+      const lab = new Lab();
+      const client = lab.delta();
+      client.send('cds', { resourceNamesSubscribe: ['*'] });
+      lab.full('cds', { a: 'x', b: 'y' });
+      client.received();
+      client.send('cds', { resourceNamesSubscribe: ['*'] });
+      expect(told(client.one())).to.deep.equal(['+a x', '+b y']);
+    });
+    it('of an absent name: removed_resources, and again when it is subscribed again', () => {
+      const { client } = withNames(['a'], {});
+      client.send('eds', { resourceNamesSubscribe: ['a'] });
+      expect(told(client.one())).to.deep.equal(['-a']);
+    });
+    it('of an unknown name: silence until it is known', () => {
+      const lab = new Lab();
+      const client = lab.delta();
+      client.send('eds', { resourceNamesSubscribe: ['a'] });
+      client.send('eds', { resourceNamesSubscribe: ['a'] });
+      expect(client.received()).to.have.length(0);
+      lab.says({ type: type('eds'), holder: namedHolder });
+      expect(told(client.one())).to.deep.equal(['-a']);
+    });
+  });
+
+  describe('§4.3 the nonce never gates subscription changes', () => {
+    it('a stale, an unknown or no nonce: the change counts', () => {
+      const { client, first } = withNames(['a'], { a: 'x', b: 'y', c: 'z' });
+      client.send('eds', { responseNonce: '999999', resourceNamesSubscribe: ['b'] });
+      client.send('eds', { responseNonce: 'not a number', resourceNamesSubscribe: ['c'] });
+      expect(client.status).to.equal(undefined);
+      client.send('eds', { resourceNamesUnsubscribe: ['a'] });
+      expect(first.nonce).to.not.equal('');
+      client.send('eds', { responseNonce: first.nonce, resourceNamesSubscribe: ['a'] });
+      const subscription = [...client.lab.relay.server.streams()][0]?.types[0]?.selection;
+      expect([...(subscription?.entries.values() ?? [])].map(({ spelling }) => spelling)).to.deep.equal([
+        'b',
+        'c',
+        'a',
+      ]);
+    });
+    it('one message may ACK and change subscriptions', () => {
+      const { client, first, lab } = withNames(['a'], { a: 'x' });
+      client.send('eds', { responseNonce: first.nonce, resourceNamesSubscribe: ['b'] });
+      expect(lab.events).to.include('request eds ack');
+      lab.says({ type: type('eds'), holder: namedHolder, puts: [put(type('eds'), 'b', 'y')] });
+      expect(told(client.one())).to.deep.equal(['+b y']);
+    });
+    it('one message may NACK and change subscriptions', () => {
+      const { client, first, lab } = withNames(['a'], { a: 'x' });
+      client.send('eds', {
+        responseNonce: first.nonce,
+        errorDetail: { code: 13, message: 'no' },
+        resourceNamesSubscribe: ['b'],
+      });
+      lab.says({ type: type('eds'), holder: namedHolder, puts: [put(type('eds'), 'b', 'y')] });
+      expect(told(client.one())).to.deep.equal(['+b y']);
+    });
+    it('a late NACK of an earlier nonce counts', () => {
+      const { client, first, lab } = withNames(['a', 'b'], { a: 'x', b: 'y' });
+      lab.says({
+        type: type('eds'),
+        holder: namedHolder,
+        puts: [put(type('eds'), 'c', 'z'), put(type('eds'), 'a', 'x2')],
+      });
+      const second = client.one();
+      client.ack('eds', second);
+      client.nack('eds', first);
+      const stream = [...lab.relay.server.streams()][0]?.types[0];
+      expect(stream?.lastNack?.message).to.equal('rejected');
+      expect(client.received().map(told)).to.deep.include(['+b y']);
+    });
+  });
+
+  describe('§4.4 legacy wildcard', () => {
+    it('a first request without any subscribe is one', () => {
+      const lab = new Lab();
+      lab.delta().send('cds');
+      expect(lab.upstream.journal).to.deep.equal(['+cds *']);
+    });
+    it('not for EDS', () => {
+      const lab = new Lab();
+      lab.delta().send('eds');
+      expect(lab.upstream.journal).to.deep.equal([]);
+    });
+    it('adding a name keeps it', () => {
+      const lab = new Lab();
+      const client = lab.delta();
+      client.send('cds');
+      lab.full('cds', { a: 'x' });
+      client.received();
+      client.send('cds', { resourceNamesSubscribe: ['b'] });
+      lab.full('cds', { a: 'x2', b: 'y' });
+      expect(told(client.one())).to.deep.equal(['+a x2', '+b y']);
+    });
+    it('unsubscribing "*" drops it, and names stay', () => {
+      const lab = new Lab();
+      const client = lab.delta();
+      client.send('cds');
+      client.send('cds', { resourceNamesSubscribe: ['b'] });
+      client.send('cds', { resourceNamesUnsubscribe: ['*'] });
+      lab.full('cds', { a: 'x', b: 'y' });
+      expect(told(client.one())).to.deep.equal(['+b y']);
+    });
+    it('emptied afterwards it is nothing, not a wildcard', () => {
+      const lab = new Lab();
+      const client = lab.delta();
+      client.send('cds');
+      client.send('cds', { resourceNamesUnsubscribe: ['*'] });
+      client.send('cds');
+      lab.full('cds', { a: 'x' });
+      expect(client.received()).to.have.length(0);
+    });
+    it('§10.5 subscribed and unsubscribed in the first request: nothing is wanted', () => {
+      const lab = new Lab();
+      const client = lab.delta();
+      client.send('cds', { resourceNamesSubscribe: ['*'], resourceNamesUnsubscribe: ['*'] });
+      client.send('cds');
+      expect(lab.upstream.journal).to.deep.equal([]);
+      lab.full('cds', { a: 'x' });
+      expect(client.received()).to.have.length(0);
+    });
+    it('subscribes are applied before unsubscribes', () => {
+      const { client, lab } = withNames(['a'], { a: 'x', b: 'y' });
+      client.send('eds', { resourceNamesSubscribe: ['b'], resourceNamesUnsubscribe: ['b'] });
+      lab.says({ type: type('eds'), holder: namedHolder, puts: [put(type('eds'), 'b', 'y')] });
+      expect(client.received()).to.have.length(0);
+    });
+  });
+
+  describe('§4.5 unsubscribe', () => {
+    it('has no response', () => {
+      const { client } = withNames(['a', 'b'], { a: 'x', b: 'y' });
+      client.send('eds', { resourceNamesUnsubscribe: ['a'] });
+      expect(client.received()).to.have.length(0);
+    });
+    it('of an unknown name is ignored', () => {
+      const { client } = withNames(['a'], { a: 'x' });
+      client.send('eds', { resourceNamesUnsubscribe: ['never'] });
+      expect(client.received()).to.have.length(0);
+      expect(client.status).to.equal(undefined);
+    });
+    it('clears the sent-state: subscribed again, it is sent again', () => {
+      const { client } = withNames(['a', 'b'], { a: 'x', b: 'y' });
+      client.send('eds', { resourceNamesUnsubscribe: ['a'] });
+      client.send('eds', { resourceNamesSubscribe: ['a'] });
+      expect(told(client.one())).to.deep.equal(['+a x']);
+    });
+    it('with "*" held, a name that the wildcard covers is sent', () => {
+      const { client } = withWildcardAnd('a', { a: 'x', b: 'y' });
+      client.send('cds', { resourceNamesUnsubscribe: ['a'] });
+      expect(told(client.one())).to.deep.equal(['+a x']);
+    });
+    it('with "*" held, a name that the wildcard lacks is removed', () => {
+      const { client } = withWildcardAnd('z', { a: 'x' });
+      client.send('cds', { resourceNamesUnsubscribe: ['z'] });
+      expect(told(client.one())).to.deep.equal(['-z']);
+    });
+    it('with "*" held, a name that only its own subscription showed is removed', () => {
+      const lab = new Lab();
+      const client = lab.delta();
+      client.send('cds', { resourceNamesSubscribe: ['*', 'own'] });
+      lab.says({ type: type('cds'), holder: namedHolder, puts: [put(type('cds'), 'own', 'x')] });
+      lab.full('cds', { a: 'x' });
+      client.received();
+      client.send('cds', { resourceNamesUnsubscribe: ['own'] });
+      expect(told(client.one())).to.deep.equal(['-own']);
+    });
+    it('with an unanswered "*" nothing is concluded until the answer', () => {
+      const lab = new Lab();
+      const client = lab.delta();
+      client.send('cds', { resourceNamesSubscribe: ['a', 'b'] });
+      const named = [...lab.upstream.interests];
+      lab.says({
+        type: type('cds'),
+        holder: namedHolder,
+        puts: [put(type('cds'), 'a', 'x'), put(type('cds'), 'b', 'y')],
+        settled: named,
+      });
+      client.received();
+      client.send('cds', { resourceNamesSubscribe: ['*'], resourceNamesUnsubscribe: ['a', 'b'] });
+      expect(client.received().flatMap(told)).to.deep.equal([]);
+      lab.full('cds', { a: 'x', c: 'z' });
+      const said = client.received().flatMap(told);
+      expect(said).to.include('-b');
+      expect(said).to.include('+c z');
+      expect(said).to.not.include('-a');
+    });
+  });
+
+  it('§4.6 a deleted resource stays subscribed and is sent again when it is created again', () => {
+    const { client, lab } = withNames(['a'], { a: 'x' });
+    lab.says({ type: type('eds'), holder: namedHolder, removals: [removal('a')] });
+    expect(told(client.one())).to.deep.equal(['-a']);
+    lab.says({ type: type('eds'), holder: namedHolder, puts: [put(type('eds'), 'a', 'x')] });
+    expect(told(client.one())).to.deep.equal(['+a x']);
+  });
+
+  describe('§4.7 a first wildcard with nothing', () => {
+    it('gets an empty response', () => {
+      const lab = new Lab();
+      const client = lab.delta();
+      client.send('cds');
+      expect(client.received()).to.have.length(0);
+      lab.full('cds', {});
+      expect(told(client.one())).to.deep.equal([]);
+      lab.full('cds', {});
+      expect(client.received()).to.have.length(0);
+    });
+    it('gets it at once where that is known', () => {
+      const lab = new Lab();
+      lab.delta().send('cds');
+      lab.full('cds', {});
+      const client = lab.delta();
+      client.send('cds');
+      expect(told(client.one())).to.deep.equal([]);
+    });
+  });
+
+  describe('§4.8 aliases and VHDS', () => {
+    const vhds = type('vhds');
+
+    it('a subscription by an alias gets the resource by its own name, with its aliases', () => {
+      const lab = new Lab();
+      const client = lab.delta();
+      client.send('vhds', { resourceNamesSubscribe: ['routes/a.example'] });
+      lab.says({
+        type: vhds,
+        holder: namedHolder,
+        puts: [put(vhds, 'routes/host-a', 'x', { aliases: ['routes/a.example', 'routes/a2.example'] })],
+      });
+      const response = client.one();
+      expect(told(response)).to.deep.equal(['+routes/host-a x']);
+      expect(response.resources[0]?.aliases).to.deep.equal(['routes/a.example', 'routes/a2.example']);
+    });
+    it('two aliases of one resource: it comes once', () => {
+      const lab = new Lab();
+      const client = lab.delta();
+      client.send('vhds', { resourceNamesSubscribe: ['r/a', 'r/b'] });
+      lab.says({
+        type: vhds,
+        holder: namedHolder,
+        puts: [put(vhds, 'r/h', 'x', { aliases: ['r/a', 'r/b'] })],
+      });
+      expect(told(client.one())).to.deep.equal(['+r/h x']);
+    });
+    it('its update and its removal reach the subscriber by the alias', () => {
+      const lab = new Lab();
+      const client = lab.delta();
+      client.send('vhds', { resourceNamesSubscribe: ['r/a'] });
+      lab.says({ type: vhds, holder: namedHolder, puts: [put(vhds, 'r/h', 'x', { aliases: ['r/a'] })] });
+      client.received();
+      lab.says({ type: vhds, holder: namedHolder, puts: [put(vhds, 'r/h', 'y', { aliases: ['r/a'] })] });
+      expect(told(client.one())).to.deep.equal(['+r/h y']);
+      lab.says({ type: vhds, holder: namedHolder, removals: [removal('r/h')] });
+      expect(told(client.one())).to.deep.equal(['-r/h']);
+    });
+    it('an alias that moves to another resource: one update', () => {
+      const lab = new Lab();
+      const client = lab.delta();
+      client.send('vhds', { resourceNamesSubscribe: ['r/a'] });
+      lab.says({ type: vhds, holder: namedHolder, puts: [put(vhds, 'r/h', 'x', { aliases: ['r/a'] })] });
+      client.received();
+      lab.says({
+        type: vhds,
+        holder: namedHolder,
+        puts: [put(vhds, 'r/h', 'x'), put(vhds, 'r/i', 'y', { aliases: ['r/a'] })],
+      });
+      expect(told(client.one())).to.deep.equal(['+r/i y', '-r/h']);
+    });
+    it('an alias taken from its resource: the subscriber loses it', () => {
+      const lab = new Lab();
+      const client = lab.delta();
+      client.send('vhds', { resourceNamesSubscribe: ['r/a'] });
+      lab.says({ type: vhds, holder: namedHolder, puts: [put(vhds, 'r/h', 'x', { aliases: ['r/a'] })] });
+      client.received();
+      lab.says({ type: vhds, holder: namedHolder, puts: [put(vhds, 'r/h', 'x')], settled: [] });
+      expect(told(client.one())).to.deep.equal(['-r/h']);
+    });
+    it('an unresolvable alias: Resource{name and aliases as requested, no body}', () => {
+      const lab = new Lab();
+      const client = lab.delta();
+      client.send('vhds', { resourceNamesSubscribe: ['r/nobody'] });
+      lab.says({ type: vhds, holder: namedHolder });
+      const response = client.one();
+      expect(response.removedResources).to.deep.equal([]);
+      expect(response.resources).to.have.length(1);
+      const [resource] = response.resources;
+      expect(resource?.name).to.equal('r/nobody');
+      expect(resource?.aliases).to.deep.equal(['r/nobody']);
+      expect(resource?.resource).to.equal(undefined);
+      client.send('vhds', { resourceNamesSubscribe: ['r/nobody'] });
+      expect(client.one().resources[0]?.aliases).to.deep.equal(['r/nobody']);
+    });
+    it("an upstream's own answer of that kind is passed on", () => {
+      const lab = new Lab();
+      const client = lab.delta();
+      client.send('vhds', { resourceNamesSubscribe: ['r/nobody'] });
+      const nobody = put(vhds, 'r/nobody', '', { any: undefined, aliases: ['r/nobody'] });
+      lab.says({ type: vhds, holder: namedHolder, puts: [nobody] });
+      const [resource] = client.one().resources;
+      expect(resource?.name).to.equal('r/nobody');
+      expect(resource?.aliases).to.deep.equal(['r/nobody']);
+      expect(resource?.resource).to.equal(undefined);
+    });
+    it('a name is matched as a whole, whatever number of slashes it has', () => {
+      const lab = new Lab();
+      const client = lab.delta();
+      client.send('vhds', { resourceNamesSubscribe: ['team/routes/a.example'] });
+      lab.says({ type: vhds, holder: namedHolder, puts: [put(vhds, 'team/routes/a.example', 'x')] });
+      expect(told(client.one())).to.deep.equal(['+team/routes/a.example x']);
+    });
+  });
+
+  describe('§4.9', () => {
+    it('a name is never twice in one response, neither as resource nor as removal', () => {
+      const lab = new Lab();
+      const client = lab.delta();
+      client.send('cds', { resourceNamesSubscribe: ['*', 'a', 'a', 'gone'] });
+      lab.full('cds', { a: 'x' });
+      lab.full('cds', { b: 'y' });
+      client.send('cds', { resourceNamesSubscribe: ['a'], resourceNamesUnsubscribe: ['gone'] });
+      for (const { resources: list, removedResources } of client.received()) {
+        const names = [...list.map(({ name }) => name), ...removedResources];
+        expect(new Set(names).size, names.join()).to.equal(names.length);
+      }
+    });
+    it('the type of the message is the type of every resource', () => {
+      const lab = new Lab();
+      const client = lab.delta();
+      client.send('cds');
+      lab.full('cds', { a: 'x' });
+      const response = client.one();
+      expect(response.typeUrl).to.equal(response.resources[0]?.resource?.typeUrl);
+    });
+  });
+
+  it('§4.10 the first answer to a wildcard is not split', () => {
+    const lab = new Lab();
+    const client = lab.delta();
+    client.send('cds');
+    const url = type('cds');
+    lab.says({ type: url, puts: [put(url, 'a', 'x')], settled: [] });
+    lab.says({ type: url, puts: [put(url, 'b', 'y')], settled: [] });
+    expect(client.received()).to.have.length(0);
+    lab.says({ type: url });
+    expect(told(client.one())).to.deep.equal(['+a x', '+b y']);
+  });
+
+  describe('§4.11 heartbeats', () => {
+    const ttl = { ttlMilliseconds: 10_000 };
+
+    function beating(
+      short: string,
+      name: string,
+      features: readonly string[],
+    ): { lab: Lab; client: DeltaClient } {
+      const lab = new Lab();
+      const client = lab.delta();
+      client.send(short, { node: node({}, features), resourceNamesSubscribe: [name] });
+      lab.says({ type: type(short), holder: namedHolder, puts: [put(type(short), name, 'x', ttl)] });
+      return { lab, client };
+    }
+    const beat = (name: string) => [
+      { name: resourceName(name), constraints: UNCONSTRAINED, ttlMilliseconds: 10_000 },
+    ];
+
+    it('is the resource without body, with the version that the client has and the TTL', () => {
+      const { lab, client } = beating('eds', 'a', ['xds.config.supports-resource-ttl']);
+      const [first] = client.one().resources;
+      expect(first?.ttl?.seconds).to.equal(10n);
+      expect(first?.resource).to.not.equal(undefined);
+      lab.clock.advance(4000);
+      lab.says({ type: type('eds'), holder: namedHolder, heartbeats: beat('a') });
+      const [second] = client.one().resources;
+      expect(second?.resource).to.equal(undefined);
+      expect(second?.version).to.equal(first?.version);
+      expect(second?.ttl?.seconds).to.equal(10n);
+    });
+    it('is not for clients that know no TTL', () => {
+      const { lab, client } = beating('eds', 'a', []);
+      expect(client.one().resources[0]?.ttl).to.equal(undefined);
+      lab.says({ type: type('eds'), holder: namedHolder, heartbeats: beat('a') });
+      expect(client.received()).to.have.length(0);
+    });
+    it('is never for VHDS: a Resource without body would be an unresolvable alias', () => {
+      const { lab, client } = beating('vhds', 'r/a', ['xds.config.supports-resource-ttl']);
+      client.received();
+      lab.says({ type: type('vhds'), holder: namedHolder, heartbeats: beat('r/a') });
+      for (const { resource } of client.received().flatMap((response) => response.resources)) {
+        expect(resource).to.not.equal(undefined);
+      }
+    });
+    it('a late subscriber gets the body and the remaining TTL', () => {
+      const { lab } = beating('eds', 'a', []);
+      lab.clock.advance(3500);
+      const late = lab.delta();
+      late.send('eds', {
+        node: node({}, ['xds.config.supports-resource-ttl']),
+        resourceNamesSubscribe: ['a'],
+      });
+      const [resource] = late.one().resources;
+      expect(resource?.resource).to.not.equal(undefined);
+      expect(resource?.ttl).to.deep.include({ seconds: 6n, nanos: 500_000_000 });
+    });
+    it('without one the resource ends', () => {
+      const { lab, client } = beating('eds', 'a', []);
+      client.received();
+      lab.clock.advance(10_000);
+      lab.settle();
+      expect(told(client.one())).to.deep.equal(['-a']);
+    });
+  });
+
+  describe('§3.12 after a NACK of several resources', () => {
+    it('each goes out once more, alone', () => {
+      const { client, first } = withNames(['a', 'b'], { a: 'x', b: 'y' });
+      client.nack('eds', first);
+      const again = client.received();
+      expect(again.map(told)).to.deep.equal([['+a x'], ['+b y']]);
+      for (const response of again) client.nack('eds', response);
+      expect(client.received()).to.have.length(0);
+    });
+    it('also where the NACK changes the subscription', () => {
+      const { client, first } = withNames(['a', 'b'], { a: 'x', b: 'y' });
+      client.send('eds', {
+        responseNonce: first.nonce,
+        errorDetail: { code: 13, message: 'no' },
+        resourceNamesSubscribe: ['c'],
+      });
+      expect(client.received().map(told)).to.deep.equal([['+a x'], ['+b y']]);
+    });
+    it('what has been replaced or unsubscribed since is not', () => {
+      const { client, first, lab } = withNames(['a', 'b', 'c'], { a: 'x', b: 'y', c: 'z' });
+      client.blocked = true;
+      lab.says({ type: type('eds'), holder: namedHolder, puts: [put(type('eds'), 'd', 'w')] });
+      lab.says({ type: type('eds'), holder: namedHolder, puts: [put(type('eds'), 'a', 'x2')] });
+      client.received();
+      client.send('eds', {
+        responseNonce: first.nonce,
+        errorDetail: { code: 13, message: 'no' },
+        resourceNamesUnsubscribe: ['b'],
+      });
+      client.unblock();
+      const said = client.received().flatMap(told);
+      expect(said).to.not.include('+a x');
+      expect(said).to.not.include('+b y');
+      expect(said).to.include('+c z');
+    });
+  });
+
+  describe('§8 order on ADS', () => {
+    it('all additions go before any removal, whatever the types', () => {
+      const lab = new Lab();
+      const client = lab.delta();
+      client.send('cds');
+      client.send('eds', { resourceNamesSubscribe: ['e1', 'e2'] });
+      client.send('lds');
+      lab.full('cds', { c1: 'x' });
+      lab.says({ type: type('eds'), holder: namedHolder, puts: [put(type('eds'), 'e1', 'x')] });
+      lab.full('lds', { l1: 'x' });
+      client.received();
+      client.blocked = true;
+      lab.full('lds', { l1: 'y' });
+      client.received();
+      lab.full('cds', { c2: 'y' });
+      lab.says({
+        type: type('eds'),
+        holder: namedHolder,
+        puts: [put(type('eds'), 'e2', 'y')],
+        removals: [removal('e1')],
+      });
+      lab.full('lds', { l2: 'y' });
+      client.unblock();
+      const said = client.received().map(told);
+      const flat = said.flat();
+      const firstRemoval = flat.findIndex((line) => line.startsWith('-'));
+      const lastAddition = flat.findLastIndex((line) => line.startsWith('+'));
+      expect(flat.filter((line) => line.startsWith('+'))).to.deep.equal(['+c2 y', '+e2 y', '+l2 y']);
+      expect(flat.filter((line) => line.startsWith('-')).toSorted()).to.deep.equal(['-c1', '-e1', '-l1']);
+      expect(firstRemoval).to.be.greaterThan(lastAddition);
+    });
+    it('a removal alone waits for the additions of other types, and is not lost', () => {
+      const lab = new Lab();
+      const client = lab.delta();
+      client.send('cds');
+      client.send('lds');
+      lab.full('cds', { c1: 'x', c2: 'x' });
+      lab.full('lds', { l1: 'x' });
+      client.received();
+      client.blocked = true;
+      lab.full('lds', { l1: 'y' });
+      client.received();
+      lab.full('cds', { c1: 'x' });
+      lab.full('lds', { l1: 'z' });
+      client.unblock();
+      expect(client.received().map(told)).to.deep.equal([['+l1 z'], ['-c2']]);
+    });
+    it('what is created again before its removal was told is not removed', () => {
+      const lab = new Lab();
+      const client = lab.delta();
+      client.send('cds');
+      client.send('lds');
+      lab.full('cds', { c1: 'x', c2: 'x' });
+      lab.full('lds', { l1: 'x' });
+      client.received();
+      client.blocked = true;
+      lab.full('lds', { l1: 'y' });
+      client.received();
+      lab.full('cds', { c1: 'x' });
+      lab.full('lds', { l1: 'z' });
+      lab.full('cds', { c1: 'x', c2: 'y' });
+      client.unblock();
+      expect(client.received().flatMap(told)).to.deep.equal(['+c2 y', '+l1 z']);
+    });
+  });
+
+  it('§3.9 an outage or an unknown removes nothing: a node that changes waits for the answers of its new view', () => {
+    const lab = new Lab();
+    const client = lab.delta();
+    client.send('cds', { node: node({ env: 'prod' }) });
+    lab.full('cds', { a: 'x', b: 'y' });
+    client.received();
+    client.send('cds', { node: node({ env: 'test' }) });
+    expect(client.received().flatMap(told)).to.deep.equal([]);
+    lab.full('cds', { a: 'x' }, '2');
+    expect(client.received().flatMap(told)).to.deep.equal(['-b']);
+  });
+
+  function withNames(
+    names: readonly string[],
+    existing: Readonly<Record<string, string>>,
+  ): { lab: Lab; client: DeltaClient; first: ReturnType<DeltaClient['one']> } {
+    const lab = new Lab();
+    const client = lab.delta();
+    client.send('eds', { resourceNamesSubscribe: [...names] });
+    const url = type('eds');
+    const puts = Object.entries(existing).map(([name, content]) => put(url, name, content));
+    lab.says({ type: url, holder: namedHolder, puts });
+    const first = client.one();
+    expect(Object.keys(resources(first))).to.have.members(
+      Object.keys(existing).filter((name) => names.includes(name)),
+    );
+    return { lab, client, first };
+  }
+
+  function withWildcardAnd(
+    name: string,
+    existing: Readonly<Record<string, string>>,
+  ): { lab: Lab; client: DeltaClient } {
+    const lab = new Lab();
+    const client = lab.delta();
+    client.send('cds', { resourceNamesSubscribe: ['*', name] });
+    lab.full('cds', existing);
+    client.received();
+    return { lab, client };
+  }
+});

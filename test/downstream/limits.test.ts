@@ -1,0 +1,137 @@
+import { expect } from 'chai';
+import { Lab, namedHolder, put, resources, type SotwClient, type } from '../support/lab.ts';
+import { witness } from './witness.ts';
+
+describe('limits', () => {
+  describe('max_subscriptions_per_stream', () => {
+    it('one more is RESOURCE_EXHAUSTED with the limit’s name, and nothing of it goes upstream', () => {
+      const lab = new Lab({ limits: { maxSubscriptions: 3 } });
+      const client = lab.sotw();
+      client.send('eds', { resourceNames: ['a', 'b', 'c'] });
+      expect(client.status).to.equal(undefined);
+      client.send('eds', { resourceNames: ['a', 'b', 'c', 'd'] });
+      expect(client.status?.code).to.equal(8);
+      expect(client.status?.message).to.contain('max_subscriptions_per_stream');
+      expect(lab.upstream.journal).to.deep.equal(['+eds a', '+eds b', '+eds c']);
+      expect(lab.events).to.contain('rejected subscriptions');
+    });
+
+    it('counts over all types of the stream', () => {
+      const lab = new Lab({ limits: { maxSubscriptions: 3 } });
+      const client = lab.sotw();
+      client.send('eds', { resourceNames: ['a', 'b'] });
+      client.send('rds', { resourceNames: ['a', 'b'] });
+      expect(client.status?.code).to.equal(8);
+    });
+
+    it('counts what is subscribed now, not what ever was', () => {
+      const lab = new Lab({ limits: { maxSubscriptions: 2 } });
+      const client = lab.sotw();
+      for (let count = 0; count < 5; count++) {
+        client.send('eds', { resourceNames: [`a${count}`, `b${count}`] });
+      }
+      expect(client.status).to.equal(undefined);
+    });
+
+    it('the interest of a stream that was ended goes too', () => {
+      const lab = new Lab({ limits: { maxSubscriptions: 1 }, idleMilliseconds: 1000 });
+      const client = lab.sotw();
+      client.send('eds', { resourceNames: ['a'] });
+      client.send('eds', { resourceNames: ['a', 'b'] });
+      lab.clock.advance(1000);
+      expect(lab.upstream.journal).to.deep.equal(['+eds a', '-eds a']);
+      expect(lab.relay.server.size).to.equal(0);
+    });
+  });
+
+  describe('subscription_changes_per_second', () => {
+    function churn(client: SotwClient, times: number): number {
+      for (let count = 0; count < times; count++) {
+        if (client.paused) return count;
+        client.send('eds', { resourceNames: [`x${count % 7}`] });
+      }
+      return times;
+    }
+
+    it('past the rate reading pauses, and goes on when the time has come', () => {
+      const lab = new Lab({ limits: { changesPerSecond: 10 } });
+      const client = lab.sotw();
+      expect(churn(client, 100)).to.equal(11);
+      expect(lab.events.filter((event) => event === 'rejected rate')).to.have.length(1);
+      lab.clock.advance(99);
+      expect(client.paused).to.equal(true);
+      lab.clock.advance(1);
+      expect(client.paused).to.equal(false);
+      expect(client.status).to.equal(undefined);
+    });
+
+    it('ACKs and NACKs are free', () => {
+      const lab = new Lab({ limits: { changesPerSecond: 2 } });
+      const client = lab.sotw();
+      client.send('cds');
+      lab.full('cds', { a: '1' });
+      const response = client.one();
+      for (let count = 0; count < 50; count++) {
+        client.ack('cds', response);
+        client.nack('cds', response);
+      }
+      expect(client.paused).to.equal(false);
+    });
+
+    it('responses go on while reading is paused', () => {
+      const lab = new Lab({ limits: { changesPerSecond: 2 } });
+      const client = lab.sotw();
+      churn(client, 10);
+      lab.says({ type: type('eds'), holder: namedHolder, puts: [put(type('eds'), 'x2', '1')] });
+      expect(resources(client.one())).to.deep.equal({ x2: '1' });
+    });
+
+    it('a stream that ends while it is paused leaves no timer behind', () => {
+      const lab = new Lab({ limits: { changesPerSecond: 1 } });
+      const client = lab.sotw();
+      churn(client, 10);
+      client.disconnect();
+      client.paused = true;
+      lab.clock.advance(10_000);
+      expect(client.paused, 'nobody resumed it').to.equal(true);
+    });
+  });
+
+  describe('stalled_timeout', () => {
+    it('a client that does not read for so long is ended, with the limit’s name', () => {
+      const lab = new Lab({ limits: { stalledMilliseconds: 5000 } });
+      const untouched = witness(lab);
+      const client = lab.sotw();
+      client.blocked = true;
+      client.send('cds');
+      lab.clock.advance(4000);
+      expect(client.status).to.equal(undefined);
+      lab.clock.advance(2000);
+      expect(client.status?.code).to.equal(8);
+      expect(client.status?.message).to.contain('stalled_timeout');
+      expect(lab.events).to.contain('rejected stalled');
+      untouched();
+    });
+
+    it('one that reads now and then is not', () => {
+      const lab = new Lab({ limits: { stalledMilliseconds: 5000 } });
+      const client = lab.sotw();
+      client.send('cds');
+      for (let version = 1; version < 10; version++) {
+        lab.full('cds', { a: String(version) });
+        client.readOne();
+        lab.clock.advance(4000);
+        client.unblock();
+      }
+      expect(client.status).to.equal(undefined);
+    });
+
+    it('one that has nothing to read is not', () => {
+      const lab = new Lab({ limits: { stalledMilliseconds: 5000 } });
+      const client = lab.sotw();
+      client.send('cds');
+      lab.clock.advance(60_000);
+      expect(client.status).to.equal(undefined);
+    });
+  });
+});

@@ -1,0 +1,86 @@
+import { setFlagsFromString } from 'node:v8';
+import { runInNewContext } from 'node:vm';
+import { create, toBinary } from '@bufbuild/protobuf';
+import { expect } from 'chai';
+import { NodeSchema } from '../../src/gen/envoy/config/core/v3/base_pb.ts';
+import { DiscoveryRequestSchema } from '../../src/gen/envoy/service/discovery/v3/discovery_pb.ts';
+import { Lab, namedHolder, node, put, resources, type } from '../support/lab.ts';
+
+function request(part: object): Buffer {
+  return Buffer.from(toBinary(DiscoveryRequestSchema, create(DiscoveryRequestSchema, part)));
+}
+
+/** Bytes in use, those of buffers included. */
+function heapAfterCollection(): number {
+  setFlagsFromString('--expose-gc');
+  runInNewContext('gc()');
+  const { heapUsed, arrayBuffers } = process.memoryUsage();
+  return heapUsed + arrayBuffers;
+}
+
+describe('nodes (§3.1)', () => {
+  const large = create(NodeSchema, {
+    ...node(),
+    extensions: Array.from({ length: 600 }, (_, index) => ({
+      name: `envoy.extension.number_${index}`,
+      category: 'envoy.filters.http',
+      typeUrls: [`type.googleapis.com/envoy.extensions.filters.http.number_${index}.v3.Number`],
+    })),
+  });
+
+  it('a node of 61 KB in every request is decoded once', () => {
+    const lab = new Lab();
+    const client = lab.sotw();
+    client.send('cds', { node: large });
+    lab.full('cds', { a: '1' });
+    const response = client.one();
+    for (let count = 0; count < 20; count++) {
+      client.send('cds', { node: large, responseNonce: response.nonce, versionInfo: '1' });
+    }
+    expect(toBinary(NodeSchema, large).length).to.be.greaterThan(61_000);
+    expect(lab.contexts).to.equal(1);
+    expect(client.received()).to.deep.equal([]);
+  });
+
+  it('nothing of it is kept: the bytes may be overwritten, and are by the next request', () => {
+    const lab = new Lab();
+    const client = lab.sotw();
+    const bytes = request({
+      node: create(NodeSchema, node({ env: 'prod' })),
+      typeUrl: type('eds'),
+      resourceNames: ['x'],
+    });
+    client.raw(bytes);
+    bytes.fill(0xff);
+    lab.says({ type: type('eds'), holder: namedHolder, puts: [put(type('eds'), 'x', '1')] });
+    expect(resources(client.one())).to.deep.equal({ x: '1' });
+    const [stream] = lab.relay.server.streams();
+    expect([...(stream?.client?.derived(undefined).entries ?? [])]).to.deep.equal([['env', 'prod']]);
+    expect(stream?.client?.nodeId).to.equal('envoy-1');
+  });
+
+  it('200 streams with nodes of 61 KB hold none of them', () => {
+    const lab = new Lab();
+    const open = (count: number): void => {
+      for (let index = 0; index < count; index++) {
+        const client = lab.sotw();
+        client.send('cds', { node: { ...large, id: `envoy-${index}` } });
+      }
+    };
+    open(50); // what is made once
+    const before = heapAfterCollection();
+    open(200);
+    const perStream = (heapAfterCollection() - before) / 200;
+    expect(lab.contexts, 'they are all different').to.equal(250);
+    expect(perStream).to.be.lessThan(12_000);
+  });
+
+  it('a node that changes with every request is bound by the rate of subscription changes', () => {
+    const lab = new Lab({ limits: { changesPerSecond: 5 } });
+    const client = lab.sotw();
+    for (let count = 0; count < 10 && !client.paused; count++) {
+      client.send('cds', { node: create(NodeSchema, node({ env: String(count) })) });
+    }
+    expect(client.paused).to.equal(true);
+  });
+});

@@ -1,0 +1,672 @@
+import { create, toBinary } from '@bufbuild/protobuf';
+import { expect } from 'chai';
+import { DynamicParameterConstraintsSchema } from '../../src/gen/envoy/service/discovery/v3/discovery_pb.ts';
+import { resourceName } from '../../src/model/brand.ts';
+import { type Constraints, UNCONSTRAINED } from '../../src/model/constraints.ts';
+import type { Put } from '../../src/model/transaction.ts';
+import type { ParameterRule } from '../../src/security/derive-parameters.ts';
+import {
+  type DeltaClient,
+  Lab,
+  namedHolder,
+  node,
+  put,
+  resources,
+  type SotwClient,
+  type,
+} from '../support/lab.ts';
+import { and, compiled, exists, is, locator, not, or, told, wrapped } from '../support/variants.ts';
+
+const eds = type('eds');
+const cds = type('cds');
+const variant = (name: string, content: string, constraints: Constraints, more: Partial<Put> = {}): Put =>
+  put(eds, name, content, { constraints, ...more });
+const removal = (name: string, constraints: Constraints) => ({ name: resourceName(name), constraints });
+const prod = compiled(is('env', 'prod'));
+const test = compiled(is('env', 'test'));
+const prod1 = compiled(and(is('env', 'prod'), is('version', 'v1')));
+const prod2 = compiled(and(is('env', 'prod'), is('version', 'v2')));
+
+/** A delta client with these locators of EDS. */
+function locating(lab: Lab, ...locators: [name: string, parameters: Record<string, string>][]): DeltaClient {
+  const client = lab.delta();
+  client.send('eds', {
+    resourceLocatorsSubscribe: locators.map(([name, parameters]) => locator(name, parameters)),
+  });
+  return client;
+}
+
+/** A delta client of today: names, and parameters from its node. */
+function plain(lab: Lab, metadata: Record<string, string>, ...names: string[]): DeltaClient {
+  const client = lab.delta();
+  client.send('eds', { node: node(metadata), resourceNamesSubscribe: names });
+  return client;
+}
+
+function says(lab: Lab, puts: readonly Put[], removals: readonly ReturnType<typeof removal>[] = []): void {
+  lab.says({ type: eds, holder: namedHolder, puts, removals });
+}
+
+describe('variants (protocol §5, TP2)', () => {
+  describe('locators', () => {
+    it('over delta: resource_name with the constraints as the control plane wrote them, and no name', () => {
+      const lab = new Lab();
+      const client = locating(lab, ['x', { env: 'prod', version: 'v1' }]);
+      const message = create(
+        DynamicParameterConstraintsSchema,
+        and(is('version', 'v1'), is('env', 'prod'), is('version', 'v1')),
+      );
+      says(lab, [variant('x', 'a', compiled(message))]);
+      const [resource] = client.one().resources;
+      expect(resource?.name).to.equal('');
+      expect(resource?.resourceName?.name).to.equal('x');
+      const sent = resource?.resourceName?.dynamicParameterConstraints;
+      expect(sent).to.not.equal(undefined);
+      if (sent === undefined) return;
+      expect(Buffer.from(toBinary(DynamicParameterConstraintsSchema, sent))).to.deep.equal(
+        Buffer.from(toBinary(DynamicParameterConstraintsSchema, message)),
+      );
+    });
+    it('over SotW: wrapped in Resource, with resource_name', () => {
+      const lab = new Lab();
+      const client = lab.sotw();
+      client.send('eds', { resourceLocators: [locator('x', { env: 'prod' })] });
+      says(lab, [variant('x', 'a', prod)]);
+      expect(wrapped(client.one())).to.deep.equal(['+x {env == "prod"} a']);
+    });
+    it('of an unconstrained resource: resource_name without constraints', () => {
+      const lab = new Lab();
+      const client = locating(lab, ['x', { env: 'prod' }]);
+      says(lab, [variant('x', 'a', UNCONSTRAINED)]);
+      expect(told(client.one())).to.deep.equal(['+x {} a']);
+    });
+    it('mixed with plain names in one delta stream: each in its form', () => {
+      const lab = new Lab();
+      const client = lab.delta();
+      client.send('eds', {
+        node: node({ env: 'test' }),
+        resourceNamesSubscribe: ['x', 'y'],
+        resourceLocatorsSubscribe: [locator('x', { env: 'prod' })],
+      });
+      says(lab, [variant('x', 'p', prod), variant('x', 't', test), variant('y', 'u', UNCONSTRAINED)]);
+      expect(told(client.one())).to.deep.equal(['+x t', '+x {env == "prod"} p', '+y u']);
+    });
+    it('mixed with plain names in one SotW stream', () => {
+      const lab = new Lab();
+      const client = lab.sotw();
+      client.send('eds', {
+        node: node({ env: 'test' }),
+        resourceNames: ['x'],
+        resourceLocators: [locator('x', { env: 'prod' })],
+      });
+      says(lab, [variant('x', 'p', prod), variant('x', 't', test)]);
+      expect(wrapped(client.one())).to.deep.equal(['+x {env == "prod"} p', '=t']);
+    });
+    it('an unconstrained resource, by name and by locator: in both forms', () => {
+      const lab = new Lab();
+      const client = lab.delta();
+      client.send('eds', {
+        resourceNamesSubscribe: ['x'],
+        resourceLocatorsSubscribe: [locator('x', { env: 'prod' })],
+      });
+      says(lab, [variant('x', 'u', UNCONSTRAINED)]);
+      expect(told(client.one())).to.deep.equal(['+x u', '+x {} u']);
+    });
+    it('{"*", parameters}: per name the variant that matches (delta)', () => {
+      const lab = new Lab();
+      const client = lab.delta();
+      client.send('cds', { resourceLocatorsSubscribe: [locator('*', { env: 'prod' })] });
+      lab.says({
+        type: cds,
+        puts: [
+          put(cds, 'x', 'p', { constraints: prod }),
+          put(cds, 'x', 't', { constraints: test }),
+          put(cds, 'y', 't', { constraints: test }),
+          put(cds, 'z', 'u'),
+        ],
+        complete: true,
+      });
+      expect(told(client.one())).to.deep.equal(['+x {env == "prod"} p', '+z {} u']);
+      expect(lab.upstream.journal).to.deep.equal(['+cds * [["env","prod"]]']);
+    });
+    it('{"*", parameters}: per name the variant that matches (SotW)', () => {
+      const lab = new Lab();
+      const client = lab.sotw();
+      client.send('cds', { resourceLocators: [locator('*', { env: 'prod' })] });
+      const puts = [put(cds, 'x', 'p', { constraints: prod }), put(cds, 'y', 't', { constraints: test })];
+      lab.says({ type: cds, puts, complete: true });
+      expect(wrapped(client.one())).to.deep.equal(['+x {env == "prod"} p']);
+    });
+    it('several parameter sets for one name on one stream: each its variant', () => {
+      const lab = new Lab();
+      const client = locating(lab, ['x', { env: 'prod' }], ['x', { env: 'test' }]);
+      says(lab, [variant('x', 'p', prod), variant('x', 't', test)]);
+      expect(told(client.one())).to.deep.equal(['+x {env == "prod"} p', '+x {env == "test"} t']);
+      says(lab, [variant('x', 't2', test)]);
+      expect(told(client.one())).to.deep.equal(['+x {env == "test"} t2']);
+    });
+    it('several parameter sets that match one variant: it comes and goes once', () => {
+      const lab = new Lab();
+      const client = locating(lab, ['x', { env: 'prod', a: '1' }], ['x', { env: 'prod', a: '2' }]);
+      says(lab, [variant('x', 'p', prod)]);
+      expect(told(client.one())).to.deep.equal(['+x {env == "prod"} p']);
+      says(lab, [], [removal('x', prod)]);
+      expect(told(client.one())).to.deep.equal(['-x {env == "prod"}']);
+    });
+    it('one set misses while another hits: removed_resource_names without constraints', () => {
+      const lab = new Lab();
+      const client = locating(lab, ['x', { env: 'prod' }], ['x', { env: 'test' }], ['x', { env: 'dev' }]);
+      says(lab, [variant('x', 'p', prod)]);
+      expect(told(client.one())).to.deep.equal(['+x {env == "prod"} p', '-x {}']);
+    });
+    it('a deleted variant is removed by its constraints, never by its bare name', () => {
+      const lab = new Lab();
+      const client = locating(lab, ['x', { env: 'prod' }]);
+      says(lab, [variant('x', 'p', prod)]);
+      client.received();
+      says(lab, [], [removal('x', prod)]);
+      const response = client.one();
+      expect(told(response)).to.deep.equal(['-x {env == "prod"}']);
+      expect(response.removedResources).to.deep.equal([]);
+    });
+    it('other parameters for a name: subscribed and unsubscribed in one request, only the new one is told', () => {
+      const lab = new Lab();
+      const client = locating(lab, ['x', { env: 'prod' }]);
+      says(lab, [variant('x', 'p', prod), variant('x', 't', test)]);
+      client.received();
+      client.send('eds', {
+        resourceLocatorsSubscribe: [locator('x', { env: 'test' })],
+        resourceLocatorsUnsubscribe: [locator('x', { env: 'prod' })],
+      });
+      expect(told(client.one())).to.deep.equal(['+x {env == "test"} t']);
+      says(lab, [variant('x', 'p2', prod)]);
+      expect(client.received()).to.have.length(0);
+    });
+    it('§4.5 with {"*", parameters} held, an unsubscribed locator is told of', () => {
+      const lab = new Lab();
+      const client = lab.delta();
+      client.send('cds', {
+        resourceLocatorsSubscribe: ['*', 'x', 'gone'].map((name) => locator(name, { env: 'prod' })),
+      });
+      lab.says({ type: cds, puts: [put(cds, 'x', 'p', { constraints: prod })], complete: true });
+      client.received();
+      client.send('cds', {
+        resourceLocatorsUnsubscribe: ['x', 'gone'].map((name) => locator(name, { env: 'prod' })),
+      });
+      expect(told(client.one())).to.deep.equal(['+x {env == "prod"} p', '-gone {}']);
+    });
+    it('each distinct (name, parameters) is subscribed upstream once, however many clients have it', () => {
+      const lab = new Lab();
+      for (let client = 0; client < 3; client++) {
+        locating(lab, ['x', { env: 'prod' }], ['x', { env: 'test' }]);
+        plain(lab, { env: 'prod' }, 'x');
+      }
+      expect(lab.upstream.journal).to.deep.equal(['+eds x [["env","prod"]]', '+eds x [["env","test"]]']);
+    });
+    it('§4.1 initial_resource_versions hold for constrained variants too', () => {
+      const lab = new Lab();
+      const first = plain(lab, { env: 'prod' }, 'x', 'y');
+      says(lab, [variant('x', 'p', prod), variant('x', 't', test), variant('y', 'p', prod)]);
+      const initialResourceVersions = Object.fromEntries(
+        first.one().resources.map(({ name, version }) => [name, version]),
+      );
+      says(lab, [variant('y', 'p2', prod)]);
+      for (const [env, expected] of [
+        ['prod', ['+y p2']],
+        ['test', ['+x t', '-y']],
+      ] as const) {
+        const client = lab.delta();
+        client.send('eds', {
+          node: node({ env }),
+          resourceNamesSubscribe: ['x', 'y'],
+          initialResourceVersions,
+        });
+        lab.says({ type: eds, holder: namedHolder });
+        expect(client.received().flatMap(told), env).to.deep.equal(expected);
+      }
+    });
+  });
+
+  describe('swap of variants in one upstream response', () => {
+    interface Everybody {
+      readonly lab: Lab;
+      readonly delta: Record<string, DeltaClient>;
+      readonly sotw: Record<string, SotwClient>;
+    }
+
+    /** Clients of each kind that see x as env=prod, before it splits by version. */
+    function everybody(): Everybody {
+      const lab = new Lab();
+      const delta = {
+        locator: locating(lab, ['x', { env: 'prod', version: 'v2' }]),
+        leftLocator: locating(lab, ['x', { env: 'prod' }]),
+        otherLocator: locating(lab, ['x', { env: 'test' }]),
+        plain: plain(lab, { env: 'prod', version: 'v2' }, 'x'),
+        leftPlain: plain(lab, { env: 'prod' }, 'x'),
+        otherPlain: plain(lab, { env: 'test' }, 'x'),
+      };
+      const sotw = { locator: lab.sotw(), plain: lab.sotw() };
+      sotw.locator.send('eds', { resourceLocators: [locator('x', { env: 'prod', version: 'v2' })] });
+      sotw.plain.send('eds', { node: node({ env: 'prod', version: 'v2' }), resourceNames: ['x'] });
+      says(lab, [variant('x', 'old', prod), variant('x', 'other', test)]);
+      for (const client of [...Object.values(delta), ...Object.values(sotw)]) client.inbox.splice(0);
+      says(lab, [variant('x', 'v1', prod1), variant('x', 'v2', prod2)], [removal('x', prod)]);
+      return { lab, delta, sotw };
+    }
+
+    it('a locator client gets the removal and the resource in one message', () => {
+      const { delta } = everybody();
+      expect(delta['locator']?.received().map(told)).to.deep.equal([
+        ['+x {env == "prod" and version == "v2"} v2', '-x {env == "prod"}'],
+      ]);
+    });
+    it('a plain client gets only the new resource', () => {
+      const { delta } = everybody();
+      expect(delta['plain']?.received().map(told)).to.deep.equal([['+x v2']]);
+    });
+    it('who is left without a match gets a removal', () => {
+      const { delta } = everybody();
+      expect(delta['leftLocator']?.received().map(told)).to.deep.equal([['-x {env == "prod"}']]);
+      expect(delta['leftPlain']?.received().map(told)).to.deep.equal([['-x']]);
+    });
+    it('whom it does not concern gets nothing', () => {
+      const { delta } = everybody();
+      expect(delta['otherLocator']?.received()).to.have.length(0);
+      expect(delta['otherPlain']?.received()).to.have.length(0);
+    });
+    it('over SotW each gets the new resource, in one response', () => {
+      const { sotw } = everybody();
+      expect(sotw['plain']?.received().map(wrapped)).to.deep.equal([['=v2']]);
+      expect(sotw['locator']?.received().map(wrapped)).to.deep.equal([
+        ['+x {env == "prod" and version == "v2"} v2'],
+      ]);
+    });
+    it('of a full-state type over SotW too: nothing is missing in between', () => {
+      const lab = new Lab();
+      const client = lab.sotw();
+      client.send('cds', { node: node({ env: 'prod', version: 'v2' }) });
+      lab.says({
+        type: cds,
+        puts: [put(cds, 'x', 'old', { constraints: prod }), put(cds, 'y', 'y')],
+        complete: true,
+      });
+      client.received();
+      const after = [
+        put(cds, 'x', 'v1', { constraints: prod1 }),
+        put(cds, 'x', 'v2', { constraints: prod2 }),
+      ];
+      lab.says({ type: cds, puts: [...after, put(cds, 'y', 'y')], complete: true });
+      expect(client.received().map(resources)).to.deep.equal([{ x: 'v2', y: 'y' }]);
+    });
+    it('is told as a whole to a client that did not read in between', () => {
+      const lab = new Lab();
+      const client = locating(lab, ['x', { env: 'prod', version: 'v1' }], ['y', { env: 'prod' }]);
+      says(lab, [variant('x', 'old', prod), variant('y', 'y', prod)]);
+      client.blocked = true;
+      says(lab, [variant('y', 'y2', prod)]);
+      client.received();
+      says(lab, [variant('x', 'v1', prod1)], [removal('x', prod)]);
+      says(lab, [variant('x', 'new', prod)], [removal('x', prod1)]);
+      client.unblock();
+      expect(client.received().map(told)).to.deep.equal([['+x {env == "prod"} new']]);
+    });
+    it('adds no ambiguity: removals count before additions', () => {
+      const { lab } = everybody();
+      expect(lab.ambiguous).to.deep.equal([]);
+    });
+  });
+
+  describe('public vectors that are about transactions', () => {
+    const rows: readonly [string, Record<string, string>, Constraints, boolean][] = [
+      ['none / {e:prod}', { e: 'prod' }, UNCONSTRAINED, true],
+      ['e=prod / {e:prod,x:1}', { e: 'prod', x: '1' }, compiled(is('e', 'prod')), true],
+      ['e=prod / {}', {}, compiled(is('e', 'prod')), false],
+      ['not(e=prod) / {}', {}, compiled(not(is('e', 'prod'))), true],
+      ['not(exists e) / {e:""}', { e: '' }, compiled(not(exists('e'))), false],
+      ['or[] / {}', {}, compiled(or()), false],
+      ['and[] / {}', {}, compiled(and()), true],
+      ['not(or[]) / {}', {}, compiled(not(or())), true],
+      [
+        'and[e=prod, not(exists v)] / {e:prod}',
+        { e: 'prod' },
+        compiled(and(is('e', 'prod'), not(exists('v')))),
+        true,
+      ],
+      [
+        'and[e=prod, not(exists v)] / {e:prod,v:v1}',
+        { e: 'prod', v: 'v1' },
+        compiled(and(is('e', 'prod'), not(exists('v')))),
+        false,
+      ],
+      ['e=prod / {e:Prod}', { e: 'Prod' }, compiled(is('e', 'prod')), false],
+      ['e=prod / {E:prod}', { E: 'prod' }, compiled(is('e', 'prod')), false],
+      ['exists `constructor` / {}', {}, compiled(exists('constructor')), false],
+      ['`__proto__`=x / {}', {}, compiled(is('__proto__', 'x')), false],
+      [
+        '`__proto__`=x / {__proto__:x}',
+        Object.fromEntries([['__proto__', 'x']]),
+        compiled(is('__proto__', 'x')),
+        true,
+      ],
+    ];
+    for (const [name, parameters, constraints, expected] of rows) {
+      it(`${name}: ${expected ? 'seen' : 'does not exist'}`, () => {
+        const lab = new Lab();
+        const client = locating(lab, ['x', parameters]);
+        says(lab, [variant('x', 'c', constraints)]);
+        const [line] = told(client.one());
+        expect(line?.startsWith('+'), line).to.equal(expected);
+      });
+    }
+    it('remove e=prod, add and[e=prod,v=v1] and and[e=prod,v=v2]: one update without a gap, or a removal only', () => {
+      const lab = new Lab();
+      const v2 = locating(lab, ['x', { e: 'prod', v: 'v2' }]);
+      const none = locating(lab, ['x', { e: 'prod' }]);
+      const before = compiled(is('e', 'prod'));
+      says(lab, [variant('x', 'old', before)]);
+      v2.received();
+      none.received();
+      const after = ['v1', 'v2'].map((v) => variant('x', v, compiled(and(is('e', 'prod'), is('v', v)))));
+      says(lab, after, [removal('x', before)]);
+      expect(v2.received().map(told)).to.deep.equal([
+        ['+x {e == "prod" and v == "v2"} v2', '-x {e == "prod"}'],
+      ]);
+      expect(none.received().map(told)).to.deep.equal([['-x {e == "prod"}']]);
+    });
+    it('and[a,b] added, then and[b,a] removed: gone', () => {
+      const lab = new Lab();
+      const client = locating(lab, ['x', { a: '1', b: '2' }]);
+      says(lab, [variant('x', 'c', compiled(and(is('a', '1'), is('b', '2'))))]);
+      expect(told(client.one())).to.deep.equal(['+x {a == "1" and b == "2"} c']);
+      says(lab, [], [removal('x', compiled(and(is('b', '2'), is('a', '1'))))]);
+      expect(told(client.one())).to.deep.equal(['-x {a == "1" and b == "2"}']);
+    });
+    it('and[a,b], then and[b,a] with the same content: nothing is told', () => {
+      const lab = new Lab();
+      const client = locating(lab, ['x', { a: '1', b: '2' }]);
+      says(lab, [variant('x', 'c', compiled(and(is('a', '1'), is('b', '2'))))]);
+      client.received();
+      says(lab, [variant('x', 'c', compiled(and(is('b', '2'), is('a', '1'))))]);
+      expect(client.received()).to.have.length(0);
+    });
+  });
+
+  describe('clients that know nothing of variants', () => {
+    it('get the name of a constrained resource, and no constraints', () => {
+      const lab = new Lab();
+      const client = plain(lab, { env: 'prod' }, 'x');
+      says(lab, [variant('x', 'p', prod)]);
+      expect(told(client.one())).to.deep.equal(['+x p']);
+    });
+    it('without rules they have no parameters', () => {
+      const lab = new Lab({ rules: [] });
+      const client = plain(lab, { env: 'prod' }, 'x', 'y');
+      says(lab, [variant('x', 'p', prod), variant('y', 'n', compiled(not(exists('env'))))]);
+      expect(told(client.one())).to.deep.equal(['+y n', '-x']);
+    });
+    it('a node that changes mid-stream: one correct response', () => {
+      const lab = new Lab();
+      const client = plain(lab, { env: 'prod' }, 'x', 'y', 'z', 'u');
+      plain(lab, { env: 'test' }, 'x', 'y', 'z', 'u');
+      says(lab, [
+        variant('x', 'p', prod),
+        variant('x', 't', test),
+        variant('y', 'p', prod),
+        variant('z', 't', test),
+        variant('u', 'u', UNCONSTRAINED),
+      ]);
+      client.received();
+      client.send('eds', { node: node({ env: 'test' }) });
+      expect(client.received().map(told)).to.deep.equal([['+x t', '+z t', '-y']]);
+    });
+    it('over SotW with xds.config.resource-in-sotw: wrapped, by name', () => {
+      const lab = new Lab();
+      const client = lab.sotw();
+      client.send('eds', {
+        node: node({ env: 'prod' }, ['xds.config.resource-in-sotw']),
+        resourceNames: ['x'],
+      });
+      says(lab, [variant('x', 'p', prod)]);
+      expect(wrapped(client.one())).to.deep.equal(['+x p']);
+    });
+
+    describe('with xds.plain_clients: WITH_CONSTRAINTS', () => {
+      it('get resource_name with constraints, over delta and wrapped over SotW', () => {
+        const lab = new Lab({ constrained: true });
+        const client = plain(lab, { env: 'prod' }, 'x', 'u');
+        const sotw = lab.sotw();
+        sotw.send('eds', { node: node({ env: 'prod' }), resourceNames: ['x', 'u'] });
+        says(lab, [variant('x', 'p', prod), variant('u', 'u', UNCONSTRAINED)]);
+        expect(told(client.one())).to.deep.equal(['+u u', '+x {env == "prod"} p']);
+        expect(wrapped(sotw.one())).to.deep.equal(['+x {env == "prod"} p', '=u']);
+      });
+      it('get removals by constraints, also at a swap', () => {
+        const lab = new Lab({ constrained: true });
+        const client = plain(lab, { env: 'prod', version: 'v1' }, 'x');
+        says(lab, [variant('x', 'p', prod)]);
+        client.received();
+        says(lab, [variant('x', 'v1', prod1)], [removal('x', prod)]);
+        expect(client.received().map(told)).to.deep.equal([
+          ['+x {env == "prod" and version == "v1"} v1', '-x {env == "prod"}'],
+        ]);
+        says(lab, [], [removal('x', prod1)]);
+        expect(client.received().map(told)).to.deep.equal([['-x {env == "prod" and version == "v1"}']]);
+      });
+    });
+  });
+
+  describe('ambiguity', () => {
+    const a = compiled(is('a', '1'));
+    const b = compiled(is('b', '1'));
+    const both = { a: '1', b: '1' };
+
+    it('a newcomer gets the variant of the lowest canonical key, and it is counted', () => {
+      const lab = new Lab();
+      locating(lab, ['x', { a: '1' }], ['x', { b: '1' }]);
+      says(lab, [variant('x', 'b', b), variant('x', 'a', a)]);
+      const client = locating(lab, ['x', both]);
+      expect(told(client.one())).to.deep.equal(['+x {a == "1"} a']);
+      expect(lab.ambiguous).to.deep.equal(['x']);
+    });
+    it('who has a match keeps it when another comes', () => {
+      const lab = new Lab();
+      const client = locating(lab, ['x', both]);
+      says(lab, [variant('x', 'b', b)]);
+      client.received();
+      says(lab, [variant('x', 'a', a)]);
+      expect(client.received()).to.have.length(0);
+      expect(lab.ambiguous).to.deep.equal(['x']);
+    });
+    it('never flaps over 100 updates of either', () => {
+      const lab = new Lab();
+      const client = locating(lab, ['x', both]);
+      says(lab, [variant('x', 'b', b)]);
+      client.received();
+      for (let round = 0; round < 100; round++) {
+        says(lab, [round % 2 === 0 ? variant('x', `a${round}`, a) : variant('x', `b${round}`, b)]);
+      }
+      const said = client.received().flatMap(told);
+      expect(said).to.have.length(50);
+      for (const line of said) expect(line).to.match(/^\+x \{b == "1"\} b\d+$/);
+      expect(lab.ambiguous).to.deep.equal(['x']);
+    });
+    it('is bound for (type, name, parameters): other streams and views see the same', () => {
+      const lab = new Lab({ rules: envRules('a', 'b') });
+      locating(lab, ['x', both]);
+      says(lab, [variant('x', 'b', b)]);
+      says(lab, [variant('x', 'a', a)]);
+      expect(told(locating(lab, ['x', both]).one())).to.deep.equal(['+x {b == "1"} b']);
+      expect(told(locating(lab, ['x', both], ['y', both]).one())).to.deep.equal(['+x {b == "1"} b']);
+      expect(told(plain(lab, both, 'x').one())).to.deep.equal(['+x b']);
+    });
+    it('ends when its variant goes: the other takes its place in one update', () => {
+      const lab = new Lab();
+      const client = locating(lab, ['x', both]);
+      says(lab, [variant('x', 'b', b)]);
+      says(lab, [variant('x', 'a', a)]);
+      client.received();
+      says(lab, [], [removal('x', b)]);
+      expect(client.received().map(told)).to.deep.equal([['+x {a == "1"} a', '-x {b == "1"}']]);
+    });
+    it('of those that are there when its variant goes, the lowest key wins, whenever it came', () => {
+      const lab = new Lab();
+      const c = compiled(is('c', '1'));
+      const client = locating(lab, ['x', { a: '1', b: '1', c: '1' }]);
+      says(lab, [variant('x', 'c', c)]);
+      says(lab, [variant('x', 'b', b)]);
+      client.received();
+      says(lab, [variant('x', 'a', a)], [removal('x', c)]);
+      expect(client.received().map(told)).to.deep.equal([['+x {a == "1"} a', '-x {c == "1"}']]);
+    });
+
+    describe('where the upstream cannot delete (SotW EDS and the like)', () => {
+      const latest = (lab: Lab, ...puts: Put[]): void => {
+        lab.says({ type: eds, holder: namedHolder, puts, cannotDelete: true });
+      };
+      it('the last received match wins, and what nobody is bound to is dropped', () => {
+        const lab = new Lab();
+        const client = locating(lab, ['x', both]);
+        latest(lab, variant('x', 'b', b));
+        client.received();
+        latest(lab, variant('x', 'a', a));
+        expect(client.received().map(told)).to.deep.equal([['+x {a == "1"} a', '-x {b == "1"}']]);
+        latest(lab, variant('x', 'b2', b));
+        expect(client.received().map(told)).to.deep.equal([['+x {b == "1"} b2', '-x {a == "1"}']]);
+        expect(lab.relay.store.bytes).to.equal(put(eds, 'x', 'b2').any?.length);
+      });
+      it('a variant that another parameter set is bound to stays', () => {
+        const lab = new Lab();
+        const client = locating(lab, ['x', both], ['x', { b: '1' }]);
+        latest(lab, variant('x', 'b', b));
+        client.received();
+        latest(lab, variant('x', 'a', a));
+        expect(client.received().map(told)).to.deep.equal([['+x {a == "1"} a']]);
+      });
+    });
+  });
+
+  describe('what is served from the cache', () => {
+    it('a named subscription gets a variant at once that another subscription brought', () => {
+      const lab = new Lab();
+      locating(lab, ['x', { env: 'prod' }]);
+      says(lab, [variant('x', 'p', prod)]);
+      const client = locating(lab, ['x', { env: 'prod', version: 'v9' }]);
+      expect(told(client.one())).to.deep.equal(['+x {env == "prod"} p']);
+      expect(lab.upstream.journal.at(-1)).to.equal('+eds x [["env","prod"],["version","v9"]]');
+    });
+    it('a wildcard waits for its own answer', () => {
+      const lab = new Lab();
+      const first = lab.delta();
+      first.send('cds', { resourceLocatorsSubscribe: [locator('*', { env: 'prod' })] });
+      lab.says({ type: cds, puts: [put(cds, 'x', 'p', { constraints: prod })], complete: true });
+      const second = lab.delta();
+      second.send('cds', { resourceLocatorsSubscribe: [locator('*', { env: 'prod', version: 'v9' })] });
+      expect(second.received()).to.have.length(0);
+      lab.says({ type: cds, puts: [put(cds, 'y', 'v', { constraints: compiled(is('version', 'v9')) })] });
+      expect(told(second.one())).to.deep.equal(['+x {env == "prod"} p', '+y {version == "v9"} v']);
+    });
+    it('do_not_cache: a new subscription goes upstream again, without the usual linger', () => {
+      const lab = new Lab();
+      const first = plain(lab, {}, 'x', 'y');
+      says(lab, [put(eds, 'x', 'c', { doNotCache: true }), put(eds, 'y', 'c')]);
+      expect(first.one().resources.find(({ name }) => name === 'x')?.cacheControl?.doNotCache).to.equal(true);
+      first.disconnect();
+      expect(lab.upstream.journal).to.deep.equal(['+eds x', '+eds y', '-eds x']);
+      const second = plain(lab, {}, 'x', 'y');
+      expect(lab.upstream.journal.at(-1)).to.equal('+eds x');
+      expect(told(second.one())).to.deep.equal(['+y c']);
+      says(lab, [put(eds, 'x', 'c2', { doNotCache: true })]);
+      expect(told(second.one())).to.deep.equal(['+x c2']);
+    });
+  });
+
+  describe('trusted parameters', () => {
+    const rules: readonly ParameterRule[] = envRules('env').map((rule) => ({ ...rule, trusted: true }));
+
+    it("win over the locator's own", () => {
+      const lab = new Lab({ rules });
+      const client = lab.delta();
+      client.send('eds', {
+        node: node({ env: 'test' }),
+        resourceLocatorsSubscribe: [locator('x', { env: 'prod', other: '1' })],
+      });
+      expect(lab.upstream.journal).to.deep.equal(['+eds x [["env","test"],["other","1"]]']);
+      says(lab, [variant('x', 'p', prod), variant('x', 't', test)]);
+      expect(told(client.one())).to.deep.equal(['+x {env == "test"} t']);
+    });
+    it('are absent where the rule gives none, whatever the client says', () => {
+      const lab = new Lab({ rules });
+      const client = locating(lab, ['x', { env: 'prod' }]);
+      says(lab, [variant('x', 'p', prod)]);
+      expect(told(client.one())).to.deep.equal(['-x {}']);
+    });
+    it('change with the node, mid-stream: one message that removes and adds', () => {
+      const lab = new Lab({ rules });
+      const client = lab.delta();
+      client.send('eds', {
+        node: node({ env: 'prod' }),
+        resourceLocatorsSubscribe: [locator('x', { a: '1' }), locator('y', { a: '1' })],
+      });
+      says(lab, [variant('x', 'p', prod), variant('x', 't', test), variant('y', 'p', prod)]);
+      client.received();
+      client.send('eds', { node: node({ env: 'test' }) });
+      says(lab, []);
+      expect(client.received().flatMap(told).toSorted()).to.deep.equal([
+        '+x {env == "test"} t',
+        '-x {env == "prod"}',
+        '-y {env == "prod"}',
+      ]);
+    });
+    it('untrusted rules leave a locator as it is', () => {
+      const lab = new Lab();
+      const client = lab.delta();
+      client.send('eds', {
+        node: node({ env: 'test' }),
+        resourceLocatorsSubscribe: [locator('x', { env: 'prod' })],
+      });
+      expect(lab.upstream.journal).to.deep.equal(['+eds x [["env","prod"]]']);
+    });
+  });
+
+  describe('bad input', () => {
+    const many = Object.fromEntries(Array.from({ length: 100_000 }, (_, index) => [`k${index}`, 'v']));
+    const rows: readonly [string, Record<string, string>, RegExp][] = [
+      ['100,000 parameters on one locator', many, /locator "x" has 100000 dynamic parameters: at most 128/],
+      ['a value of 1 MB', { key: 'v'.repeat(1 << 20) }, /parameter "key" of locator "x" is too long/],
+      ['a key of 1 MB', { ['k'.repeat(1 << 20)]: 'v' }, /parameter "k+…" of locator "x" is too long/],
+    ];
+    for (const [name, parameters, reason] of rows) {
+      it(`${name}: refused with a reason that names it, over delta and SotW`, () => {
+        const lab = new Lab();
+        const other = locating(lab, ['x', { env: 'prod' }]);
+        const delta = locating(lab, ['fine', {}], ['x', parameters]);
+        const sotw = lab.sotw();
+        sotw.send('eds', { resourceLocators: [locator('fine'), locator('x', parameters)] });
+        for (const client of [delta, sotw]) {
+          expect(client.status?.code).to.equal(3);
+          expect(client.status?.message).to.match(reason);
+          expect(client.status?.message.length).to.be.lessThan(300);
+        }
+        expect(lab.upstream.journal, 'nothing of it is applied').to.deep.equal(['+eds x [["env","prod"]]']);
+        says(lab, [variant('x', 'p', prod)]);
+        expect(told(other.one())).to.deep.equal(['+x {env == "prod"} p']);
+      });
+    }
+    it('a name and its parameters go as they came: no key imitates another set', () => {
+      const lab = new Lab();
+      locating(lab, ['x', { 'a": "1': '' }], ['x', { a: '1' }], ['x', { 'a=1': '' }], ['x', { a: '1,b=2' }]);
+      expect(new Set(lab.upstream.journal).size).to.equal(4);
+    });
+  });
+});
+
+function envRules(...keys: string[]): readonly ParameterRule[] {
+  return keys.map((key) => ({
+    key,
+    from: `node.metadata.${key}`,
+    authorities: [],
+    pattern: undefined,
+    default: undefined,
+    trusted: false,
+  }));
+}

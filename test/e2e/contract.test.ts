@@ -1,0 +1,375 @@
+import { writeFileSync } from 'node:fs';
+import { createServer } from 'node:net';
+import { join } from 'node:path';
+import { createClient } from '@connectrpc/connect';
+import { createGrpcTransport } from '@connectrpc/connect-node';
+import { expect } from 'chai';
+import { ClientStatusDiscoveryService } from '../../src/gen/envoy/service/status/v3/csds_pb.ts';
+import { Health, HealthCheckResponse_ServingStatus as Serving } from '../../src/gen/health_pb.ts';
+import { ServerReflection } from '../../src/gen/reflection_pb.ts';
+import { ADS_SERVICE, knownTypes } from '../../src/model/types.ts';
+import { Code } from '../../src/wire/status.ts';
+import { ControlPlane, controlPlaneBinary } from './support/controlplane.ts';
+import { eventually } from './support/eventually.ts';
+import { ResourceFiles } from './support/files.ts';
+import { send } from './support/http.ts';
+import { temporaryDirectory } from './support/paths.ts';
+import { outcome } from './support/process.ts';
+import { distributary, RelayProcess, upstream } from './support/relay.ts';
+import { website } from './support/resources.ts';
+import { need } from './support/skip.ts';
+import { deltaNames, XdsClient } from './support/xds-client.ts';
+
+const shop = (content: string) => new Map([['shop', content]]);
+
+/** The contract's list, by type. */
+const metrics = {
+  gauge: [
+    'downstream_streams',
+    'downstream_subscriptions',
+    'upstream_connected',
+    'upstream_sessions',
+    'upstream_last_update_timestamp_seconds',
+    'cache_resources',
+    'cache_variants',
+    'cache_bytes',
+  ],
+  counter: [
+    'downstream_requests_total',
+    'downstream_responses_total',
+    'downstream_response_bytes_total',
+    'downstream_coalesced_total',
+    'downstream_rejected_total',
+    'upstream_updates_total',
+    'upstream_reconnects_total',
+    'cache_lookups_total',
+    'cache_evictions_total',
+    'ambiguous_matches_total',
+    'config_reloads_total',
+  ],
+  histogram: ['propagation_seconds'],
+};
+
+describe('the contract, on a running relay', function () {
+  this.timeout(30_000);
+  let files: ResourceFiles;
+  let relay: RelayProcess;
+  let client: XdsClient;
+
+  before(async () => {
+    files = new ResourceFiles();
+    files.write('cds', shop('1'));
+    relay = await RelayProcess.start({
+      node: { id: 'relay', metadata: { api_token: 'hidden' } },
+      upstreams: [files.upstream],
+    });
+    client = new XdsClient(relay.xds, 'delta', { node: { id: 'a', cluster: 'b' } });
+    client.subscribe('cds');
+    await client.gets('cds');
+  });
+
+  after(async () => {
+    await client?.[Symbol.asyncDispose]();
+    await relay?.[Symbol.asyncDispose]();
+    files?.[Symbol.dispose]();
+  });
+
+  it('has every page of the admin listener', async () => {
+    for (const path of ['/', '/healthz', '/ready', '/metrics', '/config_dump']) {
+      expect((await relay.get(path)).status, path).to.equal(200);
+    }
+    expect((await relay.get('/nowhere')).status).to.equal(404);
+    expect((await send('POST', `http://${relay.admin}/ready`)).status).to.equal(405);
+    expect((await relay.get('/config_dump')).body)
+      .to.include('api_token')
+      .and.not.include('hidden');
+  });
+
+  it('has every method of the admin RPC, and CSDS', async () => {
+    const call = async (method: string, body: object = {}) => {
+      const { status, body: answer } = await relay.rpc(method, body);
+      expect(status, answer).to.equal(200);
+      return JSON.parse(answer);
+    };
+    const admin = 'distributary.admin.v1.AdminService';
+    expect((await call(`${admin}/Status`)).upstreams[0]).to.include({ name: 'files', connected: true });
+    expect((await call(`${admin}/ListResources`)).resources[0]).to.include({ type: 'cds', name: 'shop' });
+    const { clients } = await call(`${admin}/ListClients`);
+    expect(clients[0].node).to.deep.equal({ id: 'a', cluster: 'b' });
+    expect(clients[0].types[0]).to.include({ type: 'cds', state: 'SYNCED', last_nack: '' });
+    const query = { type: 'cds', name: 'shop', client: clients[0].id };
+    expect((await call(`${admin}/Explain`, query)).variants[0]).to.include({ matches: true });
+    const csds = 'envoy.service.status.v3.ClientStatusDiscoveryService/FetchClientStatus';
+    expect((await call(csds)).config).to.have.length(2); // the client, and the relay itself
+  });
+
+  it('has every metric, and those of the process', async () => {
+    const { body } = await relay.get('/metrics');
+    for (const [type, names] of Object.entries(metrics)) {
+      for (const name of names) expect(body).to.include(`# TYPE distributary_${name} ${type}\n`);
+    }
+    expect(body)
+      .to.match(/^process_cpu_seconds_total \d/m)
+      .and.match(/^nodejs_eventloop_lag_seconds \d/m);
+    expect(body).to.match(/^distributary_downstream_streams\{transport="delta",service="ads"\} 1$/m);
+    expect(body).to.match(/^distributary_upstream_connected\{upstream="files"\} 1$/m);
+  });
+
+  it('has health, reflection and CSDS on the xDS port', async () => {
+    const transport = createGrpcTransport({ baseUrl: `http://${relay.xds}`, idleConnectionTimeoutMs: 100 });
+    const { status } = await createClient(Health, transport).check({ service: ADS_SERVICE });
+    expect(status).to.equal(Serving.SERVING);
+    const asked = (async function* () {
+      yield { messageRequest: { case: 'listServices' as const, value: '*' } };
+    })();
+    const names: string[] = [];
+    for await (const { messageResponse } of createClient(ServerReflection, transport).serverReflectionInfo(
+      asked,
+    )) {
+      if (messageResponse.case !== 'listServicesResponse') continue;
+      names.push(...messageResponse.value.service.map(({ name }) => name));
+    }
+    expect(names).to.include.members([
+      ADS_SERVICE,
+      'grpc.health.v1.Health',
+      ClientStatusDiscoveryService.typeName,
+    ]);
+    const csds = createClient(ClientStatusDiscoveryService, transport);
+    expect((await csds.fetchClientStatus({})).config).to.have.length(2);
+  });
+
+  it('serves each type on its own service', async () => {
+    for (const { service, streamMethod, deltaMethod, url } of knownTypes) {
+      for (const method of [streamMethod, deltaMethod]) {
+        if (method === undefined) continue;
+        const protocol = method.startsWith('Stream') ? 'sotw' : 'delta';
+        await using one = new XdsClient(relay.xds, protocol, { path: `/${service}/${method}` });
+        one.subscribe(url);
+        // "*" where an empty request would mean nothing.
+        one.subscribe(url, ['*']);
+        await one.gets(url);
+      }
+    }
+  });
+
+  it('takes no more than limits.max_streams: RESOURCE_EXHAUSTED', async () => {
+    await using small = await RelayProcess.start({ upstreams: [files.upstream], limits: { max_streams: 1 } });
+    await using first = new XdsClient(small.xds, 'delta');
+    first.subscribe('cds');
+    await first.gets('cds');
+    await using second = new XdsClient(small.xds, 'delta');
+    const { code, details } = await second.ends();
+    expect(Number(code)).to.equal(Code.RESOURCE_EXHAUSTED);
+    expect(details).to.include('limits.max_streams');
+    expect(await small.metric('downstream_rejected_total')).to.equal(1);
+  });
+
+  it('over a Unix socket: other relays connect there, and the limits of clients do not bind them', async () => {
+    using directory = temporaryDirectory();
+    const address = `unix:${join(directory.path, 'xds.sock')}`;
+    const limits = { max_subscriptions_per_stream: 2 };
+    await using one = await RelayProcess.start({ upstreams: [files.upstream], xds: { address }, limits });
+    expect(one.xds).to.equal(address);
+    await using other = new XdsClient(address, 'delta');
+    other.subscribe('cds', ['a', 'b', 'c', 'shop']);
+    await eventually(() => {
+      expect(other.of('cds').flatMap(({ removed }) => removed)).to.have.members(['a', 'b', 'c']);
+      expect(other.of('cds').flatMap(deltaNames)).to.deep.equal(['shop']);
+    });
+  });
+});
+
+describe('the life of a relay', function () {
+  this.timeout(30_000);
+
+  it('/ready and health: 503 until each upstream was connected once, and from then on even while one is down', async function () {
+    const binary = await need(this, controlPlaneBinary());
+    const early = await ControlPlane.start(binary, { cache: 'linear' });
+    await early[Symbol.asyncDispose]();
+    const backoff = { initial: '50ms', max: '200ms' };
+    await using relay = await RelayProcess.start({
+      upstreams: [upstream(early.address, 'DELTA', { backoff })],
+    });
+    const health = createClient(
+      Health,
+      createGrpcTransport({ baseUrl: `http://${relay.xds}`, idleConnectionTimeoutMs: 100 }),
+    );
+    const ready = async () => {
+      const { status, body } = await relay.get('/ready');
+      return { status, ...JSON.parse(body) };
+    };
+    await eventually(async () => {
+      const { status, reason } = await ready();
+      expect(status).to.equal(503);
+      expect(reason).to.match(/never connected yet: central \(127\.0\.0\.1:\d+: .*refused/i);
+    });
+    expect((await relay.get('/healthz')).status).to.equal(200);
+    expect((await health.check({})).status).to.equal(Serving.NOT_SERVING);
+
+    const plane = await ControlPlane.start(binary, { cache: 'linear', address: early.address });
+    await plane.set(website('ads', 1));
+    await eventually(async () => expect((await ready()).status).to.equal(200));
+    expect((await health.check({})).status).to.equal(Serving.SERVING);
+    await using client = new XdsClient(relay.xds, 'delta');
+    client.subscribe('cds');
+    await client.gets('cds');
+    expect((await ready()).upstreams).to.deep.equal([
+      { name: 'central', connected: true, stale: false, since: null },
+    ]);
+    await plane[Symbol.asyncDispose]();
+    await eventually(async () => {
+      const { status, upstreams } = await ready();
+      expect([status, upstreams[0].connected, upstreams[0].stale]).to.deep.equal([200, false, true]);
+      expect(Date.now() - Date.parse(upstreams[0].since)).to.be.within(0, 20_000);
+    });
+    expect(client.status).to.equal(undefined);
+  });
+
+  it('SIGTERM: not ready first, then streams end over drain_timeout with UNAVAILABLE; exit 0', async () => {
+    using files = new ResourceFiles();
+    files.write('cds', shop('1'));
+    await using relay = await RelayProcess.start({ upstreams: [files.upstream], drain_timeout: '2s' });
+    await using stack = new AsyncDisposableStack();
+    const clients = Array.from({ length: 20 }, () => stack.use(new XdsClient(relay.xds, 'delta')));
+    for (const client of clients) client.subscribe('cds');
+    for (const client of clients) await client.gets('cds');
+    const start = performance.now();
+    relay.signal('SIGTERM');
+    await eventually(async () => {
+      const { status, body } = await relay.get('/ready');
+      expect([status, JSON.parse(body).reason]).to.deep.equal([503, 'draining']);
+    });
+    const ends: number[] = [];
+    for (const client of clients) {
+      const { code, details } = await client.ends();
+      expect([Number(code), details]).to.deep.equal([
+        Code.UNAVAILABLE,
+        'draining: connect to another replica',
+      ]);
+      ends.push(performance.now());
+    }
+    expect(await relay.exited).to.equal(0);
+    const took = performance.now() - start;
+    expect(took, 'spread, not all at once').to.be.within(1000, 5000);
+    expect(relay.log.map(({ message }) => message)).to.deep.equal(['draining', 'drained']);
+  });
+
+  it('SIGINT ends it too', async () => {
+    using files = new ResourceFiles();
+    await using relay = await RelayProcess.start({ upstreams: [files.upstream] });
+    relay.signal('SIGINT');
+    expect(await relay.exited).to.equal(0);
+  });
+
+  it('a changed file and SIGHUP reload; what is bad is refused, logged and counted, and the old one stays', async () => {
+    using files = new ResourceFiles();
+    files.write('cds', shop('1'));
+    const config = { upstreams: [files.upstream] };
+    await using relay = await RelayProcess.start(config);
+    const reloads = async () =>
+      Promise.all(
+        ['accepted', 'rejected'].map((result) => relay.metric('config_reloads_total', `result="${result}"`)),
+      );
+    expect(await reloads()).to.deep.equal([0, 0]);
+    await using client = new XdsClient(relay.xds, 'delta');
+    client.subscribe('cds');
+    await client.gets('cds');
+
+    relay.configure({ ...config, xds: { authorization: { rules: [{ types: ['cds'], allow: false }] } } });
+    await eventually(async () => expect(await reloads()).to.deep.equal([1, 0]));
+    // What a client may no longer see is removed from it, while it is connected.
+    expect((await client.gets('cds', 2)).removed).to.deep.equal(['shop']);
+    relay.signal('SIGHUP');
+    await eventually(async () => expect(await reloads()).to.deep.equal([2, 0]));
+
+    relay.configure({ ...config, upstream: [] });
+    await eventually(async () => expect(await reloads()).to.deep.equal([2, 1]));
+    relay.configure('{ nothing');
+    await eventually(async () => expect(await reloads()).to.deep.equal([2, 2]));
+    const refused = relay.log.filter(({ level }) => level === 'error');
+    expect(refused).to.have.length(2);
+    expect(JSON.stringify(refused[0])).to.include('unknown key').and.include('upstreams');
+    expect((await relay.get('/config_dump')).body).to.include('"allow": false');
+
+    relay.configure(config);
+    await eventually(async () => expect(await reloads()).to.deep.equal([3, 2]));
+    expect((await client.gets('cds', 3)).resources).to.equal(1);
+    expect(client.status).to.equal(undefined);
+  });
+
+  it('bad configuration: every problem with its line, exit 2, for run and validate alike', async () => {
+    using directory = temporaryDirectory();
+    const file = join(directory.path, 'bad.yaml');
+    writeFileSync(
+      file,
+      [
+        'xds: { adress: "0.0.0.0:18000" }',
+        'drain_timeout: soon',
+        'upstreams:',
+        '  - name: central',
+        '    ads: { endpoints: ["cp:0"], protocol: GRPC }',
+        '  - { name: files, filesystem: { path: /nowhere } }',
+        'workers: 4',
+      ].join('\n'),
+    );
+    for (const command of ['run', 'validate']) {
+      const { code, output } = await outcome(distributary(command, '--config', file));
+      expect(code).to.equal(2);
+      for (const problem of [
+        /^\S+bad\.yaml:1:\d+: xds\.adress: .*"address"/m,
+        /^\S+bad\.yaml:2:\d+: drain_timeout: /m,
+        /^\S+bad\.yaml:5:\d+: upstreams\[0\]\.ads\.endpoints\[0\]: /m,
+        /^\S+bad\.yaml:5:\d+: upstreams\[0\]\.ads\.protocol: /m,
+        /^\S+bad\.yaml:6:\d+: upstreams\[1\]: /m,
+      ]) {
+        expect(output, command).to.match(problem);
+      }
+    }
+  });
+
+  it('a wrong command line: usage, exit 2; a taken port: exit 1 with the reason', async () => {
+    for (const argv of [
+      ['run'],
+      ['run', '--confg', 'x'],
+      ['sprint'],
+      [],
+      ['run', '--config', 'x', '--log-level', 'loud'],
+    ]) {
+      const { code, output } = await outcome(distributary(...argv));
+      expect(code, argv.join(' ')).to.equal(2);
+      expect(output).to.match(/usage/i);
+    }
+    for (const argv of [['--help'], ['run', '--help'], ['--version'], ['run', '--version']]) {
+      expect((await outcome(distributary(...argv))).code, argv.join(' ')).to.equal(0);
+    }
+    const taken = createServer();
+    await new Promise<void>((resolve) => taken.listen(0, '127.0.0.1', () => resolve()));
+    const address = taken.address();
+    const port = typeof address === 'object' ? address?.port : 0;
+    using files = new ResourceFiles();
+    using directory = temporaryDirectory();
+    const file = join(directory.path, 'relay.json');
+    const admin = { address: '127.0.0.1:0' };
+    writeFileSync(
+      file,
+      JSON.stringify({ xds: { address: `127.0.0.1:${port}` }, admin, upstreams: [files.upstream] }),
+    );
+    const { code, output } = await outcome(distributary('run', '--config', file));
+    taken.close();
+    expect(code).to.equal(1);
+    expect(output)
+      .to.match(/"cannot start"/)
+      .and.match(/in use/);
+  });
+
+  it('stdout has the listening lines and nothing else; stderr nothing but JSON lines', async () => {
+    using files = new ResourceFiles();
+    files.writeText('bad.yaml', 'resources: [');
+    await using relay = await RelayProcess.start({ upstreams: [files.upstream] });
+    await eventually(() => {
+      const about = relay.log.find(({ level }) => level === 'warn');
+      expect(JSON.stringify(about)).to.include('bad.yaml');
+    });
+    expect(relay.stdout).to.deep.equal([`listening xds ${relay.xds}`, `listening admin ${relay.admin}`]);
+  });
+});

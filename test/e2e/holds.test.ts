@@ -1,0 +1,242 @@
+import { expect } from 'chai';
+import { ControlPlane, controlPlaneBinary, subscriptions } from './support/controlplane.ts';
+import { always, eventually } from './support/eventually.ts';
+import { manyResources, ResourceFiles } from './support/files.ts';
+import { type Memory, RelayProcess, upstream } from './support/relay.ts';
+import { CLUSTER, cluster, ENDPOINTS, endpoints, website } from './support/resources.ts';
+import { need } from './support/skip.ts';
+import { type NodeInit, XdsClient } from './support/xds-client.ts';
+
+const KB = 1024;
+const MB = KB * KB;
+
+describe('one conversation upstream, however many clients', function () {
+  this.timeout(60_000);
+  let binary: string;
+
+  before(async function () {
+    binary = await need(this, controlPlaneBinary());
+  });
+
+  const resources = [...website('ads', 1), cluster('office'), endpoints('office', 2)];
+  /** In two kinds by their order: half SotW, half delta. */
+  const fleet = (relay: RelayProcess, size: number, env: string): XdsClient[] =>
+    Array.from({ length: size }, (_, index) => {
+      const node: NodeInit = { id: `${env}-${index}`, cluster: 'fleet', metadata: { env } };
+      return new XdsClient(relay.xds, index % 2 === 0 ? 'sotw' : 'delta', { node });
+    });
+
+  for (const protocol of ['DELTA', 'SOTW'] as const) {
+    it(`100 clients are one stream, and one subscription to each name (upstream ${protocol})`, async () => {
+      await using plane = await ControlPlane.start(binary, { cache: 'linear' });
+      await plane.set(resources);
+      await using relay = await RelayProcess.start({ upstreams: [upstream(plane.address, protocol)] });
+      await using stack = new AsyncDisposableStack();
+      const clients = fleet(relay, 100, 'prod').map((client) => stack.use(client));
+      for (const client of clients) {
+        client.subscribe('cds');
+        client.subscribe('lds');
+        client.subscribe('eds', ['shop', 'office']);
+        client.subscribe('rds', ['web-routes']);
+      }
+      for (const client of clients) {
+        for (const type of ['cds', 'lds', 'eds', 'rds']) await client.gets(type);
+      }
+      const stats = await plane.stats();
+      expect([stats.opened, stats.open]).to.deep.equal([1, 1]);
+      const all = subscriptions(stats);
+      expect(all).to.have.length(new Set(all).size);
+      expect(all).to.include.members([`${CLUSTER} *`, `${ENDPOINTS} shop`, `${ENDPOINTS} office`]);
+      // However often clients acknowledge: upstream hears one ACK of each response.
+      expect(stats.requests.length).to.be.at.most(16);
+      expect(await relay.metric('downstream_streams')).to.equal(100);
+    });
+  }
+
+  it('clients of two kinds (a rule tells them apart) are two streams, and one again when a kind has gone', async () => {
+    await using plane = await ControlPlane.start(binary, { cache: 'snapshot', key: 'env' });
+    await plane.set(website('ads', 1), { key: 'prod' });
+    await plane.set(website('ads', 2), { key: 'test' });
+    await using relay = await RelayProcess.start({
+      upstreams: [upstream(plane.address, 'DELTA')],
+      parameters: [{ key: 'env', from: 'node.metadata.env' }],
+      cache: { idle_ttl: '0s' },
+    });
+    await using stack = new AsyncDisposableStack();
+    const prod = fleet(relay, 20, 'prod').map((client) => stack.use(client));
+    await using tests = new AsyncDisposableStack();
+    const test = fleet(relay, 20, 'test').map((client) => tests.use(client));
+    for (const client of [...prod, ...test]) client.subscribe('eds', ['shop']);
+    for (const client of [...prod, ...test]) await client.gets('eds');
+    expect(prod[0]?.of('eds')[0]?.first).to.not.deep.equal(test[0]?.of('eds')[0]?.first);
+    const { opened, open, requests } = await plane.stats();
+    expect([opened, open]).to.deep.equal([2, 2]);
+    expect(requests.filter(({ names }) => names.includes('shop'))).to.have.length(2);
+    const envs = requests.map(({ node }) => JSON.stringify(node?.['metadata'])).filter(Boolean);
+    expect(envs.toSorted()).to.deep.equal(['{"env":"prod"}', '{"env":"test"}']);
+    await tests.disposeAsync();
+    await eventually(async () => expect((await plane.stats()).open).to.equal(1));
+  });
+});
+
+describe('memory', function () {
+  this.timeout(60_000);
+  const streams = 200;
+  const batch = 25;
+
+  /** Of 200 streams, what each of the second hundred costs: the first ones pay for what all share. */
+  async function perStream(
+    relay: RelayProcess,
+    open: (index: number) => { readonly client: XdsClient; readonly ready: Promise<unknown> },
+  ): Promise<Memory> {
+    await using stack = new AsyncDisposableStack();
+    // Some at a time: what requests take while they arrive is not what is kept.
+    const openSome = async (count: number): Promise<void> => {
+      for (let opened = 0; opened < count; opened += batch) {
+        const some = Array.from({ length: Math.min(batch, count - opened) }, (_, index) => open(index));
+        for (const { client } of some) stack.use(client);
+        for (const { ready } of some) await ready;
+      }
+    };
+    await openSome(streams / 2);
+    const before = await relay.memory();
+    await openSome(streams / 2);
+    expect(await relay.metric('downstream_streams')).to.equal(streams);
+    const after = await relay.memory();
+    return {
+      rss: (after.rss - before.rss) / (streams / 2),
+      used: (after.used - before.used) / (streams / 2),
+    };
+  }
+
+  it('a stream costs the same whether it holds 10 resources or 10,000', async () => {
+    const costs = new Map<number, Memory>();
+    for (const count of [10, 10_000]) {
+      using files = new ResourceFiles();
+      const resources = manyResources(count);
+      files.write('cds', resources);
+      files.write('eds', resources);
+      await using relay = await RelayProcess.startMeasurable({
+        upstreams: [files.upstream],
+        limits: { max_subscriptions_per_stream: 20_000 },
+      });
+      const names = [...resources.keys()];
+      const cost = await perStream(relay, (index) => {
+        const client = new XdsClient(relay.xds, index % 2 === 0 ? 'sotw' : 'delta');
+        const [type, selected] = index % 4 < 2 ? ['cds', []] : ['eds', names];
+        client.subscribe(type, selected);
+        const ready = client.gets(type).then((all) => expect(all.resources).to.equal(count));
+        return { client, ready };
+      });
+      costs.set(count, cost);
+    }
+    const [few, many] = [costs.get(10), costs.get(10_000)];
+    if (few === undefined || many === undefined) throw new Error('not measured');
+    const told = JSON.stringify(Object.fromEntries(costs));
+    // The names alone would be 500 KB, a table of them some MB.
+    expect(many.used - few.used, told).to.be.lessThan(16 * KB);
+    expect(many.rss - few.rss, told).to.be.lessThan(300 * KB); // what the system has not got back yet is in it
+    expect(few.used, told).to.be.lessThan(64 * KB);
+  });
+
+  it("§3.1 Envoy's 61 KB node in every request is not kept", async () => {
+    const costs: Memory[] = [];
+    for (const extensions of [0, 600]) {
+      using files = new ResourceFiles();
+      files.write('cds', new Map([['shop', '0']]));
+      await using relay = await RelayProcess.startMeasurable({ upstreams: [files.upstream] });
+      const node = envoyNode(extensions);
+      const cost = await perStream(relay, (index) => {
+        const protocol = index % 2 === 0 ? 'sotw' : 'delta';
+        const client = new XdsClient(relay.xds, protocol, { node, nodeAlways: true });
+        for (const type of ['lds', 'eds', 'rds', 'sds', 'cds']) client.subscribe(type, ['shop']);
+        return { client, ready: client.gets('cds') };
+      });
+      costs.push(cost);
+    }
+    const [small, whole] = costs;
+    if (small === undefined || whole === undefined) throw new Error('not measured');
+    const told = JSON.stringify({ small, whole });
+    expect(whole.used - small.used, told).to.be.lessThan(16 * KB);
+    expect(whole.rss - small.rss, told).to.be.lessThan(300 * KB);
+  });
+
+  it('what clients leave behind is given back', async () => {
+    using files = new ResourceFiles();
+    files.write('cds', manyResources(1000));
+    await using relay = await RelayProcess.startMeasurable({
+      upstreams: [files.upstream],
+      cache: { idle_ttl: '0s' },
+    });
+    const open = () => {
+      const client = new XdsClient(relay.xds, 'delta');
+      client.subscribe('cds');
+      client.subscribe('eds', [...manyResources(200).keys()]);
+      return { client, ready: client.gets('cds') };
+    };
+    await perStream(relay, open);
+    const first = await relay.memory();
+    await perStream(relay, open);
+    await perStream(relay, open);
+    await eventually(async () => expect(await relay.metric('downstream_streams')).to.be.NaN);
+    const last = await relay.memory();
+    expect(last.used - first.used).to.be.lessThan(2 * MB);
+  });
+});
+
+describe('upstream is gone for a while', function () {
+  this.timeout(60_000);
+
+  it('one line in the log, little CPU, streams fail UNAVAILABLE; one more line when it is back', async function () {
+    const binary = await need(this, controlPlaneBinary());
+    const plane = await ControlPlane.start(binary, { cache: 'linear' });
+    await plane[Symbol.asyncDispose]();
+    await using relay = await RelayProcess.start({
+      upstreams: [upstream(plane.address, 'DELTA', { backoff: { initial: '10ms', max: '50ms' } })],
+    });
+    await using client = new XdsClient(relay.xds, 'delta');
+    client.subscribe('cds');
+    const { code, details } = await client.ends();
+    expect([code, details]).to.deep.equal([
+      14,
+      'no control plane can be reached, and nothing that this stream asks for is cached',
+    ]);
+    expect((await relay.get('/ready')).status).to.equal(503);
+    const attempts = await relay.metric('upstream_reconnects_total');
+    const cpu = await cpuSeconds(relay);
+    await always(() => {}, 2_000);
+    const spent = (await cpuSeconds(relay)) - cpu;
+    expect(await relay.metric('upstream_reconnects_total'), 'attempts').to.be.greaterThan(attempts + 10);
+    expect(spent, 'seconds of CPU in 2 s with a try each 25 ms').to.be.lessThan(1);
+    const failures = () => relay.log.filter(({ message }) => message === 'control plane failed');
+    expect(failures()).to.have.length(1);
+
+    await using again = await ControlPlane.start(binary, { cache: 'linear', address: plane.address });
+    await again.set(website('ads', 1));
+    await eventually(async () => expect((await relay.get('/ready')).status).to.equal(200));
+    await eventually(() => {
+      const connected = relay.log.filter(({ message }) => message === 'connected to the control plane');
+      expect(connected).to.have.length(1);
+    });
+    expect(failures()).to.have.length(1);
+  });
+});
+
+async function cpuSeconds(relay: RelayProcess): Promise<number> {
+  const { body } = await relay.get('/metrics');
+  return Number(/^process_cpu_seconds_total (\S+)/m.exec(body)?.[1]);
+}
+
+/** As Envoy is by default: nearly all of it are its extensions. */
+function envoyNode(extensions: number): NodeInit {
+  return {
+    id: 'envoy-1',
+    cluster: 'fleet',
+    userAgentName: 'envoy',
+    extensions: Array.from({ length: extensions }, (_, index) => ({
+      name: `envoy.filters.http.some_filter_${index}`,
+      category: 'envoy.filters.http',
+      typeUrls: [`envoy.extensions.filters.http.some_filter_${index}.v3`],
+    })),
+  };
+}

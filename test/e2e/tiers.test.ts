@@ -1,0 +1,200 @@
+import { join } from 'node:path';
+import { expect } from 'chai';
+import { when } from '../support/lab.ts';
+import { always, eventually } from './support/eventually.ts';
+import { ResourceFiles } from './support/files.ts';
+import { temporaryDirectory } from './support/paths.ts';
+import { RelayProcess } from './support/relay.ts';
+import { Connections, type VariantClient } from './support/variant-client.ts';
+import { type VariantOf, writeVariants } from './support/variant-files.ts';
+
+const byEnv = [{ key: 'env', from: 'node.metadata.env' }];
+const inEnv = (env: string) => ({ id: `client-${env}`, cluster: 'fleet', metadata: { env } });
+
+/** Constraints that are not in canonical order: they must arrive as they are. */
+const newer = when({ version: 'v2', env: 'prod' });
+const files: readonly VariantOf[] = [
+  ['shop', 'prod', when({ env: 'prod' })],
+  ['shop', 'test', when({ env: 'test' })],
+  ['office', 'all', undefined],
+];
+
+interface Tier {
+  readonly id: string;
+  /** Where it gets its resources: the relay above, or files. */
+  readonly above: RelayProcess | object;
+  readonly changes?: object;
+  /** Path of the socket that it listens on. */
+  readonly unix?: string;
+}
+
+function relay({ id, above, changes = {}, unix }: Tier): Promise<RelayProcess> {
+  const endpoint = above instanceof RelayProcess ? above.xds : undefined;
+  const ads = {
+    endpoints: [endpoint],
+    variants: 'NATIVE',
+    backoff: { initial: '100ms', max: '1s' },
+    ...changes,
+  };
+  return RelayProcess.start({
+    node: { id, cluster: 'relays' },
+    ...(unix === undefined ? {} : { xds: { address: `unix:${unix}` } }),
+    upstreams: [endpoint === undefined ? above : { name: 'above', ads }],
+    parameters: byEnv,
+    drain_timeout: '200ms',
+  });
+}
+
+describe('relays behind relays', function () {
+  this.timeout(60_000);
+
+  for (const protocol of ['DELTA', 'SOTW'] as const) {
+    it(`three tiers deep, over TCP and a Unix socket, variants pass unchanged (${protocol})`, async () => {
+      using directory = temporaryDirectory();
+      using resources = new ResourceFiles();
+      writeVariants(resources, 'rds', files);
+      writeVariants(resources, 'cds', files);
+      const changes = { protocol };
+      await using top = await relay({
+        id: 'top',
+        above: resources.upstream,
+        unix: join(directory.path, 'top'),
+      });
+      await using middle = await relay({ id: 'middle', above: top, changes });
+      await using bottom = await relay({
+        id: 'bottom',
+        above: middle,
+        changes,
+        unix: join(directory.path, 'low'),
+      });
+
+      using connections = new Connections(bottom.xds);
+      const prod = connections.open({ protocol: 'sotw', node: inEnv('prod') });
+      const test = connections.open({ protocol: 'delta', node: inEnv('test') });
+      const nowhere = connections.open({ protocol: 'delta' });
+      for (const client of [prod, test, nowhere]) client.want('cds');
+      for (const client of [prod, test, nowhere]) client.want('rds', { names: ['shop', 'office'] });
+      await prod.gets('cds', ['office: all', 'shop: prod']);
+      await test.gets('cds', ['office: all', 'shop: test']);
+      await nowhere.gets('cds', ['office: all']);
+      await prod.gets('rds', ['office: all', 'shop: prod']);
+      await test.gets('rds', ['office: all', 'shop: test']);
+      await nowhere.gets('rds', ['office: all']);
+
+      const locators = { shop: { env: 'prod', version: 'v2' } };
+      const far = connections.open({ protocol: 'delta' });
+      far.want('rds', { locators });
+      await far.gets('rds', ['shop {env == "prod"}: prod']);
+      far.heard();
+
+      // A swap upstream is one update for each of them, three tiers down.
+      for (const client of [prod, test, nowhere]) client.heard();
+      writeVariants(resources, 'rds', [
+        ['shop', 'new', newer],
+        ['shop', 'old', when({ env: 'prod', version: 'v1' })],
+        ...files.slice(1),
+      ]);
+      await far.gets('rds', ['shop {version == "v2" and env == "prod"}: new']);
+      expect(far.heard()).to.deep.equal([
+        ['+shop {version == "v2" and env == "prod"} new', '-shop {env == "prod"}'],
+      ]);
+      expect(far.variant('rds', 'shop').constraints).to.deep.equal(Buffer.from(newer.bytes));
+      expect(test.heard()).to.deep.equal([]);
+
+      // The version of a resource is the same at every tier: a fleet may move between them.
+      using above = new Connections(top.xds);
+      const near = above.open({ protocol: 'delta' });
+      near.want('rds', { locators });
+      await near.gets('rds', far.has('rds'));
+      expect(near.variant('rds', 'shop').version).to.equal(far.variant('rds', 'shop').version);
+      expect(far.variant('rds', 'shop').version).to.match(/^\S*@[0-9a-f]{16}$/);
+    });
+  }
+
+  it('a tier that restarts, and what has gone meanwhile: nothing is lost, nothing stays', async () => {
+    using directory = temporaryDirectory();
+    using resources = new ResourceFiles();
+    writeVariants(resources, 'cds', files);
+    writeVariants(resources, 'eds', files);
+    const path = join(directory.path, 'top');
+    const top = await relay({ id: 'top', above: resources.upstream, unix: path });
+    await using bottom = await relay({ id: 'bottom', above: top });
+    using connections = new Connections(bottom.xds);
+    const clients = ['prod', 'test'].map((env) => connections.open({ protocol: 'delta', node: inEnv(env) }));
+    const [prod, test] = clients as [VariantClient, VariantClient];
+    for (const client of clients) client.want('cds');
+    for (const client of clients) client.want('eds', { names: ['shop', 'office'] });
+    await prod.gets('eds', ['office: all', 'shop: prod']);
+    await prod.gets('cds', ['office: all', 'shop: prod']);
+    await test.gets('cds', ['office: all', 'shop: test']);
+
+    await top.kill();
+    for (const client of clients) client.heard();
+    writeVariants(resources, 'cds', [...files.slice(0, 1), ['depot', 'all', undefined]]);
+    writeVariants(resources, 'eds', files.slice(1));
+    await always(() => {
+      expect(clients.flatMap((client) => client.heard())).to.deep.equal([]);
+    }, 300);
+    await using again = await relay({ id: 'top', above: resources.upstream, unix: path });
+    await prod.gets('cds', ['depot: all', 'shop: prod']);
+    await test.gets('cds', ['depot: all']);
+    await prod.gets('eds', ['office: all']);
+    await test.gets('eds', ['office: all', 'shop: test']);
+    expect(clients.flatMap((client) => client.heard()).flat()).to.not.include('+shop prod');
+    expect(again.xds).to.equal(`unix:${path}`);
+  });
+
+  it('a loop is refused with an error that names it, on both sides', async () => {
+    using directory = temporaryDirectory();
+    const [a, b] = ['a', 'b'].map((name) => join(directory.path, name)) as [string, string];
+    const open = async (id: string, unix: string, other: string) =>
+      RelayProcess.start({
+        node: { id, cluster: 'relays' },
+        xds: { address: `unix:${unix}` },
+        upstreams: [
+          {
+            name: 'above',
+            ads: {
+              endpoints: [`unix:${other}`],
+              variants: 'NATIVE',
+              backoff: { initial: '100ms', max: '200ms' },
+            },
+          },
+        ],
+        drain_timeout: '200ms',
+      });
+    await using one = await open('relay-a', a, b);
+    await using two = await open('relay-b', b, a);
+    using toOne = new Connections(one.xds);
+    using toTwo = new Connections(two.xds);
+    // Both at once: neither knows of the other when it subscribes.
+    for (const connections of [toOne, toTwo]) connections.open({ protocol: 'delta' }).want('cds');
+    const logs = () => [...one.log, ...two.log].map((line) => JSON.stringify(line)).join('\n');
+    await eventually(async () => {
+      expect(logs()).to.match(/loop: relay-(a → relay-b → relay-a|b → relay-a → relay-b)/);
+      const statuses = await Promise.all(
+        [one, two].map((side) => side.rpc('distributary.admin.v1.AdminService/Status', {})),
+      );
+      expect(statuses.map(({ body }) => body).join('\n')).to.match(
+        /last_error":"[^"]*FAILED_PRECONDITION: loop: relay-/,
+      );
+      expect(
+        (await one.metric('downstream_rejected_total', 'reason="loop"')) ||
+          (await two.metric('downstream_rejected_total', 'reason="loop"')),
+      ).to.be.at.least(1);
+    });
+  });
+
+  it('relays of one name are no loop', async () => {
+    using resources = new ResourceFiles();
+    writeVariants(resources, 'cds', files);
+    await using top = await relay({ id: 'distributary', above: resources.upstream });
+    await using middle = await relay({ id: 'distributary', above: top });
+    await using bottom = await relay({ id: 'distributary', above: middle });
+    using connections = new Connections(bottom.xds);
+    const client = connections.open({ protocol: 'sotw', node: inEnv('prod') });
+    client.want('cds');
+    await client.gets('cds', ['office: all', 'shop: prod']);
+    expect(top.log.filter(({ level }) => level !== 'info')).to.deep.equal([]);
+  });
+});

@@ -1,0 +1,282 @@
+import { renameSync, writeFileSync } from 'node:fs';
+import { request } from 'node:https';
+import { join } from 'node:path';
+import { type ChannelCredentials, credentials, ServerCredentials } from '@grpc/grpc-js';
+import { expect } from 'chai';
+import { Code } from '../../src/wire/status.ts';
+import { type Issued, issueCertificate } from '../support/certificates.ts';
+import { type as typeOf } from '../support/lab.ts';
+import { ControlPlane } from '../upstream/ads/control-plane.ts';
+import { eventually } from './support/eventually.ts';
+import { ResourceFiles } from './support/files.ts';
+import { type TemporaryDirectory, temporaryDirectory } from './support/paths.ts';
+import { RelayProcess, upstream } from './support/relay.ts';
+import { deltaNames, XdsClient, type XdsClientOptions } from './support/xds-client.ts';
+
+const authority = issueCertificate({ name: 'authority', authority: true });
+const other = issueCertificate({ name: 'another authority', authority: true });
+const issue = (name: string, names: { uris?: readonly string[]; dns?: readonly string[] }): Issued =>
+  issueCertificate({ name, issuer: authority, ...names });
+const server = issueCertificate({
+  name: 'relay',
+  issuer: authority,
+  ips: ['127.0.0.1'],
+  dns: ['relay.test'],
+});
+const web = issue('web', { uris: ['spiffe://example.com/web/1'] });
+const batch = issue('batch', { uris: ['spiffe://example.com/batch/1'] });
+const operator = issue('operator', { dns: ['ops.internal.test'] });
+const stranger = issueCertificate({ name: 'web', issuer: other, uris: ['spiffe://example.com/web/1'] });
+
+/** PEM files, as a configuration names them. */
+class Files implements Disposable {
+  readonly #directory: TemporaryDirectory = temporaryDirectory();
+
+  write(name: string, pem: string): string {
+    const path = join(this.#directory.path, name);
+    writeFileSync(`${path}.new`, pem);
+    renameSync(`${path}.new`, path);
+    return path;
+  }
+
+  identity(name: string, issued: Issued): { certificate: string; private_key: string } {
+    return {
+      private_key: this.write(`${name}.key`, issued.privateKey),
+      certificate: this.write(`${name}.crt`, issued.certificate),
+    };
+  }
+
+  [Symbol.dispose](): void {
+    this.#directory[Symbol.dispose]();
+  }
+}
+
+function trusting(ca: Issued, own?: Issued): ChannelCredentials {
+  const roots = Buffer.from(ca.certificate);
+  if (own === undefined) return credentials.createSsl(roots);
+  return credentials.createSsl(roots, Buffer.from(own.privateKey), Buffer.from(own.certificate));
+}
+
+describe('TLS', function () {
+  this.timeout(30_000);
+  let pem: Files;
+  let resources: ResourceFiles;
+
+  before(() => {
+    pem = new Files();
+    resources = new ResourceFiles();
+    const all = new Map(['shop', 'office', 'private-till'].map((name) => [name, 'x']));
+    for (const type of ['cds', 'eds', 'sds']) resources.write(type, all);
+  });
+
+  after(() => {
+    pem?.[Symbol.dispose]();
+    resources?.[Symbol.dispose]();
+  });
+
+  const start = (tls: object, more: object = {}, config: object = {}): Promise<RelayProcess> =>
+    RelayProcess.start({
+      upstreams: [resources.upstream],
+      xds: { tls: { ...pem.identity('server', server), ...tls }, ...more },
+      ...config,
+    });
+  const client = (relay: RelayProcess, secure: ChannelCredentials, more: XdsClientOptions = {}): XdsClient =>
+    new XdsClient(relay.xds, 'delta', { secure, serverName: 'relay.test', ...more });
+  const gets = async (one: XdsClient, type: string): Promise<readonly string[]> => {
+    one.subscribe(type, ['*']);
+    await one.gets(type);
+    return one.of(type).flatMap(deltaNames);
+  };
+
+  it('clients that trust its certificate are served, others and plaintext ones are not', async () => {
+    await using relay = await start({});
+    await using good = client(relay, trusting(authority));
+    expect(await gets(good, 'cds')).to.have.length(3);
+    for (const secure of [trusting(other), credentials.createInsecure()]) {
+      await using bad = client(relay, secure);
+      bad.subscribe('cds');
+      expect(Number((await bad.ends()).code)).to.equal(Code.UNAVAILABLE);
+    }
+    expect(await gets(good, 'eds')).to.have.length(3);
+    expect(relay.log.filter(({ level }) => level === 'error')).to.deep.equal([]);
+  });
+
+  it('require_client_certificate: a certificate of the ca, or no connection', async () => {
+    const ca = pem.write('ca.crt', authority.certificate);
+    await using relay = await start({ ca, require_client_certificate: true });
+    await using good = client(relay, trusting(authority, web));
+    expect(await gets(good, 'cds')).to.have.length(3);
+    for (const own of [undefined, stranger]) {
+      await using bad = client(relay, trusting(authority, own));
+      bad.subscribe('cds');
+      expect(Number((await bad.ends()).code)).to.equal(Code.UNAVAILABLE);
+    }
+    expect(await gets(good, 'eds')).to.have.length(3);
+  });
+
+  it('authorization by SAN: what is denied is left out; PERMISSION_DENIED only if everything is', async () => {
+    const ca = pem.write('ca.crt', authority.certificate);
+    const rules = [
+      { names: ['private-*'], principals: ['dns:*.internal.test'], allow: true },
+      { names: ['private-*'], allow: false },
+      { principals: ['spiffe://example.com/web/*'], types: ['cds', 'eds'], allow: true },
+      { principals: ['dns:*.internal.test'], allow: true },
+    ];
+    await using relay = await start({ ca }, { authorization: { rules } });
+    await using asWeb = client(relay, trusting(authority, web));
+    expect(await gets(asWeb, 'cds')).to.have.members(['shop', 'office']);
+    await using asOperator = client(relay, trusting(authority, operator));
+    expect(await gets(asOperator, 'sds')).to.have.members(['shop', 'office', 'private-till']);
+    // Of another authority: a certificate that proves nothing.
+    for (const own of [batch, stranger, undefined]) {
+      await using nobody = client(relay, trusting(authority, own));
+      nobody.subscribe('cds');
+      const { code, details } = await nobody.ends();
+      expect([Number(code), details]).to.deep.equal([
+        Code.PERMISSION_DENIED,
+        'this client may not subscribe to anything',
+      ]);
+    }
+    const path = '/envoy.service.secret.v3.SecretDiscoveryService/DeltaSecrets';
+    await using secrets = client(relay, trusting(authority, web), { path });
+    secrets.subscribe('sds', ['shop']);
+    expect(Number((await secrets.ends()).code)).to.equal(Code.PERMISSION_DENIED);
+    // By name, on ADS: as if it did not exist.
+    asWeb.subscribe('eds', ['shop', 'private-till']);
+    await eventually(() => {
+      expect(asWeb.of('eds').flatMap(deltaNames)).to.deep.equal(['shop']);
+      expect(asWeb.of('eds').flatMap(({ removed }) => removed)).to.deep.equal(['private-till']);
+    });
+  });
+
+  it('a trusted parameter of the certificate wins over what a client says of itself', async () => {
+    using variants = new ResourceFiles();
+    variants.writeText(
+      'cds.yaml',
+      ['web', 'batch'].reduce((text, kind) => `${text}${variant(kind)}`, 'resources:\n'),
+    );
+    const ca = pem.write('ca.crt', authority.certificate);
+    const parameters = [
+      { key: 'kind', from: 'peer.uri_san', pattern: '^spiffe://example.com/([a-z]+)/', trusted: true },
+    ];
+    await using relay = await start({ ca }, {}, { parameters, upstreams: [variants.upstream] });
+    for (const [own, kind] of [
+      [web, 'web'],
+      [batch, 'batch'],
+    ] as const) {
+      await using one = client(relay, trusting(authority, own));
+      one.delta('cds', {
+        resourceLocatorsSubscribe: [{ name: 'shop', dynamicParameters: { kind: 'web' } }],
+      });
+      const { first } = await one.gets('cds');
+      expect(first.map((bytes) => bytes.toString('latin1')).join()).to.include(`for-${kind}`);
+    }
+  });
+
+  it('a new certificate is taken for new connections, without a restart', async () => {
+    await using relay = await start(pem.identity('rotating', server));
+    await using before = client(relay, trusting(authority));
+    expect(await gets(before, 'cds')).to.have.length(3);
+    const next = issueCertificate({ name: 'relay', issuer: other, dns: ['relay.test'] });
+    pem.identity('rotating', next);
+    await eventually(async () => {
+      await using after = client(relay, trusting(other));
+      after.subscribe('cds');
+      expect((await after.gets('cds')).resources).to.equal(3);
+    });
+    pem.write('rotating.key', server.privateKey);
+    await eventually(() => {
+      expect(relay.log.map(({ message }) => message)).to.include('a new certificate is refused');
+    });
+    expect(await gets(before, 'eds')).to.have.length(3);
+  });
+
+  it('of the admin listener', async () => {
+    const tls = pem.identity('admin', server);
+    await using relay = await RelayProcess.start({ upstreams: [resources.upstream], admin: { tls } });
+    const status = await new Promise((resolve, reject) => {
+      const options = { ca: authority.certificate, agent: false };
+      request(`https://${relay.admin}/healthz`, options, (response) => {
+        response.resume();
+        response.on('end', () => resolve(response.statusCode));
+      })
+        .on('error', reject)
+        .end();
+    });
+    expect(status).to.equal(200);
+  });
+
+  describe('to a control plane that wants certificates', () => {
+    let plane: ControlPlane;
+
+    before(async () => {
+      plane = new ControlPlane();
+      plane.answer = (stream, asked) => {
+        if (asked.responseNonce === '') stream.send(typeOf('cds'), '1', 'shop:from-above');
+      };
+      const pair = {
+        private_key: Buffer.from(server.privateKey),
+        cert_chain: Buffer.from(server.certificate),
+      };
+      await plane.listen(0, ServerCredentials.createSsl(Buffer.from(authority.certificate), [pair], true));
+    });
+
+    after(() => plane?.kill());
+
+    const above = (tls: object): object => {
+      const ca = pem.write('ca.crt', authority.certificate);
+      const backoff = { initial: '50ms', max: '100ms' };
+      return upstream(`127.0.0.1:${plane.port}`, 'DELTA', { tls: { ca, ...tls }, backoff });
+    };
+
+    it('mutual TLS: the relay shows its own', async () => {
+      const config = { upstreams: [above(pem.identity('relay', web))] };
+      await using relay = await RelayProcess.start(config);
+      await using one = new XdsClient(relay.xds, 'delta');
+      expect(await gets(one, 'cds')).to.deep.equal(['shop']);
+    });
+
+    it('server_name: what the certificate must be for', async () => {
+      const own = pem.identity('relay', web);
+      await using relay = await RelayProcess.start({
+        upstreams: [above({ ...own, server_name: 'relay.test' })],
+      });
+      await using one = new XdsClient(relay.xds, 'delta');
+      expect(await gets(one, 'cds')).to.deep.equal(['shop']);
+      await using wrong = await RelayProcess.start({
+        upstreams: [above({ ...own, server_name: 'wrong.test' })],
+      });
+      await eventually(async () => {
+        expect((await wrong.get('/ready')).body).to.match(/wrong\.test/);
+      });
+      expect((await wrong.get('/ready')).status).to.equal(503);
+    });
+
+    it('without a certificate, or with one of another authority: not ready, and the log says why, once', async () => {
+      for (const own of [{}, pem.identity('stranger', stranger)]) {
+        await using relay = await RelayProcess.start({ upstreams: [above(own)] });
+        await eventually(async () => {
+          expect(await relay.metric('upstream_reconnects_total')).to.be.greaterThan(3);
+        });
+        expect((await relay.get('/ready')).status).to.equal(503);
+        const said = () => relay.log.filter(({ message }) => message === 'control plane failed');
+        const reasons = said().map(({ reason }) => reason);
+        // TLS 1.3 tells a client of its certificate when the client thinks that it is connected: the reasons differ.
+        expect(reasons.join()).to.match(/certificate|unknown ca|closed/i);
+        expect(reasons).to.have.length(new Set(reasons).size);
+        expect(reasons.length).to.be.at.most(4);
+      }
+    });
+  });
+});
+
+const variant = (kind: string): string => `
+  - "@type": type.googleapis.com/envoy.service.discovery.v3.Resource
+    resource_name:
+      name: shop
+      dynamic_parameter_constraints: { constraint: { key: kind, value: ${kind} } }
+    resource:
+      "@type": type.googleapis.com/envoy.config.cluster.v3.Cluster
+      name: shop
+      alt_stat_name: for-${kind}
+`;

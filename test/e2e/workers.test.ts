@@ -1,0 +1,380 @@
+import { existsSync } from 'node:fs';
+import { createServer } from 'node:net';
+import { dirname, join } from 'node:path';
+import { create, fromBinary, fromJsonString, toBinary } from '@bufbuild/protobuf';
+import { credentials } from '@grpc/grpc-js';
+import { expect } from 'chai';
+import {
+  type Client,
+  ExplainResponseSchema,
+  ListClientsResponseSchema,
+  type StatusResponse,
+  StatusResponseSchema,
+} from '../../src/gen/distributary/admin/v1/admin_pb.ts';
+import {
+  ClientStatusRequestSchema,
+  ClientStatusResponseSchema,
+} from '../../src/gen/envoy/service/status/v3/csds_pb.ts';
+import { rawClient } from '../support/grpc-calls.ts';
+import { always, eventually } from './support/eventually.ts';
+import { ResourceFiles } from './support/files.ts';
+import { root } from './support/paths.ts';
+import { outcome } from './support/process.ts';
+import { distributary, RelayProcess, upstream } from './support/relay.ts';
+import { deltaNames, sotwBodies, XdsClient } from './support/xds-client.ts';
+
+const admin = 'distributary.admin.v1.AdminService';
+const csds = '/envoy.service.status.v3.ClientStatusDiscoveryService/FetchClientStatus';
+
+async function status(relay: RelayProcess): Promise<StatusResponse> {
+  return fromJsonString(StatusResponseSchema, (await relay.rpc(`${admin}/Status`, {})).body);
+}
+
+async function clientsOf(relay: RelayProcess): Promise<readonly Client[]> {
+  return fromJsonString(ListClientsResponseSchema, (await relay.rpc(`${admin}/ListClients`, {})).body)
+    .clients;
+}
+
+/** Of which worker a stream is. */
+const workerOf = ({ id }: Client): string => id.slice(0, id.indexOf('-'));
+
+/** Of which directory the socket is: a worker says in its log where it has connected to. */
+function feedDirectory(relay: RelayProcess): string {
+  const endpoints = relay.log.map((line) => String(line['endpoint'] ?? ''));
+  const feed = endpoints.find((endpoint) => endpoint.startsWith('unix:')) ?? '';
+  return dirname(feed.slice('unix:'.length));
+}
+
+function runs(pid: number): boolean {
+  try {
+    process.kill(pid, 0);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+describe('workers: 2', function () {
+  this.timeout(60_000);
+
+  /** Half SotW, half delta. */
+  const fleet = (relay: RelayProcess, size: number, stack: AsyncDisposableStack): XdsClient[] =>
+    Array.from({ length: size }, (_, index) => {
+      const node = { id: `client-${index}`, cluster: 'fleet' };
+      const client = new XdsClient(relay.xds, index % 2 === 0 ? 'sotw' : 'delta', { node });
+      client.subscribe('cds');
+      return stack.use(client);
+    });
+
+  it('50 clients are shared out, an update reaches all, and what is counted adds up', async () => {
+    using files = new ResourceFiles();
+    files.write('cds', new Map([['shop', '1']]));
+    await using relay = await RelayProcess.start({ upstreams: [files.upstream], workers: 2 });
+    await eventually(async () => expect((await relay.get('/ready')).status).to.equal(200));
+    await using stack = new AsyncDisposableStack();
+    const clients = fleet(relay, 50, stack);
+    for (const client of clients) await client.gets('cds');
+    files.write('cds', new Map([['shop', '2']]));
+    for (const client of clients) await client.gets('cds', 2);
+
+    const { workers, clients: streams, types } = await status(relay);
+    expect(workers.map(({ listening }) => listening)).to.deep.equal([true, true]);
+    for (const worker of workers) expect(worker.clients).to.be.greaterThan(10);
+    expect(streams).to.equal(50);
+    const [cds] = types;
+    expect([cds?.type, cds?.resources, cds?.subscriptions]).to.deep.equal(['cds', 1, 50]);
+
+    expect(await relay.metric('downstream_streams')).to.equal(50);
+    expect(await relay.metric('downstream_streams', 'transport="delta"')).to.equal(25);
+    expect(await relay.metric('downstream_subscriptions', 'type="cds"')).to.equal(50);
+    expect(await relay.metric('downstream_responses_total', 'type="cds"')).to.equal(100);
+    await eventually(async () => {
+      expect(await relay.metric('downstream_requests_total', 'kind="ack"')).to.equal(100);
+    });
+    expect(await relay.metric('propagation_seconds_count')).to.be.greaterThan(49);
+    expect(await relay.metric('worker_feed_seconds_count')).to.be.greaterThan(1);
+    expect(await relay.metric('cache_resources', 'type="cds"')).to.equal(1);
+    expect(await relay.metric('upstream_updates_total')).to.equal(2);
+    const { body } = await relay.get('/metrics');
+    expect(body.match(/^process_cpu_seconds_total.*? /gm)).to.deep.equal([
+      'process_cpu_seconds_total ',
+      'process_cpu_seconds_total{worker="1"} ',
+      'process_cpu_seconds_total{worker="2"} ',
+    ]);
+    expect(relay.stdout.filter((line) => line.startsWith('listening xds'))).to.have.length(1);
+  });
+
+  it('ListClients, Explain, CSDS and rejections are of all workers', async () => {
+    using files = new ResourceFiles();
+    files.write('cds', new Map([['shop', '1']]));
+    await using relay = await RelayProcess.start({ upstreams: [files.upstream], workers: 2 });
+    await using stack = new AsyncDisposableStack();
+    const clients = fleet(relay, 8, stack);
+    for (const client of clients) await client.gets('cds');
+
+    const listed = await clientsOf(relay);
+    expect(listed.map(({ node }) => node?.id).toSorted()).to.deep.equal(
+      clients.map((_, index) => `client-${index}`),
+    );
+    expect(new Set(listed.map(({ id }) => id)).size).to.equal(8);
+    expect(new Set(listed.map(workerOf)).size).to.equal(2);
+    for (const { id } of listed) {
+      const { body } = await relay.rpc(`${admin}/Explain`, { type: 'cds', name: 'shop', client: id });
+      const explained = fromJsonString(ExplainResponseSchema, body);
+      expect([explained.matchFound, explained.client?.type, explained.variants.length]).to.deep.equal([
+        true,
+        'cds',
+        1,
+      ]);
+    }
+    const nobody = await relay.rpc(`${admin}/Explain`, { type: 'cds', name: 'shop', client: '1-999' });
+    expect([nobody.status, nobody.body.includes('ListClients')]).to.deep.equal([404, true]);
+    const command = await outcome(
+      distributary(
+        ...['explain', '--type', 'cds', '--name', 'shop'],
+        ...['--client', listed.at(-1)?.id ?? '', '--admin', `http://${relay.admin}`],
+      ),
+    );
+    expect(command.code, command.output).to.equal(0);
+
+    for (let asked = 0; asked < 4; asked++) {
+      const config = await clientStatus(relay.xds);
+      const ids = config.map(({ node }) => node?.id ?? '').filter((id) => id.startsWith('client-'));
+      expect(ids.toSorted(), 'CSDS, whichever worker is asked').to.deep.equal(
+        clients.map((_, index) => `client-${index}`),
+      );
+      expect(config.filter(({ clientScope }) => clientScope === 'upstream')).to.have.length(1);
+    }
+
+    for (const [index, client] of clients.entries()) {
+      const { nonce } = await client.gets('cds');
+      const rejection = { responseNonce: nonce, errorDetail: { code: 3, message: 'no such filter' } };
+      if (index % 2 === 0) client.sotw('cds', rejection);
+      else client.delta('cds', rejection);
+    }
+    await eventually(async () => {
+      const { nacks } = await status(relay);
+      expect(nacks.map(({ type, error, clients: count }) => [type, error, count])).to.deep.equal([
+        ['cds', 'no such filter', 8],
+      ]);
+    });
+  });
+
+  it('a worker that is killed: the others go on, it is replaced, and its clients come back', async () => {
+    using files = new ResourceFiles();
+    files.write('cds', new Map([['shop', '1']]));
+    await using relay = await RelayProcess.start({ upstreams: [files.upstream], workers: 2 });
+    await using stack = new AsyncDisposableStack();
+    const clients = fleet(relay, 20, stack);
+    for (const client of clients) await client.gets('cds');
+    const counted = await relay.metric('downstream_responses_total');
+    expect(counted).to.equal(20);
+    const before = await status(relay);
+    const victim = before.workers[0]?.pid ?? 0;
+    process.kill(victim, 'SIGKILL');
+
+    const lost = await eventually(() => {
+      const ended = clients.filter((client) => client.status !== undefined);
+      if (ended.length !== before.workers[0]?.clients) throw new Error(`${ended.length} streams have ended`);
+      return ended;
+    });
+    expect(lost.length).to.be.within(1, 19);
+    const again = fleet(relay, lost.length, stack);
+    for (const client of again) await client.gets('cds');
+    const after = await eventually(async () => {
+      const { workers } = await status(relay);
+      expect(workers.map(({ listening }) => listening)).to.deep.equal([true, true]);
+      return workers;
+    });
+    expect([after[0]?.restarts, after[0]?.lastError]).to.deep.equal([1, 'signal SIGKILL']);
+    expect(after[0]?.pid).not.to.equal(victim);
+    expect((await relay.get('/ready')).status).to.equal(200);
+    expect(await relay.metric('worker_restarts_total')).to.equal(1);
+    expect(await relay.metric('downstream_responses_total'), 'counts do not shrink').to.equal(
+      counted + lost.length,
+    );
+
+    files.write('cds', new Map([['shop', '2']]));
+    const rest = clients.filter((client) => !lost.includes(client));
+    for (const client of [...rest, ...again]) await client.gets('cds', 2);
+    expect(rest.every((client) => client.status === undefined)).to.equal(true);
+
+    // New connections go to the new process, too.
+    const more = fleet(relay, 10, stack);
+    for (const client of more) await client.gets('cds');
+    const { workers } = await status(relay);
+    expect(workers[0]?.clients).to.be.greaterThan(2);
+  });
+
+  it('SIGTERM drains all workers and leaves nothing behind', async () => {
+    using files = new ResourceFiles();
+    files.write('cds', new Map([['shop', '1']]));
+    const relay = await RelayProcess.start({
+      upstreams: [files.upstream],
+      workers: 2,
+      drain_timeout: '500ms',
+    });
+    await using stack = new AsyncDisposableStack();
+    const clients = fleet(relay, 10, stack);
+    for (const client of clients) await client.gets('cds');
+    const pids = (await status(relay)).workers.map(({ pid }) => pid);
+    const directory = feedDirectory(relay);
+    expect(existsSync(join(directory, 'feed'))).to.equal(true);
+    expect(await relay.stop()).to.equal(0);
+    for (const client of clients) expect((await client.ends()).code).to.equal(14);
+    expect(pids.map(runs)).to.deep.equal([false, false]);
+    expect(existsSync(directory)).to.equal(false);
+    expect(relay.log.filter(({ level }) => level === 'error' || level === 'warn')).to.deep.equal([]);
+  });
+
+  it('a primary that is killed takes its workers and its socket with it', async () => {
+    using files = new ResourceFiles();
+    const relay = await RelayProcess.start({ upstreams: [files.upstream], workers: 2 });
+    const pids = (await status(relay)).workers.map(({ pid }) => pid);
+    const directory = feedDirectory(relay);
+    await relay.kill();
+    await eventually(() => {
+      expect(pids.map(runs)).to.deep.equal([false, false]);
+      expect(existsSync(directory)).to.equal(false);
+    });
+  });
+
+  it('limits.max_streams counts over all workers', async () => {
+    using files = new ResourceFiles();
+    files.write('cds', new Map([['shop', '1']]));
+    await using relay = await RelayProcess.start({
+      upstreams: [files.upstream],
+      workers: 2,
+      limits: { max_streams: 5 },
+    });
+    await using stack = new AsyncDisposableStack();
+    const taken: XdsClient[] = [];
+    for (let opened = 0; opened < 5; opened++) {
+      const [client] = fleet(relay, 1, stack);
+      if (client === undefined) throw new Error('no client');
+      await client.gets('cds');
+      taken.push(client);
+    }
+    for (let refused = 0; refused < 2; refused++) {
+      const [client] = fleet(relay, 1, stack);
+      expect((await client?.ends())?.code).to.equal(8);
+    }
+    await taken[0]?.[Symbol.asyncDispose]();
+    await eventually(async () => {
+      const [client] = fleet(relay, 1, stack);
+      await client?.gets('cds');
+    });
+    expect(await relay.metric('downstream_rejected_total', 'reason="streams"')).to.be.at.least(2);
+  });
+
+  it('a reloaded configuration holds in all workers', async () => {
+    using files = new ResourceFiles();
+    files.write('cds', new Map([['shop', '1']]));
+    const config = { upstreams: [files.upstream], workers: 2 };
+    await using relay = await RelayProcess.start(config);
+    await using stack = new AsyncDisposableStack();
+    const clients = fleet(relay, 8, stack).filter((_, index) => index % 2 === 1);
+    for (const client of clients) await client.gets('cds');
+    const rules = [{ types: ['cds'], names: ['shop'], allow: false }, { allow: true }];
+    relay.configure({ ...config, xds: { authorization: { rules } } });
+    for (const client of clients) {
+      const { removed } = await client.gets('cds', 2);
+      expect(removed).to.deep.equal(['shop']);
+    }
+    expect(await relay.metric('config_reloads_total', 'accepted')).to.equal(1);
+  });
+
+  it('each client gets its variant, whichever worker it has', async () => {
+    const config = {
+      upstreams: [{ name: 'files', filesystem: { path: join(root, 'deploy/demo/resources') } }],
+      parameters: ['env', 'version'].map((key) => ({ key, from: `node.metadata.${key}` })),
+    };
+    await using alone = await RelayProcess.start(config);
+    await using relay = await RelayProcess.start({ ...config, workers: 2 });
+    await using stack = new AsyncDisposableStack();
+    const bodies = async ({ xds }: RelayProcess, env: string, protocol: 'sotw' | 'delta') => {
+      const node = { id: `${env}-${protocol}`, cluster: 'fleet', metadata: { env } };
+      const client = stack.use(new XdsClient(xds, protocol, { node }));
+      const texts: string[] = [];
+      for (const type of ['cds', 'lds']) {
+        client.subscribe(type);
+        const response = await client.gets(type);
+        const read = protocol === 'sotw' ? sotwBodies(response) : response.first;
+        texts.push(...read.map((bytes) => Buffer.from(bytes).toString('hex')));
+      }
+      return texts.toSorted();
+    };
+    for (const protocol of ['sotw', 'delta'] as const) {
+      const [prod, test] = [await bodies(alone, 'prod', protocol), await bodies(alone, 'test', protocol)];
+      expect(prod).not.to.deep.equal(test);
+      for (let round = 0; round < 3; round++) {
+        expect(await bodies(relay, 'prod', protocol), `prod ${protocol}`).to.deep.equal(prod);
+        expect(await bodies(relay, 'test', protocol), `test ${protocol}`).to.deep.equal(test);
+      }
+    }
+  });
+
+  it('§8 a cold cache without an upstream: streams fail UNAVAILABLE; what is not asked of it goes on', async () => {
+    using files = new ResourceFiles();
+    files.write('cds', new Map([['shop', '1']]));
+    const dead = upstream('127.0.0.1:1', 'DELTA', { backoff: { initial: '10ms', max: '50ms' } });
+    await using relay = await RelayProcess.start({
+      upstreams: [{ ...files.upstream, types: ['cds'] }, dead],
+      workers: 2,
+    });
+    await using cold = new XdsClient(relay.xds, 'delta');
+    cold.subscribe('lds');
+    const { code, details } = await cold.ends();
+    expect([code, details]).to.deep.equal([
+      14,
+      'no control plane can be reached, and nothing that this stream asks for is cached',
+    ]);
+    await using warm = new XdsClient(relay.xds, 'delta');
+    warm.subscribe('cds');
+    expect(deltaNames(await warm.gets('cds'))).to.deep.equal(['shop']);
+    await always(() => {
+      expect(warm.status).to.equal(undefined);
+    }, 2000);
+  });
+
+  it('a port that is taken: exit 1, and the reason', async () => {
+    using files = new ResourceFiles();
+    await using taken = createServer();
+    await new Promise<void>((resolve) => {
+      taken.listen(0, '127.0.0.1', resolve);
+    });
+    const bound = taken.address();
+    const port = typeof bound === 'object' && bound !== null ? bound.port : 0;
+    files.writeText(
+      'relay.json',
+      JSON.stringify({
+        node: { id: 'relay' },
+        xds: { address: `127.0.0.1:${port}` },
+        admin: { address: '127.0.0.1:0' },
+        upstreams: [files.upstream],
+        workers: 2,
+      }),
+    );
+    const { path } = files.upstream.filesystem;
+    const { code, output } = await outcome(distributary('run', '--config', join(path, 'relay.json')));
+    expect(code, output).to.equal(1);
+    expect(output).to.include(`cannot listen on 127.0.0.1:${port}`);
+  });
+});
+
+async function clientStatus(address: string) {
+  const client = rawClient(address, credentials.createInsecure());
+  const request = Buffer.from(toBinary(ClientStatusRequestSchema, create(ClientStatusRequestSchema)));
+  const same = (bytes: Buffer): Buffer => bytes;
+  try {
+    const bytes = await new Promise<Buffer>((resolve, reject) => {
+      client.makeUnaryRequest(csds, same, same, request, (error, value) => {
+        if (value === undefined) reject(error ?? new Error('no answer'));
+        else resolve(value);
+      });
+    });
+    return fromBinary(ClientStatusResponseSchema, bytes).config;
+  } finally {
+    client.close();
+  }
+}

@@ -1,0 +1,164 @@
+import { identity, type Received } from './messages.ts';
+import { Violation } from './violation.ts';
+import { catalog, type Kind, type World } from './world.ts';
+
+/**
+ * Rule 5 for one type on one stream: everything in a response is new to the client, or something the client did asks
+ * for it. What was asked for is allowed once. Kept at the server's end, where it is known what came before what.
+ */
+export class Causes {
+  readonly #world: World;
+  readonly #kind: Kind;
+  /** What was sent on this stream, by (constraints, name), or said by the client to be there. */
+  readonly #sent = new Map<string, string>();
+  /** How often the client was told that a name is not there: once for each of its parameter sets. */
+  readonly #gone = new Map<string, number>();
+  readonly #forms: number;
+  /** Names that must be told again. */
+  readonly #asked = new Set<string>();
+  /** After a NACK of several: each once more, alone. */
+  readonly #alone = new Map<string, number>();
+  /** The complete state that was sent last. */
+  #whole: string | undefined;
+  #wholeAsked = true;
+  /** Names of which a complete state has not said yet that they are there: it may say once that they are not. */
+  readonly #unsaid = new Set<string>();
+  /** The wildcard's first answer is due, whatever is in it. */
+  #emptyDue = true;
+  /** Upstream's edits up to this revision have excused a repetition already. */
+  #excused: number;
+
+  constructor(world: World, kind: Kind, forms: number) {
+    this.#forms = forms;
+    this.#world = world;
+    this.#kind = kind;
+    this.#excused = 0;
+  }
+
+  /** initial_resource_versions: sent on an earlier stream. */
+  claimed(name: string, content: string): void {
+    this.#sent.set(identity('', name), content);
+  }
+
+  asked(names: Iterable<string>): void {
+    for (const name of names) {
+      this.#asked.add(name);
+      this.#unsaid.add(name);
+    }
+    this.#wholeAsked = true;
+  }
+
+  wildcardAsked(): void {
+    this.#emptyDue = true;
+  }
+
+  everythingAsked(): void {
+    this.wildcardAsked();
+    this.asked(catalog[this.#kind].names);
+  }
+
+  /** The client took the response back to itself: its good parts may come alone. */
+  rejected(received: Received): void {
+    if (received.resources.length + received.removed.length + received.removedVariants.length < 2) return;
+    const again = (id: string, content: string): void => {
+      const key = JSON.stringify([id, content]);
+      this.#alone.set(key, (this.#alone.get(key) ?? 0) + 1);
+    };
+    for (const { name, constraints, content } of received.resources) {
+      again(identity(constraints, name), content);
+    }
+    for (const name of received.removed) again(identity('', name), '');
+    for (const { name, constraints } of received.removedVariants) again(identity(constraints, name), '');
+  }
+
+  /** A SotW response that holds everything. Returns what changed in it. */
+  complete(received: Received): string[] {
+    const signature = received.resources
+      .map(({ name, constraints, content }) => `${identity(constraints, name)}=${content}`)
+      .toSorted()
+      .join('\n');
+    for (const { name } of received.resources) this.#unsaid.delete(name);
+    const news = signature !== this.#whole || this.#wholeAsked;
+    if (!news && !this.#answersOne() && !this.#excusedByEdit(undefined)) {
+      throw new Violation(5, 'the same complete state again');
+    }
+    this.#whole = signature;
+    this.#wholeAsked = false;
+    const changed = received.resources.filter(
+      ({ name, constraints, content }) => this.#sent.get(identity(constraints, name)) !== content,
+    );
+    this.#sent.clear();
+    for (const { name, constraints, content } of received.resources) {
+      this.#sent.set(identity(constraints, name), content);
+    }
+    return changed.map(({ name }) => name);
+  }
+
+  /** A SotW or delta response that holds what changed; returns the names in it. `wildcard`: an empty first answer is due. */
+  partial(received: Received, wildcard: boolean, named: (name: string) => boolean): string[] {
+    const { resources, removed, removedVariants } = received;
+    const size = resources.length + removed.length + removedVariants.length;
+    if (size === 0) {
+      if (!this.#emptyDue || !wildcard) throw new Violation(5, 'an empty response');
+      this.#emptyDue = false;
+    }
+    const answered = new Set<string>();
+    for (const { name, constraints, content } of resources) {
+      const id = identity(constraints, name);
+      if (this.#sent.get(id) === content) this.#repeat(name, id, content, size, answered);
+      this.#sent.set(id, content);
+      this.#gone.delete(name);
+    }
+    for (const name of removed) this.#remove(name, '', size, named, answered);
+    for (const { name, constraints } of removedVariants) {
+      this.#remove(name, constraints, size, named, answered);
+    }
+    for (const name of answered) this.#asked.delete(name);
+    return resources.map(({ name }) => name);
+  }
+
+  #repeat(name: string, id: string, content: string, size: number, answered: Set<string>): void {
+    if (this.#asked.has(name)) answered.add(name);
+    else if (!(size === 1 && this.#take(id, content)) && !this.#excusedByEdit(name)) {
+      throw new Violation(5, `${name} is sent again without cause`);
+    }
+  }
+
+  #remove(
+    name: string,
+    constraints: string,
+    size: number,
+    named: (name: string) => boolean,
+    answered: Set<string>,
+  ): void {
+    const id = identity(constraints, name);
+    const had = this.#sent.delete(id);
+    const firstTime = constraints === '' && named(name) && (this.#gone.get(name) ?? 0) < this.#forms;
+    if (this.#asked.has(name)) answered.add(name);
+    else if (!had && !firstTime && !(size === 1 && this.#take(id, ''))) {
+      throw new Violation(5, `${name} is removed again, or was never there`);
+    }
+    this.#gone.set(name, (this.#gone.get(name) ?? 0) + 1);
+  }
+
+  /** Upstream's answer that there is nothing of a name shows only in that the state comes again. */
+  #answersOne(): boolean {
+    const [name] = this.#unsaid;
+    return name !== undefined && this.#unsaid.delete(name);
+  }
+
+  #take(id: string, content: string): boolean {
+    const key = JSON.stringify([id, content]);
+    const left = this.#alone.get(key) ?? 0;
+    this.#alone.set(key, left - 1);
+    return left > 0;
+  }
+
+  /** Upstream has said something about it since: what came of it looks the same, but it is an answer. */
+  #excusedByEdit(name: string | undefined): boolean {
+    const edited = this.#world.lastEdit(this.#kind, name);
+    if (edited <= this.#excused) return false;
+    this.#excused = edited;
+    return true;
+  }
+}

@@ -1,0 +1,458 @@
+import { create, fromBinary, toBinary } from '@bufbuild/protobuf';
+import { AnySchema } from '@bufbuild/protobuf/wkt';
+import type { Node } from '../../src/gen/envoy/config/core/v3/base_pb.ts';
+import {
+  DeltaDiscoveryRequestSchema,
+  DeltaDiscoveryResponseSchema,
+  DiscoveryRequestSchema,
+  DiscoveryResponseSchema,
+  DynamicParameterConstraintsSchema,
+  type Resource,
+  ResourceNameSchema,
+  ResourceSchema,
+} from '../../src/gen/envoy/service/discovery/v3/discovery_pb.ts';
+import type { StreamHandler } from '../../src/wire/transport.ts';
+import { type Constraints, NONE, type Parameters, parametersOf } from './constraints.ts';
+import { describe, describeRequest, readDelta, readSotw } from './messages.ts';
+import type { Call, Connection, Host } from './network.ts';
+import type { Note } from './violation.ts';
+import { bodyOf, catalog, type Kind, kindOf, kinds, type World } from './world.ts';
+
+/** How a control plane differs from others; all of these are met in the field. */
+export interface Habits {
+  readonly protocol: 'DELTA' | 'SOTW';
+  /** Matches parameters itself (TP2); else it decides by node. */
+  readonly native: boolean;
+  /** Delta: says of a name that it does not have that it is not there; others stay silent. */
+  readonly tellsMissing: boolean;
+  /** Delta: splits a wildcard's first answer. */
+  readonly splits: boolean;
+  /** Delta: ignores requests with the nonce of an overtaken response, subscriptions and all. */
+  readonly dropsStale: boolean;
+  /** SotW: each response holds all that is subscribed, of every type. */
+  readonly wholePartial: boolean;
+  readonly versions: 'revision' | 'none' | 'restart';
+  /** A replica that learns everything so much later, in milliseconds. */
+  readonly lag: number;
+}
+
+/** Milliseconds between the parts of a split answer. */
+const splitGap = 60;
+
+/** One thing that a subscriber may see. */
+interface Shown {
+  readonly name: string;
+  readonly constraints: Constraints;
+  readonly content: string;
+}
+
+/** A control plane that holds what the world held a while ago. */
+export class ControlPlane implements Host {
+  readonly id: string;
+  readonly habits: Habits;
+  readonly world: World;
+  readonly connections = new Set<Connection>();
+  readonly #streams = new Set<PlaneStream>();
+  reachable: 'up' | 'down' | 'deaf' = 'up';
+  /** The world's revision that it shows. */
+  applied = 0;
+  /** Responses sent, for quiet times. */
+  sent = 0;
+  received = 0;
+  #startedAt = 0;
+
+  readonly note: Note;
+
+  constructor(
+    id: string,
+    habits: Habits,
+    world: World,
+    later: (milliseconds: number, run: () => void) => void,
+    note: Note,
+  ) {
+    this.note = note;
+    this.id = id;
+    this.habits = habits;
+    this.world = world;
+    world.listen((revision, edits) => {
+      const apply = (): void => {
+        this.applied = revision;
+        const changed = new Set(edits.map((edit) => edit.kind));
+        for (const stream of [...this.#streams]) stream.changed(changed);
+      };
+      if (habits.lag === 0) apply();
+      else later(habits.lag, apply);
+    });
+  }
+
+  accept(call: Call): void {
+    const stream =
+      this.habits.protocol === 'DELTA' ? new DeltaStream(this, call) : new SotwStream(this, call);
+    this.#streams.add(stream);
+    call.handle({
+      message: (bytes) => {
+        this.received++;
+        const { id } = this;
+        this.note(() => `  ${id} ← ${call.connection.name} ${describeRequest(this.habits.protocol, bytes)}`);
+        if (this.reachable === 'up') stream.message(bytes);
+      },
+      ended: () => undefined,
+      drained: () => undefined,
+      closed: () => this.#streams.delete(stream),
+    } satisfies StreamHandler);
+  }
+
+  /** Comes back with nothing of its streams, and may count its versions anew. */
+  restart(): void {
+    this.#startedAt = this.applied;
+    for (const connection of [...this.connections]) connection.kill('the control plane restarted');
+    this.#streams.clear();
+  }
+
+  /** One stream fails, its connection lives on. */
+  failStream(at: number): void {
+    const streams = [...this.#streams];
+    const stream = streams[at % Math.max(1, streams.length)];
+    if (stream === undefined) return;
+    this.#streams.delete(stream);
+    stream.call.end({ code: 14, message: 'one stream failed' });
+  }
+
+  get version(): string {
+    switch (this.habits.versions) {
+      case 'none':
+        return '';
+      case 'restart':
+        return String(this.applied - this.#startedAt);
+      default:
+        return String(this.applied);
+    }
+  }
+}
+
+abstract class PlaneStream {
+  readonly call: Call;
+  protected readonly plane: ControlPlane;
+  protected parameters: Parameters = parametersOf(new Map());
+  #nonce = 0;
+
+  constructor(plane: ControlPlane, call: Call) {
+    this.plane = plane;
+    this.call = call;
+  }
+
+  abstract message(bytes: Buffer): void;
+  abstract changed(changed: ReadonlySet<Kind>): void;
+
+  protected identify(node: Node | undefined): void {
+    if (node === undefined) return;
+    const entries = Object.entries(node.metadata ?? {});
+    this.parameters = parametersOf(new Map(entries.map(([key, value]) => [key, String(value)])));
+  }
+
+  protected nextNonce(): string {
+    return String(++this.#nonce);
+  }
+
+  protected write(message: Uint8Array): void {
+    this.plane.sent++;
+    const frame = Buffer.alloc(5 + message.length);
+    frame.writeUInt32BE(message.length, 1);
+    frame.set(message, 5);
+    const { id, habits, note } = this.plane;
+    note(() => `  ${id} → ${describe(habits.protocol === 'SOTW' ? readSotw(frame) : readDelta(frame))}`);
+    this.call.write(frame);
+  }
+
+  /** What is under a name for these parameters: of a control plane that decides by node, one at most. */
+  protected under(kind: Kind, name: string, given: Parameters): Shown[] {
+    const { habits, world, applied } = this.plane;
+    if (habits.native) {
+      return world
+        .matching(kind, name, given, applied)
+        .map(({ constraints, content }) => ({ name, constraints, content }));
+    }
+    const [first] = world.matching(kind, name, this.parameters, applied);
+    return first === undefined ? [] : [{ name, constraints: NONE, content: first.content }];
+  }
+
+  protected everything(kind: Kind, given: Parameters): Shown[] {
+    const { names, hidden } = catalog[kind];
+    return names.filter((name) => !hidden.includes(name)).flatMap((name) => this.under(kind, name, given));
+  }
+}
+
+/** A name or `*`, as somebody with these parameters sees it. */
+interface Selected {
+  readonly name: string;
+  readonly parameters: Parameters;
+}
+
+const noParameters = parametersOf(new Map());
+const idOf = ({ name, parameters }: Selected): string => `${parameters.key} ${name}`;
+const shownId = ({ name, constraints }: Shown): string => `${constraints.label} ${name}`;
+
+function selectedOf(
+  names: readonly string[],
+  locators: readonly { readonly name: string; readonly dynamicParameters: Record<string, string> }[],
+): Selected[] {
+  return [
+    ...names.map((name) => ({ name, parameters: noParameters })),
+    ...locators.map(({ name, dynamicParameters }) => ({
+      name,
+      parameters: parametersOf(new Map(Object.entries(dynamicParameters))),
+    })),
+  ];
+}
+
+function visible(
+  stream: { under(name: string, given: Parameters): Shown[]; everything(given: Parameters): Shown[] },
+  selection: Iterable<Selected>,
+): Map<string, Shown> {
+  const found = new Map<string, Shown>();
+  for (const { name, parameters } of selection) {
+    const shown = name === '*' ? stream.everything(parameters) : stream.under(name, parameters);
+    for (const one of shown) found.set(shownId(one), one);
+  }
+  return found;
+}
+
+function resourceOf(kind: Kind, { name, constraints, content }: Shown, version: string): Resource {
+  const named =
+    constraints.message === undefined
+      ? { name }
+      : {
+          resourceName: create(ResourceNameSchema, {
+            name,
+            dynamicParameterConstraints: constraints.message,
+          }),
+        };
+  return create(ResourceSchema, { ...named, version, resource: bodyOf(kind, name, content) });
+}
+
+interface SotwType {
+  selection: Map<string, Selected>;
+  nonce: string;
+  /** Something was named: an empty list is nothing from then on. */
+  named: boolean;
+  sent: Map<string, string>;
+}
+
+class SotwStream extends PlaneStream {
+  readonly #types = new Map<Kind, SotwType>();
+
+  message(bytes: Buffer): void {
+    const request = fromBinary(DiscoveryRequestSchema, bytes);
+    this.identify(request.node);
+    const kind = kindOf(request.typeUrl);
+    const known = this.#types.get(kind);
+    if (known !== undefined && known.nonce !== '' && request.responseNonce !== known.nonce) return; // stale
+    const state: SotwType = known ?? { selection: new Map(), nonce: '', named: false, sent: new Map() };
+    this.#types.set(kind, state);
+    const selected = selectedOf(request.resourceNames, request.resourceLocators);
+    if (selected.length > 0) state.named = true;
+    else if (!state.named && catalog[kind].legacy) selected.push({ name: '*', parameters: noParameters });
+    const before = state.selection;
+    state.selection = new Map(selected.map((one) => [idOf(one), one]));
+    const added = selected.filter((one) => !before.has(idOf(one)));
+    for (const id of state.sent.keys()) {
+      if (!this.#visible(kind, state.selection.values()).has(id)) state.sent.delete(id);
+    }
+    if (known !== undefined && added.length === 0) return;
+    this.#respond(kind, state, added);
+  }
+
+  changed(changed: ReadonlySet<Kind>): void {
+    for (const kind of kinds) {
+      const state = changed.has(kind) ? this.#types.get(kind) : undefined;
+      if (state !== undefined && state.selection.size > 0) this.#respond(kind, state, []);
+    }
+  }
+
+  #visible(kind: Kind, selection: Iterable<Selected>): Map<string, Shown> {
+    return visible(
+      {
+        under: (name, given) => this.under(kind, name, given),
+        everything: (given) => this.everything(kind, given),
+      },
+      selection,
+    );
+  }
+
+  #respond(kind: Kind, state: SotwType, added: readonly Selected[]): void {
+    const now = this.#visible(kind, state.selection.values());
+    const complete = catalog[kind].full || [...state.selection.values()].some(({ name }) => name === '*');
+    const asked = this.#visible(kind, added);
+    const news = [...now].filter(([id, { content }]) => asked.has(id) || state.sent.get(id) !== content);
+    const lost = [...state.sent.keys()].some((id) => !now.has(id));
+    state.sent = new Map([...now].map(([id, { content }]) => [id, content]));
+    if (news.length === 0 && !(complete && (lost || added.length > 0))) return;
+    const whole = complete || this.plane.habits.wholePartial;
+    state.nonce = this.nextNonce();
+    const { version } = this.plane;
+    const resources = (whole ? [...now] : news).map(([, shown]) => {
+      const body = bodyOf(kind, shown.name, shown.content);
+      if (shown.constraints.message === undefined) return body;
+      const value = toBinary(ResourceSchema, resourceOf(kind, shown, ''));
+      return create(AnySchema, {
+        typeUrl: 'type.googleapis.com/envoy.service.discovery.v3.Resource',
+        value,
+      });
+    });
+    this.write(
+      toBinary(
+        DiscoveryResponseSchema,
+        create(DiscoveryResponseSchema, {
+          versionInfo: version,
+          typeUrl: catalog[kind].url,
+          nonce: state.nonce,
+          resources,
+        }),
+      ),
+    );
+  }
+}
+
+interface DeltaType {
+  readonly selection: Map<string, Selected>;
+  /** What the client has: content by (name, constraints). */
+  readonly sent: Map<string, { readonly shown: Shown; readonly content: string }>;
+  nonce: string;
+  /** Parts of a first answer that have not been sent yet. */
+  pending: Shown[];
+}
+
+class DeltaStream extends PlaneStream {
+  readonly #types = new Map<Kind, DeltaType>();
+
+  message(bytes: Buffer): void {
+    const request = fromBinary(DeltaDiscoveryRequestSchema, bytes);
+    this.identify(request.node);
+    const kind = kindOf(request.typeUrl);
+    const known = this.#types.get(kind);
+    const state: DeltaType = known ?? { selection: new Map(), sent: new Map(), nonce: '', pending: [] };
+    this.#types.set(kind, state);
+    const { dropsStale, tellsMissing, splits } = this.plane.habits;
+    if (dropsStale && request.responseNonce !== '' && request.responseNonce !== state.nonce) return;
+    const subscribe = selectedOf(request.resourceNamesSubscribe, request.resourceLocatorsSubscribe);
+    const unsubscribe = selectedOf(request.resourceNamesUnsubscribe, request.resourceLocatorsUnsubscribe);
+    if (known === undefined && subscribe.length === 0 && catalog[kind].legacy) {
+      subscribe.push({ name: '*', parameters: noParameters });
+    }
+    const versions = new Map(Object.entries(request.initialResourceVersions));
+    for (const one of subscribe) state.selection.set(idOf(one), one);
+    for (const one of unsubscribe) state.selection.delete(idOf(one));
+    const now = this.#visible(kind, state.selection.values());
+    for (const id of state.sent.keys()) if (!now.has(id)) state.sent.delete(id);
+    if (subscribe.length === 0 && known !== undefined) return;
+    const send = new Map<string, Shown>();
+    const missing = new Set<string>();
+    for (const one of subscribe) {
+      const found = this.#visible(kind, [one]);
+      if (found.size === 0 && one.name !== '*' && tellsMissing) missing.add(one.name);
+      for (const [id, shown] of found) if (now.has(id)) send.set(id, shown);
+    }
+    // What the client says it has: the same version is skipped, and what is gone is said to be gone.
+    const names = new Set([...now.values()].map(({ name }) => name));
+    for (const [name, version] of versions) {
+      for (const [id, shown] of now) {
+        if (shown.name !== name || versionOf(shown) !== version) continue;
+        send.delete(id);
+        state.sent.set(id, { shown, content: shown.content });
+      }
+      if (!names.has(name)) missing.add(name);
+    }
+    const wildcard = subscribe.some(({ name }) => name === '*');
+    if (send.size === 0 && missing.size === 0 && !(wildcard && versions.size === 0)) return;
+    const list = [...send.values()];
+    if (splits && wildcard && list.length > 2) {
+      const waiting = state.pending.length > 0;
+      state.pending = [...state.pending, ...list.slice(2)];
+      this.#send(kind, state, list.slice(0, 2), [...missing]);
+      if (!waiting) this.#later(kind, state);
+    } else {
+      this.#send(kind, state, list, [...missing]);
+    }
+  }
+
+  changed(changed: ReadonlySet<Kind>): void {
+    for (const kind of kinds) {
+      const state = changed.has(kind) ? this.#types.get(kind) : undefined;
+      if (state === undefined) continue;
+      const now = this.#visible(kind, state.selection.values());
+      state.pending = state.pending.filter((one) => now.get(shownId(one))?.content === one.content);
+      const waiting = new Set(state.pending.map(shownId));
+      const send = [...now.values()].filter(
+        (one) => !waiting.has(shownId(one)) && state.sent.get(shownId(one))?.content !== one.content,
+      );
+      const gone = [...state.sent.values()].filter(({ shown }) => !now.has(shownId(shown)));
+      if (send.length === 0 && gone.length === 0) continue;
+      const removed = gone.filter(({ shown }) => shown.constraints.message === undefined);
+      const variants = gone.filter(({ shown }) => shown.constraints.message !== undefined);
+      this.#send(
+        kind,
+        state,
+        send,
+        removed.map(({ shown }) => shown.name),
+        variants.map(({ shown }) => shown),
+      );
+    }
+  }
+
+  #later(kind: Kind, state: DeltaType): void {
+    this.call.connection.network.loop.after(splitGap, () => {
+      if (!this.call.live || state.pending.length === 0) return;
+      const next = state.pending.splice(0, 2);
+      this.#send(kind, state, next, []);
+      this.#later(kind, state);
+    });
+  }
+
+  #visible(kind: Kind, selection: Iterable<Selected>): Map<string, Shown> {
+    return visible(
+      {
+        under: (name, given) => this.under(kind, name, given),
+        everything: (given) => this.everything(kind, given),
+      },
+      selection,
+    );
+  }
+
+  #send(
+    kind: Kind,
+    state: DeltaType,
+    resources: readonly Shown[],
+    removed: readonly string[],
+    variants: readonly Shown[] = [],
+  ): void {
+    for (const shown of resources) state.sent.set(shownId(shown), { shown, content: shown.content });
+    for (const name of removed) state.sent.delete(shownId({ name, constraints: NONE, content: '' }));
+    for (const shown of variants) state.sent.delete(shownId(shown));
+    state.nonce = this.nextNonce();
+    const { versions } = this.plane.habits;
+    this.write(
+      toBinary(
+        DeltaDiscoveryResponseSchema,
+        create(DeltaDiscoveryResponseSchema, {
+          systemVersionInfo: this.plane.version,
+          typeUrl: catalog[kind].url,
+          nonce: state.nonce,
+          resources: resources.map((shown) =>
+            resourceOf(kind, shown, versions === 'none' ? '' : versionOf(shown)),
+          ),
+          removedResources: [...removed],
+          removedResourceNames: variants.map(({ name, constraints }) =>
+            create(ResourceNameSchema, {
+              name,
+              dynamicParameterConstraints:
+                constraints.message ?? create(DynamicParameterConstraintsSchema, {}),
+            }),
+          ),
+        }),
+      ),
+    );
+  }
+}
+
+/** Of a control plane that derives versions from the content. */
+const versionOf = ({ content, constraints }: Shown): string => `v${content}${constraints.label}`;

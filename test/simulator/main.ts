@@ -1,0 +1,62 @@
+import { parseArgs } from 'node:util';
+import { makePlan, makeSteps, type Plan, type Step, sizeOf } from './schedule.ts';
+import { shrink } from './shrink.ts';
+import { simulate } from './simulation.ts';
+import { rules } from './violation.ts';
+
+const { values } = parseArgs({
+  options: {
+    seeds: { type: 'string', default: '1000' },
+    from: { type: 'string', default: '0' },
+    seed: { type: 'string' },
+    /** Every failing seed in one line, without its transcript. */
+    brief: { type: 'boolean', default: false },
+  },
+});
+
+function report(plan: Plan, steps: readonly Step[]): void {
+  const first = simulate(plan, steps);
+  if (first.failure === undefined) return;
+  console.log(`\nseed ${plan.seed} breaks rule ${first.failure.rule} (${rules[first.failure.rule]}):`);
+  if (values.brief) {
+    console.log(`  ${first.failure.message.split('\n', 3).join(' ')}`);
+    return;
+  }
+  console.log(`  ${first.failure.message}`);
+  const least = shrink(plan, steps, first.failure.rule);
+  const { transcript } = simulate(least.plan, least.steps, true);
+  console.log(`the shortest schedule that does has ${least.steps.length} of its ${steps.length} steps:`);
+  console.log(JSON.stringify(least));
+  console.log(transcript.join('\n'));
+}
+
+function check(seed: number): boolean {
+  const size = sizeOf(seed);
+  const plan = makePlan(seed, size);
+  const steps = makeSteps(plan, size);
+  const { failure, responses } = simulate(plan, steps);
+  total += responses;
+  if (failure !== undefined) report(plan, steps);
+  return failure === undefined;
+}
+
+let total = 0;
+const from = Number(values.seed ?? values.from);
+const count = values.seed === undefined ? Number(values.seeds) : 1;
+const startedAt = performance.now();
+let saidAt = startedAt;
+let failed = 0;
+for (let seed = from; seed < from + count; seed++) {
+  if (!check(seed)) {
+    failed++;
+    if (!values.brief) break;
+  }
+  const now = performance.now();
+  if (now - saidAt > 2000 || seed === from + count - 1) {
+    saidAt = now;
+    const done = seed - from + 1;
+    const rate = (done / ((now - startedAt) / 1000)).toFixed(1);
+    console.log(`${done} of ${count} seeds, ${rate} seeds/s, ${total} responses checked, ${failed} failed`);
+  }
+}
+process.exitCode = failed > 0 ? 1 : 0;

@@ -1,0 +1,306 @@
+import type { Dial, Link, LinkHandler, LinkStream, LinkStreamHandler } from '../../src/upstream/ads/dial.ts';
+import type { GrpcStatus } from '../../src/wire/status.ts';
+import type { Peer, ServerStream, StreamHandler } from '../../src/wire/transport.ts';
+import type { EventLoop } from './event-loop.ts';
+import { Random } from './random.ts';
+
+/** Something that serves streams: a control plane or a relay. */
+export interface Host {
+  readonly id: string;
+  /** `deaf`: connects and never answers. */
+  readonly reachable: 'up' | 'down' | 'deaf';
+  accept(call: Call): void;
+  /** Connections that end when it dies. */
+  readonly connections: Set<Connection>;
+}
+
+/** What the network asks of whoever watches a run. */
+export interface NetworkOptions {
+  readonly loop: EventLoop;
+  readonly seed: number;
+  /** A relay wrote though it had been told to wait. */
+  readonly overrun: (connection: Connection) => void;
+}
+
+/** How long a try waits for an endpoint that does not answer, in milliseconds. */
+const connectTimeout = 2000;
+
+export class Network {
+  readonly options: NetworkOptions;
+  #count = 0;
+
+  constructor(options: NetworkOptions) {
+    this.options = options;
+  }
+
+  get loop(): EventLoop {
+    return this.options.loop;
+  }
+
+  connect(from: string, host: Host): Connection {
+    const random = new Random(this.options.seed, 'connection', ++this.#count);
+    const latency = random.chance(0.2) ? random.between(50, 150) : random.between(1, 20);
+    return new Connection(this, `${from}→${host.id}`, host, latency);
+  }
+
+  /** The seam below the relay's upstream: an endpoint's path is a host's id. */
+  dialer(from: string, hosts: ReadonlyMap<string, Host>, seen: (connection: Connection) => void): Dial {
+    return (endpoint, handler) => {
+      const host = endpoint.kind === 'unix' ? hosts.get(endpoint.path) : undefined;
+      if (host === undefined) throw new Error('there is no such host');
+      const link = new SimulatedLink(this, from, host, handler);
+      seen(link.connection);
+      return link;
+    };
+  }
+}
+
+/**
+ * Two peers, some milliseconds apart. What is sent on it arrives in order, whichever stream it is on, as on one
+ * HTTP/2 connection.
+ */
+export class Connection {
+  readonly name: string;
+  readonly host: Host;
+  readonly latency: number;
+  readonly network: Network;
+  readonly #calls = new Set<Call>();
+  /** Called when it dies, unless its owner closed it. */
+  lost: ((reason: string) => void) | undefined;
+  /** A stream begins on it. */
+  opened: (() => void) | undefined;
+  #open = true;
+  #stalled = false;
+  /** The reader is slow: each write is taken, and the next must wait. */
+  slow = false;
+
+  constructor(network: Network, name: string, host: Host, latency: number) {
+    this.network = network;
+    this.name = name;
+    this.host = host;
+    this.latency = latency;
+    host.connections.add(this);
+  }
+
+  get open(): boolean {
+    return this.#open;
+  }
+
+  get stalled(): boolean {
+    return this.#stalled;
+  }
+
+  /** After the way there or back. */
+  later(run: () => void): void {
+    this.network.loop.after(this.latency, run);
+  }
+
+  call(path: string, handler: LinkStreamHandler): Call {
+    const call = new Call(this, path, handler);
+    this.#calls.add(call);
+    this.opened?.();
+    this.later(() => {
+      if (call.live && this.host.reachable === 'up') this.host.accept(call);
+    });
+    return call;
+  }
+
+  forget(call: Call): void {
+    this.#calls.delete(call);
+  }
+
+  /** The reader takes nothing for a while. */
+  stall(milliseconds: number): void {
+    if (this.#stalled) return;
+    this.#stalled = true;
+    this.network.loop.after(milliseconds, () => this.unstall());
+  }
+
+  unstall(): void {
+    if (!this.#stalled) return;
+    this.#stalled = false;
+    for (const call of [...this.#calls]) call.flush();
+  }
+
+  /** Both ends learn of it; what was on its way is lost. */
+  kill(reason: string): void {
+    if (!this.#open) return;
+    this.close();
+    this.network.loop.after(0, () => this.lost?.(reason));
+  }
+
+  /** Its owner ends it. */
+  close(): void {
+    if (!this.#open) return;
+    this.#open = false;
+    this.host.connections.delete(this);
+    for (const call of [...this.#calls]) call.cut('the connection was lost');
+  }
+}
+
+const peer: Peer = { address: '127.0.0.1:1', unix: false, uriSans: [], dnsSans: [] };
+
+/** One stream: its server's end is a ServerStream, its client's end what a link gives. */
+export class Call implements ServerStream {
+  readonly path: string;
+  readonly peer = peer;
+  readonly connection: Connection;
+  readonly #client: LinkStreamHandler;
+  #server: StreamHandler | undefined;
+  #live = true;
+  #paused = false;
+  #blocked = false;
+  readonly #requests: { readonly bytes: Buffer; readonly arrived: (() => void) | undefined }[] = [];
+  readonly #responses: (() => void)[] = [];
+  /** Hears of each frame as the server writes it, and again when the client gets it. */
+  written: ((frame: Buffer) => () => void) | undefined;
+
+  constructor(connection: Connection, path: string, client: LinkStreamHandler) {
+    this.connection = connection;
+    this.path = path;
+    this.#client = client;
+  }
+
+  get live(): boolean {
+    return this.#live;
+  }
+
+  // The client's end.
+
+  /** `arrived` runs just before the server gets it. */
+  send(bytes: Uint8Array, arrived?: () => void): void {
+    const copy = Buffer.from(bytes);
+    this.connection.later(() => {
+      if (!this.#live) return;
+      this.#requests.push({ bytes: copy, arrived });
+      this.#read();
+    });
+  }
+
+  cancel(): void {
+    if (!this.#live) return;
+    this.#live = false;
+    this.connection.forget(this);
+    this.connection.later(() => this.#server?.closed());
+  }
+
+  // The server's end.
+
+  header(): string | undefined {
+    return undefined;
+  }
+
+  handle(handler: StreamHandler): void {
+    this.#server = handler;
+    this.#read();
+  }
+
+  write(frame: Buffer): boolean {
+    if (!this.#live) return true;
+    if (this.#blocked) this.connection.network.options.overrun(this.connection);
+    const deliver = this.written?.(frame);
+    this.connection.later(() => {
+      this.#responses.push(() => {
+        if (deliver === undefined) this.#client.message(frame.subarray(5));
+        else deliver();
+      });
+      if (!this.connection.stalled) this.flush();
+    });
+    this.#blocked = this.connection.stalled || this.connection.slow;
+    return !this.#blocked;
+  }
+
+  pause(): void {
+    this.#paused = true;
+  }
+
+  resume(): void {
+    this.#paused = false;
+    this.#read();
+  }
+
+  end(status: GrpcStatus): void {
+    if (!this.#live) return;
+    this.connection.later(() => {
+      if (!this.#live) return;
+      this.#live = false;
+      this.connection.forget(this);
+      this.#client.closed(`${status.code}: ${status.message}`);
+      this.#server?.closed();
+    });
+  }
+
+  // The network between.
+
+  /** The client takes what has arrived. */
+  flush(): void {
+    while (this.#live && !this.connection.stalled) {
+      const next = this.#responses.shift();
+      if (next === undefined) break;
+      next();
+    }
+    if (!this.#blocked) return;
+    this.connection.later(() => {
+      if (!this.#live || !this.#blocked || this.connection.stalled) return;
+      this.#blocked = false;
+      this.#server?.drained();
+    });
+  }
+
+  cut(reason: string): void {
+    if (!this.#live) return;
+    this.#live = false;
+    this.connection.forget(this);
+    this.connection.later(() => this.#server?.closed());
+    this.connection.network.loop.after(0, () => this.#client.closed(reason));
+  }
+
+  #read(): void {
+    while (this.#server !== undefined && this.#live && !this.#paused) {
+      const next = this.#requests.shift();
+      if (next === undefined) return;
+      next.arrived?.();
+      this.#server.message(next.bytes);
+      next.bytes.fill(0xaa); // the buffer is used again (wire/transport.ts)
+    }
+  }
+}
+
+/** A try of a relay at an endpoint. */
+class SimulatedLink implements Link {
+  readonly connection: Connection;
+  #over = false;
+
+  constructor(network: Network, from: string, host: Host, handler: LinkHandler) {
+    this.connection = network.connect(from, host);
+    this.connection.lost = (reason) => {
+      if (this.#over) return;
+      this.#over = true;
+      handler.lost(reason);
+    };
+    const { reachable } = host;
+    if (reachable === 'down') {
+      this.connection.later(() => this.connection.kill('refused'));
+      return;
+    }
+    const timeout = network.loop.after(connectTimeout, () => this.connection.kill('no connection in time'));
+    this.connection.later(() => {
+      if (this.#over || !this.connection.open || host.reachable === 'down') {
+        this.connection.kill('refused');
+        return;
+      }
+      timeout.cancel();
+      handler.connected();
+    });
+  }
+
+  open(path: string, _via: string, handler: LinkStreamHandler): LinkStream {
+    const call = this.connection.call(path, handler);
+    return { write: (bytes) => call.send(bytes), end: () => call.cancel() };
+  }
+
+  close(): void {
+    this.#over = true;
+    this.connection.close();
+  }
+}

@@ -1,0 +1,300 @@
+import { routes } from '../../src/downstream/server.ts';
+import type { StreamEvents } from '../../src/downstream/services.ts';
+import type { Clock } from '../../src/model/clock.ts';
+import { ok } from '../../src/model/result.ts';
+import { typeInfo } from '../../src/model/types.ts';
+import type { Log } from '../../src/observe/log.ts';
+import { Relay } from '../../src/relay.ts';
+import { ALLOW_ALL } from '../../src/security/authorization.ts';
+import { readClientNode } from '../../src/security/client-node.ts';
+import { compileParameterRules } from '../../src/security/derive-parameters.ts';
+import { AdsUpstream } from '../../src/upstream/ads/ads-upstream.ts';
+import { PASSES_VARIANTS } from '../../src/wire/via.ts';
+import { envAndVersion } from '../support/lab.ts';
+import type { ControlPlane } from './control-plane.ts';
+import type { Call, Connection, Host, Network } from './network.ts';
+import { Random } from './random.ts';
+import type { Note } from './violation.ts';
+
+export interface RelayPlan {
+  readonly id: string;
+  /** Control planes or relays, in order of preference. */
+  readonly endpoints: readonly string[];
+  readonly protocol: 'DELTA' | 'SOTW';
+  readonly variants: 'NATIVE' | 'PER_PARAMETERS';
+  readonly idleMilliseconds: number;
+  readonly maxCacheBytes: number;
+  readonly contentVersions: boolean;
+  /** xds.plain_clients: WITH_CONSTRAINTS. */
+  readonly constrained: boolean;
+}
+
+export interface RelayHostOptions {
+  readonly network: Network;
+  readonly seed: number;
+  /** Everything that can be an endpoint; later relays are added to it. */
+  readonly hosts: ReadonlyMap<string, SimulatedHost>;
+  readonly note: Note;
+  /** Before an incarnation connects to anything: where persistence fills its store. */
+  readonly prepare?: (id: string, relay: Relay) => void;
+}
+
+export type SimulatedHost = ControlPlane | RelayHost;
+
+/** How the relay's lower bound of time is told from the outside (see checker.ts). */
+export interface Epoch {
+  /** Changes whenever what is above is another endpoint. */
+  readonly id: string;
+  /** No answer can be older than this revision of the world. */
+  readonly base: number;
+}
+
+const rules = ['env', 'version'].map((key) => ({ key, to: `node.metadata.${key}` }));
+const derivation = compileParameterRules(envAndVersion);
+
+/** A relay, of which all is real but the sockets and the time. */
+export class RelayHost implements Host {
+  readonly id: string;
+  readonly plan: RelayPlan;
+  readonly connections = new Set<Connection>();
+  reachable: 'up' | 'down' = 'up';
+  /** Grows with everything that may cost the order of upstream's updates: it starts anew from above. */
+  #disturbances = 0;
+  readonly #options: RelayHostOptions;
+  #running: Running | undefined;
+  #incarnation = 0;
+  #above: { readonly host: SimulatedHost; readonly incarnation: number } | undefined;
+  #base = 0;
+
+  constructor(plan: RelayPlan, options: RelayHostOptions) {
+    this.id = plan.id;
+    this.plan = plan;
+    this.#options = options;
+    this.start();
+  }
+
+  get incarnation(): number {
+    return this.#incarnation;
+  }
+
+  get relay(): Relay | undefined {
+    return this.#running?.relay;
+  }
+
+  get epoch(): Epoch {
+    const above = this.#above?.host;
+    const inherited = above instanceof RelayHost ? above.epoch : undefined;
+    return {
+      id: `${this.id}#${this.#incarnation}<${inherited?.id ?? above?.id ?? ''}`,
+      base: Math.min(this.#base, inherited?.base ?? this.#base),
+    };
+  }
+
+  /** The newest revision that what is above can have told of. */
+  get known(): number {
+    const above = this.#above?.host;
+    if (above === undefined) return 0;
+    return above instanceof RelayHost ? above.known : above.applied;
+  }
+
+  get disturbances(): number {
+    const above = this.#above?.host;
+    return this.#disturbances + (above instanceof RelayHost ? above.disturbances : 0);
+  }
+
+  /** Cold, unless persistence is given something to start with. */
+  start(): void {
+    this.#incarnation++;
+    this.#base = 0;
+    this.#above = undefined;
+    this.reachable = 'up';
+    this.#running = new Running(this.plan, this.#options, (connection) => this.#watch(connection));
+  }
+
+  /** Like kill -9: nothing of it runs any more. */
+  crash(): void {
+    this.reachable = 'down';
+    this.#running?.die();
+    this.#running = undefined;
+    for (const connection of [...this.connections]) connection.kill('the relay crashed');
+  }
+
+  /** The connection to what is above breaks. */
+  cutLink(): void {
+    for (const connection of this.#running?.links ?? []) connection.kill('cut');
+  }
+
+  stallLink(milliseconds: number): void {
+    for (const connection of this.#running?.links ?? []) connection.stall(milliseconds);
+  }
+
+  accept(call: Call): void {
+    const route = routes.get(call.path);
+    if (route === undefined || this.#running === undefined) throw new Error(`no route ${call.path}`);
+    const refusal = this.#running.relay.server.accept(call, route);
+    if (refusal !== undefined) call.end(refusal);
+  }
+
+  #watch(connection: Connection): void {
+    const host = this.#options.hosts.get(connection.host.id);
+    if (host === undefined) return;
+    const incarnation = host instanceof RelayHost ? host.incarnation : 0;
+    connection.opened = () => {
+      this.#disturbances++;
+      const same = this.#above?.host === host && this.#above.incarnation === incarnation;
+      // The first of an incarnation counts too: until then it knew nothing.
+      if (!same) {
+        const base = host instanceof RelayHost ? host.epoch.base : host.applied;
+        this.#base = this.#above === undefined ? base : Math.min(this.#base, base);
+        this.#above = { host, incarnation };
+      }
+    };
+  }
+}
+
+/** One incarnation. */
+class Running {
+  readonly relay: Relay;
+  readonly links = new Set<Connection>();
+  #dead = false;
+  #deferred: (() => void)[] = [];
+
+  constructor(
+    plan: RelayPlan,
+    { network, seed, hosts, note, prepare }: RelayHostOptions,
+    connecting: (connection: Connection) => void,
+  ) {
+    const clock: Clock = {
+      now: () => network.loop.now(),
+      after: (milliseconds, run) =>
+        network.loop.after(milliseconds, () => {
+          if (!this.#dead) run();
+        }),
+    };
+    const streamEvents: StreamEvents = {
+      request: () => undefined,
+      response: () => undefined,
+      overtaken: () => undefined,
+      rejected: (reason) => note(() => `${plan.id} refuses: ${reason}`),
+      nack: () => undefined,
+    };
+    this.relay = new Relay({
+      clock,
+      controlPlane: plan.id,
+      idleMilliseconds: plan.idleMilliseconds,
+      maxCacheBytes: () => plan.maxCacheBytes,
+      refuses: () => undefined,
+      defer: (run) => this.#defer(network, run),
+      events: {
+        ambiguous: () => undefined,
+        looked: () => undefined,
+        evicted: () => undefined,
+        upstreamChanged: () => undefined,
+      },
+      downstream: {
+        events: streamEvents,
+        limits: () => ({
+          maxSubscriptions: 100_000,
+          changesPerSecond: 1_000_000,
+          stalledMilliseconds: 30_000,
+        }),
+        constrained: () => plan.constrained,
+        contentVersions: () => plan.contentVersions,
+        legacyWildcard: (url) => typeInfo(url).legacyWildcard,
+        renew: (client) => client,
+        context: (bytes, from) => {
+          const node = readClientNode(bytes);
+          if (!node.ok) return { ok: false, error: { code: 3, message: node.error } };
+          const derived = derivation.of(node.value, from);
+          return ok({
+            nodeId: node.value.id,
+            cluster: node.value.cluster,
+            wrapped: node.value.clientFeatures.includes('xds.config.resource-in-sotw'),
+            ttl: node.value.clientFeatures.includes('xds.config.supports-resource-ttl'),
+            access: ALLOW_ALL,
+            exempt: false,
+            passesVariants: node.value.clientFeatures.includes(PASSES_VARIANTS),
+            derived: (authority) => derived.for(authority),
+            merged: (own, authority) => derived.merge(own, authority),
+          });
+        },
+      },
+    });
+    const random = new Random(seed, 'jitter', plan.id);
+    const log = logTo((line) => note(() => `${plan.id}: ${line}`));
+    const upstream = new AdsUpstream(
+      {
+        name: 'up',
+        claims: { authorities: [], types: [], names: [] },
+        endpoints: plan.endpoints.map((path) => ({ kind: 'unix', path })),
+        protocol: plan.protocol,
+        variants: plan.variants,
+        dial: network.dialer(plan.id, hosts, (connection) => {
+          this.links.add(connection);
+          connecting(connection);
+        }),
+        tls: undefined,
+        connectTimeoutMs: 2000,
+        resourceTimeoutMs: 3000,
+        keepalive: { timeMs: 30_000, timeoutMs: 10_000 },
+        backoff: { initialMs: 200, maxMs: 3000 },
+        settleMs: 3000,
+        rules,
+        node: {
+          id: plan.id,
+          cluster: 'relays',
+          metadata: {},
+          locality: { region: '', zone: '', subZone: '' },
+        },
+        version: 'simulated',
+        via: () => plan.id,
+        maxConstraintDepth: 64,
+        maxSessions: 1000,
+        clock,
+        random: () => random.next(),
+        log,
+        metrics: {
+          updates: (_type, result) => {
+            if (result === 'rejected') note(() => `${plan.id} rejects a response`);
+          },
+          lastUpdate: () => undefined,
+          reconnect: () => undefined,
+          refused: () => undefined,
+        },
+      },
+      this.relay,
+    );
+    prepare?.(plan.id, this.relay);
+    this.relay.start([upstream]);
+  }
+
+  die(): void {
+    this.#dead = true;
+    for (const connection of this.links) connection.close();
+  }
+
+  /** All that was put off runs together a moment later: how it is cut into slices depends on real time. */
+  #defer({ loop }: Network, run: () => void): void {
+    if (this.#deferred.push(run) > 1) return;
+    loop.after(0, () => {
+      for (let next = this.#deferred[0]; next !== undefined; next = this.#deferred[0]) {
+        if (!this.#dead) next();
+        this.#deferred.shift();
+      }
+    });
+  }
+}
+
+function logTo(write: (line: string) => void): Log {
+  const line =
+    (level: string) =>
+    (message: string): void =>
+      write(`${level} ${message}`);
+  return {
+    debug: () => undefined,
+    info: line('info'),
+    warn: line('warn'),
+    error: line('error'),
+    child: () => logTo(write),
+  };
+}

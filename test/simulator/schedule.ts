@@ -1,0 +1,249 @@
+import type { ClientPlan } from './client.ts';
+import { parameterSets } from './constraints.ts';
+import type { Habits } from './control-plane.ts';
+import { Random } from './random.ts';
+import type { RelayPlan } from './relay-host.ts';
+import { catalog, type Kind, kinds } from './world.ts';
+
+/** Who is there. */
+export interface Plan {
+  readonly seed: number;
+  readonly planes: readonly { readonly id: string; readonly habits: Habits }[];
+  readonly relays: readonly RelayPlan[];
+  readonly clients: readonly ClientPlan[];
+}
+
+/**
+ * What happens, so many milliseconds after the step before. A step undoes itself after a while, and means something
+ * whatever other steps there are: any subset of a schedule is a schedule.
+ */
+export type Step = { readonly wait: number } & (
+  | { readonly kind: 'start'; readonly client: string }
+  /** A transaction; the salt decides which. */
+  | { readonly kind: 'change'; readonly salt: number }
+  /** CDS{X,Y}, RDS→Y, CDS{Y}, so far apart. */
+  | { readonly kind: 'swap'; readonly salt: number; readonly gap: number }
+  | {
+      readonly kind: 'subscribe' | 'unsubscribe';
+      readonly client: string;
+      readonly type: Kind;
+      readonly names: readonly string[];
+      readonly wildcard: boolean;
+    }
+  | { readonly kind: 'node'; readonly client: string; readonly parameters: number }
+  | { readonly kind: 'reject'; readonly client: string }
+  | { readonly kind: 'stall'; readonly client: string; readonly milliseconds: number }
+  | {
+      readonly kind: 'disconnect';
+      readonly client: string;
+      readonly milliseconds: number;
+      readonly elsewhere: boolean;
+    }
+  | {
+      readonly kind: 'plane';
+      readonly plane: string;
+      readonly does: 'down' | 'deaf';
+      readonly milliseconds: number;
+    }
+  | { readonly kind: 'restart'; readonly plane: string }
+  | { readonly kind: 'stream'; readonly plane: string; readonly at: number }
+  | { readonly kind: 'cut'; readonly relay: string }
+  | { readonly kind: 'stallLink'; readonly relay: string; readonly milliseconds: number }
+  | { readonly kind: 'crash'; readonly relay: string; readonly milliseconds: number }
+  /** Everything heals, and after a while nothing may be left to say. */
+  | { readonly kind: 'quiet' }
+);
+
+export interface Size {
+  readonly clients: number;
+  readonly steps: number;
+}
+
+export const SMALL: Size = { clients: 6, steps: 30 };
+export const LARGE: Size = { clients: 50, steps: 120 };
+
+/** How large a seed's schedule is: most are small, as most bugs are. */
+export function sizeOf(seed: number): Size {
+  if (seed % 50 === 49) return LARGE;
+  return seed % 10 === 9 ? { clients: 16, steps: 70 } : SMALL;
+}
+
+export function makePlan(seed: number, size: Size): Plan {
+  const random = new Random(seed, 'plan');
+  const habits = makeHabits(random);
+  const planes = [{ id: 'p0', habits }];
+  if (random.chance(0.4)) {
+    planes.push({ id: 'p1', habits: { ...habits, lag: random.chance(0.3) ? random.between(100, 2000) : 0 } });
+  }
+  const relays = makeRelays(
+    random,
+    planes.map(({ id }) => id),
+    habits,
+  );
+  const entries = relays.filter(
+    ({ id }) => !relays.some(({ endpoints }) => endpoints.includes(id)) || random.chance(0.3),
+  );
+  const clients = Array.from({ length: random.between(1, size.clients) }, (_, index) =>
+    makeClient(random, `c${index}`, entries),
+  );
+  return { seed, planes, relays, clients };
+}
+
+function makeHabits(random: Random): Habits {
+  return {
+    protocol: random.chance(0.6) ? 'DELTA' : 'SOTW',
+    native: random.chance(0.5),
+    tellsMissing: random.chance(0.6),
+    splits: random.chance(0.2),
+    dropsStale: random.chance(0.3),
+    wholePartial: random.chance(0.5),
+    versions: random.chance(0.6) ? 'revision' : random.pick(['none', 'restart'] as const),
+    lag: 0,
+  };
+}
+
+function makeRelays(random: Random, planes: readonly string[], habits: Habits): RelayPlan[] {
+  const common = {
+    idleMilliseconds: random.pick([0, 200, 5000, 600_000]),
+    maxCacheBytes: random.chance(0.1) ? 200 : 2 ** 30,
+    contentVersions: random.chance(0.2),
+    constrained: random.chance(0.15),
+  };
+  const upper = (id: string): RelayPlan => ({
+    id,
+    endpoints: random.chance(0.2) ? planes.toReversed() : planes,
+    protocol: habits.protocol,
+    variants: habits.native ? 'NATIVE' : 'PER_PARAMETERS',
+    ...common,
+  });
+  const lower = (id: string, endpoints: readonly string[]): RelayPlan => ({
+    id,
+    endpoints,
+    protocol: random.chance(0.7) ? 'DELTA' : 'SOTW',
+    variants: random.chance(0.7) ? 'NATIVE' : 'PER_PARAMETERS',
+    ...common,
+  });
+  const shape = random.next();
+  if (shape < 0.5) return [upper('r0')];
+  if (shape < 0.7) return [upper('r0'), upper('r1')];
+  if (shape < 0.9) return [upper('r0'), lower('r1', ['r0'])];
+  return [upper('r0'), upper('r1'), lower('r2', ['r0', 'r1'])];
+}
+
+function makeClient(random: Random, id: string, entries: readonly RelayPlan[]): ClientPlan {
+  const first = random.pick(entries);
+  // Replicas: relays with the same endpoints, so that versions mean the same.
+  const replicas = entries.filter(({ endpoints }) => endpoints.join() === first.endpoints.join());
+  const locators = random.chance(0.3) ? distinct(random, random.chance(0.3) ? 2 : 1) : [];
+  const sotw = random.chance(0.45);
+  return {
+    id,
+    protocol: sotw ? 'sotw' : 'delta',
+    relays: random.chance(0.5) ? [first.id] : replicas.map((relay) => relay.id),
+    locators,
+    node: random.below(parameterSets.length),
+    wrapped: random.chance(0.4),
+    slow: random.chance(0.3),
+    chatty: random.chance(0.4),
+    resumes: random.chance(0.7),
+    wants: makeWants(random, sotw),
+  };
+}
+
+function distinct(random: Random, count: number): number[] {
+  const chosen = new Set<number>();
+  while (chosen.size < count) chosen.add(random.below(parameterSets.length));
+  return [...chosen];
+}
+
+function makeWants(random: Random, sotw: boolean): ClientPlan['wants'] {
+  // Often an Envoy, so that the order of types and make before break are seen.
+  if (random.chance(0.5)) {
+    const wants = [
+      { kind: 'cds', names: [], wildcard: true },
+      { kind: 'eds', names: random.some(catalog.eds.names, 0.6), wildcard: false },
+      { kind: 'lds', names: [], wildcard: true },
+      { kind: 'rds', names: [...random.some(['r', 's'], 0.5), 'to'], wildcard: false },
+    ] as const;
+    return wants.filter(({ names, wildcard }) => wildcard || names.length > 0);
+  }
+  const wants: { kind: Kind; names: readonly string[]; wildcard: boolean }[] = [];
+  for (const kind of random.some(kinds, 0.5)) {
+    const wildcard = random.chance(0.4) && !(sotw && (kind === 'eds' || kind === 'rds'));
+    // No client asks for everything and for names of a type at once, where a lack means nothing by itself.
+    const names = wildcard && sotw && !catalog[kind].full ? [] : random.some(catalog[kind].names, 0.4);
+    if (wildcard || names.length > 0) wants.push({ kind, names, wildcard });
+  }
+  return wants;
+}
+
+export function makeSteps(plan: Plan, size: Size): Step[] {
+  const random = new Random(plan.seed, 'steps');
+  const calm = random.chance(0.35);
+  const steps: Step[] = plan.clients.map(({ id }) => ({
+    wait: random.chance(0.7) ? 0 : random.between(1, 500),
+    kind: 'start',
+    client: id,
+  }));
+  const length = random.between(3, size.steps);
+  if (random.chance(0.7)) steps.push({ wait: 0, kind: 'quiet' });
+  for (let count = 0; count < length; count++) {
+    steps.push({ ...makeStep(random, plan, calm), wait: makeWait(random) });
+    if (random.chance(0.04)) steps.push({ wait: 0, kind: 'quiet' });
+  }
+  return steps;
+}
+
+function makeWait(random: Random): number {
+  const choice = random.next();
+  if (choice < 0.35) return 0;
+  if (choice < 0.7) return random.between(1, 40);
+  return choice < 0.95 ? random.between(40, 800) : random.between(800, 8000);
+}
+
+function makeStep(random: Random, plan: Plan, calm: boolean): Step {
+  const wait = 0;
+  const client = random.pick(plan.clients);
+  const { id } = client;
+  const choice = random.next() * (calm ? 0.72 : 1);
+  if (choice < 0.3) return { wait, kind: 'change', salt: random.below(2 ** 30) };
+  if (choice < 0.42) {
+    return { wait, kind: 'swap', salt: random.below(2 ** 30), gap: random.pick([0, 5, 30, 200]) };
+  }
+  if (choice < 0.56) {
+    return { wait, kind: 'stall', client: id, milliseconds: random.pick([50, 300, 1500, 8000]) };
+  }
+  if (choice < 0.68) {
+    const kind = random.chance(0.55) ? 'subscribe' : 'unsubscribe';
+    const type = random.pick(kinds);
+    const sotw = client.protocol === 'sotw';
+    const wildcard = random.chance(0.2) && !(sotw && (type === 'eds' || type === 'rds'));
+    return { wait, kind, client: id, type, names: random.some(catalog[type].names, 0.4), wildcard };
+  }
+  if (choice < 0.72) return { wait, kind: 'reject', client: id };
+  if (choice < 0.77) {
+    return { wait, kind: 'node', client: id, parameters: random.below(parameterSets.length) };
+  }
+  if (choice < 0.83) {
+    return {
+      wait,
+      kind: 'disconnect',
+      client: id,
+      milliseconds: random.pick([0, 100, 1000, 5000]),
+      elsewhere: random.chance(0.4),
+    };
+  }
+  const plane = random.pick(plan.planes).id;
+  const relay = random.pick(plan.relays).id;
+  if (choice < 0.88) {
+    const does = random.chance(0.7) ? 'down' : 'deaf';
+    return { wait, kind: 'plane', plane, does, milliseconds: random.pick([100, 2000, 8000]) };
+  }
+  if (choice < 0.9) return { wait, kind: 'restart', plane };
+  if (choice < 0.92) return { wait, kind: 'stream', plane, at: random.below(10) };
+  if (choice < 0.95) return { wait, kind: 'cut', relay };
+  if (choice < 0.98) {
+    return { wait, kind: 'stallLink', relay, milliseconds: random.pick([100, 1000, 4000]) };
+  }
+  return { wait, kind: 'crash', relay, milliseconds: random.pick([10, 1000, 5000]) };
+}

@@ -1,0 +1,244 @@
+import { Client } from './client.ts';
+import { ControlPlane } from './control-plane.ts';
+import { EventLoop } from './event-loop.ts';
+import { Network } from './network.ts';
+import { Random } from './random.ts';
+import { RelayHost, type SimulatedHost } from './relay-host.ts';
+import type { Plan, Step } from './schedule.ts';
+import type { Loss } from './topic.ts';
+import { type Note, type Rule, Violation } from './violation.ts';
+import { catalog, change, type Kind, populate, swapClusters, type Variant, World } from './world.ts';
+
+export interface Outcome {
+  /** Undefined: all rules were kept. */
+  readonly failure: { readonly rule: Rule; readonly message: string } | undefined;
+  /** Empty unless asked for. */
+  readonly transcript: readonly string[];
+  /** Responses that clients received. */
+  readonly responses: number;
+}
+
+/** Virtual milliseconds until everything has been said, and in which nothing more may be. */
+const calmDown = 45_000;
+const silence = 20_000;
+
+/** Runs a schedule. The same plan and steps give the same outcome, always. */
+export function simulate(plan: Plan, steps: readonly Step[], write = false): Outcome {
+  const simulation = new Simulation(plan, write);
+  return simulation.run(steps);
+}
+
+class Simulation {
+  readonly #plan: Plan;
+  readonly #write: boolean;
+  readonly #loop = new EventLoop();
+  readonly #world = new World();
+  readonly #planes = new Map<string, ControlPlane>();
+  readonly #relays = new Map<string, RelayHost>();
+  readonly #clients = new Map<string, Client>();
+  readonly #transcript: string[] = [];
+  readonly #startedAt: number;
+
+  constructor(plan: Plan, write: boolean) {
+    this.#plan = plan;
+    this.#write = write;
+    this.#startedAt = this.#loop.now();
+    const { seed } = plan;
+    const network = new Network({
+      loop: this.#loop,
+      seed,
+      overrun: ({ name, host }) => {
+        if (this.#relays.has(host.id)) throw new Violation(5, `${name}: written to, though it had to wait`);
+      },
+    });
+    const note: Note = (line) => this.#note(line);
+    const hosts = new Map<string, SimulatedHost>();
+    const later = (milliseconds: number, run: () => void): void => {
+      this.#loop.after(milliseconds, run);
+    };
+    this.#world.listen((revision, edits) => {
+      for (const { kind, name, variants } of edits) {
+        note(() => `world ${revision}: ${kind} ${name} [${variants.map(describeVariant).join(' ')}]`);
+      }
+    });
+    for (const { id, habits } of plan.planes) {
+      const plane = new ControlPlane(id, habits, this.#world, later, note);
+      this.#planes.set(id, plane);
+      hosts.set(id, plane);
+    }
+    populate(this.#world, new Random(seed, 'populate'));
+    for (const relayPlan of plan.relays) {
+      const relay = new RelayHost(relayPlan, { network, seed, hosts, note });
+      this.#relays.set(relayPlan.id, relay);
+      hosts.set(relayPlan.id, relay);
+    }
+    for (const clientPlan of plan.clients) {
+      const options = { plan: clientPlan, network, world: this.#world, relays: this.#relays, note };
+      this.#clients.set(clientPlan.id, new Client(options));
+    }
+  }
+
+  run(steps: readonly Step[]): Outcome {
+    let failure: Outcome['failure'];
+    try {
+      for (const step of [...steps, { wait: 0, kind: 'quiet' } as const]) {
+        this.#loop.advance(step.wait);
+        this.#note(() => `— ${describeStep(step)}`);
+        this.#do(step);
+      }
+    } catch (error) {
+      if (error instanceof Violation) failure = { rule: error.rule, message: error.message };
+      else
+        failure = {
+          rule: 0,
+          message: error instanceof Error ? (error.stack ?? error.message) : String(error),
+        };
+      const { rule, message } = failure;
+      this.#note(() => `VIOLATION of rule ${rule}: ${message}`);
+    }
+    const responses = this.#received();
+    return { failure, transcript: this.#transcript, responses };
+  }
+
+  #do(step: Step): void {
+    switch (step.kind) {
+      case 'start':
+        this.#clients.get(step.client)?.start();
+        break;
+      case 'change':
+        change(this.#world, new Random(this.#plan.seed, 'change', step.salt));
+        break;
+      case 'swap':
+        this.#swap(step.salt, step.gap);
+        break;
+      case 'subscribe':
+        this.#clients.get(step.client)?.subscribe(step.type, step.names, step.wildcard);
+        break;
+      case 'unsubscribe':
+        this.#clients.get(step.client)?.unsubscribe(step.type, step.names, step.wildcard);
+        break;
+      case 'node':
+        this.#clients.get(step.client)?.changeNode(step.parameters);
+        break;
+      case 'reject':
+        this.#clients.get(step.client)?.rejectNext();
+        break;
+      case 'stall':
+        this.#clients.get(step.client)?.stall(step.milliseconds);
+        break;
+      case 'disconnect':
+        this.#clients.get(step.client)?.disconnect(step.milliseconds, step.elsewhere);
+        break;
+      case 'plane':
+        this.#fail(step.plane, step.does, step.milliseconds);
+        break;
+      case 'restart':
+        this.#planes.get(step.plane)?.restart();
+        break;
+      case 'stream':
+        this.#planes.get(step.plane)?.failStream(step.at);
+        break;
+      case 'cut':
+        this.#relays.get(step.relay)?.cutLink();
+        break;
+      case 'stallLink':
+        this.#relays.get(step.relay)?.stallLink(step.milliseconds);
+        break;
+      case 'crash':
+        this.#crash(step.relay, step.milliseconds);
+        break;
+      case 'quiet':
+        this.#quiet();
+        break;
+      default:
+        step satisfies never;
+    }
+  }
+
+  #swap(salt: number, gap: number): void {
+    const edits = swapClusters(this.#world, new Random(this.#plan.seed, 'swap', salt));
+    for (const [index, edit] of edits.entries()) this.#loop.after(index * gap, edit);
+    this.#loop.advance(edits.length * gap);
+  }
+
+  #fail(id: string, does: 'down' | 'deaf', milliseconds: number): void {
+    const plane = this.#planes.get(id);
+    if (plane === undefined) return;
+    plane.reachable = does;
+    if (does === 'down') plane.restart();
+    this.#loop.after(milliseconds, () => this.#revive(plane));
+  }
+
+  /** One that was deaf has lost its streams. */
+  #revive(plane: ControlPlane): void {
+    if (plane.reachable === 'deaf') plane.restart();
+    plane.reachable = 'up';
+  }
+
+  #crash(id: string, milliseconds: number): void {
+    const relay = this.#relays.get(id);
+    if (relay === undefined || relay.reachable === 'down') return;
+    relay.crash();
+    this.#loop.after(milliseconds, () => {
+      if (relay.reachable === 'down') relay.start();
+    });
+  }
+
+  #quiet(): void {
+    for (const plane of this.#planes.values()) this.#revive(plane);
+    for (const relay of this.#relays.values()) if (relay.reachable === 'down') relay.start();
+    for (const client of this.#clients.values()) client.heal();
+    this.#loop.advance(calmDown);
+    for (const client of this.#clients.values()) {
+      const { host } = client;
+      client.settle((kind, byName) => this.#loss(host, kind, byName), host.disturbances);
+    }
+    const said = this.#received();
+    const asked = this.#asked();
+    this.#loop.advance(silence);
+    if (this.#received() !== said)
+      throw new Violation(5, 'clients are told something, though nothing happens');
+    // With several endpoints, a relay may still be on its way back to the preferred one.
+    if (this.#plan.planes.length === 1 && this.#plan.relays.length === 1 && this.#asked() !== asked) {
+      throw new Violation(5, 'control planes are asked something, though nothing happens');
+    }
+  }
+
+  #received(): number {
+    let sum = 0;
+    for (const { received } of this.#clients.values()) sum += received;
+    return sum;
+  }
+
+  #asked(): number {
+    let sum = 0;
+    for (const { received } of this.#planes.values()) sum += received;
+    return sum;
+  }
+
+  /** SotW on the way down: of what is named it cannot say that it is gone (protocol §3.9). */
+  #loss({ plan }: RelayHost, kind: Kind, byName: boolean): Loss {
+    if (catalog[kind].full) return 'nothing';
+    const above = plan.endpoints.flatMap((id) => this.#relays.get(id) ?? []);
+    if (above.some((relay) => this.#loss(relay, kind, byName) !== 'nothing')) return 'choices';
+    if (plan.protocol === 'DELTA') return 'nothing';
+    if (byName) return 'deletions';
+    return plan.variants === 'NATIVE' ? 'choices' : 'nothing';
+  }
+
+  #note(line: () => string): void {
+    if (!this.#write) return;
+    const at = ((this.#loop.now() - this.#startedAt) / 1000).toFixed(3).padStart(9);
+    this.#transcript.push(`${at}  ${line()}`);
+  }
+}
+
+function describeVariant({ constraints, content }: Variant): string {
+  return `${constraints.label}:${content}`;
+}
+
+function describeStep(step: Step): string {
+  const { kind, wait: _, ...rest } = step;
+  const details = Object.entries(rest).map(([key, value]) => `${key} ${JSON.stringify(value)}`);
+  return [kind, ...details].join(', ');
+}

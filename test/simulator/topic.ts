@@ -1,0 +1,337 @@
+import { matchesHex, type Parameters } from './constraints.ts';
+import { identity, type Received, type ReceivedResource } from './messages.ts';
+import { Violation } from './violation.ts';
+import { catalog, isBad, type Kind, type World } from './world.ts';
+
+/** What a client subscribes to of a type. */
+export interface Wanted {
+  readonly names: ReadonlySet<string>;
+  readonly wildcard: boolean;
+}
+
+export const NOTHING: Wanted = { names: new Set(), wildcard: false };
+
+/** What the relay knew when it wrote a response. */
+export interface Context {
+  readonly wanted: Wanted;
+  /** The parameters that the client is seen with: one set, or those of its locators. */
+  readonly forms: readonly Parameters[];
+  /** The newest revision that the relay can have heard of. */
+  readonly known: number;
+  /** The names that are new in the response; the others were in the one before. */
+  readonly changed: readonly string[];
+}
+
+export interface TopicOptions {
+  readonly kind: Kind;
+  readonly world: World;
+  readonly protocol: 'sotw' | 'delta';
+  /** It keeps constraints apart: a locator client, or one that is told of constraints. */
+  readonly constrained: boolean;
+  /** It sends locators. */
+  readonly locators: boolean;
+}
+
+interface Held {
+  readonly name: string;
+  readonly constraints: string;
+  readonly content: string;
+  readonly tag: string;
+}
+
+/**
+ * What the way down cannot tell of a resource. SotW, where absence means nothing: the deletion of what was asked for
+ * by name. Which of the variants that are so left over is the last, to relays below and to wildcards, which share it
+ * (protocol §5, Ambiguity).
+ */
+export type Loss = 'nothing' | 'deletions' | 'choices';
+
+/** One type as a client knows it: what it wants, what it holds, and what it may be told next. */
+export class Topic {
+  readonly kind: Kind;
+  readonly #options: TopicOptions;
+  wanted: Wanted = NOTHING;
+  /** SotW: something was named on this stream. */
+  named = false;
+  nonce = '';
+  version = '';
+  /** Delta: by (constraints, name); SotW: by (form of a locator client, name), as the last match wins where nothing can be deleted. */
+  #state = new Map<string, Held>();
+  /** What the last rejected response left open: the client's own doing. */
+  readonly #rejected = new Set<string>();
+  #allRejected = false;
+  /** By (form, name), the revision that the client has seen at least. */
+  readonly #floors = new Map<string, number>();
+
+  constructor(options: TopicOptions) {
+    this.kind = options.kind;
+    this.#options = options;
+  }
+
+  /** A new stream. What is kept is what the client still wants, or nothing. */
+  reset(keep: boolean): void {
+    this.named = false;
+    this.nonce = '';
+    if (!keep) {
+      this.#state.clear();
+      this.version = '';
+      this.#allRejected = false;
+    }
+    this.forgetUnwanted();
+  }
+
+  forgetUnwanted(): void {
+    for (const [key, { name }] of this.#state) if (!this.wants(this.wanted, name)) this.#state.delete(key);
+  }
+
+  /** `initial_resource_versions`. */
+  claim(): Map<string, string> {
+    const versions = new Map<string, string>();
+    for (const { name, tag } of this.#state.values()) versions.set(name, tag);
+    return versions;
+  }
+
+  /** Any answer may be as old as this: it comes from elsewhere now. */
+  lowerFloors(base: number): void {
+    for (const [key, floor] of this.#floors) if (floor > base) this.#floors.set(key, base);
+  }
+
+  holds(name: string): boolean {
+    return this.contentOf(name) !== undefined;
+  }
+
+  /** Of a client that keeps no constraints apart. */
+  contentOf(name: string): string | undefined {
+    for (const held of this.#state.values()) if (held.name === name) return held.content;
+    return undefined;
+  }
+
+  wants(wanted: Wanted, name: string): boolean {
+    return wanted.names.has(name) || (wanted.wildcard && !catalog[this.kind].hidden.includes(name));
+  }
+
+  isComplete(wanted: Wanted): boolean {
+    return this.#options.protocol === 'sotw' && (catalog[this.kind].full || wanted.wildcard);
+  }
+
+  /** Checks a response and takes it in, unless it is rejected. */
+  receive(received: Received, context: Context, reject: boolean): void {
+    this.#wellFormed(received, context);
+    const complete = this.isComplete(context.wanted);
+    const before = this.#state;
+    const after =
+      this.#options.protocol === 'delta'
+        ? this.#foldDelta(received)
+        : this.#foldSotw(received, context, complete);
+    for (const name of this.#mentioned(received, context, complete)) {
+      this.#observe(name, before, after, received, context);
+    }
+    if (reject) this.#reject(received, complete);
+    else this.#accept(after, received, complete);
+  }
+
+  #wellFormed(received: Received, context: Context): void {
+    const seen = new Set<string>();
+    const once = (id: string): void => {
+      if (seen.has(id)) throw new Violation(1, `${id} is twice in one response`);
+      seen.add(id);
+    };
+    for (const { name, constraints, content } of received.resources) {
+      once(identity(constraints, name));
+      if (!this.#options.constrained && constraints !== '') {
+        throw new Violation(1, `${name} has constraints, for a client of plain names`);
+      }
+      if (!this.wants(context.wanted, name)) throw new Violation(1, `${name} is not subscribed`);
+      if (content === '') throw new Violation(1, `${name} has no content`);
+      if (this.#kept(name, content, context)) continue;
+      if (!context.forms.some((form) => matchesHex(constraints, form))) {
+        throw new Violation(1, `${name} has constraints that do not match`);
+      }
+    }
+    for (const name of received.removed) once(identity('', name));
+    for (const { name, constraints } of received.removedVariants) once(identity(constraints, name));
+  }
+
+  #foldDelta(received: Received): Map<string, Held> {
+    const after = new Map(this.#state);
+    for (const name of received.removed) after.delete(identity('', name));
+    for (const { name, constraints } of received.removedVariants) after.delete(identity(constraints, name));
+    for (const resource of received.resources) {
+      after.set(identity(resource.constraints, resource.name), resource);
+    }
+    return after;
+  }
+
+  #foldSotw(received: Received, { forms }: Context, complete: boolean): Map<string, Held> {
+    const after = complete ? new Map<string, Held>() : new Map(this.#state);
+    for (const form of forms) {
+      const own = new Map<string, ReceivedResource[]>();
+      for (const resource of received.resources) {
+        if (!matchesHex(resource.constraints, form)) continue;
+        own.set(resource.name, [...(own.get(resource.name) ?? []), resource]);
+      }
+      for (const [name, resources] of own) {
+        if (resources.length > forms.length) throw new Violation(3, `${name} comes in several variants`);
+        const [first] = resources;
+        if (first !== undefined) after.set(this.#slot(form, name), first);
+      }
+    }
+    return after;
+  }
+
+  #mentioned(received: Received, { wanted }: Context, complete: boolean): Set<string> {
+    const names = new Set(received.resources.map(({ name }) => name));
+    for (const name of received.removed) names.add(name);
+    for (const { name } of received.removedVariants) names.add(name);
+    if (complete) {
+      for (const { name } of this.#state.values()) if (this.wants(wanted, name)) names.add(name);
+    }
+    return names;
+  }
+
+  /** What the client sees of a name from now on, by each of its parameter sets, was so upstream at some time. */
+  #observe(
+    name: string,
+    before: ReadonlyMap<string, Held>,
+    after: ReadonlyMap<string, Held>,
+    received: Received,
+    context: Context,
+  ): void {
+    const told = received.removed.includes(name) || received.removedVariants.some((one) => one.name === name);
+    let absentSomewhere = false;
+    for (const form of context.forms) {
+      const held = this.#seenBy(form, name, before);
+      const now = this.#seenBy(form, name, after);
+      if (now.length > context.forms.length) {
+        throw new Violation(3, `${name} is held in ${now.length} variants that match ${form.key}`);
+      }
+      // Of several that match, the others may be left over from another of the client's parameter sets.
+      const news = now.filter(({ content }) => !this.#kept(name, content, context));
+      const failures = news.flatMap(({ content }) => this.#check(form, name, content, context.known) ?? []);
+      const [failure] = failures;
+      if (failure !== undefined && failures.length === now.length) throw failure;
+      if (now.length > 0) continue;
+      absentSomewhere = true;
+      // What was not there before is no news, unless it was told in so many words.
+      if (held.length > 0) this.#absent(form, name, context);
+    }
+    if (told && !absentSomewhere && received.removed.includes(name)) {
+      throw new Violation(2, `${name} is removed, but held`);
+    }
+    if (told && context.forms.length === 1 && absentSomewhere) {
+      const [form] = context.forms;
+      if (form !== undefined) this.#absent(form, name, context);
+    }
+  }
+
+  /** Where a SotW client keeps what it has for one of its parameter sets; for plain names there is only one. */
+  #slot(form: Parameters, name: string): string {
+    return identity(this.#options.locators ? form.key : '', name);
+  }
+
+  /** A complete state may still have what the client has, for the sake of make before break (protocol §8). */
+  #kept(name: string, content: string, { wanted, changed }: Context): boolean {
+    if (this.#options.protocol !== 'sotw') return false;
+    for (const held of this.#state.values()) if (held.name === name && held.content === content) return true;
+    return this.isComplete(wanted) && !changed.includes(name);
+  }
+
+  #seenBy(form: Parameters, name: string, state: ReadonlyMap<string, Held>): Held[] {
+    if (this.#options.protocol === 'sotw') {
+      const held = state.get(this.#slot(form, name));
+      return held === undefined ? [] : [held];
+    }
+    return [...state.values()].filter((held) => held.name === name && matchesHex(held.constraints, form));
+  }
+
+  #absent(form: Parameters, name: string, { known }: Context): void {
+    const failure = this.#check(form, name, undefined, known);
+    if (failure !== undefined) throw failure;
+  }
+
+  #check(form: Parameters, name: string, content: string | undefined, known: number): Violation | undefined {
+    const key = identity(form.key, name);
+    const floor = this.#floors.get(key) ?? 0;
+    const { world } = this.#options;
+    const seen = world.seen(this.kind, name, form, content, floor);
+    if (seen === undefined) {
+      const ever = world.seen(this.kind, name, form, content, 0);
+      const when = ever === undefined ? 'never was so upstream' : `was so before revision ${floor} only`;
+      const what = content === undefined ? 'is removed' : `= ${content}`;
+      return new Violation(content === undefined ? 2 : 1, `${name} ${what} for {${form.key}}, which ${when}`);
+    }
+    // What comes next may be from a replica that lags behind the one that this came from.
+    this.#floors.set(key, Math.min(seen, known));
+    return undefined;
+  }
+
+  #reject(received: Received, complete: boolean): void {
+    if (complete) {
+      this.#allRejected = true;
+      return;
+    }
+    const { resources, removed, removedVariants } = received;
+    for (const { name } of [...resources, ...removedVariants]) this.#rejected.add(name);
+    for (const name of removed) this.#rejected.add(name);
+  }
+
+  #accept(after: Map<string, Held>, received: Received, complete: boolean): void {
+    this.#state = after;
+    this.version = received.version;
+    if (complete) {
+      this.#allRejected = false;
+      this.#rejected.clear();
+      return;
+    }
+    for (const { name } of [...received.resources, ...received.removedVariants]) this.#rejected.delete(name);
+    for (const name of received.removed) this.#rejected.delete(name);
+  }
+
+  /** Rule 4. */
+  settle(forms: readonly Parameters[], losses: (byName: boolean) => Loss): void {
+    if (this.#allRejected) return;
+    const { world } = this.#options;
+    const { revision } = world;
+    const complete = this.isComplete(this.wanted);
+    const expected = new Map<string, string[][]>();
+    let bad = false;
+    for (const name of catalog[this.kind].names) {
+      if (!this.wants(this.wanted, name)) continue;
+      const contents = forms.map((form) =>
+        world.matching(this.kind, name, form, revision).map(({ content }) => content),
+      );
+      expected.set(name, contents);
+      if (contents.flat().some(isBad)) bad = true;
+    }
+    if (complete && bad) return;
+    for (const [name, contents] of expected) {
+      if (this.#rejected.has(name) || contents.flat().some(isBad)) continue;
+      for (const [index, form] of forms.entries()) {
+        const possible = contents[index] ?? [];
+        const held = this.#seenBy(form, name, this.#state).map(({ content }) => content);
+        const loss = losses(!this.wanted.wildcard || this.wanted.names.has(name));
+        if (loss === 'choices') continue;
+        const keeps = loss === 'deletions';
+        if (possible.length === 0 && (held.length === 0 || keeps || this.#keepsDeleted(complete))) continue;
+        if (!held.some((content) => possible.includes(content))) {
+          const wanted = possible.length === 0 ? 'nothing' : possible.join(' or ');
+          throw new Violation(
+            4,
+            `${name} is ${held.join(' and ') || 'not there'}, not ${wanted}, for {${form.key}}`,
+          );
+        }
+      }
+    }
+    if (this.#options.protocol !== 'delta') return;
+    for (const { name, constraints } of this.#state.values()) {
+      if (!expected.has(name) || this.#rejected.has(name)) continue;
+      if (forms.some((form) => matchesHex(constraints, form))) continue;
+      throw new Violation(4, `${name} is still held with constraints that do not match`);
+    }
+  }
+
+  /** SotW cannot tell of deletions where absence means nothing. */
+  #keepsDeleted(complete: boolean): boolean {
+    return this.#options.protocol === 'sotw' && !complete;
+  }
+}

@@ -1,0 +1,24 @@
+/** The rules that every message is held to, as docs/testing.md counts them; 0 is a crash. */
+export type Rule = 0 | 1 | 2 | 3 | 4 | 5 | 6;
+
+export const rules: Readonly<Record<Rule, string>> = {
+  0: 'nothing crashes',
+  1: 'a resource is a variant that matches, with content that upstream held, never older than before',
+  2: 'a removal only if upstream did not have it',
+  3: 'a swap is one message',
+  4: 'after quiet, what a client holds is what upstream has for it',
+  5: 'no response without cause',
+  6: 'make before break: no route to a cluster that was lost',
+};
+
+export class Violation extends Error {
+  readonly rule: Rule;
+
+  constructor(rule: Rule, message: string) {
+    super(message);
+    this.rule = rule;
+  }
+}
+
+/** Writes a line into the transcript, if there is one. */
+export type Note = (line: () => string) => void;

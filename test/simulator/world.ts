@@ -1,0 +1,250 @@
+import { create } from '@bufbuild/protobuf';
+import { type Any, AnySchema } from '@bufbuild/protobuf/wkt';
+import { any, type as urlOf } from '../support/lab.ts';
+import { ambiguities, type Constraints, matches, NONE, type Parameters, partitions } from './constraints.ts';
+import type { Random } from './random.ts';
+
+export const CUSTOM = 'type.googleapis.com/example.Custom';
+
+/** Types of the simulated world, by a short name. */
+export const kinds = ['cds', 'eds', 'lds', 'rds', 'sds', 'custom'] as const;
+export type Kind = (typeof kinds)[number];
+
+interface KindInfo {
+  readonly url: string;
+  /** SotW: absence deletes (protocol §3.7). */
+  readonly full: boolean;
+  /** An empty first request means everything (protocol §3.6). */
+  readonly legacy: boolean;
+  readonly names: readonly string[];
+  /** Of these, what only those get who name it: control planes have resources that `*` does not show. */
+  readonly hidden: readonly string[];
+}
+
+const info = (
+  url: string,
+  full: boolean,
+  legacy: boolean,
+  names: string[],
+  hidden: string[] = [],
+): KindInfo => ({
+  url,
+  full,
+  legacy,
+  names,
+  hidden,
+});
+
+export const catalog: Readonly<Record<Kind, KindInfo>> = {
+  cds: info(urlOf('cds'), true, true, ['a', 'b', 'c', 'h', 'x0', 'x1', 'x2'], ['h']),
+  eds: info(urlOf('eds'), false, false, ['a', 'b', 'c', 'd']),
+  lds: info(urlOf('lds'), true, true, ['l', 'm', 'n'], ['n']),
+  rds: info(urlOf('rds'), false, false, ['r', 's', 'to']),
+  sds: info(urlOf('sds'), false, false, ['t', 'u']),
+  custom: info(CUSTOM, false, true, ['k', 'o', 'p'], ['p']),
+};
+
+const byUrl = new Map(kinds.map((kind) => [catalog[kind].url, kind]));
+
+export function kindOf(url: string): Kind {
+  const kind = byUrl.get(url);
+  if (kind === undefined) throw new Error(`a message of type ${url}`);
+  return kind;
+}
+
+/** The clusters that the route `to` moves between: make before break (protocol §8). */
+export const movable: readonly string[] = ['x0', 'x1', 'x2'];
+export const movingRoute = 'to';
+
+/** The cluster that a route's content leads to. */
+export const leadsTo = (content: string): string | undefined => content.split('>')[1];
+
+/** Content that every client rejects. */
+export const isBad = (content: string): boolean => content.endsWith('!');
+
+export interface Variant {
+  readonly constraints: Constraints;
+  readonly content: string;
+}
+
+export interface Edit {
+  readonly kind: Kind;
+  readonly name: string;
+  /** All variants from now on; none: the name is deleted. */
+  readonly variants: readonly Variant[];
+}
+
+interface Entry {
+  readonly revision: number;
+  readonly variants: readonly Variant[];
+}
+
+const nothing: readonly Variant[] = [];
+
+/** What the control planes of a run hold, with all of its history. */
+export class World {
+  #revision = 0;
+  readonly #history = new Map<string, Entry[]>();
+  readonly #listeners: ((revision: number, edits: readonly Edit[]) => void)[] = [];
+
+  get revision(): number {
+    return this.#revision;
+  }
+
+  listen(listener: (revision: number, edits: readonly Edit[]) => void): void {
+    this.#listeners.push(listener);
+  }
+
+  commit(edits: readonly Edit[]): void {
+    const revision = ++this.#revision;
+    for (const { kind, name, variants } of edits) {
+      const id = `${kind} ${name}`;
+      const entries = this.#history.get(id) ?? [{ revision: 0, variants: nothing }];
+      entries.push({ revision, variants });
+      this.#history.set(id, entries);
+    }
+    for (const listener of this.#listeners) listener(revision, edits);
+  }
+
+  at(kind: Kind, name: string, revision: number): readonly Variant[] {
+    const entries = this.#history.get(`${kind} ${name}`);
+    return entries?.findLast((entry) => entry.revision <= revision)?.variants ?? nothing;
+  }
+
+  /** The variants that these parameters match; more than one is ambiguous. */
+  matching(kind: Kind, name: string, given: Parameters, revision: number): Variant[] {
+    return this.at(kind, name, revision).filter(({ constraints }) => matches(constraints.message, given));
+  }
+
+  /**
+   * The first revision from `floor` on in which somebody with these parameters saw this content (undefined: nothing)
+   * under the name; undefined if there is none.
+   */
+  seen(
+    kind: Kind,
+    name: string,
+    given: Parameters,
+    content: string | undefined,
+    floor: number,
+  ): number | undefined {
+    const entries = this.#history.get(`${kind} ${name}`) ?? [{ revision: 0, variants: nothing }];
+    for (const [index, { revision, variants }] of entries.entries()) {
+      const next = entries[index + 1]?.revision ?? Number.POSITIVE_INFINITY;
+      if (next <= floor) continue;
+      const matching = variants.filter(({ constraints }) => matches(constraints.message, given));
+      const found =
+        content === undefined
+          ? matching.length === 0
+          : matching.some((variant) => variant.content === content);
+      if (found) return Math.max(floor, revision);
+    }
+    return undefined;
+  }
+
+  /** The revision of the last edit of a name, or of any of a kind. */
+  lastEdit(kind: Kind, name: string | undefined): number {
+    const names = name === undefined ? catalog[kind].names : [name];
+    return Math.max(...names.map((one) => this.#history.get(`${kind} ${one}`)?.at(-1)?.revision ?? 0));
+  }
+
+  /** Earlier variants of a name, for going back to them. */
+  earlier(kind: Kind, name: string): readonly (readonly Variant[])[] {
+    return (this.#history.get(`${kind} ${name}`) ?? []).map(({ variants }) => variants);
+  }
+}
+
+/** The first state: most names exist. */
+export function populate(world: World, random: Random): void {
+  const edits: Edit[] = [];
+  for (const kind of kinds) {
+    for (const name of catalog[kind].names) {
+      if (isMoving(kind, name) || random.chance(0.25)) continue;
+      edits.push({ kind, name, variants: fresh(world, random, name) });
+    }
+  }
+  edits.push({
+    kind: 'cds',
+    name: 'x0',
+    variants: [{ constraints: NONE, content: `${world.revision + 1}` }],
+  });
+  edits.push({
+    kind: 'rds',
+    name: movingRoute,
+    variants: [{ constraints: NONE, content: `${world.revision + 1}>x0` }],
+  });
+  world.commit(edits);
+}
+
+/** A transaction on one to three names of a type. */
+export function change(world: World, random: Random): void {
+  const kind = random.pick(kinds);
+  const names = catalog[kind].names.filter((name) => !isMoving(kind, name));
+  const edits: Edit[] = [];
+  for (const name of new Set(Array.from({ length: random.between(1, 3) }, () => random.pick(names)))) {
+    edits.push({ kind, name, variants: changed(world, random, kind, name) });
+  }
+  world.commit(edits);
+}
+
+/** CDS{X,Y}, RDS→Y, CDS{Y}: what each of the three steps does, to be done in order. */
+export function swapClusters(world: World, random: Random): readonly (() => void)[] {
+  const held = (): string[] => movable.filter((name) => world.at('cds', name, world.revision).length > 0);
+  const [from] = held();
+  const to = random.pick(movable.filter((name) => name !== from));
+  const set = (kind: Kind, name: string, content: string | undefined): void =>
+    world.commit([{ kind, name, variants: content === undefined ? [] : [{ constraints: NONE, content }] }]);
+  return [
+    () => set('cds', to, `${world.revision + 1}`),
+    () => set('rds', movingRoute, `${world.revision + 1}>${to}`),
+    () => {
+      for (const name of held()) if (name !== to) set('cds', name, undefined);
+    },
+  ];
+}
+
+function isMoving(kind: Kind, name: string): boolean {
+  return (kind === 'cds' && movable.includes(name)) || (kind === 'rds' && name === movingRoute);
+}
+
+function fresh(world: World, random: Random, name: string): Variant[] {
+  const chosen = random.chance(0.12) ? random.pick(ambiguities) : random.pick(partitions);
+  return chosen.map((constraints, index) => ({
+    constraints,
+    content: `${world.revision + 1}.${index}${name}${random.chance(0.04) ? '!' : ''}`,
+  }));
+}
+
+function changed(world: World, random: Random, kind: Kind, name: string): readonly Variant[] {
+  const current = world.at(kind, name, world.revision);
+  if (current.length === 0) return fresh(world, random, name);
+  const choice = random.next();
+  const content = `${world.revision + 1}${name}`;
+  if (choice < 0.35) {
+    const at = random.below(current.length);
+    return current.map((variant, index) => (index === at ? { ...variant, content } : variant));
+  }
+  if (choice < 0.55) return fresh(world, random, name);
+  if (choice < 0.65) {
+    // The same content behind other constraints, where they can be exchanged.
+    const other = partitions.find((set) => set.length === current.length && random.chance(0.5));
+    if (other === undefined) return fresh(world, random, name);
+    return current.map((variant, index) => ({ ...variant, constraints: other[index] ?? NONE }));
+  }
+  if (choice < 0.75) return random.pick(world.earlier(kind, name));
+  if (choice < 0.85 && current.length > 1) return current.slice(1);
+  return nothing;
+}
+
+const encoded = new Map<string, Any>();
+
+/** The resource as a message: its name in field 1, as every type of protocol §2 has it. */
+export function bodyOf(kind: Kind, name: string, content: string): Any {
+  const id = `${kind} ${name} ${content}`;
+  const known = encoded.get(id);
+  if (known !== undefined) return known;
+  const { value } = any(urlOf('cds'), name, content);
+  const body = create(AnySchema, { typeUrl: catalog[kind].url, value });
+  if (encoded.size > 20_000) encoded.clear();
+  encoded.set(id, body);
+  return body;
+}

@@ -1,0 +1,374 @@
+import { fromBinary } from '@bufbuild/protobuf';
+import { expect } from 'chai';
+import { Store } from '../../src/cache/store.ts';
+import { DiscoveryResponseSchema } from '../../src/gen/envoy/service/discovery/v3/discovery_pb.ts';
+import { resourceName } from '../../src/model/brand.ts';
+import { UNCONSTRAINED } from '../../src/model/constraints.ts';
+import { NO_PARAMETERS } from '../../src/model/parameters.ts';
+import { Selection } from '../../src/model/selection.ts';
+import { encoding, type Response, type Subscription } from '../../src/model/subscription.ts';
+import { type Interest, type Transaction, transaction } from '../../src/model/transaction.ts';
+import { ALLOW_ALL } from '../../src/security/authorization.ts';
+import { Views } from '../../src/views/views.ts';
+import { put, resources, type, wildcardHolder } from '../support/lab.ts';
+import { VirtualClock } from '../support/virtual-clock.ts';
+
+const cds = type('cds');
+const sotw = encoding({
+  protocol: 'sotw',
+  wrapped: false,
+  ttl: false,
+  constrained: false,
+  contentVersions: false,
+});
+const named = (...names: string[]): Selection =>
+  Selection.of(
+    names.map((name) => ({
+      selector: resourceName(name),
+      spelling: name,
+      locator: false,
+      parameters: NO_PARAMETERS,
+      own: undefined,
+    })),
+  );
+
+/** A store and its views, with subscriptions that are taken from by hand. */
+class Bench {
+  readonly clock = new VirtualClock();
+  readonly interests: Interest[] = [];
+  readonly journal: string[] = [];
+  readonly deferred: (() => void)[] = [];
+  readonly store = new Store({ clock: this.clock, ambiguous: () => undefined, expiring: () => undefined });
+  readonly views = new Views({
+    catalog: this.store,
+    interest: {
+      want: (interest) => {
+        this.store.want(interest);
+        this.interests.push(interest);
+        this.journal.push(`+${interest.selector}`);
+      },
+      unwant: (interest) => {
+        this.store.unwant(interest);
+        this.journal.push(`-${interest.selector}`);
+      },
+    },
+    clock: this.clock,
+    idleMilliseconds: 1000,
+    controlPlane: '',
+    looked: () => undefined,
+    defer: (run) => this.deferred.push(run),
+  });
+
+  open(selection = named('*'), wake: () => void = () => undefined): Subscription {
+    return this.views.open(cds, sotw, selection, ALLOW_ALL, wake);
+  }
+
+  says(part: Partial<Transaction>): void {
+    const whole = transaction({ holder: wildcardHolder, type: cds, settled: this.interests, ...part });
+    this.views.publish(this.store.apply(whole));
+  }
+
+  full(state: Readonly<Record<string, string>>, version = ''): void {
+    const puts = Object.entries(state).map(([name, content]) => put(cds, name, content));
+    this.says({ puts, version, complete: true });
+  }
+
+  /** Entries in the histories of all views. */
+  get history(): number {
+    let count = 0;
+    for (const view of this.views.all()) {
+      for (const item of view.items.values()) {
+        for (let entry: typeof item.last | undefined = item.last; entry !== undefined; entry = entry.older)
+          count++;
+      }
+    }
+    return count;
+  }
+}
+
+const contents = (response: Response | undefined): Record<string, string> | undefined =>
+  response && resources(fromBinary(DiscoveryResponseSchema, response.bytes.subarray(5)));
+
+describe('views', () => {
+  describe('shared frames', () => {
+    it('two clients that stand alike get the very same buffer', () => {
+      const bench = new Bench();
+      const subscriptions = Array.from({ length: 5 }, () => bench.open());
+      bench.full({ a: '1' });
+      const first = subscriptions.map((one) => one.take(false)?.bytes);
+      bench.full({ a: '2' });
+      const second = subscriptions.map((one) => one.take(false)?.bytes);
+      expect(new Set(first).size).to.equal(1);
+      expect(new Set(second).size).to.equal(1);
+      expect(first[0]).not.to.equal(second[0]);
+    });
+
+    it('the complete state is the same buffer wherever its takers come from', () => {
+      const bench = new Bench();
+      const [quick, slow] = [bench.open(), bench.open()];
+      bench.full({ a: '1' });
+      quick.take(false);
+      slow.take(false);
+      bench.full({ a: '2' });
+      quick.take(false);
+      bench.full({ a: '2', b: '1' });
+      const late = bench.open();
+      const [one, two, three] = [quick, slow, late].map((subscription) => subscription.take(false));
+      expect(two?.bytes).to.equal(one?.bytes);
+      expect(three?.bytes).to.equal(one?.bytes);
+      // What was new to each of them differs.
+      const changed = [one, two, three].map((response) => response?.changed.map(({ name }) => String(name)));
+      expect(changed).to.deep.equal([['b'], ['a', 'b'], ['a', 'b']]);
+    });
+
+    it('equal selections of different clients are one view, whatever their order', () => {
+      const bench = new Bench();
+      const subscriptions = [bench.open(named('a', 'b')), bench.open(named('b', 'a'))];
+      expect([...bench.views.all()]).to.have.length(1);
+      bench.full({ a: '1', b: '1' });
+      const [one, other] = subscriptions.map((subscription) => subscription.take(false)?.bytes);
+      expect(one).to.equal(other);
+      expect(bench.journal).to.deep.equal(['+a', '+b']);
+    });
+  });
+
+  describe('nonces', () => {
+    it('grow on every stream, also where it takes a frame that others had before', () => {
+      const bench = new Bench();
+      const [one, other] = [bench.open(), bench.open()];
+      bench.full({ a: '1' });
+      const early = one.take(false);
+      // Another selection moves this client's last nonce past the shared frame's.
+      other.select(named('a'), ALLOW_ALL, new Set(), []);
+      const own = other.take(false);
+      other.select(named('*'), ALLOW_ALL, new Set([' *']), []);
+      const again = other.take(false);
+      expect(contents(again)).to.deep.equal({ a: '1' });
+      expect(Number(own?.serial)).to.be.greaterThan(Number(early?.serial));
+      expect(Number(again?.serial)).to.be.greaterThan(Number(own?.serial));
+    });
+
+    it('grow over types and views of the process', () => {
+      const bench = new Bench();
+      const serials: number[] = [];
+      const subscriptions = [bench.open(), bench.open(named('a'))];
+      for (let round = 0; round < 5; round++) {
+        bench.full({ a: String(round) });
+        for (const subscription of subscriptions) serials.push(Number(subscription.take(false)?.serial));
+      }
+      expect(serials).to.deep.equal(serials.toSorted((a, b) => a - b));
+      expect(new Set(serials).size).to.equal(serials.length);
+    });
+  });
+
+  describe('coalescing', () => {
+    it('who does not take for a while gets only the newest, and what was overtaken is counted', () => {
+      const bench = new Bench();
+      const slow = bench.open();
+      bench.full({ a: '0' });
+      slow.take(false);
+      for (let update = 1; update <= 10; update++) bench.full({ a: String(update) });
+      expect(contents(slow.take(false))).to.deep.equal({ a: '10' });
+      expect(slow.overtaken()).to.equal(9);
+      expect(slow.overtaken(), 'since the last call').to.equal(0);
+      expect(slow.take(false)).to.equal(undefined);
+    });
+
+    it('who keeps up overtakes nothing', () => {
+      const bench = new Bench();
+      const quick = bench.open();
+      for (let update = 0; update < 10; update++) {
+        bench.full({ a: String(update) });
+        quick.take(false);
+      }
+      expect(quick.overtaken()).to.equal(0);
+    });
+
+    it('a change that was taken back in the meantime is none', () => {
+      const bench = new Bench();
+      const slow = bench.open();
+      bench.full({ a: '1' });
+      slow.take(false);
+      bench.full({ a: '2' });
+      bench.full({ a: '1' });
+      expect(slow.take(false)).to.equal(undefined);
+    });
+  });
+
+  describe('history', () => {
+    const tenWith = (content: string): Record<string, string> =>
+      Object.fromEntries(Array.from({ length: 10 }, (_, index) => [`c${index}`, content]));
+
+    it('is forgotten when everybody has taken', () => {
+      const bench = new Bench();
+      const all = [bench.open(), bench.open()];
+      for (let update = 0; update < 50; update++) {
+        bench.full(tenWith(String(update)));
+        for (const one of all) one.take(false);
+      }
+      expect(bench.history).to.equal(10);
+    });
+
+    it('of 1,000 updates that one client misses stays bounded', () => {
+      const bench = new Bench();
+      const [quick, slow] = [bench.open(), bench.open()];
+      bench.full(tenWith('first'));
+      slow.take(false);
+      let most = 0;
+      for (let update = 0; update < 1000; update++) {
+        bench.full(tenWith(String(update)));
+        quick.take(false);
+        most = Math.max(most, bench.history);
+      }
+      expect(most).to.be.lessThan(150);
+      expect(contents(slow.take(false))).to.deep.equal(tenWith('999'));
+      expect(bench.history).to.equal(10);
+    });
+
+    it('with many that stand at different places stays bounded by their number', () => {
+      const bench = new Bench();
+      const quick = bench.open();
+      const slow: Subscription[] = [];
+      for (let update = 0; update < 500; update++) {
+        bench.full(tenWith(String(update)));
+        quick.take(false);
+        if (update % 100 !== 50) continue;
+        const one = bench.open();
+        one.take(false);
+        slow.push(one);
+      }
+      // Ten items, each as the head and five cursors see it, and what came since the last pruning.
+      expect(bench.history).to.be.lessThan(10 * 6 + 100);
+      for (const one of slow) expect(contents(one.take(false))).to.deep.equal(tenWith('499'));
+    });
+
+    it('of resources that come and go for ever stays bounded', () => {
+      const bench = new Bench();
+      const [quick, slow] = [bench.open(), bench.open()];
+      bench.full({ stays: '1' });
+      slow.take(false);
+      let most = 0;
+      for (let update = 0; update < 1000; update++) {
+        bench.full({ stays: '1', [`passing-${update}`]: '1' });
+        quick.take(false);
+        most = Math.max(most, bench.history);
+      }
+      expect(most).to.be.lessThan(400);
+      expect(contents(slow.take(false))).to.deep.equal({ stays: '1', 'passing-999': '1' });
+      bench.full({ stays: '1' });
+      for (const one of [quick, slow]) one.take(false);
+      expect(bench.history).to.equal(1);
+    });
+
+    it('a client that moves to another view is still known to hold what it had', () => {
+      const bench = new Bench();
+      const slow = bench.open(named('a', 'b'));
+      bench.full({ a: '1', b: '1' });
+      slow.take(false);
+      for (let update = 0; update < 300; update++) bench.full({ a: '1', b: String(update) });
+      slow.select(named('a', 'c'), ALLOW_ALL, new Set([' c']), []);
+      for (let update = 0; update < 300; update++) bench.full({ a: '1', c: String(update) });
+      const response = slow.take(false);
+      expect(contents(response)).to.deep.equal({ a: '1', c: '299' });
+      expect(
+        response?.changed.map(({ name }) => String(name)),
+        'a is known',
+      ).to.deep.equal(['c']);
+      expect([...bench.views.all()], 'the old view is gone').to.have.length(1);
+    });
+  });
+
+  describe('fan-out', () => {
+    it('is done in slices: other events get their turn in between', () => {
+      const bench = new Bench();
+      let woken = 0;
+      const busy = (): void => {
+        woken++;
+        const end = performance.now() + 0.5;
+        while (performance.now() < end);
+      };
+      for (let client = 0; client < 200; client++) bench.open(named('*'), busy);
+      bench.full({ a: '1' });
+      expect(woken, 'not at once').to.equal(0);
+      const slices: number[] = [];
+      while (bench.deferred.length > 0) {
+        const before = woken;
+        for (const run of bench.deferred.splice(0)) run();
+        slices.push(woken - before);
+      }
+      expect(woken).to.equal(200);
+      expect(slices.length).to.be.greaterThan(5);
+      expect(Math.max(...slices)).to.be.lessThan(60);
+    });
+
+    it('an update in the middle of it wakes everybody again, and waits in one place only', () => {
+      const bench = new Bench();
+      let woken = 0;
+      for (let client = 0; client < 10; client++) bench.open(named('*'), () => woken++);
+      bench.full({ a: '1' });
+      bench.full({ a: '2' });
+      bench.full({ a: '3' });
+      expect(bench.deferred).to.have.length(1);
+      for (const run of bench.deferred.splice(0)) run();
+      expect(woken).to.equal(10);
+    });
+
+    it('a subscription that closes in the middle of it is not woken', () => {
+      const bench = new Bench();
+      const subscriptions: Subscription[] = [];
+      let woken = 0;
+      const wake = (): void => {
+        woken++;
+        for (const one of subscriptions.splice(0)) one.close();
+      };
+      const first = bench.open(named('*'), wake);
+      subscriptions.push(...[1, 2, 3].map(() => bench.open(named('*'), wake)));
+      bench.full({ a: '1' });
+      for (const run of bench.deferred.splice(0)) run();
+      expect(woken).to.equal(1);
+      first.close();
+    });
+
+    it('views that cannot see a change are left in peace', () => {
+      const bench = new Bench();
+      const woken: string[] = [];
+      for (const name of ['a', 'b']) bench.open(named(name), () => woken.push(name));
+      bench.says({ puts: [put(cds, 'a', '1')], settled: [] });
+      for (const run of bench.deferred.splice(0)) run();
+      expect(woken).to.deep.equal(['a']);
+    });
+  });
+
+  describe('interest', () => {
+    it('goes upstream once, however many want it, and lingers when nobody does', () => {
+      const bench = new Bench();
+      const all = [bench.open(named('a')), bench.open(named('a', 'b')), bench.open(named('a'))];
+      expect(bench.journal).to.deep.equal(['+a', '+b']);
+      for (const one of all) one.close();
+      bench.clock.advance(999);
+      expect(bench.journal).to.deep.equal(['+a', '+b']);
+      bench.clock.advance(1);
+      expect(bench.journal.slice(2).toSorted()).to.deep.equal(['-a', '-b']);
+    });
+
+    it('who comes back in time finds it', () => {
+      const bench = new Bench();
+      const first = bench.open(named('a'));
+      bench.full({ a: '1' });
+      first.close();
+      bench.clock.advance(500);
+      expect(contents(bench.open(named('a')).take(false))).to.deep.equal({ a: '1' });
+      bench.clock.advance(5000);
+      expect(bench.journal).to.deep.equal(['+a']);
+    });
+
+    it('a removal is seen by those who are there', () => {
+      const bench = new Bench();
+      const one = bench.open(named('a'));
+      bench.full({ a: '1' });
+      one.take(false);
+      bench.says({ removals: [{ name: resourceName('a'), constraints: UNCONSTRAINED }] });
+      expect(contents(one.take(false))).to.deep.equal({});
+    });
+  });
+});

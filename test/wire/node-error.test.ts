@@ -1,0 +1,32 @@
+import { expect } from 'chai';
+import { explainConnect } from '../../src/wire/node-error.ts';
+
+const failed = (error: string, note = '') =>
+  explainConnect(`No connection established. Last error: ${error}. Resolution note: ${note}`);
+
+describe('why a connection failed', () => {
+  it('is said in words that name what to look at', () => {
+    expect(failed('Error: connect ECONNREFUSED 127.0.0.1:1')).to.equal(
+      'connection refused: nothing listens there (ECONNREFUSED)',
+    );
+    expect(failed("Error: Hostname/IP does not match certificate's altnames: Host: a.test")).to.equal(
+      "Hostname/IP does not match certificate's altnames: Host: a.test",
+    );
+    const tls = 'Error [ERR_TLS_CERT_ALTNAME_INVALID]: Hostname/IP does not match: Host: a.test';
+    expect(failed(tls)).to.equal('Hostname/IP does not match: Host: a.test');
+    expect(explainConnect('anything else')).to.equal('anything else');
+    expect(failed('Error: x', 'Name resolution failed')).to.equal('x. Name resolution failed');
+  });
+
+  it('is the same text each time: no times, no thread of OpenSSL', () => {
+    const alert =
+      'error:0A00045C:SSL routines:ssl3_read_bytes:tlsv13 alert certificate required:a/b.c:918:SSL';
+    const texts = ['405DE6A9897F0000', '40AABBCCDD7F0000'].map((thread, index) =>
+      failed(`${thread}:${alert} alert number 116\n (2026-01-02T03:04:0${index}.020Z)`),
+    );
+    expect(texts).to.deep.equal([
+      'TLS: tlsv13 alert certificate required',
+      'TLS: tlsv13 alert certificate required',
+    ]);
+  });
+});
