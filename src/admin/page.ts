@@ -69,6 +69,10 @@ const upstreamColumns = (now: number): readonly Column<UpstreamStatus>[] => [
   },
   { title: 'Endpoint', mono: true, cell: ({ kind, endpoint }) => `${kind} ${endpoint}` },
   { title: 'Sessions', number: true, cell: ({ sessions }) => sessions },
+  {
+    title: 'Held removals',
+    cell: ({ heldRemovals }) => heldRemovals.map(({ type, count }) => `${count} ${type}`).join(', '),
+  },
   { title: 'Last error', cell: ({ lastError }) => shorten(lastError, 300) },
 ];
 

@@ -9,7 +9,7 @@ import { compileParameterRules, type DerivedParameters } from '../security/deriv
 import { compilePrincipals } from '../security/principals.ts';
 import { Code, type GrpcStatus } from '../wire/status.ts';
 import type { Peer } from '../wire/transport.ts';
-import { PASSES_VARIANTS } from '../wire/via.ts';
+import { PASSES_VARIANTS, USER_AGENT } from '../wire/via.ts';
 
 /** Client features by which a client says what it understands (protocol §5, §8). */
 const wrappedFeatures = ['xds.config.resource-in-sotw', 'xds.config.supports-resource-in-sotw'];
@@ -24,6 +24,7 @@ class KnownClient implements ClientContext {
   readonly exempt: boolean;
   readonly wrapped: boolean;
   readonly ttl: boolean;
+  readonly relay: boolean;
   readonly passesVariants: boolean;
   readonly #derived: DerivedParameters;
 
@@ -40,8 +41,13 @@ class KnownClient implements ClientContext {
     this.exempt = exempt;
     this.wrapped = wrappedFeatures.some((feature) => node.clientFeatures.includes(feature));
     this.ttl = node.clientFeatures.includes(ttlFeature);
+    this.relay = node.userAgentName === USER_AGENT;
     this.passesVariants = node.clientFeatures.includes(PASSES_VARIANTS);
     this.#derived = derived;
+  }
+
+  get kin(): object {
+    return this.passesVariants ? this : this.#derived;
   }
 
   get nodeId(): string {

@@ -1,5 +1,6 @@
 import type { Journal } from '../cache/journal.ts';
 import type { Config } from '../config/config.ts';
+import type { StreamLimits } from '../downstream/services.ts';
 import type { TypeUrl } from '../model/brand.ts';
 import { systemClock } from '../model/clock.ts';
 import type { Variant } from '../model/resource.ts';
@@ -41,6 +42,8 @@ export interface Place {
   readonly refusal: RelayOptions['refusal'];
   /** Who this relay is in `x-distributary-via`; undefined: an id of its own. */
   readonly relayId: string | undefined;
+  /** Several variants match where one was chosen already: others say so. */
+  readonly choosesElsewhere: boolean;
   /** Somebody wants this now, and nobody did. */
   readonly wanted: (interest: Interest) => void;
   /** The relay's upstreams, or whether it is ready, may have changed. */
@@ -55,6 +58,7 @@ export const ALONE: Place = {
   hopeless: undefined,
   refusal: undefined,
   relayId: undefined,
+  choosesElsewhere: false,
   wanted: () => {},
   changed: () => {},
 };
@@ -74,11 +78,13 @@ export class Core {
   readonly #place: Place;
   readonly #listeners = new Set<() => void>();
   #config: Config;
+  #limits: StreamLimits;
   #rules: ClientRules;
   #draining = false;
 
   constructor(config: Config, { log, version, processMetrics, journal }: Surroundings, place: Place = ALONE) {
     this.#config = config;
+    this.#limits = streamLimits(config);
     this.#place = place;
     this.log = log;
     this.version = version;
@@ -99,11 +105,7 @@ export class Core {
       refusal: place.refusal,
       downstream: {
         events: this.#streamMetrics,
-        limits: () => ({
-          maxSubscriptions: this.#config.limits.maxSubscriptionsPerStream,
-          changesPerSecond: this.#config.limits.subscriptionChangesPerSecond,
-          stalledMilliseconds: this.#config.limits.stalledTimeoutMs,
-        }),
+        limits: () => this.#limits,
         constrained: () => this.#config.xds.plainClients === 'WITH_CONSTRAINTS',
         contentVersions: () => this.#config.xds.sotwVersions === 'CONTENT',
         legacyWildcard: (type) =>
@@ -146,6 +148,7 @@ export class Core {
   /** The parts of a new version of the configuration that need no restart. */
   reload(config: Config): void {
     this.#config = config;
+    this.#limits = streamLimits(config);
     this.#rules = new ClientRules(config);
     this.relay.server.reidentify();
   }
@@ -200,6 +203,7 @@ export class Core {
     parameters: ReadonlyMap<string, string>,
     choices: readonly Variant[],
   ): void {
+    if (this.#place.choosesElsewhere) return;
     this.metrics.ambiguous(type).inc();
     const { short } = typeInfo(type);
     const variants = choices.map(({ constraints, version }) => ({ constraints: constraints.key, version }));
@@ -211,4 +215,14 @@ export class Core {
       { parameters: Object.fromEntries(parameters), variants },
     );
   }
+}
+
+/** Made once: they are looked at for each response. */
+function streamLimits({ limits }: Config): StreamLimits {
+  return {
+    maxSubscriptions: limits.maxSubscriptionsPerStream,
+    changesPerSecond: limits.subscriptionChangesPerSecond,
+    stalledMilliseconds: limits.stalledTimeoutMs,
+    maxResponseBytes: limits.maxResponseBytes,
+  };
 }

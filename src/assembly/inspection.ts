@@ -120,7 +120,7 @@ export class Inspection implements Inspector {
     const parameters = query.parameters ?? client?.value.parameters ?? NO_PARAMETERS;
     const asked = client?.value.state;
     const cell = cellOf(relay, query.type, name.value);
-    const value = relay.store.resolve(query.type, name.value, parameters);
+    const value = relay.store.peek(query.type, name.value, parameters);
     const variants = [...(cell?.variants.values() ?? [])].map((held) =>
       Object.assign(summary(held), explainMatch(held.constraints.expression, parameters)),
     );

@@ -56,8 +56,9 @@ export class StreamMetrics implements StreamEvents {
     this.#of(type).coalesced.inc(count);
   }
 
-  rejected(reason: string): void {
+  rejected(reason: string, message?: string): void {
     this.#metrics.rejected(reason).inc();
+    if (message !== undefined) this.#conditions.set(`rejected ${reason}`, message, 'warn', message);
   }
 
   /** Requests of kind `nack` are counted already; a fleet that rejects the same thing is one line. */

@@ -79,7 +79,7 @@ export class UpstreamSet {
         limits.maxResponseBytes,
       ]);
       const known = this.#entries.find((entry) => entry.made === made);
-      return known ?? { ...this.#one(config, upstream), made };
+      return known ?? Object.assign(this.#one(config, upstream), { made });
     });
   }
 

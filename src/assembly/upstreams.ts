@@ -35,13 +35,26 @@ export function makeUpstream(
           claims: upstream.claims,
           maxConstraintDepth: config.limits.maxConstraintDepth,
           clock: around.clock,
-          log,
+          log: around.log, // it names itself
         },
-        sink,
+        counted(upstream.name, sink, around),
       );
     default:
       return upstream satisfies never;
   }
+}
+
+/** What files say, in the metrics of what control planes say. */
+function counted(name: string, sink: UpstreamSink, { metrics, clock }: UpstreamSurroundings): UpstreamSink {
+  return {
+    apply(transaction) {
+      metrics.updates(name, transaction.type, 'accepted').inc();
+      metrics.lastUpdate(name, transaction.type, clock.now());
+      sink.apply(transaction);
+    },
+    restamp: (restamp) => sink.restamp(restamp),
+    changed: () => sink.changed(),
+  };
 }
 
 function makeAds(

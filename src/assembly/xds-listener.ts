@@ -64,6 +64,7 @@ export class XdsListener {
       },
       cold: coldPaths(core, answers, maxRequestBytes),
       maxRequestBytes,
+      maxConnectionAge: () => core.config.xds.maxConnectionAgeMs,
       report: (message, error) =>
         core.conditions.set('xds listener', `${message}: ${String(error)}`, 'warn', message, { error }),
     });

@@ -67,9 +67,22 @@ export class Cell {
     this.#bindings.set(parameters.key, variant.constraints.key);
   }
 
+  /** Nobody has these parameters any more. */
+  unbind(parameters: Parameters): void {
+    this.#bindings?.delete(parameters.key);
+    if (this.#bindings?.size === 0) this.#bindings = undefined;
+  }
+
+  /** What `pick` would give; nothing is recorded. */
+  peek(parameters: Parameters): Held | undefined {
+    const matches = this.#match(parameters);
+    const bound = this.#bindings?.get(parameters.key);
+    return matches.find((held) => held.constraints.key === bound) ?? matches[0];
+  }
+
   /** The variant for these parameters; `ambiguous` hears of a choice that was not recorded yet. */
   pick(parameters: Parameters, ambiguous: (matches: readonly Held[]) => void): Held | undefined {
-    const matches = this.variants.match(parameters);
+    const matches = this.#match(parameters);
     if (matches.length <= 1) return matches[0];
     const bound = this.#bindings?.get(parameters.key);
     const known = bound === undefined ? undefined : matches.find((held) => held.constraints.key === bound);
@@ -78,6 +91,13 @@ export class Cell {
     if (lowest !== undefined) this.bind(parameters, lowest);
     ambiguous(matches);
     return lowest;
+  }
+
+  #match(parameters: Parameters): readonly Held[] {
+    const matches = this.variants.match(parameters);
+    if (matches.length <= 1) return matches;
+    const chosen = matches.filter((held) => held.holders.some((holder) => holder.parameters === parameters));
+    return chosen.length === 0 ? matches : chosen;
   }
 
   remove(held: Held): void {

@@ -51,6 +51,15 @@ export class Interests {
     for (const index of this.#bySelector.values()) yield* index.values();
   }
 
+  /** Whether one with these parameters sees the name. */
+  sees(name: ResourceName, parameters: Parameters): boolean {
+    if (this.get(name, parameters) !== undefined || this.get(WILDCARD, parameters) !== undefined) return true;
+    for (const glob of this.#globs) {
+      if (globMatches(glob, name) && this.get(glob, parameters) !== undefined) return true;
+    }
+    return false;
+  }
+
   /** The interests that name it exactly. */
   named(name: ResourceName): ParameterIndex<InterestState> | undefined {
     return this.#bySelector.get(name);

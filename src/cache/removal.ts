@@ -12,8 +12,11 @@ import type { Table } from './table.ts';
 export class Removal {
   readonly #table: Table;
   readonly #payloads: Payloads;
+  readonly #unwanted: boolean;
 
-  constructor(table: Table, payloads: Payloads) {
+  /** `unwanted`: nobody wants what goes; that says nothing about what upstream has. */
+  constructor(table: Table, payloads: Payloads, unwanted = false) {
+    this.#unwanted = unwanted;
     this.#table = table;
     this.#payloads = payloads;
   }
@@ -27,6 +30,7 @@ export class Removal {
     changes.touch(name, held.constraints, held.variant.aliases);
     if (held.holders.length > 0) return;
     this.forget(name, cell, held);
+    if (this.#unwanted) return; // it may well be there: nobody here has asked whoever still sees it
     this.answer(name, held.constraints, changes);
     for (const alias of held.variant.aliases) this.answer(resourceName(alias), held.constraints, changes);
   }

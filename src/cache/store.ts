@@ -147,6 +147,11 @@ export class Store implements Catalog {
         removal.forget(name, cell, held);
         this.#journal.resource(interest.type, name);
       }
+      // Clients can ask with any parameters: the choices made for them go with them.
+      if (cell.ambiguous > 0 && !table.interests.sees(name, interest.parameters)) {
+        cell.unbind(interest.parameters);
+        this.#journal.resource(interest.type, name);
+      }
       if (cell.variants.size === 0 && table.interests.named(name) === undefined) table.cells.delete(name);
     }
     const changes = new Changes();
@@ -200,6 +205,17 @@ export class Store implements Catalog {
         if (state.answered && state.holder?.upstream === upstream) state.restored = true;
       }
     }
+  }
+
+  /** What `resolve` would give; nothing is recorded or counted. */
+  peek(type: TypeUrl, name: ResourceName, parameters: Parameters): Value {
+    const table = this.#tables.get(type);
+    if (table === undefined) return 'unknown';
+    for (const target of [name, ...(table.aliases.get(name) ?? [])]) {
+      const held = table.cells.get(target)?.peek(parameters);
+      if (held !== undefined) return held.variant;
+    }
+    return table.interests.get(name, parameters)?.answered === true ? 'absent' : 'unknown';
   }
 
   resolve(type: TypeUrl, name: ResourceName, parameters: Parameters): Value {

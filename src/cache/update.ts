@@ -42,7 +42,7 @@ export class Update {
     this.#transaction = transaction;
     this.#revision = revision;
     this.#context = context;
-    this.#removal = new Removal(table, context.payloads);
+    this.#removal = new Removal(table, context.payloads, transaction.unwanted);
   }
 
   /** Confirms first, then removes, then adds: a swap of variants must not look ambiguous on the way (protocol §5). */

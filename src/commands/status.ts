@@ -53,6 +53,7 @@ function statusText(response: StatusResponse, now: number): string {
       `clients: ${response.clients} streams; cache: ${formatBytes(Number(response.cacheBytes))}`,
     ].join('\n'),
     upstreamsText(response, now),
+    heldText(response, now),
     typesText(response),
     nacksText(response, now),
   ];
@@ -69,6 +70,14 @@ function upstreamsText({ upstreams }: StatusResponse, now: number): string {
     upstream.lastError,
   ]);
   return textTable(['UPSTREAM', 'STATE', 'DATA', 'ENDPOINT', 'SESSIONS', 'LAST ERROR'], rows);
+}
+
+/** What the shrink guard holds back: an operator must decide. */
+function heldText({ upstreams }: StatusResponse, now: number): string {
+  const rows = upstreams.flatMap(({ name, heldRemovals }) =>
+    heldRemovals.map(({ type, count, since: from }) => [name, type, count, since(from, now)]),
+  );
+  return rows.length === 0 ? '' : textTable(['UPSTREAM', 'TYPE', 'REMOVALS HELD', 'FOR'], rows);
 }
 
 function typesText({ types }: StatusResponse): string {

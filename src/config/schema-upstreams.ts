@@ -102,7 +102,9 @@ const upstream = z
       ),
     max_removal_hold: positiveDuration()
       .default('10m')
-      .describe('What max_removal_percent holds back is removed after this, unless it is released or comes again'),
+      .describe(
+        'What max_removal_percent holds back is removed after this, unless it is released or comes again',
+      ),
   })
   .superRefine((entry, context) => {
     const kinds = ['ads', 'filesystem'].filter((kind) => read(entry, kind) !== undefined);

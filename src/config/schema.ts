@@ -117,7 +117,7 @@ const limits = z.strictObject({
   max_request_bytes: count().default(4_194_304).describe('The largest request accepted from a client'),
   max_response_bytes: count()
     .default(67_108_864)
-    .describe('The largest response accepted from a control plane'),
+    .describe('The largest response accepted from a control plane, or sent to a client'),
   subscription_changes_per_second: count()
     .default(100)
     .describe('Per stream; past the rate reading pauses. ACKs are free'),

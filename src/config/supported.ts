@@ -12,7 +12,6 @@ const present = (value: unknown): boolean => value !== undefined;
 /** What the schema accepts and nothing builds yet: refused, never ignored. Strike a line out when it is built. */
 const unsupported: readonly Unsupported[] = [
   { path: ['rest'], set: present },
-  { path: ['cache', 'persistence'], set: present },
   { path: ['tracing', 'otlp_endpoint'], set: (value) => present(value) && value !== '' },
 ];
 

@@ -12,6 +12,8 @@ import type { Peer } from '../wire/transport.ts';
 /** What is kept of a client's node and peer; the node itself is not. */
 export interface ClientContext {
   readonly nodeId: string;
+  /** Clients of one kin select the same by the same names and locators. */
+  readonly kin: object;
   readonly cluster: string;
   /** Client features, see `Encoding`. */
   readonly wrapped: boolean;
@@ -19,6 +21,8 @@ export interface ClientContext {
   readonly access: Access;
   /** Relays and the like, which the per-client limits do not bind. */
   readonly exempt: boolean;
+  /** A relay: of what a first SotW response lacks it will say that it is not there. */
+  readonly relay: boolean;
   /** A relay of variants: its plain names are locators without parameters (wire/via.ts). */
   readonly passesVariants: boolean;
   /** The dynamic parameters of a plain name of this authority (undefined: not an xdstp name). */
@@ -31,6 +35,8 @@ export interface StreamLimits {
   readonly maxSubscriptions: number;
   readonly changesPerSecond: number;
   readonly stalledMilliseconds: number;
+  /** Undefined: any. */
+  readonly maxResponseBytes?: number;
 }
 
 export type RequestKind = 'subscribe' | 'ack' | 'nack' | 'stale';
@@ -40,7 +46,8 @@ export interface StreamEvents {
   request(type: TypeUrl, kind: RequestKind): void;
   response(type: TypeUrl, protocol: 'sotw' | 'delta', response: Response): void;
   overtaken(type: TypeUrl, count: number): void;
-  rejected(reason: string): void;
+  /** `message`: for the log, where an operator has to do something. */
+  rejected(reason: string, message?: string): void;
   nack(type: TypeUrl, nodeId: string, version: string, error: ErrorDetail): void;
 }
 

@@ -34,6 +34,11 @@ export class SotwMachine {
     return this.#rejected && nonce === (this.#acceptedNonce ?? '') ? 'change' : 'stale';
   }
 
+  /** A request named something. */
+  named(): void {
+    this.#named = true;
+  }
+
   /**
    * What the client subscribes to from now on, given the selected names and locators of its request. Nothing named yet
    * means everything, for types that have a legacy wildcard; after any explicit name it means nothing (§3.6).

@@ -1,8 +1,8 @@
-import { crc32 } from 'node:zlib';
 import { type TypeUrl, typeUrl } from '../model/brand.ts';
 import type { Timer } from '../model/clock.ts';
 import type { Selection } from '../model/selection.ts';
 import { knownTypes } from '../model/types.ts';
+import { nodeDigest } from '../wire/node-digest.ts';
 import { type DeltaRequest, readDeltaRequest, readSotwRequest, type SotwRequest } from '../wire/requests.ts';
 import { Code, type GrpcStatus } from '../wire/status.ts';
 import type { ServerStream, StreamHandler } from '../wire/transport.ts';
@@ -212,11 +212,21 @@ export class XdsStream implements StreamHandler {
     const response = type.take(keepRemoved);
     if (response === undefined) return false;
     const { events } = this.#services;
+    if (this.#isTooLarge(type, response.bytes.length)) return false;
     const overtaken = type.subscription?.overtaken() ?? 0;
     if (overtaken > 0) events.overtaken(type.info.url, overtaken);
     if (type.info.url === clusters) this.#oweEndpoints(response);
     if (!this.transport.write(response.bytes)) this.#blockedSince = this.#services.clock.now();
     events.response(type.info.url, this.route.protocol, response);
+    return true;
+  }
+
+  /** Part of a response would be a lie, and all of it more than the operator allows. */
+  #isTooLarge({ info }: TypeStream, bytes: number): boolean {
+    const { maxResponseBytes = bytes } = this.#services.limits();
+    if (bytes <= maxResponseBytes || this.#client?.exempt === true) return false;
+    const message = `a response of ${info.short} has ${bytes} bytes: at most ${maxResponseBytes} are sent (limits.max_response_bytes)`;
+    this.#refuse('response_bytes', { code: Code.RESOURCE_EXHAUSTED, message }, message);
     return true;
   }
 
@@ -235,7 +245,7 @@ export class XdsStream implements StreamHandler {
       return this.#client;
     }
     if (node.length === this.#nodeLength) {
-      const checksum = crc32(node);
+      const checksum = nodeDigest(node);
       if (checksum === this.#nodeChecksum) return this.#client;
     }
     const context = this.#services.context(node, this.transport.peer);
@@ -244,7 +254,7 @@ export class XdsStream implements StreamHandler {
       return undefined;
     }
     this.#nodeLength = node.length;
-    this.#nodeChecksum = crc32(node);
+    this.#nodeChecksum = nodeDigest(node);
     const before = this.#client;
     this.#client = context.value;
     if (before !== undefined) for (const type of this.#types) type.reselect(context.value);
@@ -336,9 +346,9 @@ export class XdsStream implements StreamHandler {
     });
   }
 
-  #refuse(reason: string, status: GrpcStatus): void {
+  #refuse(reason: string, status: GrpcStatus, logged?: string): void {
     if (this.#ended) return;
-    this.#services.events.rejected(reason);
+    this.#services.events.rejected(reason, logged);
     this.end(status);
   }
 }

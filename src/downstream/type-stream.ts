@@ -10,14 +10,24 @@ import {
 } from '../model/subscription.ts';
 import { WILDCARD } from '../model/transaction.ts';
 import { type TypeInfo, typeInfo } from '../model/types.ts';
-import { type DeltaRequest, type ErrorDetail, readSelectors, type SotwRequest } from '../wire/requests.ts';
-import { stepDelta } from './delta.ts';
+import {
+  type DeltaRequest,
+  type ErrorDetail,
+  type Locator,
+  readSelectors,
+  readSubscribe,
+  type SotwRequest,
+} from '../wire/requests.ts';
+import { type DeltaStep, stepDelta } from './delta.ts';
+import { KnownSelections } from './known-selections.ts';
 import { reselect, selectLocator, selectName } from './selecting.ts';
 import type { ClientContext, DownstreamServices, RequestKind } from './services.ts';
 import { SotwMachine } from './sotw.ts';
 
 /** The bytes that a selection was read from, so that whoever sends the same needs no reading. */
 const sources = new WeakMap<Selection, Buffer>();
+
+const knownSelections = new KnownSelections();
 
 /** How the client stands to what it was last sent (protocol §9). */
 export type SyncState = 'SYNCED' | 'NOT_SENT' | 'STALE' | 'ERROR';
@@ -108,9 +118,9 @@ export class TypeStream {
     // Most requests are ACKs that repeat the selection: the bytes tell without reading the names.
     if (this.#repeats(request.selectors)) return unchanged[counted];
     this.#bare = request.selectors === undefined;
-    const selected = this.#selected(request.selectors, client);
-    if (!selected.ok) return selected;
-    const selection = machine.selection(selected.value, this.#legacyWildcard(client));
+    const read = this.#sotwSelection(machine, request.selectors, client);
+    if (!read.ok) return read;
+    const selection = read.value;
     const before = this.selection;
     const first = this.#subscription === undefined;
     if (!first && selection.equals(before)) {
@@ -126,7 +136,9 @@ export class TypeStream {
     if (request.selectors !== undefined && !sources.has(subscription.selection)) {
       sources.set(subscription.selection, Buffer.from(request.selectors));
     }
-    if (first && request.version !== '') this.#claim(subscription, selected.value, request.version);
+    if (first && (request.version !== '' || client.relay)) {
+      this.#claim(subscription, selection, request.version);
+    }
     return ok({ kind: first || kind === 'change' ? 'subscribe' : counted, changed: true });
   }
 
@@ -135,21 +147,36 @@ export class TypeStream {
     const kind: RequestKind =
       request.nonce === '' ? 'subscribe' : request.error === undefined ? 'ack' : 'nack';
     if (kind !== 'subscribe') this.#acknowledge(kind, request.error, request.nonce);
-    const subscribe = selectAll(request.subscribe, request.subscribeLocators, this.info.url, client);
-    if (!subscribe.ok) return subscribe;
-    const unsubscribe = selectAll(request.unsubscribe, request.unsubscribeLocators, this.info.url, client);
-    if (!unsubscribe.ok) return unsubscribe;
-    const step = stepDelta(this.selection, {
-      first,
-      subscribe: subscribe.value,
-      unsubscribe: unsubscribe.value,
-      wildcard: this.#legacyWildcard(client),
-    });
-    if (!step.changed) return ok({ kind, changed: false });
-    const subscription = this.#select(step.selection, client, step.again, step.answer);
+    const { subscribe: names, unsubscribe: dropped, unsubscribeLocators } = request;
+    const only = first && dropped.length + unsubscribeLocators.length === 0 ? names : undefined;
+    const known = only === undefined ? undefined : knownSelections.find(client.kin, this.info.url, only);
+    const step = known === undefined ? this.#deltaStep(request, client) : ok(begun(known));
+    if (!step.ok) return step;
+    const { selection, again, answer, changed } = step.value;
+    if (!changed) return ok({ kind, changed: false });
+    if (only !== undefined && known === undefined)
+      knownSelections.add(client.kin, this.info.url, only, selection);
+    const subscription = this.#select(selection, client, again, answer);
     if (subscription === undefined) return unchanged[kind];
     if (first && request.initialVersions.size > 0) subscription.claimVersions(request.initialVersions);
     return ok({ kind, changed: true });
+  }
+
+  #deltaStep(request: DeltaRequest, client: ClientContext): Result<DeltaStep> {
+    const read = request.subscribe === undefined ? ok(nothingSelected) : readSubscribe(request.subscribe);
+    if (!read.ok) return read;
+    const subscribe = selectAll(read.value.names, read.value.locators, this.info.url, client);
+    if (!subscribe.ok) return subscribe;
+    const unsubscribe = selectAll(request.unsubscribe, request.unsubscribeLocators, this.info.url, client);
+    if (!unsubscribe.ok) return unsubscribe;
+    return ok(
+      stepDelta(this.selection, {
+        first: this.#subscription === undefined,
+        subscribe: subscribe.value,
+        unsubscribe: unsubscribe.value,
+        wildcard: this.#legacyWildcard(client),
+      }),
+    );
   }
 
   /** The client's node, or what it may see, has changed: the same subscription, seen with other eyes. */
@@ -220,21 +247,37 @@ export class TypeStream {
     return this.#subscription;
   }
 
-  #selected(selectors: Buffer | undefined, client: ClientContext): Result<readonly Selected[]> {
-    if (selectors === undefined) return ok([]);
+  #sotwSelection(
+    machine: SotwMachine,
+    selectors: Buffer | undefined,
+    client: ClientContext,
+  ): Result<Selection> {
+    const { url } = this.info;
+    if (selectors === undefined) return ok(machine.selection([], this.#legacyWildcard(client)));
+    const known = knownSelections.find(client.kin, url, selectors);
+    if (known !== undefined) {
+      machine.named();
+      return ok(known);
+    }
     const read = readSelectors(selectors);
     if (!read.ok) return read;
-    return selectAll(read.value.names, read.value.locators, this.info.url, client);
+    const selected = selectAll(read.value.names, read.value.locators, url, client);
+    if (!selected.ok) return selected;
+    const selection = machine.selection(selected.value, this.#legacyWildcard(client));
+    if (selected.value.length > 0) knownSelections.add(client.kin, url, selectors, selection);
+    return ok(selection);
   }
 
-  /** A SotW client that reconnects: what it may hold must not be deleted by ignorance, nor sent for nothing. */
-  #claim(subscription: Subscription, selected: readonly Selected[], version: string): void {
+  /**
+   * A SotW client that reconnects: what it may hold must not be deleted by ignorance, nor sent for nothing. A relay may
+   * hold nothing yet, but its clients do.
+   */
+  #claim(subscription: Subscription, selection: Selection, version: string): void {
     const names = new Set<string>();
-    for (const { spelling } of selected) names.add(spelling);
+    for (const { spelling } of selection.entries.values()) names.add(spelling);
     subscription.claimNames(names);
-    const { selection } = subscription;
     const everything = selection.size === 1 && selection.collections[0]?.selector === WILDCARD;
-    if (this.#encoding.contentVersions && this.info.fullState && everything) {
+    if (this.#encoding.contentVersions && this.info.fullState && everything && version !== '') {
       subscription.claimContent(version);
     }
   }
@@ -254,9 +297,19 @@ const unchanged = {
   stale: nothingChanged('stale'),
 } as const;
 
+const nothingSelected = { names: [], locators: [] };
+
+/** What a first delta request comes to that only subscribes. */
+const begun = (selection: Selection): DeltaStep => ({
+  selection,
+  again: new Set(),
+  answer: [],
+  changed: true,
+});
+
 function selectAll(
   names: readonly string[],
-  locators: Parameters<typeof selectLocator>[0][] | readonly Parameters<typeof selectLocator>[0][],
+  locators: readonly Locator[],
   type: TypeUrl,
   client: ClientContext,
 ): Result<readonly Selected[]> {

@@ -23,6 +23,11 @@ export interface Holder {
   readonly key: string;
   readonly upstream: string;
   readonly role: 'wildcard' | 'named';
+  /**
+   * It was chosen upstream for exactly these: whoever has them gets it, whatever else matches. Undefined: the
+   * constraints alone decide.
+   */
+  readonly parameters?: Parameters;
 }
 
 /** A resource as received. `any` may be a view into a larger buffer: the store copies what it keeps. */

@@ -70,24 +70,23 @@ export class VariantIndex<T extends Constrained> {
   }
 }
 
-/** Two or more variants, found by the parameter that each requires, so that a match looks only at the likely ones. */
+/** Up to so many are looked at one by one: that is faster than an index, and takes a fraction of its memory. */
+const few = 8;
+
+/** Two or more variants. */
 class Several<T extends Constrained> {
   readonly byKey = new Map<ConstraintsKey, T>();
-  readonly #byRequired = new Map<string, Map<string, Set<T>>>();
-  /** Those that require no one parameter. */
-  readonly #rest = new Set<T>();
+  /** The lowest canonical key first; undefined where an index is kept instead. */
+  #list: readonly T[] | undefined = [];
+  #index: RequiredIndex<T> | undefined;
 
   add(variant: T): T | undefined {
-    const replaced = this.delete(variant.constraints.key);
-    this.byKey.set(variant.constraints.key, variant);
-    const { required } = variant.constraints;
-    if (required === undefined) {
-      this.#rest.add(variant);
-      return replaced;
-    }
-    const values = this.#byRequired.get(required.key) ?? new Map<string, Set<T>>();
-    const bucket = values.get(required.value) ?? new Set<T>();
-    this.#byRequired.set(required.key, values.set(required.value, bucket.add(variant)));
+    const { key } = variant.constraints;
+    const replaced = this.byKey.get(key);
+    if (replaced !== undefined) this.#index?.delete(replaced);
+    this.byKey.set(key, variant);
+    this.#index?.add(variant);
+    this.#arrange();
     return replaced;
   }
 
@@ -95,17 +94,65 @@ class Several<T extends Constrained> {
     const variant = this.byKey.get(key);
     if (variant === undefined) return undefined;
     this.byKey.delete(key);
+    this.#index?.delete(variant);
+    this.#arrange();
+    return variant;
+  }
+
+  match(parameters: Parameters): T[] {
+    if (this.#list === undefined) return this.#index?.match(parameters) ?? [];
+    const found: T[] = [];
+    for (const variant of this.#list) {
+      const { required } = variant.constraints;
+      if (required !== undefined && parameters.entries.get(required.key) !== required.value) continue;
+      if (variant.constraints.matches(parameters)) found.push(variant);
+    }
+    return found;
+  }
+
+  #arrange(): void {
+    if (this.byKey.size <= few) {
+      this.#list = [...this.byKey.values()].toSorted(byCanonicalKey);
+      this.#index = undefined;
+    } else if (this.#index === undefined) {
+      this.#list = undefined;
+      this.#index = new RequiredIndex(this.byKey.values());
+    }
+  }
+}
+
+/** Variants found by the parameter that each requires, so that a match looks only at the likely ones. */
+class RequiredIndex<T extends Constrained> {
+  readonly #byRequired = new Map<string, Map<string, Set<T>>>();
+  /** Those that require no one parameter. */
+  readonly #rest = new Set<T>();
+
+  constructor(variants: Iterable<T>) {
+    for (const variant of variants) this.add(variant);
+  }
+
+  add(variant: T): void {
+    const { required } = variant.constraints;
+    if (required === undefined) {
+      this.#rest.add(variant);
+      return;
+    }
+    const values = this.#byRequired.get(required.key) ?? new Map<string, Set<T>>();
+    const bucket = values.get(required.value) ?? new Set<T>();
+    this.#byRequired.set(required.key, values.set(required.value, bucket.add(variant)));
+  }
+
+  delete(variant: T): void {
     const { required } = variant.constraints;
     if (required === undefined) {
       this.#rest.delete(variant);
-      return variant;
+      return;
     }
     const values = this.#byRequired.get(required.key);
     const bucket = values?.get(required.value);
     bucket?.delete(variant);
     if (bucket?.size === 0) values?.delete(required.value);
     if (values?.size === 0) this.#byRequired.delete(required.key);
-    return variant;
   }
 
   match(parameters: Parameters): T[] {
@@ -113,8 +160,9 @@ class Several<T extends Constrained> {
     for (const [key, values] of this.#byRequired) {
       const value = parameters.entries.get(key);
       if (value === undefined) continue;
-      for (const variant of values.get(value) ?? [])
+      for (const variant of values.get(value) ?? []) {
         if (variant.constraints.matches(parameters)) found.push(variant);
+      }
     }
     for (const variant of this.#rest) if (variant.constraints.matches(parameters)) found.push(variant);
     return found.length > 1 ? found.toSorted(byCanonicalKey) : found;

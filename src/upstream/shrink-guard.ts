@@ -50,7 +50,11 @@ export interface ShrinkGuardEvents {
   /** More than the limit would go: a change of state, not each removal. */
   alarm(type: TypeUrl, count: number, cached: number): void;
   /** What was held back is over. */
-  over(type: TypeUrl, how: 'came again' | 'released' | 'held for too long' | 'within the limit', count: number): void;
+  over(
+    type: TypeUrl,
+    how: 'came again' | 'released' | 'held for too long' | 'within the limit',
+    count: number,
+  ): void;
 }
 
 /** What is held back of one type. */
@@ -174,14 +178,18 @@ export class ShrinkGuard implements UpstreamSink {
     const { pending } = watched;
     if (pending !== undefined) for (const put of incoming.puts) pending.variants.delete(put);
     const cached = [...this.#options.cache.heldBy(type, holder.key)];
-    const going = this.#removedBy(incoming, cached);
+    const lost = this.#removedBy(incoming, cached);
+    // One variant in the place of another is a change, and both at once would be ambiguous (protocol §5).
+    const renewed = new Set(incoming.puts.map(({ name }) => name));
+    const going = lost.filter(({ name }) => !renewed.has(name));
     const total = Math.max(watched.before, cached.length);
     if (pending === undefined && !this.#isTooMuch(watched, going.length, total)) {
       watched.removed += going.length;
       this.#sink.apply(incoming);
       return;
     }
-    this.#hold(watched, incoming, going, total);
+    const replaced = lost.filter(({ name }) => renewed.has(name));
+    this.#hold(watched, { ...incoming, removals: replaced, complete: false }, going, total);
   }
 
   /** Undefined: its removals are as good as any. */
@@ -198,7 +206,9 @@ export class ShrinkGuard implements UpstreamSink {
     if (types.size >= mostTypes) forgetOne(types, ({ pending }) => pending === undefined);
     types.set(type, watched);
     if (!this.#watched.has(holder.key) && this.#watched.size >= mostHolders) {
-      forgetOne(this.#watched, (others) => [...others.values()].every(({ pending }) => pending === undefined));
+      forgetOne(this.#watched, (others) =>
+        [...others.values()].every(({ pending }) => pending === undefined),
+      );
     }
     this.#watched.set(holder.key, types);
     return watched;
@@ -224,6 +234,7 @@ export class ShrinkGuard implements UpstreamSink {
     return more > 0 && (removed + more) * 100 > this.#options.maxRemovalPercent * total;
   }
 
+  /** Passes on what is no removal. */
   #hold(watched: Watched, incoming: Transaction, going: readonly Removal[], total: number): void {
     const { type, version } = incoming;
     const known = watched.pending;
@@ -232,12 +243,12 @@ export class ShrinkGuard implements UpstreamSink {
     pending.version = version;
     for (const removal of going) pending.variants.add(removal);
     const settled = incoming.settled.filter((interest) => {
-      const waits = this.#options.cache.isRestored(interest) && this.#isSeenOf(pending.variants, interest, incoming);
+      const waits =
+        this.#options.cache.isRestored(interest) && this.#isSeenOf(pending.variants, interest, incoming);
       if (waits) pending.settled.add(interest);
       return !waits;
     });
-    const removals = incoming.removals.filter((removal) => !pending.variants.has(removal));
-    this.#sink.apply({ ...incoming, removals, settled, complete: false });
+    this.#sink.apply({ ...incoming, settled });
     this.#options.events.held(type, this.#count(type));
     if (known === undefined) this.#options.events.alarm(type, pending.variants.size, total);
     if (pending.variants.size === 0) {

@@ -217,6 +217,7 @@ class Content {
   readonly removedNames: RemovedName[] = [];
   readonly errors: OutgoingError[] = [];
   readonly #items: Item[] = [];
+  readonly #lost: Kept[] = [];
   readonly #changed: Variant[] = [];
   readonly #seen = new Set<string>();
   readonly #present = new Set<string>();
@@ -278,6 +279,7 @@ class Content {
       this.removeVariant(item, held);
     } else {
       const name = held === undefined ? item.spelling : nameOf(item, held);
+      if (held !== undefined) this.#lost.push({ item, variant: held });
       this.#removals.push(() => {
         if (held === undefined || !this.#shownElsewhere(item, held)) this.#removeName(name);
       });
@@ -319,6 +321,7 @@ class Content {
 
   /** A locator client loses one variant, unless another of its parameter sets still shows it. */
   removeVariant(item: Item, held: Variant): void {
+    this.#lost.push({ item, variant: held });
     this.#removals.push(() => {
       const name = nameOf(item, held);
       const key = this.#key(true, name, held);
@@ -359,7 +362,7 @@ class Content {
       bytes,
       version,
       receivedAt: this.#receivedAt(),
-      items: this.#items,
+      told: { items: this.#items, lost: this.#lost },
       resources: this.resources.length,
       changed: this.#changed,
       fleeting: this.#fleeting,
@@ -367,7 +370,12 @@ class Content {
   }
 
   again(whole: Frame): Frame {
-    return { ...whole, items: this.#items, changed: this.#changed, receivedAt: this.#receivedAt() };
+    return {
+      ...whole,
+      told: { items: this.#items, lost: this.#lost },
+      changed: this.#changed,
+      receivedAt: this.#receivedAt(),
+    };
   }
 
   /** Only updates have a way behind them: what a newcomer gets first may be old. */

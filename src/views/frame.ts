@@ -2,10 +2,17 @@ import type { Variant } from '../model/resource.ts';
 import type { Batch, Encoding, Response } from '../model/subscription.ts';
 import type { Item } from './item.ts';
 
+/** What a response tells of, for those that reject it. */
+export interface Told {
+  /** As new. */
+  readonly items: readonly Item[];
+  /** As gone, or as another variant than before: what it was. Delta only. */
+  readonly lost: readonly Kept[];
+}
+
 /** A response as the views keep it. */
 export interface Frame extends Response {
-  /** The items that it tells of as new, for those that reject it. */
-  readonly items: readonly Item[];
+  readonly told: Told;
   /** Holds times that pass: not to be given to others later. */
   readonly fleeting: boolean;
 }

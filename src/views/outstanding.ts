@@ -1,41 +1,41 @@
-import type { Item } from './item.ts';
+import type { Told } from './frame.ts';
 
 /** A client that never acknowledges must not make us remember for ever. */
 const most = 32;
 
 /**
- * Responses that were neither accepted nor rejected yet, and what was new in them. Two arrays instead of objects: this
+ * Responses that were neither accepted nor rejected yet, and what they said. Two arrays instead of objects: this
  * changes twice with every update of every client.
  */
 export class Outstanding {
   readonly #serials: number[] = [];
-  readonly #items: (readonly Item[])[] = [];
+  readonly #told: Told[] = [];
 
   /** A response was sent; `only`: it makes those before it pointless (SotW). */
-  sent(serial: number, items: readonly Item[], only: boolean): void {
+  sent(serial: number, told: Told, only: boolean): void {
     const { length } = this.#serials;
     if (only && length > 0) this.#drop(0, length);
     else if (length >= most) this.#drop(0, 1);
     this.#serials.push(serial);
-    this.#items.push(items);
+    this.#told.push(told);
   }
 
-  /** The client has answered it: what was new in it; undefined if it is not outstanding. */
-  answered(serial: number): readonly Item[] | undefined {
+  /** The client has answered it: what it said; undefined if it is not outstanding. */
+  answered(serial: number): Told | undefined {
     const at = this.#serials[0] === serial ? 0 : this.#serials.indexOf(serial);
     if (at < 0) return undefined;
-    const items = this.#items[at];
+    const told = this.#told[at];
     this.#drop(at, 1);
-    return items;
+    return told;
   }
 
   #drop(at: number, count: number): void {
     if (count === 1 && this.#serials.length === 1) {
       this.#serials.pop();
-      this.#items.pop();
+      this.#told.pop();
       return;
     }
     this.#serials.splice(at, count);
-    this.#items.splice(at, count);
+    this.#told.splice(at, count);
   }
 }

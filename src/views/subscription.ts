@@ -11,18 +11,12 @@ import {
 } from '../model/selection.ts';
 import { type Batch, batch, type Encoding, type Subscription } from '../model/subscription.ts';
 import { isGlob } from '../model/xdstp.ts';
-import {
-  type Change,
-  type Composition,
-  composeDelta,
-  composeSotw,
-  sameVariant,
-  viewDigest,
-} from './compose.ts';
+import { type Change, type Composition, composeDelta, composeSotw, viewDigest } from './compose.ts';
 import type { Composed, Frame, Kept, Step } from './frame.ts';
 import { type Holdings, holdingsOf, lostIn, openIn } from './holdings.ts';
 import { type Item, valueAt } from './item.ts';
 import { Outstanding } from './outstanding.ts';
+import { again, type Part, partsOf } from './rejected.ts';
 import type { Standing, View } from './view.ts';
 
 /** What a subscription needs of the views that it moves between. */
@@ -58,7 +52,7 @@ export class ViewSubscription implements Subscription, Standing {
   #owed: Batch | undefined;
   #claims: Map<string, string> | undefined;
   #kept: ReadonlyMap<string, Kept> | undefined;
-  #alone: Item[] | undefined;
+  #alone: Part[] | undefined;
   /** Names that it held before this stream: their absence deletes (protocol §3.9). */
   #mayHold: ReadonlySet<string> | undefined;
   readonly #outstanding = new Outstanding();
@@ -201,8 +195,13 @@ export class ViewSubscription implements Subscription, Standing {
       if (alone !== undefined) return this.#taken(alone);
     }
     if (!this.#behind || this.#withheld()) return undefined;
+    const pending = this.#firstPending();
+    const claims = pending && this.#claims !== undefined ? new Map(this.#claims) : undefined;
     const { frame, kept } = this.#compose(keepRemoved);
-    if (frame === undefined && this.#firstPending()) return undefined;
+    if (frame === undefined && pending) {
+      if (claims !== undefined) this.#claims = claims; // nothing was said: they are as open as before
+      return undefined;
+    }
     this.#kept = kept;
     this.#advance();
     return frame === undefined ? undefined : this.#taken(frame);
@@ -219,8 +218,8 @@ export class ViewSubscription implements Subscription, Standing {
   nack(serial: number): void {
     const rejected = this.#outstanding.answered(serial);
     const whole = this.encoding.protocol === 'sotw' && this.#view.complete;
-    if (rejected === undefined || whole || rejected.length < 2) return;
-    this.#alone = [...(this.#alone ?? []), ...rejected];
+    const parts = rejected === undefined || whole ? [] : partsOf(rejected);
+    if (parts.length > 0) this.#alone = [...(this.#alone ?? []), ...parts];
   }
 
   close(): void {
@@ -247,7 +246,7 @@ export class ViewSubscription implements Subscription, Standing {
   #taken(frame: Frame): Frame {
     this.#responded = true;
     this.#lastSerial = frame.serial;
-    this.#outstanding.sent(frame.serial, frame.items, this.encoding.protocol === 'sotw');
+    this.#outstanding.sent(frame.serial, frame.told, this.encoding.protocol === 'sotw');
     return frame;
   }
 
@@ -475,13 +474,10 @@ export class ViewSubscription implements Subscription, Standing {
   #takeAlone(): Frame | undefined {
     if (this.encoding.protocol === 'sotw' && this.#view.complete) this.#alone = undefined; // it goes with the whole
     while (this.#alone !== undefined) {
-      const rejected = this.#alone.shift();
+      const part = this.#alone.shift();
       if (this.#alone.length === 0) this.#alone = undefined;
-      // The selection may have changed since: then the same is another item.
-      const item = rejected === undefined ? undefined : this.#view.items.get(rejected.id);
-      if (item === undefined || !isVariant(item.last.value)) continue;
-      const held = this.#heldAt(item.id);
-      if (!isVariant(held) || !sameVariant(held, item.last.value)) continue; // it goes out anyway
+      const change = part === undefined ? undefined : again(part, this.#view, this.#heldAt(part.item.id));
+      if (change === undefined) continue;
       const parts: Composition = {
         ...this.#composition(false),
         newcomer: true,
@@ -489,8 +485,8 @@ export class ViewSubscription implements Subscription, Standing {
         kept: undefined,
         first: false,
       };
-      const change: Change = { item, now: item.last.value, held, claimed: undefined, forced: true };
-      return this.#composeWith(parts, [change]).frame;
+      const { frame } = this.#composeWith(parts, [change]);
+      if (frame !== undefined) return frame;
     }
     return undefined;
   }

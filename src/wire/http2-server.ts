@@ -22,6 +22,7 @@ import {
   handshakePatience,
   sessionOptions,
   tcpKeepAlive,
+  unixWindow,
 } from './http2-settings.ts';
 import { Http2ServerStream, type StreamOwner } from './http2-stream.ts';
 import { explainError, isDisconnect } from './node-error.ts';
@@ -59,12 +60,21 @@ export interface GrpcServerOptions {
   readonly accept: (path: string) => ((stream: ServerStream) => void) | GrpcStatus | undefined;
   readonly cold?: ColdPaths;
   readonly maxRequestBytes: number;
+  /** Asked for each connection, in milliseconds: how old it may become, give or take a tenth. Undefined: any age. */
+  readonly maxConnectionAge?: () => number | undefined;
   readonly clock?: Clock;
   /** In [0, 1), for the order in which a drain ends streams. */
   readonly random?: () => number;
   /** What went wrong outside of any call, or a bug within one. Repeats are not held back here. */
   readonly report?: (message: string, error: unknown) => void;
 }
+
+const aged: GrpcStatus = {
+  code: Code.UNAVAILABLE,
+  message: 'this connection is older than xds.max_connection_age: connect again',
+};
+/** After GOAWAY, what is under way on an old connection has so long; a tenth of short ages. Milliseconds. */
+const longestGrace = 5000;
 
 const draining: GrpcStatus = { code: Code.UNAVAILABLE, message: 'draining: connect to another replica' };
 
@@ -88,7 +98,7 @@ export async function listenGrpc(options: GrpcServerOptions): Promise<Result<Grp
   const at = parsed.value;
   const target: ListenOptions = at.kind === 'tcp' ? { host: at.host, port: at.port } : { path: at.path };
   if (at.kind === 'unix') await removeStaleSocket(at.path);
-  const server = createNodeServer(tls);
+  const server = createNodeServer(tls, at.kind === 'unix');
   return new Promise((resolve) => {
     const refused = (error: Error): void =>
       resolve(fail(`cannot listen on ${options.address}: ${explainError(error)}`));
@@ -100,10 +110,11 @@ export async function listenGrpc(options: GrpcServerOptions): Promise<Result<Grp
   });
 }
 
-function createNodeServer(tls: ListenerTls | undefined): Http2Server | Http2SecureServer {
+function createNodeServer(tls: ListenerTls | undefined, unix: boolean): Http2Server | Http2SecureServer {
   // node:http2 passes them on to node:net, which its types do not say of the plain server.
   const options: SecureServerOptions = {
     ...sessionOptions,
+    ...(unix ? { settings: { ...sessionOptions.settings, initialWindowSize: unixWindow } } : {}),
     noDelay: true,
     keepAlive: true,
     keepAliveInitialDelay: tcpKeepAlive,
@@ -126,6 +137,7 @@ interface Connection {
   readonly since: number;
   /** It has opened a stream. From then on a silent connection is a calm one: streams live for months. */
   used: boolean;
+  readonly calls: Set<Http2ServerStream>;
 }
 
 /** How often connections that open no stream are looked for, in milliseconds. */
@@ -142,7 +154,7 @@ export class GrpcServer implements StreamOwner {
   readonly #options: GrpcServerOptions;
   readonly #connections = new Map<Http2Session, Connection>();
   readonly #sockets = new Set<Socket>();
-  readonly #streams = new Set<Http2ServerStream>();
+  readonly #streams = new Map<Http2ServerStream, Connection>();
   #whenIdle: (() => void) | undefined;
   #watch: Timer | undefined;
   #drained: Promise<void> | undefined;
@@ -208,7 +220,7 @@ export class GrpcServer implements StreamOwner {
       // Sends GOAWAY too. Its callback comes when the last connection has closed.
       this.#server.close(resolve);
     });
-    const ending = spread(this.#streams, milliseconds * drainShare, this.clock, random, end);
+    const ending = spread(this.#streams.keys(), milliseconds * drainShare, this.clock, random, end);
     const deadline = this.clock.after(milliseconds, () => {
       for (const socket of this.#sockets) socket.destroy();
     });
@@ -231,6 +243,7 @@ export class GrpcServer implements StreamOwner {
 
   /** For Http2ServerStream. */
   closed(stream: Http2ServerStream): void {
+    this.#streams.get(stream)?.calls.delete(stream);
     this.#streams.delete(stream);
     if (this.#streams.size === 0) this.#whenIdle?.();
   }
@@ -247,9 +260,29 @@ export class GrpcServer implements StreamOwner {
 
   #onSession(session: Http2Session): void {
     const peer = peerOf(session, this.#unixPath);
-    this.#connections.set(session, { peer, since: this.clock.now(), used: false });
+    const connection: Connection = { peer, since: this.clock.now(), used: false, calls: new Set() };
+    this.#connections.set(session, connection);
     session.once('close', () => this.#connections.delete(session));
-    session.setLocalWindowSize(connectionWindow);
+    session.setLocalWindowSize(this.#unixPath === undefined ? connectionWindow : unixWindow);
+    // There is no other replica behind a Unix socket.
+    if (!peer.unix) this.#limitAge(session, connection);
+  }
+
+  /** So that clients spread again over replicas that have come since (contract, xds.max_connection_age). */
+  #limitAge(session: Http2Session, { calls }: Connection): void {
+    const age = this.#options.maxConnectionAge?.();
+    if (age === undefined) return;
+    const { random = systemRandom } = this.#options;
+    const grace = Math.min(longestGrace, age / 10);
+    let timer = this.clock.after(age * (0.9 + 0.2 * random()), () => {
+      session.close(); // GOAWAY: what is open goes on
+      timer = this.clock.after(grace, () => {
+        for (const call of calls) call.end(aged);
+        // Whatever still does not end, such as a watch of the health service.
+        timer = this.clock.after(grace, () => session.destroy());
+      });
+    });
+    session.once('close', () => timer.cancel());
   }
 
   /** One look at all of them from time to time costs less than a timer for each. */
@@ -270,7 +303,7 @@ export class GrpcServer implements StreamOwner {
     if (stream.destroyed || session === undefined || connection === undefined) return;
     connection.used = true;
     try {
-      this.#route(stream, headers, rawHeaders, connection.peer);
+      this.#route(stream, headers, rawHeaders, connection);
     } catch (error) {
       this.threw(error, headers[':path'] ?? '');
       stream.destroy();
@@ -281,8 +314,9 @@ export class GrpcServer implements StreamOwner {
     stream: ServerHttp2Stream,
     headers: IncomingHttpHeaders,
     rawHeaders: readonly string[],
-    peer: Peer,
+    connection: Connection,
   ): void {
+    const { peer } = connection;
     const path = headers[':path'] ?? '';
     const accepted = this.#options.accept(path);
     if (accepted === undefined) {
@@ -296,7 +330,8 @@ export class GrpcServer implements StreamOwner {
       refuse(stream, refusal.status, refusal.http);
     } else if (typeof accepted === 'function') {
       const call = new Http2ServerStream(stream, headers, peer, this);
-      this.#streams.add(call);
+      this.#streams.set(call, connection);
+      connection.calls.add(call);
       call.open(accepted);
     } else {
       refuse(stream, accepted);

@@ -24,6 +24,13 @@ const maxStreamsPerConnection = 10_000;
  */
 export const connectionWindow = 1 << 20;
 
+/**
+ * The same for a Unix socket. Node reads nothing from a connection while a write to it is under way: two Node processes
+ * that both have more to send than the socket takes would wait for each other for ever. What a client may have on its
+ * way must fit into the socket's buffer (208 KB, Linux), then its writes end whatever we do.
+ */
+export const unixWindow = 65_535;
+
 /** Options of every session, each with its reason where it differs from Node's default. */
 export const sessionOptions: ServerSessionOptions = {
   settings: {
@@ -32,6 +39,8 @@ export const sessionOptions: ServerSessionOptions = {
     maxConcurrentStreams: maxStreamsPerConnection,
     // Advertised. A token in a header may have some KB.
     maxHeaderListSize: 32 << 10,
+    // Envoy's node arrives in one frame instead of four, from clients that make use of it.
+    maxFrameSize: 1 << 17,
     enablePush: false,
   },
   // Megabytes. It is a limit on what waits to be sent, too: Node's 10 MB refuses new streams behind one large response.

@@ -34,14 +34,15 @@ export interface DeltaRequest {
   readonly typeUrl: string;
   readonly nonce: string;
   readonly error: ErrorDetail | undefined;
-  readonly subscribe: readonly string[];
+  /** From the first to the last of resource_names_subscribe and resource_locators_subscribe; undefined: none. */
+  readonly subscribe: Buffer | undefined;
   readonly unsubscribe: readonly string[];
-  readonly subscribeLocators: readonly Locator[];
   readonly unsubscribeLocators: readonly Locator[];
   /** Name → version; empty if none were sent. */
   readonly initialVersions: ReadonlyMap<string, string>;
 }
 
+const lengthDelimited: number = WireType.LengthDelimited;
 const none: readonly never[] = [];
 const noVersions: ReadonlyMap<string, string> = new Map();
 
@@ -61,7 +62,7 @@ export function readSotwRequest(bytes: Buffer): Result<SotwRequest> {
       const start = position;
       const tag = bytes[position] ?? 0;
       // All its fields are length-delimited with numbers below 16; what is not is unknown, and skipped.
-      if (tag > 0x3a || (tag & 7) !== WireType.LengthDelimited) {
+      if (tag > 0x3a || (tag & 7) !== lengthDelimited) {
         position = skipUnknown(bytes, position);
         continue;
       }
@@ -107,20 +108,31 @@ export function readSotwRequest(bytes: Buffer): Result<SotwRequest> {
   return ok({ kind: 'sotw', node, typeUrl, version, nonce, error, selectors });
 }
 
+interface Selectors {
+  readonly names: readonly string[];
+  readonly locators: readonly Locator[];
+}
+
 /** The names and locators of a SotW request's `selectors`. */
-export function readSelectors(selectors: Buffer): Result<{ names: string[]; locators: Locator[] }> {
+export const readSelectors = (selectors: Buffer): Result<Selectors> => readRange(selectors, 3, 7);
+
+/** The names and locators of a delta request's `subscribe`. */
+export const readSubscribe = (subscribe: Buffer): Result<Selectors> => readRange(subscribe, 3, 8);
+
+function readRange(selectors: Buffer, nameField: number, locatorField: number): Result<Selectors> {
   const names: string[] = [];
   const locators: Locator[] = [];
   try {
     const reader = new BinaryReader(selectors);
     while (reader.pos < reader.len) {
       const [field, wire] = reader.tag();
-      if (field === 3 && wire === WireType.LengthDelimited) names.push(reader.string(true));
-      else if (field === 7 && wire === WireType.LengthDelimited) locators.push(readLocator(reader.bytes()));
+      if (field === nameField && wire === WireType.LengthDelimited) names.push(reader.string(true));
+      else if (field === locatorField && wire === WireType.LengthDelimited)
+        locators.push(readLocator(reader.bytes()));
       else reader.skip(wire, field); // other fields may lie between them
     }
   } catch (cause) {
-    return fail(malformed('DiscoveryRequest', cause));
+    return fail(malformed('discovery request', cause));
   }
   return ok({ names, locators });
 }
@@ -133,12 +145,13 @@ export function readDeltaRequest(bytes: Buffer): Result<DeltaRequest> {
     let error: ErrorDetail | undefined;
     let typeUrl = '';
     let nonce = '';
-    let subscribe: string[] | undefined;
     let unsubscribe: string[] | undefined;
-    let subscribeLocators: Locator[] | undefined;
+    let first = -1;
+    let last = -1;
     let unsubscribeLocators: Locator[] | undefined;
     let initialVersions: Map<string, string> | undefined;
     while (reader.pos < reader.len) {
+      const start = reader.pos;
       const [field, wire] = reader.tag();
       if (wire !== WireType.LengthDelimited) {
         reader.skip(wire, field);
@@ -152,7 +165,10 @@ export function readDeltaRequest(bytes: Buffer): Result<DeltaRequest> {
           typeUrl = reader.string(true);
           break;
         case 3:
-          (subscribe ??= []).push(reader.string(true));
+        case 8:
+          if (first < 0) first = start;
+          reader.skip(wire, field);
+          last = reader.pos;
           break;
         case 4:
           (unsubscribe ??= []).push(reader.string(true));
@@ -168,9 +184,6 @@ export function readDeltaRequest(bytes: Buffer): Result<DeltaRequest> {
         case 7:
           error = readStatus(reader.bytes());
           break;
-        case 8:
-          (subscribeLocators ??= []).push(readLocator(reader.bytes()));
-          break;
         case 9:
           (unsubscribeLocators ??= []).push(readLocator(reader.bytes()));
           break;
@@ -184,9 +197,8 @@ export function readDeltaRequest(bytes: Buffer): Result<DeltaRequest> {
       typeUrl,
       nonce,
       error,
-      subscribe: subscribe ?? none,
+      subscribe: first < 0 ? undefined : bytes.subarray(first, last),
       unsubscribe: unsubscribe ?? none,
-      subscribeLocators: subscribeLocators ?? none,
       unsubscribeLocators: unsubscribeLocators ?? none,
       initialVersions: initialVersions ?? noVersions,
     });

@@ -14,6 +14,9 @@ export const VIA_HEADER = 'x-distributary-via';
  */
 export const PASSES_VARIANTS = 'distributary.passes-variants';
 
+/** node.user_agent_name of a relay. */
+export const USER_AGENT = 'distributary';
+
 /** HTTP/2 servers refuse headers that are too large. */
 const longestHeader = 16_384;
 const mostHops = 32;

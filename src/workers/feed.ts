@@ -2,7 +2,7 @@ import { mkdtempSync, rmdirSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import type { Core } from '../assembly/core.ts';
-import type { AdsUpstreamConfig, Config } from '../config/config.ts';
+import type { Config } from '../config/config.ts';
 import { routes } from '../downstream/server.ts';
 import { ok, type Result } from '../model/result.ts';
 import { ADS_SERVICE } from '../model/types.ts';
@@ -17,8 +17,6 @@ import type { Start } from './messages.ts';
 const path = `/${ADS_SERVICE}/DeltaAggregatedResources`;
 /** A worker that reconnects may name everything that it holds in one request. */
 const maxRequestBytes = 1 << 28;
-/** Longer than anything takes: how long to wait for control planes is the primary's to decide. */
-const never = 2 ** 31 - 1;
 
 /** By what the primary serves its workers. */
 export function feedConfig(config: Config): Config {
@@ -47,28 +45,6 @@ export function workerConfig(config: Config, { port }: Pick<Start, 'port'>): Con
     },
     // The primary keeps what nobody wants for the configured time; that the worker keeps it too only delays this.
     cache: { ...config.cache, idleTtlMs: Math.min(config.cache.idleTtlMs / 10, 30_000) },
-  };
-}
-
-/** A worker's one upstream. */
-export function feedUpstream(socket: string): AdsUpstreamConfig {
-  return {
-    kind: 'ads',
-    name: 'primary',
-    claims: { authorities: [], types: [], names: [] },
-    maxRemovalPercent: undefined,
-    maxRemovalHoldMs: 0,
-    maxRemovalHoldMs: 0,
-    endpoints: [{ kind: 'unix', path: socket }],
-    protocol: 'DELTA',
-    variants: 'NATIVE',
-    tls: undefined,
-    connectTimeoutMs: 10_000,
-    resourceTimeoutMs: never,
-    keepalive: { timeMs: never, timeoutMs: never },
-    backoff: { initialMs: 20, maxMs: 1000 },
-    failbackAfterMs: 0,
-    failbackAfterMs: 0,
   };
 }
 

@@ -90,10 +90,7 @@ export async function askFind(line: Line, client: string, type: TypeUrl, name: s
   });
 }
 
-export async function askConfigs(
-  line: Line,
-  request: ClientStatusRequest,
-): Outcome<readonly ClientConfig[]> {
+export async function askConfigs(line: Line, request: ClientStatusRequest): Outcome<readonly ClientConfig[]> {
   const answered = await line.ask('configs', toBinary(ClientStatusRequestSchema, request));
   return mapped(answered, (body) => fromBinary(ClientStatusResponseSchema, bytes(body)).config);
 }
@@ -103,7 +100,10 @@ export async function askSeries(line: Line): Outcome<readonly Series[]> {
 }
 
 /** CSDS asked at a worker is about the clients of all: the other way round, a worker asks the primary. */
-export async function askClientStatus(line: Line, request: ClientStatusRequest): Outcome<ClientStatusResponse> {
+export async function askClientStatus(
+  line: Line,
+  request: ClientStatusRequest,
+): Outcome<ClientStatusResponse> {
   const answered = await line.ask('client status', toBinary(ClientStatusRequestSchema, request));
   return mapped(answered, (body) => fromBinary(ClientStatusResponseSchema, bytes(body)));
 }

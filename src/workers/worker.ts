@@ -1,6 +1,5 @@
 import { Core } from '../assembly/core.ts';
 import { LocalClients } from '../assembly/local-clients.ts';
-import { makeUpstream } from '../assembly/upstreams.ts';
 import { XdsListener } from '../assembly/xds-listener.ts';
 import type { Config } from '../config/config.ts';
 import { parseConfig } from '../config/load.ts';
@@ -8,7 +7,8 @@ import { problemLine } from '../config/source.ts';
 import { systemClock } from '../model/clock.ts';
 import { fail, ok, type Result } from '../model/result.ts';
 import type { Log } from '../observe/log.ts';
-import { feedUpstream, workerConfig } from './feed.ts';
+import { workerConfig } from './feed.ts';
+import { feedUpstream } from './feed-upstream.ts';
 import { Line } from './line.ts';
 import type { News, Start, ToPrimary, ToWorker } from './messages.ts';
 import { Outlook } from './outlook.ts';
@@ -51,6 +51,7 @@ export class Worker {
         hopeless: (type, selector) => this.#outlook.hopeless(type, selector),
         refusal: undefined,
         relayId: start.relayId,
+        choosesElsewhere: true,
         wanted: ({ type, selector }) => this.#outlook.asked(type, selector),
         changed: () => {},
       },
@@ -60,8 +61,7 @@ export class Worker {
       clock: systemClock,
       patience,
       send,
-      answer: (what, body) =>
-        answerQuestion(what, body, { clients, series: () => this.#core.series() }),
+      answer: (what, body) => answerQuestion(what, body, { clients, series: () => this.#core.series() }),
     });
   }
 
@@ -107,18 +107,10 @@ export class Worker {
   }
 
   async #open(): Promise<Result<undefined>> {
-    const { start, log, send } = this.#options;
-    const { relay, metrics, config, loops } = this.#core;
-    const feed = makeUpstream(config, feedUpstream(start.feed), relay, {
-      clock: systemClock,
-      log,
-      metrics,
-      version: start.version,
-      via: () => loops.via(),
-    });
-    loops.onGrowth(() => {
-      if ('reannounce' in feed) feed.reannounce();
-    });
+    const { start, send } = this.#options;
+    const { relay, loops } = this.#core;
+    const feed = feedUpstream(this.#core, start.feed, relay);
+    loops.onGrowth(() => feed.reannounce());
     relay.start([feed]);
     const listener = await XdsListener.open(this.#core, {
       serving: () => this.#news.ready && !this.#core.isDraining,

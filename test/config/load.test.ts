@@ -8,13 +8,10 @@ const sample = readFileSync(new URL('sample.yaml', import.meta.url), 'utf8');
 
 describe('configuration: what is accepted', () => {
   it("the contract's sample, except for what is not built yet", () => {
-    expectProblems(problemsOf(sample), [
-      '3:1: rest: not supported yet',
-      '33:3: cache.persistence: not supported yet',
-    ]);
+    expectProblems(problemsOf(sample), ['3:1: rest: not supported yet']);
   });
 
-  const supported = sample.replace(/^rest:.*$/m, '').replace(/^ {2}persistence:.*$/m, '');
+  const supported = sample.replace(/^rest:.*$/m, '');
 
   it("the contract's sample in the program's units", () => {
     const { source, ...config } = configOf(supported);
@@ -43,6 +40,7 @@ describe('configuration: what is accepted', () => {
           name: 'central',
           claims: { authorities: ['example.com'], types: [], names: [] },
           maxRemovalPercent: undefined,
+          maxRemovalHoldMs: 600_000,
           endpoints: [
             { kind: 'tcp', host: 'cp-1', port: 18000 },
             { kind: 'unix', path: '/run/cp.sock' },
@@ -54,12 +52,14 @@ describe('configuration: what is accepted', () => {
           resourceTimeoutMs: 15_000,
           keepalive: { timeMs: 30_000, timeoutMs: 10_000 },
           backoff: { initialMs: 500, maxMs: 30_000 },
+          failbackAfterMs: 30_000,
         },
         {
           kind: 'filesystem',
           name: 'files',
           claims: { authorities: [], types: [], names: [] },
           maxRemovalPercent: undefined,
+          maxRemovalHoldMs: 600_000,
           path: './resources',
         },
       ],
@@ -74,7 +74,11 @@ describe('configuration: what is accepted', () => {
           trusted: false,
         },
       ],
-      cache: { maxBytes: 1_073_741_824, idleTtlMs: 600_000, persistence: undefined },
+      cache: {
+        maxBytes: 1_073_741_824,
+        idleTtlMs: 600_000,
+        persistence: { path: '/var/lib/distributary', secrets: false },
+      },
       limits: {
         maxStreams: 20_000,
         maxSubscriptionsPerStream: 10_000,
@@ -98,7 +102,7 @@ describe('configuration: what is accepted', () => {
     expect(least.xds).to.deep.equal(full.xds);
     expect(least.admin).to.deep.equal(full.admin);
     expect(least.limits).to.deep.equal(full.limits);
-    expect(least.cache).to.deep.equal(full.cache);
+    expect({ ...least.cache, persistence: full.cache.persistence }).to.deep.equal(full.cache);
     expect(least.drainTimeoutMs).to.equal(full.drainTimeoutMs);
     const ads = configOf('upstreams: [{ name: a, ads: { endpoints: ["cp:1"] } }]').upstreams[0];
     expect({ ...full.upstreams[0], ...ads }).to.deep.equal(ads);
@@ -176,7 +180,6 @@ describe('configuration: what is not supported yet', () => {
   const rows: readonly (readonly [string, string])[] = [
     ['workers: 2', '4:1: workers'],
     ['rest: {}', '4:1: rest'],
-    ['cache: { persistence: { path: /var/lib/x } }', '4:10: cache.persistence'],
     ['tracing: { otlp_endpoint: "http://collector:4318" }', '4:12: tracing.otlp_endpoint'],
   ];
   for (const [text, where] of rows) {
@@ -190,7 +193,6 @@ describe('configuration: what is not supported yet', () => {
       '4:1: rest: not supported yet',
       '4:18: rest.address: address "x" must be',
       '5:10: cache.persistence.path: missing: a string is required',
-      '5:10: cache.persistence: not supported yet',
     ]);
   });
 });

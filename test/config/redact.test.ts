@@ -11,7 +11,14 @@ describe('configuration: what /config_dump shows', () => {
       workers: 0,
       cache: { max_bytes: 1_073_741_824, idle_ttl: '600s' },
       upstreams: [
-        { name: 'files', authorities: [], types: [], names: [], filesystem: { path: './resources' } },
+        {
+          name: 'files',
+          authorities: [],
+          types: [],
+          names: [],
+          filesystem: { path: './resources' },
+          max_removal_hold: '10m',
+        },
       ],
     });
   });

@@ -9,10 +9,12 @@ const url = type('eds');
 
 /** Derives `env`, and `authority` for xdstp names; `env` of the relay's wins over a locator's. */
 const clientOf = (env: string): ClientContext => ({
+  kin: {},
   nodeId: '',
   cluster: '',
   wrapped: false,
   ttl: false,
+  relay: false,
   passesVariants: false,
   access: ALLOW_ALL,
   exempt: false,

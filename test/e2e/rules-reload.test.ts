@@ -33,7 +33,10 @@ class Mirror {
       if (request.responseNonce !== '' || request.typeUrl !== type('cds')) return;
     }
     const metadata = stream.first?.node?.metadata ?? {};
-    const content = ['env', 'group', 'version'].flatMap((key) => metadata[key] ?? []).join('/');
+    const content = ['env', 'group', 'version']
+      .map((key) => metadata[key])
+      .filter((value) => typeof value === 'string')
+      .join('/');
     const names = request.typeUrl === type('cds') ? ['shop', `only-${content.replace('/', '-')}`] : ['shop'];
     const answer = (): void => {
       if (stream.open)

@@ -1,10 +1,14 @@
 import { join } from 'node:path';
 import { expect } from 'chai';
 import { when } from '../support/lab.ts';
+import { Envoy, type Transport } from './support/envoy.ts';
+import { envoyBinary } from './support/envoy-binary.ts';
 import { always, eventually } from './support/eventually.ts';
 import { ResourceFiles } from './support/files.ts';
 import { temporaryDirectory } from './support/paths.ts';
 import { RelayProcess } from './support/relay.ts';
+import { listener } from './support/resources.ts';
+import { need } from './support/skip.ts';
 import { Connections, type VariantClient } from './support/variant-client.ts';
 import { type VariantOf, writeVariants } from './support/variant-files.ts';
 
@@ -110,6 +114,38 @@ describe('relays behind relays', function () {
       expect(far.variant('rds', 'shop').version).to.match(/^\S*@[0-9a-f]{16}$/);
     });
   }
+
+  it('Envoys below the second tier get the variants of their environment', async function () {
+    const envoy = await need(this, envoyBinary());
+    using directory = temporaryDirectory();
+    using resources = new ResourceFiles();
+    const route = (env: string): string => `
+  - "@type": type.googleapis.com/envoy.service.discovery.v3.Resource
+    resource_name:
+      name: web-routes
+      dynamic_parameter_constraints: { constraint: { key: env, value: ${env} } }
+    resource:
+      "@type": type.googleapis.com/envoy.config.route.v3.RouteConfiguration
+      name: web-routes
+      virtual_hosts:
+        - name: all
+          domains: ["*"]
+          routes: [{ match: { prefix: / }, direct_response: { status: 200, body: { inline_string: ${env} } } }]`;
+    resources.writeText('routes.yaml', `resources:${route('prod')}${route('test')}\n`);
+    resources.writeText('listeners.json', JSON.stringify({ resources: [listener('web', 'web-routes')] }));
+    await using top = await relay({
+      id: 'top',
+      above: resources.upstream,
+      unix: join(directory.path, 'top'),
+    });
+    await using bottom = await relay({ id: 'bottom', above: top });
+    const start = (transport: Transport, env: string) =>
+      Envoy.start(envoy, { xds: bottom.xds, transport, id: env, metadata: { env } });
+    await using prod = await start('ads-sotw', 'prod');
+    await using test = await start('ads-delta', 'test');
+    await prod.answers('web', '/', 'prod');
+    await test.answers('web', '/', 'test');
+  });
 
   it('a tier that restarts, and what has gone meanwhile: nothing is lost, nothing stays', async () => {
     using directory = temporaryDirectory();

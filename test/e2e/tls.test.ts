@@ -95,7 +95,7 @@ describe('TLS', function () {
     for (const secure of [trusting(other), credentials.createInsecure()]) {
       await using bad = client(relay, secure);
       bad.subscribe('cds');
-      expect(Number((await bad.ends()).code)).to.equal(Code.UNAVAILABLE);
+      expect((await bad.ends()).code).to.equal(Code.UNAVAILABLE);
     }
     expect(await gets(good, 'eds')).to.have.length(3);
     expect(relay.log.filter(({ level }) => level === 'error')).to.deep.equal([]);
@@ -109,7 +109,7 @@ describe('TLS', function () {
     for (const own of [undefined, stranger]) {
       await using bad = client(relay, trusting(authority, own));
       bad.subscribe('cds');
-      expect(Number((await bad.ends()).code)).to.equal(Code.UNAVAILABLE);
+      expect((await bad.ends()).code).to.equal(Code.UNAVAILABLE);
     }
     expect(await gets(good, 'eds')).to.have.length(3);
   });
@@ -132,7 +132,7 @@ describe('TLS', function () {
       await using nobody = client(relay, trusting(authority, own));
       nobody.subscribe('cds');
       const { code, details } = await nobody.ends();
-      expect([Number(code), details]).to.deep.equal([
+      expect([code, details]).to.deep.equal([
         Code.PERMISSION_DENIED,
         'this client may not subscribe to anything',
       ]);
@@ -140,7 +140,7 @@ describe('TLS', function () {
     const path = '/envoy.service.secret.v3.SecretDiscoveryService/DeltaSecrets';
     await using secrets = client(relay, trusting(authority, web), { path });
     secrets.subscribe('sds', ['shop']);
-    expect(Number((await secrets.ends()).code)).to.equal(Code.PERMISSION_DENIED);
+    expect((await secrets.ends()).code).to.equal(Code.PERMISSION_DENIED);
     // By name, on ADS: as if it did not exist.
     asWeb.subscribe('eds', ['shop', 'private-till']);
     await eventually(() => {
@@ -262,9 +262,8 @@ describe('TLS', function () {
         const said = () => relay.log.filter(({ message }) => message === 'control plane failed');
         const reasons = said().map(({ reason }) => reason);
         // TLS 1.3 tells a client of its certificate when the client thinks that it is connected: the reasons differ.
-        expect(reasons.join()).to.match(/certificate|unknown ca|closed/i);
         expect(reasons).to.have.length(new Set(reasons).size);
-        expect(reasons.length).to.be.at.most(4);
+        expect(reasons.length).to.be.within(1, 4);
       }
     });
   });

@@ -127,7 +127,7 @@ describe('variant index', () => {
       ),
     );
     const property = fc.property(
-      fc.array(change, { maxLength: 12 }),
+      fc.array(change, { maxLength: 30 }),
       fc.array(parametersArbitrary, { minLength: 1, maxLength: 4 }),
       (changes, clients) => {
         const index = new VariantIndex<Held>();

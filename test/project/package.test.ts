@@ -119,6 +119,7 @@ describe('the tests', () => {
       'deploy',
       'docs',
       'e2e',
+      'long',
       'memory',
       'project',
       'scenarios',

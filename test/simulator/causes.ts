@@ -14,12 +14,14 @@ export class Causes {
   /** How often the client was told that a name is not there: once for each of its parameter sets. */
   readonly #gone = new Map<string, number>();
   readonly #forms: number;
-  /** Names that must be told again. */
-  readonly #asked = new Set<string>();
+  /** Names that must be told again, so often: each of its parameter sets is answered for itself. */
+  readonly #asked = new Map<string, number>();
   /** After a NACK of several: each once more, alone. */
   readonly #alone = new Map<string, number>();
   /** The complete state that was sent last. */
   #whole: string | undefined;
+  /** Digests that the client came with, until something is said about the name. */
+  readonly #claimed = new Map<string, string>();
   #wholeAsked = true;
   /** Names of which a complete state has not said yet that they are there: it may say once that they are not. */
   readonly #unsaid = new Set<string>();
@@ -35,14 +37,14 @@ export class Causes {
     this.#excused = 0;
   }
 
-  /** initial_resource_versions: sent on an earlier stream. */
-  claimed(name: string, content: string): void {
-    this.#sent.set(identity('', name), content);
+  /** initial_resource_versions: sent on an earlier stream. The digest in the version counts (protocol §4.1). */
+  claimed(name: string, version: string): void {
+    this.#claimed.set(name, digestOf(version));
   }
 
   asked(names: Iterable<string>): void {
     for (const name of names) {
-      this.#asked.add(name);
+      this.#asked.set(name, this.#forms);
       this.#unsaid.add(name);
     }
     this.#wholeAsked = true;
@@ -103,23 +105,35 @@ export class Causes {
       this.#emptyDue = false;
     }
     const answered = new Set<string>();
-    for (const { name, constraints, content } of resources) {
+    // Alone: with the removal of the variant that it replaces.
+    const alone =
+      new Set([...resources, ...removedVariants].map(({ name }) => name)).size + removed.length === 1;
+    for (const { name, constraints, content, tag } of resources) {
       const id = identity(constraints, name);
-      if (this.#sent.get(id) === content) this.#repeat(name, id, content, size, answered);
+      const had = this.#claimed.get(name) === digestOf(tag);
+      this.#claimed.delete(name);
+      if (had || this.#sent.get(id) === content) this.#repeat(name, id, content, alone, answered);
       this.#sent.set(id, content);
       this.#gone.delete(name);
     }
-    for (const name of removed) this.#remove(name, '', size, named, answered);
+    for (const name of removed) this.#remove(name, '', alone, named, answered);
     for (const { name, constraints } of removedVariants) {
-      this.#remove(name, constraints, size, named, answered);
+      this.#remove(name, constraints, alone, named, answered);
     }
-    for (const name of answered) this.#asked.delete(name);
+    for (const name of answered) this.#answer(name);
     return resources.map(({ name }) => name);
   }
 
-  #repeat(name: string, id: string, content: string, size: number, answered: Set<string>): void {
+  #answer(name: string): void {
+    const left = (this.#asked.get(name) ?? 0) - 1;
+    if (left > 0) this.#asked.set(name, left);
+    else this.#asked.delete(name);
+  }
+
+  #repeat(name: string, id: string, content: string, alone: boolean, answered: Set<string>): void {
+    if (alone && this.#take(id, content)) return;
     if (this.#asked.has(name)) answered.add(name);
-    else if (!(size === 1 && this.#take(id, content)) && !this.#excusedByEdit(name)) {
+    else if (!this.#excusedByEdit(name)) {
       throw new Violation(5, `${name} is sent again without cause`);
     }
   }
@@ -127,15 +141,16 @@ export class Causes {
   #remove(
     name: string,
     constraints: string,
-    size: number,
+    alone: boolean,
     named: (name: string) => boolean,
     answered: Set<string>,
   ): void {
     const id = identity(constraints, name);
-    const had = this.#sent.delete(id);
+    const had = this.#sent.delete(id) || this.#claimed.delete(name);
     const firstTime = constraints === '' && named(name) && (this.#gone.get(name) ?? 0) < this.#forms;
-    if (this.#asked.has(name)) answered.add(name);
-    else if (!had && !firstTime && !(size === 1 && this.#take(id, ''))) {
+    const again = alone && this.#take(id, '');
+    if (!again && this.#asked.has(name)) answered.add(name);
+    else if (!had && !firstTime && !again) {
       throw new Violation(5, `${name} is removed again, or was never there`);
     }
     this.#gone.set(name, (this.#gone.get(name) ?? 0) + 1);
@@ -162,3 +177,5 @@ export class Causes {
     return true;
   }
 }
+
+const digestOf = (version: string): string => version.slice(version.lastIndexOf('@') + 1);

@@ -13,7 +13,7 @@ import {
 } from './messages.ts';
 import type { Call, Connection, Network } from './network.ts';
 import type { Epoch, RelayHost } from './relay-host.ts';
-import { type Loss, NOTHING, Topic, type Wanted } from './topic.ts';
+import { NOTHING, Topic, type Wanted } from './topic.ts';
 import { type Note, Violation } from './violation.ts';
 import { catalog, isBad, type Kind, leadsTo, movingRoute, type World } from './world.ts';
 
@@ -161,9 +161,7 @@ export class Client {
     this.#parameters = parameters;
     this.#armed = undefined;
     // On this stream it has been asked for: an empty first request would be the wildcard.
-    const [topic] = [...this.#topics.values()].filter(
-      ({ wanted }) => wanted.wildcard || wanted.names.size > 0,
-    );
+    const topic = this.#topics.values().find(({ wanted }) => wanted.wildcard || wanted.names.size > 0);
     if (topic === undefined || this.#side === undefined) return;
     this.#nodeSent = false;
     if (this.plan.protocol === 'sotw') this.#say(topic, undefined);
@@ -196,17 +194,17 @@ export class Client {
   }
 
   /** Rule 4, and a fresh start for rule 6. */
-  settle(loss: (kind: Kind, byName: boolean) => Loss, disturbances: number): void {
+  settle(): void {
     if (!this.#started) return;
     if (this.#side === undefined) throw new Violation(4, `${this.plan.id} has no stream`);
     for (const topic of this.#topics.values()) {
       try {
-        topic.settle(this.#forms(this.#parameters), (byName) => loss(topic.kind, byName));
+        topic.settle(this.#forms(this.#parameters));
       } catch (error) {
         throw this.#explain(error, topic.kind);
       }
     }
-    this.#arm(disturbances);
+    this.#arm(this.host.disturbances);
   }
 
   get host(): RelayHost {
@@ -222,7 +220,14 @@ export class Client {
     const { world } = this.#options;
     const constrained = this.#constrained;
     const { protocol, locators } = this.plan;
-    const created = new Topic({ kind, world, protocol, constrained, locators: locators.length > 0 });
+    const created = new Topic({
+      kind,
+      world,
+      protocol,
+      constrained,
+      locators: locators.length > 0,
+      loss: (byName) => this.host.loss(kind, byName),
+    });
     this.#topics.set(kind, created);
     return created;
   }
@@ -288,7 +293,7 @@ export class Client {
     const subscribe = legacy ? [] : [...(wildcard ? ['*'] : []), ...names];
     const claimed = topic.claim();
     const causes = this.#side === undefined ? undefined : this.#causesOf(this.#side, topic.kind);
-    for (const name of claimed.keys()) causes?.claimed(name, topic.contentOf(name) ?? '');
+    for (const [name, version] of claimed) causes?.claimed(name, version);
     this.#sendDelta(topic, subscribe, [], claimed, '', undefined);
   }
 
@@ -301,7 +306,8 @@ export class Client {
 
   /** At the relay: what it writes now is meant for a client that it knows so. */
   #written(side: ServerSide, frame: Buffer): () => void {
-    const received = this.plan.protocol === 'sotw' ? readSotw(frame) : readDelta(frame);
+    const received =
+      this.plan.protocol === 'sotw' ? readSotw(frame.subarray(5)) : readDelta(frame.subarray(5));
     const { kind } = received;
     const wanted = side.wanted.get(kind) ?? NOTHING;
     side.last.set(kind, received);

@@ -13,9 +13,7 @@ import {
 } from '../../src/gen/envoy/service/discovery/v3/discovery_pb.ts';
 import type { StreamHandler } from '../../src/wire/transport.ts';
 import { type Constraints, NONE, type Parameters, parametersOf } from './constraints.ts';
-import { describe, describeRequest, readDelta, readSotw } from './messages.ts';
 import type { Call, Connection, Host } from './network.ts';
-import type { Note } from './violation.ts';
 import { bodyOf, catalog, type Kind, kindOf, kinds, type World } from './world.ts';
 
 /** How a control plane differs from others; all of these are met in the field. */
@@ -61,16 +59,12 @@ export class ControlPlane implements Host {
   received = 0;
   #startedAt = 0;
 
-  readonly note: Note;
-
   constructor(
     id: string,
     habits: Habits,
     world: World,
     later: (milliseconds: number, run: () => void) => void,
-    note: Note,
   ) {
-    this.note = note;
     this.id = id;
     this.habits = habits;
     this.world = world;
@@ -92,8 +86,6 @@ export class ControlPlane implements Host {
     call.handle({
       message: (bytes) => {
         this.received++;
-        const { id } = this;
-        this.note(() => `  ${id} ← ${call.connection.name} ${describeRequest(this.habits.protocol, bytes)}`);
         if (this.reachable === 'up') stream.message(bytes);
       },
       ended: () => undefined,
@@ -146,8 +138,10 @@ abstract class PlaneStream {
 
   protected identify(node: Node | undefined): void {
     if (node === undefined) return;
-    const entries = Object.entries(node.metadata ?? {});
-    this.parameters = parametersOf(new Map(entries.map(([key, value]) => [key, String(value)])));
+    const texts = Object.entries(node.metadata ?? {}).flatMap(([key, value]) =>
+      typeof value === 'string' ? [[key, value] as const] : [],
+    );
+    this.parameters = parametersOf(new Map(texts));
   }
 
   protected nextNonce(): string {
@@ -159,8 +153,6 @@ abstract class PlaneStream {
     const frame = Buffer.alloc(5 + message.length);
     frame.writeUInt32BE(message.length, 1);
     frame.set(message, 5);
-    const { id, habits, note } = this.plane;
-    note(() => `  ${id} → ${describe(habits.protocol === 'SOTW' ? readSotw(frame) : readDelta(frame))}`);
     this.call.write(frame);
   }
 
@@ -353,7 +345,10 @@ class DeltaStream extends PlaneStream {
       for (const [id, shown] of found) if (now.has(id)) send.set(id, shown);
     }
     // What the client says it has: the same version is skipped, and what is gone is said to be gone.
-    const names = new Set([...now.values()].map(({ name }) => name));
+    // A name alone is one without constraints.
+    const names = new Set(
+      [...now.values()].filter(({ constraints }) => constraints === NONE).map(({ name }) => name),
+    );
     for (const [name, version] of versions) {
       for (const [id, shown] of now) {
         if (shown.name !== name || versionOf(shown) !== version) continue;
@@ -367,7 +362,8 @@ class DeltaStream extends PlaneStream {
     const list = [...send.values()];
     if (splits && wildcard && list.length > 2) {
       const waiting = state.pending.length > 0;
-      state.pending = [...state.pending, ...list.slice(2)];
+      const asked = new Set(list.map(shownId));
+      state.pending = [...state.pending.filter((one) => !asked.has(shownId(one))), ...list.slice(2)];
       this.#send(kind, state, list.slice(0, 2), [...missing]);
       if (!waiting) this.#later(kind, state);
     } else {

@@ -60,8 +60,8 @@ function fromAny(any: Any): ReceivedResource {
   return { name: nameOf(any), constraints: '', content: contentOf(any), tag: '' };
 }
 
-export function readSotw(frame: Buffer): Received {
-  const message = fromBinary(DiscoveryResponseSchema, frame.subarray(5));
+export function readSotw(bytes: Buffer): Received {
+  const message = fromBinary(DiscoveryResponseSchema, bytes);
   return {
     kind: kindOf(message.typeUrl),
     version: message.versionInfo,
@@ -72,8 +72,8 @@ export function readSotw(frame: Buffer): Received {
   };
 }
 
-export function readDelta(frame: Buffer): Received {
-  const message = fromBinary(DeltaDiscoveryResponseSchema, frame.subarray(5));
+export function readDelta(bytes: Buffer): Received {
+  const message = fromBinary(DeltaDiscoveryResponseSchema, bytes);
   return {
     kind: kindOf(message.typeUrl),
     version: message.systemVersionInfo,

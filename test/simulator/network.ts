@@ -2,7 +2,9 @@ import type { Dial, Link, LinkHandler, LinkStream, LinkStreamHandler } from '../
 import type { GrpcStatus } from '../../src/wire/status.ts';
 import type { Peer, ServerStream, StreamHandler } from '../../src/wire/transport.ts';
 import type { EventLoop } from './event-loop.ts';
+import { describe, describeRequest, readDelta, readSotw } from './messages.ts';
 import { Random } from './random.ts';
+import type { Note } from './violation.ts';
 
 /** Something that serves streams: a control plane or a relay. */
 export interface Host {
@@ -18,6 +20,7 @@ export interface Host {
 export interface NetworkOptions {
   readonly loop: EventLoop;
   readonly seed: number;
+  readonly note: Note;
   /** A relay wrote though it had been told to wait. */
   readonly overrun: (connection: Connection) => void;
 }
@@ -295,8 +298,23 @@ class SimulatedLink implements Link {
   }
 
   open(path: string, _via: string, handler: LinkStreamHandler): LinkStream {
-    const call = this.connection.call(path, handler);
-    return { write: (bytes) => call.send(bytes), end: () => call.cancel() };
+    const { name, network } = this.connection;
+    const { note } = network.options;
+    const delta = path.includes('/Delta');
+    const call = this.connection.call(path, {
+      message: (bytes) => {
+        note(() => `  ${name}: ← ${describe(delta ? readDelta(bytes) : readSotw(bytes))}`);
+        handler.message(bytes);
+      },
+      closed: (reason) => handler.closed(reason),
+    });
+    return {
+      write: (bytes) => {
+        note(() => `  ${name}: → ${describeRequest(delta ? 'DELTA' : 'SOTW', bytes)}`);
+        call.send(bytes);
+      },
+      end: () => call.cancel(),
+    };
   }
 
   close(): void {

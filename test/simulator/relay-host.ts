@@ -9,12 +9,14 @@ import { ALLOW_ALL } from '../../src/security/authorization.ts';
 import { readClientNode } from '../../src/security/client-node.ts';
 import { compileParameterRules } from '../../src/security/derive-parameters.ts';
 import { AdsUpstream } from '../../src/upstream/ads/ads-upstream.ts';
-import { PASSES_VARIANTS } from '../../src/wire/via.ts';
+import { PASSES_VARIANTS, USER_AGENT } from '../../src/wire/via.ts';
 import { envAndVersion } from '../support/lab.ts';
 import type { ControlPlane } from './control-plane.ts';
 import type { Call, Connection, Host, Network } from './network.ts';
 import { Random } from './random.ts';
+import type { Loss } from './topic.ts';
 import type { Note } from './violation.ts';
+import { catalog, type Kind } from './world.ts';
 
 export interface RelayPlan {
   readonly id: string;
@@ -102,6 +104,18 @@ export class RelayHost implements Host {
     return this.#disturbances + (above instanceof RelayHost ? above.disturbances : 0);
   }
 
+  /** SotW on the way down: of what is named it cannot say that it is gone (protocol §3.9). */
+  loss(kind: Kind, byName: boolean): Loss {
+    if (catalog[kind].full) return 'nothing';
+    for (const id of this.plan.endpoints) {
+      const host = this.#options.hosts.get(id);
+      if (host instanceof RelayHost && host.loss(kind, byName) !== 'nothing') return 'choices';
+    }
+    if (this.plan.protocol === 'DELTA') return 'nothing';
+    if (byName) return 'deletions';
+    return this.plan.variants === 'NATIVE' ? 'choices' : 'nothing';
+  }
+
   /** Cold, unless persistence is given something to start with. */
   start(): void {
     this.#incarnation++;
@@ -157,7 +171,7 @@ class Running {
   readonly relay: Relay;
   readonly links = new Set<Connection>();
   #dead = false;
-  #deferred: (() => void)[] = [];
+  readonly #deferred: (() => void)[] = [];
 
   constructor(
     plan: RelayPlan,
@@ -207,12 +221,14 @@ class Running {
           if (!node.ok) return { ok: false, error: { code: 3, message: node.error } };
           const derived = derivation.of(node.value, from);
           return ok({
+            kin: node.value.clientFeatures.includes(PASSES_VARIANTS) ? {} : derived,
             nodeId: node.value.id,
             cluster: node.value.cluster,
             wrapped: node.value.clientFeatures.includes('xds.config.resource-in-sotw'),
             ttl: node.value.clientFeatures.includes('xds.config.supports-resource-ttl'),
             access: ALLOW_ALL,
             exempt: false,
+            relay: node.value.userAgentName === USER_AGENT,
             passesVariants: node.value.clientFeatures.includes(PASSES_VARIANTS),
             derived: (authority) => derived.for(authority),
             merged: (own, authority) => derived.merge(own, authority),
@@ -235,7 +251,7 @@ class Running {
         }),
         tls: undefined,
         connectTimeoutMs: 2000,
-        resourceTimeoutMs: 3000,
+        resourceTimeoutMs: 12_000,
         keepalive: { timeMs: 30_000, timeoutMs: 10_000 },
         backoff: { initialMs: 200, maxMs: 3000 },
         settleMs: 3000,

@@ -5,9 +5,8 @@ import { Network } from './network.ts';
 import { Random } from './random.ts';
 import { RelayHost, type SimulatedHost } from './relay-host.ts';
 import type { Plan, Step } from './schedule.ts';
-import type { Loss } from './topic.ts';
 import { type Note, type Rule, Violation } from './violation.ts';
-import { catalog, change, type Kind, populate, swapClusters, type Variant, World } from './world.ts';
+import { change, populate, swapClusters, type Variant, World } from './world.ts';
 
 export interface Outcome {
   /** Undefined: all rules were kept. */
@@ -19,7 +18,7 @@ export interface Outcome {
 }
 
 /** Virtual milliseconds until everything has been said, and in which nothing more may be. */
-const calmDown = 45_000;
+const calmDown = 70_000;
 const silence = 20_000;
 
 /** Runs a schedule. The same plan and steps give the same outcome, always. */
@@ -44,14 +43,15 @@ class Simulation {
     this.#write = write;
     this.#startedAt = this.#loop.now();
     const { seed } = plan;
+    const note: Note = (line) => this.#note(line);
     const network = new Network({
+      note,
       loop: this.#loop,
       seed,
       overrun: ({ name, host }) => {
         if (this.#relays.has(host.id)) throw new Violation(5, `${name}: written to, though it had to wait`);
       },
     });
-    const note: Note = (line) => this.#note(line);
     const hosts = new Map<string, SimulatedHost>();
     const later = (milliseconds: number, run: () => void): void => {
       this.#loop.after(milliseconds, run);
@@ -62,7 +62,7 @@ class Simulation {
       }
     });
     for (const { id, habits } of plan.planes) {
-      const plane = new ControlPlane(id, habits, this.#world, later, note);
+      const plane = new ControlPlane(id, habits, this.#world, later);
       this.#planes.set(id, plane);
       hosts.set(id, plane);
     }
@@ -190,8 +190,7 @@ class Simulation {
     for (const client of this.#clients.values()) client.heal();
     this.#loop.advance(calmDown);
     for (const client of this.#clients.values()) {
-      const { host } = client;
-      client.settle((kind, byName) => this.#loss(host, kind, byName), host.disturbances);
+      client.settle();
     }
     const said = this.#received();
     const asked = this.#asked();
@@ -214,16 +213,6 @@ class Simulation {
     let sum = 0;
     for (const { received } of this.#planes.values()) sum += received;
     return sum;
-  }
-
-  /** SotW on the way down: of what is named it cannot say that it is gone (protocol §3.9). */
-  #loss({ plan }: RelayHost, kind: Kind, byName: boolean): Loss {
-    if (catalog[kind].full) return 'nothing';
-    const above = plan.endpoints.flatMap((id) => this.#relays.get(id) ?? []);
-    if (above.some((relay) => this.#loss(relay, kind, byName) !== 'nothing')) return 'choices';
-    if (plan.protocol === 'DELTA') return 'nothing';
-    if (byName) return 'deletions';
-    return plan.variants === 'NATIVE' ? 'choices' : 'nothing';
   }
 
   #note(line: () => string): void {

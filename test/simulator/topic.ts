@@ -28,6 +28,7 @@ export interface TopicOptions {
   readonly protocol: 'sotw' | 'delta';
   /** It keeps constraints apart: a locator client, or one that is told of constraints. */
   readonly constrained: boolean;
+  readonly loss: (byName: boolean) => Loss;
   /** It sends locators. */
   readonly locators: boolean;
 }
@@ -197,28 +198,32 @@ export class Topic {
     received: Received,
     context: Context,
   ): void {
+    // With a wildcard, what is unsubscribed by name is removed unless the wildcard shows it (protocol §4.5).
+    const wanted = this.wants(context.wanted, name);
     const told = received.removed.includes(name) || received.removedVariants.some((one) => one.name === name);
     let absentSomewhere = false;
     for (const form of context.forms) {
       const held = this.#seenBy(form, name, before);
       const now = this.#seenBy(form, name, after);
-      if (now.length > context.forms.length) {
+      // A client that has rejected the removal of the one before has itself to blame.
+      if (now.length > context.forms.length && !this.#rejected.has(name)) {
         throw new Violation(3, `${name} is held in ${now.length} variants that match ${form.key}`);
       }
       // Of several that match, the others may be left over from another of the client's parameter sets.
-      const news = now.filter(({ content }) => !this.#kept(name, content, context));
+      const news = now.filter((one) => !held.includes(one) && !this.#kept(name, one.content, context));
       const failures = news.flatMap(({ content }) => this.#check(form, name, content, context.known) ?? []);
       const [failure] = failures;
-      if (failure !== undefined && failures.length === now.length) throw failure;
+      if (failure !== undefined && failures.length === news.length) throw failure;
       if (now.length > 0) continue;
       absentSomewhere = true;
       // What was not there before is no news, unless it was told in so many words.
-      if (held.length > 0) this.#absent(form, name, context);
+      // With several sets, what is gone for one may have been shown by another that is not answered yet.
+      if (held.length > 0 && wanted && context.forms.length === 1) this.#absent(form, name, context);
     }
     if (told && !absentSomewhere && received.removed.includes(name)) {
       throw new Violation(2, `${name} is removed, but held`);
     }
-    if (told && context.forms.length === 1 && absentSomewhere) {
+    if (told && wanted && context.forms.length === 1 && absentSomewhere) {
       const [form] = context.forms;
       if (form !== undefined) this.#absent(form, name, context);
     }
@@ -244,6 +249,10 @@ export class Topic {
     return [...state.values()].filter((held) => held.name === name && matchesHex(held.constraints, form));
   }
 
+  #loss(name: string): Loss {
+    return this.#options.loss(!this.wanted.wildcard || this.wanted.names.has(name));
+  }
+
   #absent(form: Parameters, name: string, { known }: Context): void {
     const failure = this.#check(form, name, undefined, known);
     if (failure !== undefined) throw failure;
@@ -251,7 +260,7 @@ export class Topic {
 
   #check(form: Parameters, name: string, content: string | undefined, known: number): Violation | undefined {
     const key = identity(form.key, name);
-    const floor = this.#floors.get(key) ?? 0;
+    const floor = this.#loss(name) === 'choices' ? 0 : (this.#floors.get(key) ?? 0);
     const { world } = this.#options;
     const seen = world.seen(this.kind, name, form, content, floor);
     if (seen === undefined) {
@@ -288,7 +297,7 @@ export class Topic {
   }
 
   /** Rule 4. */
-  settle(forms: readonly Parameters[], losses: (byName: boolean) => Loss): void {
+  settle(forms: readonly Parameters[]): void {
     if (this.#allRejected) return;
     const { world } = this.#options;
     const { revision } = world;
@@ -309,7 +318,7 @@ export class Topic {
       for (const [index, form] of forms.entries()) {
         const possible = contents[index] ?? [];
         const held = this.#seenBy(form, name, this.#state).map(({ content }) => content);
-        const loss = losses(!this.wanted.wildcard || this.wanted.names.has(name));
+        const loss = this.#loss(name);
         if (loss === 'choices') continue;
         const keeps = loss === 'deletions';
         if (possible.length === 0 && (held.length === 0 || keeps || this.#keepsDeleted(complete))) continue;

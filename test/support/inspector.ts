@@ -1,5 +1,6 @@
 import type { ExplainQuery, Inspector, Plain, ResourcesQuery } from '../../src/admin/ports.ts';
 import type { Client, StatusResponse } from '../../src/gen/distributary/admin/v1/admin_pb.ts';
+import type { TypeUrl } from '../../src/model/brand.ts';
 import { fail, ok } from '../../src/model/result.ts';
 import { Code } from '../../src/wire/status.ts';
 
@@ -70,11 +71,12 @@ interface Calls {
   readonly explain: ExplainQuery[];
   readonly resources: ResourcesQuery[];
   readonly clients: (number | undefined)[];
+  readonly released: (readonly [string, TypeUrl | undefined])[];
 }
 
 /** The admin listener's seam, with answers of its own; `calls` records what was asked. */
 export function fakeInspector(changes: Partial<Inspector> = {}): Inspector & { readonly calls: Calls } {
-  const calls: Calls = { explain: [], resources: [], clients: [] };
+  const calls: Calls = { explain: [], resources: [], clients: [], released: [] };
   return {
     calls,
     status: () => sampleStatus,
@@ -118,6 +120,11 @@ export function fakeInspector(changes: Partial<Inspector> = {}): Inspector & { r
     listClients(limit) {
       calls.clients.push(limit);
       return { clients: [sampleClient], total: 4 };
+    },
+    releaseRemovals(upstream, type) {
+      calls.released.push([upstream, type]);
+      if (upstream === 'central') return ok(7);
+      return fail({ code: Code.NOT_FOUND, message: `there is no upstream ${JSON.stringify(upstream)}` });
     },
     configDump: () => ({ node: { id: 'relay-1' } }),
     metricsText: () => 'distributary_cache_bytes 1\n',

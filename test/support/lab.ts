@@ -1,4 +1,5 @@
 import { create, fromBinary, type MessageInitShape, toBinary } from '@bufbuild/protobuf';
+import { BinaryReader, BinaryWriter, WireType } from '@bufbuild/protobuf/wire';
 import { type Any, AnySchema } from '@bufbuild/protobuf/wkt';
 import { routes } from '../../src/downstream/server.ts';
 import type { StreamEvents } from '../../src/downstream/services.ts';
@@ -31,7 +32,7 @@ import { readClientNode } from '../../src/security/client-node.ts';
 import { compileParameterRules, type ParameterRule } from '../../src/security/derive-parameters.ts';
 import type { GrpcStatus } from '../../src/wire/status.ts';
 import type { Peer, ServerStream, StreamHandler } from '../../src/wire/transport.ts';
-import { PASSES_VARIANTS } from '../../src/wire/via.ts';
+import { PASSES_VARIANTS, USER_AGENT } from '../../src/wire/via.ts';
 import { VirtualClock } from './virtual-clock.ts';
 
 export const peer: Peer = { address: '127.0.0.1:1', unix: false, uriSans: [], dnsSans: [] };
@@ -43,12 +44,15 @@ export function type(short: string): TypeUrl {
   return url;
 }
 
+/** The field of `any` for the content: no known type has it. */
+const contentField = 1023;
+
 /** An Any whose message has `name` in field 1 and `content` in a field that no known type has. */
 export function any(url: TypeUrl, name: string, content: string): Any {
-  const text = (tag: readonly number[], value: string): Buffer =>
-    Buffer.concat([Buffer.from([...tag, value.length]), Buffer.from(value)]);
-  const value = Buffer.concat([text([0x0a], name), text([0xfa, 0x3f], content)]);
-  return create(AnySchema, { typeUrl: url, value });
+  const writer = new BinaryWriter();
+  writer.tag(1, WireType.LengthDelimited).string(name);
+  writer.tag(contentField, WireType.LengthDelimited).string(content);
+  return create(AnySchema, { typeUrl: url, value: writer.finish() });
 }
 
 /** A Cluster whose endpoints go by another name than its own. */
@@ -61,17 +65,18 @@ export function cluster(name: string, content: string, serviceName: string): Put
 }
 
 /** The content that `any` put in. */
-export function contentOf(value: Any | undefined): string {
-  if (value === undefined) return '';
-  const bytes = Buffer.from(value.value);
-  const at = 2 + (bytes[1] ?? 0) + 3;
-  return bytes.subarray(at, at + (bytes[at - 1] ?? 0)).toString();
-}
+export const contentOf = (value: Any | undefined): string => textOf(value, contentField);
 
-export function nameOf(value: Any | undefined): string {
-  if (value === undefined) return '';
-  const bytes = Buffer.from(value.value);
-  return bytes.subarray(2, 2 + (bytes[1] ?? 0)).toString();
+export const nameOf = (value: Any | undefined): string => textOf(value, 1);
+
+function textOf(value: Any | undefined, wanted: number): string {
+  const reader = new BinaryReader(value?.value ?? new Uint8Array());
+  while (reader.pos < reader.len) {
+    const [field, wire] = reader.tag();
+    if (field === wanted && wire === WireType.LengthDelimited) return reader.string();
+    reader.skip(wire, field);
+  }
+  return '';
 }
 
 /** key == value, all of them. */
@@ -243,12 +248,14 @@ export class Lab {
           if (!node.ok) return { ok: false, error: { code: 3, message: node.error } };
           const derived = derivation.of(node.value, from);
           return ok({
+            kin: derived,
             nodeId: node.value.id,
             cluster: node.value.cluster,
             wrapped: node.value.clientFeatures.includes('xds.config.resource-in-sotw'),
             ttl: node.value.clientFeatures.includes('xds.config.supports-resource-ttl'),
             access: access(from),
             exempt: false,
+            relay: node.value.userAgentName === USER_AGENT,
             passesVariants: node.value.clientFeatures.includes(PASSES_VARIANTS),
             derived: (authority) => derived.for(authority),
             merged: (own, authority) => derived.merge(own, authority),

@@ -4,7 +4,8 @@ import { knownTypes } from '../../model/types.ts';
 import { shortHash } from '../payloads.ts';
 import { bytesOf, type Columns, idsOf, numberOf, textOf } from './columns.ts';
 import { corrupt } from './disk-error.ts';
-import type { Part, Row, RowKind, StoredPayload } from './records.ts';
+import { Packer, unpack } from './packing.ts';
+import type { PackedPayloads, Part, Row, RowKind } from './records.ts';
 import { prepareDatabase } from './schema.ts';
 
 /** How much goes from thread to thread at once. */
@@ -22,8 +23,8 @@ interface Total {
 
 /** The database, used by the one thread that may wait for a disk. Every method may throw; see disk-error.ts. */
 export class Database {
-  /** Nothing was ever committed to it. */
-  readonly fresh: boolean;
+  /** What was committed last beside the rows; undefined: nothing was. */
+  readonly state: string | undefined;
   readonly #database: DatabaseSync;
   readonly #statements = new Map<string, StatementSync>();
   /** How many rows refer to each payload. */
@@ -37,38 +38,35 @@ export class Database {
   constructor(file: string, secrets: boolean) {
     this.#database = new DatabaseSync(file, { timeout: 0 });
     try {
-      this.fresh = prepareDatabase(this.#database);
-      if (!secrets) this.#purgeSecrets();
+      const empty = prepareDatabase(this.#database);
+      this.state = empty ? undefined : textOf(this.#statement('SELECT state FROM meta').get(), 'state');
+      if (!secrets && this.state !== undefined) this.#purgeSecrets(this.state);
     } catch (error) {
       this.#database.close();
       throw error;
     }
   }
 
-  /** Hands over everything and gives the state beside it, all of it checked. */
-  load(take: (part: Part) => void): string {
-    const meta = this.#statement('SELECT state, entries, sum FROM meta').get();
-    const payloads = new Set<number>();
-    this.#references = new Map();
-    for (const part of this.#payloads()) {
-      for (const { id } of part.payloads) payloads.add(id);
-      take(part);
-    }
+  /** Hands over everything, all of it checked: rows first, as they take longer to read, then payloads. */
+  load(take: (part: Part) => void): void {
     const total: Total = { entries: 0, sum: 0 };
-    for (const part of this.#rows(total)) {
-      for (const { key, payloads: ids } of part.rows) {
-        for (const id of ids) {
-          if (!payloads.has(id)) throw corrupt(`the content of ${JSON.stringify(key)} is lost`);
-          this.#references.set(id, (this.#references.get(id) ?? 0) + 1);
-        }
-      }
-      take(part);
+    const references = new Map<number, number>();
+    for (const rows of this.#rows(total)) {
+      for (const { payloads } of rows) refer(references, payloads, 1);
+      take({ rows, payloads: new Packer().take() });
     }
+    const meta = this.#statement('SELECT entries, sum FROM meta').get();
     if (total.entries !== numberOf(meta, 'entries') || total.sum !== numberOf(meta, 'sum')) {
       throw corrupt('rows are missing or from another time');
     }
+    let payloads = 0;
+    for (const packed of this.#payloads()) {
+      payloads += packed.ids.filter((id) => references.has(id)).length;
+      take({ rows: [], payloads: packed });
+    }
+    if (payloads !== references.size) throw corrupt('content is lost');
     this.#total = total;
-    return textOf(meta, 'state');
+    this.#references = references;
   }
 
   begin(replace: boolean): void {
@@ -83,7 +81,7 @@ export class Database {
 
   put({ rows, payloads }: Part): void {
     const insert = this.#statement('INSERT INTO payload (id, hash, bytes) VALUES (?, ?, ?)');
-    for (const { id, hash, bytes } of payloads) insert.run(id, hash, bytes);
+    for (const { id, hash, bytes } of unpack(payloads)) insert.run(id, hash, bytes);
     for (const row of rows) this.#put(row);
   }
 
@@ -145,40 +143,35 @@ export class Database {
     refer(open.references, payloads, 1);
   }
 
-  *#payloads(): Iterable<Part> {
-    let payloads: StoredPayload[] = [];
-    let size = 0;
+  *#payloads(): Iterable<PackedPayloads> {
+    const packer = new Packer();
     for (const columns of this.#statement('SELECT id, hash, bytes FROM payload').iterate()) {
       const hash = textOf(columns, 'hash');
       const bytes = bytesOf(columns, 'bytes');
       if (shortHash(bytes) !== hash) throw corrupt('a content does not fit its checksum');
-      payloads.push({ id: numberOf(columns, 'id'), hash, bytes });
-      size += bytes.length;
-      if (size < partBytes) continue;
-      yield { rows: [], payloads };
-      payloads = [];
-      size = 0;
+      packer.add({ id: numberOf(columns, 'id'), hash, bytes });
+      if (packer.size >= partBytes) yield packer.take();
     }
-    yield { rows: [], payloads };
+    yield packer.take();
   }
 
-  *#rows(total: Total): Iterable<Part> {
+  *#rows(total: Total): Iterable<readonly Row[]> {
     let rows: Row[] = [];
     for (const columns of this.#statement('SELECT * FROM entry').iterate()) {
       rows.push(readRow(columns));
       add(total, numberOf(columns, 'checksum'));
       if (rows.length < partRows) continue;
-      yield { rows, payloads: [] };
+      yield rows;
       rows = [];
     }
-    yield { rows, payloads: [] };
+    yield rows;
   }
 
   /** From a time when secrets were kept: not a byte of them stays, neither in free pages nor in the log. */
-  #purgeSecrets(): void {
+  #purgeSecrets(state: string): void {
     const kept = this.#statement('SELECT count(*) AS kept FROM entry WHERE type = ?');
     if (!secretTypes.some((type) => numberOf(kept.get(type), 'kept') > 0)) return;
-    const state = this.load(() => {});
+    this.load(() => {});
     this.begin(false);
     for (const type of secretTypes) {
       for (const columns of this.#statement('SELECT * FROM entry WHERE type = ?').all(type)) {
@@ -225,7 +218,7 @@ function readRow(columns: Columns): Row {
 }
 
 function checksumOf(values: readonly string[]): number {
-  return crc32(JSON.stringify(values));
+  return values.reduce((checksum, value) => crc32(`${value}\n`, checksum), 0);
 }
 
 function add(total: Total, checksum: number): void {

@@ -8,7 +8,7 @@ import {
 } from '../../model/brand.ts';
 import { type Constraints, parseConstraints } from '../../model/constraints.ts';
 import { internParameters, type Parameters } from '../../model/parameters.ts';
-import type { Payload } from '../../model/resource.ts';
+import { fail, ok, type Result } from '../../model/result.ts';
 import { type Holder, type Interest, type Selector, WILDCARD } from '../../model/transaction.ts';
 import { globMatches, isGlob } from '../../model/xdstp.ts';
 import type { RestoredHolder } from '../cell.ts';
@@ -29,6 +29,7 @@ import {
   type VariantBody,
   versionBody,
 } from './bodies.ts';
+import { unpack } from './packing.ts';
 import type { Part, Row } from './records.ts';
 
 /** No limit of a configuration is higher, and what is on disk has been accepted by one (schema: 1000, and a stamp). */
@@ -44,6 +45,14 @@ export interface Reading {
   readonly differs: Journal;
 }
 
+/** A payload that is still to come. */
+interface Slot {
+  hash: string;
+  bytes: Uint8Array;
+}
+
+const nothing = new Uint8Array(0);
+
 /** A variant that was there and must not be cached. */
 interface Gap {
   readonly type: TypeUrl;
@@ -51,35 +60,64 @@ interface Gap {
   readonly constraints: Constraints;
 }
 
-/** Makes of loaded rows what a store can restore. Throws if they are not what `encode` wrote. */
+/** Makes of loaded rows what a store can restore. */
 export class Decoder {
-  readonly #payloads = new Map<number, Payload>();
-  readonly #rows: Row[] = [];
+  readonly #reading: Reading;
+  /** Those that rows refer to; they are filled as they come. */
+  readonly #payloads = new Map<number, Slot>();
+  readonly #resources: RestoredResource[] = [];
+  /** Rows that are read when all resources are known. */
+  readonly #later: Row[] = [];
+  #problem: string | undefined;
   readonly #holders = new Map<string, Holder>();
   readonly #restoredHolders = new Map<string, RestoredHolder>();
   readonly #uncached: Gap[] = [];
 
+  constructor(reading: Reading) {
+    this.#reading = reading;
+  }
+
   take({ rows, payloads }: Part): void {
-    for (const { id, hash, bytes } of payloads) this.#payloads.set(id, { hash, bytes });
-    for (const row of rows) this.#rows.push(row);
+    this.#try(() => {
+      for (const row of rows) {
+        if (row.kind === 'resource') this.#resource(row);
+        else this.#later.push(row);
+      }
+      for (const { id, hash, bytes } of unpack(payloads)) {
+        const slot = this.#slot(id);
+        slot.hash = hash;
+        slot.bytes = bytes;
+      }
+    });
   }
 
   get payloadIds(): Iterable<number> {
     return this.#payloads.keys();
   }
 
-  read(reading: Reading): Restored {
-    const resources = this.#rows.flatMap((row) =>
-      row.kind === 'resource' ? this.#resource(row, reading) : [],
-    );
-    const interests = this.#rows.flatMap((row) =>
-      row.kind === 'interest' ? this.#interest(row, reading) : [],
-    );
-    const versions = this.#rows.flatMap((row) => (row.kind === 'version' ? this.#version(row, reading) : []));
-    return { resources, interests, versions };
+  /** The error says that it is not what `encode` wrote. */
+  finish(): Result<Restored> {
+    const interests: RestoredInterest[] = [];
+    const versions: RestoredVersion[] = [];
+    this.#try(() => {
+      for (const row of this.#later) if (row.kind === 'interest') interests.push(...this.#interest(row));
+      for (const row of this.#later) if (row.kind === 'version') versions.push(...this.#version(row));
+    });
+    if (this.#problem !== undefined) return fail(this.#problem);
+    return ok({ resources: this.#resources, interests, versions });
   }
 
-  #resource(row: Row, { keeps, now, differs }: Reading): RestoredResource[] {
+  #try(read: () => void): void {
+    if (this.#problem !== undefined) return;
+    try {
+      read();
+    } catch (error) {
+      this.#problem = String(error);
+    }
+  }
+
+  #resource(row: Row): void {
+    const { keeps, now, differs } = this.#reading;
     const type = typeUrl(row.type);
     const name = resourceName(row.key);
     const body = resourceBody.parse(JSON.parse(row.body ?? ''));
@@ -97,18 +135,17 @@ export class Decoder {
       else variants.push({ type, name, ...this.#variant(row, kept), holders });
     }
     if (!whole) differs.resource(type, name);
-    if (variants.length === 0) return [];
+    if (variants.length === 0) return;
     const bindings = (body.bindings ?? []).map(
       ([parameters, variant]) => [parametersKey(parameters), constraintsKey(variant)] as const,
     );
-    return [{ type, name, variants, bindings }];
+    this.#resources.push({ type, name, variants, bindings });
   }
 
   #variant(row: Row, kept: VariantBody): Omit<RestoredVariant, 'type' | 'name' | 'holders'> {
     const { version, responseVersion, upstream, since, aliases = [], ttl, metadata } = kept;
     const id = row.payloads[kept.payload];
-    const payload = id === undefined ? undefined : this.#payloads.get(id);
-    if (kept.payload >= 0 && payload === undefined) throw new Error(`${row.key} has no content`);
+    const payload = id === undefined ? undefined : this.#slot(id);
     return {
       constraints: readConstraints(kept.constraints),
       payload,
@@ -123,7 +160,8 @@ export class Decoder {
     };
   }
 
-  #interest(row: Row, { keeps, serves, differs }: Reading): RestoredInterest[] {
+  #interest(row: Row): RestoredInterest[] {
+    const { keeps, serves, differs } = this.#reading;
     const type = typeUrl(row.type);
     const [selector, key] = interestKeyParts.parse(JSON.parse(row.key));
     const interest: Interest = { type, selector: resourceName(selector), parameters: readParameters(key) };
@@ -140,13 +178,19 @@ export class Decoder {
   }
 
   /** Only of holders that something restored is from. */
-  #version(row: Row, { differs }: Reading): RestoredVersion[] {
+  #version(row: Row): RestoredVersion[] {
     const type = typeUrl(row.type);
     const { version } = versionBody.parse(JSON.parse(row.body ?? ''));
     if (this.#holders.has(row.key) || this.#restoredHolders.has(row.key))
       return [{ type, holder: row.key, version }];
-    differs.version(type, row.key);
+    this.#reading.differs.version(type, row.key);
     return [];
+  }
+
+  #slot(id: number): Slot {
+    const known = this.#payloads.get(id) ?? { hash: '', bytes: nothing };
+    this.#payloads.set(id, known);
+    return known;
   }
 
   #holder([key, upstream, role]: HolderBody): Holder {

@@ -35,20 +35,20 @@ export class DiskAccess {
     return this.#failures;
   }
 
-  /** `loadable`: there may be something in it. Undefined: it was open. */
-  async open(): Promise<Result<{ readonly loadable: boolean } | undefined, DiskError>> {
+  /** With the state that was committed last, if any was. Undefined: it was open. */
+  async open(): Promise<Result<{ readonly state: string | undefined } | undefined, DiskError>> {
     if (this.#closed === undefined) return ok(undefined);
     const { secrets, log, path, failed } = this.#options;
     const opened = await this.disk.open(secrets, this.#closed.discard);
     if (!opened.ok) return opened;
     this.#closed = undefined;
-    const { fresh, setAside } = opened.value;
+    const { state, setAside } = opened.value;
     if (setAside !== undefined) {
       const { file, reason } = setAside;
       log.error('the persisted cache is unusable and set aside; a new one is begun', { path, file, reason });
       failed('corrupt');
     }
-    return ok({ loadable: !fresh });
+    return ok({ state });
   }
 
   /** What was read cannot be what was written: it goes out of the way with the next `open`. */

@@ -7,8 +7,8 @@ import type { DiskError, DiskReply, DiskRequest, Opened, Part } from './records.
 export interface Disk {
   /** Again after a failure, too: what was there is closed first. `discard`: set the file aside, for this reason. */
   open(secrets: boolean, discard?: string): Promise<Result<Opened, DiskError>>;
-  /** The state that was committed last; what belongs to it goes to `take` before. */
-  load(take: (part: Part) => void): Promise<Result<string, DiskError>>;
+  /** What belongs to the state that was committed last. */
+  load(take: (part: Part) => void): Promise<Result<undefined, DiskError>>;
   begin(replace: boolean): Promise<Result<undefined, DiskError>>;
   put(part: Part): Promise<Result<undefined, DiskError>>;
   /** The ids of payloads that are gone. */
@@ -35,9 +35,8 @@ export class WorkerDisk implements Disk {
     return reply.kind === 'opened' ? ok(reply.opened) : failure(reply);
   }
 
-  async load(take: (part: Part) => void): Promise<Result<string, DiskError>> {
-    const reply = await this.#ask({ kind: 'load' }, take);
-    return reply.kind === 'loaded' ? ok(reply.state) : failure(reply);
+  load(take: (part: Part) => void): Promise<Result<undefined, DiskError>> {
+    return this.#do({ kind: 'load' }, take);
   }
 
   begin(replace: boolean): Promise<Result<undefined, DiskError>> {
@@ -61,8 +60,8 @@ export class WorkerDisk implements Disk {
     await worker.terminate();
   }
 
-  async #do(request: DiskRequest): Promise<Result<undefined, DiskError>> {
-    const reply = await this.#ask(request);
+  async #do(request: DiskRequest, take?: (part: Part) => void): Promise<Result<undefined, DiskError>> {
+    const reply = await this.#ask(request, take);
     return reply.kind === 'done' ? ok(undefined) : failure(reply);
   }
 
@@ -79,8 +78,7 @@ export class WorkerDisk implements Disk {
       resolve(reply);
     };
     worker.ref(); // the process does not end before the answer; an idle thread does not keep it
-    // oxlint-disable-next-line unicorn/require-post-message-target-origin -- a thread, not a window
-    worker.postMessage(request);
+    worker.postMessage(request, request.kind === 'put' ? [request.part.payloads.bytes.buffer] : []);
     return promise;
   }
 

@@ -1,7 +1,8 @@
 import type { Payload } from '../../model/resource.ts';
 import type { Holder } from '../../model/transaction.ts';
 import type { HolderBody, InterestBody, ResourceBody, VariantBody, VersionBody } from './bodies.ts';
-import type { Part, Row, StoredPayload } from './records.ts';
+import { Packer } from './packing.ts';
+import type { Part, Row } from './records.ts';
 import type { Entry, ResourceNow, Snapshot } from './snapshot.ts';
 
 /** How much goes from thread to thread at once: little, as it is copied on the thread that serves. */
@@ -52,23 +53,19 @@ export class PayloadIds {
 /** A snapshot as rows, in parts. */
 export function* encode(snapshot: Snapshot, ids: PayloadIds): Iterable<Part> {
   let rows: Row[] = [];
-  let payloads: StoredPayload[] = [];
-  let bytes = 0;
+  const packer = new Packer();
   for (const entry of snapshot) {
     for (const payload of payloadsOf(entry)) {
       const id = ids.of(payload);
       if (!ids.send(id)) continue;
-      payloads.push({ id, hash: payload.hash, bytes: payload.bytes });
-      bytes += payload.bytes.length;
+      packer.add({ id, hash: payload.hash, bytes: payload.bytes });
     }
     rows.push(row(entry, ids));
-    if (rows.length < partRows && bytes < partBytes) continue;
-    yield { rows, payloads };
+    if (rows.length < partRows && packer.size < partBytes) continue;
+    yield { rows, payloads: packer.take() };
     rows = [];
-    payloads = [];
-    bytes = 0;
   }
-  if (rows.length > 0) yield { rows, payloads };
+  if (rows.length > 0) yield { rows, payloads: packer.take() };
 }
 
 function payloadsOf(entry: Entry): Payload[] {

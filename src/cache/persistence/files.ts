@@ -1,4 +1,5 @@
 import {
+  chmodSync,
   closeSync,
   copyFileSync,
   existsSync,
@@ -7,6 +8,7 @@ import {
   openSync,
   renameSync,
   rmSync,
+  statSync,
 } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -23,9 +25,10 @@ export function prepareFile(directory: string): void {
   closeSync(openSync(databaseFile(directory), 'a', 0o600));
 }
 
-/** Moves the database out of the way, whole, for whoever wants to look into it. */
-export function setFileAside(directory: string, reason: string): SetAside {
+/** Moves the database out of the way, whole, for whoever wants to look into it; undefined: there is nothing in it. */
+export function setFileAside(directory: string, reason: string): SetAside | undefined {
   const file = databaseFile(directory);
+  if (!existsSync(file) || statSync(file).size === 0) return undefined;
   const time = new Date().toISOString().replaceAll(/[-:]/g, '');
   const aside = `${file}.set-aside-${time}`;
   for (const companion of companions) {
@@ -42,7 +45,9 @@ export function copyOfFile(directory: string): { readonly file: string; readonly
   try {
     for (const companion of ['', '-wal']) {
       const file = databaseFile(directory) + companion;
-      if (existsSync(file)) copyFileSync(file, databaseFile(copy) + companion);
+      if (!existsSync(file)) continue;
+      copyFileSync(file, databaseFile(copy) + companion);
+      chmodSync(databaseFile(copy) + companion, 0o600);
     }
   } catch (error) {
     remove();

@@ -106,35 +106,33 @@ export class Persistence {
   async #open(): Promise<Result<Loaded | undefined, DiskError>> {
     const opened = await this.#access.open();
     if (!opened.ok) return opened;
-    if (opened.value?.loadable !== true) return ok(undefined);
-    const loaded = await this.#read();
+    if (opened.value?.state === undefined) return ok(undefined);
+    const loaded = await this.#read(opened.value.state);
     if (loaded.ok || loaded.error.kind !== 'corrupt') return loaded;
     this.#access.damaged(loaded.error.message);
     const again = await this.#access.open();
     return again.ok ? ok(undefined) : again;
   }
 
-  async #read(): Promise<Result<Loaded, DiskError>> {
+  async #read(text: string): Promise<Result<Loaded, DiskError>> {
     const { disk, clock, serves, log } = this.#options;
-    const decoder = new Decoder();
-    const text = await disk.load((part) => decoder.take(part));
-    if (!text.ok) return text;
-    const state = readState(text.value);
+    const state = readState(text);
     if (state === undefined) return fail({ kind: 'corrupt', message: 'its state cannot be read' });
     const staleSince = this.#kept(state);
     const keeps = (upstream: string): boolean => staleSince.has(upstream);
-    try {
-      const restored = decoder.read({ keeps, serves, now: clock.now(), differs: this.journal });
-      for (const id of decoder.payloadIds) this.#writer.ids.loaded(id);
-      log.info('the persisted cache is loaded', {
-        resources: restored.resources.length,
-        subscriptions: restored.interests.length,
-        written: new Date(state.at).toISOString(),
-      });
-      return ok({ restored, staleSince });
-    } catch (error) {
-      return fail({ kind: 'corrupt', message: String(error) });
-    }
+    const decoder = new Decoder({ keeps, serves, now: clock.now(), differs: this.journal });
+    const loaded = await disk.load((part) => decoder.take(part));
+    if (!loaded.ok) return loaded;
+    const decoded = decoder.finish();
+    if (!decoded.ok) return fail({ kind: 'corrupt', message: decoded.error });
+    const restored = decoded.value;
+    for (const id of decoder.payloadIds) this.#writer.ids.loaded(id);
+    log.info('the persisted cache is loaded', {
+      resources: restored.resources.length,
+      subscriptions: restored.interests.length,
+      written: new Date(state.at).toISOString(),
+    });
+    return ok({ restored, staleSince });
   }
 
   /** The upstreams whose content is still theirs, and since when it may be out of date. */

@@ -21,10 +21,19 @@ export interface StoredPayload {
   readonly bytes: Uint8Array;
 }
 
+/** Many of them in one piece of memory. */
+export interface PackedPayloads {
+  readonly ids: readonly number[];
+  readonly hashes: readonly string[];
+  /** Where each ends in `bytes`; the next begins there. */
+  readonly ends: readonly number[];
+  readonly bytes: Uint8Array<ArrayBuffer>;
+}
+
 /** A part of what is written or loaded: small enough to pass between threads without a pause. */
 export interface Part {
   readonly rows: readonly Row[];
-  readonly payloads: readonly StoredPayload[];
+  readonly payloads: PackedPayloads;
 }
 
 /** Why the disk does not do what it is asked. */
@@ -40,8 +49,8 @@ export interface SetAside {
 }
 
 export interface Opened {
-  /** Nothing is in it. */
-  readonly fresh: boolean;
+  /** What was committed last beside the rows; undefined: nothing was. */
+  readonly state: string | undefined;
   readonly setAside: SetAside | undefined;
 }
 
@@ -58,9 +67,8 @@ export type DiskRequest =
 
 export type DiskReply =
   | { readonly kind: 'opened'; readonly opened: Opened }
-  /** Any number of them before `loaded`. */
+  /** Any number of them before a load is `done`: first the rows, then the payloads. */
   | { readonly kind: 'part'; readonly part: Part }
-  | { readonly kind: 'loaded'; readonly state: string }
   /** `dropped`: ids of payloads that nothing refers to any more. */
   | { readonly kind: 'committed'; readonly dropped: readonly number[] }
   | { readonly kind: 'done' }

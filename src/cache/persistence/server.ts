@@ -35,7 +35,8 @@ export class DiskServer {
       case 'open':
         return { kind: 'opened', opened: this.#open(request.secrets, request.discard) };
       case 'load':
-        return { kind: 'loaded', state: this.#opened.load((part) => this.#reply({ kind: 'part', part })) };
+        this.#opened.load((part) => this.#reply({ kind: 'part', part }));
+        return { kind: 'done' };
       case 'begin':
         if (this.#removeCopy !== undefined)
           throw new DiskProblem('read_only', 'the directory cannot be written to');
@@ -71,7 +72,7 @@ export class DiskServer {
       setAside = setFileAside(this.#directory, message);
       this.#database = this.#openFile(secrets);
     }
-    return { fresh: this.#database.fresh, setAside };
+    return { state: this.#database.state, setAside };
   }
 
   #openFile(secrets: boolean): Database {
@@ -87,8 +88,14 @@ export class DiskServer {
 
   #openCopy(secrets: boolean): Database {
     const { file, remove } = copyOfFile(this.#directory);
-    this.#removeCopy = remove;
-    return new Database(file, secrets);
+    try {
+      const database = new Database(file, secrets);
+      this.#removeCopy = remove;
+      return database;
+    } catch (error) {
+      remove();
+      throw error;
+    }
   }
 
   #close(): void {

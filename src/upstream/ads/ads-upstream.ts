@@ -83,7 +83,7 @@ export class AdsUpstream implements Upstream {
       kind: 'ads',
       connected: this.#connection.isUp,
       everConnected: this.#everConnected,
-      down: this.#failover.down,
+      down: this.#failover.down && !this.#connection.isUntried,
       endpoint: this.#endpoint(this.#failover.current),
       sessions: this.#sessions.size,
       staleSince: this.#staleSince,
@@ -131,6 +131,7 @@ export class AdsUpstream implements Upstream {
       answered: () => this.#answered(trouble),
       overdue: () => this.#overdue(),
       unanswered: (reason) => this.#unanswered(trouble, reason),
+      ended: (reason) => this.#ended(reason),
     };
   }
 
@@ -201,6 +202,7 @@ export class AdsUpstream implements Upstream {
       return;
     }
     this.#silence = 'accepted';
+    this.#failover.accepted();
     this.#staleSince = undefined;
     this.#sink.changed();
   }
@@ -224,9 +226,21 @@ export class AdsUpstream implements Upstream {
     const endpoint = this.#endpoint(this.#failover.current);
     trouble.reason = `${endpoint}: ${reason}`;
     this.#lastError = trouble.reason;
-    this.#conditions.set('stream', reason, 'warn', 'the control plane refuses a stream', { endpoint, reason });
+    this.#conditions.set('stream', reason, 'warn', 'the control plane refuses a stream', {
+      endpoint,
+      reason,
+    });
     this.#sink.changed();
     return false;
+  }
+
+  /** Daily business of many control planes, or a response that is too large, again and again: said once. */
+  #ended(reason: string): void {
+    const endpoint = this.#endpoint(this.#failover.current);
+    this.#conditions.add('ended', reason, 'warn', 'a stream was ended, another one is opened', {
+      endpoint,
+      reason,
+    });
   }
 
   #endSilence(): void {

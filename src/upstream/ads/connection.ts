@@ -47,6 +47,11 @@ export class Connection {
     return this.#state.kind === 'up';
   }
 
+  /** Up, and nothing has been asked on it: it may be better than the ones before. */
+  get isUntried(): boolean {
+    return this.#state.kind === 'up' && !this.#state.asked;
+  }
+
   /** Some stream of this connection has had a response. */
   get hasAnswered(): boolean {
     return this.#state.kind === 'up' && this.#state.answered;

@@ -10,7 +10,7 @@ import {
   type Transaction,
   transaction,
 } from '../../model/transaction.ts';
-import { isGlob } from '../../model/xdstp.ts';
+import { globMatches, isGlob } from '../../model/xdstp.ts';
 import type { OutgoingDelta, OutgoingRequest } from '../../wire/request-writer.ts';
 import type { ErrorDetail, Locator } from '../../wire/requests.ts';
 import {
@@ -114,6 +114,33 @@ export class DeltaSession extends SessionMachine<DeltaState, IncomingDelta> {
     return request(type, { nonce, error, subscribe: ['*'], unsubscribe: ['*'] });
   }
 
+  /** A subscribe is answered with everything, also with what was sent before (protocol §4.2). */
+  protected expect(state: DeltaState, ask: Ask): Set<HeldVariant> {
+    const matching = this.covered(state, ask).filter((held) => this.#shows(ask, held));
+    return new Set(matching);
+  }
+
+  /**
+   * Nothing says which request a response answers. An update that was on its way has only what has changed: it lacks
+   * something of what is held, or has nothing for this ask. An empty response is for who has waited longest.
+   */
+  protected answers(state: DeltaState, ask: Ask, { puts, heartbeats, removals }: Transaction): boolean {
+    if (!this.options.locators && ask.kind === 'wildcard') return true; // there is no other in this conversation
+    const said = [...puts, ...heartbeats, ...removals];
+    if (said.length === 0) {
+      for (const { kind, askedIn, responded } of state.wants.all()) {
+        if (kind !== 'name' && !responded && askedIn > 0 && askedIn < ask.askedIn) return false;
+      }
+      return true;
+    }
+    return ask.expected.size === 0 && said.some((identity) => this.#shows(ask, identity));
+  }
+
+  #shows(ask: Ask, { name, constraints }: Identity): boolean {
+    if (ask.kind === 'glob' && !globMatches(ask.selector, name)) return false;
+    return !this.options.locators || constraints.matches(ask.parameters);
+  }
+
   protected expires(_: DeltaState, ask: Ask): boolean {
     return ask.kind !== 'wildcard';
   }
@@ -145,11 +172,13 @@ export class DeltaSession extends SessionMachine<DeltaState, IncomingDelta> {
         const known = held.get(name, constraints.key);
         if (known === undefined) continue;
         known.mark = this.stream;
+        came(state, known);
         heartbeats.push({ name, constraints, ttlMilliseconds });
       } else {
         puts.push(put);
         const asks = wants.selecting(name, [], constraints);
         held.put(name, constraints, put.version, this.stream, asks.length === 0);
+        came(state, held.get(name, constraints.key));
       }
       for (const ask of wants.selecting(name, aliases, constraints)) {
         if (ask.kind === 'name') settle(wants, ask, settled);
@@ -189,6 +218,7 @@ export class DeltaSession extends SessionMachine<DeltaState, IncomingDelta> {
 
   #remove(state: DeltaState, held: HeldVariant, removals: Removal[], settled: Interest[]): void {
     state.held.delete(held);
+    came(state, held);
     removals.push({ name: held.name, constraints: held.constraints });
     for (const ask of state.wants.selecting(held.name, [], held.constraints)) {
       if (ask.kind === 'name') settle(state.wants, ask, settled);
@@ -254,6 +284,12 @@ function read(state: DeltaState, response: IncomingDelta): Result<Reading> {
     faults.push(fault.value);
   }
   return ok({ puts, removed, removedVariants, faults });
+}
+
+/** What was expected of an answer is there, or gone. */
+function came({ wants }: DeltaState, held: HeldVariant | undefined): void {
+  if (held === undefined || wants.unknown.size === 0) return;
+  for (const ask of wants.unknown) ask.expected.delete(held);
 }
 
 function request(type: TypeUrl, part: Partial<OutgoingDelta>): OutgoingDelta {

@@ -52,6 +52,11 @@ export class Failover {
     this.#backoff.reset();
   }
 
+  /** Nobody knows better: the current endpoint's silence is taken for its answer. */
+  accepted(): void {
+    this.#failures = 0;
+  }
+
   /**
    * The current endpoint failed: unreachable, or connected and without an answer. Moves to the next one; at once,
    * or after a whole round with a wait. In milliseconds.

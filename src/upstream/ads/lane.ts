@@ -24,6 +24,8 @@ export interface LaneHandler {
   overdue(): void;
   /** A stream ended that had no answer. True: the whole connection is given up. */
   unanswered(reason: string): boolean;
+  /** A stream ended that had answers; another one is opened. */
+  ended(reason: string): void;
 }
 
 export interface LaneOptions {
@@ -184,7 +186,9 @@ export class Lane {
   #closed(open: Open, reason: string): void {
     if (this.#open !== open) return;
     this.#closeStream();
-    if (!open.answered && this.#options.handler.unanswered(reason)) return;
+    const { handler } = this.#options;
+    if (open.answered) handler.ended(reason);
+    else if (handler.unanswered(reason)) return;
     this.#retry = this.#options.clock.after(this.#options.backoff.next(), () => {
       this.#retry = undefined;
       this.#openStream();

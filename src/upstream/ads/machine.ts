@@ -44,6 +44,8 @@ export interface SessionOptions {
   readonly holders: { readonly wildcard: Holder; readonly named: Holder };
   /** NATIVE: parameters are sent, in resource_locators. */
   readonly locators: boolean;
+  /** The first response after a wildcard was asked for is its answer, all of it. */
+  readonly exact?: boolean;
   readonly stamp: Stamp;
   readonly maxConstraintDepth: number;
   /** Protocol §3.9. */

@@ -1,7 +1,7 @@
 import { create, type JsonObject, type JsonValue, toBinary } from '@bufbuild/protobuf';
 import { NodeSchema } from '../../gen/envoy/config/core/v3/base_pb.ts';
 import type { Parameters } from '../../model/parameters.ts';
-import { PASSES_VARIANTS } from '../../wire/via.ts';
+import { PASSES_VARIANTS, USER_AGENT } from '../../wire/via.ts';
 
 /** The node of the configuration. */
 export interface RelayNode {
@@ -48,7 +48,7 @@ export function encodeNode({ node, rules, parameters, version, passesVariants }:
       cluster,
       ...(Object.keys(metadata).length > 0 ? { metadata } : {}),
       ...(hasLocality ? { locality } : {}),
-      userAgentName: 'distributary',
+      userAgentName: USER_AGENT,
       userAgentVersionType: { case: 'userAgentVersion', value: version },
       clientFeatures: passesVariants ? [...CLIENT_FEATURES, PASSES_VARIANTS] : CLIENT_FEATURES,
     }),

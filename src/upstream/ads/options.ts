@@ -33,6 +33,12 @@ export interface AdsUpstreamOptions {
   readonly endpoints: readonly Address[];
   readonly protocol: 'DELTA' | 'SOTW';
   readonly variants: 'PER_PARAMETERS' | 'NATIVE';
+  /**
+   * NATIVE, and a relay of ours answers: each parameter set has a session of its own (past `maxSessions` the others
+   * share one), so that a wildcard is answered by the first response on its stream and nothing has to be guessed from
+   * silence.
+   */
+  readonly apart?: boolean;
   /** How an endpoint is reached; undefined: by gRPC, with `tls`, `connectTimeoutMs` and `keepalive`. */
   readonly dial?: Dial | undefined;
   /** Undefined: plaintext. */

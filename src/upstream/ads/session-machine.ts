@@ -62,6 +62,10 @@ export abstract class SessionMachine<S extends TypeState, R extends IncomingSotw
   protected abstract reply(state: S): OutgoingRequest;
   /** Refuses a type that was never asked for; undefined where a refusal would subscribe to it. */
   protected abstract refuse(type: TypeUrl, nonce: string, error: ErrorDetail): OutgoingRequest | undefined;
+  /** What is held, and would be sent again in answer to a wildcard or glob that is asked now. */
+  protected abstract expect(state: S, ask: Ask): Set<HeldVariant>;
+  /** Whether a response may be the answer to a wildcard or glob, rather than one to something else. */
+  protected abstract answers(state: S, ask: Ask, said: Transaction): boolean;
   /** Whether silence means absence in the end (protocol §3.9). */
   protected abstract expires(state: S, ask: Ask): boolean;
   /** What is held of an ask that was not answered in time; the ask is settled unless it returns undefined. */
@@ -177,6 +181,7 @@ export abstract class SessionMachine<S extends TypeState, R extends IncomingSotw
         ask.askedIn = 0;
         ask.answered = false;
         ask.responded = false;
+        ask.expected = new Set();
         state.fresh.add(ask);
       }
       this.reset(state, resumed);
@@ -266,7 +271,10 @@ export abstract class SessionMachine<S extends TypeState, R extends IncomingSotw
       state.fresh.clear();
       state.dropped = [];
       const request = ++state.asked;
-      for (const ask of fresh) ask.askedIn = request;
+      for (const ask of fresh) {
+        ask.askedIn = request;
+        if (request > 1 && ask.kind !== 'name') ask.expected = this.expect(state, ask);
+      }
       this.change(state, fresh, dropped);
       const wildcards = fresh.filter((ask) => !ask.answered && ask.kind === 'wildcard');
       if (wildcards.length > 0) this.#awaitWildcards(state, `overdue ${request} ${state.type}`, wildcards);
@@ -277,8 +285,12 @@ export abstract class SessionMachine<S extends TypeState, R extends IncomingSotw
 
   #awaitWildcards(state: S, timer: string, asks: readonly Ask[]): void {
     this.arm(timer, this.options.resourceTimeoutMs, () => {
-      const overdue = asks.some((ask) => !ask.answered && state.wants.has(ask));
-      if (overdue) this.#effects.push({ kind: 'overdue' });
+      const waiting = asks.filter((ask) => !ask.answered && state.wants.has(ask));
+      if (waiting.length === 0) return;
+      // Who answers others, and this one with nothing that can be told from an update, has answered it, too.
+      if (state.nonce !== '') for (const ask of waiting) ask.responded = true;
+      if (state.nonce !== '') this.#quiet(state);
+      else this.#effects.push({ kind: 'overdue' });
     });
   }
 
@@ -338,7 +350,8 @@ export abstract class SessionMachine<S extends TypeState, R extends IncomingSotw
     }
     this.#apply(accepted.value);
     this.#acknowledge(state, read.value);
-    this.#awaitQuiet(state);
+    if (this.options.exact === true) this.#settleWildcards(state, accepted.value);
+    this.#awaitQuiet(state, accepted.value);
   }
 
   #acknowledge(state: S, response: R): void {
@@ -384,10 +397,21 @@ export abstract class SessionMachine<S extends TypeState, R extends IncomingSotw
     if (request !== undefined) this.send(request);
   }
 
-  #awaitQuiet(state: S): void {
+  #settleWildcards(state: S, said: Transaction): void {
+    const settled: Interest[] = [];
+    for (const ask of [...state.wants.unknown]) {
+      if (ask.kind === 'wildcard' && ask.askedIn > 0 && this.answers(state, ask, said)) {
+        settle(state.wants, ask, settled);
+      }
+    }
+    if (settled.length > 0) this.#say(state, { settled });
+  }
+
+  #awaitQuiet(state: S, said: Transaction): void {
     let due = state.sweep;
     for (const ask of state.sweep ? state.wants.all() : state.wants.unknown) {
       if (ask.kind === 'name' || ask.askedIn === 0) continue;
+      if (!ask.responded && !this.answers(state, ask, said)) continue;
       ask.responded = true;
       due = true;
     }

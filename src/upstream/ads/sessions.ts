@@ -1,6 +1,6 @@
 import type { ParametersKey, TypeUrl } from '../../model/brand.ts';
 import { stampConstraints } from '../../model/constraints.ts';
-import { NO_PARAMETERS, type Parameters } from '../../model/parameters.ts';
+import { internParameters, NO_PARAMETERS, type Parameters } from '../../model/parameters.ts';
 import {
   type Holder,
   type Interest,
@@ -34,6 +34,9 @@ export interface SessionsHandler {
   changed(): void;
 }
 
+/** For those that find no place of their own (`apart`): no client shows such a key. */
+const CROWD = internParameters([['distributary', 'crowd']]);
+
 /**
  * The sessions of an upstream: one for each distinct parameter set among the keys of the rules (PER_PARAMETERS), or one
  * for all where the control plane matches variants itself (NATIVE) or nothing depends on parameters (no rules).
@@ -48,6 +51,8 @@ export class Sessions {
   readonly #sessions = new Map<ParametersKey, Session>();
   /** Past max_upstream_sessions; they get the places that become free. */
   readonly #refused = new Set<Interest>();
+  /** Parameter sets in the crowd, and how many interests each has there. */
+  readonly #crowded = new Map<ParametersKey, number>();
   #up: { readonly link: Link; readonly endpoint: number } | undefined;
 
   constructor(options: AdsUpstreamOptions, conditions: Conditions, handler: SessionsHandler) {
@@ -69,9 +74,10 @@ export class Sessions {
   }
 
   subscribe(interest: Interest): void {
+    this.#crowd(interest);
     const parameters = this.#shown(interest);
     const known = this.#sessions.get(parameters.key);
-    if (known === undefined && this.#sessions.size >= this.#options.maxSessions) {
+    if (known === undefined && parameters !== CROWD && this.#sessions.size >= this.#options.maxSessions) {
       this.#refuse(interest, parameters);
       return;
     }
@@ -86,6 +92,7 @@ export class Sessions {
       return;
     }
     const session = this.#sessions.get(this.#shown(interest).key);
+    this.#uncrowd(interest);
     if (session === undefined) return;
     session.unsubscribe(interest);
     if (!session.idle) return;
@@ -159,7 +166,23 @@ export class Sessions {
 
   /** What of an interest's parameters decides the session. */
   #shown(interest: Interest): Parameters {
+    if (this.#options.apart === true) {
+      return this.#crowded.has(interest.parameters.key) ? CROWD : interest.parameters;
+    }
     return this.#keys.length === 0 ? NO_PARAMETERS : restrict(this.#keys, interest.parameters);
+  }
+
+  #crowd({ parameters: { key } }: Interest): void {
+    if (this.#options.apart !== true) return;
+    const there = this.#crowded.get(key);
+    const full = !this.#sessions.has(key) && this.#sessions.size >= this.#options.maxSessions;
+    if (there !== undefined || full) this.#crowded.set(key, (there ?? 0) + 1);
+  }
+
+  #uncrowd({ parameters: { key } }: Interest): void {
+    const there = this.#crowded.get(key);
+    if (there === 1) this.#crowded.delete(key);
+    else if (there !== undefined) this.#crowded.set(key, there - 1);
   }
 
   #open(parameters: Parameters): Session {
@@ -196,6 +219,7 @@ export class Sessions {
     return {
       holders: { wildcard: this.#holder(parameters, 'wildcard'), named: this.#holder(parameters, 'named') },
       locators: this.#native,
+      exact: this.#options.apart === true && parameters !== CROWD,
       stamp,
       maxConstraintDepth,
       resourceTimeoutMs,
@@ -204,7 +228,8 @@ export class Sessions {
 
   #holder(parameters: Parameters, role: Holder['role']): Holder {
     const { name } = this.#options;
-    return { key: JSON.stringify(['ads', name, parameters.key, role]), upstream: name, role };
+    const holder = { key: JSON.stringify(['ads', name, parameters.key, role]), upstream: name, role };
+    return this.#options.apart === true && parameters !== CROWD ? { ...holder, parameters } : holder;
   }
 
   #end(session: Session): void {

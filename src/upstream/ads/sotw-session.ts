@@ -13,6 +13,7 @@ import type { Locator } from '../../wire/requests.ts';
 import { type IncomingSotw, readSotwResponse, type UnreadableResponse } from '../../wire/response-reader.ts';
 import { Code } from '../../wire/status.ts';
 import type { Identity } from './arrivals.ts';
+import type { HeldVariant } from './held.ts';
 import type { Image } from './image.ts';
 import type { TypeState } from './machine.ts';
 import { SessionMachine } from './session-machine.ts';
@@ -104,13 +105,25 @@ export class SotwSession extends SessionMachine<SotwState, IncomingSotw> {
     return undefined;
   }
 
+  protected expect(): Set<HeldVariant> {
+    return new Set();
+  }
+
+  /** Each response is of all that is subscribed; it does not say which request it has seen. */
+  protected answers(): boolean {
+    return true;
+  }
+
   protected expires(state: SotwState, ask: Ask): boolean {
     return state.info.fullState && ask.kind !== 'wildcard';
   }
 
   protected expired(state: SotwState, ask: Ask): Removal[] | undefined {
     // Held from another stream, and this one has not said that it is gone.
-    return state.held.has(ask.selector) ? undefined : [];
+    const holds = this.covered(state, ask).some(
+      ({ constraints }) => !this.options.locators || constraints.matches(ask.parameters),
+    );
+    return holds ? undefined : [];
   }
 
   protected forgotten(state: SotwState): void {
@@ -211,6 +224,8 @@ export class SotwSession extends SessionMachine<SotwState, IncomingSotw> {
   /** Whether it may be there although this response does not have it. */
   #excusable(state: SotwState, { name, constraints }: Identity, excused: ReadonlySet<ResourceName>): boolean {
     if (excused.has(name)) return true;
+    // What has come on this stream is there no more when it lacks, whether or not its ask is answered as a whole.
+    if (state.held.get(name, constraints.key)?.mark === this.stream) return false;
     const asks = state.wants.selecting(name, [], constraints);
     return asks.length > 0 && !asks.some((ask) => ask.answered || ask.askedIn === 1);
   }

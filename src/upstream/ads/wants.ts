@@ -3,6 +3,7 @@ import type { Constraints } from '../../model/constraints.ts';
 import { NO_PARAMETERS, type Parameters } from '../../model/parameters.ts';
 import { type Interest, type Selector, WILDCARD } from '../../model/transaction.ts';
 import { globMatches, isGlob } from '../../model/xdstp.ts';
+import type { HeldVariant } from './held.ts';
 
 /**
  * One subscription as upstream sees it: a name, or in a NATIVE session with parameters a locator. Several interests
@@ -20,8 +21,10 @@ export interface Ask {
   answered: boolean;
   /** Upstream answered it at some time: the store has been told. */
   known: boolean;
-  /** Something of its type has come since it was asked: a wildcard or glob is settled once that ends. */
+  /** What may be its answer has come since it was asked: a wildcard or glob is settled once that ends. */
   responded: boolean;
+  /** A wildcard or glob: what is held, must be in its answer, too, and has not come yet. */
+  expected: Set<HeldVariant>;
 }
 
 /** What is wanted of one type on one stream. */
@@ -72,6 +75,7 @@ export class Wants {
       answered: false,
       known: false,
       responded: false,
+      expected: new Set(),
     };
     asks.set(parameters.key, ask);
     if (glob) this.#globs.add(selector);

@@ -1,6 +1,7 @@
 import { renameSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { create, toBinary } from '@bufbuild/protobuf';
+import { BinaryWriter, WireType } from '@bufbuild/protobuf/wire';
 import { AnySchema } from '@bufbuild/protobuf/wkt';
 import { DiscoveryResponseSchema } from '../../../src/gen/envoy/service/discovery/v3/discovery_pb.ts';
 import { type } from '../../support/lab.ts';
@@ -45,11 +46,10 @@ export function manyResources(count: number): ReadonlyMap<string, string> {
   );
 }
 
-/** A message with the name in field 1, and the content in a field that no type has. Both below 128 bytes. */
-function body(name: string, content: string): Buffer {
-  const text = (tag: readonly number[], value: string): Buffer => {
-    const bytes = Buffer.from(value);
-    return Buffer.concat([Buffer.from([...tag, bytes.length]), bytes]);
-  };
-  return Buffer.concat([text([0x0a], name), text([0xfa, 0x3f], content)]);
+/** A message with the name in field 1, and the content in a field that no type has. */
+function body(name: string, content: string): Uint8Array {
+  const writer = new BinaryWriter();
+  writer.tag(1, WireType.LengthDelimited).string(name);
+  writer.tag(1023, WireType.LengthDelimited).string(content);
+  return writer.finish();
 }

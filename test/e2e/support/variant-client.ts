@@ -33,6 +33,8 @@ export interface VariantClientOptions {
   readonly protocol: 'sotw' | 'delta';
   readonly node?: NodeInit;
   readonly metadata?: Metadata;
+  /** Delta: whether a response is accepted, by what it says; all are by default. */
+  readonly accepts?: (said: readonly string[]) => boolean;
   /** What of a resource's body is remembered. */
   readonly content?: (any: Any | undefined) => string;
 }
@@ -187,6 +189,11 @@ export class VariantClient {
     const short = shortOf(response.typeUrl);
     const held = this.#of(short);
     const said = told(response);
+    if (this.#options.accepts?.(said) === false) {
+      const errorDetail = { code: 3, message: 'not to my taste' };
+      this.delta(short, { responseNonce: response.nonce, errorDetail });
+      return;
+    }
     for (const resource of response.resources) {
       held.set(identity(resource), this.#content(resource.resource));
       this.#variants.set(`${short} ${resource.resourceName?.name ?? resource.name}`, resource);

@@ -1,6 +1,6 @@
 import { create, fromBinary, type MessageInitShape, toBinary } from '@bufbuild/protobuf';
 import { AnySchema } from '@bufbuild/protobuf/wkt';
-import { type ChannelCredentials, type Client, credentials, type StatusObject } from '@grpc/grpc-js';
+import { type ChannelCredentials, type Client, credentials } from '@grpc/grpc-js';
 import type { NodeSchema } from '../../../src/gen/envoy/config/core/v3/base_pb.ts';
 import {
   DeltaDiscoveryRequestSchema,
@@ -45,6 +45,12 @@ export interface Received {
   readonly removed: readonly string[];
 }
 
+/** grpc-status and grpc-message. */
+export interface Ending {
+  readonly code: number;
+  readonly details: string;
+}
+
 const defaultNode: NodeInit = { id: 'client', cluster: 'clients' };
 const methods = { sotw: 'StreamAggregatedResources', delta: 'DeltaAggregatedResources' } as const;
 const mostKept = 100;
@@ -53,7 +59,7 @@ const mostKept = 100;
 export class XdsClient implements AsyncDisposable {
   readonly received: Received[] = [];
   /** How the stream ended. */
-  status: StatusObject | undefined;
+  status: Ending | undefined;
   readonly #protocol: Protocol;
   readonly #client: Client;
   readonly #call: RawCall;
@@ -129,7 +135,7 @@ export class XdsClient implements AsyncDisposable {
   }
 
   /** Waits for the end of the stream: its status code and message. */
-  async ends(): Promise<StatusObject> {
+  async ends(): Promise<Ending> {
     return eventually(() => {
       if (this.status === undefined) throw new Error('the stream is open');
       return this.status;

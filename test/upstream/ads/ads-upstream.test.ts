@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { ServerCredentials, status } from '@grpc/grpc-js';
 import { expect } from 'chai';
-import { resourceName } from '../../../src/model/brand.ts';
+import { resourceName, typeUrl } from '../../../src/model/brand.ts';
 import { systemClock } from '../../../src/model/clock.ts';
 import { formatConstraints } from '../../../src/model/constraints.ts';
 import { internParameters } from '../../../src/model/parameters.ts';
@@ -218,7 +218,7 @@ describe('an ADS upstream', () => {
     plane.answer = serving('1', 'a:1@v1', 'b:1@v1');
     const upstream = start({ endpoints: [address(plane.port)] });
     upstream.subscribe(want('*'));
-    await until('content', () => observed.contents['a'] === '1');
+    await until('the whole wildcard', () => observed.settled.includes('*'));
     plane.kill();
     await until('retries', () => observed.counts.reconnects >= 5);
     expect(upstream.state()).to.include({ connected: false, everConnected: true, down: true });
@@ -539,6 +539,66 @@ describe('an ADS upstream', () => {
       expect(observed.counts.reconnects).to.equal(0);
       expect(plane.openStreams.filter((stream) => stream.first?.node?.id === 'good')).to.have.length(1);
     });
+  });
+
+  it('a relay more below: open streams are opened anew to say so, with what is held', async () => {
+    const plane = await controlPlane();
+    plane.answer = serving('1', 'a:1@v1', 'b:1@v1');
+    let via = 'own/1';
+    const upstream = start({ endpoints: [address(plane.port)], via: () => via });
+    upstream.subscribe(want('*'));
+    await until('an answer', () => observed.settled.length === 1);
+    upstream.reannounce();
+    via = 'own/1, below/1';
+    upstream.reannounce();
+    await until('another stream', () => plane.streams.length === 2 && plane.streams[1]?.first !== undefined);
+    expect(plane.streams.map(({ metadata }) => metadata.get('x-distributary-via'))).to.deep.equal([
+      ['own/1'],
+      ['own/1, below/1'],
+    ]);
+    expect(plane.streams[1]?.first).to.have.deep.property('initialResourceVersions', { a: 'v1', b: 'v1' });
+    via = 'own/1';
+    upstream.reannounce();
+    await until('one is left', () => plane.openStreams.length === 1);
+    expect(plane.streams).to.have.length(2);
+    expect(observed.contents).to.deep.equal({ a: '1', b: '1' });
+  });
+
+  it('§5 a key more: what is held is stamped anew, once for a type, and interests move to their sessions', async () => {
+    const plane = await controlPlane();
+    plane.answer = (stream, request) => {
+      if (request.responseNonce === '') stream.send(typeUrl(request.typeUrl), '1', 'a:1@1', 'b{z=1}:1@1');
+    };
+    const env = { key: 'env', to: 'node.metadata.env' };
+    const upstream = start({ endpoints: [address(plane.port)], rules: [env] });
+    const moved = want('a', { env: 'prod', zone: 'z1' });
+    upstream.subscribe(want('*', { env: 'prod' }));
+    upstream.subscribe(want('a', { env: 'prod' }));
+    upstream.subscribe(moved);
+    upstream.subscribe(want('*', { env: 'test' }));
+    await until('answers', () => observed.settled.length === 4);
+    upstream.reconfigure([env]);
+    expect(observed.restamps).to.deep.equal([]);
+    upstream.reconfigure([env, { key: 'zone', to: 'node.locality.zone' }]);
+    expect(observed.restamps).to.have.length(1);
+    const [restamp] = observed.restamps;
+    const changes = restamp?.moves.map(
+      ({ holder, name, from, to }) =>
+        `${holder.role} ${name} ${formatConstraints(from.expression)} -> ${to === undefined ? '' : formatConstraints(to.expression)}`,
+    );
+    expect(changes).to.have.members([
+      'wildcard a env == "prod" -> env == "prod" and not exists(zone)',
+      'wildcard b env == "prod" and z == "1" -> env == "prod" and not exists(zone) and z == "1"',
+      'named a env == "prod" -> env == "prod" and not exists(zone)',
+      'wildcard a env == "test" -> env == "test" and not exists(zone)',
+      'wildcard b env == "test" and z == "1" -> env == "test" and not exists(zone) and z == "1"',
+    ]);
+    expect(restamp?.unsettled).to.deep.equal([moved]);
+    await until('its session', () => observed.settled.length === 5);
+    expect(upstream.state().sessions).to.equal(3);
+    expect(plane.requests.find(({ node }) => node?.locality?.zone === 'z1')).to.not.equal(undefined);
+    // The sessions that go on have not asked again.
+    expect(plane.streams).to.have.length(4);
   });
 
   it('NATIVE: all parameter sets in one session, as locators', async () => {

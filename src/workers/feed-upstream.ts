@@ -1,0 +1,61 @@
+import { randomInt } from 'node:crypto';
+import type { Core } from '../assembly/core.ts';
+import { systemClock } from '../model/clock.ts';
+import type { UpstreamSink } from '../model/upstream.ts';
+import type { Log } from '../observe/log.ts';
+import { AdsUpstream } from '../upstream/ads/ads-upstream.ts';
+import { CLAIMS_EVERYTHING } from '../upstream/claims.ts';
+
+/** Longer than anything takes: how long to wait for control planes is the primary's to decide. Milliseconds. */
+const never = 2 ** 31 - 1;
+const backoff = { initialMs: 20, maxMs: 1000 };
+
+/** A worker's one upstream: the primary, at the socket given. */
+export function feedUpstream(core: Core, socket: string, sink: UpstreamSink): AdsUpstream {
+  const { config, metrics, version, log, loops } = core;
+  const name = 'primary';
+  return new AdsUpstream(
+    {
+      name,
+      claims: CLAIMS_EVERYTHING,
+      endpoints: [{ kind: 'unix', path: socket }],
+      protocol: 'DELTA',
+      variants: 'NATIVE',
+      apart: true,
+      tls: undefined,
+      connectTimeoutMs: 10_000,
+      maxResponseBytes: -1,
+      resourceTimeoutMs: never,
+      keepalive: { timeMs: never, timeoutMs: never },
+      backoff,
+      settleMs: 0,
+      rules: [],
+      node: config.node,
+      version,
+      via: () => loops.via(),
+      maxConstraintDepth: config.limits.maxConstraintDepth,
+      maxSessions: config.limits.maxUpstreamSessions,
+      clock: systemClock,
+      random: () => randomInt(2 ** 32) / 2 ** 32,
+      log: quiet(log.child({ upstream: name })),
+      metrics: {
+        updates: (type, result) => metrics.updates(name, type, result).inc(),
+        lastUpdate: () => {},
+        reconnect: () => metrics.reconnects(name).inc(),
+        refused: () => {},
+      },
+    },
+    sink,
+  );
+}
+
+/** That a worker has found its primary is no news. */
+function quiet(log: Log): Log {
+  return {
+    debug: (message, fields) => log.debug(message, fields),
+    info: (message, fields) => log.debug(message, fields),
+    warn: (message, fields) => log.warn(message, fields),
+    error: (message, fields) => log.error(message, fields),
+    child: (fields) => quiet(log.child(fields)),
+  };
+}

@@ -1,0 +1,127 @@
+import { existsSync, globSync, readFileSync, writeFileSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import { expect } from 'chai';
+import { end, reference, start } from '../../scripts/config-reference.ts';
+import { parseConfig } from '../../src/config/load.ts';
+import { Metrics } from '../../src/observe/metrics.ts';
+import { envoyBinary } from '../e2e/support/envoy-binary.ts';
+import { temporaryDirectory } from '../e2e/support/paths.ts';
+import { run } from '../e2e/support/process.ts';
+import { need } from '../e2e/support/skip.ts';
+
+const root = join(import.meta.dirname, '../..');
+const read = (path: string): string => readFileSync(join(root, path), 'utf8');
+const pages = ['README.md', 'CHANGELOG.md', ...globSync('docs/**/*.md', { cwd: root })];
+
+/** The fenced blocks of a page with this info string. */
+function blocks(page: string, info: string): readonly string[] {
+  return [...read(page).matchAll(/^```(.*)\n([^]*?)^```$/gm)]
+    .filter(([, found]) => found === info)
+    .map(([, , text = '']) => text);
+}
+
+/** What stands in backticks in each line. */
+function* codes(page: string): Iterable<readonly string[]> {
+  for (const line of read(page).split('\n'))
+    yield [...line.matchAll(/`([^`]+)`/g)].map(([, code = '']) => code);
+}
+
+describe('the documentation', () => {
+  it('names files that exist, and functions that are in them', () => {
+    const wrong: string[] = [];
+    for (const page of pages) {
+      for (const line of codes(page)) {
+        let files: string[] = [];
+        let fresh = true;
+        for (const code of line) {
+          if (/^(src|test|docs|deploy|bench|scripts|proto)\/[\w./-]*$/.test(code)) {
+            if (!existsSync(join(root, code))) wrong.push(`${page}: ${code} does not exist`);
+            else if (code.endsWith('.ts')) files = fresh ? [code] : [...files, code];
+            fresh = false;
+          } else if (/^#?[A-Za-z]\w*\(\)$|^#[A-Za-z]\w*$/.test(code) && files.length > 0) {
+            const name = code.replace(/\(\)$/, '');
+            const found = files.some((file) => new RegExp(`${name.replace('#', '\\#')}\\b`).test(read(file)));
+            if (!found) wrong.push(`${page}: there is no ${name} in ${files.join(', ')}`);
+          }
+        }
+      }
+    }
+    expect(wrong).to.deep.equal([]);
+  });
+
+  it('has links that lead somewhere', () => {
+    const wrong: string[] = [];
+    for (const page of pages) {
+      for (const [, target = ''] of read(page).matchAll(/\]\(([^)#\s]+)(?:#[^)]*)?\)/g)) {
+        if (/^https?:/.test(target)) continue;
+        if (!existsSync(join(root, dirname(page), target))) wrong.push(`${page}: ${target}`);
+      }
+    }
+    expect(wrong).to.deep.equal([]);
+  });
+
+  it('has configurations that are accepted', () => {
+    const samples = pages.flatMap((page) => blocks(page, 'yaml relay').map((text) => ({ page, text })));
+    expect(samples.length).to.be.at.least(3);
+    for (const { page, text } of samples) {
+      const parsed = parseConfig(text, page, {});
+      expect(parsed.ok || parsed.error, `${page}:\n${text}`).to.equal(true);
+    }
+  });
+
+  it('has the reference of the configuration as the code has it (else: node scripts/config-schema.ts)', () => {
+    const text = read('docs/configuration.md');
+    const found = text.slice(text.indexOf(start) + start.length, text.indexOf(end)).trim();
+    expect(found).to.equal(reference());
+  });
+
+  it('names metrics that exist', async () => {
+    const text = await new Metrics({ process: false }).text();
+    for (const page of pages) {
+      for (const [name] of read(page).matchAll(/\bdistributary_[a-z_]+/g)) {
+        expect(text, page).to.include(`# TYPE ${name.replace(/_(bucket|sum|count)$/, '')} `);
+      }
+    }
+  });
+
+  it('tells every reason for which clients are turned away', () => {
+    const reasons = new Set(['streams', 'draining']);
+    for (const file of globSync('src/**/*.ts', { cwd: root, exclude: ['src/gen/**'] })) {
+      for (const [, reason = ''] of read(file).matchAll(/(?:#refuse|[.]rejected)\('([a-z_]+)'/g))
+        reasons.add(reason);
+    }
+    const line = read('docs/operations.md')
+      .split('\n')
+      .find((one) => one.includes('has these reasons'));
+    const told = [...(line ?? '').matchAll(/`([a-z_]+)`/g)].map(([, reason]) => reason);
+    expect(told).to.include.members([...reasons]);
+  });
+
+  it('has the two commands of the README', () => {
+    expect(blocks('README.md', 'sh').map((text) => text.trim())).to.include.members([
+      'npm ci && npm start',
+      'npm ci && npm test',
+    ]);
+  });
+
+  it('has a bootstrap that Envoy takes', async function () {
+    this.timeout(60_000);
+    const envoy = await need(this, envoyBinary());
+    using directory = temporaryDirectory();
+    const [bootstrap = ''] = blocks('README.md', 'yaml envoy');
+    const path = join(directory.path, 'envoy.yaml');
+    writeFileSync(path, bootstrap);
+    await run({ command: envoy, args: ['--mode', 'validate', '-c', path] });
+  });
+
+  it('numbers the decisions, and lists each of them', () => {
+    const files = globSync('docs/adr/[0-9]*.md', { cwd: root });
+    const index = read('docs/adr/README.md');
+    const numbers = files.map((file) => /(\d{4})-/.exec(file)?.[1]);
+    expect(numbers).to.have.length(new Set(numbers).size);
+    for (const file of files) {
+      expect(index, file).to.include(`(${file.slice('docs/adr/'.length)})`);
+      for (const part of ['## Decision', '## Consequences']) expect(read(file), file).to.include(part);
+    }
+  });
+});

@@ -1,0 +1,168 @@
+import { createClient } from '@connectrpc/connect';
+import { createGrpcTransport } from '@connectrpc/connect-node';
+import { expect } from 'chai';
+import {
+  type ClientConfig,
+  ClientStatusDiscoveryService,
+  ConfigStatus,
+} from '../../src/gen/envoy/service/status/v3/csds_pb.ts';
+import { Code } from '../../src/wire/status.ts';
+import { always, eventually } from './support/eventually.ts';
+import { ModelPlane } from './support/model-plane.ts';
+import { ClientPool, type RecordingClient, type Said } from './support/recording-client.ts';
+import { RelayProcess } from './support/relay.ts';
+
+const admin = 'distributary.admin.v1.AdminService';
+const service = 'envoy.service.status.v3.ClientStatusDiscoveryService';
+
+const states = new Map<number, string>(Object.entries(ConfigStatus).map(([name, value]) => [value, name]));
+
+describe('what clients make of what they are told', function () {
+  this.timeout(30_000);
+  let plane: ModelPlane;
+  let relay: RelayProcess;
+  let pool: ClientPool;
+  let good: RecordingClient;
+  let bad: RecordingClient;
+
+  before(async () => {
+    plane = await ModelPlane.start();
+    plane.set('cds', { a: '1', b: '1' });
+    plane.set('eds', { a: '1' });
+    relay = await RelayProcess.start({
+      upstreams: [{ name: 'central', ads: { endpoints: [plane.address], resource_timeout: '500ms' } }],
+    });
+    pool = new ClientPool(relay.xds);
+    good = pool.open('delta', 'good');
+    bad = pool.open('delta', 'bad');
+    const isBad = ({ resources }: Said) => resources.get('b') === '2';
+    bad.rejects = (said) => (isBad(said) ? 'b is no good' : undefined);
+    for (const client of [good, bad]) {
+      client.subscribe('cds');
+      client.subscribe('eds', ['a', 'nowhere']);
+      await client.gets('cds', { a: '1', b: '1' });
+      await client.gets('eds', { a: '1' });
+    }
+  });
+
+  after(async () => {
+    pool?.[Symbol.dispose]();
+    await relay?.[Symbol.asyncDispose]();
+    await plane?.[Symbol.asyncDispose]();
+  });
+
+  const call = async (method: string, body: object = {}) => JSON.parse((await relay.rpc(method, body)).body);
+  const csds = () =>
+    createClient(
+      ClientStatusDiscoveryService,
+      createGrpcTransport({ baseUrl: `http://${relay.xds}`, idleConnectionTimeoutMs: 100 }),
+    );
+  const stateOf = (configs: readonly ClientConfig[], id: string): Record<string, string> => {
+    const config = configs.find(({ node }) => node?.id === id);
+    return Object.fromEntries(
+      (config?.genericXdsConfigs ?? []).map(({ typeUrl, name, configStatus }) => [
+        `${typeUrl.slice(typeUrl.lastIndexOf('.') + 1)} ${name}`,
+        states.get(configStatus) ?? '',
+      ]),
+    );
+  };
+
+  it('SYNCED, and NOT_SENT for what does not exist: over gRPC, unary and streaming, and over Connect', async () => {
+    const expected = {
+      'Cluster a': 'SYNCED',
+      'Cluster b': 'SYNCED',
+      'ClusterLoadAssignment a': 'SYNCED',
+      'ClusterLoadAssignment nowhere': 'NOT_SENT',
+    };
+    await eventually(async () => {
+      expect(stateOf((await csds().fetchClientStatus({})).config, 'good')).to.deep.equal(expected);
+    });
+    const asked = (async function* () {
+      yield {};
+    })();
+    let answers = 0;
+    for await (const { config } of csds().streamClientStatus(asked)) {
+      answers++;
+      expect(stateOf(config, 'bad')).to.deep.equal(expected);
+    }
+    expect(answers).to.equal(1);
+    const { config } = await call(`${service}/FetchClientStatus`);
+    const one = config.find((entry: { node?: { id: string } }) => entry.node?.id === 'good');
+    const told = one.generic_xds_configs.map((entry: { config_status: string }) => entry.config_status);
+    expect(told.filter((state: string) => state === 'SYNCED')).to.have.length(3);
+  });
+
+  it('ERROR with version and reason; a rejected response is not sent again until its content changes', async () => {
+    const before = bad.of('cds').length;
+    plane.set('cds', { a: '1', b: '2' });
+    await good.gets('cds', { a: '1', b: '2' });
+    await eventually(() => expect(bad.of('cds')).to.have.length(before + 1));
+    await eventually(async () => {
+      const { config } = await csds().fetchClientStatus({});
+      expect(stateOf(config, 'good')).to.include({ 'Cluster b': 'SYNCED' });
+      const one = config.find(({ node }) => node?.id === 'bad');
+      const cluster = one?.genericXdsConfigs.find(
+        ({ name, typeUrl }) => name === 'b' && typeUrl.endsWith('Cluster'),
+      );
+      expect(cluster?.configStatus).to.equal(ConfigStatus.ERROR);
+      expect(cluster?.errorState?.details).to.equal('b is no good');
+    });
+    const { clients } = await call(`${admin}/ListClients`);
+    const types = clients.find((one: { node: { id: string } }) => one.node.id === 'bad').types;
+    expect(types.find((one: { type: string }) => one.type === 'cds')).to.include({
+      state: 'ERROR',
+      last_nack: 'b is no good',
+    });
+    const { nacks } = await call(`${admin}/Status`);
+    expect(nacks).to.have.length(1);
+    expect(nacks[0]).to.include({ type: 'cds', name: 'b', clients: 1, error: 'b is no good' });
+    expect(await relay.metric('downstream_requests_total', 'kind="nack"')).to.equal(1);
+    await always(() => {
+      expect(bad.of('cds')).to.have.length(before + 1);
+    }, 500);
+    // Something else changes: what was rejected does not come with it.
+    plane.set('cds', { a: '3', b: '2' });
+    await eventually(() => expect(bad.of('cds')).to.have.length(before + 2));
+    expect([...(bad.of('cds').at(-1)?.resources ?? [])]).to.deep.equal([['a', '3']]);
+    plane.set('cds', { a: '3', b: '4' });
+    await bad.gets('cds', { a: '3', b: '4' });
+    await eventually(async () => {
+      expect((await call(`${admin}/Status`)).nacks).to.deep.equal([]);
+      expect(stateOf((await csds().fetchClientStatus({})).config, 'bad')).to.include({
+        'Cluster b': 'SYNCED',
+      });
+    });
+  });
+
+  it('limits.max_response_bytes: a larger response is not sent, RESOURCE_EXHAUSTED; counted, and logged once', async () => {
+    const some = (count: number) =>
+      Object.fromEntries(Array.from({ length: count }, (_, at) => [`cluster-${at}`, 'x']));
+    await using large = await ModelPlane.start();
+    large.set('cds', some(40));
+    await using small = await RelayProcess.start({
+      upstreams: [{ name: 'central', ads: { endpoints: [large.address] } }],
+      limits: { max_response_bytes: 5000 },
+    });
+    using clients = new ClientPool(small.xds);
+    const first = clients.open('delta');
+    first.subscribe('cds');
+    await first.gets('cds', some(40));
+    // Another 40 are a small response to whoever has the first ones, and all of them a large one.
+    large.set('cds', some(80));
+    await first.gets('cds', some(80));
+    for (const protocol of ['delta', 'sotw'] as const) {
+      const client = clients.open(protocol);
+      client.subscribe('cds');
+      const { code, details } = await client.ends();
+      expect(Number(code)).to.equal(Code.RESOURCE_EXHAUSTED);
+      expect(details).to.include('limits.max_response_bytes');
+      expect(client.said).to.deep.equal([]);
+    }
+    expect(first.status).to.equal(undefined);
+    expect(await small.metric('downstream_rejected_total', 'response_bytes')).to.equal(2);
+    expect(small.log.filter(({ message }) => message.includes('max_response_bytes'))).to.have.length.within(
+      1,
+      2,
+    );
+  });
+});

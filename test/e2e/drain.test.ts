@@ -1,0 +1,77 @@
+import { expect } from 'chai';
+import { Code } from '../../src/wire/status.ts';
+import { eventually } from './support/eventually.ts';
+import { ModelPlane } from './support/model-plane.ts';
+import { ClientPool, type RecordingClient } from './support/recording-client.ts';
+import { RelayProcess } from './support/relay.ts';
+
+const five = Object.fromEntries(['a', 'b', 'c', 'd', 'e'].map((name) => [name, '1']));
+const central = (plane: ModelPlane): object => ({
+  name: 'central',
+  ads: { endpoints: [plane.address], backoff: { initial: '20ms', max: '100ms' } },
+});
+
+describe('connections that the relay ends', function () {
+  this.timeout(30_000);
+
+  it('SIGTERM: 503 first, GOAWAY, then 50 streams end over drain_timeout, a few at a time; exit 0', async () => {
+    await using plane = await ModelPlane.start();
+    plane.set('cds', five);
+    await using relay = await RelayProcess.start({ upstreams: [central(plane)], drain_timeout: '2s' });
+    using pool = new ClientPool(relay.xds, 50);
+    const clients = Array.from({ length: 50 }, () => pool.open('delta'));
+    for (const client of clients) client.subscribe('cds');
+    for (const client of clients) await client.gets('cds', five);
+    const start = performance.now();
+    relay.signal('SIGTERM');
+    await eventually(async () => expect((await relay.get('/ready')).status).to.equal(503));
+    expect(
+      clients.filter(({ status }) => status === undefined).length,
+      'not ready comes first',
+    ).to.be.greaterThan(25);
+    for (const client of clients) expect((await client.ends()).code).to.equal(Code.UNAVAILABLE);
+    expect(await relay.exited).to.equal(0);
+    const ends = clients.map(({ endedAt }) => endedAt - start).toSorted((a, b) => a - b);
+    expect((ends.at(-1) ?? 0) - (ends[0] ?? 0), 'spread, ms').to.be.within(1000, 3000);
+    const most = Math.max(
+      ...ends.map((end) => ends.filter((other) => other >= end && other < end + 400).length),
+    );
+    expect(most, 'within any 400 ms').to.be.lessThan(25);
+  });
+
+  it('max_connection_age: each is ended at an age of its own, and who comes back is sent nothing twice', async () => {
+    await using plane = await ModelPlane.start();
+    plane.set('cds', five);
+    await using relay = await RelayProcess.start({
+      upstreams: [central(plane)],
+      xds: { max_connection_age: '2s', sotw_versions: 'CONTENT' },
+    });
+    using pool = new ClientPool(relay.xds, 20);
+    const clients = Array.from({ length: 20 }, (_, at) => pool.open(at % 2 === 0 ? 'delta' : 'sotw'));
+    const start = performance.now();
+    for (const client of clients) client.subscribe('cds');
+    for (const client of clients) await client.gets('cds', five);
+    for (const client of clients) {
+      const { code, details } = await client.ends();
+      expect(Number(code)).to.equal(Code.UNAVAILABLE);
+      expect(details).to.include('max_connection_age');
+    }
+    const ages = clients.map(({ endedAt }) => endedAt - start);
+    // 2 s ± 10 %, and a grace of 200 ms.
+    expect(Math.min(...ages)).to.be.greaterThan(1700);
+    expect(Math.max(...ages) - Math.min(...ages), 'jitter, ms').to.be.greaterThan(50);
+    using again = new ClientPool(relay.xds, 20);
+    const returned = clients.map((before): [RecordingClient, RecordingClient] => [
+      again.open(before.protocol),
+      before,
+    ]);
+    for (const [client, before] of returned) client.subscribe('cds', [], before);
+    plane.set('cds', { ...five, f: '1' });
+    for (const [client] of returned) {
+      await eventually(() => expect(client.has('cds')).to.include({ f: '1' }));
+      const names = client.said.flatMap(({ resources }) => [...resources.keys()]);
+      if (client.protocol === 'delta') expect(names).to.deep.equal(['f']);
+      else expect(client.said, 'only the change').to.have.length(1);
+    }
+  });
+});

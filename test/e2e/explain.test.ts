@@ -1,0 +1,159 @@
+import { expect } from 'chai';
+import { z } from 'zod';
+import { when } from '../support/lab.ts';
+import { eventually } from './support/eventually.ts';
+import { ResourceFiles } from './support/files.ts';
+import { Process } from './support/process.ts';
+import { distributary, RelayProcess } from './support/relay.ts';
+import { Connections } from './support/variant-client.ts';
+import { writeVariants } from './support/variant-files.ts';
+
+const admin = 'distributary.admin.v1.AdminService';
+const clients = z.object({
+  clients: z.array(z.object({ id: z.string(), node: z.object({ id: z.string() }), transport: z.string() })),
+});
+const variant = z.object({ constraints: z.string(), matches: z.boolean(), reason: z.string() });
+const explained = z.object({
+  match: z.string(),
+  ambiguous: z.boolean(),
+  variants: z.array(variant.loose()),
+});
+
+/** The command as users run it: its exit code, and what it printed. */
+async function run(
+  ...argv: readonly string[]
+): Promise<{ readonly code: number | string; readonly out: string }> {
+  const child = new Process(distributary(...argv));
+  const code = await child.exited;
+  return { code, out: child.lines.join('\n') };
+}
+
+describe('explain', function () {
+  this.timeout(60_000);
+  let files: ResourceFiles;
+  let relay: RelayProcess;
+
+  beforeEach(async () => {
+    files = new ResourceFiles();
+    relay = await RelayProcess.start({
+      upstreams: [files.upstream],
+      parameters: ['env', 'version'].map((key) => ({ key, from: `node.metadata.${key}` })),
+      drain_timeout: '100ms',
+    });
+  });
+
+  afterEach(async () => {
+    await relay.stop();
+    files[Symbol.dispose]();
+  });
+
+  it('shows which variant a client gets, why each other one does not match, and where it is from', async () => {
+    writeVariants(files, 'eds', [
+      ['shop', 'prod', when({ env: 'prod' })],
+      ['shop', 'old', when({ env: 'test', version: 'v1' })],
+      ['shop', 'new', when({ env: 'test', version: 'v2' })],
+    ]);
+    using connections = new Connections(relay.xds);
+    const client = connections.open({
+      protocol: 'delta',
+      node: { id: 'envoy-7', metadata: { env: 'prod' } },
+    });
+    client.want('eds', { names: ['shop'] });
+    await client.gets('eds', ['shop: prod']);
+
+    const url = `http://${relay.admin}`;
+    const asked = ['explain', '--admin', url, '--type', 'eds', '--name', 'shop'];
+    const found = await run(...asked, '--param', 'env=test', '--param', 'version=v2');
+    expect(found.code, found.out).to.equal(0);
+    expect(found.out).to.match(/^eds shop for env=test, version=v2: env == "test" and version == "v2"$/m);
+    const bytes = '[0-9]+';
+    const since = '\\d{4}-\\d\\d-\\d\\dT[\\d:.]+Z';
+    const row = (matches: string, constraints: string, why: string): RegExp =>
+      new RegExp(`^${matches} +${constraints} +${why} +\\S+ +${bytes} +${since} +files$`, 'm');
+    expect(found.out).to.match(row('no', 'env == "prod"', 'env == "prod" fails: env is "test"'));
+    expect(found.out).to.match(
+      row('no', 'env == "test" and version == "v1"', 'version == "v1" fails: version is "v2"'),
+    );
+    expect(found.out).to.match(row('yes', 'env == "test" and version == "v2"', '.* holds'));
+
+    const nothing = await run(...asked, '--param', 'env=test');
+    expect(nothing.code).to.equal(1);
+    expect(nothing.out).to.include('no variant matches').and.to.include('version is not given');
+
+    const { body } = await relay.rpc(`${admin}/ListClients`, {});
+    const [stream] = clients.parse(JSON.parse(body)).clients;
+    expect(stream).to.deep.include({ node: { id: 'envoy-7' }, transport: 'delta' });
+    const mine = await run(...asked, '--client', stream?.id ?? '');
+    expect(mine.code, mine.out).to.equal(0);
+    expect(mine.out).to.match(/^eds shop for env=prod: env == "prod"$/m);
+    expect(mine.out).to.match(/^This client was last sent version \S+: SYNCED \(acknowledged\)$/m);
+    expect(mine.out).to.match(/^Of this resource it has env == "prod", version \S+\.$/m);
+  });
+
+  it('shows what a client rejected, and that it has another variant than it would get now', async () => {
+    writeVariants(files, 'eds', [['shop', 'prod', when({ env: 'prod' })]]);
+    using connections = new Connections(relay.xds);
+    const client = connections.open({
+      protocol: 'delta',
+      node: { id: 'picky', metadata: { env: 'prod' } },
+      accepts: (said) => !said.includes('+shop bad'),
+    });
+    client.want('eds', { names: ['shop'] });
+    await client.gets('eds', ['shop: prod']);
+    writeVariants(files, 'eds', [['shop', 'bad', when({ env: 'prod' })]]);
+    await eventually(async () => {
+      const { out } = await run('status', '--admin', `http://${relay.admin}`);
+      expect(out).to.include('not to my taste');
+    });
+    const { body } = await relay.rpc(`${admin}/ListClients`, {});
+    const id = clients.parse(JSON.parse(body)).clients[0]?.id ?? '';
+    const { out } = await run(
+      'explain',
+      '--admin',
+      `http://${relay.admin}`,
+      '--type',
+      'eds',
+      '--name',
+      'shop',
+      '--client',
+      id,
+    );
+    expect(out).to.match(/ERROR \(rejected\), last rejected: not to my taste/);
+  });
+
+  it('§5 ambiguity: one choice over 100 updates, counted and logged once, and shown', async () => {
+    const some = when({ env: 'prod' });
+    const other = when({ version: 'v1' });
+    const write = (round: number): void =>
+      writeVariants(files, 'eds', [
+        ['shop', `some ${round}`, some],
+        ['shop', `other ${round}`, other],
+      ]);
+    write(0);
+    using connections = new Connections(relay.xds);
+    const node = { id: 'both', metadata: { env: 'prod', version: 'v1' } };
+    const client = connections.open({ protocol: 'delta', node });
+    client.want('eds', { names: ['shop'] });
+    await client.gets('eds', ['shop: some 0']);
+    const seen = new Set<string>();
+    for (let round = 1; round <= 100; round++) {
+      write(round);
+      if (round % 10 === 0) await client.gets('eds', [`shop: some ${round}`]);
+      for (const line of client.heard().flat()) seen.add(line.replace(/\d+/, 'N'));
+    }
+    expect([...seen]).to.deep.equal(['+shop some N']);
+    expect(await relay.metric('ambiguous_matches_total', 'type="eds"')).to.equal(1);
+    const logged = relay.log.filter(({ message }) => message.includes('several variants'));
+    expect(logged).to.have.length(1);
+    expect(JSON.stringify(logged[0])).to.include('"env":"prod"').and.to.include('eds shop');
+
+    const request = { type: 'eds', name: 'shop', parameters: { env: 'prod', version: 'v1' } };
+    const { body } = await relay.rpc(`${admin}/Explain`, request);
+    const answer = explained.parse(JSON.parse(body));
+    expect(answer.ambiguous).to.equal(true);
+    expect(answer.match).to.equal('env == "prod"');
+    expect(answer.variants.map(({ matches }) => matches)).to.deep.equal([true, true]);
+    const { out } = await run('status', '--admin', `http://${relay.admin}`);
+    expect(out).to.match(/^eds +1 +2 +1 +1$/m);
+  });
+});

@@ -1,0 +1,343 @@
+import { readFileSync } from 'node:fs';
+import { connect, createServer, type Socket } from 'node:net';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { expect } from 'chai';
+import { Code } from '../../src/wire/status.ts';
+import { always, eventually } from './support/eventually.ts';
+import { ModelPlane } from './support/model-plane.ts';
+import { ClientPool } from './support/recording-client.ts';
+import { RelayProcess } from './support/relay.ts';
+
+type Protocol = 'SOTW' | 'DELTA';
+const backoff = { initial: '20ms', max: '100ms' };
+
+function central(
+  endpoints: readonly string[],
+  protocol: Protocol,
+  changes: object = {},
+  others = {},
+): object {
+  return { name: 'central', ads: { endpoints, protocol, backoff, ...changes }, ...others };
+}
+
+describe('an outage', function () {
+  this.timeout(30_000);
+
+  for (const protocol of ['DELTA', 'SOTW'] as const) {
+    it(`upstream ${protocol} lost: streams live on, new ones get the cache, nothing is removed; back: only differences`, async () => {
+      await using plane = await ModelPlane.start();
+      plane.set('cds', { a: '1', b: '1', c: '1' });
+      plane.set('eds', { a: '1', b: '1' });
+      await using relay = await RelayProcess.start({ upstreams: [central([plane.address], protocol)] });
+      using pool = new ClientPool(relay.xds);
+      const before = (['delta', 'sotw'] as const).map((one) => pool.open(one));
+      for (const client of before) {
+        client.subscribe('cds');
+        client.subscribe('eds', ['a', 'b']);
+        await client.gets('cds', { a: '1', b: '1', c: '1' });
+        await client.gets('eds', { a: '1', b: '1' });
+      }
+      await eventually(() => checkCurrent(relay));
+      // A wildcard's first answer is whole when nothing more has come for a while (protocol §5b).
+      await sleep(400);
+      plane.kill();
+      await eventually(async () => {
+        const state = await readyOf(relay);
+        expect([state.status, state.connected, state.stale]).to.deep.equal([200, false, true]);
+        expect(Date.now() - Date.parse(state.since ?? '')).to.be.within(0, 20_000);
+      });
+      expect(await relay.metric('upstream_connected', 'central')).to.equal(0);
+      await eventually(async () =>
+        expect(await relay.metric('upstream_stale_seconds', 'central')).to.be.greaterThan(0),
+      );
+      const during = (['delta', 'sotw'] as const).map((one) => pool.open(one, 'late'));
+      for (const client of during) {
+        client.subscribe('cds');
+        client.subscribe('eds', ['b']);
+        await client.gets('cds', { a: '1', b: '1', c: '1' });
+        await client.gets('eds', { b: '1' });
+      }
+      const all = [...before, ...during];
+      const heard = all.map(({ said }) => said.length);
+      await sleep(500);
+      expect(
+        all.map(({ said }) => said.length),
+        'nothing is said',
+      ).to.deep.equal(heard);
+
+      plane.set('cds', { a: '1', b: '2', d: '1' });
+      const asked = plane.requests.length;
+      await plane.again();
+      for (const client of all) await client.gets('cds', { a: '1', b: '2', d: '1' });
+      await eventually(() => checkCurrent(relay));
+      expect(await relay.metric('upstream_stale_seconds', 'central')).to.equal(0);
+      const first = plane.requests.slice(asked).find(({ typeUrl }) => typeUrl.endsWith('Cluster'));
+      if (protocol === 'DELTA') {
+        const versions =
+          first !== undefined && 'initialResourceVersions' in first && first.initialResourceVersions;
+        expect(versions).to.deep.equal({ a: 'v1', b: 'v1', c: 'v1' });
+      }
+      for (const [at, client] of all.entries()) {
+        const since = client.said.slice(heard[at]);
+        expect(client.status).to.equal(undefined);
+        if (client.protocol === 'sotw') {
+          expect(
+            since.filter(({ type }) => type === 'cds'),
+            'one change, one response',
+          ).to.have.length(1);
+          continue;
+        }
+        const told = since.flatMap(({ type, resources, removed }) => [
+          ...[...resources.keys()].map((name) => `+${type} ${name}`),
+          ...removed.map((name) => `-${type} ${name}`),
+        ]);
+        // b's endpoints follow its cluster (protocol §10.1).
+        expect(told.filter((line) => line !== '+eds b').toSorted()).to.deep.equal([
+          '+cds b',
+          '+cds d',
+          '-cds c',
+        ]);
+      }
+    });
+  }
+
+  it('cold cache and no upstream: UNAVAILABLE before any response', async () => {
+    const gone = await ModelPlane.start();
+    gone.kill();
+    await using relay = await RelayProcess.start({ upstreams: [central([gone.address], 'DELTA')] });
+    using pool = new ClientPool(relay.xds);
+    for (const protocol of ['delta', 'sotw'] as const) {
+      const client = pool.open(protocol);
+      client.subscribe('cds');
+      expect((await client.ends()).code).to.equal(Code.UNAVAILABLE);
+      expect(client.said).to.deep.equal([]);
+    }
+    expect(await relay.metric('downstream_rejected_total', 'cold')).to.equal(2);
+  });
+
+  it('a half-open connection is noticed by keepalive', async () => {
+    await using plane = await ModelPlane.start();
+    plane.set('cds', { a: '1' });
+    await using wire = await Wire.start(plane.address);
+    const changes = { keepalive: { time: '200ms', timeout: '200ms' }, connect_timeout: '500ms' };
+    await using relay = await RelayProcess.start({ upstreams: [central([wire.address], 'DELTA', changes)] });
+    using pool = new ClientPool(relay.xds);
+    const client = pool.open('delta');
+    client.subscribe('cds');
+    await client.gets('cds', { a: '1' });
+    wire.silent = true;
+    await eventually(async () => expect((await readyOf(relay)).connected).to.equal(false), { timeout: 5000 });
+    plane.set('cds', { a: '2' });
+    wire.silent = false;
+    await client.gets('cds', { a: '2' });
+    expect(client.status).to.equal(undefined);
+  });
+
+  it('an upstream that accepts and never answers: the next endpoint', async () => {
+    await using mute = await ModelPlane.start();
+    mute.mute = true;
+    await using dead = await Wire.start('127.0.0.1:1');
+    dead.silent = true;
+    await using plane = await ModelPlane.start();
+    plane.set('cds', { a: '1' });
+    const changes = { connect_timeout: '300ms', resource_timeout: '500ms' };
+    await using relay = await RelayProcess.start({
+      upstreams: [central([dead.address, mute.address, plane.address], 'DELTA', changes)],
+    });
+    using pool = new ClientPool(relay.xds);
+    const client = pool.open('delta');
+    client.subscribe('cds');
+    await client.gets('cds', { a: '1' });
+    expect(await endpointOf(relay)).to.equal(plane.address);
+  });
+
+  it('retrying costs under 1 % of a core, and one line per change of state', async () => {
+    await using plane = await ModelPlane.start();
+    plane.set('cds', { a: '1' });
+    // The contract's wait grows to 30 s.
+    const times = { backoff: { initial: '0.5s', max: '1s' } };
+    await using relay = await RelayProcess.start({ upstreams: [central([plane.address], 'DELTA', times)] });
+    using pool = new ClientPool(relay.xds);
+    const clients = Array.from({ length: 20 }, () => pool.open('delta'));
+    for (const client of clients) client.subscribe('cds');
+    for (const client of clients) await client.gets('cds', { a: '1' });
+    plane.kill();
+    await eventually(async () => expect((await readyOf(relay)).connected).to.equal(false));
+    await sleep(500);
+    const before = cpuSeconds(relay.pid);
+    await sleep(3000);
+    const spent = cpuSeconds(relay.pid) - before;
+    // The clock counts in hundredths; a garbage collection is one or two of them.
+    expect(spent, 'seconds of CPU in 3 s').to.be.lessThan(0.08);
+    const lines = () => relay.log.map(({ message }) => message);
+    const failures = lines().filter((line) => line === 'control plane failed').length;
+    // That it was lost, and that it cannot be reached.
+    expect(failures).to.be.within(1, 2);
+    await plane.again();
+    await eventually(() => checkCurrent(relay));
+    expect(lines().filter((line) => line === 'connected to the control plane')).to.have.length(2);
+    expect(lines().filter((line) => line === 'control plane failed')).to.have.length(failures);
+  });
+
+  for (const protocol of ['DELTA', 'SOTW'] as const) {
+    it(`failover, and back: what the other one lacks goes once it has answered (${protocol})`, async () => {
+      await using one = await ModelPlane.start();
+      await using two = await ModelPlane.start();
+      one.set('cds', { a: '1', b: '1' });
+      two.set('cds', { a: '1', c: '1' });
+      two.mute = true;
+      const changes = { failback_after: '300ms', resource_timeout: '1s' };
+      await using relay = await RelayProcess.start({
+        upstreams: [central([one.address, two.address], protocol, changes)],
+      });
+      using pool = new ClientPool(relay.xds);
+      const client = pool.open('delta');
+      client.subscribe('cds');
+      await client.gets('cds', { a: '1', b: '1' });
+      await sleep(400);
+      one.kill();
+      await eventually(async () => expect(two.openStreams).to.equal(1));
+      // Connected is not answered.
+      await always(() => {
+        expect(client.has('cds')).to.deep.equal({ a: '1', b: '1' });
+      }, 300);
+      two.mute = false;
+      two.kill();
+      await two.again();
+      await client.gets('cds', { a: '1', c: '1' });
+      expect(await endpointOf(relay)).to.equal(two.address);
+      expect(client.said.flatMap(({ removed }) => removed)).to.deep.equal(['b']);
+
+      await one.again();
+      await eventually(async () => expect(await endpointOf(relay)).to.equal(one.address));
+      await client.gets('cds', { a: '1', b: '1' });
+      // What both have was never sent again.
+      expect(client.said.filter(({ resources }) => resources.has('a'))).to.have.length(1);
+      expect(client.status).to.equal(undefined);
+    });
+  }
+});
+
+describe('the shrink guard, on a running relay', function () {
+  this.timeout(30_000);
+  const ten = Object.fromEntries(Array.from({ length: 10 }, (_, at) => [`c${at}`, '1']));
+  const service = 'distributary.admin.v1.AdminService';
+
+  for (const protocol of ['DELTA', 'SOTW'] as const) {
+    it(`a control plane comes back nearly empty (${protocol}): held, alarmed, additions pass; released by RPC`, async () => {
+      await using plane = await ModelPlane.start();
+      plane.set('cds', ten);
+      await using relay = await RelayProcess.start({
+        upstreams: [central([plane.address], protocol, {}, { max_removal_percent: 50 })],
+      });
+      using pool = new ClientPool(relay.xds);
+      const clients = (['delta', 'sotw'] as const).map((one) => pool.open(one));
+      for (const client of clients) {
+        client.subscribe('cds');
+        await client.gets('cds', ten);
+      }
+      await sleep(400);
+      plane.kill();
+      plane.set('cds', { c0: '2', fresh: '1' });
+      await plane.again();
+      const held = { ...ten, c0: '2', fresh: '1' };
+      for (const client of clients) await client.gets('cds', held);
+      await eventually(async () => expect(await relay.metric('upstream_held_removals', 'cds')).to.equal(9));
+      const status = async () => JSON.parse((await relay.rpc(`${service}/Status`, {})).body).upstreams[0];
+      const [alarm] = (await status()).held_removals;
+      expect(alarm).to.include({ type: 'cds', count: 9 });
+      expect(Date.now() - Date.parse(alarm.since)).to.be.within(0, 10_000);
+      await always(() => {
+        for (const client of clients) expect(client.has('cds')).to.deep.equal(held);
+      }, 500);
+      expect((await relay.rpc(`${service}/ReleaseRemovals`, { upstream: 'nobody' })).status).to.equal(404);
+      const { body } = await relay.rpc(`${service}/ReleaseRemovals`, { upstream: 'central', type: 'cds' });
+      expect(JSON.parse(body)).to.deep.equal({ removed: 9 });
+      for (const client of clients) await client.gets('cds', { c0: '2', fresh: '1' });
+      expect((await status()).held_removals).to.deep.equal([]);
+      expect(await relay.metric('upstream_held_removals', 'cds')).to.equal(0);
+      // Removing after a reconnect is one thing, in the course of events another.
+      expect(relay.log.filter(({ message }) => message.startsWith('removals are held back'))).to.have.length(
+        1,
+      );
+    });
+  }
+
+  it('max_removal_hold: removed after that; what has come again by then stays', async () => {
+    await using plane = await ModelPlane.start();
+    plane.set('cds', ten);
+    const guard = { max_removal_percent: 20, max_removal_hold: '1500ms' };
+    await using relay = await RelayProcess.start({
+      upstreams: [central([plane.address], 'SOTW', {}, guard)],
+    });
+    using pool = new ClientPool(relay.xds);
+    const client = pool.open('delta');
+    client.subscribe('cds');
+    await client.gets('cds', ten);
+    plane.kill();
+    plane.set('cds', {});
+    await plane.again();
+    await eventually(async () => expect(await relay.metric('upstream_held_removals', 'cds')).to.equal(10));
+    const half = Object.fromEntries(Object.entries(ten).slice(0, 5));
+    plane.set('cds', half);
+    await eventually(async () => expect(await relay.metric('upstream_held_removals', 'cds')).to.equal(5));
+    expect(client.has('cds')).to.deep.equal(ten);
+    await client.gets('cds', half);
+    expect(client.said).to.have.length(2);
+  });
+});
+
+/** A TCP connection between two, which may fall silent: it takes bytes and says nothing more. */
+class Wire implements AsyncDisposable {
+  readonly #server = createServer((socket) => this.#join(socket));
+  readonly #sockets = new Set<Socket>();
+  readonly #target: string;
+  #silent = false;
+  address = '';
+
+  private constructor(target: string) {
+    this.#target = target;
+  }
+
+  static async start(target: string): Promise<Wire> {
+    const wire = new Wire(target);
+    await new Promise<void>((resolve) => wire.#server.listen(0, '127.0.0.1', resolve));
+    const bound = wire.#server.address();
+    wire.address = typeof bound === 'object' && bound !== null ? `127.0.0.1:${bound.port}` : '';
+    return wire;
+  }
+
+  /** Connections that were silent stay so. */
+  set silent(silent: boolean) {
+    this.#silent = silent;
+    if (silent) for (const socket of this.#sockets) socket.unpipe();
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    for (const socket of this.#sockets) socket.destroy();
+    return new Promise((resolve) => this.#server.close(() => resolve()));
+  }
+
+  #join(near: Socket): void {
+    this.#keep(near);
+    if (this.#silent) return;
+    const [host = '', port = ''] = this.#target.split(':');
+    const far = connect(Number(port), host);
+    this.#keep(far);
+    near.pipe(far);
+    far.pipe(near);
+  }
+
+  #keep(socket: Socket): void {
+    this.#sockets.add(socket);
+    socket.on('error', () => undefined);
+    socket.on('close', () => this.#sockets.delete(socket));
+  }
+}
+
+/** User and system time of a process, from the kernel. */
+function cpuSeconds(pid: number): number {
+  const stat = readFileSync(`/proc/${pid}/stat`, 'utf8');
+  const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ');
+  return (Number(fields[11]) + Number(fields[12])) / 100;
+}
