@@ -22,17 +22,26 @@ const layers = [...mayImport].map(([layer, below]) => ({
   to: { path: '^src/', pathNot: `^src/(${[layer, ...below].join('|')})/` },
 }));
 
+/** What joins the stages, from the bottom up: each may import whatever is below it. */
+const joints = [
+  ['relay', 'relay[.]ts$'],
+  ['assembly', 'assembly/'],
+  ['workers', 'workers/'],
+];
+const tops = ['commands/', 'main[.]ts$'];
+const joined = joints.map(([name, path], index) => ({
+  name: `below-${name}`,
+  comment: `The ${name} knows nothing of what is built on it.`,
+  severity: 'error',
+  from: { path: `^src/${path}` },
+  to: { path: `^src/(${[...joints.slice(index + 1).map(([, above]) => above), ...tops].join('|')})` },
+}));
+
 /** @type {import('dependency-cruiser').IConfiguration} */
 module.exports = {
   forbidden: [
     ...layers,
-    {
-      name: 'relay-below-commands',
-      comment: 'src/relay.ts joins the stages; it knows no command.',
-      severity: 'error',
-      from: { path: '^src/relay[.]ts$' },
-      to: { path: '^src/(commands/|main[.]ts$)' },
-    },
+    ...joined,
     {
       name: 'main-is-the-top',
       comment: 'Nobody imports src/main.ts.',

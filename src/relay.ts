@@ -40,7 +40,7 @@ export interface RelayOptions {
 }
 
 /** For metrics and logs. */
-export interface RelayEvents {
+interface RelayEvents {
   ambiguous(
     type: TypeUrl,
     name: string,

@@ -20,6 +20,7 @@ import {
 import type { NodeMatcher } from '../gen/envoy/type/matcher/v3/node_pb.ts';
 import { isVariant, type Value } from '../model/catalog.ts';
 import { fail, ok, type Result } from '../model/result.ts';
+import { typeInfo } from '../model/types.ts';
 import type { Relay } from '../relay.ts';
 import { Code, type GrpcStatus } from '../wire/status.ts';
 import type { ClientsView } from './clients-view.ts';
@@ -134,7 +135,8 @@ function contentOf(
 ): { versionInfo?: string; xdsConfig?: Any; lastUpdated?: ReturnType<typeof timestampFromMs> } {
   if (!isVariant(value)) return {};
   const content = { versionInfo: value.version, lastUpdated: timestampFromMs(value.since) };
-  if (bare || value.payload === undefined) return content;
+  // A private key is for those that subscribe to it, not for whoever asks how they are.
+  if (bare || value.payload === undefined || typeInfo(value.type).short === 'sds') return content;
   return { ...content, xdsConfig: fromBinary(AnySchema, value.payload.bytes) };
 }
 

@@ -83,6 +83,10 @@ export class ClientRules {
     this.#metadataKeys = new Set(config.parameters.flatMap(({ from }) => metadataKey(from) ?? []));
   }
 
+  accessOf(peer: Peer): Access {
+    return this.#authorization.classOf(peer);
+  }
+
   context(bytes: Buffer, peer: Peer): Result<ClientContext, GrpcStatus> {
     const node = readClientNode(bytes);
     if (!node.ok) return fail({ code: Code.INVALID_ARGUMENT, message: node.error });
@@ -97,7 +101,7 @@ export class ClientRules {
   }
 
   #apply(node: ClientNode, peer: Peer): ClientContext {
-    const access = this.#authorization.classOf(peer);
+    const access = this.accessOf(peer);
     return new KnownClient(
       node,
       this.#metadataKeys,

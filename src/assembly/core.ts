@@ -1,6 +1,7 @@
 import type { Journal } from '../cache/journal.ts';
 import type { Config } from '../config/config.ts';
 import type { StreamLimits } from '../downstream/services.ts';
+import type { Access } from '../model/access.ts';
 import type { TypeUrl } from '../model/brand.ts';
 import { systemClock } from '../model/clock.ts';
 import type { Variant } from '../model/resource.ts';
@@ -151,6 +152,11 @@ export class Core {
     this.#limits = streamLimits(config);
     this.#rules = new ClientRules(config);
     this.relay.server.reidentify();
+  }
+
+  /** What a peer may see by the rules in force. */
+  accessOf(peer: Peer): Access {
+    return this.#rules.accessOf(peer);
   }
 
   /** Why no stream is taken now, with so many open; undefined if one is. */

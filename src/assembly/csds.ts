@@ -1,30 +1,51 @@
-import type { ConnectRouter } from '@connectrpc/connect';
+import type { ConnectRouter, HandlerContext } from '@connectrpc/connect';
 import {
   ClientStatusDiscoveryService,
   type ClientStatusRequest,
   type ClientStatusResponse,
 } from '../gen/envoy/service/status/v3/csds_pb.ts';
+import type { Access } from '../model/access.ts';
+import { typeUrl } from '../model/brand.ts';
 import type { Result } from '../model/result.ts';
+import { peerKey } from '../wire/connect.ts';
 import { rpcError } from '../wire/connect-error.ts';
 import type { GrpcStatus } from '../wire/status.ts';
+import type { Peer } from '../wire/transport.ts';
 
 type Answer = Result<ClientStatusResponse, GrpcStatus>;
 
-/** CSDS over gRPC: request and response, not a watch (protocol §9). */
+/**
+ * CSDS over gRPC: request and response, not a watch (protocol §9). Who may not subscribe to a resource is not told of it
+ * here either.
+ */
 export function csdsRoutes(
   answer: (request: ClientStatusRequest) => Answer | Promise<Answer>,
+  accessOf: (peer: Peer) => Access,
 ): (router: ConnectRouter) => void {
-  const orThrow = async (request: ClientStatusRequest): Promise<ClientStatusResponse> => {
+  const orThrow = async (
+    request: ClientStatusRequest,
+    { values }: HandlerContext,
+  ): Promise<ClientStatusResponse> => {
     const result = await answer(request);
     if (!result.ok) throw rpcError(result.error);
-    return result.value;
+    const peer = values.get(peerKey);
+    return peer === undefined ? result.value : allowed(result.value, accessOf(peer));
   };
   return (router) => {
     router.service(ClientStatusDiscoveryService, {
       fetchClientStatus: orThrow,
-      async *streamClientStatus(requests) {
-        for await (const request of requests) yield await orThrow(request);
+      async *streamClientStatus(requests, context) {
+        for await (const request of requests) yield await orThrow(request, context);
       },
     });
   };
+}
+
+function allowed(response: ClientStatusResponse, access: Access): ClientStatusResponse {
+  for (const config of response.config) {
+    config.genericXdsConfigs = config.genericXdsConfigs.filter(({ typeUrl: url, name }) =>
+      access.allows(typeUrl(url), name),
+    );
+  }
+  return response;
 }

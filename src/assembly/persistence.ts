@@ -36,10 +36,9 @@ export function makePersistence({ config, ...around }: PersistenceSurroundings):
  * before it claim), and as whom. Not node.id, which replicas often have from their host.
  */
 export function identities(config: Config): readonly UpstreamIdentity[] {
-  const { cluster, metadata, locality } = config.node;
   return config.upstreams.map((upstream, index) => {
     const claimed = config.upstreams.slice(0, index + 1).map((one) => one.claims);
-    const parts = [upstream.kind, claimed, ...asked(upstream, config), cluster, metadata, locality];
+    const parts = [upstream.kind, claimed, ...asked(upstream, config)];
     return {
       name: upstream.name,
       text: hash('sha256', JSON.stringify(parts), 'hex'),
@@ -49,10 +48,12 @@ export function identities(config: Config): readonly UpstreamIdentity[] {
 }
 
 /** PER_PARAMETERS stamps variants with the rules' keys, and shows them to the control plane where the rules say. */
-function asked(upstream: UpstreamConfig, { parameters }: Config): readonly unknown[] {
+function asked(upstream: UpstreamConfig, { parameters, node }: Config): readonly unknown[] {
   if (upstream.kind === 'filesystem') return [];
-  if (upstream.variants === 'NATIVE') return ['NATIVE'];
-  return parameters.map(({ key, to }) => JSON.stringify([key, to])).toSorted();
+  const { cluster, metadata, locality } = node;
+  const rules = upstream.variants === 'NATIVE' ? [] : parameters;
+  const shown = rules.map(({ key, to }) => JSON.stringify([key, to])).toSorted();
+  return [upstream.variants, shown, cluster, metadata, locality];
 }
 
 function places(upstream: UpstreamConfig): readonly string[] {

@@ -44,8 +44,8 @@ export class XdsListener {
   static async open(core: Core, answers: XdsAnswers): Promise<Result<XdsListener>> {
     const { address, tls: files } = core.config.xds;
     const { maxRequestBytes } = core.config.limits;
-    let server: GrpcServer | undefined;
-    const tls = await watchTls(files, () => server, core.log);
+    const opened: { server?: GrpcServer } = {};
+    const tls = await watchTls(files, () => opened.server, core.log);
     if (!tls.ok) return tls;
     const { material } = tls.value;
     const listening = await listenGrpc({
@@ -72,8 +72,8 @@ export class XdsListener {
       tls.value.close();
       return listening;
     }
-    server = listening.value;
-    return ok(new XdsListener(server, () => tls.value.close()));
+    opened.server = listening.value;
+    return ok(new XdsListener(opened.server, () => tls.value.close()));
   }
 
   get address(): string {
@@ -95,7 +95,7 @@ function coldPaths(core: Core, answers: XdsAnswers, maxRequestBytes: number): Co
         subscribe: (changed) => core.onChange(changed),
       }),
       reflectionRoutes([...services, ClientStatusDiscoveryService.typeName]),
-      csdsRoutes(answers.clientStatus),
+      csdsRoutes(answers.clientStatus, (peer) => core.accessOf(peer)),
     ],
     aliases: reflectionAliases,
     maxRequestBytes,

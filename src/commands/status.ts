@@ -53,6 +53,7 @@ function statusText(response: StatusResponse, now: number): string {
       `clients: ${response.clients} streams; cache: ${formatBytes(Number(response.cacheBytes))}`,
     ].join('\n'),
     upstreamsText(response, now),
+    workersText(response),
     heldText(response, now),
     typesText(response),
     nacksText(response, now),
@@ -78,6 +79,20 @@ function heldText({ upstreams }: StatusResponse, now: number): string {
     heldRemovals.map(({ type, count, since: from }) => [name, type, count, since(from, now)]),
   );
   return rows.length === 0 ? '' : textTable(['UPSTREAM', 'TYPE', 'REMOVALS HELD', 'FOR'], rows);
+}
+
+/** Only of a relay that has some. */
+function workersText({ workers }: StatusResponse): string {
+  if (workers.length === 0) return '';
+  const rows = workers.map(({ number, pid, listening, clients, restarts, lastError }) => [
+    number,
+    listening ? 'listening' : pid === 0 ? 'ended' : 'starting',
+    pid === 0 ? '' : pid,
+    clients,
+    restarts,
+    lastError,
+  ]);
+  return textTable(['WORKER', 'STATE', 'PROCESS', 'CLIENTS', 'RESTARTS', 'LAST ERROR'], rows);
 }
 
 function typesText({ types }: StatusResponse): string {

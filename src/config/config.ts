@@ -56,7 +56,7 @@ export interface ServerTls {
   readonly requireClientCertificate: boolean;
 }
 
-export interface XdsConfig extends ListenerConfig {
+interface XdsConfig extends ListenerConfig {
   /** First match wins; none: everyone may read everything; else the default is to deny. */
   readonly authorization: readonly AuthorizationRule[];
   /** Protocol §3.10. */
@@ -70,7 +70,7 @@ export interface XdsConfig extends ListenerConfig {
 }
 
 /** An undefined list matches all. */
-export interface AuthorizationRule {
+interface AuthorizationRule {
   /** SANs: a URI as it is, a DNS name as `dns:NAME`; `*` within stands for any characters. */
   readonly principals: readonly string[] | undefined;
   readonly types: readonly TypeUrl[] | undefined;
@@ -116,7 +116,7 @@ export interface AdsUpstreamConfig extends UpstreamBase {
 }
 
 /** Paths of PEM files. */
-export interface ClientTls {
+interface ClientTls {
   /** Undefined: the certificate authorities that come with Node. */
   readonly ca: string | undefined;
   readonly identity: { readonly certificate: string; readonly privateKey: string } | undefined;
@@ -130,7 +130,7 @@ interface FilesystemUpstreamConfig extends UpstreamBase {
 }
 
 /** Derives one dynamic parameter for clients that send none of their own. */
-export interface ParameterRule {
+interface ParameterRule {
   readonly key: string;
   /** A checked path, see node-path.ts: `node.…`, `peer.uri_san` or `peer.dns_san`. */
   readonly from: string;

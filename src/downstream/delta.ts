@@ -40,7 +40,8 @@ export function stepDelta(before: Selection, input: DeltaInput): DeltaStep {
   const again = new Set<string>();
   for (const selected of subscribe) {
     const id = selectedId(selected);
-    if (entries.has(id)) again.add(id);
+    // Also what was not subscribed just now: it may have been, before the client read what it was sent (§4.5).
+    if (!first) again.add(id);
     entries.set(id, selected);
   }
   const dropped: Selected[] = [];

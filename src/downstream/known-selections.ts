@@ -20,7 +20,7 @@ interface Known {
  */
 export class KnownSelections {
   /** The last used last. */
-  #known: Known[] = [];
+  readonly #known: Known[] = [];
 
   /** `kin`: clients of one kin mean the same by the same bytes. */
   find(kin: object, type: TypeUrl, bytes: Buffer): Selection | undefined {

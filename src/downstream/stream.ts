@@ -9,7 +9,7 @@ import type { ServerStream, StreamHandler } from '../wire/transport.ts';
 import { endpointsOwed } from './clusters.ts';
 import { Rate } from './rate.ts';
 import type { ClientContext, DownstreamServices } from './services.ts';
-import { type Handled, TypeStream } from './type-stream.ts';
+import { TypeStream } from './type-stream.ts';
 
 /** What a path serves. */
 export interface Route {
@@ -352,5 +352,3 @@ export class XdsStream implements StreamHandler {
     this.end(status);
   }
 }
-
-export type { Handled };

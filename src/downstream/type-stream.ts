@@ -159,6 +159,7 @@ export class TypeStream {
     const subscription = this.#select(selection, client, again, answer);
     if (subscription === undefined) return unchanged[kind];
     if (first && request.initialVersions.size > 0) subscription.claimVersions(request.initialVersions);
+    if (first && client.relay) subscription.waitForAll();
     return ok({ kind, changed: true });
   }
 

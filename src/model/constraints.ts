@@ -5,7 +5,6 @@ import type { Parameters } from './parameters.ts';
 import { ok, type Result } from './result.ts';
 
 export { explainMatch, formatConstraints } from './constraints-text.ts';
-export type { Expression } from './expression.ts';
 
 /** The TP2 constraints of one variant: what it is known by, forwarded as, and matched with (protocol §5). Immutable. */
 export interface Constraints {

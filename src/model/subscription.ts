@@ -73,6 +73,11 @@ export interface Subscription {
   held(): Iterable<{ readonly name: string; readonly value: Value | undefined }>;
   /** Updates that a newer one overtook before this client took them, since the last call. */
   overtaken(): number;
+  /**
+   * Delta: the first response waits until every wildcard and glob is answered. A relay cannot tell which of several an
+   * answer is for, and would take those without one for empty (protocol §5b).
+   */
+  waitForAll(): void;
   /** Names the client may hold from an earlier stream: SotW, first request with a version (§3.9). */
   claimNames(names: ReadonlySet<string>): void;
   /** Versions the client says it has: delta, initial_resource_versions (§4.1). */

@@ -50,7 +50,7 @@ export interface Composition {
 
 let lastSerial = 0;
 
-export const nextSerial = (): Serial => serial(++lastSerial);
+const nextSerial = (): Serial => serial(++lastSerial);
 
 /** Whether the taker lacks what the view shows. */
 function lacks({ held, claimed, forced }: Change, now: Variant, ttl: boolean): boolean {

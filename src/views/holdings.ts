@@ -35,6 +35,16 @@ export function holdingsOf(base: Base, view: View, carried: Holdings | undefined
   return holdings;
 }
 
+/** What a client has that stays in its view, of which the view cannot say any more what has become of it. */
+export function lapsedIn({ view, revision }: Base, carried: Holdings | undefined): Holdings {
+  const holdings = new Map<string, Kept>(carried);
+  for (const item of view.lapsed) {
+    const variant = valueAt(item, revision);
+    if (isVariant(variant)) holdings.set(item.id, { item, variant });
+  }
+  return holdings;
+}
+
 /** What of it the view does not show though its wildcards and globs would, and they are answered: it is gone. */
 export function lostIn(holdings: Holdings, view: View): Map<string, Kept> {
   const lost = new Map<string, Kept>();

@@ -1,8 +1,8 @@
 import { isVariant, type Value } from '../model/catalog.ts';
 import type { Variant } from '../model/resource.ts';
-import { covers } from '../model/selection.ts';
 import { type Change, sameVariant } from './compose.ts';
 import type { Told } from './frame.ts';
+import { coveringOf } from './holdings.ts';
 import type { Item } from './item.ts';
 import type { View } from './view.ts';
 
@@ -51,8 +51,9 @@ export function again(
     return { item, now, held: lost ?? held, ...shared };
   }
   if (lost === undefined || now === 'unknown' || isVariant(held)) return undefined;
-  const { id, name: selector, locator, parameters } = rejected;
-  const covered = view.selection.collections.some((one) => covers(one, { selector, locator, parameters }));
-  if (!covered && !view.selection.has(id)) return undefined;
+  if (item === undefined) {
+    const covering = coveringOf(view, rejected);
+    if (covering.length === 0 || covering.some((one) => !view.answered(one))) return undefined;
+  }
   return { item: item ?? rejected, now: 'absent', held: lost, ...shared };
 }

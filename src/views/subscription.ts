@@ -10,10 +10,11 @@ import {
   selectedId,
 } from '../model/selection.ts';
 import { type Batch, batch, type Encoding, type Subscription } from '../model/subscription.ts';
-import { isGlob } from '../model/xdstp.ts';
+import { WILDCARD } from '../model/transaction.ts';
+import { canonicalName, globMatches, isGlob } from '../model/xdstp.ts';
 import { type Change, type Composition, composeDelta, composeSotw, viewDigest } from './compose.ts';
 import type { Composed, Frame, Kept, Step } from './frame.ts';
-import { type Holdings, holdingsOf, lostIn, openIn } from './holdings.ts';
+import { type Holdings, holdingsOf, lapsedIn, lostIn, openIn } from './holdings.ts';
 import { type Item, valueAt } from './item.ts';
 import { Outstanding } from './outstanding.ts';
 import { again, type Part, partsOf } from './rejected.ts';
@@ -58,6 +59,7 @@ export class ViewSubscription implements Subscription, Standing {
   readonly #outstanding = new Outstanding();
   #lastSerial = 0;
   #responded = false;
+  #patient = false;
   /** A wildcard or glob came with the selection: its first response is due, whatever is in it. */
   #fresh: boolean;
 
@@ -99,6 +101,10 @@ export class ViewSubscription implements Subscription, Standing {
   /** The revision that the client stands on in a view; undefined if it stands elsewhere, or nowhere yet. */
   standingIn(view: View): number | undefined {
     return this.#base?.view === view ? this.#base.revision : undefined;
+  }
+
+  waitForAll(): void {
+    this.#patient = true;
   }
 
   claimNames(names: ReadonlySet<string>): void {
@@ -297,6 +303,7 @@ export class ViewSubscription implements Subscription, Standing {
   #withheld(): boolean {
     const view = this.#view;
     if (this.encoding.protocol === 'delta') {
+      if (this.#patient && !this.#responded && !view.settled) return true;
       const from = this.#base?.view;
       if (from === undefined || from === view || view.settled) return false;
       return view.selection.collections.some((selected) => from.selection.has(selectedId(selected)));
@@ -402,8 +409,11 @@ export class ViewSubscription implements Subscription, Standing {
   }
 
   #stillOpen(): Holdings | undefined {
-    const holdings = this.encoding.protocol === 'delta' ? this.#holdings() : undefined;
-    return holdings === undefined ? undefined : openIn(holdings, this.#view);
+    if (this.encoding.protocol === 'sotw') return undefined;
+    const view = this.#view;
+    const stays = this.#base?.view === view && view.lapsed.size > 0 ? this.#base : undefined;
+    const holdings = stays === undefined ? this.#holdings() : lapsedIn(stays, this.#carried);
+    return holdings === undefined ? undefined : openIn(holdings, view);
   }
 
   /** What was kept back, and what a wildcard or glob of the view no longer shows. */
@@ -464,11 +474,20 @@ export class ViewSubscription implements Subscription, Standing {
     if (view.selection.hasCollection) {
       const shown = new Set<string>();
       for (const { spelling } of view.items.values()) shown.add(spelling);
-      for (const name of this.#claims.keys()) if (!shown.has(name)) gone.push(name);
+      for (const name of this.#claims.keys()) if (!shown.has(name) && this.#collects(name)) gone.push(name);
     }
     if (view.unknown.size === 0) this.#claims = undefined;
     for (const name of gone) this.#claims?.delete(name);
     return gone;
+  }
+
+  /** A claim is a hint and no subscription: a glob has nothing to say of what it does not select. */
+  #collects(name: string): boolean {
+    const { type, selection } = this.#view;
+    const canonical = canonicalName(name, type);
+    return selection.collections.some(
+      ({ selector }) => selector === WILDCARD || (canonical.ok && globMatches(selector, canonical.value)),
+    );
   }
 
   #takeAlone(): Frame | undefined {

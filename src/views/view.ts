@@ -62,6 +62,8 @@ export class View {
   /** The distinct (form, parameters) of the selection. */
   readonly forms: readonly Form[];
   readonly #unknown = new Set<Item>();
+  /** Items that were shown, and of which nothing is known now (other rules, another upstream): clients have them. */
+  readonly lapsed = new Set<Item>();
   /** Items that the client spells differently from the canonical name. */
   readonly #respelled = new Map<ResourceName, Item[]>();
 
@@ -268,6 +270,8 @@ export class View {
     if (value === item.last.value && !faulty) return;
     if (value !== 'unknown') this.#unknown.delete(item);
     else if (item.named) this.#unknown.add(item);
+    if (value !== 'unknown') this.lapsed.delete(item);
+    else if (isVariant(item.last.value)) this.lapsed.add(item);
     if (item.last.revision === commit.revision) {
       item.last = { revision: commit.revision, value, older: item.last.older };
       return;

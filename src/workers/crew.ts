@@ -27,10 +27,10 @@ export interface CrewOptions {
   readonly log: Log;
   readonly conditions: Conditions;
   readonly start: Start;
-  answer(what: string, body: unknown): Promise<Answered>;
+  readonly answer: (what: string, body: unknown) => Promise<Answered>;
   /** Whether a client can be served may have changed. */
-  changed(): void;
-  restarted(): void;
+  readonly changed: () => void;
+  readonly restarted: () => void;
 }
 
 /** What a worker may take longer for its drain than it was told, in milliseconds. */

@@ -14,16 +14,16 @@ export interface MemberOptions {
   readonly clock: Clock;
   readonly log: Log;
   readonly random: () => number;
-  fork(handler: WorkerHandler): WorkerProcess;
+  readonly fork: (handler: WorkerHandler) => WorkerProcess;
   /** What a new process is told first. */
-  opening(): readonly ToWorker[];
+  readonly opening: () => readonly ToWorker[];
   /** What a worker asks. */
-  answer(what: string, body: unknown): Promise<Answered>;
+  readonly answer: (what: string, body: unknown) => Promise<Answered>;
   /** It listens, has ended, or has another number of streams. */
-  changed(member: Member): void;
+  readonly changed: () => void;
   /** A process has ended that had counted this. */
-  left(series: readonly Series[]): void;
-  restarted(): void;
+  readonly left: (series: readonly Series[]) => void;
+  readonly restarted: () => void;
 }
 
 /** Milliseconds. */
@@ -130,14 +130,14 @@ export class Member {
     switch (message.kind) {
       case 'listening':
         this.#state.address = message.address;
-        this.#options.changed(this);
+        this.#options.changed();
         return;
       case 'failed':
         this.#lastError = message.reason;
         return;
       case 'streams':
         this.streams = message.count;
-        this.#options.changed(this);
+        this.#options.changed();
         return;
       case 'ask':
       case 'answer':
@@ -177,6 +177,6 @@ export class Member {
       this.#start();
     });
     this.#state = { kind: 'waiting', timer };
-    changed(this);
+    changed();
   }
 }

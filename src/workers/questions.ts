@@ -29,7 +29,7 @@ type Outcome<T> = Promise<Result<T, GrpcStatus>>;
 /** What a worker answers: the messages of the admin API, of which only what concerns clients is filled in. */
 export interface Questioned {
   readonly clients: ClientsView;
-  series(): Promise<readonly Series[]>;
+  readonly series: () => Promise<readonly Series[]>;
 }
 
 export async function answerQuestion(

@@ -23,7 +23,7 @@ export interface WorkerOptions {
   readonly start: Start;
   readonly log: Log;
   readonly environment: Readonly<Record<string, string | undefined>>;
-  send(message: ToPrimary): void;
+  readonly send: (message: ToPrimary) => void;
 }
 
 /** A serving process: a relay with one upstream, the primary. */

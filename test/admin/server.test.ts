@@ -9,6 +9,7 @@ import { type AdminServer, startAdminServer } from '../../src/admin/server.ts';
 import { NodeSchema } from '../../src/gen/envoy/config/core/v3/base_pb.ts';
 import { ClientConfig_GenericXdsConfigSchema } from '../../src/gen/envoy/service/status/v3/csds_pb.ts';
 import { ok } from '../../src/model/result.ts';
+import { typeByName } from '../../src/model/types.ts';
 import { createLog } from '../../src/observe/log.ts';
 import { issueCertificate } from '../support/certificates.ts';
 import { fakeInspector } from '../support/inspector.ts';
@@ -192,6 +193,20 @@ describe('admin listener', () => {
       last_nack: 'bad',
     });
     expect(inspector.calls.clients).to.deep.equal([undefined]);
+  });
+
+  it('ReleaseRemovals names an upstream, and a type or none; an upstream that is not there is NOT_FOUND', async () => {
+    const { url, inspector } = await start();
+    const { body } = await rpc(url, admin('ReleaseRemovals'), { upstream: 'central', type: 'cds' });
+    expect(body).to.deep.equal({ removed: 7 });
+    expect((await rpc(url, admin('ReleaseRemovals'), { upstream: 'nobody' })).status).to.equal(404);
+    expect((await rpc(url, admin('ReleaseRemovals'), { upstream: 'central', type: 'xyz' })).status).to.equal(
+      400,
+    );
+    expect(inspector.calls.released).to.deep.equal([
+      ['central', typeByName('cds')],
+      ['nobody', undefined],
+    ]);
   });
 
   it('FetchClientStatus answers JSON, resources included, an unknown type as base64 with the reason', async () => {

@@ -207,6 +207,18 @@ describe('xdstp names downstream (protocol §6, TP1)', () => {
       client.send('eds', { resourceNamesUnsubscribe: [named] });
       expect(told(client.one())).to.deep.equal([`+${canonical(named)} x`]);
     });
+    it('claims of what the glob does not select are not spoken of, of what it selects they are', () => {
+      const lab = new Lab();
+      subscribing(lab, glob('dir'));
+      says(lab, [member('dir/a', 'x')]);
+      const client = lab.delta();
+      const version = '1@0123456789abcdef';
+      client.send('eds', {
+        resourceNamesSubscribe: [glob('dir')],
+        initialResourceVersions: { [uri('dir/gone')]: version, [uri('elsewhere')]: version },
+      });
+      expect(told(client.one())).to.deep.equal([`+${uri('dir/a')} x`, `-${uri('dir/gone')}`]);
+    });
     it('a name unsubscribed beside a glob that does not cover it: no response', () => {
       const lab = new Lab();
       const client = subscribing(lab, glob('dir'), uri('a'));

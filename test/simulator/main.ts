@@ -11,6 +11,7 @@ const { values } = parseArgs({
     seed: { type: 'string' },
     /** Every failing seed in one line, without its transcript. */
     brief: { type: 'boolean', default: false },
+    'until-failure': { type: 'boolean', default: false },
   },
 });
 
@@ -49,7 +50,7 @@ let failed = 0;
 for (let seed = from; seed < from + count; seed++) {
   if (!check(seed)) {
     failed++;
-    if (!values.brief) break;
+    if (!values.brief || values['until-failure']) break;
   }
   const now = performance.now();
   if (now - saidAt > 2000 || seed === from + count - 1) {

@@ -333,7 +333,7 @@ export class Topic {
     }
     if (this.#options.protocol !== 'delta') return;
     for (const { name, constraints } of this.#state.values()) {
-      if (!expected.has(name) || this.#rejected.has(name)) continue;
+      if (!expected.has(name) || this.#rejected.has(name) || this.#loss(name) !== 'nothing') continue;
       if (forms.some((form) => matchesHex(constraints, form))) continue;
       throw new Violation(4, `${name} is still held with constraints that do not match`);
     }

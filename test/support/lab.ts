@@ -35,7 +35,7 @@ import type { Peer, ServerStream, StreamHandler } from '../../src/wire/transport
 import { PASSES_VARIANTS, USER_AGENT } from '../../src/wire/via.ts';
 import { VirtualClock } from './virtual-clock.ts';
 
-export const peer: Peer = { address: '127.0.0.1:1', unix: false, uriSans: [], dnsSans: [] };
+const peer: Peer = { address: '127.0.0.1:1', unix: false, uriSans: [], dnsSans: [] };
 
 /** The type URL of a short name. */
 export function type(short: string): TypeUrl {

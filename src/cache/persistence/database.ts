@@ -218,7 +218,7 @@ function readRow(columns: Columns): Row {
 }
 
 function checksumOf(values: readonly string[]): number {
-  return values.reduce((checksum, value) => crc32(`${value}\n`, checksum), 0);
+  return crc32(values.join('\n'));
 }
 
 function add(total: Total, checksum: number): void {

@@ -14,6 +14,8 @@ export interface Disk {
   /** The ids of payloads that are gone. */
   commit(state: string): Promise<Result<readonly number[], DiskError>>;
   close(): Promise<void>;
+  /** Whatever it is doing: the process does not wait for it any more. */
+  abandon(): void;
 }
 
 // From dist/ it is JavaScript.
@@ -58,6 +60,13 @@ export class WorkerDisk implements Disk {
     await this.#ask({ kind: 'close' });
     this.#worker = undefined;
     await worker.terminate();
+  }
+
+  abandon(): void {
+    const worker = this.#worker;
+    this.#worker = undefined;
+    worker?.unref();
+    void worker?.terminate();
   }
 
   async #do(request: DiskRequest, take?: (part: Part) => void): Promise<Result<undefined, DiskError>> {

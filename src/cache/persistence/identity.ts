@@ -25,7 +25,6 @@ const diskState = z.object({
   upstreams: z.array(upstreamState),
 });
 
-export type UpstreamAtWrite = z.output<typeof upstreamState>;
 export type DiskState = z.output<typeof diskState>;
 
 /** Undefined: not what this version writes. */

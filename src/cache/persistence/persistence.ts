@@ -97,6 +97,7 @@ export class Persistence {
     const late = Promise.withResolvers<undefined>();
     const timer = clock.after(milliseconds, () => {
       log.warn('the last changes could not be persisted in time', { path, milliseconds });
+      disk.abandon();
       late.resolve(undefined);
     });
     await Promise.race([finished, late.promise]);

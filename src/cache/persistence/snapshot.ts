@@ -33,7 +33,7 @@ export interface ResourceNow {
   readonly bindings: readonly (readonly [string, string])[];
 }
 
-export type InterestNow = Pick<InterestState, 'answered' | 'holder'>;
+type InterestNow = Pick<InterestState, 'answered' | 'holder'>;
 
 type Tables = Iterable<readonly [TypeUrl, Table]>;
 

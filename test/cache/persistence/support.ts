@@ -3,6 +3,7 @@ import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect } from 'chai';
+import { z } from 'zod';
 import { isRestored } from '../../../src/cache/cell.ts';
 import { type Disk, WorkerDisk } from '../../../src/cache/persistence/disk.ts';
 import type { UpstreamIdentity } from '../../../src/cache/persistence/identity.ts';
@@ -50,6 +51,8 @@ export function says(
   return transaction({ holder: wild, type: type(short), version: '1', puts, ...rest });
 }
 
+const logLine = z.looseObject({ level: z.string(), message: z.string() });
+
 export interface CacheOptions extends Partial<PersistenceOptions> {
   readonly directory: string;
 }
@@ -74,7 +77,7 @@ export class Cache {
       serves: () => 'central',
       staleSince: () => undefined,
       clock,
-      log: createLog({ write: (line) => this.lines.push(JSON.parse(line)) }),
+      log: createLog({ write: (line) => this.lines.push(logLine.parse(JSON.parse(line))) }),
       failed: (kind) => this.failures.push(kind),
       ...options,
     });
@@ -123,7 +126,7 @@ export function dump(store: Store): string {
       for (const { variant, holders } of cell.variants.values()) {
         const { revision: _r, type: _t, payload, constraints, metadata, ...rest } = variant;
         const bytes = payload === undefined ? 'none' : Buffer.from(payload.bytes).toString('hex');
-        const who = holders.map(({ key, upstream, role }) => `${key}/${upstream}/${role}`).sort();
+        const who = holders.map(({ key, upstream, role }) => `${key}/${upstream}/${role}`).toSorted();
         const what = {
           ...rest,
           constraints: constraints.key,
@@ -146,7 +149,7 @@ export function dump(store: Store): string {
     }
     for (const [holder, version] of table.versions) lines.push(`${short} version ${holder} ${version}`);
   }
-  return lines.sort().join('\n');
+  return lines.toSorted().join('\n');
 }
 
 /** What is only restored: nobody has confirmed it. */
@@ -157,7 +160,7 @@ export function unconfirmed(store: Store, url: TypeUrl): string[] {
       if (holders.some(isRestored)) names.push(variant.name);
     }
   }
-  return names.sort();
+  return names.toSorted();
 }
 
 export function temporary(): { readonly path: string; readonly remove: () => void } {

@@ -77,6 +77,10 @@ class FakeDisk implements Disk {
     return Promise.resolve();
   }
 
+  abandon(): void {
+    this.closed = true;
+  }
+
   async #wait(): Promise<void> {
     if (!this.#holding) return;
     const { promise, resolve } = Promise.withResolvers<undefined>();
@@ -266,6 +270,7 @@ describe('what is written when', () => {
     const ended = other.persistence.close(5000);
     await pass(5000);
     await ended;
+    expect(stuck.closed).to.equal(true);
     expect(other.messages('warn')).to.deep.equal(['the last changes could not be persisted in time']);
   });
 });

@@ -4,6 +4,7 @@ import { eventually } from './eventually.ts';
 import { ModelPlane } from './model-plane.ts';
 import { ClientPool, type RecordingClient, type Said } from './recording-client.ts';
 import { RelayProcess } from './relay.ts';
+import { checkCurrent } from './relay-state.ts';
 
 export interface KillsOptions {
   readonly kills: number;
@@ -135,10 +136,7 @@ async function settle(
   contents: ReadonlyMap<string, ReadonlyMap<string, string>>,
   protocol: 'SOTW' | 'DELTA',
 ): Promise<void> {
-  await eventually(async () => {
-    const { body } = await relay.get('/ready');
-    if (JSON.parse(body).upstreams[0].stale !== false) throw new Error('upstream is stale');
-  });
+  await eventually(() => checkCurrent(relay));
   for (const [client, names] of wants) {
     await client.gets('cds', Object.fromEntries(contents.get('cds') ?? []));
     const endpoints = [...(contents.get('eds') ?? [])].filter(([name]) => names.includes(name));

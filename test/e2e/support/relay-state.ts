@@ -17,7 +17,13 @@ const status = z.object({
     }),
   ),
   nacks: z.array(
-    z.object({ type: z.string(), name: z.string(), clients: z.number(), error: z.string(), version: z.string() }),
+    z.object({
+      type: z.string(),
+      name: z.string(),
+      clients: z.number(),
+      error: z.string(),
+      version: z.string(),
+    }),
   ),
 });
 
@@ -34,7 +40,7 @@ const csds = z.object({
   config: z.array(
     z.object({
       node: z.object({ id: z.string() }).nullish(),
-      generic_xds_configs: z.array(z.object({ config_status: z.string() })),
+      generic_xds_configs: z.array(z.object({ config_status: z.string().default('') })),
     }),
   ),
 });
@@ -43,7 +49,9 @@ const admin = 'distributary.admin.v1.AdminService';
 const statusService = 'envoy.service.status.v3.ClientStatusDiscoveryService';
 
 /** What /ready says of the first upstream, and its HTTP status. */
-export async function readyOf(relay: RelayProcess): Promise<z.infer<typeof readyUpstream> & { status: number }> {
+export async function readyOf(
+  relay: RelayProcess,
+): Promise<z.infer<typeof readyUpstream> & { status: number }> {
   const answer = await relay.get('/ready');
   const [first] = ready.parse(JSON.parse(answer.body)).upstreams;
   if (first === undefined) throw new Error('there is no upstream');

@@ -613,6 +613,50 @@ describe('an ADS upstream', () => {
       .to.have.property('resourceLocatorsSubscribe')
       .with.deep.nested.property('[0].dynamicParameters', { env: 'prod' });
   });
+
+  describe('NATIVE, each parameter set apart', () => {
+    const apart = { variants: 'NATIVE', apart: true, resourceTimeoutMs: 60_000 } as const;
+
+    it('a wildcard is answered by the first response on its own stream, at once, and by no other', async () => {
+      const plane = await controlPlane();
+      const upstream = start({ endpoints: [address(plane.port)], ...apart });
+      upstream.subscribe(want('*', { env: 'prod' }));
+      upstream.subscribe(want('*', { env: 'test' }));
+      await until('two streams', () => plane.requests.length === 2);
+      const [first, second] = plane.streams;
+      first?.send(cds, '1', 'a:x@1');
+      await until('an answer', () => observed.settled.length === 1);
+      await pause(400);
+      expect(observed.settled).to.deep.equal(['*']);
+      second?.send(cds, '1');
+      await until('the other', () => observed.settled.length === 2);
+      expect(observed.contents).to.deep.equal({ a: 'x' });
+    });
+
+    it('the holders say for which parameters something was chosen', async () => {
+      const plane = await controlPlane();
+      plane.answer = serving('1', 'a:x@1');
+      const upstream = start({ endpoints: [address(plane.port)], ...apart });
+      const { parameters } = want('*', { env: 'prod' });
+      upstream.subscribe(want('*', { env: 'prod' }));
+      await until('an answer', () => observed.settled.length === 1);
+      expect(observed.transactions[0]?.holder.parameters).to.equal(parameters);
+    });
+
+    it('past the limit parameter sets share a session; nobody is refused', async () => {
+      const plane = await controlPlane();
+      const upstream = start({ endpoints: [address(plane.port)], ...apart, maxSessions: 2 });
+      const wants = ['a', 'b', 'c', 'd'].map((env) => want('x', { env }));
+      for (const interest of wants) upstream.subscribe(interest);
+      await until('three streams', () => plane.streams.length === 3);
+      expect(upstream.state().sessions).to.equal(3);
+      expect(observed.counts.refused).to.equal(0);
+      for (const interest of wants.slice(2)) upstream.unsubscribe(interest);
+      expect(upstream.state().sessions).to.equal(2);
+      for (const interest of wants.slice(0, 2)) upstream.unsubscribe(interest);
+      expect(upstream.state().sessions).to.equal(0);
+    });
+  });
 });
 
 interface Listening {

@@ -1,0 +1,566 @@
+import { expect } from 'chai';
+import { Store } from '../../src/cache/store.ts';
+import { resourceName } from '../../src/model/brand.ts';
+import { type Commit, isVariant, type Value } from '../../src/model/catalog.ts';
+import { type Constraints, UNCONSTRAINED } from '../../src/model/constraints.ts';
+import { internParameters, NO_PARAMETERS, type Parameters } from '../../src/model/parameters.ts';
+import {
+  type Holder,
+  type Interest,
+  type Put,
+  type Transaction,
+  transaction,
+  WILDCARD,
+} from '../../src/model/transaction.ts';
+import { namedHolder, put, type, wildcardHolder } from '../support/lab.ts';
+import { compiled, is, not } from '../support/variants.ts';
+import { VirtualClock } from '../support/virtual-clock.ts';
+
+const cds = type('cds');
+const kind = 'envoy.config.cluster.v3.Cluster';
+const prod = compiled(is('env', 'prod'));
+const notProd = compiled(not(is('env', 'prod')));
+const inProd = internParameters([['env', 'prod']]);
+const inTest = internParameters([['env', 'test']]);
+const otherHolder: Holder = { key: 'another stream', upstream: 'other', role: 'named' };
+
+class Setting {
+  readonly clock = new VirtualClock();
+  readonly ambiguous: string[] = [];
+  readonly expiring: string[] = [];
+  readonly store = new Store({
+    clock: this.clock,
+    ambiguous: (_, name, parameters, choices) =>
+      this.ambiguous.push(`${name} ${parameters.key} ${choices.map((one) => one.constraints.key).join(' ')}`),
+    expiring: (variant) => this.expiring.push(variant.name),
+  });
+
+  want(selector: string, parameters: Parameters = NO_PARAMETERS): Interest {
+    const interest = { type: cds, selector: resourceName(selector), parameters };
+    this.store.want(interest);
+    return interest;
+  }
+
+  apply(part: Partial<Transaction>): Commit {
+    return this.store.apply(transaction({ holder: namedHolder, type: cds, ...part }));
+  }
+
+  /** The content that is seen, or absent, or unknown. */
+  see(name: string, parameters: Parameters = NO_PARAMETERS): string {
+    return shown(this.store.resolve(cds, resourceName(name), parameters));
+  }
+
+  members(selector: string, parameters: Parameters = NO_PARAMETERS): string[] {
+    return [...this.store.members(cds, resourceName(selector), parameters)].toSorted();
+  }
+}
+
+const shown = (value: Value): string => (isVariant(value) ? `${value.name} ${value.version}` : value);
+const cluster = (
+  name: string,
+  content: string,
+  constraints: Constraints = UNCONSTRAINED,
+  more: Partial<Put> = {},
+) => put(cds, name, content, { constraints, version: content, ...more });
+const gone = (name: string, constraints: Constraints = UNCONSTRAINED) => ({
+  name: resourceName(name),
+  constraints,
+});
+const size = (name: string, content: string): number => cluster(name, content).any?.length ?? 0;
+const changedNames = (commit: Commit): string[] => [...commit.changed.keys()].toSorted();
+
+describe('store', () => {
+  describe('a transaction', () => {
+    it('is one revision, and says which names and constraints it changed', () => {
+      const setting = use();
+      const { store } = setting;
+      const before = store.revision;
+      const commit = setting.apply({ puts: [cluster('a', '1'), cluster('b', '1', prod)], version: 'v7' });
+      expect(commit.revision).to.equal(before + 1);
+      expect(store.revision).to.equal(commit.revision);
+      expect(commit.version).to.equal('v7');
+      expect([...commit.changed]).to.deep.equal([
+        ['a', [UNCONSTRAINED]],
+        ['b', [prod]],
+      ]);
+    });
+    it('removes before it adds: a swap looks ambiguous at no time', () => {
+      const setting = use();
+      const { ambiguous } = setting;
+      setting.want('a', inProd);
+      setting.apply({ puts: [cluster('a', '1')] });
+      const commit = setting.apply({ puts: [cluster('a', '2', prod)], removals: [gone('a')] });
+      expect(setting.see('a', inProd)).to.equal('a 2');
+      expect(commit.changed.get(resourceName('a'))).to.have.members([UNCONSTRAINED, prod]);
+      expect(ambiguous).to.deep.equal([]);
+    });
+    it('leaves what it both removes and puts', () => {
+      const setting = use();
+      setting.apply({ puts: [cluster('a', '1')] });
+      setting.apply({ puts: [cluster('a', '2')], removals: [gone('a')] });
+      expect(setting.see('a')).to.equal('a 2');
+    });
+    it('with content that is there already changes nothing, whatever the version', () => {
+      const setting = use();
+      setting.apply({ puts: [cluster('a', '1')] });
+      const commit = setting.apply({ puts: [cluster('a', '1', UNCONSTRAINED, { version: 'other' })] });
+      expect(commit.changed.size).to.equal(0);
+      expect(setting.see('a')).to.equal('a 1');
+    });
+    const differences: readonly [string, Partial<Put>][] = [
+      ['aliases', { aliases: ['x'] }],
+      ['metadata', { metadata: Buffer.from('m') }],
+      ['do_not_cache', { doNotCache: true }],
+      ['no body', { any: undefined }],
+    ];
+    for (const [what, more] of differences) {
+      it(`with other ${what} changes the resource`, () => {
+        const setting = use();
+        setting.apply({ puts: [cluster('a', '1')] });
+        expect(changedNames(setting.apply({ puts: [cluster('a', '1', UNCONSTRAINED, more)] }))).to.include(
+          'a',
+        );
+      });
+    }
+  });
+
+  describe('settled, absent, unknown (protocol §3.9)', () => {
+    it('what nobody answered is unknown, what was answered and is not there is absent', () => {
+      const setting = use();
+      const interest = setting.want('a');
+      expect(setting.see('a')).to.equal('unknown');
+      expect(setting.store.settled(interest)).to.equal(false);
+      const commit = setting.apply({ settled: [interest] });
+      expect(commit.settled).to.deep.equal([interest]);
+      expect(setting.see('a')).to.equal('absent');
+      expect(setting.store.settled(interest)).to.equal(true);
+      expect(setting.apply({ settled: [interest] }).settled, 'told once').to.deep.equal([]);
+    });
+    it('by parameter set: another one is still unknown', () => {
+      const setting = use();
+      const interest = setting.want('a', inProd);
+      setting.want('a', inTest);
+      setting.apply({ settled: [interest] });
+      expect(setting.see('a', inProd)).to.equal('absent');
+      expect(setting.see('a', inTest)).to.equal('unknown');
+    });
+    it('what is there is seen before anything is settled', () => {
+      const setting = use();
+      setting.want('a');
+      setting.apply({ puts: [cluster('a', '1')] });
+      expect(setting.see('a')).to.equal('a 1');
+    });
+    it('removed_resources of what is not cached answers those that it is about', () => {
+      const setting = use();
+      const interest = setting.want('a', inProd);
+      setting.want('a', inTest);
+      const commit = setting.apply({ removals: [gone('a', prod)] });
+      expect(commit.settled).to.deep.equal([interest]);
+      expect(setting.see('a', inTest)).to.equal('unknown');
+    });
+    it('resource_errors NOT_FOUND answers, other errors do not', () => {
+      for (const [code, expected] of [
+        [5, 'absent'],
+        [14, 'unknown'],
+      ] as const) {
+        const setting = use();
+        setting.want('a');
+        setting.apply({ faults: [fault('a', code)] });
+        expect(setting.see('a'), String(code)).to.equal(expected);
+      }
+    });
+    it('a resource that is removed is absent to those who asked for it by name', () => {
+      const setting = use();
+      setting.want('a');
+      setting.apply({ puts: [cluster('a', '1')] });
+      expect(changedNames(setting.apply({ removals: [gone('a')] }))).to.deep.equal(['a']);
+      expect(setting.see('a')).to.equal('absent');
+    });
+    it('of a name that nobody wants nothing is known', () => {
+      expect(use().see('never')).to.equal('unknown');
+    });
+    it('an interest ends, and what was known of it is unknown again', () => {
+      const setting = use();
+      const interest = setting.want('a');
+      setting.apply({ settled: [interest] });
+      setting.store.unwant(interest);
+      setting.want('a');
+      expect(setting.see('a')).to.equal('unknown');
+    });
+    it('the version is that of the last response of whoever answered', () => {
+      const setting = use();
+      const interest = setting.want('a');
+      expect(setting.store.version(interest)).to.equal('');
+      setting.apply({ settled: [interest], version: 'v1' });
+      setting.apply({ holder: otherHolder, version: 'other' });
+      setting.apply({ version: 'v2' });
+      expect(setting.store.version(interest)).to.equal('v2');
+    });
+  });
+
+  describe('full state', () => {
+    it('sweeps what its holder had and did not confirm', () => {
+      const setting = use();
+      setting.want('*');
+      const holder = wildcardHolder;
+      setting.apply({
+        holder,
+        puts: [cluster('a', '1'), cluster('b', '1'), cluster('c', '1', prod)],
+        complete: true,
+      });
+      const commit = setting.apply({ holder, puts: [cluster('a', '1'), cluster('d', '1')], complete: true });
+      expect(changedNames(commit)).to.deep.equal(['b', 'c', 'd']);
+      expect(setting.members('*')).to.deep.equal(['a', 'd']);
+    });
+    it('leaves what another holder has', () => {
+      const setting = use();
+      setting.want('b');
+      setting.apply({ puts: [cluster('b', '1')] });
+      setting.apply({ holder: wildcardHolder, puts: [cluster('a', '1'), cluster('b', '1')], complete: true });
+      setting.apply({ holder: wildcardHolder, puts: [cluster('a', '1')], complete: true });
+      expect(setting.see('b')).to.equal('b 1');
+      expect(setting.members('*'), 'but no longer a member of the wildcard').to.deep.equal(['a']);
+    });
+    it('without anything empties the holder', () => {
+      const setting = use();
+      setting.apply({ holder: wildcardHolder, puts: [cluster('a', '1')], complete: true });
+      setting.apply({ holder: wildcardHolder, complete: true });
+      expect(setting.store.bytes).to.equal(0);
+      expect(setting.members('*')).to.deep.equal([]);
+    });
+  });
+
+  describe('holders', () => {
+    it('a resource stays until the last one loses it', () => {
+      const setting = use();
+      setting.want('a');
+      setting.apply({ puts: [cluster('a', '1')] });
+      setting.apply({ holder: otherHolder, puts: [cluster('a', '1')] });
+      setting.apply({ removals: [gone('a')] });
+      expect(setting.see('a')).to.equal('a 1');
+      setting.apply({ holder: otherHolder, removals: [gone('a')] });
+      expect(setting.see('a')).to.equal('absent');
+    });
+    it('one that never had it cannot remove it', () => {
+      const setting = use();
+      setting.want('a');
+      setting.apply({ puts: [cluster('a', '1')] });
+      expect(setting.apply({ holder: otherHolder, removals: [gone('a')] }).changed.size).to.equal(0);
+      expect(setting.see('a')).to.equal('a 1');
+    });
+    it('a named resource is no member of the wildcard, until the wildcard brings it too', () => {
+      const setting = use();
+      setting.apply({ puts: [cluster('a', '1')] });
+      expect(setting.members('*')).to.deep.equal([]);
+      const commit = setting.apply({ holder: wildcardHolder, puts: [cluster('a', '1')] });
+      expect(changedNames(commit)).to.deep.equal(['a']);
+      expect(setting.members('*')).to.deep.equal(['a']);
+    });
+  });
+
+  describe('members', () => {
+    it('of a wildcard: the names of which a variant matches', () => {
+      const setting = use();
+      setting.apply({
+        holder: wildcardHolder,
+        puts: [cluster('a', '1', prod), cluster('b', '1', notProd), cluster('c', '1')],
+      });
+      expect(setting.members('*', inProd)).to.deep.equal(['a', 'c']);
+      expect(setting.members('*', inTest)).to.deep.equal(['b', 'c']);
+      expect(setting.members('*')).to.deep.equal(['b', 'c']);
+    });
+    it('of a glob: one level, whoever holds them', () => {
+      const setting = use();
+      const name = (id: string): string => `xdstp://x/${kind}/${id}`;
+      setting.apply({
+        puts: [cluster(name('d/a'), '1'), cluster(name('d/e/b'), '1'), cluster(name('c'), '1')],
+      });
+      expect(setting.members(name('d/*'))).to.deep.equal([name('d/a')]);
+    });
+  });
+
+  describe('ambiguity (protocol §5)', () => {
+    const [first, second] = [prod, compiled(is('zone', 'z'))].toSorted((a, b) => (a.key < b.key ? -1 : 1));
+    const both = internParameters([
+      ['env', 'prod'],
+      ['zone', 'z'],
+    ]);
+
+    it('the lowest canonical key, told once', () => {
+      const setting = use();
+      const { ambiguous } = setting;
+      setting.apply({ puts: [cluster('a', '2', second), cluster('a', '1', first)] });
+      expect(setting.see('a', both)).to.equal('a 1');
+      expect(setting.see('a', both)).to.equal('a 1');
+      expect(ambiguous).to.have.length(1);
+    });
+    it('who wants it and has a match keeps it, told once for each parameter set', () => {
+      const setting = use();
+      const { ambiguous } = setting;
+      setting.want('a', both);
+      setting.want('*', both);
+      setting.apply({ puts: [cluster('a', '2', second)] });
+      setting.apply({ puts: [cluster('a', '1', first)] });
+      expect(setting.see('a', both)).to.equal('a 2');
+      expect(ambiguous).to.have.length(1);
+    });
+    it('it is by parameter set: another has its own', () => {
+      const setting = use();
+      setting.want('a', both);
+      setting.apply({ puts: [cluster('a', '2', second)] });
+      setting.apply({ puts: [cluster('a', '1', first)] });
+      const other = internParameters([...both.entries, ['more', '1']]);
+      expect(setting.see('a', other)).to.equal('a 1');
+    });
+    it('is counted as long as it lasts', () => {
+      const setting = use();
+      setting.want('a', both);
+      setting.apply({ puts: [cluster('a', '2', second), cluster('a', '1', first)] });
+      setting.see('a', both);
+      const count = (): number =>
+        [...setting.store.tables()].reduce((sum, [, table]) => sum + table.ambiguous, 0);
+      expect(count()).to.equal(1);
+      setting.apply({ removals: [gone('a', first)] });
+      expect(count()).to.equal(0);
+      expect(setting.see('a', both)).to.equal('a 2');
+    });
+    it('a choice by alias is kept too', () => {
+      const setting = use();
+      const aliases = ['alias'];
+      setting.want('alias', both);
+      setting.apply({ puts: [cluster('a', '2', second, { aliases })] });
+      setting.apply({ puts: [cluster('a', '1', first, { aliases })] });
+      expect(setting.see('alias', both)).to.equal('a 2');
+    });
+  });
+
+  describe('aliases (protocol §4.8)', () => {
+    const aliased = (name: string, content: string, ...aliases: string[]) =>
+      cluster(name, content, UNCONSTRAINED, { aliases });
+
+    it('lead to the resource, and are changed with it', () => {
+      const setting = use();
+      setting.want('x');
+      const commit = setting.apply({ puts: [aliased('a', '1', 'x', 'y')] });
+      expect(changedNames(commit)).to.deep.equal(['a', 'x', 'y']);
+      expect(setting.see('x')).to.equal('a 1');
+      expect(changedNames(setting.apply({ removals: [gone('a')] }))).to.deep.equal(['a', 'x', 'y']);
+      expect(setting.see('x')).to.equal('absent');
+    });
+    it('a resource of that very name goes first', () => {
+      const setting = use();
+      setting.apply({ puts: [aliased('a', '1', 'x'), cluster('x', '2')] });
+      expect(setting.see('x')).to.equal('x 2');
+    });
+    it('one that is taken away leads nowhere, and is told so', () => {
+      const setting = use();
+      setting.want('x');
+      setting.apply({ puts: [aliased('a', '1', 'x')] });
+      const commit = setting.apply({ puts: [aliased('a', '1', 'y')] });
+      expect(changedNames(commit)).to.deep.equal(['a', 'x', 'y']);
+      expect(setting.see('x')).to.equal('absent');
+    });
+    it('one that two variants of a name share stays with the one that is left', () => {
+      const setting = use();
+      setting.apply({
+        puts: [cluster('a', '1', prod, { aliases: ['x'] }), cluster('a', '2', notProd, { aliases: ['x'] })],
+      });
+      setting.apply({ removals: [gone('a', notProd)] });
+      expect(setting.see('x', inProd)).to.equal('a 1');
+      expect(setting.see('x', inTest)).to.not.equal('a 1');
+    });
+    it('of a name that is wanted keep the resource, and go with the interest', () => {
+      const setting = use();
+      const [byAlias, byName] = [setting.want('x'), setting.want('a')];
+      setting.apply({ puts: [aliased('a', '1', 'x')] });
+      setting.store.unwant(byName);
+      expect(setting.see('x')).to.equal('a 1');
+      setting.store.unwant(byAlias);
+      expect(setting.store.bytes).to.equal(0);
+    });
+  });
+
+  describe('faults (protocol §8)', () => {
+    it('are kept beside the resource, and cleared when it arrives', () => {
+      const setting = use();
+      setting.want('a');
+      setting.apply({ puts: [cluster('a', '1')] });
+      const commit = setting.apply({ faults: [fault('a', 14)] });
+      expect(changedNames(commit)).to.deep.equal(['a']);
+      expect(setting.see('a')).to.equal('a 1');
+      const [kept] = setting.store.faults(cds, resourceName('a'), NO_PARAMETERS);
+      expect(kept?.revision).to.equal(commit.revision);
+      expect(changedNames(setting.apply({ puts: [cluster('a', '1')] }))).to.deep.equal(['a']);
+      expect(setting.store.faults(cds, resourceName('a'), NO_PARAMETERS)).to.deep.equal([]);
+    });
+    it('are for those that their constraints match', () => {
+      const setting = use();
+      setting.apply({ faults: [{ ...fault('a', 14), constraints: prod }] });
+      expect(setting.store.faults(cds, resourceName('a'), inProd)).to.have.length(1);
+      expect(setting.store.faults(cds, resourceName('a'), inTest)).to.have.length(0);
+    });
+    it('go with the interest', () => {
+      const setting = use();
+      const interest = setting.want('a');
+      setting.apply({ faults: [fault('a', 14)] });
+      setting.store.unwant(interest);
+      expect([...setting.store.tables()]).to.deep.equal([]);
+    });
+  });
+
+  describe('payloads', () => {
+    it('equal ones are held once, whatever the name, variant or type', () => {
+      const setting = use();
+      const { any } = cluster('a', '1');
+      setting.apply({
+        puts: [
+          cluster('a', '1'),
+          cluster('b', '1', UNCONSTRAINED, { any }),
+          cluster('c', '1', prod, { any }),
+          cluster('c', '1', notProd, { any }),
+        ],
+      });
+      setting.store.apply(
+        transaction({ holder: namedHolder, type: type('eds'), puts: [put(type('eds'), 'e', '', { any })] }),
+      );
+      expect(setting.store.bytes).to.equal(any?.length);
+      setting.apply({ removals: [gone('a'), gone('b'), gone('c', prod)] });
+      expect(setting.store.bytes).to.equal(any?.length);
+    });
+    it('are a copy: the response that they came in is not pinned, nor does its reuse matter', () => {
+      const setting = use();
+      const bytes = Buffer.from(cluster('a', '1').any ?? []);
+      const expected = Buffer.from(bytes);
+      setting.apply({ puts: [cluster('a', '1', UNCONSTRAINED, { any: bytes })] });
+      bytes.fill(0);
+      const value = setting.store.resolve(cds, resourceName('a'), NO_PARAMETERS);
+      if (!isVariant(value)) throw new Error(value);
+      expect(Buffer.from(value.payload?.bytes ?? [])).to.deep.equal(expected);
+      expect(value.payload?.bytes.buffer.byteLength).to.equal(expected.length);
+    });
+    it('bytes go back to 0 when everything is removed', () => {
+      const setting = use();
+      for (let round = 0; round < 3; round++) {
+        const puts = Array.from({ length: 50 }, (_, index) =>
+          cluster(`n${index % 25}`, `c${index * (round + 1)}`, index < 25 ? prod : notProd),
+        );
+        setting.apply({ holder: wildcardHolder, puts, complete: true });
+      }
+      expect(setting.store.bytes).to.be.greaterThan(0);
+      setting.apply({ holder: wildcardHolder, complete: true });
+      expect(setting.store.bytes).to.equal(0);
+    });
+    it('of a replaced variant are released', () => {
+      const setting = use();
+      setting.apply({ puts: [cluster('a', 'long content')] });
+      setting.apply({ puts: [cluster('a', '1')] });
+      expect(setting.store.bytes).to.equal(size('a', '1'));
+    });
+  });
+
+  describe('an interest that ends', () => {
+    it('drops what only it saw', () => {
+      const setting = use();
+      const [prodInterest] = [setting.want('a', inProd), setting.want('a', inTest)];
+      setting.apply({ puts: [cluster('a', '1', prod), cluster('a', '22', notProd)] });
+      setting.store.unwant(prodInterest);
+      expect(setting.see('a', inProd)).to.equal('unknown');
+      expect(setting.see('a', inTest)).to.equal('a 22');
+      expect(setting.store.bytes).to.equal(size('a', '22'));
+    });
+    it('leaves what another sees, by name, wildcard or glob', () => {
+      const name = `xdstp://x/${kind}/d/a`;
+      for (const [selector, holder] of [
+        [name, namedHolder],
+        [WILDCARD, wildcardHolder],
+        [`xdstp://x/${kind}/d/*`, namedHolder],
+      ] as const) {
+        const setting = use();
+        const ending = setting.want(name, inProd);
+        const staying = setting.want(selector, inTest);
+        setting.apply({ holder, puts: [cluster(name, '1')] });
+        setting.store.unwant(ending);
+        expect(setting.see(name, inTest), selector).to.equal(`${name} 1`);
+        setting.store.unwant(staying);
+        expect(setting.store.bytes, selector).to.equal(0);
+      }
+    });
+    it('a wildcard: what was only ever named does not keep it, nor it what was named', () => {
+      const setting = use();
+      const [wildcard, named] = [setting.want('*'), setting.want('n')];
+      setting.apply({ holder: wildcardHolder, puts: [cluster('a', '1'), cluster('n', '1')], complete: true });
+      setting.apply({ puts: [cluster('n', '1')] });
+      setting.store.unwant(wildcard);
+      expect(setting.see('n')).to.equal('n 1');
+      expect(setting.store.bytes).to.equal(size('n', '1'));
+      setting.store.unwant(named);
+      expect(setting.store.bytes).to.equal(0);
+    });
+    it('the last one of a type leaves nothing: clients can name any type', () => {
+      const setting = use();
+      const interest = setting.want('a');
+      setting.apply({ puts: [cluster('a', '1')], settled: [interest] });
+      setting.store.unwant(interest);
+      expect([...setting.store.tables()]).to.deep.equal([]);
+    });
+  });
+
+  describe('time to live (protocol §8)', () => {
+    const ttl = { ttlMilliseconds: 1000 };
+    const see = (setting: Setting) => setting.store.resolve(cds, resourceName('a'), NO_PARAMETERS);
+
+    it('asks to be woken, and ends what is due then', () => {
+      const setting = use();
+      setting.want('a');
+      setting.apply({ puts: [cluster('a', '1', UNCONSTRAINED, ttl)] });
+      expect(setting.expiring).to.deep.equal(['a']);
+      const variant = see(setting);
+      if (!isVariant(variant)) throw new Error(variant);
+      setting.clock.advance(999);
+      expect(setting.store.expire(variant)).to.equal(undefined);
+      setting.clock.advance(1);
+      const commit = setting.store.expire(variant);
+      expect(commit?.changed.has(variant.name)).to.equal(true);
+      expect(setting.see('a')).to.equal('absent');
+      expect(setting.store.expire(variant)).to.equal(undefined);
+      expect(setting.store.bytes).to.equal(0);
+    });
+    it('a heartbeat prolongs it', () => {
+      const setting = use();
+      setting.apply({ puts: [cluster('a', '1', UNCONSTRAINED, ttl)] });
+      const variant = see(setting);
+      if (!isVariant(variant)) throw new Error(variant);
+      setting.clock.advance(600);
+      setting.apply({ heartbeats: [{ ...gone('a'), ...ttl }] });
+      setting.clock.advance(600);
+      expect(setting.store.expire(variant)).to.equal(undefined);
+      expect(setting.see('a')).to.equal('a 1');
+    });
+    it('the resource without one ends the countdown, and is told', () => {
+      const setting = use();
+      setting.apply({ puts: [cluster('a', '1', UNCONSTRAINED, ttl)] });
+      const variant = see(setting);
+      if (!isVariant(variant)) throw new Error(variant);
+      expect(changedNames(setting.apply({ puts: [cluster('a', '1')] }))).to.deep.equal(['a']);
+      setting.clock.advance(5000);
+      expect(setting.store.expire(variant)).to.equal(undefined);
+    });
+    it('a heartbeat for what is not there is nothing', () => {
+      expect(use().apply({ heartbeats: [{ ...gone('a'), ...ttl }] }).changed.size).to.equal(0);
+    });
+  });
+});
+
+function use(): Setting {
+  return new Setting();
+}
+
+function fault(name: string, code: number) {
+  return {
+    name: resourceName(name),
+    constraints: UNCONSTRAINED,
+    code,
+    message: 'm',
+    status: Buffer.from('s'),
+  };
+}

@@ -1,0 +1,148 @@
+import { expect } from 'chai';
+import { ok } from '../../src/model/result.ts';
+import { createLog } from '../../src/observe/log.ts';
+import type { Series } from '../../src/observe/series.ts';
+import { Member } from '../../src/workers/member.ts';
+import type { ToWorker } from '../../src/workers/messages.ts';
+import type { WorkerHandler, WorkerProcess } from '../../src/workers/process.ts';
+import { VirtualClock } from '../support/virtual-clock.ts';
+
+class FakeProcess implements WorkerProcess {
+  readonly id: number;
+  readonly pid: number;
+  readonly handler: WorkerHandler;
+  readonly heard: ToWorker[] = [];
+  killed = false;
+
+  constructor(id: number, handler: WorkerHandler) {
+    this.id = id;
+    this.pid = 1000 + id;
+    this.handler = handler;
+  }
+
+  send(message: ToWorker): void {
+    this.heard.push(message);
+  }
+
+  kill(): void {
+    this.killed = true;
+    this.handler.ended('signal SIGKILL');
+  }
+}
+
+const counted: Series = {
+  name: 'distributary_downstream_requests_total',
+  help: '',
+  type: 'counter',
+  values: [],
+};
+
+function start() {
+  const clock = new VirtualClock();
+  const processes: FakeProcess[] = [];
+  const left: (readonly Series[])[] = [];
+  const member = new Member({
+    number: 1,
+    clock,
+    log: createLog({ write: () => {} }),
+    random: () => 0.999,
+    fork: (handler) => {
+      const process = new FakeProcess(processes.length + 1, handler);
+      processes.push(process);
+      return process;
+    },
+    opening: () => [{ kind: 'elsewhere', streams: 7 }],
+    answer: () => Promise.resolve(ok(undefined)),
+    changed: () => {},
+    left: (series) => left.push(series),
+    restarted: () => {},
+  });
+  const last = (): FakeProcess => {
+    const process = processes.at(-1);
+    if (process === undefined) throw new Error('no process');
+    return process;
+  };
+  return { clock, processes, left, member, last };
+}
+
+const listening = { kind: 'listening', address: '127.0.0.1:1' } as const;
+
+describe('a worker’s place', () => {
+  it('tells a new process first what it must know', () => {
+    const { last } = start();
+    expect(last().heard).to.deep.equal([{ kind: 'elsewhere', streams: 7 }]);
+  });
+
+  it('listens once its process says so', () => {
+    const { member, last } = start();
+    expect([member.address, member.line, member.status.listening]).to.deep.equal([
+      undefined,
+      undefined,
+      false,
+    ]);
+    last().handler.message(listening);
+    expect([member.address, member.status.listening]).to.deep.equal(['127.0.0.1:1', true]);
+    expect([member.owns('1-17'), member.owns('11-7')]).to.deep.equal([true, false]);
+  });
+
+  it('a process that ends is replaced; its streams are gone, its counts are left', () => {
+    const { clock, processes, left, member, last } = start();
+    last().handler.message(listening);
+    last().handler.message({ kind: 'streams', count: 5 });
+    member.series = [counted];
+    last().handler.ended('signal SIGKILL');
+    expect([member.streams, left]).to.deep.equal([0, [[counted]]]);
+    expect([member.status.pid, member.status.lastError]).to.deep.equal([0, 'signal SIGKILL']);
+    clock.advance(200);
+    expect([processes.length, member.status.restarts, member.owns('2-1')]).to.deep.equal([2, 1, true]);
+  });
+
+  it('one that cannot start says why, and is tried ever more rarely', () => {
+    const { clock, processes, member, last } = start();
+    last().handler.message({ kind: 'failed', reason: 'no memory' });
+    last().handler.ended('exit code 1');
+    expect(member.lastError).to.equal('no memory');
+    for (let tries = 0; tries < 20; tries++) {
+      clock.advance(30_000);
+      last().handler.ended('exit code 1');
+    }
+    const before = processes.length;
+    clock.advance(29_000);
+    expect(processes.length).to.equal(before);
+    clock.advance(1000);
+    expect(processes.length).to.equal(before + 1);
+  });
+
+  it('one that was well for a while is replaced at once again', () => {
+    const { clock, processes, last } = start();
+    for (let tries = 0; tries < 10; tries++) {
+      last().handler.ended('exit code 1');
+      clock.advance(30_000);
+    }
+    last().handler.message(listening);
+    clock.advance(30_000);
+    last().handler.ended('exit code 1');
+    const before = processes.length;
+    clock.advance(200);
+    expect(processes.length).to.equal(before + 1);
+  });
+
+  it('the end: no more processes; whoever does not end in time is killed', async () => {
+    const { clock, processes, member, last } = start();
+    const ended = member.end(1000);
+    expect(last().killed).to.equal(false);
+    clock.advance(1000);
+    await ended;
+    expect(last().killed).to.equal(true);
+    clock.advance(60_000);
+    expect(processes.length).to.equal(1);
+  });
+
+  it('the end while a process is waited for', async () => {
+    const { clock, processes, member, last } = start();
+    last().handler.ended('exit code 1');
+    await member.end(1000);
+    clock.advance(60_000);
+    expect(processes.length).to.equal(1);
+  });
+});
