@@ -15,7 +15,7 @@ import { globMatches, isGlob } from '../model/xdstp.ts';
 import { VariantSet } from './variant-set.ts';
 
 /** What the guard has to know of the cache. */
-export interface GuardedCache {
+interface GuardedCache {
   /** The variants of a type that one holder has. `restored`: from before a restart, not confirmed since. */
   heldBy(type: TypeUrl, holder: string): Iterable<Cached>;
   /** Its answer is from before a restart: once it is confirmed, what was restored for it goes. */

@@ -110,15 +110,18 @@ export function composeDelta(parts: Composition, changes: Iterable<Change>): Com
     }
     content.faults(item);
   }
-  if (parts.keepRemoved) {
-    for (const [id, entry] of parts.kept ?? []) if (!content.has(id)) kept.set(id, entry);
-  } else {
-    for (const [id, { item, variant }] of parts.kept ?? [])
-      if (!content.has(id)) content.remove(item, variant);
+  for (const [id, entry] of parts.kept ?? []) {
+    const now = view.items.get(id)?.last.value;
+    if (!content.has(id)) {
+      if (parts.keepRemoved) kept.set(id, entry);
+      else content.remove(entry.item, entry.variant);
+    } else if (isVariant(now)) content.swap(entry.item, entry.variant, now);
   }
   content.gone(parts.gone);
+  const { empty } = content;
+  for (const [id, { item, variant }] of kept) if (content.settles(item, variant)) kept.delete(id);
   const keptBack = kept.size > 0 ? kept : undefined;
-  if (content.empty && !parts.first) return { frame: undefined, kept: keptBack };
+  if (empty && !parts.first) return { frame: undefined, kept: keptBack };
   const id = nextSerial();
   const bytes = encodeDeltaResponse({
     type: view.type,
@@ -216,7 +219,7 @@ class Content {
   readonly removed: string[] = [];
   readonly removedNames: RemovedName[] = [];
   readonly errors: OutgoingError[] = [];
-  readonly #items: Item[] = [];
+  readonly #news: Kept[] = [];
   readonly #lost: Kept[] = [];
   readonly #changed: Variant[] = [];
   readonly #seen = new Set<string>();
@@ -240,7 +243,7 @@ class Content {
 
   /** Something that the taker did not have so; `hasIt` as for `add`. */
   note(item: Item, variant: Variant, hasIt: boolean): void {
-    this.#items.push(item);
+    this.#news.push({ item, variant });
     if (!hasIt) this.#changed.push(variant);
   }
 
@@ -331,6 +334,11 @@ class Content {
     });
   }
 
+  /** Whether nothing is left to be said of a variant: it is removed, or there for another parameter set. */
+  settles(item: Item, variant: Variant): boolean {
+    return item.locator && this.#present.has(this.#key(true, nameOf(item, variant), variant));
+  }
+
   gone(entries: Composition['gone']): void {
     for (const { id, name, locator } of entries) {
       if (this.#seen.has(id)) continue;
@@ -362,7 +370,7 @@ class Content {
       bytes,
       version,
       receivedAt: this.#receivedAt(),
-      told: { items: this.#items, lost: this.#lost },
+      told: { news: this.#news, lost: this.#lost },
       resources: this.resources.length,
       changed: this.#changed,
       fleeting: this.#fleeting,
@@ -372,7 +380,7 @@ class Content {
   again(whole: Frame): Frame {
     return {
       ...whole,
-      told: { items: this.#items, lost: this.#lost },
+      told: { news: this.#news, lost: this.#lost },
       changed: this.#changed,
       receivedAt: this.#receivedAt(),
     };

@@ -5,7 +5,7 @@ import type { Item } from './item.ts';
 /** What a response tells of, for those that reject it. */
 export interface Told {
   /** As new. */
-  readonly items: readonly Item[];
+  readonly news: readonly Kept[];
   /** As gone, or as another variant than before: what it was. Delta only. */
   readonly lost: readonly Kept[];
 }

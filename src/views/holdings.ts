@@ -1,6 +1,7 @@
 import { isVariant } from '../model/catalog.ts';
 import type { Parameters } from '../model/parameters.ts';
-import { covers, itemId, type Selected, type Selection } from '../model/selection.ts';
+import { itemId, type Selected, type Selection } from '../model/selection.ts';
+import { Coverage } from './coverage.ts';
 import type { Kept } from './frame.ts';
 import { type Item, valueAt } from './item.ts';
 import type { View } from './view.ts';
@@ -18,21 +19,34 @@ interface Base {
  * new ones could not say what has become of it.
  */
 export function holdingsOf(base: Base, view: View, carried: Holdings | undefined): Holdings {
-  const holdings = new Map<string, Kept>(carried);
-  if (base.view === view) return holdings;
+  if (base.view === view) return carried ?? new Map();
+  const holdings = new Map<string, Kept>();
   const moved = movedParameters(base.view.selection, view.selection);
-  for (const [oldId, item] of base.view.items) {
-    const variant = valueAt(item, base.revision);
-    if (!isVariant(variant)) continue;
-    const parameters = item.locator ? moved?.get(item.parameters) : undefined;
-    if (parameters === undefined || view.items.has(oldId)) {
-      holdings.set(oldId, { item, variant });
-      continue;
+  const add = (id: string, kept: Kept): void => {
+    const { item, variant } = kept;
+    const parameters = item.locator && !view.items.has(id) ? moved?.get(item.parameters) : undefined;
+    if (parameters === undefined) {
+      holdings.set(id, kept);
+      return;
     }
-    const id = itemId(true, parameters, item.spelling);
-    holdings.set(id, { item: { ...item, id, parameters }, variant });
+    const newId = itemId(true, parameters, item.spelling);
+    holdings.set(newId, { item: { ...item, id: newId, parameters }, variant });
+  };
+  for (const [id, kept] of carried ?? []) add(id, kept);
+  for (const [id, item] of base.view.items) {
+    const variant = valueAt(item, base.revision);
+    if (isVariant(variant)) add(id, { item, variant });
   }
   return holdings;
+}
+
+/** What of it a selection names or covers: the rest a client has dropped by unsubscribing (protocol §4.5). */
+export function selectedIn(holdings: Holdings, view: View): Holdings {
+  const coverage = new Coverage(view);
+  const selected = [...holdings].filter(
+    ([id, kept]) => view.selection.has(id) || coverage.of(kept).length > 0,
+  );
+  return new Map(selected);
 }
 
 /** What a client has that stays in its view, of which the view cannot say any more what has become of it. */
@@ -45,14 +59,14 @@ export function lapsedIn({ view, revision }: Base, carried: Holdings | undefined
   return holdings;
 }
 
-/** What of it the view does not show though its wildcards and globs would, and they are answered: it is gone. */
+/** What of it the view does not show though it would, and what would show it is answered: it is gone. */
 export function lostIn(holdings: Holdings, view: View): Map<string, Kept> {
   const lost = new Map<string, Kept>();
-  if (!view.selection.hasCollection) return lost;
+  const coverage = new Coverage(view);
   for (const [id, kept] of holdings) {
     if (view.items.has(id) || shownOtherwise(kept.item, view)) continue;
-    const covering = coveringOf(view, kept.item);
-    if (covering.length > 0 && covering.every((selected) => view.answered(selected))) lost.set(id, kept);
+    const covering = coverage.of(kept);
+    if (covering.length > 0 && covering.every((selected) => coverage.knows(selected))) lost.set(id, kept);
   }
   return lost;
 }
@@ -60,20 +74,14 @@ export function lostIn(holdings: Holdings, view: View): Map<string, Kept> {
 /** What of it the view cannot speak of yet: nothing that removes is concluded from the unknown (protocol §3.9). */
 export function openIn(holdings: Holdings, view: View): Holdings | undefined {
   const open = new Map<string, Kept>();
+  const coverage = new Coverage(view);
   for (const [id, kept] of holdings) {
     const item = view.items.get(id);
     if (item === undefined) {
-      if (coveringOf(view, kept.item).some((selected) => !view.answered(selected))) open.set(id, kept);
+      if (coverage.of(kept).some((selected) => !coverage.knows(selected))) open.set(id, kept);
     } else if (item.last.value === 'unknown') open.set(id, kept);
   }
   return open.size > 0 ? open : undefined;
-}
-
-/** The wildcards and globs of a view that would show this item. */
-export function coveringOf(view: View, { name, locator, parameters }: Item): readonly Selected[] {
-  return view.selection.collections.filter((selected) =>
-    covers(selected, { selector: name, locator, parameters }),
-  );
 }
 
 /** Under the canonical name, where the client spelled it in another way before. */

@@ -94,6 +94,7 @@ export class InterestRegistry {
     const index = selectors?.get(selector);
     index?.delete(parameters);
     if (index?.size === 0) selectors?.delete(selector);
+    if (selectors?.size === 0) this.#entries.delete(type);
     this.#port.unwant(entry.interest);
   }
 }

@@ -1,14 +1,16 @@
 import { isVariant, type Value } from '../model/catalog.ts';
 import type { Variant } from '../model/resource.ts';
 import { type Change, sameVariant } from './compose.ts';
+import { Coverage } from './coverage.ts';
 import type { Told } from './frame.ts';
-import { coveringOf } from './holdings.ts';
 import type { Item } from './item.ts';
 import type { View } from './view.ts';
 
 /** One thing that a rejected response said: it goes out once more, alone (protocol §3.12). */
 export interface Part {
   readonly item: Item;
+  /** What was rejected; undefined: a removal. */
+  readonly shown: Variant | undefined;
   /** What the client was to lose for it; undefined: nothing. */
   readonly lost: Variant | undefined;
 }
@@ -17,18 +19,18 @@ export interface Part {
  * What a rejected response said, thing by thing. A removal is one, too: the client still has what it rejected to lose.
  * What several parameter sets show is said once. Nothing if there was only one thing: that was it, then.
  */
-export function partsOf({ items, lost }: Told): readonly Part[] {
+export function partsOf({ news, lost }: Told): readonly Part[] {
   const byItem = new Map<string, Part>();
-  for (const item of items) byItem.set(item.id, { item, lost: undefined });
-  for (const { item, variant } of lost) byItem.set(item.id, { item, lost: variant });
+  for (const { item, variant } of news) byItem.set(item.id, { item, shown: variant, lost: undefined });
+  for (const { item, variant } of lost) {
+    byItem.set(item.id, { item, shown: byItem.get(item.id)?.shown, lost: variant });
+  }
   const parts = new Map<string, Part>();
   for (const part of byItem.values()) {
-    const { spelling, locator, last } = part.item;
-    const shown = isVariant(last.value) && locator ? last.value.constraints.key : '';
-    parts.set(
-      JSON.stringify([spelling, isVariant(last.value), shown, part.lost?.constraints.key ?? '']),
-      part,
-    );
+    const { item, shown, lost: removed } = part;
+    const constraints = item.locator ? (shown ?? removed)?.constraints.key : undefined;
+    const key = JSON.stringify([item.spelling, shown !== undefined, constraints ?? '']);
+    if (parts.get(key)?.lost === undefined) parts.set(key, part);
   }
   return parts.size < 2 ? [] : [...parts.values()];
 }
@@ -38,7 +40,7 @@ export function partsOf({ items, lost }: Told): readonly Part[] {
  * what the client was last sent.
  */
 export function again(
-  { item: rejected, lost }: Part,
+  { item: rejected, shown, lost }: Part,
   view: View,
   held: Value | undefined,
 ): Change | undefined {
@@ -47,13 +49,16 @@ export function again(
   const now = item?.last.value;
   const shared = { claimed: undefined, forced: true };
   if (item !== undefined && isVariant(now)) {
+    // Something newer went out since, or will.
+    if (shown === undefined || !sameVariant(shown, now)) return undefined;
     if (!isVariant(held) || !sameVariant(held, now)) return undefined;
     return { item, now, held: lost ?? held, ...shared };
   }
-  if (lost === undefined || now === 'unknown' || isVariant(held)) return undefined;
+  if (shown !== undefined || lost === undefined || now === 'unknown' || isVariant(held)) return undefined;
   if (item === undefined) {
-    const covering = coveringOf(view, rejected);
-    if (covering.length === 0 || covering.some((one) => !view.answered(one))) return undefined;
+    const coverage = new Coverage(view);
+    const covering = coverage.of({ item: rejected, variant: lost });
+    if (covering.length === 0 || covering.some((one) => !coverage.knows(one))) return undefined;
   }
   return { item: item ?? rejected, now: 'absent', held: lost, ...shared };
 }

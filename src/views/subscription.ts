@@ -1,34 +1,18 @@
 import type { Access } from '../model/access.ts';
 import { isVariant, type Value } from '../model/catalog.ts';
 import { NO_PARAMETERS } from '../model/parameters.ts';
-import {
-  covers,
-  isCollection,
-  itemId,
-  type Selected,
-  type Selection,
-  selectedId,
-} from '../model/selection.ts';
+import { covers, itemId, type Selected, type Selection, selectedId } from '../model/selection.ts';
 import { type Batch, batch, type Encoding, type Subscription } from '../model/subscription.ts';
-import { WILDCARD } from '../model/transaction.ts';
-import { canonicalName, globMatches, isGlob } from '../model/xdstp.ts';
+import { Answers } from './answers.ts';
+import { goneIn } from './claims.ts';
 import { type Change, type Composition, composeDelta, composeSotw, viewDigest } from './compose.ts';
 import type { Composed, Frame, Kept, Step } from './frame.ts';
-import { type Holdings, holdingsOf, lapsedIn, lostIn, openIn } from './holdings.ts';
+import { type Holdings, holdingsOf, lapsedIn, lostIn, openIn, selectedIn } from './holdings.ts';
 import { type Item, valueAt } from './item.ts';
 import { Outstanding } from './outstanding.ts';
 import { again, type Part, partsOf } from './rejected.ts';
 import type { Standing, View } from './view.ts';
-
-/** What a subscription needs of the views that it moves between. */
-export interface ViewPool {
-  readonly controlPlane: string;
-  now(): number;
-  /** The view of this class; the caller joins its `subscribers`. */
-  view(selection: Selection, access: Access): View;
-  /** Nobody stands on the view any more. */
-  retire(view: View): void;
-}
+import type { ViewPool } from './view-pool.ts';
 
 const none: readonly never[] = [];
 
@@ -42,11 +26,8 @@ export class ViewSubscription implements Subscription, Standing {
   /** Where the client stands; undefined: it holds nothing. */
   #base: { view: View; revision: number; generation: number } | undefined;
   #overtaken = 0;
-  /**
-   * By id, what must be told of as present or absent, as soon as that is known: unsubscribed under a wildcard (protocol
-   * §4.5), and globs that may be empty (§6). Delta only.
-   */
-  readonly #answers = new Map<string, Selected>();
+  /** Delta only. */
+  readonly #answers = new Answers();
   /** What it has from earlier views, of which its view cannot say yet whether it is still there. Delta only. */
   #carried: Holdings | undefined;
   #behind = false;
@@ -76,10 +57,6 @@ export class ViewSubscription implements Subscription, Standing {
 
   get selection(): Selection {
     return this.#view.selection;
-  }
-
-  get view(): View {
-    return this.#view;
   }
 
   get cold(): boolean {
@@ -146,12 +123,13 @@ export class ViewSubscription implements Subscription, Standing {
       this.#move(selection, access);
     if (again.size > 0) this.#force(again);
     if (answer.length === 0) return;
-    for (const selected of answer) this.#answers.set(selectedId(selected), selected);
+    for (const selected of answer) this.#answers.add(selected);
     this.#markBehind(true);
   }
 
   #move(selection: Selection, access: Access): void {
     const old = this.#view;
+    if (this.encoding.protocol === 'delta') this.#settleIn(old);
     this.#fresh = selection.collections.some(
       (selected) => this.#fresh || !old.selection.has(selectedId(selected)),
     );
@@ -164,6 +142,19 @@ export class ViewSubscription implements Subscription, Standing {
     if (this.#base?.view === old) old.anchored.add(this);
     old.subscribers.delete(this);
     this.#leave(old);
+  }
+
+  /**
+   * Leaves a view from which it has not taken anything: what the client unsubscribed by moving there it has dropped,
+   * though it may come back to it (protocol §4.5).
+   */
+  #settleIn(view: View): void {
+    const base = this.#base;
+    if (base === undefined || base.view === view) return;
+    this.#carried = selectedIn(holdingsOf(base, view, this.#carried), view);
+    this.#base = { view, revision: -1, generation: view.generation };
+    base.view.anchored.delete(this);
+    this.#leave(base.view);
   }
 
   owe(owed: Batch): void {
@@ -260,9 +251,7 @@ export class ViewSubscription implements Subscription, Standing {
     const view = this.#view;
     const old = this.#base?.view;
     this.#carried = this.#stillOpen();
-    for (const [id, selected] of this.#answers) {
-      if (this.#outcome(id, selected) !== 'unknown') this.#answers.delete(id);
-    }
+    this.#answers.toldBy(view);
     if (this.#base === undefined || old !== view) {
       this.#base = { view, revision: view.head, generation: view.generation };
     } else {
@@ -292,7 +281,7 @@ export class ViewSubscription implements Subscription, Standing {
       this.standingIn(this.#view) === this.#view.head &&
       this.#owed === undefined &&
       this.#claims === undefined &&
-      this.#answers.size === 0
+      this.#answers.empty
     );
   }
 
@@ -333,7 +322,7 @@ export class ViewSubscription implements Subscription, Standing {
       this.#claims === undefined &&
       this.#kept === undefined &&
       this.#carried === undefined &&
-      this.#answers.size === 0;
+      this.#answers.empty;
     if (!simple) return this.#composeOwn(this.#composition(keepRemoved));
     const step: Step = {
       from: base === undefined ? -1 : base.revision,
@@ -424,33 +413,8 @@ export class ViewSubscription implements Subscription, Standing {
     return kept.size > 0 ? kept : undefined;
   }
 
-  /** An empty glob is told by its URL (protocol §6), when it is subscribed. */
   #expectGlobs(collections: readonly Selected[]): void {
-    if (this.encoding.protocol === 'sotw') return;
-    for (const selected of collections) {
-      if (isGlob(selected.selector)) this.#answers.set(selectedId(selected), selected);
-    }
-  }
-
-  /** What can be said of something that must be answered. */
-  #outcome(id: string, selected: Selected): 'present' | 'absent' | 'unknown' {
-    const view = this.#view;
-    if (isCollection(selected.selector)) {
-      if (!view.selection.has(id)) return 'present'; // unsubscribed in the meantime: nothing needs to be said
-      if (!view.answered(selected)) return 'unknown';
-      for (const { name: selector, locator, parameters, last } of view.items.values()) {
-        if (isVariant(last.value) && covers(selected, { selector, locator, parameters })) return 'present';
-      }
-      return 'absent';
-    }
-    const { selector, locator, parameters } = selected;
-    const item = view.items.get(id) ?? view.itemOf(locator, parameters, selector);
-    const value = item?.last.value;
-    if (isVariant(value)) return 'present';
-    if (value !== undefined) return value;
-    const covering = view.selection.collections.filter((collection) => covers(collection, selected));
-    if (covering.some((collection) => !view.answered(collection))) return 'unknown';
-    return covering.length > 0 ? 'absent' : 'present';
+    if (this.encoding.protocol === 'delta') this.#answers.addGlobs(collections);
   }
 
   #gone(): Composition['gone'] {
@@ -459,8 +423,7 @@ export class ViewSubscription implements Subscription, Standing {
       name,
       locator: false,
     }));
-    for (const [id, selected] of this.#answers) {
-      if (this.#outcome(id, selected) !== 'absent') continue;
+    for (const [id, selected] of this.#answers.absentIn(this.#view)) {
       gone.push({ id, name: selected.spelling, locator: selected.locator });
     }
     return gone;
@@ -470,24 +433,10 @@ export class ViewSubscription implements Subscription, Standing {
   #goneClaims(): readonly string[] {
     const view = this.#view;
     if (this.#claims === undefined || !view.settled) return none;
-    const gone: string[] = [];
-    if (view.selection.hasCollection) {
-      const shown = new Set<string>();
-      for (const { spelling } of view.items.values()) shown.add(spelling);
-      for (const name of this.#claims.keys()) if (!shown.has(name) && this.#collects(name)) gone.push(name);
-    }
+    const gone = goneIn(view, this.#claims.keys());
     if (view.unknown.size === 0) this.#claims = undefined;
     for (const name of gone) this.#claims?.delete(name);
     return gone;
-  }
-
-  /** A claim is a hint and no subscription: a glob has nothing to say of what it does not select. */
-  #collects(name: string): boolean {
-    const { type, selection } = this.#view;
-    const canonical = canonicalName(name, type);
-    return selection.collections.some(
-      ({ selector }) => selector === WILDCARD || (canonical.ok && globMatches(selector, canonical.value)),
-    );
   }
 
   #takeAlone(): Frame | undefined {

@@ -6,8 +6,9 @@ import type { Selection } from '../model/selection.ts';
 import type { Encoding } from '../model/subscription.ts';
 import { FanOut } from './fan-out.ts';
 import { type InterestPort, InterestRegistry } from './interest-registry.ts';
-import { type ViewPool, ViewSubscription } from './subscription.ts';
+import { ViewSubscription } from './subscription.ts';
 import { View } from './view.ts';
+import type { ViewPool } from './view-pool.ts';
 import { Watchers } from './watchers.ts';
 
 export interface ViewsOptions {
@@ -81,7 +82,8 @@ export class Views {
   #pool(type: TypeUrl): Pool {
     const known = this.#pools.get(type);
     if (known !== undefined) return known;
-    const created = new Pool(type, this.#options, this.#registry);
+    // Clients can name any type: what is empty goes.
+    const created = new Pool(type, this.#options, this.#registry, () => this.#pools.delete(type));
     this.#pools.set(type, created);
     return created;
   }
@@ -93,9 +95,11 @@ class Pool implements ViewPool {
   readonly #type: TypeUrl;
   readonly #options: ViewsOptions;
   readonly #registry: InterestRegistry;
+  readonly #emptied: () => void;
   readonly #views = new Map<string, View[]>();
 
-  constructor(type: TypeUrl, options: ViewsOptions, registry: InterestRegistry) {
+  constructor(type: TypeUrl, options: ViewsOptions, registry: InterestRegistry, emptied: () => void) {
+    this.#emptied = emptied;
     this.#type = type;
     this.#options = options;
     this.#registry = registry;
@@ -140,6 +144,7 @@ class Pool implements ViewPool {
     for (const selected of view.selection.entries.values()) {
       this.#registry.release(view.interest(selected), view.uncacheable(selected));
     }
+    if (this.#views.size === 0) this.#emptied();
   }
 }
 

@@ -45,6 +45,7 @@ export class Crew implements ClientsView {
   /** What processes have counted that are no more. */
   #remains: readonly (readonly Series[])[] = [];
   #telling = false;
+  #listened = false;
   /** While the first ones start: told of each change. */
   #watching: (() => void) | undefined;
 
@@ -185,8 +186,11 @@ export class Crew implements ClientsView {
 
   #changed(): void {
     this.#watching?.();
-    this.#options.changed();
-    // One message for all that happened meanwhile: in a storm streams come by the thousand.
+    if (this.listening !== this.#listened) {
+      this.#listened = this.listening;
+      this.#options.changed();
+    }
+    // One message for all that happened meanwhile.
     if (this.#telling) return;
     this.#telling = true;
     setImmediate(() => {

@@ -80,6 +80,7 @@ class WorkersFront implements Front {
     this.clients = crew;
     this.address = crew.address;
     this.#unsubscribe = core.onChange(() => crew.tell(this.#news()));
+    crew.tell(this.#news());
   }
 
   unready(): string | undefined {

@@ -17,6 +17,10 @@ import { answerQuestion, askClientStatus } from './questions.ts';
 /** How long the primary may take to ask all workers, in milliseconds. */
 const patience = 10_000;
 
+/** So many more streams cannot come within `leisure` milliseconds. */
+const farAway = 5000;
+const leisure = 50;
+
 export interface WorkerOptions {
   /** Unlike the number, never used again. */
   readonly id: number;
@@ -133,11 +137,12 @@ export class Worker {
     this.#core.reload(workerConfig(config.value, this.#options.start));
   }
 
-  /** Once for all that happened meanwhile. */
+  /** Once for all that happens meanwhile: at leisure while the limit is far, else soon. */
   #report(): void {
     if (this.#reporting) return;
     this.#reporting = true;
-    setImmediate(() => {
+    const room = this.#core.config.limits.maxStreams - this.#core.relay.server.size - this.#elsewhere;
+    systemClock.after(room > farAway ? leisure : 0, () => {
       this.#reporting = false;
       this.#options.send({ kind: 'streams', count: this.#core.relay.server.size });
     });

@@ -124,6 +124,26 @@ describe('store', () => {
     }
   });
 
+  it('what was chosen upstream for exactly these parameters wins over whatever else matches', () => {
+    const setting = new Setting();
+    setting.want('a', inProd);
+    const apart = (parameters: Parameters): Holder => ({
+      key: parameters.key,
+      upstream: 'primary',
+      role: 'named',
+      parameters,
+    });
+    setting.apply({ holder: apart(inTest), puts: [cluster('a', 'for all')] });
+    expect(setting.see('a', inProd)).to.equal('a for all');
+    setting.apply({ holder: apart(inProd), puts: [cluster('a', 'for prod', prod)] });
+    expect([setting.see('a', inProd), setting.see('a', inTest)]).to.deep.equal(['a for prod', 'a for all']);
+    // The other way round, too: what comes later for others changes nothing.
+    setting.apply({ holder: apart(inTest), puts: [cluster('a', 'newer')] });
+    expect(setting.see('a', inProd)).to.equal('a for prod');
+    setting.apply({ holder: apart(inProd), removals: [gone('a', prod)], puts: [cluster('a', 'newer')] });
+    expect(setting.see('a', inProd)).to.equal('a newer');
+  });
+
   describe('settled, absent, unknown (protocol §3.9)', () => {
     it('what nobody answered is unknown, what was answered and is not there is absent', () => {
       const setting = use();

@@ -178,7 +178,6 @@ upstreams:
 
 describe('configuration: what is not supported yet', () => {
   const rows: readonly (readonly [string, string])[] = [
-    ['workers: 2', '4:1: workers'],
     ['rest: {}', '4:1: rest'],
     ['tracing: { otlp_endpoint: "http://collector:4318" }', '4:12: tracing.otlp_endpoint'],
   ];

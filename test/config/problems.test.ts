@@ -74,10 +74,7 @@ const tables: ReadonlyMap<string, readonly Row[]> = new Map([
       {
         rule: 'a fraction where a whole number is accepted',
         text: `${minimal}workers: 0.5\n`,
-        problems: [
-          '4:10: workers: expected a whole number, got the number 0.5',
-          '4:1: workers: not supported yet',
-        ].toReversed(),
+        problems: ['4:10: workers: expected a whole number, got the number 0.5'].toReversed(),
       },
       {
         rule: 'a number where a string is accepted',
@@ -349,7 +346,7 @@ upstreams:
   - name: a
 cache: { max_bytes: -1 }
 drain_timeout: soon
-workers: 3
+rest: {}
 `;
     expect(problemsOf(text).map((problem) => problem.split(': ').slice(0, 2).join(' '))).to.deep.equal([
       '1:9 node.idd',
@@ -362,7 +359,7 @@ workers: 3
       '6:11 upstreams[1].name',
       '7:21 cache.max_bytes',
       '8:16 drain_timeout',
-      '9:1 workers',
+      '9:1 rest',
     ]);
   });
 

@@ -173,9 +173,11 @@ class Model {
     this.#greeted.clear();
     this.#last = undefined;
     for (const short of types) {
-      const subscribed = [...(this.subscribed.get(short) ?? [])];
+      const subscribed: string[] = [...(this.subscribed.get(short) ?? [])];
       if (subscribed.length === 0) continue;
-      const versions = [...(this.held.get(short) ?? [])].map(([name, { version }]) => [name, version]);
+      const versions = [...(this.held.get(short) ?? [])].map(
+        ([name, { version }]) => [name, version] as const,
+      );
       this.#send(short, {
         resourceNamesSubscribe: subscribed,
         initialResourceVersions: Object.fromEntries(versions),

@@ -437,6 +437,18 @@ describe('delta server (protocol §4)', () => {
       lab.says({ type: vhds, holder: namedHolder, puts: [put(vhds, 'r/h', 'x')], settled: [] });
       expect(told(client.one())).to.deep.equal(['-r/h']);
     });
+    it('an alias taken from a resource that is subscribed by its name or another alias as well: nothing is lost', () => {
+      for (const other of ['r/h', 'r/b']) {
+        const lab = new Lab();
+        const client = lab.delta();
+        client.send('vhds', { resourceNamesSubscribe: ['r/a', other] });
+        const aliases = ['r/a', 'r/b'];
+        lab.says({ type: vhds, holder: namedHolder, puts: [put(vhds, 'r/h', 'x', { aliases })] });
+        client.received();
+        lab.says({ type: vhds, holder: namedHolder, puts: [put(vhds, 'r/h', 'x', { aliases: ['r/b'] })] });
+        expect(client.received().flatMap(told), other).to.not.include('-r/h');
+      }
+    });
     it('an unresolvable alias: Resource{name and aliases as requested, no body}', () => {
       const lab = new Lab();
       const client = lab.delta();

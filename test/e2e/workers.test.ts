@@ -15,6 +15,7 @@ import {
   ClientStatusRequestSchema,
   ClientStatusResponseSchema,
 } from '../../src/gen/envoy/service/status/v3/csds_pb.ts';
+import { HealthCheckResponse_ServingStatus, HealthCheckResponseSchema } from '../../src/gen/health_pb.ts';
 import { rawClient } from '../support/grpc-calls.ts';
 import { always, eventually } from './support/eventually.ts';
 import { ResourceFiles } from './support/files.ts';
@@ -346,6 +347,19 @@ describe('workers: 2', function () {
     }, 2000);
   });
 
+  it('health follows the readiness of the whole relay, whichever worker is asked', async () => {
+    const gone = upstream('127.0.0.1:1', 'DELTA', { backoff: { initial: '10ms', max: '50ms' } });
+    using files = new ResourceFiles();
+    const config = { upstreams: [{ ...files.upstream, types: ['cds'] }], workers: 2 };
+    await using ready = await RelayProcess.start(config);
+    await using unready = await RelayProcess.start({ ...config, upstreams: [...config.upstreams, gone] });
+    await eventually(async () => {
+      for (let asked = 0; asked < 4; asked++) expect(await isServing(ready.xds)).to.equal(true);
+    });
+    for (let asked = 0; asked < 4; asked++) expect(await isServing(unready.xds)).to.equal(false);
+    expect((await unready.get('/ready')).status).to.equal(503);
+  });
+
   it('a port that is taken: exit 1, and the reason', async () => {
     using files = new ResourceFiles();
     await using taken = createServer();
@@ -371,19 +385,28 @@ describe('workers: 2', function () {
   });
 });
 
-async function clientStatus(address: string) {
+/** One call of the xDS listener's cold services. */
+async function unary(address: string, path: string, request: Uint8Array): Promise<Buffer> {
   const client = rawClient(address, credentials.createInsecure());
-  const request = Buffer.from(toBinary(ClientStatusRequestSchema, create(ClientStatusRequestSchema)));
   const same = (bytes: Buffer): Buffer => bytes;
   try {
-    const bytes = await new Promise<Buffer>((resolve, reject) => {
-      client.makeUnaryRequest(csds, same, same, request, (error, value) => {
+    return await new Promise<Buffer>((resolve, reject) => {
+      client.makeUnaryRequest(path, same, same, Buffer.from(request), (error, value) => {
         if (value === undefined) reject(error ?? new Error('no answer'));
         else resolve(value);
       });
     });
-    return fromBinary(ClientStatusResponseSchema, bytes).config;
   } finally {
     client.close();
   }
+}
+
+async function clientStatus(address: string) {
+  const request = toBinary(ClientStatusRequestSchema, create(ClientStatusRequestSchema));
+  return fromBinary(ClientStatusResponseSchema, await unary(address, csds, request)).config;
+}
+
+async function isServing(address: string): Promise<boolean> {
+  const answer = await unary(address, '/grpc.health.v1.Health/Check', Buffer.alloc(0));
+  return fromBinary(HealthCheckResponseSchema, answer).status === HealthCheckResponse_ServingStatus.SERVING;
 }

@@ -123,7 +123,7 @@ describe('the tests', () => {
       'memory',
       'project',
       'scenarios',
-      'simulation',
+      'simulator',
       'support',
     ];
     for (const path of globSync('test/*/', { cwd: root })) {

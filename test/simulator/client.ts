@@ -69,6 +69,8 @@ interface ServerSide {
   /** Delta: by nonce, what has not been answered yet. */
   readonly outstanding: Map<string, Received>;
   parameters: Parameters;
+  /** The next CDS answers a subscription, or shows other variants: all of it counts as changed. */
+  answers: boolean;
 }
 
 const paths = {
@@ -268,6 +270,7 @@ export class Client {
       causes: new Map(),
       outstanding: new Map(),
       parameters: this.#parameters,
+      answers: false,
     };
     call.written = (frame) => this.#written(side, frame);
     this.#connection = connection;
@@ -414,7 +417,11 @@ export class Client {
         ? causes.complete(received)
         : causes.partial(received, wanted.wildcard, (name) => wanted.names.has(name));
       // Envoy warms changed clusters anew, and waits for their endpoints (protocol §10.1).
-      if (kind === 'cds') this.#causesOf(side, 'eds').asked(changed);
+      if (kind === 'cds') {
+        const warmed = side.answers ? received.resources.map(({ name }) => name) : changed;
+        this.#causesOf(side, 'eds').asked(warmed);
+        side.answers = false;
+      }
       return changed;
     } catch (error) {
       this.#options.note(() => `${this.plan.id} is sent ${describe(received)}`);
@@ -426,6 +433,7 @@ export class Client {
   #identified(side: ServerSide, { node }: Speech, parameters: Parameters): void {
     if (node === undefined || parameters === side.parameters) return;
     side.parameters = parameters;
+    side.answers = true;
     for (const causes of side.causes.values()) causes.everythingAsked();
   }
 
@@ -445,6 +453,7 @@ export class Client {
     const asked = [...added, ...again, ...all];
     // What the client says it has needs no answer if it is still so (protocol §4.1).
     if (asked.length > 0) causes.asked(asked.filter((name) => !versions.has(name)));
+    if (kind === 'cds' && asked.length > 0) side.answers = true;
     if (all.length > 0) causes.wildcardAsked();
   }
 

@@ -87,7 +87,7 @@ export function readDelta(bytes: Buffer): Received {
   };
 }
 
-export interface NodeLook {
+interface NodeLook {
   readonly id: string;
   readonly parameters: Parameters;
   readonly wrapped: boolean;

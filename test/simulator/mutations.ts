@@ -40,8 +40,9 @@ const mutations: readonly Mutation[] = [
     name: 'the first response after a reconnect replaces all that was held',
     rule: 2,
     file: 'src/upstream/ads/session-machine.ts',
-    right: "#connect(resumed: boolean): void {",
-    wrong: "#connect(resumed: boolean): void {\n    for (const state of this.#types.values()) this.#say(state, { complete: true });",
+    right: '#connect(resumed: boolean): void {',
+    wrong:
+      '#connect(resumed: boolean): void {\n    for (const state of this.#types.values()) this.#say(state, { complete: true });',
   },
   {
     name: 'a swap of variants leaves the one before with the client',
@@ -94,7 +95,8 @@ const { values } = parseArgs({ options: { seeds: { type: 'string', default: '200
 function firstToCatch({ name, file, right, wrong }: Mutation): { seed: number; rule: number } | undefined {
   const copy = mkdtempSync(join(tmpdir(), 'mutation-'));
   try {
-    for (const part of ['src', 'test', 'package.json']) cpSync(join(root, part), join(copy, part), { recursive: true });
+    for (const part of ['src', 'test', 'package.json'])
+      cpSync(join(root, part), join(copy, part), { recursive: true });
     symlinkSync(join(root, 'node_modules'), join(copy, 'node_modules'));
     const source = readFileSync(join(copy, file), 'utf8');
     if (!source.includes(right)) throw new Error(`"${name}": ${file} has no ${right} any more`);

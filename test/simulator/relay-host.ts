@@ -112,8 +112,8 @@ export class RelayHost implements Host {
       if (host instanceof RelayHost && host.loss(kind, byName) !== 'nothing') return 'choices';
     }
     if (this.plan.protocol === 'DELTA') return 'nothing';
-    if (byName) return 'deletions';
-    return this.plan.variants === 'NATIVE' ? 'choices' : 'nothing';
+    if (this.plan.variants === 'NATIVE') return 'choices';
+    return byName ? 'deletions' : 'nothing';
   }
 
   /** Cold, unless persistence is given something to start with. */

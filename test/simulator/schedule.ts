@@ -59,8 +59,8 @@ export interface Size {
   readonly steps: number;
 }
 
-export const SMALL: Size = { clients: 6, steps: 30 };
-export const LARGE: Size = { clients: 50, steps: 120 };
+const SMALL: Size = { clients: 6, steps: 30 };
+const LARGE: Size = { clients: 50, steps: 120 };
 
 /** How large a seed's schedule is: most are small, as most bugs are. */
 export function sizeOf(seed: number): Size {

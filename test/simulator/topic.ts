@@ -42,8 +42,7 @@ interface Held {
 
 /**
  * What the way down cannot tell of a resource. SotW, where absence means nothing: the deletion of what was asked for
- * by name. Which of the variants that are so left over is the last, to relays below and to wildcards, which share it
- * (protocol §5, Ambiguity).
+ * by name; with variants, which of those that are so left over is the last (protocol §5, Ambiguity).
  */
 export type Loss = 'nothing' | 'deletions' | 'choices';
 
@@ -292,6 +291,8 @@ export class Topic {
       this.#rejected.clear();
       return;
     }
+    // Where constraints are kept apart, what was to go with a rejected swap stays: its removal is not said again.
+    if (this.#options.constrained) return;
     for (const { name } of [...received.resources, ...received.removedVariants]) this.#rejected.delete(name);
     for (const name of received.removed) this.#rejected.delete(name);
   }

@@ -4,7 +4,7 @@ import { any, type as urlOf } from '../support/lab.ts';
 import { ambiguities, type Constraints, matches, NONE, type Parameters, partitions } from './constraints.ts';
 import type { Random } from './random.ts';
 
-export const CUSTOM = 'type.googleapis.com/example.Custom';
+const CUSTOM = 'type.googleapis.com/example.Custom';
 
 /** Types of the simulated world, by a short name. */
 export const kinds = ['cds', 'eds', 'lds', 'rds', 'sds', 'custom'] as const;
@@ -53,7 +53,7 @@ export function kindOf(url: string): Kind {
 }
 
 /** The clusters that the route `to` moves between: make before break (protocol §8). */
-export const movable: readonly string[] = ['x0', 'x1', 'x2'];
+const movable: readonly string[] = ['x0', 'x1', 'x2'];
 export const movingRoute = 'to';
 
 /** The cluster that a route's content leads to. */

@@ -126,6 +126,7 @@ export class DeltaSession extends SessionMachine<DeltaState, IncomingDelta> {
    */
   protected answers(state: DeltaState, ask: Ask, { puts, heartbeats, removals }: Transaction): boolean {
     if (!this.options.locators && ask.kind === 'wildcard') return true; // there is no other in this conversation
+    if (ask.askedIn === 1) return true; // nothing can have been on its way before the first request
     const said = [...puts, ...heartbeats, ...removals];
     if (said.length === 0) {
       for (const { kind, askedIn, responded } of state.wants.all()) {

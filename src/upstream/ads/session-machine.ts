@@ -287,10 +287,10 @@ export abstract class SessionMachine<S extends TypeState, R extends IncomingSotw
     this.arm(timer, this.options.resourceTimeoutMs, () => {
       const waiting = asks.filter((ask) => !ask.answered && state.wants.has(ask));
       if (waiting.length === 0) return;
-      // Who answers others, and this one with nothing that can be told from an update, has answered it, too.
-      if (state.nonce !== '') for (const ask of waiting) ask.responded = true;
-      if (state.nonce !== '') this.#quiet(state);
-      else this.#effects.push({ kind: 'overdue' });
+      // Asked for later, and its answer cannot be told from others, or there is none: a new stream begins with one.
+      const later = state.nonce !== '' && waiting.some((ask) => ask.askedIn > 1);
+      const reason = `no answer to the wildcard of ${state.type} within ${this.options.resourceTimeoutMs / 1000} s`;
+      this.#effects.push(later ? { kind: 'fail', reason } : { kind: 'overdue' });
     });
   }
 
@@ -435,7 +435,11 @@ export abstract class SessionMachine<S extends TypeState, R extends IncomingSotw
     if (state.sweep) {
       state.sweep = false;
       for (const ask of state.wants.all()) {
-        if (ask.kind === 'name' || !ask.responded) continue;
+        if (ask.kind === 'name') continue;
+        if (!ask.responded) {
+          state.sweep = true; // its own answer is still to come
+          continue;
+        }
         removals.push(...this.sweep(state, ask));
       }
     }

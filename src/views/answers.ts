@@ -1,0 +1,64 @@
+import { isVariant } from '../model/catalog.ts';
+import { covers, isCollection, type Selected, selectedId } from '../model/selection.ts';
+import { isGlob } from '../model/xdstp.ts';
+import type { View } from './view.ts';
+
+/**
+ * What a delta client must be told of as present or absent, as soon as that is known: what it has unsubscribed under a
+ * wildcard (protocol §4.5), and globs, which may be empty (§6).
+ */
+export class Answers {
+  readonly #expected = new Map<string, Selected>();
+
+  get empty(): boolean {
+    return this.#expected.size === 0;
+  }
+
+  has(id: string): boolean {
+    return this.#expected.has(id);
+  }
+
+  add(selected: Selected): void {
+    this.#expected.set(selectedId(selected), selected);
+  }
+
+  /** An empty glob is told by its URL when it is subscribed. */
+  addGlobs(collections: readonly Selected[]): void {
+    for (const selected of collections) if (isGlob(selected.selector)) this.add(selected);
+  }
+
+  /** What of it a view knows to be absent, by id. */
+  *absentIn(view: View): Iterable<readonly [id: string, selected: Selected]> {
+    for (const [id, selected] of this.#expected) {
+      if (outcome(view, id, selected) === 'absent') yield [id, selected];
+    }
+  }
+
+  /** All of it that the view knows has been told. */
+  toldBy(view: View): void {
+    for (const [id, selected] of this.#expected) {
+      if (outcome(view, id, selected) !== 'unknown') this.#expected.delete(id);
+    }
+  }
+}
+
+function outcome(view: View, id: string, selected: Selected): 'present' | 'absent' | 'unknown' {
+  if (isCollection(selected.selector)) return collectionOutcome(view, id, selected);
+  const { selector, locator, parameters } = selected;
+  const item = view.items.get(id) ?? view.itemOf(locator, parameters, selector);
+  const value = item?.last.value;
+  if (isVariant(value)) return 'present';
+  if (value !== undefined) return value;
+  const covering = view.selection.collections.filter((collection) => covers(collection, selected));
+  if (covering.some((collection) => !view.answered(collection))) return 'unknown';
+  return covering.length > 0 ? 'absent' : 'present';
+}
+
+function collectionOutcome(view: View, id: string, selected: Selected): 'present' | 'absent' | 'unknown' {
+  if (!view.selection.has(id)) return 'present'; // unsubscribed in the meantime: nothing needs to be said
+  if (!view.answered(selected)) return 'unknown';
+  for (const { name: selector, locator, parameters, last } of view.items.values()) {
+    if (isVariant(last.value) && covers(selected, { selector, locator, parameters })) return 'present';
+  }
+  return 'absent';
+}

@@ -1,0 +1,23 @@
+import { WILDCARD } from '../model/transaction.ts';
+import { canonicalName, globMatches } from '../model/xdstp.ts';
+import type { View } from './view.ts';
+
+/**
+ * Of names that a delta client claims to have (initial_resource_versions), those that a wildcard or glob of the view
+ * would show, and does not: gone while the client was away (protocol §4.1).
+ */
+export function goneIn(view: View, claimed: Iterable<string>): readonly string[] {
+  if (!view.selection.hasCollection) return [];
+  const shown = new Set<string>();
+  for (const { spelling } of view.items.values()) shown.add(spelling);
+  return [...claimed].filter((name) => !shown.has(name) && collects(view, name));
+}
+
+/** A claim is a hint and no subscription: a glob has nothing to say of what it does not select. */
+function collects(view: View, name: string): boolean {
+  const { type, selection } = view;
+  const canonical = canonicalName(name, type);
+  return selection.collections.some(
+    ({ selector }) => selector === WILDCARD || (canonical.ok && globMatches(selector, canonical.value)),
+  );
+}
