@@ -96,6 +96,7 @@ export function composeDelta(parts: Composition, changes: Iterable<Change>): Com
         content.add(item, now, hasIt);
       }
       if (isVariant(held)) content.swap(item, held, now);
+      else if (item.named && held !== 'absent') content.lackOthers(item);
       // What a locator client claims by name alone has no constraints.
       if (item.locator && claimed !== undefined && now.constraints.key !== '') content.miss(item);
     } else if (now === 'absent') {
@@ -292,6 +293,8 @@ class Content {
   /** A subscribed name that is not there. */
   lack(item: Item): void {
     const { view } = this.#parts;
+    // It does not say for which parameter set: it waits until that is known of all.
+    if (this.#others(item).includes('unknown')) return;
     if (item.locator || view.info.short !== 'vhds') {
       this.remove(item, undefined);
       return;
@@ -299,6 +302,21 @@ class Content {
     this.#seen.add(item.id);
     this.#present.add(` ${item.spelling}`);
     this.resources.push(unresolved(view, item));
+  }
+
+  /** It is known at last for one of a locator client's parameter sets: of others, that it is not there may be unsaid. */
+  lackOthers(item: Item): void {
+    const others = this.#others(item);
+    if (others.includes('absent') && !others.includes('unknown')) this.miss(item);
+  }
+
+  /** What is known of the same name for a locator client's other parameter sets. */
+  #others({ locator, parameters: own, spelling }: Item): readonly Value[] {
+    if (!locator) return [];
+    const { view } = this.#parts;
+    return view.forms.flatMap(({ locator: alike, parameters }) =>
+      alike && parameters !== own ? (view.itemOf(alike, parameters, spelling)?.last.value ?? []) : [],
+    );
   }
 
   /**

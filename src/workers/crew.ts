@@ -93,8 +93,16 @@ export class Crew implements ClientsView {
   }
 
   async census(): Promise<Census> {
-    const censuses = await this.#ask(askCensus);
-    return { ...mergeCensuses(censuses), workers: this.#members.map(({ status }) => status) };
+    const censuses = await Promise.all(
+      this.#members.map(async (member) => {
+        const census = await this.#askOne(member, askCensus);
+        const { status } = member;
+        return census === undefined
+          ? { streams: 0, subscriptions: new Map<string, number>(), nacks: [], workers: [status] }
+          : { ...census, workers: [{ ...status, clients: census.streams }] };
+      }),
+    );
+    return mergeCensuses(censuses);
   }
 
   async list(limit: number | undefined): Promise<Plain<ListClientsResponse>> {

@@ -70,8 +70,8 @@ export class Connection {
   readonly #calls = new Set<Call>();
   /** Called when it dies, unless its owner closed it. */
   lost: ((reason: string) => void) | undefined;
-  /** A stream begins on it. */
-  opened: (() => void) | undefined;
+  /** A stream begins or fails on it. */
+  stirred: (() => void) | undefined;
   #open = true;
   #stalled = false;
   /** The reader is slow: each write is taken, and the next must wait. */
@@ -101,7 +101,7 @@ export class Connection {
   call(path: string, handler: LinkStreamHandler): Call {
     const call = new Call(this, path, handler);
     this.#calls.add(call);
-    this.opened?.();
+    this.stirred?.();
     this.later(() => {
       if (call.live && this.host.reachable === 'up') this.host.accept(call);
     });
@@ -306,7 +306,10 @@ class SimulatedLink implements Link {
         note(() => `  ${name}: ← ${describe(delta ? readDelta(bytes) : readSotw(bytes))}`);
         handler.message(bytes);
       },
-      closed: (reason) => handler.closed(reason),
+      closed: (reason) => {
+        this.connection.stirred?.();
+        handler.closed(reason);
+      },
     });
     return {
       write: (bytes) => {

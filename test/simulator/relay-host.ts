@@ -153,7 +153,7 @@ export class RelayHost implements Host {
     const host = this.#options.hosts.get(connection.host.id);
     if (host === undefined) return;
     const incarnation = host instanceof RelayHost ? host.incarnation : 0;
-    connection.opened = () => {
+    connection.stirred = () => {
       this.#disturbances++;
       const same = this.#above?.host === host && this.#above.incarnation === incarnation;
       // The first of an incarnation counts too: until then it knew nothing.
