@@ -30,7 +30,9 @@ export class Removal {
     changes.touch(name, held.constraints, held.variant.aliases);
     if (held.holders.length > 0) return;
     this.forget(name, cell, held);
-    if (this.#unwanted) return; // it may well be there: nobody here has asked whoever still sees it
+    // Who was not answered by name yet may be answered with another variant: that a wildcard lost this one, or that
+    // nobody wants it, says nothing about that.
+    if (this.#unwanted || holder.role === 'wildcard') return;
     this.answer(name, held.constraints, changes);
     for (const alias of held.variant.aliases) this.answer(resourceName(alias), held.constraints, changes);
   }

@@ -113,10 +113,9 @@ export function composeDelta(parts: Composition, changes: Iterable<Change>): Com
   }
   for (const [id, entry] of parts.kept ?? []) {
     const now = view.items.get(id)?.last.value;
-    if (!content.has(id)) {
-      if (parts.keepRemoved) kept.set(id, entry);
-      else content.remove(entry.item, entry.variant);
-    } else if (isVariant(now)) content.swap(entry.item, entry.variant, now);
+    if (content.has(id) && isVariant(now)) content.swap(entry.item, entry.variant, now);
+    else if (parts.keepRemoved) kept.set(id, entry);
+    else content.remove(entry.item, entry.variant);
   }
   content.gone(parts.gone);
   const { empty } = content;

@@ -259,7 +259,7 @@ export class Topic {
 
   #check(form: Parameters, name: string, content: string | undefined, known: number): Violation | undefined {
     const key = identity(form.key, name);
-    const floor = this.#loss(name) === 'choices' ? 0 : (this.#floors.get(key) ?? 0);
+    const floor = this.#loss(name) !== 'nothing' ? 0 : (this.#floors.get(key) ?? 0);
     const { world } = this.#options;
     const seen = world.seen(this.kind, name, form, content, floor);
     if (seen === undefined) {

@@ -1,7 +1,7 @@
 import Mocha from 'mocha';
 
 const { EVENT_RUN_END, EVENT_SUITE_BEGIN, EVENT_SUITE_END } = Mocha.Runner.constants;
-const { EVENT_TEST_FAIL, EVENT_TEST_PASS, EVENT_TEST_PENDING } = Mocha.Runner.constants;
+const { EVENT_TEST_FAIL, EVENT_TEST_PASS, EVENT_TEST_PENDING, EVENT_TEST_RETRY } = Mocha.Runner.constants;
 
 /** How long after the last test something may still keep the process alive, in milliseconds. */
 const lingering = 15_000;
@@ -27,6 +27,9 @@ class Reporter extends Mocha.reporters.Base {
     });
     runner.on(EVENT_TEST_PASS, (test) => this.#say(`ok    ${test.title}${duration(test)}`));
     runner.on(EVENT_TEST_FAIL, (test) => this.#say(`FAIL  ${test.title}${duration(test)}`));
+    runner.on(EVENT_TEST_RETRY, (test: Mocha.Test, error: Error) =>
+      this.#say(`again ${test.title}: ${error.message}`),
+    );
     runner.on(EVENT_TEST_PENDING, (test) => {
       this.#skipped += 1;
       this.#say(`skip  ${test.title}`);
