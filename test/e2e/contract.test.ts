@@ -339,8 +339,12 @@ describe('the life of a relay', function () {
     await eventually(async () => expect(await reloads()).to.deep.equal([2, 1]));
     relay.configure('{ nothing');
     await eventually(async () => expect(await reloads()).to.deep.equal([2, 2]));
-    const refused = relay.log.filter(({ level }) => level === 'error');
-    expect(refused).to.have.length(2);
+    // The log is written without waiting for it: its lines come a moment later.
+    const refused = await eventually(() => {
+      const errors = relay.log.filter(({ level }) => level === 'error');
+      expect(errors).to.have.length(2);
+      return errors;
+    });
     expect(JSON.stringify(refused[0])).to.include('unknown key').and.include('upstreams');
     expect((await relay.get('/config_dump')).body).to.include('"allow": false');
 
