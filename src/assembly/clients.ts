@@ -88,9 +88,9 @@ export class ClientRules {
   }
 
   context(bytes: Buffer, peer: Peer): Result<ClientContext, GrpcStatus> {
-    const node = readClientNode(bytes);
+    const node = readClientNode(bytes, this.#metadataKeys); // metadata can be large: nothing else is kept
     if (!node.ok) return fail({ code: Code.INVALID_ARGUMENT, message: node.error });
-    return ok(this.#apply(this.#trim(node.value), peer));
+    return ok(this.#apply(node.value, peer));
   }
 
   /** The same client by these rules; undefined if they need what was not kept of its node. */
@@ -109,18 +109,6 @@ export class ClientRules {
       this.#isRelay(peer),
       this.#derivation.of(node, peer),
     );
-  }
-
-  /** Metadata can be large: only what a rule looks at is kept. */
-  #trim(node: ClientNode): ClientNode {
-    if (node.metadata === undefined) return node;
-    const { metadata } = node;
-    const fields: typeof metadata.fields = {};
-    for (const key of this.#metadataKeys) {
-      const value = Object.hasOwn(metadata.fields, key) ? metadata.fields[key] : undefined;
-      if (value !== undefined) fields[key] = value;
-    }
-    return { ...node, metadata: { ...metadata, fields } };
   }
 }
 

@@ -1,19 +1,21 @@
-import { create, mergeFromBinary } from '@bufbuild/protobuf';
 import { BinaryReader, WireType } from '@bufbuild/protobuf/wire';
-import { type Struct, StructSchema } from '@bufbuild/protobuf/wkt';
 import { fail, ok, type Result } from '../model/result.ts';
+import { fieldsOf, textOf } from '../wire/fields.ts';
 
 /** What of a client's node the relay looks at. Empty strings where it says nothing, as in the proto. */
 export interface ClientNode {
   readonly id: string;
   readonly cluster: string;
-  readonly metadata: Struct | undefined;
+  readonly metadata: Metadata;
   readonly locality: Locality;
   readonly userAgentName: string;
   /** The string, or `1.40.0` of a build version. */
   readonly userAgentVersion: string;
   readonly clientFeatures: readonly string[];
 }
+
+/** Strings, numbers and booleans as text, and what they are nested in; of nulls and lists nothing can be derived. */
+export type Metadata = ReadonlyMap<string, string | Metadata>;
 
 interface Locality {
   readonly region: string;
@@ -22,12 +24,13 @@ interface Locality {
 }
 
 const NO_LOCALITY: Locality = { region: '', zone: '', subZone: '' };
+const NO_METADATA: Metadata = new Map();
 
 /** Of a client that has sent no node. */
 export const NO_NODE: ClientNode = {
   id: '',
   cluster: '',
-  metadata: undefined,
+  metadata: NO_METADATA,
   locality: NO_LOCALITY,
   userAgentName: '',
   userAgentVersion: '',
@@ -36,79 +39,124 @@ export const NO_NODE: ClientNode = {
 
 /**
  * Reads an encoded envoy.config.core.v3.Node. Nearly all of Envoy's 61 KB are its extensions, which nobody here asks
- * for: they are skipped, not decoded (protocol §3.1).
+ * for: they are skipped, not decoded (protocol §3.1). Nor is metadata whose key is not `wanted`; undefined: all of it.
  */
-export function readClientNode(bytes: Uint8Array): Result<ClientNode> {
+export function readClientNode(bytes: Buffer, wanted?: ReadonlySet<string>): Result<ClientNode> {
   try {
-    return ok(readNode(new BinaryReader(bytes)));
+    return ok(readNode(bytes, wanted));
   } catch (error) {
     return fail(`node cannot be decoded: ${error instanceof Error ? error.message : String(error)}`);
   }
 }
 
-function readNode(reader: BinaryReader): ClientNode {
-  let { id, cluster, metadata, locality, userAgentName, userAgentVersion } = NO_NODE;
+// By hand, because each client of a fleet that reconnects at once brings one.
+function readNode(bytes: Buffer, wanted: ReadonlySet<string> | undefined): ClientNode {
+  let { id, cluster, locality, userAgentName, userAgentVersion } = NO_NODE;
   const clientFeatures: string[] = [];
-  forEachField(reader, (field) => {
+  const metadata = new Map<string, string | Metadata>();
+  fieldsOf(bytes, 0, bytes.length, (field, start, end) => {
     switch (field) {
       case 1:
-        id = reader.string();
-        return true;
+        id = textOf(bytes, start, end);
+        break;
       case 2:
-        cluster = reader.string();
-        return true;
+        cluster = textOf(bytes, start, end);
+        break;
       case 3:
-        metadata = mergeFromBinary(StructSchema, metadata ?? create(StructSchema), reader.bytes());
-        return true;
+        readStruct(bytes, start, end, wanted, metadata, 0);
+        break;
       case 4:
-        locality = readLocality(new BinaryReader(reader.bytes()));
-        return true;
+        locality = readLocality(bytes, start, end);
+        break;
       case 6:
-        userAgentName = reader.string();
-        return true;
+        userAgentName = textOf(bytes, start, end);
+        break;
       case 7:
-        userAgentVersion = reader.string();
-        return true;
+        userAgentVersion = textOf(bytes, start, end);
+        break;
       case 8:
-        userAgentVersion = readBuildVersion(new BinaryReader(reader.bytes()));
-        return true;
+        userAgentVersion = readBuildVersion(bytes, start, end);
+        break;
       case 10:
-        clientFeatures.push(reader.string());
-        return true;
+        clientFeatures.push(textOf(bytes, start, end));
+        break;
       default:
-        return false;
     }
   });
   return { id, cluster, metadata, locality, userAgentName, userAgentVersion, clientFeatures };
 }
 
-/** Calls `read` for each length-delimited field; what it does not take is skipped. */
-function forEachField(reader: BinaryReader, read: (field: number) => boolean): void {
-  while (reader.pos < reader.len) {
-    const [field, wire] = reader.tag();
-    if (wire !== WireType.LengthDelimited || !read(field)) reader.skip(wire, field);
-  }
+/** As deep as protobuf's own readers go. */
+const deepest = 100;
+
+/** google.protobuf.Struct { map<string, Value> fields = 1 }. */
+function readStruct(
+  bytes: Buffer,
+  start: number,
+  end: number,
+  wanted: ReadonlySet<string> | undefined,
+  into: Map<string, string | Metadata>,
+  depth: number,
+): void {
+  if (depth > deepest) throw new RangeError(`metadata is nested deeper than ${deepest} levels`);
+  fieldsOf(bytes, start, end, (field, from, to) => {
+    if (field !== 1) return;
+    let key = '';
+    let valueStart = 0;
+    let valueEnd = 0;
+    fieldsOf(bytes, from, to, (part, partStart, partEnd) => {
+      if (part === 1) key = textOf(bytes, partStart, partEnd);
+      else if (part === 2) [valueStart, valueEnd] = [partStart, partEnd];
+    });
+    if (wanted?.has(key) === false) return;
+    const value = readValue(bytes.subarray(valueStart, valueEnd), depth + 1);
+    if (value === undefined) into.delete(key);
+    else into.set(key, value);
+  });
 }
 
-function readLocality(reader: BinaryReader): Locality {
+/** google.protobuf.Value: of its one-of the last counts. */
+function readValue(bytes: Buffer, depth: number): string | Metadata | undefined {
+  let value: string | Metadata | undefined;
+  const reader = new BinaryReader(bytes);
+  while (reader.pos < reader.len) {
+    const [field, wire] = reader.tag();
+    if (field === 2 && wire === WireType.Bit64) {
+      const number = reader.double();
+      value = Number.isFinite(number) ? JSON.stringify(number) : undefined;
+    } else if (field === 3 && wire === WireType.LengthDelimited) {
+      value = reader.string();
+    } else if (field === 4 && wire === WireType.Varint) {
+      value = JSON.stringify(reader.bool());
+    } else if (field === 5 && wire === WireType.LengthDelimited) {
+      const nested = new Map<string, string | Metadata>();
+      const length = reader.uint32();
+      readStruct(bytes, reader.pos, reader.pos + length, undefined, nested, depth);
+      reader.pos += length;
+      value = nested;
+    } else {
+      reader.skip(wire, field);
+      if (field === 1 || field === 6) value = undefined;
+    }
+  }
+  return value;
+}
+
+function readLocality(bytes: Buffer, start: number, end: number): Locality {
   let { region, zone, subZone } = NO_LOCALITY;
-  forEachField(reader, (field) => {
-    if (field === 1) region = reader.string();
-    else if (field === 2) zone = reader.string();
-    else if (field === 3) subZone = reader.string();
-    else return false;
-    return true;
+  fieldsOf(bytes, start, end, (field, from, to) => {
+    if (field === 1) region = textOf(bytes, from, to);
+    else if (field === 2) zone = textOf(bytes, from, to);
+    else if (field === 3) subZone = textOf(bytes, from, to);
   });
   return { region, zone, subZone };
 }
 
 /** BuildVersion { SemanticVersion version = 1 { major_number 1, minor_number 2, patch 3 } }. */
-function readBuildVersion(reader: BinaryReader): string {
+function readBuildVersion(bytes: Buffer, start: number, end: number): string {
   let version = '';
-  forEachField(reader, (field) => {
-    if (field !== 1) return false;
-    version = readSemanticVersion(new BinaryReader(reader.bytes()));
-    return true;
+  fieldsOf(bytes, start, end, (field, from, to) => {
+    if (field === 1) version = readSemanticVersion(new BinaryReader(bytes.subarray(from, to)));
   });
   return version;
 }

@@ -1,6 +1,5 @@
-import type { Struct, Value } from '@bufbuild/protobuf/wkt';
 import type { Peer } from '../wire/transport.ts';
-import type { ClientNode } from './client-node.ts';
+import type { ClientNode, Metadata } from './client-node.ts';
 
 /** What a rule's `from` reads of a client: several values of a certificate, else one or none. */
 export type ParameterSource = (node: ClientNode, peer: Peer) => readonly string[];
@@ -29,22 +28,11 @@ export function parameterSource(from: string): ParameterSource {
 /** The proto cannot tell an empty string from none. */
 const given = (text: string): readonly string[] => (text === '' ? [] : [text]);
 
-function metadataText(metadata: Struct | undefined, keys: readonly string[]): readonly string[] {
-  let struct = metadata;
-  let value: Value | undefined;
+function metadataText(metadata: Metadata, keys: readonly string[]): readonly string[] {
+  let value: string | Metadata | undefined = metadata;
   for (const key of keys) {
-    if (struct === undefined || !Object.hasOwn(struct.fields, key)) return [];
-    value = struct.fields[key];
-    struct = value?.kind.case === 'structValue' ? value.kind.value : undefined;
+    if (value === undefined || typeof value === 'string') return [];
+    value = value.get(key);
   }
-  switch (value?.kind.case) {
-    case 'stringValue':
-      return [value.kind.value];
-    case 'numberValue':
-      return Number.isFinite(value.kind.value) ? [JSON.stringify(value.kind.value)] : [];
-    case 'boolValue':
-      return [JSON.stringify(value.kind.value)];
-    default:
-      return [];
-  }
+  return typeof value === 'string' ? [value] : [];
 }

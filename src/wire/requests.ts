@@ -1,5 +1,6 @@
 import { BinaryReader, WireType } from '@bufbuild/protobuf/wire';
 import { fail, ok, type Result } from '../model/result.ts';
+import { strictTextOf } from './fields.ts';
 
 /** A TP2 locator as a client sent it. */
 export interface Locator {
@@ -78,7 +79,7 @@ export function readSotwRequest(bytes: Buffer): Result<SotwRequest> {
       if (end > bytes.length) throw new RangeError('premature EOF');
       switch (tag >>> 3) {
         case 1:
-          version = text(bytes, position, end);
+          version = strictTextOf(bytes, position, end);
           break;
         case 2:
           node = bytes.subarray(position, end);
@@ -89,10 +90,10 @@ export function readSotwRequest(bytes: Buffer): Result<SotwRequest> {
           last = end;
           break;
         case 4:
-          typeUrl = text(bytes, position, end);
+          typeUrl = strictTextOf(bytes, position, end);
           break;
         case 5:
-          nonce = text(bytes, position, end);
+          nonce = strictTextOf(bytes, position, end);
           break;
         case 6:
           error = readStatus(bytes.subarray(position, end));
@@ -215,16 +216,6 @@ function skipUnknown(bytes: Buffer, position: number): number {
   reader.skip(wire, field);
   return reader.pos;
 }
-
-/** Short ASCII is the rule; only what is not goes through the checking decoder. */
-function text(bytes: Buffer, start: number, end: number): string {
-  for (let index = start; index < end; index++) {
-    if ((bytes[index] ?? 0) > 0x7f) return utf8.decode(bytes.subarray(start, end));
-  }
-  return bytes.toString('latin1', start, end);
-}
-
-const utf8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
 
 function range(bytes: Buffer, reader: BinaryReader): Buffer {
   const length = reader.uint32();

@@ -1,3 +1,4 @@
+import { setTimeout } from 'node:timers/promises';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import { create, toBinary } from '@bufbuild/protobuf';
@@ -10,12 +11,17 @@ function request(part: object): Buffer {
   return Buffer.from(toBinary(DiscoveryRequestSchema, create(DiscoveryRequestSchema, part)));
 }
 
-/** Bytes in use, those of buffers included. */
-function heapAfterCollection(): number {
+/** Bytes in use, those of buffers included. Another thread gives dead buffers back, in its own time. */
+async function heapAfterCollection(): Promise<number> {
   setFlagsFromString('--expose-gc');
-  runInNewContext('gc()');
-  const { heapUsed, arrayBuffers } = process.memoryUsage();
-  return heapUsed + arrayBuffers;
+  let least = Number.POSITIVE_INFINITY;
+  for (let attempt = 0; attempt < 5; attempt++) {
+    runInNewContext('gc()');
+    await setTimeout(10);
+    const { heapUsed, arrayBuffers } = process.memoryUsage();
+    least = Math.min(least, heapUsed + arrayBuffers);
+  }
+  return least;
 }
 
 describe('nodes (§3.1)', () => {
@@ -59,7 +65,7 @@ describe('nodes (§3.1)', () => {
     expect(stream?.client?.nodeId).to.equal('envoy-1');
   });
 
-  it('200 streams with nodes of 61 KB hold none of them', () => {
+  it('200 streams with nodes of 61 KB hold none of them', async () => {
     const lab = new Lab();
     const open = (count: number): void => {
       for (let index = 0; index < count; index++) {
@@ -68,9 +74,9 @@ describe('nodes (§3.1)', () => {
       }
     };
     open(50); // what is made once
-    const before = heapAfterCollection();
+    const before = await heapAfterCollection();
     open(200);
-    const perStream = (heapAfterCollection() - before) / 200;
+    const perStream = ((await heapAfterCollection()) - before) / 200;
     expect(lab.contexts, 'they are all different').to.equal(250);
     expect(perStream).to.be.lessThan(12_000);
   });

@@ -9,7 +9,7 @@ import type { Peer } from '../../src/wire/transport.ts';
 const nobody: Peer = { address: '127.0.0.1:1', unix: false, uriSans: [], dnsSans: [] };
 
 function node(init: MessageInitShape<typeof NodeSchema>): ClientNode {
-  const read = readClientNode(toBinary(NodeSchema, create(NodeSchema, init)));
+  const read = readClientNode(Buffer.from(toBinary(NodeSchema, create(NodeSchema, init))));
   if (!read.ok) throw new Error(read.error);
   return read.value;
 }
@@ -183,6 +183,17 @@ describe('client node', () => {
       userAgentVersion: '9',
       clientFeatures: ['xds.config.resource-in-sotw', 'b'],
     });
+  });
+
+  it('of metadata only the keys that are wanted are read, the last of several', () => {
+    const bytes = Buffer.concat(
+      [
+        { env: 'a', huge: 'x' },
+        { env: 'b', other: { deep: 1 } },
+      ].map((metadata) => Buffer.from(toBinary(NodeSchema, create(NodeSchema, { metadata })))),
+    );
+    const read = readClientNode(bytes, new Set(['env', 'absent']));
+    expect(read.ok && [...read.value.metadata]).to.deep.equal([['env', 'b']]);
   });
 
   it('says that garbage is garbage', () => {
