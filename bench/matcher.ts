@@ -88,7 +88,7 @@ class World {
     this.#store = new Store({ clock: systemClock, ambiguous: () => {}, expiring: () => {} });
     this.#views = new Views({
       catalog: this.#store,
-      interest: { want: (interest) => this.#store.want(interest), unwant: () => {} },
+      interest: { want: (interest) => this.#store.want(interest), again: () => {}, unwant: () => {} },
       clock: systemClock,
       idleMilliseconds: 1000,
       controlPlane: '',
