@@ -1,12 +1,13 @@
-import { checkFiles } from '../config/check-files.ts';
 import type { Config } from '../config/config.ts';
 import { loadConfig } from '../config/load.ts';
 import { problemLine } from '../config/source.ts';
+import { checkFiles } from '../upstream/filesystem/check.ts';
+import { formatProblem } from '../upstream/filesystem/problem.ts';
 import { parse, processTerminal, refuse, type Terminal, UsageError } from './usage.ts';
 
 const usage = `Usage: distributary validate --config FILE
 
-Checks a configuration and the files it names without running it.
+Checks a configuration and the files it names, resources too, without running it.
 Prints every problem as FILE:LINE:COLUMN: path: message.
 
   --config FILE  the configuration, YAML or JSON
@@ -29,14 +30,27 @@ export async function validate(
   if (file === undefined) return refuse(new UsageError('--config FILE is missing', usage), terminal);
 
   const loaded = loadConfig(file, terminal.environment);
-  const problems = loaded.ok ? checkFiles(loaded.value) : loaded.error;
+  const problems = loaded.ok
+    ? await resourceProblems(loaded.value)
+    : loaded.error.map((problem) => problemLine(file, problem));
   if (!loaded.ok || problems.length > 0) {
-    for (const problem of problems) terminal.err(`${problemLine(file, problem)}\n`);
+    for (const problem of problems) terminal.err(`${problem}\n`);
     terminal.err(`${file}: ${problems.length === 1 ? '1 problem' : `${problems.length} problems`}\n`);
     return 2;
   }
   terminal.out(`${file}: ok\n${summary(loaded.value)}\n`);
   return 0;
+}
+
+/** Of the files of filesystem upstreams. `run` goes on without them, and says so. */
+async function resourceProblems({ upstreams, limits }: Config): Promise<readonly string[]> {
+  const found: string[] = [];
+  for (const upstream of upstreams) {
+    if (upstream.kind !== 'filesystem') continue;
+    const problems = await checkFiles(upstream.path, limits.maxConstraintDepth);
+    found.push(...problems.map(formatProblem));
+  }
+  return found;
 }
 
 function summary(config: Config): string {

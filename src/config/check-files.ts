@@ -2,36 +2,39 @@ import { createPrivateKey, type KeyObject, X509Certificate } from 'node:crypto';
 import { readdirSync, readFileSync } from 'node:fs';
 import { fail, ok, type Result } from '../model/result.ts';
 import { explainError } from '../wire/node-error.ts';
-import type { Config } from './config.ts';
-import { type Complaint, type ConfigProblem, locate, type Path } from './source.ts';
+import { read, readList, readText } from './schema-parts.ts';
+import type { Complaint, Path } from './source.ts';
 
 /**
  * The files that a configuration names: the directories of resources can be listed, certificates and keys parse and
- * belong together. Synchronous: for the start, a reload and `validate`.
+ * belong together. It looks at the file's own values, so it works however wrong the rest is. Synchronous: for the
+ * start, a reload and `validate`.
  */
-export function checkFiles(config: Config): readonly ConfigProblem[] {
-  const complaints: Complaint[] = [];
-  const listeners = [
-    { path: ['xds', 'tls'], tls: config.xds.tls },
-    { path: ['rest', 'tls'], tls: config.rest?.tls },
-    { path: ['admin', 'tls'], tls: config.admin.tls },
-  ];
-  for (const { path, tls } of listeners) {
-    if (tls === undefined) continue;
-    complaints.push(...checkIdentity(path, tls), ...checkAuthorities(path, tls.ca));
+export function checkFiles(file: unknown): readonly Complaint[] {
+  const complaints = ['xds', 'rest', 'admin'].flatMap((name) =>
+    checkTls([name, 'tls'], read(read(file, name), 'tls')),
+  );
+  for (const [index, upstream] of readList(file, 'upstreams').entries()) {
+    const path = ['upstreams', index];
+    const directory = named(read(upstream, 'filesystem'), 'path');
+    if (directory !== undefined)
+      complaints.push(...checkDirectory([...path, 'filesystem', 'path'], directory));
+    complaints.push(...checkTls([...path, 'ads', 'tls'], read(read(upstream, 'ads'), 'tls')));
   }
-  config.upstreams.forEach((upstream, index) => {
-    const path = ['upstreams', index, upstream.kind];
-    if (upstream.kind === 'filesystem') {
-      complaints.push(...checkDirectory([...path, 'path'], upstream.path));
-      return;
-    }
-    const { tls } = upstream;
-    if (tls === undefined) return;
-    if (tls.identity !== undefined) complaints.push(...checkIdentity([...path, 'tls'], tls.identity));
-    complaints.push(...checkAuthorities([...path, 'tls'], tls.ca));
-  });
-  return complaints.map((complaint) => locate(complaint, config.source.places));
+  return complaints;
+}
+
+/** That it must not be empty is said elsewhere. */
+const named = (value: unknown, key: string): string | undefined => readText(value, key) || undefined;
+
+function checkTls(path: Path, tls: unknown): readonly Complaint[] {
+  const [certificate, privateKey] = [named(tls, 'certificate'), named(tls, 'private_key')];
+  const identity =
+    certificate !== undefined && privateKey !== undefined ? { certificate, privateKey } : undefined;
+  return [
+    ...(identity === undefined ? [] : checkIdentity(path, identity)),
+    ...checkAuthorities(path, named(tls, 'ca')),
+  ];
 }
 
 function checkDirectory(path: Path, directory: string): readonly Complaint[] {
@@ -69,7 +72,7 @@ function checkAuthorities(path: Path, file: string | undefined): readonly Compla
 
 /** At least one. */
 function readCertificates(file: string): Result<readonly X509Certificate[]> {
-  const text = readText(file);
+  const text = contentOf(file);
   if (!text.ok) return text;
   const blocks = text.value.match(/-----BEGIN CERTIFICATE-----[^-]*-----END CERTIFICATE-----/g) ?? [];
   if (blocks.length === 0) return fail(`${file} holds no PEM certificate`);
@@ -85,7 +88,7 @@ function readCertificates(file: string): Result<readonly X509Certificate[]> {
 }
 
 function readPrivateKey(file: string): Result<KeyObject> {
-  const text = readText(file);
+  const text = contentOf(file);
   if (!text.ok) return text;
   try {
     return ok(createPrivateKey(text.value));
@@ -96,7 +99,7 @@ function readPrivateKey(file: string): Result<KeyObject> {
   }
 }
 
-function readText(file: string): Result<string> {
+function contentOf(file: string): Result<string> {
   try {
     return ok(readFileSync(file, 'utf8'));
   } catch (error) {

@@ -52,6 +52,12 @@ export function parseText(text: string, environment: Environment): ParsedDocumen
 
   const visit = (node: unknown, path: Path, key: Position | undefined): unknown => {
     const target = isAlias(node) ? node.resolve(document) : node;
+    if (isAlias(node) && target === undefined) {
+      complaints.push({
+        path,
+        message: `*${node.source} is an alias of nothing: no anchor &${node.source} is above it`,
+      });
+    }
     const value = rangeStart(node);
     places.set(pathText(path), {
       key,

@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { durationPattern } from './duration.ts';
 import { fileSchema } from './schema.ts';
 import type { Path } from './source.ts';
 
@@ -13,13 +14,18 @@ export function publishedSchema(): Readonly<Record<string, unknown>> {
 }
 
 /** The keys of the mapping at a path, as the schema has them. */
-export function acceptedKeys(path: Path): readonly string[] {
+export const acceptedKeys = (path: Path): readonly string[] => Object.keys(schemaAt(path)?.properties ?? {});
+
+/** Whether a duration is to stand at a path. */
+export const isDuration = (path: Path): boolean => schemaAt(path)?.pattern === durationPattern;
+
+function schemaAt(path: Path): JsonSchema | undefined {
   let current: JsonSchema | undefined = generated;
   for (const step of path) {
     const next: unknown = typeof step === 'number' ? current?.items : current?.properties?.[step];
     current = isSchema(next) ? next : undefined;
   }
-  return Object.keys(current?.properties ?? {});
+  return current;
 }
 
 const isSchema = (value: unknown): value is JsonSchema =>

@@ -2,22 +2,32 @@ import { hash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { fail, ok, type Result } from '../model/result.ts';
 import { explainError } from '../wire/node-error.ts';
+import { checkFiles } from './check-files.ts';
 import type { Config } from './config.ts';
 import { parseText } from './document.ts';
 import type { Environment } from './environment.ts';
 import { coerced, complaints } from './problems.ts';
 import { describeConfig } from './redact.ts';
 import { fileSchema } from './schema.ts';
-import { type ConfigProblem, locate, pathText } from './source.ts';
+import { type Complaint, type ConfigProblem, locate, pathText } from './source.ts';
 import { checkSupported } from './supported.ts';
 import { toConfig } from './to-config.ts';
 
-/** Reads and checks a configuration: all of it, or every problem in the order of the file. */
+/**
+ * Reads and checks a configuration and the files that it names: all of it, or every problem in the order of the file.
+ */
 export function loadConfig(file: string, environment: Environment): Result<Config, readonly ConfigProblem[]> {
   const text = readConfigText(file);
   if (!text.ok) return fail([unreadable(text.error)]);
-  return parseConfig(text.value, file, environment);
+  return checkConfig(text.value, file, environment);
 }
+
+/** `loadConfig` from a text; `file` is only for messages. */
+export const checkConfig = (
+  text: string,
+  file: string,
+  environment: Environment,
+): Result<Config, readonly ConfigProblem[]> => parse(text, file, environment, checkFiles);
 
 /** The file as it is; the error says why it cannot be read. */
 export function readConfigText(file: string): Result<string> {
@@ -31,11 +41,18 @@ export function readConfigText(file: string): Result<string> {
 /** As the problem of a file that has no lines to point at. */
 export const unreadable = (message: string): ConfigProblem => ({ path: '', line: 1, column: 1, message });
 
-/** `loadConfig` from a text; `file` is only for messages. */
-export function parseConfig(
+/** The same without a look at the files that it names. */
+export const parseConfig = (
   text: string,
   file: string,
   environment: Environment,
+): Result<Config, readonly ConfigProblem[]> => parse(text, file, environment, () => []);
+
+function parse(
+  text: string,
+  file: string,
+  environment: Environment,
+  alsoCheck: (file: unknown) => readonly Complaint[],
 ): Result<Config, readonly ConfigProblem[]> {
   const document = parseText(text, environment);
   const { places, templates } = document;
@@ -47,7 +64,11 @@ export function parseConfig(
   const asWritten = fileSchema.safeParse(document.value);
   const value = asWritten.success ? document.value : coerced(asWritten.error, document.value, templates);
   const parsed = asWritten.success ? asWritten : fileSchema.safeParse(value);
-  const found = [...(parsed.success ? [] : complaints(parsed.error, value)), ...checkSupported(value)];
+  const found = [
+    ...(parsed.success ? [] : complaints(parsed.error, value)),
+    ...checkSupported(value),
+    ...alsoCheck(value),
+  ];
   const problems = merge(
     document.problems,
     found.map((complaint) => locate(complaint, places)),

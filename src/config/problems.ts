@@ -1,6 +1,6 @@
 import type { z } from 'zod';
 import { assertNever } from '../model/result.ts';
-import { acceptedKeys } from './json-schema.ts';
+import { acceptedKeys, isDuration } from './json-schema.ts';
 import { type Complaint, type Path, pathText } from './source.ts';
 import { nearest, unknownWord } from './suggest.ts';
 
@@ -22,7 +22,9 @@ function complaint(issue: z.core.$ZodIssue, file: unknown): readonly Complaint[]
       }));
     }
     case 'invalid_type': {
-      const expected = typeNames.get(issue.expected) ?? issue.expected;
+      const expected = isDuration(path)
+        ? 'a duration as in "5s"'
+        : (typeNames.get(issue.expected) ?? issue.expected);
       return value === undefined
         ? [{ path, message: `missing: ${expected} is required` }]
         : [{ path, message: `expected ${expected}, got ${describe(value)}` }];

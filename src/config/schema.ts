@@ -114,7 +114,11 @@ const limits = z.strictObject({
   max_subscriptions_per_stream: count()
     .default(10_000)
     .describe('Names and locators that one stream may be subscribed to, over all its types'),
-  max_request_bytes: count().default(4_194_304).describe('The largest request accepted from a client'),
+  max_request_bytes: count()
+    .default(4_194_304)
+    .describe(
+      'The largest request accepted from a client, and the most characters of names that a stream may be subscribed to',
+    ),
   max_response_bytes: count()
     .default(67_108_864)
     .describe('The largest response accepted from a control plane, or sent to a client'),

@@ -4,7 +4,7 @@ import { type Clock, systemClock, type Timer } from '../model/clock.ts';
 import { fail, type Result } from '../model/result.ts';
 import type { Config } from './config.ts';
 import type { Environment } from './environment.ts';
-import { digest, parseConfig, readConfigText, unreadable } from './load.ts';
+import { checkConfig, digest, readConfigText, unreadable } from './load.ts';
 import type { ConfigProblem } from './source.ts';
 
 export interface ConfigWatch {
@@ -33,7 +33,7 @@ const quietMs = 100;
 const latestMs = 1000;
 
 /**
- * Reports each new version of a configuration: parsed, or why it must be refused (the old one stays in force: that is
+ * Reports each new version of a configuration: checked, its files too, or why it must be refused (the old one stays in force: that is
  * the caller's part). Call it right after the version in force was loaded. A file that was touched but has the
  * content of before is no new version.
  */
@@ -74,7 +74,7 @@ export function watchConfig(
     const now = fingerprint(text);
     if (now === seen && !always) return;
     seen = now;
-    onChange(text.ok ? parseConfig(text.value, file, environment) : fail([unreadable(text.error)]));
+    onChange(text.ok ? checkConfig(text.value, file, environment) : fail([unreadable(text.error)]));
   };
 
   follow();

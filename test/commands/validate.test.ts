@@ -54,6 +54,17 @@ ${path}: 3 problems
     expect(err).to.match(/config\.yaml: 1 problem\n$/);
   });
 
+  it('checks the resources below a path that a good configuration names', async () => {
+    const bad = join(directory(), 'bad.json');
+    writeFileSync(bad, '{\n"resources": 5\n}');
+    const path = file(`upstreams: [{ name: files, filesystem: { path: ${directory()} } }]\n`);
+    const { code, out, err } = await run(['--config', path]);
+    expect([code, out]).to.deep.equal([2, '']);
+    expect(err)
+      .to.include(`${bad}:2: `)
+      .and.to.match(/config\.yaml: \d problems?\n$/);
+  });
+
   it('a file that is not there', async () => {
     const path = join(directory(), 'none.yaml');
     const { code, err } = await run(['--config', path]);

@@ -1,10 +1,10 @@
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect } from 'chai';
-import { checkFiles } from '../../src/config/check-files.ts';
+import { checkConfig } from '../../src/config/load.ts';
 import { problemLine } from '../../src/config/source.ts';
 import { issueCertificate } from '../support/certificates.ts';
-import { configOf, temporaryDirectory } from './support.ts';
+import { temporaryDirectory } from './support.ts';
 
 describe('configuration: the files it names', () => {
   const directory = temporaryDirectory();
@@ -27,7 +27,8 @@ describe('configuration: the files it names', () => {
   const problems = (tls: string, resources = 'resources'): readonly string[] => {
     const text = `xds:\n  tls: ${tls}\nupstreams:\n  - { name: a, types: [cds], ads: { endpoints: ["c:1"], tls: ${tls.replace(/, require_client_certificate: true/, '')} } }\n  - { name: b, filesystem: { path: ${path(resources)} } }\n`;
     const inPlace = text.replaceAll(/[\w-]+\.(?:pem|key)/g, (name) => path(name));
-    return checkFiles(configOf(inPlace)).map((problem) =>
+    const checked = checkConfig(inPlace, 'f', {});
+    return (checked.ok ? [] : checked.error).map((problem) =>
       problemLine('f', problem)
         .replaceAll(`${directory()}/`, '')
         .replace(/:\d+: /, ': '),
@@ -71,5 +72,18 @@ describe('configuration: the files it names', () => {
     expect(problems('{}', 'file')[0]).to.match(
       /file cannot be listed: a part of the path is not a directory/,
     );
+  });
+
+  it('are looked at even if the rest is wrong: every problem at once, in the order of the file', () => {
+    const found = problems('{ certificate: none.pem, private_key: none.key, cipher: x }', 'none');
+    expect(found.map((problem) => problem.split(': ').slice(0, 2).join(' '))).to.deep.equal([
+      'f:2 xds.tls.certificate',
+      'f:2 xds.tls.private_key',
+      'f:2 xds.tls.cipher',
+      'f:4 upstreams[0].ads.tls.certificate',
+      'f:4 upstreams[0].ads.tls.private_key',
+      'f:4 upstreams[0].ads.tls.cipher',
+      'f:5 upstreams[1].filesystem.path',
+    ]);
   });
 });

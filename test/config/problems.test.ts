@@ -143,7 +143,7 @@ const tables: ReadonlyMap<string, readonly Row[]> = new Map([
       text: `${minimal}drain_timeout: ${duration}\n`,
       problems: [
         duration === '5'
-          ? '4:16: drain_timeout: expected a string, got the number 5'
+          ? '4:16: drain_timeout: expected a duration as in "5s", got the number 5'
           : '4:16: drain_timeout: "',
       ],
     })),
@@ -320,6 +320,11 @@ const tables: ReadonlyMap<string, readonly Row[]> = new Map([
         rule: 'a reference without quotes inside braces',
         text: 'node: { id: ${ID} }\n',
         problems: ['1:14: not valid YAML: Unexpected'],
+      },
+      {
+        rule: 'an alias of nothing',
+        text: `${minimal}node: { id: *nobody }\n`,
+        problems: ['4:13: node.id: *nobody is an alias of nothing: no anchor &nobody is above it'],
       },
       {
         rule: 'an alias inside its own anchor',

@@ -16,7 +16,7 @@ describe('configuration: what /config_dump shows', () => {
           authorities: [],
           types: [],
           names: [],
-          filesystem: { path: './resources' },
+          filesystem: { path: '.' },
           max_removal_hold: '10m',
         },
       ],

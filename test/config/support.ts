@@ -10,7 +10,7 @@ import { problemLine } from '../../src/config/source.ts';
 /** The least that is accepted. */
 export const minimal = `upstreams:
   - name: files
-    filesystem: { path: ./resources }
+    filesystem: { path: . }
 `;
 
 /** Of a text that must be accepted. */
