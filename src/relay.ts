@@ -15,6 +15,7 @@ import {
   transaction,
 } from './model/transaction.ts';
 import type { Upstream, UpstreamSink } from './model/upstream.ts';
+import type { Unwanted } from './views/interest-registry.ts';
 import { Views } from './views/views.ts';
 import { encodeStatus } from './wire/responses.ts';
 import { Code, type GrpcStatus } from './wire/status.ts';
@@ -48,7 +49,8 @@ interface RelayEvents {
     choices: readonly Variant[],
   ): void;
   looked(type: TypeUrl, hits: number, misses: number): void;
-  evicted(reason: 'size' | 'ttl'): void;
+  /** So many variants left the cache: for room, as nobody wanted them for long, as their time to live was over. */
+  evicted(reason: 'size' | 'idle' | 'ttl', count: number): void;
   upstreamChanged(): void;
   /** Somebody wants this now, and nobody did. */
   wanted?(interest: Interest): void;
@@ -82,7 +84,11 @@ export class Relay implements UpstreamSink {
     });
     this.views = new Views({
       catalog: this.store,
-      interest: { want: (interest) => this.#want(interest), unwant: (interest) => this.#unwant(interest) },
+      interest: {
+        want: (interest) => this.#want(interest),
+        again: (interest) => this.#upstreamOf(interest.type, interest.selector)?.again(interest),
+        unwant: (interest, why) => this.#unwant(interest, why),
+      },
       clock,
       idleMilliseconds: options.idleMilliseconds,
       controlPlane: options.controlPlane,
@@ -107,6 +113,11 @@ export class Relay implements UpstreamSink {
         resized: (streams) => events.streamsChanged?.(streams),
       },
     );
+  }
+
+  /** What control planes know this relay by. */
+  get nodeId(): string {
+    return this.#options.controlPlane;
   }
 
   get upstreams(): readonly Upstream[] {
@@ -170,7 +181,9 @@ export class Relay implements UpstreamSink {
     await Promise.all(this.#upstreams.map((upstream) => upstream.stop()));
   }
 
+  /** Nothing has the empty name, and upstreams would take a response about it for a malformed one. */
   #upstreamOf(type: TypeUrl, selector: string): Upstream | undefined {
+    if (selector === '') return undefined;
     return this.#upstreams.find((upstream) => upstream.claims(type, selector));
   }
 
@@ -182,9 +195,12 @@ export class Relay implements UpstreamSink {
     else this.apply(unclaimed(interest));
   }
 
-  #unwant(interest: Interest): void {
+  #unwant(interest: Interest, why: Unwanted): void {
+    const before = this.store.variants(interest.type);
     this.#upstreamOf(interest.type, interest.selector)?.unsubscribe(interest);
     const commit = this.store.unwant(interest);
+    const left = before - this.store.variants(interest.type);
+    if (left > 0 && why !== 'uncached') this.#options.events.evicted(why, left);
     if (commit !== undefined) this.views.publish(commit);
   }
 
@@ -201,22 +217,23 @@ export class Relay implements UpstreamSink {
       }
       const commit = this.store.expire(variant);
       if (commit === undefined) return;
-      this.#options.events.evicted('ttl');
+      this.#options.events.evicted('ttl', 1);
       this.views.publish(commit);
     });
   }
 
   #makeRoom(): void {
-    while (this.store.bytes > this.#options.maxCacheBytes() && this.views.evict()) {
-      this.#options.events.evicted('size');
-    }
+    while (this.store.bytes > this.#options.maxCacheBytes() && this.views.evict());
   }
 }
 
 /** An authority, type or name that no upstream serves: an error, not silence (protocol §6). */
 function unclaimed(interest: Interest): Transaction {
   const { type, selector } = interest;
-  const message = `no upstream is configured for ${selector} of ${type}`;
+  const message =
+    selector === ''
+      ? 'a resource name may not be empty'
+      : `no upstream is configured for ${selector} of ${type}`;
   const fault = {
     name: selector,
     constraints: UNCONSTRAINED,

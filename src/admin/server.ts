@@ -181,6 +181,13 @@ async function callRpc(rpc: Handler, request: IncomingMessage, response: ServerR
     respond(response, problem(405, 'unimplemented', message, { allow: 'POST' }), request.method === 'HEAD');
     return;
   }
+  const type = request.headers['content-type'];
+  if (!rpc.supportedContentType(type ?? null)) {
+    request.resume();
+    const message = `content-type ${type ?? '(none)'} is not served here: application/json and application/proto are`;
+    respond(response, problem(415, 'unimplemented', message), false);
+    return;
+  }
   const answer = await rpc(universalRequestFromNodeRequest(request, response, undefined, undefined));
   await universalResponseToNodeResponse(answer, response);
 }

@@ -34,7 +34,10 @@ export async function clientStatus(
 ): Promise<Result<ClientStatusResponse, GrpcStatus>> {
   const configs = await clients.configs(request);
   if (!configs.ok) return configs;
-  const config = [...configs.value, ownConfig(relay, request.excludeResourceContents)];
+  const matcher = compileMatchers(request.nodeMatchers);
+  if (!matcher.ok) return matcher;
+  const own = matcher.value(relay.nodeId) ? [ownConfig(relay, request.excludeResourceContents)] : [];
+  const config = [...configs.value, ...own];
   return ok(create(ClientStatusResponseSchema, { config }));
 }
 
@@ -100,18 +103,20 @@ function ownConfig(relay: Relay, bare: boolean): ClientConfig {
       }
     }
     for (const { interest, answered } of table.interests.all()) {
-      if (table.cells.has(interest.selector) || interest.selector === '*') continue;
+      const { selector } = interest;
+      if (selector === '*' || (table.cells.get(selector)?.variants.size ?? 0) > 0) continue;
       const status = answered ? ClientResourceStatus.DOES_NOT_EXIST : ClientResourceStatus.REQUESTED;
       genericXdsConfigs.push(
         create(ClientConfig_GenericXdsConfigSchema, {
           typeUrl: type,
-          name: interest.selector,
+          name: selector,
           clientStatus: status,
         }),
       );
     }
   }
-  return create(ClientConfigSchema, { clientScope: 'upstream', genericXdsConfigs });
+  const node = create(NodeSchema, { id: relay.nodeId });
+  return create(ClientConfigSchema, { node, clientScope: 'upstream', genericXdsConfigs });
 }
 
 function statusOf(type: TypeStream): ConfigStatus {

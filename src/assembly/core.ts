@@ -116,11 +116,8 @@ export class Core {
       },
       events: {
         ambiguous: (type, name, parameters, choices) => this.#ambiguous(type, name, parameters, choices),
-        looked: (type, hits, misses) => {
-          if (hits > 0) this.metrics.lookups(type, 'hit').inc(hits);
-          if (misses > 0) this.metrics.lookups(type, 'miss').inc(misses);
-        },
-        evicted: (reason) => this.metrics.evictions(reason).inc(),
+        looked: (type, hits, misses) => this.#streamMetrics.looked(type, hits, misses),
+        evicted: (reason, count) => this.metrics.evictions(reason).inc(count),
         upstreamChanged: () => this.changed(),
         wanted: (interest) => place.wanted(interest),
         streamsChanged: (count) => place.streamsChanged(count),
@@ -227,6 +224,7 @@ export class Core {
 function streamLimits({ limits }: Config): StreamLimits {
   return {
     maxSubscriptions: limits.maxSubscriptionsPerStream,
+    maxNamesLength: limits.maxRequestBytes,
     changesPerSecond: limits.subscriptionChangesPerSecond,
     stalledMilliseconds: limits.stalledTimeoutMs,
     maxResponseBytes: limits.maxResponseBytes,

@@ -1,8 +1,11 @@
+import { create } from '@bufbuild/protobuf';
 import type { ConnectRouter, HandlerContext } from '@connectrpc/connect';
+import { withKnownTypes } from '../admin/json-safe.ts';
 import {
   ClientStatusDiscoveryService,
   type ClientStatusRequest,
   type ClientStatusResponse,
+  ClientStatusResponseSchema,
 } from '../gen/envoy/service/status/v3/csds_pb.ts';
 import type { Access } from '../model/access.ts';
 import { typeUrl } from '../model/brand.ts';
@@ -24,12 +27,15 @@ export function csdsRoutes(
 ): (router: ConnectRouter) => void {
   const orThrow = async (
     request: ClientStatusRequest,
-    { values }: HandlerContext,
+    { values, requestHeader }: HandlerContext,
   ): Promise<ClientStatusResponse> => {
     const result = await answer(request);
     if (!result.ok) throw rpcError(result.error);
     const peer = values.get(peerKey);
-    return peer === undefined ? result.value : allowed(result.value, accessOf(peer));
+    const shown = peer === undefined ? result.value : allowed(result.value, accessOf(peer));
+    // Connect speaks JSON too, which needs to know every type.
+    const json = requestHeader.get('content-type')?.includes('json') === true;
+    return json ? create(ClientStatusResponseSchema, withKnownTypes(shown)) : shown;
   };
   return (router) => {
     router.service(ClientStatusDiscoveryService, {

@@ -7,7 +7,7 @@ import { Core, type Surroundings } from './core.ts';
 import { type Front, type FrontKind, LOCAL } from './front.ts';
 import { Inspection } from './inspection.ts';
 import { LocalClients } from './local-clients.ts';
-import { needsRestart } from './needs-restart.ts';
+import { dumpInForce, needsRestart } from './needs-restart.ts';
 import { flushMilliseconds, makePersistence } from './persistence.ts';
 import { UpstreamSet } from './upstream-set.ts';
 import { watchTls } from './watched-tls.ts';
@@ -19,12 +19,14 @@ export class Distributary {
   readonly #inspection: Inspection;
   readonly #upstreams: UpstreamSet;
   readonly #persistence: Persistence | undefined;
+  readonly #started: Config;
   #config: Config;
   #front: Front | undefined;
   #admin: AdminServer | undefined;
   #closeAdminTls: (() => void) | undefined;
 
   private constructor(config: Config, around: Surroundings, kind: FrontKind) {
+    this.#started = config;
     this.#config = config;
     this.#kind = kind;
     this.#persistence = makePersistence({
@@ -53,7 +55,7 @@ export class Distributary {
       version: around.version,
       startedAt: Date.now(),
       unready: () => (core.isDraining ? 'draining' : this.#front?.unready()),
-      configDump: () => this.#config.source.dump,
+      configDump: () => dumpInForce(this.#started, this.#config),
       heldRemovals: (upstream) => this.#upstreams.heldRemovals(upstream),
       releaseRemovals: (upstream, type) => this.#upstreams.releaseRemovals(upstream, type),
       metricsText: async () => (await this.#front?.metricsText()) ?? '',
@@ -99,7 +101,7 @@ export class Distributary {
   /** A new version of the configuration. What needs a restart is said and left as it is. */
   reload(config: Config): void {
     const { log, metrics } = this.#core;
-    const fixed = needsRestart(this.#config, config);
+    const fixed = needsRestart(this.#started, config);
     if (fixed.length > 0) {
       log.warn('some changes of the configuration take effect with the next start', { keys: fixed });
     }

@@ -97,7 +97,7 @@ export class Inspection implements Inspector {
         const { short } = typeInfo(type);
         return {
           type: short,
-          resources: table.cells.size,
+          resources: table.resources,
           variants: table.variants,
           subscriptions: subscriptions.get(short) ?? 0,
           ambiguous: table.ambiguous,

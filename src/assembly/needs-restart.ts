@@ -1,15 +1,66 @@
 import type { Config } from '../config/config.ts';
 
+interface Fixed {
+  /** In the file. */
+  readonly path: readonly string[];
+  /** As it is named to the operator. */
+  readonly named: string;
+  readonly of: (config: Config) => unknown;
+}
+
 /** The keys of the configuration that only a restart can change. */
-export function needsRestart(before: Config, after: Config): string[] {
-  const same = (a: unknown, b: unknown): boolean => JSON.stringify(a) === JSON.stringify(b);
-  const keys: string[] = [];
-  if (!same(before.node, after.node)) keys.push('node');
-  if (!same([before.xds.address, before.xds.tls], [after.xds.address, after.xds.tls])) keys.push('xds');
-  if (!same(before.admin, after.admin)) keys.push('admin');
-  if (before.workers !== after.workers) keys.push('workers');
-  if (before.limits.maxRequestBytes !== after.limits.maxRequestBytes) keys.push('limits.max_request_bytes');
-  if (before.cache.idleTtlMs !== after.cache.idleTtlMs) keys.push('cache.idle_ttl');
-  if (!same(before.cache.persistence, after.cache.persistence)) keys.push('cache.persistence');
-  return keys;
+const fixed: readonly Fixed[] = [
+  { path: ['node'], named: 'node', of: ({ node }) => node },
+  { path: ['xds', 'address'], named: 'xds.address', of: ({ xds }) => xds.address },
+  { path: ['xds', 'tls'], named: 'xds.tls', of: ({ xds }) => xds.tls },
+  { path: ['admin'], named: 'admin', of: ({ admin }) => admin },
+  { path: ['workers'], named: 'workers', of: ({ workers }) => workers },
+  {
+    path: ['limits', 'max_request_bytes'],
+    named: 'limits.max_request_bytes',
+    of: ({ limits }) => limits.maxRequestBytes,
+  },
+  { path: ['cache', 'idle_ttl'], named: 'cache.idle_ttl', of: ({ cache }) => cache.idleTtlMs },
+  { path: ['cache', 'persistence'], named: 'cache.persistence', of: ({ cache }) => cache.persistence },
+];
+
+/** Those that differ from what the process was started with. */
+export function needsRestart(started: Config, now: Config): string[] {
+  const text = (value: unknown): string | undefined => JSON.stringify(value);
+  return fixed.filter(({ of }) => text(of(started)) !== text(of(now))).map(({ named }) => named);
+}
+
+/** What is in force of what a process that serves clients looks at. */
+export function inForce(started: Config, now: Config): Config {
+  return {
+    ...now,
+    node: started.node,
+    xds: { ...now.xds, address: started.xds.address, tls: started.xds.tls },
+    limits: { ...now.limits, maxRequestBytes: started.limits.maxRequestBytes },
+    cache: { ...now.cache, idleTtlMs: started.cache.idleTtlMs },
+  };
+}
+
+/** What is in force, as /config_dump shows it: the newest version, with the rest as it was at the start. */
+export function dumpInForce(started: Config, now: Config): unknown {
+  return fixed.reduce(
+    (dump: unknown, { path }) => withValue(dump, path, valueAt(started.source.dump, path)),
+    now.source.dump,
+  );
+}
+
+function valueAt(value: unknown, path: readonly string[]): unknown {
+  return path.reduce((inner: unknown, key) => entriesOf(inner).get(key), value);
+}
+
+function withValue(value: unknown, path: readonly string[], replacement: unknown): unknown {
+  const [key, ...rest] = path;
+  if (key === undefined) return replacement;
+  const entries = entriesOf(value);
+  entries.set(key, withValue(entries.get(key), rest, replacement));
+  return Object.fromEntries(entries);
+}
+
+function entriesOf(value: unknown): Map<string, unknown> {
+  return new Map(typeof value === 'object' && value !== null ? Object.entries(value) : []);
 }

@@ -19,7 +19,7 @@ export function sampleOf(relay: Relay, staleness: Staleness): Sample {
     types: [...relay.store.tables()].map(([type, table]) => ({
       type,
       subscriptions: subscriptions.get(type) ?? 0,
-      resources: table.cells.size,
+      resources: table.resources,
       variants: table.variants,
     })),
     upstreams: relay.upstreams.map((upstream) => {

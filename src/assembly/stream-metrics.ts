@@ -2,6 +2,7 @@ import type { RequestKind, StreamEvents } from '../downstream/services.ts';
 import type { TypeUrl } from '../model/brand.ts';
 import { typeInfo } from '../model/types.ts';
 import type { Conditions } from '../observe/conditions.ts';
+import { shorten } from '../observe/format.ts';
 import type { Metrics } from '../observe/metrics.ts';
 import type { Tally } from '../observe/tally.ts';
 import type { ErrorDetail } from '../wire/requests.ts';
@@ -12,7 +13,12 @@ interface Series {
   readonly responses: Readonly<Record<'sotw' | 'delta', Tally>>;
   readonly bytes: Tally;
   readonly coalesced: Tally;
+  readonly hits: Tally;
+  readonly misses: Tally;
 }
+
+/** What clients say of themselves may be as long as a request. */
+const longestText = 4096;
 
 /** Updates of one fan-out take about as long: they are observed together. */
 const batchSize = 64;
@@ -56,6 +62,13 @@ export class StreamMetrics implements StreamEvents {
     this.#of(type).coalesced.inc(count);
   }
 
+  /** A subscription joined a view: how many of its resources were known, how many were not. */
+  looked(type: TypeUrl, hits: number, misses: number): void {
+    const series = this.#of(type);
+    series.hits.inc(hits);
+    series.misses.inc(misses);
+  }
+
   rejected(reason: string, message?: string): void {
     this.#metrics.rejected(reason).inc();
     if (message !== undefined) this.#conditions.set(`rejected ${reason}`, message, 'warn', message);
@@ -63,11 +76,12 @@ export class StreamMetrics implements StreamEvents {
 
   /** Requests of kind `nack` are counted already; a fleet that rejects the same thing is one line. */
   nack(type: TypeUrl, node: string, version: string, error: ErrorDetail): void {
-    const { code, message } = error;
+    const { code } = error;
+    const message = shorten(error.message, longestText);
     const what = JSON.stringify([version, message]);
     const { short } = typeInfo(type);
     this.#conditions.set(`nack ${short}`, what, 'warn', `a client rejected ${short}`, {
-      node,
+      node: shorten(node, longestText),
       version,
       code,
       error: message,
@@ -95,6 +109,8 @@ export class StreamMetrics implements StreamEvents {
       responses: { sotw: metrics.responses(type, 'sotw'), delta: metrics.responses(type, 'delta') },
       bytes: metrics.responseBytes(type),
       coalesced: metrics.coalesced(type),
+      hits: metrics.lookups(type, 'hit'),
+      misses: metrics.lookups(type, 'miss'),
     };
     // A client can name any type: those that are kept must be bounded.
     if (this.#series.size < 256) this.#series.set(type, created);

@@ -65,6 +65,8 @@ function makeAds(
   log: Log,
 ): AdsUpstream {
   const { name } = upstream;
+  // From 0: increase() does not see a series' first increment.
+  const reconnects = metrics.reconnects(name);
   return new AdsUpstream(
     {
       name,
@@ -91,7 +93,7 @@ function makeAds(
       metrics: {
         updates: (type, result) => metrics.updates(name, type, result).inc(),
         lastUpdate: (type) => metrics.lastUpdate(name, type, clock.now()),
-        reconnect: () => metrics.reconnects(name).inc(),
+        reconnect: () => reconnects.inc(),
         refused: () => metrics.rejected('upstream_sessions').inc(),
       },
     },

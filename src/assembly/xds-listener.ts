@@ -1,3 +1,4 @@
+import { lazyEnvoyRegistry } from '../admin/json-registry.ts';
 import { routes } from '../downstream/server.ts';
 import {
   ClientStatusDiscoveryService,
@@ -99,6 +100,7 @@ function coldPaths(core: Core, answers: XdsAnswers, maxRequestBytes: number): Co
     ],
     aliases: reflectionAliases,
     maxRequestBytes,
+    jsonOptions: { useProtoFieldName: true, registry: lazyEnvoyRegistry },
     maxCalls: maxColdCalls,
     threw: (error, path) => core.log.error('a handler failed', { path, error }),
   });

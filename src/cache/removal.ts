@@ -1,7 +1,7 @@
 import { type ResourceName, resourceName } from '../model/brand.ts';
 import type { Constraints } from '../model/constraints.ts';
 import { isCollection } from '../model/selection.ts';
-import type { Holder, Interest } from '../model/transaction.ts';
+import type { Holder, Interest, Selector, Transaction } from '../model/transaction.ts';
 import { type Cell, type Held, isRestored } from './cell.ts';
 import type { Changes } from './changes.ts';
 import type { Payloads } from './payloads.ts';
@@ -13,10 +13,12 @@ export class Removal {
   readonly #table: Table;
   readonly #payloads: Payloads;
   readonly #unwanted: boolean;
+  readonly #pending: ReadonlyMap<Selector, readonly Interest[]>;
 
   /** `unwanted`: nobody wants what goes; that says nothing about what upstream has. */
-  constructor(table: Table, payloads: Payloads, unwanted = false) {
-    this.#unwanted = unwanted;
+  constructor(table: Table, payloads: Payloads, said?: Pick<Transaction, 'unwanted' | 'pending'>) {
+    this.#unwanted = said?.unwanted === true;
+    this.#pending = Map.groupBy(said?.pending ?? [], ({ selector }) => selector);
     this.#table = table;
     this.#payloads = payloads;
   }
@@ -66,7 +68,11 @@ export class Removal {
   /** Those who asked for it by name know now that it is not there. */
   answer(name: ResourceName, constraints: Constraints, changes: Changes): void {
     for (const state of this.#table.interests.named(name)?.matching(constraints) ?? []) {
-      if (!state.answered) changes.answer(state);
+      if (!state.answered && !this.#isPending(state.interest)) changes.answer(state);
     }
+  }
+
+  #isPending({ selector, parameters }: Interest): boolean {
+    return this.#pending.get(selector)?.some((one) => one.parameters === parameters) === true;
   }
 }

@@ -68,6 +68,11 @@ export class Store implements Catalog {
     return this.#payloads.bytes;
   }
 
+  /** How many of a type are cached. */
+  variants(type: TypeUrl): number {
+    return this.#tables.get(type)?.variants ?? 0;
+  }
+
   tables(): Iterable<[TypeUrl, Table]> {
     return this.#tables;
   }
@@ -152,7 +157,7 @@ export class Store implements Catalog {
         cell.unbind(interest.parameters);
         this.#journal.resource(interest.type, name);
       }
-      if (cell.variants.size === 0 && table.interests.named(name) === undefined) table.cells.delete(name);
+      if (cell.variants.size === 0 && !this.#isTold(table, name, cell)) table.cells.delete(name);
     }
     const changes = new Changes();
     removal.release(interest, changes);
@@ -229,16 +234,25 @@ export class Store implements Catalog {
   *members(type: TypeUrl, selector: Selector, parameters: Parameters): Iterable<ResourceName> {
     const table = this.#tables.get(type);
     for (const name of table?.cells.keys() ?? []) {
-      if (this.isMember(type, selector, name, parameters)) yield name;
+      if (this.isMember(type, selector, name, parameters) || this.fails(type, selector, name, parameters))
+        yield name;
     }
   }
 
   isMember(type: TypeUrl, selector: Selector, name: ResourceName, parameters: Parameters): boolean {
     const cell = this.#tables.get(type)?.cells.get(name);
     if (cell === undefined) return false;
-    const wildcard = selector === WILDCARD;
-    if (!wildcard && !globMatches(selector, name)) return false;
-    return cell.variants.match(parameters).some((held) => !wildcard || heldByWildcard(held));
+    if (!isFor(selector, name)) return false;
+    return cell.variants.match(parameters).some((held) => selector !== WILDCARD || heldByWildcard(held));
+  }
+
+  fails(type: TypeUrl, selector: Selector, name: ResourceName, parameters: Parameters): boolean {
+    const faults = this.#tables.get(type)?.cells.get(name)?.faults;
+    if (faults === undefined || !isFor(selector, name)) return false;
+    for (const { collected, constraints } of faults.values()) {
+      if ((collected || selector !== WILDCARD) && constraints.matches(parameters)) return true;
+    }
+    return false;
   }
 
   settled(interest: Interest): boolean {
@@ -363,6 +377,16 @@ export class Store implements Catalog {
     return held.variant.aliases.some((alias) => table.interests.named(resourceName(alias)) !== undefined);
   }
 
+  /** Whether somebody is there to be told of its faults. */
+  #isTold({ interests }: Table, name: ResourceName, { faults }: Cell): boolean {
+    for (const { constraints, collected } of faults?.values() ?? []) {
+      for (const { interest } of interests.seeing(name, constraints)) {
+        if (collected || interest.selector !== WILDCARD) return true;
+      }
+    }
+    return false;
+  }
+
   #namesOf(table: Table, selector: Selector): ResourceName[] {
     const names = [selector, ...(table.aliases.get(selector) ?? [])];
     if (!isGlob(selector)) return names;
@@ -370,3 +394,7 @@ export class Store implements Catalog {
     return names;
   }
 }
+
+/** Whether a wildcard or glob is about this name. */
+const isFor = (selector: Selector, name: ResourceName): boolean =>
+  selector === WILDCARD || globMatches(selector, name);

@@ -24,6 +24,13 @@ export class Table {
     return this.cells.size === 0 && this.interests.empty;
   }
 
+  /** Names of which something is cached: of others only an error may be known. */
+  get resources(): number {
+    let count = 0;
+    for (const { variants } of this.cells.values()) if (variants.size > 0) count++;
+    return count;
+  }
+
   /** Distinct (name, parameters) that more than one variant matches. */
   get ambiguous(): number {
     let count = 0;

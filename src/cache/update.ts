@@ -2,7 +2,14 @@ import { type ResourceName, type Revision, resourceName } from '../model/brand.t
 import type { Clock } from '../model/clock.ts';
 import type { Parameters } from '../model/parameters.ts';
 import type { Ttl, Variant } from '../model/resource.ts';
-import type { Heartbeat, Interest, Put, ResourceFault, Transaction } from '../model/transaction.ts';
+import {
+  type Heartbeat,
+  type Interest,
+  type Put,
+  type ResourceFault,
+  type Transaction,
+  WILDCARD,
+} from '../model/transaction.ts';
 import { Code } from '../wire/status.ts';
 import { addHolder, Cell, type Held } from './cell.ts';
 import { Changes } from './changes.ts';
@@ -42,7 +49,7 @@ export class Update {
     this.#transaction = transaction;
     this.#revision = revision;
     this.#context = context;
-    this.#removal = new Removal(table, context.payloads, transaction.unwanted);
+    this.#removal = new Removal(table, context.payloads, transaction);
   }
 
   /** Confirms first, then removes, then adds: a swap of variants must not look ambiguous on the way (protocol §5). */
@@ -257,13 +264,31 @@ export class Update {
   }
 
   #fault(fault: ResourceFault): void {
-    const cell = this.#table.cells.get(fault.name) ?? new Cell();
-    this.#table.cells.set(fault.name, cell);
+    const { name, constraints, code } = fault;
+    if (code === Code.NOT_FOUND) this.#removal.answer(name, constraints, this.changes);
+    const [somebody] = this.#table.interests.seeing(name, constraints);
+    if (somebody === undefined) return; // nobody could be told
+    const cell = this.#table.cells.get(name) ?? new Cell();
+    this.#table.cells.set(name, cell);
     cell.faults ??= new Map();
+    const known = cell.faults.get(constraints.key);
+    const { role } = this.#transaction.holder;
+    const collected = known?.collected === true || role === 'wildcard' || name === WILDCARD;
+    // Forwarded once (protocol §8): upstreams that send their whole state say it each time.
+    if (known?.collected === collected && sameFault(known, fault)) return;
     const status = Buffer.from(fault.status);
-    cell.faults.set(fault.constraints.key, { ...fault, status, revision: this.#revision });
-    this.changes.touch(fault.name, fault.constraints);
-    if (fault.code === Code.NOT_FOUND) this.#removal.answer(fault.name, fault.constraints, this.changes);
+    cell.faults.set(constraints.key, { ...fault, status, revision: this.#revision, collected });
+    this.changes.touch(name, constraints);
+  }
+
+  /** Why there was no wildcard for these parameters holds no longer. */
+  #admitted({ selector, parameters }: Interest): void {
+    const cell = selector === WILDCARD ? this.#table.cells.get(WILDCARD) : undefined;
+    if (cell?.faults === undefined) return;
+    for (const { constraints, revision } of cell.faults.values()) {
+      if (revision !== this.#revision && constraints.matches(parameters)) cell.clearFaults(constraints);
+    }
+    if (cell.empty) this.#table.cells.delete(WILDCARD);
   }
 
   #settle(): void {
@@ -278,6 +303,7 @@ export class Update {
       state.holder = holder;
       state.restored = false;
       confirmed.push(interest);
+      this.#admitted(interest);
       if (!state.answered) this.changes.answer(state);
     }
     // After all of them are: what none of them needs any more goes.
@@ -298,6 +324,10 @@ function sameContent(variant: Variant, put: Put): boolean {
     variant.aliases.length === put.aliases.length &&
     variant.aliases.every((alias, index) => alias === put.aliases[index])
   );
+}
+
+function sameFault(a: ResourceFault, b: ResourceFault): boolean {
+  return a.code === b.code && a.message === b.message && sameBytes(a.status, b.status);
 }
 
 function sameBytes(a: Uint8Array | undefined, b: Uint8Array | undefined): boolean {

@@ -1,5 +1,4 @@
 import { Distributary } from '../assembly/distributary.ts';
-import { checkFiles } from '../config/check-files.ts';
 import type { Config } from '../config/config.ts';
 import { loadConfig } from '../config/load.ts';
 import { type ConfigProblem, problemLine } from '../config/source.ts';
@@ -10,12 +9,15 @@ import { workersFront } from '../workers/front.ts';
 import { parse, processTerminal, refuse, type Terminal, UsageError } from './usage.ts';
 import { version } from './version.ts';
 
-const usage = `usage: distributary run --config FILE [--log-level LEVEL]
+const usage = `Usage: distributary run --config FILE [--log-level LEVEL]
 
 Runs the relay until SIGTERM or SIGINT, then drains. SIGHUP reads the configuration again; a change of the file does too.
 
   --config FILE       YAML or JSON; see config.schema.json
-  --log-level LEVEL   ${levels.join(', ')}; default info`;
+  --log-level LEVEL   ${levels.join(', ')}; default info
+  -h, --help          this text
+
+Exit: 0 after a drain, 2 for a bad command line or configuration, 1 for anything else.`;
 
 /** 0 after a drain, 2 for a bad configuration, 1 for anything else. */
 export async function run(argv: readonly string[], terminal: Terminal = processTerminal): Promise<number> {
@@ -31,9 +33,8 @@ export async function run(argv: readonly string[], terminal: Terminal = processT
     return refuse(new UsageError(`--log-level ${level}: ${levels.join(', ')} are accepted`, usage), terminal);
   }
   const loaded = loadConfig(file, terminal.environment);
-  const problems = loaded.ok ? checkFiles(loaded.value) : loaded.error;
-  if (!loaded.ok || problems.length > 0) {
-    for (const problem of problems) terminal.err(`${problemLine(file, problem)}\n`);
+  if (!loaded.ok) {
+    for (const problem of loaded.error) terminal.err(`${problemLine(file, problem)}\n`);
     return 2;
   }
   const log = createLog({ level });
@@ -53,6 +54,8 @@ async function serve(
   let reload = (): void => undefined;
   const hangup = (): void => reload();
   process.on('SIGHUP', hangup);
+  // Without a handler Node would open its debugger's port.
+  process.on('SIGUSR1', () => log.warn('SIGUSR1 does nothing: SIGHUP reads the configuration again'));
   const around = { log, version: version(), processMetrics: true };
   const front = config.workers > 0 ? workersFront(config.workers, level) : undefined;
   const started = await Distributary.start(config, around, front);
@@ -67,9 +70,8 @@ async function serve(
   const watch = watchConfig(
     file,
     (next) => {
-      const problems = next.ok ? checkFiles(next.value) : next.error;
-      if (next.ok && problems.length === 0) distributary.reload(next.value);
-      else refuseReload(file, problems, distributary, log);
+      if (next.ok) distributary.reload(next.value);
+      else refuseReload(file, next.error, distributary, log);
     },
     { environment: terminal.environment, inForce: config },
   );

@@ -4,36 +4,59 @@ import type { Variant } from '../model/resource.ts';
 import { itemId } from '../model/selection.ts';
 import { type Batch, batch, type Response } from '../model/subscription.ts';
 
-const batches = new WeakMap<Response, Batch | undefined>();
-
-/**
- * The EDS items that the clusters of a CDS response call for: Envoy warms a changed cluster anew and waits for its
- * endpoints, and in delta does not ask for them (protocol §10.1). Computed once for all that get the response.
- */
-export function endpointsOwed(response: Response): Batch | undefined {
-  if (batches.has(response)) return batches.get(response);
-  const items = new Set<string>();
-  for (const variant of response.changed) {
-    items.add(itemId(false, NO_PARAMETERS, serviceName(variant)));
-  }
-  const owed = items.size === 0 ? undefined : batch(items);
-  batches.set(response, owed);
-  return owed;
+/** What follows from the clusters of a CDS response. Computed once for all that get it. */
+export interface Consequences {
+  /**
+   * The EDS items that they call for: Envoy warms a changed cluster anew and waits for its endpoints, and in delta does
+   * not ask for them (protocol §10.1).
+   */
+  readonly owed: Batch;
+  /** A client takes some time until it can use some of them: they need endpoints, addresses or a health check first. */
+  readonly warming: boolean;
 }
 
-/** eds_cluster_config.service_name (3.2) of a Cluster, by default its name (1). */
-function serviceName(variant: Variant): string {
+const known = new WeakMap<Response, Consequences>();
+
+/** `response` has at least one changed cluster. */
+export function consequencesOf(response: Response): Consequences {
+  const before = known.get(response);
+  if (before !== undefined) return before;
+  const peeked = response.changed.map(peek);
+  const items = new Set(peeked.map(({ service }) => itemId(false, NO_PARAMETERS, service)));
+  const consequences = { owed: batch(items), warming: peeked.some(({ warms }) => warms) };
+  known.set(response, consequences);
+  return consequences;
+}
+
+interface Peeked {
+  /** eds_cluster_config.service_name (3.2) of the Cluster, by default its name (1). */
+  readonly service: string;
+  /** By its type (2: STATIC and ORIGINAL_DST do not), health_checks (8) or cluster_type (38). */
+  readonly warms: boolean;
+}
+
+function peek(variant: Variant): Peeked {
   try {
     const any = variant.payload?.bytes ?? new Uint8Array();
-    const cluster = field(any, 2) ?? new Uint8Array();
-    const config = field(cluster, 3) ?? new Uint8Array();
-    for (const name of [field(config, 2), field(cluster, 1)]) {
-      if (name !== undefined && name.length > 0) return Buffer.from(name).toString();
+    const reader = new BinaryReader(field(any, 2) ?? new Uint8Array());
+    let [service, warms] = ['', false];
+    let name: string = variant.name;
+    while (reader.pos < reader.len) {
+      const [at, wire] = reader.tag();
+      if (at === 1 && wire === WireType.LengthDelimited) name = reader.string();
+      else if (at === 2 && wire === WireType.Varint) warms ||= [1, 2, 3].includes(reader.int32());
+      else if (at === 3 && wire === WireType.LengthDelimited) {
+        service = Buffer.from(field(reader.bytes(), 2) ?? new Uint8Array()).toString();
+      } else {
+        warms ||= at === 8 || at === 38;
+        reader.skip(wire, at);
+      }
     }
+    return { service: service || name || variant.name, warms };
   } catch {
     // Not a Cluster that we can read: the resource's name will do.
+    return { service: variant.name, warms: false };
   }
-  return variant.name;
 }
 
 /** The last occurrence of a length-delimited field. */

@@ -79,6 +79,11 @@ export class XdsServer {
     for (const stream of this.#streams.values()) stream.failIfHopeless();
   }
 
+  /** Upstreams refuse other parameter sets than before: streams that ask with those fail. */
+  refusalsChanged(): void {
+    for (const stream of this.#streams.values()) stream.failIfRefused();
+  }
+
   /** Rules have changed: every client is looked at anew. */
   reidentify(): void {
     for (const stream of this.#streams.values()) stream.reidentify();

@@ -33,6 +33,8 @@ export interface ClientContext {
 
 export interface StreamLimits {
   readonly maxSubscriptions: number;
+  /** Characters of what a stream is subscribed to: as many as one request could name. Undefined: any. */
+  readonly maxNamesLength?: number;
   readonly changesPerSecond: number;
   readonly stalledMilliseconds: number;
   /** Undefined: any. */

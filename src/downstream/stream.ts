@@ -1,12 +1,13 @@
 import { type TypeUrl, typeUrl } from '../model/brand.ts';
 import type { Timer } from '../model/clock.ts';
 import type { Selection } from '../model/selection.ts';
+import type { Response } from '../model/subscription.ts';
 import { knownTypes } from '../model/types.ts';
 import { nodeDigest } from '../wire/node-digest.ts';
 import { type DeltaRequest, readDeltaRequest, readSotwRequest, type SotwRequest } from '../wire/requests.ts';
 import { Code, type GrpcStatus } from '../wire/status.ts';
 import type { ServerStream, StreamHandler } from '../wire/transport.ts';
-import { endpointsOwed } from './clusters.ts';
+import { consequencesOf } from './clusters.ts';
 import { Rate } from './rate.ts';
 import type { ClientContext, DownstreamServices } from './services.ts';
 import { TypeStream } from './type-stream.ts';
@@ -23,6 +24,12 @@ export interface Route {
 const [clusters, endpoints] = ['cds', 'eds'].map(
   (short) => knownTypes.find((info) => info.short === short)?.url,
 );
+/** What leads to clusters. */
+const routing = new Set(
+  knownTypes.filter(({ short }) => ['lds', 'srds', 'rds', 'vhds'].includes(short)).map(({ url }) => url),
+);
+/** How long changed routes wait for the client to take changed clusters, in milliseconds. */
+const warmingMilliseconds = 1000;
 const malformed = (message: string): GrpcStatus => ({ code: Code.INVALID_ARGUMENT, message });
 
 /** One client's stream: its types, what of its node matters, and the one write that may be under way. */
@@ -43,6 +50,9 @@ export class XdsStream implements StreamHandler {
   #blockedSince: number | undefined;
   #rate: Rate | undefined;
   #paused: Timer | undefined;
+  /** Clusters were sent that the client has not accepted yet: until then changed routes wait. 0: all are. */
+  #warmingUntil = 0;
+  #warmed: Timer | undefined;
   readonly #wake = (): void => this.pump();
 
   constructor(
@@ -84,6 +94,7 @@ export class XdsStream implements StreamHandler {
       return;
     }
     if (this.#ended) return;
+    if (type.info.url === clusters && type.state !== 'STALE') this.#warmingUntil = 0;
     this.#services.events.request(type.info.url, handled.value.kind);
     if (read.value.error !== undefined && handled.value.kind === 'nack') {
       this.#services.events.nack(type.info.url, client.nodeId, type.version, read.value.error);
@@ -91,7 +102,7 @@ export class XdsStream implements StreamHandler {
     // Another node is another subscription to everything.
     const moved = before !== undefined && before !== client;
     if (handled.value.changed) this.failIfHopeless();
-    if (handled.value.changed || moved) this.#failIfRefused();
+    if (handled.value.changed || moved) this.failIfRefused();
     if ((handled.value.changed || moved) && !client.exempt) this.#slowDown();
     this.pump();
   }
@@ -106,9 +117,15 @@ export class XdsStream implements StreamHandler {
     this.pump();
   }
 
+  /** The transport refuses for itself; it is counted as all refusals are. */
+  faulted(status: GrpcStatus): void {
+    this.#refuse(status.code === Code.RESOURCE_EXHAUSTED ? 'request_bytes' : 'malformed', status);
+  }
+
   closed(): void {
     this.#ended = true;
     this.#paused?.cancel();
+    this.#warmed?.cancel();
     for (const type of this.#types) type.close();
     this.#types = [];
     this.#closed(this);
@@ -131,7 +148,7 @@ export class XdsStream implements StreamHandler {
     }
     this.#client = client;
     for (const type of this.#types) type.reselect(client);
-    this.#failIfRefused();
+    this.failIfRefused();
     this.pump();
   }
 
@@ -157,7 +174,8 @@ export class XdsStream implements StreamHandler {
    * A control plane that decides by node gets no more sessions than limits.max_upstream_sessions. Silence would look
    * like resources that do not exist, so the stream fails before it says anything. Locators are told one by one.
    */
-  #failIfRefused(): void {
+  failIfRefused(): void {
+    if (this.#ended) return;
     for (const { info, selection } of this.#types) {
       for (const { locator, selector, parameters } of selection.entries.values()) {
         if (locator) continue;
@@ -186,18 +204,40 @@ export class XdsStream implements StreamHandler {
   }
 
   #sendNext(): boolean {
+    let waiting = false;
     for (const type of this.#types) {
       if (type.subscription?.pending !== true) continue;
+      if (this.#waitsForClusters(type)) {
+        waiting = true;
+        continue;
+      }
       // Additions first, and removals when nothing else is due: no route may point to a cluster that is gone (§8).
       const keepRemoved = this.#types.length > 1 && this.#ordered(type) && this.#othersDue(type);
       if (this.#send(type, keepRemoved)) return true;
     }
+    if (waiting) return false;
     // What is gone goes in the reverse order: a listener before the clusters that it leads to.
     for (let index = this.#types.length - 1; index >= 0; index--) {
       const type = this.#types[index];
       if (type?.subscription?.hasKept === true && this.#send(type, false)) return true;
     }
     return false;
+  }
+
+  /**
+   * Envoy accepts clusters once they are warm, which takes their endpoints: a route that comes before leads nowhere. So
+   * what it routes by already changes after that; but not for ever (protocol §3.11), as it may never happen.
+   */
+  #waitsForClusters({ info, subscription }: TypeStream): boolean {
+    if (this.#warmingUntil === 0 || !routing.has(info.url) || this.#client?.relay === true) return false;
+    if (subscription?.responded !== true || !subscription.due) return false;
+    const left = this.#warmingUntil - this.#services.clock.now();
+    if (left <= 0) return false;
+    this.#warmed ??= this.#services.clock.after(left, () => {
+      this.#warmed = undefined;
+      this.pump();
+    });
+    return true;
   }
 
   #ordered(type: TypeStream): boolean {
@@ -215,7 +255,7 @@ export class XdsStream implements StreamHandler {
     if (this.#isTooLarge(type, response.bytes.length)) return false;
     const overtaken = type.subscription?.overtaken() ?? 0;
     if (overtaken > 0) events.overtaken(type.info.url, overtaken);
-    if (type.info.url === clusters) this.#oweEndpoints(response);
+    if (type.info.url === clusters && this.#types.length > 1) this.#followClusters(response);
     if (!this.transport.write(response.bytes)) this.#blockedSince = this.#services.clock.now();
     events.response(type.info.url, this.route.protocol, response);
     return true;
@@ -230,10 +270,14 @@ export class XdsStream implements StreamHandler {
     return true;
   }
 
-  #oweEndpoints(response: Parameters<typeof endpointsOwed>[0]): void {
-    const type = this.#types.find(({ info }) => info.url === endpoints);
-    const owed = type === undefined ? undefined : endpointsOwed(response);
-    if (owed !== undefined) type?.owe(owed);
+  #followClusters(response: Response): void {
+    if (response.changed.length === 0) return;
+    const { owed, warming } = consequencesOf(response);
+    this.#types.find(({ info }) => info.url === endpoints)?.owe(owed);
+    // Not from each anew: routes would wait for as long as clusters go on changing.
+    if (warming && this.#warmingUntil === 0) {
+      this.#warmingUntil = this.#services.clock.now() + warmingMilliseconds;
+    }
   }
 
   /** What of the node matters, decoded again only when its bytes have changed. */
@@ -293,7 +337,10 @@ export class XdsStream implements StreamHandler {
       this.#wake,
       this.#admit,
     );
-    this.#types = [...this.#types, created].toSorted((a, b) => a.info.order - b.info.order);
+    this.#types =
+      this.#types.length === 0
+        ? [created]
+        : [...this.#types, created].toSorted((a, b) => a.info.order - b.info.order);
     return created;
   }
 
@@ -313,11 +360,22 @@ export class XdsStream implements StreamHandler {
       return false;
     }
     if (client.exempt) return true;
-    const { maxSubscriptions } = this.#services.limits();
+    const { maxSubscriptions, maxNamesLength = Number.POSITIVE_INFINITY } = this.#services.limits();
     let count = selection.size;
-    for (const other of this.#types) if (other !== type) count += other.selection.size;
-    if (count <= maxSubscriptions) return true;
-    const message = `${count} subscriptions on one stream: at most ${maxSubscriptions} are accepted (limits.max_subscriptions_per_stream)`;
+    let length = type.info.url.length + selection.length;
+    for (const other of this.#types) {
+      if (other === type) continue;
+      count += other.selection.size;
+      length += other.info.url.length + other.selection.length;
+    }
+    // By delta requests a client could add to what it names without end.
+    const message =
+      count > maxSubscriptions
+        ? `${count} subscriptions on one stream: at most ${maxSubscriptions} are accepted (limits.max_subscriptions_per_stream)`
+        : length > maxNamesLength
+          ? `a stream that is subscribed to ${length} characters of types and names: at most ${maxNamesLength} are accepted, as in one request (limits.max_request_bytes)`
+          : undefined;
+    if (message === undefined) return true;
     this.#refuse('subscriptions', { code: Code.RESOURCE_EXHAUSTED, message });
     return false;
   };

@@ -10,6 +10,7 @@ import {
 } from '../model/subscription.ts';
 import { WILDCARD } from '../model/transaction.ts';
 import { type TypeInfo, typeInfo } from '../model/types.ts';
+import { shorten } from '../observe/format.ts';
 import {
   type DeltaRequest,
   type ErrorDetail,
@@ -26,6 +27,9 @@ import { SotwMachine } from './sotw.ts';
 
 /** The bytes that a selection was read from, so that whoever sends the same needs no reading. */
 const sources = new WeakMap<Selection, Buffer>();
+
+/** Of a rejection's text is kept, for each stream and type. */
+const longestText = 4096;
 
 const knownSelections = new KnownSelections();
 
@@ -54,7 +58,7 @@ export class TypeStream {
   /** Before a selection is acted on; false: it was too much, and the stream is over. */
   readonly #admit: (type: TypeStream, selection: Selection, client: ClientContext) => boolean;
   readonly #sotw: SotwMachine | undefined;
-  readonly #encoding: Encoding;
+  #encoding: Encoding;
   #subscription: Subscription | undefined;
   /** The last SotW request named nothing. */
   #bare = false;
@@ -144,9 +148,7 @@ export class TypeStream {
 
   handleDelta(request: DeltaRequest, client: ClientContext): Result<Handled> {
     const first = this.#subscription === undefined;
-    const kind: RequestKind =
-      request.nonce === '' ? 'subscribe' : request.error === undefined ? 'ack' : 'nack';
-    if (kind !== 'subscribe') this.#acknowledge(kind, request.error, request.nonce);
+    const kind = this.#deltaKind(request);
     const { subscribe: names, unsubscribe: dropped, unsubscribeLocators } = request;
     const only = first && dropped.length + unsubscribeLocators.length === 0 ? names : undefined;
     const known = only === undefined ? undefined : knownSelections.find(client.kin, this.info.url, only);
@@ -160,7 +162,7 @@ export class TypeStream {
     if (subscription === undefined) return unchanged[kind];
     if (first && request.initialVersions.size > 0) subscription.claimVersions(request.initialVersions);
     if (first && client.relay) subscription.waitForAll();
-    return ok({ kind, changed: true });
+    return ok({ kind: kind === 'stale' ? 'subscribe' : kind, changed: true });
   }
 
   #deltaStep(request: DeltaRequest, client: ClientContext): Result<DeltaStep> {
@@ -182,7 +184,10 @@ export class TypeStream {
 
   /** The client's node, or what it may see, has changed: the same subscription, seen with other eyes. */
   reselect(client: ClientContext): void {
+    // What it understands may be new. How removals are told is not: it must fit what they remove.
+    this.#encoding = encoding({ ...this.#encoding, wrapped: client.wrapped, ttl: client.ttl });
     if (this.#subscription === undefined) return;
+    this.#subscription.encoding = this.#encoding;
     const selected = [...this.selection.entries.values()].map((one) => reselect(one, client));
     this.#subscription.select(Selection.of(selected), client.access, new Set(), []);
   }
@@ -214,22 +219,39 @@ export class TypeStream {
     return sources.get(this.#subscription.selection)?.equals(selectors) === true;
   }
 
+  /** The nonce does not gate what it subscribes to (§4.3); it answers only what waits for an answer. */
+  #deltaKind({ nonce, error }: DeltaRequest): RequestKind {
+    if (nonce === '') return 'subscribe';
+    const kind = error === undefined ? 'ack' : 'nack';
+    return this.#acknowledge(kind, error, nonce) ? kind : 'stale';
+  }
+
+  /** False: it answers nothing. */
   #acknowledge(
     kind: 'first' | 'ack' | 'nack' | 'change',
     error: ErrorDetail | undefined,
     nonce: string,
-  ): void {
+  ): boolean {
     const current = nonce === this.#nonce;
     const serial = Number(nonce);
     if (kind === 'ack') {
-      this.#subscription?.ack(serial);
+      const waited = this.#subscription?.ack(serial) === true;
       if (current) this.#state = 'SYNCED';
-    } else if (kind === 'nack') {
-      this.#subscription?.nack(serial);
+      return waited || current;
+    }
+    if (kind === 'nack') {
+      const waited = this.#subscription?.nack(serial) === true;
+      if (!waited && !current) return false;
       const { code = 0, message = '' } = error ?? {};
-      this.#lastNack = { code, message, at: this.#services.clock.now(), names: this.#only };
+      this.#lastNack = {
+        code,
+        message: shorten(message, longestText),
+        at: this.#services.clock.now(),
+        names: this.#only,
+      };
       if (current) this.#state = 'ERROR';
     }
+    return true;
   }
 
   #select(

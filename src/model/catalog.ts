@@ -15,9 +15,11 @@ export function isVariant(value: Value | undefined): value is Variant {
 export interface Catalog {
   readonly revision: Revision;
   resolve(type: TypeUrl, name: ResourceName, parameters: Parameters): Value;
-  /** The names that a wildcard or glob shows with these parameters. */
+  /** The names that a wildcard or glob shows with these parameters, or lacks for a reason that upstream gave. */
   members(type: TypeUrl, selector: Selector, parameters: Parameters): Iterable<ResourceName>;
   isMember(type: TypeUrl, selector: Selector, name: ResourceName, parameters: Parameters): boolean;
+  /** Whether upstream gave a wildcard or glob a reason for the state of this name (resource_errors, protocol §8). */
+  fails(type: TypeUrl, selector: Selector, name: ResourceName, parameters: Parameters): boolean;
   /** Upstream has answered: what is not there is absent. */
   settled(interest: Interest): boolean;
   /** version_info of the last response of the holder that answers this; may be empty. */
@@ -27,6 +29,8 @@ export interface Catalog {
 
 export interface Fault extends ResourceFault {
   readonly revision: Revision;
+  /** Said to the wildcard: who has that hears of it. What was only said to a name is no business of others. */
+  readonly collected: boolean;
 }
 
 /** What one transaction changed. */

@@ -44,30 +44,36 @@ export class Selection {
   readonly entries: ReadonlyMap<string, Selected>;
   /** Sum of the entries' hashes: whatever the order, equal selections have equal sums. */
   readonly hash: number;
+  /** Characters of all names and of the parameters that locators came with. */
+  readonly length: number;
   readonly collections: readonly Selected[];
 
   private constructor(
     entries: ReadonlyMap<string, Selected>,
     hash: number,
+    length: number,
     collections: readonly Selected[],
   ) {
     this.entries = entries;
     this.hash = hash;
+    this.length = length;
     this.collections = collections;
   }
 
   static of(list: Iterable<Selected>): Selection {
     const entries = new Map<string, Selected>();
     let hash = 0;
+    let length = 0;
     const collections: Selected[] = [];
     for (const selected of list) {
       const id = selectedId(selected);
       if (entries.has(id)) continue;
       entries.set(id, selected);
       hash = (hash + hashOf(id, selected)) % modulus;
+      length += selected.spelling.length + (selected.own?.key.length ?? 0);
       if (isCollection(selected.selector)) collections.push(selected);
     }
-    return new Selection(entries, hash, collections);
+    return new Selection(entries, hash, length, collections);
   }
 
   get size(): number {

@@ -59,6 +59,8 @@ export interface Response {
 /** A client's share of what the relay holds of one type: the seam between the stages views and downstream. */
 export interface Subscription {
   readonly selection: Selection;
+  /** Of the responses from now on; the protocol stays. */
+  encoding: Encoding;
   /** Something was sent for this type on this stream. */
   readonly responded: boolean;
   /** Nothing that it asks for is known to the relay. */
@@ -82,8 +84,8 @@ export interface Subscription {
   claimNames(names: ReadonlySet<string>): void;
   /** Versions the client says it has: delta, initial_resource_versions (§4.1). */
   claimVersions(versions: ReadonlyMap<string, string>): void;
-  /** SotW, CONTENT (§3.10): whether the client has exactly what is visible; then nothing is sent. */
-  claimContent(version: string): boolean;
+  /** SotW, CONTENT (§3.10): nothing is sent first if that is the version of exactly what is visible. */
+  claimContent(version: string): void;
   /**
    * Another selection, or access. `again`: ids of items to be sent even if the client has them (§3.5, §4.2).
    * `answer`: what must be told of as present or absent even if it was: delta, unsubscribed under a wildcard (§4.5).
@@ -93,8 +95,9 @@ export interface Subscription {
   owe(items: Batch): void;
   /** The next response, and the client's place behind it; undefined if nothing is due. */
   take(keepRemoved: boolean): Response | undefined;
-  ack(serial: number): void;
-  nack(serial: number): void;
+  /** These answer a response. False: it is none of those that wait for an answer. */
+  ack(serial: number): boolean;
+  nack(serial: number): boolean;
   close(): void;
 }
 

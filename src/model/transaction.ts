@@ -84,6 +84,8 @@ export interface Transaction {
   readonly complete: boolean;
   /** These are answered: what of them does not match anything cached is absent, no longer unknown (protocol §3.9). */
   readonly settled: readonly Interest[];
+  /** Asked by name, and this is no answer to it, as it was on its way before: what it removes is not absent for them. */
+  readonly pending: readonly Interest[];
   /** SotW of types whose absence means nothing: the last received match wins (protocol §5, Ambiguity). */
   readonly cannotDelete: boolean;
   /** Nobody wants what it removes any more: the relay's own doing, no word of upstream's. */
@@ -119,6 +121,7 @@ export function transaction(part: Pick<Transaction, 'holder' | 'type'> & Partial
     faults: [],
     complete: false,
     settled: [],
+    pending: [],
     cannotDelete: false,
     unwanted: false,
     ...part,

@@ -1,4 +1,4 @@
-import type { TypeUrl } from './brand.ts';
+import type { ParametersKey, TypeUrl } from './brand.ts';
 import type { Interest, Restamp, Transaction } from './transaction.ts';
 
 /** Where an upstream puts what it learns. */
@@ -29,6 +29,12 @@ export interface UpstreamState {
   readonly lastError: string;
 }
 
+/** Parameter sets for which nothing is asked, and why. */
+export interface Refusals {
+  readonly message: string;
+  readonly parameters: readonly ParametersKey[];
+}
+
 /** A source of resources. Responses flow to the sink it was made with; interest comes in here. */
 export interface Upstream {
   readonly name: string;
@@ -36,9 +42,13 @@ export interface Upstream {
   claims(type: TypeUrl, selector: string): boolean;
   /** Each distinct interest once; a second call for the same one is an error of the caller. */
   subscribe(interest: Interest): void;
+  /** Asks once more for what is subscribed: somebody is new to it, and it must not be cached (protocol §5). */
+  again(interest: Interest): void;
   unsubscribe(interest: Interest): void;
   /** Why an interest that it was given is not asked for; undefined: it is. */
   refusal(interest: Interest): string | undefined;
+  /** All that is refused; undefined: nothing is. */
+  refusals(): Refusals | undefined;
   state(): UpstreamState;
   start(): void;
   stop(): Promise<void>;

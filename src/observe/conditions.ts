@@ -1,9 +1,22 @@
+import { type Clock, systemClock } from '../model/clock.ts';
 import type { Fields, Level, Log } from './log.ts';
 
 /** How many conditions are remembered; past it the one that was said longest ago may be said again. */
 const remembered = 10_000;
 /** How many causes of one condition are told apart; what else is given for it until it is forgotten is not said. */
 const mostCauses = 16;
+/** What changes with every request of a client would be a line for each: so many of one condition in a minute. */
+const mostLines = 20;
+const minute = 60_000;
+
+interface Known {
+  readonly values: Set<string>;
+  /** The minute that is counted began then. */
+  readonly since: number;
+  readonly lines: number;
+  /** Changes that were not said. */
+  readonly heldBack: number;
+}
 
 /**
  * Says what lasts once per change, not once per retry: an upstream that is down for an hour is one line, and one more
@@ -12,19 +25,20 @@ const mostCauses = 16;
 export class Conditions {
   readonly #log: Log;
   readonly #limit: number;
-  readonly #known = new Map<string, Set<string>>();
+  readonly #clock: Clock;
+  readonly #known = new Map<string, Known>();
 
-  constructor(log: Log, limit: number = remembered) {
+  constructor(log: Log, limit: number = remembered, clock: Clock = systemClock) {
     this.#log = log;
     this.#limit = limit;
+    this.#clock = clock;
   }
 
-  /** Logs if `value` differs from what this condition was last set to; true if it did. */
+  /** Logs if `value` differs from what this condition was last set to; true if it did, even if it was held back. */
   set(key: string, value: string, level: Level, message: string, fields?: Fields): boolean {
-    const values = this.#known.get(key);
-    if (values?.size === 1 && values.has(value)) return false;
-    this.#remember(key, new Set([value]));
-    this.#log[level](message, fields);
+    const known = this.#known.get(key);
+    if (known?.values.size === 1 && known.values.has(value)) return false;
+    this.#say(key, known, new Set([value]), level, message, fields);
     return true;
   }
 
@@ -33,10 +47,10 @@ export class Conditions {
    * until the condition is forgotten or set.
    */
   add(key: string, cause: string, level: Level, message: string, fields?: Fields): boolean {
-    const causes = this.#known.get(key) ?? new Set<string>();
+    const known = this.#known.get(key);
+    const causes = known?.values ?? new Set<string>();
     if (causes.has(cause) || causes.size >= mostCauses) return false;
-    this.#remember(key, causes.add(cause));
-    this.#log[level](message, fields);
+    this.#say(key, known, causes.add(cause), level, message, fields);
     return true;
   }
 
@@ -45,9 +59,29 @@ export class Conditions {
     this.#known.delete(key);
   }
 
-  #remember(key: string, values: Set<string>): void {
+  #say(
+    key: string,
+    known: Known | undefined,
+    values: Set<string>,
+    level: Level,
+    message: string,
+    fields: Fields | undefined,
+  ): void {
+    const now = this.#clock.now();
+    const { since, lines } =
+      known === undefined || now - known.since >= minute ? { since: now, lines: 0 } : known;
+    const heldBack = known?.heldBack ?? 0;
+    if (lines >= mostLines) {
+      this.#remember(key, { values, since, lines, heldBack: heldBack + 1 });
+      return;
+    }
+    this.#remember(key, { values, since, lines: lines + 1, heldBack: 0 });
+    this.#log[level](message, heldBack === 0 ? fields : { ...fields, held_back: heldBack });
+  }
+
+  #remember(key: string, known: Known): void {
     this.#known.delete(key);
-    this.#known.set(key, values);
+    this.#known.set(key, known);
     if (this.#known.size <= this.#limit) return;
     for (const key of this.#known.keys()) {
       this.#known.delete(key);

@@ -9,6 +9,26 @@ import { WeightedHistogram } from './weighted-histogram.ts';
 export type Transport = 'sotw' | 'delta';
 export type RequestKind = 'subscribe' | 'ack' | 'nack' | 'stale';
 
+/** Why streams and requests are refused (docs/operations.md). */
+const rejections = [
+  'malformed',
+  'node',
+  'no_node',
+  'type',
+  'denied',
+  'request_bytes',
+  'response_bytes',
+  'subscriptions',
+  'streams',
+  'rate',
+  'stalled',
+  'draining',
+  'rules',
+  'cold',
+  'upstream_sessions',
+  'loop',
+] as const;
+
 /** Seconds. Inside a process: from a tenth of a millisecond; behind a slow client: to a minute. */
 const propagationBuckets = [
   0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60,
@@ -78,7 +98,11 @@ export class Metrics {
     'type',
     'result',
   ]);
-  readonly #evictions = this.#family('cache_evictions_total', 'Entries that left the cache', ['reason']);
+  readonly #evictions = this.#family(
+    'cache_evictions_total',
+    'Variants that left the cache without upstream having removed them',
+    ['reason'],
+  );
   readonly #ambiguous = this.#family(
     'ambiguous_matches_total',
     'Lookups that more than one variant matched',
@@ -103,6 +127,8 @@ export class Metrics {
     if (options.process === true) collectDefaultMetrics({ register: this.#registry });
     // A series that appears with its first increment hides that increment from rate() and increase().
     for (const result of ['accepted', 'rejected'] as const) this.reloads(result);
+    for (const reason of rejections) this.rejected(reason);
+    for (const reason of ['size', 'idle', 'ttl']) this.evictions(reason);
     this.workerRestarts();
   }
 
@@ -133,7 +159,10 @@ export class Metrics {
   }
 
   updates(upstream: string, type: TypeUrl, result: 'accepted' | 'rejected'): Tally {
-    return this.#updates.labels(upstream, this.#types.of(type), result);
+    const label = this.#types.of(type);
+    // Both: see the constructor.
+    this.#updates.labels(upstream, label, result === 'accepted' ? 'rejected' : 'accepted');
+    return this.#updates.labels(upstream, label, result);
   }
 
   reconnects(upstream: string): Tally {

@@ -3,22 +3,26 @@ import { covers, isCollection, type Selected, selectedId } from '../model/select
 import { isGlob } from '../model/xdstp.ts';
 import type { View } from './view.ts';
 
+const none: readonly never[] = [];
+
 /**
  * What a delta client must be told of as present or absent, as soon as that is known: what it has unsubscribed under a
  * wildcard (protocol §4.5), and globs, which may be empty (§6).
  */
 export class Answers {
-  readonly #expected = new Map<string, Selected>();
+  /** Made when it is needed: most clients never expect anything. */
+  #expected: Map<string, Selected> | undefined;
 
   get empty(): boolean {
-    return this.#expected.size === 0;
+    return this.#expected === undefined || this.#expected.size === 0;
   }
 
   has(id: string): boolean {
-    return this.#expected.has(id);
+    return this.#expected?.has(id) === true;
   }
 
   add(selected: Selected): void {
+    this.#expected ??= new Map();
     this.#expected.set(selectedId(selected), selected);
   }
 
@@ -29,15 +33,15 @@ export class Answers {
 
   /** What of it a view knows to be absent, by id. */
   *absentIn(view: View): Iterable<readonly [id: string, selected: Selected]> {
-    for (const [id, selected] of this.#expected) {
+    for (const [id, selected] of this.#expected ?? none) {
       if (outcome(view, id, selected) === 'absent') yield [id, selected];
     }
   }
 
   /** All of it that the view knows has been told. */
   toldBy(view: View): void {
-    for (const [id, selected] of this.#expected) {
-      if (outcome(view, id, selected) !== 'unknown') this.#expected.delete(id);
+    for (const [id, selected] of this.#expected ?? none) {
+      if (outcome(view, id, selected) !== 'unknown') this.#expected?.delete(id);
     }
   }
 }

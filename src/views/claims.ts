@@ -1,5 +1,7 @@
+import { isVariant } from '../model/catalog.ts';
 import { WILDCARD } from '../model/transaction.ts';
 import { canonicalName, globMatches } from '../model/xdstp.ts';
+import { viewDigest } from './compose.ts';
 import type { View } from './view.ts';
 
 /**
@@ -20,4 +22,13 @@ function collects(view: View, name: string): boolean {
   return selection.collections.some(
     ({ selector }) => selector === WILDCARD || (canonical.ok && globMatches(selector, canonical.value)),
   );
+}
+
+/** Whether a SotW client's version (CONTENT) says that it has exactly this, and nothing with a time to live (§3.10). */
+export function showsAll(view: View, version: string): boolean {
+  if (!view.settled || view.unknown.size > 0) return false;
+  for (const { last } of view.items.values()) {
+    if (isVariant(last.value) && last.value.ttl !== undefined) return false;
+  }
+  return version.endsWith(`@${viewDigest(view)}`);
 }

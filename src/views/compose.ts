@@ -10,6 +10,7 @@ import {
   type OutgoingResource,
   type RemovedName,
 } from '../wire/responses.ts';
+import { Code } from '../wire/status.ts';
 import type { Composed, Frame, Kept } from './frame.ts';
 import type { Item } from './item.ts';
 import { unresolved } from './unresolved.ts';
@@ -75,6 +76,10 @@ function samePayload(a: Payload | undefined, b: Payload | undefined): boolean {
   return a === b || (a.hash === b.hash && Buffer.compare(a.bytes, b.bytes) === 0);
 }
 
+/** It may have come under other constraints: a client that reads the name only sees the same again. */
+const hasBody = (held: Value | undefined, now: Variant): boolean =>
+  isVariant(held) && samePayload(held.payload, now.payload);
+
 const suffix = (tag: string): string => tag.slice(tag.lastIndexOf('@') + 1);
 
 /** Only the digest counts, and only where there is one (protocol §4.1). */
@@ -92,21 +97,27 @@ export function composeDelta(parts: Composition, changes: Iterable<Change>): Com
     if (isVariant(now)) {
       if (lacks(change, now, encoding.ttl)) {
         const hasIt = !forced && isVariant(held) && sameVariant(held, now);
-        content.note(item, now, hasIt);
+        content.note(item, now, !forced && hasBody(held, now));
         content.add(item, now, hasIt);
       }
       if (isVariant(held)) content.swap(item, held, now);
-      else if (item.named && held !== 'absent') content.lackOthers(item);
-      // What a locator client claims by name alone has no constraints.
-      if (item.locator && claimed !== undefined && now.constraints.key !== '') content.miss(item);
+      else if (item.named && held === 'unknown') content.lackOthers(item);
+      // What a client claims by name alone has no constraints, unless its version tells that it is this.
+      if (
+        (item.locator || encoding.constrained) &&
+        claimed !== undefined &&
+        now.constraints.key !== '' &&
+        !sameSuffix(claimed, now.tag)
+      )
+        content.miss(item);
     } else if (now === 'absent') {
       if (isVariant(held)) {
         if (parts.keepRemoved) kept.set(item.id, { item, variant: held });
         else content.remove(item, held);
       } else if (claimed !== undefined) {
         content.remove(item, undefined);
-      } else if (item.named && (forced || held !== 'absent')) {
-        content.lack(item);
+      } else if (item.named && (forced || held !== 'absent') && parts.kept?.has(item.id) !== true) {
+        content.lack(item); // of what was kept back its removal is said in its time
       }
     }
     content.faults(item);
@@ -117,7 +128,7 @@ export function composeDelta(parts: Composition, changes: Iterable<Change>): Com
     else if (parts.keepRemoved) kept.set(id, entry);
     else content.remove(entry.item, entry.variant);
   }
-  content.gone(parts.gone);
+  content.gone(parts.gone.filter(({ id }) => !kept.has(id)));
   const { empty } = content;
   for (const [id, { item, variant }] of kept) if (content.settles(item, variant)) kept.delete(id);
   const keptBack = kept.size > 0 ? kept : undefined;
@@ -148,7 +159,7 @@ export function composeSotw(parts: Composition, changes: Iterable<Change>): Comp
       if (lacks(change, now, encoding.ttl)) {
         visible = true;
         const hasIt = !forced && isVariant(held) && sameVariant(held, now);
-        content.note(item, now, hasIt);
+        content.note(item, now, !forced && hasBody(held, now));
         if (!view.complete) content.add(item, now, hasIt);
       }
       kept.delete(item.id);
@@ -241,10 +252,10 @@ class Content {
     return this.#seen.has(id);
   }
 
-  /** Something that the taker did not have so; `hasIt` as for `add`. */
-  note(item: Item, variant: Variant, hasIt: boolean): void {
+  /** Something that the taker did not have so; `hasBody`: but the same content. */
+  note(item: Item, variant: Variant, hasBody: boolean): void {
     this.#news.push({ item, variant });
-    if (!hasIt) this.#changed.push(variant);
+    if (!hasBody) this.#changed.push(variant);
   }
 
   /** `hasIt`: the taker has this content, and only its time to live is new. */
@@ -303,7 +314,7 @@ class Content {
     this.resources.push(unresolved(view, item));
   }
 
-  /** It is known at last for one of a locator client's parameter sets: of others, that it is not there may be unsaid. */
+  /** It was unknown for one of a locator client's parameter sets: what is not there for others has not been said yet. */
   lackOthers(item: Item): void {
     const others = this.#others(item);
     if (others.includes('absent') && !others.includes('unknown')) this.miss(item);
@@ -366,8 +377,11 @@ class Content {
 
   faults(item: Item): void {
     const told = this.#parts.told(item);
+    const isDelta = this.#parts.encoding.protocol === 'delta';
     for (const fault of this.#parts.view.faults(item)) {
       if (fault.revision <= told) continue;
+      // For others than this one: in delta it would be a removal (protocol §8).
+      if (fault.code === Code.NOT_FOUND && isDelta && item.last.value !== 'absent') continue;
       const constraints = item.locator ? fault.constraints.bytes : noConstraints;
       this.errors.push({ name: item.spelling, constraints, status: fault.status });
     }

@@ -3,12 +3,17 @@ import type { Clock, Timer } from '../model/clock.ts';
 import { ParameterIndex } from '../model/parameter-index.ts';
 import type { Interest, Selector } from '../model/transaction.ts';
 
+/** Why an interest ends: it has lingered, room is needed, or it must not be cached. */
+export type Unwanted = 'idle' | 'size' | 'uncached';
+
 /** Where interest goes: left, to the cache and upstream. */
 export interface InterestPort {
+  /** Somebody is new to this, and it must not be cached (protocol §5, do_not_cache). */
+  again(interest: Interest): void;
   /** Somebody wants this now, and nobody did. */
   want(interest: Interest): void;
-  /** Nobody wants it any more, and it has lingered. */
-  unwant(interest: Interest): void;
+  /** Nobody wants it any more. */
+  unwant(interest: Interest, why: Unwanted): void;
 }
 
 interface Entry {
@@ -57,18 +62,18 @@ export class InterestRegistry {
     const entry = this.#entries.get(interest.type)?.get(interest.selector)?.get(interest.parameters);
     if (entry === undefined || --entry.views > 0) return;
     if (now) {
-      this.#end(entry);
+      this.#end(entry, 'uncached');
       return;
     }
     this.#idle.add(entry);
-    entry.linger = this.#clock.after(this.#lingerMilliseconds, () => this.#end(entry));
+    entry.linger = this.#clock.after(this.#lingerMilliseconds, () => this.#end(entry, 'idle'));
   }
 
   /** Ends the least recently used of what nobody wants; false if there is nothing left to end. */
   evict(): boolean {
     const [oldest] = this.#idle;
     if (oldest === undefined) return false;
-    this.#end(oldest);
+    this.#end(oldest, 'size');
     return true;
   }
 
@@ -86,7 +91,7 @@ export class InterestRegistry {
     this.#idle.clear();
   }
 
-  #end(entry: Entry): void {
+  #end(entry: Entry, why: Unwanted): void {
     const { type, selector, parameters } = entry.interest;
     entry.linger?.cancel();
     this.#idle.delete(entry);
@@ -95,6 +100,6 @@ export class InterestRegistry {
     index?.delete(parameters);
     if (index?.size === 0) selectors?.delete(selector);
     if (selectors?.size === 0) this.#entries.delete(type);
-    this.#port.unwant(entry.interest);
+    this.#port.unwant(entry.interest, why);
   }
 }

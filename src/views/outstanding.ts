@@ -4,38 +4,39 @@ import type { Told } from './frame.ts';
 const most = 32;
 
 /**
- * Responses that were neither accepted nor rejected yet, and what they said. Two arrays instead of objects: this
- * changes twice with every update of every client.
+ * Responses that were neither accepted nor rejected yet, and what they said. Nearly always it is one or none, and it
+ * changes twice with every update of every client: the last is kept without a list, the ones before it in a short one.
  */
 export class Outstanding {
-  readonly #serials: number[] = [];
-  readonly #told: Told[] = [];
+  #serial = 0;
+  #told: Told | undefined;
+  #before: { readonly serial: number; readonly told: Told }[] | undefined;
 
   /** A response was sent; `only`: it makes those before it pointless (SotW). */
   sent(serial: number, told: Told, only: boolean): void {
-    const { length } = this.#serials;
-    if (only && length > 0) this.#drop(0, length);
-    else if (length >= most) this.#drop(0, 1);
-    this.#serials.push(serial);
-    this.#told.push(told);
+    if (only) this.#before = undefined;
+    else if (this.#told !== undefined) this.#remember(this.#serial, this.#told);
+    this.#serial = serial;
+    this.#told = told;
   }
 
   /** The client has answered it: what it said; undefined if it is not outstanding. */
   answered(serial: number): Told | undefined {
-    const at = this.#serials[0] === serial ? 0 : this.#serials.indexOf(serial);
+    if (this.#told !== undefined && this.#serial === serial) {
+      const told = this.#told;
+      this.#told = undefined;
+      return told;
+    }
+    const at = this.#before?.findIndex((one) => one.serial === serial) ?? -1;
     if (at < 0) return undefined;
-    const told = this.#told[at];
-    this.#drop(at, 1);
-    return told;
+    const [found] = this.#before?.splice(at, 1) ?? [];
+    if (this.#before?.length === 0) this.#before = undefined;
+    return found?.told;
   }
 
-  #drop(at: number, count: number): void {
-    if (count === 1 && this.#serials.length === 1) {
-      this.#serials.pop();
-      this.#told.pop();
-      return;
-    }
-    this.#serials.splice(at, count);
-    this.#told.splice(at, count);
+  #remember(serial: number, told: Told): void {
+    this.#before ??= [];
+    if (this.#before.length >= most - 1) this.#before.shift();
+    this.#before.push({ serial, told });
   }
 }

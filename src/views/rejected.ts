@@ -26,14 +26,23 @@ export function partsOf({ news, lost }: Told): readonly Part[] {
     byItem.set(item.id, { item, shown: byItem.get(item.id)?.shown, lost: variant });
   }
   const parts = new Map<string, Part>();
+  const swapped = new Set<string>();
+  for (const { item, shown, lost: removed } of byItem.values()) {
+    if (shown !== undefined && removed !== undefined) swapped.add(removalKey(item, removed));
+  }
   for (const part of byItem.values()) {
     const { item, shown, lost: removed } = part;
+    // Another parameter set gets something in its place: it goes with that.
+    if (shown === undefined && removed !== undefined && swapped.has(removalKey(item, removed))) continue;
     const constraints = item.locator ? (shown ?? removed)?.constraints.key : undefined;
     const key = JSON.stringify([item.spelling, shown !== undefined, constraints ?? '']);
     if (parts.get(key)?.lost === undefined) parts.set(key, part);
   }
   return parts.size < 2 ? [] : [...parts.values()];
 }
+
+const removalKey = ({ locator, spelling }: Item, { constraints }: Variant): string =>
+  JSON.stringify([locator, spelling, constraints.key]);
 
 /**
  * What there is to say again; undefined where something newer goes out anyway, or nobody wants it any more. `held`:

@@ -3,9 +3,11 @@ import { isVariant, type Value } from '../model/catalog.ts';
 import { NO_PARAMETERS } from '../model/parameters.ts';
 import { covers, itemId, type Selected, type Selection, selectedId } from '../model/selection.ts';
 import { type Batch, batch, type Encoding, type Subscription } from '../model/subscription.ts';
+import { WILDCARD } from '../model/transaction.ts';
 import { Answers } from './answers.ts';
-import { goneIn } from './claims.ts';
-import { type Change, type Composition, composeDelta, composeSotw, viewDigest } from './compose.ts';
+import { changesSince } from './changes-since.ts';
+import { goneIn, showsAll } from './claims.ts';
+import { type Change, type Composition, composeDelta, composeSotw } from './compose.ts';
 import type { Composed, Frame, Kept, Step } from './frame.ts';
 import { type Holdings, holdingsOf, lapsedIn, lostIn, openIn, selectedIn } from './holdings.ts';
 import { type Item, valueAt } from './item.ts';
@@ -18,7 +20,7 @@ const none: readonly never[] = [];
 
 /** One client's share of a view: a cursor, and what it is owed beyond what the cursor says. */
 export class ViewSubscription implements Subscription, Standing {
-  readonly encoding: Encoding;
+  encoding: Encoding;
   /** Told when there may be something to take. */
   readonly wake: () => void;
   readonly #pool: ViewPool;
@@ -33,6 +35,7 @@ export class ViewSubscription implements Subscription, Standing {
   #behind = false;
   #owed: Batch | undefined;
   #claims: Map<string, string> | undefined;
+  #content: string | undefined;
   #kept: ReadonlyMap<string, Kept> | undefined;
   #alone: Part[] | undefined;
   /** Names that it held before this stream: their absence deletes (protocol §3.9). */
@@ -92,15 +95,8 @@ export class ViewSubscription implements Subscription, Standing {
     this.#claims = new Map(versions);
   }
 
-  claimContent(version: string): boolean {
-    if (!this.#view.settled || this.#view.unknown.size > 0) return false;
-    for (const { last } of this.#view.items.values()) {
-      if (isVariant(last.value) && last.value.ttl !== undefined) return false;
-    }
-    if (!version.endsWith(`@${viewDigest(this.#view)}`)) return false;
-    this.#advance();
-    this.#responded = true;
-    return true;
+  claimContent(version: string): void {
+    this.#content = version;
   }
 
   *held(): Iterable<{ readonly name: string; readonly value: Value | undefined }> {
@@ -135,7 +131,7 @@ export class ViewSubscription implements Subscription, Standing {
     );
     this.#expectGlobs(selection.collections.filter((selected) => !old.selection.has(selectedId(selected))));
     this.#markBehind(false);
-    this.#view = this.#pool.view(selection, access);
+    this.#view = this.#pool.view(selection, access, old.selection);
     this.#view.subscribers.add(this);
     this.#view.anchored.delete(this);
     this.#markBehind(true);
@@ -172,6 +168,7 @@ export class ViewSubscription implements Subscription, Standing {
     for (const selected of this.#view.selection.collections) {
       if (!ids.has(selectedId(selected))) continue;
       this.#expectGlobs([selected]);
+      if (selected.selector === WILDCARD) this.#fresh = true; // an answer is due, though it be empty
       for (const item of this.#view.items.values()) {
         const { name, locator, parameters } = item;
         if (covers(selected, { selector: name, locator, parameters })) items.add(item.id);
@@ -179,6 +176,14 @@ export class ViewSubscription implements Subscription, Standing {
     }
     this.#owed = batch(this.#owed === undefined ? items : items.union(this.#owed.items));
     this.#markBehind(true);
+  }
+
+  /** Whether the client has all that is visible, by the version that it came with (CONTENT). */
+  #hasAll(): boolean {
+    const has = this.#content !== undefined && showsAll(this.#view, this.#content);
+    this.#content = undefined;
+    if (has) this.#responded = true;
+    return has;
   }
 
   get hasKept(): boolean {
@@ -192,6 +197,10 @@ export class ViewSubscription implements Subscription, Standing {
       if (alone !== undefined) return this.#taken(alone);
     }
     if (!this.#behind || this.#withheld()) return undefined;
+    if (this.#hasAll()) {
+      this.#advance();
+      return undefined;
+    }
     const pending = this.#firstPending();
     const claims = pending && this.#claims !== undefined ? new Map(this.#claims) : undefined;
     const { frame, kept } = this.#compose(keepRemoved);
@@ -204,19 +213,21 @@ export class ViewSubscription implements Subscription, Standing {
     return frame === undefined ? undefined : this.#taken(frame);
   }
 
-  ack(serial: number): void {
-    this.#outstanding.answered(serial);
+  ack(serial: number): boolean {
+    return this.#outstanding.answered(serial) !== undefined;
   }
 
   /**
    * A rejected response is not sent again as it was. Envoy rejects {a invalid, b valid} whole: each resource goes out
    * once more, alone (protocol §3.12).
    */
-  nack(serial: number): void {
+  nack(serial: number): boolean {
     const rejected = this.#outstanding.answered(serial);
+    if (rejected === undefined) return false;
     const whole = this.encoding.protocol === 'sotw' && this.#view.complete;
-    const parts = rejected === undefined || whole ? [] : partsOf(rejected);
+    const parts = whole ? [] : partsOf(rejected);
     if (parts.length > 0) this.#alone = [...(this.#alone ?? []), ...parts];
+    return true;
   }
 
   close(): void {
@@ -333,7 +344,10 @@ export class ViewSubscription implements Subscription, Standing {
     };
     const known = view.frames.find(step, this.#lastSerial);
     if (known !== undefined) return known;
-    const composed = this.#composeWith(this.#composition(keepRemoved), this.#changes(step.from));
+    const composed = this.#composeWith(
+      this.#composition(keepRemoved),
+      changesSince(view, step.from, this.#owed?.items),
+    );
     if (composed.frame?.fleeting !== true) view.frames.add(step, composed);
     return composed;
   }
@@ -357,22 +371,6 @@ export class ViewSubscription implements Subscription, Standing {
 
   #composeWith(parts: Composition, changes: Iterable<Change>): Composed {
     return this.encoding.protocol === 'sotw' ? composeSotw(parts, changes) : composeDelta(parts, changes);
-  }
-
-  /** The view's changes since a revision, -1 for all, and what is owed besides. */
-  *#changes(from: number): Iterable<Change> {
-    const owed = this.#owed?.items;
-    const items = from < 0 ? this.#view.items.values() : this.#view.changedSince(from);
-    for (const item of items) {
-      const held = from < 0 ? undefined : valueAt(item, from);
-      yield { item, now: item.last.value, held, claimed: undefined, forced: owed?.has(item.id) === true };
-    }
-    if (owed === undefined || from < 0) return;
-    for (const id of owed) {
-      const item = this.#view.items.get(id);
-      if (item === undefined || item.last.revision > from) continue;
-      yield { item, now: item.last.value, held: valueAt(item, from), claimed: undefined, forced: true };
-    }
   }
 
   /** From another view, or with claims: nothing to share. */

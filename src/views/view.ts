@@ -62,6 +62,8 @@ export class View {
   /** The distinct (form, parameters) of the selection. */
   readonly forms: readonly Form[];
   readonly #unknown = new Set<Item>();
+  /** Named items that must not be cached. */
+  readonly uncached = new Set<Item>();
   /** Items that were shown, and of which nothing is known now (other rules, another upstream): clients have them. */
   readonly lapsed = new Set<Item>();
   /** Items that the client spells differently from the canonical name. */
@@ -132,7 +134,7 @@ export class View {
         const id = itemId(form.locator, form.parameters, name);
         const item = this.items.get(id);
         if (item !== undefined) this.#update(item, commit);
-        else if (this.#isMember(form, name)) this.#join(id, form, name, commit);
+        else if (this.#isMember(form, name) || this.#fails(form, name)) this.#join(id, form, name, commit);
       }
       for (const item of this.#respelled.get(name) ?? []) this.#update(item, commit);
     }
@@ -155,7 +157,7 @@ export class View {
     if (this.behind > 0 || this.anchored.size > 0) return;
     for (const { item } of this.#log) {
       item.last.older = undefined;
-      if (!item.named && item.last.value === 'absent') this.items.delete(item.id);
+      if (this.#isOver(item)) this.items.delete(item.id);
     }
     this.#log = [];
   }
@@ -170,10 +172,13 @@ export class View {
     }
   }
 
+  /** What was only said to a name is for those who have it, or a glob over it. */
   faults(item: Item): readonly Fault[] {
-    return this.access.allows(this.type, item.name)
-      ? this.#catalog.faults(this.type, item.name, item.parameters)
-      : [];
+    if (!this.access.allows(this.type, item.name)) return [];
+    const faults = this.#catalog.faults(this.type, item.name, item.parameters);
+    if (item.named || faults.length === 0) return faults;
+    const globbed = this.selection.collections.some(({ selector }) => globMatches(selector, item.name));
+    return globbed ? faults : faults.filter(({ collected }) => collected);
   }
 
   /** Forgets the history between the revisions on which cursors stand: slow clients must not make it grow. */
@@ -190,7 +195,7 @@ export class View {
     for (const { item } of this.#log) pruneChain(item.last, standing);
     for (const [id, item] of this.items) {
       // What came and went between two cursors nobody needs to hear of.
-      if (!item.named && item.last.value === 'absent' && !everShown(item)) this.items.delete(id);
+      if (this.#isOver(item) && !everShown(item)) this.items.delete(id);
     }
     this.#log = this.#log.filter(
       ({ revision, item }) =>
@@ -243,6 +248,7 @@ export class View {
     item.last = { revision: this.head, value: this.#value(item), older: undefined };
     this.items.set(id, item);
     if (named && item.last.value === 'unknown') this.#unknown.add(item);
+    this.#mind(item, item.last.value);
     if (spelling !== name) this.#respelled.set(name, [...(this.#respelled.get(name) ?? []), item]);
     return item;
   }
@@ -258,7 +264,7 @@ export class View {
       last: { revision: commit.revision, value: 'absent', older: undefined },
     };
     const value = this.#value(item);
-    if (!isVariant(value)) return;
+    if (!isVariant(value) && !this.#fails(form, name)) return;
     item.last = { revision: commit.revision, value, older: undefined };
     this.items.set(id, item);
     this.#touch(item, commit);
@@ -268,6 +274,7 @@ export class View {
     const value = this.#value(item);
     const faulty = this.faults(item).some((fault) => fault.revision === commit.revision);
     if (value === item.last.value && !faulty) return;
+    this.#mind(item, value);
     if (value !== 'unknown') this.#unknown.delete(item);
     else if (item.named) this.#unknown.add(item);
     if (value !== 'unknown') this.lapsed.delete(item);
@@ -278,6 +285,11 @@ export class View {
     }
     item.last = { revision: commit.revision, value, older: item.last };
     this.#touch(item, commit);
+  }
+
+  #mind(item: Item, value: Value): void {
+    if (item.named && isVariant(value) && value.doNotCache) this.uncached.add(item);
+    else this.uncached.delete(item);
   }
 
   #touch(item: Item, commit: Commit): void {
@@ -303,6 +315,21 @@ export class View {
     const items = this.#respelled.get(name);
     return (
       items?.some((item) => item.locator === form.locator && item.parameters === form.parameters) === true
+    );
+  }
+
+  /** Not asked for by name, not there any more, and no word of why. */
+  #isOver(item: Item): boolean {
+    return !item.named && item.last.value === 'absent' && this.faults(item).length === 0;
+  }
+
+  /** A wildcard or glob was told why it does not show this (protocol §8). */
+  #fails(form: Form, name: ResourceName): boolean {
+    return this.selection.collections.some(
+      ({ selector, locator, parameters }) =>
+        locator === form.locator &&
+        parameters === form.parameters &&
+        this.#catalog.fails(this.type, selector, name, parameters),
     );
   }
 

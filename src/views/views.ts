@@ -117,7 +117,7 @@ class Pool implements ViewPool {
     for (const bucket of this.#views.values()) yield* bucket;
   }
 
-  view(selection: Selection, access: Access): View {
+  view(selection: Selection, access: Access, before?: Selection): View {
     const key = keyOf(selection, access);
     const bucket = this.#views.get(key) ?? [];
     let view = bucket.find((candidate) => candidate.selection.equals(selection));
@@ -129,6 +129,10 @@ class Pool implements ViewPool {
       view = new View(this.#options.catalog, this.#type, selection, access);
       this.#views.set(key, [...bucket, view]);
       this.watchers.add(view);
+    }
+    for (const { id, name, parameters } of view.uncached) {
+      if (before?.has(id) === true) continue;
+      this.#options.interest.again({ type: this.#type, selector: name, parameters });
     }
     const misses = view.unknown.size;
     this.#options.looked(this.#type, view.items.size - misses, misses);
@@ -149,4 +153,4 @@ class Pool implements ViewPool {
 }
 
 const keyOf = (selection: Selection, access: Access): string =>
-  JSON.stringify([access.key, selection.hash, selection.size]);
+  `${selection.hash} ${selection.size} ${access.key}`;

@@ -4,6 +4,7 @@ import {
   type IncomingHttpHeaders,
   type ServerHttp2Stream,
 } from 'node:http2';
+import type { JsonWriteOptions } from '@bufbuild/protobuf';
 import {
   Code,
   ConnectError,
@@ -28,6 +29,8 @@ export interface ConnectPathsOptions {
   /** Paths that are answered by the handler of another one. */
   readonly aliases?: ReadonlyMap<string, string>;
   readonly maxRequestBytes: number;
+  /** For Connect's clients that want JSON. */
+  readonly jsonOptions?: Partial<JsonWriteOptions>;
   /** Calls open at once; health watches may stay for ever. */
   readonly maxCalls: number;
   /** A bug: a handler failed with something other than an RPC error. */
@@ -55,6 +58,7 @@ export class ConnectPaths implements ColdPaths {
       acceptCompression: [compressionGzip],
       readMaxBytes: options.maxRequestBytes,
       shutdownSignal: this.#shutDown.signal,
+      jsonOptions: options.jsonOptions ?? {},
     });
     for (const route of options.routes) route(router);
     for (const handler of router.handlers) this.#handlers.set(handler.requestPath, handler);

@@ -30,7 +30,7 @@ import { peerOf } from './peer.ts';
 import { Code, type GrpcStatus } from './status.ts';
 import { checkTlsMaterial, secureContextOptions, type TlsMaterial } from './tls-material.ts';
 import type { Peer, ServerStream } from './transport.ts';
-import { removeStaleSocket } from './unix-socket.ts';
+import { explainSocket, removeStaleSocket } from './unix-socket.ts';
 
 export interface ListenerTls extends TlsMaterial {
   /** Refuse clients without a certificate of `ca`. Otherwise one is asked for, and believed if it is of `ca`. */
@@ -101,7 +101,11 @@ export async function listenGrpc(options: GrpcServerOptions): Promise<Result<Grp
   const server = createNodeServer(tls, at.kind === 'unix');
   return new Promise((resolve) => {
     const refused = (error: Error): void =>
-      resolve(fail(`cannot listen on ${options.address}: ${explainError(error)}`));
+      resolve(
+        fail(
+          `cannot listen on ${options.address}: ${(at.kind === 'unix' ? explainSocket(at.path) : undefined) ?? explainError(error)}`,
+        ),
+      );
     server.once('error', refused);
     server.listen({ ...target, backlog }, () => {
       server.off('error', refused);

@@ -4,6 +4,7 @@ import { Deframer } from './grpc-frames.ts';
 import { respondAndEnd, statusTrailers, trailersOnly } from './grpc-status-headers.ts';
 import { Code, type GrpcStatus } from './status.ts';
 import type { Peer, ServerStream, StreamHandler } from './transport.ts';
+import { VIA_HEADER } from './via.ts';
 
 /** What a stream needs of its server. One object for all streams. */
 export interface StreamOwner {
@@ -18,6 +19,7 @@ export interface StreamOwner {
 const trailersPatience = 5000;
 
 const responseHeaders = { ':status': 200, 'content-type': 'application/grpc' } as const;
+const noHeaders = {};
 const respondOptions = { waitForTrailers: true, sendDate: false } as const;
 
 /**
@@ -30,7 +32,7 @@ export class Http2ServerStream implements ServerStream {
   readonly path: string;
   readonly peer: Peer;
   readonly #stream: ServerHttp2Stream;
-  readonly #headers: IncomingHttpHeaders;
+  #headers: Readonly<Record<string, string | string[] | undefined>>;
   readonly #owner: StreamOwner;
   #handler: StreamHandler | undefined;
   #deframer: Deframer | undefined;
@@ -55,10 +57,13 @@ export class Http2ServerStream implements ServerStream {
       this.#threw(error);
     }
     if (this.#handler === undefined) this.end({ code: Code.INTERNAL, message: 'the call was not taken' });
+    // There are as many as streams, and they live as long: only what is asked for later stays.
+    const via = this.#headers[VIA_HEADER];
+    this.#headers = via === undefined ? noHeaders : { [VIA_HEADER]: via };
   }
 
   header(name: string): string | undefined {
-    const value = this.#headers[name];
+    const value = Object.hasOwn(this.#headers, name) ? this.#headers[name] : undefined;
     return Array.isArray(value) ? value.join(', ') : value;
   }
 
@@ -142,7 +147,7 @@ export class Http2ServerStream implements ServerStream {
     if (deframer === undefined || typeof chunk === 'string') return;
     try {
       const fault = deframer.push(chunk);
-      if (fault !== undefined) this.end(fault);
+      if (fault !== undefined) this.#fault(fault);
     } catch (error) {
       this.#threw(error);
     }
@@ -187,10 +192,15 @@ export class Http2ServerStream implements ServerStream {
   #guard(run: () => GrpcStatus | undefined): void {
     try {
       const fault = run();
-      if (fault !== undefined) this.end(fault);
+      if (fault !== undefined) this.#fault(fault);
     } catch (error) {
       this.#threw(error);
     }
+  }
+
+  #fault(fault: GrpcStatus): void {
+    this.#handler?.faulted?.(fault);
+    this.end(fault);
   }
 
   #threw(error: unknown): void {

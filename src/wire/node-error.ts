@@ -5,6 +5,7 @@ const meanings: ReadonlyMap<string, string> = new Map([
   ['EACCES', 'permission denied'],
   ['EPERM', 'not permitted'],
   ['ENOENT', 'there is no such file or directory'],
+  ['EEXIST', 'something else of that name is in the way'],
   ['ENOTDIR', 'a part of the path is not a directory'],
   ['EISDIR', 'it is a directory'],
   ['ENAMETOOLONG', 'the path is too long'],

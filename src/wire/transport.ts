@@ -21,6 +21,8 @@ export interface StreamHandler {
   ended(): void;
   /** What `write` refused to take further is on its way: write again. */
   drained(): void;
+  /** The transport ends the call with this: its messages are too large, or no gRPC. `closed` follows. */
+  faulted?(status: GrpcStatus): void;
   closed(): void;
 }
 
@@ -29,7 +31,7 @@ export interface ServerStream {
   /** `/package.Service/Method`. */
   readonly path: string;
   readonly peer: Peer;
-  /** Of a request header (lower case); undefined when it was not sent. */
+  /** Of a request header (lower case); undefined when it was not sent. After `handle` only `VIA_HEADER` is remembered. */
   header(name: string): string | undefined;
   /** Must be called synchronously when the stream is accepted. */
   handle(handler: StreamHandler): void;

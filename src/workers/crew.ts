@@ -41,7 +41,7 @@ export class Crew implements ClientsView {
   readonly #options: CrewOptions;
   readonly #members: readonly Member[];
   #start: Start;
-  #news: News = { kind: 'news', ready: false, down: [] };
+  #news: News = { kind: 'news', ready: false, down: [], refused: [] };
   /** What processes have counted that are no more. */
   #remains: readonly (readonly Series[])[] = [];
   #telling = false;

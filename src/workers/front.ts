@@ -52,6 +52,7 @@ async function startCrew(
     start: {
       kind: 'start',
       text,
+      startedText: text,
       file,
       ...(port.value === undefined ? {} : { port: port.value }),
       feed: feed.socket,
@@ -105,7 +106,12 @@ class WorkersFront implements Front {
   #news(): News {
     const { upstreams } = this.#core.relay;
     const down = upstreams.filter((upstream) => upstream.state().down).map(({ name }) => name);
-    return { kind: 'news', ready: this.#answers.serving(), down };
+    const refused = upstreams.flatMap((upstream) => {
+      const refusals = upstream.refusals();
+      if (refusals === undefined) return [];
+      return { upstream: upstream.name, message: refusals.message, parameters: [...refusals.parameters] };
+    });
+    return { kind: 'news', ready: this.#answers.serving(), down, refused };
   }
 }
 

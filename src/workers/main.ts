@@ -8,7 +8,8 @@ import { Worker } from './worker.ts';
 let worker: Promise<Worker | undefined> = Promise.resolve(undefined);
 
 // A terminal's Ctrl-C and a service manager reach the whole group of processes: the primary drains, then so do we.
-for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.on(signal, () => {});
+// SIGUSR1 would open Node's debugger.
+for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP', 'SIGUSR1'] as const) process.on(signal, () => {});
 
 process.on('message', (received) => {
   const message = readToWorker(received);

@@ -25,6 +25,8 @@ const start = z.object({
   kind: z.literal('start'),
   /** The configuration's text: each process reads it with the same environment. */
   text: z.string(),
+  /** What the relay was started with: some of it holds until its end, in a worker that comes later too. */
+  startedText: z.string(),
   /** For messages. */
   file: z.string(),
   /** The xDS listener's port, where the configuration leaves it open. */
@@ -45,6 +47,8 @@ const news = z.object({
   ready: z.boolean(),
   /** Upstreams of which a whole round over their endpoints has failed. */
   down: z.array(z.string()),
+  /** Parameter sets for which an upstream has no session (limits.max_upstream_sessions), and what to say to them. */
+  refused: z.array(z.object({ upstream: z.string(), message: z.string(), parameters: z.array(z.string()) })),
 });
 
 /** Streams of clients that the other workers have. */

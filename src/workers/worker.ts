@@ -1,5 +1,6 @@
 import { Core } from '../assembly/core.ts';
 import { LocalClients } from '../assembly/local-clients.ts';
+import { inForce } from '../assembly/needs-restart.ts';
 import { XdsListener } from '../assembly/xds-listener.ts';
 import type { Config } from '../config/config.ts';
 import { parseConfig } from '../config/load.ts';
@@ -53,7 +54,7 @@ export class Worker {
         streamsElsewhere: () => this.#elsewhere,
         streamsChanged: () => this.#report(),
         hopeless: (type, selector) => this.#outlook.hopeless(type, selector),
-        refusal: undefined,
+        refusal: (interest) => this.#outlook.refusal(interest),
         relayId: start.relayId,
         choosesElsewhere: true,
         wanted: ({ type, selector }) => this.#outlook.asked(type, selector),
@@ -85,8 +86,9 @@ export class Worker {
         return;
       case 'news':
         this.#news = message;
-        this.#outlook.news(message.down);
+        this.#outlook.news(message);
         this.#core.changed();
+        this.#core.relay.server.refusalsChanged();
         return;
       case 'elsewhere':
         this.#elsewhere = message.streams;
@@ -151,6 +153,7 @@ export class Worker {
 
 function readConfig({ start, environment }: Pick<WorkerOptions, 'start' | 'environment'>): Result<Config> {
   const read = parseConfig(start.text, start.file, environment);
-  if (read.ok) return read;
+  const started = parseConfig(start.startedText, start.file, environment);
+  if (read.ok) return ok(started.ok ? inForce(started.value, read.value) : read.value);
   return fail(read.error.map((problem) => problemLine(start.file, problem)).join('; '));
 }

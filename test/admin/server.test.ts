@@ -109,6 +109,15 @@ describe('admin listener', () => {
     expect([get.status, get.headers.get('allow')]).to.deep.equal([405, 'POST']);
   });
 
+  it('says which content types an RPC takes: 415', async () => {
+    const { url } = await start();
+    const headers = { 'content-type': 'text/plain' };
+    const response = await fetch(`${url}/${admin('Status')}`, { method: 'POST', headers, body: '{}' });
+    expect(response.status).to.equal(415);
+    expect(await response.json()).to.deep.include({ code: 'unimplemented' });
+    expect((await rpc(url, admin('Status'), {})).status).to.equal(200);
+  });
+
   it('Status answers every field, numbers as numbers', async () => {
     const { url } = await start();
     const { status, body } = await rpc(url, admin('Status'), {});

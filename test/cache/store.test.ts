@@ -415,9 +415,38 @@ describe('store', () => {
     });
     it('are for those that their constraints match', () => {
       const setting = use();
+      setting.want('a', inProd);
       setting.apply({ faults: [{ ...fault('a', 14), constraints: prod }] });
       expect(setting.store.faults(cds, resourceName('a'), inProd)).to.have.length(1);
       expect(setting.store.faults(cds, resourceName('a'), inTest)).to.have.length(0);
+    });
+    it('are no news when they are said again, but when they say something else', () => {
+      const setting = use();
+      setting.want('a');
+      setting.apply({ faults: [fault('a', 14)] });
+      expect(changedNames(setting.apply({ faults: [fault('a', 14)] }))).to.deep.equal([]);
+      expect(changedNames(setting.apply({ faults: [fault('a', 13)] }))).to.deep.equal(['a']);
+    });
+    it('that nobody could be told are not kept', () => {
+      const setting = use();
+      setting.want('b');
+      setting.apply({ faults: [fault('a', 14)] });
+      expect(setting.store.faults(cds, resourceName('a'), NO_PARAMETERS)).to.deep.equal([]);
+    });
+    it('said to a wildcard are for all who have it, as long as anybody has', () => {
+      const setting = use();
+      const wildcard = setting.want('*');
+      const other = setting.want('*', inProd);
+      const named = setting.want('a');
+      setting.want('z');
+      setting.apply({ faults: [fault('a', 14)], holder: wildcardHolder });
+      setting.apply({ faults: [fault('z', 14)] });
+      expect(setting.members('*')).to.deep.equal(['a']);
+      setting.store.unwant(named);
+      setting.store.unwant(other);
+      expect(setting.members('*')).to.deep.equal(['a']);
+      setting.store.unwant(wildcard);
+      expect(setting.members('*')).to.deep.equal([]);
     });
     it('go with the interest', () => {
       const setting = use();

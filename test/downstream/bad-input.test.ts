@@ -72,7 +72,7 @@ describe('bad input', () => {
   });
 
   describe('names', () => {
-    const odd = ['__proto__', 'constructor', 'toString', 'hasOwnProperty', '', ' ', 'a\u0000b', '/'];
+    const odd = ['__proto__', 'constructor', 'toString', 'hasOwnProperty', ' ', 'a\u0000b', '/'];
 
     it('such as __proto__ and constructor are names like others', () => {
       const lab = new Lab();
@@ -82,6 +82,22 @@ describe('bad input', () => {
       lab.says({ type: type('eds'), holder: namedHolder, puts });
       const told = client.one().resources.map((any): [string, string] => [nameOf(any), contentOf(any)]);
       expect(told).to.deep.equal(odd.map((name) => [name, `of ${name}`]));
+    });
+
+    it('the empty one is nothing’s name: not asked for upstream, and answered as absent', () => {
+      const lab = new Lab();
+      const [sotw, delta] = [lab.sotw(), lab.delta()];
+      sotw.send('eds', { resourceNames: ['', 'a'] });
+      delta.send('eds', { resourceNamesSubscribe: ['', 'a'] });
+      expect(lab.upstream.journal).to.deep.equal(['+eds a']);
+      expect(sotw.one().resourceErrors.map(({ errorDetail }) => errorDetail?.code)).to.deep.equal([5]);
+      expect(delta.one().removedResources).to.deep.equal(['']);
+      lab.says({ type: type('eds'), holder: namedHolder, puts: [put(type('eds'), 'a', '1')] });
+      expect(sotw.one().resources.map(nameOf)).to.deep.equal(['a']);
+      delta.send('eds', { resourceNamesUnsubscribe: [''] });
+      expect(delta.received()).to.have.length(1);
+      lab.clock.advance(3_600_000);
+      expect(lab.upstream.journal).to.deep.equal(['+eds a']);
     });
 
     it('nothing is found under them that nobody put there', () => {

@@ -1,7 +1,7 @@
 import { create, toBinary } from '@bufbuild/protobuf';
 import { AnySchema } from '@bufbuild/protobuf/wkt';
 import { expect } from 'chai';
-import { endpointsOwed } from '../../src/downstream/clusters.ts';
+import { consequencesOf } from '../../src/downstream/clusters.ts';
 import { resourceName, revision, serial } from '../../src/model/brand.ts';
 import { UNCONSTRAINED } from '../../src/model/constraints.ts';
 import { NO_PARAMETERS } from '../../src/model/parameters.ts';
@@ -65,20 +65,33 @@ const rows: readonly (readonly [string, Uint8Array | undefined, string])[] = [
   ['no body', undefined, 'resource'],
 ];
 
-describe('endpointsOwed (§10.1)', () => {
+describe('what a change of clusters calls for', () => {
   for (const [what, bytes, owed] of rows) {
-    it(`a cluster with ${what}: EDS of ${owed}`, () => {
-      const items = endpointsOwed(response(variant('resource', bytes)))?.items;
-      expect([...(items ?? [])]).to.deep.equal([itemId(false, NO_PARAMETERS, owed)]);
+    it(`§10.1 a cluster with ${what}: EDS of ${owed}`, () => {
+      const { items } = consequencesOf(response(variant('resource', bytes))).owed;
+      expect([...items]).to.deep.equal([itemId(false, NO_PARAMETERS, owed)]);
     });
   }
 
-  it('a response in which no cluster is new owes nothing', () => {
-    expect(endpointsOwed(response())).to.equal(undefined);
-  });
+  const kinds: readonly (readonly [string, Buffer, boolean])[] = [
+    ['no type', Buffer.alloc(0), false],
+    ['type STATIC', Buffer.from([0x10, 0]), false],
+    ['type STRICT_DNS', Buffer.from([0x10, 1]), true],
+    ['type LOGICAL_DNS', Buffer.from([0x10, 2]), true],
+    ['type EDS', Buffer.from([0x10, 3]), true],
+    ['type ORIGINAL_DST', Buffer.from([0x10, 4]), false],
+    ['a custom cluster_type', Buffer.concat([Buffer.from([0xb2, 2, 3]), text(0x0a, 'x')]), true],
+    ['health_checks', nested(0x42, Buffer.alloc(0)), true],
+  ];
+  for (const [what, bytes, warming] of kinds) {
+    it(`a cluster with ${what} ${warming ? 'has to warm' : 'can be used at once'}`, () => {
+      const changed = variant('a', anyOf(Buffer.concat([name, bytes])));
+      expect(consequencesOf(response(variant('b', undefined), changed)).warming).to.equal(warming);
+    });
+  }
 
   it('is the same object for all who get the response, so that they share frames', () => {
     const sent = response(variant('a', undefined));
-    expect(endpointsOwed(sent)).to.equal(endpointsOwed(sent));
+    expect(consequencesOf(sent).owed).to.equal(consequencesOf(sent).owed);
   });
 });

@@ -167,6 +167,20 @@ describe('delta server (protocol §4)', () => {
       client.send('cds', { resourceNamesSubscribe: ['*'] });
       expect(told(client.one())).to.deep.equal(['+a x', '+b y']);
     });
+    it('of the wildcard again, where there is nothing: an empty response', () => {
+      const lab = new Lab();
+      const client = lab.delta();
+      client.send('cds');
+      client.send('cds', { resourceNamesSubscribe: ['*'] });
+      expect(client.received()).to.deep.equal([]);
+      lab.full('cds', {});
+      expect(told(client.one())).to.deep.equal([]);
+      client.send('cds', { resourceNamesSubscribe: ['*'] });
+      expect(told(client.one())).to.deep.equal([]);
+      client.send('cds', { resourceNamesSubscribe: ['a'] });
+      lab.says({ type: type('cds'), holder: namedHolder });
+      expect(told(client.one())).to.deep.equal(['-a']);
+    });
     it('of an absent name: removed_resources, and again when it is subscribed again', () => {
       const { client } = withNames(['a'], {});
       client.send('eds', { resourceNamesSubscribe: ['a'] });
@@ -229,6 +243,32 @@ describe('delta server (protocol §4)', () => {
       const stream = [...lab.relay.server.streams()][0]?.types[0];
       expect(stream?.lastNack?.message).to.equal('rejected');
       expect(client.received().map(told)).to.deep.include(['+b y']);
+    });
+    it('a nonce that no response waits with is neither ACK nor NACK', () => {
+      const { client, first, lab } = withNames(['a'], { a: 'x' });
+      client.ack('eds', first);
+      const heard = lab.events.length;
+      for (const responseNonce of ['999999', '0', 'not a number']) {
+        client.send('eds', { responseNonce });
+        client.send('eds', { responseNonce, errorDetail: { code: 13, message: 'no' } });
+      }
+      expect(new Set(lab.events.slice(heard))).to.deep.equal(new Set(['request eds stale']));
+      const stream = [...lab.relay.server.streams()][0]?.types[0];
+      expect(stream?.state).to.equal('SYNCED');
+      expect(stream?.lastNack).to.equal(undefined);
+      client.nack('eds', first);
+      expect(stream?.state).to.equal('ERROR');
+      expect(client.received()).to.deep.equal([]);
+    });
+    it('nor is the one of an earlier stream, in a first request', () => {
+      const lab = new Lab();
+      const client = lab.delta();
+      const errorDetail = { code: 13, message: 'of before' };
+      client.send('eds', { responseNonce: '7', errorDetail, resourceNamesSubscribe: ['a'] });
+      expect(lab.events).to.deep.equal(['request eds subscribe']);
+      expect([...lab.relay.server.streams()][0]?.types[0]?.lastNack).to.equal(undefined);
+      lab.says({ type: type('eds'), holder: namedHolder, puts: [put(type('eds'), 'a', 'x')] });
+      expect(told(client.one())).to.deep.equal(['+a x']);
     });
   });
 

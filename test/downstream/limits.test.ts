@@ -33,6 +33,21 @@ describe('limits', () => {
       expect(client.status).to.equal(undefined);
     });
 
+    it('a delta stream cannot name more, little by little, than one request could', () => {
+      const lab = new Lab({ limits: { maxNamesLength: type('eds').length + 100 } });
+      const client = lab.delta();
+      const name = (index: number): string => `${index}${'x'.repeat(29)}`;
+      for (const index of [0, 1, 2]) client.send('eds', { resourceNamesSubscribe: [name(index)] });
+      client.send('eds', { resourceNamesSubscribe: [name(3)], resourceNamesUnsubscribe: [name(0)] });
+      expect(client.status).to.equal(undefined);
+      client.send('cds', { resourceNamesSubscribe: [name(4)] }); // 90 and 30
+      expect(client.status?.code).to.equal(8);
+      expect(client.status?.message)
+        .to.contain(`${type('eds').length + type('cds').length + 120} characters`)
+        .and.to.contain('max_request_bytes');
+      expect(lab.events).to.contain('rejected subscriptions');
+    });
+
     it('the interest of a stream that was ended goes too', () => {
       const lab = new Lab({ limits: { maxSubscriptions: 1 }, idleMilliseconds: 1000 });
       const client = lab.sotw();
@@ -132,6 +147,33 @@ describe('limits', () => {
       client.send('cds');
       lab.clock.advance(60_000);
       expect(client.status).to.equal(undefined);
+    });
+  });
+
+  describe('what leaves the cache is counted, by why', () => {
+    const holding = (lab: Lab): SotwClient => {
+      lab.full('cds', { a: '1', b: '1' });
+      const client = lab.sotw();
+      client.send('cds');
+      return client;
+    };
+
+    it('idle_ttl: each variant that nobody has wanted for so long', () => {
+      const lab = new Lab({ idleMilliseconds: 1000 });
+      holding(lab).disconnect();
+      lab.clock.advance(999);
+      expect(lab.evicted).to.deep.equal([]);
+      lab.clock.advance(1);
+      expect(lab.evicted).to.deep.equal(['idle 2']);
+    });
+
+    it('max_bytes: each variant that had to make room', () => {
+      const lab = new Lab({ maxCacheBytes: 1000 });
+      holding(lab).disconnect();
+      const other = lab.sotw();
+      other.send('eds', { resourceNames: ['x'] });
+      lab.says({ type: type('eds'), holder: namedHolder, puts: [put(type('eds'), 'x', 'y'.repeat(1000))] });
+      expect(lab.evicted).to.deep.equal(['size 2']);
     });
   });
 });

@@ -1,9 +1,10 @@
 import { expect } from 'chai';
 import { resourceName } from '../../src/model/brand.ts';
 import { UNCONSTRAINED } from '../../src/model/constraints.ts';
-import type { ResourceFault } from '../../src/model/transaction.ts';
+import { NO_PARAMETERS } from '../../src/model/parameters.ts';
+import { type ResourceFault, WILDCARD } from '../../src/model/transaction.ts';
 import { encodeStatus } from '../../src/wire/responses.ts';
-import { Lab, namedHolder, put, resources, type SotwClient, type } from '../support/lab.ts';
+import { DeltaClient, Lab, namedHolder, put, resources, type SotwClient, type } from '../support/lab.ts';
 
 const eds = type('eds');
 
@@ -41,6 +42,18 @@ describe('resource_errors (§8)', () => {
     expect(errors(client)).to.deep.equal(['a 14 overloaded']);
   });
 
+  it('a name of which only an error is known is not counted as cached', () => {
+    const lab = new Lab();
+    subscribed(lab, ['a', 'b']);
+    fails(lab, fault('a'));
+    lab.says({ type: eds, holder: namedHolder, puts: [put(eds, 'b', '1')], settled: [] });
+    const cached = [...lab.relay.store.tables()].map(([, { resources: names, variants }]) => [
+      names,
+      variants,
+    ]);
+    expect(cached).to.deep.equal([[1, 1]]);
+  });
+
   it('§8 only to those who subscribe to it', () => {
     const lab = new Lab();
     const client = subscribed(lab, ['a']);
@@ -74,6 +87,18 @@ describe('resource_errors (§8)', () => {
     fails(lab, fault('a'));
     fails(lab, fault('a', 13, 'broken'));
     expect(errors(client)).to.deep.equal(['a 14 overloaded', 'a 13 broken']);
+  });
+
+  it('§8 not again when upstream repeats it, as one that sends its whole state does', () => {
+    const lab = new Lab();
+    const client = subscribed(lab, ['a', 'b']);
+    fails(lab, fault('a'));
+    client.one();
+    lab.says({ type: eds, holder: namedHolder, faults: [fault('a')], settled: [], version: '2' });
+    expect(client.received()).to.deep.equal([]);
+    const puts = [put(eds, 'b', '1')];
+    lab.says({ type: eds, holder: namedHolder, puts, faults: [fault('a')], settled: [], version: '3' });
+    expect(client.one().resourceErrors).to.deep.equal([]);
   });
 
   it('§8 is replayed to new subscribers, and to one who asks anew', () => {
@@ -131,6 +156,86 @@ describe('resource_errors (§8)', () => {
     fails(lab, fault('a', 13, 'broken'));
     client.unblock();
     expect(errors(client)).to.deep.equal(['a 13 broken']);
+  });
+
+  for (const protocol of ['sotw', 'delta'] as const) {
+    describe(`§8 of what a wildcard does not show (${protocol})`, () => {
+      const cds = type('cds');
+      const told = (client: SotwClient | DeltaClient): readonly (readonly string[])[] =>
+        client
+          .received()
+          .map((response) => [
+            ...Object.keys(resources(response)),
+            ...response.resourceErrors.map(({ resourceName: of }) => `!${of?.name}`),
+          ]);
+      const open = (lab: Lab): SotwClient | DeltaClient => {
+        const client = lab[protocol]();
+        client.send('cds');
+        return client;
+      };
+      const whole = protocol === 'sotw' ? ['a'] : [];
+
+      it('is forwarded to those who have the wildcard, once, and replayed to new ones', () => {
+        const lab = new Lab();
+        const client = open(lab);
+        lab.full('cds', { a: '1' });
+        expect(told(client)).to.deep.equal([['a']]);
+        lab.says({ type: cds, faults: [fault('b')] });
+        expect(told(client)).to.deep.equal([[...whole, '!b']]);
+        lab.says({ type: cds, faults: [fault('b')] });
+        expect(told(client)).to.deep.equal([]);
+        expect(told(open(lab))).to.deep.equal([['a', '!b']]);
+      });
+
+      it('comes with the first response', () => {
+        const lab = new Lab();
+        const client = open(lab);
+        lab.says({ type: cds, puts: [put(cds, 'a', '1')], faults: [fault('b')], complete: true });
+        expect(told(client)).to.deep.equal([['a', '!b']]);
+      });
+
+      it('is cleared when the resource arrives, also for whoever comes after it has gone', () => {
+        const lab = new Lab();
+        const client = open(lab);
+        lab.full('cds', { a: '1' });
+        lab.says({ type: cds, faults: [fault('b')] });
+        client.received();
+        lab.full('cds', { a: '1', b: '1' });
+        expect(told(client)).to.deep.equal([[...whole, 'b']]);
+        lab.full('cds', { a: '1' });
+        expect(told(client)).to.deep.equal([whole]);
+        expect(told(open(lab))).to.deep.equal([['a']]);
+      });
+
+      it('is not what was only said to a name', () => {
+        const lab = new Lab();
+        const [client, named] = [open(lab), lab[protocol]()];
+        lab.full('cds', { a: '1' });
+        client.received();
+        if (named instanceof DeltaClient) named.send('cds', { resourceNamesSubscribe: ['b'] });
+        else named.send('cds', { resourceNames: ['b'] });
+        lab.says({ type: cds, holder: namedHolder, faults: [fault('b')], settled: [] });
+        expect(told(named)).to.deep.equal([['!b']]);
+        expect(told(client)).to.deep.equal([]);
+        expect(told(open(lab))).to.deep.equal([['a']]);
+      });
+    });
+  }
+
+  it('a wildcard that no upstream is configured for is an error, too, and over when one is', () => {
+    const lab = new Lab();
+    lab.upstream.claimOnly(() => false);
+    const client = lab.delta();
+    client.send('cds');
+    const refused = client.one();
+    expect(refused.resourceErrors.map(({ resourceName: of }) => of?.name)).to.deep.equal(['*']);
+    expect(refused.resources).to.deep.equal([]);
+    const interest = { type: type('cds'), selector: WILDCARD, parameters: NO_PARAMETERS };
+    lab.says({ type: type('cds'), puts: [put(type('cds'), 'a', '1')], settled: [interest] });
+    expect(resources(client.one())).to.deep.equal({ a: '1' });
+    const later = lab.delta();
+    later.send('cds');
+    expect(later.one().resourceErrors).to.deep.equal([]);
   });
 
   it('a name that no upstream is configured for is an error, not silence (§6)', () => {

@@ -659,6 +659,27 @@ describe('SotW server', () => {
         });
       }
 
+      for (const [what, now, expected] of [
+        ['is told nothing if it has all', { a: '1', b: '2' }, undefined],
+        ['is told if it has not', { a: '1' }, { a: '1' }],
+      ] as const) {
+        it(`§3.10 who comes before a relay that was restarted has its answer ${what}`, () => {
+          const before = new Lab({ contentVersions: true });
+          const first = before.sotw();
+          first.send('cds');
+          before.full('cds', { a: '1', b: '2' });
+          const lab = new Lab({ contentVersions: true });
+          const client = lab.sotw();
+          client.send('cds', { versionInfo: first.one().versionInfo });
+          expect(client.received()).to.deep.equal([]);
+          lab.full('cds', now);
+          const [response] = client.received();
+          expect(response === undefined ? response : resources(response)).to.deep.equal(expected);
+          lab.full('cds', { a: '3' });
+          expect(resources(client.one())).to.deep.equal({ a: '3' });
+        });
+      }
+
       it('§3.10 equal upstream versions with other content are sent', () => {
         const lab = new Lab({ contentVersions: true });
         const { client, response } = wildcardClient(lab);

@@ -47,6 +47,21 @@ describe('times to live (§8)', () => {
     expect(told(unable)).to.deep.equal(['a:1']);
   });
 
+  it('§3.1 a node that says mid-stream that the client understands them is taken', () => {
+    const lab = new Lab();
+    const client = subscribed(lab, 'eds', ['a'], false);
+    says(lab, 'eds', 'a', '1', 5000);
+    const first = client.one();
+    client.send('eds', {
+      node: create(NodeSchema, node({}, ['xds.config.supports-resource-ttl'])),
+      responseNonce: first.nonce,
+      resourceNames: ['a'],
+    });
+    expect(told(client)).to.deep.equal([]);
+    says(lab, 'eds', 'a', '2', 5000);
+    expect(told(client)).to.deep.equal(['a:2~5']);
+  });
+
   it('§8 resources without one are not wrapped for them', () => {
     const lab = new Lab();
     const client = subscribed(lab, 'eds', ['a']);

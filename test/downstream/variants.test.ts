@@ -225,6 +225,24 @@ describe('variants (protocol §5, TP2)', () => {
         expect(client.received().flatMap(told), env).to.deep.equal(expected);
       }
     });
+    it('§4.1 a locator client that comes back with the version of its variant hears nothing, neither that of another', () => {
+      const lab = new Lab();
+      const first = locating(lab, ['x', { env: 'prod' }]);
+      says(lab, [variant('x', 'p', prod), variant('x', 't', test)]);
+      const version = first.one().resources[0]?.version ?? '';
+      for (const [env, expected] of [
+        ['prod', []],
+        ['test', ['+x {env == "test"} t', '-x {}']],
+      ] as const) {
+        const client = lab.delta();
+        client.send('eds', {
+          resourceLocatorsSubscribe: [locator('x', { env })],
+          initialResourceVersions: { x: version },
+        });
+        says(lab, []);
+        expect(client.received().flatMap(told), env).to.deep.equal(expected);
+      }
+    });
   });
 
   describe('swap of variants in one upstream response', () => {
@@ -577,6 +595,29 @@ describe('variants (protocol §5, TP2)', () => {
       expect(told(second.one())).to.deep.equal(['+y c']);
       says(lab, [put(eds, 'x', 'c2', { doNotCache: true })]);
       expect(told(second.one())).to.deep.equal(['+x c2']);
+    });
+    it('do_not_cache: so does that of another client, and of one that adds it, but no repetition', () => {
+      const lab = new Lab();
+      plain(lab, {}, 'x', 'y');
+      says(lab, [put(eds, 'x', 'c', { doNotCache: true }), put(eds, 'y', 'c')]);
+      const heard = lab.upstream.journal.length;
+      const news = (): string[] => lab.upstream.journal.slice(heard);
+      const equal = plain(lab, {}, 'x', 'y');
+      expect(news()).to.deep.equal(['again eds x']);
+      expect(told(equal.one())).to.deep.equal(['+x c', '+y c']);
+      const other = lab.sotw();
+      other.send('eds', { resourceNames: ['y'] });
+      const first = other.one();
+      expect(news()).to.have.length(1);
+      other.ack('eds', first, ['x', 'y']);
+      expect(news()).to.deep.equal(['again eds x', 'again eds x']);
+      const second = other.one();
+      other.ack('eds', second, ['x', 'y', 'z']);
+      equal.send('eds', { resourceNamesSubscribe: ['z'] });
+      expect(news().filter((line) => line.startsWith('again'))).to.have.length(2);
+      says(lab, [put(eds, 'x', 'c2')]);
+      plain(lab, {}, 'x');
+      expect(news().filter((line) => line.startsWith('again'))).to.have.length(2);
     });
   });
 

@@ -1,6 +1,7 @@
 import { expect } from 'chai';
 import { Conditions } from '../../src/observe/conditions.ts';
 import { createLog, isLogLevel, type LogLevel } from '../../src/observe/log.ts';
+import { VirtualClock } from '../support/virtual-clock.ts';
 
 function capture(level: LogLevel = 'info') {
   const lines: string[] = [];
@@ -101,5 +102,23 @@ describe('conditions', () => {
     expect(conditions.set('99', 'x', 'info', 'm')).to.be.false;
     expect(conditions.set('0', 'x', 'info', 'm')).to.be.true;
     expect(lines).to.have.length(101);
+  });
+
+  it('what changes all the time is 20 lines a minute; the next line says how many were held back', () => {
+    const { log, parsed } = capture();
+    const clock = new VirtualClock();
+    const conditions = new Conditions(log, 10, clock);
+    const flicker = (): void => {
+      for (let change = 0; change < 100; change++) conditions.set('nack', String(change % 2), 'warn', 'm');
+    };
+    flicker();
+    expect(parsed()).to.have.length(20);
+    conditions.set('another', 'x', 'warn', 'm');
+    expect(parsed()).to.have.length(21);
+    clock.advance(60_000);
+    flicker();
+    expect(parsed()).to.have.length(41);
+    expect(parsed()[21]).to.include({ held_back: 80 });
+    expect(parsed()[22]).to.not.have.property('held_back');
   });
 });

@@ -20,7 +20,7 @@ describe('metrics', () => {
     metrics.responses(cds, 'sotw').inc(7);
     metrics.responseBytes(cds).inc(100);
     metrics.coalesced(cds).inc(2);
-    metrics.rejected('max_streams').inc();
+    metrics.rejected('streams').inc();
     metrics.propagation(0.003, 5);
     metrics.updates('central', cds, 'accepted').inc();
     metrics.reconnects('central').inc();
@@ -42,7 +42,7 @@ describe('metrics', () => {
       'downstream_responses_total{type="cds",transport="sotw"} 7',
       'downstream_response_bytes_total{type="cds"} 100',
       'downstream_coalesced_total{type="cds"} 2',
-      'downstream_rejected_total{reason="max_streams"} 1',
+      'downstream_rejected_total{reason="streams"} 1',
       'propagation_seconds_bucket{le="0.0025"} 0',
       'propagation_seconds_bucket{le="0.005"} 5',
       'propagation_seconds_bucket{le="+Inf"} 5',
@@ -99,6 +99,27 @@ describe('metrics', () => {
     expect(lines).to.have.length(33);
     expect(lines).to.include('distributary_downstream_requests_total{type="other",kind="subscribe"} 68');
     expect(lines[0]).to.include('type="type.googleapis.com/example.T0"');
+  });
+
+  it('tell no type apart whose URL is longer than a label should be', async () => {
+    const metrics = new Metrics();
+    metrics.requests(typeUrl(`type.googleapis.com/${'x'.repeat(100_000)}`), 'subscribe').inc();
+    expect(samples(await metrics.text(), 'distributary_downstream_requests_total')).to.deep.equal([
+      'distributary_downstream_requests_total{type="other",kind="subscribe"} 1',
+    ]);
+  });
+
+  it('begin at 0 where it is known what can happen: increase() does not see a first increment', async () => {
+    const metrics = new Metrics();
+    metrics.updates('central', cds, 'accepted').inc();
+    const lines = (await metrics.text()).split('\n');
+    for (const line of [
+      'upstream_updates_total{upstream="central",type="cds",result="rejected"} 0',
+      'downstream_rejected_total{reason="stalled"} 0',
+      'cache_evictions_total{reason="idle"} 0',
+    ]) {
+      expect(lines).to.include(`distributary_${line}`);
+    }
   });
 
   it('add up the types that share the label "other" in gauges', async () => {

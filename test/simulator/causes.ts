@@ -14,6 +14,8 @@ export class Causes {
   /** How often the client was told that a name is not there: once for each of its parameter sets. */
   readonly #gone = new Map<string, number>();
   readonly #forms: number;
+  /** Of several variants that match, the one that came last counts: any response may bring another one of them. */
+  readonly #undecided: (name: string) => boolean;
   /** Names that must be told again, so often: each of its parameter sets is answered for itself. */
   readonly #asked = new Map<string, number>();
   /** After a NACK of several: each once more, alone. */
@@ -23,15 +25,21 @@ export class Causes {
   /** Digests that the client came with, until something is said about the name. */
   readonly #claimed = new Map<string, string>();
   #wholeAsked = true;
-  /** Names of which a complete state has not said yet that they are there: it may say once that they are not. */
-  readonly #unsaid = new Set<string>();
+  /** Names that are asked for by other parameters than before, or by name where a wildcard showed them. */
+  readonly #anew = new Set<string>();
+  /**
+   * Names of which a complete state has not said yet that they are there, and for how many of the client's parameter
+   * sets: it may say once for each that they are not.
+   */
+  readonly #unsaid = new Map<string, number>();
   /** The wildcard's first answer is due, whatever is in it. */
   #emptyDue = true;
   /** Upstream's edits up to this revision have excused a repetition already. */
   #excused: number;
 
-  constructor(world: World, kind: Kind, forms: number) {
+  constructor(world: World, kind: Kind, forms: number, undecided: (name: string) => boolean) {
     this.#forms = forms;
+    this.#undecided = undecided;
     this.#world = world;
     this.#kind = kind;
     this.#excused = 0;
@@ -45,9 +53,19 @@ export class Causes {
   asked(names: Iterable<string>): void {
     for (const name of names) {
       this.#asked.set(name, this.#forms);
-      this.#unsaid.add(name);
+      this.#unsaid.set(name, this.#forms);
     }
     this.#wholeAsked = true;
+  }
+
+  /** Asked for by name from now on, and perhaps known before. */
+  named(names: Iterable<string>): void {
+    for (const name of names) this.#anew.add(name);
+  }
+
+  /** What the client was told is not there it may be told again. */
+  absenceMayRepeat(): void {
+    this.#gone.clear();
   }
 
   wildcardAsked(): void {
@@ -55,8 +73,10 @@ export class Causes {
   }
 
   everythingAsked(): void {
+    const { names } = catalog[this.#kind];
     this.wildcardAsked();
-    this.asked(catalog[this.#kind].names);
+    this.asked(names);
+    for (const name of names) this.#anew.add(name);
   }
 
   /** The client took the response back to itself: its good parts may come alone. */
@@ -79,8 +99,11 @@ export class Causes {
       .map(({ name, constraints, content }) => `${identity(constraints, name)}=${content}`)
       .toSorted()
       .join('\n');
-    for (const { name } of received.resources) this.#unsaid.delete(name);
-    const news = signature !== this.#whole || this.#wholeAsked;
+    for (const [name, left] of this.#unsaid) {
+      const shown = received.resources.filter((resource) => resource.name === name).length;
+      this.#leave(name, Math.min(left, this.#forms - shown));
+    }
+    const news = signature !== this.#whole || this.#wholeAsked || received.errors.length > 0;
     if (!news && !this.#answersOne() && !this.#excusedByEdit(undefined)) {
       throw new Violation(5, 'the same complete state again');
     }
@@ -98,8 +121,8 @@ export class Causes {
 
   /** A SotW or delta response that holds what changed; returns the names in it. `wildcard`: an empty first answer is due. */
   partial(received: Received, wildcard: boolean, named: (name: string) => boolean): string[] {
-    const { resources, removed, removedVariants } = received;
-    const size = resources.length + removed.length + removedVariants.length;
+    const { resources, removed, removedVariants, errors } = received;
+    const size = resources.length + removed.length + removedVariants.length + errors.length;
     if (size === 0) {
       if (!this.#emptyDue || !wildcard) throw new Violation(5, 'an empty response');
       this.#emptyDue = false;
@@ -112,8 +135,10 @@ export class Causes {
       const id = identity(constraints, name);
       const had = this.#claimed.get(name) === digestOf(tag);
       this.#claimed.delete(name);
-      if (had || this.#sent.get(id) === content) this.#repeat(name, id, content, alone, answered);
-      this.#sent.set(id, content);
+      // Under other constraints it is another variant, whatever its content.
+      const sent = `${content} ${digestOf(tag)}`;
+      if (had || this.#sent.get(id) === sent) this.#repeat(name, id, content, alone, answered);
+      this.#sent.set(id, sent);
       this.#gone.delete(name);
     }
     for (const name of removed) this.#remove(name, '', alone, named, answered);
@@ -133,7 +158,7 @@ export class Causes {
   #repeat(name: string, id: string, content: string, alone: boolean, answered: Set<string>): void {
     if (alone && this.#take(id, content)) return;
     if (this.#asked.has(name)) answered.add(name);
-    else if (!this.#excusedByEdit(name)) {
+    else if (!this.#undecided(name) && !this.#excusedByEdit(name)) {
       throw new Violation(5, `${name} is sent again without cause`);
     }
   }
@@ -149,7 +174,9 @@ export class Causes {
     const had = this.#sent.delete(id) || this.#claimed.delete(name);
     const firstTime = constraints === '' && named(name) && (this.#gone.get(name) ?? 0) < this.#forms;
     const again = alone && this.#take(id, '');
-    if (!again && this.#asked.has(name)) answered.add(name);
+    // What it had before is taken back first, if that waited: it is no answer to what it asks now.
+    const before = had && this.#anew.delete(name);
+    if (!again && !before && this.#asked.has(name)) answered.add(name);
     else if (!had && !firstTime && !again) {
       throw new Violation(5, `${name} is removed again, or was never there`);
     }
@@ -158,8 +185,16 @@ export class Causes {
 
   /** Upstream's answer that there is nothing of a name shows only in that the state comes again. */
   #answersOne(): boolean {
-    const [name] = this.#unsaid;
-    return name !== undefined && this.#unsaid.delete(name);
+    const [first] = this.#unsaid;
+    if (first === undefined) return false;
+    const [name, left] = first;
+    this.#leave(name, left - 1);
+    return true;
+  }
+
+  #leave(name: string, left: number): void {
+    if (left > 0) this.#unsaid.set(name, left);
+    else this.#unsaid.delete(name);
   }
 
   #take(id: string, content: string): boolean {

@@ -13,6 +13,7 @@ import {
 } from './messages.ts';
 import type { Call, Connection, Network } from './network.ts';
 import type { Epoch, RelayHost } from './relay-host.ts';
+import type { Tally } from './tally.ts';
 import { NOTHING, Topic, type Wanted } from './topic.ts';
 import { type Note, Violation } from './violation.ts';
 import { catalog, isBad, type Kind, leadsTo, movingRoute, type World } from './world.ts';
@@ -46,6 +47,7 @@ export interface ClientOptions {
   readonly world: World;
   readonly relays: ReadonlyMap<string, RelayHost>;
   readonly note: Note;
+  readonly tally: Tally;
 }
 
 /** What the relay knew of a client when it wrote. */
@@ -66,6 +68,8 @@ interface ServerSide {
   /** By type, the last response. */
   readonly last: Map<Kind, Received>;
   readonly causes: Map<Kind, Causes>;
+  /** How often a subscription has changed since its last response. */
+  readonly changes: Map<Kind, number>;
   /** Delta: by nonce, what has not been answered yet. */
   readonly outstanding: Map<string, Received>;
   parameters: Parameters;
@@ -96,6 +100,8 @@ export class Client {
   #nodeSent = false;
   #rejectNext = false;
   #epoch: string | undefined;
+  /** In the last quiet it had something of each type. */
+  #served = false;
   /** Rule 6 holds while nothing but updates happens: the disturbances that there were when it began. */
   #armed: number | undefined;
   readonly #hadClusters = new Set<string>();
@@ -130,6 +136,7 @@ export class Client {
     if (partial && before.wildcard) return;
     const all = before.wildcard || (wildcard && !(partial && before !== NOTHING));
     const named = partial && all ? [] : names;
+    topic.askByName(named, this.#forms(this.#parameters), this.host.epoch.base);
     topic.wanted = { names: before.names.union(new Set(named)), wildcard: all };
     const changed = all !== before.wildcard || named.some((name) => !before.names.has(name));
     if (!sotw) this.#subscribeDelta(topic, [...named, ...(all && !before.wildcard ? ['*'] : [])], []);
@@ -199,14 +206,28 @@ export class Client {
   settle(): void {
     if (!this.#started) return;
     if (this.#side === undefined) throw new Violation(4, `${this.plan.id} has no stream`);
-    for (const topic of this.#topics.values()) {
-      try {
-        topic.settle(this.#forms(this.#parameters));
-      } catch (error) {
-        throw this.#explain(error, topic.kind);
-      }
-    }
+    for (const topic of this.#topics.values()) this.#settle(topic);
+    this.#served = this.#topics.values().every((topic) => topic.holdsAny);
     this.#arm(this.host.disturbances);
+  }
+
+  /** Rule 4 for a client of this relay, which has restarted: for what it has saved. */
+  settleIn(relay: RelayHost): void {
+    if (!this.#started || this.#away || this.host !== relay) return;
+    // Who asks first for what is not saved, or was never known, is refused as by a cold relay.
+    if (!this.#served || !this.#topics.keys().every((kind) => relay.remembers(kind))) return;
+    for (const topic of this.#topics.values()) {
+      this.#options.tally.count('type served from a saved cache');
+      this.#settle(topic);
+    }
+  }
+
+  #settle(topic: Topic): void {
+    try {
+      topic.settle(this.#forms(this.#parameters));
+    } catch (error) {
+      throw this.#explain(error, topic.kind);
+    }
   }
 
   get host(): RelayHost {
@@ -229,6 +250,8 @@ export class Client {
       constrained,
       locators: locators.length > 0,
       loss: (byName) => this.host.loss(kind, byName),
+      hasty: () => this.host.hasty,
+      unanswered: (form) => this.host.taciturn && this.#topics.values().every((topic) => topic.absent(form)),
     });
     this.#topics.set(kind, created);
     return created;
@@ -258,6 +281,7 @@ export class Client {
       closed: (reason) => {
         if (this.#side?.call !== side.call) return;
         note(() => `${this.plan.id} lost its stream: ${reason}`);
+        if (reason.startsWith('14:')) this.#options.tally.count('stream refused by a cold relay');
         this.#hangUp();
         network.loop.after(comeBack, () => this.#connect());
       },
@@ -268,6 +292,7 @@ export class Client {
       wanted: new Map(),
       last: new Map(),
       causes: new Map(),
+      changes: new Map(),
       outstanding: new Map(),
       parameters: this.#parameters,
       answers: false,
@@ -297,6 +322,7 @@ export class Client {
     const claimed = topic.claim();
     const causes = this.#side === undefined ? undefined : this.#causesOf(this.#side, topic.kind);
     for (const [name, version] of claimed) causes?.claimed(name, version);
+    if (claimed.size > 0) this.#options.tally.count('resumption with initial_resource_versions');
     this.#sendDelta(topic, subscribe, [], claimed, '', undefined);
   }
 
@@ -314,6 +340,7 @@ export class Client {
     const { kind } = received;
     const wanted = side.wanted.get(kind) ?? NOTHING;
     side.last.set(kind, received);
+    side.changes.delete(kind);
     side.outstanding.set(received.nonce, received);
     const changed = this.#caused(side, wanted, received);
     const { host } = this;
@@ -334,6 +361,7 @@ export class Client {
   #receive({ received, wanted, parameters, epoch, known, disturbances, changed }: Stamp): void {
     const { note } = this.#options;
     this.received++;
+    this.#count(received, wanted);
     if (this.#epoch !== epoch.id) {
       this.#epoch = epoch.id;
       for (const topic of this.#topics.values()) topic.lowerFloors(epoch.base);
@@ -343,6 +371,7 @@ export class Client {
     note(() => `${this.plan.id} ← ${describe(received)}${reject ? ' rejected' : ''}`);
     if (topic === undefined) throw new Violation(1, `${this.plan.id}: ${received.kind} was not asked for`);
     this.#rejectNext = false;
+    if (reject) this.#options.tally.count('NACK');
     try {
       topic.receive(received, { wanted, forms: this.#forms(parameters), known, changed }, reject);
       topic.nonce = received.nonce;
@@ -355,6 +384,20 @@ export class Client {
     else this.#sendDelta(topic, [], [], new Map(), received.nonce, refusal);
   }
 
+  #count({ resources, removed, removedVariants, errors }: Received, { names, wildcard }: Wanted): void {
+    const { tally } = this.#options;
+    const { protocol, locators } = this.plan;
+    tally.count(`response to a ${protocol} client`);
+    if (locators.length > 0) tally.count('response to a locator client');
+    if (locators.length > 1) tally.count('response to a client of several parameter sets');
+    if (wildcard && names.size > 0) tally.count('response to wildcard and names');
+    if (this.host.belowRelay) tally.count('response over two relays');
+    if (removed.length + removedVariants.length > 0) tally.count('removal');
+    if (errors.length > 0) tally.count('resource error');
+    if (removedVariants.some(({ name }) => resources.some((one) => one.name === name)))
+      tally.count('swap of variants');
+  }
+
   #arm(disturbances: number): void {
     this.#armed = this.plan.locators.length === 0 ? disturbances : undefined;
     this.#hadClusters.clear();
@@ -365,11 +408,16 @@ export class Client {
     if (reject || disturbances !== this.#armed) this.#armed = undefined;
     if (this.#armed === undefined) return;
     const clusters = this.#topics.get('cds');
-    for (const name of catalog.cds.names) if (clusters?.holds(name) === true) this.#hadClusters.add(name);
+    for (const name of catalog.cds.names) {
+      // What it has unsubscribed since it has until the next response only.
+      if (clusters?.holds(name) === true && clusters.wants(clusters.wanted, name))
+        this.#hadClusters.add(name);
+    }
     const routes = this.#topics.get('rds');
     const route = routes?.wanted.names.has(movingRoute) === true ? routes.contentOf(movingRoute) : undefined;
     const target = route === undefined ? undefined : leadsTo(route);
     if (target === undefined || !this.#hadClusters.has(target) || clusters?.holds(target) === true) return;
+    if (this.host.unordered) return;
     throw new Violation(6, `the route leads to ${target}, which is lost`);
   }
 
@@ -449,6 +497,15 @@ export class Client {
     const causes = this.#causesOf(side, kind);
     side.wanted.set(kind, wanted);
     const added = wanted.names.difference(before.names);
+    causes.named(added);
+    if (
+      added.size > 0 ||
+      before.names.difference(wanted.names).size > 0 ||
+      wanted.wildcard !== before.wildcard
+    )
+      side.changes.set(kind, (side.changes.get(kind) ?? 0) + 1);
+    // Where it stood before the first of them is not remembered over a second one.
+    if ((side.changes.get(kind) ?? 0) > 1) causes.absenceMayRepeat();
     const all = wanted.wildcard && !before.wildcard ? catalog[kind].names : [];
     const asked = [...added, ...again, ...all];
     // What the client says it has needs no answer if it is still so (protocol §4.1).
@@ -460,7 +517,12 @@ export class Client {
   #causesOf(side: ServerSide, kind: Kind): Causes {
     const known = side.causes.get(kind);
     if (known !== undefined) return known;
-    const created = new Causes(this.#options.world, kind, Math.max(1, this.plan.locators.length));
+    const { world } = this.#options;
+    const created = new Causes(world, kind, Math.max(1, this.plan.locators.length), (name) => {
+      const { names, wildcard } = this.#topic(kind).wanted;
+      const loss = this.host.loss(kind, !wildcard || names.has(name));
+      return loss === 'choices' && world.earlier(kind, name).some((variants) => variants.length > 1);
+    });
     side.causes.set(kind, created);
     return created;
   }

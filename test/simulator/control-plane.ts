@@ -8,6 +8,8 @@ import {
   DiscoveryResponseSchema,
   DynamicParameterConstraintsSchema,
   type Resource,
+  type ResourceError,
+  ResourceErrorSchema,
   ResourceNameSchema,
   ResourceSchema,
 } from '../../src/gen/envoy/service/discovery/v3/discovery_pb.ts';
@@ -32,6 +34,14 @@ export interface Habits {
   readonly versions: 'revision' | 'none' | 'restart';
   /** A replica that learns everything so much later, in milliseconds. */
   readonly lag: number;
+  /** Says in resource_errors that a name is not there. Only in regressions: over SotW, relays below keep what they have. */
+  readonly errors?: boolean;
+}
+
+/** What a control plane says of a name instead of a resource: google.rpc.Code. */
+interface Fault {
+  readonly name: string;
+  readonly code: 5 | 14;
 }
 
 /** Milliseconds between the parts of a split answer. */
@@ -101,6 +111,12 @@ export class ControlPlane implements Host {
     this.#streams.clear();
   }
 
+  /** Something is wrong with a resource for a moment: it is as it was, and an error beside it. */
+  fault(kind: Kind, name: string): void {
+    if (this.reachable !== 'up') return;
+    for (const stream of [...this.#streams]) stream.fault(kind, { name, code: 14 });
+  }
+
   /** One stream fails, its connection lives on. */
   failStream(at: number): void {
     const streams = [...this.#streams];
@@ -135,6 +151,7 @@ abstract class PlaneStream {
 
   abstract message(bytes: Buffer): void;
   abstract changed(changed: ReadonlySet<Kind>): void;
+  abstract fault(kind: Kind, fault: Fault): void;
 
   protected identify(node: Node | undefined): void {
     if (node === undefined) return;
@@ -261,6 +278,13 @@ class SotwStream extends PlaneStream {
     }
   }
 
+  fault(kind: Kind, fault: Fault): void {
+    const state = this.#types.get(kind);
+    if (state === undefined) return;
+    const shown = this.#visible(kind, state.selection.values()).values();
+    if (shown.some(({ name }) => name === fault.name)) this.#respond(kind, state, [], fault);
+  }
+
   #visible(kind: Kind, selection: Iterable<Selected>): Map<string, Shown> {
     return visible(
       {
@@ -271,18 +295,25 @@ class SotwStream extends PlaneStream {
     );
   }
 
-  #respond(kind: Kind, state: SotwType, added: readonly Selected[]): void {
+  #respond(kind: Kind, state: SotwType, added: readonly Selected[], fault?: Fault): void {
     const now = this.#visible(kind, state.selection.values());
     const complete = catalog[kind].full || [...state.selection.values()].some(({ name }) => name === '*');
     const asked = this.#visible(kind, added);
     const news = [...now].filter(([id, { content }]) => asked.has(id) || state.sent.get(id) !== content);
     const lost = [...state.sent.keys()].some((id) => !now.has(id));
     state.sent = new Map([...now].map(([id, { content }]) => [id, content]));
-    if (news.length === 0 && !(complete && (lost || added.length > 0))) return;
+    const faults = fault === undefined ? [] : [fault];
+    for (const { name } of this.plane.habits.errors === true ? added : []) {
+      if (name === '*' || faults.some((one) => one.name === name)) continue;
+      if (![...now.values()].some((shown) => shown.name === name)) faults.push({ name, code: 5 });
+    }
+    if (news.length + faults.length === 0 && !(complete && (lost || added.length > 0))) return;
     const whole = complete || this.plane.habits.wholePartial;
     state.nonce = this.nextNonce();
     const { version } = this.plane;
-    const resources = (whole ? [...now] : news).map(([, shown]) => {
+    // What is faulty is not in the response.
+    const said = (whole ? [...now] : news).filter(([, { name }]) => name !== fault?.name);
+    const resources = said.map(([, shown]) => {
       const body = bodyOf(kind, shown.name, shown.content);
       if (shown.constraints.message === undefined) return body;
       const value = toBinary(ResourceSchema, resourceOf(kind, shown, ''));
@@ -299,10 +330,18 @@ class SotwStream extends PlaneStream {
           typeUrl: catalog[kind].url,
           nonce: state.nonce,
           resources,
+          resourceErrors: errorsOf(this.plane, kind, faults),
         }),
       ),
     );
   }
+}
+
+function errorsOf({ world }: ControlPlane, kind: Kind, faults: readonly Fault[]): ResourceError[] {
+  return faults.map(({ name, code }) => {
+    world.faults.add(`${kind} ${name} ${code}`);
+    return create(ResourceErrorSchema, { resourceName: { name }, errorDetail: { code, message: 'faulty' } });
+  });
 }
 
 interface DeltaType {
@@ -367,8 +406,25 @@ class DeltaStream extends PlaneStream {
       this.#send(kind, state, list.slice(0, 2), [...missing]);
       if (!waiting) this.#later(kind, state);
     } else {
-      this.#send(kind, state, list, [...missing]);
+      const faulty = this.plane.habits.errors === true ? subscribe.map(({ name }) => name) : [];
+      const faults = [...missing].filter((name) => faulty.includes(name) && !versions.has(name));
+      const removed = [...missing].filter((name) => !faults.includes(name));
+      this.#send(
+        kind,
+        state,
+        list,
+        removed,
+        [],
+        faults.map((name) => ({ name, code: 5 })),
+      );
     }
+  }
+
+  fault(kind: Kind, fault: Fault): void {
+    const sent = this.#types.get(kind)?.sent.values() ?? [];
+    const state = this.#types.get(kind);
+    if (state !== undefined && [...sent].some(({ shown }) => shown.name === fault.name))
+      this.#send(kind, state, [], [], [], [fault]);
   }
 
   changed(changed: ReadonlySet<Kind>): void {
@@ -420,6 +476,7 @@ class DeltaStream extends PlaneStream {
     resources: readonly Shown[],
     removed: readonly string[],
     variants: readonly Shown[] = [],
+    faults: readonly Fault[] = [],
   ): void {
     for (const shown of resources) state.sent.set(shownId(shown), { shown, content: shown.content });
     for (const name of removed) state.sent.delete(shownId({ name, constraints: NONE, content: '' }));
@@ -437,6 +494,7 @@ class DeltaStream extends PlaneStream {
             resourceOf(kind, shown, versions === 'none' ? '' : versionOf(shown)),
           ),
           removedResources: [...removed],
+          resourceErrors: errorsOf(this.plane, kind, faults),
           removedResourceNames: variants.map(({ name, constraints }) =>
             create(ResourceNameSchema, {
               name,

@@ -2,6 +2,7 @@ import { parseArgs } from 'node:util';
 import { makePlan, makeSteps, type Plan, type Step, sizeOf } from './schedule.ts';
 import { shrink } from './shrink.ts';
 import { simulate } from './simulation.ts';
+import { Tally } from './tally.ts';
 import { rules } from './violation.ts';
 
 const { values } = parseArgs({
@@ -12,6 +13,8 @@ const { values } = parseArgs({
     /** Every failing seed in one line, without its transcript. */
     brief: { type: 'boolean', default: false },
     'until-failure': { type: 'boolean', default: false },
+    /** How often each kind of event has occurred. */
+    tally: { type: 'boolean', default: false },
   },
 });
 
@@ -35,13 +38,15 @@ function check(seed: number): boolean {
   const size = sizeOf(seed);
   const plan = makePlan(seed, size);
   const steps = makeSteps(plan, size);
-  const { failure, responses } = simulate(plan, steps);
+  const { failure, responses, tally: events } = simulate(plan, steps);
   total += responses;
+  tally.add(events);
   if (failure !== undefined) report(plan, steps);
   return failure === undefined;
 }
 
 let total = 0;
+const tally = new Tally();
 const from = Number(values.seed ?? values.from);
 const count = values.seed === undefined ? Number(values.seeds) : 1;
 const startedAt = performance.now();
@@ -58,6 +63,11 @@ for (let seed = from; seed < from + count; seed++) {
     const done = seed - from + 1;
     const rate = (done / ((now - startedAt) / 1000)).toFixed(1);
     console.log(`${done} of ${count} seeds, ${rate} seeds/s, ${total} responses checked, ${failed} failed`);
+  }
+}
+if (values.tally) {
+  for (const [event, times] of [...tally.counts].toSorted(([, a], [, b]) => b - a)) {
+    console.log(`${String(times).padStart(8)} ${event}`);
   }
 }
 process.exitCode = failed > 0 ? 1 : 0;

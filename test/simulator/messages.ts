@@ -9,6 +9,7 @@ import {
   type DynamicParameterConstraints,
   DynamicParameterConstraintsSchema,
   type Resource,
+  type ResourceError,
   ResourceLocatorSchema,
   ResourceSchema,
 } from '../../src/gen/envoy/service/discovery/v3/discovery_pb.ts';
@@ -34,7 +35,14 @@ export interface Received {
   readonly resources: readonly ReceivedResource[];
   readonly removed: readonly string[];
   readonly removedVariants: readonly { readonly name: string; readonly constraints: string }[];
+  /** resource_errors: the names, and what is wrong with each. */
+  readonly errors: readonly { readonly name: string; readonly code: number }[];
 }
+
+const errorsOf = (errors: readonly ResourceError[]): Received['errors'] =>
+  errors.map(({ resourceName, errorDetail }) => {
+    return { name: resourceName?.name ?? '', code: errorDetail?.code ?? 0 };
+  });
 
 export const identity = (constraints: string, name: string): string => `${constraints} ${name}`;
 
@@ -69,6 +77,7 @@ export function readSotw(bytes: Buffer): Received {
     resources: message.resources.map(fromAny),
     removed: [],
     removedVariants: [],
+    errors: errorsOf(message.resourceErrors),
   };
 }
 
@@ -84,6 +93,7 @@ export function readDelta(bytes: Buffer): Received {
       name,
       constraints: hex(dynamicParameterConstraints),
     })),
+    errors: errorsOf(message.resourceErrors),
   };
 }
 
@@ -167,6 +177,7 @@ export function describe(received: Received): string {
     ...received.resources.map(({ name, constraints, content }) => `${name}${brief(constraints)}=${content}`),
     ...received.removed.map((name) => `-${name}`),
     ...received.removedVariants.map(({ name, constraints }) => `-${name}${brief(constraints)}`),
+    ...received.errors.map(({ name, code }) => `!${name}:${code}`),
   ];
   return `${received.kind} #${received.nonce} [${parts.join(' ')}]`;
 }

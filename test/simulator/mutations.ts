@@ -66,6 +66,35 @@ const mutations: readonly Mutation[] = [
     wrong: '      if (count !== 2) subscriber.wake();',
   },
   {
+    name: 'a restored wildcard is not known until upstream confirms it',
+    rule: 4,
+    file: 'src/cache/store.ts',
+    right: '      state.answered = answered;',
+    wrong: "      state.answered = answered && interest.selector !== '*';",
+  },
+  {
+    name: 'an answer from before a restart is taken for confirmed',
+    rule: 2,
+    file: 'src/cache/store.ts',
+    right: '      state.restored = answered;',
+    wrong: '      state.restored = false;',
+  },
+  {
+    name: 'what is restored goes as soon as upstream answers anything of its type',
+    rule: 2,
+    file: 'src/cache/restored.ts',
+    right: '    if (state.restored && (',
+    wrong: '    if (false && (',
+  },
+  {
+    name: 'what upstream removed is not written',
+    rule: 4,
+    file: 'src/cache/store.ts',
+    right: '    for (const name of changed.keys()) this.#journal.resource(type, name);',
+    wrong:
+      '    for (const name of changed.keys()) if (this.#tables.get(type)?.cells.has(name)) this.#journal.resource(type, name);',
+  },
+  {
     name: 'a change sends everything again',
     rule: 5,
     file: 'src/views/compose.ts',

@@ -71,7 +71,7 @@ export class Connection {
   /** Called when it dies, unless its owner closed it. */
   lost: ((reason: string) => void) | undefined;
   /** A stream begins or fails on it. */
-  stirred: (() => void) | undefined;
+  stirred: ((begins: boolean) => void) | undefined;
   #open = true;
   #stalled = false;
   /** The reader is slow: each write is taken, and the next must wait. */
@@ -101,7 +101,7 @@ export class Connection {
   call(path: string, handler: LinkStreamHandler): Call {
     const call = new Call(this, path, handler);
     this.#calls.add(call);
-    this.stirred?.();
+    this.stirred?.(true);
     this.later(() => {
       if (call.live && this.host.reachable === 'up') this.host.accept(call);
     });
@@ -307,7 +307,7 @@ class SimulatedLink implements Link {
         handler.message(bytes);
       },
       closed: (reason) => {
-        this.connection.stirred?.();
+        this.connection.stirred?.(false);
         handler.closed(reason);
       },
     });

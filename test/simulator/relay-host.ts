@@ -1,3 +1,4 @@
+import { Staleness } from '../../src/assembly/staleness.ts';
 import { routes } from '../../src/downstream/server.ts';
 import type { StreamEvents } from '../../src/downstream/services.ts';
 import type { Clock } from '../../src/model/clock.ts';
@@ -14,8 +15,10 @@ import { envAndVersion } from '../support/lab.ts';
 import type { ControlPlane } from './control-plane.ts';
 import type { Call, Connection, Host, Network } from './network.ts';
 import { Random } from './random.ts';
+import { SavedCache, type Saving } from './saved-cache.ts';
+import type { Tally } from './tally.ts';
 import type { Loss } from './topic.ts';
-import type { Note } from './violation.ts';
+import { type Note, Violation } from './violation.ts';
 import { catalog, type Kind } from './world.ts';
 
 export interface RelayPlan {
@@ -29,6 +32,8 @@ export interface RelayPlan {
   readonly contentVersions: boolean;
   /** xds.plain_clients: WITH_CONSTRAINTS. */
   readonly constrained: boolean;
+  /** cache.persistence; left out: none. */
+  readonly persistence?: { readonly secrets: boolean };
 }
 
 export interface RelayHostOptions {
@@ -37,8 +42,7 @@ export interface RelayHostOptions {
   /** Everything that can be an endpoint; later relays are added to it. */
   readonly hosts: ReadonlyMap<string, SimulatedHost>;
   readonly note: Note;
-  /** Before an incarnation connects to anything: where persistence fills its store. */
-  readonly prepare?: (id: string, relay: Relay) => void;
+  readonly tally: Tally;
 }
 
 export type SimulatedHost = ControlPlane | RelayHost;
@@ -63,20 +67,25 @@ export class RelayHost implements Host {
   /** Grows with everything that may cost the order of upstream's updates: it starts anew from above. */
   #disturbances = 0;
   readonly #options: RelayHostOptions;
+  readonly #saved: SavedCache | undefined;
   #running: Running | undefined;
-  #incarnation = 0;
-  #above: { readonly host: SimulatedHost; readonly incarnation: number } | undefined;
+  /** How often it has begun anew, with nothing or with less than it had. */
+  #beginnings = 0;
+  /** Nothing that it had was lost when it died. */
+  #intact = false;
+  #above: { readonly host: SimulatedHost; readonly beginnings: number } | undefined;
   #base = 0;
 
   constructor(plan: RelayPlan, options: RelayHostOptions) {
     this.id = plan.id;
     this.plan = plan;
     this.#options = options;
+    this.#saved = plan.persistence === undefined ? undefined : new SavedCache(plan.persistence.secrets);
     this.start();
   }
 
-  get incarnation(): number {
-    return this.#incarnation;
+  get beginnings(): number {
+    return this.#beginnings;
   }
 
   get relay(): Relay | undefined {
@@ -87,7 +96,7 @@ export class RelayHost implements Host {
     const above = this.#above?.host;
     const inherited = above instanceof RelayHost ? above.epoch : undefined;
     return {
-      id: `${this.id}#${this.#incarnation}<${inherited?.id ?? above?.id ?? ''}`,
+      id: `${this.id}#${this.#beginnings}<${inherited?.id ?? above?.id ?? ''}`,
       base: Math.min(this.#base, inherited?.base ?? this.#base),
     };
   }
@@ -104,6 +113,22 @@ export class RelayHost implements Host {
     return this.#disturbances + (above instanceof RelayHost ? above.disturbances : 0);
   }
 
+  /**
+   * SotW below a relay that waits for its own control plane: both give up at the same time, and this one first, so that
+   * it takes what it has asked by name to be absent just before it is answered (protocol §3.9, resource_timeout).
+   */
+  get hasty(): boolean {
+    const relays = this.plan.endpoints.flatMap((id) => {
+      const host = this.#options.hosts.get(id);
+      return host instanceof RelayHost ? [host] : [];
+    });
+    return relays.length > 0 && (this.plan.protocol === 'SOTW' || relays.some(({ hasty }) => hasty));
+  }
+
+  get belowRelay(): boolean {
+    return this.#above?.host instanceof RelayHost;
+  }
+
   /** SotW on the way down: of what is named it cannot say that it is gone (protocol §3.9). */
   loss(kind: Kind, byName: boolean): Loss {
     if (catalog[kind].full) return 'nothing';
@@ -116,21 +141,75 @@ export class RelayHost implements Host {
     return byName ? 'deletions' : 'nothing';
   }
 
-  /** Cold, unless persistence is given something to start with. */
-  start(): void {
-    this.#incarnation++;
-    this.#base = 0;
-    this.#above = undefined;
-    this.reachable = 'up';
-    this.#running = new Running(this.plan, this.#options, (connection) => this.#watch(connection));
+  /**
+   * Control planes above are silent where nothing is there, and remember nothing: one that has nothing for a session
+   * at all cannot be told from one that does not answer, and what was held before is served on.
+   */
+  get taciturn(): boolean {
+    return this.plan.endpoints.some((id) => {
+      const host = this.#options.hosts.get(id);
+      if (host === undefined || host instanceof RelayHost) return host?.taciturn === true;
+      const { protocol, tellsMissing, versions } = host.habits;
+      return protocol === 'DELTA' && !tellsMissing && versions === 'none';
+    });
   }
 
-  /** Like kill -9: nothing of it runs any more. */
-  crash(): void {
+  /**
+   * Of a relay above clusters are asked for by wildcard and by name: on two streams (protocol §5b), of which one may be
+   * ahead of the other, and it keeps the order of types only on each.
+   */
+  get unordered(): boolean {
+    const above = this.#above?.host;
+    if (!(above instanceof RelayHost)) return false;
+    if (above.unordered) return true;
+    const interests = this.#running?.relay.views.interests().all() ?? [];
+    const roles = new Set<boolean>();
+    for (const { type, selector } of interests) if (type === catalog.cds.url) roles.add(selector === '*');
+    return roles.size > 1;
+  }
+
+  /** Whether all that it had answered is served after a restart, also where nothing above can be reached. */
+  remembers(kind: Kind): boolean {
+    const { persistence, idleMilliseconds, maxCacheBytes } = this.plan;
+    if (persistence === undefined || (kind === 'sds' && !persistence.secrets)) return false;
+    return idleMilliseconds >= 5000 && maxCacheBytes > 1_000_000;
+  }
+
+  /** Cold, unless it has something saved: then it goes on from there, and no answer is older than before. */
+  start(): void {
+    const { tally } = this.#options;
+    const cold = this.#saved?.empty !== false;
+    if (this.#beginnings > 0) tally.count(cold ? 'cold restart' : 'restart with a saved cache');
+    if (cold) {
+      this.#base = 0;
+      this.#above = undefined;
+    }
+    if (cold || !this.#intact) this.#beginnings++;
+    this.reachable = 'up';
+    this.#running = new Running(this.plan, this.#options, this.#saved, (connection) =>
+      this.#watch(connection),
+    );
+  }
+
+  /** Like kill -9: nothing of it runs any more. `gracefully`: like SIGTERM, all that it knows is saved before. */
+  crash(gracefully: boolean): void {
     this.reachable = 'down';
+    if (gracefully) this.#running?.saving?.finish();
+    this.#intact = this.#running?.saving?.clean === true;
     this.#running?.die();
     this.#running = undefined;
     for (const connection of [...this.connections]) connection.kill('the relay crashed');
+  }
+
+  /** In quiet, what it has is current, whatever it has been through. */
+  settle(): void {
+    if (this.plan.endpoints.length > 1) return; // silent ones are tried in turn
+    if (this.#running?.stale === true) throw new Violation(4, `${this.id} takes what it has for stale`);
+  }
+
+  /** Without anything above that answers. */
+  checkStale(): void {
+    if (this.#running?.stale === false) throw new Violation(4, `${this.id} takes what it has for current`);
   }
 
   /** The connection to what is above breaks. */
@@ -152,15 +231,17 @@ export class RelayHost implements Host {
   #watch(connection: Connection): void {
     const host = this.#options.hosts.get(connection.host.id);
     if (host === undefined) return;
-    const incarnation = host instanceof RelayHost ? host.incarnation : 0;
-    connection.stirred = () => {
+    const beginnings = host instanceof RelayHost ? host.beginnings : 0;
+    connection.stirred = (begins) => {
       this.#disturbances++;
-      const same = this.#above?.host === host && this.#above.incarnation === incarnation;
-      // The first of an incarnation counts too: until then it knew nothing.
+      if (!begins) return; // what it leaves for another one may end later
+      const same = this.#above?.host === host && this.#above.beginnings === beginnings;
+      if (this.#above !== undefined && this.#above.host !== host) this.#options.tally.count('failover');
+      // The first after a beginning counts too: until then it knew nothing.
       if (!same) {
         const base = host instanceof RelayHost ? host.epoch.base : host.applied;
         this.#base = this.#above === undefined ? base : Math.min(this.#base, base);
-        this.#above = { host, incarnation };
+        this.#above = { host, beginnings };
       }
     };
   }
@@ -170,12 +251,15 @@ export class RelayHost implements Host {
 class Running {
   readonly relay: Relay;
   readonly links = new Set<Connection>();
+  readonly saving: Saving | undefined;
+  readonly #staleness: Staleness;
   #dead = false;
   readonly #deferred: (() => void)[] = [];
 
   constructor(
     plan: RelayPlan,
-    { network, seed, hosts, note, prepare }: RelayHostOptions,
+    { network, seed, hosts, note, tally }: RelayHostOptions,
+    saved: SavedCache | undefined,
     connecting: (connection: Connection) => void,
   ) {
     const clock: Clock = {
@@ -192,18 +276,21 @@ class Running {
       rejected: (reason) => note(() => `${plan.id} refuses: ${reason}`),
       nack: () => undefined,
     };
+    this.saving = saved?.open(clock);
+    this.#staleness = new Staleness(() => this.relay.upstreams);
     this.relay = new Relay({
       clock,
+      journal: this.saving?.journal,
       controlPlane: plan.id,
       idleMilliseconds: plan.idleMilliseconds,
       maxCacheBytes: () => plan.maxCacheBytes,
       refuses: () => undefined,
       defer: (run) => this.#defer(network, run),
       events: {
-        ambiguous: () => undefined,
+        ambiguous: () => tally.count('ambiguous match'),
         looked: () => undefined,
-        evicted: () => undefined,
-        upstreamChanged: () => undefined,
+        evicted: (reason) => tally.count(`eviction by ${reason}`),
+        upstreamChanged: () => this.#staleness.observe(),
       },
       downstream: {
         events: streamEvents,
@@ -280,8 +367,14 @@ class Running {
       },
       this.relay,
     );
-    prepare?.(plan.id, this.relay);
-    this.relay.start([upstream]);
+    const restored = this.saving?.load('up');
+    if (restored !== undefined) this.#staleness.restore(new Map([['up', network.loop.now()]]));
+    this.relay.start([upstream], restored);
+    this.saving?.attach(this.relay.store);
+  }
+
+  get stale(): boolean {
+    return this.#staleness.sinceOf('up') !== undefined;
   }
 
   die(): void {

@@ -21,6 +21,8 @@ export type Step = { readonly wait: number } & (
   | { readonly kind: 'start'; readonly client: string }
   /** A transaction; the salt decides which. */
   | { readonly kind: 'change'; readonly salt: number }
+  /** An error about a resource; the salt decides which. */
+  | { readonly kind: 'fault'; readonly salt: number }
   /** CDS{X,Y}, RDS→Y, CDS{Y}, so far apart. */
   | { readonly kind: 'swap'; readonly salt: number; readonly gap: number }
   | {
@@ -49,7 +51,15 @@ export type Step = { readonly wait: number } & (
   | { readonly kind: 'stream'; readonly plane: string; readonly at: number }
   | { readonly kind: 'cut'; readonly relay: string }
   | { readonly kind: 'stallLink'; readonly relay: string; readonly milliseconds: number }
-  | { readonly kind: 'crash'; readonly relay: string; readonly milliseconds: number }
+  /** `gracefully`: what it knows is saved before. */
+  | {
+      readonly kind: 'crash';
+      readonly relay: string;
+      readonly milliseconds: number;
+      readonly gracefully?: boolean;
+    }
+  /** In quiet, everything above dies, the relay restarts, and its clients come back to it. */
+  | { readonly kind: 'outage'; readonly relay: string }
   /** Everything heals, and after a while nothing may be left to say. */
   | { readonly kind: 'quiet' }
 );
@@ -79,7 +89,7 @@ export function makePlan(seed: number, size: Size): Plan {
     random,
     planes.map(({ id }) => id),
     habits,
-  );
+  ).map((relay) => withPersistence(seed, relay));
   const entries = relays.filter(
     ({ id }) => !relays.some(({ endpoints }) => endpoints.includes(id)) || random.chance(0.3),
   );
@@ -128,6 +138,11 @@ function makeRelays(random: Random, planes: readonly string[], habits: Habits): 
   if (shape < 0.7) return [upper('r0'), upper('r1')];
   if (shape < 0.9) return [upper('r0'), lower('r1', ['r0'])];
   return [upper('r0'), upper('r1'), lower('r2', ['r0', 'r1'])];
+}
+
+function withPersistence(seed: number, relay: RelayPlan): RelayPlan {
+  const random = new Random('persistence', relay.id, seed);
+  return random.chance(0.6) ? { ...relay, persistence: { secrets: random.chance(0.5) } } : relay;
 }
 
 function makeClient(random: Random, id: string, entries: readonly RelayPlan[]): ClientPlan {
@@ -206,7 +221,8 @@ function makeStep(random: Random, plan: Plan, calm: boolean): Step {
   const client = random.pick(plan.clients);
   const { id } = client;
   const choice = random.next() * (calm ? 0.72 : 1);
-  if (choice < 0.3) return { wait, kind: 'change', salt: random.below(2 ** 30) };
+  if (choice < 0.28) return { wait, kind: 'change', salt: random.below(2 ** 30) };
+  if (choice < 0.3) return { wait, kind: 'fault', salt: random.below(2 ** 30) };
   if (choice < 0.42) {
     return { wait, kind: 'swap', salt: random.below(2 ** 30), gap: random.pick([0, 5, 30, 200]) };
   }
@@ -241,9 +257,14 @@ function makeStep(random: Random, plan: Plan, calm: boolean): Step {
   }
   if (choice < 0.9) return { wait, kind: 'restart', plane };
   if (choice < 0.92) return { wait, kind: 'stream', plane, at: random.below(10) };
-  if (choice < 0.95) return { wait, kind: 'cut', relay };
-  if (choice < 0.98) {
+  if (choice < 0.94) return { wait, kind: 'cut', relay };
+  if (choice < 0.96) {
     return { wait, kind: 'stallLink', relay, milliseconds: random.pick([100, 1000, 4000]) };
   }
-  return { wait, kind: 'crash', relay, milliseconds: random.pick([10, 1000, 5000]) };
+  if (choice < 0.975) {
+    const saving = plan.relays.filter(({ persistence }) => persistence !== undefined);
+    return { wait, kind: 'outage', relay: saving.length > 0 ? random.pick(saving).id : relay };
+  }
+  const gracefully = random.chance(0.4);
+  return { wait, kind: 'crash', relay, milliseconds: random.pick([10, 1000, 5000]), gracefully };
 }

@@ -5,8 +5,9 @@ import { Network } from './network.ts';
 import { Random } from './random.ts';
 import { RelayHost, type SimulatedHost } from './relay-host.ts';
 import type { Plan, Step } from './schedule.ts';
+import { Tally } from './tally.ts';
 import { type Note, type Rule, Violation } from './violation.ts';
-import { change, populate, swapClusters, type Variant, World } from './world.ts';
+import { catalog, change, kinds, populate, swapClusters, type Variant, World } from './world.ts';
 
 export interface Outcome {
   /** Undefined: all rules were kept. */
@@ -15,11 +16,14 @@ export interface Outcome {
   readonly transcript: readonly string[];
   /** Responses that clients received. */
   readonly responses: number;
+  readonly tally: Tally;
 }
 
 /** Virtual milliseconds until everything has been said, and in which nothing more may be. */
 const calmDown = 70_000;
 const silence = 20_000;
+/** How long clients have to come back to a relay that has restarted in an outage. */
+const outageMs = 5000;
 
 /** Runs a schedule. The same plan and steps give the same outcome, always. */
 export function simulate(plan: Plan, steps: readonly Step[], write = false): Outcome {
@@ -36,6 +40,7 @@ class Simulation {
   readonly #relays = new Map<string, RelayHost>();
   readonly #clients = new Map<string, Client>();
   readonly #transcript: string[] = [];
+  readonly #tally = new Tally();
   readonly #startedAt: number;
 
   constructor(plan: Plan, write: boolean) {
@@ -68,12 +73,19 @@ class Simulation {
     }
     populate(this.#world, new Random(seed, 'populate'));
     for (const relayPlan of plan.relays) {
-      const relay = new RelayHost(relayPlan, { network, seed, hosts, note });
+      const relay = new RelayHost(relayPlan, { network, seed, hosts, note, tally: this.#tally });
       this.#relays.set(relayPlan.id, relay);
       hosts.set(relayPlan.id, relay);
     }
     for (const clientPlan of plan.clients) {
-      const options = { plan: clientPlan, network, world: this.#world, relays: this.#relays, note };
+      const options = {
+        plan: clientPlan,
+        network,
+        world: this.#world,
+        relays: this.#relays,
+        note,
+        tally: this.#tally,
+      };
       this.#clients.set(clientPlan.id, new Client(options));
     }
   }
@@ -97,16 +109,20 @@ class Simulation {
       this.#note(() => `VIOLATION of rule ${rule}: ${message}`);
     }
     const responses = this.#received();
-    return { failure, transcript: this.#transcript, responses };
+    return { failure, transcript: this.#transcript, responses, tally: this.#tally };
   }
 
   #do(step: Step): void {
+    this.#tally.count(step.kind === 'plane' ? `plane ${step.does}` : step.kind);
     switch (step.kind) {
       case 'start':
         this.#clients.get(step.client)?.start();
         break;
       case 'change':
         change(this.#world, new Random(this.#plan.seed, 'change', step.salt));
+        break;
+      case 'fault':
+        this.#fault(new Random(this.#plan.seed, 'fault', step.salt));
         break;
       case 'swap':
         this.#swap(step.salt, step.gap);
@@ -142,10 +158,15 @@ class Simulation {
         this.#relays.get(step.relay)?.cutLink();
         break;
       case 'stallLink':
+        // That a split answer has come to its end is only known by the time that nothing more comes (protocol §5b).
+        if (this.#plan.planes.some(({ habits }) => habits.splits)) break;
         this.#relays.get(step.relay)?.stallLink(step.milliseconds);
         break;
       case 'crash':
-        this.#crash(step.relay, step.milliseconds);
+        this.#crash(step.relay, step.milliseconds, step.gracefully === true);
+        break;
+      case 'outage':
+        this.#outage(step.relay);
         break;
       case 'quiet':
         this.#quiet();
@@ -153,6 +174,12 @@ class Simulation {
       default:
         step satisfies never;
     }
+  }
+
+  #fault(random: Random): void {
+    const kind = random.pick(kinds);
+    const name = random.pick(catalog[kind].names);
+    for (const plane of this.#planes.values()) plane.fault(kind, name);
   }
 
   #swap(salt: number, gap: number): void {
@@ -175,13 +202,30 @@ class Simulation {
     plane.reachable = 'up';
   }
 
-  #crash(id: string, milliseconds: number): void {
+  #crash(id: string, milliseconds: number, gracefully: boolean): void {
     const relay = this.#relays.get(id);
     if (relay === undefined || relay.reachable === 'down') return;
-    relay.crash();
+    relay.crash(gracefully);
     this.#loop.after(milliseconds, () => {
       if (relay.reachable === 'down') relay.start();
     });
+  }
+
+  /** What a relay has saved it serves, though nothing above answers: rule 4 at once. */
+  #outage(id: string): void {
+    const relay = this.#relays.get(id);
+    if (relay === undefined) return;
+    this.#quiet();
+    for (const plane of this.#planes.values()) {
+      plane.reachable = 'down';
+      plane.restart();
+    }
+    relay.crash(true);
+    relay.start();
+    this.#loop.advance(outageMs);
+    if (!this.#plan.relays.some(({ id: other }) => relay.plan.endpoints.includes(other))) relay.checkStale();
+    for (const client of this.#clients.values()) client.settleIn(relay);
+    for (const plane of this.#planes.values()) this.#revive(plane);
   }
 
   #quiet(): void {
@@ -189,9 +233,8 @@ class Simulation {
     for (const relay of this.#relays.values()) if (relay.reachable === 'down') relay.start();
     for (const client of this.#clients.values()) client.heal();
     this.#loop.advance(calmDown);
-    for (const client of this.#clients.values()) {
-      client.settle();
-    }
+    for (const client of this.#clients.values()) client.settle();
+    for (const relay of this.#relays.values()) relay.settle();
     const said = this.#received();
     const asked = this.#asked();
     this.#loop.advance(silence);

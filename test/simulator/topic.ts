@@ -1,4 +1,4 @@
-import { matchesHex, type Parameters } from './constraints.ts';
+import { matches, matchesHex, type Parameters } from './constraints.ts';
 import { identity, type Received, type ReceivedResource } from './messages.ts';
 import { Violation } from './violation.ts';
 import { catalog, isBad, type Kind, type World } from './world.ts';
@@ -29,6 +29,10 @@ export interface TopicOptions {
   /** It keeps constraints apart: a locator client, or one that is told of constraints. */
   readonly constrained: boolean;
   readonly loss: (byName: boolean) => Loss;
+  /** What is asked by name may be taken for absent before it is answered. */
+  readonly hasty: () => boolean;
+  /** Control planes say nothing at all of what is wanted for these parameters, as nothing of it is there. */
+  readonly unanswered: (form: Parameters) => boolean;
   /** It sends locators. */
   readonly locators: boolean;
 }
@@ -96,6 +100,21 @@ export class Topic {
     for (const [key, floor] of this.#floors) if (floor > base) this.#floors.set(key, base);
   }
 
+  /**
+   * What it knows by the wildcard it asks for by name, too: upstream, that is another stream (protocol §5b), which may
+   * be as far back as this.
+   */
+  askByName(names: readonly string[], forms: readonly Parameters[], base: number): void {
+    if (!this.wanted.wildcard) return;
+    for (const key of names.flatMap((name) => forms.map((form) => identity(form.key, name)))) {
+      if ((this.#floors.get(key) ?? 0) > base) this.#floors.set(key, base);
+    }
+  }
+
+  get holdsAny(): boolean {
+    return this.#state.size > 0;
+  }
+
   holds(name: string): boolean {
     return this.contentOf(name) !== undefined;
   }
@@ -141,12 +160,18 @@ export class Topic {
       if (!this.#options.constrained && constraints !== '') {
         throw new Violation(1, `${name} has constraints, for a client of plain names`);
       }
-      if (!this.wants(context.wanted, name)) throw new Violation(1, `${name} is not subscribed`);
+      // What it had by name it may keep for a moment, while its wildcard's complete state waits to be exact.
+      const kept = context.wanted.wildcard && this.#kept(name, content, context);
+      if (!kept && !this.wants(context.wanted, name)) throw new Violation(1, `${name} is not subscribed`);
       if (content === '') throw new Violation(1, `${name} has no content`);
       if (this.#kept(name, content, context)) continue;
       if (!context.forms.some((form) => matchesHex(constraints, form))) {
         throw new Violation(1, `${name} has constraints that do not match`);
       }
+    }
+    for (const { name, code } of received.errors) {
+      if (!this.#options.world.faults.has(`${this.kind} ${name} ${code}`))
+        throw new Violation(1, `an error ${code} of ${name}, which upstream never told of`);
     }
     for (const name of received.removed) once(identity('', name));
     for (const { name, constraints } of received.removedVariants) once(identity(constraints, name));
@@ -183,6 +208,7 @@ export class Topic {
     const names = new Set(received.resources.map(({ name }) => name));
     for (const name of received.removed) names.add(name);
     for (const { name } of received.removedVariants) names.add(name);
+    for (const { name } of received.errors) names.add(name);
     if (complete) {
       for (const { name } of this.#state.values()) if (this.wants(wanted, name)) names.add(name);
     }
@@ -200,6 +226,12 @@ export class Topic {
     // With a wildcard, what is unsubscribed by name is removed unless the wildcard shows it (protocol §4.5).
     const wanted = this.wants(context.wanted, name);
     const told = received.removed.includes(name) || received.removedVariants.some((one) => one.name === name);
+    // In delta, NOT_FOUND is a removal (protocol §8).
+    const lost =
+      this.#options.protocol === 'delta' &&
+      received.errors.some((one) => one.name === name && one.code === 5);
+    if (lost && context.forms.every((form) => this.#seenBy(form, name, after).length > 0))
+      throw new Violation(2, `${name} is said to be missing, but held`);
     let absentSomewhere = false;
     for (const form of context.forms) {
       const held = this.#seenBy(form, name, before);
@@ -219,7 +251,8 @@ export class Topic {
       // With several sets, what is gone for one may have been shown by another that is not answered yet.
       if (held.length > 0 && wanted && context.forms.length === 1) this.#absent(form, name, context);
     }
-    if (told && !absentSomewhere && received.removed.includes(name)) {
+    // A client that has rejected the removal of the variant has itself to blame.
+    if (told && !absentSomewhere && received.removed.includes(name) && !this.#rejected.has(name)) {
       throw new Violation(2, `${name} is removed, but held`);
     }
     if (told && wanted && context.forms.length === 1 && absentSomewhere) {
@@ -252,7 +285,8 @@ export class Topic {
     return this.#options.loss(!this.wanted.wildcard || this.wanted.names.has(name));
   }
 
-  #absent(form: Parameters, name: string, { known }: Context): void {
+  #absent(form: Parameters, name: string, { known, wanted }: Context): void {
+    if (catalog[this.kind].full && wanted.names.has(name) && this.#options.hasty()) return;
     const failure = this.#check(form, name, undefined, known);
     if (failure !== undefined) throw failure;
   }
@@ -323,6 +357,8 @@ export class Topic {
         if (loss === 'choices') continue;
         const keeps = loss === 'deletions';
         if (possible.length === 0 && (held.length === 0 || keeps || this.#keepsDeleted(complete))) continue;
+        if (possible.length === 0 && this.#options.unanswered(form)) continue;
+        if (forms.length > 1 && this.#keepsDeleted(complete) && this.#wasAmbiguous(name, form)) continue;
         if (!held.some((content) => possible.includes(content))) {
           const wanted = possible.length === 0 ? 'nothing' : possible.join(' or ');
           throw new Violation(
@@ -338,6 +374,23 @@ export class Topic {
       if (forms.some((form) => matchesHex(constraints, form))) continue;
       throw new Violation(4, `${name} is still held with constraints that do not match`);
     }
+  }
+
+  /** Whether there is nothing of what is wanted by name. */
+  absent(form: Parameters): boolean {
+    const { world } = this.#options;
+    const { names, wildcard } = this.wanted;
+    if (wildcard) return false;
+    return [...names].every((name) => world.matching(this.kind, name, form, world.revision).length === 0);
+  }
+
+  /** Of several variants that match one of its parameter sets, a client cannot tell which it was sent for that. */
+  #wasAmbiguous(name: string, form: Parameters): boolean {
+    const { world } = this.#options;
+    const earlier = world.earlier(this.kind, name);
+    return earlier.some(
+      (variants) => variants.filter(({ constraints }) => matches(constraints.message, form)).length > 1,
+    );
   }
 
   /** SotW cannot tell of deletions where absence means nothing. */

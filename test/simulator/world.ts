@@ -85,6 +85,8 @@ const nothing: readonly Variant[] = [];
 export class World {
   #revision = 0;
   readonly #history = new Map<string, Entry[]>();
+  /** Errors that control planes have told of, by kind, name and code. */
+  readonly faults = new Set<string>();
   readonly #listeners: ((revision: number, edits: readonly Edit[]) => void)[] = [];
 
   get revision(): number {

@@ -131,6 +131,12 @@ export class ScriptedUpstream implements Upstream {
     );
   }
 
+  again(interest: Interest): void {
+    this.journal.push(
+      `again ${typeInfo(interest.type).short} ${interest.selector} ${interest.parameters.key}`.trim(),
+    );
+  }
+
   unsubscribe(interest: Interest): void {
     for (const known of this.interests) {
       if (
@@ -144,6 +150,10 @@ export class ScriptedUpstream implements Upstream {
     this.journal.push(
       `-${typeInfo(interest.type).short} ${interest.selector} ${interest.parameters.key}`.trim(),
     );
+  }
+
+  refusals(): undefined {
+    return undefined;
   }
 
   refusal(): undefined {
@@ -201,6 +211,8 @@ export class Lab {
   /** What streams said of themselves. */
   readonly events: string[] = [];
   readonly ambiguous: string[] = [];
+  /** Why variants left the cache, and how many. */
+  readonly evicted: string[] = [];
   /** How often a client's node was decoded. */
   contexts = 0;
   readonly #deferred: (() => void)[] = [];
@@ -227,7 +239,7 @@ export class Lab {
       events: {
         ambiguous: (_url, name) => this.ambiguous.push(name),
         looked: () => undefined,
-        evicted: () => undefined,
+        evicted: (reason, count) => this.evicted.push(`${reason} ${count}`),
         upstreamChanged: () => undefined,
       },
       downstream: {

@@ -18,6 +18,7 @@ function setting() {
   const registry = new InterestRegistry(
     {
       want: ({ selector, parameters }) => journal.push(`+${selector}${parameters.key}`),
+      again: () => undefined,
       unwant: ({ selector, parameters }) => journal.push(`-${selector}${parameters.key}`),
     },
     clock,

@@ -29,7 +29,11 @@ function start() {
   const store = new Store({ clock, ambiguous: () => undefined, expiring: () => undefined });
   const views = new Views({
     catalog: store,
-    interest: { want: (one) => store.want(one), unwant: (one) => void store.unwant(one) },
+    interest: {
+      want: (one) => store.want(one),
+      again: () => undefined,
+      unwant: (one) => void store.unwant(one),
+    },
     clock,
     idleMilliseconds: 1000,
     controlPlane: '',

@@ -47,6 +47,7 @@ class Bench {
         this.interests.push(interest);
         this.journal.push(`+${interest.selector}`);
       },
+      again: () => undefined,
       unwant: (interest) => {
         this.store.unwant(interest);
         this.journal.push(`-${interest.selector}`);

@@ -1,4 +1,7 @@
 import { expect } from 'chai';
+import type { TypeUrl } from '../../src/model/brand.ts';
+import { internParameters } from '../../src/model/parameters.ts';
+import { WILDCARD } from '../../src/model/transaction.ts';
 import { CLAIMS_EVERYTHING } from '../../src/upstream/claims.ts';
 import { Outlook } from '../../src/workers/outlook.ts';
 import { type } from '../support/lab.ts';
@@ -23,7 +26,7 @@ function start() {
 describe('hope in a worker (protocol §8)', () => {
   it('ends a second after the upstream that serves a name has gone', () => {
     const { clock, outlook } = start();
-    outlook.news(['central']);
+    outlook.news({ down: ['central'], refused: [] });
     expect(outlook.hopeless(lds, '*')).to.equal(false);
     clock.advance(1000);
     expect(outlook.hopeless(lds, '*')).to.equal(true);
@@ -32,7 +35,7 @@ describe('hope in a worker (protocol §8)', () => {
 
   it('is there for a second for whatever is asked for: the primary may have it', () => {
     const { clock, outlook } = start();
-    outlook.news(['central']);
+    outlook.news({ down: ['central'], refused: [] });
     clock.advance(5000);
     outlook.asked(lds, 'late');
     expect([outlook.hopeless(lds, 'late'), outlook.hopeless(lds, 'early')]).to.deep.equal([false, true]);
@@ -42,19 +45,33 @@ describe('hope in a worker (protocol §8)', () => {
 
   it('is back with the upstream', () => {
     const { clock, outlook } = start();
-    outlook.news(['central']);
+    outlook.news({ down: ['central'], refused: [] });
     clock.advance(5000);
-    outlook.news([]);
+    outlook.news({ down: [], refused: [] });
     expect(outlook.hopeless(lds, '*')).to.equal(false);
   });
 
   it('has everybody looked at again as long as something is down, and not longer', () => {
     const { clock, outlook, looks } = start();
-    outlook.news(['central']);
+    outlook.news({ down: ['central'], refused: [] });
     clock.advance(2000);
     expect(looks()).to.equal(4);
-    outlook.news([]);
+    outlook.news({ down: [], refused: [] });
     clock.advance(2000);
     expect(looks()).to.equal(4);
+  });
+
+  it('is none for parameter sets that an upstream has no session for, and there again when it has', () => {
+    const { outlook } = start();
+    const of = (env: string) => internParameters([['env', env]]);
+    const central = { upstream: 'central', message: 'all sessions are in use', parameters: [of('test').key] };
+    outlook.news({ down: [], refused: [central] });
+    const refusal = (url: TypeUrl, env: string) =>
+      outlook.refusal({ type: url, selector: WILDCARD, parameters: of(env) });
+    expect(refusal(lds, 'test')).to.equal('all sessions are in use');
+    expect(refusal(lds, 'prod')).to.equal(undefined);
+    expect(refusal(cds, 'test'), 'served by another').to.equal(undefined);
+    outlook.news({ down: [], refused: [] });
+    expect(refusal(lds, 'test')).to.equal(undefined);
   });
 });

@@ -11,7 +11,7 @@ import {
   statSync,
 } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { dirname, join, resolve } from 'node:path';
 import type { SetAside } from './records.ts';
 
 /** SQLite's own, beside the database. */
@@ -21,8 +21,16 @@ export const databaseFile = (directory: string): string => join(directory, 'cach
 
 /** Makes the directory and an empty file, where there are none. Nobody else may read them: they may hold secrets. */
 export function prepareFile(directory: string): void {
-  mkdirSync(directory, { recursive: true, mode: 0o700 });
+  makeDirectory(resolve(directory));
   closeSync(openSync(databaseFile(directory), 'a', 0o600));
+}
+
+/** Not mkdir's own `recursive`: where nothing can be made (below /proc, an automounter's), it tries for ever. */
+function makeDirectory(directory: string): void {
+  if (statSync(directory, { throwIfNoEntry: false })?.isDirectory() === true) return;
+  const above = dirname(directory);
+  if (above !== directory) makeDirectory(above);
+  mkdirSync(directory, { mode: 0o700 });
 }
 
 /** Moves the database out of the way, whole, for whoever wants to look into it; undefined: there is nothing in it. */

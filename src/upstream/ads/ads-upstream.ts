@@ -1,7 +1,7 @@
 import type { TypeUrl } from '../../model/brand.ts';
 import type { Timer } from '../../model/clock.ts';
 import type { Interest } from '../../model/transaction.ts';
-import type { Upstream, UpstreamSink, UpstreamState } from '../../model/upstream.ts';
+import type { Refusals, Upstream, UpstreamSink, UpstreamState } from '../../model/upstream.ts';
 import { Conditions } from '../../observe/conditions.ts';
 import { formatHostPort } from '../../wire/address.ts';
 import { claims } from '../claims.ts';
@@ -95,8 +95,16 @@ export class AdsUpstream implements Upstream {
     this.#sessions.subscribe(interest);
   }
 
+  again(interest: Interest): void {
+    this.#sessions.again(interest);
+  }
+
   unsubscribe(interest: Interest): void {
     this.#sessions.unsubscribe(interest);
+  }
+
+  refusals(): Refusals | undefined {
+    return this.#sessions.refusals();
   }
 
   refusal(interest: Interest): string | undefined {

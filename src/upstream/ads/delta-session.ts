@@ -21,14 +21,20 @@ import {
 } from '../../wire/response-reader.ts';
 import { Code } from '../../wire/status.ts';
 import { acceptError, acceptRemoval, acceptResource, type Identity } from './arrivals.ts';
-import { type HeldVariant, Seen } from './held.ts';
+import { type HeldVariant, Seen, type VariantKey, variantKey } from './held.ts';
 import type { TypeState } from './machine.ts';
 import { SessionMachine } from './session-machine.ts';
-import { type Ask, settle } from './wants.ts';
+import { type Ask, pendingOf, settle } from './wants.ts';
 
 interface DeltaState extends TypeState {
   /** For the next first request: what is held, by the upstream's own versions. */
   initialVersions: ReadonlyMap<string, string>;
+  /** What this stream has sent for a wildcard or glob that was taken back just now: asked again, it is sent again. */
+  readonly released: Map<VariantKey, Identity>;
+  /** Asks that expect something still. */
+  readonly expecting: Set<Ask>;
+  /** Something was taken back just now: what is on its way for it comes all the same. */
+  leaving: boolean;
 }
 
 /** What a response says: all of it judged, nothing of it done yet. */
@@ -47,8 +53,16 @@ const noVersions: ReadonlyMap<string, string> = new Map();
 
 /** An incremental stream (protocol §4 from the client's side). */
 export class DeltaSession extends SessionMachine<DeltaState, IncomingDelta> {
+  #heard: { readonly said: Transaction; readonly requests: ReadonlySet<number> } | undefined;
+
   protected createState(base: TypeState): DeltaState {
-    return { ...base, initialVersions: noVersions };
+    return {
+      ...base,
+      initialVersions: noVersions,
+      released: new Map(),
+      expecting: new Set(),
+      leaving: false,
+    };
   }
 
   protected read(bytes: Buffer): Result<IncomingDelta, UnreadableResponse> {
@@ -61,6 +75,9 @@ export class DeltaSession extends SessionMachine<DeltaState, IncomingDelta> {
     state.initialVersions = new Map(confirmed.map((held) => [held.name, held.version]));
     for (const held of confirmed) held.mark = this.stream;
     state.sweep = confirmed.length < state.held.size;
+    state.released.clear();
+    state.expecting.clear();
+    state.leaving = false;
     if (!resumed) return;
     for (const ask of state.wants.all()) {
       if (!ask.known) continue;
@@ -75,18 +92,24 @@ export class DeltaSession extends SessionMachine<DeltaState, IncomingDelta> {
     // The answer to a wildcard or glob was cut off: if nothing has changed since, nothing would come to complete it.
     if ([...state.wants.unknown].some(({ kind }) => kind !== 'name')) return [];
     const confirmed: HeldVariant[] = [];
+    const stamped = state.rules.stamp(UNCONSTRAINED);
+    const plain = stamped.ok ? stamped.value.key : UNCONSTRAINED.key;
+    let variants = false;
     let bytes = 0;
     for (const held of state.held.all()) {
       const single = held.next === undefined && state.held.first(held.name) === held;
       if (!single || held.version === '' || held.aliased) continue;
       // Nobody can say of a name alone which variant of it is gone.
-      if (locators && held.constraints.key !== UNCONSTRAINED.key) continue;
+      if (held.constraints.key !== plain) {
+        variants = true;
+        continue;
+      }
       bytes += Buffer.byteLength(held.name) + Buffer.byteLength(held.version) + 12;
       if (bytes > initialVersionsLimit) return [];
       confirmed.push(held);
     }
     // What a wildcard or glob covers is confirmed by what comes: then something has to come.
-    if (locators && confirmed.length < state.held.size && state.wants.hasCollection) return [];
+    if ((locators || variants) && confirmed.length < state.held.size && state.wants.hasCollection) return [];
     return confirmed;
   }
 
@@ -115,26 +138,40 @@ export class DeltaSession extends SessionMachine<DeltaState, IncomingDelta> {
   }
 
   /** A subscribe is answered with everything, also with what was sent before (protocol §4.2). */
-  protected expect(state: DeltaState, ask: Ask): Set<HeldVariant> {
-    const matching = this.covered(state, ask).filter((held) => this.#shows(ask, held));
-    return new Set(matching);
+  protected expect(state: DeltaState, ask: Ask): Set<VariantKey> {
+    const sent = [...this.covered(state, ask), ...state.released.values()];
+    state.expecting.add(ask);
+    return new Set(sent.filter((variant) => this.#shows(ask, variant)).map(variantKey));
   }
 
   /**
    * Nothing says which request a response answers. An update that was on its way has only what has changed: it lacks
    * something of what is held, or has nothing for this ask. An empty response is for who has waited longest.
    */
-  protected answers(state: DeltaState, ask: Ask, { puts, heartbeats, removals }: Transaction): boolean {
-    if (!this.options.locators && ask.kind === 'wildcard') return true; // there is no other in this conversation
+  protected answers(state: DeltaState, ask: Ask, said: Transaction): boolean {
     if (ask.askedIn === 1) return true; // nothing can have been on its way before the first request
-    const said = [...puts, ...heartbeats, ...removals];
-    if (said.length === 0) {
+    // There is no other in this conversation; what was on its way when it was taken back is no answer.
+    if (!this.options.locators && ask.kind === 'wildcard') return ask.expected.size === 0;
+    if (said.puts.length + said.heartbeats.length + said.removals.length === 0) {
       for (const { kind, askedIn, responded } of state.wants.all()) {
         if (kind !== 'name' && !responded && askedIn > 0 && askedIn < ask.askedIn) return false;
       }
       return true;
     }
-    return ask.expected.size === 0 && said.some((identity) => this.#shows(ask, identity));
+    return ask.expected.size === 0 && this.#heardOf(state, said).has(ask.askedIn);
+  }
+
+  /** The requests to which this is an answer, as it has something for one of their wildcards or globs. */
+  #heardOf({ wants }: DeltaState, said: Transaction): ReadonlySet<number> {
+    if (this.#heard?.said === said) return this.#heard.requests;
+    const requests = new Set<number>();
+    const identities = [...said.puts, ...said.heartbeats, ...said.removals];
+    for (const ask of wants.unknown) {
+      if (ask.kind === 'name' || ask.expected.size > 0 || requests.has(ask.askedIn)) continue;
+      if (identities.some((identity) => this.#shows(ask, identity))) requests.add(ask.askedIn);
+    }
+    this.#heard = { said, requests };
+    return requests;
   }
 
   #shows(ask: Ask, { name, constraints }: Identity): boolean {
@@ -146,14 +183,25 @@ export class DeltaSession extends SessionMachine<DeltaState, IncomingDelta> {
     return ask.kind !== 'wildcard';
   }
 
-  /** A stream that is silent altogether says nothing about what is held from an earlier one. */
+  /** A control plane that is silent altogether says nothing about what is held from an earlier stream. */
   protected expired(state: DeltaState, ask: Ask): Removal[] | undefined {
     const stale = this.covered(state, ask).some((held) => held.mark !== this.stream);
-    if (stale && !this.answered) return undefined;
+    if (stale && !this.heard) return undefined;
     return this.sweep(state, ask);
   }
 
-  protected forgotten(): void {}
+  /** Long enough for what is on its way; later it may have been deleted, and nobody would say so. */
+  protected forgotten(state: DeltaState, ask?: Ask): void {
+    if (ask === undefined || ask.askedIn === 0) return;
+    state.leaving = true;
+    for (const held of ask.kind === 'name' ? [] : this.covered(state, ask)) {
+      if (held.mark === this.stream && this.#shows(ask, held)) state.released.set(variantKey(held), held);
+    }
+    this.arm(`leaving ${state.type}`, this.options.resourceTimeoutMs, () => {
+      state.leaving = false;
+      state.released.clear();
+    });
+  }
 
   protected accept(state: DeltaState, response: IncomingDelta): Result<Transaction> {
     const reading = read(state, response);
@@ -166,9 +214,10 @@ export class DeltaSession extends SessionMachine<DeltaState, IncomingDelta> {
     const heartbeats: Heartbeat[] = [];
     const removals: Removal[] = [];
     const settled: Interest[] = [];
+    const answered: Ask[] = [];
     for (const put of reading.puts) {
       const { name, constraints, aliases, ttlMilliseconds } = put;
-      if (!wants.wants(name, aliases)) continue; // it was on its way when the last subscription ended
+      if (!this.#isWanted(state, put)) continue;
       if (put.any === undefined && ttlMilliseconds !== undefined) {
         const known = held.get(name, constraints.key);
         if (known === undefined) continue;
@@ -179,13 +228,16 @@ export class DeltaSession extends SessionMachine<DeltaState, IncomingDelta> {
         puts.push(put);
         const asks = wants.selecting(name, [], constraints);
         held.put(name, constraints, put.version, this.stream, asks.length === 0);
-        came(state, held.get(name, constraints.key));
+        came(state, put);
       }
       for (const ask of wants.selecting(name, aliases, constraints)) {
-        if (ask.kind === 'name') settle(wants, ask, settled);
+        if (ask.kind !== 'name') continue;
+        answered.push(ask);
+        settle(wants, ask, settled);
       }
     }
     for (const identity of reading.removedVariants) {
+      came(state, identity);
       const known = held.get(identity.name, identity.constraints.key);
       if (known === undefined) this.#missing(state, identity.name, removals, settled);
       else this.#remove(state, known, removals, settled);
@@ -194,13 +246,23 @@ export class DeltaSession extends SessionMachine<DeltaState, IncomingDelta> {
     for (const fault of reading.faults) {
       if (fault.code === Code.NOT_FOUND) this.#removeName(state, fault, removals, settled);
     }
+    // It has another variant than the one from an earlier stream: in one transaction, as a swap.
+    for (const ask of answered) removals.push(...this.leftover(state, ask));
     const { version } = response;
     const { faults } = reading;
-    return transaction({ holder, type, version, puts, removals, heartbeats, faults, settled });
+    const pending = pendingOf(wants, [...removals, ...faults]);
+    return transaction({ holder, type, version, puts, removals, heartbeats, faults, settled, pending });
+  }
+
+  /** Not what was on its way when its subscription ended: nobody would say when it is gone. */
+  #isWanted({ wants, leaving }: DeltaState, { name, aliases, constraints }: Put): boolean {
+    if (!leaving || !this.options.locators) return wants.wants(name, aliases);
+    return wants.selecting(name, aliases, constraints).length > 0;
   }
 
   #removeName(state: DeltaState, identity: Identity, removals: Removal[], settled: Interest[]): void {
     const { name, constraints } = identity;
+    came(state, identity);
     if (isGlob(name)) {
       // The URL of a collection that is empty (protocol §6).
       for (const ask of state.wants.named(name)) {
@@ -222,7 +284,8 @@ export class DeltaSession extends SessionMachine<DeltaState, IncomingDelta> {
     came(state, held);
     removals.push({ name: held.name, constraints: held.constraints });
     for (const ask of state.wants.selecting(held.name, [], held.constraints)) {
-      if (ask.kind === 'name') settle(state.wants, ask, settled);
+      // Somebody who has asked since may still get another variant: this was on its way.
+      if (ask.kind === 'name' && (ask.known || ask.askedIn === 1)) settle(state.wants, ask, settled);
     }
   }
 
@@ -288,9 +351,14 @@ function read(state: DeltaState, response: IncomingDelta): Result<Reading> {
 }
 
 /** What was expected of an answer is there, or gone. */
-function came({ wants }: DeltaState, held: HeldVariant | undefined): void {
-  if (held === undefined || wants.unknown.size === 0) return;
-  for (const ask of wants.unknown) ask.expected.delete(held);
+function came({ wants, released, expecting }: DeltaState, variant: Identity): void {
+  if (released.size + expecting.size === 0) return;
+  const key = variantKey(variant);
+  released.delete(key);
+  for (const ask of expecting) {
+    ask.expected.delete(key);
+    if (ask.expected.size === 0 || !wants.has(ask)) expecting.delete(ask);
+  }
 }
 
 function request(type: TypeUrl, part: Partial<OutgoingDelta>): OutgoingDelta {

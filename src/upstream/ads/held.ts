@@ -16,6 +16,13 @@ export interface HeldVariant {
   next: HeldVariant | undefined;
 }
 
+/** A variant in a set: its name and its constraints. */
+export type VariantKey = string;
+
+export function variantKey({ name, constraints }: Pick<HeldVariant, 'name' | 'constraints'>): VariantKey {
+  return JSON.stringify([name, constraints.key]);
+}
+
 /** What the store has under one (holder, type), mirrored without the content: names, variants, versions. */
 export class Held {
   readonly #first = new Map<ResourceName, HeldVariant>();

@@ -63,6 +63,8 @@ export class Lane {
   #retry: Timer | undefined;
   #node: Uint8Array;
   #opened = false;
+  /** The session's other stream has had a response on this link. */
+  #heard = false;
 
   constructor(options: LaneOptions) {
     this.#options = options;
@@ -85,7 +87,14 @@ export class Lane {
 
   up(link: Link, endpoint: number): void {
     this.#link = { link, endpoint };
+    this.#heard = false;
     this.#openStream();
+  }
+
+  heard(): void {
+    if (this.#heard) return;
+    this.#heard = true;
+    if (this.#open !== undefined) this.#step({ kind: 'heard' });
   }
 
   down(): void {
@@ -132,6 +141,7 @@ export class Lane {
     const resumed = this.#lastEndpoint === endpoint;
     this.#lastEndpoint = endpoint;
     this.#step({ kind: 'connected', resumed });
+    if (this.#heard) this.#step({ kind: 'heard' });
   }
 
   /** What is wanted; nothing of it may change while this is read. */
@@ -148,6 +158,7 @@ export class Lane {
     if (Buffer.compare(this.#node, node) === 0) return;
     this.#node = node;
     this.#lastEndpoint = undefined;
+    this.#heard = false;
     this.#reopen();
   }
 

@@ -14,6 +14,8 @@ export type Input =
   | { readonly kind: 'connected'; readonly resumed: boolean }
   | { readonly kind: 'disconnected' }
   | { readonly kind: 'received'; readonly bytes: Buffer }
+  /** The session's other stream has had a response: the control plane is there, and knows who asks. */
+  | { readonly kind: 'heard' }
   | { readonly kind: 'subscribe'; readonly interest: Interest }
   | { readonly kind: 'unsubscribe'; readonly interest: Interest }
   /** Changes of subscription are sent now: many that come together make one request. */

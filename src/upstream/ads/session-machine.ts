@@ -15,10 +15,10 @@ import type { OutgoingRequest } from '../../wire/request-writer.ts';
 import type { ErrorDetail } from '../../wire/requests.ts';
 import type { IncomingSotw, UnreadableResponse } from '../../wire/response-reader.ts';
 import { Code } from '../../wire/status.ts';
-import { Held, type HeldVariant } from './held.ts';
+import { Held, type HeldVariant, type VariantKey } from './held.ts';
 import type { Effect, Input, Machine, SessionOptions, TypeState } from './machine.ts';
 import { originalOf, type Stamp } from './stamp.ts';
-import { type Ask, settle, Wants } from './wants.ts';
+import { type Ask, askAgain, settle, Wants } from './wants.ts';
 
 /** Others split a wildcard's first answer: it is whole when nothing more has come for so long (protocol §5b). */
 const quietMs = 300;
@@ -35,8 +35,8 @@ export abstract class SessionMachine<S extends TypeState, R extends IncomingSotw
   protected readonly options: SessionOptions;
   /** Grows with each stream: what is held bears the mark of the stream that last confirmed it. */
   protected stream = 0;
-  /** Some response has come on this stream. */
-  protected answered = false;
+  /** Some response has come on this stream, or on the other one of its session: silence says something now. */
+  protected heard = false;
   readonly #types = new Map<TypeUrl, S>();
   readonly #timers = new Map<string, () => void>();
   /** Types of this stream that were sent but never asked for. */
@@ -62,8 +62,8 @@ export abstract class SessionMachine<S extends TypeState, R extends IncomingSotw
   protected abstract reply(state: S): OutgoingRequest;
   /** Refuses a type that was never asked for; undefined where a refusal would subscribe to it. */
   protected abstract refuse(type: TypeUrl, nonce: string, error: ErrorDetail): OutgoingRequest | undefined;
-  /** What is held, and would be sent again in answer to a wildcard or glob that is asked now. */
-  protected abstract expect(state: S, ask: Ask): Set<HeldVariant>;
+  /** What was sent, and would be sent again in answer to a wildcard or glob that is asked now. */
+  protected abstract expect(state: S, ask: Ask): Set<VariantKey>;
   /** Whether a response may be the answer to a wildcard or glob, rather than one to something else. */
   protected abstract answers(state: S, ask: Ask, said: Transaction): boolean;
   /** Whether silence means absence in the end (protocol §3.9). */
@@ -74,21 +74,18 @@ export abstract class SessionMachine<S extends TypeState, R extends IncomingSotw
   protected leftover(_state: S, _ask: Ask): Removal[] {
     return [];
   }
-  /** Something of what is held was dropped, as nobody wants it any more. */
-  protected abstract forgotten(state: S): void;
+  /** Something of what is held is dropped, as nobody wants it any more: what this ask covers. */
+  protected abstract forgotten(state: S, ask?: Ask): void;
 
   /** Whether anything is subscribed. */
   get idle(): boolean {
-    for (const state of this.#types.values()) if (state.wants.size > 0) return false;
-    return true;
+    return this.#types.values().every(({ wants }) => wants.size === 0);
   }
 
   /** Whether something was asked that has no answer yet. */
   get awaits(): boolean {
-    for (const state of this.#types.values()) {
-      for (const ask of state.wants.all()) if (ask.askedIn > 0 && !ask.answered) return true;
-    }
-    return false;
+    const waits = ({ askedIn, answered }: Ask): boolean => askedIn > 0 && !answered;
+    return this.#types.values().some(({ wants }) => [...wants.all()].some(waits));
   }
 
   *interests(): Iterable<Interest> {
@@ -125,6 +122,9 @@ export abstract class SessionMachine<S extends TypeState, R extends IncomingSotw
       case 'received':
         if (this.#connected) this.#receive(input.bytes);
         break;
+      case 'heard':
+        this.heard = true;
+        break;
       case 'subscribe':
         this.#subscribe(input.interest);
         break;
@@ -155,6 +155,10 @@ export abstract class SessionMachine<S extends TypeState, R extends IncomingSotw
     this.#effects.push({ kind: 'arm', timer, milliseconds });
   }
 
+  protected fail(reason: string): void {
+    this.#effects.push({ kind: 'fail', reason });
+  }
+
   #apply(applied: Transaction): void {
     this.#effects.push({ kind: 'apply', transaction: applied });
   }
@@ -166,7 +170,7 @@ export abstract class SessionMachine<S extends TypeState, R extends IncomingSotw
 
   #connect(resumed: boolean): void {
     this.#connected = true;
-    this.answered = false;
+    this.heard = false;
     this.stream++;
     this.#unsolicited.clear();
     this.#timers.clear();
@@ -191,8 +195,9 @@ export abstract class SessionMachine<S extends TypeState, R extends IncomingSotw
 
   #subscribe(interest: Interest): void {
     const state = this.#state(interest);
-    const { ask, created } = state.wants.add(interest);
+    const { ask, created, again } = state.wants.add(interest);
     if (created) state.fresh.add(ask);
+    else if (again) askAgain(state, ask);
     else if (ask.known) this.#say(state, { settled: [interest] });
   }
 
@@ -207,7 +212,7 @@ export abstract class SessionMachine<S extends TypeState, R extends IncomingSotw
 
   /** Nobody keeps it current any more, so the store must not have it from here. */
   #forget(state: S, ask: Ask): void {
-    this.forgotten(state);
+    this.forgotten(state, ask);
     if (state.wants.size === 0) {
       if (state.held.size > 0) this.#say(state, { complete: true, unwanted: true });
       state.held.clear();
@@ -224,16 +229,9 @@ export abstract class SessionMachine<S extends TypeState, R extends IncomingSotw
 
   /** What is held under an ask's name or glob, or by the wildcard. */
   protected covered(state: S, ask: Ask): HeldVariant[] {
-    switch (ask.kind) {
-      case 'name':
-        return state.held.of(ask.selector);
-      case 'wildcard':
-        return [...state.held.all()];
-      case 'glob':
-        return [...state.held.all()].filter((held) => globMatches(ask.selector, held.name));
-      default:
-        return assertNever(ask.kind);
-    }
+    const { kind, selector } = ask;
+    if (kind === 'name') return state.held.of(selector);
+    return [...state.held.all()].filter((held) => kind === 'wildcard' || globMatches(selector, held.name));
   }
 
   #state(interest: Interest): S {
@@ -290,7 +288,9 @@ export abstract class SessionMachine<S extends TypeState, R extends IncomingSotw
       // Asked for later, and its answer cannot be told from others, or there is none: a new stream begins with one.
       const later = state.nonce !== '' && waiting.some((ask) => ask.askedIn > 1);
       const reason = `no answer to the wildcard of ${state.type} within ${this.options.resourceTimeoutMs / 1000} s`;
-      this.#effects.push(later ? { kind: 'fail', reason } : { kind: 'overdue' });
+      if (later) return this.fail(reason);
+      this.#effects.push({ kind: 'overdue' });
+      this.#awaitWildcards(state, timer, waiting);
     });
   }
 
@@ -324,19 +324,18 @@ export abstract class SessionMachine<S extends TypeState, R extends IncomingSotw
     const envelope = read.ok ? read.value : read.error;
     const state = this.#types.get(typeUrl(envelope.typeUrl));
     if (state === undefined || state.asked === 0) {
-      if (!read.ok) this.#effects.push({ kind: 'fail', reason: read.error.reason });
-      else if (envelope.typeUrl === '')
-        this.#effects.push({ kind: 'fail', reason: 'a response without type_url' });
+      if (!read.ok) this.fail(read.error.reason);
+      else if (envelope.typeUrl === '') this.fail('a response without type_url');
       else this.#unasked(read.value);
       return;
     }
     if (!read.ok) {
       // Without a nonce there is nothing to refuse: the stream may as well be out of step.
-      if (read.error.nonce === '') this.#effects.push({ kind: 'fail', reason: read.error.reason });
+      if (read.error.nonce === '') this.fail(read.error.reason);
       else this.#reject(state, read.error.nonce, read.error.reason);
       return;
     }
-    this.answered = true;
+    this.heard = true;
     if (state.wants.size === 0) {
       // An answer that was in flight when its last subscription ended.
       state.nonce = envelope.nonce;

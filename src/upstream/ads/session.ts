@@ -13,6 +13,9 @@ export interface Shown {
   readonly stamp: Stamp;
 }
 
+/** `answered`: to be called with each response. */
+type MakeLane = (shown: Shown, answered: () => void) => Lane;
+
 /**
  * The conversation with a control plane for one parameter set: at most two streams. A type's wildcard and its names
  * never share one, since an answer in flight would make `{"*", names}` look complete, and what is only named would
@@ -22,13 +25,13 @@ export interface Shown {
 export class Session {
   readonly parameters: Parameters;
   #shown: Shown;
-  readonly #lane: (shown: Shown) => Lane;
+  readonly #lane: MakeLane;
   readonly #lanes = new Map<0 | 1, Lane>();
   readonly #roles = new Map<TypeUrl, Map<Role, 0 | 1>>();
   #up: { readonly link: Link; readonly endpoint: number } | undefined;
   #interests = 0;
 
-  constructor(parameters: Parameters, shown: Shown, lane: (shown: Shown) => Lane) {
+  constructor(parameters: Parameters, shown: Shown, lane: MakeLane) {
     this.parameters = parameters;
     this.#shown = shown;
     this.#lane = lane;
@@ -44,6 +47,11 @@ export class Session {
 
   subscribe(interest: Interest): void {
     this.#interests++;
+    this.#for(interest).subscribe(interest);
+  }
+
+  /** What is subscribed is asked for once more. */
+  again(interest: Interest): void {
     this.#for(interest).subscribe(interest);
   }
 
@@ -94,9 +102,13 @@ export class Session {
     roles.set(role, index);
     const known = this.#lanes.get(index);
     if (known !== undefined) return known;
-    const lane = this.#lane(this.#shown);
+    const lane = this.#lane(this.#shown, () => this.#answered(index));
     this.#lanes.set(index, lane);
     if (this.#up !== undefined) lane.up(this.#up.link, this.#up.endpoint);
     return lane;
+  }
+
+  #answered(index: 0 | 1): void {
+    this.#lanes.get(index === 0 ? 1 : 0)?.heard();
   }
 }

@@ -1,4 +1,5 @@
 import type { ParametersKey, TypeUrl } from '../../model/brand.ts';
+import type { Timer } from '../../model/clock.ts';
 import { stampConstraints } from '../../model/constraints.ts';
 import { internParameters, NO_PARAMETERS, type Parameters } from '../../model/parameters.ts';
 import {
@@ -10,6 +11,7 @@ import {
   transaction,
   WILDCARD,
 } from '../../model/transaction.ts';
+import type { Refusals } from '../../model/upstream.ts';
 import type { Conditions } from '../../observe/conditions.ts';
 import { encodeStatus } from '../../wire/request-writer.ts';
 import { Code } from '../../wire/status.ts';
@@ -23,6 +25,9 @@ import type { AdsUpstreamOptions } from './options.ts';
 import { Session, type Shown } from './session.ts';
 import { SotwSession } from './sotw-session.ts';
 import { restrict, stampFor, unstamped } from './stamp.ts';
+
+/** Of refused parameter sets so many are told to others; there may be as many as clients. */
+const mostTold = 1000;
 
 export interface SessionsHandler {
   /** For the lanes of these holders. */
@@ -51,6 +56,7 @@ export class Sessions {
   readonly #sessions = new Map<ParametersKey, Session>();
   /** Past max_upstream_sessions; they get the places that become free. */
   readonly #refused = new Set<Interest>();
+  #telling: Timer | undefined;
   /** Parameter sets in the crowd, and how many interests each has there. */
   readonly #crowded = new Map<ParametersKey, number>();
   #up: { readonly link: Link; readonly endpoint: number } | undefined;
@@ -85,10 +91,16 @@ export class Sessions {
     session.subscribe(interest);
   }
 
+  again(interest: Interest): void {
+    if (this.#refusedLike(interest) !== undefined) return;
+    this.#sessions.get(this.#shown(interest).key)?.again(interest);
+  }
+
   unsubscribe(interest: Interest): void {
     const refused = this.#refusedLike(interest);
     if (refused !== undefined) {
       this.#refused.delete(refused);
+      this.#tellSoon();
       return;
     }
     const session = this.#sessions.get(this.#shown(interest).key);
@@ -105,6 +117,16 @@ export class Sessions {
     return this.#refusedLike(interest) === undefined ? undefined : this.#full();
   }
 
+  refusals(): Refusals | undefined {
+    if (this.#refused.size === 0) return undefined;
+    const keys = new Set<ParametersKey>();
+    for (const { parameters } of this.#refused) {
+      if (keys.size === mostTold) break;
+      keys.add(parameters.key);
+    }
+    return { message: this.#full(), parameters: [...keys] };
+  }
+
   up(link: Link, endpoint: number): void {
     this.#up = { link, endpoint };
     for (const session of this.#sessions.values()) session.up(link, endpoint);
@@ -117,6 +139,7 @@ export class Sessions {
 
   stop(): void {
     this.#up = undefined;
+    this.#telling?.cancel();
     for (const session of this.#sessions.values()) session.stop();
   }
 
@@ -188,15 +211,22 @@ export class Sessions {
   #open(parameters: Parameters): Session {
     const { protocol, clock } = this.#options;
     const shown: Shown = { node: this.#node(parameters), stamp: this.#stamp(this.#keys, parameters) };
-    const session = new Session(parameters, shown, ({ node, stamp }) => {
+    const session = new Session(parameters, shown, ({ node, stamp }, answered) => {
       const options = this.#machineOptions(parameters, stamp);
+      const handler = this.#handler.laneHandler([options.holders.wildcard.key, options.holders.named.key]);
       return new Lane({
         machine: protocol === 'SOTW' ? new SotwSession(options) : new DeltaSession(options),
         protocol,
         node,
         backoff: this.#handler.backoff(),
         clock,
-        handler: this.#handler.laneHandler([options.holders.wildcard.key, options.holders.named.key]),
+        handler: {
+          ...handler,
+          answered: () => {
+            handler.answered();
+            answered();
+          },
+        },
       });
     });
     this.#sessions.set(parameters.key, session);
@@ -245,6 +275,7 @@ export class Sessions {
       const { key } = this.#shown(interest);
       if (!this.#sessions.has(key) && this.#sessions.size >= this.#options.maxSessions) continue;
       this.#refused.delete(interest);
+      this.#tellSoon();
       this.subscribe(interest);
     }
   }
@@ -253,6 +284,7 @@ export class Sessions {
   #refuse(interest: Interest, parameters: Parameters): void {
     const { type, selector } = interest;
     this.#refused.add(interest);
+    this.#tellSoon();
     this.#options.metrics.refused();
     const message = this.#full();
     this.#conditions.set('sessions', 'full', 'warn', message);
@@ -262,6 +294,14 @@ export class Sessions {
     const holder = this.#holder(parameters, selector === WILDCARD ? 'wildcard' : 'named');
     const faults = [{ name: selector, constraints, code, message, status }];
     this.#handler.apply(transaction({ holder, type, faults }));
+  }
+
+  /** Once for all that are refused together: a fleet comes at once. */
+  #tellSoon(): void {
+    this.#telling ??= this.#options.clock.after(0, () => {
+      this.#telling = undefined;
+      this.#handler.changed();
+    });
   }
 
   #full(): string {

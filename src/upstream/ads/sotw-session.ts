@@ -13,12 +13,12 @@ import type { Locator } from '../../wire/requests.ts';
 import { type IncomingSotw, readSotwResponse, type UnreadableResponse } from '../../wire/response-reader.ts';
 import { Code } from '../../wire/status.ts';
 import type { Identity } from './arrivals.ts';
-import type { HeldVariant } from './held.ts';
+import { Seen, type VariantKey } from './held.ts';
 import type { Image } from './image.ts';
 import type { TypeState } from './machine.ts';
 import { SessionMachine } from './session-machine.ts';
 import { readSotw, type SotwReading } from './sotw-reading.ts';
-import { type Ask, settle } from './wants.ts';
+import { type Ask, pendingOf, settle } from './wants.ts';
 
 interface SotwState extends TypeState {
   /** The last response, where the next one can be compared with it. */
@@ -29,7 +29,16 @@ interface SotwState extends TypeState {
   named: boolean;
   names: readonly string[];
   locators: readonly Locator[];
+  /** The newest request that a response has shown to be heard: it had something that no earlier one asked for. */
+  heardOf: number;
+  /** Something was taken back on this stream: what comes may still be for that, and shows nothing. */
+  ambiguous: boolean;
+  /** A new stream is about to be opened, as nothing else can tell what was heard. */
+  doubted: boolean;
 }
+
+/** How long the answer to a later wildcard or glob may show that it is one, before a new stream is opened for it. */
+const doubtMs = 2000;
 
 /**
  * A state-of-the-world stream (protocol §3 from the client's side). Which responses prove an absence: SotW does not say
@@ -39,7 +48,8 @@ interface SotwState extends TypeState {
  */
 export class SotwSession extends SessionMachine<SotwState, IncomingSotw> {
   protected createState(base: TypeState): SotwState {
-    return { ...base, image: undefined, swept: false, named: false, names: [], locators: [] };
+    const unheard = { heardOf: 0, ambiguous: false, doubted: false };
+    return { ...base, ...unheard, image: undefined, swept: false, named: false, names: [], locators: [] };
   }
 
   protected read(bytes: Buffer): Result<IncomingSotw, UnreadableResponse> {
@@ -50,6 +60,9 @@ export class SotwSession extends SessionMachine<SotwState, IncomingSotw> {
     state.named = false;
     state.names = [];
     state.locators = [];
+    state.heardOf = 0;
+    state.ambiguous = false;
+    state.doubted = false;
     // Control planes count from 1 again when they restart, and are silent about a version that they think is known:
     // without one everything comes, and is compared (protocol §3.10).
     state.version = '';
@@ -61,9 +74,10 @@ export class SotwSession extends SessionMachine<SotwState, IncomingSotw> {
       this.#ask(state, ['*'], []);
     }
     const again = new Set(fresh.map((ask) => ask.selector));
-    if (dropped.some((ask) => again.has(ask.selector))) {
+    const isFresh = new Set(fresh);
+    // What is only asked once more must not be missing where absence deletes.
+    if (dropped.some((ask) => again.has(ask.selector) && !(isFull(state) && isFresh.has(ask)))) {
       // The store has let go of it: upstream must see it go, too, to send it again.
-      const isFresh = new Set(fresh);
       this.#askFor(
         state,
         [...state.wants.all()].filter((ask) => !isFresh.has(ask)),
@@ -105,13 +119,16 @@ export class SotwSession extends SessionMachine<SotwState, IncomingSotw> {
     return undefined;
   }
 
-  protected expect(): Set<HeldVariant> {
+  protected expect(): Set<VariantKey> {
     return new Set();
   }
 
-  /** Each response is of all that is subscribed; it does not say which request it has seen. */
-  protected answers(): boolean {
-    return true;
+  /** Each response is of all that is subscribed; which request it has seen, only its content shows. */
+  protected answers(state: SotwState, ask: Ask): boolean {
+    if (ask.askedIn === 1) return true;
+    // There is no other in this conversation: what comes is a complete state of it, from whenever.
+    if (!this.options.locators && ask.kind === 'wildcard') return true;
+    return ask.askedIn <= state.heardOf;
   }
 
   protected expires(state: SotwState, ask: Ask): boolean {
@@ -123,11 +140,15 @@ export class SotwSession extends SessionMachine<SotwState, IncomingSotw> {
     const holds = this.covered(state, ask).some(
       ({ constraints }) => !this.options.locators || constraints.matches(ask.parameters),
     );
-    return holds ? undefined : [];
+    if (!holds) return [];
+    // Whatever comes after so long a time was made after the request: then a lack of it is an answer.
+    ask.askedIn = 1;
+    return undefined;
   }
 
-  protected forgotten(state: SotwState): void {
+  protected forgotten(state: SotwState, ask?: Ask): void {
     state.image = undefined;
+    if (ask !== undefined && ask.askedIn > 0) state.ambiguous = true;
   }
 
   protected accept(state: SotwState, response: IncomingSotw): Result<Transaction> {
@@ -162,6 +183,8 @@ export class SotwSession extends SessionMachine<SotwState, IncomingSotw> {
         if (ask.kind === 'name') settle(wants, ask, settled);
       }
     }
+    this.#listen(state, puts);
+    if (isFull(state)) this.#settlePresent(state, reading.gone, settled);
     const excused = this.#settleFaults(state, reading, settled);
     this.#settleLacking(state, excused, settled);
     const removals = reading.gone
@@ -193,8 +216,45 @@ export class SotwSession extends SessionMachine<SotwState, IncomingSotw> {
       faults,
       complete,
       settled,
+      pending: pendingOf(wants, [...removals, ...faults]),
       cannotDelete,
     });
+  }
+
+  /** What a wildcard or glob that was asked for later lacks in a response on its way before, it may have all the same. */
+  #listen(state: SotwState, puts: readonly Put[]): void {
+    const { wants } = state;
+    if (state.asked < 2 || !wants.hasCollection) return;
+    for (const { name, aliases, constraints } of state.ambiguous ? [] : puts) {
+      const asks = wants.selecting(name, aliases, constraints).filter(({ askedIn }) => askedIn > 0);
+      if (asks.length === 0) continue;
+      state.heardOf = Math.max(state.heardOf, Math.min(...asks.map(({ askedIn }) => askedIn)));
+    }
+    const doubtful = (): boolean =>
+      [...wants.unknown].some((ask) => ask.kind !== 'name' && ask.askedIn > 0 && !this.answers(state, ask));
+    if (state.doubted || !doubtful()) return;
+    state.doubted = true;
+    this.arm(`doubt ${state.type}`, doubtMs, () => {
+      state.doubted = false;
+      if (doubtful()) this.fail(`what ${state.type} is asked for anew can only be told on a new stream`);
+    });
+  }
+
+  /** What is there is answered, also by what has not changed: a later lack of it is an absence. */
+  #settlePresent({ wants, held }: SotwState, gone: readonly Identity[], settled: Interest[]): void {
+    const lacking = new Seen();
+    for (const { name, constraints } of gone) lacking.add(name, constraints.key);
+    for (const ask of [...wants.unknown]) {
+      if (ask.kind !== 'name' || ask.askedIn === 0) continue;
+      const present = held
+        .of(ask.selector)
+        .some(
+          ({ name, constraints }) =>
+            !lacking.has(name, constraints.key) &&
+            (!this.options.locators || constraints.matches(ask.parameters)),
+        );
+      if (present) settle(wants, ask, settled);
+    }
   }
 
   /** Names with an error: their lack is no deletion, as nothing but delta's NOT_FOUND drops what is cached (§8). */
@@ -206,7 +266,9 @@ export class SotwSession extends SessionMachine<SotwState, IncomingSotw> {
         continue;
       }
       for (const ask of state.wants.selecting(name, [], constraints)) {
-        if (ask.kind === 'name') settle(state.wants, ask, settled);
+        // It does not say for which parameters: of those asked for together at first, it is for all that lack.
+        if (ask.kind === 'name' && (ask.askedIn === 1 || !this.options.locators))
+          settle(state.wants, ask, settled);
       }
     }
     return excused;

@@ -3,7 +3,7 @@ import type { Constraints } from '../../model/constraints.ts';
 import { NO_PARAMETERS, type Parameters } from '../../model/parameters.ts';
 import { type Interest, type Selector, WILDCARD } from '../../model/transaction.ts';
 import { globMatches, isGlob } from '../../model/xdstp.ts';
-import type { HeldVariant } from './held.ts';
+import type { VariantKey } from './held.ts';
 
 /**
  * One subscription as upstream sees it: a name, or in a NATIVE session with parameters a locator. Several interests
@@ -23,8 +23,8 @@ export interface Ask {
   known: boolean;
   /** What may be its answer has come since it was asked: a wildcard or glob is settled once that ends. */
   responded: boolean;
-  /** A wildcard or glob: what is held, must be in its answer, too, and has not come yet. */
-  expected: Set<HeldVariant>;
+  /** A wildcard or glob: what must be in its answer, as upstream has sent it before, and has not come yet. */
+  expected: Set<VariantKey>;
 }
 
 /** What is wanted of one type on one stream. */
@@ -54,16 +54,17 @@ export class Wants {
     return this.hasGlobs || this.#bySelector.has(WILDCARD);
   }
 
-  /** The ask that covers this interest from now on, and whether it is a new one. */
-  add(interest: Interest): { readonly ask: Ask; readonly created: boolean } {
+  /** The ask that covers this interest from now on, whether it is a new one, and whether it covered it before. */
+  add(interest: Interest): { readonly ask: Ask; readonly created: boolean; readonly again: boolean } {
     const { selector } = interest;
     const parameters = this.#locators ? interest.parameters : NO_PARAMETERS;
     const asks = this.#bySelector.get(selector) ?? new Map<ParametersKey, Ask>();
     this.#bySelector.set(selector, asks);
     const known = asks.get(parameters.key);
     if (known !== undefined) {
+      const again = known.interests.has(interest.parameters.key);
       known.interests.set(interest.parameters.key, interest);
-      return { ask: known, created: false };
+      return { ask: known, created: false, again };
     }
     const glob = isGlob(selector);
     const ask: Ask = {
@@ -81,7 +82,7 @@ export class Wants {
     if (glob) this.#globs.add(selector);
     this.unknown.add(ask);
     this.#size++;
-    return { ask, created: true };
+    return { ask, created: true, again: false };
   }
 
   /** The ask that nobody is interested in any more; undefined if others are. */
@@ -144,6 +145,25 @@ export class Wants {
       if (!this.#locators || constraints.matches(ask.parameters)) found.push(ask);
     }
   }
+}
+
+/** Once more for a name that is asked for already. It is taken back first: not all servers answer otherwise. */
+export function askAgain(state: { readonly fresh: Set<Ask>; readonly dropped: Ask[] }, ask: Ask): void {
+  if (ask.kind !== 'name' || ask.askedIn === 0 || state.fresh.has(ask)) return;
+  state.fresh.add(ask);
+  state.dropped.push(ask);
+}
+
+/** Who waits for an answer about one of these names still. */
+export function pendingOf(wants: Wants, names: Iterable<{ readonly name: ResourceName }>): Interest[] {
+  if (wants.unknown.size === 0) return [];
+  const pending = new Set<Interest>();
+  for (const { name } of names) {
+    for (const ask of wants.named(name)) {
+      if (!ask.known) for (const interest of ask.interests.values()) pending.add(interest);
+    }
+  }
+  return [...pending];
 }
 
 /** Tells the store: these interests, where they are news. */

@@ -64,8 +64,15 @@ export class FilesystemUpstream implements Upstream {
     this.#publisher.subscribe(interest);
   }
 
+  /** Files are as current as they can be. */
+  again(): void {}
+
   unsubscribe(interest: Interest): void {
     this.#publisher.unsubscribe(interest);
+  }
+
+  refusals(): undefined {
+    return undefined;
   }
 
   refusal(): undefined {

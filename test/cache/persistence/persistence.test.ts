@@ -2,6 +2,7 @@ import { existsSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync 
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { expect } from 'chai';
+import { prepareFile } from '../../../src/cache/persistence/files.ts';
 import { resourceName } from '../../../src/model/brand.ts';
 import { NO_PARAMETERS } from '../../../src/model/parameters.ts';
 import { eventually } from '../../e2e/support/eventually.ts';
@@ -424,6 +425,11 @@ describe('persistence', () => {
     const after = await open();
     expect(dump(after.store)).to.equal(was);
     await after.close();
+  });
+
+  it('a directory where none can be made is an error, not an endless attempt', function () {
+    if (!existsSync('/proc/self')) this.skip();
+    expect(() => prepareFile('/proc/nowhere/cache')).to.throw(/ENOENT/);
   });
 
   it('makes the directory where there is none', async () => {
