@@ -84,7 +84,7 @@ describe('the documentation', () => {
     }
   });
 
-  it('tells every reason for which clients are turned away', () => {
+  it('tells every reason for which clients are turned away', async () => {
     const reasons = new Set(['streams', 'draining']);
     for (const file of globSync('src/**/*.ts', { cwd: root, exclude: ['src/gen/**'] })) {
       for (const [, reason = ''] of read(file).matchAll(/(?:#refuse|[.]rejected)\('([a-z_]+)'/g))
@@ -95,6 +95,9 @@ describe('the documentation', () => {
       .find((one) => one.includes('has these reasons'));
     const told = [...(line ?? '').matchAll(/`([a-z_]+)`/g)].map(([, reason]) => reason);
     expect(told).to.include.members([...reasons]);
+    const metrics = await new Metrics().text();
+    for (const reason of reasons)
+      expect(metrics, 'and counts it from 0').to.include(`{reason="${reason}"} 0`);
   });
 
   it('has the two commands of the README', () => {

@@ -1,11 +1,12 @@
 import { createClient } from '@connectrpc/connect';
-import { createGrpcTransport } from '@connectrpc/connect-node';
+import { createConnectTransport, createGrpcTransport } from '@connectrpc/connect-node';
 import { expect } from 'chai';
 import {
   type ClientConfig,
   ClientStatusDiscoveryService,
   ConfigStatus,
 } from '../../src/gen/envoy/service/status/v3/csds_pb.ts';
+import { envoyRegistry } from '../../src/wire/registry.ts';
 import { Code } from '../../src/wire/status.ts';
 import { always, eventually } from './support/eventually.ts';
 import { ModelPlane } from './support/model-plane.ts';
@@ -85,6 +86,40 @@ describe('what clients make of what they are told', function () {
     expect(answers).to.equal(1);
     const told = await csdsOf(relay, 'good');
     expect(told.toSorted()).to.deep.equal(['NOT_SENT', 'SYNCED', 'SYNCED', 'SYNCED']);
+  });
+
+  it('node_matchers: only those nodes, and the relay itself only if it is one', async () => {
+    const ids = async (...exact: readonly string[]) => {
+      const nodeMatchers = exact.map((id) => ({
+        nodeId: { matchPattern: { case: 'exact' as const, value: id } },
+      }));
+      return (await csds().fetchClientStatus({ nodeMatchers })).config.map(({ node }) => node?.id);
+    };
+    expect(await ids()).to.have.members(['good', 'bad', 'relay']);
+    expect(await ids('good')).to.deep.equal(['good']);
+    expect(await ids('relay', 'bad')).to.have.members(['bad', 'relay']);
+  });
+
+  it('over Connect with JSON on the xDS port too, whatever the resources hold', async () => {
+    const baseUrl = `http://${relay.xds}`;
+    const json = createClient(
+      ClientStatusDiscoveryService,
+      createConnectTransport({
+        baseUrl,
+        httpVersion: '2',
+        useBinaryFormat: false,
+        jsonOptions: { registry: envoyRegistry() },
+        idleConnectionTimeoutMs: 100,
+      }),
+    );
+    const bodies = ({ config }: { config: readonly ClientConfig[] }) =>
+      config.flatMap(({ genericXdsConfigs }) => genericXdsConfigs).filter(({ xdsConfig }) => xdsConfig)
+        .length;
+    expect(bodies(await json.fetchClientStatus({}))).to.be.above(0);
+    const asked = (async function* () {
+      yield {};
+    })();
+    for await (const answer of json.streamClientStatus(asked)) expect(bodies(answer)).to.be.above(0);
   });
 
   it('ERROR with version and reason; a rejected response is not sent again until its content changes', async () => {

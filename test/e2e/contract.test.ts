@@ -181,6 +181,15 @@ describe('the contract, on a running relay', function () {
     }
   });
 
+  it('SIGUSR1 opens no debugger: a line in the log, and it goes on', async () => {
+    await using relay = await RelayProcess.start({ upstreams: [files.upstream] });
+    relay.signal('SIGUSR1');
+    await eventually(() => expect(relay.log.at(-1)?.message).to.match(/^SIGUSR1 does nothing/));
+    await using client = new XdsClient(relay.xds, 'delta');
+    client.subscribe('cds');
+    await client.gets('cds');
+  });
+
   it('takes no more than limits.max_streams: RESOURCE_EXHAUSTED', async () => {
     await using small = await RelayProcess.start({ upstreams: [files.upstream], limits: { max_streams: 1 } });
     await using first = new XdsClient(small.xds, 'delta');
@@ -354,6 +363,30 @@ describe('the life of a relay', function () {
     expect(client.status).to.equal(undefined);
   });
 
+  it('what needs a restart is named with each reload, and /config_dump shows what is in force', async () => {
+    using resourceFiles = new ResourceFiles();
+    const config = { node: { id: 'one' }, upstreams: [resourceFiles.upstream] };
+    await using relay = await RelayProcess.start(config);
+    const reload = async (changes: object, times: number) => {
+      relay.configure({ ...config, ...changes });
+      await eventually(async () =>
+        expect(await relay.metric('config_reloads_total', 'accepted')).to.equal(times),
+      );
+      const said = relay.log.findLast(({ message }) => message.includes('with the next start'));
+      const dump: unknown = JSON.parse((await relay.get('/config_dump')).body);
+      return { keys: said?.['keys'], dump };
+    };
+    const changes = { node: { id: 'two' }, cache: { idle_ttl: '5s', max_bytes: 5000 } };
+    const inForce = { node: { id: 'one' }, cache: { idle_ttl: '600s', max_bytes: 5000 } };
+    const first = await reload(changes, 1);
+    expect(first.keys).to.deep.equal(['node', 'cache.idle_ttl']);
+    expect(first.dump).to.containSubset(inForce);
+    await reload({ ...changes, node: { id: 'one' } }, 2);
+    await reload({}, 3);
+    const said = relay.log.filter(({ message }) => message.includes('with the next start'));
+    expect(said.map(({ keys }) => keys)).to.deep.equal([['node', 'cache.idle_ttl'], ['cache.idle_ttl']]);
+  });
+
   it('bad configuration: every problem with its line, exit 2, for run and validate alike', async () => {
     using directory = temporaryDirectory();
     const file = join(directory.path, 'bad.yaml');
@@ -378,6 +411,7 @@ describe('the life of a relay', function () {
         /^\S+bad\.yaml:5:\d+: upstreams\[0\]\.ads\.endpoints\[0\]: /m,
         /^\S+bad\.yaml:5:\d+: upstreams\[0\]\.ads\.protocol: /m,
         /^\S+bad\.yaml:6:\d+: upstreams\[1\]: /m,
+        /^\S+bad\.yaml:6:\d+: upstreams\[1\]\.filesystem\.path: \/nowhere cannot be listed/m,
       ]) {
         expect(output, command).to.match(problem);
       }

@@ -10,14 +10,16 @@ const MB = 1024 * 1024;
 describe('clients that do not read', function () {
   this.timeout(60_000);
 
-  it('cost the others nothing, hold one pending state at most, and get the newest when they read again', async () => {
-    const setting = { streams: 100, stalled: 10, size: 200_000, updates: 30, gap: 150 };
+  it('cost the others nothing for ten seconds of updates, hold one pending state at most, and then get the newest', async () => {
+    const setting = { streams: 100, stalled: 10, size: 36_000, updates: 100, gap: 100 };
     const outcome = await runSlowClients(setting);
     expect(outcome.behind).to.equal(0);
+    // A busy machine may make two updates one.
+    expect(outcome.overtaken).to.be.below(0.05 * 90 * setting.updates);
     expect(outcome.growth).to.be.below(50 * MB);
     for (const versions of outcome.afterwards) {
-      // What was on its way when it stopped, and then the newest: nothing in between was queued.
-      expect(versions.length).to.be.within(1, 2);
+      // What its own buffers and its window of 64 KB hold, the rest of one, and then the newest: nothing was queued.
+      expect(versions.length).to.be.within(1, 6);
       expect(versions.at(-1)).to.equal(outcome.newest);
     }
   });

@@ -97,47 +97,50 @@ describe('control planes that decide by node (PER_PARAMETERS)', function () {
     expect([...seen].toSorted()).to.deep.equal(['edge', 'inner']);
   });
 
-  it('idle sessions end, their number is bounded with a clear error, and equal bodies are held once', async () => {
-    const body = 'x'.repeat(50_000);
-    await using plane = await ControlPlane.start(binary, { cache: 'snapshot', key: 'env' });
-    for (const env of environments) await plane.set([endpointsOf('in-all', body)], { key: env });
-    await using relay = await RelayProcess.start({
-      drain_timeout: '100ms',
-      upstreams: [upstream(plane.address, 'DELTA')],
-      parameters: byEnv,
-      limits: { max_upstream_sessions: 2 },
-      cache: { idle_ttl: '300ms' },
-    });
-    using connections = new Connections(relay.xds);
-    const open = (env: string, protocol: 'sotw' | 'delta') => {
-      const client = connections.open({ protocol, node: inEnv(env), content: regionOf });
-      client.want('eds', { names: ['shop'] });
-      return client;
-    };
-    const prod = open('prod', 'delta');
-    const test = open('test', 'sotw');
-    await prod.gets('eds', ['shop: in-all']);
-    await test.gets('eds', ['shop: in-all']);
-    expect(await relay.metric('cache_variants', 'type="eds"')).to.equal(2);
-    expect(await relay.metric('cache_bytes')).to.be.within(body.length, body.length * 1.5);
+  for (const workers of [0, 2]) {
+    it(`idle sessions end, their number is bounded with a clear error, equal bodies are held once; workers: ${workers}`, async () => {
+      const body = 'x'.repeat(50_000);
+      await using plane = await ControlPlane.start(binary, { cache: 'snapshot', key: 'env' });
+      for (const env of environments) await plane.set([endpointsOf('in-all', body)], { key: env });
+      await using relay = await RelayProcess.start({
+        drain_timeout: '100ms',
+        workers,
+        upstreams: [upstream(plane.address, 'DELTA')],
+        parameters: byEnv,
+        limits: { max_upstream_sessions: 2 },
+        cache: { idle_ttl: '300ms' },
+      });
+      using connections = new Connections(relay.xds);
+      const open = (env: string, protocol: 'sotw' | 'delta') => {
+        const client = connections.open({ protocol, node: inEnv(env), content: regionOf });
+        client.want('eds', { names: ['shop'] });
+        return client;
+      };
+      const prod = open('prod', 'delta');
+      const test = open('test', 'sotw');
+      await prod.gets('eds', ['shop: in-all']);
+      await test.gets('eds', ['shop: in-all']);
+      expect(await relay.metric('cache_variants', 'type="eds"')).to.equal(2);
+      expect(await relay.metric('cache_bytes')).to.be.within(body.length, body.length * 1.5);
 
-    for (const protocol of ['sotw', 'delta'] as const) {
-      const status = await open('dev', protocol).ends();
-      expect(status.code, status.details).to.equal(8);
-      expect(status.details).to.include('limits.max_upstream_sessions').and.to.include('central');
-    }
-    expect(await relay.metric('downstream_rejected_total', 'reason="upstream_sessions"')).to.be.at.least(2);
-    expect(prod.status).to.equal(undefined);
+      for (const protocol of ['sotw', 'delta'] as const) {
+        const status = await open('dev', protocol).ends();
+        expect(status.code, status.details).to.equal(8);
+        expect(status.details).to.include('limits.max_upstream_sessions').and.to.include('central');
+      }
+      expect(await relay.metric('downstream_rejected_total', 'reason="upstream_sessions"')).to.be.at.least(2);
+      expect(prod.status).to.equal(undefined);
 
-    prod.close();
-    await eventually(async () => {
-      expect((await plane.stats()).open).to.equal(1);
-      const again = open('dev', 'delta');
-      await again.gets('eds', ['shop: in-all']);
+      prod.close();
+      await eventually(async () => {
+        expect((await plane.stats()).open).to.equal(1);
+        const again = open('dev', 'delta');
+        await again.gets('eds', ['shop: in-all']);
+      });
+      test.close();
+      await eventually(async () => expect((await plane.stats()).open).to.equal(1));
     });
-    test.close();
-    await eventually(async () => expect((await plane.stats()).open).to.equal(1));
-  });
+  }
 
   for (const protocol of ['sotw', 'delta'] as const) {
     it(`a changed node moves a ${protocol} stream with one response, without a gap`, async () => {

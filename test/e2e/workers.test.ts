@@ -218,6 +218,23 @@ describe('workers: 2', function () {
     expect(workers[0]?.clients).to.be.greaterThan(2);
   });
 
+  it('a worker that is replaced after a reload listens where the others do, whatever the file says by then', async () => {
+    using files = new ResourceFiles();
+    files.write('cds', new Map([['shop', '1']]));
+    const config = { upstreams: [files.upstream], workers: 1 };
+    await using relay = await RelayProcess.start(config);
+    await using stack = new AsyncDisposableStack();
+    relay.configure({ ...config, xds: { address: `unix:/nowhere/${relay.pid}.sock` } });
+    await eventually(async () => expect(await relay.metric('config_reloads_total', 'accepted')).to.equal(1));
+    process.kill((await status(relay)).workers[0]?.pid ?? 0, 'SIGKILL');
+    await eventually(async () => {
+      const [worker] = (await status(relay)).workers;
+      expect([worker?.restarts, worker?.listening]).to.deep.equal([1, true]);
+    });
+    const [client] = fleet(relay, 1, stack);
+    await client?.gets('cds');
+  });
+
   it('SIGTERM drains all workers and leaves nothing behind', async () => {
     using files = new ResourceFiles();
     files.write('cds', new Map([['shop', '1']]));

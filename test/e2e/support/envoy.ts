@@ -17,6 +17,8 @@ export interface EnvoyOptions {
   readonly id?: string;
   readonly cluster?: string;
   readonly metadata?: object;
+  /** Bytes that its xDS server may have on the way to it, per stream and per connection. */
+  readonly window?: number;
   /** More of the bootstrap, at its top. */
   readonly bootstrap?: object;
 }
@@ -126,7 +128,7 @@ function bootstrapOf(options: EnvoyOptions): object {
     node: { id, cluster, metadata },
     admin: { address: socketAddress(0) },
     dynamic_resources: dynamicResources(options.transport),
-    static_resources: { clusters: [xdsCluster(options.xds)] },
+    static_resources: { clusters: [xdsCluster(options)] },
     ...bootstrap,
   };
 }
@@ -146,8 +148,12 @@ function dynamicResources(transport: Transport): object {
   };
 }
 
-function xdsCluster(address: string): object {
-  const port = Number(address.slice(address.lastIndexOf(':') + 1));
+function xdsCluster({ xds, window }: EnvoyOptions): object {
+  const port = Number(xds.slice(xds.lastIndexOf(':') + 1));
+  const windows =
+    window === undefined
+      ? {}
+      : { initial_stream_window_size: window, initial_connection_window_size: window };
   return {
     name: XDS_CLUSTER,
     type: 'STATIC',
@@ -159,7 +165,7 @@ function xdsCluster(address: string): object {
     typed_extension_protocol_options: {
       'envoy.extensions.upstreams.http.v3.HttpProtocolOptions': {
         '@type': 'type.googleapis.com/envoy.extensions.upstreams.http.v3.HttpProtocolOptions',
-        explicit_http_config: { http2_protocol_options: {} },
+        explicit_http_config: { http2_protocol_options: windows },
       },
     },
   };

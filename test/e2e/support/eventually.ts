@@ -1,16 +1,18 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 
-const pause = 50;
+const usualPause = 50;
 
 export interface Patience {
   /** How long to go on trying, in milliseconds. */
   readonly timeout?: number;
+  /** Between two tries, in milliseconds. */
+  readonly pause?: number;
 }
 
 /** The first answer of `check` that is not a throw. After the timeout, its last error. */
 export async function eventually<T>(
   check: () => T | Promise<T>,
-  { timeout = 15_000 }: Patience = {},
+  { timeout = 15_000, pause = usualPause }: Patience = {},
 ): Promise<T> {
   const deadline = Date.now() + timeout;
   for (;;) {
@@ -28,6 +30,6 @@ export async function always(check: () => void | Promise<void>, milliseconds: nu
   const deadline = Date.now() + milliseconds;
   while (Date.now() < deadline) {
     await check();
-    await sleep(pause);
+    await sleep(usualPause);
   }
 }

@@ -1,11 +1,15 @@
 import { create, toBinary } from '@bufbuild/protobuf';
+import { type Any, AnySchema } from '@bufbuild/protobuf/wkt';
+import { z } from 'zod';
 import {
   type DeltaDiscoveryRequest,
   DeltaDiscoveryResponseSchema,
   type DiscoveryRequest,
   DiscoveryResponseSchema,
 } from '../../../src/gen/envoy/service/discovery/v3/discovery_pb.ts';
-import { typeUrl } from '../../../src/model/brand.ts';
+import { type TypeUrl, typeUrl } from '../../../src/model/brand.ts';
+import { typeInfo } from '../../../src/model/types.ts';
+import { jsonToBytes, messageName } from '../../../src/wire/registry.ts';
 import { any, type } from '../../support/lab.ts';
 import { type AdsStream, ControlPlane, type Request } from '../../upstream/ads/control-plane.ts';
 
@@ -19,6 +23,17 @@ interface Told {
 }
 
 type Contents = ReadonlyMap<string, string>;
+type Body = (url: TypeUrl, name: string, content: string) => Any;
+
+const resource = z.looseObject({ '@type': z.string() });
+
+/** For clients that read what they get: the content is JSON of the resource, its `@type` included. */
+export const realBody: Body = (url, name, content) => {
+  const { '@type': _, ...fields } = resource.parse(JSON.parse(content));
+  const bytes = jsonToBytes(messageName(url), fields, { ignoreUnknownFields: false });
+  if (!bytes.ok) throw new Error(`${name}: ${bytes.error.message}`);
+  return create(AnySchema, { typeUrl: url, value: bytes.value });
+};
 
 /**
  * A control plane that answers as the protocol says, with what the test puts in: name → content of each type. It is
@@ -30,13 +45,21 @@ export class ModelPlane implements AsyncDisposable {
   #streams = new Map<AdsStream, Map<string, Told>>();
   #version = 0;
   #nonce = 0;
+  readonly #body: Body;
   /** Takes streams and answers nothing. */
   mute = false;
+  /** Types of which it takes note of what is asked, and says nothing. */
+  readonly silentOn = new Set<string>();
 
-  static async start(port = 0): Promise<ModelPlane> {
-    const created = new ModelPlane();
+  private constructor(body: Body) {
+    this.#body = body;
+  }
+
+  /** `body`: what a content is on the wire. */
+  static async start(body: Body = any): Promise<ModelPlane> {
+    const created = new ModelPlane(body);
     created.#plane.answer = (stream, request) => created.#answer(stream, request);
-    await created.#plane.listen(port);
+    await created.#plane.listen();
     return created;
   }
 
@@ -121,9 +144,10 @@ export class ModelPlane implements AsyncDisposable {
 
   /** `always`: an answer is due even if there is nothing in it. */
   #tell(stream: AdsStream, url: string, told: Told, always: boolean): void {
+    if (this.silentOn.has(typeInfo(typeUrl(url)).short)) return;
     const all = this.#types.get(url) ?? new Map<string, string>();
     const nonce = String(++this.#nonce);
-    const body = (name: string, content: string) => any(typeUrl(url), name, content);
+    const body = (name: string, content: string) => this.#body(typeUrl(url), name, content);
     const wanted = [...all].filter(([name]) => told.wildcard || told.names.has(name));
     if (stream.first?.$typeName.endsWith('.DiscoveryRequest') === true) {
       told.nonce = nonce;

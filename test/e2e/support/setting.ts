@@ -6,24 +6,25 @@ import { RelayProcess, relayCommand, upstream } from './relay.ts';
 import type { Source } from './resources.ts';
 import { need } from './skip.ts';
 
-/** What the suites of the relay share: real programs, and two backends. */
-export interface Setting extends AsyncDisposable {
+/** What suites with an Envoy share: the real program, and two backends. */
+export interface EnvoySetting extends AsyncDisposable {
   readonly envoyBinary: string;
-  readonly controlPlaneBinary: string;
   readonly one: Backend;
   readonly two: Backend;
 }
 
-export async function prepare(context: Mocha.Context): Promise<Setting> {
+/** With a real control plane too. */
+export interface Setting extends EnvoySetting {
+  readonly controlPlaneBinary: string;
+}
+
+export async function prepareEnvoy(context: Mocha.Context): Promise<EnvoySetting> {
   await need(context, relayCommand());
-  const found = {
-    envoyBinary: await need(context, envoyBinary()),
-    controlPlaneBinary: await need(context, controlPlaneBinary()),
-  };
+  const binary = await need(context, envoyBinary());
   const one = await startBackend('one');
   const two = await startBackend('two');
   return {
-    ...found,
+    envoyBinary: binary,
     one,
     two,
     async [Symbol.asyncDispose]() {
@@ -31,6 +32,11 @@ export async function prepare(context: Mocha.Context): Promise<Setting> {
       await two[Symbol.asyncDispose]();
     },
   };
+}
+
+export async function prepare(context: Mocha.Context): Promise<Setting> {
+  const found = await need(context, controlPlaneBinary());
+  return { ...(await prepareEnvoy(context)), controlPlaneBinary: found };
 }
 
 /** How one conversation goes: Envoy ↔ relay ↔ control plane. */

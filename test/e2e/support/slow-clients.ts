@@ -1,8 +1,8 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { eventually } from './eventually.ts';
-import { ResourceFiles } from './files.ts';
+import { ModelPlane } from './model-plane.ts';
 import { Reader } from './reading-fleet.ts';
-import { RelayProcess } from './relay.ts';
+import { RelayProcess, upstream } from './relay.ts';
 
 export interface SlowClients {
   readonly streams: number;
@@ -16,61 +16,54 @@ export interface SlowClients {
 }
 
 export interface SlowOutcome {
-  /** Of the reading streams: updates that one of them missed for good (the last state). */
+  /** Reading streams that do not have the last state. */
   readonly behind: number;
-  /** From the writing of a file to a reading stream, over all: the 99th percentile in milliseconds. */
+  /** Updates that a newer one overtook before a reading stream took them, over all of these. */
+  readonly overtaken: number;
+  /** From the control plane to a reading stream, over all: the 99th percentile in milliseconds. */
   readonly p99: number;
   /** Bytes that the relay grew by while updates flowed. */
   readonly growth: number;
-  /** Responses that each stalled stream got after it read again, the last of which is the newest. */
+  /** Versions that each stalled stream got after it read again. */
   readonly afterwards: readonly (readonly string[])[];
+  /** The last version. */
   readonly newest: string;
 }
 
 const resources = 20;
+/** Of a client that stops reading: so much is on its way at most. */
+const smallWindow = 65_535;
 
 /** Some clients stop reading while updates flow, and read again at the end. */
 export async function runSlowClients(setting: SlowClients): Promise<SlowOutcome> {
-  using files = new ResourceFiles();
-  const write = (update: number): void => {
-    const filler = 'x'.repeat(setting.size / resources);
-    const names = Array.from({ length: resources }, (_, index) => `cluster-${index}`);
-    files.write(
-      'cds',
-      new Map(names.map((name, index) => [name, index === 0 ? `${filler}${update}` : filler])),
-    );
-  };
-  write(0);
-  await using relay = await RelayProcess.startMeasurable({ upstreams: [files.upstream] });
+  await using plane = await ModelPlane.start();
+  const filler = 'x'.repeat(setting.size / resources);
+  const state = new Map(Array.from({ length: resources }, (_, index) => [`cluster-${index}`, filler]));
+  plane.set('cds', state);
+  await using relay = await RelayProcess.startMeasurable({ upstreams: [upstream(plane.address, 'SOTW')] });
   const fleet = Array.from(
     { length: setting.streams },
-    (_, index) => new Reader(relay.xds, `client-${index}`, index < setting.stalled ? 65_535 : 1 << 20),
+    (_, index) => new Reader(relay.xds, `client-${index}`, index < setting.stalled ? smallWindow : 1 << 20),
   );
   const slow = fleet.slice(0, setting.stalled);
   const quick = fleet.slice(setting.stalled);
   try {
     await eventually(() => {
-      if (fleet.some(({ versions }) => versions.length === 0))
-        throw new Error('not everybody has a first state');
+      if (fleet.some(({ versions }) => versions.length === 0)) throw new Error('somebody has no first state');
     });
     for (const reader of slow) reader.stall();
     const before = (await relay.memory()).used;
-    const delays: number[] = [];
+    /** The control plane's versions, and when it told them. */
+    const told = new Map<string, number>();
     for (let update = 1; update <= setting.updates; update++) {
-      const counts = quick.map(({ versions }) => versions.length);
-      const at = performance.now();
-      write(update);
+      told.set(String(update + 1), performance.now());
+      plane.set('cds', new Map([...state, ['cluster-0', `${filler}${update}`]]));
       await sleep(setting.gap);
-      for (const [index, reader] of quick.entries()) {
-        const time = reader.times[counts[index] ?? 0];
-        if (time !== undefined) delays.push(time - at);
-      }
     }
-    const newest = await eventually(() => {
-      const last = new Set(quick.map(({ versions }) => versions.at(-1)));
-      const [only] = last;
-      if (last.size !== 1 || only === undefined) throw new Error('the readers are not at one version');
-      return only;
+    const newest = String(setting.updates + 1);
+    await eventually(() => {
+      if (quick.some(({ versions }) => versions.at(-1) !== newest))
+        throw new Error('a reading stream is behind');
     });
     const growth = (await relay.memory()).used - before;
     const seen = slow.map(({ versions }) => versions.length);
@@ -79,8 +72,15 @@ export async function runSlowClients(setting: SlowClients): Promise<SlowOutcome>
       if (slow.some(({ versions }) => versions.at(-1) !== newest))
         throw new Error('a stalled stream is behind');
     });
+    const delays = quick.flatMap(({ versions, times }) =>
+      versions.flatMap((version, at) => {
+        const since = told.get(version);
+        return since === undefined ? [] : [(times[at] ?? Number.NaN) - since];
+      }),
+    );
     return {
       behind: quick.filter(({ versions }) => versions.at(-1) !== newest).length,
+      overtaken: quick.length * setting.updates - delays.length,
       p99: delays.toSorted((a, b) => a - b)[Math.floor(delays.length * 0.99)] ?? Number.NaN,
       growth,
       afterwards: slow.map(({ versions }, index) => versions.slice(seen[index])),

@@ -1,0 +1,49 @@
+import { expect } from 'chai';
+import { type EnvoySetting, prepareEnvoy } from './support/setting.ts';
+import { type Swaps, swapClusters } from './support/swaps.ts';
+
+const ways: readonly Pick<Swaps, 'transport' | 'protocol'>[] = [
+  { transport: 'ads-sotw', protocol: 'SOTW' },
+  { transport: 'ads-delta', protocol: 'DELTA' },
+  { transport: 'ads-sotw', protocol: 'DELTA' },
+  { transport: 'ads-delta', protocol: 'SOTW' },
+];
+/** So much that Envoy is busy with it while the next responses come. */
+const busy = { size: 200_000, window: 65_535 };
+
+/**
+ * What the relay adds to that can be seen here too: if it does not let routes wait for clusters to get warm, a quarter of
+ * the requests fail, and as many if removals do not wait for routes.
+ */
+describe('make before break: a real Envoy under constant requests while clusters are swapped', function () {
+  this.timeout(60_000);
+  let setting: EnvoySetting;
+
+  before(async function () {
+    setting = await prepareEnvoy(this);
+  });
+
+  after(async () => {
+    await setting?.[Symbol.asyncDispose]();
+  });
+
+  for (const way of ways) {
+    it(`§8 Envoy ${way.transport}, upstream ${way.protocol}: 50 swaps, coalesced, and no failed request`, async () => {
+      const outcome = await swapClusters(setting, { ...way, ...busy, swaps: 50, order: 'make before break' });
+      expect([...outcome.answers.keys()].toSorted(), show(outcome.answers)).to.deep.equal([
+        '200 one',
+        '200 two',
+      ]);
+      expect(outcome.coalesced).to.be.greaterThan(0);
+    });
+  }
+
+  it('a control plane that breaks before it makes is noticed: such requests fail, and are counted', async () => {
+    for (const way of ways.slice(0, 2)) {
+      const { answers } = await swapClusters(setting, { ...way, ...busy, swaps: 4, order: 'broken' });
+      expect(answers.get('503'), show(answers)).to.be.greaterThan(0);
+    }
+  });
+});
+
+const show = (answers: ReadonlyMap<string, number>): string => JSON.stringify(Object.fromEntries(answers));
