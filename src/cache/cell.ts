@@ -80,15 +80,24 @@ export class Cell {
     return matches.find((held) => held.constraints.key === bound) ?? matches[0];
   }
 
-  /** The variant for these parameters; `ambiguous` hears of a choice that was not recorded yet. */
-  pick(parameters: Parameters, ambiguous: (matches: readonly Held[]) => void): Held | undefined {
-    const matches = this.#match(parameters);
-    if (matches.length <= 1) return matches[0];
+  /**
+   * The variant for these parameters; `ambiguous` hears of a choice that was not recorded yet. `collected`: of those that
+   * the wildcard has, if there are any.
+   */
+  pick(
+    parameters: Parameters,
+    ambiguous: (matches: readonly Held[]) => void,
+    collected = false,
+  ): Held | undefined {
+    const all = this.#match(parameters);
+    if (all.length <= 1) return all[0];
+    const matches = collected && all.some(heldByWildcard) ? all.filter(heldByWildcard) : all;
     const bound = this.#bindings?.get(parameters.key);
-    const known = bound === undefined ? undefined : matches.find((held) => held.constraints.key === bound);
-    if (known !== undefined) return known;
-    const lowest = matches[0];
-    if (lowest !== undefined) this.bind(parameters, lowest);
+    const known = bound === undefined ? undefined : all.find((held) => held.constraints.key === bound);
+    if (known !== undefined) return matches.includes(known) ? known : matches[0];
+    const [lowest] = matches;
+    if (lowest === undefined || matches.length === 1) return lowest;
+    this.bind(parameters, lowest);
     ambiguous(matches);
     return lowest;
   }

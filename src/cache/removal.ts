@@ -13,11 +13,14 @@ export class Removal {
   readonly #table: Table;
   readonly #payloads: Payloads;
   readonly #unwanted: boolean;
+  /** Upstream says so, and nothing else of it any more. */
+  readonly #said: boolean;
   readonly #pending: ReadonlyMap<Selector, readonly Interest[]>;
 
   /** `unwanted`: nobody wants what goes; that says nothing about what upstream has. */
   constructor(table: Table, payloads: Payloads, said?: Pick<Transaction, 'unwanted' | 'pending'>) {
     this.#unwanted = said?.unwanted === true;
+    this.#said = said !== undefined && !this.#unwanted;
     this.#pending = Map.groupBy(said?.pending ?? [], ({ selector }) => selector);
     this.#table = table;
     this.#payloads = payloads;
@@ -31,6 +34,8 @@ export class Removal {
     this.#table.recheck(held);
     changes.touch(name, held.constraints, held.variant.aliases);
     if (held.holders.length > 0) return;
+    // What was wrong with it before is over: told beside a lack, it would mean that there is no deletion (protocol §8).
+    if (this.#said) cell.clearFaults(held.constraints);
     this.forget(name, cell, held);
     // Who was not answered by name yet may be answered with another variant: that a wildcard lost this one, or that
     // nobody wants it, says nothing about that.

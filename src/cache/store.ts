@@ -140,7 +140,7 @@ export class Store implements Catalog {
     const version = this.version(interest);
     table.interests.delete(interest);
     this.#journal.interest(interest);
-    const removal = new Removal(table, this.#payloads);
+    const removal = new Removal(table, this.#payloads, { unwanted: true, pending: [] });
     const names =
       interest.selector === WILDCARD ? [...table.cells.keys()] : this.#namesOf(table, interest.selector);
     for (const name of names) {
@@ -223,10 +223,10 @@ export class Store implements Catalog {
     return table.interests.get(name, parameters)?.answered === true ? 'absent' : 'unknown';
   }
 
-  resolve(type: TypeUrl, name: ResourceName, parameters: Parameters): Value {
+  resolve(type: TypeUrl, name: ResourceName, parameters: Parameters, collected = false): Value {
     const table = this.#tables.get(type);
     if (table === undefined) return 'unknown';
-    const held = this.#pick(table, type, name, parameters);
+    const held = this.#pick(table, type, name, parameters, collected);
     if (held !== undefined) return held.variant;
     return table.interests.get(name, parameters)?.answered === true ? 'absent' : 'unknown';
   }
@@ -341,11 +341,17 @@ export class Store implements Catalog {
     return created;
   }
 
-  #pick(table: Table, type: TypeUrl, name: ResourceName, parameters: Parameters): Held | undefined {
-    const own = this.#pickFrom(table.cells.get(name), type, name, parameters);
+  #pick(
+    table: Table,
+    type: TypeUrl,
+    name: ResourceName,
+    parameters: Parameters,
+    collected: boolean,
+  ): Held | undefined {
+    const own = this.#pickFrom(table.cells.get(name), type, name, parameters, collected);
     if (own !== undefined) return own;
     for (const target of table.aliases.get(name) ?? []) {
-      const aliased = this.#pickFrom(table.cells.get(target), type, target, parameters);
+      const aliased = this.#pickFrom(table.cells.get(target), type, target, parameters, collected);
       if (aliased !== undefined) return aliased;
     }
     return undefined;
@@ -356,8 +362,10 @@ export class Store implements Catalog {
     type: TypeUrl,
     name: ResourceName,
     parameters: Parameters,
+    collected: boolean,
   ): Held | undefined {
-    return cell?.pick(parameters, (matches) => this.#ambiguous(type, name, parameters, matches));
+    const ambiguous = (matches: readonly Held[]): void => this.#ambiguous(type, name, parameters, matches);
+    return cell?.pick(parameters, ambiguous, collected);
   }
 
   #ambiguous(type: TypeUrl, name: ResourceName, parameters: Parameters, matches: readonly Held[]): void {

@@ -273,9 +273,10 @@ export class Update {
     cell.faults ??= new Map();
     const known = cell.faults.get(constraints.key);
     const { role } = this.#transaction.holder;
-    const collected = known?.collected === true || role === 'wildcard' || name === WILDCARD;
+    const again = known !== undefined && sameFault(known, fault);
+    const collected = (again && known.collected) || role === 'wildcard' || name === WILDCARD;
     // Forwarded once (protocol §8): upstreams that send their whole state say it each time.
-    if (known?.collected === collected && sameFault(known, fault)) return;
+    if (again && known.collected === collected) return;
     const status = Buffer.from(fault.status);
     cell.faults.set(constraints.key, { ...fault, status, revision: this.#revision, collected });
     this.changes.touch(name, constraints);

@@ -14,7 +14,8 @@ export function isVariant(value: Value | undefined): value is Variant {
 /** The cache as its readers see it. */
 export interface Catalog {
   readonly revision: Revision;
-  resolve(type: TypeUrl, name: ResourceName, parameters: Parameters): Value;
+  /** `collected`: as the wildcard shows it, which has nothing of what was only delivered to names (protocol §5b). */
+  resolve(type: TypeUrl, name: ResourceName, parameters: Parameters, collected?: boolean): Value;
   /** The names that a wildcard or glob shows with these parameters, or lacks for a reason that upstream gave. */
   members(type: TypeUrl, selector: Selector, parameters: Parameters): Iterable<ResourceName>;
   isMember(type: TypeUrl, selector: Selector, name: ResourceName, parameters: Parameters): boolean;

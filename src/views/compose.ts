@@ -112,7 +112,7 @@ export function composeDelta(parts: Composition, changes: Iterable<Change>): Com
         content.miss(item);
     } else if (now === 'absent') {
       if (isVariant(held)) {
-        if (parts.keepRemoved) kept.set(item.id, { item, variant: held });
+        if (parts.keepRemoved) kept.set(item.id, { item, variant: held, told: parts.told(item) });
         else content.remove(item, held);
       } else if (claimed !== undefined) {
         content.remove(item, undefined);
@@ -120,8 +120,9 @@ export function composeDelta(parts: Composition, changes: Iterable<Change>): Com
         content.lack(item); // of what was kept back its removal is said in its time
       }
     }
-    content.faults(item);
+    if (!kept.has(item.id) && parts.kept?.has(item.id) !== true) content.faults(item);
   }
+  const back = [...kept.keys(), ...(parts.kept?.keys() ?? [])];
   for (const [id, entry] of parts.kept ?? []) {
     const now = view.items.get(id)?.last.value;
     if (content.has(id) && isVariant(now)) content.swap(entry.item, entry.variant, now);
@@ -129,8 +130,9 @@ export function composeDelta(parts: Composition, changes: Iterable<Change>): Com
     else content.remove(entry.item, entry.variant);
   }
   content.gone(parts.gone.filter(({ id }) => !kept.has(id)));
+  content.settle(kept);
+  content.faultsOfKept(back, kept);
   const { empty } = content;
-  for (const [id, { item, variant }] of kept) if (content.settles(item, variant)) kept.delete(id);
   const keptBack = kept.size > 0 ? kept : undefined;
   if (empty && !parts.first) return { frame: undefined, kept: keptBack };
   const id = nextSerial();
@@ -164,11 +166,13 @@ export function composeSotw(parts: Composition, changes: Iterable<Change>): Comp
       }
       kept.delete(item.id);
     } else if (now === 'absent' && view.complete) {
-      if (isVariant(held) && parts.keepRemoved) kept.set(item.id, { item, variant: held });
+      if (isVariant(held) && parts.keepRemoved)
+        kept.set(item.id, { item, variant: held, told: parts.told(item) });
       else if (held !== 'absent' && (isVariant(held) || item.named)) visible = true;
     }
-    content.faults(item);
+    if (!kept.has(item.id) && parts.kept?.has(item.id) !== true) content.faults(item);
   }
+  content.faultsOfKept(parts.kept?.keys() ?? [], kept);
   const keptBack = kept.size > 0 ? kept : undefined;
   if (!visible && content.errors.length === 0) return { frame: undefined, kept: keptBack };
   const shareable = view.complete && kept.size === 0 && content.errors.length === 0;
@@ -234,6 +238,8 @@ class Content {
   readonly #lost: Kept[] = [];
   readonly #changed: Variant[] = [];
   readonly #seen = new Set<string>();
+  /** What is told by name alone, by that; and the rest by `constrainedKey`. */
+  readonly #named = new Set<string>();
   readonly #present = new Set<string>();
   readonly #removals: (() => void)[] = [];
   readonly #parts: Composition;
@@ -265,9 +271,11 @@ class Content {
     const constrained = item.locator || (encoding.constrained && variant.constraints.key !== '');
     // In SotW the name is the one in the body, however the client spells it (protocol §6).
     const inBody = encoding.protocol === 'sotw' && !encoding.wrapped && !constrained;
-    const key = this.#key(constrained, inBody ? variant.name : nameOf(item, variant), variant);
-    if (this.#present.has(key)) return;
-    this.#present.add(key);
+    const name = inBody ? variant.name : nameOf(item, variant);
+    const present = constrained ? this.#present : this.#named;
+    const key = constrained ? constrainedKey(variant.constraints.key, name) : name;
+    if (present.has(key)) return;
+    present.add(key);
     let ttl: number | undefined;
     if (encoding.ttl && variant.ttl !== undefined) {
       ttl = Math.max(1, variant.ttl.deadline - this.#parts.now);
@@ -310,7 +318,7 @@ class Content {
       return;
     }
     this.#seen.add(item.id);
-    this.#present.add(` ${item.spelling}`);
+    this.#named.add(item.spelling);
     this.resources.push(unresolved(view, item));
   }
 
@@ -355,16 +363,20 @@ class Content {
     this.#lost.push({ item, variant: held });
     this.#removals.push(() => {
       const name = nameOf(item, held);
-      const key = this.#key(true, name, held);
+      const key = constrainedKey(held.constraints.key, name);
       if (this.#present.has(key) || this.#shownElsewhere(item, held)) return;
       this.#present.add(key);
       this.removedNames.push({ name, constraints: held.constraints.bytes });
     });
   }
 
-  /** Whether nothing is left to be said of a variant: it is removed, or there for another parameter set. */
-  settles(item: Item, variant: Variant): boolean {
-    return item.locator && this.#present.has(this.#key(true, nameOf(item, variant), variant));
+  /** Of what was kept back nothing is left to be said where it is removed, or there for another parameter set. */
+  settle(kept: Map<string, Kept>): void {
+    this.#settleRemovals();
+    for (const [id, { item, variant }] of kept) {
+      if (item.locator && this.#present.has(constrainedKey(variant.constraints.key, nameOf(item, variant))))
+        kept.delete(id);
+    }
   }
 
   gone(entries: Composition['gone']): void {
@@ -375,13 +387,22 @@ class Content {
     }
   }
 
+  /** Of what was kept back: with its removal, not before, as in delta NOT_FOUND is one (protocol §8). */
+  faultsOfKept(ids: Iterable<string>, kept: ReadonlyMap<string, Kept>): void {
+    for (const id of ids) {
+      const item = kept.has(id) ? undefined : this.#parts.view.items.get(id);
+      if (item !== undefined) this.faults(item);
+    }
+  }
+
   faults(item: Item): void {
-    const told = this.#parts.told(item);
+    const told = this.#parts.kept?.get(item.id)?.told ?? this.#parts.told(item);
     const isDelta = this.#parts.encoding.protocol === 'delta';
     for (const fault of this.#parts.view.faults(item)) {
       if (fault.revision <= told) continue;
-      // For others than this one: in delta it would be a removal (protocol §8).
-      if (fault.code === Code.NOT_FOUND && isDelta && item.last.value !== 'absent') continue;
+      // For others than this one: in delta it would be a removal (protocol §8), and is said for no parameter set.
+      const removes = fault.code === Code.NOT_FOUND && isDelta;
+      if (removes && (item.last.value !== 'absent' || this.#others(item).includes('unknown'))) continue;
       const constraints = item.locator ? fault.constraints.bytes : noConstraints;
       this.errors.push({ name: item.spelling, constraints, status: fault.status });
     }
@@ -424,15 +445,11 @@ class Content {
 
   /** Never both in resources and in removed_resources: Envoy rejects such a response (protocol §4.9). */
   #removeName(name: string): void {
-    if (!this.#present.has(` ${name}`) && !this.removed.includes(name)) this.removed.push(name);
+    if (!this.#named.has(name) && !this.removed.includes(name)) this.removed.push(name);
   }
 
   #settleRemovals(): void {
     for (const remove of this.#removals.splice(0)) remove();
-  }
-
-  #key(constrained: boolean, name: string, variant: Variant): string {
-    return constrained ? constrainedKey(variant.constraints.key, name) : ` ${name}`;
   }
 
   /** By another parameter set, its name or an alias. */

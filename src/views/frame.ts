@@ -39,4 +39,6 @@ export interface Step {
 export interface Kept {
   readonly item: Item;
   readonly variant: Variant;
+  /** Its removal waits, and what is said of why with it: the revision up to which the client was told of that. */
+  readonly told?: number;
 }

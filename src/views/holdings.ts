@@ -1,4 +1,4 @@
-import { isVariant } from '../model/catalog.ts';
+import { isVariant, type Value } from '../model/catalog.ts';
 import type { Parameters } from '../model/parameters.ts';
 import { itemId, type Selected, type Selection } from '../model/selection.ts';
 import { Coverage } from './coverage.ts';
@@ -9,9 +9,14 @@ import type { View } from './view.ts';
 /** What a client has, by the ids that it has them under in its view. */
 export type Holdings = ReadonlyMap<string, Kept>;
 
+/** What a client was told is not there, by id, and the revision in which it was. */
+export type Absences = ReadonlyMap<string, number>;
+
 interface Base {
   readonly view: View;
   readonly revision: number;
+  /** From views before it. */
+  readonly absent?: Absences;
 }
 
 /**
@@ -38,6 +43,33 @@ export function holdingsOf(base: Base, view: View, carried: Holdings | undefined
     if (isVariant(variant)) add(id, { item, variant });
   }
   return holdings;
+}
+
+/** What a client that leaves a view for another one, of which it may take nothing, need not be told again. */
+export function absentIn(base: Base, view: View): Absences {
+  const absent = new Map<string, number>();
+  for (const [id, revision] of base.absent ?? []) if (view.selection.has(id)) absent.set(id, revision);
+  for (const [id, item] of base.view.items) {
+    if (view.selection.has(id) && valueAt(item, base.revision) === 'absent') absent.set(id, base.revision);
+  }
+  return absent;
+}
+
+/** What a client was last sent of an item, by its cursor. */
+export function heldIn(base: Base, carried: Holdings | undefined, id: string): Value | undefined {
+  const item = base.view.items.get(id);
+  const value = item === undefined ? undefined : valueAt(item, base.revision);
+  if (isVariant(value) || value === 'absent') return value;
+  return carried?.get(id)?.variant ?? (base.absent?.has(id) === true ? 'absent' : value);
+}
+
+/** The revision up to which it was told of an item's faults: once (protocol §8), also over a change of the selection. */
+export function faultsTold(base: Base, view: View, item: Item): number {
+  if (base.view !== view) {
+    const before = base.view.access === view.access ? base.view.items.get(item.id) : undefined;
+    if (before?.parameters !== item.parameters) return -1;
+  }
+  return Math.max(base.revision, base.absent?.get(item.id) ?? -1);
 }
 
 /** What of it a selection names or covers: the rest a client has dropped by unsubscribing (protocol §4.5). */

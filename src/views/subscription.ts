@@ -9,8 +9,18 @@ import { changesSince } from './changes-since.ts';
 import { goneIn, showsAll } from './claims.ts';
 import { type Change, type Composition, composeDelta, composeSotw } from './compose.ts';
 import type { Composed, Frame, Kept, Step } from './frame.ts';
-import { type Holdings, holdingsOf, lapsedIn, lostIn, openIn, selectedIn } from './holdings.ts';
-import { type Item, valueAt } from './item.ts';
+import {
+  type Absences,
+  absentIn,
+  faultsTold,
+  type Holdings,
+  heldIn,
+  holdingsOf,
+  lapsedIn,
+  lostIn,
+  openIn,
+  selectedIn,
+} from './holdings.ts';
 import { Outstanding } from './outstanding.ts';
 import { again, type Part, partsOf } from './rejected.ts';
 import type { Standing, View } from './view.ts';
@@ -26,7 +36,7 @@ export class ViewSubscription implements Subscription, Standing {
   readonly #pool: ViewPool;
   #view: View;
   /** Where the client stands; undefined: it holds nothing. */
-  #base: { view: View; revision: number; generation: number } | undefined;
+  #base: { view: View; revision: number; generation: number; absent?: Absences } | undefined;
   #overtaken = 0;
   /** Delta only. */
   readonly #answers = new Answers();
@@ -148,7 +158,7 @@ export class ViewSubscription implements Subscription, Standing {
     const base = this.#base;
     if (base === undefined || base.view === view) return;
     this.#carried = selectedIn(holdingsOf(base, view, this.#carried), view);
-    this.#base = { view, revision: -1, generation: view.generation };
+    this.#base = { view, revision: -1, generation: view.generation, absent: absentIn(base, view) };
     base.view.anchored.delete(this);
     this.#leave(base.view);
   }
@@ -360,7 +370,7 @@ export class ViewSubscription implements Subscription, Standing {
       now: this.#pool.now(),
       controlPlane: this.#pool.controlPlane,
       newcomer: base?.view !== this.#view,
-      told: (item) => this.#faultsTold(item),
+      told: (item) => (base === undefined ? -1 : faultsTold(base, this.#view, item)),
       keepRemoved,
       kept: this.#kept,
       gone: none,
@@ -457,20 +467,8 @@ export class ViewSubscription implements Subscription, Standing {
     return undefined;
   }
 
-  /** Forwarded once (protocol §8), also over a change of the selection. */
-  #faultsTold(item: Item): number {
-    const base = this.#base;
-    if (base === undefined) return -1;
-    if (base.view === this.#view) return base.revision;
-    const before = base.view.access === this.#view.access ? base.view.items.get(item.id) : undefined;
-    return before?.parameters === item.parameters ? base.revision : -1;
-  }
-
   /** What the client was last sent of an item, by the cursor. */
   #heldAt(id: string): Value | undefined {
-    if (this.#base === undefined) return undefined;
-    const item = this.#base.view.items.get(id);
-    const value = item === undefined ? undefined : valueAt(item, this.#base.revision);
-    return isVariant(value) || value === 'absent' ? value : (this.#carried?.get(id)?.variant ?? value);
+    return this.#base === undefined ? undefined : heldIn(this.#base, this.#carried, id);
   }
 }

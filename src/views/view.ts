@@ -301,13 +301,17 @@ export class View {
     if (!this.access.allows(this.type, item.name)) return 'absent';
     if (item.named) return this.#catalog.resolve(this.type, item.name, item.parameters);
     let member = false;
+    let globbed = false;
     for (const collection of this.selection.collections) {
+      const { selector } = collection;
       if (collection.locator !== item.locator || collection.parameters !== item.parameters) continue;
-      if (collection.selector !== WILDCARD && !globMatches(collection.selector, item.name)) continue;
+      if (selector !== WILDCARD && !globMatches(selector, item.name)) continue;
       if (!this.answered(collection)) return 'unknown';
-      member ||= this.#catalog.isMember(this.type, collection.selector, item.name, item.parameters);
+      if (!this.#catalog.isMember(this.type, selector, item.name, item.parameters)) continue;
+      member = true;
+      globbed ||= selector !== WILDCARD;
     }
-    return member ? this.#catalog.resolve(this.type, item.name, item.parameters) : 'absent';
+    return member ? this.#catalog.resolve(this.type, item.name, item.parameters, !globbed) : 'absent';
   }
 
   /** Subscribed by name in another spelling (protocol §6): it is shown so, and not a second time as a member. */

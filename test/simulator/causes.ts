@@ -63,11 +63,6 @@ export class Causes {
     for (const name of names) this.#anew.add(name);
   }
 
-  /** What the client was told is not there it may be told again. */
-  absenceMayRepeat(): void {
-    this.#gone.clear();
-  }
-
   wildcardAsked(): void {
     this.#emptyDue = true;
   }

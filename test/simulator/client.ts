@@ -68,8 +68,6 @@ interface ServerSide {
   /** By type, the last response. */
   readonly last: Map<Kind, Received>;
   readonly causes: Map<Kind, Causes>;
-  /** How often a subscription has changed since its last response. */
-  readonly changes: Map<Kind, number>;
   /** Delta: by nonce, what has not been answered yet. */
   readonly outstanding: Map<string, Received>;
   parameters: Parameters;
@@ -292,7 +290,6 @@ export class Client {
       wanted: new Map(),
       last: new Map(),
       causes: new Map(),
-      changes: new Map(),
       outstanding: new Map(),
       parameters: this.#parameters,
       answers: false,
@@ -340,7 +337,6 @@ export class Client {
     const { kind } = received;
     const wanted = side.wanted.get(kind) ?? NOTHING;
     side.last.set(kind, received);
-    side.changes.delete(kind);
     side.outstanding.set(received.nonce, received);
     const changed = this.#caused(side, wanted, received);
     const { host } = this;
@@ -373,7 +369,11 @@ export class Client {
     this.#rejectNext = false;
     if (reject) this.#options.tally.count('NACK');
     try {
-      topic.receive(received, { wanted, forms: this.#forms(parameters), known, changed }, reject);
+      topic.receive(
+        received,
+        { wanted, forms: this.#forms(parameters), known, changed, base: epoch.base },
+        reject,
+      );
       topic.nonce = received.nonce;
       this.#makeBeforeBreak(reject, disturbances);
     } catch (error) {
@@ -394,6 +394,7 @@ export class Client {
     if (this.host.belowRelay) tally.count('response over two relays');
     if (removed.length + removedVariants.length > 0) tally.count('removal');
     if (errors.length > 0) tally.count('resource error');
+    if (errors.some(({ code }) => code === 5)) tally.count('name said to be missing');
     if (removedVariants.some(({ name }) => resources.some((one) => one.name === name)))
       tally.count('swap of variants');
   }
@@ -498,14 +499,6 @@ export class Client {
     side.wanted.set(kind, wanted);
     const added = wanted.names.difference(before.names);
     causes.named(added);
-    if (
-      added.size > 0 ||
-      before.names.difference(wanted.names).size > 0 ||
-      wanted.wildcard !== before.wildcard
-    )
-      side.changes.set(kind, (side.changes.get(kind) ?? 0) + 1);
-    // Where it stood before the first of them is not remembered over a second one.
-    if ((side.changes.get(kind) ?? 0) > 1) causes.absenceMayRepeat();
     const all = wanted.wildcard && !before.wildcard ? catalog[kind].names : [];
     const asked = [...added, ...again, ...all];
     // What the client says it has needs no answer if it is still so (protocol §4.1).

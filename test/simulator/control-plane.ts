@@ -34,7 +34,7 @@ export interface Habits {
   readonly versions: 'revision' | 'none' | 'restart';
   /** A replica that learns everything so much later, in milliseconds. */
   readonly lag: number;
-  /** Says in resource_errors that a name is not there. Only in regressions: over SotW, relays below keep what they have. */
+  /** Says in resource_errors that a name is not, or no longer, there: over SotW, relays below keep what they have. */
   readonly errors?: boolean;
 }
 
@@ -124,6 +124,10 @@ export class ControlPlane implements Host {
     if (stream === undefined) return;
     this.#streams.delete(stream);
     stream.call.end({ code: 14, message: 'one stream failed' });
+  }
+
+  get tellsErrors(): boolean {
+    return this.habits.errors === true;
   }
 
   get version(): string {
@@ -244,7 +248,7 @@ interface SotwType {
   nonce: string;
   /** Something was named: an empty list is nothing from then on. */
   named: boolean;
-  sent: Map<string, string>;
+  sent: Map<string, Shown>;
 }
 
 class SotwStream extends PlaneStream {
@@ -299,15 +303,19 @@ class SotwStream extends PlaneStream {
     const now = this.#visible(kind, state.selection.values());
     const complete = catalog[kind].full || [...state.selection.values()].some(({ name }) => name === '*');
     const asked = this.#visible(kind, added);
-    const news = [...now].filter(([id, { content }]) => asked.has(id) || state.sent.get(id) !== content);
-    const lost = [...state.sent.keys()].some((id) => !now.has(id));
-    state.sent = new Map([...now].map(([id, { content }]) => [id, content]));
+    const news = [...now].filter(
+      ([id, { content }]) => asked.has(id) || state.sent.get(id)?.content !== content,
+    );
+    const lost = [...state.sent].filter(([id]) => !now.has(id)).map(([, { name }]) => name);
+    state.sent = new Map(now);
     const faults = fault === undefined ? [] : [fault];
-    for (const { name } of this.plane.habits.errors === true ? added : []) {
+    const named = new Set([...state.selection.values()].map(({ name }) => name));
+    const missing = new Set([...added.map(({ name }) => name), ...lost.filter((name) => named.has(name))]);
+    for (const name of this.plane.habits.errors === true ? missing : []) {
       if (name === '*' || faults.some((one) => one.name === name)) continue;
       if (![...now.values()].some((shown) => shown.name === name)) faults.push({ name, code: 5 });
     }
-    if (news.length + faults.length === 0 && !(complete && (lost || added.length > 0))) return;
+    if (news.length + faults.length === 0 && !(complete && lost.length + added.length > 0)) return;
     const whole = complete || this.plane.habits.wholePartial;
     state.nonce = this.nextNonce();
     const { version } = this.plane;
@@ -441,12 +449,19 @@ class DeltaStream extends PlaneStream {
       if (send.length === 0 && gone.length === 0) continue;
       const removed = gone.filter(({ shown }) => shown.constraints.message === undefined);
       const variants = gone.filter(({ shown }) => shown.constraints.message !== undefined);
+      const named = new Set([...state.selection.values()].map(({ name }) => name));
+      for (const { name } of now.values()) named.delete(name); // another variant
+      const missing = removed.filter(
+        ({ shown }) => this.plane.habits.errors === true && named.has(shown.name),
+      );
+      for (const { shown } of missing) state.sent.delete(shownId(shown));
       this.#send(
         kind,
         state,
         send,
-        removed.map(({ shown }) => shown.name),
+        removed.filter((one) => !missing.includes(one)).map(({ shown }) => shown.name),
         variants.map(({ shown }) => shown),
+        missing.map(({ shown }) => ({ name: shown.name, code: 5 })),
       );
     }
   }

@@ -72,6 +72,8 @@ export class Connection {
   lost: ((reason: string) => void) | undefined;
   /** A stream begins or fails on it. */
   stirred: ((begins: boolean) => void) | undefined;
+  /** A relay is about to take a response from it. */
+  spoken: (() => void) | undefined;
   #open = true;
   #stalled = false;
   /** The reader is slow: each write is taken, and the next must wait. */
@@ -304,6 +306,7 @@ class SimulatedLink implements Link {
     const call = this.connection.call(path, {
       message: (bytes) => {
         note(() => `  ${name}: ← ${describe(delta ? readDelta(bytes) : readSotw(bytes))}`);
+        this.connection.spoken?.();
         handler.message(bytes);
       },
       closed: (reason) => {

@@ -74,7 +74,12 @@ export class RelayHost implements Host {
   /** Nothing that it had was lost when it died. */
   #intact = false;
   #above: { readonly host: SimulatedHost; readonly beginnings: number } | undefined;
-  #base = 0;
+  /** Above is another relay than before, or one that has begun anew, since the last quiet. */
+  #turned = false;
+  /** Since the last quiet, what it has asked of what is above was asked anew, or held up. */
+  #shaken = false;
+  /** All that it has heard of since it began cold is of this revision or of later ones. */
+  #base = Number.POSITIVE_INFINITY;
 
   constructor(plan: RelayPlan, options: RelayHostOptions) {
     this.id = plan.id;
@@ -95,17 +100,26 @@ export class RelayHost implements Host {
   get epoch(): Epoch {
     const above = this.#above?.host;
     const inherited = above instanceof RelayHost ? above.epoch : undefined;
+    // What a relay above said before it began anew counts until there is a stream to it again.
+    const heard = this.#above === undefined ? '' : `${this.#above.beginnings}:`;
     return {
-      id: `${this.id}#${this.#beginnings}<${inherited?.id ?? above?.id ?? ''}`,
-      base: Math.min(this.#base, inherited?.base ?? this.#base),
+      id: `${this.id}#${this.#beginnings}<${heard}${inherited?.id ?? above?.id ?? ''}`,
+      base: Number.isFinite(this.#lowest) ? this.#lowest : 0,
     };
+  }
+
+  get #lowest(): number {
+    const above = this.#above?.host;
+    return above instanceof RelayHost ? Math.min(this.#base, above.#lowest) : this.#base;
   }
 
   /** The newest revision that what is above can have told of. */
   get known(): number {
     const above = this.#above?.host;
     if (above === undefined) return 0;
-    return above instanceof RelayHost ? above.known : above.applied;
+    if (!(above instanceof RelayHost)) return above.applied;
+    // What it has from before may be newer than all that comes, type by type and stream by stream.
+    return this.#turned ? Math.min(above.known, this.epoch.base) : above.known;
   }
 
   get disturbances(): number {
@@ -114,15 +128,15 @@ export class RelayHost implements Host {
   }
 
   /**
-   * SotW below a relay that waits for its own control plane: both give up at the same time, and this one first, so that
-   * it takes what it has asked by name to be absent just before it is answered (protocol §3.9, resource_timeout).
+   * SotW below a relay whose own control plane was asked anew: that waits for an answer from then on, and this one, to
+   * which it says nothing meanwhile, gives up before (protocol §3.9, resource_timeout).
    */
   get hasty(): boolean {
-    const relays = this.plan.endpoints.flatMap((id) => {
+    return this.plan.endpoints.some((id) => {
       const host = this.#options.hosts.get(id);
-      return host instanceof RelayHost ? [host] : [];
+      if (!(host instanceof RelayHost)) return false;
+      return host.hasty || (this.plan.protocol === 'SOTW' && host.#shaken);
     });
-    return relays.length > 0 && (this.plan.protocol === 'SOTW' || relays.some(({ hasty }) => hasty));
   }
 
   get belowRelay(): boolean {
@@ -131,7 +145,7 @@ export class RelayHost implements Host {
 
   /** SotW on the way down: of what is named it cannot say that it is gone (protocol §3.9). */
   loss(kind: Kind, byName: boolean): Loss {
-    if (catalog[kind].full) return 'nothing';
+    if (catalog[kind].full) return byName && this.#excuses ? 'deletions' : 'nothing';
     for (const id of this.plan.endpoints) {
       const host = this.#options.hosts.get(id);
       if (host instanceof RelayHost && host.loss(kind, byName) !== 'nothing') return 'choices';
@@ -139,6 +153,20 @@ export class RelayHost implements Host {
     if (this.plan.protocol === 'DELTA') return 'nothing';
     if (this.plan.variants === 'NATIVE') return 'choices';
     return byName ? 'deletions' : 'nothing';
+  }
+
+  /** SotW on the way down: a name that lacks, and of which an error says that it is not there, is kept (protocol §8). */
+  get #excuses(): boolean {
+    return this.plan.endpoints.some((id) => {
+      const host = this.#options.hosts.get(id);
+      if (host instanceof RelayHost && host.#excuses) return true;
+      return this.plan.protocol === 'SOTW' && host?.tellsErrors === true;
+    });
+  }
+
+  /** Errors of what is not there come from above. */
+  get tellsErrors(): boolean {
+    return this.plan.endpoints.some((id) => this.#options.hosts.get(id)?.tellsErrors === true);
   }
 
   /**
@@ -180,8 +208,9 @@ export class RelayHost implements Host {
     const { tally } = this.#options;
     const cold = this.#saved?.empty !== false;
     if (this.#beginnings > 0) tally.count(cold ? 'cold restart' : 'restart with a saved cache');
+    this.#shaken = this.#beginnings > 0;
     if (cold) {
-      this.#base = 0;
+      this.#base = Number.POSITIVE_INFINITY;
       this.#above = undefined;
     }
     if (cold || !this.#intact) this.#beginnings++;
@@ -203,6 +232,8 @@ export class RelayHost implements Host {
 
   /** In quiet, what it has is current, whatever it has been through. */
   settle(): void {
+    this.#turned = false;
+    this.#shaken = false;
     if (this.plan.endpoints.length > 1) return; // silent ones are tried in turn
     if (this.#running?.stale === true) throw new Violation(4, `${this.id} takes what it has for stale`);
   }
@@ -218,6 +249,7 @@ export class RelayHost implements Host {
   }
 
   stallLink(milliseconds: number): void {
+    this.#shaken = true;
     for (const connection of this.#running?.links ?? []) connection.stall(milliseconds);
   }
 
@@ -234,16 +266,24 @@ export class RelayHost implements Host {
     const beginnings = host instanceof RelayHost ? host.beginnings : 0;
     connection.stirred = (begins) => {
       this.#disturbances++;
-      if (!begins) return; // what it leaves for another one may end later
+      if (!begins) {
+        this.#shaken = true;
+        return; // what it leaves for another one may end later
+      }
       const same = this.#above?.host === host && this.#above.beginnings === beginnings;
       if (this.#above !== undefined && this.#above.host !== host) this.#options.tally.count('failover');
       // The first after a beginning counts too: until then it knew nothing.
       if (!same) {
-        const base = host instanceof RelayHost ? host.epoch.base : host.applied;
-        this.#base = this.#above === undefined ? base : Math.min(this.#base, base);
+        this.#turned = this.#above !== undefined;
+        if (!(host instanceof RelayHost)) this.#base = Math.min(this.#base, host.applied);
         this.#above = { host, beginnings };
       }
     };
+    if (host instanceof RelayHost) {
+      connection.spoken = () => {
+        this.#base = Math.min(this.#base, host.#lowest);
+      };
+    }
   }
 }
 

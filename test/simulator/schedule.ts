@@ -80,7 +80,7 @@ export function sizeOf(seed: number): Size {
 
 export function makePlan(seed: number, size: Size): Plan {
   const random = new Random(seed, 'plan');
-  const habits = makeHabits(random);
+  const habits = withErrors(seed, makeHabits(random));
   const planes = [{ id: 'p0', habits }];
   if (random.chance(0.4)) {
     planes.push({ id: 'p1', habits: { ...habits, lag: random.chance(0.3) ? random.between(100, 2000) : 0 } });
@@ -110,6 +110,10 @@ function makeHabits(random: Random): Habits {
     versions: random.chance(0.6) ? 'revision' : random.pick(['none', 'restart'] as const),
     lag: 0,
   };
+}
+
+function withErrors(seed: number, habits: Habits): Habits {
+  return new Random('errors', seed).chance(0.2) ? { ...habits, errors: true } : habits;
 }
 
 function makeRelays(random: Random, planes: readonly string[], habits: Habits): RelayPlan[] {

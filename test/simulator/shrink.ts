@@ -101,8 +101,9 @@ function simplify(scenario: Scenario, breaks: Breaks): Scenario {
     tellsMissing: true,
     versions: 'revision',
     lag: 0,
+    errors: false,
   } as const;
-  for (const key of ['splits', 'dropsStale', 'tellsMissing', 'versions', 'lag'] as const) {
+  for (const key of ['splits', 'dropsStale', 'tellsMissing', 'versions', 'lag', 'errors'] as const) {
     const planes = plan.planes.map((plane) => ({
       ...plane,
       habits: { ...plane.habits, [key]: usual[key] },

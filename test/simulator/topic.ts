@@ -18,6 +18,8 @@ export interface Context {
   readonly forms: readonly Parameters[];
   /** The newest revision that the relay can have heard of. */
   readonly known: number;
+  /** Nothing that it has heard of is older than this one. */
+  readonly base: number;
   /** The names that are new in the response; the others were in the one before. */
   readonly changed: readonly string[];
 }
@@ -226,9 +228,10 @@ export class Topic {
     // With a wildcard, what is unsubscribed by name is removed unless the wildcard shows it (protocol §4.5).
     const wanted = this.wants(context.wanted, name);
     const told = received.removed.includes(name) || received.removedVariants.some((one) => one.name === name);
-    // In delta, NOT_FOUND is a removal (protocol §8).
+    // In delta, NOT_FOUND is a removal (protocol §8). Who has rejected the removal before has itself to blame.
     const lost =
       this.#options.protocol === 'delta' &&
+      !this.#rejected.has(name) &&
       received.errors.some((one) => one.name === name && one.code === 5);
     if (lost && context.forms.every((form) => this.#seenBy(form, name, after).length > 0))
       throw new Violation(2, `${name} is said to be missing, but held`);
@@ -242,7 +245,7 @@ export class Topic {
       }
       // Of several that match, the others may be left over from another of the client's parameter sets.
       const news = now.filter((one) => !held.includes(one) && !this.#kept(name, one.content, context));
-      const failures = news.flatMap(({ content }) => this.#check(form, name, content, context.known) ?? []);
+      const failures = news.flatMap(({ content }) => this.#check(form, name, content, context) ?? []);
       const [failure] = failures;
       if (failure !== undefined && failures.length === news.length) throw failure;
       if (now.length > 0) continue;
@@ -285,15 +288,20 @@ export class Topic {
     return this.#options.loss(!this.wanted.wildcard || this.wanted.names.has(name));
   }
 
-  #absent(form: Parameters, name: string, { known, wanted }: Context): void {
-    if (catalog[this.kind].full && wanted.names.has(name) && this.#options.hasty()) return;
-    const failure = this.#check(form, name, undefined, known);
+  #absent(form: Parameters, name: string, context: Context): void {
+    if (catalog[this.kind].full && context.wanted.names.has(name) && this.#options.hasty()) return;
+    const failure = this.#check(form, name, undefined, context);
     if (failure !== undefined) throw failure;
   }
 
-  #check(form: Parameters, name: string, content: string | undefined, known: number): Violation | undefined {
+  #check(
+    form: Parameters,
+    name: string,
+    content: string | undefined,
+    { known, base }: Context,
+  ): Violation | undefined {
     const key = identity(form.key, name);
-    const floor = this.#loss(name) !== 'nothing' ? 0 : (this.#floors.get(key) ?? 0);
+    const floor = this.#loss(name) !== 'nothing' ? 0 : (this.#floors.get(key) ?? base);
     const { world } = this.#options;
     const seen = world.seen(this.kind, name, form, content, floor);
     if (seen === undefined) {

@@ -1,5 +1,5 @@
-import type { ResourceName, TypeUrl } from '../../model/brand.ts';
-import { UNCONSTRAINED } from '../../model/constraints.ts';
+import type { TypeUrl } from '../../model/brand.ts';
+import { type Constraints, UNCONSTRAINED } from '../../model/constraints.ts';
 import { fail, ok, type Result } from '../../model/result.ts';
 import {
   type Heartbeat,
@@ -35,6 +35,8 @@ interface DeltaState extends TypeState {
   readonly expecting: Set<Ask>;
   /** Something was taken back just now: what is on its way for it comes all the same. */
   leaving: boolean;
+  /** Names that were taken back before they were answered: their answers are on the way, too, and in order. */
+  readonly ghosts: Set<Ask>;
 }
 
 /** What a response says: all of it judged, nothing of it done yet. */
@@ -62,6 +64,7 @@ export class DeltaSession extends SessionMachine<DeltaState, IncomingDelta> {
       released: new Map(),
       expecting: new Set(),
       leaving: false,
+      ghosts: new Set(),
     };
   }
 
@@ -78,6 +81,7 @@ export class DeltaSession extends SessionMachine<DeltaState, IncomingDelta> {
     state.released.clear();
     state.expecting.clear();
     state.leaving = false;
+    state.ghosts.clear();
     if (!resumed) return;
     for (const ask of state.wants.all()) {
       if (!ask.known) continue;
@@ -176,11 +180,20 @@ export class DeltaSession extends SessionMachine<DeltaState, IncomingDelta> {
 
   #shows(ask: Ask, { name, constraints }: Identity): boolean {
     if (ask.kind === 'glob' && !globMatches(ask.selector, name)) return false;
+    return this.#isFor(ask, constraints);
+  }
+
+  #isFor(ask: Ask, constraints: Constraints): boolean {
     return !this.options.locators || constraints.matches(ask.parameters);
   }
 
   protected expires(_: DeltaState, ask: Ask): boolean {
     return ask.kind !== 'wildcard';
+  }
+
+  /** Whoever knows something says it at once. */
+  protected hesitates(): boolean {
+    return false;
   }
 
   /** A control plane that is silent altogether says nothing about what is held from an earlier stream. */
@@ -194,12 +207,14 @@ export class DeltaSession extends SessionMachine<DeltaState, IncomingDelta> {
   protected forgotten(state: DeltaState, ask?: Ask): void {
     if (ask === undefined || ask.askedIn === 0) return;
     state.leaving = true;
+    if (this.options.locators && ask.kind === 'name' && !ask.answered) state.ghosts.add(ask);
     for (const held of ask.kind === 'name' ? [] : this.covered(state, ask)) {
       if (held.mark === this.stream && this.#shows(ask, held)) state.released.set(variantKey(held), held);
     }
     this.arm(`leaving ${state.type}`, this.options.resourceTimeoutMs, () => {
       state.leaving = false;
       state.released.clear();
+      state.ghosts.clear();
     });
   }
 
@@ -217,6 +232,9 @@ export class DeltaSession extends SessionMachine<DeltaState, IncomingDelta> {
     const answered: Ask[] = [];
     for (const put of reading.puts) {
       const { name, constraints, aliases, ttlMilliseconds } = put;
+      for (const ghost of state.ghosts) {
+        if (ghost.selector === name && this.#isFor(ghost, constraints)) state.ghosts.delete(ghost);
+      }
       if (!this.#isWanted(state, put)) continue;
       if (put.any === undefined && ttlMilliseconds !== undefined) {
         const known = held.get(name, constraints.key);
@@ -239,13 +257,11 @@ export class DeltaSession extends SessionMachine<DeltaState, IncomingDelta> {
     for (const identity of reading.removedVariants) {
       came(state, identity);
       const known = held.get(identity.name, identity.constraints.key);
-      if (known === undefined) this.#missing(state, identity.name, removals, settled);
+      if (known === undefined) this.#missing(state, identity, removals, settled);
       else this.#remove(state, known, removals, settled);
     }
     for (const identity of reading.removed) this.#removeName(state, identity, removals, settled);
-    for (const fault of reading.faults) {
-      if (fault.code === Code.NOT_FOUND) this.#removeName(state, fault, removals, settled);
-    }
+    for (const fault of notFound(reading)) this.#removeName(state, fault, removals, settled);
     // It has another variant than the one from an earlier stream: in one transaction, as a swap.
     for (const ask of answered) removals.push(...this.leftover(state, ask));
     const { version } = response;
@@ -276,7 +292,7 @@ export class DeltaSession extends SessionMachine<DeltaState, IncomingDelta> {
     const meant = exact === undefined && !state.wants.locates(name) ? state.held.of(name) : [];
     const gone = exact === undefined ? meant : [exact];
     for (const held of gone) this.#remove(state, held, removals, settled);
-    if (gone.length === 0) this.#missing(state, name, removals, settled);
+    if (gone.length === 0) this.#missing(state, identity, removals, settled);
   }
 
   #remove(state: DeltaState, held: HeldVariant, removals: Removal[], settled: Interest[]): void {
@@ -291,24 +307,33 @@ export class DeltaSession extends SessionMachine<DeltaState, IncomingDelta> {
 
   /**
    * There is nothing of this name for somebody who asked. With several locators of one name on the stream it is not
-   * said for whom (protocol §5): servers answer in order, so it is for those that have waited longest. If that can only
-   * be one, what it has from an earlier stream is gone.
+   * said for whom (protocol §5), unless there are constraints: servers answer in order, so it is for those that have
+   * waited longest. If that can only be one, what it has from an earlier stream is gone.
    */
-  #missing(state: DeltaState, name: ResourceName, removals: Removal[], settled: Interest[]): void {
-    const waiting = state.wants.named(name).filter((ask) => ask.askedIn > 0 && !ask.answered);
+  #missing(
+    state: DeltaState,
+    { name, constraints }: Identity,
+    removals: Removal[],
+    settled: Interest[],
+  ): void {
+    const ghosts = [...state.ghosts].filter(({ selector }) => selector === name);
+    const waiting = [...state.wants.named(name), ...ghosts].filter(
+      (ask) => ask.askedIn > 0 && !ask.answered && this.#isFor(ask, constraints),
+    );
     const oldest = Math.min(...waiting.map((ask) => ask.askedIn));
     const meant = waiting.filter((ask) => ask.askedIn === oldest);
-    for (const ask of meant) settle(state.wants, ask, settled);
+    for (const ask of meant) if (!state.ghosts.delete(ask)) settle(state.wants, ask, settled);
     const [only] = meant;
-    if (only !== undefined && meant.length === 1) removals.push(...this.leftover(state, only));
+    if (only !== undefined && meant.length === 1 && state.wants.has(only))
+      removals.push(...this.leftover(state, only));
   }
 
-  /** What an answered locator has from an earlier stream; what another may get still is not touched. */
+  /** What an answered name has from an earlier stream; what another may get still is not touched. */
   protected override leftover(state: DeltaState, ask: Ask): Removal[] {
-    if (!this.options.locators || ask.kind !== 'name') return [];
+    if (ask.kind !== 'name') return [];
     const removals: Removal[] = [];
     for (const held of this.covered(state, ask)) {
-      if (held.mark === this.stream || !held.constraints.matches(ask.parameters)) continue;
+      if (held.mark === this.stream || !this.#isFor(ask, held.constraints)) continue;
       const asks = state.wants.selecting(held.name, [], held.constraints);
       if (asks.some((other) => !other.answered)) continue;
       state.held.delete(held);
@@ -348,6 +373,19 @@ function read(state: DeltaState, response: IncomingDelta): Result<Reading> {
     faults.push(fault.value);
   }
   return ok({ puts, removed, removedVariants, faults });
+}
+
+/** In delta NOT_FOUND is a removal (protocol §8): one of those that are not said already, in this way or the other. */
+function* notFound({ removed, removedVariants, faults }: Reading): Iterable<Identity> {
+  if (faults.length === 0) return;
+  const names = new Set(removed.map(({ name }) => name));
+  const said = new Set(removedVariants.map(variantKey));
+  for (const fault of faults) {
+    const key = variantKey(fault);
+    if (fault.code !== Code.NOT_FOUND || names.has(fault.name) || said.has(key)) continue;
+    said.add(key);
+    yield fault;
+  }
 }
 
 /** What was expected of an answer is there, or gone. */

@@ -23,6 +23,8 @@ import { type Ask, askAgain, settle, Wants } from './wants.ts';
 /** Others split a wildcard's first answer: it is whole when nothing more has come for so long (protocol §5b). */
 const quietMs = 300;
 const enoughMs = 3000;
+/** Of resource_timeout: so much longer is waited for a relay above, which waits as long for its own control plane. */
+const graceShare = 15;
 /** The second rejection in a row waits so long, each further one twice as long: some servers send again at once. */
 const nackDelayMs = { first: 1000, longest: 30_000 };
 const reasonLimit = 2000;
@@ -68,6 +70,8 @@ export abstract class SessionMachine<S extends TypeState, R extends IncomingSotw
   protected abstract answers(state: S, ask: Ask, said: Transaction): boolean;
   /** Whether silence means absence in the end (protocol §3.9). */
   protected abstract expires(state: S, ask: Ask): boolean;
+  /** Whether the first response of all may come just now, with answers to much else. */
+  protected abstract hesitates(state: S, asks: readonly Ask[]): boolean;
   /** What is held of an ask that was not answered in time; the ask is settled unless it returns undefined. */
   protected abstract expired(state: S, ask: Ask): Removal[] | undefined;
   /** What is held for an answered ask, and this stream has not confirmed in all the time. */
@@ -294,11 +298,13 @@ export abstract class SessionMachine<S extends TypeState, R extends IncomingSotw
     });
   }
 
-  #awaitExpiry(state: S, timer: string, asks: readonly Ask[]): void {
-    this.arm(timer, this.options.resourceTimeoutMs, () => {
+  #awaitExpiry(state: S, timer: string, asks: readonly Ask[], again = false): void {
+    const { resourceTimeoutMs } = this.options;
+    this.arm(timer, again ? resourceTimeoutMs / graceShare : resourceTimeoutMs, () => {
       // What was refused may have been the answer: nothing is known of it yet.
-      if (state.rejection === undefined) this.#expire(state, asks);
-      else this.#awaitExpiry(state, timer, asks);
+      if (state.rejection !== undefined) this.#awaitExpiry(state, timer, asks);
+      else if (again || !this.hesitates(state, asks)) this.#expire(state, asks);
+      else this.#awaitExpiry(state, timer, asks, true);
     });
   }
 

@@ -135,6 +135,14 @@ export class SotwSession extends SessionMachine<SotwState, IncomingSotw> {
     return state.info.fullState && ask.kind !== 'wildcard';
   }
 
+  /** A relay above, where absence deletes, says nothing at all before all of the first request is known to it. */
+  protected hesitates(state: SotwState, asks: readonly Ask[]): boolean {
+    if (state.nonce !== '') return false;
+    // Whatever comes after so long a time was made after the request: then a lack of it is an answer.
+    for (const ask of asks) ask.askedIn = 1;
+    return true;
+  }
+
   protected expired(state: SotwState, ask: Ask): Removal[] | undefined {
     // Held from another stream, and this one has not said that it is gone.
     const holds = this.covered(state, ask).some(
@@ -154,8 +162,10 @@ export class SotwSession extends SessionMachine<SotwState, IncomingSotw> {
   protected accept(state: SotwState, response: IncomingSotw): Result<Transaction> {
     const { rules, held } = state;
     const full = isFull(state);
-    // The last received match wins where upstream cannot delete: variants all count as received then (protocol §5).
-    const image = full || state.image?.constrained === false ? state.image : undefined;
+    // The last received match wins where upstream cannot delete: variants all count as received then (protocol §5). As
+    // long as the store may have more than is held, the whole is said to it.
+    const comparable = full ? state.swept : state.image?.constrained === false;
+    const image = comparable ? state.image : undefined;
     const reading = readSotw({ rules, held, full, image }, response);
     return reading.ok ? ok(this.#commit(state, response, reading.value)) : reading;
   }

@@ -43,7 +43,7 @@ export function contentOf(any: Uint8Array | undefined): string {
  * One item of a response, in the tests' notation:
  * `name:content`, `name{env=prod&!version}:content`, and after it `@version`, `~ttl milliseconds`, `#other type`,
  * `|alias`; no content: no body. `-name` and `-name{…}` are removals, `-name{}` a removal with no constraints by
- * removed_resource_names; `!name:NOT_FOUND` a resource error.
+ * removed_resource_names; `!name:NOT_FOUND` a resource error, also with `{…}`.
  */
 export interface Item {
   readonly kind: 'resource' | 'removal' | 'error';
@@ -107,15 +107,16 @@ function resourceOf(type: TypeUrl, item: Item): ResourceInit {
   return {
     version: item.version,
     ...(resource === undefined ? {} : { resource }),
-    ...(item.constraints === undefined
-      ? { name: item.name }
-      : { resourceName: { name: item.name, dynamicParameterConstraints: item.constraints } }),
+    ...(item.constraints === undefined ? { name: item.name } : { resourceName: nameOf(item) }),
     ...(item.ttl === undefined
       ? {}
       : { ttl: { seconds: BigInt(Math.floor(item.ttl / 1000)), nanos: (item.ttl % 1000) * 1e6 } }),
     aliases: [...item.aliases],
   };
 }
+
+const nameOf = ({ name, constraints }: Item) =>
+  constraints === undefined ? { name } : { name, dynamicParameterConstraints: constraints };
 
 function errorsOf(
   items: readonly Item[],
@@ -124,7 +125,7 @@ function errorsOf(
     .filter((item) => item.kind === 'error')
     .map((item) => {
       const code = Object.entries(Code).find(([name]) => name === item.content)?.[1] ?? Code.UNKNOWN;
-      return { resourceName: { name: item.name }, errorDetail: { code, message: 'for a test' } };
+      return { resourceName: nameOf(item), errorDetail: { code, message: 'for a test' } };
     });
 }
 
@@ -155,11 +156,7 @@ export function deltaResponse(type: TypeUrl, version: string, nonce: string, ite
     nonce,
     resources: items.filter((item) => item.kind === 'resource').map((item) => resourceOf(type, item)),
     removedResources: removals.filter((item) => item.constraints === undefined).map((item) => item.name),
-    removedResourceNames: removals.flatMap((item) =>
-      item.constraints === undefined
-        ? []
-        : [{ name: item.name, dynamicParameterConstraints: item.constraints }],
-    ),
+    removedResourceNames: removals.filter((item) => item.constraints !== undefined).map(nameOf),
     resourceErrors: errorsOf(items) ?? [],
   });
   return Buffer.from(toBinary(DeltaDiscoveryResponseSchema, response));
