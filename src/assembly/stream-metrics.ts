@@ -2,7 +2,7 @@ import type { RequestKind, StreamEvents } from '../downstream/services.ts';
 import type { TypeUrl } from '../model/brand.ts';
 import { typeInfo } from '../model/types.ts';
 import type { Conditions } from '../observe/conditions.ts';
-import { shorten } from '../observe/format.ts';
+import { longestText, shorten } from '../observe/format.ts';
 import type { Metrics } from '../observe/metrics.ts';
 import type { Tally } from '../observe/tally.ts';
 import type { ErrorDetail } from '../wire/requests.ts';
@@ -16,9 +16,6 @@ interface Series {
   readonly hits: Tally;
   readonly misses: Tally;
 }
-
-/** What clients say of themselves may be as long as a request. */
-const longestText = 4096;
 
 /** Updates of one fan-out take about as long: they are observed together. */
 const batchSize = 64;

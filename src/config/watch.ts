@@ -33,9 +33,9 @@ const quietMs = 100;
 const latestMs = 1000;
 
 /**
- * Reports each new version of a configuration: checked, its files too, or why it must be refused (the old one stays in force: that is
- * the caller's part). Call it right after the version in force was loaded. A file that was touched but has the
- * content of before is no new version.
+ * Reports each new version of a configuration: checked, its files too, or why it must be refused (the old one stays in
+ * force: that is the caller's part). Call it right after the version in force was loaded. A file that was touched but
+ * has the content of before is no new version.
  */
 export function watchConfig(
   file: string,

@@ -10,7 +10,7 @@ import {
 } from '../model/subscription.ts';
 import { WILDCARD } from '../model/transaction.ts';
 import { type TypeInfo, typeInfo } from '../model/types.ts';
-import { shorten } from '../observe/format.ts';
+import { longestText, shorten } from '../observe/format.ts';
 import {
   type DeltaRequest,
   type ErrorDetail,
@@ -27,9 +27,6 @@ import { SotwMachine } from './sotw.ts';
 
 /** The bytes that a selection was read from, so that whoever sends the same needs no reading. */
 const sources = new WeakMap<Selection, Buffer>();
-
-/** Of a rejection's text is kept, for each stream and type. */
-const longestText = 4096;
 
 const knownSelections = new KnownSelections();
 

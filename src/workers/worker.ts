@@ -88,7 +88,7 @@ export class Worker {
         this.#news = message;
         this.#outlook.news(message);
         this.#core.changed();
-        this.#core.relay.server.refusalsChanged();
+        if (message.refused.length > 0) this.#core.relay.server.refusalsChanged();
         return;
       case 'elsewhere':
         this.#elsewhere = message.streams;
