@@ -1,8 +1,6 @@
 import type { TypeUrl } from '../model/brand.ts';
 import type { Selection } from '../model/selection.ts';
 
-/** Reading less than this costs less than looking it up. Bytes. */
-const worthwhile = 512;
 const mostEntries = 32;
 /** Of one entry; a fleet that names more is read anew each time. */
 const mostBytes = 4 << 20;
@@ -15,8 +13,8 @@ interface Known {
 }
 
 /**
- * Selections by the bytes that they were read from. A fleet that reconnects asks for the same thousands of names, client
- * after client: they are read once, and all clients share one selection.
+ * Selections by the bytes that they were read from. A fleet that reconnects asks for the same names, client after
+ * client: they are read once, and all clients share one selection.
  */
 export class KnownSelections {
   /** The last used last. */
@@ -24,11 +22,10 @@ export class KnownSelections {
 
   /** `kin`: clients of one kin mean the same by the same bytes. */
   find(kin: object, type: TypeUrl, bytes: Buffer): Selection | undefined {
-    if (bytes.length < worthwhile) return undefined;
     for (let index = this.#known.length - 1; index >= 0; index--) {
       const known = this.#known[index];
-      if (known === undefined || known.kin !== kin || known.type !== type || !known.bytes.equals(bytes))
-        continue;
+      if (known === undefined || known.kin !== kin || known.type !== type) continue;
+      if (known.bytes.length !== bytes.length || !known.bytes.equals(bytes)) continue;
       if (index < this.#known.length - 1) {
         this.#known.splice(index, 1);
         this.#known.push(known);
@@ -40,7 +37,7 @@ export class KnownSelections {
 
   /** `bytes` may be used again by others afterwards: they are copied. */
   add(kin: object, type: TypeUrl, bytes: Buffer, selection: Selection): void {
-    if (bytes.length < worthwhile || bytes.length > mostBytes) return;
+    if (bytes.length > mostBytes) return;
     if (this.#known.length >= mostEntries) this.#known.shift();
     this.#known.push({ kin, type, bytes: Buffer.from(bytes), selection });
   }

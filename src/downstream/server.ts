@@ -64,10 +64,7 @@ export class XdsServer {
       return refusal;
     }
     const id = `${streamPrefix}${++this.#lastId}`;
-    const stream = new XdsStream(id, route, transport, this.#services, () => {
-      this.#streams.delete(id);
-      resized(this.#streams.size);
-    });
+    const stream = new XdsStream(id, route, transport, this.#services, this.#closed);
     this.#streams.set(id, stream);
     resized(this.#streams.size);
     transport.handle(stream);
@@ -88,6 +85,11 @@ export class XdsServer {
   reidentify(): void {
     for (const stream of this.#streams.values()) stream.reidentify();
   }
+
+  readonly #closed = ({ id }: XdsStream): void => {
+    this.#streams.delete(id);
+    this.#options.resized(this.#streams.size);
+  };
 
   #patrol(): void {
     this.#services.clock.after(patrolMilliseconds, () => {

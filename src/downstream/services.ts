@@ -12,7 +12,7 @@ import type { Peer } from '../wire/transport.ts';
 /** What is kept of a client's node and peer; the node itself is not. */
 export interface ClientContext {
   readonly nodeId: string;
-  /** Clients of one kin select the same by the same names and locators. */
+  /** Clients of one kin select the same by the same names and locators, and by none. */
   readonly kin: object;
   readonly cluster: string;
   /** Client features, see `Encoding`. */

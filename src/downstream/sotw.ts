@@ -34,6 +34,10 @@ export class SotwMachine {
     return this.#rejected && nonce === (this.#acceptedNonce ?? '') ? 'change' : 'stale';
   }
 
+  get hasNamed(): boolean {
+    return this.#named;
+  }
+
   /** A request named something. */
   named(): void {
     this.#named = true;

@@ -157,15 +157,18 @@ export class XdsStream implements StreamHandler {
    * response: gRPC clients see connectivity loss, not "does not exist" (protocol §8, Upstream outage).
    */
   failIfHopeless(): void {
-    if (this.#ended || !this.#types.some(({ selection }) => selection.size > 0)) return;
+    if (this.#ended) return;
+    let asks = false;
     for (const { info, subscription, selection } of this.#types) {
       if (subscription?.responded === true) return;
       if (selection.size === 0) continue;
       if (subscription?.cold !== true) return;
+      asks = true;
       for (const { selector } of selection.entries.values()) {
         if (!this.#services.hopeless(info.url, selector)) return;
       }
     }
+    if (!asks) return;
     const message = 'no control plane can be reached, and nothing that this stream asks for is cached';
     this.#refuse('cold', { code: Code.UNAVAILABLE, message });
   }

@@ -30,6 +30,9 @@ const sources = new WeakMap<Selection, Buffer>();
 
 const knownSelections = new KnownSelections();
 
+/** The bytes of a request that names nothing. */
+const nothingNamed = Buffer.alloc(0);
+
 /** How the client stands to what it was last sent (protocol §9). */
 export type SyncState = 'SYNCED' | 'NOT_SENT' | 'STALE' | 'ERROR';
 
@@ -147,7 +150,8 @@ export class TypeStream {
     const first = this.#subscription === undefined;
     const kind = this.#deltaKind(request);
     const { subscribe: names, unsubscribe: dropped, unsubscribeLocators } = request;
-    const only = first && dropped.length + unsubscribeLocators.length === 0 ? names : undefined;
+    const only =
+      first && dropped.length + unsubscribeLocators.length === 0 ? (names ?? nothingNamed) : undefined;
     const known = only === undefined ? undefined : knownSelections.find(client.kin, this.info.url, only);
     const step = known === undefined ? this.#deltaStep(request, client) : ok(begun(known));
     if (!step.ok) return step;
@@ -273,18 +277,19 @@ export class TypeStream {
     client: ClientContext,
   ): Result<Selection> {
     const { url } = this.info;
-    if (selectors === undefined) return ok(machine.selection([], this.#legacyWildcard(client)));
-    const known = knownSelections.find(client.kin, url, selectors);
+    if (selectors === undefined && machine.hasNamed) return ok(NOTHING);
+    const bytes = selectors ?? nothingNamed;
+    const known = knownSelections.find(client.kin, url, bytes);
     if (known !== undefined) {
-      machine.named();
+      if (selectors !== undefined) machine.named();
       return ok(known);
     }
-    const read = readSelectors(selectors);
+    const read = readSelectors(bytes);
     if (!read.ok) return read;
     const selected = selectAll(read.value.names, read.value.locators, url, client);
     if (!selected.ok) return selected;
     const selection = machine.selection(selected.value, this.#legacyWildcard(client));
-    if (selected.value.length > 0) knownSelections.add(client.kin, url, selectors, selection);
+    knownSelections.add(client.kin, url, bytes, selection);
     return ok(selection);
   }
 

@@ -6,7 +6,6 @@ import type { Selected, Selection } from './selection.ts';
 
 /** How a subscription wants its responses. Equal encodings share frames. */
 export interface Encoding {
-  readonly key: string;
   readonly protocol: 'sotw' | 'delta';
   /** SotW: every resource inside a Resource (xds.config.resource-in-sotw). */
   readonly wrapped: boolean;
@@ -18,16 +17,22 @@ export interface Encoding {
   readonly contentVersions: boolean;
 }
 
-const encodings = new Map<string, Encoding>();
+const encodings: Encoding[] = [];
 
 /** The one object for these wishes: there are few kinds of clients and many of each. */
-export function encoding(part: Omit<Encoding, 'key'>): Encoding {
-  const { protocol, wrapped, ttl, constrained, contentVersions } = part;
-  const key = `${protocol} ${wrapped} ${ttl} ${constrained} ${contentVersions}`;
-  const known = encodings.get(key);
+export function encoding(wishes: Encoding): Encoding {
+  const { protocol, wrapped, ttl, constrained, contentVersions } = wishes;
+  const known = encodings.find(
+    (one) =>
+      one.protocol === protocol &&
+      one.wrapped === wrapped &&
+      one.ttl === ttl &&
+      one.constrained === constrained &&
+      one.contentVersions === contentVersions,
+  );
   if (known !== undefined) return known;
-  const created: Encoding = { ...part, key };
-  encodings.set(key, created);
+  const created: Encoding = { protocol, wrapped, ttl, constrained, contentVersions };
+  encodings.push(created);
   return created;
 }
 

@@ -89,6 +89,9 @@ function readNode(bytes: Buffer, wanted: ReadonlySet<string> | undefined): Clien
 /** As deep as protobuf's own readers go. */
 const deepest = 100;
 
+/** The tag of google.protobuf.Value.string_value. */
+const stringValue = (3 << 3) | WireType.LengthDelimited;
+
 /** google.protobuf.Struct { map<string, Value> fields = 1 }. */
 function readStruct(
   bytes: Buffer,
@@ -109,7 +112,13 @@ function readStruct(
       else if (part === 2) [valueStart, valueEnd] = [partStart, partEnd];
     });
     if (wanted?.has(key) === false) return;
-    const value = readValue(bytes.subarray(valueStart, valueEnd), depth + 1);
+    // Nearly all of them are short strings and nothing else.
+    const length = valueEnd - valueStart - 2;
+    const isShortString =
+      length < 0x80 && bytes[valueStart] === stringValue && bytes[valueStart + 1] === length;
+    const value = isShortString
+      ? textOf(bytes, valueStart + 2, valueEnd)
+      : readValue(bytes.subarray(valueStart, valueEnd), depth + 1);
     if (value === undefined) into.delete(key);
     else into.set(key, value);
   });

@@ -58,8 +58,13 @@ export function compileParameterRules(rules: readonly ParameterRule[]): Paramete
   const outcomes = new Map<string, DerivedParameters>();
   return {
     of(node, peer) {
-      const values = compiled.map((one) => valueOf(one, node, peer));
-      const key = JSON.stringify(values.map((value) => value ?? null));
+      const values: (string | undefined)[] = [];
+      let key = '';
+      for (const one of compiled) {
+        const value = valueOf(one, node, peer);
+        values.push(value);
+        key += value === undefined ? '-' : `${value.length}:${value}`;
+      }
       const known = outcomes.get(key);
       if (known !== undefined) return known;
       const created = new Outcome(rules, values);

@@ -13,6 +13,7 @@ import {
 import { Code } from '../wire/status.ts';
 import type { Composed, Frame, Kept } from './frame.ts';
 import type { Item } from './item.ts';
+import { plainState } from './plain-state.ts';
 import { unresolved } from './unresolved.ts';
 import type { View } from './view.ts';
 
@@ -179,7 +180,8 @@ export function composeSotw(parts: Composition, changes: Iterable<Change>): Comp
   const whole = shareable ? view.frames.whole(encoding, parts.lastSerial) : undefined;
   // The same bytes for everybody, wherever they come from: only what was new to them differs.
   if (whole !== undefined) return { frame: content.again(whole), kept: undefined };
-  if (view.complete) {
+  const plain = shareable ? plainState(view, encoding) : undefined;
+  if (plain === undefined && view.complete) {
     for (const item of view.items.values()) {
       if (isVariant(item.last.value)) content.add(item, item.last.value, false);
     }
@@ -191,11 +193,12 @@ export function composeSotw(parts: Composition, changes: Iterable<Change>): Comp
     type: view.type,
     version,
     nonce: String(id),
+    plain,
     resources: content.resources,
     errors: content.errors,
     controlPlane: parts.controlPlane,
   });
-  const frame = content.frame(id, bytes, version);
+  const frame = content.frame(id, bytes, version, plain?.length);
   if (shareable && !frame.fleeting) view.frames.addWhole(encoding, frame);
   return { frame, kept: keptBack };
 }
@@ -415,7 +418,7 @@ class Content {
     return hash('sha256', lines.toSorted().join('\n'), 'hex').slice(0, 16);
   }
 
-  frame(id: Serial, bytes: Buffer, version: string): Frame {
+  frame(id: Serial, bytes: Buffer, version: string, resources = this.resources.length): Frame {
     return {
       serial: id,
       nonce: String(id),
@@ -423,7 +426,7 @@ class Content {
       version,
       receivedAt: this.#receivedAt(),
       told: { news: this.#news, lost: this.#lost },
-      resources: this.resources.length,
+      resources,
       changed: this.#changed,
       fleeting: this.#fleeting,
     };

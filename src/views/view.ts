@@ -107,9 +107,8 @@ export class View {
   /** Nothing that was asked for is cached: the relay knows nothing of it. */
   get cold(): boolean {
     if (this.selection.size === 0) return false;
-    if (this.selection.collections.some((selected) => this.answered(selected))) return false;
     for (const item of this.items.values()) if (item.last.value !== 'unknown') return false;
-    return true;
+    return !this.selection.collections.some((selected) => this.answered(selected));
   }
 
   itemOf(locator: boolean, parameters: Parameters, spelling: string): Item | undefined {

@@ -48,5 +48,13 @@ export function refuseUnknown(stream: ServerHttp2Stream, headers: IncomingHttpHe
 export function refuse(stream: ServerHttp2Stream, status: GrpcStatus, http = 200): void {
   if (stream.destroyed || stream.closed) return;
   stream.respond(trailersOnly(status, http), respondAndEnd);
-  stream.close(constants.NGHTTP2_NO_ERROR);
+  closeSoon(stream);
+}
+
+/**
+ * The client may still be sending: it is told to stop (RFC 9113 §8.1), but after what was submitted in this turn. Node
+ * 24 submits trailers in an immediate of its own, and Node 26 sends a reset before the headers that it is to follow.
+ */
+export function closeSoon(stream: ServerHttp2Stream): void {
+  setImmediate(() => stream.close(constants.NGHTTP2_NO_ERROR));
 }

@@ -141,7 +141,8 @@ interface Connection {
   readonly since: number;
   /** It has opened a stream. From then on a silent connection is a calm one: streams live for months. */
   used: boolean;
-  readonly calls: Set<Http2ServerStream>;
+  /** Only where connections have an age to end at: its calls, and when that is looked at next. */
+  age: { readonly calls: Set<Http2ServerStream>; timer: Timer } | undefined;
 }
 
 /** How often connections that open no stream are looked for, in milliseconds. */
@@ -247,7 +248,7 @@ export class GrpcServer implements StreamOwner {
 
   /** For Http2ServerStream. */
   closed(stream: Http2ServerStream): void {
-    this.#streams.get(stream)?.calls.delete(stream);
+    this.#streams.get(stream)?.age?.calls.delete(stream);
     this.#streams.delete(stream);
     if (this.#streams.size === 0) this.#whenIdle?.();
   }
@@ -259,34 +260,39 @@ export class GrpcServer implements StreamOwner {
 
   #onConnection(socket: Socket): void {
     this.#sockets.add(socket);
-    socket.once('close', () => this.#sockets.delete(socket));
+    socket.on('close', () => this.#sockets.delete(socket));
   }
 
   #onSession(session: Http2Session): void {
     const peer = peerOf(session, this.#unixPath);
-    const connection: Connection = { peer, since: this.clock.now(), used: false, calls: new Set() };
+    const connection: Connection = { peer, since: this.clock.now(), used: false, age: undefined };
     this.#connections.set(session, connection);
-    session.once('close', () => this.#connections.delete(session));
+    session.on('close', () => {
+      this.#connections.delete(session);
+      connection.age?.timer.cancel();
+    });
     session.setLocalWindowSize(this.#unixPath === undefined ? connectionWindow : unixWindow);
     // There is no other replica behind a Unix socket.
     if (!peer.unix) this.#limitAge(session, connection);
   }
 
   /** So that clients spread again over replicas that have come since (contract, xds.max_connection_age). */
-  #limitAge(session: Http2Session, { calls }: Connection): void {
-    const age = this.#options.maxConnectionAge?.();
-    if (age === undefined) return;
+  #limitAge(session: Http2Session, connection: Connection): void {
+    const oldest = this.#options.maxConnectionAge?.();
+    if (oldest === undefined) return;
     const { random = systemRandom } = this.#options;
-    const grace = Math.min(longestGrace, age / 10);
-    let timer = this.clock.after(age * (0.9 + 0.2 * random()), () => {
+    const grace = Math.min(longestGrace, oldest / 10);
+    const calls = new Set<Http2ServerStream>();
+    const timer = this.clock.after(oldest * (0.9 + 0.2 * random()), () => {
       session.close(); // GOAWAY: what is open goes on
-      timer = this.clock.after(grace, () => {
+      age.timer = this.clock.after(grace, () => {
         for (const call of calls) call.end(aged);
         // Whatever still does not end, such as a watch of the health service.
-        timer = this.clock.after(grace, () => session.destroy());
+        age.timer = this.clock.after(grace, () => session.destroy());
       });
     });
-    session.once('close', () => timer.cancel());
+    const age = { calls, timer };
+    connection.age = age;
   }
 
   /** One look at all of them from time to time costs less than a timer for each. */
@@ -335,7 +341,7 @@ export class GrpcServer implements StreamOwner {
     } else if (typeof accepted === 'function') {
       const call = new Http2ServerStream(stream, headers, peer, this);
       this.#streams.set(call, connection);
-      connection.calls.add(call);
+      connection.age?.calls.add(call);
       call.open(accepted);
     } else {
       refuse(stream, accepted);

@@ -1,7 +1,8 @@
 import { constants, type IncomingHttpHeaders, type ServerHttp2Stream } from 'node:http2';
 import type { Clock } from '../model/clock.ts';
 import { Deframer } from './grpc-frames.ts';
-import { respondAndEnd, statusTrailers, trailersOnly } from './grpc-status-headers.ts';
+import { closeSoon, refuse } from './grpc-requests.ts';
+import { statusTrailers } from './grpc-status-headers.ts';
 import { Code, type GrpcStatus } from './status.ts';
 import type { Peer, ServerStream, StreamHandler } from './transport.ts';
 import { VIA_HEADER } from './via.ts';
@@ -37,6 +38,8 @@ export class Http2ServerStream implements ServerStream {
   #handler: StreamHandler | undefined;
   #deframer: Deframer | undefined;
   #requestEnded = false;
+  /** `write` has refused once: from then on it is told when it may go on. */
+  #mayBlock = false;
   /** Set by the first `end`. */
   #status: GrpcStatus | undefined;
 
@@ -81,14 +84,18 @@ export class Http2ServerStream implements ServerStream {
       this.#requestEnded = true;
       this.#checkEnded();
     });
-    stream.on('drain', () => this.#drained());
   }
 
   write(frame: Buffer): boolean {
     const stream = this.#stream;
     if (this.#status !== undefined || stream.destroyed || stream.closed) return false;
     if (!stream.headersSent) stream.respond(responseHeaders, respondOptions);
-    return stream.write(frame);
+    const more = stream.write(frame);
+    if (!more && !this.#mayBlock) {
+      this.#mayBlock = true;
+      stream.on('drain', () => this.#drained());
+    }
+    return more;
   }
 
   pause(): void {
@@ -113,9 +120,7 @@ export class Http2ServerStream implements ServerStream {
     const stream = this.#stream;
     if (stream.destroyed || stream.closed) return;
     if (!stream.headersSent) {
-      stream.respond(trailersOnly(status), respondAndEnd);
-      // The client may still be sending: tell it to stop (RFC 9113 §8.1).
-      stream.close(constants.NGHTTP2_NO_ERROR);
+      refuse(stream, status);
       return;
     }
     stream.once('wantTrailers', () => this.#sendTrailers(status));
@@ -126,8 +131,7 @@ export class Http2ServerStream implements ServerStream {
   #sendTrailers(status: GrpcStatus): void {
     const stream = this.#stream;
     stream.sendTrailers(statusTrailers(status));
-    // Node submits the trailers in an immediate of its own, before this one. See above for the reason.
-    setImmediate(() => stream.close(constants.NGHTTP2_NO_ERROR));
+    closeSoon(stream);
   }
 
   /** Trailers cannot overtake data: of a client that takes none, only a reset gets rid. */

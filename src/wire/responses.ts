@@ -29,7 +29,7 @@ export interface OutgoingError {
   readonly status: Uint8Array;
 }
 
-export interface SotwResponse {
+interface DiscoveryResponse {
   readonly type: TypeUrl;
   readonly version: string;
   readonly nonce: string;
@@ -38,7 +38,12 @@ export interface SotwResponse {
   readonly controlPlane: string;
 }
 
-export interface DeltaResponse extends SotwResponse {
+export interface SotwResponse extends DiscoveryResponse {
+  /** Resources as their bodies alone, before those of `resources`. */
+  readonly plain?: readonly Uint8Array[] | undefined;
+}
+
+export interface DeltaResponse extends DiscoveryResponse {
   readonly removed: readonly string[];
   readonly removedNames: readonly RemovedName[];
 }
@@ -49,6 +54,7 @@ const RESOURCE_URL = Buffer.from('type.googleapis.com/envoy.service.discovery.v3
 export function encodeSotwResponse(response: SotwResponse): Buffer {
   const fields: Field[] = [];
   text(fields, 1, response.version);
+  for (const body of response.plain ?? []) fields.push(bytes(2, body));
   for (const resource of response.resources) {
     if (resource.constrained || resource.wrapped) {
       nested(fields, 2, [bytes(1, RESOURCE_URL), message(2, resourceFields(resource))]);

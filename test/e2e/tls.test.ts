@@ -243,13 +243,15 @@ describe('TLS', function () {
       });
       await using one = new XdsClient(relay.xds, 'delta');
       expect(await gets(one, 'cds')).to.deep.equal(['shop']);
-      await using wrong = await RelayProcess.start({
-        upstreams: [above({ ...own, server_name: 'wrong.test' })],
-      });
-      await eventually(async () => {
-        expect((await wrong.get('/ready')).body).to.match(/wrong\.test/);
-      });
-      expect((await wrong.get('/ready')).status).to.equal(503);
+      for (const name of ['wrong.test', '127.0.0.2']) {
+        await using wrong = await RelayProcess.start({
+          upstreams: [above({ ...own, server_name: name })],
+        });
+        await eventually(async () => {
+          expect((await wrong.get('/ready')).body).to.contain(name);
+        });
+        expect((await wrong.get('/ready')).status).to.equal(503);
+      }
     });
 
     it('without a certificate, or with one of another authority: not ready, and the log says why, once', async () => {

@@ -1,5 +1,8 @@
 import { readFile } from 'node:fs/promises';
+import { isIP } from 'node:net';
+import { checkServerIdentity } from 'node:tls';
 import {
+  type ChannelCredentials,
   type ChannelOptions,
   Client,
   type ClientDuplexStream,
@@ -68,12 +71,11 @@ class GrpcLink implements Link {
       this.#lose(material.error);
       return;
     }
-    const { ca, privateKey, certificate } = material.value;
     const secure =
       options.tls === undefined
         ? credentials.createInsecure()
-        : credentials.createSsl(ca ?? null, privateKey ?? null, certificate ?? null);
-    this.#client = new Client(target(endpoint), secure, channelOptions(options));
+        : secureCredentials(material.value, identityOf(endpoint, options.tls));
+    this.#client = new Client(target(endpoint), secure, channelOptions(endpoint, options));
     this.#watch(this.#client);
   }
 
@@ -149,7 +151,30 @@ function target(endpoint: Address): string {
     : `dns:${formatHostPort(endpoint.host, endpoint.port)}`;
 }
 
-function channelOptions({ tls, keepalive, maxResponseBytes = usualLimit }: LinkOptions): ChannelOptions {
+/** What the control plane's certificate must be for; undefined: what grpc-js makes of a socket's path. */
+function identityOf(endpoint: Address, { serverName }: AdsTls): string | undefined {
+  return serverName ?? (endpoint.kind === 'tcp' ? endpoint.host : undefined);
+}
+
+/**
+ * TLS tells no server name where there is only an address (RFC 6066 §3), but grpc-js always tells one, and Node refuses
+ * an address as one from 26 on. This is nobody's (RFC 6761), and the certificate is checked for the address.
+ */
+const nobody = 'ip-address.invalid';
+
+function secureCredentials({ ca, privateKey, certificate }: TlsMaterial, identity = ''): ChannelCredentials {
+  return credentials.createSsl(
+    ca ?? null,
+    privateKey ?? null,
+    certificate ?? null,
+    isIP(identity) === 0 ? {} : { checkServerIdentity: (_name, peer) => checkServerIdentity(identity, peer) },
+  );
+}
+
+function channelOptions(
+  endpoint: Address,
+  { tls, keepalive, maxResponseBytes = usualLimit }: LinkOptions,
+): ChannelOptions {
   const options: ChannelOptions = {
     'grpc.max_receive_message_length': maxResponseBytes,
     'grpc.max_send_message_length': -1,
@@ -167,10 +192,12 @@ function channelOptions({ tls, keepalive, maxResponseBytes = usualLimit }: LinkO
     'grpc.enable_http_proxy': 0,
     'grpc-node.flow_control_window': 1024 * 1024,
   };
-  if (tls?.serverName !== undefined) {
+  if (tls === undefined) return options;
+  if (tls.serverName !== undefined) {
     options['grpc.ssl_target_name_override'] = tls.serverName;
     options['grpc.default_authority'] = tls.serverName;
   }
+  if (isIP(identityOf(endpoint, tls) ?? '') !== 0) options['grpc.ssl_target_name_override'] = nobody;
   return options;
 }
 
