@@ -31,7 +31,10 @@ export const connectionWindow = 1 << 20;
  */
 export const unixWindow = 65_535;
 
-/** Options of every session, each with its reason where it differs from Node's default. */
+/**
+ * Options of every session, each with its reason where it differs from Node's default. Node's limits of invalid frames
+ * and of rejected streams do: another number costs each connection a buffer and a view of it.
+ */
 export const sessionOptions: ServerSessionOptions = {
   settings: {
     // Two of Envoy's default requests per stream and round trip; it costs nothing until it is used.
@@ -49,6 +52,4 @@ export const sessionOptions: ServerSessionOptions = {
   // A proxy that loses its fleet resets each stream once; more than that is the rapid reset attack (CVE-2023-44487).
   streamResetBurst: maxStreamsPerConnection,
   streamResetRate: 100,
-  maxSessionInvalidFrames: 100,
-  maxSessionRejectedStreams: 1000,
 };

@@ -19,7 +19,8 @@ export interface StreamOwner {
 /** How long the trailers wait behind data that the client does not take; then the stream is reset. Milliseconds. */
 const trailersPatience = 5000;
 
-const responseHeaders = { ':status': 200, 'content-type': 'application/grpc' } as const;
+/** A list, because Node copies an object for each response. */
+const responseHeaders: readonly string[] = [':status', '200', 'content-type', 'application/grpc'];
 const noHeaders = {};
 const respondOptions = { waitForTrailers: true, sendDate: false } as const;
 

@@ -70,35 +70,29 @@ export function readSotwRequest(bytes: Buffer): Result<SotwRequest> {
       let length = bytes[++position] ?? 0;
       position++;
       if (length > 0x7f) {
-        const reader = new BinaryReader(bytes);
-        reader.pos = position - 1;
-        length = reader.uint32();
-        position = reader.pos;
+        length &= 0x7f;
+        for (let shift = 7, more = true; more; shift += 7) {
+          if (shift > 28) throw new RangeError('invalid length');
+          const byte = bytes[position++] ?? 0;
+          length += (byte & 0x7f) * 2 ** shift;
+          more = byte > 0x7f;
+        }
       }
       const end = position + length;
       if (end > bytes.length) throw new RangeError('premature EOF');
-      switch (tag >>> 3) {
-        case 1:
-          version = strictTextOf(bytes, position, end);
-          break;
-        case 2:
-          node = bytes.subarray(position, end);
-          break;
-        case 3:
-        case 7:
-          if (first < 0) first = start;
-          last = end;
-          break;
-        case 4:
-          typeUrl = strictTextOf(bytes, position, end);
-          break;
-        case 5:
-          nonce = strictTextOf(bytes, position, end);
-          break;
-        case 6:
-          error = readStatus(bytes.subarray(position, end));
-          break;
-        default:
+      const field = tag >>> 3;
+      if (field === 2) {
+        node = bytes.subarray(position, end);
+      } else if (field === 3 || field === 7) {
+        if (first < 0) first = start;
+        last = end;
+      } else if (field === 6) {
+        error = readStatus(bytes.subarray(position, end));
+      } else if (field !== 0) {
+        const text = strictTextOf(bytes, position, end);
+        if (field === 1) version = text;
+        else if (field === 4) typeUrl = text;
+        else nonce = text;
       }
       position = end;
     }
