@@ -64,6 +64,7 @@ export class TypeStream {
   #bare = false;
   /** Of what was sent last; empty if nothing was. */
   #nonce = '';
+  #serial = 0;
   #version = '';
   /** The resource in it, if it brought only one. */
   #only = '';
@@ -203,6 +204,7 @@ export class TypeStream {
     if (response === undefined) return undefined;
     this.#sotw?.sent(response.nonce);
     this.#nonce = response.nonce;
+    this.#serial = response.serial;
     this.#version = response.version;
     this.#only = response.changed.length === 1 ? (response.changed[0]?.name ?? '') : '';
     this.#state = 'STALE';
@@ -234,7 +236,7 @@ export class TypeStream {
     nonce: string,
   ): boolean {
     const current = nonce === this.#nonce;
-    const serial = Number(nonce);
+    const serial = current ? this.#serial : Number(nonce);
     if (kind === 'ack') {
       const waited = this.#subscription?.ack(serial) === true;
       if (current) this.#state = 'SYNCED';

@@ -282,7 +282,7 @@ export class ViewSubscription implements Subscription, Standing {
     }
     this.#owed = undefined;
     this.#mayHold = undefined;
-    if (view.settled) this.#fresh = false;
+    if (this.#fresh && view.settled) this.#fresh = false;
     this.#markBehind(this.#kept !== undefined || this.#claims !== undefined);
     view.relax();
     if (old === undefined || old === view) return;

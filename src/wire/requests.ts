@@ -1,6 +1,7 @@
 import { BinaryReader, WireType } from '@bufbuild/protobuf/wire';
 import { fail, ok, type Result } from '../model/result.ts';
 import { strictTextOf } from './fields.ts';
+import { typeUrlOf } from './type-urls.ts';
 
 /** A TP2 locator as a client sent it. */
 export interface Locator {
@@ -88,10 +89,11 @@ export function readSotwRequest(bytes: Buffer): Result<SotwRequest> {
         last = end;
       } else if (field === 6) {
         error = readStatus(bytes.subarray(position, end));
+      } else if (field === 4) {
+        typeUrl = typeUrlOf(bytes, position, end);
       } else if (field !== 0) {
         const text = strictTextOf(bytes, position, end);
         if (field === 1) version = text;
-        else if (field === 4) typeUrl = text;
         else nonce = text;
       }
       position = end;
@@ -156,9 +158,12 @@ export function readDeltaRequest(bytes: Buffer): Result<DeltaRequest> {
         case 1:
           node = range(bytes, reader);
           break;
-        case 2:
-          typeUrl = reader.string(true);
+        case 2: {
+          const end = endOf(reader);
+          typeUrl = typeUrlOf(bytes, reader.pos, end);
+          reader.pos = end;
           break;
+        }
         case 3:
         case 8:
           if (first < 0) first = start;
@@ -211,12 +216,18 @@ function skipUnknown(bytes: Buffer, position: number): number {
   return reader.pos;
 }
 
+/** Reads the length of a field, and says where its content ends. */
+function endOf(reader: BinaryReader): number {
+  const end = reader.uint32() + reader.pos;
+  if (end > reader.len) throw new RangeError('premature EOF');
+  return end;
+}
+
 function range(bytes: Buffer, reader: BinaryReader): Buffer {
-  const length = reader.uint32();
+  const end = endOf(reader);
   const start = reader.pos;
-  if (start + length > reader.len) throw new RangeError('premature EOF');
-  reader.pos = start + length;
-  return bytes.subarray(start, start + length);
+  reader.pos = end;
+  return bytes.subarray(start, end);
 }
 
 function readLocator(bytes: Uint8Array): Locator {
