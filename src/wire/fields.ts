@@ -21,19 +21,32 @@ export function fieldsOf(
       position = slowly(bytes, position, end, visit);
       continue;
     }
-    let byte = bytes[++position] ?? 0;
-    let length = byte & longestOneByte;
-    for (let shift = 7; byte > longestOneByte; shift += 7) {
-      if (shift > 28) throw new RangeError('invalid length');
-      byte = bytes[++position] ?? 0;
-      length += (byte & longestOneByte) * 2 ** shift;
-    }
-    position++;
-    const to = position + length;
+    const length = lengthAt(bytes, ++position);
+    const from = contentOf(bytes, position);
+    const to = from + length;
     if (to > end) throw new RangeError('premature EOF');
-    visit(tag >>> 3, position, to);
+    visit(tag >>> 3, from, to);
     position = to;
   }
+}
+
+/** The length of a field that is written here. A RangeError if it has more than five bytes. */
+export function lengthAt(bytes: Buffer, position: number): number {
+  let byte = bytes[position] ?? 0;
+  let length = byte & longestOneByte;
+  for (let shift = 7; byte > longestOneByte; shift += 7) {
+    if (shift > 28) throw new RangeError('invalid length');
+    byte = bytes[position + shift / 7] ?? 0;
+    length += (byte & longestOneByte) * 2 ** shift;
+  }
+  return length;
+}
+
+/** Where the content begins whose length, which `lengthAt` has read, is written here. */
+export function contentOf(bytes: Buffer, position: number): number {
+  let last = position;
+  while ((bytes[last] ?? 0) > longestOneByte) last++;
+  return last + 1;
 }
 
 /** A field whose tag is no single byte of a length-delimited one. */

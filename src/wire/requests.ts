@@ -1,6 +1,6 @@
 import { BinaryReader, WireType } from '@bufbuild/protobuf/wire';
 import { fail, ok, type Result } from '../model/result.ts';
-import { strictTextOf } from './fields.ts';
+import { contentOf, lengthAt, strictTextOf } from './fields.ts';
 import { typeUrlOf } from './type-urls.ts';
 
 /** A TP2 locator as a client sent it. */
@@ -68,17 +68,8 @@ export function readSotwRequest(bytes: Buffer): Result<SotwRequest> {
         position = skipUnknown(bytes, position);
         continue;
       }
-      let length = bytes[++position] ?? 0;
-      position++;
-      if (length > 0x7f) {
-        length &= 0x7f;
-        for (let shift = 7, more = true; more; shift += 7) {
-          if (shift > 28) throw new RangeError('invalid length');
-          const byte = bytes[position++] ?? 0;
-          length += (byte & 0x7f) * 2 ** shift;
-          more = byte > 0x7f;
-        }
-      }
+      const length = lengthAt(bytes, ++position);
+      position = contentOf(bytes, position);
       const end = position + length;
       if (end > bytes.length) throw new RangeError('premature EOF');
       const field = tag >>> 3;

@@ -74,7 +74,7 @@ class GrpcLink implements Link {
     const secure =
       options.tls === undefined
         ? credentials.createInsecure()
-        : secureCredentials(material.value, identityOf(endpoint, options.tls));
+        : secureCredentials(material.value, ipIdentity(endpoint, options.tls));
     this.#client = new Client(target(endpoint), secure, channelOptions(endpoint, options));
     this.#watch(this.#client);
   }
@@ -151,9 +151,10 @@ function target(endpoint: Address): string {
     : `dns:${formatHostPort(endpoint.host, endpoint.port)}`;
 }
 
-/** What the control plane's certificate must be for; undefined: what grpc-js makes of a socket's path. */
-function identityOf(endpoint: Address, { serverName }: AdsTls): string | undefined {
-  return serverName ?? (endpoint.kind === 'tcp' ? endpoint.host : undefined);
+/** What the control plane's certificate must be for, where that is an IP address. */
+function ipIdentity(endpoint: Address, { serverName }: AdsTls): string | undefined {
+  const identity = serverName ?? (endpoint.kind === 'tcp' ? endpoint.host : '');
+  return isIP(identity) === 0 ? undefined : identity;
 }
 
 /**
@@ -162,12 +163,15 @@ function identityOf(endpoint: Address, { serverName }: AdsTls): string | undefin
  */
 const nobody = 'ip-address.invalid';
 
-function secureCredentials({ ca, privateKey, certificate }: TlsMaterial, identity = ''): ChannelCredentials {
+function secureCredentials(
+  { ca, privateKey, certificate }: TlsMaterial,
+  ip: string | undefined,
+): ChannelCredentials {
   return credentials.createSsl(
     ca ?? null,
     privateKey ?? null,
     certificate ?? null,
-    isIP(identity) === 0 ? {} : { checkServerIdentity: (_name, peer) => checkServerIdentity(identity, peer) },
+    ip === undefined ? {} : { checkServerIdentity: (_name, peer) => checkServerIdentity(ip, peer) },
   );
 }
 
@@ -197,7 +201,7 @@ function channelOptions(
     options['grpc.ssl_target_name_override'] = tls.serverName;
     options['grpc.default_authority'] = tls.serverName;
   }
-  if (isIP(identityOf(endpoint, tls) ?? '') !== 0) options['grpc.ssl_target_name_override'] = nobody;
+  if (ipIdentity(endpoint, tls) !== undefined) options['grpc.ssl_target_name_override'] = nobody;
   return options;
 }
 
