@@ -10,7 +10,7 @@ import {
 import type { Access } from '../model/access.ts';
 import { typeUrl } from '../model/brand.ts';
 import type { Result } from '../model/result.ts';
-import { peerKey } from '../wire/connect.ts';
+import { callerKey } from '../wire/connect.ts';
 import { rpcError } from '../wire/connect-error.ts';
 import type { GrpcStatus } from '../wire/status.ts';
 import type { Peer } from '../wire/transport.ts';
@@ -31,7 +31,7 @@ export function csdsRoutes(
   ): Promise<ClientStatusResponse> => {
     const result = await answer(request);
     if (!result.ok) throw rpcError(result.error);
-    const peer = values.get(peerKey);
+    const peer = values.get(callerKey);
     const shown = peer === undefined ? result.value : allowed(result.value, accessOf(peer));
     // Connect speaks JSON too, which needs to know every type.
     const json = requestHeader.get('content-type')?.includes('json') === true;

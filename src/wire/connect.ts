@@ -37,8 +37,8 @@ export interface ConnectPathsOptions {
   readonly threw?: (error: unknown, path: string) => void;
 }
 
-/** Who calls, for handlers: `context.values.get(peerKey)`. */
-export const peerKey = createContextKey<Peer | undefined>(undefined, { description: 'peer' });
+/** Who calls, for handlers: `context.values.get(callerKey)`. */
+export const callerKey = createContextKey<Peer | undefined>(undefined, { description: 'peer' });
 
 type Handler = ConnectRouter['handlers'][number];
 
@@ -88,7 +88,7 @@ export class ConnectPaths implements ColdPaths {
     // connect builds a URL of it, which throws for some of what gRPC clients put there for a Unix socket.
     const request = new Http2ServerRequest(stream, { ...headers, ':authority': 'localhost' }, {}, raw);
     const response = new Http2ServerResponse(stream);
-    const values = createContextValues().set(peerKey, peer);
+    const values = createContextValues().set(callerKey, peer);
     this.#run(handler, request, response, values).catch((error: unknown) => {
       if (ConnectError.from(error).code !== Code.Aborted) this.#options.threw?.(error, path);
       stream.destroy();

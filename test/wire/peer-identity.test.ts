@@ -1,0 +1,38 @@
+import { expect } from 'chai';
+import { peerKey, verifiedIdentity } from '../../src/wire/peer-identity.ts';
+import type { Peer } from '../../src/wire/transport.ts';
+
+const peer = (differences: Partial<Peer>): Peer => ({
+  address: '10.0.0.1:4711',
+  unix: false,
+  uriSans: [],
+  dnsSans: [],
+  ...differences,
+});
+
+describe('the identity of a peer', () => {
+  it('is its URI SANs, whatever their order', () => {
+    const [a, b] = ['spiffe://example.com/a', 'spiffe://example.com/b'];
+    expect(verifiedIdentity(peer({ uriSans: [a], dnsSans: ['a.example.com'] }))).to.equal(a);
+    expect(verifiedIdentity(peer({ uriSans: [a, b] }))).to.equal(verifiedIdentity(peer({ uriSans: [b, a] })));
+  });
+
+  it('is its DNS SANs where it has no URI', () => {
+    expect(verifiedIdentity(peer({ dnsSans: ['a.example.com'] }))).to.equal('dns:a.example.com');
+  });
+
+  it('cannot be made of several names that read like another', () => {
+    const joined = peer({ uriSans: ['spiffe://a","spiffe://b'] });
+    expect(verifiedIdentity(joined)).not.to.equal(
+      verifiedIdentity(peer({ uriSans: ['spiffe://a', 'spiffe://b'] })),
+    );
+  });
+
+  it('is the address without its port, for bounds, where nothing is verified', () => {
+    expect(verifiedIdentity(peer({}))).to.equal(undefined);
+    expect(peerKey(peer({}))).to.equal('10.0.0.1');
+    expect(peerKey(peer({ address: '[::1]:80' }))).to.equal('[::1]');
+    expect(peerKey(peer({ address: '/run/relay.sock', unix: true }))).to.equal('/run/relay.sock');
+    expect(peerKey(peer({ dnsSans: ['a'] }))).to.equal('dns:a');
+  });
+});
