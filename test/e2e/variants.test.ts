@@ -2,6 +2,7 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Any } from '@bufbuild/protobuf/wkt';
 import { expect } from 'chai';
+import { z } from 'zod';
 import { when } from '../support/lab.ts';
 import { startBackend } from './support/backend.ts';
 import { ControlPlane, controlPlaneBinary } from './support/controlplane.ts';
@@ -72,6 +73,37 @@ describe('control planes that decide by node (PER_PARAMETERS)', function () {
     }
     expect((await plane.stats()).opened).to.equal(3);
   });
+
+  for (const protocol of ['DELTA', 'SOTW'] as const) {
+    it(`keyed by node id (IDHash), no rule writes it: no class gets another's resources (${protocol})`, async () => {
+      await using plane = await ControlPlane.start(binary, { cache: 'snapshot', key: 'id' });
+      await using relay = await RelayProcess.start({
+        drain_timeout: '100ms',
+        upstreams: [upstream(plane.address, protocol)],
+        parameters: byEnv,
+      });
+      using connections = new Connections(relay.xds);
+      const clients = ['prod', 'test'].map((env) => {
+        const client = connections.open({ protocol: 'delta', node: inEnv(env), content: regionOf });
+        client.want('eds', { names: ['shop'] });
+        return { client, env };
+      });
+      // As a controller does: of each node that asks, it makes the snapshot and keeps it under the node's id.
+      const nodes = await eventually(async () => {
+        const seen = (await plane.stats()).requests.flatMap(({ node }) => node ?? []);
+        expect(seen).to.have.length(2);
+        return seen;
+      });
+      for (const node of nodes) {
+        const { metadata } = z.object({ metadata: z.object({ env: z.string() }) }).parse(node);
+        await plane.set([endpointsOf(`in-${metadata.env}`)], { key: node.id });
+      }
+      for (const { client, env } of clients) await client.gets('eds', [`shop: in-${env}`]);
+      expect(nodes.map(({ id }) => id).toSorted()).to.deep.equal(['relay~prod', 'relay~test']);
+      const heard = clients.map(({ client }) => client.heard());
+      expect(heard, 'nothing else on the way').to.deep.equal([[['+shop']], [['+shop']]]);
+    });
+  }
 
   it('keyed by node id: the rule says where the control plane sees it', async () => {
     await using plane = await ControlPlane.start(binary, { cache: 'snapshot', key: 'id' });

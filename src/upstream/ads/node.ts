@@ -2,6 +2,7 @@ import { create, type JsonObject, type JsonValue, toBinary } from '@bufbuild/pro
 import { NodeSchema } from '../../gen/envoy/config/core/v3/base_pb.ts';
 import type { Parameters } from '../../model/parameters.ts';
 import { PASSES_VARIANTS, USER_AGENT } from '../../wire/via.ts';
+import { sessionId } from './session-id.ts';
 
 /** The node of the configuration. */
 export interface RelayNode {
@@ -32,9 +33,14 @@ export interface ShownNode {
   readonly passesVariants: boolean;
 }
 
-/** The encoded Node that a session shows. A key that the session does not have leaves the relay's own value there. */
+/**
+ * The encoded Node that a session shows. A key that the session does not have leaves the relay's own value there. Where
+ * no rule writes node.id, it is made of the parameters: two sessions of one id would get each other's resources from a
+ * control plane that keeps them by id.
+ */
 export function encodeNode({ node, rules, parameters, version, passesVariants }: ShownNode): Uint8Array {
-  let shown = node;
+  const keys = rules.map(({ key }) => key);
+  let shown: RelayNode = { ...node, id: sessionId(node.id, keys, parameters) };
   for (const { key, to } of rules) {
     const value = parameters.entries.get(key);
     if (value !== undefined) shown = write(shown, to.split('.'), value);

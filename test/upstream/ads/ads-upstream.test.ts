@@ -479,7 +479,7 @@ describe('an ADS upstream', () => {
       plane.answer = (stream, request) => {
         const node = stream.first?.node;
         if (request.responseNonce === '')
-          stream.send(cds, '1', `a:${node?.id}-${node?.locality?.zone ?? ''}@1`);
+          stream.send(cds, '1', `a:${node?.id.replaceAll('~', '.')}-${node?.locality?.zone ?? ''}@1`);
       };
       const upstream = start({ endpoints: [address(plane.port)], rules });
       upstream.subscribe(want('*', { env: 'prod', zone: 'z1', color: 'red' }));
@@ -497,7 +497,7 @@ describe('an ADS upstream', () => {
         puts.map((put) => `${formatConstraints(put.constraints.expression)}: ${contentOf(put.any)}`),
       );
       expect(stamped).to.have.members([
-        'env == "prod" and not exists(tenant) and zone == "z1": relay-z1',
+        'env == "prod" and not exists(tenant) and zone == "z1": relay.prod.z1-z1',
         'not exists(env) and tenant == "t" and not exists(zone): t-',
       ]);
       upstream.unsubscribe(want('*', { tenant: 't' }));
@@ -599,6 +599,23 @@ describe('an ADS upstream', () => {
     expect(plane.requests.find(({ node }) => node?.locality?.zone === 'z1')).to.not.equal(undefined);
     // The sessions that go on have not asked again.
     expect(plane.streams).to.have.length(4);
+  });
+
+  it('§5b a rule in front of others: a session that goes on shows its new id, on a new stream', async () => {
+    const plane = await controlPlane();
+    plane.answer = serving('1', 'a:1@1');
+    const env = { key: 'env', to: 'node.metadata.env' };
+    const upstream = start({ endpoints: [address(plane.port)], rules: [env] });
+    upstream.subscribe(want('*', { env: 'prod' }));
+    await until('an answer', () => observed.settled.length === 1);
+    upstream.reconfigure([{ key: 'zone', to: 'node.locality.zone' }, env]);
+    await until('a stream more', () => plane.streams[1]?.first !== undefined);
+    expect(plane.streams.map(({ first }) => first?.node?.id)).to.deep.equal(['relay~prod', 'relay~~prod']);
+    expect(plane.streams[1]?.first, 'nothing is resumed').to.have.deep.property(
+      'initialResourceVersions',
+      {},
+    );
+    await until('one is left', () => plane.openStreams.length === 1);
   });
 
   it('NATIVE: all parameter sets in one session, as locators', async () => {

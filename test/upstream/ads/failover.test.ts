@@ -110,6 +110,11 @@ describe('the node of a session', () => {
     expect(encode('node.metadata.a.b', undefined).metadata).to.deep.equal(relay.metadata);
   });
 
+  it('shows an id of its own where no rule writes one', () => {
+    expect(encode('node.cluster', 'x').id).to.equal('relay~x');
+    expect(encode('node.cluster', undefined).id).to.equal('relay');
+  });
+
   it('a path through __proto__ changes no prototype', () => {
     encode('node.metadata.__proto__.polluted', 'x');
     expect({}).to.not.have.property('polluted');

@@ -42,10 +42,7 @@ type update struct {
 type nodeKey string
 
 func (by nodeKey) ID(node *corev3.Node) string {
-	switch by {
-	case "id":
-		return node.GetId()
-	case "env":
+	if by == "env" {
 		return node.GetMetadata().GetFields()["env"].GetStringValue()
 	}
 	return everybody
@@ -55,7 +52,11 @@ func newStore(kind, key string) (*store, error) {
 	switch kind {
 	case "snapshot":
 		// Not ads: with it, requests that do not name the whole snapshot are left without an answer.
-		c := cache.NewSnapshotCache(false, nodeKey(key), nil)
+		var hash cache.NodeHash = nodeKey(key)
+		if key == "id" {
+			hash = cache.IDHash{} // what go-control-plane has for it
+		}
+		c := cache.NewSnapshotCache(false, hash, nil)
 		return &store{c, func(u update) error { return replaceSnapshot(c, u) }}, nil
 	case "linear":
 		linears, caches := map[string]*cache.LinearCache{}, map[string]cache.Cache{}
