@@ -1,32 +1,23 @@
-import { randomInt } from 'node:crypto';
 import {
   createSecureServer,
   createServer,
   type Http2SecureServer,
   type Http2Server,
-  type Http2Session,
   type IncomingHttpHeaders,
   type SecureServerOptions,
   type ServerHttp2Stream,
 } from 'node:http2';
-import type { ListenOptions, Socket } from 'node:net';
-import { type Clock, systemClock, type Timer } from '../model/clock.ts';
+import { createServer as createListener, type ListenOptions, type Server } from 'node:net';
+import { type Clock, systemClock } from '../model/clock.ts';
 import { fail, ok, type Result } from '../model/result.ts';
 import { formatHostPort, parseAddress } from './address.ts';
+import type { Connection } from './connection.ts';
+import { Connections, systemRandom } from './connections.ts';
 import { spread } from './drain.ts';
 import { refusalOf, refuse, refuseUnknown } from './grpc-requests.ts';
-import {
-  backlog,
-  connectionWindow,
-  firstStreamPatience,
-  handshakePatience,
-  sessionOptions,
-  tcpKeepAlive,
-  unixWindow,
-} from './http2-settings.ts';
+import { backlog, handshakePatience, sessionOptions, tcpKeepAlive, unixWindow } from './http2-settings.ts';
 import { Http2ServerStream, type StreamOwner } from './http2-stream.ts';
 import { explainError, isDisconnect } from './node-error.ts';
-import { peerOf } from './peer.ts';
 import { Code, type GrpcStatus } from './status.ts';
 import { checkTlsMaterial, secureContextOptions, type TlsMaterial } from './tls-material.ts';
 import type { Peer, ServerStream } from './transport.ts';
@@ -69,13 +60,6 @@ export interface GrpcServerOptions {
   readonly report?: (message: string, error: unknown) => void;
 }
 
-const aged: GrpcStatus = {
-  code: Code.UNAVAILABLE,
-  message: 'this connection is older than xds.max_connection_age: connect again',
-};
-/** After GOAWAY, what is under way on an old connection has so long; a tenth of short ages. Milliseconds. */
-const longestGrace = 5000;
-
 const draining: GrpcStatus = { code: Code.UNAVAILABLE, message: 'draining: connect to another replica' };
 
 /** Of the time to drain, what is left for the last trailers to arrive. */
@@ -98,7 +82,12 @@ export async function listenGrpc(options: GrpcServerOptions): Promise<Result<Grp
   const at = parsed.value;
   const target: ListenOptions = at.kind === 'tcp' ? { host: at.host, port: at.port } : { path: at.path };
   if (at.kind === 'unix') await removeStaleSocket(at.path);
-  const server = createNodeServer(tls, at.kind === 'unix');
+  // What HTTP/2 and TLS cost is only for connections that are admitted: they listen nowhere themselves.
+  const listener = createListener({
+    noDelay: true,
+    keepAlive: true,
+    keepAliveInitialDelay: tcpKeepAlive,
+  });
   return new Promise((resolve) => {
     const refused = (error: Error): void =>
       resolve(
@@ -106,22 +95,19 @@ export async function listenGrpc(options: GrpcServerOptions): Promise<Result<Grp
           `cannot listen on ${options.address}: ${(at.kind === 'unix' ? explainSocket(at.path) : undefined) ?? explainError(error)}`,
         ),
       );
-    server.once('error', refused);
-    server.listen({ ...target, backlog }, () => {
-      server.off('error', refused);
-      resolve(ok(new GrpcServer(server, at.kind === 'unix' ? at.path : undefined, options)));
+    listener.once('error', refused);
+    listener.listen({ ...target, backlog }, () => {
+      listener.off('error', refused);
+      const unixPath = at.kind === 'unix' ? at.path : undefined;
+      resolve(ok(new GrpcServer(listener, createNodeServer(tls, unixPath !== undefined), unixPath, options)));
     });
   });
 }
 
 function createNodeServer(tls: ListenerTls | undefined, unix: boolean): Http2Server | Http2SecureServer {
-  // node:http2 passes them on to node:net, which its types do not say of the plain server.
   const options: SecureServerOptions = {
     ...sessionOptions,
     ...(unix ? { settings: { ...sessionOptions.settings, initialWindowSize: unixWindow } } : {}),
-    noDelay: true,
-    keepAlive: true,
-    keepAliveInitialDelay: tcpKeepAlive,
   };
   if (tls === undefined) return createServer(options);
   return createSecureServer({
@@ -135,61 +121,55 @@ function createNodeServer(tls: ListenerTls | undefined, unix: boolean): Http2Ser
   });
 }
 
-/** What is known of a connection, for all its streams. */
-interface Connection {
-  readonly peer: Peer;
-  readonly since: number;
-  /** It has opened a stream. From then on a silent connection is a calm one: streams live for months. */
-  used: boolean;
-  /** Only where connections have an age to end at: its calls, and when that is looked at next. */
-  age: { readonly calls: Set<Http2ServerStream>; timer: Timer } | undefined;
-}
-
-/** How often connections that open no stream are looked for, in milliseconds. */
-const patrolPeriod = 10_000;
-
 /** gRPC on one listener: hot calls as `ServerStream`, the rest to connect-node. */
 export class GrpcServer implements StreamOwner {
   readonly clock: Clock;
   readonly maxRequestBytes: number;
   /** As `listening` reports it: HOST:PORT with the port that was bound, or unix:PATH. */
   readonly address: string;
-  readonly #server: Http2Server | Http2SecureServer;
-  readonly #unixPath: string | undefined;
+  readonly #listener: Server;
+  readonly #http2: Http2Server | Http2SecureServer;
   readonly #options: GrpcServerOptions;
-  readonly #connections = new Map<Http2Session, Connection>();
-  readonly #sockets = new Set<Socket>();
+  readonly #connections: Connections;
   readonly #streams = new Map<Http2ServerStream, Connection>();
   #whenIdle: (() => void) | undefined;
-  #watch: Timer | undefined;
   #drained: Promise<void> | undefined;
 
   constructor(
-    server: Http2Server | Http2SecureServer,
+    listener: Server,
+    http2: Http2Server | Http2SecureServer,
     unixPath: string | undefined,
     options: GrpcServerOptions,
   ) {
-    this.#server = server;
-    this.#unixPath = unixPath;
+    this.#listener = listener;
+    this.#http2 = http2;
     this.#options = options;
     this.clock = options.clock ?? systemClock;
     this.maxRequestBytes = options.maxRequestBytes;
-    const bound = server.address();
+    const bound = listener.address();
     this.address =
       typeof bound === 'object' && bound !== null
         ? formatHostPort(bound.address, bound.port)
         : options.address;
-    server.on('connection', (socket: Socket) => this.#onConnection(socket));
-    server.on('session', (session) => this.#onSession(session));
-    server.on(
+    this.#connections = new Connections(listener, http2, {
+      clock: this.clock,
+      random: options.random,
+      unixPath,
+      maxAge: options.maxConnectionAge,
+    });
+    http2.on(
       'stream',
       (stream: ServerHttp2Stream, headers: IncomingHttpHeaders, _flags: number, raw: string[]) =>
         this.#onStream(stream, headers, raw),
     );
-    this.#patrol();
-    server.on('error', (error) => this.#report('cannot accept connections', error));
-    server.on('sessionError', (error) => this.#report('a connection failed', error));
-    server.on('tlsClientError', (error) => this.#report('a TLS handshake failed', error));
+    listener.on('error', (error) => this.#report('cannot accept connections', error));
+    http2.on('sessionError', (error) => this.#report('a connection failed', error));
+    http2.on('tlsClientError', (error) => this.#report('a TLS handshake failed', error));
+  }
+
+  /** Open connections, those that are within their TLS handshake too. */
+  get connections(): number {
+    return this.#connections.size;
   }
 
   /** Open hot calls. */
@@ -199,7 +179,7 @@ export class GrpcServer implements StreamOwner {
 
   /** The new certificate holds for connections from now on; those that are open stay. Without TLS: an error. */
   setTls(material: TlsMaterial): Result<undefined> {
-    const server = this.#server;
+    const server = this.#http2;
     if (!('setSecureContext' in server)) return fail(`${this.address} is served without TLS`);
     const checked = checkTlsMaterial(material);
     if (!checked.ok) return checked;
@@ -222,18 +202,17 @@ export class GrpcServer implements StreamOwner {
   async #drain(milliseconds: number, end: (stream: ServerStream) => void): Promise<void> {
     const { cold, random = systemRandom } = this.#options;
     const listenerClosed = new Promise((resolve) => {
-      // Sends GOAWAY too. Its callback comes when the last connection has closed.
-      this.#server.close(resolve);
+      // Its callback comes when the last connection has closed.
+      this.#listener.close(resolve);
     });
+    this.#connections.beginDrain();
     const ending = spread(this.#streams.keys(), milliseconds * drainShare, this.clock, random, end);
-    const deadline = this.clock.after(milliseconds, () => {
-      for (const socket of this.#sockets) socket.destroy();
-    });
+    const deadline = this.clock.after(milliseconds, () => this.#connections.cut());
     await this.#idle();
     // Watches of the health service would otherwise always last until the deadline.
     cold?.shutDown();
     await listenerClosed;
-    this.#watch?.cancel();
+    this.#connections.stop();
     ending.cancel();
     deadline.cancel();
   }
@@ -248,7 +227,9 @@ export class GrpcServer implements StreamOwner {
 
   /** For Http2ServerStream. */
   closed(stream: Http2ServerStream): void {
-    this.#streams.get(stream)?.age?.calls.delete(stream);
+    const connection = this.#streams.get(stream);
+    connection?.age?.calls.delete(stream);
+    connection?.closed(this.clock.now());
     this.#streams.delete(stream);
     if (this.#streams.size === 0) this.#whenIdle?.();
   }
@@ -258,60 +239,11 @@ export class GrpcServer implements StreamOwner {
     this.#report(`the handler of ${path} failed`, error);
   }
 
-  #onConnection(socket: Socket): void {
-    this.#sockets.add(socket);
-    socket.on('close', () => this.#sockets.delete(socket));
-  }
-
-  #onSession(session: Http2Session): void {
-    const peer = peerOf(session, this.#unixPath);
-    const connection: Connection = { peer, since: this.clock.now(), used: false, age: undefined };
-    this.#connections.set(session, connection);
-    session.on('close', () => {
-      this.#connections.delete(session);
-      connection.age?.timer.cancel();
-    });
-    session.setLocalWindowSize(this.#unixPath === undefined ? connectionWindow : unixWindow);
-    // There is no other replica behind a Unix socket.
-    if (!peer.unix) this.#limitAge(session, connection);
-  }
-
-  /** So that clients spread again over replicas that have come since (contract, xds.max_connection_age). */
-  #limitAge(session: Http2Session, connection: Connection): void {
-    const oldest = this.#options.maxConnectionAge?.();
-    if (oldest === undefined) return;
-    const { random = systemRandom } = this.#options;
-    const grace = Math.min(longestGrace, oldest / 10);
-    const calls = new Set<Http2ServerStream>();
-    const timer = this.clock.after(oldest * (0.9 + 0.2 * random()), () => {
-      session.close(); // GOAWAY: what is open goes on
-      age.timer = this.clock.after(grace, () => {
-        for (const call of calls) call.end(aged);
-        // Whatever still does not end, such as a watch of the health service.
-        age.timer = this.clock.after(grace, () => session.destroy());
-      });
-    });
-    const age = { calls, timer };
-    connection.age = age;
-  }
-
-  /** One look at all of them from time to time costs less than a timer for each. */
-  #patrol(): void {
-    this.#watch = this.clock.after(patrolPeriod, () => {
-      const latest = this.clock.now() - firstStreamPatience;
-      for (const [session, { used, since }] of this.#connections)
-        if (!used && since <= latest) session.close();
-      this.#patrol();
-    });
-  }
-
   #onStream(stream: ServerHttp2Stream, headers: IncomingHttpHeaders, rawHeaders: readonly string[]): void {
     stream.on('error', ignore);
-    const { session } = stream;
-    const connection = session && this.#connections.get(session);
+    const connection = this.#connections.of(stream.session);
     // Reset, or its connection lost, before it came here.
-    if (stream.destroyed || session === undefined || connection === undefined) return;
-    connection.used = true;
+    if (stream.destroyed || connection === undefined) return;
     try {
       this.#route(stream, headers, rawHeaders, connection);
     } catch (error) {
@@ -330,9 +262,11 @@ export class GrpcServer implements StreamOwner {
     const path = headers[':path'] ?? '';
     const accepted = this.#options.accept(path);
     if (accepted === undefined) {
-      if (this.#options.cold?.serves(path) === true)
+      if (this.#options.cold?.serves(path) === true) {
+        connection.opened();
+        stream.once('close', () => connection.closed(this.clock.now()));
         this.#options.cold.handle(stream, headers, rawHeaders, peer);
-      else refuseUnknown(stream, headers);
+      } else refuseUnknown(stream, headers);
       return;
     }
     const refusal = refusalOf(headers);
@@ -341,6 +275,7 @@ export class GrpcServer implements StreamOwner {
     } else if (typeof accepted === 'function') {
       const call = new Http2ServerStream(stream, headers, peer, this);
       this.#streams.set(call, connection);
+      connection.opened();
       connection.age?.calls.add(call);
       call.open(accepted);
     } else {
@@ -351,10 +286,6 @@ export class GrpcServer implements StreamOwner {
   #report(message: string, error: unknown): void {
     if (!isDisconnect(error)) this.#options.report?.(message, error);
   }
-}
-
-function systemRandom(): number {
-  return randomInt(2 ** 32) / 2 ** 32;
 }
 
 /** Of a stream or its connection: `close` follows, and whoever owns the stream hears that. */

@@ -6,8 +6,8 @@ import type { ServerSessionOptions } from 'node:http2';
  */
 export const backlog = 8192;
 
-/** A connection that has opened no stream by then is closed: a prober or worse. Milliseconds. */
-export const firstStreamPatience = 60_000;
+/** A connection that has no stream for so long is closed: a prober or worse. Milliseconds. */
+export const idlePatience = 60_000;
 
 /** Milliseconds for a TLS handshake; Node's default is two minutes. */
 export const handshakePatience = 15_000;
