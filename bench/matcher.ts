@@ -88,7 +88,13 @@ class World {
     this.#store = new Store({ clock: systemClock, ambiguous: () => {}, expiring: () => {} });
     this.#views = new Views({
       catalog: this.#store,
-      interest: { want: (interest) => this.#store.want(interest), again: () => {}, unwant: () => {} },
+      interest: {
+        want: (interest) => this.#store.want(interest),
+        again: () => {},
+        idle: () => {},
+        live: () => {},
+        unwant: () => {},
+      },
       clock: systemClock,
       idleMilliseconds: 1000,
       controlPlane: '',

@@ -88,6 +88,8 @@ export class Relay implements UpstreamSink {
         want: (interest) => this.#want(interest),
         again: (interest) => this.#upstreamOf(interest.type, interest.selector)?.again(interest),
         unwant: (interest, why) => this.#unwant(interest, why),
+        idle: (interest) => this.#upstreamOf(interest.type, interest.selector)?.idle(interest),
+        live: (interest) => this.#upstreamOf(interest.type, interest.selector)?.live(interest),
       },
       clock,
       idleMilliseconds: options.idleMilliseconds,
@@ -151,12 +153,14 @@ export class Relay implements UpstreamSink {
       void upstream.stop();
       this.store.disown(upstream.name);
     }
-    for (const interest of [...this.views.interests().all()]) {
+    const registry = this.views.interests();
+    for (const interest of [...registry.all()]) {
       const { type, selector } = interest;
       const now = this.#upstreamOf(type, selector);
       if (now === before.find((upstream) => upstream.claims(type, selector))) continue;
       if (now === undefined) this.apply(unclaimed(interest));
       else now.subscribe(interest);
+      if (registry.isIdle(interest)) now?.idle(interest);
     }
     for (const upstream of upstreams) if (!before.includes(upstream)) upstream.start();
     this.changed();
@@ -174,6 +178,10 @@ export class Relay implements UpstreamSink {
   changed(): void {
     this.server.upstreamsChanged();
     this.#options.events.upstreamChanged();
+  }
+
+  isIdle(interest: Interest): boolean {
+    return this.views.interests().isIdle(interest);
   }
 
   async stop(): Promise<void> {

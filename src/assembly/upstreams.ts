@@ -54,6 +54,7 @@ function counted(name: string, sink: UpstreamSink, { metrics, clock }: UpstreamS
     },
     restamp: (restamp) => sink.restamp(restamp),
     changed: () => sink.changed(),
+    isIdle: (interest) => sink.isIdle?.(interest) === true,
   };
 }
 

@@ -11,6 +11,8 @@ export interface UpstreamSink {
   changed(): void;
   /** These holders are asked anew: their control plane may have been restarted, or be another one. */
   resumed?(holders: readonly string[]): void;
+  /** Nobody subscribes to this interest now: it only lingers (cache.idle_ttl). */
+  isIdle?(interest: Interest): boolean;
 }
 
 export interface UpstreamState {
@@ -45,6 +47,10 @@ export interface Upstream {
   /** Asks once more for what is subscribed: somebody is new to it, and it must not be cached (protocol §5). */
   again(interest: Interest): void;
   unsubscribe(interest: Interest): void;
+  /** Nobody subscribes any more to this interest, which is subscribed here: from now on it only lingers. */
+  idle(interest: Interest): void;
+  /** Somebody subscribes again to what was idle. */
+  live(interest: Interest): void;
   /** Why an interest that it was given is not asked for; undefined: it is. */
   refusal(interest: Interest): string | undefined;
   /** All that is refused; undefined: nothing is. */

@@ -162,6 +162,10 @@ export class ShrinkGuard implements UpstreamSink {
     this.#sink.changed();
   }
 
+  isIdle(interest: Interest): boolean {
+    return this.#sink.isIdle?.(interest) === true;
+  }
+
   /** What is stamped by other rules is other variants: those that are held back would stay as they are, and go now. */
   restamp(restamp: Restamp): void {
     this.release(restamp.type);

@@ -14,6 +14,10 @@ export interface InterestPort {
   want(interest: Interest): void;
   /** Nobody wants it any more. */
   unwant(interest: Interest, why: Unwanted): void;
+  /** Nobody subscribes to it now; it is kept for a while. */
+  idle(interest: Interest): void;
+  /** Somebody subscribes again to what was idle. */
+  live(interest: Interest): void;
 }
 
 interface Entry {
@@ -47,10 +51,11 @@ export class InterestRegistry {
     selectors.set(interest.selector, index);
     const known = index.get(interest.parameters);
     if (known !== undefined) {
-      known.views++;
+      if (known.views++ > 0) return;
       known.linger?.cancel();
       known.linger = undefined;
       this.#idle.delete(known);
+      this.#port.live(known.interest);
       return;
     }
     index.set(interest.parameters, { interest, views: 1, linger: undefined });
@@ -59,13 +64,14 @@ export class InterestRegistry {
 
   /** `now`: without lingering (a resource that must not be cached). */
   release(interest: Interest, now = false): void {
-    const entry = this.#entries.get(interest.type)?.get(interest.selector)?.get(interest.parameters);
+    const entry = this.#entry(interest);
     if (entry === undefined || --entry.views > 0) return;
     if (now) {
       this.#end(entry, 'uncached');
       return;
     }
     this.#idle.add(entry);
+    this.#port.idle(entry.interest);
     entry.linger = this.#clock.after(this.#lingerMilliseconds, () => this.#end(entry, 'idle'));
   }
 
@@ -75,6 +81,11 @@ export class InterestRegistry {
     if (oldest === undefined) return false;
     this.#end(oldest, 'size');
     return true;
+  }
+
+  /** Nobody subscribes to it now, and it has not ended. */
+  isIdle(interest: Interest): boolean {
+    return this.#entry(interest)?.views === 0;
   }
 
   /** Every interest that has not ended. */
@@ -89,6 +100,10 @@ export class InterestRegistry {
   stop(): void {
     for (const entry of this.#idle) entry.linger?.cancel();
     this.#idle.clear();
+  }
+
+  #entry({ type, selector, parameters }: Interest): Entry | undefined {
+    return this.#entries.get(type)?.get(selector)?.get(parameters);
   }
 
   #end(entry: Entry, why: Unwanted): void {

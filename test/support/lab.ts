@@ -111,6 +111,8 @@ export function put(url: TypeUrl, name: string, content: string, more: Partial<P
 export class ScriptedUpstream implements Upstream {
   readonly name = 'script';
   readonly interests = new Set<Interest>();
+  /** Those that nobody subscribes to. */
+  readonly idling = new Set<Interest>();
   /** Every subscribe and unsubscribe, in order. */
   readonly journal: string[] = [];
   down = false;
@@ -145,11 +147,20 @@ export class ScriptedUpstream implements Upstream {
         known.type === interest.type
       ) {
         this.interests.delete(known);
+        this.idling.delete(known);
       }
     }
     this.journal.push(
       `-${typeInfo(interest.type).short} ${interest.selector} ${interest.parameters.key}`.trim(),
     );
+  }
+
+  idle(interest: Interest): void {
+    this.idling.add(interest);
+  }
+
+  live(interest: Interest): void {
+    this.idling.delete(interest);
   }
 
   refusals(): undefined {

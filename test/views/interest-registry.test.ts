@@ -14,17 +14,20 @@ const interest = (selector: string, parameters: Parameters = NO_PARAMETERS): Int
 
 function setting() {
   const journal: string[] = [];
+  const uses: string[] = [];
   const clock = new VirtualClock();
   const registry = new InterestRegistry(
     {
       want: ({ selector, parameters }) => journal.push(`+${selector}${parameters.key}`),
       again: () => undefined,
+      idle: ({ selector }) => uses.push(`idle ${selector}`),
+      live: ({ selector }) => uses.push(`live ${selector}`),
       unwant: ({ selector, parameters }) => journal.push(`-${selector}${parameters.key}`),
     },
     clock,
     1000,
   );
-  return { journal, clock, registry };
+  return { journal, uses, clock, registry };
 }
 
 describe('interest registry', () => {
@@ -52,6 +55,18 @@ describe('interest registry', () => {
     registry.release(interest('a'));
     clock.advance(999);
     expect(journal).to.deep.equal(['+a']);
+  });
+  it('says of what is wanted whether anybody subscribes to it', () => {
+    const { uses, registry } = setting();
+    for (let times = 0; times < 2; times++) registry.acquire(interest('a'));
+    registry.release(interest('a'));
+    expect(registry.isIdle(interest('a'))).to.equal(false);
+    registry.release(interest('a'));
+    expect(registry.isIdle(interest('a'))).to.equal(true);
+    for (let times = 0; times < 2; times++) registry.acquire(interest('a'));
+    expect(registry.isIdle(interest('a'))).to.equal(false);
+    expect(uses).to.deep.equal(['idle a', 'live a']);
+    expect(registry.isIdle(interest('b'))).to.equal(false);
   });
   it('what must not linger does not', () => {
     const { journal, registry } = setting();

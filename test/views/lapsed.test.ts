@@ -32,6 +32,8 @@ function start() {
     interest: {
       want: (one) => store.want(one),
       again: () => undefined,
+      idle: () => undefined,
+      live: () => undefined,
       unwant: (one) => void store.unwant(one),
     },
     clock,

@@ -48,6 +48,8 @@ class Bench {
         this.journal.push(`+${interest.selector}`);
       },
       again: () => undefined,
+      idle: () => undefined,
+      live: () => undefined,
       unwant: (interest) => {
         this.store.unwant(interest);
         this.journal.push(`-${interest.selector}`);

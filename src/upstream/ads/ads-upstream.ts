@@ -103,6 +103,14 @@ export class AdsUpstream implements Upstream {
     this.#sessions.unsubscribe(interest);
   }
 
+  idle(interest: Interest): void {
+    this.#sessions.idle(interest);
+  }
+
+  live(interest: Interest): void {
+    this.#sessions.live(interest);
+  }
+
   refusals(): Refusals | undefined {
     return this.#sessions.refusals();
   }

@@ -30,6 +30,8 @@ export class Session {
   readonly #roles = new Map<TypeUrl, Map<Role, 0 | 1>>();
   #up: { readonly link: Link; readonly endpoint: number } | undefined;
   #interests = 0;
+  /** Those that only linger. */
+  readonly #idle = new Set<Interest>();
 
   constructor(parameters: Parameters, shown: Shown, lane: MakeLane) {
     this.parameters = parameters;
@@ -37,8 +39,14 @@ export class Session {
     this.#lane = lane;
   }
 
-  get idle(): boolean {
+  /** Nothing is subscribed. */
+  get empty(): boolean {
     return this.#interests === 0;
+  }
+
+  /** What is subscribed only lingers. */
+  get idle(): boolean {
+    return this.#interests > 0 && this.#idle.size === this.#interests;
   }
 
   get awaits(): boolean {
@@ -57,7 +65,18 @@ export class Session {
 
   unsubscribe(interest: Interest): void {
     this.#interests--;
+    this.#idle.delete(interest);
     this.#for(interest).unsubscribe(interest);
+  }
+
+  /** From now on it only lingers. */
+  rest(interest: Interest): void {
+    this.#idle.add(interest);
+  }
+
+  /** Somebody subscribes to it again. */
+  wake(interest: Interest): void {
+    this.#idle.delete(interest);
   }
 
   up(link: Link, endpoint: number): void {

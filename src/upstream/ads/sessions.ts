@@ -107,9 +107,18 @@ export class Sessions {
     this.#uncrowd(interest);
     if (session === undefined) return;
     session.unsubscribe(interest);
-    if (!session.idle) return;
+    if (!session.empty) return;
     this.#end(session);
     this.#admitWaiting();
+  }
+
+  idle(interest: Interest): void {
+    if (this.#refusedLike(interest) !== undefined) return;
+    this.#sessions.get(this.#shown(interest).key)?.rest(interest);
+  }
+
+  live(interest: Interest): void {
+    this.#sessions.get(this.#shown(interest).key)?.wake(interest);
   }
 
   /** Why this interest has no session; undefined: it has one. */
@@ -183,7 +192,7 @@ export class Sessions {
     homeless.push(...this.#refused);
     this.#refused.clear();
     for (const interest of homeless) this.subscribe(interest);
-    for (const session of [...this.#sessions.values()]) if (session.idle) this.#end(session);
+    for (const session of [...this.#sessions.values()]) if (session.empty) this.#end(session);
     this.#admitWaiting();
   }
 

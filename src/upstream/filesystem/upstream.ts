@@ -71,6 +71,11 @@ export class FilesystemUpstream implements Upstream {
     this.#publisher.unsubscribe(interest);
   }
 
+  /** To keep it costs nothing here. */
+  idle(): void {}
+
+  live(): void {}
+
   refusals(): undefined {
     return undefined;
   }
