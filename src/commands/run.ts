@@ -2,6 +2,7 @@ import { Distributary } from '../assembly/distributary.ts';
 import type { Config } from '../config/config.ts';
 import { loadConfig } from '../config/load.ts';
 import { type ConfigProblem, problemLine } from '../config/source.ts';
+import { warningLine, warnings } from '../config/warnings.ts';
 import { watchConfig } from '../config/watch.ts';
 import { createLog, isLogLevel, type Log, type LogLevel, levels } from '../observe/log.ts';
 import { logRuntimeWarnings } from '../observe/runtime-warnings.ts';
@@ -39,6 +40,7 @@ export async function run(argv: readonly string[], terminal: Terminal = processT
   }
   const log = createLog({ level });
   logRuntimeWarnings(log);
+  warn(loaded.value, log);
   return serve(file, loaded.value, level, log, terminal);
 }
 
@@ -70,8 +72,12 @@ async function serve(
   const watch = watchConfig(
     file,
     (next) => {
-      if (next.ok) distributary.reload(next.value);
-      else refuseReload(file, next.error, distributary, log);
+      if (!next.ok) {
+        refuseReload(file, next.error, distributary, log);
+        return;
+      }
+      warn(next.value, log);
+      distributary.reload(next.value);
     },
     { environment: terminal.environment, inForce: config },
   );
@@ -83,6 +89,14 @@ async function serve(
   await distributary.drain();
   log.info('drained');
   return 0;
+}
+
+function warn(config: Config, log: Log): void {
+  const found = warnings(config);
+  if (found.length === 0) return;
+  log.warn('the configuration is accepted, with warnings', {
+    warnings: found.map((warning) => warningLine(config.source.file, warning)),
+  });
 }
 
 function refuseReload(

@@ -1,6 +1,7 @@
 import type { Config } from '../config/config.ts';
 import { loadConfig } from '../config/load.ts';
 import { problemLine } from '../config/source.ts';
+import { warningLine, warnings } from '../config/warnings.ts';
 import { checkFiles } from '../upstream/filesystem/check.ts';
 import { formatProblem } from '../upstream/filesystem/problem.ts';
 import { parse, processTerminal, refuse, type Terminal, UsageError } from './usage.ts';
@@ -8,12 +9,13 @@ import { parse, processTerminal, refuse, type Terminal, UsageError } from './usa
 const usage = `Usage: distributary validate --config FILE
 
 Checks a configuration and the files it names, resources too, without running it.
-Prints every problem as FILE:LINE:COLUMN: path: message.
+Prints every problem as FILE:LINE:COLUMN: path: message, and what is dangerous but may be meant so as
+FILE:LINE:COLUMN: warning: path: message.
 
   --config FILE  the configuration, YAML or JSON
   -h, --help     this text
 
-Exit: 0 if it is good, 2 if it is not.`;
+Exit: 0 if it is good, with warnings too, 2 if it is not.`;
 
 /** The command `validate`: its exit code. */
 export async function validate(
@@ -38,6 +40,7 @@ export async function validate(
     terminal.err(`${file}: ${problems.length === 1 ? '1 problem' : `${problems.length} problems`}\n`);
     return 2;
   }
+  for (const warning of warnings(loaded.value)) terminal.err(`${warningLine(file, warning)}\n`);
   terminal.out(`${file}: ok\n${summary(loaded.value)}\n`);
   return 0;
 }

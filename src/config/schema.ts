@@ -12,6 +12,7 @@ import {
   positiveDuration,
   principal,
   re2,
+  read,
   readList,
   readText,
 } from './schema-parts.ts';
@@ -48,7 +49,10 @@ const parameter = z
       .describe(
         'Where a PER_PARAMETERS session shows it to the control plane: node.id, node.cluster, node.locality.… or node.metadata.…; default node.metadata.<key>',
       ),
-    trusted: z.boolean().default(false).describe('The derived value wins over one that the client sends'),
+    trusted: z
+      .boolean()
+      .default(false)
+      .describe('The derived value wins over one that the client sends. The same for all rules of a key'),
   })
   .superRefine((rule, context) => {
     const key = readText(rule, 'key');
@@ -65,9 +69,31 @@ function sameNames(a: unknown, b: unknown): boolean {
   return left.length === 0 || right.length === 0 || left.some((one) => right.includes(one));
 }
 
+/** A client could set by the one rule what the other is there to protect. */
+function checkTrust(list: unknown, context: z.core.$RefinementCtx): void {
+  const rules = (Array.isArray(list) ? list : []).map((rule: unknown) => ({
+    key: readText(rule, 'key'),
+    from: readText(rule, 'from'),
+    trusted: read(rule, 'trusted') ?? false,
+  }));
+  const said = (index: number): string => {
+    const { from, trusted } = rules[index] ?? {};
+    return `parameters[${index}] (from ${JSON.stringify(from)}, trusted: ${JSON.stringify(trusted)})`;
+  };
+  rules.forEach(({ key, trusted }, index) => {
+    const other = rules.findIndex(
+      (earlier, at) => at < index && earlier.key === key && earlier.trusted === (trusted !== true),
+    );
+    if (key === undefined || typeof trusted !== 'boolean' || other === -1) return;
+    const message = `${said(other)} and ${said(index)} are both for the key ${JSON.stringify(key)}: accepted is the same "trusted" in all rules of a key`;
+    context.addIssue({ code: 'custom', path: [index, 'trusted'], message });
+  });
+}
+
 const parameters = z
   .array(parameter)
   .default([])
+  .superRefine(checkTrust, evenIfWrong)
   .superRefine((list, context) => {
     const rules = (Array.isArray(list) ? list : []).map((rule: unknown) => {
       const key = readText(rule, 'key');

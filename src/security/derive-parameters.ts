@@ -15,7 +15,10 @@ export interface ParameterRule {
   readonly pattern: string | undefined;
   /** Undefined: without a value the key is absent. */
   readonly default: string | undefined;
-  /** The derived value wins over one that the client sends. */
+  /**
+   * The derived value wins over one that the client sends. A trusted rule makes the others of its key void where it
+   * applies: what a client says must not fill in for a certificate that says nothing.
+   */
   readonly trusted: boolean;
 }
 
@@ -116,10 +119,10 @@ class Outcome implements DerivedParameters {
   }
 
   merge(own: Parameters, authority: string | undefined): Parameters {
-    const trusted = this.#rules.filter((rule) => rule.trusted && isFor(rule, authority));
-    if (trusted.length === 0) return own;
+    const trusted = this.#trustedKeys(authority);
+    if (trusted.size === 0) return own;
     const entries = new Map(own.entries);
-    for (const { key } of trusted) entries.delete(key);
+    for (const key of trusted) entries.delete(key);
     for (const [key, value] of this.#derive(authority, (rule) => rule.trusted)) entries.set(key, value);
     return internParameters(entries);
   }
@@ -128,13 +131,20 @@ class Outcome implements DerivedParameters {
     authority: string | undefined,
     among: (rule: ParameterRule) => boolean,
   ): ReadonlyMap<string, string> {
+    const trusted = this.#trustedKeys(authority);
     const entries = new Map<string, string>();
     for (const [index, rule] of this.#rules.entries()) {
       const value = this.#values[index];
       if (value === undefined || entries.has(rule.key) || !isFor(rule, authority) || !among(rule)) continue;
+      if (trusted.has(rule.key) && !rule.trusted) continue;
       entries.set(rule.key, value);
     }
     return entries;
+  }
+
+  #trustedKeys(authority: string | undefined): ReadonlySet<string> {
+    const rules = this.#rules.filter((rule) => rule.trusted && isFor(rule, authority));
+    return new Set(rules.map(({ key }) => key));
   }
 }
 

@@ -46,6 +46,19 @@ ${path}: 3 problems
     });
   });
 
+  it('warns of what is dangerous, and accepts it', async () => {
+    mkdirSync(join(directory(), 'resources'));
+    const path = file(`upstreams: [{ name: files, filesystem: { path: ${directory()}/resources } }]
+parameters:
+  - { key: tenant, from: node.metadata.tenant, trusted: true }
+  - { key: team, from: peer.uri_san, trusted: true }
+`);
+    expect(await run(['--config', path])).to.deep.include({
+      code: 0,
+      err: `${path}:3:26: warning: parameters[0].from: the rule for "tenant" is trusted, but a client can write what it likes into node.metadata.tenant: only peer.uri_san and peer.dns_san come from a verified certificate\n`,
+    });
+  });
+
   it('checks the files that a good configuration names', async () => {
     const path = file(`upstreams: [{ name: files, filesystem: { path: ${join(directory(), 'none')} } }]\n`);
     const { code, err } = await run(['--config', path]);

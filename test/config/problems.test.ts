@@ -265,6 +265,19 @@ const tables: ReadonlyMap<string, readonly Row[]> = new Map([
     'parameter rules',
     [
       {
+        rule: 'trusted and other rules for one key',
+        text: `${minimal}parameters:
+  - { key: tenant, from: peer.uri_san, trusted: true }
+  - { key: env, from: node.metadata.env }
+  - { key: tenant, from: node.metadata.tenant, authorities: [a] }
+  - { key: tenant, from: node.id, trusted: false }
+`,
+        problems: [
+          '7:5: parameters[2].trusted: parameters[0] (from "peer.uri_san", trusted: true) and parameters[2] (from "node.metadata.tenant", trusted: false) are both for the key "tenant": accepted is the same "trusted" in all rules of a key',
+          '8:44: parameters[3].trusted: parameters[0] (from "peer.uri_san", trusted: true) and parameters[3] (from "node.id", trusted: false) are both for the key "tenant"',
+        ],
+      },
+      {
         rule: 'a pattern that RE2 does not have',
         text: `${minimal}parameters: [{ key: a, from: node.id, pattern: "(?=x)" }]\n`,
         problems: ['4:48: parameters[0].pattern: not an RE2 pattern: '],

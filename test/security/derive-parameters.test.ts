@@ -128,6 +128,33 @@ describe('parameter rules', () => {
     expect(derive(rules, full, nobody, 'example.com')).to.deep.equal({ all: 'web-1', some: 'web' });
   });
 
+  describe('a trusted rule makes the others of its key void', () => {
+    const tenant = { ...nobody, uriSans: ['a'] };
+    const claimed = node({ metadata: { k: 'b' } });
+    const own = internParameters([['k', 'b']]);
+    const untrusted = rule({ from: 'node.metadata.k' });
+    const trusted = rule({ from: 'peer.uri_san', trusted: true });
+
+    for (const [order, rules] of [
+      ['before it', [untrusted, trusted]],
+      ['after it', [trusted, untrusted]],
+    ] as const) {
+      it(`that come ${order}`, () => {
+        expect(derive(rules, claimed, tenant)).to.deep.equal({ k: 'a' });
+        expect(derive(rules, claimed, nobody), 'no certificate: absent').to.deep.equal({});
+        const merged = compileParameterRules(rules).of(claimed, nobody).merge(own, undefined);
+        expect(merged, "the client's own are void, too").to.equal(NO_PARAMETERS);
+      });
+    }
+
+    it('for the names of its authorities', () => {
+      const rules = [untrusted, { ...trusted, authorities: ['example.com'] }];
+      expect(derive(rules, claimed, nobody, 'example.com')).to.deep.equal({});
+      expect(derive(rules, claimed, tenant, 'example.com')).to.deep.equal({ k: 'a' });
+      expect(derive(rules, claimed, tenant, 'other.com')).to.deep.equal({ k: 'b' });
+    });
+  });
+
   it('give equal clients the same object', () => {
     const rules = compileParameterRules([rule({ from: 'node.cluster' })]);
     const one = rules.of(node({ id: 'a', cluster: 'web' }), nobody);
