@@ -21,6 +21,7 @@ const services = [ADS_SERVICE, ...knownTypes.flatMap(({ service }) => service ??
 /** Calls of health, reflection and CSDS that may be open at once. */
 const maxColdCalls = 1000;
 const draining: GrpcStatus = { code: Code.UNAVAILABLE, message: 'draining: connect to another replica' };
+const reviewedMessage = 'ca has lost authorities: the connections ended whose certificates they had issued';
 
 /** What the listener says of more than its own streams. */
 export interface XdsAnswers {
@@ -66,6 +67,10 @@ export class XdsListener {
       cold: coldPaths(core, answers, maxRequestBytes),
       maxRequestBytes,
       maxConnectionAge: () => core.config.xds.maxConnectionAgeMs,
+      reviewTime: () => core.config.drainTimeoutMs,
+      reviewed: (connections) => {
+        if (connections > 0) core.log.info(reviewedMessage, { connections });
+      },
       report: (message, error) =>
         core.conditions.set('xds listener', `${message}: ${String(error)}`, 'warn', message, { error }),
     });

@@ -1,6 +1,7 @@
-import { createPrivateKey, type KeyObject, X509Certificate } from 'node:crypto';
+import { createPrivateKey, type KeyObject, type X509Certificate } from 'node:crypto';
 import { readdirSync, readFileSync } from 'node:fs';
 import { fail, ok, type Result } from '../model/result.ts';
+import { parseCertificates } from '../wire/certificates.ts';
 import { explainError } from '../wire/node-error.ts';
 import { read, readList, readText } from './schema-parts.ts';
 import type { Complaint, Path } from './source.ts';
@@ -73,18 +74,7 @@ function checkAuthorities(path: Path, file: string | undefined): readonly Compla
 /** At least one. */
 function readCertificates(file: string): Result<readonly X509Certificate[]> {
   const text = contentOf(file);
-  if (!text.ok) return text;
-  const blocks = text.value.match(/-----BEGIN CERTIFICATE-----[^-]*-----END CERTIFICATE-----/g) ?? [];
-  if (blocks.length === 0) return fail(`${file} holds no PEM certificate`);
-  const certificates: X509Certificate[] = [];
-  for (const [index, block] of blocks.entries()) {
-    try {
-      certificates.push(new X509Certificate(block));
-    } catch (error) {
-      return fail(`certificate ${index + 1} in ${file} cannot be parsed: ${explainError(error)}`);
-    }
-  }
-  return ok(certificates);
+  return text.ok ? parseCertificates(text.value, file) : text;
 }
 
 function readPrivateKey(file: string): Result<KeyObject> {

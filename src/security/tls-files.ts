@@ -58,8 +58,10 @@ export interface TlsFilesWatch {
   refused(reason: string): void;
 }
 
-/** Certificate and key are written one after the other: look when the dust has settled. Milliseconds. */
+/** Certificate and key are written one after the other: look when nothing has changed for so long. Milliseconds. */
 const settle = 200;
+/** In a directory where something always changes, look all the same. Milliseconds. */
+const longestSettle = 2000;
 /** For what the notifications miss: symbolic links further up, network file systems. Milliseconds. */
 const period = 10_000;
 
@@ -73,7 +75,7 @@ export function watchTlsFiles(files: TlsFiles, options: TlsFilesWatch): () => vo
   let refusal: string | undefined;
   let closed = false;
   let looks = 0;
-  let settling: Timer | undefined;
+  let settling: { readonly timer: Timer; readonly since: number } | undefined;
   let polling = clock.after(period, poll);
 
   async function look(): Promise<void> {
@@ -94,13 +96,20 @@ export function watchTlsFiles(files: TlsFiles, options: TlsFilesWatch): () => vo
   }
 
   function poll(): void {
-    void look();
+    // Not at once: files may be half written at any moment.
+    noticed();
     polling = clock.after(period, poll);
   }
 
   function noticed(): void {
-    settling?.cancel();
-    settling = clock.after(settle, () => void look());
+    const now = clock.now();
+    const since = settling?.since ?? now;
+    settling?.timer.cancel();
+    const timer = clock.after(Math.min(settle, since + longestSettle - now), () => {
+      settling = undefined;
+      void look();
+    });
+    settling = { timer, since };
   }
 
   const directories = new Set(paths(files).map((path) => dirname(path)));
@@ -108,7 +117,7 @@ export function watchTlsFiles(files: TlsFiles, options: TlsFilesWatch): () => vo
   return () => {
     closed = true;
     polling.cancel();
-    settling?.cancel();
+    settling?.timer.cancel();
     for (const watcher of watchers) watcher?.close();
   };
 }

@@ -5,15 +5,18 @@ import type { Peer, ServerStream } from './transport.ts';
 /** What is known of a connection, for all its streams. */
 export class Connection {
   readonly peer: Peer;
-  /** Only where connections have an age to end at: its hot calls, and when that is looked at next. */
-  age: { readonly calls: Set<ServerStream>; timer: Timer } | undefined;
+  /** Its hot calls, only where it may have to end before them: at an age, or when its authority goes. */
+  readonly calls: Set<ServerStream> | undefined;
+  /** The next step towards its end. */
+  timer: Timer | undefined;
   readonly #socket: Socket | undefined;
   #calls = 0;
   /** Since when it has no call, if it has none. */
   #idleSince: number;
 
-  constructor(peer: Peer, socket: Socket | undefined, now: number) {
+  constructor(peer: Peer, socket: Socket | undefined, calls: Set<ServerStream> | undefined, now: number) {
     this.peer = peer;
+    this.calls = calls;
     this.#socket = socket;
     this.#idleSince = now;
   }

@@ -2,9 +2,10 @@ import { randomInt } from 'node:crypto';
 import type { Http2SecureServer, Http2Server, Http2Session } from 'node:http2';
 import type { Server, Socket } from 'node:net';
 import type { Clock, Timer } from '../model/clock.ts';
+import { CertificateReview } from './certificate-review.ts';
 import { Connection } from './connection.ts';
 import { connectionWindow, idlePatience, unixWindow } from './http2-settings.ts';
-import { peerOf } from './peer.ts';
+import { peerOf, verifiedCertificate } from './peer.ts';
 import type { GrpcStatus } from './status.ts';
 import { Code } from './status.ts';
 import type { ServerStream } from './transport.ts';
@@ -17,14 +18,27 @@ export interface ConnectionsOptions {
   readonly unixPath: string | undefined;
   /** Asked for each connection, in milliseconds: how old it may become, give or take a tenth. Undefined: any age. */
   readonly maxAge?: (() => number | undefined) | undefined;
+  /** What client certificates are verified against; undefined: none are asked for. */
+  readonly ca?: Buffer | undefined;
+  /** Milliseconds, asked for when `ca` loses an authority: over so long the connections end that it vouched for. */
+  readonly reviewTime?: (() => number) | undefined;
+  /** Such a review is over; so many connections ended. */
+  readonly reviewed?: ((ended: number) => void) | undefined;
 }
 
 const aged: GrpcStatus = {
   code: Code.UNAVAILABLE,
   message: 'this connection is older than xds.max_connection_age: connect again',
 };
+const unvouched: GrpcStatus = {
+  code: Code.UNAVAILABLE,
+  message:
+    "the authority of this client's certificate is no longer in xds.tls.ca: connect with one of another",
+};
 /** After GOAWAY, what is under way on an old connection has so long; a tenth of short ages. Milliseconds. */
 const longestGrace = 5000;
+/** At the least, the trailers of what ended have so long. Milliseconds. */
+const leastGrace = 1000;
 
 /** How often idle connections are looked for, in milliseconds. */
 const patrolPeriod = 10_000;
@@ -35,6 +49,7 @@ export class Connections {
   /** All of them, those that are within their TLS handshake too. */
   readonly #sockets = new Set<Socket>();
   readonly #sessions = new Map<Http2Session, Connection>();
+  readonly #certificates: CertificateReview | undefined;
   /** The one whose session is being made: Node makes it while it tells of the socket. */
   #arriving: Socket | undefined;
   #watch: Timer | undefined;
@@ -43,6 +58,7 @@ export class Connections {
   /** `listener` accepts; what it accepts is handed on to `http2`, which listens nowhere itself. */
   constructor(listener: Server, http2: Http2Server | Http2SecureServer, options: ConnectionsOptions) {
     this.#options = options;
+    this.#certificates = certificateReview(options);
     listener.on('connection', (socket) => {
       this.#accepted(socket);
       http2.emit('connection', socket);
@@ -70,6 +86,13 @@ export class Connections {
     for (const session of this.#sessions.keys()) session.close();
   }
 
+  /** Ends the connections that none of these authorities vouches for, spread over `reviewTime`. */
+  replaceAuthorities(ca: Buffer): void {
+    this.#certificates?.replace(ca, this.#sessions, (session, connection) =>
+      this.#retire(session, connection, unvouched, 0),
+    );
+  }
+
   /** Cuts what is left. */
   cut(): void {
     for (const socket of this.#sockets) socket.destroy();
@@ -77,6 +100,7 @@ export class Connections {
 
   stop(): void {
     this.#watch?.cancel();
+    this.#certificates?.stop();
   }
 
   #accepted(socket: Socket): void {
@@ -85,38 +109,47 @@ export class Connections {
   }
 
   #opened(session: Http2Session): void {
-    const { clock, unixPath } = this.#options;
+    const { clock, unixPath, maxAge } = this.#options;
     const socket = this.#arriving;
     this.#arriving = undefined;
-    const connection = new Connection(peerOf(session, unixPath), socket, clock.now());
+    const certificate = verifiedCertificate(session);
+    if (certificate !== undefined && this.#certificates?.admits(certificate) === false) {
+      session.destroy();
+      return;
+    }
+    // There is no other replica behind a Unix socket.
+    const oldest = unixPath === undefined ? maxAge?.() : undefined;
+    const calls = oldest === undefined && certificate === undefined ? undefined : new Set<ServerStream>();
+    const connection = new Connection(peerOf(session, unixPath, certificate), socket, calls, clock.now());
     this.#sessions.set(session, connection);
     session.on('close', () => {
       this.#sessions.delete(session);
-      connection.age?.timer.cancel();
+      connection.timer?.cancel();
     });
     session.setLocalWindowSize(unixPath === undefined ? connectionWindow : unixWindow);
     if (this.#draining) session.close();
-    // There is no other replica behind a Unix socket.
-    else if (unixPath === undefined) this.#limitAge(session, connection);
+    else if (oldest !== undefined) this.#limitAge(session, connection, oldest);
   }
 
   /** So that clients spread again over replicas that have come since (contract, xds.max_connection_age). */
-  #limitAge(session: Http2Session, connection: Connection): void {
-    const { clock, maxAge, random = systemRandom } = this.#options;
-    const oldest = maxAge?.();
-    if (oldest === undefined) return;
+  #limitAge(session: Http2Session, connection: Connection, oldest: number): void {
+    const { clock, random = systemRandom } = this.#options;
     const grace = Math.min(longestGrace, oldest / 10);
-    const calls = new Set<ServerStream>();
-    const timer = clock.after(oldest * (0.9 + 0.2 * random()), () => {
-      session.close(); // GOAWAY: what is open goes on
-      age.timer = clock.after(grace, () => {
-        for (const call of calls) call.end(aged);
-        // Whatever still does not end, such as a watch of the health service.
-        age.timer = clock.after(grace, () => session.destroy());
-      });
+    connection.timer = clock.after(oldest * (0.9 + 0.2 * random()), () =>
+      this.#retire(session, connection, aged, grace),
+    );
+  }
+
+  /** GOAWAY; what is open goes on for a while, ends with `why`, and what still does not end then is cut. */
+  #retire(session: Http2Session, connection: Connection, why: GrpcStatus, milliseconds: number): void {
+    const { clock } = this.#options;
+    session.close(); // GOAWAY
+    connection.timer?.cancel();
+    connection.timer = clock.after(milliseconds, () => {
+      for (const call of connection.calls ?? []) call.end(why);
+      // Such as a watch of the health service.
+      connection.timer = clock.after(Math.max(milliseconds, leastGrace), () => session.destroy());
     });
-    const age = { calls, timer };
-    connection.age = age;
   }
 
   /** One look at all of them from time to time costs less than a timer for each. */
@@ -136,6 +169,17 @@ export class Connections {
       else session.close();
     }
   }
+}
+
+function certificateReview(options: ConnectionsOptions): CertificateReview | undefined {
+  const { ca, clock, random = systemRandom, reviewTime, reviewed } = options;
+  if (ca === undefined) return undefined;
+  return new CertificateReview(ca, {
+    clock,
+    random,
+    time: () => reviewTime?.() ?? 0,
+    done: (ended) => reviewed?.(ended),
+  });
 }
 
 export function systemRandom(): number {

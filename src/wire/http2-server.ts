@@ -53,6 +53,10 @@ export interface GrpcServerOptions {
   readonly maxRequestBytes: number;
   /** Asked for each connection, in milliseconds: how old it may become, give or take a tenth. Undefined: any age. */
   readonly maxConnectionAge?: () => number | undefined;
+  /** Milliseconds, asked for when `ca` loses an authority: over so long the connections end that it vouched for. */
+  readonly reviewTime?: () => number;
+  /** Such a review is over; so many connections ended. */
+  readonly reviewed?: (ended: number) => void;
   readonly clock?: Clock;
   /** In [0, 1), for the order in which a drain ends streams. */
   readonly random?: () => number;
@@ -156,6 +160,9 @@ export class GrpcServer implements StreamOwner {
       random: options.random,
       unixPath,
       maxAge: options.maxConnectionAge,
+      ca: options.tls?.ca,
+      reviewTime: () => (options.reviewTime?.() ?? 0) * drainShare,
+      reviewed: options.reviewed,
     });
     http2.on(
       'stream',
@@ -177,13 +184,17 @@ export class GrpcServer implements StreamOwner {
     return this.#streams.size;
   }
 
-  /** The new certificate holds for connections from now on; those that are open stay. Without TLS: an error. */
+  /**
+   * The new certificate holds for connections from now on. Those that are open stay, unless the authority that vouched
+   * for the client's certificate is gone: they end, spread over `reviewTime`. Without TLS: an error.
+   */
   setTls(material: TlsMaterial): Result<undefined> {
     const server = this.#http2;
     if (!('setSecureContext' in server)) return fail(`${this.address} is served without TLS`);
     const checked = checkTlsMaterial(material);
     if (!checked.ok) return checked;
     server.setSecureContext(secureContextOptions(material));
+    if (material.ca !== undefined) this.#connections.replaceAuthorities(material.ca);
     return ok(undefined);
   }
 
@@ -228,7 +239,7 @@ export class GrpcServer implements StreamOwner {
   /** For Http2ServerStream. */
   closed(stream: Http2ServerStream): void {
     const connection = this.#streams.get(stream);
-    connection?.age?.calls.delete(stream);
+    connection?.calls?.delete(stream);
     connection?.closed(this.clock.now());
     this.#streams.delete(stream);
     if (this.#streams.size === 0) this.#whenIdle?.();
@@ -276,7 +287,7 @@ export class GrpcServer implements StreamOwner {
       const call = new Http2ServerStream(stream, headers, peer, this);
       this.#streams.set(call, connection);
       connection.opened();
-      connection.age?.calls.add(call);
+      connection.calls?.add(call);
       call.open(accepted);
     } else {
       refuse(stream, accepted);

@@ -1,3 +1,4 @@
+import type { X509Certificate } from 'node:crypto';
 import type { Http2Session } from 'node:http2';
 import { TLSSocket } from 'node:tls';
 import { formatHostPort } from './address.ts';
@@ -41,10 +42,21 @@ function unquote(value: string): string | undefined {
 }
 
 /** Who is at the other end of a session. `listener` is the path of the Unix socket, if it came in there. */
-export function peerOf(session: Http2Session, listener: string | undefined): Peer {
-  // Session.socket is a proxy and the address a system call: a storm of clients should not pay for what is only shown.
-  const names = session.encrypted === true ? verifiedNames(session) : none;
-  return new SessionPeer(session, listener, names);
+export function peerOf(
+  session: Http2Session,
+  listener: string | undefined,
+  certificate: X509Certificate | undefined = verifiedCertificate(session),
+): Peer {
+  // The address is a system call: a storm of clients should not pay for what is only shown.
+  return new SessionPeer(session, listener, certificate === undefined ? none : namesOf(certificate));
+}
+
+/** Read anew for each call; undefined without TLS, and where it proves nothing. */
+export function verifiedCertificate(session: Http2Session): X509Certificate | undefined {
+  // Session.socket is a proxy, which only TLS should pay for.
+  if (session.encrypted !== true || session.destroyed) return undefined;
+  const { socket } = session;
+  return socket instanceof TLSSocket && socket.authorized ? socket.getPeerX509Certificate() : undefined;
 }
 
 class SessionPeer implements Peer {
@@ -74,17 +86,11 @@ function addressOf(session: Http2Session): string {
   return formatHostPort(plain(remoteAddress ?? 'unknown'), remotePort ?? 0);
 }
 
-function verifiedNames(session: Http2Session): SubjectAltNames {
-  const { socket } = session;
-  return socket instanceof TLSSocket && socket.authorized ? namesOf(socket) : none;
-}
-
 /** A listener on `[::]` sees IPv4 clients as ::ffff:1.2.3.4. */
 function plain(address: string): string {
   return address.startsWith('::ffff:') && address.includes('.') ? address.slice('::ffff:'.length) : address;
 }
 
-function namesOf(socket: TLSSocket): SubjectAltNames {
-  const text = socket.getPeerX509Certificate()?.subjectAltName;
-  return text === undefined ? none : parseSubjectAltNames(text);
+function namesOf({ subjectAltName }: X509Certificate): SubjectAltNames {
+  return subjectAltName === undefined ? none : parseSubjectAltNames(subjectAltName);
 }

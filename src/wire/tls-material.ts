@@ -1,5 +1,6 @@
 import { createSecureContext, type SecureContextOptions } from 'node:tls';
 import { fail, ok, type Result } from '../model/result.ts';
+import { isCutOff, parseCertificates } from './certificates.ts';
 import { explainError } from './node-error.ts';
 
 /** A TLS end's certificate (chain) and key, and the authorities it trusts; all PEM. */
@@ -9,24 +10,42 @@ export interface TlsMaterial {
   readonly ca?: Buffer;
 }
 
-/** The same for node:tls. */
+/** TLS 1.3, and of TLS 1.2 only what is authenticated encryption (AEAD) with forward secrecy: no CBC, no RSA key exchange. */
+const ciphers = [
+  'TLS_AES_256_GCM_SHA384',
+  'TLS_CHACHA20_POLY1305_SHA256',
+  'TLS_AES_128_GCM_SHA256',
+  'ECDHE-ECDSA-AES128-GCM-SHA256',
+  'ECDHE-RSA-AES128-GCM-SHA256',
+  'ECDHE-ECDSA-AES256-GCM-SHA384',
+  'ECDHE-RSA-AES256-GCM-SHA384',
+  'ECDHE-ECDSA-CHACHA20-POLY1305',
+  'ECDHE-RSA-CHACHA20-POLY1305',
+].join(':');
+
+/** The same for node:tls, of both ends. */
 export function secureContextOptions(material: TlsMaterial): SecureContextOptions {
-  const options: SecureContextOptions = {};
+  const options: SecureContextOptions = { ciphers, minVersion: 'TLSv1.2' };
   if (material.certificate !== undefined) options.cert = material.certificate;
   if (material.privateKey !== undefined) options.key = material.privateKey;
   if (material.ca !== undefined) options.ca = material.ca;
   return options;
 }
 
-/** Whether it parses and the key belongs to the certificate: what would otherwise fail at the first handshake. */
+/**
+ * Whether it parses and the key belongs to the certificate: what would otherwise fail at the first handshake. Whether it
+ * is whole, too: OpenSSL takes what comes before the cut, so a `ca` that is being written would trust too few, or nobody.
+ */
 export function checkTlsMaterial(material: TlsMaterial): Result<TlsMaterial> {
-  if ((material.certificate === undefined) !== (material.privateKey === undefined)) {
+  const { certificate, privateKey, ca } = material;
+  if ((certificate === undefined) !== (privateKey === undefined)) {
     return fail('certificate and private_key belong together: one is missing');
   }
-  // OpenSSL takes a file without any certificate as an empty list of authorities: nobody would be trusted.
-  if (material.ca !== undefined && !material.ca.includes('-----BEGIN ')) {
-    return fail('ca holds no PEM certificate');
+  if (certificate !== undefined && isCutOff(certificate.toString('latin1'))) {
+    return fail('certificate is cut off: a PEM block has no end');
   }
+  const authorities = ca === undefined ? undefined : parseCertificates(ca.toString('latin1'), 'ca');
+  if (authorities?.ok === false) return authorities;
   try {
     createSecureContext(secureContextOptions(material));
     return ok(material);

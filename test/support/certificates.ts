@@ -13,6 +13,8 @@ export interface IssueOptions {
   /** Left out: signed by itself. */
   readonly issuer?: Issued;
   readonly authority?: boolean;
+  /** Left out: a new one. */
+  readonly key?: Issued;
   readonly uris?: readonly string[];
   readonly dns?: readonly string[];
   readonly ips?: readonly string[];
@@ -28,7 +30,7 @@ const oid = {
 };
 
 export function issueCertificate(options: IssueOptions): Issued {
-  const { privateKey } = generateKeyPairSync('ec', { namedCurve: 'P-256' });
+  const privateKey = options.key?.key ?? generateKeyPairSync('ec', { namedCurve: 'P-256' }).privateKey;
   const issuer = options.issuer ?? { name: options.name, key: privateKey };
   const algorithm = sequence(der(0x06, Buffer.from(oid.ecdsaWithSha256)));
   const now = Date.now();

@@ -2,7 +2,7 @@ import { mkdtemp, rename, rm, symlink, writeFile } from 'node:fs/promises';
 import { connect as connectHttp2 } from 'node:http2';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { connect as connectTls } from 'node:tls';
+import { type ConnectionOptions, connect as connectTls } from 'node:tls';
 import { type Client, credentials, status } from '@grpc/grpc-js';
 import { expect } from 'chai';
 import { systemClock } from '../../src/model/clock.ts';
@@ -179,6 +179,36 @@ describe('TLS', () => {
     await new Promise((resolve) => http1.once('error', resolve));
     expect(await works(client(server))).to.equal(true);
     expect(reports[0]).to.match(/^a TLS handshake failed/);
+  });
+
+  it('CBC is refused: TLS 1.2 by AEAD ciphers only, TLS 1.3, nothing older, after a new certificate too', async () => {
+    const server = await serveTls(false);
+    const [host, port] = server.address.split(':');
+    const offer = (options: ConnectionOptions): Promise<string> =>
+      new Promise((resolve) => {
+        const common = { host, port: Number(port), ca: authority.certificate, servername: 'localhost' };
+        const socket = connectTls({ ...common, ALPNProtocols: ['h2'], ...options }, () => {
+          resolve(socket.getCipher().standardName);
+          socket.destroy();
+        });
+        socket.once('error', (error: Error) => resolve(error.message));
+      });
+    const old = { maxVersion: 'TLSv1.2' } as const;
+    for (const round of ['first', 'reloaded']) {
+      for (const ciphers of [
+        'ECDHE-ECDSA-AES128-SHA256',
+        'ECDHE-ECDSA-AES256-SHA',
+        'AES128-SHA:ECDHE-ECDSA-AES128-SHA',
+      ])
+        expect(await offer({ ...old, ciphers }), `${round} ${ciphers}`).to.match(/handshake failure/);
+      for (const ciphers of ['ECDHE-ECDSA-AES128-GCM-SHA256', 'ECDHE-ECDSA-CHACHA20-POLY1305'])
+        expect(await offer({ ...old, ciphers })).to.match(/^TLS_ECDHE_ECDSA_.*_(GCM|POLY1305)_/);
+      expect(await offer({})).to.match(/^TLS_AES_/);
+      const ancient = { minVersion: 'TLSv1.1', maxVersion: 'TLSv1.1', ciphers: 'ALL@SECLEVEL=0' } as const;
+      expect(await offer(ancient)).to.match(/protocol version|no protocols/);
+      const certificate = bytes(forServer.certificate);
+      expect(server.setTls({ certificate, privateKey: bytes(forServer.privateKey) }).ok).to.equal(true);
+    }
   });
 
   it('requiring certificates without ca is refused, and so are a key of another certificate and no PEM', async () => {

@@ -1,6 +1,6 @@
 import { readFile } from 'node:fs/promises';
 import { isIP } from 'node:net';
-import { checkServerIdentity } from 'node:tls';
+import { checkServerIdentity, createSecureContext } from 'node:tls';
 import {
   type ChannelCredentials,
   type ChannelOptions,
@@ -14,7 +14,7 @@ import type { Clock, Timer } from '../../model/clock.ts';
 import { fail, ok, type Result } from '../../model/result.ts';
 import { type Address, formatHostPort } from '../../wire/address.ts';
 import { explainConnect, explainError } from '../../wire/node-error.ts';
-import { checkTlsMaterial, type TlsMaterial } from '../../wire/tls-material.ts';
+import { checkTlsMaterial, secureContextOptions, type TlsMaterial } from '../../wire/tls-material.ts';
 import type { Dial, Link, LinkHandler, LinkStream, LinkStreamHandler } from './dial.ts';
 import type { AdsTls } from './options.ts';
 
@@ -163,14 +163,9 @@ function ipIdentity(endpoint: Address, { serverName }: AdsTls): string | undefin
  */
 const nobody = 'ip-address.invalid';
 
-function secureCredentials(
-  { ca, privateKey, certificate }: TlsMaterial,
-  ip: string | undefined,
-): ChannelCredentials {
-  return credentials.createSsl(
-    ca ?? null,
-    privateKey ?? null,
-    certificate ?? null,
+function secureCredentials(material: TlsMaterial, ip: string | undefined): ChannelCredentials {
+  return credentials.createFromSecureContext(
+    createSecureContext(secureContextOptions(material)),
     ip === undefined ? {} : { checkServerIdentity: (_name, peer) => checkServerIdentity(ip, peer) },
   );
 }

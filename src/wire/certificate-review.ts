@@ -1,0 +1,80 @@
+import type { X509Certificate } from 'node:crypto';
+import type { Http2Session } from 'node:http2';
+import type { Clock } from '../model/clock.ts';
+import { ClientAuthorities } from './client-authorities.ts';
+import { spread } from './drain.ts';
+import { handshakePatience } from './http2-settings.ts';
+import { verifiedCertificate } from './peer.ts';
+
+export interface CertificateReviewOptions {
+  readonly clock: Clock;
+  /** In [0, 1). */
+  readonly random: () => number;
+  /** Milliseconds, asked for at each review: over so long connections end. */
+  readonly time: () => number;
+  /** A review is over; so many connections ended. */
+  readonly done: (ended: number) => void;
+}
+
+/** A signature takes a tenth of a millisecond or two: however short the time, a review must leave some for the others. */
+const perMillisecond = 4;
+
+/** Ends the connections of a listener whose certificates its authorities do not vouch for any more. */
+export class CertificateReview {
+  readonly #options: CertificateReviewOptions;
+  readonly #authorities: ClientAuthorities;
+  /** Until then a handshake may end that began with authorities that are gone. */
+  #handshakesUntil = 0;
+  #running: { cancel(): void } | undefined;
+
+  constructor(ca: Buffer, options: CertificateReviewOptions) {
+    this.#options = options;
+    this.#authorities = new ClientAuthorities(ca);
+  }
+
+  /** Of a connection that was made just now: false if its authority went during the handshake. */
+  admits(certificate: X509Certificate): boolean {
+    this.#authorities.remember(certificate);
+    return this.#options.clock.now() >= this.#handshakesUntil || this.#authorities.vouchFor(certificate);
+  }
+
+  /**
+   * If an authority is gone, each connection is looked at in its turn, in random order, and ended if need be: neither the
+   * ends nor the looking comes all at once.
+   */
+  replace<T>(
+    ca: Buffer,
+    sessions: ReadonlyMap<Http2Session, T>,
+    end: (session: Http2Session, of: T) => void,
+  ) {
+    if (!this.#authorities.replace(ca)) return;
+    const { clock, random, time, done } = this.#options;
+    this.#handshakesUntil = clock.now() + handshakePatience;
+    let left = sessions.size;
+    let ended = 0;
+    this.stop();
+    this.#running = spread(
+      sessions,
+      Math.max(time(), left / perMillisecond),
+      clock,
+      random,
+      ([session, of]) => {
+        if (!this.#isVouchedFor(session)) {
+          ended++;
+          end(session, of);
+        }
+        if (--left === 0) done(ended);
+      },
+    );
+  }
+
+  stop(): void {
+    this.#running?.cancel();
+  }
+
+  /** A client that had no certificate, or one that proved nothing, has nothing to lose. */
+  #isVouchedFor(session: Http2Session): boolean {
+    const certificate = verifiedCertificate(session);
+    return certificate === undefined || this.#authorities.vouchFor(certificate);
+  }
+}

@@ -1,0 +1,80 @@
+import type { X509Certificate } from 'node:crypto';
+import { parseCertificates } from './certificates.ts';
+
+/** Deeper chains are taken for broken, as OpenSSL would with fewer than its hundred. */
+const deepest = 10;
+/** Of a fleet there are a few; who can add one has a certificate that was verified. */
+const mostIntermediates = 256;
+
+/**
+ * Whether the authorities of a listener still vouch for a certificate that was verified before they changed. OpenSSL
+ * verifies in a handshake only, so this follows the chain again: names, signatures, and who may be an authority. Periods
+ * of validity are not looked at: they were at the handshake, and a connection may outlive its certificate (ADR 70).
+ */
+export class ClientAuthorities {
+  #roots: readonly X509Certificate[] = [];
+  #own: readonly X509Certificate[] = [];
+  /** By fingerprint, the least recently seen first. A client that resumes its session does not show its intermediates again. */
+  readonly #seen = new Map<string, X509Certificate>();
+  /** Of intermediates, by fingerprint: whether they are vouched for. */
+  readonly #known = new Map<string, boolean>();
+
+  constructor(ca: Buffer) {
+    this.replace(ca);
+  }
+
+  /** Whether an authority is not among them any more. */
+  replace(ca: Buffer): boolean {
+    const parsed = parseCertificates(ca.toString('latin1'), 'ca');
+    const next = parsed.ok ? parsed.value : [];
+    const fingerprints = new Set(next.map(({ fingerprint256 }) => fingerprint256));
+    const gone = this.#own.some(({ fingerprint256 }) => !fingerprints.has(fingerprint256));
+    this.#own = next;
+    this.#roots = next.filter((certificate) => isIssued(certificate, certificate));
+    this.#known.clear();
+    return gone;
+  }
+
+  /** Keeps the intermediates that came with a verified certificate. */
+  remember(certificate: X509Certificate): void {
+    let issuer = certificate.issuerCertificate;
+    for (let depth = 0; issuer !== undefined && depth < deepest; depth++) {
+      const { fingerprint256 } = issuer;
+      if (!this.#seen.delete(fingerprint256)) this.#known.clear();
+      this.#seen.set(fingerprint256, issuer);
+      issuer = issuer.issuerCertificate;
+    }
+    for (const oldest of this.#seen.keys()) {
+      if (this.#seen.size <= mostIntermediates) break;
+      this.#seen.delete(oldest);
+    }
+  }
+
+  vouchFor(certificate: X509Certificate, depth = 0): boolean {
+    const trusted = this.#roots.some(
+      (root) => root.fingerprint256 === certificate.fingerprint256 || isIssued(certificate, root),
+    );
+    if (trusted || depth >= deepest) return trusted;
+    return (
+      this.#own.some((issuer) => this.#chains(certificate, issuer, depth)) ||
+      this.#seen.values().some((issuer) => this.#chains(certificate, issuer, depth))
+    );
+  }
+
+  /** By way of this intermediate. */
+  #chains(certificate: X509Certificate, issuer: X509Certificate, depth: number): boolean {
+    if (!issuer.ca || !isIssued(certificate, issuer)) return false;
+    const { fingerprint256 } = issuer;
+    const known = this.#known.get(fingerprint256);
+    if (known !== undefined) return known;
+    // Until it is known: two that have issued each other vouch for nobody.
+    this.#known.set(fingerprint256, false);
+    const vouched = this.vouchFor(issuer, depth + 1);
+    this.#known.set(fingerprint256, vouched);
+    return vouched;
+  }
+}
+
+function isIssued(certificate: X509Certificate, issuer: X509Certificate): boolean {
+  return certificate.checkIssued(issuer) && certificate.verify(issuer.publicKey);
+}

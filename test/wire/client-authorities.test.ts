@@ -1,0 +1,100 @@
+import { X509Certificate } from 'node:crypto';
+import { expect } from 'chai';
+import { parseCertificates } from '../../src/wire/certificates.ts';
+import { ClientAuthorities } from '../../src/wire/client-authorities.ts';
+import { checkTlsMaterial } from '../../src/wire/tls-material.ts';
+import { type Issued, issueCertificate } from '../support/certificates.ts';
+
+const bundle = (...authorities: readonly Issued[]): Buffer =>
+  Buffer.from(authorities.map(({ certificate }) => certificate).join(''));
+const read = (issued: Issued): X509Certificate => new X509Certificate(issued.certificate);
+const authority = (name: string, issuer?: Issued): Issued =>
+  issueCertificate({ name, authority: true, ...(issuer === undefined ? {} : { issuer }) });
+
+describe('authorities of client certificates', () => {
+  const one = authority('root');
+  const namesake = authority('root');
+  const other = authority('another root');
+  const middle = authority('middle', one);
+  const lower = authority('lower', middle);
+  const leaf = (issuer: Issued, days = 1): Issued => issueCertificate({ name: 'leaf', issuer, days });
+
+  /** `seen`: as a client would have sent them. */
+  const vouches = (ca: Buffer, issued: Issued, ...seen: readonly Issued[]): boolean => {
+    const authorities = new ClientAuthorities(ca);
+    for (const intermediate of seen) {
+      // Of a certificate that was not received in a handshake the issuer is not known.
+      authorities.remember(
+        Object.defineProperty(read(issued), 'issuerCertificate', { value: read(intermediate) }),
+      );
+    }
+    return authorities.vouchFor(read(issued));
+  };
+
+  it('vouch for what they issued, whatever the order of the file', () => {
+    expect(vouches(bundle(other, one), leaf(one))).to.equal(true);
+    expect(vouches(bundle(other), leaf(one))).to.equal(false);
+    expect(vouches(bundle(one), one)).to.equal(true);
+  });
+
+  it('an authority of the same name with another key is another one', () => {
+    expect(vouches(bundle(namesake), leaf(one))).to.equal(false);
+    expect(vouches(bundle(namesake, one), leaf(one))).to.equal(true);
+  });
+
+  it('vouch by way of intermediates, in the file or from the client', () => {
+    expect(vouches(bundle(one, middle), leaf(middle))).to.equal(true);
+    expect(vouches(bundle(one), leaf(middle), middle)).to.equal(true);
+    expect(vouches(bundle(one), leaf(lower), lower, middle)).to.equal(true);
+    expect(vouches(bundle(one), leaf(lower), lower)).to.equal(false);
+    expect(vouches(bundle(other), leaf(lower), lower, middle)).to.equal(false);
+  });
+
+  it('an intermediate alone is no root, as in a handshake', () => {
+    expect(vouches(bundle(middle), leaf(middle))).to.equal(false);
+  });
+
+  it('a certificate that may not issue any is no intermediate', () => {
+    const workload = leaf(one);
+    expect(vouches(bundle(one), leaf(workload), workload)).to.equal(false);
+  });
+
+  it('two intermediates that issued each other vouch for nobody', () => {
+    const first = authority('first');
+    const second = authority('second', first);
+    const back = issueCertificate({ name: 'first', authority: true, issuer: second, key: first });
+    expect(vouches(bundle(one), leaf(first), back, second)).to.equal(false);
+  });
+
+  it('a certificate that has expired since it was verified keeps its authority', () => {
+    expect(vouches(bundle(one), leaf(one, -1))).to.equal(true);
+  });
+
+  it('tell whether one of them is gone', () => {
+    const authorities = new ClientAuthorities(bundle(one));
+    expect(authorities.replace(bundle(other, one))).to.equal(false);
+    expect(authorities.replace(bundle(other))).to.equal(true);
+    expect(authorities.vouchFor(read(leaf(one)))).to.equal(false);
+    expect(authorities.vouchFor(read(leaf(other)))).to.equal(true);
+  });
+});
+
+describe('PEM that is half written', () => {
+  const [first, second] = [authority('first'), authority('second')];
+  const whole = first.certificate + second.certificate;
+
+  it('every prefix of a ca that cuts a certificate is refused', () => {
+    for (let length = 1; length < whole.length - 1; length += 13) {
+      const parsed = parseCertificates(whole.slice(0, length), 'ca');
+      const atEnd = Math.abs(length - first.certificate.length) <= 1;
+      expect(parsed.ok, `${length} bytes`).to.equal(atEnd);
+    }
+    expect(parseCertificates(`# a comment\n${whole}\nmore\n`, 'ca').ok).to.equal(true);
+  });
+
+  it('a certificate whose chain is cut is refused, which OpenSSL would take', () => {
+    const certificate = Buffer.from(whole.slice(0, -100));
+    const checked = checkTlsMaterial({ certificate, privateKey: Buffer.from(first.privateKey) });
+    expect(checked.ok ? '' : checked.error).to.contain('certificate is cut off');
+  });
+});
