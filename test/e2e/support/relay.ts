@@ -79,15 +79,20 @@ export class RelayProcess implements AsyncDisposable {
     return RelayProcess.start(config, { flags: ['--expose-gc', `--import=${probe}`] });
   }
 
-  /** What it holds, garbage collected. */
-  async memory(): Promise<Memory> {
-    const before = this.#process.errors.filter((line) => line.startsWith('memory ')).length;
-    this.#process.signal('SIGUSR2');
+  /** What it holds, garbage collected; `pids`: of several of its processes together. */
+  async memory(pids: readonly number[] = [this.pid]): Promise<Memory> {
+    const answers = (): readonly string[] =>
+      this.#process.errors.filter((line) => line.startsWith('memory '));
+    const before = answers().length;
+    for (const pid of pids) process.kill(pid, 'SIGUSR2');
     return eventually(() => {
-      const lines = this.#process.errors.filter((line) => line.startsWith('memory '));
-      const line = lines.length > before ? lines.at(-1) : undefined;
-      if (line === undefined) throw new Error('no answer to SIGUSR2');
-      return memory.parse(JSON.parse(line.slice('memory '.length)));
+      const lines = answers().slice(before);
+      if (lines.length < pids.length) throw new Error('no answer to SIGUSR2');
+      const all = lines.map((line) => memory.parse(JSON.parse(line.slice('memory '.length))));
+      return {
+        rss: all.reduce((sum, { rss }) => sum + rss, 0),
+        used: all.reduce((sum, { used }) => sum + used, 0),
+      };
     });
   }
 

@@ -1,0 +1,109 @@
+import { monitorEventLoopDelay } from 'node:perf_hooks';
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { Client } from '@grpc/grpc-js';
+import { rawClient } from '../../support/grpc-calls.ts';
+import { processorWait } from './processor-wait.ts';
+import { addressOf, secureAs, type Target } from './target.ts';
+
+const CHECK = '/grpc.health.v1.Health/Check';
+/** Between two probes, in milliseconds. */
+const pause = 20;
+/** No answer by then is a failure whatever the machine does, in milliseconds. */
+const patience = 10_000;
+/** Of the watch on this thread's own loop, in milliseconds. */
+const resolution = 5;
+const serving = Buffer.of(0x08, 0x01);
+
+/** What was seen from one call of `begin` to the next. Milliseconds. */
+export interface HealthReport {
+  readonly probes: number;
+  /** Of the slowest: what the relay itself is to blame for. */
+  readonly worst: number;
+  /** Of the same probe: what the machine took, because this thread or the relay's waited for a processor. */
+  readonly machine: number;
+  /** Answers other than SERVING. */
+  readonly failures: readonly string[];
+}
+
+/** Asks `Health/Check` all the time, one call at once, on a connection of its own. */
+export class HealthProbe {
+  readonly #client: Client;
+  readonly #pids: readonly number[];
+  readonly #loop = monitorEventLoopDelay({ resolution });
+  #seen = { probes: 0, worst: 0, machine: 0, failures: new Array<string>() };
+  /** What is under way now, so that a window ends with the answer to it. */
+  #current: Promise<void> = Promise.resolve();
+  #stopped = false;
+
+  constructor(target: Target) {
+    const { secure, serverName } = secureAs(target, 'tenant');
+    const names =
+      serverName === undefined
+        ? {}
+        : { 'grpc.ssl_target_name_override': serverName, 'grpc.default_authority': serverName };
+    this.#client = rawClient(addressOf(target), secure, names);
+    this.#pids = target.pids ?? [];
+    this.#loop.enable();
+    void this.#run();
+  }
+
+  begin(): void {
+    this.#seen = { probes: 0, worst: 0, machine: 0, failures: [] };
+  }
+
+  /** One more probe begins and ends before the report: a loop that is blocked now is seen. */
+  async report(): Promise<HealthReport> {
+    await this.#current;
+    await this.#probe();
+    return this.#seen;
+  }
+
+  stop(): void {
+    this.#stopped = true;
+    this.#client.close();
+    this.#loop.disable();
+  }
+
+  async #run(): Promise<void> {
+    while (!this.#stopped) {
+      this.#current = this.#probe();
+      await this.#current;
+      await sleep(pause);
+    }
+  }
+
+  async #probe(): Promise<void> {
+    this.#loop.reset();
+    const waited = this.#pids.map(processorWait);
+    const start = performance.now();
+    const failure = await this.#check();
+    const latency = performance.now() - start;
+    const waits = this.#pids.map((pid, at) => processorWait(pid) - (waited[at] ?? 0));
+    const own = Math.max(0, this.#loop.max / 1e6 - resolution);
+    const machine = Math.min(latency, own + Math.max(0, ...waits));
+    const blamed = latency - machine;
+    const seen = this.#seen;
+    seen.probes++;
+    if (blamed > seen.worst) [seen.worst, seen.machine] = [blamed, machine];
+    if (failure !== undefined && !this.#stopped) seen.failures.push(failure);
+  }
+
+  /** Why it was not SERVING. */
+  #check(): Promise<string | undefined> {
+    const same = (bytes: Buffer): Buffer => bytes;
+    const deadline = Date.now() + patience;
+    return new Promise((resolve) => {
+      this.#client.makeUnaryRequest(
+        CHECK,
+        same,
+        same,
+        Buffer.alloc(0),
+        { deadline },
+        (error, answer: Buffer | undefined) => {
+          if (error !== null) resolve(error.message);
+          else resolve(answer?.equals(serving) === true ? undefined : 'not SERVING');
+        },
+      );
+    });
+  }
+}

@@ -1,0 +1,115 @@
+import { eventually } from '../../e2e/support/eventually.ts';
+import { Arena, type Attack } from './attack.ts';
+import { type Figures, type FiguresOptions, figuresOf } from './figures.ts';
+import type { Target } from './target.ts';
+import type { Witness } from './witness.ts';
+import type { WitnessReport } from './witness-messages.ts';
+
+const MB = 1024 * 1024;
+
+/** What an attack may cost the others at most. */
+interface Bounds {
+  /** Milliseconds until `Health/Check` answers, without what the machine itself took. */
+  readonly health: number;
+  /** Milliseconds until an update is with the well-behaved client. */
+  readonly update: number;
+  /** Bytes that may stay. */
+  readonly memory: number;
+  /** How long after the attack memory and streams must be back, in milliseconds. */
+  readonly settle: number;
+}
+
+const usualBounds: Bounds = { health: 200, update: 1000, memory: 8 * MB, settle: 10_000 };
+/** Sockets of the measurement itself come and go. */
+const sparedFiles = 4;
+
+export interface Stage extends FiguresOptions {
+  readonly target: Target;
+  readonly witness: Witness;
+  readonly bounds?: Bounds;
+  /** That the relay runs still; else why not. */
+  readonly alive?: () => string | undefined;
+}
+
+export interface Outcome {
+  readonly report: WitnessReport;
+  readonly before: Figures;
+  readonly after: Figures;
+  /** Everything that is wrong; empty: the attack was withstood. */
+  readonly problems: readonly string[];
+}
+
+/** Runs one attack while others use the relay, and looks at it before and after; `known`: what it was like before. */
+export async function runAttack(attack: Attack, stage: Stage, known?: Figures): Promise<Outcome> {
+  const { target, witness, bounds = usualBounds } = stage;
+  await witness.begin();
+  const before = known ?? (await figuresOf(target, stage));
+  const reaction = await reactionTo(attack, target);
+  const report = await witness.report();
+  const after = await settled(before, stage, bounds);
+  const dead = stage.alive?.();
+  const problems = [
+    ...(reaction === undefined ? [] : [reaction]),
+    ...(dead === undefined ? [] : [dead]),
+    ...disturbances(report, bounds),
+    ...remains(before, after, bounds),
+  ];
+  return { report, before, after, problems };
+}
+
+async function reactionTo(attack: Attack, target: Target): Promise<string | undefined> {
+  try {
+    await using arena = new Arena(target);
+    await attack.run(arena);
+    return undefined;
+  } catch (error) {
+    return `the relay's reaction: ${error instanceof Error ? (error.stack ?? error.message) : String(error)}`;
+  }
+}
+
+/** What the well-behaved client and the probe have noticed. */
+function disturbances({ health, updates, failure }: WitnessReport, bounds: Bounds): string[] {
+  const problems = health.failures.map((reason) => `Health/Check failed: ${reason}`);
+  if (health.probes === 0) problems.push('Health/Check was not asked');
+  if (health.worst > bounds.health) {
+    problems.push(
+      `Health/Check took ${health.worst.toFixed()} ms (and ${health.machine.toFixed()} ms of the machine), at most ${bounds.health} ms are accepted`,
+    );
+  }
+  if (failure !== undefined) problems.push(`the well-behaved client: ${failure}`);
+  if (updates.worst > bounds.update) {
+    problems.push(`an update took ${updates.worst.toFixed()} ms, at most ${bounds.update} ms are accepted`);
+  }
+  return problems;
+}
+
+/** What the attack has left behind. */
+function remains(before: Figures, after: Figures, bounds: Bounds): string[] {
+  const problems: string[] = [];
+  for (const [name, spared] of [
+    ['streams', 0],
+    ['connections', 0],
+    ['files', sparedFiles],
+  ] as const) {
+    if (after[name] > before[name] + spared)
+      problems.push(`${name}: ${after[name]} are open, ${before[name]} were before`);
+  }
+  const kept = after.memory - before.memory;
+  if (kept > bounds.memory) problems.push(`memory: ${(kept / MB).toFixed(1)} MB are kept`);
+  return problems;
+}
+
+/** The figures as soon as they are back, else the last ones. */
+async function settled(before: Figures, stage: Stage, bounds: Bounds): Promise<Figures> {
+  let last = before;
+  const check = async (): Promise<Figures> => {
+    last = await figuresOf(stage.target, stage);
+    if (remains(before, last, bounds).length > 0) throw new Error('not yet');
+    return last;
+  };
+  try {
+    return await eventually(check, { timeout: bounds.settle, pause: 200 });
+  } catch {
+    return last;
+  }
+}

@@ -1,0 +1,57 @@
+import { expect } from 'chai';
+import { type Attack, lackingFor } from './attack.ts';
+import { type Figures, figuresOf } from './figures.ts';
+import { type Kind, RelayStage, type StageOptions } from './relay-stage.ts';
+import { runAttack } from './run-attack.ts';
+import { warmUp } from './warm-up.ts';
+
+const MB = 1024 * 1024;
+/** What all attacks of a suite together may leave, in bytes: code that was compiled, buffers that are reused. */
+const atTheEnd = 24 * MB;
+
+export interface SuiteOptions extends StageOptions {
+  readonly kind: Kind;
+}
+
+/** A test for each attack of the tables, one after another, on one relay. */
+export function describeAttacks(
+  title: string,
+  options: SuiteOptions,
+  tables: Readonly<Record<string, readonly Attack[]>>,
+): void {
+  describe(title, function () {
+    this.timeout(60_000);
+    let stage: RelayStage;
+    let atFirst: Figures;
+    let last: Figures;
+
+    before(async () => {
+      stage = await RelayStage.start(options.kind, options);
+      await warmUp(stage.target);
+      await stage.witness.begin();
+      atFirst = await figuresOf(stage.target, stage);
+      last = atFirst;
+    });
+
+    after(() => stage?.[Symbol.asyncDispose]());
+
+    for (const [table, attacks] of Object.entries(tables)) {
+      describe(table, () => {
+        for (const attack of attacks) {
+          it(attack.name, async () => {
+            expect(lackingFor(attack, stage.target)).to.deep.equal([]);
+            const { problems, after } = await runAttack(attack, stage, last);
+            last = after;
+            expect(problems).to.deep.equal([]);
+          });
+        }
+      });
+    }
+
+    describe('afterwards', () => {
+      it('all of them together have left no memory behind', () => {
+        expect(last.memory - atFirst.memory).to.be.below(atTheEnd);
+      });
+    });
+  });
+}

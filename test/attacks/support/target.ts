@@ -1,0 +1,86 @@
+import { once } from 'node:events';
+import { connect as connectTcp, type Socket } from 'node:net';
+import { type ConnectionOptions, connect as connectTls } from 'node:tls';
+import { type ChannelCredentials, credentials } from '@grpc/grpc-js';
+import type { XdsClientOptions } from '../../e2e/support/xds-client.ts';
+
+/** PEM texts. */
+interface Identity {
+  readonly certificate: string;
+  readonly privateKey: string;
+}
+
+export interface TargetTls {
+  readonly ca: string;
+  /** That the relay's certificate must have; undefined: the host. */
+  readonly serverName?: string | undefined;
+  /** Of the well-behaved client. */
+  readonly tenant?: Identity | undefined;
+  /** Of whoever attacks: another tenant. */
+  readonly attacker?: Identity | undefined;
+}
+
+/** Where a relay listens. Plain data: it goes to other threads. */
+export interface Target {
+  readonly host: string;
+  readonly port: number;
+  /** Undefined: plaintext. */
+  readonly tls?: TargetTls | undefined;
+  /** http://HOST:PORT of its admin listener. Without one nothing can be said about its memory and its streams. */
+  readonly admin?: string | undefined;
+  /** Of its processes, if they run on this machine: what they waited for a processor does not count against them. */
+  readonly pids?: readonly number[] | undefined;
+}
+
+export function addressOf({ host, port }: Target): string {
+  return host.includes(':') ? `[${host}]:${port}` : `${host}:${port}`;
+}
+
+/** Options of TLS as an HTTP/2 client has them; `changes` go over them. */
+function tlsOptions(target: Target, changes: ConnectionOptions = {}): ConnectionOptions {
+  const { tls, host, port } = target;
+  const { attacker, ca, serverName } = tls ?? {};
+  return {
+    host,
+    port,
+    ...(ca === undefined ? {} : { ca }),
+    ...(serverName === undefined ? {} : { servername: serverName }),
+    ...(attacker === undefined ? {} : { cert: attacker.certificate, key: attacker.privateKey }),
+    ALPNProtocols: ['h2'],
+    ...changes,
+  };
+}
+
+/** A connected socket, through TLS where the target has it. Errors after that close it and nothing else. */
+export async function connectTo(target: Target): Promise<Socket> {
+  if (target.tls === undefined) return connectPlain(target);
+  const socket = connectTls(tlsOptions(target));
+  await once(socket, 'secureConnect');
+  socket.on('error', ignore);
+  return socket;
+}
+
+/** TCP and no more, whatever the target speaks on it. */
+export async function connectPlain({ host, port }: Target): Promise<Socket> {
+  const socket = connectTcp({ host, port, noDelay: true });
+  await once(socket, 'connect');
+  socket.on('error', ignore);
+  return socket;
+}
+
+/** How grpc-js connects as `who`. */
+export function secureAs(
+  { tls }: Target,
+  who: 'tenant' | 'attacker',
+): Required<Pick<XdsClientOptions, 'secure'>> & XdsClientOptions {
+  if (tls === undefined) return { secure: credentials.createInsecure() };
+  const identity = tls[who];
+  const ca = Buffer.from(tls.ca);
+  const secure: ChannelCredentials =
+    identity === undefined
+      ? credentials.createSsl(ca)
+      : credentials.createSsl(ca, Buffer.from(identity.privateKey), Buffer.from(identity.certificate));
+  return { secure, ...(tls.serverName === undefined ? {} : { serverName: tls.serverName }) };
+}
+
+function ignore(): void {}

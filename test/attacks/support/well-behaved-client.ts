@@ -1,0 +1,94 @@
+import { eventually } from '../../e2e/support/eventually.ts';
+import { type Received, XdsClient } from '../../e2e/support/xds-client.ts';
+import { processorWait } from './processor-wait.ts';
+import { addressOf, secureAs } from './target.ts';
+import { stampOf, type WitnessData, type WitnessReport } from './witness-messages.ts';
+
+/** How often what came is looked at, in milliseconds. */
+const glance = 10;
+/** Between two questions where nobody sends updates, in milliseconds. */
+const askEvery = 100;
+/** An update that is later than that has not come, in milliseconds. */
+const patience = 10_000;
+
+/** The node id of the well-behaved client: nobody else may see it. */
+const WELL_BEHAVED = 'well-behaved-client';
+
+/** A client of a tenant that does nothing wrong, and measures how long updates take to it. */
+export class WellBehavedClient {
+  readonly #data: WitnessData;
+  readonly #client: XdsClient;
+  readonly #timer: NodeJS.Timeout;
+  #arrived = 0;
+  #worst = 0;
+  /** When the last one that arrived was sent. */
+  #last = 0;
+  #asked: number | undefined;
+  #waited = 0;
+
+  constructor(data: WitnessData) {
+    this.#data = data;
+    const node = { id: WELL_BEHAVED, cluster: 'tenants', metadata: { env: 'prod' } };
+    const { target, cluster } = data;
+    this.#client = new XdsClient(addressOf(target), 'delta', { node, ...secureAs(target, 'tenant') });
+    this.#client.subscribe('cds', [cluster]);
+    this.#timer = setInterval(() => this.#look(), glance);
+  }
+
+  begin(): void {
+    this.#look();
+    [this.#arrived, this.#worst, this.#waited] = [0, 0, this.#machine()];
+  }
+
+  /** Something that was sent after now has arrived. Rejects with the reason if nothing does. */
+  async getsSomething(): Promise<void> {
+    const since = Date.now();
+    await eventually(
+      () => {
+        this.#look();
+        if (this.#last >= since) return;
+        throw new Error(this.#client.status?.details ?? `nothing arrived for ${patience} ms`);
+      },
+      { timeout: patience, pause: glance },
+    );
+  }
+
+  report(): WitnessReport['updates'] {
+    const machine = this.#machine() - this.#waited;
+    return { arrived: this.#arrived, worst: Math.max(0, this.#worst - machine) };
+  }
+
+  async stop(): Promise<void> {
+    clearInterval(this.#timer);
+    await this.#client[Symbol.asyncDispose]();
+  }
+
+  #look(): void {
+    const now = Date.now();
+    for (const response of this.#client.received.splice(0)) {
+      const sent = this.#data.updates ? this.#stamp(response) : this.#asked;
+      if (sent === undefined) continue;
+      this.#arrived++;
+      this.#worst = Math.max(this.#worst, now - sent);
+      this.#last = sent;
+      this.#asked = undefined;
+    }
+    if (!this.#data.updates) this.#ask(now);
+  }
+
+  #stamp({ first }: Received): number | undefined {
+    return stampOf(first.map((bytes) => bytes.toString('latin1')).join());
+  }
+
+  /** A name that is subscribed to again must be sent again (protocol §4.2), so there is always an answer. */
+  #ask(now: number): void {
+    if (this.#asked !== undefined || now - this.#last < askEvery) return;
+    this.#asked = now;
+    this.#client.delta('cds', { resourceNamesSubscribe: [this.#data.cluster] });
+  }
+
+  /** What the relay's processes waited for a processor, in milliseconds. */
+  #machine(): number {
+    return Math.max(0, ...(this.#data.target.pids ?? []).map(processorWait));
+  }
+}

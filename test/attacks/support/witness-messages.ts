@@ -1,0 +1,32 @@
+import type { HealthReport } from './health-probe.ts';
+import type { Target } from './target.ts';
+
+export interface WitnessData {
+  readonly target: Target;
+  /** The name of a cluster that the relay has. */
+  readonly cluster: string;
+  /** It changes all the time (see plane-thread.ts). Otherwise the client asks for it again and again. */
+  readonly updates: boolean;
+}
+
+/** What a well-behaved client saw while an attack ran. */
+export interface WitnessReport {
+  readonly health: HealthReport;
+  readonly updates: {
+    readonly arrived: number;
+    /** Milliseconds from the control plane (or the question) to the client, of the slowest. */
+    readonly worst: number;
+  };
+  /** Why its stream ended, or that nothing arrived after the attack. */
+  readonly failure: string | undefined;
+}
+
+export type WitnessCommand = 'begin' | 'report' | 'stop';
+
+/** The content of a cluster that says when it was sent. */
+export const stampNow = (): string => `at=${Date.now()};`;
+
+export function stampOf(content: string): number | undefined {
+  const digits = /at=(\d+);/.exec(content)?.[1];
+  return digits === undefined ? undefined : Number(digits);
+}
