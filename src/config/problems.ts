@@ -84,7 +84,8 @@ function valueAt(value: unknown, path: Path): unknown {
   let current = value;
   for (const step of path) {
     if (typeof current !== 'object' || current === null || !Object.hasOwn(current, step)) return undefined;
-    current = new Map<string, unknown>(Object.entries(current)).get(String(step));
+    const next: unknown = Reflect.get(current, step);
+    current = next;
   }
   return current;
 }
