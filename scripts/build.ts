@@ -1,11 +1,13 @@
 /**
  * Compiles src/ to dist/. What dist/ reads at run time besides (proto/, deploy/demo/) stays where it is, next to dist/
- * in the package. With --try the result is also run from a copy that has no development dependencies.
+ * in the package. dist/sbom.cdx.json lists what is installed with it (CycloneDX). With --try the result is also run from
+ * a copy that has no development dependencies.
  */
 import { execFileSync } from 'node:child_process';
 import { chmodSync, cpSync, existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { z } from 'zod';
 
 const root = join(import.meta.dirname, '..');
 const shebang = '#!/usr/bin/env node\n';
@@ -19,6 +21,46 @@ function compile(): void {
   const code = readFileSync(main, 'utf8').replace(/^#!.*\n/, '');
   writeFileSync(main, shebang + code);
   chmodSync(main, 0o755);
+}
+
+const component = z.looseObject({
+  name: z.string(),
+  'bom-ref': z.string(),
+  properties: z.array(z.looseObject({ name: z.string() })).default([]),
+});
+const bom = z.looseObject({
+  metadata: z.looseObject({ component: z.looseObject({ name: z.string() }) }),
+  components: z.array(component),
+  dependencies: z.array(z.looseObject({ ref: z.string(), dependsOn: z.array(z.string()).default([]) })),
+});
+const manifest = z.object({ dependencies: z.record(z.string(), z.string()) });
+
+/** `npm sbom --omit=dev` leaves out what a development dependency needs too, so the list is taken whole and sifted. */
+function listDependencies(): void {
+  const list = ['sbom', '--package-lock-only', '--sbom-format=cyclonedx', '--sbom-type=application'];
+  const text = execFileSync('npm', list, {
+    cwd: root,
+    encoding: 'utf8',
+    maxBuffer: 2 ** 26,
+    stdio: ['ignore', 'pipe', 'inherit'],
+  });
+  const { metadata, components, dependencies, ...rest } = bom.parse(JSON.parse(text));
+  metadata.component.name = 'distributary'; // npm takes the name of the folder
+  const installed = components.filter(
+    ({ properties }) => !properties.some(({ name }) => name === 'cdx:npm:package:development'),
+  );
+  const names = new Set(installed.map(({ name }) => name));
+  const wanted = Object.keys(
+    manifest.parse(JSON.parse(readFileSync(join(root, 'package.json'), 'utf8'))).dependencies,
+  );
+  const missing = wanted.filter((name) => !names.has(name));
+  if (missing.length > 0) throw new Error(`npm sbom does not list ${missing.join(', ')}`);
+  const left = new Set(components.filter((one) => !installed.includes(one)).map((one) => one['bom-ref']));
+  const edges = dependencies
+    .filter(({ ref }) => !left.has(ref))
+    .map((edge) => ({ ...edge, dependsOn: edge.dependsOn.filter((ref) => !left.has(ref)) }));
+  const sifted = { ...rest, metadata, components: installed, dependencies: edges };
+  writeFileSync(join(root, 'dist/sbom.cdx.json'), `${JSON.stringify(sifted, undefined, 2)}\n`);
 }
 
 function tryWithoutDevelopmentDependencies(): void {
@@ -41,4 +83,5 @@ function tryWithoutDevelopmentDependencies(): void {
 }
 
 compile();
+listDependencies();
 if (process.argv.includes('--try')) tryWithoutDevelopmentDependencies();

@@ -119,6 +119,7 @@ describe('the tests', () => {
       'deploy',
       'docs',
       'e2e',
+      'fuzz',
       'long',
       'memory',
       'project',
