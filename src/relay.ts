@@ -1,7 +1,7 @@
 import type { Journal } from './cache/journal.ts';
 import type { Restored } from './cache/restored.ts';
 import { Store } from './cache/store.ts';
-import { XdsServer } from './downstream/server.ts';
+import { XdsServer, type XdsServerOptions } from './downstream/server.ts';
 import type { DownstreamServices } from './downstream/services.ts';
 import type { TypeUrl } from './model/brand.ts';
 import type { Clock } from './model/clock.ts';
@@ -18,7 +18,7 @@ import type { Upstream, UpstreamSink } from './model/upstream.ts';
 import type { Unwanted } from './views/interest-registry.ts';
 import { Views } from './views/views.ts';
 import { encodeStatus } from './wire/responses.ts';
-import { Code, type GrpcStatus } from './wire/status.ts';
+import { Code } from './wire/status.ts';
 
 export interface RelayOptions {
   readonly clock: Clock;
@@ -27,8 +27,8 @@ export interface RelayOptions {
   readonly idleMilliseconds: number;
   readonly maxCacheBytes: () => number;
   readonly downstream: Omit<DownstreamServices, 'clock' | 'open' | 'hopeless' | 'refusal'>;
-  /** Why no new stream is taken now, if so. */
-  readonly refuses: (streams: number) => GrpcStatus | undefined;
+  /** Who may open a stream, and what hears of it. */
+  readonly admission: Omit<XdsServerOptions, 'streamPrefix'>;
   readonly events: RelayEvents;
   readonly defer: (run: () => void) => void;
   /** Before the numbers that are the ids of streams, where several processes serve. */
@@ -54,8 +54,6 @@ interface RelayEvents {
   upstreamChanged(): void;
   /** Somebody wants this now, and nobody did. */
   wanted?(interest: Interest): void;
-  /** So many streams are open now. */
-  streamsChanged?(count: number): void;
 }
 
 const nobody: Holder = { key: 'nobody', upstream: '', role: 'named' };
@@ -110,9 +108,8 @@ export class Relay implements UpstreamSink {
           ((interest) => this.#upstreamOf(interest.type, interest.selector)?.refusal(interest)),
       },
       {
-        refuses: () => options.refuses(this.server.size),
+        ...options.admission,
         streamPrefix: options.streamPrefix ?? '',
-        resized: (streams) => events.streamsChanged?.(streams),
       },
     );
   }

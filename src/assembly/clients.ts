@@ -87,6 +87,11 @@ export class ClientRules {
     return this.#authorization.classOf(peer);
   }
 
+  /** A relay or the like, which the limits of clients do not bind. */
+  exempts(peer: Peer): boolean {
+    return this.#isRelay(peer);
+  }
+
   context(bytes: Buffer, peer: Peer): Result<ClientContext, GrpcStatus> {
     const node = readClientNode(bytes, this.#metadataKeys); // metadata can be large: nothing else is kept
     if (!node.ok) return fail({ code: Code.INVALID_ARGUMENT, message: node.error });

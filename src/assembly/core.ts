@@ -1,5 +1,6 @@
 import type { Journal } from '../cache/journal.ts';
 import type { Config } from '../config/config.ts';
+import type { Refusal } from '../downstream/server.ts';
 import type { StreamLimits } from '../downstream/services.ts';
 import type { Access } from '../model/access.ts';
 import type { TypeUrl } from '../model/brand.ts';
@@ -14,6 +15,7 @@ import type { Series } from '../observe/series.ts';
 import { Relay, type RelayOptions } from '../relay.ts';
 import { Code, type GrpcStatus } from '../wire/status.ts';
 import type { Peer } from '../wire/transport.ts';
+import { Admission, type Load } from './admission.ts';
 import { ClientRules } from './clients.ts';
 import { Loops, newRelayId } from './loops.ts';
 import { sampleOf } from './sample.ts';
@@ -34,10 +36,10 @@ export interface Surroundings {
 export interface Place {
   /** Before the numbers of streams, where they must differ from those of other processes. */
   readonly streamPrefix: string;
-  /** Streams of clients that other processes of this relay have. */
-  readonly streamsElsewhere: () => number;
-  /** So many streams of clients are open now. */
-  readonly streamsChanged: (count: number) => void;
+  /** What clients have open in other processes of this relay. */
+  readonly elsewhere: () => Load;
+  /** What clients have open in this one is another number. */
+  readonly loadChanged: () => void;
   /** See DownstreamServices; undefined: by the relay's own upstreams. */
   readonly hopeless: RelayOptions['hopeless'];
   readonly refusal: RelayOptions['refusal'];
@@ -54,8 +56,8 @@ export interface Place {
 /** A relay of one process. */
 export const ALONE: Place = {
   streamPrefix: '',
-  streamsElsewhere: () => 0,
-  streamsChanged: () => {},
+  elsewhere: () => ({ streams: 0, connections: 0 }),
+  loadChanged: () => {},
   hopeless: undefined,
   refusal: undefined,
   relayId: undefined,
@@ -64,7 +66,10 @@ export const ALONE: Place = {
   changed: () => {},
 };
 
-const draining: GrpcStatus = { code: Code.UNAVAILABLE, message: 'draining: connect to another replica' };
+const draining: Refusal = {
+  reason: 'draining',
+  status: { code: Code.UNAVAILABLE, message: 'draining: connect to another replica' },
+};
 
 /** The data path of one process, by the configuration in force, and what it counts and logs. */
 export class Core {
@@ -73,6 +78,7 @@ export class Core {
   readonly version: string;
   readonly metrics: Metrics;
   readonly conditions: Conditions;
+  readonly admission: Admission;
   readonly loops: Loops;
   readonly staleness: Staleness;
   readonly #streamMetrics: StreamMetrics;
@@ -93,14 +99,26 @@ export class Core {
     this.conditions = new Conditions(log);
     this.#rules = new ClientRules(config);
     this.#streamMetrics = new StreamMetrics(this.metrics, this.conditions);
+    this.admission = new Admission({
+      limits: () => this.#config.limits,
+      rules: () => this.#rules,
+      elsewhere: place.elsewhere,
+      changed: place.loadChanged,
+      metrics: this.metrics,
+      conditions: this.conditions,
+    });
     this.relay = new Relay({
       clock: systemClock,
       controlPlane: config.node.id,
       idleMilliseconds: config.cache.idleTtlMs,
       maxCacheBytes: () => this.#config.cache.maxBytes,
-      refuses: (streams) => this.refusal(streams),
       defer: (run) => setImmediate(run),
       journal,
+      admission: {
+        refuses: (peer, { type }) => this.#refusal(peer, type),
+        opened: (peer) => this.admission.streamOpened(peer),
+        closed: (peer) => this.admission.streamClosed(peer),
+      },
       streamPrefix: place.streamPrefix,
       hopeless: place.hopeless,
       refusal: place.refusal,
@@ -120,13 +138,12 @@ export class Core {
         evicted: (reason, count) => this.metrics.evictions(reason).inc(count),
         upstreamChanged: () => this.changed(),
         wanted: (interest) => place.wanted(interest),
-        streamsChanged: (count) => place.streamsChanged(count),
       },
     });
     const streams = () => [...this.relay.server.streams()].map(({ transport }) => transport);
     this.loops = new Loops(place.relayId ?? newRelayId(config.node.id), streams, systemClock);
     this.staleness = new Staleness(() => this.relay.upstreams);
-    this.metrics.sampleFrom(() => sampleOf(this.relay, this.staleness));
+    this.metrics.sampleFrom(() => sampleOf(this.relay, this.staleness, this.admission.connections));
   }
 
   get config(): Config {
@@ -148,6 +165,7 @@ export class Core {
     this.#config = config;
     this.#limits = streamLimits(config);
     this.#rules = new ClientRules(config);
+    this.admission.reload([...this.relay.server.streams()].map(({ transport }) => transport.peer));
     this.relay.server.reidentify();
   }
 
@@ -156,14 +174,8 @@ export class Core {
     return this.#rules.accessOf(peer);
   }
 
-  /** Why no stream is taken now, with so many open; undefined if one is. */
-  refusal(streams: number): GrpcStatus | undefined {
-    if (this.#draining) return draining;
-    const { maxStreams } = this.#config.limits;
-    const open = streams + this.#place.streamsElsewhere();
-    if (open < maxStreams) return undefined;
-    const message = `${open} streams are open, the most that this relay takes (limits.max_streams)`;
-    return { code: Code.RESOURCE_EXHAUSTED, message };
+  #refusal(peer: Peer, type: TypeUrl | undefined): Refusal | undefined {
+    return this.#draining ? draining : this.admission.refusal(peer, type, this.relay.server.size);
   }
 
   /** Another relay would subscribe to this one, which subscribes to it. */
@@ -227,6 +239,7 @@ function streamLimits({ limits }: Config): StreamLimits {
     maxNamesLength: limits.maxRequestBytes,
     changesPerSecond: limits.subscriptionChangesPerSecond,
     stalledMilliseconds: limits.stalledTimeoutMs,
+    firstRequestMilliseconds: limits.firstRequestTimeoutMs,
     maxResponseBytes: limits.maxResponseBytes,
   };
 }

@@ -4,7 +4,7 @@ import type { Relay } from '../relay.ts';
 import type { Staleness } from './staleness.ts';
 
 /** What the gauges show of a process. */
-export function sampleOf(relay: Relay, staleness: Staleness): Sample {
+export function sampleOf(relay: Relay, staleness: Staleness, connections: number): Sample {
   const counts = new Map<string, { transport: 'sotw' | 'delta'; service: string; count: number }>();
   for (const { route } of relay.server.streams()) {
     const key = `${route.protocol} ${route.service}`;
@@ -15,6 +15,7 @@ export function sampleOf(relay: Relay, staleness: Staleness): Sample {
   const subscriptions = subscriptionsOf(relay);
   const now = Date.now();
   return {
+    connections,
     streams: [...counts.values()],
     types: [...relay.store.tables()].map(([type, table]) => ({
       type,

@@ -66,6 +66,7 @@ export class XdsListener {
       },
       cold: coldPaths(core, answers, maxRequestBytes),
       maxRequestBytes,
+      bounds: core.admission,
       maxConnectionAge: () => core.config.xds.maxConnectionAgeMs,
       reviewTime: () => core.config.drainTimeoutMs,
       reviewed: (connections) => {

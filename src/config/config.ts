@@ -161,6 +161,12 @@ interface LimitsConfig {
   readonly maxConstraintDepth: number;
   readonly maxUpstreamSessions: number;
   readonly stalledTimeoutMs: number;
+  readonly firstRequestTimeoutMs: number;
+  readonly maxConnections: number;
+  /** 0: any number. */
+  readonly maxConnectionsPerPeer: number;
+  /** 0: any number. */
+  readonly maxStreamsPerPeer: number;
   /** Principals that per-client limits do not bind. */
   readonly relayPeers: readonly string[];
 }

@@ -155,7 +155,17 @@ const limits = z.strictObject({
   max_upstream_sessions: count().default(1000).describe('PER_PARAMETERS sessions of all upstreams'),
   stalled_timeout: positiveDuration()
     .default('60s')
-    .describe('A client that takes nothing for so long is disconnected'),
+    .describe('A client that takes nothing, or does not finish a message, for so long is disconnected'),
+  first_request_timeout: positiveDuration()
+    .default('10s')
+    .describe('A stream whose first request has not come by then ends with DEADLINE_EXCEEDED'),
+  max_connections: count().default(40_000).describe('Open connections of clients, over all workers'),
+  max_connections_per_peer: count(0)
+    .default(0)
+    .describe(
+      'Open connections of one peer, which is its verified identity, else its address without the port; 0: any number',
+    ),
+  max_streams_per_peer: count(0).default(0).describe('Open streams of one peer; 0: any number'),
   relay_peers: z
     .array(principal())
     .default([])

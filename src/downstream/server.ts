@@ -1,6 +1,6 @@
 import { ADS_SERVICE, knownTypes } from '../model/types.ts';
-import { Code, type GrpcStatus } from '../wire/status.ts';
-import type { ServerStream } from '../wire/transport.ts';
+import type { GrpcStatus } from '../wire/status.ts';
+import type { Peer, ServerStream } from '../wire/transport.ts';
 import type { DownstreamServices } from './services.ts';
 import { type Route, XdsStream } from './stream.ts';
 
@@ -18,16 +18,25 @@ export const routes: ReadonlyMap<string, Route> = new Map(
     ]),
 );
 
-/** How often stalled clients are looked for, in milliseconds. */
+/** How often silent and stalled clients are looked for, in milliseconds. */
 const patrolMilliseconds = 1000;
 
+/** Why a stream is not taken. */
+export interface Refusal {
+  /** For metrics: one of a few words. */
+  readonly reason: string;
+  readonly status: GrpcStatus;
+  /** For the log, where an operator has to do something. */
+  readonly logged?: string;
+}
+
 export interface XdsServerOptions {
-  /** Why no new stream is taken now, if so. */
-  readonly refuses: () => GrpcStatus | undefined;
+  /** Why no new stream of this peer is taken now, if so. */
+  readonly refuses: (peer: Peer, route: Route) => Refusal | undefined;
   /** Before the numbers that are the ids of streams. */
   readonly streamPrefix: string;
-  /** Told how many streams are open, after each change. */
-  readonly resized: (streams: number) => void;
+  readonly opened: (peer: Peer) => void;
+  readonly closed: (peer: Peer) => void;
 }
 
 /** All downstream streams. */
@@ -57,16 +66,16 @@ export class XdsServer {
 
   /** Takes a stream of a path in `routes`, or says why not. */
   accept(transport: ServerStream, route: Route): GrpcStatus | undefined {
-    const { refuses, streamPrefix, resized } = this.#options;
-    const refusal = refuses();
+    const { refuses, streamPrefix, opened } = this.#options;
+    const refusal = refuses(transport.peer, route);
     if (refusal !== undefined) {
-      this.#services.events.rejected(refusal.code === Code.UNAVAILABLE ? 'draining' : 'streams');
-      return refusal;
+      this.#services.events.rejected(refusal.reason, refusal.logged);
+      return refusal.status;
     }
     const id = `${streamPrefix}${++this.#lastId}`;
     const stream = new XdsStream(id, route, transport, this.#services, this.#closed);
     this.#streams.set(id, stream);
-    resized(this.#streams.size);
+    opened(transport.peer);
     transport.handle(stream);
     return undefined;
   }
@@ -86,15 +95,15 @@ export class XdsServer {
     for (const stream of this.#streams.values()) stream.reidentify();
   }
 
-  readonly #closed = ({ id }: XdsStream): void => {
+  readonly #closed = ({ id, transport }: XdsStream): void => {
     this.#streams.delete(id);
-    this.#options.resized(this.#streams.size);
+    this.#options.closed(transport.peer);
   };
 
   #patrol(): void {
     this.#services.clock.after(patrolMilliseconds, () => {
       const now = this.#services.clock.now();
-      for (const stream of this.#streams.values()) stream.failIfStalled(now);
+      for (const stream of this.#streams.values()) stream.failIfOverdue(now);
       this.#patrol();
     });
   }

@@ -37,6 +37,8 @@ export interface StreamLimits {
   readonly maxNamesLength?: number;
   readonly changesPerSecond: number;
   readonly stalledMilliseconds: number;
+  /** So long a stream may be without a request. */
+  readonly firstRequestMilliseconds: number;
   /** Undefined: any. */
   readonly maxResponseBytes?: number;
 }

@@ -41,6 +41,7 @@ export class XdsStream implements StreamHandler {
   readonly #closed: (stream: XdsStream) => void;
   /** In the order in which types are sent on ADS (protocol §8). */
   #types: TypeStream[] = [];
+  readonly #openedAt: number;
   #client: ClientContext | undefined;
   /** The node's bytes are told by length and checksum; they are not kept (§3.1). */
   #nodeLength = -1;
@@ -67,6 +68,7 @@ export class XdsStream implements StreamHandler {
     this.transport = transport;
     this.#services = services;
     this.#closed = closed;
+    this.#openedAt = services.clock.now();
   }
 
   get client(): ClientContext | undefined {
@@ -190,9 +192,15 @@ export class XdsStream implements StreamHandler {
     }
   }
 
-  /** Ends a stream whose client has not read for too long. */
-  failIfStalled(now: number): void {
-    const { stalledMilliseconds } = this.#services.limits();
+  /** Ends a stream whose client has not asked for anything yet, or has not read, for too long. */
+  failIfOverdue(now: number): void {
+    const { stalledMilliseconds, firstRequestMilliseconds } = this.#services.limits();
+    if (this.#client === undefined && now - this.#openedAt >= firstRequestMilliseconds) {
+      const message = `no request came within ${firstRequestMilliseconds} ms (limits.first_request_timeout)`;
+      const logged = `a client (${this.transport.peer.address}) opened a stream: ${message}`;
+      this.#refuse('first_request', { code: Code.DEADLINE_EXCEEDED, message }, logged);
+      return;
+    }
     if (this.#blockedSince === undefined || now - this.#blockedSince < stalledMilliseconds) return;
     const message = `the client has not read for ${stalledMilliseconds} ms (limits.stalled_timeout)`;
     this.#refuse('stalled', { code: Code.RESOURCE_EXHAUSTED, message });

@@ -27,6 +27,11 @@ const rejections = [
   'cold',
   'upstream_sessions',
   'loop',
+  'connections',
+  'connections_per_peer',
+  'streams_per_peer',
+  'first_request',
+  'idle',
 ] as const;
 
 /** Seconds. Inside a process: from a tenth of a millisecond; behind a slow client: to a minute. */

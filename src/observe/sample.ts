@@ -4,6 +4,7 @@ import type { TypeLabels } from './type-label.ts';
 
 /** What the gauges show: taken when the metrics are asked for, so that serving pays nothing for them. */
 export interface Sample {
+  readonly connections: number;
   readonly streams: readonly {
     readonly transport: 'sotw' | 'delta';
     /** Full name of the gRPC service. */
@@ -29,6 +30,7 @@ export interface Sample {
 /** The gauges of the contract. `show` replaces whatever they showed before. */
 export class SampledGauges {
   readonly #types: TypeLabels;
+  readonly #connections: Gauge;
   readonly #streams: Gauge;
   readonly #subscriptions: Gauge;
   readonly #connected: Gauge;
@@ -42,6 +44,11 @@ export class SampledGauges {
     this.#types = types;
     const gauge = (name: string, help: string, labelNames: readonly string[]): Gauge =>
       new Gauge({ name: `distributary_${name}`, help, labelNames: [...labelNames], registers: [registry] });
+    this.#connections = gauge(
+      'downstream_connections',
+      'Open connections of clients, those within their TLS handshake too',
+      [],
+    );
     this.#streams = gauge('downstream_streams', 'Open xDS streams of clients', ['transport', 'service']);
     this.#subscriptions = gauge('downstream_subscriptions', 'Subscriptions of clients', ['type']);
     this.#connected = gauge('upstream_connected', '1 while connected (files: scanned), else 0', ['upstream']);
@@ -59,6 +66,7 @@ export class SampledGauges {
   show(sample: Sample): void {
     for (const gauge of [this.#streams, this.#subscriptions, this.#resources, this.#variants]) gauge.reset();
     for (const gauge of [this.#connected, this.#sessions, this.#stale]) gauge.reset();
+    this.#connections.set(sample.connections);
     for (const { transport, service, count } of sample.streams)
       this.#streams.inc({ transport, service }, count);
     for (const { type: url, subscriptions, resources, variants } of sample.types) {

@@ -1,14 +1,27 @@
 import { randomInt } from 'node:crypto';
-import type { Http2SecureServer, Http2Server, Http2Session } from 'node:http2';
+import { constants, type Http2SecureServer, type Http2Server, type Http2Session } from 'node:http2';
 import type { Server, Socket } from 'node:net';
 import type { Clock, Timer } from '../model/clock.ts';
 import { CertificateReview } from './certificate-review.ts';
 import { Connection } from './connection.ts';
-import { connectionWindow, idlePatience, unixWindow } from './http2-settings.ts';
+import { connectionWindow, crowdedPatience, idlePatience, unixWindow } from './http2-settings.ts';
 import { peerOf, verifiedCertificate } from './peer.ts';
 import type { GrpcStatus } from './status.ts';
 import { Code } from './status.ts';
-import type { ServerStream } from './transport.ts';
+import type { Peer, ServerStream } from './transport.ts';
+
+/** How many connections there may be, and of whom. */
+export interface ConnectionBounds {
+  /** Asked before anything is read or written, with how many are open beside it; false: it is closed. */
+  takes(open: number): boolean;
+  /** So many are open now. */
+  resized(open: number): void;
+  /** The peer of one is known. A text says why it is refused; else `left` follows. */
+  joined(peer: Peer): string | undefined;
+  left(peer: Peer): void;
+  /** One without a stream was ended. */
+  idled(): void;
+}
 
 export interface ConnectionsOptions {
   readonly clock: Clock;
@@ -24,6 +37,8 @@ export interface ConnectionsOptions {
   readonly reviewTime?: (() => number) | undefined;
   /** Such a review is over; so many connections ended. */
   readonly reviewed?: ((ended: number) => void) | undefined;
+  /** Undefined: any number. */
+  readonly bounds?: ConnectionBounds | undefined;
 }
 
 const aged: GrpcStatus = {
@@ -54,14 +69,14 @@ export class Connections {
   #arriving: Socket | undefined;
   #watch: Timer | undefined;
   #draining = false;
+  #roomMadeAt = 0;
 
   /** `listener` accepts; what it accepts is handed on to `http2`, which listens nowhere itself. */
   constructor(listener: Server, http2: Http2Server | Http2SecureServer, options: ConnectionsOptions) {
     this.#options = options;
     this.#certificates = certificateReview(options);
     listener.on('connection', (socket) => {
-      this.#accepted(socket);
-      http2.emit('connection', socket);
+      if (this.#accepted(socket)) http2.emit('connection', socket);
     });
     const ready = 'setSecureContext' in http2 ? 'secureConnection' : 'connection';
     http2.prependListener(ready, (socket: Socket) => {
@@ -103,13 +118,24 @@ export class Connections {
     this.#certificates?.stop();
   }
 
-  #accepted(socket: Socket): void {
+  #accepted(socket: Socket): boolean {
+    const { bounds } = this.#options;
+    if (bounds?.takes(this.#sockets.size) === false) {
+      socket.destroy();
+      this.#makeRoom();
+      return false;
+    }
     this.#sockets.add(socket);
-    socket.on('close', () => this.#sockets.delete(socket));
+    bounds?.resized(this.#sockets.size);
+    socket.on('close', () => {
+      this.#sockets.delete(socket);
+      bounds?.resized(this.#sockets.size);
+    });
+    return true;
   }
 
   #opened(session: Http2Session): void {
-    const { clock, unixPath, maxAge } = this.#options;
+    const { clock, unixPath, maxAge, bounds } = this.#options;
     const socket = this.#arriving;
     this.#arriving = undefined;
     const certificate = verifiedCertificate(session);
@@ -117,12 +143,20 @@ export class Connections {
       session.destroy();
       return;
     }
+    const peer = peerOf(session, unixPath, certificate);
+    const refusal = bounds?.joined(peer);
+    if (refusal !== undefined) {
+      session.goaway(constants.NGHTTP2_ENHANCE_YOUR_CALM, 0, Buffer.from(refusal));
+      session.destroy();
+      return;
+    }
     // There is no other replica behind a Unix socket.
     const oldest = unixPath === undefined ? maxAge?.() : undefined;
     const calls = oldest === undefined && certificate === undefined ? undefined : new Set<ServerStream>();
-    const connection = new Connection(peerOf(session, unixPath, certificate), socket, calls, clock.now());
+    const connection = new Connection(peer, socket, calls, clock.now());
     this.#sessions.set(session, connection);
     session.on('close', () => {
+      bounds?.left(peer);
       this.#sessions.delete(session);
       connection.timer?.cancel();
     });
@@ -165,9 +199,21 @@ export class Connections {
     const latest = this.#options.clock.now() - patience;
     for (const [session, connection] of this.#sessions) {
       if (!connection.isIdleSince(latest)) continue;
-      if (session.closed) connection.cut();
-      else session.close();
+      if (session.closed) {
+        connection.cut();
+        continue;
+      }
+      session.close();
+      this.#options.bounds?.idled();
     }
+  }
+
+  /** One was refused because there are too many: those without a stream end sooner. At most once a second. */
+  #makeRoom(): void {
+    const now = this.#options.clock.now();
+    if (now - this.#roomMadeAt < 1000) return;
+    this.#roomMadeAt = now;
+    this.#endIdle(crowdedPatience);
   }
 }
 

@@ -12,7 +12,7 @@ import { type Clock, systemClock } from '../model/clock.ts';
 import { fail, ok, type Result } from '../model/result.ts';
 import { formatHostPort, parseAddress } from './address.ts';
 import type { Connection } from './connection.ts';
-import { Connections, systemRandom } from './connections.ts';
+import { type ConnectionBounds, Connections, systemRandom } from './connections.ts';
 import { spread } from './drain.ts';
 import { refusalOf, refuse, refuseUnknown } from './grpc-requests.ts';
 import { backlog, handshakePatience, sessionOptions, tcpKeepAlive, unixWindow } from './http2-settings.ts';
@@ -57,6 +57,7 @@ export interface GrpcServerOptions {
   readonly reviewTime?: () => number;
   /** Such a review is over; so many connections ended. */
   readonly reviewed?: (ended: number) => void;
+  readonly bounds?: ConnectionBounds;
   readonly clock?: Clock;
   /** In [0, 1), for the order in which a drain ends streams. */
   readonly random?: () => number;
@@ -163,6 +164,7 @@ export class GrpcServer implements StreamOwner {
       ca: options.tls?.ca,
       reviewTime: () => (options.reviewTime?.() ?? 0) * drainShare,
       reviewed: options.reviewed,
+      bounds: options.bounds,
     });
     http2.on(
       'stream',

@@ -9,6 +9,9 @@ export const backlog = 8192;
 /** A connection that has no stream for so long is closed: a prober or worse. Milliseconds. */
 export const idlePatience = 60_000;
 
+/** The same while there are too many connections: a client that connects has something to ask. Milliseconds. */
+export const crowdedPatience = 10_000;
+
 /** Milliseconds for a TLS handshake; Node's default is two minutes. */
 export const handshakePatience = 15_000;
 

@@ -203,8 +203,16 @@ export class Crew implements ClientsView {
     this.#telling = true;
     setImmediate(() => {
       this.#telling = false;
-      const all = this.#members.reduce((sum, { streams }) => sum + streams, 0);
-      for (const member of this.#members) member.send({ kind: 'elsewhere', streams: all - member.streams });
+      let [streams, connections] = [0, 0];
+      for (const { load } of this.#members) {
+        streams += load.streams;
+        connections += load.connections;
+      }
+      for (const member of this.#members) {
+        const { load } = member;
+        const others = { streams: streams - load.streams, connections: connections - load.connections };
+        member.send({ kind: 'elsewhere', load: others });
+      }
     });
   }
 

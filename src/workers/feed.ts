@@ -30,7 +30,11 @@ export function feedConfig(config: Config): Config {
       sotwVersions: 'VERBATIM',
       legacyWildcard: undefined,
     },
-    limits: { ...config.limits, maxStreams: Number.POSITIVE_INFINITY },
+    limits: {
+      ...config.limits,
+      maxStreams: Number.POSITIVE_INFINITY,
+      firstRequestTimeoutMs: Number.POSITIVE_INFINITY,
+    },
   };
 }
 

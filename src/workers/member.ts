@@ -1,4 +1,5 @@
 import type { Plain } from '../admin/ports.ts';
+import type { Load } from '../assembly/admission.ts';
 import type { WorkerStatus } from '../gen/distributary/admin/v1/admin_pb.ts';
 import type { Clock, Timer } from '../model/clock.ts';
 import type { Log } from '../observe/log.ts';
@@ -19,12 +20,14 @@ export interface MemberOptions {
   readonly opening: () => readonly ToWorker[];
   /** What a worker asks. */
   readonly answer: (what: string, body: unknown) => Promise<Answered>;
-  /** It listens, has ended, or has another number of streams. */
+  /** It listens, has ended, or its clients have another number of streams or connections. */
   readonly changed: () => void;
   /** A process has ended that had counted this. */
   readonly left: (series: readonly Series[]) => void;
   readonly restarted: () => void;
 }
+
+const NOTHING: Load = { streams: 0, connections: 0 };
 
 /** Milliseconds. */
 const firstRestart = 200;
@@ -42,8 +45,8 @@ type State =
 /** One place among the workers: a process, and after it the next. */
 export class Member {
   readonly number: number;
-  /** Its clients' streams. */
-  streams = 0;
+  /** What its clients have open. */
+  load: Load = NOTHING;
   /** What it had counted when it was last asked. */
   series: readonly Series[] = [];
   readonly #options: MemberOptions;
@@ -87,7 +90,7 @@ export class Member {
       number: this.number,
       pid: this.#state.kind === 'running' ? this.#state.process.pid : 0,
       listening: this.address !== undefined,
-      clients: this.streams,
+      clients: this.load.streams,
       restarts: this.#restarts,
       lastError: this.#lastError,
     };
@@ -135,8 +138,8 @@ export class Member {
       case 'failed':
         this.#lastError = message.reason;
         return;
-      case 'streams':
-        this.streams = message.count;
+      case 'here':
+        this.load = message.load;
         this.#options.changed();
         return;
       case 'ask':
@@ -155,7 +158,7 @@ export class Member {
     line.close();
     left(this.series);
     this.series = [];
-    this.streams = 0;
+    this.load = NOTHING;
     if (this.#ending) {
       this.#state = { kind: 'over' };
       this.#whenOver?.();

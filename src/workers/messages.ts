@@ -51,8 +51,11 @@ const news = z.object({
   refused: z.array(z.object({ upstream: z.string(), message: z.string(), parameters: z.array(z.string()) })),
 });
 
-/** Streams of clients that the other workers have. */
-const elsewhere = z.object({ kind: z.literal('elsewhere'), streams: z.int() });
+/** What clients have open. */
+const load = z.object({ streams: z.int(), connections: z.int() });
+
+/** In the other workers. */
+const elsewhere = z.object({ kind: z.literal('elsewhere'), load });
 
 const drain = z.object({ kind: z.literal('drain'), milliseconds: z.number() });
 
@@ -61,11 +64,11 @@ const listening = z.object({ kind: z.literal('listening'), address: z.string() }
 /** It cannot start, and ends. */
 const failed = z.object({ kind: z.literal('failed'), reason: z.string() });
 
-/** Streams of clients that this worker has. */
-const streams = z.object({ kind: z.literal('streams'), count: z.int() });
+/** In this worker. */
+const here = z.object({ kind: z.literal('here'), load });
 
 const toWorker = z.discriminatedUnion('kind', [start, reload, news, elsewhere, drain, ask, answer]);
-const toPrimary = z.discriminatedUnion('kind', [listening, failed, streams, ask, answer]);
+const toPrimary = z.discriminatedUnion('kind', [listening, failed, here, ask, answer]);
 
 export type Ask = z.infer<typeof ask>;
 export type Answer = z.infer<typeof answer>;

@@ -1,3 +1,4 @@
+import type { Load } from '../assembly/admission.ts';
 import { Core } from '../assembly/core.ts';
 import { LocalClients } from '../assembly/local-clients.ts';
 import { inForce } from '../assembly/needs-restart.ts';
@@ -18,7 +19,7 @@ import { answerQuestion, askClientStatus } from './questions.ts';
 /** How long the primary may take to ask all workers, in milliseconds. */
 const patience = 10_000;
 
-/** So many more streams cannot come within `leisure` milliseconds. */
+/** So many more streams and connections cannot come within `leisure` milliseconds. */
 const farAway = 5000;
 const leisure = 50;
 
@@ -38,7 +39,7 @@ export class Worker {
   readonly #line: Line;
   readonly #outlook: Outlook;
   #news: Pick<News, 'ready'> = { ready: false };
-  #elsewhere = 0;
+  #elsewhere: Load = { streams: 0, connections: 0 };
   #reporting = false;
   #listener: XdsListener | undefined;
 
@@ -51,8 +52,8 @@ export class Worker {
       { log, version: start.version, processMetrics: true },
       {
         streamPrefix: `${id}-`,
-        streamsElsewhere: () => this.#elsewhere,
-        streamsChanged: () => this.#report(),
+        elsewhere: () => this.#elsewhere,
+        loadChanged: () => this.#report(),
         hopeless: (type, selector) => this.#outlook.hopeless(type, selector),
         refusal: (interest) => this.#outlook.refusal(interest),
         relayId: start.relayId,
@@ -91,7 +92,7 @@ export class Worker {
         if (message.refused.length > 0) this.#core.relay.server.refusalsChanged();
         return;
       case 'elsewhere':
-        this.#elsewhere = message.streams;
+        this.#elsewhere = message.load;
         return;
       case 'drain':
         return;
@@ -143,11 +144,21 @@ export class Worker {
   #report(): void {
     if (this.#reporting) return;
     this.#reporting = true;
-    const room = this.#core.config.limits.maxStreams - this.#core.relay.server.size - this.#elsewhere;
+    const { limits } = this.#core.config;
+    const { streams, connections } = this.#load;
+    const room = Math.min(
+      limits.maxStreams - streams - this.#elsewhere.streams,
+      limits.maxConnections - connections - this.#elsewhere.connections,
+    );
     systemClock.after(room > farAway ? leisure : 0, () => {
       this.#reporting = false;
-      this.#options.send({ kind: 'streams', count: this.#core.relay.server.size });
+      this.#options.send({ kind: 'here', load: this.#load });
     });
+  }
+
+  get #load(): Load {
+    const { relay, admission } = this.#core;
+    return { streams: relay.server.size, connections: admission.connections };
   }
 }
 

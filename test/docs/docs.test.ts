@@ -87,7 +87,9 @@ describe('the documentation', () => {
   it('tells every reason for which clients are turned away', async () => {
     const reasons = new Set(['streams', 'draining']);
     for (const file of globSync('src/**/*.ts', { cwd: root, exclude: ['src/gen/**'] })) {
-      for (const [, reason = ''] of read(file).matchAll(/(?:#refuse|[.]rejected)\('([a-z_]+)'/g))
+      for (const [, reason = ''] of read(file).matchAll(
+        /(?:#refuse\(|[.]rejected\(|reason: )'([a-z_]+)'[,)]/g,
+      ))
         reasons.add(reason);
     }
     const line = read('docs/operations.md')

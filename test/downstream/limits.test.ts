@@ -150,6 +150,30 @@ describe('limits', () => {
     });
   });
 
+  describe('first_request_timeout', () => {
+    it('a stream without a request is ended, with the limit’s name', () => {
+      const lab = new Lab({ limits: { firstRequestMilliseconds: 5000 } });
+      const untouched = witness(lab);
+      const client = lab.sotw();
+      client.open();
+      lab.clock.advance(4000);
+      expect(client.status).to.equal(undefined);
+      lab.clock.advance(2000);
+      expect(client.status?.code).to.equal(4);
+      expect(client.status?.message).to.contain('first_request_timeout');
+      expect(lab.events).to.contain('rejected first_request');
+      untouched();
+    });
+
+    it('one that has asked once may be silent for ever', () => {
+      const lab = new Lab({ limits: { firstRequestMilliseconds: 5000 } });
+      const client = lab.sotw();
+      client.send('cds');
+      lab.clock.advance(600_000);
+      expect(client.status).to.equal(undefined);
+    });
+  });
+
   describe('what leaves the cache is counted, by why', () => {
     const holding = (lab: Lab): SotwClient => {
       lab.full('cds', { a: '1', b: '1' });

@@ -31,6 +31,7 @@ describe('metrics', () => {
     metrics.persistenceErrors('full').inc();
     metrics.persistence(() => ({ lagSeconds: 1.5, lastWrite: 1_500_000_000_000 }));
     metrics.sampleFrom(() => ({
+      connections: 3,
       streams: [{ transport: 'delta', service: 'ads', count: 4 }],
       types: [{ type: cds, subscriptions: 9, resources: 5, variants: 6 }],
       upstreams: [{ upstream: 'central', connected: true, sessions: 2, staleSeconds: 0 }],
@@ -56,6 +57,7 @@ describe('metrics', () => {
       'config_reloads_total{result="accepted"} 0',
       'config_reloads_total{result="rejected"} 0',
       'downstream_streams{transport="delta",service="ads"} 4',
+      'downstream_connections 3',
       'downstream_subscriptions{type="cds"} 9',
       'upstream_connected{upstream="central"} 1',
       'upstream_sessions{upstream="central"} 2',
@@ -85,8 +87,11 @@ describe('metrics', () => {
 
   it('show in gauges what is now, not what was', async () => {
     const metrics = new Metrics();
-    const sample = { streams: [], types: [], upstreams: [], cacheBytes: 0 };
-    metrics.sampleFrom(() => ({ ...sample, streams: [{ transport: 'sotw', service: 'ads', count: 1 }] }));
+    const sample = { connections: 0, streams: [], types: [], upstreams: [], cacheBytes: 0 };
+    metrics.sampleFrom(() => ({
+      ...sample,
+      streams: [{ transport: 'sotw', service: 'ads', count: 1 }],
+    }));
     await metrics.text();
     metrics.sampleFrom(() => sample);
     expect(samples(await metrics.text(), 'distributary_downstream_streams')).to.be.empty;
@@ -130,7 +135,7 @@ describe('metrics', () => {
       resources: 1,
       variants: 1,
     }));
-    metrics.sampleFrom(() => ({ streams: [], types, upstreams: [], cacheBytes: 0 }));
+    metrics.sampleFrom(() => ({ connections: 0, streams: [], types, upstreams: [], cacheBytes: 0 }));
     const lines = samples(await metrics.text(), 'distributary_cache_resources');
     expect(lines).to.include('distributary_cache_resources{type="other"} 8');
   });

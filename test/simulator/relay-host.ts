@@ -324,7 +324,7 @@ class Running {
       controlPlane: plan.id,
       idleMilliseconds: plan.idleMilliseconds,
       maxCacheBytes: () => plan.maxCacheBytes,
-      refuses: () => undefined,
+      admission: { refuses: () => undefined, opened: () => {}, closed: () => {} },
       defer: (run) => this.#defer(network, run),
       events: {
         ambiguous: () => tally.count('ambiguous match'),
@@ -338,6 +338,7 @@ class Running {
           maxSubscriptions: 100_000,
           changesPerSecond: 1_000_000,
           stalledMilliseconds: 30_000,
+          firstRequestMilliseconds: 10_000,
         }),
         constrained: () => plan.constrained,
         contentVersions: () => plan.contentVersions,

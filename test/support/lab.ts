@@ -245,7 +245,7 @@ export class Lab {
       controlPlane: 'lab',
       idleMilliseconds: options.idleMilliseconds ?? 600_000,
       maxCacheBytes: () => options.maxCacheBytes ?? 2 ** 30,
-      refuses: () => undefined,
+      admission: { refuses: () => undefined, opened: () => {}, closed: () => {} },
       defer: (run) => this.#deferred.push(run),
       events: {
         ambiguous: (_url, name) => this.ambiguous.push(name),
@@ -259,6 +259,7 @@ export class Lab {
           maxSubscriptions: 100_000,
           changesPerSecond: 1_000_000,
           stalledMilliseconds: 60_000,
+          firstRequestMilliseconds: 10_000,
           ...options.limits,
         }),
         constrained: () => options.constrained ?? false,

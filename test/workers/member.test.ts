@@ -51,7 +51,7 @@ function start() {
       processes.push(process);
       return process;
     },
-    opening: () => [{ kind: 'elsewhere', streams: 7 }],
+    opening: () => [{ kind: 'elsewhere', load: { streams: 7, connections: 9 } }],
     answer: () => Promise.resolve(ok(undefined)),
     changed: () => {},
     left: (series) => left.push(series),
@@ -70,7 +70,7 @@ const listening = { kind: 'listening', address: '127.0.0.1:1' } as const;
 describe('a worker’s place', () => {
   it('tells a new process first what it must know', () => {
     const { last } = start();
-    expect(last().heard).to.deep.equal([{ kind: 'elsewhere', streams: 7 }]);
+    expect(last().heard).to.deep.equal([{ kind: 'elsewhere', load: { streams: 7, connections: 9 } }]);
   });
 
   it('listens once its process says so', () => {
@@ -88,10 +88,10 @@ describe('a worker’s place', () => {
   it('a process that ends is replaced; its streams are gone, its counts are left', () => {
     const { clock, processes, left, member, last } = start();
     last().handler.message(listening);
-    last().handler.message({ kind: 'streams', count: 5 });
+    last().handler.message({ kind: 'here', load: { streams: 5, connections: 6 } });
     member.series = [counted];
     last().handler.ended('signal SIGKILL');
-    expect([member.streams, left]).to.deep.equal([0, [[counted]]]);
+    expect([member.load, left]).to.deep.equal([{ streams: 0, connections: 0 }, [[counted]]]);
     expect([member.status.pid, member.status.lastError]).to.deep.equal([0, 'signal SIGKILL']);
     clock.advance(200);
     expect([processes.length, member.status.restarts, member.owns('2-1')]).to.deep.equal([2, 1, true]);

@@ -57,6 +57,7 @@ describe('metrics of a primary and its workers', () => {
   it('what a worker that has ended leaves are its counts, not its gauges', async () => {
     const metrics = process(3);
     metrics.sampleFrom(() => ({
+      connections: 3,
       streams: [{ transport: 'delta', service: 'ads', count: 5 }],
       types: [],
       upstreams: [],

@@ -1,0 +1,137 @@
+import type { Config } from '../config/config.ts';
+import type { Refusal } from '../downstream/server.ts';
+import type { TypeUrl } from '../model/brand.ts';
+import type { Conditions } from '../observe/conditions.ts';
+import type { Metrics } from '../observe/metrics.ts';
+import type { ConnectionBounds } from '../wire/connections.ts';
+import { peerKey } from '../wire/peer-identity.ts';
+import { Code } from '../wire/status.ts';
+import type { Peer } from '../wire/transport.ts';
+import type { ClientRules } from './clients.ts';
+import { PeerCounts } from './peer-counts.ts';
+
+/** What clients have open. */
+export interface Load {
+  readonly streams: number;
+  readonly connections: number;
+}
+
+export interface AdmissionOptions {
+  readonly limits: () => Config['limits'];
+  readonly rules: () => ClientRules;
+  /** What the clients of other processes of this relay have. */
+  readonly elsewhere: () => Load;
+  /** What the clients of this process have is another number now. */
+  readonly changed: () => void;
+  readonly metrics: Metrics;
+  readonly conditions: Conditions;
+}
+
+/** Who may connect and open streams, and how many: by the rules and limits in force. */
+export class Admission implements ConnectionBounds {
+  readonly #options: AdmissionOptions;
+  /** Of the peers of open connections. */
+  readonly #connected = new Set<Peer>();
+  readonly #connectionsOf = new PeerCounts();
+  readonly #streamsOf = new PeerCounts();
+  #connections = 0;
+  #full = false;
+
+  constructor(options: AdmissionOptions) {
+    this.#options = options;
+    this.reload([]);
+  }
+
+  /** Open connections, those that are within their TLS handshake too. */
+  get connections(): number {
+    return this.#connections;
+  }
+
+  /** Other limits are in force. `streams`: the peers of all open streams. */
+  reload(streams: Iterable<Peer>): void {
+    const { maxConnectionsPerPeer, maxStreamsPerPeer } = this.#options.limits();
+    if (maxConnectionsPerPeer > 0) this.#connectionsOf.begin(this.#connected);
+    else this.#connectionsOf.stop();
+    if (maxStreamsPerPeer > 0) this.#streamsOf.begin(streams);
+    else this.#streamsOf.stop();
+  }
+
+  /** Why a stream is not taken, with so many open; undefined if it is. `type`: undefined on ADS. */
+  refusal(peer: Peer, type: TypeUrl | undefined, streams: number): Refusal | undefined {
+    const { limits, rules, elsewhere } = this.#options;
+    if (rules().accessOf(peer).deniesAll(type)) {
+      const message = `this client may not subscribe to ${type ?? 'anything'}`;
+      return { reason: 'denied', status: { code: Code.PERMISSION_DENIED, message } };
+    }
+    const { maxStreams, maxStreamsPerPeer } = limits();
+    const open = streams + elsewhere().streams;
+    if (open >= maxStreams) {
+      const message = `${open} streams are open, the most that this relay takes (limits.max_streams)`;
+      return { reason: 'streams', status: { code: Code.RESOURCE_EXHAUSTED, message } };
+    }
+    if (maxStreamsPerPeer === 0 || rules().exempts(peer)) return undefined;
+    if (this.#streamsOf.of(peer) < maxStreamsPerPeer) return undefined;
+    const message = `${peerKey(peer)} has ${maxStreamsPerPeer} streams open, the most that a peer may have (limits.max_streams_per_peer)`;
+    return {
+      reason: 'streams_per_peer',
+      status: { code: Code.RESOURCE_EXHAUSTED, message },
+      logged: message,
+    };
+  }
+
+  streamOpened(peer: Peer): void {
+    this.#streamsOf.add(peer);
+    this.#options.changed();
+  }
+
+  streamClosed(peer: Peer): void {
+    this.#streamsOf.remove(peer);
+    this.#options.changed();
+  }
+
+  takes(open: number): boolean {
+    const { limits, elsewhere } = this.#options;
+    const { maxConnections } = limits();
+    const taken = open + elsewhere().connections < maxConnections;
+    if (!taken) this.#options.metrics.rejected('connections').inc();
+    if (taken === this.#full) this.#sayWhetherFull(!taken, maxConnections);
+    return taken;
+  }
+
+  resized(open: number): void {
+    this.#connections = open;
+    this.#options.changed();
+  }
+
+  joined(peer: Peer): string | undefined {
+    const { limits, rules, metrics, conditions } = this.#options;
+    const { maxConnectionsPerPeer } = limits();
+    const bounded = maxConnectionsPerPeer > 0 && !rules().exempts(peer);
+    if (bounded && this.#connectionsOf.of(peer) >= maxConnectionsPerPeer) {
+      const message = `${peerKey(peer)} has ${maxConnectionsPerPeer} connections open, the most that a peer may have (limits.max_connections_per_peer)`;
+      metrics.rejected('connections_per_peer').inc();
+      conditions.set('rejected connections_per_peer', message, 'warn', message);
+      return message;
+    }
+    this.#connected.add(peer);
+    this.#connectionsOf.add(peer);
+    return undefined;
+  }
+
+  left(peer: Peer): void {
+    this.#connected.delete(peer);
+    this.#connectionsOf.remove(peer);
+  }
+
+  idled(): void {
+    this.#options.metrics.rejected('idle').inc();
+  }
+
+  #sayWhetherFull(full: boolean, maxConnections: number): void {
+    this.#full = full;
+    const message = full
+      ? `${maxConnections} connections are open, the most that this relay takes (limits.max_connections): others are refused`
+      : 'connections are taken again (limits.max_connections)';
+    this.#options.conditions.set('connections', String(full), full ? 'warn' : 'info', message);
+  }
+}

@@ -1,0 +1,227 @@
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { expect } from 'chai';
+import { Code } from '../../src/wire/status.ts';
+import { type Issued, issueCertificate } from '../support/certificates.ts';
+import { eventually } from './support/eventually.ts';
+import { ResourceFiles } from './support/files.ts';
+import { type TemporaryDirectory, temporaryDirectory } from './support/paths.ts';
+import { type Credentials, RawConnection, type RawStream, tcp } from './support/raw-http2.ts';
+import { RelayProcess } from './support/relay.ts';
+import { deltaNames, XdsClient } from './support/xds-client.ts';
+
+const authority = issueCertificate({ name: 'authority', authority: true });
+const server = issueCertificate({ name: 'relay', issuer: authority, ips: ['127.0.0.1'] });
+const tenant = (name: string): Issued =>
+  issueCertificate({ name, issuer: authority, uris: [`spiffe://example.com/${name}`] });
+
+/** Attacks by connections and streams that cost a client nothing. */
+describe('hostile connections', function () {
+  this.timeout(60_000);
+  let files: ResourceFiles;
+  let pem: TemporaryDirectory;
+  const open: Disposable[] = [];
+
+  before(() => {
+    pem = temporaryDirectory();
+    files = new ResourceFiles();
+    files.write('cds', new Map([['shop', '0']]));
+  });
+
+  afterEach(() => {
+    for (const one of open.splice(0)) one[Symbol.dispose]();
+  });
+
+  after(() => {
+    files?.[Symbol.dispose]();
+    pem?.[Symbol.dispose]();
+  });
+
+  const start = (limits: object, more: object = {}): Promise<RelayProcess> =>
+    RelayProcess.start({ upstreams: [files.upstream], limits, ...more });
+
+  function write(name: string, text: string): string {
+    const path = join(pem.path, name);
+    writeFileSync(path, text);
+    return path;
+  }
+
+  const mutualTls = () => ({
+    tls: {
+      ca: write('ca.crt', authority.certificate),
+      certificate: write('server.crt', server.certificate),
+      private_key: write('server.key', server.privateKey),
+      require_client_certificate: true,
+    },
+  });
+
+  const as = (who: Issued): Credentials => ({
+    ca: authority.certificate,
+    cert: who.certificate,
+    key: who.privateKey,
+  });
+
+  function connection(relay: RelayProcess, tls?: Credentials): RawConnection {
+    const made = new RawConnection(relay.xds, tls);
+    open.push(made);
+    return made;
+  }
+
+  /** Streams of one connection that the relay has taken, and that say nothing. */
+  async function silentStreams(relay: RelayProcess, count: number): Promise<readonly RawStream[]> {
+    const before = await relay.metric('downstream_streams');
+    const from = await connection(relay).ready();
+    const streams = Array.from({ length: count }, () => from.call());
+    await eventually(async () =>
+      expect(await relay.metric('downstream_streams')).to.equal((before || 0) + count),
+    );
+    return streams;
+  }
+
+  async function isServed(relay: RelayProcess): Promise<void> {
+    await using client = new XdsClient(relay.xds, 'delta');
+    client.subscribe('cds');
+    const received = await client.gets('cds');
+    expect(deltaNames(received)).to.deep.equal(['shop']);
+  }
+
+  it('silent streams up to max_streams: they end after first_request_timeout, and good clients are served', async () => {
+    await using relay = await start({ max_streams: 20, first_request_timeout: '2s' });
+    await using good = new XdsClient(relay.xds, 'delta');
+    good.subscribe('cds');
+    await good.gets('cds');
+    const silent = await silentStreams(relay, 19);
+    const endings = await Promise.all(silent.map(({ ends }) => ends));
+    for (const { code, details } of endings) {
+      expect([code, details]).to.deep.equal([
+        Code.DEADLINE_EXCEEDED,
+        'no request came within 2000 ms (limits.first_request_timeout)',
+      ]);
+    }
+    expect(await relay.metric('downstream_rejected_total', 'first_request')).to.equal(19);
+    await isServed(relay);
+    expect(good.status, 'one that has asked may be silent').to.equal(undefined);
+  });
+
+  it('a first request that trickles in ends after first_request_timeout too', async () => {
+    await using relay = await start({ first_request_timeout: '2s' });
+    const [slow] = await silentStreams(relay, 1);
+    if (slow === undefined) throw new Error('no stream');
+    slow.begin(1_000_000, 1);
+    const trickle = setInterval(() => slow.stream.write(Buffer.alloc(1)), 100);
+    const { code } = await slow.ends;
+    clearInterval(trickle);
+    expect(code).to.equal(Code.DEADLINE_EXCEEDED);
+  });
+
+  it('peers that may read nothing are refused before their first message, and hold no place', async () => {
+    const rules = [{ principals: ['spiffe://example.com/good'], allow: true }];
+    await using relay = await start({ max_streams: 2 }, { xds: { authorization: { rules } } });
+    const from = await connection(relay).ready();
+    const endings = await Promise.all(Array.from({ length: 50 }, () => from.call().ends));
+    for (const { code, details } of endings) {
+      expect([code, details]).to.deep.equal([
+        Code.PERMISSION_DENIED,
+        'this client may not subscribe to anything',
+      ]);
+    }
+    expect(await relay.metric('downstream_rejected_total', 'denied')).to.equal(50);
+    expect(await relay.metric('downstream_rejected_total', '"streams"')).to.equal(0);
+  });
+
+  it('on the service of a type that is denied: refused before the first message', async () => {
+    const rules = [{ types: ['cds'], allow: true }];
+    await using relay = await start({}, { xds: { authorization: { rules } } });
+    const from = await connection(relay).ready();
+    const { code, details } = await from.call('/envoy.service.secret.v3.SecretDiscoveryService/StreamSecrets')
+      .ends;
+    expect(code).to.equal(Code.PERMISSION_DENIED);
+    expect(details).to.include('Secret');
+    await isServed(relay);
+  });
+
+  it('max_streams_per_peer by address: another connection of the same address does not help', async () => {
+    await using relay = await start({ max_streams_per_peer: 3 });
+    await using good = new XdsClient(relay.xds, 'delta');
+    good.subscribe('cds');
+    await good.gets('cds');
+    const taken = await silentStreams(relay, 2);
+    const { code, details } = await (await connection(relay).ready()).call().ends;
+    expect(code).to.equal(Code.RESOURCE_EXHAUSTED);
+    expect(details).to.match(/^127\.0\.0\.1 has 3 streams open, .*limits\.max_streams_per_peer/);
+    expect(await relay.metric('downstream_rejected_total', 'streams_per_peer')).to.equal(1);
+    taken[0]?.stream.close();
+    await isServed(relay);
+    expect(good.status).to.equal(undefined);
+  });
+
+  it('max_streams_per_peer and max_connections_per_peer by certificate: other tenants are served', async () => {
+    const limits = { max_streams_per_peer: 2, max_connections_per_peer: 2 };
+    await using relay = await start(limits, { xds: mutualTls() });
+    const greedy = as(tenant('greedy'));
+    const one = await connection(relay, greedy).ready();
+    const two = await connection(relay, greedy).ready();
+    one.call();
+    two.call();
+    await eventually(async () => expect(await relay.metric('downstream_streams')).to.equal(2));
+    expect((await two.call().ends).details).to.match(/^spiffe:\/\/example\.com\/greedy has 2 streams open/);
+    await connection(relay, greedy).ended;
+    expect(await relay.metric('downstream_rejected_total', 'connections_per_peer')).to.equal(1);
+    expect(relay.log.map(({ message }) => message)).to.include(
+      'spiffe://example.com/greedy has 2 connections open, the most that a peer may have (limits.max_connections_per_peer)',
+    );
+    const modest = await connection(relay, as(tenant('modest'))).ready();
+    modest.call();
+    await eventually(async () => expect(await relay.metric('downstream_streams')).to.equal(3));
+    expect(await relay.metric('downstream_connections')).to.equal(3);
+    one[Symbol.dispose]();
+    await eventually(async () => (await connection(relay, greedy).ready()).session.closed);
+  });
+
+  it('relay_peers are bound by neither', async () => {
+    const limits = {
+      max_streams_per_peer: 1,
+      max_connections_per_peer: 1,
+      relay_peers: ['spiffe://example.com/relay'],
+    };
+    await using relay = await start(limits, { xds: mutualTls() });
+    const own = as(tenant('relay'));
+    for (let index = 0; index < 2; index++) {
+      const from = await connection(relay, own).ready();
+      from.call();
+      from.call();
+    }
+    await eventually(async () => expect(await relay.metric('downstream_streams')).to.equal(4));
+  });
+
+  it('connections above max_connections are closed, counted and said once; those that are open go on', async () => {
+    await using relay = await start({ max_connections: 3 });
+    await using good = new XdsClient(relay.xds, 'delta');
+    good.subscribe('cds');
+    await good.gets('cds');
+    const held = [await tcp(relay.xds), await tcp(relay.xds)];
+    await eventually(async () => expect(await relay.metric('downstream_connections')).to.equal(3));
+    for (let refused = 0; refused < 5; refused++) await connection(relay).ended;
+    expect(await relay.metric('downstream_rejected_total', '"connections"')).to.equal(5);
+    const said = relay.log.filter(({ message }) => message.includes('limits.max_connections'));
+    expect(said.map(({ message }) => message)).to.deep.equal([
+      '3 connections are open, the most that this relay takes (limits.max_connections): others are refused',
+    ]);
+    files.write('cds', new Map([['shop', '1']]));
+    await eventually(() => expect(good.of('cds')).to.have.length(2));
+    for (const socket of held) socket.destroy();
+    await eventually(() => isServed(relay));
+    files.write('cds', new Map([['shop', '0']]));
+  });
+
+  it('a reload changes the bounds, for what is open too', async () => {
+    await using relay = await start({});
+    const streams = await silentStreams(relay, 2);
+    expect(streams).to.have.length(2);
+    const limits = { max_streams_per_peer: 2, max_connections_per_peer: 1 };
+    relay.configure({ upstreams: [files.upstream], limits });
+    await eventually(async () => expect(await relay.metric('config_reloads_total', 'accepted')).to.equal(1));
+    await connection(relay).ended;
+    expect(await relay.metric('downstream_rejected_total', 'connections_per_peer')).to.equal(1);
+  });
+});
