@@ -26,7 +26,7 @@ const delta = encoding({
   constrained: false,
   contentVersions: false,
 });
-const access = { key: '', allows: () => true, deniesAll: () => false };
+const access = { key: '', allows: () => true, admits: () => true, deniesAll: () => false };
 const holder = { key: 'bench', upstream: 'bench', role: 'named' as const };
 
 /** key == value for each pair, and no such key where the value is undefined: what a PER_PARAMETERS session stamps. */

@@ -6,6 +6,7 @@ import { fail, ok, type Result } from '../model/result.ts';
 import { compileAuthorization } from '../security/authorization.ts';
 import { type ClientNode, readClientNode } from '../security/client-node.ts';
 import { compileParameterRules, type DerivedParameters } from '../security/derive-parameters.ts';
+import { guarded } from '../security/guarded-access.ts';
 import { compilePrincipals } from '../security/principals.ts';
 import { Code, type GrpcStatus } from '../wire/status.ts';
 import type { Peer } from '../wire/transport.ts';
@@ -106,14 +107,9 @@ export class ClientRules {
   }
 
   #apply(node: ClientNode, peer: Peer): ClientContext {
-    const access = this.accessOf(peer);
-    return new KnownClient(
-      node,
-      this.#metadataKeys,
-      access,
-      this.#isRelay(peer),
-      this.#derivation.of(node, peer),
-    );
+    const derived = this.#derivation.of(node, peer);
+    const access = guarded(this.accessOf(peer), derived);
+    return new KnownClient(node, this.#metadataKeys, access, this.#isRelay(peer), derived);
   }
 }
 

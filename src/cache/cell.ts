@@ -1,3 +1,4 @@
+import type { Access } from '../model/access.ts';
 import type { ConstraintsKey, ParametersKey } from '../model/brand.ts';
 import type { Fault } from '../model/catalog.ts';
 import type { Constraints } from '../model/constraints.ts';
@@ -34,6 +35,18 @@ export function addHolder(held: Held, holder: Holder): boolean {
   else held.holders[at] = holder;
   return at < 0;
 }
+
+export type Admitting = Pick<Access, 'admits'>;
+
+/** Which variants may be chosen. */
+export interface Among {
+  /** Undefined: all are admitted. */
+  readonly access: Admitting | undefined;
+  /** Of those that the wildcard has, if there are any. */
+  readonly collected: boolean;
+}
+
+const ALL: Among = { access: undefined, collected: false };
 
 /** All that is cached under one name. */
 export class Cell {
@@ -80,16 +93,13 @@ export class Cell {
     return matches.find((held) => held.constraints.key === bound) ?? matches[0];
   }
 
-  /**
-   * The variant for these parameters; `ambiguous` hears of a choice that was not recorded yet. `collected`: of those that
-   * the wildcard has, if there are any.
-   */
+  /** The variant for these parameters; `ambiguous` hears of a choice that was not recorded yet. */
   pick(
     parameters: Parameters,
     ambiguous: (matches: readonly Held[]) => void,
-    collected = false,
+    { access, collected }: Among = ALL,
   ): Held | undefined {
-    const all = this.#match(parameters);
+    const all = this.#match(parameters, access);
     if (all.length <= 1) return all[0];
     const matches = collected && all.some(heldByWildcard) ? all.filter(heldByWildcard) : all;
     const bound = this.#bindings?.get(parameters.key);
@@ -97,13 +107,23 @@ export class Cell {
     if (known !== undefined) return matches.includes(known) ? known : matches[0];
     const [lowest] = matches;
     if (lowest === undefined || matches.length === 1) return lowest;
+    // Others have these parameters, too: what they were given stays, though this one may not see it.
+    if (bound !== undefined && this.#isHidden(bound, parameters, access)) return lowest;
     this.bind(parameters, lowest);
     ambiguous(matches);
     return lowest;
   }
 
-  #match(parameters: Parameters): readonly Held[] {
-    const matches = this.variants.match(parameters);
+  #isHidden(key: ConstraintsKey, parameters: Parameters, access: Admitting | undefined): boolean {
+    const held = this.variants.get(key);
+    if (held === undefined || access === undefined || !held.constraints.matches(parameters)) return false;
+    return !access.admits(held.variant, parameters);
+  }
+
+  #match(parameters: Parameters, access?: Admitting): readonly Held[] {
+    const all = this.variants.match(parameters);
+    const matches =
+      access === undefined ? all : all.filter(({ variant }) => access.admits(variant, parameters));
     if (matches.length <= 1) return matches;
     const chosen = matches.filter((held) => held.holders.some((holder) => holder.parameters === parameters));
     return chosen.length === 0 ? matches : chosen;

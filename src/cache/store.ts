@@ -12,7 +12,15 @@ import {
   WILDCARD,
 } from '../model/transaction.ts';
 import { globMatches, isGlob } from '../model/xdstp.ts';
-import { Cell, type Held, heldByWildcard, isRestored, type RestoredHolder } from './cell.ts';
+import {
+  type Admitting,
+  type Among,
+  Cell,
+  type Held,
+  heldByWildcard,
+  isRestored,
+  type RestoredHolder,
+} from './cell.ts';
 import { Changes } from './changes.ts';
 import type { InterestState } from './interests.ts';
 import { type Journal, NO_JOURNAL } from './journal.ts';
@@ -223,10 +231,16 @@ export class Store implements Catalog {
     return table.interests.get(name, parameters)?.answered === true ? 'absent' : 'unknown';
   }
 
-  resolve(type: TypeUrl, name: ResourceName, parameters: Parameters, collected = false): Value {
+  resolve(
+    type: TypeUrl,
+    name: ResourceName,
+    parameters: Parameters,
+    access?: Admitting,
+    collected = false,
+  ): Value {
     const table = this.#tables.get(type);
     if (table === undefined) return 'unknown';
-    const held = this.#pick(table, type, name, parameters, collected);
+    const held = this.#pick(table, type, name, parameters, { access, collected });
     if (held !== undefined) return held.variant;
     return table.interests.get(name, parameters)?.answered === true ? 'absent' : 'unknown';
   }
@@ -346,12 +360,12 @@ export class Store implements Catalog {
     type: TypeUrl,
     name: ResourceName,
     parameters: Parameters,
-    collected: boolean,
+    among: Among,
   ): Held | undefined {
-    const own = this.#pickFrom(table.cells.get(name), type, name, parameters, collected);
+    const own = this.#pickFrom(table.cells.get(name), type, name, parameters, among);
     if (own !== undefined) return own;
     for (const target of table.aliases.get(name) ?? []) {
-      const aliased = this.#pickFrom(table.cells.get(target), type, target, parameters, collected);
+      const aliased = this.#pickFrom(table.cells.get(target), type, target, parameters, among);
       if (aliased !== undefined) return aliased;
     }
     return undefined;
@@ -362,10 +376,10 @@ export class Store implements Catalog {
     type: TypeUrl,
     name: ResourceName,
     parameters: Parameters,
-    collected: boolean,
+    among: Among,
   ): Held | undefined {
     const ambiguous = (matches: readonly Held[]): void => this.#ambiguous(type, name, parameters, matches);
-    return cell?.pick(parameters, ambiguous, collected);
+    return cell?.pick(parameters, ambiguous, among);
   }
 
   #ambiguous(type: TypeUrl, name: ResourceName, parameters: Parameters, matches: readonly Held[]): void {

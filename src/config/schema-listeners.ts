@@ -8,6 +8,7 @@ import {
   positiveDuration,
   principal,
   read,
+  resourceNames,
   resourceType,
 } from './schema-parts.ts';
 
@@ -52,10 +53,12 @@ const rule = z.strictObject({
     .optional()
     .describe('Short names (cds) or type URLs. Left out: every type'),
   names: z
-    .array(name())
+    .array(resourceNames())
     .min(1)
     .optional()
-    .describe('Resource names; a trailing * makes a prefix. Left out: every name'),
+    .describe(
+      'Resource names and aliases; a trailing * makes a prefix. xdstp names mean the same in any spelling. Left out: every name',
+    ),
   allow: z.boolean().describe('Whether what this rule matches may be read'),
 });
 

@@ -2,6 +2,7 @@ import { RE2JS } from 're2js';
 import { z } from 'zod';
 import { fail, ok, type Result } from '../model/result.ts';
 import { knownTypes, typeByName } from '../model/types.ts';
+import { parseNamePattern } from '../security/pattern.ts';
 import { checkAddress, checkTcpAddress } from './address.ts';
 import { durationPattern, parseDuration } from './duration.ts';
 import { unknownWord } from './suggest.ts';
@@ -57,6 +58,13 @@ export const resourceType = () =>
     },
     { examples: knownTypes.map((info) => info.short) },
   );
+
+/** The name of a resource, or a prefix of names with a trailing `*`. */
+export const resourceNames = () =>
+  name().superRefine((text, context) => {
+    const parsed = parseNamePattern(text);
+    if (!parsed.ok) context.addIssue(parsed.error);
+  });
 
 /** An xdstp authority: the part between `xdstp://` and the next slash. */
 export const authority = () =>

@@ -1,9 +1,15 @@
 import type { TypeUrl } from './brand.ts';
+import type { Parameters } from './parameters.ts';
+import type { Variant } from './resource.ts';
 
-/** What a class of peers may see. Peers with equal keys share views. */
+/** What a class of peers may see. */
 export interface Access {
+  /** Peers with equal keys share views. Empty: everything is allowed. */
   readonly key: string;
+  /** Whether a client may ask for this name, in canonical spelling. */
   allows(type: TypeUrl, name: string): boolean;
+  /** Whether a client may get this resource for what it asks with these parameters, by whatever name. */
+  admits(resource: Variant, parameters: Parameters): boolean;
   /** Nothing of this type (undefined: of any type) is allowed: the RPC fails rather than answer with nothing. */
   deniesAll(type: TypeUrl | undefined): boolean;
 }

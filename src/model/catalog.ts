@@ -1,3 +1,4 @@
+import type { Access } from './access.ts';
 import type { ResourceName, Revision, TypeUrl } from './brand.ts';
 import type { Constraints } from './constraints.ts';
 import type { Parameters } from './parameters.ts';
@@ -14,8 +15,17 @@ export function isVariant(value: Value | undefined): value is Variant {
 /** The cache as its readers see it. */
 export interface Catalog {
   readonly revision: Revision;
-  /** `collected`: as the wildcard shows it, which has nothing of what was only delivered to names (protocol §5b). */
-  resolve(type: TypeUrl, name: ResourceName, parameters: Parameters, collected?: boolean): Value;
+  /**
+   * What `access` does not admit is as if it did not exist; left out: it admits everything. `collected`: as the
+   * wildcard shows it, which has nothing of what was only delivered to names (protocol §5b).
+   */
+  resolve(
+    type: TypeUrl,
+    name: ResourceName,
+    parameters: Parameters,
+    access?: Pick<Access, 'admits'>,
+    collected?: boolean,
+  ): Value;
   /** The names that a wildcard or glob shows with these parameters, or lacks for a reason that upstream gave. */
   members(type: TypeUrl, selector: Selector, parameters: Parameters): Iterable<ResourceName>;
   isMember(type: TypeUrl, selector: Selector, name: ResourceName, parameters: Parameters): boolean;

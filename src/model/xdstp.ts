@@ -16,26 +16,76 @@ export function isXdstp(name: string): boolean {
  */
 export function canonicalName(name: string, type: TypeUrl): Result<ResourceName> {
   if (!isXdstp(name)) return ok(resourceName(name));
+  const read = canonicalUri(name);
+  if (!read.ok) return read;
+  const expected = type.slice(type.lastIndexOf('/') + 1);
+  if (read.value.type !== expected && read.value.type !== `${expected}Collection`) {
+    const why = `its type is ${JSON.stringify(read.value.type)}, not ${expected} or ${expected}Collection`;
+    return fail(`xdstp name ${JSON.stringify(name)}: ${why}`);
+  }
+  return ok(read.value.name);
+}
+
+/** `canonicalName` of several; the error is that of the first that is wrong. */
+export function canonicalNames(names: readonly string[], type: TypeUrl): Result<readonly ResourceName[]> {
+  const canonical: ResourceName[] = [];
+  for (const name of names) {
+    const one = canonicalName(name, type);
+    if (!one.ok) return one;
+    canonical.push(one.value);
+  }
+  return ok(canonical);
+}
+
+/** `canonicalName` of whatever type. */
+export function canonicalUri(
+  name: string,
+): Result<{ readonly type: string | undefined; readonly name: ResourceName }> {
   const bad = (why: string): Result<never> => fail(`xdstp name ${JSON.stringify(name)}: ${why}`);
   const parts = split(name);
   if (parts === undefined) return bad('it is not of the form xdstp://[authority]/type/id');
-  try {
-    const [namedType, ...id] = parts.path.map(decodeURIComponent);
-    const expected = type.slice(type.lastIndexOf('/') + 1);
-    if (namedType !== expected && namedType !== `${expected}Collection`)
-      return bad(`its type is ${JSON.stringify(namedType)}, not ${expected} or ${expected}Collection`);
+  return decoding(bad, () => {
+    const [type, ...id] = parts.path.map(decodeURIComponent);
     if (id.join('') === '') return bad('it has no id after the type');
     const query = canonicalQuery(parts.query);
     if (!query.ok) return bad(query.error);
-    const authority = encode(decodeURIComponent(parts.authority), literalInAuthority);
-    const path = [namedType, ...id].map((segment) => `/${encode(segment, literalInPath)}`).join('');
-    return ok(resourceName(`${prefix}${authority}${path}${query.value}`));
+    const start = `${prefix}${canonicalAuthority(parts.authority)}`;
+    return ok({ type, name: resourceName(`${start}${canonicalPath(parts.path)}${query.value}`) });
+  });
+}
+
+/**
+ * What the canonical spellings of the names begin with that begin with this in some spelling. Encoding goes character
+ * by character, so there is one; but not if it ends within a character, nor in the parameters, whose order is free.
+ */
+export function canonicalPrefix(start: string): Result<string> {
+  if (!isXdstp(start) || prefix.startsWith(start)) return ok(start);
+  const bad = (why: string): Result<never> => fail(`xdstp prefix ${JSON.stringify(start)}: ${why}`);
+  if (!start.startsWith(prefix)) return bad('no name begins so: accepted is xdstp://[authority]/type/id');
+  if (/[?#]/.test(start)) {
+    return bad(
+      'it ends after the path: the order of parameters does not count, so give the path or a whole name',
+    );
+  }
+  const [authority = '', ...path] = start.slice(prefix.length).split('/');
+  return decoding(bad, () => ok(`${prefix}${canonicalAuthority(authority)}${canonicalPath(path)}`));
+}
+
+/** decodeURIComponent throws on a bare % and on bytes that are not UTF-8, encodeURIComponent on lone surrogates. */
+function decoding<T>(bad: (why: string) => Result<never>, read: () => Result<T>): Result<T> {
+  try {
+    return read();
   } catch (error) {
-    // decodeURIComponent throws on a bare % and on bytes that are not UTF-8, encodeURIComponent on lone surrogates.
     if (error instanceof URIError) return bad('its percent-encoding is not valid UTF-8');
     throw error;
   }
 }
+
+const canonicalAuthority = (authority: string): string =>
+  encode(decodeURIComponent(authority), literalInAuthority);
+
+const canonicalPath = (path: readonly string[]): string =>
+  path.map((segment) => `/${encode(decodeURIComponent(segment), literalInPath)}`).join('');
 
 interface Parts {
   readonly authority: string;

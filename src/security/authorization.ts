@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto';
 import type { Access } from '../model/access.ts';
 import type { TypeUrl } from '../model/brand.ts';
+import type { Variant } from '../model/resource.ts';
 import type { Peer } from '../wire/transport.ts';
 import { NamePatterns } from './pattern.ts';
 import { compilePrincipals } from './principals.ts';
@@ -10,13 +11,18 @@ export interface AuthorizationRule {
   /** See principals.ts. */
   readonly principals: readonly string[] | undefined;
   readonly types: readonly TypeUrl[] | undefined;
-  /** A trailing `*` makes a prefix. */
+  /** See pattern.ts: a trailing `*` makes a prefix. */
   readonly names: readonly string[] | undefined;
   readonly allow: boolean;
 }
 
 /** Without rules: everyone may see everything. */
-export const ALLOW_ALL: Access = { key: '', allows: () => true, deniesAll: () => false };
+export const ALLOW_ALL: Access = {
+  key: '',
+  allows: () => true,
+  admits: () => true,
+  deniesAll: () => false,
+};
 
 export interface Authorization {
   /** Equal for peers that the same rules apply to, also after the rules were read again. */
@@ -51,7 +57,6 @@ export function compileAuthorization(rules: readonly AuthorizationRule[]): Autho
 interface CompiledRule {
   readonly types: ReadonlySet<TypeUrl> | undefined;
   readonly names: NamePatterns | undefined;
-  readonly patterns: readonly string[] | undefined;
   readonly allow: boolean;
 }
 
@@ -77,12 +82,7 @@ function keyOf(rules: readonly AuthorizationRule[]): string {
 }
 
 function compileRule({ types, names, allow }: AuthorizationRule): CompiledRule {
-  return {
-    types: types && new Set(types),
-    names: names && new NamePatterns(names),
-    patterns: names,
-    allow,
-  };
+  return { types: types && new Set(types), names: names && new NamePatterns(names), allow };
 }
 
 class RuledAccess implements Access {
@@ -101,14 +101,28 @@ class RuledAccess implements Access {
     return false;
   }
 
+  /** By whichever of its names a client may not see it: it would get all of them. */
+  admits({ type, name, aliases }: Variant): boolean {
+    return this.allows(type, name) && aliases.every((alias) => this.allows(type, alias));
+  }
+
   deniesAll(type: TypeUrl | undefined): boolean {
-    if (type === undefined) return !this.#rules.some(({ allow }) => allow);
+    if (type !== undefined) return this.#deniesAllOf(type);
+    const allowing = this.#rules.filter(({ allow }) => allow);
+    const named = new Set(allowing.flatMap(({ types }) => [...(types ?? [])]));
+    if (named.values().some((one) => !this.#deniesAllOf(one))) return false;
+    // What remains are the types that no such rule names: rules for every type decide about them.
+    return !allowing.some(({ types }) => types === undefined) || this.#deniesAllOf(undefined);
+  }
+
+  /** Undefined: of a type that no rule names. */
+  #deniesAllOf(type: TypeUrl | undefined): boolean {
     const denied: NamePatterns[] = [];
-    for (const { types, names, patterns, allow } of this.#rules) {
-      if (types?.has(type) === false) continue;
-      if (names === undefined || patterns === undefined) return !allow;
+    for (const { types, names, allow } of this.#rules) {
+      if (types !== undefined && (type === undefined || !types.has(type))) continue;
+      if (names === undefined) return !allow;
       if (!allow) denied.push(names);
-      else if (patterns.some((pattern) => !denied.some((earlier) => earlier.covers(pattern)))) return false;
+      else if (names.list.some((pattern) => !denied.some((earlier) => earlier.covers(pattern)))) return false;
     }
     return true;
   }

@@ -31,6 +31,13 @@ export interface DerivedParameters {
    * value, or absent.
    */
   merge(own: Parameters, authority: string | undefined): Parameters;
+  /**
+   * What trusted rules of single authorities make of the client, as a key: such authorities have parameters that a
+   * wildcard and an alias of another authority lack. Empty: there are no such rules.
+   */
+  readonly ofAuthorities: string;
+  /** Whether there are for this authority. */
+  hasOwn(authority: string): boolean;
 }
 
 export interface ParameterDerivation {
@@ -100,12 +107,16 @@ class Outcome implements DerivedParameters {
   readonly #rules: readonly ParameterRule[];
   readonly #values: readonly (string | undefined)[];
   readonly #named: ReadonlySet<string>;
+  readonly #trusting: ReadonlySet<string>;
   readonly #byAuthority = new Map<string | undefined, Parameters>();
 
   constructor(rules: readonly ParameterRule[], values: readonly (string | undefined)[]) {
     this.#rules = rules;
     this.#values = values;
     this.#named = new Set(rules.flatMap((rule) => rule.authorities));
+    this.#trusting = new Set(
+      rules.filter(({ trusted }) => trusted).flatMap(({ authorities }) => authorities),
+    );
   }
 
   for(authority: string | undefined): Parameters {
@@ -125,6 +136,19 @@ class Outcome implements DerivedParameters {
     for (const key of trusted) entries.delete(key);
     for (const [key, value] of this.#derive(authority, (rule) => rule.trusted)) entries.set(key, value);
     return internParameters(entries);
+  }
+
+  get ofAuthorities(): string {
+    if (this.#trusting.size === 0) return '';
+    const said = [...this.#trusting].map((authority) => ({
+      authority,
+      values: [...this.#derive(authority, ({ trusted }) => trusted)],
+    }));
+    return JSON.stringify(said);
+  }
+
+  hasOwn(authority: string): boolean {
+    return this.#trusting.has(authority);
   }
 
   #derive(

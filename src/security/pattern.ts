@@ -1,3 +1,6 @@
+import { fail, ok, type Result } from '../model/result.ts';
+import { canonicalPrefix, canonicalUri, isXdstp } from '../model/xdstp.ts';
+
 /** Compares with a pattern whose `*`s each stand for any characters, none included. Linear in both lengths. */
 export function compileGlob(pattern: string): (text: string) => boolean {
   const [first = '', ...rest] = pattern.split('*');
@@ -18,26 +21,55 @@ export function compileGlob(pattern: string): (text: string) => boolean {
   };
 }
 
-/** Names as rules give them: exact ones, and prefixes written with a trailing `*`. */
+/** A name as rules give it, in canonical spelling. */
+interface NamePattern {
+  readonly text: string;
+  /** Written with a trailing `*`. */
+  readonly prefix: boolean;
+}
+
+/**
+ * An exact name, or a prefix with a trailing `*`. An xdstp name means the same in any spelling; the error says why that
+ * cannot be.
+ */
+export function parseNamePattern(pattern: string): Result<NamePattern> {
+  if (pattern.endsWith('*')) {
+    const start = canonicalPrefix(pattern.slice(0, -1));
+    return start.ok ? ok({ text: start.value, prefix: true }) : start;
+  }
+  if (!isXdstp(pattern)) return ok({ text: pattern, prefix: false });
+  if (pattern.includes('#')) {
+    return fail(
+      `xdstp name ${JSON.stringify(pattern)}: directives (#…) are no part of a name: leave them out`,
+    );
+  }
+  const exact = canonicalUri(pattern);
+  return exact.ok ? ok({ text: exact.value.name, prefix: false }) : exact;
+}
+
+/** Names as rules give them. Throws if one of them is wrong, see `parseNamePattern`. */
 export class NamePatterns {
+  readonly list: readonly NamePattern[];
   readonly #exact: ReadonlySet<string>;
   readonly #prefixes: readonly string[];
 
   constructor(patterns: readonly string[]) {
-    this.#exact = new Set(patterns.filter((pattern) => !pattern.endsWith('*')));
-    this.#prefixes = patterns
-      .filter((pattern) => pattern.endsWith('*'))
-      .map((pattern) => pattern.slice(0, -1));
+    this.list = patterns.map((pattern) => {
+      const parsed = parseNamePattern(pattern);
+      if (!parsed.ok) throw new Error(parsed.error);
+      return parsed.value;
+    });
+    this.#exact = new Set(this.list.filter(({ prefix }) => !prefix).map(({ text }) => text));
+    this.#prefixes = this.list.filter(({ prefix }) => prefix).map(({ text }) => text);
   }
 
+  /** Of a name in canonical spelling. */
   matches(name: string): boolean {
     return this.#exact.has(name) || this.#prefixes.some((prefix) => name.startsWith(prefix));
   }
 
-  /** Whether whatever `pattern` matches is matched here by one pattern. */
-  covers(pattern: string): boolean {
-    return pattern.endsWith('*')
-      ? this.#prefixes.some((prefix) => pattern.slice(0, -1).startsWith(prefix))
-      : this.matches(pattern);
+  /** Whether whatever a pattern matches is matched here by one pattern. */
+  covers({ text, prefix }: NamePattern): boolean {
+    return prefix ? this.#prefixes.some((shorter) => text.startsWith(shorter)) : this.matches(text);
   }
 }

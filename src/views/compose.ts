@@ -156,6 +156,10 @@ export function composeSotw(parts: Composition, changes: Iterable<Change>): Comp
   const content = new Content(parts);
   const kept = new Map<string, Kept>(parts.keepRemoved ? parts.kept : undefined);
   let visible = parts.first || (!parts.keepRemoved && parts.kept !== undefined);
+  // What a client may not see any more is not sent again, whatever leads to it.
+  for (const [id, { item, variant }] of kept) {
+    if (!view.permitted.admits(variant, item.parameters)) visible = kept.delete(id);
+  }
   for (const change of changes) {
     const { item, now, held, forced } = change;
     if (isVariant(now)) {
@@ -167,7 +171,7 @@ export function composeSotw(parts: Composition, changes: Iterable<Change>): Comp
       }
       kept.delete(item.id);
     } else if (now === 'absent' && view.complete) {
-      if (isVariant(held) && parts.keepRemoved)
+      if (isVariant(held) && parts.keepRemoved && view.permitted.admits(held, item.parameters))
         kept.set(item.id, { item, variant: held, told: parts.told(item) });
       else if (held !== 'absent' && (isVariant(held) || item.named)) visible = true;
     }

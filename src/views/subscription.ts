@@ -125,7 +125,7 @@ export class ViewSubscription implements Subscription, Standing {
     again: ReadonlySet<string>,
     answer: readonly Selected[],
   ): void {
-    if (this.#view.access !== access || !this.#view.selection.equals(selection))
+    if (this.#view.access.key !== access.key || !this.#view.selection.equals(selection))
       this.#move(selection, access);
     if (again.size > 0) this.#force(again);
     if (answer.length === 0) return;

@@ -7,6 +7,7 @@ import { type Interest, WILDCARD } from '../model/transaction.ts';
 import { type TypeInfo, typeInfo } from '../model/types.ts';
 import { globMatches } from '../model/xdstp.ts';
 import { everShown, type Item, pruneChain } from './item.ts';
+import { Permitted } from './permitted.ts';
 import { SharedFrames } from './shared-frames.ts';
 
 /** How much longer than its items a view's history may be before it is pruned. */
@@ -59,6 +60,7 @@ export class View {
   behind = 0;
   #log: LogEntry[] = [];
   readonly #catalog: Catalog;
+  readonly permitted: Permitted;
   /** The distinct (form, parameters) of the selection. */
   readonly forms: readonly Form[];
   readonly #unknown = new Set<Item>();
@@ -75,6 +77,7 @@ export class View {
     this.selection = selection;
     this.access = access;
     this.#catalog = catalog;
+    this.permitted = new Permitted(catalog, type, access);
     this.head = catalog.revision;
     this.headAt = performance.now();
     const forms = new Map<string, Form>();
@@ -173,8 +176,7 @@ export class View {
 
   /** What was only said to a name is for those who have it, or a glob over it. */
   faults(item: Item): readonly Fault[] {
-    if (!this.access.allows(this.type, item.name)) return [];
-    const faults = this.#catalog.faults(this.type, item.name, item.parameters);
+    const faults = this.permitted.faults(item);
     if (item.named || faults.length === 0) return faults;
     const globbed = this.selection.collections.some(({ selector }) => globMatches(selector, item.name));
     return globbed ? faults : faults.filter(({ collected }) => collected);
@@ -297,20 +299,21 @@ export class View {
   }
 
   #value(item: Item): Value {
-    if (!this.access.allows(this.type, item.name)) return 'absent';
-    if (item.named) return this.#catalog.resolve(this.type, item.name, item.parameters);
+    const { name, parameters } = item;
+    if (!this.permitted.allows(name)) return 'absent';
+    if (item.named) return this.permitted.named(item);
     let member = false;
     let globbed = false;
     for (const collection of this.selection.collections) {
       const { selector } = collection;
-      if (collection.locator !== item.locator || collection.parameters !== item.parameters) continue;
-      if (selector !== WILDCARD && !globMatches(selector, item.name)) continue;
+      if (collection.locator !== item.locator || collection.parameters !== parameters) continue;
+      if (selector !== WILDCARD && !globMatches(selector, name)) continue;
       if (!this.answered(collection)) return 'unknown';
-      if (!this.#catalog.isMember(this.type, selector, item.name, item.parameters)) continue;
+      if (!this.#catalog.isMember(this.type, selector, name, parameters)) continue;
       member = true;
       globbed ||= selector !== WILDCARD;
     }
-    return member ? this.#catalog.resolve(this.type, item.name, item.parameters, !globbed) : 'absent';
+    return member ? this.permitted.member(item, !globbed) : 'absent';
   }
 
   /** Subscribed by name in another spelling (protocol §6): it is shown so, and not a second time as a member. */

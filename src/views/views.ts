@@ -2,7 +2,7 @@ import type { Access } from '../model/access.ts';
 import type { TypeUrl } from '../model/brand.ts';
 import { type Catalog, type Commit, isEmpty } from '../model/catalog.ts';
 import type { Clock } from '../model/clock.ts';
-import type { Selection } from '../model/selection.ts';
+import { isCollection, type Selected, type Selection } from '../model/selection.ts';
 import type { Encoding } from '../model/subscription.ts';
 import { FanOut } from './fan-out.ts';
 import { type InterestPort, InterestRegistry } from './interest-registry.ts';
@@ -123,7 +123,7 @@ class Pool implements ViewPool {
     let view = bucket.find((candidate) => candidate.selection.equals(selection));
     if (view === undefined) {
       // Interest first: what upstream answers at once (files) is then part of the view's first state.
-      for (const { selector, parameters } of selection.entries.values()) {
+      for (const { selector, parameters } of this.#permitted(selection, access)) {
         this.#registry.acquire({ type: this.#type, selector, parameters });
       }
       view = new View(this.#options.catalog, this.#type, selection, access);
@@ -145,10 +145,18 @@ class Pool implements ViewPool {
     if (rest.length === 0) this.#views.delete(key);
     else this.#views.set(key, rest);
     this.watchers.delete(view);
-    for (const selected of view.selection.entries.values()) {
+    for (const selected of this.#permitted(view.selection, view.access)) {
       this.#registry.release(view.interest(selected), view.uncacheable(selected));
     }
     if (this.#views.size === 0) this.#emptied();
+  }
+
+  /** Nobody is asked for what its clients may not see. */
+  #permitted({ entries }: Selection, access: Access): Iterable<Selected> {
+    if (access.key === '') return entries.values();
+    return entries
+      .values()
+      .filter(({ selector }) => isCollection(selector) || access.allows(this.#type, selector));
   }
 }
 

@@ -246,6 +246,35 @@ const tables: ReadonlyMap<string, readonly Row[]> = new Map([
         ],
       },
       {
+        rule: 'names of xdstp in an authorization rule that would miss other spellings',
+        text: `${minimal}xds:
+  authorization:
+    rules:
+      - allow: false
+        names:
+          - xdstp://a/T/x?k=1*
+          - xdstp://a/T/x?*
+          - xdstp://a/T/x%4*
+          - xdstp://a/T/%C3*
+          - xdstp:/a/T*
+          - xdstp://a/T/x?k=1&k=2
+          - xdstp://a/T/x#d
+          - xdstp://a/T/x%2Fy*
+          - xdstp://a*
+          - xdstp:*
+          - "*"
+`,
+        problems: [
+          '9:13: xds.authorization.rules[0].names[0]: xdstp prefix "xdstp://a/T/x?k=1": it ends after the path',
+          '10:13: xds.authorization.rules[0].names[1]: xdstp prefix "xdstp://a/T/x?": it ends after the path',
+          '11:13: xds.authorization.rules[0].names[2]: xdstp prefix "xdstp://a/T/x%4": its percent-encoding is not valid UTF-8',
+          '12:13: xds.authorization.rules[0].names[3]: xdstp prefix "xdstp://a/T/%C3": its percent-encoding is not valid UTF-8',
+          '13:13: xds.authorization.rules[0].names[4]: xdstp prefix "xdstp:/a/T": no name begins so',
+          '14:13: xds.authorization.rules[0].names[5]: xdstp name "xdstp://a/T/x?k=1&k=2": the context parameter "k" is given twice',
+          '15:13: xds.authorization.rules[0].names[6]: xdstp name "xdstp://a/T/x#d": directives (#…) are no part of a name',
+        ],
+      },
+      {
         rule: 'an authorization rule with an empty list, or without allow',
         text: `${minimal}xds:\n  authorization:\n    rules:\n      - { types: [], allow: true }\n      - { principals: [me] }\n`,
         problems: [

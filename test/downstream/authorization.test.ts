@@ -1,7 +1,10 @@
 import { expect } from 'chai';
+import { resourceName } from '../../src/model/brand.ts';
+import { UNCONSTRAINED } from '../../src/model/constraints.ts';
 import { compileAuthorization } from '../../src/security/authorization.ts';
+import { encodeStatus } from '../../src/wire/responses.ts';
 import type { Peer } from '../../src/wire/transport.ts';
-import { Lab, namedHolder, put, resources, type } from '../support/lab.ts';
+import { contentOf, Lab, namedHolder, put, resources, type } from '../support/lab.ts';
 
 const edsPath = '/envoy.service.endpoint.v3.EndpointDiscoveryService/StreamEndpoints';
 
@@ -67,5 +70,99 @@ describe('authorization', () => {
     lab.full('cds', { x1: '1', y1: '1', shared: '1' });
     lab.full('lds', { x1: '1' });
     expect(client.received().map(resources)).to.deep.equal([{ x1: '1', shared: '1' }, {}]);
+  });
+
+  it('what it may not see is not asked for upstream', () => {
+    const lab = new Lab(only(['x']));
+    lab.sotw().send('eds', { resourceNames: ['x', 'y'] });
+    expect(lab.upstream.journal).to.deep.equal(['+eds x']);
+  });
+
+  it('rules that are read again, and say the same: updates go on', () => {
+    const lab = new Lab(only(['x']));
+    const client = lab.sotw();
+    client.send('eds', { resourceNames: ['x'] });
+    lab.says({ type: type('eds'), holder: namedHolder, puts: [put(type('eds'), 'x', '1')] });
+    expect(resources(client.one())).to.deep.equal({ x: '1' });
+    lab.relay.server.reidentify();
+    lab.says({ type: type('eds'), holder: namedHolder, puts: [put(type('eds'), 'x', '2')] });
+    expect(resources(client.one())).to.deep.equal({ x: '2' });
+  });
+
+  describe('a resource with aliases', () => {
+    const vhds = type('vhds');
+    const resource = (name: string, ...aliases: string[]) => put(vhds, name, name, { aliases });
+
+    for (const [what, allowed, asked, given, expected] of [
+      ['is had by an alias', ['r/*'], 'r/a', [resource('r/x', 'r/a')], { 'r/x': 'r/x' }],
+      ['whose name is denied is not', ['r/a'], 'r/a', [resource('r/x', 'r/a')], {}],
+      ['of which another alias is denied is not', ['r/a', 'r/x'], 'r/a', [resource('r/x', 'r/a', 's/b')], {}],
+      ['of which an alias is denied is not had by its name', ['r/x'], 'r/x', [resource('r/x', 'r/a')], {}],
+      ['is not a member of a wildcard, either', ['r/x'], '*', [resource('r/x', 'r/a')], {}],
+      [
+        'that is denied is as if it did not exist for one that is not',
+        ['r/a', 'r/y'],
+        'r/a',
+        [resource('r/x', 'r/a'), resource('r/y', 'r/a')],
+        { 'r/y': 'r/y' },
+      ],
+    ] as const) {
+      it(what, () => {
+        const lab = new Lab(only(allowed, [vhds]));
+        const client = lab.delta();
+        client.send('vhds', { resourceNamesSubscribe: [asked] });
+        lab.says({ type: vhds, puts: [...given], complete: true });
+        const bodies = client
+          .received()
+          .flatMap((response) => response.resources)
+          .filter(({ resource: body }) => body !== undefined)
+          .map(({ name, resource: body }) => [name, contentOf(body)]);
+        expect(Object.fromEntries(bodies)).to.deep.equal(expected);
+      });
+    }
+
+    it('that gets a denied alias is taken away', () => {
+      const lab = new Lab(only(['r/x', 'r/a'], [vhds]));
+      const client = lab.delta();
+      client.send('vhds', { resourceNamesSubscribe: ['*'] });
+      lab.says({ type: vhds, puts: [resource('r/x', 'r/a')], complete: true });
+      expect(resources(client.one())).to.deep.equal({ 'r/x': 'r/x' });
+      lab.says({ type: vhds, puts: [resource('r/x', 'r/a', 's/b')], complete: true });
+      expect(client.one().removedResources).to.deep.equal(['r/x']);
+    });
+
+    it('that is denied: nor is what is said of it', () => {
+      const lab = new Lab(only(['r/x'], [vhds]));
+      const client = lab.delta();
+      client.send('vhds', { resourceNamesSubscribe: ['r/x'] });
+      lab.says({ type: vhds, puts: [resource('r/x', 's/b')], complete: true });
+      client.received();
+      const said = { code: 14, message: 'overloaded', status: encodeStatus(14, 'overloaded') };
+      lab.says({ type: vhds, faults: [{ name: resourceName('r/x'), constraints: UNCONSTRAINED, ...said }] });
+      expect(client.received()).to.deep.equal([]);
+    });
+  });
+
+  it('what may not be seen any more is not sent again while removals wait for other types', () => {
+    let names = ['*'];
+    const lab = new Lab({
+      access: (peer) =>
+        compileAuthorization([{ principals: undefined, types: undefined, names, allow: true }]).classOf(peer),
+    });
+    const client = lab.sotw();
+    client.send('cds');
+    client.send('eds', { resourceNames: ['x', 'z'] });
+    lab.full('cds', { x: '1', y: '1' });
+    lab.says({ type: type('eds'), holder: namedHolder, puts: [put(type('eds'), 'x', '1')] });
+    expect(client.received().map(resources)).to.deep.equal([{ x: '1', y: '1' }, { x: '1' }]);
+    client.blocked = true;
+    lab.says({ type: type('lds'), puts: [], complete: true });
+    lab.says({ type: type('eds'), holder: namedHolder, puts: [put(type('eds'), 'x', '2')] });
+    client.received();
+    lab.says({ type: type('eds'), holder: namedHolder, puts: [put(type('eds'), 'x', '3')] });
+    names = ['x*'];
+    lab.relay.server.reidentify();
+    client.unblock();
+    expect(client.received().map(resources)).to.deep.equal([{ x: '1' }, { x: '3' }]);
   });
 });

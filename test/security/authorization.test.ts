@@ -82,6 +82,41 @@ describe('authorization', () => {
     expect(access([rule({ names: [] })]).deniesAll(cds)).to.be.true;
   });
 
+  it('denies all of every type only if no type has a name that is allowed', () => {
+    const closed = rule({ types: [cds], allow: false });
+    expect(access([closed, rule({ types: [cds] })]).deniesAll(undefined)).to.be.true;
+    expect(access([closed, rule({ types: [cds, sds] })]).deniesAll(undefined)).to.be.false;
+    expect(access([closed, rule()]).deniesAll(undefined), 'of some other type').to.be.false;
+    const shadowed = [rule({ names: ['a*'], allow: false }), rule({ names: ['ab'] })];
+    expect(access(shadowed).deniesAll(undefined)).to.be.true;
+    expect(access([rule({ principals: ['dns:x'] })]).deniesAll(undefined)).to.be.true;
+  });
+
+  describe('of xdstp names', () => {
+    const type = 'envoy.config.cluster.v3.Cluster';
+    for (const [pattern, matching, others] of [
+      [
+        `xdstp://a/${type}/t%65am/x?b=2&a=%31`,
+        [`xdstp://a/${type}/team/x?a=1&b=2`],
+        [`xdstp://a/${type}/team/x`, `xdstp://a/${type}/team/x?a=1`],
+      ],
+      [
+        `xdstp://%61/${type}/te%61*`,
+        [`xdstp://a/${type}/tea`, `xdstp://a/${type}/team/x?a=1`],
+        [`xdstp://a/${type}/te`, `xdstp://b/${type}/team`],
+      ],
+      [`xdstp://a/${type}/x%2f*`, [`xdstp://a/${type}/x%2Fy`], [`xdstp://a/${type}/x/y`]],
+      [`xdstp://a/${type}/x/%2A`, [`xdstp://a/${type}/x/*`], [`xdstp://a/${type}/x/y`]],
+      ['xd*', [`xdstp://a/${type}/x`], []],
+    ] as const) {
+      it(`${pattern} means the same in any spelling`, () => {
+        const some = access([rule({ names: [pattern] })]);
+        for (const name of matching) expect(some.allows(cds, name), name).to.be.true;
+        for (const name of others) expect(some.allows(cds, name), name).to.be.false;
+      });
+    }
+  });
+
   it('puts peers that are treated equally into one class', () => {
     const rules = [rule({ principals: ['spiffe://e/a*'], types: [sds] }), rule({ types: [cds] })];
     const authorization = compileAuthorization(rules);

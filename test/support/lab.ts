@@ -265,7 +265,7 @@ export class Lab {
         constrained: () => options.constrained ?? false,
         contentVersions: () => options.contentVersions ?? false,
         legacyWildcard: (url) => typeInfo(url).legacyWildcard,
-        renew: (client) => client,
+        renew: (client, from) => ({ ...client, access: access(from) }),
         context: (bytes, from) => {
           this.contexts++;
           const node = readClientNode(bytes);

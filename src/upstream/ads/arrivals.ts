@@ -2,7 +2,7 @@ import type { ResourceName, TypeUrl } from '../../model/brand.ts';
 import { type Constraints, parseConstraints } from '../../model/constraints.ts';
 import { fail, ok, type Result } from '../../model/result.ts';
 import type { Put, ResourceFault } from '../../model/transaction.ts';
-import { canonicalName, isXdstp } from '../../model/xdstp.ts';
+import { canonicalName, canonicalNames, isXdstp } from '../../model/xdstp.ts';
 import type { IncomingError, IncomingName, IncomingResource } from '../../wire/response-reader.ts';
 import type { Seen } from './held.ts';
 import type { Stamp } from './stamp.ts';
@@ -36,15 +36,20 @@ export function acceptResource(rules: ArrivalRules, resource: IncomingResource, 
       );
     }
   }
-  const aliases: string[] = [];
-  for (const alias of resource.aliases) {
-    const canonical = canonicalName(alias, rules.type);
-    if (!canonical.ok) return fail(`alias of ${quote(resource.name)}: ${canonical.error}`);
-    aliases.push(canonical.value);
-  }
+  const aliases = canonicalNames(resource.aliases, rules.type);
+  if (!aliases.ok) return fail(`alias of ${quote(resource.name)}: ${aliases.error}`);
   if (!seen.add(name, constraints.key)) return fail(twice(resource.name));
   const { version, any, ttlMilliseconds, doNotCache, metadata } = resource;
-  return ok({ name, constraints, version, any, aliases, ttlMilliseconds, doNotCache, metadata });
+  return ok({
+    name,
+    constraints,
+    version,
+    any,
+    aliases: aliases.value,
+    ttlMilliseconds,
+    doNotCache,
+    metadata,
+  });
 }
 
 /** Checks a removal (`removed_resources` has no constraints). */

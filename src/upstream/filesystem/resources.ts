@@ -13,7 +13,7 @@ import { type ResourceName, type TypeUrl, typeUrl } from '../../model/brand.ts';
 import { type Constraints, parseConstraints, UNCONSTRAINED } from '../../model/constraints.ts';
 import { fail, ok, type Result } from '../../model/result.ts';
 import type { Put } from '../../model/transaction.ts';
-import { canonicalName } from '../../model/xdstp.ts';
+import { canonicalName, canonicalNames } from '../../model/xdstp.ts';
 import { envoyRegistry, messageName } from '../../wire/registry.ts';
 import { getOrMake } from './maps.ts';
 
@@ -87,12 +87,14 @@ function readResource(
   if (!given.ok) return given;
   const name = canonicalName(given.value, type);
   if (!name.ok) return name;
+  const aliases = canonicalNames(wrapper?.aliases ?? [], type);
+  if (!aliases.ok) return fail(`alias of ${JSON.stringify(given.value)}: ${aliases.error}`);
   const unversioned: Put = {
     name: name.value,
     constraints: constraints.value,
     version: wrapper?.version || response.versionInfo,
     any: toBinary(AnySchema, body),
-    aliases: wrapper?.aliases ?? [],
+    aliases: aliases.value,
     ttlMilliseconds: wrapper?.ttl === undefined ? undefined : durationMs(wrapper.ttl),
     doNotCache: wrapper?.cacheControl?.doNotCache ?? false,
     metadata: wrapper?.metadata === undefined ? undefined : toBinary(MetadataSchema, wrapper.metadata),

@@ -1,0 +1,43 @@
+import type { Access } from '../model/access.ts';
+import type { TypeUrl } from '../model/brand.ts';
+import type { Parameters } from '../model/parameters.ts';
+import type { Variant } from '../model/resource.ts';
+import { authorityOf } from '../model/xdstp.ts';
+import type { DerivedParameters } from './derive-parameters.ts';
+
+/**
+ * The same access, where trusted rules are for single authorities: a wildcard and an alias show resources of authorities
+ * that they were not asked of, so with parameters that are a client's own word for these.
+ */
+export function guarded(access: Access, derived: DerivedParameters): Access {
+  const { ofAuthorities } = derived;
+  return ofAuthorities === '' ? access : new GuardedAccess(access, derived, ofAuthorities);
+}
+
+class GuardedAccess implements Access {
+  readonly key: string;
+  readonly #access: Access;
+  readonly #derived: DerivedParameters;
+
+  constructor(access: Access, derived: DerivedParameters, ofAuthorities: string) {
+    this.key = `${access.key} ${ofAuthorities}`;
+    this.#access = access;
+    this.#derived = derived;
+  }
+
+  allows(type: TypeUrl, name: string): boolean {
+    return this.#access.allows(type, name);
+  }
+
+  admits(resource: Variant, parameters: Parameters): boolean {
+    if (!this.#access.admits(resource, parameters)) return false;
+    const authority = authorityOf(resource.name);
+    if (authority === undefined || !this.#derived.hasOwn(authority)) return true;
+    const trusted = this.#derived.merge(parameters, authority);
+    return trusted === parameters || resource.constraints.matches(trusted);
+  }
+
+  deniesAll(type: TypeUrl | undefined): boolean {
+    return this.#access.deniesAll(type);
+  }
+}
