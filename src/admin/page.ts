@@ -16,6 +16,8 @@ import { type Column, table } from './table.ts';
 
 /** How many clients the page lists; there may be tens of thousands. */
 export const clientsShown = 100;
+/** Of each client; more than Envoy has. */
+const typesShown = 12;
 
 const hash = (text: string): string => `'sha256-${createHash('sha256').update(text).digest('base64')}'`;
 
@@ -78,7 +80,7 @@ const upstreamColumns = (now: number): readonly Column<UpstreamStatus>[] => [
 
 const nackColumns = (now: number): readonly Column<NackStatus>[] => [
   { title: 'Type', cell: ({ type }) => type },
-  { title: 'Name', mono: true, cell: ({ name }) => name },
+  { title: 'Name', mono: true, cell: ({ name }) => shorten(name, 200) },
   { title: 'Version', mono: true, cell: ({ version }) => shorten(version, 60) },
   { title: 'Clients', number: true, cell: ({ clients }) => clients },
   { title: 'For', cell: ({ since }) => ago(since, now) ?? '' },
@@ -105,11 +107,16 @@ const clientColumns: readonly Column<Client>[] = [
   { title: 'Speaks', cell: ({ transport }) => transport },
   {
     title: 'Types',
-    cell: ({ types }) =>
-      types.map(({ type, state, version, lastNack }) => {
-        const title = lastNack === '' ? version : `${version}: ${shorten(lastNack, 500)}`;
-        return html`<span class="${state === 'ERROR' ? 'bad' : 'dim'}" title="${title}">${type} ${state}</span> `;
-      }),
+    cell: ({ types }) => {
+      const shown = types.slice(0, typesShown).map(({ type, state, version, lastNack }) => {
+        const taken = shorten(version, 60);
+        const title = lastNack === '' ? taken : `${taken}: ${shorten(lastNack, 500)}`;
+        const name = shorten(type, 100);
+        return html`<span class="${state === 'ERROR' ? 'bad' : 'dim'}" title="${title}">${name} ${state}</span> `;
+      });
+      const rest = types.length - shown.length;
+      return rest > 0 ? [...shown, html`and ${rest} more`] : shown;
+    },
   },
 ];
 

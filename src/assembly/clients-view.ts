@@ -17,7 +17,7 @@ const mostNacks = 100;
 /** Clients at a glance. */
 export interface Census {
   readonly streams: number;
-  /** By the type's short name. */
+  /** By the type's label (observe/type-label.ts). */
   readonly subscriptions: ReadonlyMap<string, number>;
   /** The most recent first. */
   readonly nacks: readonly Plain<NackStatus>[];

@@ -9,6 +9,7 @@ import type { Variant } from '../model/resource.ts';
 import type { Interest } from '../model/transaction.ts';
 import { typeInfo } from '../model/types.ts';
 import { Conditions } from '../observe/conditions.ts';
+import { shorten } from '../observe/format.ts';
 import type { Log } from '../observe/log.ts';
 import { Metrics } from '../observe/metrics.ts';
 import type { Series } from '../observe/series.ts';
@@ -65,6 +66,9 @@ export const ALONE: Place = {
   wanted: () => {},
   changed: () => {},
 };
+
+/** Of what clients and control planes name, in one line of the log: so many items, each of so many characters. */
+const mostSaid = { items: 16, text: 256 };
 
 const draining: Refusal = {
   reason: 'draining',
@@ -220,14 +224,22 @@ export class Core {
   ): void {
     if (this.#place.choosesElsewhere) return;
     this.metrics.ambiguous(type).inc();
-    const { short } = typeInfo(type);
-    const variants = choices.map(({ constraints, version }) => ({ constraints: constraints.key, version }));
+    const short = this.metrics.typeLabel(type);
+    const given = [...parameters];
     this.conditions.set(
-      `ambiguous ${short} ${name} ${JSON.stringify([...parameters])}`,
-      variants.map((one) => one.constraints).join(),
+      `ambiguous ${short} ${name} ${JSON.stringify(given)}`,
+      choices.map(({ constraints }) => constraints.key).join(),
       'warn',
-      `several variants of ${short} ${name} match the same parameters`,
-      { parameters: Object.fromEntries(parameters), variants },
+      `several variants of ${short} ${shorten(name, mostSaid.text)} match the same parameters`,
+      {
+        parameters: Object.fromEntries(
+          given.slice(0, mostSaid.items).map((pair) => pair.map((text) => shorten(text, mostSaid.text))),
+        ),
+        variants: choices.slice(0, mostSaid.items).map(({ constraints, version }) => ({
+          constraints: shorten(constraints.key, mostSaid.text),
+          version: shorten(version, mostSaid.text),
+        })),
+      },
     );
   }
 }

@@ -5,6 +5,7 @@ import type {
   ListClientsResponse,
   ListResourcesResponse,
   StatusResponse,
+  TypeStatus,
   VariantSummary,
 } from '../gen/distributary/admin/v1/admin_pb.ts';
 import type { ClientStatusRequest, ClientStatusResponse } from '../gen/envoy/service/status/v3/csds_pb.ts';
@@ -13,14 +14,15 @@ import { isVariant } from '../model/catalog.ts';
 import { explainMatch, formatConstraints } from '../model/constraints.ts';
 import { NO_PARAMETERS } from '../model/parameters.ts';
 import { fail, ok, type Result } from '../model/result.ts';
-import { typeInfo } from '../model/types.ts';
+import { knownTypes, typeInfo } from '../model/types.ts';
 import type { UpstreamState } from '../model/upstream.ts';
 import { canonicalName } from '../model/xdstp.ts';
+import { OTHER_TYPES, TypeLabels } from '../observe/type-label.ts';
 import type { Relay } from '../relay.ts';
 import type { HeldRemovals } from '../upstream/shrink-guard.ts';
 import { Code, type GrpcStatus } from '../wire/status.ts';
 import { clientStatus } from './client-status.ts';
-import type { ClientsView } from './clients-view.ts';
+import type { Census, ClientsView } from './clients-view.ts';
 import type { Staleness } from './staleness.ts';
 
 export interface InspectionOptions {
@@ -93,16 +95,7 @@ export class Inspection implements Inspector {
           })),
         };
       }),
-      types: [...relay.store.tables()].map(([type, table]) => {
-        const { short } = typeInfo(type);
-        return {
-          type: short,
-          resources: table.resources,
-          variants: table.variants,
-          subscriptions: subscriptions.get(short) ?? 0,
-          ambiguous: table.ambiguous,
-        };
-      }),
+      types: typeRows(relay, subscriptions),
       clients: streams,
       nacks: [...nacks],
       workers: [...workers],
@@ -189,6 +182,29 @@ export class Inspection implements Inspector {
   metricsText(): Promise<string> {
     return this.#options.metricsText();
   }
+}
+
+/** Clients can name any type: past the first unknown ones they share a row. */
+function typeRows(relay: Relay, subscriptions: Census['subscriptions']): Plain<TypeStatus>[] {
+  const labels = new TypeLabels();
+  const rows = new Map<string, Plain<TypeStatus>>();
+  const rowOf = (type: string): Plain<TypeStatus> => {
+    const row = rows.get(type) ?? { type, resources: 0, variants: 0, subscriptions: 0, ambiguous: 0 };
+    rows.set(type, row);
+    return row;
+  };
+  for (const [type, table] of relay.store.tables()) {
+    const row = rowOf(labels.of(type));
+    row.resources += table.resources;
+    row.variants += table.variants;
+    row.ambiguous += table.ambiguous;
+  }
+  for (const [type, count] of subscriptions) {
+    // Workers may tell others apart.
+    const known = rows.has(type) || knownTypes.some(({ short }) => short === type);
+    rowOf(known ? type : OTHER_TYPES).subscriptions += count;
+  }
+  return [...rows.values()];
 }
 
 function cellOf(relay: Relay, type: TypeUrl, name: ResourceName): Cell | undefined {

@@ -12,7 +12,7 @@ import { isVariant } from '../model/catalog.ts';
 import { formatConstraints } from '../model/constraints.ts';
 import { NO_PARAMETERS, type Parameters } from '../model/parameters.ts';
 import { fail, ok, type Result } from '../model/result.ts';
-import { typeInfo } from '../model/types.ts';
+import { TypeLabels } from '../observe/type-label.ts';
 import type { Relay } from '../relay.ts';
 import { Code, type GrpcStatus } from '../wire/status.ts';
 import { clientConfigs } from './client-status.ts';
@@ -29,10 +29,13 @@ export class LocalClients implements ClientsView {
 
   census(): Census {
     const { server } = this.#relay;
-    const subscriptions = [...subscriptionsOf(this.#relay)].map(
-      ([type, count]) => [typeInfo(type).short, count] as const,
-    );
-    return { streams: server.size, subscriptions: new Map(subscriptions), nacks: this.#nacks(), workers: [] };
+    const labels = new TypeLabels();
+    const subscriptions = new Map<string, number>();
+    for (const [type, count] of subscriptionsOf(this.#relay)) {
+      const label = labels.of(type);
+      subscriptions.set(label, (subscriptions.get(label) ?? 0) + count);
+    }
+    return { streams: server.size, subscriptions, nacks: this.#nacks(), workers: [] };
   }
 
   list(limit: number | undefined): Plain<ListClientsResponse> {

@@ -1,6 +1,5 @@
 import type { RequestKind, StreamEvents } from '../downstream/services.ts';
 import type { TypeUrl } from '../model/brand.ts';
-import { typeInfo } from '../model/types.ts';
 import type { Conditions } from '../observe/conditions.ts';
 import { longestText, shorten } from '../observe/format.ts';
 import type { Metrics } from '../observe/metrics.ts';
@@ -76,10 +75,10 @@ export class StreamMetrics implements StreamEvents {
     const { code } = error;
     const message = shorten(error.message, longestText);
     const what = JSON.stringify([version, message]);
-    const { short } = typeInfo(type);
+    const short = this.#metrics.typeLabel(type);
     this.#conditions.set(`nack ${short}`, what, 'warn', `a client rejected ${short}`, {
       node: shorten(node, longestText),
-      version,
+      version: shorten(version, longestText),
       code,
       error: message,
     });

@@ -139,7 +139,9 @@ const limits = z.strictObject({
   max_streams: count().default(20_000).describe('Open streams of clients, over all workers'),
   max_subscriptions_per_stream: count()
     .default(10_000)
-    .describe('Names and locators that one stream may be subscribed to, over all its types'),
+    .describe(
+      'Names and locators that one stream may be subscribed to, over all its types; a type without names counts as one. One request names no more either, duplicates counted. A stream has at most 100 types',
+    ),
   max_request_bytes: count()
     .default(4_194_304)
     .describe(

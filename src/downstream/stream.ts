@@ -7,10 +7,11 @@ import { nodeDigest } from '../wire/node-digest.ts';
 import { type DeltaRequest, readDeltaRequest, readSotwRequest, type SotwRequest } from '../wire/requests.ts';
 import { Code, type GrpcStatus } from '../wire/status.ts';
 import type { ServerStream, StreamHandler } from '../wire/transport.ts';
+import { excessOf, excessOfNames, excessOfTypes, excessOfVersions, type Share } from './admission.ts';
 import { consequencesOf } from './clusters.ts';
 import { Rate } from './rate.ts';
-import type { ClientContext, DownstreamServices } from './services.ts';
-import { TypeStream } from './type-stream.ts';
+import type { ClientContext, DownstreamServices, StreamLimits } from './services.ts';
+import { type Admission, TypeStream } from './type-stream.ts';
 
 /** What a path serves. */
 export interface Route {
@@ -30,6 +31,7 @@ const routing = new Set(
 );
 /** How long changed routes wait for the client to take changed clusters, in milliseconds. */
 const warmingMilliseconds = 1000;
+const shareOf = ({ info, selection }: TypeStream): Share => ({ url: info.url, selection });
 const malformed = (message: string): GrpcStatus => ({ code: Code.INVALID_ARGUMENT, message });
 
 /** One client's stream: its types, what of its node matters, and the one write that may be under way. */
@@ -40,7 +42,7 @@ export class XdsStream implements StreamHandler {
   readonly #services: DownstreamServices;
   readonly #closed: (stream: XdsStream) => void;
   /** In the order in which types are sent on ADS (protocol §8). */
-  #types: TypeStream[] = [];
+  readonly #types: TypeStream[] = [];
   readonly #openedAt: number;
   #client: ClientContext | undefined;
   /** The node's bytes are told by length and checksum; they are not kept (§3.1). */
@@ -128,8 +130,7 @@ export class XdsStream implements StreamHandler {
     this.#ended = true;
     this.#paused?.cancel();
     this.#warmed?.cancel();
-    for (const type of this.#types) type.close();
-    this.#types = [];
+    for (const type of this.#types.splice(0)) type.close();
     this.#closed(this);
   }
 
@@ -216,15 +217,22 @@ export class XdsStream implements StreamHandler {
 
   #sendNext(): boolean {
     let waiting = false;
+    /** How many types are due, once somebody has to know. */
+    let due: number | undefined;
     for (const type of this.#types) {
       if (type.subscription?.pending !== true) continue;
       if (this.#waitsForClusters(type)) {
         waiting = true;
         continue;
       }
-      // Additions first, and removals when nothing else is due: no route may point to a cluster that is gone (§8).
-      const keepRemoved = this.#types.length > 1 && this.#ordered(type) && this.#othersDue(type);
+      let keepRemoved = false;
+      if (this.#types.length > 1 && this.#ordered(type)) {
+        // Additions first, and removals when nothing else is due: no route may point to a cluster that is gone (§8).
+        due ??= this.#dueTypes();
+        keepRemoved = due > (type.subscription.due ? 1 : 0);
+      }
       if (this.#send(type, keepRemoved)) return true;
+      due = undefined; // what had nothing to say is not due any more
     }
     if (waiting) return false;
     // What is gone goes in the reverse order: a listener before the clusters that it leads to.
@@ -255,8 +263,10 @@ export class XdsStream implements StreamHandler {
     return this.route.protocol === 'delta' || type.info.short === 'cds' || type.info.short === 'lds';
   }
 
-  #othersDue(type: TypeStream): boolean {
-    return this.#types.some((other) => other !== type && other.subscription?.due === true);
+  #dueTypes(): number {
+    let count = 0;
+    for (const { subscription } of this.#types) if (subscription?.due === true) count++;
+    return count;
   }
 
   #send(type: TypeStream, keepRemoved: boolean): boolean {
@@ -340,18 +350,17 @@ export class XdsStream implements StreamHandler {
       });
       return undefined;
     }
+    if (!this.#admits(client, () => excessOfTypes(this.#types.length + 1))) return undefined;
     const created = new TypeStream(
       type,
       this.route.protocol,
       client,
       this.#services,
       this.#wake,
-      this.#admit,
+      this.#admission,
     );
-    this.#types =
-      this.#types.length === 0
-        ? [created]
-        : [...this.#types, created].toSorted((a, b) => a.info.order - b.info.order);
+    const later = this.#types.findIndex((other) => other.info.order > created.info.order);
+    this.#types.splice(later < 0 ? this.#types.length : later, 0, created);
     return created;
   }
 
@@ -364,32 +373,26 @@ export class XdsStream implements StreamHandler {
   }
 
   /** The limits on what a client may subscribe to; false: this was too much, and the stream is over. */
-  readonly #admit = (type: TypeStream, selection: Selection, client: ClientContext): boolean => {
-    if (this.#everythingDenied(client, type, selection)) {
-      const message = `this client may not subscribe to any of the ${type.info.short} resources that it names`;
-      this.#refuse('denied', { code: Code.PERMISSION_DENIED, message });
-      return false;
-    }
-    if (client.exempt) return true;
-    const { maxSubscriptions, maxNamesLength = Number.POSITIVE_INFINITY } = this.#services.limits();
-    let count = selection.size;
-    let length = type.info.url.length + selection.length;
-    for (const other of this.#types) {
-      if (other === type) continue;
-      count += other.selection.size;
-      length += other.info.url.length + other.selection.length;
-    }
-    // By delta requests a client could add to what it names without end.
-    const message =
-      count > maxSubscriptions
-        ? `${count} subscriptions on one stream: at most ${maxSubscriptions} are accepted (limits.max_subscriptions_per_stream)`
-        : length > maxNamesLength
-          ? `a stream that is subscribed to ${length} characters of types and names: at most ${maxNamesLength} are accepted, as in one request (limits.max_request_bytes)`
-          : undefined;
+  readonly #admission: Admission = {
+    names: (range, fields, client) => this.#admits(client, (limits) => excessOfNames(range, fields, limits)),
+    versions: (range, client) => this.#admits(client, () => excessOfVersions(range)),
+    selection: (type, selection, client) => {
+      if (this.#everythingDenied(client, type, selection)) {
+        const message = `this client may not subscribe to any of the ${type.info.short} resources that it names`;
+        this.#refuse('denied', { code: Code.PERMISSION_DENIED, message });
+        return false;
+      }
+      const others = this.#types.filter((other) => other !== type).map(shareOf);
+      return this.#admits(client, (limits) => excessOf({ url: type.info.url, selection }, others, limits));
+    },
+  };
+
+  #admits(client: ClientContext, excess: (limits: StreamLimits) => string | undefined): boolean {
+    const message = client.exempt ? undefined : excess(this.#services.limits());
     if (message === undefined) return true;
     this.#refuse('subscriptions', { code: Code.RESOURCE_EXHAUSTED, message });
     return false;
-  };
+  }
 
   /** On a per-type service: the RPC fails if there is nothing in it that may be had (contract, authorization). */
   #everythingDenied(client: ClientContext, type: TypeStream, selection: Selection): boolean {

@@ -14,10 +14,13 @@ import { longestText, shorten } from '../observe/format.ts';
 import {
   type DeltaRequest,
   type ErrorDetail,
-  type Locator,
   readSelectors,
-  readSubscribe,
+  readVersions,
+  type SelectorFields,
   type SotwRequest,
+  sotwSelectors,
+  subscribed,
+  unsubscribed,
 } from '../wire/requests.ts';
 import { type DeltaStep, stepDelta } from './delta.ts';
 import { KnownSelections } from './known-selections.ts';
@@ -50,13 +53,22 @@ export interface Handled {
   readonly changed: boolean;
 }
 
+/** The stream's limits, asked before they are passed. False: this was too much, and the stream is over. */
+export interface Admission {
+  /** Before names are read. */
+  names(range: Buffer | undefined, fields: SelectorFields, client: ClientContext): boolean;
+  /** Before initial_resource_versions are read. */
+  versions(range: Buffer | undefined, client: ClientContext): boolean;
+  /** Before a selection is acted on. */
+  selection(type: TypeStream, selection: Selection, client: ClientContext): boolean;
+}
+
 /** One type on one stream: the conversation, and the client's share of what the relay holds. */
 export class TypeStream {
   readonly info: TypeInfo;
   readonly #services: DownstreamServices;
   readonly #wake: () => void;
-  /** Before a selection is acted on; false: it was too much, and the stream is over. */
-  readonly #admit: (type: TypeStream, selection: Selection, client: ClientContext) => boolean;
+  readonly #admission: Admission;
   readonly #sotw: SotwMachine | undefined;
   #encoding: Encoding;
   #subscription: Subscription | undefined;
@@ -77,12 +89,12 @@ export class TypeStream {
     client: ClientContext,
     services: DownstreamServices,
     wake: () => void,
-    admit: (type: TypeStream, selection: Selection, client: ClientContext) => boolean,
+    admission: Admission,
   ) {
     this.info = typeInfo(type);
     this.#services = services;
     this.#wake = wake;
-    this.#admit = admit;
+    this.#admission = admission;
     this.#sotw = protocol === 'sotw' ? new SotwMachine() : undefined;
     this.#encoding = encoding({
       protocol,
@@ -122,6 +134,7 @@ export class TypeStream {
     const counted: RequestKind = kind === 'ack' || kind === 'nack' ? kind : 'subscribe';
     // Most requests are ACKs that repeat the selection: the bytes tell without reading the names.
     if (this.#repeats(request.selectors)) return unchanged[counted];
+    if (!this.#admission.names(request.selectors, sotwSelectors, client)) return unchanged[counted];
     this.#bare = request.selectors === undefined;
     const read = this.#sotwSelection(machine, request.selectors, client);
     if (!read.ok) return read;
@@ -150,29 +163,37 @@ export class TypeStream {
   handleDelta(request: DeltaRequest, client: ClientContext): Result<Handled> {
     const first = this.#subscription === undefined;
     const kind = this.#deltaKind(request);
-    const { subscribe: names, unsubscribe: dropped, unsubscribeLocators } = request;
-    const only =
-      first && dropped.length + unsubscribeLocators.length === 0 ? (names ?? nothingNamed) : undefined;
+    if (!this.#admitsLists(request, client)) return unchanged[kind];
+    const only = first && request.unsubscribe === undefined ? (request.subscribe ?? nothingNamed) : undefined;
     const known = only === undefined ? undefined : knownSelections.find(client.kin, this.info.url, only);
     const step = known === undefined ? this.#deltaStep(request, client) : ok(begun(known));
     if (!step.ok) return step;
+    const claimed =
+      first && request.initialVersions !== undefined ? readVersions(request.initialVersions) : undefined;
+    if (claimed?.ok === false) return claimed;
     const { selection, again, answer, changed } = step.value;
     if (!changed) return ok({ kind, changed: false });
     if (only !== undefined && known === undefined)
       knownSelections.add(client.kin, this.info.url, only, selection);
     const subscription = this.#select(selection, client, again, answer);
     if (subscription === undefined) return unchanged[kind];
-    if (first && request.initialVersions.size > 0) subscription.claimVersions(request.initialVersions);
+    if (claimed !== undefined) subscription.claimVersions(claimed.value);
     if (first && client.relay) subscription.waitForAll();
     return ok({ kind: kind === 'stale' ? 'subscribe' : kind, changed: true });
   }
 
+  #admitsLists({ subscribe, unsubscribe, initialVersions }: DeltaRequest, client: ClientContext): boolean {
+    return (
+      this.#admission.names(subscribe, subscribed, client) &&
+      this.#admission.names(unsubscribe, unsubscribed, client) &&
+      this.#admission.versions(initialVersions, client)
+    );
+  }
+
   #deltaStep(request: DeltaRequest, client: ClientContext): Result<DeltaStep> {
-    const read = request.subscribe === undefined ? ok(nothingSelected) : readSubscribe(request.subscribe);
-    if (!read.ok) return read;
-    const subscribe = selectAll(read.value.names, read.value.locators, this.info.url, client);
+    const subscribe = this.#selected(request.subscribe, subscribed, client);
     if (!subscribe.ok) return subscribe;
-    const unsubscribe = selectAll(request.unsubscribe, request.unsubscribeLocators, this.info.url, client);
+    const unsubscribe = this.#selected(request.unsubscribe, unsubscribed, client);
     if (!unsubscribe.ok) return unsubscribe;
     return ok(
       stepDelta(this.selection, {
@@ -182,6 +203,28 @@ export class TypeStream {
         wildcard: this.#legacyWildcard(client),
       }),
     );
+  }
+
+  /** What the names and locators in a range of a request select for this client. */
+  #selected(
+    range: Buffer | undefined,
+    fields: SelectorFields,
+    client: ClientContext,
+  ): Result<readonly Selected[]> {
+    const read = readSelectors(range, fields);
+    if (!read.ok) return read;
+    const list: Selected[] = [];
+    for (const name of read.value.names) {
+      const selected = selectName(name, this.info.url, client);
+      if (!selected.ok) return selected;
+      list.push(selected.value);
+    }
+    for (const locator of read.value.locators) {
+      const selected = selectLocator(locator, this.info.url, client);
+      if (!selected.ok) return selected;
+      list.push(selected.value);
+    }
+    return ok(list);
   }
 
   /** The client's node, or what it may see, has changed: the same subscription, seen with other eyes. */
@@ -263,7 +306,7 @@ export class TypeStream {
     again: ReadonlySet<string>,
     answer: readonly Selected[],
   ): Subscription | undefined {
-    if (!this.#admit(this, selection, client)) return undefined;
+    if (!this.#admission.selection(this, selection, client)) return undefined;
     if (this.#subscription === undefined) {
       const { open } = this.#services;
       this.#subscription = open(this.info.url, this.#encoding, selection, client.access, this.#wake);
@@ -286,9 +329,7 @@ export class TypeStream {
       if (selectors !== undefined) machine.named();
       return ok(known);
     }
-    const read = readSelectors(bytes);
-    if (!read.ok) return read;
-    const selected = selectAll(read.value.names, read.value.locators, url, client);
+    const selected = this.#selected(bytes, sotwSelectors, client);
     if (!selected.ok) return selected;
     const selection = machine.selection(selected.value, this.#legacyWildcard(client));
     knownSelections.add(client.kin, url, bytes, selection);
@@ -324,8 +365,6 @@ const unchanged = {
   stale: nothingChanged('stale'),
 } as const;
 
-const nothingSelected = { names: [], locators: [] };
-
 /** What a first delta request comes to that only subscribes. */
 const begun = (selection: Selection): DeltaStep => ({
   selection,
@@ -333,26 +372,6 @@ const begun = (selection: Selection): DeltaStep => ({
   answer: [],
   changed: true,
 });
-
-function selectAll(
-  names: readonly string[],
-  locators: readonly Locator[],
-  type: TypeUrl,
-  client: ClientContext,
-): Result<readonly Selected[]> {
-  const list: Selected[] = [];
-  for (const name of names) {
-    const selected = selectName(name, type, client);
-    if (!selected.ok) return selected;
-    list.push(selected.value);
-  }
-  for (const locator of locators) {
-    const selected = selectLocator(locator, type, client);
-    if (!selected.ok) return selected;
-    list.push(selected.value);
-  }
-  return ok(list);
-}
 
 /** Ids of a selection that the one before did not have: they are sent even if unchanged (protocol §3.5). */
 function added(before: Selection, after: Selection): ReadonlySet<string> {

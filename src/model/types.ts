@@ -59,6 +59,9 @@ export const knownTypes: readonly TypeInfo[] = rows.map((row, order) => ({
 
 export const ADS_SERVICE = 'envoy.service.discovery.v3.AggregatedDiscoveryService';
 
+/** Bytes of a type's URL, which is a key in many places: peers send none that is longer. */
+export const longestTypeUrl = 256;
+
 const byUrl = new Map<string, TypeInfo>(knownTypes.map((info) => [info.url, info]));
 const byShort = new Map(knownTypes.map((info) => [info.short, info]));
 

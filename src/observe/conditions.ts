@@ -1,3 +1,4 @@
+import { hash } from 'node:crypto';
 import { type Clock, systemClock } from '../model/clock.ts';
 import type { Fields, Level, Log } from './log.ts';
 
@@ -18,6 +19,12 @@ interface Known {
   readonly heldBack: number;
 }
 
+/** Names of resources and reasons of peers can be megabytes long: what is remembered of a text. */
+const longest = 256;
+
+const bounded = (text: string): string =>
+  text.length <= longest ? text : `${text.slice(0, longest)} ${hash('sha256', text, 'hex')}`;
+
 /**
  * Says what lasts once per change, not once per retry: an upstream that is down for an hour is one line, and one more
  * when it is back.
@@ -35,7 +42,8 @@ export class Conditions {
   }
 
   /** Logs if `value` differs from what this condition was last set to; true if it did, even if it was held back. */
-  set(key: string, value: string, level: Level, message: string, fields?: Fields): boolean {
+  set(named: string, given: string, level: Level, message: string, fields?: Fields): boolean {
+    const [key, value] = [bounded(named), bounded(given)];
     const known = this.#known.get(key);
     if (known?.values.size === 1 && known.values.has(value)) return false;
     this.#say(key, known, new Set([value]), level, message, fields);
@@ -46,7 +54,8 @@ export class Conditions {
    * The same for what gives its reasons in turn, as an endpoint that now refuses and now resets: logs each `cause` once,
    * until the condition is forgotten or set.
    */
-  add(key: string, cause: string, level: Level, message: string, fields?: Fields): boolean {
+  add(named: string, given: string, level: Level, message: string, fields?: Fields): boolean {
+    const [key, cause] = [bounded(named), bounded(given)];
     const known = this.#known.get(key);
     const causes = known?.values ?? new Set<string>();
     if (causes.has(cause) || causes.size >= mostCauses) return false;
@@ -55,8 +64,8 @@ export class Conditions {
   }
 
   /** What it stood for is gone: it is said again if it comes back. */
-  forget(key: string): void {
-    this.#known.delete(key);
+  forget(named: string): void {
+    this.#known.delete(bounded(named));
   }
 
   #say(

@@ -137,6 +137,11 @@ export class Metrics {
     this.workerRestarts();
   }
 
+  /** A name for a type where the number of names must be bounded: labels, conditions, tables. */
+  typeLabel(type: TypeUrl): string {
+    return this.#types.of(type);
+  }
+
   requests(type: TypeUrl, kind: RequestKind): Tally {
     return this.#requests.labels(this.#types.of(type), kind);
   }

@@ -1,10 +1,10 @@
 import type { TypeUrl } from '../model/brand.ts';
-import { typeInfo } from '../model/types.ts';
+import { longestTypeUrl, typeInfo } from '../model/types.ts';
 
 /** Each unknown type is a set of series for ever, and a client can name any: so many are told apart. */
 const mostUnknown = 32;
-/** A client's invention may be as long as a request. */
-const longest = 256;
+/** The label of the rest. */
+export const OTHER_TYPES = 'other';
 
 /** A name for a type as a label: the short name, an unknown type's URL, `other` past the first unknown ones. */
 export class TypeLabels {
@@ -13,7 +13,7 @@ export class TypeLabels {
   of(type: TypeUrl): string {
     const { short } = typeInfo(type);
     if (short !== type || this.#unknown.has(type)) return short;
-    if (this.#unknown.size >= mostUnknown || type.length > longest) return 'other';
+    if (this.#unknown.size >= mostUnknown || type.length > longestTypeUrl) return OTHER_TYPES;
     this.#unknown.add(type);
     return short;
   }

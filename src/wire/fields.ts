@@ -1,6 +1,12 @@
-import { BinaryReader, WireType } from '@bufbuild/protobuf/wire';
+import { WireType } from '@bufbuild/protobuf/wire';
 
+/** As numbers, to be compared with those of a message. */
+const varint: number = WireType.Varint;
+const bit64: number = WireType.Bit64;
 const lengthDelimited: number = WireType.LengthDelimited;
+const startGroup: number = WireType.StartGroup;
+const endGroup: number = WireType.EndGroup;
+const bit32: number = WireType.Bit32;
 const longestOneByte = 0x7f;
 
 /**
@@ -56,19 +62,69 @@ function slowly(
   end: number,
   visit: (field: number, start: number, end: number) => void,
 ): number {
-  const reader = new BinaryReader(bytes);
-  reader.pos = position;
-  const [field, wire] = reader.tag();
-  if (wire === WireType.LengthDelimited) {
-    const length = reader.uint32();
-    const from = reader.pos;
-    if (from + length > end) throw new RangeError('premature EOF');
-    visit(field, from, from + length);
-    return from + length;
+  const next = skipField(bytes, position, end);
+  const tag = varintAt(bytes, position);
+  if ((tag & 7) === lengthDelimited) {
+    const content = contentOf(bytes, position);
+    visit(tag >>> 3, contentOf(bytes, content), next);
   }
-  reader.skip(wire, field);
-  if (reader.pos > end) throw new RangeError('premature EOF');
-  return reader.pos;
+  return next;
+}
+
+const longestVarint = 10;
+
+/** The position behind a field, whatever it is. A RangeError if it is cut off or none. */
+export function skipField(bytes: Buffer, position: number, end: number): number {
+  let depth = 0;
+  let at = position;
+  do {
+    const tag = varintAt(bytes, at);
+    if (tag >>> 3 === 0) throw new RangeError('illegal tag: field no 0');
+    at = behindVarint(bytes, at, end);
+    switch (tag & 7) {
+      case varint:
+        at = behindVarint(bytes, at, end);
+        break;
+      case bit64:
+        at += 8;
+        break;
+      case lengthDelimited:
+        at = contentOf(bytes, at) + lengthAt(bytes, at);
+        break;
+      // Groups, by counting and not by recursion: they may be as deep as the message is long.
+      case startGroup:
+        depth++;
+        break;
+      case endGroup:
+        depth--;
+        break;
+      case bit32:
+        at += 4;
+        break;
+      default:
+        throw new RangeError(`illegal tag: wire type ${tag & 7}`);
+    }
+    if (depth < 0) throw new RangeError('a group ends that has not begun');
+    if (at > end || (at === end && depth > 0)) throw new RangeError('premature EOF');
+  } while (depth > 0);
+  return at;
+}
+
+/** Of a tag: the low 32 bits. */
+function varintAt(bytes: Buffer, position: number): number {
+  let value = 0;
+  for (let at = position, shift = 0; shift < 32; at++, shift += 7) {
+    const byte = bytes[at] ?? 0;
+    value |= (byte & longestOneByte) << shift;
+    if (byte <= longestOneByte) break;
+  }
+  return value >>> 0;
+}
+
+function behindVarint(bytes: Buffer, position: number, end: number): number {
+  const last = Math.min(end, position + longestVarint);
+  for (let at = position; at < last; at++) if ((bytes[at] ?? 0) <= longestOneByte) return at + 1;
+  throw new RangeError(last === end ? 'premature EOF' : 'invalid varint');
 }
 
 const utf8 = new TextDecoder('utf-8', { ignoreBOM: true });

@@ -1,6 +1,6 @@
-import { BinaryReader, WireType } from '@bufbuild/protobuf/wire';
 import { fail, ok, type Result } from '../model/result.ts';
-import { contentOf, lengthAt, strictTextOf } from './fields.ts';
+import { longestTypeUrl } from '../model/types.ts';
+import { contentOf, fieldsOf, lengthAt, skipField, strictTextOf, textOf } from './fields.ts';
 import { typeUrlOf } from './type-urls.ts';
 
 /** A TP2 locator as a client sent it. */
@@ -38,62 +38,146 @@ export interface DeltaRequest {
   readonly error: ErrorDetail | undefined;
   /** From the first to the last of resource_names_subscribe and resource_locators_subscribe; undefined: none. */
   readonly subscribe: Buffer | undefined;
-  readonly unsubscribe: readonly string[];
-  readonly unsubscribeLocators: readonly Locator[];
-  /** Name → version; empty if none were sent. */
-  readonly initialVersions: ReadonlyMap<string, string>;
+  /** The same of what it unsubscribes. */
+  readonly unsubscribe: Buffer | undefined;
+  /** From the first to the last of initial_resource_versions. */
+  readonly initialVersions: Buffer | undefined;
 }
 
-const lengthDelimited: number = WireType.LengthDelimited;
-const none: readonly never[] = [];
-const noVersions: ReadonlyMap<string, string> = new Map();
+const lengthDelimited = 2;
+
+/** What the fields of a request are, by number. Of those before `lists` the last one counts. */
+const part = {
+  unknown: 0,
+  node: 1,
+  typeUrl: 2,
+  version: 3,
+  nonce: 4,
+  error: 5,
+  subscribe: 6,
+  unsubscribe: 7,
+  versions: 8,
+} as const;
+const lists = part.subscribe;
+const parts = 9;
+type Part = (typeof part)[keyof typeof part];
+
+const layout = (...fields: readonly Part[]): Uint8Array => {
+  const byNumber = new Uint8Array(32);
+  byNumber.set(fields, 1);
+  return byNumber;
+};
+const sotwLayout = layout(
+  part.version,
+  part.node,
+  part.subscribe,
+  part.typeUrl,
+  part.nonce,
+  part.error,
+  part.subscribe,
+);
+const deltaLayout = layout(
+  part.node,
+  part.typeUrl,
+  part.subscribe,
+  part.unsubscribe,
+  part.versions,
+  part.nonce,
+  part.error,
+  part.subscribe,
+  part.unsubscribe,
+);
+
+/**
+ * Where the parts of the message that is being read begin and end. One for all: it is filled and read without a break,
+ * for every ACK of every client, and nothing is allocated.
+ */
+const starts = new Int32Array(parts);
+const ends = new Int32Array(parts);
+
+/** Throws where the message is malformed. */
+function scan(bytes: Buffer, byNumber: Uint8Array): void {
+  starts.fill(-1);
+  let position = 0;
+  while (position < bytes.length) {
+    const start = position;
+    const tag = bytes[position] ?? 0;
+    const known = (tag & 0x87) === lengthDelimited ? (byNumber[tag >>> 3] ?? part.unknown) : part.unknown;
+    if (known === part.unknown) {
+      position = skipField(bytes, position, bytes.length);
+      continue;
+    }
+    const length = lengthAt(bytes, ++position);
+    position = contentOf(bytes, position);
+    const end = position + length;
+    if (end > bytes.length) throw new RangeError('premature EOF');
+    if (known < lists) starts[known] = position;
+    else if ((starts[known] ?? -1) < 0) starts[known] = start;
+    ends[known] = end;
+    position = end;
+  }
+}
+
+function rangeOf(bytes: Buffer, which: Part): Buffer | undefined {
+  const start = starts[which] ?? -1;
+  return start < 0 ? undefined : bytes.subarray(start, ends[which]);
+}
+
+function scannedText(bytes: Buffer, which: Part): string {
+  const start = starts[which] ?? -1;
+  return start < 0 ? '' : strictTextOf(bytes, start, ends[which] ?? 0);
+}
+
+function scannedType(bytes: Buffer): string {
+  const start = starts[part.typeUrl] ?? -1;
+  if (start < 0) return '';
+  const end = ends[part.typeUrl] ?? 0;
+  if (end - start > longestTypeUrl) {
+    throw new RangeError(`type_url has ${end - start} bytes: at most ${longestTypeUrl} are accepted`);
+  }
+  return typeUrlOf(bytes, start, end);
+}
+
+function scannedError(bytes: Buffer): ErrorDetail | undefined {
+  const start = starts[part.error] ?? -1;
+  return start < 0 ? undefined : readStatus(bytes, start, ends[part.error] ?? 0);
+}
 
 /** Reads a DiscoveryRequest. The error says what is malformed. */
 export function readSotwRequest(bytes: Buffer): Result<SotwRequest> {
-  // By hand, without a reader object: this runs for every ACK of every client.
-  let node: Buffer | undefined;
-  let error: ErrorDetail | undefined;
-  let typeUrl = '';
-  let version = '';
-  let nonce = '';
-  let first = -1;
-  let last = -1;
-  let position = 0;
   try {
-    while (position < bytes.length) {
-      const start = position;
-      const tag = bytes[position] ?? 0;
-      // All its fields are length-delimited with numbers below 16; what is not is unknown, and skipped.
-      if (tag > 0x3a || (tag & 7) !== lengthDelimited) {
-        position = skipUnknown(bytes, position);
-        continue;
-      }
-      const length = lengthAt(bytes, ++position);
-      position = contentOf(bytes, position);
-      const end = position + length;
-      if (end > bytes.length) throw new RangeError('premature EOF');
-      const field = tag >>> 3;
-      if (field === 2) {
-        node = bytes.subarray(position, end);
-      } else if (field === 3 || field === 7) {
-        if (first < 0) first = start;
-        last = end;
-      } else if (field === 6) {
-        error = readStatus(bytes.subarray(position, end));
-      } else if (field === 4) {
-        typeUrl = typeUrlOf(bytes, position, end);
-      } else if (field !== 0) {
-        const text = strictTextOf(bytes, position, end);
-        if (field === 1) version = text;
-        else nonce = text;
-      }
-      position = end;
-    }
+    scan(bytes, sotwLayout);
+    return ok({
+      kind: 'sotw',
+      node: rangeOf(bytes, part.node),
+      typeUrl: scannedType(bytes),
+      version: scannedText(bytes, part.version),
+      nonce: scannedText(bytes, part.nonce),
+      error: scannedError(bytes),
+      selectors: rangeOf(bytes, part.subscribe),
+    });
   } catch (cause) {
     return fail(malformed('DiscoveryRequest', cause));
   }
-  const selectors = first < 0 ? undefined : bytes.subarray(first, last);
-  return ok({ kind: 'sotw', node, typeUrl, version, nonce, error, selectors });
+}
+
+/** Reads a DeltaDiscoveryRequest. The error says what is malformed. */
+export function readDeltaRequest(bytes: Buffer): Result<DeltaRequest> {
+  try {
+    scan(bytes, deltaLayout);
+    return ok({
+      kind: 'delta',
+      node: rangeOf(bytes, part.node),
+      typeUrl: scannedType(bytes),
+      nonce: scannedText(bytes, part.nonce),
+      error: scannedError(bytes),
+      subscribe: rangeOf(bytes, part.subscribe),
+      unsubscribe: rangeOf(bytes, part.unsubscribe),
+      initialVersions: rangeOf(bytes, part.versions),
+    });
+  } catch (cause) {
+    return fail(malformed('DeltaDiscoveryRequest', cause));
+  }
 }
 
 interface Selectors {
@@ -101,163 +185,120 @@ interface Selectors {
   readonly locators: readonly Locator[];
 }
 
-/** The names and locators of a SotW request's `selectors`. */
-export const readSelectors = (selectors: Buffer): Result<Selectors> => readRange(selectors, 3, 7);
+/** The numbers of the fields that hold names and locators. */
+export interface SelectorFields {
+  readonly names: number;
+  readonly locators: number;
+}
 
-/** The names and locators of a delta request's `subscribe`. */
-export const readSubscribe = (subscribe: Buffer): Result<Selectors> => readRange(subscribe, 3, 8);
+export const sotwSelectors: SelectorFields = { names: 3, locators: 7 };
+export const subscribed: SelectorFields = { names: 3, locators: 8 };
+export const unsubscribed: SelectorFields = { names: 4, locators: 9 };
 
-function readRange(selectors: Buffer, nameField: number, locatorField: number): Result<Selectors> {
+const nothing: Selectors = { names: [], locators: [] };
+
+/** The names and locators in a range of a request. */
+export function readSelectors(range: Buffer | undefined, fields: SelectorFields): Result<Selectors> {
+  if (range === undefined) return ok(nothing);
   const names: string[] = [];
   const locators: Locator[] = [];
   try {
-    const reader = new BinaryReader(selectors);
-    while (reader.pos < reader.len) {
-      const [field, wire] = reader.tag();
-      if (field === nameField && wire === WireType.LengthDelimited) names.push(reader.string(true));
-      else if (field === locatorField && wire === WireType.LengthDelimited)
-        locators.push(readLocator(reader.bytes()));
-      else reader.skip(wire, field); // other fields may lie between them
-    }
+    fieldsOf(range, 0, range.length, (field, start, end) => {
+      if (field === fields.names) names.push(strictTextOf(range, start, end));
+      else if (field === fields.locators) locators.push(readLocator(range, start, end));
+    });
   } catch (cause) {
     return fail(malformed('discovery request', cause));
   }
   return ok({ names, locators });
 }
 
-/** Reads a DeltaDiscoveryRequest. The error says what is malformed. */
-export function readDeltaRequest(bytes: Buffer): Result<DeltaRequest> {
+/** How many names and locators there are in a range, without reading them; it was scanned before. */
+export function countSelectors(range: Buffer | undefined, fields: SelectorFields): number {
+  return range === undefined
+    ? 0
+    : countOf(range, (field) => field === fields.names || field === fields.locators);
+}
+
+const versionsField = 5;
+
+/** Name → version of initial_resource_versions. */
+export function readVersions(range: Buffer): Result<ReadonlyMap<string, string>> {
+  const versions = new Map<string, string>();
   try {
-    const reader = new BinaryReader(bytes);
-    let node: Buffer | undefined;
-    let error: ErrorDetail | undefined;
-    let typeUrl = '';
-    let nonce = '';
-    let unsubscribe: string[] | undefined;
-    let first = -1;
-    let last = -1;
-    let unsubscribeLocators: Locator[] | undefined;
-    let initialVersions: Map<string, string> | undefined;
-    while (reader.pos < reader.len) {
-      const start = reader.pos;
-      const [field, wire] = reader.tag();
-      if (wire !== WireType.LengthDelimited) {
-        reader.skip(wire, field);
-        continue;
-      }
-      switch (field) {
-        case 1:
-          node = range(bytes, reader);
-          break;
-        case 2: {
-          const end = endOf(reader);
-          typeUrl = typeUrlOf(bytes, reader.pos, end);
-          reader.pos = end;
-          break;
-        }
-        case 3:
-        case 8:
-          if (first < 0) first = start;
-          reader.skip(wire, field);
-          last = reader.pos;
-          break;
-        case 4:
-          (unsubscribe ??= []).push(reader.string(true));
-          break;
-        case 5: {
-          const [name, version] = readMapEntry(reader.bytes());
-          (initialVersions ??= new Map()).set(name, version);
-          break;
-        }
-        case 6:
-          nonce = reader.string(true);
-          break;
-        case 7:
-          error = readStatus(reader.bytes());
-          break;
-        case 9:
-          (unsubscribeLocators ??= []).push(readLocator(reader.bytes()));
-          break;
-        default:
-          reader.skip(wire, field);
-      }
-    }
-    return ok({
-      kind: 'delta',
-      node,
-      typeUrl,
-      nonce,
-      error,
-      subscribe: first < 0 ? undefined : bytes.subarray(first, last),
-      unsubscribe: unsubscribe ?? none,
-      unsubscribeLocators: unsubscribeLocators ?? none,
-      initialVersions: initialVersions ?? noVersions,
+    fieldsOf(range, 0, range.length, (field, start, end) => {
+      if (field !== versionsField) return;
+      const [name, version] = readMapEntry(range, start, end);
+      versions.set(name, version);
     });
   } catch (cause) {
-    return fail(malformed('DeltaDiscoveryRequest', cause));
+    return fail(malformed('discovery request', cause));
   }
+  return ok(versions);
 }
 
-/** The position behind a field that is none of ours. */
-function skipUnknown(bytes: Buffer, position: number): number {
-  const reader = new BinaryReader(bytes);
-  reader.pos = position;
-  const [field, wire] = reader.tag();
-  reader.skip(wire, field);
-  return reader.pos;
+export const countVersions = (range: Buffer): number => countOf(range, (field) => field === versionsField);
+
+function countOf(range: Buffer, counts: (field: number) => boolean): number {
+  let count = 0;
+  fieldsOf(range, 0, range.length, (field) => {
+    if (counts(field)) count++;
+  });
+  return count;
 }
 
-/** Reads the length of a field, and says where its content ends. */
-function endOf(reader: BinaryReader): number {
-  const end = reader.uint32() + reader.pos;
-  if (end > reader.len) throw new RangeError('premature EOF');
-  return end;
-}
-
-function range(bytes: Buffer, reader: BinaryReader): Buffer {
-  const end = endOf(reader);
-  const start = reader.pos;
-  reader.pos = end;
-  return bytes.subarray(start, end);
-}
-
-function readLocator(bytes: Uint8Array): Locator {
-  const reader = new BinaryReader(bytes);
+function readLocator(bytes: Buffer, from: number, to: number): Locator {
   let name = '';
   const parameters: (readonly [string, string])[] = [];
-  while (reader.pos < reader.len) {
-    const [field, wire] = reader.tag();
-    if (field === 1 && wire === WireType.LengthDelimited) name = reader.string(true);
-    else if (field === 2 && wire === WireType.LengthDelimited) parameters.push(readMapEntry(reader.bytes()));
-    else reader.skip(wire, field);
-  }
+  fieldsOf(bytes, from, to, (field, start, end) => {
+    if (field === 1) name = strictTextOf(bytes, start, end);
+    else if (field === 2) parameters.push(readMapEntry(bytes, start, end));
+  });
   return { name, parameters };
 }
 
-function readMapEntry(bytes: Uint8Array): readonly [string, string] {
-  const reader = new BinaryReader(bytes);
+function readMapEntry(bytes: Buffer, from: number, to: number): readonly [string, string] {
   let key = '';
   let value = '';
-  while (reader.pos < reader.len) {
-    const [field, wire] = reader.tag();
-    if (field === 1 && wire === WireType.LengthDelimited) key = reader.string(true);
-    else if (field === 2 && wire === WireType.LengthDelimited) value = reader.string(true);
-    else reader.skip(wire, field);
-  }
+  fieldsOf(bytes, from, to, (field, start, end) => {
+    if (field === 1) key = strictTextOf(bytes, start, end);
+    else if (field === 2) value = strictTextOf(bytes, start, end);
+  });
   return [key, value];
 }
 
-function readStatus(bytes: Uint8Array): ErrorDetail {
-  const reader = new BinaryReader(bytes);
+/** google.rpc.Status; its code is an int32. */
+function readStatus(bytes: Buffer, from: number, to: number): ErrorDetail {
   let code = 0;
-  let message = '';
-  while (reader.pos < reader.len) {
-    const [field, wire] = reader.tag();
-    if (field === 1 && wire === WireType.Varint) code = reader.int32();
-    else if (field === 2 && wire === WireType.LengthDelimited) message = reader.string();
-    else reader.skip(wire, field);
+  let messageStart = 0;
+  let messageEnd = 0;
+  let position = from;
+  while (position < to) {
+    const tag = bytes[position] ?? 0;
+    if (tag === 0x12) {
+      const length = lengthAt(bytes, position + 1);
+      messageStart = contentOf(bytes, position + 1);
+      messageEnd = messageStart + length;
+      if (messageEnd > to) throw new RangeError('premature EOF');
+      position = messageEnd;
+    } else {
+      const next = skipField(bytes, position, to);
+      if (tag === 0x08) code = smallVarint(bytes, position + 1);
+      position = next;
+    }
   }
-  return { code, message };
+  return { code, message: textOf(bytes, messageStart, messageEnd) };
+}
+
+/** The low 32 bits of a varint. */
+function smallVarint(bytes: Buffer, start: number): number {
+  let value = 0;
+  for (let at = start, shift = 0; shift < 32; at++, shift += 7) {
+    const byte = bytes[at] ?? 0;
+    value |= (byte & 0x7f) << shift;
+    if (byte <= 0x7f) break;
+  }
+  return value;
 }
 
 function malformed(message: string, cause: unknown): string {

@@ -24,6 +24,51 @@ describe('limits', () => {
       expect(client.status?.code).to.equal(8);
     });
 
+    it('a type without names counts as one', () => {
+      const lab = new Lab({ limits: { maxSubscriptions: 3 } });
+      const client = lab.delta();
+      for (const short of ['eds', 'rds', 'sds']) client.send(short);
+      expect(client.status).to.equal(undefined);
+      client.send('leds');
+      expect(client.status?.code).to.equal(8);
+      expect(client.status?.message).to.contain('4 subscriptions on one stream');
+    });
+
+    it('names past the limit are not read: they count, though they be one name', () => {
+      const lab = new Lab({ limits: { maxSubscriptions: 3 } });
+      const names = Array.from({ length: 40 }, () => 'one');
+      const sotw = lab.sotw();
+      sotw.send('eds', { resourceNames: names });
+      expect(sotw.status?.message).to.contain('40 names and locators in one request');
+      const delta = lab.delta();
+      delta.send('eds', { resourceNamesSubscribe: names });
+      expect(delta.status?.message).to.contain('40 names and locators in one request');
+      const client = lab.delta();
+      client.send('eds', { resourceNamesUnsubscribe: ['a', 'b', 'c', 'd'] });
+      expect(client.status?.code).to.equal(8);
+    });
+
+    it('at most 100 types, whatever the limit', () => {
+      const lab = new Lab();
+      const client = lab.sotw();
+      for (let index = 0; index < 100; index++) client.send(`example.com/type.${index}`);
+      expect(client.status).to.equal(undefined);
+      client.send('example.com/one.More');
+      expect(client.status?.code).to.equal(8);
+      expect(lab.events).to.contain('rejected subscriptions');
+    });
+
+    it('at most 16 parameter sets of wildcards in one type', () => {
+      const lab = new Lab();
+      const wildcards = (count: number) =>
+        Array.from({ length: count }, (_, index) => ({ name: '*', dynamicParameters: { k: String(index) } }));
+      const client = lab.sotw();
+      client.send('cds', { resourceLocators: wildcards(16) });
+      expect(client.status).to.equal(undefined);
+      client.send('cds', { resourceLocators: wildcards(17) });
+      expect(client.status?.message).to.contain('17 sets of dynamic parameters');
+    });
+
     it('counts what is subscribed now, not what ever was', () => {
       const lab = new Lab({ limits: { maxSubscriptions: 2 } });
       const client = lab.sotw();

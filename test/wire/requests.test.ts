@@ -6,7 +6,14 @@ import {
   DiscoveryRequestSchema,
 } from '../../src/gen/envoy/service/discovery/v3/discovery_pb.ts';
 import { knownTypes } from '../../src/model/types.ts';
-import { readDeltaRequest, readSelectors, readSotwRequest, readSubscribe } from '../../src/wire/requests.ts';
+import {
+  readDeltaRequest,
+  readSelectors,
+  readSotwRequest,
+  sotwSelectors,
+  subscribed,
+  unsubscribed,
+} from '../../src/wire/requests.ts';
 
 const urls = knownTypes.map(({ url }) => url);
 /** Known ones, what differs from one in a character, and anything. */
@@ -53,8 +60,8 @@ describe('requests, read by hand', () => {
           request.versionInfo,
           request.responseNonce,
         ]);
-        const selected = selectors === undefined ? undefined : readSelectors(selectors);
-        expect(selected?.ok === true ? selected.value.names : []).to.deep.equal(request.resourceNames);
+        const selected = readSelectors(selectors, sotwSelectors);
+        expect(selected.ok ? selected.value.names : []).to.deep.equal(request.resourceNames);
       }),
     );
   });
@@ -66,11 +73,10 @@ describe('requests, read by hand', () => {
         if (!read.ok) throw new Error(read.error);
         const { typeUrl, nonce, subscribe, unsubscribe } = read.value;
         expect([typeUrl, nonce]).to.deep.equal([request.typeUrl, request.responseNonce]);
-        expect(unsubscribe).to.deep.equal(request.resourceNamesUnsubscribe);
-        const selected = subscribe === undefined ? undefined : readSubscribe(subscribe);
-        expect(selected?.ok === true ? selected.value.names : []).to.deep.equal(
-          request.resourceNamesSubscribe,
-        );
+        const selected = readSelectors(subscribe, subscribed);
+        expect(selected.ok ? selected.value.names : []).to.deep.equal(request.resourceNamesSubscribe);
+        const dropped = readSelectors(unsubscribe, unsubscribed);
+        expect(dropped.ok ? dropped.value.names : []).to.deep.equal(request.resourceNamesUnsubscribe);
       }),
     );
   });

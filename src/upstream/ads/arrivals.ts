@@ -1,7 +1,8 @@
-import type { ResourceName, TypeUrl } from '../../model/brand.ts';
+import { type ResourceName, type TypeUrl, typeUrl } from '../../model/brand.ts';
 import { type Constraints, parseConstraints } from '../../model/constraints.ts';
 import { fail, ok, type Result } from '../../model/result.ts';
 import type { Put, ResourceFault } from '../../model/transaction.ts';
+import { longestTypeUrl } from '../../model/types.ts';
 import { canonicalName, canonicalNames, isXdstp } from '../../model/xdstp.ts';
 import type { IncomingError, IncomingName, IncomingResource } from '../../wire/response-reader.ts';
 import type { Seen } from './held.ts';
@@ -67,6 +68,21 @@ export function acceptError(rules: ArrivalRules, error: IncomingError): Result<R
   if (!identity.ok) return identity;
   const { code, message, status } = error;
   return ok({ ...identity.value, code, message, status });
+}
+
+/** Why a response of a type that nobody asked for is refused, and what that type is `known` by in metrics and logs. */
+export function unaskedType(url: string): {
+  readonly type: TypeUrl;
+  readonly known: TypeUrl;
+  readonly message: string;
+} {
+  const type = typeUrl(url);
+  const length = Buffer.byteLength(url);
+  if (length <= longestTypeUrl) {
+    return { type, known: type, message: `type ${JSON.stringify(url)} was not asked for` };
+  }
+  const known = typeUrl(`${url.slice(0, longestTypeUrl)}…`);
+  return { type, known, message: `type_url has ${length} bytes: at most ${longestTypeUrl} are accepted` };
 }
 
 function identify(rules: ArrivalRules, received: IncomingName): Result<Identity> {

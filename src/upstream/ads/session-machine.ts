@@ -15,6 +15,7 @@ import type { OutgoingRequest } from '../../wire/request-writer.ts';
 import type { ErrorDetail } from '../../wire/requests.ts';
 import type { IncomingSotw, UnreadableResponse } from '../../wire/response-reader.ts';
 import { Code } from '../../wire/status.ts';
+import { unaskedType } from './arrivals.ts';
 import { Held, type HeldVariant, type VariantKey } from './held.ts';
 import type { Effect, Input, Machine, SessionOptions, TypeState } from './machine.ts';
 import { originalOf, type Stamp } from './stamp.ts';
@@ -392,14 +393,13 @@ export abstract class SessionMachine<S extends TypeState, R extends IncomingSotw
   }
 
   #unasked(response: R): void {
-    const type = typeUrl(response.typeUrl);
-    this.#effects.push({ kind: 'count', type, result: 'rejected' });
-    if (this.#unsolicited.has(type) || this.#unsolicited.size >= 100) return;
-    this.#unsolicited.add(type);
-    const message = `type ${JSON.stringify(type.slice(0, 200))} was not asked for`;
-    this.#effects.push({ kind: 'log', level: 'warn', message: `response rejected: ${message}`, type });
-    const request = this.refuse(type, response.nonce, { code: Code.INVALID_ARGUMENT, message });
-    if (request !== undefined) this.send(request);
+    const { type, known, message } = unaskedType(response.typeUrl);
+    this.#effects.push({ kind: 'count', type: known, result: 'rejected' });
+    if (this.#unsolicited.has(known) || this.#unsolicited.size >= 100) return;
+    this.#unsolicited.add(known);
+    this.#effects.push({ kind: 'log', level: 'warn', message: `response rejected: ${message}`, type: known });
+    const refusal = this.refuse(type, response.nonce, { code: Code.INVALID_ARGUMENT, message });
+    if (refusal !== undefined) this.send(refusal);
   }
 
   #settleWildcards(state: S, said: Transaction): void {

@@ -62,6 +62,16 @@ describe('a session machine', () => {
     });
   });
 
+  it('delta: a type URL of more than 256 bytes is refused, and is no key of anything', () => {
+    const long = `example.com/${'x'.repeat(1_000_000)}`;
+    const conversation = new Conversation('delta', [], '');
+    last(['subscribe cds *', 'connect'], conversation);
+    const answer = conversation.say(`< ${long} 1 n1 a:1`);
+    expect(answer.join('\n')).to.match(/type_url has 1000012 bytes: at most 256 are accepted/);
+    const [logged = ''] = answer;
+    expect(logged).to.have.length.below(1000);
+  });
+
   it('a change of subscription after a refusal does not look like an acknowledgement', () => {
     const conversation = sotw();
     last(['subscribe cds a', 'connect', '< cds 1 n1 a:1 a:1', 'subscribe cds b'], conversation);
