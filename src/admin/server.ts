@@ -7,13 +7,22 @@ import {
 } from 'node:http';
 import { createServer as createTlsServer, type Server as TlsServer } from 'node:https';
 import type { JsonWriteOptions } from '@bufbuild/protobuf';
-import { Code, ConnectError, type ConnectRouter, createConnectRouter } from '@connectrpc/connect';
+import {
+  Code,
+  ConnectError,
+  type ConnectRouter,
+  createConnectRouter,
+  createContextValues,
+  type Interceptor,
+} from '@connectrpc/connect';
 import { universalRequestFromNodeRequest, universalResponseToNodeResponse } from '@connectrpc/connect-node';
 import { fail, ok, type Result } from '../model/result.ts';
 import type { Log } from '../observe/log.ts';
 import { formatHostPort } from '../wire/address.ts';
 import { explainError, isDisconnect } from '../wire/node-error.ts';
 import { checkTlsMaterial, secureContextOptions, type TlsMaterial } from '../wire/tls-material.ts';
+import { refusedHost, refusedOrigin } from './browser-guard.ts';
+import { callerKey, callerOf, guardChanges } from './changes.ts';
 import { lazyEnvoyRegistry } from './json-registry.ts';
 import type { Awaitable, Inspector } from './ports.ts';
 import { type Answer, problem, respond } from './respond.ts';
@@ -25,13 +34,18 @@ export interface AdminOptions {
   /** 0: any free port. */
   readonly port: number;
   /** Undefined: plaintext. */
-  readonly tls: AdminTls | undefined;
+  readonly tls: TlsMaterial | undefined;
+  /** Asked for each request. */
+  readonly access: () => AdminAccess;
   readonly inspector: Inspector;
   readonly log: Log;
 }
 
-interface AdminTls extends TlsMaterial {
-  readonly requireClientCertificate: boolean;
+export interface AdminAccess {
+  /** Hosts that requests may name, beside loopback and the bound address; `*` stands for any characters. */
+  readonly hosts: readonly string[];
+  /** Nothing can be changed. */
+  readonly readOnly: boolean;
 }
 
 /** Requests are a name and a few parameters. */
@@ -63,12 +77,12 @@ export async function startAdminServer(options: AdminOptions): Promise<Result<Ad
     server.listen({ host, port }, () => {
       server.off('error', refused);
       server.on('error', (error) => options.log.error('admin: cannot accept connections', { error }));
-      resolve(ok(new AdminServer(server, host)));
+      resolve(ok(new AdminServer(server, host, tls?.ca)));
     });
   });
 }
 
-function createNodeServer(tls: AdminTls | undefined, handle: RequestListener): Server | TlsServer {
+function createNodeServer(tls: TlsMaterial | undefined, handle: RequestListener): Server | TlsServer {
   const patience = { requestTimeout: requestPatience, headersTimeout: requestPatience };
   const server =
     tls === undefined
@@ -77,9 +91,9 @@ function createNodeServer(tls: AdminTls | undefined, handle: RequestListener): S
           {
             ...patience,
             ...secureContextOptions(tls),
-            // Without authorities of our own, Node would believe those of the public web.
+            // Without authorities of our own, Node would believe those of the public web. With them, nobody else comes in.
             requestCert: tls.ca !== undefined,
-            rejectUnauthorized: tls.requireClientCertificate,
+            rejectUnauthorized: tls.ca !== undefined,
           },
           handle,
         );
@@ -91,21 +105,26 @@ export class AdminServer {
   /** HOST:PORT with the port that was bound. */
   readonly address: string;
   readonly #server: Server | TlsServer;
+  #ca: Buffer | undefined;
 
-  constructor(server: Server | TlsServer, host: string) {
+  constructor(server: Server | TlsServer, host: string, ca: Buffer | undefined) {
     this.#server = server;
+    this.#ca = ca;
     const bound = server.address();
     this.address =
       typeof bound === 'object' && bound !== null ? formatHostPort(bound.address, bound.port) : host;
   }
 
-  /** The new certificate holds for connections from now on. */
+  /** The new certificate holds for connections from now on. If `ca` is another one, those that are open are cut. */
   setTls(material: TlsMaterial): Result<undefined> {
     const server = this.#server;
     if (!('setSecureContext' in server)) return fail(`${this.address} is served without TLS`);
     const checked = checkTlsMaterial(material);
     if (!checked.ok) return checked;
     server.setSecureContext(secureContextOptions(material));
+    const { ca } = material;
+    if (ca !== undefined && this.#ca?.equals(ca) !== true) server.closeAllConnections();
+    this.#ca = ca;
     return ok(undefined);
   }
 
@@ -118,11 +137,12 @@ export class AdminServer {
   }
 }
 
-function listener({ inspector, log }: AdminOptions): RequestListener {
+function listener({ host, inspector, log, access }: AdminOptions): RequestListener {
   const failed = (error: unknown): void => log.error('admin: a request failed', { error });
+  const guard = [guardChanges(() => access().readOnly)];
   const rpcs = new Map(
     [
-      ...handlersOf(adminRoutes(inspector, failed), adminJson),
+      ...handlersOf(adminRoutes(inspector, failed), adminJson, guard),
       ...handlersOf(csdsRoutes(inspector, failed), csdsJson),
     ].map((handler) => [handler.requestPath, handler]),
   );
@@ -130,6 +150,12 @@ function listener({ inspector, log }: AdminOptions): RequestListener {
 
   return (request, response) => {
     const path = pathOf(request);
+    const refusal = refusalOf(request, path);
+    if (refusal !== undefined) {
+      request.resume();
+      respond(response, refusal, request.method === 'HEAD');
+      return;
+    }
     const rpc = rpcs.get(path);
     const run = rpc === undefined ? plain(request, response, path) : callRpc(rpc, request, response);
     run.catch((error: unknown) => {
@@ -138,6 +164,15 @@ function listener({ inspector, log }: AdminOptions): RequestListener {
       respond(response, problem(500, 'internal', 'this is a bug: see the log'), request.method === 'HEAD');
     });
   };
+
+  /** What a browser was tricked into. */
+  function refusalOf(request: IncomingMessage, path: string): Answer | undefined {
+    const misdirected = refusedHost(request, path, { bound: host, hosts: access().hosts });
+    if (misdirected !== undefined) return problem(421, 'permission_denied', misdirected);
+    const reads = request.method === 'GET' || request.method === 'HEAD';
+    const foreign = reads ? undefined : refusedOrigin(request);
+    return foreign === undefined ? undefined : problem(403, 'permission_denied', foreign);
+  }
 
   async function plain(request: IncomingMessage, response: ServerResponse, path: string): Promise<void> {
     // A body would be read as the next request.
@@ -150,8 +185,9 @@ function listener({ inspector, log }: AdminOptions): RequestListener {
 function handlersOf(
   routes: (router: ConnectRouter) => void,
   jsonOptions: Partial<JsonWriteOptions>,
+  interceptors: Interceptor[] = [],
 ): readonly Handler[] {
-  const router = createConnectRouter({ readMaxBytes: maxRequestBytes, jsonOptions });
+  const router = createConnectRouter({ readMaxBytes: maxRequestBytes, jsonOptions, interceptors });
   routes(router);
   return router.handlers;
 }
@@ -188,12 +224,13 @@ async function callRpc(rpc: Handler, request: IncomingMessage, response: ServerR
     respond(response, problem(415, 'unimplemented', message), false);
     return;
   }
-  const answer = await rpc(universalRequestFromNodeRequest(request, response, undefined, undefined));
+  const values = createContextValues().set(callerKey, callerOf(request));
+  const answer = await rpc(universalRequestFromNodeRequest(request, response, undefined, values));
   await universalResponseToNodeResponse(answer, response);
 }
 
-function pathOf(request: IncomingMessage): string {
-  const url = request.url ?? '/';
-  const query = url.indexOf('?');
-  return query < 0 ? url : url.slice(0, query);
+function pathOf({ url = '/' }: IncomingMessage): string {
+  const target = url.startsWith('/') ? url : (URL.parse(url)?.pathname ?? url);
+  const query = target.indexOf('?');
+  return query < 0 ? target : target.slice(0, query);
 }

@@ -152,7 +152,14 @@ export class Distributary {
     this.#closeAdminTls = () => tls.value.close();
     const { host, port } = address;
     const inspector = this.#inspection;
-    const admin = await startAdminServer({ host, port, tls: tls.value.material, log, inspector });
+    const admin = await startAdminServer({
+      host,
+      port,
+      tls: tls.value.material,
+      access: () => this.#config.admin,
+      log,
+      inspector,
+    });
     if (!admin.ok) return admin;
     this.#admin = admin.value;
     return ok(undefined);

@@ -13,7 +13,8 @@ const fixed: readonly Fixed[] = [
   { path: ['node'], named: 'node', of: ({ node }) => node },
   { path: ['xds', 'address'], named: 'xds.address', of: ({ xds }) => xds.address },
   { path: ['xds', 'tls'], named: 'xds.tls', of: ({ xds }) => xds.tls },
-  { path: ['admin'], named: 'admin', of: ({ admin }) => admin },
+  { path: ['admin', 'address'], named: 'admin.address', of: ({ admin }) => admin.address },
+  { path: ['admin', 'tls'], named: 'admin.tls', of: ({ admin }) => admin.tls },
   { path: ['workers'], named: 'workers', of: ({ workers }) => workers },
   {
     path: ['limits', 'max_request_bytes'],

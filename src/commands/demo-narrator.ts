@@ -57,7 +57,7 @@ export class Narrator {
   }
 
   async #variant(type: string, name: string): Promise<string> {
-    const client = adminClient(this.#options.admin);
+    const client = adminClient({ admin: this.#options.admin });
     if (!client.ok) return client.error;
     try {
       const { match } = await client.value.rpc.explain({

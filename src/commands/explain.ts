@@ -7,13 +7,14 @@ import {
 } from '../gen/distributary/admin/v1/admin_pb.ts';
 import { fail, ok, type Result } from '../model/result.ts';
 import { knownTypes, typeByName } from '../model/types.ts';
-import { adminClient, defaultAdmin, explainFailure, jsonOptions } from './admin-client.ts';
+import { adminClient, adminOptions, adminUsage, explainFailure, jsonOptions } from './admin-client.ts';
 import { printable, textTable } from './text-table.ts';
 import { parse, processTerminal, refuse, type Terminal, UsageError } from './usage.ts';
 
 const shorts = knownTypes.map(({ short }) => short).join(' ');
 
-const usage = `Usage: distributary explain --type T --name N [--param KEY=VALUE]... [--client STREAM_ID] [--admin URL] [--json]
+const usage = `Usage: distributary explain --type T --name N [--param KEY=VALUE]... [--client STREAM_ID] [--admin URL]
+       [--cert F --key F] [--ca F] [--json]
 
 Shows which variant of a resource a client with these parameters gets, and why each other variant does not match.
 
@@ -21,7 +22,7 @@ Shows which variant of a resource a client with these parameters gets, and why e
   --name N             the resource's name
   --param KEY=VALUE    a dynamic parameter; may be repeated
   --client STREAM_ID   a connected client (see the status page): its parameters, and what it was last sent
-  --admin URL          the relay's admin listener; default ${defaultAdmin}
+${adminUsage(21)}
   --json               as JSON
   -h, --help           this text
 
@@ -32,7 +33,7 @@ const options = {
   name: { type: 'string' },
   param: { type: 'string', multiple: true },
   client: { type: 'string' },
-  admin: { type: 'string', default: defaultAdmin },
+  ...adminOptions,
   json: { type: 'boolean' },
 } as const;
 
@@ -50,7 +51,7 @@ export async function explain(
   }
   const request = readRequest(values);
   if (!request.ok) return refuse(new UsageError(request.error, usage), terminal);
-  const client = adminClient(values.admin);
+  const client = adminClient(values);
   if (!client.ok) return refuse(new UsageError(client.error, usage), terminal);
   try {
     const response = await client.value.rpc.explain(request.value);

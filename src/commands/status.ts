@@ -1,15 +1,15 @@
 import { toJson } from '@bufbuild/protobuf';
 import { type StatusResponse, StatusResponseSchema } from '../gen/distributary/admin/v1/admin_pb.ts';
 import { formatBytes, formatSeconds } from '../observe/format.ts';
-import { adminClient, defaultAdmin, explainFailure, jsonOptions } from './admin-client.ts';
+import { adminClient, adminOptions, adminUsage, explainFailure, jsonOptions } from './admin-client.ts';
 import { printable, textTable } from './text-table.ts';
 import { parse, processTerminal, refuse, type Terminal, UsageError } from './usage.ts';
 
-const usage = `Usage: distributary status [--admin URL] [--json]
+const usage = `Usage: distributary status [--admin URL] [--cert F --key F] [--ca F] [--json]
 
 Shows a running relay: upstreams and their staleness, types, clients, and what clients rejected.
 
-  --admin URL  the relay's admin listener; default ${defaultAdmin}
+${adminUsage(13)}
   --json       as JSON
   -h, --help   this text
 
@@ -17,18 +17,14 @@ Exit: 0, or 1 if the relay does not answer.`;
 
 /** The command `status`: its exit code. */
 export async function status(argv: readonly string[], terminal: Terminal = processTerminal): Promise<number> {
-  const parsed = parse(
-    argv,
-    { admin: { type: 'string', default: defaultAdmin }, json: { type: 'boolean' } },
-    usage,
-  );
+  const parsed = parse(argv, { ...adminOptions, json: { type: 'boolean' } }, usage);
   if (!parsed.ok) return refuse(parsed.error, terminal);
-  const { admin, json, help } = parsed.value;
+  const { json, help } = parsed.value;
   if (help === true) {
     terminal.out(`${usage}\n`);
     return 0;
   }
-  const client = adminClient(admin);
+  const client = adminClient(parsed.value);
   if (!client.ok) return refuse(new UsageError(client.error, usage), terminal);
   try {
     const response = await client.value.rpc.status({});

@@ -33,6 +33,17 @@ function validHost(host: string, bracketed: boolean): boolean {
   return /^[\d.]+$/.test(host) ? isIPv4(host) : hostName.test(host);
 }
 
+/** A host name or an IP address without a port; each `*` in a name stands for any characters. */
+export function checkHost(text: string): Result<string> {
+  const bare = /^\[(.*)\]$/.exec(text)?.[1];
+  const valid =
+    bare === undefined ? isIPv6(text) || validHost(text.replaceAll('*', 'x'), false) : isIPv6(bare);
+  if (valid) return ok(text);
+  return fail(
+    `${JSON.stringify(text)} is not a host: accepted are a name without a port, as in "relay.example.com" or "*.relays.svc", and an IP address`,
+  );
+}
+
 /** `HOST:PORT` or `[IPV6]:PORT`. */
 export function checkTcpAddress(text: string): Result<TcpAddress> {
   const checked = checkAddress(text);

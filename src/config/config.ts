@@ -10,7 +10,7 @@ export interface Config {
   readonly xds: XdsConfig;
   /** Undefined: no REST listener. */
   readonly rest: ListenerConfig<TcpAddress> | undefined;
-  readonly admin: ListenerConfig<TcpAddress>;
+  readonly admin: AdminConfig;
   /** In order: the first that claims a name serves it. At least one. */
   readonly upstreams: readonly UpstreamConfig[];
   readonly parameters: readonly ParameterRule[];
@@ -45,6 +45,12 @@ interface ListenerConfig<A extends Address = Address> {
   readonly address: A;
   /** Undefined: plaintext. */
   readonly tls: ServerTls | undefined;
+}
+
+interface AdminConfig extends ListenerConfig<TcpAddress> {
+  /** Hosts that requests may name, beside loopback ones and the bound one; `*` stands for any characters. */
+  readonly hosts: readonly string[];
+  readonly readOnly: boolean;
 }
 
 /** Paths of PEM files. */

@@ -1,5 +1,7 @@
 import { z } from 'zod';
+import { checkHost } from './address.ts';
 import {
+  checked,
   duration,
   evenIfWrong,
   listenAddress,
@@ -105,7 +107,21 @@ export const rest = z.strictObject({
 
 export const admin = z.strictObject({
   address: listenAddress().default('127.0.0.1:19000').describe('HOST:PORT; port 0: any free port'),
-  tls: tls(),
+  tls: serverTls
+    .prefault({})
+    .describe(
+      'TLS; left out or {}: plaintext. The files are watched and reloaded. With a ca, only clients with a certificate of it are served',
+    ),
+  hosts: z
+    .array(checked(checkHost))
+    .default([])
+    .describe(
+      'Host names and addresses that requests may name, beside loopback ones and the one that is bound; * stands for any characters',
+    ),
+  read_only: z
+    .boolean()
+    .default(false)
+    .describe('Refuse what changes something, such as the ReleaseRemovals RPC'),
 });
 
 export const drainTimeout = () =>

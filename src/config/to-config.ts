@@ -30,7 +30,7 @@ export function toConfig(file: ConfigFile, source: ConfigSource): Config {
         xds.max_connection_age === undefined ? undefined : milliseconds(xds.max_connection_age),
     },
     rest: file.rest && listener(file.rest),
-    admin: listener(file.admin),
+    admin: { ...listener(file.admin), hosts: file.admin.hosts, readOnly: file.admin.read_only },
     upstreams: file.upstreams.map(upstream),
     parameters: file.parameters.map((rule) => ({
       key: rule.key,
@@ -110,7 +110,7 @@ function clientTls(tls: NonNullable<NonNullable<UpstreamFile['ads']>['tls']>): A
   return { ca, identity, serverName };
 }
 
-function listener(entry: ConfigFile['admin']): Config['admin'] {
+function listener(entry: NonNullable<ConfigFile['rest']>): NonNullable<Config['rest']> {
   return { address: certain(checkTcpAddress(entry.address)), tls: serverTls(entry.tls) };
 }
 

@@ -12,7 +12,7 @@ import { ok } from '../../src/model/result.ts';
 import { typeByName } from '../../src/model/types.ts';
 import { createLog } from '../../src/observe/log.ts';
 import { issueCertificate } from '../support/certificates.ts';
-import { fakeInspector } from '../support/inspector.ts';
+import { OPEN as access, fakeInspector } from '../support/inspector.ts';
 
 const lines: string[] = [];
 const log = createLog({ write: (line) => lines.push(line) });
@@ -20,7 +20,14 @@ let server: AdminServer | undefined;
 
 async function start(changes: Partial<Inspector> = {}) {
   const inspector = fakeInspector(changes);
-  const started = await startAdminServer({ host: '127.0.0.1', port: 0, tls: undefined, inspector, log });
+  const started = await startAdminServer({
+    host: '127.0.0.1',
+    port: 0,
+    tls: undefined,
+    access,
+    inspector,
+    log,
+  });
   if (!started.ok) throw new Error(started.error);
   server = started.value;
   return { inspector, url: `http://${server.address}` };
@@ -297,12 +304,12 @@ describe('admin listener', () => {
       certificate: Buffer.from(own.certificate),
       privateKey: Buffer.from(own.privateKey),
       ca: Buffer.from(authority.certificate),
-      requireClientCertificate: true,
     };
     const started = await startAdminServer({
       host: '127.0.0.1',
       port: 0,
       tls,
+      access,
       inspector: fakeInspector(),
       log,
     });
@@ -329,6 +336,7 @@ describe('admin listener', () => {
       host: '127.0.0.1',
       port,
       tls: undefined,
+      access,
       inspector: fakeInspector(),
       log,
     });

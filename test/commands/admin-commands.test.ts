@@ -7,7 +7,7 @@ import { status } from '../../src/commands/status.ts';
 import { textTable } from '../../src/commands/text-table.ts';
 import type { Terminal } from '../../src/commands/usage.ts';
 import { createLog } from '../../src/observe/log.ts';
-import { fakeInspector } from '../support/inspector.ts';
+import { OPEN as access, fakeInspector } from '../support/inspector.ts';
 
 type Command = (argv: readonly string[], terminal: Terminal) => Promise<number>;
 
@@ -33,7 +33,14 @@ describe('commands that ask a relay', () => {
 
   before(async () => {
     const log = createLog({ level: 'silent' });
-    const started = await startAdminServer({ host: '127.0.0.1', port: 0, tls: undefined, inspector, log });
+    const started = await startAdminServer({
+      host: '127.0.0.1',
+      port: 0,
+      tls: undefined,
+      access,
+      inspector,
+      log,
+    });
     if (!started.ok) throw new Error(started.error);
     server = started.value;
     url = `http://${server.address}`;

@@ -33,7 +33,12 @@ describe('configuration: what is accepted', () => {
         maxConnectionAgeMs: undefined,
       },
       rest: undefined,
-      admin: { address: { kind: 'tcp', host: '127.0.0.1', port: 19000 }, tls: undefined },
+      admin: {
+        address: { kind: 'tcp', host: '127.0.0.1', port: 19000 },
+        tls: undefined,
+        hosts: [],
+        readOnly: false,
+      },
       upstreams: [
         {
           kind: 'ads',

@@ -190,6 +190,11 @@ const tables: ReadonlyMap<string, readonly Row[]> = new Map([
         text: `upstreams:\n  - name: a\n    ads: { endpoints: ["cp:1", "${address}"] }\n`,
         problems: ['3:32: upstreams[0].ads.endpoints[1]: '],
       })),
+      ...['relay:19000', 'http://relay', 'a b', '[relay]', '1.2.3', ''].map((host) => ({
+        rule: `"${host}" is no host that the admin listener may be named by`,
+        text: `${minimal}admin: { hosts: ["relay", "*.relay.svc", "::1", "[::1]", "10.0.0.1", "${host}"] }\n`,
+        problems: [`4:70: admin.hosts[5]: "${host}" is not a host: accepted are a name without a port`],
+      })),
       {
         rule: 'a Unix socket is no admin address',
         text: `${minimal}admin: { address: "unix:/a" }\n`,

@@ -1,6 +1,4 @@
-import { renameSync, writeFileSync } from 'node:fs';
 import { request } from 'node:https';
-import { join } from 'node:path';
 import { type ChannelCredentials, credentials, ServerCredentials } from '@grpc/grpc-js';
 import { expect } from 'chai';
 import { Code } from '../../src/wire/status.ts';
@@ -9,7 +7,7 @@ import { type as typeOf } from '../support/lab.ts';
 import { ControlPlane } from '../upstream/ads/control-plane.ts';
 import { eventually } from './support/eventually.ts';
 import { ResourceFiles } from './support/files.ts';
-import { type TemporaryDirectory, temporaryDirectory } from './support/paths.ts';
+import { PemFiles, trusting } from './support/pem-files.ts';
 import { RelayProcess, upstream } from './support/relay.ts';
 import { deltaNames, XdsClient, type XdsClientOptions } from './support/xds-client.ts';
 
@@ -28,42 +26,13 @@ const batch = issue('batch', { uris: ['spiffe://example.com/batch/1'] });
 const operator = issue('operator', { dns: ['ops.internal.test'] });
 const stranger = issueCertificate({ name: 'web', issuer: other, uris: ['spiffe://example.com/web/1'] });
 
-/** PEM files, as a configuration names them. */
-class Files implements Disposable {
-  readonly #directory: TemporaryDirectory = temporaryDirectory();
-
-  write(name: string, pem: string): string {
-    const path = join(this.#directory.path, name);
-    writeFileSync(`${path}.new`, pem);
-    renameSync(`${path}.new`, path);
-    return path;
-  }
-
-  identity(name: string, issued: Issued): { certificate: string; private_key: string } {
-    return {
-      private_key: this.write(`${name}.key`, issued.privateKey),
-      certificate: this.write(`${name}.crt`, issued.certificate),
-    };
-  }
-
-  [Symbol.dispose](): void {
-    this.#directory[Symbol.dispose]();
-  }
-}
-
-function trusting(ca: Issued, own?: Issued): ChannelCredentials {
-  const roots = Buffer.from(ca.certificate);
-  if (own === undefined) return credentials.createSsl(roots);
-  return credentials.createSsl(roots, Buffer.from(own.privateKey), Buffer.from(own.certificate));
-}
-
 describe('TLS', function () {
   this.timeout(30_000);
-  let pem: Files;
+  let pem: PemFiles;
   let resources: ResourceFiles;
 
   before(() => {
-    pem = new Files();
+    pem = new PemFiles();
     resources = new ResourceFiles();
     const all = new Map(['shop', 'office', 'private-till'].map((name) => [name, 'x']));
     for (const type of ['cds', 'eds', 'sds']) resources.write(type, all);

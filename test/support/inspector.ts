@@ -1,4 +1,5 @@
 import type { ExplainQuery, Inspector, Plain, ResourcesQuery } from '../../src/admin/ports.ts';
+import type { AdminAccess } from '../../src/admin/server.ts';
 import type { Client, StatusResponse } from '../../src/gen/distributary/admin/v1/admin_pb.ts';
 import type { TypeUrl } from '../../src/model/brand.ts';
 import { fail, ok } from '../../src/model/result.ts';
@@ -132,3 +133,6 @@ export function fakeInspector(changes: Partial<Inspector> = {}): Inspector & { r
     ...changes,
   };
 }
+
+/** An admin listener's access, as by default. */
+export const OPEN = (): AdminAccess => ({ hosts: [], readOnly: false });

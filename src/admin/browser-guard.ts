@@ -1,0 +1,81 @@
+import type { IncomingMessage } from 'node:http';
+import { BlockList, isIP, SocketAddress } from 'node:net';
+import { shorten } from '../observe/format.ts';
+import { compileGlob } from '../security/pattern.ts';
+
+/**
+ * What a web page could make its reader's browser do to this listener (ADR 71). DNS rebinding: the page's own name is
+ * made to point here, so that the browser lets the page read answers; the Host header still says that name. And requests
+ * that a page sends to another origin without reading the answers: browsers mark them.
+ */
+export interface ServedHosts {
+  /** As configured in admin.address. */
+  readonly bound: string;
+  /** admin.hosts: names and addresses, `*` stands for any characters. */
+  readonly hosts: readonly string[];
+}
+
+/** They tell a stranger little, and what probes an address through a NAT names one that is not the relay's own. */
+const probes: ReadonlySet<string> = new Set(['/healthz', '/ready', '/metrics']);
+
+const loopback = new BlockList();
+loopback.addSubnet('127.0.0.0', 8, 'ipv4');
+loopback.addAddress('::1', 'ipv6');
+
+/** Why a request that names such a host is not answered; undefined if it is. One without a host is of no browser. */
+export function refusedHost(request: IncomingMessage, path: string, served: ServedHosts): string | undefined {
+  const refused = namedHosts(request).find((named) => {
+    const host = hostOf(named);
+    return host === undefined || !isServed(host, request, path, served);
+  });
+  if (refused === undefined) return undefined;
+  const hosts = served.hosts.length === 0 ? 'none yet' : served.hosts.join(', ');
+  return `this listener does not answer for the host ${JSON.stringify(shorten(refused, 100))} (DNS rebinding): it does for localhost and loopback addresses, ${served.bound} (admin.address), the address that was connected to, and the names in admin.hosts: ${hosts}`;
+}
+
+/** Why a request that could change something is not taken from this web page; undefined if it is, or from no page. */
+export function refusedOrigin({ headers }: IncomingMessage): string | undefined {
+  const site = headers['sec-fetch-site'];
+  const crossSite = site !== undefined && site !== 'same-origin' && site !== 'none';
+  const { origin } = headers;
+  const crossOrigin =
+    origin !== undefined && URL.parse(origin)?.host.toLowerCase() !== headers.host?.toLowerCase();
+  if (!crossSite && !crossOrigin) return undefined;
+  const from = origin === undefined ? 'another site' : JSON.stringify(shorten(origin, 100));
+  return `a web page of ${from} must not call this: pages of this listener and clients that are no browsers may`;
+}
+
+/** Of a request to a proxy (RFC 9112 §3.2.2), the target's host counts: here it has to be served as well. */
+function namedHosts({ url = '', headersDistinct }: IncomingMessage): readonly string[] {
+  const named = headersDistinct['host'] ?? [];
+  return url.startsWith('/') || url === '*' ? named : [...named, URL.parse(url)?.host ?? url];
+}
+
+function isServed(host: string, { socket }: IncomingMessage, path: string, served: ServedHosts): boolean {
+  const family = isIP(host);
+  if (family !== 0) {
+    // A page from an address is from whoever has this address, whatever DNS says.
+    if (probes.has(path) || host === canonical(socket.localAddress ?? '')) return true;
+    if (loopback.check(host, family === 4 ? 'ipv4' : 'ipv6')) return true;
+  }
+  if (host === 'localhost' || host === canonical(served.bound)) return true;
+  return served.hosts.some((pattern) => compileGlob(canonical(pattern))(host));
+}
+
+/** Without the port, which says nothing: it may be forwarded. Undefined: it is no host at all. */
+function hostOf(authority: string): string | undefined {
+  const [, address, name] = /^(?:\[([0-9a-f:.]+)\]|([^:[\]]+))(?::\d*)?$/i.exec(authority) ?? [];
+  const host = address ?? name;
+  return host === undefined ? undefined : canonical(host);
+}
+
+/** In lower case, without the root's dot; addresses in their one spelling, mapped ones (::ffff:10.0.0.1) as IPv4. */
+function canonical(host: string): string {
+  const plain = host
+    .toLowerCase()
+    .replace(/^\[(.*)\]$/, '$1')
+    .replace(/\.$/, '');
+  if (isIP(plain) !== 6) return plain;
+  const { address } = new SocketAddress({ address: plain, family: 'ipv6' });
+  return /^::ffff:(\d+\.\d+\.\d+\.\d+)$/.exec(address)?.[1] ?? address;
+}

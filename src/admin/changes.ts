@@ -1,0 +1,37 @@
+import type { IncomingMessage } from 'node:http';
+import { TLSSocket } from 'node:tls';
+import { MethodOptions_IdempotencyLevel } from '@bufbuild/protobuf/wkt';
+import { Code, ConnectError, createContextKey, type Interceptor } from '@connectrpc/connect';
+
+/** Who calls an RPC: with TLS, whether by a certificate that was verified. */
+export type Caller = 'plaintext' | 'verified' | 'anonymous';
+
+export const callerKey = createContextKey<Caller>('anonymous', { description: 'caller' });
+
+export function callerOf({ socket }: IncomingMessage): Caller {
+  if (!(socket instanceof TLSSocket)) return 'plaintext';
+  return socket.authorized ? 'verified' : 'anonymous';
+}
+
+/**
+ * Lets only those call what changes something who may. A method that only reads says so in the proto (NO_SIDE_EFFECTS),
+ * so one that nobody thought of is guarded.
+ */
+export function guardChanges(readOnly: () => boolean): Interceptor {
+  return (next) => (request) => {
+    const { method, contextValues } = request;
+    if (method.idempotency !== MethodOptions_IdempotencyLevel.NO_SIDE_EFFECTS) {
+      const refusal = refused(method.name, readOnly(), contextValues.get(callerKey));
+      if (refusal !== undefined) throw new ConnectError(refusal, Code.PermissionDenied);
+    }
+    return next(request);
+  };
+}
+
+function refused(method: string, readOnly: boolean, caller: Caller): string | undefined {
+  if (readOnly) return `${method} changes something, and this listener only reads (admin.read_only: true)`;
+  if (caller === 'anonymous') {
+    return `${method} changes something: over TLS that needs a client certificate, verified against admin.tls.ca`;
+  }
+  return undefined;
+}
