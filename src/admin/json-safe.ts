@@ -1,6 +1,11 @@
 import { create } from '@bufbuild/protobuf';
 import { type Any, anyPack, StructSchema } from '@bufbuild/protobuf/wkt';
-import type { ClientStatusResponse } from '../gen/envoy/service/status/v3/csds_pb.ts';
+import type {
+  ClientConfig,
+  ClientConfig_GenericXdsConfig,
+  ClientStatusResponse,
+} from '../gen/envoy/service/status/v3/csds_pb.ts';
+import type { Pace } from '../model/slices.ts';
 import { bytesToJson, messageName } from '../wire/registry.ts';
 import type { Plain } from './ports.ts';
 
@@ -8,13 +13,21 @@ import type { Plain } from './ports.ts';
  * JSON needs the descriptor of every Any, also of those inside others; one that this build does not know would fail
  * the whole answer. Such a resource becomes a Struct that says so, its bytes in base64.
  */
-export function withKnownTypes(response: Plain<ClientStatusResponse>): Plain<ClientStatusResponse> {
-  const config = response.config.map((client) => ({
-    ...client,
-    genericXdsConfigs: client.genericXdsConfigs.map((entry) =>
-      entry.xdsConfig === undefined ? entry : { ...entry, xdsConfig: readable(entry.xdsConfig) },
-    ),
-  }));
+export async function withKnownTypes(
+  response: Plain<ClientStatusResponse>,
+  pace: Pace,
+): Promise<Plain<ClientStatusResponse>> {
+  const config: Plain<ClientConfig>[] = [];
+  for (const client of response.config) {
+    const genericXdsConfigs: Plain<ClientConfig_GenericXdsConfig>[] = [];
+    for (const entry of client.genericXdsConfigs) {
+      await pace.due();
+      genericXdsConfigs.push(
+        entry.xdsConfig === undefined ? entry : { ...entry, xdsConfig: readable(entry.xdsConfig) },
+      );
+    }
+    config.push({ ...client, genericXdsConfigs });
+  }
   return { ...response, config };
 }
 

@@ -5,10 +5,11 @@ import type {
   ListResourcesResponse,
   StatusResponse,
 } from '../gen/distributary/admin/v1/admin_pb.ts';
-import type { ClientStatusRequest, ClientStatusResponse } from '../gen/envoy/service/status/v3/csds_pb.ts';
+import type { ClientStatusRequest } from '../gen/envoy/service/status/v3/csds_pb.ts';
 import type { TypeUrl } from '../model/brand.ts';
 import type { Parameters } from '../model/parameters.ts';
 import type { Result } from '../model/result.ts';
+import type { EncodedStatus } from '../wire/client-status.ts';
 import type { GrpcStatus } from '../wire/status.ts';
 
 /** A generated message as a plain value: all its fields, nothing else. */
@@ -70,6 +71,6 @@ export interface Inspector {
   configDump(): unknown;
   /** The Prometheus text format. */
   metricsText(): Awaitable<string>;
-  /** CSDS (protocol §9). */
-  clientStatus(request: ClientStatusRequest): Awaitable<Result<Plain<ClientStatusResponse>, GrpcStatus>>;
+  /** CSDS (protocol §9), of all clients and of the relay itself. RESOURCE_EXHAUSTED: that would be too large. */
+  clientStatus(request: ClientStatusRequest): Awaitable<Result<EncodedStatus, GrpcStatus>>;
 }

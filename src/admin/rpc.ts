@@ -2,9 +2,12 @@ import { Code, ConnectError, type ConnectRouter } from '@connectrpc/connect';
 import { AdminService, type ExplainRequest } from '../gen/distributary/admin/v1/admin_pb.ts';
 import { ClientStatusDiscoveryService } from '../gen/envoy/service/status/v3/csds_pb.ts';
 import type { TypeUrl } from '../model/brand.ts';
+import { systemClock } from '../model/clock.ts';
 import { internParameters } from '../model/parameters.ts';
 import type { Result } from '../model/result.ts';
+import { Slices } from '../model/slices.ts';
 import { knownTypes, typeByName } from '../model/types.ts';
+import { decodedResponse, encodedResponse } from '../wire/client-status.ts';
 import { rpcError } from '../wire/connect-error.ts';
 import type { GrpcStatus } from '../wire/status.ts';
 import { withKnownTypes } from './json-safe.ts';
@@ -45,12 +48,14 @@ export function adminRoutes(inspector: Inspector, failed: Failed): (router: Conn
 
 /** StreamClientStatus is for gRPC on the xDS listener: HTTP/1.1 has no streams in both directions. */
 export function csdsRoutes(inspector: Inspector, failed: Failed): (router: ConnectRouter) => void {
+  const slices = new Slices(systemClock);
   return (router) => {
     router.rpc(ClientStatusDiscoveryService.method.fetchClientStatus, (request, context) =>
       reported(async () => {
         const response = valueOf(await inspector.clientStatus(request));
         const json = context.requestHeader.get('content-type')?.includes('json') === true;
-        return json ? withKnownTypes(response) : response;
+        if (!json) return encodedResponse(response);
+        return slices.run((pace) => withKnownTypes(decodedResponse(response), pace));
       }, failed),
     );
   };

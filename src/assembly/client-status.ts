@@ -1,122 +1,139 @@
-import { create, fromBinary } from '@bufbuild/protobuf';
-import { type Any, AnySchema, timestampFromMs } from '@bufbuild/protobuf/wkt';
 import type { XdsStream } from '../downstream/stream.ts';
 import type { TypeStream } from '../downstream/type-stream.ts';
-import {
-  ClientResourceStatus,
-  UpdateFailureStateSchema,
-} from '../gen/envoy/admin/v3/config_dump_shared_pb.ts';
-import { NodeSchema } from '../gen/envoy/config/core/v3/base_pb.ts';
-import {
-  type ClientConfig,
-  type ClientConfig_GenericXdsConfig,
-  ClientConfig_GenericXdsConfigSchema,
-  ClientConfigSchema,
-  type ClientStatusRequest,
-  type ClientStatusResponse,
-  ClientStatusResponseSchema,
-  ConfigStatus,
-} from '../gen/envoy/service/status/v3/csds_pb.ts';
-import type { NodeMatcher } from '../gen/envoy/type/matcher/v3/node_pb.ts';
+import { ClientResourceStatus } from '../gen/envoy/admin/v3/config_dump_shared_pb.ts';
+import { type ClientStatusRequest, ConfigStatus } from '../gen/envoy/service/status/v3/csds_pb.ts';
+import type { Access } from '../model/access.ts';
+import type { TypeUrl } from '../model/brand.ts';
 import { isVariant, type Value } from '../model/catalog.ts';
 import { fail, ok, type Result } from '../model/result.ts';
+import type { Pace, Slices } from '../model/slices.ts';
+import type { Holding } from '../model/subscription.ts';
 import { typeInfo } from '../model/types.ts';
 import type { Relay } from '../relay.ts';
+import { ClientStatusWriter, type EncodedStatus, type StatusEntry } from '../wire/client-status.ts';
 import { Code, type GrpcStatus } from '../wire/status.ts';
-import type { ClientsView } from './clients-view.ts';
-import { compileStringMatcher } from './string-matcher.ts';
+import { covers, type StatusScope } from './client-status-scope.ts';
+import { compileNodeMatchers } from './node-matchers.ts';
 
-/** CSDS (protocol §9): what each client was told, and what it made of it; and the relay's own view of its upstreams. */
-export async function clientStatus(
-  relay: Relay,
-  clients: ClientsView,
-  request: ClientStatusRequest,
-): Promise<Result<ClientStatusResponse, GrpcStatus>> {
-  const configs = await clients.configs(request);
-  if (!configs.ok) return configs;
-  const matcher = compileMatchers(request.nodeMatchers);
-  if (!matcher.ok) return matcher;
-  const own = matcher.value(relay.nodeId) ? [ownConfig(relay, request.excludeResourceContents)] : [];
-  const config = [...configs.value, ...own];
-  return ok(create(ClientStatusResponseSchema, { config }));
+export interface StatusQuestion {
+  readonly scope: StatusScope;
+  readonly request: ClientStatusRequest;
+  /** Of what is answered. */
+  readonly maxBytes: number;
 }
 
-/** Of the clients whose streams end in this process. */
+/** JSON takes ten times as long to write, and has to be written in one go: for clients it is bounded apart. */
+export const maxJsonBytes = 1 << 20;
+
+type Answer = Result<EncodedStatus, GrpcStatus>;
+
+/** CSDS (protocol §9) of the clients whose streams end in this process: what each was told, and what it made of it. */
 export function clientConfigs(
   relay: Relay,
-  request: ClientStatusRequest,
-): Result<readonly ClientConfig[], GrpcStatus> {
-  const matcher = compileMatchers(request.nodeMatchers);
-  if (!matcher.ok) return matcher;
-  const config: ClientConfig[] = [];
-  for (const stream of relay.server.streams()) {
-    if (matcher.value(stream.client?.nodeId ?? '')) {
-      config.push(clientConfig(stream, request.excludeResourceContents));
+  { scope, request, maxBytes }: StatusQuestion,
+  slices: Slices,
+): Promise<Answer> {
+  return slices.run(async (pace) => {
+    const matches = compileNodeMatchers(request.nodeMatchers);
+    if (!matches.ok) return matches;
+    const writer = new ClientStatusWriter(maxBytes);
+    for (const stream of [...relay.server.streams()]) {
+      await pace.due();
+      if (!covers(scope, stream.transport.peer) || !matches.value(stream.client?.nodeId ?? '')) continue;
+      const seesAll = scope.kind === 'all';
+      if (!(await writeEntries(writer, stream, seesAll, request.excludeResourceContents, pace))) {
+        return fail(tooLarge(maxBytes));
+      }
+      if (relay.server.stream(stream.id) !== stream) {
+        writer.drop(); // it has ended meanwhile, and forgotten what it had
+        continue;
+      }
+      const { nodeId = '', cluster = '' } = stream.client ?? {};
+      if (!writer.client({ nodeId, cluster, scope: stream.id })) return fail(tooLarge(maxBytes));
     }
-  }
-  return ok(config);
-}
-
-function clientConfig(stream: XdsStream, bare: boolean): ClientConfig {
-  return create(ClientConfigSchema, {
-    node: create(NodeSchema, { id: stream.client?.nodeId ?? '', cluster: stream.client?.cluster ?? '' }),
-    clientScope: stream.id,
-    genericXdsConfigs: stream.types.flatMap((type) => typeConfigs(type, bare)),
+    return ok(writer.pieces);
   });
 }
 
-function typeConfigs(type: TypeStream, bare: boolean): ClientConfig_GenericXdsConfig[] {
-  const configs: ClientConfig_GenericXdsConfig[] = [];
-  for (const { name, value } of type.subscription?.held() ?? []) {
-    const config = create(ClientConfig_GenericXdsConfigSchema, {
-      typeUrl: type.info.url,
-      name,
-      configStatus: isVariant(value) ? statusOf(type) : ConfigStatus.NOT_SENT,
-      ...contentOf(value, bare),
-    });
-    if (type.lastNack !== undefined && type.state === 'ERROR') {
-      config.errorState = create(UpdateFailureStateSchema, {
-        details: type.lastNack.message,
-        versionInfo: type.version,
-        lastUpdateAttempt: timestampFromMs(type.lastNack.at),
-      });
+/** What the relay itself got from its control planes, as one more client. */
+export function ownConfig(
+  relay: Relay,
+  { request, maxBytes }: StatusQuestion,
+  slices: Slices,
+): Promise<Answer> {
+  return slices.run(async (pace) => {
+    const matches = compileNodeMatchers(request.nodeMatchers);
+    if (!matches.ok) return matches;
+    const writer = new ClientStatusWriter(maxBytes);
+    if (!matches.value(relay.nodeId)) return ok(writer.pieces);
+    for (const entry of ownEntries(relay, request.excludeResourceContents)) {
+      await pace.due();
+      if (!writer.entry(entry)) return fail(tooLarge(maxBytes));
     }
-    configs.push(config);
-  }
-  return configs;
+    const written = writer.client({ nodeId: relay.nodeId, cluster: '', scope: 'upstream' });
+    return written ? ok(writer.pieces) : fail(tooLarge(maxBytes));
+  });
 }
 
-/** What the relay itself got from its control planes. */
-function ownConfig(relay: Relay, bare: boolean): ClientConfig {
-  const genericXdsConfigs: ClientConfig_GenericXdsConfig[] = [];
+export function tooLarge(maxBytes: number): GrpcStatus {
+  const message = `the answer has more than ${maxBytes} bytes, the most that is answered (limits.max_response_bytes; on the xDS port ${maxJsonBytes} as JSON): exclude_resource_contents and node_matchers make it smaller`;
+  return { code: Code.RESOURCE_EXHAUSTED, message };
+}
+
+/** False: the answer is too large. */
+async function writeEntries(
+  writer: ClientStatusWriter,
+  stream: XdsStream,
+  seesAll: boolean,
+  bare: boolean,
+  pace: Pace,
+): Promise<boolean> {
+  for (const type of stream.types) {
+    for (const holding of type.subscription?.held() ?? []) {
+      await pace.due();
+      if (!seesAll && !mayBeTold(stream.client?.access, type.info.url, holding)) continue;
+      if (!writer.entry(entryOf(type, holding, bare))) return false;
+    }
+  }
+  return true;
+}
+
+/** By the rules and parameters of now: what it was sent may have been allowed only then. */
+function mayBeTold(access: Access | undefined, type: TypeUrl, holding: Holding): boolean {
+  const { canonical, parameters, value, current } = holding;
+  if (access?.allows(type, canonical) !== true) return false;
+  if (current || !isVariant(value)) return true;
+  return access.admits(value, parameters) && value.constraints.matches(parameters);
+}
+
+function entryOf(type: TypeStream, { name, value }: Holding, bare: boolean): StatusEntry {
+  const { lastNack, state } = type;
+  return {
+    typeUrl: type.info.url,
+    name,
+    configStatus: isVariant(value) ? statusOf(type) : ConfigStatus.NOT_SENT,
+    ...contentOf(value, bare),
+    ...(lastNack === undefined || state !== 'ERROR'
+      ? {}
+      : { error: { at: lastNack.at, details: lastNack.message, version: type.version } }),
+  };
+}
+
+function* ownEntries(relay: Relay, bare: boolean): Iterable<StatusEntry> {
   for (const [type, table] of relay.store.tables()) {
     for (const [name, cell] of table.cells) {
       for (const { variant } of cell.variants.values()) {
-        genericXdsConfigs.push(
-          create(ClientConfig_GenericXdsConfigSchema, {
-            typeUrl: type,
-            name,
-            clientStatus: ClientResourceStatus.ACKED,
-            ...contentOf(variant, bare),
-          }),
-        );
+        const content = contentOf(variant, bare);
+        yield { typeUrl: type, name, clientStatus: ClientResourceStatus.ACKED, ...content };
       }
     }
     for (const { interest, answered } of table.interests.all()) {
       const { selector } = interest;
       if (selector === '*' || (table.cells.get(selector)?.variants.size ?? 0) > 0) continue;
-      const status = answered ? ClientResourceStatus.DOES_NOT_EXIST : ClientResourceStatus.REQUESTED;
-      genericXdsConfigs.push(
-        create(ClientConfig_GenericXdsConfigSchema, {
-          typeUrl: type,
-          name: selector,
-          clientStatus: status,
-        }),
-      );
+      const clientStatus = answered ? ClientResourceStatus.DOES_NOT_EXIST : ClientResourceStatus.REQUESTED;
+      yield { typeUrl: type, name: selector, clientStatus };
     }
   }
-  const node = create(NodeSchema, { id: relay.nodeId });
-  return create(ClientConfigSchema, { node, clientScope: 'upstream', genericXdsConfigs });
 }
 
 function statusOf(type: TypeStream): ConfigStatus {
@@ -137,27 +154,10 @@ function statusOf(type: TypeStream): ConfigStatus {
 function contentOf(
   value: Value | undefined,
   bare: boolean,
-): { versionInfo?: string; xdsConfig?: Any; lastUpdated?: ReturnType<typeof timestampFromMs> } {
+): Pick<StatusEntry, 'version' | 'lastUpdated' | 'body'> {
   if (!isVariant(value)) return {};
-  const content = { versionInfo: value.version, lastUpdated: timestampFromMs(value.since) };
+  const content = { version: value.version, lastUpdated: value.since };
   // A private key is for those that subscribe to it, not for whoever asks how they are.
   if (bare || value.payload === undefined || typeInfo(value.type).short === 'sds') return content;
-  return { ...content, xdsConfig: fromBinary(AnySchema, value.payload.bytes) };
-}
-
-/** Any of the matchers; none match all. Of the node only its id is kept, so nothing else can be matched. */
-function compileMatchers(matchers: readonly NodeMatcher[]): Result<(nodeId: string) => boolean, GrpcStatus> {
-  const compiled: ((nodeId: string) => boolean)[] = [];
-  for (const { nodeId, nodeMetadatas } of matchers) {
-    if (nodeMetadatas.length > 0) {
-      const message =
-        'node_matchers: only node_id can be matched: the relay does not keep the metadata of nodes';
-      return fail({ code: Code.INVALID_ARGUMENT, message });
-    }
-    if (nodeId === undefined) continue;
-    const matcher = compileStringMatcher(nodeId);
-    if (!matcher.ok) return fail({ code: Code.INVALID_ARGUMENT, message: `node_matchers: ${matcher.error}` });
-    compiled.push(matcher.value);
-  }
-  return ok((nodeId) => compiled.length === 0 || compiled.some((matches) => matches(nodeId)));
+  return { ...content, body: value.payload.bytes };
 }

@@ -6,10 +6,11 @@ import type {
   NackStatus,
   WorkerStatus,
 } from '../gen/distributary/admin/v1/admin_pb.ts';
-import type { ClientConfig, ClientStatusRequest } from '../gen/envoy/service/status/v3/csds_pb.ts';
 import type { Parameters } from '../model/parameters.ts';
 import type { Result } from '../model/result.ts';
+import type { EncodedStatus } from '../wire/client-status.ts';
 import type { GrpcStatus } from '../wire/status.ts';
+import type { StatusQuestion } from './client-status.ts';
 
 /** Rejected resources that Status tells of. */
 const mostNacks = 100;
@@ -40,8 +41,8 @@ export interface ClientsView {
   list(limit: number | undefined): Awaitable<Plain<ListClientsResponse>>;
   /** By a stream's id. NOT_FOUND: there is none. */
   find(client: string, query: Pick<ExplainQuery, 'type' | 'name'>): Awaitable<Result<ClientPart, GrpcStatus>>;
-  /** CSDS (protocol §9). INVALID_ARGUMENT: a matcher that is not accepted. */
-  configs(request: ClientStatusRequest): Awaitable<Result<readonly ClientConfig[], GrpcStatus>>;
+  /** CSDS (protocol §9). INVALID_ARGUMENT: a matcher that is not accepted; RESOURCE_EXHAUSTED: too large. */
+  configs(question: StatusQuestion): Awaitable<Result<EncodedStatus, GrpcStatus>>;
 }
 
 /** Censuses of several processes as one. Clients that reject the same thing are one line. */

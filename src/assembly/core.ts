@@ -2,7 +2,6 @@ import type { Journal } from '../cache/journal.ts';
 import type { Config } from '../config/config.ts';
 import type { Refusal } from '../downstream/server.ts';
 import type { StreamLimits } from '../downstream/services.ts';
-import type { Access } from '../model/access.ts';
 import type { TypeUrl } from '../model/brand.ts';
 import { systemClock } from '../model/clock.ts';
 import type { Variant } from '../model/resource.ts';
@@ -17,6 +16,7 @@ import { Relay, type RelayOptions } from '../relay.ts';
 import { Code, type GrpcStatus } from '../wire/status.ts';
 import type { Peer } from '../wire/transport.ts';
 import { Admission, type Load } from './admission.ts';
+import { StatusScopes } from './client-status-scope.ts';
 import { ClientRules } from './clients.ts';
 import { Loops, newRelayId } from './loops.ts';
 import { sampleOf } from './sample.ts';
@@ -91,6 +91,7 @@ export class Core {
   #config: Config;
   #limits: StreamLimits;
   #rules: ClientRules;
+  #statusScopes: StatusScopes;
   #draining = false;
 
   constructor(config: Config, { log, version, processMetrics, journal }: Surroundings, place: Place = ALONE) {
@@ -102,6 +103,7 @@ export class Core {
     this.metrics = new Metrics({ process: processMetrics });
     this.conditions = new Conditions(log);
     this.#rules = new ClientRules(config);
+    this.#statusScopes = new StatusScopes(config, (peer) => this.#rules.accessOf(peer));
     this.#streamMetrics = new StreamMetrics(this.metrics, this.conditions);
     this.admission = new Admission({
       limits: () => this.#config.limits,
@@ -170,12 +172,13 @@ export class Core {
     this.#limits = streamLimits(config);
     this.#rules = new ClientRules(config);
     this.admission.reload([...this.relay.server.streams()].map(({ transport }) => transport.peer));
+    this.#statusScopes = new StatusScopes(config, (peer) => this.#rules.accessOf(peer));
     this.relay.server.reidentify();
   }
 
-  /** What a peer may see by the rules in force. */
-  accessOf(peer: Peer): Access {
-    return this.#rules.accessOf(peer);
+  /** What CSDS may tell whom, by the configuration in force. */
+  get statusScopes(): StatusScopes {
+    return this.#statusScopes;
   }
 
   #refusal(peer: Peer, type: TypeUrl | undefined): Refusal | undefined {

@@ -1,57 +1,119 @@
 import { create } from '@bufbuild/protobuf';
 import type { ConnectRouter, HandlerContext } from '@connectrpc/connect';
 import { withKnownTypes } from '../admin/json-safe.ts';
+import type { Awaitable } from '../admin/ports.ts';
 import {
   ClientStatusDiscoveryService,
   type ClientStatusRequest,
   type ClientStatusResponse,
   ClientStatusResponseSchema,
 } from '../gen/envoy/service/status/v3/csds_pb.ts';
-import type { Access } from '../model/access.ts';
-import { typeUrl } from '../model/brand.ts';
-import type { Result } from '../model/result.ts';
-import { callerKey } from '../wire/connect.ts';
+import { fail, type Result } from '../model/result.ts';
+import type { Slices } from '../model/slices.ts';
+import { decodedResponse, type EncodedStatus, encodedResponse, sizeOf } from '../wire/client-status.ts';
+import type { CallKind, ColdCall } from '../wire/cold-calls.ts';
+import { type ColdService, callKey } from '../wire/connect.ts';
 import { rpcError } from '../wire/connect-error.ts';
-import type { GrpcStatus } from '../wire/status.ts';
+import { Code, type GrpcStatus } from '../wire/status.ts';
 import type { Peer } from '../wire/transport.ts';
+import { maxJsonBytes, type StatusQuestion } from './client-status.ts';
+import type { StatusScope } from './client-status-scope.ts';
 
-type Answer = Result<ClientStatusResponse, GrpcStatus>;
+export interface CsdsOptions {
+  readonly scopeOf: (peer: Peer) => Result<StatusScope, GrpcStatus>;
+  readonly answer: (question: StatusQuestion) => Awaitable<Result<EncodedStatus, GrpcStatus>>;
+  readonly maxResponseBytes: () => number;
+  readonly slices: Slices;
+}
 
-/**
- * CSDS over gRPC: request and response, not a watch (protocol §9). Who may not subscribe to a resource is not told of it
- * here either.
- */
-export function csdsRoutes(
-  answer: (request: ClientStatusRequest) => Answer | Promise<Answer>,
-  accessOf: (peer: Peer) => Access,
-): (router: ConnectRouter) => void {
-  const orThrow = async (
-    request: ClientStatusRequest,
-    { values, requestHeader }: HandlerContext,
-  ): Promise<ClientStatusResponse> => {
-    const result = await answer(request);
-    if (!result.ok) throw rpcError(result.error);
-    const peer = values.get(callerKey);
-    const shown = peer === undefined ? result.value : allowed(result.value, accessOf(peer));
-    // Connect speaks JSON too, which needs to know every type.
-    const json = requestHeader.get('content-type')?.includes('json') === true;
-    return json ? create(ClientStatusResponseSchema, withKnownTypes(shown)) : shown;
-  };
-  return (router) => {
-    router.service(ClientStatusDiscoveryService, {
-      fetchClientStatus: orThrow,
-      async *streamClientStatus(requests, context) {
-        for await (const request of requests) yield await orThrow(request, context);
-      },
-    });
+/** A node may be in it (61 KB of Envoy's), which nobody looks at. */
+const maxRequestBytes = 128 << 10;
+/** Answers that are on their way to those who see their own streams, in multiples of limits.max_response_bytes. */
+const mostUnread = 2;
+
+const calls: CallKind = { name: 'CSDS calls', most: 16, mostPerPeer: 4, excess: 'REFUSED' };
+
+/** CSDS on the xDS port: request and response, not a watch (protocol §9). */
+export function csds(options: CsdsOptions): ColdService {
+  const answers = new Csds(options);
+  return {
+    maxRequestBytes,
+    kindOf: () => calls,
+    refusal: (peer) => {
+      const scope = options.scopeOf(peer);
+      return scope.ok ? undefined : scope.error;
+    },
+    routes: (router: ConnectRouter) => {
+      router.service(ClientStatusDiscoveryService, {
+        fetchClientStatus: (request, context) => answers.to(request, context),
+        async *streamClientStatus(requests, context) {
+          for await (const request of requests) yield await answers.to(request, context);
+        },
+      });
+    },
   };
 }
 
-function allowed(response: ClientStatusResponse, access: Access): ClientStatusResponse {
-  for (const config of response.config) {
-    config.genericXdsConfigs = config.genericXdsConfigs.filter(({ typeUrl: url, name }) =>
-      access.allows(typeUrl(url), name),
-    );
+class Csds {
+  readonly #options: CsdsOptions;
+  /** Bytes of the answer that each call has not let go of yet. */
+  readonly #unread = new Map<ColdCall, number>();
+
+  constructor(options: CsdsOptions) {
+    this.#options = options;
   }
-  return response;
+
+  /** Who asks is looked at first, each time: the rules may be others than when a stream began. */
+  async to(
+    request: ClientStatusRequest,
+    { values, requestHeader }: HandlerContext,
+  ): Promise<ClientStatusResponse> {
+    const call = values.get(callKey);
+    if (call === undefined) throw new Error('a call without a caller');
+    const scope = valueOf(this.#options.scopeOf(call.peer));
+    // Connect speaks JSON too, which needs to know every type.
+    const json = requestHeader.get('content-type')?.includes('json') === true;
+    const release = call.hold();
+    try {
+      const pieces = valueOf(await this.#answer({ scope, request, maxBytes: this.#maxBytes(json) }, call));
+      if (!json) return encodedResponse(pieces);
+      const known = await this.#options.slices.run((pace) => withKnownTypes(decodedResponse(pieces), pace));
+      return create(ClientStatusResponseSchema, known);
+    } finally {
+      release();
+    }
+  }
+
+  async #answer(question: StatusQuestion, call: ColdCall): Promise<Result<EncodedStatus, GrpcStatus>> {
+    const answered = await this.#options.answer(question);
+    if (!answered.ok || question.scope.kind === 'all') return answered;
+    const size = sizeOf(answered.value);
+    return this.#reserve(call, size) ? answered : fail(busy);
+  }
+
+  /** Whoever reads slowly keeps an answer in memory: all such answers together are bounded. */
+  #reserve(call: ColdCall, bytes: number): boolean {
+    const others = this.#unread.entries().filter(([other]) => other !== call);
+    const total = others.reduce((sum, [, unread]) => sum + unread, bytes);
+    if (total > mostUnread * this.#options.maxResponseBytes()) return false;
+    if (!this.#unread.has(call)) call.onClose(() => this.#unread.delete(call));
+    this.#unread.set(call, bytes);
+    return true;
+  }
+
+  #maxBytes(json: boolean): number {
+    const most = this.#options.maxResponseBytes();
+    return json ? Math.min(most, maxJsonBytes) : most;
+  }
+}
+
+const busy: GrpcStatus = {
+  code: Code.RESOURCE_EXHAUSTED,
+  message:
+    'answers to others are not read yet: ask again later, or for less (exclude_resource_contents, node_matchers)',
+};
+
+function valueOf<T>(result: Result<T, GrpcStatus>): T {
+  if (result.ok) return result.value;
+  throw rpcError(result.error);
 }

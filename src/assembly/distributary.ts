@@ -58,6 +58,7 @@ export class Distributary {
       configDump: () => dumpInForce(this.#started, this.#config),
       heldRemovals: (upstream) => this.#upstreams.heldRemovals(upstream),
       releaseRemovals: (upstream, type) => this.#upstreams.releaseRemovals(upstream, type),
+      maxResponseBytes: () => this.#config.limits.maxResponseBytes,
       metricsText: async () => (await this.#front?.metricsText()) ?? '',
     });
   }
@@ -137,7 +138,7 @@ export class Distributary {
   async #listen(): Promise<Result<undefined>> {
     const front = await this.#kind.open(this.#core, this.#config, {
       serving: () => this.#inspection.ready().ready,
-      clientStatus: (request) => this.#inspection.clientStatus(request),
+      clientStatus: (question) => this.#inspection.clientStatusOf(question),
     });
     if (!front.ok) return front;
     this.#front = front.value;

@@ -8,20 +8,24 @@ import type {
   TypeStatus,
   VariantSummary,
 } from '../gen/distributary/admin/v1/admin_pb.ts';
-import type { ClientStatusRequest, ClientStatusResponse } from '../gen/envoy/service/status/v3/csds_pb.ts';
+import type { ClientStatusRequest } from '../gen/envoy/service/status/v3/csds_pb.ts';
 import type { ResourceName, TypeUrl } from '../model/brand.ts';
 import { isVariant } from '../model/catalog.ts';
+import { systemClock } from '../model/clock.ts';
 import { explainMatch, formatConstraints } from '../model/constraints.ts';
 import { NO_PARAMETERS } from '../model/parameters.ts';
 import { fail, ok, type Result } from '../model/result.ts';
+import { Slices } from '../model/slices.ts';
 import { knownTypes, typeInfo } from '../model/types.ts';
 import type { UpstreamState } from '../model/upstream.ts';
 import { canonicalName } from '../model/xdstp.ts';
 import { OTHER_TYPES, TypeLabels } from '../observe/type-label.ts';
 import type { Relay } from '../relay.ts';
 import type { HeldRemovals } from '../upstream/shrink-guard.ts';
+import { type EncodedStatus, sizeOf } from '../wire/client-status.ts';
 import { Code, type GrpcStatus } from '../wire/status.ts';
-import { clientStatus } from './client-status.ts';
+import { ownConfig, type StatusQuestion, tooLarge } from './client-status.ts';
+import { ALL } from './client-status-scope.ts';
 import type { Census, ClientsView } from './clients-view.ts';
 import type { Staleness } from './staleness.ts';
 
@@ -36,6 +40,8 @@ export interface InspectionOptions {
   readonly unready: () => string | undefined;
   readonly configDump: () => unknown;
   readonly metricsText: () => Promise<string>;
+  /** Of an answer of CSDS. */
+  readonly maxResponseBytes: () => number;
   readonly heldRemovals: (upstream: string) => readonly HeldRemovals[];
   /** Undefined: there is no such upstream. */
   readonly releaseRemovals: (upstream: string, type: TypeUrl | undefined) => number | undefined;
@@ -44,6 +50,7 @@ export interface InspectionOptions {
 /** The relay as operators see it: all of it read when asked for. */
 export class Inspection implements Inspector {
   readonly #options: InspectionOptions;
+  readonly #slices = new Slices(systemClock);
 
   constructor(options: InspectionOptions) {
     this.#options = options;
@@ -163,8 +170,18 @@ export class Inspection implements Inspector {
     return this.#options.clients().list(limit);
   }
 
-  clientStatus(request: ClientStatusRequest): Promise<Result<ClientStatusResponse, GrpcStatus>> {
-    return clientStatus(this.#options.relay, this.#options.clients(), request);
+  clientStatus(request: ClientStatusRequest): Promise<Result<EncodedStatus, GrpcStatus>> {
+    return this.clientStatusOf({ scope: ALL, request, maxBytes: this.#options.maxResponseBytes() });
+  }
+
+  /** CSDS for whoever may be told this; the relay's own view is only in answers about everything. */
+  async clientStatusOf(question: StatusQuestion): Promise<Result<EncodedStatus, GrpcStatus>> {
+    const clients = await this.#options.clients().configs(question);
+    if (!clients.ok || question.scope.kind !== 'all') return clients;
+    const rest = { ...question, maxBytes: question.maxBytes - sizeOf(clients.value) };
+    const own = await ownConfig(this.#options.relay, rest, this.#slices);
+    if (own.ok) return ok([...clients.value, ...own.value]);
+    return own.error.code === Code.RESOURCE_EXHAUSTED ? fail(tooLarge(question.maxBytes)) : own;
   }
 
   releaseRemovals(upstream: string, type: TypeUrl | undefined): Result<number, GrpcStatus> {

@@ -7,21 +7,24 @@ import type {
   ListClientsResponse,
   NackStatus,
 } from '../gen/distributary/admin/v1/admin_pb.ts';
-import type { ClientConfig, ClientStatusRequest } from '../gen/envoy/service/status/v3/csds_pb.ts';
 import { isVariant } from '../model/catalog.ts';
+import { systemClock } from '../model/clock.ts';
 import { formatConstraints } from '../model/constraints.ts';
 import { NO_PARAMETERS, type Parameters } from '../model/parameters.ts';
 import { fail, ok, type Result } from '../model/result.ts';
+import { Slices } from '../model/slices.ts';
 import { TypeLabels } from '../observe/type-label.ts';
 import type { Relay } from '../relay.ts';
+import type { EncodedStatus } from '../wire/client-status.ts';
 import { Code, type GrpcStatus } from '../wire/status.ts';
-import { clientConfigs } from './client-status.ts';
+import { clientConfigs, type StatusQuestion } from './client-status.ts';
 import { type Census, type ClientPart, type ClientsView, mostRecent } from './clients-view.ts';
 import { subscriptionsOf } from './sample.ts';
 
 /** The clients whose streams end in this process: read when asked for. */
 export class LocalClients implements ClientsView {
   readonly #relay: Relay;
+  readonly #slices = new Slices(systemClock);
 
   constructor(relay: Relay) {
     this.#relay = relay;
@@ -66,8 +69,8 @@ export class LocalClients implements ClientsView {
     });
   }
 
-  configs(request: ClientStatusRequest): Result<readonly ClientConfig[], GrpcStatus> {
-    return clientConfigs(this.#relay, request);
+  configs(question: StatusQuestion): Promise<Result<EncodedStatus, GrpcStatus>> {
+    return clientConfigs(this.#relay, question, this.#slices);
   }
 
   #nacks(): readonly Plain<NackStatus>[] {

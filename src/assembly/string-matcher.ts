@@ -1,6 +1,6 @@
-import { RE2JS } from 're2js';
 import type { StringMatcher } from '../gen/envoy/type/matcher/v3/string_pb.ts';
 import { fail, ok, type Result } from '../model/result.ts';
+import { compileBounded } from '../security/bounded-pattern.ts';
 
 /** envoy.type.matcher.v3.StringMatcher as a function. The error says what of it is not accepted. */
 export function compileStringMatcher(matcher: StringMatcher): Result<(text: string) => boolean> {
@@ -15,13 +15,10 @@ export function compileStringMatcher(matcher: StringMatcher): Result<(text: stri
       return ok((text) => fold(text).endsWith(fold(matchPattern.value)));
     case 'contains':
       return ok((text) => fold(text).includes(fold(matchPattern.value)));
-    case 'safeRegex':
-      try {
-        const pattern = RE2JS.compile(matchPattern.value.regex);
-        return ok((text) => pattern.matches(text));
-      } catch (error) {
-        return fail(`safe_regex: ${error instanceof Error ? error.message : String(error)}`);
-      }
+    case 'safeRegex': {
+      const pattern = compileBounded(matchPattern.value.regex);
+      return pattern.ok ? pattern : fail(`safe_regex: ${pattern.error}`);
+    }
     case 'custom':
     case undefined:
       return fail('exact, prefix, suffix, contains and safe_regex are accepted');

@@ -1,25 +1,23 @@
 import { lazyEnvoyRegistry } from '../admin/json-registry.ts';
 import { routes } from '../downstream/server.ts';
-import {
-  ClientStatusDiscoveryService,
-  type ClientStatusRequest,
-  type ClientStatusResponse,
-} from '../gen/envoy/service/status/v3/csds_pb.ts';
+import { ClientStatusDiscoveryService } from '../gen/envoy/service/status/v3/csds_pb.ts';
+import { systemClock } from '../model/clock.ts';
 import { ok, type Result } from '../model/result.ts';
+import { Slices } from '../model/slices.ts';
 import { ADS_SERVICE, knownTypes } from '../model/types.ts';
 import { formatHostPort } from '../wire/address.ts';
+import type { EncodedStatus } from '../wire/client-status.ts';
 import { ConnectPaths } from '../wire/connect.ts';
-import { healthRoutes } from '../wire/health.ts';
+import { health } from '../wire/health.ts';
 import { type GrpcServer, listenGrpc } from '../wire/http2-server.ts';
-import { reflectionAliases, reflectionRoutes } from '../wire/reflection.ts';
+import { reflection, reflectionAliases } from '../wire/reflection.ts';
 import { Code, type GrpcStatus } from '../wire/status.ts';
+import type { StatusQuestion } from './client-status.ts';
 import type { Core } from './core.ts';
-import { csdsRoutes } from './csds.ts';
+import { csds } from './csds.ts';
 import { watchTls } from './watched-tls.ts';
 
 const services = [ADS_SERVICE, ...knownTypes.flatMap(({ service }) => service ?? [])];
-/** Calls of health, reflection and CSDS that may be open at once. */
-const maxColdCalls = 1000;
 const draining: GrpcStatus = { code: Code.UNAVAILABLE, message: 'draining: connect to another replica' };
 const reviewedMessage = 'ca has lost authorities: the connections ended whose certificates they had issued';
 
@@ -28,8 +26,8 @@ export interface XdsAnswers {
   /** For the health service. */
   readonly serving: () => boolean;
   readonly clientStatus: (
-    request: ClientStatusRequest,
-  ) => Promise<Result<ClientStatusResponse, GrpcStatus>> | Result<ClientStatusResponse, GrpcStatus>;
+    question: StatusQuestion,
+  ) => Promise<Result<EncodedStatus, GrpcStatus>> | Result<EncodedStatus, GrpcStatus>;
 }
 
 /** The listener for clients: ADS, the per-type services, and beside them health, reflection and CSDS. */
@@ -64,7 +62,7 @@ export class XdsListener {
           else stream.end(refusal);
         };
       },
-      cold: coldPaths(core, answers, maxRequestBytes),
+      cold: coldPaths(core, answers),
       maxRequestBytes,
       bounds: core.admission,
       maxConnectionAge: () => core.config.xds.maxConnectionAgeMs,
@@ -94,20 +92,25 @@ export class XdsListener {
   }
 }
 
-function coldPaths(core: Core, answers: XdsAnswers, maxRequestBytes: number): ConnectPaths {
+function coldPaths(core: Core, answers: XdsAnswers): ConnectPaths {
+  const { serving, clientStatus } = answers;
+  const csdsService = ClientStatusDiscoveryService.typeName;
   return new ConnectPaths({
-    routes: [
-      healthRoutes(services, {
-        serving: answers.serving,
-        subscribe: (changed) => core.onChange(changed),
+    clock: systemClock,
+    stalledMilliseconds: () => core.config.limits.stalledTimeoutMs,
+    services: [
+      health(services, { serving, subscribe: (changed) => core.onChange(changed) }),
+      reflection(() => (core.statusScopes.enabled ? [...services, csdsService] : services)),
+      csds({
+        scopeOf: (peer) => core.statusScopes.of(peer),
+        answer: clientStatus,
+        maxResponseBytes: () => core.config.limits.maxResponseBytes,
+        slices: new Slices(systemClock),
       }),
-      reflectionRoutes([...services, ClientStatusDiscoveryService.typeName]),
-      csdsRoutes(answers.clientStatus, (peer) => core.accessOf(peer)),
     ],
     aliases: reflectionAliases,
-    maxRequestBytes,
     jsonOptions: { useProtoFieldName: true, registry: lazyEnvoyRegistry },
-    maxCalls: maxColdCalls,
+    refused: (reason) => core.metrics.rejected(reason).inc(),
     threw: (error, path) => core.log.error('a handler failed', { path, error }),
   });
 }

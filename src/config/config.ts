@@ -62,6 +62,13 @@ export interface ServerTls {
   readonly requireClientCertificate: boolean;
 }
 
+/** CSDS on the xDS port (the admin listener has its own). */
+interface ClientStatusConfig {
+  readonly enabled: boolean;
+  /** Who sees all clients and the relay's own view; everyone else sees their own streams. */
+  readonly principals: readonly string[];
+}
+
 interface XdsConfig extends ListenerConfig {
   /** First match wins; none: everyone may read everything; else the default is to deny. */
   readonly authorization: readonly AuthorizationRule[];
@@ -73,6 +80,7 @@ interface XdsConfig extends ListenerConfig {
   readonly legacyWildcard: readonly TypeUrl[] | undefined;
   /** Undefined: connections live as long as clients like. */
   readonly maxConnectionAgeMs: number | undefined;
+  readonly clientStatus: ClientStatusConfig;
 }
 
 /** An undefined list matches all. */

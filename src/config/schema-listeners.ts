@@ -71,12 +71,23 @@ const authorization = z.strictObject({
     .describe('The first match wins; once there is a rule, what no rule matches is denied'),
 });
 
+const clientStatus = z.strictObject({
+  enabled: z.boolean().default(true).describe('Whether it is served; the admin listener has it in any case'),
+  principals: z
+    .array(principal())
+    .default([])
+    .describe(
+      'SANs of client certificates that are shown all clients and what the relay itself has, whatever the rules; others are shown their own streams',
+    ),
+});
+
 export const xds = z.strictObject({
   address: listenAnywhere()
     .default('0.0.0.0:18000')
     .describe('HOST:PORT (port 0: any free port) or unix:PATH'),
   tls: tls(),
   authorization: authorization.prefault({}).describe('Who may read what. What is denied is left out'),
+  client_status: clientStatus.prefault({}).describe('CSDS, the client status service: who is shown what'),
   sotw_versions: z
     .enum(['VERBATIM', 'CONTENT'])
     .default('VERBATIM')

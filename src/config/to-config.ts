@@ -28,6 +28,7 @@ export function toConfig(file: ConfigFile, source: ConfigSource): Config {
       legacyWildcard: xds.legacy_wildcard?.map(type),
       maxConnectionAgeMs:
         xds.max_connection_age === undefined ? undefined : milliseconds(xds.max_connection_age),
+      clientStatus: xds.client_status,
     },
     rest: file.rest && listener(file.rest),
     admin: { ...listener(file.admin), hosts: file.admin.hosts, readOnly: file.admin.read_only },

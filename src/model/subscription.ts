@@ -1,6 +1,7 @@
 import type { Access } from './access.ts';
-import type { Serial, TypeUrl } from './brand.ts';
+import type { ResourceName, Serial, TypeUrl } from './brand.ts';
 import type { Value } from './catalog.ts';
+import type { Parameters } from './parameters.ts';
 import type { Variant } from './resource.ts';
 import type { Selected, Selection } from './selection.ts';
 
@@ -61,6 +62,18 @@ export interface Response {
   readonly receivedAt: number | undefined;
 }
 
+/** What a client asks for or is shown, and what it has of it. */
+export interface Holding {
+  /** As the client wrote it. */
+  readonly name: string;
+  readonly canonical: ResourceName;
+  readonly parameters: Parameters;
+  /** What it was last sent; undefined: nothing yet. */
+  readonly value: Value | undefined;
+  /** That is what it would be sent now. Else it may be what rules have denied it since. */
+  readonly current: boolean;
+}
+
 /** A client's share of what the relay holds of one type: the seam between the stages views and downstream. */
 export interface Subscription {
   readonly selection: Selection;
@@ -76,8 +89,8 @@ export interface Subscription {
   readonly due: boolean;
   /** It holds resources that are gone: their removal was kept back (protocol §8, Order). */
   readonly hasKept: boolean;
-  /** What it asks for or shows, and what the client was last sent of it; undefined: nothing yet. For inspection. */
-  held(): Iterable<{ readonly name: string; readonly value: Value | undefined }>;
+  /** For inspection. */
+  held(): Iterable<Holding>;
   /** Updates that a newer one overtook before this client took them, since the last call. */
   overtaken(): number;
   /**

@@ -1,6 +1,7 @@
 import type { ResourceName } from '../model/brand.ts';
 import { isVariant, type Value } from '../model/catalog.ts';
 import type { Parameters } from '../model/parameters.ts';
+import type { Holding } from '../model/subscription.ts';
 
 /** What was visible from a revision on. */
 interface Entry {
@@ -26,6 +27,11 @@ export function valueAt(item: Item, revision: number): Value | undefined {
   let entry: Entry | undefined = item.last;
   while (entry !== undefined && entry.revision > revision) entry = entry.older;
   return entry?.value;
+}
+
+/** For inspection: the item, and what a client has of it. */
+export function holding({ name, spelling, parameters, last }: Item, value: Value | undefined): Holding {
+  return { name: spelling, canonical: name, parameters, value, current: value === last.value };
 }
 
 /** Whether any entry of its history is a resource. */

@@ -2,7 +2,7 @@ import type { Access } from '../model/access.ts';
 import { isVariant, type Value } from '../model/catalog.ts';
 import { NO_PARAMETERS } from '../model/parameters.ts';
 import { covers, itemId, type Selected, type Selection, selectedId } from '../model/selection.ts';
-import { type Batch, batch, type Encoding, type Subscription } from '../model/subscription.ts';
+import { type Batch, batch, type Encoding, type Holding, type Subscription } from '../model/subscription.ts';
 import { WILDCARD } from '../model/transaction.ts';
 import { Answers } from './answers.ts';
 import { changesSince } from './changes-since.ts';
@@ -21,6 +21,7 @@ import {
   openIn,
   selectedIn,
 } from './holdings.ts';
+import { holding } from './item.ts';
 import { Outstanding } from './outstanding.ts';
 import { again, type Part, partsOf } from './rejected.ts';
 import type { Standing, View } from './view.ts';
@@ -109,8 +110,8 @@ export class ViewSubscription implements Subscription, Standing {
     this.#content = version;
   }
 
-  *held(): Iterable<{ readonly name: string; readonly value: Value | undefined }> {
-    for (const [id, item] of this.#view.items) yield { name: item.spelling, value: this.#heldAt(id) };
+  *held(): Iterable<Holding> {
+    for (const [id, item] of this.#view.items) yield holding(item, this.#heldAt(id));
   }
 
   overtaken(): number {

@@ -18,96 +18,169 @@ import {
   universalRequestFromNodeRequest,
   universalResponseToNodeResponse,
 } from '@connectrpc/connect-node';
+import { type CallKind, type ColdCall, ColdCalls, type ColdCallsOptions } from './cold-calls.ts';
 import { refuse } from './grpc-requests.ts';
 import type { ColdPaths } from './http2-server.ts';
-import { Code as GrpcCode } from './status.ts';
+import { Code as GrpcCode, type GrpcStatus } from './status.ts';
 import type { Peer } from './transport.ts';
 
-export interface ConnectPathsOptions {
-  /** Each adds its services. */
-  readonly routes: readonly ((router: ConnectRouter) => void)[];
+/** Services with bounds of their own. */
+export interface ColdService {
+  /** Adds them to the router. */
+  readonly routes: (router: ConnectRouter) => void;
+  readonly maxRequestBytes: number;
+  readonly kindOf: (path: string) => CallKind;
+  /** Asked before anything of the request is read: why this peer may not call. */
+  readonly refusal?: (peer: Peer) => GrpcStatus | undefined;
+}
+
+export interface ConnectPathsOptions extends ColdCallsOptions {
+  readonly services: readonly ColdService[];
   /** Paths that are answered by the handler of another one. */
   readonly aliases?: ReadonlyMap<string, string>;
-  readonly maxRequestBytes: number;
   /** For Connect's clients that want JSON. */
   readonly jsonOptions?: Partial<JsonWriteOptions>;
-  /** Calls open at once; health watches may stay for ever. */
-  readonly maxCalls: number;
   /** A bug: a handler failed with something other than an RPC error. */
   readonly threw?: (error: unknown, path: string) => void;
 }
 
-/** Who calls, for handlers: `context.values.get(callerKey)`. */
-export const callerKey = createContextKey<Peer | undefined>(undefined, { description: 'peer' });
+/** Who calls, for handlers: `context.values.get(callKey)`. */
+export const callKey = createContextKey<ColdCall | undefined>(undefined, { description: 'call' });
+
+/** Updates and ACKs wait for the calls that begin in one go, in milliseconds. */
+const slice = 5;
 
 type Handler = ConnectRouter['handlers'][number];
+
+interface ColdPath {
+  readonly handler: Handler;
+  readonly service: ColdService;
+}
+
+/** Answers are written as they are: compressing megabytes for whoever asks costs more than sending them. */
+const compressNothing = 2 ** 32 - 1;
 
 /**
  * The services where an update costs what it may, by connect-node on the hot server's own streams: gRPC, gRPC-Web and
  * Connect. Its adapter is not used, because it prints to the console and answers unknown paths without a grpc-status.
  */
 export class ConnectPaths implements ColdPaths {
-  readonly #handlers = new Map<string, Handler>();
+  readonly #paths = new Map<string, ColdPath>();
   readonly #options: ConnectPathsOptions;
   readonly #shutDown = new AbortController();
-  #calls = 0;
+  readonly #calls: ColdCalls;
+  readonly #starts: (() => void)[] = [];
+  #scheduled = false;
 
   constructor(options: ConnectPathsOptions) {
     this.#options = options;
-    const router = createConnectRouter({
-      acceptCompression: [compressionGzip],
-      readMaxBytes: options.maxRequestBytes,
-      shutdownSignal: this.#shutDown.signal,
-      jsonOptions: options.jsonOptions ?? {},
-    });
-    for (const route of options.routes) route(router);
-    for (const handler of router.handlers) this.#handlers.set(handler.requestPath, handler);
+    this.#calls = new ColdCalls(options);
+    for (const service of options.services) {
+      const router = createConnectRouter({
+        acceptCompression: [compressionGzip],
+        compressMinBytes: compressNothing,
+        readMaxBytes: service.maxRequestBytes,
+        shutdownSignal: this.#shutDown.signal,
+        jsonOptions: options.jsonOptions ?? {},
+      });
+      service.routes(router);
+      for (const handler of router.handlers) this.#paths.set(handler.requestPath, { handler, service });
+    }
     for (const [alias, path] of options.aliases ?? []) {
-      const handler = this.#handlers.get(path);
-      if (handler !== undefined) this.#handlers.set(alias, handler);
+      const known = this.#paths.get(path);
+      if (known !== undefined) this.#paths.set(alias, known);
     }
   }
 
   serves(path: string): boolean {
-    return this.#handlers.has(withoutQuery(path));
+    return this.#paths.has(withoutQuery(path));
   }
 
   handle(stream: ServerHttp2Stream, headers: IncomingHttpHeaders, raw: readonly string[], peer: Peer): void {
     const path = withoutQuery(headers[':path'] ?? '');
-    const handler = this.#handlers.get(path);
-    if (handler === undefined) return;
-    if (this.#calls >= this.#options.maxCalls) {
-      const message = `${this.#calls} such calls are open: that is the limit`;
-      refuse(stream, { code: GrpcCode.RESOURCE_EXHAUSTED, message });
+    const known = this.#paths.get(path);
+    if (known === undefined) return;
+    const { handler, service } = known;
+    const refusal = service.refusal?.(peer);
+    const opened = refusal === undefined ? this.#calls.open(stream, peer, service.kindOf(path)) : undefined;
+    if (opened?.ok !== true) {
+      const status = refusal ?? opened?.error;
+      if (status !== undefined) refuse(stream, status, httpOf(status, headers));
       return;
     }
-    this.#calls++;
-    stream.once('close', () => {
-      this.#calls--;
-    });
-    // connect builds a URL of it, which throws for some of what gRPC clients put there for a Unix socket.
-    const request = new Http2ServerRequest(stream, { ...headers, ':authority': 'localhost' }, {}, raw);
-    const response = new Http2ServerResponse(stream);
-    const values = createContextValues().set(callerKey, peer);
-    this.#run(handler, request, response, values).catch((error: unknown) => {
-      if (ConnectError.from(error).code !== Code.Aborted) this.#options.threw?.(error, path);
-      stream.destroy();
-    });
+    this.#starts.push(() => this.#start(handler, stream, headers, raw, opened.value));
+    this.#startSoon();
   }
 
   shutDown(): void {
     this.#shutDown.abort(new ConnectError('draining', Code.Unavailable));
   }
 
+  /** Thousands of calls may arrive in one packet: they begin a few at a time, and those that are over by then do not. */
+  #startSoon(): void {
+    if (this.#scheduled) return;
+    this.#scheduled = true;
+    setImmediate(() => {
+      this.#scheduled = false;
+      const end = performance.now() + slice;
+      let started = 0;
+      for (const start of this.#starts) {
+        started++;
+        start();
+        if (performance.now() > end) break;
+      }
+      this.#starts.splice(0, started);
+      if (this.#starts.length > 0) this.#startSoon();
+    });
+  }
+
+  #start(
+    handler: Handler,
+    stream: ServerHttp2Stream,
+    headers: IncomingHttpHeaders,
+    raw: readonly string[],
+    call: ColdCall,
+  ): void {
+    if (call.ended || stream.destroyed || stream.closed) return;
+    // connect builds a URL of it, which throws for some of what gRPC clients put there for a Unix socket.
+    const request = new Http2ServerRequest(stream, { ...headers, ':authority': 'localhost' }, {}, raw);
+    const response = new Http2ServerResponse(stream);
+    this.#run(handler, request, response, call).catch((error: unknown) => {
+      const expected = call.ended || ConnectError.from(error).code === Code.Aborted;
+      if (!expected) this.#options.threw?.(error, handler.requestPath);
+      stream.destroy();
+    });
+  }
+
   async #run(
     handler: Handler,
     request: Http2ServerRequest,
     response: Http2ServerResponse,
-    values: ReturnType<typeof createContextValues>,
+    call: ColdCall,
   ): Promise<void> {
+    const values = createContextValues().set(callKey, call);
     const answer = await handler(universalRequestFromNodeRequest(request, response, undefined, values));
-    await universalResponseToNodeResponse(answer, response);
+    const { body } = answer;
+    await universalResponseToNodeResponse(
+      body === undefined ? answer : { ...answer, body: noticed(body, call) },
+      response,
+    );
   }
+}
+
+/** The same; the call hears of each part that is asked for after another was written. */
+async function* noticed(body: AsyncIterable<Uint8Array>, call: ColdCall): AsyncIterable<Uint8Array> {
+  for await (const part of body) {
+    call.progressed();
+    yield part;
+  }
+}
+
+/** gRPC's clients look for the grpc-status of a 200 (gRPC over HTTP/2, Responses); others go by the HTTP status. */
+function httpOf({ code }: GrpcStatus, headers: IncomingHttpHeaders): number {
+  if (headers['content-type']?.startsWith('application/grpc') === true) return 200;
+  if (code === GrpcCode.PERMISSION_DENIED) return 403;
+  return code === GrpcCode.RESOURCE_EXHAUSTED ? 429 : 404;
 }
 
 function withoutQuery(path: string): string {

@@ -1,5 +1,23 @@
 import { Code, ConnectError, type ConnectRouter } from '@connectrpc/connect';
 import { Health, HealthCheckResponse_ServingStatus as Status } from '../gen/health_pb.ts';
+import type { CallKind } from './cold-calls.ts';
+import type { ColdService } from './connect.ts';
+
+/** Names of services. */
+const maxRequestBytes = 4096;
+
+/** An orchestrator must hear that the relay is well whatever clients do: the oldest half-sent question gives way. */
+const checks: CallKind = { name: 'health checks', most: 1000, mostPerPeer: 100, excess: 'ENDS_OLDEST' };
+/** They last, and are counted apart, so that they leave room for checks. */
+const watches: CallKind = { name: 'health watches', most: 1000, mostPerPeer: 100, excess: 'REFUSED' };
+
+export function health(services: readonly string[], readiness: Readiness): ColdService {
+  return {
+    routes: healthRoutes(services, readiness),
+    maxRequestBytes,
+    kindOf: (path) => (path.endsWith('/Watch') ? watches : checks),
+  };
+}
 
 /** Whether the process can serve, as a value that changes. */
 export interface Readiness {
@@ -12,10 +30,7 @@ export interface Readiness {
  * grpc.health.v1 for the overall service `""` and each of `services` (full names), which all share one state.
  * An unknown one: Check fails NOT_FOUND, Watch says SERVICE_UNKNOWN, as the protocol wants it.
  */
-export function healthRoutes(
-  services: readonly string[],
-  readiness: Readiness,
-): (router: ConnectRouter) => void {
+function healthRoutes(services: readonly string[], readiness: Readiness): (router: ConnectRouter) => void {
   const known = new Set(['', ...services]);
   const status = () => (readiness.serving() ? Status.SERVING : Status.NOT_SERVING);
   return (router) => {

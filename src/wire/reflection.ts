@@ -14,8 +14,19 @@ import {
   type ServerReflectionRequest,
   type ServerReflectionResponse,
 } from '../gen/reflection_pb.ts';
+import type { CallKind } from './cold-calls.ts';
+import type { ColdService } from './connect.ts';
 import { envoyRegistry } from './registry.ts';
 import { Code } from './status.ts';
+
+/** Names of symbols and files. */
+const maxRequestBytes = 4096;
+
+const calls: CallKind = { name: 'reflection calls', most: 100, mostPerPeer: 10, excess: 'REFUSED' };
+
+export function reflection(services: () => readonly string[], files: readonly DescFile[] = []): ColdService {
+  return { routes: reflectionRoutes(services, files), maxRequestBytes, kindOf: () => calls };
+}
 
 /** The older name of the same messages, which many tools still try first. */
 export const reflectionAliases: ReadonlyMap<string, string> = new Map([
@@ -28,19 +39,20 @@ export const reflectionAliases: ReadonlyMap<string, string> = new Map([
 type Answer = ServerReflectionResponse['messageResponse'];
 
 /**
- * gRPC server reflection. `services` are the full names that it lists, besides health and itself; their descriptors are
- * looked up in the Envoy API, loaded when somebody asks, and in `files`.
+ * gRPC server reflection. `services` are the full names that it lists now, besides health and itself; their descriptors
+ * are looked up in the Envoy API, loaded when somebody asks, and in `files`.
  */
-export function reflectionRoutes(
-  services: readonly string[],
-  files: readonly DescFile[] = [],
+function reflectionRoutes(
+  services: () => readonly string[],
+  files: readonly DescFile[],
 ): (router: ConnectRouter) => void {
   let loaded: Descriptors | undefined;
   const descriptors = (): Descriptors => {
     loaded ??= new Descriptors([file_health, file_reflection, ...files]);
     return loaded;
   };
-  const listed = [...services, 'grpc.health.v1.Health', ServerReflection.typeName].toSorted();
+  const listed = (): readonly string[] =>
+    [...services(), 'grpc.health.v1.Health', ServerReflection.typeName].toSorted();
   return (router) => {
     router.service(ServerReflection, {
       async *serverReflectionInfo(requests) {
@@ -50,7 +62,7 @@ export function reflectionRoutes(
           yield {
             validHost: request.host,
             originalRequest: request,
-            messageResponse: answer(request, listed, descriptors, sent),
+            messageResponse: answer(request, listed(), descriptors, sent),
           };
         }
       },

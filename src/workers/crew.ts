@@ -1,5 +1,6 @@
 import { randomInt } from 'node:crypto';
 import type { ExplainQuery, Plain } from '../admin/ports.ts';
+import { type StatusQuestion, tooLarge } from '../assembly/client-status.ts';
 import {
   type Census,
   type ClientPart,
@@ -9,12 +10,12 @@ import {
 } from '../assembly/clients-view.ts';
 import { noSuchClient } from '../assembly/local-clients.ts';
 import type { ListClientsResponse } from '../gen/distributary/admin/v1/admin_pb.ts';
-import type { ClientConfig, ClientStatusRequest } from '../gen/envoy/service/status/v3/csds_pb.ts';
 import { systemClock } from '../model/clock.ts';
 import { fail, ok, type Result } from '../model/result.ts';
 import type { Conditions } from '../observe/conditions.ts';
 import type { Log } from '../observe/log.ts';
 import { type Series, sumSeries } from '../observe/series.ts';
+import { type EncodedStatus, sizeOf } from '../wire/client-status.ts';
 import { Code, type GrpcStatus } from '../wire/status.ts';
 import type { Answered, Line } from './line.ts';
 import { Member } from './member.ts';
@@ -117,15 +118,23 @@ export class Crew implements ClientsView {
     return line === undefined ? noSuchClient(client) : askFind(line, client, type, name);
   }
 
-  async configs(request: ClientStatusRequest): Promise<Result<readonly ClientConfig[], GrpcStatus>> {
-    const refusals: GrpcStatus[] = [];
-    const configs = await this.#ask(async (line) => {
-      const answered = await askConfigs(line, request);
-      if (!answered.ok && answered.error.code === Code.INVALID_ARGUMENT) refusals.push(answered.error);
-      return answered;
-    });
-    const [refusal] = refusals;
-    return refusal === undefined ? ok(configs.flat()) : fail(refusal);
+  /** One after the other: what is answered already bounds the rest. */
+  async configs(question: StatusQuestion): Promise<Result<EncodedStatus, GrpcStatus>> {
+    const pieces: Uint8Array[] = [];
+    let left = question.maxBytes;
+    for (const member of this.#members) {
+      let refusal: GrpcStatus | undefined;
+      const answered = await this.#askOne(member, async (line) => {
+        const answer = await askConfigs(line, { ...question, maxBytes: left });
+        if (!answer.ok && isAboutTheQuestion(answer.error)) refusal = answer.error;
+        return refusal === undefined ? answer : ok([]);
+      });
+      if (refusal?.code === Code.RESOURCE_EXHAUSTED) return fail(tooLarge(question.maxBytes));
+      if (refusal !== undefined) return fail(refusal);
+      pieces.push(...(answered ?? []));
+      left = question.maxBytes - sizeOf(pieces);
+    }
+    return ok(pieces);
   }
 
   /** What all of them have counted, also those that are no more. */
@@ -232,4 +241,9 @@ export class Crew implements ClientsView {
   async #end(milliseconds: number): Promise<void> {
     await Promise.all(this.#members.map((member) => member.end(milliseconds)));
   }
+}
+
+/** Of a worker that is well. */
+function isAboutTheQuestion({ code }: GrpcStatus): boolean {
+  return code === Code.INVALID_ARGUMENT || code === Code.RESOURCE_EXHAUSTED;
 }

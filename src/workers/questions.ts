@@ -1,6 +1,8 @@
 import { create, fromBinary, toBinary } from '@bufbuild/protobuf';
 import { z } from 'zod';
 import type { Plain } from '../admin/ports.ts';
+import type { StatusQuestion } from '../assembly/client-status.ts';
+import { ALL } from '../assembly/client-status-scope.ts';
 import type { Census, ClientPart, ClientsView } from '../assembly/clients-view.ts';
 import {
   ExplainRequestSchema,
@@ -10,17 +12,12 @@ import {
   ListClientsResponseSchema,
   StatusResponseSchema,
 } from '../gen/distributary/admin/v1/admin_pb.ts';
-import {
-  type ClientConfig,
-  type ClientStatusRequest,
-  ClientStatusRequestSchema,
-  type ClientStatusResponse,
-  ClientStatusResponseSchema,
-} from '../gen/envoy/service/status/v3/csds_pb.ts';
+import { ClientStatusRequestSchema } from '../gen/envoy/service/status/v3/csds_pb.ts';
 import { type TypeUrl, typeUrl } from '../model/brand.ts';
 import { internParameters } from '../model/parameters.ts';
 import { fail, ok, type Result } from '../model/result.ts';
 import { readSeries, type Series } from '../observe/series.ts';
+import type { EncodedStatus } from '../wire/client-status.ts';
 import { Code, type GrpcStatus } from '../wire/status.ts';
 import type { Answered, Line } from './line.ts';
 
@@ -50,12 +47,8 @@ export async function answerQuestion(
       const found = await clients.find(client, { type: typeUrl(type), name });
       return found.ok ? ok(partBytes(found.value)) : found;
     }
-    case 'configs': {
-      const configs = await clients.configs(fromBinary(ClientStatusRequestSchema, bytes(body)));
-      if (!configs.ok) return configs;
-      const response = create(ClientStatusResponseSchema, { config: [...configs.value] });
-      return ok(toBinary(ClientStatusResponseSchema, response));
-    }
+    case 'configs':
+      return statusBytes(await clients.configs(readStatusQuestion(body)));
     case 'series':
       return ok(await series());
     default:
@@ -90,34 +83,54 @@ export async function askFind(line: Line, client: string, type: TypeUrl, name: s
   });
 }
 
-export async function askConfigs(line: Line, request: ClientStatusRequest): Outcome<readonly ClientConfig[]> {
-  const answered = await line.ask('configs', toBinary(ClientStatusRequestSchema, request));
-  return mapped(answered, (body) => fromBinary(ClientStatusResponseSchema, bytes(body)).config);
+export async function askConfigs(line: Line, question: StatusQuestion): Outcome<EncodedStatus> {
+  return mapped(await line.ask('configs', statusQuestion(question)), (body) => [bytes(body)]);
 }
 
 export async function askSeries(line: Line): Outcome<readonly Series[]> {
   return mapped(await line.ask('series', undefined), readSeries);
 }
 
-/** CSDS asked at a worker is about the clients of all: the other way round, a worker asks the primary. */
-export async function askClientStatus(
-  line: Line,
-  request: ClientStatusRequest,
-): Outcome<ClientStatusResponse> {
-  const answered = await line.ask('client status', toBinary(ClientStatusRequestSchema, request));
-  return mapped(answered, (body) => fromBinary(ClientStatusResponseSchema, bytes(body)));
+/**
+ * CSDS asked at a worker is about streams of all of them: the other way round, a worker asks the primary. Not so what is
+ * about one connection, which is the worker's own.
+ */
+export async function askClientStatus(line: Line, question: StatusQuestion): Outcome<EncodedStatus> {
+  return mapped(await line.ask('client status', statusQuestion(question)), (body) => [bytes(body)]);
 }
 
 export async function answerWorker(
   what: string,
   body: unknown,
-  clientStatus: (request: ClientStatusRequest) => Answer<ClientStatusResponse>,
+  clientStatus: (question: StatusQuestion) => Answer<EncodedStatus>,
 ): Promise<Answered> {
-  if (what !== 'client status') {
-    return fail({ code: Code.UNIMPLEMENTED, message: `nobody knows ${what} here` });
-  }
-  const response = await clientStatus(fromBinary(ClientStatusRequestSchema, bytes(body)));
-  return response.ok ? ok(toBinary(ClientStatusResponseSchema, response.value)) : response;
+  if (what === 'client status') return statusBytes(await clientStatus(readStatusQuestion(body)));
+  return fail({ code: Code.UNIMPLEMENTED, message: `nobody knows ${what} here` });
+}
+
+const statusBody = z.object({
+  request: z.instanceof(Uint8Array),
+  /** Undefined: all clients. */
+  identity: z.string().optional(),
+  maxBytes: z.number(),
+});
+
+function statusQuestion({ scope, request, maxBytes }: StatusQuestion): z.infer<typeof statusBody> {
+  if (scope.kind === 'connection') throw new Error('only one process has the connection');
+  const encoded = toBinary(ClientStatusRequestSchema, request);
+  return scope.kind === 'all'
+    ? { request: encoded, maxBytes }
+    : { request: encoded, identity: scope.identity, maxBytes };
+}
+
+function readStatusQuestion(body: unknown): StatusQuestion {
+  const { request, identity, maxBytes } = statusBody.parse(body);
+  const scope = identity === undefined ? ALL : { kind: 'identity' as const, identity };
+  return { scope, request: fromBinary(ClientStatusRequestSchema, request), maxBytes };
+}
+
+function statusBytes(status: Result<EncodedStatus, GrpcStatus>): Answered {
+  return status.ok ? ok(Buffer.concat(status.value)) : status;
 }
 
 type Answer<T> = Outcome<T> | Result<T, GrpcStatus>;

@@ -36,6 +36,7 @@ export interface WorkerOptions {
 export class Worker {
   readonly #options: WorkerOptions;
   readonly #core: Core;
+  readonly #clients: LocalClients;
   readonly #line: Line;
   readonly #outlook: Outlook;
   #news: Pick<News, 'ready'> = { ready: false };
@@ -62,7 +63,8 @@ export class Worker {
         changed: () => {},
       },
     );
-    const clients = new LocalClients(this.#core.relay);
+    this.#clients = new LocalClients(this.#core.relay);
+    const clients = this.#clients;
     this.#line = new Line({
       clock: systemClock,
       patience,
@@ -121,7 +123,10 @@ export class Worker {
     relay.start([feed]);
     const listener = await XdsListener.open(this.#core, {
       serving: () => this.#news.ready && !this.#core.isDraining,
-      clientStatus: (request) => askClientStatus(this.#line, request),
+      clientStatus: (question) =>
+        question.scope.kind === 'connection'
+          ? this.#clients.configs(question)
+          : askClientStatus(this.#line, question),
     });
     if (!listener.ok) return listener;
     this.#listener = listener.value;

@@ -1,13 +1,16 @@
 import { request } from 'node:http';
 import { get as httpsGet } from 'node:https';
 import { createConnection } from 'node:net';
-import { create } from '@bufbuild/protobuf';
+import { create, toBinary } from '@bufbuild/protobuf';
 import { anyPack } from '@bufbuild/protobuf/wkt';
 import { expect } from 'chai';
 import type { Inspector } from '../../src/admin/ports.ts';
 import { type AdminServer, startAdminServer } from '../../src/admin/server.ts';
 import { NodeSchema } from '../../src/gen/envoy/config/core/v3/base_pb.ts';
-import { ClientConfig_GenericXdsConfigSchema } from '../../src/gen/envoy/service/status/v3/csds_pb.ts';
+import {
+  ClientConfig_GenericXdsConfigSchema,
+  ClientStatusResponseSchema,
+} from '../../src/gen/envoy/service/status/v3/csds_pb.ts';
 import { ok } from '../../src/model/result.ts';
 import { typeByName } from '../../src/model/types.ts';
 import { createLog } from '../../src/observe/log.ts';
@@ -229,20 +232,18 @@ describe('admin listener', () => {
     const entry = (name: string, typeUrl: string, value: Uint8Array) =>
       create(ClientConfig_GenericXdsConfigSchema, { name, xdsConfig: { typeUrl, value } });
     const known = anyPack(NodeSchema, create(NodeSchema, { id: 'inner' }));
-    const { url } = await start({
-      clientStatus: () =>
-        ok({
-          config: [
-            {
-              clientScope: '',
-              xdsConfig: [],
-              genericXdsConfigs: [
-                entry('known', known.typeUrl, known.value),
-                entry('unknown', 'type.googleapis.com/example.Nothing', Buffer.from('abc')),
-              ],
-            },
+    const response = create(ClientStatusResponseSchema, {
+      config: [
+        {
+          genericXdsConfigs: [
+            entry('known', known.typeUrl, known.value),
+            entry('unknown', 'type.googleapis.com/example.Nothing', Buffer.from('abc')),
           ],
-        }),
+        },
+      ],
+    });
+    const { url } = await start({
+      clientStatus: () => ok([toBinary(ClientStatusResponseSchema, response)]),
     });
     const { status, body } = await rpc(url, csds, {});
     expect(status).to.equal(200);

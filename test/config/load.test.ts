@@ -31,6 +31,7 @@ describe('configuration: what is accepted', () => {
         plainClients: 'PLAIN',
         legacyWildcard: undefined,
         maxConnectionAgeMs: undefined,
+        clientStatus: { enabled: true, principals: [] },
       },
       rest: undefined,
       admin: {

@@ -1,13 +1,20 @@
+import { once } from 'node:events';
+import { fromBinary } from '@bufbuild/protobuf';
 import { createClient } from '@connectrpc/connect';
-import { createConnectTransport, createGrpcTransport } from '@connectrpc/connect-node';
+import { createConnectTransport, createGrpcTransport, Http2SessionManager } from '@connectrpc/connect-node';
 import { expect } from 'chai';
+import { AggregatedDiscoveryService } from '../../src/gen/envoy/service/discovery/v3/ads_pb.ts';
 import {
   type ClientConfig,
   ClientStatusDiscoveryService,
+  ClientStatusResponseSchema,
   ConfigStatus,
 } from '../../src/gen/envoy/service/status/v3/csds_pb.ts';
 import { envoyRegistry } from '../../src/wire/registry.ts';
 import { Code } from '../../src/wire/status.ts';
+import { nextMessage, openCall } from '../support/grpc-calls.ts';
+import { type } from '../support/lab.ts';
+import { clientStatus, nodesOf } from './support/csds.ts';
 import { always, eventually } from './support/eventually.ts';
 import { ModelPlane } from './support/model-plane.ts';
 import { ClientPool, type RecordingClient, type Said } from './support/recording-client.ts';
@@ -31,7 +38,7 @@ describe('what clients make of what they are told', function () {
     relay = await RelayProcess.start({
       upstreams: [{ name: 'central', ads: { endpoints: [plane.address], resource_timeout: '500ms' } }],
     });
-    pool = new ClientPool(relay.xds);
+    pool = new ClientPool(relay.xds, 1);
     good = pool.open('delta', 'good');
     bad = pool.open('delta', 'bad');
     const isBad = ({ resources }: Said) => resources.get('b') === '2';
@@ -50,11 +57,7 @@ describe('what clients make of what they are told', function () {
     await plane?.[Symbol.asyncDispose]();
   });
 
-  const csds = () =>
-    createClient(
-      ClientStatusDiscoveryService,
-      createGrpcTransport({ baseUrl: `http://${relay.xds}`, idleConnectionTimeoutMs: 100 }),
-    );
+  const csds = (request?: Parameters<typeof clientStatus>[1]) => clientStatus(pool.connection, request);
   const stateOf = (configs: readonly ClientConfig[], id: string): Record<string, string> => {
     const config = configs.find(({ node }) => node?.id === id);
     return Object.fromEntries(
@@ -73,35 +76,42 @@ describe('what clients make of what they are told', function () {
       'ClusterLoadAssignment nowhere': 'NOT_SENT',
     };
     await eventually(async () => {
-      expect(stateOf((await csds().fetchClientStatus({})).config, 'good')).to.deep.equal(expected);
+      expect(stateOf(await csds(), 'good')).to.deep.equal(expected);
     });
-    const asked = (async function* () {
-      yield {};
-    })();
-    let answers = 0;
-    for await (const { config } of csds().streamClientStatus(asked)) {
-      answers++;
-      expect(stateOf(config, 'bad')).to.deep.equal(expected);
+    const path = '/envoy.service.status.v3.ClientStatusDiscoveryService/StreamClientStatus';
+    const call = openCall(pool.connection, path);
+    for (let asked = 0; asked < 2; asked++) {
+      const answer = nextMessage(call);
+      call.write(Buffer.alloc(0));
+      expect(stateOf(fromBinary(ClientStatusResponseSchema, await answer).config, 'bad')).to.deep.equal(
+        expected,
+      );
     }
-    expect(answers).to.equal(1);
+    call.end();
     const told = await csdsOf(relay, 'good');
     expect(told.toSorted()).to.deep.equal(['NOT_SENT', 'SYNCED', 'SYNCED', 'SYNCED']);
   });
 
-  it('node_matchers: only those nodes, and the relay itself only if it is one', async () => {
-    const ids = async (...exact: readonly string[]) => {
-      const nodeMatchers = exact.map((id) => ({
-        nodeId: { matchPattern: { case: 'exact' as const, value: id } },
-      }));
-      return (await csds().fetchClientStatus({ nodeMatchers })).config.map(({ node }) => node?.id);
-    };
-    expect(await ids()).to.have.members(['good', 'bad', 'relay']);
+  it('node_matchers: only those nodes; on the admin listener the relay itself too, if it is one', async () => {
+    const matching = (exact: readonly string[]) =>
+      exact.map((id) => ({ nodeId: { matchPattern: { case: 'exact' as const, value: id } } }));
+    const ids = async (...exact: readonly string[]) => nodesOf(await csds({ nodeMatchers: matching(exact) }));
+    expect(await ids()).to.deep.equal(['bad', 'good']);
     expect(await ids('good')).to.deep.equal(['good']);
-    expect(await ids('relay', 'bad')).to.have.members(['bad', 'relay']);
+    expect(await ids('relay', 'bad')).to.deep.equal(['bad']);
+    const admin = createClient(
+      ClientStatusDiscoveryService,
+      createConnectTransport({ baseUrl: `http://${relay.admin}`, httpVersion: '1.1' }),
+    );
+    const told = async (...exact: readonly string[]) =>
+      nodesOf((await admin.fetchClientStatus({ nodeMatchers: matching(exact) })).config);
+    expect(await told()).to.deep.equal(['bad', 'good', 'relay']);
+    expect(await told('relay', 'bad')).to.deep.equal(['bad', 'relay']);
   });
 
   it('over Connect with JSON on the xDS port too, whatever the resources hold', async () => {
     const baseUrl = `http://${relay.xds}`;
+    const sessionManager = new Http2SessionManager(baseUrl, { idleConnectionTimeoutMs: 100 });
     const json = createClient(
       ClientStatusDiscoveryService,
       createConnectTransport({
@@ -109,9 +119,18 @@ describe('what clients make of what they are told', function () {
         httpVersion: '2',
         useBinaryFormat: false,
         jsonOptions: { registry: envoyRegistry() },
-        idleConnectionTimeoutMs: 100,
+        sessionManager,
       }),
     );
+    const grpc = createGrpcTransport({ baseUrl, sessionManager });
+    const leave = new AbortController();
+    const subscribes = (async function* () {
+      yield { node: { id: 'third' }, typeUrl: type('cds') };
+      await once(leave.signal, 'abort');
+    })();
+    const discovery = createClient(AggregatedDiscoveryService, grpc);
+    const stream = discovery.streamAggregatedResources(subscribes, { signal: leave.signal });
+    await stream[Symbol.asyncIterator]().next();
     const bodies = ({ config }: { config: readonly ClientConfig[] }) =>
       config.flatMap(({ genericXdsConfigs }) => genericXdsConfigs).filter(({ xdsConfig }) => xdsConfig)
         .length;
@@ -120,6 +139,7 @@ describe('what clients make of what they are told', function () {
       yield {};
     })();
     for await (const answer of json.streamClientStatus(asked)) expect(bodies(answer)).to.be.above(0);
+    leave.abort();
   });
 
   it('ERROR with version and reason; a rejected response is not sent again until its content changes', async () => {
@@ -128,7 +148,7 @@ describe('what clients make of what they are told', function () {
     await good.gets('cds', { a: '1', b: '2' });
     await eventually(() => expect(bad.of('cds')).to.have.length(before + 1));
     await eventually(async () => {
-      const { config } = await csds().fetchClientStatus({});
+      const config = await csds();
       expect(stateOf(config, 'good')).to.include({ 'Cluster b': 'SYNCED' });
       const one = config.find(({ node }) => node?.id === 'bad');
       const cluster = one?.genericXdsConfigs.find(
@@ -157,7 +177,7 @@ describe('what clients make of what they are told', function () {
     await bad.gets('cds', { a: '3', b: '4' });
     await eventually(async () => {
       expect((await statusOf(relay)).nacks).to.deep.equal([]);
-      expect(stateOf((await csds().fetchClientStatus({})).config, 'bad')).to.include({
+      expect(stateOf(await csds(), 'bad')).to.include({
         'Cluster b': 'SYNCED',
       });
     });

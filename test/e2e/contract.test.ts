@@ -164,7 +164,8 @@ describe('the contract, on a running relay', function () {
       ClientStatusDiscoveryService.typeName,
     ]);
     const csds = createClient(ClientStatusDiscoveryService, transport);
-    expect((await csds.fetchClientStatus({})).config).to.have.length(2);
+    // Of other connections it tells nothing.
+    expect((await csds.fetchClientStatus({})).config).to.deep.equal([]);
   });
 
   it('serves each type on its own service', async () => {

@@ -129,7 +129,7 @@ export function fakeInspector(changes: Partial<Inspector> = {}): Inspector & { r
     },
     configDump: () => ({ node: { id: 'relay-1' } }),
     metricsText: () => 'distributary_cache_bytes 1\n',
-    clientStatus: () => ok({ config: [] }),
+    clientStatus: () => ok([]),
     ...changes,
   };
 }

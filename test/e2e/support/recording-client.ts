@@ -46,6 +46,13 @@ export class ClientPool implements Disposable {
     return opened;
   }
 
+  /** The connection of the first client that was opened, for other calls. */
+  get connection(): Client {
+    const [first] = this.#clients;
+    if (first === undefined) throw new Error('no connection');
+    return first;
+  }
+
   [Symbol.dispose](): void {
     for (const opened of this.#open) opened[Symbol.dispose]();
     for (const client of this.#clients) client.close();

@@ -88,6 +88,11 @@ export class XdsClient implements AsyncDisposable {
     this.#call.on('data', (bytes: Buffer) => this.#take(bytes));
   }
 
+  /** For other calls on the same connection. */
+  get connection(): Client {
+    return this.#client;
+  }
+
   /** Subscribes to these names of a type (a short name or a URL), or without any to all of it. */
   subscribe(type: string, names: readonly string[] = []): void {
     if (this.#protocol === 'delta') {

@@ -1,0 +1,31 @@
+import type { NodeMatcher } from '../gen/envoy/type/matcher/v3/node_pb.ts';
+import { fail, ok, type Result } from '../model/result.ts';
+import { Code, type GrpcStatus } from '../wire/status.ts';
+import { compileStringMatcher } from './string-matcher.ts';
+
+/** Of one request: each may be a pattern, and is held against each client. */
+const mostMatchers = 8;
+
+/** Any of the matchers; none match all. Of the node only its id is kept, so nothing else can be matched. */
+export function compileNodeMatchers(
+  matchers: readonly NodeMatcher[],
+): Result<(nodeId: string) => boolean, GrpcStatus> {
+  if (matchers.length > mostMatchers) {
+    return refused(`${matchers.length} of them: at most ${mostMatchers} are accepted`);
+  }
+  const compiled: ((nodeId: string) => boolean)[] = [];
+  for (const { nodeId, nodeMetadatas } of matchers) {
+    if (nodeMetadatas.length > 0) {
+      return refused('only node_id can be matched: the relay does not keep the metadata of nodes');
+    }
+    if (nodeId === undefined) continue;
+    const matcher = compileStringMatcher(nodeId);
+    if (!matcher.ok) return refused(matcher.error);
+    compiled.push(matcher.value);
+  }
+  return ok((nodeId) => compiled.length === 0 || compiled.some((matches) => matches(nodeId)));
+}
+
+function refused(reason: string): Result<never, GrpcStatus> {
+  return fail({ code: Code.INVALID_ARGUMENT, message: `node_matchers: ${reason}` });
+}

@@ -1,0 +1,52 @@
+import { RE2JS } from 're2js';
+import { fail, ok, type Result } from '../model/result.ts';
+
+/** In bytes of UTF-8. */
+const longestPattern = 256;
+/** Characters of a pattern whose repetitions are written out: about half the instructions that RE2 makes of it. */
+const mostWritten = 1000;
+/** A class such as \pL is a table of hundreds of ranges. */
+const unicodeClass = 16;
+/** In UTF-16 units. A longer text does not match: matching takes time by its length and by the pattern's. */
+const longestText = 1024;
+
+/**
+ * A peer's own RE2 pattern, which must match the whole text. RE2 matches in linear time, but compiles `x{1000}` to a
+ * thousand instructions, each of them with memory: what a pattern comes to is told before it is compiled.
+ */
+export function compileBounded(pattern: string): Result<(text: string) => boolean> {
+  const bytes = Buffer.byteLength(pattern);
+  if (bytes > longestPattern)
+    return fail(`a pattern of ${bytes} bytes: at most ${longestPattern} are accepted`);
+  const written = writtenOut(pattern);
+  if (written > mostWritten) {
+    return fail(
+      `a pattern that comes to about ${written} characters with its repetitions written out: at most ${mostWritten} are accepted`,
+    );
+  }
+  try {
+    const compiled = RE2JS.compile(pattern);
+    return ok((text) => text.length <= longestText && compiled.matches(text));
+  } catch (error) {
+    return fail(error instanceof Error ? error.message : String(error));
+  }
+}
+
+/**
+ * At least as many characters as there are with `x{3}` written as `xxx`. What a repeated parenthesis holds is not looked
+ * for: it is taken for all that comes before.
+ */
+export function writtenOut(pattern: string): number {
+  let size = 0;
+  let before = '';
+  for (const [part, least, most] of pattern.matchAll(/\{(\d+)(?:,(\d*))?\}|\\[pP]|[^]/g)) {
+    if (least === undefined) {
+      size += part.length > 1 ? unicodeClass : 1;
+      before = part;
+    } else {
+      const times = Math.max(1, Number(least), Number(most ?? 0));
+      size = before === ')' ? size * times : size + times;
+    }
+  }
+  return size;
+}

@@ -1,0 +1,193 @@
+import { constants, type ServerHttp2Stream } from 'node:http2';
+import type { Clock, Timer } from '../model/clock.ts';
+import { fail, ok, type Result } from '../model/result.ts';
+import { refuse } from './grpc-requests.ts';
+import { peerKey } from './peer-identity.ts';
+import { Code, type GrpcStatus } from './status.ts';
+import type { Peer } from './transport.ts';
+
+/** Calls that are counted together. One object for each kind. */
+export interface CallKind {
+  /** For messages: "health watches". */
+  readonly name: string;
+  /** Open at once, of all peers and of one (wire/peer-identity.ts). */
+  readonly most: number;
+  readonly mostPerPeer: number;
+  /** What happens to one too many: it is refused, or the oldest ends so that it can be answered. */
+  readonly excess: 'REFUSED' | 'ENDS_OLDEST';
+}
+
+export interface ColdCallsOptions {
+  readonly clock: Clock;
+  /** How long a client may take to finish a request, or to read an answer. */
+  readonly stalledMilliseconds: () => number;
+  /** For metrics: a call too many, or one that was ended because its client did nothing. */
+  readonly refused: (reason: 'calls' | 'stalled') => void;
+}
+
+/** How often calls are looked at whose clients do nothing, in milliseconds. */
+const patrolMilliseconds = 1000;
+
+/** One call of a cold service, as its handler sees it. */
+export class ColdCall {
+  readonly peer: Peer;
+  readonly kind: CallKind;
+  /** What it counts for. */
+  readonly key: string;
+  readonly #stream: ServerHttp2Stream;
+  readonly #released: (call: ColdCall) => void;
+  readonly #closing: (() => void)[] = [];
+  /** The stream, and work that goes on though the client may have left. */
+  #holds = 1;
+  #waitingSince: number | undefined;
+  #ended = false;
+
+  constructor(stream: ServerHttp2Stream, peer: Peer, kind: CallKind, released: (call: ColdCall) => void) {
+    this.peer = peer;
+    this.kind = kind;
+    this.key = peerKey(peer);
+    this.#stream = stream;
+    this.#released = released;
+    stream.once('close', () => {
+      for (const run of this.#closing) run();
+      this.#release();
+    });
+  }
+
+  /** It was ended here: what its handler says now reaches nobody. */
+  get ended(): boolean {
+    return this.#ended;
+  }
+
+  /** Work for it goes on until the function returned is called: until then it counts, whether or not the client stays. */
+  hold(): () => void {
+    this.#holds++;
+    return () => this.#release();
+  }
+
+  onClose(run: () => void): void {
+    this.#closing.push(run);
+  }
+
+  /** A request was complete, and something was answered. */
+  progressed(): void {
+    this.#waitingSince = undefined;
+  }
+
+  /** Whether the relay has waited for the client for so long. */
+  isStalled(now: number, milliseconds: number): boolean {
+    if (this.#stream.readableEnded && this.#stream.writableLength === 0) {
+      this.#waitingSince = undefined;
+      return false;
+    }
+    this.#waitingSince ??= now;
+    return now - this.#waitingSince >= milliseconds;
+  }
+
+  end(status: GrpcStatus): void {
+    if (this.#ended) return;
+    this.#ended = true;
+    const stream = this.#stream;
+    if (!stream.headersSent) {
+      refuse(stream, status);
+      return;
+    }
+    // Trailers cannot overtake what the client does not read. gRPC takes this code for RESOURCE_EXHAUSTED.
+    stream.close(constants.NGHTTP2_ENHANCE_YOUR_CALM);
+    stream.destroy();
+  }
+
+  #release(): void {
+    if (--this.#holds === 0) this.#released(this);
+  }
+}
+
+/** The open calls of cold services: how many there may be, and how long they may wait for their clients. */
+export class ColdCalls {
+  readonly #options: ColdCallsOptions;
+  /** In the order in which they came. */
+  readonly #byKind = new Map<CallKind, Set<ColdCall>>();
+  readonly #byPeer = new Map<CallKind, Map<string, Set<ColdCall>>>();
+  #size = 0;
+  #patrol: Timer | undefined;
+
+  constructor(options: ColdCallsOptions) {
+    this.#options = options;
+  }
+
+  open(stream: ServerHttp2Stream, peer: Peer, kind: CallKind): Result<ColdCall, GrpcStatus> {
+    const excess = this.#excess(kind, peer);
+    if (excess !== undefined) {
+      this.#options.refused('calls');
+      if (kind.excess === 'REFUSED') return fail(excess.status);
+      this.#remove(excess.oldest);
+      excess.oldest.end(excess.status);
+    }
+    const call = new ColdCall(stream, peer, kind, (released) => this.#remove(released));
+    const peers = setOf(this.#byPeer, kind, () => new Map<string, Set<ColdCall>>());
+    setOf(this.#byKind, kind, () => new Set<ColdCall>()).add(call);
+    setOf(peers, call.key, () => new Set<ColdCall>()).add(call);
+    this.#size++;
+    this.#watch();
+    return ok(call);
+  }
+
+  /** Which bound is reached; undefined: none. */
+  #excess(
+    kind: CallKind,
+    peer: Peer,
+  ): { readonly status: GrpcStatus; readonly oldest: ColdCall } | undefined {
+    const { name, most, mostPerPeer } = kind;
+    const [ofPeer, of] = [this.#byPeer.get(kind)?.get(peerKey(peer)), this.#byKind.get(kind)];
+    const exhausted = (message: string): GrpcStatus => ({ code: Code.RESOURCE_EXHAUSTED, message });
+    const [oldestOfPeer] = ofPeer ?? [];
+    if (oldestOfPeer !== undefined && ofPeer !== undefined && ofPeer.size >= mostPerPeer) {
+      const message = `this peer has ${mostPerPeer} ${name} open: that is the most`;
+      return { status: exhausted(message), oldest: oldestOfPeer };
+    }
+    const [oldest] = of ?? [];
+    if (oldest === undefined || of === undefined || of.size < most) return undefined;
+    return { status: exhausted(`${most} ${name} are open: that is the most`), oldest };
+  }
+
+  #remove(call: ColdCall): void {
+    if (this.#byKind.get(call.kind)?.delete(call) !== true) return;
+    const peers = this.#byPeer.get(call.kind);
+    const ofPeer = peers?.get(call.key);
+    ofPeer?.delete(call);
+    if (ofPeer?.size === 0) peers?.delete(call.key);
+    this.#size--;
+    if (this.#size > 0) return;
+    this.#patrol?.cancel();
+    this.#patrol = undefined;
+  }
+
+  #watch(): void {
+    this.#patrol ??= this.#options.clock.after(patrolMilliseconds, () => {
+      this.#patrol = undefined;
+      this.#endStalled();
+      if (this.#size > 0) this.#watch();
+    });
+  }
+
+  #endStalled(): void {
+    const { clock, stalledMilliseconds, refused } = this.#options;
+    const [now, milliseconds] = [clock.now(), stalledMilliseconds()];
+    for (const calls of this.#byKind.values()) {
+      for (const call of calls) {
+        if (call.ended || !call.isStalled(now, milliseconds)) continue;
+        refused('stalled');
+        const message = `the client has not finished its request, or not read its answer, for ${milliseconds} ms (limits.stalled_timeout)`;
+        call.end({ code: Code.RESOURCE_EXHAUSTED, message });
+      }
+    }
+  }
+}
+
+function setOf<K, V>(map: Map<K, V>, key: K, make: () => V): V {
+  const known = map.get(key);
+  if (known !== undefined) return known;
+  const made = make();
+  map.set(key, made);
+  return made;
+}

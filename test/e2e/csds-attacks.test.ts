@@ -1,0 +1,185 @@
+import type { Client } from '@grpc/grpc-js';
+import { expect } from 'chai';
+import { Code } from '../../src/wire/status.ts';
+import { nextMessage, openCall, rawClient, statusOf } from '../support/grpc-calls.ts';
+import { clientStatus, namesOf, safeRegex, unary } from './support/csds.ts';
+import { eventually } from './support/eventually.ts';
+import { manyResources, ResourceFiles } from './support/files.ts';
+import { RelayProcess } from './support/relay.ts';
+import { XdsClient } from './support/xds-client.ts';
+
+const csds = '/envoy.service.status.v3.ClientStatusDiscoveryService';
+const health = '/grpc.health.v1.Health';
+const empty = Buffer.alloc(0);
+/** Milliseconds, where other tests run on the same cores; 200 on a machine of its own. */
+const promptly = 1000;
+const resources = 20_000;
+
+describe('attacks by CSDS and health on a relay', function () {
+  this.timeout(90_000);
+  let files: ResourceFiles;
+  let relay: RelayProcess;
+  let victim: XdsClient;
+  let prober: Client;
+
+  before(async () => {
+    files = new ResourceFiles();
+    files.write('cds', new Map([...manyResources(resources)].map(([name]) => [name, 'x'.repeat(100)])));
+    relay = await RelayProcess.start({
+      upstreams: [files.upstream],
+      limits: { stalled_timeout: '2s', max_response_bytes: 6_200_000 },
+    });
+    victim = new XdsClient(relay.xds, 'delta', { node: { id: 'victim' } });
+    victim.subscribe('cds');
+    await victim.gets('cds');
+    prober = rawClient(relay.xds);
+  });
+
+  after(async () => {
+    prober?.close();
+    await victim?.[Symbol.asyncDispose]();
+    await relay?.[Symbol.asyncDispose]();
+    files?.[Symbol.dispose]();
+  });
+
+  async function failure(answer: Promise<unknown>): Promise<{ code: number; details: string }> {
+    try {
+      await answer;
+    } catch (error) {
+      const { code, details } = error as { code: number; details: string };
+      return { code, details: decodeURIComponent(details) };
+    }
+    throw new Error('it was answered');
+  }
+
+  /** What comes of an attack. Meanwhile Check is answered, and nothing blocks the relay for long. */
+  async function during<T>(attack: Promise<T>): Promise<T> {
+    await relay.get('/metrics');
+    const progress = { over: false };
+    const ended = attack.finally(() => {
+      progress.over = true;
+    });
+    while (!progress.over) await Promise.race([unary(prober, `${health}/Check`, empty), ended]);
+    const outcome = await ended;
+    const { body } = await relay.get('/metrics');
+    const blocked = Number(/^nodejs_eventloop_lag_max_seconds (\S+)/m.exec(body)?.[1]) * 1000;
+    expect(blocked, 'the longest that the event loop stood still').to.be.below(promptly);
+    return outcome;
+  }
+
+  it('a pattern that RE2 would make 36,000 instructions of, eight times: INVALID_ARGUMENT, and nobody waits', async () => {
+    const bombs = [
+      'x{1000}'.repeat(36),
+      `(${'a'.repeat(245)}){1000}`,
+      'x{1000}'.repeat(1000),
+      `(?i)${'\\pL'.repeat(84)}`,
+    ];
+    for (const bomb of bombs) {
+      const nodeMatchers = Array.from({ length: 8 }, () => safeRegex(bomb));
+      const { code, details } = await during(failure(clientStatus(victim.connection, { nodeMatchers })));
+      expect(code, details).to.equal(Code.INVALID_ARGUMENT);
+      expect(details).to.match(/^node_matchers: safe_regex: .* at most (256|1000) are accepted$/);
+    }
+    const many = Array.from({ length: 9 }, () => safeRegex('victim'));
+    const { code, details } = await failure(clientStatus(victim.connection, { nodeMatchers: many }));
+    expect([code, details]).to.deep.equal([
+      Code.INVALID_ARGUMENT,
+      'node_matchers: 9 of them: at most 8 are accepted',
+    ]);
+    const few = { nodeMatchers: many.slice(1), excludeResourceContents: true };
+    expect(await clientStatus(victim.connection, few)).to.have.length(1);
+  });
+
+  it('two million matchers in a request of 4 MiB: refused by its size', async () => {
+    const request = Buffer.alloc(4 << 20);
+    for (let at = 0; at < request.length; at += 2) request[at] = 0x0a;
+    const { code } = await during(failure(unary(victim.connection, `${csds}/FetchClientStatus`, request)));
+    expect(code).to.equal(Code.RESOURCE_EXHAUSTED);
+  });
+
+  it('an empty request that would be answered with more than limits.max_response_bytes: RESOURCE_EXHAUSTED, which says how to get less', async () => {
+    const { code, details } = await during(failure(clientStatus(victim.connection)));
+    expect(code).to.equal(Code.RESOURCE_EXHAUSTED);
+    expect(details)
+      .to.include('more than 6200000 bytes')
+      .and.include('limits.max_response_bytes')
+      .and.include('exclude_resource_contents')
+      .and.include('node_matchers');
+    const within = await during(clientStatus(victim.connection, { excludeResourceContents: true }));
+    expect(namesOf(within)).to.have.length(resources);
+  });
+
+  it('calls by the dozen: a peer has four at once, the others are RESOURCE_EXHAUSTED', async () => {
+    const request = { excludeResourceContents: true };
+    const calls = Array.from({ length: 12 }, () =>
+      clientStatus(victim.connection, request).then(
+        () => 'answered',
+        (error: unknown) => (error as { code: number }).code,
+      ),
+    );
+    const outcomes = await during(Promise.all(calls));
+    const answered = outcomes.filter((outcome) => outcome === 'answered').length;
+    expect(answered).to.be.within(1, 6);
+    expect(outcomes.filter((outcome) => outcome === Code.RESOURCE_EXHAUSTED)).to.have.length(12 - answered);
+  });
+
+  it('answers that nobody reads, and requests that never end, are over after limits.stalled_timeout', async () => {
+    const silent = rawClient(relay.xds);
+    try {
+      const unread = openCall(victim.connection, `${csds}/StreamClientStatus`);
+      const ended = statusOf(unread);
+      unread.write(Buffer.from([0x18, 1])); // exclude_resource_contents
+      await new Promise((resolve) => unread.once('metadata', resolve));
+      unread.pause();
+      const half = Array.from({ length: 6 }, () => openCall(silent, `${csds}/StreamClientStatus`));
+      const ends = Promise.all(half.map(statusOf));
+      await eventually(async () => {
+        expect((await failure(clientStatus(prober))).code).to.equal(Code.RESOURCE_EXHAUSTED);
+      });
+      expect((await ends).map(({ code }) => code)).to.deep.equal(half.map(() => Code.RESOURCE_EXHAUSTED));
+      unread.resume();
+      expect((await ended).code).to.not.equal(Code.OK);
+      await eventually(async () => expect(await clientStatus(prober)).to.deep.equal([]));
+      expect(await relay.metric('downstream_rejected_total', 'reason="stalled"')).to.be.at.least(3);
+    } finally {
+      silent.close();
+    }
+  });
+
+  it('1,000 watches: past 100 a peer is refused, and Check and List always answer', async () => {
+    const attacker = rawClient(relay.xds);
+    try {
+      const calls = Array.from({ length: 1000 }, () => openCall(attacker, `${health}/Watch`));
+      const answers = calls.map((call) =>
+        Promise.race([
+          nextMessage(call).then(() => 'answered'),
+          statusOf(call).then(({ code }): number => code),
+        ]),
+      );
+      for (const call of calls) call.end(empty);
+      const outcomes = await during(Promise.all(answers));
+      expect(outcomes.filter((outcome) => outcome === 'answered')).to.have.length(100);
+      expect(outcomes.filter((outcome) => outcome === Code.RESOURCE_EXHAUSTED)).to.have.length(900);
+      expect((await unary(attacker, `${health}/List`, empty)).length).to.be.above(0);
+      expect((await unary(attacker, `${health}/Check`, empty)).length).to.be.above(0);
+    } finally {
+      attacker.close();
+    }
+  });
+
+  it('1,000 half-sent checks: Check answers the same peer', async () => {
+    const attacker = rawClient(relay.xds);
+    try {
+      const calls = Array.from({ length: 1000 }, () => openCall(attacker, `${health}/Check`));
+      await during(Promise.all(calls.slice(0, 900).map(statusOf)));
+      for (let asked = 0; asked < 50; asked++) await unary(prober, `${health}/Check`, empty);
+    } finally {
+      attacker.close();
+    }
+  });
+
+  it('through all of it the victim kept its stream', () => {
+    expect(victim.status).to.equal(undefined);
+    expect(relay.log.filter(({ level }) => level === 'error')).to.deep.equal([]);
+  });
+});
