@@ -136,6 +136,8 @@ interface ClientTls {
   readonly identity: { readonly certificate: string; readonly privateKey: string } | undefined;
   /** Undefined: the endpoint's host. */
   readonly serverName: string | undefined;
+  /** SANs, one of which its certificate must have: a URI as it is, a DNS name as `dns:NAME`. Empty: the server's name. */
+  readonly serverIdentities: readonly string[];
 }
 
 interface FilesystemUpstreamConfig extends UpstreamBase {

@@ -6,6 +6,7 @@ import {
   evenIfWrong,
   name,
   positiveDuration,
+  principal,
   read,
   readList,
   readText,
@@ -24,6 +25,12 @@ const clientTls = z
     server_name: name()
       .optional()
       .describe("Name to ask for (SNI) and to verify; default: the endpoint's host"),
+    server_identities: z
+      .array(principal())
+      .optional()
+      .describe(
+        'SANs of which its certificate must have one, instead of the name: a URI as in spiffe://example.com/control-plane, or dns:NAME; * is a wildcard. Default: the name counts',
+      ),
   })
   .superRefine((tls, context) => {
     if ((read(tls, 'certificate') === undefined) === (read(tls, 'private_key') === undefined)) return;

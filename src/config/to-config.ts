@@ -108,7 +108,7 @@ function clientTls(tls: NonNullable<NonNullable<UpstreamFile['ads']>['tls']>): A
   const { ca, certificate, private_key: privateKey, server_name: serverName } = tls;
   const identity =
     certificate !== undefined && privateKey !== undefined ? { certificate, privateKey } : undefined;
-  return { ca, identity, serverName };
+  return { ca, identity, serverName, serverIdentities: tls.server_identities ?? [] };
 }
 
 function listener(entry: NonNullable<ConfigFile['rest']>): NonNullable<Config['rest']> {

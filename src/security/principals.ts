@@ -7,7 +7,9 @@ const dnsPrefix = 'dns:';
  * Whether a peer is one of these: a URI SAN (`spiffe://example.com/*`), or with `dns:` a DNS SAN (`dns:*.example.com`,
  * whatever its case); `*` stands for any characters. A peer without a verified certificate is nobody.
  */
-export function compilePrincipals(patterns: readonly string[]): (peer: Peer) => boolean {
+export function compilePrincipals(
+  patterns: readonly string[],
+): (peer: Pick<Peer, 'uriSans' | 'dnsSans'>) => boolean {
   const dns: ((name: string) => boolean)[] = [];
   const uris: ((uri: string) => boolean)[] = [];
   for (const pattern of patterns) {

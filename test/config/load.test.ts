@@ -53,7 +53,12 @@ describe('configuration: what is accepted', () => {
           ],
           protocol: 'DELTA',
           variants: 'PER_PARAMETERS',
-          tls: { ca: 'f', identity: { certificate: 'f', privateKey: 'f' }, serverName: 'n' },
+          tls: {
+            ca: 'f',
+            identity: { certificate: 'f', privateKey: 'f' },
+            serverName: 'n',
+            serverIdentities: [],
+          },
           connectTimeoutMs: 5000,
           resourceTimeoutMs: 15_000,
           keepalive: { timeMs: 30_000, timeoutMs: 10_000 },

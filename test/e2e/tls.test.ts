@@ -1,4 +1,5 @@
 import { request } from 'node:https';
+import { createServer as createTlsServer } from 'node:tls';
 import { type ChannelCredentials, credentials, ServerCredentials } from '@grpc/grpc-js';
 import { expect } from 'chai';
 import { Code } from '../../src/wire/status.ts';
@@ -221,6 +222,80 @@ describe('TLS', function () {
         });
         expect((await wrong.get('/ready')).status).to.equal(503);
       }
+    });
+
+    /** A control plane of its own, with this certificate. */
+    const other = async (issued: Issued): Promise<ControlPlane> => {
+      const pair = {
+        private_key: Buffer.from(issued.privateKey),
+        cert_chain: Buffer.from(issued.certificate),
+      };
+      const made = new ControlPlane();
+      made.answer = plane.answer;
+      return made.listen(0, ServerCredentials.createSsl(null, [pair]));
+    };
+    /** `localhost` is its common name too. */
+    const spiffe = 'spiffe://example.com/control-plane';
+    const nameless = issueCertificate({ name: 'localhost', issuer: authority, uris: [spiffe] });
+    const endpoint = (port: number, tls: object): object => {
+      const ca = pem.write('ca.crt', authority.certificate);
+      const backoff = { initial: '50ms', max: '100ms' };
+      return upstream(`localhost:${port}`, 'DELTA', { tls: { ca, ...tls }, backoff });
+    };
+
+    it('server_identities: a control plane with a SPIFFE name and no DNS name is demanded by it', async () => {
+      const above = await other(nameless);
+      const identities = ['spiffe://example.com/nobody', spiffe];
+      await using relay = await RelayProcess.start({
+        upstreams: [endpoint(above.port, { server_identities: identities })],
+      });
+      await using one = new XdsClient(relay.xds, 'delta');
+      expect(await gets(one, 'cds')).to.deep.equal(['shop']);
+      above.kill();
+    });
+
+    it('a workload of the same authority does not pass for the control plane, nor does a common name', async () => {
+      const workload = await other(
+        issue('localhost', { uris: ['spiffe://example.com/workload'], dns: ['localhost'] }),
+      );
+      const above = await other(nameless);
+      for (const [port, tls, words] of [
+        [
+          workload.port,
+          { server_identities: [spiffe] },
+          [spiffe, 'spiffe://example.com/workload', 'server_identities'],
+        ],
+        [above.port, {}, [spiffe, 'it is not for localhost', 'server_name', 'server_identities']],
+      ] as const) {
+        await using relay = await RelayProcess.start({ upstreams: [endpoint(port, tls)] });
+        await eventually(async () => {
+          const { status, body } = await relay.get('/ready');
+          expect(status).to.equal(503);
+          for (const word of words) expect(body).to.contain(word);
+        });
+      }
+      expect([...workload.streams, ...above.streams]).to.deep.equal([]);
+      workload.kill();
+      above.kill();
+    });
+
+    it('a control plane that has only CBC ciphers is not talked to', async () => {
+      const only = {
+        key: server.privateKey,
+        cert: server.certificate,
+        ciphers: 'ECDHE-ECDSA-AES128-SHA256',
+        maxVersion: 'TLSv1.2',
+      } as const;
+      const above = createTlsServer(only);
+      const failed = new Promise<Error>((resolve) => above.once('tlsClientError', resolve));
+      above.on('secureConnection', (socket) => socket.destroy());
+      await new Promise<void>((resolve) => above.listen(0, '127.0.0.1', resolve));
+      const bound = above.address();
+      const port = typeof bound === 'object' && bound !== null ? bound.port : 0;
+      await using relay = await RelayProcess.start({ upstreams: [endpoint(port, {})] });
+      expect((await failed).message).to.match(/no shared cipher/);
+      expect((await relay.get('/ready')).status).to.equal(503);
+      above.close();
     });
 
     it('without a certificate, or with one of another authority: not ready, and the log says why, once', async () => {

@@ -1,6 +1,6 @@
 import { readFile } from 'node:fs/promises';
 import { isIP } from 'node:net';
-import { checkServerIdentity, createSecureContext } from 'node:tls';
+import { createSecureContext } from 'node:tls';
 import {
   type ChannelCredentials,
   type ChannelOptions,
@@ -17,6 +17,7 @@ import { explainConnect, explainError } from '../../wire/node-error.ts';
 import { checkTlsMaterial, secureContextOptions, type TlsMaterial } from '../../wire/tls-material.ts';
 import type { Dial, Link, LinkHandler, LinkStream, LinkStreamHandler } from './dial.ts';
 import type { AdsTls } from './options.ts';
+import { identityError, type ServerIdentity } from './server-identity.ts';
 
 export interface LinkOptions {
   readonly tls: AdsTls | undefined;
@@ -74,7 +75,7 @@ class GrpcLink implements Link {
     const secure =
       options.tls === undefined
         ? credentials.createInsecure()
-        : secureCredentials(material.value, ipIdentity(endpoint, options.tls));
+        : secureCredentials(material.value, identityOf(endpoint, options.tls));
     this.#client = new Client(target(endpoint), secure, channelOptions(endpoint, options));
     this.#watch(this.#client);
   }
@@ -151,10 +152,9 @@ function target(endpoint: Address): string {
     : `dns:${formatHostPort(endpoint.host, endpoint.port)}`;
 }
 
-/** What the control plane's certificate must be for, where that is an IP address. */
-function ipIdentity(endpoint: Address, { serverName }: AdsTls): string | undefined {
-  const identity = serverName ?? (endpoint.kind === 'tcp' ? endpoint.host : '');
-  return isIP(identity) === 0 ? undefined : identity;
+function identityOf(endpoint: Address, { serverName, serverIdentities }: AdsTls): ServerIdentity {
+  const host = serverName ?? (endpoint.kind === 'tcp' ? endpoint.host : 'localhost');
+  return { host, identities: serverIdentities };
 }
 
 /**
@@ -163,11 +163,10 @@ function ipIdentity(endpoint: Address, { serverName }: AdsTls): string | undefin
  */
 const nobody = 'ip-address.invalid';
 
-function secureCredentials(material: TlsMaterial, ip: string | undefined): ChannelCredentials {
-  return credentials.createFromSecureContext(
-    createSecureContext(secureContextOptions(material)),
-    ip === undefined ? {} : { checkServerIdentity: (_name, peer) => checkServerIdentity(ip, peer) },
-  );
+function secureCredentials(material: TlsMaterial, identity: ServerIdentity): ChannelCredentials {
+  return credentials.createFromSecureContext(createSecureContext(secureContextOptions(material)), {
+    checkServerIdentity: (_name, peer) => identityError(identity, peer),
+  });
 }
 
 function channelOptions(
@@ -196,7 +195,7 @@ function channelOptions(
     options['grpc.ssl_target_name_override'] = tls.serverName;
     options['grpc.default_authority'] = tls.serverName;
   }
-  if (ipIdentity(endpoint, tls) !== undefined) options['grpc.ssl_target_name_override'] = nobody;
+  if (isIP(identityOf(endpoint, tls).host) !== 0) options['grpc.ssl_target_name_override'] = nobody;
   return options;
 }
 

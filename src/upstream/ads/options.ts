@@ -13,6 +13,8 @@ export interface AdsTls {
   readonly identity: { readonly certificate: string; readonly privateKey: string } | undefined;
   /** Undefined: the endpoint's host. */
   readonly serverName: string | undefined;
+  /** See server-identity.ts. */
+  readonly serverIdentities: readonly string[];
 }
 
 /** What is counted (contract, Metrics). */

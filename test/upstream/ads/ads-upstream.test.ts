@@ -435,6 +435,7 @@ describe('an ADS upstream', () => {
             privateKey: file('client.key', client.privateKey),
           },
           serverName: 'control-plane.test',
+          serverIdentities: [],
         },
       });
       upstream.subscribe(want('*'));
@@ -448,7 +449,7 @@ describe('an ADS upstream', () => {
       const ca = file('other-ca.pem', stranger.certificate);
       const upstream = start({
         endpoints: [address(plane.port)],
-        tls: { ca, identity: undefined, serverName: 'control-plane.test' },
+        tls: { ca, identity: undefined, serverName: 'control-plane.test', serverIdentities: [] },
       });
       await until('an error', () => upstream.state().lastError !== '');
       expect(upstream.state().lastError).to.match(/certificate/);
@@ -460,7 +461,12 @@ describe('an ADS upstream', () => {
     it('a missing file is named', async () => {
       const upstream = start({
         endpoints: [address(1)],
-        tls: { ca: join(folder, 'none.pem'), identity: undefined, serverName: undefined },
+        tls: {
+          ca: join(folder, 'none.pem'),
+          identity: undefined,
+          serverName: undefined,
+          serverIdentities: [],
+        },
       });
       await until('an error', () => upstream.state().lastError !== '');
       expect(upstream.state().lastError).to.contain('none.pem').and.contain('no such file');
