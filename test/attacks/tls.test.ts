@@ -1,5 +1,7 @@
 import { frames } from './frames.ts';
+import { grpc } from './grpc.ts';
 import { hpack } from './hpack.ts';
 import { describeAttacks } from './support/suite.ts';
+import { tls } from './tls.ts';
 
-describeAttacks('attacks through mutual TLS', { kind: 'TLS' }, { frames, hpack });
+describeAttacks('attacks through mutual TLS', { kind: 'TLS' }, { frames, hpack, grpc, tls });

@@ -1,5 +1,6 @@
 import { frames } from './frames.ts';
+import { grpc } from './grpc.ts';
 import { hpack } from './hpack.ts';
 import { describeAttacks } from './support/suite.ts';
 
-describeAttacks('attacks with workers: 2', { kind: 'workers' }, { frames, hpack });
+describeAttacks('attacks with workers: 2', { kind: 'workers' }, { frames, hpack, grpc });

@@ -1,11 +1,12 @@
+import { type ClientHttp2Session, connect } from 'node:http2';
 import { type Client, Metadata } from '@grpc/grpc-js';
 import { XdsClient, type XdsClientOptions } from '../../e2e/support/xds-client.ts';
 import { openCall, type RawCall, rawClient } from '../../support/grpc-calls.ts';
 import { RawConnection, type RawOptions } from './raw-connection.ts';
-import { addressOf, secureAs, type Target } from './target.ts';
+import { addressOf, secureAs, type Target, tlsOptions } from './target.ts';
 
 /** What a target must have for an attack to mean anything. */
-export type Need = 'plaintext' | 'TLS' | 'identities' | 'admin';
+export type Need = 'TLS' | 'identities' | 'admin';
 
 /** One row of a table. It has a second or two; what it leaves open is closed after it. */
 export interface Attack {
@@ -19,9 +20,8 @@ export interface Attack {
 /** What the target lacks for it. */
 export function lackingFor({ needs = [] }: Attack, { tls, admin }: Target): readonly Need[] {
   const has: Readonly<Record<Need, boolean>> = {
-    plaintext: tls === undefined,
     TLS: tls !== undefined,
-    identities: tls?.tenant !== undefined && tls.attacker !== undefined,
+    identities: tls?.tenant !== undefined && tls.attacker !== undefined && tls.impostors !== undefined,
     admin: admin !== undefined,
   };
   return needs.filter((need) => !has[need]);
@@ -60,6 +60,17 @@ export class Arena implements AsyncDisposable {
       ...options,
     });
     return this.#stack.use(client);
+  }
+
+  /** A connection of Node's HTTP/2, which minds the windows. */
+  session(): ClientHttp2Session {
+    const { tls } = this.target;
+    const scheme = tls === undefined ? 'http' : 'https';
+    const options = tls === undefined ? {} : tlsOptions(this.target);
+    const session = connect(`${scheme}://${addressOf(this.target)}`, options);
+    session.on('error', () => undefined);
+    this.#stack.defer(() => session.destroy());
+    return session;
   }
 
   /** A connection of grpc-js, for any call. */

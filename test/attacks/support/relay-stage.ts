@@ -65,7 +65,7 @@ export class RelayStage implements Stage, AsyncDisposable {
           ],
           xds: kind === 'TLS' ? { tls: pem.tls, authorization: tenantsAuthorization } : {},
           workers: kind === 'workers' ? 2 : 0,
-          cache: { max_bytes: 8 * MB },
+          cache: { max_bytes: 2 * MB },
           limits: { max_upstream_sessions: 20, stalled_timeout: '1s' },
           ...config,
         },

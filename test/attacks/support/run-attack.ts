@@ -37,6 +37,8 @@ export interface Outcome {
   readonly after: Figures;
   /** Everything that is wrong; empty: the attack was withstood. */
   readonly problems: readonly string[];
+  /** Times are wrong, and nothing else is. */
+  readonly late: boolean;
 }
 
 /** Runs one attack while others use the relay, and looks at it before and after; `known`: what it was like before. */
@@ -48,13 +50,15 @@ export async function runAttack(attack: Attack, stage: Stage, known?: Figures): 
   const report = await witness.report();
   const after = await settled(before, stage, bounds);
   const dead = stage.alive?.();
-  const problems = [
+  const late = delays(report, bounds);
+  const others = [
     ...(reaction === undefined ? [] : [reaction]),
     ...(dead === undefined ? [] : [dead]),
-    ...disturbances(report, bounds),
+    ...failures(report),
     ...remains(before, after, bounds),
   ];
-  return { report, before, after, problems };
+  const problems = [...others, ...late];
+  return { report, before, after, problems, late: late.length > 0 && others.length === 0 };
 }
 
 async function reactionTo(attack: Attack, target: Target): Promise<string | undefined> {
@@ -67,16 +71,22 @@ async function reactionTo(attack: Attack, target: Target): Promise<string | unde
   }
 }
 
-/** What the well-behaved client and the probe have noticed. */
-function disturbances({ health, updates, failure }: WitnessReport, bounds: Bounds): string[] {
+/** What failed for the well-behaved client and the probe. */
+function failures({ health, failure }: WitnessReport): string[] {
   const problems = health.failures.map((reason) => `Health/Check failed: ${reason}`);
   if (health.probes === 0) problems.push('Health/Check was not asked');
+  if (failure !== undefined) problems.push(`the well-behaved client: ${failure}`);
+  return problems;
+}
+
+/** What took them too long. */
+function delays({ health, updates }: WitnessReport, bounds: Bounds): string[] {
+  const problems: string[] = [];
   if (health.worst > bounds.health) {
     problems.push(
       `Health/Check took ${health.worst.toFixed()} ms (and ${health.machine.toFixed()} ms of the machine), at most ${bounds.health} ms are accepted`,
     );
   }
-  if (failure !== undefined) problems.push(`the well-behaved client: ${failure}`);
   if (updates.worst > bounds.update) {
     problems.push(`an update took ${updates.worst.toFixed()} ms, at most ${bounds.update} ms are accepted`);
   }

@@ -2,12 +2,13 @@ import { expect } from 'chai';
 import { type Attack, lackingFor } from './attack.ts';
 import { type Figures, figuresOf } from './figures.ts';
 import { type Kind, RelayStage, type StageOptions } from './relay-stage.ts';
-import { runAttack } from './run-attack.ts';
+import { type Outcome, runAttack } from './run-attack.ts';
 import { warmUp } from './warm-up.ts';
 
 const MB = 1024 * 1024;
 /** What all attacks of a suite together may leave, in bytes: code that was compiled, buffers that are reused. */
 const atTheEnd = 24 * MB;
+const tries = 3;
 
 export interface SuiteOptions extends StageOptions {
   readonly kind: Kind;
@@ -40,7 +41,7 @@ export function describeAttacks(
         for (const attack of attacks) {
           it(attack.name, async () => {
             expect(lackingFor(attack, stage.target)).to.deep.equal([]);
-            const { problems, after } = await runAttack(attack, stage, last);
+            const { problems, after } = await withstand(attack, stage, last);
             last = after;
             expect(problems).to.deep.equal([]);
           });
@@ -54,4 +55,15 @@ export function describeAttacks(
       });
     });
   });
+}
+
+/**
+ * A busy machine is slow in ways that no counter tells. An attack after which only times are wrong is tried again: what
+ * blocks the loop does so each time.
+ */
+async function withstand(attack: Attack, stage: RelayStage, before: Figures): Promise<Outcome> {
+  let outcome = await runAttack(attack, stage, before);
+  for (let again = 0; again < tries - 1 && outcome.late; again++)
+    outcome = await runAttack(attack, stage, before);
+  return outcome;
 }

@@ -5,7 +5,7 @@ import { type ChannelCredentials, credentials } from '@grpc/grpc-js';
 import type { XdsClientOptions } from '../../e2e/support/xds-client.ts';
 
 /** PEM texts. */
-interface Identity {
+export interface Identity {
   readonly certificate: string;
   readonly privateKey: string;
 }
@@ -18,6 +18,8 @@ export interface TargetTls {
   readonly tenant?: Identity | undefined;
   /** Of whoever attacks: another tenant. */
   readonly attacker?: Identity | undefined;
+  /** Of the attacker too: certificates that must not be taken for the tenant's, by what is odd about them. */
+  readonly impostors?: Readonly<Record<string, Identity>> | undefined;
 }
 
 /** Where a relay listens. Plain data: it goes to other threads. */
@@ -37,7 +39,7 @@ export function addressOf({ host, port }: Target): string {
 }
 
 /** Options of TLS as an HTTP/2 client has them; `changes` go over them. */
-function tlsOptions(target: Target, changes: ConnectionOptions = {}): ConnectionOptions {
+export function tlsOptions(target: Target, changes: ConnectionOptions = {}): ConnectionOptions {
   const { tls, host, port } = target;
   const { attacker, ca, serverName } = tls ?? {};
   return {
@@ -68,13 +70,13 @@ export async function connectPlain({ host, port }: Target): Promise<Socket> {
   return socket;
 }
 
-/** How grpc-js connects as `who`. */
+/** How grpc-js connects as one of the target's peers, or with a certificate of its own. */
 export function secureAs(
   { tls }: Target,
-  who: 'tenant' | 'attacker',
+  who: 'tenant' | 'attacker' | Identity,
 ): Required<Pick<XdsClientOptions, 'secure'>> & XdsClientOptions {
   if (tls === undefined) return { secure: credentials.createInsecure() };
-  const identity = tls[who];
+  const identity = typeof who === 'string' ? tls[who] : who;
   const ca = Buffer.from(tls.ca);
   const secure: ChannelCredentials =
     identity === undefined

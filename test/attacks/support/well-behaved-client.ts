@@ -2,7 +2,7 @@ import { eventually } from '../../e2e/support/eventually.ts';
 import { type Received, XdsClient } from '../../e2e/support/xds-client.ts';
 import { processorWait } from './processor-wait.ts';
 import { addressOf, secureAs } from './target.ts';
-import { stampOf, type WitnessData, type WitnessReport } from './witness-messages.ts';
+import { stampOf, WELL_BEHAVED, type WitnessData, type WitnessReport } from './witness-messages.ts';
 
 /** How often what came is looked at, in milliseconds. */
 const glance = 10;
@@ -10,9 +10,6 @@ const glance = 10;
 const askEvery = 100;
 /** An update that is later than that has not come, in milliseconds. */
 const patience = 10_000;
-
-/** The node id of the well-behaved client: nobody else may see it. */
-const WELL_BEHAVED = 'well-behaved-client';
 
 /** A client of a tenant that does nothing wrong, and measures how long updates take to it. */
 export class WellBehavedClient {

@@ -1,6 +1,9 @@
 import type { HealthReport } from './health-probe.ts';
 import type { Target } from './target.ts';
 
+/** The node id of the well-behaved client: nobody else may see it. */
+export const WELL_BEHAVED = 'well-behaved-client';
+
 export interface WitnessData {
   readonly target: Target;
   /** The name of a cluster that the relay has. */
