@@ -1,9 +1,6 @@
-import { admin } from './admin.ts';
-import { frames } from './frames.ts';
-import { grpc } from './grpc.ts';
-import { hpack } from './hpack.ts';
-import { status } from './status.ts';
 import { describeAttacks } from './support/suite.ts';
-import { xds } from './xds.ts';
+import { tables } from './tables.ts';
 
-describeAttacks('attacks', { kind: 'plain' }, { frames, hpack, grpc, xds, status, admin });
+const { tls: _, ...withoutTls } = tables;
+
+describeAttacks('attacks', { kind: 'plain' }, withoutTls);

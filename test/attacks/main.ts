@@ -1,0 +1,107 @@
+/** `npm run attack -- --target HOST:PORT`: the tables, against a relay that runs already. */
+import { readFileSync } from 'node:fs';
+import { parseArgs } from 'node:util';
+import { type Attack, lackingFor } from './support/attack.ts';
+import { type Bounds, runAttack, usualBounds } from './support/run-attack.ts';
+import type { Identity, Target } from './support/target.ts';
+import { warmUp } from './support/warm-up.ts';
+import { Witness } from './support/witness.ts';
+import { tables } from './tables.ts';
+
+const MB = 1024 * 1024;
+const usage = `usage: npm run attack -- --target HOST:PORT --cluster NAME [options]
+
+  --target HOST:PORT       the relay's xDS listener
+  --cluster NAME           a cluster that it has, for the well-behaved client
+  --admin URL              its admin listener: for memory and open streams, and for the attacks on it
+  --tls-ca FILE            TLS: the authority of its certificate
+  --tls-server-name NAME   what its certificate is for, if not HOST
+  --tenant FILE,FILE       certificate and key of the well-behaved client
+  --attacker FILE,FILE     certificate and key of whoever attacks
+  --grep TEXT              only attacks with this in their names
+  --health-ms N            how long Health/Check may take (${usualBounds.health})
+  --memory-mb N            what may stay after an attack, garbage included (64)
+
+Only attack what is yours: the relay and its machine are under load for a minute.
+`;
+
+const text = { type: 'string' } as const;
+const { values } = parseArgs({
+  options: {
+    target: text,
+    cluster: text,
+    admin: text,
+    'tls-ca': text,
+    'tls-server-name': text,
+    tenant: text,
+    attacker: text,
+    grep: text,
+    'health-ms': text,
+    'memory-mb': text,
+  },
+});
+
+function identity(files: string | undefined): Identity | undefined {
+  if (files === undefined) return undefined;
+  const [certificate = '', privateKey = ''] = files.split(',');
+  return { certificate: readFileSync(certificate, 'utf8'), privateKey: readFileSync(privateKey, 'utf8') };
+}
+
+function targetOf(address: string): Target {
+  const at = address.lastIndexOf(':');
+  const ca = values['tls-ca'];
+  const host = address.slice(0, at).replace(/^\[(.*)\]$/, '$1');
+  const port = Number(address.slice(at + 1));
+  const tls =
+    ca === undefined
+      ? undefined
+      : {
+          ca: readFileSync(ca, 'utf8'),
+          serverName: values['tls-server-name'],
+          tenant: identity(values.tenant),
+          attacker: identity(values.attacker),
+        };
+  return { host, port, admin: values.admin?.replace(/\/$/, ''), tls };
+}
+
+/** What is printed, and whether the attack was withstood. */
+async function attempt(attack: Attack, target: Target, witness: Witness, bounds: Bounds): Promise<boolean> {
+  const lacking = lackingFor(attack, target);
+  if (lacking.length > 0) {
+    console.log(`left out  ${attack.name}: the target has no ${lacking.join(', ')}`);
+    return true;
+  }
+  const { problems, report } = await runAttack(attack, { target, witness, bounds });
+  const figures = `health ${report.health.worst.toFixed()} ms, updates ${report.updates.worst.toFixed()} ms`;
+  console.log(`${problems.length === 0 ? 'withstood' : 'FAILED   '} ${attack.name} (${figures})`);
+  for (const problem of problems) console.log(`    ${problem}`);
+  return problems.length === 0;
+}
+
+async function main(address: string, cluster: string): Promise<boolean> {
+  const target = targetOf(address);
+  const bounds = {
+    ...usualBounds,
+    health: Number(values['health-ms'] ?? usualBounds.health),
+    memory: Number(values['memory-mb'] ?? 64) * MB,
+    settle: 30_000,
+  };
+  await warmUp(target);
+  await using witness = new Witness({ target, cluster, updates: false });
+  let withstood = true;
+  for (const [name, attacks] of Object.entries(tables)) {
+    console.log(`\n${name}`);
+    for (const attack of attacks) {
+      if (!attack.name.includes(values.grep ?? '')) continue;
+      withstood = (await attempt(attack, target, witness, bounds)) && withstood;
+    }
+  }
+  return withstood;
+}
+
+if (values.target === undefined || values.cluster === undefined) {
+  console.error(usage);
+  process.exitCode = 2;
+} else if (!(await main(values.target, values.cluster))) {
+  process.exitCode = 1;
+}
