@@ -5,6 +5,7 @@ import { Code } from '../../src/wire/status.ts';
 import type { Attack } from './support/attack.ts';
 import { rawCall } from './support/calls.ts';
 import { ADS, block, callFields, data, type Fields, Flag, headers, uint32 } from './support/frames.ts';
+import type { RawConnection } from './support/raw-connection.ts';
 
 const DELTA = '/envoy.service.discovery.v3.AggregatedDiscoveryService/DeltaAggregatedResources';
 const CHECK = '/grpc.health.v1.Health/Check';
@@ -132,22 +133,14 @@ export const grpc: readonly Attack[] = [
     },
   },
   {
-    name: 'two thousand calls of the health service at once',
+    name: 'a thousand streams that say nothing: each is ended',
     async run(arena) {
-      const session = arena.session();
-      const calls = Array.from({ length: 2000 }, () => rawCall(session, CHECK));
-      for (const { stream } of calls) stream.end(frameOf(Buffer.alloc(0)));
-      await Promise.all(calls.map(({ ended }) => ended));
-    },
-  },
-  {
-    name: 'a thousand streams that say nothing',
-    async run(arena) {
-      for (const connection of await arena.raws(10)) {
-        await connection.send(
-          ...Array.from({ length: 100 }, () => headers(connection.next(), block(callFields(ADS)))),
-        );
-      }
+      const silent = await arena.raws(10);
+      const calls = (connection: RawConnection): readonly Buffer[] =>
+        Array.from({ length: 100 }, () => headers(connection.next(), block(callFields(ADS))));
+      for (const connection of silent) await connection.send(...calls(connection));
+      const ended = (connection: RawConnection): boolean => connection.ended.size === 100;
+      await Promise.all(silent.map((each) => each.until(() => ended(each), 'end of the streams', 20_000)));
     },
   },
 ];

@@ -66,7 +66,7 @@ export class RelayStage implements Stage, AsyncDisposable {
           xds: kind === 'TLS' ? { tls: pem.tls, authorization: tenantsAuthorization } : {},
           workers: kind === 'workers' ? 2 : 0,
           cache: { max_bytes: 2 * MB },
-          limits: { max_upstream_sessions: 20, stalled_timeout: '1s' },
+          limits: { max_upstream_sessions: 20, stalled_timeout: '1s', first_request_timeout: '1s' },
           ...config,
         },
         { flags: ['--expose-gc', `--import=${probe}`, ...flags] },

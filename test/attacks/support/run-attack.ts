@@ -8,7 +8,7 @@ import type { WitnessReport } from './witness-messages.ts';
 const MB = 1024 * 1024;
 
 /** What an attack may cost the others at most. */
-interface Bounds {
+export interface Bounds {
   /** Milliseconds until `Health/Check` answers, without what the machine itself took. */
   readonly health: number;
   /** Milliseconds until an update is with the well-behaved client. */
@@ -19,7 +19,7 @@ interface Bounds {
   readonly settle: number;
 }
 
-const usualBounds: Bounds = { health: 200, update: 1000, memory: 8 * MB, settle: 10_000 };
+export const usualBounds: Bounds = { health: 200, update: 1000, memory: 8 * MB, settle: 10_000 };
 /** Sockets of the measurement itself come and go. */
 const sparedFiles = 4;
 
