@@ -18,7 +18,9 @@ export const status: readonly Attack[] = [
       const connection = arena.session();
       connection.settings({ initialWindowSize: 0 });
       for (let each = 0; each < 100; each++) rawCall(connection, WATCH).stream.write(empty);
-      await rawCall(arena.session(), '/grpc.health.v1.Health/Check').stream.end(empty);
+      const { stream, ended } = rawCall(arena.session(), '/grpc.health.v1.Health/Check');
+      stream.end(empty);
+      await ended;
     },
   },
   {

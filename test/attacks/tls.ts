@@ -23,8 +23,8 @@ const theirs = [
 ];
 
 /** How a handshake and what follows it went: `refused`, or that it stands. */
-async function handshake(arena: Arena, changes: ConnectionOptions): Promise<'refused' | 'taken'> {
-  const socket = connect(tlsOptions(arena.target, changes));
+async function handshake(arena: Arena, options: ConnectionOptions): Promise<'refused' | 'taken'> {
+  const socket = connect(options);
   arena.use({ [Symbol.dispose]: () => socket.destroy() });
   // TLS 1.3 tells a client of its certificate after the client thinks that it is connected.
   const refused = Promise.race([once(socket, 'error'), once(socket, 'close')]).then(() => 'refused' as const);
@@ -36,11 +36,12 @@ async function handshake(arena: Arena, changes: ConnectionOptions): Promise<'ref
   return Promise.race([refused, once(socket, 'data').then(() => 'taken' as const)]).catch(() => 'refused');
 }
 
-const refusedHandshake = (name: string, changes: (arena: Arena) => ConnectionOptions): Attack => ({
+const refusedHandshake = (name: string, changes: ConnectionOptions): Attack => ({
   name,
   needs: ['TLS'],
   async run(arena) {
-    if ((await handshake(arena, changes(arena))) === 'taken') throw new Error('it was taken');
+    if ((await handshake(arena, tlsOptions(arena.target, changes))) === 'taken')
+      throw new Error('it was taken');
   },
 });
 
@@ -114,25 +115,22 @@ export const tls: readonly Attack[] = [
       }
     },
   },
-  refusedHandshake('TLS 1.1', () => ({
+  refusedHandshake('TLS 1.1', {
     maxVersion: 'TLSv1.1',
     minVersion: 'TLSv1',
     ciphers: 'DEFAULT@SECLEVEL=0',
-  })),
-  refusedHandshake('TLS 1.2 with a cipher of CBC', () => ({
+  }),
+  refusedHandshake('TLS 1.2 with a cipher of CBC', {
     maxVersion: 'TLSv1.2',
     ciphers: 'ECDHE-ECDSA-AES128-SHA:ECDHE-ECDSA-AES256-SHA384:AES128-SHA',
-  })),
-  refusedHandshake('HTTP/1.1 by ALPN', () => ({ ALPNProtocols: ['http/1.1'] })),
+  }),
+  refusedHandshake('HTTP/1.1 by ALPN', { ALPNProtocols: ['http/1.1'] }),
   {
     name: 'no certificate where one is required',
     needs: ['identities'],
     async run(arena) {
-      const { cert, key, ...without } = tlsOptions(arena.target);
-      void [cert, key];
-      const none = { ...without, cert: undefined, key: undefined };
-      if ((await handshake(arena, none as unknown as ConnectionOptions)) === 'taken')
-        throw new Error('it was taken');
+      const { cert: _, key: __, ...none } = tlsOptions(arena.target);
+      if ((await handshake(arena, none)) === 'taken') throw new Error('it was taken');
     },
   },
   {

@@ -37,7 +37,7 @@ function nested(depth: number): Uint8Array {
     wrap(field(1, 'a'), sized(0x12));
     wrap(sized(0x0a));
   }
-  return Buffer.concat(starts.reverse());
+  return Buffer.concat(starts.toReversed());
 }
 
 /** Every one of these is the first message of a stream, which must end or go on, as the relay likes. */

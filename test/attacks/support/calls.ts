@@ -1,4 +1,4 @@
-import type { ClientHttp2Session, ClientHttp2Stream } from 'node:http2';
+import type { ClientHttp2Session, ClientHttp2Stream, IncomingHttpHeaders } from 'node:http2';
 import type { RawCall } from '../../support/grpc-calls.ts';
 
 /** A gRPC call of which the attack writes the bytes; nothing of the answer is kept. */
@@ -10,8 +10,8 @@ export function rawCall(
   const headers = { ':method': 'POST', ':path': path, 'content-type': 'application/grpc', te: 'trailers' };
   const stream = session.request({ ...headers, ...more });
   let status = 'closed';
-  const note = (fields: Readonly<Record<string, unknown>>): void => {
-    if (fields['grpc-status'] !== undefined) status = String(fields['grpc-status']);
+  const note = (fields: IncomingHttpHeaders): void => {
+    status = String(fields['grpc-status'] ?? status);
   };
   stream.on('response', note);
   stream.on('trailers', note);

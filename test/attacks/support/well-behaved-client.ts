@@ -40,14 +40,16 @@ export class WellBehavedClient {
   /** Something that was sent after now has arrived. Rejects with the reason if nothing does. */
   async getsSomething(): Promise<void> {
     const since = Date.now();
-    await eventually(
+    const ended = await eventually(
       () => {
         this.#look();
-        if (this.#last >= since) return;
-        throw new Error(this.#client.status?.details ?? `nothing arrived for ${patience} ms`);
+        const { status } = this.#client;
+        if (this.#last >= since || status !== undefined) return status;
+        throw new Error(`nothing arrived for ${patience} ms`);
       },
       { timeout: patience, pause: glance },
     );
+    if (ended !== undefined) throw new Error(`its stream ended: ${ended.details}`);
   }
 
   report(): WitnessReport['updates'] {
