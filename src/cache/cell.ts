@@ -1,7 +1,7 @@
 import type { Access } from '../model/access.ts';
 import type { ConstraintsKey, ParametersKey } from '../model/brand.ts';
 import type { Fault } from '../model/catalog.ts';
-import type { Constraints } from '../model/constraints.ts';
+import { type Constraints, UNCONSTRAINED } from '../model/constraints.ts';
 import type { Parameters } from '../model/parameters.ts';
 import type { Variant } from '../model/resource.ts';
 import type { Holder } from '../model/transaction.ts';
@@ -141,9 +141,7 @@ export class Cell {
   clearFaults(constraints: Constraints): void {
     if (this.faults === undefined) return;
     this.faults.delete(constraints.key);
-    for (const [key, fault] of this.faults) {
-      if (fault.constraints.key === '') this.faults.delete(key);
-    }
+    this.faults.delete(UNCONSTRAINED.key);
     if (this.faults.size === 0) this.faults = undefined;
   }
 }

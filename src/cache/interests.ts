@@ -3,7 +3,7 @@ import type { Constraints } from '../model/constraints.ts';
 import { ParameterIndex } from '../model/parameter-index.ts';
 import type { Parameters } from '../model/parameters.ts';
 import { type Holder, type Interest, type Selector, WILDCARD } from '../model/transaction.ts';
-import { globMatches, isGlob } from '../model/xdstp.ts';
+import { globOver } from '../model/xdstp.ts';
 
 /** What is known of one interest. */
 export interface InterestState {
@@ -19,7 +19,6 @@ export interface InterestState {
 /** All interests in one type, found by name and by what a variant's constraints match. */
 export class Interests {
   readonly #bySelector = new Map<Selector, ParameterIndex<InterestState>>();
-  readonly #globs = new Set<Selector>();
 
   get empty(): boolean {
     return this.#bySelector.size === 0;
@@ -34,17 +33,13 @@ export class Interests {
     this.#bySelector.set(interest.selector, index);
     const state: InterestState = { interest, answered: false, holder: undefined, restored: false };
     index.set(interest.parameters, state);
-    if (isGlob(interest.selector)) this.#globs.add(interest.selector);
     return state;
   }
 
   delete(interest: Interest): void {
     const index = this.#bySelector.get(interest.selector);
     index?.delete(interest.parameters);
-    if (index?.size === 0) {
-      this.#bySelector.delete(interest.selector);
-      this.#globs.delete(interest.selector);
-    }
+    if (index?.size === 0) this.#bySelector.delete(interest.selector);
   }
 
   *all(): Iterable<InterestState> {
@@ -54,10 +49,8 @@ export class Interests {
   /** Whether one with these parameters sees the name. */
   sees(name: ResourceName, parameters: Parameters): boolean {
     if (this.get(name, parameters) !== undefined || this.get(WILDCARD, parameters) !== undefined) return true;
-    for (const glob of this.#globs) {
-      if (globMatches(glob, name) && this.get(glob, parameters) !== undefined) return true;
-    }
-    return false;
+    const glob = globOver(name);
+    return glob !== undefined && this.get(glob, parameters) !== undefined;
   }
 
   /** The interests that name it exactly. */
@@ -75,9 +68,8 @@ export class Interests {
       const index = this.#bySelector.get(selector);
       if (index !== undefined) yield index;
     }
-    for (const glob of this.#globs) {
-      const index = globMatches(glob, name) ? this.#bySelector.get(glob) : undefined;
-      if (index !== undefined) yield index;
-    }
+    const glob = globOver(name);
+    const index = glob === undefined ? undefined : this.#bySelector.get(glob);
+    if (index !== undefined) yield index;
   }
 }

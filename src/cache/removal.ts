@@ -1,7 +1,13 @@
 import { type ResourceName, resourceName } from '../model/brand.ts';
 import type { Constraints } from '../model/constraints.ts';
-import { isCollection } from '../model/selection.ts';
-import type { Holder, Interest, Selector, Transaction } from '../model/transaction.ts';
+import type { Parameters } from '../model/parameters.ts';
+import {
+  type Holder,
+  type Interest,
+  type Selector,
+  type Transaction,
+  WILDCARD,
+} from '../model/transaction.ts';
 import { type Cell, type Held, isRestored } from './cell.ts';
 import type { Changes } from './changes.ts';
 import type { Payloads } from './payloads.ts';
@@ -15,13 +21,17 @@ export class Removal {
   readonly #unwanted: boolean;
   /** Upstream says so, and nothing else of it any more. */
   readonly #said: boolean;
-  readonly #pending: ReadonlyMap<Selector, readonly Interest[]>;
+  readonly #pending = new Map<Selector, Set<Parameters>>();
 
   /** `unwanted`: nobody wants what goes; that says nothing about what upstream has. */
   constructor(table: Table, payloads: Payloads, said?: Pick<Transaction, 'unwanted' | 'pending'>) {
     this.#unwanted = said?.unwanted === true;
     this.#said = said !== undefined && !this.#unwanted;
-    this.#pending = Map.groupBy(said?.pending ?? [], ({ selector }) => selector);
+    for (const { selector, parameters } of said?.pending ?? []) {
+      const waiting = this.#pending.get(selector);
+      if (waiting === undefined) this.#pending.set(selector, new Set([parameters]));
+      else waiting.add(parameters);
+    }
     this.#table = table;
     this.#payloads = payloads;
   }
@@ -57,8 +67,11 @@ export class Removal {
   release({ selector, parameters }: Interest, changes: Changes): void {
     const { restored, cells, aliases } = this.#table;
     if (restored.size === 0) return;
-    const names = isCollection(selector) ? undefined : [selector, ...(aliases.get(selector) ?? [])];
-    const candidates = names?.flatMap((name) => cells.get(name)?.variants.values() ?? []) ?? [...restored];
+    const names = [selector, ...(aliases.get(selector) ?? []), ...cells.under(selector)];
+    const candidates =
+      selector === WILDCARD
+        ? [...restored]
+        : names.flatMap((name) => cells.get(name)?.variants.values() ?? []);
     for (const held of candidates) {
       const { name } = held.variant;
       const cell = cells.get(name);
@@ -78,6 +91,6 @@ export class Removal {
   }
 
   #isPending({ selector, parameters }: Interest): boolean {
-    return this.#pending.get(selector)?.some((one) => one.parameters === parameters) === true;
+    return this.#pending.get(selector)?.has(parameters) === true;
   }
 }

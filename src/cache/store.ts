@@ -11,7 +11,7 @@ import {
   type Transaction,
   WILDCARD,
 } from '../model/transaction.ts';
-import { globMatches, isGlob } from '../model/xdstp.ts';
+import { globMatches } from '../model/xdstp.ts';
 import {
   type Admitting,
   type Among,
@@ -247,7 +247,8 @@ export class Store implements Catalog {
 
   *members(type: TypeUrl, selector: Selector, parameters: Parameters): Iterable<ResourceName> {
     const table = this.#tables.get(type);
-    for (const name of table?.cells.keys() ?? []) {
+    const names = selector === WILDCARD ? table?.cells.keys() : table?.cells.under(selector);
+    for (const name of names ?? []) {
       if (this.isMember(type, selector, name, parameters) || this.fails(type, selector, name, parameters))
         yield name;
     }
@@ -411,8 +412,7 @@ export class Store implements Catalog {
 
   #namesOf(table: Table, selector: Selector): ResourceName[] {
     const names = [selector, ...(table.aliases.get(selector) ?? [])];
-    if (!isGlob(selector)) return names;
-    for (const name of table.cells.keys()) if (globMatches(selector, name)) names.push(name);
+    names.push(...table.cells.under(selector));
     return names;
   }
 }

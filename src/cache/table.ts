@@ -1,11 +1,32 @@
 import { type ResourceName, resourceName } from '../model/brand.ts';
+import { GlobIndex } from '../model/glob-index.ts';
 import type { Variant } from '../model/resource.ts';
+import type { Selector } from '../model/transaction.ts';
 import { type Cell, type Held, isRestored } from './cell.ts';
 import { Interests } from './interests.ts';
 
+/** What is cached by name, and found by the globs over it, too. */
+class Cells extends Map<ResourceName, Cell> {
+  readonly #globs = new GlobIndex();
+
+  override set(name: ResourceName, cell: Cell): this {
+    if (!this.has(name)) this.#globs.add(name);
+    return super.set(name, cell);
+  }
+
+  override delete(name: ResourceName): boolean {
+    this.#globs.delete(name);
+    return super.delete(name);
+  }
+
+  under(glob: Selector): Iterable<ResourceName> {
+    return this.#globs.under(glob);
+  }
+}
+
 /** Everything of one type. */
 export class Table {
-  readonly cells = new Map<ResourceName, Cell>();
+  readonly cells = new Cells();
   readonly interests = new Interests();
   /** Alias → the resources that have it (protocol §4.8). */
   readonly aliases = new Map<ResourceName, Set<ResourceName>>();

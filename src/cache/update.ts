@@ -72,18 +72,22 @@ export class Update {
    */
   #confirmAll(): readonly Choice[] {
     const choices: Choice[] = [];
+    /** Nothing changes meanwhile: one choice for each cell and parameter set. */
+    const remembered = new Map<Cell, Set<Parameters>>();
     for (const put of this.#transaction.puts) {
       const cell = this.#table.cells.get(put.name);
       const held = cell?.variants.get(put.constraints.key);
       if (held !== undefined) held.seen = this.#revision;
-      else if (cell !== undefined && !this.#transaction.cannotDelete) this.#remember(cell, put, choices);
+      else if (cell !== undefined && !this.#transaction.cannotDelete)
+        this.#remember(cell, put, remembered, choices);
     }
     return choices;
   }
 
-  #remember(cell: Cell, put: Put, choices: Choice[]): void {
+  #remember(cell: Cell, put: Put, remembered: Map<Cell, Set<Parameters>>, choices: Choice[]): void {
     const { name } = put;
-    const seen = new Set<Parameters>();
+    const seen = remembered.get(cell) ?? new Set<Parameters>();
+    remembered.set(cell, seen);
     for (const { parameters } of this.#interested(put)) {
       if (seen.has(parameters)) continue;
       seen.add(parameters);

@@ -1,4 +1,5 @@
 import { covers, type Selected, Selection, selectedId } from '../model/selection.ts';
+import type { Selector } from '../model/transaction.ts';
 import { isXdstp } from '../model/xdstp.ts';
 
 /** What a delta request changes. */
@@ -44,30 +45,32 @@ export function stepDelta(before: Selection, input: DeltaInput): DeltaStep {
     if (!first) again.add(id);
     entries.set(id, selected);
   }
-  const dropped: Selected[] = [];
-  for (const selected of unsubscribe) {
-    for (const known of meant(entries, selected)) {
-      const id = selectedId(known);
-      entries.delete(id);
-      again.delete(id);
-      dropped.push(known);
-    }
-  }
-  const remaining = [...entries.values()];
-  const answer = dropped.filter((selected) => remaining.some((other) => covers(other, selected)));
-  return { selection: Selection.of(entries.values()), again, answer, changed: true };
+  const dropped = drop(entries, unsubscribe);
+  for (const selected of dropped) again.delete(selectedId(selected));
+  const selection = Selection.of(entries.values());
+  const answer = dropped.filter((selected) =>
+    selection.collecting(selected.selector).some((collection) => covers(collection, selected)),
+  );
+  return { selection, again, answer, changed: true };
 }
 
 /**
- * What an unsubscribe takes back: what is spelled so, else what is equal, as the order of context parameters does not
- * count (protocol §6). Unknown names are ignored (§4.5).
+ * Takes back what is spelled so, else what is equal, as the order of context parameters does not count (protocol §6).
+ * Unknown names are ignored (§4.5).
  */
-function meant(entries: ReadonlyMap<string, Selected>, selected: Selected): readonly Selected[] {
-  const exact = entries.get(selectedId(selected));
-  if (exact !== undefined) return [exact];
-  if (!isXdstp(selected.spelling)) return [];
-  return [...entries.values()].filter(
-    ({ selector, locator, parameters }) =>
-      selector === selected.selector && locator === selected.locator && parameters === selected.parameters,
-  );
+function drop(entries: Map<string, Selected>, unsubscribe: readonly Selected[]): readonly Selected[] {
+  const dropped: Selected[] = [];
+  let bySelector: ReadonlyMap<Selector, readonly Selected[]> | undefined;
+  for (const selected of unsubscribe) {
+    const exact = entries.get(selectedId(selected));
+    let meant = exact === undefined ? [] : [exact];
+    if (exact === undefined && isXdstp(selected.spelling)) {
+      bySelector ??= Map.groupBy(entries.values(), ({ selector }) => selector);
+      meant = (bySelector.get(selected.selector) ?? []).filter(
+        ({ locator, parameters }) => locator === selected.locator && parameters === selected.parameters,
+      );
+    }
+    for (const one of meant) if (entries.delete(selectedId(one))) dropped.push(one);
+  }
+  return dropped;
 }

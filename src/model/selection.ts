@@ -1,6 +1,6 @@
 import type { Parameters } from './parameters.ts';
 import { type Selector, WILDCARD } from './transaction.ts';
-import { globMatches, isGlob } from './xdstp.ts';
+import { globMatches, globOver, isGlob } from './xdstp.ts';
 
 /** One thing that a client subscribes to. */
 export interface Selected {
@@ -47,6 +47,9 @@ export class Selection {
   /** Characters of all names and of the parameters that locators came with. */
   readonly length: number;
   readonly collections: readonly Selected[];
+  /** By selector; made when it is needed. */
+  #collections: ReadonlyMap<Selector, readonly Selected[]> | undefined;
+  #named: ReadonlyMap<Selector, readonly Selected[]> | undefined;
 
   private constructor(
     entries: ReadonlyMap<string, Selected>,
@@ -89,6 +92,33 @@ export class Selection {
     return this.entries.has(id);
   }
 
+  /** Whether a wildcard or glob is in it, in whatever form. */
+  collects(collection: Selector): boolean {
+    return this.#bySelector().has(collection);
+  }
+
+  /** The wildcards and globs over a name, in whatever form: at most two selectors, however many there are. */
+  collecting(name: Selector): readonly Selected[] {
+    if (this.collections.length === 0) return none;
+    const bySelector = this.#bySelector();
+    const all = bySelector.get(WILDCARD) ?? none;
+    if (all.length === this.collections.length) return all;
+    const glob = globOver(name);
+    const globs = (glob === undefined ? undefined : bySelector.get(glob)) ?? none;
+    return all.length === 0 ? globs : [...all, ...globs];
+  }
+
+  /** All that may show a resource of this name. */
+  about(name: Selector): readonly Selected[] {
+    this.#named ??= Map.groupBy(this.entries.values(), ({ selector }) => selector);
+    return [...(isCollection(name) ? none : (this.#named.get(name) ?? none)), ...this.collecting(name)];
+  }
+
+  #bySelector(): ReadonlyMap<Selector, readonly Selected[]> {
+    this.#collections ??= Map.groupBy(this.collections, ({ selector }) => selector);
+    return this.#collections;
+  }
+
   equals(other: Selection): boolean {
     if (this === other) return true;
     if (this.hash !== other.hash || this.size !== other.size) return false;
@@ -99,6 +129,7 @@ export class Selection {
   }
 }
 
+const none: readonly never[] = [];
 const modulus = 2 ** 48;
 
 function hashOf(id: string, selected: Selected): number {

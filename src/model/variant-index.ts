@@ -157,15 +157,22 @@ class RequiredIndex<T extends Constrained> {
 
   match(parameters: Parameters): T[] {
     const found: T[] = [];
-    for (const [key, values] of this.#byRequired) {
-      const value = parameters.entries.get(key);
-      if (value === undefined) continue;
-      for (const variant of values.get(value) ?? []) {
-        if (variant.constraints.matches(parameters)) found.push(variant);
-      }
+    // By whichever there are fewer of: keys that variants require, or parameters.
+    if (this.#byRequired.size <= parameters.entries.size) {
+      for (const key of this.#byRequired.keys())
+        this.#find(key, parameters.entries.get(key), parameters, found);
+    } else {
+      for (const [key, value] of parameters.entries) this.#find(key, value, parameters, found);
     }
     for (const variant of this.#rest) if (variant.constraints.matches(parameters)) found.push(variant);
     return found.length > 1 ? found.toSorted(byCanonicalKey) : found;
+  }
+
+  #find(key: string, value: string | undefined, parameters: Parameters, found: T[]): void {
+    if (value === undefined) return;
+    for (const variant of this.#byRequired.get(key)?.get(value) ?? []) {
+      if (variant.constraints.matches(parameters)) found.push(variant);
+    }
   }
 }
 

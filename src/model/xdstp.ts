@@ -162,6 +162,16 @@ export function globMatches(glob: ResourceName, name: ResourceName): boolean {
   return name.slice(path.length) === glob.slice(globPath.length);
 }
 
+/** The one glob that selects a name (`globMatches`), whether or not anybody subscribes to it; in canonical spelling. */
+export function globOver(name: ResourceName): ResourceName | undefined {
+  if (!isXdstp(name)) return undefined;
+  const path = pathOf(name);
+  const slash = path.lastIndexOf('/');
+  const last = path.slice(slash + 1);
+  if (last === '' || last === '*') return undefined;
+  return resourceName(`${path.slice(0, slash)}/*${name.slice(path.length)}`);
+}
+
 /** What comes before the context parameters and directives. */
 function pathOf(name: string): string {
   const end = name.search(/[?#]/);

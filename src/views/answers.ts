@@ -33,36 +33,61 @@ export class Answers {
 
   /** What of it a view knows to be absent, by id. */
   *absentIn(view: View): Iterable<readonly [id: string, selected: Selected]> {
+    const outcomes = new Outcomes(view);
     for (const [id, selected] of this.#expected ?? none) {
-      if (outcome(view, id, selected) === 'absent') yield [id, selected];
+      if (outcomes.of(id, selected) === 'absent') yield [id, selected];
     }
   }
 
   /** All of it that the view knows has been told. */
   toldBy(view: View): void {
+    if (this.empty) return;
+    const outcomes = new Outcomes(view);
     for (const [id, selected] of this.#expected ?? none) {
-      if (outcome(view, id, selected) !== 'unknown') this.#expected?.delete(id);
+      if (outcomes.of(id, selected) !== 'unknown') this.#expected?.delete(id);
     }
   }
 }
 
-function outcome(view: View, id: string, selected: Selected): 'present' | 'absent' | 'unknown' {
-  if (isCollection(selected.selector)) return collectionOutcome(view, id, selected);
-  const { selector, locator, parameters } = selected;
-  const item = view.items.get(id) ?? view.itemOf(locator, parameters, selector);
-  const value = item?.last.value;
-  if (isVariant(value)) return 'present';
-  if (value !== undefined) return value;
-  const covering = view.selection.collections.filter((collection) => covers(collection, selected));
-  if (covering.some((collection) => !view.answered(collection))) return 'unknown';
-  return covering.length > 0 ? 'absent' : 'present';
+/** What a view knows of several selections. Valid while it does not change. */
+class Outcomes {
+  readonly #view: View;
+  /** The globs that show something. */
+  #filled: Set<Selected> | undefined;
+
+  constructor(view: View) {
+    this.#view = view;
+  }
+
+  of(id: string, selected: Selected): 'present' | 'absent' | 'unknown' {
+    const { selector, locator, parameters } = selected;
+    const view = this.#view;
+    if (isCollection(selector)) return this.#ofCollection(id);
+    const item = view.items.get(id) ?? view.itemOf(locator, parameters, selector);
+    const value = item?.last.value;
+    if (isVariant(value)) return 'present';
+    if (value !== undefined) return value;
+    const covering = view.selection.collecting(selector).filter((collection) => covers(collection, selected));
+    if (covering.some((collection) => !view.answered(collection))) return 'unknown';
+    return covering.length > 0 ? 'absent' : 'present';
+  }
+
+  #ofCollection(id: string): 'present' | 'absent' | 'unknown' {
+    const collection = this.#view.selection.entries.get(id);
+    if (collection === undefined) return 'present'; // unsubscribed in the meantime: nothing needs to be said
+    if (!this.#view.answered(collection)) return 'unknown';
+    this.#filled ??= filledIn(this.#view);
+    return this.#filled.has(collection) ? 'present' : 'absent';
+  }
 }
 
-function collectionOutcome(view: View, id: string, selected: Selected): 'present' | 'absent' | 'unknown' {
-  if (!view.selection.has(id)) return 'present'; // unsubscribed in the meantime: nothing needs to be said
-  if (!view.answered(selected)) return 'unknown';
-  for (const { name: selector, locator, parameters, last } of view.items.values()) {
-    if (isVariant(last.value) && covers(selected, { selector, locator, parameters })) return 'present';
+function filledIn({ items, selection }: View): Set<Selected> {
+  const filled = new Set<Selected>();
+  for (const { name: selector, locator, parameters, last } of items.values()) {
+    if (!isVariant(last.value)) continue;
+    for (const collection of selection.collecting(selector)) {
+      if (covers(collection, { selector, locator, parameters })) filled.add(collection);
+    }
   }
-  return 'absent';
+  return filled;
 }

@@ -1,6 +1,6 @@
 import { isVariant } from '../model/catalog.ts';
 import { WILDCARD } from '../model/transaction.ts';
-import { canonicalName, globMatches } from '../model/xdstp.ts';
+import { canonicalName } from '../model/xdstp.ts';
 import { viewDigest } from './compose.ts';
 import type { View } from './view.ts';
 
@@ -18,10 +18,9 @@ export function goneIn(view: View, claimed: Iterable<string>): readonly string[]
 /** A claim is a hint and no subscription: a glob has nothing to say of what it does not select. */
 function collects(view: View, name: string): boolean {
   const { type, selection } = view;
+  if (selection.collects(WILDCARD)) return true;
   const canonical = canonicalName(name, type);
-  return selection.collections.some(
-    ({ selector }) => selector === WILDCARD || (canonical.ok && globMatches(selector, canonical.value)),
-  );
+  return canonical.ok && selection.collecting(canonical.value).length > 0;
 }
 
 /** Whether a SotW client's version (CONTENT) says that it has exactly this, and nothing with a time to live (§3.10). */

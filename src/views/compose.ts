@@ -14,6 +14,7 @@ import { Code } from '../wire/status.ts';
 import type { Composed, Frame, Kept } from './frame.ts';
 import type { Item } from './item.ts';
 import { plainState } from './plain-state.ts';
+import { Siblings } from './siblings.ts';
 import { unresolved } from './unresolved.ts';
 import type { View } from './view.ts';
 
@@ -248,12 +249,16 @@ class Content {
   /** What is told by name alone, by that; and the rest by `constrainedKey`. */
   readonly #named = new Set<string>();
   readonly #present = new Set<string>();
+  /** `removed`, to be looked up. */
+  readonly #gone = new Set<string>();
+  readonly #siblings: Siblings;
   readonly #removals: (() => void)[] = [];
   readonly #parts: Composition;
   #fleeting = false;
 
   constructor(parts: Composition) {
     this.#parts = parts;
+    this.#siblings = new Siblings(parts.view);
   }
 
   get empty(): boolean {
@@ -319,7 +324,7 @@ class Content {
   lack(item: Item): void {
     const { view } = this.#parts;
     // It does not say for which parameter set: it waits until that is known of all.
-    if (this.#others(item).includes('unknown')) return;
+    if (this.#siblings.others(item, 'unknown')) return;
     if (item.locator || view.info.short !== 'vhds') {
       this.remove(item, undefined);
       return;
@@ -331,17 +336,7 @@ class Content {
 
   /** It was unknown for one of a locator client's parameter sets: what is not there for others has not been said yet. */
   lackOthers(item: Item): void {
-    const others = this.#others(item);
-    if (others.includes('absent') && !others.includes('unknown')) this.miss(item);
-  }
-
-  /** What is known of the same name for a locator client's other parameter sets. */
-  #others({ locator, parameters: own, spelling }: Item): readonly Value[] {
-    if (!locator) return [];
-    const { view } = this.#parts;
-    return view.forms.flatMap(({ locator: alike, parameters }) =>
-      alike && parameters !== own ? (view.itemOf(alike, parameters, spelling)?.last.value ?? []) : [],
-    );
+    if (this.#siblings.others(item, 'absent') && !this.#siblings.others(item, 'unknown')) this.miss(item);
   }
 
   /**
@@ -409,7 +404,7 @@ class Content {
       if (fault.revision <= told) continue;
       // For others than this one: in delta it would be a removal (protocol §8), and is said for no parameter set.
       const removes = fault.code === Code.NOT_FOUND && isDelta;
-      if (removes && (item.last.value !== 'absent' || this.#others(item).includes('unknown'))) continue;
+      if (removes && (item.last.value !== 'absent' || this.#siblings.others(item, 'unknown'))) continue;
       const constraints = item.locator ? fault.constraints.bytes : noConstraints;
       this.errors.push({ name: item.spelling, constraints, status: fault.status });
     }
@@ -452,7 +447,9 @@ class Content {
 
   /** Never both in resources and in removed_resources: Envoy rejects such a response (protocol §4.9). */
   #removeName(name: string): void {
-    if (!this.#named.has(name) && !this.removed.includes(name)) this.removed.push(name);
+    if (this.#named.has(name) || this.#gone.has(name)) return;
+    this.#gone.add(name);
+    this.removed.push(name);
   }
 
   #settleRemovals(): void {
@@ -461,17 +458,7 @@ class Content {
 
   /** By another parameter set, its name or an alias. */
   #shownElsewhere(item: Item, held: Variant): boolean {
-    const { view, encoding } = this.#parts;
-    const constrained = item.locator || encoding.constrained;
-    for (const { locator, parameters } of view.forms) {
-      if (locator !== item.locator) continue;
-      for (const spelling of new Set([item.spelling, held.name, ...held.aliases])) {
-        const other = view.itemOf(locator, parameters, spelling)?.last.value;
-        if (!isVariant(other) || other.name !== held.name) continue;
-        if (!constrained || other.constraints.key === held.constraints.key) return true;
-      }
-    }
-    return false;
+    return this.#siblings.show(item, held, item.locator || this.#parts.encoding.constrained);
   }
 }
 

@@ -76,7 +76,7 @@ export function faultsTold(base: Base, view: View, item: Item): number {
 export function selectedIn(holdings: Holdings, view: View): Holdings {
   const coverage = new Coverage(view);
   const selected = [...holdings].filter(
-    ([id, kept]) => view.selection.has(id) || coverage.of(kept).length > 0,
+    ([id, kept]) => view.selection.has(id) || coverage.of(kept) !== 'none',
   );
   return new Map(selected);
 }
@@ -97,8 +97,7 @@ export function lostIn(holdings: Holdings, view: View): Map<string, Kept> {
   const coverage = new Coverage(view);
   for (const [id, kept] of holdings) {
     if (view.items.has(id) || shownOtherwise(kept.item, view)) continue;
-    const covering = coverage.of(kept);
-    if (covering.length > 0 && covering.every((selected) => coverage.knows(selected))) lost.set(id, kept);
+    if (coverage.of(kept) === 'answered') lost.set(id, kept);
   }
   return lost;
 }
@@ -110,7 +109,7 @@ export function openIn(holdings: Holdings, view: View): Holdings | undefined {
   for (const [id, kept] of holdings) {
     const item = view.items.get(id);
     if (item === undefined) {
-      if (coverage.of(kept).some((selected) => !coverage.knows(selected))) open.set(id, kept);
+      if (coverage.of(kept) === 'open') open.set(id, kept);
     } else if (item.last.value === 'unknown') open.set(id, kept);
   }
   return open.size > 0 ? open : undefined;

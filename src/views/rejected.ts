@@ -65,9 +65,7 @@ export function again(
   }
   if (shown !== undefined || lost === undefined || now === 'unknown' || isVariant(held)) return undefined;
   if (item === undefined) {
-    const coverage = new Coverage(view);
-    const covering = coverage.of({ item: rejected, variant: lost });
-    if (covering.length === 0 || covering.some((one) => !coverage.knows(one))) return undefined;
+    if (new Coverage(view).of({ item: rejected, variant: lost }) !== 'answered') return undefined;
   }
   return { item: item ?? rejected, now: 'absent', held: lost, ...shared };
 }

@@ -175,15 +175,17 @@ export class ViewSubscription implements Subscription, Standing {
   }
 
   #force(ids: ReadonlySet<string>): void {
+    const { items: all, selection } = this.#view;
     const items = new Set(ids);
-    for (const selected of this.#view.selection.collections) {
-      if (!ids.has(selectedId(selected))) continue;
-      this.#expectGlobs([selected]);
-      if (selected.selector === WILDCARD) this.#fresh = true; // an answer is due, though it be empty
-      for (const item of this.#view.items.values()) {
-        const { name, locator, parameters } = item;
-        if (covers(selected, { selector: name, locator, parameters })) items.add(item.id);
-      }
+    const collections = selection.collections.filter((selected) => ids.has(selectedId(selected)));
+    this.#expectGlobs(collections);
+    // An answer is due, though it be empty.
+    if (collections.some(({ selector }) => selector === WILDCARD)) this.#fresh = true;
+    for (const { id, name, locator, parameters } of collections.length > 0 ? all.values() : none) {
+      const covered = selection
+        .collecting(name)
+        .some((one) => ids.has(selectedId(one)) && covers(one, { selector: name, locator, parameters }));
+      if (covered) items.add(id);
     }
     this.#owed = batch(this.#owed === undefined ? items : items.union(this.#owed.items));
     this.#markBehind(true);

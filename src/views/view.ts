@@ -5,13 +5,15 @@ import type { Parameters } from '../model/parameters.ts';
 import { isCollection, itemId, type Selected, type Selection } from '../model/selection.ts';
 import { type Interest, WILDCARD } from '../model/transaction.ts';
 import { type TypeInfo, typeInfo } from '../model/types.ts';
-import { globMatches } from '../model/xdstp.ts';
 import { everShown, type Item, pruneChain } from './item.ts';
 import { Permitted } from './permitted.ts';
 import { SharedFrames } from './shared-frames.ts';
 
 /** How much longer than its items a view's history may be before it is pruned. */
 const historySlack = 64;
+
+/** So many are looked at one by one. */
+const fewForms = 8;
 
 /** A subscription as its view sees it. */
 export interface Standing {
@@ -118,6 +120,22 @@ export class View {
     return this.items.get(itemId(locator, parameters, spelling));
   }
 
+  /** The items of one spelling, whatever their parameters; `name`: the same in canonical spelling. */
+  *spelled(locator: boolean, spelling: string, name: ResourceName): Iterable<Item> {
+    const seen = new Set<Parameters>();
+    for (const form of this.#formsOf(name)) {
+      if (form.locator !== locator || seen.has(form.parameters)) continue;
+      seen.add(form.parameters);
+      const item = this.itemOf(locator, form.parameters, spelling);
+      if (item !== undefined) yield item;
+    }
+  }
+
+  /** Of many forms few are about one name. */
+  #formsOf(name: ResourceName): readonly Form[] {
+    return this.forms.length <= fewForms ? this.forms : this.selection.about(name);
+  }
+
   /** Upstream wants it asked for again each time: it must not linger (cache_control.do_not_cache). */
   uncacheable(selected: Selected): boolean {
     const value = this.itemOf(selected.locator, selected.parameters, selected.spelling)?.last.value;
@@ -132,7 +150,7 @@ export class View {
   apply(commit: Commit, names: readonly ResourceName[], collectionSettled: boolean): boolean {
     const before = this.head;
     for (const name of names) {
-      for (const form of this.forms) {
+      for (const form of this.#formsOf(name)) {
         const id = itemId(form.locator, form.parameters, name);
         const item = this.items.get(id);
         if (item !== undefined) this.#update(item, commit);
@@ -178,7 +196,7 @@ export class View {
   faults(item: Item): readonly Fault[] {
     const faults = this.permitted.faults(item);
     if (item.named || faults.length === 0) return faults;
-    const globbed = this.selection.collections.some(({ selector }) => globMatches(selector, item.name));
+    const globbed = this.selection.collecting(item.name).some(({ selector }) => selector !== WILDCARD);
     return globbed ? faults : faults.filter(({ collected }) => collected);
   }
 
@@ -250,7 +268,11 @@ export class View {
     this.items.set(id, item);
     if (named && item.last.value === 'unknown') this.#unknown.add(item);
     this.#mind(item, item.last.value);
-    if (spelling !== name) this.#respelled.set(name, [...(this.#respelled.get(name) ?? []), item]);
+    if (spelling !== name) {
+      const respelled = this.#respelled.get(name);
+      if (respelled === undefined) this.#respelled.set(name, [item]);
+      else respelled.push(item);
+    }
     return item;
   }
 
@@ -304,10 +326,9 @@ export class View {
     if (item.named) return this.permitted.named(item);
     let member = false;
     let globbed = false;
-    for (const collection of this.selection.collections) {
+    for (const collection of this.selection.collecting(name)) {
       const { selector } = collection;
       if (collection.locator !== item.locator || collection.parameters !== parameters) continue;
-      if (selector !== WILDCARD && !globMatches(selector, name)) continue;
       if (!this.answered(collection)) return 'unknown';
       if (!this.#catalog.isMember(this.type, selector, name, parameters)) continue;
       member = true;
@@ -331,21 +352,25 @@ export class View {
 
   /** A wildcard or glob was told why it does not show this (protocol §8). */
   #fails(form: Form, name: ResourceName): boolean {
-    return this.selection.collections.some(
-      ({ selector, locator, parameters }) =>
-        locator === form.locator &&
-        parameters === form.parameters &&
-        this.#catalog.fails(this.type, selector, name, parameters),
-    );
+    return this.selection
+      .collecting(name)
+      .some(
+        ({ selector, locator, parameters }) =>
+          locator === form.locator &&
+          parameters === form.parameters &&
+          this.#catalog.fails(this.type, selector, name, parameters),
+      );
   }
 
   #isMember(form: Form, name: ResourceName): boolean {
     if (this.#isRespelled(form, name)) return false;
-    return this.selection.collections.some(
-      ({ selector, locator, parameters }) =>
-        locator === form.locator &&
-        parameters === form.parameters &&
-        this.#catalog.isMember(this.type, selector, name, parameters),
-    );
+    return this.selection
+      .collecting(name)
+      .some(
+        ({ selector, locator, parameters }) =>
+          locator === form.locator &&
+          parameters === form.parameters &&
+          this.#catalog.isMember(this.type, selector, name, parameters),
+      );
   }
 }

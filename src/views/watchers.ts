@@ -63,9 +63,7 @@ export class Watchers {
       return;
     }
     for (const view of this.#collections.get(parameters) ?? []) {
-      if (view.selection.collections.some((selected) => selected.selector === selector)) {
-        entry(views, view).settled = true;
-      }
+      if (view.selection.collects(selector)) entry(views, view).settled = true;
     }
   }
 }

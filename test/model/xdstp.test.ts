@@ -5,6 +5,7 @@ import {
   authorityOf,
   canonicalName,
   globMatches,
+  globOver,
   isGlob,
   isXdstp,
   splitVirtualHostName,
@@ -177,6 +178,24 @@ describe('xdstp: parts of names', () => {
     it(`§6 ${glob} ${expected ? 'selects' : 'does not select'} ${name}`, () => {
       expect(globMatches(resourceName(glob), resourceName(name))).to.equal(expected);
     });
+
+  it('§6 the glob over a name is the one that selects it', () => {
+    const segment = fc.constantFrom('a', 'b', '*', '');
+    const part = fc.tuple(
+      fc.array(segment, { minLength: 1, maxLength: 3 }),
+      fc.constantFrom('', '?k=1', '?k=1/2'),
+    );
+    const uri = part.map(([path, query]) => resourceName(`xdstp://auth/${L}/${path.join('/')}${query}`));
+    fc.assert(
+      fc.property(uri, uri, (name, other) => {
+        const over = globOver(name);
+        if (over !== undefined) expect([isGlob(over), globMatches(over, name)]).to.deep.equal([true, true]);
+        if (isGlob(other)) expect(globMatches(other, name)).to.equal(over === other);
+      }),
+      { numRuns: 1000 },
+    );
+    expect(globOver(resourceName('a/b'))).to.equal(undefined);
+  });
 
   it('§6 a name that is no glob selects nothing', () => {
     expect(globMatches(resourceName('*'), resourceName('a'))).to.equal(false);
