@@ -65,6 +65,7 @@ export class XdsListener {
       cold: coldPaths(core, answers),
       maxRequestBytes,
       bounds: core.admission,
+      messageTimeout: () => core.config.limits.stalledTimeoutMs,
       maxConnectionAge: () => core.config.xds.maxConnectionAgeMs,
       reviewTime: () => core.config.drainTimeoutMs,
       reviewed: (connections) => {

@@ -122,8 +122,8 @@ export class XdsStream implements StreamHandler {
   }
 
   /** The transport refuses for itself; it is counted as all refusals are. */
-  faulted(status: GrpcStatus): void {
-    this.#refuse(status.code === Code.RESOURCE_EXHAUSTED ? 'request_bytes' : 'malformed', status);
+  faulted(status: GrpcStatus, why?: 'half_sent'): void {
+    this.#refuse(why ?? (status.code === Code.RESOURCE_EXHAUSTED ? 'request_bytes' : 'malformed'), status);
   }
 
   closed(): void {

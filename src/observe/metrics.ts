@@ -31,6 +31,7 @@ const rejections = [
   'connections_per_peer',
   'streams_per_peer',
   'first_request',
+  'half_sent',
   'idle',
 ] as const;
 

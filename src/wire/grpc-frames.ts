@@ -32,6 +32,8 @@ export interface DeframerOptions {
   readonly limitName: string;
   /** The request's `grpc-encoding`, for the error of a compressed message. */
   readonly encoding: string | undefined;
+  /** Told how many bytes are held for a message that has not arrived as a whole; 0: none. May stop the deframer. */
+  readonly holds?: (bytes: number) => void;
 }
 
 /**
@@ -100,9 +102,8 @@ export class Deframer {
 
   stop(): void {
     this.#mode = 'stopped';
-    giveBack(this.#gathered);
-    this.#gathered = undefined;
     this.#held = undefined;
+    this.#release();
   }
 
   /** The client has sent its last byte: a fault if that was within a message. */
@@ -159,6 +160,8 @@ export class Deframer {
       return end;
     }
     const target = this.#room(end - start);
+    // Given up, as all messages that are half sent hold too much together.
+    if (this.#mode === 'stopped') return end;
     chunk.copy(target, this.#gatheredBytes, start, end);
     this.#gatheredBytes += end - start;
     if (this.#gatheredBytes === this.#length) this.#deliver(target.subarray(0, this.#length));
@@ -175,11 +178,21 @@ export class Deframer {
       Buffer.allocUnsafeSlow(Math.min(this.#length, Math.max(needed * 2, 4096)));
     old?.copy(grown, 0, 0, this.#gatheredBytes);
     this.#gathered = grown;
+    this.#options.holds?.(grown.length);
     return grown;
+  }
+
+  #release(): void {
+    const gathered = this.#gathered;
+    if (gathered === undefined) return;
+    this.#gathered = undefined;
+    this.#options.holds?.(0);
+    giveBack(gathered);
   }
 
   #deliver(bytes: Buffer): void {
     const borrowed = this.#gathered;
+    if (borrowed !== undefined) this.#options.holds?.(0);
     this.#prefixRead = 0;
     this.#length = 0;
     this.#gathered = undefined;

@@ -15,6 +15,7 @@ import type { Connection } from './connection.ts';
 import { type ConnectionBounds, Connections, systemRandom } from './connections.ts';
 import { spread } from './drain.ts';
 import { refusalOf, refuse, refuseUnknown } from './grpc-requests.ts';
+import { HalfSent, halfSentBudget } from './half-sent.ts';
 import { backlog, handshakePatience, sessionOptions, tcpKeepAlive, unixWindow } from './http2-settings.ts';
 import { Http2ServerStream, type StreamOwner } from './http2-stream.ts';
 import { explainError, isDisconnect } from './node-error.ts';
@@ -58,6 +59,8 @@ export interface GrpcServerOptions {
   /** Such a review is over; so many connections ended. */
   readonly reviewed?: (ended: number) => void;
   readonly bounds?: ConnectionBounds;
+  /** Asked when it is looked at, in milliseconds: how long a request may take to arrive. Left out: any time. */
+  readonly messageTimeout?: () => number;
   readonly clock?: Clock;
   /** In [0, 1), for the order in which a drain ends streams. */
   readonly random?: () => number;
@@ -130,6 +133,7 @@ function createNodeServer(tls: ListenerTls | undefined, unix: boolean): Http2Ser
 export class GrpcServer implements StreamOwner {
   readonly clock: Clock;
   readonly maxRequestBytes: number;
+  readonly halfSent: HalfSent;
   /** As `listening` reports it: HOST:PORT with the port that was bound, or unix:PATH. */
   readonly address: string;
   readonly #listener: Server;
@@ -151,6 +155,11 @@ export class GrpcServer implements StreamOwner {
     this.#options = options;
     this.clock = options.clock ?? systemClock;
     this.maxRequestBytes = options.maxRequestBytes;
+    this.halfSent = new HalfSent({
+      clock: this.clock,
+      budget: halfSentBudget(options.maxRequestBytes),
+      timeout: options.messageTimeout,
+    });
     const bound = listener.address();
     this.address =
       typeof bound === 'object' && bound !== null
@@ -226,6 +235,7 @@ export class GrpcServer implements StreamOwner {
     cold?.shutDown();
     await listenerClosed;
     this.#connections.stop();
+    this.halfSent.stop();
     ending.cancel();
     deadline.cancel();
   }

@@ -3,6 +3,7 @@ import type { Clock } from '../model/clock.ts';
 import { Deframer } from './grpc-frames.ts';
 import { closeSoon, refuse } from './grpc-requests.ts';
 import { statusTrailers } from './grpc-status-headers.ts';
+import type { Gatherer, HalfSent } from './half-sent.ts';
 import { Code, type GrpcStatus } from './status.ts';
 import type { Peer, ServerStream, StreamHandler } from './transport.ts';
 import { VIA_HEADER } from './via.ts';
@@ -11,6 +12,7 @@ import { VIA_HEADER } from './via.ts';
 export interface StreamOwner {
   readonly clock: Clock;
   readonly maxRequestBytes: number;
+  readonly halfSent: HalfSent;
   /** A bug: something of ours threw in a handler. The stream is ended. */
   threw(error: unknown, path: string): void;
   closed(stream: Http2ServerStream): void;
@@ -30,7 +32,7 @@ const respondOptions = { waitForTrailers: true, sendDate: false } as const;
  *
  * Errors of the stream are the server's to listen for; `close` follows them. The response headers go out with the first write, because an end before it is a trailers-only response.
  */
-export class Http2ServerStream implements ServerStream {
+export class Http2ServerStream implements ServerStream, Gatherer {
   readonly path: string;
   readonly peer: Peer;
   readonly #stream: ServerHttp2Stream;
@@ -78,6 +80,7 @@ export class Http2ServerStream implements ServerStream {
       maxBytes: this.#owner.maxRequestBytes,
       limitName: 'limits.max_request_bytes',
       encoding: this.header('grpc-encoding'),
+      holds: (bytes) => this.#owner.halfSent.resize(this, bytes),
     });
     const stream = this.#stream;
     stream.on('data', (chunk: Buffer | string) => this.#read(chunk));
@@ -112,6 +115,12 @@ export class Http2ServerStream implements ServerStream {
     if (deframer.paused) return;
     this.#stream.resume();
     this.#checkEnded();
+  }
+
+  /** For HalfSent. */
+  abandon(status: GrpcStatus): void {
+    this.#handler?.faulted?.(status, 'half_sent');
+    this.end(status);
   }
 
   end(status: GrpcStatus): void {

@@ -21,8 +21,8 @@ export interface StreamHandler {
   ended(): void;
   /** What `write` refused to take further is on its way: write again. */
   drained(): void;
-  /** The transport ends the call with this: its messages are too large, or no gRPC. `closed` follows. */
-  faulted?(status: GrpcStatus): void;
+  /** The transport ends the call with this: its messages are too large, not sent to their ends, or no gRPC. `closed` follows. */
+  faulted?(status: GrpcStatus, why?: 'half_sent'): void;
   closed(): void;
 }
 

@@ -1,8 +1,12 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { create, toBinary } from '@bufbuild/protobuf';
 import { expect } from 'chai';
+import { DiscoveryRequestSchema } from '../../src/gen/envoy/service/discovery/v3/discovery_pb.ts';
+import { frameOf } from '../../src/wire/grpc-frames.ts';
 import { Code } from '../../src/wire/status.ts';
 import { type Issued, issueCertificate } from '../support/certificates.ts';
+import { type as typeOf } from '../support/lab.ts';
 import { eventually } from './support/eventually.ts';
 import { ResourceFiles } from './support/files.ts';
 import { type TemporaryDirectory, temporaryDirectory } from './support/paths.ts';
@@ -14,6 +18,13 @@ const authority = issueCertificate({ name: 'authority', authority: true });
 const server = issueCertificate({ name: 'relay', issuer: authority, ips: ['127.0.0.1'] });
 const tenant = (name: string): Issued =>
   issueCertificate({ name, issuer: authority, uris: [`spiffe://example.com/${name}`] });
+
+const firstRequest = Buffer.from(
+  toBinary(
+    DiscoveryRequestSchema,
+    create(DiscoveryRequestSchema, { node: { id: 'raw' }, typeUrl: typeOf('cds') }),
+  ),
+);
 
 /** Attacks by connections and streams that cost a client nothing. */
 describe('hostile connections', function () {
@@ -78,6 +89,8 @@ describe('hostile connections', function () {
     return streams;
   }
 
+  const messages = (relay: RelayProcess): readonly string[] => relay.log.map(({ message }) => message);
+
   async function isServed(relay: RelayProcess): Promise<void> {
     await using client = new XdsClient(relay.xds, 'delta');
     client.subscribe('cds');
@@ -112,6 +125,48 @@ describe('hostile connections', function () {
     const { code } = await slow.ends;
     clearInterval(trickle);
     expect(code).to.equal(Code.DEADLINE_EXCEEDED);
+  });
+
+  it('a later request that trickles in ends after stalled_timeout', async () => {
+    await using relay = await start({ stalled_timeout: '2s' });
+    await using slow = new XdsClient(relay.xds, 'delta');
+    slow.subscribe('cds');
+    await slow.gets('cds');
+    const from = await connection(relay).ready();
+    const trickling = from.call();
+    trickling.stream.write(frameOf(firstRequest));
+    trickling.begin(1_000_000, 1);
+    const trickle = setInterval(() => trickling.stream.write(Buffer.alloc(1)), 100);
+    const { code, details } = await trickling.ends;
+    clearInterval(trickle);
+    expect(code).to.equal(Code.DEADLINE_EXCEEDED);
+    expect(details).to.include('limits.stalled_timeout');
+    expect(await relay.metric('downstream_rejected_total', 'half_sent')).to.equal(1);
+    expect(slow.status, 'one that sends nothing is not slow').to.equal(undefined);
+  });
+
+  it('40 half-sent messages of 4 MiB: what they hold is bounded, and small requests are served', async () => {
+    await using relay = await RelayProcess.startMeasurable({ upstreams: [files.upstream] });
+    await isServed(relay);
+    const before = await relay.memory();
+    const streams: RawStream[] = [];
+    for (let count = 0; count < 4; count++) {
+      const from = await connection(relay).ready();
+      for (let index = 0; index < 10; index++) {
+        const stream = from.call();
+        stream.begin(4 << 20, (4 << 20) - 1);
+        streams.push(stream);
+      }
+    }
+    const refused = () => streams.filter(({ status }) => status !== undefined);
+    await eventually(() => expect(refused().length).to.be.at.least(24), { timeout: 30_000 });
+    await isServed(relay);
+    const { used } = await relay.memory();
+    expect((used - before.used) / 2 ** 20).to.be.below(100);
+    for (const { status } of refused()) {
+      expect(status?.code).to.be.oneOf([Code.RESOURCE_EXHAUSTED, Code.DEADLINE_EXCEEDED]);
+    }
+    expect(await relay.metric('downstream_rejected_total', 'half_sent')).to.be.at.least(20);
   });
 
   it('peers that may read nothing are refused before their first message, and hold no place', async () => {
@@ -167,8 +222,10 @@ describe('hostile connections', function () {
     expect((await two.call().ends).details).to.match(/^spiffe:\/\/example\.com\/greedy has 2 streams open/);
     await connection(relay, greedy).ended;
     expect(await relay.metric('downstream_rejected_total', 'connections_per_peer')).to.equal(1);
-    expect(relay.log.map(({ message }) => message)).to.include(
-      'spiffe://example.com/greedy has 2 connections open, the most that a peer may have (limits.max_connections_per_peer)',
+    await eventually(() =>
+      expect(messages(relay)).to.include(
+        'spiffe://example.com/greedy has 2 connections open, the most that a peer may have (limits.max_connections_per_peer)',
+      ),
     );
     const modest = await connection(relay, as(tenant('modest'))).ready();
     modest.call();
@@ -203,10 +260,11 @@ describe('hostile connections', function () {
     await eventually(async () => expect(await relay.metric('downstream_connections')).to.equal(3));
     for (let refused = 0; refused < 5; refused++) await connection(relay).ended;
     expect(await relay.metric('downstream_rejected_total', '"connections"')).to.equal(5);
-    const said = relay.log.filter(({ message }) => message.includes('limits.max_connections'));
-    expect(said.map(({ message }) => message)).to.deep.equal([
-      '3 connections are open, the most that this relay takes (limits.max_connections): others are refused',
-    ]);
+    await eventually(() =>
+      expect(messages(relay).filter((one) => one.includes('limits.max_connections'))).to.deep.equal([
+        '3 connections are open, the most that this relay takes (limits.max_connections): others are refused',
+      ]),
+    );
     files.write('cds', new Map([['shop', '1']]));
     await eventually(() => expect(good.of('cds')).to.have.length(2));
     for (const socket of held) socket.destroy();

@@ -25,7 +25,8 @@ export class RawConnection implements Disposable {
 
   constructor(address: string, tls?: Credentials) {
     const scheme = tls === undefined ? 'http' : 'https';
-    this.session = connect(`${scheme}://${address}`, { ...tls });
+    // Megabytes that it may hold itself: what it sends waits here.
+    this.session = connect(`${scheme}://${address}`, { maxSessionMemory: 1000, ...tls });
     this.session.on('error', () => undefined);
     this.ended = new Promise((resolve) => this.session.once('close', () => resolve()));
   }
