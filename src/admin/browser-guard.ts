@@ -1,7 +1,8 @@
 import type { IncomingMessage } from 'node:http';
-import { BlockList, isIP, SocketAddress } from 'node:net';
+import { isIP, SocketAddress } from 'node:net';
 import { shorten } from '../observe/format.ts';
 import { compileGlob } from '../security/pattern.ts';
+import { isLoopback } from '../wire/address.ts';
 
 /**
  * What a web page could make its reader's browser do to this listener (ADR 71). DNS rebinding: the page's own name is
@@ -17,10 +18,6 @@ export interface ServedHosts {
 
 /** They tell a stranger little, and what probes an address through a NAT names one that is not the relay's own. */
 const probes: ReadonlySet<string> = new Set(['/healthz', '/ready', '/metrics']);
-
-const loopback = new BlockList();
-loopback.addSubnet('127.0.0.0', 8, 'ipv4');
-loopback.addAddress('::1', 'ipv6');
 
 /** Why a request that names such a host is not answered; undefined if it is. One without a host is of no browser. */
 export function refusedHost(request: IncomingMessage, path: string, served: ServedHosts): string | undefined {
@@ -52,13 +49,10 @@ function namedHosts({ url = '', headersDistinct }: IncomingMessage): readonly st
 }
 
 function isServed(host: string, { socket }: IncomingMessage, path: string, served: ServedHosts): boolean {
-  const family = isIP(host);
-  if (family !== 0) {
-    // A page from an address is from whoever has this address, whatever DNS says.
-    if (probes.has(path) || host === canonical(socket.localAddress ?? '')) return true;
-    if (loopback.check(host, family === 4 ? 'ipv4' : 'ipv6')) return true;
-  }
-  if (host === 'localhost' || host === canonical(served.bound)) return true;
+  // A page from an address is from whoever has this address, whatever DNS says.
+  if (probes.has(path) && isIP(host) !== 0) return true;
+  if (isLoopback(host) || host === canonical(socket.localAddress ?? '')) return true;
+  if (host === canonical(served.bound)) return true;
   return served.hosts.some((pattern) => compileGlob(canonical(pattern))(host));
 }
 

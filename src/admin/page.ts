@@ -38,7 +38,7 @@ export function statusPage(status: StatusResponse, clients: ListClientsResponse,
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
 <title>distributary: ${status.ready ? 'ready' : 'not ready'}</title><style>${new Html(style)}</style></head>
 <body><div id="lost" role="alert"></div><main>
-${heading(status)}${flowPicture(status)}
+${heading(status)}${warnings(status)}${flowPicture(status)}
 <h2>Upstreams</h2>${table(upstreamColumns(now), status.upstreams, 'No upstream is configured.')}
 <h2>Rejected by clients</h2>${table(nackColumns(now), status.nacks, 'Nothing: clients took what they were sent.')}
 <h2>Types</h2>${table(typeColumns, status.types, 'Nothing is cached or asked for yet.')}
@@ -55,6 +55,11 @@ function heading(status: StatusResponse): Html {
     : html`<span class="state bad">not ready: ${status.reason}</span>`;
   return html`<header><h1>distributary</h1>${state}<span class="dim">version ${status.version}, up for ${formatSeconds(status.uptimeSeconds)}</span>
 <nav><a href="/ready">ready</a><a href="/metrics">metrics</a><a href="/config_dump">configuration</a></nav></header>`;
+}
+
+function warnings({ warnings: list }: StatusResponse): Html {
+  const items = list.map((warning) => html`<li>${shorten(warning, 500)}</li>`);
+  return items.length === 0 ? html`` : html`<ul class="bad">${items}</ul>`;
 }
 
 const upstreamColumns = (now: number): readonly Column<UpstreamStatus>[] => [

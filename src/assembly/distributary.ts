@@ -1,13 +1,14 @@
 import { type AdminServer, startAdminServer } from '../admin/server.ts';
 import type { Persistence } from '../cache/persistence/persistence.ts';
 import type { Config } from '../config/config.ts';
+import { warnings } from '../config/warnings.ts';
 import { systemClock } from '../model/clock.ts';
 import { ok, type Result } from '../model/result.ts';
 import { Core, type Surroundings } from './core.ts';
 import { type Front, type FrontKind, LOCAL } from './front.ts';
 import { Inspection } from './inspection.ts';
 import { LocalClients } from './local-clients.ts';
-import { dumpInForce, needsRestart } from './needs-restart.ts';
+import { dumpInForce, inForce, needsRestart } from './needs-restart.ts';
 import { flushMilliseconds, makePersistence } from './persistence.ts';
 import { UpstreamSet } from './upstream-set.ts';
 import { watchTls } from './watched-tls.ts';
@@ -55,6 +56,10 @@ export class Distributary {
       version: around.version,
       startedAt: Date.now(),
       unready: () => (core.isDraining ? 'draining' : this.#front?.unready()),
+      warnings: () => {
+        const now = inForce(this.#started, this.#config);
+        return warnings(now).map(({ path, message }) => `${path}: ${message}`);
+      },
       configDump: () => dumpInForce(this.#started, this.#config),
       heldRemovals: (upstream) => this.#upstreams.heldRemovals(upstream),
       releaseRemovals: (upstream, type) => this.#upstreams.releaseRemovals(upstream, type),

@@ -39,6 +39,8 @@ export interface InspectionOptions {
   /** Why the relay does not serve, whatever its upstreams; undefined while it does. */
   readonly unready: () => string | undefined;
   readonly configDump: () => unknown;
+  /** What is dangerous about the configuration in force. */
+  readonly warnings: () => readonly string[];
   readonly metricsText: () => Promise<string>;
   /** Of an answer of CSDS. */
   readonly maxResponseBytes: () => number;
@@ -106,6 +108,7 @@ export class Inspection implements Inspector {
       clients: streams,
       nacks: [...nacks],
       workers: [...workers],
+      warnings: [...this.#options.warnings()],
       cacheBytes: BigInt(relay.store.bytes),
     };
   }

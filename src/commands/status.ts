@@ -48,6 +48,7 @@ function statusText(response: StatusResponse, now: number): string {
       `distributary ${response.version}, up for ${formatSeconds(response.uptimeSeconds)}: ${state}`,
       `clients: ${response.clients} streams; cache: ${formatBytes(Number(response.cacheBytes))}`,
     ].join('\n'),
+    response.warnings.map((warning) => `warning: ${printable(warning)}`).join('\n'),
     upstreamsText(response, now),
     workersText(response),
     heldText(response, now),

@@ -1,9 +1,10 @@
+import { formatHostPort, isLoopback } from '../wire/address.ts';
 import type { Config } from './config.ts';
 import { type Complaint, type ConfigProblem, locate, problemLine } from './source.ts';
 
 /** What a good configuration says that is dangerous, and may be meant so. In the order of the file. */
 export function warnings(config: Config): readonly ConfigProblem[] {
-  return trustedNodes(config)
+  return [...openListener(config), ...trustedNodes(config)]
     .map((complaint) => locate(complaint, config.source.places))
     .toSorted((a, b) => a.line - b.line || a.column - b.column);
 }
@@ -12,6 +13,15 @@ export function warnings(config: Config): readonly ConfigProblem[] {
 export function warningLine(file: string, warning: ConfigProblem): string {
   const path = warning.path === '' ? 'warning' : `warning: ${warning.path}`;
   return problemLine(file, { ...warning, path });
+}
+
+/** Without TLS nobody can be told from anybody, so rules would say what all may read. */
+function openListener({ xds: { address, tls, authorization } }: Config): readonly Complaint[] {
+  if (address.kind === 'unix' || isLoopback(address.host)) return [];
+  if (tls !== undefined || authorization.length > 0) return [];
+  const at = formatHostPort(address.host, address.port);
+  const message = `${at} is plaintext and has no authorization rules, so whoever can reach it may read everything, secrets too: set xds.tls and xds.authorization, or listen on 127.0.0.1 or a Unix socket`;
+  return [{ path: ['xds', 'address'], message }];
 }
 
 function trustedNodes({ parameters }: Config): readonly Complaint[] {

@@ -1,3 +1,4 @@
+import { BlockList, isIP } from 'node:net';
 import { fail, ok, type Result } from '../model/result.ts';
 
 /** Where to listen. */
@@ -22,4 +23,14 @@ export function parseAddress(text: string): Result<Address> {
 
 export function formatHostPort(host: string, port: number): string {
   return host.includes(':') ? `[${host}]:${port}` : `${host}:${port}`;
+}
+
+const loopback = new BlockList();
+loopback.addSubnet('127.0.0.0', 8, 'ipv4');
+loopback.addAddress('::1', 'ipv6');
+
+/** Whether only this machine can reach it. */
+export function isLoopback(host: string): boolean {
+  const family = isIP(host);
+  return family === 0 ? host === 'localhost' : loopback.check(host, family === 4 ? 'ipv4' : 'ipv6');
 }

@@ -33,6 +33,7 @@ describe('status page', () => {
       'no such &quot;filter&quot; &amp; more',
       'envoy-1',
       'cds ERROR',
+      '<li>xds.address: &lt;everybody&gt; may read</li>',
       '<svg',
     ]) {
       expect(body).to.include(text);

@@ -53,6 +53,7 @@ describe('commands that ask a relay', () => {
     expect(out).to.match(
       /^distributary 1\.2\.3, up for 1 h 2 min: ready\nclients: 4 streams; cache: 4\.7 GiB\n/,
     );
+    expect(out).to.match(/^warning: xds\.address: <everybody> may read$/m);
     expect(out).to.match(/^central +connected +current +ads cp-1:18000 +2$/m);
     expect(out).to.match(/^second +not connected +stale for \d+ d/m);
     expect(out).to.match(/^cds +3 +5 +7 +1$/m);

@@ -25,7 +25,9 @@ describe('distributary validate', () => {
 
   it('says ok and what the configuration holds', async () => {
     mkdirSync(join(directory(), 'resources'));
-    const path = file(`upstreams: [{ name: files, filesystem: { path: "\${DIR}/resources" } }]\n`);
+    const path = file(
+      `xds: { address: "127.0.0.1:18000" }\nupstreams: [{ name: files, filesystem: { path: "\${DIR}/resources" } }]\n`,
+    );
     expect(await run(['--config', path], { DIR: directory() })).to.deep.equal({
       code: 0,
       out: `${path}: ok\nupstreams: files (filesystem); parameter rules: 0; authorization rules: 0\n`,
@@ -55,7 +57,8 @@ parameters:
 `);
     expect(await run(['--config', path])).to.deep.include({
       code: 0,
-      err: `${path}:3:26: warning: parameters[0].from: the rule for "tenant" is trusted, but a client can write what it likes into node.metadata.tenant: only peer.uri_san and peer.dns_san come from a verified certificate\n`,
+      err: `${path}:1:1: warning: xds.address: 0.0.0.0:18000 is plaintext and has no authorization rules, so whoever can reach it may read everything, secrets too: set xds.tls and xds.authorization, or listen on 127.0.0.1 or a Unix socket
+${path}:3:26: warning: parameters[0].from: the rule for "tenant" is trusted, but a client can write what it likes into node.metadata.tenant: only peer.uri_san and peer.dns_san come from a verified certificate\n`,
     });
   });
 

@@ -189,6 +189,22 @@ describe('who may ask the admin listener', function () {
       expect((await ask(admin, release, post(headers), releasing)).status).to.equal(200);
   });
 
+  it('a plaintext port that everybody can read is said in the log, on the page and in Status, until it has rules', async () => {
+    const exposed = { upstreams: [resources.upstream], xds: { address: '0.0.0.0:0' } };
+    await using relay = await RelayProcess.start(exposed);
+    const said = (text: string): boolean =>
+      /xds\.address: 0\.0\.0\.0:0 is plaintext and has no authorization/.test(text);
+    const logged = relay.log.filter(({ level }) => level === 'warn');
+    expect(logged.filter(({ warnings }) => said(JSON.stringify(warnings)))).to.have.length(1);
+    expect(said((await relay.get('/')).body)).to.equal(true);
+    expect(said((await ask(relay.admin, status, post(), '{}')).body)).to.equal(true);
+    relay.configure({
+      ...exposed,
+      xds: { ...exposed.xds, authorization: { rules: [{ types: ['cds'], allow: true }] } },
+    });
+    await eventually(async () => expect(said((await relay.get('/')).body)).to.equal(false));
+  });
+
   describe('with TLS', () => {
     const trusted = { ca: authority.certificate };
     const shows = (own: Issued): object => ({ ...trusted, cert: own.certificate, key: own.privateKey });

@@ -48,6 +48,7 @@ export const sampleStatus: Plain<StatusResponse> = {
   ],
   cacheBytes: 5_000_000_000n,
   workers: [],
+  warnings: ['xds.address: <everybody> may read'],
 };
 
 export const sampleClient: Plain<Client> = {
