@@ -181,6 +181,10 @@ export class Relay implements UpstreamSink {
     return this.views.interests().isIdle(interest);
   }
 
+  lapse(interest: Interest): void {
+    this.views.interests().lapse(interest);
+  }
+
   async stop(): Promise<void> {
     this.views.stop();
     await Promise.all(this.#upstreams.map((upstream) => upstream.stop()));

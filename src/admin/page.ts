@@ -66,8 +66,12 @@ const upstreamColumns = (now: number): readonly Column<UpstreamStatus>[] => [
   { title: 'Name', cell: ({ name }) => name },
   {
     title: 'State',
-    cell: ({ connected }) =>
-      connected ? html`<span class="good">connected</span>` : html`<span class="bad">not connected</span>`,
+    cell: ({ connected, refusedStreams }) => {
+      if (!connected) return html`<span class="bad">not connected</span>`;
+      return refusedStreams === 0
+        ? html`<span class="good">connected</span>`
+        : html`<span class="bad">connected, ${refusedStreams} refused streams</span>`;
+    },
   },
   {
     title: 'Data',
@@ -79,6 +83,14 @@ const upstreamColumns = (now: number): readonly Column<UpstreamStatus>[] => [
   {
     title: 'Held removals',
     cell: ({ heldRemovals }) => heldRemovals.map(({ type, count }) => `${count} ${type}`).join(', '),
+  },
+  {
+    title: 'Asked apart',
+    cell: ({ suspectTypes }) =>
+      suspectTypes.map(({ type, reason }) => {
+        const title = `asked on a stream of its own, since a stream ended: ${shorten(reason, 300)}`;
+        return html`<span class="bad" title="${title}">${shorten(type, 80)}</span> `;
+      }),
   },
   { title: 'Last error', cell: ({ lastError }) => shorten(lastError, 300) },
 ];

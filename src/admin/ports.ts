@@ -33,6 +33,11 @@ export interface Readiness {
     readonly stale: boolean;
     /** Milliseconds since the epoch: since when it is stale. */
     readonly since: number | undefined;
+    readonly lastError: string;
+    /** Streams that ended without an answer and are tried again. */
+    readonly refusedStreams: number;
+    /** Short names of types that seem to make the control plane end streams. */
+    readonly suspectTypes: readonly string[];
   }[];
 }
 

@@ -22,12 +22,17 @@ async function page(inspector: Inspector): Promise<Answer> {
 }
 
 function readiness({ ready, reason, upstreams }: Readiness): Answer {
-  const shown = upstreams.map(({ name, connected, stale, since }) => ({
-    name,
-    connected,
-    stale,
-    since: since === undefined ? null : new Date(since).toISOString(),
-  }));
+  const shown = upstreams.map(
+    ({ name, connected, stale, since, lastError, refusedStreams, suspectTypes }) => ({
+      name,
+      connected,
+      stale,
+      since: since === undefined ? null : new Date(since).toISOString(),
+      ...(lastError === '' ? {} : { last_error: lastError }),
+      ...(refusedStreams === 0 ? {} : { refused_streams: refusedStreams }),
+      ...(suspectTypes.length === 0 ? {} : { suspect_types: suspectTypes }),
+    }),
+  );
   return json({ ready, reason, upstreams: shown }, ready ? 200 : 503);
 }
 

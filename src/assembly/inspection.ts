@@ -60,9 +60,17 @@ export class Inspection implements Inspector {
 
   ready(): Readiness {
     const upstreams = this.#options.relay.upstreams.map((upstream) => {
-      const { connected } = upstream.state();
+      const { connected, lastError, refusedStreams, suspects } = upstream.state();
       const staleSince = this.#options.staleness.since(upstream);
-      return { name: upstream.name, connected, stale: staleSince !== undefined, since: staleSince };
+      return {
+        name: upstream.name,
+        connected,
+        stale: staleSince !== undefined,
+        since: staleSince,
+        lastError,
+        refusedStreams,
+        suspectTypes: suspects.map(({ type }) => typeInfo(type).short),
+      };
     });
     const { relay, staleness } = this.#options;
     const waiting = relay.upstreams.filter(
@@ -101,6 +109,12 @@ export class Inspection implements Inspector {
             type: typeInfo(type).short,
             count,
             since: timestamp(since),
+          })),
+          refusedStreams: state.refusedStreams,
+          suspectTypes: state.suspects.map(({ type, since, reason: why }) => ({
+            type: typeInfo(type).short,
+            since: timestamp(since),
+            reason: why,
           })),
         };
       }),

@@ -6,6 +6,7 @@ import type { Log } from '../observe/log.ts';
 import type { Metrics } from '../observe/metrics.ts';
 import { AdsUpstream } from '../upstream/ads/ads-upstream.ts';
 import { FilesystemUpstream } from '../upstream/filesystem/upstream.ts';
+import { Code, codeName } from '../wire/status.ts';
 
 export interface UpstreamSurroundings {
   readonly clock: Clock;
@@ -68,6 +69,7 @@ function makeAds(
   const { name } = upstream;
   // From 0: increase() does not see a series' first increment.
   const reconnects = metrics.reconnects(name);
+  for (const code of [Code.OK, Code.UNAVAILABLE]) metrics.streamEnds(name, codeName(code));
   return new AdsUpstream(
     {
       name,
@@ -95,6 +97,7 @@ function makeAds(
         updates: (type, result) => metrics.updates(name, type, result).inc(),
         lastUpdate: (type) => metrics.lastUpdate(name, type, clock.now()),
         reconnect: () => reconnects.inc(),
+        streamEnd: (code) => metrics.streamEnds(name, codeName(code)).inc(),
         refused: () => metrics.rejected('upstream_sessions').inc(),
       },
     },

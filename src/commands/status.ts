@@ -1,5 +1,9 @@
 import { toJson } from '@bufbuild/protobuf';
-import { type StatusResponse, StatusResponseSchema } from '../gen/distributary/admin/v1/admin_pb.ts';
+import {
+  type StatusResponse,
+  StatusResponseSchema,
+  type UpstreamStatus,
+} from '../gen/distributary/admin/v1/admin_pb.ts';
 import { formatBytes, formatSeconds } from '../observe/format.ts';
 import { adminClient, adminOptions, adminUsage, explainFailure, jsonOptions } from './admin-client.ts';
 import { printable, textTable } from './text-table.ts';
@@ -52,6 +56,7 @@ function statusText(response: StatusResponse, now: number): string {
     upstreamsText(response, now),
     workersText(response),
     heldText(response, now),
+    suspectsText(response, now),
     typesText(response),
     nacksText(response, now),
   ];
@@ -61,13 +66,26 @@ function statusText(response: StatusResponse, now: number): string {
 function upstreamsText({ upstreams }: StatusResponse, now: number): string {
   const rows = upstreams.map((upstream) => [
     upstream.name,
-    upstream.connected ? 'connected' : 'not connected',
+    stateText(upstream),
     upstream.stale ? `stale for ${since(upstream.staleSince, now)}` : 'current',
     `${upstream.kind} ${upstream.endpoint}`,
     upstream.sessions,
     upstream.lastError,
   ]);
   return textTable(['UPSTREAM', 'STATE', 'DATA', 'ENDPOINT', 'SESSIONS', 'LAST ERROR'], rows);
+}
+
+function stateText({ connected, refusedStreams }: UpstreamStatus): string {
+  if (!connected) return 'not connected';
+  return refusedStreams === 0 ? 'connected' : `connected, ${refusedStreams} refused streams`;
+}
+
+/** What seems to make a control plane end its streams. */
+function suspectsText({ upstreams }: StatusResponse, now: number): string {
+  const rows = upstreams.flatMap(({ name, suspectTypes }) =>
+    suspectTypes.map(({ type, reason, since: from }) => [name, type, since(from, now), reason]),
+  );
+  return rows.length === 0 ? '' : textTable(['UPSTREAM', 'TYPE ASKED APART', 'FOR', 'STREAM ENDED'], rows);
 }
 
 /** What the shrink guard holds back: an operator must decide. */

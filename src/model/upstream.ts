@@ -13,6 +13,17 @@ export interface UpstreamSink {
   resumed?(holders: readonly string[]): void;
   /** Nobody subscribes to this interest now: it only lingers (cache.idle_ttl). */
   isIdle?(interest: Interest): boolean;
+  /** Ends this interest if nobody subscribes to it: it is not kept current any more. */
+  lapse?(interest: Interest): void;
+}
+
+/** A type whose request seems to make the control plane end the stream: it is asked on a stream of its own. */
+export interface Suspect {
+  readonly type: TypeUrl;
+  /** Milliseconds since the epoch. */
+  readonly since: number;
+  /** How the last stream ended. */
+  readonly reason: string;
 }
 
 export interface UpstreamState {
@@ -29,6 +40,9 @@ export interface UpstreamState {
   /** Milliseconds since the epoch: since when what came from here may be out of date; undefined while current. */
   readonly staleSince: number | undefined;
   readonly lastError: string;
+  /** Streams that were not answered before they ended, and are tried again, while others work. */
+  readonly refusedStreams: number;
+  readonly suspects: readonly Suspect[];
 }
 
 /** Parameter sets for which nothing is asked, and why. */

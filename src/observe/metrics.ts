@@ -88,6 +88,11 @@ export class Metrics {
     ['upstream', 'type', 'result'],
   );
   readonly #reconnects = this.#family('upstream_reconnects_total', 'Attempts to connect again', ['upstream']);
+  readonly #streamEnds = this.#family(
+    'upstream_stream_ends_total',
+    'Streams to control planes that ended, other than by the relay itself',
+    ['upstream', 'code'],
+  );
   readonly #lastUpdate = new Gauge({
     name: 'distributary_upstream_last_update_timestamp_seconds',
     help: 'When the last accepted update came, in seconds since the epoch',
@@ -178,6 +183,11 @@ export class Metrics {
 
   reconnects(upstream: string): Tally {
     return this.#reconnects.labels(upstream);
+  }
+
+  /** `code` is the name of a gRPC status. */
+  streamEnds(upstream: string, code: string): Tally {
+    return this.#streamEnds.labels(upstream, code);
   }
 
   /** `milliseconds` since the epoch. */

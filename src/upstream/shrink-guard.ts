@@ -166,6 +166,10 @@ export class ShrinkGuard implements UpstreamSink {
     return this.#sink.isIdle?.(interest) === true;
   }
 
+  lapse(interest: Interest): void {
+    this.#sink.lapse?.(interest);
+  }
+
   /** What is stamped by other rules is other variants: those that are held back would stay as they are, and go now. */
   restamp(restamp: Restamp): void {
     this.release(restamp.type);

@@ -88,6 +88,12 @@ export class InterestRegistry {
     return this.#entry(interest)?.views === 0;
   }
 
+  /** Ends it now, if nobody subscribes to it. */
+  lapse(interest: Interest): void {
+    const entry = this.#entry(interest);
+    if (entry?.views === 0) this.#end(entry, 'idle');
+  }
+
   /** Every interest that has not ended. */
   *all(): Iterable<Interest> {
     for (const selectors of this.#entries.values()) {

@@ -20,6 +20,18 @@ export const Code = {
 } as const;
 export type Code = (typeof Code)[keyof typeof Code];
 
+const names = new Map<number, string>(Object.entries(Code).map(([name, code]) => [code, name]));
+const codes = new Map<number, Code>(Object.values(Code).map((code) => [code, code]));
+
+/** A code of a peer; what is none of gRPC's counts as UNKNOWN, as its specification says. */
+export function codeOf(number: number): Code {
+  return codes.get(number) ?? Code.UNKNOWN;
+}
+
+export function codeName(code: Code): string {
+  return names.get(code) ?? String(code);
+}
+
 /** How an RPC ends: grpc-status and grpc-message. */
 export interface GrpcStatus {
   readonly code: Code;

@@ -42,6 +42,7 @@ export function feedUpstream(core: Core, socket: string, sink: UpstreamSink): Ad
         updates: (type, result) => metrics.updates(name, type, result).inc(),
         lastUpdate: () => {},
         reconnect: () => metrics.reconnects(name).inc(),
+        streamEnd: () => {},
         refused: () => {},
       },
     },

@@ -66,7 +66,15 @@ describe('admin listener', () => {
       reason: '',
       upstreams: [
         { name: 'central', connected: true, stale: false, since: null },
-        { name: 'second', connected: false, stale: true, since: '2026-01-01T00:00:00.000Z' },
+        {
+          name: 'second',
+          connected: false,
+          stale: true,
+          since: '2026-01-01T00:00:00.000Z',
+          last_error: 'connection refused',
+          refused_streams: 2,
+          suspect_types: ['debug'],
+        },
       ],
     });
   });

@@ -1,5 +1,5 @@
 import type { Dial, Link, LinkHandler, LinkStream, LinkStreamHandler } from '../../src/upstream/ads/dial.ts';
-import type { GrpcStatus } from '../../src/wire/status.ts';
+import { Code, type GrpcStatus } from '../../src/wire/status.ts';
 import type { Peer, ServerStream, StreamHandler } from '../../src/wire/transport.ts';
 import type { EventLoop } from './event-loop.ts';
 import { describe, describeRequest, readDelta, readSotw } from './messages.ts';
@@ -230,7 +230,7 @@ export class Call implements ServerStream {
       if (!this.#live) return;
       this.#live = false;
       this.connection.forget(this);
-      this.#client.closed(`${status.code}: ${status.message}`);
+      this.#client.closed(`${status.code}: ${status.message}`, status.code);
       this.#server?.closed();
     });
   }
@@ -257,7 +257,7 @@ export class Call implements ServerStream {
     this.#live = false;
     this.connection.forget(this);
     this.connection.later(() => this.#server?.closed());
-    this.connection.network.loop.after(0, () => this.#client.closed(reason));
+    this.connection.network.loop.after(0, () => this.#client.closed(reason, Code.UNAVAILABLE));
   }
 
   #read(): void {
@@ -309,9 +309,9 @@ class SimulatedLink implements Link {
         this.connection.spoken?.();
         handler.message(bytes);
       },
-      closed: (reason) => {
+      closed: (reason, code) => {
         this.connection.stirred?.(false);
-        handler.closed(reason);
+        handler.closed(reason, code);
       },
     });
     return {

@@ -403,6 +403,7 @@ class Running {
           },
           lastUpdate: () => undefined,
           reconnect: () => undefined,
+          streamEnd: () => undefined,
           refused: () => undefined,
         },
       },

@@ -181,6 +181,8 @@ export class ScriptedUpstream implements Upstream {
       sessions: 1,
       staleSince: undefined,
       lastError: '',
+      refusedStreams: 0,
+      suspects: [],
     };
   }
 

@@ -9,11 +9,14 @@ import { Backoff } from './backoff.ts';
 import { Connection } from './connection.ts';
 import type { Link } from './dial.ts';
 import { Failover } from './failover.ts';
-import type { LaneHandler } from './lane.ts';
+import type { LaneHandler } from './lane-ports.ts';
 import { grpcDial } from './link.ts';
 import type { SessionRule } from './node.ts';
 import type { AdsUpstreamOptions } from './options.ts';
 import { Sessions } from './sessions.ts';
+
+/** What ends streams is tried ever more rarely, at last once in about so long, wherever `backoff.max` is shorter. */
+const shortestPatience = 30_000;
 
 /** Why the last stream of a lane ended, if it had no answer. */
 interface StreamTrouble {
@@ -33,6 +36,10 @@ export class AdsUpstream implements Upstream {
   readonly #conditions: Conditions;
   readonly #sessions: Sessions;
   #up: { readonly link: Link; readonly endpoint: number } | undefined;
+  /** Lanes whose stream is open, and of which none has failed on this connection. */
+  readonly #hopeful = new Set<StreamTrouble>();
+  /** Lanes whose last stream on this connection ended without an answer. */
+  readonly #troubled = new Set<StreamTrouble>();
   /** Silence has been taken for an answer: nothing subscribed exists. */
   #silence: { readonly timer: Timer } | 'accepted' | undefined;
   #everConnected = false;
@@ -46,16 +53,19 @@ export class AdsUpstream implements Upstream {
     this.#conditions = new Conditions(options.log);
     this.#sessions = new Sessions(options, this.#conditions, {
       laneHandler: (holders) => this.#laneHandler(holders),
-      backoff: () => this.#backoff(),
+      backoff: (apart) => this.#backoff(apart ? shortestPatience : 0),
+      lapse: (interests) => {
+        for (const interest of interests) sink.lapse?.(interest);
+      },
       apply: (applied) => sink.apply(applied),
       restamp: (restamp) => sink.restamp(restamp),
       changed: () => sink.changed(),
     });
     this.#failover = new Failover(options.endpoints.length, this.#backoff());
     const dial = options.dial ?? grpcDial(options);
-    this.#connection = new Connection({ ...options, dial }, this.#failover, {
+    this.#connection = new Connection({ ...options, wellMs: options.backoff.maxMs, dial }, this.#failover, {
       up: (link, endpoint) => this.#connected(link, endpoint),
-      down: () => this.#disconnected(),
+      down: (lost) => this.#disconnected(lost),
       failed: (endpoint, reason) => this.#failed(endpoint, reason),
       retrying: () => options.metrics.reconnect(),
     });
@@ -88,6 +98,8 @@ export class AdsUpstream implements Upstream {
       sessions: this.#sessions.size,
       staleSince: this.#staleSince,
       lastError: this.#lastError,
+      refusedStreams: this.#troubled.size,
+      suspects: this.#sessions.suspects(),
     };
   }
 
@@ -140,19 +152,24 @@ export class AdsUpstream implements Upstream {
       },
       log: (level, message, fields) => this.#options.log[level](message, fields),
       via: this.#options.via,
+      isIdle: (interest) => this.#sink.isIdle?.(interest) === true,
       opening: (again) => {
         if (again) this.#sink.resumed?.(holders);
-        this.#opening();
+        this.#opening(trouble);
       },
       answered: () => this.#answered(trouble),
       overdue: () => this.#overdue(),
       unanswered: (reason) => this.#unanswered(trouble, reason),
       ended: (reason) => this.#ended(reason),
+      closed: () => this.#closed(trouble),
+      countEnd: (code) => metrics.streamEnd(code),
     };
   }
 
   #connected(link: Link, endpoint: number): void {
     this.#up = { link, endpoint };
+    this.#hopeful.clear();
+    this.#troubled.clear();
     this.#everConnected = true;
     if (this.#failover.wellConnected) this.#recovered(endpoint);
     if (this.#sessions.size === 0) this.#staleSince = undefined;
@@ -160,11 +177,11 @@ export class AdsUpstream implements Upstream {
     this.#sink.changed();
   }
 
-  #disconnected(): void {
+  #disconnected(lost: string | undefined): void {
     this.#up = undefined;
     this.#endSilence();
     this.#staleSince ??= this.#options.clock.now();
-    this.#sessions.down();
+    this.#sessions.down(lost);
   }
 
   #failed(endpoint: number, reason: string): void {
@@ -185,8 +202,9 @@ export class AdsUpstream implements Upstream {
     this.#conditions.set('up', address, 'info', 'connected to the control plane', { endpoint: address });
   }
 
-  #opening(): void {
+  #opening(trouble: StreamTrouble): void {
     this.#connection.asked();
+    if (!this.#troubled.has(trouble)) this.#hopeful.add(trouble);
     if (this.#silence !== undefined || this.#connection.hasAnswered) return;
     this.#silence = {
       timer: this.#options.clock.after(this.#options.resourceTimeoutMs, () => this.#silent()),
@@ -196,8 +214,8 @@ export class AdsUpstream implements Upstream {
   #answered(trouble: StreamTrouble): void {
     if (trouble.reason !== undefined) {
       if (this.#lastError === trouble.reason) this.#lastError = '';
-      trouble.reason = undefined;
-      this.#conditions.forget('stream');
+      this.#closed(trouble);
+      this.#sink.changed();
     }
     if (this.#connection.hasAnswered) return;
     this.#connection.answered();
@@ -232,10 +250,20 @@ export class AdsUpstream implements Upstream {
     this.#connection.reject(`connected, but no response within ${this.#options.resourceTimeoutMs / 1000} s`);
   }
 
-  /** While other streams of the connection work, the trouble is with this one. */
+  /** Its trouble is over, as it was answered or is not needed any more. */
+  #closed(trouble: StreamTrouble): void {
+    this.#hopeful.delete(trouble);
+    this.#troubled.delete(trouble);
+    trouble.reason = undefined;
+    if (this.#troubled.size === 0) this.#conditions.forget('stream');
+  }
+
+  /** While other streams of the connection work, or may, the trouble is with this one. */
   #unanswered(trouble: StreamTrouble, reason: string): boolean {
     if (!this.#connection.isUp) return false;
-    if (!this.#connection.hasAnswered) {
+    this.#hopeful.delete(trouble);
+    this.#troubled.add(trouble);
+    if (!this.#connection.hasAnswered && this.#hopeful.size === 0) {
       this.#connection.reject(reason);
       return true;
     }
@@ -264,9 +292,9 @@ export class AdsUpstream implements Upstream {
     this.#silence = undefined;
   }
 
-  #backoff(): Backoff {
+  #backoff(atLeastMs = 0): Backoff {
     const { backoff, random } = this.#options;
-    return new Backoff(backoff.initialMs, backoff.maxMs, random);
+    return new Backoff(backoff.initialMs, Math.max(backoff.maxMs, atLeastMs), random);
   }
 
   #endpoint(index: number): string {

@@ -19,7 +19,12 @@ export class Backoff {
     return wait;
   }
 
-  /** Only when a response has arrived (protocol §8): a server that accepts and closes is not well. */
+  /** Waits as long as the other one would from now on. */
+  continueFrom(other: Backoff): void {
+    this.#bound = other.#bound;
+  }
+
+  /** Only for what had lived for a while (protocol §5b): a server that answers and closes is not well. */
   reset(): void {
     this.#bound = this.#initialMs;
   }

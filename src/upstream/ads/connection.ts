@@ -5,8 +5,8 @@ import type { Failover } from './failover.ts';
 
 export interface ConnectionHandler {
   up(link: Link, endpoint: number): void;
-  /** What was up is not any more. */
-  down(reason: string): void;
+  /** What was up is not any more. `lost`: why the connection went; undefined: it was closed here. */
+  down(lost: string | undefined): void;
   /** A try at an endpoint failed, or what was up failed. */
   failed(endpoint: number, reason: string): void;
   /** Another try begins. */
@@ -17,6 +17,8 @@ export interface ConnectionOptions {
   readonly endpoints: readonly Address[];
   readonly dial: Dial;
   readonly settleMs: number;
+  /** A connection that has lived so long is well: the next wait is a short one again. */
+  readonly wellMs: number;
   readonly clock: Clock;
 }
 
@@ -24,7 +26,7 @@ type State =
   | { readonly kind: 'stopped' }
   | { readonly kind: 'waiting'; readonly timer: Timer }
   | { readonly kind: 'connecting'; readonly link: Link }
-  | { readonly kind: 'up'; readonly link: Link; asked: boolean; answered: boolean };
+  | { readonly kind: 'up'; readonly link: Link; readonly since: number; asked: boolean; answered: boolean };
 
 /**
  * The one connection of an upstream, which all its sessions share: so they fail over together, and go back to a
@@ -84,7 +86,7 @@ export class Connection {
   reject(reason: string): void {
     if (this.#state.kind !== 'up') return;
     this.#state.link.close();
-    this.#lost(reason);
+    this.#over(reason, undefined);
   }
 
   #connect(): void {
@@ -97,26 +99,32 @@ export class Connection {
   }
 
   #connected(link: Link, endpoint: number): void {
-    this.#state = { kind: 'up', link, asked: false, answered: false };
+    this.#state = { kind: 'up', link, since: this.#options.clock.now(), asked: false, answered: false };
     this.#failover.connected();
     this.#watchPreferred();
     this.#handler.up(link, endpoint);
   }
 
   #lost(reason: string): void {
+    this.#over(reason, reason);
+  }
+
+  #over(reason: string, lost: string | undefined): void {
+    const { clock, wellMs } = this.#options;
     const failover = this.#failover;
     const state = this.#state;
     const endpoint = failover.current;
     this.#endProbe();
     const unanswered = state.kind === 'up' && state.asked && !state.answered;
     const worked = state.kind === 'up' && !unanswered;
+    if (worked && clock.now() - state.since >= wellMs) failover.well();
     const wait = worked ? failover.lost() : failover.failed(unanswered ? 'unanswered' : 'unreachable');
-    const timer = this.#options.clock.after(wait, () => {
+    const timer = clock.after(wait, () => {
       this.#handler.retrying();
       this.#connect();
     });
     this.#state = { kind: 'waiting', timer };
-    if (state.kind === 'up') this.#handler.down(reason);
+    if (state.kind === 'up') this.#handler.down(lost);
     this.#handler.failed(endpoint, reason);
   }
 
@@ -156,7 +164,7 @@ export class Connection {
     if (this.#state.kind !== 'up') return;
     this.#state.link.close();
     this.#probe = undefined;
-    this.#handler.down('a preferred endpoint is healthy again');
+    this.#handler.down(undefined); // a preferred endpoint is healthy again
     this.#failover.returned(endpoint);
     this.#connected(link, endpoint);
   }

@@ -94,7 +94,8 @@ export class DeltaSession extends SessionMachine<DeltaState, IncomingDelta> {
   #resumable(state: DeltaState): HeldVariant[] {
     const { locators } = this.options;
     // The answer to a wildcard or glob was cut off: if nothing has changed since, nothing would come to complete it.
-    if ([...state.wants.unknown].some(({ kind }) => kind !== 'name')) return [];
+    if ([...state.wants.unknown].some(({ kind, rests }) => kind !== 'name' && !rests)) return [];
+    const rests = state.wants.all().some((ask) => ask.rests);
     const confirmed: HeldVariant[] = [];
     const stamped = state.rules.stamp(UNCONSTRAINED);
     const plain = stamped.ok ? stamped.value.key : UNCONSTRAINED.key;
@@ -103,6 +104,7 @@ export class DeltaSession extends SessionMachine<DeltaState, IncomingDelta> {
     for (const held of state.held.all()) {
       const single = held.next === undefined && state.held.first(held.name) === held;
       if (!single || held.version === '' || held.aliased) continue;
+      if (rests && !isAsked(state, held)) continue;
       // Nobody can say of a name alone which variant of it is gone.
       if (held.constraints.key !== plain) {
         variants = true;
@@ -397,6 +399,11 @@ function came({ wants, released, expecting }: DeltaState, variant: Identity): vo
     ask.expected.delete(key);
     if (ask.expected.size === 0 || !wants.has(ask)) expecting.delete(ask);
   }
+}
+
+/** Some control planes take what is named in initial_resource_versions for subscribed. */
+function isAsked({ wants }: DeltaState, { name, constraints }: HeldVariant): boolean {
+  return wants.selecting(name, [], constraints).some(({ rests }) => !rests);
 }
 
 function request(type: TypeUrl, part: Partial<OutgoingDelta>): OutgoingDelta {

@@ -1,4 +1,5 @@
 import type { Address } from '../../wire/address.ts';
+import type { Code } from '../../wire/status.ts';
 
 export interface LinkHandler {
   connected(): void;
@@ -10,7 +11,7 @@ export interface LinkStreamHandler {
   /** Bytes are this handler's own. */
   message(bytes: Buffer): void;
   /** Once, unless it was ended by its owner. */
-  closed(reason: string): void;
+  closed(reason: string, code: Code): void;
 }
 
 export interface LinkStream {

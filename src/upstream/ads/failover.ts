@@ -49,6 +49,10 @@ export class Failover {
     this.#silent = false;
     this.#penalties[this.#current] = 1;
     this.#trusted.add(this.#current);
+  }
+
+  /** What ends now had answered, and lived for long. */
+  well(): void {
     this.#backoff.reset();
   }
 

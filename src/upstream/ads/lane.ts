@@ -1,45 +1,19 @@
 import type { TypeUrl } from '../../model/brand.ts';
-import type { Clock, Timer } from '../../model/clock.ts';
+import type { Timer } from '../../model/clock.ts';
 import { assertNever } from '../../model/result.ts';
-import type { Interest, Move, Transaction } from '../../model/transaction.ts';
+import type { Interest, Move } from '../../model/transaction.ts';
 import { ADS_SERVICE } from '../../model/types.ts';
 import { encodeRequest } from '../../wire/request-writer.ts';
+import { Code } from '../../wire/status.ts';
 import { announcesMore } from '../../wire/via.ts';
-import type { Backoff } from './backoff.ts';
 import type { Link, LinkStream } from './dial.ts';
-import type { Effect, Input, Machine } from './machine.ts';
+import type { LaneOptions, Released } from './lane-ports.ts';
+import type { Effect, Input } from './machine.ts';
 import type { Stamp } from './stamp.ts';
-
-/** What a lane needs of its upstream. */
-export interface LaneHandler {
-  apply(transaction: Transaction): void;
-  count(type: TypeUrl, result: 'accepted' | 'rejected'): void;
-  log(level: 'info' | 'warn', message: string, fields: Readonly<Record<string, unknown>>): void;
-  via(): string;
-  /** A stream is about to be opened; `again`: after another one, from which something may be held. */
-  opening(again: boolean): void;
-  /** A response has arrived, and it was one. */
-  answered(): void;
-  /** A wildcard was not answered in time. */
-  overdue(): void;
-  /** A stream ended that had no answer. True: the whole connection is given up. */
-  unanswered(reason: string): boolean;
-  /** A stream ended that had answers; another one is opened. */
-  ended(reason: string): void;
-}
-
-export interface LaneOptions {
-  readonly machine: Machine;
-  readonly protocol: 'DELTA' | 'SOTW';
-  /** The encoded Node: in the first request of each stream. */
-  readonly node: Uint8Array;
-  readonly backoff: Backoff;
-  readonly clock: Clock;
-  readonly handler: LaneHandler;
-}
 
 interface Open {
   readonly stream: LinkStream;
+  readonly since: number;
   /** What it said in x-distributary-via. */
   readonly via: string;
   readonly timers: Map<string, Timer>;
@@ -65,6 +39,9 @@ export class Lane {
   #opened = false;
   /** The session's other stream has had a response on this link. */
   #heard = false;
+  /** A stream of this lane has ended: from then on, what nobody subscribes to is not asked anew. */
+  #hasEnded = false;
+  #rests = false;
 
   constructor(options: LaneOptions) {
     this.#options = options;
@@ -75,6 +52,11 @@ export class Lane {
     return this.#options.machine.awaits;
   }
 
+  /** Nothing is asked here. */
+  get idle(): boolean {
+    return this.#options.machine.idle;
+  }
+
   subscribe(interest: Interest): void {
     this.#step({ kind: 'subscribe', interest });
     this.#flushSoon();
@@ -83,6 +65,24 @@ export class Lane {
   unsubscribe(interest: Interest): void {
     this.#step({ kind: 'unsubscribe', interest });
     this.#flushSoon();
+  }
+
+  /** Somebody subscribes again to what nobody did. */
+  wake(interest: Interest): void {
+    this.#step({ kind: 'wake', interest });
+    this.#flushSoon();
+  }
+
+  /** Something was not asked again after an end, as nobody subscribes to it. */
+  get rests(): boolean {
+    return this.#rests;
+  }
+
+  /** What that is. */
+  takeResting(): readonly Interest[] {
+    if (!this.#rests) return [];
+    this.#rests = false;
+    return this.#options.machine.resting();
   }
 
   up(link: Link, endpoint: number): void {
@@ -97,51 +97,104 @@ export class Lane {
     if (this.#open !== undefined) this.#step({ kind: 'heard' });
   }
 
-  down(): void {
+  /** `lost`: the connection went. Else the relay itself has closed it. */
+  down(lost?: string): void {
     this.#link = undefined;
     this.#retry?.cancel();
     this.#retry = undefined;
-    this.#closeStream();
+    if (this.#open === undefined) return;
+    if (lost === undefined) {
+      this.#closeStream();
+      return;
+    }
+    this.#endStream();
+    this.#hasEnded = true;
+    this.#options.handler.countEnd(Code.UNAVAILABLE);
+    this.#options.watch.ended('lost', lost);
   }
 
   stop(): void {
     this.#flush?.cancel();
     this.down();
+    this.#options.handler.closed();
+  }
+
+  release(type: TypeUrl): Released | undefined {
+    const { machine, backoff } = this.#options;
+    const state = machine.release(type);
+    if (machine.idle) this.#closeIdle();
+    if (state === undefined) return undefined;
+    return {
+      state,
+      endpoint: this.#lastEndpoint,
+      hasEnded: this.#hasEnded,
+      backoff: machine.idle ? backoff : undefined,
+    };
+  }
+
+  /** Asked here from now on. */
+  adopt({ state, endpoint, hasEnded, backoff }: Released): void {
+    this.#hasEnded ||= hasEnded;
+    const isNew = !this.#opened;
+    if (isNew) this.#lastEndpoint = endpoint;
+    else if (this.#open === undefined && this.#lastEndpoint !== endpoint) this.#lastEndpoint = undefined;
+    this.#options.machine.adopt(state, endpoint === this.#lastEndpoint);
+    if (isNew && backoff !== undefined) {
+      this.#options.backoff.continueFrom(backoff);
+      this.#openLater();
+    } else {
+      this.#flushSoon();
+    }
   }
 
   /** Changes of one moment go out together. */
   #flushSoon(): void {
     this.#flush ??= this.#options.clock.after(0, () => {
       this.#flush = undefined;
-      if (this.#options.machine.idle) this.#closeStream();
+      if (this.#hasEnded && this.#open === undefined) this.#rest();
+      if (this.#options.machine.idle) this.#closeIdle();
       else if (this.#open === undefined) this.#openStream();
       else this.#step({ kind: 'flush' });
     });
   }
 
   #openStream(): void {
-    const { machine, protocol, handler } = this.#options;
-    if (this.#link === undefined || this.#open !== undefined || this.#retry !== undefined || machine.idle)
-      return;
+    const { machine, protocol, handler, watch, clock } = this.#options;
+    if (this.#link === undefined || this.#open !== undefined || this.#retry !== undefined) return;
+    if (this.#hasEnded) this.#rest();
+    if (machine.idle) return;
     const { link, endpoint } = this.#link;
     handler.opening(this.#opened);
     this.#opened = true;
     const via = handler.via();
     const open: Open = {
+      since: clock.now(),
       timers: new Map(),
       answered: false,
       greeted: false,
       via,
       stream: link.open(paths[protocol], via, {
         message: (bytes) => this.#receive(open, bytes),
-        closed: (reason) => this.#closed(open, reason),
+        closed: (reason, code) => this.#closed(open, reason, code),
       }),
     };
     this.#open = open;
+    watch.opened();
     const resumed = this.#lastEndpoint === endpoint;
     this.#lastEndpoint = endpoint;
     this.#step({ kind: 'connected', resumed });
     if (this.#heard) this.#step({ kind: 'heard' });
+  }
+
+  /** Nobody subscribes any more to something that is asked here. */
+  rest(): void {
+    if (this.#hasEnded && this.#open === undefined) this.#flushSoon();
+  }
+
+  #rest(): void {
+    const { machine, handler } = this.#options;
+    this.#step({ kind: 'rest', isIdle: handler.isIdle });
+    this.#rests = machine.resting().length > 0;
   }
 
   /** What is wanted; nothing of it may change while this is read. */
@@ -174,12 +227,27 @@ export class Lane {
     this.#openStream();
   }
 
+  /** Also where the next stream was waited for. */
+  #closeIdle(): void {
+    this.#closeStream();
+    this.#options.handler.closed();
+  }
+
   #closeStream(): void {
+    if (this.#open === undefined) return;
+    this.#endStream();
+    this.#options.watch.closed();
+    this.#options.handler.closed();
+  }
+
+  #endStream(): void {
     const open = this.#open;
     if (open === undefined) return;
     this.#open = undefined;
     for (const timer of open.timers.values()) timer.cancel();
     open.stream.end();
+    const { clock, backoff, wellMs } = this.#options;
+    if (clock.now() - open.since >= wellMs) backoff.reset();
     this.#step({ kind: 'disconnected' });
   }
 
@@ -188,19 +256,38 @@ export class Lane {
     const effects = this.#options.machine.step({ kind: 'received', bytes });
     if (!effects.some((effect) => effect.kind === 'fail')) {
       open.answered = true;
-      this.#options.backoff.reset();
       this.#options.handler.answered();
+      this.#options.watch.accepted();
     }
     this.#run(effects);
   }
 
-  #closed(open: Open, reason: string): void {
+  #closed(open: Open, reason: string, code: Code): void {
     if (this.#open !== open) return;
-    this.#closeStream();
-    const { handler } = this.#options;
+    this.#endStream();
+    this.#hasEnded = true;
+    const { handler, machine, watch } = this.#options;
+    handler.countEnd(code);
+    const isRelieved = watch.ended('ended', reason);
     if (open.answered) handler.ended(reason);
     else if (handler.unanswered(reason)) return;
-    this.#retry = this.#options.clock.after(this.#options.backoff.next(), () => {
+    if (isRelieved && !machine.idle) this.#openStream();
+    else this.#openLater();
+  }
+
+  /** The relay gives the stream up: that is no reason to suspect what was asked. */
+  #fail(reason: string): void {
+    const open = this.#open;
+    if (open === undefined) return;
+    const { handler } = this.#options;
+    this.#closeStream();
+    if (open.answered) handler.ended(reason);
+    else if (handler.unanswered(reason)) return;
+    this.#openLater();
+  }
+
+  #openLater(): void {
+    this.#retry ??= this.#options.clock.after(this.#options.backoff.next(), () => {
       this.#retry = undefined;
       this.#openStream();
     });
@@ -215,7 +302,7 @@ export class Lane {
   }
 
   #do(effect: Effect): void {
-    const { handler } = this.#options;
+    const { handler, watch } = this.#options;
     switch (effect.kind) {
       case 'send':
         this.#send(effect);
@@ -230,7 +317,11 @@ export class Lane {
         this.#open?.timers.get(effect.timer)?.cancel();
         this.#open?.timers.delete(effect.timer);
         break;
+      case 'asked':
+        watch.asked(effect.type);
+        break;
       case 'count':
+        watch.answered(effect.type);
         handler.count(effect.type, effect.result);
         break;
       case 'log':
@@ -239,11 +330,11 @@ export class Lane {
       case 'overdue':
         handler.overdue();
         break;
+      case 'renew':
+        this.#reopen();
+        break;
       case 'fail':
-        if (this.#open !== undefined) {
-          this.#open.stream.end();
-          this.#closed(this.#open, effect.reason);
-        }
+        this.#fail(effect.reason);
         break;
       default:
         assertNever(effect);

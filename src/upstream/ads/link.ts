@@ -14,6 +14,7 @@ import type { Clock, Timer } from '../../model/clock.ts';
 import { fail, ok, type Result } from '../../model/result.ts';
 import { type Address, formatHostPort } from '../../wire/address.ts';
 import { explainConnect, explainError } from '../../wire/node-error.ts';
+import { Code, codeOf } from '../../wire/status.ts';
 import { checkTlsMaterial, secureContextOptions, type TlsMaterial } from '../../wire/tls-material.ts';
 import type { Dial, Link, LinkHandler, LinkStream, LinkStreamHandler } from './dial.ts';
 import type { AdsTls } from './options.ts';
@@ -120,17 +121,19 @@ const same = (bytes: Buffer): Buffer => bytes;
 
 function stream(call: ClientDuplexStream<Buffer, Buffer>, handler: LinkStreamHandler): LinkStream {
   let over = false;
-  const close = (reason: string): void => {
+  const close = (reason: string, code: Code): void => {
     if (over) return;
     over = true;
-    handler.closed(reason);
+    handler.closed(reason, code);
   };
   call.on('data', (bytes: Buffer) => {
     if (!over) handler.message(bytes);
   });
   call.on('drain', () => call.resume());
-  call.on('error', (error) => close(explainError(error)));
-  call.on('end', () => close('the control plane ended the stream'));
+  call.on('error', (error) => {
+    close(explainError(error), codeOf('code' in error ? Number(error.code) : Code.UNKNOWN));
+  });
+  call.on('end', () => close('the control plane ended the stream', Code.OK));
   return {
     write(bytes) {
       if (over) return;

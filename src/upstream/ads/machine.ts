@@ -18,6 +18,10 @@ export type Input =
   | { readonly kind: 'heard' }
   | { readonly kind: 'subscribe'; readonly interest: Interest }
   | { readonly kind: 'unsubscribe'; readonly interest: Interest }
+  /** No stream is open: what only has idle interests is not asked on the next one. */
+  | { readonly kind: 'rest'; readonly isIdle: (interest: Interest) => boolean }
+  /** Somebody subscribes to it again: it is asked with the next flush, if it was not. */
+  | { readonly kind: 'wake'; readonly interest: Interest }
   /** Changes of subscription are sent now: many that come together make one request. */
   | { readonly kind: 'flush' }
   | { readonly kind: 'fired'; readonly timer: string };
@@ -29,6 +33,8 @@ export type Effect =
   /** Starts the timer, or starts it anew. All timers end with the stream. */
   | { readonly kind: 'arm'; readonly timer: string; readonly milliseconds: number }
   | { readonly kind: 'cancel'; readonly timer: string }
+  /** Something of this type is asked that no stream ever was. */
+  | { readonly kind: 'asked'; readonly type: TypeUrl }
   | { readonly kind: 'count'; readonly type: TypeUrl; readonly result: 'accepted' | 'rejected' }
   | {
       readonly kind: 'log';
@@ -38,6 +44,8 @@ export type Effect =
     }
   /** A wildcard has had no answer within resource_timeout. Nothing is concluded from it here. */
   | { readonly kind: 'overdue' }
+  /** What is asked needs a new stream to be told: end this one, and open it at once. */
+  | { readonly kind: 'renew'; readonly reason: string }
   /** The stream is beyond use: end it. */
   | { readonly kind: 'fail'; readonly reason: string };
 
@@ -83,13 +91,19 @@ export interface TypeState {
 
 /** A session machine, whichever protocol it speaks: no I/O, no clock. */
 export interface Machine {
-  /** Nothing is subscribed. */
+  /** Nothing is to be asked. */
   readonly idle: boolean;
   /** Something was asked that has no answer yet. */
   readonly awaits: boolean;
   /** What is wanted; nothing of it may change while this is read. */
   interests(): Iterable<Interest>;
+  /** What is wanted and not asked, since `rest`. */
+  resting(): readonly Interest[];
   /** Another stamp from now on, or (undefined) the end: what becomes of what is held. */
   restamp(stamp: Stamp | undefined): Iterable<readonly [TypeUrl, Move]>;
+  /** This type is asked on another stream from now on: what is wanted and held of it. */
+  release(type: TypeUrl): TypeState | undefined;
+  /** Asks for what another machine has released, with the next flush. `resumed`: as in `connected`. */
+  adopt(state: TypeState, resumed: boolean): void;
   step(input: Input): readonly Effect[];
 }

@@ -2,6 +2,7 @@ import type { TypeUrl } from '../../model/brand.ts';
 import type { Clock } from '../../model/clock.ts';
 import type { Log } from '../../observe/log.ts';
 import type { Address } from '../../wire/address.ts';
+import type { Code } from '../../wire/status.ts';
 import type { ClaimOptions } from '../claims.ts';
 import type { Dial } from './dial.ts';
 import type { RelayNode, SessionRule } from './node.ts';
@@ -23,6 +24,8 @@ interface AdsMetrics {
   /** A response of this type was accepted just now. */
   lastUpdate(type: TypeUrl): void;
   reconnect(): void;
+  /** A stream ended, and not because the relay closed it. */
+  streamEnd(code: Code): void;
   /** A subscription was refused, because max_upstream_sessions are open. */
   refused(): void;
 }

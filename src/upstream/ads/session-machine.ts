@@ -7,19 +7,18 @@ import {
   type Removal,
   type Transaction,
   transaction,
-  WILDCARD,
 } from '../../model/transaction.ts';
-import { typeInfo } from '../../model/types.ts';
 import { globMatches } from '../../model/xdstp.ts';
 import type { OutgoingRequest } from '../../wire/request-writer.ts';
 import type { ErrorDetail } from '../../wire/requests.ts';
 import type { IncomingSotw, UnreadableResponse } from '../../wire/response-reader.ts';
 import { Code } from '../../wire/status.ts';
 import { unaskedType } from './arrivals.ts';
-import { Held, type HeldVariant, type VariantKey } from './held.ts';
+import type { HeldVariant, VariantKey } from './held.ts';
 import type { Effect, Input, Machine, SessionOptions, TypeState } from './machine.ts';
 import { originalOf, type Stamp } from './stamp.ts';
-import { type Ask, askAgain, settle, Wants } from './wants.ts';
+import { createTypeState, inOrder, renewTypeState, restIdle, resting, wake } from './type-state.ts';
+import { type Ask, askAgain, awaken, settle } from './wants.ts';
 
 /** Others split a wildcard's first answer: it is whole when nothing more has come for so long (protocol §5b). */
 const quietMs = 300;
@@ -82,15 +81,18 @@ export abstract class SessionMachine<S extends TypeState, R extends IncomingSotw
   /** Something of what is held is dropped, as nobody wants it any more: what this ask covers. */
   protected abstract forgotten(state: S, ask?: Ask): void;
 
-  /** Whether anything is subscribed. */
   get idle(): boolean {
-    return this.#types.values().every(({ wants }) => wants.size === 0);
+    return this.#types.values().every(({ wants }) => wants.all().every(({ rests }) => rests));
   }
 
   /** Whether something was asked that has no answer yet. */
   get awaits(): boolean {
     const waits = ({ askedIn, answered }: Ask): boolean => askedIn > 0 && !answered;
     return this.#types.values().some(({ wants }) => [...wants.all()].some(waits));
+  }
+
+  resting(): readonly Interest[] {
+    return resting(this.#types.values());
   }
 
   *interests(): Iterable<Interest> {
@@ -136,6 +138,12 @@ export abstract class SessionMachine<S extends TypeState, R extends IncomingSotw
       case 'unsubscribe':
         this.#unsubscribe(input.interest);
         break;
+      case 'rest':
+        for (const state of this.#types.values()) restIdle(state, input.isIdle);
+        break;
+      case 'wake':
+        wake(this.#types.get(input.interest.type), input.interest);
+        break;
       case 'flush':
         this.#flush();
         break;
@@ -160,7 +168,11 @@ export abstract class SessionMachine<S extends TypeState, R extends IncomingSotw
     this.#effects.push({ kind: 'arm', timer, milliseconds });
   }
 
-  protected fail(reason: string): void {
+  protected renew(reason: string): void {
+    this.#effects.push({ kind: 'renew', reason });
+  }
+
+  #fail(reason: string): void {
     this.#effects.push({ kind: 'fail', reason });
   }
 
@@ -179,30 +191,35 @@ export abstract class SessionMachine<S extends TypeState, R extends IncomingSotw
     this.stream++;
     this.#unsolicited.clear();
     this.#timers.clear();
-    for (const state of this.#types.values()) {
-      state.nonce = '';
-      state.asked = 0;
-      state.rejection = undefined;
-      state.rejections = 0;
-      state.dropped = [];
-      state.sweep = false;
-      for (const ask of state.wants.all()) {
-        ask.askedIn = 0;
-        ask.answered = false;
-        ask.responded = false;
-        ask.expected = new Set();
-        state.fresh.add(ask);
-      }
-      this.reset(state, resumed);
-    }
+    for (const state of this.#types.values()) this.#renew(state, resumed);
     this.#flush();
+  }
+
+  #renew(state: S, resumed: boolean): void {
+    renewTypeState(state);
+    this.reset(state, resumed);
+  }
+
+  release(type: TypeUrl): TypeState | undefined {
+    const state = this.#types.get(type);
+    this.#types.delete(type);
+    return state;
+  }
+
+  adopt(base: TypeState, resumed: boolean): void {
+    const state = this.createState(base);
+    for (const held of state.held.all()) held.mark = 0; // of no stream of this machine
+    this.#types.set(state.type, state);
+    this.#renew(state, resumed);
   }
 
   #subscribe(interest: Interest): void {
     const state = this.#state(interest);
     const { ask, created, again } = state.wants.add(interest);
     if (created) state.fresh.add(ask);
-    else if (again) askAgain(state, ask);
+    else if (ask.rests) awaken(state, ask);
+    if (created) return;
+    if (again) askAgain(state, ask);
     else if (ask.known) this.#say(state, { settled: [interest] });
   }
 
@@ -243,38 +260,23 @@ export abstract class SessionMachine<S extends TypeState, R extends IncomingSotw
     const { type } = interest;
     const known = this.#types.get(type);
     if (known !== undefined) return known;
-    const { holders, locators, maxConstraintDepth } = this.options;
-    const created = this.createState({
-      type,
-      info: typeInfo(type),
-      holder: interest.selector === WILDCARD ? holders.wildcard : holders.named,
-      wants: new Wants(locators),
-      held: new Held(),
-      rules: { type, stamp: this.#stamp, maxConstraintDepth },
-      fresh: new Set(),
-      dropped: [],
-      asked: 0,
-      nonce: '',
-      version: '',
-      rejection: undefined,
-      rejections: 0,
-      sweep: false,
-    });
+    const created = this.createState(createTypeState(interest, this.options, this.#stamp));
     this.#types.set(type, created);
     return created;
   }
 
   #flush(): void {
     if (!this.#connected) return;
-    // In the order of ADS (protocol §8): a server that answers in the order of requests then warms clusters first.
-    for (const state of [...this.#types.values()].toSorted((a, b) => a.info.order - b.info.order)) {
+    for (const state of inOrder(this.#types)) {
       if (state.fresh.size === 0 && state.dropped.length === 0) continue;
       const fresh = [...state.fresh];
       const dropped = state.dropped;
       state.fresh.clear();
       state.dropped = [];
       const request = ++state.asked;
+      if (fresh.some(({ tried }) => !tried)) this.#effects.push({ kind: 'asked', type: state.type });
       for (const ask of fresh) {
+        ask.tried = true;
         ask.askedIn = request;
         if (request > 1 && ask.kind !== 'name') ask.expected = this.expect(state, ask);
       }
@@ -293,7 +295,7 @@ export abstract class SessionMachine<S extends TypeState, R extends IncomingSotw
       // Asked for later, and its answer cannot be told from others, or there is none: a new stream begins with one.
       const later = state.nonce !== '' && waiting.some((ask) => ask.askedIn > 1);
       const reason = `no answer to the wildcard of ${state.type} within ${this.options.resourceTimeoutMs / 1000} s`;
-      if (later) return this.fail(reason);
+      if (later) return this.renew(reason);
       this.#effects.push({ kind: 'overdue' });
       this.#awaitWildcards(state, timer, waiting);
     });
@@ -331,14 +333,14 @@ export abstract class SessionMachine<S extends TypeState, R extends IncomingSotw
     const envelope = read.ok ? read.value : read.error;
     const state = this.#types.get(typeUrl(envelope.typeUrl));
     if (state === undefined || state.asked === 0) {
-      if (!read.ok) this.fail(read.error.reason);
-      else if (envelope.typeUrl === '') this.fail('a response without type_url');
+      if (!read.ok) this.#fail(read.error.reason);
+      else if (envelope.typeUrl === '') this.#fail('a response without type_url');
       else this.#unasked(read.value);
       return;
     }
     if (!read.ok) {
       // Without a nonce there is nothing to refuse: the stream may as well be out of step.
-      if (read.error.nonce === '') this.fail(read.error.reason);
+      if (read.error.nonce === '') this.#fail(read.error.reason);
       else this.#reject(state, read.error.nonce, read.error.reason);
       return;
     }

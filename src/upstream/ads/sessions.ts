@@ -11,14 +11,15 @@ import {
   transaction,
   WILDCARD,
 } from '../../model/transaction.ts';
-import type { Refusals } from '../../model/upstream.ts';
+import type { Refusals, Suspect } from '../../model/upstream.ts';
 import type { Conditions } from '../../observe/conditions.ts';
 import { encodeStatus } from '../../wire/request-writer.ts';
 import { Code } from '../../wire/status.ts';
 import type { Backoff } from './backoff.ts';
 import { DeltaSession } from './delta-session.ts';
 import type { Link } from './dial.ts';
-import { Lane, type LaneHandler } from './lane.ts';
+import { Lane } from './lane.ts';
+import type { LaneHandler, LaneWatch } from './lane-ports.ts';
 import type { SessionOptions } from './machine.ts';
 import { encodeNode, type SessionRule } from './node.ts';
 import type { AdsUpstreamOptions } from './options.ts';
@@ -28,11 +29,15 @@ import { restrict, stampFor, unstamped } from './stamp.ts';
 
 /** Of refused parameter sets so many are told to others; there may be as many as clients. */
 const mostTold = 1000;
+const mostSuspects = 20;
 
 export interface SessionsHandler {
   /** For the lanes of these holders. */
   readonly laneHandler: (holders: readonly string[]) => LaneHandler;
-  readonly backoff: () => Backoff;
+  /** `apart`: for what may have made the control plane end a stream. */
+  readonly backoff: (apart: boolean) => Backoff;
+  /** Ends these if nobody subscribes to them. */
+  lapse(interests: readonly Interest[]): void;
   apply(transaction: Transaction): void;
   restamp(restamp: Restamp): void;
   /** A session has come or gone. */
@@ -136,14 +141,28 @@ export class Sessions {
     return { message: this.#full(), parameters: [...keys] };
   }
 
+  /** What is asked apart, since a stream ended: each type once, the longest first. */
+  suspects(): readonly Suspect[] {
+    const all = this.#sessions
+      .values()
+      .flatMap((session) => session.suspects())
+      .toArray();
+    const byType = Map.groupBy(
+      all.toSorted((a, b) => a.since - b.since),
+      ({ type }) => type,
+    );
+    return [...byType.values()].flatMap(([first]) => first ?? []).slice(0, mostSuspects);
+  }
+
   up(link: Link, endpoint: number): void {
     this.#up = { link, endpoint };
     for (const session of this.#sessions.values()) session.up(link, endpoint);
   }
 
-  down(): void {
+  /** `lost`: why the connection went; undefined: the relay itself has closed it. */
+  down(lost: string | undefined): void {
     this.#up = undefined;
-    for (const session of this.#sessions.values()) session.down();
+    for (const session of this.#sessions.values()) session.down(lost);
   }
 
   stop(): void {
@@ -218,30 +237,36 @@ export class Sessions {
   }
 
   #open(parameters: Parameters): Session {
-    const { protocol, clock } = this.#options;
     const shown: Shown = { node: this.#node(parameters), stamp: this.#stamp(this.#keys, parameters) };
-    const session = new Session(parameters, shown, ({ node, stamp }, answered) => {
-      const options = this.#machineOptions(parameters, stamp);
-      const handler = this.#handler.laneHandler([options.holders.wildcard.key, options.holders.named.key]);
-      return new Lane({
-        machine: protocol === 'SOTW' ? new SotwSession(options) : new DeltaSession(options),
-        protocol,
-        node,
-        backoff: this.#handler.backoff(),
-        clock,
-        handler: {
-          ...handler,
-          answered: () => {
-            handler.answered();
-            answered();
-          },
-        },
-      });
+    const session = new Session(parameters, {
+      shown,
+      lane: (now, apart, watch) => this.#lane(parameters, now, apart, watch),
+      lapse: (interests) => this.#handler.lapse(interests),
+      changed: () => this.#handler.changed(),
+      clock: this.#options.clock,
+      wellMs: this.#options.backoff.maxMs,
     });
     this.#sessions.set(parameters.key, session);
     if (this.#up !== undefined) session.up(this.#up.link, this.#up.endpoint);
     this.#handler.changed();
     return session;
+  }
+
+  #lane(parameters: Parameters, { node, stamp }: Shown, apart: boolean, watch: LaneWatch): Lane {
+    const { protocol, clock, backoff } = this.#options;
+    const options = this.#machineOptions(parameters, stamp);
+    const handler = this.#handler.laneHandler([options.holders.wildcard.key, options.holders.named.key]);
+    return new Lane({
+      machine: protocol === 'SOTW' ? new SotwSession(options) : new DeltaSession(options),
+      protocol,
+      node,
+      backoff: this.#handler.backoff(apart),
+      clock,
+      // What is tried apart says nothing of the rest of what its holders have.
+      handler: apart ? { ...handler, opening: () => handler.opening(false) } : handler,
+      watch,
+      wellMs: backoff.maxMs,
+    });
   }
 
   #node(parameters: Parameters): Uint8Array {

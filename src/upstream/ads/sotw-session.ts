@@ -80,10 +80,10 @@ export class SotwSession extends SessionMachine<SotwState, IncomingSotw> {
       // The store has let go of it: upstream must see it go, too, to send it again.
       this.#askFor(
         state,
-        [...state.wants.all()].filter((ask) => !isFresh.has(ask)),
+        asking(state).filter((ask) => !isFresh.has(ask)),
       );
     }
-    this.#askFor(state, [...state.wants.all()]);
+    this.#askFor(state, asking(state));
   }
 
   #askFor(state: SotwState, asks: readonly Ask[]): void {
@@ -246,7 +246,7 @@ export class SotwSession extends SessionMachine<SotwState, IncomingSotw> {
     state.doubted = true;
     this.arm(`doubt ${state.type}`, doubtMs, () => {
       state.doubted = false;
-      if (doubtful()) this.fail(`what ${state.type} is asked for anew can only be told on a new stream`);
+      if (doubtful()) this.renew(`what ${state.type} is asked for anew can only be told on a new stream`);
     });
   }
 
@@ -301,6 +301,13 @@ export class SotwSession extends SessionMachine<SotwState, IncomingSotw> {
     const asks = state.wants.selecting(name, [], constraints);
     return asks.length > 0 && !asks.some((ask) => ask.answered || ask.askedIn === 1);
   }
+}
+
+function asking({ wants }: SotwState): readonly Ask[] {
+  return wants
+    .all()
+    .filter(({ rests }) => !rests)
+    .toArray();
 }
 
 function isFull(state: SotwState): boolean {

@@ -15,6 +15,10 @@ export interface Ask {
   readonly parameters: Parameters;
   readonly kind: 'name' | 'wildcard' | 'glob';
   readonly interests: Map<ParametersKey, Interest>;
+  /** It was asked on some stream. */
+  tried: boolean;
+  /** Not asked on this stream, as nobody subscribes to it. */
+  rests: boolean;
   /** Which subscription request of this stream named it, from 1; 0: none yet. */
   askedIn: number;
   /** Upstream answered it on this stream. */
@@ -72,6 +76,8 @@ export class Wants {
       parameters,
       kind: selector === WILDCARD ? 'wildcard' : glob ? 'glob' : 'name',
       interests: new Map([[interest.parameters.key, interest]]),
+      tried: false,
+      rests: false,
       askedIn: 0,
       answered: false,
       known: false,
@@ -104,8 +110,13 @@ export class Wants {
     return ask;
   }
 
-  *all(): Iterable<Ask> {
+  *all(): IteratorObject<Ask, undefined> {
     for (const asks of this.#bySelector.values()) yield* asks.values();
+  }
+
+  /** The ask that covers this interest. */
+  covering({ selector, parameters }: Interest): Ask | undefined {
+    return this.#bySelector.get(selector)?.get((this.#locators ? parameters : NO_PARAMETERS).key);
   }
 
   has(ask: Ask): boolean {
@@ -145,6 +156,12 @@ export class Wants {
       if (!this.#locators || constraints.matches(ask.parameters)) found.push(ask);
     }
   }
+}
+
+/** Asked again, as somebody subscribes to it again. */
+export function awaken(state: { readonly fresh: Set<Ask> }, ask: Ask): void {
+  ask.rests = false;
+  state.fresh.add(ask);
 }
 
 /** Once more for a name that is asked for already. It is taken back first: not all servers answer otherwise. */

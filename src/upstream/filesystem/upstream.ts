@@ -53,6 +53,8 @@ export class FilesystemUpstream implements Upstream {
       sessions: 0,
       staleSince: undefined,
       lastError: '',
+      refusedStreams: 0,
+      suspects: [],
     };
   }
 

@@ -13,7 +13,7 @@ import type { Log } from '../../../src/observe/log.ts';
 import { AdsUpstream } from '../../../src/upstream/ads/ads-upstream.ts';
 import type { AdsUpstreamOptions } from '../../../src/upstream/ads/options.ts';
 import type { Address } from '../../../src/wire/address.ts';
-import { Code } from '../../../src/wire/status.ts';
+import { Code, codeName } from '../../../src/wire/status.ts';
 import { issueCertificate } from '../../support/certificates.ts';
 import { type AdsStream, ControlPlane, type Request } from './control-plane.ts';
 import { contentOf, typeOf } from './responses.ts';
@@ -42,6 +42,9 @@ class Observed {
   readonly transactions: Transaction[] = [];
   readonly lines: string[] = [];
   readonly restamps: Restamp[] = [];
+  readonly lapsed: Interest[] = [];
+  /** How streams ended. */
+  readonly ends: string[] = [];
   readonly counts = { accepted: 0, rejected: 0, reconnects: 0, refused: 0 };
 
   get log(): Log {
@@ -87,7 +90,10 @@ describe('an ADS upstream', () => {
     return plane;
   }
 
-  function start(part: Partial<AdsUpstreamOptions> & Pick<AdsUpstreamOptions, 'endpoints'>): AdsUpstream {
+  function start(
+    part: Partial<AdsUpstreamOptions> & Pick<AdsUpstreamOptions, 'endpoints'>,
+    idle: ReadonlySet<Interest> = new Set(),
+  ): AdsUpstream {
     const options: AdsUpstreamOptions = {
       name: 'test',
       claims: { authorities: [], types: [], names: [] },
@@ -117,6 +123,7 @@ describe('an ADS upstream', () => {
         updates: (_, result) => observed.counts[result]++,
         lastUpdate: () => {},
         reconnect: () => observed.counts.reconnects++,
+        streamEnd: (code) => observed.ends.push(codeName(code)),
         refused: () => observed.counts.refused++,
       },
       ...part,
@@ -125,6 +132,10 @@ describe('an ADS upstream', () => {
       apply: (transaction) => observed.transactions.push(transaction),
       restamp: (restamp) => observed.restamps.push(restamp),
       changed: () => {},
+      isIdle: (interest) => idle.has(interest),
+      lapse: (interest) => {
+        if (idle.has(interest)) observed.lapsed.push(interest);
+      },
     });
     running.push(() => upstream.stop());
     upstream.start();
@@ -264,7 +275,7 @@ describe('an ADS upstream', () => {
       else
         stream.send(cds, '1', ...Array.from({ length: 25_000 }, (_, i) => `name-${i}:${'x'.repeat(110)}@1`));
     };
-    const upstream = start({ endpoints: [address(plane.port)] });
+    const upstream = start({ endpoints: [address(plane.port)], resourceTimeoutMs: 15_000 });
     upstream.subscribe(want('*'));
     await until('everything', () => Object.keys(observed.contents).length === 25_000);
     expect(plane.streams).to.have.length(2);
@@ -284,6 +295,122 @@ describe('an ADS upstream', () => {
     expect(refusal?.errorDetail?.message).to.contain('"b"');
     expect(observed.contents).to.deep.equal({ a: '1' });
     expect(observed.counts).to.include({ accepted: 1, rejected: 1 });
+  });
+
+  describe('a request that makes the control plane end the stream', () => {
+    const poison = typeUrl('type.googleapis.com/istio.io.debug');
+    const asksPoison = ({ typeUrl: asked }: Request): boolean => asked === poison;
+    const answering = (stream: AdsStream, request: Request): void => {
+      if (asksPoison(request)) stream.fail(status.UNAUTHENTICATED, 'not you');
+      else if (request.responseNonce === '') stream.send(typeUrl(request.typeUrl), '1', 'a:1@1');
+    };
+    const asksAnew = ({ responseNonce }: Request): boolean => responseNonce === '';
+    const backoff = { initialMs: 10, maxMs: 30_000 };
+
+    it('is tried on a stream of its own, while the rest goes on', async () => {
+      const plane = await controlPlane();
+      plane.answer = answering;
+      const upstream = start({ endpoints: [address(plane.port)], backoff });
+      upstream.subscribe(want('*'));
+      upstream.subscribe(want('b', {}, eds));
+      await until('answers', () => observed.counts.accepted === 2);
+      upstream.subscribe(want('*', {}, poison));
+      await until('tries', () => plane.streams.length >= 5);
+      const usual = plane.openStreams.filter(({ requests }) => !requests.some(asksPoison));
+      expect(usual).to.have.length(1);
+      expect(usual[0]?.requests.map((request) => request.typeUrl)).to.include.members([cds, eds]);
+      const both = plane.streams.filter(({ requests }) => requests.some(asksPoison));
+      expect(
+        both.filter(({ requests }) => requests.length > 1),
+        'only once together',
+      ).to.have.length(1);
+      const { connected, lastError, refusedStreams, suspects } = upstream.state();
+      expect({ connected, refusedStreams }).to.deep.equal({ connected: true, refusedStreams: 1 });
+      expect(lastError).to.include('not you');
+      expect(suspects.map(({ type, reason }) => `${type} ${reason}`)).to.have.length(1);
+      expect(suspects[0]).to.include({ type: poison });
+      expect(suspects[0]?.reason).to.include('not you');
+      expect(observed.ends).to.include('UNAUTHENTICATED');
+      expect(observed.counts.reconnects).to.equal(0);
+      upstream.unsubscribe(want('*', {}, poison));
+      expect(upstream.state().suspects).to.deep.equal([]);
+      await until('no trouble', () => upstream.state().refusedStreams === 0);
+    });
+
+    it('is found among what was asked together with it, also by the first request', async () => {
+      const plane = await controlPlane();
+      plane.answer = answering;
+      const upstream = start({ endpoints: [address(plane.port)], backoff });
+      for (const type of ['lds', 'rds', 'sds']) upstream.subscribe(want('x', {}, typeOf(type)));
+      upstream.subscribe(want('*', {}, poison));
+      upstream.subscribe(want('*'));
+      await until('answers', () => observed.counts.accepted >= 4);
+      await until('it is found', () => upstream.state().suspects.length === 1);
+      expect(upstream.state().suspects[0]?.type).to.equal(poison);
+      expect(plane.streams.length).to.be.at.most(20);
+    });
+
+    it('comes back from its own stream when that has lived for a while', async () => {
+      const plane = await controlPlane();
+      plane.answer = answering;
+      const upstream = start({ endpoints: [address(plane.port)], backoff: { initialMs: 10, maxMs: 300 } });
+      upstream.subscribe(want('*'));
+      await until('an answer', () => observed.counts.accepted === 1);
+      upstream.subscribe(want('*', {}, poison));
+      await until('suspected', () => upstream.state().suspects.length === 1);
+      plane.answer = serving('1', 'a:1@1');
+      await until('acquitted', () => upstream.state().suspects.length === 0);
+      await until('one stream', () => plane.openStreams.length === 1);
+      await until('both are asked there', () =>
+        [cds, poison].every((type) => plane.openStreams[0]?.requests.some((one) => one.typeUrl === type)),
+      );
+    });
+
+    it('is not asked again once nobody subscribes to it; what lingers is forgotten when there is an answer', async () => {
+      const plane = await controlPlane();
+      plane.answer = serving('1', 'a:1@1');
+      const [kept, lingering, lone] = [want('*'), want('b', {}, eds), want('c')];
+      const idle = new Set([lingering, lone]);
+      const upstream = start({ endpoints: [address(plane.port)], backoff }, idle);
+      for (const interest of [kept, lingering, lone]) upstream.subscribe(interest);
+      await until('requests', () => plane.requests.length >= 3);
+      for (const stream of plane.openStreams) stream.end();
+      await until('another stream', () => plane.streams[2]?.first !== undefined);
+      await until('a lapse', () => {
+        if (observed.lapsed.length < 2) plane.openStreams[0]?.send(cds, '1', 'a:1@1');
+        return observed.lapsed.length >= 2;
+      });
+      expect(
+        plane.streams.slice(2).flatMap(({ requests }) => requests.filter(asksAnew).map((one) => one.typeUrl)),
+      ).to.deep.equal([cds]);
+      expect(observed.lapsed).to.include.members([lingering, lone]);
+      idle.clear();
+      upstream.live(lone);
+      await until(
+        'it is asked',
+        () =>
+          plane.streams
+            .at(-1)
+            ?.requests.some(
+              (one) => 'resourceNamesSubscribe' in one && one.resourceNamesSubscribe[0] === 'c',
+            ) === true,
+      );
+    });
+  });
+
+  it('the wait for the next stream starts over only when one has lived for a while', async () => {
+    const plane = await controlPlane();
+    plane.answer = (stream, request) => {
+      if (request.responseNonce === '') stream.send(cds, '1', 'a:1@1');
+      else stream.end();
+    };
+    const upstream = start({ endpoints: [address(plane.port)], backoff: { initialMs: 20, maxMs: 30_000 } });
+    const began = Date.now();
+    upstream.subscribe(want('*'));
+    await until('streams', () => plane.streams.length === 6);
+    // 18 + 36 + 72 + 144 + 288 ms: each is answered, and ends.
+    expect(Date.now() - began).to.be.at.least(500);
+    expect(observed.ends.slice(0, 5)).to.deep.equal(Array.from({ length: 5 }, () => 'OK'));
   });
 
   describe('failover', () => {

@@ -51,13 +51,15 @@ describe('failover', () => {
     expect(failover.down).to.equal(false);
   });
 
-  it('the wait grows until a response has arrived, however often it connects', () => {
+  it('the wait grows until a connection has lived for a while, however often it connects and answers', () => {
     const failover = policy(1);
     expect(failover.failed('unreachable')).to.equal(100);
     failover.connected();
     expect(failover.failed('unanswered')).to.equal(200);
     failover.connected();
     failover.answered();
+    expect(failover.lost()).to.equal(400);
+    failover.well();
     expect(failover.lost()).to.equal(100);
   });
 

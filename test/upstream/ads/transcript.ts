@@ -18,6 +18,8 @@ import { contentOf, deltaResponse, parseItem, sotwResponse, typeOf } from './res
  *     subscribe TYPE SELECTOR [key=value&…]   and unsubscribe: what the relay wants; sent with the next `flush`
  *     connect | connect elsewhere             a stream is open: to the last endpoint, or to another one
  *     disconnect, flush, wait 15s | 300ms
+ *     rest SELECTOR…                          nobody subscribes to these: not asked on the next stream
+ *     wake TYPE SELECTOR                      somebody does again
  *     < TYPE VERSION NONCE ITEM…              a response, its items as in responses.ts
  *     < garbage                               bytes that are none
  *
@@ -54,6 +56,12 @@ export class Conversation {
       case 'subscribe':
       case 'unsubscribe':
         this.#run(this.#machine.step({ kind: verb, interest: interestOf(words) }));
+        break;
+      case 'rest':
+        this.#run(this.#machine.step({ kind: 'rest', isIdle: ({ selector }) => words.includes(selector) }));
+        break;
+      case 'wake':
+        this.#run(this.#machine.step({ kind: 'wake', interest: interestOf(words) }));
         break;
       case 'connect':
         this.#run(this.#machine.step({ kind: 'connected', resumed: words[0] !== 'elsewhere' }));
@@ -104,8 +112,11 @@ export class Conversation {
           this.#lines.push(`* ${effect.message}`);
           break;
         case 'overdue':
+          this.#lines.push('* overdue');
+          break;
+        case 'renew':
         case 'fail':
-          this.#lines.push(`* ${effect.kind}${effect.kind === 'fail' ? `: ${effect.reason}` : ''}`);
+          this.#lines.push(`* ${effect.kind}: ${effect.reason}`);
           break;
         case 'arm':
           this.#arm(effect.timer, effect.milliseconds);
@@ -113,6 +124,7 @@ export class Conversation {
         case 'cancel':
           this.#timers.get(effect.timer)?.cancel();
           break;
+        case 'asked':
         case 'count':
           break;
         default:

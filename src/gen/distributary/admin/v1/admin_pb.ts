@@ -10,7 +10,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file distributary/admin/v1/admin.proto.
  */
 export const file_distributary_admin_v1_admin: GenFile = /*@__PURE__*/
-  fileDesc("CiFkaXN0cmlidXRhcnkvYWRtaW4vdjEvYWRtaW4ucHJvdG8SFWRpc3RyaWJ1dGFyeS5hZG1pbi52MSIPCg1TdGF0dXNSZXF1ZXN0IuQCCg5TdGF0dXNSZXNwb25zZRIPCgd2ZXJzaW9uGAEgASgJEhYKDnVwdGltZV9zZWNvbmRzGAIgASgBEg0KBXJlYWR5GAMgASgIEg4KBnJlYXNvbhgEIAEoCRI4Cgl1cHN0cmVhbXMYBSADKAsyJS5kaXN0cmlidXRhcnkuYWRtaW4udjEuVXBzdHJlYW1TdGF0dXMSMAoFdHlwZXMYBiADKAsyIS5kaXN0cmlidXRhcnkuYWRtaW4udjEuVHlwZVN0YXR1cxIPCgdjbGllbnRzGAcgASgNEjAKBW5hY2tzGAggAygLMiEuZGlzdHJpYnV0YXJ5LmFkbWluLnYxLk5hY2tTdGF0dXMSEwoLY2FjaGVfYnl0ZXMYCSABKAQSNAoHd29ya2VycxgKIAMoCzIjLmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5Xb3JrZXJTdGF0dXMSEAoId2FybmluZ3MYCyADKAkidQoMV29ya2VyU3RhdHVzEg4KBm51bWJlchgBIAEoDRILCgNwaWQYAiABKA0SEQoJbGlzdGVuaW5nGAMgASgIEg8KB2NsaWVudHMYBCABKA0SEAoIcmVzdGFydHMYBSABKA0SEgoKbGFzdF9lcnJvchgGIAEoCSLXAQoOVXBzdHJlYW1TdGF0dXMSDAoEbmFtZRgBIAEoCRIMCgRraW5kGAIgASgJEhEKCWNvbm5lY3RlZBgDIAEoCBIQCghlbmRwb2ludBgEIAEoCRIQCghzZXNzaW9ucxgFIAEoDRINCgVzdGFsZRgGIAEoCBITCgtzdGFsZV9zaW5jZRgHIAEoCRISCgpsYXN0X2Vycm9yGAggASgJEjoKDWhlbGRfcmVtb3ZhbHMYCSADKAsyIy5kaXN0cmlidXRhcnkuYWRtaW4udjEuSGVsZFJlbW92YWxzIjoKDEhlbGRSZW1vdmFscxIMCgR0eXBlGAEgASgJEg0KBWNvdW50GAIgASgNEg0KBXNpbmNlGAMgASgJImkKClR5cGVTdGF0dXMSDAoEdHlwZRgBIAEoCRIRCglyZXNvdXJjZXMYAiABKA0SEAoIdmFyaWFudHMYAyABKA0SFQoNc3Vic2NyaXB0aW9ucxgEIAEoDRIRCglhbWJpZ3VvdXMYBSABKA0iaAoKTmFja1N0YXR1cxIMCgR0eXBlGAEgASgJEgwKBG5hbWUYAiABKAkSDwoHdmVyc2lvbhgDIAEoCRIPCgdjbGllbnRzGAQgASgNEg0KBWVycm9yGAUgASgJEg0KBXNpbmNlGAYgASgJIroBCg5FeHBsYWluUmVxdWVzdBIMCgR0eXBlGAEgASgJEgwKBG5hbWUYAiABKAkSSQoKcGFyYW1ldGVycxgDIAMoCzI1LmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5FeHBsYWluUmVxdWVzdC5QYXJhbWV0ZXJzRW50cnkSDgoGY2xpZW50GAQgASgJGjEKD1BhcmFtZXRlcnNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBIssCCg9FeHBsYWluUmVzcG9uc2USDQoFbWF0Y2gYASABKAkSEwoLbWF0Y2hfZm91bmQYAiABKAgSOwoIdmFyaWFudHMYAyADKAsyKS5kaXN0cmlidXRhcnkuYWRtaW4udjEuVmFyaWFudEV4cGxhbmF0aW9uEkoKCnBhcmFtZXRlcnMYBCADKAsyNi5kaXN0cmlidXRhcnkuYWRtaW4udjEuRXhwbGFpblJlc3BvbnNlLlBhcmFtZXRlcnNFbnRyeRIRCglhbWJpZ3VvdXMYBSABKAgSDQoFc3RhdGUYBiABKAkSNgoGY2xpZW50GAcgASgLMiYuZGlzdHJpYnV0YXJ5LmFkbWluLnYxLkNsaWVudFR5cGVTdGF0ZRoxCg9QYXJhbWV0ZXJzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ASKLAQoSVmFyaWFudEV4cGxhbmF0aW9uEhMKC2NvbnN0cmFpbnRzGAEgASgJEg8KB3ZlcnNpb24YAiABKAkSDQoFYnl0ZXMYAyABKA0SDwoHbWF0Y2hlcxgEIAEoCBIOCgZyZWFzb24YBSABKAkSDQoFc2luY2UYBiABKAkSEAoIdXBzdHJlYW0YByABKAkiYAoUTGlzdFJlc291cmNlc1JlcXVlc3QSDAoEdHlwZRgBIAEoCRITCgtuYW1lX3ByZWZpeBgCIAEoCRIRCglwYWdlX3NpemUYAyABKA0SEgoKcGFnZV90b2tlbhgEIAEoCSJrChVMaXN0UmVzb3VyY2VzUmVzcG9uc2USOQoJcmVzb3VyY2VzGAEgAygLMiYuZGlzdHJpYnV0YXJ5LmFkbWluLnYxLlJlc291cmNlU3VtbWFyeRIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkiZgoPUmVzb3VyY2VTdW1tYXJ5EgwKBHR5cGUYASABKAkSDAoEbmFtZRgCIAEoCRI3Cgh2YXJpYW50cxgDIAMoCzIlLmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5WYXJpYW50U3VtbWFyeSJmCg5WYXJpYW50U3VtbWFyeRITCgtjb25zdHJhaW50cxgBIAEoCRIPCgd2ZXJzaW9uGAIgASgJEg0KBWJ5dGVzGAMgASgNEg0KBXNpbmNlGAQgASgJEhAKCHVwc3RyZWFtGAUgASgJIjgKFlJlbGVhc2VSZW1vdmFsc1JlcXVlc3QSEAoIdXBzdHJlYW0YASABKAkSDAoEdHlwZRgCIAEoCSIqChdSZWxlYXNlUmVtb3ZhbHNSZXNwb25zZRIPCgdyZW1vdmVkGAEgASgNIiMKEkxpc3RDbGllbnRzUmVxdWVzdBINCgVsaW1pdBgBIAEoDSJUChNMaXN0Q2xpZW50c1Jlc3BvbnNlEi4KB2NsaWVudHMYASADKAsyHS5kaXN0cmlidXRhcnkuYWRtaW4udjEuQ2xpZW50Eg0KBXRvdGFsGAIgASgNIq4BCgZDbGllbnQSCgoCaWQYASABKAkSLwoEbm9kZRgCIAEoCzIhLmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5DbGllbnROb2RlEgwKBHBlZXIYAyABKAkSEQoJdHJhbnNwb3J0GAQgASgJEjUKBXR5cGVzGAUgAygLMiYuZGlzdHJpYnV0YXJ5LmFkbWluLnYxLkNsaWVudFR5cGVTdGF0ZRIPCgdzZXJ2aWNlGAYgASgJIikKCkNsaWVudE5vZGUSCgoCaWQYASABKAkSDwoHY2x1c3RlchgCIAEoCSKaAgoPQ2xpZW50VHlwZVN0YXRlEgwKBHR5cGUYASABKAkSDwoHdmVyc2lvbhgCIAEoCRINCgVzdGF0ZRgDIAEoCRIRCglsYXN0X25hY2sYBCABKAkSSgoKcGFyYW1ldGVycxgFIAMoCzI2LmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5DbGllbnRUeXBlU3RhdGUuUGFyYW1ldGVyc0VudHJ5EhUKDXN1YnNjcmlwdGlvbnMYBiABKA0SMAoEaGVsZBgHIAEoCzIiLmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5IZWxkVmFyaWFudBoxCg9QYXJhbWV0ZXJzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ASJCCgtIZWxkVmFyaWFudBITCgtjb25zdHJhaW50cxgBIAEoCRIPCgd2ZXJzaW9uGAIgASgJEg0KBXNpbmNlGAMgASgJMpcECgxBZG1pblNlcnZpY2USWgoGU3RhdHVzEiQuZGlzdHJpYnV0YXJ5LmFkbWluLnYxLlN0YXR1c1JlcXVlc3QaJS5kaXN0cmlidXRhcnkuYWRtaW4udjEuU3RhdHVzUmVzcG9uc2UiA5ACARJdCgdFeHBsYWluEiUuZGlzdHJpYnV0YXJ5LmFkbWluLnYxLkV4cGxhaW5SZXF1ZXN0GiYuZGlzdHJpYnV0YXJ5LmFkbWluLnYxLkV4cGxhaW5SZXNwb25zZSIDkAIBEm8KDUxpc3RSZXNvdXJjZXMSKy5kaXN0cmlidXRhcnkuYWRtaW4udjEuTGlzdFJlc291cmNlc1JlcXVlc3QaLC5kaXN0cmlidXRhcnkuYWRtaW4udjEuTGlzdFJlc291cmNlc1Jlc3BvbnNlIgOQAgESaQoLTGlzdENsaWVudHMSKS5kaXN0cmlidXRhcnkuYWRtaW4udjEuTGlzdENsaWVudHNSZXF1ZXN0GiouZGlzdHJpYnV0YXJ5LmFkbWluLnYxLkxpc3RDbGllbnRzUmVzcG9uc2UiA5ACARJwCg9SZWxlYXNlUmVtb3ZhbHMSLS5kaXN0cmlidXRhcnkuYWRtaW4udjEuUmVsZWFzZVJlbW92YWxzUmVxdWVzdBouLmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5SZWxlYXNlUmVtb3ZhbHNSZXNwb25zZWIGcHJvdG8z");
+  fileDesc("CiFkaXN0cmlidXRhcnkvYWRtaW4vdjEvYWRtaW4ucHJvdG8SFWRpc3RyaWJ1dGFyeS5hZG1pbi52MSIPCg1TdGF0dXNSZXF1ZXN0IuQCCg5TdGF0dXNSZXNwb25zZRIPCgd2ZXJzaW9uGAEgASgJEhYKDnVwdGltZV9zZWNvbmRzGAIgASgBEg0KBXJlYWR5GAMgASgIEg4KBnJlYXNvbhgEIAEoCRI4Cgl1cHN0cmVhbXMYBSADKAsyJS5kaXN0cmlidXRhcnkuYWRtaW4udjEuVXBzdHJlYW1TdGF0dXMSMAoFdHlwZXMYBiADKAsyIS5kaXN0cmlidXRhcnkuYWRtaW4udjEuVHlwZVN0YXR1cxIPCgdjbGllbnRzGAcgASgNEjAKBW5hY2tzGAggAygLMiEuZGlzdHJpYnV0YXJ5LmFkbWluLnYxLk5hY2tTdGF0dXMSEwoLY2FjaGVfYnl0ZXMYCSABKAQSNAoHd29ya2VycxgKIAMoCzIjLmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5Xb3JrZXJTdGF0dXMSEAoId2FybmluZ3MYCyADKAkidQoMV29ya2VyU3RhdHVzEg4KBm51bWJlchgBIAEoDRILCgNwaWQYAiABKA0SEQoJbGlzdGVuaW5nGAMgASgIEg8KB2NsaWVudHMYBCABKA0SEAoIcmVzdGFydHMYBSABKA0SEgoKbGFzdF9lcnJvchgGIAEoCSKrAgoOVXBzdHJlYW1TdGF0dXMSDAoEbmFtZRgBIAEoCRIMCgRraW5kGAIgASgJEhEKCWNvbm5lY3RlZBgDIAEoCBIQCghlbmRwb2ludBgEIAEoCRIQCghzZXNzaW9ucxgFIAEoDRINCgVzdGFsZRgGIAEoCBITCgtzdGFsZV9zaW5jZRgHIAEoCRISCgpsYXN0X2Vycm9yGAggASgJEjoKDWhlbGRfcmVtb3ZhbHMYCSADKAsyIy5kaXN0cmlidXRhcnkuYWRtaW4udjEuSGVsZFJlbW92YWxzEhcKD3JlZnVzZWRfc3RyZWFtcxgKIAEoDRI5Cg1zdXNwZWN0X3R5cGVzGAsgAygLMiIuZGlzdHJpYnV0YXJ5LmFkbWluLnYxLlN1c3BlY3RUeXBlIjoKC1N1c3BlY3RUeXBlEgwKBHR5cGUYASABKAkSDQoFc2luY2UYAiABKAkSDgoGcmVhc29uGAMgASgJIjoKDEhlbGRSZW1vdmFscxIMCgR0eXBlGAEgASgJEg0KBWNvdW50GAIgASgNEg0KBXNpbmNlGAMgASgJImkKClR5cGVTdGF0dXMSDAoEdHlwZRgBIAEoCRIRCglyZXNvdXJjZXMYAiABKA0SEAoIdmFyaWFudHMYAyABKA0SFQoNc3Vic2NyaXB0aW9ucxgEIAEoDRIRCglhbWJpZ3VvdXMYBSABKA0iaAoKTmFja1N0YXR1cxIMCgR0eXBlGAEgASgJEgwKBG5hbWUYAiABKAkSDwoHdmVyc2lvbhgDIAEoCRIPCgdjbGllbnRzGAQgASgNEg0KBWVycm9yGAUgASgJEg0KBXNpbmNlGAYgASgJIroBCg5FeHBsYWluUmVxdWVzdBIMCgR0eXBlGAEgASgJEgwKBG5hbWUYAiABKAkSSQoKcGFyYW1ldGVycxgDIAMoCzI1LmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5FeHBsYWluUmVxdWVzdC5QYXJhbWV0ZXJzRW50cnkSDgoGY2xpZW50GAQgASgJGjEKD1BhcmFtZXRlcnNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBIssCCg9FeHBsYWluUmVzcG9uc2USDQoFbWF0Y2gYASABKAkSEwoLbWF0Y2hfZm91bmQYAiABKAgSOwoIdmFyaWFudHMYAyADKAsyKS5kaXN0cmlidXRhcnkuYWRtaW4udjEuVmFyaWFudEV4cGxhbmF0aW9uEkoKCnBhcmFtZXRlcnMYBCADKAsyNi5kaXN0cmlidXRhcnkuYWRtaW4udjEuRXhwbGFpblJlc3BvbnNlLlBhcmFtZXRlcnNFbnRyeRIRCglhbWJpZ3VvdXMYBSABKAgSDQoFc3RhdGUYBiABKAkSNgoGY2xpZW50GAcgASgLMiYuZGlzdHJpYnV0YXJ5LmFkbWluLnYxLkNsaWVudFR5cGVTdGF0ZRoxCg9QYXJhbWV0ZXJzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ASKLAQoSVmFyaWFudEV4cGxhbmF0aW9uEhMKC2NvbnN0cmFpbnRzGAEgASgJEg8KB3ZlcnNpb24YAiABKAkSDQoFYnl0ZXMYAyABKA0SDwoHbWF0Y2hlcxgEIAEoCBIOCgZyZWFzb24YBSABKAkSDQoFc2luY2UYBiABKAkSEAoIdXBzdHJlYW0YByABKAkiYAoUTGlzdFJlc291cmNlc1JlcXVlc3QSDAoEdHlwZRgBIAEoCRITCgtuYW1lX3ByZWZpeBgCIAEoCRIRCglwYWdlX3NpemUYAyABKA0SEgoKcGFnZV90b2tlbhgEIAEoCSJrChVMaXN0UmVzb3VyY2VzUmVzcG9uc2USOQoJcmVzb3VyY2VzGAEgAygLMiYuZGlzdHJpYnV0YXJ5LmFkbWluLnYxLlJlc291cmNlU3VtbWFyeRIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkiZgoPUmVzb3VyY2VTdW1tYXJ5EgwKBHR5cGUYASABKAkSDAoEbmFtZRgCIAEoCRI3Cgh2YXJpYW50cxgDIAMoCzIlLmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5WYXJpYW50U3VtbWFyeSJmCg5WYXJpYW50U3VtbWFyeRITCgtjb25zdHJhaW50cxgBIAEoCRIPCgd2ZXJzaW9uGAIgASgJEg0KBWJ5dGVzGAMgASgNEg0KBXNpbmNlGAQgASgJEhAKCHVwc3RyZWFtGAUgASgJIjgKFlJlbGVhc2VSZW1vdmFsc1JlcXVlc3QSEAoIdXBzdHJlYW0YASABKAkSDAoEdHlwZRgCIAEoCSIqChdSZWxlYXNlUmVtb3ZhbHNSZXNwb25zZRIPCgdyZW1vdmVkGAEgASgNIiMKEkxpc3RDbGllbnRzUmVxdWVzdBINCgVsaW1pdBgBIAEoDSJUChNMaXN0Q2xpZW50c1Jlc3BvbnNlEi4KB2NsaWVudHMYASADKAsyHS5kaXN0cmlidXRhcnkuYWRtaW4udjEuQ2xpZW50Eg0KBXRvdGFsGAIgASgNIq4BCgZDbGllbnQSCgoCaWQYASABKAkSLwoEbm9kZRgCIAEoCzIhLmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5DbGllbnROb2RlEgwKBHBlZXIYAyABKAkSEQoJdHJhbnNwb3J0GAQgASgJEjUKBXR5cGVzGAUgAygLMiYuZGlzdHJpYnV0YXJ5LmFkbWluLnYxLkNsaWVudFR5cGVTdGF0ZRIPCgdzZXJ2aWNlGAYgASgJIikKCkNsaWVudE5vZGUSCgoCaWQYASABKAkSDwoHY2x1c3RlchgCIAEoCSKaAgoPQ2xpZW50VHlwZVN0YXRlEgwKBHR5cGUYASABKAkSDwoHdmVyc2lvbhgCIAEoCRINCgVzdGF0ZRgDIAEoCRIRCglsYXN0X25hY2sYBCABKAkSSgoKcGFyYW1ldGVycxgFIAMoCzI2LmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5DbGllbnRUeXBlU3RhdGUuUGFyYW1ldGVyc0VudHJ5EhUKDXN1YnNjcmlwdGlvbnMYBiABKA0SMAoEaGVsZBgHIAEoCzIiLmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5IZWxkVmFyaWFudBoxCg9QYXJhbWV0ZXJzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ASJCCgtIZWxkVmFyaWFudBITCgtjb25zdHJhaW50cxgBIAEoCRIPCgd2ZXJzaW9uGAIgASgJEg0KBXNpbmNlGAMgASgJMpcECgxBZG1pblNlcnZpY2USWgoGU3RhdHVzEiQuZGlzdHJpYnV0YXJ5LmFkbWluLnYxLlN0YXR1c1JlcXVlc3QaJS5kaXN0cmlidXRhcnkuYWRtaW4udjEuU3RhdHVzUmVzcG9uc2UiA5ACARJdCgdFeHBsYWluEiUuZGlzdHJpYnV0YXJ5LmFkbWluLnYxLkV4cGxhaW5SZXF1ZXN0GiYuZGlzdHJpYnV0YXJ5LmFkbWluLnYxLkV4cGxhaW5SZXNwb25zZSIDkAIBEm8KDUxpc3RSZXNvdXJjZXMSKy5kaXN0cmlidXRhcnkuYWRtaW4udjEuTGlzdFJlc291cmNlc1JlcXVlc3QaLC5kaXN0cmlidXRhcnkuYWRtaW4udjEuTGlzdFJlc291cmNlc1Jlc3BvbnNlIgOQAgESaQoLTGlzdENsaWVudHMSKS5kaXN0cmlidXRhcnkuYWRtaW4udjEuTGlzdENsaWVudHNSZXF1ZXN0GiouZGlzdHJpYnV0YXJ5LmFkbWluLnYxLkxpc3RDbGllbnRzUmVzcG9uc2UiA5ACARJwCg9SZWxlYXNlUmVtb3ZhbHMSLS5kaXN0cmlidXRhcnkuYWRtaW4udjEuUmVsZWFzZVJlbW92YWxzUmVxdWVzdBouLmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5SZWxlYXNlUmVtb3ZhbHNSZXNwb25zZWIGcHJvdG8z");
 
 /**
  * @generated from message distributary.admin.v1.StatusRequest
@@ -212,6 +212,20 @@ export type UpstreamStatus = Message<"distributary.admin.v1.UpstreamStatus"> & {
    * @generated from field: repeated distributary.admin.v1.HeldRemovals held_removals = 9;
    */
   heldRemovals: HeldRemovals[];
+
+  /**
+   * Streams that ended without an answer and are tried again, while others of this upstream work.
+   *
+   * @generated from field: uint32 refused_streams = 10;
+   */
+  refusedStreams: number;
+
+  /**
+   * Types whose requests seem to make the control plane end the stream: each is asked on a stream of its own.
+   *
+   * @generated from field: repeated distributary.admin.v1.SuspectType suspect_types = 11;
+   */
+  suspectTypes: SuspectType[];
 };
 
 /**
@@ -220,6 +234,39 @@ export type UpstreamStatus = Message<"distributary.admin.v1.UpstreamStatus"> & {
  */
 export const UpstreamStatusSchema: GenMessage<UpstreamStatus> = /*@__PURE__*/
   messageDesc(file_distributary_admin_v1_admin, 3);
+
+/**
+ * @generated from message distributary.admin.v1.SuspectType
+ */
+export type SuspectType = Message<"distributary.admin.v1.SuspectType"> & {
+  /**
+   * Short name, or the type URL of an unknown type.
+   *
+   * @generated from field: string type = 1;
+   */
+  type: string;
+
+  /**
+   * RFC 3339.
+   *
+   * @generated from field: string since = 2;
+   */
+  since: string;
+
+  /**
+   * How the last stream ended.
+   *
+   * @generated from field: string reason = 3;
+   */
+  reason: string;
+};
+
+/**
+ * Describes the message distributary.admin.v1.SuspectType.
+ * Use `create(SuspectTypeSchema)` to create a new message.
+ */
+export const SuspectTypeSchema: GenMessage<SuspectType> = /*@__PURE__*/
+  messageDesc(file_distributary_admin_v1_admin, 4);
 
 /**
  * @generated from message distributary.admin.v1.HeldRemovals
@@ -250,7 +297,7 @@ export type HeldRemovals = Message<"distributary.admin.v1.HeldRemovals"> & {
  * Use `create(HeldRemovalsSchema)` to create a new message.
  */
 export const HeldRemovalsSchema: GenMessage<HeldRemovals> = /*@__PURE__*/
-  messageDesc(file_distributary_admin_v1_admin, 4);
+  messageDesc(file_distributary_admin_v1_admin, 5);
 
 /**
  * @generated from message distributary.admin.v1.TypeStatus
@@ -291,7 +338,7 @@ export type TypeStatus = Message<"distributary.admin.v1.TypeStatus"> & {
  * Use `create(TypeStatusSchema)` to create a new message.
  */
 export const TypeStatusSchema: GenMessage<TypeStatus> = /*@__PURE__*/
-  messageDesc(file_distributary_admin_v1_admin, 5);
+  messageDesc(file_distributary_admin_v1_admin, 6);
 
 /**
  * @generated from message distributary.admin.v1.NackStatus
@@ -333,7 +380,7 @@ export type NackStatus = Message<"distributary.admin.v1.NackStatus"> & {
  * Use `create(NackStatusSchema)` to create a new message.
  */
 export const NackStatusSchema: GenMessage<NackStatus> = /*@__PURE__*/
-  messageDesc(file_distributary_admin_v1_admin, 6);
+  messageDesc(file_distributary_admin_v1_admin, 7);
 
 /**
  * @generated from message distributary.admin.v1.ExplainRequest
@@ -369,7 +416,7 @@ export type ExplainRequest = Message<"distributary.admin.v1.ExplainRequest"> & {
  * Use `create(ExplainRequestSchema)` to create a new message.
  */
 export const ExplainRequestSchema: GenMessage<ExplainRequest> = /*@__PURE__*/
-  messageDesc(file_distributary_admin_v1_admin, 7);
+  messageDesc(file_distributary_admin_v1_admin, 8);
 
 /**
  * @generated from message distributary.admin.v1.ExplainResponse
@@ -426,7 +473,7 @@ export type ExplainResponse = Message<"distributary.admin.v1.ExplainResponse"> &
  * Use `create(ExplainResponseSchema)` to create a new message.
  */
 export const ExplainResponseSchema: GenMessage<ExplainResponse> = /*@__PURE__*/
-  messageDesc(file_distributary_admin_v1_admin, 8);
+  messageDesc(file_distributary_admin_v1_admin, 9);
 
 /**
  * @generated from message distributary.admin.v1.VariantExplanation
@@ -479,7 +526,7 @@ export type VariantExplanation = Message<"distributary.admin.v1.VariantExplanati
  * Use `create(VariantExplanationSchema)` to create a new message.
  */
 export const VariantExplanationSchema: GenMessage<VariantExplanation> = /*@__PURE__*/
-  messageDesc(file_distributary_admin_v1_admin, 9);
+  messageDesc(file_distributary_admin_v1_admin, 10);
 
 /**
  * @generated from message distributary.admin.v1.ListResourcesRequest
@@ -517,7 +564,7 @@ export type ListResourcesRequest = Message<"distributary.admin.v1.ListResourcesR
  * Use `create(ListResourcesRequestSchema)` to create a new message.
  */
 export const ListResourcesRequestSchema: GenMessage<ListResourcesRequest> = /*@__PURE__*/
-  messageDesc(file_distributary_admin_v1_admin, 10);
+  messageDesc(file_distributary_admin_v1_admin, 11);
 
 /**
  * @generated from message distributary.admin.v1.ListResourcesResponse
@@ -539,7 +586,7 @@ export type ListResourcesResponse = Message<"distributary.admin.v1.ListResources
  * Use `create(ListResourcesResponseSchema)` to create a new message.
  */
 export const ListResourcesResponseSchema: GenMessage<ListResourcesResponse> = /*@__PURE__*/
-  messageDesc(file_distributary_admin_v1_admin, 11);
+  messageDesc(file_distributary_admin_v1_admin, 12);
 
 /**
  * @generated from message distributary.admin.v1.ResourceSummary
@@ -566,7 +613,7 @@ export type ResourceSummary = Message<"distributary.admin.v1.ResourceSummary"> &
  * Use `create(ResourceSummarySchema)` to create a new message.
  */
 export const ResourceSummarySchema: GenMessage<ResourceSummary> = /*@__PURE__*/
-  messageDesc(file_distributary_admin_v1_admin, 12);
+  messageDesc(file_distributary_admin_v1_admin, 13);
 
 /**
  * @generated from message distributary.admin.v1.VariantSummary
@@ -603,7 +650,7 @@ export type VariantSummary = Message<"distributary.admin.v1.VariantSummary"> & {
  * Use `create(VariantSummarySchema)` to create a new message.
  */
 export const VariantSummarySchema: GenMessage<VariantSummary> = /*@__PURE__*/
-  messageDesc(file_distributary_admin_v1_admin, 13);
+  messageDesc(file_distributary_admin_v1_admin, 14);
 
 /**
  * @generated from message distributary.admin.v1.ReleaseRemovalsRequest
@@ -629,7 +676,7 @@ export type ReleaseRemovalsRequest = Message<"distributary.admin.v1.ReleaseRemov
  * Use `create(ReleaseRemovalsRequestSchema)` to create a new message.
  */
 export const ReleaseRemovalsRequestSchema: GenMessage<ReleaseRemovalsRequest> = /*@__PURE__*/
-  messageDesc(file_distributary_admin_v1_admin, 14);
+  messageDesc(file_distributary_admin_v1_admin, 15);
 
 /**
  * @generated from message distributary.admin.v1.ReleaseRemovalsResponse
@@ -648,7 +695,7 @@ export type ReleaseRemovalsResponse = Message<"distributary.admin.v1.ReleaseRemo
  * Use `create(ReleaseRemovalsResponseSchema)` to create a new message.
  */
 export const ReleaseRemovalsResponseSchema: GenMessage<ReleaseRemovalsResponse> = /*@__PURE__*/
-  messageDesc(file_distributary_admin_v1_admin, 15);
+  messageDesc(file_distributary_admin_v1_admin, 16);
 
 /**
  * @generated from message distributary.admin.v1.ListClientsRequest
@@ -667,7 +714,7 @@ export type ListClientsRequest = Message<"distributary.admin.v1.ListClientsReque
  * Use `create(ListClientsRequestSchema)` to create a new message.
  */
 export const ListClientsRequestSchema: GenMessage<ListClientsRequest> = /*@__PURE__*/
-  messageDesc(file_distributary_admin_v1_admin, 16);
+  messageDesc(file_distributary_admin_v1_admin, 17);
 
 /**
  * @generated from message distributary.admin.v1.ListClientsResponse
@@ -691,7 +738,7 @@ export type ListClientsResponse = Message<"distributary.admin.v1.ListClientsResp
  * Use `create(ListClientsResponseSchema)` to create a new message.
  */
 export const ListClientsResponseSchema: GenMessage<ListClientsResponse> = /*@__PURE__*/
-  messageDesc(file_distributary_admin_v1_admin, 17);
+  messageDesc(file_distributary_admin_v1_admin, 18);
 
 /**
  * @generated from message distributary.admin.v1.Client
@@ -739,7 +786,7 @@ export type Client = Message<"distributary.admin.v1.Client"> & {
  * Use `create(ClientSchema)` to create a new message.
  */
 export const ClientSchema: GenMessage<Client> = /*@__PURE__*/
-  messageDesc(file_distributary_admin_v1_admin, 18);
+  messageDesc(file_distributary_admin_v1_admin, 19);
 
 /**
  * @generated from message distributary.admin.v1.ClientNode
@@ -761,7 +808,7 @@ export type ClientNode = Message<"distributary.admin.v1.ClientNode"> & {
  * Use `create(ClientNodeSchema)` to create a new message.
  */
 export const ClientNodeSchema: GenMessage<ClientNode> = /*@__PURE__*/
-  messageDesc(file_distributary_admin_v1_admin, 19);
+  messageDesc(file_distributary_admin_v1_admin, 20);
 
 /**
  * @generated from message distributary.admin.v1.ClientTypeState
@@ -814,7 +861,7 @@ export type ClientTypeState = Message<"distributary.admin.v1.ClientTypeState"> &
  * Use `create(ClientTypeStateSchema)` to create a new message.
  */
 export const ClientTypeStateSchema: GenMessage<ClientTypeState> = /*@__PURE__*/
-  messageDesc(file_distributary_admin_v1_admin, 20);
+  messageDesc(file_distributary_admin_v1_admin, 21);
 
 /**
  * @generated from message distributary.admin.v1.HeldVariant
@@ -845,7 +892,7 @@ export type HeldVariant = Message<"distributary.admin.v1.HeldVariant"> & {
  * Use `create(HeldVariantSchema)` to create a new message.
  */
 export const HeldVariantSchema: GenMessage<HeldVariant> = /*@__PURE__*/
-  messageDesc(file_distributary_admin_v1_admin, 21);
+  messageDesc(file_distributary_admin_v1_admin, 22);
 
 /**
  * What the relay knows, for operators. Served by the admin listener over Connect (JSON or binary).
