@@ -28,8 +28,7 @@ function readiness({ ready, reason, upstreams }: Readiness): Answer {
       connected,
       stale,
       since: since === undefined ? null : new Date(since).toISOString(),
-      ...(lastError === '' ? {} : { last_error: lastError }),
-      ...(refusedStreams === 0 ? {} : { refused_streams: refusedStreams }),
+      ...(refusedStreams === 0 ? {} : { refused_streams: refusedStreams, last_error: lastError }),
       ...(suspectTypes.length === 0 ? {} : { suspect_types: suspectTypes }),
     }),
   );

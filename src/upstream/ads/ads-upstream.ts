@@ -45,6 +45,8 @@ export class AdsUpstream implements Upstream {
   #everConnected = false;
   #staleSince: number | undefined;
   #lastError = '';
+  /** The last connection was given up, as its streams ended without an answer. */
+  #isRefused = false;
 
   constructor(options: AdsUpstreamOptions, sink: UpstreamSink) {
     this.name = options.name;
@@ -98,7 +100,7 @@ export class AdsUpstream implements Upstream {
       sessions: this.#sessions.size,
       staleSince: this.#staleSince,
       lastError: this.#lastError,
-      refusedStreams: this.#troubled.size,
+      refusedStreams: Math.max(this.#troubled.size, this.#isRefused ? 1 : 0),
       suspects: this.#sessions.suspects(),
     };
   }
@@ -187,6 +189,7 @@ export class AdsUpstream implements Upstream {
   #failed(endpoint: number, reason: string): void {
     const address = this.#endpoint(endpoint);
     this.#lastError = `${address}: ${reason}`;
+    this.#isRefused = false;
     this.#conditions.forget('up');
     this.#conditions.add(`endpoint ${endpoint}`, reason, 'warn', 'control plane failed', {
       endpoint: address,
@@ -219,6 +222,7 @@ export class AdsUpstream implements Upstream {
     }
     if (this.#connection.hasAnswered) return;
     this.#connection.answered();
+    this.#isRefused = false;
     this.#endSilence();
     this.#staleSince = undefined;
     if (this.#up !== undefined) this.#recovered(this.#up.endpoint);
@@ -265,6 +269,7 @@ export class AdsUpstream implements Upstream {
     this.#troubled.add(trouble);
     if (!this.#connection.hasAnswered && this.#hopeful.size === 0) {
       this.#connection.reject(reason);
+      this.#isRefused = true;
       return true;
     }
     const endpoint = this.#endpoint(this.#failover.current);

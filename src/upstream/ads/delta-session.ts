@@ -35,7 +35,7 @@ interface DeltaState extends TypeState {
   readonly expecting: Set<Ask>;
   /** Something was taken back just now: what is on its way for it comes all the same. */
   leaving: boolean;
-  /** Names that were taken back before they were answered: their answers are on the way, too, and in order. */
+  /** What was taken back before it was answered: answers are on the way, too, those about names in order. */
   readonly ghosts: Set<Ask>;
 }
 
@@ -164,7 +164,21 @@ export class DeltaSession extends SessionMachine<DeltaState, IncomingDelta> {
       }
       return true;
     }
-    return ask.expected.size === 0 && this.#heardOf(state, said).has(ask.askedIn);
+    if (ask.expected.size > 0 || !this.#heardOf(state, said).has(ask.askedIn)) return false;
+    return !this.#haunted(state, ask) || this.#isOnlyFor(state, ask, said);
+  }
+
+  /** It was taken back before it was answered, and asked again just now: what is on its way is from in between. */
+  #haunted({ ghosts }: DeltaState, { selector, parameters }: Ask): boolean {
+    return ghosts.values().some((ghost) => ghost.selector === selector && ghost.parameters === parameters);
+  }
+
+  /** Something in it is for no other wildcard or glob. */
+  #isOnlyFor({ wants }: DeltaState, ask: Ask, { puts, removals }: Transaction): boolean {
+    const others = [...wants.all()].filter((other) => other !== ask && other.kind !== 'name');
+    return [...puts, ...removals].some(
+      (identity) => this.#shows(ask, identity) && !others.some((other) => this.#shows(other, identity)),
+    );
   }
 
   /** The requests to which this is an answer, as it has something for one of their wildcards or globs. */
@@ -209,7 +223,7 @@ export class DeltaSession extends SessionMachine<DeltaState, IncomingDelta> {
   protected forgotten(state: DeltaState, ask?: Ask): void {
     if (ask === undefined || ask.askedIn === 0) return;
     state.leaving = true;
-    if (this.options.locators && ask.kind === 'name' && !ask.answered) state.ghosts.add(ask);
+    if (this.options.locators && !ask.answered) state.ghosts.add(ask);
     for (const held of ask.kind === 'name' ? [] : this.covered(state, ask)) {
       if (held.mark === this.stream && this.#shows(ask, held)) state.released.set(variantKey(held), held);
     }

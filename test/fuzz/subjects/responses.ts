@@ -101,6 +101,7 @@ class ResponseTrial implements Trial {
           updates: () => undefined,
           lastUpdate: () => undefined,
           reconnect: () => undefined,
+          streamEnd: () => undefined,
           refused: () => undefined,
         },
       },
