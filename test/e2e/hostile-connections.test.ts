@@ -1,3 +1,4 @@
+import { once } from 'node:events';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { create, toBinary } from '@bufbuild/protobuf';
@@ -270,6 +271,33 @@ describe('hostile connections', function () {
     for (const socket of held) socket.destroy();
     await eventually(() => isServed(relay));
     files.write('cds', new Map([['shop', '0']]));
+  });
+
+  it('connections that say nothing give way while there are too many', async () => {
+    await using relay = await start({ max_connections: 4 });
+    await using good = new XdsClient(relay.xds, 'delta');
+    good.subscribe('cds');
+    await good.gets('cds');
+    const silent = await Promise.all([tcp(relay.xds), tcp(relay.xds), tcp(relay.xds)]);
+    for (const socket of silent) socket.resume();
+    await connection(relay).ended;
+    await eventually(() => isServed(relay), { timeout: 30_000 });
+    expect(await relay.metric('downstream_rejected_total', 'idle')).to.be.at.least(1);
+    expect(good.status, 'one that has a stream stays').to.equal(undefined);
+    for (const socket of silent) socket.destroy();
+  });
+
+  it('a TLS handshake that trickles in ends after 15 s', async () => {
+    await using relay = await start({}, { xds: mutualTls() });
+    const socket = await tcp(relay.xds);
+    socket.write(Buffer.from([0x16, 0x03, 0x01, 0x02, 0x00]));
+    const trickle = setInterval(() => socket.write(Buffer.of(0)), 500);
+    socket.resume();
+    const started = Date.now();
+    await once(socket, 'close');
+    clearInterval(trickle);
+    expect(Date.now() - started).to.be.within(14_000, 30_000);
+    await eventually(async () => expect(await relay.metric('downstream_connections')).to.equal(0));
   });
 
   it('a reload changes the bounds, for what is open too', async () => {

@@ -289,6 +289,27 @@ describe('workers: 2', function () {
     expect(await relay.metric('downstream_rejected_total', 'reason="streams"')).to.be.at.least(2);
   });
 
+  it('limits.max_connections counts over all workers', async () => {
+    using files = new ResourceFiles();
+    files.write('cds', new Map([['shop', '1']]));
+    await using relay = await RelayProcess.start({
+      upstreams: [files.upstream],
+      workers: 2,
+      limits: { max_connections: 3 },
+    });
+    await using stack = new AsyncDisposableStack();
+    for (let opened = 0; opened < 3; opened++) {
+      const [client] = fleet(relay, 1, stack);
+      await client?.gets('cds');
+    }
+    await eventually(async () => expect(await relay.metric('downstream_connections')).to.equal(3));
+    for (let refused = 0; refused < 2; refused++) {
+      const [client] = fleet(relay, 1, stack);
+      expect((await client?.ends())?.code).to.equal(14);
+    }
+    expect(await relay.metric('downstream_rejected_total', 'reason="connections"')).to.be.at.least(2);
+  });
+
   it('a reloaded configuration holds in all workers', async () => {
     using files = new ResourceFiles();
     files.write('cds', new Map([['shop', '1']]));
