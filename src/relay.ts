@@ -87,10 +87,12 @@ export class Relay implements UpstreamSink {
         again: (interest) => this.#upstreamOf(interest.type, interest.selector)?.again(interest),
         unwant: (interest, why) => this.#unwant(interest, why),
         idle: (interest) => this.#upstreamOf(interest.type, interest.selector)?.idle(interest),
+        keeps: (interest) => this.store.keeps(interest),
         live: (interest) => this.#upstreamOf(interest.type, interest.selector)?.live(interest),
       },
       clock,
       idleMilliseconds: options.idleMilliseconds,
+      maxCacheBytes: options.maxCacheBytes,
       controlPlane: options.controlPlane,
       looked: (type, hits, misses) => events.looked(type, hits, misses),
       defer: options.defer,
@@ -198,6 +200,7 @@ export class Relay implements UpstreamSink {
 
   #want(interest: Interest): void {
     this.store.want(interest);
+    this.#makeRoom();
     this.#options.events.wanted?.(interest);
     const upstream = this.#upstreamOf(interest.type, interest.selector);
     if (upstream !== undefined) upstream.subscribe(interest);

@@ -36,10 +36,13 @@ export class Interests {
     return state;
   }
 
-  delete(interest: Interest): void {
+  /** False if it was not there. */
+  delete(interest: Interest): boolean {
     const index = this.#bySelector.get(interest.selector);
-    index?.delete(interest.parameters);
-    if (index?.size === 0) this.#bySelector.delete(interest.selector);
+    if (index?.get(interest.parameters) === undefined) return false;
+    index.delete(interest.parameters);
+    if (index.size === 0) this.#bySelector.delete(interest.selector);
+    return true;
   }
 
   *all(): Iterable<InterestState> {

@@ -1,7 +1,8 @@
-import { type ResourceName, type Revision, resourceName, revision, type TypeUrl } from '../model/brand.ts';
+import { type ResourceName, type Revision, revision, type TypeUrl } from '../model/brand.ts';
 import type { Catalog, Commit, Fault, Value } from '../model/catalog.ts';
 import type { Clock } from '../model/clock.ts';
 import type { Constraints } from '../model/constraints.ts';
+import { interestBytes } from '../model/interest-bytes.ts';
 import type { Parameters } from '../model/parameters.ts';
 import type { Variant } from '../model/resource.ts';
 import {
@@ -24,6 +25,7 @@ import {
 import { Changes } from './changes.ts';
 import type { InterestState } from './interests.ts';
 import { type Journal, NO_JOURNAL } from './journal.ts';
+import { isTold, isWanted, type Kept, keeps, namesOf } from './keeping.ts';
 import { Payloads, versionTag } from './payloads.ts';
 import { Removal } from './removal.ts';
 import { restamp } from './restamping.ts';
@@ -61,6 +63,7 @@ export class Store implements Catalog {
   readonly #tables = new Map<TypeUrl, Table>();
   readonly #payloads = new Payloads();
   #revision = 0;
+  #interestBytes = 0;
 
   constructor(options: StoreOptions) {
     this.#options = options;
@@ -71,9 +74,14 @@ export class Store implements Catalog {
     return revision(this.#revision);
   }
 
-  /** Bytes of payloads, equal ones counted once. */
-  get bytes(): number {
+  /** Of all bodies, equal ones counted once. */
+  get bodyBytes(): number {
     return this.#payloads.bytes;
+  }
+
+  /** Of bodies, and what interests take by themselves. */
+  get bytes(): number {
+    return this.bodyBytes + this.#interestBytes;
   }
 
   /** How many of a type are cached. */
@@ -136,7 +144,14 @@ export class Store implements Catalog {
     const { interests } = this.#table(interest.type);
     if (interests.get(interest.selector, interest.parameters) !== undefined) return;
     interests.add(interest);
+    this.#interestBytes += interestBytes(interest);
     this.#journal.interest(interest);
+  }
+
+  /** What would end with an interest. */
+  keeps(interest: Interest): Kept {
+    const table = this.#tables.get(interest.type);
+    return table === undefined ? { present: false, bytes: 0 } : keeps(table, interest);
   }
 
   /**
@@ -146,17 +161,15 @@ export class Store implements Catalog {
   unwant(interest: Interest): Commit | undefined {
     const table = this.#table(interest.type);
     const version = this.version(interest);
-    table.interests.delete(interest);
+    if (table.interests.delete(interest)) this.#interestBytes -= interestBytes(interest);
     this.#journal.interest(interest);
     const removal = new Removal(table, this.#payloads, { unwanted: true, pending: [] });
-    const names =
-      interest.selector === WILDCARD ? [...table.cells.keys()] : this.#namesOf(table, interest.selector);
-    for (const name of names) {
+    for (const name of namesOf(table, interest.selector)) {
       const cell = table.cells.get(name);
       if (cell === undefined) continue;
       for (const held of cell.variants.values()) {
         if (!held.constraints.matches(interest.parameters)) continue;
-        if (this.#wanted(table, name, held)) continue;
+        if (isWanted(table, name, held)) continue;
         removal.forget(name, cell, held);
         this.#journal.resource(interest.type, name);
       }
@@ -165,7 +178,7 @@ export class Store implements Catalog {
         cell.unbind(interest.parameters);
         this.#journal.resource(interest.type, name);
       }
-      if (cell.variants.size === 0 && !this.#isTold(table, name, cell)) table.cells.delete(name);
+      if (cell.variants.size === 0 && !isTold(table, name, cell)) table.cells.delete(name);
     }
     const changes = new Changes();
     removal.release(interest, changes);
@@ -184,17 +197,23 @@ export class Store implements Catalog {
     const next = this.tick();
     for (const { interest, answered, holder } of interests) {
       const state = this.#table(interest.type).interests.add(interest);
+      this.#interestBytes += interestBytes(interest);
       state.answered = answered;
       state.restored = answered;
       state.holder = holder;
     }
-    for (const { type, holder, version } of versions) this.#table(type).versions.set(holder, version);
     for (const { type, name, variants, bindings } of resources) {
       const table = this.#table(type);
       const cell = new Cell();
       table.cells.set(name, cell);
       for (const variant of variants) this.#restore(table, cell, variant, next);
       cell.restoreBindings(bindings);
+    }
+    for (const { type, holder, version } of versions) {
+      // Of what was not kept nobody needs the version.
+      const table = this.#tables.get(type);
+      if (table === undefined) this.#journal.version(type, holder);
+      else table.versions.set(holder, version);
     }
   }
 
@@ -391,29 +410,6 @@ export class Store implements Catalog {
       parameters,
       matches.map((held) => held.variant),
     );
-  }
-
-  #wanted(table: Table, name: ResourceName, held: Held): boolean {
-    for (const { interest } of table.interests.seeing(name, held.constraints)) {
-      if (interest.selector !== WILDCARD || heldByWildcard(held)) return true;
-    }
-    return held.variant.aliases.some((alias) => table.interests.named(resourceName(alias)) !== undefined);
-  }
-
-  /** Whether somebody is there to be told of its faults. */
-  #isTold({ interests }: Table, name: ResourceName, { faults }: Cell): boolean {
-    for (const { constraints, collected } of faults?.values() ?? []) {
-      for (const { interest } of interests.seeing(name, constraints)) {
-        if (collected || interest.selector !== WILDCARD) return true;
-      }
-    }
-    return false;
-  }
-
-  #namesOf(table: Table, selector: Selector): ResourceName[] {
-    const names = [selector, ...(table.aliases.get(selector) ?? [])];
-    names.push(...table.cells.under(selector));
-    return names;
   }
 }
 

@@ -121,11 +121,13 @@ const cache = z.strictObject({
   max_bytes: count()
     .default(1_073_741_824)
     .describe(
-      'Bytes of cached resources, per process. Least recently used entries that nobody subscribes to go first',
+      'Bytes of cached resources and of the names that are subscribed to, per process. Least recently used entries that nobody subscribes to go first',
     ),
   idle_ttl: duration()
     .default('600s')
-    .describe('An entry that nobody subscribes to, and its upstream subscription, ends after this'),
+    .describe(
+      'An entry that nobody subscribes to, and its upstream subscription, ends after this; a name under which nothing is there, after 2 s',
+    ),
   persistence: z
     .strictObject({
       path: name().describe('Directory of the database'),

@@ -2,14 +2,15 @@ import type { TypeUrl } from '../model/brand.ts';
 import type { Selection } from '../model/selection.ts';
 
 const mostEntries = 32;
-/** Of one entry; a fleet that names more is read anew each time. */
+/** Of all entries: clients that have gone leave this behind. A fleet that names more is read anew each time. */
 const mostBytes = 4 << 20;
 
 interface Known {
   readonly kin: object;
   readonly type: TypeUrl;
   readonly bytes: Buffer;
-  readonly selection: Selection;
+  /** A selection that no stream has any more may go. */
+  readonly selection: WeakRef<Selection>;
 }
 
 /**
@@ -19,6 +20,7 @@ interface Known {
 export class KnownSelections {
   /** The last used last. */
   readonly #known: Known[] = [];
+  #bytes = 0;
 
   /** `kin`: clients of one kin mean the same by the same bytes. */
   find(kin: object, type: TypeUrl, bytes: Buffer): Selection | undefined {
@@ -30,7 +32,7 @@ export class KnownSelections {
         this.#known.splice(index, 1);
         this.#known.push(known);
       }
-      return known.selection;
+      return known.selection.deref();
     }
     return undefined;
   }
@@ -38,7 +40,10 @@ export class KnownSelections {
   /** `bytes` may be used again by others afterwards: they are copied. */
   add(kin: object, type: TypeUrl, bytes: Buffer, selection: Selection): void {
     if (bytes.length > mostBytes) return;
-    if (this.#known.length >= mostEntries) this.#known.shift();
-    this.#known.push({ kin, type, bytes: Buffer.from(bytes), selection });
+    this.#known.push({ kin, type, bytes: Buffer.from(bytes), selection: new WeakRef(selection) });
+    this.#bytes += bytes.length;
+    while (this.#known.length > mostEntries || this.#bytes > mostBytes) {
+      this.#bytes -= this.#known.shift()?.bytes.length ?? 0;
+    }
   }
 }

@@ -1,10 +1,20 @@
 import type { TypeUrl } from '../model/brand.ts';
-import type { Clock, Timer } from '../model/clock.ts';
+import type { Clock } from '../model/clock.ts';
+import { interestBytes } from '../model/interest-bytes.ts';
 import { ParameterIndex } from '../model/parameter-index.ts';
-import type { Interest, Selector } from '../model/transaction.ts';
+import { type Interest, type Selector, WILDCARD } from '../model/transaction.ts';
+import { Lingering } from './lingering.ts';
 
-/** Why an interest ends: it has lingered, room is needed, or it must not be cached. */
+/** Why an interest ends: it is not kept current any more, room is needed, or it must not be cached. */
 export type Unwanted = 'idle' | 'size' | 'uncached';
+
+/** What an interest without subscribers keeps. */
+export interface Kept {
+  /** Something is there: a resource, or the answer to a wildcard. */
+  readonly present: boolean;
+  /** Of the bodies that no other interest sees. */
+  readonly bytes: number;
+}
 
 /** Where interest goes: left, to the cache and upstream. */
 export interface InterestPort {
@@ -18,30 +28,64 @@ export interface InterestPort {
   idle(interest: Interest): void;
   /** Somebody subscribes again to what was idle. */
   live(interest: Interest): void;
+  /** What would end with it. */
+  keeps(interest: Interest): Kept;
+}
+
+export interface InterestRegistryOptions {
+  readonly port: InterestPort;
+  readonly clock: Clock;
+  /** `cache.idle_ttl`, in milliseconds. */
+  readonly idleMilliseconds: number;
+  /** `cache.max_bytes`. */
+  readonly maxBytes: () => number;
 }
 
 interface Entry {
   readonly interest: Interest;
   views: number;
-  linger: Timer | undefined;
 }
+
+/** Everything lingers for so long, in milliseconds: until a client whose stream has ended has connected again. */
+const returnMilliseconds = 2000;
 
 /**
  * Who wants what, counted by views: one subscription upstream for each distinct interest, however many clients have
- * it. What nobody wants any more stays for a while, so that a client that reconnects finds it.
+ * it. What nobody wants any more lingers (docs/adr/0007): a moment in any case, and if there is something under its
+ * name, for `idleMilliseconds`.
  */
 export class InterestRegistry {
   readonly #port: InterestPort;
-  readonly #clock: Clock;
-  readonly #lingerMilliseconds: number;
   readonly #entries = new Map<TypeUrl, Map<Selector, ParameterIndex<Entry>>>();
-  /** In the order in which they fell idle: the first is the least recently used. */
-  readonly #idle = new Set<Entry>();
+  /** Whose last subscriber has just gone. */
+  readonly #left: Lingering<Entry>;
+  /** Under which something is there. */
+  readonly #kept: Lingering<Entry>;
 
-  constructor(port: InterestPort, clock: Clock, lingerMilliseconds: number) {
+  constructor({ port, clock, idleMilliseconds, maxBytes }: InterestRegistryOptions) {
     this.#port = port;
-    this.#clock = clock;
-    this.#lingerMilliseconds = lingerMilliseconds;
+    const common = {
+      clock,
+      maxBytes,
+      // All names of the type are looked through for the end of a wildcard.
+      work: ({ interest }: Entry) => (interest.selector === WILDCARD ? Number.POSITIVE_INFINITY : 1),
+      evicted: (entry: Entry) => this.#end(entry, 'size'),
+    };
+    const longer = idleMilliseconds - returnMilliseconds;
+    this.#left = new Lingering({
+      ...common,
+      milliseconds: Math.min(idleMilliseconds, returnMilliseconds),
+      over: (entry) => {
+        const kept = longer > 0 ? this.#port.keeps(entry.interest) : undefined;
+        if (kept?.present === true) this.#kept.add(entry, interestBytes(entry.interest) + kept.bytes);
+        else this.#end(entry, 'idle');
+      },
+    });
+    this.#kept = new Lingering({
+      ...common,
+      milliseconds: longer,
+      over: (entry) => this.#end(entry, 'idle'),
+    });
   }
 
   acquire(interest: Interest): void {
@@ -50,37 +94,32 @@ export class InterestRegistry {
     const index = selectors.get(interest.selector) ?? new ParameterIndex<Entry>();
     selectors.set(interest.selector, index);
     const known = index.get(interest.parameters);
-    if (known !== undefined) {
-      if (known.views++ > 0) return;
-      known.linger?.cancel();
-      known.linger = undefined;
-      this.#idle.delete(known);
-      this.#port.live(known.interest);
+    if (known === undefined) {
+      index.set(interest.parameters, { interest, views: 1 });
+      this.#port.want(interest);
       return;
     }
-    index.set(interest.parameters, { interest, views: 1, linger: undefined });
-    this.#port.want(interest);
+    if (known.views++ > 0) return;
+    this.#left.delete(known);
+    this.#kept.delete(known);
+    this.#port.live(known.interest);
   }
 
   /** `now`: without lingering (a resource that must not be cached). */
   release(interest: Interest, now = false): void {
     const entry = this.#entry(interest);
-    if (entry === undefined || --entry.views > 0) return;
+    if (entry === undefined || entry.views === 0 || --entry.views > 0) return;
     if (now) {
       this.#end(entry, 'uncached');
       return;
     }
-    this.#idle.add(entry);
-    this.#port.idle(entry.interest);
-    entry.linger = this.#clock.after(this.#lingerMilliseconds, () => this.#end(entry, 'idle'));
+    this.#left.add(entry, interestBytes(entry.interest));
+    if (this.#entry(interest) === entry) this.#port.idle(entry.interest);
   }
 
   /** Ends the least recently used of what nobody wants; false if there is nothing left to end. */
   evict(): boolean {
-    const [oldest] = this.#idle;
-    if (oldest === undefined) return false;
-    this.#end(oldest, 'size');
-    return true;
+    return this.#kept.evict() || this.#left.evict();
   }
 
   /** Nobody subscribes to it now, and it has not ended. */
@@ -104,8 +143,8 @@ export class InterestRegistry {
   }
 
   stop(): void {
-    for (const entry of this.#idle) entry.linger?.cancel();
-    this.#idle.clear();
+    this.#left.stop();
+    this.#kept.stop();
   }
 
   #entry({ type, selector, parameters }: Interest): Entry | undefined {
@@ -114,12 +153,13 @@ export class InterestRegistry {
 
   #end(entry: Entry, why: Unwanted): void {
     const { type, selector, parameters } = entry.interest;
-    entry.linger?.cancel();
-    this.#idle.delete(entry);
     const selectors = this.#entries.get(type);
     const index = selectors?.get(selector);
-    index?.delete(parameters);
-    if (index?.size === 0) selectors?.delete(selector);
+    if (index?.get(parameters) !== entry) return;
+    this.#left.delete(entry);
+    this.#kept.delete(entry);
+    index.delete(parameters);
+    if (index.size === 0) selectors?.delete(selector);
     if (selectors?.size === 0) this.#entries.delete(type);
     this.#port.unwant(entry.interest, why);
   }

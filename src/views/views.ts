@@ -17,6 +17,8 @@ export interface ViewsOptions {
   readonly clock: Clock;
   /** How long what nobody subscribes to stays (cache.idle_ttl), in milliseconds. */
   readonly idleMilliseconds: number;
+  /** What of that may take how many bytes (cache.max_bytes). */
+  readonly maxCacheBytes: () => number;
   /** ControlPlane.identifier of every response; empty for none. */
   readonly controlPlane: string;
   /** A subscription joined a view: how many of its resources were known, how many were not. */
@@ -34,7 +36,8 @@ export class Views {
 
   constructor(options: ViewsOptions) {
     this.#options = options;
-    this.#registry = new InterestRegistry(options.interest, options.clock, options.idleMilliseconds);
+    const { interest: port, clock, idleMilliseconds, maxCacheBytes: maxBytes } = options;
+    this.#registry = new InterestRegistry({ port, clock, idleMilliseconds, maxBytes });
     this.#fanOut = new FanOut(options.defer);
   }
 

@@ -245,7 +245,7 @@ describe('store', () => {
       const setting = use();
       setting.apply({ holder: wildcardHolder, puts: [cluster('a', '1')], complete: true });
       setting.apply({ holder: wildcardHolder, complete: true });
-      expect(setting.store.bytes).to.equal(0);
+      expect(setting.store.bodyBytes).to.equal(0);
       expect(setting.members('*')).to.deep.equal([]);
     });
   });
@@ -396,7 +396,7 @@ describe('store', () => {
       setting.store.unwant(byName);
       expect(setting.see('x')).to.equal('a 1');
       setting.store.unwant(byAlias);
-      expect(setting.store.bytes).to.equal(0);
+      expect(setting.store.bodyBytes).to.equal(0);
     });
   });
 
@@ -472,9 +472,9 @@ describe('store', () => {
       setting.store.apply(
         transaction({ holder: namedHolder, type: type('eds'), puts: [put(type('eds'), 'e', '', { any })] }),
       );
-      expect(setting.store.bytes).to.equal(any?.length);
+      expect(setting.store.bodyBytes).to.equal(any?.length);
       setting.apply({ removals: [gone('a'), gone('b'), gone('c', prod)] });
-      expect(setting.store.bytes).to.equal(any?.length);
+      expect(setting.store.bodyBytes).to.equal(any?.length);
     });
     it('are a copy: the response that they came in is not pinned, nor does its reuse matter', () => {
       const setting = use();
@@ -495,15 +495,15 @@ describe('store', () => {
         );
         setting.apply({ holder: wildcardHolder, puts, complete: true });
       }
-      expect(setting.store.bytes).to.be.greaterThan(0);
+      expect(setting.store.bodyBytes).to.be.greaterThan(0);
       setting.apply({ holder: wildcardHolder, complete: true });
-      expect(setting.store.bytes).to.equal(0);
+      expect(setting.store.bodyBytes).to.equal(0);
     });
     it('of a replaced variant are released', () => {
       const setting = use();
       setting.apply({ puts: [cluster('a', 'long content')] });
       setting.apply({ puts: [cluster('a', '1')] });
-      expect(setting.store.bytes).to.equal(size('a', '1'));
+      expect(setting.store.bodyBytes).to.equal(size('a', '1'));
     });
   });
 
@@ -515,7 +515,7 @@ describe('store', () => {
       setting.store.unwant(prodInterest);
       expect(setting.see('a', inProd)).to.equal('unknown');
       expect(setting.see('a', inTest)).to.equal('a 22');
-      expect(setting.store.bytes).to.equal(size('a', '22'));
+      expect(setting.store.bodyBytes).to.equal(size('a', '22'));
     });
     it('leaves what another sees, by name, wildcard or glob', () => {
       const name = `xdstp://x/${kind}/d/a`;
@@ -531,7 +531,7 @@ describe('store', () => {
         setting.store.unwant(ending);
         expect(setting.see(name, inTest), selector).to.equal(`${name} 1`);
         setting.store.unwant(staying);
-        expect(setting.store.bytes, selector).to.equal(0);
+        expect(setting.store.bodyBytes, selector).to.equal(0);
       }
     });
     it('a wildcard: what was only ever named does not keep it, nor it what was named', () => {
@@ -541,9 +541,9 @@ describe('store', () => {
       setting.apply({ puts: [cluster('n', '1')] });
       setting.store.unwant(wildcard);
       expect(setting.see('n')).to.equal('n 1');
-      expect(setting.store.bytes).to.equal(size('n', '1'));
+      expect(setting.store.bodyBytes).to.equal(size('n', '1'));
       setting.store.unwant(named);
-      expect(setting.store.bytes).to.equal(0);
+      expect(setting.store.bodyBytes).to.equal(0);
     });
     it('the last one of a type leaves nothing: clients can name any type', () => {
       const setting = use();
@@ -572,7 +572,7 @@ describe('store', () => {
       expect(commit?.changed.has(variant.name)).to.equal(true);
       expect(setting.see('a')).to.equal('absent');
       expect(setting.store.expire(variant)).to.equal(undefined);
-      expect(setting.store.bytes).to.equal(0);
+      expect(setting.store.bodyBytes).to.equal(0);
     });
     it('a heartbeat prolongs it', () => {
       const setting = use();

@@ -550,7 +550,7 @@ describe('variants (protocol §5, TP2)', () => {
         expect(client.received().map(told)).to.deep.equal([['+x {a == "1"} a', '-x {b == "1"}']]);
         latest(lab, variant('x', 'b2', b));
         expect(client.received().map(told)).to.deep.equal([['+x {b == "1"} b2', '-x {a == "1"}']]);
-        expect(lab.relay.store.bytes).to.equal(put(eds, 'x', 'b2').any?.length);
+        expect(lab.relay.store.bodyBytes).to.equal(put(eds, 'x', 'b2').any?.length);
       });
       it('a variant that another parameter set is bound to stays', () => {
         const lab = new Lab();

@@ -45,6 +45,15 @@ export class VirtualClock implements Clock {
     this.#now = end;
   }
 
+  /** Runs only what is due next. */
+  turn(): void {
+    const next = this.#next(Number.POSITIVE_INFINITY);
+    if (next === undefined) throw new Error('nothing waits for its time');
+    this.#waiting = this.#waiting.filter((other) => other !== next);
+    this.#now = Math.max(this.#now, next.at);
+    next.run();
+  }
+
   #next(end: number): Waiting | undefined {
     let first: Waiting | undefined;
     for (const waiting of this.#waiting) {

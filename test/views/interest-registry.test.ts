@@ -12,22 +12,29 @@ const interest = (selector: string, parameters: Parameters = NO_PARAMETERS): Int
   parameters,
 });
 
-function setting() {
+function setting({ idleMilliseconds = 1000, maxBytes = 2 ** 30 } = {}) {
   const journal: string[] = [];
   const uses: string[] = [];
+  /** What there is, and the bytes of it. */
+  const present = new Map<string, number>();
   const clock = new VirtualClock();
-  const registry = new InterestRegistry(
-    {
+  const bounds = { maxBytes };
+  const registry = new InterestRegistry({
+    port: {
       want: ({ selector, parameters }) => journal.push(`+${selector}${parameters.key}`),
       again: () => undefined,
       idle: ({ selector }) => uses.push(`idle ${selector}`),
       live: ({ selector }) => uses.push(`live ${selector}`),
-      unwant: ({ selector, parameters }) => journal.push(`-${selector}${parameters.key}`),
+      unwant: ({ selector, parameters }, why) => {
+        journal.push(`-${selector}${parameters.key}${why === 'idle' ? '' : ` ${why}`}`);
+      },
+      keeps: ({ selector }) => ({ present: present.has(selector), bytes: present.get(selector) ?? 0 }),
     },
     clock,
-    1000,
-  );
-  return { journal, uses, clock, registry };
+    idleMilliseconds,
+    maxBytes: () => bounds.maxBytes,
+  });
+  return { journal, uses, present, clock, bounds, registry };
 }
 
 describe('interest registry', () => {
@@ -72,7 +79,7 @@ describe('interest registry', () => {
     const { journal, registry } = setting();
     registry.acquire(interest('a'));
     registry.release(interest('a'), true);
-    expect(journal).to.deep.equal(['+a', '-a']);
+    expect(journal).to.deep.equal(['+a', '-a uncached']);
   });
   it('evicts the least recently used of what nobody has, and nothing else', () => {
     const { journal, registry } = setting();
@@ -86,8 +93,80 @@ describe('interest registry', () => {
       true,
       false,
     ]);
-    expect(journal.slice(4)).to.deep.equal(['-a', '-d', '-b']);
+    expect(journal.slice(4)).to.deep.equal(['-a size', '-d size', '-b size']);
     expect([...registry.all()].map(({ selector }) => selector)).to.deep.equal(['c']);
+  });
+  describe('lingering', () => {
+    const long = { idleMilliseconds: 600_000 };
+    it('under whose name there is nothing ends when a client had the time to come back', () => {
+      const { journal, clock, registry, present } = setting(long);
+      present.set('there', 10);
+      for (const name of ['there', 'invented']) registry.acquire(interest(name));
+      for (const name of ['there', 'invented']) registry.release(interest(name));
+      clock.advance(1999);
+      expect(journal.slice(2)).to.deep.equal([]);
+      clock.advance(1);
+      expect(journal.slice(2)).to.deep.equal(['-invented']);
+      clock.advance(600_000 - 2001);
+      expect(journal.slice(2)).to.deep.equal(['-invented']);
+      clock.advance(1);
+      expect(journal.slice(2)).to.deep.equal(['-invented', '-there']);
+    });
+    it('who comes back in that time finds even that there is nothing', () => {
+      const { journal, clock, registry } = setting(long);
+      registry.acquire(interest('invented'));
+      registry.release(interest('invented'));
+      clock.advance(1000);
+      registry.acquire(interest('invented'));
+      clock.advance(600_000);
+      expect(journal).to.deep.equal(['+invented']);
+    });
+    it('takes no more than max_bytes, names included, the least recently used first, also after a reload', () => {
+      const { journal, clock, registry, present, bounds } = setting({ ...long, maxBytes: 10_000 });
+      const leave = (...names: string[]): void => {
+        for (const name of names) {
+          present.set(name, 3000);
+          registry.acquire(interest(name));
+          registry.release(interest(name));
+          clock.advance(2000);
+        }
+        journal.push('…');
+      };
+      leave('a', 'b');
+      leave('c');
+      bounds.maxBytes = 30_000;
+      leave('d', 'e');
+      bounds.maxBytes = 10_000;
+      leave('f');
+      expect(journal.join(' ')).to.equal('+a +b … +c -a size … +d +e … +f -b size -c size -d size …');
+    });
+    it('what is larger than everything may be does not linger', () => {
+      const { journal, clock, registry, present } = setting({ ...long, maxBytes: 5000 });
+      present.set('huge', 10_000);
+      registry.acquire(interest('huge'));
+      registry.release(interest('huge'));
+      clock.advance(2000);
+      expect(journal).to.deep.equal(['+huge', '-huge size']);
+    });
+    it('a hundred thousand names end in many turns', () => {
+      const { journal, clock, registry } = setting(long);
+      for (let index = 0; index < 100_000; index++) registry.acquire(interest(`n${index}`));
+      for (let index = 0; index < 100_000; index++) registry.release(interest(`n${index}`));
+      let most = 0;
+      clock.advance(1999);
+      for (let last = journal.length; journal.length < 200_000; last = journal.length) {
+        clock.turn();
+        most = Math.max(most, journal.length - last);
+      }
+      expect(most).to.be.at.most(5000);
+    });
+    it('what is not kept current any more ends, if nobody subscribes to it', () => {
+      const { journal, registry } = setting(long);
+      for (const name of ['a', 'b']) registry.acquire(interest(name));
+      registry.release(interest('a'));
+      for (const name of ['a', 'b', 'c']) registry.lapse(interest(name));
+      expect(journal.slice(2)).to.deep.equal(['-a']);
+    });
   });
   it('an evicted interest does not end a second time', () => {
     const { journal, clock, registry } = setting();
@@ -96,7 +175,7 @@ describe('interest registry', () => {
     registry.evict();
     registry.acquire(interest('a'));
     clock.advance(5000);
-    expect(journal).to.deep.equal(['+a', '-a', '+a']);
+    expect(journal).to.deep.equal(['+a', '-a size', '+a']);
   });
   it('a release too many is nothing', () => {
     const { journal, clock, registry } = setting();

@@ -48,6 +48,7 @@ class Bench {
         this.journal.push(`+${interest.selector}`);
       },
       again: () => undefined,
+      keeps: () => ({ present: true, bytes: 0 }),
       idle: () => undefined,
       live: () => undefined,
       unwant: (interest) => {
@@ -57,6 +58,7 @@ class Bench {
     },
     clock: this.clock,
     idleMilliseconds: 1000,
+    maxCacheBytes: () => 2 ** 30,
     controlPlane: '',
     looked: () => undefined,
     defer: (run) => this.deferred.push(run),

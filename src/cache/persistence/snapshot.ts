@@ -1,7 +1,9 @@
-import type { ResourceName, TypeUrl } from '../../model/brand.ts';
+import { type ResourceName, resourceName, type TypeUrl } from '../../model/brand.ts';
 import type { Variant } from '../../model/resource.ts';
+import { isCollection } from '../../model/selection.ts';
 import type { Holder, Interest } from '../../model/transaction.ts';
 import type { InterestState } from '../interests.ts';
+import { keeps } from '../keeping.ts';
 import type { Table } from '../table.ts';
 import { interestKey, type TakenDirt } from './dirty.ts';
 
@@ -47,8 +49,12 @@ export function takeSnapshot(tables: Tables, dirt: TakenDirt, excluded: Readonly
   }
   for (const [type, { resources, interests, versions }] of dirt.types) {
     const table = known.get(type);
-    for (const name of resources) entries.push(resourceEntry(type, table, name));
-    for (const interest of interests.values()) entries.push(interestEntry(type, table, interest));
+    const touched = new Map(interests);
+    for (const name of resources) {
+      entries.push(resourceEntry(type, table, name));
+      for (const interest of naming(table, name)) touched.set(interestKey(interest), interest);
+    }
+    for (const interest of touched.values()) entries.push(interestEntry(type, table, interest));
     for (const holder of versions) entries.push(versionEntry(type, table, holder));
   }
   return entries;
@@ -69,8 +75,23 @@ function resourceEntry(type: TypeUrl, table: Table | undefined, name: ResourceNa
   return { kind: 'resource', type, key: name, resource: { variants, bindings: [...(cell.bindings ?? [])] } };
 }
 
+/** Those that are written or not by what is there under this name. */
+function* naming(table: Table | undefined, name: ResourceName): Iterable<Interest> {
+  if (table === undefined) return;
+  const aliases = (table.cells.get(name)?.variants.values() ?? []).flatMap(({ variant }) => variant.aliases);
+  for (const selector of new Set([name, ...aliases])) {
+    for (const { interest } of table.interests.named(resourceName(selector))?.values() ?? []) yield interest;
+  }
+}
+
+/** Clients can name anything: a name under which nothing is there is not kept. It is asked for again after a restart. */
+function isWritten(table: Table, interest: Interest): boolean {
+  return isCollection(interest.selector) || keeps(table, interest).present;
+}
+
 function interestEntry(type: TypeUrl, table: Table | undefined, interest: Interest): Entry {
-  const state = table?.interests.get(interest.selector, interest.parameters);
+  const known = table?.interests.get(interest.selector, interest.parameters);
+  const state = table !== undefined && isWritten(table, interest) ? known : undefined;
   const now = state === undefined ? undefined : { answered: state.answered, holder: state.holder };
   return { kind: 'interest', type, key: interestKey(interest), state: now };
 }

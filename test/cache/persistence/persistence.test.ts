@@ -73,8 +73,7 @@ describe('persistence', () => {
     const after = await open();
     expect(dump(after.store)).to.equal(was);
     expect(after.store.settled(interest('cds'))).to.equal(true);
-    expect(after.store.resolve(type('rds'), resourceName('missing'), NO_PARAMETERS)).to.equal('absent');
-    expect(after.store.bytes).to.equal(before.store.bytes);
+    expect(after.store.bodyBytes).to.equal(before.store.bodyBytes);
     expect(after.messages()).to.deep.equal(['the persisted cache is loaded']);
     await after.close();
     const again = await open();
@@ -146,6 +145,36 @@ describe('persistence', () => {
   });
 
   describe('what must not be on disk', () => {
+    it('names under which nothing is there: clients can invent any', async () => {
+      const before = await open();
+      const invented = ['invented-1', 'invented-2'].map((name) => interest('rds', name));
+      for (const one of invented) before.store.want(one);
+      before.store.apply(says('rds', { holder: named, settled: invented.slice(1) }));
+      await before.written();
+      expect(onDisk(directory.path, 'invented')).to.equal(false);
+      await before.close();
+      const after = await open();
+      expect([...after.store.tables()]).to.deep.equal([]);
+      await after.close();
+    });
+
+    it('a name is from when there is something until there is nothing', async () => {
+      let cache = await open();
+      const web = interest('rds', 'web');
+      cache.store.want(web);
+      cache.store.apply(says('rds', { holder: named, settled: [web] }));
+      for (const there of [false, true, false]) {
+        const more = there ? { resources: { web: 'it' } } : { complete: true };
+        cache.store.apply(says('rds', { holder: named, ...more }));
+        await cache.close();
+        cache = await open();
+        const interests = [...cache.store.tables()].flatMap(([, table]) => [...table.interests.all()]);
+        expect(interests.map((one) => one.interest.selector)).to.deep.equal(there ? ['web'] : []);
+        if (!there) cache.store.want(web);
+      }
+      await cache.close();
+    });
+
     it('SDS secrets are not, in no file and at no time', async () => {
       const before = await open();
       before.store.want(interest('sds', 'key'));

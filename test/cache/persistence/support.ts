@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { expect } from 'chai';
 import { z } from 'zod';
 import { isRestored } from '../../../src/cache/cell.ts';
+import { keeps } from '../../../src/cache/keeping.ts';
 import { type Disk, WorkerDisk } from '../../../src/cache/persistence/disk.ts';
 import type { UpstreamIdentity } from '../../../src/cache/persistence/identity.ts';
 import {
@@ -16,6 +17,7 @@ import { Store } from '../../../src/cache/store.ts';
 import { resourceName, type TypeUrl } from '../../../src/model/brand.ts';
 import { type Clock, systemClock } from '../../../src/model/clock.ts';
 import { internParameters } from '../../../src/model/parameters.ts';
+import { isCollection } from '../../../src/model/selection.ts';
 import type { Holder, Interest, Put } from '../../../src/model/transaction.ts';
 import { type Transaction, transaction } from '../../../src/model/transaction.ts';
 import { typeInfo } from '../../../src/model/types.ts';
@@ -140,13 +142,14 @@ export function dump(store: Store): string {
       for (const [parameters, variant] of cell.bindings ?? [])
         lines.push(`${short} binding ${name} ${parameters} ${variant}`);
     }
-    for (const {
-      interest: { selector, parameters },
-      answered,
-      holder,
-    } of table.interests.all()) {
+    const before = lines.length;
+    for (const { interest: one, answered, holder } of table.interests.all()) {
+      const { selector, parameters } = one;
+      // Names under which nothing is there are not kept.
+      if (!isCollection(selector) && !keeps(table, one).present) continue;
       lines.push(`${short} interest ${selector} ${parameters.key} ${answered} ${holder?.key}`);
     }
+    if (lines.length === before && table.cells.size === 0) continue;
     for (const [holder, version] of table.versions) lines.push(`${short} version ${holder} ${version}`);
   }
   return lines.toSorted().join('\n');
