@@ -10,6 +10,7 @@ import { XdsClient } from './support/xds-client.ts';
 
 const streams = 6;
 const MB = 1024 * 1024;
+const patience = { timeout: 60_000 };
 
 /** The names that a control plane is asked for now. */
 function asked({ openStreams }: ControlPlane): number {
@@ -33,11 +34,11 @@ const onDisk = (directory: string, text: string): boolean =>
   readdirSync(directory).some((file) => readFileSync(join(directory, file)).includes(text));
 
 describe('clients that ask for invented names and leave', function () {
-  this.timeout(120_000);
+  this.timeout(240_000);
 
   for (const [protocol, workers, namesPerStream] of [
-    ['DELTA', 0, 10_000],
-    ['SOTW', 0, 10_000],
+    ['DELTA', 0, 5000],
+    ['SOTW', 0, 5000],
     ['DELTA', 2, 2000],
   ] as const) {
     it(`leave nothing behind: ${protocol}, workers: ${workers}`, async () => {
@@ -52,25 +53,28 @@ describe('clients that ask for invented names and leave', function () {
       await using bystander = new XdsClient(relay.xds, 'delta');
       bystander.subscribe('eds', ['real']);
       await bystander.gets('eds');
-      const before = { ...(await relay.memory()), cached: await relay.metric('cache_bytes') };
-
-      const attackers: XdsClient[] = [];
-      for (let stream = 0; stream < streams; stream++) {
-        const attacker = new XdsClient(relay.xds, stream % 2 === 0 ? 'sotw' : 'delta');
-        attackers.push(attacker);
-        const names = Array.from({ length: namesPerStream }, (_, at) => `invented-${stream}-${at}`);
-        attacker.subscribe('eds', names);
-      }
-      const all = streams * namesPerStream;
-      await eventually(() => expect(asked(plane.plane)).to.equal(all + 1), { timeout: 60_000 });
-      expect(await relay.metric('cache_bytes')).to.be.above(before.cached + all * 100);
-
-      for (const attacker of attackers) await attacker[Symbol.asyncDispose]();
-      await eventually(async () => expect(await relay.metric('cache_bytes')).to.equal(before.cached), {
-        timeout: 60_000,
-      });
-      await eventually(() => expect(asked(plane.plane)).to.equal(1));
-      expect((await relay.memory()).used - before.used).to.be.below(12 * MB);
+      const comeAndGo = async (round: string): Promise<void> => {
+        const cached = await relay.metric('cache_bytes');
+        const attackers = Array.from({ length: streams }, (_, stream) => {
+          const attacker = new XdsClient(relay.xds, stream % 2 === 0 ? 'sotw' : 'delta');
+          const name = (_n: unknown, at: number): string => `invented-${round}-${stream}-${at}`;
+          attacker.subscribe('eds', Array.from({ length: namesPerStream }, name));
+          return attacker;
+        });
+        const all = streams * namesPerStream;
+        await eventually(() => expect(asked(plane.plane)).to.equal(all + 1), patience);
+        await eventually(async () =>
+          expect(await relay.metric('cache_bytes')).to.be.above(cached + all * 100),
+        );
+        for (const attacker of attackers) await attacker[Symbol.asyncDispose]();
+        await eventually(async () => expect(await relay.metric('cache_bytes')).to.equal(cached), patience);
+        await eventually(() => expect(asked(plane.plane)).to.equal(1));
+      };
+      // What runs for the first time takes memory, too: code, and buffers that are used again.
+      await comeAndGo('first');
+      const before = await relay.memory();
+      await comeAndGo('second');
+      expect((await relay.memory()).used - before.used).to.be.below(5 * MB);
       expect(onDisk(directory.path, 'invented')).to.equal(false);
       expect(bystander.status).to.equal(undefined);
     });
