@@ -9,7 +9,7 @@ import { Lingering } from './lingering.ts';
 export type Unwanted = 'idle' | 'size' | 'uncached';
 
 /** What an interest without subscribers keeps. */
-export interface Kept {
+interface Kept {
   /** Something is there: a resource, or the answer to a wildcard. */
   readonly present: boolean;
   /** Of the bodies that no other interest sees. */
