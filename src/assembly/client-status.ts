@@ -22,8 +22,8 @@ export interface StatusQuestion {
   readonly maxBytes: number;
 }
 
-/** JSON takes ten times as long to write, and has to be written in one go: for clients it is bounded apart. */
-export const maxJsonBytes = 1 << 20;
+/** Connect, and JSON above all, is written in one go: for clients of the xDS port it is bounded apart. */
+export const maxConnectBytes = 1 << 20;
 
 type Answer = Result<EncodedStatus, GrpcStatus>;
 
@@ -51,7 +51,7 @@ export function clientConfigs(
       const { nodeId = '', cluster = '' } = stream.client ?? {};
       if (!writer.client({ nodeId, cluster, scope: stream.id })) return fail(tooLarge(maxBytes));
     }
-    return ok(writer.pieces);
+    return ok(writer.take());
   });
 }
 
@@ -65,18 +65,18 @@ export function ownConfig(
     const matches = compileNodeMatchers(request.nodeMatchers);
     if (!matches.ok) return matches;
     const writer = new ClientStatusWriter(maxBytes);
-    if (!matches.value(relay.nodeId)) return ok(writer.pieces);
+    if (!matches.value(relay.nodeId)) return ok(writer.take());
     for (const entry of ownEntries(relay, request.excludeResourceContents)) {
       await pace.due();
       if (!writer.entry(entry)) return fail(tooLarge(maxBytes));
     }
     const written = writer.client({ nodeId: relay.nodeId, cluster: '', scope: 'upstream' });
-    return written ? ok(writer.pieces) : fail(tooLarge(maxBytes));
+    return written ? ok(writer.take()) : fail(tooLarge(maxBytes));
   });
 }
 
 export function tooLarge(maxBytes: number): GrpcStatus {
-  const message = `the answer has more than ${maxBytes} bytes, the most that is answered (limits.max_response_bytes; on the xDS port ${maxJsonBytes} as JSON): exclude_resource_contents and node_matchers make it smaller`;
+  const message = `the answer has more than ${maxBytes} bytes, the most that is answered (limits.max_response_bytes; by Connect on the xDS port ${maxConnectBytes}): exclude_resource_contents and node_matchers make it smaller`;
   return { code: Code.RESOURCE_EXHAUSTED, message };
 }
 

@@ -16,7 +16,7 @@ import { type ColdService, callKey } from '../wire/connect.ts';
 import { rpcError } from '../wire/connect-error.ts';
 import { Code, type GrpcStatus } from '../wire/status.ts';
 import type { Peer } from '../wire/transport.ts';
-import { maxJsonBytes, type StatusQuestion } from './client-status.ts';
+import { maxConnectBytes, type StatusQuestion } from './client-status.ts';
 import type { StatusScope } from './client-status-scope.ts';
 
 export interface CsdsOptions {
@@ -71,12 +71,17 @@ class Csds {
     const call = values.get(callKey);
     if (call === undefined) throw new Error('a call without a caller');
     const scope = valueOf(this.#options.scopeOf(call.peer));
-    // Connect speaks JSON too, which needs to know every type.
-    const json = requestHeader.get('content-type')?.includes('json') === true;
+    const contentType = requestHeader.get('content-type') ?? '';
+    const grpc = contentType.startsWith('application/grpc');
     const release = call.hold();
     try {
-      const pieces = valueOf(await this.#answer({ scope, request, maxBytes: this.#maxBytes(json) }, call));
-      if (!json) return encodedResponse(pieces);
+      const pieces = valueOf(await this.#answer({ scope, request, maxBytes: this.#maxBytes(grpc) }, call));
+      if (grpc) {
+        call.answerWith(pieces);
+        return create(ClientStatusResponseSchema);
+      }
+      if (!contentType.includes('json')) return encodedResponse(pieces);
+      // JSON needs to know every type.
       const known = await this.#options.slices.run((pace) => withKnownTypes(decodedResponse(pieces), pace));
       return create(ClientStatusResponseSchema, known);
     } finally {
@@ -101,9 +106,9 @@ class Csds {
     return true;
   }
 
-  #maxBytes(json: boolean): number {
+  #maxBytes(grpc: boolean): number {
     const most = this.#options.maxResponseBytes();
-    return json ? Math.min(most, maxJsonBytes) : most;
+    return grpc ? most : Math.min(most, maxConnectBytes);
   }
 }
 

@@ -1,9 +1,21 @@
 import { create, fromBinary } from '@bufbuild/protobuf';
-import { BinaryWriter, WireType } from '@bufbuild/protobuf/wire';
+import { WireType } from '@bufbuild/protobuf/wire';
 import {
   type ClientStatusResponse,
   ClientStatusResponseSchema,
 } from '../gen/envoy/service/status/v3/csds_pb.ts';
+import {
+  type Field,
+  lengthDelimited,
+  message,
+  nested,
+  sizeOf as sizeOfFields,
+  text,
+  varint,
+  varintSize,
+  write,
+  writeVarint,
+} from './field-writer.ts';
 
 /** One GenericXdsConfig (protocol §9). What is undefined, empty or 0 is left out. */
 export interface StatusEntry {
@@ -25,123 +37,167 @@ interface StatusClient {
   readonly scope: string;
 }
 
-/** An encoded ClientStatusResponse in pieces, each of them some of its `config`. */
+/** An encoded ClientStatusResponse in pieces. */
 export type EncodedStatus = readonly Uint8Array[];
 
-/** A ClientStatusResponse.config and GenericXdsConfig.xds_config; both have a length. */
-const configTag = (1 << 3) | WireType.LengthDelimited;
-const bodyTag = (4 << 3) | WireType.LengthDelimited;
+/** What is shorter is copied next to what came before it, in bytes; longer bodies are taken as they are. */
+const largeBody = 16 << 10;
+const slabSize = 64 << 10;
+
+/** Bytes one after the other, in pieces of a size that sockets like. */
+class Chunks {
+  #list: Uint8Array[] = [];
+  #slab = Buffer.allocUnsafeSlow(slabSize);
+  #start = 0;
+  #end = 0;
+  length = 0;
+
+  fields(fields: readonly Field[]): void {
+    const size = sizeOfFields(fields);
+    const at = this.#room(size);
+    write(this.#slab, at, fields);
+  }
+
+  bytes(bytes: Uint8Array): void {
+    if (bytes.length < largeBody) {
+      const at = this.#room(bytes.length); // may be in another slab than before
+      this.#slab.set(bytes, at);
+      return;
+    }
+    this.#flush();
+    this.#list.push(bytes);
+    this.length += bytes.length;
+  }
+
+  /** The beginning of a field of which so many bytes follow. */
+  head(tag: number, length: number): void {
+    const at = this.#room(1 + varintSize(length));
+    this.#slab[at] = tag;
+    writeVarint(this.#slab, at + 1, length);
+  }
+
+  /** All of it; after that it is empty. */
+  take(): Uint8Array[] {
+    this.#flush();
+    const list = this.#list;
+    this.#list = [];
+    this.length = 0;
+    return list;
+  }
+
+  /** Where so many bytes may be written. */
+  #room(size: number): number {
+    if (this.#end + size > this.#slab.length) {
+      this.#flush();
+      this.#slab = Buffer.allocUnsafeSlow(Math.max(slabSize, size));
+      this.#start = 0;
+      this.#end = 0;
+    }
+    const at = this.#end;
+    this.#end += size;
+    this.length += size;
+    return at;
+  }
+
+  #flush(): void {
+    if (this.#end > this.#start) this.#list.push(this.#slab.subarray(this.#start, this.#end));
+    this.#start = this.#end;
+  }
+}
+
+/** ClientStatusResponse.config, ClientConfig.generic_xds_configs and GenericXdsConfig.xds_config; all have a length. */
+const configTag = lengthDelimited(1);
+const entryTag = lengthDelimited(3);
+const bodyTag = lengthDelimited(4);
 
 /**
- * Writes a ClientStatusResponse entry by entry, up to a size. Bodies are taken over as they are: a response of tens of
- * megabytes as protobuf messages would block the process for seconds.
+ * Writes a ClientStatusResponse entry by entry, up to a size. Bodies are not copied: a response of tens of megabytes made
+ * of protobuf messages would block the process for seconds.
  */
 export class ClientStatusWriter {
   readonly #maxBytes: number;
-  readonly #pieces: Uint8Array[] = [];
-  #entries: Uint8Array[] = [];
-  #entryBytes = 0;
-  #bytes = 0;
+  readonly #clients = new Chunks();
+  /** Of the client that is not ended yet. */
+  readonly #entries = new Chunks();
 
   constructor(maxBytes: number) {
     this.#maxBytes = maxBytes;
   }
 
-  get pieces(): EncodedStatus {
-    return this.#pieces;
-  }
-
   /** An entry of the client that is ended next. False: that is too much, and the answer cannot be used. */
   entry(entry: StatusEntry): boolean {
     const fields = entryFields(entry);
-    const { body } = entry;
-    const head = new BinaryWriter().tag(3, WireType.LengthDelimited);
-    if (body === undefined) {
-      head.uint32(fields.length).raw(fields);
+    if (entry.body === undefined) {
+      this.#entries.fields([message(3, fields)]);
     } else {
-      const bodyHead = new BinaryWriter().uint32(bodyTag).uint32(body.length).finish();
-      head
-        .uint32(fields.length + bodyHead.length + body.length)
-        .raw(fields)
-        .raw(bodyHead);
+      const { length } = entry.body;
+      this.#entries.head(entryTag, sizeOfFields(fields) + 1 + varintSize(length) + length);
+      this.#entries.fields(fields);
+      this.#entries.head(bodyTag, length);
+      this.#entries.bytes(entry.body);
     }
-    this.#push(head.finish());
-    if (body !== undefined) this.#push(body);
-    return this.#bytes <= this.#maxBytes;
+    return this.#fits();
   }
 
   /** Ends a client. False: that is too much. */
   client({ nodeId, cluster, scope }: StatusClient): boolean {
-    const node = new BinaryWriter();
+    const node: Field[] = [];
     text(node, 1, nodeId);
     text(node, 2, cluster);
-    const rest = new BinaryWriter();
-    rest.tag(1, WireType.LengthDelimited).bytes(node.finish());
+    const rest: Field[] = [message(1, node)];
     text(rest, 4, scope);
-    this.#push(rest.finish());
-    const head = new BinaryWriter().uint32(configTag).uint32(this.#entryBytes).finish();
-    this.#bytes += head.length;
-    if (this.#bytes > this.#maxBytes) return false;
-    this.#pieces.push(Buffer.concat([head, ...this.#entries]));
-    this.#entries = [];
-    this.#entryBytes = 0;
-    return true;
+    this.#entries.fields(rest);
+    this.#clients.head(configTag, this.#entries.length);
+    for (const piece of this.#entries.take()) this.#clients.bytes(piece);
+    return this.#fits();
   }
 
   /** Forgets the entries of a client that will not be ended. */
   drop(): void {
-    this.#bytes -= this.#entryBytes;
-    this.#entries = [];
-    this.#entryBytes = 0;
+    this.#entries.take();
   }
 
-  #push(bytes: Uint8Array): void {
-    this.#entries.push(bytes);
-    this.#entryBytes += bytes.length;
-    this.#bytes += bytes.length;
+  /** The answer. */
+  take(): EncodedStatus {
+    return this.#clients.take();
+  }
+
+  #fits(): boolean {
+    return this.#clients.length + this.#entries.length <= this.#maxBytes;
   }
 }
 
-function entryFields(entry: StatusEntry): Uint8Array {
+function entryFields(entry: StatusEntry): Field[] {
   const { typeUrl, name, version = '', lastUpdated, configStatus = 0, clientStatus = 0, error } = entry;
-  const writer = new BinaryWriter();
-  text(writer, 1, typeUrl);
-  text(writer, 2, name);
-  text(writer, 3, version);
-  if (lastUpdated !== undefined) writer.tag(5, WireType.LengthDelimited).bytes(timestamp(lastUpdated));
-  if (configStatus !== 0) writer.tag(6, WireType.Varint).uint32(configStatus);
-  if (clientStatus !== 0) writer.tag(7, WireType.Varint).uint32(clientStatus);
+  const fields: Field[] = [];
+  text(fields, 1, typeUrl);
+  text(fields, 2, name);
+  text(fields, 3, version);
+  if (lastUpdated !== undefined) fields.push(message(5, timestamp(lastUpdated)));
+  if (configStatus !== 0) fields.push(varint(6, configStatus));
+  if (clientStatus !== 0) fields.push(varint(7, clientStatus));
   if (error !== undefined) {
-    const state = new BinaryWriter().tag(2, WireType.LengthDelimited).bytes(timestamp(error.at));
+    const state: Field[] = [message(2, timestamp(error.at))];
     text(state, 3, error.details);
     text(state, 4, error.version);
-    writer.tag(8, WireType.LengthDelimited).bytes(state.finish());
+    nested(fields, 8, state);
   }
-  return writer.finish();
+  return fields;
 }
 
 /** google.protobuf.Timestamp. */
-function timestamp(milliseconds: number): Uint8Array {
+function timestamp(milliseconds: number): Field[] {
   const seconds = Math.floor(milliseconds / 1000);
   const nanos = Math.floor(milliseconds - seconds * 1000) * 1e6;
-  const writer = new BinaryWriter().tag(1, WireType.Varint).int64(seconds);
-  if (nanos > 0) writer.tag(2, WireType.Varint).int32(nanos);
-  return writer.finish();
+  return nanos === 0 ? [varint(1, seconds)] : [varint(1, seconds), varint(2, nanos)];
 }
 
-function text(writer: BinaryWriter, field: number, value: string): void {
-  if (value !== '') writer.tag(field, WireType.LengthDelimited).string(value);
-}
-
-/**
- * For whoever encodes it: protobuf writes fields that it does not know as they came, so the pieces, each with the first
- * tag taken off, pass for such fields.
- */
+/** For connect-node, which encodes it: protobuf writes a field that it does not know as it came, all of the rest here. */
 export function encodedResponse(pieces: EncodedStatus): ClientStatusResponse {
   const response = create(ClientStatusResponseSchema);
-  response.$unknown = pieces
-    .filter(({ length }) => length > 0)
-    .map((piece) => ({ no: 1, wireType: WireType.LengthDelimited, data: piece.subarray(1) }));
+  const bytes = Buffer.concat(pieces);
+  if (bytes.length === 0) return response;
+  response.$unknown = [{ no: 1, wireType: WireType.LengthDelimited, data: bytes.subarray(1) }];
   return response;
 }
 

@@ -40,6 +40,7 @@ export class ColdCall {
   /** The stream, and work that goes on though the client may have left. */
   #holds = 1;
   #waitingSince: number | undefined;
+  #answer: readonly Uint8Array[] | undefined;
   #ended = false;
 
   constructor(stream: ServerHttp2Stream, peer: Peer, kind: CallKind, released: (call: ColdCall) => void) {
@@ -63,6 +64,17 @@ export class ColdCall {
   hold(): () => void {
     this.#holds++;
     return () => this.#release();
+  }
+
+  /** gRPC only: sent instead of the empty message that the handler answers with next. It is encoded already. */
+  answerWith(pieces: readonly Uint8Array[]): void {
+    this.#answer = pieces;
+  }
+
+  takeAnswer(): readonly Uint8Array[] | undefined {
+    const answer = this.#answer;
+    this.#answer = undefined;
+    return answer;
   }
 
   onClose(run: () => void): void {

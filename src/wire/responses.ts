@@ -1,5 +1,6 @@
 import type { TypeUrl } from '../model/brand.ts';
 import type { Variant } from '../model/resource.ts';
+import { bytes, type Field, message, nested, sizeOf, text, utf8, varint, write } from './field-writer.ts';
 
 /** A resource of a response, and the form that the subscriber gets it in. */
 export interface OutgoingResource {
@@ -128,64 +129,6 @@ function durationFields(milliseconds: number): Field[] {
   return fields;
 }
 
-/** A field whose size is known before anything is written, so that a response is one allocation and one pass. */
-type Field =
-  | { readonly kind: 'bytes'; readonly tag: number; readonly body: Uint8Array }
-  | { readonly kind: 'utf8'; readonly tag: number; readonly body: string; readonly length: number }
-  | {
-      readonly kind: 'message';
-      readonly tag: number;
-      readonly body: readonly Field[];
-      readonly length: number;
-    }
-  | { readonly kind: 'varint'; readonly tag: number; readonly body: number };
-
-const lengthDelimited = (number: number): number => (number << 3) | 2;
-
-function bytes(number: number, body: Uint8Array): Field {
-  return { kind: 'bytes', tag: lengthDelimited(number), body };
-}
-
-function utf8(number: number, body: string): Field {
-  return { kind: 'utf8', tag: lengthDelimited(number), body, length: Buffer.byteLength(body) };
-}
-
-function message(number: number, body: readonly Field[]): Field {
-  return { kind: 'message', tag: lengthDelimited(number), body, length: sizeOf(body) };
-}
-
-function varint(number: number, body: number): Field {
-  return { kind: 'varint', tag: number << 3, body };
-}
-
-function text(fields: Field[], number: number, body: string): void {
-  if (body !== '') fields.push(utf8(number, body));
-}
-
-function nested(fields: Field[], number: number, body: readonly Field[]): void {
-  fields.push(message(number, body));
-}
-
-function varintSize(value: number): number {
-  let size = 1;
-  for (let rest = value; rest >= 128; rest = Math.floor(rest / 128)) size++;
-  return size;
-}
-
-function sizeOf(fields: readonly Field[]): number {
-  let size = 0;
-  // Every tag is one byte: no field of these messages has a number above 15.
-  for (const field of fields) {
-    if (field.kind === 'varint') {
-      size += 1 + varintSize(field.body);
-    } else {
-      const length = field.kind === 'bytes' ? field.body.length : field.length;
-      size += 1 + varintSize(length) + length;
-    }
-  }
-  return size;
-}
-
 /** gRPC's prefix (uncompressed, length) and the fields. */
 function framed(fields: readonly Field[]): Buffer {
   const size = sizeOf(fields);
@@ -195,33 +138,4 @@ function framed(fields: readonly Field[]): Buffer {
   frame.writeUInt32BE(size, 1);
   write(frame, 5, fields);
   return frame;
-}
-
-function write(target: Buffer, at: number, fields: readonly Field[]): number {
-  let position = at;
-  for (const field of fields) {
-    target[position++] = field.tag;
-    if (field.kind === 'varint') {
-      position = writeVarint(target, position, field.body);
-      continue;
-    }
-    const length = field.kind === 'bytes' ? field.body.length : field.length;
-    position = writeVarint(target, position, length);
-    if (field.kind === 'message') {
-      position = write(target, position, field.body);
-    } else {
-      if (field.kind === 'bytes') target.set(field.body, position);
-      else target.write(field.body, position);
-      position += length;
-    }
-  }
-  return position;
-}
-
-function writeVarint(target: Buffer, at: number, value: number): number {
-  let position = at;
-  let rest = value;
-  for (; rest >= 128; rest = Math.floor(rest / 128)) target[position++] = (rest % 128) | 128;
-  target[position++] = rest;
-  return position;
 }

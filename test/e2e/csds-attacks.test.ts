@@ -1,7 +1,13 @@
+import { once } from 'node:events';
+import { Code as ConnectCode, ConnectError, createClient } from '@connectrpc/connect';
+import { createConnectTransport, createGrpcTransport, Http2SessionManager } from '@connectrpc/connect-node';
 import type { Client } from '@grpc/grpc-js';
 import { expect } from 'chai';
+import { AggregatedDiscoveryService } from '../../src/gen/envoy/service/discovery/v3/ads_pb.ts';
+import { ClientStatusDiscoveryService } from '../../src/gen/envoy/service/status/v3/csds_pb.ts';
 import { Code } from '../../src/wire/status.ts';
 import { nextMessage, openCall, rawClient, statusOf } from '../support/grpc-calls.ts';
+import { type } from '../support/lab.ts';
 import { clientStatus, namesOf, safeRegex, unary } from './support/csds.ts';
 import { eventually } from './support/eventually.ts';
 import { manyResources, ResourceFiles } from './support/files.ts';
@@ -107,6 +113,25 @@ describe('attacks by CSDS and health on a relay', function () {
       .and.include('node_matchers');
     const within = await during(clientStatus(victim.connection, { excludeResourceContents: true }));
     expect(namesOf(within)).to.have.length(resources);
+  });
+
+  it('the same by Connect, which is written in one go: at most 1 MiB', async () => {
+    const sessionManager = new Http2SessionManager(`http://${relay.xds}`, { idleConnectionTimeoutMs: 100 });
+    const options = { baseUrl: `http://${relay.xds}`, sessionManager };
+    const grpc = createGrpcTransport(options);
+    const json = createConnectTransport({ ...options, httpVersion: '2', useBinaryFormat: false });
+    const leave = new AbortController();
+    const subscribes = (async function* () {
+      yield { node: { id: 'attacker' }, typeUrl: type('cds') };
+      await once(leave.signal, 'abort');
+    })();
+    const discovery = createClient(AggregatedDiscoveryService, grpc);
+    const stream = discovery.deltaAggregatedResources(subscribes, { signal: leave.signal });
+    await stream[Symbol.asyncIterator]().next();
+    const client = createClient(ClientStatusDiscoveryService, json);
+    const error = await during(client.fetchClientStatus({}).catch((refusal: unknown) => refusal));
+    expect(error).to.be.instanceOf(ConnectError).and.to.have.property('code', ConnectCode.ResourceExhausted);
+    leave.abort();
   });
 
   it('calls by the dozen: a peer has four at once, the others are RESOURCE_EXHAUSTED', async () => {

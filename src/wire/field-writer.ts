@@ -1,0 +1,88 @@
+/** A field whose size is known before anything is written, so that a response is one allocation and one pass. */
+export type Field =
+  | { readonly kind: 'bytes'; readonly tag: number; readonly body: Uint8Array }
+  | { readonly kind: 'utf8'; readonly tag: number; readonly body: string; readonly length: number }
+  | {
+      readonly kind: 'message';
+      readonly tag: number;
+      readonly body: readonly Field[];
+      readonly length: number;
+    }
+  | { readonly kind: 'varint'; readonly tag: number; readonly body: number };
+
+/** The tag of such a field. */
+export const lengthDelimited = (number: number): number => (number << 3) | 2;
+
+export function bytes(number: number, body: Uint8Array): Field {
+  return { kind: 'bytes', tag: lengthDelimited(number), body };
+}
+
+export function utf8(number: number, body: string): Field {
+  return { kind: 'utf8', tag: lengthDelimited(number), body, length: Buffer.byteLength(body) };
+}
+
+export function message(number: number, body: readonly Field[]): Field {
+  return { kind: 'message', tag: lengthDelimited(number), body, length: sizeOf(body) };
+}
+
+export function varint(number: number, body: number): Field {
+  return { kind: 'varint', tag: number << 3, body };
+}
+
+export function text(fields: Field[], number: number, body: string): void {
+  if (body !== '') fields.push(utf8(number, body));
+}
+
+export function nested(fields: Field[], number: number, body: readonly Field[]): void {
+  fields.push(message(number, body));
+}
+
+export function varintSize(value: number): number {
+  let size = 1;
+  for (let rest = value; rest >= 128; rest = Math.floor(rest / 128)) size++;
+  return size;
+}
+
+export function sizeOf(fields: readonly Field[]): number {
+  let size = 0;
+  // Every tag is one byte: no field of these messages has a number above 15.
+  for (const field of fields) {
+    if (field.kind === 'varint') {
+      size += 1 + varintSize(field.body);
+    } else {
+      const length = field.kind === 'bytes' ? field.body.length : field.length;
+      size += 1 + varintSize(length) + length;
+    }
+  }
+  return size;
+}
+
+/** Where the fields end, which are written from `at` on. */
+export function write(target: Buffer, at: number, fields: readonly Field[]): number {
+  let position = at;
+  for (const field of fields) {
+    target[position++] = field.tag;
+    if (field.kind === 'varint') {
+      position = writeVarint(target, position, field.body);
+      continue;
+    }
+    const length = field.kind === 'bytes' ? field.body.length : field.length;
+    position = writeVarint(target, position, length);
+    if (field.kind === 'message') {
+      position = write(target, position, field.body);
+    } else {
+      if (field.kind === 'bytes') target.set(field.body, position);
+      else target.write(field.body, position);
+      position += length;
+    }
+  }
+  return position;
+}
+
+export function writeVarint(target: Buffer, at: number, value: number): number {
+  let position = at;
+  let rest = value;
+  for (; rest >= 128; rest = Math.floor(rest / 128)) target[position++] = (rest % 128) | 128;
+  target[position++] = rest;
+  return position;
+}
