@@ -84,6 +84,11 @@ export class ClientRules {
     this.#metadataKeys = new Set(config.parameters.flatMap(({ from }) => metadataKey(from) ?? []));
   }
 
+  /** It comes by a Unix socket, or limits.relay_peers names it. */
+  isRelay(peer: Peer): boolean {
+    return this.#isRelay(peer);
+  }
+
   accessOf(peer: Peer): Access {
     return this.#authorization.classOf(peer);
   }

@@ -147,7 +147,10 @@ export class Core {
       },
     });
     const streams = () => [...this.relay.server.streams()].map(({ transport }) => transport);
-    this.loops = new Loops(place.relayId ?? newRelayId(config.node.id), streams, systemClock);
+    // The listener's authorities are those of the start. Where it verifies nobody, relays cannot be told from others.
+    const verifies = config.xds.tls?.ca !== undefined;
+    const mayBeRelay = (peer: Peer): boolean => !verifies || this.#rules.isRelay(peer);
+    this.loops = new Loops(place.relayId ?? newRelayId(config.node.id), streams, mayBeRelay, systemClock);
     this.staleness = new Staleness(() => this.relay.upstreams);
     this.metrics.sampleFrom(() => sampleOf(this.relay, this.staleness, this.admission.connections));
   }

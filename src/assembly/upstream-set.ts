@@ -62,8 +62,11 @@ export class UpstreamSet {
   }
 
   /** x-distributary-via has more to say. */
-  reannounce(): void {
-    for (const { upstream } of this.#entries) if ('reannounce' in upstream) upstream.reannounce();
+  reannounce(): boolean {
+    const reopened = this.#entries.filter(
+      ({ upstream }) => 'reannounce' in upstream && upstream.reannounce(),
+    );
+    return reopened.length > 0;
   }
 
   #all(config: Config): readonly Entry[] {

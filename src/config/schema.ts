@@ -173,7 +173,9 @@ const limits = z.strictObject({
   relay_peers: z
     .array(principal())
     .default([])
-    .describe('Principals of other relays, which these limits do not bind'),
+    .describe(
+      'Principals of other relays: these limits do not bind them, and they are believed who is below them',
+    ),
 });
 
 /** An OTLP collector, or nothing. */

@@ -17,24 +17,38 @@ export const PASSES_VARIANTS = 'distributary.passes-variants';
 /** node.user_agent_name of a relay. */
 export const USER_AGENT = 'distributary';
 
-/** HTTP/2 servers refuse headers that are too large. */
-const longestHeader = 16_384;
-const mostHops = 32;
-const pathPattern = /^[\w.!~*'()%-]+\/[\w-]+(?:>[\w.!~*'()%-]+\/[\w-]+)*$/;
+/** HTTP/2 servers refuse headers that are too large: Envoy from 60 KiB on, grpc-go from 16 MiB, proxies from 8 KiB. */
+const longestHeader = 7936;
+const mostHops = 16;
+const longestHop = 64;
+const hopPattern = /^[\w.!~*'()%-]+\/[\w-]+$/;
 
-/** Unlike node.id alone, unique: many relays are left with the same default. */
+/** Unlike node.id alone, unique: many relays are left with the same default. The beginning of a long node.id will do. */
 export function relayId(nodeId: string, instance: string): string {
-  return `${encodeURIComponent(nodeId.toWellFormed() || 'distributary')}/${instance}`;
+  const name = encodeURIComponent(nodeId.toWellFormed() || 'distributary');
+  const room = longestHop - instance.length - 1;
+  const kept = name.length <= room ? name : name.slice(0, room).replace(/%.?$/, '');
+  return `${kept}/${instance}`;
 }
 
-/** The paths below us that a stream announces: to its sender, and on from there. What is not understood is left out. */
+/**
+ * The paths below us that a stream announces: to its sender, and on from there. What is not understood is left out, and
+ * so is what no relay sends: longer paths, longer hops, and whatever is past the length of a header.
+ */
 export function pathsBelow(header: string | undefined): readonly string[] {
   if (header === undefined) return [];
   const [sender = '', ...further] = header
+    .slice(0, longestHeader)
     .split(',')
     .map((part) => part.trim())
-    .filter((part) => pathPattern.test(part));
-  return sender === '' ? [] : [sender, ...further.map((path) => `${sender}>${path}`)];
+    .filter(isPath);
+  if (sender === '') return [];
+  return [sender, ...further.map((path) => `${sender}>${path}`).filter(isPath)];
+}
+
+function isPath(path: string): boolean {
+  const hops = path.split('>');
+  return hops.length <= mostHops && hops.every((hop) => hop.length <= longestHop && hopPattern.test(hop));
 }
 
 /** What our own streams announce. Nearer relays come first, if there are more than a header can hold. */

@@ -1,11 +1,14 @@
 import { expect } from 'chai';
 import { Loops, newRelayId } from '../../src/assembly/loops.ts';
+import type { Peer } from '../../src/wire/transport.ts';
 import { VirtualClock } from '../support/virtual-clock.ts';
 
 class FakeStream {
+  readonly peer: Peer;
   readonly #via: string | undefined;
 
-  constructor(via?: string) {
+  constructor(via?: string, address = 'relay') {
+    this.peer = { address, unix: false, uriSans: [], dnsSans: [] };
     this.#via = via;
   }
 
@@ -18,11 +21,19 @@ describe('assembly/loops', () => {
   function setting() {
     const clock = new VirtualClock();
     const open: FakeStream[] = [];
-    const loops = new Loops(newRelayId('relay'), () => open, clock);
+    const loops = new Loops(
+      newRelayId('relay'),
+      () => open,
+      ({ address }) => address === 'relay',
+      clock,
+    );
     let grown = 0;
-    loops.onGrowth(() => grown++);
-    const take = (via?: string): void => {
-      const stream = new FakeStream(via);
+    loops.onGrowth(() => {
+      grown++;
+      return true;
+    });
+    const take = (via?: string, address?: string): void => {
+      const stream = new FakeStream(via, address);
       open.push(stream);
       loops.taken(stream);
     };
@@ -64,11 +75,22 @@ describe('assembly/loops', () => {
 
   it('is not hurried by one who comes under ever new names', () => {
     const { clock, take, grown, loops } = setting();
-    for (let second = 0; second < 20; second++) {
+    for (let second = 0; second < 600; second++) {
       take(`liar/${second}`);
       clock.advance(1000);
       loops.via();
     }
-    expect(grown()).to.be.at.most(5);
+    expect(grown(), 'once a minute').to.be.at.most(11);
+  });
+
+  it('believes nobody who cannot be a relay', () => {
+    const { clock, take, grown, loops } = setting();
+    const own = loops.via();
+    take('liar/1', 'client');
+    clock.advance(60_000);
+    expect(grown()).to.equal(0);
+    expect(loops.via()).to.equal(own);
+    expect(loops.refusal(new FakeStream(own, 'client'))).to.equal(undefined);
+    expect(loops.refusal(new FakeStream(own))?.message).to.match(/^loop: /);
   });
 });

@@ -42,8 +42,28 @@ describe('wire/via', () => {
   it('is bounded: the nearer relays stay', () => {
     const many = Array.from({ length: 2000 }, (_, index) => `near-${index}/1>far-${index}/1`);
     const header = formatVia('own/1', [...many, 'last/1']);
-    expect(header.length).to.be.at.most(16_384);
+    expect(header.length).to.be.at.most(8192);
     expect(header.startsWith('own/1, last/1, ')).to.equal(true);
+  });
+
+  it('takes no more than relays send: 16 hops of 64 bytes, and a header of less than 8 KiB', () => {
+    const path = (hops: number): string => Array.from({ length: hops }, (_, hop) => `r${hop}/1`).join('>');
+    expect(pathsBelow(`own/1, ${path(15)}`)).to.deep.equal(['own/1', `own/1>${path(15)}`]);
+    expect(pathsBelow(`own/1, ${path(16)}, b/1`)).to.deep.equal(['own/1', 'own/1>b/1']);
+    const [longest, longer] = [62, 63].map((length) => `${'x'.repeat(length)}/1`);
+    expect(pathsBelow(`own/1, ${longest}, ${longer}`)).to.deep.equal(['own/1', `own/1>${longest}`]);
+    expect(pathsBelow(longer)).to.deep.equal([]);
+    const endless = pathsBelow(Array.from({ length: 10_000 }, (_, index) => `r${index}/1`).join(', '));
+    expect(endless.join(', ').length).to.be.below(20_000);
+  });
+
+  it('a long node.id makes no longer hop than relays take', () => {
+    for (const nodeId of ['x'.repeat(1000), 'é'.repeat(100), `${'x'.repeat(46)}é`]) {
+      const own = relayId(nodeId, '0123456789abcdef');
+      expect(own.length).to.be.at.most(64);
+      expect(pathsBelow(own)).to.deep.equal([own]);
+      expect(loopOf(own, [own])?.message).to.include('loop: ');
+    }
   });
 
   it('tells whether there is more to say', () => {

@@ -138,9 +138,9 @@ export class AdsUpstream implements Upstream {
     this.#sessions.reconfigure(rules);
   }
 
-  /** `via` has more to say: streams that are open must say it, too. */
-  reannounce(): void {
-    this.#sessions.reannounce();
+  /** `via` has more to say: streams that are open must say it, too. True: some were opened anew. */
+  reannounce(): boolean {
+    return this.#sessions.reannounce();
   }
 
   #laneHandler(holders: readonly string[]): LaneHandler {

@@ -216,9 +216,10 @@ export class Lane {
   }
 
   /** Metadata is sent once in the life of a stream, so what it does not say yet takes a new one. Rare. */
-  reannounce(): void {
-    if (this.#open !== undefined && announcesMore(this.#open.via, this.#options.handler.via()))
-      this.#reopen();
+  reannounce(): boolean {
+    if (this.#open === undefined || !announcesMore(this.#open.via, this.#options.handler.via())) return false;
+    this.#reopen();
+    return true;
   }
 
   #reopen(): void {

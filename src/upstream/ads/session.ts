@@ -141,8 +141,8 @@ export class Session {
     for (const lane of this.#lanes.values()) lane.show(node);
   }
 
-  reannounce(): void {
-    for (const lane of this.#lanes.values()) lane.reannounce();
+  reannounce(): boolean {
+    return [...this.#lanes.values()].filter((lane) => lane.reannounce()).length > 0;
   }
 
   #of(interest: Interest): Lane | undefined {

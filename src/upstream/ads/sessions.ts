@@ -172,8 +172,8 @@ export class Sessions {
   }
 
   /** `via` has more to say. */
-  reannounce(): void {
-    for (const session of this.#sessions.values()) session.reannounce();
+  reannounce(): boolean {
+    return [...this.#sessions.values()].filter((session) => session.reannounce()).length > 0;
   }
 
   /**
