@@ -1,5 +1,5 @@
 import { request } from 'node:https';
-import { createServer as createTlsServer } from 'node:tls';
+import { connect as connectTls, createServer as createTlsServer } from 'node:tls';
 import { type ChannelCredentials, credentials, ServerCredentials } from '@grpc/grpc-js';
 import { expect } from 'chai';
 import { Code } from '../../src/wire/status.ts';
@@ -159,6 +159,54 @@ describe('TLS', function () {
       expect(relay.log.map(({ message }) => message)).to.include('a new certificate is refused');
     });
     expect(await gets(before, 'eds')).to.have.length(3);
+  });
+
+  for (const workers of [0, 2]) {
+    it(`a client whose authority was removed does not stay, nor come back, within drain_timeout (${workers} workers)`, async () => {
+      const ca = pem.bundle('shrinking.crt', [authority, other]);
+      const rules = [{ principals: ['spiffe://example.com/*'], allow: true }];
+      await using relay = await start({ ca }, { authorization: { rules } }, { workers, drain_timeout: '2s' });
+      const own = [stranger, stranger, stranger, web, web];
+      const all = own.map((issued) => client(relay, trusting(authority, issued)));
+      for (const one of all) expect(await gets(one, 'cds')).to.have.length(3);
+      const [gone, stay] = [all.slice(0, 3), all.slice(3)];
+      pem.overwrite('shrinking.crt', authority.certificate);
+      for (const one of gone) {
+        const { code, details } = await one.ends();
+        expect(code).to.equal(Code.UNAVAILABLE);
+        expect(details).to.contain('xds.tls.ca');
+      }
+      await eventually(() => {
+        const reviewed = relay.log.filter(({ message }) => message.startsWith('ca has lost authorities'));
+        expect(reviewed.reduce((sum, { connections }) => sum + Number(connections), 0)).to.equal(3);
+      });
+      await using again = client(relay, trusting(authority, stranger));
+      again.subscribe('cds');
+      expect((await again.ends()).code).to.equal(Code.PERMISSION_DENIED);
+      for (const one of stay) {
+        expect(one.status).to.equal(undefined);
+        expect(await gets(one, 'eds')).to.have.length(3);
+      }
+      for (const one of all) await one[Symbol.asyncDispose]();
+    });
+  }
+
+  it('CBC ciphers are refused on the xDS port', async () => {
+    await using relay = await start({});
+    const [host, port] = relay.xds.split(':');
+    const offer = (ciphers: string): Promise<string> =>
+      new Promise((resolve) => {
+        const ca = authority.certificate;
+        const options = { host, port: Number(port), ca, servername: 'relay.test', ALPNProtocols: ['h2'] };
+        const socket = connectTls({ ...options, ciphers, maxVersion: 'TLSv1.2' }, () => {
+          resolve(socket.getCipher().name);
+          socket.destroy();
+        });
+        socket.once('error', (error: Error) => resolve(error.message));
+      });
+    expect(await offer('ECDHE-ECDSA-AES128-SHA256:ECDHE-ECDSA-AES256-SHA')).to.match(/handshake failure/);
+    const aead = 'ECDHE-ECDSA-AES128-GCM-SHA256';
+    expect(await offer(aead)).to.equal(aead);
   });
 
   it('of the admin listener', async () => {

@@ -52,7 +52,7 @@ export async function rotateCertificates(options: RotationsOptions): Promise<Rot
   for (let turn = 0; turn < options.rotations; turn++) {
     await rotations.rotate(kinds[turn % kinds.length] ?? 'leaf', turn);
   }
-  return rotations.finish();
+  return await rotations.finish();
 }
 
 class Rotations implements AsyncDisposable {
