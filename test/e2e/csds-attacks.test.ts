@@ -156,16 +156,16 @@ describe('attacks by CSDS and health on a relay', function () {
       unread.write(Buffer.from([0x18, 1])); // exclude_resource_contents
       await new Promise((resolve) => unread.once('metadata', resolve));
       unread.pause();
-      const half = Array.from({ length: 6 }, () => openCall(silent, `${csds}/StreamClientStatus`));
-      const ends = Promise.all(half.map(statusOf));
+      const half: Promise<{ code: number }>[] = [];
       await eventually(async () => {
+        half.push(statusOf(openCall(silent, `${csds}/StreamClientStatus`)));
         expect((await failure(clientStatus(prober))).code).to.equal(Code.RESOURCE_EXHAUSTED);
       });
-      expect((await ends).map(({ code }) => code)).to.deep.equal(half.map(() => Code.RESOURCE_EXHAUSTED));
+      for (const { code } of await Promise.all(half)) expect(code).to.equal(Code.RESOURCE_EXHAUSTED);
       unread.resume();
       expect((await ended).code).to.not.equal(Code.OK);
       await eventually(async () => expect(await clientStatus(prober)).to.deep.equal([]));
-      expect(await relay.metric('downstream_rejected_total', 'reason="stalled"')).to.be.at.least(3);
+      expect(await relay.metric('downstream_rejected_total', 'reason="stalled"')).to.be.at.least(2);
     } finally {
       silent.close();
     }

@@ -1,9 +1,14 @@
 import { renameSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { create, toBinary } from '@bufbuild/protobuf';
 import { createClient } from '@connectrpc/connect';
 import { createGrpcTransport } from '@connectrpc/connect-node';
 import { type Client, credentials } from '@grpc/grpc-js';
 import { expect } from 'chai';
+import {
+  type ClientConfig,
+  ClientStatusResponseSchema,
+} from '../../src/gen/envoy/service/status/v3/csds_pb.ts';
 import { ServerReflection } from '../../src/gen/reflection_pb.ts';
 import { Code } from '../../src/wire/status.ts';
 import { type Issued, issueCertificate } from '../support/certificates.ts';
@@ -31,6 +36,8 @@ const rules = [
   { principals: ['spiffe://example.com/red'], names: ['red-*', 'both'], allow: true },
   { principals: ['spiffe://example.com/blue'], names: ['blue-*', 'both'], allow: true },
 ];
+const answerOf = (config: readonly ClientConfig[]) =>
+  create(ClientStatusResponseSchema, { config: [...config] });
 const clientStatusOf = (changes: object = {}) => ({ principals: ['spiffe://example.com/ops/*'], ...changes });
 
 describe('CSDS on the xDS port: no tenant sees another', function () {
@@ -156,6 +163,25 @@ describe('CSDS on the xDS port: no tenant sees another', function () {
         expect(clusters.map(({ xdsConfig }) => xdsConfig?.typeUrl)).to.include(clusters[0]?.typeUrl);
       });
 
+      it('limits.max_response_bytes bounds the whole answer, whatever it is gathered from', async () => {
+        const relay = await start({}, { workers });
+        await tenants(relay);
+        const asking = [red, operator].map((own) => stranger(relay, own));
+        const answers = await Promise.all(asking.map((client) => clientStatus(client)));
+        for (const [index, client] of asking.entries()) {
+          const size = toBinary(ClientStatusResponseSchema, answerOf(answers[index] ?? [])).length;
+          const limited = (bytes: number) => config({}, { workers, limits: { max_response_bytes: bytes } });
+          relay.configure(limited(size - 1));
+          await eventually(async () => {
+            const { code, details } = await fails(clientStatus(client));
+            expect(code).to.equal(Code.RESOURCE_EXHAUSTED);
+            expect(details).to.include(`more than ${size - 1} bytes`);
+          });
+          relay.configure(limited(size));
+          await eventually(() => clientStatus(client));
+        }
+      });
+
       it('without a certificate: the streams of the same connection', async () => {
         await using relay = await RelayProcess.start({ upstreams: [files.upstream], workers });
         await using one = new XdsClient(relay.xds, 'delta', { node: { id: 'one' } });
@@ -183,6 +209,74 @@ describe('CSDS on the xDS port: no tenant sees another', function () {
     await eventually(async () => {
       expect([...new Set(namesOf(await clientStatus(client)))]).to.deep.equal(['red-1']);
     });
+  });
+
+  it('rules are about canonical names: another spelling of a denied one is in no field, nor what else is denied', async () => {
+    const cluster = 'xdstp://example.com/envoy.config.cluster.v3.Cluster';
+    const canonical = [`${cluster}/shop?env=prod&tenant=blue`, `${cluster}/shop?env=prod&tenant=red`];
+    using named = new ResourceFiles();
+    named.write('cds', new Map(canonical.map((name) => [name, name])));
+    const only = [{ names: [`${cluster}/shop?tenant=red&env=prod`], allow: true }];
+    const relay = await start({ authorization: { rules: only } }, { upstreams: [named.upstream] });
+    const client = subscriber(relay, red, 'red-a');
+    client.subscribe('cds', [
+      `${cluster}/shop?tenant=blue&env=prod`,
+      `${cluster}/sh%6Fp?env=prod&tenant=blue`,
+      `${cluster}/shop?tenant=red&env=prod`,
+    ]);
+    await client.gets('cds');
+    const told = await clientStatus(client.connection);
+    expect(namesOf(told)).to.deep.equal([`${cluster}/shop?tenant=red&env=prod`]);
+    expect(Buffer.from(toBinary(ClientStatusResponseSchema, answerOf(told))).includes('blue')).to.equal(
+      false,
+    );
+  });
+
+  it('a variant that a trusted parameter keeps from a tenant is in no field', async () => {
+    using variants = new ResourceFiles();
+    for (const tenant of ['red', 'blue']) {
+      const constraint = { key: 'tenant', value: tenant };
+      variants.writeText(
+        `${tenant}.json`,
+        JSON.stringify({
+          resources: [
+            {
+              '@type': 'type.googleapis.com/envoy.service.discovery.v3.Resource',
+              resource_name: { name: 'shop', dynamic_parameter_constraints: { constraint } },
+              resource: {
+                '@type': 'type.googleapis.com/envoy.config.cluster.v3.Cluster',
+                name: 'shop',
+                alt_stat_name: `of-${tenant}`,
+              },
+            },
+          ],
+        }),
+      );
+    }
+    const parameter = {
+      key: 'tenant',
+      from: 'peer.uri_san',
+      pattern: '^spiffe://example.com/(.*)$',
+      trusted: true,
+    };
+    const relay = await start(
+      { authorization: {} },
+      { upstreams: [variants.upstream], parameters: [parameter] },
+    );
+    for (const [own, id] of [
+      [red, 'red-a'],
+      [blue, 'blue-a'],
+    ] as const) {
+      const client = subscriber(relay, own, id);
+      client.delta('cds', {
+        resourceLocatorsSubscribe: [{ name: 'shop', dynamicParameters: { tenant: 'blue' } }],
+      });
+      await client.gets('cds');
+    }
+    const told = Buffer.from(
+      toBinary(ClientStatusResponseSchema, answerOf(await clientStatus(stranger(relay, red)))),
+    );
+    expect([told.includes('of-red'), told.includes('blue')]).to.deep.equal([true, false]);
   });
 
   it('a peer that may read nothing is refused before its request is looked at', async () => {
