@@ -27,6 +27,7 @@ class KnownClient implements ClientContext {
   readonly ttl: boolean;
   readonly relay: boolean;
   readonly passesVariants: boolean;
+  readonly trust: string;
   readonly #derived: DerivedParameters;
 
   constructor(
@@ -34,12 +35,14 @@ class KnownClient implements ClientContext {
     metadataKeys: ReadonlySet<string>,
     access: Access,
     exempt: boolean,
+    trust: string,
     derived: DerivedParameters,
   ) {
     this.node = node;
     this.metadataKeys = metadataKeys;
     this.access = access;
     this.exempt = exempt;
+    this.trust = trust;
     this.wrapped = wrappedFeatures.some((feature) => node.clientFeatures.includes(feature));
     this.ttl = node.clientFeatures.includes(ttlFeature);
     this.relay = node.userAgentName === USER_AGENT;
@@ -74,6 +77,7 @@ export class ClientRules {
   readonly #authorization: ReturnType<typeof compileAuthorization>;
   readonly #isRelay: (peer: Peer) => boolean;
   readonly #metadataKeys: ReadonlySet<string>;
+  readonly #trust: string;
 
   constructor(config: Config) {
     this.#derivation = compileParameterRules(config.parameters);
@@ -82,6 +86,8 @@ export class ClientRules {
     const listed = relayPeers.length === 0 ? () => false : compilePrincipals(relayPeers);
     this.#isRelay = (peer) => peer.unix || listed(peer);
     this.#metadataKeys = new Set(config.parameters.flatMap(({ from }) => metadataKey(from) ?? []));
+    const trusted = config.parameters.filter((rule) => rule.trusted);
+    this.#trust = JSON.stringify(trusted.map(({ key, authorities }) => [key, authorities]));
   }
 
   /** It comes by a Unix socket, or limits.relay_peers names it. */
@@ -114,7 +120,7 @@ export class ClientRules {
   #apply(node: ClientNode, peer: Peer): ClientContext {
     const derived = this.#derivation.of(node, peer);
     const access = guarded(this.accessOf(peer), derived);
-    return new KnownClient(node, this.#metadataKeys, access, this.#isRelay(peer), derived);
+    return new KnownClient(node, this.#metadataKeys, access, this.#isRelay(peer), this.#trust, derived);
   }
 }
 

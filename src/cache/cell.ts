@@ -1,5 +1,5 @@
 import type { Access } from '../model/access.ts';
-import type { ConstraintsKey, ParametersKey } from '../model/brand.ts';
+import type { ConstraintsKey, ParametersKey, ResourceName } from '../model/brand.ts';
 import type { Fault } from '../model/catalog.ts';
 import { type Constraints, UNCONSTRAINED } from '../model/constraints.ts';
 import type { Parameters } from '../model/parameters.ts';
@@ -44,9 +44,12 @@ export interface Among {
   readonly access: Admitting | undefined;
   /** Of those that the wildcard has, if there are any. */
   readonly collected: boolean;
+  /** Of those that have this alias. */
+  readonly alias?: ResourceName;
 }
 
-const ALL: Among = { access: undefined, collected: false };
+/** Every variant. */
+export const ALL: Among = { access: undefined, collected: false };
 
 /** All that is cached under one name. */
 export class Cell {
@@ -87,8 +90,8 @@ export class Cell {
   }
 
   /** What `pick` would give; nothing is recorded. */
-  peek(parameters: Parameters): Held | undefined {
-    const matches = this.#match(parameters);
+  peek(parameters: Parameters, among: Among = ALL): Held | undefined {
+    const matches = this.#match(parameters, among);
     const bound = this.#bindings?.get(parameters.key);
     return matches.find((held) => held.constraints.key === bound) ?? matches[0];
   }
@@ -97,33 +100,31 @@ export class Cell {
   pick(
     parameters: Parameters,
     ambiguous: (matches: readonly Held[]) => void,
-    { access, collected }: Among = ALL,
+    among: Among = ALL,
   ): Held | undefined {
-    const all = this.#match(parameters, access);
+    const all = this.#match(parameters, among);
     if (all.length <= 1) return all[0];
-    const matches = collected && all.some(heldByWildcard) ? all.filter(heldByWildcard) : all;
+    const matches = among.collected && all.some(heldByWildcard) ? all.filter(heldByWildcard) : all;
     const bound = this.#bindings?.get(parameters.key);
     const known = bound === undefined ? undefined : all.find((held) => held.constraints.key === bound);
     if (known !== undefined) return matches.includes(known) ? known : matches[0];
     const [lowest] = matches;
     if (lowest === undefined || matches.length === 1) return lowest;
-    // Others have these parameters, too: what they were given stays, though this one may not see it.
-    if (bound !== undefined && this.#isHidden(bound, parameters, access)) return lowest;
+    // Others have these parameters, too: what they were given stays, though it is not to be chosen from here.
+    if (bound !== undefined && this.#isExcluded(bound, parameters, among)) return lowest;
     this.bind(parameters, lowest);
     ambiguous(matches);
     return lowest;
   }
 
-  #isHidden(key: ConstraintsKey, parameters: Parameters, access: Admitting | undefined): boolean {
+  #isExcluded(key: ConstraintsKey, parameters: Parameters, among: Among): boolean {
     const held = this.variants.get(key);
-    if (held === undefined || access === undefined || !held.constraints.matches(parameters)) return false;
-    return !access.admits(held.variant, parameters);
+    return held?.constraints.matches(parameters) === true && !isAmong(held.variant, parameters, among);
   }
 
-  #match(parameters: Parameters, access?: Admitting): readonly Held[] {
+  #match(parameters: Parameters, among: Among = ALL): readonly Held[] {
     const all = this.variants.match(parameters);
-    const matches =
-      access === undefined ? all : all.filter(({ variant }) => access.admits(variant, parameters));
+    const matches = among === ALL ? all : all.filter(({ variant }) => isAmong(variant, parameters, among));
     if (matches.length <= 1) return matches;
     const chosen = matches.filter((held) => held.holders.some((holder) => holder.parameters === parameters));
     return chosen.length === 0 ? matches : chosen;
@@ -149,3 +150,7 @@ export class Cell {
 export function heldByWildcard(held: Held): boolean {
   return held.holders.some((holder) => holder.role === 'wildcard');
 }
+
+const isAmong = (variant: Variant, parameters: Parameters, { access, alias }: Among): boolean =>
+  (alias === undefined || variant.aliases.includes(alias)) &&
+  (access === undefined || access.admits(variant, parameters));

@@ -15,6 +15,7 @@ import {
 import { globMatches } from '../model/xdstp.ts';
 import {
   type Admitting,
+  ALL,
   type Among,
   Cell,
   type Held,
@@ -243,9 +244,11 @@ export class Store implements Catalog {
   peek(type: TypeUrl, name: ResourceName, parameters: Parameters): Value {
     const table = this.#tables.get(type);
     if (table === undefined) return 'unknown';
-    for (const target of [name, ...(table.aliases.get(name) ?? [])]) {
-      const held = table.cells.get(target)?.peek(parameters);
-      if (held !== undefined) return held.variant;
+    const own = table.cells.get(name)?.peek(parameters);
+    if (own !== undefined) return own.variant;
+    for (const target of table.aliases.get(name) ?? []) {
+      const aliased = table.cells.get(target)?.peek(parameters, { ...ALL, alias: name });
+      if (aliased !== undefined) return aliased.variant;
     }
     return table.interests.get(name, parameters)?.answered === true ? 'absent' : 'unknown';
   }
@@ -259,7 +262,7 @@ export class Store implements Catalog {
   ): Value {
     const table = this.#tables.get(type);
     if (table === undefined) return 'unknown';
-    const held = this.#pick(table, type, name, parameters, { access, collected });
+    const held = this.#pick(table, type, name, parameters, access || collected ? { access, collected } : ALL);
     if (held !== undefined) return held.variant;
     return table.interests.get(name, parameters)?.answered === true ? 'absent' : 'unknown';
   }
@@ -385,7 +388,10 @@ export class Store implements Catalog {
     const own = this.#pickFrom(table.cells.get(name), type, name, parameters, among);
     if (own !== undefined) return own;
     for (const target of table.aliases.get(name) ?? []) {
-      const aliased = this.#pickFrom(table.cells.get(target), type, target, parameters, among);
+      const aliased = this.#pickFrom(table.cells.get(target), type, target, parameters, {
+        ...among,
+        alias: name,
+      });
       if (aliased !== undefined) return aliased;
     }
     return undefined;

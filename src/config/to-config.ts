@@ -39,7 +39,6 @@ export function toConfig(file: ConfigFile, source: ConfigSource): Config {
       authorities: rule.authorities,
       pattern: rule.pattern,
       default: rule.default,
-      values: rule.values,
       to: rule.to ?? defaultTo(rule.key),
       trusted: rule.trusted,
     })),

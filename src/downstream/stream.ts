@@ -144,7 +144,9 @@ export class XdsStream implements StreamHandler {
   reidentify(): void {
     if (this.#client === undefined || this.#ended) return;
     const client = this.#services.renew(this.#client, this.transport.peer);
-    if (client === undefined) {
+    // What locators said under keys that were trusted was not kept for each client.
+    const lost = client?.trust !== this.#client.trust && this.#types.some((type) => type.hasOwnParameters);
+    if (client === undefined || lost) {
       const message = 'the rules for parameters have changed: connect again';
       this.#refuse('rules', { code: Code.UNAVAILABLE, message });
       return;

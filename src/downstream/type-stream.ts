@@ -1,4 +1,5 @@
 import type { TypeUrl } from '../model/brand.ts';
+import { NO_PARAMETERS } from '../model/parameters.ts';
 import { fail, ok, type Result } from '../model/result.ts';
 import { NOTHING, type Selected, Selection } from '../model/selection.ts';
 import {
@@ -111,6 +112,11 @@ export class TypeStream {
 
   get selection(): Selection {
     return this.#subscription?.selection ?? NOTHING;
+  }
+
+  /** Some of its locators came with dynamic parameters. */
+  get hasOwnParameters(): boolean {
+    return this.selection.entries.values().some(({ own = NO_PARAMETERS }) => own !== NO_PARAMETERS);
   }
 
   get version(): string {

@@ -1,5 +1,6 @@
 import type { ResourceName } from '../model/brand.ts';
 import type { Constraints } from '../model/constraints.ts';
+import type { Parameters } from '../model/parameters.ts';
 import { isCollection, type Selected, selectedId } from '../model/selection.ts';
 import type { Kept } from './frame.ts';
 import type { View } from './view.ts';
@@ -10,11 +11,17 @@ import type { View } from './view.ts';
  */
 export type Covered = 'none' | 'answered' | 'open';
 
+/** The locators about one name: many parameter sets of one client may have shown the same variant. */
+interface Located {
+  readonly locators: readonly Selected[];
+  readonly byParameters: ReadonlyMap<Parameters, readonly Selected[]>;
+  readonly judged: Map<Constraints, Covered>;
+}
+
 /** Which subscriptions of a view are about something that a client has from elsewhere. Valid while nothing changes. */
 export class Coverage {
   readonly #view: View;
-  /** Of locators: many parameter sets of one client may have shown the same variant. */
-  readonly #located = new Map<ResourceName, Map<Constraints, Covered>>();
+  readonly #located = new Map<ResourceName, Located>();
 
   constructor(view: View) {
     this.#view = view;
@@ -22,27 +29,39 @@ export class Coverage {
 
   /**
    * A plain name is the same resource whatever the parameters, and shown by wildcards and globs; its own subscription
-   * is not meant here. A variant is known by its constraints: every locator that matches them is about it.
+   * is not meant here. A variant is known by its constraints: every locator that matches them is about it; and the one
+   * that it came by, though its parameters are others now.
    */
   of({ item, variant }: Kept): Covered {
-    const { name, locator } = item;
+    const { name, locator, parameters } = item;
     const { selection } = this.#view;
     if (!locator) {
       const collecting = isCollection(name) ? [] : selection.collecting(name);
       return this.#judge(collecting.filter((selected) => !selected.locator));
     }
-    const { constraints } = variant;
-    const known = this.#located.get(name) ?? new Map<Constraints, Covered>();
-    this.#located.set(name, known);
-    const judged =
-      known.get(constraints) ??
-      this.#judge(
-        selection
-          .about(name)
-          .filter(({ locator: also, parameters }) => also && constraints.matches(parameters)),
-      );
-    known.set(constraints, judged);
-    return judged;
+    const located = this.#locatedOf(name);
+    const judged = this.#judgeVariant(located, variant.constraints);
+    if (variant.constraints.matches(parameters) || judged === 'open') return judged;
+    const own = this.#judge(located.byParameters.get(parameters) ?? []);
+    return own === 'none' ? judged : own;
+  }
+
+  #locatedOf(name: ResourceName): Located {
+    const known = this.#located.get(name);
+    if (known !== undefined) return known;
+    const locators = this.#view.selection.about(name).filter(({ locator }) => locator);
+    const byParameters = Map.groupBy(locators, ({ parameters }) => parameters);
+    const created: Located = { locators, byParameters, judged: new Map() };
+    this.#located.set(name, created);
+    return created;
+  }
+
+  #judgeVariant({ locators, judged }: Located, constraints: Constraints): Covered {
+    const known =
+      judged.get(constraints) ??
+      this.#judge(locators.filter(({ parameters }) => constraints.matches(parameters)));
+    judged.set(constraints, known);
+    return known;
   }
 
   #judge(covering: readonly Selected[]): Covered {

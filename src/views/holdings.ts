@@ -1,10 +1,11 @@
 import { isVariant, type Value } from '../model/catalog.ts';
-import type { Parameters } from '../model/parameters.ts';
-import { itemId, type Selected, type Selection } from '../model/selection.ts';
 import { Coverage } from './coverage.ts';
 import type { Kept } from './frame.ts';
 import { type Item, valueAt } from './item.ts';
+import { MovedLocators } from './moved-locators.ts';
 import type { View } from './view.ts';
+
+const none: readonly never[] = [];
 
 /** What a client has, by the ids that it has them under in its view. */
 export type Holdings = ReadonlyMap<string, Kept>;
@@ -26,16 +27,12 @@ interface Base {
 export function holdingsOf(base: Base, view: View, carried: Holdings | undefined): Holdings {
   if (base.view === view) return carried ?? new Map();
   const holdings = new Map<string, Kept>();
-  const moved = movedParameters(base.view.selection, view.selection);
+  const moved = new MovedLocators(base.view.selection, view.selection);
   const add = (id: string, kept: Kept): void => {
     const { item, variant } = kept;
-    const parameters = item.locator && !view.items.has(id) ? moved?.get(item.parameters) : undefined;
-    if (parameters === undefined) {
-      holdings.set(id, kept);
-      return;
-    }
-    const newId = itemId(true, parameters, item.spelling);
-    holdings.set(newId, { item: { ...item, id: newId, parameters }, variant });
+    const places = view.items.has(id) ? none : moved.placesOf(item);
+    const place = places.find((one) => view.items.has(one.id)) ?? places[0];
+    holdings.set(place?.id ?? id, place === undefined ? kept : { item: { ...item, ...place }, variant });
   };
   for (const [id, kept] of carried ?? []) add(id, kept);
   for (const [id, item] of base.view.items) {
@@ -119,24 +116,4 @@ export function openIn(holdings: Holdings, view: View): Holdings | undefined {
 function shownOtherwise(item: Item, view: View): boolean {
   if (item.spelling === item.name) return false;
   return isVariant(view.itemOf(item.locator, item.parameters, item.name)?.last.value);
-}
-
-/**
- * Where the parameters of locators have changed though the client sent the same (a trusted rule, and a node that
- * changed): old → new.
- */
-function movedParameters(from: Selection, to: Selection): ReadonlyMap<Parameters, Parameters> | undefined {
-  const gone = [...from.entries].filter(([id, { locator }]) => locator && !to.has(id));
-  if (gone.length === 0) return undefined;
-  const key = ({ own, spelling }: Selected): string => `${own?.id} ${spelling}`;
-  const now = new Map<string, Parameters>();
-  for (const selected of to.entries.values()) {
-    if (selected.locator) now.set(key(selected), selected.parameters);
-  }
-  const moved = new Map<Parameters, Parameters>();
-  for (const [, selected] of gone) {
-    const parameters = now.get(key(selected));
-    if (parameters !== undefined) moved.set(selected.parameters, parameters);
-  }
-  return moved;
 }

@@ -81,7 +81,6 @@ describe('configuration: what is accepted', () => {
           authorities: [],
           pattern: '^([a-z]+)',
           default: 'prod',
-          values: [],
           to: 'node.metadata.env',
           trusted: false,
         },
@@ -128,7 +127,6 @@ describe('configuration: what is accepted', () => {
       authorities: [],
       pattern: undefined,
       default: undefined,
-      values: [],
       to: 'node.metadata.env',
       trusted: false,
     });

@@ -116,7 +116,6 @@ describe('bad input', () => {
           authorities: [],
           pattern: undefined,
           default: undefined,
-          values: [],
           trusted: false,
         })),
       });

@@ -16,6 +16,7 @@ const clientOf = (env: string): ClientContext => ({
   ttl: false,
   relay: false,
   passesVariants: false,
+  trust: '',
   access: ALLOW_ALL,
   exempt: false,
   derived: (authority) =>

@@ -41,7 +41,6 @@ class Conversation {
         authorities: [],
         pattern: undefined,
         default: undefined,
-        values: [],
         trusted: false,
       })),
     });

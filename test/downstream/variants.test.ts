@@ -708,7 +708,6 @@ function envRules(...keys: string[]): readonly ParameterRule[] {
     authorities: [],
     pattern: undefined,
     default: undefined,
-    values: [],
     trusted: false,
   }));
 }

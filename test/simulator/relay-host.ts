@@ -358,6 +358,7 @@ class Running {
             exempt: false,
             relay: node.value.userAgentName === USER_AGENT,
             passesVariants: node.value.clientFeatures.includes(PASSES_VARIANTS),
+            trust: '',
             derived: (authority) => derived.for(authority),
             merged: (own, authority) => derived.merge(own, authority),
           });

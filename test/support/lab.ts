@@ -199,6 +199,8 @@ export const namedHolder: Holder = { key: 'script named', upstream: 'script', ro
 export interface LabOptions {
   readonly rules?: readonly ParameterRule[];
   readonly access?: (client: Peer) => Access;
+  /** Instead of `rules` and `access`: as the product makes them of a configuration. */
+  readonly clients?: () => Pick<RelayOptions['downstream'], 'context' | 'renew'>;
   readonly limits?: Partial<ReturnType<RelayOptions['downstream']['limits']>>;
   readonly constrained?: boolean;
   readonly contentVersions?: boolean;
@@ -213,7 +215,6 @@ export const envAndVersion: readonly ParameterRule[] = ['env', 'version'].map((k
   authorities: [],
   pattern: undefined,
   default: undefined,
-  values: [],
   trusted: false,
 }));
 
@@ -268,8 +269,12 @@ export class Lab {
         constrained: () => options.constrained ?? false,
         contentVersions: () => options.contentVersions ?? false,
         legacyWildcard: (url) => typeInfo(url).legacyWildcard,
-        renew: (client, from) => ({ ...client, access: access(from) }),
+        renew: (client, from) =>
+          options.clients === undefined
+            ? { ...client, access: access(from) }
+            : options.clients().renew(client, from),
         context: (bytes, from) => {
+          if (options.clients !== undefined) return options.clients().context(bytes, from);
           this.contexts++;
           const node = readClientNode(bytes);
           if (!node.ok) return { ok: false, error: { code: 3, message: node.error } };
@@ -284,6 +289,7 @@ export class Lab {
             exempt: false,
             relay: node.value.userAgentName === USER_AGENT,
             passesVariants: node.value.clientFeatures.includes(PASSES_VARIANTS),
+            trust: '',
             derived: (authority) => derived.for(authority),
             merged: (own, authority) => derived.merge(own, authority),
           });

@@ -1,0 +1,62 @@
+import { fromBinary, toBinary } from '@bufbuild/protobuf';
+import {
+  type DeltaDiscoveryResponse,
+  type DiscoveryResponse,
+  DynamicParameterConstraintsSchema,
+  type Resource,
+  ResourceSchema,
+} from '../../src/gen/envoy/service/discovery/v3/discovery_pb.ts';
+import { contentOf, nameOf } from '../support/lab.ts';
+
+/** A resource in a client's hands. */
+export interface Entry {
+  /** What it is known by: its name and its constraints. */
+  readonly key: string;
+  /** Of the snapshot that its content bears. */
+  readonly number: number;
+  /** How it was asked for, as far as its shape tells. */
+  readonly form: 'plain' | 'locator' | 'any';
+}
+
+type Name = NonNullable<Resource['resourceName']>;
+
+const numberOf = (content: string): number => Number(/^c(\d+);$/.exec(content)?.[1] ?? Number.NaN);
+
+function keyOf({ name, dynamicParameterConstraints }: Name): string {
+  const bytes =
+    dynamicParameterConstraints === undefined
+      ? new Uint8Array()
+      : toBinary(DynamicParameterConstraintsSchema, dynamicParameterConstraints);
+  return `= ${Buffer.from(bytes).toString('hex')} ${name}`;
+}
+
+function entryOf(resource: Resource): Entry[] {
+  // Without a body it says that there is nothing (an unresolvable VHDS alias).
+  if (resource.resource === undefined) return [];
+  const number = numberOf(contentOf(resource.resource));
+  const { resourceName } = resource;
+  if (resourceName === undefined) return [{ key: resource.name, number, form: 'plain' }];
+  return [{ key: keyOf(resourceName), number, form: 'any' }];
+}
+
+export function entriesOfDelta(response: DeltaDiscoveryResponse): {
+  readonly entries: readonly Entry[];
+  readonly removed: readonly string[];
+} {
+  return {
+    entries: response.resources.flatMap(entryOf),
+    removed: [
+      ...response.removedResources,
+      ...response.removedResourceNames.map(keyOf),
+      // Nothing there any more, in this form.
+      ...response.resources.flatMap(({ resource, name }) => (resource === undefined ? [name] : [])),
+    ],
+  };
+}
+
+export function entriesOfSotw(response: DiscoveryResponse): readonly Entry[] {
+  return response.resources.flatMap((any) => {
+    if (any.typeUrl.endsWith('.Resource')) return entryOf(fromBinary(ResourceSchema, any.value));
+    return [{ key: nameOf(any), number: numberOf(contentOf(any)), form: 'any' as const }];
+  });
+}
