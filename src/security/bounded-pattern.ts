@@ -6,9 +6,13 @@ const longestPattern = 256;
 /** Characters of a pattern whose repetitions are written out: about half the instructions that RE2 makes of it. */
 const mostWritten = 1000;
 /** A class such as \pL is a table of hundreds of ranges. */
-const unicodeClass = 16;
+const unicodeClass = 32;
 /** In UTF-16 units. A longer text does not match: matching takes time by its length and by the pattern's. */
 const longestText = 1024;
+
+/** A range such as [b-\x{1E942}] is folded character by character: milliseconds for each such class. */
+const ignoresCase = /\(\?[A-Za-z-]*i/;
+const beyondAscii = /[^ -~]|\\[xpP]/;
 
 /**
  * A peer's own RE2 pattern, which must match the whole text. RE2 matches in linear time, but compiles `x{1000}` to a
@@ -23,6 +27,9 @@ export function compileBounded(pattern: string): Result<(text: string) => boolea
     return fail(
       `a pattern that comes to about ${written} characters with its repetitions written out: at most ${mostWritten} are accepted`,
     );
+  }
+  if (ignoresCase.test(pattern) && beyondAscii.test(pattern)) {
+    return fail('(?i) is accepted with ASCII only, without \\x, \\p and \\P');
   }
   try {
     const compiled = RE2JS.compile(pattern);

@@ -12,6 +12,7 @@ describe('patterns of peers', () => {
     [uuid, 'deadbeef-0000-1111-2222-0123456789ab', true],
     ['(?:[0-9]{1,3}\\.){3}[0-9]{1,3}', '10.0.0.1', true],
     ['sidecar~.*~web.*', 'sidecar~10.0.0.1~web-1.prod~prod.svc', true],
+    ['(?i)web-[a-z]+', 'WEB-Abc', true],
     ['\\x{41}\\p{Greek}', 'Aα', true],
     ['x'.repeat(256), 'x'.repeat(256), true],
     ['.*', 'x'.repeat(1025), false],
@@ -31,6 +32,8 @@ describe('patterns of peers', () => {
     ['repetitions in repetitions', '((x{10}){10}){10}', /written out/],
     ['a parenthesis that is none', `(${'a'.repeat(100)}[(]b){1000}`, /written out/],
     ['large classes', `(?i)${'\\pL'.repeat(84)}`, /written out/],
+    ['a range that is folded', '(?i)[b-\\x{1E942}]', /ASCII only/],
+    ['the same within', 'a(?s-i:b)(?si:[^b-\u{1E942}])', /ASCII only/],
     ['not RE2', 'a(?=b)', /invalid/],
   ];
   for (const [what, pattern, reason] of refused) {
