@@ -119,12 +119,12 @@ export class Cell {
 
   #isExcluded(key: ConstraintsKey, parameters: Parameters, among: Among): boolean {
     const held = this.variants.get(key);
-    return held?.constraints.matches(parameters) === true && !isAmong(held.variant, parameters, among);
+    return held?.constraints.matches(parameters) === true && !isAmong(held, parameters, among);
   }
 
   #match(parameters: Parameters, among: Among = ALL): readonly Held[] {
     const all = this.variants.match(parameters);
-    const matches = among === ALL ? all : all.filter(({ variant }) => isAmong(variant, parameters, among));
+    const matches = among === ALL ? all : all.filter((held) => isAmong(held, parameters, among));
     if (matches.length <= 1) return matches;
     const chosen = matches.filter((held) => held.holders.some((holder) => holder.parameters === parameters));
     return chosen.length === 0 ? matches : chosen;
@@ -151,6 +151,7 @@ export function heldByWildcard(held: Held): boolean {
   return held.holders.some((holder) => holder.role === 'wildcard');
 }
 
-const isAmong = (variant: Variant, parameters: Parameters, { access, alias }: Among): boolean =>
-  (alias === undefined || variant.aliases.includes(alias)) &&
-  (access === undefined || access.admits(variant, parameters));
+/** Where a variant of the wildcard is hidden, no other takes its place there. */
+const isAmong = (held: Held, parameters: Parameters, { access, alias, collected }: Among): boolean =>
+  (alias === undefined || held.variant.aliases.includes(alias)) &&
+  (access === undefined || ((!collected || heldByWildcard(held)) && access.admits(held.variant, parameters)));

@@ -1,20 +1,12 @@
-import { spawnSync } from 'node:child_process';
-import { cpSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import { parseArgs } from 'node:util';
+import { type Mutation, runMutated } from '../support/mutation.ts';
 
-/** One line of the relay, made wrong on purpose. */
-interface Mutation {
-  readonly name: string;
+interface Wrong extends Mutation {
   /** The rule that it breaks. */
   readonly rule: number;
-  readonly file: string;
-  readonly right: string;
-  readonly wrong: string;
 }
 
-const mutations: readonly Mutation[] = [
+const mutations: readonly Wrong[] = [
   {
     name: 'a client gets a variant whatever its parameters',
     rule: 1,
@@ -117,30 +109,15 @@ const mutations: readonly Mutation[] = [
   },
 ];
 
-const root = new URL('../..', import.meta.url).pathname;
 const { values } = parseArgs({ options: { seeds: { type: 'string', default: '2000' } } });
 
-/** The first seed that shows a mutation, in a copy of the sources, and by which rule. */
-function firstToCatch({ name, file, right, wrong }: Mutation): { seed: number; rule: number } | undefined {
-  const copy = mkdtempSync(join(tmpdir(), 'mutation-'));
-  try {
-    for (const part of ['src', 'test', 'package.json'])
-      cpSync(join(root, part), join(copy, part), { recursive: true });
-    symlinkSync(join(root, 'node_modules'), join(copy, 'node_modules'));
-    const source = readFileSync(join(copy, file), 'utf8');
-    if (!source.includes(right)) throw new Error(`"${name}": ${file} has no ${right} any more`);
-    writeFileSync(join(copy, file), source.replaceAll(right, wrong));
-    const run = spawnSync(
-      process.execPath,
-      [join(copy, 'test/simulator/main.ts'), '--brief', '--until-failure', '--seeds', values.seeds],
-      { encoding: 'utf8' },
-    );
-    const caught = /seed (\d+) breaks rule (\d)/.exec(run.stdout);
-    if (caught === null && run.status !== 0) throw new Error(run.stderr);
-    return caught === null ? undefined : { seed: Number(caught[1]), rule: Number(caught[2]) };
-  } finally {
-    rmSync(copy, { recursive: true });
-  }
+/** The first seed that shows a mutation, and by which rule. */
+function firstToCatch(mutation: Mutation): { seed: number; rule: number } | undefined {
+  const args = ['--brief', '--until-failure', '--seeds', values.seeds];
+  const run = runMutated(mutation, 'test/simulator/main.ts', args);
+  const caught = /seed (\d+) breaks rule (\d)/.exec(run.stdout);
+  if (caught === null && run.status !== 0) throw new Error(run.stderr);
+  return caught === null ? undefined : { seed: Number(caught[1]), rule: Number(caught[2]) };
 }
 
 console.log('| mutation | in | breaks rule | caught by rule | after seeds |\n|-|-|-|-|-|');

@@ -30,21 +30,25 @@ function keyOf({ name, dynamicParameterConstraints }: Name): string {
   return `= ${Buffer.from(bytes).toString('hex')} ${name}`;
 }
 
-function entryOf(resource: Resource): Entry[] {
+/** `constrained`: plain names are answered with constraints, too (xds.plain_clients). */
+function entryOf(resource: Resource, constrained: boolean): Entry[] {
   // Without a body it says that there is nothing (an unresolvable VHDS alias).
   if (resource.resource === undefined) return [];
   const number = numberOf(contentOf(resource.resource));
   const { resourceName } = resource;
   if (resourceName === undefined) return [{ key: resource.name, number, form: 'plain' }];
-  return [{ key: keyOf(resourceName), number, form: 'any' }];
+  return [{ key: keyOf(resourceName), number, form: constrained ? 'any' : 'locator' }];
 }
 
-export function entriesOfDelta(response: DeltaDiscoveryResponse): {
+export function entriesOfDelta(
+  response: DeltaDiscoveryResponse,
+  constrained: boolean,
+): {
   readonly entries: readonly Entry[];
   readonly removed: readonly string[];
 } {
   return {
-    entries: response.resources.flatMap(entryOf),
+    entries: response.resources.flatMap((one) => entryOf(one, constrained)),
     removed: [
       ...response.removedResources,
       ...response.removedResourceNames.map(keyOf),
@@ -54,9 +58,9 @@ export function entriesOfDelta(response: DeltaDiscoveryResponse): {
   };
 }
 
-export function entriesOfSotw(response: DiscoveryResponse): readonly Entry[] {
+export function entriesOfSotw(response: DiscoveryResponse, constrained: boolean): readonly Entry[] {
   return response.resources.flatMap((any) => {
-    if (any.typeUrl.endsWith('.Resource')) return entryOf(fromBinary(ResourceSchema, any.value));
-    return [{ key: nameOf(any), number: numberOf(contentOf(any)), form: 'any' as const }];
+    if (any.typeUrl.endsWith('.Resource')) return entryOf(fromBinary(ResourceSchema, any.value), constrained);
+    return [{ key: nameOf(any), number: numberOf(contentOf(any)), form: 'plain' as const }];
   });
 }

@@ -9,11 +9,13 @@ const { values } = parseArgs({
     seed: { type: 'string', default: '1' },
     /** Of a failure: together with the seed it leads to the shrunk case. */
     path: { type: 'string' },
+    /** A failure as it comes, not shrunk. */
+    brief: { type: 'boolean', default: false },
   },
 });
 
 /** So many under one seed: it is said how far it is. */
-const batch = 500;
+const batch = values.path === undefined ? 500 : 1;
 const total = Number(values.cases);
 const startedAt = performance.now();
 let done = 0;
@@ -22,12 +24,15 @@ for (let seed = Number(values.seed); done < total; seed++) {
   const result = fc.check(fc.property(cases, run), {
     seed,
     numRuns,
+    endOnFailure: values.brief,
     ...(values.path === undefined ? {} : { path: values.path }),
   });
   done += result.numRuns;
   if (result.failed) {
     const error = result.errorInstance instanceof Error ? result.errorInstance.stack : '';
-    console.log(`failed: npm run simulate:tenants -- --seed ${seed} --path ${result.counterexamplePath}`);
+    console.log(
+      `failed after ${done} cases: npm run simulate:tenants -- --seed ${seed} --path ${result.counterexamplePath}`,
+    );
     console.log(JSON.stringify(result.counterexample?.[0], undefined, 1));
     console.log(error);
     process.exitCode = 1;

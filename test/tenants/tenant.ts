@@ -182,8 +182,8 @@ export class Tenant {
     const topic = this.#topic(short);
     const { entries, removed } =
       response.$typeName === 'envoy.service.discovery.v3.DeltaDiscoveryResponse'
-        ? entriesOfDelta(response)
-        : { entries: entriesOfSotw(response), removed: [] };
+        ? entriesOfDelta(response, this.#world.constrained)
+        : { entries: entriesOfSotw(response, this.#world.constrained), removed: [] };
     const before = new Set([...topic.held.values()].map(({ number }) => number));
     this.#leaks.look(short, bytes, this.reference, before);
     const whole = short === 'cds' || topic.selectors.values().some(({ name }) => isCollection(name));

@@ -29,10 +29,12 @@ export class World {
   readonly snapshots: Snapshot[] = [];
   /** Names that errors were about, by the number in their message. */
   readonly errors: { readonly type: Type; readonly name: string }[] = [];
+  readonly constrained: boolean;
   #rules: ClientRules;
   #version = 0;
 
   constructor(policy: Policy, options: { readonly constrained: boolean; readonly contentVersions: boolean }) {
+    this.constrained = options.constrained;
     this.policy = accepted(policy);
     this.#rules = rulesOf(this.policy);
     this.lab = new Lab({ ...options, clients: () => this.#rules });

@@ -1,0 +1,70 @@
+import { parseArgs } from 'node:util';
+import { type Mutation, runMutated } from '../support/mutation.ts';
+
+const mutations: readonly Mutation[] = [
+  {
+    name: 'aliases are not looked at',
+    file: 'src/security/authorization.ts',
+    right: ' && aliases.every((alias) => this.allows(type, alias))',
+    wrong: ' && aliases.length >= 0',
+  },
+  {
+    name: 'a rule means a name only as it spells it',
+    file: 'src/security/pattern.ts',
+    right: 'ok({ text: exact.value.name, prefix: false })',
+    wrong: 'ok({ text: pattern, prefix: false })',
+  },
+  {
+    name: 'a rule is for every type',
+    file: 'src/security/authorization.ts',
+    right: '(types?.has(type) ?? true)',
+    wrong: '(types === undefined || type.length > 0)',
+  },
+  {
+    name: "a client's own parameters count under trusted keys",
+    file: 'src/security/derive-parameters.ts',
+    right: 'for (const key of trusted) entries.delete(key);',
+    wrong: '',
+  },
+  {
+    name: 'a wildcard shows every authority by its own parameters',
+    file: 'src/security/guarded-access.ts',
+    right: 'return trusted === parameters || resource.constraints.matches(trusted);',
+    wrong: 'return trusted.id > 0;',
+  },
+  {
+    name: 'classes of clients share views',
+    file: 'src/views/views.ts',
+    right: '${access.key}',
+    wrong: '',
+  },
+  {
+    name: 'a reload does not change what clients see',
+    file: 'src/views/subscription.ts',
+    right: 'this.#view.access.key !== access.key || ',
+    wrong: '',
+  },
+  {
+    name: 'errors about denied names are told',
+    file: 'src/views/permitted.ts',
+    right: 'if (!this.allows(asked.name)) return none;',
+    wrong: '',
+  },
+  {
+    name: 'what is denied now is repeated until its removal is due',
+    file: 'src/views/compose.ts',
+    right: 'if (!view.permitted.admits(variant, item.parameters)) visible',
+    wrong: 'if (view.type.length === 0) visible',
+  },
+];
+
+const { values } = parseArgs({ options: { cases: { type: 'string', default: '5000' } } });
+
+console.log('| mutation | in | caught after cases |\n|-|-|-|');
+for (const mutation of mutations) {
+  const run = runMutated(mutation, 'test/tenants/main.ts', ['--brief', '--cases', values.cases]);
+  const caught = /^failed after (\d+)/m.exec(run.stdout);
+  if (caught === null && run.status !== 0) throw new Error(run.stderr);
+  if (caught === null) process.exitCode = 1;
+  console.log(`| ${mutation.name} | \`${mutation.file}\` | ${caught?.[1] ?? 'not caught'} |`);
+}
