@@ -182,7 +182,7 @@ export class Connections {
     connection.timer = clock.after(milliseconds, () => {
       for (const call of connection.calls ?? []) call.end(why);
       // Such as a watch of the health service.
-      connection.timer = clock.after(Math.max(milliseconds, leastGrace), () => session.destroy());
+      connection.timer = clock.after(Math.max(milliseconds, leastGrace), () => connection.cut());
     });
   }
 

@@ -24,6 +24,7 @@ import { acceptError, acceptRemoval, acceptResource, type Identity } from './arr
 import { type HeldVariant, Seen, type VariantKey, variantKey } from './held.ts';
 import type { TypeState } from './machine.ts';
 import { SessionMachine } from './session-machine.ts';
+import { covered } from './type-state.ts';
 import { type Ask, pendingOf, settle } from './wants.ts';
 
 interface DeltaState extends TypeState {
@@ -145,7 +146,7 @@ export class DeltaSession extends SessionMachine<DeltaState, IncomingDelta> {
 
   /** A subscribe is answered with everything, also with what was sent before (protocol §4.2). */
   protected expect(state: DeltaState, ask: Ask): Set<VariantKey> {
-    const sent = [...this.covered(state, ask), ...state.released.values()];
+    const sent = [...covered(state, ask), ...state.released.values()];
     state.expecting.add(ask);
     return new Set(sent.filter((variant) => this.#shows(ask, variant)).map(variantKey));
   }
@@ -214,7 +215,7 @@ export class DeltaSession extends SessionMachine<DeltaState, IncomingDelta> {
 
   /** A control plane that is silent altogether says nothing about what is held from an earlier stream. */
   protected expired(state: DeltaState, ask: Ask): Removal[] | undefined {
-    const stale = this.covered(state, ask).some((held) => held.mark !== this.stream);
+    const stale = covered(state, ask).some((held) => held.mark !== this.stream);
     if (stale && !this.heard) return undefined;
     return this.sweep(state, ask);
   }
@@ -224,7 +225,7 @@ export class DeltaSession extends SessionMachine<DeltaState, IncomingDelta> {
     if (ask === undefined || ask.askedIn === 0) return;
     state.leaving = true;
     if (this.options.locators && !ask.answered) state.ghosts.add(ask);
-    for (const held of ask.kind === 'name' ? [] : this.covered(state, ask)) {
+    for (const held of ask.kind === 'name' ? [] : covered(state, ask)) {
       if (held.mark === this.stream && this.#shows(ask, held)) state.released.set(variantKey(held), held);
     }
     this.arm(`leaving ${state.type}`, this.options.resourceTimeoutMs, () => {
@@ -298,7 +299,7 @@ export class DeltaSession extends SessionMachine<DeltaState, IncomingDelta> {
     if (isGlob(name)) {
       // The URL of a collection that is empty (protocol §6).
       for (const ask of state.wants.named(name)) {
-        for (const held of this.covered(state, ask)) this.#remove(state, held, removals, settled);
+        for (const held of covered(state, ask)) this.#remove(state, held, removals, settled);
         settle(state.wants, ask, settled);
       }
       return;
@@ -348,7 +349,7 @@ export class DeltaSession extends SessionMachine<DeltaState, IncomingDelta> {
   protected override leftover(state: DeltaState, ask: Ask): Removal[] {
     if (ask.kind !== 'name') return [];
     const removals: Removal[] = [];
-    for (const held of this.covered(state, ask)) {
+    for (const held of covered(state, ask)) {
       if (held.mark === this.stream || !this.#isFor(ask, held.constraints)) continue;
       const asks = state.wants.selecting(held.name, [], held.constraints);
       if (asks.some((other) => !other.answered)) continue;

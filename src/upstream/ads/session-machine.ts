@@ -8,16 +8,27 @@ import {
   type Transaction,
   transaction,
 } from '../../model/transaction.ts';
-import { globMatches } from '../../model/xdstp.ts';
 import type { OutgoingRequest } from '../../wire/request-writer.ts';
 import type { ErrorDetail } from '../../wire/requests.ts';
 import type { IncomingSotw, UnreadableResponse } from '../../wire/response-reader.ts';
 import { Code } from '../../wire/status.ts';
 import { unaskedType } from './arrivals.ts';
-import type { HeldVariant, VariantKey } from './held.ts';
+import type { VariantKey } from './held.ts';
 import type { Effect, Input, Machine, SessionOptions, TypeState } from './machine.ts';
 import { originalOf, type Stamp } from './stamp.ts';
-import { createTypeState, inOrder, renewTypeState, restIdle, resting, wake } from './type-state.ts';
+import {
+  awaitsAnswer,
+  covered,
+  createTypeState,
+  inOrder,
+  isAbandoned,
+  removeStale,
+  renewTypeState,
+  restIdle,
+  resting,
+  wake,
+} from './type-state.ts';
+import { TypesInUse } from './types-in-use.ts';
 import { type Ask, askAgain, awaken, settle } from './wants.ts';
 
 /** Others split a wildcard's first answer: it is whole when nothing more has come for so long (protocol §5b). */
@@ -39,7 +50,7 @@ export abstract class SessionMachine<S extends TypeState, R extends IncomingSotw
   protected stream = 0;
   /** Some response has come on this stream, or on the other one of its session: silence says something now. */
   protected heard = false;
-  readonly #types = new Map<TypeUrl, S>();
+  readonly #types = new TypesInUse<S>();
   readonly #timers = new Map<string, () => void>();
   /** Types of this stream that were sent but never asked for. */
   readonly #unsolicited = new Set<string>();
@@ -87,8 +98,7 @@ export abstract class SessionMachine<S extends TypeState, R extends IncomingSotw
 
   /** Whether something was asked that has no answer yet. */
   get awaits(): boolean {
-    const waits = ({ askedIn, answered }: Ask): boolean => askedIn > 0 && !answered;
-    return this.#types.values().some(({ wants }) => [...wants.all()].some(waits));
+    return awaitsAnswer(this.#types.values());
   }
 
   resting(): readonly Interest[] {
@@ -241,19 +251,12 @@ export abstract class SessionMachine<S extends TypeState, R extends IncomingSotw
       return;
     }
     const removals: Removal[] = [];
-    for (const held of this.covered(state, ask)) {
+    for (const held of covered(state, ask)) {
       if (state.wants.selecting(held.name, [], held.constraints).length > 0) continue;
       state.held.delete(held);
       removals.push({ name: held.name, constraints: held.constraints });
     }
     if (removals.length > 0) this.#say(state, { removals, unwanted: true });
-  }
-
-  /** What is held under an ask's name or glob, or by the wildcard. */
-  protected covered(state: S, ask: Ask): HeldVariant[] {
-    const { kind, selector } = ask;
-    if (kind === 'name') return state.held.of(selector);
-    return [...state.held.all()].filter((held) => kind === 'wildcard' || globMatches(selector, held.name));
   }
 
   #state(interest: Interest): S {
@@ -286,6 +289,8 @@ export abstract class SessionMachine<S extends TypeState, R extends IncomingSotw
       const expiring = fresh.filter((ask) => !ask.answered && this.expires(state, ask));
       if (expiring.length > 0) this.#awaitExpiry(state, `expire ${request} ${state.type}`, expiring);
     }
+    // What comes of them on this stream from now on was never asked for.
+    this.#types.forget(isAbandoned);
   }
 
   #awaitWildcards(state: S, timer: string, asks: readonly Ask[]): void {
@@ -455,12 +460,7 @@ export abstract class SessionMachine<S extends TypeState, R extends IncomingSotw
 
   /** Removes what an ask covers and this stream has not confirmed. */
   protected sweep(state: S, ask: Ask): Removal[] {
-    const stale = this.covered(state, ask).filter(
-      (held) =>
-        held.mark !== this.stream && (!this.options.locators || held.constraints.matches(ask.parameters)),
-    );
-    for (const held of stale) state.held.delete(held);
-    return stale.map(({ name, constraints }) => ({ name, constraints }));
+    return removeStale(state, ask, this.stream, this.options.locators);
   }
 
   #cancel(timer: string): void {

@@ -18,6 +18,7 @@ import type { Image } from './image.ts';
 import type { TypeState } from './machine.ts';
 import { SessionMachine } from './session-machine.ts';
 import { readSotw, type SotwReading } from './sotw-reading.ts';
+import { covered } from './type-state.ts';
 import { type Ask, pendingOf, settle } from './wants.ts';
 
 interface SotwState extends TypeState {
@@ -145,7 +146,7 @@ export class SotwSession extends SessionMachine<SotwState, IncomingSotw> {
 
   protected expired(state: SotwState, ask: Ask): Removal[] | undefined {
     // Held from another stream, and this one has not said that it is gone.
-    const holds = this.covered(state, ask).some(
+    const holds = covered(state, ask).some(
       ({ constraints }) => !this.options.locators || constraints.matches(ask.parameters),
     );
     if (!holds) return [];

@@ -1,5 +1,6 @@
 import type { TypeUrl } from '../../model/brand.ts';
 import type { Suspect } from '../../model/upstream.ts';
+import { TypesInUse } from './types-in-use.ts';
 
 export type Role = 'wildcard' | 'named';
 
@@ -54,7 +55,7 @@ const repeated = 3;
  */
 export class Suspicion {
   readonly #wellMs: number;
-  readonly #units = new Map<TypeUrl, Map<Role, Unit>>();
+  readonly #units = new TypesInUse<Map<Role, Unit>>();
   readonly #streams = new Map<LaneId, Stream>();
   #lastApart = 1;
 
@@ -211,6 +212,7 @@ export class Suspicion {
 
   /** While something is under suspicion, or the usual stream keeps ending, what is new is tried apart at first. */
   #create(type: TypeUrl, role: Role, now: number): Unit {
+    this.#units.forget((roles) => roles.values().every(({ wanted }) => wanted === 0));
     const roles = this.#units.get(type) ?? new Map<Role, Unit>();
     this.#units.set(type, roles);
     const [other] = roles.values();

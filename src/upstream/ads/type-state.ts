@@ -1,10 +1,11 @@
 import type { TypeUrl } from '../../model/brand.ts';
-import { type Interest, WILDCARD } from '../../model/transaction.ts';
+import { type Interest, type Removal, WILDCARD } from '../../model/transaction.ts';
 import { typeInfo } from '../../model/types.ts';
-import { Held } from './held.ts';
+import { globMatches } from '../../model/xdstp.ts';
+import { Held, type HeldVariant } from './held.ts';
 import type { SessionOptions, TypeState } from './machine.ts';
 import type { Stamp } from './stamp.ts';
-import { awaken, Wants } from './wants.ts';
+import { type Ask, awaken, Wants } from './wants.ts';
 
 /** What a session says of the type of an interest, its wildcard or its names. */
 export function createTypeState(
@@ -28,6 +29,32 @@ export function createTypeState(
     rejections: 0,
     sweep: false,
   };
+}
+
+/** What is held under an ask's name or glob, or by the wildcard. */
+export function covered({ held }: TypeState, { kind, selector }: Ask): HeldVariant[] {
+  if (kind === 'name') return held.of(selector);
+  return [...held.all()].filter(({ name }) => kind === 'wildcard' || globMatches(selector, name));
+}
+
+/** Removes what an ask covers and this stream has not confirmed. */
+export function removeStale(state: TypeState, ask: Ask, stream: number, locators: boolean): Removal[] {
+  const stale = covered(state, ask).filter(
+    ({ mark, constraints }) => mark !== stream && (!locators || constraints.matches(ask.parameters)),
+  );
+  for (const held of stale) state.held.delete(held);
+  return stale.map(({ name, constraints }) => ({ name, constraints }));
+}
+
+/** Something was asked that has no answer yet. */
+export function awaitsAnswer(states: Iterable<TypeState>): boolean {
+  const waits = ({ askedIn, answered }: Ask): boolean => askedIn > 0 && !answered;
+  return [...states].some(({ wants }) => [...wants.all()].some(waits));
+}
+
+/** Nothing is wanted, held or to be taken back: only what the stream said last is in it. */
+export function isAbandoned({ wants, held, dropped }: TypeState): boolean {
+  return wants.size === 0 && held.size === 0 && dropped.length === 0;
 }
 
 /** A new stream: everything is asked anew, but for what rests. */

@@ -1,0 +1,28 @@
+import { expect } from 'chai';
+import { typeUrl } from '../../../src/model/brand.ts';
+import { TypesInUse } from '../../../src/upstream/ads/types-in-use.ts';
+
+describe('types that a client invents', () => {
+  it('are forgotten once nobody uses them, however many there were', () => {
+    const types = new TypesInUse<{ used: boolean }>();
+    const kept = { used: true };
+    types.set(typeUrl('kept'), kept);
+    let most = 0;
+    for (let index = 0; index < 10_000; index++) {
+      types.forget(({ used }) => !used);
+      types.set(typeUrl(`invented/${index}`), { used: false });
+      most = Math.max(most, types.size);
+    }
+    expect(most).to.be.below(1000);
+    expect(types.get(typeUrl('kept'))).to.equal(kept);
+  });
+
+  it('are all kept while they are used', () => {
+    const types = new TypesInUse<object>();
+    for (let index = 0; index < 1000; index++) {
+      types.forget(() => false);
+      types.set(typeUrl(`used/${index}`), {});
+    }
+    expect(types.size).to.equal(1000);
+  });
+});
