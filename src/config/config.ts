@@ -156,6 +156,8 @@ interface ParameterRule {
   readonly pattern: string | undefined;
   /** Undefined: without a value the key is absent. */
   readonly default: string | undefined;
+  /** Another value counts as none; empty: any is allowed. */
+  readonly values: readonly string[];
   /** A checked path: where a PER_PARAMETERS session shows it to the control plane. */
   readonly to: string;
   /** The derived value wins over one that the client sends. */

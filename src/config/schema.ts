@@ -44,6 +44,10 @@ const parameter = z
       .describe('Only for xdstp names of these authorities; empty: for every name'),
     pattern: re2().optional().describe('RE2 syntax; the first group is the value'),
     default: z.string().optional().describe('Value where there is none; left out: the key is absent'),
+    values: z
+      .array(z.string())
+      .default([])
+      .describe('The values that are allowed; another one counts as none, in a locator too; empty: any'),
     to: checked(checkTo)
       .optional()
       .describe(
@@ -54,6 +58,13 @@ const parameter = z
       .default(false)
       .describe('The derived value wins over one that the client sends. The same for all rules of a key'),
   })
+  .superRefine((rule, context) => {
+    const fallback = readText(rule, 'default');
+    const values = readList(rule, 'values');
+    if (fallback === undefined || values.length === 0 || values.includes(fallback)) return;
+    const message = `${JSON.stringify(fallback)} is not one of "values": accepted are ${values.map((value) => JSON.stringify(value)).join(', ')}`;
+    context.addIssue({ code: 'custom', path: ['default'], message });
+  }, evenIfWrong)
   .superRefine((rule, context) => {
     const key = readText(rule, 'key');
     if (key === undefined || key === '' || readText(rule, 'to') !== undefined || checkTo(defaultTo(key)).ok)

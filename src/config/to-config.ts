@@ -39,6 +39,7 @@ export function toConfig(file: ConfigFile, source: ConfigSource): Config {
       authorities: rule.authorities,
       pattern: rule.pattern,
       default: rule.default,
+      values: rule.values,
       to: rule.to ?? defaultTo(rule.key),
       trusted: rule.trusted,
     })),

@@ -1,3 +1,4 @@
+import { LRUCache } from 'lru-cache';
 import { RE2JS } from 're2js';
 import { internParameters, type Parameters } from '../model/parameters.ts';
 import type { Peer } from '../wire/transport.ts';
@@ -15,6 +16,8 @@ export interface ParameterRule {
   readonly pattern: string | undefined;
   /** Undefined: without a value the key is absent. */
   readonly default: string | undefined;
+  /** Another value counts as none, a client's own too; empty: any is allowed. */
+  readonly values: readonly string[];
   /**
    * The derived value wins over one that the client sends. A trusted rule makes the others of its key void where it
    * applies: what a client says must not fill in for a certificate that says nothing.
@@ -28,7 +31,7 @@ export interface DerivedParameters {
   for(authority: string | undefined): Parameters;
   /**
    * Of a TP2 locator: the client's own, but a key that a trusted rule is for is never the client's: it is the derived
-   * value, or absent.
+   * value, or absent. A value that the rules of its key do not list is absent, too.
    */
   merge(own: Parameters, authority: string | undefined): Parameters;
   /**
@@ -47,8 +50,8 @@ export interface ParameterDerivation {
 /** In UTF-16 units. A longer value is as if absent: it would be kept for as long as the stream, and matched. */
 const longestValue = 4096;
 
-/** Outcomes that are remembered, so that equal clients share one. */
-const remembered = 10_000;
+/** Of the outcomes that are remembered, so that equal clients share one: bytes, and those of each beside its values. */
+const remembered = { bytes: 4 << 20, perOutcome: 400 };
 
 interface CompiledRule {
   readonly rule: ParameterRule;
@@ -65,7 +68,10 @@ export function compileParameterRules(rules: readonly ParameterRule[]): Paramete
       extract: compilePattern(rule.pattern),
     }),
   );
-  const outcomes = new Map<string, DerivedParameters>();
+  const outcomes = new LRUCache<string, DerivedParameters>({
+    maxSize: remembered.bytes,
+    sizeCalculation: (_, key) => remembered.perOutcome + key.length,
+  });
   return {
     of(node, peer) {
       const values: (string | undefined)[] = [];
@@ -78,7 +84,6 @@ export function compileParameterRules(rules: readonly ParameterRule[]): Paramete
       const known = outcomes.get(key);
       if (known !== undefined) return known;
       const created = new Outcome(rules, values);
-      if (outcomes.size >= remembered) outcomes.clear();
       outcomes.set(key, created);
       return created;
     },
@@ -98,21 +103,29 @@ function compilePattern(pattern: string | undefined): (text: string) => string |
 function valueOf({ rule, source, extract }: CompiledRule, node: ClientNode, peer: Peer): string | undefined {
   for (const text of source(node, peer)) {
     const value = text.length <= longestValue ? extract(text) : undefined;
-    if (value !== undefined) return value;
+    if (value !== undefined && isAllowed(rule, value)) return value;
   }
   return rule.default;
 }
+
+function isAllowed({ values }: ParameterRule, value: string): boolean {
+  return values.length === 0 || values.includes(value);
+}
+
+const none: readonly string[] = [];
 
 class Outcome implements DerivedParameters {
   readonly #rules: readonly ParameterRule[];
   readonly #values: readonly (string | undefined)[];
   readonly #named: ReadonlySet<string>;
   readonly #trusting: ReadonlySet<string>;
+  readonly #listsValues: boolean;
   readonly #byAuthority = new Map<string | undefined, Parameters>();
 
   constructor(rules: readonly ParameterRule[], values: readonly (string | undefined)[]) {
     this.#rules = rules;
     this.#values = values;
+    this.#listsValues = rules.some(({ values }) => values.length > 0);
     this.#named = new Set(rules.flatMap((rule) => rule.authorities));
     this.#trusting = new Set(
       rules.filter(({ trusted }) => trusted).flatMap(({ authorities }) => authorities),
@@ -131,9 +144,10 @@ class Outcome implements DerivedParameters {
 
   merge(own: Parameters, authority: string | undefined): Parameters {
     const trusted = this.#trustedKeys(authority);
-    if (trusted.size === 0) return own;
+    const refused = this.#listsValues ? this.#refusedKeys(own, authority) : none;
+    if (trusted.size === 0 && refused.length === 0) return own;
     const entries = new Map(own.entries);
-    for (const key of trusted) entries.delete(key);
+    for (const key of [...trusted, ...refused]) entries.delete(key);
     for (const [key, value] of this.#derive(authority, (rule) => rule.trusted)) entries.set(key, value);
     return internParameters(entries);
   }
@@ -164,6 +178,16 @@ class Outcome implements DerivedParameters {
       entries.set(rule.key, value);
     }
     return entries;
+  }
+
+  /** Keys of a locator whose values no rule of the key allows. */
+  #refusedKeys(own: Parameters, authority: string | undefined): readonly string[] {
+    const refused: string[] = [];
+    for (const [key, value] of own.entries) {
+      const rules = this.#rules.filter((rule) => rule.key === key && isFor(rule, authority));
+      if (rules.length > 0 && !rules.some((rule) => isAllowed(rule, value))) refused.push(key);
+    }
+    return refused;
   }
 
   #trustedKeys(authority: string | undefined): ReadonlySet<string> {

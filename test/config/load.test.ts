@@ -81,6 +81,7 @@ describe('configuration: what is accepted', () => {
           authorities: [],
           pattern: '^([a-z]+)',
           default: 'prod',
+          values: [],
           to: 'node.metadata.env',
           trusted: false,
         },
@@ -127,6 +128,7 @@ describe('configuration: what is accepted', () => {
       authorities: [],
       pattern: undefined,
       default: undefined,
+      values: [],
       to: 'node.metadata.env',
       trusted: false,
     });

@@ -341,6 +341,11 @@ const tables: ReadonlyMap<string, readonly Row[]> = new Map([
         problems: ['6:5: parameters[1].to: node.metadata.a.b is where parameters[0] (key "a") writes'],
       },
       {
+        rule: 'a default that is not among the values',
+        text: `${minimal}parameters:\n  - { key: a, from: node.id, default: c, values: [a, b] }\n`,
+        problems: ['5:39: parameters[0].default: "c" is not one of "values": accepted are "a", "b"'],
+      },
+      {
         rule: 'a key that makes no path needs a "to"',
         text: `${minimal}parameters:\n  - { key: "a.", from: node.id }\n`,
         problems: ['5:5: parameters[0]: "node.metadata.a." is no path'],

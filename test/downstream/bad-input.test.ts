@@ -116,6 +116,7 @@ describe('bad input', () => {
           authorities: [],
           pattern: undefined,
           default: undefined,
+          values: [],
           trusted: false,
         })),
       });

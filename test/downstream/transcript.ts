@@ -41,6 +41,7 @@ class Conversation {
         authorities: [],
         pattern: undefined,
         default: undefined,
+        values: [],
         trusted: false,
       })),
     });

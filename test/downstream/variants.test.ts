@@ -708,6 +708,7 @@ function envRules(...keys: string[]): readonly ParameterRule[] {
     authorities: [],
     pattern: undefined,
     default: undefined,
+    values: [],
     trusted: false,
   }));
 }

@@ -19,6 +19,7 @@ const rule = (part: Partial<ParameterRule> & Pick<ParameterRule, 'from'>): Param
   authorities: [],
   pattern: undefined,
   default: undefined,
+  values: [],
   trusted: false,
   ...part,
 });
@@ -107,6 +108,38 @@ describe('parameter rules', () => {
     expect(derive(rules, node({ id: `${'a'.repeat(4000)}b` }))).to.deep.equal({});
     expect(derive(rules, node({ id: 'a'.repeat(1_000_000) }))).to.deep.equal({});
     expect(performance.now() - started).to.be.below(2000);
+  });
+
+  it('take a value that is not listed for none: the next SAN, the next rule, the default', () => {
+    const peer = { ...nobody, uriSans: ['spiffe://e/evil', 'spiffe://e/prod'] };
+    const bySan = rule({ from: 'peer.uri_san', pattern: '^spiffe://e/(.*)', values: ['prod', 'test'] });
+    expect(derive([bySan], full, peer)).to.deep.equal({ k: 'prod' });
+    const listed = rule({ from: 'node.id', values: ['a', 'b'] });
+    expect(derive([listed], full)).to.deep.equal({});
+    expect(derive([listed, rule({ from: 'node.cluster' })], full)).to.deep.equal({ k: 'web' });
+    expect(derive([{ ...listed, default: 'b' }], full)).to.deep.equal({ k: 'b' });
+    expect(derive([{ ...listed, values: ['web-1'] }], full)).to.deep.equal({ k: 'web-1' });
+  });
+
+  it('take a value of a locator that is not listed for none', () => {
+    const given = (rules: readonly ParameterRule[], own: Record<string, string>, authority?: string) => {
+      const derived = compileParameterRules(rules).of(full, nobody);
+      return Object.fromEntries(derived.merge(internParameters(Object.entries(own)), authority).entries);
+    };
+    const listed = rule({ from: 'node.id', values: ['a', 'b'] });
+    expect(given([listed], { k: 'a', other: 'x' })).to.deep.equal({ k: 'a', other: 'x' });
+    expect(given([listed], { k: 'invented', other: 'x' })).to.deep.equal({ other: 'x' });
+    // Each rule of the key allows what it lists.
+    const others = [listed, rule({ from: 'node.cluster', values: ['c'] })];
+    expect(given(others, { k: 'c' })).to.deep.equal({ k: 'c' });
+    expect(given(others, { k: 'd' })).to.deep.equal({});
+    // Of names that the rule is not for it says nothing.
+    const elsewhere = [{ ...listed, authorities: ['e.com'] }];
+    expect(given(elsewhere, { k: 'invented' }, 'e.com')).to.deep.equal({});
+    expect(given(elsewhere, { k: 'invented' }, 'f.com')).to.deep.equal({ k: 'invented' });
+    expect(given(elsewhere, { k: 'invented' })).to.deep.equal({ k: 'invented' });
+    const trusted = [rule({ from: 'node.id', trusted: true, values: ['web-1'] })];
+    expect(given(trusted, { k: 'invented' })).to.deep.equal({ k: 'web-1' });
   });
 
   it('take the first rule for a key that has a value', () => {

@@ -215,6 +215,7 @@ export const envAndVersion: readonly ParameterRule[] = ['env', 'version'].map((k
   authorities: [],
   pattern: undefined,
   default: undefined,
+  values: [],
   trusted: false,
 }));
 
