@@ -11,7 +11,7 @@ import { need } from '../e2e/support/skip.ts';
 
 const root = join(import.meta.dirname, '../..');
 const read = (path: string): string => readFileSync(join(root, path), 'utf8');
-const pages = ['README.md', 'CHANGELOG.md', ...globSync('docs/**/*.md', { cwd: root })];
+const pages = ['README.md', 'CHANGELOG.md', 'SECURITY.md', ...globSync('docs/**/*.md', { cwd: root })];
 
 /** The fenced blocks of a page with this info string. */
 function blocks(page: string, info: string): readonly string[] {
