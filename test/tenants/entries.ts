@@ -22,13 +22,12 @@ type Name = NonNullable<Resource['resourceName']>;
 
 const numberOf = (content: string): number => Number(/^c(\d+);$/.exec(content)?.[1] ?? Number.NaN);
 
-function keyOf({ name, dynamicParameterConstraints }: Name): string {
-  const bytes =
-    dynamicParameterConstraints === undefined
-      ? new Uint8Array()
-      : toBinary(DynamicParameterConstraintsSchema, dynamicParameterConstraints);
-  return `= ${Buffer.from(bytes).toString('hex')} ${name}`;
+function constraintsOf({ dynamicParameterConstraints: constraints }: Name): string {
+  if (constraints === undefined) return '';
+  return Buffer.from(toBinary(DynamicParameterConstraintsSchema, constraints)).toString('hex');
 }
+
+const keyOf = (name: Name): string => `= ${constraintsOf(name)} ${name.name}`;
 
 /** `constrained`: plain names are answered with constraints, too (xds.plain_clients). */
 function entryOf(resource: Resource, constrained: boolean): Entry[] {
@@ -37,7 +36,13 @@ function entryOf(resource: Resource, constrained: boolean): Entry[] {
   const number = numberOf(contentOf(resource.resource));
   const { resourceName } = resource;
   if (resourceName === undefined) return [{ key: resource.name, number, form: 'plain' }];
-  return [{ key: keyOf(resourceName), number, form: constrained ? 'any' : 'locator' }];
+  return [
+    {
+      key: keyOf(resourceName),
+      number,
+      form: constrained && constraintsOf(resourceName) !== '' ? 'any' : 'locator',
+    },
+  ];
 }
 
 export function entriesOfDelta(
