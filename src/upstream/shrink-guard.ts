@@ -184,6 +184,10 @@ export class ShrinkGuard implements UpstreamSink {
       return;
     }
     const { pending } = watched;
+    if (pending === undefined && !this.#mayRemove(incoming)) {
+      this.#sink.apply(incoming);
+      return;
+    }
     if (pending !== undefined) for (const put of incoming.puts) pending.variants.delete(put);
     const cached = [...this.#options.cache.heldBy(type, holder.key)];
     const lost = this.#removedBy(incoming, cached);
@@ -198,6 +202,12 @@ export class ShrinkGuard implements UpstreamSink {
     }
     const replaced = lost.filter(({ name }) => renewed.has(name));
     this.#hold(watched, { ...incoming, removals: replaced, complete: false }, going, total);
+  }
+
+  /** Most responses bring something and take nothing: for those nothing is looked up. */
+  #mayRemove({ complete, removals, settled }: Transaction): boolean {
+    if (complete || removals.length > 0) return true;
+    return settled.some((interest) => this.#options.cache.isRestored(interest));
   }
 
   /** Undefined: its removals are as good as any. */

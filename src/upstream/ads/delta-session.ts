@@ -21,6 +21,7 @@ import {
 } from '../../wire/response-reader.ts';
 import { Code } from '../../wire/status.ts';
 import { acceptError, acceptRemoval, acceptResource, type Identity } from './arrivals.ts';
+import { Ghosts } from './ghosts.ts';
 import { type HeldVariant, Seen, type VariantKey, variantKey } from './held.ts';
 import type { TypeState } from './machine.ts';
 import { SessionMachine } from './session-machine.ts';
@@ -37,7 +38,7 @@ interface DeltaState extends TypeState {
   /** Something was taken back just now: what is on its way for it comes all the same. */
   leaving: boolean;
   /** What was taken back before it was answered: answers are on the way, too, those about names in order. */
-  readonly ghosts: Set<Ask>;
+  readonly ghosts: Ghosts;
 }
 
 /** What a response says: all of it judged, nothing of it done yet. */
@@ -50,13 +51,24 @@ interface Reading {
   readonly faults: readonly ResourceFault[];
 }
 
+/** What a response says to the wildcards and globs that wait. */
+interface Heard {
+  readonly said: Transaction;
+  /** The requests to which it is an answer, as it has something for one of their wildcards or globs. */
+  readonly requests: ReadonlySet<number>;
+  /** The wildcards and globs for which something in it is, and for no others. */
+  readonly onlyFor: ReadonlySet<Ask>;
+  /** The oldest request of which a wildcard or glob has had no response yet; grows while they are given this one. */
+  readonly longestWaiting: () => number;
+}
+
 /** More in one first request is refused by common servers' limits (protocol §5b). */
 const initialVersionsLimit = 3 * 1024 * 1024;
 const noVersions: ReadonlyMap<string, string> = new Map();
 
 /** An incremental stream (protocol §4 from the client's side). */
 export class DeltaSession extends SessionMachine<DeltaState, IncomingDelta> {
-  #heard: { readonly said: Transaction; readonly requests: ReadonlySet<number> } | undefined;
+  #heard: Heard | undefined;
 
   protected createState(base: TypeState): DeltaState {
     return {
@@ -65,7 +77,7 @@ export class DeltaSession extends SessionMachine<DeltaState, IncomingDelta> {
       released: new Map(),
       expecting: new Set(),
       leaving: false,
-      ghosts: new Set(),
+      ghosts: new Ghosts(),
     };
   }
 
@@ -103,7 +115,7 @@ export class DeltaSession extends SessionMachine<DeltaState, IncomingDelta> {
     let variants = false;
     let bytes = 0;
     for (const held of state.held.all()) {
-      const single = held.next === undefined && state.held.first(held.name) === held;
+      const single = state.held.isOnly(held);
       if (!single || held.version === '' || held.aliased) continue;
       if (rests && !isAsked(state, held)) continue;
       // Nobody can say of a name alone which variant of it is gone.
@@ -147,8 +159,9 @@ export class DeltaSession extends SessionMachine<DeltaState, IncomingDelta> {
   /** A subscribe is answered with everything, also with what was sent before (protocol §4.2). */
   protected expect(state: DeltaState, ask: Ask): Set<VariantKey> {
     const sent = [...covered(state, ask), ...state.released.values()];
-    state.expecting.add(ask);
-    return new Set(sent.filter((variant) => this.#shows(ask, variant)).map(variantKey));
+    const expected = new Set(sent.filter((variant) => this.#shows(ask, variant)).map(variantKey));
+    if (expected.size > 0) state.expecting.add(ask);
+    return expected;
   }
 
   /**
@@ -160,39 +173,42 @@ export class DeltaSession extends SessionMachine<DeltaState, IncomingDelta> {
     // There is no other in this conversation; what was on its way when it was taken back is no answer.
     if (!this.options.locators && ask.kind === 'wildcard') return ask.expected.size === 0;
     if (said.puts.length + said.heartbeats.length + said.removals.length === 0) {
-      for (const { kind, askedIn, responded } of state.wants.all()) {
-        if (kind !== 'name' && !responded && askedIn > 0 && askedIn < ask.askedIn) return false;
-      }
-      return true;
+      return this.#heardOf(state, said).longestWaiting() >= ask.askedIn;
     }
-    if (ask.expected.size > 0 || !this.#heardOf(state, said).has(ask.askedIn)) return false;
-    return !this.#haunted(state, ask) || this.#isOnlyFor(state, ask, said);
+    const heard = this.#heardOf(state, said);
+    if (ask.expected.size > 0 || !heard.requests.has(ask.askedIn)) return false;
+    return !this.#haunted(state, ask) || heard.onlyFor.has(ask);
   }
 
   /** It was taken back before it was answered, and asked again just now: what is on its way is from in between. */
   #haunted({ ghosts }: DeltaState, { selector, parameters }: Ask): boolean {
-    return ghosts.values().some((ghost) => ghost.selector === selector && ghost.parameters === parameters);
+    return ghosts.of(selector).some((ghost) => ghost.parameters === parameters);
   }
 
-  /** Something in it is for no other wildcard or glob. */
-  #isOnlyFor({ wants }: DeltaState, ask: Ask, { puts, removals }: Transaction): boolean {
-    const others = [...wants.all()].filter((other) => other !== ask && other.kind !== 'name');
-    return [...puts, ...removals].some(
-      (identity) => this.#shows(ask, identity) && !others.some((other) => this.#shows(other, identity)),
-    );
-  }
-
-  /** The requests to which this is an answer, as it has something for one of their wildcards or globs. */
-  #heardOf({ wants }: DeltaState, said: Transaction): ReadonlySet<number> {
-    if (this.#heard?.said === said) return this.#heard.requests;
+  /** Looked at once for each response, however many wildcards and globs wait for an answer. */
+  #heardOf({ wants }: DeltaState, said: Transaction): Heard {
+    if (this.#heard?.said === said) return this.#heard;
     const requests = new Set<number>();
-    const identities = [...said.puts, ...said.heartbeats, ...said.removals];
-    for (const ask of wants.unknown) {
-      if (ask.kind === 'name' || ask.expected.size > 0 || requests.has(ask.askedIn)) continue;
-      if (identities.some((identity) => this.#shows(ask, identity))) requests.add(ask.askedIn);
+    const onlyFor = new Set<Ask>();
+    const news: readonly Identity[] = [...said.puts, ...said.removals];
+    for (const [at, identity] of [...news, ...said.heartbeats].entries()) {
+      const shown = wants.collecting(identity.name).filter((ask) => this.#shows(ask, identity));
+      for (const ask of shown) {
+        if (wants.unknown.has(ask) && ask.expected.size === 0) requests.add(ask.askedIn);
+      }
+      const [only] = shown;
+      if (only !== undefined && shown.length === 1 && at < news.length) onlyFor.add(only);
     }
-    this.#heard = { said, requests };
-    return requests;
+    const waiting = [...wants.all()]
+      .filter(({ kind, askedIn }) => kind !== 'name' && askedIn > 0)
+      .toSorted((a, b) => a.askedIn - b.askedIn);
+    let first = 0;
+    const longestWaiting = (): number => {
+      while (waiting[first]?.responded === true) first++;
+      return waiting[first]?.askedIn ?? Number.POSITIVE_INFINITY;
+    };
+    this.#heard = { said, requests, onlyFor, longestWaiting };
+    return this.#heard;
   }
 
   #shows(ask: Ask, { name, constraints }: Identity): boolean {
@@ -223,6 +239,7 @@ export class DeltaSession extends SessionMachine<DeltaState, IncomingDelta> {
   /** Long enough for what is on its way; later it may have been deleted, and nobody would say so. */
   protected forgotten(state: DeltaState, ask?: Ask): void {
     if (ask === undefined || ask.askedIn === 0) return;
+    state.expecting.delete(ask);
     state.leaving = true;
     if (this.options.locators && !ask.answered) state.ghosts.add(ask);
     for (const held of ask.kind === 'name' ? [] : covered(state, ask)) {
@@ -249,8 +266,8 @@ export class DeltaSession extends SessionMachine<DeltaState, IncomingDelta> {
     const answered: Ask[] = [];
     for (const put of reading.puts) {
       const { name, constraints, aliases, ttlMilliseconds } = put;
-      for (const ghost of state.ghosts) {
-        if (ghost.selector === name && this.#isFor(ghost, constraints)) state.ghosts.delete(ghost);
+      for (const ghost of state.ghosts.of(name)) {
+        if (this.#isFor(ghost, constraints)) state.ghosts.delete(ghost);
       }
       if (!this.#isWanted(state, put)) continue;
       if (put.any === undefined && ttlMilliseconds !== undefined) {
@@ -333,11 +350,11 @@ export class DeltaSession extends SessionMachine<DeltaState, IncomingDelta> {
     removals: Removal[],
     settled: Interest[],
   ): void {
-    const ghosts = [...state.ghosts].filter(({ selector }) => selector === name);
-    const waiting = [...state.wants.named(name), ...ghosts].filter(
-      (ask) => ask.askedIn > 0 && !ask.answered && this.#isFor(ask, constraints),
+    const ghosts = state.ghosts.of(name).filter((ask) => this.#isFor(ask, constraints));
+    const waiting = [...state.wants.naming(name, constraints), ...ghosts].filter(
+      (ask) => ask.askedIn > 0 && !ask.answered,
     );
-    const oldest = Math.min(...waiting.map((ask) => ask.askedIn));
+    const oldest = waiting.reduce((least, { askedIn }) => Math.min(least, askedIn), Number.POSITIVE_INFINITY);
     const meant = waiting.filter((ask) => ask.askedIn === oldest);
     for (const ask of meant) if (!state.ghosts.delete(ask)) settle(state.wants, ask, settled);
     const [only] = meant;
@@ -410,9 +427,8 @@ function came({ wants, released, expecting }: DeltaState, variant: Identity): vo
   if (released.size + expecting.size === 0) return;
   const key = variantKey(variant);
   released.delete(key);
-  for (const ask of expecting) {
-    ask.expected.delete(key);
-    if (ask.expected.size === 0 || !wants.has(ask)) expecting.delete(ask);
+  for (const ask of expecting.size > 0 ? wants.collecting(variant.name) : []) {
+    if (ask.expected.delete(key) && ask.expected.size === 0) expecting.delete(ask);
   }
 }
 

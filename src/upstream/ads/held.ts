@@ -1,5 +1,6 @@
 import type { ConstraintsKey, ResourceName } from '../../model/brand.ts';
 import type { Constraints } from '../../model/constraints.ts';
+import { GlobIndex } from '../../model/glob-index.ts';
 import type { Move } from '../../model/transaction.ts';
 
 /** One variant that a holder has. */
@@ -12,8 +13,6 @@ export interface HeldVariant {
   mark: number;
   /** Selected by an alias: what it is known by upstream and what was asked for differ. */
   aliased: boolean;
-  /** The next variant of this name: nearly always there is one only, so no Map for each name. */
-  next: HeldVariant | undefined;
 }
 
 /** A variant in a set: its name and its constraints. */
@@ -25,7 +24,9 @@ export function variantKey({ name, constraints }: Pick<HeldVariant, 'name' | 'co
 
 /** What the store has under one (holder, type), mirrored without the content: names, variants, versions. */
 export class Held {
-  readonly #first = new Map<ResourceName, HeldVariant>();
+  /** Nearly always a name has one variant only, so no Map for each. */
+  readonly #names = new Map<ResourceName, HeldVariant | Map<ConstraintsKey, HeldVariant>>();
+  readonly #globs = new GlobIndex();
   #size = 0;
 
   /** Variants. */
@@ -34,30 +35,36 @@ export class Held {
   }
 
   has(name: ResourceName): boolean {
-    return this.#first.has(name);
+    return this.#names.has(name);
   }
 
-  first(name: ResourceName): HeldVariant | undefined {
-    return this.#first.get(name);
+  /** Whether its name has no other variant. */
+  isOnly(held: HeldVariant): boolean {
+    return this.#names.get(held.name) === held;
   }
 
   get(name: ResourceName, key: ConstraintsKey): HeldVariant | undefined {
-    for (let held = this.#first.get(name); held !== undefined; held = held.next) {
-      if (held.constraints.key === key) return held;
-    }
-    return undefined;
+    const held = this.#names.get(name);
+    if (held instanceof Map) return held.get(key);
+    return held?.constraints.key === key ? held : undefined;
   }
 
-  /** Of one name; it may change while this is read. */
+  /** Of one name, the newest first; it may change while this is read. */
   of(name: ResourceName): HeldVariant[] {
-    const variants: HeldVariant[] = [];
-    for (let held = this.#first.get(name); held !== undefined; held = held.next) variants.push(held);
-    return variants;
+    const held = this.#names.get(name);
+    if (held === undefined) return [];
+    return held instanceof Map ? [...held.values()].toReversed() : [held];
+  }
+
+  /** Of all names that a glob selects. */
+  under(glob: ResourceName): HeldVariant[] {
+    return [...this.#globs.under(glob)].flatMap((name) => this.of(name));
   }
 
   *all(): Iterable<HeldVariant> {
-    for (const first of this.#first.values()) {
-      for (let held: HeldVariant | undefined = first; held !== undefined; held = held.next) yield held;
+    for (const held of this.#names.values()) {
+      if (held instanceof Map) yield* held.values();
+      else yield held;
     }
   }
 
@@ -69,24 +76,36 @@ export class Held {
       known.aliased = aliased;
       return;
     }
-    this.#first.set(name, { name, constraints, version, mark, aliased, next: this.#first.get(name) });
     this.#size++;
+    const created: HeldVariant = { name, constraints, version, mark, aliased };
+    const others = this.#names.get(name);
+    if (others instanceof Map) others.set(constraints.key, created);
+    else if (others === undefined) {
+      this.#names.set(name, created);
+      this.#globs.add(name);
+    } else {
+      this.#names.set(
+        name,
+        new Map([
+          [others.constraints.key, others],
+          [constraints.key, created],
+        ]),
+      );
+    }
   }
 
-  delete(held: HeldVariant): void {
-    const first = this.#first.get(held.name);
-    if (first === held) {
-      if (held.next === undefined) this.#first.delete(held.name);
-      else this.#first.set(held.name, held.next);
-      this.#size--;
-      return;
-    }
-    for (let before = first; before !== undefined; before = before.next) {
-      if (before.next !== held) continue;
-      before.next = held.next;
-      this.#size--;
-      return;
-    }
+  delete({ name, constraints }: HeldVariant): void {
+    const held = this.#names.get(name);
+    if (held === undefined) return;
+    if (held instanceof Map) {
+      if (!held.delete(constraints.key)) return;
+      const [last] = held.values();
+      if (held.size === 1 && last !== undefined) this.#names.set(name, last);
+    } else if (held.constraints.key === constraints.key) {
+      this.#names.delete(name);
+      this.#globs.delete(name);
+    } else return;
+    this.#size--;
   }
 
   /** Puts everything under other constraints; what has none any more (undefined) is let go. */
@@ -101,7 +120,8 @@ export class Held {
   }
 
   clear(): void {
-    this.#first.clear();
+    this.#names.clear();
+    this.#globs.clear();
     this.#size = 0;
   }
 }

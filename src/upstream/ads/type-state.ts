@@ -1,7 +1,6 @@
 import type { TypeUrl } from '../../model/brand.ts';
 import { type Interest, type Removal, WILDCARD } from '../../model/transaction.ts';
 import { typeInfo } from '../../model/types.ts';
-import { globMatches } from '../../model/xdstp.ts';
 import { Held, type HeldVariant } from './held.ts';
 import type { SessionOptions, TypeState } from './machine.ts';
 import type { Stamp } from './stamp.ts';
@@ -34,7 +33,7 @@ export function createTypeState(
 /** What is held under an ask's name or glob, or by the wildcard. */
 export function covered({ held }: TypeState, { kind, selector }: Ask): HeldVariant[] {
   if (kind === 'name') return held.of(selector);
-  return [...held.all()].filter(({ name }) => kind === 'wildcard' || globMatches(selector, name));
+  return kind === 'glob' ? held.under(selector) : [...held.all()];
 }
 
 /** Removes what an ask covers and this stream has not confirmed. */

@@ -1,8 +1,9 @@
 import { type ParametersKey, type ResourceName, resourceName } from '../../model/brand.ts';
 import type { Constraints } from '../../model/constraints.ts';
+import { ParameterIndex } from '../../model/parameter-index.ts';
 import { NO_PARAMETERS, type Parameters } from '../../model/parameters.ts';
 import { type Interest, type Selector, WILDCARD } from '../../model/transaction.ts';
-import { globMatches, isGlob } from '../../model/xdstp.ts';
+import { globOver, isGlob } from '../../model/xdstp.ts';
 import type { VariantKey } from './held.ts';
 
 /**
@@ -33,7 +34,7 @@ export interface Ask {
 
 /** What is wanted of one type on one stream. */
 export class Wants {
-  readonly #bySelector = new Map<Selector, Map<ParametersKey, Ask>>();
+  readonly #bySelector = new Map<Selector, ParameterIndex<Ask>>();
   readonly #globs = new Set<Selector>();
   readonly #locators: boolean;
   /** What the store has not been told an answer for; usually little or nothing. */
@@ -62,9 +63,9 @@ export class Wants {
   add(interest: Interest): { readonly ask: Ask; readonly created: boolean; readonly again: boolean } {
     const { selector } = interest;
     const parameters = this.#locators ? interest.parameters : NO_PARAMETERS;
-    const asks = this.#bySelector.get(selector) ?? new Map<ParametersKey, Ask>();
+    const asks = this.#bySelector.get(selector) ?? new ParameterIndex<Ask>();
     this.#bySelector.set(selector, asks);
-    const known = asks.get(parameters.key);
+    const known = asks.get(parameters);
     if (known !== undefined) {
       const again = known.interests.has(interest.parameters.key);
       known.interests.set(interest.parameters.key, interest);
@@ -84,7 +85,7 @@ export class Wants {
       responded: false,
       expected: new Set(),
     };
-    asks.set(parameters.key, ask);
+    asks.set(parameters, ask);
     if (glob) this.#globs.add(selector);
     this.unknown.add(ask);
     this.#size++;
@@ -96,11 +97,11 @@ export class Wants {
     const { selector } = interest;
     const parameters = this.#locators ? interest.parameters : NO_PARAMETERS;
     const asks = this.#bySelector.get(selector);
-    const ask = asks?.get(parameters.key);
+    const ask = asks?.get(parameters);
     if (asks === undefined || ask === undefined) return undefined;
     ask.interests.delete(interest.parameters.key);
     if (ask.interests.size > 0) return undefined;
-    asks.delete(parameters.key);
+    asks.delete(parameters);
     if (asks.size === 0) {
       this.#bySelector.delete(selector);
       this.#globs.delete(selector);
@@ -116,11 +117,11 @@ export class Wants {
 
   /** The ask that covers this interest. */
   covering({ selector, parameters }: Interest): Ask | undefined {
-    return this.#bySelector.get(selector)?.get((this.#locators ? parameters : NO_PARAMETERS).key);
+    return this.#bySelector.get(selector)?.get(this.#locators ? parameters : NO_PARAMETERS);
   }
 
   has(ask: Ask): boolean {
-    return this.#bySelector.get(ask.selector)?.get(ask.parameters.key) === ask;
+    return this.#bySelector.get(ask.selector)?.get(ask.parameters) === ask;
   }
 
   /** The asks that name it, with whatever parameters. */
@@ -134,7 +135,8 @@ export class Wants {
     const found: Ask[] = [];
     for (const selector of [name, ...aliases]) this.#collect(found, resourceName(selector), constraints);
     if (name !== WILDCARD) this.#collect(found, WILDCARD, constraints);
-    for (const glob of this.#globs) if (globMatches(glob, name)) this.#collect(found, glob, constraints);
+    const glob = this.hasGlobs ? globOver(name) : undefined;
+    if (glob !== undefined) this.#collect(found, glob, constraints);
     return found;
   }
 
@@ -142,8 +144,22 @@ export class Wants {
   wants(name: ResourceName, aliases: readonly string[]): boolean {
     if (this.#bySelector.has(WILDCARD) || this.#bySelector.has(name)) return true;
     if (aliases.some((alias) => this.#bySelector.has(resourceName(alias)))) return true;
-    for (const glob of this.#globs) if (globMatches(glob, name)) return true;
-    return false;
+    const glob = this.hasGlobs ? globOver(name) : undefined;
+    return glob !== undefined && this.#globs.has(glob);
+  }
+
+  /** The wildcards and globs over a name, with whatever parameters. */
+  collecting(name: ResourceName): readonly Ask[] {
+    const glob = this.hasGlobs ? globOver(name) : undefined;
+    const all = this.named(WILDCARD);
+    return glob === undefined ? all : [...all, ...this.named(glob)];
+  }
+
+  /** The asks that name it, and are for a variant with these constraints. */
+  naming(name: ResourceName, constraints: Constraints): Ask[] {
+    const found: Ask[] = [];
+    this.#collect(found, name, constraints);
+    return found;
   }
 
   /** Whether locators with parameters are among what names it. */
@@ -152,9 +168,9 @@ export class Wants {
   }
 
   #collect(found: Ask[], selector: Selector, constraints: Constraints): void {
-    for (const ask of this.#bySelector.get(selector)?.values() ?? []) {
-      if (!this.#locators || constraints.matches(ask.parameters)) found.push(ask);
-    }
+    const asks = this.#bySelector.get(selector);
+    if (asks === undefined) return;
+    for (const ask of this.#locators ? asks.matching(constraints) : asks.values()) found.push(ask);
   }
 }
 
@@ -175,7 +191,7 @@ export function askAgain(state: { readonly fresh: Set<Ask>; readonly dropped: As
 export function pendingOf(wants: Wants, names: Iterable<{ readonly name: ResourceName }>): Interest[] {
   if (wants.unknown.size === 0) return [];
   const pending = new Set<Interest>();
-  for (const { name } of names) {
+  for (const name of new Set(Iterator.from(names).map((one) => one.name))) {
     for (const ask of wants.named(name)) {
       if (!ask.known) for (const interest of ask.interests.values()) pending.add(interest);
     }
