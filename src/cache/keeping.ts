@@ -51,5 +51,5 @@ export function isTold({ interests }: Table, name: ResourceName, { faults }: Cel
 /** The names of which a selector may show something. */
 export function namesOf(table: Table, selector: Selector): ResourceName[] {
   if (selector === WILDCARD) return [...table.cells.keys()];
-  return [selector, ...(table.aliases.get(selector) ?? []), ...table.cells.under(selector)];
+  return [selector, ...table.aliased(selector), ...table.cells.under(selector)];
 }

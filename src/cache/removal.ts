@@ -65,9 +65,9 @@ export class Removal {
 
   /** An interest was confirmed, or has ended: what was restored, is seen by it and is not needed any more goes. */
   release({ selector, parameters }: Interest, changes: Changes): void {
-    const { restored, cells, aliases } = this.#table;
+    const { restored, cells } = this.#table;
     if (restored.size === 0) return;
-    const names = [selector, ...(aliases.get(selector) ?? []), ...cells.under(selector)];
+    const names = [selector, ...this.#table.aliased(selector), ...cells.under(selector)];
     const candidates =
       selector === WILDCARD
         ? [...restored]

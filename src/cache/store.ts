@@ -246,7 +246,7 @@ export class Store implements Catalog {
     if (table === undefined) return 'unknown';
     const own = table.cells.get(name)?.peek(parameters);
     if (own !== undefined) return own.variant;
-    for (const target of table.aliases.get(name) ?? []) {
+    for (const target of table.aliased(name)) {
       const aliased = table.cells.get(target)?.peek(parameters, { ...ALL, alias: name });
       if (aliased !== undefined) return aliased.variant;
     }
@@ -387,7 +387,7 @@ export class Store implements Catalog {
   ): Held | undefined {
     const own = this.#pickFrom(table.cells.get(name), type, name, parameters, among);
     if (own !== undefined) return own;
-    for (const target of table.aliases.get(name) ?? []) {
+    for (const target of table.aliased(name)) {
       const aliased = this.#pickFrom(table.cells.get(target), type, target, parameters, {
         ...among,
         alias: name,

@@ -5,6 +5,8 @@ import type { Selector } from '../model/transaction.ts';
 import { type Cell, type Held, isRestored } from './cell.ts';
 import { Interests } from './interests.ts';
 
+const none: readonly never[] = [];
+
 /** What is cached by name, and found by the globs over it, too. */
 class Cells extends Map<ResourceName, Cell> {
   readonly #globs = new GlobIndex();
@@ -28,8 +30,8 @@ class Cells extends Map<ResourceName, Cell> {
 export class Table {
   readonly cells = new Cells();
   readonly interests = new Interests();
-  /** Alias → the resources that have it (protocol §4.8). */
-  readonly aliases = new Map<ResourceName, Set<ResourceName>>();
+  /** Alias → the resources that have it (protocol §4.8), and how many of their variants do. */
+  readonly #aliases = new Map<ResourceName, Map<ResourceName, number>>();
   /** Version of each holder's last response. */
   readonly versions = new Map<string, string>();
   variants = 0;
@@ -59,25 +61,29 @@ export class Table {
     return count;
   }
 
+  /** The resources that have an alias. */
+  aliased(alias: ResourceName): Iterable<ResourceName> {
+    return this.#aliases.get(alias)?.keys() ?? none;
+  }
+
   link(variant: Variant): void {
     for (const alias of variant.aliases) {
       const key = resourceName(alias);
-      const names = this.aliases.get(key) ?? new Set();
-      names.add(variant.name);
-      this.aliases.set(key, names);
+      const names = this.#aliases.get(key) ?? new Map<ResourceName, number>();
+      names.set(variant.name, (names.get(variant.name) ?? 0) + 1);
+      this.#aliases.set(key, names);
     }
   }
 
+  /** Another variant of the name may have an alias, too: it stays until the last one goes. */
   unlink(variant: Variant): void {
     for (const alias of variant.aliases) {
       const key = resourceName(alias);
-      const names = this.aliases.get(key);
-      // Another variant of the name may have the alias too: it stays until the last one goes.
-      const others = this.cells.get(variant.name)?.variants.values() ?? [];
-      if ([...others].some((held) => held.variant !== variant && held.variant.aliases.includes(alias)))
-        continue;
-      names?.delete(variant.name);
-      if (names?.size === 0) this.aliases.delete(key);
+      const names = this.#aliases.get(key);
+      const left = (names?.get(variant.name) ?? 0) - 1;
+      if (left > 0) names?.set(variant.name, left);
+      else names?.delete(variant.name);
+      if (names?.size === 0) this.#aliases.delete(key);
     }
   }
 }

@@ -220,8 +220,9 @@ export class Update {
     this.#table.link(variant);
     addHolder(held, holder);
     this.#table.recheck(held);
+    const kept = new Set(before.aliases.length === 0 ? undefined : variant.aliases);
     for (const alias of before.aliases) {
-      if (variant.aliases.includes(alias)) continue;
+      if (kept.has(alias)) continue;
       const name = resourceName(alias);
       this.changes.touch(name, variant.constraints);
       this.#removal.answer(name, variant.constraints, this.changes);

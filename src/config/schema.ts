@@ -165,7 +165,9 @@ const limits = z.strictObject({
     .describe('The largest response accepted from a control plane, or sent to a client'),
   subscription_changes_per_second: count()
     .default(100)
-    .describe('Per stream; past the rate reading pauses. ACKs are free'),
+    .describe(
+      'Per stream; past the rate reading pauses. ACKs are free. A change counts once, and once more for each 500 resources that the changed subscription shows',
+    ),
   max_constraint_depth: count().max(1000).default(64).describe('How deep TP2 constraints may be nested'),
   max_upstream_sessions: count().default(1000).describe('PER_PARAMETERS sessions of all upstreams'),
   stalled_timeout: positiveDuration()

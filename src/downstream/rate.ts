@@ -10,9 +10,10 @@ export class Rate {
     this.#at = now;
   }
 
-  /** Spends one; the milliseconds to wait before the next. */
-  spend(now: number): number {
-    this.#tokens = Math.min(this.#perSecond, this.#tokens + ((now - this.#at) / 1000) * this.#perSecond) - 1;
+  /** Spends so many; the milliseconds to wait before the next. */
+  spend(now: number, cost = 1): number {
+    const saved = Math.min(this.#perSecond, this.#tokens + ((now - this.#at) / 1000) * this.#perSecond);
+    this.#tokens = saved - cost;
     this.#at = now;
     return this.#tokens >= 0 ? 0 : (-this.#tokens / this.#perSecond) * 1000;
   }

@@ -32,6 +32,9 @@ const routing = new Set(
 /** How long changed routes wait for the client to take changed clusters, in milliseconds. */
 const warmingMilliseconds = 1000;
 const shareOf = ({ info, selection }: TypeStream): Share => ({ url: info.url, selection });
+/** A change counts once, and once more for each so many resources that its subscription shows. */
+const shownPerChange = 500;
+const muchShown = 1000;
 const malformed = (message: string): GrpcStatus => ({ code: Code.INVALID_ARGUMENT, message });
 
 /** One client's stream: its types, what of its node matters, and the one write that may be under way. */
@@ -92,6 +95,7 @@ export class XdsStream implements StreamHandler {
     const client = this.#identify(read.value.node);
     const type = client === undefined ? undefined : this.#typeOf(read.value.typeUrl);
     if (client === undefined || type === undefined) return;
+    const isLater = type.subscription !== undefined;
     const handled = this.#dispatch(type, read.value, client);
     if (!handled.ok) {
       this.#refuse('malformed', malformed(handled.error));
@@ -107,7 +111,9 @@ export class XdsStream implements StreamHandler {
     const moved = before !== undefined && before !== client;
     if (handled.value.changed) this.failIfHopeless();
     if (handled.value.changed || moved) this.failIfRefused();
-    if ((handled.value.changed || moved) && !client.exempt) this.#slowDown();
+    if ((handled.value.changed || moved) && !client.exempt) {
+      this.#slowDown(moved ? this.#types : isLater ? [type] : []);
+    }
     this.pump();
   }
 
@@ -405,16 +411,22 @@ export class XdsStream implements StreamHandler {
     return true;
   }
 
-  /** Past the rate reading pauses: flow control holds the client back, and nothing is lost. */
-  #slowDown(): void {
+  /**
+   * Past the rate reading pauses: flow control holds the client back, and nothing is lost. To change a subscription that
+   * shows much costs as much as many small changes; what is subscribed for the first time does not.
+   */
+  #slowDown(changed: readonly TypeStream[]): void {
     if (this.#ended) return;
     const { clock, events, limits } = this.#services;
+    const shown = changed.reduce((sum, { subscription }) => sum + (subscription?.size ?? 0), 0);
     this.#rate ??= new Rate(limits().changesPerSecond, clock.now());
-    const wait = this.#rate.spend(clock.now());
-    if (wait <= 0 || this.#paused !== undefined) return;
-    events.rejected('rate');
+    const wait = this.#rate.spend(clock.now(), 1 + Math.floor(shown / shownPerChange));
+    if (this.#paused !== undefined) return;
+    if (wait > 0) events.rejected('rate');
+    else if (shown < muchShown) return;
+    // After a large one at least until others have had their turn: one read may have brought many.
     this.transport.pause();
-    this.#paused = clock.after(wait, () => {
+    this.#paused = clock.after(Math.max(0, wait), () => {
       this.#paused = undefined;
       if (!this.#ended) this.transport.resume();
     });

@@ -77,6 +77,8 @@ export interface Holding {
 /** A client's share of what the relay holds of one type: the seam between the stages views and downstream. */
 export interface Subscription {
   readonly selection: Selection;
+  /** How many resources it asks for or shows. */
+  readonly size: number;
   /** Of the responses from now on; the protocol stays. */
   encoding: Encoding;
   /** Something was sent for this type on this stream. */

@@ -1,6 +1,10 @@
 import { type ResourceName, resourceName, type TypeUrl } from './brand.ts';
 import { fail, ok, type Result } from './result.ts';
 
+/** As many context parameters, and characters, as anybody has use for: what is longer is refused. */
+const mostParameters = 128;
+const longest = 65_536;
+
 /** Names that are URIs, `xdstp://[authority]/type/id…?params[#directives]` (TP1, protocol §6). */
 const scheme = 'xdstp:';
 const prefix = 'xdstp://';
@@ -42,10 +46,15 @@ export function canonicalUri(
   name: string,
 ): Result<{ readonly type: string | undefined; readonly name: ResourceName }> {
   const bad = (why: string): Result<never> => fail(`xdstp name ${JSON.stringify(name)}: ${why}`);
+  if (name.length > longest) {
+    return fail(
+      `xdstp name ${JSON.stringify(`${name.slice(0, 80)}…`)} has ${name.length} characters: at most ${longest} are accepted`,
+    );
+  }
   const parts = split(name);
   if (parts === undefined) return bad('it is not of the form xdstp://[authority]/type/id');
   return decoding(bad, () => {
-    const [type, ...id] = parts.path.map(decodeURIComponent);
+    const [type, ...id] = parts.path.map(decode);
     if (id.join('') === '') return bad('it has no id after the type');
     const query = canonicalQuery(parts.query);
     if (!query.ok) return bad(query.error);
@@ -81,11 +90,12 @@ function decoding<T>(bad: (why: string) => Result<never>, read: () => Result<T>)
   }
 }
 
-const canonicalAuthority = (authority: string): string =>
-  encode(decodeURIComponent(authority), literalInAuthority);
+const decode = (text: string): string => (text.includes('%') ? decodeURIComponent(text) : text);
+
+const canonicalAuthority = (authority: string): string => encode(decode(authority), literalInAuthority);
 
 const canonicalPath = (path: readonly string[]): string =>
-  path.map((segment) => `/${encode(decodeURIComponent(segment), literalInPath)}`).join('');
+  path.map((segment) => `/${encode(decode(segment), literalInPath)}`).join('');
 
 interface Parts {
   readonly authority: string;
@@ -107,10 +117,13 @@ function canonicalQuery(query: string): Result<string> {
     if (part === '') continue;
     const equals = part.indexOf('=');
     // A plus sign is itself: this is a URI, not a form.
-    const key = decodeURIComponent(equals < 0 ? part : part.slice(0, equals));
+    const key = decode(equals < 0 ? part : part.slice(0, equals));
     if (key === '') return fail('a context parameter has no key');
     if (params.has(key)) return fail(`the context parameter ${JSON.stringify(key)} is given twice`);
-    params.set(key, equals < 0 ? '' : decodeURIComponent(part.slice(equals + 1)));
+    if (params.size >= mostParameters) {
+      return fail(`it has more than ${mostParameters} context parameters`);
+    }
+    params.set(key, equals < 0 ? '' : decode(part.slice(equals + 1)));
   }
   if (params.size === 0) return ok('');
   const pairs = [...params]
@@ -127,7 +140,11 @@ const literalInPath = /%(?:24|26|2B|2C|3A|3B|3D|40)/g; // $ & + , : ; = @
 const literalInAuthority = /%(?:24|26|2B|2C|3A|3B|3D|40|5B|5D)/g; // and [ ] of an IPv6 address
 const literalInQuery = /%(?:24|2B|2C|2F|3A|3B|3F|40)/g; // / ? too, but not & =
 
+/** Nothing in it is encoded or has to be, in whatever part of a name. */
+const unreserved = /^[\w.~-]*$/;
+
 function encode(text: string, literal: RegExp): string {
+  if (unreserved.test(text)) return text;
   return encodeURIComponent(text).replace(literal, decodeURIComponent);
 }
 

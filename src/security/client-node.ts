@@ -49,6 +49,9 @@ export function readClientNode(bytes: Buffer, wanted?: ReadonlySet<string>): Res
   }
 }
 
+/** Envoy has two dozen. */
+const mostFeatures = 1000;
+
 // By hand, because each client of a fleet that reconnects at once brings one.
 function readNode(bytes: Buffer, wanted: ReadonlySet<string> | undefined): ClientNode {
   let { id, cluster, locality, userAgentName, userAgentVersion } = NO_NODE;
@@ -78,7 +81,7 @@ function readNode(bytes: Buffer, wanted: ReadonlySet<string> | undefined): Clien
         userAgentVersion = readBuildVersion(bytes, start, end);
         break;
       case 10:
-        clientFeatures.push(textOf(bytes, start, end));
+        if (clientFeatures.length < mostFeatures) clientFeatures.push(textOf(bytes, start, end));
         break;
       default:
     }

@@ -1,7 +1,7 @@
 import type { ResourceName } from '../model/brand.ts';
 import type { Constraints } from '../model/constraints.ts';
 import type { Parameters } from '../model/parameters.ts';
-import { isCollection, type Selected, selectedId } from '../model/selection.ts';
+import { covers, isCollection, type Selected, selectedId } from '../model/selection.ts';
 import type { Kept } from './frame.ts';
 import type { View } from './view.ts';
 
@@ -73,5 +73,16 @@ export class Coverage {
   #knows(selected: Selected): boolean {
     if (isCollection(selected.selector)) return this.#view.answered(selected);
     return this.#view.items.get(selectedId(selected))?.last.value !== 'unknown';
+  }
+}
+
+/** The items that some of a view's wildcards and globs show. */
+export function* itemsOf({ items, selection }: View, collections: ReadonlySet<Selected>): Iterable<string> {
+  if (collections.size === 0) return;
+  for (const { id, name: selector, locator, parameters } of items.values()) {
+    const shown = selection
+      .collecting(selector)
+      .some((one) => collections.has(one) && covers(one, { selector, locator, parameters }));
+    if (shown) yield id;
   }
 }

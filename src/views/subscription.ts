@@ -1,13 +1,14 @@
 import type { Access } from '../model/access.ts';
 import { isVariant, type Value } from '../model/catalog.ts';
 import { NO_PARAMETERS } from '../model/parameters.ts';
-import { covers, itemId, type Selected, type Selection, selectedId } from '../model/selection.ts';
+import { itemId, type Selected, type Selection, selectedId } from '../model/selection.ts';
 import { type Batch, batch, type Encoding, type Holding, type Subscription } from '../model/subscription.ts';
 import { WILDCARD } from '../model/transaction.ts';
 import { Answers } from './answers.ts';
 import { changesSince } from './changes-since.ts';
 import { goneIn, showsAll } from './claims.ts';
 import { type Change, type Composition, composeDelta, composeSotw } from './compose.ts';
+import { itemsOf } from './coverage.ts';
 import type { Composed, Frame, Kept, Step } from './frame.ts';
 import {
   type Absences,
@@ -71,6 +72,10 @@ export class ViewSubscription implements Subscription, Standing {
 
   get selection(): Selection {
     return this.#view.selection;
+  }
+
+  get size(): number {
+    return this.#view.items.size;
   }
 
   get cold(): boolean {
@@ -175,18 +180,12 @@ export class ViewSubscription implements Subscription, Standing {
   }
 
   #force(ids: ReadonlySet<string>): void {
-    const { items: all, selection } = this.#view;
-    const items = new Set(ids);
+    const { selection } = this.#view;
     const collections = selection.collections.filter((selected) => ids.has(selectedId(selected)));
     this.#expectGlobs(collections);
     // An answer is due, though it be empty.
     if (collections.some(({ selector }) => selector === WILDCARD)) this.#fresh = true;
-    for (const { id, name, locator, parameters } of collections.length > 0 ? all.values() : none) {
-      const covered = selection
-        .collecting(name)
-        .some((one) => ids.has(selectedId(one)) && covers(one, { selector: name, locator, parameters }));
-      if (covered) items.add(id);
-    }
+    const items = new Set([...ids, ...itemsOf(this.#view, new Set(collections))]);
     this.#owed = batch(this.#owed === undefined ? items : items.union(this.#owed.items));
     this.#markBehind(true);
   }

@@ -125,6 +125,32 @@ describe('limits', () => {
       expect(client.status).to.equal(undefined);
     });
 
+    it('what shows much costs more to change, but not to subscribe to', () => {
+      const lab = new Lab({ limits: { changesPerSecond: 20 } });
+      const client = lab.delta();
+      const names = Array.from({ length: 10_000 }, (_, index) => `name-${index}`);
+      client.send('eds', { resourceNamesSubscribe: names });
+      expect(client.paused).to.equal(false);
+      client.send('eds', { resourceNamesUnsubscribe: ['name-0'] }); // 20: 9,999 are left
+      expect(client.paused).to.equal(true);
+      lab.clock.advance(49);
+      expect(client.paused, '21 were spent of 20').to.equal(true);
+      lab.clock.advance(1);
+      expect(client.paused).to.equal(false);
+    });
+
+    it('after a large change others have a turn, though there is time left', () => {
+      const lab = new Lab({ limits: { changesPerSecond: 100 } });
+      const client = lab.delta();
+      const names = Array.from({ length: 1500 }, (_, index) => `name-${index}`);
+      client.send('eds', { resourceNamesSubscribe: names });
+      client.send('eds', { resourceNamesUnsubscribe: ['name-0'] });
+      expect(client.paused).to.equal(true);
+      lab.clock.advance(0);
+      expect(client.paused).to.equal(false);
+      expect(lab.events).to.not.contain('rejected rate');
+    });
+
     it('ACKs and NACKs are free', () => {
       const lab = new Lab({ limits: { changesPerSecond: 2 } });
       const client = lab.sotw();

@@ -179,6 +179,14 @@ describe('xdstp: parts of names', () => {
       expect(globMatches(resourceName(glob), resourceName(name))).to.equal(expected);
     });
 
+  it('names that are only long are refused, with what is accepted', () => {
+    const query = (count: number): string => Array.from({ length: count }, (_, at) => `k${at}=1`).join('&');
+    expect(canonicalName(`xdstp://a/${L}/a?${query(128)}`, lds).ok).to.equal(true);
+    expect(error(canonicalName(`xdstp://a/${L}/a?${query(129)}`, lds))).to.contain('more than 128');
+    const long = error(canonicalName(`xdstp://a/${L}/${'/'.repeat(1_000_000)}`, lds));
+    expect(long).to.contain('at most 65536 are accepted').and.have.length.below(300);
+  });
+
   it('§6 the glob over a name is the one that selects it', () => {
     const segment = fc.constantFrom('a', 'b', '*', '');
     const part = fc.tuple(

@@ -18,6 +18,7 @@ export interface RelayConfig {
 const main = join(root, 'src/main.ts');
 const run = join(root, 'src/commands/run.ts');
 const probe = join(root, 'test/e2e/support/memory-probe.ts');
+const loopProbe = join(root, 'test/e2e/support/loop-probe.ts');
 
 /** Path of the command. */
 export async function relayCommand(): Promise<Result<string>> {
@@ -39,6 +40,9 @@ export interface RelayOptions {
 const memory = z.object({ rss: z.number(), used: z.number() });
 /** Bytes, after a garbage collection. `used`: heap and buffers; `rss`: what the system has given. */
 export type Memory = z.infer<typeof memory>;
+const blocked = z.object({ cpu: z.number(), wall: z.number() });
+/** The longest time without a turn of the event loop, in milliseconds; `cpu`: what its thread has used of it. */
+export type Blocked = z.infer<typeof blocked>;
 const logLine = z.looseObject({ level: z.string(), time: z.iso.datetime(), message: z.string() });
 export type LogLine = z.infer<typeof logLine>;
 
@@ -79,20 +83,35 @@ export class RelayProcess implements AsyncDisposable {
     return RelayProcess.start(config, { flags: ['--expose-gc', `--import=${probe}`] });
   }
 
+  /** A relay whose `blocked` can be asked for. */
+  static startProbed(config: RelayConfig): Promise<RelayProcess> {
+    return RelayProcess.start(config, { flags: [`--import=${loopProbe}`] });
+  }
+
   /** What it holds, garbage collected; `pids`: of several of its processes together. */
   async memory(pids: readonly number[] = [this.pid]): Promise<Memory> {
-    const answers = (): readonly string[] =>
-      this.#process.errors.filter((line) => line.startsWith('memory '));
+    const all = (await this.#answersOf('memory ', pids)).map((answer) => memory.parse(answer));
+    return {
+      rss: all.reduce((sum, { rss }) => sum + rss, 0),
+      used: all.reduce((sum, { used }) => sum + used, 0),
+    };
+  }
+
+  /** The longest time that its event loop was blocked since this was asked the last time. */
+  async blocked(): Promise<Blocked> {
+    const [answer] = await this.#answersOf('blocked ', [this.pid]);
+    return blocked.parse(answer);
+  }
+
+  /** What the probes in these processes write when they are asked. */
+  async #answersOf(start: string, pids: readonly number[]): Promise<readonly unknown[]> {
+    const answers = (): readonly string[] => this.#process.errors.filter((line) => line.startsWith(start));
     const before = answers().length;
     for (const pid of pids) process.kill(pid, 'SIGUSR2');
     return eventually(() => {
       const lines = answers().slice(before);
       if (lines.length < pids.length) throw new Error('no answer to SIGUSR2');
-      const all = lines.map((line) => memory.parse(JSON.parse(line.slice('memory '.length))));
-      return {
-        rss: all.reduce((sum, { rss }) => sum + rss, 0),
-        used: all.reduce((sum, { used }) => sum + used, 0),
-      };
+      return lines.map((line): unknown => JSON.parse(line.slice(start.length)));
     });
   }
 
