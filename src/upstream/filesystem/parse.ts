@@ -73,7 +73,8 @@ function parseJson(bytes: Uint8Array): Parsed {
   // JSON.parse rounds integers that a double cannot hold; the YAML reader keeps them.
   if (/\d{16}/.test(text.value)) return parseYaml(bytes);
   const layout = lazy(() => readLayout(text.value));
-  return fromJsonValue(json, (path) => layout().lineAt(path));
+  // The layout of what is nested too deeply costs a second; a fault of the whole document needs none.
+  return fromJsonValue(json, (path) => (path.length === 0 ? 1 : layout().lineAt(path)));
 }
 
 function parseYaml(bytes: Uint8Array): Parsed {

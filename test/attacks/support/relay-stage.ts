@@ -1,5 +1,6 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { eventually } from '../../e2e/support/eventually.ts';
 import { ResourceFiles } from '../../e2e/support/files.ts';
 import { RelayProcess, upstream } from '../../e2e/support/relay.ts';
 import { writeVariants } from '../../e2e/support/variant-files.ts';
@@ -23,7 +24,7 @@ export interface StageOptions {
   /** More of Node's flags. */
   readonly flags?: readonly string[];
   /** More upstreams, before the others. */
-  readonly upstreams?: readonly object[];
+  readonly upstreams?: () => readonly object[];
 }
 
 /** A relay of the tests, with a control plane that changes something all the time, and somebody who watches it. */
@@ -46,7 +47,7 @@ export class RelayStage implements Stage, AsyncDisposable {
 
   static async start(
     kind: Kind,
-    { config = {}, flags = [], upstreams = [] }: StageOptions = {},
+    { config = {}, flags = [], upstreams = () => [] }: StageOptions = {},
   ): Promise<RelayStage> {
     await using stack = new AsyncDisposableStack();
     const clusters = { 'red-cluster': SECRET, 'blue-cluster': 'of blue', shop: 'x'.repeat(64_000) };
@@ -58,7 +59,7 @@ export class RelayStage implements Stage, AsyncDisposable {
     const relay = stack.use(
       await RelayProcess.start(
         {
-          upstreams: [...upstreams, { ...files.upstream, types: ['eds', 'sds'] }, central],
+          upstreams: [...upstreams(), { ...files.upstream, types: ['eds', 'sds'] }, central],
           parameters: [
             { key: 'env', from: 'node.metadata.env' },
             ...(kind === 'TLS' ? [tenantParameter] : []),
@@ -72,6 +73,9 @@ export class RelayStage implements Stage, AsyncDisposable {
         { flags: ['--expose-gc', `--import=${probe}`, ...flags] },
       ),
     );
+    await eventually(async () => {
+      if ((await relay.get('/ready')).status !== 200) throw new Error('the relay is not ready');
+    });
     const [host = '', port = ''] = relay.xds.split(':');
     const target: Target = {
       host,

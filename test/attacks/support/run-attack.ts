@@ -19,7 +19,7 @@ export interface Bounds {
   readonly settle: number;
 }
 
-export const usualBounds: Bounds = { health: 200, update: 1000, memory: 8 * MB, settle: 10_000 };
+export const usualBounds: Bounds = { health: 200, update: 1000, memory: 8 * MB, settle: 30_000 };
 /** Sockets of the measurement itself come and go. */
 const sparedFiles = 4;
 

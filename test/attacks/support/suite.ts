@@ -21,7 +21,7 @@ export function describeAttacks(
   tables: Readonly<Record<string, readonly Attack[]>>,
 ): void {
   describe(title, function () {
-    this.timeout(60_000);
+    this.timeout(120_000);
     let stage: RelayStage;
     let atFirst: Figures;
     let last: Figures;

@@ -1,4 +1,4 @@
-import { renameSync, writeFileSync } from 'node:fs';
+import { renameSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { create, toBinary } from '@bufbuild/protobuf';
 import { BinaryWriter, WireType } from '@bufbuild/protobuf/wire';
@@ -29,6 +29,10 @@ export class ResourceFiles implements Disposable {
     const path = join(this.#directory.path, name);
     writeFileSync(`${path}.new`, content);
     renameSync(`${path}.new`, path);
+  }
+
+  remove(name: string): void {
+    rmSync(join(this.#directory.path, name), { force: true });
   }
 
   [Symbol.dispose](): void {
