@@ -57,6 +57,20 @@ export const admin: readonly Attack[] = [
     isStatus(await get(`${arena.admin}/__proto__`), 404);
     isStatus(await get(`${arena.admin}/constructor`), 404);
   }),
+  attack(
+    'DNS rebinding: requests for hosts that are not its own, from pages of other origins',
+    async (arena) => {
+      for (const host of ['evil.test', 'evil.test:80', '127.0.0.1.evil.test', 'localhost.evil.test', '']) {
+        for (const path of ['/', '/metrics', '/config_dump', '/ready']) {
+          const answer = await answerTo(
+            arena,
+            `GET ${path} HTTP/1.1\r\nhost: ${host}\r\nconnection: close\r\n\r\n`,
+          );
+          if (!/^HTTP\/1\.1 4\d\d /.test(answer)) throw new Error(`${host}${path}: ${answer.slice(0, 100)}`);
+        }
+      }
+    },
+  ),
   attack('bodies larger than accepted', async (arena) => {
     const body = `{"name":"${'x'.repeat(3 * MB)}"}`;
     isStatus(await json(arena, `${ADMIN}/Explain`, body), 400, 413, 429);

@@ -8,6 +8,8 @@ import { ADS, block, callFields, data, type Fields, Flag, headers, uint32 } from
 import type { RawConnection } from './support/raw-connection.ts';
 
 const DELTA = '/envoy.service.discovery.v3.AggregatedDiscoveryService/DeltaAggregatedResources';
+const REFLECTION = '/grpc.reflection.v1.ServerReflection/ServerReflectionInfo';
+const CSDS = '/envoy.service.status.v3.ClientStatusDiscoveryService/FetchClientStatus';
 const CHECK = '/grpc.health.v1.Health/Check';
 const MB = 1024 * 1024;
 
@@ -53,9 +55,9 @@ export const grpc: readonly Attack[] = [
     { what: 'noise', bytes: frameOf(Buffer.alloc(1000, 0xff)), codes: [Code.INVALID_ARGUMENT] },
   ]),
   {
-    name: 'gzip bombs: 300 KB that become 300 MB',
+    name: 'gzip bombs: 64 KB that become 64 MB',
     async run(arena) {
-      const bomb = gzipSync(Buffer.alloc(300 * MB), { level: 9 });
+      const bomb = gzipSync(Buffer.alloc(64 * MB));
       const session = arena.session();
       for (const path of [ADS, DELTA, CHECK]) {
         const { stream, ended } = rawCall(session, path, { 'grpc-encoding': 'gzip' });
@@ -130,6 +132,66 @@ export const grpc: readonly Attack[] = [
         for (const { stream } of calls) stream.close(8);
         await Promise.all(calls.map(({ ended }) => ended));
       }
+    },
+  },
+  {
+    name: 'x-distributary-via of 28 KB, and another one on each of a hundred streams',
+    async run(arena) {
+      const session = arena.session();
+      const paths = ['x'.repeat(28_000), ...Array.from({ length: 100 }, (_, at) => `relay-${at}`)];
+      for (const via of paths) {
+        const { stream } = rawCall(session, ADS, { 'x-distributary-via': via });
+        const type = Buffer.from('type.googleapis.com/envoy.config.cluster.v3.Cluster');
+        stream.write(frameOf(Buffer.concat([Buffer.of(0x12, 0, 0x22, type.length), type])));
+      }
+      // One that is answered after all of them were read.
+      const { stream, ended } = rawCall(session, CHECK);
+      stream.end(frameOf(Buffer.alloc(0)));
+      await ended;
+    },
+  },
+  {
+    name: 'forty requests of 4 MB that never end',
+    async run(arena) {
+      const most = prefix(0, 4 * MB - 1);
+      const half = Buffer.concat([most, Buffer.alloc(4 * MB - 100)]);
+      const calls = Array.from({ length: 40 }, () => rawCall(arena.session(), ADS));
+      for (const { stream } of calls) stream.write(half);
+      await Promise.all(calls.map(({ ended }) => ended));
+    },
+  },
+  {
+    name: 'calls of every service beside xDS that never end',
+    async run(arena) {
+      const session = arena.session();
+      const calls = [CHECK, '/grpc.health.v1.Health/List', CSDS, REFLECTION].flatMap((path) =>
+        Array.from({ length: 50 }, () => rawCall(session, path)),
+      );
+      for (const { stream } of calls) stream.write(prefix(0, 1000));
+      await Promise.all(calls.map(({ ended }) => ended));
+    },
+  },
+  {
+    name: 'five hundred calls of the health service at once',
+    async run(arena) {
+      const session = arena.session();
+      const calls = Array.from({ length: 500 }, () => rawCall(session, CHECK));
+      for (const { stream } of calls) stream.end(frameOf(Buffer.alloc(0)));
+      await Promise.all(calls.map(({ ended }) => ended));
+    },
+  },
+  {
+    name: 'two thousand watches of the health service',
+    async run(arena) {
+      for (let each = 0; each < 4; each++) {
+        const session = arena.session();
+        for (let call = 0; call < 500; call++)
+          rawCall(session, '/grpc.health.v1.Health/Watch').stream.end(frameOf(Buffer.alloc(0)));
+      }
+      const { stream, ended } = rawCall(arena.session(), CHECK);
+      stream.end(frameOf(Buffer.alloc(0)));
+      const status = await ended;
+      if (status !== String(Code.OK)) throw new Error(`Check says ${status}`);
     },
   },
   {

@@ -2,9 +2,12 @@
 import { create, toBinary } from '@bufbuild/protobuf';
 import { ClientStatusRequestSchema } from '../../src/gen/envoy/service/status/v3/csds_pb.ts';
 import { frameOf } from '../../src/wire/grpc-frames.ts';
+import { Code } from '../../src/wire/status.ts';
 import type { Attack } from './support/attack.ts';
 import { answerOf, rawCall } from './support/calls.ts';
 import { data, Setting } from './support/frames.ts';
+import { SECRET } from './support/tenants.ts';
+import { WELL_BEHAVED } from './support/witness-messages.ts';
 
 const WATCH = '/grpc.health.v1.Health/Watch';
 const REFLECTION = '/grpc.reflection.v1.ServerReflection/ServerReflectionInfo';
@@ -69,6 +72,53 @@ export const status: readonly Attack[] = [
         );
         call.end();
         await answerOf(call);
+      }
+    },
+  },
+  {
+    name: 'CSDS: thousands of questions on one stream',
+    async run(arena) {
+      const { stream, ended } = rawCall(arena.session(), `${CSDS}/StreamClientStatus`);
+      stream.end(Buffer.concat(Array.from({ length: 2000 }, () => empty)));
+      await ended;
+    },
+  },
+  {
+    name: 'CSDS with regular expressions that become huge programs',
+    async run(arena) {
+      for (const regex of ['x{1000}'.repeat(1000), '(x{1000}){1000}', '((a{1,30}){1,30}){1,30}']) {
+        const value = { regex };
+        const pattern = { nodeId: { matchPattern: { case: 'safeRegex' as const, value } } };
+        const request = { nodeMatchers: Array.from({ length: 8 }, () => pattern) };
+        const call = arena.call(arena.channel(), `${CSDS}/FetchClientStatus`);
+        call.write(
+          Buffer.from(toBinary(ClientStatusRequestSchema, create(ClientStatusRequestSchema, request))),
+        );
+        call.end();
+        const { code } = await answerOf(call);
+        if (code !== Code.INVALID_ARGUMENT && code !== Code.PERMISSION_DENIED)
+          throw new Error(`${regex.slice(0, 30)}: ${code}`);
+      }
+    },
+  },
+  {
+    name: 'CSDS of another connection: no stream of anybody else, nothing of the relay itself',
+    async run(arena) {
+      const matcher = { nodeId: { matchPattern: { case: 'prefix' as const, value: '' } } };
+      for (const request of [
+        {},
+        { node: { id: WELL_BEHAVED, cluster: 'tenants' } },
+        { nodeMatchers: [matcher] },
+      ]) {
+        const call = arena.call(arena.channel(), `${CSDS}/FetchClientStatus`);
+        call.write(
+          Buffer.from(toBinary(ClientStatusRequestSchema, create(ClientStatusRequestSchema, request))),
+        );
+        call.end();
+        const { bytes } = await answerOf(call);
+        for (const secret of [WELL_BEHAVED, SECRET, 'red-', 'relay'])
+          if (bytes.includes(secret))
+            throw new Error(`the answer of ${bytes.length} bytes tells of ${secret}`);
       }
     },
   },

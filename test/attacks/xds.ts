@@ -81,6 +81,20 @@ export const xds: readonly Attack[] = [
     },
   },
   {
+    name: 'types that nobody knows: a thousand of them, and such as are 1 MB long',
+    async run(arena) {
+      for (const protocol of ['sotw', 'delta'] as const) {
+        const many = arena.xds(protocol);
+        for (const type of names(1000, 'type.googleapis.com/invented')) many.subscribe(type, ['x']);
+        await settled(many);
+        const long = arena.xds(protocol);
+        long.subscribe(`type.googleapis.com/${'x'.repeat(MB)}`);
+        const { code } = await long.ends();
+        if (code !== Code.INVALID_ARGUMENT) throw new Error(`${protocol}: ${code}`);
+      }
+    },
+  },
+  {
     name: 'one name 300,000 times in one request',
     async run(arena) {
       for (const protocol of ['sotw', 'delta'] as const) {

@@ -64,9 +64,10 @@ export class Arena implements AsyncDisposable {
 
   /** A connection of Node's HTTP/2, which minds the windows. */
   session(): ClientHttp2Session {
-    const { tls } = this.target;
+    const { tls, attackFrom } = this.target;
     const scheme = tls === undefined ? 'http' : 'https';
-    const options = tls === undefined ? {} : tlsOptions(this.target);
+    const from: object = attackFrom === undefined ? {} : { localAddress: attackFrom };
+    const options = tls === undefined ? from : tlsOptions(this.target);
     const session = connect(`${scheme}://${addressOf(this.target)}`, options);
     session.on('error', () => undefined);
     this.#stack.defer(() => session.destroy());

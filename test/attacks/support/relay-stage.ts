@@ -81,6 +81,8 @@ export class RelayStage implements Stage, AsyncDisposable {
       host,
       port: Number(port),
       tls: kind === 'TLS' ? tenantsTls : undefined,
+      // Of the whole 127.0.0.0/8, on Linux alone.
+      attackFrom: process.platform === 'linux' ? '127.0.0.2' : undefined,
       admin: `http://${relay.admin}`,
       pids: [relay.pid, ...childrenOf(relay.pid)],
     };

@@ -28,6 +28,8 @@ export interface Target {
   readonly port: number;
   /** Undefined: plaintext. */
   readonly tls?: TargetTls | undefined;
+  /** The address that attacks come from, where the machine has several: without certificates a peer is its address. */
+  readonly attackFrom?: string | undefined;
   /** http://HOST:PORT of its admin listener. Without one nothing can be said about its memory and its streams. */
   readonly admin?: string | undefined;
   /** Of its processes, if they run on this machine: what they waited for a processor does not count against them. */
@@ -40,11 +42,12 @@ export function addressOf({ host, port }: Target): string {
 
 /** Options of TLS as an HTTP/2 client has them; `changes` go over them. */
 export function tlsOptions(target: Target, changes: ConnectionOptions = {}): ConnectionOptions {
-  const { tls, host, port } = target;
+  const { tls, host, port, attackFrom } = target;
   const { attacker, ca, serverName } = tls ?? {};
   return {
     host,
     port,
+    ...(attackFrom === undefined ? {} : { localAddress: attackFrom }),
     ...(ca === undefined ? {} : { ca }),
     ...(serverName === undefined ? {} : { servername: serverName }),
     ...(attacker === undefined ? {} : { cert: attacker.certificate, key: attacker.privateKey }),
@@ -63,8 +66,9 @@ export async function connectTo(target: Target): Promise<Socket> {
 }
 
 /** TCP and no more, whatever the target speaks on it. */
-export async function connectPlain({ host, port }: Target): Promise<Socket> {
-  const socket = connectTcp({ host, port, noDelay: true });
+export async function connectPlain({ host, port, attackFrom }: Target): Promise<Socket> {
+  const from = attackFrom === undefined ? {} : { localAddress: attackFrom };
+  const socket = connectTcp({ host, port, noDelay: true, ...from });
   await once(socket, 'connect');
   socket.on('error', ignore);
   return socket;
