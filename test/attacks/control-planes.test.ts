@@ -31,7 +31,7 @@ describe('attacks by control planes', () => {
 
   describeAttacks(
     'on a relay',
-    { kind: 'plain', upstreams },
+    { kind: 'plain', memoryAfterEach: true, upstreams },
     {
       'its messages': controlPlanes(() => plane),
       'its frames': rawPlanes(() => raw),

@@ -71,7 +71,7 @@ export function controlPlanes(plane: () => HostilePlane): readonly Attack[] {
     name,
     async run(arena) {
       const answer = bytes();
-      let left = 20;
+      let left = 2;
       const say = (stream: AdsStream): void => {
         if (left-- > 0) stream.sendRaw(answer);
       };
@@ -85,7 +85,7 @@ export function controlPlanes(plane: () => HostilePlane): readonly Attack[] {
   return [
     answers('noise', () => Buffer.alloc(100_000, 0xff)),
     answers('a response of 70 MB', () => Buffer.alloc(70 * MB)),
-    answers('30,000 routes that nobody asked for', () => responseOf(routes(30_000))),
+    answers('10,000 routes that nobody asked for', () => responseOf(routes(10_000))),
     answers('60 routes with constraints that are 500 levels deep', () =>
       responseOf({
         typeUrl: rds,
@@ -119,10 +119,10 @@ export function controlPlanes(plane: () => HostilePlane): readonly Attack[] {
         removedResources: Array.from({ length: 40_000 }, (_, at) => `hostile-${at}`),
       }),
     ),
-    answers('errors about 20,000 resources', () =>
+    answers('errors about 5,000 resources', () =>
       responseOf({
         ...routes(0),
-        resourceErrors: Array.from({ length: 20_000 }, (_, at) => ({
+        resourceErrors: Array.from({ length: 5000 }, (_, at) => ({
           resourceName: { name: `hostile-${at}` },
           errorDetail: { code: 5, message: 'x'.repeat(50) },
         })),
@@ -238,9 +238,9 @@ export function hostileFiles(files: () => ResourceFiles): readonly Attack[] {
       return ['a0: &a0 [x]', ...lines, 'resources: *a9', ''].join('\n');
     }),
     file(
-      'YAML that is 20,000 levels deep',
+      'YAML that is 5,000 levels deep',
       'deep.yaml',
-      () => `resources: ${'['.repeat(20_000)}${']'.repeat(20_000)}`,
+      () => `resources: ${'['.repeat(5000)}${']'.repeat(5000)}`,
     ),
     file(
       'JSON that is 100,000 levels deep',

@@ -24,7 +24,7 @@ import { connectPlain } from './support/target.ts';
 
 const call = block(callFields(ADS));
 /** What a flood may take: past it, the relay has withstood. */
-const bounds = { bytes: 32 << 20, milliseconds: 300 };
+const bounds = { bytes: 32 << 20, milliseconds: 200 };
 const repeat = (portion: Uint8Array, times: number): Buffer =>
   Buffer.concat(Array.from({ length: times }, () => portion));
 

@@ -3,4 +3,4 @@ import { tables } from './tables.ts';
 
 const { tls: _, ...withoutTls } = tables;
 
-describeAttacks('attacks', { kind: 'plain' }, withoutTls);
+describeAttacks('attacks', { kind: 'plain', memoryAfterEach: true }, withoutTls);

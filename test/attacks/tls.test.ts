@@ -1,7 +1,6 @@
 import { frames } from './frames.ts';
 import { grpc } from './grpc.ts';
-import { hpack } from './hpack.ts';
 import { describeAttacks } from './support/suite.ts';
 import { tls } from './tls.ts';
 
-describeAttacks('attacks through mutual TLS', { kind: 'TLS' }, { frames, hpack, grpc, tls });
+describeAttacks('attacks through mutual TLS', { kind: 'TLS' }, { frames, grpc, tls });

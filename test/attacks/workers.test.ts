@@ -1,6 +1,5 @@
 import { frames } from './frames.ts';
 import { grpc } from './grpc.ts';
-import { hpack } from './hpack.ts';
 import { describeAttacks } from './support/suite.ts';
 
-describeAttacks('attacks with workers: 2', { kind: 'workers' }, { frames, hpack, grpc });
+describeAttacks('attacks with workers: 2', { kind: 'workers' }, { frames, grpc });

@@ -28,12 +28,12 @@ export class HostilePlane implements AsyncDisposable {
     for (const stream of this.#plane.openStreams) say(stream);
     try {
       ask();
+      // What has ended a stream is asked again ever more rarely, so this may last.
       await asked;
       const deadline = performance.now() + milliseconds;
       while (performance.now() < deadline) await turn();
     } finally {
       this.#plane.answer = () => {};
-      for (const stream of this.#plane.openStreams) stream.end();
     }
   }
 

@@ -10,7 +10,7 @@ export interface PlaneData {
 }
 
 /** Between two updates, in milliseconds. */
-const gap = 100;
+const gap = 50;
 
 const { changing, clusters } = workerData as PlaneData;
 const port = parentPort as MessagePort;
