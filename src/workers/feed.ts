@@ -17,6 +17,8 @@ import type { Start } from './messages.ts';
 const path = `/${ADS_SERVICE}/DeltaAggregatedResources`;
 /** A worker that reconnects may name everything that it holds in one request. */
 const maxRequestBytes = 1 << 28;
+/** So long a client whose stream has ended may take to come back to what its worker has. */
+const workerIdleMilliseconds = 2000;
 
 /** By what the primary serves its workers. */
 export function feedConfig(config: Config): Config {
@@ -47,8 +49,9 @@ export function workerConfig(config: Config, { port }: Pick<Start, 'port'>): Con
       ...config.xds,
       address: address.kind === 'tcp' && port !== undefined ? { ...address, port } : address,
     },
-    // The primary keeps what nobody wants for the configured time; that the worker keeps it too only delays this.
-    cache: { ...config.cache, idleTtlMs: Math.min(config.cache.idleTtlMs / 10, 30_000) },
+    // The primary keeps what nobody wants for the configured time. To it, what a worker keeps looks used: its sessions
+    // would give way to no other.
+    cache: { ...config.cache, idleTtlMs: Math.min(config.cache.idleTtlMs / 10, workerIdleMilliseconds) },
   };
 }
 

@@ -59,6 +59,7 @@ export class AdsUpstream implements Upstream {
       lapse: (interests) => {
         for (const interest of interests) sink.lapse?.(interest);
       },
+      isIdle: (interest) => sink.isIdle?.(interest) === true,
       apply: (applied) => sink.apply(applied),
       restamp: (restamp) => sink.restamp(restamp),
       changed: () => sink.changed(),

@@ -66,6 +66,11 @@ export class Session {
     return this.#interests > 0 && this.#idle.size === this.#interests;
   }
 
+  /** What only lingers. */
+  resting(): readonly Interest[] {
+    return [...this.#idle];
+  }
+
   get awaits(): boolean {
     return [...this.#lanes.values()].some((lane) => lane.awaits);
   }

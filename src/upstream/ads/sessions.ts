@@ -1,11 +1,10 @@
-import type { ParametersKey, TypeUrl } from '../../model/brand.ts';
+import type { ParametersKey } from '../../model/brand.ts';
 import type { Timer } from '../../model/clock.ts';
 import { stampConstraints } from '../../model/constraints.ts';
 import { internParameters, NO_PARAMETERS, type Parameters } from '../../model/parameters.ts';
 import {
   type Holder,
   type Interest,
-  type Move,
   type Restamp,
   type Transaction,
   transaction,
@@ -23,6 +22,8 @@ import type { LaneHandler, LaneWatch } from './lane-ports.ts';
 import type { SessionOptions } from './machine.ts';
 import { encodeNode, type SessionRule } from './node.ts';
 import type { AdsUpstreamOptions } from './options.ts';
+import { Refused } from './refused.ts';
+import { Restamps } from './restamps.ts';
 import { Session, type Shown } from './session.ts';
 import { SotwSession } from './sotw-session.ts';
 import { restrict, stampFor, unstamped } from './stamp.ts';
@@ -38,6 +39,8 @@ export interface SessionsHandler {
   readonly backoff: (apart: boolean) => Backoff;
   /** Ends these if nobody subscribes to them. */
   lapse(interests: readonly Interest[]): void;
+  /** Nobody subscribes to it. */
+  isIdle(interest: Interest): boolean;
   apply(transaction: Transaction): void;
   restamp(restamp: Restamp): void;
   /** A session has come or gone. */
@@ -60,7 +63,9 @@ export class Sessions {
   #keys: readonly string[];
   readonly #sessions = new Map<ParametersKey, Session>();
   /** Past max_upstream_sessions; they get the places that become free. */
-  readonly #refused = new Set<Interest>();
+  readonly #refused = new Refused();
+  /** Those to which nobody subscribes, the longest idle first: they give way to others. */
+  readonly #idle = new Set<Session>();
   #telling: Timer | undefined;
   /** Parameter sets in the crowd, and how many interests each has there. */
   readonly #crowded = new Map<ParametersKey, number>();
@@ -87,24 +92,22 @@ export class Sessions {
   subscribe(interest: Interest): void {
     this.#crowd(interest);
     const parameters = this.#shown(interest);
-    const known = this.#sessions.get(parameters.key);
-    if (known === undefined && parameters !== CROWD && this.#sessions.size >= this.#options.maxSessions) {
+    if (!this.#sessions.has(parameters.key) && parameters !== CROWD && !this.#hasPlace()) {
       this.#refuse(interest, parameters);
       return;
     }
-    const session = known ?? this.#open(parameters);
+    const session = this.#sessions.get(parameters.key) ?? this.#open(parameters);
     session.subscribe(interest);
+    this.#mark(session);
   }
 
   again(interest: Interest): void {
-    if (this.#refusedLike(interest) !== undefined) return;
+    if (this.#refused.has(interest)) return;
     this.#sessions.get(this.#shown(interest).key)?.again(interest);
   }
 
   unsubscribe(interest: Interest): void {
-    const refused = this.#refusedLike(interest);
-    if (refused !== undefined) {
-      this.#refused.delete(refused);
+    if (this.#refused.delete(interest)) {
       this.#tellSoon();
       return;
     }
@@ -112,33 +115,39 @@ export class Sessions {
     this.#uncrowd(interest);
     if (session === undefined) return;
     session.unsubscribe(interest);
+    this.#mark(session);
     if (!session.empty) return;
     this.#end(session);
     this.#admitWaiting();
   }
 
   idle(interest: Interest): void {
-    if (this.#refusedLike(interest) !== undefined) return;
-    this.#sessions.get(this.#shown(interest).key)?.rest(interest);
+    if (this.#refused.has(interest)) {
+      this.#handler.lapse([interest]); // nobody keeps it current
+      return;
+    }
+    const session = this.#sessions.get(this.#shown(interest).key);
+    if (session === undefined) return;
+    session.rest(interest);
+    this.#mark(session);
+    if (session.idle && !this.#refused.empty && this.#hasPlace()) this.#admitWaiting();
   }
 
   live(interest: Interest): void {
-    this.#sessions.get(this.#shown(interest).key)?.wake(interest);
+    const session = this.#sessions.get(this.#shown(interest).key);
+    if (session === undefined) return;
+    session.wake(interest);
+    this.#mark(session);
   }
 
   /** Why this interest has no session; undefined: it has one. */
   refusal(interest: Interest): string | undefined {
-    return this.#refusedLike(interest) === undefined ? undefined : this.#full();
+    return this.#refused.has(interest) ? this.#full() : undefined;
   }
 
   refusals(): Refusals | undefined {
-    if (this.#refused.size === 0) return undefined;
-    const keys = new Set<ParametersKey>();
-    for (const { parameters } of this.#refused) {
-      if (keys.size === mostTold) break;
-      keys.add(parameters.key);
-    }
-    return { message: this.#full(), parameters: [...keys] };
+    if (this.#refused.empty) return undefined;
+    return { message: this.#full(), parameters: this.#refused.parameters(mostTold) };
   }
 
   /** What is asked apart, since a stream ended: each type once, the longest first. */
@@ -208,11 +217,17 @@ export class Sessions {
     for (const session of ending) this.#end(session);
     for (const [session, interest] of leaving) session.unsubscribe(interest);
     for (const session of this.#sessions.values()) session.show(this.#node(session.parameters));
-    homeless.push(...this.#refused);
-    this.#refused.clear();
-    for (const interest of homeless) this.subscribe(interest);
+    homeless.push(...this.#refused.take());
+    const { live = [], idle = [] } = Object.groupBy(homeless, (one) =>
+      this.#handler.isIdle(one) ? 'idle' : 'live',
+    );
+    for (const interest of live) this.subscribe(interest);
     for (const session of [...this.#sessions.values()]) if (session.empty) this.#end(session);
     this.#admitWaiting();
+    for (const interest of idle) {
+      this.subscribe(interest);
+      this.idle(interest);
+    }
   }
 
   /** What of an interest's parameters decides the session. */
@@ -226,8 +241,8 @@ export class Sessions {
   #crowd({ parameters: { key } }: Interest): void {
     if (this.#options.apart !== true) return;
     const there = this.#crowded.get(key);
-    const full = !this.#sessions.has(key) && this.#sessions.size >= this.#options.maxSessions;
-    if (there !== undefined || full) this.#crowded.set(key, (there ?? 0) + 1);
+    if (there !== undefined || !(this.#sessions.has(key) || this.#hasPlace()))
+      this.#crowded.set(key, (there ?? 0) + 1);
   }
 
   #uncrowd({ parameters: { key } }: Interest): void {
@@ -296,8 +311,28 @@ export class Sessions {
     return this.#options.apart === true && parameters !== CROWD ? { ...holder, parameters } : holder;
   }
 
+  /**
+   * Whether one more session may be opened. One that only lingers gives way, or a client that has gone could keep out
+   * others for as long as `cache.idle_ttl`.
+   */
+  #hasPlace(): boolean {
+    while (this.#sessions.size >= this.#options.maxSessions) {
+      const [longest] = this.#idle;
+      if (longest === undefined) return false;
+      this.#idle.delete(longest);
+      this.#handler.lapse(longest.resting());
+    }
+    return true;
+  }
+
+  #mark(session: Session): void {
+    if (!session.idle) this.#idle.delete(session);
+    else if (this.#sessions.get(session.parameters.key) === session) this.#idle.add(session);
+  }
+
   #end(session: Session): void {
     session.stop();
+    this.#idle.delete(session);
     this.#sessions.delete(session.parameters.key);
     this.#handler.changed();
   }
@@ -305,7 +340,7 @@ export class Sessions {
   /** Where a place is free, all who wait for the same parameter set get it. */
   #admitWaiting(): void {
     this.#conditions.forget('sessions');
-    for (const interest of [...this.#refused]) {
+    for (const interest of [...this.#refused.all()]) {
       const { key } = this.#shown(interest);
       if (!this.#sessions.has(key) && this.#sessions.size >= this.#options.maxSessions) continue;
       this.#refused.delete(interest);
@@ -340,40 +375,6 @@ export class Sessions {
 
   #full(): string {
     const { name, maxSessions } = this.#options;
-    return `upstream ${name}: all ${maxSessions} sessions (limits.max_upstream_sessions) are in use by other parameter sets`;
-  }
-
-  #refusedLike({ type, selector, parameters }: Interest): Interest | undefined {
-    if (this.#refused.size === 0) return undefined;
-    for (const refused of this.#refused) {
-      if (refused.type === type && refused.selector === selector && refused.parameters === parameters)
-        return refused;
-    }
-    return undefined;
-  }
-}
-
-/** Gathers what changes, to be told once for each type. */
-class Restamps {
-  readonly #byType = new Map<TypeUrl, { readonly moves: Move[]; readonly unsettled: Interest[] }>();
-
-  move(moves: Iterable<readonly [TypeUrl, Move]>): void {
-    for (const [type, move] of moves) this.#of(type).moves.push(move);
-  }
-
-  unsettle(interest: Interest): void {
-    this.#of(interest.type).unsettled.push(interest);
-  }
-
-  *all(): Iterable<Restamp> {
-    for (const [type, change] of this.#byType) yield { type, ...change };
-  }
-
-  #of(type: TypeUrl): { readonly moves: Move[]; readonly unsettled: Interest[] } {
-    const known = this.#byType.get(type);
-    if (known !== undefined) return known;
-    const created = { moves: [], unsettled: [] };
-    this.#byType.set(type, created);
-    return created;
+    return `upstream ${name}: all ${maxSessions} sessions (limits.max_upstream_sessions) are in use by other parameter sets. Raise the limit, or list what clients may say in parameters[].values`;
   }
 }

@@ -1,0 +1,136 @@
+import { expect } from 'chai';
+import { resourceName } from '../../../src/model/brand.ts';
+import { internParameters } from '../../../src/model/parameters.ts';
+import type { Interest } from '../../../src/model/transaction.ts';
+import type { Log } from '../../../src/observe/log.ts';
+import { AdsUpstream } from '../../../src/upstream/ads/ads-upstream.ts';
+import type { SessionRule } from '../../../src/upstream/ads/node.ts';
+import { Lab, put, type } from '../../support/lab.ts';
+
+const eds = type('eds');
+const rule = (key: string): SessionRule => ({ key, to: `node.metadata.${key}` });
+const quiet: Log = { debug() {}, info() {}, warn() {}, error() {}, child: () => quiet };
+const want = (env: string, name = 'a', more: Record<string, string> = {}): Interest => ({
+  type: eds,
+  selector: resourceName(name),
+  parameters: internParameters(Object.entries({ env, ...more })),
+});
+
+/** A relay whose one upstream may have so many sessions. Nothing is asked: there is no connection. */
+function setting(maxSessions: number) {
+  const lab = new Lab();
+  const { clock } = lab;
+  const upstream = new AdsUpstream(
+    {
+      name: 'central',
+      claims: { authorities: [], types: [], names: [] },
+      endpoints: [{ kind: 'tcp', host: '127.0.0.1', port: 1 }],
+      protocol: 'DELTA',
+      variants: 'PER_PARAMETERS',
+      tls: undefined,
+      connectTimeoutMs: 1000,
+      resourceTimeoutMs: 15_000,
+      keepalive: { timeMs: 30_000, timeoutMs: 10_000 },
+      backoff: { initialMs: 1000, maxMs: 1000 },
+      settleMs: 0,
+      rules: [rule('env')],
+      node: { id: 'r', cluster: 'r', metadata: {}, locality: { region: '', zone: '', subZone: '' } },
+      version: '1',
+      via: () => '',
+      maxConstraintDepth: 8,
+      maxSessions,
+      clock,
+      random: () => 0.5,
+      log: quiet,
+      metrics: { updates() {}, lastUpdate() {}, reconnect() {}, streamEnd() {}, refused() {} },
+      dial: () => ({ open: () => ({ write() {}, end() {} }), close() {} }),
+    },
+    lab.relay,
+  );
+  lab.relay.replace([upstream]);
+  const registry = lab.relay.views.interests();
+  return {
+    clock,
+    upstream,
+    come: (...interests: Interest[]) => {
+      for (const interest of interests) registry.acquire(interest);
+    },
+    /** They leave something that is worth keeping. */
+    go: (...interests: Interest[]) => {
+      for (const interest of interests) {
+        lab.says({ type: eds, puts: [put(eds, interest.selector, 'it')], settled: [interest] });
+        registry.release(interest);
+      }
+      clock.advance(2000);
+    },
+    refused: (interest: Interest) => upstream.refusal(interest) !== undefined,
+    wanted: () => [...registry.all()].map(({ parameters }) => parameters.entries.get('env')).toSorted(),
+  };
+}
+
+describe('sessions that only linger', () => {
+  it('give way to a new parameter set, the longest idle first', () => {
+    const { come, go, refused, wanted, upstream } = setting(3);
+    come(want('a'), want('b'), want('c'));
+    go(want('b'), want('a'));
+    come(want('d'));
+    expect(refused(want('d'))).to.equal(false);
+    expect(wanted()).to.deep.equal(['a', 'c', 'd']);
+    come(want('e'));
+    expect(wanted()).to.deep.equal(['c', 'd', 'e']);
+    come(want('f'));
+    expect(refused(want('f'))).to.equal(true);
+    expect(upstream.state().sessions).to.equal(3);
+  });
+
+  it('do not while somebody subscribes to one of their interests', () => {
+    const { come, go, refused } = setting(1);
+    come(want('a', 'x'), want('a', 'y'));
+    go(want('a', 'x'));
+    come(want('b'));
+    expect(refused(want('b'))).to.equal(true);
+  });
+
+  it('do not when somebody has come back', () => {
+    const { come, go, wanted } = setting(2);
+    come(want('a'), want('b'));
+    go(want('a'), want('b'));
+    come(want('a'));
+    come(want('c'));
+    expect(wanted()).to.deep.equal(['a', 'c']);
+  });
+
+  it('give way to who was refused, as soon as the last subscriber has gone', () => {
+    const { come, go, refused, wanted } = setting(1);
+    come(want('a'));
+    come(want('b', 'x'), want('b', 'y'));
+    expect(refused(want('b', 'x'))).to.equal(true);
+    go(want('a'));
+    expect(refused(want('b', 'x'))).to.equal(false);
+    expect(wanted()).to.deep.equal(['b', 'b']);
+  });
+
+  it('who was refused and has gone is not kept', () => {
+    const { come, go, refused, wanted } = setting(1);
+    come(want('a'), want('b'));
+    expect(refused(want('b'))).to.equal(true);
+    go(want('b'));
+    expect(refused(want('b'))).to.equal(false);
+    expect(wanted()).to.deep.equal(['a']);
+    go(want('a'));
+    expect(wanted()).to.deep.equal(['a']);
+    come(want('b'));
+    expect(wanted()).to.deep.equal(['b']);
+  });
+
+  it('stay idle under other rules', () => {
+    const { come, go, wanted, refused, upstream } = setting(2);
+    const west = { zone: 'west' };
+    come(want('a', 'x', west), want('b', 'x', west));
+    go(want('a', 'x', west));
+    upstream.reconfigure([rule('env'), rule('zone')]);
+    come(want('c', 'x', west));
+    expect(refused(want('c', 'x', west))).to.equal(false);
+    expect(wanted()).to.deep.equal(['b', 'c']);
+  });
+});
