@@ -20,6 +20,7 @@ import { StatusScopes } from './client-status-scope.ts';
 import { ClientRules } from './clients.ts';
 import { Loops, newRelayId } from './loops.ts';
 import { sampleOf } from './sample.ts';
+import { SessionShares } from './session-shares.ts';
 import { Staleness } from './staleness.ts';
 import { StreamMetrics } from './stream-metrics.ts';
 
@@ -92,6 +93,7 @@ export class Core {
   #limits: StreamLimits;
   #rules: ClientRules;
   #statusScopes: StatusScopes;
+  readonly #sessionShares: SessionShares;
   #draining = false;
 
   constructor(config: Config, { log, version, processMetrics, journal }: Surroundings, place: Place = ALONE) {
@@ -103,6 +105,7 @@ export class Core {
     this.metrics = new Metrics({ process: processMetrics });
     this.conditions = new Conditions(log);
     this.#rules = new ClientRules(config);
+    this.#sessionShares = new SessionShares(config);
     this.#statusScopes = new StatusScopes(config, (peer) => this.#rules.accessOf(peer));
     this.#streamMetrics = new StreamMetrics(this.metrics, this.conditions);
     this.admission = new Admission({
@@ -137,6 +140,7 @@ export class Core {
           this.#config.xds.legacyWildcard?.includes(type) ?? typeInfo(type).legacyWildcard,
         context: (node, peer) => this.#rules.context(node, peer),
         renew: (client, peer) => this.#rules.renew(client, peer),
+        sessions: (peer) => this.#sessionShares.of(peer),
       },
       events: {
         ambiguous: (type, name, parameters, choices) => this.#ambiguous(type, name, parameters, choices),
@@ -176,6 +180,7 @@ export class Core {
     this.#rules = new ClientRules(config);
     this.admission.reload([...this.relay.server.streams()].map(({ transport }) => transport.peer));
     this.#statusScopes = new StatusScopes(config, (peer) => this.#rules.accessOf(peer));
+    this.#sessionShares.reload(config);
     this.relay.server.reidentify();
   }
 

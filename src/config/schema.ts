@@ -169,7 +169,11 @@ const limits = z.strictObject({
       'Per stream; past the rate reading pauses. ACKs are free. A change counts once, and once more for each 500 resources that the changed subscription shows',
     ),
   max_constraint_depth: count().max(1000).default(64).describe('How deep TP2 constraints may be nested'),
-  max_upstream_sessions: count().default(1000).describe('PER_PARAMETERS sessions of all upstreams'),
+  max_upstream_sessions: count()
+    .default(1000)
+    .describe(
+      'PER_PARAMETERS sessions of each upstream. One stream may use a quarter of them, one peer half',
+    ),
   stalled_timeout: positiveDuration()
     .default('60s')
     .describe('A client that takes nothing, or does not finish a message, for so long is disconnected'),

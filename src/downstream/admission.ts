@@ -1,6 +1,5 @@
-import type { Selection } from '../model/selection.ts';
 import { countSelectors, countVersions, type SelectorFields } from '../wire/requests.ts';
-import type { StreamLimits } from './services.ts';
+import type { StreamLimits, Subscribed } from './services.ts';
 
 /** ADS clients use about ten. Each costs a subscription upstream, and a look at each response. */
 const mostTypes = 100;
@@ -8,12 +7,6 @@ const mostTypes = 100;
 const mostParameterSets = 16;
 /** With its digest an entry has 40 bytes or more: no request that is at most 4 MiB long has so many. */
 const mostVersions = 100_000;
-
-/** What one type of a stream is subscribed to. */
-export interface Share {
-  readonly url: string;
-  readonly selection: Selection;
-}
 
 /** Why a stream cannot be subscribed to one type more; undefined: it can. */
 export function excessOfTypes(types: number): string | undefined {
@@ -47,8 +40,8 @@ export function excessOfVersions(range: Buffer | undefined): string | undefined 
 
 /** Why a stream that has `others` cannot be subscribed to this, too; undefined: it can. */
 export function excessOf(
-  own: Share,
-  others: Iterable<Share>,
+  own: Subscribed,
+  others: Iterable<Subscribed>,
   { maxSubscriptions, maxNamesLength = Number.POSITIVE_INFINITY }: StreamLimits,
 ): string | undefined {
   const sets = new Set(own.selection.collections.map(({ parameters }) => parameters));

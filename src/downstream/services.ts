@@ -3,6 +3,7 @@ import type { TypeUrl } from '../model/brand.ts';
 import type { Clock } from '../model/clock.ts';
 import type { Parameters } from '../model/parameters.ts';
 import type { Result } from '../model/result.ts';
+import type { Selection } from '../model/selection.ts';
 import type { OpenSubscription, Response } from '../model/subscription.ts';
 import type { Interest, Selector } from '../model/transaction.ts';
 import type { ErrorDetail } from '../wire/requests.ts';
@@ -45,6 +46,19 @@ export interface StreamLimits {
   readonly maxResponseBytes?: number;
 }
 
+/** What one type of a stream is subscribed to. */
+export interface Subscribed {
+  readonly url: TypeUrl;
+  readonly selection: Selection;
+}
+
+/** What one stream takes of the sessions that upstreams may have. */
+export interface SessionShare {
+  /** It is subscribed to this now. Why it may not be; undefined: it may. */
+  take(subscribed: Iterable<Subscribed>): string | undefined;
+  release(): void;
+}
+
 export type RequestKind = 'subscribe' | 'ack' | 'nack' | 'stale';
 
 /** What streams tell of themselves; must be cheap. */
@@ -74,4 +88,6 @@ export interface DownstreamServices {
   hopeless(type: TypeUrl, selector: Selector): boolean;
   /** Why upstream does not take this interest; undefined: it does. */
   refusal(interest: Interest): string | undefined;
+  /** The share of a stream of this peer; left out: nothing bounds it. */
+  readonly sessions?: (peer: Peer) => SessionShare;
 }

@@ -7,10 +7,16 @@ import { nodeDigest } from '../wire/node-digest.ts';
 import { type DeltaRequest, readDeltaRequest, readSotwRequest, type SotwRequest } from '../wire/requests.ts';
 import { Code, type GrpcStatus } from '../wire/status.ts';
 import type { ServerStream, StreamHandler } from '../wire/transport.ts';
-import { excessOf, excessOfNames, excessOfTypes, excessOfVersions, type Share } from './admission.ts';
+import { excessOf, excessOfNames, excessOfTypes, excessOfVersions } from './admission.ts';
 import { consequencesOf } from './clusters.ts';
 import { Rate } from './rate.ts';
-import type { ClientContext, DownstreamServices, StreamLimits } from './services.ts';
+import type {
+  ClientContext,
+  DownstreamServices,
+  SessionShare,
+  StreamLimits,
+  Subscribed,
+} from './services.ts';
 import { type Admission, TypeStream } from './type-stream.ts';
 
 /** What a path serves. */
@@ -31,10 +37,10 @@ const routing = new Set(
 );
 /** How long changed routes wait for the client to take changed clusters, in milliseconds. */
 const warmingMilliseconds = 1000;
-const shareOf = ({ info, selection }: TypeStream): Share => ({ url: info.url, selection });
 /** A change counts once, and once more for each so many resources that its subscription shows. */
 const shownPerChange = 500;
 const muchShown = 1000;
+const subscribedOf = ({ info, selection }: TypeStream): Subscribed => ({ url: info.url, selection });
 const malformed = (message: string): GrpcStatus => ({ code: Code.INVALID_ARGUMENT, message });
 
 /** One client's stream: its types, what of its node matters, and the one write that may be under way. */
@@ -55,6 +61,7 @@ export class XdsStream implements StreamHandler {
   /** By the clock, since when a write waits for the client; undefined when none does. */
   #blockedSince: number | undefined;
   #rate: Rate | undefined;
+  #sessions: SessionShare | undefined;
   #paused: Timer | undefined;
   /** Clusters were sent that the client has not accepted yet: until then changed routes wait. 0: all are. */
   #warmingUntil = 0;
@@ -137,6 +144,7 @@ export class XdsStream implements StreamHandler {
     this.#paused?.cancel();
     this.#warmed?.cancel();
     for (const type of this.#types.splice(0)) type.close();
+    this.#sessions?.release();
     this.#closed(this);
   }
 
@@ -158,7 +166,7 @@ export class XdsStream implements StreamHandler {
       return;
     }
     this.#client = client;
-    for (const type of this.#types) type.reselect(client);
+    this.#reselect(client);
     this.failIfRefused();
     this.pump();
   }
@@ -330,8 +338,14 @@ export class XdsStream implements StreamHandler {
     this.#nodeChecksum = nodeDigest(node);
     const before = this.#client;
     this.#client = context.value;
-    if (before !== undefined) for (const type of this.#types) type.reselect(context.value);
-    return this.#client;
+    if (before !== undefined) this.#reselect(context.value);
+    return this.#ended ? undefined : this.#client;
+  }
+
+  /** The same subscriptions with other parameters. */
+  #reselect(client: ClientContext): void {
+    for (const type of this.#types) type.reselect(client);
+    this.#admitsSessions(client, this.#types.map(subscribedOf));
   }
 
   #typeOf(url: string): TypeStream | undefined {
@@ -390,8 +404,12 @@ export class XdsStream implements StreamHandler {
         this.#refuse('denied', { code: Code.PERMISSION_DENIED, message });
         return false;
       }
-      const others = this.#types.filter((other) => other !== type).map(shareOf);
-      return this.#admits(client, (limits) => excessOf({ url: type.info.url, selection }, others, limits));
+      const others = this.#types.filter((other) => other !== type).map(subscribedOf);
+      const own = { url: type.info.url, selection };
+      return (
+        this.#admits(client, (limits) => excessOf(own, others, limits)) &&
+        this.#admitsSessions(client, [own, ...others])
+      );
     },
   };
 
@@ -399,6 +417,19 @@ export class XdsStream implements StreamHandler {
     const message = client.exempt ? undefined : excess(this.#services.limits());
     if (message === undefined) return true;
     this.#refuse('subscriptions', { code: Code.RESOURCE_EXHAUSTED, message });
+    return false;
+  }
+
+  /** A peer may use a share of the sessions that upstreams may have: others need one, too. */
+  #admitsSessions(client: ClientContext, subscribed: readonly Subscribed[]): boolean {
+    if (client.exempt) {
+      this.#sessions?.release();
+      return true;
+    }
+    this.#sessions ??= this.#services.sessions?.(this.transport.peer);
+    const message = this.#sessions?.take(subscribed);
+    if (message === undefined) return true;
+    this.#refuse('upstream_sessions', { code: Code.RESOURCE_EXHAUSTED, message }, message);
     return false;
   }
 

@@ -1,0 +1,128 @@
+import type { Config } from '../config/config.ts';
+import type { SessionShare, Subscribed } from '../downstream/services.ts';
+import type { ParametersKey, TypeUrl } from '../model/brand.ts';
+import type { Selection } from '../model/selection.ts';
+import { restrict } from '../upstream/ads/stamp.ts';
+import { claims } from '../upstream/claims.ts';
+import { peerKey } from '../wire/peer-identity.ts';
+import type { Peer } from '../wire/transport.ts';
+
+/** So many parameter sets a stream and a peer may use even where there are few sessions: nearly all clients use one. */
+const leastOf = { stream: 2, peer: 4 };
+
+type Sets = ReadonlySet<ParametersKey>;
+const none: Sets = new Set();
+
+/**
+ * How many of the upstream sessions one client may use (limits.max_upstream_sessions): a stream a quarter of them, a
+ * peer half. Clients that may say what they like could use all of them with one request otherwise.
+ */
+export class SessionShares {
+  #config: Config;
+  /** For each peer, how many of its streams need a session for a parameter set. */
+  #peers = new Map<string, Map<ParametersKey, number>>();
+  /** Of selections by the rules in force. */
+  #known = new WeakMap<Selection, Sets>();
+  /** Grows when what was counted so far counts no more. */
+  #generation = 0;
+
+  constructor(config: Config) {
+    this.#config = config;
+  }
+
+  /** Other rules and limits. Every stream has to say anew what it needs. */
+  reload(config: Config): void {
+    this.#config = config;
+    this.#peers = new Map();
+    this.#known = new WeakMap();
+    this.#generation++;
+  }
+
+  /** That of a stream. */
+  of(peer: Peer): SessionShare {
+    let [needs, generation, key] = [none, this.#generation, ''];
+    const before = (): Sets => (generation === this.#generation ? needs : none);
+    const replace = (now: Sets): void => {
+      this.#count(key, before(), now);
+      [needs, generation] = [now, this.#generation];
+    };
+    return {
+      take: (subscribed) => {
+        const now = this.#needs(subscribed);
+        if (isSame(now, before())) return undefined;
+        if (key === '') key = peerKey(peer);
+        const excess = this.#excess(key, before(), now);
+        if (excess === undefined) replace(now);
+        return excess;
+      },
+      release: () => replace(none),
+    };
+  }
+
+  #needs(subscribed: Iterable<Subscribed>): Sets {
+    if (this.#config.parameters.length === 0) return none;
+    let needs = none;
+    for (const { url, selection } of subscribed) {
+      const more = this.#needsOf(url, selection);
+      // Nearly all clients have the same parameters for all types.
+      if (!more.isSubsetOf(needs)) needs = needs.size === 0 ? more : needs.union(more);
+    }
+    return needs;
+  }
+
+  #needsOf(type: TypeUrl, selection: Selection): Sets {
+    const known = this.#known.get(selection);
+    if (known !== undefined) return known;
+    const keys = this.#config.parameters.map(({ key }) => key);
+    const seen = new Set<unknown>();
+    const needs = new Set<ParametersKey>();
+    for (const { selector, parameters } of selection.entries.values()) {
+      if (seen.has(parameters) || !this.#decidesByNode(type, selector)) continue;
+      seen.add(parameters);
+      needs.add(restrict(keys, parameters).key);
+    }
+    this.#known.set(selection, needs);
+    return needs;
+  }
+
+  /** The upstream has a session for each parameter set. */
+  #decidesByNode(type: TypeUrl, selector: string): boolean {
+    const upstream = this.#config.upstreams.find((one) => claims(one.claims, type, selector));
+    return upstream?.kind === 'ads' && upstream.variants === 'PER_PARAMETERS';
+  }
+
+  #excess(key: string, before: Sets, now: Sets): string | undefined {
+    const { limits, workers } = this.#config;
+    const max = limits.maxUpstreamSessions;
+    const ofStream = Math.min(max, Math.max(leastOf.stream, Math.floor(max / 4)));
+    // Clients are handed to workers in turn, and each worker counts its own.
+    const ofPeer = Math.min(max, Math.max(leastOf.peer, Math.floor(max / 2 / Math.max(1, workers))));
+    if (now.size > ofStream) {
+      return `a stream that uses ${now.size} parameter sets: at most ${ofStream} are accepted, as each takes one of ${max} upstream sessions (limits.max_upstream_sessions). ${advice}`;
+    }
+    const counts = this.#peers.get(key);
+    const left = [...before].filter((set) => counts?.get(set) === 1 && !now.has(set));
+    const total =
+      (counts?.size ?? 0) - left.length + [...now].filter((set) => counts?.has(set) !== true).length;
+    if (total <= ofPeer || now.isSubsetOf(before)) return undefined;
+    return `${key} uses ${total} parameter sets: at most ${ofPeer} are accepted of one peer, as each takes one of ${max} upstream sessions (limits.max_upstream_sessions). ${advice}`;
+  }
+
+  #count(key: string, before: Sets, now: Sets): void {
+    if (before.size + now.size === 0) return;
+    const counts = this.#peers.get(key) ?? new Map<ParametersKey, number>();
+    this.#peers.set(key, counts);
+    for (const set of now) counts.set(set, (counts.get(set) ?? 0) + 1);
+    for (const set of before) {
+      const left = (counts.get(set) ?? 0) - 1;
+      if (left > 0) counts.set(set, left);
+      else counts.delete(set);
+    }
+    if (counts.size === 0) this.#peers.delete(key);
+  }
+}
+
+const advice =
+  'Raise the limit, list what clients may say in parameters[].values, or name a relay in limits.relay_peers';
+
+const isSame = (a: Sets, b: Sets): boolean => a === b || (a.size === b.size && a.isSubsetOf(b));

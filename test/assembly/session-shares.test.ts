@@ -1,0 +1,136 @@
+import { expect } from 'chai';
+import { SessionShares } from '../../src/assembly/session-shares.ts';
+import type { Config } from '../../src/config/config.ts';
+import { parseConfig } from '../../src/config/load.ts';
+import { resourceName } from '../../src/model/brand.ts';
+import { internParameters } from '../../src/model/parameters.ts';
+import { Selection } from '../../src/model/selection.ts';
+import type { Peer } from '../../src/wire/transport.ts';
+import { type } from '../support/lab.ts';
+
+const at = (address: string): Peer => ({ address: `${address}:4000`, unix: false, uriSans: [], dnsSans: [] });
+
+function configOf({
+  sessions = 16,
+  workers = 0,
+  upstreams = '',
+  parameters = '[{ key: env, from: node.id }]',
+}) {
+  const text = `
+upstreams:
+  ${upstreams}
+  - { name: central, ads: { endpoints: ["cp:1"] } }
+parameters: ${parameters}
+limits: { max_upstream_sessions: ${sessions} }
+workers: ${workers}
+`;
+  const config = parseConfig(text, 'test.yaml', {});
+  if (!config.ok) throw new Error(JSON.stringify(config.error));
+  return config.value;
+}
+
+/** A selection with these values of env, and of a parameter of which no rule knows. */
+function withEnvs(envs: readonly string[], name = 'a', short = 'eds') {
+  const selected = envs.map((env, index) => ({
+    selector: resourceName(name),
+    spelling: name,
+    locator: true,
+    parameters: internParameters([
+      ['env', env],
+      ['other', String(index)],
+    ]),
+    own: undefined,
+  }));
+  return [{ url: type(short), selection: Selection.of(selected) }];
+}
+
+const range = (prefix: string, count: number) => Array.from({ length: count }, (_, at) => `${prefix}${at}`);
+
+describe('shares of the upstream sessions', () => {
+  const shares = (options: Parameters<typeof configOf>[0] = {}) => new SessionShares(configOf(options));
+
+  it('a stream may use a quarter, and is told what it may do', () => {
+    const stream = shares().of(at('10.0.0.1'));
+    expect(stream.take(withEnvs(range('e', 4)))).to.equal(undefined);
+    expect(stream.take(withEnvs(range('e', 5))))
+      .to.include('5 parameter sets: at most 4')
+      .and.to.include('limits.max_upstream_sessions')
+      .and.to.include('parameters[].values')
+      .and.to.include('limits.relay_peers');
+  });
+
+  it('a peer may use half, over all its streams; other peers have their own', () => {
+    const all = shares();
+    const [one, two, three] = [1, 2, 3].map(() => all.of(at('10.0.0.1')));
+    expect(one?.take(withEnvs(range('a', 4)))).to.equal(undefined);
+    expect(two?.take(withEnvs(range('b', 4)))).to.equal(undefined);
+    expect(three?.take(withEnvs(['c']))).to.include('10.0.0.1 uses 9 parameter sets: at most 8');
+    expect(three?.take(withEnvs(['a0', 'b0'])), 'what it uses already').to.equal(undefined);
+    expect(all.of(at('10.0.0.2')).take(withEnvs(['c']))).to.equal(undefined);
+    two?.release();
+    expect(three?.take(withEnvs(['a0', 'c']))).to.equal(undefined);
+  });
+
+  it('one set in the place of another is no more than before', () => {
+    const all = shares();
+    const streams = range('', 8).map(() => all.of(at('10.0.0.1')));
+    for (const [index, stream] of streams.entries())
+      expect(stream.take(withEnvs([`e${index}`]))).to.equal(undefined);
+    for (const [index, stream] of streams.entries())
+      expect(stream.take(withEnvs([`f${index}`]))).to.equal(undefined);
+    expect(all.of(at('10.0.0.1')).take(withEnvs(['e0']))).to.include('9 parameter sets');
+  });
+
+  it('where there are few, a stream may use two, and a peer four', () => {
+    const all = shares({ sessions: 2 });
+    expect(all.of(at('10.0.0.1')).take(withEnvs(['a', 'b']))).to.equal(undefined);
+    expect(
+      shares({ sessions: 5 })
+        .of(at('10.0.0.1'))
+        .take(withEnvs(range('e', 3))),
+    ).to.include('at most 2');
+    expect(
+      shares({ sessions: 1 })
+        .of(at('10.0.0.1'))
+        .take(withEnvs(['a', 'b'])),
+    ).to.include('at most 1');
+  });
+
+  it('each worker counts for itself: a peer has its part of the half in each', () => {
+    const all = shares({ sessions: 40, workers: 4 });
+    expect(all.of(at('10.0.0.1')).take(withEnvs(range('a', 5)))).to.equal(undefined);
+    expect(all.of(at('10.0.0.1')).take(withEnvs(['b']))).to.include('at most 5');
+  });
+
+  it('what makes no session of its own does not count', () => {
+    const native = '- { name: tp2, types: [cds], ads: { endpoints: ["cp:2"], variants: NATIVE } }';
+    const files = '- { name: files, names: ["file-*"], filesystem: { path: x } }';
+    for (const [upstreams, name, short] of [
+      [native, 'a', 'cds'],
+      [files, 'file-a', 'eds'],
+    ] as const) {
+      const stream = shares({ upstreams }).of(at('10.0.0.1'));
+      expect(stream.take(withEnvs(range('e', 9), name, short)), name).to.equal(undefined);
+      expect(stream.take(withEnvs(range('e', 9)))).to.include('9 parameter sets');
+    }
+    const noRules = shares({ parameters: '[]' }).of(at('10.0.0.1'));
+    expect(noRules.take(withEnvs(range('e', 9)))).to.equal(undefined);
+    const otherRule = shares({ parameters: '[{ key: zone, from: node.id }]' }).of(at('10.0.0.1'));
+    expect(otherRule.take(withEnvs(range('e', 9)))).to.equal(undefined);
+  });
+
+  it('after a reload everything is counted anew', () => {
+    const all = shares();
+    const [one, two] = [all.of(at('10.0.0.1')), all.of(at('10.0.0.1'))];
+    one.take(withEnvs(range('a', 4)));
+    two.take(withEnvs(range('b', 4)));
+    const larger: Config = configOf({ sessions: 32 });
+    all.reload(larger);
+    expect(one.take(withEnvs(range('a', 8)))).to.equal(undefined);
+    expect(two.take(withEnvs(range('b', 8)))).to.equal(undefined);
+    expect(all.of(at('10.0.0.1')).take(withEnvs(['c']))).to.include('17 parameter sets: at most 16');
+    one.release();
+    two.release();
+    expect(all.of(at('10.0.0.1')).take(withEnvs(range('c', 8)))).to.equal(undefined);
+  });
+});

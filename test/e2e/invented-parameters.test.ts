@@ -1,0 +1,98 @@
+import { expect } from 'chai';
+import { ControlPlane, type Request } from '../upstream/ads/control-plane.ts';
+import { typeOf } from '../upstream/ads/responses.ts';
+import { eventually } from './support/eventually.ts';
+import { RelayProcess, upstream } from './support/relay.ts';
+import { XdsClient } from './support/xds-client.ts';
+
+const eds = typeOf('eds');
+
+describe('clients that invent parameter values', function () {
+  this.timeout(60_000);
+
+  for (const workers of [0, 2]) {
+    describe(`workers: ${workers}`, () => {
+      let plane: ControlPlane;
+      let relay: RelayProcess;
+      const clients: XdsClient[] = [];
+
+      beforeEach(async () => {
+        plane = await new ControlPlane().listen();
+        // It has something for every node.
+        plane.answer = (stream, request: Request) => {
+          if (request.responseNonce === '') stream.send(eds, '1', 'shop:it@1');
+        };
+        relay = await RelayProcess.start({
+          drain_timeout: '100ms',
+          workers,
+          upstreams: [upstream(`127.0.0.1:${plane.port}`, 'DELTA')],
+          parameters: [{ key: 'env', from: 'node.metadata.env' }],
+          limits: { max_upstream_sessions: 8 },
+          cache: { idle_ttl: '600s' },
+        });
+      });
+      afterEach(async () => {
+        for (const client of clients.splice(0)) await client[Symbol.asyncDispose]();
+        await relay?.stop();
+        plane?.kill();
+      });
+
+      const open = (env: string): XdsClient => {
+        const client = new XdsClient(relay.xds, 'delta', { node: { id: env, metadata: { env } } });
+        clients.push(client);
+        return client;
+      };
+      /** As a client that tries again does: until it is served. */
+      const isServed = (env: string): Promise<void> =>
+        eventually(
+          async () => {
+            const client = open(env);
+            client.subscribe('eds', ['shop']);
+            await eventually(() =>
+              expect(client.status !== undefined || client.of('eds').length > 0).to.equal(true),
+            );
+            expect(client.status).to.equal(undefined);
+          },
+          { pause: 500 },
+        );
+      const invent = (client: XdsClient, values: number, round = ''): void => {
+        const locators = Array.from({ length: values }, (_, at) => ({
+          name: 'shop',
+          dynamicParameters: { env: `invented-${round}-${at}` },
+        }));
+        client.delta('eds', { resourceLocatorsSubscribe: locators });
+      };
+
+      it('with one request take no session, and are told what to do; others are served', async () => {
+        const attacker = open('attacker');
+        invent(attacker, 100);
+        const status = await attacker.ends();
+        expect(status.code, status.details).to.equal(8);
+        expect(status.details).to.include('limits.max_upstream_sessions').and.to.include('at most 2');
+        expect(await relay.metric('downstream_rejected_total', 'reason="upstream_sessions"')).to.equal(1);
+        await isServed('prod');
+        expect(await relay.metric('upstream_sessions')).to.equal(1);
+      });
+
+      it('from one peer leave half of the sessions to others', async () => {
+        for (let round = 0; round < 8; round++) invent(open('attacker'), 2, String(round));
+        await eventually(() => {
+          const refused = clients.filter(({ status }) => status?.code === 8);
+          expect(refused.length).to.be.at.least(workers === 0 ? 6 : 4);
+        });
+        expect(await relay.metric('upstream_sessions')).to.be.at.most(workers === 0 ? 4 : 8);
+      });
+
+      it('and leave keep nobody out until idle_ttl', async () => {
+        for (let round = 0; round < 6; round++) {
+          const attacker = open('attacker');
+          invent(attacker, 2, String(round));
+          await eventually(() => expect(attacker.of('eds').length).to.be.at.least(1));
+          await attacker[Symbol.asyncDispose]();
+        }
+        for (const env of ['prod', 'test', 'dev']) await isServed(env);
+        expect(await relay.metric('upstream_sessions')).to.be.at.most(8);
+      });
+    });
+  }
+});
