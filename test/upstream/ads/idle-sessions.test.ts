@@ -64,7 +64,8 @@ function setting(maxSessions: number) {
       clock.advance(2000);
     },
     refused: (interest: Interest) => upstream.refusal(interest) !== undefined,
-    wanted: () => [...registry.all()].map(({ parameters }) => parameters.entries.get('env')).toSorted(),
+    wanted: () =>
+      Array.from(registry.all(), ({ parameters }) => parameters.entries.get('env') ?? '').toSorted(),
   };
 }
 
