@@ -86,8 +86,7 @@ export class ClientRules {
     const listed = relayPeers.length === 0 ? () => false : compilePrincipals(relayPeers);
     this.#isRelay = (peer) => peer.unix || listed(peer);
     this.#metadataKeys = new Set(config.parameters.flatMap(({ from }) => metadataKey(from) ?? []));
-    const trusted = config.parameters.filter((rule) => rule.trusted);
-    this.#trust = JSON.stringify(trusted.map(({ key, authorities }) => [key, authorities]));
+    this.#trust = trustOf(config.parameters);
   }
 
   /** It comes by a Unix socket, or limits.relay_peers names it. */
@@ -122,6 +121,17 @@ export class ClientRules {
     const access = guarded(this.accessOf(peer), derived);
     return new KnownClient(node, this.#metadataKeys, access, this.#isRelay(peer), this.#trust, derived);
   }
+}
+
+/** The rules of the keys under which not everything counts that a locator says. */
+function trustOf(rules: Config['parameters']): string {
+  const bound = new Set(
+    rules.filter(({ trusted, values }) => trusted || values.length > 0).map(({ key }) => key),
+  );
+  const said = rules
+    .filter(({ key }) => bound.has(key))
+    .map(({ key, authorities, trusted, values }) => [key, authorities, trusted, values]);
+  return JSON.stringify(said);
 }
 
 /** The first key of `node.metadata.KEY…`. */

@@ -26,7 +26,7 @@ export interface ClientContext {
   readonly relay: boolean;
   /** A relay of variants: its plain names are locators without parameters (wire/via.ts). */
   readonly passesVariants: boolean;
-  /** Which keys are trusted, as a key: of a client's own parameters the others count. */
+  /** Which of a client's own parameters count by the rules, as a key: see parameters[].trusted and values. */
   readonly trust: string;
   /** The dynamic parameters of a plain name of this authority (undefined: not an xdstp name). */
   derived(authority: string | undefined): Parameters;

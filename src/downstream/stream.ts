@@ -158,7 +158,7 @@ export class XdsStream implements StreamHandler {
   reidentify(): void {
     if (this.#client === undefined || this.#ended) return;
     const client = this.#services.renew(this.#client, this.transport.peer);
-    // What locators said under keys that were trusted was not kept for each client.
+    // What locators said, and did not count, was not kept for each client.
     const lost = client?.trust !== this.#client.trust && this.#types.some((type) => type.hasOwnParameters);
     if (client === undefined || lost) {
       const message = 'the rules for parameters have changed: connect again';

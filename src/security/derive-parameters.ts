@@ -41,6 +41,8 @@ export interface DerivedParameters {
   readonly ofAuthorities: string;
   /** Whether there are for this authority. */
   hasOwn(authority: string): boolean;
+  /** Whatever was asked with: what the trusted rules for an authority say. */
+  enforce(parameters: Parameters, authority: string): Parameters;
 }
 
 export interface ParameterDerivation {
@@ -143,8 +145,16 @@ class Outcome implements DerivedParameters {
   }
 
   merge(own: Parameters, authority: string | undefined): Parameters {
-    const trusted = this.#trustedKeys(authority);
     const refused = this.#listsValues ? this.#refusedKeys(own, authority) : none;
+    return this.#merge(own, authority, refused);
+  }
+
+  enforce(parameters: Parameters, authority: string): Parameters {
+    return this.#merge(parameters, authority, none);
+  }
+
+  #merge(own: Parameters, authority: string | undefined, refused: readonly string[]): Parameters {
+    const trusted = this.#trustedKeys(authority);
     if (trusted.size === 0 && refused.length === 0) return own;
     const entries = new Map(own.entries);
     for (const key of [...trusted, ...refused]) entries.delete(key);

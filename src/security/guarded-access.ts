@@ -33,7 +33,7 @@ class GuardedAccess implements Access {
     if (!this.#access.admits(resource, parameters)) return false;
     const authority = authorityOf(resource.name);
     if (authority === undefined || !this.#derived.hasOwn(authority)) return true;
-    const trusted = this.#derived.merge(parameters, authority);
+    const trusted = this.#derived.enforce(parameters, authority);
     return trusted === parameters || resource.constraints.matches(trusted);
   }
 

@@ -44,9 +44,9 @@ export interface Case {
   readonly contentVersions: boolean;
 }
 
-const plainNames = ['a/1', 'a/2', 'b/1', 'b/2', 'ab', 'shared'];
+const plainNames = ['a/1', 'a/2', 'b/1', 'ab'];
 const authorities = ['x', 'y'];
-const paths = ['a/1', 'a/2', 'b/1', 'b%2F1'];
+const paths = ['a/1', 'b%2F1'];
 const queries = ['', '?k=1&l=2'];
 
 /** In the spelling of a control plane. */
@@ -81,7 +81,8 @@ const nameOf = (type: Type): fc.Arbitrary<string> =>
     { arbitrary: fc.constantFrom(...resourceNames(type)).chain(respelled), weight: 1 },
   );
 
-const typed = fc.constantFrom(...types);
+/** Mostly clusters: what has the same type can meet. */
+const typed = fc.constantFrom<Type>('cds', 'cds', ...types);
 
 const conditions: fc.Arbitrary<Condition> = fc.letrec<{ one: Condition }>((tie) => ({
   one: fc.oneof(
@@ -144,13 +145,18 @@ const parameterRules = (key: string): fc.Arbitrary<readonly ParameterRule[]> =>
             ...(trusted ? [] : [{ from: `node.metadata.${key}` }, { from: 'node.id' }]),
           ),
           authorities: fc.oneof(fc.constant([]), fc.subarray([...authorities], { minLength: 1 })),
-          default: fc.option(fc.constantFrom(...values), { nil: undefined }),
+          fallback: fc.option(fc.constantFrom(...values), { nil: undefined }),
+          allowed: fc.oneof(
+            { arbitrary: fc.constant(undefined), weight: 3 },
+            { arbitrary: fc.subarray([...values], { minLength: 1 }), weight: 1 },
+          ),
         })
-        .map(({ source, authorities: list, default: fallback }) => ({
+        .map(({ source, authorities: list, fallback, allowed }) => ({
           key,
           ...source,
           authorities: list,
-          ...(fallback === undefined ? {} : { default: fallback }),
+          ...(fallback === undefined || allowed?.includes(fallback) === false ? {} : { default: fallback }),
+          ...(allowed === undefined ? {} : { values: allowed }),
           trusted,
         })),
       { maxLength: 2 },
@@ -158,7 +164,9 @@ const parameterRules = (key: string): fc.Arbitrary<readonly ParameterRule[]> =>
   );
 
 const policies: fc.Arbitrary<Policy> = fc.record({
-  rules: fc.array(rules, { maxLength: 4 }),
+  rules: fc
+    .tuple(fc.array(rules, { maxLength: 4 }), fc.constantFrom<readonly Rule[]>([], [{ allow: true }]))
+    .map((lists) => lists.flat()),
   parameters: fc.tuple(...keys.map(parameterRules)).map((lists) => lists.flat()),
 });
 
@@ -184,7 +192,7 @@ const selectors = (type: Type): fc.Arbitrary<Selector> =>
           arbitrary: fc
             .tuple(
               fc.constantFrom(...authorities),
-              fc.constantFrom('a/*', '%61/*', 'b/%2A', '*'),
+              fc.constantFrom('a/*', '%61/*', 'a/%2A', '*'),
               fc.constantFrom(...queries),
             )
             .map((parts) => xdstpName(type, ...parts)),
@@ -208,7 +216,10 @@ const events: fc.Arbitrary<Event> = fc.oneof(
       kind: fc.constant('subscribe' as const),
       client,
       add: typed.chain((type) =>
-        fc.record({ type: fc.constant(type), selectors: fc.array(selectors(type), { maxLength: 3 }) }),
+        fc.record({
+          type: fc.constant(type),
+          selectors: fc.array(selectors(type), { maxLength: 3, size: 'max' }),
+        }),
       ),
       drop: fc.nat({ max: 3 }),
     }),
@@ -225,7 +236,7 @@ const events: fc.Arbitrary<Event> = fc.oneof(
         code: fc.constantFrom(5 as const, 14 as const),
       }),
     ),
-    weight: 1,
+    weight: 2,
   },
   { arbitrary: fc.record({ kind: fc.constant('reload' as const), policy: policies }), weight: 2 },
   { arbitrary: fc.record({ kind: fc.constant('node' as const), client, metadata }), weight: 1 },
@@ -249,8 +260,8 @@ export const cases: fc.Arbitrary<Case> = fc.record({
     }),
     { minLength: 1, maxLength: mostClients },
   ),
-  resources: fc.array(resources, { maxLength: 8 }),
-  events: fc.array(events, { minLength: 2, maxLength: 14 }),
+  resources: fc.array(resources, { minLength: 3, maxLength: 10, size: 'max' }),
+  events: fc.array(events, { minLength: 6, maxLength: 16, size: 'max' }),
   withConstraints: fc.boolean(),
   contentVersions: fc.boolean(),
 });

@@ -41,6 +41,7 @@ export class Leaks {
       if (error === undefined || !reference.allows(error.type, error.name)) {
         throw new Error(`leak: ${found}, an error about ${JSON.stringify(error)}`);
       }
+      this.#world.tally.count('error told');
       this.#of(error.type).add(identityOf(error.name));
     }
   }

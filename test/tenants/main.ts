@@ -1,5 +1,6 @@
 import { parseArgs } from 'node:util';
 import fc from 'fast-check';
+import { Tally } from '../simulator/tally.ts';
 import { cases } from './arbitrary.ts';
 import { run } from './run.ts';
 
@@ -11,6 +12,8 @@ const { values } = parseArgs({
     path: { type: 'string' },
     /** A failure as it comes, not shrunk. */
     brief: { type: 'boolean', default: false },
+    /** How often what has happened. */
+    tally: { type: 'boolean', default: false },
   },
 });
 
@@ -19,14 +22,18 @@ const batch = values.path === undefined ? 500 : 1;
 const total = Number(values.cases);
 const startedAt = performance.now();
 let done = 0;
+const tally = new Tally();
 for (let seed = Number(values.seed); done < total; seed++) {
   const numRuns = Math.min(batch, total - done);
-  const result = fc.check(fc.property(cases, run), {
-    seed,
-    numRuns,
-    endOnFailure: values.brief,
-    ...(values.path === undefined ? {} : { path: values.path }),
-  });
+  const result = fc.check(
+    fc.property(cases, (plan) => run(plan, tally)),
+    {
+      seed,
+      numRuns,
+      endOnFailure: values.brief,
+      ...(values.path === undefined ? {} : { path: values.path }),
+    },
+  );
   done += result.numRuns;
   if (result.failed) {
     const error = result.errorInstance instanceof Error ? result.errorInstance.stack : '';
@@ -43,4 +50,9 @@ for (let seed = Number(values.seed); done < total; seed++) {
     console.log(
       `${done} of ${total} cases, seeds from ${values.seed}, ${(done / seconds).toFixed(1)} cases/s`,
     );
+}
+if (values.tally) {
+  for (const [event, times] of [...tally.counts].toSorted(([, a], [, b]) => b - a)) {
+    console.log(`${String(times).padStart(9)} ${event}`);
+  }
 }

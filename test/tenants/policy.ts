@@ -25,6 +25,7 @@ export interface ParameterRule {
   readonly authorities: readonly string[];
   readonly pattern?: string;
   readonly default?: string;
+  readonly values?: readonly string[];
   readonly trusted: boolean;
 }
 

@@ -199,6 +199,10 @@ export class Reference {
     const authority = name === '*' ? undefined : authorityOf(name);
     if (parameters === undefined) return this.#derived(authority);
     const own = new Map(Object.entries(parameters));
+    for (const [key, value] of own) {
+      const rules = this.#rulesFor(authority).filter((rule) => rule.key === key);
+      if (rules.length > 0 && !rules.some((rule) => lists(rule, value))) own.delete(key);
+    }
     for (const [key, value] of this.#trusted(authority)) {
       if (value === undefined) own.delete(key);
       else own.set(key, value);
@@ -231,11 +235,12 @@ export class Reference {
     );
   }
 
-  #valueOf({ from, pattern, default: fallback }: ParameterRule): string | undefined {
+  #valueOf(rule: ParameterRule): string | undefined {
+    const { from, pattern = '.*', default: fallback } = rule;
     for (const text of this.#texts(from)) {
-      if (pattern === undefined) return text;
       const match = new RegExp(pattern).exec(text);
-      if (match !== null) return match[1] ?? match[0];
+      const value = match?.[1] ?? match?.[0];
+      if (value !== undefined && lists(rule, value)) return value;
     }
     return fallback;
   }
@@ -248,6 +253,9 @@ export class Reference {
     return text === undefined || (from === 'node.id' && text === '') ? [] : [text];
   }
 }
+
+/** `values`: what is allowed, anything if it is left out. */
+const lists = ({ values: listed }: ParameterRule, value: string): boolean => listed?.includes(value) ?? true;
 
 /** By its name, an alias, or as a member. */
 export function concerns({ name }: Selector, resource: Resource): boolean {

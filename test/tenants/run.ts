@@ -1,13 +1,15 @@
+import { Tally } from '../simulator/tally.ts';
 import type { Case, Event } from './arbitrary.ts';
 import { Tenant } from './tenant.ts';
 import { World } from './world.ts';
 
-/** Longer than anything waits for (ADS: changed routes for their clusters). */
-const quietMilliseconds = 2000;
+/** Longer than changed routes wait for their clusters; in all, not as long as a client may stop reading. */
+const quietMilliseconds = 1100;
 
 /** Plays a case. Throws at the first thing that a client is told and may not know, or lacks and may. */
-export function run({ policy, clients, resources, events, withConstraints, contentVersions }: Case): void {
-  const world = new World(policy, { constrained: withConstraints, contentVersions });
+export function run(plan: Case, tally = new Tally()): void {
+  const { policy, clients, resources, events, withConstraints, contentVersions } = plan;
+  const world = new World(policy, tally, { constrained: withConstraints, contentVersions });
   for (const resource of resources) world.put(resource);
   const tenants = clients.map((plan) => new Tenant(world, plan));
   for (const event of [...events, ...tenants.map((_, client) => ({ kind: 'read on' as const, client }))]) {

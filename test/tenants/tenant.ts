@@ -9,7 +9,7 @@ import { allNames, type ClientPlan } from './arbitrary.ts';
 import { type Entry, entriesOfDelta, entriesOfSotw } from './entries.ts';
 import { Leaks } from './leaks.ts';
 import { type Identity, type Selector, type Type, types } from './policy.ts';
-import { identityOf, isCollection, Reference } from './reference.ts';
+import { concerns, identityOf, isCollection, Reference } from './reference.ts';
 import type { Snapshot, World } from './world.ts';
 
 type Stream = SotwClient | DeltaClient;
@@ -56,7 +56,7 @@ export class Tenant {
     // There is no such service.
     if (short === 'vhds' && this.#plan.protocol === 'sotw' && !this.#plan.ads) return;
     const topic = this.#topic(short);
-    const added = add.filter((one) => !topic.selectors.has(keyOf(one)));
+    const added = add.map((one) => this.#inForm(one)).filter((one) => !topic.selectors.has(keyOf(one)));
     // Trusted parameters may make one of two locators: they go together.
     const [first] = [...topic.selectors.values()].slice(drop);
     const dropped =
@@ -75,6 +75,12 @@ export class Tenant {
     this.#leaks.asks(short, [...kept, ...dropped]);
     this.#forget(topic);
     this.#send(short, kept, topic.named ? dropped : []);
+  }
+
+  /** Where both forms look alike on the wire, a client uses one of them (xds.plain_clients). */
+  #inForm({ name, parameters }: Selector): Selector {
+    if (!this.#world.constrained) return parameters === undefined ? { name } : { name, parameters };
+    return this.#plan.wrapped ? { name, parameters: parameters ?? {} } : { name };
   }
 
   become(metadata: Identity['metadata']): void {
@@ -127,6 +133,7 @@ export class Tenant {
         topic.selectors.values().some((selector) => reference.shows(short, selector, one)),
       );
       const held = new Set([...topic.held.values()].map(({ number }) => number));
+      this.#count(short, topic, shown);
       for (const selector of topic.selectors.values()) this.#complete(short, selector, held);
       const whole =
         this.#plan.protocol === 'delta' ||
@@ -139,6 +146,27 @@ export class Tenant {
           );
         }
       }
+    }
+  }
+
+  #count(short: Type, { selectors }: Topic, shown: readonly Snapshot[]): void {
+    const { tally, current } = this.#world;
+    const { reference } = this;
+    for (const one of current.values()) {
+      const about = [...selectors.values()].filter(
+        (selector) => one.type === short && concerns(selector, one),
+      );
+      if (about.length === 0) continue;
+      if (shown.includes(one)) tally.count('resource that a subscription shows');
+      else if (!reference.allowsResource(one)) tally.count('resource that the rules hide');
+      else if (!reference.mayHave(one)) tally.count('resource that trusted parameters hide');
+      else tally.count('resource of other parameters');
+      if (one.aliases.length === 0) continue;
+      const byAlias = about.some(
+        ({ name }) => !isCollection(name) && identityOf(name) !== identityOf(one.name),
+      );
+      if (byAlias)
+        tally.count(shown.includes(one) ? 'alias that leads to a resource' : 'alias that leads nowhere');
     }
   }
 
@@ -173,6 +201,7 @@ export class Tenant {
   }
 
   #take(stream: Stream, bytes: Buffer): void {
+    this.#world.tally.count(`message to a ${this.#plan.protocol} client`);
     const delta = this.#plan.protocol === 'delta';
     const response = delta
       ? fromBinary(DeltaDiscoveryResponseSchema, bytes)
@@ -199,6 +228,7 @@ export class Tenant {
   #ended(stream: Stream): void {
     const { code, message } = stream.status ?? { code: 0, message: '' };
     this.#leaks.lookAtText(message, this.reference);
+    this.#world.tally.count(code === 7 ? 'stream refused' : 'stream ended for other rules');
     if (code === 7) {
       this.#judgeRefusal(stream);
       for (const [path, one] of this.#streams) if (one === stream) this.#drop(path);

@@ -10,6 +10,7 @@ import { parseConstraints, UNCONSTRAINED } from '../../src/model/constraints.ts'
 import { type Interest, type Put, WILDCARD } from '../../src/model/transaction.ts';
 import { canonicalName } from '../../src/model/xdstp.ts';
 import { encodeStatus } from '../../src/wire/responses.ts';
+import type { Tally } from '../simulator/tally.ts';
 import { Lab, namedHolder, put, type, wildcardHolder } from '../support/lab.ts';
 import { type Condition, type Policy, type Resource, type Type, types } from './policy.ts';
 import { concerns, holds, identityOf, isPattern } from './reference.ts';
@@ -17,6 +18,13 @@ import { concerns, holds, identityOf, isPattern } from './reference.ts';
 /** A resource as it was at one time; its content and versions bear its number. */
 export interface Snapshot extends Resource {
   readonly number: number;
+}
+
+export interface WorldOptions {
+  /** WITH_CONSTRAINTS. */
+  readonly constrained: boolean;
+  /** CONTENT. */
+  readonly contentVersions: boolean;
 }
 
 /** The relay of a case, with its rules and the control plane above it. */
@@ -30,21 +38,31 @@ export class World {
   /** Names that errors were about, by the number in their message. */
   readonly errors: { readonly type: Type; readonly name: string }[] = [];
   readonly constrained: boolean;
+  /** How often what has happened. */
+  readonly tally: Tally;
   #rules: ClientRules;
   #version = 0;
 
-  constructor(policy: Policy, options: { readonly constrained: boolean; readonly contentVersions: boolean }) {
+  constructor(policy: Policy, tally: Tally, options: WorldOptions) {
+    this.tally = tally;
     this.constrained = options.constrained;
-    this.policy = accepted(policy);
+    this.policy = this.#accepted(policy);
     this.#rules = rulesOf(this.policy);
     this.lab = new Lab({ ...options, clients: () => this.#rules });
   }
 
   reload(policy: Policy): void {
-    this.policy = accepted(policy);
+    this.policy = this.#accepted(policy);
     this.#rules = rulesOf(this.policy);
+    this.tally.count('reload');
     this.lab.relay.server.reidentify();
     this.lab.settle();
+  }
+
+  #accepted(policy: Policy): Policy {
+    const good = accepted(policy);
+    if (good !== policy) this.tally.count('rule refused by validation');
+    return good;
   }
 
   put(resource: Resource): void {
