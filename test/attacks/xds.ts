@@ -81,6 +81,26 @@ export const xds: readonly Attack[] = [
     },
   },
   {
+    name: 'more than max_subscriptions_per_stream names',
+    async run(arena) {
+      for (const protocol of ['sotw', 'delta'] as const) {
+        const client = arena.xds(protocol);
+        client.subscribe('eds', names(50_000));
+        const { code } = await client.ends();
+        if (code !== Code.RESOURCE_EXHAUSTED) throw new Error(`${protocol}: ${code}`);
+      }
+    },
+  },
+  {
+    name: '69,000 names unsubscribed at once',
+    async run(arena) {
+      const client = arena.xds('delta');
+      client.delta('eds', { resourceNamesSubscribe: [...names(9000)] });
+      client.delta('eds', { resourceNamesUnsubscribe: [...names(9000), ...names(60_000, 'never')] });
+      await settled(client);
+    },
+  },
+  {
     name: 'types that nobody knows: a thousand of them, and such as are 1 MB long',
     async run(arena) {
       for (const protocol of ['sotw', 'delta'] as const) {
