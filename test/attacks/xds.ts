@@ -11,6 +11,7 @@ import type { Attack } from './support/attack.ts';
 const MB = 1024 * 1024;
 const cds = typeOf('cds');
 const eds = typeOf('eds');
+let invented = 0;
 /** So many names, each of its own. */
 const names = (count: number, prefix = 'name'): readonly string[] =>
   Array.from({ length: count }, (_, at) => `${prefix}-${at}`);
@@ -98,6 +99,19 @@ export const xds: readonly Attack[] = [
       client.delta('eds', { resourceNamesSubscribe: [...names(9000)] });
       client.delta('eds', { resourceNamesUnsubscribe: [...names(9000), ...names(60_000, 'never')] });
       await settled(client);
+    },
+  },
+  {
+    name: 'more parameter sets than there are upstream sessions, all of one client',
+    async run(arena) {
+      const client = arena.xds('delta');
+      const locators = names(500).map((env) => ({ name: 'shop', dynamicParameters: { env } }));
+      client.delta('cds', { resourceLocatorsSubscribe: locators });
+      await settled(client);
+      // Another client, of a parameter set that nobody has yet.
+      const other = arena.xds('delta', { node: { id: 'other', metadata: { env: `new-${invented++}` } } });
+      other.subscribe('cds', ['shop']);
+      await other.gets('cds');
     },
   },
   {
