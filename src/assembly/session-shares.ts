@@ -104,7 +104,8 @@ export class SessionShares {
     const left = [...before].filter((set) => counts?.get(set) === 1 && !now.has(set));
     const total =
       (counts?.size ?? 0) - left.length + [...now].filter((set) => counts?.has(set) !== true).length;
-    if (total <= ofPeer || now.isSubsetOf(before)) return undefined;
+    // Where a peer may use all, the upstream itself says that it is full.
+    if (total <= ofPeer || ofPeer === max || now.isSubsetOf(before)) return undefined;
     return `${key} uses ${total} parameter sets: at most ${ofPeer} are accepted of one peer, as each takes one of ${max} upstream sessions (limits.max_upstream_sessions). ${advice}`;
   }
 

@@ -84,6 +84,9 @@ describe('shares of the upstream sessions', () => {
   it('where there are few, a stream may use two, and a peer four', () => {
     const all = shares({ sessions: 2 });
     expect(all.of(at('10.0.0.1')).take(withEnvs(['a', 'b']))).to.equal(undefined);
+    expect(all.of(at('10.0.0.1')).take(withEnvs(['c'])), 'the upstream says that it is full').to.equal(
+      undefined,
+    );
     expect(
       shares({ sessions: 5 })
         .of(at('10.0.0.1'))
