@@ -1,16 +1,16 @@
 import { allNames } from './arbitrary.ts';
+import type { Ground } from './ground.ts';
 import { type Selector, type Type, types } from './policy.ts';
 import { identityOf, type Reference } from './reference.ts';
 import { stringsIn } from './strings.ts';
-import type { World } from './world.ts';
 
 /** Looks through everything that one client is sent for what it may not see. */
 export class Leaks {
-  readonly #world: World;
+  readonly #world: Ground;
   /** What it named itself, and what it has rightly been told of. */
   readonly #known = new Map<Type, Set<string>>(types.map((one) => [one, new Set()]));
 
-  constructor(world: World) {
+  constructor(world: Ground) {
     this.#world = world;
   }
 
@@ -18,27 +18,27 @@ export class Leaks {
     for (const { name } of selectors) this.#of(short).add(identityOf(name));
   }
 
-  /** `held`: the numbers of the snapshots that it has already. */
-  look(short: Type, bytes: Buffer, reference: Reference, held: ReadonlySet<number>): void {
+  /** By any of the references. `held`: the numbers of the snapshots that it has already. */
+  look(short: Type, bytes: Buffer, references: readonly Reference[], held: ReadonlySet<number>): void {
     const text = bytes.toString('latin1');
     for (const [found, digits] of text.matchAll(/[cv](\d+);/g)) {
       const snapshot = this.#world.snapshots[Number(digits)];
       if (snapshot === undefined) throw new Error(`${found} is nobody's`);
       // Its parameters may have changed: until it is removed it may be repeated, but not if the rules deny it now.
-      const repeated = held.has(snapshot.number) && reference.allowsResource(snapshot);
-      if (snapshot.type !== short || (!reference.mayHave(snapshot) && !repeated)) {
+      const repeated = held.has(snapshot.number) && references.some((one) => one.allowsResource(snapshot));
+      if (snapshot.type !== short || (!references.some((one) => one.mayHave(snapshot)) && !repeated)) {
         throw new Error(`leak: ${found} of ${JSON.stringify(snapshot)} in a message of ${short}`);
       }
       for (const name of [snapshot.name, ...snapshot.aliases]) this.#of(short).add(identityOf(name));
     }
-    this.lookAtText(text, reference);
-    this.#lookAtNames(short, bytes, reference);
+    this.lookAtText(text, references);
+    this.#lookAtNames(short, bytes, references);
   }
 
-  lookAtText(text: string, reference: Reference): void {
+  lookAtText(text: string, references: readonly Reference[]): void {
     for (const [found, digits] of text.matchAll(/f(\d+);/g)) {
       const error = this.#world.errors[Number(digits)];
-      if (error === undefined || !reference.allows(error.type, error.name)) {
+      if (error === undefined || !references.some((one) => one.allows(error.type, error.name))) {
         throw new Error(`leak: ${found}, an error about ${JSON.stringify(error)}`);
       }
       this.#world.tally.count('error told');
@@ -46,7 +46,7 @@ export class Leaks {
     }
   }
 
-  #lookAtNames(short: Type, bytes: Buffer, reference: Reference): void {
+  #lookAtNames(short: Type, bytes: Buffer, references: readonly Reference[]): void {
     for (const found of stringsIn(bytes)) {
       const name = identityOf(found);
       if (!namesOf(short).has(name) || this.#of(short).has(name)) continue;
@@ -54,7 +54,7 @@ export class Leaks {
         (one) =>
           one.type === short &&
           [one.name, ...one.aliases].some((own) => identityOf(own) === name) &&
-          reference.mayHave(one),
+          references.some((reference) => reference.mayHave(one)),
       );
       if (!visible) throw new Error(`leak: the name ${found} of ${short}`);
     }

@@ -4,15 +4,13 @@ import {
   DeltaDiscoveryResponseSchema,
   DiscoveryResponseSchema,
 } from '../../src/gen/envoy/service/discovery/v3/discovery_pb.ts';
-import { type DeltaClient, type SotwClient, type } from '../support/lab.ts';
+import { type } from '../support/lab.ts';
 import { allNames, type ClientPlan } from './arbitrary.ts';
 import { type Entry, entriesOfDelta, entriesOfSotw } from './entries.ts';
+import type { Ground, Snapshot, Stream } from './ground.ts';
 import { Leaks } from './leaks.ts';
 import { type Identity, type Selector, type Type, types } from './policy.ts';
 import { concerns, identityOf, isCollection, Reference } from './reference.ts';
-import type { Snapshot, World } from './world.ts';
-
-type Stream = SotwClient | DeltaClient;
 
 const paths: Readonly<Record<Type, readonly [service: string, method: string]>> = {
   cds: ['cluster.v3.ClusterDiscoveryService', 'Clusters'],
@@ -31,7 +29,7 @@ interface Topic {
 
 /** A client with a certificate: it keeps what it is sent, and every message to it is looked through. */
 export class Tenant {
-  readonly #world: World;
+  readonly #world: Ground;
   readonly #plan: ClientPlan;
   #identity: Identity;
   #streams = new Map<string, Stream>();
@@ -41,11 +39,19 @@ export class Tenant {
   #rejects = false;
   readonly #greeted = new Set<Stream>();
 
-  constructor(world: World, plan: ClientPlan) {
+  constructor(world: Ground, plan: ClientPlan) {
     this.#world = world;
     this.#plan = plan;
     this.#identity = plan.identity;
     this.#leaks = new Leaks(world);
+  }
+
+  /** By the rules in force, and those before where nobody knows yet which are. */
+  get #references(): readonly Reference[] {
+    const { policy, before } = this.#world;
+    return [policy, ...(before === undefined ? [] : [before])].map(
+      (one) => new Reference(one, this.#identity),
+    );
   }
 
   get reference(): Reference {
@@ -60,16 +66,11 @@ export class Tenant {
     // Trusted parameters may make one of two locators: they go together.
     const [first] = [...topic.selectors.values()].slice(drop);
     const dropped =
-      first === undefined
-        ? []
-        : [...topic.selectors.values()].filter(
-            (one) =>
-              one.name === first.name && (one.parameters === undefined) === (first.parameters === undefined),
-          );
+      first === undefined ? [] : [...topic.selectors.values()].filter((one) => alike(one, first));
     if (!topic.named && added.length === 0) return;
     if (added.length + dropped.length === 0) return;
     for (const one of dropped) topic.selectors.delete(keyOf(one));
-    const kept = added.filter((one) => !dropped.some((other) => keyOf(other) === keyOf(one)));
+    const kept = added.filter((one) => !dropped.some((other) => alike(one, other)));
     for (const one of kept) topic.selectors.set(keyOf(one), one);
     if (!topic.named && kept.length === 0) return;
     this.#leaks.asks(short, [...kept, ...dropped]);
@@ -214,7 +215,7 @@ export class Tenant {
         ? entriesOfDelta(response, this.#world.constrained)
         : { entries: entriesOfSotw(response, this.#world.constrained), removed: [] };
     const before = new Set([...topic.held.values()].map(({ number }) => number));
-    this.#leaks.look(short, bytes, this.reference, before);
+    this.#leaks.look(short, bytes, this.#references, before);
     const whole = short === 'cds' || topic.selectors.values().some(({ name }) => isCollection(name));
     if (!delta && whole) topic.held.clear();
     for (const key of removed) topic.held.delete(key);
@@ -227,7 +228,7 @@ export class Tenant {
 
   #ended(stream: Stream): void {
     const { code, message } = stream.status ?? { code: 0, message: '' };
-    this.#leaks.lookAtText(message, this.reference);
+    this.#leaks.lookAtText(message, this.#references);
     this.#world.tally.count(code === 7 ? 'stream refused' : 'stream ended for other rules');
     if (code === 7) {
       this.#judgeRefusal(stream);
@@ -240,6 +241,7 @@ export class Tenant {
 
   /** PERMISSION_DENIED: nothing that the stream could ask for is allowed; on a service of one type, that it does. */
   #judgeRefusal(stream: Stream): void {
+    if (this.#world.before !== undefined) return;
     const { reference } = this;
     const { ads } = this.#plan;
     for (const short of types) {
@@ -305,10 +307,7 @@ export class Tenant {
     const path = this.#path(short);
     const known = this.#streams.get(path);
     if (known !== undefined) return known;
-    const { lab } = this.#world;
-    const stream = this.#plan.protocol === 'delta' ? lab.delta(path) : lab.sotw(path);
-    const { uris: uriSans, dns: dnsSans } = this.#identity;
-    stream.peer = { address: '127.0.0.1:1', unix: false, uriSans, dnsSans };
+    const stream = this.#world.open(path, this.#plan.protocol, this.#identity);
     stream.blocked = this.#blocked;
     this.#streams.set(path, stream);
     return stream;
@@ -348,6 +347,10 @@ export class Tenant {
     return created;
   }
 }
+
+/** Of one name, in one form. */
+const alike = (one: Selector, other: Selector): boolean =>
+  one.name === other.name && (one.parameters === undefined) === (other.parameters === undefined);
 
 const keyOf = ({ name, parameters }: Selector): string => JSON.stringify([name, parameters]);
 

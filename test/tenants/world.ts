@@ -1,24 +1,16 @@
-import { create, toBinary } from '@bufbuild/protobuf';
 import { ClientRules } from '../../src/assembly/clients.ts';
-import { parseConfig } from '../../src/config/load.ts';
-import {
-  type DynamicParameterConstraints,
-  DynamicParameterConstraintsSchema,
-} from '../../src/gen/envoy/service/discovery/v3/discovery_pb.ts';
 import type { ResourceName } from '../../src/model/brand.ts';
-import { parseConstraints, UNCONSTRAINED } from '../../src/model/constraints.ts';
+import { UNCONSTRAINED } from '../../src/model/constraints.ts';
 import { type Interest, type Put, WILDCARD } from '../../src/model/transaction.ts';
 import { canonicalName } from '../../src/model/xdstp.ts';
 import { encodeStatus } from '../../src/wire/responses.ts';
 import type { Tally } from '../simulator/tally.ts';
 import { Lab, namedHolder, put, type, wildcardHolder } from '../support/lab.ts';
-import { type Condition, type Policy, type Resource, type Type, types } from './policy.ts';
-import { concerns, holds, identityOf, isPattern } from './reference.ts';
-
-/** A resource as it was at one time; its content and versions bear its number. */
-export interface Snapshot extends Resource {
-  readonly number: number;
-}
+import { accepted, configOf } from './accepted.ts';
+import { constraintsOf, keyOf } from './conditions.ts';
+import type { Ground, Snapshot, Stream } from './ground.ts';
+import { type Identity, type Policy, type Resource, type Type, types } from './policy.ts';
+import { concerns, holds } from './reference.ts';
 
 export interface WorldOptions {
   /** WITH_CONSTRAINTS. */
@@ -28,7 +20,9 @@ export interface WorldOptions {
 }
 
 /** The relay of a case, with its rules and the control plane above it. */
-export class World {
+export class World implements Ground {
+  /** A reload is at once. */
+  readonly before = undefined;
   readonly lab: Lab;
   /** As the rules are now, without what validation refused. */
   policy: Policy;
@@ -63,6 +57,12 @@ export class World {
     const good = accepted(policy);
     if (good !== policy) this.tally.count('rule refused by validation');
     return good;
+  }
+
+  open(path: string, protocol: 'sotw' | 'delta', { uris: uriSans, dns: dnsSans }: Identity): Stream {
+    const stream = protocol === 'delta' ? this.lab.delta(path) : this.lab.sotw(path);
+    stream.peer = { address: '127.0.0.1:1', unix: false, uriSans, dnsSans };
+    return stream;
   }
 
   put(resource: Resource): void {
@@ -122,9 +122,6 @@ const isAsked = (one: Snapshot, interests: readonly Interest[]): boolean =>
       concerns({ name: selector }, one) && holds(one.condition, parameters.entries),
   );
 
-const keyOf = ({ type: short, name, condition }: Resource): string =>
-  JSON.stringify([short, identityOf(name), constraintsOf(condition).key]);
-
 function putOf(one: Snapshot): Put {
   const name = canonical(one.type, one.name);
   return put(type(one.type), name, `c${one.number};`, {
@@ -140,64 +137,6 @@ function canonical(short: Type, name: string): ResourceName {
   const read = canonicalName(name, type(short));
   if (!read.ok) throw new Error(read.error);
   return read.value;
-}
-
-function constraintsOf(condition: Condition | undefined): Put['constraints'] {
-  const parsed = parseConstraints(encoded(condition), 64);
-  if (!parsed.ok) throw new Error(parsed.error);
-  return parsed.value;
-}
-
-const encoded = (condition: Condition | undefined): Uint8Array =>
-  condition === undefined
-    ? new Uint8Array()
-    : toBinary(DynamicParameterConstraintsSchema, messageOf(condition));
-
-function messageOf(condition: Condition): DynamicParameterConstraints {
-  return create(DynamicParameterConstraintsSchema, { type: typeOf(condition) });
-}
-
-function typeOf(condition: Condition): DynamicParameterConstraints['type'] {
-  if ('not' in condition) return { case: 'notConstraints', value: messageOf(condition.not) };
-  if ('all' in condition || 'any' in condition) {
-    const list = 'all' in condition ? condition.all : condition.any;
-    const { type: of } = create(DynamicParameterConstraintsSchema, {
-      type: {
-        case: 'all' in condition ? 'andConstraints' : 'orConstraints',
-        value: { constraints: list.map(messageOf) },
-      },
-    });
-    return of;
-  }
-  const single =
-    'key' in condition
-      ? { key: condition.key, constraintType: { case: 'value' as const, value: condition.value } }
-      : { key: condition.exists, constraintType: { case: 'exists' as const, value: {} } };
-  return create(DynamicParameterConstraintsSchema, { type: { case: 'constraint', value: single } }).type;
-}
-
-/** The policy without the names that validation refuses: those, and no others. */
-function accepted(policy: Policy): Policy {
-  const bad = policy.rules.flatMap(({ names = [] }) => names.filter((name) => !isPattern(name)));
-  if (bad.length === 0) return policy;
-  const read = configOf(policy);
-  if (read.ok) throw new Error(`a rule is accepted that cannot hold in every spelling: ${bad.join()}`);
-  if (read.error.length !== bad.length) {
-    throw new Error(`of ${bad.join()} validation refuses ${read.error.map(({ message }) => message).join()}`);
-  }
-  const rules = policy.rules.map((rule) => {
-    const { names, ...rest } = rule;
-    const good = names?.filter(isPattern);
-    // A list must not be empty, and without one the rule would be for every name.
-    return good === undefined ? rule : { ...rest, names: good.length > 0 ? good : ['no such name'] };
-  });
-  return { ...policy, rules };
-}
-
-function configOf({ rules, parameters }: Policy) {
-  const xds = { authorization: { rules } };
-  const upstreams = [{ name: 'script', filesystem: { path: '.' } }];
-  return parseConfig(JSON.stringify({ upstreams, xds, parameters }), 'relay.json', {});
 }
 
 function rulesOf(policy: Policy): ClientRules {
