@@ -45,6 +45,7 @@ export interface DeltaRequest {
 }
 
 const lengthDelimited = 2;
+const longestOneByte = 0x7f;
 
 /** What the fields of a request are, by number. Of those before `lists` the last one counts. */
 const part = {
@@ -97,7 +98,7 @@ const ends = new Int32Array(parts);
 
 /** Throws where the message is malformed. */
 function scan(bytes: Buffer, byNumber: Uint8Array): void {
-  starts.fill(-1);
+  for (let which = 0; which < parts; which++) starts[which] = -1;
   let position = 0;
   while (position < bytes.length) {
     const start = position;
@@ -107,14 +108,20 @@ function scan(bytes: Buffer, byNumber: Uint8Array): void {
       position = skipField(bytes, position, bytes.length);
       continue;
     }
-    const length = lengthAt(bytes, ++position);
-    position = contentOf(bytes, position);
-    const end = position + length;
-    if (end > bytes.length) throw new RangeError('premature EOF');
-    if (known < lists) starts[known] = position;
+    let content: number;
+    let next: number;
+    // A list's entries follow each other: of hundreds only the first and the last matter.
+    do {
+      const first = bytes[++position] ?? 0;
+      const short = first <= longestOneByte;
+      content = short ? position + 1 : contentOf(bytes, position);
+      position = content + (short ? first : lengthAt(bytes, position));
+      next = bytes[position] ?? 0;
+    } while (next === tag && known >= lists);
+    if (position > bytes.length) throw new RangeError('premature EOF');
+    if (known < lists) starts[known] = content;
     else if ((starts[known] ?? -1) < 0) starts[known] = start;
-    ends[known] = end;
-    position = end;
+    ends[known] = position;
   }
 }
 
