@@ -2,8 +2,12 @@ import type { ParametersKey } from './brand.ts';
 import type { Constraints } from './constraints.ts';
 import type { Parameters } from './parameters.ts';
 
-/** Below this many sets a scan is cheaper than an index. */
+/** Up to so many sets a scan is cheaper than an index. */
 const small = 8;
+/** Constraints look at few keys, and parameter sets may have a hundred: past so many keys all are indexed at once. */
+const fewKeys = 16;
+
+type ByValue = Map<string, Set<ParametersKey>>;
 
 /**
  * Values by parameter set, found by the constraints that the set must match: a variant that requires `env == "prod"`
@@ -11,7 +15,9 @@ const small = 8;
  */
 export class ParameterIndex<T> {
   readonly #entries = new Map<ParametersKey, { readonly parameters: Parameters; value: T }>();
-  #pairs: Map<string, Map<string, Set<ParametersKey>>> | undefined;
+  /** By the keys that constraints have asked for. */
+  #byKey: Map<string, ByValue> | undefined;
+  #hasAllKeys = false;
 
   get size(): number {
     return this.#entries.size;
@@ -23,19 +29,16 @@ export class ParameterIndex<T> {
 
   set(parameters: Parameters, value: T): void {
     this.#entries.set(parameters.key, { parameters, value });
-    if (this.#pairs !== undefined) this.#index(parameters);
-    else if (this.#entries.size > small) this.#indexAll();
+    if (this.#hasAllKeys) for (const key of parameters.entries.keys()) this.#index(key, parameters);
+    else for (const key of this.#byKey?.keys() ?? []) this.#index(key, parameters);
   }
 
   delete(parameters: Parameters): void {
     this.#entries.delete(parameters.key);
-    if (this.#pairs === undefined) return;
-    for (const [key, value] of parameters.entries) {
-      const values = this.#pairs.get(key);
+    for (const [key, value] of this.#byKey === undefined ? [] : parameters.entries) {
+      const values = this.#byKey?.get(key);
       const keys = values?.get(value);
-      keys?.delete(parameters.key);
-      if (keys?.size === 0) values?.delete(value);
-      if (values?.size === 0) this.#pairs.delete(key);
+      if (keys?.delete(parameters.key) === true && keys.size === 0) values?.delete(value);
     }
   }
 
@@ -46,30 +49,41 @@ export class ParameterIndex<T> {
   /** The values whose parameter sets match these constraints. */
   *matching(constraints: Constraints): Iterable<T> {
     const required = constraints.required;
-    if (this.#pairs === undefined || required === undefined) {
+    if (this.#entries.size <= small || required === undefined) {
       for (const { parameters, value } of this.#entries.values()) {
         if (constraints.matches(parameters)) yield value;
       }
       return;
     }
-    for (const key of this.#pairs.get(required.key)?.get(required.value) ?? []) {
+    for (const key of this.#valuesOf(required.key)?.get(required.value) ?? []) {
       const entry = this.#entries.get(key);
       if (entry !== undefined && constraints.matches(entry.parameters)) yield entry.value;
     }
   }
 
-  #indexAll(): void {
-    this.#pairs = new Map();
-    for (const { parameters } of this.#entries.values()) this.#index(parameters);
+  #valuesOf(key: string): ByValue | undefined {
+    this.#byKey ??= new Map();
+    const known = this.#byKey.get(key);
+    if (known !== undefined || this.#hasAllKeys) return known;
+    if (this.#byKey.size < fewKeys) {
+      this.#byKey.set(key, new Map());
+      for (const { parameters } of this.#entries.values()) this.#index(key, parameters);
+    } else {
+      this.#hasAllKeys = true;
+      for (const { parameters } of this.#entries.values()) {
+        for (const each of parameters.entries.keys()) this.#index(each, parameters);
+      }
+    }
+    return this.#byKey.get(key);
   }
 
-  #index(parameters: Parameters): void {
-    for (const [key, value] of parameters.entries) {
-      const values = this.#pairs?.get(key) ?? new Map<string, Set<ParametersKey>>();
-      this.#pairs?.set(key, values);
-      const keys = values.get(value) ?? new Set();
-      values.set(value, keys);
-      keys.add(parameters.key);
-    }
+  #index(key: string, parameters: Parameters): void {
+    const value = parameters.entries.get(key);
+    if (value === undefined) return;
+    const values: ByValue = this.#byKey?.get(key) ?? new Map<string, Set<ParametersKey>>();
+    this.#byKey?.set(key, values);
+    const keys = values.get(value);
+    if (keys === undefined) values.set(value, new Set([parameters.key]));
+    else keys.add(parameters.key);
   }
 }

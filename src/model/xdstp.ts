@@ -112,6 +112,7 @@ function split(name: string): Parts | undefined {
 }
 
 function canonicalQuery(query: string): Result<string> {
+  if (query === '') return ok('');
   const params = new Map<string, string>();
   for (const part of query.split('&')) {
     if (part === '') continue;
