@@ -108,16 +108,17 @@ function scan(bytes: Buffer, byNumber: Uint8Array): void {
       position = skipField(bytes, position, bytes.length);
       continue;
     }
+    // A list's entries follow each other: of hundreds only the first and the last matter. Of the rest each is looked at.
+    const again = known < lists ? -1 : tag;
     let content: number;
     let next: number;
-    // A list's entries follow each other: of hundreds only the first and the last matter.
     do {
       const first = bytes[++position] ?? 0;
       const short = first <= longestOneByte;
       content = short ? position + 1 : contentOf(bytes, position);
       position = content + (short ? first : lengthAt(bytes, position));
       next = bytes[position] ?? 0;
-    } while (next === tag && known >= lists);
+    } while (next === again);
     if (position > bytes.length) throw new RangeError('premature EOF');
     if (known < lists) starts[known] = content;
     else if ((starts[known] ?? -1) < 0) starts[known] = start;

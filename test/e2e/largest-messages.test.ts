@@ -10,9 +10,8 @@ import { RelayProcess } from './support/relay.ts';
 import { XdsClient } from './support/xds-client.ts';
 
 /**
- * Milliseconds of the event loop's thread without a turn for others. Alone on a machine a request stays below 200, and
- * 40,000 resources take about 400; what is not linear takes seconds. The bounds leave room for machines that are slower,
- * or shared.
+ * Milliseconds of CPU of the event loop's thread without a turn for others. These are no goals: they tell what is linear
+ * from what takes seconds, on machines that are shared. What was measured is in docs/adr/0055.
  */
 const most = { request: 800, response: 2000 };
 
