@@ -238,7 +238,7 @@ export class Core {
     const short = this.metrics.typeLabel(type);
     const given = [...parameters];
     this.conditions.set(
-      `ambiguous ${short} ${name} ${JSON.stringify(given)}`,
+      `ambiguous ${short} ${name}`, // not the parameters: clients may invent them
       choices.map(({ constraints }) => constraints.key).join(),
       'warn',
       `several variants of ${short} ${shorten(name, mostSaid.text)} match the same parameters`,

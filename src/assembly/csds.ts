@@ -101,8 +101,9 @@ class Csds {
     const others = this.#unread.entries().filter(([other]) => other !== call);
     const total = others.reduce((sum, [, unread]) => sum + unread, bytes);
     if (total > mostUnread * this.#options.maxResponseBytes()) return false;
-    if (!this.#unread.has(call)) call.onClose(() => this.#unread.delete(call));
+    const known = this.#unread.has(call);
     this.#unread.set(call, bytes);
+    if (!known) call.onClose(() => this.#unread.delete(call));
     return true;
   }
 

@@ -119,8 +119,8 @@ export class XdsStream implements StreamHandler {
     if (handled.value.changed) this.failIfHopeless();
     if (handled.value.changed || moved) this.failIfRefused();
     if ((handled.value.changed || moved) && !client.exempt) {
-      this.#slowDown(moved ? this.#types : isLater ? [type] : []);
-    }
+      this.#slowDown(1, moved ? this.#types : isLater ? [type] : []);
+    } else if (handled.value.reread && !client.exempt) this.#slowDown(0, [type]);
     this.pump();
   }
 
@@ -446,12 +446,12 @@ export class XdsStream implements StreamHandler {
    * Past the rate reading pauses: flow control holds the client back, and nothing is lost. To change a subscription that
    * shows much costs as much as many small changes; what is subscribed for the first time does not.
    */
-  #slowDown(changed: readonly TypeStream[]): void {
+  #slowDown(changes: number, changed: readonly TypeStream[]): void {
     if (this.#ended) return;
     const { clock, events, limits } = this.#services;
     const shown = changed.reduce((sum, { subscription }) => sum + (subscription?.size ?? 0), 0);
     this.#rate ??= new Rate(limits().changesPerSecond, clock.now());
-    const wait = this.#rate.spend(clock.now(), 1 + Math.floor(shown / shownPerChange));
+    const wait = this.#rate.spend(clock.now(), changes + Math.floor(shown / shownPerChange));
     if (this.#paused !== undefined) return;
     if (wait > 0) events.rejected('rate');
     else if (shown < muchShown) return;

@@ -52,6 +52,8 @@ export interface Handled {
   readonly kind: RequestKind;
   /** The subscription changed: it counts against the rate limit. */
   readonly changed: boolean;
+  /** The names were read, though they are the same in another order: that counts if they are many. */
+  readonly reread: boolean;
 }
 
 /** The stream's limits, asked before they are passed. False: this was too much, and the stream is over. */
@@ -152,7 +154,7 @@ export class TypeStream {
       if (request.selectors !== undefined && !sources.has(before)) {
         sources.set(before, Buffer.from(request.selectors));
       }
-      return unchanged[counted];
+      return ok({ kind: counted, changed: false, reread: true });
     }
     const again = first ? new Set<string>() : added(before, selection);
     const subscription = this.#select(selection, client, again, []);
@@ -163,7 +165,7 @@ export class TypeStream {
     if (first && (request.version !== '' || client.relay)) {
       this.#claim(subscription, selection, request.version);
     }
-    return ok({ kind: first || kind === 'change' ? 'subscribe' : counted, changed: true });
+    return ok({ kind: first || kind === 'change' ? 'subscribe' : counted, changed: true, reread: false });
   }
 
   handleDelta(request: DeltaRequest, client: ClientContext): Result<Handled> {
@@ -178,14 +180,14 @@ export class TypeStream {
       first && request.initialVersions !== undefined ? readVersions(request.initialVersions) : undefined;
     if (claimed?.ok === false) return claimed;
     const { selection, again, answer, changed } = step.value;
-    if (!changed) return ok({ kind, changed: false });
+    if (!changed) return unchanged[kind];
     if (only !== undefined && known === undefined)
       knownSelections.add(client.kin, this.info.url, only, selection);
     const subscription = this.#select(selection, client, again, answer);
     if (subscription === undefined) return unchanged[kind];
     if (claimed !== undefined) subscription.claimVersions(claimed.value);
     if (first && client.relay) subscription.waitForAll();
-    return ok({ kind: kind === 'stale' ? 'subscribe' : kind, changed: true });
+    return ok({ kind: kind === 'stale' ? 'subscribe' : kind, changed: true, reread: false });
   }
 
   #admitsLists({ subscribe, unsubscribe, initialVersions }: DeltaRequest, client: ClientContext): boolean {
@@ -363,7 +365,8 @@ export class TypeStream {
   }
 }
 
-const nothingChanged = (kind: RequestKind): Result<Handled, never> => ok({ kind, changed: false });
+const nothingChanged = (kind: RequestKind): Result<Handled, never> =>
+  ok({ kind, changed: false, reread: false });
 const unchanged = {
   subscribe: nothingChanged('subscribe'),
   ack: nothingChanged('ack'),

@@ -2,8 +2,6 @@ import type { Clock } from './clock.ts';
 
 /** Updates, ACKs and health checks wait for a slice of work to end, in milliseconds. */
 const slice = 5;
-/** Looking at the time costs something too. */
-const perLook = 16;
 
 /** Long answers: one is made at a time, in slices, with as much time for everything else between them. */
 export class Slices {
@@ -31,7 +29,6 @@ export class Slices {
 export class Pace {
   readonly #clock: Clock;
   #end = performance.now() + slice;
-  #count = 0;
 
   constructor(clock: Clock) {
     this.#clock = clock;
@@ -39,7 +36,7 @@ export class Pace {
 
   /** To be called after each piece of work: a promise to wait for if the slice is over, else undefined. */
   due(): Promise<void> | undefined {
-    if (++this.#count % perLook !== 0 || performance.now() < this.#end) return undefined;
+    if (performance.now() < this.#end) return undefined;
     return new Promise((resolve) => {
       this.#clock.after(slice, () => {
         this.#end = performance.now() + slice;

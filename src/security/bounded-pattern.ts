@@ -4,11 +4,11 @@ import { fail, ok, type Result } from '../model/result.ts';
 /** In bytes of UTF-8. */
 const longestPattern = 256;
 /** Characters of a pattern whose repetitions are written out: about half the instructions that RE2 makes of it. */
-const mostWritten = 1000;
+const mostWritten = 500;
 /** A class such as \pL is a table of hundreds of ranges. */
 const unicodeClass = 32;
 /** In UTF-16 units. A longer text does not match: matching takes time by its length and by the pattern's. */
-const longestText = 1024;
+const longestText = 512;
 
 /** A range such as [b-\x{1E942}] is folded character by character: milliseconds for each such class. */
 const ignoresCase = /\(\?[A-Za-z-]*i/;

@@ -77,8 +77,10 @@ export class ColdCall {
     return answer;
   }
 
+  /** At once, if it is closed already. */
   onClose(run: () => void): void {
-    this.#closing.push(run);
+    if (this.#stream.closed || this.#stream.destroyed) run();
+    else this.#closing.push(run);
   }
 
   /** A request was complete, and something was answered. */

@@ -12,9 +12,14 @@ export function verifiedIdentity({
   return dnsSans.length > 0 ? `dns:${combined(dnsSans)}` : undefined;
 }
 
-/** What bounds per peer count by: the verified identity, else the address without its port. */
+/**
+ * What bounds per peer count by: the verified identity, else the address without its port. Of IPv6 addresses the first
+ * 64 bits count, as one host may have all the others.
+ */
 export function peerKey(peer: Peer): string {
-  return verifiedIdentity(peer) ?? (peer.unix ? peer.address : withoutPort(peer.address));
+  const identity = verifiedIdentity(peer);
+  if (identity !== undefined) return `identity ${identity}`;
+  return `address ${peer.unix ? peer.address : network(withoutPort(peer.address))}`;
 }
 
 /** A name may contain anything, so several are not just joined. */
@@ -25,4 +30,14 @@ function combined(names: readonly string[]): string {
 
 function withoutPort(address: string): string {
   return address.slice(0, address.lastIndexOf(':'));
+}
+
+/** `[2001:db8::1]` → `2001:db8:0:0/64`; anything else as it is. */
+function network(host: string): string {
+  if (!host.startsWith('[')) return host;
+  const [head = '', tail] = host.slice(1, -1).split('::');
+  const groups = head === '' ? [] : head.split(':');
+  const last = tail === undefined || tail === '' ? [] : tail.split(':');
+  const zeros = tail === undefined ? [] : Array.from({ length: 8 - groups.length - last.length }, () => '0');
+  return `${[...groups, ...zeros, ...last].slice(0, 4).join(':')}/64`;
 }

@@ -151,6 +151,22 @@ describe('limits', () => {
       expect(lab.events).to.not.contain('rejected rate');
     });
 
+    it('the same names in another order cost nothing if they are few, and as much as a change if they are many', () => {
+      const pausedAfter = (names: number): boolean => {
+        const lab = new Lab({ limits: { changesPerSecond: 10 } });
+        const client = lab.sotw();
+        const resourceNames = Array.from({ length: names }, (_, index) => `name-${index}`);
+        client.send('eds', { resourceNames });
+        for (let turn = 0; turn < 20; turn++) {
+          resourceNames.push(resourceNames.shift() ?? '');
+          client.send('eds', { resourceNames: [...resourceNames] });
+        }
+        return client.paused;
+      };
+      expect(pausedAfter(100)).to.equal(false);
+      expect(pausedAfter(5000)).to.equal(true);
+    });
+
     it('ACKs and NACKs are free', () => {
       const lab = new Lab({ limits: { changesPerSecond: 2 } });
       const client = lab.sotw();

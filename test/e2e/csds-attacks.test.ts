@@ -1,10 +1,13 @@
 import { once } from 'node:events';
+import { create, toBinary } from '@bufbuild/protobuf';
 import { Code as ConnectCode, ConnectError, createClient } from '@connectrpc/connect';
 import { createConnectTransport, createGrpcTransport, Http2SessionManager } from '@connectrpc/connect-node';
 import type { Client } from '@grpc/grpc-js';
 import { expect } from 'chai';
 import { AggregatedDiscoveryService } from '../../src/gen/envoy/service/discovery/v3/ads_pb.ts';
+import { DeltaDiscoveryRequestSchema } from '../../src/gen/envoy/service/discovery/v3/discovery_pb.ts';
 import { ClientStatusDiscoveryService } from '../../src/gen/envoy/service/status/v3/csds_pb.ts';
+import { ADS_SERVICE } from '../../src/model/types.ts';
 import { Code } from '../../src/wire/status.ts';
 import { nextMessage, openCall, rawClient, statusOf } from '../support/grpc-calls.ts';
 import { type } from '../support/lab.ts';
@@ -16,7 +19,16 @@ import { XdsClient } from './support/xds-client.ts';
 
 const csds = '/envoy.service.status.v3.ClientStatusDiscoveryService';
 const health = '/grpc.health.v1.Health';
+const ads = `/${ADS_SERVICE}/DeltaAggregatedResources`;
 const empty = Buffer.alloc(0);
+
+/** The first request of a node whose id no pattern of many repetitions is done with soon. */
+const slowToMatch = (index: number) =>
+  create(DeltaDiscoveryRequestSchema, {
+    node: { id: `${'a'.repeat(500)}${index}` },
+    typeUrl: type('cds'),
+    resourceNamesSubscribe: [[...manyResources(1).keys()][0] ?? ''],
+  });
 /** Milliseconds, where other tests run on the same cores; 200 on a machine of its own. */
 const promptly = 1000;
 const resources = 20_000;
@@ -84,7 +96,7 @@ describe('attacks by CSDS and health on a relay', function () {
       const nodeMatchers = Array.from({ length: 8 }, () => safeRegex(bomb));
       const { code, details } = await during(failure(clientStatus(victim.connection, { nodeMatchers })));
       expect(code, details).to.equal(Code.INVALID_ARGUMENT);
-      expect(details).to.match(/^node_matchers: safe_regex: .* at most (256|1000) are accepted$/);
+      expect(details).to.match(/^node_matchers: safe_regex: .* at most (256|500) are accepted$/);
     }
     const many = Array.from({ length: 9 }, () => safeRegex('victim'));
     const { code, details } = await failure(clientStatus(victim.connection, { nodeMatchers: many }));
@@ -132,6 +144,37 @@ describe('attacks by CSDS and health on a relay', function () {
     const error = await during(client.fetchClientStatus({}).catch((refusal: unknown) => refusal));
     expect(error).to.be.instanceOf(ConnectError).and.to.have.property('code', ConnectCode.ResourceExhausted);
     leave.abort();
+  });
+
+  it('clients that hang up while their answer is made: nothing stays reserved for them', async () => {
+    await using attacker = new XdsClient(relay.xds, 'delta', { node: { id: 'attacker' } });
+    attacker.subscribe('cds');
+    await attacker.gets('cds');
+    const withoutContents = Buffer.of(0x18, 0x01);
+    for (let round = 0; round < 24; round++) {
+      const call = openCall(attacker.connection, `${csds}/FetchClientStatus`);
+      const ended = statusOf(call);
+      call.end(withoutContents);
+      await new Promise((resolve) => setTimeout(resolve, 2 + round * 2));
+      call.cancel();
+      await ended;
+    }
+    const request = { excludeResourceContents: true };
+    await eventually(async () => {
+      expect(namesOf(await clientStatus(victim.connection, request))).to.have.length(resources);
+    });
+  });
+
+  it('node ids and patterns that take long to compare: nobody waits', async () => {
+    const open = Array.from({ length: 32 }, (_, index) => {
+      const one = openCall(victim.connection, ads);
+      one.write(Buffer.from(toBinary(DeltaDiscoveryRequestSchema, slowToMatch(index))));
+      return one;
+    });
+    await Promise.all(open.map((one) => nextMessage(one)));
+    const nodeMatchers = Array.from({ length: 8 }, () => safeRegex('a{0,160}a{0,160}a{0,160}'));
+    await during(clientStatus(victim.connection, { nodeMatchers, excludeResourceContents: true }));
+    for (const one of open) one.cancel();
   });
 
   it('calls by the dozen: a peer has four at once, the others are RESOURCE_EXHAUSTED', async () => {

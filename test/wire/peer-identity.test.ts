@@ -30,9 +30,17 @@ describe('the identity of a peer', () => {
 
   it('is the address without its port, for bounds, where nothing is verified', () => {
     expect(verifiedIdentity(peer({}))).to.equal(undefined);
-    expect(peerKey(peer({}))).to.equal('10.0.0.1');
-    expect(peerKey(peer({ address: '[::1]:80' }))).to.equal('[::1]');
-    expect(peerKey(peer({ address: '/run/relay.sock', unix: true }))).to.equal('/run/relay.sock');
-    expect(peerKey(peer({ dnsSans: ['a'] }))).to.equal('dns:a');
+    expect(peerKey(peer({}))).to.equal('address 10.0.0.1');
+    expect(peerKey(peer({ address: '/run/relay.sock', unix: true }))).to.equal('address /run/relay.sock');
+    expect(peerKey(peer({ dnsSans: ['a'] }))).to.equal('identity dns:a');
+    expect(peerKey(peer({ uriSans: ['10.0.0.1'] }))).not.to.equal(peerKey(peer({})));
+  });
+
+  it('is the first half of an IPv6 address, as one host may have all of the rest', () => {
+    const key = (address: string): string => peerKey(peer({ address }));
+    expect(key('[2001:db8:1:2:3:4:5:6]:80')).to.equal('address 2001:db8:1:2/64');
+    expect(key('[2001:db8::1]:80')).to.equal(key('[2001:db8::ffff:2]:81'));
+    expect(key('[2001:db8:0:1::1]:80')).not.to.equal(key('[2001:db8::1]:80'));
+    expect(key('[::1]:80')).to.equal('address 0:0:0:0/64');
   });
 });
