@@ -29,7 +29,8 @@ for (const subject of chosen) {
     return values.cases !== undefined || now - begun < share;
   });
   const seconds = ((performance.now() - begun) / 1000).toFixed(0);
-  console.log(`${subject.name}: ${result.done} cases in ${seconds} s, ${result.findings.length} findings`);
+  const outcome = `${result.done} cases in ${seconds} s, ${result.findings.length} findings`;
+  console.log(`${subject.name}: ${result.done === 0 ? 'not run: no time left' : outcome}`);
   for (const finding of result.findings) console.log(JSON.stringify(finding));
   findings.push(...result.findings);
 }

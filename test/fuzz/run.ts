@@ -42,7 +42,7 @@ export async function fuzz(
   for (const input of subject.corpus) problemAlone(subject, input);
   while (done < count && findings.length < mostFindings && goesOn(done)) {
     const from = seed + done;
-    const cases = Math.min(casesPerTrial, count - done);
+    const cases = Math.min(subject.casesPerTrial ?? casesPerTrial, count - done);
     findings.push(...(await tryMany(subject, from, cases)));
     done += cases;
   }

@@ -5,6 +5,8 @@ export interface Subject {
   readonly corpus: readonly Buffer[];
   /** Longer inputs are cut off: what an operator writes is parsed at a millisecond a kilobyte, and that is no harm. */
   readonly longest?: number;
+  /** So many inputs share one trial; fewer where each takes long. */
+  readonly casesPerTrial?: number;
   /** Begins anew: whatever the cases before have left is dropped. */
   open(): Trial;
 }

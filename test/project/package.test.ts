@@ -115,6 +115,7 @@ describe('the tests', () => {
   it('lie where what they test lies below src/', () => {
     const folders = new Set(globSync('src/*/', { cwd: root }).map((path) => path.split(/[\\/]/)[1]));
     const others = [
+      'attacks',
       'bench',
       'deploy',
       'docs',
@@ -126,6 +127,7 @@ describe('the tests', () => {
       'scenarios',
       'simulator',
       'support',
+      'tenants',
     ];
     for (const path of globSync('test/*/', { cwd: root })) {
       const folder = path.split(/[\\/]/)[1];

@@ -112,5 +112,8 @@ class FileTrial implements Trial {
 
 export async function disk(): Promise<readonly Subject[]> {
   const { database, parts } = await written();
-  return [rows(parts), { name: 'the database file', corpus: [database], open: () => new FileTrial() }];
+  return [
+    rows(parts),
+    { name: 'the database file', corpus: [database], casesPerTrial: 50, open: () => new FileTrial() },
+  ];
 }
