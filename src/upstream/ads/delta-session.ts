@@ -24,6 +24,7 @@ import { acceptError, acceptRemoval, acceptResource, type Identity } from './arr
 import { Ghosts } from './ghosts.ts';
 import { type HeldVariant, Seen, type VariantKey, variantKey } from './held.ts';
 import type { TypeState } from './machine.ts';
+import { requestParts } from './request-parts.ts';
 import { SessionMachine } from './session-machine.ts';
 import { covered } from './type-state.ts';
 import { type Ask, pendingOf, settle } from './wants.ts';
@@ -138,13 +139,25 @@ export class DeltaSession extends SessionMachine<DeltaState, IncomingDelta> {
     const again = new Set(fresh.map((ask) => ask.selector));
     const together = !dropped.some((ask) => again.has(ask.selector));
     // Servers apply subscribes before unsubscribes (§4.4): one message would take back what is asked for again.
-    if (!together) this.send(request(state.type, { ...selectors([], dropped) }));
+    if (!together) this.#sendParts(state, [], dropped, noVersions);
     const only = fresh.length === 1 && state.asked === 1 ? fresh[0] : undefined;
     const legacy =
       only?.kind === 'wildcard' && only.parameters.entries.size === 0 && state.info.legacyWildcard;
     // Every control plane knows the wildcard as an empty first request; not all know "*".
     const asked = legacy ? [] : fresh;
-    this.send(request(state.type, { ...selectors(asked, together ? dropped : []), initialVersions }));
+    this.#sendParts(state, asked, together ? dropped : [], initialVersions);
+  }
+
+  #sendParts(
+    { type }: DeltaState,
+    asked: readonly Ask[],
+    dropped: readonly Ask[],
+    initialVersions: ReadonlyMap<string, string>,
+  ): void {
+    for (const [index, { subscribe, unsubscribe }] of requestParts(asked, dropped).entries()) {
+      const versions = index === 0 ? initialVersions : noVersions;
+      this.send(request(type, { ...selectors(subscribe, unsubscribe), initialVersions: versions }));
+    }
   }
 
   protected reply(state: DeltaState): OutgoingRequest {
