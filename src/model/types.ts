@@ -65,6 +65,10 @@ export const longestTypeUrl = 256;
 const byUrl = new Map<string, TypeInfo>(knownTypes.map((info) => [info.url, info]));
 const byShort = new Map(knownTypes.map((info) => [info.short, info]));
 
+export function isKnownType(url: TypeUrl): boolean {
+  return byUrl.has(url);
+}
+
 /** What is known of a type; of an unknown one, the defaults: partial state, legacy wildcard (§3.6), last in order. */
 export function typeInfo(url: TypeUrl): TypeInfo {
   return (

@@ -272,6 +272,8 @@ export class Lane {
     const isRelieved = watch.ended('ended', reason);
     if (open.answered) handler.ended(reason);
     else if (handler.unanswered(reason)) return;
+    // All that was asked here is asked elsewhere now, and so is the trouble.
+    if (machine.idle) handler.closed();
     if (isRelieved && !machine.idle) this.#openStream();
     else this.#openLater();
   }

@@ -5,9 +5,10 @@ import { type Interest, type Move, WILDCARD } from '../../model/transaction.ts';
 import type { Suspect } from '../../model/upstream.ts';
 import type { Link } from './dial.ts';
 import type { Lane } from './lane.ts';
+import { isApart, type LaneId } from './lane-id.ts';
 import type { LaneWatch } from './lane-ports.ts';
 import type { Stamp } from './stamp.ts';
-import { type LaneId, type Relocation, type Role, Suspicion } from './suspicion.ts';
+import { type Relocation, type Role, Suspicion } from './suspicion.ts';
 
 /** What the rules make of a parameter set: the encoded node, and the stamp of what arrives. */
 export interface Shown {
@@ -29,11 +30,11 @@ export interface SessionOptions {
 }
 
 /**
- * The conversation with a control plane for one parameter set: at most two streams, and those on which something is
- * tried that may have made the control plane end another one. A type's wildcard and its names
+ * The conversation with a control plane for one parameter set: at most two streams for the types of the xDS protocol, two
+ * for others, and those on which something is tried that may have made the control plane end another one. A type's wildcard and its names
  * never share one, since an answer in flight would make `{"*", names}` look complete, and what is only named would
  * leak into the wildcard. Whichever comes second for a type takes the second stream; everything else is on the first,
- * so that the upstream's order across types is kept (protocol §5b). A role moves only from a stream that is closed: late
+ * so that the upstream's order across types is kept (protocol §5b). Types that the relay does not know have no order. A role moves only from a stream that is closed: late
  * answers would follow it.
  */
 export class Session {
@@ -158,7 +159,7 @@ export class Session {
   #lane(id: LaneId): Lane {
     const known = this.#lanes.get(id);
     if (known !== undefined) return known;
-    const lane = this.#options.lane(this.#shown, id > 1, this.#watch(id));
+    const lane = this.#options.lane(this.#shown, isApart(id), this.#watch(id));
     this.#lanes.set(id, lane);
     if (this.#up !== undefined) lane.up(this.#up.link, this.#up.endpoint);
     return lane;

@@ -1,11 +1,9 @@
 import type { TypeUrl } from '../../model/brand.ts';
 import type { Suspect } from '../../model/upstream.ts';
+import { homeOf, isApart, isOfUnknown, type LaneId, usualLanes } from './lane-id.ts';
 import { TypesInUse } from './types-in-use.ts';
 
 export type Role = 'wildcard' | 'named';
-
-/** A stream of a session. 0 and 1 are its usual ones; others are opened to try something apart. */
-export type LaneId = number;
 
 /** From one stream to another: what is asked of one type, by the wildcard or by names. */
 export interface Relocation {
@@ -21,7 +19,8 @@ export type StreamEnd = 'ended' | 'lost';
 interface Unit {
   readonly type: TypeUrl;
   readonly role: Role;
-  readonly home: 0 | 1;
+  /** One of the usual streams. */
+  readonly home: LaneId;
   lane: LaneId;
   /** Interests. */
   wanted: number;
@@ -38,7 +37,7 @@ interface Stream {
   quickEnds: number;
 }
 
-/** Streams apart, for each session: a client that invents types must not open more. */
+/** Streams apart, for each session and kind of type: a client that invents types must not open more. */
 const mostApart = 8;
 /** What was answered is harmless after so long; what was not, after the time that a stream must live. Milliseconds. */
 const answeredProofMs = 5000;
@@ -49,7 +48,8 @@ const repeated = 3;
 
 /**
  * Which stream of a session asks what. Usually a type is on the first one, and whichever of its wildcard and its names
- * comes second is on the second. What was asked for last before a stream ended is tried apart, so that the rest goes on;
+ * comes second is on the second. Types that the relay does not know have two of their own: nothing that a client invents
+ * ends the stream of the others. What was asked for last before a stream ended is tried apart, so that the rest goes on;
  * what is apart together is halved until the one is found (docs/adr/0061-suspects.md). Without I/O and clock: `now` is
  * milliseconds since the epoch.
  */
@@ -57,7 +57,7 @@ export class Suspicion {
   readonly #wellMs: number;
   readonly #units = new TypesInUse<Map<Role, Unit>>();
   readonly #streams = new Map<LaneId, Stream>();
-  #lastApart = 1;
+  #lastApart = usualLanes - 1;
 
   /** `wellMs`: a stream that has lived so long is well. */
   constructor(wellMs: number) {
@@ -73,7 +73,7 @@ export class Suspicion {
 
   /** Whether a stream is in use. */
   has(lane: LaneId): boolean {
-    return lane <= 1 || this.#on(lane).length > 0;
+    return !isApart(lane) || this.#on(lane).length > 0;
   }
 
   /** One interest more: the stream that asks for it. */
@@ -122,7 +122,7 @@ export class Suspicion {
 
   /** How long the stream must live for what is on it to go back to the usual ones; undefined: it is there. */
   probation(lane: LaneId): number | undefined {
-    if (lane <= 1) return undefined;
+    if (!isApart(lane)) return undefined;
     const strikes = Math.max(0, ...this.#on(lane).map((unit) => unit.strikes));
     return this.#wellMs * 2 ** Math.min(strikes, mostDoublings);
   }
@@ -142,8 +142,8 @@ export class Suspicion {
     const units = this.#on(lane);
     for (const unit of units) this.#prove(unit, now);
     if (how === 'lost' && quickEnds < repeated) return [];
-    const suspects = accused(units, lane > 1 || quickEnds >= repeated);
-    return lane > 1
+    const suspects = accused(units, isApart(lane) || quickEnds >= repeated);
+    return isApart(lane)
       ? this.#halve(units, suspects, reason, now)
       : this.#apart(units, suspects, quickEnds, reason, now);
   }
@@ -151,7 +151,7 @@ export class Suspicion {
   #prove(unit: Unit, now: number): void {
     const { unproven, lane } = unit;
     if (unproven === undefined) return;
-    const soon = unproven.answered && lane <= 1;
+    const soon = unproven.answered && !isApart(lane);
     const enough = soon ? Math.min(answeredProofMs, this.#wellMs) : this.#wellMs;
     if (now - unproven.at >= enough) unit.unproven = undefined;
   }
@@ -169,7 +169,7 @@ export class Suspicion {
     if (all && quickEnds < 2) return [];
     const moved = all ? newerHalf(suspects) : suspects;
     for (const unit of moved) unit.suspected = { since: now, reason };
-    return this.#move(moved, this.#free(moved), now);
+    return this.#move(moved, this.#free(moved) ?? this.#joined(moved), now);
   }
 
   /** Among what is apart together. What was answered goes back. */
@@ -186,8 +186,7 @@ export class Suspicion {
     for (const unit of suspects) unit.suspected = { since: unit.suspected?.since ?? now, reason };
     if (suspects.length > 1) {
       const half = newerHalf(suspects);
-      const lane = this.#free([]);
-      return lane === undefined ? moves : [...moves, ...this.#move(half, lane, now)];
+      return [...moves, ...this.#move(half, this.#free(half), now)];
     }
     for (const unit of suspects) unit.strikes++;
     return moves;
@@ -210,13 +209,18 @@ export class Suspicion {
     });
   }
 
-  /** While something is under suspicion, or the usual stream keeps ending, what is new is tried apart at first. */
+  /**
+   * While something of its kind is under suspicion, or the usual stream keeps ending, what is new is tried apart at first:
+   * where no more streams may be opened, on one of those that are apart.
+   */
   #create(type: TypeUrl, role: Role, now: number): Unit {
-    this.#units.forget((roles) => roles.values().every(({ wanted }) => wanted === 0));
+    this.#units.forget((roles) =>
+      roles.values().every(({ wanted, home }) => wanted === 0 && isOfUnknown(home)),
+    );
     const roles = this.#units.get(type) ?? new Map<Role, Unit>();
     this.#units.set(type, roles);
     const [other] = roles.values();
-    const home = other?.home === 0 ? 1 : 0;
+    const home = homeOf(type, other?.home);
     const unit: Unit = {
       type,
       role,
@@ -227,7 +231,9 @@ export class Suspicion {
       strikes: 0,
       suspected: undefined,
     };
-    if (this.#isShaken(home, now)) unit.lane = this.#unopened(type) ?? this.#free([]) ?? home;
+    if (this.#isShaken(home, now)) {
+      unit.lane = this.#unopened(unit) ?? this.#free([unit]) ?? this.#joined([unit]) ?? home;
+    }
     roles.set(role, unit);
     return unit;
   }
@@ -235,12 +241,18 @@ export class Suspicion {
   #isShaken(home: LaneId, now: number): boolean {
     const { openedAt, quickEnds } = this.#stream(home);
     const isWell = openedAt !== undefined && now - openedAt >= this.#wellMs;
-    return (quickEnds > 1 && !isWell) || !this.suspects()[Symbol.iterator]().next().done;
+    return (quickEnds > 1 && !isWell) || this.#suspects(isOfUnknown(home));
+  }
+
+  #suspects(unknown: boolean): boolean {
+    return [...this.#all()].some(
+      ({ home, wanted, suspected }) => isOfUnknown(home) === unknown && suspected !== undefined && wanted > 0,
+    );
   }
 
   /** A stream apart that is about to be opened for others that came just now. */
-  #unopened(type: TypeUrl): LaneId | undefined {
-    for (const lane of this.#lanesApart()) {
+  #unopened({ type, home }: Unit): LaneId | undefined {
+    for (const lane of this.#lanesApart(isOfUnknown(home))) {
       const units = this.#on(lane);
       const { openedAt, quickEnds } = this.#stream(lane);
       const mixes = units.some((unit) => unit.type === type || unit.suspected !== undefined);
@@ -249,9 +261,9 @@ export class Suspicion {
     return undefined;
   }
 
-  /** A stream apart for more; where there are too many, one that has nothing else of these types. */
+  /** One more stream apart, unless there are too many that are needed. */
   #free(units: readonly Unit[]): LaneId | undefined {
-    const lanes = this.#lanesApart();
+    const lanes = this.#lanesApart(haveUnknown(units));
     for (const lane of lanes) {
       if (lanes.size < mostApart) break;
       if (this.#on(lane).some(({ wanted }) => wanted > 0)) continue;
@@ -259,16 +271,29 @@ export class Suspicion {
       this.#streams.delete(lane);
       lanes.delete(lane);
     }
-    if (lanes.size < mostApart) return ++this.#lastApart;
-    if (units.length === 0) return undefined;
-    const types = new Set(units.map(({ type }) => type));
-    return [...lanes].find((lane) => this.#on(lane).every(({ type }) => !types.has(type)));
+    return lanes.size < mostApart ? ++this.#lastApart : undefined;
   }
 
-  #lanesApart(): Set<LaneId> {
+  /** A stream apart that has nothing else of these types: rather one where nothing is suspected. */
+  #joined(units: readonly Unit[]): LaneId | undefined {
+    const types = new Set(units.map(({ type }) => type));
+    const lanes = [...this.#lanesApart(haveUnknown(units))].filter((lane) =>
+      this.#on(lane).every(({ type }) => !types.has(type)),
+    );
+    return (
+      lanes.find((lane) => this.#on(lane).every(({ suspected }) => suspected === undefined)) ?? lanes.at(-1)
+    );
+  }
+
+  /** What clients invent shares no stream with what they cannot, apart neither. */
+  #lanesApart(unknown: boolean): Set<LaneId> {
+    const used = new Set<LaneId>();
     const lanes = new Set<LaneId>();
-    for (const { lane } of this.#all()) if (lane > 1) lanes.add(lane);
-    for (const lane of this.#streams.keys()) if (lane > 1 && !lanes.has(lane)) this.#streams.delete(lane);
+    for (const { lane, home } of this.#all()) {
+      used.add(lane);
+      if (isApart(lane) && isOfUnknown(home) === unknown) lanes.add(lane);
+    }
+    for (const lane of this.#streams.keys()) if (isApart(lane) && !used.has(lane)) this.#streams.delete(lane);
     return lanes;
   }
 
@@ -296,6 +321,11 @@ export class Suspicion {
     this.#streams.set(lane, created);
     return created;
   }
+}
+
+/** What is on one stream is of one kind. */
+function haveUnknown(units: readonly Unit[]): boolean {
+  return units.some(({ home }) => isOfUnknown(home));
 }
 
 /** What had no answer yet when the stream ended. `doubtful`: where all had one, whatever has not proved harmless. */

@@ -1,5 +1,6 @@
 import { expect } from 'chai';
 import { type TypeUrl, typeUrl } from '../../../src/model/brand.ts';
+import { typeByName, typeInfo } from '../../../src/model/types.ts';
 import {
   type Relocation,
   type Role,
@@ -36,7 +37,7 @@ class Setting {
   }
 
   answer(lane: number, ...types: readonly string[]): this {
-    for (const type of types) this.suspicion.answered(lane, typeUrl(type));
+    for (const type of types) this.suspicion.answered(lane, typeOf(type));
     return this;
   }
 
@@ -49,17 +50,20 @@ class Setting {
   }
 
   get suspects(): readonly string[] {
-    return [...this.suspicion.suspects()].map(({ type }) => type);
+    return [...this.suspicion.suspects()].map(({ type }) => typeInfo(type).short);
   }
 }
 
+/** `cds` is known; `debug` is not. */
+const typeOf = (name: string): TypeUrl => typeByName(name) ?? typeUrl(name);
+
 function parse(unit: string): readonly [TypeUrl, Role] {
   const [type = '', name] = unit.split(' ');
-  return [typeUrl(type), name === undefined ? 'wildcard' : 'named'];
+  return [typeOf(type), name === undefined ? 'wildcard' : 'named'];
 }
 
 const told = (moves: readonly Relocation[]): readonly string[] =>
-  moves.map(({ type, from, to }) => `${type} ${from}→${to}`);
+  moves.map(({ type, from, to }) => `${typeInfo(type).short} ${from}→${to}`);
 
 /** CDS and EDS have lived for a minute on the first stream. */
 function running(): Setting {
@@ -146,54 +150,54 @@ describe('which stream asks what', () => {
 
   it('what was asked last and has no answer is tried apart, at the first end', () => {
     const setting = running();
-    setting.ask('lds', 'debug');
+    setting.ask('lds', 'sds');
     setting.answer(0, 'lds');
-    expect(setting.at(61).end(0)).to.deep.equal(['debug 0→2']);
-    expect(setting.suspects).to.deep.equal(['debug']);
+    expect(setting.at(61).end(0)).to.deep.equal(['sds 0→4']);
+    expect(setting.suspects).to.deep.equal(['sds']);
   });
 
   it('what was answered is suspected, too, when streams end again and again', () => {
     const setting = running();
-    setting.ask('debug');
-    setting.answer(0, 'debug');
+    setting.ask('sds');
+    setting.answer(0, 'sds');
     expect(setting.end(0)).to.deep.equal([]);
-    for (const _ of [1, 2]) expect(setting.open(0).answer(0, 'debug').end(0)).to.deep.equal([]);
-    expect(setting.open(0).answer(0, 'debug').end(0)).to.deep.equal(['debug 0→2']);
+    for (const _ of [1, 2]) expect(setting.open(0).answer(0, 'sds').end(0)).to.deep.equal([]);
+    expect(setting.open(0).answer(0, 'sds').end(0)).to.deep.equal(['sds 0→4']);
   });
 
   it('what is apart together is halved until the one is found; what is answered goes back', () => {
     const setting = running();
-    setting.ask('a', 'b', 'c', 'd', 'e');
-    expect(setting.end(0)).to.deep.equal(['a 0→2', 'b 0→2', 'c 0→2', 'd 0→2', 'e 0→2']);
-    setting.open(0).open(2).answer(2, 'b');
-    expect(setting.end(2)).to.deep.equal(['b 2→0', 'd 2→3', 'e 2→3']);
-    setting.open(2).open(3);
-    expect(setting.end(3)).to.deep.equal(['e 3→4']);
-    setting.open(3).open(4);
-    expect(setting.end(3), 'found').to.deep.equal([]);
-    expect(setting.suspects).to.deep.equal(['a', 'c', 'd', 'e']);
+    setting.ask('lds', 'srds', 'rds', 'vhds', 'sds');
+    expect(setting.end(0)).to.deep.equal(['lds 0→4', 'srds 0→4', 'rds 0→4', 'vhds 0→4', 'sds 0→4']);
+    setting.open(0).open(4).answer(4, 'srds');
+    expect(setting.end(4)).to.deep.equal(['srds 4→0', 'vhds 4→5', 'sds 4→5']);
+    setting.open(4).open(5);
+    expect(setting.end(5)).to.deep.equal(['sds 5→6']);
+    setting.open(5).open(6);
+    expect(setting.end(5), 'found').to.deep.equal([]);
+    expect(setting.suspects).to.deep.equal(['lds', 'rds', 'vhds', 'sds']);
     setting.at(100);
-    expect(setting.survive(2)).to.deep.equal(['a 2→0', 'c 2→0']);
-    expect(setting.survive(4)).to.deep.equal(['e 4→0']);
-    expect(setting.suspects).to.deep.equal(['d']);
+    expect(setting.survive(4)).to.deep.equal(['lds 4→0', 'rds 4→0']);
+    expect(setting.survive(6)).to.deep.equal(['sds 6→0']);
+    expect(setting.suspects).to.deep.equal(['vhds']);
   });
 
   it('is halved on the usual stream where nothing would remain there, from the second end', () => {
     const setting = new Setting();
-    setting.ask('a', 'b', 'c');
+    setting.ask('lds', 'srds', 'rds');
     expect(setting.open(0).end(0)).to.deep.equal([]);
-    expect(setting.open(0).end(0)).to.deep.equal(['b 0→2', 'c 0→2']);
-    expect(setting.open(0).end(0)).to.deep.equal(['a 0→3']);
+    expect(setting.open(0).end(0)).to.deep.equal(['srds 0→4', 'rds 0→4']);
+    expect(setting.open(0).end(0)).to.deep.equal(['lds 0→5']);
   });
 
   it('is apart for twice as long with each stream of its own that ended', () => {
     const setting = running();
-    setting.ask('debug');
+    setting.ask('sds');
     setting.end(0);
     const probations = Array.from({ length: 9 }, () => {
-      setting.open(2);
-      const probation = setting.suspicion.probation(2);
-      setting.end(2);
+      setting.open(4);
+      const probation = setting.suspicion.probation(4);
+      setting.end(4);
       return (probation ?? 0) / well;
     });
     expect(probations).to.deep.equal([1, 2, 4, 8, 16, 32, 64, 64, 64]);
@@ -202,10 +206,10 @@ describe('which stream asks what', () => {
 
   it('while something is under suspicion, what is new is tried apart, and what is known is not', () => {
     const setting = running();
-    setting.ask('debug');
+    setting.ask('sds');
     setting.end(0);
-    expect(setting.ask('lds', 'rds x', 'lds x', 'cds')).to.deep.equal([3, 3, 4, 0]);
-    expect(setting.suspects).to.deep.equal(['debug']);
+    expect(setting.ask('lds', 'rds x', 'lds x', 'cds')).to.deep.equal([5, 5, 6, 0]);
+    expect(setting.suspects).to.deep.equal(['sds']);
   });
 
   it('a client that asks for ever more types opens no more than so many streams', () => {
@@ -215,10 +219,9 @@ describe('which stream asks what', () => {
       const [lane = 0] = setting.ask(`debug-${index}`);
       lanes.add(lane);
       setting.open(lane).end(lane);
-      setting.open(0);
+      for (const { lane: apart } of setting.suspicion.suspects()) lanes.add(apart);
     }
-    expect([...lanes].filter((lane) => lane > 1).length).to.be.at.most(8);
-    expect(setting.suspicion.lane(typeUrl('cds'), 'wildcard')).to.equal(0);
+    expect([...lanes].filter((lane) => lane > 3).length).to.equal(8);
   });
 
   it('what nobody wants any more makes place', () => {
@@ -227,7 +230,85 @@ describe('which stream asks what', () => {
       setting.ask(`debug-${index}`);
       setting.suspicion.unwant(typeUrl(`debug-${index}`), 'wildcard');
     }
-    setting.ask('debug');
-    expect(setting.end(0).at(-1)).to.match(/^debug 0→\d+$/);
+    setting.open(2).at(120).ask('debug');
+    expect(setting.end(2).at(-1)).to.match(/^debug 2→\d+$/);
+  });
+
+  describe('a type that the relay does not know', () => {
+    it('is never on a stream of those that it knows', () => {
+      expect(new Setting().ask('cds', 'debug', 'debug x', 'cds x', 'other x')).to.deep.equal([0, 2, 3, 1, 2]);
+    });
+
+    it('is tried apart from others of its kind, which go on', () => {
+      const setting = running();
+      setting.ask('names');
+      setting.open(2).answer(2, 'names').at(120).ask('debug');
+      expect(setting.end(2)).to.deep.equal(['debug 2→4']);
+    });
+
+    it('under suspicion has no part in where others are asked', () => {
+      const setting = running();
+      setting.ask('names', 'debug');
+      setting.open(2).answer(2, 'names').end(2);
+      expect(setting.suspects).to.deep.equal(['debug']);
+      expect(setting.ask('lds', 'rds x', 'other')).to.deep.equal([0, 0, 5]);
+    });
+
+    for (const pause of [1, 40, 600]) {
+      it(`invented every ${pause} s, each ending its stream, is asked next to known ones never`, () => {
+        const setting = running();
+        setting.ask('names');
+        setting.open(2).answer(2, 'names');
+        const ends = new Map<number, number>();
+        for (let index = 0; index < 50; index++) {
+          const [lane = 0] = setting.at(120 + index * pause).ask(`debug-${index}`);
+          ends.set(lane, (ends.get(lane) ?? 0) + 1);
+          if (lane > 3) setting.open(lane);
+          setting.end(lane);
+          setting.open(lane);
+        }
+        expect([...ends.keys()].filter((lane) => lane <= 1)).to.deep.equal([]);
+        // Those that are still asked are suspected: from the first on, the next ones are apart from `names`, too.
+        expect(ends.get(2)).to.equal(1);
+      });
+    }
+
+    it('is asked where others are tried when no more streams may be opened, never on a usual one', () => {
+      const setting = running();
+      setting.ask('names');
+      setting.open(2).answer(2, 'names').at(120);
+      for (let index = 0; index < 9; index++) {
+        const [lane = 0] = setting.ask(`debug-${index}`);
+        setting.open(lane).end(lane);
+      }
+      const [wildcard = 0, named = 0] = setting.ask('late', 'late x');
+      expect(wildcard).to.be.above(3);
+      expect(named).to.be.above(3).and.not.to.equal(wildcard);
+    });
+
+    it('does not take the streams on which known ones are tried', () => {
+      const setting = running();
+      for (let index = 0; index < 20; index++) {
+        const [lane = 0] = setting.ask(`debug-${index}`);
+        setting.open(lane).end(lane);
+        setting.open(lane).end(lane);
+      }
+      const used = [...setting.suspicion.suspects()].map(({ lane }) => lane);
+      setting.ask('sds x');
+      setting.end(0);
+      expect(used).not.to.include(setting.suspicion.lane(typeOf('sds'), 'named'));
+    });
+  });
+
+  it('a known type that has ended streams is remembered, however many a client invents meanwhile', () => {
+    const setting = running();
+    setting.ask('sds x');
+    setting.end(0);
+    setting.suspicion.unwant(typeOf('sds'), 'named');
+    for (let index = 0; index < 600; index++) {
+      setting.ask(`debug-${index}`);
+      setting.suspicion.unwant(typeOf(`debug-${index}`), 'wildcard');
+    }
+    expect(setting.ask('sds x')).to.deep.equal([4]);
   });
 });
