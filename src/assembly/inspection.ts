@@ -60,7 +60,7 @@ export class Inspection implements Inspector {
 
   ready(): Readiness {
     const upstreams = this.#options.relay.upstreams.map((upstream) => {
-      const { connected, lastError, refusedStreams, suspects } = upstream.state();
+      const { connected, lastError, refusedStreams } = upstream.state();
       const staleSince = this.#options.staleness.since(upstream);
       return {
         name: upstream.name,
@@ -69,7 +69,7 @@ export class Inspection implements Inspector {
         since: staleSince,
         lastError,
         refusedStreams,
-        suspectTypes: suspects.map(({ type }) => typeInfo(type).short),
+        suspectTypes: upstream.suspects().map(({ type }) => typeInfo(type).short),
       };
     });
     const { relay, staleness } = this.#options;
@@ -111,7 +111,7 @@ export class Inspection implements Inspector {
             since: timestamp(since),
           })),
           refusedStreams: state.refusedStreams,
-          suspectTypes: state.suspects.map(({ type, since, reason: why }) => ({
+          suspectTypes: upstream.suspects().map(({ type, since, reason: why }) => ({
             type: typeInfo(type).short,
             since: timestamp(since),
             reason: why,

@@ -40,7 +40,7 @@ export class SessionShares {
 
   /** That of a stream. */
   of(peer: Peer): SessionShare {
-    let [needs, generation, key] = [none, this.#generation, ''];
+    let [needs, generation, key, taken] = [none, this.#generation, '', 0];
     const before = (): Sets => (generation === this.#generation ? needs : none);
     const replace = (now: Sets): void => {
       this.#count(key, before(), now);
@@ -52,8 +52,15 @@ export class SessionShares {
         if (isSame(now, before())) return undefined;
         if (key === '') key = peerKey(peer);
         const excess = this.#excess(key, before(), now);
-        if (excess === undefined) replace(now);
-        return excess;
+        if (excess !== undefined) return excess;
+        taken += now.difference(before()).size;
+        replace(now);
+        return undefined;
+      },
+      taken: () => {
+        const count = taken;
+        taken = 0;
+        return count;
       },
       release: () => replace(none),
     };

@@ -168,8 +168,7 @@ export class Store implements Catalog {
     for (const name of namesOf(table, interest.selector)) {
       const cell = table.cells.get(name);
       if (cell === undefined) continue;
-      for (const held of cell.variants.values()) {
-        if (!held.constraints.matches(interest.parameters)) continue;
+      for (const held of cell.variants.match(interest.parameters)) {
         if (isWanted(table, name, held)) continue;
         removal.forget(name, cell, held);
         this.#journal.resource(interest.type, name);

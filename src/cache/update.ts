@@ -131,7 +131,7 @@ export class Update {
   #sweep(): void {
     const { holder } = this.#transaction;
     for (const [name, cell] of this.#table.cells) {
-      for (const held of cell.variants.values()) {
+      for (const held of cell.variants.all()) {
         if (held.seen !== this.#revision) this.#removal.drop(name, cell, held, holder, this.changes);
       }
     }

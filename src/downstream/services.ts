@@ -56,6 +56,8 @@ export interface Subscribed {
 export interface SessionShare {
   /** It is subscribed to this now. Why it may not be; undefined: it may. */
   take(subscribed: Iterable<Subscribed>): string | undefined;
+  /** How many parameter sets it has taken since this was last asked. */
+  taken(): number;
   release(): void;
 }
 

@@ -37,9 +37,11 @@ const routing = new Set(
 );
 /** How long changed routes wait for the client to take changed clusters, in milliseconds. */
 const warmingMilliseconds = 1000;
-/** A change counts once, and once more for each so many resources that its subscription shows. */
+/** A change counts once, or once for each new parameter set; and once more for each so many resources that it shows. */
 const shownPerChange = 500;
 const muchShown = 1000;
+/** A change that opens so many sessions upstream is a large one. */
+const manySessions = 50;
 const subscribedOf = ({ info, selection }: TypeStream): Subscribed => ({ url: info.url, selection });
 const malformed = (message: string): GrpcStatus => ({ code: Code.INVALID_ARGUMENT, message });
 
@@ -167,6 +169,7 @@ export class XdsStream implements StreamHandler {
     }
     this.#client = client;
     this.#reselect(client);
+    this.#sessions?.taken(); // the client did not ask for these
     this.failIfRefused();
     this.pump();
   }
@@ -444,17 +447,22 @@ export class XdsStream implements StreamHandler {
 
   /**
    * Past the rate reading pauses: flow control holds the client back, and nothing is lost. To change a subscription that
-   * shows much costs as much as many small changes; what is subscribed for the first time does not.
+   * shows much costs as much as many small changes; what is subscribed for the first time does not. Each parameter set
+   * that is new costs as much as a change: a session may be opened for it.
    */
   #slowDown(changes: number, changed: readonly TypeStream[]): void {
     if (this.#ended) return;
     const { clock, events, limits } = this.#services;
     const shown = changed.reduce((sum, { subscription }) => sum + (subscription?.size ?? 0), 0);
+    const sessions = this.#sessions?.taken() ?? 0;
     this.#rate ??= new Rate(limits().changesPerSecond, clock.now());
-    const wait = this.#rate.spend(clock.now(), changes + Math.floor(shown / shownPerChange));
+    const wait = this.#rate.spend(
+      clock.now(),
+      Math.max(changes, sessions) + Math.floor(shown / shownPerChange),
+    );
     if (this.#paused !== undefined) return;
     if (wait > 0) events.rejected('rate');
-    else if (shown < muchShown) return;
+    else if (shown < muchShown && sessions < manySessions) return;
     // After a large one at least until others have had their turn: one read may have brought many.
     this.transport.pause();
     this.#paused = clock.after(Math.max(0, wait), () => {

@@ -42,7 +42,6 @@ export interface UpstreamState {
   readonly lastError: string;
   /** Streams that were not answered before they ended, and are tried again, while others work. */
   readonly refusedStreams: number;
-  readonly suspects: readonly Suspect[];
 }
 
 /** Parameter sets for which nothing is asked, and why. */
@@ -69,7 +68,10 @@ export interface Upstream {
   refusal(interest: Interest): string | undefined;
   /** All that is refused; undefined: nothing is. */
   refusals(): Refusals | undefined;
+  /** Asked at every change and for every stream: it must cost the same however much is subscribed. */
   state(): UpstreamState;
+  /** What makes the control plane end streams; looked for in all that is subscribed. */
+  suspects(): readonly Suspect[];
   start(): void;
   stop(): Promise<void>;
 }

@@ -54,6 +54,13 @@ export class VariantIndex<T extends Constrained> {
     return held?.constraints.key === key ? held : undefined;
   }
 
+  /** All, in any order; they may change while this is read. Nothing is sorted: sessions that end ask for many names. */
+  all(): T[] {
+    const held = this.#held;
+    if (held === undefined) return [];
+    return held instanceof Several ? [...held.byKey.values()] : [held];
+  }
+
   /** All, the lowest canonical key first. */
   values(): T[] {
     const held = this.#held;

@@ -59,6 +59,18 @@ describe('shares of the upstream sessions', () => {
       .and.to.include('limits.relay_peers');
   });
 
+  it('what a stream takes anew is counted once', () => {
+    const stream = shares().of(at('10.0.0.1'));
+    stream.take(withEnvs(range('e', 4)));
+    expect([stream.taken(), stream.taken()]).to.deep.equal([4, 0]);
+    stream.take(withEnvs(range('e', 2)));
+    expect(stream.taken(), 'fewer').to.equal(0);
+    stream.take(withEnvs(['e0', 'new']));
+    expect(stream.taken(), 'one more').to.equal(1);
+    stream.take(withEnvs(range('x', 5)));
+    expect(stream.taken(), 'too many').to.equal(0);
+  });
+
   it('a peer may use half, over all its streams; other peers have their own', () => {
     const all = shares();
     const [one, two, three] = [1, 2, 3].map(() => all.of(at('10.0.0.1')));

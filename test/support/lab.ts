@@ -167,6 +167,10 @@ export class ScriptedUpstream implements Upstream {
     return undefined;
   }
 
+  suspects(): readonly [] {
+    return [];
+  }
+
   refusal(): undefined {
     return undefined;
   }
@@ -182,7 +186,6 @@ export class ScriptedUpstream implements Upstream {
       staleSince: undefined,
       lastError: '',
       refusedStreams: 0,
-      suspects: [],
     };
   }
 

@@ -1,7 +1,7 @@
 import type { TypeUrl } from '../../model/brand.ts';
 import type { Timer } from '../../model/clock.ts';
 import type { Interest } from '../../model/transaction.ts';
-import type { Refusals, Upstream, UpstreamSink, UpstreamState } from '../../model/upstream.ts';
+import type { Refusals, Suspect, Upstream, UpstreamSink, UpstreamState } from '../../model/upstream.ts';
 import { Conditions } from '../../observe/conditions.ts';
 import { formatHostPort } from '../../wire/address.ts';
 import { claims } from '../claims.ts';
@@ -102,8 +102,11 @@ export class AdsUpstream implements Upstream {
       staleSince: this.#staleSince,
       lastError: this.#lastError,
       refusedStreams: Math.max(this.#troubled.size, this.#isRefused ? 1 : 0),
-      suspects: this.#sessions.suspects(),
     };
+  }
+
+  suspects(): readonly Suspect[] {
+    return this.#sessions.suspects();
   }
 
   subscribe(interest: Interest): void {

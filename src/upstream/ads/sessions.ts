@@ -1,6 +1,6 @@
 import type { ParametersKey } from '../../model/brand.ts';
 import type { Timer } from '../../model/clock.ts';
-import { stampConstraints } from '../../model/constraints.ts';
+import { type Constraints, stampConstraints } from '../../model/constraints.ts';
 import { internParameters, NO_PARAMETERS, type Parameters } from '../../model/parameters.ts';
 import {
   type Holder,
@@ -31,6 +31,8 @@ import { restrict, stampFor, unstamped } from './stamp.ts';
 /** Of refused parameter sets so many are told to others; there may be as many as clients. */
 const mostTold = 1000;
 const mostSuspects = 20;
+/** Of those that were refused so many are asked for in one turn: others want theirs. */
+const admittedPerTurn = 2000;
 
 export interface SessionsHandler {
   /** For the lanes of these holders. */
@@ -43,8 +45,20 @@ export interface SessionsHandler {
   isIdle(interest: Interest): boolean;
   apply(transaction: Transaction): void;
   restamp(restamp: Restamp): void;
-  /** A session has come or gone. */
+  /** Sessions have come or gone, or what is refused or suspected is something else. */
   changed(): void;
+}
+
+/** Encoded once: it is the same for all. */
+interface RefusalStatus {
+  readonly message: string;
+  readonly status: Uint8Array;
+}
+
+interface LastRefused {
+  readonly keys: readonly string[];
+  readonly parameters: Parameters;
+  readonly constraints: Constraints;
 }
 
 /** For those that find no place of their own (`apart`): no client shows such a key. */
@@ -67,8 +81,13 @@ export class Sessions {
   /** Those to which nobody subscribes, the longest idle first: they give way to others. */
   readonly #idle = new Set<Session>();
   #telling: Timer | undefined;
+  /** Parameter sets that have a session now, and of which some interests still wait for their turn. */
+  readonly #admitted = new Set<ParametersKey>();
+  #admitting: Timer | undefined;
   /** Parameter sets in the crowd, and how many interests each has there. */
   readonly #crowded = new Map<ParametersKey, number>();
+  #refusalStatus: RefusalStatus | undefined;
+  #lastRefused: LastRefused | undefined;
   #up: { readonly link: Link; readonly endpoint: number } | undefined;
 
   constructor(options: AdsUpstreamOptions, conditions: Conditions, handler: SessionsHandler) {
@@ -177,6 +196,7 @@ export class Sessions {
   stop(): void {
     this.#up = undefined;
     this.#telling?.cancel();
+    this.#admitting?.cancel();
     for (const session of this.#sessions.values()) session.stop();
   }
 
@@ -217,7 +237,7 @@ export class Sessions {
     for (const session of ending) this.#end(session);
     for (const [session, interest] of leaving) session.unsubscribe(interest);
     for (const session of this.#sessions.values()) session.show(this.#node(session.parameters));
-    homeless.push(...this.#refused.take());
+    homeless.push(...this.#refused.takeAll());
     const { live = [], idle = [] } = Object.groupBy(homeless, (one) =>
       this.#handler.isIdle(one) ? 'idle' : 'live',
     );
@@ -257,13 +277,13 @@ export class Sessions {
       shown,
       lane: (now, apart, watch) => this.#lane(parameters, now, apart, watch),
       lapse: (interests) => this.#handler.lapse(interests),
-      changed: () => this.#handler.changed(),
+      changed: () => this.#tellSoon(),
       clock: this.#options.clock,
       wellMs: this.#options.backoff.maxMs,
     });
     this.#sessions.set(parameters.key, session);
     if (this.#up !== undefined) session.up(this.#up.link, this.#up.endpoint);
-    this.#handler.changed();
+    this.#tellSoon();
     return session;
   }
 
@@ -334,43 +354,77 @@ export class Sessions {
     session.stop();
     this.#idle.delete(session);
     this.#sessions.delete(session.parameters.key);
-    this.#handler.changed();
+    this.#tellSoon();
   }
 
-  /** Where a place is free, all who wait for the same parameter set get it. */
+  /** Where a place is free, all who wait for the same parameter set get it: many of them over several turns. */
   #admitWaiting(): void {
     this.#conditions.forget('sessions');
-    for (const interest of [...this.#refused.all()]) {
-      const { key } = this.#shown(interest);
-      if (!this.#sessions.has(key) && this.#sessions.size >= this.#options.maxSessions) continue;
-      this.#refused.delete(interest);
+    if (this.#admitting !== undefined) return;
+    let left = admittedPerTurn;
+    for (let key = this.#nextAdmitted(); key !== undefined; key = this.#nextAdmitted()) {
+      const admitted = this.#refused.take(key, left);
+      for (const interest of admitted) this.subscribe(interest);
+      left -= admitted.length;
+      if (this.#refused.waits(key)) this.#admitted.add(key);
+      else this.#admitted.delete(key);
       this.#tellSoon();
-      this.subscribe(interest);
+      if (left > 0) continue;
+      this.#admitting = this.#options.clock.after(0, () => {
+        this.#admitting = undefined;
+        this.#admitWaiting();
+      });
+      return;
     }
+  }
+
+  /** Whose turn it is, of the parameter sets that wait: who has a session already goes first. */
+  #nextAdmitted(): ParametersKey | undefined {
+    for (const key of this.#admitted) {
+      if (this.#sessions.has(key) && this.#refused.waits(key)) return key;
+      this.#admitted.delete(key);
+    }
+    return this.#sessions.size < this.#options.maxSessions ? this.#refused.first : undefined;
   }
 
   /** Whoever asks is told, or it would look like a control plane that has not answered yet. */
   #refuse(interest: Interest, parameters: Parameters): void {
     const { type, selector } = interest;
-    this.#refused.add(interest);
+    this.#refused.add(interest, parameters.key);
     this.#tellSoon();
     this.#options.metrics.refused();
-    const message = this.#full();
+    const { message, status } = this.#status();
     this.#conditions.set('sessions', 'full', 'warn', message);
     const code = Code.RESOURCE_EXHAUSTED;
-    const status = encodeStatus({ code, message });
-    const constraints = stampConstraints(this.#keys, parameters);
+    const constraints = this.#constraintsOf(parameters);
     const holder = this.#holder(parameters, selector === WILDCARD ? 'wildcard' : 'named');
     const faults = [{ name: selector, constraints, code, message, status }];
     this.#handler.apply(transaction({ holder, type, faults }));
   }
 
-  /** Once for all that are refused together: a fleet comes at once. */
+  /** Once for all that happens in one turn: a fleet comes at once, and each change is told to every stream. */
   #tellSoon(): void {
     this.#telling ??= this.#options.clock.after(0, () => {
       this.#telling = undefined;
       this.#handler.changed();
     });
+  }
+
+  #status(): RefusalStatus {
+    this.#refusalStatus ??= {
+      message: this.#full(),
+      status: encodeStatus({ code: Code.RESOURCE_EXHAUSTED, message: this.#full() }),
+    };
+    return this.#refusalStatus;
+  }
+
+  /** Thousands of names in a row are refused for the same parameter set. */
+  #constraintsOf(parameters: Parameters): Constraints {
+    const last = this.#lastRefused;
+    if (last?.keys === this.#keys && last.parameters === parameters) return last.constraints;
+    const constraints = stampConstraints(this.#keys, parameters);
+    this.#lastRefused = { keys: this.#keys, parameters, constraints };
+    return constraints;
   }
 
   #full(): string {

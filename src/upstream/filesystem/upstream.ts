@@ -54,7 +54,6 @@ export class FilesystemUpstream implements Upstream {
       staleSince: undefined,
       lastError: '',
       refusedStreams: 0,
-      suspects: [],
     };
   }
 
@@ -80,6 +79,10 @@ export class FilesystemUpstream implements Upstream {
 
   refusals(): undefined {
     return undefined;
+  }
+
+  suspects(): readonly [] {
+    return [];
   }
 
   refusal(): undefined {

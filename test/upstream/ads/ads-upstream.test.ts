@@ -324,7 +324,8 @@ describe('an ADS upstream', () => {
         both.filter(({ requests }) => requests.length > 1),
         'never together',
       ).to.deep.equal([]);
-      const { connected, lastError, refusedStreams, suspects } = upstream.state();
+      const { connected, lastError, refusedStreams } = upstream.state();
+      const suspects = upstream.suspects();
       expect({ connected, refusedStreams }).to.deep.equal({ connected: true, refusedStreams: 1 });
       expect(lastError).to.include('not you');
       expect(suspects.map(({ type, reason }) => `${type} ${reason}`)).to.have.length(1);
@@ -333,7 +334,7 @@ describe('an ADS upstream', () => {
       expect(observed.ends).to.include('UNAUTHENTICATED');
       expect(observed.counts.reconnects).to.equal(0);
       upstream.unsubscribe(want('*', {}, poison));
-      expect(upstream.state().suspects).to.deep.equal([]);
+      expect(upstream.suspects()).to.deep.equal([]);
       await until('no trouble', () => upstream.state().refusedStreams === 0);
     });
 
@@ -345,8 +346,8 @@ describe('an ADS upstream', () => {
       upstream.subscribe(want('*', {}, poison));
       upstream.subscribe(want('*'));
       await until('answers', () => observed.counts.accepted >= 4);
-      await until('it is found', () => upstream.state().suspects.length === 1);
-      expect(upstream.state().suspects[0]?.type).to.equal(poison);
+      await until('it is found', () => upstream.suspects().length === 1);
+      expect(upstream.suspects()[0]?.type).to.equal(poison);
       expect(plane.streams.length).to.be.at.most(20);
     });
 
@@ -361,9 +362,9 @@ describe('an ADS upstream', () => {
       upstream.subscribe(want('*'));
       await until('an answer', () => observed.counts.accepted === 1);
       upstream.subscribe(want('x', {}, known));
-      await until('suspected', () => upstream.state().suspects.length === 1);
+      await until('suspected', () => upstream.suspects().length === 1);
       plane.answer = serving('1', 'a:1@1');
-      await until('acquitted', () => upstream.state().suspects.length === 0);
+      await until('acquitted', () => upstream.suspects().length === 0);
       await until('one stream', () => plane.openStreams.length === 1);
       await until('both are asked there', () =>
         [cds, known].every((type) => plane.openStreams[0]?.requests.some((one) => one.typeUrl === type)),
@@ -377,9 +378,9 @@ describe('an ADS upstream', () => {
       upstream.subscribe(want('*'));
       await until('an answer', () => observed.counts.accepted === 1);
       upstream.subscribe(want('*', {}, poison));
-      await until('suspected', () => upstream.state().suspects.length === 1);
+      await until('suspected', () => upstream.suspects().length === 1);
       plane.answer = serving('1', 'a:1@1');
-      await until('acquitted', () => upstream.state().suspects.length === 0);
+      await until('acquitted', () => upstream.suspects().length === 0);
       await until('two streams', () => plane.openStreams.length === 2);
       expect(plane.openStreams[0], 'never ended').to.equal(plane.streams[0]);
     });

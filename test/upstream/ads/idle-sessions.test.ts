@@ -49,6 +49,12 @@ function setting(maxSessions: number) {
   );
   lab.relay.replace([upstream]);
   const registry = lab.relay.views.interests();
+  const leave = (...interests: Interest[]) => {
+    for (const interest of interests) {
+      lab.says({ type: eds, puts: [put(eds, interest.selector, 'it')], settled: [interest] });
+      registry.release(interest);
+    }
+  };
   return {
     clock,
     upstream,
@@ -56,11 +62,9 @@ function setting(maxSessions: number) {
       for (const interest of interests) registry.acquire(interest);
     },
     /** They leave something that is worth keeping. */
+    leave,
     go: (...interests: Interest[]) => {
-      for (const interest of interests) {
-        lab.says({ type: eds, puts: [put(eds, interest.selector, 'it')], settled: [interest] });
-        registry.release(interest);
-      }
+      leave(...interests);
       clock.advance(2000);
     },
     refused: (interest: Interest) => upstream.refusal(interest) !== undefined,
@@ -109,6 +113,18 @@ describe('sessions that only linger', () => {
     go(want('a'));
     expect(refused(want('b', 'x'))).to.equal(false);
     expect(wanted()).to.deep.equal(['b', 'b']);
+  });
+
+  it('give way to many who were refused over several turns', () => {
+    const { come, leave, refused, clock } = setting(1);
+    come(want('a'));
+    const many = Array.from({ length: 5000 }, (_, at) => want('b', `n${at}`));
+    come(...many);
+    leave(want('a'));
+    const left = () => many.filter(refused).length;
+    expect(left()).to.equal(3000);
+    clock.advance(10);
+    expect(left()).to.equal(0);
   });
 
   it('who was refused and has gone is not kept', () => {
