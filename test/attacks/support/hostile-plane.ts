@@ -26,13 +26,15 @@ export class HostilePlane implements AsyncDisposable {
       say(stream);
     };
     for (const stream of this.#plane.openStreams) say(stream);
+    // What has ended a stream is asked again ever more rarely, and a client without an answer may have been sent away.
+    const again = setInterval(ask, 1000);
     try {
       ask();
-      // What has ended a stream is asked again ever more rarely, so this may last.
       await asked;
       const deadline = performance.now() + milliseconds;
       while (performance.now() < deadline) await turn();
     } finally {
+      clearInterval(again);
       this.#plane.answer = () => {};
     }
   }
