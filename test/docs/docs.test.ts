@@ -11,7 +11,13 @@ import { need } from '../e2e/support/skip.ts';
 
 const root = join(import.meta.dirname, '../..');
 const read = (path: string): string => readFileSync(join(root, path), 'utf8');
-const pages = ['README.md', 'CHANGELOG.md', 'SECURITY.md', ...globSync('docs/**/*.md', { cwd: root })];
+const pages = [
+  'README.md',
+  'CHANGELOG.md',
+  'CONTRIBUTING.md',
+  'SECURITY.md',
+  ...globSync('docs/**/*.md', { cwd: root }),
+];
 
 /** The fenced blocks of a page with this info string. */
 function blocks(page: string, info: string): readonly string[] {
@@ -100,6 +106,22 @@ describe('the documentation', () => {
     const metrics = await new Metrics().text();
     for (const reason of reasons)
       expect(metrics, 'and counts it from 0').to.include(`{reason="${reason}"} 0`);
+  });
+
+  it('has each rule of the protocol that code and tests cite, and names its tests', () => {
+    const text = read('docs/protocol.md');
+    const cited = new Set<string>();
+    for (const file of globSync('{src,test}/**/*.{ts,txt}', { cwd: root, exclude: ['src/gen/**'] })) {
+      for (const [, rule = ''] of read(file).matchAll(/protocol §(\d+b?(?:\.\d+)?)/g)) cited.add(rule);
+    }
+    expect(cited.size).to.be.above(20);
+    const missing = [...cited].filter(
+      (rule) => !text.includes(`\n**${rule} `) && !text.includes(`\n## ${rule}. `),
+    );
+    expect(missing).to.deep.equal([]);
+    const rules = text.split(/\n(?=\*\*\d+b?\.\d+ )/).slice(1);
+    expect(rules.length).to.be.above(50);
+    for (const rule of rules) expect(rule, rule.slice(0, 40)).to.match(/Test: `test\//);
   });
 
   it('has the two commands of the README', () => {
