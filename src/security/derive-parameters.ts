@@ -35,14 +35,12 @@ export interface DerivedParameters {
    */
   merge(own: Parameters, authority: string | undefined): Parameters;
   /**
-   * What trusted rules of single authorities make of the client, as a key: such authorities have parameters that a
-   * wildcard and an alias of another authority lack. Empty: there are no such rules.
+   * What the trusted rules make of the client, by authority, as a key: a wildcard and an alias lead to names of others
+   * than they were asked of. Empty: no trusted rule is for single authorities, so all have the same.
    */
   readonly ofAuthorities: string;
-  /** Whether there are for this authority. */
-  hasOwn(authority: string): boolean;
   /** Whatever was asked with: what the trusted rules for an authority say. */
-  enforce(parameters: Parameters, authority: string): Parameters;
+  enforce(parameters: Parameters, authority: string | undefined): Parameters;
 }
 
 export interface ParameterDerivation {
@@ -149,8 +147,12 @@ class Outcome implements DerivedParameters {
     return this.#merge(own, authority, refused);
   }
 
-  enforce(parameters: Parameters, authority: string): Parameters {
-    return this.#merge(parameters, authority, none);
+  enforce(parameters: Parameters, authority: string | undefined): Parameters {
+    const derived = this.for(authority).entries;
+    const agrees = this.#trustedKeys(authority)
+      .values()
+      .every((key) => parameters.entries.get(key) === derived.get(key));
+    return agrees ? parameters : this.#merge(parameters, authority, none);
   }
 
   #merge(own: Parameters, authority: string | undefined, refused: readonly string[]): Parameters {
@@ -164,15 +166,11 @@ class Outcome implements DerivedParameters {
 
   get ofAuthorities(): string {
     if (this.#trusting.size === 0) return '';
-    const said = [...this.#trusting].map((authority) => ({
+    const said = [undefined, ...this.#trusting].map((authority) => ({
       authority,
       values: [...this.#derive(authority, ({ trusted }) => trusted)],
     }));
     return JSON.stringify(said);
-  }
-
-  hasOwn(authority: string): boolean {
-    return this.#trusting.has(authority);
   }
 
   #derive(

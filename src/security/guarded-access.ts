@@ -7,7 +7,7 @@ import type { DerivedParameters } from './derive-parameters.ts';
 
 /**
  * The same access, where trusted rules are for single authorities: a wildcard and an alias show resources of authorities
- * that they were not asked of, so with parameters that are a client's own word for these.
+ * that they were not asked of, and so with parameters that are not trusted for these.
  */
 export function guarded(access: Access, derived: DerivedParameters): Access {
   const { ofAuthorities } = derived;
@@ -31,9 +31,7 @@ class GuardedAccess implements Access {
 
   admits(resource: Variant, parameters: Parameters): boolean {
     if (!this.#access.admits(resource, parameters)) return false;
-    const authority = authorityOf(resource.name);
-    if (authority === undefined || !this.#derived.hasOwn(authority)) return true;
-    const trusted = this.#derived.enforce(parameters, authority);
+    const trusted = this.#derived.enforce(parameters, authorityOf(resource.name));
     return trusted === parameters || resource.constraints.matches(trusted);
   }
 

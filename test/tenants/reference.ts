@@ -194,6 +194,11 @@ export class Reference {
     return selector.parameters === undefined || holds(resource.condition, this.#parameters(selector));
   }
 
+  /** Equal for selectors that ask with the same parameters. */
+  asks(selector: Selector): string {
+    return JSON.stringify([...this.#parameters(selector)].toSorted(([a], [b]) => (a < b ? -1 : 1)));
+  }
+
   /** What a selector asks with: a plain name with what the rules derive, a locator with its own. */
   #parameters({ name, parameters }: Selector): Parameters {
     const authority = name === '*' ? undefined : authorityOf(name);

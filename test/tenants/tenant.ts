@@ -181,23 +181,29 @@ export class Tenant {
         ? [shown]
         : [];
     for (const group of groups) {
-      const alike = selector.parameters === undefined ? this.#alike(short, group) : group;
+      const alike = this.#alternatives(short, selector, group);
       if (alike.some(({ number }) => held.has(number))) continue;
       throw new Error(`it lacks ${JSON.stringify(selector)} of ${short}: ${JSON.stringify(group)}`);
     }
   }
 
-  /** Under a plain name a client has one variant, whichever of its subscriptions it is for. */
-  #alike(short: Type, group: readonly Snapshot[]): readonly Snapshot[] {
+  /**
+   * Under a plain name a client has one variant, and so under a locator for its parameters, whichever of its
+   * subscriptions it is for.
+   */
+  #alternatives(short: Type, selector: Selector, group: readonly Snapshot[]): readonly Snapshot[] {
     const { reference } = this;
     const names = new Set(group.map(({ name }) => identityOf(name)));
+    const others = [...this.#topic(short).selectors.values()].filter((other) =>
+      selector.parameters === undefined
+        ? other.parameters === undefined
+        : other.parameters !== undefined && reference.asks(other) === reference.asks(selector),
+    );
     return [...this.#world.current.values()].filter(
       (one) =>
         one.type === short &&
         names.has(identityOf(one.name)) &&
-        this.#topic(short)
-          .selectors.values()
-          .some((other) => reference.shows(short, other, one)),
+        others.some((other) => reference.shows(short, other, one)),
     );
   }
 
