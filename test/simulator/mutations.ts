@@ -104,8 +104,8 @@ const mutations: readonly Wrong[] = [
     name: 'removals do not wait for the other types',
     rule: 6,
     file: 'src/downstream/stream.ts',
-    right: 'const keepRemoved = this.#types.length > 1 && this.#ordered(type) && this.#othersDue(type);',
-    wrong: 'const keepRemoved = false;',
+    right: 'keepRemoved = due > (type.subscription.due ? 1 : 0);',
+    wrong: 'keepRemoved = false;',
   },
 ];
 
