@@ -23,8 +23,8 @@ const mutations: readonly Mutation[] = [
   {
     name: "a client's own parameters count under trusted keys",
     file: 'src/security/derive-parameters.ts',
-    right: 'for (const key of trusted) entries.delete(key);',
-    wrong: '',
+    right: 'for (const key of [...trusted, ...refused]) entries.delete(key);',
+    wrong: 'for (const key of refused) entries.delete(key);',
   },
   {
     name: 'a wildcard shows every authority by its own parameters',
@@ -49,12 +49,6 @@ const mutations: readonly Mutation[] = [
     file: 'src/views/permitted.ts',
     right: 'if (!this.allows(asked.name)) return none;',
     wrong: '',
-  },
-  {
-    name: 'what is denied now is repeated until its removal is due',
-    file: 'src/views/compose.ts',
-    right: 'if (!view.permitted.admits(variant, item.parameters)) visible',
-    wrong: 'if (view.type.length === 0) visible',
   },
 ];
 

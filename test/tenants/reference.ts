@@ -171,9 +171,9 @@ export class Reference {
   }
 
   /** Whether what the client subscribes to shows this resource. */
-  shows(type: Type, selector: Selector, resource: Resource): boolean {
-    if (type !== resource.type || !this.allowsResource(resource)) return false;
-    if (!this.selects(type, selector, resource)) return false;
+  shows(selector: Selector, resource: Resource): boolean {
+    if (!this.allowsResource(resource) || !concerns(selector, resource)) return false;
+    // The name that is asked for is one of the resource's, so it is allowed, too.
     const asked = this.#parameters(selector);
     const own = new Map(asked);
     for (const [key, value] of this.#trusted(authorityOf(resource.name))) {
@@ -183,15 +183,15 @@ export class Reference {
     return holds(resource.condition, asked) && holds(resource.condition, own);
   }
 
-  /** Whether a selector is about a resource, whatever its variants. */
-  selects(type: Type, selector: Selector, resource: Resource): boolean {
-    return concerns(selector, resource) && (isCollection(selector.name) || this.allows(type, selector.name));
-  }
-
   /** Whether what a client has got is still subject to a subscription, whatever the rules say of it now. */
   covers(selector: Selector, resource: Resource): boolean {
     if (!concerns(selector, resource)) return false;
     return selector.parameters === undefined || holds(resource.condition, this.#parameters(selector));
+  }
+
+  /** Whether a variant is for the parameters that a selector asks with. */
+  matches(selector: Selector, { condition }: Resource): boolean {
+    return holds(condition, this.#parameters(selector));
   }
 
   /** Equal for selectors that ask with the same parameters. */

@@ -7,10 +7,11 @@ import {
 import { type } from '../support/lab.ts';
 import { allNames, type ClientPlan } from './arbitrary.ts';
 import { type Entry, entriesOfDelta, entriesOfSotw } from './entries.ts';
-import type { Ground, Snapshot, Stream } from './ground.ts';
+import type { Ground, Stream } from './ground.ts';
+import { Judgement } from './judgement.ts';
 import { Leaks } from './leaks.ts';
 import { type Identity, type Selector, type Type, types } from './policy.ts';
-import { concerns, identityOf, isCollection, Reference } from './reference.ts';
+import { isCollection, Reference } from './reference.ts';
 
 const paths: Readonly<Record<Type, readonly [service: string, method: string]>> = {
   cds: ['cluster.v3.ClusterDiscoveryService', 'Clusters'],
@@ -126,85 +127,16 @@ export class Tenant {
   /** Once everything has been answered: what it holds is what it may see of what it asks for. */
   check(): void {
     if (this.#blocked) return;
-    const { reference } = this;
-    const all = [...this.#world.current.values()];
     for (const [short, topic] of this.#topics) {
       if (!topic.named) continue;
-      const shown = all.filter((one) =>
-        topic.selectors.values().some((selector) => reference.shows(short, selector, one)),
-      );
+      const selectors = [...topic.selectors.values()];
       const held = new Set([...topic.held.values()].map(({ number }) => number));
-      this.#count(short, topic, shown);
-      for (const selector of topic.selectors.values()) this.#complete(short, selector, held);
-      const whole =
+      const complete =
         this.#plan.protocol === 'delta' ||
         short === 'cds' ||
-        topic.selectors.values().some(({ name }) => isCollection(name));
-      for (const number of whole ? held : []) {
-        if (!shown.some((one) => one.number === number)) {
-          throw new Error(
-            `it still holds ${short} c${number}; ${JSON.stringify(this.#world.snapshots[number])}`,
-          );
-        }
-      }
+        selectors.some(({ name }) => isCollection(name));
+      new Judgement(this.#world, this.reference, short, selectors).of(held, complete);
     }
-  }
-
-  #count(short: Type, { selectors }: Topic, shown: readonly Snapshot[]): void {
-    const { tally, current } = this.#world;
-    const { reference } = this;
-    for (const one of current.values()) {
-      const about = [...selectors.values()].filter(
-        (selector) => one.type === short && concerns(selector, one),
-      );
-      if (about.length === 0) continue;
-      if (shown.includes(one)) tally.count('resource that a subscription shows');
-      else if (!reference.allowsResource(one)) tally.count('resource that the rules hide');
-      else if (!reference.mayHave(one)) tally.count('resource that trusted parameters hide');
-      else tally.count('resource of other parameters');
-      if (one.aliases.length === 0) continue;
-      const byAlias = about.some(
-        ({ name }) => !isCollection(name) && identityOf(name) !== identityOf(one.name),
-      );
-      if (byAlias)
-        tally.count(shown.includes(one) ? 'alias that leads to a resource' : 'alias that leads nowhere');
-    }
-  }
-
-  /** Of variants that match alike any one will do: TP2 leaves it open. */
-  #complete(short: Type, selector: Selector, held: ReadonlySet<number>): void {
-    const { reference } = this;
-    const shown = [...this.#world.current.values()].filter((one) => reference.shows(short, selector, one));
-    const groups = isCollection(selector.name)
-      ? [...Map.groupBy(shown, ({ name }) => identityOf(name)).values()]
-      : shown.length > 0
-        ? [shown]
-        : [];
-    for (const group of groups) {
-      const alike = this.#alternatives(short, selector, group);
-      if (alike.some(({ number }) => held.has(number))) continue;
-      throw new Error(`it lacks ${JSON.stringify(selector)} of ${short}: ${JSON.stringify(group)}`);
-    }
-  }
-
-  /**
-   * Under a plain name a client has one variant, and so under a locator for its parameters, whichever of its
-   * subscriptions it is for.
-   */
-  #alternatives(short: Type, selector: Selector, group: readonly Snapshot[]): readonly Snapshot[] {
-    const { reference } = this;
-    const names = new Set(group.map(({ name }) => identityOf(name)));
-    const others = [...this.#topic(short).selectors.values()].filter((other) =>
-      selector.parameters === undefined
-        ? other.parameters === undefined
-        : other.parameters !== undefined && reference.asks(other) === reference.asks(selector),
-    );
-    return [...this.#world.current.values()].filter(
-      (one) =>
-        one.type === short &&
-        names.has(identityOf(one.name)) &&
-        others.some((other) => reference.shows(short, other, one)),
-    );
   }
 
   #take(stream: Stream, bytes: Buffer): void {
