@@ -34,7 +34,7 @@ export class Judgement {
 
   /** Of variants that match alike any one will do: TP2 leaves it open. */
   #hasAll(selector: Selector, held: ReadonlySet<number>): void {
-    const shown = this.#shownBy([selector]);
+    const shown = this.#shownBy([selector]).filter((one) => !this.#isGoverned(selector, one));
     const groups = isCollection(selector.name)
       ? [...Map.groupBy(shown, ({ name }) => identityOf(name)).values()]
       : [shown].filter(({ length }) => length > 0);
@@ -45,6 +45,14 @@ export class Judgement {
       if (selector.parameters === undefined && this.#isAmbiguous(selector, names)) continue;
       throw new Error(`it lacks ${JSON.stringify(selector)}: ${JSON.stringify(group)}`);
     }
+  }
+
+  /** A plain name that is asked for says itself what is there, by the parameters of its authority. */
+  #isGoverned({ name: by, parameters }: Selector, { name }: Snapshot): boolean {
+    if (parameters !== undefined || !isCollection(by)) return false;
+    return this.#selectors.some(
+      (other) => other.parameters === undefined && identityOf(other.name) === identityOf(name),
+    );
   }
 
   /** Under a plain name there is room for one variant, and so under a locator for its parameters. */
