@@ -204,7 +204,7 @@ describe('hostile connections', function () {
     const taken = await silentStreams(relay, 2);
     const { code, details } = await (await connection(relay).ready()).call().ends;
     expect(code).to.equal(Code.RESOURCE_EXHAUSTED);
-    expect(details).to.match(/^127\.0\.0\.1 has 3 streams open, .*limits\.max_streams_per_peer/);
+    expect(details).to.match(/^address 127\.0\.0\.1 has 3 streams open, .*limits\.max_streams_per_peer/);
     expect(await relay.metric('downstream_rejected_total', 'streams_per_peer')).to.equal(1);
     taken[0]?.stream.close();
     await isServed(relay);
@@ -220,12 +220,14 @@ describe('hostile connections', function () {
     one.call();
     two.call();
     await eventually(async () => expect(await relay.metric('downstream_streams')).to.equal(2));
-    expect((await two.call().ends).details).to.match(/^spiffe:\/\/example\.com\/greedy has 2 streams open/);
+    expect((await two.call().ends).details).to.match(
+      /^identity spiffe:\/\/example\.com\/greedy has 2 streams open/,
+    );
     await connection(relay, greedy).ended;
     expect(await relay.metric('downstream_rejected_total', 'connections_per_peer')).to.equal(1);
     await eventually(() =>
       expect(messages(relay)).to.include(
-        'spiffe://example.com/greedy has 2 connections open, the most that a peer may have (limits.max_connections_per_peer)',
+        'identity spiffe://example.com/greedy has 2 connections open, the most that a peer may have (limits.max_connections_per_peer)',
       ),
     );
     const modest = await connection(relay, as(tenant('modest'))).ready();
