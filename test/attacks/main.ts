@@ -1,5 +1,7 @@
 /** `npm run attack -- --target HOST:PORT`: the tables, against a relay that runs already. */
 import { readFileSync } from 'node:fs';
+import { isIP } from 'node:net';
+import { resolve } from 'node:path';
 import { parseArgs } from 'node:util';
 import { type Attack, lackingFor } from './support/attack.ts';
 import { type Bounds, runAttack, usualBounds } from './support/run-attack.ts';
@@ -22,29 +24,48 @@ const usage = `usage: npm run attack -- --target HOST:PORT --cluster NAME [optio
   --health-ms N            how long Health/Check may take (${usualBounds.health})
   --memory-mb N            what may stay after an attack, garbage included (64)
 
-Only attack what is yours: the relay and its machine are under load for a minute.
+Files are relative to where you are. Over TLS a HOST that is an address needs --tls-server-name.
+Only attack what is yours: the relay and its machine are under load for some minutes.
 `;
 
 const text = { type: 'string' } as const;
-const { values } = parseArgs({
-  options: {
-    target: text,
-    cluster: text,
-    admin: text,
-    'tls-ca': text,
-    'tls-server-name': text,
-    tenant: text,
-    attacker: text,
-    grep: text,
-    'health-ms': text,
-    'memory-mb': text,
-  },
-});
+const options = {
+  target: text,
+  cluster: text,
+  admin: text,
+  'tls-ca': text,
+  'tls-server-name': text,
+  tenant: text,
+  attacker: text,
+  grep: text,
+  'health-ms': text,
+  'memory-mb': text,
+} as const;
+
+function fromCommandLine() {
+  try {
+    return parseArgs({ options }).values;
+  } catch (error) {
+    return refuse(messageOf(error));
+  }
+}
+
+function refuse(problem: string): never {
+  console.error(`${problem}\n\n${usage}`);
+  process.exit(2);
+}
+
+const messageOf = (error: unknown): string => (error instanceof Error ? error.message : String(error));
+
+const values = fromCommandLine();
+
+/** npm runs scripts in the package's folder. */
+const read = (file: string): string => readFileSync(resolve(process.env['INIT_CWD'] ?? '.', file), 'utf8');
 
 function identity(files: string | undefined): Identity | undefined {
   if (files === undefined) return undefined;
   const [certificate = '', privateKey = ''] = files.split(',');
-  return { certificate: readFileSync(certificate, 'utf8'), privateKey: readFileSync(privateKey, 'utf8') };
+  return { certificate: read(certificate), privateKey: read(privateKey) };
 }
 
 function targetOf(address: string): Target {
@@ -52,11 +73,16 @@ function targetOf(address: string): Target {
   const ca = values['tls-ca'];
   const host = address.slice(0, at).replace(/^\[(.*)\]$/, '$1');
   const port = Number(address.slice(at + 1));
+  if (ca !== undefined && isIP(host) !== 0 && values['tls-server-name'] === undefined) {
+    refuse(
+      `${host} is an address, which TLS cannot ask for: --tls-server-name says what the certificate is for`,
+    );
+  }
   const tls =
     ca === undefined
       ? undefined
       : {
-          ca: readFileSync(ca, 'utf8'),
+          ca: read(ca),
           serverName: values['tls-server-name'],
           tenant: identity(values.tenant),
           attacker: identity(values.attacker),
@@ -99,9 +125,11 @@ async function main(address: string, cluster: string): Promise<boolean> {
   return withstood;
 }
 
-if (values.target === undefined || values.cluster === undefined) {
-  console.error(usage);
+const { target, cluster } = values;
+if (target === undefined || cluster === undefined) refuse('--target and --cluster are required');
+try {
+  if (!(await main(target, cluster))) process.exitCode = 1;
+} catch (error) {
+  console.error(`the attacks cannot go on: ${messageOf(error)}`);
   process.exitCode = 2;
-} else if (!(await main(values.target, values.cluster))) {
-  process.exitCode = 1;
 }
