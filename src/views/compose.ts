@@ -346,7 +346,7 @@ class Content {
   swap(item: Item, held: Variant, now: Variant): void {
     if (held.name === now.name) {
       const constrained = item.locator || this.#parts.encoding.constrained;
-      if (constrained && held.constraints.key !== now.constraints.key) this.remove(item, held);
+      if (constrained && held.constraints.key !== now.constraints.key) this.removeVariant(item, held);
     } else this.remove(item, held);
   }
 
