@@ -206,11 +206,13 @@ describe('workers: 2', function () {
     for (const client of [...rest, ...again]) await client.gets('cds', 2);
     expect(rest.every((client) => client.status === undefined)).to.equal(true);
 
-    // New connections go to the new process, too.
-    const more = fleet(relay, 10, stack);
-    for (const client of more) await client.gets('cds');
-    const { workers } = await status(relay);
-    expect(workers[0]?.clients).to.be.greaterThan(2);
+    // New connections go to the new process, too: on a busy machine whichever is awake takes most of them.
+    let taken = 0;
+    for (let round = 0; round < 5 && taken <= 2; round++) {
+      for (const client of fleet(relay, 10, stack)) await client.gets('cds');
+      taken = (await status(relay)).workers[0]?.clients ?? 0;
+    }
+    expect(taken).to.be.greaterThan(2);
   });
 
   it('a worker that is replaced after a reload listens where the others do, whatever the file says by then', async () => {
