@@ -6,7 +6,7 @@ import { run } from './run.ts';
 
 const { values } = parseArgs({
   options: {
-    cases: { type: 'string', default: '1000' },
+    cases: { type: 'string', default: '100000' },
     seed: { type: 'string', default: '1' },
     /** Of a failure: together with the seed it leads to the shrunk case. */
     path: { type: 'string' },
