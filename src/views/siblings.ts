@@ -48,7 +48,17 @@ export class Siblings {
       return constrained ? variants.has(variantKey(held)) : names.has(held.name);
     };
     if (shows(spelling, name) || shows(held.name, held.name)) return true;
-    return held.aliases.some((alias) => shows(alias, resourceName(alias)));
+    // By an alias it is told under its own name, however the client spells the alias.
+    return held.aliases.some((alias) => {
+      const canonical = resourceName(alias);
+      if (shows(alias, canonical)) return true;
+      return this.#view
+        .respelled(canonical)
+        .some(
+          ({ locator: also, last }) =>
+            also === locator && isVariant(last.value) && isSame(last.value, held, constrained),
+        );
+    });
   }
 
   #of(locator: boolean, spelling: string, name: ResourceName): Shown {

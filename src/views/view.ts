@@ -25,6 +25,8 @@ export interface Standing {
   readonly wake: () => void;
 }
 
+const none: readonly never[] = [];
+
 interface LogEntry {
   readonly revision: number;
   readonly item: Item;
@@ -129,6 +131,11 @@ export class View {
       const item = this.itemOf(locator, form.parameters, spelling);
       if (item !== undefined) yield item;
     }
+  }
+
+  /** The items of a name that the client spells differently. */
+  respelled(name: ResourceName): readonly Item[] {
+    return this.#respelled.get(name) ?? none;
   }
 
   /** Of many forms few are about one name. */
