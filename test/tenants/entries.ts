@@ -57,6 +57,10 @@ export function entriesOfDelta(
     removed: [
       ...response.removedResources,
       ...response.removedResourceNames.map(keyOf),
+      // Where plain names are told with constraints, a name without any is the same either way.
+      ...response.removedResourceNames.flatMap((name) =>
+        constrained && constraintsOf(name) === '' ? [name.name] : [],
+      ),
       // Nothing there any more, in this form.
       ...response.resources.flatMap(({ resource, name }) => (resource === undefined ? [name] : [])),
     ],

@@ -23,9 +23,22 @@ export class Judgement {
     this.#count(shown);
     for (const selector of this.#selectors) this.#hasAll(selector, held);
     for (const number of complete ? held : []) {
-      if (shown.some((one) => one.number === number)) continue;
+      if (shown.some((one) => one.number === number) || this.#isShared(number)) continue;
       throw new Error(`it still holds c${number}: ${JSON.stringify(this.#ground.snapshots[number])}`);
     }
+  }
+
+  /** It has an alias that is asked for, and that another resource has too: only one of them is told by it. */
+  #isShared(number: number): boolean {
+    const held = this.#ground.snapshots[number];
+    if (held === undefined) return false;
+    return this.#selectors.some((selector) => {
+      if (isCollection(selector.name) || identityOf(selector.name) === identityOf(held.name)) return false;
+      const others = this.#ground.snapshots.filter(
+        (one) => one.type === held.type && identityOf(one.name) !== identityOf(held.name),
+      );
+      return concerns(selector, held) && others.some((one) => concerns(selector, one));
+    });
   }
 
   #shownBy(selectors: readonly Selector[]): readonly Snapshot[] {
