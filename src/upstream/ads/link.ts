@@ -119,17 +119,34 @@ class GrpcLink implements Link {
 
 const same = (bytes: Buffer): Buffer => bytes;
 
+/** How long responses may be handled without a break, in milliseconds: clients wait meanwhile. */
+const slice = 10;
+
 function stream(call: ClientDuplexStream<Buffer, Buffer>, handler: LinkStreamHandler): LinkStream {
   let over = false;
+  /** Handling responses since the last break, in milliseconds. */
+  let spent = 0;
   const close = (reason: string, code: Code): void => {
     if (over) return;
     over = true;
     handler.closed(reason, code);
   };
+  const resume = (): void => {
+    spent = 0;
+    // A server that sends but does not read gets no more ACKs queued up for it: nothing is read until it reads.
+    if (!call.writableNeedDrain) call.resume();
+  };
   call.on('data', (bytes: Buffer) => {
-    if (!over) handler.message(bytes);
+    if (over) return;
+    const start = performance.now();
+    handler.message(bytes);
+    spent += performance.now() - start;
+    if (spent < slice) return;
+    // What has arrived meanwhile may be thousands of responses: others have their turn between them.
+    call.pause();
+    setImmediate(resume);
   });
-  call.on('drain', () => call.resume());
+  call.on('drain', resume);
   call.on('error', (error) => {
     close(explainError(error), codeOf('code' in error ? Number(error.code) : Code.UNKNOWN));
   });
@@ -137,7 +154,6 @@ function stream(call: ClientDuplexStream<Buffer, Buffer>, handler: LinkStreamHan
   return {
     write(bytes) {
       if (over) return;
-      // A server that sends but does not read gets no more ACKs queued up for it.
       const taken = call.write(Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength));
       if (!taken) call.pause();
     },
