@@ -11,7 +11,7 @@ import { type ResourceName, resourceName, type TypeUrl } from '../src/model/bran
 import { systemClock } from '../src/model/clock.ts';
 import { type Constraints, parseConstraints } from '../src/model/constraints.ts';
 import { internParameters, type Parameters } from '../src/model/parameters.ts';
-import { type Selected, Selection } from '../src/model/selection.ts';
+import { Selection, type SelectionEntry } from '../src/model/selection.ts';
 import { encoding } from '../src/model/subscription.ts';
 import { type Put, transaction } from '../src/model/transaction.ts';
 import { typeByName } from '../src/model/types.ts';
@@ -26,7 +26,7 @@ const delta = encoding({
   constrained: false,
   contentVersions: false,
 });
-const access = { key: '', allows: () => true, admits: () => true, deniesAll: () => false };
+const access = { key: '', allows: () => true, admits: () => true, deniesEverything: () => false };
 const holder = { key: 'bench', upstream: 'bench', role: 'named' as const };
 
 /** key == value for each pair, and no such key where the value is undefined: what a PER_PARAMETERS session stamps. */
@@ -88,19 +88,19 @@ class World {
     this.#store = new Store({ clock: systemClock, ambiguous: () => {}, expiring: () => {} });
     this.#views = new Views({
       catalog: this.#store,
-      interest: {
-        want: (interest) => this.#store.want(interest),
-        again: () => {},
-        keeps: () => ({ present: true, bytes: 0 }),
-        idle: () => {},
-        live: () => {},
-        unwant: () => {},
+      interests: {
+        subscribe: (interest) => this.#store.addInterest(interest),
+        resubscribe: () => {},
+        contentOf: () => ({ hasContent: true, bytes: 0 }),
+        markIdle: () => {},
+        markActive: () => {},
+        unsubscribe: () => {},
       },
       clock: systemClock,
       idleMilliseconds: 1000,
       maxCacheBytes: () => 2 ** 30,
       controlPlane: '',
-      looked: () => {},
+      lookedUp: () => {},
       defer: (run) => run(),
     });
     const puts = this.names.flatMap((name) => this.variants.map((constraints) => put(name, constraints, 0)));
@@ -135,10 +135,10 @@ class World {
   #woken = 0;
 
   #subscribe(parameters: Parameters, index: number, count: number): void {
-    const selected = Array.from({ length: count }, (_, offset): Selected[] => {
+    const selected = Array.from({ length: count }, (_, offset): SelectionEntry[] => {
       const name = this.names[(index * count + offset) % this.names.length];
       if (name === undefined) return [];
-      return [{ selector: name, spelling: name, locator: false, parameters, own: undefined }];
+      return [{ selector: name, spelling: name, locator: false, parameters, locatorParameters: undefined }];
     });
     const subscription = this.#views.open(eds, delta, Selection.of(selected.flat()), access, () => {
       this.#woken++;

@@ -1,8 +1,8 @@
 import type { Journal } from './cache/journal.ts';
 import type { Restored } from './cache/restored.ts';
 import { Store } from './cache/store.ts';
-import { XdsServer, type XdsServerOptions } from './downstream/server.ts';
 import type { DownstreamServices } from './downstream/services.ts';
+import { XdsServer, type XdsServerOptions } from './downstream/xds-server.ts';
 import type { TypeUrl } from './model/brand.ts';
 import type { Clock } from './model/clock.ts';
 import { UNCONSTRAINED } from './model/constraints.ts';
@@ -15,10 +15,10 @@ import {
   transaction,
 } from './model/transaction.ts';
 import type { Upstream, UpstreamSink } from './model/upstream.ts';
-import type { Unwanted } from './views/interest-registry.ts';
+import type { EndReason } from './views/interest-registry.ts';
 import { Views } from './views/views.ts';
+import { Code } from './wire/grpc-status.ts';
 import { encodeStatus } from './wire/responses.ts';
-import { Code } from './wire/status.ts';
 
 export interface RelayOptions {
   readonly clock: Clock;
@@ -26,7 +26,7 @@ export interface RelayOptions {
   readonly controlPlane: string;
   readonly idleMilliseconds: number;
   readonly maxCacheBytes: () => number;
-  readonly downstream: Omit<DownstreamServices, 'clock' | 'open' | 'hopeless' | 'refusal'>;
+  readonly downstream: Omit<DownstreamServices, 'clock' | 'open' | 'isUnavailable' | 'refusal'>;
   /** Who may open a stream, and what hears of it. */
   readonly admission: Omit<XdsServerOptions, 'streamPrefix'>;
   readonly events: RelayEvents;
@@ -34,7 +34,7 @@ export interface RelayOptions {
   /** Before the numbers that are the ids of streams, where several processes serve. */
   readonly streamPrefix?: string | undefined;
   /** See DownstreamServices; left out: by this relay's own upstreams. */
-  readonly hopeless?: DownstreamServices['hopeless'] | undefined;
+  readonly isUnavailable?: DownstreamServices['isUnavailable'] | undefined;
   readonly refusal?: DownstreamServices['refusal'] | undefined;
   /** Hears of what has to be persisted. */
   readonly journal?: Journal | undefined;
@@ -48,15 +48,15 @@ interface RelayEvents {
     parameters: ReadonlyMap<string, string>,
     choices: readonly Variant[],
   ): void;
-  looked(type: TypeUrl, hits: number, misses: number): void;
+  lookedUp(type: TypeUrl, hits: number, misses: number): void;
   /** So many variants left the cache: for room, as nobody wanted them for long, as their time to live was over. */
   evicted(reason: 'size' | 'idle' | 'ttl', count: number): void;
   upstreamChanged(): void;
   /** Somebody wants this now, and nobody did. */
-  wanted?(interest: Interest): void;
+  subscribed?(interest: Interest): void;
 }
 
-const nobody: Holder = { key: 'nobody', upstream: '', role: 'named' };
+const NO_HOLDER: Holder = { key: 'nobody', upstream: '', role: 'named' };
 
 /**
  * The data path. Responses flow right: an upstream applies a transaction to the store, the views that can see it take
@@ -82,19 +82,19 @@ export class Relay implements UpstreamSink {
     });
     this.views = new Views({
       catalog: this.store,
-      interest: {
-        want: (interest) => this.#want(interest),
-        again: (interest) => this.#upstreamOf(interest.type, interest.selector)?.again(interest),
-        unwant: (interest, why) => this.#unwant(interest, why),
-        idle: (interest) => this.#upstreamOf(interest.type, interest.selector)?.idle(interest),
-        keeps: (interest) => this.store.keeps(interest),
-        live: (interest) => this.#upstreamOf(interest.type, interest.selector)?.live(interest),
+      interests: {
+        subscribe: (interest) => this.#subscribe(interest),
+        resubscribe: (interest) => this.#upstreamOf(interest.type, interest.selector)?.resubscribe(interest),
+        unsubscribe: (interest, why) => this.#unsubscribe(interest, why),
+        markIdle: (interest) => this.#upstreamOf(interest.type, interest.selector)?.markIdle(interest),
+        contentOf: (interest) => this.store.contentOf(interest),
+        markActive: (interest) => this.#upstreamOf(interest.type, interest.selector)?.markActive(interest),
       },
       clock,
       idleMilliseconds: options.idleMilliseconds,
       maxCacheBytes: options.maxCacheBytes,
       controlPlane: options.controlPlane,
-      looked: (type, hits, misses) => events.looked(type, hits, misses),
+      lookedUp: (type, hits, misses) => events.lookedUp(type, hits, misses),
       defer: options.defer,
     });
     this.server = new XdsServer(
@@ -103,8 +103,9 @@ export class Relay implements UpstreamSink {
         clock,
         open: (type, encoding, selection, access, wake) =>
           this.views.open(type, encoding, selection, access, wake),
-        hopeless:
-          options.hopeless ?? ((type, selector) => this.#upstreamOf(type, selector)?.state().down === true),
+        isUnavailable:
+          options.isUnavailable ??
+          ((type, selector) => this.#upstreamOf(type, selector)?.state().down === true),
         refusal:
           options.refusal ??
           ((interest) => this.#upstreamOf(interest.type, interest.selector)?.refusal(interest)),
@@ -150,7 +151,7 @@ export class Relay implements UpstreamSink {
     for (const upstream of before) {
       if (upstreams.includes(upstream)) continue;
       void upstream.stop();
-      this.store.disown(upstream.name);
+      this.store.markRestored(upstream.name);
     }
     const registry = this.views.interests();
     for (const interest of [...registry.all()]) {
@@ -159,7 +160,7 @@ export class Relay implements UpstreamSink {
       if (now === before.find((upstream) => upstream.claims(type, selector))) continue;
       if (now === undefined) this.apply(unclaimed(interest));
       else now.subscribe(interest);
-      if (registry.isIdle(interest)) now?.idle(interest);
+      if (registry.isIdle(interest)) now?.markIdle(interest);
     }
     for (const upstream of upstreams) if (!before.includes(upstream)) upstream.start();
     this.changed();
@@ -175,7 +176,7 @@ export class Relay implements UpstreamSink {
   }
 
   changed(): void {
-    this.server.upstreamsChanged();
+    this.server.failUnavailableStreams();
     this.#options.events.upstreamChanged();
   }
 
@@ -183,8 +184,8 @@ export class Relay implements UpstreamSink {
     return this.views.interests().isIdle(interest);
   }
 
-  lapse(interest: Interest): void {
-    this.views.interests().lapse(interest);
+  endIfIdle(interest: Interest): void {
+    this.views.interests().endIfIdle(interest);
   }
 
   async stop(): Promise<void> {
@@ -198,19 +199,19 @@ export class Relay implements UpstreamSink {
     return this.#upstreams.find((upstream) => upstream.claims(type, selector));
   }
 
-  #want(interest: Interest): void {
-    this.store.want(interest);
+  #subscribe(interest: Interest): void {
+    this.store.addInterest(interest);
     this.#makeRoom();
-    this.#options.events.wanted?.(interest);
+    this.#options.events.subscribed?.(interest);
     const upstream = this.#upstreamOf(interest.type, interest.selector);
     if (upstream !== undefined) upstream.subscribe(interest);
     else this.apply(unclaimed(interest));
   }
 
-  #unwant(interest: Interest, why: Unwanted): void {
+  #unsubscribe(interest: Interest, why: EndReason): void {
     const before = this.store.variants(interest.type);
     this.#upstreamOf(interest.type, interest.selector)?.unsubscribe(interest);
-    const commit = this.store.unwant(interest);
+    const commit = this.store.removeInterest(interest);
     const left = before - this.store.variants(interest.type);
     if (left > 0 && why !== 'uncached') this.#options.events.evicted(why, left);
     if (commit !== undefined) this.views.publish(commit);
@@ -253,5 +254,5 @@ function unclaimed(interest: Interest): Transaction {
     message,
     status: encodeStatus(Code.NOT_FOUND, message),
   };
-  return transaction({ holder: nobody, type, faults: [fault], settled: [interest] });
+  return transaction({ holder: NO_HOLDER, type, resourceErrors: [fault], resolved: [interest] });
 }

@@ -5,7 +5,7 @@ import type {
   ClientConfig_GenericXdsConfig,
   ClientStatusResponse,
 } from '../gen/envoy/service/status/v3/csds_pb.ts';
-import type { Pace } from '../model/slices.ts';
+import type { Pace } from '../model/time-slices.ts';
 import { bytesToJson, messageName } from '../wire/registry.ts';
 import type { Plain } from './ports.ts';
 
@@ -21,7 +21,7 @@ export async function withKnownTypes(
   for (const client of response.config) {
     const genericXdsConfigs: Plain<ClientConfig_GenericXdsConfig>[] = [];
     for (const entry of client.genericXdsConfigs) {
-      await pace.due();
+      await pace.yieldIfDue();
       genericXdsConfigs.push(
         entry.xdsConfig === undefined ? entry : { ...entry, xdsConfig: readable(entry.xdsConfig) },
       );

@@ -10,9 +10,9 @@ import type {
 import { ago, formatSeconds, shorten } from '../observe/format.ts';
 import { flowPicture } from './flow.ts';
 import { Html, html } from './html.ts';
+import { type Column, table } from './html-table.ts';
 import { script, style } from './page-assets.ts';
-import type { Answer } from './respond.ts';
-import { type Column, table } from './table.ts';
+import type { HttpAnswer } from './respond.ts';
 
 /** How many clients the page lists; there may be tens of thousands. */
 export const clientsShown = 100;
@@ -33,7 +33,7 @@ const policy = [
 ].join('; ');
 
 /** What an operator wants to see first, on one page. `now` is milliseconds since the epoch. */
-export function statusPage(status: StatusResponse, clients: ListClientsResponse, now: number): Answer {
+export function statusPage(status: StatusResponse, clients: ListClientsResponse, now: number): HttpAnswer {
   const page = html`<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
 <title>distributary: ${status.ready ? 'ready' : 'not ready'}</title><style>${new Html(style)}</style></head>
@@ -85,7 +85,7 @@ const upstreamColumns = (now: number): readonly Column<UpstreamStatus>[] => [
     cell: ({ heldRemovals }) => heldRemovals.map(({ type, count }) => `${count} ${type}`).join(', '),
   },
   {
-    title: 'Asked apart',
+    title: 'Isolated types',
     cell: ({ suspectTypes }) =>
       suspectTypes.map(({ type, reason }) => {
         const title = `asked on a stream of its own, since a stream ended: ${shorten(reason, 300)}`;

@@ -10,7 +10,7 @@ import type { TypeUrl } from '../model/brand.ts';
 import type { Parameters } from '../model/parameters.ts';
 import type { Result } from '../model/result.ts';
 import type { EncodedStatus } from '../wire/client-status.ts';
-import type { GrpcStatus } from '../wire/status.ts';
+import type { GrpcStatus } from '../wire/grpc-status.ts';
 
 /** A generated message as a plain value: all its fields, nothing else. */
 export type Plain<T> = T extends Message
@@ -22,7 +22,7 @@ export type Plain<T> = T extends Message
 /** Other processes may have to be asked first. */
 export type Awaitable<T> = T | Promise<T>;
 
-export interface Readiness {
+export interface ReadinessReport {
   readonly ready: boolean;
   /** Why not, for people; empty when ready. */
   readonly reason: string;
@@ -63,7 +63,7 @@ export interface ResourcesQuery {
 /** All that the admin listener knows of the relay. Nothing here changes anything, but `releaseRemovals`. */
 export interface Inspector {
   status(): Awaitable<Plain<StatusResponse>>;
-  ready(): Readiness;
+  ready(): ReadinessReport;
   /** NOT_FOUND: there is no such client. A name that nothing is known of is an answer like any other. */
   explain(query: ExplainQuery): Awaitable<Result<Plain<ExplainResponse>, GrpcStatus>>;
   /** INVALID_ARGUMENT: not a page token. */

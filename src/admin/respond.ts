@@ -1,14 +1,18 @@
 import type { ServerResponse } from 'node:http';
 
 /** A whole answer of the plain HTTP routes. */
-export interface Answer {
+export interface HttpAnswer {
   readonly status: number;
   readonly type: string;
   readonly body: string;
   readonly headers?: Readonly<Record<string, string>>;
 }
 
-export function json(value: unknown, status = 200, headers: Readonly<Record<string, string>> = {}): Answer {
+export function json(
+  value: unknown,
+  status = 200,
+  headers: Readonly<Record<string, string>> = {},
+): HttpAnswer {
   return { status, type: 'application/json', body: `${JSON.stringify(value, null, 2)}\n`, headers };
 }
 
@@ -18,12 +22,12 @@ export function problem(
   code: string,
   message: string,
   headers: Readonly<Record<string, string>> = {},
-): Answer {
+): HttpAnswer {
   return json({ code, message }, status, headers);
 }
 
 /** `head`: without the body, as HEAD asks. */
-export function respond(response: ServerResponse, answer: Answer, head: boolean): void {
+export function respond(response: ServerResponse, answer: HttpAnswer, head: boolean): void {
   if (response.headersSent || response.destroyed) {
     response.destroy();
     return;

@@ -1,12 +1,12 @@
 import { create } from '@bufbuild/protobuf';
 import { ListClientsResponseSchema, StatusResponseSchema } from '../gen/distributary/admin/v1/admin_pb.ts';
 import { clientsShown, statusPage } from './page.ts';
-import type { Awaitable, Inspector, Readiness } from './ports.ts';
-import { type Answer, json } from './respond.ts';
+import type { Awaitable, Inspector, ReadinessReport } from './ports.ts';
+import { type HttpAnswer, json } from './respond.ts';
 
 /** The plain HTTP routes by their paths: all of them GET (and HEAD). */
-export function httpRoutes(inspector: Inspector): ReadonlyMap<string, () => Awaitable<Answer>> {
-  return new Map<string, () => Awaitable<Answer>>([
+export function httpRoutes(inspector: Inspector): ReadonlyMap<string, () => Awaitable<HttpAnswer>> {
+  return new Map<string, () => Awaitable<HttpAnswer>>([
     ['/', () => page(inspector)],
     ['/healthz', () => ({ status: 200, type: 'text/plain; charset=utf-8', body: 'ok\n' })],
     ['/ready', () => readiness(inspector.ready())],
@@ -15,13 +15,13 @@ export function httpRoutes(inspector: Inspector): ReadonlyMap<string, () => Awai
   ]);
 }
 
-async function page(inspector: Inspector): Promise<Answer> {
+async function page(inspector: Inspector): Promise<HttpAnswer> {
   const status = create(StatusResponseSchema, await inspector.status());
   const clients = create(ListClientsResponseSchema, await inspector.listClients(clientsShown));
   return statusPage(status, clients, Date.now());
 }
 
-function readiness({ ready, reason, upstreams }: Readiness): Answer {
+function readiness({ ready, reason, upstreams }: ReadinessReport): HttpAnswer {
   const shown = upstreams.map(
     ({ name, connected, stale, since, lastError, refusedStreams, suspectTypes }) => ({
       name,
@@ -35,7 +35,7 @@ function readiness({ ready, reason, upstreams }: Readiness): Answer {
   return json({ ready, reason, upstreams: shown }, ready ? 200 : 503);
 }
 
-async function metrics(inspector: Inspector): Promise<Answer> {
+async function metrics(inspector: Inspector): Promise<HttpAnswer> {
   const type = 'text/plain; version=0.0.4; charset=utf-8';
   return { status: 200, type, body: await inspector.metricsText() };
 }

@@ -5,11 +5,11 @@ import type { TypeUrl } from '../model/brand.ts';
 import { systemClock } from '../model/clock.ts';
 import { internParameters } from '../model/parameters.ts';
 import type { Result } from '../model/result.ts';
-import { Slices } from '../model/slices.ts';
+import { TimeSlices } from '../model/time-slices.ts';
 import { knownTypes, typeByName } from '../model/types.ts';
 import { decodedResponse, encodedResponse } from '../wire/client-status.ts';
 import { rpcError } from '../wire/connect-error.ts';
-import type { GrpcStatus } from '../wire/status.ts';
+import type { GrpcStatus } from '../wire/grpc-status.ts';
 import { withKnownTypes } from './json-safe.ts';
 import type { Awaitable, ExplainQuery, Inspector } from './ports.ts';
 
@@ -47,8 +47,8 @@ export function adminRoutes(inspector: Inspector, failed: Failed): (router: Conn
 }
 
 /** StreamClientStatus is for gRPC on the xDS listener: HTTP/1.1 has no streams in both directions. */
-export function csdsRoutes(inspector: Inspector, failed: Failed): (router: ConnectRouter) => void {
-  const slices = new Slices(systemClock);
+export function adminCsdsRoutes(inspector: Inspector, failed: Failed): (router: ConnectRouter) => void {
+  const slices = new TimeSlices(systemClock);
   return (router) => {
     router.rpc(ClientStatusDiscoveryService.method.fetchClientStatus, (request, context) =>
       reported(async () => {

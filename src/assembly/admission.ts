@@ -1,12 +1,12 @@
 import type { Config } from '../config/config.ts';
-import type { Refusal } from '../downstream/server.ts';
+import type { StreamRefusal } from '../downstream/xds-server.ts';
 import type { TypeUrl } from '../model/brand.ts';
 import type { Conditions } from '../observe/conditions.ts';
 import type { Metrics } from '../observe/metrics.ts';
-import type { ConnectionBounds } from '../wire/connections.ts';
+import type { ConnectionBounds } from '../wire/client-connections.ts';
+import { Code } from '../wire/grpc-status.ts';
 import { peerKey } from '../wire/peer-identity.ts';
-import { Code } from '../wire/status.ts';
-import type { Peer } from '../wire/transport.ts';
+import type { Peer } from '../wire/server-stream.ts';
 import type { ClientRules } from './clients.ts';
 import { PeerCounts } from './peer-counts.ts';
 
@@ -20,8 +20,8 @@ export interface AdmissionOptions {
   readonly limits: () => Config['limits'];
   readonly rules: () => ClientRules;
   /** What the clients of other processes of this relay have. */
-  readonly elsewhere: () => Load;
-  /** What the clients of this process have is another number now. */
+  readonly loadElsewhere: () => Load;
+  /** The number of streams or connections of this process has changed. */
   readonly changed: () => void;
   readonly metrics: Metrics;
   readonly conditions: Conditions;
@@ -57,14 +57,14 @@ export class Admission implements ConnectionBounds {
   }
 
   /** Why a stream is not taken, with so many open; undefined if it is. `type`: undefined on ADS. */
-  refusal(peer: Peer, type: TypeUrl | undefined, streams: number): Refusal | undefined {
-    const { limits, rules, elsewhere } = this.#options;
-    if (rules().accessOf(peer).deniesAll(type)) {
+  refusal(peer: Peer, type: TypeUrl | undefined, streams: number): StreamRefusal | undefined {
+    const { limits, rules, loadElsewhere } = this.#options;
+    if (rules().accessOf(peer).deniesEverything(type)) {
       const message = `this client may not subscribe to ${type ?? 'anything'}`;
       return { reason: 'denied', status: { code: Code.PERMISSION_DENIED, message } };
     }
     const { maxStreams, maxStreamsPerPeer } = limits();
-    const open = streams + elsewhere().streams;
+    const open = streams + loadElsewhere().streams;
     if (open >= maxStreams) {
       const message = `${open} streams are open, the most that this relay takes (limits.max_streams)`;
       return { reason: 'streams', status: { code: Code.RESOURCE_EXHAUSTED, message } };
@@ -89,10 +89,10 @@ export class Admission implements ConnectionBounds {
     this.#options.changed();
   }
 
-  takes(open: number): boolean {
-    const { limits, elsewhere } = this.#options;
+  admits(open: number): boolean {
+    const { limits, loadElsewhere } = this.#options;
     const { maxConnections } = limits();
-    const taken = open + elsewhere().connections < maxConnections;
+    const taken = open + loadElsewhere().connections < maxConnections;
     if (!taken) this.#options.metrics.rejected('connections').inc();
     if (taken === this.#full) this.#sayWhetherFull(!taken, maxConnections);
     return taken;
@@ -123,7 +123,7 @@ export class Admission implements ConnectionBounds {
     this.#connectionsOf.remove(peer);
   }
 
-  idled(): void {
+  endedIdle(): void {
     this.#options.metrics.rejected('idle').inc();
   }
 

@@ -2,9 +2,9 @@ import type { Config } from '../config/config.ts';
 import type { Access } from '../model/access.ts';
 import { fail, ok, type Result } from '../model/result.ts';
 import { compilePrincipals } from '../security/principals.ts';
+import { Code, type GrpcStatus } from '../wire/grpc-status.ts';
 import { verifiedIdentity } from '../wire/peer-identity.ts';
-import { Code, type GrpcStatus } from '../wire/status.ts';
-import type { Peer } from '../wire/transport.ts';
+import type { Peer } from '../wire/server-stream.ts';
 
 /** Whose streams a CSDS answer tells of (docs/adr/0065). */
 export type StatusScope =
@@ -14,7 +14,7 @@ export type StatusScope =
   | { readonly kind: 'identity'; readonly identity: string }
   | { readonly kind: 'connection'; readonly peer: Peer };
 
-export const ALL: StatusScope = { kind: 'all' };
+export const ALL_CLIENTS: StatusScope = { kind: 'all' };
 
 /** What a peer of the xDS port may be told by CSDS, by the configuration in force (xds.client_status). */
 export class StatusScopes {
@@ -33,8 +33,8 @@ export class StatusScopes {
       const message = 'CSDS is turned off here (xds.client_status)';
       return fail({ code: Code.UNIMPLEMENTED, message });
     }
-    if (this.#seesAll(peer)) return ok(ALL);
-    if (this.#accessOf(peer).deniesAll(undefined)) {
+    if (this.#seesAll(peer)) return ok(ALL_CLIENTS);
+    if (this.#accessOf(peer).deniesEverything(undefined)) {
       const message = 'this client may not subscribe to anything, so there is nothing to tell it';
       return fail({ code: Code.PERMISSION_DENIED, message });
     }
@@ -44,7 +44,7 @@ export class StatusScopes {
 }
 
 /** Whether a stream of this peer is within the scope. */
-export function covers(scope: StatusScope, peer: Peer): boolean {
+export function isInScope(scope: StatusScope, peer: Peer): boolean {
   switch (scope.kind) {
     case 'all':
       return true;

@@ -9,14 +9,14 @@ import type {
 import type { Parameters } from '../model/parameters.ts';
 import type { Result } from '../model/result.ts';
 import type { EncodedStatus } from '../wire/client-status.ts';
-import type { GrpcStatus } from '../wire/status.ts';
-import type { StatusQuestion } from './client-status.ts';
+import type { GrpcStatus } from '../wire/grpc-status.ts';
+import type { ClientStatusQuery } from './client-configs.ts';
 
 /** Rejected resources that Status tells of. */
-const mostNacks = 100;
+const maxNacks = 100;
 
 /** Clients at a glance. */
-export interface Census {
+export interface ClientsSummary {
   readonly streams: number;
   /** By the type's label (observe/type-label.ts). */
   readonly subscriptions: ReadonlyMap<string, number>;
@@ -27,7 +27,7 @@ export interface Census {
 }
 
 /** What Explain has to know of a client. */
-export interface ClientPart {
+export interface ClientDetails {
   /** Those that it asks for the name with, or would. */
   readonly parameters: Parameters;
   /** Undefined: it has not subscribed to the type. */
@@ -36,32 +36,35 @@ export interface ClientPart {
 
 /** The clients of a relay, wherever their streams end: in this process, or in workers. */
 export interface ClientsView {
-  census(): Awaitable<Census>;
+  summary(): Awaitable<ClientsSummary>;
   /** At most `limit`, those with a rejected response first; undefined: all. */
   list(limit: number | undefined): Awaitable<Plain<ListClientsResponse>>;
   /** By a stream's id. NOT_FOUND: there is none. */
-  find(client: string, query: Pick<ExplainQuery, 'type' | 'name'>): Awaitable<Result<ClientPart, GrpcStatus>>;
+  find(
+    client: string,
+    query: Pick<ExplainQuery, 'type' | 'name'>,
+  ): Awaitable<Result<ClientDetails, GrpcStatus>>;
   /** CSDS (protocol §9). INVALID_ARGUMENT: a matcher that is not accepted; RESOURCE_EXHAUSTED: too large. */
-  configs(question: StatusQuestion): Awaitable<Result<EncodedStatus, GrpcStatus>>;
+  configs(query: ClientStatusQuery): Awaitable<Result<EncodedStatus, GrpcStatus>>;
 }
 
 /** Censuses of several processes as one. Clients that reject the same thing are one line. */
-export function mergeCensuses(censuses: readonly Census[]): Census {
+export function mergeSummaries(summaries: readonly ClientsSummary[]): ClientsSummary {
   const subscriptions = new Map<string, number>();
   const nacks = new Map<string, Plain<NackStatus>>();
   let streams = 0;
-  for (const census of censuses) {
-    streams += census.streams;
-    for (const [type, count] of census.subscriptions) {
+  for (const summary of summaries) {
+    streams += summary.streams;
+    for (const [type, count] of summary.subscriptions) {
       subscriptions.set(type, (subscriptions.get(type) ?? 0) + count);
     }
-    for (const nack of census.nacks) {
+    for (const nack of summary.nacks) {
       const key = JSON.stringify([nack.type, nack.version, nack.name, nack.error]);
       const known = nacks.get(key);
-      nacks.set(key, known === undefined ? nack : oneLine(known, nack));
+      nacks.set(key, known === undefined ? nack : mergeNacks(known, nack));
     }
   }
-  const workers = censuses.flatMap((census) => census.workers);
+  const workers = summaries.flatMap((summary) => summary.workers);
   return { streams, subscriptions, nacks: mostRecent(nacks.values()), workers };
 }
 
@@ -71,7 +74,7 @@ export function mergeLists(
   limit: number | undefined,
 ): Plain<ListClientsResponse> {
   const clients = lists.flatMap((list) => list.clients);
-  if (limit !== undefined) clients.sort((a, b) => Number(rejecting(b)) - Number(rejecting(a)));
+  if (limit !== undefined) clients.sort((a, b) => Number(rejectsSomething(b)) - Number(rejectsSomething(a)));
   return {
     clients: clients.slice(0, limit),
     total: lists.reduce((sum, { total }) => sum + total, 0),
@@ -82,11 +85,12 @@ export function mergeLists(
 export function mostRecent(nacks: Iterable<Plain<NackStatus>>): Plain<NackStatus>[] {
   return [...nacks]
     .toSorted((a, b) => (a.since === b.since ? 0 : a.since < b.since ? 1 : -1))
-    .slice(0, mostNacks);
+    .slice(0, maxNacks);
 }
 
-function oneLine(a: Plain<NackStatus>, b: Plain<NackStatus>): Plain<NackStatus> {
+function mergeNacks(a: Plain<NackStatus>, b: Plain<NackStatus>): Plain<NackStatus> {
   return { ...a, clients: a.clients + b.clients, since: a.since < b.since ? a.since : b.since };
 }
 
-const rejecting = (client: Plain<Client>): boolean => client.types.some(({ state }) => state === 'ERROR');
+const rejectsSomething = (client: Plain<Client>): boolean =>
+  client.types.some(({ state }) => state === 'ERROR');

@@ -8,8 +8,8 @@ import { type ClientNode, readClientNode } from '../security/client-node.ts';
 import { compileParameterRules, type DerivedParameters } from '../security/derive-parameters.ts';
 import { guarded } from '../security/guarded-access.ts';
 import { compilePrincipals } from '../security/principals.ts';
-import { Code, type GrpcStatus } from '../wire/status.ts';
-import type { Peer } from '../wire/transport.ts';
+import { Code, type GrpcStatus } from '../wire/grpc-status.ts';
+import type { Peer } from '../wire/server-stream.ts';
 import { PASSES_VARIANTS, USER_AGENT } from '../wire/via.ts';
 
 /** Client features by which a client says what it understands (protocol §5, §8). */
@@ -50,7 +50,7 @@ class KnownClient implements ClientContext {
     this.#derived = derived;
   }
 
-  get kin(): object {
+  get selectionGroup(): object {
     return this.passesVariants ? this : this.#derived;
   }
 
@@ -110,7 +110,7 @@ export class ClientRules {
   }
 
   /** The same client by these rules; undefined if they need what was not kept of its node. */
-  renew(client: ClientContext, peer: Peer): ClientContext | undefined {
+  reapplyRules(client: ClientContext, peer: Peer): ClientContext | undefined {
     if (!(client instanceof KnownClient) || !this.#metadataKeys.isSubsetOf(client.metadataKeys))
       return undefined;
     return this.#apply(client.node, peer);

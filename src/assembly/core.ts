@@ -1,7 +1,7 @@
 import type { Journal } from '../cache/journal.ts';
 import type { Config } from '../config/config.ts';
-import type { Refusal } from '../downstream/server.ts';
 import type { StreamLimits } from '../downstream/services.ts';
+import type { StreamRefusal } from '../downstream/xds-server.ts';
 import type { TypeUrl } from '../model/brand.ts';
 import { systemClock } from '../model/clock.ts';
 import type { Variant } from '../model/resource.ts';
@@ -13,18 +13,18 @@ import type { Log } from '../observe/log.ts';
 import { Metrics } from '../observe/metrics.ts';
 import type { Series } from '../observe/series.ts';
 import { Relay, type RelayOptions } from '../relay.ts';
-import { Code, type GrpcStatus } from '../wire/status.ts';
-import type { Peer } from '../wire/transport.ts';
+import { Code, type GrpcStatus } from '../wire/grpc-status.ts';
+import type { Peer } from '../wire/server-stream.ts';
 import { Admission, type Load } from './admission.ts';
 import { StatusScopes } from './client-status-scope.ts';
 import { ClientRules } from './clients.ts';
-import { Loops, newRelayId } from './loops.ts';
-import { sampleOf } from './sample.ts';
+import { sampleOf } from './gauge-sample.ts';
+import { LoopDetection, newRelayId } from './loop-detection.ts';
 import { SessionShares } from './session-shares.ts';
 import { Staleness } from './staleness.ts';
 import { StreamMetrics } from './stream-metrics.ts';
 
-export interface Surroundings {
+export interface CoreDependencies {
   readonly log: Log;
   /** The product's. */
   readonly version: string;
@@ -34,21 +34,21 @@ export interface Surroundings {
   readonly journal?: Journal | undefined;
 }
 
-/** What differs between a relay of one process and one of several. */
-export interface Place {
+/** The role of this process: the only one, the primary of workers, or a worker. */
+export interface ProcessRole {
   /** Before the numbers of streams, where they must differ from those of other processes. */
   readonly streamPrefix: string;
   /** What clients have open in other processes of this relay. */
-  readonly elsewhere: () => Load;
+  readonly loadElsewhere: () => Load;
   /** What clients have open in this one is another number. */
   readonly loadChanged: () => void;
   /** See DownstreamServices; undefined: by the relay's own upstreams. */
-  readonly hopeless: RelayOptions['hopeless'];
+  readonly isUnavailable: RelayOptions['isUnavailable'];
   readonly refusal: RelayOptions['refusal'];
   /** Who this relay is in `x-distributary-via`; undefined: an id of its own. */
   readonly relayId: string | undefined;
-  /** Several variants match where one was chosen already: others say so. */
-  readonly choosesElsewhere: boolean;
+  /** The primary reports ambiguous matches, so this process does not. */
+  readonly ambiguityReportedElsewhere: boolean;
   /** Somebody wants this now, and nobody did. */
   readonly wanted: (interest: Interest) => void;
   /** The relay's upstreams, or whether it is ready, may have changed. */
@@ -56,22 +56,22 @@ export interface Place {
 }
 
 /** A relay of one process. */
-export const ALONE: Place = {
+export const SINGLE_PROCESS: ProcessRole = {
   streamPrefix: '',
-  elsewhere: () => ({ streams: 0, connections: 0 }),
+  loadElsewhere: () => ({ streams: 0, connections: 0 }),
   loadChanged: () => {},
-  hopeless: undefined,
+  isUnavailable: undefined,
   refusal: undefined,
   relayId: undefined,
-  choosesElsewhere: false,
+  ambiguityReportedElsewhere: false,
   wanted: () => {},
   changed: () => {},
 };
 
 /** Of what clients and control planes name, in one line of the log: so many items, each of so many characters. */
-const mostSaid = { items: 16, text: 256 };
+const logLimits = { items: 16, text: 256 };
 
-const draining: Refusal = {
+const draining: StreamRefusal = {
   reason: 'draining',
   status: { code: Code.UNAVAILABLE, message: 'draining: connect to another replica' },
 };
@@ -84,10 +84,10 @@ export class Core {
   readonly metrics: Metrics;
   readonly conditions: Conditions;
   readonly admission: Admission;
-  readonly loops: Loops;
+  readonly loops: LoopDetection;
   readonly staleness: Staleness;
   readonly #streamMetrics: StreamMetrics;
-  readonly #place: Place;
+  readonly #role: ProcessRole;
   readonly #listeners = new Set<() => void>();
   #config: Config;
   #limits: StreamLimits;
@@ -96,10 +96,14 @@ export class Core {
   readonly #sessionShares: SessionShares;
   #draining = false;
 
-  constructor(config: Config, { log, version, processMetrics, journal }: Surroundings, place: Place = ALONE) {
+  constructor(
+    config: Config,
+    { log, version, processMetrics, journal }: CoreDependencies,
+    place: ProcessRole = SINGLE_PROCESS,
+  ) {
     this.#config = config;
     this.#limits = streamLimits(config);
-    this.#place = place;
+    this.#role = place;
     this.log = log;
     this.version = version;
     this.metrics = new Metrics({ process: processMetrics });
@@ -111,7 +115,7 @@ export class Core {
     this.admission = new Admission({
       limits: () => this.#config.limits,
       rules: () => this.#rules,
-      elsewhere: place.elsewhere,
+      loadElsewhere: place.loadElsewhere,
       changed: place.loadChanged,
       metrics: this.metrics,
       conditions: this.conditions,
@@ -129,7 +133,7 @@ export class Core {
         closed: (peer) => this.admission.streamClosed(peer),
       },
       streamPrefix: place.streamPrefix,
-      hopeless: place.hopeless,
+      isUnavailable: place.isUnavailable,
       refusal: place.refusal,
       downstream: {
         events: this.#streamMetrics,
@@ -139,22 +143,27 @@ export class Core {
         legacyWildcard: (type) =>
           this.#config.xds.legacyWildcard?.includes(type) ?? typeInfo(type).legacyWildcard,
         context: (node, peer) => this.#rules.context(node, peer),
-        renew: (client, peer) => this.#rules.renew(client, peer),
+        reapplyRules: (client, peer) => this.#rules.reapplyRules(client, peer),
         sessions: (peer) => this.#sessionShares.of(peer),
       },
       events: {
         ambiguous: (type, name, parameters, choices) => this.#ambiguous(type, name, parameters, choices),
-        looked: (type, hits, misses) => this.#streamMetrics.looked(type, hits, misses),
+        lookedUp: (type, hits, misses) => this.#streamMetrics.lookedUp(type, hits, misses),
         evicted: (reason, count) => this.metrics.evictions(reason).inc(count),
         upstreamChanged: () => this.changed(),
-        wanted: (interest) => place.wanted(interest),
+        subscribed: (interest) => place.wanted(interest),
       },
     });
     const streams = () => [...this.relay.server.streams()].map(({ transport }) => transport);
     // The listener's authorities are those of the start. Where it verifies nobody, relays cannot be told from others.
     const verifies = config.xds.tls?.ca !== undefined;
     const mayBeRelay = (peer: Peer): boolean => !verifies || this.#rules.isRelay(peer);
-    this.loops = new Loops(place.relayId ?? newRelayId(config.node.id), streams, mayBeRelay, systemClock);
+    this.loops = new LoopDetection(
+      place.relayId ?? newRelayId(config.node.id),
+      streams,
+      mayBeRelay,
+      systemClock,
+    );
     this.staleness = new Staleness(() => this.relay.upstreams);
     this.metrics.sampleFrom(() => sampleOf(this.relay, this.staleness, this.admission.connections));
   }
@@ -189,7 +198,7 @@ export class Core {
     return this.#statusScopes;
   }
 
-  #refusal(peer: Peer, type: TypeUrl | undefined): Refusal | undefined {
+  #refusal(peer: Peer, type: TypeUrl | undefined): StreamRefusal | undefined {
     return this.#draining ? draining : this.admission.refusal(peer, type, this.relay.server.size);
   }
 
@@ -205,7 +214,7 @@ export class Core {
   /** Whether the relay is ready, or its upstreams' state, may have changed. */
   changed(): void {
     this.staleness.observe();
-    this.#place.changed();
+    this.#role.changed();
     for (const listener of this.#listeners) listener();
   }
 
@@ -233,7 +242,7 @@ export class Core {
     parameters: ReadonlyMap<string, string>,
     choices: readonly Variant[],
   ): void {
-    if (this.#place.choosesElsewhere) return;
+    if (this.#role.ambiguityReportedElsewhere) return;
     this.metrics.ambiguous(type).inc();
     const short = this.metrics.typeLabel(type);
     const given = [...parameters];
@@ -241,14 +250,14 @@ export class Core {
       `ambiguous ${short} ${name}`, // not the parameters: clients may invent them
       choices.map(({ constraints }) => constraints.key).join(),
       'warn',
-      `several variants of ${short} ${shorten(name, mostSaid.text)} match the same parameters`,
+      `several variants of ${short} ${shorten(name, logLimits.text)} match the same parameters`,
       {
         parameters: Object.fromEntries(
-          given.slice(0, mostSaid.items).map((pair) => pair.map((text) => shorten(text, mostSaid.text))),
+          given.slice(0, logLimits.items).map((pair) => pair.map((text) => shorten(text, logLimits.text))),
         ),
-        variants: choices.slice(0, mostSaid.items).map(({ constraints, version }) => ({
-          constraints: shorten(constraints.key, mostSaid.text),
-          version: shorten(version, mostSaid.text),
+        variants: choices.slice(0, logLimits.items).map(({ constraints, version }) => ({
+          constraints: shorten(constraints.key, logLimits.text),
+          version: shorten(version, logLimits.text),
         })),
       },
     );

@@ -9,36 +9,36 @@ import {
   ClientStatusResponseSchema,
 } from '../gen/envoy/service/status/v3/csds_pb.ts';
 import { fail, type Result } from '../model/result.ts';
-import type { Slices } from '../model/slices.ts';
+import type { TimeSlices } from '../model/time-slices.ts';
+import type { AuxiliaryCall, CallKind } from '../wire/auxiliary-calls.ts';
 import { decodedResponse, type EncodedStatus, encodedResponse, sizeOf } from '../wire/client-status.ts';
-import type { CallKind, ColdCall } from '../wire/cold-calls.ts';
-import { type ColdService, callKey } from '../wire/connect.ts';
+import { type AuxiliaryService, callKey } from '../wire/connect.ts';
 import { rpcError } from '../wire/connect-error.ts';
-import { Code, type GrpcStatus } from '../wire/status.ts';
-import type { Peer } from '../wire/transport.ts';
-import { maxConnectBytes, type StatusQuestion } from './client-status.ts';
+import { Code, type GrpcStatus } from '../wire/grpc-status.ts';
+import type { Peer } from '../wire/server-stream.ts';
+import { type ClientStatusQuery, maxConnectBytes } from './client-configs.ts';
 import type { StatusScope } from './client-status-scope.ts';
 
 export interface CsdsOptions {
   readonly scopeOf: (peer: Peer) => Result<StatusScope, GrpcStatus>;
-  readonly answer: (question: StatusQuestion) => Awaitable<Result<EncodedStatus, GrpcStatus>>;
+  readonly answer: (query: ClientStatusQuery) => Awaitable<Result<EncodedStatus, GrpcStatus>>;
   readonly maxResponseBytes: () => number;
-  readonly slices: Slices;
+  readonly slices: TimeSlices;
 }
 
 /** A node may be in it (61 KB of Envoy's), which nobody looks at. */
 const maxRequestBytes = 128 << 10;
 /** Answers that are on their way to those who see their own streams, in multiples of limits.max_response_bytes. */
-const mostUnread = 2;
+const maxUnreadAnswers = 2;
 
-const calls: CallKind = { name: 'CSDS calls', most: 16, mostPerPeer: 4, excess: 'REFUSED' };
+const csdsCalls: CallKind = { name: 'CSDS calls', max: 16, maxPerPeer: 4, whenExceeded: 'REFUSED' };
 
 /** CSDS on the xDS port: request and response, not a watch (protocol §9). */
-export function csds(options: CsdsOptions): ColdService {
+export function csds(options: CsdsOptions): AuxiliaryService {
   const answers = new Csds(options);
   return {
     maxRequestBytes,
-    kindOf: () => calls,
+    kindOf: () => csdsCalls,
     refusal: (peer) => {
       const scope = options.scopeOf(peer);
       return scope.ok ? undefined : scope.error;
@@ -57,13 +57,13 @@ export function csds(options: CsdsOptions): ColdService {
 class Csds {
   readonly #options: CsdsOptions;
   /** Bytes of the answer that each call has not let go of yet. */
-  readonly #unread = new Map<ColdCall, number>();
+  readonly #unread = new Map<AuxiliaryCall, number>();
 
   constructor(options: CsdsOptions) {
     this.#options = options;
   }
 
-  /** Who asks is looked at first, each time: the rules may be others than when a stream began. */
+  /** The caller's scope is checked for each request, because the rules may have changed since the stream began. */
   async to(
     request: ClientStatusRequest,
     { values, requestHeader }: HandlerContext,
@@ -89,18 +89,18 @@ class Csds {
     }
   }
 
-  async #answer(question: StatusQuestion, call: ColdCall): Promise<Result<EncodedStatus, GrpcStatus>> {
-    const answered = await this.#options.answer(question);
-    if (!answered.ok || question.scope.kind === 'all') return answered;
+  async #answer(query: ClientStatusQuery, call: AuxiliaryCall): Promise<Result<EncodedStatus, GrpcStatus>> {
+    const answered = await this.#options.answer(query);
+    if (!answered.ok || query.scope.kind === 'all') return answered;
     const size = sizeOf(answered.value);
     return this.#reserve(call, size) ? answered : fail(busy);
   }
 
   /** Whoever reads slowly keeps an answer in memory: all such answers together are bounded. */
-  #reserve(call: ColdCall, bytes: number): boolean {
+  #reserve(call: AuxiliaryCall, bytes: number): boolean {
     const others = this.#unread.entries().filter(([other]) => other !== call);
     const total = others.reduce((sum, [, unread]) => sum + unread, bytes);
-    if (total > mostUnread * this.#options.maxResponseBytes()) return false;
+    if (total > maxUnreadAnswers * this.#options.maxResponseBytes()) return false;
     const known = this.#unread.has(call);
     this.#unread.set(call, bytes);
     if (!known) call.onClose(() => this.#unread.delete(call));

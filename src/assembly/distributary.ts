@@ -1,61 +1,61 @@
-import { type AdminServer, startAdminServer } from '../admin/server.ts';
+import { type AdminServer, startAdminServer } from '../admin/admin-server.ts';
 import type { Persistence } from '../cache/persistence/persistence.ts';
 import type { Config } from '../config/config.ts';
 import { warnings } from '../config/warnings.ts';
 import { systemClock } from '../model/clock.ts';
 import { ok, type Result } from '../model/result.ts';
-import { Core, type Surroundings } from './core.ts';
-import { type Front, type FrontKind, LOCAL } from './front.ts';
+import { type ClientServing, IN_PROCESS, type ServingMode } from './client-serving.ts';
+import { Core, type CoreDependencies } from './core.ts';
 import { Inspection } from './inspection.ts';
 import { LocalClients } from './local-clients.ts';
+import { lastWriteTimeoutMs, makePersistence } from './make-persistence.ts';
 import { dumpInForce, inForce, needsRestart } from './needs-restart.ts';
-import { flushMilliseconds, makePersistence } from './persistence.ts';
 import { UpstreamSet } from './upstream-set.ts';
 import { watchTls } from './watched-tls.ts';
 
 /** The relay with its listeners: what `run` and `demo` start. */
 export class Distributary {
   readonly #core: Core;
-  readonly #kind: FrontKind;
+  readonly #mode: ServingMode;
   readonly #inspection: Inspection;
   readonly #upstreams: UpstreamSet;
   readonly #persistence: Persistence | undefined;
   readonly #started: Config;
   #config: Config;
-  #front: Front | undefined;
+  #serving: ClientServing | undefined;
   #admin: AdminServer | undefined;
   #closeAdminTls: (() => void) | undefined;
 
-  private constructor(config: Config, around: Surroundings, kind: FrontKind) {
+  private constructor(config: Config, dependencies: CoreDependencies, kind: ServingMode) {
     this.#started = config;
     this.#config = config;
-    this.#kind = kind;
+    this.#mode = kind;
     this.#persistence = makePersistence({
       config: () => this.#config,
       clock: systemClock,
-      log: around.log,
+      log: dependencies.log,
       failed: (reason) => this.#core.metrics.persistenceErrors(reason).inc(),
       staleSince: (upstream) => this.#core.staleness.sinceOf(upstream),
     });
     const journal = this.#persistence?.journal;
-    const core = new Core(kind.configOf(config), { ...around, journal }, kind.place());
+    const core = new Core(kind.configOf(config), { ...dependencies, journal }, kind.role());
     const nobody = new LocalClients(core.relay);
     this.#core = core;
     this.#upstreams = new UpstreamSet(core.relay, {
       clock: systemClock,
-      log: around.log,
+      log: dependencies.log,
       metrics: core.metrics,
-      version: around.version,
+      version: dependencies.version,
       via: () => core.loops.via(),
     });
-    core.loops.onGrowth(() => this.#upstreams.reannounce());
+    core.loops.onNewRelaysBelow(() => this.#upstreams.reannounce());
     this.#inspection = new Inspection({
       relay: core.relay,
       staleness: core.staleness,
-      clients: () => this.#front?.clients ?? nobody,
-      version: around.version,
+      clients: () => this.#serving?.clients ?? nobody,
+      version: dependencies.version,
       startedAt: Date.now(),
-      unready: () => (core.isDraining ? 'draining' : this.#front?.unready()),
+      notReadyReason: () => (core.isDraining ? 'draining' : this.#serving?.notReadyReason()),
       warnings: () => {
         const now = inForce(this.#started, this.#config);
         return warnings(now).map(({ path, message }) => `${path}: ${message}`);
@@ -64,17 +64,17 @@ export class Distributary {
       heldRemovals: (upstream) => this.#upstreams.heldRemovals(upstream),
       releaseRemovals: (upstream, type) => this.#upstreams.releaseRemovals(upstream, type),
       maxResponseBytes: () => this.#config.limits.maxResponseBytes,
-      metricsText: async () => (await this.#front?.metricsText()) ?? '',
+      metricsText: async () => (await this.#serving?.metricsText()) ?? '',
     });
   }
 
   /** Starts listeners and upstreams. The error says which listener could not be opened, and why. */
   static async start(
     config: Config,
-    around: Surroundings,
-    kind: FrontKind = LOCAL,
+    dependencies: CoreDependencies,
+    kind: ServingMode = IN_PROCESS,
   ): Promise<Result<Distributary>> {
-    const started = new Distributary(config, around, kind);
+    const started = new Distributary(config, dependencies, kind);
     await started.#begin();
     const listening = await started.#listen();
     if (!listening.ok) {
@@ -99,7 +99,7 @@ export class Distributary {
   /** Where it listens, for the lines on stdout. */
   get listeners(): readonly { readonly name: string; readonly address: string }[] {
     const list = [];
-    if (this.#front !== undefined) list.push({ name: 'xds', address: this.#front.address });
+    if (this.#serving !== undefined) list.push({ name: 'xds', address: this.#serving.address });
     if (this.#admin !== undefined) list.push({ name: 'admin', address: this.#admin.address });
     return list;
   }
@@ -114,8 +114,8 @@ export class Distributary {
     this.#config = config;
     // Before clients are looked at anew: what they had is stamped by the new rules by then.
     this.#upstreams.reload(config);
-    this.#core.reload(this.#kind.configOf(config));
-    this.#front?.reload(config);
+    this.#core.reload(this.#mode.configOf(config));
+    this.#serving?.reload(config);
     metrics.reloads('accepted').inc();
     log.info('configuration reloaded');
   }
@@ -132,21 +132,21 @@ export class Distributary {
   }
 
   async #close(milliseconds: number): Promise<void> {
-    await this.#front?.drain(milliseconds);
+    await this.#serving?.drain(milliseconds);
     this.#core.loops.stop();
     await this.#core.relay.stop();
-    await this.#persistence?.close(flushMilliseconds);
+    await this.#persistence?.close(lastWriteTimeoutMs);
     this.#closeAdminTls?.();
     await this.#admin?.close();
   }
 
   async #listen(): Promise<Result<undefined>> {
-    const front = await this.#kind.open(this.#core, this.#config, {
+    const serving = await this.#mode.open(this.#core, this.#config, {
       serving: () => this.#inspection.ready().ready,
-      clientStatus: (question) => this.#inspection.clientStatusOf(question),
+      clientStatus: (query) => this.#inspection.clientStatusOf(query),
     });
-    if (!front.ok) return front;
-    this.#front = front.value;
+    if (!serving.ok) return serving;
+    this.#serving = serving.value;
     return this.#listenAdmin();
   }
 

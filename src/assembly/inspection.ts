@@ -1,5 +1,12 @@
-import type { Awaitable, ExplainQuery, Inspector, Plain, Readiness, ResourcesQuery } from '../admin/ports.ts';
-import type { Cell, Held } from '../cache/cell.ts';
+import type {
+  Awaitable,
+  ExplainQuery,
+  Inspector,
+  Plain,
+  ReadinessReport,
+  ResourcesQuery,
+} from '../admin/ports.ts';
+import type { CachedResource, CacheEntry } from '../cache/cached-resource.ts';
 import type {
   ExplainResponse,
   ListClientsResponse,
@@ -15,7 +22,7 @@ import { systemClock } from '../model/clock.ts';
 import { explainMatch, formatConstraints } from '../model/constraints.ts';
 import { NO_PARAMETERS } from '../model/parameters.ts';
 import { fail, ok, type Result } from '../model/result.ts';
-import { Slices } from '../model/slices.ts';
+import { TimeSlices } from '../model/time-slices.ts';
 import { knownTypes, typeInfo } from '../model/types.ts';
 import type { UpstreamState } from '../model/upstream.ts';
 import { canonicalName } from '../model/xdstp.ts';
@@ -23,10 +30,10 @@ import { OTHER_TYPES, TypeLabels } from '../observe/type-label.ts';
 import type { Relay } from '../relay.ts';
 import type { HeldRemovals } from '../upstream/shrink-guard.ts';
 import { type EncodedStatus, sizeOf } from '../wire/client-status.ts';
-import { Code, type GrpcStatus } from '../wire/status.ts';
-import { ownConfig, type StatusQuestion, tooLarge } from './client-status.ts';
-import { ALL } from './client-status-scope.ts';
-import type { Census, ClientsView } from './clients-view.ts';
+import { Code, type GrpcStatus } from '../wire/grpc-status.ts';
+import { answerTooLarge, type ClientStatusQuery, ownConfig } from './client-configs.ts';
+import { ALL_CLIENTS } from './client-status-scope.ts';
+import type { ClientsSummary, ClientsView } from './clients-view.ts';
 import type { Staleness } from './staleness.ts';
 
 export interface InspectionOptions {
@@ -37,7 +44,7 @@ export interface InspectionOptions {
   readonly version: string;
   readonly startedAt: number;
   /** Why the relay does not serve, whatever its upstreams; undefined while it does. */
-  readonly unready: () => string | undefined;
+  readonly notReadyReason: () => string | undefined;
   readonly configDump: () => unknown;
   /** What is dangerous about the configuration in force. */
   readonly warnings: () => readonly string[];
@@ -52,13 +59,13 @@ export interface InspectionOptions {
 /** The relay as operators see it: all of it read when asked for. */
 export class Inspection implements Inspector {
   readonly #options: InspectionOptions;
-  readonly #slices = new Slices(systemClock);
+  readonly #slices = new TimeSlices(systemClock);
 
   constructor(options: InspectionOptions) {
     this.#options = options;
   }
 
-  ready(): Readiness {
+  ready(): ReadinessReport {
     const upstreams = this.#options.relay.upstreams.map((upstream) => {
       const { connected, lastError, refusedStreams } = upstream.state();
       const staleSince = this.#options.staleness.since(upstream);
@@ -77,7 +84,7 @@ export class Inspection implements Inspector {
       (upstream) => !staleness.isRestored && !upstream.state().everConnected,
     );
     const reason =
-      this.#options.unready() ??
+      this.#options.notReadyReason() ??
       (waiting.length === 0
         ? ''
         : `never connected yet: ${waiting.map((upstream) => describe(upstream.name, upstream.state())).join(', ')}`);
@@ -87,7 +94,7 @@ export class Inspection implements Inspector {
   async status(): Promise<Plain<StatusResponse>> {
     const { relay, staleness, version, startedAt } = this.#options;
     const { ready, reason } = this.ready();
-    const { streams, subscriptions, nacks, workers } = await this.#options.clients().census();
+    const { streams, subscriptions, nacks, workers } = await this.#options.clients().summary();
     return {
       version,
       uptimeSeconds: (Date.now() - startedAt) / 1000,
@@ -136,10 +143,10 @@ export class Inspection implements Inspector {
     if (client?.ok === false) return client;
     const parameters = query.parameters ?? client?.value.parameters ?? NO_PARAMETERS;
     const asked = client?.value.state;
-    const cell = cellOf(relay, query.type, name.value);
+    const cached = cellOf(relay, query.type, name.value);
     const value = relay.store.peek(query.type, name.value, parameters);
-    const variants = [...(cell?.variants.values() ?? [])].map((held) =>
-      Object.assign(summary(held), explainMatch(held.constraints.expression, parameters)),
+    const variants = [...(cached?.variants.values() ?? [])].map((entry) =>
+      Object.assign(summary(entry), explainMatch(entry.constraints.expression, parameters)),
     );
     return ok({
       match: isVariant(value) ? formatConstraints(value.constraints.expression) : '',
@@ -159,12 +166,12 @@ export class Inspection implements Inspector {
       const message = `page_token ${JSON.stringify(pageToken)} is not one that this service gave`;
       return fail({ code: Code.INVALID_ARGUMENT, message });
     }
-    const found: { type: string; name: string; cell: Cell }[] = [];
+    const found: { type: string; name: string; cell: CachedResource }[] = [];
     for (const [type, table] of this.#options.relay.store.tables()) {
       if (query.type !== undefined && type !== query.type) continue;
-      for (const [name, cell] of table.cells) {
-        if (name.startsWith(namePrefix) && cell.variants.size > 0) {
-          found.push({ type: typeInfo(type).short, name, cell });
+      for (const [name, cached] of table.resources) {
+        if (name.startsWith(namePrefix) && cached.variants.size > 0) {
+          found.push({ type: typeInfo(type).short, name, cell: cached });
         }
       }
     }
@@ -174,10 +181,10 @@ export class Inspection implements Inspector {
     const last = page.at(-1);
     const more = rest.length > page.length && last !== undefined;
     return ok({
-      resources: page.map(({ type, name, cell }) => ({
+      resources: page.map(({ type, name, cell: cached }) => ({
         type,
         name,
-        variants: cell.variants.values().map(summary),
+        variants: cached.variants.values().map(summary),
       })),
       nextPageToken: more ? Buffer.from(JSON.stringify([last.type, last.name])).toString('base64url') : '',
     });
@@ -188,17 +195,17 @@ export class Inspection implements Inspector {
   }
 
   clientStatus(request: ClientStatusRequest): Promise<Result<EncodedStatus, GrpcStatus>> {
-    return this.clientStatusOf({ scope: ALL, request, maxBytes: this.#options.maxResponseBytes() });
+    return this.clientStatusOf({ scope: ALL_CLIENTS, request, maxBytes: this.#options.maxResponseBytes() });
   }
 
   /** CSDS for whoever may be told this; the relay's own view is only in answers about everything. */
-  async clientStatusOf(question: StatusQuestion): Promise<Result<EncodedStatus, GrpcStatus>> {
-    const clients = await this.#options.clients().configs(question);
-    if (!clients.ok || question.scope.kind !== 'all') return clients;
-    const rest = { ...question, maxBytes: question.maxBytes - sizeOf(clients.value) };
+  async clientStatusOf(query: ClientStatusQuery): Promise<Result<EncodedStatus, GrpcStatus>> {
+    const clients = await this.#options.clients().configs(query);
+    if (!clients.ok || query.scope.kind !== 'all') return clients;
+    const rest = { ...query, maxBytes: query.maxBytes - sizeOf(clients.value) };
     const own = await ownConfig(this.#options.relay, rest, this.#slices);
     if (own.ok) return ok([...clients.value, ...own.value]);
-    return own.error.code === Code.RESOURCE_EXHAUSTED ? fail(tooLarge(question.maxBytes)) : own;
+    return own.error.code === Code.RESOURCE_EXHAUSTED ? fail(answerTooLarge(query.maxBytes)) : own;
   }
 
   releaseRemovals(upstream: string, type: TypeUrl | undefined): Result<number, GrpcStatus> {
@@ -219,7 +226,7 @@ export class Inspection implements Inspector {
 }
 
 /** Clients can name any type: past the first unknown ones they share a row. */
-function typeRows(relay: Relay, subscriptions: Census['subscriptions']): Plain<TypeStatus>[] {
+function typeRows(relay: Relay, subscriptions: ClientsSummary['subscriptions']): Plain<TypeStatus>[] {
   const labels = new TypeLabels();
   const rows = new Map<string, Plain<TypeStatus>>();
   const rowOf = (type: string): Plain<TypeStatus> => {
@@ -229,9 +236,9 @@ function typeRows(relay: Relay, subscriptions: Census['subscriptions']): Plain<T
   };
   for (const [type, table] of relay.store.tables()) {
     const row = rowOf(labels.of(type));
-    row.resources += table.resources;
+    row.resources += table.resourceCount;
     row.variants += table.variants;
-    row.ambiguous += table.ambiguous;
+    row.ambiguous += table.ambiguousCount;
   }
   for (const [type, count] of subscriptions) {
     // Workers may tell others apart.
@@ -241,17 +248,17 @@ function typeRows(relay: Relay, subscriptions: Census['subscriptions']): Plain<T
   return [...rows.values()];
 }
 
-function cellOf(relay: Relay, type: TypeUrl, name: ResourceName): Cell | undefined {
-  for (const [url, table] of relay.store.tables()) if (url === type) return table.cells.get(name);
+function cellOf(relay: Relay, type: TypeUrl, name: ResourceName): CachedResource | undefined {
+  for (const [url, table] of relay.store.tables()) if (url === type) return table.resources.get(name);
   return undefined;
 }
 
-function summary({ constraints, variant, holders }: Held): Plain<VariantSummary> {
+function summary({ constraints, variant, holders }: CacheEntry): Plain<VariantSummary> {
   return {
     constraints: formatConstraints(constraints.expression),
     version: variant.version,
     bytes: variant.payload?.bytes.length ?? 0,
-    since: timestamp(variant.since),
+    since: timestamp(variant.cachedSince),
     upstream: [...new Set(holders.map((holder) => holder.upstream))].join(', '),
   };
 }

@@ -1,6 +1,6 @@
 import type { ExplainQuery, Plain } from '../admin/ports.ts';
-import type { XdsStream } from '../downstream/stream.ts';
 import type { TypeStream } from '../downstream/type-stream.ts';
+import type { XdsStream } from '../downstream/xds-stream.ts';
 import type {
   ClientTypeState,
   HeldVariant,
@@ -12,25 +12,25 @@ import { systemClock } from '../model/clock.ts';
 import { formatConstraints } from '../model/constraints.ts';
 import { NO_PARAMETERS, type Parameters } from '../model/parameters.ts';
 import { fail, ok, type Result } from '../model/result.ts';
-import { Slices } from '../model/slices.ts';
+import { TimeSlices } from '../model/time-slices.ts';
 import { TypeLabels } from '../observe/type-label.ts';
 import type { Relay } from '../relay.ts';
 import type { EncodedStatus } from '../wire/client-status.ts';
-import { Code, type GrpcStatus } from '../wire/status.ts';
-import { clientConfigs, type StatusQuestion } from './client-status.ts';
-import { type Census, type ClientPart, type ClientsView, mostRecent } from './clients-view.ts';
-import { subscriptionsOf } from './sample.ts';
+import { Code, type GrpcStatus } from '../wire/grpc-status.ts';
+import { type ClientStatusQuery, clientConfigs } from './client-configs.ts';
+import { type ClientDetails, type ClientsSummary, type ClientsView, mostRecent } from './clients-view.ts';
+import { subscriptionsOf } from './gauge-sample.ts';
 
 /** The clients whose streams end in this process: read when asked for. */
 export class LocalClients implements ClientsView {
   readonly #relay: Relay;
-  readonly #slices = new Slices(systemClock);
+  readonly #slices = new TimeSlices(systemClock);
 
   constructor(relay: Relay) {
     this.#relay = relay;
   }
 
-  census(): Census {
+  summary(): ClientsSummary {
     const { server } = this.#relay;
     const labels = new TypeLabels();
     const subscriptions = new Map<string, number>();
@@ -43,7 +43,8 @@ export class LocalClients implements ClientsView {
 
   list(limit: number | undefined): Plain<ListClientsResponse> {
     const streams = [...this.#relay.server.streams()];
-    if (limit !== undefined) streams.sort((a, b) => Number(rejecting(b)) - Number(rejecting(a)));
+    if (limit !== undefined)
+      streams.sort((a, b) => Number(rejectsSomething(b)) - Number(rejectsSomething(a)));
     return {
       clients: streams.slice(0, limit).map((stream) => ({
         id: stream.id,
@@ -57,7 +58,10 @@ export class LocalClients implements ClientsView {
     };
   }
 
-  find(client: string, { type, name }: Pick<ExplainQuery, 'type' | 'name'>): Result<ClientPart, GrpcStatus> {
+  find(
+    client: string,
+    { type, name }: Pick<ExplainQuery, 'type' | 'name'>,
+  ): Result<ClientDetails, GrpcStatus> {
     const stream = this.#relay.server.stream(client);
     if (stream === undefined) return noSuchClient(client);
     const asked = stream.types.find(({ info }) => info.url === type);
@@ -69,8 +73,8 @@ export class LocalClients implements ClientsView {
     });
   }
 
-  configs(question: StatusQuestion): Promise<Result<EncodedStatus, GrpcStatus>> {
-    return clientConfigs(this.#relay, question, this.#slices);
+  configs(query: ClientStatusQuery): Promise<Result<EncodedStatus, GrpcStatus>> {
+    return clientConfigs(this.#relay, query, this.#slices);
   }
 
   #nacks(): readonly Plain<NackStatus>[] {
@@ -118,13 +122,13 @@ function typeState(type: TypeStream): Plain<ClientTypeState> {
 
 /** What the client was last sent of a name. */
 function heldOf(type: TypeStream, name: string): Plain<HeldVariant> | undefined {
-  for (const item of type.subscription?.held() ?? []) {
+  for (const item of type.subscription?.holdings() ?? []) {
     if (item.name !== name || !isVariant(item.value)) continue;
-    const { constraints, version, since } = item.value;
+    const { constraints, version, cachedSince } = item.value;
     return {
       constraints: formatConstraints(constraints.expression),
       version,
-      since: new Date(since).toISOString(),
+      since: new Date(cachedSince).toISOString(),
     };
   }
   return undefined;
@@ -137,4 +141,4 @@ function parametersOf(stream: XdsStream, type: TypeStream | undefined, name: str
   return stream.client?.derived(undefined) ?? NO_PARAMETERS;
 }
 
-const rejecting = (stream: XdsStream): boolean => stream.types.some(({ state }) => state === 'ERROR');
+const rejectsSomething = (stream: XdsStream): boolean => stream.types.some(({ state }) => state === 'ERROR');

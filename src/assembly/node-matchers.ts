@@ -1,17 +1,17 @@
 import type { NodeMatcher } from '../gen/envoy/type/matcher/v3/node_pb.ts';
 import { fail, ok, type Result } from '../model/result.ts';
-import { Code, type GrpcStatus } from '../wire/status.ts';
+import { Code, type GrpcStatus } from '../wire/grpc-status.ts';
 import { compileStringMatcher } from './string-matcher.ts';
 
 /** Of one request: each may be a pattern, and is held against each client. */
-const mostMatchers = 8;
+const maxMatchers = 8;
 
 /** Any of the matchers; none match all. Of the node only its id is kept, so nothing else can be matched. */
 export function compileNodeMatchers(
   matchers: readonly NodeMatcher[],
 ): Result<(nodeId: string) => boolean, GrpcStatus> {
-  if (matchers.length > mostMatchers) {
-    return refused(`${matchers.length} of them: at most ${mostMatchers} are accepted`);
+  if (matchers.length > maxMatchers) {
+    return refused(`${matchers.length} of them: at most ${maxMatchers} are accepted`);
   }
   const compiled: ((nodeId: string) => boolean)[] = [];
   for (const { nodeId, nodeMetadatas } of matchers) {

@@ -1,5 +1,5 @@
 import { peerKey } from '../wire/peer-identity.ts';
-import type { Peer } from '../wire/transport.ts';
+import type { Peer } from '../wire/server-stream.ts';
 
 /** How many each peer has of something. Nothing is counted while nothing bounds it: a key costs a system call. */
 export class PeerCounts {

@@ -5,7 +5,7 @@ import type { Selection } from '../model/selection.ts';
 import { restrict } from '../upstream/ads/stamp.ts';
 import { claims } from '../upstream/claims.ts';
 import { peerKey } from '../wire/peer-identity.ts';
-import type { Peer } from '../wire/transport.ts';
+import type { Peer } from '../wire/server-stream.ts';
 
 /** So many parameter sets a stream and a peer may use even where there are few sessions: nearly all clients use one. */
 const leastOf = { stream: 2, peer: 4 };

@@ -7,7 +7,7 @@ import type { Tally } from '../observe/tally.ts';
 import type { ErrorDetail } from '../wire/requests.ts';
 
 /** The series that one type's streams count, found once. */
-interface Series {
+interface TypeSeries {
   readonly requests: Readonly<Record<RequestKind, Tally>>;
   readonly responses: Readonly<Record<'sotw' | 'delta', Tally>>;
   readonly bytes: Tally;
@@ -23,7 +23,7 @@ const batchSize = 64;
 export class StreamMetrics implements StreamEvents {
   readonly #metrics: Metrics;
   readonly #conditions: Conditions;
-  readonly #series = new Map<TypeUrl, Series>();
+  readonly #series = new Map<TypeUrl, TypeSeries>();
   #propagated = 0;
   #propagatedSince = 0;
   #propagatedUntil = 0;
@@ -54,12 +54,12 @@ export class StreamMetrics implements StreamEvents {
     this.#propagatedUntil = performance.now();
   }
 
-  overtaken(type: TypeUrl, count: number): void {
+  coalesced(type: TypeUrl, count: number): void {
     this.#of(type).coalesced.inc(count);
   }
 
   /** A subscription joined a view: how many of its resources were known, how many were not. */
-  looked(type: TypeUrl, hits: number, misses: number): void {
+  lookedUp(type: TypeUrl, hits: number, misses: number): void {
     const series = this.#of(type);
     series.hits.inc(hits);
     series.misses.inc(misses);
@@ -91,11 +91,11 @@ export class StreamMetrics implements StreamEvents {
     this.#propagated = 0;
   }
 
-  #of(type: TypeUrl): Series {
+  #of(type: TypeUrl): TypeSeries {
     const known = this.#series.get(type);
     if (known !== undefined) return known;
     const metrics = this.#metrics;
-    const created: Series = {
+    const created: TypeSeries = {
       requests: {
         subscribe: metrics.requests(type, 'subscribe'),
         ack: metrics.requests(type, 'ack'),

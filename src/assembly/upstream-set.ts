@@ -4,14 +4,14 @@ import { typeInfo } from '../model/types.ts';
 import type { Upstream } from '../model/upstream.ts';
 import type { Relay } from '../relay.ts';
 import { type HeldRemovals, ShrinkGuard } from '../upstream/shrink-guard.ts';
-import { makeUpstream, type UpstreamSurroundings } from './upstreams.ts';
+import { makeUpstream, type UpstreamDependencies } from './upstreams.ts';
 
-interface Entry {
+interface UpstreamEntry {
   readonly upstream: ReturnType<typeof makeUpstream>;
   /** Undefined: without max_removal_percent. */
   readonly guard: ShrinkGuard | undefined;
   /** All that it was made by: another one is made when that changes. */
-  readonly made: string;
+  readonly fingerprint: string;
 }
 
 /** Files are all read at once: after a restart, the first scan says everything. */
@@ -20,12 +20,12 @@ const filesWatchMs = 10_000;
 /** The upstreams in force. */
 export class UpstreamSet {
   readonly #relay: Relay;
-  readonly #around: UpstreamSurroundings;
-  #entries: readonly Entry[] = [];
+  readonly #dependencies: UpstreamDependencies;
+  #entries: readonly UpstreamEntry[] = [];
 
-  constructor(relay: Relay, around: UpstreamSurroundings) {
+  constructor(relay: Relay, dependencies: UpstreamDependencies) {
     this.#relay = relay;
-    this.#around = around;
+    this.#dependencies = dependencies;
   }
 
   /** Those of a configuration, not started. */
@@ -69,29 +69,29 @@ export class UpstreamSet {
     return reopened.length > 0;
   }
 
-  #all(config: Config): readonly Entry[] {
+  #all(config: Config): readonly UpstreamEntry[] {
     const { limits, upstreams } = config;
-    return upstreams.map((upstream, index): Entry => {
+    return upstreams.map((upstream, index): UpstreamEntry => {
       // What those before it claim decides what is left for it.
       const before = upstreams.slice(0, index).map(({ claims }) => claims);
-      const made = JSON.stringify([
+      const fingerprint = JSON.stringify([
         upstream,
         before,
         limits.maxConstraintDepth,
         limits.maxUpstreamSessions,
         limits.maxResponseBytes,
       ]);
-      const known = this.#entries.find((entry) => entry.made === made);
-      return known ?? Object.assign(this.#one(config, upstream), { made });
+      const known = this.#entries.find((entry) => entry.fingerprint === fingerprint);
+      return known ?? Object.assign(this.#one(config, upstream), { fingerprint });
     });
   }
 
-  #one(config: Config, upstream: UpstreamConfig): Omit<Entry, 'made'> {
+  #one(config: Config, upstream: UpstreamConfig): Omit<UpstreamEntry, 'fingerprint'> {
     const { maxRemovalPercent } = upstream;
     if (maxRemovalPercent === undefined) {
-      return { upstream: makeUpstream(config, upstream, this.#relay, this.#around), guard: undefined };
+      return { upstream: makeUpstream(config, upstream, this.#relay, this.#dependencies), guard: undefined };
     }
-    const { clock, metrics, log } = this.#around;
+    const { clock, metrics, log } = this.#dependencies;
     const { name, maxRemovalHoldMs } = upstream;
     const guard = new ShrinkGuard(this.#relay, {
       cache: this.#relay.store,
@@ -103,7 +103,7 @@ export class UpstreamSet {
       events: {
         held: (type, count) => metrics.heldRemovals(name, type, count),
         alarm: (type, count, cached) =>
-          log.warn('removals are held back (max_removal_percent)', {
+          log.warn('removals are held back: they exceed max_removal_percent', {
             upstream: name,
             type: typeInfo(type).short,
             removals: count,
@@ -118,7 +118,7 @@ export class UpstreamSet {
           }),
       },
     });
-    const made = makeUpstream(config, upstream, guard, this.#around);
+    const made = makeUpstream(config, upstream, guard, this.#dependencies);
     return { upstream: made, guard };
   }
 }

@@ -5,10 +5,10 @@ import type { UpstreamSink } from '../model/upstream.ts';
 import type { Log } from '../observe/log.ts';
 import type { Metrics } from '../observe/metrics.ts';
 import { AdsUpstream } from '../upstream/ads/ads-upstream.ts';
-import { FilesystemUpstream } from '../upstream/filesystem/upstream.ts';
-import { Code, codeName } from '../wire/status.ts';
+import { FilesystemUpstream } from '../upstream/filesystem/filesystem-upstream.ts';
+import { Code, codeName } from '../wire/grpc-status.ts';
 
-export interface UpstreamSurroundings {
+export interface UpstreamDependencies {
   readonly clock: Clock;
   readonly log: Log;
   readonly metrics: Metrics;
@@ -22,12 +22,12 @@ export function makeUpstream(
   config: Config,
   upstream: UpstreamConfig,
   sink: UpstreamSink,
-  around: UpstreamSurroundings,
+  dependencies: UpstreamDependencies,
 ): AdsUpstream | FilesystemUpstream {
-  const log = around.log.child({ upstream: upstream.name });
+  const log = dependencies.log.child({ upstream: upstream.name });
   switch (upstream.kind) {
     case 'ads':
-      return makeAds(config, upstream, sink, around, log);
+      return makeAds(config, upstream, sink, dependencies, log);
     case 'filesystem':
       return new FilesystemUpstream(
         {
@@ -35,10 +35,10 @@ export function makeUpstream(
           path: upstream.path,
           claims: upstream.claims,
           maxConstraintDepth: config.limits.maxConstraintDepth,
-          clock: around.clock,
-          log: around.log, // it names itself
+          clock: dependencies.clock,
+          log: dependencies.log, // it adds the upstream's name itself
         },
-        counted(upstream.name, sink, around),
+        counted(upstream.name, sink, dependencies),
       );
     default:
       return upstream satisfies never;
@@ -46,7 +46,7 @@ export function makeUpstream(
 }
 
 /** What files say, in the metrics of what control planes say. */
-function counted(name: string, sink: UpstreamSink, { metrics, clock }: UpstreamSurroundings): UpstreamSink {
+function counted(name: string, sink: UpstreamSink, { metrics, clock }: UpstreamDependencies): UpstreamSink {
   return {
     apply(transaction) {
       metrics.updates(name, transaction.type, 'accepted').inc();
@@ -63,7 +63,7 @@ function makeAds(
   config: Config,
   upstream: AdsUpstreamConfig,
   sink: UpstreamSink,
-  { clock, metrics, version, via }: UpstreamSurroundings,
+  { clock, metrics, version, via }: UpstreamDependencies,
   log: Log,
 ): AdsUpstream {
   const { name } = upstream;
@@ -83,7 +83,7 @@ function makeAds(
       resourceTimeoutMs: upstream.resourceTimeoutMs,
       keepalive: upstream.keepalive,
       backoff: upstream.backoff,
-      settleMs: upstream.failbackAfterMs,
+      failbackAfterMs: upstream.failbackAfterMs,
       rules: config.parameters,
       node: config.node,
       version,

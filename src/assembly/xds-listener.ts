@@ -1,18 +1,18 @@
 import { lazyEnvoyRegistry } from '../admin/json-registry.ts';
-import { routes } from '../downstream/server.ts';
+import { routes } from '../downstream/xds-server.ts';
 import { ClientStatusDiscoveryService } from '../gen/envoy/service/status/v3/csds_pb.ts';
 import { systemClock } from '../model/clock.ts';
 import { ok, type Result } from '../model/result.ts';
-import { Slices } from '../model/slices.ts';
+import { TimeSlices } from '../model/time-slices.ts';
 import { ADS_SERVICE, knownTypes } from '../model/types.ts';
 import { formatHostPort } from '../wire/address.ts';
 import type { EncodedStatus } from '../wire/client-status.ts';
 import { ConnectPaths } from '../wire/connect.ts';
+import { Code, type GrpcStatus } from '../wire/grpc-status.ts';
 import { health } from '../wire/health.ts';
 import { type GrpcServer, listenGrpc } from '../wire/http2-server.ts';
 import { reflection, reflectionAliases } from '../wire/reflection.ts';
-import { Code, type GrpcStatus } from '../wire/status.ts';
-import type { StatusQuestion } from './client-status.ts';
+import type { ClientStatusQuery } from './client-configs.ts';
 import type { Core } from './core.ts';
 import { csds } from './csds.ts';
 import { watchTls } from './watched-tls.ts';
@@ -22,11 +22,11 @@ const draining: GrpcStatus = { code: Code.UNAVAILABLE, message: 'draining: conne
 const reviewedMessage = 'ca has lost authorities: the connections ended whose certificates they had issued';
 
 /** What the listener says of more than its own streams. */
-export interface XdsAnswers {
+export interface XdsListenerCallbacks {
   /** For the health service. */
   readonly serving: () => boolean;
   readonly clientStatus: (
-    question: StatusQuestion,
+    query: ClientStatusQuery,
   ) => Promise<Result<EncodedStatus, GrpcStatus>> | Result<EncodedStatus, GrpcStatus>;
 }
 
@@ -41,7 +41,7 @@ export class XdsListener {
   }
 
   /** By the core's configuration. The error says which address could not be listened on, and why. */
-  static async open(core: Core, answers: XdsAnswers): Promise<Result<XdsListener>> {
+  static async open(core: Core, answers: XdsListenerCallbacks): Promise<Result<XdsListener>> {
     const { address, tls: files } = core.config.xds;
     const { maxRequestBytes } = core.config.limits;
     const opened: { server?: GrpcServer } = {};
@@ -58,11 +58,11 @@ export class XdsListener {
           const loop = core.loops.refusal(stream);
           if (loop !== undefined) core.refuseLoop(stream.peer, loop);
           const refusal = loop ?? core.relay.server.accept(stream, route);
-          if (refusal === undefined) core.loops.taken(stream);
+          if (refusal === undefined) core.loops.streamAccepted(stream);
           else stream.end(refusal);
         };
       },
-      cold: coldPaths(core, answers),
+      auxiliary: coldPaths(core, answers),
       maxRequestBytes,
       bounds: core.admission,
       messageTimeout: () => core.config.limits.stalledTimeoutMs,
@@ -93,7 +93,7 @@ export class XdsListener {
   }
 }
 
-function coldPaths(core: Core, answers: XdsAnswers): ConnectPaths {
+function coldPaths(core: Core, answers: XdsListenerCallbacks): ConnectPaths {
   const { serving, clientStatus } = answers;
   const csdsService = ClientStatusDiscoveryService.typeName;
   return new ConnectPaths({
@@ -106,7 +106,7 @@ function coldPaths(core: Core, answers: XdsAnswers): ConnectPaths {
         scopeOf: (peer) => core.statusScopes.of(peer),
         answer: clientStatus,
         maxResponseBytes: () => core.config.limits.maxResponseBytes,
-        slices: new Slices(systemClock),
+        slices: new TimeSlices(systemClock),
       }),
     ],
     aliases: reflectionAliases,

@@ -3,13 +3,13 @@ import type { Constraints } from '../model/constraints.ts';
 import { ParameterIndex } from '../model/parameter-index.ts';
 import type { Parameters } from '../model/parameters.ts';
 import { type Holder, type Interest, type Selector, WILDCARD } from '../model/transaction.ts';
-import { globOver } from '../model/xdstp.ts';
+import { parentGlob } from '../model/xdstp.ts';
 
 /** What is known of one interest. */
 export interface InterestState {
   readonly interest: Interest;
   /** Upstream has said what there is: a lack of it is an absence (protocol §3.9). */
-  answered: boolean;
+  resolved: boolean;
   /** Who answered it; undefined as long as nobody has. */
   holder: Holder | undefined;
   /** The answer is from before a restart, or of an upstream that was replaced: who serves it now has not confirmed it. */
@@ -31,7 +31,7 @@ export class Interests {
   add(interest: Interest): InterestState {
     const index = this.#bySelector.get(interest.selector) ?? new ParameterIndex<InterestState>();
     this.#bySelector.set(interest.selector, index);
-    const state: InterestState = { interest, answered: false, holder: undefined, restored: false };
+    const state: InterestState = { interest, resolved: false, holder: undefined, restored: false };
     index.set(interest.parameters, state);
     return state;
   }
@@ -52,7 +52,7 @@ export class Interests {
   /** Whether one with these parameters sees the name. */
   sees(name: ResourceName, parameters: Parameters): boolean {
     if (this.get(name, parameters) !== undefined || this.get(WILDCARD, parameters) !== undefined) return true;
-    const glob = globOver(name);
+    const glob = parentGlob(name);
     return glob !== undefined && this.get(glob, parameters) !== undefined;
   }
 
@@ -71,7 +71,7 @@ export class Interests {
       const index = this.#bySelector.get(selector);
       if (index !== undefined) yield index;
     }
-    const glob = globOver(name);
+    const glob = parentGlob(name);
     const index = glob === undefined ? undefined : this.#bySelector.get(glob);
     if (index !== undefined) yield index;
   }

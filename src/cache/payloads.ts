@@ -2,14 +2,14 @@ import { hash } from 'node:crypto';
 import type { Constraints } from '../model/constraints.ts';
 import type { Payload } from '../model/resource.ts';
 
-interface Entry {
+interface SharedPayload {
   readonly payload: Payload;
   references: number;
 }
 
 /** The bodies of all cached resources, equal ones once. */
 export class Payloads {
-  readonly #entries = new Map<string, Entry>();
+  readonly #entries = new Map<string, SharedPayload>();
   #bytes = 0;
 
   /** Bytes of the distinct payloads in use. */
@@ -25,7 +25,7 @@ export class Payloads {
   /** The same for bytes whose digest is known. */
   adopt(bytes: Uint8Array, digest: string): Payload {
     const known = this.#entries.get(digest);
-    // Two contents with one digest are not expected in this universe; if they come, they are not shared.
+    // Two different contents with one digest are very unlikely. They are not shared.
     if (known !== undefined && Buffer.compare(known.payload.bytes, bytes) === 0) {
       known.references++;
       return known.payload;
@@ -62,7 +62,7 @@ export function shortHash(bytes: Uint8Array | string): string {
  * The version that delta clients see: the upstream's, and a digest of all that they can see of the variant, because
  * upstreams leave versions empty or use them again (protocol §4.1). A suffix of ours from a relay above is kept.
  */
-export function versionTag(
+export function deltaVersionOf(
   version: string,
   constraints: Constraints,
   payload: Payload | undefined,

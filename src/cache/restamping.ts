@@ -2,11 +2,11 @@ import type { Revision } from '../model/brand.ts';
 import type { Constraints } from '../model/constraints.ts';
 import type { Variant } from '../model/resource.ts';
 import type { Holder, Restamp } from '../model/transaction.ts';
-import { addHolder, Cell, type Held } from './cell.ts';
-import { Changes } from './changes.ts';
-import { type Payloads, versionTag } from './payloads.ts';
-import { Removal } from './removal.ts';
-import type { Table } from './table.ts';
+import { addHolder, CachedResource, type CacheEntry } from './cached-resource.ts';
+import { CommitChanges } from './commit-changes.ts';
+import { deltaVersionOf, type Payloads } from './payloads.ts';
+import type { TypeTable } from './type-table.ts';
+import { VariantRemover } from './variant-remover.ts';
 
 interface Arrival {
   readonly variant: Variant;
@@ -15,42 +15,43 @@ interface Arrival {
 }
 
 /**
- * Puts what is held under other constraints: first everything goes, then it comes back, so that nothing looks ambiguous
- * on the way. Nobody is told that something is absent: it only has another place, or its new holder is yet to speak.
+ * Gives the variants of a holder other constraints. All are taken out first and then put back, so that no two
+ * variants match the same parameters on the way. Nothing becomes absent: a variant has new constraints, or its new
+ * session has not answered yet.
  */
 export function restamp(
-  table: Table,
-  { moves, unsettled }: Restamp,
+  table: TypeTable,
+  { moves, unresolved }: Restamp,
   revision: Revision,
   payloads: Payloads,
-): Changes {
-  const changes = new Changes();
-  const removal = new Removal(table, payloads);
+): CommitChanges {
+  const changes = new CommitChanges();
+  const remover = new VariantRemover(table, payloads);
   const arrivals: Arrival[] = [];
   for (const { holder, name, from, to } of moves) {
-    const cell = table.cells.get(name);
-    const held = cell?.variants.get(from.key);
-    const at = held?.holders.findIndex((known) => known.key === holder.key) ?? -1;
-    if (cell === undefined || held === undefined || at < 0) continue;
-    const { variant } = held;
+    const cached = table.resources.get(name);
+    const entry = cached?.variants.get(from.key);
+    const at = entry?.holders.findIndex((known) => known.key === holder.key) ?? -1;
+    if (cached === undefined || entry === undefined || at < 0) continue;
+    const { variant } = entry;
     changes.touch(name, from, variant.aliases);
     if (to !== undefined) {
       const { payload } = variant;
       const kept = payload === undefined ? undefined : payloads.adopt(payload.bytes, payload.hash);
       arrivals.push({ variant: { ...variant, payload: kept }, to, holder });
     }
-    held.holders.splice(at, 1);
-    table.recheck(held);
-    if (held.holders.length === 0) removal.forget(name, cell, held);
+    entry.holders.splice(at, 1);
+    table.updateRestored(entry);
+    if (entry.holders.length === 0) remover.forget(name, cached, entry);
   }
   for (const arrival of arrivals) {
     arrive(table, arrival, revision, payloads);
     changes.touch(arrival.variant.name, arrival.to, arrival.variant.aliases);
   }
-  for (const interest of unsettled) {
+  for (const interest of unresolved) {
     const state = table.interests.get(interest.selector, interest.parameters);
     if (state === undefined) continue;
-    state.answered = false;
+    state.resolved = false;
     state.restored = false;
     state.holder = undefined;
   }
@@ -58,24 +59,24 @@ export function restamp(
 }
 
 function arrive(
-  table: Table,
+  table: TypeTable,
   { variant, to, holder }: Arrival,
   revision: Revision,
   payloads: Payloads,
 ): void {
   const { name, version, payload, aliases, metadata } = variant;
-  const cell = table.cells.get(name) ?? new Cell();
-  table.cells.set(name, cell);
-  const known = cell.variants.get(to.key);
+  const cached = table.resources.get(name) ?? new CachedResource();
+  table.resources.set(name, cached);
+  const known = cached.variants.get(to.key);
   if (known !== undefined) {
     addHolder(known, holder);
     payloads.release(payload);
     return;
   }
-  const tag = versionTag(version, to, payload, aliases, metadata);
-  const moved: Variant = { ...variant, constraints: to, tag, revision };
-  const held: Held = { constraints: to, variant: moved, holders: [holder], seen: revision };
-  cell.variants.add(held);
+  const deltaVersion = deltaVersionOf(version, to, payload, aliases, metadata);
+  const moved: Variant = { ...variant, constraints: to, deltaVersion, revision };
+  const entry: CacheEntry = { constraints: to, variant: moved, holders: [holder], confirmedIn: revision };
+  cached.variants.add(entry);
   table.variants++;
   table.link(moved);
 }

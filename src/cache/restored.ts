@@ -8,11 +8,11 @@ import {
 import type { Payload, Variant } from '../model/resource.ts';
 import { type Holder, type Interest, type Selector, WILDCARD } from '../model/transaction.ts';
 import { globMatches, isGlob } from '../model/xdstp.ts';
-import type { Held, RestoredHolder } from './cell.ts';
-import type { Table } from './table.ts';
+import type { CacheEntry, RestoredHolder } from './cached-resource.ts';
+import type { TypeTable } from './type-table.ts';
 
 /** A variant as it was kept, and who had it. The payload's bytes may be a view: the store copies them. */
-export interface RestoredVariant extends Omit<Variant, 'tag' | 'revision' | 'payload'> {
+export interface RestoredVariant extends Omit<Variant, 'deltaVersion' | 'revision' | 'payload'> {
   readonly payload: Payload | undefined;
   readonly holders: readonly RestoredHolder[];
 }
@@ -27,7 +27,7 @@ export interface RestoredResource {
 
 export interface RestoredInterest {
   readonly interest: Interest;
-  readonly answered: boolean;
+  readonly resolved: boolean;
   readonly holder: Holder | undefined;
 }
 
@@ -48,22 +48,22 @@ export interface Restored {
  * Whether a restored holder still keeps a variant: as long as an interest of its role sees it that has no answer yet
  * from whoever serves it now. So what is not delivered again goes exactly when upstream has answered, never before.
  */
-export function isNeeded(table: Table, held: Held, holder: RestoredHolder): boolean {
-  const { name, aliases } = held.variant;
-  for (const state of table.interests.seeing(name, held.constraints)) {
+export function isNeeded(table: TypeTable, entry: CacheEntry, holder: RestoredHolder): boolean {
+  const { name, aliases } = entry.variant;
+  for (const state of table.interests.seeing(name, entry.constraints)) {
     if (state.restored && (state.interest.selector === WILDCARD) === (holder.role === 'wildcard'))
       return true;
   }
   if (holder.role === 'wildcard') return false;
   for (const alias of aliases) {
-    const states = table.interests.named(resourceName(alias))?.matching(held.constraints) ?? [];
+    const states = table.interests.named(resourceName(alias))?.matching(entry.constraints) ?? [];
     for (const state of states) if (state.restored) return true;
   }
   return false;
 }
 
 /** Whether an interest in this selector is about the variant, whatever its parameters. */
-export function isSelected(selector: Selector, { variant }: Held): boolean {
+export function isSelected(selector: Selector, { variant }: CacheEntry): boolean {
   if (selector === WILDCARD || selector === variant.name || variant.aliases.includes(selector)) return true;
   return isGlob(selector) && globMatches(selector, variant.name);
 }

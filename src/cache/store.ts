@@ -1,5 +1,5 @@
 import { type ResourceName, type Revision, revision, type TypeUrl } from '../model/brand.ts';
-import type { Catalog, Commit, Fault, Value } from '../model/catalog.ts';
+import type { Catalog, Commit, StoredResourceError, Value } from '../model/catalog.ts';
 import type { Clock } from '../model/clock.ts';
 import type { Constraints } from '../model/constraints.ts';
 import { interestBytes } from '../model/interest-bytes.ts';
@@ -14,28 +14,28 @@ import {
 } from '../model/transaction.ts';
 import { globMatches } from '../model/xdstp.ts';
 import {
-  type Admitting,
-  ALL,
-  type Among,
-  Cell,
-  type Held,
-  heldByWildcard,
+  type Admits,
+  CachedResource,
+  type CacheEntry,
+  isHeldByWildcard,
   isRestored,
+  NO_FILTER,
+  type PickFilter,
   type RestoredHolder,
-} from './cell.ts';
-import { Changes } from './changes.ts';
+} from './cached-resource.ts';
+import { CommitChanges } from './commit-changes.ts';
+import { contentOf, type InterestContent, isTold, isWanted, namesOf } from './interest-content.ts';
 import type { InterestState } from './interests.ts';
 import { type Journal, NO_JOURNAL } from './journal.ts';
-import { isTold, isWanted, type Kept, keeps, namesOf } from './keeping.ts';
-import { Payloads, versionTag } from './payloads.ts';
-import { Removal } from './removal.ts';
+import { deltaVersionOf, Payloads } from './payloads.ts';
 import { restamp } from './restamping.ts';
 import type { Restored, RestoredVariant } from './restored.ts';
-import { Table } from './table.ts';
+import { TypeTable } from './type-table.ts';
 import { Update } from './update.ts';
+import { VariantRemover } from './variant-remover.ts';
 
 /** A variant as one of its holders has it. */
-export interface HeldVariant {
+export interface HolderEntry {
   readonly name: ResourceName;
   readonly constraints: Constraints;
   readonly aliases: readonly string[];
@@ -61,7 +61,7 @@ export interface StoreOptions {
 export class Store implements Catalog {
   readonly #options: StoreOptions;
   readonly #journal: Journal;
-  readonly #tables = new Map<TypeUrl, Table>();
+  readonly #tables = new Map<TypeUrl, TypeTable>();
   readonly #payloads = new Payloads();
   #revision = 0;
   #interestBytes = 0;
@@ -90,18 +90,18 @@ export class Store implements Catalog {
     return this.#tables.get(type)?.variants ?? 0;
   }
 
-  tables(): Iterable<[TypeUrl, Table]> {
+  tables(): Iterable<[TypeUrl, TypeTable]> {
     return this.#tables;
   }
 
   /** A new revision that no transaction made: for changes of what is visible without a change of content. */
-  tick(): Revision {
+  nextRevision(): Revision {
     return revision(++this.#revision);
   }
 
   apply(transaction: Transaction): Commit {
     const receivedAt = performance.now();
-    const next = this.tick();
+    const next = this.nextRevision();
     const { type } = transaction;
     const table = this.#table(type);
     this.#setVersion(table, transaction);
@@ -110,38 +110,38 @@ export class Store implements Catalog {
       payloads: this.#payloads,
       ambiguous: (name, parameters, choices) => this.#ambiguous(type, name, parameters, choices),
       expiring: this.#options.expiring,
-      answered: (interest) => this.#journal.interest(interest),
+      holderChanged: (interest) => this.#journal.interest(interest),
     });
     update.run();
     return this.#commit(type, transaction.version, receivedAt, update.changes);
   }
 
   restamp(change: Restamp): Commit {
-    const { type, unsettled } = change;
+    const { type, unresolved } = change;
     const receivedAt = performance.now();
-    const changes = restamp(this.#table(type), change, this.tick(), this.#payloads);
-    for (const interest of unsettled) this.#journal.interest(interest);
+    const changes = restamp(this.#table(type), change, this.nextRevision(), this.#payloads);
+    for (const interest of unresolved) this.#journal.interest(interest);
     return this.#commit(type, undefined, receivedAt, changes);
   }
 
   /** Ends the variants whose time to live has passed; undefined if there are none (a heartbeat came). */
   expire(variant: Variant): Commit | undefined {
     const table = this.#tables.get(variant.type);
-    const cell = table?.cells.get(variant.name);
-    const held = cell?.variants.get(variant.constraints.key);
-    if (table === undefined || cell === undefined || held?.variant.ttl === undefined) return undefined;
-    if (held.variant.ttl.deadline > this.#options.clock.now()) return undefined;
-    const changes = new Changes();
+    const cached = table?.resources.get(variant.name);
+    const entry = cached?.variants.get(variant.constraints.key);
+    if (table === undefined || cached === undefined || entry?.variant.ttl === undefined) return undefined;
+    if (entry.variant.ttl.deadline > this.#options.clock.now()) return undefined;
+    const changes = new CommitChanges();
     // Upstream has not said anything new: its last version stays (protocol §3.10).
-    const version = table.versions.get(held.holders[0]?.key ?? '') ?? '';
-    const removal = new Removal(table, this.#payloads);
-    for (const holder of [...held.holders]) removal.drop(variant.name, cell, held, holder, changes);
-    this.tick();
+    const version = table.versions.get(entry.holders[0]?.key ?? '') ?? '';
+    const remover = new VariantRemover(table, this.#payloads);
+    for (const holder of [...entry.holders]) remover.drop(variant.name, cached, entry, holder, changes);
+    this.nextRevision();
     return this.#commit(variant.type, version, performance.now(), changes);
   }
 
   /** From now on this is wanted: whether it is answered is tracked. What was restored of it is kept. */
-  want(interest: Interest): void {
+  addInterest(interest: Interest): void {
     const { interests } = this.#table(interest.type);
     if (interests.get(interest.selector, interest.parameters) !== undefined) return;
     interests.add(interest);
@@ -150,64 +150,64 @@ export class Store implements Catalog {
   }
 
   /** What would end with an interest. */
-  keeps(interest: Interest): Kept {
+  contentOf(interest: Interest): InterestContent {
     const table = this.#tables.get(interest.type);
-    return table === undefined ? { present: false, bytes: 0 } : keeps(table, interest);
+    return table === undefined ? { hasContent: false, bytes: 0 } : contentOf(table, interest);
   }
 
   /**
    * Nobody wants it any more: what only this interest saw is dropped. A commit if that can be seen: something restored
    * was kept for this interest only.
    */
-  unwant(interest: Interest): Commit | undefined {
+  removeInterest(interest: Interest): Commit | undefined {
     const table = this.#table(interest.type);
     const version = this.version(interest);
     if (table.interests.delete(interest)) this.#interestBytes -= interestBytes(interest);
     this.#journal.interest(interest);
-    const removal = new Removal(table, this.#payloads, { unwanted: true, pending: [] });
+    const remover = new VariantRemover(table, this.#payloads, { unwanted: true, unanswered: [] });
     for (const name of namesOf(table, interest.selector)) {
-      const cell = table.cells.get(name);
-      if (cell === undefined) continue;
-      for (const held of cell.variants.match(interest.parameters)) {
-        if (isWanted(table, name, held)) continue;
-        removal.forget(name, cell, held);
+      const cached = table.resources.get(name);
+      if (cached === undefined) continue;
+      for (const entry of cached.variants.match(interest.parameters)) {
+        if (isWanted(table, name, entry)) continue;
+        remover.forget(name, cached, entry);
         this.#journal.resource(interest.type, name);
       }
       // Clients can ask with any parameters: the choices made for them go with them.
-      if (cell.ambiguous > 0 && !table.interests.sees(name, interest.parameters)) {
-        cell.unbind(interest.parameters);
+      if (cached.ambiguousCount > 0 && !table.interests.sees(name, interest.parameters)) {
+        cached.unbind(interest.parameters);
         this.#journal.resource(interest.type, name);
       }
-      if (cell.variants.size === 0 && !isTold(table, name, cell)) table.cells.delete(name);
+      if (cached.variants.size === 0 && !isTold(table, name, cached)) table.resources.delete(name);
     }
-    const changes = new Changes();
-    removal.release(interest, changes);
+    const changes = new CommitChanges();
+    remover.releaseRestored(interest, changes);
     // Clients can name any type: what is empty goes.
     if (table.empty) {
       this.#tables.delete(interest.type);
       for (const holder of table.versions.keys()) this.#journal.version(interest.type, holder);
     }
     if (changes.names.size === 0) return undefined;
-    this.tick();
+    this.nextRevision();
     return this.#commit(interest.type, version, performance.now(), changes);
   }
 
   /** Takes in what was kept from before a restart. What upstream does not deliver again goes when it has answered. */
   restore({ resources, interests, versions }: Restored): void {
-    const next = this.tick();
-    for (const { interest, answered, holder } of interests) {
+    const next = this.nextRevision();
+    for (const { interest, resolved, holder } of interests) {
       const state = this.#table(interest.type).interests.add(interest);
       this.#interestBytes += interestBytes(interest);
-      state.answered = answered;
-      state.restored = answered;
+      state.resolved = resolved;
+      state.restored = resolved;
       state.holder = holder;
     }
     for (const { type, name, variants, bindings } of resources) {
       const table = this.#table(type);
-      const cell = new Cell();
-      table.cells.set(name, cell);
-      for (const variant of variants) this.#restore(table, cell, variant, next);
-      cell.restoreBindings(bindings);
+      const cached = new CachedResource();
+      table.resources.set(name, cached);
+      for (const variant of variants) this.#restore(table, cached, variant, next);
+      cached.restoreBindings(bindings);
     }
     for (const { type, holder, version } of versions) {
       // Of what was not kept nobody needs the version.
@@ -221,20 +221,20 @@ export class Store implements Catalog {
    * This upstream will confirm nothing more, as another one takes its place: what came from it is kept as if it had
    * been restored, until whoever serves it from now on has answered.
    */
-  disown(upstream: string): void {
+  markRestored(upstream: string): void {
     for (const table of this.#tables.values()) {
-      for (const cell of table.cells.values()) {
-        for (const held of cell.variants.values()) {
-          for (const [at, holder] of held.holders.entries()) {
+      for (const cached of table.resources.values()) {
+        for (const entry of cached.variants.values()) {
+          for (const [at, holder] of entry.holders.entries()) {
             if (holder.upstream !== upstream) continue;
             const disowned: RestoredHolder = { ...holder, restored: true };
-            held.holders[at] = disowned;
-            table.restored.add(held);
+            entry.holders[at] = disowned;
+            table.restored.add(entry);
           }
         }
       }
       for (const state of table.interests.all()) {
-        if (state.answered && state.holder?.upstream === upstream) state.restored = true;
+        if (state.resolved && state.holder?.upstream === upstream) state.restored = true;
       }
     }
   }
@@ -243,56 +243,67 @@ export class Store implements Catalog {
   peek(type: TypeUrl, name: ResourceName, parameters: Parameters): Value {
     const table = this.#tables.get(type);
     if (table === undefined) return 'unknown';
-    const own = table.cells.get(name)?.peek(parameters);
+    const own = table.resources.get(name)?.peek(parameters);
     if (own !== undefined) return own.variant;
     for (const target of table.aliased(name)) {
-      const aliased = table.cells.get(target)?.peek(parameters, { ...ALL, alias: name });
+      const aliased = table.resources.get(target)?.peek(parameters, { ...NO_FILTER, alias: name });
       if (aliased !== undefined) return aliased.variant;
     }
-    return table.interests.get(name, parameters)?.answered === true ? 'absent' : 'unknown';
+    return table.interests.get(name, parameters)?.resolved === true ? 'absent' : 'unknown';
   }
 
   resolve(
     type: TypeUrl,
     name: ResourceName,
     parameters: Parameters,
-    access?: Admitting,
-    collected = false,
+    access?: Admits,
+    fromWildcard = false,
   ): Value {
     const table = this.#tables.get(type);
     if (table === undefined) return 'unknown';
-    const held = this.#pick(table, type, name, parameters, access || collected ? { access, collected } : ALL);
-    if (held !== undefined) return held.variant;
-    return table.interests.get(name, parameters)?.answered === true ? 'absent' : 'unknown';
+    const entry = this.#pick(
+      table,
+      type,
+      name,
+      parameters,
+      access || fromWildcard ? { access, fromWildcard } : NO_FILTER,
+    );
+    if (entry !== undefined) return entry.variant;
+    return table.interests.get(name, parameters)?.resolved === true ? 'absent' : 'unknown';
   }
 
   *members(type: TypeUrl, selector: Selector, parameters: Parameters): Iterable<ResourceName> {
     const table = this.#tables.get(type);
-    const names = selector === WILDCARD ? table?.cells.keys() : table?.cells.under(selector);
+    const names = selector === WILDCARD ? table?.resources.keys() : table?.resources.under(selector);
     for (const name of names ?? []) {
-      if (this.isMember(type, selector, name, parameters) || this.fails(type, selector, name, parameters))
+      if (
+        this.isMember(type, selector, name, parameters) ||
+        this.hasErrorFor(type, selector, name, parameters)
+      )
         yield name;
     }
   }
 
   isMember(type: TypeUrl, selector: Selector, name: ResourceName, parameters: Parameters): boolean {
-    const cell = this.#tables.get(type)?.cells.get(name);
-    if (cell === undefined) return false;
+    const cached = this.#tables.get(type)?.resources.get(name);
+    if (cached === undefined) return false;
     if (!isFor(selector, name)) return false;
-    return cell.variants.match(parameters).some((held) => selector !== WILDCARD || heldByWildcard(held));
+    return cached.variants
+      .match(parameters)
+      .some((entry) => selector !== WILDCARD || isHeldByWildcard(entry));
   }
 
-  fails(type: TypeUrl, selector: Selector, name: ResourceName, parameters: Parameters): boolean {
-    const faults = this.#tables.get(type)?.cells.get(name)?.faults;
-    if (faults === undefined || !isFor(selector, name)) return false;
-    for (const { collected, constraints } of faults.values()) {
-      if ((collected || selector !== WILDCARD) && constraints.matches(parameters)) return true;
+  hasErrorFor(type: TypeUrl, selector: Selector, name: ResourceName, parameters: Parameters): boolean {
+    const resourceErrors = this.#tables.get(type)?.resources.get(name)?.resourceErrors;
+    if (resourceErrors === undefined || !isFor(selector, name)) return false;
+    for (const { fromWildcard, constraints } of resourceErrors.values()) {
+      if ((fromWildcard || selector !== WILDCARD) && constraints.matches(parameters)) return true;
     }
     return false;
   }
 
-  settled(interest: Interest): boolean {
-    return this.#state(interest)?.answered === true;
+  isResolved(interest: Interest): boolean {
+    return this.#state(interest)?.resolved === true;
   }
 
   version(interest: Interest): string {
@@ -300,16 +311,16 @@ export class Store implements Catalog {
     return holder === undefined ? '' : (this.#tables.get(interest.type)?.versions.get(holder.key) ?? '');
   }
 
-  faults(type: TypeUrl, name: ResourceName, parameters: Parameters): readonly Fault[] {
-    const faults = this.#tables.get(type)?.cells.get(name)?.faults;
-    if (faults === undefined) return [];
-    return [...faults.values()].filter((fault) => fault.constraints.matches(parameters));
+  resourceErrors(type: TypeUrl, name: ResourceName, parameters: Parameters): readonly StoredResourceError[] {
+    const resourceErrors = this.#tables.get(type)?.resources.get(name)?.resourceErrors;
+    if (resourceErrors === undefined) return [];
+    return [...resourceErrors.values()].filter((error) => error.constraints.matches(parameters));
   }
 
   /** The variants of a type that one holder has, whoever else does. */
-  *heldBy(type: TypeUrl, holder: string): Iterable<HeldVariant> {
-    for (const [name, cell] of this.#tables.get(type)?.cells ?? []) {
-      for (const { constraints, variant, holders } of cell.variants.values()) {
+  *heldBy(type: TypeUrl, holder: string): Iterable<HolderEntry> {
+    for (const [name, cached] of this.#tables.get(type)?.resources ?? []) {
+      for (const { constraints, variant, holders } of cached.variants.values()) {
         const own = holders.find(({ key }) => key === holder);
         if (own === undefined) continue;
         yield { name, constraints, aliases: variant.aliases, restored: isRestored(own) };
@@ -322,31 +333,31 @@ export class Store implements Catalog {
     return this.#state(interest)?.restored === true;
   }
 
-  #commit(type: TypeUrl, version: string | undefined, receivedAt: number, changes: Changes): Commit {
-    const { names: changed, settled } = changes;
+  #commit(type: TypeUrl, version: string | undefined, receivedAt: number, changes: CommitChanges): Commit {
+    const { names: changed, resolved } = changes;
     for (const name of changed.keys()) this.#journal.resource(type, name);
-    for (const interest of settled) this.#journal.interest(interest);
-    return { revision: this.revision, type, version, receivedAt, changed, settled };
+    for (const interest of resolved) this.#journal.interest(interest);
+    return { revision: this.revision, type, version, receivedAt, changed, resolved };
   }
 
-  #setVersion(table: Table, { holder, type, version }: Transaction): void {
+  #setVersion(table: TypeTable, { holder, type, version }: Transaction): void {
     if (table.versions.get(holder.key) === version) return;
     table.versions.set(holder.key, version);
     this.#journal.version(type, holder.key);
   }
 
-  #restore(table: Table, cell: Cell, kept: RestoredVariant, next: Revision): void {
+  #restore(table: TypeTable, cached: CachedResource, kept: RestoredVariant, next: Revision): void {
     const { type, name, constraints, version, aliases, ttl, doNotCache, metadata } = kept;
-    const { responseVersion, upstream, since, holders } = kept;
+    const { responseVersion, upstream, cachedSince, holders } = kept;
     const payload =
       kept.payload === undefined ? undefined : this.#payloads.adopt(kept.payload.bytes, kept.payload.hash);
-    const tag = versionTag(version, constraints, payload, aliases, metadata);
+    const deltaVersion = deltaVersionOf(version, constraints, payload, aliases, metadata);
     const variant: Variant = {
       type,
       name,
       constraints,
       version,
-      tag,
+      deltaVersion,
       payload,
       aliases,
       ttl,
@@ -354,14 +365,14 @@ export class Store implements Catalog {
       metadata,
       responseVersion,
       upstream,
-      since,
+      cachedSince,
       revision: next,
     };
-    const held: Held = { constraints, variant, holders: [...holders], seen: next };
-    cell.variants.add(held);
+    const entry: CacheEntry = { constraints, variant, holders: [...holders], confirmedIn: next };
+    cached.variants.add(entry);
     table.variants++;
     table.link(variant);
-    table.restored.add(held);
+    table.restored.add(entry);
     if (variant.ttl !== undefined) this.#options.expiring(variant);
   }
 
@@ -369,25 +380,25 @@ export class Store implements Catalog {
     return this.#tables.get(interest.type)?.interests.get(interest.selector, interest.parameters);
   }
 
-  #table(type: TypeUrl): Table {
+  #table(type: TypeUrl): TypeTable {
     const known = this.#tables.get(type);
     if (known !== undefined) return known;
-    const created = new Table();
+    const created = new TypeTable();
     this.#tables.set(type, created);
     return created;
   }
 
   #pick(
-    table: Table,
+    table: TypeTable,
     type: TypeUrl,
     name: ResourceName,
     parameters: Parameters,
-    among: Among,
-  ): Held | undefined {
-    const own = this.#pickFrom(table.cells.get(name), type, name, parameters, among);
+    among: PickFilter,
+  ): CacheEntry | undefined {
+    const own = this.#pickFrom(table.resources.get(name), type, name, parameters, among);
     if (own !== undefined) return own;
     for (const target of table.aliased(name)) {
-      const aliased = this.#pickFrom(table.cells.get(target), type, target, parameters, {
+      const aliased = this.#pickFrom(table.resources.get(target), type, target, parameters, {
         ...among,
         alias: name,
       });
@@ -397,23 +408,29 @@ export class Store implements Catalog {
   }
 
   #pickFrom(
-    cell: Cell | undefined,
+    cached: CachedResource | undefined,
     type: TypeUrl,
     name: ResourceName,
     parameters: Parameters,
-    among: Among,
-  ): Held | undefined {
-    const ambiguous = (matches: readonly Held[]): void => this.#ambiguous(type, name, parameters, matches);
-    return cell?.pick(parameters, ambiguous, among);
+    among: PickFilter,
+  ): CacheEntry | undefined {
+    const ambiguous = (matches: readonly CacheEntry[]): void =>
+      this.#ambiguous(type, name, parameters, matches);
+    return cached?.pick(parameters, ambiguous, among);
   }
 
-  #ambiguous(type: TypeUrl, name: ResourceName, parameters: Parameters, matches: readonly Held[]): void {
+  #ambiguous(
+    type: TypeUrl,
+    name: ResourceName,
+    parameters: Parameters,
+    matches: readonly CacheEntry[],
+  ): void {
     this.#journal.resource(type, name); // the choice that was made
     this.#options.ambiguous(
       type,
       name,
       parameters,
-      matches.map((held) => held.variant),
+      matches.map((entry) => entry.variant),
     );
   }
 }

@@ -6,93 +6,98 @@ import {
   type Heartbeat,
   type Interest,
   type Put,
-  type ResourceFault,
+  type ResourceError,
   type Transaction,
   WILDCARD,
 } from '../model/transaction.ts';
-import { Code } from '../wire/status.ts';
-import { addHolder, Cell, type Held } from './cell.ts';
-import { Changes } from './changes.ts';
-import { type Payloads, versionTag } from './payloads.ts';
-import { Removal } from './removal.ts';
-import type { Table } from './table.ts';
+import { Code } from '../wire/grpc-status.ts';
+import { addHolder, CachedResource, type CacheEntry } from './cached-resource.ts';
+import { CommitChanges } from './commit-changes.ts';
+import { deltaVersionOf, type Payloads } from './payloads.ts';
+import type { TypeTable } from './type-table.ts';
+import { VariantRemover } from './variant-remover.ts';
 
 /** What an update needs of the store. */
 export interface UpdateContext {
   readonly clock: Clock;
   readonly payloads: Payloads;
-  readonly ambiguous: (name: ResourceName, parameters: Parameters, choices: readonly Held[]) => void;
+  readonly ambiguous: (name: ResourceName, parameters: Parameters, choices: readonly CacheEntry[]) => void;
   readonly expiring: (variant: Variant) => void;
   /** Another holder answers this interest than before. */
-  readonly answered: (interest: Interest) => void;
+  readonly holderChanged: (interest: Interest) => void;
 }
 
 /** What a parameter set was given before another variant came that matches it as well. */
-interface Choice {
-  readonly cell: Cell;
+interface PreviousChoice {
+  readonly cell: CachedResource;
   readonly name: ResourceName;
   readonly parameters: Parameters;
-  readonly before: Held;
+  readonly before: CacheEntry;
 }
 
 /** One transaction on its way into a table. */
 export class Update {
-  readonly changes = new Changes();
-  readonly #table: Table;
+  readonly changes = new CommitChanges();
+  readonly #table: TypeTable;
   readonly #transaction: Transaction;
   readonly #revision: Revision;
   readonly #context: UpdateContext;
-  readonly #removal: Removal;
+  readonly #removal: VariantRemover;
 
-  constructor(table: Table, transaction: Transaction, revision: Revision, context: UpdateContext) {
+  constructor(table: TypeTable, transaction: Transaction, revision: Revision, context: UpdateContext) {
     this.#table = table;
     this.#transaction = transaction;
     this.#revision = revision;
     this.#context = context;
-    this.#removal = new Removal(table, context.payloads, transaction);
+    this.#removal = new VariantRemover(table, context.payloads, transaction);
   }
 
   /** Confirms first, then removes, then adds: a swap of variants must not look ambiguous on the way (protocol §5). */
   run(): void {
-    const { puts, complete, cannotDelete, heartbeats, faults } = this.#transaction;
+    const { puts, complete, cannotDelete, heartbeats, resourceErrors } = this.#transaction;
     const choices = this.#confirmAll();
     this.#removeAll();
     if (complete) this.#sweep();
     for (const put of puts) this.#put(put);
-    for (const choice of choices) this.#keep(choice);
+    for (const choice of choices) this.#keepChoice(choice);
     if (cannotDelete) this.#lastWins();
-    for (const beat of heartbeats) this.#beat(beat);
-    for (const fault of faults) this.#fault(fault);
-    this.#settle();
+    for (const beat of heartbeats) this.#heartbeat(beat);
+    for (const error of resourceErrors) this.#resourceError(error);
+    this.#resolveInterests();
   }
 
   /**
    * Marks what is there already and stays. Where a variant comes that is new, whoever has a match keeps it (protocol
    * §5, Ambiguity): what they have now is the answer.
    */
-  #confirmAll(): readonly Choice[] {
-    const choices: Choice[] = [];
+  #confirmAll(): readonly PreviousChoice[] {
+    const choices: PreviousChoice[] = [];
     /** Nothing changes meanwhile: one choice for each cell and parameter set. */
-    const remembered = new Map<Cell, Set<Parameters>>();
+    const remembered = new Map<CachedResource, Set<Parameters>>();
     for (const put of this.#transaction.puts) {
-      const cell = this.#table.cells.get(put.name);
-      const held = cell?.variants.get(put.constraints.key);
-      if (held !== undefined) held.seen = this.#revision;
-      else if (cell !== undefined && !this.#transaction.cannotDelete)
-        this.#remember(cell, put, remembered, choices);
+      const cached = this.#table.resources.get(put.name);
+      const entry = cached?.variants.get(put.constraints.key);
+      if (entry !== undefined) entry.confirmedIn = this.#revision;
+      else if (cached !== undefined && !this.#transaction.cannotDelete)
+        this.#remember(cached, put, remembered, choices);
     }
     return choices;
   }
 
-  #remember(cell: Cell, put: Put, remembered: Map<Cell, Set<Parameters>>, choices: Choice[]): void {
+  #remember(
+    cached: CachedResource,
+    put: Put,
+    remembered: Map<CachedResource, Set<Parameters>>,
+    choices: PreviousChoice[],
+  ): void {
     const { name } = put;
-    const seen = remembered.get(cell) ?? new Set<Parameters>();
-    remembered.set(cell, seen);
+    const seen = remembered.get(cached) ?? new Set<Parameters>();
+    remembered.set(cached, seen);
     for (const { parameters } of this.#interested(put)) {
       if (seen.has(parameters)) continue;
       seen.add(parameters);
-      const before = this.#pick(cell, name, parameters);
-      if (before !== undefined) choices.push({ cell, name, parameters, before });
+      const before = this.#pick(cached, name, parameters);
+      if (before !== undefined) choices.push({ cell: cached, name, parameters, before });
     }
   }
 
@@ -107,22 +112,22 @@ export class Update {
     }
   }
 
-  #keep({ cell, name, parameters, before }: Choice): void {
-    if (cell.variants.get(before.constraints.key) !== before) return;
-    const matches = cell.variants.match(parameters);
+  #keepChoice({ cell: cached, name, parameters, before }: PreviousChoice): void {
+    if (cached.variants.get(before.constraints.key) !== before) return;
+    const matches = cached.variants.match(parameters);
     if (matches.length < 2) return;
-    cell.bind(parameters, before);
-    this.#context.ambiguous(name, parameters, [before, ...matches.filter((held) => held !== before)]);
+    cached.bind(parameters, before);
+    this.#context.ambiguous(name, parameters, [before, ...matches.filter((entry) => entry !== before)]);
   }
 
   #removeAll(): void {
     for (const { name, constraints } of this.#transaction.removals) {
-      const cell = this.#table.cells.get(name);
-      const held = cell?.variants.get(constraints.key);
-      if (cell === undefined || held === undefined) {
-        this.#removal.answer(name, constraints, this.changes);
-      } else if (held.seen !== this.#revision) {
-        this.#removal.drop(name, cell, held, this.#transaction.holder, this.changes);
+      const cached = this.#table.resources.get(name);
+      const entry = cached?.variants.get(constraints.key);
+      if (cached === undefined || entry === undefined) {
+        this.#removal.resolveNamed(name, constraints, this.changes);
+      } else if (entry.confirmedIn !== this.#revision) {
+        this.#removal.drop(name, cached, entry, this.#transaction.holder, this.changes);
       }
     }
   }
@@ -130,45 +135,46 @@ export class Update {
   /** Full state: what this holder did not confirm is gone. */
   #sweep(): void {
     const { holder } = this.#transaction;
-    for (const [name, cell] of this.#table.cells) {
-      for (const held of cell.variants.all()) {
-        if (held.seen !== this.#revision) this.#removal.drop(name, cell, held, holder, this.changes);
+    for (const [name, cached] of this.#table.resources) {
+      for (const entry of cached.variants.all()) {
+        if (entry.confirmedIn !== this.#revision)
+          this.#removal.drop(name, cached, entry, holder, this.changes);
       }
     }
   }
 
   #put(put: Put): void {
-    const cell = this.#table.cells.get(put.name) ?? new Cell();
-    this.#table.cells.set(put.name, cell);
-    if (cell.faults !== undefined) {
-      cell.clearFaults(put.constraints);
+    const cached = this.#table.resources.get(put.name) ?? new CachedResource();
+    this.#table.resources.set(put.name, cached);
+    if (cached.resourceErrors !== undefined) {
+      cached.clearErrors(put.constraints);
       this.changes.touch(put.name, put.constraints);
     }
-    const held = cell.variants.get(put.constraints.key);
-    if (held !== undefined && sameContent(held.variant, put)) {
-      held.seen = this.#revision;
-      this.#confirm(put, held);
+    const entry = cached.variants.get(put.constraints.key);
+    if (entry !== undefined && sameContent(entry.variant, put)) {
+      entry.confirmedIn = this.#revision;
+      this.#confirm(put, entry);
     } else {
       const variant = this.#variant(put);
-      if (held === undefined) this.#add(cell, variant);
-      else this.#replace(held, variant);
+      if (entry === undefined) this.#add(cached, variant);
+      else this.#replace(entry, variant);
       this.changes.touch(put.name, put.constraints, put.aliases);
       if (variant.ttl !== undefined) this.#context.expiring(variant);
     }
   }
 
   /** The same content again: perhaps from one more holder, perhaps for another while. */
-  #confirm(put: Put, held: Held): void {
+  #confirm(put: Put, entry: CacheEntry): void {
     const { holder } = this.#transaction;
     // It may have become a member of the wildcard.
-    if (addHolder(held, holder)) this.changes.touch(put.name, put.constraints);
-    this.#table.recheck(held);
+    if (addHolder(entry, holder)) this.changes.touch(put.name, put.constraints);
+    this.#table.updateRestored(entry);
     const ttl = this.#ttl(put.ttlMilliseconds);
-    if (ttl === undefined && held.variant.ttl === undefined) return;
-    held.variant = { ...held.variant, ttl };
-    // Clients that count down must hear of it, also that they need not any more.
+    if (ttl === undefined && entry.variant.ttl === undefined) return;
+    entry.variant = { ...entry.variant, ttl };
+    // Clients with a running TTL must get the new one, or learn that there is none.
     this.changes.touch(put.name, put.constraints);
-    if (ttl !== undefined) this.#context.expiring(held.variant);
+    if (ttl !== undefined) this.#context.expiring(entry.variant);
   }
 
   #variant(put: Put): Variant {
@@ -180,7 +186,7 @@ export class Update {
       name: put.name,
       constraints: put.constraints,
       version: put.version,
-      tag: versionTag(put.version, put.constraints, payload, put.aliases, metadata),
+      deltaVersion: deltaVersionOf(put.version, put.constraints, payload, put.aliases, metadata),
       payload,
       aliases: put.aliases,
       ttl: this.#ttl(put.ttlMilliseconds),
@@ -188,7 +194,7 @@ export class Update {
       metadata,
       responseVersion: version,
       upstream: holder.upstream,
-      since: this.#context.clock.now(),
+      cachedSince: this.#context.clock.now(),
       revision: this.#revision,
     };
   }
@@ -198,34 +204,34 @@ export class Update {
     return { milliseconds, deadline: this.#context.clock.now() + milliseconds };
   }
 
-  #add(cell: Cell, variant: Variant): void {
+  #add(cached: CachedResource, variant: Variant): void {
     const { constraints } = variant;
-    cell.variants.add({
+    cached.variants.add({
       constraints,
       variant,
       holders: [this.#transaction.holder],
-      seen: this.#revision,
+      confirmedIn: this.#revision,
     });
     this.#table.variants++;
     this.#table.link(variant);
   }
 
-  #replace(held: Held, variant: Variant): void {
+  #replace(entry: CacheEntry, variant: Variant): void {
     const { holder } = this.#transaction;
-    const before = held.variant;
+    const before = entry.variant;
     this.#table.unlink(before);
     this.#context.payloads.release(before.payload);
-    held.variant = variant;
-    held.seen = this.#revision;
+    entry.variant = variant;
+    entry.confirmedIn = this.#revision;
     this.#table.link(variant);
-    addHolder(held, holder);
-    this.#table.recheck(held);
+    addHolder(entry, holder);
+    this.#table.updateRestored(entry);
     const kept = new Set(before.aliases.length === 0 ? undefined : variant.aliases);
     for (const alias of before.aliases) {
       if (kept.has(alias)) continue;
       const name = resourceName(alias);
       this.changes.touch(name, variant.constraints);
-      this.#removal.answer(name, variant.constraints, this.changes);
+      this.#removal.resolveNamed(name, variant.constraints, this.changes);
     }
   }
 
@@ -234,90 +240,92 @@ export class Update {
    * (protocol §5). Nothing is dropped before all of the response is in: what it brings again is no news.
    */
   #lastWins(): void {
-    const latest = new Map<Cell, { readonly name: ResourceName; readonly held: Held }>();
+    const latest = new Map<CachedResource, { readonly name: ResourceName; readonly held: CacheEntry }>();
     for (const put of this.#transaction.puts) {
-      const cell = this.#table.cells.get(put.name);
-      const held = cell?.variants.get(put.constraints.key);
-      if (cell === undefined || held === undefined || cell.variants.size < 2) continue;
-      for (const { parameters } of this.#interested(put)) cell.bind(parameters, held);
-      latest.set(cell, { name: put.name, held });
+      const cached = this.#table.resources.get(put.name);
+      const entry = cached?.variants.get(put.constraints.key);
+      if (cached === undefined || entry === undefined || cached.variants.size < 2) continue;
+      for (const { parameters } of this.#interested(put)) cached.bind(parameters, entry);
+      latest.set(cached, { name: put.name, held: entry });
       this.changes.touch(put.name, put.constraints);
     }
-    for (const [cell, { name, held }] of latest) this.#dropUnbound(cell, name, held);
+    for (const [cached, { name, held: entry }] of latest) this.#dropUnbound(cached, name, entry);
   }
 
-  #dropUnbound(cell: Cell, name: ResourceName, latest: Held): void {
-    const bound = new Set<Held>([latest]);
-    for (const held of cell.variants.values()) {
-      for (const { interest } of this.#table.interests.seeing(name, held.constraints)) {
-        const picked = this.#pick(cell, name, interest.parameters);
+  #dropUnbound(cached: CachedResource, name: ResourceName, latest: CacheEntry): void {
+    const bound = new Set<CacheEntry>([latest]);
+    for (const entry of cached.variants.values()) {
+      for (const { interest } of this.#table.interests.seeing(name, entry.constraints)) {
+        const picked = this.#pick(cached, name, interest.parameters);
         if (picked !== undefined) bound.add(picked);
       }
     }
-    for (const held of cell.variants.values()) {
-      if (!bound.has(held)) this.#removal.drop(name, cell, held, this.#transaction.holder, this.changes);
+    for (const entry of cached.variants.values()) {
+      if (!bound.has(entry)) this.#removal.drop(name, cached, entry, this.#transaction.holder, this.changes);
     }
   }
 
-  #beat(beat: Heartbeat): void {
-    const held = this.#table.cells.get(beat.name)?.variants.get(beat.constraints.key);
-    if (held === undefined) return;
-    held.seen = this.#revision;
-    held.variant = { ...held.variant, ttl: this.#ttl(beat.ttlMilliseconds) };
+  #heartbeat(beat: Heartbeat): void {
+    const entry = this.#table.resources.get(beat.name)?.variants.get(beat.constraints.key);
+    if (entry === undefined) return;
+    entry.confirmedIn = this.#revision;
+    entry.variant = { ...entry.variant, ttl: this.#ttl(beat.ttlMilliseconds) };
     this.changes.touch(beat.name, beat.constraints);
-    this.#context.expiring(held.variant);
+    this.#context.expiring(entry.variant);
   }
 
-  #fault(fault: ResourceFault): void {
-    const { name, constraints, code } = fault;
-    if (code === Code.NOT_FOUND) this.#removal.answer(name, constraints, this.changes);
+  #resourceError(error: ResourceError): void {
+    const { name, constraints, code } = error;
+    if (code === Code.NOT_FOUND) this.#removal.resolveNamed(name, constraints, this.changes);
     const [somebody] = this.#table.interests.seeing(name, constraints);
     if (somebody === undefined) return; // nobody could be told
-    const cell = this.#table.cells.get(name) ?? new Cell();
-    this.#table.cells.set(name, cell);
-    cell.faults ??= new Map();
-    const known = cell.faults.get(constraints.key);
+    const cached = this.#table.resources.get(name) ?? new CachedResource();
+    this.#table.resources.set(name, cached);
+    cached.resourceErrors ??= new Map();
+    const known = cached.resourceErrors.get(constraints.key);
     const { role } = this.#transaction.holder;
-    const again = known !== undefined && sameFault(known, fault);
-    const collected = (again && known.collected) || role === 'wildcard' || name === WILDCARD;
+    const again = known !== undefined && sameError(known, error);
+    const fromWildcard = (again && known.fromWildcard) || role === 'wildcard' || name === WILDCARD;
     // Forwarded once (protocol §8): upstreams that send their whole state say it each time.
-    if (again && known.collected === collected) return;
-    const status = Buffer.from(fault.status);
-    cell.faults.set(constraints.key, { ...fault, status, revision: this.#revision, collected });
+    if (again && known.fromWildcard === fromWildcard) return;
+    const status = Buffer.from(error.status);
+    cached.resourceErrors.set(constraints.key, { ...error, status, revision: this.#revision, fromWildcard });
     this.changes.touch(name, constraints);
   }
 
-  /** Why there was no wildcard for these parameters holds no longer. */
-  #admitted({ selector, parameters }: Interest): void {
-    const cell = selector === WILDCARD ? this.#table.cells.get(WILDCARD) : undefined;
-    if (cell?.faults === undefined) return;
-    for (const { constraints, revision } of cell.faults.values()) {
-      if (revision !== this.#revision && constraints.matches(parameters)) cell.clearFaults(constraints);
+  /** The wildcard is served now, so an earlier refusal of its session (max_upstream_sessions) is cleared. */
+  #clearRefusal({ selector, parameters }: Interest): void {
+    const cached = selector === WILDCARD ? this.#table.resources.get(WILDCARD) : undefined;
+    if (cached?.resourceErrors === undefined) return;
+    for (const { constraints, revision } of cached.resourceErrors.values()) {
+      if (revision !== this.#revision && constraints.matches(parameters)) cached.clearErrors(constraints);
     }
-    if (cell.empty) this.#table.cells.delete(WILDCARD);
+    if (cached.empty) this.#table.resources.delete(WILDCARD);
   }
 
-  #settle(): void {
-    const { settled, holder, faults } = this.#transaction;
+  #resolveInterests(): void {
+    const { resolved, holder, resourceErrors } = this.#transaction;
     // Nothing but NOT_FOUND drops what is cached (protocol §8).
-    const failed = new Set(faults.filter(({ code }) => code !== Code.NOT_FOUND).map(({ name }) => name));
+    const failed = new Set(
+      resourceErrors.filter(({ code }) => code !== Code.NOT_FOUND).map(({ name }) => name),
+    );
     const confirmed: Interest[] = [];
-    for (const interest of settled) {
+    for (const interest of resolved) {
       const state = this.#table.interests.get(interest.selector, interest.parameters);
       if (state === undefined || (state.restored && failed.has(interest.selector))) continue;
-      if (state.holder?.key !== holder.key) this.#context.answered(interest);
+      if (state.holder?.key !== holder.key) this.#context.holderChanged(interest);
       state.holder = holder;
       state.restored = false;
       confirmed.push(interest);
-      this.#admitted(interest);
-      if (!state.answered) this.changes.answer(state);
+      this.#clearRefusal(interest);
+      if (!state.resolved) this.changes.resolve(state);
     }
-    // After all of them are: what none of them needs any more goes.
-    for (const interest of confirmed) this.#removal.release(interest, this.changes);
+    // Only when all interests are confirmed: restored variants that none of them needs are removed.
+    for (const interest of confirmed) this.#removal.releaseRestored(interest, this.changes);
   }
 
-  #pick(cell: Cell, name: ResourceName, parameters: Parameters): Held | undefined {
-    return cell.pick(parameters, (matches) => this.#context.ambiguous(name, parameters, matches));
+  #pick(cached: CachedResource, name: ResourceName, parameters: Parameters): CacheEntry | undefined {
+    return cached.pick(parameters, (matches) => this.#context.ambiguous(name, parameters, matches));
   }
 }
 
@@ -332,7 +340,7 @@ function sameContent(variant: Variant, put: Put): boolean {
   );
 }
 
-function sameFault(a: ResourceFault, b: ResourceFault): boolean {
+function sameError(a: ResourceError, b: ResourceError): boolean {
   return a.code === b.code && a.message === b.message && sameBytes(a.status, b.status);
 }
 

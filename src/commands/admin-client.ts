@@ -11,7 +11,7 @@ const defaultAdmin = 'http://127.0.0.1:19000';
 export const jsonOptions = { alwaysEmitImplicit: true, useProtoFieldName: true };
 
 /** Milliseconds. */
-const patience = 10_000;
+const rpcTimeoutMs = 10_000;
 
 export interface AdminClient {
   readonly url: string;
@@ -76,7 +76,7 @@ export function adminClient({ admin: url, cert, key, ca }: AdminFlags): Result<A
   const transport = createConnectTransport({
     baseUrl: url.replace(/\/+$/, ''),
     httpVersion: '1.1',
-    defaultTimeoutMs: patience,
+    defaultTimeoutMs: rpcTimeoutMs,
     // Its connection must not keep the command alive.
     nodeOptions: { agent: false, ...Object.fromEntries(files) },
   });

@@ -27,7 +27,7 @@ const self = import.meta.filename.endsWith('.ts') ? 'node_modules/.bin/node src/
 
 const environments = ['prod', 'test'] as const;
 /** How long the clients may take to get everything, in milliseconds. */
-const patience = 15_000;
+const everythingTimeoutMs = 15_000;
 
 /** The command `demo`: its exit code. */
 export async function demo(argv: readonly string[], terminal: Terminal = processTerminal): Promise<number> {
@@ -51,9 +51,9 @@ export async function demo(argv: readonly string[], terminal: Terminal = process
   const clients = environments.map((env) => startClient(env, xds, admin, terminal));
   try {
     const everything = Promise.all(clients.map(({ narrator }) => narrator.everything));
-    const outcome = await Promise.race([everything, interrupted.promise, timeout(patience)]);
+    const outcome = await Promise.race([everything, interrupted.promise, timeout(everythingTimeoutMs)]);
     if (outcome === 'too late') {
-      terminal.err(`the clients did not get everything within ${patience / 1000} s\n`);
+      terminal.err(`the clients did not get everything within ${everythingTimeoutMs / 1000} s\n`);
       return 1;
     }
     if (typeof outcome === 'string') return 0;

@@ -3,10 +3,10 @@ import type { Config } from '../config/config.ts';
 import { loadConfig } from '../config/load.ts';
 import { type ConfigProblem, problemLine } from '../config/source.ts';
 import { warningLine, warnings } from '../config/warnings.ts';
-import { watchConfig } from '../config/watch.ts';
+import { watchConfig } from '../config/watch-config.ts';
 import { createLog, isLogLevel, type Log, type LogLevel, levels } from '../observe/log.ts';
 import { logRuntimeWarnings } from '../observe/runtime-warnings.ts';
-import { workersFront } from '../workers/front.ts';
+import { serveByWorkers } from '../workers/worker-serving.ts';
 import { parse, processTerminal, refuse, type Terminal, UsageError } from './usage.ts';
 import { version } from './version.ts';
 
@@ -59,7 +59,7 @@ async function serve(
   // Without a handler Node would open its debugger's port.
   process.on('SIGUSR1', () => log.warn('SIGUSR1 does nothing: SIGHUP reads the configuration again'));
   const around = { log, version: version(), processMetrics: true };
-  const front = config.workers > 0 ? workersFront(config.workers, level) : undefined;
+  const front = config.workers > 0 ? serveByWorkers(config.workers, level) : undefined;
   const started = await Distributary.start(config, around, front);
   if (!started.ok) {
     log.error('cannot start', { error: started.error });

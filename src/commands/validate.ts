@@ -2,7 +2,7 @@ import type { Config } from '../config/config.ts';
 import { loadConfig } from '../config/load.ts';
 import { problemLine } from '../config/source.ts';
 import { warningLine, warnings } from '../config/warnings.ts';
-import { checkFiles } from '../upstream/filesystem/check.ts';
+import { checkResourceFiles } from '../upstream/filesystem/check-resource-files.ts';
 import { formatProblem } from '../upstream/filesystem/problem.ts';
 import { parse, processTerminal, refuse, type Terminal, UsageError } from './usage.ts';
 
@@ -50,7 +50,7 @@ async function resourceProblems({ upstreams, limits }: Config): Promise<readonly
   const found: string[] = [];
   for (const upstream of upstreams) {
     if (upstream.kind !== 'filesystem') continue;
-    const problems = await checkFiles(upstream.path, limits.maxConstraintDepth);
+    const problems = await checkResourceFiles(upstream.path, limits.maxConstraintDepth);
     found.push(...problems.map(formatProblem));
   }
   return found;

@@ -4,14 +4,14 @@ import { fail, ok, type Result } from '../model/result.ts';
 import { parseCertificates } from '../wire/certificates.ts';
 import { explainError } from '../wire/node-error.ts';
 import { read, readList, readText } from './schema-parts.ts';
-import type { Complaint, Path } from './source.ts';
+import type { Path, UnplacedProblem } from './source.ts';
 
 /**
  * The files that a configuration names: the directories of resources can be listed, certificates and keys parse and
  * belong together. It looks at the file's own values, so it works however wrong the rest is. Synchronous: for the
  * start, a reload and `validate`.
  */
-export function checkFiles(file: unknown): readonly Complaint[] {
+export function checkNamedFiles(file: unknown): readonly UnplacedProblem[] {
   const complaints = ['xds', 'rest', 'admin'].flatMap((name) =>
     checkTls([name, 'tls'], read(read(file, name), 'tls')),
   );
@@ -28,7 +28,7 @@ export function checkFiles(file: unknown): readonly Complaint[] {
 /** That it must not be empty is said elsewhere. */
 const named = (value: unknown, key: string): string | undefined => readText(value, key) || undefined;
 
-function checkTls(path: Path, tls: unknown): readonly Complaint[] {
+function checkTls(path: Path, tls: unknown): readonly UnplacedProblem[] {
   const [certificate, privateKey] = [named(tls, 'certificate'), named(tls, 'private_key')];
   const identity =
     certificate !== undefined && privateKey !== undefined ? { certificate, privateKey } : undefined;
@@ -38,7 +38,7 @@ function checkTls(path: Path, tls: unknown): readonly Complaint[] {
   ];
 }
 
-function checkDirectory(path: Path, directory: string): readonly Complaint[] {
+function checkDirectory(path: Path, directory: string): readonly UnplacedProblem[] {
   try {
     readdirSync(directory);
     return [];
@@ -47,15 +47,15 @@ function checkDirectory(path: Path, directory: string): readonly Complaint[] {
   }
 }
 
-interface Identity {
+interface CertificateAndKey {
   readonly certificate: string;
   readonly privateKey: string;
 }
 
-function checkIdentity(path: Path, files: Identity): readonly Complaint[] {
+function checkIdentity(path: Path, files: CertificateAndKey): readonly UnplacedProblem[] {
   const certificates = readCertificates(files.certificate);
   const key = readPrivateKey(files.privateKey);
-  const complaints: Complaint[] = [];
+  const complaints: UnplacedProblem[] = [];
   if (!certificates.ok) complaints.push({ path: [...path, 'certificate'], message: certificates.error });
   if (!key.ok) complaints.push({ path: [...path, 'private_key'], message: key.error });
   if (certificates.ok && key.ok && certificates.value[0]?.checkPrivateKey(key.value) !== true) {
@@ -65,7 +65,7 @@ function checkIdentity(path: Path, files: Identity): readonly Complaint[] {
   return complaints;
 }
 
-function checkAuthorities(path: Path, file: string | undefined): readonly Complaint[] {
+function checkAuthorities(path: Path, file: string | undefined): readonly UnplacedProblem[] {
   if (file === undefined) return [];
   const certificates = readCertificates(file);
   return certificates.ok ? [] : [{ path: [...path, 'ca'], message: certificates.error }];

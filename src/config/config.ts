@@ -1,7 +1,7 @@
 import type { JsonObject } from '@bufbuild/protobuf';
 import type { TypeUrl } from '../model/brand.ts';
 import type { Address } from '../wire/address.ts';
-import type { TcpAddress } from './address.ts';
+import type { TcpAddress } from './check-address.ts';
 import type { ConfigSource } from './source.ts';
 
 /** The whole configuration, every default filled in. Durations are milliseconds (`…Ms`), sizes bytes (`…Bytes`). */

@@ -1,19 +1,19 @@
 import { isAlias, isMap, isScalar, isSeq, LineCounter, type Node, type Pair, parseDocument } from 'yaml';
 import { type Environment, expand } from './environment.ts';
 import {
-  type Complaint,
   type ConfigProblem,
   locate,
   type Path,
-  type Place,
   type Position,
   pathText,
+  type SourceRange,
+  type UnplacedProblem,
 } from './source.ts';
 
 /** A file as plain values, before anything is known of what it should hold. */
 export interface ParsedDocument {
   readonly value: unknown;
-  readonly places: ReadonlyMap<string, Place>;
+  readonly places: ReadonlyMap<string, SourceRange>;
   /** The strings that came from the environment, by `pathText`: as the file has them. */
   readonly templates: ReadonlyMap<string, string>;
   readonly problems: readonly ConfigProblem[];
@@ -45,9 +45,9 @@ export function parseText(text: string, environment: Environment): ParsedDocumen
     return { value: undefined, places: new Map(), templates: new Map(), problems: firstOfLine, broken: true };
   }
 
-  const places = new Map<string, Place>();
+  const places = new Map<string, SourceRange>();
   const templates = new Map<string, string>();
-  const complaints: Complaint[] = [];
+  const complaints: UnplacedProblem[] = [];
   let nodes = 0;
 
   const visit = (node: unknown, path: Path, key: Position | undefined): unknown => {

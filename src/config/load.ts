@@ -2,14 +2,14 @@ import { hash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { fail, ok, type Result } from '../model/result.ts';
 import { explainError } from '../wire/node-error.ts';
-import { checkFiles } from './check-files.ts';
+import { checkNamedFiles } from './check-files.ts';
 import type { Config } from './config.ts';
 import { parseText } from './document.ts';
 import type { Environment } from './environment.ts';
-import { coerced, complaints } from './problems.ts';
+import { coerced, problemsOf } from './problems.ts';
 import { describeConfig } from './redact.ts';
 import { fileSchema } from './schema.ts';
-import { type Complaint, type ConfigProblem, locate, pathText } from './source.ts';
+import { type ConfigProblem, locate, pathText, type UnplacedProblem } from './source.ts';
 import { checkSupported } from './supported.ts';
 import { toConfig } from './to-config.ts';
 
@@ -27,7 +27,7 @@ export const checkConfig = (
   text: string,
   file: string,
   environment: Environment,
-): Result<Config, readonly ConfigProblem[]> => parse(text, file, environment, checkFiles);
+): Result<Config, readonly ConfigProblem[]> => parse(text, file, environment, checkNamedFiles);
 
 /** The file as it is; the error says why it cannot be read. */
 export function readConfigText(file: string): Result<string> {
@@ -52,7 +52,7 @@ function parse(
   text: string,
   file: string,
   environment: Environment,
-  alsoCheck: (file: unknown) => readonly Complaint[],
+  alsoCheck: (file: unknown) => readonly UnplacedProblem[],
 ): Result<Config, readonly ConfigProblem[]> {
   const document = parseText(text, environment);
   const { places, templates } = document;
@@ -65,7 +65,7 @@ function parse(
   const value = asWritten.success ? document.value : coerced(asWritten.error, document.value, templates);
   const parsed = asWritten.success ? asWritten : fileSchema.safeParse(value);
   const found = [
-    ...(parsed.success ? [] : complaints(parsed.error, value)),
+    ...(parsed.success ? [] : problemsOf(parsed.error, value)),
     ...checkSupported(value),
     ...alsoCheck(value),
   ];

@@ -1,15 +1,15 @@
 import type { z } from 'zod';
 import { assertNever } from '../model/result.ts';
 import { acceptedKeys, isDuration } from './json-schema.ts';
-import { type Complaint, type Path, pathText } from './source.ts';
+import { type Path, pathText, type UnplacedProblem } from './source.ts';
 import { nearest, unknownWord } from './suggest.ts';
 
 /** What the schema found, in our words: what is wrong, and what is accepted. `file` is what was looked at. */
-export function complaints(error: z.ZodError, file: unknown): readonly Complaint[] {
-  return error.issues.flatMap((issue) => complaint(issue, file));
+export function problemsOf(error: z.ZodError, file: unknown): readonly UnplacedProblem[] {
+  return error.issues.flatMap((issue) => problemOf(issue, file));
 }
 
-function complaint(issue: z.core.$ZodIssue, file: unknown): readonly Complaint[] {
+function problemOf(issue: z.core.$ZodIssue, file: unknown): readonly UnplacedProblem[] {
   const path: Path = issue.path.map((step) => (typeof step === 'symbol' ? String(step) : step));
   const value = valueAt(file, path);
   switch (issue.code) {

@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { checkHost } from './address.ts';
+import { checkHost } from './check-address.ts';
 import {
   checked,
   duration,

@@ -3,7 +3,7 @@ import { z } from 'zod';
 import { fail, ok, type Result } from '../model/result.ts';
 import { knownTypes, typeByName } from '../model/types.ts';
 import { parseNamePattern } from '../security/pattern.ts';
-import { checkAddress, checkTcpAddress } from './address.ts';
+import { checkAddress, checkTcpAddress } from './check-address.ts';
 import { durationPattern, parseDuration } from './duration.ts';
 import { unknownWord } from './suggest.ts';
 

@@ -14,7 +14,7 @@ export interface ConfigProblem extends Position {
 }
 
 /** Something wrong at a path, before it is known where in the file that is. */
-export interface Complaint {
+export interface UnplacedProblem {
   readonly path: Path;
   readonly message: string;
   /** It is about the key, not its value. */
@@ -31,11 +31,11 @@ export interface ConfigSource {
   /** The file's keys with every default filled in and secrets redacted (redact.ts). */
   readonly dump: unknown;
   /** By `pathText`. */
-  readonly places: ReadonlyMap<string, Place>;
+  readonly places: ReadonlyMap<string, SourceRange>;
 }
 
 /** Where an entry is: its key (list items have none), and its value. */
-export interface Place {
+export interface SourceRange {
   readonly key: Position | undefined;
   readonly value: Position;
   /** A mapping or a list: errors about it as a whole are shown at its key. */
@@ -54,7 +54,7 @@ export function pathText(path: Path): string {
 }
 
 /** The position of a path or, where the file does not have it, of the nearest thing around it. */
-export function locate(complaint: Complaint, places: ReadonlyMap<string, Place>): ConfigProblem {
+export function locate(complaint: UnplacedProblem, places: ReadonlyMap<string, SourceRange>): ConfigProblem {
   const { path, message } = complaint;
   for (let length = path.length; length >= 0; length--) {
     const place = places.get(pathText(path.slice(0, length)));

@@ -1,5 +1,5 @@
 import { read } from './schema-parts.ts';
-import type { Complaint, Path } from './source.ts';
+import type { Path, UnplacedProblem } from './source.ts';
 
 interface Unsupported {
   /** `*` stands for every entry of a list. */
@@ -16,7 +16,7 @@ const unsupported: readonly Unsupported[] = [
 ];
 
 /** Looks at the file's own values, so it works however wrong the rest is. */
-export function checkSupported(file: unknown): readonly Complaint[] {
+export function checkSupported(file: unknown): readonly UnplacedProblem[] {
   return unsupported.flatMap(({ path, set }) =>
     find(file, path)
       .filter(({ value }) => set(value))

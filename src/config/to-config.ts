@@ -1,7 +1,7 @@
 import type { TypeUrl } from '../model/brand.ts';
 import type { Result } from '../model/result.ts';
 import { typeByName } from '../model/types.ts';
-import { checkAddress, checkTcpAddress } from './address.ts';
+import { checkAddress, checkTcpAddress } from './check-address.ts';
 import type { AdsUpstreamConfig, Config, ServerTls, UpstreamConfig } from './config.ts';
 import { parseDuration } from './duration.ts';
 import { defaultTo } from './node-path.ts';

@@ -1,6 +1,6 @@
 import { formatHostPort, isLoopback } from '../wire/address.ts';
 import type { Config } from './config.ts';
-import { type Complaint, type ConfigProblem, locate, problemLine } from './source.ts';
+import { type ConfigProblem, locate, problemLine, type UnplacedProblem } from './source.ts';
 
 /** What a good configuration says that is dangerous, and may be meant so. In the order of the file. */
 export function warnings(config: Config): readonly ConfigProblem[] {
@@ -16,7 +16,7 @@ export function warningLine(file: string, warning: ConfigProblem): string {
 }
 
 /** Without TLS nobody can be told from anybody, so rules would say what all may read. */
-function openListener({ xds: { address, tls, authorization } }: Config): readonly Complaint[] {
+function openListener({ xds: { address, tls, authorization } }: Config): readonly UnplacedProblem[] {
   if (address.kind === 'unix' || isLoopback(address.host)) return [];
   if (tls !== undefined || authorization.length > 0) return [];
   const at = formatHostPort(address.host, address.port);
@@ -24,7 +24,7 @@ function openListener({ xds: { address, tls, authorization } }: Config): readonl
   return [{ path: ['xds', 'address'], message }];
 }
 
-function trustedNodes({ parameters }: Config): readonly Complaint[] {
+function trustedNodes({ parameters }: Config): readonly UnplacedProblem[] {
   return [...parameters.entries()]
     .filter(([, { trusted, from }]) => trusted && from.startsWith('node.'))
     .map(([index, { key, from }]) => ({

@@ -2,28 +2,28 @@ import { BinaryReader, WireType } from '@bufbuild/protobuf/wire';
 import { NO_PARAMETERS } from '../model/parameters.ts';
 import type { Variant } from '../model/resource.ts';
 import { itemId } from '../model/selection.ts';
-import { type Batch, batch, type Response } from '../model/subscription.ts';
+import { type ResendItems, type Response, resendItems } from '../model/subscription.ts';
 
 /** What follows from the clusters of a CDS response. Computed once for all that get it. */
-export interface Consequences {
+export interface ClusterConsequences {
   /**
    * The EDS items that they call for: Envoy warms a changed cluster anew and waits for its endpoints, and in delta does
    * not ask for them (protocol §10.1).
    */
-  readonly owed: Batch;
+  readonly edsToResend: ResendItems;
   /** A client takes some time until it can use some of them: they need endpoints, addresses or a health check first. */
   readonly warming: boolean;
 }
 
-const known = new WeakMap<Response, Consequences>();
+const known = new WeakMap<Response, ClusterConsequences>();
 
 /** `response` has at least one changed cluster. */
-export function consequencesOf(response: Response): Consequences {
+export function consequencesOf(response: Response): ClusterConsequences {
   const before = known.get(response);
   if (before !== undefined) return before;
   const peeked = response.changed.map(peek);
   const items = new Set(peeked.map(({ service }) => itemId(false, NO_PARAMETERS, service)));
-  const consequences = { owed: batch(items), warming: peeked.some(({ warms }) => warms) };
+  const consequences = { edsToResend: resendItems(items), warming: peeked.some(({ warms }) => warms) };
   known.set(response, consequences);
   return consequences;
 }

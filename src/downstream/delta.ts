@@ -1,4 +1,4 @@
-import { covers, type Selected, Selection, selectedId } from '../model/selection.ts';
+import { collectionCovers, entryId, Selection, type SelectionEntry } from '../model/selection.ts';
 import type { Selector } from '../model/transaction.ts';
 import { isXdstp } from '../model/xdstp.ts';
 
@@ -6,19 +6,19 @@ import { isXdstp } from '../model/xdstp.ts';
 export interface DeltaStep {
   readonly selection: Selection;
   /** Ids of items to be sent even if the client has them: a subscribe must be answered (protocol §4.2). */
-  readonly again: ReadonlySet<string>;
+  readonly resend: ReadonlySet<string>;
   /** What must be told of as present or absent: unsubscribed under a wildcard or glob (§4.5). */
-  readonly answer: readonly Selected[];
+  readonly mustAnswer: readonly SelectionEntry[];
   readonly changed: boolean;
 }
 
 export interface DeltaInput {
   /** The first request of this type on the stream. */
   readonly first: boolean;
-  readonly subscribe: readonly Selected[];
-  readonly unsubscribe: readonly Selected[];
+  readonly subscribe: readonly SelectionEntry[];
+  readonly unsubscribe: readonly SelectionEntry[];
   /** What an empty first request subscribes to; undefined for types without a legacy wildcard. */
-  readonly wildcard: Selected | undefined;
+  readonly wildcard: SelectionEntry | undefined;
 }
 
 const nothing: ReadonlySet<string> = new Set();
@@ -30,39 +30,42 @@ const nothing: ReadonlySet<string> = new Set();
 export function stepDelta(before: Selection, input: DeltaInput): DeltaStep {
   const { first, subscribe, unsubscribe, wildcard } = input;
   if (first && subscribe.length === 0 && wildcard !== undefined) {
-    const entries = new Map([[selectedId(wildcard), wildcard]]);
-    for (const selected of unsubscribe) entries.delete(selectedId(selected));
-    return { selection: Selection.of(entries.values()), again: nothing, answer: [], changed: true };
+    const entries = new Map([[entryId(wildcard), wildcard]]);
+    for (const selected of unsubscribe) entries.delete(entryId(selected));
+    return { selection: Selection.of(entries.values()), resend: nothing, mustAnswer: [], changed: true };
   }
   if (subscribe.length === 0 && unsubscribe.length === 0) {
-    return { selection: before, again: nothing, answer: [], changed: first };
+    return { selection: before, resend: nothing, mustAnswer: [], changed: first };
   }
   const entries = new Map(before.entries);
-  const again = new Set<string>();
+  const resend = new Set<string>();
   for (const selected of subscribe) {
-    const id = selectedId(selected);
+    const id = entryId(selected);
     // Also what was not subscribed just now: it may have been, before the client read what it was sent (§4.5).
-    if (!first) again.add(id);
+    if (!first) resend.add(id);
     entries.set(id, selected);
   }
   const dropped = drop(entries, unsubscribe);
-  for (const selected of dropped) again.delete(selectedId(selected));
+  for (const selected of dropped) resend.delete(entryId(selected));
   const selection = Selection.of(entries.values());
-  const answer = dropped.filter((selected) =>
-    selection.collecting(selected.selector).some((collection) => covers(collection, selected)),
+  const mustAnswer = dropped.filter((selected) =>
+    selection.collectionsOver(selected.selector).some((collection) => collectionCovers(collection, selected)),
   );
-  return { selection, again, answer, changed: true };
+  return { selection, resend, mustAnswer, changed: true };
 }
 
 /**
  * Takes back what is spelled so, else what is equal, as the order of context parameters does not count (protocol §6).
  * Unknown names are ignored (§4.5).
  */
-function drop(entries: Map<string, Selected>, unsubscribe: readonly Selected[]): readonly Selected[] {
-  const dropped: Selected[] = [];
-  let bySelector: ReadonlyMap<Selector, readonly Selected[]> | undefined;
+function drop(
+  entries: Map<string, SelectionEntry>,
+  unsubscribe: readonly SelectionEntry[],
+): readonly SelectionEntry[] {
+  const dropped: SelectionEntry[] = [];
+  let bySelector: ReadonlyMap<Selector, readonly SelectionEntry[]> | undefined;
   for (const selected of unsubscribe) {
-    const exact = entries.get(selectedId(selected));
+    const exact = entries.get(entryId(selected));
     let meant = exact === undefined ? [] : [exact];
     if (exact === undefined && isXdstp(selected.spelling)) {
       bySelector ??= Map.groupBy(entries.values(), ({ selector }) => selector);
@@ -70,7 +73,7 @@ function drop(entries: Map<string, Selected>, unsubscribe: readonly Selected[]):
         ({ locator, parameters }) => locator === selected.locator && parameters === selected.parameters,
       );
     }
-    for (const one of meant) if (entries.delete(selectedId(one))) dropped.push(one);
+    for (const one of meant) if (entries.delete(entryId(one))) dropped.push(one);
   }
   return dropped;
 }

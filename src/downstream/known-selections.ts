@@ -1,12 +1,12 @@
 import type { TypeUrl } from '../model/brand.ts';
 import type { Selection } from '../model/selection.ts';
 
-const mostEntries = 32;
+const maxEntries = 32;
 /** Of all entries: clients that have gone leave this behind. A fleet that names more is read anew each time. */
-const mostBytes = 4 << 20;
+const maxBytes = 4 << 20;
 
-interface Known {
-  readonly kin: object;
+interface KnownSelection {
+  readonly selectionGroup: object;
   readonly type: TypeUrl;
   readonly bytes: Buffer;
   /** A selection that no stream has any more may go. */
@@ -19,14 +19,14 @@ interface Known {
  */
 export class KnownSelections {
   /** The last used last. */
-  readonly #known: Known[] = [];
+  readonly #known: KnownSelection[] = [];
   #bytes = 0;
 
-  /** `kin`: clients of one kin mean the same by the same bytes. */
+  /** `selectionGroup`: clients of one kin mean the same by the same bytes. */
   find(kin: object, type: TypeUrl, bytes: Buffer): Selection | undefined {
     for (let index = this.#known.length - 1; index >= 0; index--) {
       const known = this.#known[index];
-      if (known === undefined || known.kin !== kin || known.type !== type) continue;
+      if (known === undefined || known.selectionGroup !== kin || known.type !== type) continue;
       if (known.bytes.length !== bytes.length || !known.bytes.equals(bytes)) continue;
       if (index < this.#known.length - 1) {
         this.#known.splice(index, 1);
@@ -38,11 +38,11 @@ export class KnownSelections {
   }
 
   /** `bytes` may be used again by others afterwards: they are copied. */
-  add(kin: object, type: TypeUrl, bytes: Buffer, selection: Selection): void {
-    if (bytes.length > mostBytes) return;
-    this.#known.push({ kin, type, bytes: Buffer.from(bytes), selection: new WeakRef(selection) });
+  add(selectionGroup: object, type: TypeUrl, bytes: Buffer, selection: Selection): void {
+    if (bytes.length > maxBytes) return;
+    this.#known.push({ selectionGroup, type, bytes: Buffer.from(bytes), selection: new WeakRef(selection) });
     this.#bytes += bytes.length;
-    while (this.#known.length > mostEntries || this.#bytes > mostBytes) {
+    while (this.#known.length > maxEntries || this.#bytes > maxBytes) {
       this.#bytes -= this.#known.shift()?.bytes.length ?? 0;
     }
   }

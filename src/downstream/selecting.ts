@@ -1,7 +1,7 @@
 import { resourceName, type TypeUrl } from '../model/brand.ts';
 import { internParameters, type Parameters } from '../model/parameters.ts';
 import { fail, ok, type Result } from '../model/result.ts';
-import type { Selected } from '../model/selection.ts';
+import type { SelectionEntry } from '../model/selection.ts';
 import { WILDCARD } from '../model/transaction.ts';
 import { authorityOf, canonicalName } from '../model/xdstp.ts';
 import type { Locator } from '../wire/requests.ts';
@@ -12,16 +12,28 @@ const maxParameters = 128;
 const maxParameterLength = 4096;
 
 /** What a plain name selects for this client. */
-export function selectName(name: string, type: TypeUrl, client: ClientContext): Result<Selected> {
+export function selectName(name: string, type: TypeUrl, client: ClientContext): Result<SelectionEntry> {
   if (client.passesVariants) return selectLocator({ name, parameters: [] }, type, client);
   if (name === WILDCARD) {
     const parameters = client.derived(undefined);
-    return ok({ selector: WILDCARD, spelling: name, locator: false, parameters, own: undefined });
+    return ok({
+      selector: WILDCARD,
+      spelling: name,
+      locator: false,
+      parameters,
+      locatorParameters: undefined,
+    });
   }
   const canonical = canonicalName(name, type);
   if (!canonical.ok) return canonical;
   const parameters = client.derived(authorityOf(name));
-  return ok({ selector: canonical.value, spelling: name, locator: false, parameters, own: undefined });
+  return ok({
+    selector: canonical.value,
+    spelling: name,
+    locator: false,
+    parameters,
+    locatorParameters: undefined,
+  });
 }
 
 /** What a TP2 locator selects for this client. */
@@ -29,7 +41,7 @@ export function selectLocator(
   { name, parameters }: Locator,
   type: TypeUrl,
   client: ClientContext,
-): Result<Selected> {
+): Result<SelectionEntry> {
   if (parameters.length > maxParameters) {
     return fail(
       `locator ${quote(name)} has ${parameters.length} dynamic parameters: at most ${maxParameters} are accepted`,
@@ -44,21 +56,23 @@ export function selectLocator(
   }
   const canonical = name === WILDCARD ? ok(resourceName(name)) : canonicalName(name, type);
   if (!canonical.ok) return canonical;
-  const own = internParameters(parameters);
+  const locatorParameters = internParameters(parameters);
   return ok({
     selector: canonical.value,
     spelling: name,
     locator: true,
-    parameters: client.merged(own, authorityOf(name)),
-    own,
+    parameters: client.merged(locatorParameters, authorityOf(name)),
+    locatorParameters,
   });
 }
 
 /** The same subscription of a client whose node, certificate or rules have changed. */
-export function reselect(selected: Selected, client: ClientContext): Selected {
+export function reselect(selected: SelectionEntry, client: ClientContext): SelectionEntry {
   const authority = selected.selector === WILDCARD ? undefined : authorityOf(selected.spelling);
   const parameters: Parameters =
-    selected.own === undefined ? client.derived(authority) : client.merged(selected.own, authority);
+    selected.locatorParameters === undefined
+      ? client.derived(authority)
+      : client.merged(selected.locatorParameters, authority);
   return { ...selected, parameters };
 }
 

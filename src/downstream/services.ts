@@ -6,15 +6,15 @@ import type { Result } from '../model/result.ts';
 import type { Selection } from '../model/selection.ts';
 import type { OpenSubscription, Response } from '../model/subscription.ts';
 import type { Interest, Selector } from '../model/transaction.ts';
+import type { GrpcStatus } from '../wire/grpc-status.ts';
 import type { ErrorDetail } from '../wire/requests.ts';
-import type { GrpcStatus } from '../wire/status.ts';
-import type { Peer } from '../wire/transport.ts';
+import type { Peer } from '../wire/server-stream.ts';
 
 /** What is kept of a client's node and peer; the node itself is not. */
 export interface ClientContext {
   readonly nodeId: string;
-  /** Clients of one kin select the same by the same names and locators, and by none. */
-  readonly kin: object;
+  /** For clients with equal objects, the same request selects the same: they have the same derived parameters. */
+  readonly selectionGroup: object;
   readonly cluster: string;
   /** Client features, see `Encoding`. */
   readonly wrapped: boolean;
@@ -67,7 +67,7 @@ export type RequestKind = 'subscribe' | 'ack' | 'nack' | 'stale';
 export interface StreamEvents {
   request(type: TypeUrl, kind: RequestKind): void;
   response(type: TypeUrl, protocol: 'sotw' | 'delta', response: Response): void;
-  overtaken(type: TypeUrl, count: number): void;
+  coalesced(type: TypeUrl, count: number): void;
   /** `message`: for the log, where an operator has to do something. */
   rejected(reason: string, message?: string): void;
   nack(type: TypeUrl, nodeId: string, version: string, error: ErrorDetail): void;
@@ -85,9 +85,9 @@ export interface DownstreamServices {
   readonly legacyWildcard: (type: TypeUrl) => boolean;
   context(node: Buffer, peer: Peer): Result<ClientContext, GrpcStatus>;
   /** The same client by the rules in force now; undefined: they need a part of its node that was not kept. */
-  renew(client: ClientContext, peer: Peer): ClientContext | undefined;
-  /** The upstream of this has failed a whole round over its endpoints: a cold cache has no hope (§8). */
-  hopeless(type: TypeUrl, selector: Selector): boolean;
+  reapplyRules(client: ClientContext, peer: Peer): ClientContext | undefined;
+  /** Whether this cannot be served if it is not cached: every endpoint of its upstream has failed (§8). */
+  isUnavailable(type: TypeUrl, selector: Selector): boolean;
   /** Why upstream does not take this interest; undefined: it does. */
   refusal(interest: Interest): string | undefined;
   /** The share of a stream of this peer; left out: nothing bounds it. */

@@ -1,11 +1,11 @@
-import type { Selected } from '../model/selection.ts';
+import type { SelectionEntry } from '../model/selection.ts';
 import { Selection } from '../model/selection.ts';
 
 /** What a SotW request is, by its nonce (protocol §3.2–3.4). */
 export type SotwKind = 'first' | 'ack' | 'nack' | 'change' | 'stale';
 
 /** The SotW conversation of one type on one stream. Pure: no I/O, no clock. */
-export class SotwMachine {
+export class SotwConversation {
   #lastNonce: string | undefined;
   #acceptedNonce: string | undefined;
   #rejected = false;
@@ -47,7 +47,7 @@ export class SotwMachine {
    * What the client subscribes to from now on, given the selected names and locators of its request. Nothing named yet
    * means everything, for types that have a legacy wildcard; after any explicit name it means nothing (§3.6).
    */
-  selection(selected: readonly Selected[], wildcard: Selected | undefined): Selection {
+  selection(selected: readonly SelectionEntry[], wildcard: SelectionEntry | undefined): Selection {
     if (selected.length > 0) this.#named = true;
     else if (!this.#named && wildcard !== undefined) return Selection.of([wildcard]);
     return Selection.of(selected);

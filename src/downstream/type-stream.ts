@@ -1,11 +1,11 @@
 import type { TypeUrl } from '../model/brand.ts';
 import { NO_PARAMETERS } from '../model/parameters.ts';
 import { fail, ok, type Result } from '../model/result.ts';
-import { NOTHING, type Selected, Selection } from '../model/selection.ts';
+import { EMPTY_SELECTION, Selection, type SelectionEntry } from '../model/selection.ts';
 import {
-  type Batch,
   type Encoding,
   encoding,
+  type ResendItems,
   type Response,
   type Subscription,
 } from '../model/subscription.ts';
@@ -27,7 +27,7 @@ import { type DeltaStep, stepDelta } from './delta.ts';
 import { KnownSelections } from './known-selections.ts';
 import { reselect, selectLocator, selectName } from './selecting.ts';
 import type { ClientContext, DownstreamServices, RequestKind } from './services.ts';
-import { SotwMachine } from './sotw.ts';
+import { SotwConversation } from './sotw.ts';
 
 /** The bytes that a selection was read from, so that whoever sends the same needs no reading. */
 const sources = new WeakMap<Selection, Buffer>();
@@ -37,7 +37,7 @@ const knownSelections = new KnownSelections();
 /** The bytes of a request that names nothing. */
 const nothingNamed = Buffer.alloc(0);
 
-/** How the client stands to what it was last sent (protocol §9). */
+/** Whether the client has accepted or rejected the last response (protocol §9). */
 export type SyncState = 'SYNCED' | 'NOT_SENT' | 'STALE' | 'ERROR';
 
 /** What a client said against a response. */
@@ -57,7 +57,7 @@ export interface Handled {
 }
 
 /** The stream's limits, asked before they are passed. False: this was too much, and the stream is over. */
-export interface Admission {
+export interface SubscriptionLimits {
   /** Before names are read. */
   names(range: Buffer | undefined, fields: SelectorFields, client: ClientContext): boolean;
   /** Before initial_resource_versions are read. */
@@ -71,18 +71,18 @@ export class TypeStream {
   readonly info: TypeInfo;
   readonly #services: DownstreamServices;
   readonly #wake: () => void;
-  readonly #admission: Admission;
-  readonly #sotw: SotwMachine | undefined;
+  readonly #limits: SubscriptionLimits;
+  readonly #sotw: SotwConversation | undefined;
   #encoding: Encoding;
   #subscription: Subscription | undefined;
   /** The last SotW request named nothing. */
-  #bare = false;
+  #namedNothing = false;
   /** Of what was sent last; empty if nothing was. */
   #nonce = '';
   #serial = 0;
   #version = '';
   /** The resource in it, if it brought only one. */
-  #only = '';
+  #singleResource = '';
   #state: SyncState = 'NOT_SENT';
   #lastNack: Rejection | undefined;
 
@@ -92,13 +92,13 @@ export class TypeStream {
     client: ClientContext,
     services: DownstreamServices,
     wake: () => void,
-    admission: Admission,
+    admission: SubscriptionLimits,
   ) {
     this.info = typeInfo(type);
     this.#services = services;
     this.#wake = wake;
-    this.#admission = admission;
-    this.#sotw = protocol === 'sotw' ? new SotwMachine() : undefined;
+    this.#limits = admission;
+    this.#sotw = protocol === 'sotw' ? new SotwConversation() : undefined;
     this.#encoding = encoding({
       protocol,
       wrapped: client.wrapped,
@@ -113,12 +113,14 @@ export class TypeStream {
   }
 
   get selection(): Selection {
-    return this.#subscription?.selection ?? NOTHING;
+    return this.#subscription?.selection ?? EMPTY_SELECTION;
   }
 
   /** Some of its locators came with dynamic parameters. */
   get hasOwnParameters(): boolean {
-    return this.selection.entries.values().some(({ own = NO_PARAMETERS }) => own !== NO_PARAMETERS);
+    return this.selection.entries
+      .values()
+      .some(({ locatorParameters = NO_PARAMETERS }) => locatorParameters !== NO_PARAMETERS);
   }
 
   get version(): string {
@@ -134,17 +136,17 @@ export class TypeStream {
   }
 
   handleSotw(request: SotwRequest, client: ClientContext): Result<Handled> {
-    const machine = this.#sotw;
-    if (machine === undefined) return fail('a SotW request on a delta stream');
-    const kind = machine.classify(request.nonce, request.error !== undefined);
+    const conversation = this.#sotw;
+    if (conversation === undefined) return fail('a SotW request on a delta stream');
+    const kind = conversation.classify(request.nonce, request.error !== undefined);
     if (kind === 'stale') return unchanged.stale;
     this.#acknowledge(kind, request.error, request.nonce);
     const counted: RequestKind = kind === 'ack' || kind === 'nack' ? kind : 'subscribe';
     // Most requests are ACKs that repeat the selection: the bytes tell without reading the names.
-    if (this.#repeats(request.selectors)) return unchanged[counted];
-    if (!this.#admission.names(request.selectors, sotwSelectors, client)) return unchanged[counted];
-    this.#bare = request.selectors === undefined;
-    const read = this.#sotwSelection(machine, request.selectors, client);
+    if (this.#repeatsSelection(request.selectors)) return unchanged[counted];
+    if (!this.#limits.names(request.selectors, sotwSelectors, client)) return unchanged[counted];
+    this.#namedNothing = request.selectors === undefined;
+    const read = this.#sotwSelection(conversation, request.selectors, client);
     if (!read.ok) return read;
     const selection = read.value;
     const before = this.selection;
@@ -163,7 +165,7 @@ export class TypeStream {
       sources.set(subscription.selection, Buffer.from(request.selectors));
     }
     if (first && (request.version !== '' || client.relay)) {
-      this.#claim(subscription, selection, request.version);
+      this.#setPossiblyHeld(subscription, selection, request.version);
     }
     return ok({ kind: first || kind === 'change' ? 'subscribe' : counted, changed: true, reread: false });
   }
@@ -173,28 +175,29 @@ export class TypeStream {
     const kind = this.#deltaKind(request);
     if (!this.#admitsLists(request, client)) return unchanged[kind];
     const only = first && request.unsubscribe === undefined ? (request.subscribe ?? nothingNamed) : undefined;
-    const known = only === undefined ? undefined : knownSelections.find(client.kin, this.info.url, only);
-    const step = known === undefined ? this.#deltaStep(request, client) : ok(begun(known));
+    const known =
+      only === undefined ? undefined : knownSelections.find(client.selectionGroup, this.info.url, only);
+    const step = known === undefined ? this.#deltaStep(request, client) : ok(firstStep(known));
     if (!step.ok) return step;
     const claimed =
       first && request.initialVersions !== undefined ? readVersions(request.initialVersions) : undefined;
     if (claimed?.ok === false) return claimed;
-    const { selection, again, answer, changed } = step.value;
+    const { selection, resend, mustAnswer, changed } = step.value;
     if (!changed) return unchanged[kind];
     if (only !== undefined && known === undefined)
-      knownSelections.add(client.kin, this.info.url, only, selection);
-    const subscription = this.#select(selection, client, again, answer);
+      knownSelections.add(client.selectionGroup, this.info.url, only, selection);
+    const subscription = this.#select(selection, client, resend, mustAnswer);
     if (subscription === undefined) return unchanged[kind];
-    if (claimed !== undefined) subscription.claimVersions(claimed.value);
+    if (claimed !== undefined) subscription.setInitialVersions(claimed.value);
     if (first && client.relay) subscription.waitForAll();
     return ok({ kind: kind === 'stale' ? 'subscribe' : kind, changed: true, reread: false });
   }
 
   #admitsLists({ subscribe, unsubscribe, initialVersions }: DeltaRequest, client: ClientContext): boolean {
     return (
-      this.#admission.names(subscribe, subscribed, client) &&
-      this.#admission.names(unsubscribe, unsubscribed, client) &&
-      this.#admission.versions(initialVersions, client)
+      this.#limits.names(subscribe, subscribed, client) &&
+      this.#limits.names(unsubscribe, unsubscribed, client) &&
+      this.#limits.versions(initialVersions, client)
     );
   }
 
@@ -218,10 +221,10 @@ export class TypeStream {
     range: Buffer | undefined,
     fields: SelectorFields,
     client: ClientContext,
-  ): Result<readonly Selected[]> {
+  ): Result<readonly SelectionEntry[]> {
     const read = readSelectors(range, fields);
     if (!read.ok) return read;
-    const list: Selected[] = [];
+    const list: SelectionEntry[] = [];
     for (const name of read.value.names) {
       const selected = selectName(name, this.info.url, client);
       if (!selected.ok) return selected;
@@ -235,9 +238,10 @@ export class TypeStream {
     return ok(list);
   }
 
-  /** The client's node, or what it may see, has changed: the same subscription, seen with other eyes. */
+  /** The client's node or its access has changed: the same names are selected again with the new parameters. */
   reselect(client: ClientContext): void {
-    // What it understands may be new. How removals are told is not: it must fit what they remove.
+    // The client features may have changed. Whether constraints are sent does not change: a removal must be in the
+    // form in which the resource was sent.
     this.#encoding = encoding({ ...this.#encoding, wrapped: client.wrapped, ttl: client.ttl });
     if (this.#subscription === undefined) return;
     this.#subscription.encoding = this.#encoding;
@@ -246,8 +250,8 @@ export class TypeStream {
   }
 
   /** EDS that a change of clusters calls for (protocol §10.1). */
-  owe(ids: Batch): void {
-    this.#subscription?.owe(ids);
+  resend(ids: ResendItems): void {
+    this.#subscription?.resend(ids);
   }
 
   take(keepRemoved: boolean): Response | undefined {
@@ -257,7 +261,7 @@ export class TypeStream {
     this.#nonce = response.nonce;
     this.#serial = response.serial;
     this.#version = response.version;
-    this.#only = response.changed.length === 1 ? (response.changed[0]?.name ?? '') : '';
+    this.#singleResource = response.changed.length === 1 ? (response.changed[0]?.name ?? '') : '';
     this.#state = 'STALE';
     return response;
   }
@@ -267,9 +271,9 @@ export class TypeStream {
   }
 
   /** Whether a SotW request names what the one before named, or nothing as that did. */
-  #repeats(selectors: Buffer | undefined): boolean {
+  #repeatsSelection(selectors: Buffer | undefined): boolean {
     if (this.#subscription === undefined) return false;
-    if (selectors === undefined || this.#bare) return this.#bare && selectors === undefined;
+    if (selectors === undefined || this.#namedNothing) return this.#namedNothing && selectors === undefined;
     return sources.get(this.#subscription.selection)?.equals(selectors) === true;
   }
 
@@ -301,7 +305,7 @@ export class TypeStream {
         code,
         message: shorten(message, longestText),
         at: this.#services.clock.now(),
-        names: this.#only,
+        names: this.#singleResource,
       };
       if (current) this.#state = 'ERROR';
     }
@@ -312,9 +316,9 @@ export class TypeStream {
     selection: Selection,
     client: ClientContext,
     again: ReadonlySet<string>,
-    answer: readonly Selected[],
+    answer: readonly SelectionEntry[],
   ): Subscription | undefined {
-    if (!this.#admission.selection(this, selection, client)) return undefined;
+    if (!this.#limits.selection(this, selection, client)) return undefined;
     if (this.#subscription === undefined) {
       const { open } = this.#services;
       this.#subscription = open(this.info.url, this.#encoding, selection, client.access, this.#wake);
@@ -325,40 +329,40 @@ export class TypeStream {
   }
 
   #sotwSelection(
-    machine: SotwMachine,
+    conversation: SotwConversation,
     selectors: Buffer | undefined,
     client: ClientContext,
   ): Result<Selection> {
     const { url } = this.info;
-    if (selectors === undefined && machine.hasNamed) return ok(NOTHING);
+    if (selectors === undefined && conversation.hasNamed) return ok(EMPTY_SELECTION);
     const bytes = selectors ?? nothingNamed;
-    const known = knownSelections.find(client.kin, url, bytes);
+    const known = knownSelections.find(client.selectionGroup, url, bytes);
     if (known !== undefined) {
-      if (selectors !== undefined) machine.named();
+      if (selectors !== undefined) conversation.named();
       return ok(known);
     }
     const selected = this.#selected(bytes, sotwSelectors, client);
     if (!selected.ok) return selected;
-    const selection = machine.selection(selected.value, this.#legacyWildcard(client));
-    knownSelections.add(client.kin, url, bytes, selection);
+    const selection = conversation.selection(selected.value, this.#legacyWildcard(client));
+    knownSelections.add(client.selectionGroup, url, bytes, selection);
     return ok(selection);
   }
 
   /**
-   * A SotW client that reconnects: what it may hold must not be deleted by ignorance, nor sent for nothing. A relay may
-   * hold nothing yet, but its clients do.
+   * A SotW client reconnects. What it may have must not be deleted while its state is unknown, and need not be sent
+   * if it has it. A relay may have nothing yet, but its clients may.
    */
-  #claim(subscription: Subscription, selection: Selection, version: string): void {
+  #setPossiblyHeld(subscription: Subscription, selection: Selection, version: string): void {
     const names = new Set<string>();
     for (const { spelling } of selection.entries.values()) names.add(spelling);
-    subscription.claimNames(names);
+    subscription.setPossiblyHeld(names);
     const everything = selection.size === 1 && selection.collections[0]?.selector === WILDCARD;
     if (this.#encoding.contentVersions && this.info.fullState && everything && version !== '') {
-      subscription.claimContent(version);
+      subscription.setContentVersion(version);
     }
   }
 
-  #legacyWildcard(client: ClientContext): Selected | undefined {
+  #legacyWildcard(client: ClientContext): SelectionEntry | undefined {
     if (!this.#services.legacyWildcard(this.info.url)) return undefined;
     const selected = selectName(WILDCARD, this.info.url, client);
     return selected.ok ? selected.value : undefined;
@@ -375,10 +379,10 @@ const unchanged = {
 } as const;
 
 /** What a first delta request comes to that only subscribes. */
-const begun = (selection: Selection): DeltaStep => ({
+const firstStep = (selection: Selection): DeltaStep => ({
   selection,
-  again: new Set(),
-  answer: [],
+  resend: new Set(),
+  mustAnswer: [],
   changed: true,
 });
 

@@ -10,6 +10,6 @@ export interface Access {
   allows(type: TypeUrl, name: string): boolean;
   /** Whether a client may get this resource for what it asks with these parameters, by whatever name. */
   admits(resource: Variant, parameters: Parameters): boolean;
-  /** Nothing of this type (undefined: of any type) is allowed: the RPC fails rather than answer with nothing. */
-  deniesAll(type: TypeUrl | undefined): boolean;
+  /** Nothing of this type (undefined: of any type) is allowed. The RPC fails then, instead of an empty answer. */
+  deniesEverything(type: TypeUrl | undefined): boolean;
 }

@@ -3,7 +3,7 @@ import type { ResourceName, Revision, TypeUrl } from './brand.ts';
 import type { Constraints } from './constraints.ts';
 import type { Parameters } from './parameters.ts';
 import type { Variant } from './resource.ts';
-import type { Interest, ResourceFault, Selector } from './transaction.ts';
+import type { Interest, ResourceError, Selector } from './transaction.ts';
 
 /** What a subscriber sees under a name. Nothing that deletes may be concluded from `unknown` (protocol §3.9). */
 export type Value = Variant | 'absent' | 'unknown';
@@ -16,32 +16,38 @@ export function isVariant(value: Value | undefined): value is Variant {
 export interface Catalog {
   readonly revision: Revision;
   /**
-   * What `access` does not admit is as if it did not exist; left out: it admits everything. `collected`: as the
-   * wildcard shows it, which has nothing of what was only delivered to names (protocol §5b).
+   * What `access` does not admit does not exist for the caller. Without `access` everything is admitted. `fromWildcard`:
+   * the answer of a wildcard. It leaves out what upstream delivered only to names (protocol §5b).
    */
   resolve(
     type: TypeUrl,
     name: ResourceName,
     parameters: Parameters,
     access?: Pick<Access, 'admits'>,
-    collected?: boolean,
+    fromWildcard?: boolean,
   ): Value;
-  /** The names that a wildcard or glob shows with these parameters, or lacks for a reason that upstream gave. */
+  /**
+   * The names that a wildcard or glob covers with these parameters: those with a matching variant, and those with a
+   * resource error.
+   */
   members(type: TypeUrl, selector: Selector, parameters: Parameters): Iterable<ResourceName>;
   isMember(type: TypeUrl, selector: Selector, name: ResourceName, parameters: Parameters): boolean;
   /** Whether upstream gave a wildcard or glob a reason for the state of this name (resource_errors, protocol §8). */
-  fails(type: TypeUrl, selector: Selector, name: ResourceName, parameters: Parameters): boolean;
-  /** Upstream has answered: what is not there is absent. */
-  settled(interest: Interest): boolean;
+  hasErrorFor(type: TypeUrl, selector: Selector, name: ResourceName, parameters: Parameters): boolean;
+  /** Upstream has answered this interest. What is not cached is absent then, and unknown before. */
+  isResolved(interest: Interest): boolean;
   /** version_info of the last response of the holder that answers this; may be empty. */
   version(interest: Interest): string;
-  faults(type: TypeUrl, name: ResourceName, parameters: Parameters): readonly Fault[];
+  resourceErrors(type: TypeUrl, name: ResourceName, parameters: Parameters): readonly StoredResourceError[];
 }
 
-export interface Fault extends ResourceFault {
+export interface StoredResourceError extends ResourceError {
   readonly revision: Revision;
-  /** Said to the wildcard: who has that hears of it. What was only said to a name is no business of others. */
-  readonly collected: boolean;
+  /**
+   * Upstream sent it on the stream of the wildcard: subscribers of the wildcard get it. Otherwise only subscribers of
+   * the name get it.
+   */
+  readonly fromWildcard: boolean;
 }
 
 /** What one transaction changed. */
@@ -54,10 +60,10 @@ export interface Commit {
   readonly receivedAt: number;
   /** Which names (aliases too), and the constraints of the variants that came, went or changed. */
   readonly changed: ReadonlyMap<ResourceName, readonly Constraints[]>;
-  /** Interests that were unknown and are answered now. */
-  readonly settled: readonly Interest[];
+  /** Interests that were unresolved before this transaction and are resolved now. */
+  readonly resolved: readonly Interest[];
 }
 
 export function isEmpty(commit: Commit): boolean {
-  return commit.changed.size === 0 && commit.settled.length === 0;
+  return commit.changed.size === 0 && commit.resolved.length === 0;
 }

@@ -11,12 +11,12 @@ export interface Timer {
 }
 
 /** setTimeout's limit: longer waits fire at once. */
-const longest = 2 ** 31 - 1;
+const longestTimeoutMs = 2 ** 31 - 1;
 
 export const systemClock: Clock = {
   now: () => Date.now(),
   after(milliseconds, run) {
-    const timer = setTimeout(run, Math.min(milliseconds, longest)).unref();
+    const timer = setTimeout(run, Math.min(milliseconds, longestTimeoutMs)).unref();
     return { cancel: () => clearTimeout(timer) };
   },
 };

@@ -3,7 +3,7 @@ import type { Expression } from './expression.ts';
 import { assertNever, fail, ok, type Result } from './result.ts';
 
 /** Recursion ends here whatever the configuration allows: decoding, compiling and matching each use some stack. */
-const deepest = 1000;
+const maxDepthEver = 1000;
 
 /**
  * What has been read so far of a message. Protobuf lets a message come in pieces: of a oneof the last member wins,
@@ -33,7 +33,7 @@ const emptyDraft = (): Draft => ({ body: undefined, unknown: false });
  * at depth 1.
  */
 export function decodeExpression(bytes: Uint8Array, maxDepth: number): Result<Expression> {
-  const limit = Math.min(maxDepth, deepest);
+  const limit = Math.min(maxDepth, maxDepthEver);
   try {
     const draft = emptyDraft();
     readExpression(draft, bytes, 1, limit);

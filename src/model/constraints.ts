@@ -6,7 +6,10 @@ import { ok, type Result } from './result.ts';
 
 export { explainMatch, formatConstraints } from './constraints-text.ts';
 
-/** The TP2 constraints of one variant: what it is known by, forwarded as, and matched with (protocol §5). Immutable. */
+/**
+ * The TP2 constraints of one variant: the key that identifies it, the bytes that are forwarded, and the test that
+ * matches parameters (protocol §5). Immutable.
+ */
 export interface Constraints {
   /** Canonical form; `''` for none. */
   readonly key: ConstraintsKey;

@@ -3,7 +3,7 @@ import type { Constraints } from './constraints.ts';
 import type { Parameters } from './parameters.ts';
 
 /** Up to so many sets a scan is cheaper than an index. */
-const small = 8;
+const maxScanned = 8;
 /** Constraints look at few keys, and parameter sets may have a hundred: past so many keys all are indexed at once. */
 const fewKeys = 16;
 
@@ -49,7 +49,7 @@ export class ParameterIndex<T> {
   /** The values whose parameter sets match these constraints. */
   *matching(constraints: Constraints): Iterable<T> {
     const required = constraints.required;
-    if (this.#entries.size <= small || required === undefined) {
+    if (this.#entries.size <= maxScanned || required === undefined) {
       for (const { parameters, value } of this.#entries.values()) {
         if (constraints.matches(parameters)) yield value;
       }

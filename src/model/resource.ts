@@ -11,19 +11,22 @@ export interface Payload {
 export interface Ttl {
   /** As the upstream gave it. */
   readonly milliseconds: number;
-  /** When it runs out, by the cache's clock, in milliseconds. A heartbeat moves it. */
+  /** The resource expires at this time, in milliseconds of the cache's clock. A heartbeat sets a later time. */
   readonly deadline: number;
 }
 
-/** One variant of a resource: what a control plane holds under (type, name, constraints). Immutable. */
+/** One variant of a resource, identified by (type, name, constraints). Immutable. */
 export interface Variant {
   readonly type: TypeUrl;
   readonly name: ResourceName;
   readonly constraints: Constraints;
   /** The upstream's version of the resource (delta) or of the response (SotW), verbatim; may be empty. */
   readonly version: string;
-  /** `<version>@<hash of constraints and payload>`: the version that delta clients see (protocol §4.1). */
-  readonly tag: string;
+  /**
+   * The version that delta clients see (protocol §4.1): `<version>@<hash>`. The hash covers payload, constraints,
+   * aliases and metadata. A version that ends in this hash already, from a relay above, is kept as it is.
+   */
+  readonly deltaVersion: string;
   /** Undefined: the resource is known without a body (an unresolvable VHDS alias, protocol §4.8). */
   readonly payload: Payload | undefined;
   readonly aliases: readonly string[];
@@ -35,7 +38,7 @@ export interface Variant {
   readonly responseVersion: string;
   /** Upstream's configured name. */
   readonly upstream: string;
-  /** Milliseconds since the epoch: since when this content is cached. */
-  readonly since: number;
+  /** When this content was first cached. Milliseconds since the epoch. */
+  readonly cachedSince: number;
   readonly revision: Revision;
 }

@@ -1,9 +1,9 @@
 import type { Parameters } from './parameters.ts';
 import { type Selector, WILDCARD } from './transaction.ts';
-import { globMatches, globOver, isGlob } from './xdstp.ts';
+import { globMatches, isGlob, parentGlob } from './xdstp.ts';
 
 /** One thing that a client subscribes to. */
-export interface Selected {
+export interface SelectionEntry {
   /** Canonical; `*` is the wildcard. */
   readonly selector: Selector;
   /** As the client wrote it: it is answered so (protocol §6). */
@@ -12,27 +12,30 @@ export interface Selected {
   readonly locator: boolean;
   readonly parameters: Parameters;
   /** The parameters that the locator came with; undefined for a plain name. */
-  readonly own: Parameters | undefined;
+  readonly locatorParameters: Parameters | undefined;
 }
 
-/** Tells a client's selections of one type apart. Plain names are answered by name alone, so parameters do not count. */
+/**
+ * The id of one entry of a selection. For a plain name the parameters are not part of the id, because the response
+ * has only the name.
+ */
 export function itemId(locator: boolean, parameters: Parameters, spelling: string): string {
   return locator ? `${parameters.id} ${spelling}` : ` ${spelling}`;
 }
 
-export function selectedId(selected: Selected): string {
+export function entryId(selected: SelectionEntry): string {
   return itemId(selected.locator, selected.parameters, selected.spelling);
 }
 
-/** Shows many resources rather than naming one. */
+/** Whether it is a wildcard or a glob, not a name. */
 export function isCollection(selector: Selector): boolean {
   return selector === WILDCARD || isGlob(selector);
 }
 
-/** Whether a wildcard or glob shows what another selector names, in the same form and with the same parameters. */
-export function covers(
-  collection: Selected,
-  { selector, locator, parameters }: Pick<Selected, 'selector' | 'locator' | 'parameters'>,
+/** Whether a wildcard or glob covers a name. Both must be plain names, or both locators with the same parameters. */
+export function collectionCovers(
+  collection: SelectionEntry,
+  { selector, locator, parameters }: Pick<SelectionEntry, 'selector' | 'locator' | 'parameters'>,
 ): boolean {
   if (collection.locator !== locator || (locator && collection.parameters !== parameters)) return false;
   if (isCollection(selector)) return false;
@@ -41,21 +44,21 @@ export function covers(
 
 /** What a client subscribes to in one type. Immutable. */
 export class Selection {
-  readonly entries: ReadonlyMap<string, Selected>;
+  readonly entries: ReadonlyMap<string, SelectionEntry>;
   /** Sum of the entries' hashes: whatever the order, equal selections have equal sums. */
   readonly hash: number;
   /** Characters of all names and of the parameters that locators came with. */
   readonly length: number;
-  readonly collections: readonly Selected[];
+  readonly collections: readonly SelectionEntry[];
   /** By selector; made when it is needed. */
-  #collections: ReadonlyMap<Selector, readonly Selected[]> | undefined;
-  #named: ReadonlyMap<Selector, readonly Selected[]> | undefined;
+  #collections: ReadonlyMap<Selector, readonly SelectionEntry[]> | undefined;
+  #named: ReadonlyMap<Selector, readonly SelectionEntry[]> | undefined;
 
   private constructor(
-    entries: ReadonlyMap<string, Selected>,
+    entries: ReadonlyMap<string, SelectionEntry>,
     hash: number,
     length: number,
-    collections: readonly Selected[],
+    collections: readonly SelectionEntry[],
   ) {
     this.entries = entries;
     this.hash = hash;
@@ -63,17 +66,17 @@ export class Selection {
     this.collections = collections;
   }
 
-  static of(list: Iterable<Selected>): Selection {
-    const entries = new Map<string, Selected>();
+  static of(list: Iterable<SelectionEntry>): Selection {
+    const entries = new Map<string, SelectionEntry>();
     let hash = 0;
     let length = 0;
-    const collections: Selected[] = [];
+    const collections: SelectionEntry[] = [];
     for (const selected of list) {
-      const id = selectedId(selected);
+      const id = entryId(selected);
       if (entries.has(id)) continue;
       entries.set(id, selected);
       hash = (hash + hashOf(id, selected)) % modulus;
-      length += selected.spelling.length + (selected.own?.key.length ?? 0);
+      length += selected.spelling.length + (selected.locatorParameters?.key.length ?? 0);
       if (isCollection(selected.selector)) collections.push(selected);
     }
     return new Selection(entries, hash, length, collections);
@@ -93,28 +96,31 @@ export class Selection {
   }
 
   /** Whether a wildcard or glob is in it, in whatever form. */
-  collects(collection: Selector): boolean {
+  hasCollectionSelector(collection: Selector): boolean {
     return this.#bySelector().has(collection);
   }
 
-  /** The wildcards and globs over a name, in whatever form: at most two selectors, however many there are. */
-  collecting(name: Selector): readonly Selected[] {
+  /**
+   * The entries with the wildcard or the glob that covers a name. At most two selectors, perhaps with several
+   * parameter sets.
+   */
+  collectionsOver(name: Selector): readonly SelectionEntry[] {
     if (this.collections.length === 0) return none;
     const bySelector = this.#bySelector();
     const all = bySelector.get(WILDCARD) ?? none;
     if (all.length === this.collections.length) return all;
-    const glob = globOver(name);
+    const glob = parentGlob(name);
     const globs = (glob === undefined ? undefined : bySelector.get(glob)) ?? none;
     return all.length === 0 ? globs : [...all, ...globs];
   }
 
   /** All that may show a resource of this name. */
-  about(name: Selector): readonly Selected[] {
+  entriesFor(name: Selector): readonly SelectionEntry[] {
     this.#named ??= Map.groupBy(this.entries.values(), ({ selector }) => selector);
-    return [...(isCollection(name) ? none : (this.#named.get(name) ?? none)), ...this.collecting(name)];
+    return [...(isCollection(name) ? none : (this.#named.get(name) ?? none)), ...this.collectionsOver(name)];
   }
 
-  #bySelector(): ReadonlyMap<Selector, readonly Selected[]> {
+  #bySelector(): ReadonlyMap<Selector, readonly SelectionEntry[]> {
     this.#collections ??= Map.groupBy(this.collections, ({ selector }) => selector);
     return this.#collections;
   }
@@ -132,7 +138,7 @@ export class Selection {
 const none: readonly never[] = [];
 const modulus = 2 ** 48;
 
-function hashOf(id: string, selected: Selected): number {
+function hashOf(id: string, selected: SelectionEntry): number {
   // FNV-1a in two halves, so that sums of many stay exact in a double.
   let low = 0x811c9dc5 ^ selected.parameters.id;
   let high = 0x1505 + selected.parameters.id;
@@ -144,4 +150,4 @@ function hashOf(id: string, selected: Selected): number {
   return (low >>> 0) + high * 2 ** 32;
 }
 
-export const NOTHING: Selection = Selection.of([]);
+export const EMPTY_SELECTION: Selection = Selection.of([]);

@@ -3,7 +3,7 @@ import type { ResourceName, Serial, TypeUrl } from './brand.ts';
 import type { Value } from './catalog.ts';
 import type { Parameters } from './parameters.ts';
 import type { Variant } from './resource.ts';
-import type { Selected, Selection } from './selection.ts';
+import type { Selection, SelectionEntry } from './selection.ts';
 
 /** How a subscription wants its responses. Equal encodings share frames. */
 export interface Encoding {
@@ -20,9 +20,9 @@ export interface Encoding {
 
 const encodings: Encoding[] = [];
 
-/** The one object for these wishes: there are few kinds of clients and many of each. */
-export function encoding(wishes: Encoding): Encoding {
-  const { protocol, wrapped, ttl, constrained, contentVersions } = wishes;
+/** The one object for this combination. There are few combinations, and many clients of each. */
+export function encoding(wanted: Encoding): Encoding {
+  const { protocol, wrapped, ttl, constrained, contentVersions } = wanted;
   const known = encodings.find(
     (one) =>
       one.protocol === protocol &&
@@ -37,16 +37,16 @@ export function encoding(wishes: Encoding): Encoding {
   return created;
 }
 
-/** Items to be sent though the client has them. One object for many clients, so that they share frames. */
-export interface Batch {
+/** Items that are sent even if the client has them. Many clients share one object, and so the encoded response. */
+export interface ResendItems {
   readonly id: number;
   readonly items: ReadonlySet<string>;
 }
 
-let lastBatch = 0;
-export const batch = (items: ReadonlySet<string>): Batch => ({ id: ++lastBatch, items });
+let lastResendId = 0;
+export const resendItems = (items: ReadonlySet<string>): ResendItems => ({ id: ++lastResendId, items });
 
-/** An encoded response, gRPC prefix and all. The same bytes are written to every stream that stands where it begins. */
+/** An encoded response with its gRPC prefix. Every stream whose cursor is at the same position gets the same bytes. */
 export interface Response {
   /** Its nonce as a number: unique in the process and growing. */
   readonly serial: Serial;
@@ -56,13 +56,16 @@ export interface Response {
   readonly version: string;
   /** How many resources are in it. */
   readonly resources: number;
-  /** The variants in it that its taker did not have so. */
+  /** The variants in it that are new to the subscriber, or have changed content. */
   readonly changed: readonly Variant[];
-  /** When the update that it brings arrived from upstream, by `performance.now()`; undefined: it is a first state. */
+  /**
+   * When the update arrived from upstream, by `performance.now()`. Undefined: the response is a first state, not an
+   * update.
+   */
   readonly receivedAt: number | undefined;
 }
 
-/** What a client asks for or is shown, and what it has of it. */
+/** One name that a client subscribes to, or gets by a wildcard or glob, and what it was last sent under it. */
 export interface Holding {
   /** As the client wrote it. */
   readonly name: string;
@@ -70,52 +73,63 @@ export interface Holding {
   readonly parameters: Parameters;
   /** What it was last sent; undefined: nothing yet. */
   readonly value: Value | undefined;
-  /** That is what it would be sent now. Else it may be what rules have denied it since. */
+  /** True: a response now would hold the same value. False: the value is out of date, or the rules deny it by now. */
   readonly current: boolean;
 }
 
-/** A client's share of what the relay holds of one type: the seam between the stages views and downstream. */
+/** What one stream subscribes to in one type. The interface between the folders views and downstream. */
 export interface Subscription {
   readonly selection: Selection;
   /** How many resources it asks for or shows. */
   readonly size: number;
-  /** Of the responses from now on; the protocol stays. */
+  /** How responses are encoded from now on. SotW stays SotW, and delta stays delta. */
   encoding: Encoding;
   /** Something was sent for this type on this stream. */
   readonly responded: boolean;
-  /** Nothing that it asks for is known to the relay. */
+  /** Everything that it subscribes to is unknown. */
   readonly cold: boolean;
-  /** There may be something to take, other than what was kept back; cheap. */
+  /** A response may be due, apart from deferred removals. Cheap to ask. */
   readonly pending: boolean;
   /** Something may be sent now. */
   readonly due: boolean;
-  /** It holds resources that are gone: their removal was kept back (protocol §8, Order). */
-  readonly hasKept: boolean;
+  /** The client still has resources that do not exist any more: their removals were deferred (protocol §8, Order). */
+  readonly hasDeferredRemovals: boolean;
   /** For inspection. */
-  held(): Iterable<Holding>;
-  /** Updates that a newer one overtook before this client took them, since the last call. */
-  overtaken(): number;
+  holdings(): Iterable<Holding>;
   /**
-   * Delta: the first response waits until every wildcard and glob is answered. A relay cannot tell which of several an
-   * answer is for, and would take those without one for empty (protocol §5b).
+   * How many updates were coalesced: a newer one came before this client could take them. Counts from the last call.
+   */
+  takeCoalesced(): number;
+  /**
+   * Delta: the first response waits until every wildcard and glob is resolved. The subscriber is a relay. It cannot
+   * tell which wildcard a response answers, and would take an unanswered one for empty (protocol §5b).
    */
   waitForAll(): void;
   /** Names the client may hold from an earlier stream: SotW, first request with a version (§3.9). */
-  claimNames(names: ReadonlySet<string>): void;
+  setPossiblyHeld(names: ReadonlySet<string>): void;
   /** Versions the client says it has: delta, initial_resource_versions (§4.1). */
-  claimVersions(versions: ReadonlyMap<string, string>): void;
-  /** SotW, CONTENT (§3.10): nothing is sent first if that is the version of exactly what is visible. */
-  claimContent(version: string): void;
+  setInitialVersions(versions: ReadonlyMap<string, string>): void;
   /**
-   * Another selection, or access. `again`: ids of items to be sent even if the client has them (§3.5, §4.2).
-   * `answer`: what must be told of as present or absent even if it was: delta, unsubscribed under a wildcard (§4.5).
+   * SotW with `xds.sotw_versions: CONTENT` (§3.10): if this is the version of what is visible now, no first response
+   * is sent.
    */
-  select(selection: Selection, access: Access, again: ReadonlySet<string>, answer: readonly Selected[]): void;
+  setContentVersion(version: string): void;
+  /**
+   * Changes the selection or the access. `resend`: ids of items that are sent even if the client has them (§3.5,
+   * §4.2). `mustAnswer` (delta): names that the client unsubscribed and a wildcard still covers. The next response says
+   * of each that it is present or absent (§4.5).
+   */
+  select(
+    selection: Selection,
+    access: Access,
+    resend: ReadonlySet<string>,
+    mustAnswer: readonly SelectionEntry[],
+  ): void;
   /** To be sent again if the client has them: EDS after CDS (§10.1). */
-  owe(items: Batch): void;
-  /** The next response, and the client's place behind it; undefined if nothing is due. */
-  take(keepRemoved: boolean): Response | undefined;
-  /** These answer a response. False: it is none of those that wait for an answer. */
+  resend(items: ResendItems): void;
+  /** Returns the next response and moves the cursor behind it. Undefined: nothing is due. */
+  take(deferRemovals: boolean): Response | undefined;
+  /** The client has accepted or rejected this response. False: no response with this serial waits for an answer. */
   ack(serial: number): boolean;
   nack(serial: number): boolean;
   close(): void;

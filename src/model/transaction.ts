@@ -16,18 +16,19 @@ export interface Interest {
 }
 
 /**
- * Who holds a resource for us: one stream of one session of one upstream. A resource stays cached while any holder
- * has it. `role` wildcard: what this holder has is what `*` shows. `key` is unique and survives reconnects.
+ * Where a cached resource comes from: one stream of one session of one upstream. A resource stays cached while any
+ * holder has it. With the role `wildcard`, the resources of this holder are the members of `*`. `key` is unique and
+ * survives reconnects.
  */
 export interface Holder {
   readonly key: string;
   readonly upstream: string;
   readonly role: 'wildcard' | 'named';
   /**
-   * It was chosen upstream for exactly these: whoever has them gets it, whatever else matches. Undefined: the
-   * constraints alone decide.
+   * Upstream has chosen the variant for exactly these parameters: clients with them get it, even if other variants
+   * match too. Undefined: only the constraints decide.
    */
-  readonly parameters?: Parameters;
+  readonly exactParameters?: Parameters;
 }
 
 /** A resource as received. `any` may be a view into a larger buffer: the store copies what it keeps. */
@@ -57,7 +58,7 @@ export interface Heartbeat {
 }
 
 /** A resource_errors entry (protocol §8). */
-export interface ResourceFault {
+export interface ResourceError {
   readonly name: ResourceName;
   readonly constraints: Constraints;
   /** google.rpc.Code. */
@@ -68,8 +69,8 @@ export interface ResourceFault {
 }
 
 /**
- * What one upstream response (or a scan of files, a timer, a restore) says about one type. Applied as a whole under
- * one revision: no subscriber sees a part of it.
+ * One upstream response for one type, or the result of a file scan, a timer or a restore. It is applied as a whole
+ * and makes one revision, so no subscriber sees a part of it.
  */
 export interface Transaction {
   readonly holder: Holder;
@@ -79,20 +80,26 @@ export interface Transaction {
   readonly puts: readonly Put[];
   readonly removals: readonly Removal[];
   readonly heartbeats: readonly Heartbeat[];
-  readonly faults: readonly ResourceFault[];
-  /** Full state: whatever else this holder had of this type is gone. */
+  readonly resourceErrors: readonly ResourceError[];
+  /** Full state: everything of this type that this holder had and that is not in `puts` or `heartbeats` is removed. */
   readonly complete: boolean;
-  /** These are answered: what of them does not match anything cached is absent, no longer unknown (protocol §3.9). */
-  readonly settled: readonly Interest[];
-  /** Asked by name, and this is no answer to it, as it was on its way before: what it removes is not absent for them. */
-  readonly pending: readonly Interest[];
+  /**
+   * Upstream has answered these interests. If no cached variant matches one of them, it is absent and not unknown
+   * (protocol §3.9).
+   */
+  readonly resolved: readonly Interest[];
+  /**
+   * Interests in a name that this response does not answer, because upstream sent it before it saw their request. A
+   * removal in it does not make the name absent for them.
+   */
+  readonly unanswered: readonly Interest[];
   /** SotW of types whose absence means nothing: the last received match wins (protocol §5, Ambiguity). */
   readonly cannotDelete: boolean;
-  /** Nobody wants what it removes any more: the relay's own doing, no word of upstream's. */
+  /** The relay itself removes what nobody subscribes to. Upstream has not said that it is gone. */
   readonly unwanted: boolean;
 }
 
-/** A variant that its holder has under other constraints from now on, or (undefined) not any more. */
+/** A variant of a holder gets other constraints. `to` undefined: the holder has it no longer. */
 export interface Move {
   readonly holder: Holder;
   readonly name: ResourceName;
@@ -101,14 +108,14 @@ export interface Move {
 }
 
 /**
- * The parameter rules have changed, and with them what the sessions of an upstream stamp on what they have brought
- * (protocol §5). Applied as a whole, like a transaction; no content changes.
+ * The parameter rules have changed, so the constraints that sessions stamped on their resources change too (protocol
+ * §5). Applied as a whole, like a transaction. No content changes.
  */
 export interface Restamp {
   readonly type: TypeUrl;
   readonly moves: readonly Move[];
-  /** Other sessions will answer these: what of them does not match anything is unknown again until they have. */
-  readonly unsettled: readonly Interest[];
+  /** Other sessions will answer these interests. Until then, what does not match a cached variant is unknown again. */
+  readonly unresolved: readonly Interest[];
 }
 
 /** Nothing but what is given: for the transactions that say only one thing. */
@@ -118,10 +125,10 @@ export function transaction(part: Pick<Transaction, 'holder' | 'type'> & Partial
     puts: [],
     removals: [],
     heartbeats: [],
-    faults: [],
+    resourceErrors: [],
     complete: false,
-    settled: [],
-    pending: [],
+    resolved: [],
+    unanswered: [],
     cannotDelete: false,
     unwanted: false,
     ...part,

@@ -9,12 +9,12 @@ export interface UpstreamSink {
   restamp(restamp: Restamp): void;
   /** Its status (below) changed. */
   changed(): void;
-  /** These holders are asked anew: their control plane may have been restarted, or be another one. */
-  resumed?(holders: readonly string[]): void;
-  /** Nobody subscribes to this interest now: it only lingers (cache.idle_ttl). */
+  /** A new stream was opened for these holders. The control plane may have restarted, or be another one. */
+  streamReopened?(holders: readonly string[]): void;
+  /** Whether nobody subscribes to this interest now. It stays for `cache.idle_ttl`. */
   isIdle?(interest: Interest): boolean;
-  /** Ends this interest if nobody subscribes to it: it is not kept current any more. */
-  lapse?(interest: Interest): void;
+  /** Ends this interest if nobody subscribes to it, because upstream does not update it any more. */
+  endIfIdle?(interest: Interest): void;
 }
 
 /** A type whose request seems to make the control plane end the stream: it is asked on a stream of its own. */
@@ -32,7 +32,7 @@ export interface UpstreamState {
   readonly connected: boolean;
   /** It was connected at least once: the relay can be ready (contract, /ready). */
   readonly everConnected: boolean;
-  /** One round over all endpoints has failed since it was last connected: a cold cache has no hope (protocol §8). */
+  /** Every endpoint has failed once since the last connection. What is not cached cannot be served (protocol §8). */
   readonly down: boolean;
   /** The endpoint in use or last tried; the path of files. */
   readonly endpoint: string;
@@ -57,14 +57,17 @@ export interface Upstream {
   claims(type: TypeUrl, selector: string): boolean;
   /** Each distinct interest once; a second call for the same one is an error of the caller. */
   subscribe(interest: Interest): void;
-  /** Asks once more for what is subscribed: somebody is new to it, and it must not be cached (protocol §5). */
-  again(interest: Interest): void;
+  /**
+   * Subscribes once more to what is subscribed already. A new client asked for a resource with do_not_cache (protocol
+   * §5).
+   */
+  resubscribe(interest: Interest): void;
   unsubscribe(interest: Interest): void;
-  /** Nobody subscribes any more to this interest, which is subscribed here: from now on it only lingers. */
-  idle(interest: Interest): void;
+  /** The last client of this interest has left. The subscription stays for `cache.idle_ttl`. */
+  markIdle(interest: Interest): void;
   /** Somebody subscribes again to what was idle. */
-  live(interest: Interest): void;
-  /** Why an interest that it was given is not asked for; undefined: it is. */
+  markActive(interest: Interest): void;
+  /** Why this interest is not subscribed upstream. Undefined: it is. */
   refusal(interest: Interest): string | undefined;
   /** All that is refused; undefined: nothing is. */
   refusals(): Refusals | undefined;

@@ -78,7 +78,7 @@ export class VariantIndex<T extends Constrained> {
 }
 
 /** Up to so many are looked at one by one: that is faster than an index, and takes a fraction of its memory. */
-const few = 8;
+const maxScanned = 8;
 
 /** Two or more variants. */
 class Several<T extends Constrained> {
@@ -118,7 +118,7 @@ class Several<T extends Constrained> {
   }
 
   #arrange(): void {
-    if (this.byKey.size <= few) {
+    if (this.byKey.size <= maxScanned) {
       this.#list = [...this.byKey.values()].toSorted(byCanonicalKey);
       this.#index = undefined;
     } else if (this.#index === undefined) {

@@ -64,8 +64,9 @@ export function canonicalUri(
 }
 
 /**
- * What the canonical spellings of the names begin with that begin with this in some spelling. Encoding goes character
- * by character, so there is one; but not if it ends within a character, nor in the parameters, whose order is free.
+ * The canonical spelling of a prefix: a name begins with `start`, in any spelling, exactly if its canonical spelling
+ * begins with the result. Not possible for a prefix that ends within a percent-encoded character, or within the
+ * parameters, whose order does not matter.
  */
 export function canonicalPrefix(start: string): Result<string> {
   if (!isXdstp(start) || prefix.startsWith(start)) return ok(start);
@@ -181,7 +182,7 @@ export function globMatches(glob: ResourceName, name: ResourceName): boolean {
 }
 
 /** The one glob that selects a name (`globMatches`), whether or not anybody subscribes to it; in canonical spelling. */
-export function globOver(name: ResourceName): ResourceName | undefined {
+export function parentGlob(name: ResourceName): ResourceName | undefined {
   if (!isXdstp(name)) return undefined;
   const path = pathOf(name);
   const slash = path.lastIndexOf('/');

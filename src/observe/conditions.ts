@@ -3,8 +3,8 @@ import { type Clock, systemClock } from '../model/clock.ts';
 import type { Fields, Level, Log } from './log.ts';
 
 /** How many conditions are remembered; past it the one that was said longest ago may be said again. */
-const remembered = 10_000;
-/** How many causes of one condition are told apart; what else is given for it until it is forgotten is not said. */
+const maxRemembered = 10_000;
+/** So many different causes of one condition are logged. Further ones are not, until the condition is over. */
 const mostCauses = 16;
 /** What changes with every request of a client would be a line for each: so many of one condition in a minute. */
 const mostLines = 20;
@@ -20,14 +20,14 @@ interface Known {
 }
 
 /** Names of resources and reasons of peers can be megabytes long: what is remembered of a text. */
-const longest = 256;
+const longestText = 256;
 
 const bounded = (text: string): string =>
-  text.length <= longest ? text : `${text.slice(0, longest)} ${hash('sha256', text, 'hex')}`;
+  text.length <= longestText ? text : `${text.slice(0, longestText)} ${hash('sha256', text, 'hex')}`;
 
 /**
- * Says what lasts once per change, not once per retry: an upstream that is down for an hour is one line, and one more
- * when it is back.
+ * Logs a lasting condition once per change, not once per retry: an upstream that is down for an hour is one line, and
+ * one more when it is back.
  */
 export class Conditions {
   readonly #log: Log;
@@ -35,7 +35,7 @@ export class Conditions {
   readonly #clock: Clock;
   readonly #known = new Map<string, Known>();
 
-  constructor(log: Log, limit: number = remembered, clock: Clock = systemClock) {
+  constructor(log: Log, limit: number = maxRemembered, clock: Clock = systemClock) {
     this.#log = log;
     this.#limit = limit;
     this.#clock = clock;
@@ -63,7 +63,7 @@ export class Conditions {
     return true;
   }
 
-  /** What it stood for is gone: it is said again if it comes back. */
+  /** The condition is over. If it comes back, it is logged again. */
   forget(named: string): void {
     this.#known.delete(bounded(named));
   }

@@ -6,8 +6,8 @@ import { type Tally, TallyFamily } from './tally.ts';
 import { TypeLabels } from './type-label.ts';
 import { WeightedHistogram } from './weighted-histogram.ts';
 
-export type Transport = 'sotw' | 'delta';
-export type RequestKind = 'subscribe' | 'ack' | 'nack' | 'stale';
+export type StreamProtocolLabel = 'sotw' | 'delta';
+export type RequestKindLabel = 'subscribe' | 'ack' | 'nack' | 'stale';
 
 /** Why streams and requests are refused (docs/operations.md). */
 const rejections = [
@@ -148,11 +148,11 @@ export class Metrics {
     return this.#types.of(type);
   }
 
-  requests(type: TypeUrl, kind: RequestKind): Tally {
+  requests(type: TypeUrl, kind: RequestKindLabel): Tally {
     return this.#requests.labels(this.#types.of(type), kind);
   }
 
-  responses(type: TypeUrl, transport: Transport): Tally {
+  responses(type: TypeUrl, transport: StreamProtocolLabel): Tally {
     return this.#responses.labels(this.#types.of(type), transport);
   }
 

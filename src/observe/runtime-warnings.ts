@@ -8,6 +8,6 @@ export function logRuntimeWarnings(log: Log): void {
   process.removeAllListeners('warning');
   process.on('warning', ({ name, message }) => {
     const level = name === 'ExperimentalWarning' ? 'debug' : 'warn';
-    log[level]('a warning of the runtime', { name, warning: message });
+    log[level]('Node.js warning', { name, warning: message });
   });
 }

@@ -7,7 +7,7 @@ export interface Sample {
   readonly connections: number;
   readonly streams: readonly {
     readonly transport: 'sotw' | 'delta';
-    /** Full name of the gRPC service. */
+    /** `ads`, or the short name of the type that the service is for. */
     readonly service: string;
     readonly count: number;
   }[];

@@ -1,7 +1,10 @@
 import type { TypeUrl } from '../model/brand.ts';
 import { longestTypeUrl, typeInfo } from '../model/types.ts';
 
-/** Each unknown type is a set of series for ever, and a client can name any: so many are told apart. */
+/**
+ * Only so many unknown types get a label of their own, because clients can name any type and each label is a series
+ * for ever.
+ */
 const mostUnknown = 32;
 /** The label of the rest. */
 export const OTHER_TYPES = 'other';

@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto';
 import type { Access } from '../model/access.ts';
 import type { TypeUrl } from '../model/brand.ts';
 import type { Variant } from '../model/resource.ts';
-import type { Peer } from '../wire/transport.ts';
+import type { Peer } from '../wire/server-stream.ts';
 import { NamePatterns } from './pattern.ts';
 import { compilePrincipals } from './principals.ts';
 
@@ -21,7 +21,7 @@ export const ALLOW_ALL: Access = {
   key: '',
   allows: () => true,
   admits: () => true,
-  deniesAll: () => false,
+  deniesEverything: () => false,
 };
 
 export interface Authorization {
@@ -106,7 +106,7 @@ class RuledAccess implements Access {
     return this.allows(type, name) && aliases.every((alias) => this.allows(type, alias));
   }
 
-  deniesAll(type: TypeUrl | undefined): boolean {
+  deniesEverything(type: TypeUrl | undefined): boolean {
     if (type !== undefined) return this.#deniesAllOf(type);
     const allowing = this.#rules.filter(({ allow }) => allow);
     const named = new Set(allowing.flatMap(({ types }) => [...(types ?? [])]));

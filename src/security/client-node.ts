@@ -90,7 +90,7 @@ function readNode(bytes: Buffer, wanted: ReadonlySet<string> | undefined): Clien
 }
 
 /** As deep as protobuf's own readers go. */
-const deepest = 100;
+const maxDepth = 100;
 
 /** The tag of google.protobuf.Value.string_value. */
 const stringValue = (3 << 3) | WireType.LengthDelimited;
@@ -104,7 +104,7 @@ function readStruct(
   into: Map<string, string | Metadata>,
   depth: number,
 ): void {
-  if (depth > deepest) throw new RangeError(`metadata is nested deeper than ${deepest} levels`);
+  if (depth > maxDepth) throw new RangeError(`metadata is nested deeper than ${maxDepth} levels`);
   fieldsOf(bytes, start, end, (field, from, to) => {
     if (field !== 1) return;
     let key = '';

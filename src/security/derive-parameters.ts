@@ -1,7 +1,7 @@
 import { LRUCache } from 'lru-cache';
 import { RE2JS } from 're2js';
 import { internParameters, type Parameters } from '../model/parameters.ts';
-import type { Peer } from '../wire/transport.ts';
+import type { Peer } from '../wire/server-stream.ts';
 import type { ClientNode } from './client-node.ts';
 import { type ParameterSource, parameterSource } from './parameter-source.ts';
 
@@ -51,7 +51,7 @@ export interface ParameterDerivation {
 const longestValue = 4096;
 
 /** Of the outcomes that are remembered, so that equal clients share one: bytes, and those of each beside its values. */
-const remembered = { bytes: 4 << 20, perOutcome: 400 };
+const maxRemembered = { bytes: 4 << 20, perOutcome: 400 };
 
 interface CompiledRule {
   readonly rule: ParameterRule;
@@ -69,8 +69,8 @@ export function compileParameterRules(rules: readonly ParameterRule[]): Paramete
     }),
   );
   const outcomes = new LRUCache<string, DerivedParameters>({
-    maxSize: remembered.bytes,
-    sizeCalculation: (_, key) => remembered.perOutcome + key.length,
+    maxSize: maxRemembered.bytes,
+    sizeCalculation: (_, key) => maxRemembered.perOutcome + key.length,
   });
   return {
     of(node, peer) {
@@ -83,7 +83,7 @@ export function compileParameterRules(rules: readonly ParameterRule[]): Paramete
       }
       const known = outcomes.get(key);
       if (known !== undefined) return known;
-      const created = new Outcome(rules, values);
+      const created = new DerivedForClient(rules, values);
       outcomes.set(key, created);
       return created;
     },
@@ -114,7 +114,7 @@ function isAllowed({ values }: ParameterRule, value: string): boolean {
 
 const none: readonly string[] = [];
 
-class Outcome implements DerivedParameters {
+class DerivedForClient implements DerivedParameters {
   readonly #rules: readonly ParameterRule[];
   readonly #values: readonly (string | undefined)[];
   readonly #named: ReadonlySet<string>;

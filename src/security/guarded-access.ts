@@ -35,7 +35,7 @@ class GuardedAccess implements Access {
     return trusted === parameters || resource.constraints.matches(trusted);
   }
 
-  deniesAll(type: TypeUrl | undefined): boolean {
-    return this.#access.deniesAll(type);
+  deniesEverything(type: TypeUrl | undefined): boolean {
+    return this.#access.deniesEverything(type);
   }
 }

@@ -1,4 +1,4 @@
-import type { Peer } from '../wire/transport.ts';
+import type { Peer } from '../wire/server-stream.ts';
 import type { ClientNode, Metadata } from './client-node.ts';
 
 /** What a rule's `from` reads of a client: several values of a certificate, else one or none. */

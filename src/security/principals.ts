@@ -1,4 +1,4 @@
-import type { Peer } from '../wire/transport.ts';
+import type { Peer } from '../wire/server-stream.ts';
 import { compileGlob } from './pattern.ts';
 
 const dnsPrefix = 'dns:';

@@ -17,12 +17,15 @@ import { VariantSet } from './variant-set.ts';
 /** What the guard has to know of the cache. */
 interface GuardedCache {
   /** The variants of a type that one holder has. `restored`: from before a restart, not confirmed since. */
-  heldBy(type: TypeUrl, holder: string): Iterable<Cached>;
-  /** Its answer is from before a restart: once it is confirmed, what was restored for it goes. */
+  heldBy(type: TypeUrl, holder: string): Iterable<GuardedVariant>;
+  /**
+   * Whether its answer was restored from disk. When upstream confirms it, restored resources that upstream did not
+   * send again are removed.
+   */
   isRestored(interest: Interest): boolean;
 }
 
-interface Cached {
+interface GuardedVariant {
   readonly name: ResourceName;
   readonly constraints: Constraints;
   readonly aliases: readonly string[];
@@ -66,32 +69,35 @@ export interface HeldRemovals {
 }
 
 /** What is held back of one type of one session. */
-interface Pending {
+interface HeldBack {
   readonly since: number;
   readonly variants: VariantSet;
   /** Their confirmation would remove what was restored. */
-  readonly settled: Set<Interest>;
+  readonly resolved: Set<Interest>;
   deadline: Timer;
-  calm: Timer | undefined;
+  quietTimer: Timer | undefined;
   version: string;
 }
 
 /** One type of one session since its last stream was opened. */
-interface Watched {
+interface WatchedType {
   readonly holder: Holder;
   readonly until: number;
   /** What there was of it before the first answer. */
   readonly before: number;
   /** Removed since. */
   removed: number;
-  pending: Pending | undefined;
+  pending: HeldBack | undefined;
 }
 
-/** What is held may come again in parts: it is judged anew when nothing has come for so long. */
-const calmMs = 3000;
+/**
+ * The missing resources may come again in several responses. The limit is checked again when nothing has come for
+ * this long.
+ */
+const quietPeriodMs = 3000;
 /** Bounds on what is remembered: clients decide which parameter sets have sessions, and which types those have. */
-const mostHolders = 10_000;
-const mostTypes = 256;
+const maxHolders = 10_000;
+const maxTypes = 256;
 
 /**
  * Stands between an upstream and the relay. A control plane that comes back with little of what it had (it was started
@@ -103,7 +109,7 @@ export class ShrinkGuard implements UpstreamSink {
   readonly #sink: UpstreamSink;
   readonly #options: ShrinkGuardOptions;
   /** By holder and type; those of a holder are dropped when it is asked anew, but for what is held back. */
-  readonly #watched = new Map<string, Map<TypeUrl, Watched>>();
+  readonly #watchedTypes = new Map<string, Map<TypeUrl, WatchedType>>();
 
   constructor(sink: UpstreamSink, options: ShrinkGuardOptions) {
     this.#sink = sink;
@@ -112,7 +118,7 @@ export class ShrinkGuard implements UpstreamSink {
 
   held(): readonly HeldRemovals[] {
     const byType = new Map<TypeUrl, HeldRemovals>();
-    for (const types of this.#watched.values()) {
+    for (const types of this.#watchedTypes.values()) {
       for (const [type, { pending }] of types) {
         if (pending === undefined) continue;
         const known = byType.get(type);
@@ -129,7 +135,7 @@ export class ShrinkGuard implements UpstreamSink {
   /** Removes what is held back, of one type or of all; how many that were. */
   release(type?: TypeUrl): number {
     let count = 0;
-    for (const types of this.#watched.values()) {
+    for (const types of this.#watchedTypes.values()) {
       for (const [url, watched] of types) {
         if (type === undefined || url === type) count += this.#release(url, watched, 'released');
       }
@@ -139,23 +145,23 @@ export class ShrinkGuard implements UpstreamSink {
 
   /** Nothing is removed any more by what was held back. */
   stop(): void {
-    for (const types of this.#watched.values()) {
+    for (const types of this.#watchedTypes.values()) {
       for (const [type, { pending }] of types) {
         pending?.deadline.cancel();
-        pending?.calm?.cancel();
+        pending?.quietTimer?.cancel();
         if (pending !== undefined) this.#options.events.held(type, 0);
       }
     }
-    this.#watched.clear();
+    this.#watchedTypes.clear();
   }
 
-  resumed(holders: readonly string[]): void {
+  streamReopened(holders: readonly string[]): void {
     for (const key of holders) {
-      for (const [type, watched] of this.#watched.get(key) ?? []) {
-        if (watched.pending === undefined) this.#watched.get(key)?.delete(type);
+      for (const [type, watched] of this.#watchedTypes.get(key) ?? []) {
+        if (watched.pending === undefined) this.#watchedTypes.get(key)?.delete(type);
       }
     }
-    this.#sink.resumed?.(holders);
+    this.#sink.streamReopened?.(holders);
   }
 
   changed(): void {
@@ -166,11 +172,14 @@ export class ShrinkGuard implements UpstreamSink {
     return this.#sink.isIdle?.(interest) === true;
   }
 
-  lapse(interest: Interest): void {
-    this.#sink.lapse?.(interest);
+  endIfIdle(interest: Interest): void {
+    this.#sink.endIfIdle?.(interest);
   }
 
-  /** What is stamped by other rules is other variants: those that are held back would stay as they are, and go now. */
+  /**
+   * New rules change the constraints of all variants. The removals that were held back name the old constraints, so
+   * they are applied now.
+   */
   restamp(restamp: Restamp): void {
     this.release(restamp.type);
     this.#sink.restamp(restamp);
@@ -205,14 +214,14 @@ export class ShrinkGuard implements UpstreamSink {
   }
 
   /** Most responses bring something and take nothing: for those nothing is looked up. */
-  #mayRemove({ complete, removals, settled }: Transaction): boolean {
+  #mayRemove({ complete, removals, resolved }: Transaction): boolean {
     if (complete || removals.length > 0) return true;
-    return settled.some((interest) => this.#options.cache.isRestored(interest));
+    return resolved.some((interest) => this.#options.cache.isRestored(interest));
   }
 
   /** Undefined: its removals are as good as any. */
-  #watch(holder: Holder, type: TypeUrl): Watched | undefined {
-    const types = this.#watched.get(holder.key) ?? new Map<TypeUrl, Watched>();
+  #watch(holder: Holder, type: TypeUrl): WatchedType | undefined {
+    const types = this.#watchedTypes.get(holder.key) ?? new Map<TypeUrl, WatchedType>();
     const known = types.get(type);
     if (known !== undefined) {
       const over = known.pending === undefined && this.#options.clock.now() > known.until;
@@ -220,27 +229,27 @@ export class ShrinkGuard implements UpstreamSink {
     }
     const before = count(this.#options.cache.heldBy(type, holder.key));
     const until = this.#options.clock.now() + this.#options.watchMs;
-    const watched: Watched = { holder, until, before, removed: 0, pending: undefined };
-    if (types.size >= mostTypes) forgetOne(types, ({ pending }) => pending === undefined);
+    const watched: WatchedType = { holder, until, before, removed: 0, pending: undefined };
+    if (types.size >= maxTypes) forgetOne(types, ({ pending }) => pending === undefined);
     types.set(type, watched);
-    if (!this.#watched.has(holder.key) && this.#watched.size >= mostHolders) {
-      forgetOne(this.#watched, (others) =>
+    if (!this.#watchedTypes.has(holder.key) && this.#watchedTypes.size >= maxHolders) {
+      forgetOne(this.#watchedTypes, (others) =>
         [...others.values()].every(({ pending }) => pending === undefined),
       );
     }
-    this.#watched.set(holder.key, types);
+    this.#watchedTypes.set(holder.key, types);
     return watched;
   }
 
   /** What of the cache a transaction would take away. */
-  #removedBy(incoming: Transaction, cached: readonly Cached[]): readonly Removal[] {
-    const { puts, heartbeats, removals, complete, settled } = incoming;
+  #removedBy(incoming: Transaction, cached: readonly GuardedVariant[]): readonly Removal[] {
+    const { puts, heartbeats, removals, complete, resolved } = incoming;
     const stays = new VariantSet();
     for (const put of puts) stays.add(put);
     for (const beat of heartbeats) stays.add(beat);
     const named = new VariantSet();
     for (const removal of removals) named.add(removal);
-    const confirmed = settled.filter((interest) => this.#options.cache.isRestored(interest));
+    const confirmed = resolved.filter((interest) => this.#options.cache.isRestored(interest));
     return cached.filter(
       (one) =>
         !stays.has(one) &&
@@ -248,50 +257,50 @@ export class ShrinkGuard implements UpstreamSink {
     );
   }
 
-  #isTooMuch({ removed }: Watched, more: number, total: number): boolean {
+  #isTooMuch({ removed }: WatchedType, more: number, total: number): boolean {
     return more > 0 && (removed + more) * 100 > this.#options.maxRemovalPercent * total;
   }
 
   /** Passes on what is no removal. */
-  #hold(watched: Watched, incoming: Transaction, going: readonly Removal[], total: number): void {
+  #hold(watched: WatchedType, incoming: Transaction, going: readonly Removal[], total: number): void {
     const { type, version } = incoming;
     const known = watched.pending;
     const pending = known ?? this.#begin(watched, type);
     watched.pending = pending;
     pending.version = version;
     for (const removal of going) pending.variants.add(removal);
-    const settled = incoming.settled.filter((interest) => {
+    const resolved = incoming.resolved.filter((interest) => {
       const waits =
         this.#options.cache.isRestored(interest) && this.#isSeenOf(pending.variants, interest, incoming);
-      if (waits) pending.settled.add(interest);
+      if (waits) pending.resolved.add(interest);
       return !waits;
     });
-    this.#sink.apply({ ...incoming, settled });
+    this.#sink.apply({ ...incoming, resolved });
     this.#options.events.held(type, this.#count(type));
     if (known === undefined) this.#options.events.alarm(type, pending.variants.size, total);
     if (pending.variants.size === 0) {
       this.#release(type, watched, 'came again');
       return;
     }
-    pending.calm?.cancel();
-    pending.calm = this.#options.clock.after(calmMs, () => {
+    pending.quietTimer?.cancel();
+    pending.quietTimer = this.#options.clock.after(quietPeriodMs, () => {
       if (!this.#options.current() || this.#isTooMuch(watched, pending.variants.size, total)) return;
       this.#release(type, watched, 'within the limit');
     });
   }
 
-  #begin(watched: Watched, type: TypeUrl): Pending {
+  #begin(watched: WatchedType, type: TypeUrl): HeldBack {
     return {
       since: this.#options.clock.now(),
       variants: new VariantSet(),
-      settled: new Set(),
+      resolved: new Set(),
       deadline: this.#deadline(watched, type),
-      calm: undefined,
+      quietTimer: undefined,
       version: '',
     };
   }
 
-  #deadline(watched: Watched, type: TypeUrl): Timer {
+  #deadline(watched: WatchedType, type: TypeUrl): Timer {
     const { clock, maxRemovalHoldMs, current } = this.#options;
     return clock.after(maxRemovalHoldMs, () => {
       if (current()) this.#release(type, watched, 'held for too long');
@@ -306,12 +315,12 @@ export class ShrinkGuard implements UpstreamSink {
     return false;
   }
 
-  #release(type: TypeUrl, watched: Watched, how: Parameters<ShrinkGuardEvents['over']>[1]): number {
+  #release(type: TypeUrl, watched: WatchedType, how: Parameters<ShrinkGuardEvents['over']>[1]): number {
     const { pending, holder } = watched;
     if (pending === undefined) return 0;
     watched.pending = undefined;
     pending.deadline.cancel();
-    pending.calm?.cancel();
+    pending.quietTimer?.cancel();
     // What nobody wants any more has gone by itself, and may have been asked for again since.
     const removals: Removal[] = [];
     for (const one of this.#options.cache.heldBy(type, holder.key)) {
@@ -319,9 +328,9 @@ export class ShrinkGuard implements UpstreamSink {
     }
     watched.removed += removals.length;
     const { version } = pending;
-    const settled = [...pending.settled];
-    if (removals.length > 0 || settled.length > 0) {
-      this.#sink.apply(transaction({ holder, type, version, removals, settled }));
+    const resolved = [...pending.resolved];
+    if (removals.length > 0 || resolved.length > 0) {
+      this.#sink.apply(transaction({ holder, type, version, removals, resolved }));
     }
     this.#options.events.held(type, this.#count(type));
     this.#options.events.over(type, how, removals.length);
@@ -333,7 +342,7 @@ export class ShrinkGuard implements UpstreamSink {
   }
 }
 
-function sees({ selector, parameters }: Interest, { name, aliases, constraints }: Cached): boolean {
+function sees({ selector, parameters }: Interest, { name, aliases, constraints }: GuardedVariant): boolean {
   const selects =
     selector === WILDCARD ||
     selector === name ||

@@ -3,6 +3,7 @@ import { type Serial, serial } from '../model/brand.ts';
 import { isVariant, type Value } from '../model/catalog.ts';
 import type { Payload, Variant } from '../model/resource.ts';
 import type { Encoding } from '../model/subscription.ts';
+import { Code } from '../wire/grpc-status.ts';
 import {
   encodeDeltaResponse,
   encodeSotwResponse,
@@ -10,44 +11,43 @@ import {
   type OutgoingResource,
   type RemovedName,
 } from '../wire/responses.ts';
-import { Code } from '../wire/status.ts';
-import type { Composed, Frame, Kept } from './frame.ts';
+import type { Composed, Frame, RetainedResource } from './frame.ts';
 import type { Item } from './item.ts';
+import { OtherParameterSets } from './other-parameter-sets.ts';
 import { plainState } from './plain-state.ts';
-import { Siblings } from './siblings.ts';
-import { unresolved } from './unresolved.ts';
+import { unresolvableAlias } from './unresolvable-alias.ts';
 import type { View } from './view.ts';
 
-/** What one item means to one taker. */
+/** What changed of one item, for one subscriber. */
 export interface Change {
   readonly item: Item;
   readonly now: Value;
   /** What it was sent. */
-  readonly held: Value | undefined;
+  readonly lastSent: Value | undefined;
   /** The version that it says it has (initial_resource_versions). */
-  readonly claimed: string | undefined;
+  readonly clientVersion: string | undefined;
   /** To be sent even if it has it. */
-  readonly forced: boolean;
+  readonly resend: boolean;
 }
 
-export interface Composition {
+export interface CompositionInput {
   readonly view: View;
   readonly encoding: Encoding;
   readonly now: number;
   readonly controlPlane: string;
-  /** The taker stands elsewhere, or nowhere yet. */
+  /** The subscriber has no position in this view yet. */
   readonly newcomer: boolean;
-  /** The revision up to which the taker was told of an item's faults. */
-  readonly told: (item: Item) => number;
-  /** Removals wait: SotW gets the union of old and new, delta only the additions. */
-  readonly keepRemoved: boolean;
-  /** What earlier responses kept back; it goes now unless `keepRemoved`. */
-  readonly kept: ReadonlyMap<string, Kept> | undefined;
+  /** The revision up to which the subscriber has got the errors of an item. */
+  readonly errorsToldUpTo: (item: Item) => number;
+  /** Removals are deferred: SotW sends the old and the new resources, delta only the additions. */
+  readonly deferRemovals: boolean;
+  /** What earlier responses kept back; it goes now unless `deferRemovals`. */
+  readonly deferredRemovals: ReadonlyMap<string, RetainedResource> | undefined;
   /** What is to be told as removed unless a resource of that name is told; delta only. */
-  readonly gone: readonly { readonly id: string; readonly name: string; readonly locator: boolean }[];
+  readonly removals: readonly { readonly id: string; readonly name: string; readonly locator: boolean }[];
   /** The first response of a subscription is due even if there is nothing in it (protocol §3.9, §4.7). */
-  readonly first: boolean;
-  /** The taker's last nonce: it takes none below. */
+  readonly firstResponseDue: boolean;
+  /** The subscriber's last serial: the next one must be higher. */
   readonly lastSerial: number;
 }
 
@@ -55,20 +55,20 @@ let lastSerial = 0;
 
 const nextSerial = (): Serial => serial(++lastSerial);
 
-/** Whether the taker lacks what the view shows. */
-function lacks({ held, claimed, forced }: Change, now: Variant, ttl: boolean): boolean {
-  if (forced) return true;
-  if (claimed !== undefined) return !sameSuffix(claimed, now.tag);
-  if (!isVariant(held)) return true;
-  if (held === now) return false;
-  return !sameVariant(held, now) || (ttl && held.ttl?.deadline !== now.ttl?.deadline);
+/** Whether the variant must be sent to this subscriber. */
+function needsSending({ lastSent, clientVersion, resend }: Change, now: Variant, ttl: boolean): boolean {
+  if (resend) return true;
+  if (clientVersion !== undefined) return !sameSuffix(clientVersion, now.deltaVersion);
+  if (!isVariant(lastSent)) return true;
+  if (lastSent === now) return false;
+  return !sameVariant(lastSent, now) || (ttl && lastSent.ttl?.deadline !== now.ttl?.deadline);
 }
 
 export function sameVariant(a: Variant, b: Variant): boolean {
   return (
     samePayload(a.payload, b.payload) &&
     a.constraints.key === b.constraints.key &&
-    suffix(a.tag) === suffix(b.tag)
+    suffix(a.deltaVersion) === suffix(b.deltaVersion)
   );
 }
 
@@ -78,7 +78,7 @@ function samePayload(a: Payload | undefined, b: Payload | undefined): boolean {
   return a === b || (a.hash === b.hash && Buffer.compare(a.bytes, b.bytes) === 0);
 }
 
-/** It may have come under other constraints: a client that reads the name only sees the same again. */
+/** The constraints may have changed. A client that reads only the name sees no change then. */
 const hasBody = (held: Value | undefined, now: Variant): boolean =>
   isVariant(held) && samePayload(held.payload, now.payload);
 
@@ -90,53 +90,59 @@ function sameSuffix(claimed: string, tag: string): boolean {
 }
 
 /** The delta response for these changes. */
-export function composeDelta(parts: Composition, changes: Iterable<Change>): Composed {
+export function composeDelta(parts: CompositionInput, changes: Iterable<Change>): Composed {
   const { view, encoding } = parts;
-  const content = new Content(parts);
-  const kept = new Map<string, Kept>();
+  const content = new ResponseContent(parts);
+  const retained = new Map<string, RetainedResource>();
   for (const change of changes) {
-    const { item, now, held, claimed, forced } = change;
+    const { item, now, lastSent, clientVersion, resend } = change;
     if (isVariant(now)) {
-      if (lacks(change, now, encoding.ttl)) {
-        const hasIt = !forced && isVariant(held) && sameVariant(held, now);
-        content.note(item, now, !forced && hasBody(held, now));
+      if (needsSending(change, now, encoding.ttl)) {
+        const hasIt = !resend && isVariant(lastSent) && sameVariant(lastSent, now);
+        content.noteChange(item, now, !resend && hasBody(lastSent, now));
         content.add(item, now, hasIt);
       }
-      if (isVariant(held)) content.swap(item, held, now);
-      else if (item.named && held === 'unknown') content.lackOthers(item);
-      // What a client claims by name alone has no constraints, unless its version tells that it is this.
+      if (isVariant(lastSent)) content.replace(item, lastSent, now);
+      else if (item.named && lastSent === 'unknown') content.addAbsentForOthers(item);
+      // initial_resource_versions has names without constraints. The client has the unconstrained resource, unless
+      // the version shows that it has exactly this variant.
       if (
         (item.locator || encoding.constrained) &&
-        claimed !== undefined &&
+        clientVersion !== undefined &&
         now.constraints.key !== '' &&
-        !sameSuffix(claimed, now.tag)
+        !sameSuffix(clientVersion, now.deltaVersion)
       )
-        content.miss(item);
+        content.addMissing(item);
     } else if (now === 'absent') {
-      if (isVariant(held)) {
-        if (parts.keepRemoved) kept.set(item.id, { item, variant: held, told: parts.told(item) });
-        else content.remove(item, held);
-      } else if (claimed !== undefined) {
+      if (isVariant(lastSent)) {
+        if (parts.deferRemovals)
+          retained.set(item.id, { item, variant: lastSent, errorsToldUpTo: parts.errorsToldUpTo(item) });
+        else content.remove(item, lastSent);
+      } else if (clientVersion !== undefined) {
         content.remove(item, undefined);
-      } else if (item.named && (forced || held !== 'absent') && parts.kept?.has(item.id) !== true) {
-        content.lack(item); // of what was kept back its removal is said in its time
+      } else if (
+        item.named &&
+        (resend || lastSent !== 'absent') &&
+        parts.deferredRemovals?.has(item.id) !== true
+      ) {
+        content.addAbsent(item); // of what was kept back its removal is said in its time
       }
     }
-    if (!kept.has(item.id) && parts.kept?.has(item.id) !== true) content.faults(item);
+    if (!retained.has(item.id) && parts.deferredRemovals?.has(item.id) !== true) content.addErrors(item);
   }
-  const back = [...kept.keys(), ...(parts.kept?.keys() ?? [])];
-  for (const [id, entry] of parts.kept ?? []) {
+  const back = [...retained.keys(), ...(parts.deferredRemovals?.keys() ?? [])];
+  for (const [id, entry] of parts.deferredRemovals ?? []) {
     const now = view.items.get(id)?.last.value;
-    if (content.has(id) && isVariant(now)) content.swap(entry.item, entry.variant, now);
-    else if (parts.keepRemoved) kept.set(id, entry);
+    if (content.has(id) && isVariant(now)) content.replace(entry.item, entry.variant, now);
+    else if (parts.deferRemovals) retained.set(id, entry);
     else content.remove(entry.item, entry.variant);
   }
-  content.gone(parts.gone.filter(({ id }) => !kept.has(id)));
-  content.settle(kept);
-  content.faultsOfKept(back, kept);
+  content.addRemovals(parts.removals.filter(({ id }) => !retained.has(id)));
+  content.dropAlreadyRemoved(retained);
+  content.addErrorsOfDeferred(back, retained);
   const { empty } = content;
-  const keptBack = kept.size > 0 ? kept : undefined;
-  if (empty && !parts.first) return { frame: undefined, kept: keptBack };
+  const keptBack = retained.size > 0 ? retained : undefined;
+  if (empty && !parts.firstResponseDue) return { frame: undefined, deferredRemovals: keptBack };
   const id = nextSerial();
   const bytes = encodeDeltaResponse({
     type: view.type,
@@ -148,52 +154,54 @@ export function composeDelta(parts: Composition, changes: Iterable<Change>): Com
     removed: content.removed,
     removedNames: content.removedNames,
   });
-  return { frame: content.frame(id, bytes, view.version), kept: keptBack };
+  return { frame: content.frame(id, bytes, view.version), deferredRemovals: keptBack };
 }
 
 /** The SotW response: the whole selection if absence deletes, else what changed (protocol §3.7). */
-export function composeSotw(parts: Composition, changes: Iterable<Change>): Composed {
+export function composeSotw(parts: CompositionInput, changes: Iterable<Change>): Composed {
   const { view, encoding } = parts;
-  const content = new Content(parts);
-  const kept = new Map<string, Kept>(parts.keepRemoved ? parts.kept : undefined);
-  let visible = parts.first || (!parts.keepRemoved && parts.kept !== undefined);
-  // What a client may not see any more is not sent again, whatever leads to it.
-  for (const [id, { item, variant }] of kept) {
-    if (!view.permitted.admits(variant, item.parameters)) visible = kept.delete(id);
+  const content = new ResponseContent(parts);
+  const retained = new Map<string, RetainedResource>(
+    parts.deferRemovals ? parts.deferredRemovals : undefined,
+  );
+  let visible = parts.firstResponseDue || (!parts.deferRemovals && parts.deferredRemovals !== undefined);
+  // A resource that the client may not see any more is not sent again, not even as a deferred removal.
+  for (const [id, { item, variant }] of retained) {
+    if (!view.permitted.admits(variant, item.parameters)) visible = retained.delete(id);
   }
   for (const change of changes) {
-    const { item, now, held, forced } = change;
+    const { item, now, lastSent, resend } = change;
     if (isVariant(now)) {
-      if (lacks(change, now, encoding.ttl)) {
+      if (needsSending(change, now, encoding.ttl)) {
         visible = true;
-        const hasIt = !forced && isVariant(held) && sameVariant(held, now);
-        content.note(item, now, !forced && hasBody(held, now));
+        const hasIt = !resend && isVariant(lastSent) && sameVariant(lastSent, now);
+        content.noteChange(item, now, !resend && hasBody(lastSent, now));
         if (!view.complete) content.add(item, now, hasIt);
       }
-      kept.delete(item.id);
+      retained.delete(item.id);
     } else if (now === 'absent' && view.complete) {
-      if (isVariant(held) && parts.keepRemoved && view.permitted.admits(held, item.parameters))
-        kept.set(item.id, { item, variant: held, told: parts.told(item) });
-      else if (held !== 'absent' && (isVariant(held) || item.named)) visible = true;
+      if (isVariant(lastSent) && parts.deferRemovals && view.permitted.admits(lastSent, item.parameters))
+        retained.set(item.id, { item, variant: lastSent, errorsToldUpTo: parts.errorsToldUpTo(item) });
+      else if (lastSent !== 'absent' && (isVariant(lastSent) || item.named)) visible = true;
     }
-    if (!kept.has(item.id) && parts.kept?.has(item.id) !== true) content.faults(item);
+    if (!retained.has(item.id) && parts.deferredRemovals?.has(item.id) !== true) content.addErrors(item);
   }
-  content.faultsOfKept(parts.kept?.keys() ?? [], kept);
-  const keptBack = kept.size > 0 ? kept : undefined;
-  if (!visible && content.errors.length === 0) return { frame: undefined, kept: keptBack };
-  const shareable = view.complete && kept.size === 0 && content.errors.length === 0;
+  content.addErrorsOfDeferred(parts.deferredRemovals?.keys() ?? [], retained);
+  const keptBack = retained.size > 0 ? retained : undefined;
+  if (!visible && content.errors.length === 0) return { frame: undefined, deferredRemovals: keptBack };
+  const shareable = view.complete && retained.size === 0 && content.errors.length === 0;
   const whole = shareable ? view.frames.whole(encoding, parts.lastSerial) : undefined;
-  // The same bytes for everybody, wherever they come from: only what was new to them differs.
-  if (whole !== undefined) return { frame: content.again(whole), kept: undefined };
+  // The complete state is the same for every subscriber. Only the record of what was new differs.
+  if (whole !== undefined) return { frame: content.reuse(whole), deferredRemovals: undefined };
   const plain = shareable ? plainState(view, encoding) : undefined;
   if (plain === undefined && view.complete) {
     for (const item of view.items.values()) {
       if (isVariant(item.last.value)) content.add(item, item.last.value, false);
     }
-    for (const { item, variant } of kept.values()) content.add(item, variant, false);
+    for (const { item, variant } of retained.values()) content.add(item, variant, false);
   }
   const id = nextSerial();
-  const version = sotwVersion(view, encoding, kept.size > 0 ? content : undefined);
+  const version = sotwVersion(view, encoding, retained.size > 0 ? content : undefined);
   const bytes = encodeSotwResponse({
     type: view.type,
     version,
@@ -204,12 +212,12 @@ export function composeSotw(parts: Composition, changes: Iterable<Change>): Comp
     controlPlane: parts.controlPlane,
   });
   const frame = content.frame(id, bytes, version, plain?.length);
-  if (shareable && !frame.fleeting) view.frames.addWhole(encoding, frame);
-  return { frame, kept: keptBack };
+  if (shareable && !frame.timeDependent) view.frames.addWhole(encoding, frame);
+  return { frame, deferredRemovals: keptBack };
 }
 
 /** The upstream's, verbatim; where it gives none, a digest of what is visible (protocol §3.10). */
-function sotwVersion(view: View, encoding: Encoding, union: Content | undefined): string {
+function sotwVersion(view: View, encoding: Encoding, union: ResponseContent | undefined): string {
   if (!encoding.contentVersions && view.version !== '') return view.version;
   // A union with what is gone must not pass for what is visible.
   const digest = union === undefined ? viewDigest(view) : union.digest();
@@ -231,38 +239,38 @@ function digestOf(view: View): string {
   const visible: string[] = [];
   for (const { name, last } of view.items.values()) {
     if (isVariant(last.value))
-      visible.push(JSON.stringify([name, last.value.constraints.key, suffix(last.value.tag)]));
+      visible.push(JSON.stringify([name, last.value.constraints.key, suffix(last.value.deltaVersion)]));
   }
   return hash('sha256', visible.toSorted().join('\n'), 'hex').slice(0, 16);
 }
 
 /** Gathers a response's parts; a resource or a removal is in it once, whatever number of items show it. */
-class Content {
+class ResponseContent {
   readonly resources: OutgoingResource[] = [];
   readonly removed: string[] = [];
   readonly removedNames: RemovedName[] = [];
   readonly errors: OutgoingError[] = [];
-  readonly #news: Kept[] = [];
-  readonly #lost: Kept[] = [];
+  readonly #additions: RetainedResource[] = [];
+  readonly #removals: RetainedResource[] = [];
   readonly #changed: Variant[] = [];
   readonly #seen = new Set<string>();
   /** What is told by name alone, by that; and the rest by `constrainedKey`. */
   readonly #named = new Set<string>();
   readonly #present = new Set<string>();
   /** `removed`, to be looked up. */
-  readonly #gone = new Set<string>();
-  readonly #siblings: Siblings;
-  readonly #removals: (() => void)[] = [];
-  readonly #parts: Composition;
-  #fleeting = false;
+  readonly #removedNames = new Set<string>();
+  readonly #siblings: OtherParameterSets;
+  readonly #postponed: (() => void)[] = [];
+  readonly #parts: CompositionInput;
+  #timeDependent = false;
 
-  constructor(parts: Composition) {
+  constructor(parts: CompositionInput) {
     this.#parts = parts;
-    this.#siblings = new Siblings(parts.view);
+    this.#siblings = new OtherParameterSets(parts.view);
   }
 
   get empty(): boolean {
-    this.#settleRemovals();
+    this.#writeRemovals();
     return this.resources.length + this.removed.length + this.removedNames.length + this.errors.length === 0;
   }
 
@@ -270,13 +278,16 @@ class Content {
     return this.#seen.has(id);
   }
 
-  /** Something that the taker did not have so; `hasBody`: but the same content. */
-  note(item: Item, variant: Variant, hasBody: boolean): void {
-    this.#news.push({ item, variant });
+  /**
+   * Records a variant that is new to the subscriber. `hasBody`: it has the same content already, under other
+   * constraints.
+   */
+  noteChange(item: Item, variant: Variant, hasBody: boolean): void {
+    this.#additions.push({ item, variant });
     if (!hasBody) this.#changed.push(variant);
   }
 
-  /** `hasIt`: the taker has this content, and only its time to live is new. */
+  /** `hasIt`: the subscriber has this content, and only the TTL is new. */
   add(item: Item, variant: Variant, hasIt: boolean): void {
     this.#seen.add(item.id);
     const { encoding, view } = this.#parts;
@@ -291,7 +302,7 @@ class Content {
     let ttl: number | undefined;
     if (encoding.ttl && variant.ttl !== undefined) {
       ttl = Math.max(1, variant.ttl.deadline - this.#parts.now);
-      this.#fleeting = true;
+      this.#timeDependent = true;
     }
     this.resources.push({
       variant,
@@ -307,52 +318,59 @@ class Content {
   remove(item: Item, held: Variant | undefined): void {
     this.#seen.add(item.id);
     if (item.locator) {
-      if (held === undefined) this.miss(item);
+      if (held === undefined) this.addMissing(item);
       else this.removeVariant(item, held);
     } else if (this.#parts.encoding.constrained && held !== undefined && held.constraints.key !== '') {
       this.removeVariant(item, held);
     } else {
       const name = held === undefined ? item.spelling : nameOf(item, held);
-      if (held !== undefined) this.#lost.push({ item, variant: held });
-      this.#removals.push(() => {
+      if (held !== undefined) this.#removals.push({ item, variant: held });
+      this.#postponed.push(() => {
         if (held === undefined || !this.#shownElsewhere(item, held)) this.#removeName(name);
       });
     }
   }
 
   /** A subscribed name that is not there. */
-  lack(item: Item): void {
+  addAbsent(item: Item): void {
     const { view } = this.#parts;
     // It does not say for which parameter set: it waits until that is known of all.
-    if (this.#siblings.others(item, 'unknown')) return;
+    if (this.#siblings.anyOther(item, 'unknown')) return;
     if (item.locator || view.info.short !== 'vhds') {
       this.remove(item, undefined);
       return;
     }
     this.#seen.add(item.id);
     this.#named.add(item.spelling);
-    this.resources.push(unresolved(view, item));
-  }
-
-  /** It was unknown for one of a locator client's parameter sets: what is not there for others has not been said yet. */
-  lackOthers(item: Item): void {
-    if (this.#siblings.others(item, 'absent') && !this.#siblings.others(item, 'unknown')) this.miss(item);
+    this.resources.push(unresolvableAlias(view, item));
   }
 
   /**
-   * One resource in another's place: where constraints were sent the one before is removed by them (protocol §5), and
-   * so is one of another name that an alias led to.
+   * A locator client has several parameter sets for one name. Absence is told only when it is known for all of them.
+   * This one was unknown until now, so the absence for the others is told now.
    */
-  swap(item: Item, held: Variant, now: Variant): void {
+  addAbsentForOthers(item: Item): void {
+    if (this.#siblings.anyOther(item, 'absent') && !this.#siblings.anyOther(item, 'unknown'))
+      this.addMissing(item);
+  }
+
+  /**
+   * One variant replaces another. A client that got constraints also gets the removal of the old variant (protocol
+   * §5). If an alias led to a resource of another name before, that resource is removed too.
+   */
+  replace(item: Item, held: Variant, now: Variant): void {
     if (held.name === now.name) {
       const constrained = item.locator || this.#parts.encoding.constrained;
       if (constrained && held.constraints.key !== now.constraints.key) this.removeVariant(item, held);
     } else this.remove(item, held);
   }
 
-  /** There is nothing for one of a locator client's parameter sets (protocol §5): said once, whatever their number. */
-  miss({ spelling }: Pick<Item, 'spelling'>): void {
-    this.#removals.push(() => {
+  /**
+   * No variant matches one of the parameter sets of a locator client: removed_resource_names gets the name without
+   * constraints (protocol §5). Once, even if several sets have no match.
+   */
+  addMissing({ spelling }: Pick<Item, 'spelling'>): void {
+    this.#postponed.push(() => {
       const key = constrainedKey('', spelling);
       if (this.#present.has(key)) return;
       this.#present.add(key);
@@ -362,8 +380,8 @@ class Content {
 
   /** A locator client loses one variant, unless another of its parameter sets still shows it. */
   removeVariant(item: Item, held: Variant): void {
-    this.#lost.push({ item, variant: held });
-    this.#removals.push(() => {
+    this.#removals.push({ item, variant: held });
+    this.#postponed.push(() => {
       const name = nameOf(item, held);
       const key = constrainedKey(held.constraints.key, name);
       if (this.#present.has(key) || this.#shownElsewhere(item, held)) return;
@@ -372,47 +390,55 @@ class Content {
     });
   }
 
-  /** Of what was kept back nothing is left to be said where it is removed, or there for another parameter set. */
-  settle(kept: Map<string, Kept>): void {
-    this.#settleRemovals();
-    for (const [id, { item, variant }] of kept) {
+  /**
+   * A deferred removal is dropped if this response removes the variant already, or shows it for another parameter
+   * set.
+   */
+  dropAlreadyRemoved(retained: Map<string, RetainedResource>): void {
+    this.#writeRemovals();
+    for (const [id, { item, variant }] of retained) {
       if (item.locator && this.#present.has(constrainedKey(variant.constraints.key, nameOf(item, variant))))
-        kept.delete(id);
+        retained.delete(id);
     }
   }
 
-  gone(entries: Composition['gone']): void {
+  addRemovals(entries: CompositionInput['removals']): void {
     for (const { id, name, locator } of entries) {
       if (this.#seen.has(id)) continue;
-      if (locator) this.miss({ spelling: name });
+      if (locator) this.addMissing({ spelling: name });
       else this.#removeName(name);
     }
   }
 
-  /** Of what was kept back: with its removal, not before, as in delta NOT_FOUND is one (protocol §8). */
-  faultsOfKept(ids: Iterable<string>, kept: ReadonlyMap<string, Kept>): void {
+  /**
+   * Errors of a resource whose removal was deferred are sent together with the removal. In delta a NOT_FOUND error is
+   * a removal itself (protocol §8).
+   */
+  addErrorsOfDeferred(ids: Iterable<string>, retained: ReadonlyMap<string, RetainedResource>): void {
     for (const id of ids) {
-      const item = kept.has(id) ? undefined : this.#parts.view.items.get(id);
-      if (item !== undefined) this.faults(item);
+      const item = retained.has(id) ? undefined : this.#parts.view.items.get(id);
+      if (item !== undefined) this.addErrors(item);
     }
   }
 
-  faults(item: Item): void {
-    const told = this.#parts.kept?.get(item.id)?.told ?? this.#parts.told(item);
+  addErrors(item: Item): void {
+    const told =
+      this.#parts.deferredRemovals?.get(item.id)?.errorsToldUpTo ?? this.#parts.errorsToldUpTo(item);
     const isDelta = this.#parts.encoding.protocol === 'delta';
-    for (const fault of this.#parts.view.faults(item)) {
-      if (fault.revision <= told) continue;
-      // For others than this one: in delta it would be a removal (protocol §8), and is said for no parameter set.
-      const removes = fault.code === Code.NOT_FOUND && isDelta;
-      if (removes && (item.last.value !== 'absent' || this.#siblings.others(item, 'unknown'))) continue;
-      const constraints = item.locator ? fault.constraints.bytes : noConstraints;
-      this.errors.push({ name: item.spelling, constraints, status: fault.status });
+    for (const error of this.#parts.view.resourceErrors(item)) {
+      if (error.revision <= told) continue;
+      // In delta a NOT_FOUND error removes the name for all parameter sets (protocol §8). It is sent only if the name
+      // is absent for all of them.
+      const removes = error.code === Code.NOT_FOUND && isDelta;
+      if (removes && (item.last.value !== 'absent' || this.#siblings.anyOther(item, 'unknown'))) continue;
+      const constraints = item.locator ? error.constraints.bytes : noConstraints;
+      this.errors.push({ name: item.spelling, constraints, status: error.status });
     }
   }
 
   digest(): string {
     const lines = this.resources.map(({ name, variant }) =>
-      JSON.stringify([name, variant.constraints.key, suffix(variant.tag)]),
+      JSON.stringify([name, variant.constraints.key, suffix(variant.deltaVersion)]),
     );
     return hash('sha256', lines.toSorted().join('\n'), 'hex').slice(0, 16);
   }
@@ -424,41 +450,41 @@ class Content {
       bytes,
       version,
       receivedAt: this.#receivedAt(),
-      told: { news: this.#news, lost: this.#lost },
+      changes: { additions: this.#additions, removals: this.#removals },
       resources,
       changed: this.#changed,
-      fleeting: this.#fleeting,
+      timeDependent: this.#timeDependent,
     };
   }
 
-  again(whole: Frame): Frame {
+  reuse(whole: Frame): Frame {
     return {
       ...whole,
-      told: { news: this.#news, lost: this.#lost },
+      changes: { additions: this.#additions, removals: this.#removals },
       changed: this.#changed,
       receivedAt: this.#receivedAt(),
     };
   }
 
-  /** Only updates have a way behind them: what a newcomer gets first may be old. */
+  /** Propagation is measured for updates only. The first response of a subscriber may hold old content. */
   #receivedAt(): number | undefined {
     return this.#parts.newcomer ? undefined : this.#parts.view.headAt;
   }
 
   /** Never both in resources and in removed_resources: Envoy rejects such a response (protocol §4.9). */
   #removeName(name: string): void {
-    if (this.#named.has(name) || this.#gone.has(name)) return;
-    this.#gone.add(name);
+    if (this.#named.has(name) || this.#removedNames.has(name)) return;
+    this.#removedNames.add(name);
     this.removed.push(name);
   }
 
-  #settleRemovals(): void {
-    for (const remove of this.#removals.splice(0)) remove();
+  #writeRemovals(): void {
+    for (const remove of this.#postponed.splice(0)) remove();
   }
 
   /** By another parameter set, its name or an alias. */
   #shownElsewhere(item: Item, held: Variant): boolean {
-    return this.#siblings.show(item, held, item.locator || this.#parts.encoding.constrained);
+    return this.#siblings.anyShows(item, held, item.locator || this.#parts.encoding.constrained);
   }
 }
 

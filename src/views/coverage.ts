@@ -1,24 +1,27 @@
 import type { ResourceName } from '../model/brand.ts';
 import type { Constraints } from '../model/constraints.ts';
 import type { Parameters } from '../model/parameters.ts';
-import { covers, isCollection, type Selected, selectedId } from '../model/selection.ts';
-import type { Kept } from './frame.ts';
+import { collectionCovers, entryId, isCollection, type SelectionEntry } from '../model/selection.ts';
+import type { RetainedResource } from './frame.ts';
 import type { View } from './view.ts';
 
 /**
- * What the subscriptions of a view say of a resource that a client has from elsewhere: `none` is about it, what is
- * about it is all `answered`, or something of it is `open`.
+ * Whether the subscriptions of a view decide about a resource that the client got from an earlier view. `none`: no
+ * subscription covers it. `isResolved`: all that cover it are resolved. `open`: one of them is not.
  */
 export type Covered = 'none' | 'answered' | 'open';
 
 /** The locators about one name: many parameter sets of one client may have shown the same variant. */
 interface Located {
-  readonly locators: readonly Selected[];
-  readonly byParameters: ReadonlyMap<Parameters, readonly Selected[]>;
+  readonly locators: readonly SelectionEntry[];
+  readonly byParameters: ReadonlyMap<Parameters, readonly SelectionEntry[]>;
   readonly judged: Map<Constraints, Covered>;
 }
 
-/** Which subscriptions of a view are about something that a client has from elsewhere. Valid while nothing changes. */
+/**
+ * Which subscriptions of a view cover a resource that the client got from an earlier view. Valid while the view does
+ * not change.
+ */
 export class Coverage {
   readonly #view: View;
   readonly #located = new Map<ResourceName, Located>();
@@ -32,11 +35,11 @@ export class Coverage {
    * is not meant here. A variant is known by its constraints: every locator that matches them is about it; and the one
    * that it came by, though its parameters are others now.
    */
-  of({ item, variant }: Kept): Covered {
+  of({ item, variant }: RetainedResource): Covered {
     const { name, locator, parameters } = item;
     const { selection } = this.#view;
     if (!locator) {
-      const collecting = isCollection(name) ? [] : selection.collecting(name);
+      const collecting = isCollection(name) ? [] : selection.collectionsOver(name);
       return this.#judge(collecting.filter((selected) => !selected.locator));
     }
     const located = this.#locatedOf(name);
@@ -49,7 +52,7 @@ export class Coverage {
   #locatedOf(name: ResourceName): Located {
     const known = this.#located.get(name);
     if (known !== undefined) return known;
-    const locators = this.#view.selection.about(name).filter(({ locator }) => locator);
+    const locators = this.#view.selection.entriesFor(name).filter(({ locator }) => locator);
     const byParameters = Map.groupBy(locators, ({ parameters }) => parameters);
     const created: Located = { locators, byParameters, judged: new Map() };
     this.#located.set(name, created);
@@ -64,25 +67,28 @@ export class Coverage {
     return known;
   }
 
-  #judge(covering: readonly Selected[]): Covered {
+  #judge(covering: readonly SelectionEntry[]): Covered {
     if (covering.length === 0) return 'none';
     return covering.every((selected) => this.#knows(selected)) ? 'answered' : 'open';
   }
 
   /** Whether the view knows what a subscription shows, though it be nothing. */
-  #knows(selected: Selected): boolean {
-    if (isCollection(selected.selector)) return this.#view.answered(selected);
-    return this.#view.items.get(selectedId(selected))?.last.value !== 'unknown';
+  #knows(selected: SelectionEntry): boolean {
+    if (isCollection(selected.selector)) return this.#view.isResolved(selected);
+    return this.#view.items.get(entryId(selected))?.last.value !== 'unknown';
   }
 }
 
 /** The items that some of a view's wildcards and globs show. */
-export function* itemsOf({ items, selection }: View, collections: ReadonlySet<Selected>): Iterable<string> {
+export function* itemsOf(
+  { items, selection }: View,
+  collections: ReadonlySet<SelectionEntry>,
+): Iterable<string> {
   if (collections.size === 0) return;
   for (const { id, name: selector, locator, parameters } of items.values()) {
     const shown = selection
-      .collecting(selector)
-      .some((one) => collections.has(one) && covers(one, { selector, locator, parameters }));
+      .collectionsOver(selector)
+      .some((one) => collections.has(one) && collectionCovers(one, { selector, locator, parameters }));
     if (shown) yield id;
   }
 }

@@ -1,16 +1,16 @@
-import type { Standing, View } from './view.ts';
+import type { View, ViewSubscriber } from './view.ts';
 
 /** A slice of work must not hold up ACKs, health checks and new streams for longer, in milliseconds. */
-const slice = 5;
+const sliceMs = 5;
 /** Looking at the clock costs something too. */
-const perLook = 16;
+const wakesPerClockRead = 16;
 
 /** Wakes the subscribers of changed views, a slice at a time: other events get their turn in between. */
 export class FanOut {
   readonly #defer: (run: () => void) => void;
   /** Changed views that wait, and for the first of them, whose turn it is. */
   readonly #waiting = new Set<View>();
-  #current: Iterator<Standing> | undefined;
+  #current: Iterator<ViewSubscriber> | undefined;
   #scheduled = false;
 
   constructor(defer: (run: () => void) => void) {
@@ -32,13 +32,13 @@ export class FanOut {
   }
 
   #run(): void {
-    const end = performance.now() + slice;
+    const end = performance.now() + sliceMs;
     try {
       for (let count = 1; ; count++) {
         const subscriber = this.#next();
         if (subscriber === undefined) return;
         subscriber.wake();
-        if (count % perLook === 0 && performance.now() > end) break;
+        if (count % wakesPerClockRead === 0 && performance.now() > end) break;
       }
     } finally {
       // Whatever one of them did: the others must hear of the change.
@@ -46,7 +46,7 @@ export class FanOut {
     }
   }
 
-  #next(): Standing | undefined {
+  #next(): ViewSubscriber | undefined {
     for (;;) {
       if (this.#current === undefined) {
         const [view] = this.#waiting;

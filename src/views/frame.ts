@@ -1,44 +1,53 @@
 import type { Variant } from '../model/resource.ts';
-import type { Batch, Encoding, Response } from '../model/subscription.ts';
+import type { Encoding, ResendItems, Response } from '../model/subscription.ts';
 import type { Item } from './item.ts';
 
 /** What a response tells of, for those that reject it. */
-export interface Told {
+export interface ResponseChanges {
   /** As new. */
-  readonly news: readonly Kept[];
-  /** As gone, or as another variant than before: what it was. Delta only. */
-  readonly lost: readonly Kept[];
+  readonly additions: readonly RetainedResource[];
+  /** Removed or replaced variants, as they were before. Delta only. */
+  readonly removals: readonly RetainedResource[];
 }
 
 /** A response as the views keep it. */
 export interface Frame extends Response {
-  readonly told: Told;
-  /** Holds times that pass: not to be given to others later. */
-  readonly fleeting: boolean;
+  readonly changes: ResponseChanges;
+  /** It holds remaining TTLs, so it must not be shared later. */
+  readonly timeDependent: boolean;
 }
 
-/** What a cursor's way to the head comes to. */
+/** The response that moves a cursor to the head of its view. */
 export interface Composed {
   /** Undefined: there is nothing to say. */
   readonly frame: Frame | undefined;
-  /** Removals kept back: what the taker still holds and must lose later (protocol §8, Order). */
-  readonly kept: ReadonlyMap<string, Kept> | undefined;
+  /**
+   * Deferred removals: resources that the subscriber still has and that a later response removes (protocol §8,
+   * Order).
+   */
+  readonly deferredRemovals: ReadonlyMap<string, RetainedResource> | undefined;
 }
 
-/** A way to a view's head. Who takes the same way gets the same response. */
-export interface Step {
+/**
+ * The start of a cursor's move to the head, and what decides the response. Cursors with equal steps share one
+ * response.
+ */
+export interface CursorStep {
   /** The revision where it begins; -1: from nothing. */
   readonly from: number;
-  readonly owed: Batch | undefined;
-  readonly keepRemoved: boolean;
-  readonly first: boolean;
+  readonly resend: ResendItems | undefined;
+  readonly deferRemovals: boolean;
+  readonly firstResponseDue: boolean;
   readonly encoding: Encoding;
 }
 
-/** A resource that a client still has though the view shows it no longer. */
-export interface Kept {
+/** A resource that the client still has and the view does not show any more. */
+export interface RetainedResource {
   readonly item: Item;
   readonly variant: Variant;
-  /** Its removal waits, and what is said of why with it: the revision up to which the client was told of that. */
-  readonly told?: number;
+  /**
+   * The removal of this resource was deferred, and its resource errors with it. The client has got the errors up to
+   * this revision.
+   */
+  readonly errorsToldUpTo?: number;
 }

@@ -3,15 +3,18 @@ import type { Clock } from '../model/clock.ts';
 import { interestBytes } from '../model/interest-bytes.ts';
 import { ParameterIndex } from '../model/parameter-index.ts';
 import { type Interest, type Selector, WILDCARD } from '../model/transaction.ts';
-import { Lingering } from './lingering.ts';
+import { IdleCache } from './idle-cache.ts';
 
-/** Why an interest ends: it is not kept current any more, room is needed, or it must not be cached. */
-export type Unwanted = 'idle' | 'size' | 'uncached';
+/**
+ * Why an interest ends: it was idle for too long or upstream no longer updates it, the cache is full, or the resource
+ * must not be cached.
+ */
+export type EndReason = 'idle' | 'size' | 'uncached';
 
 /** What an interest without subscribers keeps. */
-interface Kept {
+interface InterestContent {
   /** Something is there: a resource, or the answer to a wildcard. */
-  readonly present: boolean;
+  readonly hasContent: boolean;
   /** Of the bodies that no other interest sees. */
   readonly bytes: number;
 }
@@ -19,17 +22,17 @@ interface Kept {
 /** Where interest goes: left, to the cache and upstream. */
 export interface InterestPort {
   /** Somebody is new to this, and it must not be cached (protocol §5, do_not_cache). */
-  again(interest: Interest): void;
+  resubscribe(interest: Interest): void;
   /** Somebody wants this now, and nobody did. */
-  want(interest: Interest): void;
+  subscribe(interest: Interest): void;
   /** Nobody wants it any more. */
-  unwant(interest: Interest, why: Unwanted): void;
+  unsubscribe(interest: Interest, why: EndReason): void;
   /** Nobody subscribes to it now; it is kept for a while. */
-  idle(interest: Interest): void;
+  markIdle(interest: Interest): void;
   /** Somebody subscribes again to what was idle. */
-  live(interest: Interest): void;
+  markActive(interest: Interest): void;
   /** What would end with it. */
-  keeps(interest: Interest): Kept;
+  contentOf(interest: Interest): InterestContent;
 }
 
 export interface InterestRegistryOptions {
@@ -41,7 +44,7 @@ export interface InterestRegistryOptions {
   readonly maxBytes: () => number;
 }
 
-interface Entry {
+interface RegisteredInterest {
   readonly interest: Interest;
   views: number;
 }
@@ -56,11 +59,11 @@ const returnMilliseconds = 2000;
  */
 export class InterestRegistry {
   readonly #port: InterestPort;
-  readonly #entries = new Map<TypeUrl, Map<Selector, ParameterIndex<Entry>>>();
+  readonly #entries = new Map<TypeUrl, Map<Selector, ParameterIndex<RegisteredInterest>>>();
   /** Whose last subscriber has just gone. */
-  readonly #left: Lingering<Entry>;
+  readonly #justLeft: IdleCache<RegisteredInterest>;
   /** Under which something is there. */
-  readonly #kept: Lingering<Entry>;
+  readonly #idleWithContent: IdleCache<RegisteredInterest>;
 
   constructor({ port, clock, idleMilliseconds, maxBytes }: InterestRegistryOptions) {
     this.#port = port;
@@ -68,20 +71,22 @@ export class InterestRegistry {
       clock,
       maxBytes,
       // All names of the type are looked through for the end of a wildcard.
-      work: ({ interest }: Entry) => (interest.selector === WILDCARD ? Number.POSITIVE_INFINITY : 1),
-      evicted: (entry: Entry) => this.#end(entry, 'size'),
+      work: ({ interest }: RegisteredInterest) =>
+        interest.selector === WILDCARD ? Number.POSITIVE_INFINITY : 1,
+      evicted: (entry: RegisteredInterest) => this.#end(entry, 'size'),
     };
     const longer = idleMilliseconds - returnMilliseconds;
-    this.#left = new Lingering({
+    this.#justLeft = new IdleCache({
       ...common,
       milliseconds: Math.min(idleMilliseconds, returnMilliseconds),
       over: (entry) => {
-        const kept = longer > 0 ? this.#port.keeps(entry.interest) : undefined;
-        if (kept?.present === true) this.#kept.add(entry, interestBytes(entry.interest) + kept.bytes);
+        const kept = longer > 0 ? this.#port.contentOf(entry.interest) : undefined;
+        if (kept?.hasContent === true)
+          this.#idleWithContent.add(entry, interestBytes(entry.interest) + kept.bytes);
         else this.#end(entry, 'idle');
       },
     });
-    this.#kept = new Lingering({
+    this.#idleWithContent = new IdleCache({
       ...common,
       milliseconds: longer,
       over: (entry) => this.#end(entry, 'idle'),
@@ -89,20 +94,21 @@ export class InterestRegistry {
   }
 
   acquire(interest: Interest): void {
-    const selectors = this.#entries.get(interest.type) ?? new Map<Selector, ParameterIndex<Entry>>();
+    const selectors =
+      this.#entries.get(interest.type) ?? new Map<Selector, ParameterIndex<RegisteredInterest>>();
     this.#entries.set(interest.type, selectors);
-    const index = selectors.get(interest.selector) ?? new ParameterIndex<Entry>();
+    const index = selectors.get(interest.selector) ?? new ParameterIndex<RegisteredInterest>();
     selectors.set(interest.selector, index);
     const known = index.get(interest.parameters);
     if (known === undefined) {
       index.set(interest.parameters, { interest, views: 1 });
-      this.#port.want(interest);
+      this.#port.subscribe(interest);
       return;
     }
     if (known.views++ > 0) return;
-    this.#left.delete(known);
-    this.#kept.delete(known);
-    this.#port.live(known.interest);
+    this.#justLeft.delete(known);
+    this.#idleWithContent.delete(known);
+    this.#port.markActive(known.interest);
   }
 
   /** `now`: without lingering (a resource that must not be cached). */
@@ -113,13 +119,13 @@ export class InterestRegistry {
       this.#end(entry, 'uncached');
       return;
     }
-    this.#left.add(entry, interestBytes(entry.interest));
-    if (this.#entry(interest) === entry) this.#port.idle(entry.interest);
+    this.#justLeft.add(entry, interestBytes(entry.interest));
+    if (this.#entry(interest) === entry) this.#port.markIdle(entry.interest);
   }
 
   /** Ends the least recently used of what nobody wants; false if there is nothing left to end. */
   evict(): boolean {
-    return this.#kept.evict() || this.#left.evict();
+    return this.#idleWithContent.evict() || this.#justLeft.evict();
   }
 
   /** Nobody subscribes to it now, and it has not ended. */
@@ -128,7 +134,7 @@ export class InterestRegistry {
   }
 
   /** Ends it now, if nobody subscribes to it. */
-  lapse(interest: Interest): void {
+  endIfIdle(interest: Interest): void {
     const entry = this.#entry(interest);
     if (entry?.views === 0) this.#end(entry, 'idle');
   }
@@ -143,24 +149,24 @@ export class InterestRegistry {
   }
 
   stop(): void {
-    this.#left.stop();
-    this.#kept.stop();
+    this.#justLeft.stop();
+    this.#idleWithContent.stop();
   }
 
-  #entry({ type, selector, parameters }: Interest): Entry | undefined {
+  #entry({ type, selector, parameters }: Interest): RegisteredInterest | undefined {
     return this.#entries.get(type)?.get(selector)?.get(parameters);
   }
 
-  #end(entry: Entry, why: Unwanted): void {
+  #end(entry: RegisteredInterest, why: EndReason): void {
     const { type, selector, parameters } = entry.interest;
     const selectors = this.#entries.get(type);
     const index = selectors?.get(selector);
     if (index?.get(parameters) !== entry) return;
-    this.#left.delete(entry);
-    this.#kept.delete(entry);
+    this.#justLeft.delete(entry);
+    this.#idleWithContent.delete(entry);
     index.delete(parameters);
     if (index.size === 0) selectors?.delete(selector);
     if (selectors?.size === 0) this.#entries.delete(type);
-    this.#port.unwant(entry.interest, why);
+    this.#port.unsubscribe(entry.interest, why);
   }
 }

@@ -4,10 +4,10 @@ import type { Parameters } from '../model/parameters.ts';
 import type { Holding } from '../model/subscription.ts';
 
 /** What was visible from a revision on. */
-interface Entry {
+interface HistoryEntry {
   readonly revision: number;
   readonly value: Value;
-  older: Entry | undefined;
+  older: HistoryEntry | undefined;
 }
 
 /** One resource as one form and parameter set of a view shows it, with its history. */
@@ -19,12 +19,12 @@ export interface Item {
   readonly parameters: Parameters;
   /** Subscribed by its name, not only as a member of a wildcard or glob. */
   readonly named: boolean;
-  last: Entry;
+  last: HistoryEntry;
 }
 
 /** What the item showed at a revision; undefined if it was not there yet. */
 export function valueAt(item: Item, revision: number): Value | undefined {
-  let entry: Entry | undefined = item.last;
+  let entry: HistoryEntry | undefined = item.last;
   while (entry !== undefined && entry.revision > revision) entry = entry.older;
   return entry?.value;
 }
@@ -36,14 +36,14 @@ export function holding({ name, spelling, parameters, last }: Item, value: Value
 
 /** Whether any entry of its history is a resource. */
 export function everShown(item: Item): boolean {
-  for (let entry: Entry | undefined = item.last; entry !== undefined; entry = entry.older) {
+  for (let entry: HistoryEntry | undefined = item.last; entry !== undefined; entry = entry.older) {
     if (isVariant(entry.value)) return true;
   }
   return false;
 }
 
 /** Keeps the newest entry, and for each standing cursor the newest that it sees. */
-export function pruneChain(newest: Entry, standing: readonly number[]): void {
+export function pruneChain(newest: HistoryEntry, standing: readonly number[]): void {
   let kept = newest;
   for (let index = standing.length - 1; index >= 0; index--) {
     const revision = standing[index] ?? 0;

@@ -1,16 +1,16 @@
 import type { Parameters } from '../model/parameters.ts';
-import { isCollection, itemId, type Selected, type Selection } from '../model/selection.ts';
+import { isCollection, itemId, type Selection, type SelectionEntry } from '../model/selection.ts';
 import { type Selector, WILDCARD } from '../model/transaction.ts';
-import { globOver } from '../model/xdstp.ts';
+import { parentGlob } from '../model/xdstp.ts';
 import type { Item } from './item.ts';
 
-interface Place {
+interface LocatorPosition {
   readonly id: string;
   readonly parameters: Parameters;
 }
 
-interface Moved {
-  readonly from: Selected;
+interface MovedLocator {
+  readonly from: SelectionEntry;
   readonly to: Parameters;
 }
 
@@ -21,9 +21,9 @@ const none: readonly never[] = [];
  * changed). Several may have had the same parameters by that, and have different ones now.
  */
 export class MovedLocators {
-  readonly #named: ReadonlyMap<string, readonly Moved[]>;
+  readonly #named: ReadonlyMap<string, readonly MovedLocator[]>;
   /** Of wildcards and globs, by `collectionKey`. */
-  readonly #collecting: ReadonlyMap<string, readonly Moved[]>;
+  readonly #collecting: ReadonlyMap<string, readonly MovedLocator[]>;
 
   constructor(before: Selection, now: Selection) {
     const moved = movedIn(before, now);
@@ -33,9 +33,9 @@ export class MovedLocators {
   }
 
   /** What an item of before may be now: it came by its name, or as a member. */
-  placesOf({ id, name, spelling, locator, parameters: before }: Item): readonly Place[] {
+  positionsOf({ id, name, spelling, locator, parameters: before }: Item): readonly LocatorPosition[] {
     if (!locator) return none;
-    const collections = [WILDCARD, globOver(name) ?? WILDCARD].map((selector) =>
+    const collections = [WILDCARD, parentGlob(name) ?? WILDCARD].map((selector) =>
       collectionKey(before, selector),
     );
     const collecting = [...new Set(collections)].flatMap((key) => this.#collecting.get(key) ?? []);
@@ -48,10 +48,11 @@ export class MovedLocators {
 
 const collectionKey = (parameters: Parameters, selector: Selector): string => `${parameters.id} ${selector}`;
 
-function movedIn(before: Selection, now: Selection): readonly Moved[] {
+function movedIn(before: Selection, now: Selection): readonly MovedLocator[] {
   const gone = [...before.entries].filter(([id, { locator }]) => locator && !now.has(id));
   if (gone.length === 0) return none;
-  const key = ({ own, spelling }: Selected): string => `${own?.id} ${spelling}`;
+  const key = ({ locatorParameters, spelling }: SelectionEntry): string =>
+    `${locatorParameters?.id} ${spelling}`;
   const parameters = new Map<string, Parameters>();
   for (const selected of now.entries.values()) {
     if (selected.locator) parameters.set(key(selected), selected.parameters);

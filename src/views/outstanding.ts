@@ -1,7 +1,7 @@
-import type { Told } from './frame.ts';
+import type { ResponseChanges } from './frame.ts';
 
 /** A client that never acknowledges must not make us remember for ever. */
-const most = 32;
+const maxOutstanding = 32;
 
 /**
  * Responses that were neither accepted nor rejected yet, and what they said. Nearly always it is one or none, and it
@@ -9,23 +9,23 @@ const most = 32;
  */
 export class Outstanding {
   #serial = 0;
-  #told: Told | undefined;
-  #before: { readonly serial: number; readonly told: Told }[] | undefined;
+  #changes: ResponseChanges | undefined;
+  #before: { readonly serial: number; readonly told: ResponseChanges }[] | undefined;
 
   /** A response was sent; `only`: it makes those before it pointless (SotW). */
-  sent(serial: number, told: Told, only: boolean): void {
+  sent(serial: number, changes: ResponseChanges, only: boolean): void {
     if (only) this.#before = undefined;
-    else if (this.#told !== undefined) this.#remember(this.#serial, this.#told);
+    else if (this.#changes !== undefined) this.#remember(this.#serial, this.#changes);
     this.#serial = serial;
-    this.#told = told;
+    this.#changes = changes;
   }
 
   /** The client has answered it: what it said; undefined if it is not outstanding. */
-  answered(serial: number): Told | undefined {
-    if (this.#told !== undefined && this.#serial === serial) {
-      const told = this.#told;
-      this.#told = undefined;
-      return told;
+  answered(serial: number): ResponseChanges | undefined {
+    if (this.#changes !== undefined && this.#serial === serial) {
+      const changes = this.#changes;
+      this.#changes = undefined;
+      return changes;
     }
     const at = this.#before?.findIndex((one) => one.serial === serial) ?? -1;
     if (at < 0) return undefined;
@@ -34,9 +34,9 @@ export class Outstanding {
     return found?.told;
   }
 
-  #remember(serial: number, told: Told): void {
+  #remember(serial: number, changes: ResponseChanges): void {
     this.#before ??= [];
-    if (this.#before.length >= most - 1) this.#before.shift();
-    this.#before.push({ serial, told });
+    if (this.#before.length >= maxOutstanding - 1) this.#before.shift();
+    this.#before.push({ serial, told: changes });
   }
 }

@@ -1,10 +1,10 @@
 import type { Access } from '../model/access.ts';
 import type { ResourceName, TypeUrl } from '../model/brand.ts';
-import { type Catalog, type Fault, isVariant, type Value } from '../model/catalog.ts';
+import { type Catalog, isVariant, type StoredResourceError, type Value } from '../model/catalog.ts';
 import type { Parameters } from '../model/parameters.ts';
 import type { Variant } from '../model/resource.ts';
 
-type Asked = { readonly name: ResourceName; readonly parameters: Parameters };
+type AskedResource = { readonly name: ResourceName; readonly parameters: Parameters };
 
 const none: readonly never[] = [];
 
@@ -30,26 +30,26 @@ export class Permitted {
   }
 
   /** By its own name or by an alias. */
-  named({ name, parameters }: Asked): Value {
+  named({ name, parameters }: AskedResource): Value {
     return this.#catalog.resolve(this.#type, name, parameters, this.#restriction);
   }
 
-  /** As a wildcard (`collected`) or glob shows it that has a member of this name. */
-  member({ name, parameters }: Asked, collected: boolean): Value {
-    const value = this.#catalog.resolve(this.#type, name, parameters, this.#restriction, collected);
+  /** As a wildcard (`fromWildcard`) or glob shows it that has a member of this name. */
+  member({ name, parameters }: AskedResource, fromWildcard: boolean): Value {
+    const value = this.#catalog.resolve(this.#type, name, parameters, this.#restriction, fromWildcard);
     if (this.#restriction === undefined) return value;
     // Found by an alias it is another resource, and a member by its own name.
     return isVariant(value) && value.name === name ? value : 'absent';
   }
 
   /** What is said of something that is there, but not for these clients, is not for them either. */
-  faults(asked: Asked): readonly Fault[] {
+  resourceErrors(asked: AskedResource): readonly StoredResourceError[] {
     if (!this.allows(asked.name)) return none;
-    const faults = this.#catalog.faults(this.#type, asked.name, asked.parameters);
-    return faults.length > 0 && this.#isHidden(asked) ? none : faults;
+    const resourceErrors = this.#catalog.resourceErrors(this.#type, asked.name, asked.parameters);
+    return resourceErrors.length > 0 && this.#isHidden(asked) ? none : resourceErrors;
   }
 
-  #isHidden(asked: Asked): boolean {
+  #isHidden(asked: AskedResource): boolean {
     if (this.#restriction === undefined || isVariant(this.named(asked))) return false;
     return isVariant(this.#catalog.resolve(this.#type, asked.name, asked.parameters));
   }

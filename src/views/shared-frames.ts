@@ -1,8 +1,8 @@
 import type { Encoding } from '../model/subscription.ts';
-import type { Composed, Frame, Step } from './frame.ts';
+import type { Composed, CursorStep, Frame } from './frame.ts';
 
-interface Known {
-  readonly step: Step;
+interface SharedResponse {
+  readonly step: CursorStep;
   readonly composed: Composed;
 }
 
@@ -11,11 +11,11 @@ interface Known {
  * time, and most clients go the one that was gone last, so a list is quicker than keys.
  */
 export class SharedFrames {
-  #known: Known[] = [];
+  #known: SharedResponse[] = [];
   readonly #whole = new Map<Encoding, Frame>();
 
   /** A response for this way, with a nonce above `lastSerial`: a stream's nonces grow. */
-  find(step: Step, lastSerial: number): Composed | undefined {
+  find(step: CursorStep, lastSerial: number): Composed | undefined {
     for (let index = this.#known.length - 1; index >= 0; index--) {
       const known = this.#known[index];
       if (known === undefined || !sameStep(known.step, step)) continue;
@@ -25,14 +25,14 @@ export class SharedFrames {
     return undefined;
   }
 
-  add(step: Step, composed: Composed): void {
+  add(step: CursorStep, composed: Composed): void {
     this.#known = this.#known.filter((known) => !sameStep(known.step, step));
     // Streams that stall at many different revisions must not make this long.
-    if (this.#known.length >= most) this.#known.shift();
+    if (this.#known.length >= maxShared) this.#known.shift();
     this.#known.push({ step, composed });
   }
 
-  /** The complete state, which is the same wherever its taker comes from (protocol §3.7). */
+  /** The complete state. It is the same for every cursor (protocol §3.7). */
   whole(encoding: Encoding, lastSerial: number): Frame | undefined {
     const frame = this.#whole.get(encoding);
     return frame !== undefined && frame.serial > lastSerial ? frame : undefined;
@@ -49,14 +49,14 @@ export class SharedFrames {
   }
 }
 
-const most = 64;
+const maxShared = 64;
 
-function sameStep(a: Step, b: Step): boolean {
+function sameStep(a: CursorStep, b: CursorStep): boolean {
   return (
     a.from === b.from &&
-    a.owed === b.owed &&
+    a.resend === b.resend &&
     a.encoding === b.encoding &&
-    a.keepRemoved === b.keepRemoved &&
-    a.first === b.first
+    a.deferRemovals === b.deferRemovals &&
+    a.firstResponseDue === b.firstResponseDue
   );
 }

@@ -1,8 +1,14 @@
 import type { Access } from '../model/access.ts';
 import type { ResourceName, TypeUrl } from '../model/brand.ts';
-import { type Catalog, type Commit, type Fault, isVariant, type Value } from '../model/catalog.ts';
+import {
+  type Catalog,
+  type Commit,
+  isVariant,
+  type StoredResourceError,
+  type Value,
+} from '../model/catalog.ts';
 import type { Parameters } from '../model/parameters.ts';
-import { isCollection, itemId, type Selected, type Selection } from '../model/selection.ts';
+import { isCollection, itemId, type Selection, type SelectionEntry } from '../model/selection.ts';
 import { type Interest, WILDCARD } from '../model/transaction.ts';
 import { type TypeInfo, typeInfo } from '../model/types.ts';
 import { everShown, type Item, pruneChain } from './item.ts';
@@ -13,12 +19,12 @@ import { SharedFrames } from './shared-frames.ts';
 const historySlack = 64;
 
 /** So many are looked at one by one. */
-const fewForms = 8;
+const maxScannedForms = 8;
 
 /** A subscription as its view sees it. */
-export interface Standing {
+export interface ViewSubscriber {
   /** The revision that its client stands on in a view; undefined if it stands elsewhere, or nowhere yet. */
-  standingIn(view: View): number | undefined;
+  positionIn(view: View): number | undefined;
   /** The view has changed. */
   invalidated(): void;
   /** There may be something to take. */
@@ -27,7 +33,7 @@ export interface Standing {
 
 const none: readonly never[] = [];
 
-interface LogEntry {
+interface ChangeLogEntry {
   readonly revision: number;
   readonly item: Item;
 }
@@ -38,8 +44,8 @@ interface Form {
 }
 
 /**
- * What one class of subscriptions sees: the same type, selection, parameters and access. It owns the history of what is
- * visible and the encoded responses; a subscription is a cursor into it.
+ * What one class of clients sees: all subscriptions with the same type, selection, parameters and access. It owns the
+ * history of what is visible, and the encoded responses. Each subscription is a cursor into this history.
  */
 export class View {
   readonly type: TypeUrl;
@@ -57,21 +63,21 @@ export class View {
   version = '';
   /** Encoded responses that lead to `head`, by where they start and their encoding. */
   readonly frames = new SharedFrames();
-  readonly subscribers = new Set<Standing>();
+  readonly subscribers = new Set<ViewSubscriber>();
   /** Subscriptions that have moved to another view and still stand here: their clients hold what was here. */
-  readonly anchored = new Set<Standing>();
+  readonly anchored = new Set<ViewSubscriber>();
   /** How many subscribers have not taken `head` yet. */
   behind = 0;
-  #log: LogEntry[] = [];
+  #changeLog: ChangeLogEntry[] = [];
   readonly #catalog: Catalog;
   readonly permitted: Permitted;
   /** The distinct (form, parameters) of the selection. */
   readonly forms: readonly Form[];
-  readonly #unknown = new Set<Item>();
+  readonly #unresolvedNames = new Set<Item>();
   /** Named items that must not be cached. */
   readonly uncached = new Set<Item>();
-  /** Items that were shown, and of which nothing is known now (other rules, another upstream): clients have them. */
-  readonly lapsed = new Set<Item>();
+  /** Items that clients have and whose state is unknown again, because the rules or the upstream have changed. */
+  readonly unknownAgain = new Set<Item>();
   /** Items that the client spells differently from the canonical name. */
   readonly #respelled = new Map<ResourceName, Item[]>();
 
@@ -102,20 +108,20 @@ export class View {
   }
 
   /** Named items of which upstream has not said anything yet. */
-  get unknown(): ReadonlySet<Item> {
-    return this.#unknown;
+  get unresolvedNames(): ReadonlySet<Item> {
+    return this.#unresolvedNames;
   }
 
   /** Whether every wildcard and glob has been answered upstream. */
-  get settled(): boolean {
-    return this.selection.collections.every((selected) => this.answered(selected));
+  get collectionsResolved(): boolean {
+    return this.selection.collections.every((selected) => this.isResolved(selected));
   }
 
   /** Nothing that was asked for is cached: the relay knows nothing of it. */
   get cold(): boolean {
     if (this.selection.size === 0) return false;
     for (const item of this.items.values()) if (item.last.value !== 'unknown') return false;
-    return !this.selection.collections.some((selected) => this.answered(selected));
+    return !this.selection.collections.some((selected) => this.isResolved(selected));
   }
 
   itemOf(locator: boolean, parameters: Parameters, spelling: string): Item | undefined {
@@ -140,16 +146,16 @@ export class View {
 
   /** Of many forms few are about one name. */
   #formsOf(name: ResourceName): readonly Form[] {
-    return this.forms.length <= fewForms ? this.forms : this.selection.about(name);
+    return this.forms.length <= maxScannedForms ? this.forms : this.selection.entriesFor(name);
   }
 
-  /** Upstream wants it asked for again each time: it must not linger (cache_control.do_not_cache). */
-  uncacheable(selected: Selected): boolean {
+  /** cache_control.do_not_cache: every new subscription goes upstream, so the interest ends with its last client. */
+  mustNotLinger(selected: SelectionEntry): boolean {
     const value = this.itemOf(selected.locator, selected.parameters, selected.spelling)?.last.value;
     return isVariant(value) && value.doNotCache;
   }
 
-  interest(selected: Selected): Interest {
+  interest(selected: SelectionEntry): Interest {
     return { type: this.type, selector: selected.selector, parameters: selected.parameters };
   }
 
@@ -161,7 +167,8 @@ export class View {
         const id = itemId(form.locator, form.parameters, name);
         const item = this.items.get(id);
         if (item !== undefined) this.#update(item, commit);
-        else if (this.#isMember(form, name) || this.#fails(form, name)) this.#join(id, form, name, commit);
+        else if (this.#isMember(form, name) || this.#hasErrorFor(form, name))
+          this.#addMember(id, form, name, commit);
       }
       for (const item of this.#respelled.get(name) ?? []) this.#update(item, commit);
     }
@@ -175,36 +182,39 @@ export class View {
     this.headAt = commit.receivedAt;
     if (commit.version !== undefined) this.version = commit.version;
     this.frames.clear();
-    if (this.#log.length > this.items.size + historySlack) this.#prune();
+    if (this.#changeLog.length > this.items.size + historySlack) this.#prune();
     return true;
   }
 
   /** Called when a cursor has moved on: when all stand on the head, nothing older is needed. */
-  relax(): void {
+  dropHistory(): void {
     if (this.behind > 0 || this.anchored.size > 0) return;
-    for (const { item } of this.#log) {
+    for (const { item } of this.#changeLog) {
       item.last.older = undefined;
-      if (this.#isOver(item)) this.items.delete(item.id);
+      if (this.#isForgettable(item)) this.items.delete(item.id);
     }
-    this.#log = [];
+    this.#changeLog = [];
   }
 
   /** The items that changed after a revision, each once, in the order of their last change. */
   *changedSince(revision: number): Iterable<Item> {
-    let index = this.#log.length;
-    while (index > 0 && (this.#log[index - 1]?.revision ?? 0) > revision) index--;
-    for (; index < this.#log.length; index++) {
-      const entry = this.#log[index];
+    let index = this.#changeLog.length;
+    while (index > 0 && (this.#changeLog[index - 1]?.revision ?? 0) > revision) index--;
+    for (; index < this.#changeLog.length; index++) {
+      const entry = this.#changeLog[index];
       if (entry !== undefined && entry.item.last.revision === entry.revision) yield entry.item;
     }
   }
 
-  /** What was only said to a name is for those who have it, or a glob over it. */
-  faults(item: Item): readonly Fault[] {
-    const faults = this.permitted.faults(item);
-    if (item.named || faults.length === 0) return faults;
-    const globbed = this.selection.collecting(item.name).some(({ selector }) => selector !== WILDCARD);
-    return globbed ? faults : faults.filter(({ collected }) => collected);
+  /**
+   * An error that upstream sent for a name goes to subscribers of the name, or of a glob that covers it, not of the
+   * wildcard.
+   */
+  resourceErrors(item: Item): readonly StoredResourceError[] {
+    const resourceErrors = this.permitted.resourceErrors(item);
+    if (item.named || resourceErrors.length === 0) return resourceErrors;
+    const globbed = this.selection.collectionsOver(item.name).some(({ selector }) => selector !== WILDCARD);
+    return globbed ? resourceErrors : resourceErrors.filter(({ fromWildcard }) => fromWildcard);
   }
 
   /** Forgets the history between the revisions on which cursors stand: slow clients must not make it grow. */
@@ -212,26 +222,26 @@ export class View {
     const revisions = new Set<number>();
     for (const set of [this.subscribers, this.anchored]) {
       for (const subscription of set) {
-        const standing = subscription.standingIn(this);
+        const standing = subscription.positionIn(this);
         if (standing !== undefined) revisions.add(standing);
       }
     }
     const standing = [...revisions].toSorted((a, b) => a - b);
     const oldest = standing[0] ?? this.head;
-    for (const { item } of this.#log) pruneChain(item.last, standing);
+    for (const { item } of this.#changeLog) pruneChain(item.last, standing);
     for (const [id, item] of this.items) {
-      // What came and went between two cursors nobody needs to hear of.
-      if (this.#isOver(item) && !everShown(item)) this.items.delete(id);
+      // An item that appeared and disappeared between two cursors is in no response.
+      if (this.#isForgettable(item) && !everShown(item)) this.items.delete(id);
     }
-    this.#log = this.#log.filter(
+    this.#changeLog = this.#changeLog.filter(
       ({ revision, item }) =>
         revision > oldest && item.last.revision === revision && this.items.get(item.id) === item,
     );
   }
 
   /** Whether upstream has said what one of its wildcards or globs shows. */
-  answered(selected: Selected): boolean {
-    return this.#catalog.settled(this.interest(selected));
+  isResolved(selected: SelectionEntry): boolean {
+    return this.#catalog.isResolved(this.interest(selected));
   }
 
   #firstVersion(): string {
@@ -250,13 +260,13 @@ export class View {
     return '';
   }
 
-  #enumerate(collection: Selected, commit?: Commit): void {
+  #enumerate(collection: SelectionEntry, commit?: Commit): void {
     const { selector, parameters, locator } = collection;
     for (const name of this.#catalog.members(this.type, selector, parameters)) {
       const id = itemId(locator, parameters, name);
       if (this.items.has(id) || this.#isRespelled(collection, name)) continue;
       if (commit === undefined) this.#create(collection, name, name, false);
-      else this.#join(id, { locator, parameters }, name, commit);
+      else this.#addMember(id, { locator, parameters }, name, commit);
     }
   }
 
@@ -273,8 +283,8 @@ export class View {
     };
     item.last = { revision: this.head, value: this.#value(item), older: undefined };
     this.items.set(id, item);
-    if (named && item.last.value === 'unknown') this.#unknown.add(item);
-    this.#mind(item, item.last.value);
+    if (named && item.last.value === 'unknown') this.#unresolvedNames.add(item);
+    this.#trackUncached(item, item.last.value);
     if (spelling !== name) {
       const respelled = this.#respelled.get(name);
       if (respelled === undefined) this.#respelled.set(name, [item]);
@@ -283,7 +293,7 @@ export class View {
     return item;
   }
 
-  #join(id: string, form: Form, name: ResourceName, commit: Commit): void {
+  #addMember(id: string, form: Form, name: ResourceName, commit: Commit): void {
     const item: Item = {
       id,
       name,
@@ -294,36 +304,36 @@ export class View {
       last: { revision: commit.revision, value: 'absent', older: undefined },
     };
     const value = this.#value(item);
-    if (!isVariant(value) && !this.#fails(form, name)) return;
+    if (!isVariant(value) && !this.#hasErrorFor(form, name)) return;
     item.last = { revision: commit.revision, value, older: undefined };
     this.items.set(id, item);
-    this.#touch(item, commit);
+    this.#record(item, commit);
   }
 
   #update(item: Item, commit: Commit): void {
     const value = this.#value(item);
-    const faulty = this.faults(item).some((fault) => fault.revision === commit.revision);
+    const faulty = this.resourceErrors(item).some((error) => error.revision === commit.revision);
     if (value === item.last.value && !faulty) return;
-    this.#mind(item, value);
-    if (value !== 'unknown') this.#unknown.delete(item);
-    else if (item.named) this.#unknown.add(item);
-    if (value !== 'unknown') this.lapsed.delete(item);
-    else if (isVariant(item.last.value)) this.lapsed.add(item);
+    this.#trackUncached(item, value);
+    if (value !== 'unknown') this.#unresolvedNames.delete(item);
+    else if (item.named) this.#unresolvedNames.add(item);
+    if (value !== 'unknown') this.unknownAgain.delete(item);
+    else if (isVariant(item.last.value)) this.unknownAgain.add(item);
     if (item.last.revision === commit.revision) {
       item.last = { revision: commit.revision, value, older: item.last.older };
       return;
     }
     item.last = { revision: commit.revision, value, older: item.last };
-    this.#touch(item, commit);
+    this.#record(item, commit);
   }
 
-  #mind(item: Item, value: Value): void {
+  #trackUncached(item: Item, value: Value): void {
     if (item.named && isVariant(value) && value.doNotCache) this.uncached.add(item);
     else this.uncached.delete(item);
   }
 
-  #touch(item: Item, commit: Commit): void {
-    this.#log.push({ revision: commit.revision, item });
+  #record(item: Item, commit: Commit): void {
+    this.#changeLog.push({ revision: commit.revision, item });
     this.head = commit.revision;
   }
 
@@ -333,10 +343,10 @@ export class View {
     if (item.named) return this.permitted.named(item);
     let member = false;
     let globbed = false;
-    for (const collection of this.selection.collecting(name)) {
+    for (const collection of this.selection.collectionsOver(name)) {
       const { selector } = collection;
       if (collection.locator !== item.locator || collection.parameters !== parameters) continue;
-      if (!this.answered(collection)) return 'unknown';
+      if (!this.isResolved(collection)) return 'unknown';
       if (!this.#catalog.isMember(this.type, selector, name, parameters)) continue;
       member = true;
       globbed ||= selector !== WILDCARD;
@@ -352,27 +362,27 @@ export class View {
     );
   }
 
-  /** Not asked for by name, not there any more, and no word of why. */
-  #isOver(item: Item): boolean {
-    return !item.named && item.last.value === 'absent' && this.faults(item).length === 0;
+  /** A former member of a wildcard that is absent and has no error: nobody needs its entry any more. */
+  #isForgettable(item: Item): boolean {
+    return !item.named && item.last.value === 'absent' && this.resourceErrors(item).length === 0;
   }
 
   /** A wildcard or glob was told why it does not show this (protocol §8). */
-  #fails(form: Form, name: ResourceName): boolean {
+  #hasErrorFor(form: Form, name: ResourceName): boolean {
     return this.selection
-      .collecting(name)
+      .collectionsOver(name)
       .some(
         ({ selector, locator, parameters }) =>
           locator === form.locator &&
           parameters === form.parameters &&
-          this.#catalog.fails(this.type, selector, name, parameters),
+          this.#catalog.hasErrorFor(this.type, selector, name, parameters),
       );
   }
 
   #isMember(form: Form, name: ResourceName): boolean {
     if (this.#isRespelled(form, name)) return false;
     return this.selection
-      .collecting(name)
+      .collectionsOver(name)
       .some(
         ({ selector, locator, parameters }) =>
           locator === form.locator &&

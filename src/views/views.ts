@@ -2,18 +2,18 @@ import type { Access } from '../model/access.ts';
 import type { TypeUrl } from '../model/brand.ts';
 import { type Catalog, type Commit, isEmpty } from '../model/catalog.ts';
 import type { Clock } from '../model/clock.ts';
-import { isCollection, type Selected, type Selection } from '../model/selection.ts';
+import { isCollection, type Selection, type SelectionEntry } from '../model/selection.ts';
 import type { Encoding } from '../model/subscription.ts';
 import { FanOut } from './fan-out.ts';
 import { type InterestPort, InterestRegistry } from './interest-registry.ts';
-import { ViewSubscription } from './subscription.ts';
 import { View } from './view.ts';
 import type { ViewPool } from './view-pool.ts';
+import { ViewSubscription } from './view-subscription.ts';
 import { Watchers } from './watchers.ts';
 
 export interface ViewsOptions {
   readonly catalog: Catalog;
-  readonly interest: InterestPort;
+  readonly interests: InterestPort;
   readonly clock: Clock;
   /** How long what nobody subscribes to stays (cache.idle_ttl), in milliseconds. */
   readonly idleMilliseconds: number;
@@ -22,7 +22,7 @@ export interface ViewsOptions {
   /** ControlPlane.identifier of every response; empty for none. */
   readonly controlPlane: string;
   /** A subscription joined a view: how many of its resources were known, how many were not. */
-  readonly looked: (type: TypeUrl, hits: number, misses: number) => void;
+  readonly lookedUp: (type: TypeUrl, hits: number, misses: number) => void;
   /** Runs soon, after other events had their turn; for tests, at once. */
   readonly defer: (run: () => void) => void;
 }
@@ -31,12 +31,12 @@ export interface ViewsOptions {
 export class Views {
   readonly #options: ViewsOptions;
   readonly #registry: InterestRegistry;
-  readonly #pools = new Map<TypeUrl, Pool>();
+  readonly #pools = new Map<TypeUrl, TypeViews>();
   readonly #fanOut: FanOut;
 
   constructor(options: ViewsOptions) {
     this.#options = options;
-    const { interest: port, clock, idleMilliseconds, maxCacheBytes: maxBytes } = options;
+    const { interests: port, clock, idleMilliseconds, maxCacheBytes: maxBytes } = options;
     this.#registry = new InterestRegistry({ port, clock, idleMilliseconds, maxBytes });
     this.#fanOut = new FanOut(options.defer);
   }
@@ -57,8 +57,8 @@ export class Views {
     if (isEmpty(commit)) return;
     const pool = this.#pools.get(commit.type);
     if (pool === undefined) return;
-    for (const [view, { names, settled }] of pool.watchers.affected(commit)) {
-      if (!view.apply(commit, names, settled)) continue;
+    for (const [view, { names, collectionResolved }] of pool.watchers.affected(commit)) {
+      if (!view.apply(commit, names, collectionResolved)) continue;
       for (const subscriber of view.subscribers) subscriber.invalidated();
       this.#fanOut.add(view);
     }
@@ -82,27 +82,27 @@ export class Views {
     this.#registry.stop();
   }
 
-  #pool(type: TypeUrl): Pool {
+  #pool(type: TypeUrl): TypeViews {
     const known = this.#pools.get(type);
     if (known !== undefined) return known;
     // Clients can name any type: what is empty goes.
-    const created = new Pool(type, this.#options, this.#registry, () => this.#pools.delete(type));
+    const created = new TypeViews(type, this.#options, this.#registry, () => this.#pools.delete(type));
     this.#pools.set(type, created);
     return created;
   }
 }
 
 /** The views of one type. */
-class Pool implements ViewPool {
+class TypeViews implements ViewPool {
   readonly watchers = new Watchers();
   readonly #type: TypeUrl;
   readonly #options: ViewsOptions;
   readonly #registry: InterestRegistry;
-  readonly #emptied: () => void;
+  readonly #onEmpty: () => void;
   readonly #views = new Map<string, View[]>();
 
   constructor(type: TypeUrl, options: ViewsOptions, registry: InterestRegistry, emptied: () => void) {
-    this.#emptied = emptied;
+    this.#onEmpty = emptied;
     this.#type = type;
     this.#options = options;
     this.#registry = registry;
@@ -126,7 +126,7 @@ class Pool implements ViewPool {
     let view = bucket.find((candidate) => candidate.selection.equals(selection));
     if (view === undefined) {
       // Interest first: what upstream answers at once (files) is then part of the view's first state.
-      for (const { selector, parameters } of this.#permitted(selection, access)) {
+      for (const { selector, parameters } of this.#permittedEntries(selection, access)) {
         this.#registry.acquire({ type: this.#type, selector, parameters });
       }
       view = new View(this.#options.catalog, this.#type, selection, access);
@@ -135,10 +135,10 @@ class Pool implements ViewPool {
     }
     for (const { id, name, parameters } of view.uncached) {
       if (before?.has(id) === true) continue;
-      this.#options.interest.again({ type: this.#type, selector: name, parameters });
+      this.#options.interests.resubscribe({ type: this.#type, selector: name, parameters });
     }
-    const misses = view.unknown.size;
-    this.#options.looked(this.#type, view.items.size - misses, misses);
+    const misses = view.unresolvedNames.size;
+    this.#options.lookedUp(this.#type, view.items.size - misses, misses);
     return view;
   }
 
@@ -148,14 +148,14 @@ class Pool implements ViewPool {
     if (rest.length === 0) this.#views.delete(key);
     else this.#views.set(key, rest);
     this.watchers.delete(view);
-    for (const selected of this.#permitted(view.selection, view.access)) {
-      this.#registry.release(view.interest(selected), view.uncacheable(selected));
+    for (const selected of this.#permittedEntries(view.selection, view.access)) {
+      this.#registry.release(view.interest(selected), view.mustNotLinger(selected));
     }
-    if (this.#views.size === 0) this.#emptied();
+    if (this.#views.size === 0) this.#onEmpty();
   }
 
-  /** Nobody is asked for what its clients may not see. */
-  #permitted({ entries }: Selection, access: Access): Iterable<Selected> {
+  /** Names that the clients of this view may not see are not requested upstream. */
+  #permittedEntries({ entries }: Selection, access: Access): Iterable<SelectionEntry> {
     if (access.key === '') return entries.values();
     return entries
       .values()

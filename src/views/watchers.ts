@@ -10,7 +10,7 @@ import type { View } from './view.ts';
 export interface Affected {
   readonly names: ResourceName[];
   /** One of its wildcards or globs has been answered. */
-  settled: boolean;
+  collectionResolved: boolean;
 }
 
 /** The views of one type, found by what they watch: a change costs work only where it can be seen. */
@@ -53,17 +53,17 @@ export class Watchers {
         touch(views, this.#collections.matching(constraints), name);
       }
     }
-    for (const interest of commit.settled) this.#settle(views, interest);
+    for (const interest of commit.resolved) this.#resolve(views, interest);
     return views;
   }
 
-  #settle(views: Map<View, Affected>, { selector, parameters }: Interest): void {
+  #resolve(views: Map<View, Affected>, { selector, parameters }: Interest): void {
     if (!isCollection(selector)) {
       touch(views, [this.#byName.get(selector)?.get(parameters) ?? []], selector);
       return;
     }
     for (const view of this.#collections.get(parameters) ?? []) {
-      if (view.selection.collects(selector)) entry(views, view).settled = true;
+      if (view.selection.hasCollectionSelector(selector)) entry(views, view).collectionResolved = true;
     }
   }
 }
@@ -92,7 +92,7 @@ function touch(views: Map<View, Affected>, sets: Iterable<Iterable<View>>, name:
 function entry(views: Map<View, Affected>, view: View): Affected {
   const known = views.get(view);
   if (known !== undefined) return known;
-  const created: Affected = { names: [], settled: false };
+  const created: Affected = { names: [], collectionResolved: false };
   views.set(view, created);
   return created;
 }

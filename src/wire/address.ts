@@ -1,7 +1,7 @@
 import { BlockList, isIP } from 'node:net';
 import { fail, ok, type Result } from '../model/result.ts';
 
-/** Where to listen. */
+/** A TCP or Unix socket address: to listen on, or to connect to. */
 export type Address =
   | { readonly kind: 'tcp'; readonly host: string; readonly port: number }
   | { readonly kind: 'unix'; readonly path: string };

@@ -3,7 +3,7 @@ import type { Http2Session } from 'node:http2';
 import type { Clock } from '../model/clock.ts';
 import { ClientAuthorities } from './client-authorities.ts';
 import { spread } from './drain.ts';
-import { handshakePatience } from './http2-settings.ts';
+import { handshakeTimeoutMs } from './http2-settings.ts';
 import { verifiedCertificate } from './peer.ts';
 
 export interface CertificateReviewOptions {
@@ -11,7 +11,7 @@ export interface CertificateReviewOptions {
   /** In [0, 1). */
   readonly random: () => number;
   /** Milliseconds, asked for at each review: over so long connections end. */
-  readonly time: () => number;
+  readonly durationMs: () => number;
   /** A review is over; so many connections ended. */
   readonly done: (ended: number) => void;
 }
@@ -48,14 +48,14 @@ export class CertificateReview {
     end: (session: Http2Session, of: T) => void,
   ) {
     if (!this.#authorities.replace(ca)) return;
-    const { clock, random, time, done } = this.#options;
-    this.#handshakesUntil = clock.now() + handshakePatience;
+    const { clock, random, durationMs, done } = this.#options;
+    this.#handshakesUntil = clock.now() + handshakeTimeoutMs;
     let left = sessions.size;
     let ended = 0;
     this.stop();
     this.#running = spread(
       sessions,
-      Math.max(time(), left / perMillisecond),
+      Math.max(durationMs(), left / perMillisecond),
       clock,
       random,
       ([session, of]) => {

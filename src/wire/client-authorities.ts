@@ -2,9 +2,9 @@ import type { X509Certificate } from 'node:crypto';
 import { parseCertificates } from './certificates.ts';
 
 /** Deeper chains are taken for broken, as OpenSSL would with fewer than its hundred. */
-const deepest = 10;
+const maxChainLength = 10;
 /** Of a fleet there are a few; who can add one has a certificate that was verified. */
-const mostIntermediates = 256;
+const maxIntermediates = 256;
 
 /**
  * Whether the authorities of a listener still vouch for a certificate that was verified before they changed. OpenSSL
@@ -38,14 +38,14 @@ export class ClientAuthorities {
   /** Keeps the intermediates that came with a verified certificate. */
   remember(certificate: X509Certificate): void {
     let issuer = certificate.issuerCertificate;
-    for (let depth = 0; issuer !== undefined && depth < deepest; depth++) {
+    for (let depth = 0; issuer !== undefined && depth < maxChainLength; depth++) {
       const { fingerprint256 } = issuer;
       if (!this.#seen.delete(fingerprint256)) this.#known.clear();
       this.#seen.set(fingerprint256, issuer);
       issuer = issuer.issuerCertificate;
     }
     for (const oldest of this.#seen.keys()) {
-      if (this.#seen.size <= mostIntermediates) break;
+      if (this.#seen.size <= maxIntermediates) break;
       this.#seen.delete(oldest);
     }
   }
@@ -54,7 +54,7 @@ export class ClientAuthorities {
     const trusted = this.#roots.some(
       (root) => root.fingerprint256 === certificate.fingerprint256 || isIssued(certificate, root),
     );
-    if (trusted || depth >= deepest) return trusted;
+    if (trusted || depth >= maxChainLength) return trusted;
     return (
       this.#own.some((issuer) => this.#chains(certificate, issuer, depth)) ||
       this.#seen.values().some((issuer) => this.#chains(certificate, issuer, depth))

@@ -1,5 +1,5 @@
 import { Code, ConnectError } from '@connectrpc/connect';
-import type { GrpcStatus } from './status.ts';
+import type { GrpcStatus } from './grpc-status.ts';
 
 /** Connect's codes are gRPC's, so the number is the same. */
 const codes: ReadonlyMap<number, Code> = new Map(

@@ -18,15 +18,20 @@ import {
   universalRequestFromNodeRequest,
   universalResponseToNodeResponse,
 } from '@connectrpc/connect-node';
-import { type CallKind, type ColdCall, ColdCalls, type ColdCallsOptions } from './cold-calls.ts';
+import {
+  type AuxiliaryCall,
+  AuxiliaryCalls,
+  type AuxiliaryCallsOptions,
+  type CallKind,
+} from './auxiliary-calls.ts';
 import { prefixLength, writePrefix } from './grpc-frames.ts';
 import { refuse } from './grpc-requests.ts';
-import type { ColdPaths } from './http2-server.ts';
-import { Code as GrpcCode, type GrpcStatus } from './status.ts';
-import type { Peer } from './transport.ts';
+import { Code as GrpcCode, type GrpcStatus } from './grpc-status.ts';
+import type { AuxiliaryPaths } from './http2-server.ts';
+import type { Peer } from './server-stream.ts';
 
 /** Services with bounds of their own. */
-export interface ColdService {
+export interface AuxiliaryService {
   /** Adds them to the router. */
   readonly routes: (router: ConnectRouter) => void;
   readonly maxRequestBytes: number;
@@ -35,8 +40,8 @@ export interface ColdService {
   readonly refusal?: (peer: Peer) => GrpcStatus | undefined;
 }
 
-export interface ConnectPathsOptions extends ColdCallsOptions {
-  readonly services: readonly ColdService[];
+export interface ConnectPathsOptions extends AuxiliaryCallsOptions {
+  readonly services: readonly AuxiliaryService[];
   /** Paths that are answered by the handler of another one. */
   readonly aliases?: ReadonlyMap<string, string>;
   /** For Connect's clients that want JSON. */
@@ -46,16 +51,16 @@ export interface ConnectPathsOptions extends ColdCallsOptions {
 }
 
 /** Who calls, for handlers: `context.values.get(callKey)`. */
-export const callKey = createContextKey<ColdCall | undefined>(undefined, { description: 'call' });
+export const callKey = createContextKey<AuxiliaryCall | undefined>(undefined, { description: 'call' });
 
 /** Updates and ACKs wait for the calls that begin in one go, in milliseconds. */
-const slice = 5;
+const sliceMs = 5;
 
 type Handler = ConnectRouter['handlers'][number];
 
-interface ColdPath {
+interface AuxiliaryPath {
   readonly handler: Handler;
-  readonly service: ColdService;
+  readonly service: AuxiliaryService;
 }
 
 /** Answers are written as they are: compressing megabytes for whoever asks costs more than sending them. */
@@ -65,17 +70,17 @@ const compressNothing = 2 ** 32 - 1;
  * The services where an update costs what it may, by connect-node on the hot server's own streams: gRPC, gRPC-Web and
  * Connect. Its adapter is not used, because it prints to the console and answers unknown paths without a grpc-status.
  */
-export class ConnectPaths implements ColdPaths {
-  readonly #paths = new Map<string, ColdPath>();
+export class ConnectPaths implements AuxiliaryPaths {
+  readonly #paths = new Map<string, AuxiliaryPath>();
   readonly #options: ConnectPathsOptions;
   readonly #shutDown = new AbortController();
-  readonly #calls: ColdCalls;
+  readonly #calls: AuxiliaryCalls;
   readonly #starts: (() => void)[] = [];
   #scheduled = false;
 
   constructor(options: ConnectPathsOptions) {
     this.#options = options;
-    this.#calls = new ColdCalls(options);
+    this.#calls = new AuxiliaryCalls(options);
     for (const service of options.services) {
       const router = createConnectRouter({
         acceptCompression: [compressionGzip],
@@ -106,7 +111,7 @@ export class ConnectPaths implements ColdPaths {
     const opened = refusal === undefined ? this.#calls.open(stream, peer, service.kindOf(path)) : undefined;
     if (opened?.ok !== true) {
       const status = refusal ?? opened?.error;
-      if (status !== undefined) refuse(stream, status, httpOf(status, headers));
+      if (status !== undefined) refuse(stream, status, httpStatusOf(status, headers));
       return;
     }
     this.#starts.push(() => this.#start(handler, stream, headers, raw, opened.value));
@@ -123,7 +128,7 @@ export class ConnectPaths implements ColdPaths {
     this.#scheduled = true;
     setImmediate(() => {
       this.#scheduled = false;
-      const end = performance.now() + slice;
+      const end = performance.now() + sliceMs;
       let started = 0;
       for (const start of this.#starts) {
         started++;
@@ -140,7 +145,7 @@ export class ConnectPaths implements ColdPaths {
     stream: ServerHttp2Stream,
     headers: IncomingHttpHeaders,
     raw: readonly string[],
-    call: ColdCall,
+    call: AuxiliaryCall,
   ): void {
     if (call.ended || stream.destroyed || stream.closed) return;
     // connect builds a URL of it, which throws for some of what gRPC clients put there for a Unix socket.
@@ -157,13 +162,13 @@ export class ConnectPaths implements ColdPaths {
     handler: Handler,
     request: Http2ServerRequest,
     response: Http2ServerResponse,
-    call: ColdCall,
+    call: AuxiliaryCall,
   ): Promise<void> {
     const values = createContextValues().set(callKey, call);
     const answer = await handler(universalRequestFromNodeRequest(request, response, undefined, values));
     const { body } = answer;
     await universalResponseToNodeResponse(
-      body === undefined ? answer : { ...answer, body: noticed(body, call) },
+      body === undefined ? answer : { ...answer, body: withProgress(body, call) },
       response,
     );
   }
@@ -174,7 +179,10 @@ export class ConnectPaths implements ColdPaths {
  * message is empty and that goes out in its place: in pieces, each when the client has taken the one before. As one
  * message it would be copied three times, and block the process for as long.
  */
-async function* noticed(body: AsyncIterable<Uint8Array>, call: ColdCall): AsyncIterable<Uint8Array> {
+async function* withProgress(
+  body: AsyncIterable<Uint8Array>,
+  call: AuxiliaryCall,
+): AsyncIterable<Uint8Array> {
   for await (const part of body) {
     call.progressed();
     const pieces = call.takeAnswer();
@@ -193,7 +201,7 @@ async function* noticed(body: AsyncIterable<Uint8Array>, call: ColdCall): AsyncI
 }
 
 /** gRPC's clients look for the grpc-status of a 200 (gRPC over HTTP/2, Responses); others go by the HTTP status. */
-function httpOf({ code }: GrpcStatus, headers: IncomingHttpHeaders): number {
+function httpStatusOf({ code }: GrpcStatus, headers: IncomingHttpHeaders): number {
   if (headers['content-type']?.startsWith('application/grpc') === true) return 200;
   if (code === GrpcCode.PERMISSION_DENIED) return 403;
   return code === GrpcCode.RESOURCE_EXHAUSTED ? 429 : 404;

@@ -1,4 +1,4 @@
-import { Code, type GrpcStatus } from './status.ts';
+import { Code, type GrpcStatus } from './grpc-status.ts';
 
 /** A gRPC message on the wire: a compressed flag, the length in 4 bytes big-endian, the message. */
 export const prefixLength = 5;
@@ -212,17 +212,17 @@ export class Deframer {
  */
 const pool: Buffer[] = [];
 const pooledBytes = 128 << 10;
-const mostPooled = 32;
+const maxPooled = 32;
 let made = 0;
 
 function borrow(bytes: number): Buffer | undefined {
   if (bytes > pooledBytes) return undefined;
   const idle = pool.pop();
-  if (idle !== undefined || made === mostPooled) return idle;
+  if (idle !== undefined || made === maxPooled) return idle;
   made++;
   return Buffer.allocUnsafeSlow(pooledBytes);
 }
 
 function giveBack(buffer: Buffer | undefined): void {
-  if (buffer?.length === pooledBytes && pool.length < mostPooled) pool.push(buffer);
+  if (buffer?.length === pooledBytes && pool.length < maxPooled) pool.push(buffer);
 }

@@ -1,8 +1,8 @@
 import { constants, type IncomingHttpHeaders, type ServerHttp2Stream } from 'node:http2';
+import { Code, type GrpcStatus } from './grpc-status.ts';
 import { respondAndEnd, trailersOnly } from './grpc-status-headers.ts';
-import { Code, type GrpcStatus } from './status.ts';
 
-interface Refusal {
+interface HttpRefusal {
   readonly status: GrpcStatus;
   /** 200 where a gRPC client is sure to read the grpc-status. */
   readonly http: number;
@@ -15,7 +15,7 @@ const grpcContentType = /^application\/grpc(?:[+;]|$)/i;
 const v2Path = /^\/envoy\.(?:\w+\.)*v2(?:alpha)?\./;
 
 /** Why a request to a hot path is not a gRPC call; undefined if it is. */
-export function refusalOf(headers: IncomingHttpHeaders): Refusal | undefined {
+export function refusalOf(headers: IncomingHttpHeaders): HttpRefusal | undefined {
   const method = headers[':method'];
   if (method !== 'POST') {
     return { http: 405, status: { code: Code.INTERNAL, message: `method ${method} is not POST: gRPC is` } };

@@ -1,5 +1,5 @@
 import type { OutgoingHttpHeaders } from 'node:http2';
-import { Code, type GrpcStatus } from './status.ts';
+import { Code, type GrpcStatus } from './grpc-status.ts';
 
 /** Of `grpc-message` as encoded: clients refuse header lists of more than 8 KiB, and logs are no place for novels. */
 const longestMessage = 1024;

@@ -1,7 +1,7 @@
 import type { Clock, Timer } from '../model/clock.ts';
+import { Code, type GrpcStatus } from './grpc-status.ts';
 import { peerKey } from './peer-identity.ts';
-import { Code, type GrpcStatus } from './status.ts';
-import type { Peer } from './transport.ts';
+import type { Peer } from './server-stream.ts';
 
 /** Who gathers a message that has not arrived as a whole. */
 export interface Gatherer {
@@ -32,9 +32,9 @@ export function halfSentBudget(maxRequestBytes: number): number {
   return Math.max(64 << 20, 4 * maxRequestBytes);
 }
 
-/** How much is left when room is made: making room looks at all messages, so it must not be needed for each. */
+/** The share of the budget that is free after room was made. Making room looks at all messages, so it must be rare. */
 const keptShare = 0.75;
-const patrolPeriod = 1000;
+const lateCheckMs = 1000;
 
 /** The messages of all connections of which a part has arrived, and the memory that they hold. */
 export class HalfSent {
@@ -83,7 +83,7 @@ export class HalfSent {
 
   #patrol(timeout: () => number): void {
     const { clock } = this.#options;
-    this.#watch = clock.after(patrolPeriod, () => {
+    this.#watch = clock.after(lateCheckMs, () => {
       const milliseconds = timeout();
       const latest = clock.now() - milliseconds;
       const message = `a request did not arrive within ${milliseconds} ms of its first bytes (limits.stalled_timeout)`;

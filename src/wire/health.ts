@@ -1,17 +1,17 @@
 import { Code, ConnectError, type ConnectRouter } from '@connectrpc/connect';
 import { Health, HealthCheckResponse_ServingStatus as Status } from '../gen/health_pb.ts';
-import type { CallKind } from './cold-calls.ts';
-import type { ColdService } from './connect.ts';
+import type { CallKind } from './auxiliary-calls.ts';
+import type { AuxiliaryService } from './connect.ts';
 
 /** Names of services. */
 const maxRequestBytes = 4096;
 
 /** An orchestrator must hear that the relay is well whatever clients do: the oldest half-sent question gives way. */
-const checks: CallKind = { name: 'health checks', most: 1000, mostPerPeer: 100, excess: 'ENDS_OLDEST' };
+const checks: CallKind = { name: 'health checks', max: 1000, maxPerPeer: 100, whenExceeded: 'ENDS_OLDEST' };
 /** They last, and are counted apart, so that they leave room for checks. */
-const watches: CallKind = { name: 'health watches', most: 1000, mostPerPeer: 100, excess: 'REFUSED' };
+const watches: CallKind = { name: 'health watches', max: 1000, maxPerPeer: 100, whenExceeded: 'REFUSED' };
 
-export function health(services: readonly string[], readiness: Readiness): ColdService {
+export function health(services: readonly string[], readiness: HealthSource): AuxiliaryService {
   return {
     routes: healthRoutes(services, readiness),
     maxRequestBytes,
@@ -20,7 +20,7 @@ export function health(services: readonly string[], readiness: Readiness): ColdS
 }
 
 /** Whether the process can serve, as a value that changes. */
-export interface Readiness {
+export interface HealthSource {
   serving(): boolean;
   /** Calls back after each change until the function returned is called. */
   subscribe(changed: () => void): () => void;
@@ -30,7 +30,7 @@ export interface Readiness {
  * grpc.health.v1 for the overall service `""` and each of `services` (full names), which all share one state.
  * An unknown one: Check fails NOT_FOUND, Watch says SERVICE_UNKNOWN, as the protocol wants it.
  */
-function healthRoutes(services: readonly string[], readiness: Readiness): (router: ConnectRouter) => void {
+function healthRoutes(services: readonly string[], readiness: HealthSource): (router: ConnectRouter) => void {
   const known = new Set(['', ...services]);
   const status = () => (readiness.serving() ? Status.SERVING : Status.NOT_SERVING);
   return (router) => {
@@ -62,7 +62,7 @@ function healthRoutes(services: readonly string[], readiness: Readiness): (route
 /** The status now and after each change that lasted until it could be sent: latest wins. */
 async function* changes(
   status: () => Status,
-  readiness: Readiness,
+  readiness: HealthSource,
   signal: AbortSignal,
 ): AsyncGenerator<Status> {
   let wake = (): void => undefined;

@@ -11,17 +11,17 @@ import { createServer as createListener, type ListenOptions, type Server } from 
 import { type Clock, systemClock } from '../model/clock.ts';
 import { fail, ok, type Result } from '../model/result.ts';
 import { formatHostPort, parseAddress } from './address.ts';
-import type { Connection } from './connection.ts';
-import { type ConnectionBounds, Connections, systemRandom } from './connections.ts';
+import type { ClientConnection } from './client-connection.ts';
+import { ClientConnections, type ConnectionBounds, systemRandom } from './client-connections.ts';
 import { spread } from './drain.ts';
 import { refusalOf, refuse, refuseUnknown } from './grpc-requests.ts';
+import { Code, type GrpcStatus } from './grpc-status.ts';
 import { HalfSent, halfSentBudget } from './half-sent.ts';
-import { backlog, handshakePatience, sessionOptions, tcpKeepAlive, unixWindow } from './http2-settings.ts';
+import { backlog, handshakeTimeoutMs, sessionOptions, tcpKeepAlive, unixWindow } from './http2-settings.ts';
 import { Http2ServerStream, type StreamOwner } from './http2-stream.ts';
 import { explainError, isDisconnect } from './node-error.ts';
-import { Code, type GrpcStatus } from './status.ts';
+import type { Peer, ServerStream } from './server-stream.ts';
 import { checkTlsMaterial, secureContextOptions, type TlsMaterial } from './tls-material.ts';
-import type { Peer, ServerStream } from './transport.ts';
 import { explainSocket, removeStaleSocket } from './unix-socket.ts';
 
 export interface ListenerTls extends TlsMaterial {
@@ -30,7 +30,7 @@ export interface ListenerTls extends TlsMaterial {
 }
 
 /** The paths that are not hot: connect-node's (connect.ts). */
-export interface ColdPaths {
+export interface AuxiliaryPaths {
   serves(path: string): boolean;
   handle(
     stream: ServerHttp2Stream,
@@ -50,7 +50,7 @@ export interface GrpcServerOptions {
    * Called for each call. A function takes it (a hot path), a status refuses it, undefined leaves it to the cold paths.
    */
   readonly accept: (path: string) => ((stream: ServerStream) => void) | GrpcStatus | undefined;
-  readonly cold?: ColdPaths;
+  readonly auxiliary?: AuxiliaryPaths;
   readonly maxRequestBytes: number;
   /** Asked for each connection, in milliseconds: how old it may become, give or take a tenth. Undefined: any age. */
   readonly maxConnectionAge?: () => number | undefined;
@@ -122,7 +122,7 @@ function createNodeServer(tls: ListenerTls | undefined, unix: boolean): Http2Ser
     ...options,
     ...secureContextOptions(tls),
     ALPNProtocols: ['h2'],
-    handshakeTimeout: handshakePatience,
+    handshakeTimeout: handshakeTimeoutMs,
     // Without authorities of our own, Node would believe those of the public web.
     requestCert: tls.ca !== undefined,
     rejectUnauthorized: tls.requireClientCertificate,
@@ -139,8 +139,8 @@ export class GrpcServer implements StreamOwner {
   readonly #listener: Server;
   readonly #http2: Http2Server | Http2SecureServer;
   readonly #options: GrpcServerOptions;
-  readonly #connections: Connections;
-  readonly #streams = new Map<Http2ServerStream, Connection>();
+  readonly #connections: ClientConnections;
+  readonly #streams = new Map<Http2ServerStream, ClientConnection>();
   #whenIdle: (() => void) | undefined;
   #drained: Promise<void> | undefined;
 
@@ -165,7 +165,7 @@ export class GrpcServer implements StreamOwner {
       typeof bound === 'object' && bound !== null
         ? formatHostPort(bound.address, bound.port)
         : options.address;
-    this.#connections = new Connections(listener, http2, {
+    this.#connections = new ClientConnections(listener, http2, {
       clock: this.clock,
       random: options.random,
       unixPath,
@@ -222,17 +222,17 @@ export class GrpcServer implements StreamOwner {
   }
 
   async #drain(milliseconds: number, end: (stream: ServerStream) => void): Promise<void> {
-    const { cold, random = systemRandom } = this.#options;
+    const { auxiliary, random = systemRandom } = this.#options;
     const listenerClosed = new Promise((resolve) => {
       // Its callback comes when the last connection has closed.
       this.#listener.close(resolve);
     });
     this.#connections.beginDrain();
     const ending = spread(this.#streams.keys(), milliseconds * drainShare, this.clock, random, end);
-    const deadline = this.clock.after(milliseconds, () => this.#connections.cut());
+    const deadline = this.clock.after(milliseconds, () => this.#connections.destroyAll());
     await this.#idle();
     // Watches of the health service would otherwise always last until the deadline.
-    cold?.shutDown();
+    auxiliary?.shutDown();
     await listenerClosed;
     this.#connections.stop();
     this.halfSent.stop();
@@ -279,16 +279,16 @@ export class GrpcServer implements StreamOwner {
     stream: ServerHttp2Stream,
     headers: IncomingHttpHeaders,
     rawHeaders: readonly string[],
-    connection: Connection,
+    connection: ClientConnection,
   ): void {
     const { peer } = connection;
     const path = headers[':path'] ?? '';
     const accepted = this.#options.accept(path);
     if (accepted === undefined) {
-      if (this.#options.cold?.serves(path) === true) {
+      if (this.#options.auxiliary?.serves(path) === true) {
         connection.opened();
         stream.once('close', () => connection.closed(this.clock.now()));
-        this.#options.cold.handle(stream, headers, rawHeaders, peer);
+        this.#options.auxiliary.handle(stream, headers, rawHeaders, peer);
       } else refuseUnknown(stream, headers);
       return;
     }

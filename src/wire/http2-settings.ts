@@ -7,13 +7,13 @@ import type { ServerSessionOptions } from 'node:http2';
 export const backlog = 8192;
 
 /** A connection that has no stream for so long is closed: a prober or worse. Milliseconds. */
-export const idlePatience = 60_000;
+export const idleTimeoutMs = 60_000;
 
 /** The same while there are too many connections: a client that connects has something to ask. Milliseconds. */
-export const crowdedPatience = 10_000;
+export const idleTimeoutWhenFullMs = 10_000;
 
 /** Milliseconds for a TLS handshake; Node's default is two minutes. */
-export const handshakePatience = 15_000;
+export const handshakeTimeoutMs = 15_000;
 
 /** TCP asks a silent client whether it is there, so that the streams of a machine that lost power end. Milliseconds. */
 export const tcpKeepAlive = 60_000;

@@ -2,10 +2,10 @@ import { constants, type IncomingHttpHeaders, type ServerHttp2Stream } from 'nod
 import type { Clock } from '../model/clock.ts';
 import { Deframer } from './grpc-frames.ts';
 import { closeSoon, refuse } from './grpc-requests.ts';
+import { Code, type GrpcStatus } from './grpc-status.ts';
 import { statusTrailers } from './grpc-status-headers.ts';
 import type { Gatherer, HalfSent } from './half-sent.ts';
-import { Code, type GrpcStatus } from './status.ts';
-import type { Peer, ServerStream, StreamHandler } from './transport.ts';
+import type { Peer, ServerStream, StreamHandler } from './server-stream.ts';
 import { VIA_HEADER } from './via.ts';
 
 /** What a stream needs of its server. One object for all streams. */
@@ -19,7 +19,7 @@ export interface StreamOwner {
 }
 
 /** How long the trailers wait behind data that the client does not take; then the stream is reset. Milliseconds. */
-const trailersPatience = 5000;
+const trailersTimeoutMs = 5000;
 
 /** A list, because Node copies an object for each response. */
 const responseHeaders: readonly string[] = [':status', '200', 'content-type', 'application/grpc'];
@@ -134,7 +134,7 @@ export class Http2ServerStream implements ServerStream, Gatherer {
       return;
     }
     stream.once('wantTrailers', () => this.#sendTrailers(status));
-    if (stream.writableLength > 0) this.#limitPatience(status);
+    if (stream.writableLength > 0) this.#limitTrailersWait(status);
     stream.end();
   }
 
@@ -145,9 +145,9 @@ export class Http2ServerStream implements ServerStream, Gatherer {
   }
 
   /** Trailers cannot overtake data: of a client that takes none, only a reset gets rid. */
-  #limitPatience(status: GrpcStatus): void {
+  #limitTrailersWait(status: GrpcStatus): void {
     const stream = this.#stream;
-    const timer = this.#owner.clock.after(trailersPatience, () => {
+    const timer = this.#owner.clock.after(trailersTimeoutMs, () => {
       // The reset code is all that such a client learns: gRPC turns these into RESOURCE_EXHAUSTED and CANCELLED.
       const exhausted = status.code === Code.RESOURCE_EXHAUSTED;
       stream.close(exhausted ? constants.NGHTTP2_ENHANCE_YOUR_CALM : constants.NGHTTP2_CANCEL);

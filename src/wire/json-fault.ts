@@ -2,7 +2,7 @@ import type { DescMessage, JsonValue, Registry } from '@bufbuild/protobuf';
 
 export type JsonPath = readonly (string | number)[];
 
-interface Fault {
+interface JsonFaultPlace {
   readonly path: JsonPath;
   readonly message: string;
 }
@@ -19,7 +19,7 @@ export function locateJsonFault(
   registry: Registry,
   read: Read,
   message: string,
-): Fault {
+): JsonFaultPlace {
   if (!isObject(json)) return { path: [], message };
   if (desc.typeName === 'google.protobuf.Any') return locateInAny(json, registry, read, message);
   for (const [key, value] of Object.entries(json)) {
@@ -45,7 +45,7 @@ function locateInAny(
   registry: Registry,
   read: Read,
   message: string,
-): Fault {
+): JsonFaultPlace {
   const url = json['@type'];
   if (typeof url !== 'string' || url === '') {
     return {
@@ -77,11 +77,11 @@ function* parts(kind: string | undefined, value: JsonValue): Generator<[JsonPath
 }
 
 /** Far more than the decoder's own limit of messages inside each other. */
-const deepest = 400;
+const maxDepth = 400;
 
 /** Whether parsed JSON or YAML is JSON, and of a depth that the decoder can be given. */
 export function isJsonValue(value: unknown, depth = 0): value is JsonValue {
-  if (depth > deepest) return false;
+  if (depth > maxDepth) return false;
   if (Array.isArray(value)) return value.every((element) => isJsonValue(element, depth + 1));
   if (typeof value === 'object' && value !== null) {
     return Object.values(value).every((element) => isJsonValue(element, depth + 1));

@@ -1,4 +1,4 @@
-import type { Peer } from './transport.ts';
+import type { Peer } from './server-stream.ts';
 
 /**
  * The identity that a client certificate vouches for: its URI SANs, else its DNS SANs. Undefined without a verified

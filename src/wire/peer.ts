@@ -2,7 +2,7 @@ import type { X509Certificate } from 'node:crypto';
 import type { Http2Session } from 'node:http2';
 import { TLSSocket } from 'node:tls';
 import { formatHostPort } from './address.ts';
-import type { Peer } from './transport.ts';
+import type { Peer } from './server-stream.ts';
 
 interface SubjectAltNames {
   readonly uris: readonly string[];

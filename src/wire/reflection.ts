@@ -14,18 +14,26 @@ import {
   type ServerReflectionRequest,
   type ServerReflectionResponse,
 } from '../gen/reflection_pb.ts';
-import type { CallKind } from './cold-calls.ts';
-import type { ColdService } from './connect.ts';
+import type { CallKind } from './auxiliary-calls.ts';
+import type { AuxiliaryService } from './connect.ts';
+import { Code } from './grpc-status.ts';
 import { envoyRegistry } from './registry.ts';
-import { Code } from './status.ts';
 
 /** Names of symbols and files. */
 const maxRequestBytes = 4096;
 
-const calls: CallKind = { name: 'reflection calls', most: 100, mostPerPeer: 10, excess: 'REFUSED' };
+const reflectionCalls: CallKind = {
+  name: 'reflection calls',
+  max: 100,
+  maxPerPeer: 10,
+  whenExceeded: 'REFUSED',
+};
 
-export function reflection(services: () => readonly string[], files: readonly DescFile[] = []): ColdService {
-  return { routes: reflectionRoutes(services, files), maxRequestBytes, kindOf: () => calls };
+export function reflection(
+  services: () => readonly string[],
+  files: readonly DescFile[] = [],
+): AuxiliaryService {
+  return { routes: reflectionRoutes(services, files), maxRequestBytes, kindOf: () => reflectionCalls };
 }
 
 /** The older name of the same messages, which many tools still try first. */
@@ -36,7 +44,7 @@ export const reflectionAliases: ReadonlyMap<string, string> = new Map([
   ],
 ]);
 
-type Answer = ServerReflectionResponse['messageResponse'];
+type ReflectionAnswer = ServerReflectionResponse['messageResponse'];
 
 /**
  * gRPC server reflection. `services` are the full names that it lists now, besides health and itself; their descriptors
@@ -75,7 +83,7 @@ function answer(
   listed: readonly string[],
   descriptors: () => Descriptors,
   sent: Set<string>,
-): Answer {
+): ReflectionAnswer {
   switch (asked.case) {
     case 'listServices':
       return {
@@ -113,7 +121,7 @@ function answer(
   }
 }
 
-function filesAnswer(file: DescFile | undefined, asked: string, sent: Set<string>): Answer {
+function filesAnswer(file: DescFile | undefined, asked: string, sent: Set<string>): ReflectionAnswer {
   if (file === undefined) return notFound(asked);
   const encoded: Uint8Array[] = [];
   sent.delete(file.proto.name);
@@ -132,11 +140,11 @@ function collect(file: DescFile, sent: Set<string>, into: Uint8Array[]): void {
   for (const dependency of file.dependencies) collect(dependency, sent, into);
 }
 
-function notFound(what: string): Answer {
+function notFound(what: string): ReflectionAnswer {
   return errorAnswer(Code.NOT_FOUND, `${what} is not known here`);
 }
 
-function errorAnswer(errorCode: number, errorMessage: string): Answer {
+function errorAnswer(errorCode: number, errorMessage: string): ReflectionAnswer {
   return {
     case: 'errorResponse',
     value: { $typeName: 'grpc.reflection.v1.ErrorResponse', errorCode, errorMessage },

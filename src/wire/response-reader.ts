@@ -3,7 +3,7 @@ import { BinaryReader, WireType } from '@bufbuild/protobuf/wire';
 import { fail, ok, type Result } from '../model/result.ts';
 
 /** Ranges of one buffer, without an object for each: a response may have 50,000 resources. */
-export class Slices {
+export class ByteRanges {
   readonly bytes: Buffer;
   readonly #bounds: number[] = [];
 
@@ -51,7 +51,7 @@ export interface IncomingSotw {
   readonly version: string;
   readonly typeUrl: string;
   readonly nonce: string;
-  readonly resources: Slices;
+  readonly resources: ByteRanges;
   readonly errors: readonly IncomingError[];
 }
 
@@ -102,7 +102,7 @@ function readResponse(bytes: Buffer, errorField: 7 | 9): Result<IncomingDelta, U
   let typeUrl = '';
   let nonce = '';
   try {
-    const resources = new Slices(bytes);
+    const resources = new ByteRanges(bytes);
     let errors: IncomingError[] | undefined;
     let removed: string[] | undefined;
     let removedNames: IncomingName[] | undefined;

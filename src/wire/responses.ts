@@ -96,7 +96,7 @@ export function encodeStatus(code: number, status: string): Uint8Array {
 function resourceFields(resource: OutgoingResource): Field[] {
   const { variant } = resource;
   const fields: Field[] = [];
-  text(fields, 1, variant.tag);
+  text(fields, 1, variant.deltaVersion);
   if (!resource.bodiless && variant.payload !== undefined) fields.push(bytes(2, variant.payload.bytes));
   if (!resource.constrained) text(fields, 3, resource.name);
   for (const alias of variant.aliases) fields.push(utf8(4, alias));

@@ -1,4 +1,4 @@
-import { Code, type GrpcStatus } from './status.ts';
+import { Code, type GrpcStatus } from './grpc-status.ts';
 
 /**
  * Request header of the streams that a relay opens: the relay itself, then each relay that subscribes to it, directly
@@ -51,7 +51,7 @@ function isPath(path: string): boolean {
   return hops.length <= mostHops && hops.every((hop) => hop.length <= longestHop && hopPattern.test(hop));
 }
 
-/** What our own streams announce. Nearer relays come first, if there are more than a header can hold. */
+/** The header that our own streams send. If not all relays fit, the nearer ones come first. */
 export function formatVia(own: string, paths: Iterable<string>): string {
   const sorted = [...new Set(paths)]
     .map((path) => ({ path, hops: path.split('>').length }))

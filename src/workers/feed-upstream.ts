@@ -7,7 +7,7 @@ import { AdsUpstream } from '../upstream/ads/ads-upstream.ts';
 import { CLAIMS_EVERYTHING } from '../upstream/claims.ts';
 
 /** Longer than anything takes: how long to wait for control planes is the primary's to decide. Milliseconds. */
-const never = 2 ** 31 - 1;
+const longestTimeoutMs = 2 ** 31 - 1;
 const backoff = { initialMs: 20, maxMs: 1000 };
 
 /** A worker's one upstream: the primary, at the socket given. */
@@ -21,14 +21,14 @@ export function feedUpstream(core: Core, socket: string, sink: UpstreamSink): Ad
       endpoints: [{ kind: 'unix', path: socket }],
       protocol: 'DELTA',
       variants: 'NATIVE',
-      apart: true,
+      sessionPerParameters: true,
       tls: undefined,
       connectTimeoutMs: 10_000,
       maxResponseBytes: -1,
-      resourceTimeoutMs: never,
-      keepalive: { timeMs: never, timeoutMs: never },
+      resourceTimeoutMs: longestTimeoutMs,
+      keepalive: { timeMs: longestTimeoutMs, timeoutMs: longestTimeoutMs },
       backoff,
-      settleMs: 0,
+      failbackAfterMs: 0,
       rules: [],
       node: config.node,
       version,
@@ -37,7 +37,7 @@ export function feedUpstream(core: Core, socket: string, sink: UpstreamSink): Ad
       maxSessions: config.limits.maxUpstreamSessions,
       clock: systemClock,
       random: () => randomInt(2 ** 32) / 2 ** 32,
-      log: quiet(log.child({ upstream: name })),
+      log: atDebugLevel(log.child({ upstream: name })),
       metrics: {
         updates: (type, result) => metrics.updates(name, type, result).inc(),
         lastUpdate: () => {},
@@ -50,13 +50,13 @@ export function feedUpstream(core: Core, socket: string, sink: UpstreamSink): Ad
   );
 }
 
-/** That a worker has found its primary is no news. */
-function quiet(log: Log): Log {
+/** The connection to the primary is logged at the level debug only. */
+function atDebugLevel(log: Log): Log {
   return {
     debug: (message, fields) => log.debug(message, fields),
     info: (message, fields) => log.debug(message, fields),
     warn: (message, fields) => log.warn(message, fields),
     error: (message, fields) => log.error(message, fields),
-    child: (fields) => quiet(log.child(fields)),
+    child: (fields) => atDebugLevel(log.child(fields)),
   };
 }

@@ -3,11 +3,11 @@ import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import type { Core } from '../assembly/core.ts';
 import type { Config } from '../config/config.ts';
-import { routes } from '../downstream/server.ts';
+import { routes } from '../downstream/xds-server.ts';
 import { ok, type Result } from '../model/result.ts';
 import { ADS_SERVICE } from '../model/types.ts';
 import { type GrpcServer, listenGrpc } from '../wire/http2-server.ts';
-import type { Start } from './messages.ts';
+import type { Start } from './ipc-messages.ts';
 
 /**
  * How the primary feeds its workers: with TP2 delta over a Unix socket that only this user can reach, as a relay feeds a
@@ -80,7 +80,7 @@ export class Feed {
         return (stream) => {
           // Not looked at for loops: the worker has, and to it we are the same relay.
           const refusal = core.relay.server.accept(stream, route);
-          if (refusal === undefined) core.loops.taken(stream);
+          if (refusal === undefined) core.loops.streamAccepted(stream);
           else stream.end(refusal);
         };
       },

@@ -2,7 +2,7 @@
 import cluster from 'node:cluster';
 import { createLog, isLogLevel } from '../observe/log.ts';
 import { removeFeed } from './feed.ts';
-import { readToWorker, type Start, type ToPrimary } from './messages.ts';
+import { readToWorker, type Start, type ToPrimary } from './ipc-messages.ts';
 import { Worker } from './worker.ts';
 
 let worker: Promise<Worker | undefined> = Promise.resolve(undefined);

@@ -11,17 +11,17 @@ import { fail, ok, type Result } from '../model/result.ts';
 import type { Log } from '../observe/log.ts';
 import { workerConfig } from './feed.ts';
 import { feedUpstream } from './feed-upstream.ts';
-import { Line } from './line.ts';
-import type { News, Start, ToPrimary, ToWorker } from './messages.ts';
-import { Outlook } from './outlook.ts';
-import { answerQuestion, askClientStatus } from './questions.ts';
+import { answerPrimary, callClientStatus } from './ipc-calls.ts';
+import type { PrimaryState, Start, ToPrimary, ToWorker } from './ipc-messages.ts';
+import { IpcRpc } from './ipc-rpc.ts';
+import { OutageGate } from './outage-gate.ts';
 
 /** How long the primary may take to ask all workers, in milliseconds. */
-const patience = 10_000;
+const primaryTimeoutMs = 10_000;
 
-/** So many more streams and connections cannot come within `leisure` milliseconds. */
-const farAway = 5000;
-const leisure = 50;
+/** Fewer new streams and connections than this arrive within `reportDelayMs` milliseconds. */
+const farFromLimit = 5000;
+const reportDelayMs = 50;
 
 export interface WorkerOptions {
   /** Unlike the number, never used again. */
@@ -37,39 +37,39 @@ export class Worker {
   readonly #options: WorkerOptions;
   readonly #core: Core;
   readonly #clients: LocalClients;
-  readonly #line: Line;
-  readonly #outlook: Outlook;
-  #news: Pick<News, 'ready'> = { ready: false };
-  #elsewhere: Load = { streams: 0, connections: 0 };
+  readonly #rpc: IpcRpc;
+  readonly #outageGate: OutageGate;
+  #primaryState: Pick<PrimaryState, 'ready'> = { ready: false };
+  #loadElsewhere: Load = { streams: 0, connections: 0 };
   #reporting = false;
   #listener: XdsListener | undefined;
 
   private constructor(config: Config, options: WorkerOptions) {
     this.#options = options;
     const { id, log, start, send } = options;
-    this.#outlook = new Outlook(config.upstreams, systemClock, () => this.#core.relay.changed());
+    this.#outageGate = new OutageGate(config.upstreams, systemClock, () => this.#core.relay.changed());
     this.#core = new Core(
       workerConfig(config, start),
       { log, version: start.version, processMetrics: true },
       {
         streamPrefix: `${id}-`,
-        elsewhere: () => this.#elsewhere,
+        loadElsewhere: () => this.#loadElsewhere,
         loadChanged: () => this.#report(),
-        hopeless: (type, selector) => this.#outlook.hopeless(type, selector),
-        refusal: (interest) => this.#outlook.refusal(interest),
+        isUnavailable: (type, selector) => this.#outageGate.isUnavailable(type, selector),
+        refusal: (interest) => this.#outageGate.refusal(interest),
         relayId: start.relayId,
-        choosesElsewhere: true,
-        wanted: ({ type, selector }) => this.#outlook.asked(type, selector),
+        ambiguityReportedElsewhere: true,
+        wanted: ({ type, selector }) => this.#outageGate.subscribed(type, selector),
         changed: () => {},
       },
     );
     this.#clients = new LocalClients(this.#core.relay);
     const clients = this.#clients;
-    this.#line = new Line({
+    this.#rpc = new IpcRpc({
       clock: systemClock,
-      patience,
+      timeoutMs: primaryTimeoutMs,
       send,
-      answer: (what, body) => answerQuestion(what, body, { clients, series: () => this.#core.series() }),
+      answer: (what, body) => answerPrimary(what, body, { clients, series: () => this.#core.series() }),
     });
   }
 
@@ -87,20 +87,20 @@ export class Worker {
       case 'reload':
         this.#reload(message.text);
         return;
-      case 'news':
-        this.#news = message;
-        this.#outlook.news(message);
+      case 'primary_state':
+        this.#primaryState = message;
+        this.#outageGate.update(message);
         this.#core.changed();
-        if (message.refused.length > 0) this.#core.relay.server.refusalsChanged();
+        if (message.refused.length > 0) this.#core.relay.server.failRefusedStreams();
         return;
-      case 'elsewhere':
-        this.#elsewhere = message.load;
+      case 'load_elsewhere':
+        this.#loadElsewhere = message.load;
         return;
       case 'drain':
         return;
       case 'ask':
       case 'answer':
-        this.#line.receive(message);
+        this.#rpc.receive(message);
         return;
       default:
         message satisfies never;
@@ -112,21 +112,19 @@ export class Worker {
     this.#core.beginDrain();
     await this.#listener?.drain(milliseconds);
     await this.#core.relay.stop();
-    this.#line.close();
+    this.#rpc.close();
   }
 
   async #open(): Promise<Result<undefined>> {
     const { start, send } = this.#options;
     const { relay, loops } = this.#core;
     const feed = feedUpstream(this.#core, start.feed, relay);
-    loops.onGrowth(() => feed.reannounce());
+    loops.onNewRelaysBelow(() => feed.reannounce());
     relay.start([feed]);
     const listener = await XdsListener.open(this.#core, {
-      serving: () => this.#news.ready && !this.#core.isDraining,
-      clientStatus: (question) =>
-        question.scope.kind === 'connection'
-          ? this.#clients.configs(question)
-          : askClientStatus(this.#line, question),
+      serving: () => this.#primaryState.ready && !this.#core.isDraining,
+      clientStatus: (query) =>
+        query.scope.kind === 'connection' ? this.#clients.configs(query) : callClientStatus(this.#rpc, query),
     });
     if (!listener.ok) return listener;
     this.#listener = listener.value;
@@ -141,23 +139,23 @@ export class Worker {
       this.#options.log.error('a worker cannot read the new configuration', { error: config.error });
       return;
     }
-    this.#outlook.reload(config.value.upstreams);
+    this.#outageGate.reload(config.value.upstreams);
     this.#core.reload(workerConfig(config.value, this.#options.start));
   }
 
-  /** Once for all that happens meanwhile: at leisure while the limit is far, else soon. */
+  /** Reports the load once for many changes: after 50 ms while the limits are far away, else at once. */
   #report(): void {
     if (this.#reporting) return;
     this.#reporting = true;
     const { limits } = this.#core.config;
     const { streams, connections } = this.#load;
     const room = Math.min(
-      limits.maxStreams - streams - this.#elsewhere.streams,
-      limits.maxConnections - connections - this.#elsewhere.connections,
+      limits.maxStreams - streams - this.#loadElsewhere.streams,
+      limits.maxConnections - connections - this.#loadElsewhere.connections,
     );
-    systemClock.after(room > farAway ? leisure : 0, () => {
+    systemClock.after(room > farFromLimit ? reportDelayMs : 0, () => {
       this.#reporting = false;
-      this.#options.send({ kind: 'here', load: this.#load });
+      this.#options.send({ kind: 'load_here', load: this.#load });
     });
   }
 

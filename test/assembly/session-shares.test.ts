@@ -5,8 +5,8 @@ import { parseConfig } from '../../src/config/load.ts';
 import { resourceName } from '../../src/model/brand.ts';
 import { internParameters } from '../../src/model/parameters.ts';
 import { Selection } from '../../src/model/selection.ts';
-import type { Peer } from '../../src/wire/transport.ts';
-import { type } from '../support/lab.ts';
+import type { Peer } from '../../src/wire/server-stream.ts';
+import { type } from '../support/in-memory-relay.ts';
 
 const at = (address: string): Peer => ({ address: `${address}:4000`, unix: false, uriSans: [], dnsSans: [] });
 
@@ -39,7 +39,7 @@ function withEnvs(envs: readonly string[], name = 'a', short = 'eds') {
       ['env', env],
       ['other', String(index)],
     ]),
-    own: undefined,
+    locatorParameters: undefined,
   }));
   return [{ url: type(short), selection: Selection.of(selected) }];
 }

@@ -7,7 +7,7 @@ import {
 } from '../../src/gen/envoy/service/discovery/v3/discovery_pb.ts';
 import { eventually } from '../e2e/support/eventually.ts';
 import type { ResourceFiles } from '../e2e/support/files.ts';
-import { any, type as typeOf } from '../support/lab.ts';
+import { any, type as typeOf } from '../support/in-memory-relay.ts';
 import type { AdsStream } from '../upstream/ads/control-plane.ts';
 import type { Arena, Attack } from './support/attack.ts';
 import {

@@ -1,7 +1,7 @@
 /** Attacks by what gRPC adds to HTTP/2: message prefixes, compression, metadata, calls that never go on. */
 import { gzipSync } from 'node:zlib';
 import { frameOf } from '../../src/wire/grpc-frames.ts';
-import { Code } from '../../src/wire/status.ts';
+import { Code } from '../../src/wire/grpc-status.ts';
 import type { Attack } from './support/attack.ts';
 import { rawCall } from './support/calls.ts';
 import { ADS, block, callFields, data, type Fields, Flag, headers, uint32 } from './support/frames.ts';

@@ -4,10 +4,10 @@ import { isIP } from 'node:net';
 import { resolve } from 'node:path';
 import { parseArgs } from 'node:util';
 import { type Attack, lackingFor } from './support/attack.ts';
+import { Bystander } from './support/bystander.ts';
 import { type Bounds, runAttack, usualBounds } from './support/run-attack.ts';
 import type { Identity, Target } from './support/target.ts';
 import { warmUp } from './support/warm-up.ts';
-import { Witness } from './support/witness.ts';
 import { tables } from './tables.ts';
 
 const MB = 1024 * 1024;
@@ -91,7 +91,7 @@ function targetOf(address: string): Target {
 }
 
 /** What is printed, and whether the attack was withstood. */
-async function attempt(attack: Attack, target: Target, witness: Witness, bounds: Bounds): Promise<boolean> {
+async function attempt(attack: Attack, target: Target, witness: Bystander, bounds: Bounds): Promise<boolean> {
   const lacking = lackingFor(attack, target);
   if (lacking.length > 0) {
     console.log(`left out  ${attack.name}: the target has no ${lacking.join(', ')}`);
@@ -113,7 +113,7 @@ async function main(address: string, cluster: string): Promise<boolean> {
     settle: 30_000,
   };
   await warmUp(target);
-  await using witness = new Witness({ target, cluster, updates: false });
+  await using witness = new Bystander({ target, cluster, updates: false });
   let withstood = true;
   for (const [name, attacks] of Object.entries(tables)) {
     console.log(`\n${name}`);

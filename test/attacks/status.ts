@@ -2,12 +2,12 @@
 import { create, toBinary } from '@bufbuild/protobuf';
 import { ClientStatusRequestSchema } from '../../src/gen/envoy/service/status/v3/csds_pb.ts';
 import { frameOf } from '../../src/wire/grpc-frames.ts';
-import { Code } from '../../src/wire/status.ts';
+import { Code } from '../../src/wire/grpc-status.ts';
 import type { Attack } from './support/attack.ts';
+import { WELL_BEHAVED } from './support/bystander-messages.ts';
 import { answerOf, rawCall } from './support/calls.ts';
 import { data, Setting } from './support/frames.ts';
 import { SECRET } from './support/tenants.ts';
-import { WELL_BEHAVED } from './support/witness-messages.ts';
 
 const WATCH = '/grpc.health.v1.Health/Watch';
 const REFLECTION = '/grpc.reflection.v1.ServerReflection/ServerReflectionInfo';

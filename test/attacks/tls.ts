@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import type { Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type ConnectionOptions, connect } from 'node:tls';
-import { Code } from '../../src/wire/status.ts';
+import { Code } from '../../src/wire/grpc-status.ts';
 import { XdsClient, type XdsClientOptions } from '../e2e/support/xds-client.ts';
 import type { Arena, Attack } from './support/attack.ts';
 import { PREFACE, settings } from './support/frames.ts';

@@ -2,10 +2,10 @@
 import { create, toBinary } from '@bufbuild/protobuf';
 import { BinaryWriter, WireType } from '@bufbuild/protobuf/wire';
 import { StructSchema } from '@bufbuild/protobuf/wkt';
-import { Code } from '../../src/wire/status.ts';
+import { Code } from '../../src/wire/grpc-status.ts';
 import { eventually } from '../e2e/support/eventually.ts';
 import type { XdsClient } from '../e2e/support/xds-client.ts';
-import { type as typeOf } from '../support/lab.ts';
+import { type as typeOf } from '../support/in-memory-relay.ts';
 import type { Attack } from './support/attack.ts';
 
 const MB = 1024 * 1024;

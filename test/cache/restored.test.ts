@@ -1,6 +1,6 @@
 import { expect } from 'chai';
 import fc from 'fast-check';
-import type { RestoredHolder } from '../../src/cache/cell.ts';
+import type { RestoredHolder } from '../../src/cache/cached-resource.ts';
 import type { Restored } from '../../src/cache/restored.ts';
 import { Store } from '../../src/cache/store.ts';
 import { resourceName } from '../../src/model/brand.ts';
@@ -8,9 +8,9 @@ import { isVariant } from '../../src/model/catalog.ts';
 import { UNCONSTRAINED } from '../../src/model/constraints.ts';
 import { NO_PARAMETERS } from '../../src/model/parameters.ts';
 import { type Holder, type Interest, transaction } from '../../src/model/transaction.ts';
+import { Code } from '../../src/wire/grpc-status.ts';
 import { encodeStatus } from '../../src/wire/responses.ts';
-import { Code } from '../../src/wire/status.ts';
-import { Lab, resources, type, when } from '../support/lab.ts';
+import { InMemoryRelay, resources, type, when } from '../support/in-memory-relay.ts';
 import { VirtualClock } from '../support/virtual-clock.ts';
 import { interest, named, says, unconfirmed, wild } from './persistence/support.ts';
 
@@ -27,7 +27,7 @@ function imageOf(store: Store): Restored {
   const old = (holder: Holder): RestoredHolder => ({ ...holder, restored: true });
   return {
     resources: tables.flatMap(([url, table]) =>
-      [...table.cells].map(([name, cell]) => {
+      [...table.resources].map(([name, cell]) => {
         const variants = cell.variants
           .values()
           .map(({ variant, holders }) => Object.assign({}, variant, { holders: holders.map(old) }));
@@ -56,39 +56,39 @@ function names(store: Store, wanted: Interest = all): string[] {
 
 function storeWith(...wanted: readonly Interest[]): Store {
   const store = newStore();
-  for (const one of wanted) store.want(one);
+  for (const one of wanted) store.addInterest(one);
   return store;
 }
 
 describe('what is restored', () => {
   it('is served as it was, and its wildcard is known', () => {
     const before = storeWith(all);
-    before.apply(says('cds', { resources: { a: '1', b: '2' }, settled: [all] }));
+    before.apply(says('cds', { resources: { a: '1', b: '2' }, resolved: [all] }));
     const store = restarted(before);
     expect(names(store)).to.deep.equal(['a', 'b']);
-    expect(store.settled(all)).to.equal(true);
+    expect(store.isResolved(all)).to.equal(true);
     expect(store.version(all)).to.equal('1');
     expect(store.resolve(cds, resourceName('a'), NO_PARAMETERS)).to.have.property('version', 'v-1');
   });
 
   it('stays without a visible change where upstream delivers the same again', () => {
     const before = storeWith(all);
-    before.apply(says('cds', { resources: { a: '1', b: '2' }, settled: [all] }));
+    before.apply(says('cds', { resources: { a: '1', b: '2' }, resolved: [all] }));
     const store = restarted(before);
-    store.want(all);
-    const commit = store.apply(says('cds', { resources: { a: '1', b: '2' }, settled: [all] }));
+    store.addInterest(all);
+    const commit = store.apply(says('cds', { resources: { a: '1', b: '2' }, resolved: [all] }));
     expect([...commit.changed.keys()]).to.deep.equal([]);
     expect(unconfirmed(store, cds)).to.deep.equal([]);
   });
 
   it('goes exactly when upstream has answered: what it did not deliver, in the same revision', () => {
     const before = storeWith(all);
-    before.apply(says('cds', { resources: { a: '1', b: '2', c: '3' }, settled: [all] }));
+    before.apply(says('cds', { resources: { a: '1', b: '2', c: '3' }, resolved: [all] }));
     const store = restarted(before);
     store.apply(says('cds', { resources: { a: '1' } })); // a delta control plane splits its answer
     store.apply(says('cds', { resources: { b: 'new' } }));
     expect(names(store)).to.deep.equal(['a', 'b', 'c']);
-    const commit = store.apply(says('cds', { settled: [all] }));
+    const commit = store.apply(says('cds', { resolved: [all] }));
     expect([...commit.changed.keys()]).to.deep.equal(['c']);
     expect(names(store)).to.deep.equal(['a', 'b']);
   });
@@ -103,7 +103,7 @@ describe('what is restored', () => {
 
   it('goes with a removal by the holder that it stands for', () => {
     const before = storeWith(all);
-    before.apply(says('cds', { resources: { a: '1', b: '2' }, settled: [all] }));
+    before.apply(says('cds', { resources: { a: '1', b: '2' }, resolved: [all] }));
     const store = restarted(before);
     const removals = [{ name: resourceName('a'), constraints: UNCONSTRAINED }];
     store.apply(says('cds', { removals }));
@@ -113,20 +113,20 @@ describe('what is restored', () => {
   it('of the wildcard and of names is confirmed apart', () => {
     const one = interest('cds', 'a');
     const before = storeWith(all, one);
-    before.apply(says('cds', { resources: { a: '1' }, settled: [all] }));
-    before.apply(says('cds', { holder: named, resources: { a: '1' }, settled: [one] }));
+    before.apply(says('cds', { resources: { a: '1' }, resolved: [all] }));
+    before.apply(says('cds', { holder: named, resources: { a: '1' }, resolved: [one] }));
     const store = restarted(before);
-    store.apply(says('cds', { holder: named, settled: [one] }));
+    store.apply(says('cds', { holder: named, resolved: [one] }));
     expect(names(store)).to.deep.equal(['a']); // upstream has not answered for the wildcard
-    const commit = store.apply(says('cds', { settled: [all] }));
+    const commit = store.apply(says('cds', { resolved: [all] }));
     expect([...commit.changed.keys()]).to.deep.equal(['a']);
     expect(store.resolve(cds, one.selector, NO_PARAMETERS)).to.equal('absent');
 
     const other = restarted(before);
-    other.apply(says('cds', { settled: [all] }));
+    other.apply(says('cds', { resolved: [all] }));
     expect(names(other)).to.deep.equal([]);
     expect(isVariant(other.resolve(cds, one.selector, NO_PARAMETERS))).to.equal(true);
-    other.apply(says('cds', { holder: named, settled: [one] }));
+    other.apply(says('cds', { holder: named, resolved: [one] }));
     expect(other.resolve(cds, one.selector, NO_PARAMETERS)).to.equal('absent');
   });
 
@@ -138,12 +138,12 @@ describe('what is restored', () => {
       says('eds', {
         holder: named,
         resources: { web: '1', db: '1' },
-        settled: [web, db],
+        resolved: [web, db],
         cannotDelete: true,
       }),
     );
     const store = restarted(before);
-    store.apply(says('eds', { holder: named, resources: { web: '2' }, settled: [web], cannotDelete: true }));
+    store.apply(says('eds', { holder: named, resources: { web: '2' }, resolved: [web], cannotDelete: true }));
     expect(isVariant(store.resolve(db.type, db.selector, NO_PARAMETERS))).to.equal(true);
     expect(unconfirmed(store, db.type)).to.deep.equal(['db']);
   });
@@ -151,12 +151,12 @@ describe('what is restored', () => {
   it('for several parameter sets stays until the last that sees it is answered', () => {
     const [prod, dev] = [interest('cds', '*', { env: 'prod' }), interest('cds', '*', { env: 'dev' })];
     const before = storeWith(prod, dev);
-    before.apply(says('cds', { resources: { shared: '1' }, settled: [prod, dev] }));
+    before.apply(says('cds', { resources: { shared: '1' }, resolved: [prod, dev] }));
     before.apply(says('cds', { resources: { own: '1' }, more: { constraints: when({ env: 'prod' }) } }));
     const store = restarted(before);
-    store.apply(says('cds', { settled: [prod] }));
+    store.apply(says('cds', { resolved: [prod] }));
     expect(names(store, prod)).to.deep.equal(['shared']);
-    store.apply(says('cds', { settled: [dev] }));
+    store.apply(says('cds', { resolved: [dev] }));
     expect(names(store, prod)).to.deep.equal([]);
   });
 
@@ -164,18 +164,18 @@ describe('what is restored', () => {
     const www = interest('vhds', 'www');
     const before = storeWith(www);
     before.apply(
-      says('vhds', { holder: named, resources: { web: '1' }, more: { aliases: ['www'] }, settled: [www] }),
+      says('vhds', { holder: named, resources: { web: '1' }, more: { aliases: ['www'] }, resolved: [www] }),
     );
     const store = restarted(before);
     expect(isVariant(store.resolve(www.type, www.selector, NO_PARAMETERS))).to.equal(true);
-    store.apply(says('vhds', { holder: named, settled: [www] }));
+    store.apply(says('vhds', { holder: named, resolved: [www] }));
     expect(store.resolve(www.type, www.selector, NO_PARAMETERS)).to.equal('absent');
   });
 
   it('is not dropped for an error other than NOT_FOUND (protocol §8)', () => {
     const one = interest('cds', 'a');
     const before = storeWith(one);
-    before.apply(says('cds', { holder: named, resources: { a: '1' }, settled: [one] }));
+    before.apply(says('cds', { holder: named, resources: { a: '1' }, resolved: [one] }));
     for (const [code, stays] of [
       [Code.RESOURCE_EXHAUSTED, true],
       [Code.NOT_FOUND, false],
@@ -188,7 +188,7 @@ describe('what is restored', () => {
         message: 'no',
         status: encodeStatus(code, 'no'),
       };
-      store.apply(says('cds', { holder: named, faults: [fault], settled: [one] }));
+      store.apply(says('cds', { holder: named, resourceErrors: [fault], resolved: [one] }));
       expect(isVariant(store.resolve(cds, one.selector, NO_PARAMETERS))).to.equal(stays);
     }
   });
@@ -196,10 +196,10 @@ describe('what is restored', () => {
   it('that only an ended interest had kept goes with it, for whoever else sees it', () => {
     const [prod, dev] = [interest('cds', '*', { env: 'prod' }), interest('cds', '*', { env: 'dev' })];
     const before = storeWith(prod, dev);
-    before.apply(says('cds', { resources: { shared: '1' }, settled: [prod, dev] }));
+    before.apply(says('cds', { resources: { shared: '1' }, resolved: [prod, dev] }));
     const store = restarted(before);
-    store.apply(says('cds', { settled: [prod] }));
-    const commit = store.unwant(dev);
+    store.apply(says('cds', { resolved: [prod] }));
+    const commit = store.removeInterest(dev);
     expect([...(commit?.changed.keys() ?? [])]).to.deep.equal(['shared']);
     expect(names(store, prod)).to.deep.equal([]);
   });
@@ -208,9 +208,9 @@ describe('what is restored', () => {
     const before = storeWith(all);
     before.apply(says('cds', { resources: { a: '1', b: '1' } })); // the rest of the answer was still to come
     const store = restarted(before);
-    expect(store.settled(all)).to.equal(false);
+    expect(store.isResolved(all)).to.equal(false);
     store.apply(says('cds', { resources: { b: '1' } }));
-    store.apply(says('cds', { settled: [all] }));
+    store.apply(says('cds', { resolved: [all] }));
     expect(names(store)).to.deep.equal(['b']);
   });
 
@@ -219,7 +219,7 @@ describe('what is restored', () => {
     fc.assert(
       fc.property(content, fc.array(content, { maxLength: 4 }), fc.boolean(), (old, parts, sotw) => {
         const before = storeWith(all);
-        before.apply(says('cds', { resources: old, settled: [all] }));
+        before.apply(says('cds', { resources: old, resolved: [all] }));
         const store = restarted(before);
         const answer: Record<string, string> = {};
         for (const [index, part] of parts.entries()) {
@@ -228,9 +228,9 @@ describe('what is restored', () => {
           // Never less than upstream held, before it has answered.
           expect(names(store)).to.include.members(Object.keys(old));
           if (sotw && index === parts.length - 1)
-            store.apply(says('cds', { resources: answer, complete: true, settled: [all] }));
+            store.apply(says('cds', { resources: answer, complete: true, resolved: [all] }));
         }
-        const commit = store.apply(says('cds', { settled: [all] }));
+        const commit = store.apply(says('cds', { resolved: [all] }));
         const last = sotw && parts.length > 0 ? [] : Object.keys(old).filter((name) => !(name in answer));
         expect([...commit.changed.keys()].toSorted()).to.deep.equal(last.toSorted());
         expect(names(store)).to.deep.equal(Object.keys(answer).toSorted());
@@ -246,11 +246,11 @@ describe('a replaced upstream', () => {
   it('leaves what it had until the next one has answered', () => {
     const one = interest('cds', 'a');
     const store = storeWith(all, one);
-    store.apply(says('cds', { resources: { a: '1', b: '2' }, settled: [all] }));
-    store.apply(says('cds', { holder: named, resources: { a: '1' }, settled: [one] }));
-    store.disown('central');
+    store.apply(says('cds', { resources: { a: '1', b: '2' }, resolved: [all] }));
+    store.apply(says('cds', { holder: named, resources: { a: '1' }, resolved: [one] }));
+    store.markRestored('central');
     expect(names(store)).to.deep.equal(['a', 'b']);
-    const commit = store.apply(says('cds', { holder: other, resources: { a: '1' }, settled: [all, one] }));
+    const commit = store.apply(says('cds', { holder: other, resources: { a: '1' }, resolved: [all, one] }));
     expect([...commit.changed.keys()]).to.deep.equal(['a', 'b']);
     expect(names(store)).to.deep.equal(['a']);
     expect(unconfirmed(store, cds)).to.deep.equal([]);
@@ -258,8 +258,8 @@ describe('a replaced upstream', () => {
 
   it('does not touch what is of others', () => {
     const store = storeWith(all);
-    store.apply(says('cds', { resources: { a: '1' }, settled: [all] }));
-    store.disown('files');
+    store.apply(says('cds', { resources: { a: '1' }, resolved: [all] }));
+    store.markRestored('files');
     expect(unconfirmed(store, cds)).to.deep.equal([]);
   });
 });
@@ -267,26 +267,26 @@ describe('a replaced upstream', () => {
 describe('a restarted relay', () => {
   const before = storeWith(all);
   before.apply(
-    says('cds', { holder: { ...wild, upstream: 'script' }, resources: { a: '1', b: '2' }, settled: [all] }),
+    says('cds', { holder: { ...wild, upstream: 'script' }, resources: { a: '1', b: '2' }, resolved: [all] }),
   );
 
-  function restart(): Lab {
-    const lab = new Lab();
-    lab.relay.start([lab.upstream], imageOf(before));
-    return lab;
+  function restart(): InMemoryRelay {
+    const relay = new InMemoryRelay();
+    relay.relay.start([relay.upstream], imageOf(before));
+    return relay;
   }
 
   it('subscribes again to what it knew, serves it, and ends what nobody comes for', () => {
-    const lab = restart();
-    expect(lab.upstream.journal).to.deep.equal(['+cds *']);
-    const client = lab.sotw();
+    const relay = restart();
+    expect(relay.upstream.journal).to.deep.equal(['+cds *']);
+    const client = relay.sotw();
     client.send('cds');
     expect(resources(client.one())).to.deep.equal({ a: '1', b: '2' });
     client.disconnect();
-    lab.settle();
-    lab.clock.advance(700_000);
-    expect(lab.upstream.journal).to.deep.equal(['+cds *', '-cds *']);
-    expect(lab.relay.store.bytes).to.equal(0);
+    relay.settle();
+    relay.clock.advance(700_000);
+    expect(relay.upstream.journal).to.deep.equal(['+cds *', '-cds *']);
+    expect(relay.relay.store.bytes).to.equal(0);
   });
 
   it('tells clients nothing where upstream has the same, and one removal where it has one less', () => {
@@ -294,16 +294,16 @@ describe('a restarted relay', () => {
       [{ a: '1', b: '2' }, []],
       [{ a: '1' }, ['b']],
     ] as const) {
-      const lab = restart();
-      const client = lab.delta();
+      const relay = restart();
+      const client = relay.delta();
       client.send('cds', {});
       client.ack('cds', client.one());
       for (const resource of Object.entries(content)) {
-        lab.says({ ...says('cds', { resources: Object.fromEntries([resource]) }), settled: [] });
+        relay.says({ ...says('cds', { resources: Object.fromEntries([resource]) }), resolved: [] });
       }
       expect(client.received()).to.deep.equal([]);
-      lab.relay.apply(transaction({ holder: wild, type: cds, settled: [all] }));
-      lab.settle();
+      relay.relay.apply(transaction({ holder: wild, type: cds, resolved: [all] }));
+      relay.settle();
       expect(client.received().map(({ removedResources }) => removedResources)).to.deep.equal(
         removed.length === 0 ? [] : [removed],
       );

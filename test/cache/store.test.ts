@@ -12,7 +12,7 @@ import {
   transaction,
   WILDCARD,
 } from '../../src/model/transaction.ts';
-import { namedHolder, put, type, wildcardHolder } from '../support/lab.ts';
+import { namedHolder, put, type, wildcardHolder } from '../support/in-memory-relay.ts';
 import { compiled, is, not } from '../support/variants.ts';
 import { VirtualClock } from '../support/virtual-clock.ts';
 
@@ -37,7 +37,7 @@ class Setting {
 
   want(selector: string, parameters: Parameters = NO_PARAMETERS): Interest {
     const interest = { type: cds, selector: resourceName(selector), parameters };
-    this.store.want(interest);
+    this.store.addInterest(interest);
     return interest;
   }
 
@@ -127,11 +127,11 @@ describe('store', () => {
   it('what was chosen upstream for exactly these parameters wins over whatever else matches', () => {
     const setting = new Setting();
     setting.want('a', inProd);
-    const apart = (parameters: Parameters): Holder => ({
-      key: parameters.key,
+    const apart = (exactParameters: Parameters): Holder => ({
+      key: exactParameters.key,
       upstream: 'primary',
       role: 'named',
-      parameters,
+      exactParameters,
     });
     setting.apply({ holder: apart(inTest), puts: [cluster('a', 'for all')] });
     expect(setting.see('a', inProd)).to.equal('a for all');
@@ -149,18 +149,18 @@ describe('store', () => {
       const setting = use();
       const interest = setting.want('a');
       expect(setting.see('a')).to.equal('unknown');
-      expect(setting.store.settled(interest)).to.equal(false);
-      const commit = setting.apply({ settled: [interest] });
-      expect(commit.settled).to.deep.equal([interest]);
+      expect(setting.store.isResolved(interest)).to.equal(false);
+      const commit = setting.apply({ resolved: [interest] });
+      expect(commit.resolved).to.deep.equal([interest]);
       expect(setting.see('a')).to.equal('absent');
-      expect(setting.store.settled(interest)).to.equal(true);
-      expect(setting.apply({ settled: [interest] }).settled, 'told once').to.deep.equal([]);
+      expect(setting.store.isResolved(interest)).to.equal(true);
+      expect(setting.apply({ resolved: [interest] }).resolved, 'told once').to.deep.equal([]);
     });
     it('by parameter set: another one is still unknown', () => {
       const setting = use();
       const interest = setting.want('a', inProd);
       setting.want('a', inTest);
-      setting.apply({ settled: [interest] });
+      setting.apply({ resolved: [interest] });
       expect(setting.see('a', inProd)).to.equal('absent');
       expect(setting.see('a', inTest)).to.equal('unknown');
     });
@@ -175,7 +175,7 @@ describe('store', () => {
       const interest = setting.want('a', inProd);
       setting.want('a', inTest);
       const commit = setting.apply({ removals: [gone('a', prod)] });
-      expect(commit.settled).to.deep.equal([interest]);
+      expect(commit.resolved).to.deep.equal([interest]);
       expect(setting.see('a', inTest)).to.equal('unknown');
     });
     it('resource_errors NOT_FOUND answers, other errors do not', () => {
@@ -185,7 +185,7 @@ describe('store', () => {
       ] as const) {
         const setting = use();
         setting.want('a');
-        setting.apply({ faults: [fault('a', code)] });
+        setting.apply({ resourceErrors: [fault('a', code)] });
         expect(setting.see('a'), String(code)).to.equal(expected);
       }
     });
@@ -202,8 +202,8 @@ describe('store', () => {
     it('an interest ends, and what was known of it is unknown again', () => {
       const setting = use();
       const interest = setting.want('a');
-      setting.apply({ settled: [interest] });
-      setting.store.unwant(interest);
+      setting.apply({ resolved: [interest] });
+      setting.store.removeInterest(interest);
       setting.want('a');
       expect(setting.see('a')).to.equal('unknown');
     });
@@ -211,7 +211,7 @@ describe('store', () => {
       const setting = use();
       const interest = setting.want('a');
       expect(setting.store.version(interest)).to.equal('');
-      setting.apply({ settled: [interest], version: 'v1' });
+      setting.apply({ resolved: [interest], version: 'v1' });
       setting.apply({ holder: otherHolder, version: 'other' });
       setting.apply({ version: 'v2' });
       expect(setting.store.version(interest)).to.equal('v2');
@@ -338,7 +338,7 @@ describe('store', () => {
       setting.apply({ puts: [cluster('a', '2', second), cluster('a', '1', first)] });
       setting.see('a', both);
       const count = (): number =>
-        [...setting.store.tables()].reduce((sum, [, table]) => sum + table.ambiguous, 0);
+        [...setting.store.tables()].reduce((sum, [, table]) => sum + table.ambiguousCount, 0);
       expect(count()).to.equal(1);
       setting.apply({ removals: [gone('a', first)] });
       expect(count()).to.equal(0);
@@ -393,9 +393,9 @@ describe('store', () => {
       const setting = use();
       const [byAlias, byName] = [setting.want('x'), setting.want('a')];
       setting.apply({ puts: [aliased('a', '1', 'x')] });
-      setting.store.unwant(byName);
+      setting.store.removeInterest(byName);
       expect(setting.see('x')).to.equal('a 1');
-      setting.store.unwant(byAlias);
+      setting.store.removeInterest(byAlias);
       expect(setting.store.bodyBytes).to.equal(0);
     });
   });
@@ -405,33 +405,33 @@ describe('store', () => {
       const setting = use();
       setting.want('a');
       setting.apply({ puts: [cluster('a', '1')] });
-      const commit = setting.apply({ faults: [fault('a', 14)] });
+      const commit = setting.apply({ resourceErrors: [fault('a', 14)] });
       expect(changedNames(commit)).to.deep.equal(['a']);
       expect(setting.see('a')).to.equal('a 1');
-      const [kept] = setting.store.faults(cds, resourceName('a'), NO_PARAMETERS);
+      const [kept] = setting.store.resourceErrors(cds, resourceName('a'), NO_PARAMETERS);
       expect(kept?.revision).to.equal(commit.revision);
       expect(changedNames(setting.apply({ puts: [cluster('a', '1')] }))).to.deep.equal(['a']);
-      expect(setting.store.faults(cds, resourceName('a'), NO_PARAMETERS)).to.deep.equal([]);
+      expect(setting.store.resourceErrors(cds, resourceName('a'), NO_PARAMETERS)).to.deep.equal([]);
     });
     it('are for those that their constraints match', () => {
       const setting = use();
       setting.want('a', inProd);
-      setting.apply({ faults: [{ ...fault('a', 14), constraints: prod }] });
-      expect(setting.store.faults(cds, resourceName('a'), inProd)).to.have.length(1);
-      expect(setting.store.faults(cds, resourceName('a'), inTest)).to.have.length(0);
+      setting.apply({ resourceErrors: [{ ...fault('a', 14), constraints: prod }] });
+      expect(setting.store.resourceErrors(cds, resourceName('a'), inProd)).to.have.length(1);
+      expect(setting.store.resourceErrors(cds, resourceName('a'), inTest)).to.have.length(0);
     });
     it('are no news when they are said again, but when they say something else', () => {
       const setting = use();
       setting.want('a');
-      setting.apply({ faults: [fault('a', 14)] });
-      expect(changedNames(setting.apply({ faults: [fault('a', 14)] }))).to.deep.equal([]);
-      expect(changedNames(setting.apply({ faults: [fault('a', 13)] }))).to.deep.equal(['a']);
+      setting.apply({ resourceErrors: [fault('a', 14)] });
+      expect(changedNames(setting.apply({ resourceErrors: [fault('a', 14)] }))).to.deep.equal([]);
+      expect(changedNames(setting.apply({ resourceErrors: [fault('a', 13)] }))).to.deep.equal(['a']);
     });
     it('that nobody could be told are not kept', () => {
       const setting = use();
       setting.want('b');
-      setting.apply({ faults: [fault('a', 14)] });
-      expect(setting.store.faults(cds, resourceName('a'), NO_PARAMETERS)).to.deep.equal([]);
+      setting.apply({ resourceErrors: [fault('a', 14)] });
+      expect(setting.store.resourceErrors(cds, resourceName('a'), NO_PARAMETERS)).to.deep.equal([]);
     });
     it('said to a wildcard are for all who have it, as long as anybody has', () => {
       const setting = use();
@@ -439,20 +439,20 @@ describe('store', () => {
       const other = setting.want('*', inProd);
       const named = setting.want('a');
       setting.want('z');
-      setting.apply({ faults: [fault('a', 14)], holder: wildcardHolder });
-      setting.apply({ faults: [fault('z', 14)] });
+      setting.apply({ resourceErrors: [fault('a', 14)], holder: wildcardHolder });
+      setting.apply({ resourceErrors: [fault('z', 14)] });
       expect(setting.members('*')).to.deep.equal(['a']);
-      setting.store.unwant(named);
-      setting.store.unwant(other);
+      setting.store.removeInterest(named);
+      setting.store.removeInterest(other);
       expect(setting.members('*')).to.deep.equal(['a']);
-      setting.store.unwant(wildcard);
+      setting.store.removeInterest(wildcard);
       expect(setting.members('*')).to.deep.equal([]);
     });
     it('go with the interest', () => {
       const setting = use();
       const interest = setting.want('a');
-      setting.apply({ faults: [fault('a', 14)] });
-      setting.store.unwant(interest);
+      setting.apply({ resourceErrors: [fault('a', 14)] });
+      setting.store.removeInterest(interest);
       expect([...setting.store.tables()]).to.deep.equal([]);
     });
   });
@@ -512,7 +512,7 @@ describe('store', () => {
       const setting = use();
       const [prodInterest] = [setting.want('a', inProd), setting.want('a', inTest)];
       setting.apply({ puts: [cluster('a', '1', prod), cluster('a', '22', notProd)] });
-      setting.store.unwant(prodInterest);
+      setting.store.removeInterest(prodInterest);
       expect(setting.see('a', inProd)).to.equal('unknown');
       expect(setting.see('a', inTest)).to.equal('a 22');
       expect(setting.store.bodyBytes).to.equal(size('a', '22'));
@@ -528,9 +528,9 @@ describe('store', () => {
         const ending = setting.want(name, inProd);
         const staying = setting.want(selector, inTest);
         setting.apply({ holder, puts: [cluster(name, '1')] });
-        setting.store.unwant(ending);
+        setting.store.removeInterest(ending);
         expect(setting.see(name, inTest), selector).to.equal(`${name} 1`);
-        setting.store.unwant(staying);
+        setting.store.removeInterest(staying);
         expect(setting.store.bodyBytes, selector).to.equal(0);
       }
     });
@@ -539,17 +539,17 @@ describe('store', () => {
       const [wildcard, named] = [setting.want('*'), setting.want('n')];
       setting.apply({ holder: wildcardHolder, puts: [cluster('a', '1'), cluster('n', '1')], complete: true });
       setting.apply({ puts: [cluster('n', '1')] });
-      setting.store.unwant(wildcard);
+      setting.store.removeInterest(wildcard);
       expect(setting.see('n')).to.equal('n 1');
       expect(setting.store.bodyBytes).to.equal(size('n', '1'));
-      setting.store.unwant(named);
+      setting.store.removeInterest(named);
       expect(setting.store.bodyBytes).to.equal(0);
     });
     it('the last one of a type leaves nothing: clients can name any type', () => {
       const setting = use();
       const interest = setting.want('a');
-      setting.apply({ puts: [cluster('a', '1')], settled: [interest] });
-      setting.store.unwant(interest);
+      setting.apply({ puts: [cluster('a', '1')], resolved: [interest] });
+      setting.store.removeInterest(interest);
       expect([...setting.store.tables()]).to.deep.equal([]);
     });
   });

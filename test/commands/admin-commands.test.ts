@@ -1,7 +1,7 @@
 import { execFile } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
 import { expect } from 'chai';
-import { type AdminServer, startAdminServer } from '../../src/admin/server.ts';
+import { type AdminServer, startAdminServer } from '../../src/admin/admin-server.ts';
 import { explain } from '../../src/commands/explain.ts';
 import { status } from '../../src/commands/status.ts';
 import { textTable } from '../../src/commands/text-table.ts';

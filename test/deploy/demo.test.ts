@@ -5,7 +5,7 @@ import { parse } from 'yaml';
 import { internParameters, type Parameters } from '../../src/model/parameters.ts';
 import type { Put } from '../../src/model/transaction.ts';
 import { typeInfo } from '../../src/model/types.ts';
-import { checkFiles } from '../../src/upstream/filesystem/check.ts';
+import { checkResourceFiles } from '../../src/upstream/filesystem/check-resource-files.ts';
 import { mergeScan } from '../../src/upstream/filesystem/merge.ts';
 import { scanFiles } from '../../src/upstream/filesystem/scan.ts';
 import { jsonToBytes } from '../../src/wire/registry.ts';
@@ -38,7 +38,7 @@ function visible(byName: ReadonlyMap<string, readonly Put[]> | undefined, parame
 
 describe('deploy/demo', () => {
   it('every resource file is good', async () => {
-    expect(await checkFiles(resources, 64)).to.deep.equal([]);
+    expect(await checkResourceFiles(resources, 64)).to.deep.equal([]);
     expect([...(await load()).keys()]).to.deep.equal(['cds', 'eds', 'lds', 'rds']);
   });
 

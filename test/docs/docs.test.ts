@@ -55,6 +55,16 @@ describe('the documentation', () => {
     expect(wrong).to.deep.equal([]);
   });
 
+  it('has a glossary of names that are in the code', () => {
+    const sources = globSync('src/**/*.ts', { cwd: root }).map(read).join('\n');
+    const names = [...codes('docs/glossary.md')]
+      .flat()
+      .filter((code) => /^[A-Za-z]+(\.[A-Za-z]+)?$/.test(code))
+      .flatMap((code) => code.split('.'));
+    expect(names.length).to.be.above(30);
+    expect(names.filter((name) => !new RegExp(`\\b${name}\\b`).test(sources))).to.deep.equal([]);
+  });
+
   it('has links that lead somewhere', () => {
     const wrong: string[] = [];
     for (const page of pages) {

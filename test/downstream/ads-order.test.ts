@@ -2,24 +2,31 @@ import { expect } from 'chai';
 import type { DiscoveryResponse } from '../../src/gen/envoy/service/discovery/v3/discovery_pb.ts';
 import { typeUrl } from '../../src/model/brand.ts';
 import { typeInfo } from '../../src/model/types.ts';
-import { Lab, namedHolder, put, resources, type SotwClient, type } from '../support/lab.ts';
+import {
+  InMemoryRelay,
+  namedHolder,
+  put,
+  resources,
+  type SotwClient,
+  type,
+} from '../support/in-memory-relay.ts';
 
 /** A client that holds these resources, by type. */
-function holding(lab: Lab, held: Readonly<Record<string, Record<string, string>>>): SotwClient {
-  const client = lab.sotw();
+function holding(relay: InMemoryRelay, held: Readonly<Record<string, Record<string, string>>>): SotwClient {
+  const client = relay.sotw();
   for (const [short, state] of Object.entries(held)) {
     const wildcard = short === 'cds' || short === 'lds';
     client.send(short, { resourceNames: wildcard ? [] : Object.keys(state) });
-    if (wildcard) lab.full(short, state);
-    else names(lab, short, state);
+    if (wildcard) relay.full(short, state);
+    else names(relay, short, state);
     client.received();
   }
   return client;
 }
 
-function names(lab: Lab, short: string, state: Readonly<Record<string, string>>): void {
+function names(relay: InMemoryRelay, short: string, state: Readonly<Record<string, string>>): void {
   const puts = Object.entries(state).map(([name, content]) => put(type(short), name, content));
-  lab.says({ type: type(short), holder: namedHolder, puts });
+  relay.says({ type: type(short), holder: namedHolder, puts });
 }
 
 /** The client misses these updates, and then reads on. */
@@ -39,8 +46,11 @@ const line = (response: DiscoveryResponse): string =>
     .join(' ')}`.trim();
 
 /** Whatever happens first: a type of its own that blocks the client. */
-function lab(held: Readonly<Record<string, Record<string, string>>>): { client: SotwClient; lab: Lab } {
-  const relay = new Lab();
+function lab(held: Readonly<Record<string, Record<string, string>>>): {
+  client: SotwClient;
+  lab: InMemoryRelay;
+} {
+  const relay = new InMemoryRelay();
   const client = holding(relay, held);
   client.send('srds');
   relay.full('srds', {});
@@ -150,7 +160,7 @@ describe('order on ADS (§8)', () => {
   });
 
   it('§3.10 the version of a union does not pass for that of what is visible (CONTENT)', () => {
-    const relay = new Lab({ contentVersions: true });
+    const relay = new InMemoryRelay({ contentVersions: true });
     const client = holding(relay, { cds: { a: '1', b: '1' }, rds: { r: '1' } });
     client.blocked = true;
     names(relay, 'rds', { r: '2' });

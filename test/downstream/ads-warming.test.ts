@@ -6,7 +6,16 @@ import { typeUrl } from '../../src/model/brand.ts';
 import type { Put } from '../../src/model/transaction.ts';
 import { typeInfo } from '../../src/model/types.ts';
 import { USER_AGENT } from '../../src/wire/via.ts';
-import { any, Lab, namedHolder, node, put, resources, type SotwClient, type } from '../support/lab.ts';
+import {
+  any,
+  InMemoryRelay,
+  namedHolder,
+  node,
+  put,
+  resources,
+  type SotwClient,
+  type,
+} from '../support/in-memory-relay.ts';
 
 /** A Cluster of type EDS. */
 function warming(name: string, content: string): Put {
@@ -18,15 +27,15 @@ function warming(name: string, content: string): Put {
   return put(type('cds'), name, content, { any: toBinary(AnySchema, message) });
 }
 
-const clusters = (lab: Lab, state: Readonly<Record<string, string>>): void =>
-  lab.says({
+const clusters = (relay: InMemoryRelay, state: Readonly<Record<string, string>>): void =>
+  relay.says({
     type: type('cds'),
     complete: true,
     puts: Object.entries(state).map(([name, content]) => warming(name, content)),
   });
 
-const named = (lab: Lab, short: string, name: string, content: string): void =>
-  lab.says({ type: type(short), holder: namedHolder, puts: [put(type(short), name, content)] });
+const named = (relay: InMemoryRelay, short: string, name: string, content: string): void =>
+  relay.says({ type: type(short), holder: namedHolder, puts: [put(type(short), name, content)] });
 
 const line = (response: DiscoveryResponse): string =>
   [
@@ -37,103 +46,103 @@ const line = (response: DiscoveryResponse): string =>
 const said = (client: SotwClient): string[] => client.received().map(line);
 
 /** A client with clusters, endpoints, a listener and routes, all of them accepted. */
-function settled(userAgentName = ''): { lab: Lab; client: SotwClient; eds: DiscoveryResponse } {
-  const lab = new Lab();
-  const client = lab.sotw();
+function settled(userAgentName = ''): { lab: InMemoryRelay; client: SotwClient; eds: DiscoveryResponse } {
+  const relay = new InMemoryRelay();
+  const client = relay.sotw();
   client.send('cds', { node: { ...node(), userAgentName } });
-  clusters(lab, { x: '1' });
+  clusters(relay, { x: '1' });
   client.ack('cds', client.one());
   client.send('eds', { resourceNames: ['x'] });
-  named(lab, 'eds', 'x', '1');
+  named(relay, 'eds', 'x', '1');
   const eds = client.one();
   client.ack('eds', eds, ['x']);
   client.send('lds');
-  lab.full('lds', { l: '1' });
+  relay.full('lds', { l: '1' });
   client.ack('lds', client.one());
   client.send('rds', { resourceNames: ['r'] });
-  named(lab, 'rds', 'r', '1');
+  named(relay, 'rds', 'r', '1');
   client.ack('rds', client.one(), ['r']);
-  return { lab, client, eds };
+  return { lab: relay, client, eds };
 }
 
 describe('routes and the clusters that they lead to (§8)', () => {
   it('changed routes and listeners wait until the client has accepted its clusters: their endpoints go first', () => {
-    const { lab, client, eds } = settled();
-    clusters(lab, { x: '1', y: '1' });
+    const { lab: relay, client, eds } = settled();
+    clusters(relay, { x: '1', y: '1' });
     const cds = client.one();
-    named(lab, 'rds', 'r', '2');
-    lab.full('lds', { l: '2' });
+    named(relay, 'rds', 'r', '2');
+    relay.full('lds', { l: '2' });
     expect(said(client)).to.deep.equal([]);
     client.ack('eds', eds, ['x', 'y']);
-    named(lab, 'eds', 'y', '1');
+    named(relay, 'eds', 'y', '1');
     expect(said(client)).to.deep.equal(['eds y:1']);
     client.ack('cds', cds);
     expect(said(client)).to.deep.equal(['lds l:2', 'rds r:2']);
   });
 
   it('what is gone meanwhile goes after that', () => {
-    const { lab, client } = settled();
-    clusters(lab, { x: '1', y: '1' });
+    const { lab: relay, client } = settled();
+    clusters(relay, { x: '1', y: '1' });
     const cds = client.one();
-    named(lab, 'rds', 'r', '2');
-    clusters(lab, { y: '1' });
+    named(relay, 'rds', 'r', '2');
+    clusters(relay, { y: '1' });
     expect(said(client)).to.deep.equal([]);
     client.ack('cds', cds);
     expect(said(client)).to.deep.equal(['rds r:2', 'cds y:1']);
   });
 
   it('clusters that the client rejects are not waited for', () => {
-    const { lab, client } = settled();
-    clusters(lab, { x: '1', y: '1' });
+    const { lab: relay, client } = settled();
+    clusters(relay, { x: '1', y: '1' });
     const cds = client.one();
-    named(lab, 'rds', 'r', '2');
+    named(relay, 'rds', 'r', '2');
     client.nack('cds', cds);
     expect(said(client)).to.deep.equal(['rds r:2']);
   });
 
   it('§3.11 nobody waits for ever: a second after the clusters, however many come', () => {
-    const { lab, client } = settled();
-    clusters(lab, { x: '1', y: '1' });
-    named(lab, 'rds', 'r', '2');
-    lab.clock.advance(900);
-    clusters(lab, { x: '1', y: '2' });
+    const { lab: relay, client } = settled();
+    clusters(relay, { x: '1', y: '1' });
+    named(relay, 'rds', 'r', '2');
+    relay.clock.advance(900);
+    clusters(relay, { x: '1', y: '2' });
     said(client);
-    lab.clock.advance(99);
+    relay.clock.advance(99);
     expect(said(client)).to.deep.equal([]);
-    lab.clock.advance(1);
+    relay.clock.advance(1);
     expect(said(client)).to.deep.equal(['rds r:2']);
-    named(lab, 'rds', 'r', '3');
+    named(relay, 'rds', 'r', '3');
     expect(said(client), 'and not again for the same clusters').to.deep.equal(['rds r:3']);
   });
 
   it('routes that the client had none of do not wait', () => {
-    const lab = new Lab();
-    const client = lab.sotw();
+    const relay = new InMemoryRelay();
+    const client = relay.sotw();
     client.send('cds');
     client.send('rds', { resourceNames: ['r'] });
-    clusters(lab, { x: '1' });
-    named(lab, 'rds', 'r', '1');
+    clusters(relay, { x: '1' });
+    named(relay, 'rds', 'r', '1');
     expect(said(client)).to.deep.equal(['cds x:1', 'rds r:1']);
   });
 
   it('clusters that can be used at once, and those that are gone, are not waited for', () => {
-    const { lab, client } = settled();
-    lab.says({
+    const { lab: relay, client } = settled();
+    relay.says({
       type: type('cds'),
       complete: true,
       puts: [warming('x', '1'), put(type('cds'), 'static', '1')],
     });
-    named(lab, 'rds', 'r', '2');
+    named(relay, 'rds', 'r', '2');
     expect(said(client)).to.deep.equal(['cds x:1 static:1', 'rds r:2']);
-    clusters(lab, { x: '1' });
-    named(lab, 'rds', 'r', '3');
+    clusters(relay, { x: '1' });
+    named(relay, 'rds', 'r', '3');
     expect(said(client)).to.deep.equal(['cds x:1', 'rds r:3']);
   });
 
   it('a relay passes on what it gets: its clients wait at it', () => {
-    const { lab, client } = settled(USER_AGENT);
-    clusters(lab, { x: '1', y: '1' });
-    named(lab, 'rds', 'r', '2');
+    const { lab: relay, client } = settled(USER_AGENT);
+    clusters(relay, { x: '1', y: '1' });
+    named(relay, 'rds', 'r', '2');
     expect(said(client)).to.deep.equal(['cds x:1 y:1', 'rds r:2']);
   });
 });

@@ -3,8 +3,8 @@ import { resourceName } from '../../src/model/brand.ts';
 import { UNCONSTRAINED } from '../../src/model/constraints.ts';
 import { compileAuthorization } from '../../src/security/authorization.ts';
 import { encodeStatus } from '../../src/wire/responses.ts';
-import type { Peer } from '../../src/wire/transport.ts';
-import { contentOf, Lab, namedHolder, put, resources, type } from '../support/lab.ts';
+import type { Peer } from '../../src/wire/server-stream.ts';
+import { contentOf, InMemoryRelay, namedHolder, put, resources, type } from '../support/in-memory-relay.ts';
 
 const edsPath = '/envoy.service.endpoint.v3.EndpointDiscoveryService/StreamEndpoints';
 
@@ -15,77 +15,77 @@ describe('authorization', () => {
   });
 
   it('a client that may see nothing at all: PERMISSION_DENIED on ADS', () => {
-    const lab = new Lab({
+    const relay = new InMemoryRelay({
       access: (peer) =>
         compileAuthorization([
           { principals: ['spiffe://nobody'], types: undefined, names: undefined, allow: true },
         ]).classOf(peer),
     });
-    const client = lab.sotw();
+    const client = relay.sotw();
     client.send('cds');
     expect(client.status?.code).to.equal(7);
-    expect(lab.upstream.journal).to.deep.equal([]);
+    expect(relay.upstream.journal).to.deep.equal([]);
   });
 
   it('a type that it may not see: PERMISSION_DENIED on the type’s own service', () => {
-    const lab = new Lab(only(['x']));
-    const client = lab.sotw('/envoy.service.secret.v3.SecretDiscoveryService/StreamSecrets');
+    const relay = new InMemoryRelay(only(['x']));
+    const client = relay.sotw('/envoy.service.secret.v3.SecretDiscoveryService/StreamSecrets');
     client.send('sds', { resourceNames: ['key'] });
     expect(client.status?.code).to.equal(7);
-    expect(lab.upstream.journal).to.deep.equal([]);
+    expect(relay.upstream.journal).to.deep.equal([]);
   });
 
   it('names of which it may see none: PERMISSION_DENIED on the type’s own service', () => {
-    const lab = new Lab(only(['x*']));
-    const client = lab.sotw(edsPath);
+    const relay = new InMemoryRelay(only(['x*']));
+    const client = relay.sotw(edsPath);
     client.send('eds', { resourceNames: ['y', 'z'] });
     expect(client.status?.code).to.equal(7);
-    expect(lab.upstream.journal).to.deep.equal([]);
+    expect(relay.upstream.journal).to.deep.equal([]);
   });
 
   it('names of which it may see some: the others are left out', () => {
-    const lab = new Lab(only(['x*']));
-    const client = lab.sotw(edsPath);
+    const relay = new InMemoryRelay(only(['x*']));
+    const client = relay.sotw(edsPath);
     client.send('eds', { resourceNames: ['x', 'y'] });
     const puts = ['x', 'y'].map((name) => put(type('eds'), name, '1'));
-    lab.says({ type: type('eds'), holder: namedHolder, puts });
+    relay.says({ type: type('eds'), holder: namedHolder, puts });
     expect(resources(client.one())).to.deep.equal({ x: '1' });
     expect(client.status).to.equal(undefined);
   });
 
   it('on ADS another type than it may see is left out, and the stream lives', () => {
-    const lab = new Lab(only(['x']));
-    const client = lab.sotw();
+    const relay = new InMemoryRelay(only(['x']));
+    const client = relay.sotw();
     client.send('sds', { resourceNames: ['key'] });
-    lab.says({ type: type('sds'), holder: namedHolder, puts: [put(type('sds'), 'key', '1')] });
+    relay.says({ type: type('sds'), holder: namedHolder, puts: [put(type('sds'), 'key', '1')] });
     expect(client.received()).to.deep.equal([]);
     expect(client.status).to.equal(undefined);
   });
 
   it('a wildcard shows what may be seen, and nothing if nothing may', () => {
-    const lab = new Lab(only(['x*', 'shared'], [type('cds')]));
-    const client = lab.sotw();
+    const relay = new InMemoryRelay(only(['x*', 'shared'], [type('cds')]));
+    const client = relay.sotw();
     client.send('cds');
     client.send('lds');
-    lab.full('cds', { x1: '1', y1: '1', shared: '1' });
-    lab.full('lds', { x1: '1' });
+    relay.full('cds', { x1: '1', y1: '1', shared: '1' });
+    relay.full('lds', { x1: '1' });
     expect(client.received().map(resources)).to.deep.equal([{ x1: '1', shared: '1' }, {}]);
   });
 
   it('what it may not see is not asked for upstream', () => {
-    const lab = new Lab(only(['x']));
-    lab.sotw().send('eds', { resourceNames: ['x', 'y'] });
-    expect(lab.upstream.journal).to.deep.equal(['+eds x']);
+    const relay = new InMemoryRelay(only(['x']));
+    relay.sotw().send('eds', { resourceNames: ['x', 'y'] });
+    expect(relay.upstream.journal).to.deep.equal(['+eds x']);
   });
 
   it('rules that are read again, and say the same: updates go on', () => {
-    const lab = new Lab(only(['x']));
-    const client = lab.sotw();
+    const relay = new InMemoryRelay(only(['x']));
+    const client = relay.sotw();
     client.send('eds', { resourceNames: ['x'] });
-    lab.says({ type: type('eds'), holder: namedHolder, puts: [put(type('eds'), 'x', '1')] });
+    relay.says({ type: type('eds'), holder: namedHolder, puts: [put(type('eds'), 'x', '1')] });
     expect(resources(client.one())).to.deep.equal({ x: '1' });
-    lab.relay.server.reidentify();
-    lab.says({ type: type('eds'), holder: namedHolder, puts: [put(type('eds'), 'x', '2')] });
+    relay.relay.server.reidentify();
+    relay.says({ type: type('eds'), holder: namedHolder, puts: [put(type('eds'), 'x', '2')] });
     expect(resources(client.one())).to.deep.equal({ x: '2' });
   });
 
@@ -108,10 +108,10 @@ describe('authorization', () => {
       ],
     ] as const) {
       it(what, () => {
-        const lab = new Lab(only(allowed, [vhds]));
-        const client = lab.delta();
+        const relay = new InMemoryRelay(only(allowed, [vhds]));
+        const client = relay.delta();
         client.send('vhds', { resourceNamesSubscribe: [asked] });
-        lab.says({ type: vhds, puts: [...given], complete: true });
+        relay.says({ type: vhds, puts: [...given], complete: true });
         const bodies = client
           .received()
           .flatMap((response) => response.resources)
@@ -122,46 +122,49 @@ describe('authorization', () => {
     }
 
     it('that gets a denied alias is taken away', () => {
-      const lab = new Lab(only(['r/x', 'r/a'], [vhds]));
-      const client = lab.delta();
+      const relay = new InMemoryRelay(only(['r/x', 'r/a'], [vhds]));
+      const client = relay.delta();
       client.send('vhds', { resourceNamesSubscribe: ['*'] });
-      lab.says({ type: vhds, puts: [resource('r/x', 'r/a')], complete: true });
+      relay.says({ type: vhds, puts: [resource('r/x', 'r/a')], complete: true });
       expect(resources(client.one())).to.deep.equal({ 'r/x': 'r/x' });
-      lab.says({ type: vhds, puts: [resource('r/x', 'r/a', 's/b')], complete: true });
+      relay.says({ type: vhds, puts: [resource('r/x', 'r/a', 's/b')], complete: true });
       expect(client.one().removedResources).to.deep.equal(['r/x']);
     });
 
     it('that is denied: nor is what is said of it', () => {
-      const lab = new Lab(only(['r/x'], [vhds]));
-      const client = lab.delta();
+      const relay = new InMemoryRelay(only(['r/x'], [vhds]));
+      const client = relay.delta();
       client.send('vhds', { resourceNamesSubscribe: ['r/x'] });
-      lab.says({ type: vhds, puts: [resource('r/x', 's/b')], complete: true });
+      relay.says({ type: vhds, puts: [resource('r/x', 's/b')], complete: true });
       client.received();
       const said = { code: 14, message: 'overloaded', status: encodeStatus(14, 'overloaded') };
-      lab.says({ type: vhds, faults: [{ name: resourceName('r/x'), constraints: UNCONSTRAINED, ...said }] });
+      relay.says({
+        type: vhds,
+        resourceErrors: [{ name: resourceName('r/x'), constraints: UNCONSTRAINED, ...said }],
+      });
       expect(client.received()).to.deep.equal([]);
     });
   });
 
   it('what may not be seen any more is not sent again while removals wait for other types', () => {
     let names = ['*'];
-    const lab = new Lab({
+    const relay = new InMemoryRelay({
       access: (peer) =>
         compileAuthorization([{ principals: undefined, types: undefined, names, allow: true }]).classOf(peer),
     });
-    const client = lab.sotw();
+    const client = relay.sotw();
     client.send('cds');
     client.send('eds', { resourceNames: ['x', 'z'] });
-    lab.full('cds', { x: '1', y: '1' });
-    lab.says({ type: type('eds'), holder: namedHolder, puts: [put(type('eds'), 'x', '1')] });
+    relay.full('cds', { x: '1', y: '1' });
+    relay.says({ type: type('eds'), holder: namedHolder, puts: [put(type('eds'), 'x', '1')] });
     expect(client.received().map(resources)).to.deep.equal([{ x: '1', y: '1' }, { x: '1' }]);
     client.blocked = true;
-    lab.says({ type: type('lds'), puts: [], complete: true });
-    lab.says({ type: type('eds'), holder: namedHolder, puts: [put(type('eds'), 'x', '2')] });
+    relay.says({ type: type('lds'), puts: [], complete: true });
+    relay.says({ type: type('eds'), holder: namedHolder, puts: [put(type('eds'), 'x', '2')] });
     client.received();
-    lab.says({ type: type('eds'), holder: namedHolder, puts: [put(type('eds'), 'x', '3')] });
+    relay.says({ type: type('eds'), holder: namedHolder, puts: [put(type('eds'), 'x', '3')] });
     names = ['x*'];
-    lab.relay.server.reidentify();
+    relay.relay.server.reidentify();
     client.unblock();
     expect(client.received().map(resources)).to.deep.equal([{ x: '1' }, { x: '3' }]);
   });

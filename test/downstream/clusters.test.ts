@@ -8,7 +8,7 @@ import { NO_PARAMETERS } from '../../src/model/parameters.ts';
 import type { Variant } from '../../src/model/resource.ts';
 import { itemId } from '../../src/model/selection.ts';
 import type { Response } from '../../src/model/subscription.ts';
-import { type } from '../support/lab.ts';
+import { type } from '../support/in-memory-relay.ts';
 
 const url = type('cds');
 const text = (tag: number, value: string): Buffer =>
@@ -23,7 +23,7 @@ function variant(name: string, bytes: Uint8Array | undefined): Variant {
     name: resourceName(name),
     constraints: UNCONSTRAINED,
     version: '',
-    tag: '',
+    deltaVersion: '',
     payload: bytes === undefined ? undefined : { bytes, hash: '' },
     aliases: [],
     ttl: undefined,
@@ -31,7 +31,7 @@ function variant(name: string, bytes: Uint8Array | undefined): Variant {
     metadata: undefined,
     responseVersion: '',
     upstream: '',
-    since: 0,
+    cachedSince: 0,
     revision: revision(1),
   };
 }
@@ -66,10 +66,10 @@ const rows: readonly (readonly [string, Uint8Array | undefined, string])[] = [
 ];
 
 describe('what a change of clusters calls for', () => {
-  for (const [what, bytes, owed] of rows) {
-    it(`§10.1 a cluster with ${what}: EDS of ${owed}`, () => {
-      const { items } = consequencesOf(response(variant('resource', bytes))).owed;
-      expect([...items]).to.deep.equal([itemId(false, NO_PARAMETERS, owed)]);
+  for (const [what, bytes, resent] of rows) {
+    it(`§10.1 a cluster with ${what}: EDS of ${resent}`, () => {
+      const { items } = consequencesOf(response(variant('resource', bytes))).edsToResend;
+      expect([...items]).to.deep.equal([itemId(false, NO_PARAMETERS, resent)]);
     });
   }
 
@@ -92,6 +92,6 @@ describe('what a change of clusters calls for', () => {
 
   it('is the same object for all who get the response, so that they share frames', () => {
     const sent = response(variant('a', undefined));
-    expect(consequencesOf(sent).owed).to.equal(consequencesOf(sent).owed);
+    expect(consequencesOf(sent).edsToResend).to.equal(consequencesOf(sent).edsToResend);
   });
 });

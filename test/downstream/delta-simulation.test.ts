@@ -4,7 +4,15 @@ import fc from 'fast-check';
 import { NodeSchema } from '../../src/gen/envoy/config/core/v3/base_pb.ts';
 import type { DeltaDiscoveryResponse } from '../../src/gen/envoy/service/discovery/v3/discovery_pb.ts';
 import type { Put } from '../../src/model/transaction.ts';
-import { contentOf, type DeltaClient, Lab, node, put, type, when } from '../support/lab.ts';
+import {
+  contentOf,
+  type DeltaClient,
+  InMemoryRelay,
+  node,
+  put,
+  type,
+  when,
+} from '../support/in-memory-relay.ts';
 
 const allNames = ['a', 'b', 'c', 'd'];
 const environments = ['prod', 'test'];
@@ -48,7 +56,7 @@ interface Held {
 
 /** A client as the specification describes it, over a control plane whose state is known to the test. */
 class Model {
-  readonly lab: Lab;
+  readonly lab: InMemoryRelay;
   readonly truth = new Map<Short, State>();
   readonly subscribed = new Map<Short, Set<string>>(types.map((short) => [short, new Set()]));
   readonly held = new Map<Short, Map<string, Held>>(types.map((short) => [short, new Map()]));
@@ -57,9 +65,9 @@ class Model {
   #last: { readonly short: Short; readonly nonce: string } | undefined;
   readonly #greeted = new Set<Short>();
 
-  constructor(lab: Lab) {
-    this.lab = lab;
-    this.client = lab.delta();
+  constructor(relay: InMemoryRelay) {
+    this.lab = relay;
+    this.client = relay.delta();
   }
 
   step(event: Event): void {
@@ -197,7 +205,7 @@ describe('delta, in random schedules', () => {
     this.timeout(60_000);
     fc.assert(
       fc.property(fc.array(events, { minLength: 3, maxLength: 30 }), (schedule) => {
-        const model = new Model(new Lab());
+        const model = new Model(new InMemoryRelay());
         for (const event of schedule) model.step(event);
         model.step({ kind: 'read on' });
         for (const short of types) {

@@ -1,7 +1,15 @@
 import { expect } from 'chai';
 import { resourceName } from '../../src/model/brand.ts';
 import { UNCONSTRAINED } from '../../src/model/constraints.ts';
-import { type DeltaClient, Lab, namedHolder, node, put, resources, type } from '../support/lab.ts';
+import {
+  type DeltaClient,
+  InMemoryRelay,
+  namedHolder,
+  node,
+  put,
+  resources,
+  type,
+} from '../support/in-memory-relay.ts';
 import { told } from '../support/variants.ts';
 
 const removal = (name: string) => ({ name: resourceName(name), constraints: UNCONSTRAINED });
@@ -17,22 +25,22 @@ describe('delta server (protocol §4)', () => {
       had: readonly [version: string, content: string],
       now: readonly [version: string, content: string],
     ): string[] {
-      const lab = new Lab();
-      const first = lab.delta();
+      const relay = new InMemoryRelay();
+      const first = relay.delta();
       first.send('cds');
-      lab.says({
+      relay.says({
         type: type('cds'),
         puts: [put(type('cds'), 'a', had[1], { version: had[0] })],
         complete: true,
       });
       const initialResourceVersions = versions(first);
       first.disconnect();
-      lab.says({
+      relay.says({
         type: type('cds'),
         puts: [put(type('cds'), 'a', now[1], { version: now[0] })],
         complete: true,
       });
-      const second = lab.delta();
+      const second = relay.delta();
       second.send('cds', { initialResourceVersions });
       return second.received().flatMap(told);
     }
@@ -57,29 +65,29 @@ describe('delta server (protocol §4)', () => {
     });
 
     it('versions of another server, without our suffix, never skip', () => {
-      const lab = new Lab();
-      lab.delta().send('cds');
-      lab.says({ type: type('cds'), puts: [put(type('cds'), 'a', 'x', { version: '7' })], complete: true });
-      const client = lab.delta();
+      const relay = new InMemoryRelay();
+      relay.delta().send('cds');
+      relay.says({ type: type('cds'), puts: [put(type('cds'), 'a', 'x', { version: '7' })], complete: true });
+      const client = relay.delta();
       client.send('cds', { initialResourceVersions: { a: '7' } });
       expect(told(client.one())).to.deep.equal(['+a x']);
     });
 
     it('the version sent down is <upstream version>@<16 hex digits>', () => {
-      const lab = new Lab();
-      const client = lab.delta();
+      const relay = new InMemoryRelay();
+      const client = relay.delta();
       client.send('cds');
-      lab.says({ type: type('cds'), puts: [put(type('cds'), 'a', 'x', { version: '7' })], complete: true });
+      relay.says({ type: type('cds'), puts: [put(type('cds'), 'a', 'x', { version: '7' })], complete: true });
       expect(versions(client)['a']).to.match(/^7@[0-9a-f]{16}$/);
     });
 
     it('a tier passes the suffix of the relay above on, rather than add its own', () => {
-      const upper = new Lab();
+      const upper = new InMemoryRelay();
       const tier = upper.delta();
       tier.send('cds');
       upper.says({ type: type('cds'), puts: [put(type('cds'), 'a', 'x', { version: '7' })], complete: true });
       const version = versions(tier)['a'] ?? '';
-      const lower = new Lab();
+      const lower = new InMemoryRelay();
       const client = lower.delta();
       client.send('cds');
       lower.says({ type: type('cds'), puts: [put(type('cds'), 'a', 'x', { version })], complete: true });
@@ -87,98 +95,98 @@ describe('delta server (protocol §4)', () => {
     });
 
     it('gone, and subscribed by a wildcard: removed_resources', () => {
-      const lab = new Lab();
-      lab.delta().send('cds');
-      lab.full('cds', { a: 'x' });
-      const client = lab.delta();
+      const relay = new InMemoryRelay();
+      relay.delta().send('cds');
+      relay.full('cds', { a: 'x' });
+      const client = relay.delta();
       client.send('cds', { initialResourceVersions: { gone: '1@0123456789abcdef' } });
       expect(told(client.one())).to.deep.equal(['+a x', '-gone']);
     });
 
     it('gone, and subscribed by name: removed_resources', () => {
-      const lab = new Lab();
-      const client = lab.delta();
+      const relay = new InMemoryRelay();
+      const client = relay.delta();
       client.send('eds', {
         resourceNamesSubscribe: ['gone'],
         initialResourceVersions: { gone: '1@0123456789abcdef' },
       });
       expect(client.received()).to.have.length(0);
-      lab.says({ type: type('eds'), holder: namedHolder });
+      relay.says({ type: type('eds'), holder: namedHolder });
       expect(told(client.one())).to.deep.equal(['-gone']);
     });
 
     it('a hint, not a subscription: what is claimed and not subscribed is not spoken of', () => {
-      const lab = new Lab();
-      const client = lab.delta();
+      const relay = new InMemoryRelay();
+      const client = relay.delta();
       client.send('eds', {
         resourceNamesSubscribe: ['a'],
         initialResourceVersions: { b: '1@0123456789abcdef' },
       });
-      lab.says({ type: type('eds'), holder: namedHolder, puts: [put(type('eds'), 'a', 'x')] });
+      relay.says({ type: type('eds'), holder: namedHolder, puts: [put(type('eds'), 'a', 'x')] });
       expect(told(client.one())).to.deep.equal(['+a x']);
-      expect(lab.upstream.journal).to.deep.equal(['+eds a']);
+      expect(relay.upstream.journal).to.deep.equal(['+eds a']);
     });
 
     it('claims wait for a wildcard that is not answered yet', () => {
-      const lab = new Lab();
-      const client = lab.delta();
+      const relay = new InMemoryRelay();
+      const client = relay.delta();
       client.send('cds', { initialResourceVersions: { gone: '1@0123456789abcdef' } });
       expect(client.received()).to.have.length(0);
-      lab.full('cds', {});
+      relay.full('cds', {});
       expect(told(client.one())).to.deep.equal(['-gone']);
     });
 
     it('what was skipped is updated and removed like what was sent', () => {
-      const lab = new Lab();
-      const first = lab.delta();
+      const relay = new InMemoryRelay();
+      const first = relay.delta();
       first.send('cds');
-      lab.full('cds', { a: 'x', b: 'y' });
+      relay.full('cds', { a: 'x', b: 'y' });
       const initialResourceVersions = versions(first);
-      const client = lab.delta();
+      const client = relay.delta();
       client.send('cds', { initialResourceVersions });
       expect(client.received()).to.have.length(0);
-      lab.full('cds', { b: 'z' });
+      relay.full('cds', { b: 'z' });
       expect(told(client.one())).to.deep.equal(['+b z', '-a']);
     });
 
     it('system_version_info is the upstream version, verbatim', () => {
-      const lab = new Lab();
-      const client = lab.delta();
+      const relay = new InMemoryRelay();
+      const client = relay.delta();
       client.send('cds');
-      lab.full('cds', { a: 'x' }, 'upstream 17');
+      relay.full('cds', { a: 'x' }, 'upstream 17');
       expect(client.one().systemVersionInfo).to.equal('upstream 17');
     });
   });
 
   describe('§4.2 subscribe', () => {
     it('of what is subscribed and current: sent again', () => {
-      const { lab, client } = withNames(['a', 'b'], { a: 'x', b: 'y' });
+      const { lab: relay, client } = withNames(['a', 'b'], { a: 'x', b: 'y' });
       client.send('eds', { resourceNamesSubscribe: ['a'] });
       expect(told(client.one())).to.deep.equal(['+a x']);
-      lab.says({ type: type('eds'), holder: namedHolder, puts: [put(type('eds'), 'b', 'z')] });
+      relay.says({ type: type('eds'), holder: namedHolder, puts: [put(type('eds'), 'b', 'z')] });
       expect(told(client.one())).to.deep.equal(['+b z']);
     });
     it('of the wildcard again: all of it again', () => {
-      const lab = new Lab();
-      const client = lab.delta();
+      const relay = new InMemoryRelay();
+      const client = relay.delta();
       client.send('cds', { resourceNamesSubscribe: ['*'] });
-      lab.full('cds', { a: 'x', b: 'y' });
+      relay.full('cds', { a: 'x', b: 'y' });
       client.received();
       client.send('cds', { resourceNamesSubscribe: ['*'] });
       expect(told(client.one())).to.deep.equal(['+a x', '+b y']);
     });
     it('of the wildcard again, where there is nothing: an empty response', () => {
-      const lab = new Lab();
-      const client = lab.delta();
+      const relay = new InMemoryRelay();
+      const client = relay.delta();
       client.send('cds');
       client.send('cds', { resourceNamesSubscribe: ['*'] });
       expect(client.received()).to.deep.equal([]);
-      lab.full('cds', {});
+      relay.full('cds', {});
       expect(told(client.one())).to.deep.equal([]);
       client.send('cds', { resourceNamesSubscribe: ['*'] });
       expect(told(client.one())).to.deep.equal([]);
       client.send('cds', { resourceNamesSubscribe: ['a'] });
-      lab.says({ type: type('cds'), holder: namedHolder });
+      relay.says({ type: type('cds'), holder: namedHolder });
       expect(told(client.one())).to.deep.equal(['-a']);
     });
     it('of an absent name: removed_resources, and again when it is subscribed again', () => {
@@ -187,12 +195,12 @@ describe('delta server (protocol §4)', () => {
       expect(told(client.one())).to.deep.equal(['-a']);
     });
     it('of an unknown name: silence until it is known', () => {
-      const lab = new Lab();
-      const client = lab.delta();
+      const relay = new InMemoryRelay();
+      const client = relay.delta();
       client.send('eds', { resourceNamesSubscribe: ['a'] });
       client.send('eds', { resourceNamesSubscribe: ['a'] });
       expect(client.received()).to.have.length(0);
-      lab.says({ type: type('eds'), holder: namedHolder });
+      relay.says({ type: type('eds'), holder: namedHolder });
       expect(told(client.one())).to.deep.equal(['-a']);
     });
   });
@@ -214,25 +222,25 @@ describe('delta server (protocol §4)', () => {
       ]);
     });
     it('one message may ACK and change subscriptions', () => {
-      const { client, first, lab } = withNames(['a'], { a: 'x' });
+      const { client, first, lab: relay } = withNames(['a'], { a: 'x' });
       client.send('eds', { responseNonce: first.nonce, resourceNamesSubscribe: ['b'] });
-      expect(lab.events).to.include('request eds ack');
-      lab.says({ type: type('eds'), holder: namedHolder, puts: [put(type('eds'), 'b', 'y')] });
+      expect(relay.events).to.include('request eds ack');
+      relay.says({ type: type('eds'), holder: namedHolder, puts: [put(type('eds'), 'b', 'y')] });
       expect(told(client.one())).to.deep.equal(['+b y']);
     });
     it('one message may NACK and change subscriptions', () => {
-      const { client, first, lab } = withNames(['a'], { a: 'x' });
+      const { client, first, lab: relay } = withNames(['a'], { a: 'x' });
       client.send('eds', {
         responseNonce: first.nonce,
         errorDetail: { code: 13, message: 'no' },
         resourceNamesSubscribe: ['b'],
       });
-      lab.says({ type: type('eds'), holder: namedHolder, puts: [put(type('eds'), 'b', 'y')] });
+      relay.says({ type: type('eds'), holder: namedHolder, puts: [put(type('eds'), 'b', 'y')] });
       expect(told(client.one())).to.deep.equal(['+b y']);
     });
     it('a late NACK of an earlier nonce counts', () => {
-      const { client, first, lab } = withNames(['a', 'b'], { a: 'x', b: 'y' });
-      lab.says({
+      const { client, first, lab: relay } = withNames(['a', 'b'], { a: 'x', b: 'y' });
+      relay.says({
         type: type('eds'),
         holder: namedHolder,
         puts: [put(type('eds'), 'c', 'z'), put(type('eds'), 'a', 'x2')],
@@ -240,20 +248,20 @@ describe('delta server (protocol §4)', () => {
       const second = client.one();
       client.ack('eds', second);
       client.nack('eds', first);
-      const stream = [...lab.relay.server.streams()][0]?.types[0];
+      const stream = [...relay.relay.server.streams()][0]?.types[0];
       expect(stream?.lastNack?.message).to.equal('rejected');
       expect(client.received().map(told)).to.deep.include(['+b y']);
     });
     it('a nonce that no response waits with is neither ACK nor NACK', () => {
-      const { client, first, lab } = withNames(['a'], { a: 'x' });
+      const { client, first, lab: relay } = withNames(['a'], { a: 'x' });
       client.ack('eds', first);
-      const heard = lab.events.length;
+      const heard = relay.events.length;
       for (const responseNonce of ['999999', '0', 'not a number']) {
         client.send('eds', { responseNonce });
         client.send('eds', { responseNonce, errorDetail: { code: 13, message: 'no' } });
       }
-      expect(new Set(lab.events.slice(heard))).to.deep.equal(new Set(['request eds stale']));
-      const stream = [...lab.relay.server.streams()][0]?.types[0];
+      expect(new Set(relay.events.slice(heard))).to.deep.equal(new Set(['request eds stale']));
+      const stream = [...relay.relay.server.streams()][0]?.types[0];
       expect(stream?.state).to.equal('SYNCED');
       expect(stream?.lastNack).to.equal(undefined);
       client.nack('eds', first);
@@ -261,69 +269,69 @@ describe('delta server (protocol §4)', () => {
       expect(client.received()).to.deep.equal([]);
     });
     it('nor is the one of an earlier stream, in a first request', () => {
-      const lab = new Lab();
-      const client = lab.delta();
+      const relay = new InMemoryRelay();
+      const client = relay.delta();
       const errorDetail = { code: 13, message: 'of before' };
       client.send('eds', { responseNonce: '7', errorDetail, resourceNamesSubscribe: ['a'] });
-      expect(lab.events).to.deep.equal(['request eds subscribe']);
-      expect([...lab.relay.server.streams()][0]?.types[0]?.lastNack).to.equal(undefined);
-      lab.says({ type: type('eds'), holder: namedHolder, puts: [put(type('eds'), 'a', 'x')] });
+      expect(relay.events).to.deep.equal(['request eds subscribe']);
+      expect([...relay.relay.server.streams()][0]?.types[0]?.lastNack).to.equal(undefined);
+      relay.says({ type: type('eds'), holder: namedHolder, puts: [put(type('eds'), 'a', 'x')] });
       expect(told(client.one())).to.deep.equal(['+a x']);
     });
   });
 
   describe('§4.4 legacy wildcard', () => {
     it('a first request without any subscribe is one', () => {
-      const lab = new Lab();
-      lab.delta().send('cds');
-      expect(lab.upstream.journal).to.deep.equal(['+cds *']);
+      const relay = new InMemoryRelay();
+      relay.delta().send('cds');
+      expect(relay.upstream.journal).to.deep.equal(['+cds *']);
     });
     it('not for EDS', () => {
-      const lab = new Lab();
-      lab.delta().send('eds');
-      expect(lab.upstream.journal).to.deep.equal([]);
+      const relay = new InMemoryRelay();
+      relay.delta().send('eds');
+      expect(relay.upstream.journal).to.deep.equal([]);
     });
     it('adding a name keeps it', () => {
-      const lab = new Lab();
-      const client = lab.delta();
+      const relay = new InMemoryRelay();
+      const client = relay.delta();
       client.send('cds');
-      lab.full('cds', { a: 'x' });
+      relay.full('cds', { a: 'x' });
       client.received();
       client.send('cds', { resourceNamesSubscribe: ['b'] });
-      lab.full('cds', { a: 'x2', b: 'y' });
+      relay.full('cds', { a: 'x2', b: 'y' });
       expect(told(client.one())).to.deep.equal(['+a x2', '+b y']);
     });
     it('unsubscribing "*" drops it, and names stay', () => {
-      const lab = new Lab();
-      const client = lab.delta();
+      const relay = new InMemoryRelay();
+      const client = relay.delta();
       client.send('cds');
       client.send('cds', { resourceNamesSubscribe: ['b'] });
       client.send('cds', { resourceNamesUnsubscribe: ['*'] });
-      lab.full('cds', { a: 'x', b: 'y' });
+      relay.full('cds', { a: 'x', b: 'y' });
       expect(told(client.one())).to.deep.equal(['+b y']);
     });
     it('emptied afterwards it is nothing, not a wildcard', () => {
-      const lab = new Lab();
-      const client = lab.delta();
+      const relay = new InMemoryRelay();
+      const client = relay.delta();
       client.send('cds');
       client.send('cds', { resourceNamesUnsubscribe: ['*'] });
       client.send('cds');
-      lab.full('cds', { a: 'x' });
+      relay.full('cds', { a: 'x' });
       expect(client.received()).to.have.length(0);
     });
     it('§10.5 subscribed and unsubscribed in the first request: nothing is wanted', () => {
-      const lab = new Lab();
-      const client = lab.delta();
+      const relay = new InMemoryRelay();
+      const client = relay.delta();
       client.send('cds', { resourceNamesSubscribe: ['*'], resourceNamesUnsubscribe: ['*'] });
       client.send('cds');
-      expect(lab.upstream.journal).to.deep.equal([]);
-      lab.full('cds', { a: 'x' });
+      expect(relay.upstream.journal).to.deep.equal([]);
+      relay.full('cds', { a: 'x' });
       expect(client.received()).to.have.length(0);
     });
     it('subscribes are applied before unsubscribes', () => {
-      const { client, lab } = withNames(['a'], { a: 'x', b: 'y' });
+      const { client, lab: relay } = withNames(['a'], { a: 'x', b: 'y' });
       client.send('eds', { resourceNamesSubscribe: ['b'], resourceNamesUnsubscribe: ['b'] });
-      lab.says({ type: type('eds'), holder: namedHolder, puts: [put(type('eds'), 'b', 'y')] });
+      relay.says({ type: type('eds'), holder: namedHolder, puts: [put(type('eds'), 'b', 'y')] });
       expect(client.received()).to.have.length(0);
     });
   });
@@ -357,30 +365,30 @@ describe('delta server (protocol §4)', () => {
       expect(told(client.one())).to.deep.equal(['-z']);
     });
     it('with "*" held, a name that only its own subscription showed is removed', () => {
-      const lab = new Lab();
-      const client = lab.delta();
+      const relay = new InMemoryRelay();
+      const client = relay.delta();
       client.send('cds', { resourceNamesSubscribe: ['*', 'own'] });
-      lab.says({ type: type('cds'), holder: namedHolder, puts: [put(type('cds'), 'own', 'x')] });
-      lab.full('cds', { a: 'x' });
+      relay.says({ type: type('cds'), holder: namedHolder, puts: [put(type('cds'), 'own', 'x')] });
+      relay.full('cds', { a: 'x' });
       client.received();
       client.send('cds', { resourceNamesUnsubscribe: ['own'] });
       expect(told(client.one())).to.deep.equal(['-own']);
     });
     it('with an unanswered "*" nothing is concluded until the answer', () => {
-      const lab = new Lab();
-      const client = lab.delta();
+      const relay = new InMemoryRelay();
+      const client = relay.delta();
       client.send('cds', { resourceNamesSubscribe: ['a', 'b'] });
-      const named = [...lab.upstream.interests];
-      lab.says({
+      const named = [...relay.upstream.interests];
+      relay.says({
         type: type('cds'),
         holder: namedHolder,
         puts: [put(type('cds'), 'a', 'x'), put(type('cds'), 'b', 'y')],
-        settled: named,
+        resolved: named,
       });
       client.received();
       client.send('cds', { resourceNamesSubscribe: ['*'], resourceNamesUnsubscribe: ['a', 'b'] });
       expect(client.received().flatMap(told)).to.deep.equal([]);
-      lab.full('cds', { a: 'x', c: 'z' });
+      relay.full('cds', { a: 'x', c: 'z' });
       const said = client.received().flatMap(told);
       expect(said).to.include('-b');
       expect(said).to.include('+c z');
@@ -389,29 +397,29 @@ describe('delta server (protocol §4)', () => {
   });
 
   it('§4.6 a deleted resource stays subscribed and is sent again when it is created again', () => {
-    const { client, lab } = withNames(['a'], { a: 'x' });
-    lab.says({ type: type('eds'), holder: namedHolder, removals: [removal('a')] });
+    const { client, lab: relay } = withNames(['a'], { a: 'x' });
+    relay.says({ type: type('eds'), holder: namedHolder, removals: [removal('a')] });
     expect(told(client.one())).to.deep.equal(['-a']);
-    lab.says({ type: type('eds'), holder: namedHolder, puts: [put(type('eds'), 'a', 'x')] });
+    relay.says({ type: type('eds'), holder: namedHolder, puts: [put(type('eds'), 'a', 'x')] });
     expect(told(client.one())).to.deep.equal(['+a x']);
   });
 
   describe('§4.7 a first wildcard with nothing', () => {
     it('gets an empty response', () => {
-      const lab = new Lab();
-      const client = lab.delta();
+      const relay = new InMemoryRelay();
+      const client = relay.delta();
       client.send('cds');
       expect(client.received()).to.have.length(0);
-      lab.full('cds', {});
+      relay.full('cds', {});
       expect(told(client.one())).to.deep.equal([]);
-      lab.full('cds', {});
+      relay.full('cds', {});
       expect(client.received()).to.have.length(0);
     });
     it('gets it at once where that is known', () => {
-      const lab = new Lab();
-      lab.delta().send('cds');
-      lab.full('cds', {});
-      const client = lab.delta();
+      const relay = new InMemoryRelay();
+      relay.delta().send('cds');
+      relay.full('cds', {});
+      const client = relay.delta();
       client.send('cds');
       expect(told(client.one())).to.deep.equal([]);
     });
@@ -421,10 +429,10 @@ describe('delta server (protocol §4)', () => {
     const vhds = type('vhds');
 
     it('a subscription by an alias gets the resource by its own name, with its aliases', () => {
-      const lab = new Lab();
-      const client = lab.delta();
+      const relay = new InMemoryRelay();
+      const client = relay.delta();
       client.send('vhds', { resourceNamesSubscribe: ['routes/a.example'] });
-      lab.says({
+      relay.says({
         type: vhds,
         holder: namedHolder,
         puts: [put(vhds, 'routes/host-a', 'x', { aliases: ['routes/a.example', 'routes/a2.example'] })],
@@ -434,10 +442,10 @@ describe('delta server (protocol §4)', () => {
       expect(response.resources[0]?.aliases).to.deep.equal(['routes/a.example', 'routes/a2.example']);
     });
     it('two aliases of one resource: it comes once', () => {
-      const lab = new Lab();
-      const client = lab.delta();
+      const relay = new InMemoryRelay();
+      const client = relay.delta();
       client.send('vhds', { resourceNamesSubscribe: ['r/a', 'r/b'] });
-      lab.says({
+      relay.says({
         type: vhds,
         holder: namedHolder,
         puts: [put(vhds, 'r/h', 'x', { aliases: ['r/a', 'r/b'] })],
@@ -445,23 +453,23 @@ describe('delta server (protocol §4)', () => {
       expect(told(client.one())).to.deep.equal(['+r/h x']);
     });
     it('its update and its removal reach the subscriber by the alias', () => {
-      const lab = new Lab();
-      const client = lab.delta();
+      const relay = new InMemoryRelay();
+      const client = relay.delta();
       client.send('vhds', { resourceNamesSubscribe: ['r/a'] });
-      lab.says({ type: vhds, holder: namedHolder, puts: [put(vhds, 'r/h', 'x', { aliases: ['r/a'] })] });
+      relay.says({ type: vhds, holder: namedHolder, puts: [put(vhds, 'r/h', 'x', { aliases: ['r/a'] })] });
       client.received();
-      lab.says({ type: vhds, holder: namedHolder, puts: [put(vhds, 'r/h', 'y', { aliases: ['r/a'] })] });
+      relay.says({ type: vhds, holder: namedHolder, puts: [put(vhds, 'r/h', 'y', { aliases: ['r/a'] })] });
       expect(told(client.one())).to.deep.equal(['+r/h y']);
-      lab.says({ type: vhds, holder: namedHolder, removals: [removal('r/h')] });
+      relay.says({ type: vhds, holder: namedHolder, removals: [removal('r/h')] });
       expect(told(client.one())).to.deep.equal(['-r/h']);
     });
     it('an alias that moves to another resource: one update', () => {
-      const lab = new Lab();
-      const client = lab.delta();
+      const relay = new InMemoryRelay();
+      const client = relay.delta();
       client.send('vhds', { resourceNamesSubscribe: ['r/a'] });
-      lab.says({ type: vhds, holder: namedHolder, puts: [put(vhds, 'r/h', 'x', { aliases: ['r/a'] })] });
+      relay.says({ type: vhds, holder: namedHolder, puts: [put(vhds, 'r/h', 'x', { aliases: ['r/a'] })] });
       client.received();
-      lab.says({
+      relay.says({
         type: vhds,
         holder: namedHolder,
         puts: [put(vhds, 'r/h', 'x'), put(vhds, 'r/i', 'y', { aliases: ['r/a'] })],
@@ -469,31 +477,31 @@ describe('delta server (protocol §4)', () => {
       expect(told(client.one())).to.deep.equal(['+r/i y', '-r/h']);
     });
     it('an alias taken from its resource: the subscriber loses it', () => {
-      const lab = new Lab();
-      const client = lab.delta();
+      const relay = new InMemoryRelay();
+      const client = relay.delta();
       client.send('vhds', { resourceNamesSubscribe: ['r/a'] });
-      lab.says({ type: vhds, holder: namedHolder, puts: [put(vhds, 'r/h', 'x', { aliases: ['r/a'] })] });
+      relay.says({ type: vhds, holder: namedHolder, puts: [put(vhds, 'r/h', 'x', { aliases: ['r/a'] })] });
       client.received();
-      lab.says({ type: vhds, holder: namedHolder, puts: [put(vhds, 'r/h', 'x')], settled: [] });
+      relay.says({ type: vhds, holder: namedHolder, puts: [put(vhds, 'r/h', 'x')], resolved: [] });
       expect(told(client.one())).to.deep.equal(['-r/h']);
     });
     it('an alias taken from a resource that is subscribed by its name or another alias as well: nothing is lost', () => {
       for (const other of ['r/h', 'r/b']) {
-        const lab = new Lab();
-        const client = lab.delta();
+        const relay = new InMemoryRelay();
+        const client = relay.delta();
         client.send('vhds', { resourceNamesSubscribe: ['r/a', other] });
         const aliases = ['r/a', 'r/b'];
-        lab.says({ type: vhds, holder: namedHolder, puts: [put(vhds, 'r/h', 'x', { aliases })] });
+        relay.says({ type: vhds, holder: namedHolder, puts: [put(vhds, 'r/h', 'x', { aliases })] });
         client.received();
-        lab.says({ type: vhds, holder: namedHolder, puts: [put(vhds, 'r/h', 'x', { aliases: ['r/b'] })] });
+        relay.says({ type: vhds, holder: namedHolder, puts: [put(vhds, 'r/h', 'x', { aliases: ['r/b'] })] });
         expect(client.received().flatMap(told), other).to.not.include('-r/h');
       }
     });
     it('an unresolvable alias: Resource{name and aliases as requested, no body}', () => {
-      const lab = new Lab();
-      const client = lab.delta();
+      const relay = new InMemoryRelay();
+      const client = relay.delta();
       client.send('vhds', { resourceNamesSubscribe: ['r/nobody'] });
-      lab.says({ type: vhds, holder: namedHolder });
+      relay.says({ type: vhds, holder: namedHolder });
       const response = client.one();
       expect(response.removedResources).to.deep.equal([]);
       expect(response.resources).to.have.length(1);
@@ -505,32 +513,32 @@ describe('delta server (protocol §4)', () => {
       expect(client.one().resources[0]?.aliases).to.deep.equal(['r/nobody']);
     });
     it("an upstream's own answer of that kind is passed on", () => {
-      const lab = new Lab();
-      const client = lab.delta();
+      const relay = new InMemoryRelay();
+      const client = relay.delta();
       client.send('vhds', { resourceNamesSubscribe: ['r/nobody'] });
       const nobody = put(vhds, 'r/nobody', '', { any: undefined, aliases: ['r/nobody'] });
-      lab.says({ type: vhds, holder: namedHolder, puts: [nobody] });
+      relay.says({ type: vhds, holder: namedHolder, puts: [nobody] });
       const [resource] = client.one().resources;
       expect(resource?.name).to.equal('r/nobody');
       expect(resource?.aliases).to.deep.equal(['r/nobody']);
       expect(resource?.resource).to.equal(undefined);
     });
     it('a name is matched as a whole, whatever number of slashes it has', () => {
-      const lab = new Lab();
-      const client = lab.delta();
+      const relay = new InMemoryRelay();
+      const client = relay.delta();
       client.send('vhds', { resourceNamesSubscribe: ['team/routes/a.example'] });
-      lab.says({ type: vhds, holder: namedHolder, puts: [put(vhds, 'team/routes/a.example', 'x')] });
+      relay.says({ type: vhds, holder: namedHolder, puts: [put(vhds, 'team/routes/a.example', 'x')] });
       expect(told(client.one())).to.deep.equal(['+team/routes/a.example x']);
     });
   });
 
   describe('§4.9', () => {
     it('a name is never twice in one response, neither as resource nor as removal', () => {
-      const lab = new Lab();
-      const client = lab.delta();
+      const relay = new InMemoryRelay();
+      const client = relay.delta();
       client.send('cds', { resourceNamesSubscribe: ['*', 'a', 'a', 'gone'] });
-      lab.full('cds', { a: 'x' });
-      lab.full('cds', { b: 'y' });
+      relay.full('cds', { a: 'x' });
+      relay.full('cds', { b: 'y' });
       client.send('cds', { resourceNamesSubscribe: ['a'], resourceNamesUnsubscribe: ['gone'] });
       for (const { resources: list, removedResources } of client.received()) {
         const names = [...list.map(({ name }) => name), ...removedResources];
@@ -538,24 +546,24 @@ describe('delta server (protocol §4)', () => {
       }
     });
     it('the type of the message is the type of every resource', () => {
-      const lab = new Lab();
-      const client = lab.delta();
+      const relay = new InMemoryRelay();
+      const client = relay.delta();
       client.send('cds');
-      lab.full('cds', { a: 'x' });
+      relay.full('cds', { a: 'x' });
       const response = client.one();
       expect(response.typeUrl).to.equal(response.resources[0]?.resource?.typeUrl);
     });
   });
 
   it('§4.10 the first answer to a wildcard is not split', () => {
-    const lab = new Lab();
-    const client = lab.delta();
+    const relay = new InMemoryRelay();
+    const client = relay.delta();
     client.send('cds');
     const url = type('cds');
-    lab.says({ type: url, puts: [put(url, 'a', 'x')], settled: [] });
-    lab.says({ type: url, puts: [put(url, 'b', 'y')], settled: [] });
+    relay.says({ type: url, puts: [put(url, 'a', 'x')], resolved: [] });
+    relay.says({ type: url, puts: [put(url, 'b', 'y')], resolved: [] });
     expect(client.received()).to.have.length(0);
-    lab.says({ type: url });
+    relay.says({ type: url });
     expect(told(client.one())).to.deep.equal(['+a x', '+b y']);
   });
 
@@ -566,47 +574,47 @@ describe('delta server (protocol §4)', () => {
       short: string,
       name: string,
       features: readonly string[],
-    ): { lab: Lab; client: DeltaClient } {
-      const lab = new Lab();
-      const client = lab.delta();
+    ): { lab: InMemoryRelay; client: DeltaClient } {
+      const relay = new InMemoryRelay();
+      const client = relay.delta();
       client.send(short, { node: node({}, features), resourceNamesSubscribe: [name] });
-      lab.says({ type: type(short), holder: namedHolder, puts: [put(type(short), name, 'x', ttl)] });
-      return { lab, client };
+      relay.says({ type: type(short), holder: namedHolder, puts: [put(type(short), name, 'x', ttl)] });
+      return { lab: relay, client };
     }
     const beat = (name: string) => [
       { name: resourceName(name), constraints: UNCONSTRAINED, ttlMilliseconds: 10_000 },
     ];
 
     it('is the resource without body, with the version that the client has and the TTL', () => {
-      const { lab, client } = beating('eds', 'a', ['xds.config.supports-resource-ttl']);
+      const { lab: relay, client } = beating('eds', 'a', ['xds.config.supports-resource-ttl']);
       const [first] = client.one().resources;
       expect(first?.ttl?.seconds).to.equal(10n);
       expect(first?.resource).to.not.equal(undefined);
-      lab.clock.advance(4000);
-      lab.says({ type: type('eds'), holder: namedHolder, heartbeats: beat('a') });
+      relay.clock.advance(4000);
+      relay.says({ type: type('eds'), holder: namedHolder, heartbeats: beat('a') });
       const [second] = client.one().resources;
       expect(second?.resource).to.equal(undefined);
       expect(second?.version).to.equal(first?.version);
       expect(second?.ttl?.seconds).to.equal(10n);
     });
     it('is not for clients that know no TTL', () => {
-      const { lab, client } = beating('eds', 'a', []);
+      const { lab: relay, client } = beating('eds', 'a', []);
       expect(client.one().resources[0]?.ttl).to.equal(undefined);
-      lab.says({ type: type('eds'), holder: namedHolder, heartbeats: beat('a') });
+      relay.says({ type: type('eds'), holder: namedHolder, heartbeats: beat('a') });
       expect(client.received()).to.have.length(0);
     });
     it('is never for VHDS: a Resource without body would be an unresolvable alias', () => {
-      const { lab, client } = beating('vhds', 'r/a', ['xds.config.supports-resource-ttl']);
+      const { lab: relay, client } = beating('vhds', 'r/a', ['xds.config.supports-resource-ttl']);
       client.received();
-      lab.says({ type: type('vhds'), holder: namedHolder, heartbeats: beat('r/a') });
+      relay.says({ type: type('vhds'), holder: namedHolder, heartbeats: beat('r/a') });
       for (const { resource } of client.received().flatMap((response) => response.resources)) {
         expect(resource).to.not.equal(undefined);
       }
     });
     it('a late subscriber gets the body and the remaining TTL', () => {
-      const { lab } = beating('eds', 'a', []);
-      lab.clock.advance(3500);
-      const late = lab.delta();
+      const { lab: relay } = beating('eds', 'a', []);
+      relay.clock.advance(3500);
+      const late = relay.delta();
       late.send('eds', {
         node: node({}, ['xds.config.supports-resource-ttl']),
         resourceNamesSubscribe: ['a'],
@@ -616,10 +624,10 @@ describe('delta server (protocol §4)', () => {
       expect(resource?.ttl).to.deep.include({ seconds: 6n, nanos: 500_000_000 });
     });
     it('without one the resource ends', () => {
-      const { lab, client } = beating('eds', 'a', []);
+      const { lab: relay, client } = beating('eds', 'a', []);
       client.received();
-      lab.clock.advance(10_000);
-      lab.settle();
+      relay.clock.advance(10_000);
+      relay.settle();
       expect(told(client.one())).to.deep.equal(['-a']);
     });
   });
@@ -643,10 +651,10 @@ describe('delta server (protocol §4)', () => {
       expect(client.received().map(told)).to.deep.equal([['+a x'], ['+b y']]);
     });
     it('what has been replaced or unsubscribed since is not', () => {
-      const { client, first, lab } = withNames(['a', 'b', 'c'], { a: 'x', b: 'y', c: 'z' });
+      const { client, first, lab: relay } = withNames(['a', 'b', 'c'], { a: 'x', b: 'y', c: 'z' });
       client.blocked = true;
-      lab.says({ type: type('eds'), holder: namedHolder, puts: [put(type('eds'), 'd', 'w')] });
-      lab.says({ type: type('eds'), holder: namedHolder, puts: [put(type('eds'), 'a', 'x2')] });
+      relay.says({ type: type('eds'), holder: namedHolder, puts: [put(type('eds'), 'd', 'w')] });
+      relay.says({ type: type('eds'), holder: namedHolder, puts: [put(type('eds'), 'a', 'x2')] });
       client.received();
       client.send('eds', {
         responseNonce: first.nonce,
@@ -663,26 +671,26 @@ describe('delta server (protocol §4)', () => {
 
   describe('§8 order on ADS', () => {
     it('all additions go before any removal, whatever the types', () => {
-      const lab = new Lab();
-      const client = lab.delta();
+      const relay = new InMemoryRelay();
+      const client = relay.delta();
       client.send('cds');
       client.send('eds', { resourceNamesSubscribe: ['e1', 'e2'] });
       client.send('lds');
-      lab.full('cds', { c1: 'x' });
-      lab.says({ type: type('eds'), holder: namedHolder, puts: [put(type('eds'), 'e1', 'x')] });
-      lab.full('lds', { l1: 'x' });
+      relay.full('cds', { c1: 'x' });
+      relay.says({ type: type('eds'), holder: namedHolder, puts: [put(type('eds'), 'e1', 'x')] });
+      relay.full('lds', { l1: 'x' });
       client.received();
       client.blocked = true;
-      lab.full('lds', { l1: 'y' });
+      relay.full('lds', { l1: 'y' });
       client.received();
-      lab.full('cds', { c2: 'y' });
-      lab.says({
+      relay.full('cds', { c2: 'y' });
+      relay.says({
         type: type('eds'),
         holder: namedHolder,
         puts: [put(type('eds'), 'e2', 'y')],
         removals: [removal('e1')],
       });
-      lab.full('lds', { l2: 'y' });
+      relay.full('lds', { l2: 'y' });
       client.unblock();
       const said = client.received().map(told);
       const flat = said.flat();
@@ -693,78 +701,78 @@ describe('delta server (protocol §4)', () => {
       expect(firstRemoval).to.be.greaterThan(lastAddition);
     });
     it('a removal alone waits for the additions of other types, and is not lost', () => {
-      const lab = new Lab();
-      const client = lab.delta();
+      const relay = new InMemoryRelay();
+      const client = relay.delta();
       client.send('cds');
       client.send('lds');
-      lab.full('cds', { c1: 'x', c2: 'x' });
-      lab.full('lds', { l1: 'x' });
+      relay.full('cds', { c1: 'x', c2: 'x' });
+      relay.full('lds', { l1: 'x' });
       client.received();
       client.blocked = true;
-      lab.full('lds', { l1: 'y' });
+      relay.full('lds', { l1: 'y' });
       client.received();
-      lab.full('cds', { c1: 'x' });
-      lab.full('lds', { l1: 'z' });
+      relay.full('cds', { c1: 'x' });
+      relay.full('lds', { l1: 'z' });
       client.unblock();
       expect(client.received().map(told)).to.deep.equal([['+l1 z'], ['-c2']]);
     });
     it('what is created again before its removal was told is not removed', () => {
-      const lab = new Lab();
-      const client = lab.delta();
+      const relay = new InMemoryRelay();
+      const client = relay.delta();
       client.send('cds');
       client.send('lds');
-      lab.full('cds', { c1: 'x', c2: 'x' });
-      lab.full('lds', { l1: 'x' });
+      relay.full('cds', { c1: 'x', c2: 'x' });
+      relay.full('lds', { l1: 'x' });
       client.received();
       client.blocked = true;
-      lab.full('lds', { l1: 'y' });
+      relay.full('lds', { l1: 'y' });
       client.received();
-      lab.full('cds', { c1: 'x' });
-      lab.full('lds', { l1: 'z' });
-      lab.full('cds', { c1: 'x', c2: 'y' });
+      relay.full('cds', { c1: 'x' });
+      relay.full('lds', { l1: 'z' });
+      relay.full('cds', { c1: 'x', c2: 'y' });
       client.unblock();
       expect(client.received().flatMap(told)).to.deep.equal(['+c2 y', '+l1 z']);
     });
   });
 
   it('§3.9 an outage or an unknown removes nothing: a node that changes waits for the answers of its new view', () => {
-    const lab = new Lab();
-    const client = lab.delta();
+    const relay = new InMemoryRelay();
+    const client = relay.delta();
     client.send('cds', { node: node({ env: 'prod' }) });
-    lab.full('cds', { a: 'x', b: 'y' });
+    relay.full('cds', { a: 'x', b: 'y' });
     client.received();
     client.send('cds', { node: node({ env: 'test' }) });
     expect(client.received().flatMap(told)).to.deep.equal([]);
-    lab.full('cds', { a: 'x' }, '2');
+    relay.full('cds', { a: 'x' }, '2');
     expect(client.received().flatMap(told)).to.deep.equal(['-b']);
   });
 
   function withNames(
     names: readonly string[],
     existing: Readonly<Record<string, string>>,
-  ): { lab: Lab; client: DeltaClient; first: ReturnType<DeltaClient['one']> } {
-    const lab = new Lab();
-    const client = lab.delta();
+  ): { lab: InMemoryRelay; client: DeltaClient; first: ReturnType<DeltaClient['one']> } {
+    const relay = new InMemoryRelay();
+    const client = relay.delta();
     client.send('eds', { resourceNamesSubscribe: [...names] });
     const url = type('eds');
     const puts = Object.entries(existing).map(([name, content]) => put(url, name, content));
-    lab.says({ type: url, holder: namedHolder, puts });
+    relay.says({ type: url, holder: namedHolder, puts });
     const first = client.one();
     expect(Object.keys(resources(first))).to.have.members(
       Object.keys(existing).filter((name) => names.includes(name)),
     );
-    return { lab, client, first };
+    return { lab: relay, client, first };
   }
 
   function withWildcardAnd(
     name: string,
     existing: Readonly<Record<string, string>>,
-  ): { lab: Lab; client: DeltaClient } {
-    const lab = new Lab();
-    const client = lab.delta();
+  ): { lab: InMemoryRelay; client: DeltaClient } {
+    const relay = new InMemoryRelay();
+    const client = relay.delta();
     client.send('cds', { resourceNamesSubscribe: ['*', name] });
-    lab.full('cds', existing);
+    relay.full('cds', existing);
     client.received();
-    return { lab, client };
+    return { lab: relay, client };
   }
 });

@@ -5,7 +5,16 @@ import type { DiscoveryResponse } from '../../src/gen/envoy/service/discovery/v3
 import { typeUrl } from '../../src/model/brand.ts';
 import type { Put } from '../../src/model/transaction.ts';
 import { typeInfo } from '../../src/model/types.ts';
-import { cluster, Lab, namedHolder, node, put, resources, type SotwClient, type } from '../support/lab.ts';
+import {
+  cluster,
+  InMemoryRelay,
+  namedHolder,
+  node,
+  put,
+  resources,
+  type SotwClient,
+  type,
+} from '../support/in-memory-relay.ts';
 
 const line = (response: DiscoveryResponse): string =>
   `${typeInfo(typeUrl(response.typeUrl)).short} ${Object.entries(resources(response))
@@ -13,61 +22,61 @@ const line = (response: DiscoveryResponse): string =>
     .toSorted()
     .join(' ')}`.trim();
 
-function clusters(lab: Lab, ...puts: Put[]): void {
-  lab.says({ type: type('cds'), puts, complete: true });
+function clusters(relay: InMemoryRelay, ...puts: Put[]): void {
+  relay.says({ type: type('cds'), puts, complete: true });
 }
 
 const plain = (name: string, content: string): Put => put(type('cds'), name, content);
 
-function endpoints(lab: Lab, state: Readonly<Record<string, string>>): void {
+function endpoints(relay: InMemoryRelay, state: Readonly<Record<string, string>>): void {
   const puts = Object.entries(state).map(([name, content]) => put(type('eds'), name, content));
-  lab.says({ type: type('eds'), holder: namedHolder, puts });
+  relay.says({ type: type('eds'), holder: namedHolder, puts });
 }
 
 /** A client with two clusters, one of them with a service name, and their endpoints. */
-function envoy(): { lab: Lab; client: SotwClient } {
-  const lab = new Lab();
-  const client = lab.sotw();
+function envoy(): { lab: InMemoryRelay; client: SotwClient } {
+  const relay = new InMemoryRelay();
+  const client = relay.sotw();
   client.send('cds');
-  clusters(lab, plain('a', '1'), cluster('b', '1', 'svc'));
+  clusters(relay, plain('a', '1'), cluster('b', '1', 'svc'));
   client.send('eds', { resourceNames: ['a', 'svc'] });
-  endpoints(lab, { a: '1', svc: '1' });
+  endpoints(relay, { a: '1', svc: '1' });
   client.received();
-  return { lab, client };
+  return { lab: relay, client };
 }
 
 const told = (client: SotwClient): string[] => client.received().map(line);
 
 describe('EDS after CDS (§10.1)', () => {
   it('§10.1 the EDS of a cluster that changed is sent again, after the CDS', () => {
-    const { lab, client } = envoy();
-    clusters(lab, plain('a', '2'), cluster('b', '1', 'svc'));
+    const { lab: relay, client } = envoy();
+    clusters(relay, plain('a', '2'), cluster('b', '1', 'svc'));
     expect(told(client)).to.deep.equal(['cds a:2 b:1', 'eds a:1']);
   });
 
   it('§10.1 by service_name where the cluster has one', () => {
-    const { lab, client } = envoy();
-    clusters(lab, plain('a', '1'), cluster('b', '2', 'svc'));
+    const { lab: relay, client } = envoy();
+    clusters(relay, plain('a', '1'), cluster('b', '2', 'svc'));
     expect(told(client)).to.deep.equal(['cds a:1 b:2', 'eds svc:1']);
   });
 
-  it('§10.1 of clusters that did not change nothing is owed', () => {
-    const { lab, client } = envoy();
-    clusters(lab, plain('a', '1'), cluster('b', '1', 'svc'), plain('c', '1'));
+  it('§10.1 of clusters that did not change nothing is sent again', () => {
+    const { lab: relay, client } = envoy();
+    clusters(relay, plain('a', '1'), cluster('b', '1', 'svc'), plain('c', '1'));
     expect(told(client)).to.deep.equal(['cds a:1 b:1 c:1']);
   });
 
-  it('§10.1 of clusters that go nothing is owed', () => {
-    const { lab, client } = envoy();
-    clusters(lab, plain('a', '1'));
+  it('§10.1 of clusters that go nothing is sent again', () => {
+    const { lab: relay, client } = envoy();
+    clusters(relay, plain('a', '1'));
     expect(told(client)).to.deep.equal(['cds a:1']);
   });
 
   it('§10.1 an EDS response that contains them and comes after the CDS discharges it', () => {
-    const { lab, client } = envoy();
+    const { lab: relay, client } = envoy();
     client.blocked = true;
-    clusters(lab, plain('a', '2'), cluster('b', '2', 'svc'));
-    endpoints(lab, { a: '2' });
+    clusters(relay, plain('a', '2'), cluster('b', '2', 'svc'));
+    endpoints(relay, { a: '2' });
     client.unblock();
     expect(told(client)).to.deep.equal(['cds a:2 b:2', 'eds a:2 svc:1']);
     client.send('eds', { resourceNames: ['a', 'svc'] });
@@ -75,8 +84,8 @@ describe('EDS after CDS (§10.1)', () => {
   });
 
   it('§10.1 Envoy’s repeated request with the last nonce is an ACK, and gets nothing', () => {
-    const { lab, client } = envoy();
-    clusters(lab, plain('a', '2'), cluster('b', '1', 'svc'));
+    const { lab: relay, client } = envoy();
+    clusters(relay, plain('a', '2'), cluster('b', '1', 'svc'));
     const [, eds] = client.received();
     if (eds === undefined) throw new Error('no EDS');
     client.ack('eds', eds, ['a', 'svc']);
@@ -85,64 +94,64 @@ describe('EDS after CDS (§10.1)', () => {
   });
 
   it('§10.1 does not wait for the ACK of the CDS', () => {
-    const { lab, client } = envoy();
-    clusters(lab, plain('a', '2'), cluster('b', '1', 'svc'));
-    clusters(lab, plain('a', '3'), cluster('b', '1', 'svc'));
+    const { lab: relay, client } = envoy();
+    clusters(relay, plain('a', '2'), cluster('b', '1', 'svc'));
+    clusters(relay, plain('a', '3'), cluster('b', '1', 'svc'));
     expect(told(client)).to.deep.equal(['cds a:2 b:1', 'eds a:1', 'cds a:3 b:1', 'eds a:1']);
   });
 
-  it('§10.1 overrides rule 3.12: rejected endpoints are owed too', () => {
-    const { lab, client } = envoy();
-    endpoints(lab, { a: 'bad' });
+  it('§10.1 overrides rule 3.12: rejected endpoints are sent again too', () => {
+    const { lab: relay, client } = envoy();
+    endpoints(relay, { a: 'bad' });
     const [eds] = client.received();
     if (eds === undefined) throw new Error('no EDS');
     client.nack('eds', eds, ['a', 'svc']);
-    clusters(lab, plain('a', '2'), cluster('b', '1', 'svc'));
+    clusters(relay, plain('a', '2'), cluster('b', '1', 'svc'));
     expect(told(client)).to.deep.equal(['cds a:2 b:1', 'eds a:bad']);
   });
 
-  it('§10.1 endpoints that the client does not hold are not owed', () => {
-    const { lab, client } = envoy();
-    const [stream] = lab.relay.server.streams();
+  it('§10.1 endpoints that the client does not hold are not sent again', () => {
+    const { lab: relay, client } = envoy();
+    const [stream] = relay.relay.server.streams();
     expect(stream?.types.map(({ info }) => info.short)).to.deep.equal(['cds', 'eds']);
-    clusters(lab, plain('a', '1'), cluster('b', '1', 'svc'), plain('other', '1'));
+    clusters(relay, plain('a', '1'), cluster('b', '1', 'svc'), plain('other', '1'));
     expect(told(client)).to.deep.equal(['cds a:1 b:1 other:1']);
   });
 
   it('§10.1 a refreshed time to live is no change of the cluster', () => {
-    const lab = new Lab();
-    const client = lab.sotw();
+    const relay = new InMemoryRelay();
+    const client = relay.sotw();
     client.send('cds', { node: create(NodeSchema, node({}, ['xds.config.supports-resource-ttl'])) });
     const url = type('cds');
-    lab.says({ type: url, puts: [put(url, 'a', '1', { ttlMilliseconds: 5000 })], complete: true });
+    relay.says({ type: url, puts: [put(url, 'a', '1', { ttlMilliseconds: 5000 })], complete: true });
     client.send('eds', { resourceNames: ['a'] });
-    endpoints(lab, { a: '1' });
+    endpoints(relay, { a: '1' });
     client.received();
-    lab.clock.advance(1000);
-    lab.says({ type: url, puts: [put(url, 'a', '1', { ttlMilliseconds: 5000 })], complete: true });
+    relay.clock.advance(1000);
+    relay.says({ type: url, puts: [put(url, 'a', '1', { ttlMilliseconds: 5000 })], complete: true });
     expect(client.received().map(({ typeUrl: of }) => of)).to.deep.equal([url]);
   });
 
-  it('§10.1 with no EDS on the stream nothing is owed', () => {
-    const lab = new Lab();
-    const client = lab.sotw();
+  it('§10.1 with no EDS on the stream nothing is sent again', () => {
+    const relay = new InMemoryRelay();
+    const client = relay.sotw();
     client.send('cds');
-    clusters(lab, plain('a', '1'));
-    clusters(lab, plain('a', '2'));
+    clusters(relay, plain('a', '1'));
+    clusters(relay, plain('a', '2'));
     expect(told(client)).to.deep.equal(['cds a:1', 'cds a:2']);
   });
 
   it('§10.1 clients that stand alike get the very same EDS buffer', () => {
-    const lab = new Lab();
-    const all = [lab.sotw(), lab.sotw()];
+    const relay = new InMemoryRelay();
+    const all = [relay.sotw(), relay.sotw()];
     for (const client of all) {
       client.send('cds');
       client.send('eds', { resourceNames: ['a'] });
     }
-    clusters(lab, plain('a', '1'));
-    endpoints(lab, { a: '1' });
+    clusters(relay, plain('a', '1'));
+    endpoints(relay, { a: '1' });
     for (const client of all) client.received();
-    clusters(lab, plain('a', '2'));
+    clusters(relay, plain('a', '2'));
     const [one, other] = all.map((client) => client.inbox);
     expect(one).to.have.length(2);
     expect(one?.[0]).to.equal(other?.[0]);

@@ -1,32 +1,39 @@
 import { expect } from 'chai';
-import { Lab, namedHolder, put, resources, type SotwClient, type } from '../support/lab.ts';
-import { witness } from './witness.ts';
+import {
+  InMemoryRelay,
+  namedHolder,
+  put,
+  resources,
+  type SotwClient,
+  type,
+} from '../support/in-memory-relay.ts';
+import { checkConsistency } from './consistency-check.ts';
 
 describe('limits', () => {
   describe('max_subscriptions_per_stream', () => {
     it('one more is RESOURCE_EXHAUSTED with the limit’s name, and nothing of it goes upstream', () => {
-      const lab = new Lab({ limits: { maxSubscriptions: 3 } });
-      const client = lab.sotw();
+      const relay = new InMemoryRelay({ limits: { maxSubscriptions: 3 } });
+      const client = relay.sotw();
       client.send('eds', { resourceNames: ['a', 'b', 'c'] });
       expect(client.status).to.equal(undefined);
       client.send('eds', { resourceNames: ['a', 'b', 'c', 'd'] });
       expect(client.status?.code).to.equal(8);
       expect(client.status?.message).to.contain('max_subscriptions_per_stream');
-      expect(lab.upstream.journal).to.deep.equal(['+eds a', '+eds b', '+eds c']);
-      expect(lab.events).to.contain('rejected subscriptions');
+      expect(relay.upstream.journal).to.deep.equal(['+eds a', '+eds b', '+eds c']);
+      expect(relay.events).to.contain('rejected subscriptions');
     });
 
     it('counts over all types of the stream', () => {
-      const lab = new Lab({ limits: { maxSubscriptions: 3 } });
-      const client = lab.sotw();
+      const relay = new InMemoryRelay({ limits: { maxSubscriptions: 3 } });
+      const client = relay.sotw();
       client.send('eds', { resourceNames: ['a', 'b'] });
       client.send('rds', { resourceNames: ['a', 'b'] });
       expect(client.status?.code).to.equal(8);
     });
 
     it('a type without names counts as one', () => {
-      const lab = new Lab({ limits: { maxSubscriptions: 3 } });
-      const client = lab.delta();
+      const relay = new InMemoryRelay({ limits: { maxSubscriptions: 3 } });
+      const client = relay.delta();
       for (const short of ['eds', 'rds', 'sds']) client.send(short);
       expect(client.status).to.equal(undefined);
       client.send('leds');
@@ -35,34 +42,34 @@ describe('limits', () => {
     });
 
     it('names past the limit are not read: they count, though they be one name', () => {
-      const lab = new Lab({ limits: { maxSubscriptions: 3 } });
+      const relay = new InMemoryRelay({ limits: { maxSubscriptions: 3 } });
       const names = Array.from({ length: 40 }, () => 'one');
-      const sotw = lab.sotw();
+      const sotw = relay.sotw();
       sotw.send('eds', { resourceNames: names });
       expect(sotw.status?.message).to.contain('40 names and locators in one request');
-      const delta = lab.delta();
+      const delta = relay.delta();
       delta.send('eds', { resourceNamesSubscribe: names });
       expect(delta.status?.message).to.contain('40 names and locators in one request');
-      const client = lab.delta();
+      const client = relay.delta();
       client.send('eds', { resourceNamesUnsubscribe: ['a', 'b', 'c', 'd'] });
       expect(client.status?.code).to.equal(8);
     });
 
     it('at most 100 types, whatever the limit', () => {
-      const lab = new Lab();
-      const client = lab.sotw();
+      const relay = new InMemoryRelay();
+      const client = relay.sotw();
       for (let index = 0; index < 100; index++) client.send(`example.com/type.${index}`);
       expect(client.status).to.equal(undefined);
       client.send('example.com/one.More');
       expect(client.status?.code).to.equal(8);
-      expect(lab.events).to.contain('rejected subscriptions');
+      expect(relay.events).to.contain('rejected subscriptions');
     });
 
     it('at most 16 parameter sets of wildcards in one type', () => {
-      const lab = new Lab();
+      const relay = new InMemoryRelay();
       const wildcards = (count: number) =>
         Array.from({ length: count }, (_, index) => ({ name: '*', dynamicParameters: { k: String(index) } }));
-      const client = lab.sotw();
+      const client = relay.sotw();
       client.send('cds', { resourceLocators: wildcards(16) });
       expect(client.status).to.equal(undefined);
       client.send('cds', { resourceLocators: wildcards(17) });
@@ -70,8 +77,8 @@ describe('limits', () => {
     });
 
     it('counts what is subscribed now, not what ever was', () => {
-      const lab = new Lab({ limits: { maxSubscriptions: 2 } });
-      const client = lab.sotw();
+      const relay = new InMemoryRelay({ limits: { maxSubscriptions: 2 } });
+      const client = relay.sotw();
       for (let count = 0; count < 5; count++) {
         client.send('eds', { resourceNames: [`a${count}`, `b${count}`] });
       }
@@ -79,8 +86,8 @@ describe('limits', () => {
     });
 
     it('a delta stream cannot name more, little by little, than one request could', () => {
-      const lab = new Lab({ limits: { maxNamesLength: type('eds').length + 100 } });
-      const client = lab.delta();
+      const relay = new InMemoryRelay({ limits: { maxNamesLength: type('eds').length + 100 } });
+      const client = relay.delta();
       const name = (index: number): string => `${index}${'x'.repeat(29)}`;
       for (const index of [0, 1, 2]) client.send('eds', { resourceNamesSubscribe: [name(index)] });
       client.send('eds', { resourceNamesSubscribe: [name(3)], resourceNamesUnsubscribe: [name(0)] });
@@ -90,17 +97,17 @@ describe('limits', () => {
       expect(client.status?.message)
         .to.contain(`${type('eds').length + type('cds').length + 120} characters`)
         .and.to.contain('max_request_bytes');
-      expect(lab.events).to.contain('rejected subscriptions');
+      expect(relay.events).to.contain('rejected subscriptions');
     });
 
     it('the interest of a stream that was ended goes too', () => {
-      const lab = new Lab({ limits: { maxSubscriptions: 1 }, idleMilliseconds: 1000 });
-      const client = lab.sotw();
+      const relay = new InMemoryRelay({ limits: { maxSubscriptions: 1 }, idleMilliseconds: 1000 });
+      const client = relay.sotw();
       client.send('eds', { resourceNames: ['a'] });
       client.send('eds', { resourceNames: ['a', 'b'] });
-      lab.clock.advance(1000);
-      expect(lab.upstream.journal).to.deep.equal(['+eds a', '-eds a']);
-      expect(lab.relay.server.size).to.equal(0);
+      relay.clock.advance(1000);
+      expect(relay.upstream.journal).to.deep.equal(['+eds a', '-eds a']);
+      expect(relay.relay.server.size).to.equal(0);
     });
   });
 
@@ -114,47 +121,47 @@ describe('limits', () => {
     }
 
     it('past the rate reading pauses, and goes on when the time has come', () => {
-      const lab = new Lab({ limits: { changesPerSecond: 10 } });
-      const client = lab.sotw();
+      const relay = new InMemoryRelay({ limits: { changesPerSecond: 10 } });
+      const client = relay.sotw();
       expect(churn(client, 100)).to.equal(11);
-      expect(lab.events.filter((event) => event === 'rejected rate')).to.have.length(1);
-      lab.clock.advance(99);
+      expect(relay.events.filter((event) => event === 'rejected rate')).to.have.length(1);
+      relay.clock.advance(99);
       expect(client.paused).to.equal(true);
-      lab.clock.advance(1);
+      relay.clock.advance(1);
       expect(client.paused).to.equal(false);
       expect(client.status).to.equal(undefined);
     });
 
     it('what shows much costs more to change, but not to subscribe to', () => {
-      const lab = new Lab({ limits: { changesPerSecond: 20 } });
-      const client = lab.delta();
+      const relay = new InMemoryRelay({ limits: { changesPerSecond: 20 } });
+      const client = relay.delta();
       const names = Array.from({ length: 10_000 }, (_, index) => `name-${index}`);
       client.send('eds', { resourceNamesSubscribe: names });
       expect(client.paused).to.equal(false);
       client.send('eds', { resourceNamesUnsubscribe: ['name-0'] }); // 20: 9,999 are left
       expect(client.paused).to.equal(true);
-      lab.clock.advance(49);
+      relay.clock.advance(49);
       expect(client.paused, '21 were spent of 20').to.equal(true);
-      lab.clock.advance(1);
+      relay.clock.advance(1);
       expect(client.paused).to.equal(false);
     });
 
     it('after a large change others have a turn, though there is time left', () => {
-      const lab = new Lab({ limits: { changesPerSecond: 100 } });
-      const client = lab.delta();
+      const relay = new InMemoryRelay({ limits: { changesPerSecond: 100 } });
+      const client = relay.delta();
       const names = Array.from({ length: 1500 }, (_, index) => `name-${index}`);
       client.send('eds', { resourceNamesSubscribe: names });
       client.send('eds', { resourceNamesUnsubscribe: ['name-0'] });
       expect(client.paused).to.equal(true);
-      lab.clock.advance(0);
+      relay.clock.advance(0);
       expect(client.paused).to.equal(false);
-      expect(lab.events).to.not.contain('rejected rate');
+      expect(relay.events).to.not.contain('rejected rate');
     });
 
     it('the same names in another order cost nothing if they are few, and as much as a change if they are many', () => {
       const pausedAfter = (names: number): boolean => {
-        const lab = new Lab({ limits: { changesPerSecond: 10 } });
-        const client = lab.sotw();
+        const relay = new InMemoryRelay({ limits: { changesPerSecond: 10 } });
+        const client = relay.sotw();
         const resourceNames = Array.from({ length: names }, (_, index) => `name-${index}`);
         client.send('eds', { resourceNames });
         for (let turn = 0; turn < 20; turn++) {
@@ -168,10 +175,10 @@ describe('limits', () => {
     });
 
     it('ACKs and NACKs are free', () => {
-      const lab = new Lab({ limits: { changesPerSecond: 2 } });
-      const client = lab.sotw();
+      const relay = new InMemoryRelay({ limits: { changesPerSecond: 2 } });
+      const client = relay.sotw();
       client.send('cds');
-      lab.full('cds', { a: '1' });
+      relay.full('cds', { a: '1' });
       const response = client.one();
       for (let count = 0; count < 50; count++) {
         client.ack('cds', response);
@@ -181,110 +188,110 @@ describe('limits', () => {
     });
 
     it('responses go on while reading is paused', () => {
-      const lab = new Lab({ limits: { changesPerSecond: 2 } });
-      const client = lab.sotw();
+      const relay = new InMemoryRelay({ limits: { changesPerSecond: 2 } });
+      const client = relay.sotw();
       churn(client, 10);
-      lab.says({ type: type('eds'), holder: namedHolder, puts: [put(type('eds'), 'x2', '1')] });
+      relay.says({ type: type('eds'), holder: namedHolder, puts: [put(type('eds'), 'x2', '1')] });
       expect(resources(client.one())).to.deep.equal({ x2: '1' });
     });
 
     it('a stream that ends while it is paused leaves no timer behind', () => {
-      const lab = new Lab({ limits: { changesPerSecond: 1 } });
-      const client = lab.sotw();
+      const relay = new InMemoryRelay({ limits: { changesPerSecond: 1 } });
+      const client = relay.sotw();
       churn(client, 10);
       client.disconnect();
       client.paused = true;
-      lab.clock.advance(10_000);
+      relay.clock.advance(10_000);
       expect(client.paused, 'nobody resumed it').to.equal(true);
     });
   });
 
   describe('stalled_timeout', () => {
     it('a client that does not read for so long is ended, with the limit’s name', () => {
-      const lab = new Lab({ limits: { stalledMilliseconds: 5000 } });
-      const untouched = witness(lab);
-      const client = lab.sotw();
+      const relay = new InMemoryRelay({ limits: { stalledMilliseconds: 5000 } });
+      const untouched = checkConsistency(relay);
+      const client = relay.sotw();
       client.blocked = true;
       client.send('cds');
-      lab.clock.advance(4000);
+      relay.clock.advance(4000);
       expect(client.status).to.equal(undefined);
-      lab.clock.advance(2000);
+      relay.clock.advance(2000);
       expect(client.status?.code).to.equal(8);
       expect(client.status?.message).to.contain('stalled_timeout');
-      expect(lab.events).to.contain('rejected stalled');
+      expect(relay.events).to.contain('rejected stalled');
       untouched();
     });
 
     it('one that reads now and then is not', () => {
-      const lab = new Lab({ limits: { stalledMilliseconds: 5000 } });
-      const client = lab.sotw();
+      const relay = new InMemoryRelay({ limits: { stalledMilliseconds: 5000 } });
+      const client = relay.sotw();
       client.send('cds');
       for (let version = 1; version < 10; version++) {
-        lab.full('cds', { a: String(version) });
+        relay.full('cds', { a: String(version) });
         client.readOne();
-        lab.clock.advance(4000);
+        relay.clock.advance(4000);
         client.unblock();
       }
       expect(client.status).to.equal(undefined);
     });
 
     it('one that has nothing to read is not', () => {
-      const lab = new Lab({ limits: { stalledMilliseconds: 5000 } });
-      const client = lab.sotw();
+      const relay = new InMemoryRelay({ limits: { stalledMilliseconds: 5000 } });
+      const client = relay.sotw();
       client.send('cds');
-      lab.clock.advance(60_000);
+      relay.clock.advance(60_000);
       expect(client.status).to.equal(undefined);
     });
   });
 
   describe('first_request_timeout', () => {
     it('a stream without a request is ended, with the limit’s name', () => {
-      const lab = new Lab({ limits: { firstRequestMilliseconds: 5000 } });
-      const untouched = witness(lab);
-      const client = lab.sotw();
+      const relay = new InMemoryRelay({ limits: { firstRequestMilliseconds: 5000 } });
+      const untouched = checkConsistency(relay);
+      const client = relay.sotw();
       client.open();
-      lab.clock.advance(4000);
+      relay.clock.advance(4000);
       expect(client.status).to.equal(undefined);
-      lab.clock.advance(2000);
+      relay.clock.advance(2000);
       expect(client.status?.code).to.equal(4);
       expect(client.status?.message).to.contain('first_request_timeout');
-      expect(lab.events).to.contain('rejected first_request');
+      expect(relay.events).to.contain('rejected first_request');
       untouched();
     });
 
     it('one that has asked once may be silent for ever', () => {
-      const lab = new Lab({ limits: { firstRequestMilliseconds: 5000 } });
-      const client = lab.sotw();
+      const relay = new InMemoryRelay({ limits: { firstRequestMilliseconds: 5000 } });
+      const client = relay.sotw();
       client.send('cds');
-      lab.clock.advance(600_000);
+      relay.clock.advance(600_000);
       expect(client.status).to.equal(undefined);
     });
   });
 
   describe('what leaves the cache is counted, by why', () => {
-    const holding = (lab: Lab): SotwClient => {
-      lab.full('cds', { a: '1', b: '1' });
-      const client = lab.sotw();
+    const holding = (relay: InMemoryRelay): SotwClient => {
+      relay.full('cds', { a: '1', b: '1' });
+      const client = relay.sotw();
       client.send('cds');
       return client;
     };
 
     it('idle_ttl: each variant that nobody has wanted for so long', () => {
-      const lab = new Lab({ idleMilliseconds: 1000 });
-      holding(lab).disconnect();
-      lab.clock.advance(999);
-      expect(lab.evicted).to.deep.equal([]);
-      lab.clock.advance(1);
-      expect(lab.evicted).to.deep.equal(['idle 2']);
+      const relay = new InMemoryRelay({ idleMilliseconds: 1000 });
+      holding(relay).disconnect();
+      relay.clock.advance(999);
+      expect(relay.evicted).to.deep.equal([]);
+      relay.clock.advance(1);
+      expect(relay.evicted).to.deep.equal(['idle 2']);
     });
 
     it('max_bytes: each variant that had to make room', () => {
-      const lab = new Lab({ maxCacheBytes: 1000 });
-      holding(lab).disconnect();
-      const other = lab.sotw();
+      const relay = new InMemoryRelay({ maxCacheBytes: 1000 });
+      holding(relay).disconnect();
+      const other = relay.sotw();
       other.send('eds', { resourceNames: ['x'] });
-      lab.says({ type: type('eds'), holder: namedHolder, puts: [put(type('eds'), 'x', 'y'.repeat(1000))] });
-      expect(lab.evicted).to.deep.equal(['size 2']);
+      relay.says({ type: type('eds'), holder: namedHolder, puts: [put(type('eds'), 'x', 'y'.repeat(1000))] });
+      expect(relay.evicted).to.deep.equal(['size 2']);
     });
   });
 });

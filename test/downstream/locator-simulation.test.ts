@@ -2,7 +2,15 @@ import { expect } from 'chai';
 import fc from 'fast-check';
 import { UNCONSTRAINED } from '../../src/model/constraints.ts';
 import type { Put } from '../../src/model/transaction.ts';
-import { contentOf, type DeltaClient, Lab, node, put, type, when } from '../support/lab.ts';
+import {
+  contentOf,
+  type DeltaClient,
+  InMemoryRelay,
+  node,
+  put,
+  type,
+  when,
+} from '../support/in-memory-relay.ts';
 import { compiled, identity, is, locator, told } from '../support/variants.ts';
 
 const cds = type('cds');
@@ -49,7 +57,7 @@ function variantOf(
 
 /** A client that speaks TP2, over a control plane whose state is known to the test. */
 class Model {
-  readonly lab = new Lab();
+  readonly lab = new InMemoryRelay();
   readonly client: DeltaClient = this.lab.delta();
   readonly subscribed = new Map<string, Pair>();
   readonly held = new Map<string, string>();

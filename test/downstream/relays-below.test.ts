@@ -1,7 +1,15 @@
 import { expect } from 'chai';
 import { UNCONSTRAINED } from '../../src/model/constraints.ts';
 import { PASSES_VARIANTS } from '../../src/wire/via.ts';
-import { type DeltaClient, Lab, namedHolder, node, put, type, when } from '../support/lab.ts';
+import {
+  type DeltaClient,
+  InMemoryRelay,
+  namedHolder,
+  node,
+  put,
+  type,
+  when,
+} from '../support/in-memory-relay.ts';
 import { locator, told, wrapped } from '../support/variants.ts';
 
 const eds = type('eds');
@@ -9,12 +17,12 @@ const prod = when({ env: 'prod' });
 
 describe('a relay of variants below (client feature distributary.passes-variants)', () => {
   const below = (metadata: Record<string, string> = {}) => ({ node: node(metadata, [PASSES_VARIANTS]) });
-  const says = (lab: Lab, ...puts: readonly ReturnType<typeof put>[]): void =>
-    lab.says({ type: eds, holder: namedHolder, puts });
+  const says = (relay: InMemoryRelay, ...puts: readonly ReturnType<typeof put>[]): void =>
+    relay.says({ type: eds, holder: namedHolder, puts });
   const heard = (client: DeltaClient): string[][] => client.received().map(told);
 
   it('its plain names are locators without parameters, whatever the rules make of its node', () => {
-    const lab = new Lab();
+    const lab = new InMemoryRelay();
     const relay = lab.delta();
     relay.send('eds', { ...below({ env: 'prod' }), resourceNamesSubscribe: ['a', 'b'] });
     expect(lab.upstream.journal).to.deep.equal(['+eds a', '+eds b']);
@@ -28,7 +36,7 @@ describe('a relay of variants below (client feature distributary.passes-variants
   });
 
   it('its wildcard, too: also the empty first request of SotW', () => {
-    const lab = new Lab();
+    const lab = new InMemoryRelay();
     const relay = lab.sotw();
     relay.send('cds', below({ env: 'prod' }));
     const unset = when({ env: 'test' });
@@ -41,33 +49,33 @@ describe('a relay of variants below (client feature distributary.passes-variants
   });
 
   it('§4.1 what it says it has is not sent again, and what has gone is taken back', () => {
-    const lab = new Lab();
-    const first = lab.delta();
+    const relay = new InMemoryRelay();
+    const first = relay.delta();
     first.send('eds', { ...below(), resourceNamesSubscribe: ['a', 'b', 'c'] });
-    says(lab, put(eds, 'a', '1'), put(eds, 'b', '1'), put(eds, 'c', '1'));
+    says(relay, put(eds, 'a', '1'), put(eds, 'b', '1'), put(eds, 'c', '1'));
     const versions = Object.fromEntries(
       first.one().resources.map(({ resourceName, version }) => [resourceName?.name ?? '', version]),
     );
     first.disconnect();
-    lab.says({
+    relay.says({
       type: eds,
       holder: namedHolder,
       puts: [put(eds, 'b', '2'), put(eds, 'c', '2', { constraints: prod })],
       removals: [{ name: put(eds, 'c', '').name, constraints: UNCONSTRAINED }],
     });
-    const again = lab.delta();
+    const again = relay.delta();
     again.send('eds', {
       ...below(),
       initialResourceVersions: versions,
       resourceNamesSubscribe: ['a', 'b'],
       resourceLocatorsSubscribe: [locator('c', { env: 'prod' })],
     });
-    lab.says({ type: eds, holder: namedHolder });
+    relay.says({ type: eds, holder: namedHolder });
     expect(heard(again).flat().toSorted()).to.deep.equal(['+b {} 2', '+c {env == "prod"} 2', '-c {}']);
   });
 
   it('§5 a name that misses for several parameter sets is said once in a response', () => {
-    const lab = new Lab();
+    const lab = new InMemoryRelay();
     const relay = lab.delta();
     relay.send('eds', {
       ...below(),

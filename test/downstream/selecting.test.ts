@@ -3,13 +3,13 @@ import { reselect, selectLocator, selectName } from '../../src/downstream/select
 import type { ClientContext } from '../../src/downstream/services.ts';
 import { internParameters } from '../../src/model/parameters.ts';
 import { ALLOW_ALL } from '../../src/security/authorization.ts';
-import { type } from '../support/lab.ts';
+import { type } from '../support/in-memory-relay.ts';
 
 const url = type('eds');
 
 /** Derives `env`, and `authority` for xdstp names; `env` of the relay's wins over a locator's. */
 const clientOf = (env: string): ClientContext => ({
-  kin: {},
+  selectionGroup: {},
   nodeId: '',
   cluster: '',
   wrapped: false,
@@ -40,7 +40,12 @@ describe('selecting', () => {
     it(`the name ${JSON.stringify(name)} selects ${selector} with ${parameters}`, () => {
       const selected = selectName(name, url, client);
       if (!selected.ok) throw new Error(selected.error);
-      expect(selected.value).to.include({ selector, spelling: name, locator: false, own: undefined });
+      expect(selected.value).to.include({
+        selector,
+        spelling: name,
+        locator: false,
+        locatorParameters: undefined,
+      });
       expect(selected.value.parameters.key).to.equal(parameters);
     });
   }
@@ -67,7 +72,7 @@ describe('selecting', () => {
     if (!selected.ok) throw new Error(selected.error);
     expect(selected.value.locator).to.equal(true);
     expect(selected.value.parameters.key).to.equal('[["env","prod"],["v","1"]]');
-    expect(selected.value.own?.key).to.equal('[["v","1"]]');
+    expect(selected.value.locatorParameters?.key).to.equal('[["v","1"]]');
   });
 
   for (const [what, parameters] of [

@@ -1,15 +1,15 @@
 import { expect } from 'chai';
-import { SotwMachine } from '../../src/downstream/sotw.ts';
+import { SotwConversation } from '../../src/downstream/sotw.ts';
 import { resourceName } from '../../src/model/brand.ts';
 import { NO_PARAMETERS } from '../../src/model/parameters.ts';
-import type { Selected } from '../../src/model/selection.ts';
+import type { SelectionEntry } from '../../src/model/selection.ts';
 
-const selected = (name: string): Selected => ({
+const selected = (name: string): SelectionEntry => ({
   selector: resourceName(name),
   spelling: name,
   locator: false,
   parameters: NO_PARAMETERS,
-  own: undefined,
+  locatorParameters: undefined,
 });
 const everything = selected('*');
 
@@ -36,7 +36,7 @@ const conversations: readonly (readonly [string, string])[] = [
 describe('SotwMachine', () => {
   for (const [conversation, what] of conversations) {
     it(`${conversation}: ${what}`, () => {
-      const machine = new SotwMachine();
+      const machine = new SotwConversation();
       const words = conversation.split(' ');
       while (words.length > 0) {
         const word = words.shift() ?? '';
@@ -63,7 +63,7 @@ describe('SotwMachine', () => {
   for (const [requests, expected] of selections) {
     const said = requests.map((names) => `[${names.join(' ')}]`).join(' ');
     it(`§3.6 ${said} subscribes to [${expected?.join(' ')}]`, () => {
-      const machine = new SotwMachine();
+      const machine = new SotwConversation();
       const results = requests.map((names) => machine.selection(names.map(selected), everything));
       const last = [...(results.at(-1)?.entries.values() ?? [])];
       expect(last.map(({ spelling }) => spelling)).to.deep.equal(expected);
@@ -71,6 +71,6 @@ describe('SotwMachine', () => {
   }
 
   it('§3.6 without a legacy wildcard nothing named is nothing', () => {
-    expect(new SotwMachine().selection([], undefined).size).to.equal(0);
+    expect(new SotwConversation().selection([], undefined).size).to.equal(0);
   });
 });

@@ -3,7 +3,16 @@ import { expect } from 'chai';
 import fc from 'fast-check';
 import { NodeSchema } from '../../src/gen/envoy/config/core/v3/base_pb.ts';
 import type { Put } from '../../src/model/transaction.ts';
-import { contentOf, Lab, nameOf, node, put, type SotwClient, type, when } from '../support/lab.ts';
+import {
+  contentOf,
+  InMemoryRelay,
+  nameOf,
+  node,
+  put,
+  type SotwClient,
+  type,
+  when,
+} from '../support/in-memory-relay.ts';
 
 const allNames = ['a', 'b', 'c', 'd'];
 const environments = ['prod', 'test'];
@@ -100,25 +109,25 @@ class Model {
   }
 }
 
-function says(lab: Lab, short: Short, state: State): void {
+function says(relay: InMemoryRelay, short: Short, state: State): void {
   const url = type(short);
   const puts: Put[] = environments.flatMap((env) =>
     Object.entries(state[env] ?? {}).map(([name, content]) =>
       put(url, name, content, { constraints: when({ env }) }),
     ),
   );
-  lab.says({ type: url, puts, complete: true });
+  relay.says({ type: url, puts, complete: true });
 }
 
 function play(schedule: readonly Event[]): void {
-  const lab = new Lab();
+  const relay = new InMemoryRelay();
   const truth = new Map<Short, State>();
-  const model = new Model(lab.sotw());
+  const model = new Model(relay.sotw());
   for (const event of schedule) {
     switch (event.kind) {
       case 'upstream':
         truth.set(event.short, event.state);
-        says(lab, event.short, event.state);
+        says(relay, event.short, event.state);
         break;
       case 'subscribe':
         model.subscribe(event.short, event.names);
@@ -145,7 +154,7 @@ function play(schedule: readonly Event[]): void {
   model.read();
   for (const short of types) model.send(short);
   // Upstream answers what it was asked last.
-  for (const short of types) says(lab, short, truth.get(short) ?? {});
+  for (const short of types) says(relay, short, truth.get(short) ?? {});
   model.read();
   expect(model.client.status).to.equal(undefined);
   for (const short of types) {
@@ -162,7 +171,7 @@ function play(schedule: readonly Event[]): void {
     expect(model.client.received()).to.deep.equal([]);
   }
   model.client.disconnect();
-  expect([...lab.relay.views.all()], 'views left over').to.deep.equal([]);
+  expect([...relay.relay.views.all()], 'views left over').to.deep.equal([]);
 }
 
 describe('SotW, in random schedules', () => {

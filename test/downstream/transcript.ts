@@ -1,10 +1,18 @@
 import { resourceName } from '../../src/model/brand.ts';
 import { UNCONSTRAINED } from '../../src/model/constraints.ts';
-import type { Heartbeat, Interest, Put, Removal, ResourceFault } from '../../src/model/transaction.ts';
+import type { Heartbeat, Interest, Put, Removal, ResourceError } from '../../src/model/transaction.ts';
 import { typeInfo } from '../../src/model/types.ts';
 import { encodeStatus } from '../../src/wire/responses.ts';
-import { cluster, Lab, namedHolder, put, type, when, wildcardHolder } from '../support/lab.ts';
-import { type Conversant, DeltaConversant, pairsOf, SotwConversant } from './conversant.ts';
+import {
+  cluster,
+  InMemoryRelay,
+  namedHolder,
+  put,
+  type,
+  when,
+  wildcardHolder,
+} from '../support/in-memory-relay.ts';
+import { pairsOf, type ScriptedClient, ScriptedDeltaClient, ScriptedSotwClient } from './scripted-client.ts';
 
 /**
  * Runs a conversation of clients with the relay, written as text:
@@ -27,14 +35,14 @@ import { type Conversant, DeltaConversant, pairsOf, SotwConversant } from './con
  * Nonces are counted per stream: n1, n2, …
  */
 class Conversation {
-  readonly #lab: Lab;
+  readonly #lab: InMemoryRelay;
   /** The version of each resource as it was last sent: what a client that comes back says that it has. */
   readonly #versions = new Map<string, string>();
-  readonly #clients = new Map<string, Conversant>();
+  readonly #clients = new Map<string, ScriptedClient>();
   #journal = 0;
 
   constructor(keys: readonly string[]) {
-    this.#lab = new Lab({
+    this.#lab = new InMemoryRelay({
       rules: keys.map((key) => ({
         key,
         from: `node.metadata.${key}`,
@@ -67,12 +75,12 @@ class Conversation {
     this.#clients.set(
       name,
       protocol === 'delta'
-        ? new DeltaConversant(who, this.#lab.delta(pathOf(service, 'deltaMethod')))
-        : new SotwConversant(who, this.#lab.sotw(pathOf(service, 'streamMethod'))),
+        ? new ScriptedDeltaClient(who, this.#lab.delta(pathOf(service, 'deltaMethod')))
+        : new ScriptedSotwClient(who, this.#lab.sotw(pathOf(service, 'streamMethod'))),
     );
   }
 
-  #named(name = ''): Conversant {
+  #named(name = ''): ScriptedClient {
     const client = this.#clients.get(name);
     if (client === undefined) throw new Error(`no client ${name}`);
     return client;
@@ -98,7 +106,7 @@ class Conversation {
     const puts: Put[] = [];
     const removals: Removal[] = [];
     const heartbeats: Heartbeat[] = [];
-    const faults: ResourceFault[] = [];
+    const resourceErrors: ResourceError[] = [];
     for (const item of items.filter((word) => word !== 'full' && word !== 'named')) {
       const name = resourceName(item.slice(1).split(':')[0] ?? '');
       const value = item.split(':')[1] ?? '';
@@ -106,7 +114,7 @@ class Conversation {
       else if (item.startsWith('!')) {
         const code = Number(value);
         const status = encodeStatus(code, 'upstream says so');
-        faults.push({ name, constraints: UNCONSTRAINED, code, message: 'upstream says so', status });
+        resourceErrors.push({ name, constraints: UNCONSTRAINED, code, message: 'upstream says so', status });
       } else if (item.startsWith('~')) {
         heartbeats.push({ name, constraints: UNCONSTRAINED, ttlMilliseconds: milliseconds(value) });
       } else puts.push(parsePut(first, item, version.slice(1)));
@@ -119,9 +127,9 @@ class Conversation {
       puts,
       removals,
       heartbeats,
-      faults,
+      resourceErrors,
       complete: items.includes('full'),
-      settled: [...this.#lab.upstream.interests].filter(answered),
+      resolved: [...this.#lab.upstream.interests].filter(answered),
     });
   }
 }

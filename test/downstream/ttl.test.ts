@@ -5,7 +5,16 @@ import { NodeSchema } from '../../src/gen/envoy/config/core/v3/base_pb.ts';
 import { ResourceSchema } from '../../src/gen/envoy/service/discovery/v3/discovery_pb.ts';
 import { resourceName } from '../../src/model/brand.ts';
 import { UNCONSTRAINED } from '../../src/model/constraints.ts';
-import { contentOf, Lab, namedHolder, nameOf, node, put, type SotwClient, type } from '../support/lab.ts';
+import {
+  contentOf,
+  InMemoryRelay,
+  namedHolder,
+  nameOf,
+  node,
+  put,
+  type SotwClient,
+  type,
+} from '../support/in-memory-relay.ts';
 
 /** `name:content~seconds`, without what is not there. */
 function written(any: Any): string {
@@ -18,8 +27,8 @@ function written(any: Any): string {
 const told = (client: SotwClient): string[] =>
   client.received().map(({ resources }) => resources.map(written).join(' '));
 
-function subscribed(lab: Lab, short: string, names: readonly string[], ttl = true): SotwClient {
-  const client = lab.sotw();
+function subscribed(relay: InMemoryRelay, short: string, names: readonly string[], ttl = true): SotwClient {
+  const client = relay.sotw();
   client.send(short, {
     node: create(NodeSchema, node({}, ttl ? ['xds.config.supports-resource-ttl'] : [])),
     resourceNames: [...names],
@@ -27,30 +36,36 @@ function subscribed(lab: Lab, short: string, names: readonly string[], ttl = tru
   return client;
 }
 
-function says(lab: Lab, short: string, name: string, content: string, ttlMilliseconds?: number): void {
+function says(
+  relay: InMemoryRelay,
+  short: string,
+  name: string,
+  content: string,
+  ttlMilliseconds?: number,
+): void {
   const url = type(short);
-  lab.says({ type: url, holder: namedHolder, puts: [put(url, name, content, { ttlMilliseconds })] });
+  relay.says({ type: url, holder: namedHolder, puts: [put(url, name, content, { ttlMilliseconds })] });
 }
 
-function beats(lab: Lab, short: string, name: string, ttlMilliseconds: number): void {
+function beats(relay: InMemoryRelay, short: string, name: string, ttlMilliseconds: number): void {
   const beat = { name: resourceName(name), constraints: UNCONSTRAINED, ttlMilliseconds };
-  lab.says({ type: type(short), holder: namedHolder, heartbeats: [beat] });
+  relay.says({ type: type(short), holder: namedHolder, heartbeats: [beat] });
 }
 
 describe('times to live (§8)', () => {
   it('§8 go, wrapped, only to clients with xds.config.supports-resource-ttl', () => {
-    const lab = new Lab();
-    const able = subscribed(lab, 'eds', ['a']);
-    const unable = subscribed(lab, 'eds', ['a'], false);
-    says(lab, 'eds', 'a', '1', 5000);
+    const relay = new InMemoryRelay();
+    const able = subscribed(relay, 'eds', ['a']);
+    const unable = subscribed(relay, 'eds', ['a'], false);
+    says(relay, 'eds', 'a', '1', 5000);
     expect(told(able)).to.deep.equal(['a:1~5']);
     expect(told(unable)).to.deep.equal(['a:1']);
   });
 
   it('§3.1 a node that says mid-stream that the client understands them is taken', () => {
-    const lab = new Lab();
-    const client = subscribed(lab, 'eds', ['a'], false);
-    says(lab, 'eds', 'a', '1', 5000);
+    const relay = new InMemoryRelay();
+    const client = subscribed(relay, 'eds', ['a'], false);
+    says(relay, 'eds', 'a', '1', 5000);
     const first = client.one();
     client.send('eds', {
       node: create(NodeSchema, node({}, ['xds.config.supports-resource-ttl'])),
@@ -58,136 +73,136 @@ describe('times to live (§8)', () => {
       resourceNames: ['a'],
     });
     expect(told(client)).to.deep.equal([]);
-    says(lab, 'eds', 'a', '2', 5000);
+    says(relay, 'eds', 'a', '2', 5000);
     expect(told(client)).to.deep.equal(['a:2~5']);
   });
 
   it('§8 resources without one are not wrapped for them', () => {
-    const lab = new Lab();
-    const client = subscribed(lab, 'eds', ['a']);
-    says(lab, 'eds', 'a', '1');
+    const relay = new InMemoryRelay();
+    const client = subscribed(relay, 'eds', ['a']);
+    says(relay, 'eds', 'a', '1');
     const [any] = client.one().resources;
     expect(any?.typeUrl).to.equal(type('eds'));
   });
 
   it('§8 late subscribers get what remains', () => {
-    const lab = new Lab();
-    subscribed(lab, 'eds', ['a']);
-    says(lab, 'eds', 'a', '1', 5000);
-    lab.clock.advance(3500);
-    expect(told(subscribed(lab, 'eds', ['a']))).to.deep.equal(['a:1~1.5']);
+    const relay = new InMemoryRelay();
+    subscribed(relay, 'eds', ['a']);
+    says(relay, 'eds', 'a', '1', 5000);
+    relay.clock.advance(3500);
+    expect(told(subscribed(relay, 'eds', ['a']))).to.deep.equal(['a:1~1.5']);
   });
 
   it('§8 slow clients too', () => {
-    const lab = new Lab();
-    const client = subscribed(lab, 'eds', ['a', 'b']);
+    const relay = new InMemoryRelay();
+    const client = subscribed(relay, 'eds', ['a', 'b']);
     client.blocked = true;
-    says(lab, 'eds', 'b', '1');
+    says(relay, 'eds', 'b', '1');
     told(client);
-    says(lab, 'eds', 'a', '1', 5000);
-    lab.clock.advance(3500);
+    says(relay, 'eds', 'a', '1', 5000);
+    relay.clock.advance(3500);
     client.unblock();
     expect(told(client)).to.deep.equal(['a:1~1.5']);
   });
 
   it('§8 a heartbeat of upstream is passed on, without the body (§4.11), to those who count', () => {
-    const lab = new Lab();
-    const able = subscribed(lab, 'eds', ['a']);
-    const unable = subscribed(lab, 'eds', ['a'], false);
-    says(lab, 'eds', 'a', '1', 5000);
+    const relay = new InMemoryRelay();
+    const able = subscribed(relay, 'eds', ['a']);
+    const unable = subscribed(relay, 'eds', ['a'], false);
+    says(relay, 'eds', 'a', '1', 5000);
     told(able);
     told(unable);
-    lab.clock.advance(4000);
-    beats(lab, 'eds', 'a', 5000);
+    relay.clock.advance(4000);
+    beats(relay, 'eds', 'a', 5000);
     expect(told(able)).to.deep.equal(['a:~5']);
     expect(told(unable)).to.deep.equal([]);
   });
 
   for (const short of ['cds', 'lds']) {
     it(`§8 in SotW ${short} refreshes carry full bodies, and the whole set`, () => {
-      const lab = new Lab();
-      const client = subscribed(lab, short, ['a', 'b']);
-      says(lab, short, 'a', '1', 5000);
-      says(lab, short, 'b', '1');
+      const relay = new InMemoryRelay();
+      const client = subscribed(relay, short, ['a', 'b']);
+      says(relay, short, 'a', '1', 5000);
+      says(relay, short, 'b', '1');
       told(client);
-      beats(lab, short, 'a', 5000);
+      beats(relay, short, 'a', 5000);
       expect(told(client), 'not a moment has passed').to.deep.equal([]);
-      lab.clock.advance(1000);
-      beats(lab, short, 'a', 5000);
+      relay.clock.advance(1000);
+      beats(relay, short, 'a', 5000);
       expect(told(client)).to.deep.equal(['a:1~5 b:1']);
     });
   }
 
   it('§8 the relay invents no heartbeats', () => {
-    const lab = new Lab();
-    const client = subscribed(lab, 'eds', ['a']);
-    says(lab, 'eds', 'a', '1', 60_000);
+    const relay = new InMemoryRelay();
+    const client = subscribed(relay, 'eds', ['a']);
+    says(relay, 'eds', 'a', '1', 60_000);
     told(client);
-    lab.clock.advance(59_000);
-    lab.settle();
+    relay.clock.advance(59_000);
+    relay.settle();
     expect(told(client)).to.deep.equal([]);
   });
 
   it('§8 the relay runs the timer: when it has run out the resource is gone', () => {
-    const lab = new Lab();
-    const able = subscribed(lab, 'cds', ['a']);
-    const unable = subscribed(lab, 'cds', ['a'], false);
-    says(lab, 'cds', 'a', '1', 5000);
+    const relay = new InMemoryRelay();
+    const able = subscribed(relay, 'cds', ['a']);
+    const unable = subscribed(relay, 'cds', ['a'], false);
+    says(relay, 'cds', 'a', '1', 5000);
     told(able);
     told(unable);
-    lab.clock.advance(5000);
-    lab.settle();
+    relay.clock.advance(5000);
+    relay.settle();
     expect(told(able)).to.deep.equal(['']);
     expect(told(unable)).to.deep.equal(['']);
   });
 
   it('§3.10 its end keeps the upstream’s version', () => {
-    const lab = new Lab();
-    const client = subscribed(lab, 'cds', ['a']);
-    says(lab, 'cds', 'a', '1', 5000);
+    const relay = new InMemoryRelay();
+    const client = subscribed(relay, 'cds', ['a']);
+    says(relay, 'cds', 'a', '1', 5000);
     const { versionInfo } = client.one();
-    lab.clock.advance(5000);
-    lab.settle();
+    relay.clock.advance(5000);
+    relay.settle();
     expect(client.one().versionInfo).to.equal(versionInfo);
   });
 
   it('§8 a heartbeat in time keeps it', () => {
-    const lab = new Lab();
-    const client = subscribed(lab, 'cds', ['a'], false);
-    says(lab, 'cds', 'a', '1', 5000);
+    const relay = new InMemoryRelay();
+    const client = subscribed(relay, 'cds', ['a'], false);
+    says(relay, 'cds', 'a', '1', 5000);
     told(client);
     for (let beat = 0; beat < 5; beat++) {
-      lab.clock.advance(4000);
-      beats(lab, 'cds', 'a', 5000);
+      relay.clock.advance(4000);
+      beats(relay, 'cds', 'a', 5000);
     }
     expect(told(client)).to.deep.equal([]);
-    lab.clock.advance(5000);
-    lab.settle();
+    relay.clock.advance(5000);
+    relay.settle();
     expect(told(client)).to.deep.equal(['']);
   });
 
   it('§8 a time to live that is taken away is told, and over', () => {
-    const lab = new Lab();
-    const client = subscribed(lab, 'eds', ['a']);
-    says(lab, 'eds', 'a', '1', 5000);
+    const relay = new InMemoryRelay();
+    const client = subscribed(relay, 'eds', ['a']);
+    says(relay, 'eds', 'a', '1', 5000);
     told(client);
-    says(lab, 'eds', 'a', '1');
+    says(relay, 'eds', 'a', '1');
     expect(told(client)).to.deep.equal(['a:1']);
-    lab.clock.advance(60_000);
-    expect(told(subscribed(lab, 'eds', ['a']))).to.deep.equal(['a:1']);
+    relay.clock.advance(60_000);
+    expect(told(subscribed(relay, 'eds', ['a']))).to.deep.equal(['a:1']);
   });
 
   it('§8 one of more than setTimeout can wait for ends in the end', () => {
-    const lab = new Lab();
-    lab.clock.longest = 10_000;
-    const client = subscribed(lab, 'cds', ['a'], false);
-    says(lab, 'cds', 'a', '1', 25_000);
+    const relay = new InMemoryRelay();
+    relay.clock.longest = 10_000;
+    const client = subscribed(relay, 'cds', ['a'], false);
+    says(relay, 'cds', 'a', '1', 25_000);
     told(client);
-    lab.clock.advance(24_000);
-    lab.settle();
+    relay.clock.advance(24_000);
+    relay.settle();
     expect(told(client)).to.deep.equal([]);
-    lab.clock.advance(1000);
-    lab.settle();
+    relay.clock.advance(1000);
+    relay.settle();
     expect(told(client)).to.deep.equal(['']);
   });
 });

@@ -10,7 +10,15 @@ import {
 import { resourceName } from '../../src/model/brand.ts';
 import { type Constraints, UNCONSTRAINED } from '../../src/model/constraints.ts';
 import type { Put, Removal } from '../../src/model/transaction.ts';
-import { contentOf, Lab, nameOf, node, put, type, wildcardHolder } from '../support/lab.ts';
+import {
+  contentOf,
+  InMemoryRelay,
+  nameOf,
+  node,
+  put,
+  type,
+  wildcardHolder,
+} from '../support/in-memory-relay.ts';
 import { Random } from '../support/random.ts';
 import { and, compiled, exists, is, locator, not, or } from '../support/variants.ts';
 
@@ -176,7 +184,7 @@ class Delta extends Client {
   readonly #locator: boolean;
 
   constructor(
-    lab: Lab,
+    relay: InMemoryRelay,
     short: string,
     form: 'plain' | 'locator',
     all: readonly Parameters[],
@@ -185,7 +193,7 @@ class Delta extends Client {
     super(`delta ${form} ${selectors.join()} ${JSON.stringify(all)}`);
     this.#sets = all;
     this.#locator = form === 'locator';
-    this.#client = lab.delta();
+    this.#client = relay.delta();
     this.#client.send(short, {
       node: node(all[0] ?? {}),
       ...(this.#locator
@@ -248,7 +256,7 @@ class Sotw extends Client {
   readonly #complete: boolean;
 
   constructor(
-    lab: Lab,
+    relay: InMemoryRelay,
     short: string,
     form: 'plain' | 'locator',
     parameters: Parameters,
@@ -258,7 +266,7 @@ class Sotw extends Client {
     this.#parameters = parameters;
     this.#locator = form === 'locator';
     this.#complete = short === 'cds' || selectors.includes('*');
-    this.#client = lab.sotw();
+    this.#client = relay.sotw();
     this.#client.send(short, {
       node: node(parameters),
       ...(this.#locator
@@ -309,22 +317,22 @@ class Sotw extends Client {
   }
 }
 
-function clientsOf(lab: Lab, short: string): Client[] {
+function clientsOf(relay: InMemoryRelay, short: string): Client[] {
   const clients: Client[] = [];
   for (const parameters of sets) {
-    clients.push(new Delta(lab, short, 'plain', [parameters], names));
-    clients.push(new Delta(lab, short, 'plain', [parameters], ['*']));
-    clients.push(new Delta(lab, short, 'locator', [parameters], names));
-    clients.push(new Delta(lab, short, 'locator', [parameters], ['*']));
-    clients.push(new Sotw(lab, short, 'plain', parameters, names));
-    clients.push(new Sotw(lab, short, 'plain', parameters, ['*']));
-    clients.push(new Sotw(lab, short, 'locator', parameters, names));
-    clients.push(new Sotw(lab, short, 'locator', parameters, ['*']));
+    clients.push(new Delta(relay, short, 'plain', [parameters], names));
+    clients.push(new Delta(relay, short, 'plain', [parameters], ['*']));
+    clients.push(new Delta(relay, short, 'locator', [parameters], names));
+    clients.push(new Delta(relay, short, 'locator', [parameters], ['*']));
+    clients.push(new Sotw(relay, short, 'plain', parameters, names));
+    clients.push(new Sotw(relay, short, 'plain', parameters, ['*']));
+    clients.push(new Sotw(relay, short, 'locator', parameters, names));
+    clients.push(new Sotw(relay, short, 'locator', parameters, ['*']));
   }
-  clients.push(new Delta(lab, short, 'locator', sets, names));
-  clients.push(new Delta(lab, short, 'locator', sets.slice(3, 6), names));
-  clients.push(new Delta(lab, short, 'locator', sets.slice(2, 7), ['*']));
-  clients.push(new Delta(lab, short, 'locator', sets.slice(0, 4), ['*', ...names]));
+  clients.push(new Delta(relay, short, 'locator', sets, names));
+  clients.push(new Delta(relay, short, 'locator', sets.slice(3, 6), names));
+  clients.push(new Delta(relay, short, 'locator', sets.slice(2, 7), ['*']));
+  clients.push(new Delta(relay, short, 'locator', sets.slice(0, 4), ['*', ...names]));
   return clients;
 }
 
@@ -365,8 +373,8 @@ describe('variants, in random transactions', () => {
       this.timeout(120_000);
       const seed = 20_260 + short.length * 7 + short.charCodeAt(0);
       const random = new Random(seed);
-      const lab = new Lab();
-      const clients = clientsOf(lab, short);
+      const relay = new InMemoryRelay();
+      const clients = clientsOf(relay, short);
       const reference = new Reference();
       let applied = 0;
       for (let step = 0; step < 1000; step++) {
@@ -376,7 +384,7 @@ describe('variants, in random transactions', () => {
           change(random, name, reference.variants(name), puts, removals, short);
         }
         reference.bind();
-        lab.says({ type: type(short), holder: wildcardHolder, puts, removals, version: String(step) });
+        relay.says({ type: type(short), holder: wildcardHolder, puts, removals, version: String(step) });
         applied++;
         try {
           // The first answer settles everything: there a client may have one response for an empty wildcard.

@@ -7,14 +7,14 @@ import type { Put } from '../../src/model/transaction.ts';
 import type { ParameterRule } from '../../src/security/derive-parameters.ts';
 import {
   type DeltaClient,
-  Lab,
+  InMemoryRelay,
   namedHolder,
   node,
   put,
   resources,
   type SotwClient,
   type,
-} from '../support/lab.ts';
+} from '../support/in-memory-relay.ts';
 import { and, compiled, exists, is, locator, not, or, told, wrapped } from '../support/variants.ts';
 
 const eds = type('eds');
@@ -28,8 +28,11 @@ const prod1 = compiled(and(is('env', 'prod'), is('version', 'v1')));
 const prod2 = compiled(and(is('env', 'prod'), is('version', 'v2')));
 
 /** A delta client with these locators of EDS. */
-function locating(lab: Lab, ...locators: [name: string, parameters: Record<string, string>][]): DeltaClient {
-  const client = lab.delta();
+function locating(
+  relay: InMemoryRelay,
+  ...locators: [name: string, parameters: Record<string, string>][]
+): DeltaClient {
+  const client = relay.delta();
   client.send('eds', {
     resourceLocatorsSubscribe: locators.map(([name, parameters]) => locator(name, parameters)),
   });
@@ -37,26 +40,30 @@ function locating(lab: Lab, ...locators: [name: string, parameters: Record<strin
 }
 
 /** A delta client of today: names, and parameters from its node. */
-function plain(lab: Lab, metadata: Record<string, string>, ...names: string[]): DeltaClient {
-  const client = lab.delta();
+function plain(relay: InMemoryRelay, metadata: Record<string, string>, ...names: string[]): DeltaClient {
+  const client = relay.delta();
   client.send('eds', { node: node(metadata), resourceNamesSubscribe: names });
   return client;
 }
 
-function says(lab: Lab, puts: readonly Put[], removals: readonly ReturnType<typeof removal>[] = []): void {
-  lab.says({ type: eds, holder: namedHolder, puts, removals });
+function says(
+  relay: InMemoryRelay,
+  puts: readonly Put[],
+  removals: readonly ReturnType<typeof removal>[] = [],
+): void {
+  relay.says({ type: eds, holder: namedHolder, puts, removals });
 }
 
 describe('variants (protocol §5, TP2)', () => {
   describe('locators', () => {
     it('over delta: resource_name with the constraints as the control plane wrote them, and no name', () => {
-      const lab = new Lab();
-      const client = locating(lab, ['x', { env: 'prod', version: 'v1' }]);
+      const relay = new InMemoryRelay();
+      const client = locating(relay, ['x', { env: 'prod', version: 'v1' }]);
       const message = create(
         DynamicParameterConstraintsSchema,
         and(is('version', 'v1'), is('env', 'prod'), is('version', 'v1')),
       );
-      says(lab, [variant('x', 'a', compiled(message))]);
+      says(relay, [variant('x', 'a', compiled(message))]);
       const [resource] = client.one().resources;
       expect(resource?.name).to.equal('');
       expect(resource?.resourceName?.name).to.equal('x');
@@ -68,55 +75,55 @@ describe('variants (protocol §5, TP2)', () => {
       );
     });
     it('over SotW: wrapped in Resource, with resource_name', () => {
-      const lab = new Lab();
-      const client = lab.sotw();
+      const relay = new InMemoryRelay();
+      const client = relay.sotw();
       client.send('eds', { resourceLocators: [locator('x', { env: 'prod' })] });
-      says(lab, [variant('x', 'a', prod)]);
+      says(relay, [variant('x', 'a', prod)]);
       expect(wrapped(client.one())).to.deep.equal(['+x {env == "prod"} a']);
     });
     it('of an unconstrained resource: resource_name without constraints', () => {
-      const lab = new Lab();
-      const client = locating(lab, ['x', { env: 'prod' }]);
-      says(lab, [variant('x', 'a', UNCONSTRAINED)]);
+      const relay = new InMemoryRelay();
+      const client = locating(relay, ['x', { env: 'prod' }]);
+      says(relay, [variant('x', 'a', UNCONSTRAINED)]);
       expect(told(client.one())).to.deep.equal(['+x {} a']);
     });
     it('mixed with plain names in one delta stream: each in its form', () => {
-      const lab = new Lab();
-      const client = lab.delta();
+      const relay = new InMemoryRelay();
+      const client = relay.delta();
       client.send('eds', {
         node: node({ env: 'test' }),
         resourceNamesSubscribe: ['x', 'y'],
         resourceLocatorsSubscribe: [locator('x', { env: 'prod' })],
       });
-      says(lab, [variant('x', 'p', prod), variant('x', 't', test), variant('y', 'u', UNCONSTRAINED)]);
+      says(relay, [variant('x', 'p', prod), variant('x', 't', test), variant('y', 'u', UNCONSTRAINED)]);
       expect(told(client.one())).to.deep.equal(['+x t', '+x {env == "prod"} p', '+y u']);
     });
     it('mixed with plain names in one SotW stream', () => {
-      const lab = new Lab();
-      const client = lab.sotw();
+      const relay = new InMemoryRelay();
+      const client = relay.sotw();
       client.send('eds', {
         node: node({ env: 'test' }),
         resourceNames: ['x'],
         resourceLocators: [locator('x', { env: 'prod' })],
       });
-      says(lab, [variant('x', 'p', prod), variant('x', 't', test)]);
+      says(relay, [variant('x', 'p', prod), variant('x', 't', test)]);
       expect(wrapped(client.one())).to.deep.equal(['+x {env == "prod"} p', '=t']);
     });
     it('an unconstrained resource, by name and by locator: in both forms', () => {
-      const lab = new Lab();
-      const client = lab.delta();
+      const relay = new InMemoryRelay();
+      const client = relay.delta();
       client.send('eds', {
         resourceNamesSubscribe: ['x'],
         resourceLocatorsSubscribe: [locator('x', { env: 'prod' })],
       });
-      says(lab, [variant('x', 'u', UNCONSTRAINED)]);
+      says(relay, [variant('x', 'u', UNCONSTRAINED)]);
       expect(told(client.one())).to.deep.equal(['+x u', '+x {} u']);
     });
     it('{"*", parameters}: per name the variant that matches (delta)', () => {
-      const lab = new Lab();
-      const client = lab.delta();
+      const relay = new InMemoryRelay();
+      const client = relay.delta();
       client.send('cds', { resourceLocatorsSubscribe: [locator('*', { env: 'prod' })] });
-      lab.says({
+      relay.says({
         type: cds,
         puts: [
           put(cds, 'x', 'p', { constraints: prod }),
@@ -127,68 +134,68 @@ describe('variants (protocol §5, TP2)', () => {
         complete: true,
       });
       expect(told(client.one())).to.deep.equal(['+x {env == "prod"} p', '+z {} u']);
-      expect(lab.upstream.journal).to.deep.equal(['+cds * [["env","prod"]]']);
+      expect(relay.upstream.journal).to.deep.equal(['+cds * [["env","prod"]]']);
     });
     it('{"*", parameters}: per name the variant that matches (SotW)', () => {
-      const lab = new Lab();
-      const client = lab.sotw();
+      const relay = new InMemoryRelay();
+      const client = relay.sotw();
       client.send('cds', { resourceLocators: [locator('*', { env: 'prod' })] });
       const puts = [put(cds, 'x', 'p', { constraints: prod }), put(cds, 'y', 't', { constraints: test })];
-      lab.says({ type: cds, puts, complete: true });
+      relay.says({ type: cds, puts, complete: true });
       expect(wrapped(client.one())).to.deep.equal(['+x {env == "prod"} p']);
     });
     it('several parameter sets for one name on one stream: each its variant', () => {
-      const lab = new Lab();
-      const client = locating(lab, ['x', { env: 'prod' }], ['x', { env: 'test' }]);
-      says(lab, [variant('x', 'p', prod), variant('x', 't', test)]);
+      const relay = new InMemoryRelay();
+      const client = locating(relay, ['x', { env: 'prod' }], ['x', { env: 'test' }]);
+      says(relay, [variant('x', 'p', prod), variant('x', 't', test)]);
       expect(told(client.one())).to.deep.equal(['+x {env == "prod"} p', '+x {env == "test"} t']);
-      says(lab, [variant('x', 't2', test)]);
+      says(relay, [variant('x', 't2', test)]);
       expect(told(client.one())).to.deep.equal(['+x {env == "test"} t2']);
     });
     it('several parameter sets that match one variant: it comes and goes once', () => {
-      const lab = new Lab();
-      const client = locating(lab, ['x', { env: 'prod', a: '1' }], ['x', { env: 'prod', a: '2' }]);
-      says(lab, [variant('x', 'p', prod)]);
+      const relay = new InMemoryRelay();
+      const client = locating(relay, ['x', { env: 'prod', a: '1' }], ['x', { env: 'prod', a: '2' }]);
+      says(relay, [variant('x', 'p', prod)]);
       expect(told(client.one())).to.deep.equal(['+x {env == "prod"} p']);
-      says(lab, [], [removal('x', prod)]);
+      says(relay, [], [removal('x', prod)]);
       expect(told(client.one())).to.deep.equal(['-x {env == "prod"}']);
     });
     it('one set misses while another hits: removed_resource_names without constraints', () => {
-      const lab = new Lab();
-      const client = locating(lab, ['x', { env: 'prod' }], ['x', { env: 'test' }], ['x', { env: 'dev' }]);
-      says(lab, [variant('x', 'p', prod)]);
+      const relay = new InMemoryRelay();
+      const client = locating(relay, ['x', { env: 'prod' }], ['x', { env: 'test' }], ['x', { env: 'dev' }]);
+      says(relay, [variant('x', 'p', prod)]);
       expect(told(client.one())).to.deep.equal(['+x {env == "prod"} p', '-x {}']);
     });
     it('a deleted variant is removed by its constraints, never by its bare name', () => {
-      const lab = new Lab();
-      const client = locating(lab, ['x', { env: 'prod' }]);
-      says(lab, [variant('x', 'p', prod)]);
+      const relay = new InMemoryRelay();
+      const client = locating(relay, ['x', { env: 'prod' }]);
+      says(relay, [variant('x', 'p', prod)]);
       client.received();
-      says(lab, [], [removal('x', prod)]);
+      says(relay, [], [removal('x', prod)]);
       const response = client.one();
       expect(told(response)).to.deep.equal(['-x {env == "prod"}']);
       expect(response.removedResources).to.deep.equal([]);
     });
     it('other parameters for a name: subscribed and unsubscribed in one request, only the new one is told', () => {
-      const lab = new Lab();
-      const client = locating(lab, ['x', { env: 'prod' }]);
-      says(lab, [variant('x', 'p', prod), variant('x', 't', test)]);
+      const relay = new InMemoryRelay();
+      const client = locating(relay, ['x', { env: 'prod' }]);
+      says(relay, [variant('x', 'p', prod), variant('x', 't', test)]);
       client.received();
       client.send('eds', {
         resourceLocatorsSubscribe: [locator('x', { env: 'test' })],
         resourceLocatorsUnsubscribe: [locator('x', { env: 'prod' })],
       });
       expect(told(client.one())).to.deep.equal(['+x {env == "test"} t']);
-      says(lab, [variant('x', 'p2', prod)]);
+      says(relay, [variant('x', 'p2', prod)]);
       expect(client.received()).to.have.length(0);
     });
     it('§4.5 with {"*", parameters} held, an unsubscribed locator is told of', () => {
-      const lab = new Lab();
-      const client = lab.delta();
+      const relay = new InMemoryRelay();
+      const client = relay.delta();
       client.send('cds', {
         resourceLocatorsSubscribe: ['*', 'x', 'gone'].map((name) => locator(name, { env: 'prod' })),
       });
-      lab.says({ type: cds, puts: [put(cds, 'x', 'p', { constraints: prod })], complete: true });
+      relay.says({ type: cds, puts: [put(cds, 'x', 'p', { constraints: prod })], complete: true });
       client.received();
       client.send('cds', {
         resourceLocatorsUnsubscribe: ['x', 'gone'].map((name) => locator(name, { env: 'prod' })),
@@ -196,50 +203,50 @@ describe('variants (protocol §5, TP2)', () => {
       expect(told(client.one())).to.deep.equal(['+x {env == "prod"} p', '-gone {}']);
     });
     it('each distinct (name, parameters) is subscribed upstream once, however many clients have it', () => {
-      const lab = new Lab();
+      const relay = new InMemoryRelay();
       for (let client = 0; client < 3; client++) {
-        locating(lab, ['x', { env: 'prod' }], ['x', { env: 'test' }]);
-        plain(lab, { env: 'prod' }, 'x');
+        locating(relay, ['x', { env: 'prod' }], ['x', { env: 'test' }]);
+        plain(relay, { env: 'prod' }, 'x');
       }
-      expect(lab.upstream.journal).to.deep.equal(['+eds x [["env","prod"]]', '+eds x [["env","test"]]']);
+      expect(relay.upstream.journal).to.deep.equal(['+eds x [["env","prod"]]', '+eds x [["env","test"]]']);
     });
     it('§4.1 initial_resource_versions hold for constrained variants too', () => {
-      const lab = new Lab();
-      const first = plain(lab, { env: 'prod' }, 'x', 'y');
-      says(lab, [variant('x', 'p', prod), variant('x', 't', test), variant('y', 'p', prod)]);
+      const relay = new InMemoryRelay();
+      const first = plain(relay, { env: 'prod' }, 'x', 'y');
+      says(relay, [variant('x', 'p', prod), variant('x', 't', test), variant('y', 'p', prod)]);
       const initialResourceVersions = Object.fromEntries(
         first.one().resources.map(({ name, version }) => [name, version]),
       );
-      says(lab, [variant('y', 'p2', prod)]);
+      says(relay, [variant('y', 'p2', prod)]);
       for (const [env, expected] of [
         ['prod', ['+y p2']],
         ['test', ['+x t', '-y']],
       ] as const) {
-        const client = lab.delta();
+        const client = relay.delta();
         client.send('eds', {
           node: node({ env }),
           resourceNamesSubscribe: ['x', 'y'],
           initialResourceVersions,
         });
-        lab.says({ type: eds, holder: namedHolder });
+        relay.says({ type: eds, holder: namedHolder });
         expect(client.received().flatMap(told), env).to.deep.equal(expected);
       }
     });
     it('§4.1 a locator client that comes back with the version of its variant hears nothing, neither that of another', () => {
-      const lab = new Lab();
-      const first = locating(lab, ['x', { env: 'prod' }]);
-      says(lab, [variant('x', 'p', prod), variant('x', 't', test)]);
+      const relay = new InMemoryRelay();
+      const first = locating(relay, ['x', { env: 'prod' }]);
+      says(relay, [variant('x', 'p', prod), variant('x', 't', test)]);
       const version = first.one().resources[0]?.version ?? '';
       for (const [env, expected] of [
         ['prod', []],
         ['test', ['+x {env == "test"} t', '-x {}']],
       ] as const) {
-        const client = lab.delta();
+        const client = relay.delta();
         client.send('eds', {
           resourceLocatorsSubscribe: [locator('x', { env })],
           initialResourceVersions: { x: version },
         });
-        says(lab, []);
+        says(relay, []);
         expect(client.received().flatMap(told), env).to.deep.equal(expected);
       }
     });
@@ -247,29 +254,29 @@ describe('variants (protocol §5, TP2)', () => {
 
   describe('swap of variants in one upstream response', () => {
     interface Everybody {
-      readonly lab: Lab;
+      readonly lab: InMemoryRelay;
       readonly delta: Record<string, DeltaClient>;
       readonly sotw: Record<string, SotwClient>;
     }
 
     /** Clients of each kind that see x as env=prod, before it splits by version. */
     function everybody(): Everybody {
-      const lab = new Lab();
+      const relay = new InMemoryRelay();
       const delta = {
-        locator: locating(lab, ['x', { env: 'prod', version: 'v2' }]),
-        leftLocator: locating(lab, ['x', { env: 'prod' }]),
-        otherLocator: locating(lab, ['x', { env: 'test' }]),
-        plain: plain(lab, { env: 'prod', version: 'v2' }, 'x'),
-        leftPlain: plain(lab, { env: 'prod' }, 'x'),
-        otherPlain: plain(lab, { env: 'test' }, 'x'),
+        locator: locating(relay, ['x', { env: 'prod', version: 'v2' }]),
+        leftLocator: locating(relay, ['x', { env: 'prod' }]),
+        otherLocator: locating(relay, ['x', { env: 'test' }]),
+        plain: plain(relay, { env: 'prod', version: 'v2' }, 'x'),
+        leftPlain: plain(relay, { env: 'prod' }, 'x'),
+        otherPlain: plain(relay, { env: 'test' }, 'x'),
       };
-      const sotw = { locator: lab.sotw(), plain: lab.sotw() };
+      const sotw = { locator: relay.sotw(), plain: relay.sotw() };
       sotw.locator.send('eds', { resourceLocators: [locator('x', { env: 'prod', version: 'v2' })] });
       sotw.plain.send('eds', { node: node({ env: 'prod', version: 'v2' }), resourceNames: ['x'] });
-      says(lab, [variant('x', 'old', prod), variant('x', 'other', test)]);
+      says(relay, [variant('x', 'old', prod), variant('x', 'other', test)]);
       for (const client of [...Object.values(delta), ...Object.values(sotw)]) client.inbox.splice(0);
-      says(lab, [variant('x', 'v1', prod1), variant('x', 'v2', prod2)], [removal('x', prod)]);
-      return { lab, delta, sotw };
+      says(relay, [variant('x', 'v1', prod1), variant('x', 'v2', prod2)], [removal('x', prod)]);
+      return { lab: relay, delta, sotw };
     }
 
     it('a locator client gets the removal and the resource in one message', () => {
@@ -300,10 +307,10 @@ describe('variants (protocol §5, TP2)', () => {
       ]);
     });
     it('of a full-state type over SotW too: nothing is missing in between', () => {
-      const lab = new Lab();
-      const client = lab.sotw();
+      const relay = new InMemoryRelay();
+      const client = relay.sotw();
       client.send('cds', { node: node({ env: 'prod', version: 'v2' }) });
-      lab.says({
+      relay.says({
         type: cds,
         puts: [put(cds, 'x', 'old', { constraints: prod }), put(cds, 'y', 'y')],
         complete: true,
@@ -313,24 +320,24 @@ describe('variants (protocol §5, TP2)', () => {
         put(cds, 'x', 'v1', { constraints: prod1 }),
         put(cds, 'x', 'v2', { constraints: prod2 }),
       ];
-      lab.says({ type: cds, puts: [...after, put(cds, 'y', 'y')], complete: true });
+      relay.says({ type: cds, puts: [...after, put(cds, 'y', 'y')], complete: true });
       expect(client.received().map(resources)).to.deep.equal([{ x: 'v2', y: 'y' }]);
     });
     it('is told as a whole to a client that did not read in between', () => {
-      const lab = new Lab();
-      const client = locating(lab, ['x', { env: 'prod', version: 'v1' }], ['y', { env: 'prod' }]);
-      says(lab, [variant('x', 'old', prod), variant('y', 'y', prod)]);
+      const relay = new InMemoryRelay();
+      const client = locating(relay, ['x', { env: 'prod', version: 'v1' }], ['y', { env: 'prod' }]);
+      says(relay, [variant('x', 'old', prod), variant('y', 'y', prod)]);
       client.blocked = true;
-      says(lab, [variant('y', 'y2', prod)]);
+      says(relay, [variant('y', 'y2', prod)]);
       client.received();
-      says(lab, [variant('x', 'v1', prod1)], [removal('x', prod)]);
-      says(lab, [variant('x', 'new', prod)], [removal('x', prod1)]);
+      says(relay, [variant('x', 'v1', prod1)], [removal('x', prod)]);
+      says(relay, [variant('x', 'new', prod)], [removal('x', prod1)]);
       client.unblock();
       expect(client.received().map(told)).to.deep.equal([['+x {env == "prod"} new']]);
     });
     it('adds no ambiguity: removals count before additions', () => {
-      const { lab } = everybody();
-      expect(lab.ambiguous).to.deep.equal([]);
+      const { lab: relay } = everybody();
+      expect(relay.ambiguous).to.deep.equal([]);
     });
   });
 
@@ -369,64 +376,64 @@ describe('variants (protocol §5, TP2)', () => {
     ];
     for (const [name, parameters, constraints, expected] of rows) {
       it(`${name}: ${expected ? 'seen' : 'does not exist'}`, () => {
-        const lab = new Lab();
-        const client = locating(lab, ['x', parameters]);
-        says(lab, [variant('x', 'c', constraints)]);
+        const relay = new InMemoryRelay();
+        const client = locating(relay, ['x', parameters]);
+        says(relay, [variant('x', 'c', constraints)]);
         const [line] = told(client.one());
         expect(line?.startsWith('+'), line).to.equal(expected);
       });
     }
     it('remove e=prod, add and[e=prod,v=v1] and and[e=prod,v=v2]: one update without a gap, or a removal only', () => {
-      const lab = new Lab();
-      const v2 = locating(lab, ['x', { e: 'prod', v: 'v2' }]);
-      const none = locating(lab, ['x', { e: 'prod' }]);
+      const relay = new InMemoryRelay();
+      const v2 = locating(relay, ['x', { e: 'prod', v: 'v2' }]);
+      const none = locating(relay, ['x', { e: 'prod' }]);
       const before = compiled(is('e', 'prod'));
-      says(lab, [variant('x', 'old', before)]);
+      says(relay, [variant('x', 'old', before)]);
       v2.received();
       none.received();
       const after = ['v1', 'v2'].map((v) => variant('x', v, compiled(and(is('e', 'prod'), is('v', v)))));
-      says(lab, after, [removal('x', before)]);
+      says(relay, after, [removal('x', before)]);
       expect(v2.received().map(told)).to.deep.equal([
         ['+x {e == "prod" and v == "v2"} v2', '-x {e == "prod"}'],
       ]);
       expect(none.received().map(told)).to.deep.equal([['-x {e == "prod"}']]);
     });
     it('and[a,b] added, then and[b,a] removed: gone', () => {
-      const lab = new Lab();
-      const client = locating(lab, ['x', { a: '1', b: '2' }]);
-      says(lab, [variant('x', 'c', compiled(and(is('a', '1'), is('b', '2'))))]);
+      const relay = new InMemoryRelay();
+      const client = locating(relay, ['x', { a: '1', b: '2' }]);
+      says(relay, [variant('x', 'c', compiled(and(is('a', '1'), is('b', '2'))))]);
       expect(told(client.one())).to.deep.equal(['+x {a == "1" and b == "2"} c']);
-      says(lab, [], [removal('x', compiled(and(is('b', '2'), is('a', '1'))))]);
+      says(relay, [], [removal('x', compiled(and(is('b', '2'), is('a', '1'))))]);
       expect(told(client.one())).to.deep.equal(['-x {a == "1" and b == "2"}']);
     });
     it('and[a,b], then and[b,a] with the same content: nothing is told', () => {
-      const lab = new Lab();
-      const client = locating(lab, ['x', { a: '1', b: '2' }]);
-      says(lab, [variant('x', 'c', compiled(and(is('a', '1'), is('b', '2'))))]);
+      const relay = new InMemoryRelay();
+      const client = locating(relay, ['x', { a: '1', b: '2' }]);
+      says(relay, [variant('x', 'c', compiled(and(is('a', '1'), is('b', '2'))))]);
       client.received();
-      says(lab, [variant('x', 'c', compiled(and(is('b', '2'), is('a', '1'))))]);
+      says(relay, [variant('x', 'c', compiled(and(is('b', '2'), is('a', '1'))))]);
       expect(client.received()).to.have.length(0);
     });
   });
 
   describe('clients that know nothing of variants', () => {
     it('get the name of a constrained resource, and no constraints', () => {
-      const lab = new Lab();
-      const client = plain(lab, { env: 'prod' }, 'x');
-      says(lab, [variant('x', 'p', prod)]);
+      const relay = new InMemoryRelay();
+      const client = plain(relay, { env: 'prod' }, 'x');
+      says(relay, [variant('x', 'p', prod)]);
       expect(told(client.one())).to.deep.equal(['+x p']);
     });
     it('without rules they have no parameters', () => {
-      const lab = new Lab({ rules: [] });
-      const client = plain(lab, { env: 'prod' }, 'x', 'y');
-      says(lab, [variant('x', 'p', prod), variant('y', 'n', compiled(not(exists('env'))))]);
+      const relay = new InMemoryRelay({ rules: [] });
+      const client = plain(relay, { env: 'prod' }, 'x', 'y');
+      says(relay, [variant('x', 'p', prod), variant('y', 'n', compiled(not(exists('env'))))]);
       expect(told(client.one())).to.deep.equal(['+y n', '-x']);
     });
     it('a node that changes mid-stream: one correct response', () => {
-      const lab = new Lab();
-      const client = plain(lab, { env: 'prod' }, 'x', 'y', 'z', 'u');
-      plain(lab, { env: 'test' }, 'x', 'y', 'z', 'u');
-      says(lab, [
+      const relay = new InMemoryRelay();
+      const client = plain(relay, { env: 'prod' }, 'x', 'y', 'z', 'u');
+      plain(relay, { env: 'test' }, 'x', 'y', 'z', 'u');
+      says(relay, [
         variant('x', 'p', prod),
         variant('x', 't', test),
         variant('y', 'p', prod),
@@ -438,36 +445,36 @@ describe('variants (protocol §5, TP2)', () => {
       expect(client.received().map(told)).to.deep.equal([['+x t', '+z t', '-y']]);
     });
     it('over SotW with xds.config.resource-in-sotw: wrapped, by name', () => {
-      const lab = new Lab();
-      const client = lab.sotw();
+      const relay = new InMemoryRelay();
+      const client = relay.sotw();
       client.send('eds', {
         node: node({ env: 'prod' }, ['xds.config.resource-in-sotw']),
         resourceNames: ['x'],
       });
-      says(lab, [variant('x', 'p', prod)]);
+      says(relay, [variant('x', 'p', prod)]);
       expect(wrapped(client.one())).to.deep.equal(['+x p']);
     });
 
     describe('with xds.plain_clients: WITH_CONSTRAINTS', () => {
       it('get resource_name with constraints, over delta and wrapped over SotW', () => {
-        const lab = new Lab({ constrained: true });
-        const client = plain(lab, { env: 'prod' }, 'x', 'u');
-        const sotw = lab.sotw();
+        const relay = new InMemoryRelay({ constrained: true });
+        const client = plain(relay, { env: 'prod' }, 'x', 'u');
+        const sotw = relay.sotw();
         sotw.send('eds', { node: node({ env: 'prod' }), resourceNames: ['x', 'u'] });
-        says(lab, [variant('x', 'p', prod), variant('u', 'u', UNCONSTRAINED)]);
+        says(relay, [variant('x', 'p', prod), variant('u', 'u', UNCONSTRAINED)]);
         expect(told(client.one())).to.deep.equal(['+u u', '+x {env == "prod"} p']);
         expect(wrapped(sotw.one())).to.deep.equal(['+x {env == "prod"} p', '=u']);
       });
       it('get removals by constraints, also at a swap', () => {
-        const lab = new Lab({ constrained: true });
-        const client = plain(lab, { env: 'prod', version: 'v1' }, 'x');
-        says(lab, [variant('x', 'p', prod)]);
+        const relay = new InMemoryRelay({ constrained: true });
+        const client = plain(relay, { env: 'prod', version: 'v1' }, 'x');
+        says(relay, [variant('x', 'p', prod)]);
         client.received();
-        says(lab, [variant('x', 'v1', prod1)], [removal('x', prod)]);
+        says(relay, [variant('x', 'v1', prod1)], [removal('x', prod)]);
         expect(client.received().map(told)).to.deep.equal([
           ['+x {env == "prod" and version == "v1"} v1', '-x {env == "prod"}'],
         ]);
-        says(lab, [], [removal('x', prod1)]);
+        says(relay, [], [removal('x', prod1)]);
         expect(client.received().map(told)).to.deep.equal([['-x {env == "prod" and version == "v1"}']]);
       });
     });
@@ -479,85 +486,85 @@ describe('variants (protocol §5, TP2)', () => {
     const both = { a: '1', b: '1' };
 
     it('a newcomer gets the variant of the lowest canonical key, and it is counted', () => {
-      const lab = new Lab();
-      locating(lab, ['x', { a: '1' }], ['x', { b: '1' }]);
-      says(lab, [variant('x', 'b', b), variant('x', 'a', a)]);
-      const client = locating(lab, ['x', both]);
+      const relay = new InMemoryRelay();
+      locating(relay, ['x', { a: '1' }], ['x', { b: '1' }]);
+      says(relay, [variant('x', 'b', b), variant('x', 'a', a)]);
+      const client = locating(relay, ['x', both]);
       expect(told(client.one())).to.deep.equal(['+x {a == "1"} a']);
-      expect(lab.ambiguous).to.deep.equal(['x']);
+      expect(relay.ambiguous).to.deep.equal(['x']);
     });
     it('who has a match keeps it when another comes', () => {
-      const lab = new Lab();
-      const client = locating(lab, ['x', both]);
-      says(lab, [variant('x', 'b', b)]);
+      const relay = new InMemoryRelay();
+      const client = locating(relay, ['x', both]);
+      says(relay, [variant('x', 'b', b)]);
       client.received();
-      says(lab, [variant('x', 'a', a)]);
+      says(relay, [variant('x', 'a', a)]);
       expect(client.received()).to.have.length(0);
-      expect(lab.ambiguous).to.deep.equal(['x']);
+      expect(relay.ambiguous).to.deep.equal(['x']);
     });
     it('never flaps over 100 updates of either', () => {
-      const lab = new Lab();
-      const client = locating(lab, ['x', both]);
-      says(lab, [variant('x', 'b', b)]);
+      const relay = new InMemoryRelay();
+      const client = locating(relay, ['x', both]);
+      says(relay, [variant('x', 'b', b)]);
       client.received();
       for (let round = 0; round < 100; round++) {
-        says(lab, [round % 2 === 0 ? variant('x', `a${round}`, a) : variant('x', `b${round}`, b)]);
+        says(relay, [round % 2 === 0 ? variant('x', `a${round}`, a) : variant('x', `b${round}`, b)]);
       }
       const said = client.received().flatMap(told);
       expect(said).to.have.length(50);
       for (const line of said) expect(line).to.match(/^\+x \{b == "1"\} b\d+$/);
-      expect(lab.ambiguous).to.deep.equal(['x']);
+      expect(relay.ambiguous).to.deep.equal(['x']);
     });
     it('is bound for (type, name, parameters): other streams and views see the same', () => {
-      const lab = new Lab({ rules: envRules('a', 'b') });
-      locating(lab, ['x', both]);
-      says(lab, [variant('x', 'b', b)]);
-      says(lab, [variant('x', 'a', a)]);
-      expect(told(locating(lab, ['x', both]).one())).to.deep.equal(['+x {b == "1"} b']);
-      expect(told(locating(lab, ['x', both], ['y', both]).one())).to.deep.equal(['+x {b == "1"} b']);
-      expect(told(plain(lab, both, 'x').one())).to.deep.equal(['+x b']);
+      const relay = new InMemoryRelay({ rules: envRules('a', 'b') });
+      locating(relay, ['x', both]);
+      says(relay, [variant('x', 'b', b)]);
+      says(relay, [variant('x', 'a', a)]);
+      expect(told(locating(relay, ['x', both]).one())).to.deep.equal(['+x {b == "1"} b']);
+      expect(told(locating(relay, ['x', both], ['y', both]).one())).to.deep.equal(['+x {b == "1"} b']);
+      expect(told(plain(relay, both, 'x').one())).to.deep.equal(['+x b']);
     });
     it('ends when its variant goes: the other takes its place in one update', () => {
-      const lab = new Lab();
-      const client = locating(lab, ['x', both]);
-      says(lab, [variant('x', 'b', b)]);
-      says(lab, [variant('x', 'a', a)]);
+      const relay = new InMemoryRelay();
+      const client = locating(relay, ['x', both]);
+      says(relay, [variant('x', 'b', b)]);
+      says(relay, [variant('x', 'a', a)]);
       client.received();
-      says(lab, [], [removal('x', b)]);
+      says(relay, [], [removal('x', b)]);
       expect(client.received().map(told)).to.deep.equal([['+x {a == "1"} a', '-x {b == "1"}']]);
     });
     it('of those that are there when its variant goes, the lowest key wins, whenever it came', () => {
-      const lab = new Lab();
+      const relay = new InMemoryRelay();
       const c = compiled(is('c', '1'));
-      const client = locating(lab, ['x', { a: '1', b: '1', c: '1' }]);
-      says(lab, [variant('x', 'c', c)]);
-      says(lab, [variant('x', 'b', b)]);
+      const client = locating(relay, ['x', { a: '1', b: '1', c: '1' }]);
+      says(relay, [variant('x', 'c', c)]);
+      says(relay, [variant('x', 'b', b)]);
       client.received();
-      says(lab, [variant('x', 'a', a)], [removal('x', c)]);
+      says(relay, [variant('x', 'a', a)], [removal('x', c)]);
       expect(client.received().map(told)).to.deep.equal([['+x {a == "1"} a', '-x {c == "1"}']]);
     });
 
     describe('where the upstream cannot delete (SotW EDS and the like)', () => {
-      const latest = (lab: Lab, ...puts: Put[]): void => {
-        lab.says({ type: eds, holder: namedHolder, puts, cannotDelete: true });
+      const latest = (relay: InMemoryRelay, ...puts: Put[]): void => {
+        relay.says({ type: eds, holder: namedHolder, puts, cannotDelete: true });
       };
       it('the last received match wins, and what nobody is bound to is dropped', () => {
-        const lab = new Lab();
-        const client = locating(lab, ['x', both]);
-        latest(lab, variant('x', 'b', b));
+        const relay = new InMemoryRelay();
+        const client = locating(relay, ['x', both]);
+        latest(relay, variant('x', 'b', b));
         client.received();
-        latest(lab, variant('x', 'a', a));
+        latest(relay, variant('x', 'a', a));
         expect(client.received().map(told)).to.deep.equal([['+x {a == "1"} a', '-x {b == "1"}']]);
-        latest(lab, variant('x', 'b2', b));
+        latest(relay, variant('x', 'b2', b));
         expect(client.received().map(told)).to.deep.equal([['+x {b == "1"} b2', '-x {a == "1"}']]);
-        expect(lab.relay.store.bodyBytes).to.equal(put(eds, 'x', 'b2').any?.length);
+        expect(relay.relay.store.bodyBytes).to.equal(put(eds, 'x', 'b2').any?.length);
       });
       it('a variant that another parameter set is bound to stays', () => {
-        const lab = new Lab();
-        const client = locating(lab, ['x', both], ['x', { b: '1' }]);
-        latest(lab, variant('x', 'b', b));
+        const relay = new InMemoryRelay();
+        const client = locating(relay, ['x', both], ['x', { b: '1' }]);
+        latest(relay, variant('x', 'b', b));
         client.received();
-        latest(lab, variant('x', 'a', a));
+        latest(relay, variant('x', 'a', a));
         expect(client.received().map(told)).to.deep.equal([['+x {a == "1"} a']]);
       });
     });
@@ -565,47 +572,47 @@ describe('variants (protocol §5, TP2)', () => {
 
   describe('what is served from the cache', () => {
     it('a named subscription gets a variant at once that another subscription brought', () => {
-      const lab = new Lab();
-      locating(lab, ['x', { env: 'prod' }]);
-      says(lab, [variant('x', 'p', prod)]);
-      const client = locating(lab, ['x', { env: 'prod', version: 'v9' }]);
+      const relay = new InMemoryRelay();
+      locating(relay, ['x', { env: 'prod' }]);
+      says(relay, [variant('x', 'p', prod)]);
+      const client = locating(relay, ['x', { env: 'prod', version: 'v9' }]);
       expect(told(client.one())).to.deep.equal(['+x {env == "prod"} p']);
-      expect(lab.upstream.journal.at(-1)).to.equal('+eds x [["env","prod"],["version","v9"]]');
+      expect(relay.upstream.journal.at(-1)).to.equal('+eds x [["env","prod"],["version","v9"]]');
     });
     it('a wildcard waits for its own answer', () => {
-      const lab = new Lab();
-      const first = lab.delta();
+      const relay = new InMemoryRelay();
+      const first = relay.delta();
       first.send('cds', { resourceLocatorsSubscribe: [locator('*', { env: 'prod' })] });
-      lab.says({ type: cds, puts: [put(cds, 'x', 'p', { constraints: prod })], complete: true });
-      const second = lab.delta();
+      relay.says({ type: cds, puts: [put(cds, 'x', 'p', { constraints: prod })], complete: true });
+      const second = relay.delta();
       second.send('cds', { resourceLocatorsSubscribe: [locator('*', { env: 'prod', version: 'v9' })] });
       expect(second.received()).to.have.length(0);
-      lab.says({ type: cds, puts: [put(cds, 'y', 'v', { constraints: compiled(is('version', 'v9')) })] });
+      relay.says({ type: cds, puts: [put(cds, 'y', 'v', { constraints: compiled(is('version', 'v9')) })] });
       expect(told(second.one())).to.deep.equal(['+x {env == "prod"} p', '+y {version == "v9"} v']);
     });
     it('do_not_cache: a new subscription goes upstream again, without the usual linger', () => {
-      const lab = new Lab();
-      const first = plain(lab, {}, 'x', 'y');
-      says(lab, [put(eds, 'x', 'c', { doNotCache: true }), put(eds, 'y', 'c')]);
+      const relay = new InMemoryRelay();
+      const first = plain(relay, {}, 'x', 'y');
+      says(relay, [put(eds, 'x', 'c', { doNotCache: true }), put(eds, 'y', 'c')]);
       expect(first.one().resources.find(({ name }) => name === 'x')?.cacheControl?.doNotCache).to.equal(true);
       first.disconnect();
-      expect(lab.upstream.journal).to.deep.equal(['+eds x', '+eds y', '-eds x']);
-      const second = plain(lab, {}, 'x', 'y');
-      expect(lab.upstream.journal.at(-1)).to.equal('+eds x');
+      expect(relay.upstream.journal).to.deep.equal(['+eds x', '+eds y', '-eds x']);
+      const second = plain(relay, {}, 'x', 'y');
+      expect(relay.upstream.journal.at(-1)).to.equal('+eds x');
       expect(told(second.one())).to.deep.equal(['+y c']);
-      says(lab, [put(eds, 'x', 'c2', { doNotCache: true })]);
+      says(relay, [put(eds, 'x', 'c2', { doNotCache: true })]);
       expect(told(second.one())).to.deep.equal(['+x c2']);
     });
     it('do_not_cache: so does that of another client, and of one that adds it, but no repetition', () => {
-      const lab = new Lab();
-      plain(lab, {}, 'x', 'y');
-      says(lab, [put(eds, 'x', 'c', { doNotCache: true }), put(eds, 'y', 'c')]);
-      const heard = lab.upstream.journal.length;
-      const news = (): string[] => lab.upstream.journal.slice(heard);
-      const equal = plain(lab, {}, 'x', 'y');
+      const relay = new InMemoryRelay();
+      plain(relay, {}, 'x', 'y');
+      says(relay, [put(eds, 'x', 'c', { doNotCache: true }), put(eds, 'y', 'c')]);
+      const heard = relay.upstream.journal.length;
+      const news = (): string[] => relay.upstream.journal.slice(heard);
+      const equal = plain(relay, {}, 'x', 'y');
       expect(news()).to.deep.equal(['again eds x']);
       expect(told(equal.one())).to.deep.equal(['+x c', '+y c']);
-      const other = lab.sotw();
+      const other = relay.sotw();
       other.send('eds', { resourceNames: ['y'] });
       const first = other.one();
       expect(news()).to.have.length(1);
@@ -615,8 +622,8 @@ describe('variants (protocol §5, TP2)', () => {
       other.ack('eds', second, ['x', 'y', 'z']);
       equal.send('eds', { resourceNamesSubscribe: ['z'] });
       expect(news().filter((line) => line.startsWith('again'))).to.have.length(2);
-      says(lab, [put(eds, 'x', 'c2')]);
-      plain(lab, {}, 'x');
+      says(relay, [put(eds, 'x', 'c2')]);
+      plain(relay, {}, 'x');
       expect(news().filter((line) => line.startsWith('again'))).to.have.length(2);
     });
   });
@@ -625,33 +632,33 @@ describe('variants (protocol §5, TP2)', () => {
     const rules: readonly ParameterRule[] = envRules('env').map((rule) => ({ ...rule, trusted: true }));
 
     it("win over the locator's own", () => {
-      const lab = new Lab({ rules });
-      const client = lab.delta();
+      const relay = new InMemoryRelay({ rules });
+      const client = relay.delta();
       client.send('eds', {
         node: node({ env: 'test' }),
         resourceLocatorsSubscribe: [locator('x', { env: 'prod', other: '1' })],
       });
-      expect(lab.upstream.journal).to.deep.equal(['+eds x [["env","test"],["other","1"]]']);
-      says(lab, [variant('x', 'p', prod), variant('x', 't', test)]);
+      expect(relay.upstream.journal).to.deep.equal(['+eds x [["env","test"],["other","1"]]']);
+      says(relay, [variant('x', 'p', prod), variant('x', 't', test)]);
       expect(told(client.one())).to.deep.equal(['+x {env == "test"} t']);
     });
     it('are absent where the rule gives none, whatever the client says', () => {
-      const lab = new Lab({ rules });
-      const client = locating(lab, ['x', { env: 'prod' }]);
-      says(lab, [variant('x', 'p', prod)]);
+      const relay = new InMemoryRelay({ rules });
+      const client = locating(relay, ['x', { env: 'prod' }]);
+      says(relay, [variant('x', 'p', prod)]);
       expect(told(client.one())).to.deep.equal(['-x {}']);
     });
     it('change with the node, mid-stream: one message that removes and adds', () => {
-      const lab = new Lab({ rules });
-      const client = lab.delta();
+      const relay = new InMemoryRelay({ rules });
+      const client = relay.delta();
       client.send('eds', {
         node: node({ env: 'prod' }),
         resourceLocatorsSubscribe: [locator('x', { a: '1' }), locator('y', { a: '1' })],
       });
-      says(lab, [variant('x', 'p', prod), variant('x', 't', test), variant('y', 'p', prod)]);
+      says(relay, [variant('x', 'p', prod), variant('x', 't', test), variant('y', 'p', prod)]);
       client.received();
       client.send('eds', { node: node({ env: 'test' }) });
-      says(lab, []);
+      says(relay, []);
       expect(client.received().flatMap(told).toSorted()).to.deep.equal([
         '+x {env == "test"} t',
         '-x {env == "prod"}',
@@ -659,13 +666,13 @@ describe('variants (protocol §5, TP2)', () => {
       ]);
     });
     it('untrusted rules leave a locator as it is', () => {
-      const lab = new Lab();
-      const client = lab.delta();
+      const relay = new InMemoryRelay();
+      const client = relay.delta();
       client.send('eds', {
         node: node({ env: 'test' }),
         resourceLocatorsSubscribe: [locator('x', { env: 'prod' })],
       });
-      expect(lab.upstream.journal).to.deep.equal(['+eds x [["env","prod"]]']);
+      expect(relay.upstream.journal).to.deep.equal(['+eds x [["env","prod"]]']);
     });
   });
 
@@ -678,25 +685,31 @@ describe('variants (protocol §5, TP2)', () => {
     ];
     for (const [name, parameters, reason] of rows) {
       it(`${name}: refused with a reason that names it, over delta and SotW`, () => {
-        const lab = new Lab();
-        const other = locating(lab, ['x', { env: 'prod' }]);
-        const delta = locating(lab, ['fine', {}], ['x', parameters]);
-        const sotw = lab.sotw();
+        const relay = new InMemoryRelay();
+        const other = locating(relay, ['x', { env: 'prod' }]);
+        const delta = locating(relay, ['fine', {}], ['x', parameters]);
+        const sotw = relay.sotw();
         sotw.send('eds', { resourceLocators: [locator('fine'), locator('x', parameters)] });
         for (const client of [delta, sotw]) {
           expect(client.status?.code).to.equal(3);
           expect(client.status?.message).to.match(reason);
           expect(client.status?.message.length).to.be.lessThan(300);
         }
-        expect(lab.upstream.journal, 'nothing of it is applied').to.deep.equal(['+eds x [["env","prod"]]']);
-        says(lab, [variant('x', 'p', prod)]);
+        expect(relay.upstream.journal, 'nothing of it is applied').to.deep.equal(['+eds x [["env","prod"]]']);
+        says(relay, [variant('x', 'p', prod)]);
         expect(told(other.one())).to.deep.equal(['+x {env == "prod"} p']);
       });
     }
     it('a name and its parameters go as they came: no key imitates another set', () => {
-      const lab = new Lab();
-      locating(lab, ['x', { 'a": "1': '' }], ['x', { a: '1' }], ['x', { 'a=1': '' }], ['x', { a: '1,b=2' }]);
-      expect(new Set(lab.upstream.journal).size).to.equal(4);
+      const relay = new InMemoryRelay();
+      locating(
+        relay,
+        ['x', { 'a": "1': '' }],
+        ['x', { a: '1' }],
+        ['x', { 'a=1': '' }],
+        ['x', { a: '1,b=2' }],
+      );
+      expect(new Set(relay.upstream.journal).size).to.equal(4);
     });
   });
 });

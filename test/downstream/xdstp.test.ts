@@ -2,7 +2,15 @@ import { expect } from 'chai';
 import { resourceName } from '../../src/model/brand.ts';
 import { UNCONSTRAINED } from '../../src/model/constraints.ts';
 import { canonicalName } from '../../src/model/xdstp.ts';
-import { type DeltaClient, Lab, namedHolder, node, put, resources, type } from '../support/lab.ts';
+import {
+  type DeltaClient,
+  InMemoryRelay,
+  namedHolder,
+  node,
+  put,
+  resources,
+  type,
+} from '../support/in-memory-relay.ts';
 import { compiled, is, locator, told, wrapped } from '../support/variants.ts';
 
 const eds = type('eds');
@@ -22,18 +30,18 @@ const removal = (id: string, query = '') => ({
   constraints: UNCONSTRAINED,
 });
 
-function subscribing(lab: Lab, ...names: string[]): DeltaClient {
-  const client = lab.delta();
+function subscribing(relay: InMemoryRelay, ...names: string[]): DeltaClient {
+  const client = relay.delta();
   client.send('eds', { resourceNamesSubscribe: names });
   return client;
 }
 
 function says(
-  lab: Lab,
+  relay: InMemoryRelay,
   puts: readonly ReturnType<typeof member>[],
   removals: readonly ReturnType<typeof removal>[] = [],
 ): void {
-  lab.says({ type: eds, holder: namedHolder, puts, removals });
+  relay.says({ type: eds, holder: namedHolder, puts, removals });
 }
 
 describe('xdstp names downstream (protocol §6, TP1)', () => {
@@ -45,76 +53,76 @@ describe('xdstp names downstream (protocol §6, TP1)', () => {
     ];
 
     it('context parameters in another order are the same resource: one subscription upstream', () => {
-      const lab = new Lab();
-      subscribing(lab, mine);
-      subscribing(lab, yours);
-      subscribing(lab, known);
-      expect(lab.upstream.journal).to.deep.equal([`+eds ${known}`]);
+      const relay = new InMemoryRelay();
+      subscribing(relay, mine);
+      subscribing(relay, yours);
+      subscribing(relay, known);
+      expect(relay.upstream.journal).to.deep.equal([`+eds ${known}`]);
     });
     it('each subscriber is answered in its own spelling: resources, updates and removals', () => {
-      const lab = new Lab();
-      const clients = [mine, yours, known].map((name) => [name, subscribing(lab, name)] as const);
-      says(lab, [member('a', 'x', '?a=1&b=2')]);
+      const relay = new InMemoryRelay();
+      const clients = [mine, yours, known].map((name) => [name, subscribing(relay, name)] as const);
+      says(relay, [member('a', 'x', '?a=1&b=2')]);
       for (const [name, client] of clients) expect(told(client.one())).to.deep.equal([`+${name} x`]);
-      says(lab, [member('a', 'y', '?a=1&b=2')]);
+      says(relay, [member('a', 'y', '?a=1&b=2')]);
       for (const [name, client] of clients) expect(told(client.one())).to.deep.equal([`+${name} y`]);
-      says(lab, [], [removal('a', '?a=1&b=2')]);
+      says(relay, [], [removal('a', '?a=1&b=2')]);
       for (const [name, client] of clients) expect(told(client.one())).to.deep.equal([`-${name}`]);
     });
     it('over SotW, wrapped, too', () => {
-      const lab = new Lab();
-      const client = lab.sotw();
+      const relay = new InMemoryRelay();
+      const client = relay.sotw();
       client.send('eds', { node: node({}, ['xds.config.resource-in-sotw']), resourceNames: [mine] });
-      says(lab, [member('a', 'x', '?a=1&b=2')]);
+      says(relay, [member('a', 'x', '?a=1&b=2')]);
       expect(wrapped(client.one())).to.deep.equal([`+${mine} x`]);
     });
     it('an absent name is removed in the spelling of its subscriber', () => {
-      const lab = new Lab();
-      const client = subscribing(lab, mine);
-      says(lab, []);
+      const relay = new InMemoryRelay();
+      const client = subscribing(relay, mine);
+      says(relay, []);
       expect(told(client.one())).to.deep.equal([`-${mine}`]);
     });
     it('an unsubscribe in another order takes the subscription back', () => {
-      const lab = new Lab({ idleMilliseconds: 1000 });
-      const client = subscribing(lab, mine);
-      says(lab, [member('a', 'x', '?a=1&b=2')]);
+      const relay = new InMemoryRelay({ idleMilliseconds: 1000 });
+      const client = subscribing(relay, mine);
+      says(relay, [member('a', 'x', '?a=1&b=2')]);
       client.received();
       client.send('eds', { resourceNamesUnsubscribe: [yours] });
-      lab.clock.advance(1000);
-      expect(lab.upstream.journal).to.deep.equal([`+eds ${known}`, `-eds ${known}`]);
+      relay.clock.advance(1000);
+      expect(relay.upstream.journal).to.deep.equal([`+eds ${known}`, `-eds ${known}`]);
       expect(client.received()).to.have.length(0);
     });
     it('initial_resource_versions count in the spelling that they were sent in', () => {
-      const lab = new Lab();
-      const first = subscribing(lab, mine);
-      says(lab, [member('a', 'x', '?a=1&b=2')]);
+      const relay = new InMemoryRelay();
+      const first = subscribing(relay, mine);
+      says(relay, [member('a', 'x', '?a=1&b=2')]);
       const initialResourceVersions = Object.fromEntries(
         first.one().resources.map(({ name, version }) => [name, version]),
       );
-      const client = lab.delta();
+      const client = relay.delta();
       client.send('eds', { resourceNamesSubscribe: [mine], initialResourceVersions });
       expect(client.received()).to.have.length(0);
     });
     it('other parameters, or none, are another resource', () => {
-      const lab = new Lab();
-      const client = subscribing(lab, uri('a'), uri('a', '?a=1'));
-      says(lab, [member('a', 'x', '?a=1')]);
+      const relay = new InMemoryRelay();
+      const client = subscribing(relay, uri('a'), uri('a', '?a=1'));
+      says(relay, [member('a', 'x', '?a=1')]);
       expect(told(client.one())).to.deep.equal([`+${uri('a', '?a=1')} x`, `-${uri('a')}`]);
     });
     it('another authority is another resource', () => {
-      const lab = new Lab();
+      const relay = new InMemoryRelay();
       const other = `xdstp://other.example/${kind}/a`;
-      const client = subscribing(lab, uri('a'), other);
-      says(lab, [member('a', 'x')]);
+      const client = subscribing(relay, uri('a'), other);
+      says(relay, [member('a', 'x')]);
       expect(told(client.one())).to.deep.equal([`+${uri('a')} x`, `-${other}`]);
     });
   });
 
   describe('globs', () => {
     it('one level, with the same context parameters', () => {
-      const lab = new Lab();
-      const client = subscribing(lab, glob('dir', '?p=1'));
-      says(lab, [
+      const relay = new InMemoryRelay();
+      const client = subscribing(relay, glob('dir', '?p=1'));
+      says(relay, [
         member('dir/a', 'x', '?p=1'),
         member('dir/sub/b', 'x', '?p=1'),
         member('dir/c', 'x'),
@@ -125,93 +133,93 @@ describe('xdstp names downstream (protocol §6, TP1)', () => {
       expect(told(client.one())).to.deep.equal([`+${uri('dir/a', '?p=1')} x`, `+${uri('dir/f', '?p=1')} y`]);
     });
     it('context parameters of a glob in another order: the same glob', () => {
-      const lab = new Lab();
-      const client = subscribing(lab, glob('dir', '?b=2&a=1'));
-      says(lab, [member('dir/a', 'x', '?a=1&b=2')]);
+      const relay = new InMemoryRelay();
+      const client = subscribing(relay, glob('dir', '?b=2&a=1'));
+      says(relay, [member('dir/a', 'x', '?a=1&b=2')]);
       expect(told(client.one())).to.deep.equal([`+${canonical(uri('dir/a', '?a=1&b=2'))} x`]);
     });
     it('waits until upstream has answered', () => {
-      const lab = new Lab();
-      const client = subscribing(lab, glob('dir'));
-      lab.says({ type: eds, holder: namedHolder, puts: [member('dir/a', 'x')], settled: [] });
+      const relay = new InMemoryRelay();
+      const client = subscribing(relay, glob('dir'));
+      relay.says({ type: eds, holder: namedHolder, puts: [member('dir/a', 'x')], resolved: [] });
       expect(client.received()).to.have.length(0);
-      says(lab, []);
+      says(relay, []);
       expect(told(client.one())).to.deep.equal([`+${uri('dir/a')} x`]);
     });
     it('an empty one: its URL in removed_resources, as the subscriber spells it', () => {
-      const lab = new Lab();
-      const client = subscribing(lab, glob('dir', '?b=2&a=1'));
+      const relay = new InMemoryRelay();
+      const client = subscribing(relay, glob('dir', '?b=2&a=1'));
       expect(client.received()).to.have.length(0);
-      says(lab, []);
+      says(relay, []);
       expect(told(client.one())).to.deep.equal([`-${glob('dir', '?b=2&a=1')}`]);
-      says(lab, []);
+      says(relay, []);
       expect(client.received()).to.have.length(0);
     });
     it('an empty one is told at once where that is known, and again when it is subscribed again', () => {
-      const lab = new Lab();
-      subscribing(lab, glob('dir'));
-      says(lab, []);
-      const client = subscribing(lab, glob('dir'));
+      const relay = new InMemoryRelay();
+      subscribing(relay, glob('dir'));
+      says(relay, []);
+      const client = subscribing(relay, glob('dir'));
       expect(told(client.one())).to.deep.equal([`-${glob('dir')}`]);
       client.send('eds', { resourceNamesSubscribe: [glob('dir')] });
       expect(told(client.one())).to.deep.equal([`-${glob('dir')}`]);
     });
     it('an empty one beside one with members', () => {
-      const lab = new Lab();
-      const client = subscribing(lab, glob('empty'), glob('dir'));
-      says(lab, [member('dir/a', 'x')]);
+      const relay = new InMemoryRelay();
+      const client = subscribing(relay, glob('empty'), glob('dir'));
+      says(relay, [member('dir/a', 'x')]);
       expect(told(client.one())).to.deep.equal([`+${uri('dir/a')} x`, `-${glob('empty')}`]);
     });
     it('an empty one by locator: removed_resource_names', () => {
-      const lab = new Lab();
-      const client = lab.delta();
+      const relay = new InMemoryRelay();
+      const client = relay.delta();
       client.send('eds', { resourceLocatorsSubscribe: [locator(glob('dir'), { env: 'prod' })] });
-      says(lab, [{ ...member('dir/a', 'x'), constraints: compiled(is('env', 'test')) }]);
+      says(relay, [{ ...member('dir/a', 'x'), constraints: compiled(is('env', 'test')) }]);
       expect(told(client.one())).to.deep.equal([`-${glob('dir')} {}`]);
     });
     it('a deleted member is named, and the last one too', () => {
-      const lab = new Lab();
-      const client = subscribing(lab, glob('dir'));
-      says(lab, [member('dir/a', 'x'), member('dir/b', 'x')]);
+      const relay = new InMemoryRelay();
+      const client = subscribing(relay, glob('dir'));
+      says(relay, [member('dir/a', 'x'), member('dir/b', 'x')]);
       client.received();
-      says(lab, [], [removal('dir/a')]);
+      says(relay, [], [removal('dir/a')]);
       expect(told(client.one())).to.deep.equal([`-${uri('dir/a')}`]);
-      says(lab, [], [removal('dir/b')]);
+      says(relay, [], [removal('dir/b')]);
       expect(told(client.one())).to.deep.equal([`-${uri('dir/b')}`]);
     });
     it('a new member comes', () => {
-      const lab = new Lab();
-      const client = subscribing(lab, glob('dir'));
-      says(lab, []);
+      const relay = new InMemoryRelay();
+      const client = subscribing(relay, glob('dir'));
+      says(relay, []);
       client.received();
-      says(lab, [member('dir/a', 'x')]);
+      says(relay, [member('dir/a', 'x')]);
       expect(told(client.one())).to.deep.equal([`+${uri('dir/a')} x`]);
     });
     it('a member of another spelling that is subscribed by name as well comes once, as it was spelled', () => {
-      const lab = new Lab();
+      const relay = new InMemoryRelay();
       const named = uri('dir/a', '?b=2&a=1');
-      const client = subscribing(lab, glob('dir', '?a=1&b=2'), named);
-      says(lab, [member('dir/a', 'x', '?a=1&b=2')]);
+      const client = subscribing(relay, glob('dir', '?a=1&b=2'), named);
+      says(relay, [member('dir/a', 'x', '?a=1&b=2')]);
       expect(told(client.one())).to.deep.equal([`+${named} x`]);
-      says(lab, [member('dir/a', 'y', '?a=1&b=2')]);
+      says(relay, [member('dir/a', 'y', '?a=1&b=2')]);
       expect(told(client.one())).to.deep.equal([`+${named} y`]);
-      says(lab, [], [removal('dir/a', '?a=1&b=2')]);
+      says(relay, [], [removal('dir/a', '?a=1&b=2')]);
       expect(told(client.one())).to.deep.equal([`-${named}`]);
     });
     it('a name unsubscribed under a glob that covers it in another spelling is told of as a member', () => {
-      const lab = new Lab();
+      const relay = new InMemoryRelay();
       const named = uri('dir/a', '?b=2&a=1');
-      const client = subscribing(lab, glob('dir', '?a=1&b=2'), named);
-      says(lab, [member('dir/a', 'x', '?a=1&b=2')]);
+      const client = subscribing(relay, glob('dir', '?a=1&b=2'), named);
+      says(relay, [member('dir/a', 'x', '?a=1&b=2')]);
       client.received();
       client.send('eds', { resourceNamesUnsubscribe: [named] });
       expect(told(client.one())).to.deep.equal([`+${canonical(named)} x`]);
     });
     it('claims of what the glob does not select are not spoken of, of what it selects they are', () => {
-      const lab = new Lab();
-      subscribing(lab, glob('dir'));
-      says(lab, [member('dir/a', 'x')]);
-      const client = lab.delta();
+      const relay = new InMemoryRelay();
+      subscribing(relay, glob('dir'));
+      says(relay, [member('dir/a', 'x')]);
+      const client = relay.delta();
       const version = '1@0123456789abcdef';
       client.send('eds', {
         resourceNamesSubscribe: [glob('dir')],
@@ -220,48 +228,48 @@ describe('xdstp names downstream (protocol §6, TP1)', () => {
       expect(told(client.one())).to.deep.equal([`+${uri('dir/a')} x`, `-${uri('dir/gone')}`]);
     });
     it('a name unsubscribed beside a glob that does not cover it: no response', () => {
-      const lab = new Lab();
-      const client = subscribing(lab, glob('dir'), uri('a'));
-      says(lab, [member('dir/a', 'x'), member('a', 'x')]);
+      const relay = new InMemoryRelay();
+      const client = subscribing(relay, glob('dir'), uri('a'));
+      says(relay, [member('dir/a', 'x'), member('a', 'x')]);
       client.received();
       client.send('eds', { resourceNamesUnsubscribe: [uri('a')] });
       expect(client.received()).to.have.length(0);
     });
     it('unsubscribed: no response, and its members come no more', () => {
-      const lab = new Lab();
-      const client = subscribing(lab, glob('dir'));
-      says(lab, [member('dir/a', 'x')]);
+      const relay = new InMemoryRelay();
+      const client = subscribing(relay, glob('dir'));
+      says(relay, [member('dir/a', 'x')]);
       client.received();
       client.send('eds', { resourceNamesUnsubscribe: [glob('dir')] });
-      says(lab, [member('dir/a', 'y')]);
+      says(relay, [member('dir/a', 'y')]);
       expect(client.received()).to.have.length(0);
     });
     it('over SotW: the members, and an answer though it is empty', () => {
-      const lab = new Lab();
-      const client = lab.sotw();
+      const relay = new InMemoryRelay();
+      const client = relay.sotw();
       client.send('eds', { resourceNames: [glob('dir')] });
       expect(client.received()).to.have.length(0);
-      says(lab, []);
+      says(relay, []);
       expect(resources(client.one())).to.deep.equal({});
-      says(lab, [member('dir/a', 'x')]);
+      says(relay, [member('dir/a', 'x')]);
       expect(Object.values(resources(client.one()))).to.deep.equal(['x']);
     });
     it('a plain name that ends in /* is no glob', () => {
-      const lab = new Lab();
-      const client = subscribing(lab, 'routes/*');
-      says(lab, [put(eds, 'routes/*', 'x'), put(eds, 'routes/a', 'x')]);
+      const relay = new InMemoryRelay();
+      const client = subscribing(relay, 'routes/*');
+      says(relay, [put(eds, 'routes/*', 'x'), put(eds, 'routes/a', 'x')]);
       expect(told(client.one())).to.deep.equal(['+routes/* x']);
     });
   });
 
   it('TP2 applies within each canonical name', () => {
-    const lab = new Lab();
-    const client = lab.delta();
+    const relay = new InMemoryRelay();
+    const client = relay.delta();
     const name = uri('a', '?b=2&a=1');
     client.send('eds', {
       resourceLocatorsSubscribe: [locator(name, { env: 'prod' }), locator(name, { env: 'test' })],
     });
-    says(lab, [
+    says(relay, [
       { ...member('a', 'p', '?a=1&b=2'), constraints: compiled(is('env', 'prod')) },
       { ...member('a', 't', '?a=1&b=2'), constraints: compiled(is('env', 'test')) },
     ]);
@@ -281,27 +289,27 @@ describe('xdstp names downstream (protocol §6, TP1)', () => {
     ];
     for (const [what, name, reason] of rows) {
       it(what, () => {
-        const lab = new Lab();
-        const client = subscribing(lab, name);
+        const relay = new InMemoryRelay();
+        const client = subscribing(relay, name);
         expect(client.status?.code).to.equal(3);
         expect(client.status?.message).to.match(reason);
-        expect(lab.upstream.journal).to.deep.equal([]);
+        expect(relay.upstream.journal).to.deep.equal([]);
       });
     }
   });
 
   it('a collection of the type is accepted, and passes opaquely', () => {
-    const lab = new Lab();
+    const relay = new InMemoryRelay();
     const list = `xdstp://authority.example/${kind}Collection/list`;
-    const client = subscribing(lab, list);
-    says(lab, [put(eds, canonical(list), 'entries')]);
+    const client = subscribing(relay, list);
+    says(relay, [put(eds, canonical(list), 'entries')]);
     expect(told(client.one())).to.deep.equal([`+${list} entries`]);
   });
 
   it('an authority that no upstream serves: an error, and an end to the waiting', () => {
-    const lab = new Lab();
-    lab.upstream.claimOnly((_, selector) => !selector.startsWith('xdstp://authority.example/'));
-    const client = subscribing(lab, uri('a'));
+    const relay = new InMemoryRelay();
+    relay.upstream.claimOnly((_, selector) => !selector.startsWith('xdstp://authority.example/'));
+    const client = subscribing(relay, uri('a'));
     const response = client.one();
     expect(told(response)).to.deep.equal([`-${uri('a')}`]);
     expect(response.resourceErrors.map(({ resourceName: of }) => of?.name)).to.deep.equal([uri('a')]);

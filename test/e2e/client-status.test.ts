@@ -10,14 +10,14 @@ import {
   ClientStatusResponseSchema,
   ConfigStatus,
 } from '../../src/gen/envoy/service/status/v3/csds_pb.ts';
+import { Code } from '../../src/wire/grpc-status.ts';
 import { envoyRegistry } from '../../src/wire/registry.ts';
-import { Code } from '../../src/wire/status.ts';
 import { nextMessage, openCall } from '../support/grpc-calls.ts';
-import { type } from '../support/lab.ts';
+import { type } from '../support/in-memory-relay.ts';
 import { clientStatus, nodesOf } from './support/csds.ts';
 import { always, eventually } from './support/eventually.ts';
 import { ModelPlane } from './support/model-plane.ts';
-import { ClientPool, type RecordingClient, type Said } from './support/recording-client.ts';
+import { ClientPool, type RecordedResponse, type RecordingClient } from './support/recording-client.ts';
 import { RelayProcess } from './support/relay.ts';
 import { clientsOf, csdsOf, statusOf } from './support/relay-state.ts';
 
@@ -41,7 +41,7 @@ describe('what clients make of what they are told', function () {
     pool = new ClientPool(relay.xds, 1);
     good = pool.open('delta', 'good');
     bad = pool.open('delta', 'bad');
-    const isBad = ({ resources }: Said) => resources.get('b') === '2';
+    const isBad = ({ resources }: RecordedResponse) => resources.get('b') === '2';
     bad.rejects = (said) => (isBad(said) ? 'b is no good' : undefined);
     for (const client of [good, bad]) {
       client.subscribe('cds');

@@ -9,8 +9,8 @@ import { ClientStatusDiscoveryService } from '../../src/gen/envoy/service/status
 import { Health, HealthCheckResponse_ServingStatus as Serving } from '../../src/gen/health_pb.ts';
 import { ServerReflection } from '../../src/gen/reflection_pb.ts';
 import { ADS_SERVICE, knownTypes } from '../../src/model/types.ts';
-import { Code } from '../../src/wire/status.ts';
-import { type as typeOf } from '../support/lab.ts';
+import { Code } from '../../src/wire/grpc-status.ts';
+import { type as typeOf } from '../support/in-memory-relay.ts';
 import { ControlPlane as ScriptedPlane } from '../upstream/ads/control-plane.ts';
 import { ControlPlane, controlPlaneBinary } from './support/controlplane.ts';
 import { eventually } from './support/eventually.ts';

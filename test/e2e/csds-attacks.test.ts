@@ -8,9 +8,9 @@ import { AggregatedDiscoveryService } from '../../src/gen/envoy/service/discover
 import { DeltaDiscoveryRequestSchema } from '../../src/gen/envoy/service/discovery/v3/discovery_pb.ts';
 import { ClientStatusDiscoveryService } from '../../src/gen/envoy/service/status/v3/csds_pb.ts';
 import { ADS_SERVICE } from '../../src/model/types.ts';
-import { Code } from '../../src/wire/status.ts';
+import { Code } from '../../src/wire/grpc-status.ts';
 import { nextMessage, openCall, rawClient, statusOf } from '../support/grpc-calls.ts';
-import { type } from '../support/lab.ts';
+import { type } from '../support/in-memory-relay.ts';
 import { clientStatus, namesOf, safeRegex, unary } from './support/csds.ts';
 import { eventually } from './support/eventually.ts';
 import { manyResources, ResourceFiles } from './support/files.ts';

@@ -10,7 +10,7 @@ import {
   ClientStatusResponseSchema,
 } from '../../src/gen/envoy/service/status/v3/csds_pb.ts';
 import { ServerReflection } from '../../src/gen/reflection_pb.ts';
-import { Code } from '../../src/wire/status.ts';
+import { Code } from '../../src/wire/grpc-status.ts';
 import { type Issued, issueCertificate } from '../support/certificates.ts';
 import { rawClient } from '../support/grpc-calls.ts';
 import { clientStatus, namesOf, nodesOf, safeRegex } from './support/csds.ts';

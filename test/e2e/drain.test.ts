@@ -1,5 +1,5 @@
 import { expect } from 'chai';
-import { Code } from '../../src/wire/status.ts';
+import { Code } from '../../src/wire/grpc-status.ts';
 import { eventually } from './support/eventually.ts';
 import { ModelPlane } from './support/model-plane.ts';
 import { ClientPool, type RecordingClient } from './support/recording-client.ts';

@@ -1,6 +1,6 @@
 import { expect } from 'chai';
 import { z } from 'zod';
-import { when } from '../support/lab.ts';
+import { when } from '../support/in-memory-relay.ts';
 import { eventually } from './support/eventually.ts';
 import { ResourceFiles } from './support/files.ts';
 import { Process } from './support/process.ts';

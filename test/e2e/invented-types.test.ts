@@ -1,5 +1,5 @@
 import { expect } from 'chai';
-import { Code } from '../../src/wire/status.ts';
+import { Code } from '../../src/wire/grpc-status.ts';
 import { eventually } from './support/eventually.ts';
 import { ResourceFiles } from './support/files.ts';
 import { field } from './support/large-messages.ts';

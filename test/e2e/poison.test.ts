@@ -5,7 +5,7 @@ import { z } from 'zod';
 import { DeltaDiscoveryRequestSchema } from '../../src/gen/envoy/service/discovery/v3/discovery_pb.ts';
 import { ADS_SERVICE } from '../../src/model/types.ts';
 import { openCall, rawClient } from '../support/grpc-calls.ts';
-import { type } from '../support/lab.ts';
+import { type } from '../support/in-memory-relay.ts';
 import { type AdsStream, ControlPlane, type Request } from '../upstream/ads/control-plane.ts';
 import { contentOf } from '../upstream/ads/responses.ts';
 import { always, eventually } from './support/eventually.ts';

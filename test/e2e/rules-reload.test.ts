@@ -1,5 +1,5 @@
 import { expect } from 'chai';
-import { type } from '../support/lab.ts';
+import { type } from '../support/in-memory-relay.ts';
 import { type AdsStream, ControlPlane, type Request } from '../upstream/ads/control-plane.ts';
 import { contentOf as contentOfBody } from '../upstream/ads/responses.ts';
 import { always, eventually } from './support/eventually.ts';

@@ -1,6 +1,6 @@
 import { join } from 'node:path';
 import { expect } from 'chai';
-import { when } from '../support/lab.ts';
+import { when } from '../support/in-memory-relay.ts';
 import { Envoy, type Transport } from './support/envoy.ts';
 import { envoyBinary } from './support/envoy-binary.ts';
 import { always, eventually } from './support/eventually.ts';

@@ -5,7 +5,7 @@ import {
   DeltaDiscoveryResponseSchema,
   DynamicParameterConstraintsSchema,
 } from '../../src/gen/envoy/service/discovery/v3/discovery_pb.ts';
-import { any, type } from '../support/lab.ts';
+import { any, type } from '../support/in-memory-relay.ts';
 import { is, not } from '../support/variants.ts';
 import { type AdsStream, ControlPlane } from '../upstream/ads/control-plane.ts';
 import { eventually } from './support/eventually.ts';

@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import type { Any } from '@bufbuild/protobuf/wkt';
 import { expect } from 'chai';
 import { z } from 'zod';
-import { when } from '../support/lab.ts';
+import { when } from '../support/in-memory-relay.ts';
 import { startBackend } from './support/backend.ts';
 import { ControlPlane, controlPlaneBinary } from './support/controlplane.ts';
 import { Envoy } from './support/envoy.ts';

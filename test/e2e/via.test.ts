@@ -6,7 +6,7 @@ import { DeltaDiscoveryRequestSchema } from '../../src/gen/envoy/service/discove
 import { ADS_SERVICE } from '../../src/model/types.ts';
 import { issueCertificate } from '../support/certificates.ts';
 import { nextMessage, openCall, type RawCall, rawClient } from '../support/grpc-calls.ts';
-import { type } from '../support/lab.ts';
+import { type } from '../support/in-memory-relay.ts';
 import { ControlPlane } from '../upstream/ads/control-plane.ts';
 import { always, eventually } from './support/eventually.ts';
 import { PemFiles, trusting } from './support/pem-files.ts';

@@ -5,9 +5,9 @@ import {
   authorityOf,
   canonicalName,
   globMatches,
-  globOver,
   isGlob,
   isXdstp,
+  parentGlob,
   splitVirtualHostName,
 } from '../../src/model/xdstp.ts';
 import { error, value } from './trees.ts';
@@ -196,13 +196,13 @@ describe('xdstp: parts of names', () => {
     const uri = part.map(([path, query]) => resourceName(`xdstp://auth/${L}/${path.join('/')}${query}`));
     fc.assert(
       fc.property(uri, uri, (name, other) => {
-        const over = globOver(name);
+        const over = parentGlob(name);
         if (over !== undefined) expect([isGlob(over), globMatches(over, name)]).to.deep.equal([true, true]);
         if (isGlob(other)) expect(globMatches(other, name)).to.equal(over === other);
       }),
       { numRuns: 1000 },
     );
-    expect(globOver(resourceName('a/b'))).to.equal(undefined);
+    expect(parentGlob(resourceName('a/b'))).to.equal(undefined);
   });
 
   it('§6 a name that is no glob selects nothing', () => {

@@ -3,7 +3,7 @@ import fc from 'fast-check';
 import { typeUrl } from '../../src/model/brand.ts';
 import { ALLOW_ALL, type AuthorizationRule, compileAuthorization } from '../../src/security/authorization.ts';
 import { compileGlob } from '../../src/security/pattern.ts';
-import type { Peer } from '../../src/wire/transport.ts';
+import type { Peer } from '../../src/wire/server-stream.ts';
 
 const cds = typeUrl('type.googleapis.com/envoy.config.cluster.v3.Cluster');
 const sds = typeUrl('type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Secret');
@@ -32,15 +32,15 @@ describe('authorization', () => {
     expect(authorization.classOf(peer())).to.equal(ALLOW_ALL);
     expect(authorization.classOf(peer(['spiffe://a/b']))).to.equal(ALLOW_ALL);
     expect(ALLOW_ALL.allows(cds, 'x')).to.be.true;
-    expect(ALLOW_ALL.deniesAll(cds)).to.be.false;
+    expect(ALLOW_ALL.deniesEverything(cds)).to.be.false;
   });
 
   it('with a rule denies what none matches', () => {
     const some = access([rule({ types: [cds] })]);
     expect(some.allows(cds, 'x')).to.be.true;
     expect(some.allows(sds, 'x')).to.be.false;
-    expect(some.deniesAll(cds)).to.be.false;
-    expect(some.deniesAll(sds)).to.be.true;
+    expect(some.deniesEverything(cds)).to.be.false;
+    expect(some.deniesEverything(sds)).to.be.true;
   });
 
   it('takes the first rule that matches', () => {
@@ -75,21 +75,21 @@ describe('authorization', () => {
 
   it('denies all of a type only if no name of it is allowed', () => {
     const shadowed = [rule({ names: ['a*'], allow: false }), rule({ names: ['ab*', 'abc'] })];
-    expect(access(shadowed).deniesAll(cds)).to.be.true;
-    expect(access([...shadowed, rule({ names: ['b'] })]).deniesAll(cds)).to.be.false;
-    expect(access([rule({ allow: false }), rule()]).deniesAll(cds)).to.be.true;
-    expect(access([rule({ types: [sds], allow: false }), rule()]).deniesAll(cds)).to.be.false;
-    expect(access([rule({ names: [] })]).deniesAll(cds)).to.be.true;
+    expect(access(shadowed).deniesEverything(cds)).to.be.true;
+    expect(access([...shadowed, rule({ names: ['b'] })]).deniesEverything(cds)).to.be.false;
+    expect(access([rule({ allow: false }), rule()]).deniesEverything(cds)).to.be.true;
+    expect(access([rule({ types: [sds], allow: false }), rule()]).deniesEverything(cds)).to.be.false;
+    expect(access([rule({ names: [] })]).deniesEverything(cds)).to.be.true;
   });
 
   it('denies all of every type only if no type has a name that is allowed', () => {
     const closed = rule({ types: [cds], allow: false });
-    expect(access([closed, rule({ types: [cds] })]).deniesAll(undefined)).to.be.true;
-    expect(access([closed, rule({ types: [cds, sds] })]).deniesAll(undefined)).to.be.false;
-    expect(access([closed, rule()]).deniesAll(undefined), 'of some other type').to.be.false;
+    expect(access([closed, rule({ types: [cds] })]).deniesEverything(undefined)).to.be.true;
+    expect(access([closed, rule({ types: [cds, sds] })]).deniesEverything(undefined)).to.be.false;
+    expect(access([closed, rule()]).deniesEverything(undefined), 'of some other type').to.be.false;
     const shadowed = [rule({ names: ['a*'], allow: false }), rule({ names: ['ab'] })];
-    expect(access(shadowed).deniesAll(undefined)).to.be.true;
-    expect(access([rule({ principals: ['dns:x'] })]).deniesAll(undefined)).to.be.true;
+    expect(access(shadowed).deniesEverything(undefined)).to.be.true;
+    expect(access([rule({ principals: ['dns:x'] })]).deniesEverything(undefined)).to.be.true;
   });
 
   describe('of xdstp names', () => {
@@ -161,7 +161,7 @@ describe('authorization', () => {
         );
         const some = access(rules, peer(sans));
         expect(some.allows(cds, asked)).to.equal(found?.allow ?? false);
-        if (some.deniesAll(cds)) expect(some.allows(cds, asked)).to.be.false;
+        if (some.deniesEverything(cds)) expect(some.allows(cds, asked)).to.be.false;
       }),
       { numRuns: 1000 },
     );

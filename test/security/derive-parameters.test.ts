@@ -4,7 +4,7 @@ import { NodeSchema } from '../../src/gen/envoy/config/core/v3/base_pb.ts';
 import { internParameters, NO_PARAMETERS } from '../../src/model/parameters.ts';
 import { type ClientNode, NO_NODE, readClientNode } from '../../src/security/client-node.ts';
 import { compileParameterRules, type ParameterRule } from '../../src/security/derive-parameters.ts';
-import type { Peer } from '../../src/wire/transport.ts';
+import type { Peer } from '../../src/wire/server-stream.ts';
 
 const nobody: Peer = { address: '127.0.0.1:1', unix: false, uriSans: [], dnsSans: [] };
 

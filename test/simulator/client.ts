@@ -1,5 +1,5 @@
 import { ADS_SERVICE } from '../../src/model/types.ts';
-import type { LinkStreamHandler } from '../../src/upstream/ads/dial.ts';
+import type { ChannelStreamHandler } from '../../src/upstream/ads/channel.ts';
 import { Causes } from './causes.ts';
 import { type Parameters, parameterSets } from './constraints.ts';
 import {
@@ -274,7 +274,7 @@ export class Client {
     }
     const connection = network.connect(this.plan.id, host);
     connection.slow = this.plan.slow;
-    const handler: LinkStreamHandler = {
+    const handler: ChannelStreamHandler = {
       message: () => undefined,
       closed: (reason) => {
         if (this.#side?.call !== side.call) return;

@@ -13,7 +13,7 @@ import {
   ResourceNameSchema,
   ResourceSchema,
 } from '../../src/gen/envoy/service/discovery/v3/discovery_pb.ts';
-import type { StreamHandler } from '../../src/wire/transport.ts';
+import type { StreamHandler } from '../../src/wire/server-stream.ts';
 import { type Constraints, NONE, type Parameters, parametersOf } from './constraints.ts';
 import type { Call, Connection, Host } from './network.ts';
 import { bodyOf, catalog, type Kind, kindOf, kinds, type World } from './world.ts';

@@ -13,7 +13,7 @@ import {
   ResourceLocatorSchema,
   ResourceSchema,
 } from '../../src/gen/envoy/service/discovery/v3/discovery_pb.ts';
-import { contentOf, nameOf } from '../support/lab.ts';
+import { contentOf, nameOf } from '../support/in-memory-relay.ts';
 import type { Parameters } from './constraints.ts';
 import { catalog, type Kind, kindOf } from './world.ts';
 

@@ -1,6 +1,12 @@
-import type { Dial, Link, LinkHandler, LinkStream, LinkStreamHandler } from '../../src/upstream/ads/dial.ts';
-import { Code, type GrpcStatus } from '../../src/wire/status.ts';
-import type { Peer, ServerStream, StreamHandler } from '../../src/wire/transport.ts';
+import type {
+  Channel,
+  ChannelHandler,
+  ChannelStream,
+  ChannelStreamHandler,
+  Transport,
+} from '../../src/upstream/ads/channel.ts';
+import { Code, type GrpcStatus } from '../../src/wire/grpc-status.ts';
+import type { Peer, ServerStream, StreamHandler } from '../../src/wire/server-stream.ts';
 import type { EventLoop } from './event-loop.ts';
 import { describe, describeRequest, readDelta, readSotw } from './messages.ts';
 import { Random } from './random.ts';
@@ -47,7 +53,7 @@ export class Network {
   }
 
   /** The seam below the relay's upstream: an endpoint's path is a host's id. */
-  dialer(from: string, hosts: ReadonlyMap<string, Host>, seen: (connection: Connection) => void): Dial {
+  dialer(from: string, hosts: ReadonlyMap<string, Host>, seen: (connection: Connection) => void): Transport {
     return (endpoint, handler) => {
       const host = endpoint.kind === 'unix' ? hosts.get(endpoint.path) : undefined;
       if (host === undefined) throw new Error('there is no such host');
@@ -100,7 +106,7 @@ export class Connection {
     this.network.loop.after(this.latency, run);
   }
 
-  call(path: string, handler: LinkStreamHandler): Call {
+  call(path: string, handler: ChannelStreamHandler): Call {
     const call = new Call(this, path, handler);
     this.#calls.add(call);
     this.stirred?.(true);
@@ -150,7 +156,7 @@ export class Call implements ServerStream {
   readonly path: string;
   readonly peer = peer;
   readonly connection: Connection;
-  readonly #client: LinkStreamHandler;
+  readonly #client: ChannelStreamHandler;
   #server: StreamHandler | undefined;
   #live = true;
   #paused = false;
@@ -160,7 +166,7 @@ export class Call implements ServerStream {
   /** Hears of each frame as the server writes it, and again when the client gets it. */
   written: ((frame: Buffer) => () => void) | undefined;
 
-  constructor(connection: Connection, path: string, client: LinkStreamHandler) {
+  constructor(connection: Connection, path: string, client: ChannelStreamHandler) {
     this.connection = connection;
     this.path = path;
     this.#client = client;
@@ -266,17 +272,17 @@ export class Call implements ServerStream {
       if (next === undefined) return;
       next.arrived?.();
       this.#server.message(next.bytes);
-      next.bytes.fill(0xaa); // the buffer is used again (wire/transport.ts)
+      next.bytes.fill(0xaa); // the buffer is used again (wire/server-stream.ts)
     }
   }
 }
 
 /** A try of a relay at an endpoint. */
-class SimulatedLink implements Link {
+class SimulatedLink implements Channel {
   readonly connection: Connection;
   #over = false;
 
-  constructor(network: Network, from: string, host: Host, handler: LinkHandler) {
+  constructor(network: Network, from: string, host: Host, handler: ChannelHandler) {
     this.connection = network.connect(from, host);
     this.connection.lost = (reason) => {
       if (this.#over) return;
@@ -299,7 +305,7 @@ class SimulatedLink implements Link {
     });
   }
 
-  open(path: string, _via: string, handler: LinkStreamHandler): LinkStream {
+  open(path: string, _via: string, handler: ChannelStreamHandler): ChannelStream {
     const { name, network } = this.connection;
     const { note } = network.options;
     const delta = path.includes('/Delta');

@@ -1,6 +1,6 @@
 import { Staleness } from '../../src/assembly/staleness.ts';
-import { routes } from '../../src/downstream/server.ts';
 import type { StreamEvents } from '../../src/downstream/services.ts';
+import { routes } from '../../src/downstream/xds-server.ts';
 import type { Clock } from '../../src/model/clock.ts';
 import { ok } from '../../src/model/result.ts';
 import { typeInfo } from '../../src/model/types.ts';
@@ -11,7 +11,7 @@ import { readClientNode } from '../../src/security/client-node.ts';
 import { compileParameterRules } from '../../src/security/derive-parameters.ts';
 import { AdsUpstream } from '../../src/upstream/ads/ads-upstream.ts';
 import { PASSES_VARIANTS, USER_AGENT } from '../../src/wire/via.ts';
-import { envAndVersion } from '../support/lab.ts';
+import { envAndVersion } from '../support/in-memory-relay.ts';
 import type { ControlPlane } from './control-plane.ts';
 import type { Call, Connection, Host, Network } from './network.ts';
 import { Random } from './random.ts';
@@ -312,7 +312,7 @@ class Running {
     const streamEvents: StreamEvents = {
       request: () => undefined,
       response: () => undefined,
-      overtaken: () => undefined,
+      coalesced: () => undefined,
       rejected: (reason) => note(() => `${plan.id} refuses: ${reason}`),
       nack: () => undefined,
     };
@@ -328,7 +328,7 @@ class Running {
       defer: (run) => this.#defer(network, run),
       events: {
         ambiguous: () => tally.count('ambiguous match'),
-        looked: () => undefined,
+        lookedUp: () => undefined,
         evicted: (reason) => tally.count(`eviction by ${reason}`),
         upstreamChanged: () => this.#staleness.observe(),
       },
@@ -344,13 +344,13 @@ class Running {
         constrained: () => plan.constrained,
         contentVersions: () => plan.contentVersions,
         legacyWildcard: (url) => typeInfo(url).legacyWildcard,
-        renew: (client) => client,
+        reapplyRules: (client) => client,
         context: (bytes, from) => {
           const node = readClientNode(bytes);
           if (!node.ok) return { ok: false, error: { code: 3, message: node.error } };
           const derived = derivation.of(node.value, from);
           return ok({
-            kin: node.value.clientFeatures.includes(PASSES_VARIANTS) ? {} : derived,
+            selectionGroup: node.value.clientFeatures.includes(PASSES_VARIANTS) ? {} : derived,
             nodeId: node.value.id,
             cluster: node.value.cluster,
             wrapped: node.value.clientFeatures.includes('xds.config.resource-in-sotw'),
@@ -375,7 +375,7 @@ class Running {
         endpoints: plan.endpoints.map((path) => ({ kind: 'unix', path })),
         protocol: plan.protocol,
         variants: plan.variants,
-        dial: network.dialer(plan.id, hosts, (connection) => {
+        transport: network.dialer(plan.id, hosts, (connection) => {
           this.links.add(connection);
           connecting(connection);
         }),
@@ -384,7 +384,7 @@ class Running {
         resourceTimeoutMs: 12_000,
         keepalive: { timeMs: 30_000, timeoutMs: 10_000 },
         backoff: { initialMs: 200, maxMs: 3000 },
-        settleMs: 3000,
+        failbackAfterMs: 3000,
         rules,
         node: {
           id: plan.id,

@@ -2,7 +2,7 @@ import { Decoder } from '../../src/cache/persistence/decode.ts';
 import { Dirty } from '../../src/cache/persistence/dirty.ts';
 import { encode, PayloadIds } from '../../src/cache/persistence/encode.ts';
 import { Packer, unpack } from '../../src/cache/persistence/packing.ts';
-import type { Part, Row, StoredPayload } from '../../src/cache/persistence/records.ts';
+import type { Row, RowBatch, StoredPayload } from '../../src/cache/persistence/records.ts';
 import { takeSnapshot } from '../../src/cache/persistence/snapshot.ts';
 import type { Restored } from '../../src/cache/restored.ts';
 import type { Store } from '../../src/cache/store.ts';
@@ -33,7 +33,7 @@ export class SavedCache {
     return new Saving(this, this.#excluded, clock);
   }
 
-  put({ rows, payloads }: Part): void {
+  put({ rows, payloads }: RowBatch): void {
     for (const payload of unpack(payloads)) {
       this.#payloads.set(payload.id, { ...payload, bytes: Uint8Array.from(payload.bytes) });
     }
@@ -44,7 +44,7 @@ export class SavedCache {
     }
   }
 
-  read(): Part {
+  read(): RowBatch {
     const rows = [...this.#rows.values()];
     const packer = new Packer();
     for (const id of new Set(rows.flatMap((row) => row.payloads))) {
@@ -65,7 +65,7 @@ export class Saving {
   readonly #ids = new PayloadIds();
   #store: Store | undefined;
   /** Written together, and lost together if the relay dies meanwhile. */
-  #writing: readonly Part[] | undefined;
+  #writing: readonly RowBatch[] | undefined;
   #due = false;
 
   constructor(saved: SavedCache, excluded: ReadonlySet<TypeUrl>, clock: Clock) {

@@ -1,6 +1,6 @@
 import { create } from '@bufbuild/protobuf';
 import { type Any, AnySchema } from '@bufbuild/protobuf/wkt';
-import { any, type as urlOf } from '../support/lab.ts';
+import { any, type as urlOf } from '../support/in-memory-relay.ts';
 import { ambiguities, type Constraints, matches, NONE, type Parameters, partitions } from './constraints.ts';
 import type { Random } from './random.ts';
 

@@ -1,9 +1,9 @@
+import type { AdminAccess } from '../../src/admin/admin-server.ts';
 import type { ExplainQuery, Inspector, Plain, ResourcesQuery } from '../../src/admin/ports.ts';
-import type { AdminAccess } from '../../src/admin/server.ts';
 import type { Client, StatusResponse } from '../../src/gen/distributary/admin/v1/admin_pb.ts';
 import type { TypeUrl } from '../../src/model/brand.ts';
 import { fail, ok } from '../../src/model/result.ts';
-import { Code } from '../../src/wire/status.ts';
+import { Code } from '../../src/wire/grpc-status.ts';
 
 export const sampleStatus: Plain<StatusResponse> = {
   version: '1.2.3',

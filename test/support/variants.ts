@@ -10,7 +10,7 @@ import {
   ResourceSchema,
 } from '../../src/gen/envoy/service/discovery/v3/discovery_pb.ts';
 import { type Constraints, formatConstraints, parseConstraints } from '../../src/model/constraints.ts';
-import { contentOf } from './lab.ts';
+import { contentOf } from './in-memory-relay.ts';
 
 type Init = MessageInitShape<typeof DynamicParameterConstraintsSchema>;
 

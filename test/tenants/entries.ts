@@ -6,7 +6,7 @@ import {
   type Resource,
   ResourceSchema,
 } from '../../src/gen/envoy/service/discovery/v3/discovery_pb.ts';
-import { contentOf, nameOf } from '../support/lab.ts';
+import { contentOf, nameOf } from '../support/in-memory-relay.ts';
 
 /** A resource in a client's hands. */
 export interface Entry {

@@ -40,7 +40,7 @@ const mutations: readonly Mutation[] = [
   },
   {
     name: 'a reload does not change what clients see',
-    file: 'src/views/subscription.ts',
+    file: 'src/views/view-subscription.ts',
     right: 'this.#view.access.key !== access.key || ',
     wrong: '',
   },

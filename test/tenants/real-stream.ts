@@ -5,7 +5,7 @@ import {
   DiscoveryRequestSchema,
 } from '../../src/gen/envoy/service/discovery/v3/discovery_pb.ts';
 import { openCall, type RawCall, rawClient } from '../support/grpc-calls.ts';
-import { type } from '../support/lab.ts';
+import { type } from '../support/in-memory-relay.ts';
 import type { Stream } from './ground.ts';
 import type { Type } from './policy.ts';
 

@@ -14,7 +14,7 @@ import { type TemporaryDirectory, temporaryDirectory } from '../e2e/support/path
 import { type RelayConfig, RelayProcess } from '../e2e/support/relay.ts';
 import type { Tally } from '../simulator/tally.ts';
 import { type Issued, issueCertificate } from '../support/certificates.ts';
-import { any, type } from '../support/lab.ts';
+import { any, type } from '../support/in-memory-relay.ts';
 import { accepted } from './accepted.ts';
 import { keyOf, messageOf } from './conditions.ts';
 import type { Ground, Snapshot } from './ground.ts';

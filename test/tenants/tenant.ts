@@ -4,7 +4,7 @@ import {
   DeltaDiscoveryResponseSchema,
   DiscoveryResponseSchema,
 } from '../../src/gen/envoy/service/discovery/v3/discovery_pb.ts';
-import { type } from '../support/lab.ts';
+import { type } from '../support/in-memory-relay.ts';
 import { allNames, type ClientPlan } from './arbitrary.ts';
 import { type Entry, entriesOfDelta, entriesOfSotw } from './entries.ts';
 import type { Ground, Stream } from './ground.ts';

@@ -5,7 +5,7 @@ import { type Interest, type Put, WILDCARD } from '../../src/model/transaction.t
 import { canonicalName } from '../../src/model/xdstp.ts';
 import { encodeStatus } from '../../src/wire/responses.ts';
 import type { Tally } from '../simulator/tally.ts';
-import { Lab, namedHolder, put, type, wildcardHolder } from '../support/lab.ts';
+import { InMemoryRelay, namedHolder, put, type, wildcardHolder } from '../support/in-memory-relay.ts';
 import { accepted, configOf } from './accepted.ts';
 import { constraintsOf, keyOf } from './conditions.ts';
 import type { Ground, Snapshot, Stream } from './ground.ts';
@@ -23,7 +23,7 @@ export interface WorldOptions {
 export class World implements Ground {
   /** A reload is at once. */
   readonly before = undefined;
-  readonly lab: Lab;
+  readonly lab: InMemoryRelay;
   /** As the rules are now, without what validation refused. */
   policy: Policy;
   /** What the control plane has, by type, name and condition. */
@@ -42,7 +42,7 @@ export class World implements Ground {
     this.constrained = options.constrained;
     this.policy = this.#accepted(policy);
     this.#rules = rulesOf(this.policy);
-    this.lab = new Lab({ ...options, clients: () => this.#rules });
+    this.lab = new InMemoryRelay({ ...options, clients: () => this.#rules });
   }
 
   reload(policy: Policy): void {
@@ -86,7 +86,7 @@ export class World implements Ground {
     this.errors.push({ type: short, name });
     const status = encodeStatus(code, message);
     const fault = { name: canonical(short, name), constraints: UNCONSTRAINED, code, message, status };
-    this.lab.says({ type: type(short), holder: namedHolder, faults: [fault], settled: [] });
+    this.lab.says({ type: type(short), holder: namedHolder, resourceErrors: [fault], resolved: [] });
   }
 
   /** The control plane answers whatever is asked of it. */
@@ -108,7 +108,7 @@ export class World implements Ground {
           holder,
           puts: puts.map(putOf),
           complete: true,
-          settled: interests,
+          resolved: interests,
           version: `R${++this.#version}`,
         });
       }

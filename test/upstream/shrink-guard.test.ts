@@ -5,7 +5,7 @@ import { UNCONSTRAINED } from '../../src/model/constraints.ts';
 import { NO_PARAMETERS } from '../../src/model/parameters.ts';
 import { type Interest, type Transaction, transaction, WILDCARD } from '../../src/model/transaction.ts';
 import { ShrinkGuard } from '../../src/upstream/shrink-guard.ts';
-import { namedHolder, put, type, when, wildcardHolder } from '../support/lab.ts';
+import { namedHolder, put, type, when, wildcardHolder } from '../support/in-memory-relay.ts';
 import { VirtualClock } from '../support/virtual-clock.ts';
 
 const cds = type('cds');
@@ -21,7 +21,7 @@ class Bench {
   current = true;
 
   constructor(maxRemovalPercent = 50) {
-    this.store.want(everything);
+    this.store.addInterest(everything);
     this.guard = new ShrinkGuard(
       {
         apply: (applied) => this.store.apply(applied),
@@ -46,7 +46,7 @@ class Bench {
 
   /** A SotW response, or the first answer of a wildcard. */
   full(...all: readonly string[]): void {
-    this.says({ puts: all.map((name) => put(cds, name, 'x')), complete: true, settled: [everything] });
+    this.says({ puts: all.map((name) => put(cds, name, 'x')), complete: true, resolved: [everything] });
   }
 
   removes(...all: readonly string[]): void {
@@ -58,7 +58,7 @@ class Bench {
   }
 
   reconnect(): void {
-    this.guard.resumed([wildcardHolder.key, namedHolder.key]);
+    this.guard.streamReopened([wildcardHolder.key, namedHolder.key]);
   }
 
   unwanted(): void {
@@ -205,12 +205,12 @@ describe('the shrink guard', () => {
     });
     restarted.store.restore({
       resources: variants,
-      interests: [{ interest: everything, answered: true, holder: wildcardHolder }],
+      interests: [{ interest: everything, resolved: true, holder: wildcardHolder }],
       versions: [],
     });
     // As a delta session has it: it holds nothing yet, so nothing is removed by name.
     restarted.adds('c0', 'new');
-    restarted.guard.apply(transaction({ holder: wildcardHolder, type: cds, settled: [everything] }));
+    restarted.guard.apply(transaction({ holder: wildcardHolder, type: cds, resolved: [everything] }));
     expect(restarted.cached).to.have.members([...names(10), 'new']);
     expect(restarted.held).to.equal(9);
     expect(restarted.guard.release()).to.equal(9);

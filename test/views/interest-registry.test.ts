@@ -3,7 +3,7 @@ import { resourceName } from '../../src/model/brand.ts';
 import { internParameters, NO_PARAMETERS, type Parameters } from '../../src/model/parameters.ts';
 import type { Interest } from '../../src/model/transaction.ts';
 import { InterestRegistry } from '../../src/views/interest-registry.ts';
-import { type } from '../support/lab.ts';
+import { type } from '../support/in-memory-relay.ts';
 import { VirtualClock } from '../support/virtual-clock.ts';
 
 const interest = (selector: string, parameters: Parameters = NO_PARAMETERS): Interest => ({
@@ -21,14 +21,14 @@ function setting({ idleMilliseconds = 1000, maxBytes = 2 ** 30 } = {}) {
   const bounds = { maxBytes };
   const registry = new InterestRegistry({
     port: {
-      want: ({ selector, parameters }) => journal.push(`+${selector}${parameters.key}`),
-      again: () => undefined,
-      idle: ({ selector }) => uses.push(`idle ${selector}`),
-      live: ({ selector }) => uses.push(`live ${selector}`),
-      unwant: ({ selector, parameters }, why) => {
+      subscribe: ({ selector, parameters }) => journal.push(`+${selector}${parameters.key}`),
+      resubscribe: () => undefined,
+      markIdle: ({ selector }) => uses.push(`idle ${selector}`),
+      markActive: ({ selector }) => uses.push(`live ${selector}`),
+      unsubscribe: ({ selector, parameters }, why) => {
         journal.push(`-${selector}${parameters.key}${why === 'idle' ? '' : ` ${why}`}`);
       },
-      keeps: ({ selector }) => ({ present: present.has(selector), bytes: present.get(selector) ?? 0 }),
+      contentOf: ({ selector }) => ({ hasContent: present.has(selector), bytes: present.get(selector) ?? 0 }),
     },
     clock,
     idleMilliseconds,
@@ -164,7 +164,7 @@ describe('interest registry', () => {
       const { journal, registry } = setting(long);
       for (const name of ['a', 'b']) registry.acquire(interest(name));
       registry.release(interest('a'));
-      for (const name of ['a', 'b', 'c']) registry.lapse(interest(name));
+      for (const name of ['a', 'b', 'c']) registry.endIfIdle(interest(name));
       expect(journal.slice(2)).to.deep.equal(['-a']);
     });
   });

@@ -10,7 +10,7 @@ import { encoding, type Response, type Subscription } from '../../src/model/subs
 import { type Interest, type Transaction, transaction } from '../../src/model/transaction.ts';
 import { ALLOW_ALL } from '../../src/security/authorization.ts';
 import { Views } from '../../src/views/views.ts';
-import { put, resources, type, wildcardHolder } from '../support/lab.ts';
+import { put, resources, type, wildcardHolder } from '../support/in-memory-relay.ts';
 import { VirtualClock } from '../support/virtual-clock.ts';
 
 const cds = type('cds');
@@ -28,7 +28,7 @@ const named = (...names: string[]): Selection =>
       spelling: name,
       locator: false,
       parameters: NO_PARAMETERS,
-      own: undefined,
+      locatorParameters: undefined,
     })),
   );
 
@@ -41,18 +41,18 @@ class Bench {
   readonly store = new Store({ clock: this.clock, ambiguous: () => undefined, expiring: () => undefined });
   readonly views = new Views({
     catalog: this.store,
-    interest: {
-      want: (interest) => {
-        this.store.want(interest);
+    interests: {
+      subscribe: (interest) => {
+        this.store.addInterest(interest);
         this.interests.push(interest);
         this.journal.push(`+${interest.selector}`);
       },
-      again: () => undefined,
-      keeps: () => ({ present: true, bytes: 0 }),
-      idle: () => undefined,
-      live: () => undefined,
-      unwant: (interest) => {
-        this.store.unwant(interest);
+      resubscribe: () => undefined,
+      contentOf: () => ({ hasContent: true, bytes: 0 }),
+      markIdle: () => undefined,
+      markActive: () => undefined,
+      unsubscribe: (interest) => {
+        this.store.removeInterest(interest);
         this.journal.push(`-${interest.selector}`);
       },
     },
@@ -60,7 +60,7 @@ class Bench {
     idleMilliseconds: 1000,
     maxCacheBytes: () => 2 ** 30,
     controlPlane: '',
-    looked: () => undefined,
+    lookedUp: () => undefined,
     defer: (run) => this.deferred.push(run),
   });
 
@@ -69,7 +69,7 @@ class Bench {
   }
 
   says(part: Partial<Transaction>): void {
-    const whole = transaction({ holder: wildcardHolder, type: cds, settled: this.interests, ...part });
+    const whole = transaction({ holder: wildcardHolder, type: cds, resolved: this.interests, ...part });
     this.views.publish(this.store.apply(whole));
   }
 
@@ -174,8 +174,8 @@ describe('views', () => {
       slow.take(false);
       for (let update = 1; update <= 10; update++) bench.full({ a: String(update) });
       expect(contents(slow.take(false))).to.deep.equal({ a: '10' });
-      expect(slow.overtaken()).to.equal(9);
-      expect(slow.overtaken(), 'since the last call').to.equal(0);
+      expect(slow.takeCoalesced()).to.equal(9);
+      expect(slow.takeCoalesced(), 'since the last call').to.equal(0);
       expect(slow.take(false)).to.equal(undefined);
     });
 
@@ -186,7 +186,7 @@ describe('views', () => {
         bench.full({ a: String(update) });
         quick.take(false);
       }
-      expect(quick.overtaken()).to.equal(0);
+      expect(quick.takeCoalesced()).to.equal(0);
     });
 
     it('a change that was taken back in the meantime is none', () => {
@@ -338,7 +338,7 @@ describe('views', () => {
       const bench = new Bench();
       const woken: string[] = [];
       for (const name of ['a', 'b']) bench.open(named(name), () => woken.push(name));
-      bench.says({ puts: [put(cds, 'a', '1')], settled: [] });
+      bench.says({ puts: [put(cds, 'a', '1')], resolved: [] });
       for (const run of bench.deferred.splice(0)) run();
       expect(woken).to.deep.equal(['a']);
     });

@@ -4,11 +4,11 @@ import { resourceName, revision } from '../../src/model/brand.ts';
 import type { Commit } from '../../src/model/catalog.ts';
 import { type Constraints, UNCONSTRAINED } from '../../src/model/constraints.ts';
 import { internParameters, NO_PARAMETERS, type Parameters } from '../../src/model/parameters.ts';
-import { type Selected, Selection } from '../../src/model/selection.ts';
+import { Selection, type SelectionEntry } from '../../src/model/selection.ts';
 import { ALLOW_ALL } from '../../src/security/authorization.ts';
 import { View } from '../../src/views/view.ts';
 import { Watchers } from '../../src/views/watchers.ts';
-import { type } from '../support/lab.ts';
+import { type } from '../support/in-memory-relay.ts';
 import { compiled, is, not } from '../support/variants.ts';
 import { VirtualClock } from '../support/virtual-clock.ts';
 
@@ -26,14 +26,15 @@ const catalog = new Store({
   expiring: () => undefined,
 });
 
-const selected = (selector: string, parameters: Parameters, locator = false): Selected => ({
+const selected = (selector: string, parameters: Parameters, locator = false): SelectionEntry => ({
   selector: resourceName(selector),
   spelling: selector,
   locator,
   parameters,
-  own: undefined,
+  locatorParameters: undefined,
 });
-const viewOf = (...entries: Selected[]): View => new View(catalog, cds, Selection.of(entries), ALLOW_ALL);
+const viewOf = (...entries: SelectionEntry[]): View =>
+  new View(catalog, cds, Selection.of(entries), ALLOW_ALL);
 
 /** By label, what each view watches. */
 const views: ReadonlyMap<string, View> = new Map([
@@ -53,13 +54,13 @@ const commit = (part: Partial<Commit>): Commit => ({
   version: '',
   receivedAt: 0,
   changed: new Map(),
-  settled: [],
+  resolved: [],
   ...part,
 });
 const changing = (name: string, ...constraints: Constraints[]): Commit =>
   commit({ changed: new Map([[resourceName(name), constraints]]) });
 const settling = (selector: string, parameters: Parameters): Commit =>
-  commit({ settled: [{ type: cds, selector: resourceName(selector), parameters }] });
+  commit({ resolved: [{ type: cds, selector: resourceName(selector), parameters }] });
 
 /** Globs are found by their parameters alone: whether a name is a member the view finds out. */
 const rows: readonly [what: string, commit: Commit, affected: readonly string[]][] = [
@@ -110,8 +111,14 @@ describe('watchers', () => {
     for (const view of views.values()) watchers.add(view);
     const all = views.get('all in prod');
     if (all === undefined) throw new Error();
-    expect(watchers.affected(settling('*', inProd)).get(all)).to.deep.equal({ names: [], settled: true });
-    expect(watchers.affected(changing('a', prod)).get(all)).to.deep.equal({ names: ['a'], settled: false });
+    expect(watchers.affected(settling('*', inProd)).get(all)).to.deep.equal({
+      names: [],
+      collectionResolved: true,
+    });
+    expect(watchers.affected(changing('a', prod)).get(all)).to.deep.equal({
+      names: ['a'],
+      collectionResolved: false,
+    });
   });
   it('a change costs the views that can see it, not all there are', () => {
     const watchers = new Watchers();

@@ -7,9 +7,9 @@ import {
 import { createConnection, createServer, type Socket } from 'node:net';
 import { type ConnectionOptions, connect as connectTls } from 'node:tls';
 import { expect } from 'chai';
+import { Code } from '../../src/wire/grpc-status.ts';
 import type { GrpcServer } from '../../src/wire/http2-server.ts';
-import { Code } from '../../src/wire/status.ts';
-import type { ServerStream } from '../../src/wire/transport.ts';
+import type { ServerStream } from '../../src/wire/server-stream.ts';
 import { eventually } from '../e2e/support/eventually.ts';
 import { type Issued, issueCertificate } from '../support/certificates.ts';
 import { VirtualClock } from '../support/virtual-clock.ts';

@@ -45,7 +45,7 @@ describe('cold services', () => {
     readiness = new Switch();
     server = await serve({
       accept: () => undefined,
-      cold: new ConnectPaths({
+      auxiliary: new ConnectPaths({
         clock: systemClock,
         stalledMilliseconds: () => 60_000,
         services: [health([ads], readiness), reflection(() => [ads], files)],

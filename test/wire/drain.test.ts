@@ -4,7 +4,7 @@ import { expect } from 'chai';
 import type { Clock } from '../../src/model/clock.ts';
 import { spread } from '../../src/wire/drain.ts';
 import { frameOf } from '../../src/wire/grpc-frames.ts';
-import type { ServerStream } from '../../src/wire/transport.ts';
+import type { ServerStream } from '../../src/wire/server-stream.ts';
 import { nextMessage, openCall, type RawCall, rawClient, statusOf } from '../support/grpc-calls.ts';
 import { closeServers, serve } from './serve.ts';
 

@@ -1,7 +1,7 @@
 import { expect } from 'chai';
 import fc from 'fast-check';
 import { Deframer, frameOf, prefixLength, writePrefix } from '../../src/wire/grpc-frames.ts';
-import { Code } from '../../src/wire/status.ts';
+import { Code } from '../../src/wire/grpc-status.ts';
 
 interface Collector {
   readonly messages: string[];

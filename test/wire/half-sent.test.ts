@@ -1,8 +1,8 @@
 import { expect } from 'chai';
 import { Deframer, frameOf } from '../../src/wire/grpc-frames.ts';
+import { Code, type GrpcStatus } from '../../src/wire/grpc-status.ts';
 import { type Gatherer, HalfSent, halfSentBudget } from '../../src/wire/half-sent.ts';
-import { Code, type GrpcStatus } from '../../src/wire/status.ts';
-import type { Peer } from '../../src/wire/transport.ts';
+import type { Peer } from '../../src/wire/server-stream.ts';
 import { VirtualClock } from '../support/virtual-clock.ts';
 
 /** Gathers, as a stream does, and remembers how that ended. */

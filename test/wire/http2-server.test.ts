@@ -13,9 +13,9 @@ import { join } from 'node:path';
 import type { Client } from '@grpc/grpc-js';
 import { expect } from 'chai';
 import { frameOf } from '../../src/wire/grpc-frames.ts';
+import { Code } from '../../src/wire/grpc-status.ts';
 import { type GrpcServer, listenGrpc } from '../../src/wire/http2-server.ts';
-import { Code } from '../../src/wire/status.ts';
-import type { ServerStream, StreamHandler } from '../../src/wire/transport.ts';
+import type { ServerStream, StreamHandler } from '../../src/wire/server-stream.ts';
 import { nextMessage, openCall, rawClient, statusOf } from '../support/grpc-calls.ts';
 import { closeServers, echo, serve } from './serve.ts';
 

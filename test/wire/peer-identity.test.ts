@@ -1,6 +1,6 @@
 import { expect } from 'chai';
 import { peerKey, verifiedIdentity } from '../../src/wire/peer-identity.ts';
-import type { Peer } from '../../src/wire/transport.ts';
+import type { Peer } from '../../src/wire/server-stream.ts';
 
 const peer = (differences: Partial<Peer>): Peer => ({
   address: '10.0.0.1:4711',

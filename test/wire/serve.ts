@@ -1,5 +1,5 @@
 import { type GrpcServer, type GrpcServerOptions, listenGrpc } from '../../src/wire/http2-server.ts';
-import type { ServerStream } from '../../src/wire/transport.ts';
+import type { ServerStream } from '../../src/wire/server-stream.ts';
 
 const open: GrpcServer[] = [];
 

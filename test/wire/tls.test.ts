@@ -8,7 +8,7 @@ import { expect } from 'chai';
 import { systemClock } from '../../src/model/clock.ts';
 import { readTlsFiles, watchTlsFiles } from '../../src/security/tls-files.ts';
 import { type GrpcServer, listenGrpc } from '../../src/wire/http2-server.ts';
-import type { Peer, ServerStream } from '../../src/wire/transport.ts';
+import type { Peer, ServerStream } from '../../src/wire/server-stream.ts';
 import { type Issued, issueCertificate } from '../support/certificates.ts';
 import { nextMessage, openCall, rawClient, statusOf } from '../support/grpc-calls.ts';
 import { closeServers, echo, serve } from './serve.ts';

@@ -1,5 +1,5 @@
 import { expect } from 'chai';
-import { Code } from '../../src/wire/status.ts';
+import { Code } from '../../src/wire/grpc-status.ts';
 import { announcesMore, formatVia, loopOf, pathsBelow, relayId } from '../../src/wire/via.ts';
 
 describe('wire/via', () => {

@@ -5,8 +5,8 @@ import { shortHash } from '../payloads.ts';
 import { bytesOf, type Columns, idsOf, numberOf, textOf } from './columns.ts';
 import { corrupt } from './disk-error.ts';
 import { Packer, unpack } from './packing.ts';
-import type { PackedPayloads, Part, Row, RowKind } from './records.ts';
-import { prepareDatabase } from './schema.ts';
+import type { PackedPayloads, Row, RowBatch, RowKind } from './records.ts';
+import { prepareDatabase } from './tables.ts';
 
 /** How much goes from thread to thread at once. */
 const partRows = 1000;
@@ -48,7 +48,7 @@ export class Database {
   }
 
   /** Hands over everything, all of it checked: rows first, as they take longer to read, then payloads. */
-  load(take: (part: Part) => void): void {
+  load(take: (part: RowBatch) => void): void {
     const total: Total = { entries: 0, sum: 0 };
     const references = new Map<number, number>();
     for (const rows of this.#rows(total)) {
@@ -79,7 +79,7 @@ export class Database {
     if (replace) this.#database.exec('DELETE FROM entry; DELETE FROM payload');
   }
 
-  put({ rows, payloads }: Part): void {
+  put({ rows, payloads }: RowBatch): void {
     const insert = this.#statement('INSERT INTO payload (id, hash, bytes) VALUES (?, ?, ?)');
     for (const { id, hash, bytes } of unpack(payloads)) insert.run(id, hash, bytes);
     for (const row of rows) this.#put(row);

@@ -11,7 +11,7 @@ import { internParameters, type Parameters } from '../../model/parameters.ts';
 import { fail, ok, type Result } from '../../model/result.ts';
 import { type Holder, type Interest, type Selector, WILDCARD } from '../../model/transaction.ts';
 import { globMatches, isGlob } from '../../model/xdstp.ts';
-import type { RestoredHolder } from '../cell.ts';
+import type { RestoredHolder } from '../cached-resource.ts';
 import type { Journal } from '../journal.ts';
 import type {
   Restored,
@@ -30,12 +30,12 @@ import {
   versionBody,
 } from './bodies.ts';
 import { unpack } from './packing.ts';
-import type { Part, Row } from './records.ts';
+import type { Row, RowBatch } from './records.ts';
 
 /** No limit of a configuration is higher, and what is on disk has been accepted by one (schema: 1000, and a stamp). */
-const depth = 1002;
+const maxConstraintDepth = 1002;
 
-export interface Reading {
+export interface RestoreContext {
   /** Whether what came from this upstream is still its own. */
   readonly keeps: (upstream: string) => boolean;
   /** The upstream that a selector is asked of. */
@@ -46,7 +46,7 @@ export interface Reading {
 }
 
 /** A payload that is still to come. */
-interface Slot {
+interface PendingPayload {
   hash: string;
   bytes: Uint8Array;
 }
@@ -54,7 +54,7 @@ interface Slot {
 const nothing = new Uint8Array(0);
 
 /** A variant that was there and must not be cached. */
-interface Gap {
+interface UncachedVariant {
   readonly type: TypeUrl;
   readonly name: ResourceName;
   readonly constraints: Constraints;
@@ -62,22 +62,22 @@ interface Gap {
 
 /** Makes of loaded rows what a store can restore. */
 export class Decoder {
-  readonly #reading: Reading;
+  readonly #reading: RestoreContext;
   /** Those that rows refer to; they are filled as they come. */
-  readonly #payloads = new Map<number, Slot>();
+  readonly #payloads = new Map<number, PendingPayload>();
   readonly #resources: RestoredResource[] = [];
   /** Rows that are read when all resources are known. */
   readonly #later: Row[] = [];
   #problem: string | undefined;
   readonly #holders = new Map<string, Holder>();
   readonly #restoredHolders = new Map<string, RestoredHolder>();
-  readonly #uncached: Gap[] = [];
+  readonly #uncached: UncachedVariant[] = [];
 
-  constructor(reading: Reading) {
+  constructor(reading: RestoreContext) {
     this.#reading = reading;
   }
 
-  take({ rows, payloads }: Part): void {
+  take({ rows, payloads }: RowBatch): void {
     this.#try(() => {
       for (const row of rows) {
         if (row.kind === 'resource') this.#resource(row);
@@ -143,7 +143,7 @@ export class Decoder {
   }
 
   #variant(row: Row, kept: VariantBody): Omit<RestoredVariant, 'type' | 'name' | 'holders'> {
-    const { version, responseVersion, upstream, since, aliases = [], ttl, metadata } = kept;
+    const { version, responseVersion, upstream, since: cachedSince, aliases = [], ttl, metadata } = kept;
     const id = row.payloads[kept.payload];
     const payload = id === undefined ? undefined : this.#slot(id);
     return {
@@ -152,7 +152,7 @@ export class Decoder {
       version,
       responseVersion,
       upstream,
-      since,
+      cachedSince,
       aliases,
       ttl: ttl === undefined ? undefined : { milliseconds: ttl[0], deadline: ttl[1] },
       metadata: metadata === undefined ? undefined : Buffer.from(metadata, 'base64'),
@@ -171,10 +171,10 @@ export class Decoder {
       return [];
     }
     const body = interestBody.parse(JSON.parse(row.body ?? ''));
-    const answered = body.answered && !this.#uncached.some((gap) => sees(interest, gap));
-    if (answered !== body.answered) differs.interest(interest);
+    const resolved = body.answered && !this.#uncached.some((gap) => sees(interest, gap));
+    if (resolved !== body.answered) differs.interest(interest);
     const holder = body.holder === null ? undefined : this.#holder(body.holder);
-    return [{ interest, answered, holder }];
+    return [{ interest, resolved, holder }];
   }
 
   /** Only of holders that something restored is from. */
@@ -187,7 +187,7 @@ export class Decoder {
     return [];
   }
 
-  #slot(id: number): Slot {
+  #slot(id: number): PendingPayload {
     const known = this.#payloads.get(id) ?? { hash: '', bytes: nothing };
     this.#payloads.set(id, known);
     return known;
@@ -207,7 +207,7 @@ export class Decoder {
 }
 
 function readConstraints(base64: string): Constraints {
-  const constraints = parseConstraints(Buffer.from(base64, 'base64'), depth);
+  const constraints = parseConstraints(Buffer.from(base64, 'base64'), maxConstraintDepth);
   if (!constraints.ok) throw new Error(constraints.error);
   return constraints.value;
 }
@@ -216,7 +216,7 @@ function readParameters(key: string): Parameters {
   return internParameters(key === '' ? [] : parameterEntries.parse(JSON.parse(key)));
 }
 
-function sees({ type, selector, parameters }: Interest, gap: Gap): boolean {
+function sees({ type, selector, parameters }: Interest, gap: UncachedVariant): boolean {
   if (type !== gap.type || !gap.constraints.matches(parameters)) return false;
   return (
     selector === WILDCARD || selector === gap.name || (isGlob(selector) && globMatches(selector, gap.name))

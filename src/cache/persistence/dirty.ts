@@ -3,7 +3,7 @@ import type { Interest } from '../../model/transaction.ts';
 import type { Journal } from '../journal.ts';
 
 /** More names than this are not listed: then everything is written. What was deleted has no other bound. */
-const listed = 200_000;
+const maxListed = 200_000;
 
 /** What of one type is not on disk as it is in the store. */
 export interface DirtyType {
@@ -58,7 +58,7 @@ export class Dirty implements Journal {
   }
 
   /** Takes what has gathered; what comes from now on gathers anew. */
-  take(): TakenDirt {
+  take(): TakenChanges {
     const { since, everything, types } = this;
     this.since = undefined;
     this.everything = false;
@@ -68,7 +68,7 @@ export class Dirty implements Journal {
   }
 
   /** It could not be written: it waits still. */
-  putBack({ since, everything, types }: TakenDirt): void {
+  putBack({ since, everything, types }: TakenChanges): void {
     if (everything) this.all();
     for (const [type, { resources, interests, versions }] of types) {
       for (const name of resources) this.resource(type, name);
@@ -88,7 +88,7 @@ export class Dirty implements Journal {
       };
       this.types.set(type, known);
       mark(known);
-      if (++this.#size > listed) this.all();
+      if (++this.#size > maxListed) this.all();
     }
     this.#notice();
   }
@@ -99,7 +99,7 @@ export class Dirty implements Journal {
   }
 }
 
-export interface TakenDirt {
+export interface TakenChanges {
   readonly since: number | undefined;
   readonly everything: boolean;
   readonly types: ReadonlyMap<TypeUrl, DirtyType>;

@@ -52,11 +52,11 @@ export class DiskAccess {
   }
 
   /** What was read cannot be what was written: it goes out of the way with the next `open`. */
-  damaged(reason: string): void {
+  markDamaged(reason: string): void {
     this.#closed = { discard: reason };
   }
 
-  trouble(error: DiskError): void {
+  reportFailure(error: DiskError): void {
     const { failed, path } = this.#options;
     this.#failures++;
     failed(error.kind);
@@ -73,14 +73,14 @@ export class DiskAccess {
     );
   }
 
-  well(): void {
+  reportSuccess(): void {
     const { path } = this.#options;
     if (this.#failures > 0)
       this.#conditions.set('disk', 'well', 'info', 'the cache is persisted again', { path });
     this.#failures = 0;
   }
 
-  slow(): void {
+  reportSlow(): void {
     const { failed, path } = this.#options;
     failed('slow');
     this.#conditions.set(
@@ -92,7 +92,7 @@ export class DiskAccess {
     );
   }
 
-  inTime(): void {
+  reportInTime(): void {
     this.#conditions.forget('speed');
   }
 }

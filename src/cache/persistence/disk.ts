@@ -1,16 +1,16 @@
 import { extname } from 'node:path';
 import { Worker } from 'node:worker_threads';
 import { fail, ok, type Result } from '../../model/result.ts';
-import type { DiskError, DiskReply, DiskRequest, Opened, Part } from './records.ts';
+import type { DiskError, DiskReply, DiskRequest, Opened, RowBatch } from './records.ts';
 
 /** What persistence asks of the disk, one thing at a time. Nothing here throws or rejects. */
 export interface Disk {
   /** Again after a failure, too: what was there is closed first. `discard`: set the file aside, for this reason. */
   open(secrets: boolean, discard?: string): Promise<Result<Opened, DiskError>>;
   /** What belongs to the state that was committed last. */
-  load(take: (part: Part) => void): Promise<Result<undefined, DiskError>>;
+  load(take: (part: RowBatch) => void): Promise<Result<undefined, DiskError>>;
   begin(replace: boolean): Promise<Result<undefined, DiskError>>;
-  put(part: Part): Promise<Result<undefined, DiskError>>;
+  put(part: RowBatch): Promise<Result<undefined, DiskError>>;
   /** The ids of payloads that are gone. */
   commit(state: string): Promise<Result<readonly number[], DiskError>>;
   close(): Promise<void>;
@@ -19,7 +19,7 @@ export interface Disk {
 }
 
 // From dist/ it is JavaScript.
-const workerFile = new URL(`./worker${extname(import.meta.filename)}`, import.meta.url);
+const workerFile = new URL(`./disk-thread${extname(import.meta.filename)}`, import.meta.url);
 
 /** SQLite on a thread of its own. */
 export class WorkerDisk implements Disk {
@@ -37,7 +37,7 @@ export class WorkerDisk implements Disk {
     return reply.kind === 'opened' ? ok(reply.opened) : failure(reply);
   }
 
-  load(take: (part: Part) => void): Promise<Result<undefined, DiskError>> {
+  load(take: (part: RowBatch) => void): Promise<Result<undefined, DiskError>> {
     return this.#do({ kind: 'load' }, take);
   }
 
@@ -45,7 +45,7 @@ export class WorkerDisk implements Disk {
     return this.#do({ kind: 'begin', replace });
   }
 
-  put(part: Part): Promise<Result<undefined, DiskError>> {
+  put(part: RowBatch): Promise<Result<undefined, DiskError>> {
     return this.#do({ kind: 'put', part });
   }
 
@@ -69,12 +69,12 @@ export class WorkerDisk implements Disk {
     void worker?.terminate();
   }
 
-  async #do(request: DiskRequest, take?: (part: Part) => void): Promise<Result<undefined, DiskError>> {
+  async #do(request: DiskRequest, take?: (part: RowBatch) => void): Promise<Result<undefined, DiskError>> {
     const reply = await this.#ask(request, take);
     return reply.kind === 'done' ? ok(undefined) : failure(reply);
   }
 
-  #ask(request: DiskRequest, take: (part: Part) => void = () => {}): Promise<DiskReply> {
+  #ask(request: DiskRequest, take: (part: RowBatch) => void = () => {}): Promise<DiskReply> {
     const worker = this.#worker;
     if (worker === undefined) return Promise.resolve(ended('it is not open'));
     const { promise, resolve } = Promise.withResolvers<DiskReply>();

@@ -2,8 +2,8 @@ import type { Payload } from '../../model/resource.ts';
 import type { Holder } from '../../model/transaction.ts';
 import type { HolderBody, InterestBody, ResourceBody, VariantBody, VersionBody } from './bodies.ts';
 import { Packer } from './packing.ts';
-import type { Part, Row } from './records.ts';
-import type { Entry, ResourceNow, Snapshot } from './snapshot.ts';
+import type { Row, RowBatch } from './records.ts';
+import type { ResourceNow, Snapshot, SnapshotEntry } from './snapshot.ts';
 
 /** How much goes from thread to thread at once: little, as it is copied on the thread that serves. */
 const partRows = 500;
@@ -51,7 +51,7 @@ export class PayloadIds {
 }
 
 /** A snapshot as rows, in parts. */
-export function* encode(snapshot: Snapshot, ids: PayloadIds): Iterable<Part> {
+export function* encode(snapshot: Snapshot, ids: PayloadIds): Iterable<RowBatch> {
   let rows: Row[] = [];
   const packer = new Packer();
   for (const entry of snapshot) {
@@ -60,7 +60,7 @@ export function* encode(snapshot: Snapshot, ids: PayloadIds): Iterable<Part> {
       if (!ids.send(id)) continue;
       packer.add({ id, hash: payload.hash, bytes: payload.bytes });
     }
-    rows.push(row(entry, ids));
+    rows.push(rowOf(entry, ids));
     if (rows.length < partRows && packer.size < partBytes) continue;
     yield { rows, payloads: packer.take() };
     rows = [];
@@ -68,33 +68,33 @@ export function* encode(snapshot: Snapshot, ids: PayloadIds): Iterable<Part> {
   if (rows.length > 0) yield { rows, payloads: packer.take() };
 }
 
-function payloadsOf(entry: Entry): Payload[] {
+function payloadsOf(entry: SnapshotEntry): Payload[] {
   if (entry.kind !== 'resource') return [];
   return (entry.resource?.variants ?? []).flatMap(({ variant }) =>
     variant.doNotCache || variant.payload === undefined ? [] : [variant.payload],
   );
 }
 
-function row(entry: Entry, ids: PayloadIds): Row {
+function rowOf(entry: SnapshotEntry, ids: PayloadIds): Row {
   const { kind, type, key } = entry;
   return {
     kind,
     type,
     key,
-    body: body(entry),
+    body: bodyOf(entry),
     payloads: [...new Set(payloadsOf(entry))].map((one) => ids.of(one)),
   };
 }
 
-function body(entry: Entry): string | undefined {
+function bodyOf(entry: SnapshotEntry): string | undefined {
   switch (entry.kind) {
     case 'resource':
       return entry.resource === undefined ? undefined : JSON.stringify(resourceBody(entry, entry.resource));
     case 'interest': {
       if (entry.state === undefined) return undefined;
-      const { answered, holder } = entry.state;
+      const { resolved, holder } = entry.state;
       return JSON.stringify({
-        answered,
+        answered: resolved,
         holder: holder === undefined ? null : holderBody(holder),
       } satisfies InterestBody);
     }
@@ -107,7 +107,7 @@ function body(entry: Entry): string | undefined {
   }
 }
 
-function resourceBody(entry: Entry, { variants, bindings }: ResourceNow): ResourceBody {
+function resourceBody(entry: SnapshotEntry, { variants, bindings }: ResourceNow): ResourceBody {
   const payloads = [...new Set(payloadsOf(entry))];
   const kept: VariantBody[] = [];
   const uncached: string[] = [];
@@ -117,14 +117,14 @@ function resourceBody(entry: Entry, { variants, bindings }: ResourceNow): Resour
       uncached.push(constraints);
       continue;
     }
-    const { version, responseVersion, upstream, since, aliases, ttl, metadata, payload } = variant;
+    const { version, responseVersion, upstream, cachedSince, aliases, ttl, metadata, payload } = variant;
     kept.push({
       constraints,
       payload: payload === undefined ? -1 : payloads.indexOf(payload),
       version,
       responseVersion,
       upstream,
-      since,
+      since: cachedSince,
       holders: holders.map(holderBody),
       ...(aliases.length === 0 ? {} : { aliases: [...aliases] }),
       ...(ttl === undefined ? {} : { ttl: [ttl.milliseconds, ttl.deadline] }),

@@ -33,7 +33,7 @@ function makeDirectory(directory: string): void {
   mkdirSync(directory, { mode: 0o700 });
 }
 
-/** Moves the database out of the way, whole, for whoever wants to look into it; undefined: there is nothing in it. */
+/** Renames the database files, so that an operator can look into them. Undefined: the database is empty. */
 export function setFileAside(directory: string, reason: string): SetAside | undefined {
   const file = databaseFile(directory);
   if (!existsSync(file) || statSync(file).size === 0) return undefined;

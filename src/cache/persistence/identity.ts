@@ -37,7 +37,10 @@ export function readState(text: string): DiskState | undefined {
 }
 
 /** Why what came from it is not that upstream's any more; undefined if it is. */
-export function whyForeign(kept: UpstreamIdentity | undefined, now: UpstreamIdentity): string | undefined {
+export function whyNotRestored(
+  kept: UpstreamIdentity | undefined,
+  now: UpstreamIdentity,
+): string | undefined {
   if (kept === undefined) return 'it is a new one';
   if (kept.text !== now.text) return 'what decides its content has changed';
   if (!kept.places.some((place) => now.places.includes(place))) return 'it is somewhere else';

@@ -6,10 +6,10 @@ import type { Log } from '../../observe/log.ts';
 import type { Journal } from '../journal.ts';
 import type { Restored } from '../restored.ts';
 import type { Store } from '../store.ts';
-import { Decoder, type Reading } from './decode.ts';
+import { Decoder, type RestoreContext } from './decode.ts';
 import type { Disk } from './disk.ts';
 import { DiskAccess } from './disk-access.ts';
-import { type DiskState, readState, type UpstreamIdentity, whyForeign } from './identity.ts';
+import { type DiskState, readState, type UpstreamIdentity, whyNotRestored } from './identity.ts';
 import type { DiskError } from './records.ts';
 import { Writer } from './writer.ts';
 
@@ -22,7 +22,7 @@ export interface PersistenceOptions {
   /** As they are now. */
   readonly upstreams: () => readonly UpstreamIdentity[];
   /** The name of the upstream that a selector is asked of. */
-  readonly serves: Reading['serves'];
+  readonly serves: RestoreContext['serves'];
   /** Since when what came from an upstream may be out of date; undefined while it is current. */
   readonly staleSince: (upstream: string) => number | undefined;
   readonly clock: Clock;
@@ -80,7 +80,7 @@ export class Persistence {
       const { resources, interests } = loaded.value.restored;
       return resources.length + interests.length === 0 ? undefined : loaded.value;
     }
-    if (!loaded.ok) this.#access.trouble(loaded.error);
+    if (!loaded.ok) this.#access.reportFailure(loaded.error);
     this.#writer.startOver();
     return undefined;
   }
@@ -110,7 +110,7 @@ export class Persistence {
     if (opened.value?.state === undefined) return ok(undefined);
     const loaded = await this.#read(opened.value.state);
     if (loaded.ok || loaded.error.kind !== 'corrupt') return loaded;
-    this.#access.damaged(loaded.error.message);
+    this.#access.markDamaged(loaded.error.message);
     const again = await this.#access.open();
     return again.ok ? ok(undefined) : again;
   }
@@ -142,7 +142,7 @@ export class Persistence {
     const kept = new Map<string, number>();
     for (const upstream of this.#options.upstreams()) {
       const known = before.get(upstream.name);
-      const why = whyForeign(known, upstream);
+      const why = whyNotRestored(known, upstream);
       if (why === undefined) kept.set(upstream.name, known?.staleSince ?? state.at);
       else
         this.#options.log.warn('nothing is restored of an upstream', {

@@ -31,7 +31,7 @@ export interface PackedPayloads {
 }
 
 /** A part of what is written or loaded: small enough to pass between threads without a pause. */
-export interface Part {
+export interface RowBatch {
   readonly rows: readonly Row[];
   readonly payloads: PackedPayloads;
 }
@@ -61,14 +61,14 @@ export type DiskRequest =
   | { readonly kind: 'load' }
   /** `replace`: what is there goes; needed unless it was loaded before. */
   | { readonly kind: 'begin'; readonly replace: boolean }
-  | { readonly kind: 'put'; readonly part: Part }
+  | { readonly kind: 'put'; readonly part: RowBatch }
   | { readonly kind: 'commit'; readonly state: string }
   | { readonly kind: 'close' };
 
 export type DiskReply =
   | { readonly kind: 'opened'; readonly opened: Opened }
   /** Any number of them before a load is `done`: first the rows, then the payloads. */
-  | { readonly kind: 'part'; readonly part: Part }
+  | { readonly kind: 'part'; readonly part: RowBatch }
   /** `dropped`: ids of payloads that nothing refers to any more. */
   | { readonly kind: 'committed'; readonly dropped: readonly number[] }
   | { readonly kind: 'done' }

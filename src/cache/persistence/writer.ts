@@ -2,7 +2,7 @@ import type { TypeUrl } from '../../model/brand.ts';
 import type { Clock, Timer } from '../../model/clock.ts';
 import type { Result } from '../../model/result.ts';
 import type { Store } from '../store.ts';
-import { Dirty, type TakenDirt } from './dirty.ts';
+import { Dirty, type TakenChanges } from './dirty.ts';
 import type { DiskAccess } from './disk-access.ts';
 import { encode, PayloadIds } from './encode.ts';
 import type { DiskError } from './records.ts';
@@ -118,16 +118,16 @@ export class Writer {
   async #write(store: Store): Promise<void> {
     const { clock, access } = this.#options;
     const started = clock.now();
-    const slow = clock.after(slowMs, () => access.slow());
+    const slow = clock.after(slowMs, () => access.reportSlow());
     const failure = await this.#attempt(store);
     slow.cancel();
     if (failure !== undefined) {
-      access.trouble(failure);
+      access.reportFailure(failure);
       this.dirty.since ??= started;
       return;
     }
-    if (clock.now() - started < slowMs) access.inTime();
-    access.well();
+    if (clock.now() - started < slowMs) access.reportInTime();
+    access.reportSuccess();
     this.#lastWrite = clock.now();
   }
 
@@ -150,7 +150,7 @@ export class Writer {
 
   async #transact(
     snapshot: Snapshot,
-    { everything }: TakenDirt,
+    { everything }: TakenChanges,
   ): Promise<Result<readonly number[], DiskError>> {
     const { access, state } = this.#options;
     const now = state();

@@ -5,21 +5,21 @@ import type { Refusals, Suspect, Upstream, UpstreamSink, UpstreamState } from '.
 import { Conditions } from '../../observe/conditions.ts';
 import { formatHostPort } from '../../wire/address.ts';
 import { claims } from '../claims.ts';
+import type { AdsStreamHandler } from './ads-stream-ports.ts';
 import { Backoff } from './backoff.ts';
-import { Connection } from './connection.ts';
-import type { Link } from './dial.ts';
+import type { Channel } from './channel.ts';
 import { Failover } from './failover.ts';
-import type { LaneHandler } from './lane-ports.ts';
-import { grpcDial } from './link.ts';
+import { grpcTransport } from './grpc-channel.ts';
 import type { SessionRule } from './node.ts';
 import type { AdsUpstreamOptions } from './options.ts';
 import { Sessions } from './sessions.ts';
+import { UpstreamConnection } from './upstream-connection.ts';
 
-/** What ends streams is tried ever more rarely, at last once in about so long, wherever `backoff.max` is shorter. */
-const shortestPatience = 30_000;
+/** The longest wait between two tries on an isolated stream, if `backoff.max` is shorter than this. Milliseconds. */
+const isolatedMaxBackoffMs = 30_000;
 
-/** Why the last stream of a lane ended, if it had no answer. */
-interface StreamTrouble {
+/** Why the last stream ended, if it ended before any response. */
+interface StreamFailure {
   reason: string | undefined;
 }
 
@@ -32,20 +32,23 @@ export class AdsUpstream implements Upstream {
   readonly #options: AdsUpstreamOptions;
   readonly #sink: UpstreamSink;
   readonly #failover: Failover;
-  readonly #connection: Connection;
+  readonly #connection: UpstreamConnection;
   readonly #conditions: Conditions;
   readonly #sessions: Sessions;
-  #up: { readonly link: Link; readonly endpoint: number } | undefined;
-  /** Lanes whose stream is open, and of which none has failed on this connection. */
-  readonly #hopeful = new Set<StreamTrouble>();
-  /** Lanes whose last stream on this connection ended without an answer. */
-  readonly #troubled = new Set<StreamTrouble>();
-  /** Silence has been taken for an answer: nothing subscribed exists. */
+  #up: { readonly channel: Channel; readonly endpoint: number } | undefined;
+  /** Open streams that may still get a response: none of theirs has ended without one on this connection. */
+  readonly #mayStillAnswer = new Set<StreamFailure>();
+  /** Streams that ended on this connection before any response. */
+  readonly #endedUnanswered = new Set<StreamFailure>();
+  /**
+   * The timer that waits for a first response. `acceptSilence`: it has fired, and the silence means that nothing
+   * subscribed exists.
+   */
   #silence: { readonly timer: Timer } | 'accepted' | undefined;
   #everConnected = false;
   #staleSince: number | undefined;
   #lastError = '';
-  /** The last connection was given up, as its streams ended without an answer. */
+  /** The last connection was closed because its streams ended before any response. */
   #isRefused = false;
 
   constructor(options: AdsUpstreamOptions, sink: UpstreamSink) {
@@ -54,10 +57,10 @@ export class AdsUpstream implements Upstream {
     this.#sink = sink;
     this.#conditions = new Conditions(options.log);
     this.#sessions = new Sessions(options, this.#conditions, {
-      laneHandler: (holders) => this.#laneHandler(holders),
-      backoff: (apart) => this.#backoff(apart ? shortestPatience : 0),
-      lapse: (interests) => {
-        for (const interest of interests) sink.lapse?.(interest);
+      streamHandler: (holders) => this.#streamHandler(holders),
+      backoff: (isolated) => this.#backoff(isolated ? isolatedMaxBackoffMs : 0),
+      endIfIdle: (interests) => {
+        for (const interest of interests) sink.endIfIdle?.(interest);
       },
       isIdle: (interest) => sink.isIdle?.(interest) === true,
       apply: (applied) => sink.apply(applied),
@@ -65,13 +68,17 @@ export class AdsUpstream implements Upstream {
       changed: () => sink.changed(),
     });
     this.#failover = new Failover(options.endpoints.length, this.#backoff());
-    const dial = options.dial ?? grpcDial(options);
-    this.#connection = new Connection({ ...options, wellMs: options.backoff.maxMs, dial }, this.#failover, {
-      up: (link, endpoint) => this.#connected(link, endpoint),
-      down: (lost) => this.#disconnected(lost),
-      failed: (endpoint, reason) => this.#failed(endpoint, reason),
-      retrying: () => options.metrics.reconnect(),
-    });
+    const transport = options.transport ?? grpcTransport(options);
+    this.#connection = new UpstreamConnection(
+      { ...options, stableAfterMs: options.backoff.maxMs, transport },
+      this.#failover,
+      {
+        up: (channel, endpoint) => this.#connected(channel, endpoint),
+        down: (lost) => this.#disconnected(lost),
+        failed: (endpoint, reason) => this.#failed(endpoint, reason),
+        retrying: () => options.metrics.reconnect(),
+      },
+    );
   }
 
   claims(type: TypeUrl, selector: string): boolean {
@@ -101,7 +108,7 @@ export class AdsUpstream implements Upstream {
       sessions: this.#sessions.size,
       staleSince: this.#staleSince,
       lastError: this.#lastError,
-      refusedStreams: Math.max(this.#troubled.size, this.#isRefused ? 1 : 0),
+      refusedStreams: Math.max(this.#endedUnanswered.size, this.#isRefused ? 1 : 0),
     };
   }
 
@@ -113,20 +120,20 @@ export class AdsUpstream implements Upstream {
     this.#sessions.subscribe(interest);
   }
 
-  again(interest: Interest): void {
-    this.#sessions.again(interest);
+  resubscribe(interest: Interest): void {
+    this.#sessions.resubscribe(interest);
   }
 
   unsubscribe(interest: Interest): void {
     this.#sessions.unsubscribe(interest);
   }
 
-  idle(interest: Interest): void {
-    this.#sessions.idle(interest);
+  markIdle(interest: Interest): void {
+    this.#sessions.markIdle(interest);
   }
 
-  live(interest: Interest): void {
-    this.#sessions.live(interest);
+  markActive(interest: Interest): void {
+    this.#sessions.markActive(interest);
   }
 
   refusals(): Refusals | undefined {
@@ -137,19 +144,22 @@ export class AdsUpstream implements Upstream {
     return this.#sessions.refusal(interest);
   }
 
-  /** The rules by which parameter sets are told apart and shown have changed. */
+  /** The parameter rules have changed: which keys make a parameter set, and where the node shows them. */
   reconfigure(rules: readonly SessionRule[]): void {
     this.#sessions.reconfigure(rules);
   }
 
-  /** `via` has more to say: streams that are open must say it, too. True: some were opened anew. */
+  /**
+   * New relays connect to this one. Open streams are opened again, so that their x-distributary-via header names
+   * them. True: some were opened anew.
+   */
   reannounce(): boolean {
     return this.#sessions.reannounce();
   }
 
-  #laneHandler(holders: readonly string[]): LaneHandler {
+  #streamHandler(holders: readonly string[]): AdsStreamHandler {
     const { metrics } = this.#options;
-    const trouble: StreamTrouble = { reason: undefined };
+    const trouble: StreamFailure = { reason: undefined };
     return {
       apply: (applied) => this.#sink.apply(applied),
       count: (type, result) => {
@@ -160,26 +170,26 @@ export class AdsUpstream implements Upstream {
       via: this.#options.via,
       isIdle: (interest) => this.#sink.isIdle?.(interest) === true,
       opening: (again) => {
-        if (again) this.#sink.resumed?.(holders);
+        if (again) this.#sink.streamReopened?.(holders);
         this.#opening(trouble);
       },
       answered: () => this.#answered(trouble),
-      overdue: () => this.#overdue(),
-      unanswered: (reason) => this.#unanswered(trouble, reason),
+      wildcardOverdue: () => this.#overdue(),
+      endedUnanswered: (reason) => this.#unanswered(trouble, reason),
       ended: (reason) => this.#ended(reason),
       closed: () => this.#closed(trouble),
       countEnd: (code) => metrics.streamEnd(code),
     };
   }
 
-  #connected(link: Link, endpoint: number): void {
-    this.#up = { link, endpoint };
-    this.#hopeful.clear();
-    this.#troubled.clear();
+  #connected(channel: Channel, endpoint: number): void {
+    this.#up = { channel, endpoint };
+    this.#mayStillAnswer.clear();
+    this.#endedUnanswered.clear();
     this.#everConnected = true;
-    if (this.#failover.wellConnected) this.#recovered(endpoint);
+    if (this.#failover.countsAsRecovery) this.#recovered(endpoint);
     if (this.#sessions.size === 0) this.#staleSince = undefined;
-    this.#sessions.up(link, endpoint);
+    this.#sessions.up(channel, endpoint);
     this.#sink.changed();
   }
 
@@ -209,16 +219,16 @@ export class AdsUpstream implements Upstream {
     this.#conditions.set('up', address, 'info', 'connected to the control plane', { endpoint: address });
   }
 
-  #opening(trouble: StreamTrouble): void {
-    this.#connection.asked();
-    if (!this.#troubled.has(trouble)) this.#hopeful.add(trouble);
+  #opening(trouble: StreamFailure): void {
+    this.#connection.streamOpened();
+    if (!this.#endedUnanswered.has(trouble)) this.#mayStillAnswer.add(trouble);
     if (this.#silence !== undefined || this.#connection.hasAnswered) return;
     this.#silence = {
       timer: this.#options.clock.after(this.#options.resourceTimeoutMs, () => this.#silent()),
     };
   }
 
-  #answered(trouble: StreamTrouble): void {
+  #answered(trouble: StreamFailure): void {
     if (trouble.reason !== undefined) {
       if (this.#lastError === trouble.reason) this.#lastError = '';
       this.#closed(trouble);
@@ -234,17 +244,17 @@ export class AdsUpstream implements Upstream {
   }
 
   /**
-   * Connected, and not one response to anything. For names that do not exist many control planes have none, nor for
-   * what has not changed since the last stream: so that is a failure only as long as another endpoint may know better.
-   * Otherwise the names are absent; their own timers say so right after this one.
+   * The endpoint is connected but has sent no response at all. Many control planes do not answer for names that do
+   * not exist, nor for what has not changed since the last stream. So silence is a failure only while there is
+   * another endpoint to try. Otherwise the names are absent: their own timers fire right after this one.
    */
   #silent(): void {
-    if (this.#sessions.awaits && this.#failover.hasAlternative) {
+    if (this.#sessions.awaitsResponse && this.#failover.hasAlternative) {
       this.#rejectSilent();
       return;
     }
     this.#silence = 'accepted';
-    this.#failover.accepted();
+    this.#failover.acceptSilence();
     this.#staleSince = undefined;
     this.#sink.changed();
   }
@@ -258,20 +268,23 @@ export class AdsUpstream implements Upstream {
     this.#connection.reject(`connected, but no response within ${this.#options.resourceTimeoutMs / 1000} s`);
   }
 
-  /** Its trouble is over, as it was answered or is not needed any more. */
-  #closed(trouble: StreamTrouble): void {
-    this.#hopeful.delete(trouble);
-    this.#troubled.delete(trouble);
+  /** The stream has a response, or is not needed any more: its failure does not count any longer. */
+  #closed(trouble: StreamFailure): void {
+    this.#mayStillAnswer.delete(trouble);
+    this.#endedUnanswered.delete(trouble);
     trouble.reason = undefined;
-    if (this.#troubled.size === 0) this.#conditions.forget('stream');
+    if (this.#endedUnanswered.size === 0) this.#conditions.forget('stream');
   }
 
-  /** While other streams of the connection work, or may, the trouble is with this one. */
-  #unanswered(trouble: StreamTrouble, reason: string): boolean {
+  /**
+   * A stream ended before any response. The connection is given up only if no other stream on it works or may still
+   * work.
+   */
+  #unanswered(trouble: StreamFailure, reason: string): boolean {
     if (!this.#connection.isUp) return false;
-    this.#hopeful.delete(trouble);
-    this.#troubled.add(trouble);
-    if (!this.#connection.hasAnswered && this.#hopeful.size === 0) {
+    this.#mayStillAnswer.delete(trouble);
+    this.#endedUnanswered.add(trouble);
+    if (!this.#connection.hasAnswered && this.#mayStillAnswer.size === 0) {
       this.#connection.reject(reason);
       this.#isRefused = true;
       return true;
@@ -287,7 +300,10 @@ export class AdsUpstream implements Upstream {
     return false;
   }
 
-  /** Daily business of many control planes, or a response that is too large, again and again: said once. */
+  /**
+   * Many control planes end streams regularly, and a response that is too large ends each new stream. Both are logged
+   * once.
+   */
   #ended(reason: string): void {
     const endpoint = this.#endpoint(this.#failover.current);
     this.#conditions.add('ended', reason, 'warn', 'a stream was ended, another one is opened', {

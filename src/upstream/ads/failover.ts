@@ -11,8 +11,11 @@ export class Failover {
   #current = 0;
   /** In a row, without success between. */
   #failures = 0;
-  /** Some endpoint since the last response was connected and answered nothing: to be connected is no success then. */
-  #silent = false;
+  /**
+   * Since the last response, some endpoint was connected but sent nothing. Until a response arrives, a connection
+   * alone does not count as success.
+   */
+  #sawSilence = false;
 
   /** `count` endpoints, in order of preference. */
   constructor(count: number, backoff: Backoff) {
@@ -30,34 +33,34 @@ export class Failover {
     return this.#failures >= this.#count;
   }
 
-  /** Silence of the current endpoint would better be broken by another one that was not tried in this round. */
+  /** The current endpoint is silent, and another one was not tried yet in this round. */
   get hasAlternative(): boolean {
     return this.#failures < this.#count - 1 && !this.#trusted.has(this.#current);
   }
 
   /** A connection counts as recovery; but not while what is connected stays silent. */
-  get wellConnected(): boolean {
-    return !this.#silent;
+  get countsAsRecovery(): boolean {
+    return !this.#sawSilence;
   }
 
   connected(): void {
-    if (!this.#silent) this.#failures = 0;
+    if (!this.#sawSilence) this.#failures = 0;
   }
 
   answered(): void {
     this.#failures = 0;
-    this.#silent = false;
+    this.#sawSilence = false;
     this.#penalties[this.#current] = 1;
     this.#trusted.add(this.#current);
   }
 
-  /** What ends now had answered, and lived for long. */
-  well(): void {
+  /** The connection that ended had responses and lasted long: the backoff starts over. */
+  resetBackoff(): void {
     this.#backoff.reset();
   }
 
-  /** Nobody knows better: the current endpoint's silence is taken for its answer. */
-  accepted(): void {
+  /** No other endpoint is left to try, so the silence of the current one counts as its answer. */
+  acceptSilence(): void {
     this.#failures = 0;
   }
 
@@ -67,7 +70,7 @@ export class Failover {
    */
   failed(kind: 'unreachable' | 'unanswered'): number {
     if (kind === 'unanswered') {
-      this.#silent = true;
+      this.#sawSilence = true;
       this.#trusted.delete(this.#current);
       this.#penalties[this.#current] = Math.min((this.#penalties[this.#current] ?? 1) * 2, 64);
     }
@@ -87,7 +90,7 @@ export class Failover {
     return this.#penalties[index] ?? 1;
   }
 
-  returned(index: number): void {
+  failedBack(index: number): void {
     this.#current = index;
   }
 }

@@ -22,7 +22,7 @@ export interface SessionRule {
 const CLIENT_FEATURES = ['xds.config.resource-in-sotw', 'xds.config.supports-resource-ttl'];
 
 /** What a session shows of the relay and its clients. */
-export interface ShownNode {
+export interface SessionNode {
   readonly node: RelayNode;
   /** Those of PER_PARAMETERS; none: parameters are not shown. */
   readonly rules: readonly SessionRule[];
@@ -38,7 +38,7 @@ export interface ShownNode {
  * no rule writes node.id, it is made of the parameters: two sessions of one id would get each other's resources from a
  * control plane that keeps them by id.
  */
-export function encodeNode({ node, rules, parameters, version, passesVariants }: ShownNode): Uint8Array {
+export function encodeNode({ node, rules, parameters, version, passesVariants }: SessionNode): Uint8Array {
   const keys = rules.map(({ key }) => key);
   let shown: RelayNode = { ...node, id: sessionId(node.id, keys, parameters) };
   for (const { key, to } of rules) {

@@ -2,9 +2,9 @@ import type { TypeUrl } from '../../model/brand.ts';
 import type { Clock } from '../../model/clock.ts';
 import type { Log } from '../../observe/log.ts';
 import type { Address } from '../../wire/address.ts';
-import type { Code } from '../../wire/status.ts';
+import type { Code } from '../../wire/grpc-status.ts';
 import type { ClaimOptions } from '../claims.ts';
-import type { Dial } from './dial.ts';
+import type { Transport } from './channel.ts';
 import type { RelayNode, SessionRule } from './node.ts';
 
 /** Paths of PEM files; read anew for every connection. */
@@ -43,9 +43,9 @@ export interface AdsUpstreamOptions {
    * share one), so that a wildcard is answered by the first response on its stream and nothing has to be guessed from
    * silence.
    */
-  readonly apart?: boolean;
+  readonly sessionPerParameters?: boolean;
   /** How an endpoint is reached; undefined: by gRPC, with `tls`, `connectTimeoutMs` and `keepalive`. */
-  readonly dial?: Dial | undefined;
+  readonly transport?: Transport | undefined;
   /** Undefined: plaintext. */
   readonly tls: AdsTls | undefined;
   readonly connectTimeoutMs: number;
@@ -56,7 +56,7 @@ export interface AdsUpstreamOptions {
   readonly keepalive: { readonly timeMs: number; readonly timeoutMs: number };
   readonly backoff: { readonly initialMs: number; readonly maxMs: number };
   /** How long a preferred endpoint must hold a connection before the sessions go back to it. */
-  readonly settleMs: number;
+  readonly failbackAfterMs: number;
   /** For PER_PARAMETERS; none: one session, nothing is stamped. */
   readonly rules: readonly SessionRule[];
   /** Who the relay is to the control plane. */

@@ -1,4 +1,4 @@
-import type { Ask } from './wants.ts';
+import type { UpstreamSubscription } from './upstream-subscriptions.ts';
 
 /**
  * What one delta request names at most, in bytes. gRPC servers refuse messages of more than 4 MiB unless told
@@ -8,16 +8,22 @@ const mostBytes = 512 * 1024;
 
 /** A part of a change of subscriptions, small enough for one request. */
 export interface RequestPart {
-  readonly subscribe: readonly Ask[];
-  readonly unsubscribe: readonly Ask[];
+  readonly subscribe: readonly UpstreamSubscription[];
+  readonly unsubscribe: readonly UpstreamSubscription[];
 }
 
 /** At least one, in order: all subscribes, then all unsubscribes. */
-export function requestParts(subscribe: readonly Ask[], unsubscribe: readonly Ask[]): readonly RequestPart[] {
-  const parts: { subscribe: Ask[]; unsubscribe: Ask[] }[] = [];
+export function requestParts(
+  subscribe: readonly UpstreamSubscription[],
+  unsubscribe: readonly UpstreamSubscription[],
+): readonly RequestPart[] {
+  const parts: { subscribe: UpstreamSubscription[]; unsubscribe: UpstreamSubscription[] }[] = [];
   let bytes = Number.POSITIVE_INFINITY;
-  const into = (ask: Ask): { subscribe: Ask[]; unsubscribe: Ask[] } => {
-    const size = Buffer.byteLength(ask.selector) + Buffer.byteLength(ask.parameters.key) + perName;
+  const into = (
+    subscription: UpstreamSubscription,
+  ): { subscribe: UpstreamSubscription[]; unsubscribe: UpstreamSubscription[] } => {
+    const size =
+      Buffer.byteLength(subscription.selector) + Buffer.byteLength(subscription.parameters.key) + perName;
     const last = parts.at(-1);
     if (last !== undefined && bytes + size <= mostBytes) {
       bytes += size;
@@ -28,8 +34,8 @@ export function requestParts(subscribe: readonly Ask[], unsubscribe: readonly As
     bytes = size;
     return part;
   };
-  for (const ask of subscribe) into(ask).subscribe.push(ask);
-  for (const ask of unsubscribe) into(ask).unsubscribe.push(ask);
+  for (const subscription of subscribe) into(subscription).subscribe.push(subscription);
+  for (const subscription of unsubscribe) into(subscription).unsubscribe.push(subscription);
   return parts.length === 0 ? [{ subscribe, unsubscribe }] : parts;
 }
 

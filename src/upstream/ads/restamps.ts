@@ -3,24 +3,24 @@ import type { Interest, Move, Restamp } from '../../model/transaction.ts';
 
 /** Gathers what changes, to be told once for each type. */
 export class Restamps {
-  readonly #byType = new Map<TypeUrl, { readonly moves: Move[]; readonly unsettled: Interest[] }>();
+  readonly #byType = new Map<TypeUrl, { readonly moves: Move[]; readonly unresolved: Interest[] }>();
 
   move(moves: Iterable<readonly [TypeUrl, Move]>): void {
     for (const [type, move] of moves) this.#of(type).moves.push(move);
   }
 
-  unsettle(interest: Interest): void {
-    this.#of(interest.type).unsettled.push(interest);
+  addUnresolved(interest: Interest): void {
+    this.#of(interest.type).unresolved.push(interest);
   }
 
   *all(): Iterable<Restamp> {
     for (const [type, change] of this.#byType) yield { type, ...change };
   }
 
-  #of(type: TypeUrl): { readonly moves: Move[]; readonly unsettled: Interest[] } {
+  #of(type: TypeUrl): { readonly moves: Move[]; readonly unresolved: Interest[] } {
     const known = this.#byType.get(type);
     if (known !== undefined) return known;
-    const created = { moves: [], unsettled: [] };
+    const created = { moves: [], unresolved: [] };
     this.#byType.set(type, created);
     return created;
   }

@@ -2,8 +2,8 @@ import { createHash } from 'node:crypto';
 import type { Parameters } from '../../model/parameters.ts';
 
 /** A longer value, once escaped, becomes its beginning and a hash. */
-const longest = 64;
-const kept = 36;
+const longestValue = 64;
+const keptLength = 36;
 /** Base64url of SHA-256: 132 bits, so nobody finds a second value with the same one. */
 const hashLength = 22;
 
@@ -23,9 +23,9 @@ function part(value: string | undefined): string {
   if (value === undefined) return '';
   if (value === '') return '%';
   const text = escape(value.toWellFormed());
-  if (text.length <= longest) return text;
+  if (text.length <= longestValue) return text;
   const hash = createHash('sha256').update(value).digest('base64url').slice(0, hashLength);
-  return `${text.slice(0, kept).replace(/%.?$/, '')}*${hash}`;
+  return `${text.slice(0, keptLength).replace(/%.?$/, '')}*${hash}`;
 }
 
 function escape(value: string): string {

@@ -3,30 +3,30 @@ import type { Clock, Timer } from '../../model/clock.ts';
 import type { Parameters } from '../../model/parameters.ts';
 import { type Interest, type Move, WILDCARD } from '../../model/transaction.ts';
 import type { Suspect } from '../../model/upstream.ts';
-import type { Link } from './dial.ts';
-import type { Lane } from './lane.ts';
-import { isApart, type LaneId } from './lane-id.ts';
-import type { LaneWatch } from './lane-ports.ts';
+import type { AdsStream } from './ads-stream.ts';
+import type { AdsStreamObserver } from './ads-stream-ports.ts';
+import type { Channel } from './channel.ts';
 import type { Stamp } from './stamp.ts';
+import { isIsolated, type StreamId } from './stream-id.ts';
 import { type Relocation, type Role, Suspicion } from './suspicion.ts';
 
 /** What the rules make of a parameter set: the encoded node, and the stamp of what arrives. */
-export interface Shown {
+export interface NodeAndStamp {
   readonly node: Uint8Array;
   readonly stamp: Stamp;
 }
 
 export interface SessionOptions {
-  readonly shown: Shown;
-  /** `apart`: to try something on it, next to the usual streams. */
-  readonly lane: (shown: Shown, apart: boolean, watch: LaneWatch) => Lane;
+  readonly nodeAndStamp: NodeAndStamp;
+  /** `isolated`: not one of the usual streams. */
+  readonly makeStream: (shown: NodeAndStamp, isolated: boolean, watch: AdsStreamObserver) => AdsStream;
   /** Ends these interests if nobody subscribes to them. */
-  readonly lapse: (interests: readonly Interest[]) => void;
-  /** What is under suspicion has changed. */
+  readonly endIfIdle: (interests: readonly Interest[]) => void;
+  /** The suspects have changed. */
   readonly changed: () => void;
   readonly clock: Clock;
   /** A stream that has lived so long is well. Milliseconds. */
-  readonly wellMs: number;
+  readonly stableAfterMs: number;
 }
 
 /**
@@ -39,22 +39,22 @@ export interface SessionOptions {
  */
 export class Session {
   readonly parameters: Parameters;
-  #shown: Shown;
+  #nodeAndStamp: NodeAndStamp;
   readonly #options: SessionOptions;
   readonly #suspicion: Suspicion;
-  readonly #lanes = new Map<LaneId, Lane>();
-  readonly #probations = new Map<LaneId, Timer>();
-  #up: { readonly link: Link; readonly endpoint: number } | undefined;
+  readonly #streams = new Map<StreamId, AdsStream>();
+  readonly #probations = new Map<StreamId, Timer>();
+  #up: { readonly channel: Channel; readonly endpoint: number } | undefined;
   #interests = 0;
-  /** Those that only linger. */
+  /** The idle interests. */
   readonly #idle = new Set<Interest>();
-  #lapsing: Timer | undefined;
+  #endIdleTimer: Timer | undefined;
 
   constructor(parameters: Parameters, options: SessionOptions) {
     this.parameters = parameters;
-    this.#shown = options.shown;
+    this.#nodeAndStamp = options.nodeAndStamp;
     this.#options = options;
-    this.#suspicion = new Suspicion(options.wellMs);
+    this.#suspicion = new Suspicion(options.stableAfterMs);
   }
 
   /** Nothing is subscribed. */
@@ -62,7 +62,7 @@ export class Session {
     return this.#interests === 0;
   }
 
-  /** What is subscribed only lingers. */
+  /** Nobody subscribes to any of its interests now. */
   get idle(): boolean {
     return this.#interests > 0 && this.#idle.size === this.#interests;
   }
@@ -72,100 +72,102 @@ export class Session {
     return [...this.#idle];
   }
 
-  get awaits(): boolean {
-    return [...this.#lanes.values()].some((lane) => lane.awaits);
+  get awaitsResponse(): boolean {
+    return [...this.#streams.values()].some((stream) => stream.awaitsResponse);
   }
 
-  /** What is asked apart, since a stream ended. */
+  /** The types on isolated streams. */
   *suspects(): Generator<Suspect, undefined> {
-    for (const { lane, ...suspect } of this.#suspicion.suspects()) {
-      if (this.#lanes.get(lane)?.idle === false) yield suspect;
+    for (const { streamId, ...suspect } of this.#suspicion.suspects()) {
+      if (this.#streams.get(streamId)?.isUnused === false) yield suspect;
     }
   }
 
   subscribe(interest: Interest): void {
     this.#interests++;
     const { type } = interest;
-    this.#lane(this.#suspicion.want(type, roleOf(interest), this.#options.clock.now())).subscribe(interest);
+    this.#stream(this.#suspicion.addInterest(type, roleOf(interest), this.#options.clock.now())).subscribe(
+      interest,
+    );
     this.#dropUnused();
   }
 
   /** What is subscribed is asked for once more. */
-  again(interest: Interest): void {
-    this.#of(interest)?.subscribe(interest);
+  resubscribe(interest: Interest): void {
+    this.#streamOf(interest)?.subscribe(interest);
   }
 
   unsubscribe(interest: Interest): void {
     this.#interests--;
     this.#idle.delete(interest);
-    this.#of(interest)?.unsubscribe(interest);
-    this.#suspicion.unwant(interest.type, roleOf(interest));
+    this.#streamOf(interest)?.unsubscribe(interest);
+    this.#suspicion.removeInterest(interest.type, roleOf(interest));
   }
 
   /** From now on it only lingers. */
-  rest(interest: Interest): void {
+  markIdle(interest: Interest): void {
     this.#idle.add(interest);
-    this.#of(interest)?.rest();
+    this.#streamOf(interest)?.suspendIdle();
   }
 
   /** Somebody subscribes to it again. */
-  wake(interest: Interest): void {
+  markActive(interest: Interest): void {
     this.#idle.delete(interest);
-    this.#of(interest)?.wake(interest);
+    this.#streamOf(interest)?.resume(interest);
   }
 
-  up(link: Link, endpoint: number): void {
-    this.#up = { link, endpoint };
-    for (const lane of this.#lanes.values()) lane.up(link, endpoint);
+  up(channel: Channel, endpoint: number): void {
+    this.#up = { channel, endpoint };
+    for (const stream of this.#streams.values()) stream.up(channel, endpoint);
   }
 
   /** `lost`: why the connection went; undefined: the relay itself has closed it. */
   down(lost: string | undefined): void {
     this.#up = undefined;
-    for (const lane of [...this.#lanes.values()]) lane.down(lost);
+    for (const stream of [...this.#streams.values()]) stream.down(lost);
   }
 
   stop(): void {
     this.#up = undefined;
-    this.#lapsing?.cancel();
-    for (const lane of this.#lanes.values()) lane.stop();
+    this.#endIdleTimer?.cancel();
+    for (const stream of this.#streams.values()) stream.stop();
   }
 
   *interests(): Iterable<Interest> {
-    for (const lane of this.#lanes.values()) yield* lane.interests();
+    for (const stream of this.#streams.values()) yield* stream.interests();
   }
 
   /** Another stamp, or (undefined) the end of this session: what becomes of all that it has brought. */
   *restamp(stamp: Stamp | undefined): Iterable<readonly [TypeUrl, Move]> {
-    if (stamp !== undefined) this.#shown = { ...this.#shown, stamp };
-    for (const lane of this.#lanes.values()) yield* lane.restamp(stamp);
+    if (stamp !== undefined) this.#nodeAndStamp = { ...this.#nodeAndStamp, stamp };
+    for (const stream of this.#streams.values()) yield* stream.restamp(stamp);
   }
 
   /** Another node: the conversation begins anew if it is one, and what it had is compared. */
-  show(node: Uint8Array): void {
-    this.#shown = { ...this.#shown, node };
-    for (const lane of this.#lanes.values()) lane.show(node);
+  setNode(node: Uint8Array): void {
+    this.#nodeAndStamp = { ...this.#nodeAndStamp, node };
+    for (const stream of this.#streams.values()) stream.setNode(node);
   }
 
   reannounce(): boolean {
-    return [...this.#lanes.values()].filter((lane) => lane.reannounce()).length > 0;
+    return [...this.#streams.values()].filter((stream) => stream.reannounce()).length > 0;
   }
 
-  #of(interest: Interest): Lane | undefined {
-    const lane = this.#suspicion.lane(interest.type, roleOf(interest));
-    return lane === undefined ? undefined : this.#lanes.get(lane);
+  #streamOf(interest: Interest): AdsStream | undefined {
+    const streamId = this.#suspicion.streamOf(interest.type, roleOf(interest));
+    return streamId === undefined ? undefined : this.#streams.get(streamId);
   }
 
-  #lane(id: LaneId): Lane {
-    const known = this.#lanes.get(id);
+  #stream(id: StreamId): AdsStream {
+    const known = this.#streams.get(id);
     if (known !== undefined) return known;
-    const lane = this.#options.lane(this.#shown, isApart(id), this.#watch(id));
-    this.#lanes.set(id, lane);
-    if (this.#up !== undefined) lane.up(this.#up.link, this.#up.endpoint);
-    return lane;
+    const stream = this.#options.makeStream(this.#nodeAndStamp, isIsolated(id), this.#observer(id));
+    this.#streams.set(id, stream);
+    if (this.#up !== undefined) stream.up(this.#up.channel, this.#up.endpoint);
+    return stream;
   }
 
-  #watch(id: LaneId): LaneWatch {
+  #observer(id: StreamId): AdsStreamObserver {
     const { clock } = this.#options;
     const suspicion = this.#suspicion;
     return {
@@ -173,7 +175,7 @@ export class Session {
         suspicion.opened(id, clock.now());
         this.#beginProbation(id);
       },
-      asked: (type) => suspicion.asked(id, type, clock.now()),
+      firstRequested: (type) => suspicion.firstRequested(id, type, clock.now()),
       answered: (type) => suspicion.answered(id, type),
       accepted: () => this.#accepted(id),
       closed: () => {
@@ -190,53 +192,56 @@ export class Session {
     };
   }
 
-  #beginProbation(id: LaneId): void {
+  #beginProbation(id: StreamId): void {
     const { clock } = this.#options;
     const probation = this.#suspicion.probation(id);
     if (probation === undefined) return;
     const timer = clock.after(probation, () => {
       this.#probations.delete(id);
       // Its stream is closed first: nothing that is on its way on it can be taken for an answer elsewhere.
-      this.#lanes.get(id)?.down();
+      this.#streams.get(id)?.down();
       this.#relocate(this.#suspicion.survived(id, clock.now()));
       this.#options.changed();
     });
     this.#probations.set(id, timer);
   }
 
-  #endProbation(id: LaneId): void {
+  #endProbation(id: StreamId): void {
     this.#probations.get(id)?.cancel();
     this.#probations.delete(id);
   }
 
   #relocate(moves: readonly Relocation[]): void {
     for (const { type, from, to } of moves) {
-      const released = this.#lanes.get(from)?.release(type);
-      if (released !== undefined) this.#lane(to).adopt(released);
+      const released = this.#streams.get(from)?.release(type);
+      if (released !== undefined) this.#stream(to).adopt(released);
     }
     this.#dropUnused();
   }
 
   #dropUnused(): void {
-    for (const [id, lane] of this.#lanes) {
+    for (const [id, stream] of this.#streams) {
       if (this.#suspicion.has(id)) continue;
-      this.#lanes.delete(id);
-      lane.stop();
+      this.#streams.delete(id);
+      stream.stop();
     }
   }
 
-  /** The control plane is there, and says what it has: what it was not asked again, as nobody subscribes to it, ends. */
-  #accepted(id: LaneId): void {
+  /**
+   * The control plane answers again. Interests that were not subscribed again, because nobody subscribes to them, end
+   * now: nothing keeps them current.
+   */
+  #accepted(id: StreamId): void {
     let rests = false;
-    for (const [other, lane] of this.#lanes) {
-      if (other !== id) lane.heard();
-      rests ||= lane.rests;
+    for (const [other, stream] of this.#streams) {
+      if (other !== id) stream.siblingAnswered();
+      rests ||= stream.hasSuspended;
     }
     if (!rests) return;
-    this.#lapsing ??= this.#options.clock.after(0, () => {
-      this.#lapsing = undefined;
-      const resting = [...this.#lanes.values()].flatMap((lane) => lane.takeResting());
-      this.#options.lapse(resting);
+    this.#endIdleTimer ??= this.#options.clock.after(0, () => {
+      this.#endIdleTimer = undefined;
+      const resting = [...this.#streams.values()].flatMap((stream) => stream.takeSuspended());
+      this.#options.endIfIdle(resting);
     });
   }
 }

@@ -12,35 +12,35 @@ import {
 } from '../../model/transaction.ts';
 import type { Refusals, Suspect } from '../../model/upstream.ts';
 import type { Conditions } from '../../observe/conditions.ts';
+import { Code } from '../../wire/grpc-status.ts';
 import { encodeStatus } from '../../wire/request-writer.ts';
-import { Code } from '../../wire/status.ts';
+import { AdsStream } from './ads-stream.ts';
+import type { AdsStreamHandler, AdsStreamObserver } from './ads-stream-ports.ts';
 import type { Backoff } from './backoff.ts';
-import { DeltaSession } from './delta-session.ts';
-import type { Link } from './dial.ts';
-import { Lane } from './lane.ts';
-import type { LaneHandler, LaneWatch } from './lane-ports.ts';
-import type { SessionOptions } from './machine.ts';
+import type { Channel } from './channel.ts';
+import { DeltaStreamProtocol } from './delta-stream-protocol.ts';
 import { encodeNode, type SessionRule } from './node.ts';
 import type { AdsUpstreamOptions } from './options.ts';
 import { Refused } from './refused.ts';
 import { Restamps } from './restamps.ts';
-import { Session, type Shown } from './session.ts';
-import { SotwSession } from './sotw-session.ts';
+import { type NodeAndStamp, Session } from './session.ts';
+import { SotwStreamProtocol } from './sotw-stream-protocol.ts';
 import { restrict, stampFor, unstamped } from './stamp.ts';
+import type { StreamProtocolOptions } from './stream-protocol.ts';
 
 /** Of refused parameter sets so many are told to others; there may be as many as clients. */
-const mostTold = 1000;
-const mostSuspects = 20;
+const maxReportedRefusals = 1000;
+const maxSuspects = 20;
 /** Of those that were refused so many are asked for in one turn: others want theirs. */
 const admittedPerTurn = 2000;
 
 export interface SessionsHandler {
-  /** For the lanes of these holders. */
-  readonly laneHandler: (holders: readonly string[]) => LaneHandler;
-  /** `apart`: for what may have made the control plane end a stream. */
-  readonly backoff: (apart: boolean) => Backoff;
+  /** The handler of the streams that deliver for these holders. */
+  readonly streamHandler: (holders: readonly string[]) => AdsStreamHandler;
+  /** `sessionPerParameters`: for what may have made the control plane end a stream. */
+  readonly backoff: (isolated: boolean) => Backoff;
   /** Ends these if nobody subscribes to them. */
-  lapse(interests: readonly Interest[]): void;
+  endIfIdle(interests: readonly Interest[]): void;
   /** Nobody subscribes to it. */
   isIdle(interest: Interest): boolean;
   apply(transaction: Transaction): void;
@@ -61,8 +61,11 @@ interface LastRefused {
   readonly constraints: Constraints;
 }
 
-/** For those that find no place of their own (`apart`): no client shows such a key. */
-const CROWD = internParameters([['distributary', 'crowd']]);
+/**
+ * The parameters of the shared session (`sessionPerParameters`), for parameter sets past max_upstream_sessions. No client has such a
+ * key.
+ */
+const SHARED_SESSION = internParameters([['distributary', 'shared']]);
 
 /**
  * The sessions of an upstream: one for each distinct parameter set among the keys of the rules (PER_PARAMETERS), or one
@@ -80,15 +83,15 @@ export class Sessions {
   readonly #refused = new Refused();
   /** Those to which nobody subscribes, the longest idle first: they give way to others. */
   readonly #idle = new Set<Session>();
-  #telling: Timer | undefined;
+  #refusalsTimer: Timer | undefined;
   /** Parameter sets that have a session now, and of which some interests still wait for their turn. */
   readonly #admitted = new Set<ParametersKey>();
   #admitting: Timer | undefined;
-  /** Parameter sets in the crowd, and how many interests each has there. */
-  readonly #crowded = new Map<ParametersKey, number>();
+  /** The parameter sets in the shared session, with the number of their interests. */
+  readonly #inSharedSession = new Map<ParametersKey, number>();
   #refusalStatus: RefusalStatus | undefined;
   #lastRefused: LastRefused | undefined;
-  #up: { readonly link: Link; readonly endpoint: number } | undefined;
+  #up: { readonly channel: Channel; readonly endpoint: number } | undefined;
 
   constructor(options: AdsUpstreamOptions, conditions: Conditions, handler: SessionsHandler) {
     this.#options = options;
@@ -104,14 +107,14 @@ export class Sessions {
   }
 
   /** Some session has asked something that has no answer yet. */
-  get awaits(): boolean {
-    return [...this.#sessions.values()].some((session) => session.awaits);
+  get awaitsResponse(): boolean {
+    return [...this.#sessions.values()].some((session) => session.awaitsResponse);
   }
 
   subscribe(interest: Interest): void {
-    this.#crowd(interest);
-    const parameters = this.#shown(interest);
-    if (!this.#sessions.has(parameters.key) && parameters !== CROWD && !this.#hasPlace()) {
+    this.#joinSharedIfFull(interest);
+    const parameters = this.#sessionParameters(interest);
+    if (!this.#sessions.has(parameters.key) && parameters !== SHARED_SESSION && !this.#hasPlace()) {
       this.#refuse(interest, parameters);
       return;
     }
@@ -120,18 +123,18 @@ export class Sessions {
     this.#mark(session);
   }
 
-  again(interest: Interest): void {
+  resubscribe(interest: Interest): void {
     if (this.#refused.has(interest)) return;
-    this.#sessions.get(this.#shown(interest).key)?.again(interest);
+    this.#sessions.get(this.#sessionParameters(interest).key)?.resubscribe(interest);
   }
 
   unsubscribe(interest: Interest): void {
     if (this.#refused.delete(interest)) {
-      this.#tellSoon();
+      this.#announceRefusals();
       return;
     }
-    const session = this.#sessions.get(this.#shown(interest).key);
-    this.#uncrowd(interest);
+    const session = this.#sessions.get(this.#sessionParameters(interest).key);
+    this.#leaveShared(interest);
     if (session === undefined) return;
     session.unsubscribe(interest);
     this.#mark(session);
@@ -140,22 +143,22 @@ export class Sessions {
     this.#admitWaiting();
   }
 
-  idle(interest: Interest): void {
+  markIdle(interest: Interest): void {
     if (this.#refused.has(interest)) {
-      this.#handler.lapse([interest]); // nobody keeps it current
+      this.#handler.endIfIdle([interest]); // nobody keeps it current
       return;
     }
-    const session = this.#sessions.get(this.#shown(interest).key);
+    const session = this.#sessions.get(this.#sessionParameters(interest).key);
     if (session === undefined) return;
-    session.rest(interest);
+    session.markIdle(interest);
     this.#mark(session);
     if (session.idle && !this.#refused.empty && this.#hasPlace()) this.#admitWaiting();
   }
 
-  live(interest: Interest): void {
-    const session = this.#sessions.get(this.#shown(interest).key);
+  markActive(interest: Interest): void {
+    const session = this.#sessions.get(this.#sessionParameters(interest).key);
     if (session === undefined) return;
-    session.wake(interest);
+    session.markActive(interest);
     this.#mark(session);
   }
 
@@ -166,10 +169,10 @@ export class Sessions {
 
   refusals(): Refusals | undefined {
     if (this.#refused.empty) return undefined;
-    return { message: this.#full(), parameters: this.#refused.parameters(mostTold) };
+    return { message: this.#full(), parameters: this.#refused.parameters(maxReportedRefusals) };
   }
 
-  /** What is asked apart, since a stream ended: each type once, the longest first. */
+  /** The types on isolated streams: each type once, the oldest first. */
   suspects(): readonly Suspect[] {
     const all = this.#sessions
       .values()
@@ -179,12 +182,12 @@ export class Sessions {
       all.toSorted((a, b) => a.since - b.since),
       ({ type }) => type,
     );
-    return [...byType.values()].flatMap(([first]) => first ?? []).slice(0, mostSuspects);
+    return [...byType.values()].flatMap(([first]) => first ?? []).slice(0, maxSuspects);
   }
 
-  up(link: Link, endpoint: number): void {
-    this.#up = { link, endpoint };
-    for (const session of this.#sessions.values()) session.up(link, endpoint);
+  up(channel: Channel, endpoint: number): void {
+    this.#up = { channel, endpoint };
+    for (const session of this.#sessions.values()) session.up(channel, endpoint);
   }
 
   /** `lost`: why the connection went; undefined: the relay itself has closed it. */
@@ -195,7 +198,7 @@ export class Sessions {
 
   stop(): void {
     this.#up = undefined;
-    this.#telling?.cancel();
+    this.#refusalsTimer?.cancel();
     this.#admitting?.cancel();
     for (const session of this.#sessions.values()) session.stop();
   }
@@ -215,20 +218,20 @@ export class Sessions {
     if (this.#native || JSON.stringify(rules) === JSON.stringify(this.#rules)) return;
     const keys = rules.map((rule) => rule.key);
     const restamps = new Restamps();
-    const homeless: Interest[] = [];
+    const toResubscribe: Interest[] = [];
     const leaving: [Session, Interest][] = [];
     const ending: Session[] = [];
     for (const session of this.#sessions.values()) {
       const { parameters } = session;
-      const goesOn = restrict(keys, parameters) === parameters;
-      if (!goesOn) ending.push(session);
-      restamps.move(session.restamp(goesOn ? this.#stamp(keys, parameters) : undefined));
+      const continues = restrict(keys, parameters) === parameters;
+      if (!continues) ending.push(session);
+      restamps.move(session.restamp(continues ? this.#stamp(keys, parameters) : undefined));
       for (const interest of session.interests()) {
-        const stays = goesOn && restrict(keys, interest.parameters) === parameters;
+        const stays = continues && restrict(keys, interest.parameters) === parameters;
         if (stays) continue;
-        homeless.push(interest);
-        restamps.unsettle(interest);
-        if (goesOn) leaving.push([session, interest]);
+        toResubscribe.push(interest);
+        restamps.addUnresolved(interest);
+        if (continues) leaving.push([session, interest]);
       }
     }
     this.#rules = rules;
@@ -236,9 +239,9 @@ export class Sessions {
     for (const restamp of restamps.all()) this.#handler.restamp(restamp);
     for (const session of ending) this.#end(session);
     for (const [session, interest] of leaving) session.unsubscribe(interest);
-    for (const session of this.#sessions.values()) session.show(this.#node(session.parameters));
-    homeless.push(...this.#refused.takeAll());
-    const { live = [], idle = [] } = Object.groupBy(homeless, (one) =>
+    for (const session of this.#sessions.values()) session.setNode(this.#node(session.parameters));
+    toResubscribe.push(...this.#refused.takeAll());
+    const { live = [], idle = [] } = Object.groupBy(toResubscribe, (one) =>
       this.#handler.isIdle(one) ? 'idle' : 'live',
     );
     for (const interest of live) this.subscribe(interest);
@@ -246,61 +249,69 @@ export class Sessions {
     this.#admitWaiting();
     for (const interest of idle) {
       this.subscribe(interest);
-      this.idle(interest);
+      this.markIdle(interest);
     }
   }
 
   /** What of an interest's parameters decides the session. */
-  #shown(interest: Interest): Parameters {
-    if (this.#options.apart === true) {
-      return this.#crowded.has(interest.parameters.key) ? CROWD : interest.parameters;
+  #sessionParameters(interest: Interest): Parameters {
+    if (this.#options.sessionPerParameters === true) {
+      return this.#inSharedSession.has(interest.parameters.key) ? SHARED_SESSION : interest.parameters;
     }
     return this.#keys.length === 0 ? NO_PARAMETERS : restrict(this.#keys, interest.parameters);
   }
 
-  #crowd({ parameters: { key } }: Interest): void {
-    if (this.#options.apart !== true) return;
-    const there = this.#crowded.get(key);
+  #joinSharedIfFull({ parameters: { key } }: Interest): void {
+    if (this.#options.sessionPerParameters !== true) return;
+    const there = this.#inSharedSession.get(key);
     if (there !== undefined || !(this.#sessions.has(key) || this.#hasPlace()))
-      this.#crowded.set(key, (there ?? 0) + 1);
+      this.#inSharedSession.set(key, (there ?? 0) + 1);
   }
 
-  #uncrowd({ parameters: { key } }: Interest): void {
-    const there = this.#crowded.get(key);
-    if (there === 1) this.#crowded.delete(key);
-    else if (there !== undefined) this.#crowded.set(key, there - 1);
+  #leaveShared({ parameters: { key } }: Interest): void {
+    const there = this.#inSharedSession.get(key);
+    if (there === 1) this.#inSharedSession.delete(key);
+    else if (there !== undefined) this.#inSharedSession.set(key, there - 1);
   }
 
   #open(parameters: Parameters): Session {
-    const shown: Shown = { node: this.#node(parameters), stamp: this.#stamp(this.#keys, parameters) };
+    const nodeAndStamp: NodeAndStamp = {
+      node: this.#node(parameters),
+      stamp: this.#stamp(this.#keys, parameters),
+    };
     const session = new Session(parameters, {
-      shown,
-      lane: (now, apart, watch) => this.#lane(parameters, now, apart, watch),
-      lapse: (interests) => this.#handler.lapse(interests),
-      changed: () => this.#tellSoon(),
+      nodeAndStamp,
+      makeStream: (now, isolated, watch) => this.#makeStream(parameters, now, isolated, watch),
+      endIfIdle: (interests) => this.#handler.endIfIdle(interests),
+      changed: () => this.#announceRefusals(),
       clock: this.#options.clock,
-      wellMs: this.#options.backoff.maxMs,
+      stableAfterMs: this.#options.backoff.maxMs,
     });
     this.#sessions.set(parameters.key, session);
-    if (this.#up !== undefined) session.up(this.#up.link, this.#up.endpoint);
-    this.#tellSoon();
+    if (this.#up !== undefined) session.up(this.#up.channel, this.#up.endpoint);
+    this.#announceRefusals();
     return session;
   }
 
-  #lane(parameters: Parameters, { node, stamp }: Shown, apart: boolean, watch: LaneWatch): Lane {
+  #makeStream(
+    parameters: Parameters,
+    { node, stamp }: NodeAndStamp,
+    isolated: boolean,
+    observer: AdsStreamObserver,
+  ): AdsStream {
     const { protocol, clock, backoff } = this.#options;
-    const options = this.#machineOptions(parameters, stamp);
-    const handler = this.#handler.laneHandler([options.holders.wildcard.key, options.holders.named.key]);
-    return new Lane({
-      machine: protocol === 'SOTW' ? new SotwSession(options) : new DeltaSession(options),
+    const options = this.#protocolOptions(parameters, stamp);
+    const handler = this.#handler.streamHandler([options.holders.wildcard.key, options.holders.named.key]);
+    return new AdsStream({
+      protocolState: protocol === 'SOTW' ? new SotwStreamProtocol(options) : new DeltaStreamProtocol(options),
       protocol,
       node,
-      backoff: this.#handler.backoff(apart),
+      backoff: this.#handler.backoff(isolated),
       clock,
-      // What is tried apart says nothing of the rest of what its holders have.
-      handler: apart ? { ...handler, opening: () => handler.opening(false) } : handler,
-      watch,
-      wellMs: backoff.maxMs,
+      // A new isolated stream does not mean that the whole holder is requested again.
+      handler: isolated ? { ...handler, opening: () => handler.opening(false) } : handler,
+      observer,
+      stableAfterMs: backoff.maxMs,
     });
   }
 
@@ -309,26 +320,28 @@ export class Sessions {
     return encodeNode({ node, rules: this.#rules, parameters, version, passesVariants: this.#native });
   }
 
-  #stamp(keys: readonly string[], parameters: Parameters): Shown['stamp'] {
+  #stamp(keys: readonly string[], parameters: Parameters): NodeAndStamp['stamp'] {
     return this.#native ? unstamped : stampFor(keys, parameters, this.#options.maxConstraintDepth);
   }
 
-  #machineOptions(parameters: Parameters, stamp: Shown['stamp']): SessionOptions {
+  #protocolOptions(parameters: Parameters, stamp: NodeAndStamp['stamp']): StreamProtocolOptions {
     const { maxConstraintDepth, resourceTimeoutMs } = this.#options;
     return {
       holders: { wildcard: this.#holder(parameters, 'wildcard'), named: this.#holder(parameters, 'named') },
       locators: this.#native,
-      exact: this.#options.apart === true && parameters !== CROWD,
+      firstResponseIsComplete: this.#options.sessionPerParameters === true && parameters !== SHARED_SESSION,
       stamp,
       maxConstraintDepth,
       resourceTimeoutMs,
     };
   }
 
-  #holder(parameters: Parameters, role: Holder['role']): Holder {
+  #holder(exactParameters: Parameters, role: Holder['role']): Holder {
     const { name } = this.#options;
-    const holder = { key: JSON.stringify(['ads', name, parameters.key, role]), upstream: name, role };
-    return this.#options.apart === true && parameters !== CROWD ? { ...holder, parameters } : holder;
+    const holder = { key: JSON.stringify(['ads', name, exactParameters.key, role]), upstream: name, role };
+    return this.#options.sessionPerParameters === true && exactParameters !== SHARED_SESSION
+      ? { ...holder, exactParameters }
+      : holder;
   }
 
   /**
@@ -340,7 +353,7 @@ export class Sessions {
       const [longest] = this.#idle;
       if (longest === undefined) return false;
       this.#idle.delete(longest);
-      this.#handler.lapse(longest.resting());
+      this.#handler.endIfIdle(longest.resting());
     }
     return true;
   }
@@ -354,7 +367,7 @@ export class Sessions {
     session.stop();
     this.#idle.delete(session);
     this.#sessions.delete(session.parameters.key);
-    this.#tellSoon();
+    this.#announceRefusals();
   }
 
   /** Where a place is free, all who wait for the same parameter set get it: many of them over several turns. */
@@ -368,7 +381,7 @@ export class Sessions {
       left -= admitted.length;
       if (this.#refused.waits(key)) this.#admitted.add(key);
       else this.#admitted.delete(key);
-      this.#tellSoon();
+      this.#announceRefusals();
       if (left > 0) continue;
       this.#admitting = this.#options.clock.after(0, () => {
         this.#admitting = undefined;
@@ -387,25 +400,25 @@ export class Sessions {
     return this.#sessions.size < this.#options.maxSessions ? this.#refused.first : undefined;
   }
 
-  /** Whoever asks is told, or it would look like a control plane that has not answered yet. */
+  /** The subscriber gets an error. Without it, this would look like a control plane that has not answered yet. */
   #refuse(interest: Interest, parameters: Parameters): void {
     const { type, selector } = interest;
     this.#refused.add(interest, parameters.key);
-    this.#tellSoon();
+    this.#announceRefusals();
     this.#options.metrics.refused();
     const { message, status } = this.#status();
     this.#conditions.set('sessions', 'full', 'warn', message);
     const code = Code.RESOURCE_EXHAUSTED;
     const constraints = this.#constraintsOf(parameters);
     const holder = this.#holder(parameters, selector === WILDCARD ? 'wildcard' : 'named');
-    const faults = [{ name: selector, constraints, code, message, status }];
-    this.#handler.apply(transaction({ holder, type, faults }));
+    const resourceErrors = [{ name: selector, constraints, code, message, status }];
+    this.#handler.apply(transaction({ holder, type, resourceErrors }));
   }
 
   /** Once for all that happens in one turn: a fleet comes at once, and each change is told to every stream. */
-  #tellSoon(): void {
-    this.#telling ??= this.#options.clock.after(0, () => {
-      this.#telling = undefined;
+  #announceRefusals(): void {
+    this.#refusalsTimer ??= this.#options.clock.after(0, () => {
+      this.#refusalsTimer = undefined;
       this.#handler.changed();
     });
   }

@@ -1,102 +1,104 @@
 import type { ResourceName } from '../../model/brand.ts';
 import { fail, ok, type Result } from '../../model/result.ts';
-import type { Put, ResourceFault } from '../../model/transaction.ts';
-import { type IncomingSotw, readSotwResource, type Slices } from '../../wire/response-reader.ts';
-import { type ArrivalRules, acceptError, acceptResource, type Identity } from './arrivals.ts';
-import { type Held, Seen } from './held.ts';
-import { common, type Image, sameResource } from './image.ts';
+import type { Put, ResourceError } from '../../model/transaction.ts';
+import { type ByteRanges, type IncomingSotw, readSotwResource } from '../../wire/response-reader.ts';
+import { type AcceptanceRules, acceptError, acceptResource, type Identity } from './accept-resource.ts';
+import { type AckedResources, SeenVariants } from './acked-resources.ts';
+import { commonEnds, type PreviousResponse, sameResource } from './previous-response.ts';
 
 /** What a SotW response says: all of it judged, nothing of it done yet. */
 export interface SotwReading {
   /** What is new or changed; everything where there was no image to compare with. */
   readonly puts: readonly Put[];
-  readonly faults: readonly ResourceFault[];
+  readonly resourceErrors: readonly ResourceError[];
   /** What was there before and is not any more; only for responses that are full state. */
-  readonly gone: readonly Identity[];
+  readonly missing: readonly Identity[];
   /** Of all resources, in order. */
   readonly identities: readonly Identity[];
 }
 
 export interface SotwExpectation {
-  readonly rules: ArrivalRules;
-  readonly held: Held;
+  readonly rules: AcceptanceRules;
+  readonly acked: AckedResources;
   /** Absence deletes (protocol §3.7). */
-  readonly full: boolean;
+  readonly fullState: boolean;
   /** To compare with. Of a full state, it has all that is held. */
-  readonly image: Image | undefined;
+  readonly previous: PreviousResponse | undefined;
 }
 
 /** Judges a response. The error is the reason for a NACK. */
 export function readSotw(expected: SotwExpectation, response: IncomingSotw): Result<SotwReading> {
-  const compared = expected.image === undefined ? undefined : compare(expected, expected.image, response);
+  const compared =
+    expected.previous === undefined ? undefined : compare(expected, expected.previous, response);
   return compared ?? readAll(expected, response);
 }
 
-function readAll({ rules, held, full }: SotwExpectation, response: IncomingSotw): Result<SotwReading> {
-  const seen = new Seen();
+function readAll({ rules, acked, fullState }: SotwExpectation, response: IncomingSotw): Result<SotwReading> {
+  const seen = new SeenVariants();
   const puts = readRange(rules, response.resources, 0, response.resources.length, seen);
   if (!puts.ok) return puts;
-  const faults = readFaults(rules, response);
-  if (!faults.ok) return faults;
-  const gone: Identity[] = [];
-  if (full) {
-    for (const variant of held.all()) {
-      if (!seen.has(variant.name, variant.constraints.key)) gone.push(variant);
+  const resourceErrors = readResourceErrors(rules, response);
+  if (!resourceErrors.ok) return resourceErrors;
+  const missing: Identity[] = [];
+  if (fullState) {
+    for (const variant of acked.all()) {
+      if (!seen.has(variant.name, variant.constraints.key)) missing.push(variant);
     }
   }
   const identities = puts.value.map(({ name, constraints }) => ({ name, constraints }));
-  return ok({ puts: puts.value, faults: faults.value, gone, identities });
+  return ok({ puts: puts.value, resourceErrors: resourceErrors.value, missing, identities });
 }
 
 /** Undefined where a comparison cannot tell, and the whole must be read. */
 function compare(
-  { rules, held, full }: SotwExpectation,
-  image: Image,
+  { rules, acked, fullState }: SotwExpectation,
+  previous: PreviousResponse,
   response: IncomingSotw,
 ): Result<SotwReading> | undefined {
   const { resources } = response;
-  const { prefix, suffix } = common(image.resources, resources);
+  const { prefix, suffix } = commonEnds(previous.resources, resources);
   const end = resources.length - suffix;
-  const seen = new Seen();
+  const seen = new SeenVariants();
   const read = readRange(rules, resources, prefix, end, seen);
   if (!read.ok) return read;
-  const before = positions(image, prefix, image.identities.length - suffix);
+  const before = positions(previous, prefix, previous.identities.length - suffix);
   const puts: Put[] = [];
   for (const [offset, put] of read.value.entries()) {
-    const at = before.get(put.name)?.find((index) => isSame(image.identities[index], put));
+    const at = before.get(put.name)?.find((index) => isSame(previous.identities[index], put));
     // It may be there twice: changed, and among what was not read because it is unchanged.
-    if (at === undefined && prefix + suffix > 0 && held.get(put.name, put.constraints.key) !== undefined) {
+    if (at === undefined && prefix + suffix > 0 && acked.get(put.name, put.constraints.key) !== undefined) {
       return undefined;
     }
     // Where upstream cannot delete, all variants of a name count as received.
-    if (!full && put.constraints.key !== '') return undefined;
-    if (at === undefined || !sameResource(image.resources, at, resources, prefix + offset)) puts.push(put);
+    if (!fullState && put.constraints.key !== '') return undefined;
+    if (at === undefined || !sameResource(previous.resources, at, resources, prefix + offset)) puts.push(put);
   }
-  const faults = readFaults(rules, response);
-  if (!faults.ok) return faults;
-  const gone: Identity[] = [];
-  if (full) {
+  const resourceErrors = readResourceErrors(rules, response);
+  if (!resourceErrors.ok) return resourceErrors;
+  const missing: Identity[] = [];
+  if (fullState) {
     for (const indexes of before.values()) {
       for (const index of indexes) {
-        const identity = image.identities[index];
-        if (identity !== undefined && !seen.has(identity.name, identity.constraints.key)) gone.push(identity);
+        const identity = previous.identities[index];
+        if (identity !== undefined && !seen.has(identity.name, identity.constraints.key))
+          missing.push(identity);
       }
     }
   }
   const identities = [
-    ...image.identities.slice(0, prefix),
+    ...previous.identities.slice(0, prefix),
     ...read.value.map(({ name, constraints }) => ({ name, constraints })),
-    ...image.identities.slice(image.identities.length - suffix),
+    ...previous.identities.slice(previous.identities.length - suffix),
   ];
-  return ok({ puts, faults: faults.value, gone, identities });
+  return ok({ puts, resourceErrors: resourceErrors.value, missing, identities });
 }
 
 function readRange(
-  rules: ArrivalRules,
-  resources: Slices,
+  rules: AcceptanceRules,
+  resources: ByteRanges,
   start: number,
   end: number,
-  seen: Seen,
+  seen: SeenVariants,
 ): Result<Put[]> {
   const puts: Put[] = [];
   for (let index = start; index < end; index++) {
@@ -109,20 +111,20 @@ function readRange(
   return ok(puts);
 }
 
-function readFaults(rules: ArrivalRules, response: IncomingSotw): Result<ResourceFault[]> {
-  const faults: ResourceFault[] = [];
+function readResourceErrors(rules: AcceptanceRules, response: IncomingSotw): Result<ResourceError[]> {
+  const resourceErrors: ResourceError[] = [];
   for (const error of response.errors) {
     const fault = acceptError(rules, error);
     if (!fault.ok) return fault;
-    faults.push(fault.value);
+    resourceErrors.push(fault.value);
   }
-  return ok(faults);
+  return ok(resourceErrors);
 }
 
-function positions(image: Image, start: number, end: number): Map<ResourceName, number[]> {
+function positions(previous: PreviousResponse, start: number, end: number): Map<ResourceName, number[]> {
   const found = new Map<ResourceName, number[]>();
   for (let index = start; index < end; index++) {
-    const name = image.identities[index]?.name;
+    const name = previous.identities[index]?.name;
     if (name === undefined) continue;
     const known = found.get(name);
     if (known === undefined) found.set(name, [index]);

@@ -11,10 +11,10 @@ import { ok, type Result } from '../../model/result.ts';
 /** What a session makes of the constraints of what it receives. */
 export type Stamp = (received: Constraints) => Result<Constraints>;
 
-/** What each stamp has made its constraints of, where it is not that itself. */
+/** For each stamp: the received constraints of every stamped one, where they differ. */
 const originals = new WeakMap<Stamp, WeakMap<Constraints, Constraints>>();
 
-/** What upstream sent of what a stamp has made. */
+/** The constraints that upstream sent, before the stamp was added. */
 export function originalOf(stamp: Stamp, stamped: Constraints): Constraints {
   return originals.get(stamp)?.get(stamped) ?? stamped;
 }

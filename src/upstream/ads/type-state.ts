@@ -1,97 +1,107 @@
 import type { TypeUrl } from '../../model/brand.ts';
 import { type Interest, type Removal, WILDCARD } from '../../model/transaction.ts';
 import { typeInfo } from '../../model/types.ts';
-import { Held, type HeldVariant } from './held.ts';
-import type { SessionOptions, TypeState } from './machine.ts';
+import { AckedResources, type AckedVariant } from './acked-resources.ts';
 import type { Stamp } from './stamp.ts';
-import { type Ask, awaken, Wants } from './wants.ts';
+import type { StreamProtocolOptions, TypeState } from './stream-protocol.ts';
+import { resume, type UpstreamSubscription, UpstreamSubscriptions } from './upstream-subscriptions.ts';
 
 /** What a session says of the type of an interest, its wildcard or its names. */
 export function createTypeState(
   { type, selector }: Interest,
-  { holders, locators, maxConstraintDepth }: SessionOptions,
+  { holders, locators, maxConstraintDepth }: StreamProtocolOptions,
   stamp: Stamp,
 ): TypeState {
   return {
     type,
     info: typeInfo(type),
     holder: selector === WILDCARD ? holders.wildcard : holders.named,
-    wants: new Wants(locators),
-    held: new Held(),
+    subscriptions: new UpstreamSubscriptions(locators),
+    acked: new AckedResources(),
     rules: { type, stamp, maxConstraintDepth },
-    fresh: new Set(),
-    dropped: [],
-    asked: 0,
+    toSubscribe: new Set(),
+    toUnsubscribe: [],
+    requestCount: 0,
     nonce: '',
     version: '',
-    rejection: undefined,
-    rejections: 0,
-    sweep: false,
+    lastNack: undefined,
+    nacksInARow: 0,
+    sweepPending: false,
   };
 }
 
-/** What is held under an ask's name or glob, or by the wildcard. */
-export function covered({ held }: TypeState, { kind, selector }: Ask): HeldVariant[] {
-  if (kind === 'name') return held.of(selector);
-  return kind === 'glob' ? held.under(selector) : [...held.all()];
+/** The variants that upstream has delivered under the name, glob or wildcard of a subscription. */
+export function covered({ acked }: TypeState, { kind, selector }: UpstreamSubscription): AckedVariant[] {
+  if (kind === 'name') return acked.of(selector);
+  return kind === 'glob' ? acked.under(selector) : [...acked.all()];
 }
 
-/** Removes what an ask covers and this stream has not confirmed. */
-export function removeStale(state: TypeState, ask: Ask, stream: number, locators: boolean): Removal[] {
-  const stale = covered(state, ask).filter(
-    ({ mark, constraints }) => mark !== stream && (!locators || constraints.matches(ask.parameters)),
+/** Removes the variants that a subscription covers and this stream has not confirmed. */
+export function removeUnconfirmed(
+  state: TypeState,
+  subscription: UpstreamSubscription,
+  stream: number,
+  locators: boolean,
+): Removal[] {
+  const stale = covered(state, subscription).filter(
+    ({ confirmedOnStream, constraints }) =>
+      confirmedOnStream !== stream && (!locators || constraints.matches(subscription.parameters)),
   );
-  for (const held of stale) state.held.delete(held);
+  for (const variant of stale) state.acked.delete(variant);
   return stale.map(({ name, constraints }) => ({ name, constraints }));
 }
 
 /** Something was asked that has no answer yet. */
 export function awaitsAnswer(states: Iterable<TypeState>): boolean {
-  const waits = ({ askedIn, answered }: Ask): boolean => askedIn > 0 && !answered;
-  return [...states].some(({ wants }) => [...wants.all()].some(waits));
+  const waits = ({ requestNumber, resolvedOnThisStream }: UpstreamSubscription): boolean =>
+    requestNumber > 0 && !resolvedOnThisStream;
+  return [...states].some(({ subscriptions }) => [...subscriptions.all()].some(waits));
 }
 
-/** Nothing is wanted, held or to be taken back: only what the stream said last is in it. */
-export function isAbandoned({ wants, held, dropped }: TypeState): boolean {
-  return wants.size === 0 && held.size === 0 && dropped.length === 0;
+/** Nothing is subscribed, cached or to be unsubscribed. Only the last nonce and version are left in it. */
+export function isAbandoned({ subscriptions, acked, toUnsubscribe }: TypeState): boolean {
+  return subscriptions.size === 0 && acked.size === 0 && toUnsubscribe.length === 0;
 }
 
 /** A new stream: everything is asked anew, but for what rests. */
-export function renewTypeState(state: TypeState): void {
+export function resetTypeState(state: TypeState): void {
   state.nonce = '';
-  state.asked = 0;
-  state.rejection = undefined;
-  state.rejections = 0;
-  state.dropped = [];
-  state.sweep = false;
-  for (const ask of state.wants.all()) {
-    ask.askedIn = 0;
-    ask.answered = false;
-    ask.responded = false;
-    ask.expected = new Set();
-    if (!ask.rests) state.fresh.add(ask);
+  state.requestCount = 0;
+  state.lastNack = undefined;
+  state.nacksInARow = 0;
+  state.toUnsubscribe = [];
+  state.sweepPending = false;
+  for (const subscription of state.subscriptions.all()) {
+    subscription.requestNumber = 0;
+    subscription.resolvedOnThisStream = false;
+    subscription.responseSeen = false;
+    subscription.expectedVariants = new Set();
+    if (!subscription.suspended) state.toSubscribe.add(subscription);
   }
 }
 
 /** No stream is open: what only has idle interests is not asked on the next one. */
-export function restIdle({ wants, fresh }: TypeState, isIdle: (interest: Interest) => boolean): void {
-  for (const ask of wants.all()) {
-    ask.rests = ask.interests.values().every(isIdle);
-    if (ask.rests) fresh.delete(ask);
+export function suspendIdle(
+  { subscriptions, toSubscribe }: TypeState,
+  isIdle: (interest: Interest) => boolean,
+): void {
+  for (const subscription of subscriptions.all()) {
+    subscription.suspended = subscription.interests.values().every(isIdle);
+    if (subscription.suspended) toSubscribe.delete(subscription);
   }
 }
 
 /** Somebody subscribes to it again. */
-export function wake(state: TypeState | undefined, interest: Interest): void {
-  const ask = state?.wants.covering(interest);
-  if (state !== undefined && ask?.rests === true) awaken(state, ask);
+export function resumeIfSuspended(state: TypeState | undefined, interest: Interest): void {
+  const subscription = state?.subscriptions.covering(interest);
+  if (state !== undefined && subscription?.suspended === true) resume(state, subscription);
 }
 
 /** What is wanted and not asked. */
-export function resting(states: Iterable<TypeState>): readonly Interest[] {
+export function suspendedInterests(states: Iterable<TypeState>): readonly Interest[] {
   return Iterator.from(states)
-    .flatMap(({ wants }) => wants.all())
-    .filter(({ rests }) => rests)
+    .flatMap(({ subscriptions }) => subscriptions.all())
+    .filter(({ suspended }) => suspended)
     .flatMap(({ interests }) => interests.values())
     .toArray();
 }

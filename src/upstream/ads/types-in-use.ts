@@ -7,7 +7,7 @@ export class TypesInUse<Value> extends Map<TypeUrl, Value> {
   #room = leastRoom;
 
   /** Costs little each time: it looks through all only when they have doubled. */
-  forget(isUnused: (value: Value) => boolean): void {
+  dropUnused(isUnused: (value: Value) => boolean): void {
     if (this.size <= this.#room) return;
     for (const [type, value] of this) if (isUnused(value)) this.delete(type);
     this.#room = Math.max(leastRoom, 2 * this.size);

@@ -28,12 +28,12 @@ interface ParsedFile {
   readonly lines: readonly (number | undefined)[];
 }
 
-interface ParseFault {
+interface ParseProblem {
   readonly line: number | undefined;
   readonly message: string;
 }
 
-type Parsed = Result<ParsedFile, ParseFault>;
+type Parsed = Result<ParsedFile, ParseProblem>;
 
 const decoders: ReadonlyMap<string, (bytes: Uint8Array) => Parsed> = new Map([
   ['.json', parseJson],
@@ -194,6 +194,6 @@ function lazy<T>(make: () => T): () => T {
   };
 }
 
-function refuse(message: string, line?: number): Result<never, ParseFault> {
+function refuse(message: string, line?: number): Result<never, ParseProblem> {
   return fail({ line, message });
 }

@@ -26,7 +26,7 @@ export class Publisher {
   readonly #sink: UpstreamSink;
   readonly #interests = new Map<TypeUrl, Map<Selector, Map<Parameters, Interest>>>();
   /** Not answered yet. They are answered together, as one request of a client brings many. */
-  readonly #fresh = new Set<Interest>();
+  readonly #unanswered = new Set<Interest>();
   readonly #published = new Map<TypeUrl, Published>();
   #withheld: ReadonlySet<TypeUrl> = new Set();
   #scanned = false;
@@ -50,7 +50,7 @@ export class Publisher {
     );
     const sets = getOrMake(selectors, interest.selector, () => new Map<Parameters, Interest>());
     sets.set(interest.parameters, interest);
-    this.#fresh.add(interest);
+    this.#unanswered.add(interest);
     if (this.#scanned) this.#answerSoon();
   }
 
@@ -59,7 +59,7 @@ export class Publisher {
     const sets = selectors?.get(selector);
     const known = sets?.get(parameters);
     if (known === undefined) return;
-    this.#fresh.delete(known);
+    this.#unanswered.delete(known);
     sets?.delete(parameters);
     if (sets?.size === 0) selectors?.delete(selector);
     if (selectors?.size === 0) this.#interests.delete(type);
@@ -86,7 +86,7 @@ export class Publisher {
     this.#published.set(type, { content, complete });
     const interests: Interest[] = [];
     for (const sets of this.#interests.get(type)?.values() ?? []) interests.push(...sets.values());
-    for (const interest of interests) this.#fresh.delete(interest);
+    for (const interest of interests) this.#unanswered.delete(interest);
     this.#apply(type, content, allPuts(content), complete, interests);
   }
 
@@ -101,8 +101,8 @@ export class Publisher {
   }
 
   #answer(): void {
-    const byType = Map.groupBy(this.#fresh, ({ type }) => type);
-    this.#fresh.clear();
+    const byType = Map.groupBy(this.#unanswered, ({ type }) => type);
+    this.#unanswered.clear();
     for (const [type, interests] of byType) {
       const before = this.#published.get(type);
       const content = before?.content ?? emptyContent;
@@ -125,9 +125,9 @@ export class Publisher {
     interests: readonly Interest[],
   ): void {
     if (this.#stopped) return;
-    const settled = this.#withheld.has(type) ? [] : interests;
+    const resolved = this.#withheld.has(type) ? [] : interests;
     this.#sink.apply(
-      transaction({ holder: this.#holder, type, version: content.version, puts, complete, settled }),
+      transaction({ holder: this.#holder, type, version: content.version, puts, complete, resolved }),
     );
   }
 }

@@ -27,7 +27,7 @@ export interface FileResource {
   readonly index: number;
 }
 
-export interface ResourceFault {
+export interface FileResourceProblem {
   readonly index: number;
   readonly message: string;
 }
@@ -41,7 +41,7 @@ export interface ResourceFault {
 export function readResources(
   response: DiscoveryResponse,
   maxConstraintDepth: number,
-): Result<readonly FileResource[], ResourceFault> {
+): Result<readonly FileResource[], FileResourceProblem> {
   const resources: FileResource[] = [];
   const seen = new Map<TypeUrl, Map<ResourceName, Set<string>>>();
   for (const [index, any] of response.resources.entries()) {

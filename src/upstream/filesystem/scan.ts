@@ -104,7 +104,7 @@ class Walk {
       return;
     }
     // Two writes within the file system's clock tick look like one: such a status proves nothing yet.
-    const settled = this.#options.now() - Number(status.ctimeMs) > clockTick;
+    const settled = this.#options.now() - Number(status.ctimeMs) > clockTickMs;
     const bytes = await readFile(path);
     const { maxConstraintDepth } = this.#options;
     this.files.set(path, readRecord(path, bytes, settled ? signature : '', previous, maxConstraintDepth));
@@ -125,4 +125,4 @@ class Walk {
 }
 
 /** Milliseconds; generous, as some file systems keep whole seconds only, but then sizes mostly differ. */
-const clockTick = 50;
+const clockTickMs = 50;

@@ -1,7 +1,7 @@
 /** A thread of its own for the control plane: it answers whatever the attack makes the relay ask. */
 import { type MessagePort, parentPort, workerData } from 'node:worker_threads';
 import { ModelPlane } from '../../e2e/support/model-plane.ts';
-import { stampNow } from './witness-messages.ts';
+import { stampNow } from './bystander-messages.ts';
 
 /** Name → content of clusters beside the one that changes. */
 export interface PlaneData {

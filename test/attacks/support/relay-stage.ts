@@ -5,11 +5,11 @@ import { ResourceFiles } from '../../e2e/support/files.ts';
 import { RelayProcess, upstream } from '../../e2e/support/relay.ts';
 import { writeVariants } from '../../e2e/support/variant-files.ts';
 import { compiled, is } from '../../support/variants.ts';
+import { Bystander } from './bystander.ts';
 import { ChangingPlane } from './plane.ts';
 import type { Stage } from './run-attack.ts';
 import type { Target } from './target.ts';
 import { SECRET, TenantFiles, tenantParameter, tenantsAuthorization, tenantsTls } from './tenants.ts';
-import { Witness } from './witness.ts';
 
 const MB = 1024 * 1024;
 const probe = join(import.meta.dirname, '../../e2e/support/memory-probe.ts');
@@ -30,7 +30,7 @@ export interface StageOptions {
 /** A relay of the tests, with a control plane that changes something all the time, and somebody who watches it. */
 export class RelayStage implements Stage, AsyncDisposable {
   readonly target: Target;
-  readonly witness: Witness;
+  readonly witness: Bystander;
   readonly relay: RelayProcess;
   readonly #pids: readonly number[];
   readonly #stack: AsyncDisposableStack;
@@ -40,7 +40,7 @@ export class RelayStage implements Stage, AsyncDisposable {
     this.target = target;
     this.relay = relay;
     this.#pids = target.pids ?? [];
-    this.witness = stack.use(new Witness({ target, cluster: changing, updates: true }));
+    this.witness = stack.use(new Bystander({ target, cluster: changing, updates: true }));
     this.#stack = stack;
     void this.#watch();
   }

@@ -1,10 +1,10 @@
 import { availableParallelism, loadavg } from 'node:os';
 import { eventually } from '../../e2e/support/eventually.ts';
 import { Arena, type Attack } from './attack.ts';
+import type { Bystander } from './bystander.ts';
+import type { BystanderReport } from './bystander-messages.ts';
 import { type Figures, type FiguresOptions, figuresOf } from './figures.ts';
 import type { Target } from './target.ts';
-import type { Witness } from './witness.ts';
-import type { WitnessReport } from './witness-messages.ts';
 
 const MB = 1024 * 1024;
 
@@ -36,14 +36,14 @@ const sparedFiles = 4;
 
 export interface Stage extends FiguresOptions {
   readonly target: Target;
-  readonly witness: Witness;
+  readonly witness: Bystander;
   readonly bounds?: Bounds;
   /** That the relay runs still; else why not. */
   readonly alive?: () => string | undefined;
 }
 
 export interface Outcome {
-  readonly report: WitnessReport;
+  readonly report: BystanderReport;
   readonly before: Figures;
   readonly after: Figures;
   /** Everything that is wrong; empty: the attack was withstood. */
@@ -83,7 +83,7 @@ async function reactionTo(attack: Attack, target: Target): Promise<string | unde
 }
 
 /** What failed for the well-behaved client and the probe. */
-function failures({ health, failure }: WitnessReport): string[] {
+function failures({ health, failure }: BystanderReport): string[] {
   const problems = health.failures.map((reason) => `Health/Check failed: ${reason}`);
   if (health.probes === 0) problems.push('Health/Check was not asked');
   if (failure !== undefined) problems.push(`the well-behaved client: ${failure}`);
@@ -91,7 +91,7 @@ function failures({ health, failure }: WitnessReport): string[] {
 }
 
 /** What took them too long. */
-function delays({ health, updates }: WitnessReport, bounds: Bounds): string[] {
+function delays({ health, updates }: BystanderReport, bounds: Bounds): string[] {
   const problems: string[] = [];
   if (health.worst > bounds.health) {
     problems.push(

@@ -1,8 +1,8 @@
 import { eventually } from '../../e2e/support/eventually.ts';
 import { type Received, XdsClient } from '../../e2e/support/xds-client.ts';
+import { type BystanderData, type BystanderReport, stampOf, WELL_BEHAVED } from './bystander-messages.ts';
 import { processorWait } from './processor-wait.ts';
 import { addressOf, secureAs } from './target.ts';
-import { stampOf, WELL_BEHAVED, type WitnessData, type WitnessReport } from './witness-messages.ts';
 
 /** How often what came is looked at, in milliseconds. */
 const glance = 10;
@@ -13,7 +13,7 @@ const patience = 10_000;
 
 /** A client of a tenant that does nothing wrong, and measures how long updates take to it. */
 export class WellBehavedClient {
-  readonly #data: WitnessData;
+  readonly #data: BystanderData;
   readonly #client: XdsClient;
   readonly #timer: NodeJS.Timeout;
   #arrived = 0;
@@ -23,7 +23,7 @@ export class WellBehavedClient {
   #asked: number | undefined;
   #waited = 0;
 
-  constructor(data: WitnessData) {
+  constructor(data: BystanderData) {
     this.#data = data;
     const node = { id: WELL_BEHAVED, cluster: 'tenants', metadata: { env: 'prod' } };
     const { target, cluster } = data;
@@ -52,7 +52,7 @@ export class WellBehavedClient {
     if (ended !== undefined) throw new Error(`its stream ended: ${ended.details}`);
   }
 
-  report(): WitnessReport['updates'] {
+  report(): BystanderReport['updates'] {
     const machine = this.#machine() - this.#waited;
     return { arrived: this.#arrived, worst: Math.max(0, this.#worst - machine) };
   }

@@ -38,7 +38,7 @@ export async function crash(times: number, random: () => number): Promise<Crashe
       const found = known.lastIndexOf(digestOf(cache.store));
       expect(cache.messages('error'), `crash ${time}`).to.deep.equal([]);
       expect(found, `crash ${time}: what is loaded never was`).to.be.at.least(0);
-      const settled = cache.store.settled(interest('cds'));
+      const settled = cache.store.isResolved(interest('cds'));
       if (answered) expect(settled, `crash ${time}: the wildcard is unknown`).to.equal(true);
       answered = settled;
       result.kept += found;

@@ -9,7 +9,7 @@ import { setImmediate as turn } from 'node:timers/promises';
 import { resourceName } from '../../../src/model/brand.ts';
 import { systemClock } from '../../../src/model/clock.ts';
 import { UNCONSTRAINED } from '../../../src/model/constraints.ts';
-import { when } from '../../support/lab.ts';
+import { when } from '../../support/in-memory-relay.ts';
 import { Cache, digestOf, interest, named, says } from './support.ts';
 
 /** Writes as fast as the disk allows, so that kills meet them. */
@@ -36,7 +36,7 @@ async function run(directory: string, seed: number): Promise<void> {
   const below = numbers(seed);
   const name = (): string => `r${below(12)}`;
   const wildcard = interest('cds');
-  store.want(wildcard);
+  store.addInterest(wildcard);
   announce();
   for (let round = 0; ; round++) {
     const resources = Object.fromEntries(
@@ -45,16 +45,16 @@ async function run(directory: string, seed: number): Promise<void> {
     const wanted = interest('eds', name(), { env: `e${below(3)}` });
     switch (below(5)) {
       case 0:
-        store.apply(says('cds', { resources, complete: true, settled: [wildcard], version: `${round}` }));
+        store.apply(says('cds', { resources, complete: true, resolved: [wildcard], version: `${round}` }));
         break;
       case 1:
-        store.apply(says('cds', { resources, settled: [wildcard] }));
+        store.apply(says('cds', { resources, resolved: [wildcard] }));
         break;
       case 2:
         store.apply(says('cds', { removals: [{ name: resourceName(name()), constraints: UNCONSTRAINED }] }));
         break;
       case 3: {
-        store.want(wanted);
+        store.addInterest(wanted);
         announce();
         const constraints = when({ env: wanted.parameters.entries.get('env') ?? '' });
         const more = { constraints, metadata: Buffer.alloc(below(20_000), round) };
@@ -63,13 +63,13 @@ async function run(directory: string, seed: number): Promise<void> {
             holder: named,
             resources: { [wanted.selector]: `${round}` },
             more,
-            settled: [wanted],
+            resolved: [wanted],
           }),
         );
         break;
       }
       default:
-        store.unwant(wanted);
+        store.removeInterest(wanted);
     }
     announce();
     if (below(3) === 0) await turn();

@@ -6,7 +6,7 @@ import { prepareFile } from '../../../src/cache/persistence/files.ts';
 import { resourceName } from '../../../src/model/brand.ts';
 import { NO_PARAMETERS } from '../../../src/model/parameters.ts';
 import { eventually } from '../../e2e/support/eventually.ts';
-import { type, when } from '../../support/lab.ts';
+import { type, when } from '../../support/in-memory-relay.ts';
 import {
   Cache,
   type CacheOptions,
@@ -43,15 +43,15 @@ describe('persistence', () => {
     const prod = interest('eds', 'web', { env: 'prod' });
     const dev = interest('eds', 'web', { env: 'dev' });
     const gone = interest('rds', 'missing');
-    for (const one of [everything, prod, dev, gone]) store.want(one);
-    store.apply(says('cds', { resources: { a: 'one', b: 'two' }, settled: [everything], version: '7' }));
+    for (const one of [everything, prod, dev, gone]) store.addInterest(one);
+    store.apply(says('cds', { resources: { a: 'one', b: 'two' }, resolved: [everything], version: '7' }));
     store.apply(says('cds', { holder: named, resources: { a: 'one' } }));
     store.apply(
       says('eds', {
         holder: named,
         resources: { web: 'p' },
         more: { constraints: when({ env: 'prod' }), aliases: ['www'], metadata: Buffer.from('meta') },
-        settled: [prod],
+        resolved: [prod],
       }),
     );
     store.apply(
@@ -59,10 +59,10 @@ describe('persistence', () => {
         holder: named,
         resources: { web: 'd' },
         more: { constraints: when({ env: 'dev' }), any: undefined },
-        settled: [dev],
+        resolved: [dev],
       }),
     );
-    store.apply(says('rds', { holder: named, settled: [gone] }));
+    store.apply(says('rds', { holder: named, resolved: [gone] }));
   }
 
   it('restores exactly what was there', async () => {
@@ -72,7 +72,7 @@ describe('persistence', () => {
     await before.close();
     const after = await open();
     expect(dump(after.store)).to.equal(was);
-    expect(after.store.settled(interest('cds'))).to.equal(true);
+    expect(after.store.isResolved(interest('cds'))).to.equal(true);
     expect(after.store.bodyBytes).to.equal(before.store.bodyBytes);
     expect(after.messages()).to.deep.equal(['the persisted cache is loaded']);
     await after.close();
@@ -95,8 +95,8 @@ describe('persistence', () => {
     fill(before);
     await before.written();
     before.store.apply(says('cds', { resources: { a: 'three', c: 'new' }, complete: true, version: '8' }));
-    before.store.unwant(interest('eds', 'web', { env: 'dev' }));
-    before.store.want(interest('lds'));
+    before.store.removeInterest(interest('eds', 'web', { env: 'dev' }));
+    before.store.addInterest(interest('lds'));
     const was = dump(before.store);
     await before.close();
     const after = await open();
@@ -107,10 +107,10 @@ describe('persistence', () => {
   it('keeps equal bytes once, and drops those that nobody has', async () => {
     const before = await open();
     const all = interest('cds', '*', { env: 'x' });
-    before.store.want(all);
+    before.store.addInterest(all);
     for (const env of ['x', 'y', 'z']) {
       before.store.apply(
-        says('cds', { resources: { a: 'same' }, more: { constraints: when({ env }) }, settled: [all] }),
+        says('cds', { resources: { a: 'same' }, more: { constraints: when({ env }) }, resolved: [all] }),
       );
     }
     await before.close();
@@ -126,12 +126,12 @@ describe('persistence', () => {
   it('keeps which of several matching variants a parameter set had (protocol §5, Ambiguity)', async () => {
     const before = await open();
     const both = interest('eds', 'web', { env: 'prod', version: 'v1' });
-    before.store.want(both);
+    before.store.addInterest(both);
     before.store.apply(
       says('eds', {
         resources: { web: 'by version' },
         more: { constraints: when({ version: 'v1' }) },
-        settled: [both],
+        resolved: [both],
       }),
     );
     before.store.apply(
@@ -148,8 +148,8 @@ describe('persistence', () => {
     it('names under which nothing is there: clients can invent any', async () => {
       const before = await open();
       const invented = ['invented-1', 'invented-2'].map((name) => interest('rds', name));
-      for (const one of invented) before.store.want(one);
-      before.store.apply(says('rds', { holder: named, settled: invented.slice(1) }));
+      for (const one of invented) before.store.addInterest(one);
+      before.store.apply(says('rds', { holder: named, resolved: invented.slice(1) }));
       await before.written();
       expect(onDisk(directory.path, 'invented')).to.equal(false);
       await before.close();
@@ -161,8 +161,8 @@ describe('persistence', () => {
     it('a name is from when there is something until there is nothing', async () => {
       let cache = await open();
       const web = interest('rds', 'web');
-      cache.store.want(web);
-      cache.store.apply(says('rds', { holder: named, settled: [web] }));
+      cache.store.addInterest(web);
+      cache.store.apply(says('rds', { holder: named, resolved: [web] }));
       for (const there of [false, true, false]) {
         const more = there ? { resources: { web: 'it' } } : { complete: true };
         cache.store.apply(says('rds', { holder: named, ...more }));
@@ -170,19 +170,19 @@ describe('persistence', () => {
         cache = await open();
         const interests = [...cache.store.tables()].flatMap(([, table]) => [...table.interests.all()]);
         expect(interests.map((one) => one.interest.selector)).to.deep.equal(there ? ['web'] : []);
-        if (!there) cache.store.want(web);
+        if (!there) cache.store.addInterest(web);
       }
       await cache.close();
     });
 
     it('SDS secrets are not, in no file and at no time', async () => {
       const before = await open();
-      before.store.want(interest('sds', 'key'));
-      before.store.want(interest('cds'));
+      before.store.addInterest(interest('sds', 'key'));
+      before.store.addInterest(interest('cds'));
       before.store.apply(
-        says('sds', { holder: named, resources: { key: 'S3CRET' }, settled: [interest('sds', 'key')] }),
+        says('sds', { holder: named, resources: { key: 'S3CRET' }, resolved: [interest('sds', 'key')] }),
       );
-      before.store.apply(says('cds', { resources: { a: 'PUBLIC' }, settled: [interest('cds')] }));
+      before.store.apply(says('cds', { resources: { a: 'PUBLIC' }, resolved: [interest('cds')] }));
       await before.written();
       expect(onDisk(directory.path, 'PUBLIC')).to.equal(true);
       expect(onDisk(directory.path, 'S3CRET')).to.equal(false);
@@ -196,12 +196,12 @@ describe('persistence', () => {
 
     it('with secrets: true they are; without it later, not a byte stays', async () => {
       const before = await open({ secrets: true });
-      before.store.want(interest('sds', 'key'));
+      before.store.addInterest(interest('sds', 'key'));
       before.store.apply(
-        says('sds', { holder: named, resources: { key: 'S3CRET' }, settled: [interest('sds', 'key')] }),
+        says('sds', { holder: named, resources: { key: 'S3CRET' }, resolved: [interest('sds', 'key')] }),
       );
-      before.store.want(interest('cds'));
-      before.store.apply(says('cds', { resources: { a: 'PUBLIC' }, settled: [interest('cds')] }));
+      before.store.addInterest(interest('cds'));
+      before.store.apply(says('cds', { resources: { a: 'PUBLIC' }, resolved: [interest('cds')] }));
       await before.close();
       expect(onDisk(directory.path, 'S3CRET')).to.equal(true);
       const kept = await open({ secrets: true });
@@ -212,7 +212,7 @@ describe('persistence', () => {
       await kept.close();
       const after = await open();
       expect(onDisk(directory.path, 'S3CRET')).to.equal(false);
-      expect(after.store.settled(interest('cds'))).to.equal(true);
+      expect(after.store.isResolved(interest('cds'))).to.equal(true);
       expect(after.store.resolve(type('sds'), resourceName('key'), NO_PARAMETERS)).to.equal('unknown');
       await after.close();
     });
@@ -231,15 +231,15 @@ describe('persistence', () => {
     it('what must not be cached is not, and whoever sees it is unknown again (protocol §5, do_not_cache)', async () => {
       const before = await open();
       const [all, one, other] = [interest('cds'), interest('cds', 'volatile'), interest('cds', 'a')];
-      for (const wanted of [all, one, other]) before.store.want(wanted);
-      before.store.apply(says('cds', { resources: { a: 'kept' }, settled: [all, other] }));
+      for (const wanted of [all, one, other]) before.store.addInterest(wanted);
+      before.store.apply(says('cds', { resources: { a: 'kept' }, resolved: [all, other] }));
       before.store.apply(
-        says('cds', { resources: { volatile: 'FLEETING' }, more: { doNotCache: true }, settled: [one] }),
+        says('cds', { resources: { volatile: 'FLEETING' }, more: { doNotCache: true }, resolved: [one] }),
       );
       await before.close();
       expect(onDisk(directory.path, 'FLEETING')).to.equal(false);
       const after = await open();
-      expect([all, one, other].map((wanted) => after.store.settled(wanted))).to.deep.equal([
+      expect([all, one, other].map((wanted) => after.store.isResolved(wanted))).to.deep.equal([
         false,
         false,
         true,
@@ -253,12 +253,12 @@ describe('persistence', () => {
       let now = 1_000_000;
       const clock = clockAt(() => now);
       const before = await open({ clock });
-      before.store.want(interest('cds'));
+      before.store.addInterest(interest('cds'));
       before.store.apply(
         says('cds', {
           resources: { short: '1' },
           more: { ttlMilliseconds: 1000 },
-          settled: [interest('cds')],
+          resolved: [interest('cds')],
         }),
       );
       before.store.apply(says('cds', { resources: { long: '2' }, more: { ttlMilliseconds: 60_000 } }));
@@ -427,8 +427,10 @@ describe('persistence', () => {
     const second = await open();
     expect(second.messages('error')).to.deep.equal(['the cache cannot be persisted; serving goes on']);
     expect(second.lines[0]).to.include({ kind: 'locked' });
-    second.store.want(interest('lds'));
-    second.store.apply(says('lds', { resources: { listener: 'of the second' }, settled: [interest('lds')] }));
+    second.store.addInterest(interest('lds'));
+    second.store.apply(
+      says('lds', { resources: { listener: 'of the second' }, resolved: [interest('lds')] }),
+    );
     const was = dump(second.store);
     await first.close();
     await eventually(() => expect(second.messages('info')).to.deep.equal(['the cache is persisted again']));

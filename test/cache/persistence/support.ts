@@ -4,8 +4,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect } from 'chai';
 import { z } from 'zod';
-import { isRestored } from '../../../src/cache/cell.ts';
-import { keeps } from '../../../src/cache/keeping.ts';
+import { isRestored } from '../../../src/cache/cached-resource.ts';
+import { contentOf } from '../../../src/cache/interest-content.ts';
 import { type Disk, WorkerDisk } from '../../../src/cache/persistence/disk.ts';
 import type { UpstreamIdentity } from '../../../src/cache/persistence/identity.ts';
 import {
@@ -23,7 +23,7 @@ import { type Transaction, transaction } from '../../../src/model/transaction.ts
 import { typeInfo } from '../../../src/model/types.ts';
 import { createLog } from '../../../src/observe/log.ts';
 import { eventually } from '../../e2e/support/eventually.ts';
-import { put, type } from '../../support/lab.ts';
+import { put, type } from '../../support/in-memory-relay.ts';
 
 export const central: UpstreamIdentity = { name: 'central', text: 'central', places: ['cp:1'] };
 export const wild: Holder = { key: 'central wildcard', upstream: 'central', role: 'wildcard' };
@@ -124,7 +124,7 @@ export function dump(store: Store): string {
   const lines: string[] = [];
   for (const [url, table] of store.tables()) {
     const { short } = typeInfo(url);
-    for (const [name, cell] of table.cells) {
+    for (const [name, cell] of table.resources) {
       for (const { variant, holders } of cell.variants.values()) {
         const { revision: _r, type: _t, payload, constraints, metadata, ...rest } = variant;
         const bytes = payload === undefined ? 'none' : Buffer.from(payload.bytes).toString('hex');
@@ -143,13 +143,13 @@ export function dump(store: Store): string {
         lines.push(`${short} binding ${name} ${parameters} ${variant}`);
     }
     const before = lines.length;
-    for (const { interest: one, answered, holder } of table.interests.all()) {
+    for (const { interest: one, resolved, holder } of table.interests.all()) {
       const { selector, parameters } = one;
       // Names under which nothing is there are not kept.
-      if (!isCollection(selector) && !keeps(table, one).present) continue;
-      lines.push(`${short} interest ${selector} ${parameters.key} ${answered} ${holder?.key}`);
+      if (!isCollection(selector) && !contentOf(table, one).hasContent) continue;
+      lines.push(`${short} interest ${selector} ${parameters.key} ${resolved} ${holder?.key}`);
     }
-    if (lines.length === before && table.cells.size === 0) continue;
+    if (lines.length === before && table.resources.size === 0) continue;
     for (const [holder, version] of table.versions) lines.push(`${short} version ${holder} ${version}`);
   }
   return lines.toSorted().join('\n');

@@ -2,10 +2,10 @@ import { setImmediate as turn } from 'node:timers/promises';
 import { expect } from 'chai';
 import type { Disk } from '../../../src/cache/persistence/disk.ts';
 import { unpack } from '../../../src/cache/persistence/packing.ts';
-import type { DiskError, Opened, Part } from '../../../src/cache/persistence/records.ts';
+import type { DiskError, Opened, RowBatch } from '../../../src/cache/persistence/records.ts';
 import { resourceName } from '../../../src/model/brand.ts';
 import { fail, ok, type Result } from '../../../src/model/result.ts';
-import { put, type } from '../../support/lab.ts';
+import { put, type } from '../../support/in-memory-relay.ts';
 import { VirtualClock } from '../../support/virtual-clock.ts';
 import { Cache, interest, says } from './support.ts';
 
@@ -54,7 +54,7 @@ class FakeDisk implements Disk {
     return Promise.resolve(ok(undefined));
   }
 
-  async put({ rows, payloads }: Part): Promise<Result<undefined, DiskError>> {
+  async put({ rows, payloads }: RowBatch): Promise<Result<undefined, DiskError>> {
     if (this.#current === undefined) throw new Error('no transaction');
     this.#current.parts++;
     for (const { kind, key, body } of rows)
@@ -99,7 +99,7 @@ describe('what is written when', () => {
     disk = new FakeDisk();
     clock = new VirtualClock();
     cache = await Cache.open({ directory: 'nowhere', disk, clock });
-    cache.store.want(all);
+    cache.store.addInterest(all);
     await pass(200);
     disk.transactions.length = 0;
   });
@@ -110,7 +110,7 @@ describe('what is written when', () => {
   }
 
   it('a new file gets everything, a change what has changed', async () => {
-    cache.store.apply(says('cds', { resources: { a: '1' }, settled: [all] }));
+    cache.store.apply(says('cds', { resources: { a: '1' }, resolved: [all] }));
     await pass(100);
     expect(disk.transactions).to.deep.include.members([
       {
@@ -265,7 +265,7 @@ describe('what is written when', () => {
     const stuck = new FakeDisk();
     const other = await Cache.open({ directory: 'nowhere', disk: stuck, clock });
     stuck.hold();
-    other.store.want(all);
+    other.store.addInterest(all);
     await pass(200);
     const ended = other.persistence.close(5000);
     await pass(5000);

@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 
 const usualPause = 50;
 
-export interface Patience {
+export interface EventuallyOptions {
   /** How long to go on trying, in milliseconds. */
   readonly timeout?: number;
   /** Between two tries, in milliseconds. */
@@ -12,7 +12,7 @@ export interface Patience {
 /** The first answer of `check` that is not a throw. After the timeout, its last error. */
 export async function eventually<T>(
   check: () => T | Promise<T>,
-  { timeout = 15_000, pause = usualPause }: Patience = {},
+  { timeout = 15_000, pause = usualPause }: EventuallyOptions = {},
 ): Promise<T> {
   const deadline = Date.now() + timeout;
   for (;;) {

@@ -4,7 +4,7 @@ import { create, toBinary } from '@bufbuild/protobuf';
 import { BinaryWriter, WireType } from '@bufbuild/protobuf/wire';
 import { AnySchema } from '@bufbuild/protobuf/wkt';
 import { DiscoveryResponseSchema } from '../../../src/gen/envoy/service/discovery/v3/discovery_pb.ts';
-import { type } from '../../support/lab.ts';
+import { type } from '../../support/in-memory-relay.ts';
 import { type TemporaryDirectory, temporaryDirectory } from './paths.ts';
 
 /** A directory for an upstream of kind filesystem. */

@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { Random } from '../../simulator/random.ts';
 import { eventually } from './eventually.ts';
 import { ModelPlane } from './model-plane.ts';
-import { ClientPool, type RecordingClient, type Said } from './recording-client.ts';
+import { ClientPool, type RecordedResponse, type RecordingClient } from './recording-client.ts';
 import { RelayProcess } from './relay.ts';
 import { checkCurrent } from './relay-state.ts';
 
@@ -167,7 +167,11 @@ function judge(client: RecordingClient, histories: ReadonlyMap<string, History>,
   return problems;
 }
 
-function judgeType({ protocol }: RecordingClient, said: readonly Said[], history: History): string[] {
+function judgeType(
+  { protocol }: RecordingClient,
+  said: readonly RecordedResponse[],
+  history: History,
+): string[] {
   const problems: string[] = [];
   const seen = new Map<string, string>();
   let before: ReadonlyMap<string, string> = new Map();

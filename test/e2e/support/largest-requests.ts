@@ -1,4 +1,4 @@
-import { type as typeOf } from '../../support/lab.ts';
+import { type as typeOf } from '../../support/in-memory-relay.ts';
 import { entry, field, filled, locator, many, repeated, tiny } from './large-messages.ts';
 
 /** What a client can send that is large, or costs much for its size. */

@@ -1,4 +1,4 @@
-import { type as typeOf } from '../../support/lab.ts';
+import { type as typeOf } from '../../support/in-memory-relay.ts';
 import { field, many, tiny } from './large-messages.ts';
 
 /** A large delta response of a control plane: its fields but for version, type and nonce. */

@@ -10,7 +10,7 @@ import {
 import { type TypeUrl, typeUrl } from '../../../src/model/brand.ts';
 import { typeInfo } from '../../../src/model/types.ts';
 import { jsonToBytes, messageName } from '../../../src/wire/registry.ts';
-import { any, type } from '../../support/lab.ts';
+import { any, type } from '../../support/in-memory-relay.ts';
 import { type AdsStream, ControlPlane, type Request } from '../../upstream/ads/control-plane.ts';
 
 /** What a stream was told of one type. */

@@ -4,7 +4,7 @@ import { DiscoveryRequestSchema } from '../../../src/gen/envoy/service/discovery
 import { ADS_SERVICE } from '../../../src/model/types.ts';
 import { Deframer, frameOf } from '../../../src/wire/grpc-frames.ts';
 import { readSotwResponse } from '../../../src/wire/response-reader.ts';
-import { type } from '../../support/lab.ts';
+import { type } from '../../support/in-memory-relay.ts';
 
 /** A SotW client of CDS on a connection of its own, which can stop reading. Cheap enough for a thousand. */
 export class Reader {

@@ -8,11 +8,11 @@ import {
 } from '../../../src/gen/envoy/service/discovery/v3/discovery_pb.ts';
 import { ADS_SERVICE } from '../../../src/model/types.ts';
 import { openCall, type RawCall, rawClient } from '../../support/grpc-calls.ts';
-import { contentOf, nameOf, type } from '../../support/lab.ts';
+import { contentOf, nameOf, type } from '../../support/in-memory-relay.ts';
 import { eventually } from './eventually.ts';
 
 /** One response as a client had it. */
-export interface Said {
+export interface RecordedResponse {
   readonly type: string;
   /** By `performance.now()`. */
   readonly at: number;
@@ -61,7 +61,7 @@ export class ClientPool implements Disposable {
 
 /** A stream that remembers all it was told and what that adds up to, of types by their short names. */
 export class RecordingClient implements Disposable {
-  readonly said: Said[] = [];
+  readonly said: RecordedResponse[] = [];
   /** Name → content, of each type. */
   readonly holds = new Map<string, Map<string, string>>();
   /** Delta: name → version, of each type. */
@@ -69,7 +69,7 @@ export class RecordingClient implements Disposable {
   status: StatusObject | undefined;
   endedAt = 0;
   /** Rejects what this says. */
-  rejects: (said: Said) => string | undefined = () => undefined;
+  rejects: (said: RecordedResponse) => string | undefined = () => undefined;
   readonly protocol: 'sotw' | 'delta';
   readonly #call: RawCall;
   readonly #id: string;
@@ -102,7 +102,7 @@ export class RecordingClient implements Disposable {
     this.#sotw(short, { versionInfo });
   }
 
-  of(short: string): readonly Said[] {
+  of(short: string): readonly RecordedResponse[] {
     return this.said.filter((said) => said.type === short);
   }
 
@@ -152,14 +152,14 @@ export class RecordingClient implements Disposable {
     this.#sotw(said.type, { ...answer, versionInfo: this.#accepted.get(said.type) ?? '' });
   }
 
-  #hold({ type: short, resources, removed }: Said): void {
+  #hold({ type: short, resources, removed }: RecordedResponse): void {
     const held = this.#of(short);
     if (this.protocol === 'sotw' && (short === 'cds' || short === 'lds')) held.clear();
     for (const [name, content] of resources) held.set(name, content);
     for (const name of removed) held.delete(name);
   }
 
-  #readDelta(bytes: Buffer): Said {
+  #readDelta(bytes: Buffer): RecordedResponse {
     const response = fromBinary(DeltaDiscoveryResponseSchema, bytes);
     const short = shortOf(response.typeUrl);
     const versions = this.versions.get(short) ?? {};
@@ -176,7 +176,7 @@ export class RecordingClient implements Disposable {
     };
   }
 
-  #readSotw(bytes: Buffer): Said {
+  #readSotw(bytes: Buffer): RecordedResponse {
     const response = fromBinary(DiscoveryResponseSchema, bytes);
     return {
       type: shortOf(response.typeUrl),

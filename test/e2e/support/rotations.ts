@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type ChannelCredentials, credentials } from '@grpc/grpc-js';
-import { Code } from '../../../src/wire/status.ts';
+import { Code } from '../../../src/wire/grpc-status.ts';
 import { type Issued, issueCertificate } from '../../support/certificates.ts';
 import { eventually } from './eventually.ts';
 import { ResourceFiles } from './files.ts';

@@ -14,7 +14,7 @@ import {
 } from '../../../src/gen/envoy/service/discovery/v3/discovery_pb.ts';
 import { ADS_SERVICE } from '../../../src/model/types.ts';
 import { openCall, type RawCall, rawClient } from '../../support/grpc-calls.ts';
-import { contentOf, nameOf, type } from '../../support/lab.ts';
+import { contentOf, nameOf, type } from '../../support/in-memory-relay.ts';
 import { identity, locator, told } from '../../support/variants.ts';
 import { eventually } from './eventually.ts';
 import type { NodeInit } from './xds-client.ts';

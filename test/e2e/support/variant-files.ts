@@ -6,7 +6,7 @@ import {
   ResourceSchema,
 } from '../../../src/gen/envoy/service/discovery/v3/discovery_pb.ts';
 import type { Constraints } from '../../../src/model/constraints.ts';
-import { any, type } from '../../support/lab.ts';
+import { any, type } from '../../support/in-memory-relay.ts';
 import type { ResourceFiles } from './files.ts';
 
 /** Name, content, and for whom; undefined: for all. */

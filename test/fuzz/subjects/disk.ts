@@ -3,30 +3,30 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { z } from 'zod';
 import { Decoder } from '../../../src/cache/persistence/decode.ts';
+import { DiskServer } from '../../../src/cache/persistence/disk-server.ts';
 import { Packer } from '../../../src/cache/persistence/packing.ts';
-import type { DiskReply, Part, Row } from '../../../src/cache/persistence/records.ts';
-import { DiskServer } from '../../../src/cache/persistence/server.ts';
+import type { DiskReply, Row, RowBatch } from '../../../src/cache/persistence/records.ts';
 import { Store } from '../../../src/cache/store.ts';
 import { systemClock } from '../../../src/model/clock.ts';
 import { Cache, interest, says, temporary } from '../../cache/persistence/support.ts';
-import { when } from '../../support/lab.ts';
+import { when } from '../../support/in-memory-relay.ts';
 import type { Subject, Trial } from '../subject.ts';
 
 const file = 'cache.sqlite';
 
 /** What a relay has written: the file, and the rows in it. */
-async function written(): Promise<{ readonly database: Buffer; readonly parts: readonly Part[] }> {
+async function written(): Promise<{ readonly database: Buffer; readonly parts: readonly RowBatch[] }> {
   const directory = temporary();
   try {
     const cache = await Cache.open({ directory: directory.path });
-    for (const short of ['cds', 'eds']) cache.store.want(interest(short));
-    cache.store.want(interest('rds', 'web', { env: 'prod' }));
-    cache.store.apply(says('cds', { resources: { a: '1', b: '2' }, settled: [interest('cds')] }));
+    for (const short of ['cds', 'eds']) cache.store.addInterest(interest(short));
+    cache.store.addInterest(interest('rds', 'web', { env: 'prod' }));
+    cache.store.apply(says('cds', { resources: { a: '1', b: '2' }, resolved: [interest('cds')] }));
     const more = { constraints: when({ env: 'prod' }), aliases: ['x'], doNotCache: false };
     cache.store.apply(says('rds', { resources: { web: '3' }, more }));
     await cache.written();
     await cache.close();
-    const parts: Part[] = [];
+    const parts: RowBatch[] = [];
     const server = new DiskServer(directory.path, (reply) => {
       if (reply.kind === 'part') parts.push(reply.part);
     });
@@ -48,7 +48,7 @@ const row = z.object({
 });
 
 /** Rows that are whole by their checksum and were written by something else. A row is JSON here. */
-function rows(parts: readonly Part[]): Subject {
+function rows(parts: readonly RowBatch[]): Subject {
   const all = parts.flatMap((part) => part.rows);
   const { payloads } = parts.find((part) => part.payloads.ids.length > 0) ?? {
     payloads: new Packer().take(),

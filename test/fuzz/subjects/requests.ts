@@ -4,7 +4,7 @@ import {
   DeltaDiscoveryRequestSchema,
   DiscoveryRequestSchema,
 } from '../../../src/gen/envoy/service/discovery/v3/discovery_pb.ts';
-import { Lab, node, put, resources, type, when } from '../../support/lab.ts';
+import { InMemoryRelay, node, put, resources, type, when } from '../../support/in-memory-relay.ts';
 import type { Subject, Trial } from '../subject.ts';
 
 const someone = create(NodeSchema, {
@@ -67,7 +67,7 @@ export function requests(protocol: 'sotw' | 'delta'): Subject {
 const updateEvery = 20;
 
 class RequestTrial implements Trial {
-  readonly #lab = new Lab({ limits: { maxSubscriptions: 1000, maxNamesLength: 4 * 2 ** 20 } });
+  readonly #lab = new InMemoryRelay({ limits: { maxSubscriptions: 1000, maxNamesLength: 4 * 2 ** 20 } });
   readonly #good = this.#lab.delta();
   readonly #protocol: 'sotw' | 'delta';
   #count = 0;
@@ -86,8 +86,8 @@ class RequestTrial implements Trial {
   }
 
   take(bytes: Buffer): void {
-    const lab = this.#lab;
-    const stranger = this.#protocol === 'sotw' ? lab.sotw() : lab.delta();
+    const relay = this.#lab;
+    const stranger = this.#protocol === 'sotw' ? relay.sotw() : relay.delta();
     if (this.#count % 2 === 0) stranger.send('cds', {});
     for (let again = 0; again < 2 && stranger.status === undefined; again++) stranger.raw(bytes);
     stranger.disconnect();

@@ -1,7 +1,7 @@
 import type { Log } from '../../../src/observe/log.ts';
 import { AdsUpstream } from '../../../src/upstream/ads/ads-upstream.ts';
-import type { Dial, LinkHandler, LinkStreamHandler } from '../../../src/upstream/ads/dial.ts';
-import { Lab, type } from '../../support/lab.ts';
+import type { ChannelHandler, ChannelStreamHandler, Transport } from '../../../src/upstream/ads/channel.ts';
+import { InMemoryRelay, type } from '../../support/in-memory-relay.ts';
 import { contentOf, deltaResponse, parseItem, sotwResponse } from '../../upstream/ads/responses.ts';
 import type { Subject, Trial } from '../subject.ts';
 
@@ -40,9 +40,9 @@ const silent: Log = {
 
 /** A control plane that says what it is told to, on whatever stream is open. */
 class ScriptedPlane {
-  readonly streams = new Set<LinkStreamHandler>();
+  readonly streams = new Set<ChannelStreamHandler>();
 
-  readonly dial: Dial = (_endpoint, handler: LinkHandler) => {
+  readonly dial: Transport = (_endpoint, handler: ChannelHandler) => {
     this.#connect = () => handler.connected();
     return {
       open: (_path, _via, stream) => {
@@ -65,7 +65,7 @@ class ScriptedPlane {
 }
 
 class ResponseTrial implements Trial {
-  readonly #lab = new Lab({ rules: [] });
+  readonly #lab = new InMemoryRelay({ rules: [] });
   readonly #plane = new ScriptedPlane();
   readonly #client = this.#lab.delta();
   readonly #protocol: 'sotw' | 'delta';
@@ -81,13 +81,13 @@ class ResponseTrial implements Trial {
         endpoints: [{ kind: 'unix', path: 'plane' }],
         protocol: protocol === 'sotw' ? 'SOTW' : 'DELTA',
         variants: 'NATIVE',
-        dial: this.#plane.dial,
+        transport: this.#plane.dial,
         tls: undefined,
         connectTimeoutMs: 1000,
         resourceTimeoutMs: 15_000,
         keepalive: { timeMs: 30_000, timeoutMs: 10_000 },
         backoff: { initialMs: 10, maxMs: 40 },
-        settleMs: 100,
+        failbackAfterMs: 100,
         rules: [],
         node: { id: 'relay', cluster: '', metadata: {}, locality: { region: '', zone: '', subZone: '' } },
         version: '1',

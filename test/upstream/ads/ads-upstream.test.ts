@@ -13,7 +13,7 @@ import type { Log } from '../../../src/observe/log.ts';
 import { AdsUpstream } from '../../../src/upstream/ads/ads-upstream.ts';
 import type { AdsUpstreamOptions } from '../../../src/upstream/ads/options.ts';
 import type { Address } from '../../../src/wire/address.ts';
-import { Code, codeName } from '../../../src/wire/status.ts';
+import { Code, codeName } from '../../../src/wire/grpc-status.ts';
 import { issueCertificate } from '../../support/certificates.ts';
 import { type AdsStream, ControlPlane, type Request } from './control-plane.ts';
 import { contentOf, typeOf } from './responses.ts';
@@ -42,7 +42,7 @@ class Observed {
   readonly transactions: Transaction[] = [];
   readonly lines: string[] = [];
   readonly restamps: Restamp[] = [];
-  readonly lapsed: Interest[] = [];
+  readonly ended: Interest[] = [];
   /** How streams ended. */
   readonly ends: string[] = [];
   readonly counts = { accepted: 0, rejected: 0, reconnects: 0, refused: 0 };
@@ -67,7 +67,7 @@ class Observed {
   }
 
   get settled(): string[] {
-    return this.transactions.flatMap((transaction) => transaction.settled.map(({ selector }) => selector));
+    return this.transactions.flatMap((transaction) => transaction.resolved.map(({ selector }) => selector));
   }
 }
 
@@ -104,7 +104,7 @@ describe('an ADS upstream', () => {
       resourceTimeoutMs: 1000,
       keepalive: { timeMs: 30_000, timeoutMs: 10_000 },
       backoff: { initialMs: 10, maxMs: 40 },
-      settleMs: 150,
+      failbackAfterMs: 150,
       rules: [],
       node: {
         id: 'relay',
@@ -133,8 +133,8 @@ describe('an ADS upstream', () => {
       restamp: (restamp) => observed.restamps.push(restamp),
       changed: () => {},
       isIdle: (interest) => idle.has(interest),
-      lapse: (interest) => {
-        if (idle.has(interest)) observed.lapsed.push(interest);
+      endIfIdle: (interest) => {
+        if (idle.has(interest)) observed.ended.push(interest);
       },
     });
     running.push(() => upstream.stop());
@@ -396,15 +396,15 @@ describe('an ADS upstream', () => {
       for (const stream of plane.openStreams) stream.end();
       await until('another stream', () => plane.streams[2]?.first !== undefined);
       await until('a lapse', () => {
-        if (observed.lapsed.length < 2) plane.openStreams[0]?.send(cds, '1', 'a:1@1');
-        return observed.lapsed.length >= 2;
+        if (observed.ended.length < 2) plane.openStreams[0]?.send(cds, '1', 'a:1@1');
+        return observed.ended.length >= 2;
       });
       expect(
         plane.streams.slice(2).flatMap(({ requests }) => requests.filter(asksAnew).map((one) => one.typeUrl)),
       ).to.deep.equal([cds]);
-      expect(observed.lapsed).to.include.members([lingering, lone]);
+      expect(observed.ended).to.include.members([lingering, lone]);
       idle.clear();
-      upstream.live(lone);
+      upstream.markActive(lone);
       await until(
         'it is asked',
         () =>
@@ -488,7 +488,7 @@ describe('an ADS upstream', () => {
         const upstream = start({
           endpoints: [address(silent.port), address(plane.port)],
           resourceTimeoutMs: 100,
-          settleMs: 10_000,
+          failbackAfterMs: 10_000,
         });
         upstream.subscribe(want(selector));
         await until('content', () => observed.contents['name'] === '1');
@@ -663,11 +663,13 @@ describe('an ADS upstream', () => {
       upstream.subscribe(want('a', { env: 'prod' }));
       upstream.subscribe(want('a', { env: 'test' }));
       const [refusal] = observed.transactions;
-      expect(refusal?.faults[0]).to.include({ name: 'a', code: Code.RESOURCE_EXHAUSTED });
-      expect(refusal?.faults[0]?.message).to.contain('max_upstream_sessions');
-      expect(refusal?.faults[0]?.constraints.matches(want('a', { env: 'prod' }).parameters)).to.equal(false);
-      expect(refusal?.settled, 'it may well be there').to.deep.equal([]);
-      expect(upstream.refusal(want('a', { env: 'test' }))).to.equal(refusal?.faults[0]?.message);
+      expect(refusal?.resourceErrors[0]).to.include({ name: 'a', code: Code.RESOURCE_EXHAUSTED });
+      expect(refusal?.resourceErrors[0]?.message).to.contain('max_upstream_sessions');
+      expect(refusal?.resourceErrors[0]?.constraints.matches(want('a', { env: 'prod' }).parameters)).to.equal(
+        false,
+      );
+      expect(refusal?.resolved, 'it may well be there').to.deep.equal([]);
+      expect(upstream.refusal(want('a', { env: 'test' }))).to.equal(refusal?.resourceErrors[0]?.message);
       expect(upstream.refusal(want('a', { env: 'prod' }))).to.equal(undefined);
       expect(observed.counts.refused).to.equal(1);
       upstream.unsubscribe(want('a', { env: 'prod' }));
@@ -745,7 +747,7 @@ describe('an ADS upstream', () => {
       'wildcard a env == "test" -> env == "test" and not exists(zone)',
       'wildcard b env == "test" and z == "1" -> env == "test" and not exists(zone) and z == "1"',
     ]);
-    expect(restamp?.unsettled).to.deep.equal([moved]);
+    expect(restamp?.unresolved).to.deep.equal([moved]);
     await until('its session', () => observed.settled.length === 5);
     expect(upstream.state().sessions).to.equal(3);
     expect(plane.requests.find(({ node }) => node?.locality?.zone === 'z1')).to.not.equal(undefined);
@@ -783,12 +785,16 @@ describe('an ADS upstream', () => {
       .with.deep.nested.property('[0].dynamicParameters', { env: 'prod' });
   });
 
-  describe('NATIVE, each parameter set apart', () => {
-    const apart = { variants: 'NATIVE', apart: true, resourceTimeoutMs: 60_000 } as const;
+  describe('NATIVE, a session for each parameter set', () => {
+    const perParameters = {
+      variants: 'NATIVE',
+      sessionPerParameters: true,
+      resourceTimeoutMs: 60_000,
+    } as const;
 
     it('a wildcard is answered by the first response on its own stream, at once, and by no other', async () => {
       const plane = await controlPlane();
-      const upstream = start({ endpoints: [address(plane.port)], ...apart });
+      const upstream = start({ endpoints: [address(plane.port)], ...perParameters });
       upstream.subscribe(want('*', { env: 'prod' }));
       upstream.subscribe(want('*', { env: 'test' }));
       await until('two streams', () => plane.requests.length === 2);
@@ -805,16 +811,16 @@ describe('an ADS upstream', () => {
     it('the holders say for which parameters something was chosen', async () => {
       const plane = await controlPlane();
       plane.answer = serving('1', 'a:x@1');
-      const upstream = start({ endpoints: [address(plane.port)], ...apart });
+      const upstream = start({ endpoints: [address(plane.port)], ...perParameters });
       const { parameters } = want('*', { env: 'prod' });
       upstream.subscribe(want('*', { env: 'prod' }));
       await until('an answer', () => observed.settled.length === 1);
-      expect(observed.transactions[0]?.holder.parameters).to.equal(parameters);
+      expect(observed.transactions[0]?.holder.exactParameters).to.equal(parameters);
     });
 
     it('past the limit parameter sets share a session; nobody is refused', async () => {
       const plane = await controlPlane();
-      const upstream = start({ endpoints: [address(plane.port)], ...apart, maxSessions: 2 });
+      const upstream = start({ endpoints: [address(plane.port)], ...perParameters, maxSessions: 2 });
       const wants = ['a', 'b', 'c', 'd'].map((env) => want('x', { env }));
       for (const interest of wants) upstream.subscribe(interest);
       await until('three streams', () => plane.streams.length === 3);

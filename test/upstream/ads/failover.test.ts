@@ -59,7 +59,7 @@ describe('failover', () => {
     failover.connected();
     failover.answered();
     expect(failover.lost()).to.equal(400);
-    failover.well();
+    failover.resetBackoff();
     expect(failover.lost()).to.equal(100);
   });
 
@@ -75,7 +75,7 @@ describe('failover', () => {
     const failover = policy(2);
     failover.failed('unanswered');
     expect(failover.penalty(0)).to.equal(2);
-    failover.returned(0);
+    failover.failedBack(0);
     failover.answered();
     expect(failover.penalty(0)).to.equal(1);
   });

@@ -5,7 +5,7 @@ import type { Interest } from '../../../src/model/transaction.ts';
 import type { Log } from '../../../src/observe/log.ts';
 import { AdsUpstream } from '../../../src/upstream/ads/ads-upstream.ts';
 import type { SessionRule } from '../../../src/upstream/ads/node.ts';
-import { Lab, put, type } from '../../support/lab.ts';
+import { InMemoryRelay, put, type } from '../../support/in-memory-relay.ts';
 
 const eds = type('eds');
 const rule = (key: string): SessionRule => ({ key, to: `node.metadata.${key}` });
@@ -18,8 +18,8 @@ const want = (env: string, name = 'a', more: Record<string, string> = {}): Inter
 
 /** A relay whose one upstream may have so many sessions. Nothing is asked: there is no connection. */
 function setting(maxSessions: number) {
-  const lab = new Lab();
-  const { clock } = lab;
+  const relay = new InMemoryRelay();
+  const { clock } = relay;
   const upstream = new AdsUpstream(
     {
       name: 'central',
@@ -32,7 +32,7 @@ function setting(maxSessions: number) {
       resourceTimeoutMs: 15_000,
       keepalive: { timeMs: 30_000, timeoutMs: 10_000 },
       backoff: { initialMs: 1000, maxMs: 1000 },
-      settleMs: 0,
+      failbackAfterMs: 0,
       rules: [rule('env')],
       node: { id: 'r', cluster: 'r', metadata: {}, locality: { region: '', zone: '', subZone: '' } },
       version: '1',
@@ -43,15 +43,15 @@ function setting(maxSessions: number) {
       random: () => 0.5,
       log: quiet,
       metrics: { updates() {}, lastUpdate() {}, reconnect() {}, streamEnd() {}, refused() {} },
-      dial: () => ({ open: () => ({ write() {}, end() {} }), close() {} }),
+      transport: () => ({ open: () => ({ write() {}, end() {} }), close() {} }),
     },
-    lab.relay,
+    relay.relay,
   );
-  lab.relay.replace([upstream]);
-  const registry = lab.relay.views.interests();
+  relay.relay.replace([upstream]);
+  const registry = relay.relay.views.interests();
   const leave = (...interests: Interest[]) => {
     for (const interest of interests) {
-      lab.says({ type: eds, puts: [put(eds, interest.selector, 'it')], settled: [interest] });
+      relay.says({ type: eds, puts: [put(eds, interest.selector, 'it')], resolved: [interest] });
       registry.release(interest);
     }
   };

@@ -2,11 +2,14 @@ import { expect } from 'chai';
 import { resourceName } from '../../../src/model/brand.ts';
 import { NO_PARAMETERS } from '../../../src/model/parameters.ts';
 import { requestParts } from '../../../src/upstream/ads/request-parts.ts';
-import { type Ask, Wants } from '../../../src/upstream/ads/wants.ts';
-import { type } from '../../support/lab.ts';
+import {
+  type UpstreamSubscription,
+  UpstreamSubscriptions,
+} from '../../../src/upstream/ads/upstream-subscriptions.ts';
+import { type } from '../../support/in-memory-relay.ts';
 
-const asks = (count: number, length: number): Ask[] => {
-  const wants = new Wants(false);
+const subscriptions = (count: number, length: number): UpstreamSubscription[] => {
+  const wants = new UpstreamSubscriptions(false);
   return Array.from({ length: count }, (_, index) => {
     const selector = resourceName(`${index} `.padEnd(length, 'x'));
     return wants.add({ type: type('eds'), selector, parameters: NO_PARAMETERS }).ask;
@@ -15,13 +18,13 @@ const asks = (count: number, length: number): Ask[] => {
 
 describe('a delta request to a control plane', () => {
   it('is one, if it is small, and also if it names nothing', () => {
-    const [a, b] = [asks(10, 20), asks(5, 20)];
+    const [a, b] = [subscriptions(10, 20), subscriptions(5, 20)];
     expect(requestParts(a, b)).to.deep.equal([{ subscribe: a, unsubscribe: b }]);
     expect(requestParts([], [])).to.deep.equal([{ subscribe: [], unsubscribe: [] }]);
   });
 
   it('is many where clients name megabytes: gRPC servers take 4 MiB, and refuse by ending the stream', () => {
-    const [a, b] = [asks(10_000, 400), asks(10_000, 300)];
+    const [a, b] = [subscriptions(10_000, 400), subscriptions(10_000, 300)];
     const parts = requestParts(a, b);
     expect(parts.flatMap(({ subscribe }) => subscribe)).to.deep.equal(a);
     expect(parts.flatMap(({ unsubscribe }) => unsubscribe)).to.deep.equal(b);

@@ -8,7 +8,7 @@ import {
 } from '../../../src/gen/envoy/service/discovery/v3/discovery_pb.ts';
 import type { TypeUrl } from '../../../src/model/brand.ts';
 import { typeByName } from '../../../src/model/types.ts';
-import { Code } from '../../../src/wire/status.ts';
+import { Code } from '../../../src/wire/grpc-status.ts';
 
 type ConstraintsInit = MessageInitShape<typeof DynamicParameterConstraintsSchema>;
 type AnyInit = MessageInitShape<typeof AnySchema>;

@@ -25,28 +25,28 @@ class Setting {
   ask(...units: readonly string[]): readonly number[] {
     return units.map((unit) => {
       const [type, role] = parse(unit);
-      const lane = this.suspicion.want(type, role, this.#now);
-      this.suspicion.asked(lane, type, this.#now);
-      return lane;
+      const streamId = this.suspicion.addInterest(type, role, this.#now);
+      this.suspicion.firstRequested(streamId, type, this.#now);
+      return streamId;
     });
   }
 
-  open(lane: number): this {
-    this.suspicion.opened(lane, this.#now);
+  open(streamId: number): this {
+    this.suspicion.opened(streamId, this.#now);
     return this;
   }
 
-  answer(lane: number, ...types: readonly string[]): this {
-    for (const type of types) this.suspicion.answered(lane, typeOf(type));
+  answer(streamId: number, ...types: readonly string[]): this {
+    for (const type of types) this.suspicion.answered(streamId, typeOf(type));
     return this;
   }
 
-  end(lane: number, how: StreamEnd = 'ended'): readonly string[] {
-    return told(this.suspicion.ended(lane, how, 'no', this.#now));
+  end(streamId: number, how: StreamEnd = 'ended'): readonly string[] {
+    return told(this.suspicion.ended(streamId, how, 'no', this.#now));
   }
 
-  survive(lane: number): readonly string[] {
-    return told(this.suspicion.survived(lane, this.#now));
+  survive(streamId: number): readonly string[] {
+    return told(this.suspicion.survived(streamId, this.#now));
   }
 
   get suspects(): readonly string[] {
@@ -214,21 +214,21 @@ describe('which stream asks what', () => {
 
   it('a client that asks for ever more types opens no more than so many streams', () => {
     const setting = running();
-    const lanes = new Set<number>();
+    const streams = new Set<number>();
     for (let index = 0; index < 100; index++) {
-      const [lane = 0] = setting.ask(`debug-${index}`);
-      lanes.add(lane);
-      setting.open(lane).end(lane);
-      for (const { lane: apart } of setting.suspicion.suspects()) lanes.add(apart);
+      const [streamId = 0] = setting.ask(`debug-${index}`);
+      streams.add(streamId);
+      setting.open(streamId).end(streamId);
+      for (const { streamId: isolated } of setting.suspicion.suspects()) streams.add(isolated);
     }
-    expect([...lanes].filter((lane) => lane > 3).length).to.equal(8);
+    expect([...streams].filter((streamId) => streamId > 3).length).to.equal(8);
   });
 
   it('what nobody wants any more makes place', () => {
     const setting = running();
     for (let index = 0; index < 20; index++) {
       setting.ask(`debug-${index}`);
-      setting.suspicion.unwant(typeUrl(`debug-${index}`), 'wildcard');
+      setting.suspicion.removeInterest(typeUrl(`debug-${index}`), 'wildcard');
     }
     setting.open(2).at(120).ask('debug');
     expect(setting.end(2).at(-1)).to.match(/^debug 2→\d+$/);
@@ -261,13 +261,13 @@ describe('which stream asks what', () => {
         setting.open(2).answer(2, 'names');
         const ends = new Map<number, number>();
         for (let index = 0; index < 50; index++) {
-          const [lane = 0] = setting.at(120 + index * pause).ask(`debug-${index}`);
-          ends.set(lane, (ends.get(lane) ?? 0) + 1);
-          if (lane > 3) setting.open(lane);
-          setting.end(lane);
-          setting.open(lane);
+          const [streamId = 0] = setting.at(120 + index * pause).ask(`debug-${index}`);
+          ends.set(streamId, (ends.get(streamId) ?? 0) + 1);
+          if (streamId > 3) setting.open(streamId);
+          setting.end(streamId);
+          setting.open(streamId);
         }
-        expect([...ends.keys()].filter((lane) => lane <= 1)).to.deep.equal([]);
+        expect([...ends.keys()].filter((streamId) => streamId <= 1)).to.deep.equal([]);
         // Those that are still asked are suspected: from the first on, the next ones are apart from `names`, too.
         expect(ends.get(2)).to.equal(1);
       });
@@ -278,8 +278,8 @@ describe('which stream asks what', () => {
       setting.ask('names');
       setting.open(2).answer(2, 'names').at(120);
       for (let index = 0; index < 9; index++) {
-        const [lane = 0] = setting.ask(`debug-${index}`);
-        setting.open(lane).end(lane);
+        const [streamId = 0] = setting.ask(`debug-${index}`);
+        setting.open(streamId).end(streamId);
       }
       const [wildcard = 0, named = 0] = setting.ask('late', 'late x');
       expect(wildcard).to.be.above(3);
@@ -289,14 +289,14 @@ describe('which stream asks what', () => {
     it('does not take the streams on which known ones are tried', () => {
       const setting = running();
       for (let index = 0; index < 20; index++) {
-        const [lane = 0] = setting.ask(`debug-${index}`);
-        setting.open(lane).end(lane);
-        setting.open(lane).end(lane);
+        const [streamId = 0] = setting.ask(`debug-${index}`);
+        setting.open(streamId).end(streamId);
+        setting.open(streamId).end(streamId);
       }
-      const used = [...setting.suspicion.suspects()].map(({ lane }) => lane);
+      const used = [...setting.suspicion.suspects()].map(({ streamId }) => streamId);
       setting.ask('sds x');
       setting.end(0);
-      expect(used).not.to.include(setting.suspicion.lane(typeOf('sds'), 'named'));
+      expect(used).not.to.include(setting.suspicion.streamOf(typeOf('sds'), 'named'));
     });
   });
 
@@ -304,10 +304,10 @@ describe('which stream asks what', () => {
     const setting = running();
     setting.ask('sds x');
     setting.end(0);
-    setting.suspicion.unwant(typeOf('sds'), 'named');
+    setting.suspicion.removeInterest(typeOf('sds'), 'named');
     for (let index = 0; index < 600; index++) {
       setting.ask(`debug-${index}`);
-      setting.suspicion.unwant(typeOf(`debug-${index}`), 'wildcard');
+      setting.suspicion.removeInterest(typeOf(`debug-${index}`), 'wildcard');
     }
     expect(setting.ask('sds x')).to.deep.equal([4]);
   });

@@ -4,10 +4,10 @@ import { type Constraints, formatConstraints, UNCONSTRAINED } from '../../../src
 import { internParameters } from '../../../src/model/parameters.ts';
 import type { Interest, Transaction } from '../../../src/model/transaction.ts';
 import { typeInfo } from '../../../src/model/types.ts';
-import { DeltaSession } from '../../../src/upstream/ads/delta-session.ts';
-import type { Effect, Machine } from '../../../src/upstream/ads/machine.ts';
-import { SotwSession } from '../../../src/upstream/ads/sotw-session.ts';
+import { DeltaStreamProtocol } from '../../../src/upstream/ads/delta-stream-protocol.ts';
+import { SotwStreamProtocol } from '../../../src/upstream/ads/sotw-stream-protocol.ts';
 import { stampFor, unstamped } from '../../../src/upstream/ads/stamp.ts';
+import type { ProtocolEffect, StreamProtocol } from '../../../src/upstream/ads/stream-protocol.ts';
 import type { OutgoingRequest } from '../../../src/wire/request-writer.ts';
 import { VirtualClock } from '../../support/virtual-clock.ts';
 import { contentOf, deltaResponse, parseItem, sotwResponse, typeOf } from './responses.ts';
@@ -26,7 +26,7 @@ import { contentOf, deltaResponse, parseItem, sotwResponse, typeOf } from './res
  * and answers with what the machine does: `>` is a request, `=` a transaction, `*` a line in the log.
  */
 export class Conversation {
-  readonly #machine: Machine;
+  readonly #machine: StreamProtocol;
   readonly #sotw: boolean;
   readonly #clock = new VirtualClock();
   readonly #timers = new Map<string, Timer>();
@@ -45,7 +45,7 @@ export class Conversation {
       maxConstraintDepth: 8,
       resourceTimeoutMs: 15_000,
     };
-    this.#machine = this.#sotw ? new SotwSession(options) : new DeltaSession(options);
+    this.#machine = this.#sotw ? new SotwStreamProtocol(options) : new DeltaStreamProtocol(options);
   }
 
   /** What the machine does about one line. */
@@ -58,10 +58,12 @@ export class Conversation {
         this.#run(this.#machine.step({ kind: verb, interest: interestOf(words) }));
         break;
       case 'rest':
-        this.#run(this.#machine.step({ kind: 'rest', isIdle: ({ selector }) => words.includes(selector) }));
+        this.#run(
+          this.#machine.step({ kind: 'suspend_idle', isIdle: ({ selector }) => words.includes(selector) }),
+        );
         break;
       case 'wake':
-        this.#run(this.#machine.step({ kind: 'wake', interest: interestOf(words) }));
+        this.#run(this.#machine.step({ kind: 'resume', interest: interestOf(words) }));
         break;
       case 'connect':
         this.#run(this.#machine.step({ kind: 'connected', resumed: words[0] !== 'elsewhere' }));
@@ -99,7 +101,7 @@ export class Conversation {
     return encode(typeOf(type), text(version), nonce, items.map(parseItem));
   }
 
-  #run(effects: readonly Effect[]): void {
+  #run(effects: readonly ProtocolEffect[]): void {
     for (const effect of effects) {
       switch (effect.kind) {
         case 'send':
@@ -219,13 +221,13 @@ function formatTransaction(transaction: Transaction): string {
   }
   for (const { name, constraints } of transaction.removals) words.push(`-${name}${formatted(constraints)}`);
   for (const { name, constraints } of transaction.heartbeats) words.push(`~${name}${formatted(constraints)}`);
-  for (const { name, code } of transaction.faults) words.push(`!${name}:${code}`);
+  for (const { name, code } of transaction.resourceErrors) words.push(`!${name}:${code}`);
   if (transaction.complete) words.push('complete');
   if (transaction.cannotDelete) words.push('partial');
   words.push(
     ...list(
       'settled ',
-      transaction.settled.map(({ selector, parameters }) =>
+      transaction.resolved.map(({ selector, parameters }) =>
         parameters.entries.size === 0
           ? selector
           : `${selector}(${[...parameters.entries].map((pair) => pair.join('=')).join('&')})`,

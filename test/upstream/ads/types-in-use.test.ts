@@ -9,7 +9,7 @@ describe('types that a client invents', () => {
     types.set(typeUrl('kept'), kept);
     let most = 0;
     for (let index = 0; index < 10_000; index++) {
-      types.forget(({ used }) => !used);
+      types.dropUnused(({ used }) => !used);
       types.set(typeUrl(`invented/${index}`), { used: false });
       most = Math.max(most, types.size);
     }
@@ -20,7 +20,7 @@ describe('types that a client invents', () => {
   it('are all kept while they are used', () => {
     const types = new TypesInUse<object>();
     for (let index = 0; index < 1000; index++) {
-      types.forget(() => false);
+      types.dropUnused(() => false);
       types.set(typeUrl(`used/${index}`), {});
     }
     expect(types.size).to.equal(1000);

@@ -6,7 +6,7 @@ import { systemClock } from '../../../src/model/clock.ts';
 import { NO_PARAMETERS } from '../../../src/model/parameters.ts';
 import type { Interest, Transaction } from '../../../src/model/transaction.ts';
 import { CLAIMS_EVERYTHING, type ClaimOptions } from '../../../src/upstream/claims.ts';
-import { FilesystemUpstream } from '../../../src/upstream/filesystem/upstream.ts';
+import { FilesystemUpstream } from '../../../src/upstream/filesystem/filesystem-upstream.ts';
 
 export const cds = typeUrl('type.googleapis.com/envoy.config.cluster.v3.Cluster');
 export const eds = typeUrl('type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment');

@@ -1,0 +1,163 @@
+import type { TypeStream } from '../downstream/type-stream.ts';
+import type { XdsStream } from '../downstream/xds-stream.ts';
+import { ClientResourceStatus } from '../gen/envoy/admin/v3/config_dump_shared_pb.ts';
+import { type ClientStatusRequest, ConfigStatus } from '../gen/envoy/service/status/v3/csds_pb.ts';
+import type { Access } from '../model/access.ts';
+import type { TypeUrl } from '../model/brand.ts';
+import { isVariant, type Value } from '../model/catalog.ts';
+import { fail, ok, type Result } from '../model/result.ts';
+import type { Holding } from '../model/subscription.ts';
+import type { Pace, TimeSlices } from '../model/time-slices.ts';
+import { typeInfo } from '../model/types.ts';
+import type { Relay } from '../relay.ts';
+import { ClientStatusWriter, type EncodedStatus, type StatusEntry } from '../wire/client-status.ts';
+import { Code, type GrpcStatus } from '../wire/grpc-status.ts';
+import { isInScope, type StatusScope } from './client-status-scope.ts';
+import { compileNodeMatchers } from './node-matchers.ts';
+
+export interface ClientStatusQuery {
+  readonly scope: StatusScope;
+  readonly request: ClientStatusRequest;
+  /** Of what is answered. */
+  readonly maxBytes: number;
+}
+
+/** Connect, and JSON above all, is written in one go: for clients of the xDS port it is bounded apart. */
+export const maxConnectBytes = 1 << 20;
+
+type ClientStatusResult = Result<EncodedStatus, GrpcStatus>;
+
+/** CSDS (protocol §9) of the clients whose streams end in this process: what each was told, and what it made of it. */
+export function clientConfigs(
+  relay: Relay,
+  { scope, request, maxBytes }: ClientStatusQuery,
+  slices: TimeSlices,
+): Promise<ClientStatusResult> {
+  return slices.run(async (pace) => {
+    const matches = compileNodeMatchers(request.nodeMatchers);
+    if (!matches.ok) return matches;
+    const writer = new ClientStatusWriter(maxBytes);
+    for (const stream of [...relay.server.streams()]) {
+      await pace.yieldIfDue();
+      if (!isInScope(scope, stream.transport.peer) || !matches.value(stream.client?.nodeId ?? '')) continue;
+      const seesAll = scope.kind === 'all';
+      if (!(await writeEntries(writer, stream, seesAll, request.excludeResourceContents, pace))) {
+        return fail(answerTooLarge(maxBytes));
+      }
+      if (relay.server.stream(stream.id) !== stream) {
+        writer.drop(); // it has ended meanwhile, and forgotten what it had
+        continue;
+      }
+      const { nodeId = '', cluster = '' } = stream.client ?? {};
+      if (!writer.client({ nodeId, cluster, scope: stream.id })) return fail(answerTooLarge(maxBytes));
+    }
+    return ok(writer.take());
+  });
+}
+
+/** What the relay itself got from its control planes, as one more client. */
+export function ownConfig(
+  relay: Relay,
+  { request, maxBytes }: ClientStatusQuery,
+  slices: TimeSlices,
+): Promise<ClientStatusResult> {
+  return slices.run(async (pace) => {
+    const matches = compileNodeMatchers(request.nodeMatchers);
+    if (!matches.ok) return matches;
+    const writer = new ClientStatusWriter(maxBytes);
+    if (!matches.value(relay.nodeId)) return ok(writer.take());
+    for (const entry of ownEntries(relay, request.excludeResourceContents)) {
+      await pace.yieldIfDue();
+      if (!writer.entry(entry)) return fail(answerTooLarge(maxBytes));
+    }
+    const written = writer.client({ nodeId: relay.nodeId, cluster: '', scope: 'upstream' });
+    return written ? ok(writer.take()) : fail(answerTooLarge(maxBytes));
+  });
+}
+
+export function answerTooLarge(maxBytes: number): GrpcStatus {
+  const message = `the answer has more than ${maxBytes} bytes, the most that is answered (limits.max_response_bytes; by Connect on the xDS port ${maxConnectBytes}): exclude_resource_contents and node_matchers make it smaller`;
+  return { code: Code.RESOURCE_EXHAUSTED, message };
+}
+
+/** False: the answer is too large. */
+async function writeEntries(
+  writer: ClientStatusWriter,
+  stream: XdsStream,
+  seesAll: boolean,
+  excludeBodies: boolean,
+  pace: Pace,
+): Promise<boolean> {
+  for (const type of stream.types) {
+    for (const holding of type.subscription?.holdings() ?? []) {
+      await pace.yieldIfDue();
+      if (!seesAll && !mayBeTold(stream.client?.access, type.info.url, holding)) continue;
+      if (!writer.entry(entryOf(type, holding, excludeBodies))) return false;
+    }
+  }
+  return true;
+}
+
+/** By the rules and parameters of now: what it was sent may have been allowed only then. */
+function mayBeTold(access: Access | undefined, type: TypeUrl, holding: Holding): boolean {
+  const { canonical, parameters, value, current } = holding;
+  if (access?.allows(type, canonical) !== true) return false;
+  if (current || !isVariant(value)) return true;
+  return access.admits(value, parameters) && value.constraints.matches(parameters);
+}
+
+function entryOf(type: TypeStream, { name, value }: Holding, excludeBodies: boolean): StatusEntry {
+  const { lastNack, state } = type;
+  return {
+    typeUrl: type.info.url,
+    name,
+    configStatus: isVariant(value) ? statusOf(type) : ConfigStatus.NOT_SENT,
+    ...contentOf(value, excludeBodies),
+    ...(lastNack === undefined || state !== 'ERROR'
+      ? {}
+      : { error: { at: lastNack.at, details: lastNack.message, version: type.version } }),
+  };
+}
+
+function* ownEntries(relay: Relay, excludeBodies: boolean): Iterable<StatusEntry> {
+  for (const [type, table] of relay.store.tables()) {
+    for (const [name, cached] of table.resources) {
+      for (const { variant } of cached.variants.values()) {
+        const content = contentOf(variant, excludeBodies);
+        yield { typeUrl: type, name, clientStatus: ClientResourceStatus.ACKED, ...content };
+      }
+    }
+    for (const { interest, resolved } of table.interests.all()) {
+      const { selector } = interest;
+      if (selector === '*' || (table.resources.get(selector)?.variants.size ?? 0) > 0) continue;
+      const clientStatus = resolved ? ClientResourceStatus.DOES_NOT_EXIST : ClientResourceStatus.REQUESTED;
+      yield { typeUrl: type, name: selector, clientStatus };
+    }
+  }
+}
+
+function statusOf(type: TypeStream): ConfigStatus {
+  switch (type.state) {
+    case 'SYNCED':
+      return ConfigStatus.SYNCED;
+    case 'NOT_SENT':
+      return ConfigStatus.NOT_SENT;
+    case 'STALE':
+      return ConfigStatus.STALE;
+    case 'ERROR':
+      return ConfigStatus.ERROR;
+    default:
+      return type.state satisfies never;
+  }
+}
+
+function contentOf(
+  value: Value | undefined,
+  excludeBodies: boolean,
+): Pick<StatusEntry, 'version' | 'lastUpdated' | 'body'> {
+  if (!isVariant(value)) return {};
+  const content = { version: value.version, lastUpdated: value.cachedSince };
+  // A private key is for those that subscribe to it, not for whoever asks how they are.
+  if (excludeBodies || value.payload === undefined || typeInfo(value.type).short === 'sds') return content;
+  return { ...content, body: value.payload.bytes };
+}

@@ -1,0 +1,47 @@
+import type { Config } from '../config/config.ts';
+import { ok, type Result } from '../model/result.ts';
+import type { ClientsView } from './clients-view.ts';
+import { type Core, type ProcessRole, SINGLE_PROCESS } from './core.ts';
+import { LocalClients } from './local-clients.ts';
+import { XdsListener, type XdsListenerCallbacks } from './xds-listener.ts';
+
+/** Where clients connect. */
+export interface ClientServing {
+  /** HOST:PORT, or unix:PATH. */
+  readonly address: string;
+  readonly clients: ClientsView;
+  /** Why no client can be served; undefined while one can. */
+  notReadyReason(): string | undefined;
+  /** Everything that the relay has counted, in the Prometheus text format. */
+  metricsText(): Promise<string>;
+  reload(config: Config): void;
+  /** Ends the streams of clients over the time given, and closes. */
+  drain(milliseconds: number): Promise<void>;
+}
+
+/** How the relay serves its clients. */
+export interface ServingMode {
+  /** By what this process serves its own streams. */
+  configOf(config: Config): Config;
+  role(): ProcessRole;
+  open(core: Core, config: Config, answers: XdsListenerCallbacks): Promise<Result<ClientServing>>;
+}
+
+/** In this process. */
+export const IN_PROCESS: ServingMode = {
+  configOf: (config) => config,
+  role: () => SINGLE_PROCESS,
+  async open(core, _config, answers) {
+    const opened = await XdsListener.open(core, answers);
+    if (!opened.ok) return opened;
+    const listener = opened.value;
+    return ok({
+      address: listener.address,
+      clients: new LocalClients(core.relay),
+      notReadyReason: () => undefined,
+      metricsText: () => core.metricsText(),
+      reload: () => {},
+      drain: (milliseconds: number) => listener.drain(milliseconds),
+    });
+  },
+};

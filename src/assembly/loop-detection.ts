@@ -1,0 +1,106 @@
+import { randomBytes } from 'node:crypto';
+import type { Clock, Timer } from '../model/clock.ts';
+import type { GrpcStatus } from '../wire/grpc-status.ts';
+import type { Peer, ServerStream } from '../wire/server-stream.ts';
+import { announcesMore, formatVia, loopOf, pathsBelow, relayId, VIA_HEADER } from '../wire/via.ts';
+
+/** Relays that start together are announced together. Milliseconds. */
+const gatherMs = 100;
+/**
+ * At least this long between two announcements. Each one opens the streams upstream again, and a client could pretend
+ * to be many relays. Milliseconds.
+ */
+const announceIntervalMs = 60_000;
+/** Of so many streams paths are gathered; what they say is bounded, and no fleet has as many relays. */
+const mostStreams = 1000;
+
+type AnnouncingStream = Pick<ServerStream, 'header' | 'peer'>;
+
+/** Knows which relays are below this one, so that none of them can be above it as well (x-distributary-via). */
+export class LoopDetection {
+  /** Who this relay is, all its processes alike. */
+  readonly relayId: string;
+  readonly #streams: () => Iterable<AnnouncingStream>;
+  readonly #mayBeRelay: (peer: Peer) => boolean;
+  readonly #clock: Clock;
+  readonly #listeners = new Set<() => boolean>();
+  #announced: string;
+  #timer: Timer | undefined;
+  #nextAnnouncementAt = 0;
+
+  /** `streams`: those that are open. `mayBeRelay`: whose word is taken for who is below. */
+  constructor(
+    own: string,
+    streams: () => Iterable<AnnouncingStream>,
+    mayBeRelay: (peer: Peer) => boolean,
+    clock: Clock,
+  ) {
+    this.relayId = own;
+    this.#streams = streams;
+    this.#mayBeRelay = mayBeRelay;
+    this.#clock = clock;
+    this.#announced = this.relayId;
+  }
+
+  /** Why this stream cannot be taken; undefined if it leads to no loop. */
+  refusal(stream: AnnouncingStream): GrpcStatus | undefined {
+    return loopOf(this.relayId, this.#said(stream));
+  }
+
+  /** A stream was taken. If a relay is behind it that no stream upstream has told of, the listeners are called soon. */
+  streamAccepted(stream: AnnouncingStream): void {
+    const paths = this.#below(stream);
+    if (paths.length === 0 || this.#timer !== undefined) return;
+    if (!announcesMore(this.#announced, formatVia(this.relayId, paths))) return;
+    const now = this.#clock.now();
+    const wait = Math.max(gatherMs, this.#nextAnnouncementAt - now);
+    this.#timer = this.#clock.after(wait, () => {
+      this.#timer = undefined;
+      const reopened = [...this.#listeners].filter((listener) => listener());
+      if (reopened.length > 0) this.#nextAnnouncementAt = this.#clock.now() + announceIntervalMs;
+    });
+  }
+
+  /** What the streams upstream say. */
+  via(): string {
+    const paths = Iterator.from(this.#streams())
+      .map((stream) => this.#below(stream))
+      .filter((below) => below.length > 0)
+      .take(mostStreams)
+      .toArray()
+      .flat();
+    this.#announced = formatVia(this.relayId, paths);
+    return this.#announced;
+  }
+
+  /** `via` has more to say. The listener returns whether that took new streams. */
+  onNewRelaysBelow(listener: () => boolean): void {
+    this.#listeners.add(listener);
+  }
+
+  stop(): void {
+    this.#timer?.cancel();
+  }
+
+  #said(stream: AnnouncingStream): readonly string[] {
+    const header = stream.header(VIA_HEADER);
+    return header === undefined || !this.#mayBeRelay(stream.peer) ? [] : pathsBelow(header);
+  }
+
+  /**
+   * Paths that a worker of this relay announces are taken without the worker itself: primary and workers are one
+   * relay.
+   */
+  #below(stream: AnnouncingStream): readonly string[] {
+    const inside = `${this.relayId}>`;
+    return this.#said(stream).flatMap((path) => {
+      if (path === this.relayId) return [];
+      return path.startsWith(inside) ? path.slice(inside.length) : path;
+    });
+  }
+}
+
+/** Of one run of a relay: another run may be somebody else. */
+export function newRelayId(nodeId: string): string {
+  return relayId(nodeId, randomBytes(8).toString('hex'));
+}

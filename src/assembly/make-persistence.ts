@@ -1,0 +1,64 @@
+import { hash } from 'node:crypto';
+import { resolve } from 'node:path';
+import { WorkerDisk } from '../cache/persistence/disk.ts';
+import type { UpstreamIdentity } from '../cache/persistence/identity.ts';
+import { Persistence, type PersistenceOptions } from '../cache/persistence/persistence.ts';
+import type { Config, UpstreamConfig } from '../config/config.ts';
+import { claims } from '../upstream/claims.ts';
+import { formatHostPort } from '../wire/address.ts';
+
+/** How long the end of the process waits for the last write, in milliseconds. */
+export const lastWriteTimeoutMs = 5000;
+
+export interface PersistenceDependencies
+  extends Pick<PersistenceOptions, 'clock' | 'log' | 'failed' | 'staleSince'> {
+  /** The configuration in force. */
+  readonly config: () => Config;
+}
+
+/** Undefined: the configuration wants none. */
+export function makePersistence({ config, ...around }: PersistenceDependencies): Persistence | undefined {
+  const { persistence } = config().cache;
+  if (persistence === undefined) return undefined;
+  const { path, secrets } = persistence;
+  return new Persistence({
+    ...around,
+    disk: new WorkerDisk(path),
+    path,
+    secrets,
+    upstreams: () => identities(config()),
+    serves: (type, selector) => config().upstreams.find((one) => claims(one.claims, type, selector))?.name,
+  });
+}
+
+/**
+ * What of an upstream decides the content that came from it: what it is, what it is asked for (by what it and those
+ * before it claim), and as whom. Not node.id, which replicas often have from their host.
+ */
+export function identities(config: Config): readonly UpstreamIdentity[] {
+  return config.upstreams.map((upstream, index) => {
+    const claimed = config.upstreams.slice(0, index + 1).map((one) => one.claims);
+    const parts = [upstream.kind, claimed, ...requestedAs(upstream, config)];
+    return {
+      name: upstream.name,
+      text: hash('sha256', JSON.stringify(parts), 'hex'),
+      places: places(upstream),
+    };
+  });
+}
+
+/** PER_PARAMETERS stamps variants with the rules' keys, and shows them to the control plane where the rules say. */
+function requestedAs(upstream: UpstreamConfig, { parameters, node }: Config): readonly unknown[] {
+  if (upstream.kind === 'filesystem') return [];
+  const { cluster, metadata, locality } = node;
+  const rules = upstream.variants === 'NATIVE' ? [] : parameters;
+  const shown = rules.map(({ key, to }) => JSON.stringify([key, to])).toSorted();
+  return [upstream.variants, shown, cluster, metadata, locality];
+}
+
+function places(upstream: UpstreamConfig): readonly string[] {
+  if (upstream.kind === 'filesystem') return [resolve(upstream.path)];
+  return upstream.endpoints.map((address) =>
+    address.kind === 'unix' ? `unix:${address.path}` : formatHostPort(address.host, address.port),
+  );
+}

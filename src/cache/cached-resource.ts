@@ -1,0 +1,165 @@
+import type { Access } from '../model/access.ts';
+import type { ConstraintsKey, ParametersKey, ResourceName } from '../model/brand.ts';
+import type { StoredResourceError } from '../model/catalog.ts';
+import { type Constraints, UNCONSTRAINED } from '../model/constraints.ts';
+import type { Parameters } from '../model/parameters.ts';
+import type { Variant } from '../model/resource.ts';
+import type { Holder } from '../model/transaction.ts';
+import { VariantIndex } from '../model/variant-index.ts';
+
+/**
+ * A holder from before a restart, or of a replaced upstream. Upstream has not confirmed its variants since. It has
+ * the key of the original holder, which replaces it by delivering the variant again.
+ */
+export interface RestoredHolder extends Holder {
+  readonly restored: true;
+}
+
+export function isRestored(holder: Holder): holder is RestoredHolder {
+  return 'restored' in holder;
+}
+
+/** A variant and who has it. */
+export interface CacheEntry {
+  readonly constraints: Constraints;
+  variant: Variant;
+  readonly holders: Holder[];
+  /** The last revision in which a holder confirmed it: what a full state does not confirm is gone. */
+  confirmedIn: number;
+}
+
+/** Adds a holder, or replaces the one with the same key. False: there was one already. */
+export function addHolder(entry: CacheEntry, holder: Holder): boolean {
+  const at = entry.holders.findIndex((known) => known.key === holder.key);
+  if (at < 0) entry.holders.push(holder);
+  else entry.holders[at] = holder;
+  return at < 0;
+}
+
+export type Admits = Pick<Access, 'admits'>;
+
+/** Which variants may be chosen. */
+export interface PickFilter {
+  /** Undefined: all are admitted. */
+  readonly access: Admits | undefined;
+  /** Of those that the wildcard has, if there are any. */
+  readonly fromWildcard: boolean;
+  /** Of those that have this alias. */
+  readonly alias?: ResourceName;
+}
+
+/** Every variant. */
+export const NO_FILTER: PickFilter = { access: undefined, fromWildcard: false };
+
+/** All that is cached under one name. */
+export class CachedResource {
+  readonly variants = new VariantIndex<CacheEntry>();
+  resourceErrors: Map<ConstraintsKey, StoredResourceError> | undefined;
+  /**
+   * Which of several matching variants a parameter set gets (protocol §5, Ambiguity): sticky while it matches. Only
+   * what is ambiguous is recorded.
+   */
+  #bindings: Map<ParametersKey, ConstraintsKey> | undefined;
+
+  get empty(): boolean {
+    return this.variants.size === 0 && this.resourceErrors === undefined;
+  }
+
+  get ambiguousCount(): number {
+    return this.#bindings?.size ?? 0;
+  }
+
+  get bindings(): ReadonlyMap<ParametersKey, ConstraintsKey> | undefined {
+    return this.#bindings;
+  }
+
+  restoreBindings(bindings: Iterable<readonly [ParametersKey, ConstraintsKey]>): void {
+    const known = [...bindings].filter(([, variant]) => this.variants.get(variant) !== undefined);
+    if (known.length > 0) this.#bindings = new Map(known);
+  }
+
+  bind(parameters: Parameters, variant: CacheEntry): void {
+    this.#bindings ??= new Map();
+    this.#bindings.set(parameters.key, variant.constraints.key);
+  }
+
+  /** Nobody has these parameters any more. */
+  unbind(parameters: Parameters): void {
+    this.#bindings?.delete(parameters.key);
+    if (this.#bindings?.size === 0) this.#bindings = undefined;
+  }
+
+  /** What `pick` would give; nothing is recorded. */
+  peek(parameters: Parameters, among: PickFilter = NO_FILTER): CacheEntry | undefined {
+    const matches = this.#match(parameters, among);
+    const bound = this.#bindings?.get(parameters.key);
+    return matches.find((entry) => entry.constraints.key === bound) ?? matches[0];
+  }
+
+  /** The variant for these parameters; `ambiguousCount` hears of a choice that was not recorded yet. */
+  pick(
+    parameters: Parameters,
+    ambiguous: (matches: readonly CacheEntry[]) => void,
+    among: PickFilter = NO_FILTER,
+  ): CacheEntry | undefined {
+    const all = this.#match(parameters, among);
+    if (all.length <= 1) return all[0];
+    const matches = among.fromWildcard && all.some(isHeldByWildcard) ? all.filter(isHeldByWildcard) : all;
+    const bound = this.#bindings?.get(parameters.key);
+    const known = bound === undefined ? undefined : all.find((entry) => entry.constraints.key === bound);
+    if (known !== undefined) return matches.includes(known) ? known : matches[0];
+    const [lowest] = matches;
+    if (lowest === undefined || matches.length === 1) return lowest;
+    // All clients with these parameters share the binding. It stays, although the bound variant is not allowed for
+    // this caller.
+    if (bound !== undefined && this.#isExcluded(bound, parameters, among)) return lowest;
+    this.bind(parameters, lowest);
+    ambiguous(matches);
+    return lowest;
+  }
+
+  #isExcluded(key: ConstraintsKey, parameters: Parameters, among: PickFilter): boolean {
+    const entry = this.variants.get(key);
+    return entry?.constraints.matches(parameters) === true && !isAmong(entry, parameters, among);
+  }
+
+  #match(parameters: Parameters, among: PickFilter = NO_FILTER): readonly CacheEntry[] {
+    const all = this.variants.match(parameters);
+    const matches = among === NO_FILTER ? all : all.filter((entry) => isAmong(entry, parameters, among));
+    if (matches.length <= 1) return matches;
+    const chosen = matches.filter((entry) =>
+      entry.holders.some((holder) => holder.exactParameters === parameters),
+    );
+    return chosen.length === 0 ? matches : chosen;
+  }
+
+  remove(entry: CacheEntry): void {
+    this.variants.delete(entry.constraints.key);
+    if (this.#bindings === undefined) return;
+    for (const [parameters, variant] of this.#bindings) {
+      if (variant === entry.constraints.key || this.variants.size < 2) this.#bindings.delete(parameters);
+    }
+    if (this.#bindings.size === 0) this.#bindings = undefined;
+  }
+
+  clearErrors(constraints: Constraints): void {
+    if (this.resourceErrors === undefined) return;
+    this.resourceErrors.delete(constraints.key);
+    this.resourceErrors.delete(UNCONSTRAINED.key);
+    if (this.resourceErrors.size === 0) this.resourceErrors = undefined;
+  }
+}
+
+export function isHeldByWildcard(entry: CacheEntry): boolean {
+  return entry.holders.some((holder) => holder.role === 'wildcard');
+}
+
+/** Where a variant of the wildcard is hidden, no other takes its place there. */
+const isAmong = (
+  entry: CacheEntry,
+  parameters: Parameters,
+  { access, alias, fromWildcard }: PickFilter,
+): boolean =>
+  (alias === undefined || entry.variant.aliases.includes(alias)) &&
+  (access === undefined ||
+    ((!fromWildcard || isHeldByWildcard(entry)) && access.admits(entry.variant, parameters)));

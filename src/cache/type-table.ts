@@ -1,0 +1,89 @@
+import { type ResourceName, resourceName } from '../model/brand.ts';
+import { GlobIndex } from '../model/glob-index.ts';
+import type { Variant } from '../model/resource.ts';
+import type { Selector } from '../model/transaction.ts';
+import { type CachedResource, type CacheEntry, isRestored } from './cached-resource.ts';
+import { Interests } from './interests.ts';
+
+const none: readonly never[] = [];
+
+/** What is cached by name, and found by the globs over it, too. */
+class CachedResources extends Map<ResourceName, CachedResource> {
+  readonly #globs = new GlobIndex();
+
+  override set(name: ResourceName, cached: CachedResource): this {
+    if (!this.has(name)) this.#globs.add(name);
+    return super.set(name, cached);
+  }
+
+  override delete(name: ResourceName): boolean {
+    this.#globs.delete(name);
+    return super.delete(name);
+  }
+
+  under(glob: Selector): Iterable<ResourceName> {
+    return this.#globs.under(glob);
+  }
+}
+
+/** Everything of one type. */
+export class TypeTable {
+  readonly resources = new CachedResources();
+  readonly interests = new Interests();
+  /** Alias → the resources that have it (protocol §4.8), and how many of their variants do. */
+  readonly #aliases = new Map<ResourceName, Map<ResourceName, number>>();
+  /** Version of each holder's last response. */
+  readonly versions = new Map<string, string>();
+  variants = 0;
+  /** Variants that some restored holder has. */
+  readonly restored = new Set<CacheEntry>();
+
+  /** After one of its holders has changed or gone. */
+  updateRestored(entry: CacheEntry): void {
+    if (this.restored.size > 0 && !entry.holders.some(isRestored)) this.restored.delete(entry);
+  }
+
+  get empty(): boolean {
+    return this.resources.size === 0 && this.interests.empty;
+  }
+
+  /** Names of which something is cached: of others only an error may be known. */
+  get resourceCount(): number {
+    let count = 0;
+    for (const { variants } of this.resources.values()) if (variants.size > 0) count++;
+    return count;
+  }
+
+  /** Distinct (name, parameters) that more than one variant matches. */
+  get ambiguousCount(): number {
+    let count = 0;
+    for (const cached of this.resources.values()) count += cached.ambiguousCount;
+    return count;
+  }
+
+  /** The resources that have an alias. */
+  aliased(alias: ResourceName): Iterable<ResourceName> {
+    return this.#aliases.get(alias)?.keys() ?? none;
+  }
+
+  link(variant: Variant): void {
+    for (const alias of variant.aliases) {
+      const key = resourceName(alias);
+      const names = this.#aliases.get(key) ?? new Map<ResourceName, number>();
+      names.set(variant.name, (names.get(variant.name) ?? 0) + 1);
+      this.#aliases.set(key, names);
+    }
+  }
+
+  /** Another variant of the name may have an alias, too: it stays until the last one goes. */
+  unlink(variant: Variant): void {
+    for (const alias of variant.aliases) {
+      const key = resourceName(alias);
+      const names = this.#aliases.get(key);
+      const left = (names?.get(variant.name) ?? 0) - 1;
+      if (left > 0) names?.set(variant.name, left);
+      else names?.delete(variant.name);
+      if (names?.size === 0) this.#aliases.delete(key);
+    }
+  }
+}

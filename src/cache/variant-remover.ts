@@ -1,0 +1,104 @@
+import { type ResourceName, resourceName } from '../model/brand.ts';
+import type { Constraints } from '../model/constraints.ts';
+import type { Parameters } from '../model/parameters.ts';
+import {
+  type Holder,
+  type Interest,
+  type Selector,
+  type Transaction,
+  WILDCARD,
+} from '../model/transaction.ts';
+import { type CachedResource, type CacheEntry, isRestored } from './cached-resource.ts';
+import type { CommitChanges } from './commit-changes.ts';
+import type { Payloads } from './payloads.ts';
+import { isNeeded, isSelected } from './restored.ts';
+import type { TypeTable } from './type-table.ts';
+
+/** How variants leave the cache. */
+export class VariantRemover {
+  readonly #table: TypeTable;
+  readonly #payloads: Payloads;
+  readonly #unwanted: boolean;
+  /** Upstream itself said that the resource is gone. */
+  readonly #saidByUpstream: boolean;
+  readonly #unanswered = new Map<Selector, Set<Parameters>>();
+
+  /** `unwanted`: nobody wants what goes; that says nothing about what upstream has. */
+  constructor(table: TypeTable, payloads: Payloads, said?: Pick<Transaction, 'unwanted' | 'unanswered'>) {
+    this.#unwanted = said?.unwanted === true;
+    this.#saidByUpstream = said !== undefined && !this.#unwanted;
+    for (const { selector, parameters } of said?.unanswered ?? []) {
+      const waiting = this.#unanswered.get(selector);
+      if (waiting === undefined) this.#unanswered.set(selector, new Set([parameters]));
+      else waiting.add(parameters);
+    }
+    this.#table = table;
+    this.#payloads = payloads;
+  }
+
+  /** This holder has it no longer; the last one takes it along. */
+  drop(
+    name: ResourceName,
+    cached: CachedResource,
+    entry: CacheEntry,
+    holder: Holder,
+    changes: CommitChanges,
+  ): void {
+    const at = entry.holders.findIndex((known) => known.key === holder.key);
+    if (at < 0) return;
+    entry.holders.splice(at, 1);
+    this.#table.updateRestored(entry);
+    changes.touch(name, entry.constraints, entry.variant.aliases);
+    if (entry.holders.length > 0) return;
+    // Earlier errors of this resource are cleared. An error beside a missing resource would mean that it is not
+    // deleted (protocol §8).
+    if (this.#saidByUpstream) cached.clearErrors(entry.constraints);
+    this.forget(name, cached, entry);
+    // Interests in the name that are not resolved yet may still get another variant. That the wildcard lost this one,
+    // or that nobody subscribes to it, does not resolve them.
+    if (this.#unwanted || holder.role === 'wildcard') return;
+    this.resolveNamed(name, entry.constraints, changes);
+    for (const alias of entry.variant.aliases)
+      this.resolveNamed(resourceName(alias), entry.constraints, changes);
+  }
+
+  forget(name: ResourceName, cached: CachedResource, entry: CacheEntry): void {
+    cached.remove(entry);
+    this.#table.restored.delete(entry);
+    this.#table.variants--;
+    this.#table.unlink(entry.variant);
+    this.#payloads.release(entry.variant.payload);
+    if (cached.empty) this.#table.resources.delete(name);
+  }
+
+  /** An interest was confirmed, or has ended: what was restored, is seen by it and is not needed any more goes. */
+  releaseRestored({ selector, parameters }: Interest, changes: CommitChanges): void {
+    const { restored, resources } = this.#table;
+    if (restored.size === 0) return;
+    const names = [selector, ...this.#table.aliased(selector), ...resources.under(selector)];
+    const candidates =
+      selector === WILDCARD
+        ? [...restored]
+        : names.flatMap((name) => resources.get(name)?.variants.values() ?? []);
+    for (const entry of candidates) {
+      const { name } = entry.variant;
+      const cached = resources.get(name);
+      if (cached === undefined || !isSelected(selector, entry) || !entry.constraints.matches(parameters))
+        continue;
+      for (const holder of entry.holders.filter(isRestored)) {
+        if (!isNeeded(this.#table, entry, holder)) this.drop(name, cached, entry, holder, changes);
+      }
+    }
+  }
+
+  /** Resolves the interests in this name: the resource is absent. */
+  resolveNamed(name: ResourceName, constraints: Constraints, changes: CommitChanges): void {
+    for (const state of this.#table.interests.named(name)?.matching(constraints) ?? []) {
+      if (!state.resolved && !this.#isPending(state.interest)) changes.resolve(state);
+    }
+  }
+
+  #isPending({ selector, parameters }: Interest): boolean {
+    return this.#unanswered.get(selector)?.has(parameters) === true;
+  }
+}

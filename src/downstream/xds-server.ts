@@ -1,0 +1,110 @@
+import { ADS_SERVICE, knownTypes } from '../model/types.ts';
+import type { GrpcStatus } from '../wire/grpc-status.ts';
+import type { Peer, ServerStream } from '../wire/server-stream.ts';
+import type { DownstreamServices } from './services.ts';
+import { type Route, XdsStream } from './xds-stream.ts';
+
+/** Every streaming xDS method (protocol §2), by path. */
+export const routes: ReadonlyMap<string, Route> = new Map(
+  knownTypes
+    .flatMap(({ url, short, service, streamMethod, deltaMethod }): [string, Route][] => [
+      [`/${service}/${streamMethod}`, { protocol: 'sotw', type: url, service: short }],
+      [`/${service}/${deltaMethod}`, { protocol: 'delta', type: url, service: short }],
+    ])
+    .filter(([path]) => !path.endsWith('/undefined'))
+    .concat([
+      [`/${ADS_SERVICE}/StreamAggregatedResources`, { protocol: 'sotw', type: undefined, service: 'ads' }],
+      [`/${ADS_SERVICE}/DeltaAggregatedResources`, { protocol: 'delta', type: undefined, service: 'ads' }],
+    ]),
+);
+
+/** How often silent and stalled clients are looked for, in milliseconds. */
+const overdueCheckMs = 1000;
+
+/** Why a stream is not taken. */
+export interface StreamRefusal {
+  /** For metrics: one of a few words. */
+  readonly reason: string;
+  readonly status: GrpcStatus;
+  /** For the log, where an operator has to do something. */
+  readonly logged?: string;
+}
+
+export interface XdsServerOptions {
+  /** Why no new stream of this peer is taken now, if so. */
+  readonly refuses: (peer: Peer, route: Route) => StreamRefusal | undefined;
+  /** Before the numbers that are the ids of streams. */
+  readonly streamPrefix: string;
+  readonly opened: (peer: Peer) => void;
+  readonly closed: (peer: Peer) => void;
+}
+
+/** All downstream streams. */
+export class XdsServer {
+  readonly #services: DownstreamServices;
+  readonly #streams = new Map<string, XdsStream>();
+  readonly #options: XdsServerOptions;
+  #lastId = 0;
+
+  constructor(services: DownstreamServices, options: XdsServerOptions) {
+    this.#services = services;
+    this.#options = options;
+    this.#checkOverdue();
+  }
+
+  get size(): number {
+    return this.#streams.size;
+  }
+
+  streams(): Iterable<XdsStream> {
+    return this.#streams.values();
+  }
+
+  stream(id: string): XdsStream | undefined {
+    return this.#streams.get(id);
+  }
+
+  /** Takes a stream of a path in `routes`, or says why not. */
+  accept(transport: ServerStream, route: Route): GrpcStatus | undefined {
+    const { refuses, streamPrefix, opened } = this.#options;
+    const refusal = refuses(transport.peer, route);
+    if (refusal !== undefined) {
+      this.#services.events.rejected(refusal.reason, refusal.logged);
+      return refusal.status;
+    }
+    const id = `${streamPrefix}${++this.#lastId}`;
+    const stream = new XdsStream(id, route, transport, this.#services, this.#closed);
+    this.#streams.set(id, stream);
+    opened(transport.peer);
+    transport.handle(stream);
+    return undefined;
+  }
+
+  /** Upstreams have gone down: streams that hope for nothing else fail (protocol §8). */
+  failUnavailableStreams(): void {
+    for (const stream of this.#streams.values()) stream.failIfUnavailable();
+  }
+
+  /** Upstreams refuse other parameter sets than before: streams that ask with those fail. */
+  failRefusedStreams(): void {
+    for (const stream of this.#streams.values()) stream.failIfRefused();
+  }
+
+  /** Rules have changed: every client is looked at anew. */
+  reidentify(): void {
+    for (const stream of this.#streams.values()) stream.reidentify();
+  }
+
+  readonly #closed = ({ id, transport }: XdsStream): void => {
+    this.#streams.delete(id);
+    this.#options.closed(transport.peer);
+  };
+
+  #checkOverdue(): void {
+    this.#services.clock.after(overdueCheckMs, () => {
+      const now = this.#services.clock.now();
+      for (const stream of this.#streams.values()) stream.failIfOverdue(now);
+      this.#checkOverdue();
+    });
+  }
+}

@@ -1,0 +1,483 @@
+import { type TypeUrl, typeUrl } from '../model/brand.ts';
+import type { Timer } from '../model/clock.ts';
+import type { Selection } from '../model/selection.ts';
+import type { Response } from '../model/subscription.ts';
+import { knownTypes } from '../model/types.ts';
+import { Code, type GrpcStatus } from '../wire/grpc-status.ts';
+import { nodeDigest } from '../wire/node-digest.ts';
+import { type DeltaRequest, readDeltaRequest, readSotwRequest, type SotwRequest } from '../wire/requests.ts';
+import type { ServerStream, StreamHandler } from '../wire/server-stream.ts';
+import { consequencesOf } from './clusters.ts';
+import { Rate } from './rate.ts';
+import type {
+  ClientContext,
+  DownstreamServices,
+  SessionShare,
+  StreamLimits,
+  Subscribed,
+} from './services.ts';
+import { excessOf, excessOfNames, excessOfTypes, excessOfVersions } from './subscription-limits.ts';
+import { type SubscriptionLimits, TypeStream } from './type-stream.ts';
+
+/** What a path serves. */
+export interface Route {
+  readonly protocol: 'sotw' | 'delta';
+  /** The per-type service's type; undefined on ADS. */
+  readonly type: TypeUrl | undefined;
+  /** `ads` or the type's short name, for metrics. */
+  readonly service: string;
+}
+
+const [clusters, endpoints] = ['cds', 'eds'].map(
+  (short) => knownTypes.find((info) => info.short === short)?.url,
+);
+/** What leads to clusters. */
+const routing = new Set(
+  knownTypes.filter(({ short }) => ['lds', 'srds', 'rds', 'vhds'].includes(short)).map(({ url }) => url),
+);
+/** How long changed routes wait for the client to take changed clusters, in milliseconds. */
+const longestWarmingMs = 1000;
+/** A change counts once, or once for each new parameter set; and once more for each so many resources that it shows. */
+const shownPerChange = 500;
+const muchShown = 1000;
+/** A change that opens so many sessions upstream is a large one. */
+const manySessions = 50;
+const subscribedOf = ({ info, selection }: TypeStream): Subscribed => ({ url: info.url, selection });
+const malformed = (message: string): GrpcStatus => ({ code: Code.INVALID_ARGUMENT, message });
+
+/** One client's stream: its types, what of its node matters, and the one write that may be under way. */
+export class XdsStream implements StreamHandler {
+  readonly id: string;
+  readonly route: Route;
+  readonly transport: ServerStream;
+  readonly #services: DownstreamServices;
+  readonly #closed: (stream: XdsStream) => void;
+  /** In the order in which types are sent on ADS (protocol §8). */
+  readonly #types: TypeStream[] = [];
+  readonly #openedAt: number;
+  #client: ClientContext | undefined;
+  /** The node's bytes are told by length and checksum; they are not kept (§3.1). */
+  #nodeBytes = -1;
+  #nodeChecksum = 0;
+  #ended = false;
+  /** By the clock, since when a write waits for the client; undefined when none does. */
+  #blockedSince: number | undefined;
+  #rate: Rate | undefined;
+  #sessions: SessionShare | undefined;
+  #paused: Timer | undefined;
+  /** Clusters were sent that the client has not accepted yet: until then changed routes wait. 0: all are. */
+  #warmingUntil = 0;
+  #warmed: Timer | undefined;
+  readonly #wake = (): void => this.pump();
+
+  constructor(
+    id: string,
+    route: Route,
+    transport: ServerStream,
+    services: DownstreamServices,
+    closed: (stream: XdsStream) => void,
+  ) {
+    this.id = id;
+    this.route = route;
+    this.transport = transport;
+    this.#services = services;
+    this.#closed = closed;
+    this.#openedAt = services.clock.now();
+  }
+
+  get client(): ClientContext | undefined {
+    return this.#client;
+  }
+
+  get types(): readonly TypeStream[] {
+    return this.#types;
+  }
+
+  message(bytes: Buffer): void {
+    if (this.#ended) return;
+    const read = this.route.protocol === 'sotw' ? readSotwRequest(bytes) : readDeltaRequest(bytes);
+    if (!read.ok) {
+      this.#refuse('malformed', malformed(read.error));
+      return;
+    }
+    const before = this.#client;
+    const client = this.#identify(read.value.node);
+    const type = client === undefined ? undefined : this.#typeOf(read.value.typeUrl);
+    if (client === undefined || type === undefined) return;
+    const isLater = type.subscription !== undefined;
+    const handled = this.#dispatch(type, read.value, client);
+    if (!handled.ok) {
+      this.#refuse('malformed', malformed(handled.error));
+      return;
+    }
+    if (this.#ended) return;
+    if (type.info.url === clusters && type.state !== 'STALE') this.#warmingUntil = 0;
+    this.#services.events.request(type.info.url, handled.value.kind);
+    if (read.value.error !== undefined && handled.value.kind === 'nack') {
+      this.#services.events.nack(type.info.url, client.nodeId, type.version, read.value.error);
+    }
+    // A changed node may change the parameters of every subscription.
+    const moved = before !== undefined && before !== client;
+    if (handled.value.changed) this.failIfUnavailable();
+    if (handled.value.changed || moved) this.failIfRefused();
+    if ((handled.value.changed || moved) && !client.exempt) {
+      this.#slowDown(1, moved ? this.#types : isLater ? [type] : []);
+    } else if (handled.value.reread && !client.exempt) this.#slowDown(0, [type]);
+    this.pump();
+  }
+
+  /** The client half-closes: it wants nothing more. */
+  ended(): void {
+    this.end({ code: Code.OK, message: '' });
+  }
+
+  drained(): void {
+    this.#blockedSince = undefined;
+    this.pump();
+  }
+
+  /** The transport refuses for itself; it is counted as all refusals are. */
+  faulted(status: GrpcStatus, why?: 'half_sent'): void {
+    this.#refuse(why ?? (status.code === Code.RESOURCE_EXHAUSTED ? 'request_bytes' : 'malformed'), status);
+  }
+
+  closed(): void {
+    this.#ended = true;
+    this.#paused?.cancel();
+    this.#warmed?.cancel();
+    for (const type of this.#types.splice(0)) type.close();
+    this.#sessions?.release();
+    this.#closed(this);
+  }
+
+  end(status: GrpcStatus): void {
+    if (this.#ended) return;
+    this.#ended = true;
+    this.transport.end(status);
+  }
+
+  /** Authorization or derivation rules have changed. */
+  reidentify(): void {
+    if (this.#client === undefined || this.#ended) return;
+    const client = this.#services.reapplyRules(this.#client, this.transport.peer);
+    // What locators said, and did not count, was not kept for each client.
+    const lost = client?.trust !== this.#client.trust && this.#types.some((type) => type.hasOwnParameters);
+    if (client === undefined || lost) {
+      const message = 'the rules for parameters have changed: connect again';
+      this.#refuse('rules', { code: Code.UNAVAILABLE, message });
+      return;
+    }
+    this.#client = client;
+    this.#reselect(client);
+    this.#sessions?.taken(); // the client did not ask for these
+    this.failIfRefused();
+    this.pump();
+  }
+
+  /**
+   * A stream fails before its first response if nothing that it subscribes to is cached and none of its upstreams can
+   * be reached. gRPC clients then see a lost connection and not "does not exist" (protocol §8, Upstream outage).
+   */
+  failIfUnavailable(): void {
+    if (this.#ended) return;
+    let asks = false;
+    for (const { info, subscription, selection } of this.#types) {
+      if (subscription?.responded === true) return;
+      if (selection.size === 0) continue;
+      if (subscription?.cold !== true) return;
+      asks = true;
+      for (const { selector } of selection.entries.values()) {
+        if (!this.#services.isUnavailable(info.url, selector)) return;
+      }
+    }
+    if (!asks) return;
+    const message = 'no control plane can be reached, and nothing that this stream asks for is cached';
+    this.#refuse('cold', { code: Code.UNAVAILABLE, message });
+  }
+
+  /**
+   * A control plane that decides by node gets no more sessions than limits.max_upstream_sessions. Silence would look
+   * like resources that do not exist, so the stream fails before it says anything. Locators are told one by one.
+   */
+  failIfRefused(): void {
+    if (this.#ended) return;
+    for (const { info, selection } of this.#types) {
+      for (const { locator, selector, parameters } of selection.entries.values()) {
+        if (locator) continue;
+        const message = this.#services.refusal({ type: info.url, selector, parameters });
+        if (message === undefined) continue;
+        this.#refuse('upstream_sessions', { code: Code.RESOURCE_EXHAUSTED, message });
+        return;
+      }
+    }
+  }
+
+  /** Ends a stream whose client has not asked for anything yet, or has not read, for too long. */
+  failIfOverdue(now: number): void {
+    const { stalledMilliseconds, firstRequestMilliseconds } = this.#services.limits();
+    if (this.#client === undefined && now - this.#openedAt >= firstRequestMilliseconds) {
+      const message = `no request came within ${firstRequestMilliseconds} ms (limits.first_request_timeout)`;
+      const logged = `a client (${this.transport.peer.address}) opened a stream: ${message}`;
+      this.#refuse('first_request', { code: Code.DEADLINE_EXCEEDED, message }, logged);
+      return;
+    }
+    if (this.#blockedSince === undefined || now - this.#blockedSince < stalledMilliseconds) return;
+    const message = `the client has not read for ${stalledMilliseconds} ms (limits.stalled_timeout)`;
+    this.#refuse('stalled', { code: Code.RESOURCE_EXHAUSTED, message });
+  }
+
+  /** Writes what is due, one response at a time: while the client does not read, nothing is queued. */
+  pump(): void {
+    while (this.#blockedSince === undefined && !this.#ended) {
+      const sent = this.#sendNext();
+      if (!sent) return;
+    }
+  }
+
+  #sendNext(): boolean {
+    let waiting = false;
+    /** How many types are due, once somebody has to know. */
+    let due: number | undefined;
+    for (const type of this.#types) {
+      if (type.subscription?.pending !== true) continue;
+      if (this.#waitsForClusters(type)) {
+        waiting = true;
+        continue;
+      }
+      let keepRemoved = false;
+      if (this.#types.length > 1 && this.#ordered(type)) {
+        // Additions first, and removals when nothing else is due: no route may point to a cluster that is gone (§8).
+        due ??= this.#dueTypes();
+        keepRemoved = due > (type.subscription.due ? 1 : 0);
+      }
+      if (this.#send(type, keepRemoved)) return true;
+      due = undefined; // what had nothing to say is not due any more
+    }
+    if (waiting) return false;
+    // What is gone goes in the reverse order: a listener before the clusters that it leads to.
+    for (let index = this.#types.length - 1; index >= 0; index--) {
+      const type = this.#types[index];
+      if (type?.subscription?.hasDeferredRemovals === true && this.#send(type, false)) return true;
+    }
+    return false;
+  }
+
+  /**
+   * Envoy accepts clusters once they are warm, which takes their endpoints: a route that comes before leads nowhere. So
+   * what it routes by already changes after that; but not for ever (protocol §3.11), as it may never happen.
+   */
+  #waitsForClusters({ info, subscription }: TypeStream): boolean {
+    if (this.#warmingUntil === 0 || !routing.has(info.url) || this.#client?.relay === true) return false;
+    if (subscription?.responded !== true || !subscription.due) return false;
+    const left = this.#warmingUntil - this.#services.clock.now();
+    if (left <= 0) return false;
+    this.#warmed ??= this.#services.clock.after(left, () => {
+      this.#warmed = undefined;
+      this.pump();
+    });
+    return true;
+  }
+
+  #ordered(type: TypeStream): boolean {
+    return this.route.protocol === 'delta' || type.info.short === 'cds' || type.info.short === 'lds';
+  }
+
+  #dueTypes(): number {
+    let count = 0;
+    for (const { subscription } of this.#types) if (subscription?.due === true) count++;
+    return count;
+  }
+
+  #send(type: TypeStream, keepRemoved: boolean): boolean {
+    const response = type.take(keepRemoved);
+    if (response === undefined) return false;
+    const { events } = this.#services;
+    if (this.#isTooLarge(type, response.bytes.length)) return false;
+    const overtaken = type.subscription?.takeCoalesced() ?? 0;
+    if (overtaken > 0) events.coalesced(type.info.url, overtaken);
+    if (type.info.url === clusters && this.#types.length > 1) this.#followClusters(response);
+    if (!this.transport.write(response.bytes)) this.#blockedSince = this.#services.clock.now();
+    events.response(type.info.url, this.route.protocol, response);
+    return true;
+  }
+
+  /**
+   * The response is larger than max_response_bytes. It cannot be split: a part of it would delete the rest at the
+   * client.
+   */
+  #isTooLarge({ info }: TypeStream, bytes: number): boolean {
+    const { maxResponseBytes = bytes } = this.#services.limits();
+    if (bytes <= maxResponseBytes || this.#client?.exempt === true) return false;
+    const message = `a response of ${info.short} has ${bytes} bytes: at most ${maxResponseBytes} are sent (limits.max_response_bytes)`;
+    this.#refuse('response_bytes', { code: Code.RESOURCE_EXHAUSTED, message }, message);
+    return true;
+  }
+
+  #followClusters(response: Response): void {
+    if (response.changed.length === 0) return;
+    const { edsToResend, warming } = consequencesOf(response);
+    this.#types.find(({ info }) => info.url === endpoints)?.resend(edsToResend);
+    // The time is not extended by further clusters: routes would wait as long as clusters keep changing.
+    if (warming && this.#warmingUntil === 0) {
+      this.#warmingUntil = this.#services.clock.now() + longestWarmingMs;
+    }
+  }
+
+  /** What of the node matters, decoded again only when its bytes have changed. */
+  #identify(node: Buffer | undefined): ClientContext | undefined {
+    if (node === undefined) {
+      if (this.#client === undefined) {
+        this.#refuse('no_node', malformed('the first request of a stream must carry node'));
+      }
+      return this.#client;
+    }
+    if (node.length === this.#nodeBytes) {
+      const checksum = nodeDigest(node);
+      if (checksum === this.#nodeChecksum) return this.#client;
+    }
+    const context = this.#services.context(node, this.transport.peer);
+    if (!context.ok) {
+      this.#refuse('node', context.error);
+      return undefined;
+    }
+    this.#nodeBytes = node.length;
+    this.#nodeChecksum = nodeDigest(node);
+    const before = this.#client;
+    this.#client = context.value;
+    if (before !== undefined) this.#reselect(context.value);
+    return this.#ended ? undefined : this.#client;
+  }
+
+  /** The same subscriptions with other parameters. */
+  #reselect(client: ClientContext): void {
+    for (const type of this.#types) type.reselect(client);
+    this.#admitsSessions(client, this.#types.map(subscribedOf));
+  }
+
+  #typeOf(url: string): TypeStream | undefined {
+    const { type: fixed } = this.route;
+    if (fixed !== undefined && url !== '' && url !== fixed) {
+      this.#refuse('type', malformed(`type_url ${JSON.stringify(url)} on a service that serves ${fixed}`));
+      return undefined;
+    }
+    if (fixed === undefined && url === '') {
+      this.#refuse('type', malformed('a request on ADS must carry type_url'));
+      return undefined;
+    }
+    const type = fixed ?? typeUrl(url);
+    const known = this.#types.find(({ info }) => info.url === type);
+    if (known !== undefined) return known;
+    const client = this.#client;
+    if (client === undefined) return undefined;
+    const denied =
+      fixed === undefined ? client.access.deniesEverything(undefined) : client.access.deniesEverything(type);
+    if (denied) {
+      const what = fixed === undefined ? 'anything' : type;
+      this.#refuse('denied', {
+        code: Code.PERMISSION_DENIED,
+        message: `this client may not subscribe to ${what}`,
+      });
+      return undefined;
+    }
+    if (!this.#admits(client, () => excessOfTypes(this.#types.length + 1))) return undefined;
+    const created = new TypeStream(
+      type,
+      this.route.protocol,
+      client,
+      this.#services,
+      this.#wake,
+      this.#admission,
+    );
+    const later = this.#types.findIndex((other) => other.info.order > created.info.order);
+    this.#types.splice(later < 0 ? this.#types.length : later, 0, created);
+    return created;
+  }
+
+  #dispatch(
+    type: TypeStream,
+    request: SotwRequest | DeltaRequest,
+    client: ClientContext,
+  ): ReturnType<TypeStream['handleSotw']> {
+    return request.kind === 'sotw' ? type.handleSotw(request, client) : type.handleDelta(request, client);
+  }
+
+  /** The limits on what a client may subscribe to; false: this was too much, and the stream is over. */
+  readonly #admission: SubscriptionLimits = {
+    names: (range, fields, client) => this.#admits(client, (limits) => excessOfNames(range, fields, limits)),
+    versions: (range, client) => this.#admits(client, () => excessOfVersions(range)),
+    selection: (type, selection, client) => {
+      if (this.#everythingDenied(client, type, selection)) {
+        const message = `this client may not subscribe to any of the ${type.info.short} resources that it names`;
+        this.#refuse('denied', { code: Code.PERMISSION_DENIED, message });
+        return false;
+      }
+      const others = this.#types.filter((other) => other !== type).map(subscribedOf);
+      const own = { url: type.info.url, selection };
+      return (
+        this.#admits(client, (limits) => excessOf(own, others, limits)) &&
+        this.#admitsSessions(client, [own, ...others])
+      );
+    },
+  };
+
+  #admits(client: ClientContext, excess: (limits: StreamLimits) => string | undefined): boolean {
+    const message = client.exempt ? undefined : excess(this.#services.limits());
+    if (message === undefined) return true;
+    this.#refuse('subscriptions', { code: Code.RESOURCE_EXHAUSTED, message });
+    return false;
+  }
+
+  /** A peer may use a share of the sessions that upstreams may have: others need one, too. */
+  #admitsSessions(client: ClientContext, subscribed: readonly Subscribed[]): boolean {
+    if (client.exempt) {
+      this.#sessions?.release();
+      return true;
+    }
+    this.#sessions ??= this.#services.sessions?.(this.transport.peer);
+    const message = this.#sessions?.take(subscribed);
+    if (message === undefined) return true;
+    this.#refuse('upstream_sessions', { code: Code.RESOURCE_EXHAUSTED, message }, message);
+    return false;
+  }
+
+  /** On a per-type service: the RPC fails if there is nothing in it that may be had (contract, authorization). */
+  #everythingDenied(client: ClientContext, type: TypeStream, selection: Selection): boolean {
+    if (this.route.type === undefined || selection.size === 0 || selection.hasCollection) return false;
+    for (const { selector } of selection.entries.values()) {
+      if (client.access.allows(type.info.url, selector)) return false;
+    }
+    return true;
+  }
+
+  /**
+   * Above the rate, the relay stops reading from this client. HTTP/2 flow control slows it down, and no request is
+   * lost. To change a subscription that shows much costs as much as many small changes; what is subscribed for the
+   * first time does not. Each parameter set that is new costs as much as a change: a session may be opened for it.
+   */
+  #slowDown(changes: number, changed: readonly TypeStream[]): void {
+    if (this.#ended) return;
+    const { clock, events, limits } = this.#services;
+    const shown = changed.reduce((sum, { subscription }) => sum + (subscription?.size ?? 0), 0);
+    const sessions = this.#sessions?.taken() ?? 0;
+    this.#rate ??= new Rate(limits().changesPerSecond, clock.now());
+    const wait = this.#rate.spend(
+      clock.now(),
+      Math.max(changes, sessions) + Math.floor(shown / shownPerChange),
+    );
+    if (this.#paused !== undefined) return;
+    if (wait > 0) events.rejected('rate');
+    else if (shown < muchShown && sessions < manySessions) return;
+    // After a large one at least until others have had their turn: one read may have brought many.
+    this.transport.pause();
+    this.#paused = clock.after(Math.max(0, wait), () => {
+      this.#paused = undefined;
+      if (!this.#ended) this.transport.resume();
+    });
+  }
+
+  #refuse(reason: string, status: GrpcStatus, logged?: string): void {
+    if (this.#ended) return;
+    this.#services.events.rejected(reason, logged);
+    this.end(status);
+  }
+}

@@ -1,0 +1,372 @@
+import type { TypeUrl } from '../../model/brand.ts';
+import type { Timer } from '../../model/clock.ts';
+import { assertNever } from '../../model/result.ts';
+import type { Interest, Move } from '../../model/transaction.ts';
+import { ADS_SERVICE } from '../../model/types.ts';
+import { Code } from '../../wire/grpc-status.ts';
+import { encodeRequest } from '../../wire/request-writer.ts';
+import { announcesMore } from '../../wire/via.ts';
+import type { AdsStreamOptions, ReleasedType } from './ads-stream-ports.ts';
+import type { Channel, ChannelStream } from './channel.ts';
+import type { Stamp } from './stamp.ts';
+import type { ProtocolEffect, ProtocolInput } from './stream-protocol.ts';
+
+interface OpenStream {
+  readonly stream: ChannelStream;
+  readonly since: number;
+  /** What it said in x-distributary-via. */
+  readonly via: string;
+  readonly timers: Map<string, Timer>;
+  answered: boolean;
+  nodeSent: boolean;
+}
+
+const paths = {
+  DELTA: `/${ADS_SERVICE}/DeltaAggregatedResources`,
+  SOTW: `/${ADS_SERVICE}/StreamAggregatedResources`,
+};
+
+/**
+ * One ADS stream of a session. It passes events to the protocol state machine and carries out the effects that it
+ * returns.
+ */
+export class AdsStream {
+  readonly #options: AdsStreamOptions;
+  #channel: { readonly channel: Channel; readonly endpoint: number } | undefined;
+  #stream: OpenStream | undefined;
+  /** The endpoint of the last stream. Versions of that stream mean nothing to another endpoint. */
+  #lastEndpoint: number | undefined;
+  #flush: Timer | undefined;
+  #retry: Timer | undefined;
+  #node: Uint8Array;
+  #opened = false;
+  /** The session's other stream has had a response on this link. */
+  #siblingAnswered = false;
+  /**
+   * The control plane has ended a stream before. Interests without subscribers are not subscribed again on the next
+   * one.
+   */
+  #hasEndedBefore = false;
+  #hasSuspended = false;
+
+  constructor(options: AdsStreamOptions) {
+    this.#options = options;
+    this.#node = options.node;
+  }
+
+  get awaitsResponse(): boolean {
+    return this.#options.protocolState.awaitsResponse;
+  }
+
+  /** Nothing is subscribed on this stream. */
+  get isUnused(): boolean {
+    return this.#options.protocolState.isUnused;
+  }
+
+  subscribe(interest: Interest): void {
+    this.#step({ kind: 'subscribe', interest });
+    this.#flushSoon();
+  }
+
+  unsubscribe(interest: Interest): void {
+    this.#step({ kind: 'unsubscribe', interest });
+    this.#flushSoon();
+  }
+
+  /** A client subscribes again to an idle interest. */
+  resume(interest: Interest): void {
+    this.#step({ kind: 'resume', interest });
+    this.#flushSoon();
+  }
+
+  /** Some interests were not subscribed again after the last stream ended, because they are idle. */
+  get hasSuspended(): boolean {
+    return this.#hasSuspended;
+  }
+
+  /** Those interests. */
+  takeSuspended(): readonly Interest[] {
+    if (!this.#hasSuspended) return [];
+    this.#hasSuspended = false;
+    return this.#options.protocolState.suspendedInterests();
+  }
+
+  up(channel: Channel, endpoint: number): void {
+    this.#channel = { channel, endpoint };
+    this.#siblingAnswered = false;
+    this.#openStream();
+  }
+
+  siblingAnswered(): void {
+    if (this.#siblingAnswered) return;
+    this.#siblingAnswered = true;
+    if (this.#stream !== undefined) this.#step({ kind: 'sibling_answered' });
+  }
+
+  /** `lost`: the connection went. Else the relay itself has closed it. */
+  down(lost?: string): void {
+    this.#channel = undefined;
+    this.#retry?.cancel();
+    this.#retry = undefined;
+    if (this.#stream === undefined) return;
+    if (lost === undefined) {
+      this.#closeStream();
+      return;
+    }
+    this.#endStream();
+    this.#hasEndedBefore = true;
+    this.#options.handler.countEnd(Code.UNAVAILABLE);
+    this.#options.observer.ended('lost', lost);
+  }
+
+  stop(): void {
+    this.#flush?.cancel();
+    this.down();
+    this.#options.handler.closed();
+  }
+
+  release(type: TypeUrl): ReleasedType | undefined {
+    const { protocolState, backoff } = this.#options;
+    const state = protocolState.release(type);
+    if (protocolState.isUnused) this.#closeIdle();
+    if (state === undefined) return undefined;
+    return {
+      state,
+      endpoint: this.#lastEndpoint,
+      hasEndedBefore: this.#hasEndedBefore,
+      backoff: protocolState.isUnused ? backoff : undefined,
+    };
+  }
+
+  /** Asked here from now on. */
+  adopt({ state, endpoint, hasEndedBefore, backoff }: ReleasedType): void {
+    this.#hasEndedBefore ||= hasEndedBefore;
+    const isNew = !this.#opened;
+    if (isNew) this.#lastEndpoint = endpoint;
+    else if (this.#stream === undefined && this.#lastEndpoint !== endpoint) this.#lastEndpoint = undefined;
+    this.#options.protocolState.adopt(state, endpoint === this.#lastEndpoint);
+    if (isNew && backoff !== undefined) {
+      this.#options.backoff.continueFrom(backoff);
+      this.#openLater();
+    } else {
+      this.#flushSoon();
+    }
+  }
+
+  /** Subscription changes of one moment are sent in one request. */
+  #flushSoon(): void {
+    this.#flush ??= this.#options.clock.after(0, () => {
+      this.#flush = undefined;
+      if (this.#hasEndedBefore && this.#stream === undefined) this.#suspendIdle();
+      if (this.#options.protocolState.isUnused) this.#closeIdle();
+      else if (this.#stream === undefined) this.#openStream();
+      else this.#step({ kind: 'flush' });
+    });
+  }
+
+  #openStream(): void {
+    const { protocolState, protocol, handler, observer, clock } = this.#options;
+    if (this.#channel === undefined || this.#stream !== undefined || this.#retry !== undefined) return;
+    if (this.#hasEndedBefore) this.#suspendIdle();
+    if (protocolState.isUnused) return;
+    const { channel, endpoint } = this.#channel;
+    handler.opening(this.#opened);
+    this.#opened = true;
+    const via = handler.via();
+    const open: OpenStream = {
+      since: clock.now(),
+      timers: new Map(),
+      answered: false,
+      nodeSent: false,
+      via,
+      stream: channel.open(paths[protocol], via, {
+        message: (bytes) => this.#receive(open, bytes),
+        closed: (reason, code) => this.#closed(open, reason, code),
+      }),
+    };
+    this.#stream = open;
+    observer.opened();
+    const resumed = this.#lastEndpoint === endpoint;
+    this.#lastEndpoint = endpoint;
+    this.#step({ kind: 'connected', resumed });
+    if (this.#siblingAnswered) this.#step({ kind: 'sibling_answered' });
+  }
+
+  /** Nobody subscribes any more to something that is asked here. */
+  suspendIdle(): void {
+    if (this.#hasEndedBefore && this.#stream === undefined) this.#flushSoon();
+  }
+
+  #suspendIdle(): void {
+    const { protocolState, handler } = this.#options;
+    this.#step({ kind: 'suspend_idle', isIdle: handler.isIdle });
+    this.#hasSuspended = protocolState.suspendedInterests().length > 0;
+  }
+
+  /** What is wanted; nothing of it may change while this is read. */
+  interests(): Iterable<Interest> {
+    return this.#options.protocolState.interests();
+  }
+
+  restamp(stamp: Stamp | undefined): Iterable<readonly [TypeUrl, Move]> {
+    return this.#options.protocolState.restamp(stamp);
+  }
+
+  /** A control plane that decides by node may have other resources for another one: nothing is resumed. */
+  setNode(node: Uint8Array): void {
+    if (Buffer.compare(this.#node, node) === 0) return;
+    this.#node = node;
+    this.#lastEndpoint = undefined;
+    this.#siblingAnswered = false;
+    this.#reopen();
+  }
+
+  /** gRPC metadata is sent only when a stream opens. To announce more relays, a new stream is needed. Rare. */
+  reannounce(): boolean {
+    if (this.#stream === undefined || !announcesMore(this.#stream.via, this.#options.handler.via()))
+      return false;
+    this.#reopen();
+    return true;
+  }
+
+  #reopen(): void {
+    if (this.#stream === undefined) return;
+    this.#closeStream();
+    this.#openStream();
+  }
+
+  /** Also if the stream was closed already and the next one was waiting for its backoff. */
+  #closeIdle(): void {
+    this.#closeStream();
+    this.#options.handler.closed();
+  }
+
+  #closeStream(): void {
+    if (this.#stream === undefined) return;
+    this.#endStream();
+    this.#options.observer.closed();
+    this.#options.handler.closed();
+  }
+
+  #endStream(): void {
+    const open = this.#stream;
+    if (open === undefined) return;
+    this.#stream = undefined;
+    for (const timer of open.timers.values()) timer.cancel();
+    open.stream.end();
+    const { clock, backoff, stableAfterMs } = this.#options;
+    if (clock.now() - open.since >= stableAfterMs) backoff.reset();
+    this.#step({ kind: 'disconnected' });
+  }
+
+  #receive(open: OpenStream, bytes: Buffer): void {
+    if (this.#stream !== open) return;
+    const effects = this.#options.protocolState.step({ kind: 'received', bytes });
+    if (!effects.some((effect) => effect.kind === 'fail')) {
+      open.answered = true;
+      this.#options.handler.answered();
+      this.#options.observer.accepted();
+    }
+    this.#run(effects);
+  }
+
+  #closed(open: OpenStream, reason: string, code: Code): void {
+    if (this.#stream !== open) return;
+    this.#endStream();
+    this.#hasEndedBefore = true;
+    const { handler, protocolState, observer } = this.#options;
+    handler.countEnd(code);
+    const isRelieved = observer.ended('ended', reason);
+    if (open.answered) handler.ended(reason);
+    else if (handler.endedUnanswered(reason)) return;
+    // All that was asked here is asked elsewhere now, and so is the trouble.
+    if (protocolState.isUnused) handler.closed();
+    if (isRelieved && !protocolState.isUnused) this.#openStream();
+    else this.#openLater();
+  }
+
+  /** The relay itself closes the stream, so its requests are not suspected. */
+  #fail(reason: string): void {
+    const open = this.#stream;
+    if (open === undefined) return;
+    const { handler } = this.#options;
+    this.#closeStream();
+    if (open.answered) handler.ended(reason);
+    else if (handler.endedUnanswered(reason)) return;
+    this.#openLater();
+  }
+
+  #openLater(): void {
+    this.#retry ??= this.#options.clock.after(this.#options.backoff.next(), () => {
+      this.#retry = undefined;
+      this.#openStream();
+    });
+  }
+
+  #step(input: ProtocolInput): void {
+    this.#run(this.#options.protocolState.step(input));
+  }
+
+  #run(effects: readonly ProtocolEffect[]): void {
+    for (const effect of effects) this.#do(effect);
+  }
+
+  #do(effect: ProtocolEffect): void {
+    const { handler, observer } = this.#options;
+    switch (effect.kind) {
+      case 'send':
+        this.#send(effect);
+        break;
+      case 'apply':
+        handler.apply(effect.transaction);
+        break;
+      case 'arm':
+        this.#arm(effect.timer, effect.milliseconds);
+        break;
+      case 'cancel':
+        this.#stream?.timers.get(effect.timer)?.cancel();
+        this.#stream?.timers.delete(effect.timer);
+        break;
+      case 'asked':
+        observer.firstRequested(effect.type);
+        break;
+      case 'count':
+        observer.answered(effect.type);
+        handler.count(effect.type, effect.result);
+        break;
+      case 'log':
+        handler.log(effect.level, effect.message, { type: effect.type });
+        break;
+      case 'overdue':
+        handler.wildcardOverdue();
+        break;
+      case 'renew':
+        this.#reopen();
+        break;
+      case 'fail':
+        this.#fail(effect.reason);
+        break;
+      default:
+        assertNever(effect);
+    }
+  }
+
+  #send({ request }: Extract<ProtocolEffect, { kind: 'send' }>): void {
+    const open = this.#stream;
+    if (open === undefined) return;
+    const node = open.nodeSent ? undefined : this.#node;
+    open.nodeSent = true;
+    open.stream.write(encodeRequest(request, node));
+  }
+
+  #arm(timer: string, milliseconds: number): void {
+    const open = this.#stream;
+    if (open === undefined) return;
+    open.timers.get(timer)?.cancel();
+    const armed = this.#options.clock.after(milliseconds, () => {
+      open.timers.delete(timer);
+      this.#step({ kind: 'fired', timer });
+    });
+    open.timers.set(timer, armed);
+  }
+}

@@ -1,0 +1,33 @@
+import type { Address } from '../../wire/address.ts';
+import type { Code } from '../../wire/grpc-status.ts';
+
+export interface ChannelHandler {
+  connected(): void;
+  /** Once, unless it was closed by its owner: it could not be connected, or it is not any more. */
+  lost(reason: string): void;
+}
+
+export interface ChannelStreamHandler {
+  /** Bytes are this handler's own. */
+  message(bytes: Buffer): void;
+  /** Once, unless it was ended by its owner. */
+  closed(reason: string, code: Code): void;
+}
+
+export interface ChannelStream {
+  write(bytes: Uint8Array): void;
+  end(): void;
+}
+
+/**
+ * One attempt to connect to one endpoint, and then the connection. It never reconnects by itself; its owner opens
+ * another one.
+ */
+export interface Channel {
+  /** Opens a bidirectional stream; only once connected. */
+  open(path: string, via: string, handler: ChannelStreamHandler): ChannelStream;
+  close(): void;
+}
+
+/** Begins a try: the seam to the transport. */
+export type Transport = (endpoint: Address, handler: ChannelHandler) => Channel;

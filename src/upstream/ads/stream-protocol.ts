@@ -1,0 +1,112 @@
+import type { TypeUrl } from '../../model/brand.ts';
+import type { Holder, Interest, Move, Transaction } from '../../model/transaction.ts';
+import type { TypeInfo } from '../../model/types.ts';
+import type { OutgoingRequest } from '../../wire/request-writer.ts';
+import type { ErrorDetail } from '../../wire/requests.ts';
+import type { AcceptanceRules } from './accept-resource.ts';
+import type { AckedResources } from './acked-resources.ts';
+import type { Stamp } from './stamp.ts';
+import type { UpstreamSubscription, UpstreamSubscriptions } from './upstream-subscriptions.ts';
+
+/** What happens to one stream of a session. */
+export type ProtocolInput =
+  /** A stream is open. `resumed`: to the same endpoint as the last one of this session. */
+  | { readonly kind: 'connected'; readonly resumed: boolean }
+  | { readonly kind: 'disconnected' }
+  | { readonly kind: 'received'; readonly bytes: Buffer }
+  /** Another stream of the session has had a response: the control plane works and accepts this node. */
+  | { readonly kind: 'sibling_answered' }
+  | { readonly kind: 'subscribe'; readonly interest: Interest }
+  | { readonly kind: 'unsubscribe'; readonly interest: Interest }
+  /** No stream is open. Subscriptions with only idle interests are not sent on the next one. */
+  | { readonly kind: 'suspend_idle'; readonly isIdle: (interest: Interest) => boolean }
+  /** Somebody subscribes to it again: it is asked with the next flush, if it was not. */
+  | { readonly kind: 'resume'; readonly interest: Interest }
+  /** Changes of subscription are sent now: many that come together make one request. */
+  | { readonly kind: 'flush' }
+  | { readonly kind: 'fired'; readonly timer: string };
+
+/** What is to be done about it, in this order. */
+export type ProtocolEffect =
+  | { readonly kind: 'send'; readonly request: OutgoingRequest }
+  | { readonly kind: 'apply'; readonly transaction: Transaction }
+  /** Starts the timer, or starts it anew. All timers end with the stream. */
+  | { readonly kind: 'arm'; readonly timer: string; readonly milliseconds: number }
+  | { readonly kind: 'cancel'; readonly timer: string }
+  /** Something of this type is asked that no stream ever was. */
+  | { readonly kind: 'asked'; readonly type: TypeUrl }
+  | { readonly kind: 'count'; readonly type: TypeUrl; readonly result: 'accepted' | 'rejected' }
+  | {
+      readonly kind: 'log';
+      readonly level: 'info' | 'warn';
+      readonly message: string;
+      readonly type: TypeUrl;
+    }
+  /** A wildcard has had no answer within resource_timeout. Nothing is concluded from it here. */
+  | { readonly kind: 'overdue' }
+  /** Only a new stream can tell which request a response answers: end this one, and open another at once. */
+  | { readonly kind: 'renew'; readonly reason: string }
+  /** The stream is beyond use: end it. */
+  | { readonly kind: 'fail'; readonly reason: string };
+
+export interface StreamProtocolOptions {
+  /** Of what arrives by the wildcard, and by name. */
+  readonly holders: { readonly wildcard: Holder; readonly named: Holder };
+  /** NATIVE: parameters are sent, in resource_locators. */
+  readonly locators: boolean;
+  /** The first response after a wildcard was asked for is its answer, all of it. */
+  readonly firstResponseIsComplete?: boolean;
+  readonly stamp: Stamp;
+  readonly maxConstraintDepth: number;
+  /** Protocol §3.9. */
+  readonly resourceTimeoutMs: number;
+}
+
+/** The state of one type on one stream: its wildcard or its names, never both (protocol §5b). */
+export interface TypeState {
+  readonly type: TypeUrl;
+  readonly info: TypeInfo;
+  readonly holder: Holder;
+  readonly subscriptions: UpstreamSubscriptions;
+  /** Lives on over reconnects, as the store's content does. */
+  readonly acked: AckedResources;
+  rules: AcceptanceRules;
+  /** Not sent yet on this stream. */
+  readonly toSubscribe: Set<UpstreamSubscription>;
+  /** Subscribed on this stream, and to be unsubscribed with the next request. */
+  toUnsubscribe: UpstreamSubscription[];
+  /** Subscription requests on this stream. */
+  requestCount: number;
+  /** Of the last response on this stream, accepted or not. */
+  nonce: string;
+  /** Of the last accepted response. */
+  version: string;
+  /** Of the last response, if it was rejected. */
+  lastNack: ErrorDetail | undefined;
+  /** Since the last accepted one. */
+  nacksInARow: number;
+  /**
+   * Some resources of earlier streams are not confirmed on this one. Once the wildcard or glob is resolved, what is
+   * still not confirmed is removed.
+   */
+  sweepPending: boolean;
+}
+
+/** A session machine, whichever protocol it speaks: no I/O, no clock. */
+export interface StreamProtocol {
+  /** Nothing is to be asked. */
+  readonly isUnused: boolean;
+  /** Some subscription has no answer yet. */
+  readonly awaitsResponse: boolean;
+  /** What is wanted; nothing of it may change while this is read. */
+  interests(): Iterable<Interest>;
+  /** What is wanted and not asked, since `rest`. */
+  suspendedInterests(): readonly Interest[];
+  /** Another stamp from now on, or (undefined) the end: what becomes of what is held. */
+  restamp(stamp: Stamp | undefined): Iterable<readonly [TypeUrl, Move]>;
+  /** This type is asked on another stream from now on: what is wanted and held of it. */
+  release(type: TypeUrl): TypeState | undefined;
+  /** Takes over a type from another stream. It is subscribed with the next flush. `resumed`: as in `connected`. */
+  adopt(state: TypeState, resumed: boolean): void;
+  step(input: ProtocolInput): readonly ProtocolEffect[];
+}

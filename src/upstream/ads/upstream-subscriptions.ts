@@ -1,0 +1,232 @@
+import { type ParametersKey, type ResourceName, resourceName } from '../../model/brand.ts';
+import type { Constraints } from '../../model/constraints.ts';
+import { ParameterIndex } from '../../model/parameter-index.ts';
+import { NO_PARAMETERS, type Parameters } from '../../model/parameters.ts';
+import { type Interest, type Selector, WILDCARD } from '../../model/transaction.ts';
+import { isGlob, parentGlob } from '../../model/xdstp.ts';
+import type { VariantKey } from './acked-resources.ts';
+
+/**
+ * One subscription as upstream sees it: a name, or (NATIVE) a locator with parameters. Several interests may share
+ * it, because a session has only the parameters of the rules, and clients may have more.
+ */
+export interface UpstreamSubscription {
+  readonly selector: Selector;
+  /** Sent with it; empty: subscribed by its plain name (protocol §5b). */
+  readonly parameters: Parameters;
+  readonly kind: 'name' | 'wildcard' | 'glob';
+  readonly interests: Map<ParametersKey, Interest>;
+  /** It was asked on some stream. */
+  everSent: boolean;
+  /** Not asked on this stream, as nobody subscribes to it. */
+  suspended: boolean;
+  /** Which subscription request of this stream named it, from 1; 0: none yet. */
+  requestNumber: number;
+  /** Upstream answered it on this stream. */
+  resolvedOnThisStream: boolean;
+  /** Upstream answered it at some time: the store has been told. */
+  resolved: boolean;
+  /** A response that may answer it has come. A wildcard or glob is resolved when no more responses follow. */
+  responseSeen: boolean;
+  /** A wildcard or glob: what must be in its answer, as upstream has sent it before, and has not come yet. */
+  expectedVariants: Set<VariantKey>;
+}
+
+/** What is wanted of one type on one stream. */
+export class UpstreamSubscriptions {
+  readonly #bySelector = new Map<Selector, ParameterIndex<UpstreamSubscription>>();
+  readonly #globs = new Set<Selector>();
+  readonly #locators: boolean;
+  /** Subscriptions that are not resolved in the store yet. Usually few or none. */
+  readonly unresolved = new Set<UpstreamSubscription>();
+  #size = 0;
+
+  /** `locators`: parameters are sent (NATIVE). */
+  constructor(locators: boolean) {
+    this.#locators = locators;
+  }
+
+  /** Number of subscriptions. */
+  get size(): number {
+    return this.#size;
+  }
+
+  get hasGlobs(): boolean {
+    return this.#globs.size > 0;
+  }
+
+  get hasCollection(): boolean {
+    return this.hasGlobs || this.#bySelector.has(WILDCARD);
+  }
+
+  /** Adds an interest. Returns its subscription, whether that is new, and whether it had the interest before. */
+  add(interest: Interest): {
+    readonly ask: UpstreamSubscription;
+    readonly created: boolean;
+    readonly repeated: boolean;
+  } {
+    const { selector } = interest;
+    const parameters = this.#locators ? interest.parameters : NO_PARAMETERS;
+    const subscriptions = this.#bySelector.get(selector) ?? new ParameterIndex<UpstreamSubscription>();
+    this.#bySelector.set(selector, subscriptions);
+    const known = subscriptions.get(parameters);
+    if (known !== undefined) {
+      const repeated = known.interests.has(interest.parameters.key);
+      known.interests.set(interest.parameters.key, interest);
+      return { ask: known, created: false, repeated };
+    }
+    const glob = isGlob(selector);
+    const subscription: UpstreamSubscription = {
+      selector,
+      parameters,
+      kind: selector === WILDCARD ? 'wildcard' : glob ? 'glob' : 'name',
+      interests: new Map([[interest.parameters.key, interest]]),
+      everSent: false,
+      suspended: false,
+      requestNumber: 0,
+      resolvedOnThisStream: false,
+      resolved: false,
+      responseSeen: false,
+      expectedVariants: new Set(),
+    };
+    subscriptions.set(parameters, subscription);
+    if (glob) this.#globs.add(selector);
+    this.unresolved.add(subscription);
+    this.#size++;
+    return { ask: subscription, created: true, repeated: false };
+  }
+
+  /** Removes an interest. Returns its subscription if no interest is left in it. */
+  delete(interest: Interest): UpstreamSubscription | undefined {
+    const { selector } = interest;
+    const parameters = this.#locators ? interest.parameters : NO_PARAMETERS;
+    const subscriptions = this.#bySelector.get(selector);
+    const subscription = subscriptions?.get(parameters);
+    if (subscriptions === undefined || subscription === undefined) return undefined;
+    subscription.interests.delete(interest.parameters.key);
+    if (subscription.interests.size > 0) return undefined;
+    subscriptions.delete(parameters);
+    if (subscriptions.size === 0) {
+      this.#bySelector.delete(selector);
+      this.#globs.delete(selector);
+    }
+    this.unresolved.delete(subscription);
+    this.#size--;
+    return subscription;
+  }
+
+  *all(): IteratorObject<UpstreamSubscription, undefined> {
+    for (const subscriptions of this.#bySelector.values()) yield* subscriptions.values();
+  }
+
+  /** The subscription that has this interest. */
+  covering({ selector, parameters }: Interest): UpstreamSubscription | undefined {
+    return this.#bySelector.get(selector)?.get(this.#locators ? parameters : NO_PARAMETERS);
+  }
+
+  has(subscription: UpstreamSubscription): boolean {
+    return this.#bySelector.get(subscription.selector)?.get(subscription.parameters) === subscription;
+  }
+
+  /** The subscriptions to this name, with any parameters. */
+  named(name: string): readonly UpstreamSubscription[] {
+    const subscriptions = this.#bySelector.get(resourceName(name));
+    return subscriptions === undefined ? [] : [...subscriptions.values()];
+  }
+
+  /** The subscriptions that cover this variant: by its name or an alias, by a glob or by the wildcard. */
+  matching(name: ResourceName, aliases: readonly string[], constraints: Constraints): UpstreamSubscription[] {
+    const found: UpstreamSubscription[] = [];
+    for (const selector of [name, ...aliases]) this.#collect(found, resourceName(selector), constraints);
+    if (name !== WILDCARD) this.#collect(found, WILDCARD, constraints);
+    const glob = this.hasGlobs ? parentGlob(name) : undefined;
+    if (glob !== undefined) this.#collect(found, glob, constraints);
+    return found;
+  }
+
+  /** Whether something subscribes to this name. Then all its variants are taken, whatever parameters they match. */
+  includes(name: ResourceName, aliases: readonly string[]): boolean {
+    if (this.#bySelector.has(WILDCARD) || this.#bySelector.has(name)) return true;
+    if (aliases.some((alias) => this.#bySelector.has(resourceName(alias)))) return true;
+    const glob = this.hasGlobs ? parentGlob(name) : undefined;
+    return glob !== undefined && this.#globs.has(glob);
+  }
+
+  /** The wildcards and globs over a name, with whatever parameters. */
+  collecting(name: ResourceName): readonly UpstreamSubscription[] {
+    const glob = this.hasGlobs ? parentGlob(name) : undefined;
+    const all = this.named(WILDCARD);
+    return glob === undefined ? all : [...all, ...this.named(glob)];
+  }
+
+  /** The asks that name it, and are for a variant with these constraints. */
+  naming(name: ResourceName, constraints: Constraints): UpstreamSubscription[] {
+    const found: UpstreamSubscription[] = [];
+    this.#collect(found, name, constraints);
+    return found;
+  }
+
+  /** Whether locators with parameters are among what names it. */
+  hasLocatorFor(name: ResourceName): boolean {
+    return this.named(name).some((subscription) => subscription.parameters !== NO_PARAMETERS);
+  }
+
+  #collect(found: UpstreamSubscription[], selector: Selector, constraints: Constraints): void {
+    const subscriptions = this.#bySelector.get(selector);
+    if (subscriptions === undefined) return;
+    for (const subscription of this.#locators ? subscriptions.matching(constraints) : subscriptions.values())
+      found.push(subscription);
+  }
+}
+
+/** Asked again, as somebody subscribes to it again. */
+export function resume(
+  state: { readonly toSubscribe: Set<UpstreamSubscription> },
+  subscription: UpstreamSubscription,
+): void {
+  subscription.suspended = false;
+  state.toSubscribe.add(subscription);
+}
+
+/**
+ * Subscribes again to a name that is subscribed already. It is unsubscribed first, because some servers do not answer
+ * otherwise.
+ */
+export function resubscribe(
+  state: { readonly toSubscribe: Set<UpstreamSubscription>; readonly toUnsubscribe: UpstreamSubscription[] },
+  subscription: UpstreamSubscription,
+): void {
+  if (subscription.kind !== 'name' || subscription.requestNumber === 0 || state.toSubscribe.has(subscription))
+    return;
+  state.toSubscribe.add(subscription);
+  state.toUnsubscribe.push(subscription);
+}
+
+/** The interests in these names that upstream has not answered yet. */
+export function unansweredInterests(
+  subscriptions: UpstreamSubscriptions,
+  names: Iterable<{ readonly name: ResourceName }>,
+): Interest[] {
+  if (subscriptions.unresolved.size === 0) return [];
+  const pending = new Set<Interest>();
+  for (const name of new Set(Iterator.from(names).map((one) => one.name))) {
+    for (const subscription of subscriptions.named(name)) {
+      if (!subscription.resolved)
+        for (const interest of subscription.interests.values()) pending.add(interest);
+    }
+  }
+  return [...pending];
+}
+
+/** Tells the store: these interests, where they are news. */
+export function markResolved(
+  subscriptions: UpstreamSubscriptions,
+  subscription: UpstreamSubscription,
+  resolved: Interest[],
+): void {
+  subscription.resolvedOnThisStream = true;
+  if (subscription.resolved) return;
+  subscription.resolved = true;
+  subscriptions.unresolved.delete(subscription);
+  resolved.push(...subscription.interests.values());
+}

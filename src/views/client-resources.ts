@@ -1,0 +1,130 @@
+import { isVariant, type Value } from '../model/catalog.ts';
+import { Coverage } from './coverage.ts';
+import type { RetainedResource } from './frame.ts';
+import { type Item, valueAt } from './item.ts';
+import { MovedLocators } from './moved-locators.ts';
+import type { View } from './view.ts';
+
+const none: readonly never[] = [];
+
+/** What a client has, by the ids that it has them under in its view. */
+export type ClientResources = ReadonlyMap<string, RetainedResource>;
+
+/** What a client was told is not there, by id, and the revision in which it was. */
+export type Absences = ReadonlyMap<string, number>;
+
+interface CursorPosition {
+  readonly view: View;
+  readonly revision: number;
+  /** From views before it. */
+  readonly absent?: Absences;
+}
+
+/**
+ * What a client has when it moves to another view: the resources of the old view, and those of earlier views
+ * (`carriedOver`) whose state was still unknown.
+ */
+export function clientResourcesOf(
+  base: CursorPosition,
+  view: View,
+  carriedOver: ClientResources | undefined,
+): ClientResources {
+  if (base.view === view) return carriedOver ?? new Map();
+  const holdings = new Map<string, RetainedResource>();
+  const moved = new MovedLocators(base.view.selection, view.selection);
+  const add = (id: string, retained: RetainedResource): void => {
+    const { item, variant } = retained;
+    const places = view.items.has(id) ? none : moved.positionsOf(item);
+    const place = places.find((one) => view.items.has(one.id)) ?? places[0];
+    holdings.set(place?.id ?? id, place === undefined ? retained : { item: { ...item, ...place }, variant });
+  };
+  for (const [id, retained] of carriedOver ?? []) add(id, retained);
+  for (const [id, item] of base.view.items) {
+    const variant = valueAt(item, base.revision);
+    if (isVariant(variant)) add(id, { item, variant });
+  }
+  return holdings;
+}
+
+/** Names that the client knows to be absent. The next view need not tell them again. */
+export function absentIn(base: CursorPosition, view: View): Absences {
+  const absent = new Map<string, number>();
+  for (const [id, revision] of base.absent ?? []) if (view.selection.has(id)) absent.set(id, revision);
+  for (const [id, item] of base.view.items) {
+    if (view.selection.has(id) && valueAt(item, base.revision) === 'absent') absent.set(id, base.revision);
+  }
+  return absent;
+}
+
+/** What a client was last sent of an item, by its cursor. */
+export function lastSentIn(
+  base: CursorPosition,
+  carriedOver: ClientResources | undefined,
+  id: string,
+): Value | undefined {
+  const item = base.view.items.get(id);
+  const value = item === undefined ? undefined : valueAt(item, base.revision);
+  if (isVariant(value) || value === 'absent') return value;
+  return carriedOver?.get(id)?.variant ?? (base.absent?.has(id) === true ? 'absent' : value);
+}
+
+/** The revision up to which it was told of an item's faults: once (protocol §8), also over a change of the selection. */
+export function errorsToldUpTo(base: CursorPosition, view: View, item: Item): number {
+  if (base.view !== view) {
+    const before = base.view.access === view.access ? base.view.items.get(item.id) : undefined;
+    if (before?.parameters !== item.parameters) return -1;
+  }
+  return Math.max(base.revision, base.absent?.get(item.id) ?? -1);
+}
+
+/** What of it a selection names or covers: the rest a client has dropped by unsubscribing (protocol §4.5). */
+export function selectedOf(holdings: ClientResources, view: View): ClientResources {
+  const coverage = new Coverage(view);
+  const selected = [...holdings].filter(
+    ([id, retained]) => view.selection.has(id) || coverage.of(retained) !== 'none',
+  );
+  return new Map(selected);
+}
+
+/** Resources that the client got from this view and whose state is unknown now. */
+export function unknownAgainIn(
+  { view, revision }: CursorPosition,
+  carriedOver: ClientResources | undefined,
+): ClientResources {
+  const holdings = new Map<string, RetainedResource>(carriedOver);
+  for (const item of view.unknownAgain) {
+    const variant = valueAt(item, revision);
+    if (isVariant(variant)) holdings.set(item.id, { item, variant });
+  }
+  return holdings;
+}
+
+/** Resources to remove: the view does not show them, and every subscription that covers them is resolved. */
+export function removalsIn(holdings: ClientResources, view: View): Map<string, RetainedResource> {
+  const lost = new Map<string, RetainedResource>();
+  const coverage = new Coverage(view);
+  for (const [id, retained] of holdings) {
+    if (view.items.has(id) || shownOtherwise(retained.item, view)) continue;
+    if (coverage.of(retained) === 'answered') lost.set(id, retained);
+  }
+  return lost;
+}
+
+/** Resources whose state is unknown in this view. The client keeps them: unknown is not absent (protocol §3.9). */
+export function unresolvedIn(holdings: ClientResources, view: View): ClientResources | undefined {
+  const open = new Map<string, RetainedResource>();
+  const coverage = new Coverage(view);
+  for (const [id, retained] of holdings) {
+    const item = view.items.get(id);
+    if (item === undefined) {
+      if (coverage.of(retained) === 'open') open.set(id, retained);
+    } else if (item.last.value === 'unknown') open.set(id, retained);
+  }
+  return open.size > 0 ? open : undefined;
+}
+
+/** Under the canonical name, where the client spelled it in another way before. */
+function shownOtherwise(item: Item, view: View): boolean {
+  if (item.spelling === item.name) return false;
+  return isVariant(view.itemOf(item.locator, item.parameters, item.name)?.last.value);
+}

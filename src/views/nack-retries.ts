@@ -1,0 +1,73 @@
+import { isVariant, type Value } from '../model/catalog.ts';
+import type { Variant } from '../model/resource.ts';
+import { type Change, sameVariant } from './compose.ts';
+import { Coverage } from './coverage.ts';
+import type { ResponseChanges } from './frame.ts';
+import type { Item } from './item.ts';
+import type { View } from './view.ts';
+
+/** One thing that a rejected response said: it goes out once more, alone (protocol §3.12). */
+export interface RejectedChange {
+  readonly item: Item;
+  /** What was rejected; undefined: a removal. */
+  readonly shown: Variant | undefined;
+  /** What the client was to lose for it; undefined: nothing. */
+  readonly removed: Variant | undefined;
+}
+
+/**
+ * The changes of a rejected response, one by one. A removal is a change too: a client that rejected it still has the
+ * resource. A change that several parameter sets share is listed once. Empty if the response had only one change:
+ * then this one was rejected, and it is not sent again.
+ */
+export function rejectedChanges({ additions, removals }: ResponseChanges): readonly RejectedChange[] {
+  const byItem = new Map<string, RejectedChange>();
+  for (const { item, variant } of additions)
+    byItem.set(item.id, { item, shown: variant, removed: undefined });
+  for (const { item, variant } of removals) {
+    byItem.set(item.id, { item, shown: byItem.get(item.id)?.shown, removed: variant });
+  }
+  const parts = new Map<string, RejectedChange>();
+  const swapped = new Set<string>();
+  for (const { item, shown, removed } of byItem.values()) {
+    if (shown !== undefined && removed !== undefined) swapped.add(removalKey(item, removed));
+  }
+  for (const part of byItem.values()) {
+    const { item, shown, removed } = part;
+    // Another parameter set gets something in its place: it goes with that.
+    if (shown === undefined && removed !== undefined && swapped.has(removalKey(item, removed))) continue;
+    const constraints = item.locator ? (shown ?? removed)?.constraints.key : undefined;
+    const key = JSON.stringify([item.spelling, shown !== undefined, constraints ?? '']);
+    if (parts.get(key)?.removed === undefined) parts.set(key, part);
+  }
+  return parts.size < 2 ? [] : [...parts.values()];
+}
+
+const removalKey = ({ locator, spelling }: Item, { constraints }: Variant): string =>
+  JSON.stringify([locator, spelling, constraints.key]);
+
+/**
+ * The change to send once more. Undefined: something newer is sent anyway, or the client does not subscribe to it any
+ * more. `lastSent`: what the client was last sent.
+ */
+export function changeToResend(
+  { item: rejected, shown, removed }: RejectedChange,
+  view: View,
+  held: Value | undefined,
+): Change | undefined {
+  // The selection may have changed since: then the same is another item.
+  const item = view.items.get(rejected.id);
+  const now = item?.last.value;
+  const shared = { clientVersion: undefined, resend: true };
+  if (item !== undefined && isVariant(now)) {
+    // Something newer went out since, or will.
+    if (shown === undefined || !sameVariant(shown, now)) return undefined;
+    if (!isVariant(held) || !sameVariant(held, now)) return undefined;
+    return { item, now, lastSent: removed ?? held, ...shared };
+  }
+  if (shown !== undefined || removed === undefined || now === 'unknown' || isVariant(held)) return undefined;
+  if (item === undefined) {
+    if (new Coverage(view).of({ item: rejected, variant: removed }) !== 'answered') return undefined;
+  }
+  return { item: item ?? rejected, now: 'absent', lastSent: removed, ...shared };
+}

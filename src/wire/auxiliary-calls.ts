@@ -1,0 +1,212 @@
+import { constants, type ServerHttp2Stream } from 'node:http2';
+import type { Clock, Timer } from '../model/clock.ts';
+import { fail, ok, type Result } from '../model/result.ts';
+import { refuse } from './grpc-requests.ts';
+import { Code, type GrpcStatus } from './grpc-status.ts';
+import { peerKey } from './peer-identity.ts';
+import type { Peer } from './server-stream.ts';
+
+/** Calls that are counted together. One object for each kind. */
+export interface CallKind {
+  /** For messages: "health watches". */
+  readonly name: string;
+  /** Open at once, of all peers and of one (wire/peer-identity.ts). */
+  readonly max: number;
+  readonly maxPerPeer: number;
+  /** What happens to one too many: it is refused, or the oldest ends so that it can be answered. */
+  readonly whenExceeded: 'REFUSED' | 'ENDS_OLDEST';
+}
+
+export interface AuxiliaryCallsOptions {
+  readonly clock: Clock;
+  /** How long a client may take to finish a request, or to read an answer. */
+  readonly stalledMilliseconds: () => number;
+  /** For metrics: a call too many, or one that was ended because its client did nothing. */
+  readonly refused: (reason: 'calls' | 'stalled') => void;
+}
+
+/** How often calls are looked at whose clients do nothing, in milliseconds. */
+const stalledCheckMs = 1000;
+
+/** One call of a cold service, as its handler sees it. */
+export class AuxiliaryCall {
+  readonly peer: Peer;
+  readonly kind: CallKind;
+  /** What it counts for. */
+  readonly key: string;
+  readonly #stream: ServerHttp2Stream;
+  readonly #released: (call: AuxiliaryCall) => void;
+  readonly #closing: (() => void)[] = [];
+  /** The stream, and work that goes on though the client may have left. */
+  #holds = 1;
+  #waitingSince: number | undefined;
+  #answer: readonly Uint8Array[] | undefined;
+  #ended = false;
+
+  constructor(
+    stream: ServerHttp2Stream,
+    peer: Peer,
+    kind: CallKind,
+    released: (call: AuxiliaryCall) => void,
+  ) {
+    this.peer = peer;
+    this.kind = kind;
+    this.key = peerKey(peer);
+    this.#stream = stream;
+    this.#released = released;
+    stream.once('close', () => {
+      for (const run of this.#closing) run();
+      this.#release();
+    });
+  }
+
+  /** It was ended here: what its handler says now reaches nobody. */
+  get ended(): boolean {
+    return this.#ended;
+  }
+
+  /** Work for it goes on until the function returned is called: until then it counts, whether or not the client stays. */
+  hold(): () => void {
+    this.#holds++;
+    return () => this.#release();
+  }
+
+  /** gRPC only: sent instead of the empty message that the handler answers with next. It is encoded already. */
+  answerWith(pieces: readonly Uint8Array[]): void {
+    this.#answer = pieces;
+  }
+
+  takeAnswer(): readonly Uint8Array[] | undefined {
+    const answer = this.#answer;
+    this.#answer = undefined;
+    return answer;
+  }
+
+  /** At once, if it is closed already. */
+  onClose(run: () => void): void {
+    if (this.#stream.closed || this.#stream.destroyed) run();
+    else this.#closing.push(run);
+  }
+
+  /** A request was complete, and something was answered. */
+  progressed(): void {
+    this.#waitingSince = undefined;
+  }
+
+  /** Whether the relay has waited for the client for so long. */
+  isStalled(now: number, milliseconds: number): boolean {
+    if (this.#stream.readableEnded && this.#stream.writableLength === 0) {
+      this.#waitingSince = undefined;
+      return false;
+    }
+    this.#waitingSince ??= now;
+    return now - this.#waitingSince >= milliseconds;
+  }
+
+  end(status: GrpcStatus): void {
+    if (this.#ended) return;
+    this.#ended = true;
+    const stream = this.#stream;
+    if (!stream.headersSent) {
+      refuse(stream, status);
+      return;
+    }
+    // Trailers cannot overtake what the client does not read. gRPC takes this code for RESOURCE_EXHAUSTED.
+    stream.close(constants.NGHTTP2_ENHANCE_YOUR_CALM);
+    stream.destroy();
+  }
+
+  #release(): void {
+    if (--this.#holds === 0) this.#released(this);
+  }
+}
+
+/** The open calls of cold services: how many there may be, and how long they may wait for their clients. */
+export class AuxiliaryCalls {
+  readonly #options: AuxiliaryCallsOptions;
+  /** In the order in which they came. */
+  readonly #byKind = new Map<CallKind, Set<AuxiliaryCall>>();
+  readonly #byPeer = new Map<CallKind, Map<string, Set<AuxiliaryCall>>>();
+  #size = 0;
+  #stalledTimer: Timer | undefined;
+
+  constructor(options: AuxiliaryCallsOptions) {
+    this.#options = options;
+  }
+
+  open(stream: ServerHttp2Stream, peer: Peer, kind: CallKind): Result<AuxiliaryCall, GrpcStatus> {
+    const excess = this.#excess(kind, peer);
+    if (excess !== undefined) {
+      this.#options.refused('calls');
+      if (kind.whenExceeded === 'REFUSED') return fail(excess.status);
+      this.#remove(excess.oldest);
+      excess.oldest.end(excess.status);
+    }
+    const call = new AuxiliaryCall(stream, peer, kind, (released) => this.#remove(released));
+    const peers = setOf(this.#byPeer, kind, () => new Map<string, Set<AuxiliaryCall>>());
+    setOf(this.#byKind, kind, () => new Set<AuxiliaryCall>()).add(call);
+    setOf(peers, call.key, () => new Set<AuxiliaryCall>()).add(call);
+    this.#size++;
+    this.#watch();
+    return ok(call);
+  }
+
+  /** Which bound is reached; undefined: none. */
+  #excess(
+    kind: CallKind,
+    peer: Peer,
+  ): { readonly status: GrpcStatus; readonly oldest: AuxiliaryCall } | undefined {
+    const { name, max, maxPerPeer } = kind;
+    const [ofPeer, of] = [this.#byPeer.get(kind)?.get(peerKey(peer)), this.#byKind.get(kind)];
+    const exhausted = (message: string): GrpcStatus => ({ code: Code.RESOURCE_EXHAUSTED, message });
+    const [oldestOfPeer] = ofPeer ?? [];
+    if (oldestOfPeer !== undefined && ofPeer !== undefined && ofPeer.size >= maxPerPeer) {
+      const message = `this peer has ${maxPerPeer} ${name} open: that is the most`;
+      return { status: exhausted(message), oldest: oldestOfPeer };
+    }
+    const [oldest] = of ?? [];
+    if (oldest === undefined || of === undefined || of.size < max) return undefined;
+    return { status: exhausted(`${max} ${name} are open: that is the most`), oldest };
+  }
+
+  #remove(call: AuxiliaryCall): void {
+    if (this.#byKind.get(call.kind)?.delete(call) !== true) return;
+    const peers = this.#byPeer.get(call.kind);
+    const ofPeer = peers?.get(call.key);
+    ofPeer?.delete(call);
+    if (ofPeer?.size === 0) peers?.delete(call.key);
+    this.#size--;
+    if (this.#size > 0) return;
+    this.#stalledTimer?.cancel();
+    this.#stalledTimer = undefined;
+  }
+
+  #watch(): void {
+    this.#stalledTimer ??= this.#options.clock.after(stalledCheckMs, () => {
+      this.#stalledTimer = undefined;
+      this.#endStalled();
+      if (this.#size > 0) this.#watch();
+    });
+  }
+
+  #endStalled(): void {
+    const { clock, stalledMilliseconds, refused } = this.#options;
+    const [now, milliseconds] = [clock.now(), stalledMilliseconds()];
+    for (const calls of this.#byKind.values()) {
+      for (const call of calls) {
+        if (call.ended || !call.isStalled(now, milliseconds)) continue;
+        refused('stalled');
+        const message = `the client has not finished its request, or not read its answer, for ${milliseconds} ms (limits.stalled_timeout)`;
+        call.end({ code: Code.RESOURCE_EXHAUSTED, message });
+      }
+    }
+  }
+}
+
+function setOf<K, V>(map: Map<K, V>, key: K, make: () => V): V {
+  const known = map.get(key);
+  if (known !== undefined) return known;
+  const made = make();
+  map.set(key, made);
+  return made;
+}

@@ -1,0 +1,233 @@
+import { randomInt } from 'node:crypto';
+import { constants, type Http2SecureServer, type Http2Server, type Http2Session } from 'node:http2';
+import type { Server, Socket } from 'node:net';
+import type { Clock, Timer } from '../model/clock.ts';
+import { CertificateReview } from './certificate-review.ts';
+import { ClientConnection } from './client-connection.ts';
+import type { GrpcStatus } from './grpc-status.ts';
+import { Code } from './grpc-status.ts';
+import { connectionWindow, idleTimeoutMs, idleTimeoutWhenFullMs, unixWindow } from './http2-settings.ts';
+import { peerOf, verifiedCertificate } from './peer.ts';
+import type { Peer, ServerStream } from './server-stream.ts';
+
+/** How many connections there may be, and of whom. */
+export interface ConnectionBounds {
+  /** Asked before anything is read or written, with how many are open beside it; false: it is closed. */
+  admits(open: number): boolean;
+  /** So many are open now. */
+  resized(open: number): void;
+  /** The peer of one is known. A text says why it is refused; else `left` follows. */
+  joined(peer: Peer): string | undefined;
+  left(peer: Peer): void;
+  /** One without a stream was ended. */
+  endedIdle(): void;
+}
+
+export interface ClientConnectionsOptions {
+  readonly clock: Clock;
+  /** In [0, 1). */
+  readonly random?: (() => number) | undefined;
+  /** The path that is listened on, if it is a Unix socket. */
+  readonly unixPath: string | undefined;
+  /** Asked for each connection, in milliseconds: how old it may become, give or take a tenth. Undefined: any age. */
+  readonly maxAge?: (() => number | undefined) | undefined;
+  /** What client certificates are verified against; undefined: none are asked for. */
+  readonly ca?: Buffer | undefined;
+  /** Milliseconds, asked for when `ca` loses an authority: over so long the connections end that it vouched for. */
+  readonly reviewTime?: (() => number) | undefined;
+  /** Such a review is over; so many connections ended. */
+  readonly reviewed?: ((ended: number) => void) | undefined;
+  /** Undefined: any number. */
+  readonly bounds?: ConnectionBounds | undefined;
+}
+
+const tooOld: GrpcStatus = {
+  code: Code.UNAVAILABLE,
+  message: 'this connection is older than xds.max_connection_age: connect again',
+};
+const authorityGone: GrpcStatus = {
+  code: Code.UNAVAILABLE,
+  message:
+    "the authority of this client's certificate is no longer in xds.tls.ca: connect with one of another",
+};
+/** After GOAWAY, what is under way on an old connection has so long; a tenth of short ages. Milliseconds. */
+const longestGraceMs = 5000;
+/** At the least, the trailers of what ended have so long. Milliseconds. */
+const leastGraceMs = 1000;
+
+/** How often idle connections are looked for, in milliseconds. */
+const idleCheckMs = 10_000;
+
+/** The connections of one listener, from the first byte to the last, and what ends them. */
+export class ClientConnections {
+  readonly #options: ClientConnectionsOptions;
+  /** All of them, those that are within their TLS handshake too. */
+  readonly #sockets = new Set<Socket>();
+  readonly #sessions = new Map<Http2Session, ClientConnection>();
+  readonly #certificates: CertificateReview | undefined;
+  /** The socket of the next session. Node creates the session while it emits the event of the socket. */
+  #arriving: Socket | undefined;
+  #watch: Timer | undefined;
+  #draining = false;
+  #lastRoomMadeAt = 0;
+
+  /** `listener` accepts; what it accepts is handed on to `http2`, which listens nowhere itself. */
+  constructor(listener: Server, http2: Http2Server | Http2SecureServer, options: ClientConnectionsOptions) {
+    this.#options = options;
+    this.#certificates = certificateReview(options);
+    listener.on('connection', (socket) => {
+      if (this.#accepted(socket)) http2.emit('connection', socket);
+    });
+    const ready = 'setSecureContext' in http2 ? 'secureConnection' : 'connection';
+    http2.prependListener(ready, (socket: Socket) => {
+      this.#arriving = socket;
+    });
+    http2.on('session', (session) => this.#opened(session));
+    this.#checkIdle();
+  }
+
+  /** How many are open. */
+  get size(): number {
+    return this.#sockets.size;
+  }
+
+  of(session: Http2Session | undefined): ClientConnection | undefined {
+    return session && this.#sessions.get(session);
+  }
+
+  /** GOAWAY on all of them. What is open there goes on. */
+  beginDrain(): void {
+    this.#draining = true;
+    for (const session of this.#sessions.keys()) session.close();
+  }
+
+  /** Ends the connections that none of these authorities vouches for, spread over `reviewTime`. */
+  replaceAuthorities(ca: Buffer): void {
+    this.#certificates?.replace(ca, this.#sessions, (session, connection) =>
+      this.#retire(session, connection, authorityGone, 0),
+    );
+  }
+
+  /** Cuts what is left. */
+  destroyAll(): void {
+    for (const socket of this.#sockets) socket.destroy();
+  }
+
+  stop(): void {
+    this.#watch?.cancel();
+    this.#certificates?.stop();
+  }
+
+  #accepted(socket: Socket): boolean {
+    const { bounds } = this.#options;
+    if (bounds?.admits(this.#sockets.size) === false) {
+      socket.destroy();
+      this.#makeRoom();
+      return false;
+    }
+    this.#sockets.add(socket);
+    bounds?.resized(this.#sockets.size);
+    socket.on('close', () => {
+      this.#sockets.delete(socket);
+      bounds?.resized(this.#sockets.size);
+    });
+    return true;
+  }
+
+  #opened(session: Http2Session): void {
+    const { clock, unixPath, maxAge, bounds } = this.#options;
+    const socket = this.#arriving;
+    this.#arriving = undefined;
+    const certificate = verifiedCertificate(session);
+    if (certificate !== undefined && this.#certificates?.admits(certificate) === false) {
+      session.destroy();
+      return;
+    }
+    const peer = peerOf(session, unixPath, certificate);
+    const refusal = bounds?.joined(peer);
+    if (refusal !== undefined) {
+      session.goaway(constants.NGHTTP2_ENHANCE_YOUR_CALM, 0, Buffer.from(refusal));
+      session.destroy();
+      return;
+    }
+    // There is no other replica behind a Unix socket.
+    const oldest = unixPath === undefined ? maxAge?.() : undefined;
+    const calls = oldest === undefined && certificate === undefined ? undefined : new Set<ServerStream>();
+    const connection = new ClientConnection(peer, socket, calls, clock.now());
+    this.#sessions.set(session, connection);
+    session.on('close', () => {
+      bounds?.left(peer);
+      this.#sessions.delete(session);
+      connection.timer?.cancel();
+    });
+    session.setLocalWindowSize(unixPath === undefined ? connectionWindow : unixWindow);
+    if (this.#draining) session.close();
+    else if (oldest !== undefined) this.#limitAge(session, connection, oldest);
+  }
+
+  /** So that clients spread again over replicas that have come since (contract, xds.max_connection_age). */
+  #limitAge(session: Http2Session, connection: ClientConnection, oldest: number): void {
+    const { clock, random = systemRandom } = this.#options;
+    const grace = Math.min(longestGraceMs, oldest / 10);
+    connection.timer = clock.after(oldest * (0.9 + 0.2 * random()), () =>
+      this.#retire(session, connection, tooOld, grace),
+    );
+  }
+
+  /** GOAWAY; what is open goes on for a while, ends with `why`, and what still does not end then is cut. */
+  #retire(session: Http2Session, connection: ClientConnection, why: GrpcStatus, milliseconds: number): void {
+    const { clock } = this.#options;
+    session.close(); // GOAWAY
+    connection.timer?.cancel();
+    connection.timer = clock.after(milliseconds, () => {
+      for (const call of connection.calls ?? []) call.end(why);
+      // Such as a watch of the health service.
+      connection.timer = clock.after(Math.max(milliseconds, leastGraceMs), () => connection.destroy());
+    });
+  }
+
+  /** One look at all of them from time to time costs less than a timer for each. */
+  #checkIdle(): void {
+    this.#watch = this.#options.clock.after(idleCheckMs, () => {
+      this.#endIdle(idleTimeoutMs);
+      this.#checkIdle();
+    });
+  }
+
+  /** Clients connect again when they have something to ask. GOAWAY first; the next time, what did not heed it is cut. */
+  #endIdle(patience: number): void {
+    const latest = this.#options.clock.now() - patience;
+    for (const [session, connection] of this.#sessions) {
+      if (!connection.isIdleSince(latest)) continue;
+      if (session.closed) {
+        connection.destroy();
+        continue;
+      }
+      session.close();
+      this.#options.bounds?.endedIdle();
+    }
+  }
+
+  /** A connection was refused because of max_connections: idle connections end sooner now. At most once a second. */
+  #makeRoom(): void {
+    const now = this.#options.clock.now();
+    if (now - this.#lastRoomMadeAt < 1000) return;
+    this.#lastRoomMadeAt = now;
+    this.#endIdle(idleTimeoutWhenFullMs);
+  }
+}
+
+function certificateReview(options: ClientConnectionsOptions): CertificateReview | undefined {
+  const { ca, clock, random = systemRandom, reviewTime, reviewed } = options;
+  if (ca === undefined) return undefined;
+  return new CertificateReview(ca, {
+    clock,
+    random,
+    durationMs: () => reviewTime?.() ?? 0,
+    done: (ended) => reviewed?.(ended),
+  });
+}
+
+export function systemRandom(): number {
+  return randomInt(2 ** 32) / 2 ** 32;
+}

@@ -1,0 +1,51 @@
+import type { GrpcStatus } from './grpc-status.ts';
+
+/** Who is at the other end of a connection. Shared by all its streams. */
+export interface Peer {
+  /** HOST:PORT, or the path of a Unix socket. */
+  readonly address: string;
+  readonly unix: boolean;
+  /** SANs of the verified client certificate; empty without one. */
+  readonly uriSans: readonly string[];
+  readonly dnsSans: readonly string[];
+}
+
+/**
+ * What a stream tells its owner. Every stream ends with exactly one `closed`; nothing comes after it, and after the
+ * owner's `end` nothing but it.
+ */
+export interface StreamHandler {
+  /** One request message, without its gRPC prefix. The bytes are only valid during the call: the buffer is used again. */
+  message(bytes: Buffer): void;
+  /** The client will send nothing more. */
+  ended(): void;
+  /** The client reads again: `write` may be called again. */
+  drained(): void;
+  /** The transport ends the call with this: its messages are too large, not sent to their ends, or no gRPC. `closed` follows. */
+  faulted?(status: GrpcStatus, why?: 'half_sent'): void;
+  closed(): void;
+}
+
+/** One gRPC call at the server's side: the seam to the transport. */
+export interface ServerStream {
+  /** `/package.Service/Method`. */
+  readonly path: string;
+  readonly peer: Peer;
+  /** Of a request header (lower case); undefined when it was not sent. After `handle` only `VIA_HEADER` is remembered. */
+  header(name: string): string | undefined;
+  /** Must be called synchronously when the stream is accepted. */
+  handle(handler: StreamHandler): void;
+  /**
+   * Writes bytes that are framed already (gRPC prefix included); they must not change afterwards. False: they were
+   * taken, but nothing more should be written until `drained`.
+   */
+  write(frame: Buffer): boolean;
+  /**
+   * Stops and continues the reading of requests: HTTP/2 flow control holds the client back. No message is delivered
+   * in between, also not the ones that have arrived.
+   */
+  pause(): void;
+  resume(): void;
+  /** Sends trailers and closes. Later calls do nothing. */
+  end(status: GrpcStatus): void;
+}

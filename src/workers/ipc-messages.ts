@@ -1,0 +1,90 @@
+import { z } from 'zod';
+
+/**
+ * What the primary and its workers tell each other over node:cluster's IPC. Resources are not among it: those flow over
+ * the private socket, as xDS. `body`: bytes of the admin API's messages, or plain data (ipc-calls.ts).
+ */
+
+const ipcRequest = z.object({
+  kind: z.literal('ask'),
+  /** The asker's own numbering. */
+  id: z.int(),
+  what: z.string(),
+  body: z.unknown(),
+});
+
+const ipcResponse = z.object({
+  kind: z.literal('answer'),
+  id: z.int(),
+  /** A GrpcStatus if it failed. */
+  error: z.object({ code: z.int(), message: z.string() }).optional(),
+  body: z.unknown(),
+});
+
+const start = z.object({
+  kind: z.literal('start'),
+  /** The configuration's text: each process reads it with the same environment. */
+  text: z.string(),
+  /** What the relay was started with: some of it holds until its end, in a worker that comes later too. */
+  startedText: z.string(),
+  /** For messages. */
+  file: z.string(),
+  /** The xDS listener's port, where the configuration leaves it open. */
+  port: z.int().optional(),
+  /** Path of the primary's socket. */
+  feed: z.string(),
+  /** Who the relay is to other relays. */
+  relayId: z.string(),
+  level: z.string(),
+  version: z.string(),
+});
+
+const reload = z.object({ kind: z.literal('reload'), text: z.string() });
+
+/** The primary's state, as far as it decides what clients are told. */
+const primaryState = z.object({
+  kind: z.literal('primary_state'),
+  ready: z.boolean(),
+  /** Upstreams of which a whole round over their endpoints has failed. */
+  down: z.array(z.string()),
+  /** Parameter sets for which an upstream has no session (limits.max_upstream_sessions), and what to say to them. */
+  refused: z.array(z.object({ upstream: z.string(), message: z.string(), parameters: z.array(z.string()) })),
+});
+
+/** What clients have open. */
+const load = z.object({ streams: z.int(), connections: z.int() });
+
+/** In the other workers. */
+const loadElsewhere = z.object({ kind: z.literal('load_elsewhere'), load });
+
+const drain = z.object({ kind: z.literal('drain'), milliseconds: z.number() });
+
+const listening = z.object({ kind: z.literal('listening'), address: z.string() });
+
+/** It cannot start, and ends. */
+const failed = z.object({ kind: z.literal('failed'), reason: z.string() });
+
+/** In this worker. */
+const loadHere = z.object({ kind: z.literal('load_here'), load });
+
+const toWorker = z.discriminatedUnion('kind', [
+  start,
+  reload,
+  primaryState,
+  loadElsewhere,
+  drain,
+  ipcRequest,
+  ipcResponse,
+]);
+const toPrimary = z.discriminatedUnion('kind', [listening, failed, loadHere, ipcRequest, ipcResponse]);
+
+export type IpcRequest = z.infer<typeof ipcRequest>;
+export type IpcResponse = z.infer<typeof ipcResponse>;
+export type Start = z.infer<typeof start>;
+export type PrimaryState = z.infer<typeof primaryState>;
+export type ToWorker = z.infer<typeof toWorker>;
+export type ToPrimary = z.infer<typeof toPrimary>;
+
+/** Throws if it is something else: both ends are of the same build. */
+export const readToWorker = (message: unknown): ToWorker => toWorker.parse(message);
+export const readToPrimary = (message: unknown): ToPrimary => toPrimary.parse(message);

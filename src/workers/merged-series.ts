@@ -1,0 +1,55 @@
+import type { Series } from '../observe/series.ts';
+
+/** What workers count of clients, beside `distributary_downstream_…`. */
+const ofClients = new Set(['distributary_propagation_seconds', 'distributary_cache_lookups_total']);
+const feedHistogram = 'distributary_worker_feed_seconds';
+
+/**
+ * What the relay shows of what the primary has counted. Its own streams are those of the workers: they are no clients,
+ * and how long an update takes to them is a histogram of its own.
+ */
+export function primarySeries(list: readonly Series[]): readonly Series[] {
+  return list.flatMap((series) => {
+    if (series.name === 'distributary_propagation_seconds') return asFeedHistogram(series);
+    // Upstream sessions that were refused are the clients', too.
+    if (series.name === 'distributary_downstream_rejected_total') return series;
+    return isOfClients(series) ? [] : series;
+  });
+}
+
+/**
+ * What it shows of a worker: what concerns clients, to be summed over all, and the metrics of the process with its
+ * number as a label. What a worker has cached, and got from the primary, only repeats what the primary shows.
+ */
+export function workerSeries(list: readonly Series[], number: number): readonly Series[] {
+  return list.flatMap((series) => {
+    if (isOfClients(series)) return series;
+    return series.name.startsWith('distributary_') ? [] : withWorkerLabel(series, number);
+  });
+}
+
+/** What is left of a worker that has ended: its counts. Sums must not shrink, or they would look like a restart. */
+export function countersOfEnded(list: readonly Series[]): readonly Series[] {
+  return list.filter((series) => series.type !== 'gauge' && isOfClients(series));
+}
+
+function isOfClients({ name }: Series): boolean {
+  return name.startsWith('distributary_downstream_') || ofClients.has(name);
+}
+
+function withWorkerLabel(series: Series, number: number): Series {
+  const values = series.values.map((value) => ({ ...value, labels: { ...value.labels, worker: number } }));
+  return { ...series, values };
+}
+
+function asFeedHistogram(series: Series): Series {
+  return {
+    name: feedHistogram,
+    help: "From the receipt of an update to its handover to a worker's stream",
+    type: series.type,
+    values: series.values.map(({ metricName = series.name, ...value }) => ({
+      ...value,
+      metricName: metricName.replace(series.name, feedHistogram),
+    })),
+  };
+}

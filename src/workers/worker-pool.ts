@@ -1,0 +1,250 @@
+import { randomInt } from 'node:crypto';
+import type { ExplainQuery, Plain } from '../admin/ports.ts';
+import { answerTooLarge, type ClientStatusQuery } from '../assembly/client-configs.ts';
+import {
+  type ClientDetails,
+  type ClientsSummary,
+  type ClientsView,
+  mergeLists,
+  mergeSummaries,
+} from '../assembly/clients-view.ts';
+import { noSuchClient } from '../assembly/local-clients.ts';
+import type { ListClientsResponse } from '../gen/distributary/admin/v1/admin_pb.ts';
+import { systemClock } from '../model/clock.ts';
+import { fail, ok, type Result } from '../model/result.ts';
+import type { Conditions } from '../observe/conditions.ts';
+import type { Log } from '../observe/log.ts';
+import { type Series, sumSeries } from '../observe/series.ts';
+import { type EncodedStatus, sizeOf } from '../wire/client-status.ts';
+import { Code, type GrpcStatus } from '../wire/grpc-status.ts';
+import { callConfigs, callFind, callList, callSeries, callSummary } from './ipc-calls.ts';
+import type { PrimaryState, Start } from './ipc-messages.ts';
+import type { IpcResult, IpcRpc } from './ipc-rpc.ts';
+import { countersOfEnded, workerSeries } from './merged-series.ts';
+import { forkWorker } from './worker-process.ts';
+import { WorkerSlot } from './worker-slot.ts';
+
+export interface WorkerPoolOptions {
+  readonly log: Log;
+  readonly conditions: Conditions;
+  readonly start: Start;
+  readonly answer: (what: string, body: unknown) => Promise<IpcResult>;
+  /** Whether a client can be served may have changed. */
+  readonly changed: () => void;
+  readonly restarted: () => void;
+}
+
+/** What a worker may take longer for its drain than it was told, in milliseconds. */
+const drainGraceMs = 2000;
+
+/** The workers of a primary. */
+export class WorkerPool implements ClientsView {
+  readonly #options: WorkerPoolOptions;
+  readonly #slots: readonly WorkerSlot[];
+  #start: Start;
+  #primaryState: PrimaryState = { kind: 'primary_state', ready: false, down: [], refused: [] };
+  /** Counters of workers that have ended. */
+  #endedSeries: readonly (readonly Series[])[] = [];
+  #announcing = false;
+  #wasListening = false;
+  /** While the first ones start: told of each change. */
+  #onStartup: (() => void) | undefined;
+
+  private constructor(count: number, options: WorkerPoolOptions) {
+    this.#options = options;
+    this.#start = options.start;
+    this.#slots = Array.from({ length: count }, (_, index) => this.#slot(index + 1));
+  }
+
+  /** Resolves when all of them listen; the error is the first reason why one cannot. */
+  static async start(count: number, options: WorkerPoolOptions): Promise<Result<WorkerPool>> {
+    const pool = new WorkerPool(count, options);
+    const failure = await pool.#listening();
+    if (failure === undefined) return ok(pool);
+    await pool.#end(0);
+    return fail(failure);
+  }
+
+  /** Where all of them listen. */
+  get address(): string {
+    return this.#slots.find(({ address }) => address !== undefined)?.address ?? '';
+  }
+
+  /** One that listens is enough to serve. */
+  get listening(): boolean {
+    return this.#slots.some(({ address }) => address !== undefined);
+  }
+
+  /** What the workers have to know of the primary. */
+  setPrimaryState(news: PrimaryState): void {
+    if (JSON.stringify(news) === JSON.stringify(this.#primaryState)) return;
+    this.#primaryState = news;
+    for (const slot of this.#slots) slot.send(news);
+  }
+
+  reload(text: string): void {
+    this.#start = { ...this.#start, text };
+    for (const slot of this.#slots) slot.send({ kind: 'reload', text });
+  }
+
+  /** Ends the clients' streams over the time given, and then the workers. */
+  async drain(milliseconds: number): Promise<void> {
+    for (const slot of this.#slots) slot.send({ kind: 'drain', milliseconds });
+    await this.#end(milliseconds + drainGraceMs);
+  }
+
+  async summary(): Promise<ClientsSummary> {
+    const censuses = await Promise.all(
+      this.#slots.map(async (slot) => {
+        const summary = await this.#call(slot, callSummary);
+        const { status } = slot;
+        return summary === undefined
+          ? { streams: 0, subscriptions: new Map<string, number>(), nacks: [], workers: [status] }
+          : { ...summary, workers: [{ ...status, clients: summary.streams }] };
+      }),
+    );
+    return mergeSummaries(censuses);
+  }
+
+  async list(limit: number | undefined): Promise<Plain<ListClientsResponse>> {
+    return mergeLists(await this.#callAll((rpc) => callList(rpc, limit)), limit);
+  }
+
+  async find(
+    client: string,
+    { type, name }: Pick<ExplainQuery, 'type' | 'name'>,
+  ): Promise<Result<ClientDetails, GrpcStatus>> {
+    const rpc = this.#slots.find((slot) => slot.owns(client))?.rpc;
+    return rpc === undefined ? noSuchClient(client) : callFind(rpc, client, type, name);
+  }
+
+  /** Workers are asked one after the other: what is left of maxBytes is the bound of the next one. */
+  async configs(query: ClientStatusQuery): Promise<Result<EncodedStatus, GrpcStatus>> {
+    const pieces: Uint8Array[] = [];
+    let left = query.maxBytes;
+    for (const slot of this.#slots) {
+      let refusal: GrpcStatus | undefined;
+      const answered = await this.#call(slot, async (rpc) => {
+        const answer = await callConfigs(rpc, { ...query, maxBytes: left });
+        if (!answer.ok && isAboutTheQuery(answer.error)) refusal = answer.error;
+        return refusal === undefined ? answer : ok([]);
+      });
+      if (refusal?.code === Code.RESOURCE_EXHAUSTED) return fail(answerTooLarge(query.maxBytes));
+      if (refusal !== undefined) return fail(refusal);
+      pieces.push(...(answered ?? []));
+      left = query.maxBytes - sizeOf(pieces);
+    }
+    return ok(pieces);
+  }
+
+  /** What all of them have counted, also those that are no more. */
+  async series(): Promise<readonly (readonly Series[])[]> {
+    await Promise.all(
+      this.#slots.map(async (slot) => {
+        const series = await this.#call(slot, callSeries);
+        // A worker that does not answer is counted with its last values, because sums must not shrink.
+        if (series !== undefined) slot.series = series;
+      }),
+    );
+    const known = this.#slots.map(({ series, number }) => workerSeries(series, number));
+    const lists = [...this.#endedSeries, ...known];
+    const before = this.#endedSeries;
+    if (before.length > 1) {
+      const sum = await sumSeries(before);
+      // Unless somebody else who asked meanwhile was faster.
+      if (this.#endedSeries[0] === before[0])
+        this.#endedSeries = [sum, ...this.#endedSeries.slice(before.length)];
+    }
+    return lists;
+  }
+
+  /** The answers of those that have one. */
+  async #callAll<T>(question: (rpc: IpcRpc) => Promise<Result<T, GrpcStatus>>): Promise<readonly T[]> {
+    const answers = await Promise.all(this.#slots.map((slot) => this.#call(slot, question)));
+    return answers.filter((answer) => answer !== undefined);
+  }
+
+  async #call<T>(
+    { rpc, number }: WorkerSlot,
+    question: (rpc: IpcRpc) => Promise<Result<T, GrpcStatus>>,
+  ): Promise<T | undefined> {
+    if (rpc === undefined) return undefined;
+    const answered = await question(rpc);
+    const condition = `worker ${number}`;
+    if (answered.ok) {
+      this.#options.conditions.forget(condition);
+      return answered.value;
+    }
+    const { code, message } = answered.error;
+    if (code !== Code.INVALID_ARGUMENT && code !== Code.UNAVAILABLE) {
+      const said = 'a worker does not answer: what is shown of clients is incomplete';
+      this.#options.conditions.set(condition, message, 'warn', said, { number, reason: message });
+    }
+    return undefined;
+  }
+
+  #slot(number: number): WorkerSlot {
+    const { log, answer, restarted } = this.#options;
+    return new WorkerSlot({
+      number,
+      clock: systemClock,
+      log,
+      random: () => randomInt(2 ** 32) / 2 ** 32,
+      fork: forkWorker,
+      opening: () => [this.#start, this.#primaryState],
+      answer,
+      restarted,
+      changed: () => this.#changed(),
+      ended: (series) => {
+        const left = countersOfEnded(series);
+        if (left.length > 0) this.#endedSeries = [...this.#endedSeries, left];
+      },
+    });
+  }
+
+  #changed(): void {
+    this.#onStartup?.();
+    if (this.listening !== this.#wasListening) {
+      this.#wasListening = this.listening;
+      this.#options.changed();
+    }
+    // One message for all that happened meanwhile.
+    if (this.#announcing) return;
+    this.#announcing = true;
+    setImmediate(() => {
+      this.#announcing = false;
+      let [streams, connections] = [0, 0];
+      for (const { load } of this.#slots) {
+        streams += load.streams;
+        connections += load.connections;
+      }
+      for (const slot of this.#slots) {
+        const { load } = slot;
+        const others = { streams: streams - load.streams, connections: connections - load.connections };
+        slot.send({ kind: 'load_elsewhere', load: others });
+      }
+    });
+  }
+
+  /** Why not all of them could start; undefined when all listen. */
+  #listening(): Promise<string | undefined> {
+    return new Promise((resolve) => {
+      this.#onStartup = () => {
+        const failed = this.#slots.find(({ lastError }) => lastError !== '');
+        const waits = this.#slots.some(({ address }) => address === undefined);
+        if (failed === undefined && waits) return;
+        this.#onStartup = undefined;
+        resolve(failed?.lastError);
+      };
+    });
+  }
+
+  async #end(milliseconds: number): Promise<void> {
+    await Promise.all(this.#slots.map((slot) => slot.end(milliseconds)));
+  }
+}
+
+/** Of a worker that is well. */
+function isAboutTheQuery({ code }: GrpcStatus): boolean {
+  return code === Code.INVALID_ARGUMENT || code === Code.RESOURCE_EXHAUSTED;
+}

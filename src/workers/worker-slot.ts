@@ -1,0 +1,190 @@
+import type { Plain } from '../admin/ports.ts';
+import type { Load } from '../assembly/admission.ts';
+import type { WorkerStatus } from '../gen/distributary/admin/v1/admin_pb.ts';
+import type { Clock, Timer } from '../model/clock.ts';
+import type { Log } from '../observe/log.ts';
+import type { Series } from '../observe/series.ts';
+import { Backoff } from '../upstream/ads/backoff.ts';
+import type { ToPrimary, ToWorker } from './ipc-messages.ts';
+import { type IpcResult, IpcRpc } from './ipc-rpc.ts';
+import type { WorkerHandler, WorkerProcess } from './worker-process.ts';
+
+export interface WorkerSlotOptions {
+  /** From 1. */
+  readonly number: number;
+  readonly clock: Clock;
+  readonly log: Log;
+  readonly random: () => number;
+  readonly fork: (handler: WorkerHandler) => WorkerProcess;
+  /** What a new process is told first. */
+  readonly opening: () => readonly ToWorker[];
+  /** What a worker asks. */
+  readonly answer: (what: string, body: unknown) => Promise<IpcResult>;
+  /** It listens, has ended, or its clients have another number of streams or connections. */
+  readonly changed: () => void;
+  /** A process has ended that had counted this. */
+  readonly ended: (series: readonly Series[]) => void;
+  readonly restarted: () => void;
+}
+
+const NO_LOAD: Load = { streams: 0, connections: 0 };
+
+/** Milliseconds. */
+const firstRestartMs = 200;
+const longestRestartMs = 30_000;
+/** A worker that has run for this long resets the backoff of its slot. Milliseconds. */
+const stableAfterMs = 30_000;
+/** For an answer over IPC. */
+const ipcTimeoutMs = 3000;
+
+type State =
+  | { readonly kind: 'running'; readonly process: WorkerProcess; readonly rpc: IpcRpc; address: string }
+  | { readonly kind: 'waiting'; readonly timer: Timer }
+  | { readonly kind: 'over' };
+
+/** One slot of the worker pool. If its process ends, another one is started in the same slot. */
+export class WorkerSlot {
+  readonly number: number;
+  /** What its clients have open. */
+  load: Load = NO_LOAD;
+  /** What it had counted when it was last asked. */
+  series: readonly Series[] = [];
+  readonly #options: WorkerSlotOptions;
+  readonly #backoff: Backoff;
+  #state: State = { kind: 'over' };
+  #startedAt = 0;
+  #restarts = 0;
+  #lastError = '';
+  #ending = false;
+  #onEnded: (() => void) | undefined;
+
+  constructor(options: WorkerSlotOptions) {
+    this.number = options.number;
+    this.#options = options;
+    this.#backoff = new Backoff(firstRestartMs, longestRestartMs, options.random);
+    this.#start();
+  }
+
+  /** Undefined while it does not listen. */
+  get address(): string | undefined {
+    return this.#state.kind === 'running' && this.#state.address !== '' ? this.#state.address : undefined;
+  }
+
+  /** To ask the process; undefined while it does not listen. */
+  get rpc(): IpcRpc | undefined {
+    return this.#state.kind === 'running' && this.#state.address !== '' ? this.#state.rpc : undefined;
+  }
+
+  /** Whether a stream with this id is, or was, one of this process. */
+  owns(stream: string): boolean {
+    return this.#state.kind === 'running' && stream.startsWith(`${this.#state.process.id}-`);
+  }
+
+  /** Why the last process ended; empty if none has. */
+  get lastError(): string {
+    return this.#lastError;
+  }
+
+  get status(): Plain<WorkerStatus> {
+    return {
+      number: this.number,
+      pid: this.#state.kind === 'running' ? this.#state.process.pid : 0,
+      listening: this.address !== undefined,
+      clients: this.load.streams,
+      restarts: this.#restarts,
+      lastError: this.#lastError,
+    };
+  }
+
+  send(message: ToWorker): void {
+    if (this.#state.kind === 'running') this.#state.process.send(message);
+  }
+
+  /** No process takes the place of this one; resolves when it has ended, by itself or after the time given. */
+  async end(milliseconds: number): Promise<void> {
+    this.#ending = true;
+    if (this.#state.kind === 'waiting') {
+      this.#state.timer.cancel();
+      this.#state = { kind: 'over' };
+    }
+    if (this.#state.kind !== 'running') return;
+    const { process } = this.#state;
+    const timer = this.#options.clock.after(milliseconds, () => process.kill());
+    await new Promise<void>((resolve) => {
+      this.#onEnded = resolve;
+    });
+    timer.cancel();
+  }
+
+  #start(): void {
+    const { clock, answer, fork, opening } = this.#options;
+    this.#startedAt = clock.now();
+    const process = fork({
+      message: (message) => this.#receive(message),
+      ended: (how) => this.#ended(how),
+    });
+    const rpc = new IpcRpc({
+      clock,
+      timeoutMs: ipcTimeoutMs,
+      send: (message) => process.send(message),
+      answer,
+    });
+    this.#state = { kind: 'running', process, rpc, address: '' };
+    for (const message of opening()) process.send(message);
+  }
+
+  #receive(message: ToPrimary): void {
+    if (this.#state.kind !== 'running') return;
+    switch (message.kind) {
+      case 'listening':
+        this.#state.address = message.address;
+        this.#options.changed();
+        return;
+      case 'failed':
+        this.#lastError = message.reason;
+        return;
+      case 'load_here':
+        this.load = message.load;
+        this.#options.changed();
+        return;
+      case 'ask':
+      case 'answer':
+        this.#state.rpc.receive(message);
+        return;
+      default:
+        message satisfies never;
+    }
+  }
+
+  #ended(how: string): void {
+    const { clock, log, ended, changed, restarted } = this.#options;
+    if (this.#state.kind !== 'running') return;
+    const { process, rpc, address } = this.#state;
+    rpc.close();
+    ended(this.series);
+    this.series = [];
+    this.load = NO_LOAD;
+    if (this.#ending) {
+      this.#state = { kind: 'over' };
+      this.#onEnded?.();
+      return;
+    }
+    if (address !== '') this.#lastError = how;
+    else if (this.#lastError === '') this.#lastError = `${how}, before it listened`;
+    if (clock.now() - this.#startedAt >= stableAfterMs) this.#backoff.reset();
+    const wait = this.#backoff.next();
+    log.error('a worker has ended: another takes its place', {
+      worker: process.id,
+      pid: process.pid,
+      reason: this.#lastError,
+      milliseconds: Math.round(wait),
+    });
+    const timer = clock.after(wait, () => {
+      this.#restarts++;
+      restarted();
+      this.#start();
+    });
+    this.#state = { kind: 'waiting', timer };
+    changed();
+  }
+}

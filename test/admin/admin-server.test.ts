@@ -1,0 +1,354 @@
+import { request } from 'node:http';
+import { get as httpsGet } from 'node:https';
+import { createConnection } from 'node:net';
+import { create, toBinary } from '@bufbuild/protobuf';
+import { anyPack } from '@bufbuild/protobuf/wkt';
+import { expect } from 'chai';
+import { type AdminServer, startAdminServer } from '../../src/admin/admin-server.ts';
+import type { Inspector } from '../../src/admin/ports.ts';
+import { NodeSchema } from '../../src/gen/envoy/config/core/v3/base_pb.ts';
+import {
+  ClientConfig_GenericXdsConfigSchema,
+  ClientStatusResponseSchema,
+} from '../../src/gen/envoy/service/status/v3/csds_pb.ts';
+import { ok } from '../../src/model/result.ts';
+import { typeByName } from '../../src/model/types.ts';
+import { createLog } from '../../src/observe/log.ts';
+import { issueCertificate } from '../support/certificates.ts';
+import { OPEN as access, fakeInspector } from '../support/inspector.ts';
+
+const lines: string[] = [];
+const log = createLog({ write: (line) => lines.push(line) });
+let server: AdminServer | undefined;
+
+async function start(changes: Partial<Inspector> = {}) {
+  const inspector = fakeInspector(changes);
+  const started = await startAdminServer({
+    host: '127.0.0.1',
+    port: 0,
+    tls: undefined,
+    access,
+    inspector,
+    log,
+  });
+  if (!started.ok) throw new Error(started.error);
+  server = started.value;
+  return { inspector, url: `http://${server.address}` };
+}
+
+async function rpc(url: string, path: string, body: unknown) {
+  const response = await fetch(`${url}/${path}`, {
+    method: 'POST',
+    headers: { 'content-type': 'application/json' },
+    body: typeof body === 'string' ? body : JSON.stringify(body),
+  });
+  return { status: response.status, body: (await response.json()) as Record<string, unknown> };
+}
+
+const admin = (method: string) => `distributary.admin.v1.AdminService/${method}`;
+const csds = 'envoy.service.status.v3.ClientStatusDiscoveryService/FetchClientStatus';
+
+describe('admin listener', () => {
+  beforeEach(() => lines.splice(0));
+  afterEach(async () => server?.close());
+
+  it('GET /healthz answers 200', async () => {
+    const { url } = await start();
+    expect((await fetch(`${url}/healthz`)).status).to.equal(200);
+  });
+
+  it('GET /ready answers 200 with the upstreams, stale or not', async () => {
+    const { url } = await start();
+    const response = await fetch(`${url}/ready`);
+    expect(response.status).to.equal(200);
+    expect(await response.json()).to.deep.equal({
+      ready: true,
+      reason: '',
+      upstreams: [
+        { name: 'central', connected: true, stale: false, since: null },
+        {
+          name: 'second',
+          connected: false,
+          stale: true,
+          since: '2026-01-01T00:00:00.000Z',
+          last_error: 'connection refused',
+          refused_streams: 2,
+          suspect_types: ['debug'],
+        },
+      ],
+    });
+  });
+
+  it('GET /ready answers 503 with the reason while not ready', async () => {
+    const { url } = await start({ ready: () => ({ ready: false, reason: 'draining', upstreams: [] }) });
+    const response = await fetch(`${url}/ready`);
+    expect(response.status).to.equal(503);
+    expect(await response.json()).to.deep.equal({ ready: false, reason: 'draining', upstreams: [] });
+  });
+
+  it('GET /metrics answers the Prometheus text', async () => {
+    const { url } = await start();
+    const response = await fetch(`${url}/metrics`);
+    expect(response.headers.get('content-type')).to.match(/^text\/plain; version=0\.0\.4/);
+    expect(await response.text()).to.equal('distributary_cache_bytes 1\n');
+  });
+
+  it('GET /config_dump answers the configuration', async () => {
+    const { url } = await start();
+    expect(await (await fetch(`${url}/config_dump`)).json()).to.deep.equal({ node: { id: 'relay-1' } });
+  });
+
+  it('answers HEAD with the headers of GET, and ignores a query', async () => {
+    const { url } = await start();
+    const response = await fetch(`${url}/healthz?a=b`, { method: 'HEAD' });
+    expect(response.status).to.equal(200);
+    expect(response.headers.get('content-length')).to.equal('3');
+    expect(await response.text()).to.equal('');
+  });
+
+  it('says what there is where there is nothing: 404', async () => {
+    const { url } = await start();
+    for (const path of ['/nothing', '/__proto__', '/healthz/', '/v2/discovery:clusters']) {
+      const response = await fetch(url + path);
+      expect(response.status).to.equal(404);
+      const body = (await response.json()) as { code: string; message: string };
+      expect(body.code).to.equal('not_found');
+      expect(body.message)
+        .to.include('GET /ready')
+        .and.to.include(`POST /${admin('Explain')}`);
+    }
+  });
+
+  it('says which method is taken: 405', async () => {
+    const { url } = await start();
+    const post = await fetch(`${url}/metrics`, { method: 'POST', body: 'x' });
+    expect([post.status, post.headers.get('allow')]).to.deep.equal([405, 'GET, HEAD']);
+    const get = await fetch(`${url}/${admin('Status')}`);
+    expect([get.status, get.headers.get('allow')]).to.deep.equal([405, 'POST']);
+  });
+
+  it('says which content types an RPC takes: 415', async () => {
+    const { url } = await start();
+    const headers = { 'content-type': 'text/plain' };
+    const response = await fetch(`${url}/${admin('Status')}`, { method: 'POST', headers, body: '{}' });
+    expect(response.status).to.equal(415);
+    expect(await response.json()).to.deep.include({ code: 'unimplemented' });
+    expect((await rpc(url, admin('Status'), {})).status).to.equal(200);
+  });
+
+  it('Status answers every field, numbers as numbers', async () => {
+    const { url } = await start();
+    const { status, body } = await rpc(url, admin('Status'), {});
+    expect(status).to.equal(200);
+    expect(body).to.include({ version: '1.2.3', ready: true, reason: '', clients: 4 });
+    expect(body['upstreams']).to.have.length(2);
+  });
+
+  it('Explain answers {match, variants[{constraints, version, bytes, matches, reason}]}', async () => {
+    const { url, inspector } = await start();
+    const { body } = await rpc(url, admin('Explain'), {
+      type: 'cds',
+      name: 'web',
+      parameters: { env: 'test', constructor: 'x' },
+    });
+    expect(body['match']).to.equal('');
+    expect((body['variants'] as object[])[0]).to.include({
+      constraints: 'env == "prod"',
+      version: '7',
+      bytes: 120,
+      matches: false,
+      reason: 'env == "prod" fails: env is not given',
+    });
+    const [query] = inspector.calls.explain;
+    expect(query?.type).to.equal('type.googleapis.com/envoy.config.cluster.v3.Cluster');
+    expect([...(query?.parameters?.entries ?? [])]).to.deep.equal([
+      ['constructor', 'x'],
+      ['env', 'test'],
+    ]);
+  });
+
+  it('Explain takes a key such as __proto__ for a key', async () => {
+    const { url, inspector } = await start();
+    await rpc(url, admin('Explain'), '{"type":"cds","name":"web","parameters":{"__proto__":"x"}}');
+    expect([...(inspector.calls.explain[0]?.parameters?.entries ?? [])]).to.deep.equal([['__proto__', 'x']]);
+  });
+
+  it("Explain uses the client's parameters where none are given", async () => {
+    const { url, inspector } = await start();
+    const { body } = await rpc(url, admin('Explain'), { type: 'cds', name: 'web', client: '17' });
+    expect(inspector.calls.explain[0]).to.include({ client: '17', parameters: undefined });
+    expect(body['match']).to.equal('env == "prod"');
+    expect(body['client']).to.include({ state: 'ERROR', last_nack: 'bad' });
+  });
+
+  it('Explain refuses what it cannot take, and says what it can', async () => {
+    const { url } = await start();
+    const unknown = await rpc(url, admin('Explain'), { type: 'xyz', name: 'web' });
+    expect([unknown.status, unknown.body['code']]).to.deep.equal([400, 'invalid_argument']);
+    expect(unknown.body['message']).to.match(/unknown type "xyz": accepted are cds, .* or a type URL/);
+    const nameless = await rpc(url, admin('Explain'), { type: 'cds' });
+    expect(nameless.body['message']).to.equal('name is missing');
+    const nobody = await rpc(url, admin('Explain'), { type: 'cds', name: 'web', client: 'nobody' });
+    expect([nobody.status, nobody.body['code']]).to.deep.equal([404, 'not_found']);
+    const garbage = await rpc(url, admin('Explain'), '{"type":');
+    expect(garbage.status).to.equal(400);
+  });
+
+  it('ListResources bounds a page and takes short names', async () => {
+    const { url, inspector } = await start();
+    await rpc(url, admin('ListResources'), { type: 'cds', pageSize: 5000 });
+    await rpc(url, admin('ListResources'), { namePrefix: 'w', pageSize: 3 });
+    expect(inspector.calls.resources.map(({ pageSize, namePrefix }) => [pageSize, namePrefix])).to.deep.equal(
+      [
+        [1000, ''],
+        [3, 'w'],
+      ],
+    );
+    expect(inspector.calls.resources[1]?.type).to.be.undefined;
+  });
+
+  it('ListClients answers {clients[{id, node, peer, transport, types[{type, version, state, last_nack}]}]}', async () => {
+    const { url, inspector } = await start();
+    const { body } = await rpc(url, admin('ListClients'), {});
+    const [client] = body['clients'] as Record<string, unknown>[];
+    expect(client).to.include({ id: '17', peer: '127.0.0.1:4000', transport: 'delta' });
+    expect(client?.['node']).to.deep.equal({ id: 'envoy-1', cluster: 'web' });
+    expect((client?.['types'] as object[] | undefined)?.[0]).to.include({
+      type: 'cds',
+      version: 'v1',
+      state: 'ERROR',
+      last_nack: 'bad',
+    });
+    expect(inspector.calls.clients).to.deep.equal([undefined]);
+  });
+
+  it('ReleaseRemovals names an upstream, and a type or none; an upstream that is not there is NOT_FOUND', async () => {
+    const { url, inspector } = await start();
+    const { body } = await rpc(url, admin('ReleaseRemovals'), { upstream: 'central', type: 'cds' });
+    expect(body).to.deep.equal({ removed: 7 });
+    expect((await rpc(url, admin('ReleaseRemovals'), { upstream: 'nobody' })).status).to.equal(404);
+    expect((await rpc(url, admin('ReleaseRemovals'), { upstream: 'central', type: 'xyz' })).status).to.equal(
+      400,
+    );
+    expect(inspector.calls.released).to.deep.equal([
+      ['central', typeByName('cds')],
+      ['nobody', undefined],
+    ]);
+  });
+
+  it('FetchClientStatus answers JSON, resources included, an unknown type as base64 with the reason', async () => {
+    const entry = (name: string, typeUrl: string, value: Uint8Array) =>
+      create(ClientConfig_GenericXdsConfigSchema, { name, xdsConfig: { typeUrl, value } });
+    const known = anyPack(NodeSchema, create(NodeSchema, { id: 'inner' }));
+    const response = create(ClientStatusResponseSchema, {
+      config: [
+        {
+          genericXdsConfigs: [
+            entry('known', known.typeUrl, known.value),
+            entry('unknown', 'type.googleapis.com/example.Nothing', Buffer.from('abc')),
+          ],
+        },
+      ],
+    });
+    const { url } = await start({
+      clientStatus: () => ok([toBinary(ClientStatusResponseSchema, response)]),
+    });
+    const { status, body } = await rpc(url, csds, {});
+    expect(status).to.equal(200);
+    const [config] = body['config'] as { generic_xds_configs: { xds_config: Record<string, unknown> }[] }[];
+    const [first, second] = config?.generic_xds_configs.map((entry) => entry.xds_config) ?? [];
+    expect(first).to.include({ '@type': known.typeUrl, id: 'inner' });
+    expect(second?.['value']).to.include({
+      type_url: 'type.googleapis.com/example.Nothing',
+      value_base64: Buffer.from('abc').toString('base64'),
+    });
+  });
+
+  it('a bug behind it is a 500 and a line in the log, not a crash', async () => {
+    const broken = () => {
+      throw new Error('broken on purpose');
+    };
+    const { url } = await start({ configDump: broken, status: broken });
+    const page = await fetch(`${url}/config_dump`);
+    expect(page.status).to.equal(500);
+    expect(await page.json()).to.deep.equal({ code: 'internal', message: 'this is a bug: see the log' });
+    expect(await rpc(url, admin('Status'), {})).to.deep.include({ status: 500 });
+    expect(lines.filter((line) => line.includes('broken on purpose'))).to.have.length(2);
+    expect((await fetch(`${url}/healthz`)).status).to.equal(200);
+  });
+
+  it('refuses a request past its limit, and survives garbage', async () => {
+    const { url } = await start();
+    const large = await rpc(url, admin('Explain'), { type: 'cds', name: 'x'.repeat(2 * 1024 * 1024) });
+    expect(large.body['code']).to.equal('resource_exhausted');
+    const { hostname, port } = new URL(url);
+    const answer = await new Promise<string>((resolve) => {
+      let text = '';
+      const socket = createConnection({ host: hostname, port: Number(port) }, () =>
+        socket.write('\0\0nonsense\r\n\r\n'),
+      );
+      socket.on('data', (data) => {
+        text += data.toString();
+      });
+      socket.on('close', () => resolve(text));
+    });
+    expect(answer).to.match(/^HTTP\/1\.1 400/);
+    const aborted = request(`${url}/${admin('Status')}`, {
+      method: 'POST',
+      headers: { 'content-length': 10 },
+    });
+    aborted.on('error', () => {});
+    aborted.flushHeaders();
+    await new Promise((resolve) => setTimeout(resolve, 20));
+    aborted.destroy();
+    expect((await fetch(`${url}/healthz`)).status).to.equal(200);
+    expect(lines).to.deep.equal([]);
+  });
+
+  it('serves over TLS, to clients with a certificate only where one is required', async () => {
+    const authority = issueCertificate({ name: 'authority', authority: true });
+    const own = issueCertificate({ name: 'relay', issuer: authority, ips: ['127.0.0.1'] });
+    const client = issueCertificate({ name: 'client', issuer: authority });
+    const tls = {
+      certificate: Buffer.from(own.certificate),
+      privateKey: Buffer.from(own.privateKey),
+      ca: Buffer.from(authority.certificate),
+    };
+    const started = await startAdminServer({
+      host: '127.0.0.1',
+      port: 0,
+      tls,
+      access,
+      inspector: fakeInspector(),
+      log,
+    });
+    if (!started.ok) throw new Error(started.error);
+    server = started.value;
+    const url = `https://${server.address}/healthz`;
+    const get = (identity: { cert?: string; key?: string }) =>
+      new Promise<number | string | undefined>((resolve) => {
+        const options = { agent: false as const, ca: authority.certificate, ...identity };
+        httpsGet(url, options, (response) => resolve(response.resume().statusCode)).on('error', (error) =>
+          resolve(error.message),
+        );
+      });
+    expect(await get({ cert: client.certificate, key: client.privateKey })).to.equal(200);
+    expect(await get({})).not.to.equal(200);
+    expect(server.setTls(tls).ok).to.be.true;
+    expect(server.setTls({ ...tls, privateKey: Buffer.from(client.privateKey) }).ok).to.be.false;
+  });
+
+  it('says why it cannot listen', async () => {
+    const { url } = await start();
+    const port = Number(new URL(url).port);
+    const second = await startAdminServer({
+      host: '127.0.0.1',
+      port,
+      tls: undefined,
+      access,
+      inspector: fakeInspector(),
+      log,
+    });
+    expect(!second.ok && second.error).to.match(/^cannot listen on 127\.0\.0\.1:\d+: the address is in use/);
+  });
+});

@@ -1,0 +1,96 @@
+import { expect } from 'chai';
+import { LoopDetection, newRelayId } from '../../src/assembly/loop-detection.ts';
+import type { Peer } from '../../src/wire/server-stream.ts';
+import { VirtualClock } from '../support/virtual-clock.ts';
+
+class FakeStream {
+  readonly peer: Peer;
+  readonly #via: string | undefined;
+
+  constructor(via?: string, address = 'relay') {
+    this.peer = { address, unix: false, uriSans: [], dnsSans: [] };
+    this.#via = via;
+  }
+
+  header(name: string): string | undefined {
+    return name === 'x-distributary-via' ? this.#via : undefined;
+  }
+}
+
+describe('assembly/loops', () => {
+  function setting() {
+    const clock = new VirtualClock();
+    const open: FakeStream[] = [];
+    const loops = new LoopDetection(
+      newRelayId('relay'),
+      () => open,
+      ({ address }) => address === 'relay',
+      clock,
+    );
+    let grown = 0;
+    loops.onNewRelaysBelow(() => {
+      grown++;
+      return true;
+    });
+    const take = (via?: string, address?: string): void => {
+      const stream = new FakeStream(via, address);
+      open.push(stream);
+      loops.streamAccepted(stream);
+    };
+    return { clock, open, loops, take, grown: () => grown };
+  }
+
+  it('says itself, and who is below', () => {
+    const { loops, take } = setting();
+    expect(loops.via()).to.match(/^relay\/[0-9a-f]{16}$/);
+    take();
+    take('b/1, c/1');
+    take('b/1, c/1');
+    expect(loops.via()).to.match(/^relay\/[0-9a-f]{16}, b\/1, b\/1>c\/1$/);
+  });
+
+  it('refuses what leads back to itself', () => {
+    const { loops } = setting();
+    expect(loops.refusal(new FakeStream())).to.equal(undefined);
+    expect(loops.refusal(new FakeStream('b/1'))).to.equal(undefined);
+    expect(loops.refusal(new FakeStream(`b/1, ${loops.via()}`))?.message).to.match(
+      /^loop: relay → b → relay/,
+    );
+  });
+
+  it('tells of a relay that no stream upstream has told of, once for those that come together', () => {
+    const { clock, take, grown, loops } = setting();
+    loops.via();
+    take();
+    take('b/1');
+    take('c/1');
+    expect(grown()).to.equal(0);
+    clock.advance(100);
+    expect(grown()).to.equal(1);
+    loops.via();
+    take('b/1');
+    clock.advance(60_000);
+    expect(grown()).to.equal(1);
+  });
+
+  it('is not hurried by one who comes under ever new names', () => {
+    const { clock, take, grown, loops } = setting();
+    for (let second = 0; second < 600; second++) {
+      take(`liar/${second}`);
+      clock.advance(1000);
+      loops.via();
+    }
+    expect(grown(), 'once a minute').to.be.at.most(11);
+  });
+
+  it('believes nobody who cannot be a relay', () => {
+    const { clock, take, grown, loops } = setting();
+    const own = loops.via();
+    take('liar/1', 'client');
+    clock.advance(60_000);
+    expect(grown()).to.equal(0);
+    expect(loops.via()).to.equal(own);
+    expect(loops.refusal(new FakeStream(own, 'client'))).to.equal(undefined);
+    expect(loops.refusal(new FakeStream(own))?.message).to.match(/^loop: /);
+  });
+});

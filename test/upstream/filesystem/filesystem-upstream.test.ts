@@ -1,0 +1,244 @@
+import { mkdir, rename, rm, symlink, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { expect } from 'chai';
+import { CLAIMS_EVERYTHING } from '../../../src/upstream/claims.ts';
+import { cds, clusters, eds, Harness, interest, variant } from './harness.ts';
+
+describe('upstream/filesystem', () => {
+  let files: Harness;
+  afterEach(() => files.close());
+
+  it('publishes each type in one complete transaction', async () => {
+    files = await Harness.make({
+      'a.yaml': clusters('one', 'two'),
+      'sub/b.json': JSON.stringify({ resources: [{ '@type': eds, cluster_name: 'one' }] }),
+      'sub/ignored.txt': 'not a resource',
+      '.hidden.yaml': 'not: [a resource',
+    });
+    files.upstream.subscribe(interest(cds, '*'));
+    await files.start();
+    await files.until(() => files.transactions.length >= 2);
+    const [first, second] = files.transactions;
+    expect([first?.type, second?.type], '§8 CDS before EDS').to.deep.equal([cds, eds]);
+    expect(first?.complete).to.equal(true);
+    expect(first?.resolved.map(({ selector }) => selector)).to.deep.equal(['*']);
+    expect(first?.holder).to.deep.equal({ key: 'files:files', upstream: 'files', role: 'wildcard' });
+    expect(files.names(cds)).to.deep.equal(['one', 'two']);
+    expect(files.names(eds)).to.deep.equal(['one']);
+    expect(files.upstream.state()).to.include({
+      connected: true,
+      everConnected: true,
+      down: false,
+      lastError: '',
+    });
+  });
+
+  it('publishes only the types that changed', async () => {
+    files = await Harness.make({
+      'a.yaml': clusters('one'),
+      'b.json': JSON.stringify({ resources: [{ '@type': eds, clusterName: 'one' }] }),
+    });
+    await files.start();
+    await files.until(() => files.transactions.length === 2);
+    await files.replace('a.yaml', clusters('one', 'two'));
+    await files.until(() => files.names(cds).includes('two'));
+    expect(files.transactions.slice(2).map(({ type }) => type)).to.deep.equal([cds]);
+  });
+
+  it('§3.9 a completed scan makes absent what is in no file, before and after it', async () => {
+    files = await Harness.make({ 'a.yaml': clusters('one') });
+    files.upstream.subscribe(interest(cds, 'missing'));
+    files.upstream.subscribe(interest(eds, 'missing'));
+    await files.start();
+    const settled = () =>
+      files.transactions.flatMap((transaction) => transaction.resolved.map(({ selector }) => selector));
+    await files.until(() => settled().length === 2);
+    files.upstream.subscribe(interest(cds, 'one'));
+    files.upstream.subscribe(interest(cds, 'later'));
+    await files.until(() => settled().length === 4);
+    const last = files.transactions.at(-1);
+    expect(
+      last?.resolved.map(({ selector }) => selector),
+      'one answer for both',
+    ).to.deep.equal(['one', 'later']);
+    expect(last?.complete).to.equal(false);
+    expect(
+      last?.puts.map(({ name }) => name),
+      'given again, as it may have been evicted',
+    ).to.deep.equal(['one']);
+  });
+
+  it('an interest that ended is not answered', async () => {
+    files = await Harness.make({ 'a.yaml': clusters('one') });
+    await files.start();
+    await files.until(() => files.transactions.length === 1);
+    files.upstream.subscribe(interest(cds, 'x'));
+    files.upstream.unsubscribe(interest(cds, 'x'));
+    files.upstream.subscribe(interest(cds, 'y'));
+    await files.until(() => files.transactions.length === 2);
+    expect(files.transactions[1]?.resolved.map(({ selector }) => selector)).to.deep.equal(['y']);
+  });
+
+  it('removes what is deleted, the last resource of a type too', async () => {
+    files = await Harness.make({ 'a.yaml': clusters('one') });
+    await files.start();
+    await files.until(() => files.names(cds).length === 1);
+    await rm(join(files.path, 'a.yaml'));
+    await files.until(() => files.names(cds).length === 0);
+    expect(files.transactions.at(-1)).to.deep.include({ type: cds, complete: true, puts: [] });
+  });
+
+  it('§7 a bad file keeps its last good content and is reported once with its path and line', async () => {
+    files = await Harness.make({ 'a.yaml': clusters('one'), 'b.yaml': clusters('two') });
+    await files.start();
+    await files.until(() => files.names(cds).length === 2);
+    await files.replace('a.yaml', `resources:\n  - "@type": ${cds}\n    name: one\n    lb_polcy: RANDOM\n`);
+    await files.until(() => files.warnings.length > 0);
+    await files.replace('b.yaml', clusters('three'));
+    await files.until(() => files.names(cds).includes('three'));
+    expect(files.names(cds)).to.deep.equal(['one', 'three']);
+    expect(files.warnings).to.have.length(1);
+    expect(files.warnings[0]).to.match(
+      /resources\/a\.yaml:4: resources\[0\]\.lb_polcy: .*"lb_polcy" is unknown/,
+    );
+    expect(files.upstream.state().lastError).to.equal(files.warnings[0]);
+    expect(files.upstream.state().staleSince).to.be.a('number');
+    await files.replace('a.yaml', clusters('four'));
+    await files.until(() => files.names(cds).includes('four'));
+    expect(files.names(cds)).to.deep.equal(['four', 'three']);
+    expect(files.upstream.state()).to.include({ lastError: '', staleSince: undefined });
+    expect(files.notes).to.have.length(1);
+  });
+
+  it('§3.9 a file that never was good leaves the types it names unknown, until it is good', async () => {
+    files = await Harness.make({
+      'a.yaml': clusters('one'),
+      'bad.yaml': `${clusters('two')}  oops`,
+      'junk.json': '{ "names": "no type" ',
+      'e.yaml': `resources: [{ "@type": ${eds}, cluster_name: one }]`,
+    });
+    for (const type of [cds, eds]) files.upstream.subscribe(interest(type, '*'));
+    await files.start();
+    await files.until(() => files.transactions.length === 2);
+    const [first, second] = files.transactions;
+    expect(first).to.deep.include({ type: cds, complete: false, resolved: [] });
+    expect(files.names(cds)).to.deep.equal(['one']);
+    expect(second?.resolved).to.have.length(1);
+    expect(files.warnings.filter((text) => text.includes('unknown, not as absent: cds'))).to.have.length(1);
+    await files.replace('bad.yaml', clusters('two'));
+    await files.until(() => files.names(cds).includes('two'));
+    expect(files.transactions.at(-1)).to.deep.include({ type: cds, complete: true });
+    expect(files.transactions.at(-1)?.resolved).to.have.length(1);
+  });
+
+  it('one name in two files: the later by path order is refused, with both paths; variants are not', async () => {
+    files = await Harness.make({
+      'a.yaml': `resources:${variant('shop', 'prod')}`,
+      'b.yaml': `resources:${variant('shop', 'prod')}${variant('shop', 'test')}`,
+      'c.yaml': clusters('shop'),
+    });
+    await files.start();
+    await files.until(() => files.transactions.length === 1);
+    expect(files.transactions[0]?.puts).to.have.length(3);
+    expect(files.upstream.state().lastError).to.match(
+      /b\.yaml:2: .*"shop" with constraints .* is refused: .*a\.yaml has it/,
+    );
+    await rm(join(files.path, 'a.yaml'));
+    await files.until(() => files.upstream.state().lastError === '');
+    expect(files.names(cds)).to.have.length(3);
+  });
+
+  it('leaves out what it does not claim', async () => {
+    files = await Harness.make(
+      { 'a.yaml': clusters('shop-a', 'other') },
+      { ...CLAIMS_EVERYTHING, names: ['shop-*'] },
+    );
+    await files.start();
+    await files.until(() => files.transactions.length === 1);
+    expect(files.names(cds)).to.deep.equal(['shop-a']);
+  });
+
+  it('a missing path is not connected, is reported, and is found when it appears', async () => {
+    files = await Harness.make({});
+    files.upstream.subscribe(interest(cds, 'one'));
+    files.upstream.start();
+    await files.until(() => files.upstream.state().down);
+    expect(files.upstream.state()).to.include({ connected: false, everConnected: false });
+    expect(files.upstream.state().lastError).to.contain(files.path);
+    expect(files.transactions, 'unknown is not absent').to.have.length(0);
+    await files.write('a.yaml', clusters('one'));
+    await files.until(() => files.upstream.state().connected);
+    await files.until(() => files.names(cds).length === 1);
+    expect(files.upstream.state().lastError).to.equal('');
+  });
+
+  it('§8 a path that goes away leaves what it gave, stale', async () => {
+    files = await Harness.make({ 'a.yaml': clusters('one') });
+    await files.start();
+    await files.until(() => files.names(cds).length === 1);
+    await rename(files.path, join(files.root, 'elsewhere'));
+    await files.until(() => !files.upstream.state().connected);
+    expect(files.names(cds)).to.deep.equal(['one']);
+    expect(files.upstream.state()).to.include({ everConnected: true, down: true });
+    expect(files.upstream.state().staleSince).to.be.a('number');
+    await rename(join(files.root, 'elsewhere'), files.path);
+    await files.until(() => files.upstream.state().connected);
+    await files.replace('a.yaml', clusters('two'));
+    await files.until(() => files.names(cds).includes('two'));
+  });
+
+  it('sees new directories, moves into them, and files in them that change in place', async () => {
+    files = await Harness.make({ 'a.yaml': clusters('one') });
+    await files.start();
+    await files.until(() => files.names(cds).length === 1);
+    await files.write('new/deep/b.yaml', clusters('two'));
+    await files.until(() => files.names(cds).includes('two'));
+    await files.write('new/deep/b.yaml', clusters('three'));
+    await files.until(() => files.names(cds).includes('three'));
+    await files.replace('new/deep/c.yaml', clusters('four'));
+    await files.until(() => files.names(cds).includes('four'));
+    await rename(join(files.path, 'new'), join(files.root, 'moved-out'));
+    await files.until(() => files.names(cds).length === 1);
+  });
+
+  it('follows the links of a ConfigMap when `..data` is swapped', async () => {
+    files = await Harness.make({ '..2026_1/a.yaml': clusters('one') });
+    await symlink('..2026_1', join(files.path, '..data'));
+    await symlink('..data/a.yaml', join(files.path, 'a.yaml'));
+    await files.start();
+    await files.until(() => files.names(cds).length === 1);
+    for (const [round, name] of ['two', 'three'].entries()) {
+      const next = `..2026_${round + 2}`;
+      await files.write(`${next}/a.yaml`, clusters(name));
+      await symlink(next, join(files.path, '..data_tmp'));
+      await rename(join(files.path, '..data_tmp'), join(files.path, '..data'));
+      await rm(join(files.path, `..2026_${round + 1}`), { recursive: true });
+      await files.until(() => files.names(cds).join() === name);
+    }
+    expect(files.warnings).to.deep.equal([]);
+  });
+
+  it('sees a change of what a link points at, and does not follow loops', async () => {
+    files = await Harness.make({ 'sub/b.yaml': clusters('two') });
+    await mkdir(join(files.root, 'outside'));
+    await writeFile(join(files.root, 'outside/real.yaml'), clusters('one'));
+    await symlink(join(files.root, 'outside/real.yaml'), join(files.path, 'a.yaml'));
+    await symlink(files.path, join(files.path, 'sub/loop'));
+    await files.start();
+    await files.until(() => files.names(cds).length === 2);
+    await writeFile(join(files.root, 'outside/real.yaml'), clusters('three'));
+    await files.until(() => files.names(cds).join() === 'three,two');
+    expect(files.warnings).to.deep.equal([]);
+  });
+
+  it('is silent after stop', async () => {
+    files = await Harness.make({ 'a.yaml': clusters('one') });
+    await files.start();
+    await files.until(() => files.transactions.length === 1);
+    files.upstream.subscribe(interest(cds, 'x'));
+    await files.upstream.stop();
+    await files.replace('a.yaml', clusters('two'));
+    await new Promise((resolve) => setTimeout(resolve, 120));
+    expect(files.transactions).to.have.length(1);
+  });
+});

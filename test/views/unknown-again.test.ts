@@ -1,0 +1,98 @@
+import { fromBinary } from '@bufbuild/protobuf';
+import { expect } from 'chai';
+import { Store } from '../../src/cache/store.ts';
+import { DeltaDiscoveryResponseSchema } from '../../src/gen/envoy/service/discovery/v3/discovery_pb.ts';
+import { resourceName } from '../../src/model/brand.ts';
+import { internParameters } from '../../src/model/parameters.ts';
+import { Selection } from '../../src/model/selection.ts';
+import { encoding } from '../../src/model/subscription.ts';
+import { transaction } from '../../src/model/transaction.ts';
+import { ALLOW_ALL } from '../../src/security/authorization.ts';
+import { Views } from '../../src/views/views.ts';
+import { namedHolder, put, type } from '../support/in-memory-relay.ts';
+import { and, compiled, exists, is, not, told } from '../support/variants.ts';
+import { VirtualClock } from '../support/virtual-clock.ts';
+
+const cds = type('cds');
+const parameters = internParameters([
+  ['env', 'prod'],
+  ['group', 'a'],
+]);
+const name = resourceName('shop');
+const before = compiled(is('env', 'prod'));
+const without = compiled(and(is('env', 'prod'), not(exists('group'))));
+const after = compiled(and(is('env', 'prod'), is('group', 'a')));
+
+/** A client with one locator that has the variant `before`, of which nothing is known any more (protocol §5, rules). */
+function start() {
+  const clock = new VirtualClock();
+  const store = new Store({ clock, ambiguous: () => undefined, expiring: () => undefined });
+  const views = new Views({
+    catalog: store,
+    interests: {
+      subscribe: (one) => store.addInterest(one),
+      resubscribe: () => undefined,
+      contentOf: () => ({ hasContent: true, bytes: 0 }),
+      markIdle: () => undefined,
+      markActive: () => undefined,
+      unsubscribe: (one) => void store.removeInterest(one),
+    },
+    clock,
+    idleMilliseconds: 1000,
+    maxCacheBytes: () => 2 ** 30,
+    controlPlane: '',
+    lookedUp: () => undefined,
+    defer: (run) => run(),
+  });
+  const asDelta = encoding({
+    protocol: 'delta',
+    wrapped: false,
+    ttl: false,
+    constrained: false,
+    contentVersions: false,
+  });
+  const locatorParameters = parameters;
+  const selection = Selection.of([
+    { selector: name, spelling: 'shop', locator: true, parameters, locatorParameters },
+  ]);
+  const client = views.open(cds, asDelta, selection, ALLOW_ALL, () => undefined);
+  const takes = (): string[] => {
+    const response = client.take(false);
+    // Without the five bytes of the gRPC prefix.
+    return response === undefined
+      ? []
+      : told(fromBinary(DeltaDiscoveryResponseSchema, response.bytes.subarray(5)));
+  };
+  const interest = { type: cds, selector: name, parameters };
+  const says = (constraints: typeof before, content: string): void => {
+    const puts = [put(cds, 'shop', content, { constraints, version: content })];
+    views.publish(store.apply(transaction({ holder: namedHolder, type: cds, puts, resolved: [interest] })));
+  };
+  says(before, 'old');
+  expect(takes()).to.deep.equal(['+shop {env == "prod"} old']);
+  const move = { holder: namedHolder, name, from: before, to: without };
+  views.publish(store.restamp({ type: cds, moves: [move], unresolved: [interest] }));
+  expect(takes(), 'nothing is concluded from the unknown').to.deep.equal([]);
+  return { takes, says, store, views };
+}
+
+describe('what a client has and nothing is known of any more', () => {
+  it('is taken back when its successor comes', () => {
+    const { takes, says } = start();
+    says(after, 'new');
+    expect(takes()).to.deep.equal(['+shop {env == "prod" and group == "a"} new', '-shop {env == "prod"}']);
+  });
+
+  it('is taken back when it turns out to be gone', () => {
+    const { takes, store, views } = start();
+    const resolved = [{ type: cds, selector: name, parameters }];
+    views.publish(store.apply(transaction({ holder: namedHolder, type: cds, resolved })));
+    expect(takes()).to.deep.equal(['-shop {env == "prod"}']);
+  });
+
+  it('is not sent again when it is still so', () => {
+    const { takes, says } = start();
+    says(before, 'old');
+    expect(takes()).to.deep.equal([]);
+  });
+});

@@ -1,0 +1,74 @@
+import { expect } from 'chai';
+import { Metrics } from '../../src/observe/metrics.ts';
+import { formatSum, sumSeries } from '../../src/observe/series.ts';
+import { countersOfEnded, primarySeries, workerSeries } from '../../src/workers/merged-series.ts';
+import { type } from '../support/in-memory-relay.ts';
+
+const cds = type('cds');
+
+function process(count: number): Metrics {
+  const metrics = new Metrics();
+  metrics.requests(cds, 'ack').inc(count);
+  metrics.lookups(cds, 'hit').inc(count);
+  metrics.updates('central', cds, 'accepted').inc(count);
+  metrics.rejected('streams').inc(count);
+  metrics.propagation(0.001, count);
+  return metrics;
+}
+
+async function shown(...workers: readonly Metrics[]): Promise<(line: string) => string | undefined> {
+  const own = primarySeries(await process(1000).series());
+  const lists = await Promise.all(
+    workers.map(async (metrics, index) => workerSeries(await metrics.series(), index + 1)),
+  );
+  const text = await formatSum([own, ...lists]);
+  return (line) =>
+    text
+      .split('\n')
+      .find((found) => found.startsWith(`${line} `))
+      ?.slice(line.length + 1);
+}
+
+describe('metrics of a primary and its workers', () => {
+  it('what concerns clients is the sum over workers, what concerns upstreams is the primary’s', async () => {
+    const value = await shown(process(1), process(20));
+    expect(value('distributary_downstream_requests_total{type="cds",kind="ack"}')).to.equal('21');
+    expect(value('distributary_cache_lookups_total{type="cds",result="hit"}')).to.equal('21');
+    expect(
+      value('distributary_upstream_updates_total{upstream="central",type="cds",result="accepted"}'),
+    ).to.equal('1000');
+    expect(value('distributary_downstream_rejected_total{reason="streams"}')).to.equal('1021');
+  });
+
+  it('histograms are summed; the primary’s is that of the way to its workers', async () => {
+    const value = await shown(process(1), process(20));
+    expect(value('distributary_propagation_seconds_count')).to.equal('21');
+    expect(value('distributary_propagation_seconds_bucket{le="0.001"}')).to.equal('21');
+    expect(value('distributary_worker_feed_seconds_count')).to.equal('1000');
+    expect(value('distributary_worker_feed_seconds_bucket{le="+Inf"}')).to.equal('1000');
+  });
+
+  it('a process has its worker’s number as a label', () => {
+    const series = { name: 'process_cpu_seconds_total', help: '', type: 'counter' };
+    const [labelled] = workerSeries([{ ...series, values: [{ value: 1, labels: { a: 'b' } }] }], 2);
+    expect(labelled?.values).to.deep.equal([{ value: 1, labels: { a: 'b', worker: 2 } }]);
+  });
+
+  it('what a worker that has ended leaves are its counts, not its gauges', async () => {
+    const metrics = process(3);
+    metrics.sampleFrom(() => ({
+      connections: 3,
+      streams: [{ transport: 'delta', service: 'ads', count: 5 }],
+      types: [],
+      upstreams: [],
+      cacheBytes: 1,
+    }));
+    const left = countersOfEnded(await metrics.series());
+    const names = left.map(({ name }) => name);
+    expect(names).to.include('distributary_downstream_requests_total');
+    expect(names).not.to.include('distributary_downstream_streams');
+    const sums = await sumSeries([left, left]);
+    const sum = sums.find(({ name }) => name.endsWith('requests_total'));
+    expect(sum?.values.map(({ value }) => value)).to.deep.equal([6]);
+  });
+});

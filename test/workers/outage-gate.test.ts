@@ -1,0 +1,77 @@
+import { expect } from 'chai';
+import type { TypeUrl } from '../../src/model/brand.ts';
+import { internParameters } from '../../src/model/parameters.ts';
+import { WILDCARD } from '../../src/model/transaction.ts';
+import { CLAIMS_EVERYTHING } from '../../src/upstream/claims.ts';
+import { OutageGate } from '../../src/workers/outage-gate.ts';
+import { type } from '../support/in-memory-relay.ts';
+import { VirtualClock } from '../support/virtual-clock.ts';
+
+const cds = type('cds');
+const lds = type('lds');
+
+function start() {
+  const clock = new VirtualClock();
+  let looks = 0;
+  const upstreams = [
+    { name: 'files', claims: { ...CLAIMS_EVERYTHING, types: [cds] } },
+    { name: 'central', claims: CLAIMS_EVERYTHING },
+  ];
+  const gate = new OutageGate(upstreams, clock, () => {
+    looks++;
+  });
+  return { clock, gate, looks: () => looks };
+}
+
+describe('hope in a worker (protocol §8)', () => {
+  it('ends a second after the upstream that serves a name has gone', () => {
+    const { clock, gate } = start();
+    gate.update({ down: ['central'], refused: [] });
+    expect(gate.isUnavailable(lds, '*')).to.equal(false);
+    clock.advance(1000);
+    expect(gate.isUnavailable(lds, '*')).to.equal(true);
+    expect(gate.isUnavailable(cds, '*'), 'served by another').to.equal(false);
+  });
+
+  it('is there for a second for whatever is asked for: the primary may have it', () => {
+    const { clock, gate } = start();
+    gate.update({ down: ['central'], refused: [] });
+    clock.advance(5000);
+    gate.subscribed(lds, 'late');
+    expect([gate.isUnavailable(lds, 'late'), gate.isUnavailable(lds, 'early')]).to.deep.equal([false, true]);
+    clock.advance(1000);
+    expect(gate.isUnavailable(lds, 'late')).to.equal(true);
+  });
+
+  it('is back with the upstream', () => {
+    const { clock, gate } = start();
+    gate.update({ down: ['central'], refused: [] });
+    clock.advance(5000);
+    gate.update({ down: [], refused: [] });
+    expect(gate.isUnavailable(lds, '*')).to.equal(false);
+  });
+
+  it('has everybody looked at again as long as something is down, and not longer', () => {
+    const { clock, gate, looks } = start();
+    gate.update({ down: ['central'], refused: [] });
+    clock.advance(2000);
+    expect(looks()).to.equal(4);
+    gate.update({ down: [], refused: [] });
+    clock.advance(2000);
+    expect(looks()).to.equal(4);
+  });
+
+  it('is none for parameter sets that an upstream has no session for, and there again when it has', () => {
+    const { gate } = start();
+    const of = (env: string) => internParameters([['env', env]]);
+    const central = { upstream: 'central', message: 'all sessions are in use', parameters: [of('test').key] };
+    gate.update({ down: [], refused: [central] });
+    const refusal = (url: TypeUrl, env: string) =>
+      gate.refusal({ type: url, selector: WILDCARD, parameters: of(env) });
+    expect(refusal(lds, 'test')).to.equal('all sessions are in use');
+    expect(refusal(lds, 'prod')).to.equal(undefined);
+    expect(refusal(cds, 'test'), 'served by another').to.equal(undefined);
+    gate.update({ down: [], refused: [] });
+    expect(refusal(lds, 'test')).to.equal(undefined);
+  });
+});
