@@ -25,6 +25,7 @@ const layers = [...mayImport].map(([layer, below]) => ({
 /** What joins the stages, from the bottom up: each may import whatever is below it. */
 const joints = [
   ['relay', 'relay[.]ts$'],
+  ['inspect', 'inspect/'],
   ['assembly', 'assembly/'],
   ['workers', 'workers/'],
 ];

@@ -25,6 +25,7 @@ const samples = new Map<string, Readonly<Record<string, string>>>([
   ['layer-admin', { 'src/admin/a.ts': "await import('../commands/b.ts');", 'src/commands/b.ts': '' }],
   ['layer-config', { 'src/config/a.ts': "import '../cache/b.ts';", 'src/cache/b.ts': '' }],
   ['below-relay', { 'src/relay.ts': "import './assembly/b.ts';", 'src/assembly/b.ts': '' }],
+  ['below-inspect', { 'src/inspect/a.ts': "import '../assembly/b.ts';", 'src/assembly/b.ts': '' }],
   ['below-assembly', { 'src/assembly/a.ts': "import '../workers/b.ts';", 'src/workers/b.ts': '' }],
   ['below-workers', { 'src/workers/a.ts': "import '../commands/b.ts';", 'src/commands/b.ts': '' }],
   ['main-is-the-top', { 'src/commands/a.ts': "import '../main.ts';", 'src/main.ts': '' }],

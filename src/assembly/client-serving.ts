@@ -1,8 +1,8 @@
 import type { Config } from '../config/config.ts';
+import type { ClientsView } from '../inspect/clients-view.ts';
+import { LocalClients } from '../inspect/local-clients.ts';
 import { ok, type Result } from '../model/result.ts';
-import type { ClientsView } from './clients-view.ts';
 import { type Core, type ProcessRole, SINGLE_PROCESS } from './core.ts';
-import { LocalClients } from './local-clients.ts';
 import { XdsListener, type XdsListenerCallbacks } from './xds-listener.ts';
 
 /** Where clients connect. */

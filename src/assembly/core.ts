@@ -2,6 +2,9 @@ import type { Journal } from '../cache/journal.ts';
 import type { Config } from '../config/config.ts';
 import type { StreamLimits } from '../downstream/services.ts';
 import type { StreamRefusal } from '../downstream/xds-server.ts';
+import { StatusScopes } from '../inspect/client-status-scope.ts';
+import { sampleOf } from '../inspect/gauge-sample.ts';
+import { Staleness } from '../inspect/staleness.ts';
 import type { TypeUrl } from '../model/brand.ts';
 import { systemClock } from '../model/clock.ts';
 import type { Variant } from '../model/resource.ts';
@@ -16,12 +19,9 @@ import { Relay, type RelayOptions } from '../relay.ts';
 import { Code, type GrpcStatus } from '../wire/grpc-status.ts';
 import type { Peer } from '../wire/server-stream.ts';
 import { Admission, type Load } from './admission.ts';
-import { StatusScopes } from './client-status-scope.ts';
 import { ClientRules } from './clients.ts';
-import { sampleOf } from './gauge-sample.ts';
 import { LoopDetection, newRelayId } from './loop-detection.ts';
 import { SessionShares } from './session-shares.ts';
-import { Staleness } from './staleness.ts';
 import { StreamMetrics } from './stream-metrics.ts';
 
 export interface CoreDependencies {

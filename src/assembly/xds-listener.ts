@@ -1,6 +1,8 @@
 import { lazyEnvoyRegistry } from '../admin/json-registry.ts';
 import { routes } from '../downstream/xds-server.ts';
 import { ClientStatusDiscoveryService } from '../gen/envoy/service/status/v3/csds_pb.ts';
+import type { ClientStatusQuery } from '../inspect/client-configs.ts';
+import { csds } from '../inspect/csds.ts';
 import { systemClock } from '../model/clock.ts';
 import { ok, type Result } from '../model/result.ts';
 import { TimeSlices } from '../model/time-slices.ts';
@@ -12,9 +14,7 @@ import { Code, type GrpcStatus } from '../wire/grpc-status.ts';
 import { health } from '../wire/health.ts';
 import { type GrpcServer, listenGrpc } from '../wire/http2-server.ts';
 import { reflection, reflectionAliases } from '../wire/reflection.ts';
-import type { ClientStatusQuery } from './client-configs.ts';
 import type { Core } from './core.ts';
-import { csds } from './csds.ts';
 import { watchTls } from './watched-tls.ts';
 
 const services = [ADS_SERVICE, ...knownTypes.flatMap(({ service }) => service ?? [])];

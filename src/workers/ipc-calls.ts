@@ -1,9 +1,6 @@
 import { create, fromBinary, toBinary } from '@bufbuild/protobuf';
 import { z } from 'zod';
 import type { Plain } from '../admin/ports.ts';
-import type { ClientStatusQuery } from '../assembly/client-configs.ts';
-import { ALL_CLIENTS } from '../assembly/client-status-scope.ts';
-import type { ClientDetails, ClientsSummary, ClientsView } from '../assembly/clients-view.ts';
 import {
   ExplainRequestSchema,
   ExplainResponseSchema,
@@ -13,6 +10,9 @@ import {
   StatusResponseSchema,
 } from '../gen/distributary/admin/v1/admin_pb.ts';
 import { ClientStatusRequestSchema } from '../gen/envoy/service/status/v3/csds_pb.ts';
+import type { ClientStatusQuery } from '../inspect/client-configs.ts';
+import { ALL_CLIENTS } from '../inspect/client-status-scope.ts';
+import type { ClientDetails, ClientsSummary, ClientsView } from '../inspect/clients-view.ts';
 import { type TypeUrl, typeUrl } from '../model/brand.ts';
 import { internParameters } from '../model/parameters.ts';
 import { fail, ok, type Result } from '../model/result.ts';

@@ -1,15 +1,15 @@
 import { randomInt } from 'node:crypto';
 import type { ExplainQuery, Plain } from '../admin/ports.ts';
-import { answerTooLarge, type ClientStatusQuery } from '../assembly/client-configs.ts';
+import type { ListClientsResponse } from '../gen/distributary/admin/v1/admin_pb.ts';
+import { answerTooLarge, type ClientStatusQuery } from '../inspect/client-configs.ts';
 import {
   type ClientDetails,
   type ClientsSummary,
   type ClientsView,
   mergeLists,
   mergeSummaries,
-} from '../assembly/clients-view.ts';
-import { noSuchClient } from '../assembly/local-clients.ts';
-import type { ListClientsResponse } from '../gen/distributary/admin/v1/admin_pb.ts';
+} from '../inspect/clients-view.ts';
+import { noSuchClient } from '../inspect/local-clients.ts';
 import { systemClock } from '../model/clock.ts';
 import { fail, ok, type Result } from '../model/result.ts';
 import type { Conditions } from '../observe/conditions.ts';

@@ -1,11 +1,11 @@
 import type { Load } from '../assembly/admission.ts';
 import { Core } from '../assembly/core.ts';
-import { LocalClients } from '../assembly/local-clients.ts';
 import { inForce } from '../assembly/needs-restart.ts';
 import { XdsListener } from '../assembly/xds-listener.ts';
 import type { Config } from '../config/config.ts';
 import { parseConfig } from '../config/load.ts';
 import { problemLine } from '../config/source.ts';
+import { LocalClients } from '../inspect/local-clients.ts';
 import { systemClock } from '../model/clock.ts';
 import { fail, ok, type Result } from '../model/result.ts';
 import type { Log } from '../observe/log.ts';

@@ -1,7 +1,7 @@
 import { expect } from 'chai';
 import { identities } from '../../src/assembly/make-persistence.ts';
-import { Staleness } from '../../src/assembly/staleness.ts';
 import { whyNotRestored } from '../../src/cache/persistence/identity.ts';
+import { Staleness } from '../../src/inspect/staleness.ts';
 import type { UpstreamState } from '../../src/model/upstream.ts';
 import { configOf } from '../config/support.ts';
 import { ScriptedUpstream } from '../support/in-memory-relay.ts';

@@ -1,6 +1,6 @@
-import { Staleness } from '../../src/assembly/staleness.ts';
 import type { StreamEvents } from '../../src/downstream/services.ts';
 import { routes } from '../../src/downstream/xds-server.ts';
+import { Staleness } from '../../src/inspect/staleness.ts';
 import type { Clock } from '../../src/model/clock.ts';
 import { ok } from '../../src/model/result.ts';
 import { typeInfo } from '../../src/model/types.ts';
