@@ -165,7 +165,7 @@ export class TypeStream {
       sources.set(subscription.selection, Buffer.from(request.selectors));
     }
     if (first && (request.version !== '' || client.relay)) {
-      this.#setPossiblyHeld(subscription, selection, request.version);
+      this.#resume(subscription, selection, request.version);
     }
     return ok({ kind: first || kind === 'change' ? 'subscribe' : counted, changed: true, reread: false });
   }
@@ -188,8 +188,7 @@ export class TypeStream {
       knownSelections.add(client.selectionGroup, this.info.url, only, selection);
     const subscription = this.#select(selection, client, resend, mustAnswer);
     if (subscription === undefined) return unchanged[kind];
-    if (claimed !== undefined) subscription.setInitialVersions(claimed.value);
-    if (first && client.relay) subscription.waitForAll();
+    if (first) subscription.resume({ initialVersions: claimed?.value, waitForAll: client.relay });
     return ok({ kind: kind === 'stale' ? 'subscribe' : kind, changed: true, reread: false });
   }
 
@@ -352,14 +351,12 @@ export class TypeStream {
    * A SotW client reconnects. What it may have must not be deleted while its state is unknown, and need not be sent
    * if it has it. A relay may have nothing yet, but its clients may.
    */
-  #setPossiblyHeld(subscription: Subscription, selection: Selection, version: string): void {
+  #resume(subscription: Subscription, selection: Selection, version: string): void {
     const names = new Set<string>();
     for (const { spelling } of selection.entries.values()) names.add(spelling);
-    subscription.setPossiblyHeld(names);
     const everything = selection.size === 1 && selection.collections[0]?.selector === WILDCARD;
-    if (this.#encoding.contentVersions && this.info.fullState && everything && version !== '') {
-      subscription.setContentVersion(version);
-    }
+    const comparable = this.#encoding.contentVersions && this.info.fullState && everything && version !== '';
+    subscription.resume({ possiblyHeld: names, contentVersion: comparable ? version : undefined });
   }
 
   #legacyWildcard(client: ClientContext): SelectionEntry | undefined {

@@ -77,6 +77,24 @@ export interface Holding {
   readonly current: boolean;
 }
 
+/** What a client has from earlier streams, by its first request. Each protocol says something else. */
+export interface EarlierState {
+  /** SotW, with a version: names that it may have. Their absence deletes (protocol §3.9). */
+  readonly possiblyHeld?: ReadonlySet<string> | undefined;
+  /**
+   * SotW with `xds.sotw_versions: CONTENT`: if this is the version of what is visible now, no first response is sent
+   * (§3.10).
+   */
+  readonly contentVersion?: string | undefined;
+  /** Delta: initial_resource_versions (§4.1). */
+  readonly initialVersions?: ReadonlyMap<string, string> | undefined;
+  /**
+   * Delta: the first response waits until every wildcard and glob is resolved. The subscriber is a relay. It cannot
+   * tell which wildcard a response answers, and would take an unanswered one for empty (protocol §5b).
+   */
+  readonly waitForAll?: boolean;
+}
+
 /** What one stream subscribes to in one type. The interface between the folders views and downstream. */
 export interface Subscription {
   readonly selection: Selection;
@@ -100,20 +118,8 @@ export interface Subscription {
    * How many updates were coalesced: a newer one came before this client could take them. Counts from the last call.
    */
   takeCoalesced(): number;
-  /**
-   * Delta: the first response waits until every wildcard and glob is resolved. The subscriber is a relay. It cannot
-   * tell which wildcard a response answers, and would take an unanswered one for empty (protocol §5b).
-   */
-  waitForAll(): void;
-  /** Names the client may hold from an earlier stream: SotW, first request with a version (§3.9). */
-  setPossiblyHeld(names: ReadonlySet<string>): void;
-  /** Versions the client says it has: delta, initial_resource_versions (§4.1). */
-  setInitialVersions(versions: ReadonlyMap<string, string>): void;
-  /**
-   * SotW with `xds.sotw_versions: CONTENT` (§3.10): if this is the version of what is visible now, no first response
-   * is sent.
-   */
-  setContentVersion(version: string): void;
+  /** The first request said what the client has from earlier streams. Called before anything is taken. */
+  resume(earlier: EarlierState): void;
   /**
    * Changes the selection or the access. `resend`: ids of items that are sent even if the client has them (§3.5,
    * §4.2). `mustAnswer` (delta): names that the client unsubscribed and a wildcard still covers. The next response says

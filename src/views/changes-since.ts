@@ -1,4 +1,4 @@
-import type { Change } from './compose.ts';
+import type { Change } from './change.ts';
 import { valueAt } from './item.ts';
 import type { View } from './view.ts';
 

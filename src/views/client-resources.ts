@@ -13,9 +13,12 @@ export type ClientResources = ReadonlyMap<string, RetainedResource>;
 /** What a client was told is not there, by id, and the revision in which it was. */
 export type Absences = ReadonlyMap<string, number>;
 
-interface CursorPosition {
+/** The revision of a view that a client was last sent. */
+export interface CursorPosition {
   readonly view: View;
-  readonly revision: number;
+  revision: number;
+  /** How many visible changes the view had had then. */
+  generation: number;
   /** From views before it. */
   readonly absent?: Absences;
 }

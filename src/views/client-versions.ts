@@ -1,8 +1,8 @@
 import { isVariant } from '../model/catalog.ts';
 import { WILDCARD } from '../model/transaction.ts';
 import { canonicalName } from '../model/xdstp.ts';
-import { viewDigest } from './compose.ts';
 import type { View } from './view.ts';
+import { viewDigest } from './view-digest.ts';
 
 /**
  * Names from initial_resource_versions that were removed while the client was away: a wildcard or glob of the view

@@ -1,13 +1,13 @@
 import { isVariant, type Value } from '../model/catalog.ts';
 import type { Variant } from '../model/resource.ts';
-import { type Change, sameVariant } from './compose.ts';
+import { type Change, sameVariant } from './change.ts';
 import { Coverage } from './coverage.ts';
 import type { ResponseChanges } from './frame.ts';
 import type { Item } from './item.ts';
 import type { View } from './view.ts';
 
 /** One thing that a rejected response said: it goes out once more, alone (protocol §3.12). */
-export interface RejectedChange {
+interface RejectedChange {
   readonly item: Item;
   /** What was rejected; undefined: a removal. */
   readonly shown: Variant | undefined;
@@ -15,12 +15,43 @@ export interface RejectedChange {
   readonly removed: Variant | undefined;
 }
 
+/** The changes of rejected responses that go out once more, alone. */
+export class NackRetries {
+  /** Made when it is needed: most clients reject nothing. */
+  #changes: RejectedChange[] | undefined;
+
+  get empty(): boolean {
+    return this.#changes === undefined;
+  }
+
+  add(rejected: ResponseChanges): void {
+    const changes = rejectedChanges(rejected);
+    if (changes.length > 0) this.#changes = [...(this.#changes ?? []), ...changes];
+  }
+
+  /** The next change that is still to be sent. `lastSent`: what the client was last sent of an item. */
+  next(view: View, lastSent: (id: string) => Value | undefined): Change | undefined {
+    while (this.#changes !== undefined) {
+      const rejected = this.#changes.shift();
+      if (this.#changes.length === 0) this.#changes = undefined;
+      if (rejected === undefined) continue;
+      const change = changeToResend(rejected, view, lastSent(rejected.item.id));
+      if (change !== undefined) return change;
+    }
+    return undefined;
+  }
+
+  clear(): void {
+    this.#changes = undefined;
+  }
+}
+
 /**
  * The changes of a rejected response, one by one. A removal is a change too: a client that rejected it still has the
  * resource. A change that several parameter sets share is listed once. Empty if the response had only one change:
  * then this one was rejected, and it is not sent again.
  */
-export function rejectedChanges({ additions, removals }: ResponseChanges): readonly RejectedChange[] {
+function rejectedChanges({ additions, removals }: ResponseChanges): readonly RejectedChange[] {
   const byItem = new Map<string, RejectedChange>();
   for (const { item, variant } of additions)
     byItem.set(item.id, { item, shown: variant, removed: undefined });
@@ -50,7 +81,7 @@ const removalKey = ({ locator, spelling }: Item, { constraints }: Variant): stri
  * The change to send once more. Undefined: something newer is sent anyway, or the client does not subscribe to it any
  * more. `lastSent`: what the client was last sent.
  */
-export function changeToResend(
+function changeToResend(
   { item: rejected, shown, removed }: RejectedChange,
   view: View,
   held: Value | undefined,

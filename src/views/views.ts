@@ -3,12 +3,13 @@ import type { TypeUrl } from '../model/brand.ts';
 import { type Catalog, type Commit, isEmpty } from '../model/catalog.ts';
 import type { Clock } from '../model/clock.ts';
 import { isCollection, type Selection, type SelectionEntry } from '../model/selection.ts';
-import type { Encoding } from '../model/subscription.ts';
+import type { Encoding, Subscription } from '../model/subscription.ts';
+import { DeltaCursor } from './delta-cursor.ts';
 import { FanOut } from './fan-out.ts';
 import { type InterestPort, InterestRegistry } from './interest-registry.ts';
+import { SotwCursor } from './sotw-cursor.ts';
 import { View } from './view.ts';
 import type { ViewPool } from './view-pool.ts';
-import { ViewSubscription } from './view-subscription.ts';
 import { Watchers } from './watchers.ts';
 
 export interface ViewsOptions {
@@ -48,8 +49,9 @@ export class Views {
     selection: Selection,
     access: Access,
     wake: () => void,
-  ): ViewSubscription {
-    return new ViewSubscription(this.#pool(type), encoding, selection, access, wake);
+  ): Subscription {
+    const Protocol = encoding.protocol === 'sotw' ? SotwCursor : DeltaCursor;
+    return new Protocol(this.#pool(type), encoding, selection, access, wake);
   }
 
   /** Shows a transaction to the views that can see it: each sees all of it at once. */

@@ -39,7 +39,7 @@ const mutations: readonly Wrong[] = [
   {
     name: 'a swap of variants leaves the one before with the client',
     rule: 3,
-    file: 'src/views/compose.ts',
+    file: 'src/views/compose-delta.ts',
     right: 'if (isVariant(lastSent)) content.replace(item, lastSent, now);',
     wrong: '',
   },
@@ -89,7 +89,7 @@ const mutations: readonly Wrong[] = [
   {
     name: 'a change sends everything again',
     rule: 5,
-    file: 'src/views/compose.ts',
+    file: 'src/views/change.ts',
     right: '  if (resend) return true;',
     wrong: '  if (resend || lastSent !== undefined) return true;',
   },

@@ -40,8 +40,8 @@ const mutations: readonly Mutation[] = [
   },
   {
     name: 'a reload does not change what clients see',
-    file: 'src/views/view-subscription.ts',
-    right: 'this.#view.access.key !== access.key || ',
+    file: 'src/views/cursor.ts',
+    right: 'this.view.access.key !== access.key || ',
     wrong: '',
   },
   {

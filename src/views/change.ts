@@ -1,0 +1,53 @@
+import { isVariant, type Value } from '../model/catalog.ts';
+import type { Payload, Variant } from '../model/resource.ts';
+import type { Item } from './item.ts';
+
+/** What changed of one item, for one subscriber. */
+export interface Change {
+  readonly item: Item;
+  readonly now: Value;
+  /** What it was sent. */
+  readonly lastSent: Value | undefined;
+  /** The version that it says it has (initial_resource_versions). */
+  readonly clientVersion: string | undefined;
+  /** To be sent even if it has it. */
+  readonly resend: boolean;
+}
+
+/** Whether the variant must be sent to this subscriber. */
+export function needsSending(
+  { lastSent, clientVersion, resend }: Change,
+  now: Variant,
+  ttl: boolean,
+): boolean {
+  if (resend) return true;
+  if (clientVersion !== undefined) return !sameSuffix(clientVersion, now.deltaVersion);
+  if (!isVariant(lastSent)) return true;
+  if (lastSent === now) return false;
+  return !sameVariant(lastSent, now) || (ttl && lastSent.ttl?.deadline !== now.ttl?.deadline);
+}
+
+export function sameVariant(a: Variant, b: Variant): boolean {
+  return (
+    samePayload(a.payload, b.payload) &&
+    a.constraints.key === b.constraints.key &&
+    suffix(a.deltaVersion) === suffix(b.deltaVersion)
+  );
+}
+
+/** Interned while it is cached; what went and came back is another object. */
+function samePayload(a: Payload | undefined, b: Payload | undefined): boolean {
+  if (a === undefined || b === undefined) return a === b;
+  return a === b || (a.hash === b.hash && Buffer.compare(a.bytes, b.bytes) === 0);
+}
+
+/** The constraints may have changed. A client that reads only the name sees no change then. */
+export const hasBody = (held: Value | undefined, now: Variant): boolean =>
+  isVariant(held) && samePayload(held.payload, now.payload);
+
+export const suffix = (deltaVersion: string): string => deltaVersion.slice(deltaVersion.lastIndexOf('@') + 1);
+
+/** Only the digest counts, and only where there is one (protocol §4.1). */
+export function sameSuffix(claimed: string, deltaVersion: string): boolean {
+  return claimed.includes('@') && suffix(claimed) === suffix(deltaVersion);
+}

@@ -1,0 +1,101 @@
+import { isVariant } from '../model/catalog.ts';
+import type { Variant } from '../model/resource.ts';
+import { encodeDeltaResponse } from '../wire/responses.ts';
+import { type Change, hasBody, needsSending, sameSuffix, sameVariant } from './change.ts';
+import { DeltaContent, type NamedRemoval } from './delta-content.ts';
+import type { Composed, RetainedResource } from './frame.ts';
+import { type CompositionInput, nextSerial } from './response-content.ts';
+
+/** The delta response for these changes. `mustRemove`: what it must mention as removed unless it has the resource. */
+export function composeDelta(
+  input: CompositionInput,
+  changes: Iterable<Change>,
+  mustRemove: readonly NamedRemoval[],
+): Composed {
+  const content = new DeltaContent(input);
+  const retained = new Map<string, RetainedResource>();
+  for (const change of changes) {
+    const { item, now } = change;
+    if (isVariant(now)) addVariant(content, input, change, now);
+    else if (now === 'absent') addAbsence(content, input, change, retained);
+    if (!retained.has(item.id) && input.deferredRemovals?.has(item.id) !== true) content.addErrors(item);
+  }
+  const deferred = [...retained.keys(), ...(input.deferredRemovals?.keys() ?? [])];
+  addDeferred(content, input, retained);
+  content.addRemovals(mustRemove.filter(({ id }) => !retained.has(id)));
+  content.dropAlreadyRemoved(retained);
+  content.addErrorsOfDeferred(deferred, retained);
+  const deferredRemovals = retained.size > 0 ? retained : undefined;
+  if (content.empty && !input.firstResponseDue) return { frame: undefined, deferredRemovals };
+  const { view, controlPlane } = input;
+  const id = nextSerial();
+  const bytes = encodeDeltaResponse({
+    type: view.type,
+    version: view.version,
+    nonce: String(id),
+    resources: content.resources,
+    errors: content.errors,
+    controlPlane,
+    removed: content.removed,
+    removedNames: content.removedNames,
+  });
+  return { frame: content.frame(id, bytes, view.version), deferredRemovals };
+}
+
+/** What the view shows now, unless the client has it; and the removal of what it had instead. */
+function addVariant(
+  content: DeltaContent,
+  { encoding }: CompositionInput,
+  change: Change,
+  now: Variant,
+): void {
+  const { item, lastSent, clientVersion, resend } = change;
+  if (needsSending(change, now, encoding.ttl)) {
+    const hasIt = !resend && isVariant(lastSent) && sameVariant(lastSent, now);
+    content.noteChange(item, now, !resend && hasBody(lastSent, now));
+    content.add(item, now, hasIt);
+  }
+  if (isVariant(lastSent)) content.replace(item, lastSent, now);
+  else if (item.named && lastSent === 'unknown') content.addAbsentForOthers(item);
+  if (clientVersion === undefined || now.constraints.key === '') return;
+  // initial_resource_versions has names without constraints. The client has the unconstrained resource, unless the
+  // version shows that it has exactly this variant.
+  const constrained = item.locator || encoding.constrained;
+  if (constrained && !sameSuffix(clientVersion, now.deltaVersion)) content.addMissing(item);
+}
+
+/** The view does not show it any more, or has come to know that it is not there. */
+function addAbsence(
+  content: DeltaContent,
+  input: CompositionInput,
+  { item, lastSent, clientVersion, resend }: Change,
+  retained: Map<string, RetainedResource>,
+): void {
+  if (isVariant(lastSent)) {
+    if (input.deferRemovals)
+      retained.set(item.id, { item, variant: lastSent, errorsToldUpTo: input.errorsToldUpTo(item) });
+    else content.remove(item, lastSent);
+    return;
+  }
+  if (clientVersion !== undefined) {
+    content.remove(item, undefined);
+    return;
+  }
+  // The removal of what was deferred is sent in its time.
+  const isDue = item.named && (resend || lastSent !== 'absent');
+  if (isDue && input.deferredRemovals?.has(item.id) !== true) content.addAbsent(item);
+}
+
+/** What earlier responses deferred is removed now, or deferred again. */
+function addDeferred(
+  content: DeltaContent,
+  { view, deferRemovals, deferredRemovals }: CompositionInput,
+  retained: Map<string, RetainedResource>,
+): void {
+  for (const [id, entry] of deferredRemovals ?? []) {
+    const now = view.items.get(id)?.last.value;
+    if (content.has(id) && isVariant(now)) content.replace(entry.item, entry.variant, now);
+    else if (deferRemovals) retained.set(id, entry);
+    else content.remove(entry.item, entry.variant);
+  }
+}

@@ -1,0 +1,111 @@
+import { isVariant } from '../model/catalog.ts';
+import type { Encoding } from '../model/subscription.ts';
+import { encodeSotwResponse } from '../wire/responses.ts';
+import { type Change, hasBody, needsSending, sameVariant } from './change.ts';
+import type { Composed, Frame, RetainedResource } from './frame.ts';
+import { plainState } from './plain-state.ts';
+import { type CompositionInput, nextSerial, ResponseContent } from './response-content.ts';
+import type { View } from './view.ts';
+import { digestOf, viewDigest } from './view-digest.ts';
+
+type Retained = Map<string, RetainedResource>;
+
+/**
+ * The SotW response: the whole selection if absence deletes, else what changed (protocol §3.7). `lastSerial`: the
+ * subscriber's; the next one must be higher.
+ */
+export function composeSotw(
+  input: CompositionInput,
+  changes: Iterable<Change>,
+  lastSerial: number,
+): Composed {
+  const { view, encoding, deferRemovals, deferredRemovals } = input;
+  const content = new ResponseContent(input);
+  const retained: Retained = new Map(deferRemovals ? deferredRemovals : undefined);
+  let visible = input.firstResponseDue || (!deferRemovals && deferredRemovals !== undefined);
+  visible = dropDenied(view, retained) || visible;
+  for (const change of changes) {
+    visible = addChange(content, input, change, retained) || visible;
+    const { id } = change.item;
+    if (!retained.has(id) && deferredRemovals?.has(id) !== true) content.addErrors(change.item);
+  }
+  content.addErrorsOfDeferred(deferredRemovals?.keys() ?? [], retained);
+  const stillDeferred = retained.size > 0 ? retained : undefined;
+  if (!visible && content.errors.length === 0) return { frame: undefined, deferredRemovals: stillDeferred };
+  const isShareable = view.complete && retained.size === 0 && content.errors.length === 0;
+  if (!isShareable)
+    return { frame: encode(content, input, retained, undefined), deferredRemovals: stillDeferred };
+  // The complete state is the same for every subscriber. Only the record of what was new differs.
+  const whole = view.frames.whole(encoding, lastSerial);
+  if (whole !== undefined) return { frame: content.reuse(whole), deferredRemovals: undefined };
+  const frame = encode(content, input, retained, plainState(view, encoding));
+  if (!frame.timeDependent) view.frames.addWhole(encoding, frame);
+  return { frame, deferredRemovals: undefined };
+}
+
+/** A resource that the client may not see any more is not sent again, not even as a deferred removal. */
+function dropDenied({ permitted }: View, retained: Retained): boolean {
+  let dropped = false;
+  for (const [id, { item, variant }] of retained) {
+    if (!permitted.admits(variant, item.parameters)) dropped = retained.delete(id);
+  }
+  return dropped;
+}
+
+/** True: the client must get a response because of this change. */
+function addChange(
+  content: ResponseContent,
+  { view, encoding, deferRemovals, errorsToldUpTo }: CompositionInput,
+  change: Change,
+  retained: Retained,
+): boolean {
+  const { item, now, lastSent, resend } = change;
+  if (isVariant(now)) {
+    retained.delete(item.id);
+    if (!needsSending(change, now, encoding.ttl)) return false;
+    const hasIt = !resend && isVariant(lastSent) && sameVariant(lastSent, now);
+    content.noteChange(item, now, !resend && hasBody(lastSent, now));
+    if (!view.complete) content.add(item, now, hasIt);
+    return true;
+  }
+  if (now !== 'absent' || !view.complete) return false;
+  if (isVariant(lastSent) && deferRemovals && view.permitted.admits(lastSent, item.parameters)) {
+    retained.set(item.id, { item, variant: lastSent, errorsToldUpTo: errorsToldUpTo(item) });
+    return false;
+  }
+  return lastSent !== 'absent' && (isVariant(lastSent) || item.named);
+}
+
+function encode(
+  content: ResponseContent,
+  { view, encoding, controlPlane }: CompositionInput,
+  retained: Retained,
+  plain: readonly Uint8Array[] | undefined,
+): Frame {
+  if (plain === undefined && view.complete) {
+    for (const item of view.items.values()) {
+      if (isVariant(item.last.value)) content.add(item, item.last.value, false);
+    }
+    for (const { item, variant } of retained.values()) content.add(item, variant, false);
+  }
+  const id = nextSerial();
+  const version = versionOf(view, encoding, retained.size > 0 ? content : undefined);
+  const bytes = encodeSotwResponse({
+    type: view.type,
+    version,
+    nonce: String(id),
+    plain,
+    resources: content.resources,
+    errors: content.errors,
+    controlPlane,
+  });
+  return content.frame(id, bytes, version, plain?.length);
+}
+
+/** The upstream's, verbatim; where it gives none, a digest of what is visible (protocol §3.10). */
+function versionOf(view: View, encoding: Encoding, union: ResponseContent | undefined): string {
+  if (!encoding.contentVersions && view.version !== '') return view.version;
+  // A union with deferred removals must not have the version of what is visible.
+  const digest = union === undefined ? viewDigest(view) : digestOf(union.resources);
+  return encoding.contentVersions ? `${view.version}@${digest}` : digest;
+}

@@ -1,0 +1,369 @@
+import type { Access } from '../model/access.ts';
+import { isVariant, type Value } from '../model/catalog.ts';
+import { entryId, type Selection } from '../model/selection.ts';
+import {
+  type EarlierState,
+  type Encoding,
+  type Holding,
+  type ResendItems,
+  resendItems,
+  type Subscription,
+} from '../model/subscription.ts';
+import { WILDCARD } from '../model/transaction.ts';
+import type { Change } from './change.ts';
+import { changesSince } from './changes-since.ts';
+import {
+  type ClientResources,
+  type CursorPosition,
+  clientResourcesOf,
+  errorsToldUpTo,
+  lastSentIn,
+  removalsIn,
+} from './client-resources.ts';
+import { itemsOf } from './coverage.ts';
+import type { Composed, CursorStep, Frame, RetainedResource } from './frame.ts';
+import { holding, type Item } from './item.ts';
+import { NackRetries } from './nack-retries.ts';
+import { Outstanding } from './outstanding.ts';
+import type { CompositionInput } from './response-content.ts';
+import type { View, ViewSubscriber } from './view.ts';
+import type { ViewPool } from './view-pool.ts';
+
+/**
+ * One client's subscription to a view: the position of the client, and what must be sent in addition to the changes
+ * since then. What only one protocol needs is in `SotwCursor` and `DeltaCursor`.
+ */
+export abstract class Cursor implements Subscription, ViewSubscriber {
+  encoding: Encoding;
+  /** Told when there may be something to take. */
+  readonly wake: () => void;
+  protected view: View;
+  /** What the client was last sent: the revision of a view. Undefined: nothing was sent yet. */
+  protected position: CursorPosition | undefined;
+  protected deferredRemovals: ReadonlyMap<string, RetainedResource> | undefined;
+  protected readonly nackRetries = new NackRetries();
+  /** A wildcard or glob was added: its first response is sent even if it is empty. */
+  protected firstResponseDue: boolean;
+  protected readonly outstanding = new Outstanding();
+  protected lastSerial = 0;
+  readonly #pool: ViewPool;
+  #behind = false;
+  #coalesced = 0;
+  #resendItems: ResendItems | undefined;
+  #responded = false;
+
+  constructor(pool: ViewPool, encoding: Encoding, selection: Selection, access: Access, wake: () => void) {
+    this.#pool = pool;
+    this.encoding = encoding;
+    this.wake = wake;
+    this.firstResponseDue = selection.hasCollection;
+    this.view = pool.view(selection, access);
+    this.view.subscribers.add(this);
+    this.markBehind(true);
+  }
+
+  /** The first request said what the client has from earlier streams. */
+  abstract resume(earlier: EarlierState): void;
+  /** Nothing is deleted at the client while its state is unknown (protocol §3.9). */
+  protected abstract withheld(): boolean;
+  protected abstract compose(input: CompositionInput, changes: Iterable<Change>): Composed;
+
+  get selection(): Selection {
+    return this.view.selection;
+  }
+
+  get size(): number {
+    return this.view.items.size;
+  }
+
+  get cold(): boolean {
+    return this.view.cold;
+  }
+
+  get pending(): boolean {
+    return !this.nackRetries.empty || (this.#behind && !this.onlyDeferredRemovals());
+  }
+
+  get due(): boolean {
+    return !this.nackRetries.empty || (this.pending && !this.withheld() && !this.awaitsFirstAnswer());
+  }
+
+  get responded(): boolean {
+    return this.#responded;
+  }
+
+  get hasDeferredRemovals(): boolean {
+    return this.deferredRemovals !== undefined;
+  }
+
+  positionIn(view: View): number | undefined {
+    return this.position?.view === view ? this.position.revision : undefined;
+  }
+
+  *holdings(): Iterable<Holding> {
+    for (const [id, item] of this.view.items) yield holding(item, this.lastSent(id));
+  }
+
+  takeCoalesced(): number {
+    const count = this.#coalesced;
+    this.#coalesced = 0;
+    return count;
+  }
+
+  select(selection: Selection, access: Access, again: ReadonlySet<string>): void {
+    if (this.view.access.key !== access.key || !this.view.selection.equals(selection))
+      this.move(selection, access);
+    if (again.size > 0) this.resendSelected(again);
+  }
+
+  resend(added: ResendItems): void {
+    if (this.#resendItems === added) return;
+    for (const id of added.items) {
+      if (!isVariant(this.lastSent(id))) continue; // what it does not hold is sent anyway
+      this.#resendItems =
+        this.#resendItems === undefined ? added : resendItems(added.items.union(this.#resendItems.items));
+      this.markBehind(true);
+      return;
+    }
+  }
+
+  take(deferRemovals: boolean): Frame | undefined {
+    if (!this.nackRetries.empty) {
+      const frame = this.#takeNackRetry();
+      if (frame !== undefined) return this.#markSent(frame);
+    }
+    if (!this.#behind || this.withheld()) return undefined;
+    const frame = this.takeChanges(deferRemovals);
+    return frame === undefined ? undefined : this.#markSent(frame);
+  }
+
+  ack(serial: number): boolean {
+    return this.outstanding.answered(serial) !== undefined;
+  }
+
+  /**
+   * A rejected response is not sent again as it was. Envoy rejects {a invalid, b valid} whole: each resource goes out
+   * once more, alone (protocol §3.12).
+   */
+  nack(serial: number): boolean {
+    const rejected = this.outstanding.answered(serial);
+    if (rejected === undefined) return false;
+    if (this.takesParts) this.nackRetries.add(rejected);
+    return true;
+  }
+
+  close(): void {
+    this.markBehind(false);
+    const anchor = this.position?.view;
+    this.position = undefined;
+    anchor?.anchored.delete(this);
+    this.view.subscribers.delete(this);
+    this.leave(this.view);
+    if (anchor !== undefined && anchor !== this.view) this.leave(anchor);
+  }
+
+  /** The view changed. */
+  invalidated(): void {
+    this.markBehind(true);
+  }
+
+  /** Whether a response may hold a part of what the client subscribes to. */
+  protected get takesParts(): boolean {
+    return true;
+  }
+
+  protected move(selection: Selection, access: Access): void {
+    const old = this.view;
+    this.firstResponseDue = selection.collections.some(
+      (selected) => this.firstResponseDue || !old.selection.has(entryId(selected)),
+    );
+    this.markBehind(false);
+    this.view = this.#pool.view(selection, access, old.selection);
+    this.view.subscribers.add(this);
+    this.view.anchored.delete(this);
+    this.markBehind(true);
+    if (this.position?.view === old) old.anchored.add(this);
+    old.subscribers.delete(this);
+    this.leave(old);
+  }
+
+  protected leave(view: View): void {
+    if (view.subscribers.size === 0 && view.anchored.size === 0) this.#pool.retire(view);
+    else view.dropHistory();
+  }
+
+  /** The selected items with these ids, and what the wildcards and globs among them show, are sent again. */
+  protected resendSelected(ids: ReadonlySet<string>): void {
+    const collections = this.view.selection.collections.filter((selected) => ids.has(entryId(selected)));
+    // A response is due, even if it is empty.
+    if (collections.some(({ selector }) => selector === WILDCARD)) this.firstResponseDue = true;
+    const items = new Set([...ids, ...itemsOf(this.view, new Set(collections))]);
+    this.#resendItems = resendItems(
+      this.#resendItems === undefined ? items : items.union(this.#resendItems.items),
+    );
+    this.markBehind(true);
+  }
+
+  protected markBehind(behind: boolean): void {
+    if (this.#behind === behind) return;
+    this.#behind = behind;
+    this.view.behind += behind ? 1 : -1;
+  }
+
+  /** The client has everything that the view shows, though nothing was sent. */
+  protected markResponded(): void {
+    this.#responded = true;
+  }
+
+  /** The response that moves the cursor to the head; undefined if there is nothing to say. */
+  protected takeChanges(deferRemovals: boolean): Frame | undefined {
+    const awaitsFirstAnswer = this.awaitsFirstAnswer();
+    const { frame, deferredRemovals } = this.#composed(deferRemovals);
+    if (frame === undefined && awaitsFirstAnswer) return undefined;
+    this.deferredRemovals = deferredRemovals;
+    this.advance();
+    return frame;
+  }
+
+  protected advance(): void {
+    const { view } = this;
+    const old = this.position?.view;
+    if (this.position === undefined || old !== view) {
+      this.position = { view, revision: view.head, generation: view.generation };
+    } else {
+      this.#coalesced += Math.max(0, view.generation - this.position.generation - 1);
+      this.position.revision = view.head;
+      this.position.generation = view.generation;
+    }
+    this.#resendItems = undefined;
+    if (this.firstResponseDue && view.collectionsResolved) this.firstResponseDue = false;
+    this.markBehind(this.deferredRemovals !== undefined);
+    view.dropHistory();
+    if (old === undefined || old === view) return;
+    old.anchored.delete(this);
+    this.leave(old);
+  }
+
+  /** Nothing is new, except that deferred removals may be sent now. */
+  protected onlyDeferredRemovals(): boolean {
+    return (
+      this.deferredRemovals !== undefined &&
+      this.positionIn(this.view) === this.view.head &&
+      this.#resendItems === undefined
+    );
+  }
+
+  /** A wildcard's first response is due, whatever is in it, but the wildcard is not resolved yet. */
+  protected awaitsFirstAnswer(): boolean {
+    return this.firstResponseDue && !this.view.collectionsResolved;
+  }
+
+  /** Only this client has to be sent this: other cursors at its position get another response. */
+  protected needsOwnResponse(): boolean {
+    return (
+      (this.position !== undefined && this.position.view !== this.view) || this.deferredRemovals !== undefined
+    );
+  }
+
+  protected mustSendEmpty(): boolean {
+    return this.firstResponseDue && this.view.collectionsResolved;
+  }
+
+  #composed(deferRemovals: boolean): Composed {
+    if (this.needsOwnResponse()) return this.composeOwn(this.#input(deferRemovals));
+    const { view, encoding } = this;
+    const step: CursorStep = {
+      from: this.position === undefined ? -1 : this.position.revision,
+      resend: this.#resendItems,
+      deferRemovals,
+      firstResponseDue: this.mustSendEmpty(),
+      encoding,
+    };
+    const known = view.frames.find(step, this.lastSerial);
+    if (known !== undefined) return known;
+    const changes = changesSince(view, step.from, this.#resendItems?.items);
+    const composed = this.compose(this.#input(deferRemovals), changes);
+    if (composed.frame?.timeDependent !== true) view.frames.add(step, composed);
+    return composed;
+  }
+
+  /** A response for this client only. */
+  protected composeOwn(input: CompositionInput): Composed {
+    const resources = this.clientResources();
+    const changes = Array.from(this.view.items.values(), (item) => this.changeOf(item, resources));
+    return this.compose(this.ownInput(input, resources), changes);
+  }
+
+  protected ownInput(input: CompositionInput, resources: ClientResources | undefined): CompositionInput {
+    if (resources === undefined) return input;
+    // What was deferred, and what a wildcard or glob of the view no longer shows.
+    const retained = removalsIn(resources, this.view);
+    for (const [id, entry] of this.deferredRemovals ?? []) retained.set(id, entry);
+    return { ...input, deferredRemovals: retained.size > 0 ? retained : undefined };
+  }
+
+  protected changeOf(item: Item, resources: ClientResources | undefined): Change {
+    return {
+      item,
+      now: item.last.value,
+      lastSent: resources?.get(item.id)?.variant ?? this.lastSent(item.id),
+      clientVersion: undefined,
+      resend: this.#resendItems?.items.has(item.id) === true,
+    };
+  }
+
+  #input(deferRemovals: boolean): CompositionInput {
+    const { position, view } = this;
+    return {
+      view,
+      encoding: this.encoding,
+      now: this.#pool.now(),
+      controlPlane: this.#pool.controlPlane,
+      newcomer: position?.view !== view,
+      errorsToldUpTo: (item) => (position === undefined ? -1 : errorsToldUpTo(position, view, item)),
+      deferRemovals,
+      deferredRemovals: this.deferredRemovals,
+      firstResponseDue: this.mustSendEmpty(),
+    };
+  }
+
+  /** Resources of earlier views whose state is unknown in this view. Delta only. */
+  protected get carriedOver(): ClientResources | undefined {
+    return undefined;
+  }
+
+  /** What the client has that its position in the view does not tell. */
+  protected clientResources(): ClientResources | undefined {
+    if (this.position === undefined || this.position.view === this.view) return this.carriedOver;
+    return clientResourcesOf(this.position, this.view, this.carriedOver);
+  }
+
+  #takeNackRetry(): Frame | undefined {
+    if (!this.takesParts) this.nackRetries.clear(); // the complete state has it
+    for (;;) {
+      const change = this.nackRetries.next(this.view, (id) => this.lastSent(id));
+      if (change === undefined) return undefined;
+      const input: CompositionInput = {
+        ...this.#input(false),
+        newcomer: true,
+        errorsToldUpTo: () => this.view.head,
+        deferredRemovals: undefined,
+        firstResponseDue: false,
+      };
+      const { frame } = this.compose(input, [change]);
+      if (frame !== undefined) return frame;
+    }
+  }
+
+  #markSent(frame: Frame): Frame {
+    this.#responded = true;
+    this.lastSerial = frame.serial;
+    this.outstanding.sent(frame.serial, frame.changes, this.encoding.protocol === 'sotw');
+    return frame;
+  }
+
+  /** What the client was last sent of an item, by its position. */
+  protected lastSent(id: string): Value | undefined {
+    return this.position === undefined ? undefined : lastSentIn(this.position, this.carriedOver, id);
+  }
+}

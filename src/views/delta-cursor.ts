@@ -1,0 +1,186 @@
+import type { Access } from '../model/access.ts';
+import { NO_PARAMETERS } from '../model/parameters.ts';
+import { entryId, itemId, type Selection, type SelectionEntry } from '../model/selection.ts';
+import type { EarlierState, Encoding } from '../model/subscription.ts';
+import type { Change } from './change.ts';
+import {
+  absentIn,
+  type ClientResources,
+  clientResourcesOf,
+  selectedOf,
+  unknownAgainIn,
+  unresolvedIn,
+} from './client-resources.ts';
+import { removedWhileAway } from './client-versions.ts';
+import { composeDelta } from './compose-delta.ts';
+import { Cursor } from './cursor.ts';
+import type { NamedRemoval } from './delta-content.ts';
+import type { Composed, Frame } from './frame.ts';
+import type { Item } from './item.ts';
+import { RequiredAnswers } from './required-answers.ts';
+import type { CompositionInput } from './response-content.ts';
+import type { View } from './view.ts';
+import type { ViewPool } from './view-pool.ts';
+
+const none: readonly never[] = [];
+
+/** The cursor of a delta client. */
+export class DeltaCursor extends Cursor {
+  readonly #requiredAnswers = new RequiredAnswers();
+  /** Resources of earlier views whose state is unknown in this view. */
+  #carriedOver: ClientResources | undefined;
+  /** initial_resource_versions that no response has covered yet (protocol §4.1). */
+  #clientVersions: Map<string, string> | undefined;
+  #waitForAll = false;
+
+  constructor(pool: ViewPool, encoding: Encoding, selection: Selection, access: Access, wake: () => void) {
+    super(pool, encoding, selection, access, wake);
+    this.#requiredAnswers.addGlobs(selection.collections);
+  }
+
+  resume({ initialVersions, waitForAll = false }: EarlierState): void {
+    this.#waitForAll = waitForAll;
+    if (initialVersions !== undefined) this.#clientVersions = new Map(initialVersions);
+  }
+
+  override select(
+    selection: Selection,
+    access: Access,
+    again: ReadonlySet<string>,
+    mustAnswer: readonly SelectionEntry[] = none,
+  ): void {
+    super.select(selection, access, again);
+    if (mustAnswer.length === 0) return;
+    for (const selected of mustAnswer) this.#requiredAnswers.add(selected);
+    this.markBehind(true);
+  }
+
+  protected override move(selection: Selection, access: Access): void {
+    const old = this.view;
+    this.#anchorIn(old);
+    super.move(selection, access);
+    this.#requiredAnswers.addGlobs(
+      selection.collections.filter((selected) => !old.selection.has(entryId(selected))),
+    );
+  }
+
+  /**
+   * Leaves a view before any response was sent from it. What the client unsubscribed when it moved to that view is
+   * dropped at the client, even if it subscribes to it again (protocol §4.5).
+   */
+  #anchorIn(view: View): void {
+    const base = this.position;
+    if (base === undefined || base.view === view) return;
+    this.#carriedOver = selectedOf(clientResourcesOf(base, view, this.#carriedOver), view);
+    this.position = { view, revision: -1, generation: view.generation, absent: absentIn(base, view) };
+    base.view.anchored.delete(this);
+    this.leave(base.view);
+  }
+
+  protected override resendSelected(ids: ReadonlySet<string>): void {
+    super.resendSelected(ids);
+    this.#requiredAnswers.addGlobs(
+      this.view.selection.collections.filter((selected) => ids.has(entryId(selected))),
+    );
+  }
+
+  /**
+   * If the parameters of a client change, it may lose resources of a wildcard or glob. It keeps all of them until the
+   * wildcard is resolved, and then gets all changes in one response.
+   */
+  protected withheld(): boolean {
+    const { view } = this;
+    if (this.#waitForAll && !this.responded && !view.collectionsResolved) return true;
+    const from = this.position?.view;
+    if (from === undefined || from === view || view.collectionsResolved) return false;
+    return view.selection.collections.some((selected) => from.selection.has(entryId(selected)));
+  }
+
+  protected override takeChanges(deferRemovals: boolean): Frame | undefined {
+    const versions =
+      this.#clientVersions !== undefined && this.awaitsFirstAnswer()
+        ? new Map(this.#clientVersions)
+        : undefined;
+    const frame = super.takeChanges(deferRemovals);
+    // If nothing was sent, no response has covered them.
+    if (frame === undefined && versions !== undefined) this.#clientVersions = versions;
+    return frame;
+  }
+
+  protected override advance(): void {
+    this.#carriedOver = this.#stillUnresolved();
+    this.#requiredAnswers.dropAnswered(this.view);
+    super.advance();
+    if (this.#clientVersions !== undefined) this.markBehind(true);
+  }
+
+  protected override onlyDeferredRemovals(): boolean {
+    return this.#clientVersions === undefined && this.#requiredAnswers.empty && super.onlyDeferredRemovals();
+  }
+
+  protected override mustSendEmpty(): boolean {
+    return this.#clientVersions === undefined && super.mustSendEmpty();
+  }
+
+  protected override needsOwnResponse(): boolean {
+    return (
+      this.#clientVersions !== undefined ||
+      this.#carriedOver !== undefined ||
+      !this.#requiredAnswers.empty ||
+      super.needsOwnResponse()
+    );
+  }
+
+  protected override get carriedOver(): ClientResources | undefined {
+    return this.#carriedOver;
+  }
+
+  protected compose(input: CompositionInput, changes: Iterable<Change>): Composed {
+    return composeDelta(input, changes, none);
+  }
+
+  protected override composeOwn(input: CompositionInput): Composed {
+    const resources = this.clientResources();
+    const changes = Array.from(this.view.items.values(), (item) => this.changeOf(item, resources));
+    for (const { item, now } of changes) if (now !== 'unknown') this.#clientVersions?.delete(item.spelling);
+    return composeDelta(this.ownInput(input, resources), changes, this.#mustRemove());
+  }
+
+  protected override changeOf(item: Item, resources: ClientResources | undefined): Change {
+    const change = super.changeOf(item, resources);
+    return {
+      ...change,
+      clientVersion: this.#clientVersions?.get(item.spelling),
+      resend: change.resend || this.#requiredAnswers.has(item.id),
+    };
+  }
+
+  #mustRemove(): readonly NamedRemoval[] {
+    const removals = this.#removedWhileAway().map((name) => ({
+      id: itemId(false, NO_PARAMETERS, name),
+      name,
+      locator: false,
+    }));
+    for (const [id, selected] of this.#requiredAnswers.absentIn(this.view)) {
+      removals.push({ id, name: selected.spelling, locator: selected.locator });
+    }
+    return removals;
+  }
+
+  /** What the client had, what a resolved wildcard covers, and what is not there (protocol §4.1). */
+  #removedWhileAway(): readonly string[] {
+    const { view } = this;
+    if (this.#clientVersions === undefined || !view.collectionsResolved) return none;
+    const removed = removedWhileAway(view, this.#clientVersions.keys());
+    if (view.unresolvedNames.size === 0) this.#clientVersions = undefined;
+    for (const name of removed) this.#clientVersions?.delete(name);
+    return removed;
+  }
+
+  #stillUnresolved(): ClientResources | undefined {
+    const { view, position } = this;
+    const stays = position?.view === view && view.unknownAgain.size > 0 ? position : undefined;
+    const resources = stays === undefined ? this.clientResources() : unknownAgainIn(stays, this.#carriedOver);
+    return resources === undefined ? undefined : unresolvedIn(resources, view);
+  }
+}

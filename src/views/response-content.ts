@@ -1,0 +1,146 @@
+import { type Serial, serial } from '../model/brand.ts';
+import type { StoredResourceError } from '../model/catalog.ts';
+import type { Variant } from '../model/resource.ts';
+import type { Encoding } from '../model/subscription.ts';
+import type { OutgoingError, OutgoingResource } from '../wire/responses.ts';
+import type { Frame, ResponseChanges, RetainedResource } from './frame.ts';
+import type { Item } from './item.ts';
+import type { View } from './view.ts';
+
+/** What a response is composed for: a cursor, on its way to the head of its view. */
+export interface CompositionInput {
+  readonly view: View;
+  readonly encoding: Encoding;
+  readonly now: number;
+  readonly controlPlane: string;
+  /** The subscriber has no position in this view yet. */
+  readonly newcomer: boolean;
+  /** The revision up to which the subscriber has got the errors of an item. */
+  readonly errorsToldUpTo: (item: Item) => number;
+  /** Removals are deferred: SotW sends the old and the new resources, delta only the additions. */
+  readonly deferRemovals: boolean;
+  /** What earlier responses deferred; it goes now unless `deferRemovals`. */
+  readonly deferredRemovals: ReadonlyMap<string, RetainedResource> | undefined;
+  /** The first response of a subscription is due even if there is nothing in it (protocol §3.9, §4.7). */
+  readonly firstResponseDue: boolean;
+}
+
+export const noConstraints = new Uint8Array(0);
+
+let lastSerial = 0;
+
+export const nextSerial = (): Serial => serial(++lastSerial);
+
+/** Gathers a response's parts; a resource is in it once, whatever number of items show it. */
+export class ResponseContent {
+  readonly resources: OutgoingResource[] = [];
+  readonly errors: OutgoingError[] = [];
+  protected readonly input: CompositionInput;
+  /** What is in it by its name alone. */
+  protected readonly named = new Set<string>();
+  /** What is in it with constraints, by `constrainedKey`. */
+  protected readonly constrained = new Set<string>();
+  protected readonly removals: RetainedResource[] = [];
+  readonly #additions: RetainedResource[] = [];
+  readonly #changed: Variant[] = [];
+  #timeDependent = false;
+
+  constructor(input: CompositionInput) {
+    this.input = input;
+  }
+
+  /**
+   * Records a variant that is new to the subscriber. `hasBody`: it has the same content already, under other
+   * constraints.
+   */
+  noteChange(item: Item, variant: Variant, hasBody: boolean): void {
+    this.#additions.push({ item, variant });
+    if (!hasBody) this.#changed.push(variant);
+  }
+
+  /** `hasIt`: the subscriber has this content, and only the TTL is new. */
+  add(item: Item, variant: Variant, hasIt: boolean): void {
+    const { encoding, view } = this.input;
+    const constrained = item.locator || (encoding.constrained && variant.constraints.key !== '');
+    // In SotW the name is the one in the body, however the client spells it (protocol §6).
+    const inBody = encoding.protocol === 'sotw' && !encoding.wrapped && !constrained;
+    const name = inBody ? variant.name : nameOf(item, variant);
+    const present = constrained ? this.constrained : this.named;
+    const key = constrained ? constrainedKey(variant.constraints.key, name) : name;
+    if (present.has(key)) return;
+    present.add(key);
+    let ttl: number | undefined;
+    if (encoding.ttl && variant.ttl !== undefined) {
+      ttl = Math.max(1, variant.ttl.deadline - this.input.now);
+      this.#timeDependent = true;
+    }
+    this.resources.push({
+      variant,
+      name: nameOf(item, variant),
+      constrained,
+      wrapped: encoding.wrapped || ttl !== undefined,
+      ttl,
+      // A client that has the content gets a heartbeat; for VHDS there are none (protocol §4.11).
+      bodiless: hasIt && ttl !== undefined && view.info.short !== 'vhds',
+    });
+  }
+
+  /** The errors of an item that the subscriber has not got yet. */
+  addErrors(item: Item): void {
+    const told = this.input.deferredRemovals?.get(item.id)?.errorsToldUpTo ?? this.input.errorsToldUpTo(item);
+    for (const error of this.input.view.resourceErrors(item)) {
+      if (error.revision <= told || !this.mayTell(error, item)) continue;
+      const constraints = item.locator ? error.constraints.bytes : noConstraints;
+      this.errors.push({ name: item.spelling, constraints, status: error.status });
+    }
+  }
+
+  protected mayTell(_error: StoredResourceError, _item: Item): boolean {
+    return true;
+  }
+
+  /** Errors of a resource whose removal was deferred are sent together with the removal (protocol §8). */
+  addErrorsOfDeferred(ids: Iterable<string>, retained: ReadonlyMap<string, RetainedResource>): void {
+    for (const id of ids) {
+      const item = retained.has(id) ? undefined : this.input.view.items.get(id);
+      if (item !== undefined) this.addErrors(item);
+    }
+  }
+
+  /** `bytes` are the response with this nonce. */
+  frame(id: Serial, bytes: Buffer, version: string, resources = this.resources.length): Frame {
+    return {
+      serial: id,
+      nonce: String(id),
+      bytes,
+      version,
+      receivedAt: this.#receivedAt(),
+      changes: this.#changes(),
+      resources,
+      changed: this.#changed,
+      timeDependent: this.#timeDependent,
+    };
+  }
+
+  /** The same response as another one; only the record of what is new to the subscriber differs. */
+  reuse(whole: Frame): Frame {
+    return { ...whole, changes: this.#changes(), changed: this.#changed, receivedAt: this.#receivedAt() };
+  }
+
+  #changes(): ResponseChanges {
+    return { additions: this.#additions, removals: this.removals };
+  }
+
+  /** Propagation is measured for updates only. The first response of a subscriber may hold old content. */
+  #receivedAt(): number | undefined {
+    return this.input.newcomer ? undefined : this.input.view.headAt;
+  }
+}
+
+/** By name and by resource_name are two things, though there be no constraints. */
+export const constrainedKey = (constraints: string, name: string): string => `=${constraints} ${name}`;
+
+/** The subscriber's spelling, unless it subscribed by an alias: then the resource's own name. */
+export function nameOf(item: Item, variant: Variant): string {
+  return item.name === variant.name ? item.spelling : variant.name;
+}

@@ -1,0 +1,59 @@
+import { isVariant } from '../model/catalog.ts';
+import type { EarlierState } from '../model/subscription.ts';
+import type { Change } from './change.ts';
+import { hasEverything } from './client-versions.ts';
+import { composeSotw } from './compose-sotw.ts';
+import { Cursor } from './cursor.ts';
+import type { Composed, Frame } from './frame.ts';
+import type { CompositionInput } from './response-content.ts';
+
+/** The cursor of a SotW client. */
+export class SotwCursor extends Cursor {
+  /** Names that the client may hold from earlier streams: their absence deletes (protocol §3.9). */
+  #possiblyHeld: ReadonlySet<string> | undefined;
+  /** The version in the client's first request (CONTENT, protocol §3.10). */
+  #contentVersion: string | undefined;
+
+  resume({ possiblyHeld, contentVersion }: EarlierState): void {
+    this.#possiblyHeld = possiblyHeld;
+    this.#contentVersion = contentVersion;
+  }
+
+  /** A response is complete: what is missing from it is deleted. */
+  protected override get takesParts(): boolean {
+    return !this.view.complete;
+  }
+
+  protected withheld(): boolean {
+    const { view } = this;
+    if (!view.complete) return false;
+    if (!view.collectionsResolved) return true;
+    for (const item of view.unresolvedNames) {
+      if (this.#possiblyHeld?.has(item.spelling) === true || isVariant(this.lastSent(item.id))) return true;
+    }
+    return false;
+  }
+
+  protected override takeChanges(deferRemovals: boolean): Frame | undefined {
+    if (!this.#hasEverything()) return super.takeChanges(deferRemovals);
+    this.markResponded();
+    this.advance();
+    return undefined;
+  }
+
+  protected override advance(): void {
+    this.#possiblyHeld = undefined;
+    super.advance();
+  }
+
+  protected compose(input: CompositionInput, changes: Iterable<Change>): Composed {
+    return composeSotw(input, changes, this.lastSerial);
+  }
+
+  /** Whether the version in the client's first request shows that it has everything visible. */
+  #hasEverything(): boolean {
+    const version = this.#contentVersion;
+    this.#contentVersion = undefined;
+    return version !== undefined && hasEverything(this.view, version);
+  }
+}
