@@ -1,6 +1,7 @@
 import { z } from 'zod';
 import { durationPattern } from './duration.ts';
 import { fileSchema } from './schema.ts';
+import { read } from './schema-parts.ts';
 import type { Path } from './source.ts';
 
 type JsonSchema = z.core.JSONSchema.BaseSchema;
@@ -26,6 +27,21 @@ function schemaAt(path: Path): JsonSchema | undefined {
     current = isSchema(next) ? next : undefined;
   }
   return current;
+}
+
+/** What a configuration says, with the default of every key that it leaves out. */
+export function withDefaults(value: unknown, schema: JsonSchema = generated): unknown {
+  const given = value === undefined ? schema.default : value;
+  const { items, properties } = schema;
+  if (Array.isArray(given) && isSchema(items)) {
+    return given.map((item: unknown) => withDefaults(item, items));
+  }
+  if (given === undefined || properties === undefined) return given;
+  const filled = new Map<string, unknown>();
+  for (const [key, inner] of Object.entries(properties)) {
+    if (isSchema(inner)) filled.set(key, withDefaults(read(given, key), inner));
+  }
+  return defined(Object.fromEntries(filled));
 }
 
 const isSchema = (value: unknown): value is JsonSchema =>

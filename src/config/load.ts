@@ -6,12 +6,12 @@ import { checkNamedFiles } from './check-files.ts';
 import type { Config } from './config.ts';
 import { parseText } from './document.ts';
 import type { Environment } from './environment.ts';
+import { withDefaults } from './json-schema.ts';
 import { coerced, problemsOf } from './problems.ts';
 import { describeConfig } from './redact.ts';
 import { fileSchema } from './schema.ts';
 import { type ConfigProblem, locate, pathText, type UnplacedProblem } from './source.ts';
 import { checkSupported } from './supported.ts';
-import { toConfig } from './to-config.ts';
 
 /**
  * Reads and checks a configuration and the files that it names: all of it, or every problem in the order of the file.
@@ -74,8 +74,8 @@ function parse(
     found.map((complaint) => locate(complaint, places)),
   );
   if (!parsed.success || problems.length > 0) return fail(problems);
-  const dump = describeConfig(parsed.data, templates);
-  return ok(toConfig(parsed.data, { file, text, digest: digest(text), dump, places }));
+  const dump = describeConfig(withDefaults(value), templates);
+  return ok({ ...parsed.data, source: { file, text, digest: digest(text), dump, places } });
 }
 
 /** Tells versions of a file apart. */

@@ -1,12 +1,12 @@
 import { z } from 'zod';
 import { checkHost } from './check-address.ts';
 import {
-  checked,
   duration,
   evenIfWrong,
   listenAddress,
   listenAnywhere,
   name,
+  parsed,
   positiveDuration,
   principal,
   read,
@@ -38,102 +38,124 @@ const serverTls = z
       const message = 'needs ca: the authorities that client certificates are verified against';
       context.addIssue({ code: 'custom', path: ['require_client_certificate'], message });
     }
-  }, evenIfWrong);
+  }, evenIfWrong)
+  .transform(({ certificate, private_key, ca, require_client_certificate }) =>
+    certificate === undefined || private_key === undefined
+      ? undefined
+      : { certificate, privateKey: private_key, ca, requireClientCertificate: require_client_certificate },
+  );
 
 const tls = () =>
   serverTls.prefault({}).describe('TLS; left out or {}: plaintext. The files are watched and reloaded');
 
-const rule = z.strictObject({
-  principals: z
-    .array(principal())
-    .min(1)
-    .optional()
-    .describe('SANs of client certificates: a URI, or dns:NAME; * is a wildcard. Left out: everyone'),
-  types: z
-    .array(resourceType())
-    .min(1)
-    .optional()
-    .describe('Short names (cds) or type URLs. Left out: every type'),
-  names: z
-    .array(resourceNames())
-    .min(1)
-    .optional()
-    .describe(
-      'Resource names and aliases; a trailing * makes a prefix. xdstp names mean the same in any spelling. Left out: every name',
-    ),
-  allow: z.boolean().describe('Whether what this rule matches may be read'),
-});
+const rule = z
+  .strictObject({
+    principals: z
+      .array(principal())
+      .min(1)
+      .optional()
+      .describe('SANs of client certificates: a URI, or dns:NAME; * is a wildcard. Left out: everyone'),
+    types: z
+      .array(resourceType())
+      .min(1)
+      .optional()
+      .describe('Short names (cds) or type URLs. Left out: every type'),
+    names: z
+      .array(resourceNames())
+      .min(1)
+      .optional()
+      .describe(
+        'Resource names and aliases; a trailing * makes a prefix. xdstp names mean the same in any spelling. Left out: every name',
+      ),
+    allow: z.boolean().describe('Whether what this rule matches may be read'),
+  })
+  .transform(({ principals, types, names, allow }) => ({ principals, types, names, allow }));
 
-const authorization = z.strictObject({
-  rules: z
-    .array(rule)
-    .default([])
-    .describe('The first match wins; once there is a rule, what no rule matches is denied'),
-});
+const authorization = z
+  .strictObject({
+    rules: z
+      .array(rule)
+      .prefault([])
+      .describe('The first match wins; once there is a rule, what no rule matches is denied'),
+  })
+  .transform(({ rules }) => rules);
 
 const clientStatus = z.strictObject({
   enabled: z.boolean().default(true).describe('Whether it is served; the admin listener has it in any case'),
   principals: z
     .array(principal())
-    .default([])
+    .prefault([])
     .describe(
       'SANs of client certificates that are shown all clients and what the relay itself has, whatever the rules; others are shown their own streams',
     ),
 });
 
-export const xds = z.strictObject({
-  address: listenAnywhere()
-    .default('0.0.0.0:18000')
-    .describe('HOST:PORT (port 0: any free port) or unix:PATH'),
-  tls: tls(),
-  authorization: authorization.prefault({}).describe('Who may read what. What is denied is left out'),
-  client_status: clientStatus.prefault({}).describe('CSDS, the client status service: who is shown what'),
-  sotw_versions: z
-    .enum(['VERBATIM', 'CONTENT'])
-    .default('VERBATIM')
-    .describe(
-      "version_info of SotW responses. VERBATIM: the control plane's; CONTENT: with a hash of the content, so that a client that reconnects is sent nothing it has",
-    ),
-  plain_clients: z
-    .enum(['PLAIN', 'WITH_CONSTRAINTS'])
-    .default('PLAIN')
-    .describe(
-      'What clients that subscribe by plain names get of resources with constraints: the plain name, or the letter of TP2',
-    ),
-  legacy_wildcard: z
-    .array(resourceType())
-    .optional()
-    .describe(
-      'The types whose empty first request means everything, instead of the default (LDS, CDS, SRDS, VHDS and unknown types)',
-    ),
-  max_connection_age: positiveDuration()
-    .optional()
-    .describe('Connections older than that are closed, with jitter, to rebalance clients; default: never'),
-});
+export const xds = z
+  .strictObject({
+    address: listenAnywhere()
+      .prefault('0.0.0.0:18000')
+      .describe('HOST:PORT (port 0: any free port) or unix:PATH'),
+    tls: tls(),
+    authorization: authorization.prefault({}).describe('Who may read what. What is denied is left out'),
+    client_status: clientStatus.prefault({}).describe('CSDS, the client status service: who is shown what'),
+    sotw_versions: z
+      .enum(['VERBATIM', 'CONTENT'])
+      .default('VERBATIM')
+      .describe(
+        "version_info of SotW responses. VERBATIM: the control plane's; CONTENT: with a hash of the content, so that a client that reconnects is sent nothing it has",
+      ),
+    plain_clients: z
+      .enum(['PLAIN', 'WITH_CONSTRAINTS'])
+      .default('PLAIN')
+      .describe(
+        'What clients that subscribe by plain names get of resources with constraints: the plain name, or the letter of TP2',
+      ),
+    legacy_wildcard: z
+      .array(resourceType())
+      .optional()
+      .describe(
+        'The types whose empty first request means everything, instead of the default (LDS, CDS, SRDS, VHDS and unknown types)',
+      ),
+    max_connection_age: positiveDuration()
+      .optional()
+      .describe('Connections older than that are closed, with jitter, to rebalance clients; default: never'),
+  })
+  .transform((xds) => ({
+    address: xds.address,
+    tls: xds.tls,
+    authorization: xds.authorization,
+    clientStatus: xds.client_status,
+    sotwVersions: xds.sotw_versions,
+    plainClients: xds.plain_clients,
+    legacyWildcard: xds.legacy_wildcard,
+    maxConnectionAgeMs: xds.max_connection_age,
+  }));
 
 export const rest = z.strictObject({
-  address: listenAddress().default('0.0.0.0:18001').describe('HOST:PORT; port 0: any free port'),
+  address: listenAddress().prefault('0.0.0.0:18001').describe('HOST:PORT; port 0: any free port'),
   tls: tls(),
 });
 
-export const admin = z.strictObject({
-  address: listenAddress().default('127.0.0.1:19000').describe('HOST:PORT; port 0: any free port'),
-  tls: serverTls
-    .prefault({})
-    .describe(
-      'TLS; left out or {}: plaintext. The files are watched and reloaded. With a ca, only clients with a certificate of it are served',
-    ),
-  hosts: z
-    .array(checked(checkHost))
-    .default([])
-    .describe(
-      'Host names and addresses that requests may name, beside loopback ones and the one that is bound; * stands for any characters',
-    ),
-  read_only: z
-    .boolean()
-    .default(false)
-    .describe('Refuse what changes something, such as the ReleaseRemovals RPC'),
-});
+export const admin = z
+  .strictObject({
+    address: listenAddress().prefault('127.0.0.1:19000').describe('HOST:PORT; port 0: any free port'),
+    tls: serverTls
+      .prefault({})
+      .describe(
+        'TLS; left out or {}: plaintext. The files are watched and reloaded. With a ca, only clients with a certificate of it are served',
+      ),
+    hosts: z
+      .array(parsed(checkHost))
+      .prefault([])
+      .describe(
+        'Host names and addresses that requests may name, beside loopback ones and the one that is bound; * stands for any characters',
+      ),
+    read_only: z
+      .boolean()
+      .default(false)
+      .describe('Refuse what changes something, such as the ReleaseRemovals RPC'),
+  })
+  .transform(({ read_only: readOnly, ...rest }) => ({ ...rest, readOnly }));
 
 export const drainTimeout = () =>
-  duration().default('10s').describe('After SIGTERM, connections are ended over this time');
+  duration().prefault('10s').describe('After SIGTERM, connections are ended over this time');

@@ -7,28 +7,34 @@ import { checkAddress, checkTcpAddress } from './check-address.ts';
 import { durationPattern, parseDuration } from './duration.ts';
 import { unknownWord } from './suggest.ts';
 
-/** A string with a syntax of its own: `parse` says what is wrong with it and what is accepted. */
-function textOf(parse: (text: string) => Result<unknown>, meta: Readonly<Record<string, unknown>> = {}) {
+/**
+ * A string with a syntax of its own; the output is what it says. The error of `parse` says what is wrong and what is
+ * accepted.
+ */
+export function parsed<T>(parse: (text: string) => Result<T>, meta: Readonly<Record<string, unknown>> = {}) {
   return z
     .string()
-    .superRefine((text, context) => {
-      const parsed = parse(text);
-      if (!parsed.ok) context.addIssue(parsed.error);
-    })
-    .meta(meta);
+    .meta(meta)
+    .transform((text, context) => {
+      const result = parse(text);
+      if (result.ok) return result.value;
+      context.addIssue(result.error);
+      return z.NEVER;
+    });
 }
 
 /** Anything but the empty string. */
 export const name = () => z.string().min(1);
 
-export const duration = () => textOf(parseDuration, { pattern: durationPattern });
+/** Milliseconds. */
+export const duration = () => parsed(parseDuration, { pattern: durationPattern });
 
 /** A duration of 0 would make no sense. */
 export const positiveDuration = () =>
-  textOf(
+  parsed(
     (text) => {
-      const parsed = parseDuration(text);
-      return parsed.ok && parsed.value === 0 ? fail('must be longer than 0') : parsed;
+      const length = parseDuration(text);
+      return length.ok && length.value === 0 ? fail('must be longer than 0') : length;
     },
     { pattern: durationPattern },
   );
@@ -36,25 +42,24 @@ export const positiveDuration = () =>
 export const count = (least = 1) => z.int().min(least);
 
 /** HOST:PORT. Port 0 is accepted: any free port. */
-export const listenAddress = () => textOf((text) => checkTcpAddress(text));
+export const listenAddress = () => parsed(checkTcpAddress);
 /** HOST:PORT or unix:PATH. */
-export const listenAnywhere = () => textOf(checkAddress);
+export const listenAnywhere = () => parsed(checkAddress);
 /** HOST:PORT or unix:PATH; the port is one that can be connected to. */
 export const endpoint = () =>
-  textOf((text) => {
-    const parsed = checkAddress(text);
-    const unreachable = parsed.ok && parsed.value.kind === 'tcp' && parsed.value.port === 0;
-    return unreachable ? fail(`${JSON.stringify(text)} has port 0: accepted are 1 to 65535`) : parsed;
+  parsed((text) => {
+    const address = checkAddress(text);
+    const unreachable = address.ok && address.value.kind === 'tcp' && address.value.port === 0;
+    return unreachable ? fail(`${JSON.stringify(text)} has port 0: accepted are 1 to 65535`) : address;
   });
 
 /** A short name such as `cds`, or a type URL. */
 export const resourceType = () =>
-  textOf(
+  parsed(
     (text) => {
       const short = knownTypes.map((info) => info.short);
-      return typeByName(text) === undefined
-        ? fail(`${unknownWord('type', text, short)} (or a type URL)`)
-        : ok(text);
+      const url = typeByName(text);
+      return url === undefined ? fail(`${unknownWord('type', text, short)} (or a type URL)`) : ok(url);
     },
     { examples: knownTypes.map((info) => info.short) },
   );
@@ -62,13 +67,13 @@ export const resourceType = () =>
 /** The name of a resource, or a prefix of names with a trailing `*`. */
 export const resourceNames = () =>
   name().superRefine((text, context) => {
-    const parsed = parseNamePattern(text);
-    if (!parsed.ok) context.addIssue(parsed.error);
+    const pattern = parseNamePattern(text);
+    if (!pattern.ok) context.addIssue(pattern.error);
   });
 
 /** An xdstp authority: the part between `xdstp://` and the next slash. */
 export const authority = () =>
-  textOf((text) => {
+  parsed((text) => {
     if (text !== '' && !/[/?#\s]/.test(text)) return ok(text);
     return fail(
       `${JSON.stringify(text)} is not an authority: accepted is the part after "xdstp://", as in "example.com"`,
@@ -77,7 +82,7 @@ export const authority = () =>
 
 /** A subject alternative name: a URI, or `dns:NAME`; either may have a `*`. */
 export const principal = () =>
-  textOf((text) => {
+  parsed((text) => {
     if (/^[a-z][a-z0-9+.-]*:./i.test(text)) return ok(text);
     return fail(
       `${JSON.stringify(text)} is not a principal: accepted are a URI as in "spiffe://example.com/*", and "dns:*.example.com"`,
@@ -86,15 +91,14 @@ export const principal = () =>
 
 /** RE2 compiles it; what RE2 lacks (look-around, back-references) is refused. */
 export const re2 = () =>
-  textOf((text) => {
+  parsed((text) => {
     try {
-      return ok(RE2JS.compile(text));
+      RE2JS.compile(text);
+      return ok(text);
     } catch (error) {
       return fail(`not an RE2 pattern: ${error instanceof Error ? error.message : String(error)}`);
     }
   });
-
-export const checked = (parse: (text: string) => Result<unknown>) => textOf(parse);
 
 /**
  * A check of several keys of one mapping or list. It also runs when some of them are wrong in themselves, so that

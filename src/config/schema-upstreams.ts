@@ -1,5 +1,4 @@
 import { z } from 'zod';
-import { parseDuration } from './duration.ts';
 import {
   authority,
   endpoint,
@@ -36,67 +35,93 @@ const clientTls = z
     if ((read(tls, 'certificate') === undefined) === (read(tls, 'private_key') === undefined)) return;
     const missing = read(tls, 'certificate') === undefined ? 'certificate' : 'private_key';
     context.addIssue(`certificate and private_key belong together: ${missing} is missing`);
-  }, evenIfWrong);
+  }, evenIfWrong)
+  .transform((tls) => {
+    if (Object.keys(tls).length === 0) return undefined;
+    const { ca, certificate, private_key: privateKey, server_name: serverName } = tls;
+    const identity =
+      certificate !== undefined && privateKey !== undefined ? { certificate, privateKey } : undefined;
+    return { ca, identity, serverName, serverIdentities: tls.server_identities ?? [] };
+  });
 
-const keepalive = z.strictObject({
-  time: positiveDuration()
-    .default('30s')
-    .describe(
-      'A ping after so long without a message. Control planes made with grpc-go close connections that ping more often than their policy allows (5 minutes, unless set)',
-    ),
-  timeout: positiveDuration().default('10s').describe('Without an answer by then the connection is given up'),
-});
+const keepalive = z
+  .strictObject({
+    time: positiveDuration()
+      .prefault('30s')
+      .describe(
+        'A ping after so long without a message. Control planes made with grpc-go close connections that ping more often than their policy allows (5 minutes, unless set)',
+      ),
+    timeout: positiveDuration()
+      .prefault('10s')
+      .describe('Without an answer by then the connection is given up'),
+  })
+  .transform(({ time, timeout }) => ({ timeMs: time, timeoutMs: timeout }));
 
 const backoff = z
   .strictObject({
-    initial: positiveDuration().default('0.5s').describe('Wait after the first failure'),
-    max: positiveDuration().default('30s').describe('The longest wait'),
+    initial: positiveDuration().prefault('0.5s').describe('Wait after the first failure'),
+    max: positiveDuration().prefault('30s').describe('The longest wait'),
   })
   .superRefine((waits, context) => {
-    const initial = parseDuration(readText(waits, 'initial') ?? '');
-    const max = parseDuration(readText(waits, 'max') ?? '');
-    if (initial.ok && max.ok && initial.value > max.value) {
+    const [initial, max] = [read(waits, 'initial'), read(waits, 'max')];
+    if (typeof initial === 'number' && typeof max === 'number' && initial > max) {
       context.addIssue({ code: 'custom', path: ['max'], message: 'must not be shorter than initial' });
     }
-  }, evenIfWrong);
+  }, evenIfWrong)
+  .transform(({ initial, max }) => ({ initialMs: initial, maxMs: max }));
 
-const ads = z.strictObject({
-  endpoints: z
-    .array(endpoint())
-    .min(1)
-    .describe('Control planes in order of preference: failover, and back. HOST:PORT or unix:PATH'),
-  protocol: z.enum(['DELTA', 'SOTW']).default('DELTA').describe('Which xDS protocol variant to speak'),
-  variants: z
-    .enum(['PER_PARAMETERS', 'NATIVE'])
-    .default('PER_PARAMETERS')
-    .describe(
-      'PER_PARAMETERS: one session for each parameter set, for control planes that decide by node (no rules: one session). NATIVE: the control plane speaks TP2',
+const ads = z
+  .strictObject({
+    endpoints: z
+      .array(endpoint())
+      .min(1)
+      .describe('Control planes in order of preference: failover, and back. HOST:PORT or unix:PATH'),
+    protocol: z.enum(['DELTA', 'SOTW']).default('DELTA').describe('Which xDS protocol variant to speak'),
+    variants: z
+      .enum(['PER_PARAMETERS', 'NATIVE'])
+      .default('PER_PARAMETERS')
+      .describe(
+        'PER_PARAMETERS: one session for each parameter set, for control planes that decide by node (no rules: one session). NATIVE: the control plane speaks TP2',
+      ),
+    tls: clientTls.optional().describe('TLS towards the control plane; left out or {}: plaintext'),
+    connect_timeout: positiveDuration().prefault('5s').describe('After that the next endpoint is tried'),
+    resource_timeout: positiveDuration().prefault('15s').describe('A name not answered by then is absent'),
+    keepalive: keepalive.prefault({}).describe('HTTP/2 pings'),
+    backoff: backoff.prefault({}).describe('Waits between attempts: exponential, with full jitter'),
+    failback_after: positiveDuration()
+      .prefault('30s')
+      .describe('How long a preferred endpoint must hold a connection before the sessions go back to it'),
+  })
+  .transform((ads) => ({
+    kind: 'ads' as const,
+    endpoints: ads.endpoints,
+    protocol: ads.protocol,
+    variants: ads.variants,
+    tls: ads.tls,
+    connectTimeoutMs: ads.connect_timeout,
+    resourceTimeoutMs: ads.resource_timeout,
+    keepalive: ads.keepalive,
+    backoff: ads.backoff,
+    failbackAfterMs: ads.failback_after,
+  }));
+
+const filesystem = z
+  .strictObject({
+    path: name().describe(
+      'Every *.json, *.yaml, *.yml, *.pb and *.pb_text below this directory is a DiscoveryResponse; watched',
     ),
-  tls: clientTls.optional().describe('TLS towards the control plane; left out or {}: plaintext'),
-  connect_timeout: positiveDuration().default('5s').describe('After that the next endpoint is tried'),
-  resource_timeout: positiveDuration().default('15s').describe('A name not answered by then is absent'),
-  keepalive: keepalive.prefault({}).describe('HTTP/2 pings'),
-  backoff: backoff.prefault({}).describe('Waits between attempts: exponential, with full jitter'),
-  failback_after: positiveDuration()
-    .default('30s')
-    .describe('How long a preferred endpoint must hold a connection before the sessions go back to it'),
-});
-
-const filesystem = z.strictObject({
-  path: name().describe(
-    'Every *.json, *.yaml, *.yml, *.pb and *.pb_text below this directory is a DiscoveryResponse; watched',
-  ),
-});
+  })
+  .transform(({ path }) => ({ kind: 'filesystem' as const, path }));
 
 const upstream = z
   .strictObject({
     name: name().describe('Its name in metrics, logs and status; unique'),
-    authorities: z.array(authority()).default([]).describe('Claims the xdstp names of these authorities'),
+    authorities: z.array(authority()).prefault([]).describe('Claims the xdstp names of these authorities'),
     types: z
       .array(resourceType())
-      .default([])
+      .prefault([])
       .describe('Claims these types, with names only what both match: short names (cds) or type URLs'),
-    names: z.array(name()).default([]).describe('Claims these names; a trailing * makes a prefix'),
+    names: z.array(name()).prefault([]).describe('Claims these names; a trailing * makes a prefix'),
     ads: ads.optional().describe('A control plane'),
     filesystem: filesystem.optional().describe('Files'),
     max_removal_percent: z
@@ -108,7 +133,7 @@ const upstream = z
         "Removals after a reconnect of more than this share of a type's resources are held back; default: off",
       ),
     max_removal_hold: positiveDuration()
-      .default('10m')
+      .prefault('10m')
       .describe(
         'What max_removal_percent holds back is removed after this, unless it is released or comes again',
       ),
@@ -151,6 +176,20 @@ export const upstreams = z
       context.addIssue({ code: 'custom', path: [index], message });
     }
   }, evenIfWrong)
+  .transform((list) =>
+    list.flatMap(({ ads, filesystem, ...entry }) => {
+      const common = {
+        name: entry.name,
+        claims: { authorities: entry.authorities, types: entry.types, names: entry.names },
+        maxRemovalPercent: entry.max_removal_percent,
+        maxRemovalHoldMs: entry.max_removal_hold,
+      };
+      // Each entry has exactly one of them.
+      return [ads, filesystem]
+        .filter((kind) => kind !== undefined)
+        .map((kind) => Object.assign(kind, common));
+    }),
+  )
   .describe(
     'Where resources come from. The first that claims a name serves it; one without claims serves everything',
   );

@@ -4,11 +4,11 @@ import { checkFrom, checkTo, defaultTo, pathsClash } from './node-path.ts';
 import { admin, drainTimeout, rest, xds } from './schema-listeners.ts';
 import {
   authority,
-  checked,
   count,
   duration,
   evenIfWrong,
   name,
+  parsed,
   positiveDuration,
   principal,
   re2,
@@ -28,6 +28,7 @@ const node = z.strictObject({
       zone: z.string().default('').describe('Zone'),
       sub_zone: z.string().default('').describe('Sub-zone'),
     })
+    .transform(({ region, zone, sub_zone: subZone }) => ({ region, zone, subZone }))
     .prefault({})
     .describe("The relay's locality"),
 });
@@ -35,20 +36,20 @@ const node = z.strictObject({
 const parameter = z
   .strictObject({
     key: name().describe('The dynamic parameter'),
-    from: checked(checkFrom).describe(
+    from: parsed(checkFrom).describe(
       'node.id, node.cluster, node.metadata.A.B, node.locality.region|zone|sub_zone, node.user_agent_name, node.user_agent_version, peer.uri_san or peer.dns_san',
     ),
     authorities: z
       .array(authority())
-      .default([])
+      .prefault([])
       .describe('Only for xdstp names of these authorities; empty: for every name'),
     pattern: re2().optional().describe('RE2 syntax; the first group is the value'),
     default: z.string().optional().describe('Value where there is none; left out: the key is absent'),
     values: z
       .array(z.string())
-      .default([])
+      .prefault([])
       .describe('The values that are allowed; another one counts as none, in a locator too; empty: any'),
-    to: checked(checkTo)
+    to: parsed(checkTo)
       .optional()
       .describe(
         'Where a PER_PARAMETERS session shows it to the control plane: node.id, node.cluster, node.locality.… or node.metadata.…; default node.metadata.<key>',
@@ -103,7 +104,7 @@ function checkTrust(list: unknown, context: z.core.$RefinementCtx): void {
 
 const parameters = z
   .array(parameter)
-  .default([])
+  .prefault([])
   .superRefine(checkTrust, evenIfWrong)
   .superRefine((list, context) => {
     const rules = (Array.isArray(list) ? list : []).map((rule: unknown) => {
@@ -126,84 +127,119 @@ const parameters = z
       context.addIssue({ code: 'custom', path: [index, 'to'], message });
     });
   }, evenIfWrong)
+  .transform((rules) =>
+    rules.map(({ key, pattern, default: fallback, to = defaultTo(key), ...rest }) => ({
+      ...rest,
+      key,
+      pattern,
+      default: fallback,
+      to,
+    })),
+  )
   .describe('Dynamic parameters of clients that send none of their own');
 
-const cache = z.strictObject({
-  max_bytes: count()
-    .default(1_073_741_824)
-    .describe(
-      'Bytes of cached resources and of the names that are subscribed to, per process. Least recently used entries that nobody subscribes to go first',
-    ),
-  idle_ttl: duration()
-    .default('600s')
-    .describe(
-      'An entry that nobody subscribes to, and its upstream subscription, ends after this; a name under which nothing is there, after 2 s',
-    ),
-  persistence: z
-    .strictObject({
-      path: name().describe('Directory of the database'),
-      secrets: z.boolean().default(false).describe('Keep SDS secrets on disk too'),
-    })
-    .optional()
-    .describe('Last known good on disk; left out: off'),
-});
+const cache = z
+  .strictObject({
+    max_bytes: count()
+      .default(1_073_741_824)
+      .describe(
+        'Bytes of cached resources and of the names that are subscribed to, per process. Least recently used entries that nobody subscribes to go first',
+      ),
+    idle_ttl: duration()
+      .prefault('600s')
+      .describe(
+        'An entry that nobody subscribes to, and its upstream subscription, ends after this; a name under which nothing is there, after 2 s',
+      ),
+    persistence: z
+      .strictObject({
+        path: name().describe('Directory of the database'),
+        secrets: z.boolean().default(false).describe('Keep SDS secrets on disk too'),
+      })
+      .optional()
+      .describe('Last known good on disk; left out: off'),
+  })
+  .transform(({ max_bytes: maxBytes, idle_ttl: idleTtlMs, persistence }) => ({
+    maxBytes,
+    idleTtlMs,
+    persistence,
+  }));
 
-const limits = z.strictObject({
-  max_streams: count().default(20_000).describe('Open streams of clients, over all workers'),
-  max_subscriptions_per_stream: count()
-    .default(10_000)
-    .describe(
-      'Names and locators that one stream may be subscribed to, over all its types; a type without names counts as one. One request names no more either, duplicates counted. A stream has at most 100 types',
-    ),
-  max_request_bytes: count()
-    .default(4_194_304)
-    .describe(
-      'The largest request accepted from a client, and the most characters of names that a stream may be subscribed to',
-    ),
-  max_response_bytes: count()
-    .default(67_108_864)
-    .describe('The largest response accepted from a control plane, or sent to a client'),
-  subscription_changes_per_second: count()
-    .default(100)
-    .describe(
-      'Per stream; past the rate reading pauses. ACKs are free. A change counts once, and once more for each 500 resources that the changed subscription shows',
-    ),
-  max_constraint_depth: count().max(1000).default(64).describe('How deep TP2 constraints may be nested'),
-  max_upstream_sessions: count()
-    .default(1000)
-    .describe(
-      'PER_PARAMETERS sessions of each upstream. One stream may use a quarter of them, one peer half',
-    ),
-  stalled_timeout: positiveDuration()
-    .default('60s')
-    .describe('A client that takes nothing, or does not finish a message, for so long is disconnected'),
-  first_request_timeout: positiveDuration()
-    .default('10s')
-    .describe('A stream whose first request has not come by then ends with DEADLINE_EXCEEDED'),
-  max_connections: count().default(40_000).describe('Open connections of clients, over all workers'),
-  max_connections_per_peer: count(0)
-    .default(0)
-    .describe(
-      'Open connections of one peer, which is its verified identity, else its address without the port; 0: any number',
-    ),
-  max_streams_per_peer: count(0).default(0).describe('Open streams of one peer; 0: any number'),
-  relay_peers: z
-    .array(principal())
-    .default([])
-    .describe(
-      'Principals of other relays: these limits do not bind them, and they are believed who is below them',
-    ),
-});
+const limits = z
+  .strictObject({
+    max_streams: count().default(20_000).describe('Open streams of clients, over all workers'),
+    max_subscriptions_per_stream: count()
+      .default(10_000)
+      .describe(
+        'Names and locators that one stream may be subscribed to, over all its types; a type without names counts as one. One request names no more either, duplicates counted. A stream has at most 100 types',
+      ),
+    max_request_bytes: count()
+      .default(4_194_304)
+      .describe(
+        'The largest request accepted from a client, and the most characters of names that a stream may be subscribed to',
+      ),
+    max_response_bytes: count()
+      .default(67_108_864)
+      .describe('The largest response accepted from a control plane, or sent to a client'),
+    subscription_changes_per_second: count()
+      .default(100)
+      .describe(
+        'Per stream; past the rate reading pauses. ACKs are free. A change counts once, and once more for each 500 resources that the changed subscription shows',
+      ),
+    max_constraint_depth: count().max(1000).default(64).describe('How deep TP2 constraints may be nested'),
+    max_upstream_sessions: count()
+      .default(1000)
+      .describe(
+        'PER_PARAMETERS sessions of each upstream. One stream may use a quarter of them, one peer half',
+      ),
+    stalled_timeout: positiveDuration()
+      .prefault('60s')
+      .describe('A client that takes nothing, or does not finish a message, for so long is disconnected'),
+    first_request_timeout: positiveDuration()
+      .prefault('10s')
+      .describe('A stream whose first request has not come by then ends with DEADLINE_EXCEEDED'),
+    max_connections: count().default(40_000).describe('Open connections of clients, over all workers'),
+    max_connections_per_peer: count(0)
+      .default(0)
+      .describe(
+        'Open connections of one peer, which is its verified identity, else its address without the port; 0: any number',
+      ),
+    max_streams_per_peer: count(0).default(0).describe('Open streams of one peer; 0: any number'),
+    relay_peers: z
+      .array(principal())
+      .prefault([])
+      .describe(
+        'Principals of other relays: these limits do not bind them, and they are believed who is below them',
+      ),
+  })
+  .transform((limits) => ({
+    maxStreams: limits.max_streams,
+    maxSubscriptionsPerStream: limits.max_subscriptions_per_stream,
+    maxRequestBytes: limits.max_request_bytes,
+    maxResponseBytes: limits.max_response_bytes,
+    subscriptionChangesPerSecond: limits.subscription_changes_per_second,
+    maxConstraintDepth: limits.max_constraint_depth,
+    maxUpstreamSessions: limits.max_upstream_sessions,
+    stalledTimeoutMs: limits.stalled_timeout,
+    firstRequestTimeoutMs: limits.first_request_timeout,
+    maxConnections: limits.max_connections,
+    maxConnectionsPerPeer: limits.max_connections_per_peer,
+    maxStreamsPerPeer: limits.max_streams_per_peer,
+    relayPeers: limits.relay_peers,
+  }));
 
 /** An OTLP collector, or nothing. */
-const otlpEndpoint = checked((text) => {
-  if (text === '' || (URL.canParse(text) && /^https?:$/.test(new URL(text).protocol))) return ok(text);
+const otlpEndpoint = parsed((text) => {
+  if (text === '') return ok(undefined);
+  if (URL.canParse(text) && /^https?:$/.test(new URL(text).protocol)) return ok(text);
   return fail(
     `${JSON.stringify(text)} is not accepted: the http:// or https:// URL of an OTLP collector is, or "" for no traces`,
   );
 });
 
-/** The file: snake_case, strict. Its output has every default filled in; `to-config.ts` makes a `Config` of it. */
+/**
+ * The file, strict: each key with its default and its meaning. The output is what the program uses (config.ts): values
+ * parsed, every default filled in, names in camelCase, durations in milliseconds (`…Ms`).
+ */
 export const fileSchema = z
   .strictObject({
     $schema: z.string().optional().describe('Where editors find this schema'),
@@ -224,11 +260,22 @@ export const fileSchema = z
     drain_timeout: drainTimeout(),
     tracing: z
       .strictObject({
-        otlp_endpoint: otlpEndpoint.default('').describe('URL of an OTLP collector; empty: off'),
+        otlp_endpoint: otlpEndpoint.prefault('').describe('URL of an OTLP collector; empty: off'),
       })
       .prefault({})
       .describe('Traces'),
   })
+  .transform((file) => ({
+    node: file.node,
+    xds: file.xds,
+    rest: file.rest,
+    admin: file.admin,
+    upstreams: file.upstreams,
+    parameters: file.parameters,
+    cache: file.cache,
+    limits: file.limits,
+    workers: file.workers,
+    drainTimeoutMs: file.drain_timeout,
+    otlpEndpoint: file.tracing.otlp_endpoint,
+  }))
   .describe('Configuration of distributary, a caching xDS relay');
-
-export type ConfigFile = z.output<typeof fileSchema>;
