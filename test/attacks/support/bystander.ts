@@ -8,7 +8,7 @@ export class Bystander implements AsyncDisposable {
   readonly #thread: Worker;
 
   constructor(data: BystanderData) {
-    this.#thread = new Worker(join(import.meta.dirname, 'witness-thread.ts'), { workerData: data });
+    this.#thread = new Worker(join(import.meta.dirname, 'bystander-thread.ts'), { workerData: data });
   }
 
   /** From now on it is measured. Resolves when the client has got something. */
