@@ -1,7 +1,9 @@
-import { lstatSync, readlinkSync, watch } from 'node:fs';
+import { lstatSync, readlinkSync } from 'node:fs';
 import { dirname, isAbsolute, join, parse, resolve, sep } from 'node:path';
-import { type Clock, systemClock, type Timer } from '../model/clock.ts';
+import { type Clock, systemClock } from '../model/clock.ts';
 import { fail, type Result } from '../model/result.ts';
+import { Settling } from '../model/settling.ts';
+import { DirectoryWatches, type WatchDirectory } from '../wire/directory-watches.ts';
 import type { Config } from './config.ts';
 import type { Environment } from './environment.ts';
 import { checkConfig, digest, readConfigText, unreadable } from './load.ts';
@@ -21,16 +23,8 @@ export interface WatchOptions {
   readonly watchDirectory?: WatchDirectory;
 }
 
-/** Calls `changed` when an entry of a directory is made, moved or written. Undefined: it cannot be watched. */
-type WatchDirectory = (directory: string, changed: () => void) => Closable | undefined;
-
-interface Closable {
-  close(): void;
-}
-
-/** Writers need a moment for several steps; one that never rests is read all the same. */
-const quietMs = 100;
-const latestMs = 1000;
+/** Writers need a moment for several steps. */
+const settlingTimes = { quiet: 100, longest: 1000 };
 
 /**
  * Reports each new version of a configuration: checked, its files too, or why it must be refused (the old one stays in
@@ -42,32 +36,21 @@ export function watchConfig(
   onChange: (loaded: Result<Config, readonly ConfigProblem[]>) => void,
   options: WatchOptions,
 ): ConfigWatch {
-  const { environment, clock = systemClock, watchDirectory = watchWithFs } = options;
-  let watches: readonly Closable[] = [];
-  let waiting: { readonly timer: Timer; readonly since: number } | undefined;
+  const { environment, clock = systemClock, watchDirectory } = options;
+  const settling = new Settling(clock, settlingTimes, () => look(false));
+  const watches = new DirectoryWatches(() => settling.touch(), watchDirectory);
   let closed = false;
   let seen = options.inForce?.source.digest ?? fingerprint(readConfigText(file));
 
-  const changed = (): void => {
-    if (closed) return;
-    const since = waiting?.since ?? clock.now();
-    waiting?.timer.cancel();
-    const wait = Math.max(0, Math.min(quietMs, since + latestMs - clock.now()));
-    waiting = { since, timer: clock.after(wait, () => settle(false)) };
-  };
-
   /** Anew each time: a directory of the same name may be another one by now. */
   const follow = (): void => {
-    for (const handle of watches) handle.close();
-    watches = [...directoriesOf(file)].flatMap((directory) =>
-      watchNearest(directory, changed, watchDirectory),
-    );
+    watches.close();
+    for (const directory of directoriesOf(file)) watchNearest(directory, watches);
   };
 
-  const settle = (always: boolean): void => {
+  const look = (always: boolean): void => {
     if (closed) return;
-    waiting?.timer.cancel();
-    waiting = undefined;
+    settling.cancel();
     // Before reading: what changes from here on is seen by the new watches.
     follow();
     const text = readConfigText(file);
@@ -79,14 +62,13 @@ export function watchConfig(
 
   follow();
   // It may have changed between the reading of the version in force and now.
-  if (fingerprint(readConfigText(file)) !== seen) changed();
+  if (fingerprint(readConfigText(file)) !== seen) settling.touch();
   return {
-    reload: () => settle(true),
+    reload: () => look(true),
     close() {
       closed = true;
-      waiting?.timer.cancel();
-      for (const handle of watches) handle.close();
-      watches = [];
+      settling.cancel();
+      watches.close();
     },
   };
 }
@@ -117,15 +99,9 @@ function directoriesOf(file: string): ReadonlySet<string> {
 }
 
 /** A directory that is not there (yet again) is waited for in the nearest one above it. */
-function watchNearest(
-  directory: string,
-  changed: () => void,
-  watchDirectory: WatchDirectory,
-): readonly Closable[] {
-  const handle = watchDirectory(directory, changed);
-  if (handle !== undefined) return [handle];
+function watchNearest(directory: string, watches: DirectoryWatches): void {
   const above = dirname(directory);
-  return above === directory ? [] : watchNearest(above, changed, watchDirectory);
+  if (!watches.add(directory) && above !== directory) watchNearest(above, watches);
 }
 
 const fingerprint = (text: Result<string>): string =>
@@ -138,14 +114,3 @@ function linkTarget(path: string): string | undefined {
     return undefined;
   }
 }
-
-const watchWithFs: WatchDirectory = (directory, changed) => {
-  try {
-    const watcher = watch(directory, { persistent: false }, changed);
-    // The directory was removed, say: what is left to do is to look again.
-    watcher.on('error', changed);
-    return watcher;
-  } catch {
-    return undefined;
-  }
-};

@@ -1,9 +1,10 @@
 import { createHash } from 'node:crypto';
-import { type FSWatcher, watch } from 'node:fs';
 import { readFile } from 'node:fs/promises';
 import { dirname } from 'node:path';
-import type { Clock, Timer } from '../model/clock.ts';
+import type { Clock } from '../model/clock.ts';
 import { fail, ok, type Result } from '../model/result.ts';
+import { Settling } from '../model/settling.ts';
+import { DirectoryWatches } from '../wire/directory-watches.ts';
 import { explainError } from '../wire/node-error.ts';
 import { checkTlsMaterial, type TlsMaterial } from '../wire/tls-material.ts';
 
@@ -58,16 +59,14 @@ export interface TlsFilesWatch {
   refused(reason: string): void;
 }
 
-/** Certificate and key are written one after the other: look when nothing has changed for so long. Milliseconds. */
-const settle = 200;
-/** In a directory where something always changes, look all the same. Milliseconds. */
-const longestSettle = 2000;
+/** Certificate and key are written one after the other. */
+const settlingTimes = { quiet: 200, longest: 2000 };
 /** For what the notifications miss: symbolic links further up, network file systems. Milliseconds. */
 const period = 10_000;
 
 /**
- * Watches until the function returned is called. Whole directories are watched, because files are replaced by renaming:
- * a Kubernetes Secret's by swapping the symbolic link `..data` beside them.
+ * Watches until the function returned is called. A Kubernetes Secret's files change by a swap of the symbolic link
+ * `..data` beside them.
  */
 export function watchTlsFiles(files: TlsFiles, options: TlsFilesWatch): () => void {
   const { clock } = options;
@@ -75,11 +74,14 @@ export function watchTlsFiles(files: TlsFiles, options: TlsFilesWatch): () => vo
   let refusal: string | undefined;
   let closed = false;
   let looks = 0;
-  let settling: { readonly timer: Timer; readonly since: number } | undefined;
+  const settling = new Settling(clock, settlingTimes, () => void look());
+  const watches = new DirectoryWatches(() => settling.touch());
+  const directories = new Set(paths(files).map((path) => dirname(path)));
   let polling = clock.after(period, poll);
 
   async function look(): Promise<void> {
     const turn = ++looks;
+    for (const directory of directories) watches.add(directory);
     const found = await readTlsFiles(files);
     // A slower, older look must not win.
     if (closed || turn !== looks) return;
@@ -97,38 +99,17 @@ export function watchTlsFiles(files: TlsFiles, options: TlsFilesWatch): () => vo
 
   function poll(): void {
     // Not at once: files may be half written at any moment.
-    noticed();
+    settling.touch();
     polling = clock.after(period, poll);
   }
 
-  function noticed(): void {
-    const now = clock.now();
-    const since = settling?.since ?? now;
-    settling?.timer.cancel();
-    const timer = clock.after(Math.min(settle, since + longestSettle - now), () => {
-      settling = undefined;
-      void look();
-    });
-    settling = { timer, since };
-  }
-
-  const directories = new Set(paths(files).map((path) => dirname(path)));
-  const watchers = [...directories].map((directory) => watchDirectory(directory, noticed));
+  for (const directory of directories) watches.add(directory);
   return () => {
     closed = true;
     polling.cancel();
-    settling?.timer.cancel();
-    for (const watcher of watchers) watcher?.close();
+    settling.cancel();
+    watches.close();
   };
-}
-
-/** Undefined where the system has no more watches to give: polling remains. */
-function watchDirectory(directory: string, noticed: () => void): FSWatcher | undefined {
-  try {
-    return watch(directory, { persistent: false }, noticed).on('error', noticed);
-  } catch {
-    return undefined;
-  }
 }
 
 function fingerprintOf(material: TlsMaterial): string {

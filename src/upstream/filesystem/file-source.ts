@@ -1,5 +1,5 @@
 import type { Clock, Timer } from '../../model/clock.ts';
-import { DirectoryWatches } from './directory-watches.ts';
+import { DirectoryWatches } from '../../wire/directory-watches.ts';
 import type { FileRecord } from './record.ts';
 import { type Scan, scanFiles } from './scan.ts';
 

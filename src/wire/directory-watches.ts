@@ -1,0 +1,63 @@
+import { watch } from 'node:fs';
+import { basename } from 'node:path';
+
+interface Closable {
+  close(): void;
+}
+
+/**
+ * Calls `changed` when an entry of a directory is made, moved or written; with true when the watch is of no more use.
+ * Throws if the directory cannot be watched.
+ */
+export type WatchDirectory = (directory: string, changed: (over?: boolean) => void) => Closable;
+
+/**
+ * Watches directories, each by itself: a recursive watch does not follow links, and a ConfigMap is made of them. Files
+ * are not watched, because they are replaced by renaming.
+ */
+export class DirectoryWatches {
+  readonly #watches = new Map<string, Closable>();
+  readonly #changed: () => void;
+  readonly #watch: WatchDirectory;
+
+  constructor(changed: () => void, watchDirectory: WatchDirectory = watchWithFs) {
+    this.#changed = changed;
+    this.#watch = watchDirectory;
+  }
+
+  /** False: it is not there, or it cannot be watched (limits of the kernel, network file systems). */
+  add(directory: string): boolean {
+    if (this.#watches.has(directory)) return true;
+    try {
+      const watcher = this.#watch(directory, (over) => {
+        if (over === true) this.#drop(directory);
+        this.#changed();
+      });
+      this.#watches.set(directory, watcher);
+      return true;
+    } catch {
+      return false;
+    }
+  }
+
+  keepOnly(directories: ReadonlySet<string>): void {
+    for (const directory of this.#watches.keys()) {
+      if (!directories.has(directory)) this.#drop(directory);
+    }
+  }
+
+  close(): void {
+    this.keepOnly(new Set());
+  }
+
+  #drop(directory: string): void {
+    this.#watches.get(directory)?.close();
+    this.#watches.delete(directory);
+  }
+}
+
+const watchWithFs: WatchDirectory = (directory, changed) =>
+  watch(directory, { persistent: false }, (event, file) => {
+    // Moved or deleted itself: the watch stays with the old inode, and another directory may take the path.
+    changed(event === 'rename' && file === basename(directory));
+  }).on('error', () => changed(true));
