@@ -1,6 +1,6 @@
 import type { IncomingMessage } from 'node:http';
 import { isIP, SocketAddress } from 'node:net';
-import { shorten } from '../observe/format.ts';
+import { quote } from '../model/text.ts';
 import { compileGlob } from '../security/pattern.ts';
 import { isLoopback } from '../wire/address.ts';
 
@@ -27,7 +27,7 @@ export function refusedHost(request: IncomingMessage, path: string, served: Serv
   });
   if (refused === undefined) return undefined;
   const hosts = served.hosts.length === 0 ? 'none yet' : served.hosts.join(', ');
-  return `this listener does not answer for the host ${JSON.stringify(shorten(refused, 100))} (DNS rebinding): it does for localhost and loopback addresses, ${served.bound} (admin.address), the address that was connected to, and the names in admin.hosts: ${hosts}`;
+  return `this listener does not answer for the host ${quote(refused, 100)} (DNS rebinding): it does for localhost and loopback addresses, ${served.bound} (admin.address), the address that was connected to, and the names in admin.hosts: ${hosts}`;
 }
 
 /** Why a request that could change something is not taken from this web page; undefined if it is, or from no page. */
@@ -38,7 +38,7 @@ export function refusedOrigin({ headers }: IncomingMessage): string | undefined 
   const crossOrigin =
     origin !== undefined && URL.parse(origin)?.host.toLowerCase() !== headers.host?.toLowerCase();
   if (!crossSite && !crossOrigin) return undefined;
-  const from = origin === undefined ? 'another site' : JSON.stringify(shorten(origin, 100));
+  const from = origin === undefined ? 'another site' : quote(origin, 100);
   return `a web page of ${from} must not call this: pages of this listener and clients that are no browsers may`;
 }
 

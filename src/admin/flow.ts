@@ -1,5 +1,6 @@
 import type { StatusResponse } from '../gen/distributary/admin/v1/admin_pb.ts';
-import { formatBytes, shorten } from '../observe/format.ts';
+import { shorten } from '../model/text.ts';
+import { formatBytes } from '../observe/format.ts';
 import { type Html, html } from './html.ts';
 
 const box = { width: 220, height: 62, gap: 14 };

@@ -7,7 +7,8 @@ import type {
   TypeStatus,
   UpstreamStatus,
 } from '../gen/distributary/admin/v1/admin_pb.ts';
-import { ago, formatSeconds, shorten } from '../observe/format.ts';
+import { shorten } from '../model/text.ts';
+import { ago, formatSeconds } from '../observe/format.ts';
 import { flowPicture } from './flow.ts';
 import { Html, html } from './html.ts';
 import { type Column, table } from './html-table.ts';

@@ -8,15 +8,16 @@ import { Staleness } from '../inspect/staleness.ts';
 import type { TypeUrl } from '../model/brand.ts';
 import { systemClock } from '../model/clock.ts';
 import type { Variant } from '../model/resource.ts';
+import { shorten } from '../model/text.ts';
 import type { Interest } from '../model/transaction.ts';
 import { typeInfo } from '../model/types.ts';
 import { Conditions } from '../observe/conditions.ts';
-import { shorten } from '../observe/format.ts';
 import type { Log } from '../observe/log.ts';
 import { Metrics } from '../observe/metrics.ts';
 import type { Series } from '../observe/series.ts';
 import { Relay, type RelayOptions } from '../relay.ts';
-import { Code, type GrpcStatus } from '../wire/grpc-status.ts';
+import { DRAINING } from '../wire/drain.ts';
+import type { GrpcStatus } from '../wire/grpc-status.ts';
 import type { Peer } from '../wire/server-stream.ts';
 import { Admission, type Load } from './admission.ts';
 import { ClientRules } from './clients.ts';
@@ -71,10 +72,7 @@ export const SINGLE_PROCESS: ProcessRole = {
 /** Of what clients and control planes name, in one line of the log: so many items, each of so many characters. */
 const logLimits = { items: 16, text: 256 };
 
-const draining: StreamRefusal = {
-  reason: 'draining',
-  status: { code: Code.UNAVAILABLE, message: 'draining: connect to another replica' },
-};
+const draining: StreamRefusal = { reason: 'draining', status: DRAINING };
 
 /** The data path of one process, by the configuration in force, and what it counts and logs. */
 export class Core {

@@ -1,7 +1,8 @@
 import type { RequestKind, StreamEvents } from '../downstream/services.ts';
 import type { TypeUrl } from '../model/brand.ts';
+import { shorten } from '../model/text.ts';
 import type { Conditions } from '../observe/conditions.ts';
-import { longestText, shorten } from '../observe/format.ts';
+import { longestText } from '../observe/format.ts';
 import type { Metrics } from '../observe/metrics.ts';
 import type { Tally } from '../observe/tally.ts';
 import type { ErrorDetail } from '../wire/requests.ts';

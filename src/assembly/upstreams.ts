@@ -1,6 +1,6 @@
-import { randomInt } from 'node:crypto';
 import type { AdsUpstreamConfig, Config, UpstreamConfig } from '../config/config.ts';
 import type { Clock } from '../model/clock.ts';
+import { systemRandom } from '../model/random.ts';
 import type { UpstreamSink } from '../model/upstream.ts';
 import type { Log } from '../observe/log.ts';
 import type { Metrics } from '../observe/metrics.ts';
@@ -91,7 +91,7 @@ function makeAds(
       maxConstraintDepth: config.limits.maxConstraintDepth,
       maxSessions: config.limits.maxUpstreamSessions,
       clock,
-      random: () => randomInt(2 ** 32) / 2 ** 32,
+      random: systemRandom,
       log,
       metrics: {
         updates: (type, result) => metrics.updates(name, type, result).inc(),

@@ -10,7 +10,7 @@ import { ADS_SERVICE, knownTypes } from '../model/types.ts';
 import { formatHostPort } from '../wire/address.ts';
 import type { EncodedStatus } from '../wire/client-status.ts';
 import { ConnectPaths } from '../wire/connect.ts';
-import { Code, type GrpcStatus } from '../wire/grpc-status.ts';
+import type { GrpcStatus } from '../wire/grpc-status.ts';
 import { health } from '../wire/health.ts';
 import { type GrpcServer, listenGrpc } from '../wire/http2-server.ts';
 import { reflection, reflectionAliases } from '../wire/reflection.ts';
@@ -18,7 +18,6 @@ import type { Core } from './core.ts';
 import { watchTls } from './watched-tls.ts';
 
 const services = [ADS_SERVICE, ...knownTypes.flatMap(({ service }) => service ?? [])];
-const draining: GrpcStatus = { code: Code.UNAVAILABLE, message: 'draining: connect to another replica' };
 const reviewedMessage = 'ca has lost authorities: the connections ended whose certificates they had issued';
 
 /** What the listener says of more than its own streams. */
@@ -88,7 +87,7 @@ export class XdsListener {
 
   /** GOAWAY, and the end of all streams, spread over the time; then it is closed. */
   async drain(milliseconds: number): Promise<void> {
-    await this.#server.drain(milliseconds, (stream) => stream.end(draining));
+    await this.#server.drain(milliseconds);
     this.#close();
   }
 }

@@ -1,5 +1,5 @@
 import { type ParseArgsOptionsConfig, parseArgs } from 'node:util';
-import { fail, ok, type Result } from '../model/result.ts';
+import { errorMessage, fail, ok, type Result } from '../model/result.ts';
 
 /** Where a command writes and what it knows of its surroundings: the process's, or a test's. */
 export interface Terminal {
@@ -46,7 +46,7 @@ export function parse<const Options extends ParseArgsOptionsConfig>(
     });
     return ok(values);
   } catch (error) {
-    return fail(new UsageError(error instanceof Error ? error.message : String(error), usage));
+    return fail(new UsageError(errorMessage(error), usage));
   }
 }
 

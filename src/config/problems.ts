@@ -1,5 +1,6 @@
 import type { z } from 'zod';
 import { assertNever } from '../model/result.ts';
+import { quote } from '../model/text.ts';
 import { acceptedKeys, isDuration } from './json-schema.ts';
 import { type Path, pathText, type UnplacedProblem } from './source.ts';
 import { nearest, unknownWord } from './suggest.ts';
@@ -74,8 +75,7 @@ function describe(value: unknown): string {
   if (value === null) return 'nothing (null)';
   if (Array.isArray(value)) return 'a list';
   if (typeof value === 'object') return 'a mapping';
-  if (typeof value === 'string')
-    return `the string ${JSON.stringify(value.length > 60 ? `${value.slice(0, 60)}…` : value)}`;
+  if (typeof value === 'string') return `the string ${quote(value, 60)}`;
   return `the ${typeof value} ${JSON.stringify(value)}`;
 }
 

@@ -1,6 +1,6 @@
 import { RE2JS } from 're2js';
 import { z } from 'zod';
-import { fail, ok, type Result } from '../model/result.ts';
+import { errorMessage, fail, ok, type Result } from '../model/result.ts';
 import { knownTypes, typeByName } from '../model/types.ts';
 import { parseNamePattern } from '../security/pattern.ts';
 import { checkAddress, checkTcpAddress } from './check-address.ts';
@@ -96,7 +96,7 @@ export const re2 = () =>
       RE2JS.compile(text);
       return ok(text);
     } catch (error) {
-      return fail(`not an RE2 pattern: ${error instanceof Error ? error.message : String(error)}`);
+      return fail(`not an RE2 pattern: ${errorMessage(error)}`);
     }
   });
 

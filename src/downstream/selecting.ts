@@ -2,6 +2,7 @@ import { resourceName, type TypeUrl } from '../model/brand.ts';
 import { internParameters, type Parameters } from '../model/parameters.ts';
 import { fail, ok, type Result } from '../model/result.ts';
 import type { SelectionEntry } from '../model/selection.ts';
+import { quote } from '../model/text.ts';
 import { WILDCARD } from '../model/transaction.ts';
 import { authorityOf, canonicalName } from '../model/xdstp.ts';
 import type { Locator } from '../wire/requests.ts';
@@ -44,13 +45,13 @@ export function selectLocator(
 ): Result<SelectionEntry> {
   if (parameters.length > maxParameters) {
     return fail(
-      `locator ${quote(name)} has ${parameters.length} dynamic parameters: at most ${maxParameters} are accepted`,
+      `locator ${quote(name, 80)} has ${parameters.length} dynamic parameters: at most ${maxParameters} are accepted`,
     );
   }
   for (const [key, value] of parameters) {
     if (key.length > maxParameterLength || value.length > maxParameterLength) {
       return fail(
-        `dynamic parameter ${quote(key)} of locator ${quote(name)} is too long: at most ${maxParameterLength} characters are accepted`,
+        `dynamic parameter ${quote(key, 80)} of locator ${quote(name, 80)} is too long: at most ${maxParameterLength} characters are accepted`,
       );
     }
   }
@@ -75,5 +76,3 @@ export function reselect(selected: SelectionEntry, client: ClientContext): Selec
       : client.merged(selected.locatorParameters, authority);
   return { ...selected, parameters };
 }
-
-const quote = (text: string): string => JSON.stringify(text.length > 80 ? `${text.slice(0, 80)}…` : text);

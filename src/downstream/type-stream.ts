@@ -9,9 +9,10 @@ import {
   type Response,
   type Subscription,
 } from '../model/subscription.ts';
+import { shorten } from '../model/text.ts';
 import { WILDCARD } from '../model/transaction.ts';
 import { type TypeInfo, typeInfo } from '../model/types.ts';
-import { longestText, shorten } from '../observe/format.ts';
+import { longestText } from '../observe/format.ts';
 import {
   type DeltaRequest,
   type ErrorDetail,

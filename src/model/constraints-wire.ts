@@ -1,6 +1,6 @@
 import { BinaryReader, BinaryWriter, WireType } from '@bufbuild/protobuf/wire';
 import type { Expression } from './expression.ts';
-import { assertNever, fail, ok, type Result } from './result.ts';
+import { assertNever, errorMessage, fail, ok, type Result } from './result.ts';
 
 /** Recursion ends here whatever the configuration allows: decoding, compiling and matching each use some stack. */
 const maxDepthEver = 1000;
@@ -42,7 +42,7 @@ export function decodeExpression(bytes: Uint8Array, maxDepth: number): Result<Ex
     return ok(poison.found ? { kind: 'never' } : expression);
   } catch (error) {
     // The reader of the wire format throws on malformed bytes; this is where its errors become values.
-    return fail(`constraints: ${error instanceof Error ? error.message : String(error)}`);
+    return fail(`constraints: ${errorMessage(error)}`);
   }
 }
 

@@ -6,6 +6,10 @@ export type Result<T, E = string> =
 export const ok = <T>(value: T): Result<T, never> => ({ ok: true, value });
 export const fail = <E>(error: E): Result<never, E> => ({ ok: false, error });
 
+/** What was thrown, in its own words. Errors of the operating system: see wire/node-error.ts. */
+export const errorMessage = (thrown: unknown): string =>
+  thrown instanceof Error ? thrown.message : String(thrown);
+
 /** For the default of a switch over a union: the compiler finds the forgotten case. */
 export function assertNever(value: never): never {
   throw new Error(`unexpected case: ${JSON.stringify(value)}`);

@@ -1,5 +1,6 @@
 import { type ResourceName, resourceName, type TypeUrl } from './brand.ts';
 import { fail, ok, type Result } from './result.ts';
+import { quote } from './text.ts';
 
 /** As many context parameters, and characters, as anybody has use for: what is longer is refused. */
 const mostParameters = 128;
@@ -48,7 +49,7 @@ export function canonicalUri(
   const bad = (why: string): Result<never> => fail(`xdstp name ${JSON.stringify(name)}: ${why}`);
   if (name.length > longest) {
     return fail(
-      `xdstp name ${JSON.stringify(`${name.slice(0, 80)}…`)} has ${name.length} characters: at most ${longest} are accepted`,
+      `xdstp name ${quote(name, 80)} has ${name.length} characters: at most ${longest} are accepted`,
     );
   }
   const parts = split(name);
@@ -195,13 +196,4 @@ export function parentGlob(name: ResourceName): ResourceName | undefined {
 function pathOf(name: string): string {
   const end = name.search(/[?#]/);
   return end < 0 ? name : name.slice(0, end);
-}
-
-/** `<route configuration>/<virtual host>`, split at the last slash (protocol §4.8); undefined without one. */
-export function splitVirtualHostName(
-  name: string,
-): { readonly routeConfiguration: string; readonly host: string } | undefined {
-  const slash = name.lastIndexOf('/');
-  if (slash < 0) return undefined;
-  return { routeConfiguration: name.slice(0, slash), host: name.slice(slash + 1) };
 }

@@ -36,8 +36,3 @@ export function ago(time: string, now: number): string | undefined {
 
 /** What clients say of themselves may be as long as a request: of a text of theirs so much is kept. */
 export const longestText = 4096;
-
-/** At most so many characters, the last of them then an ellipsis. */
-export function shorten(text: string, longest: number): string {
-  return text.length <= longest ? text : `${text.slice(0, longest - 1)}…`;
-}

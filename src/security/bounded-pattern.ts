@@ -1,5 +1,5 @@
 import { RE2JS } from 're2js';
-import { fail, ok, type Result } from '../model/result.ts';
+import { errorMessage, fail, ok, type Result } from '../model/result.ts';
 
 /** In bytes of UTF-8. */
 const longestPattern = 256;
@@ -35,7 +35,7 @@ export function compileBounded(pattern: string): Result<(text: string) => boolea
     const compiled = RE2JS.compile(pattern);
     return ok((text) => text.length <= longestText && compiled.matches(text));
   } catch (error) {
-    return fail(error instanceof Error ? error.message : String(error));
+    return fail(errorMessage(error));
   }
 }
 

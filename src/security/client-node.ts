@@ -1,5 +1,5 @@
 import { BinaryReader, WireType } from '@bufbuild/protobuf/wire';
-import { fail, ok, type Result } from '../model/result.ts';
+import { errorMessage, fail, ok, type Result } from '../model/result.ts';
 import { fieldsOf, textOf } from '../wire/fields.ts';
 
 /** What of a client's node the relay looks at. Empty strings where it says nothing, as in the proto. */
@@ -45,7 +45,7 @@ export function readClientNode(bytes: Buffer, wanted?: ReadonlySet<string>): Res
   try {
     return ok(readNode(bytes, wanted));
   } catch (error) {
-    return fail(`node cannot be decoded: ${error instanceof Error ? error.message : String(error)}`);
+    return fail(`node cannot be decoded: ${errorMessage(error)}`);
   }
 }
 

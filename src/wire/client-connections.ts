@@ -1,7 +1,7 @@
-import { randomInt } from 'node:crypto';
 import { constants, type Http2SecureServer, type Http2Server, type Http2Session } from 'node:http2';
 import type { Server, Socket } from 'node:net';
 import type { Clock, Timer } from '../model/clock.ts';
+import { systemRandom } from '../model/random.ts';
 import { CertificateReview } from './certificate-review.ts';
 import { ClientConnection } from './client-connection.ts';
 import type { GrpcStatus } from './grpc-status.ts';
@@ -226,8 +226,4 @@ function certificateReview(options: ClientConnectionsOptions): CertificateReview
     durationMs: () => reviewTime?.() ?? 0,
     done: (ended) => reviewed?.(ended),
   });
-}
-
-export function systemRandom(): number {
-  return randomInt(2 ** 32) / 2 ** 32;
 }

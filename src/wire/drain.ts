@@ -1,4 +1,11 @@
 import type { Clock } from '../model/clock.ts';
+import { Code, type GrpcStatus } from './grpc-status.ts';
+
+/** Why a stream is ended or not taken while the process ends. */
+export const DRAINING: GrpcStatus = {
+  code: Code.UNAVAILABLE,
+  message: 'draining: connect to another replica',
+};
 
 /** Milliseconds between two batches. */
 const step = 50;

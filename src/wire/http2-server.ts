@@ -9,13 +9,14 @@ import {
 } from 'node:http2';
 import { createServer as createListener, type ListenOptions, type Server } from 'node:net';
 import { type Clock, systemClock } from '../model/clock.ts';
+import { systemRandom } from '../model/random.ts';
 import { fail, ok, type Result } from '../model/result.ts';
 import { formatHostPort, parseAddress } from './address.ts';
 import type { ClientConnection } from './client-connection.ts';
-import { ClientConnections, type ConnectionBounds, systemRandom } from './client-connections.ts';
-import { spread } from './drain.ts';
+import { ClientConnections, type ConnectionBounds } from './client-connections.ts';
+import { DRAINING, spread } from './drain.ts';
 import { refusalOf, refuse, refuseUnknown } from './grpc-requests.ts';
-import { Code, type GrpcStatus } from './grpc-status.ts';
+import type { GrpcStatus } from './grpc-status.ts';
 import { HalfSent, halfSentBudget } from './half-sent.ts';
 import { backlog, handshakeTimeoutMs, sessionOptions, tcpKeepAlive, unixWindow } from './http2-settings.ts';
 import { Http2ServerStream, type StreamOwner } from './http2-stream.ts';
@@ -67,8 +68,6 @@ export interface GrpcServerOptions {
   /** What went wrong outside of any call, or a bug within one. Repeats are not held back here. */
   readonly report?: (message: string, error: unknown) => void;
 }
-
-const draining: GrpcStatus = { code: Code.UNAVAILABLE, message: 'draining: connect to another replica' };
 
 /** Of the time to drain, what is left for the last trailers to arrive. */
 const drainShare = 0.9;
@@ -215,7 +214,7 @@ export class GrpcServer implements StreamOwner {
    */
   drain(
     milliseconds: number,
-    end: (stream: ServerStream) => void = (stream) => stream.end(draining),
+    end: (stream: ServerStream) => void = (stream) => stream.end(DRAINING),
   ): Promise<void> {
     this.#drained ??= this.#drain(milliseconds, end);
     return this.#drained;

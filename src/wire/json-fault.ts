@@ -1,4 +1,5 @@
 import type { DescMessage, JsonValue, Registry } from '@bufbuild/protobuf';
+import { errorMessage } from '../model/result.ts';
 
 export type JsonPath = readonly (string | number)[];
 
@@ -98,6 +99,6 @@ function attempt(run: () => unknown): string | undefined {
     run();
     return undefined;
   } catch (error) {
-    return error instanceof Error ? error.message : String(error);
+    return errorMessage(error);
   }
 }

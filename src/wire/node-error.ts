@@ -1,3 +1,5 @@
+import { errorMessage } from '../model/result.ts';
+
 /** What the operating system, TLS and HTTP/2 say in codes, in words that name what to look at. */
 const meanings: ReadonlyMap<string, string> = new Map([
   ['EADDRINUSE', 'the address is in use: another process listens there'],
@@ -49,7 +51,7 @@ export function errorCode(error: unknown): string | undefined {
 /** One sentence for people: the meaning where it is known, and the code or message that came, to search for. */
 export function explainError(error: unknown): string {
   const code = errorCode(error);
-  const said = error instanceof Error ? error.message : String(error);
+  const said = errorMessage(error);
   if (code === undefined) return said;
   const meaning = meanings.get(code);
   return meaning === undefined ? said : `${meaning} (${code})`;

@@ -12,7 +12,7 @@ import {
 } from '@bufbuild/protobuf';
 import { fromText } from '@bufbuild/protobuf/txtpb';
 import { FileDescriptorSetSchema } from '@bufbuild/protobuf/wkt';
-import { fail, ok, type Result } from '../model/result.ts';
+import { errorMessage, fail, ok, type Result } from '../model/result.ts';
 import { isJsonValue, type JsonPath, locateJsonFault } from './json-fault.ts';
 
 /** The project's root is one level above both src/ and dist/. */
@@ -57,7 +57,7 @@ export function jsonToBytes(
   try {
     return ok(toBinary(desc, read(desc, json)));
   } catch (error) {
-    return fail(locateJsonFault(desc, json, known, read, plain(error)));
+    return fail(locateJsonFault(desc, json, known, read, errorMessage(error)));
   }
 }
 
@@ -69,7 +69,7 @@ export function bytesToJson(typeName: string, bytes: Uint8Array): Result<JsonVal
   try {
     return ok(toJson(desc, fromBinary(desc, bytes), { registry: known }));
   } catch (error) {
-    return fail(plain(error));
+    return fail(errorMessage(error));
   }
 }
 
@@ -81,7 +81,7 @@ export function textToBytes(typeName: string, text: string): Result<Uint8Array> 
   try {
     return ok(toBinary(desc, fromText(desc, text, { registry: known })));
   } catch (error) {
-    return fail(plain(error));
+    return fail(errorMessage(error));
   }
 }
 
@@ -92,8 +92,4 @@ export function messageName(typeUrl: string): string {
 
 function unknownType(typeName: string): string {
   return `the type ${JSON.stringify(typeName)} is not part of the Envoy API that this build knows`;
-}
-
-function plain(error: unknown): string {
-  return error instanceof Error ? error.message : String(error);
 }

@@ -1,6 +1,6 @@
-import { randomInt } from 'node:crypto';
 import type { Core } from '../assembly/core.ts';
 import { systemClock } from '../model/clock.ts';
+import { systemRandom } from '../model/random.ts';
 import type { UpstreamSink } from '../model/upstream.ts';
 import type { Log } from '../observe/log.ts';
 import { AdsUpstream } from '../upstream/ads/ads-upstream.ts';
@@ -36,7 +36,7 @@ export function feedUpstream(core: Core, socket: string, sink: UpstreamSink): Ad
       maxConstraintDepth: config.limits.maxConstraintDepth,
       maxSessions: config.limits.maxUpstreamSessions,
       clock: systemClock,
-      random: () => randomInt(2 ** 32) / 2 ** 32,
+      random: systemRandom,
       log: atDebugLevel(log.child({ upstream: name })),
       metrics: {
         updates: (type, result) => metrics.updates(name, type, result).inc(),

@@ -1,4 +1,3 @@
-import { randomInt } from 'node:crypto';
 import type { ExplainQuery, Plain } from '../admin/ports.ts';
 import type { ListClientsResponse } from '../gen/distributary/admin/v1/admin_pb.ts';
 import { answerTooLarge, type ClientStatusQuery } from '../inspect/client-configs.ts';
@@ -11,6 +10,7 @@ import {
 } from '../inspect/clients-view.ts';
 import { noSuchClient } from '../inspect/local-clients.ts';
 import { systemClock } from '../model/clock.ts';
+import { systemRandom } from '../model/random.ts';
 import { fail, ok, type Result } from '../model/result.ts';
 import type { Conditions } from '../observe/conditions.ts';
 import type { Log } from '../observe/log.ts';
@@ -189,7 +189,7 @@ export class WorkerPool implements ClientsView {
       number,
       clock: systemClock,
       log,
-      random: () => randomInt(2 ** 32) / 2 ** 32,
+      random: systemRandom,
       fork: forkWorker,
       opening: () => [this.#start, this.#primaryState],
       answer,

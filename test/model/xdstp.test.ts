@@ -8,7 +8,6 @@ import {
   isGlob,
   isXdstp,
   parentGlob,
-  splitVirtualHostName,
 } from '../../src/model/xdstp.ts';
 import { error, value } from './trees.ts';
 
@@ -210,15 +209,5 @@ describe('xdstp: parts of names', () => {
     expect(globMatches(resourceName(`xdstp://auth/${L}/a`), resourceName(`xdstp://auth/${L}/a`))).to.equal(
       false,
     );
-  });
-
-  it('§4.8 a virtual host name is split at the last slash', () => {
-    expect(splitVirtualHostName('route/host')).to.deep.equal({ routeConfiguration: 'route', host: 'host' });
-    expect(splitVirtualHostName('a/b/c.com:80')).to.deep.equal({
-      routeConfiguration: 'a/b',
-      host: 'c.com:80',
-    });
-    expect(splitVirtualHostName('route/*')).to.deep.equal({ routeConfiguration: 'route', host: '*' });
-    expect(splitVirtualHostName('route')).to.equal(undefined);
   });
 });

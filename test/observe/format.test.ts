@@ -1,5 +1,6 @@
 import { expect } from 'chai';
-import { ago, formatBytes, formatSeconds, shorten } from '../../src/observe/format.ts';
+import { shorten } from '../../src/model/text.ts';
+import { ago, formatBytes, formatSeconds } from '../../src/observe/format.ts';
 
 describe('format', () => {
   it('bytes', () => {

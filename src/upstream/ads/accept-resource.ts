@@ -1,6 +1,7 @@
 import { type ResourceName, type TypeUrl, typeUrl } from '../../model/brand.ts';
 import { type Constraints, parseConstraints } from '../../model/constraints.ts';
 import { fail, ok, type Result } from '../../model/result.ts';
+import { quote } from '../../model/text.ts';
 import type { Put, ResourceError } from '../../model/transaction.ts';
 import { longestTypeUrl } from '../../model/types.ts';
 import { canonicalName, canonicalNames, isXdstp } from '../../model/xdstp.ts';
@@ -37,12 +38,12 @@ export function acceptResource(
     const redirect = resource.anyType === REDIRECT_URL && isXdstp(resource.name);
     if (!redirect) {
       return fail(
-        `${quote(resource.name)} is of type ${JSON.stringify(resource.anyType.slice(0, 200))} in a response of ${rules.type}`,
+        `${named(resource.name)} is of type ${quote(resource.anyType, 200)} in a response of ${rules.type}`,
       );
     }
   }
   const aliases = canonicalNames(resource.aliases, rules.type);
-  if (!aliases.ok) return fail(`alias of ${quote(resource.name)}: ${aliases.error}`);
+  if (!aliases.ok) return fail(`alias of ${named(resource.name)}: ${aliases.error}`);
   if (!seen.add(name, constraints.key)) return fail(twice(resource.name));
   const { version, any, ttlMilliseconds, doNotCache, metadata } = resource;
   return ok({
@@ -97,17 +98,14 @@ function identify(rules: AcceptanceRules, received: IncomingName): Result<Identi
   const name = canonicalName(received.name, rules.type);
   if (!name.ok) return name;
   const parsed = parseConstraints(received.constraints, rules.maxConstraintDepth);
-  if (!parsed.ok) return fail(`${quote(received.name)}: ${parsed.error}`);
+  if (!parsed.ok) return fail(`${named(received.name)}: ${parsed.error}`);
   const constraints = rules.stamp(parsed.value);
-  if (!constraints.ok) return fail(`${quote(received.name)}: ${constraints.error}`);
+  if (!constraints.ok) return fail(`${named(received.name)}: ${constraints.error}`);
   return ok({ name: name.value, constraints: constraints.value });
 }
 
 function twice(name: string): string {
-  return `${quote(name)} comes twice with the same constraints`;
+  return `${named(name)} comes twice with the same constraints`;
 }
 
-/** A name may be of any length: an error_detail should not be. */
-function quote(name: string): string {
-  return `resource ${JSON.stringify(name.length > 200 ? `${name.slice(0, 200)}…` : name)}`;
-}
+const named = (name: string): string => `resource ${quote(name, 200)}`;

@@ -1,6 +1,6 @@
 import { isIP } from 'node:net';
 import { checkServerIdentity, type PeerCertificate } from 'node:tls';
-import { shorten } from '../../observe/format.ts';
+import { shorten } from '../../model/text.ts';
 import { compilePrincipals } from '../../security/principals.ts';
 import { parseSubjectAltNames } from '../../wire/peer.ts';
 

@@ -15,7 +15,7 @@ import {
   type DiscoveryResponse,
   DiscoveryResponseSchema,
 } from '../../gen/envoy/service/discovery/v3/discovery_pb.ts';
-import { fail, ok, type Result } from '../../model/result.ts';
+import { errorMessage, fail, ok, type Result } from '../../model/result.ts';
 import type { JsonPath } from '../../wire/json-fault.ts';
 import { jsonToBytes, textToBytes } from '../../wire/registry.ts';
 
@@ -67,7 +67,7 @@ function parseJson(bytes: Uint8Array): Parsed {
   try {
     json = JSON.parse(text.value);
   } catch (error) {
-    const message = error instanceof Error ? error.message : String(error);
+    const message = errorMessage(error);
     return refuse(message, Number(/\(line (\d+) /.exec(message)?.[1]) || undefined);
   }
   // JSON.parse rounds integers that a double cannot hold; the YAML reader keeps them.
@@ -99,7 +99,7 @@ function parseYaml(bytes: Uint8Array): Parsed {
     return ok({ response, lineOf, lines: response.resources.map((_, index) => lineOf(index)) });
   } catch (thrown) {
     // An alias without its anchor, aliases that multiply beyond reason, or too deep nesting.
-    return refuse(thrown instanceof Error ? thrown.message : String(thrown));
+    return refuse(errorMessage(thrown));
   }
 }
 
@@ -122,9 +122,7 @@ function parseBinary(bytes: Uint8Array): Parsed {
   try {
     return ok({ response: fromBinary(DiscoveryResponseSchema, bytes), lineOf: () => undefined, lines: [] });
   } catch (error) {
-    return refuse(
-      `not an encoded DiscoveryResponse: ${error instanceof Error ? error.message : String(error)}`,
-    );
+    return refuse(`not an encoded DiscoveryResponse: ${errorMessage(error)}`);
   }
 }
 

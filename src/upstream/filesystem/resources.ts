@@ -11,7 +11,7 @@ import {
 } from '../../gen/envoy/service/discovery/v3/discovery_pb.ts';
 import { type ResourceName, type TypeUrl, typeUrl } from '../../model/brand.ts';
 import { type Constraints, parseConstraints, UNCONSTRAINED } from '../../model/constraints.ts';
-import { fail, ok, type Result } from '../../model/result.ts';
+import { errorMessage, fail, ok, type Result } from '../../model/result.ts';
 import type { Put } from '../../model/transaction.ts';
 import { canonicalName, canonicalNames } from '../../model/xdstp.ts';
 import { envoyRegistry, messageName } from '../../wire/registry.ts';
@@ -120,7 +120,7 @@ function open(any: Any): Result<Opened> {
       return fail('it is a Resource inside a Resource');
     return ok({ wrapper, body });
   } catch (error) {
-    return fail(`not an encoded Resource: ${error instanceof Error ? error.message : String(error)}`);
+    return fail(`not an encoded Resource: ${errorMessage(error)}`);
   }
 }
 
@@ -164,9 +164,7 @@ function nameInBody(body: Any): Result<string> {
     }
     return ok(name);
   } catch (error) {
-    return fail(
-      `not an encoded ${messageName(body.typeUrl)}: ${error instanceof Error ? error.message : String(error)}`,
-    );
+    return fail(`not an encoded ${messageName(body.typeUrl)}: ${errorMessage(error)}`);
   }
 }
 
