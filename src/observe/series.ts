@@ -8,8 +8,8 @@ const schema = z.array(
     type: z.string(),
     values: z.array(
       z.object({
-        // z.number() takes no NaN, which quantiles without observations are.
-        value: z.custom<number>((value) => typeof value === 'number'),
+        // Quantiles without observations are NaN, which JSON writes as null.
+        value: z.union([z.number(), z.nan(), z.null().transform(() => Number.NaN)]),
         labels: z.record(z.string(), z.union([z.string(), z.number()])),
         /** Of a histogram's parts; else the metric's name. */
         metricName: z.string().optional(),

@@ -1,13 +1,12 @@
-import { mkdtempSync, rmdirSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { dirname, join } from 'node:path';
+import { chmodSync } from 'node:fs';
 import type { Core } from '../assembly/core.ts';
 import type { Config } from '../config/config.ts';
 import { routes } from '../downstream/xds-server.ts';
-import { ok, type Result } from '../model/result.ts';
+import type { Result } from '../model/result.ts';
 import { ADS_SERVICE } from '../model/types.ts';
 import { type GrpcServer, listenGrpc } from '../wire/http2-server.ts';
 import type { Start } from './ipc-messages.ts';
+import { socketMode } from './private-directory.ts';
 
 /**
  * How the primary feeds its workers: with TP2 delta over a Unix socket that only this user can reach, as a relay feeds a
@@ -56,58 +55,23 @@ export function workerConfig(config: Config, { port }: Pick<Start, 'port'>): Con
 }
 
 /** The primary's end of the socket. */
-export class Feed {
-  readonly socket: string;
-  readonly #server: GrpcServer;
-  readonly #remove: () => void;
-
-  private constructor(socket: string, server: GrpcServer) {
-    this.socket = socket;
-    this.#server = server;
-    this.#remove = () => removeFeed(this.socket);
-    process.once('exit', this.#remove);
-  }
-
-  static async open(core: Core): Promise<Result<Feed>> {
-    // Its mode is 0700.
-    const directory = mkdtempSync(join(tmpdir(), 'distributary-feed-'));
-    const socket = join(directory, 'feed');
-    const listening = await listenGrpc({
-      address: `unix:${socket}`,
-      accept: (asked) => {
-        const route = asked === path ? routes.get(path) : undefined;
-        if (route === undefined) return undefined;
-        return (stream) => {
-          // Not looked at for loops: the worker has, and to it we are the same relay.
-          const refusal = core.relay.server.accept(stream, route);
-          if (refusal === undefined) core.loops.streamAccepted(stream);
-          else stream.end(refusal);
-        };
-      },
-      maxRequestBytes,
-      report: (message, error) =>
-        core.conditions.set('feed', `${message}: ${String(error)}`, 'warn', message, { error }),
-    });
-    if (!listening.ok) {
-      removeFeed(socket);
-      return listening;
-    }
-    return ok(new Feed(socket, listening.value));
-  }
-
-  async close(): Promise<void> {
-    process.off('exit', this.#remove);
-    await this.#server.drain(0);
-    this.#remove();
-  }
-}
-
-/** Removes the socket and its directory; what else may be in there stays. */
-export function removeFeed(socket: string): void {
-  rmSync(socket, { force: true });
-  try {
-    rmdirSync(dirname(socket));
-  } catch {
-    // another worker was faster
-  }
+export async function openFeed(core: Core, socket: string): Promise<Result<GrpcServer>> {
+  const listening = await listenGrpc({
+    address: `unix:${socket}`,
+    accept: (asked) => {
+      const route = asked === path ? routes.get(path) : undefined;
+      if (route === undefined) return undefined;
+      return (stream) => {
+        // Not looked at for loops: the worker has, and to it we are the same relay.
+        const refusal = core.relay.server.accept(stream, route);
+        if (refusal === undefined) core.loops.streamAccepted(stream);
+        else stream.end(refusal);
+      };
+    },
+    maxRequestBytes,
+    report: (message, error) =>
+      core.conditions.set('feed', `${message}: ${String(error)}`, 'warn', message, { error }),
+  });
+  if (listening.ok) chmodSync(socket, socketMode);
+  return listening;
 }

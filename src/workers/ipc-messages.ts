@@ -1,25 +1,9 @@
 import { z } from 'zod';
 
 /**
- * What the primary and its workers tell each other over node:cluster's IPC. Resources are not among it: those flow over
- * the private socket, as xDS. `body`: bytes of the admin API's messages, or plain data (ipc-calls.ts).
+ * What the primary and its workers tell each other over node:cluster's IPC: facts that nobody answers. Resources flow
+ * over the feed, and questions have their own sockets (private-listener.ts).
  */
-
-const ipcRequest = z.object({
-  kind: z.literal('ask'),
-  /** The asker's own numbering. */
-  id: z.int(),
-  what: z.string(),
-  body: z.unknown(),
-});
-
-const ipcResponse = z.object({
-  kind: z.literal('answer'),
-  id: z.int(),
-  /** A GrpcStatus if it failed. */
-  error: z.object({ code: z.int(), message: z.string() }).optional(),
-  body: z.unknown(),
-});
 
 const start = z.object({
   kind: z.literal('start'),
@@ -31,8 +15,10 @@ const start = z.object({
   file: z.string(),
   /** The xDS listener's port, where the configuration leaves it open. */
   port: z.int().optional(),
-  /** Path of the primary's socket. */
-  feed: z.string(),
+  /** The sockets' (private-directory.ts). */
+  directory: z.string(),
+  /** The number of the slot. */
+  slot: z.int(),
   /** Who the relay is to other relays. */
   relayId: z.string(),
   level: z.string(),
@@ -67,19 +53,9 @@ const failed = z.object({ kind: z.literal('failed'), reason: z.string() });
 /** In this worker. */
 const loadHere = z.object({ kind: z.literal('load_here'), load });
 
-const toWorker = z.discriminatedUnion('kind', [
-  start,
-  reload,
-  primaryState,
-  loadElsewhere,
-  drain,
-  ipcRequest,
-  ipcResponse,
-]);
-const toPrimary = z.discriminatedUnion('kind', [listening, failed, loadHere, ipcRequest, ipcResponse]);
+const toWorker = z.discriminatedUnion('kind', [start, reload, primaryState, loadElsewhere, drain]);
+const toPrimary = z.discriminatedUnion('kind', [listening, failed, loadHere]);
 
-export type IpcRequest = z.infer<typeof ipcRequest>;
-export type IpcResponse = z.infer<typeof ipcResponse>;
 export type Start = z.infer<typeof start>;
 export type PrimaryState = z.infer<typeof primaryState>;
 export type ToWorker = z.infer<typeof toWorker>;

@@ -1,8 +1,8 @@
 /** What a worker process runs: the primary forks it, tells it everything over IPC, and is the only one to end it. */
 import cluster from 'node:cluster';
 import { createLog, isLogLevel } from '../observe/log.ts';
-import { removeFeed } from './feed.ts';
 import { readToWorker, type Start, type ToPrimary } from './ipc-messages.ts';
+import { removePrivateDirectory } from './private-directory.ts';
 import { Worker } from './worker.ts';
 
 let worker: Promise<Worker | undefined> = Promise.resolve(undefined);
@@ -19,10 +19,10 @@ process.on('message', (received) => {
 });
 
 async function start(message: Start): Promise<Worker | undefined> {
-  const { feed, level } = message;
+  const { directory, level } = message;
   // The primary removes it, unless it was killed.
   process.once('exit', () => {
-    if (!process.connected) removeFeed(feed);
+    if (!process.connected) removePrivateDirectory(directory);
   });
   const id = cluster.worker?.id ?? 0;
   const log = createLog({ level: isLogLevel(level) ? level : 'info' }).child({ worker: id });

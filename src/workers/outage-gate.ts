@@ -31,10 +31,10 @@ export class OutageGate {
   #timer: Timer | undefined;
 
   /** `recheck` is called now and then while an upstream is down. */
-  constructor(upstreams: readonly ClaimingUpstream[], clock: Clock, look: () => void) {
+  constructor(upstreams: readonly ClaimingUpstream[], clock: Clock, recheck: () => void) {
     this.#upstreams = upstreams;
     this.#clock = clock;
-    this.#recheck = look;
+    this.#recheck = recheck;
   }
 
   reload(upstreams: readonly ClaimingUpstream[]): void {

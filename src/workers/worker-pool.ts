@@ -17,18 +17,18 @@ import type { Log } from '../observe/log.ts';
 import { type Series, sumSeries } from '../observe/series.ts';
 import { type EncodedStatus, sizeOf } from '../wire/client-status.ts';
 import { Code, type GrpcStatus } from '../wire/grpc-status.ts';
-import { callConfigs, callFind, callList, callSeries, callSummary } from './ipc-calls.ts';
 import type { PrimaryState, Start } from './ipc-messages.ts';
-import type { IpcResult, IpcRpc } from './ipc-rpc.ts';
 import { countersOfEnded, workerSeries } from './merged-series.ts';
+import { workerSocket } from './private-directory.ts';
+import type { WorkerClient } from './worker-client.ts';
 import { forkWorker } from './worker-process.ts';
 import { WorkerSlot } from './worker-slot.ts';
 
 export interface WorkerPoolOptions {
   readonly log: Log;
   readonly conditions: Conditions;
-  readonly start: Start;
-  readonly answer: (what: string, body: unknown) => Promise<IpcResult>;
+  /** What all of them are told first. */
+  readonly start: Omit<Start, 'slot'>;
   /** Whether a client can be served may have changed. */
   readonly changed: () => void;
   readonly restarted: () => void;
@@ -41,10 +41,10 @@ const drainGraceMs = 2000;
 export class WorkerPool implements ClientsView {
   readonly #options: WorkerPoolOptions;
   readonly #slots: readonly WorkerSlot[];
-  #start: Start;
+  #start: Omit<Start, 'slot'>;
   #primaryState: PrimaryState = { kind: 'primary_state', ready: false, down: [], refused: [] };
-  /** Counters of workers that have ended. */
-  #endedSeries: readonly (readonly Series[])[] = [];
+  /** What workers that have ended had counted. */
+  #endedSeries: Promise<readonly Series[]> = Promise.resolve([]);
   #announcing = false;
   #wasListening = false;
   /** While the first ones start: told of each change. */
@@ -76,10 +76,10 @@ export class WorkerPool implements ClientsView {
   }
 
   /** What the workers have to know of the primary. */
-  setPrimaryState(news: PrimaryState): void {
-    if (JSON.stringify(news) === JSON.stringify(this.#primaryState)) return;
-    this.#primaryState = news;
-    for (const slot of this.#slots) slot.send(news);
+  setPrimaryState(state: PrimaryState): void {
+    if (JSON.stringify(state) === JSON.stringify(this.#primaryState)) return;
+    this.#primaryState = state;
+    for (const slot of this.#slots) slot.send(state);
   }
 
   reload(text: string): void {
@@ -96,7 +96,7 @@ export class WorkerPool implements ClientsView {
   async summary(): Promise<ClientsSummary> {
     const censuses = await Promise.all(
       this.#slots.map(async (slot) => {
-        const summary = await this.#call(slot, callSummary);
+        const summary = await this.#call(slot, (worker) => worker.summary());
         const { status } = slot;
         return summary === undefined
           ? { streams: 0, subscriptions: new Map<string, number>(), nacks: [], workers: [status] }
@@ -107,15 +107,15 @@ export class WorkerPool implements ClientsView {
   }
 
   async list(limit: number | undefined): Promise<Plain<ListClientsResponse>> {
-    return mergeLists(await this.#callAll((rpc) => callList(rpc, limit)), limit);
+    return mergeLists(await this.#callAll((worker) => worker.list(limit)), limit);
   }
 
   async find(
     client: string,
     { type, name }: Pick<ExplainQuery, 'type' | 'name'>,
   ): Promise<Result<ClientDetails, GrpcStatus>> {
-    const rpc = this.#slots.find((slot) => slot.owns(client))?.rpc;
-    return rpc === undefined ? noSuchClient(client) : callFind(rpc, client, type, name);
+    const worker = this.#slots.find((slot) => slot.owns(client))?.client;
+    return worker === undefined ? noSuchClient(client) : worker.find(client, type, name);
   }
 
   /** Workers are asked one after the other: what is left of maxBytes is the bound of the next one. */
@@ -124,8 +124,8 @@ export class WorkerPool implements ClientsView {
     let left = query.maxBytes;
     for (const slot of this.#slots) {
       let refusal: GrpcStatus | undefined;
-      const answered = await this.#call(slot, async (rpc) => {
-        const answer = await callConfigs(rpc, { ...query, maxBytes: left });
+      const answered = await this.#call(slot, async (worker) => {
+        const answer = await worker.configs({ ...query, maxBytes: left });
         if (!answer.ok && isAboutTheQuery(answer.error)) refusal = answer.error;
         return refusal === undefined ? answer : ok([]);
       });
@@ -141,35 +141,30 @@ export class WorkerPool implements ClientsView {
   async series(): Promise<readonly (readonly Series[])[]> {
     await Promise.all(
       this.#slots.map(async (slot) => {
-        const series = await this.#call(slot, callSeries);
+        const series = await this.#call(slot, (worker) => worker.series());
         // A worker that does not answer is counted with its last values, because sums must not shrink.
         if (series !== undefined) slot.series = series;
       }),
     );
+    // Before anything is awaited: the counts of a worker that ends meanwhile would be in neither of the two.
     const known = this.#slots.map(({ series, number }) => workerSeries(series, number));
-    const lists = [...this.#endedSeries, ...known];
-    const before = this.#endedSeries;
-    if (before.length > 1) {
-      const sum = await sumSeries(before);
-      // Unless somebody else who asked meanwhile was faster.
-      if (this.#endedSeries[0] === before[0])
-        this.#endedSeries = [sum, ...this.#endedSeries.slice(before.length)];
-    }
-    return lists;
+    return [await this.#endedSeries, ...known];
   }
 
   /** The answers of those that have one. */
-  async #callAll<T>(question: (rpc: IpcRpc) => Promise<Result<T, GrpcStatus>>): Promise<readonly T[]> {
+  async #callAll<T>(
+    question: (worker: WorkerClient) => Promise<Result<T, GrpcStatus>>,
+  ): Promise<readonly T[]> {
     const answers = await Promise.all(this.#slots.map((slot) => this.#call(slot, question)));
     return answers.filter((answer) => answer !== undefined);
   }
 
   async #call<T>(
-    { rpc, number }: WorkerSlot,
-    question: (rpc: IpcRpc) => Promise<Result<T, GrpcStatus>>,
+    { client, number }: WorkerSlot,
+    question: (worker: WorkerClient) => Promise<Result<T, GrpcStatus>>,
   ): Promise<T | undefined> {
-    if (rpc === undefined) return undefined;
-    const answered = await question(rpc);
+    if (client === undefined) return undefined;
+    const answered = await question(client);
     const condition = `worker ${number}`;
     if (answered.ok) {
       this.#options.conditions.forget(condition);
@@ -184,20 +179,20 @@ export class WorkerPool implements ClientsView {
   }
 
   #slot(number: number): WorkerSlot {
-    const { log, answer, restarted } = this.#options;
+    const { log, restarted, start } = this.#options;
     return new WorkerSlot({
       number,
+      socket: workerSocket(start.directory, number),
       clock: systemClock,
       log,
       random: systemRandom,
       fork: forkWorker,
-      opening: () => [this.#start, this.#primaryState],
-      answer,
+      opening: () => [{ ...this.#start, slot: number }, this.#primaryState],
       restarted,
       changed: () => this.#changed(),
       ended: (series) => {
         const left = countersOfEnded(series);
-        if (left.length > 0) this.#endedSeries = [...this.#endedSeries, left];
+        this.#endedSeries = this.#endedSeries.then((sum) => sumSeries([sum, left]));
       },
     });
   }

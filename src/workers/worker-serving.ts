@@ -8,10 +8,17 @@ import type { LogLevel } from '../observe/log.ts';
 import { formatSum } from '../observe/series.ts';
 import { formatHostPort } from '../wire/address.ts';
 import { explainError } from '../wire/node-error.ts';
-import { Feed, feedConfig } from './feed.ts';
-import { answerWorker } from './ipc-calls.ts';
+import { clientStatusRoutes } from './client-status-rpc.ts';
+import { feedConfig, openFeed } from './feed.ts';
 import type { PrimaryState } from './ipc-messages.ts';
 import { primarySeries } from './merged-series.ts';
+import {
+  feedSocket,
+  makePrivateDirectory,
+  primarySocket,
+  removePrivateDirectory,
+} from './private-directory.ts';
+import { listenPrivately } from './private-listener.ts';
 import { WorkerPool } from './worker-pool.ts';
 
 /** Clients are served by workers; this process is the primary that feeds them. */
@@ -25,14 +32,45 @@ export function serveByWorkers(count: number, level: LogLevel): ServingMode {
       refusal: () => undefined,
     }),
     async open(core, config, answers) {
-      const feed = await Feed.open(core);
-      if (!feed.ok) return feed;
-      const pool = await startPool(count, level, core, config, answers, feed.value);
-      if (pool.ok) return ok(new WorkerPoolServing(core, answers, feed.value, pool.value));
-      await feed.value.close();
+      const sockets = new AsyncDisposableStack();
+      const directory = await openSockets(core, answers.clientStatus, sockets);
+      const pool = directory.ok ? await startPool(count, level, core, config, directory.value) : directory;
+      if (pool.ok) return ok(new WorkerPoolServing(core, answers, pool.value, sockets));
+      await sockets.disposeAsync();
       return pool;
     },
   };
+}
+
+/** Where workers reach the primary: xDS, and CSDS for what a client asks about the streams of all. The directory. */
+async function openSockets(
+  core: Core,
+  clientStatus: XdsListenerCallbacks['clientStatus'],
+  sockets: AsyncDisposableStack,
+): Promise<Result<string>> {
+  const directory = openDirectory(sockets);
+  const feed = await openFeed(core, feedSocket(directory));
+  if (!feed.ok) return feed;
+  sockets.defer(() => feed.value.drain(0));
+  const questions = await listenPrivately(primarySocket(directory), {
+    routes: clientStatusRoutes(clientStatus),
+    failed: (error) => core.log.error('what a worker asked failed', { error }),
+  });
+  if (!questions.ok) return questions;
+  sockets.use(questions.value);
+  return ok(directory);
+}
+
+/** It is removed however the process ends, unless it is killed. */
+function openDirectory(sockets: AsyncDisposableStack): string {
+  const directory = makePrivateDirectory();
+  const remove = (): void => removePrivateDirectory(directory);
+  process.once('exit', remove);
+  sockets.defer(() => {
+    process.off('exit', remove);
+    remove();
+  });
+  return directory;
 }
 
 async function startPool(
@@ -40,8 +78,7 @@ async function startPool(
   level: LogLevel,
   core: Core,
   config: Config,
-  answers: XdsListenerCallbacks,
-  feed: Feed,
+  directory: string,
 ): Promise<Result<WorkerPool>> {
   const port = await choosePort(config);
   if (!port.ok) return port;
@@ -55,12 +92,11 @@ async function startPool(
       startedText: text,
       file,
       ...(port.value === undefined ? {} : { port: port.value }),
-      feed: feed.socket,
+      directory,
       relayId: core.loops.relayId,
       level,
       version: core.version,
     },
-    answer: (what, body) => answerWorker(what, body, answers.clientStatus),
     changed: () => core.changed(),
     restarted: () => core.metrics.workerRestarts().inc(),
   });
@@ -71,13 +107,13 @@ class WorkerPoolServing implements ClientServing {
   readonly clients: WorkerPool;
   readonly #core: Core;
   readonly #answers: XdsListenerCallbacks;
-  readonly #feed: Feed;
+  readonly #sockets: AsyncDisposableStack;
   readonly #unsubscribe: () => void;
 
-  constructor(core: Core, answers: XdsListenerCallbacks, feed: Feed, pool: WorkerPool) {
+  constructor(core: Core, answers: XdsListenerCallbacks, pool: WorkerPool, sockets: AsyncDisposableStack) {
     this.#core = core;
     this.#answers = answers;
-    this.#feed = feed;
+    this.#sockets = sockets;
     this.clients = pool;
     this.address = pool.address;
     this.#unsubscribe = core.onChange(() => pool.setPrimaryState(this.#primaryState()));
@@ -100,7 +136,7 @@ class WorkerPoolServing implements ClientServing {
   async drain(milliseconds: number): Promise<void> {
     await this.clients.drain(milliseconds);
     this.#unsubscribe();
-    await this.#feed.close();
+    await this.#sockets.disposeAsync();
   }
 
   #primaryState(): PrimaryState {

@@ -6,20 +6,20 @@ import type { Log } from '../observe/log.ts';
 import type { Series } from '../observe/series.ts';
 import { Backoff } from '../upstream/ads/backoff.ts';
 import type { ToPrimary, ToWorker } from './ipc-messages.ts';
-import { type IpcResult, IpcRpc } from './ipc-rpc.ts';
+import { WorkerClient } from './worker-client.ts';
 import type { WorkerHandler, WorkerProcess } from './worker-process.ts';
 
 export interface WorkerSlotOptions {
   /** From 1. */
   readonly number: number;
+  /** Where its process answers. */
+  readonly socket: string;
   readonly clock: Clock;
   readonly log: Log;
   readonly random: () => number;
   readonly fork: (handler: WorkerHandler) => WorkerProcess;
   /** What a new process is told first. */
   readonly opening: () => readonly ToWorker[];
-  /** What a worker asks. */
-  readonly answer: (what: string, body: unknown) => Promise<IpcResult>;
   /** It listens, has ended, or its clients have another number of streams or connections. */
   readonly changed: () => void;
   /** A process has ended that had counted this. */
@@ -34,11 +34,9 @@ const firstRestartMs = 200;
 const longestRestartMs = 30_000;
 /** A worker that has run for this long resets the backoff of its slot. Milliseconds. */
 const stableAfterMs = 30_000;
-/** For an answer over IPC. */
-const ipcTimeoutMs = 3000;
 
 type State =
-  | { readonly kind: 'running'; readonly process: WorkerProcess; readonly rpc: IpcRpc; address: string }
+  | { readonly kind: 'running'; readonly process: WorkerProcess; address: string }
   | { readonly kind: 'waiting'; readonly timer: Timer }
   | { readonly kind: 'over' };
 
@@ -50,6 +48,7 @@ export class WorkerSlot {
   /** What it had counted when it was last asked. */
   series: readonly Series[] = [];
   readonly #options: WorkerSlotOptions;
+  readonly #client: WorkerClient;
   readonly #backoff: Backoff;
   #state: State = { kind: 'over' };
   #startedAt = 0;
@@ -61,6 +60,7 @@ export class WorkerSlot {
   constructor(options: WorkerSlotOptions) {
     this.number = options.number;
     this.#options = options;
+    this.#client = new WorkerClient(options.socket);
     this.#backoff = new Backoff(firstRestartMs, longestRestartMs, options.random);
     this.#start();
   }
@@ -71,8 +71,8 @@ export class WorkerSlot {
   }
 
   /** To ask the process; undefined while it does not listen. */
-  get rpc(): IpcRpc | undefined {
-    return this.#state.kind === 'running' && this.#state.address !== '' ? this.#state.rpc : undefined;
+  get client(): WorkerClient | undefined {
+    return this.address === undefined ? undefined : this.#client;
   }
 
   /** Whether a stream with this id is, or was, one of this process. */
@@ -117,19 +117,13 @@ export class WorkerSlot {
   }
 
   #start(): void {
-    const { clock, answer, fork, opening } = this.#options;
+    const { clock, fork, opening } = this.#options;
     this.#startedAt = clock.now();
     const process = fork({
       message: (message) => this.#receive(message),
       ended: (how) => this.#ended(how),
     });
-    const rpc = new IpcRpc({
-      clock,
-      timeoutMs: ipcTimeoutMs,
-      send: (message) => process.send(message),
-      answer,
-    });
-    this.#state = { kind: 'running', process, rpc, address: '' };
+    this.#state = { kind: 'running', process, address: '' };
     for (const message of opening()) process.send(message);
   }
 
@@ -147,10 +141,6 @@ export class WorkerSlot {
         this.load = message.load;
         this.#options.changed();
         return;
-      case 'ask':
-      case 'answer':
-        this.#state.rpc.receive(message);
-        return;
       default:
         message satisfies never;
     }
@@ -159,8 +149,7 @@ export class WorkerSlot {
   #ended(how: string): void {
     const { clock, log, ended, changed, restarted } = this.#options;
     if (this.#state.kind !== 'running') return;
-    const { process, rpc, address } = this.#state;
-    rpc.close();
+    const { process, address } = this.#state;
     ended(this.series);
     this.series = [];
     this.load = NO_LOAD;

@@ -9,12 +9,14 @@ import { LocalClients } from '../inspect/local-clients.ts';
 import { systemClock } from '../model/clock.ts';
 import { fail, ok, type Result } from '../model/result.ts';
 import type { Log } from '../observe/log.ts';
+import { fetchClientStatus } from './client-status-rpc.ts';
 import { workerConfig } from './feed.ts';
 import { feedUpstream } from './feed-upstream.ts';
-import { answerPrimary, callClientStatus } from './ipc-calls.ts';
 import type { PrimaryState, Start, ToPrimary, ToWorker } from './ipc-messages.ts';
-import { IpcRpc } from './ipc-rpc.ts';
 import { OutageGate } from './outage-gate.ts';
+import { attempt, privateTransport } from './private-client.ts';
+import { feedSocket, primarySocket, workerSocket } from './private-directory.ts';
+import { listenForPrimary } from './worker-listener.ts';
 
 /** How long the primary may take to ask all workers, in milliseconds. */
 const primaryTimeoutMs = 10_000;
@@ -37,7 +39,6 @@ export class Worker {
   readonly #options: WorkerOptions;
   readonly #core: Core;
   readonly #clients: LocalClients;
-  readonly #rpc: IpcRpc;
   readonly #outageGate: OutageGate;
   #primaryState: Pick<PrimaryState, 'ready'> = { ready: false };
   #loadElsewhere: Load = { streams: 0, connections: 0 };
@@ -46,7 +47,7 @@ export class Worker {
 
   private constructor(config: Config, options: WorkerOptions) {
     this.#options = options;
-    const { id, log, start, send } = options;
+    const { id, log, start } = options;
     this.#outageGate = new OutageGate(config.upstreams, systemClock, () => this.#core.relay.changed());
     this.#core = new Core(
       workerConfig(config, start),
@@ -64,13 +65,6 @@ export class Worker {
       },
     );
     this.#clients = new LocalClients(this.#core.relay);
-    const clients = this.#clients;
-    this.#rpc = new IpcRpc({
-      clock: systemClock,
-      timeoutMs: primaryTimeoutMs,
-      send,
-      answer: (what, body) => answerPrimary(what, body, { clients, series: () => this.#core.series() }),
-    });
   }
 
   /** Resolves with the worker when it listens, and has said so. */
@@ -98,10 +92,6 @@ export class Worker {
         return;
       case 'drain':
         return;
-      case 'ask':
-      case 'answer':
-        this.#rpc.receive(message);
-        return;
       default:
         message satisfies never;
     }
@@ -112,19 +102,27 @@ export class Worker {
     this.#core.beginDrain();
     await this.#listener?.drain(milliseconds);
     await this.#core.relay.stop();
-    this.#rpc.close();
   }
 
   async #open(): Promise<Result<undefined>> {
     const { start, send } = this.#options;
     const { relay, loops } = this.#core;
-    const feed = feedUpstream(this.#core, start.feed, relay);
+    const feed = feedUpstream(this.#core, feedSocket(start.directory), relay);
     loops.onNewRelaysBelow(() => feed.reannounce());
     relay.start([feed]);
+    const answers = await listenForPrimary(
+      workerSocket(start.directory, start.slot),
+      this.#core,
+      this.#clients,
+    );
+    if (!answers.ok) return answers;
+    const primary = privateTransport(primarySocket(start.directory), primaryTimeoutMs);
     const listener = await XdsListener.open(this.#core, {
       serving: () => this.#primaryState.ready && !this.#core.isDraining,
       clientStatus: (query) =>
-        query.scope.kind === 'connection' ? this.#clients.configs(query) : callClientStatus(this.#rpc, query),
+        query.scope.kind === 'connection'
+          ? this.#clients.configs(query)
+          : attempt(fetchClientStatus(primary, query)),
     });
     if (!listener.ok) return listener;
     this.#listener = listener.value;

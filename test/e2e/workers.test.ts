@@ -1,4 +1,4 @@
-import { readdirSync } from 'node:fs';
+import { readdirSync, statSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { join } from 'node:path';
 import { fromBinary, fromJsonString } from '@bufbuild/protobuf';
@@ -37,9 +37,16 @@ async function clientsOf(relay: RelayProcess): Promise<readonly Client[]> {
 /** Of which worker a stream is. */
 const workerOf = ({ id }: Client): string => id.slice(0, id.indexOf('-'));
 
-/** The directories with a primary's socket. */
+/** The directories of the sockets between a primary and its workers. */
 const feeds = (place: string): readonly string[] =>
   readdirSync(place).filter((name) => name.startsWith('distributary-feed-'));
+
+/** Who may do what with a directory and with what is in it. */
+const modes = (directory: string): readonly (readonly [string, string])[] =>
+  ['.', ...readdirSync(directory).toSorted(byText)].map((name) => [
+    name,
+    (statSync(join(directory, name)).mode & 0o777).toString(8),
+  ]);
 
 /** With its temporary files in a place of its own. */
 async function startIn(place: string, config: RelayConfig): Promise<RelayProcess> {
@@ -215,6 +222,32 @@ describe('workers: 2', function () {
     expect(taken).to.be.greaterThan(2);
   });
 
+  it('a worker that is stopped is left out, and the log says so; it is back when it goes on', async () => {
+    using files = new ResourceFiles();
+    files.write('cds', new Map([['shop', '1']]));
+    await using relay = await RelayProcess.start({ upstreams: [files.upstream], workers: 2 });
+    await using stack = new AsyncDisposableStack();
+    for (const client of fleet(relay, 8, stack)) await client.gets('cds');
+    const [stopped] = (await status(relay)).workers;
+    const pid = stopped?.pid ?? 0;
+    expect(await relay.metric('downstream_responses_total')).to.equal(8);
+    process.kill(pid, 'SIGSTOP');
+    try {
+      const others = await clientsOf(relay);
+      expect(others).to.have.length(8 - (stopped?.clients ?? 0));
+      expect((await status(relay)).clients).to.equal(others.length);
+      const told = await relay.rpc(csds, {});
+      const { config } = fromJsonString(ClientStatusResponseSchema, told.body, { registry: envoyRegistry() });
+      expect(nodesOf(config).filter((id) => id.startsWith('client-'))).to.have.length(others.length);
+      expect(await relay.metric('downstream_responses_total'), 'as last counted').to.equal(8);
+      const warnings = relay.log.filter(({ level }) => level === 'warn').map(({ message }) => message);
+      expect(warnings).to.include('a worker does not answer: what is shown of clients is incomplete');
+    } finally {
+      process.kill(pid, 'SIGCONT');
+    }
+    await eventually(async () => expect(await clientsOf(relay)).to.have.length(8));
+  });
+
   it('a worker that is replaced after a reload listens where the others do, whatever the file says by then', async () => {
     using files = new ResourceFiles();
     files.write('cds', new Map([['shop', '1']]));
@@ -242,7 +275,15 @@ describe('workers: 2', function () {
     const clients = fleet(relay, 10, stack);
     for (const client of clients) await client.gets('cds');
     const pids = (await status(relay)).workers.map(({ pid }) => pid);
-    expect(feeds(place.path)).to.have.length(1);
+    const [feed = '', ...others] = feeds(place.path);
+    expect(others).to.deep.equal([]);
+    expect(modes(join(place.path, feed))).to.deep.equal([
+      ['.', '700'],
+      ['feed', '600'],
+      ['primary', '600'],
+      ['worker-1', '600'],
+      ['worker-2', '600'],
+    ]);
     expect(await relay.stop()).to.equal(0);
     for (const client of clients) expect((await client.ends()).code).to.equal(14);
     expect(pids.map(runs)).to.deep.equal([false, false]);

@@ -23,8 +23,8 @@ function start() {
   return { clock, gate, looks: () => looks };
 }
 
-describe('hope in a worker (protocol §8)', () => {
-  it('ends a second after the upstream that serves a name has gone', () => {
+describe('the outage gate of a worker (protocol §8)', () => {
+  it('closes a second after the upstream that serves a name has gone', () => {
     const { clock, gate } = start();
     gate.update({ down: ['central'], refused: [] });
     expect(gate.isUnavailable(lds, '*')).to.equal(false);
@@ -33,7 +33,7 @@ describe('hope in a worker (protocol §8)', () => {
     expect(gate.isUnavailable(cds, '*'), 'served by another').to.equal(false);
   });
 
-  it('is there for a second for whatever is asked for: the primary may have it', () => {
+  it('stays open for a second for whatever is subscribed: the primary may have it', () => {
     const { clock, gate } = start();
     gate.update({ down: ['central'], refused: [] });
     clock.advance(5000);
@@ -43,7 +43,7 @@ describe('hope in a worker (protocol §8)', () => {
     expect(gate.isUnavailable(lds, 'late')).to.equal(true);
   });
 
-  it('is back with the upstream', () => {
+  it('opens again with the upstream', () => {
     const { clock, gate } = start();
     gate.update({ down: ['central'], refused: [] });
     clock.advance(5000);
@@ -61,7 +61,7 @@ describe('hope in a worker (protocol §8)', () => {
     expect(looks()).to.equal(4);
   });
 
-  it('is none for parameter sets that an upstream has no session for, and there again when it has', () => {
+  it('is closed to parameter sets that an upstream has no session for, and open again when it has', () => {
     const { gate } = start();
     const of = (env: string) => internParameters([['env', env]]);
     const central = { upstream: 'central', message: 'all sessions are in use', parameters: [of('test').key] };

@@ -1,5 +1,4 @@
 import { expect } from 'chai';
-import { ok } from '../../src/model/result.ts';
 import { createLog } from '../../src/observe/log.ts';
 import type { Series } from '../../src/observe/series.ts';
 import type { ToWorker } from '../../src/workers/ipc-messages.ts';
@@ -43,6 +42,7 @@ function start() {
   const left: (readonly Series[])[] = [];
   const slot = new WorkerSlot({
     number: 1,
+    socket: '/nowhere/worker-1',
     clock,
     log: createLog({ write: () => {} }),
     random: () => 0.999,
@@ -52,7 +52,6 @@ function start() {
       return process;
     },
     opening: () => [{ kind: 'load_elsewhere', load: { streams: 7, connections: 9 } }],
-    answer: () => Promise.resolve(ok(undefined)),
     changed: () => {},
     ended: (series) => left.push(series),
     restarted: () => {},
@@ -62,27 +61,27 @@ function start() {
     if (process === undefined) throw new Error('no process');
     return process;
   };
-  return { clock, processes, left, member: slot, last };
+  return { clock, processes, left, slot, last };
 }
 
 const listening = { kind: 'listening', address: '127.0.0.1:1' } as const;
 
-describe('a worker’s place', () => {
+describe('a worker slot', () => {
   it('tells a new process first what it must know', () => {
     const { last } = start();
     expect(last().heard).to.deep.equal([{ kind: 'load_elsewhere', load: { streams: 7, connections: 9 } }]);
   });
 
   it('listens once its process says so', () => {
-    const { member: slot, last } = start();
-    expect([slot.address, slot.rpc, slot.status.listening]).to.deep.equal([undefined, undefined, false]);
+    const { slot, last } = start();
+    expect([slot.address, slot.client, slot.status.listening]).to.deep.equal([undefined, undefined, false]);
     last().handler.message(listening);
     expect([slot.address, slot.status.listening]).to.deep.equal(['127.0.0.1:1', true]);
     expect([slot.owns('1-17'), slot.owns('11-7')]).to.deep.equal([true, false]);
   });
 
   it('a process that ends is replaced; its streams are gone, its counts are left', () => {
-    const { clock, processes, left, member: slot, last } = start();
+    const { clock, processes, left, slot, last } = start();
     last().handler.message(listening);
     last().handler.message({ kind: 'load_here', load: { streams: 5, connections: 6 } });
     slot.series = [counted];
@@ -94,7 +93,7 @@ describe('a worker’s place', () => {
   });
 
   it('one that cannot start says why, and is tried ever more rarely', () => {
-    const { clock, processes, member: slot, last } = start();
+    const { clock, processes, slot, last } = start();
     last().handler.message({ kind: 'failed', reason: 'no memory' });
     last().handler.ended('exit code 1');
     expect(slot.lastError).to.equal('no memory');
@@ -124,7 +123,7 @@ describe('a worker’s place', () => {
   });
 
   it('the end: no more processes; whoever does not end in time is killed', async () => {
-    const { clock, processes, member: slot, last } = start();
+    const { clock, processes, slot, last } = start();
     const ended = slot.end(1000);
     expect(last().killed).to.equal(false);
     clock.advance(1000);
@@ -135,7 +134,7 @@ describe('a worker’s place', () => {
   });
 
   it('the end while a process is waited for', async () => {
-    const { clock, processes, member: slot, last } = start();
+    const { clock, processes, slot, last } = start();
     last().handler.ended('exit code 1');
     await slot.end(1000);
     clock.advance(60_000);

@@ -1,0 +1,68 @@
+import { type Client, createClient, type Transport } from '@connectrpc/connect';
+import type { Plain } from '../admin/ports.ts';
+import { AdminService, type ListClientsResponse } from '../gen/distributary/admin/v1/admin_pb.ts';
+import type { ClientStatusQuery } from '../inspect/client-configs.ts';
+import type { ClientDetails, ClientsSummary } from '../inspect/clients-view.ts';
+import type { TypeUrl } from '../model/brand.ts';
+import { internParameters } from '../model/parameters.ts';
+import type { Result } from '../model/result.ts';
+import { readSeries, type Series } from '../observe/series.ts';
+import type { EncodedStatus } from '../wire/client-status.ts';
+import type { GrpcStatus } from '../wire/grpc-status.ts';
+import { fetchClientStatus } from './client-status-rpc.ts';
+import { attempt, getJson, privateTransport } from './private-client.ts';
+
+/** A worker that takes longer for an answer is left out. */
+const longestAnswerMs = 3000;
+
+/** Where a worker's metrics are, as prom-client's JSON. */
+export const metricsPath = '/metrics';
+
+type Answered<T> = Promise<Result<T, GrpcStatus>>;
+
+/** What the primary asks a worker: its AdminService, CSDS and metrics. */
+export class WorkerClient {
+  readonly #socket: string;
+  readonly #timeoutMs: number;
+  readonly #transport: Transport;
+  readonly #admin: Client<typeof AdminService>;
+
+  constructor(socket: string, timeoutMs = longestAnswerMs) {
+    this.#socket = socket;
+    this.#timeoutMs = timeoutMs;
+    this.#transport = privateTransport(socket, timeoutMs);
+    this.#admin = createClient(AdminService, this.#transport);
+  }
+
+  summary(): Answered<ClientsSummary> {
+    return attempt(
+      this.#admin.status({}).then(({ clients, types, nacks }) => {
+        // Types that are only cached are the primary's to tell of.
+        const subscribed = types.filter(({ subscriptions }) => subscriptions > 0);
+        const subscriptions = new Map(subscribed.map((row) => [row.type, row.subscriptions]));
+        return { streams: clients, subscriptions, nacks, workers: [] };
+      }),
+    );
+  }
+
+  list(limit: number | undefined): Answered<Plain<ListClientsResponse>> {
+    return attempt(this.#admin.listClients({ limit: limit ?? 0 }));
+  }
+
+  find(client: string, type: TypeUrl, name: string): Answered<ClientDetails> {
+    return attempt(
+      this.#admin.explain({ client, type, name }).then(({ parameters, client: state }) => ({
+        parameters: internParameters(Object.entries(parameters)),
+        state,
+      })),
+    );
+  }
+
+  configs(query: ClientStatusQuery): Answered<EncodedStatus> {
+    return attempt(fetchClientStatus(this.#transport, query));
+  }
+
+  series(): Answered<readonly Series[]> {
+    return attempt(getJson(this.#socket, metricsPath, this.#timeoutMs).then(readSeries));
+  }
+}

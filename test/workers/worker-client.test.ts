@@ -1,0 +1,180 @@
+import { statSync } from 'node:fs';
+import { createServer } from 'node:net';
+import { join } from 'node:path';
+import { create, toBinary } from '@bufbuild/protobuf';
+import { expect } from 'chai';
+import { adminRoutes } from '../../src/admin/rpc.ts';
+import {
+  ClientStatusRequestSchema,
+  type ClientStatusResponse,
+  ClientStatusResponseSchema,
+} from '../../src/gen/envoy/service/status/v3/csds_pb.ts';
+import type { ClientStatusQuery } from '../../src/inspect/client-configs.ts';
+import { ALL_CLIENTS } from '../../src/inspect/client-status-scope.ts';
+import { fail, ok, type Result } from '../../src/model/result.ts';
+import { decodedResponse } from '../../src/wire/client-status.ts';
+import { Code, type GrpcStatus } from '../../src/wire/grpc-status.ts';
+import { clientStatusRoutes } from '../../src/workers/client-status-rpc.ts';
+import { listenPrivately, type PrivateService } from '../../src/workers/private-listener.ts';
+import { WorkerClient } from '../../src/workers/worker-client.ts';
+import { temporaryDirectory } from '../e2e/support/paths.ts';
+import { type } from '../support/in-memory-relay.ts';
+import { fakeInspector } from '../support/inspector.ts';
+
+const cds = type('cds');
+
+type Answered<T> = Result<T, GrpcStatus>;
+const codeOf = (answered: Answered<unknown>): Code => (answered.ok ? Code.OK : answered.error.code);
+
+describe('what the primary asks a worker', () => {
+  let stack: AsyncDisposableStack;
+  beforeEach(() => {
+    stack = new AsyncDisposableStack();
+  });
+  afterEach(() => stack.disposeAsync());
+
+  const socket = (): string => join(stack.use(temporaryDirectory()).path, 'worker-1');
+
+  /** Bugs are collected. */
+  async function start(service: Omit<PrivateService, 'failed'>, timeoutMs?: number) {
+    const path = socket();
+    const bugs: unknown[] = [];
+    const opened = await listenPrivately(path, { ...service, failed: (error) => bugs.push(error) });
+    if (!opened.ok) throw new Error(opened.error);
+    const server = opened.value;
+    const close = (): void => {
+      server.close();
+      server.closeAllConnections();
+    };
+    stack.defer(close);
+    return { path, bugs, close, client: new WorkerClient(path, timeoutMs) };
+  }
+
+  const admin = { routes: adminRoutes(fakeInspector(), () => {}) };
+
+  it('is on a socket that only this user can reach, in the place of one that was left behind', async () => {
+    const { path, close } = await start(admin);
+    expect((statSync(path).mode & 0o777).toString(8)).to.equal('600');
+    close();
+    await using left = createServer();
+    await new Promise<void>((resolve) => {
+      left.listen(path, resolve);
+    });
+    const again = await listenPrivately(path, { ...admin, failed: () => {} });
+    if (!again.ok) throw new Error(again.error);
+    stack.use(again.value);
+    expect(codeOf(await new WorkerClient(path).summary())).to.equal(Code.OK);
+  });
+
+  it('Status, ListClients and Explain: what concerns clients', async () => {
+    const { client } = await start(admin);
+    const summary = await client.summary();
+    expect(summary.ok ? [summary.value.streams, [...summary.value.subscriptions]] : summary).to.deep.equal([
+      4,
+      [['cds', 7]],
+    ]);
+    const list = await client.list(10);
+    expect(list.ok ? [list.value.total, list.value.clients.map(({ id }) => id)] : list).to.deep.equal([
+      4,
+      ['17'],
+    ]);
+    const found = await client.find('17', cds, 'web');
+    expect(found.ok ? [found.value.parameters.key, found.value.state?.type] : found).to.deep.equal([
+      '[["env","prod"]]',
+      'cds',
+    ]);
+  });
+
+  it('a refusal arrives as it was, a bug as INTERNAL', async () => {
+    const { client } = await start(admin);
+    expect(await client.find('nobody', cds, 'web')).to.deep.equal(
+      fail({ code: Code.NOT_FOUND, message: 'there is no client "nobody"' }),
+    );
+    const broken = fakeInspector({
+      status: () => {
+        throw new Error('a bug');
+      },
+    });
+    const { client: asking } = await start({ routes: adminRoutes(broken, () => {}) });
+    expect(codeOf(await asking.summary())).to.equal(Code.INTERNAL);
+  });
+
+  it('CSDS: scope and bound arrive, the answer comes back byte for byte', async () => {
+    const asked: ClientStatusQuery[] = [];
+    const pieces = ['one', 'two'].map((id) => toBinary(ClientStatusResponseSchema, configOf(id)));
+    const { client } = await start({
+      routes: clientStatusRoutes((query) => {
+        asked.push(query);
+        return query.maxBytes === 0
+          ? fail({ code: Code.RESOURCE_EXHAUSTED, message: 'too large' })
+          : ok(pieces);
+      }),
+    });
+    const request = create(ClientStatusRequestSchema, { excludeResourceContents: true });
+    const identity = 'spiffe://example.com/ä,b\n';
+    const answered = await client.configs({ scope: { kind: 'identity', identity }, request, maxBytes: 77 });
+    expect(answered.ok ? Buffer.concat(answered.value) : answered).to.deep.equal(Buffer.concat(pieces));
+    expect(
+      answered.ok ? decodedResponse(answered.value).config.map(({ clientScope }) => clientScope) : [],
+    ).to.deep.equal(['one', 'two']);
+    const refused = await client.configs({ scope: ALL_CLIENTS, request, maxBytes: 0 });
+    expect(refused).to.deep.equal(fail({ code: Code.RESOURCE_EXHAUSTED, message: 'too large' }));
+    expect(asked.map(({ scope, maxBytes }) => [scope, maxBytes])).to.deep.equal([
+      [{ kind: 'identity', identity }, 77],
+      [ALL_CLIENTS, 0],
+    ]);
+    expect(asked[0]?.request.excludeResourceContents).to.equal(true);
+  });
+
+  it('CSDS of nobody is empty', async () => {
+    const { client } = await start({ routes: clientStatusRoutes(() => ok([])) });
+    const request = create(ClientStatusRequestSchema);
+    expect(await client.configs({ scope: ALL_CLIENTS, request, maxBytes: 100 })).to.deep.equal(ok([]));
+  });
+
+  it('metrics: quantiles without observations stay NaN', async () => {
+    const series = [
+      { name: 'a', help: '', type: 'gauge', values: [{ value: Number.NaN, labels: { q: 0.5 } }] },
+    ];
+    const body = JSON.stringify(series);
+    const metrics = () => ({ status: 200, type: 'application/json', body });
+    const { client } = await start({ ...admin, pages: new Map([['/metrics', metrics]]) });
+    expect(await client.series()).to.deep.equal(ok(series));
+  });
+
+  it('a worker that is silent: DEADLINE_EXCEEDED, for each question', async () => {
+    const silent = () => new Promise<never>(() => {});
+    const pages = new Map([['/metrics', silent]]);
+    const inspector = fakeInspector({ status: silent });
+    const { client } = await start({ routes: adminRoutes(inspector, () => {}), pages }, 50);
+    expect(codeOf(await client.summary())).to.equal(Code.DEADLINE_EXCEEDED);
+    expect(codeOf(await client.series())).to.equal(Code.DEADLINE_EXCEEDED);
+  });
+
+  it('a worker that has ended, or ends before it answers: UNAVAILABLE', async () => {
+    const nobody = new WorkerClient(socket());
+    expect(codeOf(await nobody.summary())).to.equal(Code.UNAVAILABLE);
+    expect(codeOf(await nobody.series())).to.equal(Code.UNAVAILABLE);
+    let open = 0;
+    const asked = Promise.withResolvers<undefined>();
+    const silent = () => {
+      open++;
+      if (open === 2) asked.resolve(undefined);
+      return new Promise<never>(() => {});
+    };
+    const { client, close, bugs } = await start({
+      routes: adminRoutes(fakeInspector({ status: silent }), () => {}),
+      pages: new Map([['/metrics', silent]]),
+    });
+    const answers = [client.summary(), client.series()];
+    await asked.promise;
+    close();
+    for (const answered of await Promise.all<Answered<unknown>>(answers)) {
+      expect(codeOf(answered)).to.equal(Code.UNAVAILABLE);
+    }
+    expect(bugs).to.deep.equal([]);
+  });
+});
+
+const configOf = (clientScope: string): ClientStatusResponse =>
+  create(ClientStatusResponseSchema, { config: [{ clientScope }] });
