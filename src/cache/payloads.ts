@@ -1,5 +1,5 @@
-import { hash } from 'node:crypto';
 import type { Constraints } from '../model/constraints.ts';
+import { contentHash, ownBytes } from '../model/content-hash.ts';
 import type { Payload } from '../model/resource.ts';
 
 interface SharedPayload {
@@ -19,7 +19,7 @@ export class Payloads {
 
   /** The payload of these bytes, copied: a slice would pin the whole response that it came in. */
   acquire(bytes: Uint8Array): Payload {
-    return this.adopt(bytes, shortHash(bytes));
+    return this.adopt(bytes, contentHash(bytes));
   }
 
   /** The same for bytes whose digest is known. */
@@ -30,11 +30,19 @@ export class Payloads {
       known.references++;
       return known.payload;
     }
-    const copy = Buffer.allocUnsafeSlow(bytes.length);
-    copy.set(bytes);
-    const payload: Payload = { bytes: copy, hash: digest };
-    if (known === undefined) this.#entries.set(digest, { payload, references: 1 });
-    this.#bytes += copy.length;
+    return this.#add({ bytes: ownBytes(bytes), hash: digest }, known === undefined);
+  }
+
+  /** The same for a payload that nobody will change. */
+  share(payload: Payload): Payload {
+    const known = this.#entries.get(payload.hash);
+    if (known === undefined) return this.#add(payload, true);
+    return this.adopt(payload.bytes, payload.hash);
+  }
+
+  #add(payload: Payload, isFirst: boolean): Payload {
+    if (isFirst) this.#entries.set(payload.hash, { payload, references: 1 });
+    this.#bytes += payload.bytes.length;
     return payload;
   }
 
@@ -51,12 +59,7 @@ export class Payloads {
   }
 }
 
-const emptyHash = shortHash(new Uint8Array());
-
-/** 16 hex digits. */
-export function shortHash(bytes: Uint8Array | string): string {
-  return hash('sha256', bytes, 'hex').slice(0, 16);
-}
+const emptyHash = contentHash(new Uint8Array());
 
 /**
  * The version that delta clients see: the upstream's, and a digest of all that they can see of the variant, because
@@ -71,8 +74,8 @@ export function deltaVersionOf(
 ): string {
   let digest = payload?.hash ?? emptyHash;
   if (constraints.key !== '' || aliases.length > 0 || metadata !== undefined) {
-    const rest = metadata === undefined ? '' : shortHash(metadata);
-    digest = shortHash(JSON.stringify([digest, constraints.key, aliases, rest]));
+    const rest = metadata === undefined ? '' : contentHash(metadata);
+    digest = contentHash(JSON.stringify([digest, constraints.key, aliases, rest]));
   }
   return version.endsWith(`@${digest}`) ? version : `${version}@${digest}`;
 }

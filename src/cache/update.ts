@@ -1,7 +1,7 @@
 import { type ResourceName, type Revision, resourceName } from '../model/brand.ts';
 import type { Clock } from '../model/clock.ts';
 import type { Parameters } from '../model/parameters.ts';
-import type { Ttl, Variant } from '../model/resource.ts';
+import type { Payload, Ttl, Variant } from '../model/resource.ts';
 import {
   type Heartbeat,
   type Interest,
@@ -179,7 +179,7 @@ export class Update {
 
   #variant(put: Put): Variant {
     const { type, version, holder } = this.#transaction;
-    const payload = put.any === undefined ? undefined : this.#context.payloads.acquire(put.any);
+    const payload = this.#payload(put);
     const metadata = put.metadata === undefined ? undefined : Buffer.from(put.metadata);
     return {
       type,
@@ -197,6 +197,11 @@ export class Update {
       cachedSince: this.#context.clock.now(),
       revision: this.#revision,
     };
+  }
+
+  #payload({ any, payload }: Put): Payload | undefined {
+    if (payload !== undefined) return this.#context.payloads.share(payload);
+    return any === undefined ? undefined : this.#context.payloads.acquire(any);
   }
 
   #ttl(milliseconds: number | undefined): Ttl | undefined {
@@ -226,7 +231,8 @@ export class Update {
     this.#table.link(variant);
     addHolder(entry, holder);
     this.#table.updateRestored(entry);
-    const kept = new Set(before.aliases.length === 0 ? undefined : variant.aliases);
+    if (before.aliases.length === 0) return;
+    const kept = new Set(variant.aliases);
     for (const alias of before.aliases) {
       if (kept.has(alias)) continue;
       const name = resourceName(alias);
@@ -331,6 +337,7 @@ export class Update {
 
 /** Bytes decide, not versions: equal versions do not prove equal content, nor different ones a change (protocol §3.10). */
 function sameContent(variant: Variant, put: Put): boolean {
+  if (put.payload !== undefined && put.payload.hash !== variant.payload?.hash) return false;
   return (
     sameBytes(variant.payload?.bytes, put.any) &&
     variant.doNotCache === put.doNotCache &&

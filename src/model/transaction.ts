@@ -1,6 +1,7 @@
 import { type ResourceName, resourceName, type TypeUrl } from './brand.ts';
 import type { Constraints } from './constraints.ts';
 import type { Parameters } from './parameters.ts';
+import type { Payload } from './resource.ts';
 
 /** Selects resources of a type: `*` is the wildcard, a canonical xdstp name ending in `/*` a glob, else a name. */
 export type Selector = ResourceName;
@@ -38,6 +39,8 @@ export interface Put {
   readonly version: string;
   /** The encoded Any; undefined when the Resource had no body. */
   readonly any: Uint8Array | undefined;
+  /** The same with its hash, not in a larger buffer. Undefined: the store makes it, if the content is new. */
+  readonly payload?: Payload | undefined;
   readonly aliases: readonly string[];
   readonly ttlMilliseconds: number | undefined;
   readonly doNotCache: boolean;

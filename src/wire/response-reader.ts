@@ -52,13 +52,16 @@ export interface IncomingSotw {
   readonly typeUrl: string;
   readonly nonce: string;
   readonly resources: ByteRanges;
-  readonly errors: readonly IncomingError[];
+  /** For `readError`. */
+  readonly errors: ByteRanges;
 }
 
 /** A DeltaDiscoveryResponse; each resource is an encoded Resource. Views into the response. */
 export interface IncomingDelta extends IncomingSotw {
-  readonly removed: readonly string[];
-  readonly removedNames: readonly IncomingName[];
+  /** `removed_resources`, for `readString`. */
+  readonly removed: ByteRanges;
+  /** `removed_resource_names`, for `readName`. */
+  readonly removedNames: ByteRanges;
 }
 
 /** Why a response could not be read, and what was read of it before: enough to refuse it, if it is there. */
@@ -103,19 +106,15 @@ function readResponse(bytes: Buffer, errorField: 7 | 9): Result<IncomingDelta, U
   let nonce = '';
   try {
     const resources = new ByteRanges(bytes);
-    let errors: IncomingError[] | undefined;
-    let removed: string[] | undefined;
-    let removedNames: IncomingName[] | undefined;
+    const errors = new ByteRanges(bytes);
+    const removed = new ByteRanges(bytes);
+    const removedNames = new ByteRanges(bytes);
     const reader = new BinaryReader(bytes);
     while (reader.pos < reader.len) {
       // The tag of `resources`, nearly always: no need to take it apart.
       if (bytes[reader.pos] === 0x12) {
         reader.pos++;
-        const length = reader.uint32();
-        const start = reader.pos;
-        if (start + length > reader.len) throw new RangeError('premature EOF');
-        reader.pos = start + length;
-        resources.push(start, reader.pos);
+        addRange(resources, reader);
         continue;
       }
       const [field, wire] = reader.tag();
@@ -126,9 +125,9 @@ function readResponse(bytes: Buffer, errorField: 7 | 9): Result<IncomingDelta, U
       if (field === 1) version = text(reader);
       else if (field === 4) typeUrl = text(reader);
       else if (field === 5) nonce = text(reader);
-      else if (field === errorField) (errors ??= []).push(readError(view(bytes, reader)));
-      else if (field === 6 && errorField === 9) (removed ??= []).push(text(reader));
-      else if (field === 8 && errorField === 9) (removedNames ??= []).push(readName(view(bytes, reader)));
+      else if (field === errorField) addRange(errors, reader);
+      else if (field === 6 && errorField === 9) addRange(removed, reader);
+      else if (field === 8 && errorField === 9) addRange(removedNames, reader);
       else reader.skip(wire, field);
     }
     return ok({
@@ -136,13 +135,21 @@ function readResponse(bytes: Buffer, errorField: 7 | 9): Result<IncomingDelta, U
       typeUrl,
       nonce,
       resources,
-      errors: errors ?? none,
-      removed: removed ?? none,
-      removedNames: removedNames ?? none,
+      errors,
+      removed,
+      removedNames,
     });
   } catch (error) {
     return fail({ reason: `undecodable response: ${explain(error)}`, typeUrl, nonce });
   }
+}
+
+function addRange(ranges: ByteRanges, reader: BinaryReader): void {
+  const length = reader.uint32();
+  const start = reader.pos;
+  if (start + length > reader.len) throw new RangeError('premature EOF');
+  reader.pos = start + length;
+  ranges.push(start, reader.pos);
 }
 
 /** An entry of a SotW response: a resource's Any, or a Resource inside an Any (xds.config.resource-in-sotw). */
@@ -206,7 +213,7 @@ function readWrapper(bytes: Buffer): Result<IncomingResource> {
     else if (field === 4) (aliases ??= []).push(text(reader));
     else if (field === 6) ttlMilliseconds = readDuration(view(bytes, reader));
     else if (field === 7) doNotCache = readFlag(view(bytes, reader));
-    else if (field === 8) resourceName = readName(view(bytes, reader));
+    else if (field === 8) resourceName = resourceNameOf(view(bytes, reader));
     else if (field === 9) metadata = view(bytes, reader);
     else reader.skip(wire, field);
   }
@@ -252,7 +259,30 @@ function ownName(message: Buffer): string {
   return '';
 }
 
-function readName(bytes: Buffer): IncomingName {
+/** An entry of `removed_resources`. */
+export function readString(bytes: Buffer): Result<string> {
+  return attempt(() => strict(bytes));
+}
+
+/** An entry of `removed_resource_names`. */
+export function readName(bytes: Buffer): Result<IncomingName> {
+  return attempt(() => resourceNameOf(bytes));
+}
+
+/** An entry of `resource_errors`. */
+export function readError(bytes: Buffer): Result<IncomingError> {
+  return attempt(() => resourceErrorOf(bytes));
+}
+
+function attempt<T>(read: () => T): Result<T> {
+  try {
+    return ok(read());
+  } catch (thrown) {
+    return fail(`undecodable response: ${explain(thrown)}`);
+  }
+}
+
+function resourceNameOf(bytes: Buffer): IncomingName {
   const reader = new BinaryReader(bytes);
   let name = '';
   let constraints: Uint8Array = noBytes;
@@ -265,13 +295,13 @@ function readName(bytes: Buffer): IncomingName {
   return { name, constraints };
 }
 
-function readError(bytes: Buffer): IncomingError {
+function resourceErrorOf(bytes: Buffer): IncomingError {
   const reader = new BinaryReader(bytes);
   let name: IncomingName = { name: '', constraints: noBytes };
   let status: Buffer = empty;
   while (reader.pos < reader.len) {
     const [field, wire] = reader.tag();
-    if (wire === WireType.LengthDelimited && field === 1) name = readName(view(bytes, reader));
+    if (wire === WireType.LengthDelimited && field === 1) name = resourceNameOf(view(bytes, reader));
     else if (wire === WireType.LengthDelimited && field === 2) status = view(bytes, reader);
     else reader.skip(wire, field);
   }
@@ -322,8 +352,11 @@ function view(bytes: Buffer, reader: BinaryReader): Buffer {
 
 /** A proto3 string: bytes that are not UTF-8 are an error, or two names could become one. */
 function text(reader: BinaryReader): string {
-  const bytes = reader.bytes();
-  const value = asBuffer(bytes).toString('utf8');
+  return strict(asBuffer(reader.bytes()));
+}
+
+function strict(bytes: Buffer): string {
+  const value = bytes.toString('utf8');
   if (value.includes('�') && !isUtf8(bytes)) throw new Error('a string is not valid UTF-8');
   return value;
 }

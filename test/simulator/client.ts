@@ -275,7 +275,8 @@ export class Client {
     const connection = network.connect(this.plan.id, host);
     connection.slow = this.plan.slow;
     const handler: ChannelStreamHandler = {
-      message: () => undefined,
+      message: () => false,
+      proceed: () => false,
       closed: (reason) => {
         if (this.#side?.call !== side.call) return;
         note(() => `${this.plan.id} lost its stream: ${reason}`);

@@ -313,8 +313,10 @@ class SimulatedLink implements Channel {
       message: (bytes) => {
         note(() => `  ${name}: ← ${describe(delta ? readDelta(bytes) : readSotw(bytes))}`);
         this.connection.spoken?.();
-        handler.message(bytes);
+        if (handler.message(bytes)) this.#proceed(handler);
+        return false;
       },
+      proceed: () => handler.proceed(),
       closed: (reason, code) => {
         this.connection.stirred?.(false);
         handler.closed(reason, code);
@@ -327,6 +329,13 @@ class SimulatedLink implements Channel {
       },
       end: () => call.cancel(),
     };
+  }
+
+  /** Whatever comes next comes in between. */
+  #proceed(handler: ChannelStreamHandler): void {
+    this.connection.network.loop.after(0, () => {
+      if (handler.proceed()) this.#proceed(handler);
+    });
   }
 
   close(): void {

@@ -395,6 +395,7 @@ class Running {
         version: 'simulated',
         via: () => plan.id,
         maxConstraintDepth: 64,
+        entriesPerTurn: 2,
         maxSessions: 1000,
         clock,
         random: () => random.next(),

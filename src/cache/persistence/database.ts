@@ -1,7 +1,7 @@
 import { DatabaseSync, type StatementSync } from 'node:sqlite';
 import { crc32 } from 'node:zlib';
+import { contentHash } from '../../model/content-hash.ts';
 import { knownTypes } from '../../model/types.ts';
-import { shortHash } from '../payloads.ts';
 import { bytesOf, type Columns, idsOf, numberOf, textOf } from './columns.ts';
 import { corrupt } from './disk-error.ts';
 import { Packer, unpack } from './packing.ts';
@@ -148,7 +148,7 @@ export class Database {
     for (const columns of this.#statement('SELECT id, hash, bytes FROM payload').iterate()) {
       const hash = textOf(columns, 'hash');
       const bytes = bytesOf(columns, 'bytes');
-      if (shortHash(bytes) !== hash) throw corrupt('a content does not fit its checksum');
+      if (contentHash(bytes) !== hash) throw corrupt('a content does not fit its checksum');
       packer.add({ id: numberOf(columns, 'id'), hash, bytes });
       if (packer.size >= partBytes) yield packer.take();
     }

@@ -180,7 +180,8 @@ export class AdsStream {
       nodeSent: false,
       via,
       stream: channel.open(paths[protocol], via, {
-        message: (bytes) => this.#receive(open, bytes),
+        message: (bytes) => this.#receive(open, { kind: 'received', bytes }),
+        proceed: () => this.#receive(open, { kind: 'read_on' }),
         closed: (reason, code) => this.#closed(open, reason, code),
       }),
     };
@@ -259,18 +260,22 @@ export class AdsStream {
     this.#step({ kind: 'disconnected' });
   }
 
-  #receive(open: OpenStream, bytes: Buffer): void {
-    if (this.#stream !== open) return;
-    const effects = this.#options.protocolState.step({ kind: 'received', bytes });
-    if (!effects.some((effect) => effect.kind === 'fail')) {
+  /** True: a part of the response is still to be read. */
+  #receive(open: OpenStream, input: ProtocolInput): boolean {
+    if (this.#stream !== open) return false;
+    const effects = this.#options.protocolState.step(input);
+    if (input.kind === 'received' && !effects.some((effect) => effect.kind === 'fail')) {
       open.answered = true;
       this.#options.handler.answered();
       this.#options.observer.accepted();
     }
     this.#run(effects);
+    return effects.some((effect) => effect.kind === 'read_on');
   }
 
   #closed(open: OpenStream, reason: string, code: Code): void {
+    // A response that came before the end counts.
+    while (this.#receive(open, { kind: 'read_on' }));
     if (this.#stream !== open) return;
     this.#endStream();
     this.#hasEndedBefore = true;
@@ -345,6 +350,8 @@ export class AdsStream {
         break;
       case 'fail':
         this.#fail(effect.reason);
+        break;
+      case 'read_on': // by `#receive`
         break;
       default:
         assertNever(effect);

@@ -1,5 +1,4 @@
 import { type TypeUrl, typeUrl } from '../../model/brand.ts';
-import type { Constraints } from '../../model/constraints.ts';
 import { assertNever, type Result } from '../../model/result.ts';
 import {
   type Interest,
@@ -14,7 +13,8 @@ import type { ErrorDetail } from '../../wire/requests.ts';
 import type { IncomingSotw, UnreadableResponse } from '../../wire/response-reader.ts';
 import { unsolicitedType } from './accept-resource.ts';
 import type { VariantKey } from './acked-resources.ts';
-import { originalOf, type Stamp } from './stamp.ts';
+import { atOnce, type InTurns } from './reading-pace.ts';
+import type { Stamp } from './stamp.ts';
 import type {
   ProtocolEffect,
   ProtocolInput,
@@ -30,6 +30,7 @@ import {
   isAbandoned,
   removeUnconfirmed,
   resetTypeState,
+  restampAcked,
   resumeIfSuspended,
   suspendedInterests,
   suspendIdle,
@@ -56,7 +57,7 @@ const reasonLimit = 2000;
  * One stream to a control plane, as a machine without I/O and clock: inputs in, effects out. This is what SotW and
  * delta have in common; protocol §5b, and §3 and §4 seen from the client.
  */
-export abstract class BaseStreamProtocol<S extends TypeState, R extends IncomingSotw>
+export abstract class BaseStreamProtocol<S extends TypeState, R extends IncomingSotw, J>
   implements StreamProtocol
 {
   protected readonly options: StreamProtocolOptions;
@@ -72,6 +73,8 @@ export abstract class BaseStreamProtocol<S extends TypeState, R extends Incoming
   /** Types of this stream that were sent but never asked for. */
   readonly #unsolicited = new Set<string>();
   #connected = false;
+  /** A response of which a part is still to be read. */
+  #reading: { readonly state: S; readonly response: R; readonly turns: InTurns<Result<J>> } | undefined;
   #effects: ProtocolEffect[] = [];
   #stamp: Stamp;
 
@@ -90,8 +93,10 @@ export abstract class BaseStreamProtocol<S extends TypeState, R extends Incoming
     fresh: readonly UpstreamSubscription[],
     dropped: readonly UpstreamSubscription[],
   ): void;
-  /** Judges a response; changes nothing unless it is good. The error is the reason for a NACK. */
-  protected abstract accept(state: S, response: R): Result<Transaction>;
+  /** Judges a response, in turns; changes nothing. The error is the reason for a NACK. */
+  protected abstract judge(state: S, response: R): InTurns<Result<J>>;
+  /** Takes over a response that is good. */
+  protected abstract commit(state: S, response: R, judged: J): Transaction;
   /** An ACK, or with `lastNack` a NACK, of `state.nonce`. */
   protected abstract reply(state: S): OutgoingRequest;
   /** Refuses a type that was never asked for; undefined where a refusal would subscribe to it. */
@@ -150,12 +155,7 @@ export abstract class BaseStreamProtocol<S extends TypeState, R extends Incoming
     const before = this.#stamp;
     this.#stamp = stamp ?? before;
     for (const state of this.#types.values()) {
-      const { type, holder } = state;
-      const anew = (constraints: Constraints): Constraints | undefined => {
-        const stamped = stamp?.(originalOf(before, constraints));
-        return stamped?.ok === true ? stamped.value : undefined;
-      };
-      for (const move of state.acked.restamp(anew)) yield [type, { holder, ...move }];
+      yield* restampAcked(state, before, stamp);
       state.rules = { ...state.rules, stamp: this.#stamp };
       this.onUnsubscribed(state);
     }
@@ -169,10 +169,14 @@ export abstract class BaseStreamProtocol<S extends TypeState, R extends Incoming
         break;
       case 'disconnected':
         this.#connected = false;
+        this.#reading = undefined;
         this.#timers.clear();
         break;
       case 'received':
         if (this.#connected) this.#receive(input.bytes);
+        break;
+      case 'read_on':
+        this.#readOn();
         break;
       case 'sibling_answered':
         this.controlPlaneResponded = true;
@@ -193,6 +197,7 @@ export abstract class BaseStreamProtocol<S extends TypeState, R extends Incoming
         this.#flush();
         break;
       case 'fired': {
+        this.#readToEnd(); // silence is over
         const run = this.#timers.get(input.timer);
         this.#timers.delete(input.timer);
         run?.();
@@ -377,6 +382,7 @@ export abstract class BaseStreamProtocol<S extends TypeState, R extends Incoming
   }
 
   #receive(bytes: Buffer): void {
+    this.#readToEnd();
     const read = this.read(bytes);
     const envelope = read.ok ? read.value : read.error;
     const state = this.#types.get(typeUrl(envelope.typeUrl));
@@ -393,21 +399,40 @@ export abstract class BaseStreamProtocol<S extends TypeState, R extends Incoming
       return;
     }
     this.controlPlaneResponded = true;
+    this.#reading = { state, response: read.value, turns: this.judge(state, read.value) };
+    this.#readOn();
+  }
+
+  #readOn(): void {
+    const step = this.#reading?.turns.next();
+    if (step?.done === true) this.#received(step.value);
+    else if (step !== undefined) this.#effects.push({ kind: 'read_on' });
+  }
+
+  #readToEnd(): void {
+    if (this.#reading !== undefined) this.#received(atOnce(this.#reading.turns));
+  }
+
+  #received(judged: Result<J>): void {
+    if (this.#reading === undefined) return;
+    const { state, response } = this.#reading;
+    this.#reading = undefined;
+    if (this.#types.get(state.type) !== state) return; // asked on another stream meanwhile
     if (state.subscriptions.size === 0) {
       // An answer that was in flight when its last subscription ended.
-      state.nonce = envelope.nonce;
+      state.nonce = response.nonce;
       this.send(this.reply(state));
       return;
     }
-    const accepted = this.accept(state, read.value);
-    if (!accepted.ok) {
-      this.#reject(state, envelope.nonce, accepted.error);
+    if (!judged.ok) {
+      this.#reject(state, response.nonce, judged.error);
       return;
     }
-    this.#apply(accepted.value);
-    this.#acknowledge(state, read.value);
-    if (this.options.firstResponseIsComplete === true) this.#resolveWildcards(state, accepted.value);
-    this.#awaitQuiet(state, accepted.value);
+    const said = this.commit(state, response, judged.value);
+    this.#apply(said);
+    this.#acknowledge(state, response);
+    if (this.options.firstResponseIsComplete === true) this.#resolveWildcards(state, said);
+    this.#awaitQuiet(state, said);
   }
 
   #acknowledge(state: S, response: R): void {

@@ -8,8 +8,13 @@ export interface ChannelHandler {
 }
 
 export interface ChannelStreamHandler {
-  /** Bytes are this handler's own. */
-  message(bytes: Buffer): void;
+  /**
+   * Bytes are this handler's own. True: a part of the message is still to be read, by `proceed` in turns of its own, so
+   * that others get theirs. The next message waits until then.
+   */
+  message(bytes: Buffer): boolean;
+  /** True: there is still more. */
+  proceed(): boolean;
   /** Once, unless it was ended by its owner. */
   closed(reason: string, code: Code): void;
 }

@@ -1,6 +1,6 @@
 import type { TypeUrl } from '../../model/brand.ts';
 import { type Constraints, UNCONSTRAINED } from '../../model/constraints.ts';
-import { fail, ok, type Result } from '../../model/result.ts';
+import { ok, type Result } from '../../model/result.ts';
 import {
   type Heartbeat,
   type Interest,
@@ -20,10 +20,12 @@ import {
   readDeltaResponse,
   type UnreadableResponse,
 } from '../../wire/response-reader.ts';
-import { acceptError, acceptRemoval, acceptResource, type Identity } from './accept-resource.ts';
+import type { Identity } from './accept-resource.ts';
 import { type AckedVariant, SeenVariants, type VariantKey, variantKey } from './acked-resources.ts';
 import { BaseStreamProtocol } from './base-stream-protocol.ts';
+import { atOnce, type InTurns } from './reading-pace.ts';
 import { requestParts } from './request-parts.ts';
+import { ResponseParts } from './response-parts.ts';
 import type { TypeState } from './stream-protocol.ts';
 import { covered } from './type-state.ts';
 import { UnansweredUnsubscribed } from './unanswered-unsubscribed.ts';
@@ -74,7 +76,7 @@ const initialVersionsLimit = 3 * 1024 * 1024;
 const noVersions: ReadonlyMap<string, string> = new Map();
 
 /** An incremental stream (protocol §4 from the client's side). */
-export class DeltaStreamProtocol extends BaseStreamProtocol<DeltaState, IncomingDelta> {
+export class DeltaStreamProtocol extends BaseStreamProtocol<DeltaState, IncomingDelta, DeltaReading> {
   #lastAttribution: Heard | undefined;
 
   protected createState(base: TypeState): DeltaState {
@@ -304,12 +306,20 @@ export class DeltaStreamProtocol extends BaseStreamProtocol<DeltaState, Incoming
     });
   }
 
-  protected accept(state: DeltaState, response: IncomingDelta): Result<Transaction> {
-    const reading = read(state, response);
-    return reading.ok ? ok(this.#commit(state, response, reading.value)) : reading;
+  protected *judge(state: DeltaState, response: IncomingDelta): InTurns<Result<DeltaReading>> {
+    const { rules } = state;
+    const reading = yield* read(this.#parts(state), response);
+    // Another stamp came in between.
+    if (rules !== state.rules) return atOnce(read(this.#parts(state), response));
+    return reading;
   }
 
-  #commit(state: DeltaState, response: IncomingDelta, reading: DeltaReading): Transaction {
+  #parts({ rules }: TypeState): ResponseParts {
+    const { entriesPerTurn } = this.options;
+    return new ResponseParts({ rules, readResource: readDeltaResource, entriesPerTurn });
+  }
+
+  protected commit(state: DeltaState, response: IncomingDelta, reading: DeltaReading): Transaction {
     const { subscriptions, acked, holder, type } = state;
     const puts: Put[] = [];
     const heartbeats: Heartbeat[] = [];
@@ -453,36 +463,22 @@ export class DeltaStreamProtocol extends BaseStreamProtocol<DeltaState, Incoming
   }
 }
 
-function read(state: DeltaState, response: IncomingDelta): Result<DeltaReading> {
-  const { rules } = state;
+function* read(parts: ResponseParts, response: IncomingDelta): InTurns<Result<DeltaReading>> {
   const seen = new SeenVariants();
-  const puts: Put[] = [];
-  for (let index = 0; index < response.resources.length; index++) {
-    const resource = readDeltaResource(response.resources.at(index));
-    if (!resource.ok) return fail(`resource ${index + 1} of ${response.resources.length}: ${resource.error}`);
-    const put = acceptResource(rules, resource.value, seen);
-    if (!put.ok) return put;
-    puts.push(put.value);
-  }
-  const removed: Identity[] = [];
-  for (const name of response.removed) {
-    const identity = acceptRemoval(rules, { name, constraints: UNCONSTRAINED.bytes }, seen);
-    if (!identity.ok) return identity;
-    removed.push(identity.value);
-  }
-  const removedVariants: Identity[] = [];
-  for (const name of response.removedNames) {
-    const identity = acceptRemoval(rules, name, seen);
-    if (!identity.ok) return identity;
-    removedVariants.push(identity.value);
-  }
-  const resourceErrors: ResourceError[] = [];
-  for (const error of response.errors) {
-    const fault = acceptError(rules, error);
-    if (!fault.ok) return fault;
-    resourceErrors.push(fault.value);
-  }
-  return ok({ puts, removed, removedVariants, resourceErrors });
+  const puts = yield* parts.resources(response.resources, 0, response.resources.length, seen);
+  if (!puts.ok) return puts;
+  const removed = yield* parts.removed(response.removed, seen);
+  if (!removed.ok) return removed;
+  const removedVariants = yield* parts.removedNames(response.removedNames, seen);
+  if (!removedVariants.ok) return removedVariants;
+  const resourceErrors = yield* parts.errors(response.errors);
+  if (!resourceErrors.ok) return resourceErrors;
+  return ok({
+    puts: puts.value,
+    removed: removed.value,
+    removedVariants: removedVariants.value,
+    resourceErrors: resourceErrors.value,
+  });
 }
 
 /** In delta NOT_FOUND is a removal (protocol §8): one of those that are not said already, in this way or the other. */

@@ -124,6 +124,8 @@ const slice = 10;
 
 function stream(call: ClientDuplexStream<Buffer, Buffer>, handler: ChannelStreamHandler): ChannelStream {
   let over = false;
+  /** A part of the last response is still to be read. */
+  let reading = false;
   /** Handling responses since the last break, in milliseconds. */
   let spent = 0;
   const close = (reason: string, code: Code): void => {
@@ -136,17 +138,24 @@ function stream(call: ClientDuplexStream<Buffer, Buffer>, handler: ChannelStream
     // A server that sends but does not read gets no more ACKs queued up for it: nothing is read until it reads.
     if (!call.writableNeedDrain) call.resume();
   };
+  const proceed = (): void => {
+    reading = !over && handler.proceed();
+    setImmediate(reading ? proceed : resume);
+  };
   call.on('data', (bytes: Buffer) => {
     if (over) return;
     const start = performance.now();
-    handler.message(bytes);
+    reading = handler.message(bytes);
     spent += performance.now() - start;
-    if (spent < slice) return;
-    // What has arrived meanwhile may be thousands of responses: others have their turn between them.
+    if (!reading && spent < slice) return;
+    // What has arrived meanwhile may be thousands of responses, and one may have thousands of resources: others have
+    // their turn between them.
     call.pause();
-    setImmediate(resume);
+    setImmediate(reading ? proceed : resume);
   });
-  call.on('drain', resume);
+  call.on('drain', () => {
+    if (!reading) resume();
+  });
   call.on('error', (error) => {
     close(explainError(error), codeOf('code' in error ? Number(error.code) : Code.UNKNOWN));
   });

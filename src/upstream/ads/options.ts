@@ -66,6 +66,8 @@ export interface AdsUpstreamOptions {
   /** `x-distributary-via`, asked for each new stream: this relay's id and those that it passes on. */
   readonly via: () => string;
   readonly maxConstraintDepth: number;
+  /** How many entries of a response are read in one turn of the event loop; undefined: 1000. */
+  readonly entriesPerTurn?: number;
   /** limits.max_upstream_sessions. */
   readonly maxSessions: number;
   readonly clock: Clock;

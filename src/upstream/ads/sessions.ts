@@ -325,13 +325,14 @@ export class Sessions {
   }
 
   #protocolOptions(parameters: Parameters, stamp: NodeAndStamp['stamp']): StreamProtocolOptions {
-    const { maxConstraintDepth, resourceTimeoutMs } = this.#options;
+    const { maxConstraintDepth, resourceTimeoutMs, entriesPerTurn = 1000 } = this.#options;
     return {
       holders: { wildcard: this.#holder(parameters, 'wildcard'), named: this.#holder(parameters, 'named') },
       locators: this.#native,
       firstResponseIsComplete: this.#options.sessionPerParameters === true && parameters !== SHARED_SESSION,
       stamp,
       maxConstraintDepth,
+      entriesPerTurn,
       resourceTimeoutMs,
     };
   }

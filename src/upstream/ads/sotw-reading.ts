@@ -1,10 +1,12 @@
 import type { ResourceName } from '../../model/brand.ts';
-import { fail, ok, type Result } from '../../model/result.ts';
+import { ok, type Result } from '../../model/result.ts';
 import type { Put, ResourceError } from '../../model/transaction.ts';
-import { type ByteRanges, type IncomingSotw, readSotwResource } from '../../wire/response-reader.ts';
-import { type AcceptanceRules, acceptError, acceptResource, type Identity } from './accept-resource.ts';
+import type { IncomingSotw } from '../../wire/response-reader.ts';
+import type { Identity } from './accept-resource.ts';
 import { type AckedResources, SeenVariants } from './acked-resources.ts';
 import { commonEnds, type PreviousResponse, sameResource } from './previous-response.ts';
+import type { InTurns } from './reading-pace.ts';
+import type { ResponseParts } from './response-parts.ts';
 
 /** What a SotW response says: all of it judged, nothing of it done yet. */
 export interface SotwReading {
@@ -18,7 +20,7 @@ export interface SotwReading {
 }
 
 export interface SotwExpectation {
-  readonly rules: AcceptanceRules;
+  readonly reader: ResponseParts;
   readonly acked: AckedResources;
   /** Absence deletes (protocol §3.7). */
   readonly fullState: boolean;
@@ -27,17 +29,20 @@ export interface SotwExpectation {
 }
 
 /** Judges a response. The error is the reason for a NACK. */
-export function readSotw(expected: SotwExpectation, response: IncomingSotw): Result<SotwReading> {
-  const compared =
-    expected.previous === undefined ? undefined : compare(expected, expected.previous, response);
-  return compared ?? readAll(expected, response);
+export function* readSotw(expected: SotwExpectation, response: IncomingSotw): InTurns<Result<SotwReading>> {
+  const { previous } = expected;
+  const compared = previous === undefined ? undefined : yield* compare(expected, previous, response);
+  return compared ?? (yield* readAll(expected, response));
 }
 
-function readAll({ rules, acked, fullState }: SotwExpectation, response: IncomingSotw): Result<SotwReading> {
+function* readAll(
+  { reader, acked, fullState }: SotwExpectation,
+  response: IncomingSotw,
+): InTurns<Result<SotwReading>> {
   const seen = new SeenVariants();
-  const puts = readRange(rules, response.resources, 0, response.resources.length, seen);
+  const puts = yield* reader.resources(response.resources, 0, response.resources.length, seen);
   if (!puts.ok) return puts;
-  const resourceErrors = readResourceErrors(rules, response);
+  const resourceErrors = yield* reader.errors(response.errors);
   if (!resourceErrors.ok) return resourceErrors;
   const missing: Identity[] = [];
   if (fullState) {
@@ -50,16 +55,16 @@ function readAll({ rules, acked, fullState }: SotwExpectation, response: Incomin
 }
 
 /** Undefined where a comparison cannot tell, and the whole must be read. */
-function compare(
-  { rules, acked, fullState }: SotwExpectation,
+function* compare(
+  { reader, acked, fullState }: SotwExpectation,
   previous: PreviousResponse,
   response: IncomingSotw,
-): Result<SotwReading> | undefined {
+): InTurns<Result<SotwReading> | undefined> {
   const { resources } = response;
   const { prefix, suffix } = commonEnds(previous.resources, resources);
   const end = resources.length - suffix;
   const seen = new SeenVariants();
-  const read = readRange(rules, resources, prefix, end, seen);
+  const read = yield* reader.resources(resources, prefix, end, seen);
   if (!read.ok) return read;
   const before = positions(previous, prefix, previous.identities.length - suffix);
   const puts: Put[] = [];
@@ -73,7 +78,7 @@ function compare(
     if (!fullState && put.constraints.key !== '') return undefined;
     if (at === undefined || !sameResource(previous.resources, at, resources, prefix + offset)) puts.push(put);
   }
-  const resourceErrors = readResourceErrors(rules, response);
+  const resourceErrors = yield* reader.errors(response.errors);
   if (!resourceErrors.ok) return resourceErrors;
   const missing: Identity[] = [];
   if (fullState) {
@@ -91,34 +96,6 @@ function compare(
     ...previous.identities.slice(previous.identities.length - suffix),
   ];
   return ok({ puts, resourceErrors: resourceErrors.value, missing, identities });
-}
-
-function readRange(
-  rules: AcceptanceRules,
-  resources: ByteRanges,
-  start: number,
-  end: number,
-  seen: SeenVariants,
-): Result<Put[]> {
-  const puts: Put[] = [];
-  for (let index = start; index < end; index++) {
-    const resource = readSotwResource(resources.at(index));
-    if (!resource.ok) return fail(`resource ${index + 1} of ${resources.length}: ${resource.error}`);
-    const put = acceptResource(rules, resource.value, seen);
-    if (!put.ok) return put;
-    puts.push(put.value);
-  }
-  return ok(puts);
-}
-
-function readResourceErrors(rules: AcceptanceRules, response: IncomingSotw): Result<ResourceError[]> {
-  const resourceErrors: ResourceError[] = [];
-  for (const error of response.errors) {
-    const fault = acceptError(rules, error);
-    if (!fault.ok) return fault;
-    resourceErrors.push(fault.value);
-  }
-  return ok(resourceErrors);
 }
 
 function positions(previous: PreviousResponse, start: number, end: number): Map<ResourceName, number[]> {

@@ -1,5 +1,5 @@
 import type { ResourceName } from '../../model/brand.ts';
-import { ok, type Result } from '../../model/result.ts';
+import type { Result } from '../../model/result.ts';
 import {
   type Heartbeat,
   type Interest,
@@ -11,12 +11,19 @@ import {
 import { Code } from '../../wire/grpc-status.ts';
 import type { OutgoingRequest } from '../../wire/request-writer.ts';
 import type { Locator } from '../../wire/requests.ts';
-import { type IncomingSotw, readSotwResponse, type UnreadableResponse } from '../../wire/response-reader.ts';
+import {
+  type IncomingSotw,
+  readSotwResource,
+  readSotwResponse,
+  type UnreadableResponse,
+} from '../../wire/response-reader.ts';
 import type { Identity } from './accept-resource.ts';
 import { SeenVariants, type VariantKey } from './acked-resources.ts';
 import { BaseStreamProtocol } from './base-stream-protocol.ts';
 import type { PreviousResponse } from './previous-response.ts';
-import { readSotw, type SotwReading } from './sotw-reading.ts';
+import { atOnce, type InTurns } from './reading-pace.ts';
+import { ResponseParts } from './response-parts.ts';
+import { readSotw, type SotwExpectation, type SotwReading } from './sotw-reading.ts';
 import type { TypeState } from './stream-protocol.ts';
 import { covered } from './type-state.ts';
 import { markResolved, type UpstreamSubscription, unansweredInterests } from './upstream-subscriptions.ts';
@@ -53,7 +60,7 @@ const attributionWaitMs = 2000;
  * response of a type on a stream cannot be older than the type's first request, so all names of that request are
  * answered by any response; a name added later is absent only once it has come and then lacks, or by resource_timeout.
  */
-export class SotwStreamProtocol extends BaseStreamProtocol<SotwState, IncomingSotw> {
+export class SotwStreamProtocol extends BaseStreamProtocol<SotwState, IncomingSotw, SotwReading> {
   protected createState(base: TypeState): SotwState {
     const unheard = { lastAttributedRequest: 0, attributionAmbiguous: false, renewalScheduled: false };
     return {
@@ -187,18 +194,30 @@ export class SotwStreamProtocol extends BaseStreamProtocol<SotwState, IncomingSo
     if (subscription !== undefined && subscription.requestNumber > 0) state.attributionAmbiguous = true;
   }
 
-  protected accept(state: SotwState, response: IncomingSotw): Result<Transaction> {
-    const { rules, acked } = state;
+  protected *judge(state: SotwState, response: IncomingSotw): InTurns<Result<SotwReading>> {
+    const { rules, previous } = state;
+    const reading = yield* readSotw(this.#expectation(state), response);
+    // Another stamp came in between, or something was unsubscribed.
+    if (rules !== state.rules || previous !== state.previous)
+      return atOnce(readSotw(this.#expectation(state), response));
+    return reading;
+  }
+
+  #expectation(state: SotwState): SotwExpectation {
     const fullState = isFull(state);
     // The last received match wins where upstream cannot delete: variants all count as received then (protocol §5). As
     // long as the store may have more than is held, the whole is said to it.
     const comparable = fullState ? state.storeSwept : state.previous?.constrained === false;
     const previous = comparable ? state.previous : undefined;
-    const reading = readSotw({ rules, acked, fullState, previous }, response);
-    return reading.ok ? ok(this.#commit(state, response, reading.value)) : reading;
+    return { reader: this.#parts(state), acked: state.acked, fullState, previous };
   }
 
-  #commit(state: SotwState, response: IncomingSotw, reading: SotwReading): Transaction {
+  #parts({ rules }: TypeState): ResponseParts {
+    const { entriesPerTurn } = this.options;
+    return new ResponseParts({ rules, readResource: readSotwResource, entriesPerTurn });
+  }
+
+  protected commit(state: SotwState, response: IncomingSotw, reading: SotwReading): Transaction {
     const { subscriptions, acked } = state;
     const puts: Put[] = [];
     const heartbeats: Heartbeat[] = [];

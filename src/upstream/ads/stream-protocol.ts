@@ -14,6 +14,8 @@ export type ProtocolInput =
   | { readonly kind: 'connected'; readonly resumed: boolean }
   | { readonly kind: 'disconnected' }
   | { readonly kind: 'received'; readonly bytes: Buffer }
+  /** The next part of a large response is read. */
+  | { readonly kind: 'read_on' }
   /** Another stream of the session has had a response: the control plane works and accepts this node. */
   | { readonly kind: 'sibling_answered' }
   | { readonly kind: 'subscribe'; readonly interest: Interest }
@@ -46,6 +48,8 @@ export type ProtocolEffect =
   | { readonly kind: 'overdue' }
   /** Only a new stream can tell which request a response answers: end this one, and open another at once. */
   | { readonly kind: 'renew'; readonly reason: string }
+  /** The response is large: others get a turn, and then comes `read_on`. */
+  | { readonly kind: 'read_on' }
   /** The stream is beyond use: end it. */
   | { readonly kind: 'fail'; readonly reason: string };
 
@@ -58,6 +62,8 @@ export interface StreamProtocolOptions {
   readonly firstResponseIsComplete?: boolean;
   readonly stamp: Stamp;
   readonly maxConstraintDepth: number;
+  /** How many entries of a response are read in one turn. */
+  readonly entriesPerTurn: number;
   /** Protocol §3.9. */
   readonly resourceTimeoutMs: number;
 }

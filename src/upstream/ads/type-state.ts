@@ -1,8 +1,9 @@
 import type { TypeUrl } from '../../model/brand.ts';
-import { type Interest, type Removal, WILDCARD } from '../../model/transaction.ts';
+import type { Constraints } from '../../model/constraints.ts';
+import { type Interest, type Move, type Removal, WILDCARD } from '../../model/transaction.ts';
 import { typeInfo } from '../../model/types.ts';
 import { AckedResources, type AckedVariant } from './acked-resources.ts';
-import type { Stamp } from './stamp.ts';
+import { originalOf, type Stamp } from './stamp.ts';
 import type { StreamProtocolOptions, TypeState } from './stream-protocol.ts';
 import { resume, type UpstreamSubscription, UpstreamSubscriptions } from './upstream-subscriptions.ts';
 
@@ -109,4 +110,17 @@ export function suspendedInterests(states: Iterable<TypeState>): readonly Intere
 /** By type, in the order of ADS (protocol §8): a server that answers in the order of requests warms clusters first. */
 export function inOrder<S extends TypeState>(states: ReadonlyMap<TypeUrl, S>): readonly S[] {
   return [...states.values()].toSorted((a, b) => a.info.order - b.info.order);
+}
+
+/** Another stamp, or (undefined) the end: what becomes of what is held. */
+export function* restampAcked(
+  { type, holder, acked }: TypeState,
+  before: Stamp,
+  stamp: Stamp | undefined,
+): Iterable<readonly [TypeUrl, Move]> {
+  const anew = (constraints: Constraints): Constraints | undefined => {
+    const stamped = stamp?.(originalOf(before, constraints));
+    return stamped?.ok === true ? stamped.value : undefined;
+  };
+  for (const move of acked.restamp(anew)) yield [type, { holder, ...move }];
 }

@@ -195,7 +195,8 @@ export function sotwBodies({ first }: Received): readonly Uint8Array[] {
 }
 
 function removedOf(response: object): readonly string[] {
-  return 'removed' in response ? (response as IncomingDelta).removed : [];
+  const { removed } = response as IncomingDelta;
+  return Array.from({ length: removed.length }, (_, index) => removed.at(index).toString());
 }
 
 function urlOf(type: string): string {

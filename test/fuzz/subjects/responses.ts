@@ -60,7 +60,10 @@ class ScriptedPlane {
   }
 
   say(bytes: Buffer): void {
-    for (const stream of [...this.streams]) stream.message(Buffer.from(bytes));
+    for (const stream of [...this.streams]) {
+      let reading = stream.message(Buffer.from(bytes));
+      while (reading) reading = stream.proceed();
+    }
   }
 }
 

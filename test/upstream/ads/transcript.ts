@@ -22,6 +22,8 @@ import { contentOf, deltaResponse, parseItem, sotwResponse, typeOf } from './res
  *     wake TYPE SELECTOR                      somebody does again
  *     < TYPE VERSION NONCE ITEM…              a response, its items as in responses.ts
  *     < garbage                               bytes that are none
+ *     turns N, before `session`               N entries of a response are read in one turn
+ *     turn                                    the next turn
  *
  * and answers with what the machine does: `>` is a request, `=` a transaction, `*` a line in the log.
  */
@@ -32,7 +34,12 @@ export class Conversation {
   readonly #timers = new Map<string, Timer>();
   #lines: string[] = [];
 
-  constructor(protocol: 'sotw' | 'delta', variants: 'native' | readonly string[], parameters: string) {
+  constructor(
+    protocol: 'sotw' | 'delta',
+    variants: 'native' | readonly string[],
+    parameters: string,
+    entriesPerTurn = 1000,
+  ) {
     this.#sotw = protocol === 'sotw';
     const native = variants === 'native';
     const options = {
@@ -43,6 +50,7 @@ export class Conversation {
       locators: native,
       stamp: native ? unstamped : stampFor(variants, parametersOf(parameters), 8),
       maxConstraintDepth: 8,
+      entriesPerTurn,
       resourceTimeoutMs: 15_000,
     };
     this.#machine = this.#sotw ? new SotwStreamProtocol(options) : new DeltaStreamProtocol(options);
@@ -77,6 +85,9 @@ export class Conversation {
         break;
       case 'wait':
         this.#clock.advance(milliseconds(words[0] ?? ''));
+        break;
+      case 'turn':
+        this.#run(this.#machine.step({ kind: 'read_on' }));
         break;
       case '<':
         this.#run(this.#machine.step({ kind: 'received', bytes: this.#response(words) }));
@@ -126,6 +137,9 @@ export class Conversation {
         case 'cancel':
           this.#timers.get(effect.timer)?.cancel();
           break;
+        case 'read_on':
+          this.#lines.push('* a part is still to be read');
+          break;
         case 'asked':
         case 'count':
           break;
@@ -145,16 +159,26 @@ export class Conversation {
 /** The conversation of a file: its lines with what the machine does put after each; as it should be, the same text. */
 export function replay(script: string): string {
   let conversation: Conversation | undefined;
+  let entriesPerTurn = 1000;
   const lines: string[] = [];
   for (const line of script.split('\n')) {
     if (/^[>=*]/.test(line)) continue;
     lines.push(line);
     if (line === '' || line.startsWith('#')) continue;
     const [verb, protocol, variants = '', parameters = ''] = line.split(' ');
+    if (verb === 'turns') {
+      entriesPerTurn = Number(protocol);
+      continue;
+    }
     if (verb === 'session') {
       if (protocol !== 'sotw' && protocol !== 'delta') throw new Error(line);
       const keys = variants === '' ? [] : variants.split(',');
-      conversation = new Conversation(protocol, variants === 'native' ? 'native' : keys, parameters);
+      conversation = new Conversation(
+        protocol,
+        variants === 'native' ? 'native' : keys,
+        parameters,
+        entriesPerTurn,
+      );
       continue;
     }
     if (conversation === undefined) throw new Error('a script begins with `session`');
