@@ -3,14 +3,15 @@
  * commands start it.
  */
 const stages = ['upstream', 'cache', 'views', 'downstream', 'admin', 'config'];
-const shared = ['gen', 'model', 'wire', 'observe', 'security'];
+const shared = ['gen', 'protobuf', 'model', 'wire', 'observe', 'security'];
 /** @type {Map<string, readonly string[]>} */
 const mayImport = new Map([
   ['gen', []],
-  ['model', ['gen']],
-  ['wire', ['gen', 'model']],
-  ['observe', ['gen', 'model', 'wire']],
-  ['security', ['gen', 'model', 'wire', 'observe']],
+  ['protobuf', []],
+  ['model', ['gen', 'protobuf']],
+  ['wire', ['gen', 'protobuf', 'model']],
+  ['observe', ['gen', 'protobuf', 'model', 'wire']],
+  ['security', ['gen', 'protobuf', 'model', 'wire', 'observe']],
   ...stages.map((stage) => [stage, shared]),
 ]);
 

@@ -1,8 +1,8 @@
-import { BinaryReader, WireType } from '@bufbuild/protobuf/wire';
 import { NO_PARAMETERS } from '../model/parameters.ts';
 import type { Variant } from '../model/resource.ts';
 import { itemId } from '../model/selection.ts';
 import { type ResendItems, type Response, resendItems } from '../model/subscription.ts';
+import { bytesTag, MessageReader, varintTag } from '../protobuf/message-reader.ts';
 
 /** What follows from the clusters of a CDS response. Computed once for all that get it. */
 export interface ClusterConsequences {
@@ -35,22 +35,18 @@ interface Peeked {
   readonly warms: boolean;
 }
 
+const discoveryType = varintTag(2);
+
 function peek(variant: Variant): Peeked {
   try {
-    const any = variant.payload?.bytes ?? new Uint8Array();
-    const reader = new BinaryReader(field(any, 2) ?? new Uint8Array());
     let [service, warms] = ['', false];
     let name: string = variant.name;
-    while (reader.pos < reader.len) {
-      const [at, wire] = reader.tag();
-      if (at === 1 && wire === WireType.LengthDelimited) name = reader.string();
-      else if (at === 2 && wire === WireType.Varint) warms ||= [1, 2, 3].includes(reader.int32());
-      else if (at === 3 && wire === WireType.LengthDelimited) {
-        service = Buffer.from(field(reader.bytes(), 2) ?? new Uint8Array()).toString();
-      } else {
-        warms ||= at === 8 || at === 38;
-        reader.skip(wire, at);
-      }
+    const any = variant.payload?.bytes ?? noBytes;
+    for (const reader = new MessageReader(lastField(any, 2) ?? noBytes); reader.next(); ) {
+      if (reader.tag === bytesTag(1)) name = reader.lossyText();
+      else if (reader.tag === discoveryType) warms ||= [1, 2, 3].includes(reader.int32());
+      else if (reader.tag === bytesTag(3)) service = lastField(reader.view(), 2)?.toString() ?? '';
+      else warms ||= reader.field === 8 || reader.field === 38;
     }
     return { service: service || name || variant.name, warms };
   } catch {
@@ -59,14 +55,13 @@ function peek(variant: Variant): Peeked {
   }
 }
 
+const noBytes = new Uint8Array(0);
+
 /** The last occurrence of a length-delimited field. */
-function field(message: Uint8Array, number: number): Uint8Array | undefined {
-  const reader = new BinaryReader(message);
-  let found: Uint8Array | undefined;
-  while (reader.pos < reader.len) {
-    const [at, wire] = reader.tag();
-    if (at === number && wire === WireType.LengthDelimited) found = reader.bytes();
-    else reader.skip(wire, at);
+function lastField(message: Uint8Array, number: number): Buffer | undefined {
+  let found: Buffer | undefined;
+  for (const reader = new MessageReader(message); reader.next(); ) {
+    if (reader.tag === bytesTag(number)) found = reader.view();
   }
   return found;
 }

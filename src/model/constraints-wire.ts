@@ -1,4 +1,5 @@
-import { BinaryReader, BinaryWriter, WireType } from '@bufbuild/protobuf/wire';
+import { BinaryWriter, WireType } from '@bufbuild/protobuf/wire';
+import { bytesTag, MessageReader } from '../protobuf/message-reader.ts';
 import type { Expression } from './expression.ts';
 import { assertNever, errorMessage, fail, ok, type Result } from './result.ts';
 
@@ -36,7 +37,7 @@ export function decodeExpression(bytes: Uint8Array, maxDepth: number): Result<Ex
   const limit = Math.min(maxDepth, maxDepthEver);
   try {
     const draft = emptyDraft();
-    readExpression(draft, bytes, 1, limit);
+    readExpression(draft, new MessageReader(bytes), 1, limit);
     const poison = { found: false };
     const expression = finish(draft, poison);
     return ok(poison.found ? { kind: 'never' } : expression);
@@ -46,62 +47,50 @@ export function decodeExpression(bytes: Uint8Array, maxDepth: number): Result<Ex
   }
 }
 
-function readExpression(draft: Draft, bytes: Uint8Array, depth: number, limit: number): void {
+function readExpression(draft: Draft, reader: MessageReader, depth: number, limit: number): void {
   if (depth > limit) throw new Error(`nested deeper than ${limit}`);
-  for (const { field, reader } of messageFields(bytes, draft, 4)) {
-    const content = reader.bytes();
-    if (field === 1) {
-      if (draft.body?.kind !== 'single')
-        draft.body = { kind: 'single', single: { key: '', test: undefined, unknown: false } };
-      readSingle(draft.body.single, content);
-    } else if (field === 4) {
-      if (draft.body?.kind !== 'not') draft.body = { kind: 'not', of: emptyDraft() };
-      readExpression(draft.body.of, content, depth + 1, limit);
-    } else {
-      const kind = field === 2 ? 'or' : 'and';
-      if (draft.body?.kind !== kind) draft.body = { kind, of: [] };
-      readList(draft.body.of, content, depth + 1, limit);
+  while (reader.next()) {
+    switch (reader.tag) {
+      case bytesTag(1):
+        if (draft.body?.kind !== 'single')
+          draft.body = { kind: 'single', single: { key: '', test: undefined, unknown: false } };
+        readSingle(draft.body.single, reader.message());
+        break;
+      case bytesTag(2):
+      case bytesTag(3): {
+        const kind = reader.tag === bytesTag(2) ? 'or' : 'and';
+        if (draft.body?.kind !== kind) draft.body = { kind, of: [] };
+        readList(draft.body.of, reader.message(), depth + 1, limit);
+        break;
+      }
+      case bytesTag(4):
+        if (draft.body?.kind !== 'not') draft.body = { kind: 'not', of: emptyDraft() };
+        readExpression(draft.body.of, reader.message(), depth + 1, limit);
+        break;
+      default:
+        draft.unknown = true;
     }
   }
 }
 
-function readList(children: Draft[], bytes: Uint8Array, depth: number, limit: number): void {
-  // A list has no oneof: fields that it may gain one day do not change what it says today.
-  for (const { reader } of messageFields(bytes, { unknown: false }, 1)) {
+function readList(children: Draft[], reader: MessageReader, depth: number, limit: number): void {
+  while (reader.next()) {
+    // A list has no oneof: fields that it may gain one day do not change what it says today.
+    if (reader.tag !== bytesTag(1)) continue;
     const child = emptyDraft();
-    readExpression(child, reader.bytes(), depth, limit);
+    readExpression(child, reader.message(), depth, limit);
     children.push(child);
   }
 }
 
-function readSingle(single: SingleDraft, bytes: Uint8Array): void {
-  for (const { field, reader } of messageFields(bytes, single, 3)) {
-    if (field === 1) single.key = reader.string(true);
-    else if (field === 2) single.test = { kind: 'value', value: reader.string(true) };
-    else {
-      for (const { reader: inner } of messageFields(reader.bytes(), { unknown: false }, 0)) inner.bytes();
+function readSingle(single: SingleDraft, reader: MessageReader): void {
+  while (reader.next()) {
+    if (reader.tag === bytesTag(1)) single.key = reader.text();
+    else if (reader.tag === bytesTag(2)) single.test = { kind: 'value', value: reader.text() };
+    else if (reader.tag === bytesTag(3)) {
+      for (const exists = reader.message(); exists.next(); ); // what is malformed is refused here, too
       single.test = { kind: 'exists' };
-    }
-  }
-}
-
-/**
- * Each field numbered 1 to `last`, its length and content to be read by the caller. All fields that are known here
- * are length-delimited: a known number with another wire type is an unknown field, as protobuf has it.
- */
-function* messageFields(
-  bytes: Uint8Array,
-  seen: { unknown: boolean },
-  last: number,
-): Generator<{ readonly field: number; readonly reader: BinaryReader }> {
-  const reader = new BinaryReader(bytes);
-  while (reader.pos < reader.len) {
-    const [field, wireType] = reader.tag();
-    if (field <= last && wireType === WireType.LengthDelimited) yield { field, reader };
-    else {
-      reader.skip(wireType, field);
-      seen.unknown = true;
-    }
+    } else single.unknown = true;
   }
 }
 

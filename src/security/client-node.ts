@@ -1,6 +1,5 @@
-import { BinaryReader, WireType } from '@bufbuild/protobuf/wire';
 import { errorMessage, fail, ok, type Result } from '../model/result.ts';
-import { fieldsOf, textOf } from '../wire/fields.ts';
+import { bytesTag, doubleTag, MessageReader, varintTag } from '../protobuf/message-reader.ts';
 
 /** What of a client's node the relay looks at. Empty strings where it says nothing, as in the proto. */
 export interface ClientNode {
@@ -57,128 +56,115 @@ function readNode(bytes: Buffer, wanted: ReadonlySet<string> | undefined): Clien
   let { id, cluster, locality, userAgentName, userAgentVersion } = NO_NODE;
   const clientFeatures: string[] = [];
   const metadata = new Map<string, string | Metadata>();
-  fieldsOf(bytes, 0, bytes.length, (field, start, end) => {
-    switch (field) {
-      case 1:
-        id = textOf(bytes, start, end);
+  for (const reader = new MessageReader(bytes); reader.next(); ) {
+    switch (reader.tag) {
+      case bytesTag(1):
+        id = reader.lossyText();
         break;
-      case 2:
-        cluster = textOf(bytes, start, end);
+      case bytesTag(2):
+        cluster = reader.lossyText();
         break;
-      case 3:
-        readStruct(bytes, start, end, wanted, metadata, 0);
+      case bytesTag(3):
+        readStruct(reader.message(), wanted, metadata, 0);
         break;
-      case 4:
-        locality = readLocality(bytes, start, end);
+      case bytesTag(4):
+        locality = readLocality(reader.message());
         break;
-      case 6:
-        userAgentName = textOf(bytes, start, end);
+      case bytesTag(6):
+        userAgentName = reader.lossyText();
         break;
-      case 7:
-        userAgentVersion = textOf(bytes, start, end);
+      case bytesTag(7):
+        userAgentVersion = reader.lossyText();
         break;
-      case 8:
-        userAgentVersion = readBuildVersion(bytes, start, end);
+      case bytesTag(8):
+        userAgentVersion = readBuildVersion(reader.message());
         break;
-      case 10:
-        if (clientFeatures.length < mostFeatures) clientFeatures.push(textOf(bytes, start, end));
+      case bytesTag(10):
+        if (clientFeatures.length < mostFeatures) clientFeatures.push(reader.lossyText());
         break;
       default:
     }
-  });
+  }
   return { id, cluster, metadata, locality, userAgentName, userAgentVersion, clientFeatures };
 }
 
 /** As deep as protobuf's own readers go. */
 const maxDepth = 100;
 
-/** The tag of google.protobuf.Value.string_value. */
-const stringValue = (3 << 3) | WireType.LengthDelimited;
-
 /** google.protobuf.Struct { map<string, Value> fields = 1 }. */
 function readStruct(
-  bytes: Buffer,
-  start: number,
-  end: number,
+  reader: MessageReader,
   wanted: ReadonlySet<string> | undefined,
   into: Map<string, string | Metadata>,
   depth: number,
 ): void {
   if (depth > maxDepth) throw new RangeError(`metadata is nested deeper than ${maxDepth} levels`);
-  fieldsOf(bytes, start, end, (field, from, to) => {
-    if (field !== 1) return;
+  while (reader.next()) {
+    if (reader.tag !== bytesTag(1)) continue;
     let key = '';
-    let valueStart = 0;
-    let valueEnd = 0;
-    fieldsOf(bytes, from, to, (part, partStart, partEnd) => {
-      if (part === 1) key = textOf(bytes, partStart, partEnd);
-      else if (part === 2) [valueStart, valueEnd] = [partStart, partEnd];
-    });
-    if (wanted?.has(key) === false) return;
-    // Nearly all of them are short strings and nothing else.
-    const length = valueEnd - valueStart - 2;
-    const isShortString =
-      length < 0x80 && bytes[valueStart] === stringValue && bytes[valueStart + 1] === length;
-    const value = isShortString
-      ? textOf(bytes, valueStart + 2, valueEnd)
-      : readValue(bytes.subarray(valueStart, valueEnd), depth + 1);
-    if (value === undefined) into.delete(key);
-    else into.set(key, value);
-  });
+    let value: MessageReader | undefined;
+    for (const entry = reader.message(); entry.next(); ) {
+      if (entry.tag === bytesTag(1)) key = entry.lossyText();
+      else if (entry.tag === bytesTag(2)) value = entry.message();
+    }
+    if (wanted?.has(key) === false) continue;
+    const read = value === undefined ? undefined : readValue(value, depth + 1);
+    if (read === undefined) into.delete(key);
+    else into.set(key, read);
+  }
 }
 
 /** google.protobuf.Value: of its one-of the last counts. */
-function readValue(bytes: Buffer, depth: number): string | Metadata | undefined {
+function readValue(reader: MessageReader, depth: number): string | Metadata | undefined {
   let value: string | Metadata | undefined;
-  const reader = new BinaryReader(bytes);
-  while (reader.pos < reader.len) {
-    const [field, wire] = reader.tag();
-    if (field === 2 && wire === WireType.Bit64) {
-      const number = reader.double();
-      value = Number.isFinite(number) ? JSON.stringify(number) : undefined;
-    } else if (field === 3 && wire === WireType.LengthDelimited) {
-      value = reader.string();
-    } else if (field === 4 && wire === WireType.Varint) {
-      value = JSON.stringify(reader.bool());
-    } else if (field === 5 && wire === WireType.LengthDelimited) {
-      const nested = new Map<string, string | Metadata>();
-      const length = reader.uint32();
-      readStruct(bytes, reader.pos, reader.pos + length, undefined, nested, depth);
-      reader.pos += length;
-      value = nested;
-    } else {
-      reader.skip(wire, field);
-      if (field === 1 || field === 6) value = undefined;
+  while (reader.next()) {
+    switch (reader.tag) {
+      case doubleTag(2): {
+        const number = reader.double();
+        value = Number.isFinite(number) ? JSON.stringify(number) : undefined;
+        break;
+      }
+      case bytesTag(3):
+        value = reader.lossyText();
+        break;
+      case varintTag(4):
+        value = JSON.stringify(reader.bool());
+        break;
+      case bytesTag(5): {
+        const nested = new Map<string, string | Metadata>();
+        readStruct(reader.message(), undefined, nested, depth);
+        value = nested;
+        break;
+      }
+      default:
+        if (reader.field === 1 || reader.field === 6) value = undefined;
     }
   }
   return value;
 }
 
-function readLocality(bytes: Buffer, start: number, end: number): Locality {
+function readLocality(reader: MessageReader): Locality {
   let { region, zone, subZone } = NO_LOCALITY;
-  fieldsOf(bytes, start, end, (field, from, to) => {
-    if (field === 1) region = textOf(bytes, from, to);
-    else if (field === 2) zone = textOf(bytes, from, to);
-    else if (field === 3) subZone = textOf(bytes, from, to);
-  });
+  while (reader.next()) {
+    if (reader.tag === bytesTag(1)) region = reader.lossyText();
+    else if (reader.tag === bytesTag(2)) zone = reader.lossyText();
+    else if (reader.tag === bytesTag(3)) subZone = reader.lossyText();
+  }
   return { region, zone, subZone };
 }
 
 /** BuildVersion { SemanticVersion version = 1 { major_number 1, minor_number 2, patch 3 } }. */
-function readBuildVersion(bytes: Buffer, start: number, end: number): string {
+function readBuildVersion(reader: MessageReader): string {
   let version = '';
-  fieldsOf(bytes, start, end, (field, from, to) => {
-    if (field === 1) version = readSemanticVersion(new BinaryReader(bytes.subarray(from, to)));
-  });
+  while (reader.next()) if (reader.tag === bytesTag(1)) version = readSemanticVersion(reader.message());
   return version;
 }
 
-function readSemanticVersion(reader: BinaryReader): string {
+function readSemanticVersion(reader: MessageReader): string {
   const numbers = [0, 0, 0];
-  while (reader.pos < reader.len) {
-    const [field, wire] = reader.tag();
-    if (wire === WireType.Varint && field >= 1 && field <= 3) numbers[field - 1] = reader.uint32();
-    else reader.skip(wire, field);
+  while (reader.next()) {
+    if (reader.field <= 3 && reader.tag === varintTag(reader.field))
+      numbers[reader.field - 1] = reader.uint32();
   }
   return numbers.join('.');
 }

@@ -15,7 +15,7 @@ import {
   varintSize,
   write,
   writeVarint,
-} from './field-writer.ts';
+} from '../protobuf/field-writer.ts';
 
 /** One GenericXdsConfig (protocol §9). What is undefined, empty or 0 is left out. */
 export interface StatusEntry {

@@ -96,11 +96,3 @@ function mapEntry(writer: BinaryWriter, field: number, [key, value]: readonly [s
   text(writer, 2, value);
   writer.join();
 }
-
-/** An encoded google.rpc.Status. */
-export function encodeStatus(error: ErrorDetail): Uint8Array {
-  const writer = new BinaryWriter();
-  writer.tag(1, WireType.Varint).int32(error.code);
-  text(writer, 2, error.message);
-  return writer.finish();
-}

@@ -1,7 +1,15 @@
-import { fail, ok, type Result } from '../model/result.ts';
+import { errorMessage, fail, ok, type Result } from '../model/result.ts';
 import { longestTypeUrl } from '../model/types.ts';
-import { contentOf, fieldsOf, lengthAt, skipField, strictTextOf, textOf } from './fields.ts';
-import { typeUrlOf } from './type-urls.ts';
+import {
+  bytesTag,
+  contentOf,
+  lengthAt,
+  MessageReader,
+  skipField,
+  textOf,
+  varintTag,
+} from '../protobuf/message-reader.ts';
+import { typeUrlAt } from './type-urls.ts';
 
 /** A TP2 locator as a client sent it. */
 export interface Locator {
@@ -92,6 +100,10 @@ const deltaLayout = layout(
 /**
  * Where the parts of the message that is being read begin and end. One for all: it is filled and read without a break,
  * for every ACK of every client, and nothing is allocated.
+ *
+ * This scan stays beside `MessageReader` because each update brings an ACK of each client: an ACK with a node and three
+ * names is read in 0.34 µs (delta) and 0.44 µs (SotW), and would be in 0.45 and 0.53; one with 300 names in 1.45 µs
+ * instead of 1.7.
  */
 const starts = new Int32Array(parts);
 const ends = new Int32Array(parts);
@@ -133,7 +145,7 @@ function rangeOf(bytes: Buffer, which: Part): Buffer | undefined {
 
 function scannedText(bytes: Buffer, which: Part): string {
   const start = starts[which] ?? -1;
-  return start < 0 ? '' : strictTextOf(bytes, start, ends[which] ?? 0);
+  return start < 0 ? '' : textOf(bytes, start, ends[which] ?? 0);
 }
 
 function scannedType(bytes: Buffer): string {
@@ -143,12 +155,12 @@ function scannedType(bytes: Buffer): string {
   if (end - start > longestTypeUrl) {
     throw new RangeError(`type_url has ${end - start} bytes: at most ${longestTypeUrl} are accepted`);
   }
-  return typeUrlOf(bytes, start, end);
+  return typeUrlAt(bytes, start, end);
 }
 
 function scannedError(bytes: Buffer): ErrorDetail | undefined {
   const start = starts[part.error] ?? -1;
-  return start < 0 ? undefined : readStatus(bytes, start, ends[part.error] ?? 0);
+  return start < 0 ? undefined : readStatus(new MessageReader(bytes, start, ends[part.error] ?? 0));
 }
 
 /** Reads a DiscoveryRequest. The error says what is malformed. */
@@ -211,10 +223,10 @@ export function readSelectors(range: Buffer | undefined, fields: SelectorFields)
   const names: string[] = [];
   const locators: Locator[] = [];
   try {
-    fieldsOf(range, 0, range.length, (field, start, end) => {
-      if (field === fields.names) names.push(strictTextOf(range, start, end));
-      else if (field === fields.locators) locators.push(readLocator(range, start, end));
-    });
+    for (const reader = new MessageReader(range); reader.next(); ) {
+      if (reader.tag === bytesTag(fields.names)) names.push(reader.text());
+      else if (reader.tag === bytesTag(fields.locators)) locators.push(readLocator(reader.message()));
+    }
   } catch (cause) {
     return fail(malformed('discovery request', cause));
   }
@@ -222,93 +234,67 @@ export function readSelectors(range: Buffer | undefined, fields: SelectorFields)
 }
 
 /** How many names and locators there are in a range, without reading them; it was scanned before. */
-export function countSelectors(range: Buffer | undefined, fields: SelectorFields): number {
-  return range === undefined
-    ? 0
-    : countOf(range, (field) => field === fields.names || field === fields.locators);
+export function countSelectors(range: Buffer | undefined, { names, locators }: SelectorFields): number {
+  return range === undefined ? 0 : countOf(range, [bytesTag(names), bytesTag(locators)]);
 }
 
-const versionsField = 5;
+const versionsTag = bytesTag(5);
 
 /** Name → version of initial_resource_versions. */
 export function readVersions(range: Buffer): Result<ReadonlyMap<string, string>> {
   const versions = new Map<string, string>();
   try {
-    fieldsOf(range, 0, range.length, (field, start, end) => {
-      if (field !== versionsField) return;
-      const [name, version] = readMapEntry(range, start, end);
-      versions.set(name, version);
-    });
+    for (const reader = new MessageReader(range); reader.next(); ) {
+      if (reader.tag === versionsTag) versions.set(...readMapEntry(reader.message()));
+    }
   } catch (cause) {
     return fail(malformed('discovery request', cause));
   }
   return ok(versions);
 }
 
-export const countVersions = (range: Buffer): number => countOf(range, (field) => field === versionsField);
+export const countVersions = (range: Buffer): number => countOf(range, [versionsTag]);
 
-function countOf(range: Buffer, counts: (field: number) => boolean): number {
+function countOf(range: Buffer, tags: readonly number[]): number {
   let count = 0;
-  fieldsOf(range, 0, range.length, (field) => {
-    if (counts(field)) count++;
-  });
+  for (const reader = new MessageReader(range); reader.next(); ) if (tags.includes(reader.tag)) count++;
   return count;
 }
 
-function readLocator(bytes: Buffer, from: number, to: number): Locator {
+function readLocator(reader: MessageReader): Locator {
   let name = '';
   const parameters: (readonly [string, string])[] = [];
-  fieldsOf(bytes, from, to, (field, start, end) => {
-    if (field === 1) name = strictTextOf(bytes, start, end);
-    else if (field === 2) parameters.push(readMapEntry(bytes, start, end));
-  });
+  while (reader.next()) {
+    if (reader.tag === bytesTag(1)) name = reader.text();
+    else if (reader.tag === bytesTag(2)) parameters.push(readMapEntry(reader.message()));
+  }
   return { name, parameters };
 }
 
-function readMapEntry(bytes: Buffer, from: number, to: number): readonly [string, string] {
+function readMapEntry(reader: MessageReader): readonly [string, string] {
   let key = '';
   let value = '';
-  fieldsOf(bytes, from, to, (field, start, end) => {
-    if (field === 1) key = strictTextOf(bytes, start, end);
-    else if (field === 2) value = strictTextOf(bytes, start, end);
-  });
+  while (reader.next()) {
+    if (reader.tag === bytesTag(1)) key = reader.text();
+    else if (reader.tag === bytesTag(2)) value = reader.text();
+  }
   return [key, value];
 }
 
-/** google.rpc.Status; its code is an int32. */
-function readStatus(bytes: Buffer, from: number, to: number): ErrorDetail {
+/**
+ * A google.rpc.Status. Its message need not be UTF-8: clients cut theirs after a number of bytes, perhaps within a
+ * character.
+ */
+function readStatus(reader: MessageReader): ErrorDetail {
   let code = 0;
-  let messageStart = 0;
-  let messageEnd = 0;
-  let position = from;
-  while (position < to) {
-    const tag = bytes[position] ?? 0;
-    if (tag === 0x12) {
-      const length = lengthAt(bytes, position + 1);
-      messageStart = contentOf(bytes, position + 1);
-      messageEnd = messageStart + length;
-      if (messageEnd > to) throw new RangeError('premature EOF');
-      position = messageEnd;
-    } else {
-      const next = skipField(bytes, position, to);
-      if (tag === 0x08) code = smallVarint(bytes, position + 1);
-      position = next;
-    }
+  let message = '';
+  while (reader.next()) {
+    if (reader.tag === varintTag(1)) code = reader.int32();
+    else if (reader.tag === bytesTag(2)) message = reader.lossyText();
   }
-  return { code, message: textOf(bytes, messageStart, messageEnd) };
-}
-
-/** The low 32 bits of a varint. */
-function smallVarint(bytes: Buffer, start: number): number {
-  let value = 0;
-  for (let at = start, shift = 0; shift < 32; at++, shift += 7) {
-    const byte = bytes[at] ?? 0;
-    value |= (byte & 0x7f) << shift;
-    if (byte <= 0x7f) break;
-  }
-  return value;
+  return { code, message };
 }
 
 function malformed(message: string, cause: unknown): string {
-  return `malformed ${message}: ${cause instanceof Error ? cause.message : String(cause)}`;
+  return `malformed ${message}: ${errorMessage(cause)}`;
 }

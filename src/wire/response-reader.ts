@@ -1,6 +1,6 @@
-import { isUtf8 } from 'node:buffer';
-import { BinaryReader, WireType } from '@bufbuild/protobuf/wire';
-import { fail, ok, type Result } from '../model/result.ts';
+import { errorMessage, fail, ok, type Result } from '../model/result.ts';
+import { bytesTag, MessageReader, textOf, varintTag } from '../protobuf/message-reader.ts';
+import { typeUrlAt } from './type-urls.ts';
 
 /** Ranges of one buffer, without an object for each: a response may have 50,000 resources. */
 export class ByteRanges {
@@ -15,7 +15,7 @@ export class ByteRanges {
     return this.#bounds.length / 2;
   }
 
-  push(start: number, end: number): void {
+  add({ start, end }: MessageReader): void {
     this.#bounds.push(start, end);
   }
 
@@ -78,7 +78,7 @@ export interface IncomingResource {
   /** Empty in SotW, unless a Resource around it gives one. */
   readonly version: string;
   /** The encoded Any; undefined if the Resource has no body. */
-  readonly any: Uint8Array | undefined;
+  readonly any: Buffer | undefined;
   /** The Any's type_url; empty without a body. */
   readonly anyType: string;
   readonly aliases: readonly string[];
@@ -109,47 +109,20 @@ function readResponse(bytes: Buffer, errorField: 7 | 9): Result<IncomingDelta, U
     const errors = new ByteRanges(bytes);
     const removed = new ByteRanges(bytes);
     const removedNames = new ByteRanges(bytes);
-    const reader = new BinaryReader(bytes);
-    while (reader.pos < reader.len) {
-      // The tag of `resources`, nearly always: no need to take it apart.
-      if (bytes[reader.pos] === 0x12) {
-        reader.pos++;
-        addRange(resources, reader);
-        continue;
-      }
-      const [field, wire] = reader.tag();
-      if (wire !== WireType.LengthDelimited) {
-        reader.skip(wire, field);
-        continue;
-      }
-      if (field === 1) version = text(reader);
-      else if (field === 4) typeUrl = text(reader);
-      else if (field === 5) nonce = text(reader);
-      else if (field === errorField) addRange(errors, reader);
-      else if (field === 6 && errorField === 9) addRange(removed, reader);
-      else if (field === 8 && errorField === 9) addRange(removedNames, reader);
-      else reader.skip(wire, field);
+    for (const reader = new MessageReader(bytes); reader.next(); ) {
+      if (reader.tag === bytesTag(2)) resources.add(reader);
+      else if (reader.tag === bytesTag(1)) version = reader.text();
+      else if (reader.tag === bytesTag(4)) typeUrl = reader.text();
+      else if (reader.tag === bytesTag(5)) nonce = reader.text();
+      else if (reader.tag === bytesTag(errorField)) errors.add(reader);
+      else if (errorField === 7) continue;
+      else if (reader.tag === bytesTag(6)) removed.add(reader);
+      else if (reader.tag === bytesTag(8)) removedNames.add(reader);
     }
-    return ok({
-      version,
-      typeUrl,
-      nonce,
-      resources,
-      errors,
-      removed,
-      removedNames,
-    });
+    return ok({ version, typeUrl, nonce, resources, errors, removed, removedNames });
   } catch (error) {
-    return fail({ reason: `undecodable response: ${explain(error)}`, typeUrl, nonce });
+    return fail({ reason: `undecodable response: ${errorMessage(error)}`, typeUrl, nonce });
   }
-}
-
-function addRange(ranges: ByteRanges, reader: BinaryReader): void {
-  const length = reader.uint32();
-  const start = reader.pos;
-  if (start + length > reader.len) throw new RangeError('premature EOF');
-  reader.pos = start + length;
-  ranges.push(start, reader.pos);
 }
 
 /** An entry of a SotW response: a resource's Any, or a Resource inside an Any (xds.config.resource-in-sotw). */
@@ -159,11 +132,11 @@ export function readSotwResource(entry: Buffer): Result<IncomingResource> {
     if (any.typeUrl === RESOURCE_URL) {
       const wrapped = readWrapper(any.value);
       if (!wrapped.ok || wrapped.value.name !== '' || wrapped.value.any === undefined) return named(wrapped);
-      return named(ok({ ...wrapped.value, name: ownName(readAny(asBuffer(wrapped.value.any)).value) }));
+      return named(ok({ ...wrapped.value, name: ownName(readAny(wrapped.value.any).value) }));
     }
     return named(ok({ ...plain, name: ownName(any.value), any: entry, anyType: any.typeUrl }));
   } catch (error) {
-    return fail(explain(error));
+    return fail(errorMessage(error));
   }
 }
 
@@ -172,7 +145,7 @@ export function readDeltaResource(entry: Buffer): Result<IncomingResource> {
   try {
     return named(readWrapper(entry));
   } catch (error) {
-    return fail(explain(error));
+    return fail(errorMessage(error));
   }
 }
 
@@ -194,8 +167,7 @@ function named(resource: Result<IncomingResource>): Result<IncomingResource> {
   return fail(`a resource has no name${type === '' ? '' : ` (its type is ${type})`}`);
 }
 
-function readWrapper(bytes: Buffer): Result<IncomingResource> {
-  const reader = new BinaryReader(bytes);
+function readWrapper(entry: Buffer): Result<IncomingResource> {
   let version = '';
   let any: Buffer | undefined;
   let name = '';
@@ -204,18 +176,34 @@ function readWrapper(bytes: Buffer): Result<IncomingResource> {
   let ttlMilliseconds: number | undefined;
   let doNotCache = false;
   let metadata: Uint8Array | undefined;
-  while (reader.pos < reader.len) {
-    const [field, wire] = reader.tag();
-    if (wire !== WireType.LengthDelimited) reader.skip(wire, field);
-    else if (field === 1) version = text(reader);
-    else if (field === 2) any = view(bytes, reader);
-    else if (field === 3) name = text(reader);
-    else if (field === 4) (aliases ??= []).push(text(reader));
-    else if (field === 6) ttlMilliseconds = readDuration(view(bytes, reader));
-    else if (field === 7) doNotCache = readFlag(view(bytes, reader));
-    else if (field === 8) resourceName = resourceNameOf(view(bytes, reader));
-    else if (field === 9) metadata = view(bytes, reader);
-    else reader.skip(wire, field);
+  for (const reader = new MessageReader(entry); reader.next(); ) {
+    switch (reader.tag) {
+      case bytesTag(1):
+        version = reader.text();
+        break;
+      case bytesTag(2):
+        any = reader.view();
+        break;
+      case bytesTag(3):
+        name = reader.text();
+        break;
+      case bytesTag(4):
+        (aliases ??= []).push(reader.text());
+        break;
+      case bytesTag(6):
+        ttlMilliseconds = readDuration(reader.message());
+        break;
+      case bytesTag(7):
+        doNotCache = readFlag(reader.message());
+        break;
+      case bytesTag(8):
+        resourceName = resourceNameOf(reader.message());
+        break;
+      case bytesTag(9):
+        metadata = reader.view();
+        break;
+      default:
+    }
   }
   if (name !== '' && resourceName !== undefined) {
     return fail(`resource ${JSON.stringify(name)} has both name and resource_name`);
@@ -234,14 +222,11 @@ function readWrapper(bytes: Buffer): Result<IncomingResource> {
 }
 
 function readAny(bytes: Buffer): { readonly typeUrl: string; readonly value: Buffer } {
-  const reader = new BinaryReader(bytes);
   let typeUrl = '';
   let value: Buffer = empty;
-  while (reader.pos < reader.len) {
-    const [field, wire] = reader.tag();
-    if (wire === WireType.LengthDelimited && field === 1) typeUrl = text(reader);
-    else if (wire === WireType.LengthDelimited && field === 2) value = view(bytes, reader);
-    else reader.skip(wire, field);
+  for (const reader = new MessageReader(bytes); reader.next(); ) {
+    if (reader.tag === bytesTag(1)) typeUrl = typeUrlAt(bytes, reader.start, reader.end);
+    else if (reader.tag === bytesTag(2)) value = reader.view();
   }
   return { typeUrl, value };
 }
@@ -250,121 +235,73 @@ const empty = Buffer.alloc(0);
 
 /** Field 1 of every type of protocol §2 is its name; it is taken to be so for unknown types too. */
 function ownName(message: Buffer): string {
-  const reader = new BinaryReader(message);
-  while (reader.pos < reader.len) {
-    const [field, wire] = reader.tag();
-    if (field === 1 && wire === WireType.LengthDelimited) return text(reader);
-    reader.skip(wire, field);
-  }
+  const reader = new MessageReader(message);
+  while (reader.next()) if (reader.tag === bytesTag(1)) return reader.text();
   return '';
 }
 
 /** An entry of `removed_resources`. */
 export function readString(bytes: Buffer): Result<string> {
-  return attempt(() => strict(bytes));
+  return attempt(() => textOf(bytes, 0, bytes.length));
 }
 
 /** An entry of `removed_resource_names`. */
 export function readName(bytes: Buffer): Result<IncomingName> {
-  return attempt(() => resourceNameOf(bytes));
+  return attempt(() => resourceNameOf(new MessageReader(bytes)));
 }
 
 /** An entry of `resource_errors`. */
 export function readError(bytes: Buffer): Result<IncomingError> {
-  return attempt(() => resourceErrorOf(bytes));
+  return attempt(() => resourceErrorOf(new MessageReader(bytes)));
 }
 
 function attempt<T>(read: () => T): Result<T> {
   try {
     return ok(read());
   } catch (thrown) {
-    return fail(`undecodable response: ${explain(thrown)}`);
+    return fail(`undecodable response: ${errorMessage(thrown)}`);
   }
 }
 
-function resourceNameOf(bytes: Buffer): IncomingName {
-  const reader = new BinaryReader(bytes);
+function resourceNameOf(reader: MessageReader): IncomingName {
   let name = '';
   let constraints: Uint8Array = noBytes;
-  while (reader.pos < reader.len) {
-    const [field, wire] = reader.tag();
-    if (wire === WireType.LengthDelimited && field === 1) name = text(reader);
-    else if (wire === WireType.LengthDelimited && field === 2) constraints = view(bytes, reader);
-    else reader.skip(wire, field);
+  while (reader.next()) {
+    if (reader.tag === bytesTag(1)) name = reader.text();
+    else if (reader.tag === bytesTag(2)) constraints = reader.view();
   }
   return { name, constraints };
 }
 
-function resourceErrorOf(bytes: Buffer): IncomingError {
-  const reader = new BinaryReader(bytes);
+function resourceErrorOf(reader: MessageReader): IncomingError {
   let name: IncomingName = { name: '', constraints: noBytes };
   let status: Buffer = empty;
-  while (reader.pos < reader.len) {
-    const [field, wire] = reader.tag();
-    if (wire === WireType.LengthDelimited && field === 1) name = resourceNameOf(view(bytes, reader));
-    else if (wire === WireType.LengthDelimited && field === 2) status = view(bytes, reader);
-    else reader.skip(wire, field);
+  while (reader.next()) {
+    if (reader.tag === bytesTag(1)) name = resourceNameOf(reader.message());
+    else if (reader.tag === bytesTag(2)) status = reader.view();
   }
   let code = 0;
   let message = '';
-  const inner = new BinaryReader(status);
-  while (inner.pos < inner.len) {
-    const [field, wire] = inner.tag();
-    if (wire === WireType.Varint && field === 1) code = inner.int32();
-    else if (wire === WireType.LengthDelimited && field === 2) message = text(inner);
-    else inner.skip(wire, field);
+  for (const reader = new MessageReader(status); reader.next(); ) {
+    if (reader.tag === varintTag(1)) code = reader.int32();
+    else if (reader.tag === bytesTag(2)) message = reader.text();
   }
   return { ...name, code, message, status };
 }
 
 /** google.protobuf.Duration, in milliseconds; never negative. */
-function readDuration(bytes: Buffer): number {
-  const reader = new BinaryReader(bytes);
+function readDuration(reader: MessageReader): number {
   let milliseconds = 0;
-  while (reader.pos < reader.len) {
-    const [field, wire] = reader.tag();
-    if (wire === WireType.Varint && field === 1) milliseconds += Number(reader.int64()) * 1000;
-    else if (wire === WireType.Varint && field === 2) milliseconds += reader.int32() / 1e6;
-    else reader.skip(wire, field);
+  while (reader.next()) {
+    if (reader.tag === varintTag(1)) milliseconds += reader.int64() * 1000;
+    else if (reader.tag === varintTag(2)) milliseconds += reader.int32() / 1e6;
   }
   return Math.max(0, milliseconds);
 }
 
 /** CacheControl.do_not_cache. */
-function readFlag(bytes: Buffer): boolean {
-  const reader = new BinaryReader(bytes);
+function readFlag(reader: MessageReader): boolean {
   let flag = false;
-  while (reader.pos < reader.len) {
-    const [field, wire] = reader.tag();
-    if (wire === WireType.Varint && field === 1) flag = reader.bool();
-    else reader.skip(wire, field);
-  }
+  while (reader.next()) if (reader.tag === varintTag(1)) flag = reader.bool();
   return flag;
-}
-
-function view(bytes: Buffer, reader: BinaryReader): Buffer {
-  const length = reader.uint32();
-  const start = reader.pos;
-  if (start + length > reader.len) throw new RangeError('premature EOF');
-  reader.pos = start + length;
-  return bytes.subarray(start, start + length);
-}
-
-/** A proto3 string: bytes that are not UTF-8 are an error, or two names could become one. */
-function text(reader: BinaryReader): string {
-  return strict(asBuffer(reader.bytes()));
-}
-
-function strict(bytes: Buffer): string {
-  const value = bytes.toString('utf8');
-  if (value.includes('�') && !isUtf8(bytes)) throw new Error('a string is not valid UTF-8');
-  return value;
-}
-
-function asBuffer(bytes: Uint8Array): Buffer {
-  return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
-}
-
-function explain(error: unknown): string {
-  return error instanceof Error ? error.message : String(error);
 }

@@ -1,6 +1,16 @@
 import type { TypeUrl } from '../model/brand.ts';
 import type { Variant } from '../model/resource.ts';
-import { bytes, type Field, message, nested, sizeOf, text, utf8, varint, write } from './field-writer.ts';
+import {
+  bytes,
+  type Field,
+  message,
+  nested,
+  sizeOf,
+  text,
+  utf8,
+  varint,
+  write,
+} from '../protobuf/field-writer.ts';
 
 /** A resource of a response, and the form that the subscriber gets it in. */
 export interface OutgoingResource {

@@ -1,13 +1,13 @@
 import { knownTypes } from '../model/types.ts';
-import { strictTextOf } from './fields.ts';
+import { textOf } from '../protobuf/message-reader.ts';
 
 const known = knownTypes.map(({ url }) => ({ url, encoded: Buffer.from(url) }));
 
 /**
- * A request's type_url. Nearly every request carries one of the known ones: told by its bytes it needs no new string,
- * and is equal to the stream's by being the same. A TypeError if it is not UTF-8.
+ * The type_url that these bytes are. Nearly always it is a known one. That is found by comparing bytes, so that no
+ * string is made and later comparisons are of one object with itself. A TypeError if it is not UTF-8.
  */
-export function typeUrlOf(bytes: Buffer, start: number, end: number): string {
+export function typeUrlAt(bytes: Buffer, start: number, end: number): string {
   const length = end - start;
   for (const { url, encoded } of known) {
     if (encoded.length !== length) continue;
@@ -15,5 +15,5 @@ export function typeUrlOf(bytes: Buffer, start: number, end: number): string {
     while (rest > 0 && encoded[rest - 1] === bytes[start + rest - 1]) rest--;
     if (rest === 0) return url;
   }
-  return strictTextOf(bytes, start, end);
+  return textOf(bytes, start, end);
 }

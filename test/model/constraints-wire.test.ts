@@ -96,8 +96,8 @@ describe('constraints: the wire', () => {
     ['field number 0', bytes([0x02, 0x00]), 'illegal tag'],
     ['wire type 7', bytes([0x0f]), 'illegal tag'],
     ['an end of group without its start', bytes([0x0c]), ''],
-    ['invalid UTF-8 in a key', field(1, bytes(field(1, bytes([0xff])), field(2, 'v'))), 'utf-8'],
-    ['invalid UTF-8 in a value', field(1, field(2, bytes([0xc3]))), 'utf-8'],
+    ['invalid UTF-8 in a key', field(1, bytes(field(1, bytes([0xff])), field(2, 'v'))), 'UTF-8'],
+    ['invalid UTF-8 in a value', field(1, field(2, bytes([0xc3]))), 'UTF-8'],
     ['bytes inside exists', field(1, field(3, bytes([0x0a, 0x05]))), 'premature EOF'],
     [
       'bytes in a member that a later one replaces',

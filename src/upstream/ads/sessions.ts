@@ -13,7 +13,7 @@ import {
 import type { Refusals, Suspect } from '../../model/upstream.ts';
 import type { Conditions } from '../../observe/conditions.ts';
 import { Code } from '../../wire/grpc-status.ts';
-import { encodeStatus } from '../../wire/request-writer.ts';
+import { encodeStatus } from '../../wire/responses.ts';
 import { AdsStream } from './ads-stream.ts';
 import type { AdsStreamHandler, AdsStreamObserver } from './ads-stream-ports.ts';
 import type { Backoff } from './backoff.ts';
@@ -427,7 +427,7 @@ export class Sessions {
   #status(): RefusalStatus {
     this.#refusalStatus ??= {
       message: this.#full(),
-      status: encodeStatus({ code: Code.RESOURCE_EXHAUSTED, message: this.#full() }),
+      status: encodeStatus(Code.RESOURCE_EXHAUSTED, this.#full()),
     };
     return this.#refusalStatus;
   }

@@ -1,6 +1,5 @@
 import { createHash } from 'node:crypto';
 import { fromBinary, ScalarType, toBinary } from '@bufbuild/protobuf';
-import { BinaryReader, WireType } from '@bufbuild/protobuf/wire';
 import { type Any, AnySchema, durationMs } from '@bufbuild/protobuf/wkt';
 import { MetadataSchema } from '../../gen/envoy/config/core/v3/base_pb.ts';
 import {
@@ -14,6 +13,7 @@ import { type Constraints, parseConstraints, UNCONSTRAINED } from '../../model/c
 import { errorMessage, fail, ok, type Result } from '../../model/result.ts';
 import type { Put } from '../../model/transaction.ts';
 import { canonicalName, canonicalNames } from '../../model/xdstp.ts';
+import { bytesTag, MessageReader } from '../../protobuf/message-reader.ts';
 import { envoyRegistry, messageName } from '../../wire/registry.ts';
 import { getOrMake } from './maps.ts';
 
@@ -155,12 +155,9 @@ function nameInBody(body: Any): Result<string> {
     );
   }
   try {
-    const reader = new BinaryReader(body.value);
     let name = '';
-    while (reader.pos < reader.len) {
-      const [number, wireType] = reader.tag();
-      if (number === 1 && wireType === WireType.LengthDelimited) name = reader.string();
-      else reader.skip(wireType, number);
+    for (const reader = new MessageReader(body.value); reader.next(); ) {
+      if (reader.tag === bytesTag(1)) name = reader.text();
     }
     return ok(name);
   } catch (error) {

@@ -1,0 +1,218 @@
+import { isUtf8 } from 'node:buffer';
+import { WireType } from '@bufbuild/protobuf/wire';
+
+/** As numbers, to be compared with those of a message. */
+const varint: number = WireType.Varint;
+const bit64: number = WireType.Bit64;
+const lengthDelimited: number = WireType.LengthDelimited;
+const startGroup: number = WireType.StartGroup;
+const endGroup: number = WireType.EndGroup;
+const bit32: number = WireType.Bit32;
+const longestOneByte = 0x7f;
+
+/** What `MessageReader.tag` is for a field of this number and wire type. */
+export const bytesTag = (field: number): number => ((field << 3) | lengthDelimited) >>> 0;
+export const varintTag = (field: number): number => ((field << 3) | varint) >>> 0;
+export const doubleTag = (field: number): number => ((field << 3) | bit64) >>> 0;
+
+/**
+ * Reads a message field by field, without its schema and without a copy:
+ *
+ *     for (const reader = new MessageReader(bytes); reader.next(); ) {
+ *       if (reader.tag === nameTag) name = reader.text();
+ *     }
+ *
+ * Fields that nobody asks for are skipped, and so are known numbers with another wire type, as protobuf has it. Of a
+ * field that is not repeated the last one counts. `next` throws a RangeError if the message is cut off or malformed.
+ */
+export class MessageReader {
+  /** The current field's number and wire type, as encoded. */
+  tag = 0;
+  /** Where the current field begins. */
+  fieldStart = 0;
+  /** Where the content of the current field begins: behind the tag, and behind the length if it has one. */
+  start = 0;
+  /** Where the current field ends. */
+  end: number;
+  readonly #bytes: Buffer;
+  readonly #limit: number;
+
+  constructor(bytes: Uint8Array, start = 0, end: number = bytes.length) {
+    if (end > bytes.length) throw new RangeError('premature EOF');
+    this.#bytes = asBuffer(bytes);
+    this.#limit = end;
+    this.end = start;
+  }
+
+  get field(): number {
+    return this.tag >>> 3;
+  }
+
+  /** Goes to the next field; false at the end of the message. */
+  next(): boolean {
+    const bytes = this.#bytes;
+    const at = this.end;
+    if (at >= this.#limit) return false;
+    this.fieldStart = at;
+    const tag = bytes[at] ?? 0;
+    if (tag > longestOneByte || (tag & 7) !== lengthDelimited || tag < 8) {
+      this.#anyField(at);
+      return true;
+    }
+    this.tag = tag;
+    const first = bytes[at + 1] ?? 0;
+    const isShort = first <= longestOneByte;
+    this.start = isShort ? at + 2 : contentOf(bytes, at + 1);
+    this.end = this.start + (isShort ? first : lengthAt(bytes, at + 1));
+    if (this.end > this.#limit) throw new RangeError('premature EOF');
+    return true;
+  }
+
+  /** A string. An error if it is not UTF-8, or two names could become one. */
+  text(): string {
+    return textOf(this.#bytes, this.start, this.end);
+  }
+
+  /** A string that is only shown or compared with what an operator wrote: what is not UTF-8 is replaced. */
+  lossyText(): string {
+    return this.#bytes.toString('utf8', this.start, this.end);
+  }
+
+  /** A view of the content, valid as long as the message's buffer. */
+  view(): Buffer {
+    return this.#bytes.subarray(this.start, this.end);
+  }
+
+  /** A reader of the message that the field holds. */
+  message(): MessageReader {
+    return new MessageReader(this.#bytes, this.start, this.end);
+  }
+
+  int32(): number {
+    return lowBits(this.#bytes, this.start) | 0;
+  }
+
+  uint32(): number {
+    return lowBits(this.#bytes, this.start);
+  }
+
+  /** Beyond 2^53 the nearest double. */
+  int64(): number {
+    let value = 0n;
+    for (let at = this.start, shift = 0n; at < this.end; at++, shift += 7n) {
+      value |= BigInt((this.#bytes[at] ?? 0) & longestOneByte) << shift;
+    }
+    return Number(BigInt.asIntN(64, value));
+  }
+
+  bool(): boolean {
+    return this.#bytes.subarray(this.start, this.end).some((byte) => (byte & longestOneByte) !== 0);
+  }
+
+  double(): number {
+    return this.#bytes.readDoubleLE(this.start);
+  }
+
+  /** A field whose tag is not a single byte of a length-delimited field. */
+  #anyField(at: number): void {
+    const bytes = this.#bytes;
+    this.end = skipField(bytes, at, this.#limit);
+    this.tag = lowBits(bytes, at);
+    const content = contentOf(bytes, at);
+    this.start = (this.tag & 7) === lengthDelimited ? contentOf(bytes, content) : content;
+  }
+}
+
+/** The length that is written at `position`. A RangeError if it has more than five bytes. */
+export function lengthAt(bytes: Buffer, position: number): number {
+  let byte = bytes[position] ?? 0;
+  let length = byte & longestOneByte;
+  for (let shift = 7; byte > longestOneByte; shift += 7) {
+    if (shift > 28) throw new RangeError('invalid length');
+    byte = bytes[position + shift / 7] ?? 0;
+    length += (byte & longestOneByte) * 2 ** shift;
+  }
+  return length;
+}
+
+/** Where the varint at `position` ends. For a length that is where its content begins. */
+export function contentOf(bytes: Buffer, position: number): number {
+  let last = position;
+  while ((bytes[last] ?? 0) > longestOneByte) last++;
+  return last + 1;
+}
+
+const longestVarint = 10;
+
+/** The position behind a field, whatever it is. A RangeError if it is cut off or malformed. */
+export function skipField(bytes: Buffer, position: number, end: number): number {
+  let depth = 0;
+  let at = position;
+  do {
+    const tag = lowBits(bytes, at);
+    if (tag >>> 3 === 0) throw new RangeError('illegal tag: field no 0');
+    at = behindVarint(bytes, at, end);
+    switch (tag & 7) {
+      case varint:
+        at = behindVarint(bytes, at, end);
+        break;
+      case bit64:
+        at += 8;
+        break;
+      case lengthDelimited:
+        at = contentOf(bytes, at) + lengthAt(bytes, at);
+        break;
+      // Groups, by counting and not by recursion: they may be as deep as the message is long.
+      case startGroup:
+        depth++;
+        break;
+      case endGroup:
+        depth--;
+        break;
+      case bit32:
+        at += 4;
+        break;
+      default:
+        throw new RangeError(`illegal tag: wire type ${tag & 7}`);
+    }
+    if (depth < 0) throw new RangeError('a group ends that has not begun');
+    if (at > end || (at === end && depth > 0)) throw new RangeError('premature EOF');
+  } while (depth > 0);
+  return at;
+}
+
+/** The low 32 bits of a varint. */
+function lowBits(bytes: Buffer, position: number): number {
+  let value = 0;
+  for (let at = position, shift = 0; shift < 32; at++, shift += 7) {
+    const byte = bytes[at] ?? 0;
+    value |= (byte & longestOneByte) << shift;
+    if (byte <= longestOneByte) break;
+  }
+  return value >>> 0;
+}
+
+function behindVarint(bytes: Buffer, position: number, end: number): number {
+  const last = Math.min(end, position + longestVarint);
+  for (let at = position; at < last; at++) if ((bytes[at] ?? 0) <= longestOneByte) return at + 1;
+  throw new RangeError(last === end ? 'premature EOF' : 'invalid varint');
+}
+
+/** A TypeError if it is not UTF-8. */
+export function textOf(bytes: Buffer, start: number, end: number): string {
+  if (isAscii(bytes, start, end)) return bytes.toString('latin1', start, end);
+  if (!isUtf8(bytes.subarray(start, end))) throw new TypeError('a string is not valid UTF-8');
+  return bytes.toString('utf8', start, end);
+}
+
+/** Names are ASCII as a rule, and that is found sooner here than in a decoder. */
+function isAscii(bytes: Buffer, start: number, end: number): boolean {
+  for (let index = start; index < end; index++) {
+    if ((bytes[index] ?? 0) > longestOneByte) return false;
+  }
+  return true;
+}
+
+function asBuffer(bytes: Uint8Array): Buffer {
+  return Buffer.isBuffer(bytes) ? bytes : Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+}
