@@ -4,7 +4,7 @@ import { expect } from 'chai';
 import { Code } from '../../src/wire/grpc-status.ts';
 import { always, eventually } from './support/eventually.ts';
 import { ModelPlane } from './support/model-plane.ts';
-import { ClientPool } from './support/recording-client.ts';
+import { ClientPool, wildcardAnswered } from './support/recording-client.ts';
 import { RelayProcess } from './support/relay.ts';
 import { checkCurrent, endpointOf, readyOf, statusOf } from './support/relay-state.ts';
 import { retryCost } from './support/retry-cost.ts';
@@ -39,8 +39,7 @@ describe('an outage', function () {
         await client.gets('eds', { a: '1', b: '1' });
       }
       await eventually(() => checkCurrent(relay));
-      // A wildcard's first answer is whole when nothing more has come for a while (protocol §5b).
-      await sleep(400);
+      await wildcardAnswered(pool);
       plane.kill();
       await eventually(async () => {
         const state = await readyOf(relay);
@@ -126,7 +125,7 @@ describe('an outage', function () {
     before.subscribe('cds');
     before.subscribe('eds', ['a']);
     await before.gets('eds', { a: '1' });
-    await sleep(400);
+    await wildcardAnswered(pool);
     plane.kill();
     await eventually(async () => expect((await readyOf(relay)).connected).to.equal(false));
     const client = pool.open('delta');
@@ -202,7 +201,7 @@ describe('an outage', function () {
       const client = pool.open('delta');
       client.subscribe('cds');
       await client.gets('cds', { a: '1', b: '1' });
-      await sleep(400);
+      await wildcardAnswered(pool);
       one.kill();
       await eventually(async () => expect(two.openStreams).to.equal(1));
       // Connected is not answered.
@@ -240,7 +239,7 @@ describe('an outage', function () {
     client.subscribe('eds', ['a', 'b']);
     await client.gets('cds', { a: '1', b: '1' });
     await client.gets('eds', { a: '1', b: '1' });
-    await sleep(400);
+    await wildcardAnswered(pool);
     one.kill();
     await client.gets('cds', { a: '1' });
     await always(() => {
@@ -271,7 +270,7 @@ describe('the shrink guard, on a running relay', function () {
         client.subscribe('cds');
         await client.gets('cds', ten);
       }
-      await sleep(400);
+      await wildcardAnswered(pool);
       plane.kill();
       plane.set('cds', { c0: '2', fresh: '1' });
       await plane.again();

@@ -8,11 +8,12 @@ const lingering = 15_000;
 
 /**
  * Prints each behaviour below its suite, then the failures with their diffs, and as the last line the count:
- * `N passed, N failed`, with `, N skipped` when some were.
+ * `N passed, N failed`, with `, N skipped` and `, N tried again` when some were.
  */
 class Reporter extends Mocha.reporters.Base {
   #depth = 0;
   #skipped = 0;
+  #retried = 0;
 
   constructor(runner: Mocha.Runner, options: Mocha.MochaOptions) {
     super(runner, options);
@@ -27,9 +28,10 @@ class Reporter extends Mocha.reporters.Base {
     });
     runner.on(EVENT_TEST_PASS, (test) => this.#say(`ok    ${test.title}${duration(test)}`));
     runner.on(EVENT_TEST_FAIL, (test) => this.#say(`FAIL  ${test.title}${duration(test)}`));
-    runner.on(EVENT_TEST_RETRY, (test: Mocha.Test, error: Error) =>
-      this.#say(`again ${test.title}: ${error.message}`),
-    );
+    runner.on(EVENT_TEST_RETRY, (test: Mocha.Test, error: Error) => {
+      this.#retried += 1;
+      this.#say(`again ${test.title}: ${error.message}`);
+    });
     runner.on(EVENT_TEST_PENDING, (test) => {
       this.#skipped += 1;
       this.#say(`skip  ${test.title}`);
@@ -38,7 +40,8 @@ class Reporter extends Mocha.reporters.Base {
       if (this.failures.length > 0) Mocha.reporters.Base.list(this.failures);
       this.#depth = 0;
       const skipped = this.#skipped > 0 ? `, ${this.#skipped} skipped` : '';
-      this.#say(`\n${this.stats.passes} passed, ${this.stats.failures} failed${skipped}`);
+      const retried = this.#retried > 0 ? `, ${this.#retried} tried again` : '';
+      this.#say(`\n${this.stats.passes} passed, ${this.stats.failures} failed${skipped}${retried}`);
     });
   }
 

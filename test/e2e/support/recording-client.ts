@@ -59,6 +59,21 @@ export class ClientPool implements Disposable {
   }
 }
 
+/** What a client has from an earlier stream. */
+type Earlier = Pick<RecordingClient, 'said' | 'holds' | 'versions'>;
+
+/**
+ * Waits until the relay has all of cds: a wildcard's first answer is whole when nothing more has come for a while
+ * (protocol §5b). Only then is a client told that something it had is gone.
+ */
+export async function wildcardAnswered(pool: ClientPool): Promise<void> {
+  using probe = pool.open('delta', 'probe');
+  probe.subscribe('cds', [], { said: [], holds: new Map(), versions: new Map([['cds', { gone: '1' }]]) });
+  await eventually(() => {
+    if (!probe.said.some(({ removed }) => removed.includes('gone'))) throw new Error('not answered yet');
+  });
+}
+
 /** A stream that remembers all it was told and what that adds up to, of types by their short names. */
 export class RecordingClient implements Disposable {
   readonly said: RecordedResponse[] = [];
@@ -90,7 +105,7 @@ export class RecordingClient implements Disposable {
   }
 
   /** `from`: what it has from an earlier stream: versions (delta), or the last version_info (SotW). */
-  subscribe(short: string, names: readonly string[] = [], from?: RecordingClient): void {
+  subscribe(short: string, names: readonly string[] = [], from?: Earlier): void {
     if (this.protocol === 'delta') {
       const initialResourceVersions = from?.versions.get(short) ?? {};
       for (const [name, content] of from?.holds.get(short) ?? []) this.#of(short).set(name, content);

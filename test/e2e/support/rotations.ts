@@ -1,4 +1,3 @@
-import { setTimeout as sleep } from 'node:timers/promises';
 import { type ChannelCredentials, credentials } from '@grpc/grpc-js';
 import { Code } from '../../../src/wire/grpc-status.ts';
 import { type Issued, issueCertificate } from '../../support/certificates.ts';
@@ -34,8 +33,8 @@ type Kind = (typeof kinds)[number];
 
 /** Clients have one of so many authorities: with each that goes, a tenth of the streams ends. */
 const groupCount = 10;
-/** Longer than the relay waits for files to settle, so that it looks at what is half written. Milliseconds. */
-const halfWritten = 300;
+const RELOADED = 'certificate reloaded';
+const REFUSED = 'a new certificate is refused';
 
 interface Group {
   readonly authority: Issued;
@@ -68,7 +67,6 @@ class Rotations implements AsyncDisposable {
   #serverAuthorities: readonly Issued[];
   #server: Issued;
   #made = 0;
-  #reloads = 0;
   #ended = 0;
   #updates = 0;
   #probes = 0;
@@ -177,15 +175,13 @@ class Rotations implements AsyncDisposable {
   /** `slowly`: for a while the key is there and its certificate is not, and then half of that. */
   async #replaceServer(server: Issued, slowly = false): Promise<void> {
     this.#server = server;
-    await this.#reloaded(async () => {
-      this.#pem.write('server.key', server.privateKey);
-      if (slowly) {
-        await sleep(halfWritten);
-        this.#pem.overwrite('server.crt', server.certificate.slice(0, server.certificate.length / 2));
-        await sleep(halfWritten);
-      }
-      this.#pem.overwrite('server.crt', server.certificate);
-    });
+    const writeKey = (): void => void this.#pem.write('server.key', server.privateKey);
+    const half = server.certificate.slice(0, server.certificate.length / 2);
+    if (slowly) {
+      await this.#noticed([REFUSED], writeKey);
+      await this.#noticed([REFUSED], () => this.#pem.overwrite('server.crt', half));
+    } else writeKey();
+    await this.#noticed([RELOADED], () => this.#pem.overwrite('server.crt', server.certificate));
   }
 
   /** A new authority comes first, then the oldest goes, and with it its clients, who come again with the new one. */
@@ -209,21 +205,20 @@ class Rotations implements AsyncDisposable {
 
   async #replaceAuthorities(groups: readonly Group[]): Promise<void> {
     const bundle = groups.map(({ authority }) => authority.certificate).join('');
-    await this.#reloaded(async () => {
-      this.#pem.overwrite('ca.crt', bundle.slice(0, bundle.length / 3));
-      await sleep(halfWritten);
-      this.#pem.overwrite('ca.crt', bundle);
-    });
+    const part = bundle.slice(0, bundle.length / 3);
+    // It may end where a certificate does.
+    await this.#noticed([REFUSED, RELOADED], () => this.#pem.overwrite('ca.crt', part));
+    await this.#noticed([RELOADED], () => this.#pem.overwrite('ca.crt', bundle));
   }
 
-  /** Waits until each process has taken what `write` wrote. */
-  async #reloaded(write: () => Promise<void>): Promise<void> {
-    await write();
-    this.#reloads += this.#processes;
-    await eventually(async () => {
-      const reloaded = this.#relay.log.filter(({ message }) => message === 'certificate reloaded').length;
-      if (reloaded < this.#reloads)
-        throw new Error(`${reloaded} of ${this.#reloads} reloads:\n${this.#relay.output}`);
+  /** Waits until each process has said one of these of what `write` wrote. */
+  async #noticed(messages: readonly string[], write: () => void): Promise<void> {
+    const count = (): number => this.#relay.log.filter(({ message }) => messages.includes(message)).length;
+    const expected = count() + this.#processes;
+    write();
+    await eventually(() => {
+      if (count() < expected)
+        throw new Error(`${count()} of ${expected} times ${messages.join(' or ')}:\n${this.#relay.output}`);
     });
   }
 

@@ -15,6 +15,7 @@ import type { AdsUpstreamOptions } from '../../../src/upstream/ads/options.ts';
 import type { Address } from '../../../src/wire/address.ts';
 import { Code, codeName } from '../../../src/wire/grpc-status.ts';
 import { issueCertificate } from '../../support/certificates.ts';
+import { VirtualClock } from '../../support/virtual-clock.ts';
 import { type AdsStream, ControlPlane, type Request } from './control-plane.ts';
 import { contentOf, typeOf } from './responses.ts';
 
@@ -34,9 +35,6 @@ async function until(what: string, condition: () => boolean): Promise<void> {
     await new Promise((resolve) => setTimeout(resolve, 5));
   }
 }
-
-const pause = (milliseconds: number): Promise<void> =>
-  new Promise((resolve) => setTimeout(resolve, milliseconds));
 
 class Observed {
   readonly transactions: Transaction[] = [];
@@ -195,9 +193,11 @@ describe('an ADS upstream', () => {
     const upstream = start({ endpoints: [address(plane.port)] });
     for (let index = 0; index < 100; index++) upstream.subscribe(want(`c${index}`));
     await until('a request', () => plane.requests.length > 0);
-    await pause(30);
-    expect(plane.requests).to.have.length(1);
-    expect(plane.requests[0]).to.have.property('resourceNamesSubscribe').with.length(100);
+    upstream.subscribe(want('later'));
+    await until('another one', () => plane.requests.length > 1);
+    const [first, second] = plane.requests;
+    expect(first).to.have.property('resourceNamesSubscribe').with.length(100);
+    expect(second).to.have.deep.property('resourceNamesSubscribe', ['later']);
   });
 
   it('§5b a wildcard and names of one type have a stream each, other types share the first', async () => {
@@ -521,13 +521,25 @@ describe('an ADS upstream', () => {
     it('a resumed stream may be silent: nothing has changed', async () => {
       const plane = await controlPlane();
       plane.answer = serving('1', 'a:1@1');
-      const upstream = start({ endpoints: [address(plane.port), address(1)], resourceTimeoutMs: 50 });
+      const clock = new VirtualClock();
+      const passing = (condition: () => boolean) => (): boolean => {
+        clock.advance(1);
+        return condition();
+      };
+      const upstream = start({ endpoints: [address(plane.port), address(1)], resourceTimeoutMs: 50, clock });
       upstream.subscribe(want('*'));
-      await until('content', () => observed.settled.includes('*'));
+      await until('the stream', () => plane.requests.length > 0);
+      await until(
+        'content',
+        passing(() => observed.settled.includes('*')),
+      );
       plane.kill();
       const again = await controlPlane(plane.port);
-      await until('the stream', () => again.requests.length > 0);
-      await pause(150);
+      await until(
+        'the stream again',
+        passing(() => again.requests.length > 0),
+      );
+      clock.advance(60_000);
       expect(again.openStreams).to.have.length(1);
       expect(upstream.state()).to.include({ connected: true, staleSince: undefined });
     });
@@ -794,14 +806,15 @@ describe('an ADS upstream', () => {
 
     it('a wildcard is answered by the first response on its own stream, at once, and by no other', async () => {
       const plane = await controlPlane();
-      const upstream = start({ endpoints: [address(plane.port)], ...perParameters });
+      const clock = new VirtualClock();
+      const upstream = start({ endpoints: [address(plane.port)], ...perParameters, clock });
       upstream.subscribe(want('*', { env: 'prod' }));
       upstream.subscribe(want('*', { env: 'test' }));
       await until('two streams', () => plane.requests.length === 2);
       const [first, second] = plane.streams;
       first?.send(cds, '1', 'a:x@1');
       await until('an answer', () => observed.settled.length === 1);
-      await pause(400);
+      clock.advance(50_000);
       expect(observed.settled).to.deep.equal(['*']);
       second?.send(cds, '1');
       await until('the other', () => observed.settled.length === 2);

@@ -237,8 +237,10 @@ describe('upstream/filesystem', () => {
     await files.until(() => files.transactions.length === 1);
     files.upstream.subscribe(interest(cds, 'x'));
     await files.upstream.stop();
+    const witness = await files.another().start();
     await files.replace('a.yaml', clusters('two'));
-    await new Promise((resolve) => setTimeout(resolve, 120));
+    await witness.until(() => witness.names(cds).join() === 'two');
+    await witness.upstream.stop();
     expect(files.transactions).to.have.length(1);
   });
 });

@@ -71,6 +71,11 @@ export class Harness {
     return harness;
   }
 
+  /** Another upstream over the same files. */
+  another(): Harness {
+    return new Harness(this.root, this.path, CLAIMS_EVERYTHING);
+  }
+
   async write(file: string, content: string | Uint8Array): Promise<void> {
     await mkdir(dirname(join(this.path, file)), { recursive: true });
     await writeFile(join(this.path, file), content);
