@@ -125,12 +125,25 @@ const states: ReadonlyMap<string, string> = new Map([
 ]);
 
 function clientText(client: ClientTypeState, { match, matchFound }: ExplainResponse): string {
-  const { state, version, held, lastNack } = client;
+  const { state, version, lastNack } = client;
   const nack = lastNack === '' ? '' : `, last rejected: ${printable(lastNack)}`;
   const sent = `This client was last sent version ${printable(version) || '(none)'}: ${state} (${states.get(state) ?? state})${nack}`;
-  if (held === undefined) return `${sent}\nOf this resource it has nothing.`;
-  const other = matchFound && held.constraints === match ? '' : ', which is not what it would get now';
-  return `${sent}\nOf this resource it has ${printable(held.constraints)}, version ${printable(held.version) || '(none)'}${other}.`;
+  return `${sent}\n${heldText(client, matchFound ? match : undefined)}`;
+}
+
+/** `match`: the constraints of the variant that it would get now. */
+function heldText({ held, removalState }: ClientTypeState, match: string | undefined): string {
+  if (held === undefined) {
+    if (removalState === '') return 'Of this resource it has nothing.';
+    const why = removalState === 'ERROR' ? 'has rejected that' : 'has not acknowledged that yet';
+    return `It was told that this resource is gone, and ${why}.`;
+  }
+  const other = held.constraints === match ? '' : ', which is not what it would get now';
+  const what = `${printable(held.constraints)}, version ${printable(held.version) || '(none)'}${other}`;
+  if (held.state === 'ERROR') return `Of this resource it has rejected ${what}: ${printable(held.error)}`;
+  if (held.state === 'STALE')
+    return `Of this resource it was sent ${what}; it has not acknowledged that yet.`;
+  return `Of this resource it has ${what}.`;
 }
 
 function outcome({ matchFound, match, variants, state }: ExplainResponse): string {

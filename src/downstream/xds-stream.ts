@@ -1,14 +1,12 @@
 import { type TypeUrl, typeUrl } from '../model/brand.ts';
-import type { Timer } from '../model/clock.ts';
 import type { Selection } from '../model/selection.ts';
-import type { Response } from '../model/subscription.ts';
-import { knownTypes } from '../model/types.ts';
 import { Code, type GrpcStatus } from '../wire/grpc-status.ts';
 import { nodeDigest } from '../wire/node-digest.ts';
-import { type DeltaRequest, readDeltaRequest, readSotwRequest, type SotwRequest } from '../wire/requests.ts';
+import { readDeltaRequest, readSotwRequest } from '../wire/requests.ts';
 import type { ServerStream, StreamHandler } from '../wire/server-stream.ts';
-import { consequencesOf } from './clusters.ts';
-import { Rate } from './rate.ts';
+import { ChangeRate } from './change-rate.ts';
+import { DeltaTypeStream } from './delta-type-stream.ts';
+import { type OrderedStream, SendOrder } from './send-order.ts';
 import type {
   ClientContext,
   DownstreamServices,
@@ -16,8 +14,10 @@ import type {
   StreamLimits,
   Subscribed,
 } from './services.ts';
+import { SotwTypeStream } from './sotw-type-stream.ts';
+import { malformed, type Refusal, refusedUpstream, unavailable } from './stream-refusals.ts';
 import { excessOf, excessOfNames, excessOfTypes, excessOfVersions } from './subscription-limits.ts';
-import { type SubscriptionLimits, TypeStream } from './type-stream.ts';
+import type { StreamContext, SubscriptionLimits, TypeStream } from './type-stream.ts';
 
 /** What a path serves. */
 export interface Route {
@@ -28,25 +28,9 @@ export interface Route {
   readonly service: string;
 }
 
-const [clusters, endpoints] = ['cds', 'eds'].map(
-  (short) => knownTypes.find((info) => info.short === short)?.url,
-);
-/** What leads to clusters. */
-const routing = new Set(
-  knownTypes.filter(({ short }) => ['lds', 'srds', 'rds', 'vhds'].includes(short)).map(({ url }) => url),
-);
-/** How long changed routes wait for the client to take changed clusters, in milliseconds. */
-const longestWarmingMs = 1000;
-/** A change counts once, or once for each new parameter set; and once more for each so many resources that it shows. */
-const shownPerChange = 500;
-const muchShown = 1000;
-/** A change that opens so many sessions upstream is a large one. */
-const manySessions = 50;
 const subscribedOf = ({ info, selection }: TypeStream): Subscribed => ({ url: info.url, selection });
-const malformed = (message: string): GrpcStatus => ({ code: Code.INVALID_ARGUMENT, message });
-
 /** One client's stream: its types, what of its node matters, and the one write that may be under way. */
-export class XdsStream implements StreamHandler {
+export class XdsStream implements StreamHandler, OrderedStream {
   readonly id: string;
   readonly route: Route;
   readonly transport: ServerStream;
@@ -62,13 +46,11 @@ export class XdsStream implements StreamHandler {
   #ended = false;
   /** By the clock, since when a write waits for the client; undefined when none does. */
   #blockedSince: number | undefined;
-  #rate: Rate | undefined;
   #sessions: SessionShare | undefined;
-  #paused: Timer | undefined;
-  /** Clusters were sent that the client has not accepted yet: until then changed routes wait. 0: all are. */
-  #warmingUntil = 0;
-  #warmed: Timer | undefined;
-  readonly #wake = (): void => this.pump();
+  readonly #order: SendOrder;
+  readonly #rate: ChangeRate;
+  /** What its types share. */
+  readonly #context: StreamContext;
 
   constructor(
     id: string,
@@ -83,6 +65,9 @@ export class XdsStream implements StreamHandler {
     this.#services = services;
     this.#closed = closed;
     this.#openedAt = services.clock.now();
+    this.#order = new SendOrder(this, services.clock);
+    this.#rate = new ChangeRate(transport, services);
+    this.#context = { services, limits: this.#admission, wake: () => this.pump() };
   }
 
   get client(): ClientContext | undefined {
@@ -91,6 +76,14 @@ export class XdsStream implements StreamHandler {
 
   get types(): readonly TypeStream[] {
     return this.#types;
+  }
+
+  get protocol(): Route['protocol'] {
+    return this.route.protocol;
+  }
+
+  get isRelay(): boolean {
+    return this.#client?.relay === true;
   }
 
   message(bytes: Buffer): void {
@@ -105,16 +98,21 @@ export class XdsStream implements StreamHandler {
     const type = client === undefined ? undefined : this.#typeOf(read.value.typeUrl);
     if (client === undefined || type === undefined) return;
     const isLater = type.subscription !== undefined;
-    const handled = this.#dispatch(type, read.value, client);
+    const handled = type.handle(read.value, client);
     if (!handled.ok) {
       this.#refuse('malformed', malformed(handled.error));
       return;
     }
     if (this.#ended) return;
-    if (type.info.url === clusters && type.state !== 'STALE') this.#warmingUntil = 0;
+    this.#order.requested(type);
     this.#services.events.request(type.info.url, handled.value.kind);
     if (read.value.error !== undefined && handled.value.kind === 'nack') {
-      this.#services.events.nack(type.info.url, client.nodeId, type.version, read.value.error);
+      this.#services.events.nack(
+        type.info.url,
+        client.nodeId,
+        type.subscription?.lastNack?.version ?? '',
+        read.value.error,
+      );
     }
     // A changed node may change the parameters of every subscription.
     const moved = before !== undefined && before !== client;
@@ -143,8 +141,8 @@ export class XdsStream implements StreamHandler {
 
   closed(): void {
     this.#ended = true;
-    this.#paused?.cancel();
-    this.#warmed?.cancel();
+    this.#rate.close();
+    this.#order.close();
     for (const type of this.#types.splice(0)) type.close();
     this.#sessions?.release();
     this.#closed(this);
@@ -174,42 +172,14 @@ export class XdsStream implements StreamHandler {
     this.pump();
   }
 
-  /**
-   * A stream fails before its first response if nothing that it subscribes to is cached and none of its upstreams can
-   * be reached. gRPC clients then see a lost connection and not "does not exist" (protocol §8, Upstream outage).
-   */
+  /** Ends a stream that has nothing to say and no upstream that could change this (protocol §8, Upstream outage). */
   failIfUnavailable(): void {
-    if (this.#ended) return;
-    let asks = false;
-    for (const { info, subscription, selection } of this.#types) {
-      if (subscription?.responded === true) return;
-      if (selection.size === 0) continue;
-      if (subscription?.cold !== true) return;
-      asks = true;
-      for (const { selector } of selection.entries.values()) {
-        if (!this.#services.isUnavailable(info.url, selector)) return;
-      }
-    }
-    if (!asks) return;
-    const message = 'no control plane can be reached, and nothing that this stream asks for is cached';
-    this.#refuse('cold', { code: Code.UNAVAILABLE, message });
+    this.#refuseFor(this.#ended ? undefined : unavailable(this.#types, this.#services));
   }
 
-  /**
-   * A control plane that decides by node gets no more sessions than limits.max_upstream_sessions. Silence would look
-   * like resources that do not exist, so the stream fails before it says anything. Locators are told one by one.
-   */
+  /** Ends a stream that subscribes to what no upstream takes. */
   failIfRefused(): void {
-    if (this.#ended) return;
-    for (const { info, selection } of this.#types) {
-      for (const { locator, selector, parameters } of selection.entries.values()) {
-        if (locator) continue;
-        const message = this.#services.refusal({ type: info.url, selector, parameters });
-        if (message === undefined) continue;
-        this.#refuse('upstream_sessions', { code: Code.RESOURCE_EXHAUSTED, message });
-        return;
-      }
-    }
+    this.#refuseFor(this.#ended ? undefined : refusedUpstream(this.#types, this.#services));
   }
 
   /** Ends a stream whose client has not asked for anything yet, or has not read, for too long. */
@@ -229,73 +199,19 @@ export class XdsStream implements StreamHandler {
   /** Writes what is due, one response at a time: while the client does not read, nothing is queued. */
   pump(): void {
     while (this.#blockedSince === undefined && !this.#ended) {
-      const sent = this.#sendNext();
+      const sent = this.#order.sendNext();
       if (!sent) return;
     }
   }
 
-  #sendNext(): boolean {
-    let waiting = false;
-    /** How many types are due, once somebody has to know. */
-    let due: number | undefined;
-    for (const type of this.#types) {
-      if (type.subscription?.pending !== true) continue;
-      if (this.#waitsForClusters(type)) {
-        waiting = true;
-        continue;
-      }
-      let keepRemoved = false;
-      if (this.#types.length > 1 && this.#ordered(type)) {
-        // Additions first, and removals when nothing else is due: no route may point to a cluster that is gone (§8).
-        due ??= this.#dueTypes();
-        keepRemoved = due > (type.subscription.due ? 1 : 0);
-      }
-      if (this.#send(type, keepRemoved)) return true;
-      due = undefined; // what had nothing to say is not due any more
-    }
-    if (waiting) return false;
-    // What is gone goes in the reverse order: a listener before the clusters that it leads to.
-    for (let index = this.#types.length - 1; index >= 0; index--) {
-      const type = this.#types[index];
-      if (type?.subscription?.hasDeferredRemovals === true && this.#send(type, false)) return true;
-    }
-    return false;
-  }
-
-  /**
-   * Envoy accepts clusters once they are warm, which takes their endpoints: a route that comes before leads nowhere. So
-   * what it routes by already changes after that; but not for ever (protocol §3.11), as it may never happen.
-   */
-  #waitsForClusters({ info, subscription }: TypeStream): boolean {
-    if (this.#warmingUntil === 0 || !routing.has(info.url) || this.#client?.relay === true) return false;
-    if (subscription?.responded !== true || !subscription.due) return false;
-    const left = this.#warmingUntil - this.#services.clock.now();
-    if (left <= 0) return false;
-    this.#warmed ??= this.#services.clock.after(left, () => {
-      this.#warmed = undefined;
-      this.pump();
-    });
-    return true;
-  }
-
-  #ordered(type: TypeStream): boolean {
-    return this.route.protocol === 'delta' || type.info.short === 'cds' || type.info.short === 'lds';
-  }
-
-  #dueTypes(): number {
-    let count = 0;
-    for (const { subscription } of this.#types) if (subscription?.due === true) count++;
-    return count;
-  }
-
-  #send(type: TypeStream, keepRemoved: boolean): boolean {
-    const response = type.take(keepRemoved);
+  send(type: TypeStream, deferRemovals: boolean): boolean {
+    const response = type.take(deferRemovals);
     if (response === undefined) return false;
     const { events } = this.#services;
     if (this.#isTooLarge(type, response.bytes.length)) return false;
-    const overtaken = type.subscription?.takeCoalesced() ?? 0;
-    if (overtaken > 0) events.coalesced(type.info.url, overtaken);
-    if (type.info.url === clusters && this.#types.length > 1) this.#followClusters(response);
+    const coalesced = type.subscription?.takeCoalesced() ?? 0;
+    if (coalesced > 0) events.coalesced(type.info.url, coalesced);
+    this.#order.taken(type, response);
     if (!this.transport.write(response.bytes)) this.#blockedSince = this.#services.clock.now();
     events.response(type.info.url, this.route.protocol, response);
     return true;
@@ -311,16 +227,6 @@ export class XdsStream implements StreamHandler {
     const message = `a response of ${info.short} has ${bytes} bytes: at most ${maxResponseBytes} are sent (limits.max_response_bytes)`;
     this.#refuse('response_bytes', { code: Code.RESOURCE_EXHAUSTED, message }, message);
     return true;
-  }
-
-  #followClusters(response: Response): void {
-    if (response.changed.length === 0) return;
-    const { edsToResend, warming } = consequencesOf(response);
-    this.#types.find(({ info }) => info.url === endpoints)?.resend(edsToResend);
-    // The time is not extended by further clusters: routes would wait as long as clusters keep changing.
-    if (warming && this.#warmingUntil === 0) {
-      this.#warmingUntil = this.#services.clock.now() + longestWarmingMs;
-    }
   }
 
   /** What of the node matters, decoded again only when its bytes have changed. */
@@ -380,25 +286,11 @@ export class XdsStream implements StreamHandler {
       return undefined;
     }
     if (!this.#admits(client, () => excessOfTypes(this.#types.length + 1))) return undefined;
-    const created = new TypeStream(
-      type,
-      this.route.protocol,
-      client,
-      this.#services,
-      this.#wake,
-      this.#admission,
-    );
+    const Protocol = this.route.protocol === 'sotw' ? SotwTypeStream : DeltaTypeStream;
+    const created = new Protocol(type, client, this.#context);
     const later = this.#types.findIndex((other) => other.info.order > created.info.order);
     this.#types.splice(later < 0 ? this.#types.length : later, 0, created);
     return created;
-  }
-
-  #dispatch(
-    type: TypeStream,
-    request: SotwRequest | DeltaRequest,
-    client: ClientContext,
-  ): ReturnType<TypeStream['handleSotw']> {
-    return request.kind === 'sotw' ? type.handleSotw(request, client) : type.handleDelta(request, client);
   }
 
   /** The limits on what a client may subscribe to; false: this was too much, and the stream is over. */
@@ -449,30 +341,12 @@ export class XdsStream implements StreamHandler {
     return true;
   }
 
-  /**
-   * Above the rate, the relay stops reading from this client. HTTP/2 flow control slows it down, and no request is
-   * lost. To change a subscription that shows much costs as much as many small changes; what is subscribed for the
-   * first time does not. Each parameter set that is new costs as much as a change: a session may be opened for it.
-   */
   #slowDown(changes: number, changed: readonly TypeStream[]): void {
-    if (this.#ended) return;
-    const { clock, events, limits } = this.#services;
-    const shown = changed.reduce((sum, { subscription }) => sum + (subscription?.size ?? 0), 0);
-    const sessions = this.#sessions?.taken() ?? 0;
-    this.#rate ??= new Rate(limits().changesPerSecond, clock.now());
-    const wait = this.#rate.spend(
-      clock.now(),
-      Math.max(changes, sessions) + Math.floor(shown / shownPerChange),
-    );
-    if (this.#paused !== undefined) return;
-    if (wait > 0) events.rejected('rate');
-    else if (shown < muchShown && sessions < manySessions) return;
-    // After a large one at least until others have had their turn: one read may have brought many.
-    this.transport.pause();
-    this.#paused = clock.after(Math.max(0, wait), () => {
-      this.#paused = undefined;
-      if (!this.#ended) this.transport.resume();
-    });
+    if (!this.#ended) this.#rate.spend(changes, changed, this.#sessions?.taken() ?? 0);
+  }
+
+  #refuseFor(refusal: Refusal | undefined): void {
+    if (refusal !== undefined) this.#refuse(refusal.reason, refusal.status);
   }
 
   #refuse(reason: string, status: GrpcStatus, logged?: string): void {

@@ -6,7 +6,7 @@ import type { Access } from '../model/access.ts';
 import type { TypeUrl } from '../model/brand.ts';
 import { isVariant, type Value } from '../model/catalog.ts';
 import { fail, ok, type Result } from '../model/result.ts';
-import type { Holding } from '../model/subscription.ts';
+import type { Holding, SyncState } from '../model/subscription.ts';
 import type { Pace, TimeSlices } from '../model/time-slices.ts';
 import { typeInfo } from '../model/types.ts';
 import type { Relay } from '../relay.ts';
@@ -106,16 +106,15 @@ function mayBeTold(access: Access | undefined, type: TypeUrl, holding: Holding):
   return access.admits(value, parameters) && value.constraints.matches(parameters);
 }
 
-function entryOf(type: TypeStream, { name, value }: Holding, excludeBodies: boolean): StatusEntry {
-  const { lastNack, state } = type;
+function entryOf(type: TypeStream, holding: Holding, excludeBodies: boolean): StatusEntry {
+  const { name, value, state, rejection } = holding;
+  const error = rejection && { at: rejection.at, details: rejection.message, version: rejection.version };
   return {
     typeUrl: type.info.url,
     name,
-    configStatus: isVariant(value) ? statusOf(type) : ConfigStatus.NOT_SENT,
+    configStatus: configStatuses[state],
     ...contentOf(value, excludeBodies),
-    ...(lastNack === undefined || state !== 'ERROR'
-      ? {}
-      : { error: { at: lastNack.at, details: lastNack.message, version: type.version } }),
+    ...(error === undefined ? {} : { error }),
   };
 }
 
@@ -136,20 +135,12 @@ function* ownEntries(relay: Relay, excludeBodies: boolean): Iterable<StatusEntry
   }
 }
 
-function statusOf(type: TypeStream): ConfigStatus {
-  switch (type.state) {
-    case 'SYNCED':
-      return ConfigStatus.SYNCED;
-    case 'NOT_SENT':
-      return ConfigStatus.NOT_SENT;
-    case 'STALE':
-      return ConfigStatus.STALE;
-    case 'ERROR':
-      return ConfigStatus.ERROR;
-    default:
-      return type.state satisfies never;
-  }
-}
+const configStatuses: Readonly<Record<SyncState, ConfigStatus>> = {
+  SYNCED: ConfigStatus.SYNCED,
+  NOT_SENT: ConfigStatus.NOT_SENT,
+  STALE: ConfigStatus.STALE,
+  ERROR: ConfigStatus.ERROR,
+};
 
 function contentOf(
   value: Value | undefined,

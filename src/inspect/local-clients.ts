@@ -3,7 +3,6 @@ import type { TypeStream } from '../downstream/type-stream.ts';
 import type { XdsStream } from '../downstream/xds-stream.ts';
 import type {
   ClientTypeState,
-  HeldVariant,
   ListClientsResponse,
   NackStatus,
 } from '../gen/distributary/admin/v1/admin_pb.ts';
@@ -12,6 +11,7 @@ import { systemClock } from '../model/clock.ts';
 import { formatConstraints } from '../model/constraints.ts';
 import { NO_PARAMETERS, type Parameters } from '../model/parameters.ts';
 import { fail, ok, type Result } from '../model/result.ts';
+import type { SyncState } from '../model/subscription.ts';
 import { TimeSlices } from '../model/time-slices.ts';
 import { TypeLabels } from '../observe/type-label.ts';
 import type { Relay } from '../relay.ts';
@@ -65,11 +65,9 @@ export class LocalClients implements ClientsView {
     const stream = this.#relay.server.stream(client);
     if (stream === undefined) return noSuchClient(client);
     const asked = stream.types.find(({ info }) => info.url === type);
-    const held = asked === undefined ? undefined : heldOf(asked, name);
     return ok({
       parameters: parametersOf(stream, asked, name),
-      state:
-        asked === undefined ? undefined : { ...typeState(asked), ...(held === undefined ? {} : { held }) },
+      state: asked === undefined ? undefined : { ...typeState(asked), ...heldOf(asked, name) },
     });
   }
 
@@ -80,22 +78,20 @@ export class LocalClients implements ClientsView {
   #nacks(): readonly Plain<NackStatus>[] {
     const found = new Map<string, Plain<NackStatus>>();
     for (const stream of this.#relay.server.streams()) {
-      for (const { info, state, version, lastNack } of stream.types) {
-        if (state !== 'ERROR' || lastNack === undefined) continue;
-        const key = JSON.stringify([info.short, version, lastNack.names, lastNack.message]);
-        const known = found.get(key);
-        if (known !== undefined) {
-          known.clients++;
-          continue;
+      for (const { info, subscription } of stream.types) {
+        const told = new Set<string>();
+        for (const { name, version, message, at } of subscription?.rejections ?? []) {
+          const key = JSON.stringify([info.short, version, name, message]);
+          if (told.has(key)) continue;
+          told.add(key);
+          const known = found.get(key);
+          if (known !== undefined) {
+            known.clients++;
+            continue;
+          }
+          const since = new Date(at).toISOString();
+          found.set(key, { type: info.short, name, version, clients: 1, error: message, since });
         }
-        found.set(key, {
-          type: info.short,
-          name: lastNack.names,
-          version,
-          clients: 1,
-          error: lastNack.message,
-          since: new Date(lastNack.at).toISOString(),
-        });
       }
     }
     return mostRecent(found.values());
@@ -112,26 +108,35 @@ function typeState(type: TypeStream): Plain<ClientTypeState> {
   const [selected] = type.selection.entries.values();
   return {
     type: type.info.short,
-    version: type.version,
-    state: type.state,
-    lastNack: type.lastNack?.message ?? '',
+    version: type.subscription?.version ?? '',
+    state: stateOf(type),
+    lastNack: type.subscription?.lastNack?.message ?? '',
     parameters: Object.fromEntries(selected?.parameters.entries ?? []),
     subscriptions: type.selection.size,
+    removalState: '',
   };
 }
 
-/** What the client was last sent of a name. */
-function heldOf(type: TypeStream, name: string): Plain<HeldVariant> | undefined {
-  for (const item of type.subscription?.holdings() ?? []) {
-    if (item.name !== name || !isVariant(item.value)) continue;
-    const { constraints, version, cachedSince } = item.value;
-    return {
+/** What the client was last sent of a name, and what it said to that. */
+function heldOf(type: TypeStream, name: string): Pick<Plain<ClientTypeState>, 'held' | 'removalState'> {
+  let removalState: SyncState = 'NOT_SENT';
+  for (const { name: spelling, value, state, rejection } of type.subscription?.holdings() ?? []) {
+    if (spelling !== name) continue;
+    if (!isVariant(value)) {
+      removalState = state;
+      continue;
+    }
+    const { constraints, version, cachedSince } = value;
+    const held = {
       constraints: formatConstraints(constraints.expression),
       version,
       since: new Date(cachedSince).toISOString(),
+      state,
+      error: rejection?.message ?? '',
     };
+    return { held, removalState: '' };
   }
-  return undefined;
+  return { removalState: removalState === 'NOT_SENT' ? '' : removalState };
 }
 
 function parametersOf(stream: XdsStream, type: TypeStream | undefined, name: string): Parameters {
@@ -141,4 +146,7 @@ function parametersOf(stream: XdsStream, type: TypeStream | undefined, name: str
   return stream.client?.derived(undefined) ?? NO_PARAMETERS;
 }
 
-const rejectsSomething = (stream: XdsStream): boolean => stream.types.some(({ state }) => state === 'ERROR');
+const stateOf = ({ subscription }: TypeStream): SyncState => subscription?.state ?? 'NOT_SENT';
+
+const rejectsSomething = (stream: XdsStream): boolean =>
+  stream.types.some((type) => stateOf(type) === 'ERROR');

@@ -65,8 +65,43 @@ export interface Response {
   readonly receivedAt: number | undefined;
 }
 
+/**
+ * How a client stands to what it was sent (protocol §9): it has accepted it (SYNCED), was sent nothing (NOT_SENT), has
+ * not answered yet (STALE), or has rejected it (ERROR).
+ */
+export type SyncState = 'SYNCED' | 'NOT_SENT' | 'STALE' | 'ERROR';
+
+/**
+ * What an answer is, by its nonce: of the SotW ones `first` comes before any response, and `change` with the nonce
+ * that is current after a NACK (protocol §3.2–3.4).
+ */
+export type AnswerKind = 'first' | 'ack' | 'nack' | 'change' | 'stale';
+
+/** A client's error_detail. */
+export interface ClientError {
+  readonly code: number;
+  readonly message: string;
+  /** When it arrived, in milliseconds since the epoch. */
+  readonly at: number;
+}
+
+/** A NACK. */
+export interface Rejection extends ClientError {
+  /** version_info or system_version_info of the rejected response. */
+  readonly version: string;
+  /** The resource that the response was about; empty if there were several: any of them may be at fault. */
+  readonly name: string;
+}
+
+/** What a client said to what it was last sent of an item. */
+export interface ItemState {
+  readonly state: SyncState;
+  /** With ERROR. */
+  readonly rejection: Rejection | undefined;
+}
+
 /** One name that a client subscribes to, or gets by a wildcard or glob, and what it was last sent under it. */
-export interface Holding {
+export interface Holding extends ItemState {
   /** As the client wrote it. */
   readonly name: string;
   readonly canonical: ResourceName;
@@ -104,6 +139,16 @@ export interface Subscription {
   encoding: Encoding;
   /** Something was sent for this type on this stream. */
   readonly responded: boolean;
+  /** How the client stands to everything that it was sent: ERROR, if it has rejected anything that it was last sent. */
+  readonly state: SyncState;
+  /** The last response is neither accepted nor rejected yet. Cheap to ask. */
+  readonly awaitsAnswer: boolean;
+  /** Of the last response; empty if there was none. */
+  readonly version: string;
+  /** The rejections of what the client was last sent. For inspection. */
+  readonly rejections: ReadonlySet<Rejection>;
+  /** The last NACK, though everything may have been accepted since. */
+  readonly lastNack: Rejection | undefined;
   /** Everything that it subscribes to is unknown. */
   readonly cold: boolean;
   /** A response may be due, apart from deferred removals. Cheap to ask. */
@@ -135,9 +180,8 @@ export interface Subscription {
   resend(items: ResendItems): void;
   /** Returns the next response and moves the cursor behind it. Undefined: nothing is due. */
   take(deferRemovals: boolean): Response | undefined;
-  /** The client has accepted or rejected this response. False: no response with this serial waits for an answer. */
-  ack(serial: number): boolean;
-  nack(serial: number): boolean;
+  /** The client has answered a response: with a NACK if there is an error. */
+  answer(nonce: string, error: ClientError | undefined): AnswerKind;
   close(): void;
 }
 

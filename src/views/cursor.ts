@@ -2,12 +2,16 @@ import type { Access } from '../model/access.ts';
 import { isVariant, type Value } from '../model/catalog.ts';
 import { entryId, type Selection } from '../model/selection.ts';
 import {
+  type AnswerKind,
+  type ClientError,
   type EarlierState,
   type Encoding,
   type Holding,
+  type Rejection,
   type ResendItems,
   resendItems,
   type Subscription,
+  type SyncState,
 } from '../model/subscription.ts';
 import { WILDCARD } from '../model/transaction.ts';
 import type { Change } from './change.ts';
@@ -24,8 +28,8 @@ import { itemsOf } from './coverage.ts';
 import type { Composed, CursorStep, Frame, RetainedResource } from './frame.ts';
 import { holding, type Item } from './item.ts';
 import { NackRetries } from './nack-retries.ts';
-import { Outstanding } from './outstanding.ts';
 import type { CompositionInput } from './response-content.ts';
+import type { SentItems, SentResponses } from './sent-responses.ts';
 import type { View, ViewSubscriber } from './view.ts';
 import type { ViewPool } from './view-pool.ts';
 
@@ -33,7 +37,7 @@ import type { ViewPool } from './view-pool.ts';
  * One client's subscription to a view: the position of the client, and what must be sent in addition to the changes
  * since then. What only one protocol needs is in `SotwCursor` and `DeltaCursor`.
  */
-export abstract class Cursor implements Subscription, ViewSubscriber {
+export abstract class Cursor implements Subscription, ViewSubscriber, SentItems {
   encoding: Encoding;
   /** Told when there may be something to take. */
   readonly wake: () => void;
@@ -44,8 +48,6 @@ export abstract class Cursor implements Subscription, ViewSubscriber {
   protected readonly nackRetries = new NackRetries();
   /** A wildcard or glob was added: its first response is sent even if it is empty. */
   protected firstResponseDue: boolean;
-  protected readonly outstanding = new Outstanding();
-  protected lastSerial = 0;
   readonly #pool: ViewPool;
   #behind = false;
   #coalesced = 0;
@@ -62,6 +64,7 @@ export abstract class Cursor implements Subscription, ViewSubscriber {
     this.markBehind(true);
   }
 
+  protected abstract readonly responses: SentResponses;
   /** The first request said what the client has from earlier streams. */
   abstract resume(earlier: EarlierState): void;
   /** Nothing is deleted at the client while its state is unknown (protocol §3.9). */
@@ -92,6 +95,26 @@ export abstract class Cursor implements Subscription, ViewSubscriber {
     return this.#responded;
   }
 
+  get state(): SyncState {
+    return this.responses.state(this);
+  }
+
+  get awaitsAnswer(): boolean {
+    return this.responses.awaitsAnswer;
+  }
+
+  get version(): string {
+    return this.responses.version;
+  }
+
+  get rejections(): ReadonlySet<Rejection> {
+    return this.responses.rejections(this);
+  }
+
+  get lastNack(): Rejection | undefined {
+    return this.responses.lastNack;
+  }
+
   get hasDeferredRemovals(): boolean {
     return this.deferredRemovals !== undefined;
   }
@@ -101,7 +124,11 @@ export abstract class Cursor implements Subscription, ViewSubscriber {
   }
 
   *holdings(): Iterable<Holding> {
-    for (const [id, item] of this.view.items) yield holding(item, this.lastSent(id));
+    const stateOf = this.responses.itemStates();
+    for (const [id, item] of this.view.items) {
+      const value = this.lastSent(id);
+      yield holding(item, value, stateOf(id, value));
+    }
   }
 
   takeCoalesced(): number {
@@ -137,19 +164,20 @@ export abstract class Cursor implements Subscription, ViewSubscriber {
     return frame === undefined ? undefined : this.#markSent(frame);
   }
 
-  ack(serial: number): boolean {
-    return this.outstanding.answered(serial) !== undefined;
-  }
-
   /**
    * A rejected response is not sent again as it was. Envoy rejects {a invalid, b valid} whole: each resource goes out
    * once more, alone (protocol §3.12).
    */
-  nack(serial: number): boolean {
-    const rejected = this.outstanding.answered(serial);
-    if (rejected === undefined) return false;
-    if (this.takesParts) this.nackRetries.add(rejected);
-    return true;
+  answer(nonce: string, error: ClientError | undefined): AnswerKind {
+    const kind = this.responses.classify(nonce, error !== undefined);
+    if (kind === 'first' || kind === 'change') return kind;
+    const answered = this.responses.answered(nonce, error, this);
+    if (kind === 'nack' && answered !== undefined && this.takesParts) this.nackRetries.add(answered);
+    return kind;
+  }
+
+  sentOf(id: string): Value | undefined {
+    return this.view.items.has(id) ? this.lastSent(id) : undefined;
   }
 
   close(): void {
@@ -279,7 +307,7 @@ export abstract class Cursor implements Subscription, ViewSubscriber {
       firstResponseDue: this.mustSendEmpty(),
       encoding,
     };
-    const known = view.frames.find(step, this.lastSerial);
+    const known = view.frames.find(step, this.responses.lastSerial);
     if (known !== undefined) return known;
     const changes = changesSince(view, step.from, this.#resendItems?.items);
     const composed = this.compose(this.#input(deferRemovals), changes);
@@ -357,8 +385,7 @@ export abstract class Cursor implements Subscription, ViewSubscriber {
 
   #markSent(frame: Frame): Frame {
     this.#responded = true;
-    this.lastSerial = frame.serial;
-    this.outstanding.sent(frame.serial, frame.changes, this.encoding.protocol === 'sotw');
+    this.responses.sent(frame.sent, this);
     return frame;
   }
 

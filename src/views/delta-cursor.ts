@@ -19,6 +19,7 @@ import type { Composed, Frame } from './frame.ts';
 import type { Item } from './item.ts';
 import { RequiredAnswers } from './required-answers.ts';
 import type { CompositionInput } from './response-content.ts';
+import { DeltaResponses } from './sent-responses.ts';
 import type { View } from './view.ts';
 import type { ViewPool } from './view-pool.ts';
 
@@ -26,6 +27,7 @@ const none: readonly never[] = [];
 
 /** The cursor of a delta client. */
 export class DeltaCursor extends Cursor {
+  protected readonly responses = new DeltaResponses();
   readonly #requiredAnswers = new RequiredAnswers();
   /** Resources of earlier views whose state is unknown in this view. */
   #carriedOver: ClientResources | undefined;

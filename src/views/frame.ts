@@ -1,10 +1,23 @@
+import type { Serial } from '../model/brand.ts';
 import type { Variant } from '../model/resource.ts';
 import type { Encoding, ResendItems, Response } from '../model/subscription.ts';
 import type { Item } from './item.ts';
 
-/** What a response tells of, for those that reject it. */
-export interface ResponseChanges {
-  /** As new. */
+/** What is known of a response after it was answered. */
+export interface ResponseHeader {
+  readonly serial: Serial;
+  readonly nonce: string;
+  readonly version: string;
+  /** SotW: what is missing from it is deleted (protocol §3.7). */
+  readonly complete: boolean;
+  /** How many resources are in it. */
+  readonly resources: number;
+}
+
+/** What a response changes at the client, without its bytes: kept until the client has answered it. */
+export interface SentResponse {
+  readonly header: ResponseHeader;
+  /** Variants that are new to the client. */
   readonly additions: readonly RetainedResource[];
   /** Removed or replaced variants, as they were before. Delta only. */
   readonly removals: readonly RetainedResource[];
@@ -12,7 +25,7 @@ export interface ResponseChanges {
 
 /** A response as the views keep it. */
 export interface Frame extends Response {
-  readonly changes: ResponseChanges;
+  readonly sent: SentResponse;
   /** It holds remaining TTLs, so it must not be shared later. */
   readonly timeDependent: boolean;
 }

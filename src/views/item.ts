@@ -1,7 +1,7 @@
 import type { ResourceName } from '../model/brand.ts';
 import { isVariant, type Value } from '../model/catalog.ts';
 import type { Parameters } from '../model/parameters.ts';
-import type { Holding } from '../model/subscription.ts';
+import type { Holding, ItemState } from '../model/subscription.ts';
 
 /** What was visible from a revision on. */
 interface HistoryEntry {
@@ -29,9 +29,21 @@ export function valueAt(item: Item, revision: number): Value | undefined {
   return entry?.value;
 }
 
-/** For inspection: the item, and what a client has of it. */
-export function holding({ name, spelling, parameters, last }: Item, value: Value | undefined): Holding {
-  return { name: spelling, canonical: name, parameters, value, current: value === last.value };
+/** For inspection: the item, what a client was last sent of it, and what the client said to that. */
+export function holding(
+  { name, spelling, parameters, last }: Item,
+  value: Value | undefined,
+  { state, rejection }: ItemState,
+): Holding {
+  return {
+    name: spelling,
+    canonical: name,
+    parameters,
+    value,
+    current: value === last.value,
+    state,
+    rejection,
+  };
 }
 
 /** Whether any entry of its history is a resource. */

@@ -2,7 +2,7 @@ import { isVariant, type Value } from '../model/catalog.ts';
 import type { Variant } from '../model/resource.ts';
 import { type Change, sameVariant } from './change.ts';
 import { Coverage } from './coverage.ts';
-import type { ResponseChanges } from './frame.ts';
+import type { SentResponse } from './frame.ts';
 import type { Item } from './item.ts';
 import type { View } from './view.ts';
 
@@ -24,7 +24,7 @@ export class NackRetries {
     return this.#changes === undefined;
   }
 
-  add(rejected: ResponseChanges): void {
+  add(rejected: SentResponse): void {
     const changes = rejectedChanges(rejected);
     if (changes.length > 0) this.#changes = [...(this.#changes ?? []), ...changes];
   }
@@ -51,7 +51,7 @@ export class NackRetries {
  * resource. A change that several parameter sets share is listed once. Empty if the response had only one change:
  * then this one was rejected, and it is not sent again.
  */
-function rejectedChanges({ additions, removals }: ResponseChanges): readonly RejectedChange[] {
+function rejectedChanges({ additions, removals }: SentResponse): readonly RejectedChange[] {
   const byItem = new Map<string, RejectedChange>();
   for (const { item, variant } of additions)
     byItem.set(item.id, { item, shown: variant, removed: undefined });

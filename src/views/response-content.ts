@@ -3,7 +3,7 @@ import type { StoredResourceError } from '../model/catalog.ts';
 import type { Variant } from '../model/resource.ts';
 import type { Encoding } from '../model/subscription.ts';
 import type { OutgoingError, OutgoingResource } from '../wire/responses.ts';
-import type { Frame, ResponseChanges, RetainedResource } from './frame.ts';
+import type { Frame, ResponseHeader, RetainedResource, SentResponse } from './frame.ts';
 import type { Item } from './item.ts';
 import type { View } from './view.ts';
 
@@ -107,15 +107,18 @@ export class ResponseContent {
     }
   }
 
-  /** `bytes` are the response with this nonce. */
-  frame(id: Serial, bytes: Buffer, version: string, resources = this.resources.length): Frame {
+  /** `bytes` are the response with this serial. */
+  frame(serial: Serial, bytes: Buffer, version: string, resources = this.resources.length): Frame {
+    const { encoding, view } = this.input;
+    const nonce = String(serial);
+    const complete = encoding.protocol === 'sotw' && view.complete;
     return {
-      serial: id,
-      nonce: String(id),
+      serial,
+      nonce,
       bytes,
       version,
       receivedAt: this.#receivedAt(),
-      changes: this.#changes(),
+      sent: this.#sent({ serial, nonce, version, complete, resources }),
       resources,
       changed: this.#changed,
       timeDependent: this.#timeDependent,
@@ -124,11 +127,16 @@ export class ResponseContent {
 
   /** The same response as another one; only the record of what is new to the subscriber differs. */
   reuse(whole: Frame): Frame {
-    return { ...whole, changes: this.#changes(), changed: this.#changed, receivedAt: this.#receivedAt() };
+    return {
+      ...whole,
+      sent: this.#sent(whole.sent.header),
+      changed: this.#changed,
+      receivedAt: this.#receivedAt(),
+    };
   }
 
-  #changes(): ResponseChanges {
-    return { additions: this.#additions, removals: this.removals };
+  #sent(header: ResponseHeader): SentResponse {
+    return { header, additions: this.#additions, removals: this.removals };
   }
 
   /** Propagation is measured for updates only. The first response of a subscriber may hold old content. */

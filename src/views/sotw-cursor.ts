@@ -6,9 +6,11 @@ import { composeSotw } from './compose-sotw.ts';
 import { Cursor } from './cursor.ts';
 import type { Composed, Frame } from './frame.ts';
 import type { CompositionInput } from './response-content.ts';
+import { SotwResponses } from './sent-responses.ts';
 
 /** The cursor of a SotW client. */
 export class SotwCursor extends Cursor {
+  protected readonly responses = new SotwResponses();
   /** Names that the client may hold from earlier streams: their absence deletes (protocol §3.9). */
   #possiblyHeld: ReadonlySet<string> | undefined;
   /** The version in the client's first request (CONTENT, protocol §3.10). */
@@ -47,7 +49,7 @@ export class SotwCursor extends Cursor {
   }
 
   protected compose(input: CompositionInput, changes: Iterable<Change>): Composed {
-    return composeSotw(input, changes, this.lastSerial);
+    return composeSotw(input, changes, this.responses.lastSerial);
   }
 
   /** Whether the version in the client's first request shows that it has everything visible. */

@@ -9,6 +9,7 @@ import {
 } from '../../src/gen/envoy/service/discovery/v3/discovery_pb.ts';
 import { typeUrl } from '../../src/model/brand.ts';
 import { typeInfo } from '../../src/model/types.ts';
+import type { ServerStream } from '../../src/wire/server-stream.ts';
 import { contentOf, type DeltaClient, nameOf, node, type SotwClient } from '../support/in-memory-relay.ts';
 
 /** Who takes part in a transcript. */
@@ -38,6 +39,10 @@ export abstract class ScriptedClient {
   abstract request(words: readonly string[]): void;
   protected abstract readonly stream: SotwClient | DeltaClient;
   protected abstract responses(): string[];
+
+  uses(transport: ServerStream): boolean {
+    return transport === this.stream;
+  }
 
   act(what: string): void {
     if (what === 'stops reading') this.stream.blocked = true;

@@ -806,8 +806,12 @@ describe('SotW server', () => {
       const { client, response } = wildcardClient(relay);
       client.nack('cds', response);
       const [stream] = relay.relay.server.streams();
-      expect(stream?.types[0]?.state).to.equal('ERROR');
-      expect(stream?.types[0]?.lastNack).to.include({ code: 13, message: 'rejected', names: 'a' });
+      expect(stream?.types[0]?.subscription?.state).to.equal('ERROR');
+      expect(stream?.types[0]?.subscription?.lastNack).to.include({
+        code: 13,
+        message: 'rejected',
+        name: 'a',
+      });
       expect(relay.upstream.journal).to.deep.equal(['+cds *']);
     });
 
@@ -818,8 +822,8 @@ describe('SotW server', () => {
       relay.full('cds', { a: '2' }, '2');
       client.ack('cds', client.one());
       const [stream] = relay.relay.server.streams();
-      expect(stream?.types[0]?.state).to.equal('SYNCED');
-      expect(stream?.types[0]?.lastNack?.message).to.equal('rejected');
+      expect(stream?.types[0]?.subscription?.state).to.equal('SYNCED');
+      expect(stream?.types[0]?.subscription?.lastNack?.message).to.equal('rejected');
     });
   });
 

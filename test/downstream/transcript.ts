@@ -23,6 +23,7 @@ import { pairsOf, type ScriptedClient, ScriptedDeltaClient, ScriptedSotwClient }
  *                                                    or `ack n1`), `version V`, `node key=value` (sent again)
  *     < NAME TYPE +name -name WORD…                  a delta request; also `initial name` (the version last sent)
  *     NAME stops reading | reads again | leaves
+ *     ? NAME TYPE                                    how the client stands to what it was sent: the type, each resource
  *     upstream TYPE vVERSION [full|named] ITEM…      a transaction: `a:1` content, `a(s):1` with a service name,
  *                                                    `a{env=prod}:1` constraints, `a:1~5s` a TTL, `~a:5s` a heartbeat,
  *                                                    `-a` removal, `!a:14` a resource error; `full`: nothing else
@@ -31,7 +32,8 @@ import { pairsOf, type ScriptedClient, ScriptedDeltaClient, ScriptedSotwClient }
  *     upstream down | up
  *     wait 15s
  *
- * and answers with what the relay does: `>` is a response, `!` the end of a stream, `^` interest going upstream.
+ * and answers with what the relay does: `>` is a response, `!` the end of a stream, `^` interest going upstream, `=`
+ * what was asked.
  * Nonces are counted per stream: n1, n2, …
  */
 class Conversation {
@@ -60,6 +62,7 @@ class Conversation {
     const [verb = '', ...words] = line.split(/\s+/);
     if (verb === 'client') this.#client(words);
     else if (verb === '<') this.#named(words[0]).request(words.slice(1));
+    else if (verb === '?') return [this.#states(words)];
     else if (verb === 'upstream') this.#upstream(words);
     else if (verb === 'wait') this.#lab.clock.advance(milliseconds(words[0] ?? ''));
     else this.#named(verb).act(words.join(' '));
@@ -84,6 +87,14 @@ class Conversation {
     const client = this.#clients.get(name);
     if (client === undefined) throw new Error(`no client ${name}`);
     return client;
+  }
+
+  #states([name = '', short = '']: readonly string[]): string {
+    const client = this.#named(name);
+    const stream = [...this.#lab.relay.server.streams()].find(({ transport }) => client.uses(transport));
+    const subscription = stream?.types.find(({ info }) => info.short === short)?.subscription;
+    const items = [...(subscription?.holdings() ?? [])].map((one) => `${one.name}:${one.state}`);
+    return `= ${name} ${short} ${[subscription?.state ?? 'NOT_SENT', ...items.toSorted()].join(' ')}`;
   }
 
   #interest(): string[] {
@@ -178,7 +189,7 @@ export function replay(script: string): string {
   const conversation = new Conversation(keys);
   const lines: string[] = [];
   for (const line of script.split('\n')) {
-    if (/^[>!^]/.test(line)) continue;
+    if (/^[>!^=]/.test(line)) continue;
     lines.push(line);
     if (line !== '' && !line.startsWith('#')) lines.push(...conversation.say(line));
   }

@@ -16,6 +16,7 @@ import { nextMessage, openCall } from '../support/grpc-calls.ts';
 import { type } from '../support/in-memory-relay.ts';
 import { clientStatus, nodesOf } from './support/csds.ts';
 import { always, eventually } from './support/eventually.ts';
+import { explainedOf } from './support/explain.ts';
 import { ModelPlane } from './support/model-plane.ts';
 import { ClientPool, type RecordedResponse, type RecordingClient } from './support/recording-client.ts';
 import { RelayProcess } from './support/relay.ts';
@@ -56,6 +57,9 @@ describe('what clients make of what they are told', function () {
     await relay?.[Symbol.asyncDispose]();
     await plane?.[Symbol.asyncDispose]();
   });
+
+  /** The clusters after the test of what is rejected. */
+  const current = { a: '3', b: '4' };
 
   const csds = (request?: Parameters<typeof clientStatus>[1]) => clientStatus(pool.connection, request);
   const stateOf = (configs: readonly ClientConfig[], id: string): Record<string, string> => {
@@ -173,6 +177,20 @@ describe('what clients make of what they are told', function () {
     plane.set('cds', { a: '3', b: '2' });
     await eventually(() => expect(bad.of('cds')).to.have.length(before + 2));
     expect([...(bad.of('cds').at(-1)?.resources ?? [])]).to.deep.equal([['a', '3']]);
+    // Its ACK is about that: what was rejected stays so, for CSDS, for the status and for explain.
+    await eventually(async () => {
+      const told = stateOf(await csds(), 'bad');
+      expect(told).to.include({ 'Cluster a': 'SYNCED', 'Cluster b': 'ERROR' });
+    });
+    expect((await statusOf(relay)).nacks.map(({ name, error }) => [name, error])).to.deep.equal([
+      ['b', 'b is no good'],
+    ]);
+    expect(await explainedOf(relay, 'bad', 'cds', 'a')).to.match(
+      /^Of this resource it has \(all\), version/m,
+    );
+    expect(await explainedOf(relay, 'bad', 'cds', 'b')).to.match(
+      /^Of this resource it has rejected \(all\), version .*: b is no good$/m,
+    );
     plane.set('cds', { a: '3', b: '4' });
     await bad.gets('cds', { a: '3', b: '4' });
     await eventually(async () => {
@@ -181,6 +199,51 @@ describe('what clients make of what they are told', function () {
         'Cluster b': 'SYNCED',
       });
     });
+  });
+
+  it('what was sent and not acknowledged: STALE, and explain does not say that the client has it', async () => {
+    const silent = pool.open('delta', 'silent');
+    silent.answers = false;
+    silent.subscribe('eds', ['a']);
+    await silent.gets('eds', { a: '1' });
+    expect(stateOf(await csds(), 'silent')).to.deep.equal({ 'ClusterLoadAssignment a': 'STALE' });
+    const sent = /^Of this resource it was sent \(all\), version .*; it has not acknowledged that yet\.$/m;
+    expect(await explainedOf(relay, 'silent', 'eds', 'a')).to.match(sent);
+    silent[Symbol.dispose]();
+  });
+
+  it('a late NACK of an earlier response is shown, though a later one was accepted', async () => {
+    const late = pool.open('delta', 'late');
+    late.answers = false;
+    late.subscribe('cds');
+    await late.gets('cds', current);
+    late.subscribe('eds', ['a']);
+    await eventually(() => expect(late.of('eds')).to.have.length(1));
+    late.subscribe('cds', ['a']);
+    await eventually(() => expect(late.of('cds')).to.have.length(2));
+    const [first, second] = late.of('cds');
+    late.answer('cds', second?.nonce ?? '');
+    late.answer('cds', first?.nonce ?? '', 'too late');
+    await eventually(async () => {
+      const { types = [] } = (await clientsOf(relay)).find(({ node }) => node.id === 'late') ?? {};
+      expect(types.find((one) => one.type === 'cds')).to.include({ state: 'ERROR', last_nack: 'too late' });
+    });
+    late[Symbol.dispose]();
+  });
+
+  it('a NACK of a SotW response names no resource: any of them may be at fault', async () => {
+    const whole = pool.open('sotw', 'whole');
+    whole.rejects = ({ resources }) => (resources.get('a') === '9' ? 'no' : undefined);
+    whole.subscribe('cds');
+    await whole.gets('cds', current);
+    plane.set('cds', { ...current, a: '9' });
+    await eventually(async () => {
+      const told = stateOf(await csds(), 'whole');
+      expect(told).to.deep.equal({ 'Cluster a': 'ERROR', 'Cluster b': 'ERROR' });
+    });
+    const { nacks } = await statusOf(relay);
+    expect(nacks.map(({ name, error }) => [name, error])).to.deep.equal([['', 'no']]);
+    whole[Symbol.dispose]();
   });
 
   it('limits.max_response_bytes: a larger response is not sent, RESOURCE_EXHAUSTED; counted, and logged once', async () => {

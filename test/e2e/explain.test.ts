@@ -2,9 +2,9 @@ import { expect } from 'chai';
 import { z } from 'zod';
 import { when } from '../support/in-memory-relay.ts';
 import { eventually } from './support/eventually.ts';
+import { run } from './support/explain.ts';
 import { ResourceFiles } from './support/files.ts';
-import { Process } from './support/process.ts';
-import { distributary, RelayProcess } from './support/relay.ts';
+import { RelayProcess } from './support/relay.ts';
 import { Connections } from './support/variant-client.ts';
 import { writeVariants } from './support/variant-files.ts';
 
@@ -18,15 +18,6 @@ const explained = z.object({
   ambiguous: z.boolean(),
   variants: z.array(variant.loose()),
 });
-
-/** The command as users run it: its exit code, and what it printed. */
-async function run(
-  ...argv: readonly string[]
-): Promise<{ readonly code: number | string; readonly out: string }> {
-  const child = new Process(distributary(...argv));
-  const code = await child.exited;
-  return { code, out: child.lines.join('\n') };
-}
 
 describe('explain', function () {
   this.timeout(60_000);
@@ -119,6 +110,7 @@ describe('explain', function () {
       id,
     );
     expect(out).to.match(/ERROR \(rejected\), last rejected: not to my taste/);
+    expect(out).to.match(/^Of this resource it has rejected env == "prod", version \S+: not to my taste$/m);
   });
 
   it('§5 ambiguity: one choice over 100 updates, counted and logged once, and shown', async () => {

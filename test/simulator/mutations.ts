@@ -103,9 +103,9 @@ const mutations: readonly Wrong[] = [
   {
     name: 'removals do not wait for the other types',
     rule: 6,
-    file: 'src/downstream/xds-stream.ts',
-    right: 'keepRemoved = due > (type.subscription.due ? 1 : 0);',
-    wrong: 'keepRemoved = false;',
+    file: 'src/downstream/send-order.ts',
+    right: 'deferRemovals = due > (type.subscription.due ? 1 : 0);',
+    wrong: 'deferRemovals = false;',
   },
 ];
 

@@ -68,6 +68,7 @@ export const sampleClient: Plain<Client> = {
       lastNack: 'bad',
       parameters: { env: 'prod' },
       subscriptions: 1,
+      removalState: '',
     },
   ],
   service: 'envoy.service.discovery.v3.AggregatedDiscoveryService',

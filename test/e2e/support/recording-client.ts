@@ -85,6 +85,8 @@ export class RecordingClient implements Disposable {
   endedAt = 0;
   /** Rejects what this says. */
   rejects: (said: RecordedResponse) => string | undefined = () => undefined;
+  /** Otherwise it leaves responses unanswered. */
+  answers = true;
   readonly protocol: 'sotw' | 'delta';
   readonly #call: RawCall;
   readonly #id: string;
@@ -155,16 +157,18 @@ export class RecordingClient implements Disposable {
     this.said.push(said);
     const message = this.rejects(said);
     if (message === undefined) this.#hold(said);
+    if (message === undefined) this.#accepted.set(said.type, said.version);
+    if (this.answers) this.answer(said.type, said.nonce, message);
+  }
+
+  /** An ACK of the response with this nonce; with a message a NACK. */
+  answer(short: string, nonce: string, message?: string): void {
     const answer = {
-      responseNonce: said.nonce,
+      responseNonce: nonce,
       ...(message === undefined ? {} : { errorDetail: { code: 13, message } }),
     };
-    if (this.protocol === 'delta') {
-      this.#delta(said.type, answer);
-      return;
-    }
-    if (message === undefined) this.#accepted.set(said.type, said.version);
-    this.#sotw(said.type, { ...answer, versionInfo: this.#accepted.get(said.type) ?? '' });
+    if (this.protocol === 'delta') this.#delta(short, answer);
+    else this.#sotw(short, { ...answer, versionInfo: this.#accepted.get(short) ?? '' });
   }
 
   #hold({ type: short, resources, removed }: RecordedResponse): void {

@@ -30,6 +30,7 @@ const status = z.object({
 const clients = z.object({
   clients: z.array(
     z.object({
+      id: z.string(),
       node: z.object({ id: z.string() }),
       types: z.array(z.object({ type: z.string(), state: z.string(), last_nack: z.string() })),
     }),

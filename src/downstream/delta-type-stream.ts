@@ -1,0 +1,89 @@
+import type { TypeUrl } from '../model/brand.ts';
+import { fail, ok, type Result } from '../model/result.ts';
+import type { Selection } from '../model/selection.ts';
+import {
+  type DeltaRequest,
+  readVersions,
+  type SotwRequest,
+  subscribed,
+  unsubscribed,
+} from '../wire/requests.ts';
+import { type DeltaStep, stepDelta } from './delta.ts';
+import type { ClientContext, RequestKind } from './services.ts';
+import {
+  type Handled,
+  knownSelections,
+  nothingNamed,
+  type StreamContext,
+  TypeStream,
+  unchanged,
+} from './type-stream.ts';
+
+/** One type on a delta stream. Requests say what changes in what the client subscribes to (protocol §4). */
+export class DeltaTypeStream extends TypeStream {
+  constructor(type: TypeUrl, client: ClientContext, context: StreamContext) {
+    super(type, 'delta', client, context);
+  }
+
+  handle(request: SotwRequest | DeltaRequest, client: ClientContext): Result<Handled> {
+    if (request.kind !== 'delta') return fail('a SotW request on a delta stream');
+    const first = this.subscription === undefined;
+    const kind = this.#kindOf(request);
+    if (!this.#admitsLists(request, client)) return unchanged[kind];
+    const only = first && request.unsubscribe === undefined ? (request.subscribe ?? nothingNamed) : undefined;
+    const known =
+      only === undefined ? undefined : knownSelections.find(client.selectionGroup, this.info.url, only);
+    const step = known === undefined ? this.#step(request, client) : ok(firstStep(known));
+    if (!step.ok) return step;
+    const versions =
+      first && request.initialVersions !== undefined ? readVersions(request.initialVersions) : undefined;
+    if (versions?.ok === false) return versions;
+    const { selection, resend, mustAnswer, changed } = step.value;
+    if (!changed) return unchanged[kind];
+    if (only !== undefined && known === undefined)
+      knownSelections.add(client.selectionGroup, this.info.url, only, selection);
+    const subscription = this.select(selection, client, resend, mustAnswer);
+    if (subscription === undefined) return unchanged[kind];
+    if (first) subscription.resume({ initialVersions: versions?.value, waitForAll: client.relay });
+    return ok({ kind: kind === 'stale' ? 'subscribe' : kind, changed: true, reread: false });
+  }
+
+  /** The nonce does not gate what it subscribes to (§4.3); it answers only an outstanding response. */
+  #kindOf({ nonce, error }: DeltaRequest): RequestKind {
+    if (nonce === '') return 'subscribe';
+    const kind = this.answer(nonce, error);
+    return kind === 'ack' || kind === 'nack' ? kind : 'stale';
+  }
+
+  #admitsLists({ subscribe, unsubscribe, initialVersions }: DeltaRequest, client: ClientContext): boolean {
+    const { limits } = this.context;
+    return (
+      limits.names(subscribe, subscribed, client) &&
+      limits.names(unsubscribe, unsubscribed, client) &&
+      limits.versions(initialVersions, client)
+    );
+  }
+
+  #step(request: DeltaRequest, client: ClientContext): Result<DeltaStep> {
+    const subscribe = this.selected(request.subscribe, subscribed, client);
+    if (!subscribe.ok) return subscribe;
+    const unsubscribe = this.selected(request.unsubscribe, unsubscribed, client);
+    if (!unsubscribe.ok) return unsubscribe;
+    return ok(
+      stepDelta(this.selection, {
+        first: this.subscription === undefined,
+        subscribe: subscribe.value,
+        unsubscribe: unsubscribe.value,
+        wildcard: this.legacyWildcard(client),
+      }),
+    );
+  }
+}
+
+/** What a first delta request comes to that only subscribes. */
+const firstStep = (selection: Selection): DeltaStep => ({
+  selection,
+  resend: new Set(),
+  mustAnswer: [],
+  changed: true,
+});

@@ -1,0 +1,53 @@
+import { Code, type GrpcStatus } from '../wire/grpc-status.ts';
+import type { DownstreamServices } from './services.ts';
+import type { TypeStream } from './type-stream.ts';
+
+/** Why a stream must end. `reason` is the one in metrics. */
+export interface Refusal {
+  readonly reason: string;
+  readonly status: GrpcStatus;
+}
+
+export const malformed = (message: string): GrpcStatus => ({ code: Code.INVALID_ARGUMENT, message });
+
+/**
+ * A stream fails before its first response if nothing that it subscribes to is cached and none of its upstreams can be
+ * reached. gRPC clients then see a lost connection and not "does not exist" (protocol §8, Upstream outage).
+ */
+export function unavailable(
+  types: readonly TypeStream[],
+  services: Pick<DownstreamServices, 'isUnavailable'>,
+): Refusal | undefined {
+  let isSubscribed = false;
+  for (const { info, subscription, selection } of types) {
+    if (subscription?.responded === true) return undefined;
+    if (selection.size === 0) continue;
+    if (subscription?.cold !== true) return undefined;
+    isSubscribed = true;
+    for (const { selector } of selection.entries.values()) {
+      if (!services.isUnavailable(info.url, selector)) return undefined;
+    }
+  }
+  if (!isSubscribed) return undefined;
+  const message = 'no control plane can be reached, and nothing that this stream asks for is cached';
+  return { reason: 'cold', status: { code: Code.UNAVAILABLE, message } };
+}
+
+/**
+ * A control plane that decides by node gets no more sessions than limits.max_upstream_sessions. Silence would look like
+ * resources that do not exist, so the stream fails before it says anything. Locators are told one by one.
+ */
+export function refusedUpstream(
+  types: readonly TypeStream[],
+  services: Pick<DownstreamServices, 'refusal'>,
+): Refusal | undefined {
+  for (const { info, selection } of types) {
+    for (const { locator, selector, parameters } of selection.entries.values()) {
+      if (locator) continue;
+      const message = services.refusal({ type: info.url, selector, parameters });
+      if (message === undefined) continue;
+      return { reason: 'upstream_sessions', status: { code: Code.RESOURCE_EXHAUSTED, message } };
+    }
+  }
+  return undefined;
+}

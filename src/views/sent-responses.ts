@@ -1,0 +1,282 @@
+import { isVariant, type Value } from '../model/catalog.ts';
+import type { Variant } from '../model/resource.ts';
+import type { AnswerKind, ClientError, ItemState, Rejection, SyncState } from '../model/subscription.ts';
+import { sameVariant } from './change.ts';
+import type { ResponseHeader, RetainedResource, SentResponse } from './frame.ts';
+
+/** A client that never answers must not make us remember for ever. */
+const maxOutstanding = 32;
+
+/** The cursor that the responses belong to. */
+export interface SentItems {
+  /** What the client was last sent of an item; undefined: nothing, or the view does not show the item any more. */
+  sentOf(id: string): Value | undefined;
+}
+
+/** A change of one item that the client has rejected. */
+interface RejectedItem {
+  /** Undefined: the removal. */
+  readonly variant: Variant | undefined;
+  readonly rejection: Rejection;
+}
+
+/**
+ * What a client was sent of one type, and what it said to it: which responses are outstanding, and which resources it
+ * has rejected. Pure: no I/O, no clock.
+ *
+ *     sent n1 {a, b}   NACK n1   sent n2 {a}   NACK n2   sent n3 {b}   ACK n3   →  a is rejected, b is accepted
+ *
+ * Nearly always one response or none is outstanding. It changes twice with every update of every client, so the last
+ * one is kept without a list.
+ */
+export abstract class SentResponses {
+  #last: ResponseHeader | undefined;
+  /** The last response, until it is answered. */
+  #unanswered: SentResponse | undefined;
+  /** Outstanding responses before it. */
+  #earlier: SentResponse[] | undefined;
+  /** By item: a rejection lasts until the item is accepted, removed, or sent with another content. */
+  #rejected: Map<string, RejectedItem> | undefined;
+  /** A rejection of a response whose changes are not known one by one, or whose fault may be anywhere in it. */
+  #rejectedWhole: Rejection | undefined;
+  #lastNack: Rejection | undefined;
+
+  /** What an answer with this nonce is. */
+  abstract classify(nonce: string, hasError: boolean): AnswerKind;
+
+  get lastSerial(): number {
+    return this.#last?.serial ?? 0;
+  }
+
+  get lastNonce(): string | undefined {
+    return this.#last?.nonce;
+  }
+
+  /** Of the last response; empty if there was none. */
+  get version(): string {
+    return this.#last?.version ?? '';
+  }
+
+  /** The last response is neither accepted nor rejected yet. */
+  get awaitsAnswer(): boolean {
+    return this.#unanswered !== undefined;
+  }
+
+  get lastNack(): Rejection | undefined {
+    return this.#lastNack;
+  }
+
+  isOutstanding(nonce: string): boolean {
+    return this.#unanswered?.header.nonce === nonce || this.#indexOf(nonce) >= 0;
+  }
+
+  /** A response was sent, and the cursor has moved behind it. */
+  sent(response: SentResponse, items: SentItems): void {
+    const { header } = response;
+    if (header.complete) {
+      // It makes the ones before it pointless (protocol §3.11).
+      this.#earlier = undefined;
+      this.#rejected = undefined;
+      this.#rejectedWhole = undefined;
+    } else if (this.#unanswered !== undefined) this.#remember(this.#unanswered);
+    this.#last = header;
+    this.#unanswered = response;
+    if (this.#rejected === undefined) return;
+    for (const [id] of changesOf(response)) this.#forgetIfOutdated(id, items);
+  }
+
+  /** The client has answered. The response that this settles; undefined if it was not outstanding. */
+  answered(nonce: string, error: ClientError | undefined, items: SentItems): SentResponse | undefined {
+    const response = this.#takeOutstanding(nonce);
+    const header = response?.header ?? (this.#last?.nonce === nonce ? this.#last : undefined);
+    if (header === undefined) return undefined;
+    if (error === undefined) this.#accept(header, response);
+    else this.#reject(header, response, error, items);
+    return response;
+  }
+
+  /** Outstanding responses before the last one will not be answered any more. */
+  protected forgetEarlier(): void {
+    this.#earlier = undefined;
+  }
+
+  state(items: SentItems): SyncState {
+    if (this.#last === undefined) return 'NOT_SENT';
+    if (this.rejections(items).size > 0) return 'ERROR';
+    return this.#unanswered !== undefined || this.#earlier !== undefined ? 'STALE' : 'SYNCED';
+  }
+
+  /** The rejections that still count. */
+  rejections(items: SentItems): ReadonlySet<Rejection> {
+    const found = new Set<Rejection>();
+    if (this.#rejectedWhole !== undefined) found.add(this.#rejectedWhole);
+    for (const [id, { variant, rejection }] of this.#rejected ?? []) {
+      if (isThis(variant, items.sentOf(id))) found.add(rejection);
+    }
+    return found;
+  }
+
+  /** How the client stands to each item, given what it was last sent of it. Valid until something is sent or answered. */
+  itemStates(): (id: string, lastSent: Value | undefined) => ItemState {
+    const outstanding = new Map<string, Variant | undefined>();
+    for (const response of [...(this.#earlier ?? []), ...(this.#unanswered ? [this.#unanswered] : [])]) {
+      for (const [id, variant] of changesOf(response)) outstanding.set(id, variant);
+    }
+    const complete = this.#last?.complete === true;
+    const rejectedWhole = complete ? this.#rejectedWhole : undefined;
+    const allOutstanding = complete && this.awaitsAnswer;
+    return (id, lastSent) => {
+      const rejected = this.#rejected?.get(id);
+      if (rejected !== undefined && isThis(rejected.variant, lastSent))
+        return { state: 'ERROR', rejection: rejected.rejection };
+      if (isVariant(lastSent)) {
+        if (rejectedWhole !== undefined) return { state: 'ERROR', rejection: rejectedWhole };
+        if (allOutstanding) return stale;
+      }
+      if (outstanding.has(id) && isThis(outstanding.get(id), lastSent)) return stale;
+      return isVariant(lastSent) ? synced : notSent;
+    };
+  }
+
+  #accept(header: ResponseHeader, response: SentResponse | undefined): void {
+    if (header === this.#last) this.#rejectedWhole = undefined;
+    if (this.#rejected === undefined || response === undefined) return;
+    for (const [id, variant] of changesOf(response)) {
+      const rejected = this.#rejected.get(id);
+      if (rejected !== undefined && isThis(rejected.variant, variant ?? 'absent')) this.#rejected.delete(id);
+    }
+    if (this.#rejected.size === 0) this.#rejected = undefined;
+  }
+
+  #reject(
+    header: ResponseHeader,
+    response: SentResponse | undefined,
+    { code, message, at }: ClientError,
+    items: SentItems,
+  ): void {
+    const name = response === undefined ? '' : onlyNameIn(response);
+    const rejection: Rejection = { code, message, at, version: header.version, name };
+    this.#lastNack = rejection;
+    const isOfItems =
+      response !== undefined && !header.complete && this.#rejectItems(response, rejection, items);
+    if (!isOfItems && header === this.#last) this.#rejectedWhole = rejection;
+  }
+
+  /** False: the response has no changes of items that the client could have rejected. */
+  #rejectItems(response: SentResponse, rejection: Rejection, items: SentItems): boolean {
+    let found = false;
+    const rejected = this.#rejected ?? new Map<string, RejectedItem>();
+    const before = rejected.size;
+    for (const [id, variant] of changesOf(response)) {
+      const sent = items.sentOf(id);
+      found ||= variant !== undefined || sent === 'absent';
+      // If something newer was sent since, the rejection is not about that.
+      if (isThis(variant, sent)) rejected.set(id, { variant, rejection });
+    }
+    this.#rejected = rejected.size > 0 ? rejected : undefined;
+    // Whenever it has doubled: items that the view does not show any more leave their rejections behind.
+    if (Math.clz32(rejected.size) < Math.clz32(before)) {
+      for (const id of rejected.keys()) this.#forgetIfOutdated(id, items);
+    }
+    return found;
+  }
+
+  #forgetIfOutdated(id: string, items: SentItems): void {
+    const rejected = this.#rejected?.get(id);
+    if (rejected === undefined || isThis(rejected.variant, items.sentOf(id))) return;
+    this.#rejected?.delete(id);
+    if (this.#rejected?.size === 0) this.#rejected = undefined;
+  }
+
+  #takeOutstanding(nonce: string): SentResponse | undefined {
+    if (this.#unanswered?.header.nonce === nonce) {
+      const response = this.#unanswered;
+      this.#unanswered = undefined;
+      return response;
+    }
+    const index = this.#indexOf(nonce);
+    if (index < 0) return undefined;
+    const [response] = this.#earlier?.splice(index, 1) ?? [];
+    if (this.#earlier?.length === 0) this.#earlier = undefined;
+    return response;
+  }
+
+  #indexOf(nonce: string): number {
+    return this.#earlier?.findIndex(({ header }) => header.nonce === nonce) ?? -1;
+  }
+
+  #remember(response: SentResponse): void {
+    this.#earlier ??= [];
+    if (this.#earlier.length >= maxOutstanding - 1) this.#earlier.shift();
+    this.#earlier.push(response);
+  }
+}
+
+/** In delta the nonce gates nothing; a late answer to an earlier outstanding response counts (protocol §4.3). */
+export class DeltaResponses extends SentResponses {
+  classify(nonce: string, hasError: boolean): AnswerKind {
+    if (nonce !== this.lastNonce && !this.isOutstanding(nonce)) return 'stale';
+    return hasError ? 'nack' : 'ack';
+  }
+}
+
+/**
+ * The current nonce is the last one sent; after a NACK of it the last accepted one is current too, because Envoy's
+ * unified mux changes its subscription with that one (protocol §3.3). Before anything was sent any nonce will do: old
+ * Envoys leaked the last stream's (§3.2).
+ *
+ * A stale answer is neither ACK nor NACK. It still tells of the resources in its response, where these are not in the
+ * newer one: a partial type.
+ */
+export class SotwResponses extends SentResponses {
+  #acceptedNonce = '';
+  #rejectedNonce: string | undefined;
+
+  classify(nonce: string, hasError: boolean): AnswerKind {
+    if (this.lastNonce === undefined) return 'first';
+    if (nonce === this.lastNonce) return hasError ? 'nack' : 'ack';
+    // A client that has accepted nothing yet names no nonce.
+    return this.#rejectedNonce === this.lastNonce && nonce === this.#acceptedNonce ? 'change' : 'stale';
+  }
+
+  override answered(
+    nonce: string,
+    error: ClientError | undefined,
+    items: SentItems,
+  ): SentResponse | undefined {
+    if (nonce === this.lastNonce) {
+      this.forgetEarlier();
+      this.#rejectedNonce = error === undefined ? undefined : nonce;
+      if (error === undefined) this.#acceptedNonce = nonce;
+    }
+    return super.answered(nonce, error, items);
+  }
+}
+
+const stale: ItemState = { state: 'STALE', rejection: undefined };
+const synced: ItemState = { state: 'SYNCED', rejection: undefined };
+const notSent: ItemState = { state: 'NOT_SENT', rejection: undefined };
+
+/** Whether what was last sent is this change; undefined: a removal. */
+function isThis(variant: Variant | undefined, lastSent: Value | undefined): boolean {
+  if (variant === undefined) return lastSent === 'absent';
+  return isVariant(lastSent) && sameVariant(variant, lastSent);
+}
+
+/** By item; undefined: a removal. */
+function* changesOf({
+  additions,
+  removals,
+}: SentResponse): Iterable<readonly [id: string, variant: Variant | undefined]> {
+  // One variant replaces another: the item is in both.
+  for (const { item } of removals) yield [item.id, undefined];
+  for (const { item, variant } of additions) yield [item.id, variant];
+}
+
+/** The resource that the response is about; empty if there are several: any of them may be at fault. */
+function onlyNameIn({ header, additions, removals }: SentResponse): string {
+  if (header.resources > 1) return '';
+  const names = new Set([...additions, ...removals].map(({ item }: RetainedResource) => item.spelling));
+  const [name = ''] = names;
+  return names.size === 1 ? name : '';
+}
