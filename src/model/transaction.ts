@@ -26,8 +26,9 @@ export interface Holder {
   readonly upstream: string;
   readonly role: 'wildcard' | 'named';
   /**
-   * Upstream has chosen the variant for exactly these parameters: clients with them get it, even if other variants
-   * match too. Undefined: only the constraints decide.
+   * The holder's stream is for exactly these parameters (upstream/ads/session-per-parameters.ts): its first response is
+   * the whole answer, and clients with them get its variant, even if others match too. Undefined: only the constraints
+   * decide.
    */
   readonly exactParameters?: Parameters;
 }

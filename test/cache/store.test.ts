@@ -127,20 +127,20 @@ describe('store', () => {
   it('what was chosen upstream for exactly these parameters wins over whatever else matches', () => {
     const setting = new Setting();
     setting.want('a', inProd);
-    const apart = (exactParameters: Parameters): Holder => ({
+    const of = (exactParameters: Parameters): Holder => ({
       key: exactParameters.key,
       upstream: 'primary',
       role: 'named',
       exactParameters,
     });
-    setting.apply({ holder: apart(inTest), puts: [cluster('a', 'for all')] });
+    setting.apply({ holder: of(inTest), puts: [cluster('a', 'for all')] });
     expect(setting.see('a', inProd)).to.equal('a for all');
-    setting.apply({ holder: apart(inProd), puts: [cluster('a', 'for prod', prod)] });
+    setting.apply({ holder: of(inProd), puts: [cluster('a', 'for prod', prod)] });
     expect([setting.see('a', inProd), setting.see('a', inTest)]).to.deep.equal(['a for prod', 'a for all']);
     // The other way round, too: what comes later for others changes nothing.
-    setting.apply({ holder: apart(inTest), puts: [cluster('a', 'newer')] });
+    setting.apply({ holder: of(inTest), puts: [cluster('a', 'newer')] });
     expect(setting.see('a', inProd)).to.equal('a for prod');
-    setting.apply({ holder: apart(inProd), removals: [gone('a', prod)], puts: [cluster('a', 'newer')] });
+    setting.apply({ holder: of(inProd), removals: [gone('a', prod)], puts: [cluster('a', 'newer')] });
     expect(setting.see('a', inProd)).to.equal('a newer');
   });
 

@@ -431,7 +431,7 @@ export abstract class BaseStreamProtocol<S extends TypeState, R extends Incoming
     const said = this.commit(state, response, judged.value);
     this.#apply(said);
     this.#acknowledge(state, response);
-    if (this.options.firstResponseIsComplete === true) this.#resolveWildcards(state, said);
+    if (state.holder.exactParameters !== undefined) this.#resolveWildcards(state, said);
     this.#awaitQuiet(state, said);
   }
 

@@ -38,11 +38,7 @@ export interface AdsUpstreamOptions {
   readonly endpoints: readonly Address[];
   readonly protocol: 'DELTA' | 'SOTW';
   readonly variants: 'PER_PARAMETERS' | 'NATIVE';
-  /**
-   * NATIVE, and a relay of ours answers: each parameter set has a session of its own (past `maxSessions` the others
-   * share one), so that a wildcard is answered by the first response on its stream and nothing has to be guessed from
-   * silence.
-   */
+  /** NATIVE, and a relay of ours answers: see session-per-parameters.ts. */
   readonly sessionPerParameters?: boolean;
   /** How an endpoint is reached; undefined: by gRPC, with `tls`, `connectTimeoutMs` and `keepalive`. */
   readonly transport?: Transport | undefined;

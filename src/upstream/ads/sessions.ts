@@ -1,7 +1,7 @@
 import type { ParametersKey } from '../../model/brand.ts';
 import type { Timer } from '../../model/clock.ts';
 import { type Constraints, stampConstraints } from '../../model/constraints.ts';
-import { internParameters, NO_PARAMETERS, type Parameters } from '../../model/parameters.ts';
+import { NO_PARAMETERS, type Parameters } from '../../model/parameters.ts';
 import {
   type Holder,
   type Interest,
@@ -24,6 +24,7 @@ import type { AdsUpstreamOptions } from './options.ts';
 import { Refused } from './refused.ts';
 import { Restamps } from './restamps.ts';
 import { type NodeAndStamp, Session } from './session.ts';
+import { SessionPerParameters } from './session-per-parameters.ts';
 import { SotwStreamProtocol } from './sotw-stream-protocol.ts';
 import { restrict, stampFor, unstamped } from './stamp.ts';
 import type { StreamProtocolOptions } from './stream-protocol.ts';
@@ -62,12 +63,6 @@ interface LastRefused {
 }
 
 /**
- * The parameters of the shared session (`sessionPerParameters`), for parameter sets past max_upstream_sessions. No client has such a
- * key.
- */
-const SHARED_SESSION = internParameters([['distributary', 'shared']]);
-
-/**
  * The sessions of an upstream: one for each distinct parameter set among the keys of the rules (PER_PARAMETERS), or one
  * for all where the control plane matches variants itself (NATIVE) or nothing depends on parameters (no rules).
  */
@@ -76,6 +71,7 @@ export class Sessions {
   readonly #handler: SessionsHandler;
   readonly #conditions: Conditions;
   readonly #native: boolean;
+  readonly #perParameters: SessionPerParameters | undefined;
   #rules: readonly SessionRule[];
   #keys: readonly string[];
   readonly #sessions = new Map<ParametersKey, Session>();
@@ -87,8 +83,6 @@ export class Sessions {
   /** Parameter sets that have a session now, and of which some interests still wait for their turn. */
   readonly #admitted = new Set<ParametersKey>();
   #admitting: Timer | undefined;
-  /** The parameter sets in the shared session, with the number of their interests. */
-  readonly #inSharedSession = new Map<ParametersKey, number>();
   #refusalStatus: RefusalStatus | undefined;
   #lastRefused: LastRefused | undefined;
   #up: { readonly channel: Channel; readonly endpoint: number } | undefined;
@@ -98,6 +92,7 @@ export class Sessions {
     this.#handler = handler;
     this.#conditions = conditions;
     this.#native = options.variants === 'NATIVE';
+    this.#perParameters = options.sessionPerParameters === true ? new SessionPerParameters() : undefined;
     this.#rules = this.#native ? [] : options.rules;
     this.#keys = this.#rules.map((rule) => rule.key);
   }
@@ -112,9 +107,10 @@ export class Sessions {
   }
 
   subscribe(interest: Interest): void {
-    this.#joinSharedIfFull(interest);
+    this.#perParameters?.join(interest, (key) => this.#sessions.has(key) || this.#hasPlace());
     const parameters = this.#sessionParameters(interest);
-    if (!this.#sessions.has(parameters.key) && parameters !== SHARED_SESSION && !this.#hasPlace()) {
+    const refusable = this.#perParameters === undefined && !this.#sessions.has(parameters.key);
+    if (refusable && !this.#hasPlace()) {
       this.#refuse(interest, parameters);
       return;
     }
@@ -134,7 +130,7 @@ export class Sessions {
       return;
     }
     const session = this.#sessions.get(this.#sessionParameters(interest).key);
-    this.#leaveShared(interest);
+    this.#perParameters?.leave(interest);
     if (session === undefined) return;
     session.unsubscribe(interest);
     this.#mark(session);
@@ -255,23 +251,8 @@ export class Sessions {
 
   /** What of an interest's parameters decides the session. */
   #sessionParameters(interest: Interest): Parameters {
-    if (this.#options.sessionPerParameters === true) {
-      return this.#inSharedSession.has(interest.parameters.key) ? SHARED_SESSION : interest.parameters;
-    }
+    if (this.#perParameters !== undefined) return this.#perParameters.of(interest);
     return this.#keys.length === 0 ? NO_PARAMETERS : restrict(this.#keys, interest.parameters);
-  }
-
-  #joinSharedIfFull({ parameters: { key } }: Interest): void {
-    if (this.#options.sessionPerParameters !== true) return;
-    const there = this.#inSharedSession.get(key);
-    if (there !== undefined || !(this.#sessions.has(key) || this.#hasPlace()))
-      this.#inSharedSession.set(key, (there ?? 0) + 1);
-  }
-
-  #leaveShared({ parameters: { key } }: Interest): void {
-    const there = this.#inSharedSession.get(key);
-    if (there === 1) this.#inSharedSession.delete(key);
-    else if (there !== undefined) this.#inSharedSession.set(key, there - 1);
   }
 
   #open(parameters: Parameters): Session {
@@ -329,7 +310,6 @@ export class Sessions {
     return {
       holders: { wildcard: this.#holder(parameters, 'wildcard'), named: this.#holder(parameters, 'named') },
       locators: this.#native,
-      firstResponseIsComplete: this.#options.sessionPerParameters === true && parameters !== SHARED_SESSION,
       stamp,
       maxConstraintDepth,
       entriesPerTurn,
@@ -337,12 +317,11 @@ export class Sessions {
     };
   }
 
-  #holder(exactParameters: Parameters, role: Holder['role']): Holder {
+  #holder(parameters: Parameters, role: Holder['role']): Holder {
     const { name } = this.#options;
-    const holder = { key: JSON.stringify(['ads', name, exactParameters.key, role]), upstream: name, role };
-    return this.#options.sessionPerParameters === true && exactParameters !== SHARED_SESSION
-      ? { ...holder, exactParameters }
-      : holder;
+    const holder = { key: JSON.stringify(['ads', name, parameters.key, role]), upstream: name, role };
+    const exactParameters = this.#perParameters?.exactParameters(parameters);
+    return exactParameters === undefined ? holder : { ...holder, exactParameters };
   }
 
   /**

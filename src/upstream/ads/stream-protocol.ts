@@ -58,8 +58,6 @@ export interface StreamProtocolOptions {
   readonly holders: { readonly wildcard: Holder; readonly named: Holder };
   /** NATIVE: parameters are sent, in resource_locators. */
   readonly locators: boolean;
-  /** The first response after a wildcard was asked for is its answer, all of it. */
-  readonly firstResponseIsComplete?: boolean;
   readonly stamp: Stamp;
   readonly maxConstraintDepth: number;
   /** How many entries of a response are read in one turn. */
