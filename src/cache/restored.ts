@@ -6,8 +6,7 @@ import {
   type TypeUrl,
 } from '../model/brand.ts';
 import type { Payload, Variant } from '../model/resource.ts';
-import { type Holder, type Interest, type Selector, WILDCARD } from '../model/transaction.ts';
-import { globMatches, isGlob } from '../model/xdstp.ts';
+import { type Holder, type Interest, WILDCARD } from '../model/transaction.ts';
 import type { CacheEntry, RestoredHolder } from './cached-resource.ts';
 import type { TypeTable } from './type-table.ts';
 
@@ -60,10 +59,4 @@ export function isNeeded(table: TypeTable, entry: CacheEntry, holder: RestoredHo
     for (const state of states) if (state.restored) return true;
   }
   return false;
-}
-
-/** Whether an interest in this selector is about the variant, whatever its parameters. */
-export function isSelected(selector: Selector, { variant }: CacheEntry): boolean {
-  if (selector === WILDCARD || selector === variant.name || variant.aliases.includes(selector)) return true;
-  return isGlob(selector) && globMatches(selector, variant.name);
 }

@@ -5,6 +5,7 @@ import type { Constraints } from '../model/constraints.ts';
 import { interestBytes } from '../model/interest-bytes.ts';
 import type { Parameters } from '../model/parameters.ts';
 import type { Variant } from '../model/resource.ts';
+import { covers } from '../model/selection.ts';
 import {
   type Interest,
   type Restamp,
@@ -12,7 +13,6 @@ import {
   type Transaction,
   WILDCARD,
 } from '../model/transaction.ts';
-import { globMatches } from '../model/xdstp.ts';
 import {
   type Admits,
   CachedResource,
@@ -287,7 +287,7 @@ export class Store implements Catalog {
   isMember(type: TypeUrl, selector: Selector, name: ResourceName, parameters: Parameters): boolean {
     const cached = this.#tables.get(type)?.resources.get(name);
     if (cached === undefined) return false;
-    if (!isFor(selector, name)) return false;
+    if (!covers(selector, name)) return false;
     return cached.variants
       .match(parameters)
       .some((entry) => selector !== WILDCARD || isHeldByWildcard(entry));
@@ -295,7 +295,7 @@ export class Store implements Catalog {
 
   hasErrorFor(type: TypeUrl, selector: Selector, name: ResourceName, parameters: Parameters): boolean {
     const resourceErrors = this.#tables.get(type)?.resources.get(name)?.resourceErrors;
-    if (resourceErrors === undefined || !isFor(selector, name)) return false;
+    if (resourceErrors === undefined || !covers(selector, name)) return false;
     for (const { fromWildcard, constraints } of resourceErrors.values()) {
       if ((fromWildcard || selector !== WILDCARD) && constraints.matches(parameters)) return true;
     }
@@ -434,7 +434,3 @@ export class Store implements Catalog {
     );
   }
 }
-
-/** Whether a wildcard or glob is about this name. */
-const isFor = (selector: Selector, name: ResourceName): boolean =>
-  selector === WILDCARD || globMatches(selector, name);

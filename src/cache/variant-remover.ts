@@ -1,6 +1,7 @@
 import { type ResourceName, resourceName } from '../model/brand.ts';
 import type { Constraints } from '../model/constraints.ts';
 import type { Parameters } from '../model/parameters.ts';
+import { coversResource } from '../model/selection.ts';
 import {
   type Holder,
   type Interest,
@@ -11,7 +12,7 @@ import {
 import { type CachedResource, type CacheEntry, isRestored } from './cached-resource.ts';
 import type { CommitChanges } from './commit-changes.ts';
 import type { Payloads } from './payloads.ts';
-import { isNeeded, isSelected } from './restored.ts';
+import { isNeeded } from './restored.ts';
 import type { TypeTable } from './type-table.ts';
 
 /** How variants leave the cache. */
@@ -83,7 +84,11 @@ export class VariantRemover {
     for (const entry of candidates) {
       const { name } = entry.variant;
       const cached = resources.get(name);
-      if (cached === undefined || !isSelected(selector, entry) || !entry.constraints.matches(parameters))
+      if (
+        cached === undefined ||
+        !coversResource(selector, entry.variant) ||
+        !entry.constraints.matches(parameters)
+      )
         continue;
       for (const holder of entry.holders.filter(isRestored)) {
         if (!isNeeded(this.#table, entry, holder)) this.drop(name, cached, entry, holder, changes);

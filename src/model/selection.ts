@@ -1,3 +1,4 @@
+import type { ResourceName } from './brand.ts';
 import type { Parameters } from './parameters.ts';
 import { type Selector, WILDCARD } from './transaction.ts';
 import { globMatches, isGlob, parentGlob } from './xdstp.ts';
@@ -32,14 +33,26 @@ export function isCollection(selector: Selector): boolean {
   return selector === WILDCARD || isGlob(selector);
 }
 
+/** Whether a selector covers a name: it is the name, the glob over it or the wildcard. */
+export function covers(selector: Selector, name: ResourceName): boolean {
+  return selector === WILDCARD || selector === name || globMatches(selector, name);
+}
+
+/** Whether a selector covers a resource: by its name, or as one of its aliases. */
+export function coversResource(
+  selector: Selector,
+  { name, aliases }: { readonly name: ResourceName; readonly aliases: readonly string[] },
+): boolean {
+  return covers(selector, name) || aliases.includes(selector);
+}
+
 /** Whether a wildcard or glob covers a name. Both must be plain names, or both locators with the same parameters. */
 export function collectionCovers(
   collection: SelectionEntry,
   { selector, locator, parameters }: Pick<SelectionEntry, 'selector' | 'locator' | 'parameters'>,
 ): boolean {
   if (collection.locator !== locator || (locator && collection.parameters !== parameters)) return false;
-  if (isCollection(selector)) return false;
-  return collection.selector === WILDCARD || globMatches(collection.selector, selector);
+  return !isCollection(selector) && covers(collection.selector, selector);
 }
 
 /** What a client subscribes to in one type. Immutable. */

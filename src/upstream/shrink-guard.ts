@@ -1,6 +1,7 @@
 import type { ResourceName, TypeUrl } from '../model/brand.ts';
 import type { Clock, Timer } from '../model/clock.ts';
 import type { Constraints } from '../model/constraints.ts';
+import { coversResource } from '../model/selection.ts';
 import {
   type Holder,
   type Interest,
@@ -8,10 +9,8 @@ import {
   type Restamp,
   type Transaction,
   transaction,
-  WILDCARD,
 } from '../model/transaction.ts';
 import type { UpstreamSink } from '../model/upstream.ts';
-import { globMatches, isGlob } from '../model/xdstp.ts';
 import { VariantSet } from './variant-set.ts';
 
 /** What the guard has to know of the cache. */
@@ -342,13 +341,8 @@ export class ShrinkGuard implements UpstreamSink {
   }
 }
 
-function sees({ selector, parameters }: Interest, { name, aliases, constraints }: GuardedVariant): boolean {
-  const selects =
-    selector === WILDCARD ||
-    selector === name ||
-    aliases.includes(selector) ||
-    (isGlob(selector) && globMatches(selector, name));
-  return selects && constraints.matches(parameters);
+function sees({ selector, parameters }: Interest, variant: GuardedVariant): boolean {
+  return coversResource(selector, variant) && variant.constraints.matches(parameters);
 }
 
 function count(all: Iterable<unknown>): number {

@@ -9,8 +9,8 @@ import {
 import { type Constraints, parseConstraints } from '../../model/constraints.ts';
 import { internParameters, type Parameters } from '../../model/parameters.ts';
 import { fail, ok, type Result } from '../../model/result.ts';
-import { type Holder, type Interest, type Selector, WILDCARD } from '../../model/transaction.ts';
-import { globMatches, isGlob } from '../../model/xdstp.ts';
+import { covers } from '../../model/selection.ts';
+import type { Holder, Interest, Selector } from '../../model/transaction.ts';
 import type { RestoredHolder } from '../cached-resource.ts';
 import type { Journal } from '../journal.ts';
 import type {
@@ -217,8 +217,5 @@ function readParameters(key: string): Parameters {
 }
 
 function sees({ type, selector, parameters }: Interest, gap: UncachedVariant): boolean {
-  if (type !== gap.type || !gap.constraints.matches(parameters)) return false;
-  return (
-    selector === WILDCARD || selector === gap.name || (isGlob(selector) && globMatches(selector, gap.name))
-  );
+  return type === gap.type && covers(selector, gap.name) && gap.constraints.matches(parameters);
 }

@@ -1,6 +1,7 @@
 import type { TypeUrl } from '../../model/brand.ts';
 import { type Constraints, UNCONSTRAINED } from '../../model/constraints.ts';
 import { ok, type Result } from '../../model/result.ts';
+import { covers } from '../../model/selection.ts';
 import {
   type Heartbeat,
   type Interest,
@@ -10,7 +11,7 @@ import {
   type Transaction,
   transaction,
 } from '../../model/transaction.ts';
-import { globMatches, isGlob } from '../../model/xdstp.ts';
+import { isGlob } from '../../model/xdstp.ts';
 import { Code } from '../../wire/grpc-status.ts';
 import type { OutgoingDelta, OutgoingRequest } from '../../wire/request-writer.ts';
 import type { ErrorDetail, Locator } from '../../wire/requests.ts';
@@ -259,7 +260,7 @@ export class DeltaStreamProtocol extends BaseStreamProtocol<DeltaState, Incoming
   }
 
   #isCoveredBy(subscription: UpstreamSubscription, { name, constraints }: Identity): boolean {
-    if (subscription.kind === 'glob' && !globMatches(subscription.selector, name)) return false;
+    if (subscription.kind === 'glob' && !covers(subscription.selector, name)) return false;
     return this.#isFor(subscription, constraints);
   }
 

@@ -1,15 +1,8 @@
 import type { TypeUrl } from '../../model/brand.ts';
 import type { Parameters } from '../../model/parameters.ts';
-import {
-  type Holder,
-  type Interest,
-  type Put,
-  type Selector,
-  transaction,
-  WILDCARD,
-} from '../../model/transaction.ts';
+import { isCollection } from '../../model/selection.ts';
+import { type Holder, type Interest, type Put, type Selector, transaction } from '../../model/transaction.ts';
 import type { UpstreamSink } from '../../model/upstream.ts';
-import { isGlob } from '../../model/xdstp.ts';
 import { getOrMake } from './maps.ts';
 import { emptyContent, type TypeContent } from './merge.ts';
 
@@ -108,8 +101,7 @@ export class Publisher {
       const content = before?.content ?? emptyContent;
       const complete = !this.#withheld.has(type);
       this.#published.set(type, { content, complete });
-      const all =
-        before === undefined || interests.some(({ selector }) => selector === WILDCARD || isGlob(selector));
+      const all = before === undefined || interests.some(({ selector }) => isCollection(selector));
       const names = new Set(interests.map(({ selector }) => selector));
       // Given again, as the cache may have dropped what nobody subscribed to.
       const puts = all ? allPuts(content) : [...names].flatMap((name) => content.byName.get(name) ?? []);
