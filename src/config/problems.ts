@@ -23,21 +23,11 @@ function problemOf(issue: z.core.$ZodIssue, file: unknown): readonly UnplacedPro
       }));
     }
     case 'invalid_type': {
-      const expected = isDuration(path)
-        ? 'a duration as in "5s"'
-        : (typeNames.get(issue.expected) ?? issue.expected);
-      return value === undefined
-        ? [{ path, message: `missing: ${expected} is required` }]
-        : [{ path, message: `expected ${expected}, got ${describe(value)}` }];
+      const named = typeNames.get(issue.expected) ?? issue.expected;
+      return [{ path, message: wrongType(isDuration(path) ? 'a duration as in "5s"' : named, value) }];
     }
-    case 'invalid_value': {
-      const accepted = issue.values.map(String);
-      const meant = typeof value === 'string' ? nearest(value, accepted) : undefined;
-      const hint = meant === undefined ? '' : `did you mean ${JSON.stringify(meant)}? `;
-      return [
-        { path, message: `${describe(value)} is not accepted: ${hint}accepted: ${accepted.join(', ')}` },
-      ];
-    }
+    case 'invalid_value':
+      return [{ path, message: notAmong(issue.values.map(String), value) }];
     case 'too_small':
       return [{ path, message: tooSmall(issue.origin, issue.minimum) }];
     case 'too_big':
@@ -52,6 +42,15 @@ function problemOf(issue: z.core.$ZodIssue, file: unknown): readonly UnplacedPro
     default:
       return assertNever(issue);
   }
+}
+
+const wrongType = (expected: string, value: unknown): string =>
+  value === undefined ? `missing: ${expected} is required` : `expected ${expected}, got ${describe(value)}`;
+
+function notAmong(accepted: readonly string[], value: unknown): string {
+  const meant = typeof value === 'string' ? nearest(value, accepted) : undefined;
+  const hint = meant === undefined ? '' : `did you mean ${JSON.stringify(meant)}? `;
+  return `${describe(value)} is not accepted: ${hint}accepted: ${accepted.join(', ')}`;
 }
 
 const typeNames: ReadonlyMap<string, string> = new Map([

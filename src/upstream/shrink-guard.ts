@@ -12,6 +12,7 @@ import {
 } from '../model/transaction.ts';
 import type { UpstreamSink } from '../model/upstream.ts';
 import { VariantSet } from './variant-set.ts';
+import { type HeldBack, type WatchedType, WatchedTypes } from './watched-types.ts';
 
 /** What the guard has to know of the cache. */
 interface GuardedCache {
@@ -67,36 +68,11 @@ export interface HeldRemovals {
   readonly since: number;
 }
 
-/** What is held back of one type of one session. */
-interface HeldBack {
-  readonly since: number;
-  readonly variants: VariantSet;
-  /** Their confirmation would remove what was restored. */
-  readonly resolved: Set<Interest>;
-  deadline: Timer;
-  quietTimer: Timer | undefined;
-  version: string;
-}
-
-/** One type of one session since its last stream was opened. */
-interface WatchedType {
-  readonly holder: Holder;
-  readonly until: number;
-  /** What there was of it before the first answer. */
-  readonly before: number;
-  /** Removed since. */
-  removed: number;
-  pending: HeldBack | undefined;
-}
-
 /**
  * The missing resources may come again in several responses. The limit is checked again when nothing has come for
  * this long.
  */
 const quietPeriodMs = 3000;
-/** Bounds on what is remembered: clients decide which parameter sets have sessions, and which types those have. */
-const maxHolders = 10_000;
-const maxTypes = 256;
 
 /**
  * Stands between an upstream and the relay. A control plane that comes back with little of what it had (it was started
@@ -107,8 +83,7 @@ const maxTypes = 256;
 export class ShrinkGuard implements UpstreamSink {
   readonly #sink: UpstreamSink;
   readonly #options: ShrinkGuardOptions;
-  /** By holder and type; those of a holder are dropped when it is asked anew, but for what is held back. */
-  readonly #watchedTypes = new Map<string, Map<TypeUrl, WatchedType>>();
+  readonly #watched = new WatchedTypes();
 
   constructor(sink: UpstreamSink, options: ShrinkGuardOptions) {
     this.#sink = sink;
@@ -117,16 +92,14 @@ export class ShrinkGuard implements UpstreamSink {
 
   held(): readonly HeldRemovals[] {
     const byType = new Map<TypeUrl, HeldRemovals>();
-    for (const types of this.#watchedTypes.values()) {
-      for (const [type, { pending }] of types) {
-        if (pending === undefined) continue;
-        const known = byType.get(type);
-        byType.set(type, {
-          type,
-          count: pending.variants.size + (known?.count ?? 0),
-          since: Math.min(pending.since, known?.since ?? pending.since),
-        });
-      }
+    for (const { type, pending } of this.#watched.all()) {
+      if (pending === undefined) continue;
+      const known = byType.get(type);
+      byType.set(type, {
+        type,
+        count: pending.variants.size + (known?.count ?? 0),
+        since: Math.min(pending.since, known?.since ?? pending.since),
+      });
     }
     return [...byType.values()];
   }
@@ -134,32 +107,25 @@ export class ShrinkGuard implements UpstreamSink {
   /** Removes what is held back, of one type or of all; how many that were. */
   release(type?: TypeUrl): number {
     let count = 0;
-    for (const types of this.#watchedTypes.values()) {
-      for (const [url, watched] of types) {
-        if (type === undefined || url === type) count += this.#release(url, watched, 'released');
-      }
+    for (const watched of this.#watched.all()) {
+      if (type === undefined || watched.type === type) count += this.#release(watched, 'released');
     }
     return count;
   }
 
   /** Nothing is removed any more by what was held back. */
   stop(): void {
-    for (const types of this.#watchedTypes.values()) {
-      for (const [type, { pending }] of types) {
-        pending?.deadline.cancel();
-        pending?.quietTimer?.cancel();
-        if (pending !== undefined) this.#options.events.held(type, 0);
-      }
+    for (const { type, pending } of this.#watched.all()) {
+      if (pending === undefined) continue;
+      pending.deadline.cancel();
+      pending.quietTimer?.cancel();
+      this.#options.events.held(type, 0);
     }
-    this.#watchedTypes.clear();
+    this.#watched.clear();
   }
 
   streamReopened(holders: readonly string[]): void {
-    for (const key of holders) {
-      for (const [type, watched] of this.#watchedTypes.get(key) ?? []) {
-        if (watched.pending === undefined) this.#watchedTypes.get(key)?.delete(type);
-      }
-    }
+    for (const holder of holders) this.#watched.forget(holder);
     this.#sink.streamReopened?.(holders);
   }
 
@@ -220,23 +186,15 @@ export class ShrinkGuard implements UpstreamSink {
 
   /** Undefined: its removals are as good as any. */
   #watch(holder: Holder, type: TypeUrl): WatchedType | undefined {
-    const types = this.#watchedTypes.get(holder.key) ?? new Map<TypeUrl, WatchedType>();
-    const known = types.get(type);
+    const known = this.#watched.find(holder, type);
     if (known !== undefined) {
       const over = known.pending === undefined && this.#options.clock.now() > known.until;
       return over ? undefined : known;
     }
     const before = count(this.#options.cache.heldBy(type, holder.key));
     const until = this.#options.clock.now() + this.#options.watchMs;
-    const watched: WatchedType = { holder, until, before, removed: 0, pending: undefined };
-    if (types.size >= maxTypes) forgetOne(types, ({ pending }) => pending === undefined);
-    types.set(type, watched);
-    if (!this.#watchedTypes.has(holder.key) && this.#watchedTypes.size >= maxHolders) {
-      forgetOne(this.#watchedTypes, (others) =>
-        [...others.values()].every(({ pending }) => pending === undefined),
-      );
-    }
-    this.#watchedTypes.set(holder.key, types);
+    const watched: WatchedType = { type, holder, until, before, removed: 0, pending: undefined };
+    this.#watched.add(watched);
     return watched;
   }
 
@@ -264,7 +222,7 @@ export class ShrinkGuard implements UpstreamSink {
   #hold(watched: WatchedType, incoming: Transaction, going: readonly Removal[], total: number): void {
     const { type, version } = incoming;
     const known = watched.pending;
-    const pending = known ?? this.#begin(watched, type);
+    const pending = known ?? this.#begin(watched);
     watched.pending = pending;
     pending.version = version;
     for (const removal of going) pending.variants.add(removal);
@@ -278,32 +236,32 @@ export class ShrinkGuard implements UpstreamSink {
     this.#options.events.held(type, this.#count(type));
     if (known === undefined) this.#options.events.alarm(type, pending.variants.size, total);
     if (pending.variants.size === 0) {
-      this.#release(type, watched, 'came again');
+      this.#release(watched, 'came again');
       return;
     }
     pending.quietTimer?.cancel();
     pending.quietTimer = this.#options.clock.after(quietPeriodMs, () => {
       if (!this.#options.current() || this.#isTooMuch(watched, pending.variants.size, total)) return;
-      this.#release(type, watched, 'within the limit');
+      this.#release(watched, 'within the limit');
     });
   }
 
-  #begin(watched: WatchedType, type: TypeUrl): HeldBack {
+  #begin(watched: WatchedType): HeldBack {
     return {
       since: this.#options.clock.now(),
       variants: new VariantSet(),
       resolved: new Set(),
-      deadline: this.#deadline(watched, type),
+      deadline: this.#deadline(watched),
       quietTimer: undefined,
       version: '',
     };
   }
 
-  #deadline(watched: WatchedType, type: TypeUrl): Timer {
+  #deadline(watched: WatchedType): Timer {
     const { clock, maxRemovalHoldMs, current } = this.#options;
     return clock.after(maxRemovalHoldMs, () => {
-      if (current()) this.#release(type, watched, 'held for too long');
-      else if (watched.pending !== undefined) watched.pending.deadline = this.#deadline(watched, type);
+      if (current()) this.#release(watched, 'held for too long');
+      else if (watched.pending !== undefined) watched.pending.deadline = this.#deadline(watched);
     });
   }
 
@@ -314,8 +272,8 @@ export class ShrinkGuard implements UpstreamSink {
     return false;
   }
 
-  #release(type: TypeUrl, watched: WatchedType, how: Parameters<ShrinkGuardEvents['over']>[1]): number {
-    const { pending, holder } = watched;
+  #release(watched: WatchedType, how: Parameters<ShrinkGuardEvents['over']>[1]): number {
+    const { type, pending, holder } = watched;
     if (pending === undefined) return 0;
     watched.pending = undefined;
     pending.deadline.cancel();
@@ -349,13 +307,4 @@ function count(all: Iterable<unknown>): number {
   let size = 0;
   for (const _ of all) size++;
   return size;
-}
-
-/** The oldest that may go. */
-function forgetOne<K, V>(map: Map<K, V>, may: (value: V) => boolean): void {
-  for (const [key, value] of map) {
-    if (!may(value)) continue;
-    map.delete(key);
-    return;
-  }
 }

@@ -4,10 +4,11 @@ import {
   type Document,
   isAlias,
   isMap,
+  isNode,
   isScalar,
   isSeq,
   LineCounter,
-  type Node,
+  type Pair,
   parseDocument,
   visit,
 } from 'yaml';
@@ -147,25 +148,23 @@ function readLayout(text: string): Layout {
 
 /** The line of the deepest part of the path that is there: keys that a merge (`<<`) brought are elsewhere. */
 function lineOfNode(document: Document.Parsed, lines: LineCounter, path: JsonPath): number | undefined {
-  let node: Node | undefined = document.contents ?? undefined;
-  let place = node;
+  let node: unknown = document.contents;
+  let place: unknown = node;
   for (const segment of path) {
-    if (isAlias(node)) node = node.resolve(document);
-    let next: unknown;
-    if (isMap(node)) {
-      const pair = node.items.find(({ key }) => isScalar(key) && String(key.value) === String(segment));
-      if (pair === undefined) break;
-      if (isScalar(pair.key)) place = pair.key;
-      next = pair.value;
-    } else if (isSeq(node) && typeof segment === 'number') {
-      next = node.items[segment];
-      if (isMap(next) || isSeq(next) || isScalar(next) || isAlias(next)) place = next;
-    }
-    node = isMap(next) || isSeq(next) || isScalar(next) || isAlias(next) ? next : undefined;
-    if (node === undefined) break;
+    const pair = entryAt(isAlias(node) ? node.resolve(document) : node, segment);
+    if (pair === undefined) break;
+    place = pair.key ?? pair.value ?? place;
+    node = pair.value;
   }
-  const start = place?.range?.[0];
-  return start === undefined ? undefined : lines.linePos(start).line;
+  const start = isNode(place) ? place.range?.[0] : undefined;
+  return typeof start === 'number' ? lines.linePos(start).line : undefined;
+}
+
+/** An entry of a mapping, or one of a list, which has no key. */
+function entryAt(node: unknown, segment: string | number): Pick<Pair, 'key' | 'value'> | undefined {
+  if (isSeq(node) && typeof segment === 'number') return { key: undefined, value: node.items[segment] };
+  if (!isMap(node)) return undefined;
+  return node.items.find(({ key }) => isScalar(key) && String(key.value) === String(segment));
 }
 
 function showPath(path: JsonPath): string {

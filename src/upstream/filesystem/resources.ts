@@ -95,13 +95,21 @@ function readResource(
     version: wrapper?.version || response.versionInfo,
     any: toBinary(AnySchema, body),
     aliases: aliases.value,
-    ttlMilliseconds: wrapper?.ttl === undefined ? undefined : durationMs(wrapper.ttl),
-    doNotCache: wrapper?.cacheControl?.doNotCache ?? false,
-    metadata: wrapper?.metadata === undefined ? undefined : toBinary(MetadataSchema, wrapper.metadata),
+    ...handling(wrapper),
   };
   const digest = digestOf(unversioned);
   const put = unversioned.version === '' ? { ...unversioned, version: digest } : unversioned;
   return ok({ type, put, digest, index });
+}
+
+/** How it is to be kept and passed on. */
+function handling(wrapper: Resource | undefined): Pick<Put, 'ttlMilliseconds' | 'doNotCache' | 'metadata'> {
+  const { ttl, cacheControl, metadata } = wrapper ?? {};
+  return {
+    ttlMilliseconds: ttl && durationMs(ttl),
+    doNotCache: cacheControl?.doNotCache ?? false,
+    metadata: metadata && toBinary(MetadataSchema, metadata),
+  };
 }
 
 interface Opened {
