@@ -20,7 +20,6 @@ import { Code, type GrpcStatus } from '../wire/grpc-status.ts';
 import type { PrimaryState, Start } from './ipc-messages.ts';
 import { countersOfEnded, workerSeries } from './merged-series.ts';
 import { workerSocket } from './private-directory.ts';
-import type { WorkerClient } from './worker-client.ts';
 import { forkWorker } from './worker-process.ts';
 import { WorkerSlot } from './worker-slot.ts';
 
@@ -94,20 +93,26 @@ export class WorkerPool implements ClientsView {
   }
 
   async summary(): Promise<ClientsSummary> {
-    const censuses = await Promise.all(
+    const summaries = await Promise.all(
       this.#slots.map(async (slot) => {
-        const summary = await this.#call(slot, (worker) => worker.summary());
+        const summary = this.#heard(slot, await slot.client?.summary());
         const { status } = slot;
         return summary === undefined
           ? { streams: 0, subscriptions: new Map<string, number>(), nacks: [], workers: [status] }
           : { ...summary, workers: [{ ...status, clients: summary.streams }] };
       }),
     );
-    return mergeSummaries(censuses);
+    return mergeSummaries(summaries);
   }
 
   async list(limit: number | undefined): Promise<Plain<ListClientsResponse>> {
-    return mergeLists(await this.#callAll((worker) => worker.list(limit)), limit);
+    const lists = await Promise.all(
+      this.#slots.map(async (slot) => this.#heard(slot, await slot.client?.list(limit))),
+    );
+    return mergeLists(
+      lists.filter((list) => list !== undefined),
+      limit,
+    );
   }
 
   async find(
@@ -121,18 +126,14 @@ export class WorkerPool implements ClientsView {
   /** Workers are asked one after the other: what is left of maxBytes is the bound of the next one. */
   async configs(query: ClientStatusQuery): Promise<Result<EncodedStatus, GrpcStatus>> {
     const pieces: Uint8Array[] = [];
-    let left = query.maxBytes;
     for (const slot of this.#slots) {
-      let refusal: GrpcStatus | undefined;
-      const answered = await this.#call(slot, async (worker) => {
-        const answer = await worker.configs({ ...query, maxBytes: left });
-        if (!answer.ok && isAboutTheQuery(answer.error)) refusal = answer.error;
-        return refusal === undefined ? answer : ok([]);
-      });
-      if (refusal?.code === Code.RESOURCE_EXHAUSTED) return fail(answerTooLarge(query.maxBytes));
-      if (refusal !== undefined) return fail(refusal);
-      pieces.push(...(answered ?? []));
-      left = query.maxBytes - sizeOf(pieces);
+      const answered = await slot.client?.configs({ ...query, maxBytes: query.maxBytes - sizeOf(pieces) });
+      if (answered?.ok === false) {
+        const { error } = answered;
+        if (error.code === Code.RESOURCE_EXHAUSTED) return fail(answerTooLarge(query.maxBytes));
+        if (error.code === Code.INVALID_ARGUMENT) return fail(error);
+      }
+      pieces.push(...(this.#heard(slot, answered) ?? []));
     }
     return ok(pieces);
   }
@@ -141,9 +142,11 @@ export class WorkerPool implements ClientsView {
   async series(): Promise<readonly (readonly Series[])[]> {
     await Promise.all(
       this.#slots.map(async (slot) => {
-        const series = await this.#call(slot, (worker) => worker.series());
-        // A worker that does not answer is counted with its last values, because sums must not shrink.
-        if (series !== undefined) slot.series = series;
+        const { pid } = slot.status;
+        const series = this.#heard(slot, await slot.client?.series());
+        // A worker that does not answer is counted with its last values, because sums must not shrink. The counts of one
+        // that has ended meanwhile are not its successor's.
+        if (series !== undefined && slot.status.pid === pid) slot.series = series;
       }),
     );
     // Before anything is awaited: the counts of a worker that ends meanwhile would be in neither of the two.
@@ -151,29 +154,19 @@ export class WorkerPool implements ClientsView {
     return [await this.#endedSeries, ...known];
   }
 
-  /** The answers of those that have one. */
-  async #callAll<T>(
-    question: (worker: WorkerClient) => Promise<Result<T, GrpcStatus>>,
-  ): Promise<readonly T[]> {
-    const answers = await Promise.all(this.#slots.map((slot) => this.#call(slot, question)));
-    return answers.filter((answer) => answer !== undefined);
-  }
-
-  async #call<T>(
-    { client, number }: WorkerSlot,
-    question: (worker: WorkerClient) => Promise<Result<T, GrpcStatus>>,
-  ): Promise<T | undefined> {
-    if (client === undefined) return undefined;
-    const answered = await question(client);
+  /** What a worker has answered; undefined: it is left out. The log says so, unless its process has ended anyway. */
+  #heard<T>({ number }: WorkerSlot, answered: Result<T, GrpcStatus> | undefined): T | undefined {
+    if (answered === undefined) return undefined;
+    const { conditions } = this.#options;
     const condition = `worker ${number}`;
     if (answered.ok) {
-      this.#options.conditions.forget(condition);
+      conditions.forget(condition);
       return answered.value;
     }
     const { code, message } = answered.error;
-    if (code !== Code.INVALID_ARGUMENT && code !== Code.UNAVAILABLE) {
+    if (code !== Code.UNAVAILABLE) {
       const said = 'a worker does not answer: what is shown of clients is incomplete';
-      this.#options.conditions.set(condition, message, 'warn', said, { number, reason: message });
+      conditions.set(condition, message, 'warn', said, { number, reason: message });
     }
     return undefined;
   }
@@ -237,9 +230,4 @@ export class WorkerPool implements ClientsView {
   async #end(milliseconds: number): Promise<void> {
     await Promise.all(this.#slots.map((slot) => slot.end(milliseconds)));
   }
-}
-
-/** Of a worker that is well. */
-function isAboutTheQuery({ code }: GrpcStatus): boolean {
-  return code === Code.INVALID_ARGUMENT || code === Code.RESOURCE_EXHAUSTED;
 }
