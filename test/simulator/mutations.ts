@@ -31,10 +31,10 @@ const mutations: readonly Wrong[] = [
   {
     name: 'the first response after a reconnect replaces all that was held',
     rule: 2,
-    file: 'src/upstream/ads/base-stream-protocol.ts',
+    file: 'src/upstream/ads/protocol-loop.ts',
     right: '#connect(resumed: boolean): void {',
     wrong:
-      '#connect(resumed: boolean): void {\n    for (const state of this.#types.values()) this.#applyPart(state, { complete: true });',
+      '#connect(resumed: boolean): void {\n    for (const state of this.#types.values()) this.#effects.applyPart(state, { complete: true });',
   },
   {
     name: 'a swap of variants leaves the one before with the client',

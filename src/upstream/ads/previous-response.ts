@@ -1,5 +1,5 @@
 import type { ByteRanges } from '../../wire/response-reader.ts';
-import type { Identity } from './accept-resource.ts';
+import type { AcceptanceRules, Identity } from './accept-resource.ts';
 
 /**
  * The last SotW response of a type. The next one is compared with it byte by byte, so that a response with 50,000
@@ -11,6 +11,8 @@ export interface PreviousResponse {
   readonly identities: readonly Identity[];
   /** Some have constraints. */
   readonly constrained: boolean;
+  /** By which it was judged. By others its resources would be other variants. */
+  readonly rules: AcceptanceRules;
 }
 
 /** How many resources at the start and at the end are the same, byte by byte. Together at most the shorter's length. */

@@ -18,14 +18,13 @@ import { AdsStream } from './ads-stream.ts';
 import type { AdsStreamHandler, AdsStreamObserver } from './ads-stream-ports.ts';
 import type { Backoff } from './backoff.ts';
 import type { Channel } from './channel.ts';
-import { DeltaStreamProtocol } from './delta-stream-protocol.ts';
 import { encodeNode, type SessionRule } from './node.ts';
 import type { AdsUpstreamOptions } from './options.ts';
+import { streamProtocol } from './protocols.ts';
 import { Refused } from './refused.ts';
 import { Restamps } from './restamps.ts';
 import { type NodeAndStamp, Session } from './session.ts';
 import { SessionPerParameters } from './session-per-parameters.ts';
-import { SotwStreamProtocol } from './sotw-stream-protocol.ts';
 import { restrict, stampFor, unstamped } from './stamp.ts';
 import type { StreamProtocolOptions } from './stream-protocol.ts';
 
@@ -284,7 +283,7 @@ export class Sessions {
     const options = this.#protocolOptions(parameters, stamp);
     const handler = this.#handler.streamHandler([options.holders.wildcard.key, options.holders.named.key]);
     return new AdsStream({
-      protocolState: protocol === 'SOTW' ? new SotwStreamProtocol(options) : new DeltaStreamProtocol(options),
+      protocolState: streamProtocol(protocol, options),
       protocol,
       node,
       backoff: this.#handler.backoff(isolated),

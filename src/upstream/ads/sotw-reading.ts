@@ -20,7 +20,7 @@ export interface SotwReading {
 }
 
 export interface SotwExpectation {
-  readonly reader: ResponseParts;
+  readonly parts: ResponseParts;
   readonly acked: AckedResources;
   /** Absence deletes (protocol §3.7). */
   readonly fullState: boolean;
@@ -36,13 +36,13 @@ export function* readSotw(expected: SotwExpectation, response: IncomingSotw): In
 }
 
 function* readAll(
-  { reader, acked, fullState }: SotwExpectation,
+  { parts, acked, fullState }: SotwExpectation,
   response: IncomingSotw,
 ): InTurns<Result<SotwReading>> {
   const seen = new SeenVariants();
-  const puts = yield* reader.resources(response.resources, 0, response.resources.length, seen);
+  const puts = yield* parts.resources(response.resources, 0, response.resources.length, seen);
   if (!puts.ok) return puts;
-  const resourceErrors = yield* reader.errors(response.errors);
+  const resourceErrors = yield* parts.errors(response.errors);
   if (!resourceErrors.ok) return resourceErrors;
   const missing: Identity[] = [];
   if (fullState) {
@@ -56,7 +56,7 @@ function* readAll(
 
 /** Undefined where a comparison cannot tell, and the whole must be read. */
 function* compare(
-  { reader, acked, fullState }: SotwExpectation,
+  { parts, acked, fullState }: SotwExpectation,
   previous: PreviousResponse,
   response: IncomingSotw,
 ): InTurns<Result<SotwReading> | undefined> {
@@ -64,7 +64,7 @@ function* compare(
   const { prefix, suffix } = commonEnds(previous.resources, resources);
   const end = resources.length - suffix;
   const seen = new SeenVariants();
-  const read = yield* reader.resources(resources, prefix, end, seen);
+  const read = yield* parts.resources(resources, prefix, end, seen);
   if (!read.ok) return read;
   const before = positions(previous, prefix, previous.identities.length - suffix);
   const puts: Put[] = [];
@@ -78,7 +78,7 @@ function* compare(
     if (!fullState && put.constraints.key !== '') return undefined;
     if (at === undefined || !sameResource(previous.resources, at, resources, prefix + offset)) puts.push(put);
   }
-  const resourceErrors = yield* reader.errors(response.errors);
+  const resourceErrors = yield* parts.errors(response.errors);
   if (!resourceErrors.ok) return resourceErrors;
   const missing: Identity[] = [];
   if (fullState) {

@@ -74,6 +74,7 @@ export function resetTypeState(state: TypeState): void {
   state.sweepPending = false;
   for (const subscription of state.subscriptions.all()) {
     subscription.requestNumber = 0;
+    subscription.anyResponseAnswers = false;
     subscription.resolvedOnThisStream = false;
     subscription.responseSeen = false;
     subscription.expectedVariants = new Set();

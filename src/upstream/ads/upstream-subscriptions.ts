@@ -22,6 +22,8 @@ export interface UpstreamSubscription {
   suspended: boolean;
   /** Which subscription request of this stream named it, from 1; 0: none yet. */
   requestNumber: number;
+  /** Every response from now on has seen its request: it was in the first one, or resource_timeout has passed since. */
+  anyResponseAnswers: boolean;
   /** Upstream answered it on this stream. */
   resolvedOnThisStream: boolean;
   /** Upstream answered it at some time: the store has been told. */
@@ -61,7 +63,7 @@ export class UpstreamSubscriptions {
 
   /** Adds an interest. Returns its subscription, whether that is new, and whether it had the interest before. */
   add(interest: Interest): {
-    readonly ask: UpstreamSubscription;
+    readonly subscription: UpstreamSubscription;
     readonly created: boolean;
     readonly repeated: boolean;
   } {
@@ -73,7 +75,7 @@ export class UpstreamSubscriptions {
     if (known !== undefined) {
       const repeated = known.interests.has(interest.parameters.key);
       known.interests.set(interest.parameters.key, interest);
-      return { ask: known, created: false, repeated };
+      return { subscription: known, created: false, repeated };
     }
     const glob = isGlob(selector);
     const subscription: UpstreamSubscription = {
@@ -84,6 +86,7 @@ export class UpstreamSubscriptions {
       everSent: false,
       suspended: false,
       requestNumber: 0,
+      anyResponseAnswers: false,
       resolvedOnThisStream: false,
       resolved: false,
       responseSeen: false,
@@ -93,7 +96,7 @@ export class UpstreamSubscriptions {
     if (glob) this.#globs.add(selector);
     this.unresolved.add(subscription);
     this.#size++;
-    return { ask: subscription, created: true, repeated: false };
+    return { subscription, created: true, repeated: false };
   }
 
   /** Removes an interest. Returns its subscription if no interest is left in it. */
@@ -229,4 +232,11 @@ export function markResolved(
   subscription.resolved = true;
   subscriptions.unresolved.delete(subscription);
   resolved.push(...subscription.interests.values());
+}
+
+/** The wildcards and globs that were asked on this stream and have had no response that may answer them. */
+export function waitingCollections(subscriptions: Iterable<UpstreamSubscription>): UpstreamSubscription[] {
+  return Iterator.from(subscriptions)
+    .filter(({ kind, requestNumber, responseSeen }) => kind !== 'name' && requestNumber > 0 && !responseSeen)
+    .toArray();
 }

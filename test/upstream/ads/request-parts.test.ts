@@ -12,7 +12,7 @@ const subscriptions = (count: number, length: number): UpstreamSubscription[] =>
   const wants = new UpstreamSubscriptions(false);
   return Array.from({ length: count }, (_, index) => {
     const selector = resourceName(`${index} `.padEnd(length, 'x'));
-    return wants.add({ type: type('eds'), selector, parameters: NO_PARAMETERS }).ask;
+    return wants.add({ type: type('eds'), selector, parameters: NO_PARAMETERS }).subscription;
   });
 };
 

@@ -4,8 +4,7 @@ import { type Constraints, formatConstraints, UNCONSTRAINED } from '../../../src
 import { internParameters } from '../../../src/model/parameters.ts';
 import type { Interest, Transaction } from '../../../src/model/transaction.ts';
 import { typeInfo } from '../../../src/model/types.ts';
-import { DeltaStreamProtocol } from '../../../src/upstream/ads/delta-stream-protocol.ts';
-import { SotwStreamProtocol } from '../../../src/upstream/ads/sotw-stream-protocol.ts';
+import { streamProtocol } from '../../../src/upstream/ads/protocols.ts';
 import { stampFor, unstamped } from '../../../src/upstream/ads/stamp.ts';
 import type { ProtocolEffect, StreamProtocol } from '../../../src/upstream/ads/stream-protocol.ts';
 import type { OutgoingRequest } from '../../../src/wire/request-writer.ts';
@@ -53,7 +52,7 @@ export class Conversation {
       entriesPerTurn,
       resourceTimeoutMs: 15_000,
     };
-    this.#machine = this.#sotw ? new SotwStreamProtocol(options) : new DeltaStreamProtocol(options);
+    this.#machine = streamProtocol(this.#sotw ? 'SOTW' : 'DELTA', options);
   }
 
   /** What the machine does about one line. */

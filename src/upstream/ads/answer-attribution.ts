@@ -1,0 +1,181 @@
+import type { Constraints } from '../../model/constraints.ts';
+import { covers } from '../../model/selection.ts';
+import type { Transaction } from '../../model/transaction.ts';
+import type { Identity } from './accept-resource.ts';
+import type { UnansweredUnsubscribed } from './unanswered-unsubscribed.ts';
+import type { UpstreamSubscription, UpstreamSubscriptions } from './upstream-subscriptions.ts';
+
+/**
+ * Which subscriptions a response answers. No response names its request, so this is judged by its content and by the
+ * order of requests (protocol §5b). Nothing here changes anything.
+ */
+
+/** What a response says of resources. */
+type Said = Pick<Transaction, 'puts' | 'removals' | 'heartbeats'>;
+
+/** A delta stream, as far as the judgement needs it. */
+export interface DeltaWaiting {
+  readonly subscriptions: UpstreamSubscriptions;
+  readonly unansweredUnsubscribed: UnansweredUnsubscribed;
+  /** NATIVE. */
+  readonly locators: boolean;
+}
+
+/** What the resources of a response show. */
+interface Shown {
+  /** The requests to which it is an answer, as it has something for one of their wildcards or globs. */
+  readonly requests: ReadonlySet<number>;
+  /** The wildcards and globs for which something in it is, and for no others. */
+  readonly onlyFor: ReadonlySet<UpstreamSubscription>;
+}
+
+/** Whether a variant is for a subscription, by its constraints. */
+export function isFor(
+  { parameters }: UpstreamSubscription,
+  constraints: Constraints,
+  locators: boolean,
+): boolean {
+  return !locators || constraints.matches(parameters);
+}
+
+/** Whether a wildcard or glob shows a variant. */
+export function shows(
+  subscription: UpstreamSubscription,
+  { name, constraints }: Identity,
+  locators: boolean,
+): boolean {
+  if (subscription.kind === 'glob' && !covers(subscription.selector, name)) return false;
+  return isFor(subscription, constraints, locators);
+}
+
+/**
+ * The wildcards and globs, among those that wait, that a delta response may answer. An update has only what changed, so
+ * it lacks something that upstream sent before, or has nothing for this wildcard.
+ */
+export function deltaAnswers(
+  stream: DeltaWaiting,
+  said: Said,
+  candidates: readonly UpstreamSubscription[],
+): ReadonlySet<UpstreamSubscription> {
+  const isEmpty = said.puts.length + said.heartbeats.length + said.removals.length === 0;
+  const isAnswered = isEmpty ? byEmptyResponse(stream) : byResources(stream, said);
+  const answered = new Set<UpstreamSubscription>();
+  for (const subscription of candidates) {
+    if (byPosition(subscription, stream.locators) ?? isAnswered(subscription, answered))
+      answered.add(subscription);
+  }
+  return answered;
+}
+
+/** What no content of a response changes; undefined: its content decides. */
+function byPosition(
+  { anyResponseAnswers, kind, expectedVariants }: UpstreamSubscription,
+  locators: boolean,
+): boolean | undefined {
+  if (anyResponseAnswers) return true;
+  // It is the only wildcard of this type on the stream. Updates that were on their way when it was unsubscribed are
+  // no answer.
+  return !locators && kind === 'wildcard' ? expectedVariants.size === 0 : undefined;
+}
+
+type Judgement = (subscription: UpstreamSubscription, answered: ReadonlySet<UpstreamSubscription>) => boolean;
+
+/** An empty response is for the wildcard or glob that has waited longest; the next one is judged as if that had it. */
+function byEmptyResponse({ subscriptions }: DeltaWaiting): Judgement {
+  const waiting = subscriptions
+    .all()
+    .filter(({ kind, requestNumber }) => kind !== 'name' && requestNumber > 0)
+    .toArray()
+    .toSorted((a, b) => a.requestNumber - b.requestNumber);
+  return ({ requestNumber }, answered) => {
+    const longest = waiting.find((one) => !one.responseSeen && !answered.has(one));
+    return longest === undefined || longest.requestNumber >= requestNumber;
+  };
+}
+
+function byResources(stream: DeltaWaiting, said: Said): Judgement {
+  let shown: Shown | undefined;
+  return (subscription) => {
+    shown ??= shownBy(stream, said);
+    if (subscription.expectedVariants.size > 0 || !shown.requests.has(subscription.requestNumber))
+      return false;
+    return !mayAnswerFormer(stream.unansweredUnsubscribed, subscription) || shown.onlyFor.has(subscription);
+  };
+}
+
+/**
+ * The same selector was unsubscribed before it was answered, and then subscribed again. A response may answer the
+ * first subscription: → subscribe *, → unsubscribe *, → subscribe *, ← response to the first.
+ */
+function mayAnswerFormer(
+  unansweredUnsubscribed: UnansweredUnsubscribed,
+  { selector, parameters }: UpstreamSubscription,
+): boolean {
+  return unansweredUnsubscribed.of(selector).some((former) => former.parameters === parameters);
+}
+
+function shownBy({ subscriptions, locators }: DeltaWaiting, said: Said): Shown {
+  const requests = new Set<number>();
+  const onlyFor = new Set<UpstreamSubscription>();
+  const news: readonly Identity[] = [...said.puts, ...said.removals];
+  for (const [at, identity] of [...news, ...said.heartbeats].entries()) {
+    const by = subscriptions
+      .collecting(identity.name)
+      .filter((subscription) => shows(subscription, identity, locators));
+    for (const subscription of by) {
+      if (subscriptions.unresolved.has(subscription) && subscription.expectedVariants.size === 0)
+        requests.add(subscription.requestNumber);
+    }
+    const [only] = by;
+    if (only !== undefined && by.length === 1 && at < news.length) onlyFor.add(only);
+  }
+  return { requests, onlyFor };
+}
+
+/**
+ * A delta response removes a name that was never delivered, and the response does not say for which parameters. Servers
+ * answer in order, so it is for the locators of the oldest request that waits.
+ */
+export function ofOldestRequest(named: readonly UpstreamSubscription[]): readonly UpstreamSubscription[] {
+  const waiting = named.filter(
+    ({ requestNumber, resolvedOnThisStream }) => requestNumber > 0 && !resolvedOnThisStream,
+  );
+  const oldest = waiting.reduce(
+    (least, { requestNumber }) => Math.min(least, requestNumber),
+    Number.POSITIVE_INFINITY,
+  );
+  return waiting.filter(({ requestNumber }) => requestNumber === oldest);
+}
+
+/** The same of a SotW response, which has seen the requests up to `lastSeen`. */
+export function sotwAnswers(
+  lastSeen: number,
+  locators: boolean,
+  candidates: readonly UpstreamSubscription[],
+): ReadonlySet<UpstreamSubscription> {
+  return new Set(
+    candidates.filter(
+      ({ anyResponseAnswers, kind, requestNumber }) =>
+        anyResponseAnswers ||
+        // There is no other in this conversation: what comes is a complete state of it, from whenever.
+        (!locators && kind === 'wildcard') ||
+        requestNumber <= lastSeen,
+    ),
+  );
+}
+
+/**
+ * The last request that a SotW response must have seen. A resource that only request 3 and later ones subscribe to
+ * proves that the response has seen request 3. 0: it proves nothing.
+ */
+export function lastRequestSeen(subscriptions: UpstreamSubscriptions, puts: Transaction['puts']): number {
+  let last = 0;
+  for (const { name, aliases, constraints } of puts) {
+    const first = subscriptions
+      .matching(name, aliases, constraints)
+      .filter(({ requestNumber }) => requestNumber > 0)
+      .reduce((least, { requestNumber }) => Math.min(least, requestNumber), Number.POSITIVE_INFINITY);
+    if (first !== Number.POSITIVE_INFINITY) last = Math.max(last, first);
+  }
+  return last;
+}

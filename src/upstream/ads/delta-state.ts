@@ -1,0 +1,78 @@
+import { UNCONSTRAINED } from '../../model/constraints.ts';
+import type { Identity } from './accept-resource.ts';
+import { type AckedVariant, type VariantKey, variantKey } from './acked-resources.ts';
+import type { TypeState } from './stream-protocol.ts';
+import type { UnansweredUnsubscribed } from './unanswered-unsubscribed.ts';
+import type { UpstreamSubscription } from './upstream-subscriptions.ts';
+
+/** One type on a delta stream. */
+export interface DeltaState extends TypeState {
+  /** initial_resource_versions of the next first request: what the relay has, with upstream's versions. */
+  initialVersions: ReadonlyMap<string, string>;
+  /**
+   * What this stream delivered for a wildcard or glob that was unsubscribed just now. If it is subscribed again soon,
+   * upstream sends all of it again.
+   */
+  readonly resendable: Map<VariantKey, Identity>;
+  /** Subscriptions that still expect variants to be sent again. */
+  readonly awaitingResend: Set<UpstreamSubscription>;
+  /** Something was unsubscribed just now. Responses for it may still be on their way. */
+  unsubscribeInFlight: boolean;
+  /**
+   * Subscriptions that were unsubscribed before upstream answered them. Their answers are still on their way. Answers
+   * about one name arrive in the order of the requests.
+   */
+  readonly unansweredUnsubscribed: UnansweredUnsubscribed;
+}
+
+/** More in one first request is refused by common servers' limits (protocol §5b). */
+const initialVersionsLimit = 3 * 1024 * 1024;
+
+/** What needs no answer on a new stream to the same endpoint: it goes into initial_resource_versions. */
+export function resumable(state: DeltaState, locators: boolean): AckedVariant[] {
+  // The answer to a wildcard or glob was cut off: if nothing has changed since, nothing would come to complete it.
+  if ([...state.subscriptions.unresolved].some(({ kind, suspended }) => kind !== 'name' && !suspended))
+    return [];
+  const rests = state.subscriptions.all().some((subscription) => subscription.suspended);
+  const confirmed: AckedVariant[] = [];
+  const stamped = state.rules.stamp(UNCONSTRAINED);
+  const plain = stamped.ok ? stamped.value.key : UNCONSTRAINED.key;
+  let variants = false;
+  let bytes = 0;
+  for (const variant of state.acked.all()) {
+    const single = state.acked.isOnly(variant);
+    if (!single || variant.version === '' || variant.viaAlias) continue;
+    if (rests && !isSubscribed(state, variant)) continue;
+    // Nobody can say of a name alone which variant of it is gone.
+    if (variant.constraints.key !== plain) {
+      variants = true;
+      continue;
+    }
+    bytes += Buffer.byteLength(variant.name) + Buffer.byteLength(variant.version) + 12;
+    if (bytes > initialVersionsLimit) return [];
+    confirmed.push(variant);
+  }
+  // What a wildcard or glob covers is confirmed by what comes: then something has to come.
+  if ((locators || variants) && confirmed.length < state.acked.size && state.subscriptions.hasCollection)
+    return [];
+  return confirmed;
+}
+
+/** What was expected of an answer is there, or gone. */
+export function markReceived(
+  { subscriptions, resendable, awaitingResend }: DeltaState,
+  variant: Identity,
+): void {
+  if (resendable.size + awaitingResend.size === 0) return;
+  const key = variantKey(variant);
+  resendable.delete(key);
+  for (const subscription of awaitingResend.size > 0 ? subscriptions.collecting(variant.name) : []) {
+    if (subscription.expectedVariants.delete(key) && subscription.expectedVariants.size === 0)
+      awaitingResend.delete(subscription);
+  }
+}
+
+/** Some control planes take what is named in initial_resource_versions for subscribed. */
+function isSubscribed({ subscriptions }: DeltaState, { name, constraints }: AckedVariant): boolean {
+  return subscriptions.matching(name, [], constraints).some(({ suspended }) => !suspended);
+}

@@ -1,0 +1,336 @@
+import type { TypeUrl } from '../../model/brand.ts';
+import { ok, type Result } from '../../model/result.ts';
+import {
+  type Heartbeat,
+  type Interest,
+  type Put,
+  type Removal,
+  type Transaction,
+  transaction,
+} from '../../model/transaction.ts';
+import { isGlob } from '../../model/xdstp.ts';
+import type { OutgoingRequest } from '../../wire/request-writer.ts';
+import type { ErrorDetail } from '../../wire/requests.ts';
+import {
+  type IncomingDelta,
+  readDeltaResource,
+  readDeltaResponse,
+  type UnreadableResponse,
+} from '../../wire/response-reader.ts';
+import type { Identity } from './accept-resource.ts';
+import { type AckedVariant, variantKey } from './acked-resources.ts';
+import { deltaAnswers, isFor, ofOldestRequest, shows } from './answer-attribution.ts';
+import { type DeltaReading, notFound, readDelta } from './delta-reading.ts';
+import { deltaRequest, deltaRequests, isPlainWildcard, noVersions } from './delta-requests.ts';
+import { type DeltaState, markReceived, resumable } from './delta-state.ts';
+import type { ProtocolStrategy, StreamStatus, TimeoutOutcome } from './protocol-strategy.ts';
+import { atOnce, type InTurns } from './reading-pace.ts';
+import { ResponseParts } from './response-parts.ts';
+import type { StepEffects } from './step-effects.ts';
+import type { StreamProtocolOptions, TypeState } from './stream-protocol.ts';
+import { covered, removeUnconfirmed } from './type-state.ts';
+import { UnansweredUnsubscribed } from './unanswered-unsubscribed.ts';
+import { markResolved, type UpstreamSubscription, unansweredInterests } from './upstream-subscriptions.ts';
+
+interface TakenResources {
+  readonly puts: Put[];
+  readonly heartbeats: Heartbeat[];
+  /** The subscriptions to names that got a resource. */
+  readonly answered: UpstreamSubscription[];
+}
+
+/** An incremental stream (protocol §4 from the client's side). */
+export class DeltaStrategy implements ProtocolStrategy<DeltaState, IncomingDelta> {
+  readonly #options: StreamProtocolOptions;
+  readonly #stream: StreamStatus;
+  readonly #effects: StepEffects;
+
+  constructor(options: StreamProtocolOptions, stream: StreamStatus, effects: StepEffects) {
+    this.#options = options;
+    this.#stream = stream;
+    this.#effects = effects;
+  }
+
+  createState(base: TypeState): DeltaState {
+    return {
+      ...base,
+      initialVersions: noVersions,
+      resendable: new Map(),
+      awaitingResend: new Set(),
+      unsubscribeInFlight: false,
+      unansweredUnsubscribed: new UnansweredUnsubscribed(),
+    };
+  }
+
+  read(bytes: Buffer): Result<IncomingDelta, UnreadableResponse> {
+    return readDeltaResponse(bytes);
+  }
+
+  /** With initial_resource_versions what is still so needs no answer; what they do not cover is swept or expires. */
+  reset(state: DeltaState, resumed: boolean): void {
+    const confirmed = resumed ? resumable(state, this.#options.locators) : [];
+    state.initialVersions = new Map(confirmed.map((variant) => [variant.name, variant.version]));
+    for (const variant of confirmed) variant.confirmedOnStream = this.#stream.number;
+    state.sweepPending = confirmed.length < state.acked.size;
+    state.resendable.clear();
+    state.awaitingResend.clear();
+    state.unsubscribeInFlight = false;
+    state.unansweredUnsubscribed.clear();
+    if (!resumed) return;
+    for (const subscription of state.subscriptions.all()) {
+      if (!subscription.resolved) continue;
+      if (subscription.kind === 'name')
+        subscription.resolvedOnThisStream = state.acked
+          .of(subscription.selector)
+          .some(({ confirmedOnStream }) => confirmedOnStream === this.#stream.number);
+      else subscription.resolvedOnThisStream = !state.sweepPending;
+    }
+  }
+
+  changeSubscriptions(
+    state: DeltaState,
+    subscribed: readonly UpstreamSubscription[],
+    unsubscribed: readonly UpstreamSubscription[],
+  ): readonly OutgoingRequest[] {
+    const { type, initialVersions, requestCount } = state;
+    state.initialVersions = noVersions;
+    if (requestCount > 1) for (const subscription of subscribed) this.#expectResent(state, subscription);
+    const again = new Set(subscribed.map((subscription) => subscription.selector));
+    const together = !unsubscribed.some((subscription) => again.has(subscription.selector));
+    const only = subscribed.length === 1 && requestCount === 1 ? subscribed[0] : undefined;
+    const legacy = only !== undefined && isPlainWildcard(only) && state.info.legacyWildcard;
+    // Every control plane knows the wildcard as an empty first request; not all know "*".
+    const named = legacy ? [] : subscribed;
+    if (together) return deltaRequests(type, named, unsubscribed, initialVersions);
+    // Servers apply subscribes before unsubscribes (§4.4): one message would take back what is asked for again.
+    return [
+      ...deltaRequests(type, [], unsubscribed, noVersions),
+      ...deltaRequests(type, named, [], initialVersions),
+    ];
+  }
+
+  reply(state: DeltaState): OutgoingRequest {
+    return deltaRequest(state.type, { nonce: state.nonce, error: state.lastNack });
+  }
+
+  /**
+   * An empty first request would subscribe to the whole type. Subscribing and unsubscribing "*" in one request
+   * subscribes to nothing (§10.5).
+   */
+  refusal(type: TypeUrl, nonce: string, error: ErrorDetail): OutgoingRequest {
+    return deltaRequest(type, { nonce, error, subscribe: ['*'], unsubscribe: ['*'] });
+  }
+
+  /** A subscribe is answered with everything, also with what was sent before (protocol §4.2). */
+  #expectResent(state: DeltaState, subscription: UpstreamSubscription): void {
+    if (subscription.kind === 'name') return;
+    const sent = [...covered(state, subscription), ...state.resendable.values()];
+    subscription.expectedVariants = new Set(
+      sent.filter((variant) => shows(subscription, variant, this.#options.locators)).map(variantKey),
+    );
+    if (subscription.expectedVariants.size > 0) state.awaitingResend.add(subscription);
+  }
+
+  answeredBy(
+    { subscriptions, unansweredUnsubscribed }: DeltaState,
+    said: Transaction,
+    candidates: readonly UpstreamSubscription[],
+  ): ReadonlySet<UpstreamSubscription> {
+    const { locators } = this.#options;
+    return deltaAnswers({ subscriptions, unansweredUnsubscribed, locators }, said, candidates);
+  }
+
+  absentAfterTimeout(_: DeltaState, subscription: UpstreamSubscription): boolean {
+    return subscription.kind !== 'wildcard';
+  }
+
+  onTimeout(state: DeltaState, subscription: UpstreamSubscription): TimeoutOutcome {
+    if (subscription.resolvedOnThisStream) return this.#removeUnconfirmedOfName(state, subscription);
+    const isStale = covered(state, subscription).some(
+      (variant) => variant.confirmedOnStream !== this.#stream.number,
+    );
+    // A control plane that is silent altogether says nothing about what is held from an earlier stream.
+    if (isStale && !this.#stream.controlPlaneResponded) return 'unknown';
+    return removeUnconfirmed(state, subscription, this.#stream.number, this.#options.locators);
+  }
+
+  /**
+   * After resource_timeout nothing is on its way any more. Later responses must not use this state: the resources may
+   * have been deleted meanwhile, and upstream does not tell the relay.
+   */
+  onUnsubscribed(state: DeltaState, subscription: UpstreamSubscription): void {
+    if (subscription.requestNumber === 0) return;
+    state.awaitingResend.delete(subscription);
+    state.unsubscribeInFlight = true;
+    if (this.#options.locators && !subscription.resolvedOnThisStream)
+      state.unansweredUnsubscribed.add(subscription);
+    for (const variant of subscription.kind === 'name' ? [] : covered(state, subscription)) {
+      if (
+        variant.confirmedOnStream === this.#stream.number &&
+        shows(subscription, variant, this.#options.locators)
+      )
+        state.resendable.set(variantKey(variant), variant);
+    }
+    this.#effects.arm(`leaving ${state.type}`, this.#options.resourceTimeoutMs, () => {
+      state.unsubscribeInFlight = false;
+      state.resendable.clear();
+      state.unansweredUnsubscribed.clear();
+    });
+  }
+
+  *judge(state: DeltaState, response: IncomingDelta): InTurns<Result<() => Transaction>> {
+    const { rules } = state;
+    const parts = (): ResponseParts =>
+      new ResponseParts({
+        rules: state.rules,
+        readResource: readDeltaResource,
+        entriesPerTurn: this.#options.entriesPerTurn,
+      });
+    const first = yield* readDelta(parts(), response);
+    // Another stamp came in between.
+    const reading = rules === state.rules ? first : atOnce(readDelta(parts(), response));
+    return reading.ok ? ok(() => this.#commit(state, response, reading.value)) : reading;
+  }
+
+  #commit(state: DeltaState, response: IncomingDelta, reading: DeltaReading): Transaction {
+    const { subscriptions, acked, holder, type } = state;
+    const { version } = response;
+    const { resourceErrors } = reading;
+    const removals: Removal[] = [];
+    const resolved: Interest[] = [];
+    const { puts, heartbeats, answered } = this.#takeResources(state, reading.puts, resolved);
+    for (const identity of reading.removedVariants) {
+      markReceived(state, identity);
+      const known = acked.get(identity.name, identity.constraints.key);
+      if (known === undefined) this.#resolveMissing(state, identity, removals, resolved);
+      else this.#remove(state, known, removals, resolved);
+    }
+    for (const identity of reading.removed) this.#removeName(state, identity, removals, resolved);
+    for (const fault of notFound(reading)) this.#removeName(state, fault, removals, resolved);
+    // It has another variant than the one from an earlier stream: in one transaction, as a swap.
+    for (const subscription of answered) removals.push(...this.#removeUnconfirmedOfName(state, subscription));
+    const unanswered = unansweredInterests(subscriptions, [...removals, ...resourceErrors]);
+    return transaction({
+      holder,
+      type,
+      version,
+      puts,
+      removals,
+      heartbeats,
+      resourceErrors,
+      resolved,
+      unanswered,
+    });
+  }
+
+  #takeResources(state: DeltaState, all: readonly Put[], resolved: Interest[]): TakenResources {
+    const { subscriptions, acked } = state;
+    const taken: TakenResources = { puts: [], heartbeats: [], answered: [] };
+    for (const put of all) {
+      const { name, constraints, aliases, ttlMilliseconds } = put;
+      for (const former of state.unansweredUnsubscribed.of(name)) {
+        if (isFor(former, constraints, this.#options.locators)) state.unansweredUnsubscribed.delete(former);
+      }
+      if (!this.#isWanted(state, put)) continue;
+      if (put.any === undefined && ttlMilliseconds !== undefined) {
+        const known = acked.get(name, constraints.key);
+        if (known === undefined) continue;
+        known.confirmedOnStream = this.#stream.number;
+        taken.heartbeats.push({ name, constraints, ttlMilliseconds });
+      } else {
+        taken.puts.push(put);
+        const viaAlias = subscriptions.matching(name, [], constraints).length === 0;
+        acked.put(name, constraints, put.version, this.#stream.number, viaAlias);
+      }
+      markReceived(state, put);
+      for (const subscription of subscriptions.matching(name, aliases, constraints)) {
+        if (subscription.kind !== 'name') continue;
+        taken.answered.push(subscription);
+        markResolved(subscriptions, subscription, resolved);
+      }
+    }
+    return taken;
+  }
+
+  /** Not what was on its way when its subscription ended: nobody would say when it is gone. */
+  #isWanted(
+    { subscriptions, unsubscribeInFlight }: DeltaState,
+    { name, aliases, constraints }: Put,
+  ): boolean {
+    if (!unsubscribeInFlight || !this.#options.locators) return subscriptions.includes(name, aliases);
+    return subscriptions.matching(name, aliases, constraints).length > 0;
+  }
+
+  #removeName(state: DeltaState, identity: Identity, removals: Removal[], resolved: Interest[]): void {
+    const { name, constraints } = identity;
+    markReceived(state, identity);
+    if (isGlob(name)) {
+      // The URL of a collection that is empty (protocol §6).
+      for (const subscription of state.subscriptions.named(name)) {
+        for (const variant of covered(state, subscription)) this.#remove(state, variant, removals, resolved);
+        markResolved(state.subscriptions, subscription, resolved);
+      }
+      return;
+    }
+    const exact = state.acked.get(name, constraints.key);
+    // A server that was only asked by name may mean any variant: it has no other way to say it.
+    const meant = exact === undefined && !state.subscriptions.hasLocatorFor(name) ? state.acked.of(name) : [];
+    const gone = exact === undefined ? meant : [exact];
+    for (const variant of gone) this.#remove(state, variant, removals, resolved);
+    if (gone.length === 0) this.#resolveMissing(state, identity, removals, resolved);
+  }
+
+  #remove(state: DeltaState, variant: AckedVariant, removals: Removal[], resolved: Interest[]): void {
+    state.acked.delete(variant);
+    markReceived(state, variant);
+    removals.push({ name: variant.name, constraints: variant.constraints });
+    for (const subscription of state.subscriptions.matching(variant.name, [], variant.constraints)) {
+      // A subscription that is newer than this response may still get another variant.
+      if (subscription.kind === 'name' && (subscription.resolved || subscription.anyResponseAnswers))
+        markResolved(state.subscriptions, subscription, resolved);
+    }
+  }
+
+  /**
+   * The response removes a name that was never delivered. If several locators name it, the response does not say for
+   * which parameters (protocol §5), unless it has constraints. Servers answer in order, so it is for the locators of
+   * the oldest unanswered request. If that is only one, what it has from an earlier stream is removed.
+   */
+  #resolveMissing(
+    state: DeltaState,
+    { name, constraints }: Identity,
+    removals: Removal[],
+    resolved: Interest[],
+  ): void {
+    const unanswered = state.unansweredUnsubscribed
+      .of(name)
+      .filter((subscription) => isFor(subscription, constraints, this.#options.locators));
+    const meant = ofOldestRequest([...state.subscriptions.naming(name, constraints), ...unanswered]);
+    for (const subscription of meant)
+      if (!state.unansweredUnsubscribed.delete(subscription))
+        markResolved(state.subscriptions, subscription, resolved);
+    const [only] = meant;
+    if (only !== undefined && meant.length === 1 && state.subscriptions.has(only))
+      removals.push(...this.#removeUnconfirmedOfName(state, only));
+  }
+
+  /**
+   * What a resolved name has from an earlier stream. Variants that an unresolved subscription may still confirm stay.
+   */
+  #removeUnconfirmedOfName(state: DeltaState, subscription: UpstreamSubscription): Removal[] {
+    if (subscription.kind !== 'name') return [];
+    const removals: Removal[] = [];
+    for (const variant of covered(state, subscription)) {
+      if (
+        variant.confirmedOnStream === this.#stream.number ||
+        !isFor(subscription, variant.constraints, this.#options.locators)
+      )
+        continue;
+      const subscriptions = state.subscriptions.matching(variant.name, [], variant.constraints);
+      if (subscriptions.some((other) => !other.resolvedOnThisStream)) continue;
+      state.acked.delete(variant);
+      removals.push({ name: variant.name, constraints: variant.constraints });
+    }
+    return removals;
+  }
+}

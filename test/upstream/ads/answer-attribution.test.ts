@@ -1,0 +1,262 @@
+import { expect } from 'chai';
+import { resourceName } from '../../../src/model/brand.ts';
+import { type Constraints, UNCONSTRAINED } from '../../../src/model/constraints.ts';
+import { internParameters } from '../../../src/model/parameters.ts';
+import { variantKey } from '../../../src/upstream/ads/acked-resources.ts';
+import {
+  deltaAnswers,
+  lastRequestSeen,
+  ofOldestRequest,
+  sotwAnswers,
+} from '../../../src/upstream/ads/answer-attribution.ts';
+import { UnansweredUnsubscribed } from '../../../src/upstream/ads/unanswered-unsubscribed.ts';
+import {
+  type UpstreamSubscription,
+  UpstreamSubscriptions,
+  waitingCollections,
+} from '../../../src/upstream/ads/upstream-subscriptions.ts';
+import { put, type, when } from '../../support/in-memory-relay.ts';
+
+const eds = type('eds');
+const all = '*';
+const glob = 'xdstp://a/envoy.config.endpoint.v3.ClusterLoadAssignment/g/*';
+const other = 'xdstp://a/envoy.config.endpoint.v3.ClusterLoadAssignment/h/*';
+const inGlob = (id: string): string => glob.replace('*', id);
+
+interface Asked {
+  readonly selector: string;
+  readonly request: number;
+  readonly parameters?: Readonly<Record<string, string>>;
+  /** What upstream has sent before, and has not sent again. */
+  readonly expects?: readonly string[];
+  /** The same was unsubscribed before it was answered. */
+  readonly formerUnanswered?: true;
+  readonly seen?: true;
+  /** As it was in the first request, or resource_timeout has passed. */
+  readonly anyResponse?: true;
+}
+
+interface Case {
+  readonly name: string;
+  readonly asked: readonly Asked[];
+  /** The resources of the response: names, or names with constraints. */
+  readonly puts?: readonly (string | readonly [string, Constraints])[];
+  readonly removals?: readonly string[];
+  readonly heartbeats?: readonly string[];
+  /** The positions in `asked`. */
+  readonly answered: readonly number[];
+}
+
+interface Waiting {
+  readonly subscriptions: UpstreamSubscriptions;
+  readonly unansweredUnsubscribed: UnansweredUnsubscribed;
+  readonly list: readonly UpstreamSubscription[];
+}
+
+function waiting(asked: readonly Asked[], locators: boolean): Waiting {
+  const subscriptions = new UpstreamSubscriptions(locators);
+  const unansweredUnsubscribed = new UnansweredUnsubscribed();
+  const list = asked.map((one) => {
+    const parameters = internParameters(Object.entries(one.parameters ?? {}));
+    const selector = resourceName(one.selector);
+    const { subscription } = subscriptions.add({ type: eds, selector, parameters });
+    subscription.requestNumber = one.request;
+    subscription.anyResponseAnswers = one.anyResponse === true;
+    subscription.responseSeen = one.seen === true;
+    const expected = (one.expects ?? []).map((name) =>
+      variantKey({ name: resourceName(name), constraints: UNCONSTRAINED }),
+    );
+    subscription.expectedVariants = new Set(expected);
+    if (one.formerUnanswered === true) unansweredUnsubscribed.add({ ...subscription });
+    return subscription;
+  });
+  return { subscriptions, unansweredUnsubscribed, list };
+}
+
+const identity = (name: string): { name: ReturnType<typeof resourceName>; constraints: Constraints } => ({
+  name: resourceName(name),
+  constraints: UNCONSTRAINED,
+});
+const resource = (one: string | readonly [string, Constraints]): ReturnType<typeof put> =>
+  typeof one === 'string' ? put(eds, one, 'x') : put(eds, one[0], 'x', { constraints: one[1] });
+
+function positions(
+  list: readonly UpstreamSubscription[],
+  of: ReadonlySet<UpstreamSubscription> | readonly UpstreamSubscription[],
+): readonly number[] {
+  const found = new Set(of);
+  return [...list.keys()].filter((index) => {
+    const subscription = list[index];
+    return subscription !== undefined && found.has(subscription);
+  });
+}
+
+const delta: readonly Case[] = [
+  {
+    name: 'whatever was in the first request, by any response',
+    asked: [{ selector: all, request: 1, anyResponse: true }],
+    removals: ['a'],
+    answered: [0],
+  },
+  {
+    name: 'a later glob, by a resource that it shows',
+    asked: [{ selector: glob, request: 2 }],
+    puts: [inGlob('a')],
+    answered: [0],
+  },
+  {
+    name: 'not by a resource that it does not show',
+    asked: [{ selector: glob, request: 2 }],
+    puts: ['a'],
+    answered: [],
+  },
+  {
+    name: 'an update lacks what upstream has sent before: no answer',
+    asked: [{ selector: glob, request: 2, expects: [inGlob('old')] }],
+    puts: [inGlob('a')],
+    answered: [],
+  },
+  {
+    name: 'globs of one request, by a resource of one of them',
+    asked: [
+      { selector: glob, request: 2 },
+      { selector: other, request: 2 },
+    ],
+    puts: [inGlob('a')],
+    answered: [0, 1],
+  },
+  {
+    name: 'not a glob of another request',
+    asked: [
+      { selector: glob, request: 2 },
+      { selector: other, request: 3 },
+    ],
+    puts: [inGlob('a')],
+    answered: [0],
+  },
+  {
+    name: 'a wildcard with parameters, by a variant that matches them',
+    asked: [
+      { selector: all, request: 2, parameters: { env: 'prod' } },
+      { selector: all, request: 3, parameters: { env: 'test' } },
+    ],
+    puts: [['a', when({ env: 'test' })]],
+    answered: [1],
+  },
+  {
+    name: 'an empty response is for the one that has waited longest, then for the next',
+    asked: [
+      { selector: glob, request: 2, seen: true },
+      { selector: other, request: 3 },
+      { selector: all, request: 4 },
+    ],
+    answered: [1, 2],
+  },
+  {
+    name: 'subscribed again before it was answered: a resource for it alone is its answer',
+    asked: [{ selector: glob, request: 3, formerUnanswered: true }],
+    puts: [inGlob('a')],
+    answered: [0],
+  },
+  {
+    name: 'but not one that the wildcard shows too',
+    asked: [
+      { selector: glob, request: 3, formerUnanswered: true },
+      { selector: all, request: 1, seen: true },
+    ],
+    puts: [inGlob('a')],
+    answered: [],
+  },
+  {
+    name: 'a heartbeat alone is no proof where the same was unsubscribed before',
+    asked: [{ selector: glob, request: 3, formerUnanswered: true }],
+    heartbeats: [inGlob('a')],
+    answered: [],
+  },
+];
+
+describe('which subscriptions a response answers', () => {
+  describe('delta, wildcards and globs', () => {
+    for (const { name, asked, puts = [], removals = [], heartbeats = [], answered } of delta) {
+      it(name, () => {
+        const stream = { ...waiting(asked, true), locators: true };
+        const said = {
+          puts: puts.map(resource),
+          removals: removals.map(identity),
+          heartbeats: heartbeats.map((one) => ({ ...identity(one), ttlMilliseconds: 1000 })),
+        };
+        const candidates = waitingCollections(stream.list);
+        expect(positions(stream.list, deltaAnswers(stream, said, candidates))).to.deep.equal(answered);
+      });
+    }
+
+    for (const [name, expects, answered] of [
+      ['the only wildcard of a type, by any response', [], [0]],
+      ['but not while it expects what was sent before', ['old'], []],
+    ] as const) {
+      it(`without locators: ${name}`, () => {
+        const stream = { ...waiting([{ selector: all, request: 2, expects }], false), locators: false };
+        const said = { puts: [resource('a')], removals: [], heartbeats: [] };
+        expect(positions(stream.list, deltaAnswers(stream, said, stream.list))).to.deep.equal(answered);
+      });
+    }
+  });
+
+  it('delta, a removed name: the locators of the oldest request that waits', () => {
+    const { list } = waiting(
+      [
+        { selector: 'a', request: 3, parameters: { env: 'x' } },
+        { selector: 'a', request: 2, parameters: { env: 'y' } },
+        { selector: 'a', request: 2, parameters: { env: 'z' } },
+        { selector: 'a', request: 0, parameters: { env: 'not asked yet' } },
+        { selector: 'a', request: 1, parameters: { env: 'answered' } },
+      ],
+      true,
+    );
+    for (const subscription of list.slice(4)) subscription.resolvedOnThisStream = true;
+    expect(positions(list, ofOldestRequest(list))).to.deep.equal([1, 2]);
+  });
+
+  describe('SotW', () => {
+    const requests: readonly Asked[] = [
+      { selector: all, request: 1, anyResponse: true },
+      { selector: glob, request: 2 },
+      { selector: other, request: 3 },
+    ];
+
+    for (const [lastSeen, answered] of [
+      [0, [0]],
+      [2, [0, 1]],
+      [3, [0, 1, 2]],
+    ] as const) {
+      it(`of a response that has seen request ${lastSeen}`, () => {
+        const { list } = waiting(requests, true);
+        expect(positions(list, sotwAnswers(lastSeen, true, list))).to.deep.equal(answered);
+      });
+    }
+
+    it('without locators the wildcard, by any response', () => {
+      const { list } = waiting([{ selector: all, request: 2 }], false);
+      expect(positions(list, sotwAnswers(0, false, list))).to.deep.equal([0]);
+    });
+
+    for (const [name, names, seen] of [
+      ['a resource that an old request subscribes to proves nothing new', ['a'], 1],
+      ['one that only a later request subscribes to has been seen', [glob.replace('*', 'x')], 2],
+      ['the latest of all resources counts', [glob.replace('*', 'x'), other.replace('*', 'x')], 3],
+      ['one that nobody subscribes to proves nothing', ['b'], 0],
+    ] as const) {
+      it(`the last request seen: ${name}`, () => {
+        const { subscriptions } = waiting(
+          [
+            { selector: 'a', request: 1 },
+            { selector: glob, request: 2 },
+            { selector: other, request: 3 },
+          ],
+          true,
+        );
+        expect(lastRequestSeen(subscriptions, names.map(resource))).to.equal(seen);
+      });
+    }
+  });
+});
