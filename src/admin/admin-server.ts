@@ -35,7 +35,7 @@ export interface AdminOptions {
   readonly port: number;
   /** Undefined: plaintext. */
   readonly tls: TlsMaterial | undefined;
-  /** Asked for each request. */
+  /** Called for each request. */
   readonly access: () => AdminAccess;
   readonly inspector: Inspector;
   readonly log: Log;
@@ -55,9 +55,8 @@ const requestTimeoutMs = 30_000;
 const maxConnections = 1000;
 
 /**
- * Names are spelled as in the contract and in Envoy's own admin pages; clients generated from the proto take either
- * spelling. Operators and scripts read it: what is false or 0 is said, but not of the resources in CSDS, which would be
- * mostly defaults.
+ * Fields are in snake_case, as on Envoy's admin pages; clients generated from the proto take either spelling. Admin
+ * responses show fields that are false or 0. CSDS leaves them out: most fields of a resource have their default.
  */
 const csdsJson = { useProtoFieldName: true, registry: lazyEnvoyRegistry };
 const adminJson = { useProtoFieldName: true, alwaysEmitImplicit: true };
@@ -83,15 +82,15 @@ export async function startAdminServer(options: AdminOptions): Promise<Result<Ad
 }
 
 function createNodeServer(tls: TlsMaterial | undefined, handle: RequestListener): Server | TlsServer {
-  const patience = { requestTimeout: requestTimeoutMs, headersTimeout: requestTimeoutMs };
+  const timeouts = { requestTimeout: requestTimeoutMs, headersTimeout: requestTimeoutMs };
   const server =
     tls === undefined
-      ? createServer(patience, handle)
+      ? createServer(timeouts, handle)
       : createTlsServer(
           {
-            ...patience,
+            ...timeouts,
             ...secureContextOptions(tls),
-            // Without authorities of our own, Node would believe those of the public web. With them, nobody else comes in.
+            // Without `ca`, Node would believe the public authorities. With it, clients need a certificate.
             requestCert: tls.ca !== undefined,
             rejectUnauthorized: tls.ca !== undefined,
           },
@@ -165,7 +164,7 @@ function listener({ host, inspector, log, access }: AdminOptions): RequestListen
     });
   };
 
-  /** What a browser was tricked into. */
+  /** Why a request that a foreign web page may have made is refused (ADR 71). */
   function refusalOf(request: IncomingMessage, path: string): HttpAnswer | undefined {
     const misdirected = refusedHost(request, path, { bound: host, hosts: access().hosts });
     if (misdirected !== undefined) return problem(421, 'permission_denied', misdirected);

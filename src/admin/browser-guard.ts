@@ -16,10 +16,10 @@ export interface ServedHosts {
   readonly hosts: readonly string[];
 }
 
-/** They tell a stranger little, and what probes an address through a NAT names one that is not the relay's own. */
+/** They reveal little, and a probe through a NAT names an address that is not the relay's own. */
 const probes: ReadonlySet<string> = new Set(['/healthz', '/ready', '/metrics']);
 
-/** Why a request that names such a host is not answered; undefined if it is. One without a host is of no browser. */
+/** Why a request for such a host is refused; undefined: it is served. Browsers always send a host. */
 export function refusedHost(request: IncomingMessage, path: string, served: ServedHosts): string | undefined {
   const refused = namedHosts(request).find((named) => {
     const host = hostOf(named);
@@ -30,7 +30,7 @@ export function refusedHost(request: IncomingMessage, path: string, served: Serv
   return `this listener does not answer for the host ${quote(refused, 100)} (DNS rebinding): it does for localhost and loopback addresses, ${served.bound} (admin.address), the address that was connected to, and the names in admin.hosts: ${hosts}`;
 }
 
-/** Why a request that could change something is not taken from this web page; undefined if it is, or from no page. */
+/** Why a request that may change something is refused: a page of another origin made it. Undefined: it is served. */
 export function refusedOrigin({ headers }: IncomingMessage): string | undefined {
   const site = headers['sec-fetch-site'];
   const crossSite = site !== undefined && site !== 'same-origin' && site !== 'none';
@@ -42,21 +42,21 @@ export function refusedOrigin({ headers }: IncomingMessage): string | undefined 
   return `a web page of ${from} must not call this: pages of this listener and clients that are no browsers may`;
 }
 
-/** Of a request to a proxy (RFC 9112 §3.2.2), the target's host counts: here it has to be served as well. */
+/** A request as to a proxy (RFC 9112 §3.2.2) names a host in its target, too: both must be served. */
 function namedHosts({ url = '', headersDistinct }: IncomingMessage): readonly string[] {
   const named = headersDistinct['host'] ?? [];
   return url.startsWith('/') || url === '*' ? named : [...named, URL.parse(url)?.host ?? url];
 }
 
 function isServed(host: string, { socket }: IncomingMessage, path: string, served: ServedHosts): boolean {
-  // A page from an address is from whoever has this address, whatever DNS says.
+  // DNS rebinding needs a name: a page from an address belongs to whoever has the address.
   if (probes.has(path) && isIP(host) !== 0) return true;
   if (isLoopback(host) || host === canonical(socket.localAddress ?? '')) return true;
   if (host === canonical(served.bound)) return true;
   return served.hosts.some((pattern) => compileGlob(canonical(pattern))(host));
 }
 
-/** Without the port, which says nothing: it may be forwarded. Undefined: it is no host at all. */
+/** Without the port: it may be a forwarded one. Undefined: it is no host at all. */
 function hostOf(authority: string): string | undefined {
   const [, address, name] = /^(?:\[([0-9a-f:.]+)\]|([^:[\]]+))(?::\d*)?$/i.exec(authority) ?? [];
   const host = address ?? name;

@@ -3,7 +3,7 @@ import { TLSSocket } from 'node:tls';
 import { MethodOptions_IdempotencyLevel } from '@bufbuild/protobuf/wkt';
 import { Code, ConnectError, createContextKey, type Interceptor } from '@connectrpc/connect';
 
-/** Who calls an RPC: with TLS, whether by a certificate that was verified. */
+/** How the caller of an RPC is known: without TLS, by a verified certificate, or over TLS without one. */
 export type Caller = 'plaintext' | 'verified' | 'anonymous';
 
 export const callerKey = createContextKey<Caller>('anonymous', { description: 'caller' });
@@ -14,8 +14,8 @@ export function callerOf({ socket }: IncomingMessage): Caller {
 }
 
 /**
- * Lets only those call what changes something who may. A method that only reads says so in the proto (NO_SIDE_EFFECTS),
- * so one that nobody thought of is guarded.
+ * Refuses methods that change something to those who may not call them. The proto marks methods that only read
+ * (NO_SIDE_EFFECTS), so a new method is guarded until it is marked.
  */
 export function guardChanges(readOnly: () => boolean): Interceptor {
   return (next) => (request) => {

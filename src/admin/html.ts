@@ -17,7 +17,7 @@ const escapes: ReadonlyMap<string, string> = new Map([
 
 type Part = Html | string | number | readonly Html[];
 
-/** Whatever is put in is escaped unless it is Html: names and errors are peers' words. For attributes, in quotes. */
+/** Escapes every value that is not Html, because names and errors come from peers. Attributes must be in quotes. */
 export function html(strings: TemplateStringsArray, ...parts: readonly Part[]): Html {
   const texts = parts.map(render);
   return new Html(strings.map((text, index) => text + (texts[index] ?? '')).join(''));

@@ -10,8 +10,8 @@ import { bytesToJson, messageName } from '../wire/registry.ts';
 import type { Plain } from './ports.ts';
 
 /**
- * JSON needs the descriptor of every Any, also of those inside others; one that this build does not know would fail
- * the whole answer. Such a resource becomes a Struct that says so, its bytes in base64.
+ * JSON needs the descriptor of every Any, also of those inside others. A type that this build does not know would make
+ * the whole answer fail, so such a resource becomes a Struct that says so, with its bytes in base64.
  */
 export async function withKnownTypes(
   response: Plain<ClientStatusResponse>,

@@ -1,4 +1,4 @@
-/** Everything is in the page: it works without any other host, in a browser that trusts nobody. */
+/** The page needs nothing from any other host. */
 export const style = `
 :root { color-scheme: light dark; --ink: #1c2430; --dim: #5b6675; --paper: #f7f8fa; --card: #fff; --line: #d8dde4; --good: #1d7a4c; --bad: #b3261e; }
 @media (prefers-color-scheme: dark) { :root { --ink: #e4e8ee; --dim: #98a3b3; --paper: #14181e; --card: #1c222a; --line: #343d49; --good: #5fca94; --bad: #ff8a80; } }
@@ -33,8 +33,8 @@ td.mono { font-family: ui-monospace, monospace; font-size: .85rem; overflow-wrap
 `;
 
 /**
- * The page is asked for again and its main part replaced: what is shown is made, and escaped, in one place only. While
- * text is selected nothing moves.
+ * Fetches the page again and replaces its main part, so that only the server makes HTML and escapes it. It waits while
+ * text is selected.
  */
 export const script = `
 const lost = document.getElementById('lost');

@@ -17,7 +17,7 @@ import type { HttpAnswer } from './respond.ts';
 
 /** How many clients the page lists; there may be tens of thousands. */
 export const clientsShown = 100;
-/** Of each client; more than Envoy has. */
+/** Types that are listed of a client; Envoy has fewer. */
 const typesShown = 12;
 
 const hash = (text: string): string => `'sha256-${createHash('sha256').update(text).digest('base64')}'`;
@@ -89,7 +89,7 @@ const upstreamColumns = (now: number): readonly Column<UpstreamStatus>[] => [
     title: 'Isolated types',
     cell: ({ suspectTypes }) =>
       suspectTypes.map(({ type, reason }) => {
-        const title = `asked on a stream of its own, since a stream ended: ${shorten(reason, 300)}`;
+        const title = `on an isolated stream, because a stream ended: ${shorten(reason, 300)}`;
         return html`<span class="bad" title="${title}">${shorten(type, 80)}</span> `;
       }),
   },

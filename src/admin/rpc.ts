@@ -15,7 +15,7 @@ import type { Awaitable, ExplainQuery, Inspector } from './ports.ts';
 
 const longestPage = 1000;
 
-/** `failed` is told of bugs: an RPC that failed with something other than a status. */
+/** `failed` is called for bugs: an RPC that threw something other than a status. */
 export type Failed = (error: unknown) => void;
 
 export function adminRoutes(inspector: Inspector, failed: Failed): (router: ConnectRouter) => void {

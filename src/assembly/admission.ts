@@ -19,7 +19,7 @@ export interface Load {
 export interface AdmissionOptions {
   readonly limits: () => Config['limits'];
   readonly rules: () => ClientRules;
-  /** What the clients of other processes of this relay have. */
+  /** What clients have open in the other processes of this relay. */
   readonly loadElsewhere: () => Load;
   /** The number of streams or connections of this process has changed. */
   readonly changed: () => void;
@@ -42,7 +42,7 @@ export class Admission implements ConnectionBounds {
     this.reload([]);
   }
 
-  /** Open connections, those that are within their TLS handshake too. */
+  /** Open connections, including those in their TLS handshake. */
   get connections(): number {
     return this.#connections;
   }
@@ -69,7 +69,7 @@ export class Admission implements ConnectionBounds {
       const message = `${open} streams are open, the most that this relay takes (limits.max_streams)`;
       return { reason: 'streams', status: { code: Code.RESOURCE_EXHAUSTED, message } };
     }
-    if (maxStreamsPerPeer === 0 || rules().exempts(peer)) return undefined;
+    if (maxStreamsPerPeer === 0 || rules().isRelay(peer)) return undefined;
     if (this.#streamsOf.of(peer) < maxStreamsPerPeer) return undefined;
     const message = `${peerKey(peer)} has ${maxStreamsPerPeer} streams open, the most that a peer may have (limits.max_streams_per_peer)`;
     return {
@@ -94,7 +94,7 @@ export class Admission implements ConnectionBounds {
     const { maxConnections } = limits();
     const taken = open + loadElsewhere().connections < maxConnections;
     if (!taken) this.#options.metrics.rejected('connections').inc();
-    if (taken === this.#full) this.#sayWhetherFull(!taken, maxConnections);
+    if (taken === this.#full) this.#logFull(!taken, maxConnections);
     return taken;
   }
 
@@ -106,7 +106,7 @@ export class Admission implements ConnectionBounds {
   joined(peer: Peer): string | undefined {
     const { limits, rules, metrics, conditions } = this.#options;
     const { maxConnectionsPerPeer } = limits();
-    const bounded = maxConnectionsPerPeer > 0 && !rules().exempts(peer);
+    const bounded = maxConnectionsPerPeer > 0 && !rules().isRelay(peer);
     if (bounded && this.#connectionsOf.of(peer) >= maxConnectionsPerPeer) {
       const message = `${peerKey(peer)} has ${maxConnectionsPerPeer} connections open, the most that a peer may have (limits.max_connections_per_peer)`;
       metrics.rejected('connections_per_peer').inc();
@@ -127,7 +127,7 @@ export class Admission implements ConnectionBounds {
     this.#options.metrics.rejected('idle').inc();
   }
 
-  #sayWhetherFull(full: boolean, maxConnections: number): void {
+  #logFull(full: boolean, maxConnections: number): void {
     this.#full = full;
     const message = full
       ? `${maxConnections} connections are open, the most that this relay takes (limits.max_connections): others are refused`

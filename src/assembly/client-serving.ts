@@ -21,7 +21,7 @@ export interface ClientServing {
 
 /** How the relay serves its clients. */
 export interface ServingMode {
-  /** By what this process serves its own streams. */
+  /** The configuration by which this process serves streams itself. */
   configOf(config: Config): Config;
   role(): ProcessRole;
   open(core: Core, config: Config, answers: XdsListenerCallbacks): Promise<Result<ClientServing>>;

@@ -71,7 +71,7 @@ class KnownClient implements ClientContext {
   }
 }
 
-/** Makes of a client's node and certificate what the relay keeps of them, by the rules in force. */
+/** Applies the rules in force to a client's node and certificate. */
 export class ClientRules {
   readonly #derivation: ReturnType<typeof compileParameterRules>;
   readonly #authorization: ReturnType<typeof compileAuthorization>;
@@ -89,18 +89,13 @@ export class ClientRules {
     this.#trust = trustOf(config.parameters);
   }
 
-  /** It comes by a Unix socket, or limits.relay_peers names it. */
+  /** It comes by a Unix socket, or limits.relay_peers names it. The limits of clients do not bind it. */
   isRelay(peer: Peer): boolean {
     return this.#isRelay(peer);
   }
 
   accessOf(peer: Peer): Access {
     return this.#authorization.classOf(peer);
-  }
-
-  /** A relay or the like, which the limits of clients do not bind. */
-  exempts(peer: Peer): boolean {
-    return this.#isRelay(peer);
   }
 
   context(bytes: Buffer, peer: Peer): Result<ClientContext, GrpcStatus> {
@@ -123,7 +118,7 @@ export class ClientRules {
   }
 }
 
-/** The rules of the keys under which not everything counts that a locator says. */
+/** The rules of the keys for which a locator's value may be ignored: trusted ones, and those with a list of values. */
 function trustOf(rules: Config['parameters']): string {
   const bound = new Set(
     rules.filter(({ trusted, values }) => trusted || values.length > 0).map(({ key }) => key),

@@ -29,28 +29,28 @@ export interface CoreDependencies {
   readonly log: Log;
   /** The product's. */
   readonly version: string;
-  /** Also measure the process and its event loop; once in a process. */
+  /** Measure the process and its event loop too; only one Core of a process may. */
   readonly processMetrics: boolean;
-  /** Hears of what has to be persisted. */
+  /** Is told what has to be persisted. */
   readonly journal?: Journal | undefined;
 }
 
 /** The role of this process: the only one, the primary of workers, or a worker. */
 export interface ProcessRole {
-  /** Before the numbers of streams, where they must differ from those of other processes. */
+  /** The beginning of stream ids, so that those of several processes differ. */
   readonly streamPrefix: string;
   /** What clients have open in other processes of this relay. */
   readonly loadElsewhere: () => Load;
-  /** What clients have open in this one is another number. */
+  /** The number of streams or connections of this process has changed. */
   readonly loadChanged: () => void;
   /** See DownstreamServices; undefined: by the relay's own upstreams. */
   readonly isUnavailable: RelayOptions['isUnavailable'];
   readonly refusal: RelayOptions['refusal'];
-  /** Who this relay is in `x-distributary-via`; undefined: an id of its own. */
+  /** The relay's id in `x-distributary-via`; undefined: a new one. */
   readonly relayId: string | undefined;
   /** The primary reports ambiguous matches, so this process does not. */
   readonly ambiguityReportedElsewhere: boolean;
-  /** Somebody wants this now, and nobody did. */
+  /** The first client subscribed to this. */
   readonly wanted: (interest: Interest) => void;
   /** The relay's upstreams, or whether it is ready, may have changed. */
   readonly changed: () => void;
@@ -69,7 +69,7 @@ export const SINGLE_PROCESS: ProcessRole = {
   changed: () => {},
 };
 
-/** Of what clients and control planes name, in one line of the log: so many items, each of so many characters. */
+/** How much of what peers name goes into one log line: items, and characters of each. */
 const logLimits = { items: 16, text: 256 };
 
 const draining: StreamRefusal = { reason: 'draining', status: DRAINING };
@@ -97,11 +97,11 @@ export class Core {
   constructor(
     config: Config,
     { log, version, processMetrics, journal }: CoreDependencies,
-    place: ProcessRole = SINGLE_PROCESS,
+    role: ProcessRole = SINGLE_PROCESS,
   ) {
     this.#config = config;
     this.#limits = streamLimits(config);
-    this.#role = place;
+    this.#role = role;
     this.log = log;
     this.version = version;
     this.metrics = new Metrics({ process: processMetrics });
@@ -113,8 +113,8 @@ export class Core {
     this.admission = new Admission({
       limits: () => this.#config.limits,
       rules: () => this.#rules,
-      loadElsewhere: place.loadElsewhere,
-      changed: place.loadChanged,
+      loadElsewhere: role.loadElsewhere,
+      changed: role.loadChanged,
       metrics: this.metrics,
       conditions: this.conditions,
     });
@@ -130,9 +130,9 @@ export class Core {
         opened: (peer) => this.admission.streamOpened(peer),
         closed: (peer) => this.admission.streamClosed(peer),
       },
-      streamPrefix: place.streamPrefix,
-      isUnavailable: place.isUnavailable,
-      refusal: place.refusal,
+      streamPrefix: role.streamPrefix,
+      isUnavailable: role.isUnavailable,
+      refusal: role.refusal,
       downstream: {
         events: this.#streamMetrics,
         limits: () => this.#limits,
@@ -149,7 +149,7 @@ export class Core {
         lookedUp: (type, hits, misses) => this.#streamMetrics.lookedUp(type, hits, misses),
         evicted: (reason, count) => this.metrics.evictions(reason).inc(count),
         upstreamChanged: () => this.changed(),
-        subscribed: (interest) => place.wanted(interest),
+        subscribed: (interest) => role.wanted(interest),
       },
     });
     const streams = () => [...this.relay.server.streams()].map(({ transport }) => transport);
@@ -157,7 +157,7 @@ export class Core {
     const verifies = config.xds.tls?.ca !== undefined;
     const mayBeRelay = (peer: Peer): boolean => !verifies || this.#rules.isRelay(peer);
     this.loops = new LoopDetection(
-      place.relayId ?? newRelayId(config.node.id),
+      role.relayId ?? newRelayId(config.node.id),
       streams,
       mayBeRelay,
       systemClock,
@@ -200,7 +200,7 @@ export class Core {
     return this.#draining ? draining : this.admission.refusal(peer, type, this.relay.server.size);
   }
 
-  /** Another relay would subscribe to this one, which subscribes to it. */
+  /** A stream is refused because this relay already subscribes to the relay that opened it. */
   refuseLoop(peer: Peer, { message }: GrpcStatus): void {
     this.metrics.rejected('loop').inc();
     this.conditions.set('loop', message, 'warn', 'a relay is refused', {
@@ -228,7 +228,7 @@ export class Core {
     return this.metrics.text();
   }
 
-  /** The same as values. */
+  /** The same as `metricsText`, as values. */
   series(): Promise<readonly Series[]> {
     this.#streamMetrics.flush();
     return this.metrics.series();
@@ -262,7 +262,7 @@ export class Core {
   }
 }
 
-/** Made once: they are looked at for each response. */
+/** Made once for each configuration, because every response reads them. */
 function streamLimits({ limits }: Config): StreamLimits {
   return {
     maxSubscriptions: limits.maxSubscriptionsPerStream,

@@ -26,10 +26,10 @@ export class Distributary {
   #admin: AdminServer | undefined;
   #closeAdminTls: (() => void) | undefined;
 
-  private constructor(config: Config, dependencies: CoreDependencies, kind: ServingMode) {
+  private constructor(config: Config, dependencies: CoreDependencies, mode: ServingMode) {
     this.#started = config;
     this.#config = config;
-    this.#mode = kind;
+    this.#mode = mode;
     this.#persistence = makePersistence({
       config: () => this.#config,
       clock: systemClock,
@@ -38,7 +38,7 @@ export class Distributary {
       staleSince: (upstream) => this.#core.staleness.sinceOf(upstream),
     });
     const journal = this.#persistence?.journal;
-    const core = new Core(kind.configOf(config), { ...dependencies, journal }, kind.role());
+    const core = new Core(mode.configOf(config), { ...dependencies, journal }, mode.role());
     const nobody = new LocalClients(core.relay);
     this.#core = core;
     this.#upstreams = new UpstreamSet(core.relay, {
@@ -72,9 +72,9 @@ export class Distributary {
   static async start(
     config: Config,
     dependencies: CoreDependencies,
-    kind: ServingMode = IN_PROCESS,
+    mode: ServingMode = IN_PROCESS,
   ): Promise<Result<Distributary>> {
-    const started = new Distributary(config, dependencies, kind);
+    const started = new Distributary(config, dependencies, mode);
     await started.#begin();
     const listening = await started.#listen();
     if (!listening.ok) {
@@ -84,7 +84,7 @@ export class Distributary {
     return ok(started);
   }
 
-  /** All that is known is in the cache before the first client comes. */
+  /** Loads the persisted cache before the first client can connect. */
   async #begin(): Promise<void> {
     const { relay, staleness, metrics } = this.#core;
     const persistence = this.#persistence;
@@ -104,7 +104,9 @@ export class Distributary {
     return list;
   }
 
-  /** A new version of the configuration. What needs a restart is said and left as it is. */
+  /**
+   * Takes a new version of the configuration. It logs which changes need a restart, and leaves those keys as they are.
+   */
   reload(config: Config): void {
     const { log, metrics } = this.#core;
     const fixed = needsRestart(this.#started, config);
@@ -112,7 +114,7 @@ export class Distributary {
       log.warn('some changes of the configuration take effect with the next start', { keys: fixed });
     }
     this.#config = config;
-    // Before clients are looked at anew: what they had is stamped by the new rules by then.
+    // Upstreams first: when the clients' rules are applied again, variants must have the stamps of the new rules.
     this.#upstreams.reload(config);
     this.#core.reload(this.#mode.configOf(config));
     this.#serving?.reload(config);
@@ -120,7 +122,7 @@ export class Distributary {
     log.info('configuration reloaded');
   }
 
-  /** A new version that must be refused: the one in force stays. */
+  /** Counts a new version that was refused; the one in force stays. */
   refused(): void {
     this.#core.metrics.reloads('rejected').inc();
   }

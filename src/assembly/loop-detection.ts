@@ -11,7 +11,7 @@ const gatherMs = 100;
  * to be many relays. Milliseconds.
  */
 const announceIntervalMs = 60_000;
-/** Of so many streams paths are gathered; what they say is bounded, and no fleet has as many relays. */
+/** Paths are read from at most so many streams: no fleet has more relays. */
 const mostStreams = 1000;
 
 type AnnouncingStream = Pick<ServerStream, 'header' | 'peer'>;
@@ -28,7 +28,7 @@ export class LoopDetection {
   #timer: Timer | undefined;
   #nextAnnouncementAt = 0;
 
-  /** `streams`: those that are open. `mayBeRelay`: whose word is taken for who is below. */
+  /** `streams`: those that are open. `mayBeRelay`: whether a peer's header is believed. */
   constructor(
     own: string,
     streams: () => Iterable<AnnouncingStream>,
@@ -47,7 +47,10 @@ export class LoopDetection {
     return loopOf(this.relayId, this.#said(stream));
   }
 
-  /** A stream was taken. If a relay is behind it that no stream upstream has told of, the listeners are called soon. */
+  /**
+   * A stream was accepted. If it comes from a relay that no upstream stream has announced, the listeners are called
+   * soon.
+   */
   streamAccepted(stream: AnnouncingStream): void {
     const paths = this.#below(stream);
     if (paths.length === 0 || this.#timer !== undefined) return;
@@ -61,7 +64,7 @@ export class LoopDetection {
     });
   }
 
-  /** What the streams upstream say. */
+  /** The header of upstream streams. */
   via(): string {
     const paths = Iterator.from(this.#streams())
       .map((stream) => this.#below(stream))
@@ -73,7 +76,7 @@ export class LoopDetection {
     return this.#announced;
   }
 
-  /** `via` has more to say. The listener returns whether that took new streams. */
+  /** Calls back when `via` has changed. The listener returns whether it opened streams again. */
   onNewRelaysBelow(listener: () => boolean): void {
     this.#listeners.add(listener);
   }
@@ -87,10 +90,7 @@ export class LoopDetection {
     return header === undefined || !this.#mayBeRelay(stream.peer) ? [] : pathsBelow(header);
   }
 
-  /**
-   * Paths that a worker of this relay announces are taken without the worker itself: primary and workers are one
-   * relay.
-   */
+  /** The paths that a worker of this relay announces, without the worker: primary and workers are one relay. */
   #below(stream: AnnouncingStream): readonly string[] {
     const inside = `${this.relayId}>`;
     return this.#said(stream).flatMap((path) => {
@@ -100,7 +100,7 @@ export class LoopDetection {
   }
 }
 
-/** Of one run of a relay: another run may be somebody else. */
+/** Another one for each run: the next run with this node id may be another relay. */
 export function newRelayId(nodeId: string): string {
   return relayId(nodeId, randomBytes(8).toString('hex'));
 }

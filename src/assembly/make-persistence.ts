@@ -32,8 +32,8 @@ export function makePersistence({ config, ...around }: PersistenceDependencies):
 }
 
 /**
- * What of an upstream decides the content that came from it: what it is, what it is asked for (by what it and those
- * before it claim), and as whom. Not node.id, which replicas often have from their host.
+ * What decides the content of an upstream: its kind, its claims and those of the upstreams before it, and the node that
+ * it is shown. Not node.id: replicas often take it from their host.
  */
 export function identities(config: Config): readonly UpstreamIdentity[] {
   return config.upstreams.map((upstream, index) => {

@@ -31,7 +31,7 @@ export function needsRestart(started: Config, now: Config): string[] {
   return fixed.filter(({ of }) => text(of(started)) !== text(of(now))).map(({ named }) => named);
 }
 
-/** What is in force of what a process that serves clients looks at. */
+/** The configuration in force for serving clients: the new one, but for what needs a restart. */
 export function inForce(started: Config, now: Config): Config {
   return {
     ...now,

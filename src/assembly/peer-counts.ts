@@ -1,7 +1,9 @@
 import { peerKey } from '../wire/peer-identity.ts';
 import type { Peer } from '../wire/server-stream.ts';
 
-/** How many each peer has of something. Nothing is counted while nothing bounds it: a key costs a system call. */
+/**
+ * Counts something for each peer. It counts only while a limit is set, because the key of a peer costs a system call.
+ */
 export class PeerCounts {
   #counts: Map<string, number> | undefined;
 

@@ -7,7 +7,7 @@ import { claims } from '../upstream/claims.ts';
 import { peerKey } from '../wire/peer-identity.ts';
 import type { Peer } from '../wire/server-stream.ts';
 
-/** So many parameter sets a stream and a peer may use even where there are few sessions: nearly all clients use one. */
+/** A stream and a peer may use so many parameter sets, however few sessions there are. Nearly all clients use one. */
 const leastOf = { stream: 2, peer: 4 };
 
 type Sets = ReadonlySet<ParametersKey>;
@@ -15,22 +15,22 @@ const none: Sets = new Set();
 
 /**
  * How many of the upstream sessions one client may use (limits.max_upstream_sessions): a stream a quarter of them, a
- * peer half. Clients that may say what they like could use all of them with one request otherwise.
+ * peer half. Otherwise a client that chooses its own parameters could use all sessions with one request.
  */
 export class SessionShares {
   #config: Config;
   /** For each peer, how many of its streams need a session for a parameter set. */
   #peers = new Map<string, Map<ParametersKey, number>>();
-  /** Of selections by the rules in force. */
+  /** The parameter sets that a selection needs by the rules in force. */
   #known = new WeakMap<Selection, Sets>();
-  /** Grows when what was counted so far counts no more. */
+  /** Grows with each reload, which makes earlier counts void. */
   #generation = 0;
 
   constructor(config: Config) {
     this.#config = config;
   }
 
-  /** Other rules and limits. Every stream has to say anew what it needs. */
+  /** Takes other rules and limits. Every stream must report again what it needs. */
   reload(config: Config): void {
     this.#config = config;
     this.#peers = new Map();
@@ -38,7 +38,7 @@ export class SessionShares {
     this.#generation++;
   }
 
-  /** That of a stream. */
+  /** The share of a new stream. */
   of(peer: Peer): SessionShare {
     let [needs, generation, key, taken] = [none, this.#generation, '', 0];
     const before = (): Sets => (generation === this.#generation ? needs : none);

@@ -17,7 +17,7 @@ interface TypeSeries {
   readonly misses: Tally;
 }
 
-/** Updates of one fan-out take about as long: they are observed together. */
+/** Handovers of one fan-out take about equally long, so they are observed together. */
 const batchSize = 64;
 
 /** Counts what streams do. On the hot path: a lookup and additions. */
@@ -71,7 +71,7 @@ export class StreamMetrics implements StreamEvents {
     if (message !== undefined) this.#conditions.set(`rejected ${reason}`, message, 'warn', message);
   }
 
-  /** Requests of kind `nack` are counted already; a fleet that rejects the same thing is one line. */
+  /** Logs a NACK, which `request` has counted. A fleet that rejects the same thing is one line. */
   nack(type: TypeUrl, node: string, version: string, error: ErrorDetail): void {
     const { code } = error;
     const message = shorten(error.message, longestText);
@@ -85,7 +85,7 @@ export class StreamMetrics implements StreamEvents {
     });
   }
 
-  /** Hands over what is still to be observed. */
+  /** Observes what was gathered. */
   flush(): void {
     if (this.#propagated === 0) return;
     this.#metrics.propagation((this.#propagatedUntil - this.#propagatedSince) / 1000, this.#propagated);

@@ -10,11 +10,11 @@ interface UpstreamEntry {
   readonly upstream: ReturnType<typeof makeUpstream>;
   /** Undefined: without max_removal_percent. */
   readonly guard: ShrinkGuard | undefined;
-  /** All that it was made by: another one is made when that changes. */
+  /** Everything that it was made from. If that changes, another one is made. */
   readonly fingerprint: string;
 }
 
-/** Files are all read at once: after a restart, the first scan says everything. */
+/** How long after a start the shrink guard counts removals of files, in milliseconds: one scan reads them all. */
 const filesWatchMs = 10_000;
 
 /** The upstreams in force. */
@@ -35,8 +35,8 @@ export class UpstreamSet {
   }
 
   /**
-   * Those of another configuration. First the rules, while whatever is stamped by the old ones has its session; then
-   * who serves: what came from an upstream that is replaced stays as it is until its successor has answered.
+   * Those of another configuration. The rules change first, while the sessions of the old rules exist. Then upstreams
+   * are replaced: what came from the old one stays cached until the new one has answered.
    */
   reload(config: Config): void {
     for (const { upstream } of this.#entries) {
@@ -61,7 +61,7 @@ export class UpstreamSet {
     return entry === undefined ? undefined : (entry.guard?.release(type) ?? 0);
   }
 
-  /** x-distributary-via has more to say. */
+  /** x-distributary-via has changed: opens the streams again that must show it. Whether there were any. */
   reannounce(): boolean {
     const reopened = this.#entries.filter(
       ({ upstream }) => 'reannounce' in upstream && upstream.reannounce(),
@@ -72,7 +72,7 @@ export class UpstreamSet {
   #all(config: Config): readonly UpstreamEntry[] {
     const { limits, upstreams } = config;
     return upstreams.map((upstream, index): UpstreamEntry => {
-      // What those before it claim decides what is left for it.
+      // The claims of earlier upstreams decide which names are left for it.
       const before = upstreams.slice(0, index).map(({ claims }) => claims);
       const fingerprint = JSON.stringify([
         upstream,

@@ -45,7 +45,7 @@ export function makeUpstream(
   }
 }
 
-/** What files say, in the metrics of what control planes say. */
+/** Counts updates from files in the metrics of updates from control planes. */
 function counted(name: string, sink: UpstreamSink, { metrics, clock }: UpstreamDependencies): UpstreamSink {
   return {
     apply(transaction) {

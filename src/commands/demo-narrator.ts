@@ -33,7 +33,7 @@ export class Narrator {
     });
   }
 
-  /** Asking takes a moment: responses are told one after the other, in their order. */
+  /** Each line needs an answer of the relay, so responses are told one after the other, in order. */
   received(response: DeltaDiscoveryResponse): void {
     this.#told = this.#told.then(() => this.#tell(response));
   }

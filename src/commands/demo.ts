@@ -6,6 +6,7 @@ import { fail, type Result } from '../model/result.ts';
 import { createLog } from '../observe/log.ts';
 import { DemoClient } from './demo-client.ts';
 import { Narrator } from './demo-narrator.ts';
+import { firstSignal } from './signals.ts';
 import { parse, processTerminal, refuse, type Terminal } from './usage.ts';
 import { version } from './version.ts';
 
@@ -43,7 +44,7 @@ export async function demo(argv: readonly string[], terminal: Terminal = process
     return 1;
   }
   const relay = started.value;
-  const interrupted = interruption('SIGINT', 'SIGTERM');
+  const interrupted = firstSignal('SIGINT', 'SIGTERM');
   const addresses = new Map(relay.listeners.map(({ name, address }) => [name, address]));
   const xds = addresses.get('xds') ?? '';
   const admin = `http://${addresses.get('admin') ?? ''}`;
@@ -67,7 +68,7 @@ export async function demo(argv: readonly string[], terminal: Terminal = process
   }
 }
 
-/** At the usual addresses, for the other commands' sake; at free ones if those are taken, or if it will not stay. */
+/** At the default addresses, where the other commands look; at free ones if those are taken, or with --once. */
 async function startRelay(once: boolean, terminal: Terminal): Promise<Result<Distributary>> {
   const usual = once ? undefined : await startAt(18_000, 19_000, terminal);
   return usual?.ok === true ? usual : startAt(0, 0, terminal);
@@ -130,20 +131,6 @@ function epilogue(xds: string, admin: string, once: boolean): string {
     '',
   );
   return lines.join('\n');
-}
-
-/** The promise of the first of these signals. A second one ends the process at once, as nobody listens by then. */
-function interruption(...signals: readonly NodeJS.Signals[]) {
-  const { promise, resolve } = Promise.withResolvers<'interrupted'>();
-  const release = (): void => {
-    for (const signal of signals) process.off(signal, caught);
-  };
-  const caught = (): void => {
-    release();
-    resolve('interrupted');
-  };
-  for (const signal of signals) process.on(signal, caught);
-  return { promise, release };
 }
 
 function timeout(milliseconds: number): Promise<'too late'> {

@@ -7,6 +7,7 @@ import { watchConfig } from '../config/watch-config.ts';
 import { createLog, isLogLevel, type Log, type LogLevel, levels } from '../observe/log.ts';
 import { logRuntimeWarnings } from '../observe/runtime-warnings.ts';
 import { serveByWorkers } from '../workers/worker-serving.ts';
+import { firstSignal } from './signals.ts';
 import { parse, processTerminal, refuse, type Terminal, UsageError } from './usage.ts';
 import { version } from './version.ts';
 
@@ -52,15 +53,15 @@ async function serve(
   terminal: Terminal,
 ): Promise<number> {
   // Before anything is said to be ready: without a handler a signal would end the process as it is.
-  const stopping = firstOf('SIGTERM', 'SIGINT');
+  const stopping = firstSignal('SIGTERM', 'SIGINT');
   let reload = (): void => undefined;
   const hangup = (): void => reload();
   process.on('SIGHUP', hangup);
   // Without a handler Node would open its debugger's port.
   process.on('SIGUSR1', () => log.warn('SIGUSR1 does nothing: SIGHUP reads the configuration again'));
-  const around = { log, version: version(), processMetrics: true };
-  const front = config.workers > 0 ? serveByWorkers(config.workers, level) : undefined;
-  const started = await Distributary.start(config, around, front);
+  const dependencies = { log, version: version(), processMetrics: true };
+  const mode = config.workers > 0 ? serveByWorkers(config.workers, level) : undefined;
+  const started = await Distributary.start(config, dependencies, mode);
   if (!started.ok) {
     log.error('cannot start', { error: started.error });
     stopping.release();
@@ -109,18 +110,4 @@ function refuseReload(
   log.error('the new configuration is refused, the one in force stays', {
     problems: problems.map((problem) => problemLine(file, problem)),
   });
-}
-
-/** A second signal ends the process at once, as the handlers are gone by then. */
-function firstOf(...signals: readonly NodeJS.Signals[]) {
-  const { promise, resolve } = Promise.withResolvers<NodeJS.Signals>();
-  const release = (): void => {
-    for (const signal of signals) process.off(signal, caught);
-  };
-  const caught = (signal: NodeJS.Signals): void => {
-    release();
-    resolve(signal);
-  };
-  for (const signal of signals) process.on(signal, caught);
-  return { promise, release };
 }

@@ -80,12 +80,12 @@ function stateText({ connected, refusedStreams }: UpstreamStatus): string {
   return refusedStreams === 0 ? 'connected' : `connected, ${refusedStreams} refused streams`;
 }
 
-/** What seems to make a control plane end its streams. */
+/** Types that may have made a control plane end its streams. */
 function suspectsText({ upstreams }: StatusResponse, now: number): string {
   const rows = upstreams.flatMap(({ name, suspectTypes }) =>
     suspectTypes.map(({ type, reason, since: from }) => [name, type, since(from, now), reason]),
   );
-  return rows.length === 0 ? '' : textTable(['UPSTREAM', 'TYPE ASKED APART', 'FOR', 'STREAM ENDED'], rows);
+  return rows.length === 0 ? '' : textTable(['UPSTREAM', 'ISOLATED TYPE', 'FOR', 'STREAM ENDED'], rows);
 }
 
 /** What the shrink guard holds back: an operator must decide. */

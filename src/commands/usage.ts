@@ -1,7 +1,7 @@
 import { type ParseArgsOptionsConfig, parseArgs } from 'node:util';
 import { errorMessage, fail, ok, type Result } from '../model/result.ts';
 
-/** Where a command writes and what it knows of its surroundings: the process's, or a test's. */
+/** Where a command writes, and its environment: the process's, or a test's. */
 export interface Terminal {
   readonly out: (text: string) => void;
   readonly err: (text: string) => void;
@@ -50,7 +50,7 @@ export function parse<const Options extends ParseArgsOptionsConfig>(
   }
 }
 
-/** Says what was wrong and how it is done; the exit code. */
+/** Writes the error and the usage. Returns the exit code. */
 export function refuse(error: UsageError, terminal: Terminal): 2 {
   terminal.err(`${error.message}\n\n${error.usage}\n`);
   return 2;

@@ -9,7 +9,7 @@ import { parse, processTerminal, refuse, type Terminal, UsageError } from './usa
 const usage = `Usage: distributary validate --config FILE
 
 Checks a configuration and the files it names, resources too, without running it.
-Prints every problem as FILE:LINE:COLUMN: path: message, and what is dangerous but may be meant so as
+Prints every problem as FILE:LINE:COLUMN: path: message. What is dangerous but may be intended is printed as
 FILE:LINE:COLUMN: warning: path: message.
 
   --config FILE  the configuration, YAML or JSON

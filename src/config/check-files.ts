@@ -8,8 +8,8 @@ import type { Path, UnplacedProblem } from './source.ts';
 
 /**
  * The files that a configuration names: the directories of resources can be listed, certificates and keys parse and
- * belong together. It looks at the file's own values, so it works however wrong the rest is. Synchronous: for the
- * start, a reload and `validate`.
+ * belong together. It reads the raw values, so it works even if others are wrong. Synchronous: for the start, a reload
+ * and `validate`.
  */
 export function checkNamedFiles(file: unknown): readonly UnplacedProblem[] {
   const complaints = ['xds', 'rest', 'admin'].flatMap((name) =>
@@ -25,7 +25,7 @@ export function checkNamedFiles(file: unknown): readonly UnplacedProblem[] {
   return complaints;
 }
 
-/** That it must not be empty is said elsewhere. */
+/** The schema reports an empty one. */
 const named = (value: unknown, key: string): string | undefined => readText(value, key) || undefined;
 
 function checkTls(path: Path, tls: unknown): readonly UnplacedProblem[] {

@@ -10,14 +10,14 @@ import {
   type UnplacedProblem,
 } from './source.ts';
 
-/** A file as plain values, before anything is known of what it should hold. */
+/** A file as plain values, before the schema is applied. */
 export interface ParsedDocument {
   readonly value: unknown;
   readonly places: ReadonlyMap<string, SourceRange>;
   /** The strings that came from the environment, by `pathText`: as the file has them. */
   readonly templates: ReadonlyMap<string, string>;
   readonly problems: readonly ConfigProblem[];
-  /** The text is no YAML: there is no value to look at. */
+  /** The text is not YAML, so there is no value. */
   readonly broken: boolean;
 }
 

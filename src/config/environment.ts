@@ -3,7 +3,7 @@ export type Environment = Readonly<Record<string, string | undefined>>;
 
 export interface Expanded {
   readonly text: string;
-  /** Something in it came from the environment, or would have, had the variable been set. */
+  /** The text has a reference to the environment, whether or not the variable is set. */
   readonly substituted: boolean;
   /** One message for each reference that failed. */
   readonly failures: readonly string[];

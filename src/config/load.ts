@@ -38,7 +38,7 @@ export function readConfigText(file: string): Result<string> {
   }
 }
 
-/** As the problem of a file that has no lines to point at. */
+/** A problem of the whole file. */
 export const unreadable = (message: string): ConfigProblem => ({ path: '', line: 1, column: 1, message });
 
 /** The same without a look at the files that it names. */
@@ -82,8 +82,8 @@ function parse(
 export const digest = (text: string): string => hash('sha256', text);
 
 /**
- * In the file's order. What is wrong already as text (an unset variable, say) is not reported a second time for the
- * syntax that it lacks then.
+ * In the file's order. A value with a problem in its text, such as an unset variable, is not reported again for its
+ * syntax.
  */
 function merge(
   ofText: readonly ConfigProblem[],

@@ -5,7 +5,10 @@ import { acceptedKeys, isDuration } from './json-schema.ts';
 import { type Path, pathText, type UnplacedProblem } from './source.ts';
 import { nearest, unknownWord } from './suggest.ts';
 
-/** What the schema found, in our words: what is wrong, and what is accepted. `file` is what was looked at. */
+/**
+ * The issues of the schema as problems that say what is wrong and what is accepted. `file` is the value that was
+ * parsed.
+ */
 export function problemsOf(error: z.ZodError, file: unknown): readonly UnplacedProblem[] {
   return error.issues.flatMap((issue) => problemOf(issue, file));
 }
@@ -108,7 +111,7 @@ function withValueAt(value: unknown, path: Path, replacement: unknown): unknown 
 }
 
 /**
- * Strings from the environment are numbers and booleans where such are wanted: the file cannot say so otherwise.
+ * A reference to the environment is always a string: turns it into a number or a boolean where one is wanted.
  * `templates` names the strings that came from there.
  */
 export function coerced(error: z.ZodError, file: unknown, templates: ReadonlyMap<string, string>): unknown {

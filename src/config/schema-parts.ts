@@ -101,8 +101,8 @@ export const re2 = () =>
   });
 
 /**
- * A check of several keys of one mapping or list. It also runs when some of them are wrong in themselves, so that
- * every problem is reported at once: it may rely on nothing but what it looks at with `read`.
+ * A check of several keys of one mapping or list. It also runs when some of them are wrong in themselves, so that every
+ * problem is reported at once: it must not assume any types, and reads values with `read`.
  */
 export const evenIfWrong = {
   when: ({ value }: { readonly value: unknown }) => typeof value === 'object' && value !== null,

@@ -9,13 +9,13 @@ interface Unsupported {
 
 const present = (value: unknown): boolean => value !== undefined;
 
-/** What the schema accepts and nothing builds yet: refused, never ignored. Strike a line out when it is built. */
+/** Keys of the schema that have no effect yet: refused, never ignored. A key that works leaves this list. */
 const unsupported: readonly Unsupported[] = [
   { path: ['rest'], set: present },
   { path: ['tracing', 'otlp_endpoint'], set: (value) => present(value) && value !== '' },
 ];
 
-/** Looks at the file's own values, so it works however wrong the rest is. */
+/** Reads the raw values, so it works even if others are wrong. */
 export function checkSupported(file: unknown): readonly UnplacedProblem[] {
   return unsupported.flatMap(({ path, set }) =>
     find(file, path)

@@ -2,7 +2,7 @@ import { formatHostPort, isLoopback } from '../wire/address.ts';
 import type { Config } from './config.ts';
 import { type ConfigProblem, locate, problemLine, type UnplacedProblem } from './source.ts';
 
-/** What a good configuration says that is dangerous, and may be meant so. In the order of the file. */
+/** What is dangerous in a valid configuration, though it may be intended. In the order of the file. */
 export function warnings(config: Config): readonly ConfigProblem[] {
   return [...openListener(config), ...trustedNodes(config)]
     .map((complaint) => locate(complaint, config.source.places))
@@ -15,7 +15,7 @@ export function warningLine(file: string, warning: ConfigProblem): string {
   return problemLine(file, { ...warning, path });
 }
 
-/** Without TLS nobody can be told from anybody, so rules would say what all may read. */
+/** Without TLS all clients look the same; rules then say what everybody may read. */
 function openListener({ xds: { address, tls, authorization } }: Config): readonly UnplacedProblem[] {
   if (address.kind === 'unix' || isLoopback(address.host)) return [];
   if (tls !== undefined || authorization.length > 0) return [];

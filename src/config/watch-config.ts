@@ -27,9 +27,9 @@ export interface WatchOptions {
 const settlingTimes = { quiet: 100, longest: 1000 };
 
 /**
- * Reports each new version of a configuration: checked, its files too, or why it must be refused (the old one stays in
- * force: that is the caller's part). Call it right after the version in force was loaded. A file that was touched but
- * has the content of before is no new version.
+ * Reports each new version of a configuration: checked, its files too, or why it must be refused (the caller keeps the
+ * old one in force). Call it right after the version in force was loaded. A file that was touched but has the content
+ * of before is no new version.
  */
 export function watchConfig(
   file: string,

@@ -22,7 +22,7 @@ export interface ClientStatusQuery {
   readonly maxBytes: number;
 }
 
-/** Connect, and JSON above all, is written in one go: for clients of the xDS port it is bounded apart. */
+/** A Connect response is written at once, so on the xDS port it has a smaller bound. */
 export const maxConnectBytes = 1 << 20;
 
 type ClientStatusResult = Result<EncodedStatus, GrpcStatus>;
@@ -45,7 +45,7 @@ export function clientConfigs(
         return fail(answerTooLarge(maxBytes));
       }
       if (relay.server.stream(stream.id) !== stream) {
-        writer.drop(); // it has ended meanwhile, and forgotten what it had
+        writer.drop(); // it has ended meanwhile, and its state is gone
         continue;
       }
       const { nodeId = '', cluster = '' } = stream.client ?? {};
@@ -98,7 +98,7 @@ async function writeEntries(
   return true;
 }
 
-/** By the rules and parameters of now: what it was sent may have been allowed only then. */
+/** By the rules and parameters of now: they may no longer allow what was sent before. */
 function mayBeTold(access: Access | undefined, type: TypeUrl, holding: Holding): boolean {
   const { canonical, parameters, value, current } = holding;
   if (access?.allows(type, canonical) !== true) return false;
@@ -148,7 +148,7 @@ function contentOf(
 ): Pick<StatusEntry, 'version' | 'lastUpdated' | 'body'> {
   if (!isVariant(value)) return {};
   const content = { version: value.version, lastUpdated: value.cachedSince };
-  // A private key is for those that subscribe to it, not for whoever asks how they are.
+  // A private key is for its subscribers, not for whoever asks for their status.
   if (excludeBodies || value.payload === undefined || typeInfo(value.type).short === 'sds') return content;
   return { ...content, body: value.payload.bytes };
 }

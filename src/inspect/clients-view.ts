@@ -12,10 +12,10 @@ import type { EncodedStatus } from '../wire/client-status.ts';
 import type { GrpcStatus } from '../wire/grpc-status.ts';
 import type { ClientStatusQuery } from './client-configs.ts';
 
-/** Rejected resources that Status tells of. */
+/** The most rejected resources that Status lists. */
 const maxNacks = 100;
 
-/** Clients at a glance. */
+/** A summary of the clients. */
 export interface ClientsSummary {
   readonly streams: number;
   /** By the type's label (observe/type-label.ts). */
@@ -26,7 +26,7 @@ export interface ClientsSummary {
   readonly workers: readonly Plain<WorkerStatus>[];
 }
 
-/** What Explain has to know of a client. */
+/** What Explain needs of a client. */
 export interface ClientDetails {
   /** Those that it asks for the name with, or would. */
   readonly parameters: Parameters;
@@ -48,7 +48,7 @@ export interface ClientsView {
   configs(query: ClientStatusQuery): Awaitable<Result<EncodedStatus, GrpcStatus>>;
 }
 
-/** Censuses of several processes as one. Clients that reject the same thing are one line. */
+/** The summaries of several processes as one. Clients that reject the same thing share a line. */
 export function mergeSummaries(summaries: readonly ClientsSummary[]): ClientsSummary {
   const subscriptions = new Map<string, number>();
   const nacks = new Map<string, Plain<NackStatus>>();

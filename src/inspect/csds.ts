@@ -26,9 +26,12 @@ export interface CsdsOptions {
   readonly slices: TimeSlices;
 }
 
-/** A node may be in it (61 KB of Envoy's), which nobody looks at. */
+/** A request may hold a node, 61 KB of Envoy's, which is not read. */
 const maxRequestBytes = 128 << 10;
-/** Answers that are on their way to those who see their own streams, in multiples of limits.max_response_bytes. */
+/**
+ * A bound on the bytes of answers to clients that see only their own streams, as a multiple of
+ * limits.max_response_bytes.
+ */
 const maxUnreadAnswers = 2;
 
 const csdsCalls: CallKind = { name: 'CSDS calls', max: 16, maxPerPeer: 4, whenExceeded: 'REFUSED' };
@@ -56,7 +59,7 @@ export function csds(options: CsdsOptions): AuxiliaryService {
 
 class Csds {
   readonly #options: CsdsOptions;
-  /** Bytes of the answer that each call has not let go of yet. */
+  /** The bytes of answers that are still in memory, by call. */
   readonly #unread = new Map<AuxiliaryCall, number>();
 
   constructor(options: CsdsOptions) {
@@ -96,7 +99,7 @@ class Csds {
     return this.#reserve(call, size) ? answered : fail(busy);
   }
 
-  /** Whoever reads slowly keeps an answer in memory: all such answers together are bounded. */
+  /** A slow reader keeps its answer in memory, so all such answers together are bounded. */
   #reserve(call: AuxiliaryCall, bytes: number): boolean {
     const others = this.#unread.entries().filter(([other]) => other !== call);
     const total = others.reduce((sum, [, unread]) => sum + unread, bytes);

@@ -39,7 +39,7 @@ import type { Staleness } from './staleness.ts';
 export interface InspectionOptions {
   readonly relay: Relay;
   readonly staleness: Staleness;
-  /** Asked for each time: there are none before the relay listens. */
+  /** Called each time: there are none before the relay listens. */
   readonly clients: () => ClientsView;
   readonly version: string;
   readonly startedAt: number;
@@ -56,7 +56,7 @@ export interface InspectionOptions {
   readonly releaseRemovals: (upstream: string, type: TypeUrl | undefined) => number | undefined;
 }
 
-/** The relay as operators see it: all of it read when asked for. */
+/** The state of the relay for operators, read for each request. */
 export class Inspection implements Inspector {
   readonly #options: InspectionOptions;
   readonly #slices = new TimeSlices(systemClock);
@@ -142,8 +142,8 @@ export class Inspection implements Inspector {
       query.client === undefined ? undefined : await this.#options.clients().find(query.client, query);
     if (client?.ok === false) return client;
     const parameters = query.parameters ?? client?.value.parameters ?? NO_PARAMETERS;
-    const asked = client?.value.state;
-    const cached = cellOf(relay, query.type, name.value);
+    const state = client?.value.state;
+    const cached = cachedOf(relay, query.type, name.value);
     const value = relay.store.peek(query.type, name.value, parameters);
     const variants = [...(cached?.variants.values() ?? [])].map((entry) =>
       Object.assign(summary(entry), explainMatch(entry.constraints.expression, parameters)),
@@ -155,7 +155,7 @@ export class Inspection implements Inspector {
       parameters: Object.fromEntries(parameters.entries),
       ambiguous: variants.filter(({ matches }) => matches).length > 1,
       state: isVariant(value) ? 'present' : value,
-      ...(asked === undefined ? {} : { client: asked }),
+      ...(state === undefined ? {} : { client: state }),
     });
   }
 
@@ -166,12 +166,12 @@ export class Inspection implements Inspector {
       const message = `page_token ${JSON.stringify(pageToken)} is not one that this service gave`;
       return fail({ code: Code.INVALID_ARGUMENT, message });
     }
-    const found: { type: string; name: string; cell: CachedResource }[] = [];
+    const found: { type: string; name: string; cached: CachedResource }[] = [];
     for (const [type, table] of this.#options.relay.store.tables()) {
       if (query.type !== undefined && type !== query.type) continue;
       for (const [name, cached] of table.resources) {
         if (name.startsWith(namePrefix) && cached.variants.size > 0) {
-          found.push({ type: typeInfo(type).short, name, cell: cached });
+          found.push({ type: typeInfo(type).short, name, cached });
         }
       }
     }
@@ -181,7 +181,7 @@ export class Inspection implements Inspector {
     const last = page.at(-1);
     const more = rest.length > page.length && last !== undefined;
     return ok({
-      resources: page.map(({ type, name, cell: cached }) => ({
+      resources: page.map(({ type, name, cached }) => ({
         type,
         name,
         variants: cached.variants.values().map(summary),
@@ -198,7 +198,7 @@ export class Inspection implements Inspector {
     return this.clientStatusOf({ scope: ALL_CLIENTS, request, maxBytes: this.#options.maxResponseBytes() });
   }
 
-  /** CSDS for whoever may be told this; the relay's own view is only in answers about everything. */
+  /** CSDS within a scope. The relay's own view is only in answers about all clients. */
   async clientStatusOf(query: ClientStatusQuery): Promise<Result<EncodedStatus, GrpcStatus>> {
     const clients = await this.#options.clients().configs(query);
     if (!clients.ok || query.scope.kind !== 'all') return clients;
@@ -225,7 +225,7 @@ export class Inspection implements Inspector {
   }
 }
 
-/** Clients can name any type: past the first unknown ones they share a row. */
+/** Clients can name any type: after the first few, unknown types share a row. */
 function typeRows(relay: Relay, subscriptions: ClientsSummary['subscriptions']): Plain<TypeStatus>[] {
   const labels = new TypeLabels();
   const rows = new Map<string, Plain<TypeStatus>>();
@@ -241,14 +241,14 @@ function typeRows(relay: Relay, subscriptions: ClientsSummary['subscriptions']):
     row.ambiguous += table.ambiguousCount;
   }
   for (const [type, count] of subscriptions) {
-    // Workers may tell others apart.
+    // Each worker names the first unknown types that it met: others than this process, perhaps.
     const known = rows.has(type) || knownTypes.some(({ short }) => short === type);
     rowOf(known ? type : OTHER_TYPES).subscriptions += count;
   }
   return [...rows.values()];
 }
 
-function cellOf(relay: Relay, type: TypeUrl, name: ResourceName): CachedResource | undefined {
+function cachedOf(relay: Relay, type: TypeUrl, name: ResourceName): CachedResource | undefined {
   for (const [url, table] of relay.store.tables()) if (url === type) return table.resources.get(name);
   return undefined;
 }

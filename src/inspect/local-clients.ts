@@ -117,7 +117,7 @@ function typeState(type: TypeStream): Plain<ClientTypeState> {
   };
 }
 
-/** What the client was last sent of a name, and what it said to that. */
+/** What the client was last sent of a name, and whether it accepted it. */
 function heldOf(type: TypeStream, name: string): Pick<Plain<ClientTypeState>, 'held' | 'removalState'> {
   let removalState: SyncState = 'NOT_SENT';
   for (const { name: spelling, value, state, rejection } of type.subscription?.holdings() ?? []) {

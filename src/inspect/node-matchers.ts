@@ -3,10 +3,13 @@ import { fail, ok, type Result } from '../model/result.ts';
 import { Code, type GrpcStatus } from '../wire/grpc-status.ts';
 import { compileStringMatcher } from './string-matcher.ts';
 
-/** Of one request: each may be a pattern, and is held against each client. */
+/** In one request: each may be a pattern, and every client is compared with each. */
 const maxMatchers = 8;
 
-/** Any of the matchers; none match all. Of the node only its id is kept, so nothing else can be matched. */
+/**
+ * Matches if one of the matchers does, or if there are none. Only the id of a node is kept, so nothing else can be
+ * matched.
+ */
 export function compileNodeMatchers(
   matchers: readonly NodeMatcher[],
 ): Result<(nodeId: string) => boolean, GrpcStatus> {

@@ -1,6 +1,6 @@
 import type { Upstream } from '../model/upstream.ts';
 
-/** Since when what came from each upstream may be out of date: also over a restart. */
+/** Since when the resources of each upstream may be out of date. A restart does not reset it. */
 export class Staleness {
   readonly #upstreams: () => readonly Upstream[];
   /** Of upstreams that have not been current since the start. */

@@ -2,7 +2,7 @@ import type { StringMatcher } from '../gen/envoy/type/matcher/v3/string_pb.ts';
 import { fail, ok, type Result } from '../model/result.ts';
 import { compileBounded } from '../security/bounded-pattern.ts';
 
-/** envoy.type.matcher.v3.StringMatcher as a function. The error says what of it is not accepted. */
+/** envoy.type.matcher.v3.StringMatcher as a function. The error says which part is not accepted. */
 export function compileStringMatcher(matcher: StringMatcher): Result<(text: string) => boolean> {
   const fold = (text: string): string => (matcher.ignoreCase ? text.toLowerCase() : text);
   const { matchPattern } = matcher;

@@ -2,24 +2,24 @@ import { hash } from 'node:crypto';
 import { type Clock, systemClock } from '../model/clock.ts';
 import type { Fields, Level, Log } from './log.ts';
 
-/** How many conditions are remembered; past it the one that was said longest ago may be said again. */
+/** At most so many conditions are remembered. The one that was logged longest ago is forgotten first. */
 const maxRemembered = 10_000;
 /** So many different causes of one condition are logged. Further ones are not, until the condition is over. */
 const mostCauses = 16;
-/** What changes with every request of a client would be a line for each: so many of one condition in a minute. */
+/** At most so many lines of one condition in a minute: it may change with every request of a client. */
 const mostLines = 20;
 const minute = 60_000;
 
 interface Known {
   readonly values: Set<string>;
-  /** The minute that is counted began then. */
+  /** When the minute of `lines` began. */
   readonly since: number;
   readonly lines: number;
-  /** Changes that were not said. */
+  /** Changes that were not logged. */
   readonly heldBack: number;
 }
 
-/** Names of resources and reasons of peers can be megabytes long: what is remembered of a text. */
+/** Names and reasons from peers can be megabytes long. So many characters of a text are remembered, and a digest. */
 const longestText = 256;
 
 const bounded = (text: string): string =>
@@ -51,8 +51,8 @@ export class Conditions {
   }
 
   /**
-   * The same for what gives its reasons in turn, as an endpoint that now refuses and now resets: logs each `cause` once,
-   * until the condition is forgotten or set.
+   * For a condition whose causes alternate, such as an endpoint that refuses, resets and refuses again: logs each cause
+   * once, until the condition is forgotten or set.
    */
   add(named: string, given: string, level: Level, message: string, fields?: Fields): boolean {
     const [key, cause] = [bounded(named), bounded(given)];

@@ -34,5 +34,5 @@ export function ago(time: string, now: number): string | undefined {
   return Number.isNaN(then) ? undefined : formatSeconds((now - then) / 1000);
 }
 
-/** What clients say of themselves may be as long as a request: of a text of theirs so much is kept. */
+/** Characters that are kept of a text from a client, which may be as long as a request. */
 export const longestText = 4096;

@@ -1,6 +1,6 @@
 import { pino, stdSerializers, stdTimeFunctions } from 'pino';
 
-/** What a line says beside its message. Errors are written with their code and stack. */
+/** The fields of a line beside its message. Errors are written with their code and stack. */
 export type Fields = Readonly<Record<string, unknown>>;
 
 export type Level = 'debug' | 'info' | 'warn' | 'error';
@@ -29,7 +29,7 @@ export interface LogOptions {
   readonly write?: (line: string) => void;
 }
 
-/** What may wait, in bytes, while nobody reads standard error; lines past it are dropped rather than kept. */
+/** Bytes of lines that may wait while nobody reads standard error; further lines are dropped. */
 const waiting = 4 * 1024 * 1024;
 
 /** JSON lines. Serving never waits for whoever reads them; what is left is written when the process exits. */

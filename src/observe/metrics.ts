@@ -46,8 +46,8 @@ export interface MetricsOptions {
 }
 
 /**
- * Every metric of the contract. A method gives the series with these labels: keep it where counting is hot. Labels
- * never hold names of resources or nodes.
+ * Every metric of docs/operations.md. A method returns the series with these labels; hot paths keep it. Labels never
+ * hold names of resources or nodes.
  */
 export class Metrics {
   readonly #registry = new Registry();
@@ -164,19 +164,19 @@ export class Metrics {
     return this.#coalesced.labels(this.#types.of(type));
   }
 
-  /** `reason` is one of a few words of ours, never a peer's. */
+  /** `reason` comes from a fixed list, never from a peer. */
   rejected(reason: string): Tally {
     return this.#rejected.labels(reason);
   }
 
-  /** So many handovers, each after `seconds`. */
+  /** `handovers` of them took `seconds` each. */
   propagation(seconds: number, handovers: number): void {
     this.#propagation.observeMany(seconds, handovers);
   }
 
   updates(upstream: string, type: TypeUrl, result: 'accepted' | 'rejected'): Tally {
     const label = this.#types.of(type);
-    // Both: see the constructor.
+    // Both begin at 0, see the constructor.
     this.#updates.labels(upstream, label, result === 'accepted' ? 'rejected' : 'accepted');
     return this.#updates.labels(upstream, label, result);
   }
@@ -203,7 +203,7 @@ export class Metrics {
     return this.#lookups.labels(this.#types.of(type), result);
   }
 
-  /** `reason` is one of a few words of ours. */
+  /** `reason` comes from a fixed list. */
   evictions(reason: string): Tally {
     return this.#evictions.labels(reason);
   }
@@ -220,7 +220,7 @@ export class Metrics {
     return this.#reloads.labels(result);
   }
 
-  /** `reason` is one of a few words of ours. */
+  /** `reason` comes from a fixed list. */
   persistenceErrors(reason: string): Tally {
     return this.#persistenceErrors.labels(reason);
   }

@@ -1,8 +1,8 @@
 import type { Log } from './log.ts';
 
 /**
- * Node writes its warnings to stderr as text, where the log's readers expect JSON lines: from now on they are lines of
- * the log. That a feature is experimental is a matter of our tests, not of operators.
+ * Node writes its warnings to stderr as text. From now on they are JSON lines of the log. Operators need not know that
+ * a feature of Node is experimental: that is a debug line.
  */
 export function logRuntimeWarnings(log: Log): void {
   process.removeAllListeners('warning');

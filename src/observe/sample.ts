@@ -2,7 +2,7 @@ import { Gauge, type Registry } from 'prom-client';
 import type { TypeUrl } from '../model/brand.ts';
 import type { TypeLabels } from './type-label.ts';
 
-/** What the gauges show: taken when the metrics are asked for, so that serving pays nothing for them. */
+/** The values of the gauges. They are gathered when metrics are requested, so they cost nothing otherwise. */
 export interface Sample {
   readonly connections: number;
   readonly streams: readonly {
@@ -27,7 +27,7 @@ export interface Sample {
   readonly cacheBytes: number;
 }
 
-/** The gauges of the contract. `show` replaces whatever they showed before. */
+/** The gauges of docs/operations.md. `show` replaces all their values. */
 export class SampledGauges {
   readonly #types: TypeLabels;
   readonly #connections: Gauge;

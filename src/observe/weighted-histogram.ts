@@ -44,7 +44,7 @@ export class WeightedHistogram extends Histogram {
     return { ...(await this.#shape.get()), values };
   }
 
-  /** What a registry asks for where it exists; its own would show prom-client's empty buckets. */
+  /** A registry calls this where it exists; the inherited one would show empty buckets. */
   getForPromString(): Promise<Samples> {
     return this.get();
   }

@@ -29,7 +29,10 @@ export interface Authorization {
   classOf(peer: Peer): Access;
 }
 
-/** Classes are as many as the combinations of rules that real peers hit: few. Past this they are made anew. */
+/**
+ * There are as many classes as combinations of rules that match real peers: few. With more, all are forgotten and made
+ * again.
+ */
 const mostClasses = 1000;
 
 /** The first rule that matches decides; once there is a rule, what none matches is denied (contract). */
@@ -69,13 +72,13 @@ function accessBy(rules: readonly AuthorizationRule[]): Access {
 
 const matchesAll = (rule: AuthorizationRule): boolean => rule.types === undefined && rule.names === undefined;
 
-/** Nothing comes after a rule that matches everything: without them more peers are equal. */
+/** Rules after one that matches everything never apply. Without them, more peers share a class. */
 function withoutUnreachable(rules: readonly AuthorizationRule[]): readonly AuthorizationRule[] {
   const end = rules.findIndex(matchesAll);
   return end < 0 ? rules : rules.slice(0, end + 1);
 }
 
-/** The rules themselves, not their places: two versions of the configuration may number them differently. */
+/** Made of the rules, not of their indexes: two versions of the configuration may number them differently. */
 function keyOf(rules: readonly AuthorizationRule[]): string {
   const said = rules.map(({ types, names, allow }) => [types ?? null, names ?? null, allow]);
   return createHash('sha256').update(JSON.stringify(said)).digest('base64url').slice(0, 22);
@@ -101,7 +104,7 @@ class RuledAccess implements Access {
     return false;
   }
 
-  /** By whichever of its names a client may not see it: it would get all of them. */
+  /** All its names must be allowed, because the client would get all of them. */
   admits({ type, name, aliases }: Variant): boolean {
     return this.allows(type, name) && aliases.every((alias) => this.allows(type, alias));
   }
@@ -111,7 +114,7 @@ class RuledAccess implements Access {
     const allowing = this.#rules.filter(({ allow }) => allow);
     const named = new Set(allowing.flatMap(({ types }) => [...(types ?? [])]));
     if (named.values().some((one) => !this.#deniesAllOf(one))) return false;
-    // What remains are the types that no such rule names: rules for every type decide about them.
+    // For types that no such rule names, the rules for every type decide.
     return !allowing.some(({ types }) => types === undefined) || this.#deniesAllOf(undefined);
   }
 

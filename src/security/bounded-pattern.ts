@@ -16,7 +16,7 @@ const beyondAscii = /[^ -~]|\\[xpP]/;
 
 /**
  * A peer's own RE2 pattern, which must match the whole text. RE2 matches in linear time, but compiles `x{1000}` to a
- * thousand instructions, each of them with memory: what a pattern comes to is told before it is compiled.
+ * thousand instructions, each of them with memory, so the size of a pattern is estimated before it is compiled.
  */
 export function compileBounded(pattern: string): Result<(text: string) => boolean> {
   const bytes = Buffer.byteLength(pattern);
@@ -40,8 +40,8 @@ export function compileBounded(pattern: string): Result<(text: string) => boolea
 }
 
 /**
- * At least as many characters as there are with `x{3}` written as `xxx`. What a repeated parenthesis holds is not looked
- * for: it is taken for all that comes before.
+ * At least as many characters as there are with `x{3}` written as `xxx`. A repetition after a parenthesis is taken to
+ * repeat everything before it.
  */
 export function writtenOut(pattern: string): number {
   let size = 0;

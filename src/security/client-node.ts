@@ -1,7 +1,7 @@
 import { errorMessage, fail, ok, type Result } from '../model/result.ts';
 import { bytesTag, doubleTag, MessageReader, varintTag } from '../protobuf/message-reader.ts';
 
-/** What of a client's node the relay looks at. Empty strings where it says nothing, as in the proto. */
+/** The parts of a client's node that the relay uses. Empty strings where nothing was given, as in the proto. */
 export interface ClientNode {
   readonly id: string;
   readonly cluster: string;
@@ -13,7 +13,7 @@ export interface ClientNode {
   readonly clientFeatures: readonly string[];
 }
 
-/** Strings, numbers and booleans as text, and what they are nested in; of nulls and lists nothing can be derived. */
+/** Strings, numbers and booleans as text, in nested mappings. Nulls and lists are left out. */
 export type Metadata = ReadonlyMap<string, string | Metadata>;
 
 interface Locality {

@@ -25,7 +25,7 @@ export interface ParameterRule {
   readonly trusted: boolean;
 }
 
-/** What the rules make of one client. Shared by the clients that they make the same of. */
+/** The parameters that the rules derive for a client. Clients with equal results share it. */
 export interface DerivedParameters {
   /** Of a plain name with this xdstp authority (undefined: not an xdstp name). */
   for(authority: string | undefined): Parameters;
@@ -35,11 +35,11 @@ export interface DerivedParameters {
    */
   merge(own: Parameters, authority: string | undefined): Parameters;
   /**
-   * What the trusted rules make of the client, by authority, as a key: a wildcard and an alias lead to names of others
-   * than they were asked of. Empty: no trusted rule is for single authorities, so all have the same.
+   * A key of what the trusted rules derive for each authority, because a wildcard or an alias can lead to names of
+   * other authorities than its own. Empty: no trusted rule is for single authorities, so all have the same.
    */
   readonly ofAuthorities: string;
-  /** Whatever was asked with: what the trusted rules for an authority say. */
+  /** These parameters, with the values of the trusted rules for this authority. */
   enforce(parameters: Parameters, authority: string | undefined): Parameters;
 }
 
@@ -47,10 +47,13 @@ export interface ParameterDerivation {
   of(node: ClientNode, peer: Peer): DerivedParameters;
 }
 
-/** In UTF-16 units. A longer value is as if absent: it would be kept for as long as the stream, and matched. */
+/** In UTF-16 units. A longer value counts as absent, because it would be kept as long as the stream. */
 const longestValue = 4096;
 
-/** Of the outcomes that are remembered, so that equal clients share one: bytes, and those of each beside its values. */
+/**
+ * Bounds on the results that are remembered so that equal clients share one: bytes in all, and bytes of one beside its
+ * values.
+ */
 const maxRemembered = { bytes: 4 << 20, perOutcome: 400 };
 
 interface CompiledRule {
@@ -188,7 +191,7 @@ class DerivedForClient implements DerivedParameters {
     return entries;
   }
 
-  /** Keys of a locator whose values no rule of the key allows. */
+  /** The keys of a locator with a value that no rule of the key allows. */
   #refusedKeys(own: Parameters, authority: string | undefined): readonly string[] {
     const refused: string[] = [];
     for (const [key, value] of own.entries) {

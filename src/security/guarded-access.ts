@@ -6,8 +6,8 @@ import { authorityOf } from '../model/xdstp.ts';
 import type { DerivedParameters } from './derive-parameters.ts';
 
 /**
- * The same access, where trusted rules are for single authorities: a wildcard and an alias show resources of authorities
- * that they were not asked of, and so with parameters that are not trusted for these.
+ * Access where trusted rules are for single authorities. A wildcard or an alias can show resources of other authorities
+ * than its own, so each resource must also match the parameters that are trusted for its authority.
  */
 export function guarded(access: Access, derived: DerivedParameters): Access {
   const { ofAuthorities } = derived;

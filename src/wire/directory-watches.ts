@@ -6,8 +6,8 @@ interface Closable {
 }
 
 /**
- * Calls `changed` when an entry of a directory is made, moved or written; with true when the watch is of no more use.
- * Throws if the directory cannot be watched.
+ * Calls `changed` when an entry of a directory is made, moved or written; with true when the watch is useless from now
+ * on. Throws if the directory cannot be watched.
  */
 export type WatchDirectory = (directory: string, changed: (over?: boolean) => void) => Closable;
 
