@@ -51,9 +51,7 @@ export interface ProcessRole {
   /** The primary reports ambiguous matches, so this process does not. */
   readonly ambiguityReportedElsewhere: boolean;
   /** The first client subscribed to this. */
-  readonly wanted: (interest: Interest) => void;
-  /** The relay's upstreams, or whether it is ready, may have changed. */
-  readonly changed: () => void;
+  readonly subscribed: (interest: Interest) => void;
 }
 
 /** A relay of one process. */
@@ -65,8 +63,7 @@ export const SINGLE_PROCESS: ProcessRole = {
   refusal: undefined,
   relayId: undefined,
   ambiguityReportedElsewhere: false,
-  wanted: () => {},
-  changed: () => {},
+  subscribed: () => {},
 };
 
 /** How much of what peers name goes into one log line: items, and characters of each. */
@@ -149,7 +146,7 @@ export class Core {
         lookedUp: (type, hits, misses) => this.#streamMetrics.lookedUp(type, hits, misses),
         evicted: (reason, count) => this.metrics.evictions(reason).inc(count),
         upstreamChanged: () => this.changed(),
-        subscribed: (interest) => role.wanted(interest),
+        subscribed: role.subscribed,
       },
     });
     const streams = () => [...this.relay.server.streams()].map(({ transport }) => transport);
@@ -212,7 +209,6 @@ export class Core {
   /** Whether the relay is ready, or its upstreams' state, may have changed. */
   changed(): void {
     this.staleness.observe();
-    this.#role.changed();
     for (const listener of this.#listeners) listener();
   }
 

@@ -60,8 +60,7 @@ export class Worker {
         refusal: (interest) => this.#outageGate.refusal(interest),
         relayId: start.relayId,
         ambiguityReportedElsewhere: true,
-        wanted: ({ type, selector }) => this.#outageGate.subscribed(type, selector),
-        changed: () => {},
+        subscribed: ({ type, selector }) => this.#outageGate.subscribed(type, selector),
       },
     );
     this.#clients = new LocalClients(this.#core.relay);
