@@ -11,17 +11,17 @@ import { unknownWord } from './suggest.ts';
  * A string with a syntax of its own; the output is what it says. The error of `parse` says what is wrong and what is
  * accepted.
  */
-export function parsed<T>(parse: (text: string) => Result<T>, meta: Readonly<Record<string, unknown>> = {}) {
-  return z
-    .string()
-    .meta(meta)
-    .transform((text, context) => {
-      const result = parse(text);
-      if (result.ok) return result.value;
-      context.addIssue(result.error);
-      return z.NEVER;
-    });
-}
+export const parsed = <T>(parse: (text: string) => Result<T>, meta: Readonly<Record<string, unknown>> = {}) =>
+  z.string().meta(meta).transform(parseWith(parse));
+
+const parseWith =
+  <T>(parse: (text: string) => Result<T>) =>
+  (text: string, context: z.core.$RefinementCtx): T => {
+    const result = parse(text);
+    if (result.ok) return result.value;
+    context.addIssue(result.error);
+    return z.NEVER;
+  };
 
 /** Anything but the empty string. */
 export const name = () => z.string().min(1);
@@ -65,11 +65,7 @@ export const resourceType = () =>
   );
 
 /** The name of a resource, or a prefix of names with a trailing `*`. */
-export const resourceNames = () =>
-  name().superRefine((text, context) => {
-    const pattern = parseNamePattern(text);
-    if (!pattern.ok) context.addIssue(pattern.error);
-  });
+export const resourceNames = () => name().transform(parseWith(parseNamePattern));
 
 /** An xdstp authority: the part between `xdstp://` and the next slash. */
 export const authority = () =>

@@ -30,48 +30,54 @@ type ClientStatusResult = Result<EncodedStatus, GrpcStatus>;
 /** CSDS (protocol §9) of the clients whose streams end in this process: what each was told, and what it made of it. */
 export function clientConfigs(
   relay: Relay,
-  { scope, request, maxBytes }: ClientStatusQuery,
+  query: ClientStatusQuery,
   slices: TimeSlices,
 ): Promise<ClientStatusResult> {
-  return slices.run(async (pace) => {
-    const matches = compileNodeMatchers(request.nodeMatchers);
-    if (!matches.ok) return matches;
-    const writer = new ClientStatusWriter(maxBytes);
+  const { scope, request } = query;
+  return answer(query, slices, async (writer, matches, pace) => {
     for (const stream of [...relay.server.streams()]) {
       await pace.yieldIfDue();
-      if (!isInScope(scope, stream.transport.peer) || !matches.value(stream.client?.nodeId ?? '')) continue;
+      if (!isInScope(scope, stream.transport.peer) || !matches(stream.client?.nodeId ?? '')) continue;
       const seesAll = scope.kind === 'all';
-      if (!(await writeEntries(writer, stream, seesAll, request.excludeResourceContents, pace))) {
-        return fail(answerTooLarge(maxBytes));
-      }
+      if (!(await writeEntries(writer, stream, seesAll, request.excludeResourceContents, pace))) return false;
       if (relay.server.stream(stream.id) !== stream) {
         writer.drop(); // it has ended meanwhile, and its state is gone
         continue;
       }
       const { nodeId = '', cluster = '' } = stream.client ?? {};
-      if (!writer.client({ nodeId, cluster, scope: stream.id })) return fail(answerTooLarge(maxBytes));
+      if (!writer.client({ nodeId, cluster, scope: stream.id })) return false;
     }
-    return ok(writer.take());
+    return true;
   });
 }
 
 /** What the relay itself got from its control planes, as one more client. */
 export function ownConfig(
   relay: Relay,
+  query: ClientStatusQuery,
+  slices: TimeSlices,
+): Promise<ClientStatusResult> {
+  return answer(query, slices, async (writer, matches, pace) => {
+    if (!matches(relay.nodeId)) return true;
+    for (const entry of ownEntries(relay, query.request.excludeResourceContents)) {
+      await pace.yieldIfDue();
+      if (!writer.entry(entry)) return false;
+    }
+    return writer.client({ nodeId: relay.nodeId, cluster: '', scope: 'upstream' });
+  });
+}
+
+/** `write` returns false if the answer is too large. */
+function answer(
   { request, maxBytes }: ClientStatusQuery,
   slices: TimeSlices,
+  write: (writer: ClientStatusWriter, matches: (nodeId: string) => boolean, pace: Pace) => Promise<boolean>,
 ): Promise<ClientStatusResult> {
   return slices.run(async (pace) => {
     const matches = compileNodeMatchers(request.nodeMatchers);
     if (!matches.ok) return matches;
     const writer = new ClientStatusWriter(maxBytes);
-    if (!matches.value(relay.nodeId)) return ok(writer.take());
-    for (const entry of ownEntries(relay, request.excludeResourceContents)) {
-      await pace.yieldIfDue();
-      if (!writer.entry(entry)) return fail(answerTooLarge(maxBytes));
-    }
-    const written = writer.client({ nodeId: relay.nodeId, cluster: '', scope: 'upstream' });
-    return written ? ok(writer.take()) : fail(answerTooLarge(maxBytes));
+    return (await write(writer, matches.value, pace)) ? ok(writer.take()) : fail(answerTooLarge(maxBytes));
   });
 }
 

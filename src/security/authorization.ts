@@ -3,7 +3,7 @@ import type { Access } from '../model/access.ts';
 import type { TypeUrl } from '../model/brand.ts';
 import type { Variant } from '../model/resource.ts';
 import type { Peer } from '../wire/server-stream.ts';
-import { NamePatterns } from './pattern.ts';
+import { type NamePattern, NamePatterns } from './pattern.ts';
 import { compilePrincipals } from './principals.ts';
 
 /** As configured. An undefined list matches all. */
@@ -11,8 +11,7 @@ export interface AuthorizationRule {
   /** See principals.ts. */
   readonly principals: readonly string[] | undefined;
   readonly types: readonly TypeUrl[] | undefined;
-  /** See pattern.ts: a trailing `*` makes a prefix. */
-  readonly names: readonly string[] | undefined;
+  readonly names: readonly NamePattern[] | undefined;
   readonly allow: boolean;
 }
 

@@ -22,7 +22,7 @@ export function compileGlob(pattern: string): (text: string) => boolean {
 }
 
 /** A name as rules give it, in canonical spelling. */
-interface NamePattern {
+export interface NamePattern {
   readonly text: string;
   /** Written with a trailing `*`. */
   readonly prefix: boolean;
@@ -47,18 +47,14 @@ export function parseNamePattern(pattern: string): Result<NamePattern> {
   return exact.ok ? ok({ text: exact.value.name, prefix: false }) : exact;
 }
 
-/** Names as rules give them. Throws if one of them is wrong, see `parseNamePattern`. */
+/** The names of a rule. */
 export class NamePatterns {
   readonly list: readonly NamePattern[];
   readonly #exact: ReadonlySet<string>;
   readonly #prefixes: readonly string[];
 
-  constructor(patterns: readonly string[]) {
-    this.list = patterns.map((pattern) => {
-      const parsed = parseNamePattern(pattern);
-      if (!parsed.ok) throw new Error(parsed.error);
-      return parsed.value;
-    });
+  constructor(patterns: readonly NamePattern[]) {
+    this.list = patterns;
     this.#exact = new Set(this.list.filter(({ prefix }) => !prefix).map(({ text }) => text));
     this.#prefixes = this.list.filter(({ prefix }) => prefix).map(({ text }) => text);
   }

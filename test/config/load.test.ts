@@ -153,7 +153,12 @@ upstreams: [{ name: u, types: [cds], names: ["a*"], filesystem: { path: x } }]
       address: { kind: 'unix', path: '/run/xds.sock' },
       legacyWildcard: [cds, 'example.com/some.Type'],
       authorization: [
-        { principals: ['spiffe://a/*', 'dns:*.x'], types: [cds], names: ['a*'], allow: true },
+        {
+          principals: ['spiffe://a/*', 'dns:*.x'],
+          types: [cds],
+          names: [{ text: 'a', prefix: true }],
+          allow: true,
+        },
         { principals: undefined, types: undefined, names: undefined, allow: false },
       ],
       tls: { certificate: 'c', privateKey: 'k', ca: 'a', requireClientCertificate: true },

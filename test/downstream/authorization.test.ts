@@ -4,6 +4,7 @@ import { UNCONSTRAINED } from '../../src/model/constraints.ts';
 import { compileAuthorization } from '../../src/security/authorization.ts';
 import { encodeStatus } from '../../src/wire/responses.ts';
 import type { Peer } from '../../src/wire/server-stream.ts';
+import { namePatterns } from '../security/name-patterns.ts';
 import { contentOf, InMemoryRelay, namedHolder, put, resources, type } from '../support/in-memory-relay.ts';
 
 const edsPath = '/envoy.service.endpoint.v3.EndpointDiscoveryService/StreamEndpoints';
@@ -11,7 +12,9 @@ const edsPath = '/envoy.service.endpoint.v3.EndpointDiscoveryService/StreamEndpo
 describe('authorization', () => {
   const only = (names: readonly string[], types = [type('eds')]) => ({
     access: (peer: Peer) =>
-      compileAuthorization([{ principals: undefined, types, names, allow: true }]).classOf(peer),
+      compileAuthorization([
+        { principals: undefined, types, names: namePatterns(names), allow: true },
+      ]).classOf(peer),
   });
 
   it('a client that may see nothing at all: PERMISSION_DENIED on ADS', () => {
@@ -150,7 +153,9 @@ describe('authorization', () => {
     let names = ['*'];
     const relay = new InMemoryRelay({
       access: (peer) =>
-        compileAuthorization([{ principals: undefined, types: undefined, names, allow: true }]).classOf(peer),
+        compileAuthorization([
+          { principals: undefined, types: undefined, names: namePatterns(names), allow: true },
+        ]).classOf(peer),
     });
     const client = relay.sotw();
     client.send('cds');

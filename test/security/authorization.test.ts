@@ -4,6 +4,7 @@ import { typeUrl } from '../../src/model/brand.ts';
 import { ALLOW_ALL, type AuthorizationRule, compileAuthorization } from '../../src/security/authorization.ts';
 import { compileGlob } from '../../src/security/pattern.ts';
 import type { Peer } from '../../src/wire/server-stream.ts';
+import { namePatterns } from './name-patterns.ts';
 
 const cds = typeUrl('type.googleapis.com/envoy.config.cluster.v3.Cluster');
 const sds = typeUrl('type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Secret');
@@ -15,10 +16,12 @@ const peer = (uriSans: readonly string[] = [], dnsSans: readonly string[] = []):
   dnsSans,
 });
 
-const rule = (part: Partial<AuthorizationRule> = {}): AuthorizationRule => ({
+type RuleTexts = Omit<AuthorizationRule, 'names'> & { readonly names: readonly string[] | undefined };
+
+const rule = ({ names, ...part }: Partial<RuleTexts> = {}): AuthorizationRule => ({
   principals: undefined,
   types: undefined,
-  names: undefined,
+  names: names && namePatterns(names),
   allow: true,
   ...part,
 });
@@ -159,7 +162,10 @@ describe('authorization', () => {
             (names?.some((one) => (one.endsWith('*') ? asked.startsWith(one.slice(0, -1)) : one === asked)) ??
               true),
         );
-        const some = access(rules, peer(sans));
+        const some = access(
+          rules.map((part) => rule(part)),
+          peer(sans),
+        );
         expect(some.allows(cds, asked)).to.equal(found?.allow ?? false);
         if (some.deniesEverything(cds)) expect(some.allows(cds, asked)).to.be.false;
       }),
