@@ -42,10 +42,10 @@ function peek(variant: Variant): Peeked {
     let [service, warms] = ['', false];
     let name: string = variant.name;
     const any = variant.payload?.bytes ?? noBytes;
-    for (const reader = new MessageReader(lastField(any, 2) ?? noBytes); reader.next(); ) {
+    for (const reader = new MessageReader(lastField(any, 2)); reader.next(); ) {
       if (reader.tag === bytesTag(1)) name = reader.lossyText();
       else if (reader.tag === discoveryType) warms ||= [1, 2, 3].includes(reader.int32());
-      else if (reader.tag === bytesTag(3)) service = lastField(reader.view(), 2)?.toString() ?? '';
+      else if (reader.tag === bytesTag(3)) service = lastField(reader.view(), 2).toString();
       else warms ||= reader.field === 8 || reader.field === 38;
     }
     return { service: service || name || variant.name, warms };
@@ -55,11 +55,11 @@ function peek(variant: Variant): Peeked {
   }
 }
 
-const noBytes = new Uint8Array(0);
+const noBytes: Buffer = Buffer.alloc(0);
 
-/** The last occurrence of a length-delimited field. */
-function lastField(message: Uint8Array, number: number): Buffer | undefined {
-  let found: Buffer | undefined;
+/** The last occurrence of a length-delimited field; empty without one. */
+function lastField(message: Uint8Array, number: number): Buffer {
+  let found = noBytes;
   for (const reader = new MessageReader(message); reader.next(); ) {
     if (reader.tag === bytesTag(number)) found = reader.view();
   }

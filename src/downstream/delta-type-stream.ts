@@ -1,6 +1,5 @@
 import type { TypeUrl } from '../model/brand.ts';
 import { fail, ok, type Result } from '../model/result.ts';
-import type { Selection } from '../model/selection.ts';
 import {
   type DeltaRequest,
   readVersions,
@@ -30,22 +29,29 @@ export class DeltaTypeStream extends TypeStream {
     const first = this.subscription === undefined;
     const kind = this.#kindOf(request);
     if (!this.#admitsLists(request, client)) return unchanged[kind];
-    const only = first && request.unsubscribe === undefined ? (request.subscribe ?? nothingNamed) : undefined;
-    const known =
-      only === undefined ? undefined : knownSelections.find(client.selectionGroup, this.info.url, only);
-    const step = known === undefined ? this.#step(request, client) : ok(firstStep(known));
+    const step = first ? this.#firstStep(request, client) : this.#step(request, client);
     if (!step.ok) return step;
     const versions =
       first && request.initialVersions !== undefined ? readVersions(request.initialVersions) : undefined;
     if (versions?.ok === false) return versions;
     const { selection, resend, mustAnswer, changed } = step.value;
     if (!changed) return unchanged[kind];
-    if (only !== undefined && known === undefined)
-      knownSelections.add(client.selectionGroup, this.info.url, only, selection);
     const subscription = this.select(selection, client, resend, mustAnswer);
     if (subscription === undefined) return unchanged[kind];
     if (first) subscription.resume({ initialVersions: versions?.value, waitForAll: client.relay });
     return ok({ kind: kind === 'stale' ? 'subscribe' : kind, changed: true, reread: false });
+  }
+
+  /** Of clients that ask for the same, only the first request is read. */
+  #firstStep(request: DeltaRequest, client: ClientContext): Result<DeltaStep> {
+    if (request.unsubscribe !== undefined) return this.#step(request, client);
+    const bytes = request.subscribe ?? nothingNamed;
+    const known = knownSelections.find(client.selectionGroup, this.info.url, bytes);
+    if (known !== undefined)
+      return ok({ selection: known, resend: new Set(), mustAnswer: [], changed: true });
+    const step = this.#step(request, client);
+    if (step.ok) knownSelections.add(client.selectionGroup, this.info.url, bytes, step.value.selection);
+    return step;
   }
 
   /** The nonce does not gate what it subscribes to (§4.3); it answers only an outstanding response. */
@@ -79,11 +85,3 @@ export class DeltaTypeStream extends TypeStream {
     );
   }
 }
-
-/** What a first delta request comes to that only subscribes. */
-const firstStep = (selection: Selection): DeltaStep => ({
-  selection,
-  resend: new Set(),
-  mustAnswer: [],
-  changed: true,
-});

@@ -18,7 +18,7 @@ const longestWarmingMs = 1000;
 export interface OrderedStream {
   /** In the order in which types are sent on ADS (protocol §8). */
   readonly types: readonly TypeStream[];
-  readonly protocol: 'sotw' | 'delta';
+  readonly route: { readonly protocol: 'sotw' | 'delta' };
   /** The client is a relay: what it is sent leads nowhere yet. */
   readonly isRelay: boolean;
   /** Sends what is due for a type; false: nothing is. */
@@ -75,7 +75,7 @@ export class SendOrder {
 
   /** A request came for this type. */
   requested({ info, subscription }: TypeStream): void {
-    if (info.url === clusters && subscription?.awaitsAnswer !== true) this.#warmingUntil = 0;
+    if (info.url === clusters && subscription?.responses.awaitsAnswer !== true) this.#warmingUntil = 0;
   }
 
   close(): void {
@@ -109,7 +109,7 @@ export class SendOrder {
   }
 
   #isOrdered({ info }: TypeStream): boolean {
-    return this.#stream.protocol === 'delta' || info.short === 'cds' || info.short === 'lds';
+    return this.#stream.route.protocol === 'delta' || info.short === 'cds' || info.short === 'lds';
   }
 }
 

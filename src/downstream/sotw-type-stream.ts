@@ -39,20 +39,26 @@ export class SotwTypeStream extends TypeStream {
     this.#namedNothing = request.selectors === undefined;
     const read = this.#read(request.selectors, client);
     if (!read.ok) return read;
-    const selection = read.value;
-    const before = this.selection;
-    const first = this.subscription === undefined;
-    if (!first && selection.equals(before)) {
+    const before = this.subscription;
+    if (before === undefined) return this.#open(read.value, request, client);
+    if (read.value.equals(before.selection)) {
       // The node has changed since, and with it what the bytes select.
-      rememberSource(before, request.selectors);
+      rememberSource(before.selection, request.selectors);
       return ok({ kind: counted, changed: false, reread: true });
     }
-    const again = first ? new Set<string>() : added(before, selection);
-    const subscription = this.select(selection, client, again, []);
+    const subscription = this.select(read.value, client, added(before.selection, read.value), []);
     if (subscription === undefined) return unchanged[counted];
     rememberSource(subscription.selection, request.selectors);
-    if (first && (request.version !== '' || client.relay)) this.#resume(subscription, request.version);
-    return ok({ kind: first || kind === 'change' ? 'subscribe' : counted, changed: true, reread: false });
+    return ok({ kind: counted, changed: true, reread: false });
+  }
+
+  /** The first request of the type. */
+  #open(selection: Selection, { selectors, version }: SotwRequest, client: ClientContext): Result<Handled> {
+    const subscription = this.select(selection, client, new Set(), []);
+    if (subscription === undefined) return unchanged.subscribe;
+    rememberSource(subscription.selection, selectors);
+    if (version !== '' || client.relay) this.#resume(subscription, version);
+    return ok({ kind: 'subscribe', changed: true, reread: false });
   }
 
   /** Whether a request names what the one before named, or nothing as that did. */

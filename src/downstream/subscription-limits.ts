@@ -1,5 +1,7 @@
+import type { TypeUrl } from '../model/brand.ts';
+import type { Selection } from '../model/selection.ts';
 import { countSelectors, countVersions, type SelectorFields } from '../wire/requests.ts';
-import type { StreamLimits, Subscribed } from './services.ts';
+import type { ClientContext, StreamLimits, Subscribed } from './services.ts';
 
 /** ADS clients use about ten. Each costs a subscription upstream, and a look at each response. */
 const maxTypes = 100;
@@ -62,4 +64,10 @@ export function excessOf(
     return `a stream that is subscribed to ${length} characters of types and names: at most ${maxNamesLength} are accepted, as in one request (limits.max_request_bytes)`;
   }
   return undefined;
+}
+
+/** Whether a client may have nothing of what it names. */
+export function deniesAll({ access }: ClientContext, type: TypeUrl, selection: Selection): boolean {
+  if (selection.size === 0 || selection.hasCollection) return false;
+  return !selection.entries.values().some(({ selector }) => access.allows(type, selector));
 }

@@ -1,8 +1,7 @@
 import { type TypeUrl, typeUrl } from '../model/brand.ts';
-import type { Selection } from '../model/selection.ts';
 import { Code, type GrpcStatus } from '../wire/grpc-status.ts';
 import { nodeDigest } from '../wire/node-digest.ts';
-import { readDeltaRequest, readSotwRequest } from '../wire/requests.ts';
+import { type ErrorDetail, readDeltaRequest, readSotwRequest } from '../wire/requests.ts';
 import type { ServerStream, StreamHandler } from '../wire/server-stream.ts';
 import { ChangeRate } from './change-rate.ts';
 import { DeltaTypeStream } from './delta-type-stream.ts';
@@ -10,14 +9,21 @@ import { type OrderedStream, SendOrder } from './send-order.ts';
 import type {
   ClientContext,
   DownstreamServices,
+  RequestKind,
   SessionShare,
   StreamLimits,
   Subscribed,
 } from './services.ts';
 import { SotwTypeStream } from './sotw-type-stream.ts';
 import { malformed, type Refusal, refusedUpstream, unavailable } from './stream-refusals.ts';
-import { excessOf, excessOfNames, excessOfTypes, excessOfVersions } from './subscription-limits.ts';
-import type { StreamContext, SubscriptionLimits, TypeStream } from './type-stream.ts';
+import {
+  deniesAll,
+  excessOf,
+  excessOfNames,
+  excessOfTypes,
+  excessOfVersions,
+} from './subscription-limits.ts';
+import type { Handled, StreamContext, SubscriptionLimits, TypeStream } from './type-stream.ts';
 
 /** What a path serves. */
 export interface Route {
@@ -78,10 +84,6 @@ export class XdsStream implements StreamHandler, OrderedStream {
     return this.#types;
   }
 
-  get protocol(): Route['protocol'] {
-    return this.route.protocol;
-  }
-
   get isRelay(): boolean {
     return this.#client?.relay === true;
   }
@@ -105,23 +107,26 @@ export class XdsStream implements StreamHandler, OrderedStream {
     }
     if (this.#ended) return;
     this.#order.requested(type);
-    this.#services.events.request(type.info.url, handled.value.kind);
-    if (read.value.error !== undefined && handled.value.kind === 'nack') {
-      this.#services.events.nack(
-        type.info.url,
-        client.nodeId,
-        type.subscription?.lastNack?.version ?? '',
-        read.value.error,
-      );
-    }
+    this.#count(type, handled.value.kind, client.nodeId, read.value.error);
     // A changed node may change the parameters of every subscription.
     const moved = before !== undefined && before !== client;
-    if (handled.value.changed) this.failIfUnavailable();
-    if (handled.value.changed || moved) this.failIfRefused();
-    if ((handled.value.changed || moved) && !client.exempt) {
-      this.#slowDown(1, moved ? this.#types : isLater ? [type] : []);
-    } else if (handled.value.reread && !client.exempt) this.#slowDown(0, [type]);
+    this.#afterChange(handled.value, moved, moved ? this.#types : isLater ? [type] : []);
     this.pump();
+  }
+
+  #count(type: TypeStream, kind: RequestKind, nodeId: string, error: ErrorDetail | undefined): void {
+    const { events } = this.#services;
+    events.request(type.info.url, kind);
+    if (error === undefined || kind !== 'nack') return;
+    events.nack(type.info.url, nodeId, type.subscription?.responses.lastNack?.version ?? '', error);
+  }
+
+  /** `types`: those that may have changed and that the client had before. */
+  #afterChange({ changed, reread }: Handled, moved: boolean, types: readonly TypeStream[]): void {
+    if (changed) this.failIfUnavailable();
+    if (changed || moved) this.failIfRefused();
+    if (this.#ended || this.#client?.exempt === true || !(changed || moved || reread)) return;
+    this.#rate.spend(changed || moved ? 1 : 0, types, this.#sessions?.taken() ?? 0);
   }
 
   /** The client half-closes: it wants nothing more. */
@@ -298,7 +303,8 @@ export class XdsStream implements StreamHandler, OrderedStream {
     names: (range, fields, client) => this.#admits(client, (limits) => excessOfNames(range, fields, limits)),
     versions: (range, client) => this.#admits(client, () => excessOfVersions(range)),
     selection: (type, selection, client) => {
-      if (this.#everythingDenied(client, type, selection)) {
+      // On a per-type service the RPC fails if the client may have nothing of it.
+      if (this.route.type !== undefined && deniesAll(client, type.info.url, selection)) {
         const message = `this client may not subscribe to any of the ${type.info.short} resources that it names`;
         this.#refuse('denied', { code: Code.PERMISSION_DENIED, message });
         return false;
@@ -330,19 +336,6 @@ export class XdsStream implements StreamHandler, OrderedStream {
     if (message === undefined) return true;
     this.#refuse('upstream_sessions', { code: Code.RESOURCE_EXHAUSTED, message }, message);
     return false;
-  }
-
-  /** On a per-type service: the RPC fails if there is nothing in it that may be had (contract, authorization). */
-  #everythingDenied(client: ClientContext, type: TypeStream, selection: Selection): boolean {
-    if (this.route.type === undefined || selection.size === 0 || selection.hasCollection) return false;
-    for (const { selector } of selection.entries.values()) {
-      if (client.access.allows(type.info.url, selector)) return false;
-    }
-    return true;
-  }
-
-  #slowDown(changes: number, changed: readonly TypeStream[]): void {
-    if (!this.#ended) this.#rate.spend(changes, changed, this.#sessions?.taken() ?? 0);
   }
 
   #refuseFor(refusal: Refusal | undefined): void {

@@ -80,7 +80,7 @@ export class LocalClients implements ClientsView {
     for (const stream of this.#relay.server.streams()) {
       for (const { info, subscription } of stream.types) {
         const told = new Set<string>();
-        for (const { name, version, message, at } of subscription?.rejections ?? []) {
+        for (const { name, version, message, at } of subscription?.responses.rejections ?? []) {
           const key = JSON.stringify([info.short, version, name, message]);
           if (told.has(key)) continue;
           told.add(key);
@@ -108,9 +108,9 @@ function typeState(type: TypeStream): Plain<ClientTypeState> {
   const [selected] = type.selection.entries.values();
   return {
     type: type.info.short,
-    version: type.subscription?.version ?? '',
+    version: type.subscription?.responses.version ?? '',
     state: stateOf(type),
-    lastNack: type.subscription?.lastNack?.message ?? '',
+    lastNack: type.subscription?.responses.lastNack?.message ?? '',
     parameters: Object.fromEntries(selected?.parameters.entries ?? []),
     subscriptions: type.selection.size,
     removalState: '',
@@ -146,7 +146,7 @@ function parametersOf(stream: XdsStream, type: TypeStream | undefined, name: str
   return stream.client?.derived(undefined) ?? NO_PARAMETERS;
 }
 
-const stateOf = ({ subscription }: TypeStream): SyncState => subscription?.state ?? 'NOT_SENT';
+const stateOf = ({ subscription }: TypeStream): SyncState => subscription?.responses.state ?? 'NOT_SENT';
 
 const rejectsSomething = (stream: XdsStream): boolean =>
   stream.types.some((type) => stateOf(type) === 'ERROR');

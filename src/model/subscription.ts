@@ -112,6 +112,20 @@ export interface Holding extends ItemState {
   readonly current: boolean;
 }
 
+/** What a client was sent of one type, and what it said to it. */
+export interface SentState {
+  /** How the client stands to everything that it was sent: ERROR, if it has rejected anything that it was last sent. */
+  readonly state: SyncState;
+  /** The last response is neither accepted nor rejected yet. Cheap to ask. */
+  readonly awaitsAnswer: boolean;
+  /** Of the last response; empty if there was none. */
+  readonly version: string;
+  /** The rejections of what the client was last sent. For inspection. */
+  readonly rejections: ReadonlySet<Rejection>;
+  /** The last NACK, though everything may have been accepted since. */
+  readonly lastNack: Rejection | undefined;
+}
+
 /** What a client has from earlier streams, by its first request. Each protocol says something else. */
 export interface EarlierState {
   /** SotW, with a version: names that it may have. Their absence deletes (protocol §3.9). */
@@ -139,16 +153,7 @@ export interface Subscription {
   encoding: Encoding;
   /** Something was sent for this type on this stream. */
   readonly responded: boolean;
-  /** How the client stands to everything that it was sent: ERROR, if it has rejected anything that it was last sent. */
-  readonly state: SyncState;
-  /** The last response is neither accepted nor rejected yet. Cheap to ask. */
-  readonly awaitsAnswer: boolean;
-  /** Of the last response; empty if there was none. */
-  readonly version: string;
-  /** The rejections of what the client was last sent. For inspection. */
-  readonly rejections: ReadonlySet<Rejection>;
-  /** The last NACK, though everything may have been accepted since. */
-  readonly lastNack: Rejection | undefined;
+  readonly responses: SentState;
   /** Everything that it subscribes to is unknown. */
   readonly cold: boolean;
   /** A response may be due, apart from deferred removals. Cheap to ask. */

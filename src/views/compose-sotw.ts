@@ -19,19 +19,12 @@ export function composeSotw(
   changes: Iterable<Change>,
   lastSerial: number,
 ): Composed {
-  const { view, encoding, deferRemovals, deferredRemovals } = input;
+  const { view, encoding } = input;
   const content = new ResponseContent(input);
-  const retained: Retained = new Map(deferRemovals ? deferredRemovals : undefined);
-  let visible = input.firstResponseDue || (!deferRemovals && deferredRemovals !== undefined);
-  visible = dropDenied(view, retained) || visible;
-  for (const change of changes) {
-    visible = addChange(content, input, change, retained) || visible;
-    const { id } = change.item;
-    if (!retained.has(id) && deferredRemovals?.has(id) !== true) content.addErrors(change.item);
-  }
-  content.addErrorsOfDeferred(deferredRemovals?.keys() ?? [], retained);
+  const retained: Retained = new Map(input.deferRemovals ? input.deferredRemovals : undefined);
+  const isDue = collect(content, input, changes, retained);
   const stillDeferred = retained.size > 0 ? retained : undefined;
-  if (!visible && content.errors.length === 0) return { frame: undefined, deferredRemovals: stillDeferred };
+  if (!isDue) return { frame: undefined, deferredRemovals: stillDeferred };
   const isShareable = view.complete && retained.size === 0 && content.errors.length === 0;
   if (!isShareable)
     return { frame: encode(content, input, retained, undefined), deferredRemovals: stillDeferred };
@@ -41,6 +34,25 @@ export function composeSotw(
   const frame = encode(content, input, retained, plainState(view, encoding));
   if (!frame.timeDependent) view.frames.addWhole(encoding, frame);
   return { frame, deferredRemovals: undefined };
+}
+
+/** True: the client must get a response. */
+function collect(
+  content: ResponseContent,
+  input: CompositionInput,
+  changes: Iterable<Change>,
+  retained: Retained,
+): boolean {
+  const { deferRemovals, deferredRemovals } = input;
+  let isDue = input.firstResponseDue || (!deferRemovals && deferredRemovals !== undefined);
+  isDue = dropDenied(input.view, retained) || isDue;
+  for (const change of changes) {
+    isDue = addChange(content, input, change, retained) || isDue;
+    const { id } = change.item;
+    if (!retained.has(id) && deferredRemovals?.has(id) !== true) content.addErrors(change.item);
+  }
+  content.addErrorsOfDeferred(deferredRemovals?.keys() ?? [], retained);
+  return isDue || content.errors.length > 0;
 }
 
 /** A resource that the client may not see any more is not sent again, not even as a deferred removal. */

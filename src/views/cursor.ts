@@ -7,11 +7,9 @@ import {
   type EarlierState,
   type Encoding,
   type Holding,
-  type Rejection,
   type ResendItems,
   resendItems,
   type Subscription,
-  type SyncState,
 } from '../model/subscription.ts';
 import { WILDCARD } from '../model/transaction.ts';
 import type { Change } from './change.ts';
@@ -25,13 +23,15 @@ import {
   removalsIn,
 } from './client-resources.ts';
 import { itemsOf } from './coverage.ts';
+import { DueItems } from './due-items.ts';
 import type { Composed, CursorStep, Frame, RetainedResource } from './frame.ts';
 import { holding, type Item } from './item.ts';
-import { NackRetries } from './nack-retries.ts';
+import { NackRetries, retryInput } from './nack-retries.ts';
 import type { CompositionInput } from './response-content.ts';
 import type { SentItems, SentResponses } from './sent-responses.ts';
-import type { View, ViewSubscriber } from './view.ts';
+import type { View } from './view.ts';
 import type { ViewPool } from './view-pool.ts';
+import type { ViewSubscriber } from './view-subscriber.ts';
 
 /**
  * One client's subscription to a view: the position of the client, and what must be sent in addition to the changes
@@ -51,8 +51,7 @@ export abstract class Cursor implements Subscription, ViewSubscriber, SentItems 
   readonly #pool: ViewPool;
   #behind = false;
   #coalesced = 0;
-  #resendItems: ResendItems | undefined;
-  #responded = false;
+  readonly #dueItems = new DueItems();
 
   constructor(pool: ViewPool, encoding: Encoding, selection: Selection, access: Access, wake: () => void) {
     this.#pool = pool;
@@ -64,7 +63,7 @@ export abstract class Cursor implements Subscription, ViewSubscriber, SentItems 
     this.markBehind(true);
   }
 
-  protected abstract readonly responses: SentResponses;
+  abstract readonly responses: SentResponses;
   /** The first request said what the client has from earlier streams. */
   abstract resume(earlier: EarlierState): void;
   /** Nothing is deleted at the client while its state is unknown (protocol §3.9). */
@@ -92,27 +91,7 @@ export abstract class Cursor implements Subscription, ViewSubscriber, SentItems 
   }
 
   get responded(): boolean {
-    return this.#responded;
-  }
-
-  get state(): SyncState {
-    return this.responses.state(this);
-  }
-
-  get awaitsAnswer(): boolean {
-    return this.responses.awaitsAnswer;
-  }
-
-  get version(): string {
-    return this.responses.version;
-  }
-
-  get rejections(): ReadonlySet<Rejection> {
-    return this.responses.rejections(this);
-  }
-
-  get lastNack(): Rejection | undefined {
-    return this.responses.lastNack;
+    return this.responses.lastNonce !== undefined;
   }
 
   get hasDeferredRemovals(): boolean {
@@ -144,24 +123,19 @@ export abstract class Cursor implements Subscription, ViewSubscriber, SentItems 
   }
 
   resend(added: ResendItems): void {
-    if (this.#resendItems === added) return;
     for (const id of added.items) {
-      if (!isVariant(this.lastSent(id))) continue; // what it does not hold is sent anyway
-      this.#resendItems =
-        this.#resendItems === undefined ? added : resendItems(added.items.union(this.#resendItems.items));
+      if (!isVariant(this.lastSent(id))) continue; // what the client does not have is sent anyway
+      this.#dueItems.add(added);
       this.markBehind(true);
       return;
     }
   }
 
   take(deferRemovals: boolean): Frame | undefined {
-    if (!this.nackRetries.empty) {
-      const frame = this.#takeNackRetry();
-      if (frame !== undefined) return this.#markSent(frame);
-    }
-    if (!this.#behind || this.withheld()) return undefined;
-    const frame = this.takeChanges(deferRemovals);
-    return frame === undefined ? undefined : this.#markSent(frame);
+    let frame = this.nackRetries.empty ? undefined : this.#takeNackRetry();
+    if (frame === undefined && this.#behind && !this.withheld()) frame = this.takeChanges(deferRemovals);
+    if (frame !== undefined) this.responses.sent(frame.sent);
+    return frame;
   }
 
   /**
@@ -171,7 +145,7 @@ export abstract class Cursor implements Subscription, ViewSubscriber, SentItems 
   answer(nonce: string, error: ClientError | undefined): AnswerKind {
     const kind = this.responses.classify(nonce, error !== undefined);
     if (kind === 'first' || kind === 'change') return kind;
-    const answered = this.responses.answered(nonce, error, this);
+    const answered = this.responses.answered(nonce, error);
     if (kind === 'nack' && answered !== undefined && this.takesParts) this.nackRetries.add(answered);
     return kind;
   }
@@ -226,9 +200,7 @@ export abstract class Cursor implements Subscription, ViewSubscriber, SentItems 
     // A response is due, even if it is empty.
     if (collections.some(({ selector }) => selector === WILDCARD)) this.firstResponseDue = true;
     const items = new Set([...ids, ...itemsOf(this.view, new Set(collections))]);
-    this.#resendItems = resendItems(
-      this.#resendItems === undefined ? items : items.union(this.#resendItems.items),
-    );
+    this.#dueItems.add(resendItems(items));
     this.markBehind(true);
   }
 
@@ -236,11 +208,6 @@ export abstract class Cursor implements Subscription, ViewSubscriber, SentItems 
     if (this.#behind === behind) return;
     this.#behind = behind;
     this.view.behind += behind ? 1 : -1;
-  }
-
-  /** The client has everything that the view shows, though nothing was sent. */
-  protected markResponded(): void {
-    this.#responded = true;
   }
 
   /** The response that moves the cursor to the head; undefined if there is nothing to say. */
@@ -263,7 +230,7 @@ export abstract class Cursor implements Subscription, ViewSubscriber, SentItems 
       this.position.revision = view.head;
       this.position.generation = view.generation;
     }
-    this.#resendItems = undefined;
+    this.#dueItems.clear();
     if (this.firstResponseDue && view.collectionsResolved) this.firstResponseDue = false;
     this.markBehind(this.deferredRemovals !== undefined);
     view.dropHistory();
@@ -277,7 +244,7 @@ export abstract class Cursor implements Subscription, ViewSubscriber, SentItems 
     return (
       this.deferredRemovals !== undefined &&
       this.positionIn(this.view) === this.view.head &&
-      this.#resendItems === undefined
+      this.#dueItems.current === undefined
     );
   }
 
@@ -302,14 +269,14 @@ export abstract class Cursor implements Subscription, ViewSubscriber, SentItems 
     const { view, encoding } = this;
     const step: CursorStep = {
       from: this.position === undefined ? -1 : this.position.revision,
-      resend: this.#resendItems,
+      resend: this.#dueItems.current,
       deferRemovals,
       firstResponseDue: this.mustSendEmpty(),
       encoding,
     };
     const known = view.frames.find(step, this.responses.lastSerial);
     if (known !== undefined) return known;
-    const changes = changesSince(view, step.from, this.#resendItems?.items);
+    const changes = changesSince(view, step.from, step.resend?.items);
     const composed = this.compose(this.#input(deferRemovals), changes);
     if (composed.frame?.timeDependent !== true) view.frames.add(step, composed);
     return composed;
@@ -336,7 +303,7 @@ export abstract class Cursor implements Subscription, ViewSubscriber, SentItems 
       now: item.last.value,
       lastSent: resources?.get(item.id)?.variant ?? this.lastSent(item.id),
       clientVersion: undefined,
-      resend: this.#resendItems?.items.has(item.id) === true,
+      resend: this.#dueItems.has(item.id),
     };
   }
 
@@ -371,22 +338,9 @@ export abstract class Cursor implements Subscription, ViewSubscriber, SentItems 
     for (;;) {
       const change = this.nackRetries.next(this.view, (id) => this.lastSent(id));
       if (change === undefined) return undefined;
-      const input: CompositionInput = {
-        ...this.#input(false),
-        newcomer: true,
-        errorsToldUpTo: () => this.view.head,
-        deferredRemovals: undefined,
-        firstResponseDue: false,
-      };
-      const { frame } = this.compose(input, [change]);
+      const { frame } = this.compose(retryInput(this.#input(false)), [change]);
       if (frame !== undefined) return frame;
     }
-  }
-
-  #markSent(frame: Frame): Frame {
-    this.#responded = true;
-    this.responses.sent(frame.sent, this);
-    return frame;
   }
 
   /** What the client was last sent of an item, by its position. */

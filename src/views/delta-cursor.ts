@@ -27,7 +27,7 @@ const none: readonly never[] = [];
 
 /** The cursor of a delta client. */
 export class DeltaCursor extends Cursor {
-  protected readonly responses = new DeltaResponses();
+  readonly responses = new DeltaResponses(this);
   readonly #requiredAnswers = new RequiredAnswers();
   /** Resources of earlier views whose state is unknown in this view. */
   #carriedOver: ClientResources | undefined;

@@ -4,6 +4,7 @@ import { type Change, sameVariant } from './change.ts';
 import { Coverage } from './coverage.ts';
 import type { SentResponse } from './frame.ts';
 import type { Item } from './item.ts';
+import type { CompositionInput } from './response-content.ts';
 import type { View } from './view.ts';
 
 /** One thing that a rejected response said: it goes out once more, alone (protocol §3.12). */
@@ -51,19 +52,14 @@ export class NackRetries {
  * resource. A change that several parameter sets share is listed once. Empty if the response had only one change:
  * then this one was rejected, and it is not sent again.
  */
-function rejectedChanges({ additions, removals }: SentResponse): readonly RejectedChange[] {
-  const byItem = new Map<string, RejectedChange>();
-  for (const { item, variant } of additions)
-    byItem.set(item.id, { item, shown: variant, removed: undefined });
-  for (const { item, variant } of removals) {
-    byItem.set(item.id, { item, shown: byItem.get(item.id)?.shown, removed: variant });
-  }
-  const parts = new Map<string, RejectedChange>();
+function rejectedChanges(rejected: SentResponse): readonly RejectedChange[] {
+  const byItem = changesByItem(rejected);
   const swapped = new Set<string>();
-  for (const { item, shown, removed } of byItem.values()) {
+  for (const { item, shown, removed } of byItem) {
     if (shown !== undefined && removed !== undefined) swapped.add(removalKey(item, removed));
   }
-  for (const part of byItem.values()) {
+  const parts = new Map<string, RejectedChange>();
+  for (const part of byItem) {
     const { item, shown, removed } = part;
     // Another parameter set gets something in its place: it goes with that.
     if (shown === undefined && removed !== undefined && swapped.has(removalKey(item, removed))) continue;
@@ -72,6 +68,16 @@ function rejectedChanges({ additions, removals }: SentResponse): readonly Reject
     if (parts.get(key)?.removed === undefined) parts.set(key, part);
   }
   return parts.size < 2 ? [] : [...parts.values()];
+}
+
+function changesByItem({ additions, removals }: SentResponse): readonly RejectedChange[] {
+  const byItem = new Map<string, RejectedChange>();
+  for (const { item, variant } of additions)
+    byItem.set(item.id, { item, shown: variant, removed: undefined });
+  for (const { item, variant } of removals) {
+    byItem.set(item.id, { item, shown: byItem.get(item.id)?.shown, removed: variant });
+  }
+  return [...byItem.values()];
 }
 
 const removalKey = ({ locator, spelling }: Item, { constraints }: Variant): string =>
@@ -91,14 +97,24 @@ function changeToResend(
   const now = item?.last.value;
   const shared = { clientVersion: undefined, resend: true };
   if (item !== undefined && isVariant(now)) {
-    // Something newer went out since, or will.
-    if (shown === undefined || !sameVariant(shown, now)) return undefined;
-    if (!isVariant(held) || !sameVariant(held, now)) return undefined;
+    if (!isStill(shown, now) || !isStill(held, now)) return undefined;
     return { item, now, lastSent: removed ?? held, ...shared };
   }
   if (shown !== undefined || removed === undefined || now === 'unknown' || isVariant(held)) return undefined;
-  if (item === undefined) {
-    if (new Coverage(view).of({ item: rejected, variant: removed }) !== 'answered') return undefined;
-  }
+  if (item === undefined && new Coverage(view).of({ item: rejected, variant: removed }) !== 'answered')
+    return undefined;
   return { item: item ?? rejected, now: 'absent', lastSent: removed, ...shared };
 }
+
+/** Otherwise something newer went out since, or will. */
+const isStill = (value: Value | undefined, now: Variant): boolean =>
+  isVariant(value) && sameVariant(value, now);
+
+/** A retry is about its change alone. */
+export const retryInput = (input: CompositionInput): CompositionInput => ({
+  ...input,
+  newcomer: true,
+  errorsToldUpTo: () => input.view.head,
+  deferredRemovals: undefined,
+  firstResponseDue: false,
+});

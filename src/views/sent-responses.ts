@@ -1,6 +1,13 @@
 import { isVariant, type Value } from '../model/catalog.ts';
 import type { Variant } from '../model/resource.ts';
-import type { AnswerKind, ClientError, ItemState, Rejection, SyncState } from '../model/subscription.ts';
+import type {
+  AnswerKind,
+  ClientError,
+  ItemState,
+  Rejection,
+  SentState,
+  SyncState,
+} from '../model/subscription.ts';
 import { sameVariant } from './change.ts';
 import type { ResponseHeader, RetainedResource, SentResponse } from './frame.ts';
 
@@ -29,7 +36,8 @@ interface RejectedItem {
  * Nearly always one response or none is outstanding. It changes twice with every update of every client, so the last
  * one is kept without a list.
  */
-export abstract class SentResponses {
+export abstract class SentResponses implements SentState {
+  readonly #items: SentItems;
   #last: ResponseHeader | undefined;
   /** The last response, until it is answered. */
   #unanswered: SentResponse | undefined;
@@ -40,6 +48,10 @@ export abstract class SentResponses {
   /** A rejection of a response whose changes are not known one by one, or whose fault may be anywhere in it. */
   #rejectedWhole: Rejection | undefined;
   #lastNack: Rejection | undefined;
+
+  constructor(items: SentItems) {
+    this.#items = items;
+  }
 
   /** What an answer with this nonce is. */
   abstract classify(nonce: string, hasError: boolean): AnswerKind;
@@ -52,12 +64,10 @@ export abstract class SentResponses {
     return this.#last?.nonce;
   }
 
-  /** Of the last response; empty if there was none. */
   get version(): string {
     return this.#last?.version ?? '';
   }
 
-  /** The last response is neither accepted nor rejected yet. */
   get awaitsAnswer(): boolean {
     return this.#unanswered !== undefined;
   }
@@ -71,7 +81,7 @@ export abstract class SentResponses {
   }
 
   /** A response was sent, and the cursor has moved behind it. */
-  sent(response: SentResponse, items: SentItems): void {
+  sent(response: SentResponse): void {
     const { header } = response;
     if (header.complete) {
       // It makes the ones before it pointless (protocol §3.11).
@@ -82,16 +92,16 @@ export abstract class SentResponses {
     this.#last = header;
     this.#unanswered = response;
     if (this.#rejected === undefined) return;
-    for (const [id] of changesOf(response)) this.#forgetIfOutdated(id, items);
+    for (const [id] of changesOf(response)) this.#forgetIfOutdated(id);
   }
 
   /** The client has answered. The response that this settles; undefined if it was not outstanding. */
-  answered(nonce: string, error: ClientError | undefined, items: SentItems): SentResponse | undefined {
+  answered(nonce: string, error: ClientError | undefined): SentResponse | undefined {
     const response = this.#takeOutstanding(nonce);
     const header = response?.header ?? (this.#last?.nonce === nonce ? this.#last : undefined);
     if (header === undefined) return undefined;
     if (error === undefined) this.#accept(header, response);
-    else this.#reject(header, response, error, items);
+    else this.#reject(header, response, error);
     return response;
   }
 
@@ -100,18 +110,17 @@ export abstract class SentResponses {
     this.#earlier = undefined;
   }
 
-  state(items: SentItems): SyncState {
+  get state(): SyncState {
     if (this.#last === undefined) return 'NOT_SENT';
-    if (this.rejections(items).size > 0) return 'ERROR';
+    if (this.rejections.size > 0) return 'ERROR';
     return this.#unanswered !== undefined || this.#earlier !== undefined ? 'STALE' : 'SYNCED';
   }
 
-  /** The rejections that still count. */
-  rejections(items: SentItems): ReadonlySet<Rejection> {
+  get rejections(): ReadonlySet<Rejection> {
     const found = new Set<Rejection>();
     if (this.#rejectedWhole !== undefined) found.add(this.#rejectedWhole);
     for (const [id, { variant, rejection }] of this.#rejected ?? []) {
-      if (isThis(variant, items.sentOf(id))) found.add(rejection);
+      if (isThis(variant, this.#items.sentOf(id))) found.add(rejection);
     }
     return found;
   }
@@ -152,23 +161,21 @@ export abstract class SentResponses {
     header: ResponseHeader,
     response: SentResponse | undefined,
     { code, message, at }: ClientError,
-    items: SentItems,
   ): void {
     const name = response === undefined ? '' : onlyNameIn(response);
     const rejection: Rejection = { code, message, at, version: header.version, name };
     this.#lastNack = rejection;
-    const isOfItems =
-      response !== undefined && !header.complete && this.#rejectItems(response, rejection, items);
+    const isOfItems = response !== undefined && !header.complete && this.#rejectItems(response, rejection);
     if (!isOfItems && header === this.#last) this.#rejectedWhole = rejection;
   }
 
   /** False: the response has no changes of items that the client could have rejected. */
-  #rejectItems(response: SentResponse, rejection: Rejection, items: SentItems): boolean {
+  #rejectItems(response: SentResponse, rejection: Rejection): boolean {
     let found = false;
     const rejected = this.#rejected ?? new Map<string, RejectedItem>();
     const before = rejected.size;
     for (const [id, variant] of changesOf(response)) {
-      const sent = items.sentOf(id);
+      const sent = this.#items.sentOf(id);
       found ||= variant !== undefined || sent === 'absent';
       // If something newer was sent since, the rejection is not about that.
       if (isThis(variant, sent)) rejected.set(id, { variant, rejection });
@@ -176,14 +183,14 @@ export abstract class SentResponses {
     this.#rejected = rejected.size > 0 ? rejected : undefined;
     // Whenever it has doubled: items that the view does not show any more leave their rejections behind.
     if (Math.clz32(rejected.size) < Math.clz32(before)) {
-      for (const id of rejected.keys()) this.#forgetIfOutdated(id, items);
+      for (const id of rejected.keys()) this.#forgetIfOutdated(id);
     }
     return found;
   }
 
-  #forgetIfOutdated(id: string, items: SentItems): void {
+  #forgetIfOutdated(id: string): void {
     const rejected = this.#rejected?.get(id);
-    if (rejected === undefined || isThis(rejected.variant, items.sentOf(id))) return;
+    if (rejected === undefined || isThis(rejected.variant, this.#items.sentOf(id))) return;
     this.#rejected?.delete(id);
     if (this.#rejected?.size === 0) this.#rejected = undefined;
   }
@@ -239,17 +246,13 @@ export class SotwResponses extends SentResponses {
     return this.#rejectedNonce === this.lastNonce && nonce === this.#acceptedNonce ? 'change' : 'stale';
   }
 
-  override answered(
-    nonce: string,
-    error: ClientError | undefined,
-    items: SentItems,
-  ): SentResponse | undefined {
+  override answered(nonce: string, error: ClientError | undefined): SentResponse | undefined {
     if (nonce === this.lastNonce) {
       this.forgetEarlier();
       this.#rejectedNonce = error === undefined ? undefined : nonce;
       if (error === undefined) this.#acceptedNonce = nonce;
     }
-    return super.answered(nonce, error, items);
+    return super.answered(nonce, error);
   }
 }
 

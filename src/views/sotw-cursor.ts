@@ -10,15 +10,21 @@ import { SotwResponses } from './sent-responses.ts';
 
 /** The cursor of a SotW client. */
 export class SotwCursor extends Cursor {
-  protected readonly responses = new SotwResponses();
+  readonly responses = new SotwResponses(this);
   /** Names that the client may hold from earlier streams: their absence deletes (protocol §3.9). */
   #possiblyHeld: ReadonlySet<string> | undefined;
   /** The version in the client's first request (CONTENT, protocol §3.10). */
   #contentVersion: string | undefined;
+  #hadEverything = false;
 
   resume({ possiblyHeld, contentVersion }: EarlierState): void {
     this.#possiblyHeld = possiblyHeld;
     this.#contentVersion = contentVersion;
+  }
+
+  /** What the client has from an earlier stream is as good as a response. */
+  override get responded(): boolean {
+    return this.#hadEverything || super.responded;
   }
 
   /** A response is complete: what is missing from it is deleted. */
@@ -38,7 +44,7 @@ export class SotwCursor extends Cursor {
 
   protected override takeChanges(deferRemovals: boolean): Frame | undefined {
     if (!this.#hasEverything()) return super.takeChanges(deferRemovals);
-    this.markResponded();
+    this.#hadEverything = true;
     this.advance();
     return undefined;
   }

@@ -9,34 +9,19 @@ import {
 } from '../model/catalog.ts';
 import type { Parameters } from '../model/parameters.ts';
 import { isCollection, itemId, type Selection, type SelectionEntry } from '../model/selection.ts';
-import { type Interest, WILDCARD } from '../model/transaction.ts';
+import { type Interest, type Selector, WILDCARD } from '../model/transaction.ts';
 import { type TypeInfo, typeInfo } from '../model/types.ts';
-import { everShown, type Item, pruneChain } from './item.ts';
+import { ChangeLog } from './change-log.ts';
+import { firstVersion } from './first-version.ts';
+import { everShown, type Item } from './item.ts';
 import { Permitted } from './permitted.ts';
 import { SharedFrames } from './shared-frames.ts';
-
-/** How much longer than its items a view's history may be before it is pruned. */
-const historySlack = 64;
+import type { ViewSubscriber } from './view-subscriber.ts';
 
 /** So many are looked at one by one. */
 const maxScannedForms = 8;
 
-/** A subscription as its view sees it. */
-export interface ViewSubscriber {
-  /** The revision that its client stands on in a view; undefined if it stands elsewhere, or nowhere yet. */
-  positionIn(view: View): number | undefined;
-  /** The view has changed. */
-  invalidated(): void;
-  /** There may be something to take. */
-  readonly wake: () => void;
-}
-
 const none: readonly never[] = [];
-
-interface ChangeLogEntry {
-  readonly revision: number;
-  readonly item: Item;
-}
 
 interface Form {
   readonly locator: boolean;
@@ -68,7 +53,7 @@ export class View {
   readonly anchored = new Set<ViewSubscriber>();
   /** How many subscribers have not taken `head` yet. */
   behind = 0;
-  #changeLog: ChangeLogEntry[] = [];
+  readonly #changeLog = new ChangeLog();
   readonly #catalog: Catalog;
   readonly permitted: Permitted;
   /** The distinct (form, parameters) of the selection. */
@@ -99,7 +84,7 @@ export class View {
       if (!isCollection(selected.selector)) this.#create(selected, selected.selector, selected.spelling);
     }
     for (const collection of selection.collections) this.#enumerate(collection);
-    this.version = this.#firstVersion();
+    this.version = firstVersion(this, catalog);
   }
 
   /** SotW responses hold everything that is subscribed; absence deletes (protocol §3.7). */
@@ -182,28 +167,22 @@ export class View {
     this.headAt = commit.receivedAt;
     if (commit.version !== undefined) this.version = commit.version;
     this.frames.clear();
-    if (this.#changeLog.length > this.items.size + historySlack) this.#prune();
+    if (this.#changeLog.isLong(this.items.size)) this.#prune();
     return true;
   }
 
   /** Called when a cursor has moved on: when all stand on the head, nothing older is needed. */
   dropHistory(): void {
     if (this.behind > 0 || this.anchored.size > 0) return;
-    for (const { item } of this.#changeLog) {
+    for (const item of this.#changeLog.clear()) {
       item.last.older = undefined;
       if (this.#isForgettable(item)) this.items.delete(item.id);
     }
-    this.#changeLog = [];
   }
 
   /** The items that changed after a revision, each once, in the order of their last change. */
-  *changedSince(revision: number): Iterable<Item> {
-    let index = this.#changeLog.length;
-    while (index > 0 && (this.#changeLog[index - 1]?.revision ?? 0) > revision) index--;
-    for (; index < this.#changeLog.length; index++) {
-      const entry = this.#changeLog[index];
-      if (entry !== undefined && entry.item.last.revision === entry.revision) yield entry.item;
-    }
+  changedSince(revision: number): Iterable<Item> {
+    return this.#changeLog.since(revision);
   }
 
   /**
@@ -220,44 +199,21 @@ export class View {
   /** Forgets the history between the revisions on which cursors stand: slow clients must not make it grow. */
   #prune(): void {
     const revisions = new Set<number>();
-    for (const set of [this.subscribers, this.anchored]) {
-      for (const subscription of set) {
-        const standing = subscription.positionIn(this);
-        if (standing !== undefined) revisions.add(standing);
-      }
+    for (const subscriber of [...this.subscribers, ...this.anchored]) {
+      const revision = subscriber.positionIn(this);
+      if (revision !== undefined) revisions.add(revision);
     }
-    const standing = [...revisions].toSorted((a, b) => a - b);
-    const oldest = standing[0] ?? this.head;
-    for (const { item } of this.#changeLog) pruneChain(item.last, standing);
+    this.#changeLog.prune(revisions, this.head);
     for (const [id, item] of this.items) {
       // An item that appeared and disappeared between two cursors is in no response.
       if (this.#isForgettable(item) && !everShown(item)) this.items.delete(id);
     }
-    this.#changeLog = this.#changeLog.filter(
-      ({ revision, item }) =>
-        revision > oldest && item.last.revision === revision && this.items.get(item.id) === item,
-    );
+    this.#changeLog.dropMissing(this.items);
   }
 
   /** Whether upstream has said what one of its wildcards or globs shows. */
   isResolved(selected: SelectionEntry): boolean {
     return this.#catalog.isResolved(this.interest(selected));
-  }
-
-  #firstVersion(): string {
-    const collection = this.selection.collections[0];
-    if (collection !== undefined) return this.#catalog.version(this.interest(collection));
-    let newest: { revision: number; responseVersion: string } | undefined;
-    for (const { last } of this.items.values()) {
-      if (isVariant(last.value) && last.value.revision > (newest?.revision ?? -1)) newest = last.value;
-    }
-    if (newest !== undefined) return newest.responseVersion;
-    // Nothing is there: then the response that said so.
-    for (const selected of this.selection.entries.values()) {
-      const version = this.#catalog.version(this.interest(selected));
-      if (version !== '') return version;
-    }
-    return '';
   }
 
   #enumerate(collection: SelectionEntry, commit?: Commit): void {
@@ -333,7 +289,7 @@ export class View {
   }
 
   #record(item: Item, commit: Commit): void {
-    this.#changeLog.push({ revision: commit.revision, item });
+    this.#changeLog.add(commit.revision, item);
     this.head = commit.revision;
   }
 
@@ -369,25 +325,25 @@ export class View {
 
   /** A wildcard or glob was told why it does not show this (protocol §8). */
   #hasErrorFor(form: Form, name: ResourceName): boolean {
-    return this.selection
-      .collectionsOver(name)
-      .some(
-        ({ selector, locator, parameters }) =>
-          locator === form.locator &&
-          parameters === form.parameters &&
-          this.#catalog.hasErrorFor(this.type, selector, name, parameters),
-      );
+    return this.#anyOver(form, name, (selector) =>
+      this.#catalog.hasErrorFor(this.type, selector, name, form.parameters),
+    );
   }
 
   #isMember(form: Form, name: ResourceName): boolean {
     if (this.#isRespelled(form, name)) return false;
+    return this.#anyOver(form, name, (selector) =>
+      this.#catalog.isMember(this.type, selector, name, form.parameters),
+    );
+  }
+
+  /** Whether this holds for a wildcard or glob over a name. */
+  #anyOver(form: Form, name: ResourceName, holds: (selector: Selector) => boolean): boolean {
     return this.selection
       .collectionsOver(name)
       .some(
         ({ selector, locator, parameters }) =>
-          locator === form.locator &&
-          parameters === form.parameters &&
-          this.#catalog.isMember(this.type, selector, name, parameters),
+          locator === form.locator && parameters === form.parameters && holds(selector),
       );
   }
 }

@@ -248,7 +248,7 @@ describe('delta server (protocol §4)', () => {
       const second = client.one();
       client.ack('eds', second);
       client.nack('eds', first);
-      const stream = [...relay.relay.server.streams()][0]?.types[0]?.subscription;
+      const stream = [...relay.relay.server.streams()][0]?.types[0]?.subscription?.responses;
       expect(stream?.lastNack?.message).to.equal('rejected');
       expect(client.received().map(told)).to.deep.include(['+b y']);
     });
@@ -261,7 +261,7 @@ describe('delta server (protocol §4)', () => {
         client.send('eds', { responseNonce, errorDetail: { code: 13, message: 'no' } });
       }
       expect(new Set(relay.events.slice(heard))).to.deep.equal(new Set(['request eds stale']));
-      const stream = [...relay.relay.server.streams()][0]?.types[0]?.subscription;
+      const stream = [...relay.relay.server.streams()][0]?.types[0]?.subscription?.responses;
       expect(stream?.state).to.equal('SYNCED');
       expect(stream?.lastNack).to.equal(undefined);
       client.nack('eds', first);
@@ -274,7 +274,9 @@ describe('delta server (protocol §4)', () => {
       const errorDetail = { code: 13, message: 'of before' };
       client.send('eds', { responseNonce: '7', errorDetail, resourceNamesSubscribe: ['a'] });
       expect(relay.events).to.deep.equal(['request eds subscribe']);
-      expect([...relay.relay.server.streams()][0]?.types[0]?.subscription?.lastNack).to.equal(undefined);
+      expect([...relay.relay.server.streams()][0]?.types[0]?.subscription?.responses.lastNack).to.equal(
+        undefined,
+      );
       relay.says({ type: type('eds'), holder: namedHolder, puts: [put(type('eds'), 'a', 'x')] });
       expect(told(client.one())).to.deep.equal(['+a x']);
     });

@@ -806,8 +806,8 @@ describe('SotW server', () => {
       const { client, response } = wildcardClient(relay);
       client.nack('cds', response);
       const [stream] = relay.relay.server.streams();
-      expect(stream?.types[0]?.subscription?.state).to.equal('ERROR');
-      expect(stream?.types[0]?.subscription?.lastNack).to.include({
+      expect(stream?.types[0]?.subscription?.responses.state).to.equal('ERROR');
+      expect(stream?.types[0]?.subscription?.responses.lastNack).to.include({
         code: 13,
         message: 'rejected',
         name: 'a',
@@ -822,8 +822,8 @@ describe('SotW server', () => {
       relay.full('cds', { a: '2' }, '2');
       client.ack('cds', client.one());
       const [stream] = relay.relay.server.streams();
-      expect(stream?.types[0]?.subscription?.state).to.equal('SYNCED');
-      expect(stream?.types[0]?.subscription?.lastNack?.message).to.equal('rejected');
+      expect(stream?.types[0]?.subscription?.responses.state).to.equal('SYNCED');
+      expect(stream?.types[0]?.subscription?.responses.lastNack?.message).to.equal('rejected');
     });
   });
 

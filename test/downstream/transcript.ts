@@ -94,7 +94,7 @@ class Conversation {
     const stream = [...this.#lab.relay.server.streams()].find(({ transport }) => client.uses(transport));
     const subscription = stream?.types.find(({ info }) => info.short === short)?.subscription;
     const items = [...(subscription?.holdings() ?? [])].map((one) => `${one.name}:${one.state}`);
-    return `= ${name} ${short} ${[subscription?.state ?? 'NOT_SENT', ...items.toSorted()].join(' ')}`;
+    return `= ${name} ${short} ${[subscription?.responses.state ?? 'NOT_SENT', ...items.toSorted()].join(' ')}`;
   }
 
   #interest(): string[] {
