@@ -4,22 +4,12 @@ import { assertNever } from '../../model/result.ts';
 import type { Interest, Move } from '../../model/transaction.ts';
 import { ADS_SERVICE } from '../../model/types.ts';
 import { Code } from '../../wire/grpc-status.ts';
-import { encodeRequest } from '../../wire/request-writer.ts';
 import { announcesMore } from '../../wire/via.ts';
 import type { AdsStreamOptions, ReleasedType } from './ads-stream-ports.ts';
-import type { Channel, ChannelStream } from './channel.ts';
+import type { Channel } from './channel.ts';
+import { OpenStream } from './open-stream.ts';
 import type { Stamp } from './stamp.ts';
 import type { ProtocolEffect, ProtocolInput } from './stream-protocol.ts';
-
-interface OpenStream {
-  readonly stream: ChannelStream;
-  readonly since: number;
-  /** What it said in x-distributary-via. */
-  readonly via: string;
-  readonly timers: Map<string, Timer>;
-  answered: boolean;
-  nodeSent: boolean;
-}
 
 const paths = {
   DELTA: `/${ADS_SERVICE}/DeltaAggregatedResources`,
@@ -172,19 +162,15 @@ export class AdsStream {
     const { channel, endpoint } = this.#channel;
     handler.opening(this.#opened);
     this.#opened = true;
-    const via = handler.via();
-    const open: OpenStream = {
-      since: clock.now(),
-      timers: new Map(),
-      answered: false,
-      nodeSent: false,
-      via,
-      stream: channel.open(paths[protocol], via, {
+    const path = paths[protocol];
+    const open: OpenStream = new OpenStream(
+      { channel, path, via: handler.via(), node: this.#node, clock },
+      {
         message: (bytes) => this.#receive(open, { kind: 'received', bytes }),
         proceed: () => this.#receive(open, { kind: 'read_on' }),
         closed: (reason, code) => this.#closed(open, reason, code),
-      }),
-    };
+      },
+    );
     this.#stream = open;
     observer.opened();
     const resumed = this.#lastEndpoint === endpoint;
@@ -253,8 +239,7 @@ export class AdsStream {
     const open = this.#stream;
     if (open === undefined) return;
     this.#stream = undefined;
-    for (const timer of open.timers.values()) timer.cancel();
-    open.stream.end();
+    open.end();
     const { clock, backoff, stableAfterMs } = this.#options;
     if (clock.now() - open.since >= stableAfterMs) backoff.reset();
     this.#step({ kind: 'disconnected' });
@@ -320,17 +305,18 @@ export class AdsStream {
     const { handler, observer } = this.#options;
     switch (effect.kind) {
       case 'send':
-        this.#send(effect);
+        this.#stream?.send(effect.request);
         break;
       case 'apply':
         handler.apply(effect.transaction);
         break;
       case 'arm':
-        this.#arm(effect.timer, effect.milliseconds);
+        this.#stream?.arm(effect.timer, effect.milliseconds, () =>
+          this.#step({ kind: 'fired', timer: effect.timer }),
+        );
         break;
       case 'cancel':
-        this.#stream?.timers.get(effect.timer)?.cancel();
-        this.#stream?.timers.delete(effect.timer);
+        this.#stream?.cancel(effect.timer);
         break;
       case 'asked':
         observer.firstRequested(effect.type);
@@ -356,24 +342,5 @@ export class AdsStream {
       default:
         assertNever(effect);
     }
-  }
-
-  #send({ request }: Extract<ProtocolEffect, { kind: 'send' }>): void {
-    const open = this.#stream;
-    if (open === undefined) return;
-    const node = open.nodeSent ? undefined : this.#node;
-    open.nodeSent = true;
-    open.stream.write(encodeRequest(request, node));
-  }
-
-  #arm(timer: string, milliseconds: number): void {
-    const open = this.#stream;
-    if (open === undefined) return;
-    open.timers.get(timer)?.cancel();
-    const armed = this.#options.clock.after(milliseconds, () => {
-      open.timers.delete(timer);
-      this.#step({ kind: 'fired', timer });
-    });
-    open.timers.set(timer, armed);
   }
 }

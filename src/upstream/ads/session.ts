@@ -8,7 +8,8 @@ import type { AdsStreamObserver } from './ads-stream-ports.ts';
 import type { Channel } from './channel.ts';
 import type { Stamp } from './stamp.ts';
 import { isIsolated, type StreamId } from './stream-id.ts';
-import { type Relocation, type Role, Suspicion } from './suspicion.ts';
+import type { Role } from './subscription-group.ts';
+import { type Relocation, Suspicion } from './suspicion.ts';
 
 /** What the rules make of a parameter set: the encoded node, and the stamp of what arrives. */
 export interface NodeAndStamp {
@@ -16,10 +17,18 @@ export interface NodeAndStamp {
   readonly stamp: Stamp;
 }
 
+/** What the sessions of an upstream share. */
+export interface OpenConnection {
+  readonly channel: Channel;
+  readonly endpoint: number;
+}
+
 export interface SessionOptions {
   readonly nodeAndStamp: NodeAndStamp;
   /** `isolated`: not one of the usual streams. */
   readonly makeStream: (shown: NodeAndStamp, isolated: boolean, watch: AdsStreamObserver) => AdsStream;
+  /** Undefined: there is none now. */
+  readonly connection: () => OpenConnection | undefined;
   /** Ends these interests if nobody subscribes to them. */
   readonly endIfIdle: (interests: readonly Interest[]) => void;
   /** The suspects have changed. */
@@ -44,7 +53,6 @@ export class Session {
   readonly #suspicion: Suspicion;
   readonly #streams = new Map<StreamId, AdsStream>();
   readonly #probations = new Map<StreamId, Timer>();
-  #up: { readonly channel: Channel; readonly endpoint: number } | undefined;
   #interests = 0;
   /** The idle interests. */
   readonly #idle = new Set<Interest>();
@@ -72,8 +80,8 @@ export class Session {
     return [...this.#idle];
   }
 
-  get awaitsResponse(): boolean {
-    return [...this.#streams.values()].some((stream) => stream.awaitsResponse);
+  streams(): IteratorObject<AdsStream, undefined> {
+    return this.#streams.values();
   }
 
   /** The types on isolated streams. */
@@ -116,25 +124,9 @@ export class Session {
     this.#streamOf(interest)?.resume(interest);
   }
 
-  up(channel: Channel, endpoint: number): void {
-    this.#up = { channel, endpoint };
-    for (const stream of this.#streams.values()) stream.up(channel, endpoint);
-  }
-
-  /** `lost`: why the connection went; undefined: the relay itself has closed it. */
-  down(lost: string | undefined): void {
-    this.#up = undefined;
-    for (const stream of [...this.#streams.values()]) stream.down(lost);
-  }
-
   stop(): void {
-    this.#up = undefined;
     this.#endIdleTimer?.cancel();
     for (const stream of this.#streams.values()) stream.stop();
-  }
-
-  *interests(): Iterable<Interest> {
-    for (const stream of this.#streams.values()) yield* stream.interests();
   }
 
   /** Another stamp, or (undefined) the end of this session: what becomes of all that it has brought. */
@@ -149,10 +141,6 @@ export class Session {
     for (const stream of this.#streams.values()) stream.setNode(node);
   }
 
-  reannounce(): boolean {
-    return [...this.#streams.values()].filter((stream) => stream.reannounce()).length > 0;
-  }
-
   #streamOf(interest: Interest): AdsStream | undefined {
     const streamId = this.#suspicion.streamOf(interest.type, roleOf(interest));
     return streamId === undefined ? undefined : this.#streams.get(streamId);
@@ -163,7 +151,8 @@ export class Session {
     if (known !== undefined) return known;
     const stream = this.#options.makeStream(this.#nodeAndStamp, isIsolated(id), this.#observer(id));
     this.#streams.set(id, stream);
-    if (this.#up !== undefined) stream.up(this.#up.channel, this.#up.endpoint);
+    const connection = this.#options.connection();
+    if (connection !== undefined) stream.up(connection.channel, connection.endpoint);
     return stream;
   }
 

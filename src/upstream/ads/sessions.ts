@@ -1,32 +1,20 @@
 import type { ParametersKey } from '../../model/brand.ts';
 import type { Timer } from '../../model/clock.ts';
-import { type Constraints, stampConstraints } from '../../model/constraints.ts';
 import { NO_PARAMETERS, type Parameters } from '../../model/parameters.ts';
-import {
-  type Holder,
-  type Interest,
-  type Restamp,
-  type Transaction,
-  transaction,
-  WILDCARD,
-} from '../../model/transaction.ts';
+import { type Interest, type Restamp, type Transaction, WILDCARD } from '../../model/transaction.ts';
 import type { Refusals, Suspect } from '../../model/upstream.ts';
 import type { Conditions } from '../../observe/conditions.ts';
-import { Code } from '../../wire/grpc-status.ts';
-import { encodeStatus } from '../../wire/responses.ts';
-import { AdsStream } from './ads-stream.ts';
-import type { AdsStreamHandler, AdsStreamObserver } from './ads-stream-ports.ts';
-import type { Backoff } from './backoff.ts';
+import type { AdsStream } from './ads-stream.ts';
 import type { Channel } from './channel.ts';
-import { encodeNode, type SessionRule } from './node.ts';
+import type { SessionRule } from './node.ts';
 import type { AdsUpstreamOptions } from './options.ts';
-import { streamProtocol } from './protocols.ts';
 import { Refused } from './refused.ts';
 import { Restamps } from './restamps.ts';
-import { type NodeAndStamp, Session } from './session.ts';
+import { type NodeAndStamp, type OpenConnection, Session } from './session.ts';
+import { SessionLimit } from './session-limit.ts';
 import { SessionPerParameters } from './session-per-parameters.ts';
-import { restrict, stampFor, unstamped } from './stamp.ts';
-import type { StreamProtocolOptions } from './stream-protocol.ts';
+import { restrict } from './stamp.ts';
+import { StreamFactory, type StreamFactoryPorts } from './stream-factory.ts';
 
 /** Of refused parameter sets so many are told to others; there may be as many as clients. */
 const maxReportedRefusals = 1000;
@@ -34,11 +22,7 @@ const maxSuspects = 20;
 /** Of those that were refused so many are asked for in one turn: others want theirs. */
 const admittedPerTurn = 2000;
 
-export interface SessionsHandler {
-  /** The handler of the streams that deliver for these holders. */
-  readonly streamHandler: (holders: readonly string[]) => AdsStreamHandler;
-  /** `sessionPerParameters`: for what may have made the control plane end a stream. */
-  readonly backoff: (isolated: boolean) => Backoff;
+export interface SessionsHandler extends StreamFactoryPorts {
   /** Ends these if nobody subscribes to them. */
   endIfIdle(interests: readonly Interest[]): void;
   /** Nobody subscribes to it. */
@@ -49,16 +33,12 @@ export interface SessionsHandler {
   changed(): void;
 }
 
-/** Encoded once: it is the same for all. */
-interface RefusalStatus {
-  readonly message: string;
-  readonly status: Uint8Array;
-}
-
-interface LastRefused {
-  readonly keys: readonly string[];
-  readonly parameters: Parameters;
-  readonly constraints: Constraints;
+interface Rearrangement {
+  readonly restamps: Restamps;
+  readonly ending: Session[];
+  /** From sessions that go on. */
+  readonly leaving: [Session, Interest][];
+  readonly toResubscribe: Interest[];
 }
 
 /**
@@ -69,7 +49,8 @@ export class Sessions {
   readonly #options: AdsUpstreamOptions;
   readonly #handler: SessionsHandler;
   readonly #conditions: Conditions;
-  readonly #native: boolean;
+  readonly #factory: StreamFactory;
+  readonly #limit: SessionLimit;
   readonly #perParameters: SessionPerParameters | undefined;
   #rules: readonly SessionRule[];
   #keys: readonly string[];
@@ -82,17 +63,16 @@ export class Sessions {
   /** Parameter sets that have a session now, and of which some interests still wait for their turn. */
   readonly #admitted = new Set<ParametersKey>();
   #admitting: Timer | undefined;
-  #refusalStatus: RefusalStatus | undefined;
-  #lastRefused: LastRefused | undefined;
-  #up: { readonly channel: Channel; readonly endpoint: number } | undefined;
+  #connection: OpenConnection | undefined;
 
   constructor(options: AdsUpstreamOptions, conditions: Conditions, handler: SessionsHandler) {
     this.#options = options;
     this.#handler = handler;
     this.#conditions = conditions;
-    this.#native = options.variants === 'NATIVE';
     this.#perParameters = options.sessionPerParameters === true ? new SessionPerParameters() : undefined;
-    this.#rules = this.#native ? [] : options.rules;
+    this.#factory = new StreamFactory(options, handler, this.#perParameters);
+    this.#limit = new SessionLimit(options.name, options.maxSessions);
+    this.#rules = options.variants === 'NATIVE' ? [] : options.rules;
     this.#keys = this.#rules.map((rule) => rule.key);
   }
 
@@ -102,7 +82,7 @@ export class Sessions {
 
   /** Some session has asked something that has no answer yet. */
   get awaitsResponse(): boolean {
-    return [...this.#sessions.values()].some((session) => session.awaitsResponse);
+    return this.#streams().some((stream) => stream.awaitsResponse);
   }
 
   subscribe(interest: Interest): void {
@@ -159,12 +139,12 @@ export class Sessions {
 
   /** Why this interest has no session; undefined: it has one. */
   refusal(interest: Interest): string | undefined {
-    return this.#refused.has(interest) ? this.#full() : undefined;
+    return this.#refused.has(interest) ? this.#limit.message : undefined;
   }
 
   refusals(): Refusals | undefined {
     if (this.#refused.empty) return undefined;
-    return { message: this.#full(), parameters: this.#refused.parameters(maxReportedRefusals) };
+    return { message: this.#limit.message, parameters: this.#refused.parameters(maxReportedRefusals) };
   }
 
   /** The types on isolated streams: each type once, the oldest first. */
@@ -181,18 +161,18 @@ export class Sessions {
   }
 
   up(channel: Channel, endpoint: number): void {
-    this.#up = { channel, endpoint };
-    for (const session of this.#sessions.values()) session.up(channel, endpoint);
+    this.#connection = { channel, endpoint };
+    for (const stream of [...this.#streams()]) stream.up(channel, endpoint);
   }
 
   /** `lost`: why the connection went; undefined: the relay itself has closed it. */
   down(lost: string | undefined): void {
-    this.#up = undefined;
-    for (const session of this.#sessions.values()) session.down(lost);
+    this.#connection = undefined;
+    for (const stream of [...this.#streams()]) stream.down(lost);
   }
 
   stop(): void {
-    this.#up = undefined;
+    this.#connection = undefined;
     this.#refusalsTimer?.cancel();
     this.#admitting?.cancel();
     for (const session of this.#sessions.values()) session.stop();
@@ -200,7 +180,7 @@ export class Sessions {
 
   /** `via` has more to say. */
   reannounce(): boolean {
-    return [...this.#sessions.values()].filter((session) => session.reannounce()).length > 0;
+    return [...this.#streams()].filter((stream) => stream.reannounce()).length > 0;
   }
 
   /**
@@ -210,33 +190,16 @@ export class Sessions {
    * absent meanwhile.
    */
   reconfigure(rules: readonly SessionRule[]): void {
-    if (this.#native || JSON.stringify(rules) === JSON.stringify(this.#rules)) return;
-    const keys = rules.map((rule) => rule.key);
-    const restamps = new Restamps();
-    const toResubscribe: Interest[] = [];
-    const leaving: [Session, Interest][] = [];
-    const ending: Session[] = [];
-    for (const session of this.#sessions.values()) {
-      const { parameters } = session;
-      const continues = restrict(keys, parameters) === parameters;
-      if (!continues) ending.push(session);
-      restamps.move(session.restamp(continues ? this.#stamp(keys, parameters) : undefined));
-      for (const interest of session.interests()) {
-        const stays = continues && restrict(keys, interest.parameters) === parameters;
-        if (stays) continue;
-        toResubscribe.push(interest);
-        restamps.addUnresolved(interest);
-        if (continues) leaving.push([session, interest]);
-      }
-    }
+    if (this.#options.variants === 'NATIVE' || JSON.stringify(rules) === JSON.stringify(this.#rules)) return;
+    const { restamps, ending, leaving, toResubscribe } = this.#rearranged(rules);
     this.#rules = rules;
-    this.#keys = keys;
+    this.#keys = rules.map(({ key }) => key);
     for (const restamp of restamps.all()) this.#handler.restamp(restamp);
     for (const session of ending) this.#end(session);
     for (const [session, interest] of leaving) session.unsubscribe(interest);
-    for (const session of this.#sessions.values()) session.setNode(this.#node(session.parameters));
-    toResubscribe.push(...this.#refused.takeAll());
-    const { live = [], idle = [] } = Object.groupBy(toResubscribe, (one) =>
+    for (const session of this.#sessions.values())
+      session.setNode(this.#factory.node(rules, session.parameters));
+    const { live = [], idle = [] } = Object.groupBy([...toResubscribe, ...this.#refused.takeAll()], (one) =>
       this.#handler.isIdle(one) ? 'idle' : 'live',
     );
     for (const interest of live) this.subscribe(interest);
@@ -248,6 +211,29 @@ export class Sessions {
     }
   }
 
+  /** Under other rules: what becomes of what sessions hold, which of them end, and which interests belong elsewhere. */
+  #rearranged(rules: readonly SessionRule[]): Rearrangement {
+    const keys = rules.map(({ key }) => key);
+    const moved: Rearrangement = { restamps: new Restamps(), ending: [], leaving: [], toResubscribe: [] };
+    for (const session of this.#sessions.values()) {
+      const { parameters } = session;
+      const continues = restrict(keys, parameters) === parameters;
+      if (!continues) moved.ending.push(session);
+      moved.restamps.move(session.restamp(continues ? this.#factory.stamp(rules, parameters) : undefined));
+      for (const interest of session.streams().flatMap((stream) => stream.interests())) {
+        if (continues && restrict(keys, interest.parameters) === parameters) continue;
+        moved.toResubscribe.push(interest);
+        moved.restamps.addUnresolved(interest);
+        if (continues) moved.leaving.push([session, interest]);
+      }
+    }
+    return moved;
+  }
+
+  #streams(): IteratorObject<AdsStream> {
+    return this.#sessions.values().flatMap((session) => session.streams());
+  }
+
   /** What of an interest's parameters decides the session. */
   #sessionParameters(interest: Interest): Parameters {
     if (this.#perParameters !== undefined) return this.#perParameters.of(interest);
@@ -256,71 +242,21 @@ export class Sessions {
 
   #open(parameters: Parameters): Session {
     const nodeAndStamp: NodeAndStamp = {
-      node: this.#node(parameters),
-      stamp: this.#stamp(this.#keys, parameters),
+      node: this.#factory.node(this.#rules, parameters),
+      stamp: this.#factory.stamp(this.#rules, parameters),
     };
     const session = new Session(parameters, {
       nodeAndStamp,
-      makeStream: (now, isolated, watch) => this.#makeStream(parameters, now, isolated, watch),
+      makeStream: (now, isolated, watch) => this.#factory.stream(parameters, now, isolated, watch),
+      connection: () => this.#connection,
       endIfIdle: (interests) => this.#handler.endIfIdle(interests),
       changed: () => this.#announceRefusals(),
       clock: this.#options.clock,
       stableAfterMs: this.#options.backoff.maxMs,
     });
     this.#sessions.set(parameters.key, session);
-    if (this.#up !== undefined) session.up(this.#up.channel, this.#up.endpoint);
     this.#announceRefusals();
     return session;
-  }
-
-  #makeStream(
-    parameters: Parameters,
-    { node, stamp }: NodeAndStamp,
-    isolated: boolean,
-    observer: AdsStreamObserver,
-  ): AdsStream {
-    const { protocol, clock, backoff } = this.#options;
-    const options = this.#protocolOptions(parameters, stamp);
-    const handler = this.#handler.streamHandler([options.holders.wildcard.key, options.holders.named.key]);
-    return new AdsStream({
-      protocolState: streamProtocol(protocol, options),
-      protocol,
-      node,
-      backoff: this.#handler.backoff(isolated),
-      clock,
-      // A new isolated stream does not mean that the whole holder is requested again.
-      handler: isolated ? { ...handler, opening: () => handler.opening(false) } : handler,
-      observer,
-      stableAfterMs: backoff.maxMs,
-    });
-  }
-
-  #node(parameters: Parameters): Uint8Array {
-    const { node, version } = this.#options;
-    return encodeNode({ node, rules: this.#rules, parameters, version, passesVariants: this.#native });
-  }
-
-  #stamp(keys: readonly string[], parameters: Parameters): NodeAndStamp['stamp'] {
-    return this.#native ? unstamped : stampFor(keys, parameters, this.#options.maxConstraintDepth);
-  }
-
-  #protocolOptions(parameters: Parameters, stamp: NodeAndStamp['stamp']): StreamProtocolOptions {
-    const { maxConstraintDepth, resourceTimeoutMs, entriesPerTurn = 1000 } = this.#options;
-    return {
-      holders: { wildcard: this.#holder(parameters, 'wildcard'), named: this.#holder(parameters, 'named') },
-      locators: this.#native,
-      stamp,
-      maxConstraintDepth,
-      entriesPerTurn,
-      resourceTimeoutMs,
-    };
-  }
-
-  #holder(parameters: Parameters, role: Holder['role']): Holder {
-    const { name } = this.#options;
-    const holder = { key: JSON.stringify(['ads', name, parameters.key, role]), upstream: name, role };
-    const exactParameters = this.#perParameters?.exactParameters(parameters);
-    return exactParameters === undefined ? holder : { ...holder, exactParameters };
   }
 
   /**
@@ -379,19 +315,13 @@ export class Sessions {
     return this.#sessions.size < this.#options.maxSessions ? this.#refused.first : undefined;
   }
 
-  /** The subscriber gets an error. Without it, this would look like a control plane that has not answered yet. */
   #refuse(interest: Interest, parameters: Parameters): void {
-    const { type, selector } = interest;
     this.#refused.add(interest, parameters.key);
     this.#announceRefusals();
     this.#options.metrics.refused();
-    const { message, status } = this.#status();
-    this.#conditions.set('sessions', 'full', 'warn', message);
-    const code = Code.RESOURCE_EXHAUSTED;
-    const constraints = this.#constraintsOf(parameters);
-    const holder = this.#holder(parameters, selector === WILDCARD ? 'wildcard' : 'named');
-    const resourceErrors = [{ name: selector, constraints, code, message, status }];
-    this.#handler.apply(transaction({ holder, type, resourceErrors }));
+    this.#conditions.set('sessions', 'full', 'warn', this.#limit.message);
+    const holder = this.#factory.holder(parameters, interest.selector === WILDCARD ? 'wildcard' : 'named');
+    this.#handler.apply(this.#limit.refusal(interest, holder, this.#keys, parameters));
   }
 
   /** Once for all that happens in one turn: a fleet comes at once, and each change is told to every stream. */
@@ -400,27 +330,5 @@ export class Sessions {
       this.#refusalsTimer = undefined;
       this.#handler.changed();
     });
-  }
-
-  #status(): RefusalStatus {
-    this.#refusalStatus ??= {
-      message: this.#full(),
-      status: encodeStatus(Code.RESOURCE_EXHAUSTED, this.#full()),
-    };
-    return this.#refusalStatus;
-  }
-
-  /** Thousands of names in a row are refused for the same parameter set. */
-  #constraintsOf(parameters: Parameters): Constraints {
-    const last = this.#lastRefused;
-    if (last?.keys === this.#keys && last.parameters === parameters) return last.constraints;
-    const constraints = stampConstraints(this.#keys, parameters);
-    this.#lastRefused = { keys: this.#keys, parameters, constraints };
-    return constraints;
-  }
-
-  #full(): string {
-    const { name, maxSessions } = this.#options;
-    return `upstream ${name}: all ${maxSessions} sessions (limits.max_upstream_sessions) are in use by other parameter sets. Raise the limit, or list what clients may say in parameters[].values`;
   }
 }

@@ -80,22 +80,26 @@ function* compare(
   }
   const resourceErrors = yield* parts.errors(response.errors);
   if (!resourceErrors.ok) return resourceErrors;
-  const missing: Identity[] = [];
-  if (fullState) {
-    for (const indexes of before.values()) {
-      for (const index of indexes) {
-        const identity = previous.identities[index];
-        if (identity !== undefined && !seen.has(identity.name, identity.constraints.key))
-          missing.push(identity);
-      }
-    }
-  }
+  const missing = fullState ? missingFrom(previous, before, seen) : [];
   const identities = [
     ...previous.identities.slice(0, prefix),
     ...read.value.map(({ name, constraints }) => ({ name, constraints })),
     ...previous.identities.slice(previous.identities.length - suffix),
   ];
   return ok({ puts, resourceErrors: resourceErrors.value, missing, identities });
+}
+
+function missingFrom(
+  { identities }: PreviousResponse,
+  before: ReadonlyMap<ResourceName, readonly number[]>,
+  seen: SeenVariants,
+): readonly Identity[] {
+  const missing: Identity[] = [];
+  for (const index of [...before.values()].flat()) {
+    const identity = identities[index];
+    if (identity !== undefined && !seen.has(identity.name, identity.constraints.key)) missing.push(identity);
+  }
+  return missing;
 }
 
 function positions(previous: PreviousResponse, start: number, end: number): Map<ResourceName, number[]> {

@@ -1,9 +1,14 @@
 import type { TypeUrl } from '../../model/brand.ts';
 import type { Suspect } from '../../model/upstream.ts';
 import { homeOf, isForUnknownTypes, isIsolated, type StreamId, usualStreams } from './stream-id.ts';
+import {
+  haveUnknown,
+  newerHalf,
+  type Role,
+  type SubscriptionGroup,
+  suspectsAmong,
+} from './subscription-group.ts';
 import { TypesInUse } from './types-in-use.ts';
-
-export type Role = 'wildcard' | 'named';
 
 /** From one stream to another: what is asked of one type, by the wildcard or by names. */
 export interface Relocation {
@@ -14,22 +19,6 @@ export interface Relocation {
 
 /** `ended`: by the control plane; `lost`: the connection went, which rarely is for what was asked. */
 export type StreamEnd = 'ended' | 'lost';
-
-/** A type's wildcard or names. */
-interface SubscriptionGroup {
-  readonly type: TypeUrl;
-  readonly role: Role;
-  /** One of the usual streams. */
-  readonly home: StreamId;
-  streamId: StreamId;
-  /** Interests. */
-  interests: number;
-  /** It was requested for the first time, and no stream has lasted long enough with it yet. */
-  unproven: { readonly at: number; answered: boolean } | undefined;
-  /** Streams of its own that ended. */
-  strikes: number;
-  suspected: { readonly since: number; reason: string } | undefined;
-}
 
 interface StreamHistory {
   openedAt: number | undefined;
@@ -332,25 +321,4 @@ export class Suspicion {
     this.#streams.set(streamId, created);
     return created;
   }
-}
-
-/** What is on one stream is of one kind. */
-function haveUnknown(groups: readonly SubscriptionGroup[]): boolean {
-  return groups.some(({ home }) => isForUnknownTypes(home));
-}
-
-/** What had no answer yet when the stream ended. `doubtful`: where all had one, whatever has not proved harmless. */
-function suspectsAmong(
-  groups: readonly SubscriptionGroup[],
-  doubtful: boolean,
-): readonly SubscriptionGroup[] {
-  const silent = groups.filter(({ unproven }) => unproven?.answered === false);
-  if (silent.length > 0 || !doubtful) return silent;
-  return groups.filter(({ unproven }) => unproven !== undefined);
-}
-
-/** At least one; of what was asked together, the later. */
-function newerHalf(groups: readonly SubscriptionGroup[]): readonly SubscriptionGroup[] {
-  const sorted = groups.toSorted((a, b) => (a.unproven?.at ?? 0) - (b.unproven?.at ?? 0));
-  return sorted.slice(Math.floor(groups.length / 2));
 }

@@ -1,0 +1,59 @@
+import type { Clock, Timer } from '../../model/clock.ts';
+import { encodeRequest, type OutgoingRequest } from '../../wire/request-writer.ts';
+import type { Channel, ChannelStream, ChannelStreamHandler } from './channel.ts';
+
+interface OpenStreamOptions {
+  readonly channel: Channel;
+  readonly path: string;
+  /** What it says in x-distributary-via. */
+  readonly via: string;
+  /** The encoded Node: in the first request. */
+  readonly node: Uint8Array;
+  readonly clock: Clock;
+}
+
+/** From its opening to its end: its timers end with it. */
+export class OpenStream {
+  readonly via: string;
+  readonly since: number;
+  /** Some response on it could be read. */
+  answered = false;
+  readonly #clock: Clock;
+  readonly #stream: ChannelStream;
+  readonly #timers = new Map<string, Timer>();
+  /** Undefined: it was sent. */
+  #node: Uint8Array | undefined;
+
+  constructor({ channel, path, via, node, clock }: OpenStreamOptions, handler: ChannelStreamHandler) {
+    this.via = via;
+    this.since = clock.now();
+    this.#clock = clock;
+    this.#node = node;
+    this.#stream = channel.open(path, via, handler);
+  }
+
+  send(request: OutgoingRequest): void {
+    const node = this.#node;
+    this.#node = undefined;
+    this.#stream.write(encodeRequest(request, node));
+  }
+
+  arm(timer: string, milliseconds: number, fire: () => void): void {
+    this.#timers.get(timer)?.cancel();
+    const armed = this.#clock.after(milliseconds, () => {
+      this.#timers.delete(timer);
+      fire();
+    });
+    this.#timers.set(timer, armed);
+  }
+
+  cancel(timer: string): void {
+    this.#timers.get(timer)?.cancel();
+    this.#timers.delete(timer);
+  }
+
+  end(): void {
+    for (const timer of this.#timers.values()) timer.cancel();
+    this.#stream.end();
+  }
+}
