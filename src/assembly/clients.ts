@@ -16,10 +16,10 @@ import { PASSES_VARIANTS, USER_AGENT } from '../wire/via.ts';
 const wrappedFeatures = ['xds.config.resource-in-sotw', 'xds.config.supports-resource-in-sotw'];
 const ttlFeature = 'xds.config.supports-resource-ttl';
 
-/** A client, and what of its node the rules were applied to. */
+/** A client, with the parts of its node that the rules used. */
 class KnownClient implements ClientContext {
   readonly node: ClientNode;
-  /** The rules' metadata keys when the node was read: what is not among them was not kept. */
+  /** The metadata keys that the rules used when the node was read. Other metadata was not kept. */
   readonly metadataKeys: ReadonlySet<string>;
   readonly access: Access;
   readonly exempt: boolean;
@@ -104,7 +104,7 @@ export class ClientRules {
     return ok(this.#apply(node.value, peer));
   }
 
-  /** The same client by these rules; undefined if they need what was not kept of its node. */
+  /** Applies these rules to a known client. Undefined: they need metadata of its node that was not kept. */
   reapplyRules(client: ClientContext, peer: Peer): ClientContext | undefined {
     if (!(client instanceof KnownClient) || !this.#metadataKeys.isSubsetOf(client.metadataKeys))
       return undefined;

@@ -27,7 +27,7 @@ export const maxConnectBytes = 1 << 20;
 
 type ClientStatusResult = Result<EncodedStatus, GrpcStatus>;
 
-/** CSDS (protocol §9) of the clients whose streams end in this process: what each was told, and what it made of it. */
+/** CSDS (protocol §9) of the clients whose streams end in this process: what each was sent, and its answer. */
 export function clientConfigs(
   relay: Relay,
   query: ClientStatusQuery,

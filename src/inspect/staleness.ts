@@ -11,7 +11,7 @@ export class Staleness {
     this.#upstreams = upstreams;
   }
 
-  /** A persisted cache was loaded: the relay can serve before any upstream is there (contract, /ready). */
+  /** A persisted cache was loaded: the relay can serve before any upstream is there (docs/operations.md, /ready). */
   get isRestored(): boolean {
     return this.#restored;
   }

@@ -30,7 +30,7 @@ export interface UpstreamState {
   readonly kind: 'ads' | 'filesystem';
   /** HTTP/2 is up, or the files are scanned. */
   readonly connected: boolean;
-  /** It was connected at least once: the relay can be ready (contract, /ready). */
+  /** It was connected at least once: the relay can be ready (docs/operations.md, /ready). */
   readonly everConnected: boolean;
   /** Every endpoint has failed once since the last connection. What is not cached cannot be served (protocol §8). */
   readonly down: boolean;

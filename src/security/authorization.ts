@@ -34,7 +34,7 @@ export interface Authorization {
  */
 const mostClasses = 1000;
 
-/** The first rule that matches decides; once there is a rule, what none matches is denied (contract). */
+/** The first rule that matches decides; once there is a rule, what none matches is denied (docs/configuration.md, xds.authorization). */
 export function compileAuthorization(rules: readonly AuthorizationRule[]): Authorization {
   if (rules.length === 0) return { classOf: () => ALLOW_ALL };
   const applies = rules.map(({ principals }) =>

@@ -19,8 +19,8 @@ export interface ParameterRule {
   /** Another value counts as none, a client's own too; empty: any is allowed. */
   readonly values: readonly string[];
   /**
-   * The derived value wins over one that the client sends. A trusted rule makes the others of its key void where it
-   * applies: what a client says must not fill in for a certificate that says nothing.
+   * The derived value wins over one that the client sends. Where a trusted rule applies, untrusted rules of its key do
+   * not: a certificate without a value must not be replaced by what the client says.
    */
   readonly trusted: boolean;
 }
@@ -30,8 +30,8 @@ export interface DerivedParameters {
   /** Of a plain name with this xdstp authority (undefined: not an xdstp name). */
   for(authority: string | undefined): Parameters;
   /**
-   * Of a TP2 locator: the client's own, but a key that a trusted rule is for is never the client's: it is the derived
-   * value, or absent. A value that the rules of its key do not list is absent, too.
+   * For a TP2 locator: the client's own parameters, with two exceptions. A key with a trusted rule has the derived
+   * value or is absent. A value that the rules of its key do not list is absent.
    */
   merge(own: Parameters, authority: string | undefined): Parameters;
   /**

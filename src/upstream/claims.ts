@@ -14,7 +14,7 @@ export interface ClaimOptions {
 export const CLAIMS_EVERYTHING: ClaimOptions = { authorities: [], types: [], names: [] };
 
 /**
- * Whether a name, a glob or `*` of a type is served by the upstream that has these options (contract, upstreams).
+ * Whether a name, a glob or `*` of a type is served by the upstream that has these options (docs/configuration.md, upstreams).
  * Without any claim it serves everything. `*` belongs to who may serve any name: names claim it only by the pattern
  * `*`, authorities never (protocol §6: it has none).
  */

@@ -184,7 +184,7 @@ export class ShrinkGuard implements UpstreamSink {
     return resolved.some((interest) => this.#options.cache.isRestored(interest));
   }
 
-  /** Undefined: its removals are as good as any. */
+  /** Undefined: removals of this type are not counted now. */
   #watch(holder: Holder, type: TypeUrl): WatchedType | undefined {
     const known = this.#watched.find(holder, type);
     if (known !== undefined) {

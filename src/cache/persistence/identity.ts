@@ -5,7 +5,7 @@ export interface UpstreamIdentity {
   readonly name: string;
   /** Everything that decides what it delivers and what it is asked for, in any form: another text, another upstream. */
   readonly text: string;
-  /** Where it is. With one in common it is the same: all endpoints of an upstream serve the same (contract). */
+  /** Where it is. An upstream that has one of these in common is the same, because all endpoints of an upstream serve the same. */
   readonly places: readonly string[];
 }
 

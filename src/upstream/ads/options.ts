@@ -18,7 +18,7 @@ export interface AdsTls {
   readonly serverIdentities: readonly string[];
 }
 
-/** What is counted (contract, Metrics). */
+/** What is counted (docs/operations.md, metrics). */
 interface AdsMetrics {
   updates(type: TypeUrl, result: 'accepted' | 'rejected'): void;
   /** A response of this type was accepted just now. */

@@ -44,7 +44,7 @@ const decoders: ReadonlyMap<string, (bytes: Uint8Array) => Parsed> = new Map([
   ['.pb_text', parseText],
 ]);
 
-/** Whether files of this name are read at all (contract, filesystem). */
+/** Whether files of this name are read at all (docs/configuration.md, upstreams). */
 export function isResourceFile(path: string): boolean {
   return decoders.has(extname(path));
 }
