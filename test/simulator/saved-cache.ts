@@ -1,6 +1,6 @@
 import { Decoder } from '../../src/cache/persistence/decode.ts';
 import { Dirty } from '../../src/cache/persistence/dirty.ts';
-import { encode, PayloadIds } from '../../src/cache/persistence/encode.ts';
+import { encode, StoredPayloads } from '../../src/cache/persistence/encode.ts';
 import { Packer, unpack } from '../../src/cache/persistence/packing.ts';
 import type { Row, RowBatch, StoredPayload } from '../../src/cache/persistence/records.ts';
 import { takeSnapshot } from '../../src/cache/persistence/snapshot.ts';
@@ -17,7 +17,7 @@ const writeMs = 20;
 /** What a relay's persistence has written, in all its incarnations: the rows, without the disk that they would be on. */
 export class SavedCache {
   readonly #rows = new Map<string, Row>();
-  readonly #payloads = new Map<number, StoredPayload>();
+  readonly #payloads = new Map<string, StoredPayload>();
   readonly #excluded: ReadonlySet<TypeUrl>;
 
   constructor(secrets: boolean) {
@@ -35,7 +35,7 @@ export class SavedCache {
 
   put({ rows, payloads }: RowBatch): void {
     for (const payload of unpack(payloads)) {
-      this.#payloads.set(payload.id, { ...payload, bytes: Uint8Array.from(payload.bytes) });
+      this.#payloads.set(payload.digest, { ...payload, bytes: Uint8Array.from(payload.bytes) });
     }
     for (const row of rows) {
       const key = JSON.stringify([row.kind, row.type, row.key]);
@@ -47,9 +47,9 @@ export class SavedCache {
   read(): RowBatch {
     const rows = [...this.#rows.values()];
     const packer = new Packer();
-    for (const id of new Set(rows.flatMap((row) => row.payloads))) {
-      const payload = this.#payloads.get(id);
-      if (payload === undefined) throw new Error(`payload ${id} was not written`);
+    for (const digest of new Set(rows.flatMap((row) => row.payloads))) {
+      const payload = this.#payloads.get(digest);
+      if (payload === undefined) throw new Error(`payload ${digest} was not written`);
       packer.add(payload);
     }
     return { rows, payloads: packer.take() };
@@ -62,7 +62,7 @@ export class Saving {
   readonly #saved: SavedCache;
   readonly #excluded: ReadonlySet<TypeUrl>;
   readonly #clock: Clock;
-  readonly #ids = new PayloadIds();
+  readonly #stored = new StoredPayloads();
   #store: Store | undefined;
   /** Written together, and lost together if the relay dies meanwhile. */
   #writing: readonly RowBatch[] | undefined;
@@ -96,7 +96,7 @@ export class Saving {
     decoder.take(this.#saved.read());
     const restored = decoder.finish();
     if (!restored.ok) throw new Error(restored.error);
-    for (const id of decoder.payloadIds) this.#ids.loaded(id);
+    this.#stored.loaded(decoder.payloads);
     return restored.value;
   }
 
@@ -128,12 +128,12 @@ export class Saving {
   #take(): void {
     if (this.#store === undefined || this.journal.since === undefined) return;
     const snapshot = takeSnapshot(this.#store.tables(), this.journal.take(), this.#excluded);
-    this.#writing = [...encode(snapshot, this.#ids)];
+    this.#writing = [...encode(snapshot, this.#stored)];
   }
 
   #commit(): void {
     for (const part of this.#writing ?? []) this.#saved.put(part);
     this.#writing = undefined;
-    this.#ids.committed([]);
+    this.#stored.committed([]);
   }
 }

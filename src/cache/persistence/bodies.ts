@@ -6,8 +6,8 @@ const holder = z.tuple([z.string(), z.string(), z.enum(['wildcard', 'named'])]);
 const variant = z.object({
   /** As received, in base64. */
   constraints: z.string(),
-  /** Index into the row's payloads; -1: it has no body. */
-  payload: z.number(),
+  /** Its digest; left out: it has no body. */
+  payload: z.string().optional(),
   version: z.string(),
   responseVersion: z.string(),
   upstream: z.string(),

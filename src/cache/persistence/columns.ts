@@ -21,8 +21,3 @@ export function bytesOf(columns: Columns | undefined, column: string): Uint8Arra
   if (!(value instanceof Uint8Array)) throw corrupt(`column ${column} is no blob`);
   return value;
 }
-
-/** `1,2,3` */
-export function idsOf(text: string): number[] {
-  return text === '' ? [] : text.split(',').map(Number);
-}

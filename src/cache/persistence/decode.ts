@@ -7,6 +7,7 @@ import {
   typeUrl,
 } from '../../model/brand.ts';
 import { type Constraints, parseConstraints } from '../../model/constraints.ts';
+import { hashOfDigest } from '../../model/content-hash.ts';
 import { internParameters, type Parameters } from '../../model/parameters.ts';
 import { fail, ok, type Result } from '../../model/result.ts';
 import { covers } from '../../model/selection.ts';
@@ -45,13 +46,13 @@ export interface RestoreContext {
   readonly differs: Journal;
 }
 
-/** A payload that is still to come. */
+/** A payload, whose bytes may be still to come. */
 interface PendingPayload {
-  hash: string;
+  readonly hash: string;
   bytes: Uint8Array;
 }
 
-const nothing = new Uint8Array(0);
+const pending = new Uint8Array(0);
 
 /** A variant that was there and must not be cached. */
 interface UncachedVariant {
@@ -63,8 +64,8 @@ interface UncachedVariant {
 /** Makes of loaded rows what a store can restore. */
 export class Decoder {
   readonly #reading: RestoreContext;
-  /** Those that rows refer to; they are filled as they come. */
-  readonly #payloads = new Map<number, PendingPayload>();
+  /** By digest. Those that rows refer to are filled as they come. */
+  readonly #payloads = new Map<string, PendingPayload>();
   readonly #resources: RestoredResource[] = [];
   /** Rows that are read when all resources are known. */
   readonly #later: Row[] = [];
@@ -83,15 +84,12 @@ export class Decoder {
         if (row.kind === 'resource') this.#resource(row);
         else this.#later.push(row);
       }
-      for (const { id, hash, bytes } of unpack(payloads)) {
-        const slot = this.#slot(id);
-        slot.hash = hash;
-        slot.bytes = bytes;
-      }
+      for (const { digest, bytes } of unpack(payloads)) this.#slot(digest).bytes = bytes;
     });
   }
 
-  get payloadIds(): Iterable<number> {
+  /** The digests of all payloads. */
+  get payloads(): Iterable<string> {
     return this.#payloads.keys();
   }
 
@@ -104,6 +102,7 @@ export class Decoder {
       for (const row of this.#later) if (row.kind === 'version') versions.push(...this.#version(row));
     });
     if (this.#problem !== undefined) return fail(this.#problem);
+    if (this.#payloads.values().some(({ bytes }) => bytes === pending)) return fail('content is lost');
     return ok({ resources: this.#resources, interests, versions });
   }
 
@@ -132,7 +131,7 @@ export class Decoder {
       if (holders.length < kept.holders.length) whole = false;
       if (holders.length === 0) continue;
       if (kept.ttl !== undefined && kept.ttl[1] <= now) whole = false;
-      else variants.push({ type, name, ...this.#variant(row, kept), holders });
+      else variants.push({ type, name, ...this.#variant(kept), holders });
     }
     if (!whole) differs.resource(type, name);
     if (variants.length === 0) return;
@@ -142,13 +141,20 @@ export class Decoder {
     this.#resources.push({ type, name, variants, bindings });
   }
 
-  #variant(row: Row, kept: VariantBody): Omit<RestoredVariant, 'type' | 'name' | 'holders'> {
-    const { version, responseVersion, upstream, since: cachedSince, aliases = [], ttl, metadata } = kept;
-    const id = row.payloads[kept.payload];
-    const payload = id === undefined ? undefined : this.#slot(id);
+  #variant(kept: VariantBody): Omit<RestoredVariant, 'type' | 'name' | 'holders'> {
+    const {
+      version,
+      responseVersion,
+      upstream,
+      since: cachedSince,
+      aliases = [],
+      ttl,
+      metadata,
+      payload,
+    } = kept;
     return {
       constraints: readConstraints(kept.constraints),
-      payload,
+      payload: payload === undefined ? undefined : this.#slot(payload),
       version,
       responseVersion,
       upstream,
@@ -187,9 +193,9 @@ export class Decoder {
     return [];
   }
 
-  #slot(id: number): PendingPayload {
-    const known = this.#payloads.get(id) ?? { hash: '', bytes: nothing };
-    this.#payloads.set(id, known);
+  #slot(digest: string): PendingPayload {
+    const known = this.#payloads.get(digest) ?? { hash: hashOfDigest(digest), bytes: pending };
+    this.#payloads.set(digest, known);
     return known;
   }
 

@@ -1,24 +1,32 @@
+import { fail, ok } from '../../model/result.ts';
 import { Database } from './database.ts';
 import { DiskProblem, diskError } from './disk-error.ts';
 import { copyOfFile, databaseFile, prepareFile, setFileAside } from './files.ts';
-import type { DiskReply, DiskRequest, Opened, SetAside } from './records.ts';
+import type { DiskHandlers, DiskRequest, Operation, Reply } from './operations.ts';
+import type { Opened, SetAside } from './records.ts';
 
 /** Does what it is asked, on the thread that may wait for a disk. */
 export class DiskServer {
   readonly #directory: string;
-  readonly #reply: (reply: DiskReply) => void;
   #database: Database | undefined;
   /** The file cannot be written: what was opened is a copy of it. */
   #removeCopy: (() => void) | undefined;
+  readonly #handlers: DiskHandlers = {
+    open: (secrets, discard) => this.#open(secrets, discard),
+    read: () => this.#opened.read(),
+    begin: (replace) => this.#writable.begin(replace),
+    put: (part) => this.#opened.put(part),
+    commit: (state) => this.#opened.commit(state),
+    close: () => this.#close(),
+  };
 
-  constructor(directory: string, reply: (reply: DiskReply) => void) {
+  constructor(directory: string) {
     this.#directory = directory;
-    this.#reply = reply;
   }
 
-  take(request: DiskRequest): void {
+  answer<O extends Operation>({ operation, args }: DiskRequest<O>): Reply<O> {
     try {
-      this.#reply(this.#answer(request));
+      return ok(this.#handlers[operation](...args));
     } catch (thrown) {
       const error = diskError(thrown);
       try {
@@ -26,33 +34,14 @@ export class DiskServer {
       } catch {
         // what was thrown first says more
       }
-      this.#reply({ kind: 'failed', error });
+      return fail(error);
     }
   }
 
-  #answer(request: DiskRequest): DiskReply {
-    switch (request.kind) {
-      case 'open':
-        return { kind: 'opened', opened: this.#open(request.secrets, request.discard) };
-      case 'load':
-        this.#opened.load((part) => this.#reply({ kind: 'part', part }));
-        return { kind: 'done' };
-      case 'begin':
-        if (this.#removeCopy !== undefined)
-          throw new DiskProblem('read_only', 'the directory cannot be written to');
-        this.#opened.begin(request.replace);
-        return { kind: 'done' };
-      case 'put':
-        this.#opened.put(request.part);
-        return { kind: 'done' };
-      case 'commit':
-        return { kind: 'committed', dropped: this.#opened.commit(request.state) };
-      case 'close':
-        this.#close();
-        return { kind: 'done' };
-      default:
-        return request satisfies never;
-    }
+  get #writable(): Database {
+    if (this.#removeCopy !== undefined)
+      throw new DiskProblem('read_only', 'the directory cannot be written to');
+    return this.#opened;
   }
 
   get #opened(): Database {
@@ -99,7 +88,7 @@ export class DiskServer {
     }
   }
 
-  #close(): void {
+  #close(): undefined {
     try {
       this.#database?.close();
     } finally {

@@ -1,11 +1,16 @@
 import { parentPort, workerData } from 'node:worker_threads';
 import { DiskServer } from './disk-server.ts';
-import type { DiskRequest } from './records.ts';
+import type { DiskRequest } from './operations.ts';
 
 /** A thread for the disk: SQLite waits for it, and nothing that serves may. */
 const directory: unknown = workerData;
-const port = parentPort;
-const server = new DiskServer(String(directory), (reply) => {
-  port?.postMessage(reply, reply.kind === 'part' ? [reply.part.payloads.bytes.buffer] : []);
+const server = new DiskServer(String(directory));
+parentPort?.on('message', (request: DiskRequest) => {
+  if (request.operation !== 'read') {
+    parentPort?.postMessage(server.answer(request), []);
+    return;
+  }
+  const part = server.answer(request);
+  const bytes = part.ok ? part.value?.payloads.bytes : undefined;
+  parentPort?.postMessage(part, bytes === undefined ? [] : [bytes.buffer]);
 });
-port?.on('message', (request: DiskRequest) => server.take(request));

@@ -1,19 +1,11 @@
 import { extname } from 'node:path';
 import { Worker } from 'node:worker_threads';
-import { fail, ok, type Result } from '../../model/result.ts';
-import type { DiskError, DiskReply, DiskRequest, Opened, RowBatch } from './records.ts';
+import { fail } from '../../model/result.ts';
+import type { DiskOperations, Operation, RemoteOperations, Reply } from './operations.ts';
+import type { DiskError, RowBatch } from './records.ts';
 
-/** What persistence asks of the disk, one thing at a time. Nothing here throws or rejects. */
-export interface Disk {
-  /** Again after a failure, too: what was there is closed first. `discard`: set the file aside, for this reason. */
-  open(secrets: boolean, discard?: string): Promise<Result<Opened, DiskError>>;
-  /** What belongs to the state that was committed last. */
-  load(take: (part: RowBatch) => void): Promise<Result<undefined, DiskError>>;
-  begin(replace: boolean): Promise<Result<undefined, DiskError>>;
-  put(part: RowBatch): Promise<Result<undefined, DiskError>>;
-  /** The ids of payloads that are gone. */
-  commit(state: string): Promise<Result<readonly number[], DiskError>>;
-  close(): Promise<void>;
+/** What persistence asks of the disk, one thing at a time. */
+export interface Disk extends RemoteOperations {
   /** Whatever it is doing: the process does not wait for it any more. */
   abandon(): void;
 }
@@ -21,45 +13,35 @@ export interface Disk {
 // From dist/ it is JavaScript.
 const workerFile = new URL(`./disk-thread${extname(import.meta.filename)}`, import.meta.url);
 
-/** SQLite on a thread of its own. */
+/** SQLite on a thread of its own, which starts with `open`. */
 export class WorkerDisk implements Disk {
+  readonly read = this.#remote('read');
+  readonly begin = this.#remote('begin');
+  readonly commit = this.#remote('commit');
   readonly #directory: string;
   #worker: Worker | undefined;
-  #answer: ((reply: DiskReply) => void) | undefined;
+  /** Ends the operation under way. */
+  #failed: ((error: DiskError) => void) | undefined;
 
   constructor(directory: string) {
     this.#directory = directory;
   }
 
-  async open(secrets: boolean, discard?: string): Promise<Result<Opened, DiskError>> {
+  open(...args: DiskOperations['open']['takes']): Promise<Reply<'open'>> {
     this.#worker ??= this.#start();
-    const reply = await this.#ask({ kind: 'open', secrets, discard });
-    return reply.kind === 'opened' ? ok(reply.opened) : failure(reply);
+    return this.#ask('open', args);
   }
 
-  load(take: (part: RowBatch) => void): Promise<Result<undefined, DiskError>> {
-    return this.#do({ kind: 'load' }, take);
+  put(part: RowBatch): Promise<Reply<'put'>> {
+    return this.#ask('put', [part], [part.payloads.bytes.buffer]);
   }
 
-  begin(replace: boolean): Promise<Result<undefined, DiskError>> {
-    return this.#do({ kind: 'begin', replace });
-  }
-
-  put(part: RowBatch): Promise<Result<undefined, DiskError>> {
-    return this.#do({ kind: 'put', part });
-  }
-
-  async commit(state: string): Promise<Result<readonly number[], DiskError>> {
-    const reply = await this.#ask({ kind: 'commit', state });
-    return reply.kind === 'committed' ? ok(reply.dropped) : failure(reply);
-  }
-
-  async close(): Promise<void> {
+  async close(): Promise<Reply<'close'>> {
+    const closed = await this.#ask('close', []);
     const worker = this.#worker;
-    if (worker === undefined) return;
-    await this.#ask({ kind: 'close' });
     this.#worker = undefined;
-    await worker.terminate();
+    await worker?.terminate();
+    return closed;
   }
 
   abandon(): void {
@@ -69,26 +51,27 @@ export class WorkerDisk implements Disk {
     void worker?.terminate();
   }
 
-  async #do(request: DiskRequest, take?: (part: RowBatch) => void): Promise<Result<undefined, DiskError>> {
-    const reply = await this.#ask(request, take);
-    return reply.kind === 'done' ? ok(undefined) : failure(reply);
+  #remote<O extends Operation>(operation: O): (...args: DiskOperations[O]['takes']) => Promise<Reply<O>> {
+    return (...args) => this.#ask(operation, args);
   }
 
-  #ask(request: DiskRequest, take: (part: RowBatch) => void = () => {}): Promise<DiskReply> {
+  /** `transfer`: memory that the other thread takes over without a copy. */
+  async #ask<O extends Operation>(
+    operation: O,
+    args: DiskOperations[O]['takes'],
+    transfer: readonly ArrayBuffer[] = [],
+  ): Promise<Reply<O>> {
     const worker = this.#worker;
-    if (worker === undefined) return Promise.resolve(ended('it is not open'));
-    const { promise, resolve } = Promise.withResolvers<DiskReply>();
-    this.#answer = (reply) => {
-      if (reply.kind === 'part') {
-        take(reply.part);
-        return;
-      }
-      worker.unref();
-      resolve(reply);
-    };
+    if (worker === undefined) return fail({ kind: 'io', message: 'it is not open' });
+    const { promise, resolve } = Promise.withResolvers<Reply<O>>();
+    this.#failed = (error) => resolve(fail(error));
+    worker.once('message', resolve);
     worker.ref(); // the process does not end before the answer; an idle thread does not keep it
-    worker.postMessage(request, request.kind === 'put' ? [request.part.payloads.bytes.buffer] : []);
-    return promise;
+    worker.postMessage({ operation, args }, transfer);
+    const reply = await promise;
+    worker.off('message', resolve);
+    worker.unref();
+    return reply;
   }
 
   #start(): Worker {
@@ -97,21 +80,12 @@ export class WorkerDisk implements Disk {
       workerData: this.#directory,
       execArgv: ['--disable-warning=ExperimentalWarning'],
     });
-    worker.on('message', (reply: DiskReply) => this.#answer?.(reply));
-    const end = (reason: string): void => {
+    const end = (message: string): void => {
       if (this.#worker === worker) this.#worker = undefined;
-      this.#answer?.(ended(reason));
+      this.#failed?.({ kind: 'io', message });
     };
     worker.on('error', (error) => end(String(error)));
     worker.on('exit', () => end('its thread has ended'));
     return worker;
   }
-}
-
-const ended = (message: string): DiskReply => ({ kind: 'failed', error: { kind: 'io', message } });
-
-function failure(reply: DiskReply): Result<never, DiskError> {
-  return fail(
-    reply.kind === 'failed' ? reply.error : { kind: 'io', message: `unexpected answer: ${reply.kind}` },
-  );
 }

@@ -1,3 +1,4 @@
+import { contentDigest } from '../../model/content-hash.ts';
 import type { Payload } from '../../model/resource.ts';
 import type { Holder } from '../../model/transaction.ts';
 import type { HolderBody, InterestBody, ResourceBody, VariantBody, VersionBody } from './bodies.ts';
@@ -9,58 +10,43 @@ import type { ResourceNow, Snapshot, SnapshotEntry } from './snapshot.ts';
 const partRows = 500;
 const partBytes = 1024 * 1024;
 
-/** Which payloads are on disk, and under which number. */
-export class PayloadIds {
-  readonly #ids = new WeakMap<Payload, number>();
-  readonly #written = new Set<number>();
-  #last = 0;
+/** Which payloads are on disk, by their digests. */
+export class StoredPayloads {
+  readonly #digests = new Set<string>();
   /** Of the transaction under way. */
-  #fresh: number[] = [];
-
-  of(payload: Payload): number {
-    const known = this.#ids.get(payload);
-    if (known !== undefined) return known;
-    const id = ++this.#last;
-    this.#ids.set(payload, id);
-    return id;
-  }
+  #fresh: string[] = [];
 
   /** True the first time: it has to be sent along. */
-  send(id: number): boolean {
-    if (this.#written.has(id)) return false;
-    this.#written.add(id);
-    this.#fresh.push(id);
+  add(digest: string): boolean {
+    if (this.#digests.has(digest)) return false;
+    this.#digests.add(digest);
+    this.#fresh.push(digest);
     return true;
   }
 
-  /** Loaded from disk under this number. */
-  loaded(id: number): void {
-    this.#written.add(id);
-    this.#last = Math.max(this.#last, id);
+  loaded(digests: Iterable<string>): void {
+    for (const digest of digests) this.#digests.add(digest);
   }
 
-  committed(dropped: readonly number[]): void {
+  committed(dropped: readonly string[]): void {
     this.#fresh = [];
-    for (const id of dropped) this.#written.delete(id);
+    for (const digest of dropped) this.#digests.delete(digest);
   }
 
   rolledBack(): void {
-    for (const id of this.#fresh) this.#written.delete(id);
-    this.#fresh = [];
+    this.committed(this.#fresh);
   }
 }
 
-/** A snapshot as rows, in parts. */
-export function* encode(snapshot: Snapshot, ids: PayloadIds): Iterable<RowBatch> {
+/** A snapshot as rows, in parts. A payload comes with or before the first row that refers to it. */
+export function* encode(snapshot: Snapshot, stored: StoredPayloads): Iterable<RowBatch> {
   let rows: Row[] = [];
   const packer = new Packer();
   for (const entry of snapshot) {
-    for (const payload of payloadsOf(entry)) {
-      const id = ids.of(payload);
-      if (!ids.send(id)) continue;
-      packer.add({ id, hash: payload.hash, bytes: payload.bytes });
-    }
-    rows.push(rowOf(entry, ids));
+    const payloads = payloadsOf(entry);
+    for (const [digest, { bytes }] of payloads) if (stored.add(digest)) packer.add({ digest, bytes });
+    const { kind, type, key } = entry;
+    rows.push({ kind, type, key, body: bodyOf(entry), payloads: [...payloads.keys()] });
     if (rows.length < partRows && packer.size < partBytes) continue;
     yield { rows, payloads: packer.take() };
     rows = [];
@@ -68,28 +54,29 @@ export function* encode(snapshot: Snapshot, ids: PayloadIds): Iterable<RowBatch>
   if (rows.length > 0) yield { rows, payloads: packer.take() };
 }
 
-function payloadsOf(entry: SnapshotEntry): Payload[] {
-  if (entry.kind !== 'resource') return [];
-  return (entry.resource?.variants ?? []).flatMap(({ variant }) =>
-    variant.doNotCache || variant.payload === undefined ? [] : [variant.payload],
-  );
+/** By digest. */
+function payloadsOf(entry: SnapshotEntry): Map<string, Payload> {
+  const payloads = new Map<string, Payload>();
+  if (entry.kind !== 'resource') return payloads;
+  for (const { variant } of entry.resource?.variants ?? []) {
+    if (!variant.doNotCache && variant.payload !== undefined)
+      payloads.set(digestOf(variant.payload), variant.payload);
+  }
+  return payloads;
 }
 
-function rowOf(entry: SnapshotEntry, ids: PayloadIds): Row {
-  const { kind, type, key } = entry;
-  return {
-    kind,
-    type,
-    key,
-    body: bodyOf(entry),
-    payloads: [...new Set(payloadsOf(entry))].map((one) => ids.of(one)),
-  };
+const digests = new WeakMap<Payload, string>();
+
+function digestOf(payload: Payload): string {
+  const digest = digests.get(payload) ?? contentDigest(payload.bytes);
+  digests.set(payload, digest);
+  return digest;
 }
 
 function bodyOf(entry: SnapshotEntry): string | undefined {
   switch (entry.kind) {
     case 'resource':
-      return entry.resource === undefined ? undefined : JSON.stringify(resourceBody(entry, entry.resource));
+      return entry.resource === undefined ? undefined : JSON.stringify(resourceBody(entry.resource));
     case 'interest': {
       if (entry.state === undefined) return undefined;
       const { resolved, holder } = entry.state;
@@ -107,8 +94,7 @@ function bodyOf(entry: SnapshotEntry): string | undefined {
   }
 }
 
-function resourceBody(entry: SnapshotEntry, { variants, bindings }: ResourceNow): ResourceBody {
-  const payloads = [...new Set(payloadsOf(entry))];
+function resourceBody({ variants, bindings }: ResourceNow): ResourceBody {
   const kept: VariantBody[] = [];
   const uncached: string[] = [];
   for (const { variant, holders } of variants) {
@@ -120,12 +106,12 @@ function resourceBody(entry: SnapshotEntry, { variants, bindings }: ResourceNow)
     const { version, responseVersion, upstream, cachedSince, aliases, ttl, metadata, payload } = variant;
     kept.push({
       constraints,
-      payload: payload === undefined ? -1 : payloads.indexOf(payload),
       version,
       responseVersion,
       upstream,
       since: cachedSince,
       holders: holders.map(holderBody),
+      ...(payload === undefined ? {} : { payload: digestOf(payload) }),
       ...(aliases.length === 0 ? {} : { aliases: [...aliases] }),
       ...(ttl === undefined ? {} : { ttl: [ttl.milliseconds, ttl.deadline] }),
       ...(metadata === undefined ? {} : { metadata: base64(metadata) }),

@@ -24,20 +24,19 @@ export class Packer {
       end += payload.bytes.length;
       ends.push(end);
     }
-    const ids = this.#payloads.map(({ id }) => id);
-    const hashes = this.#payloads.map(({ hash }) => hash);
+    const digests = this.#payloads.map(({ digest }) => digest);
     this.#payloads = [];
     this.#bytes = 0;
-    return { ids, hashes, ends, bytes };
+    return { digests, ends, bytes };
   }
 }
 
 /** Views into the piece of memory. */
-export function* unpack({ ids, hashes, ends, bytes }: PackedPayloads): Iterable<StoredPayload> {
+export function* unpack({ digests, ends, bytes }: PackedPayloads): Iterable<StoredPayload> {
   let start = 0;
-  for (const [index, id] of ids.entries()) {
+  for (const [index, digest] of digests.entries()) {
     const end = ends[index] ?? start;
-    yield { id, hash: hashes[index] ?? '', bytes: bytes.subarray(start, end) };
+    yield { digest, bytes: bytes.subarray(start, end) };
     start = end;
   }
 }

@@ -122,12 +122,16 @@ export class Persistence {
     const staleSince = this.#kept(state);
     const keeps = (upstream: string): boolean => staleSince.has(upstream);
     const decoder = new Decoder({ keeps, serves, now: clock.now(), differs: this.journal });
-    const loaded = await disk.load((part) => decoder.take(part));
-    if (!loaded.ok) return loaded;
+    for (;;) {
+      const part = await disk.read();
+      if (!part.ok) return part;
+      if (part.value === undefined) break;
+      decoder.take(part.value);
+    }
     const decoded = decoder.finish();
     if (!decoded.ok) return fail({ kind: 'corrupt', message: decoded.error });
     const restored = decoded.value;
-    for (const id of decoder.payloadIds) this.#writer.ids.loaded(id);
+    this.#writer.payloads.loaded(decoder.payloads);
     log.info('the persisted cache is loaded', {
       resources: restored.resources.length,
       subscriptions: restored.interests.length,

@@ -10,27 +10,25 @@ export interface Row {
   readonly key: string;
   /** JSON; undefined: there is no such thing any more. */
   readonly body: string | undefined;
-  /** Ids of the payloads that the body refers to by index. */
-  readonly payloads: readonly number[];
+  /** The digests of the payloads that the body names, each once. Only for writing: reading, they are in the body. */
+  readonly payloads: readonly string[];
 }
 
 export interface StoredPayload {
-  readonly id: number;
-  /** `Payload.hash`: a digest of the bytes, checked when they are loaded. */
-  readonly hash: string;
+  /** `contentDigest` of the bytes: what the payload is called on disk, checked when it is read. */
+  readonly digest: string;
   readonly bytes: Uint8Array;
 }
 
 /** Many of them in one piece of memory. */
 export interface PackedPayloads {
-  readonly ids: readonly number[];
-  readonly hashes: readonly string[];
+  readonly digests: readonly string[];
   /** Where each ends in `bytes`; the next begins there. */
   readonly ends: readonly number[];
   readonly bytes: Uint8Array<ArrayBuffer>;
 }
 
-/** A part of what is written or loaded: small enough to pass between threads without a pause. */
+/** A part of what is written or read: small enough to pass between threads without a pause. */
 export interface RowBatch {
   readonly rows: readonly Row[];
   readonly payloads: PackedPayloads;
@@ -53,24 +51,3 @@ export interface Opened {
   readonly state: string | undefined;
   readonly setAside: SetAside | undefined;
 }
-
-/** In this order: open, load or not, and any number of (begin, put…, commit); close. One at a time. */
-export type DiskRequest =
-  /** `discard`: the file turned out to be damaged, for this reason. */
-  | { readonly kind: 'open'; readonly secrets: boolean; readonly discard: string | undefined }
-  | { readonly kind: 'load' }
-  /** `replace`: what is there goes; needed unless it was loaded before. */
-  | { readonly kind: 'begin'; readonly replace: boolean }
-  | { readonly kind: 'put'; readonly part: RowBatch }
-  | { readonly kind: 'commit'; readonly state: string }
-  | { readonly kind: 'close' };
-
-export type DiskReply =
-  | { readonly kind: 'opened'; readonly opened: Opened }
-  /** Any number of them before a load is `done`: first the rows, then the payloads. */
-  | { readonly kind: 'part'; readonly part: RowBatch }
-  /** `dropped`: ids of payloads that nothing refers to any more. */
-  | { readonly kind: 'committed'; readonly dropped: readonly number[] }
-  | { readonly kind: 'done' }
-  /** A transaction that was begun is taken back. */
-  | { readonly kind: 'failed'; readonly error: DiskError };

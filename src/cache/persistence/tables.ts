@@ -5,15 +5,22 @@ import { corrupt } from './disk-error.ts';
 /** "dist", so that a file of another program is not taken for ours. */
 const applicationId = 0x64697374;
 /** Grows with every change of the tables or of what is in them. There are no migrations: a cache is filled again. */
-const schemaVersion = 1;
+const schemaVersion = 2;
 
+/** A payload is named by the digest of its bytes; `entry_payload` says which rows refer to it. */
 const tables = `
   CREATE TABLE entry (
-    kind TEXT NOT NULL, type TEXT NOT NULL, key TEXT NOT NULL,
-    body TEXT NOT NULL, payloads TEXT NOT NULL, checksum INTEGER NOT NULL,
-    PRIMARY KEY (kind, type, key)
+    id INTEGER PRIMARY KEY, kind TEXT NOT NULL, type TEXT NOT NULL, key TEXT NOT NULL,
+    body TEXT NOT NULL, checksum INTEGER NOT NULL,
+    UNIQUE (kind, type, key)
+  );
+  CREATE TABLE payload (digest TEXT PRIMARY KEY, bytes BLOB NOT NULL);
+  CREATE TABLE entry_payload (
+    entry INTEGER NOT NULL REFERENCES entry,
+    payload TEXT NOT NULL REFERENCES payload,
+    PRIMARY KEY (entry, payload)
   ) WITHOUT ROWID;
-  CREATE TABLE payload (id INTEGER PRIMARY KEY, hash TEXT NOT NULL, bytes BLOB NOT NULL);
+  CREATE INDEX payload_entry ON entry_payload (payload);
   CREATE TABLE meta (
     id INTEGER PRIMARY KEY CHECK (id = 1), state TEXT NOT NULL, entries INTEGER NOT NULL, sum INTEGER NOT NULL
   );

@@ -4,7 +4,7 @@ import type { Result } from '../../model/result.ts';
 import type { Store } from '../store.ts';
 import { Dirty, type TakenChanges } from './dirty.ts';
 import type { DiskAccess } from './disk-access.ts';
-import { encode, PayloadIds } from './encode.ts';
+import { encode, StoredPayloads } from './encode.ts';
 import type { DiskError } from './records.ts';
 import { type Snapshot, takeSnapshot } from './snapshot.ts';
 
@@ -43,7 +43,7 @@ type Phase =
  */
 export class Writer {
   readonly dirty: Dirty;
-  ids = new PayloadIds();
+  payloads = new StoredPayloads();
   readonly #options: WriterOptions;
   #phase: Phase = { kind: 'detached' };
   #alive: Timer | undefined;
@@ -87,7 +87,7 @@ export class Writer {
 
   /** What is on disk is nothing, or not what it was taken for: everything is to be written. */
   startOver(): void {
-    this.ids = new PayloadIds();
+    this.payloads = new StoredPayloads();
     this.dirty.all();
   }
 
@@ -140,10 +140,10 @@ export class Writer {
     const snapshot = takeSnapshot(store.tables(), dirt, this.#options.excluded);
     const written = await this.#transact(snapshot, dirt);
     if (written.ok) {
-      this.ids.committed(written.value);
+      this.payloads.committed(written.value);
       return undefined;
     }
-    this.ids.rolledBack();
+    this.payloads.rolledBack();
     this.dirty.putBack(dirt);
     return written.error;
   }
@@ -151,13 +151,13 @@ export class Writer {
   async #transact(
     snapshot: Snapshot,
     { everything }: TakenChanges,
-  ): Promise<Result<readonly number[], DiskError>> {
+  ): Promise<Result<readonly string[], DiskError>> {
     const { access, state } = this.#options;
     const now = state();
     const begun = await access.disk.begin(everything);
     if (!begun.ok) return begun;
-    if (everything) this.ids = new PayloadIds();
-    for (const part of encode(snapshot, this.ids)) {
+    if (everything) this.payloads = new StoredPayloads();
+    for (const part of encode(snapshot, this.payloads)) {
       const put = await access.disk.put(part);
       if (!put.ok) return put;
     }

@@ -3,8 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect } from 'chai';
 import { DiskServer } from '../../../src/cache/persistence/disk-server.ts';
-import type { DiskReply, Row } from '../../../src/cache/persistence/records.ts';
-import { Cache, interest, says, temporary } from './support.ts';
+import { Cache, interest, partsOf, says, temporary } from './support.ts';
 
 const nobody = 65_534;
 
@@ -30,29 +29,17 @@ describe('a directory that cannot be written to', () => {
       await before.close();
       chmodSync(join(directory.path, 'cache.sqlite'), 0o444);
       chmodSync(directory.path, 0o555);
-      const replies: DiskReply[] = [];
       const copiesBefore = copies();
       withoutPower(() => {
-        const server = new DiskServer(directory.path, (reply) => replies.push(reply));
-        server.take({ kind: 'open', secrets: false, discard: undefined });
-        server.take({ kind: 'load' });
-        server.take({ kind: 'begin', replace: false });
-        server.take({ kind: 'close' });
-      });
-      expect(replies.map(({ kind }) => kind)).to.deep.equal([
-        'opened',
-        'part',
-        'part',
-        'done',
-        'failed',
-        'done',
-      ]);
-      const rows = replies.flatMap((reply): readonly Row[] => (reply.kind === 'part' ? reply.part.rows : []));
-      expect(rows.map(({ kind }) => kind)).to.have.members(['resource', 'interest', 'version']);
-      const failed = replies.find((reply) => reply.kind === 'failed');
-      expect(failed?.error).to.deep.equal({
-        kind: 'read_only',
-        message: 'the directory cannot be written to',
+        const server = new DiskServer(directory.path);
+        expect(server.answer({ operation: 'open', args: [false] })).to.have.nested.property('value.state');
+        const rows = partsOf(server).flatMap((part) => part.rows);
+        expect(rows.map(({ kind }) => kind)).to.have.members(['resource', 'interest', 'version']);
+        expect(server.answer({ operation: 'begin', args: [false] })).to.deep.equal({
+          ok: false,
+          error: { kind: 'read_only', message: 'the directory cannot be written to' },
+        });
+        server.answer({ operation: 'close', args: [] });
       });
       expect(copies()).to.equal(copiesBefore);
     } finally {

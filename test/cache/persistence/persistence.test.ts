@@ -20,6 +20,23 @@ import {
   temporary,
 } from './support.ts';
 
+/** What the first version wrote for one resource. */
+const versionOne = `
+  CREATE TABLE entry (
+    kind TEXT NOT NULL, type TEXT NOT NULL, key TEXT NOT NULL,
+    body TEXT NOT NULL, payloads TEXT NOT NULL, checksum INTEGER NOT NULL,
+    PRIMARY KEY (kind, type, key)
+  ) WITHOUT ROWID;
+  CREATE TABLE payload (id INTEGER PRIMARY KEY, hash TEXT NOT NULL, bytes BLOB NOT NULL);
+  CREATE TABLE meta (
+    id INTEGER PRIMARY KEY CHECK (id = 1), state TEXT NOT NULL, entries INTEGER NOT NULL, sum INTEGER NOT NULL
+  );
+  PRAGMA application_id = 0x64697374;
+  PRAGMA user_version = 1;
+  INSERT INTO entry VALUES ('resource', 'type', 'a', '{}', '1', 0);
+  INSERT INTO payload VALUES (1, '0123456789abcdef', x'00');
+  INSERT INTO meta VALUES (1, '{}', 1, 0);`;
+
 describe('persistence', () => {
   let directory: ReturnType<typeof temporary>;
   const open = (options: Omit<CacheOptions, 'directory'> = {}) =>
@@ -327,6 +344,35 @@ describe('persistence', () => {
     await later.close();
   });
 
+  it('a file of an earlier version is kept under another name, with all that is in it', async () => {
+    prepareFile(directory.path);
+    const database = new DatabaseSync(file());
+    database.exec(versionOne);
+    database.close();
+    const cache = await open();
+    const [line] = cache.lines;
+    expect([line?.level, line?.['reason']]).to.deep.equal([
+      'error',
+      'its schema is version 1, this one reads 2',
+    ]);
+    expect(cache.failures).to.deep.equal(['corrupt']);
+    const aside = new DatabaseSync(String(line?.['file']));
+    expect(
+      aside
+        .prepare('SELECT key FROM entry')
+        .all()
+        .map(({ key }) => key),
+    ).to.deep.equal(['a']);
+    expect(aside.prepare('SELECT count(*) AS count FROM payload').get()).to.deep.include({ count: 1 });
+    aside.close();
+    fill(cache);
+    const was = dump(cache.store);
+    await cache.close();
+    const again = await open();
+    expect(dump(again.store)).to.equal(was);
+    await again.close();
+  });
+
   describe('a file that is not what was written', () => {
     const cases: readonly (readonly [string, () => void, RegExp])[] = [
       [
@@ -353,7 +399,7 @@ describe('persistence', () => {
         'with a changed content',
         () => {
           const database = new DatabaseSync(file());
-          database.exec(`UPDATE payload SET bytes = x'00' WHERE id = 1`);
+          database.exec(`UPDATE payload SET bytes = x'00' WHERE digest = (SELECT min(digest) FROM payload)`);
           database.close();
         },
         /checksum/,
@@ -370,7 +416,7 @@ describe('persistence', () => {
       [
         'with a row lost',
         () => {
-          const database = new DatabaseSync(file());
+          const database = new DatabaseSync(file(), { enableForeignKeyConstraints: false });
           database.exec(`DELETE FROM entry WHERE kind = 'resource' AND key = 'b'`);
           database.close();
         },
@@ -379,8 +425,17 @@ describe('persistence', () => {
       [
         'with a content lost',
         () => {
+          const database = new DatabaseSync(file(), { enableForeignKeyConstraints: false });
+          database.exec('DELETE FROM payload WHERE digest = (SELECT min(digest) FROM payload)');
+          database.close();
+        },
+        /lost/,
+      ],
+      [
+        'with a content lost, and what referred to it',
+        () => {
           const database = new DatabaseSync(file());
-          database.exec('DELETE FROM payload WHERE id = 1');
+          database.exec('DELETE FROM entry_payload; DELETE FROM payload');
           database.close();
         },
         /lost/,

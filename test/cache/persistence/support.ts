@@ -7,12 +7,14 @@ import { z } from 'zod';
 import { isRestored } from '../../../src/cache/cached-resource.ts';
 import { contentOf } from '../../../src/cache/interest-content.ts';
 import { type Disk, WorkerDisk } from '../../../src/cache/persistence/disk.ts';
+import type { DiskServer } from '../../../src/cache/persistence/disk-server.ts';
 import type { UpstreamIdentity } from '../../../src/cache/persistence/identity.ts';
 import {
   type Loaded,
   Persistence,
   type PersistenceOptions,
 } from '../../../src/cache/persistence/persistence.ts';
+import type { RowBatch } from '../../../src/cache/persistence/records.ts';
 import { Store } from '../../../src/cache/store.ts';
 import { resourceName, type TypeUrl } from '../../../src/model/brand.ts';
 import { type Clock, systemClock } from '../../../src/model/clock.ts';
@@ -164,6 +166,17 @@ export function unconfirmed(store: Store, url: TypeUrl): string[] {
     }
   }
   return names.toSorted();
+}
+
+/** All that a server that is open has on disk. */
+export function partsOf(server: DiskServer): RowBatch[] {
+  const parts: RowBatch[] = [];
+  for (;;) {
+    const part = server.answer({ operation: 'read', args: [] });
+    if (!part.ok) throw new Error(part.error.message);
+    if (part.value === undefined) return parts;
+    parts.push(part.value);
+  }
 }
 
 export function temporary(): { readonly path: string; readonly remove: () => void } {

@@ -1,10 +1,11 @@
 import { setImmediate as turn } from 'node:timers/promises';
 import { expect } from 'chai';
 import type { Disk } from '../../../src/cache/persistence/disk.ts';
+import type { Reply } from '../../../src/cache/persistence/operations.ts';
 import { unpack } from '../../../src/cache/persistence/packing.ts';
-import type { DiskError, Opened, RowBatch } from '../../../src/cache/persistence/records.ts';
+import type { DiskError, RowBatch } from '../../../src/cache/persistence/records.ts';
 import { resourceName } from '../../../src/model/brand.ts';
-import { fail, ok, type Result } from '../../../src/model/result.ts';
+import { fail, ok } from '../../../src/model/result.ts';
 import { put, type } from '../../support/in-memory-relay.ts';
 import { VirtualClock } from '../../support/virtual-clock.ts';
 import { Cache, interest, says } from './support.ts';
@@ -39,22 +40,22 @@ class FakeDisk implements Disk {
     this.#held = undefined;
   }
 
-  open(_secrets: boolean, discard?: string): Promise<Result<Opened, DiskError>> {
+  open(_secrets: boolean, discard?: string): Promise<Reply<'open'>> {
     this.opened.push(discard);
     if (this.openError !== undefined) return Promise.resolve(fail(this.openError));
     return Promise.resolve(ok({ state: undefined, setAside: undefined }));
   }
 
-  load(): Promise<Result<undefined, DiskError>> {
+  read(): Promise<Reply<'read'>> {
     return Promise.resolve(ok(undefined));
   }
 
-  begin(replace: boolean): Promise<Result<undefined, DiskError>> {
+  begin(replace: boolean): Promise<Reply<'begin'>> {
     this.#current = { replace, keys: [], parts: 0, contents: [] };
     return Promise.resolve(ok(undefined));
   }
 
-  async put({ rows, payloads }: RowBatch): Promise<Result<undefined, DiskError>> {
+  async put({ rows, payloads }: RowBatch): Promise<Reply<'put'>> {
     if (this.#current === undefined) throw new Error('no transaction');
     this.#current.parts++;
     for (const { kind, key, body } of rows)
@@ -65,16 +66,16 @@ class FakeDisk implements Disk {
     return ok(undefined);
   }
 
-  async commit(): Promise<Result<readonly number[], DiskError>> {
+  async commit(): Promise<Reply<'commit'>> {
     await this.#wait();
     if (this.error !== undefined) return fail(this.error);
     if (this.#current !== undefined) this.transactions.push(this.#current);
     return ok([]);
   }
 
-  close(): Promise<void> {
+  close(): Promise<Reply<'close'>> {
     this.closed = true;
-    return Promise.resolve();
+    return Promise.resolve(ok(undefined));
   }
 
   abandon(): void {

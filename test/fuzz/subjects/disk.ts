@@ -5,10 +5,10 @@ import { z } from 'zod';
 import { Decoder } from '../../../src/cache/persistence/decode.ts';
 import { DiskServer } from '../../../src/cache/persistence/disk-server.ts';
 import { Packer } from '../../../src/cache/persistence/packing.ts';
-import type { DiskReply, Row, RowBatch } from '../../../src/cache/persistence/records.ts';
+import type { Row, RowBatch } from '../../../src/cache/persistence/records.ts';
 import { Store } from '../../../src/cache/store.ts';
 import { systemClock } from '../../../src/model/clock.ts';
-import { Cache, interest, says, temporary } from '../../cache/persistence/support.ts';
+import { Cache, interest, partsOf, says, temporary } from '../../cache/persistence/support.ts';
 import { when } from '../../support/in-memory-relay.ts';
 import type { Subject, Trial } from '../subject.ts';
 
@@ -26,13 +26,10 @@ async function written(): Promise<{ readonly database: Buffer; readonly parts: r
     cache.store.apply(says('rds', { resources: { web: '3' }, more }));
     await cache.written();
     await cache.close();
-    const parts: RowBatch[] = [];
-    const server = new DiskServer(directory.path, (reply) => {
-      if (reply.kind === 'part') parts.push(reply.part);
-    });
-    server.take({ kind: 'open', secrets: false, discard: undefined });
-    server.take({ kind: 'load' });
-    server.take({ kind: 'close' });
+    const server = new DiskServer(directory.path);
+    server.answer({ operation: 'open', args: [false] });
+    const parts = partsOf(server);
+    server.answer({ operation: 'close', args: [] });
     return { database: readFileSync(join(directory.path, file)), parts };
   } finally {
     directory.remove();
@@ -44,13 +41,13 @@ const row = z.object({
   type: z.string(),
   key: z.string(),
   body: z.string(),
-  payloads: z.array(z.number()),
+  payloads: z.array(z.string()),
 });
 
 /** Rows that are whole by their checksum and were written by something else. A row is JSON here. */
 function rows(parts: readonly RowBatch[]): Subject {
   const all = parts.flatMap((part) => part.rows);
-  const { payloads } = parts.find((part) => part.payloads.ids.length > 0) ?? {
+  const { payloads } = parts.find((part) => part.payloads.digests.length > 0) ?? {
     payloads: new Packer().take(),
   };
   return {
@@ -93,16 +90,17 @@ class FileTrial implements Trial {
     rmSync(this.#directory, { recursive: true, force: true });
     mkdirSync(this.#directory);
     writeFileSync(join(this.#directory, file), bytes);
-    const replies: DiskReply[] = [];
-    const server = new DiskServer(this.#directory, (reply) => replies.push(reply));
-    server.take({ kind: 'open', secrets: false, discard: undefined });
-    server.take({ kind: 'load' });
-    if (replies.at(-1)?.kind === 'failed') server.take({ kind: 'open', secrets: false, discard: 'damaged' });
-    server.take({ kind: 'begin', replace: true });
-    server.take({ kind: 'commit', state: '{}' });
-    const last = replies.at(-1);
-    server.take({ kind: 'close' });
-    if (last?.kind !== 'committed') throw new Error(`a new one cannot be begun: ${JSON.stringify(last)}`);
+    const server = new DiskServer(this.#directory);
+    server.answer({ operation: 'open', args: [false] });
+    try {
+      partsOf(server);
+    } catch {
+      server.answer({ operation: 'open', args: [false, 'damaged'] });
+    }
+    server.answer({ operation: 'begin', args: [true] });
+    const committed = server.answer({ operation: 'commit', args: ['{}'] });
+    server.answer({ operation: 'close', args: [] });
+    if (!committed.ok) throw new Error(`a new one cannot be begun: ${committed.error.message}`);
   }
 
   close(): void {
