@@ -165,7 +165,7 @@ export class ClientConnections {
     else if (oldest !== undefined) this.#limitAge(session, connection, oldest);
   }
 
-  /** Clients connect again and so spread over replicas that were added later (docs/configuration.md, xds.max_connection_age). */
+  /** Clients connect again, and so spread over replicas that were added later (xds.max_connection_age). */
   #limitAge(session: Http2Session, connection: ClientConnection, oldest: number): void {
     const { clock, random = systemRandom } = this.#options;
     const grace = Math.min(longestGraceMs, oldest / 10);

@@ -5,7 +5,7 @@ export interface UpstreamIdentity {
   readonly name: string;
   /** Everything that decides what it delivers and what it is asked for, in any form: another text, another upstream. */
   readonly text: string;
-  /** Where it is. An upstream that has one of these in common is the same, because all endpoints of an upstream serve the same. */
+  /** Where it is. Upstreams with one of these in common are the same, because all endpoints serve the same. */
   readonly places: readonly string[];
 }
 
