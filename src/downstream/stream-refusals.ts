@@ -22,7 +22,7 @@ export function unavailable(
   for (const { info, subscription, selection } of types) {
     if (subscription?.responded === true) return undefined;
     if (selection.size === 0) continue;
-    if (subscription?.cold !== true) return undefined;
+    if (subscription?.allUnknown !== true) return undefined;
     isSubscribed = true;
     for (const { selector } of selection.entries.values()) {
       if (!services.isUnavailable(info.url, selector)) return undefined;
@@ -35,7 +35,7 @@ export function unavailable(
 
 /**
  * A control plane that decides by node gets no more sessions than limits.max_upstream_sessions. Silence would look like
- * resources that do not exist, so the stream fails before it says anything. Locators are told one by one.
+ * resources that do not exist, so the stream fails before it says anything. A refused locator gets a resource error instead.
  */
 export function refusedUpstream(
   types: readonly TypeStream[],

@@ -155,7 +155,7 @@ export interface Subscription {
   readonly responded: boolean;
   readonly responses: SentState;
   /** Everything that it subscribes to is unknown. */
-  readonly cold: boolean;
+  readonly allUnknown: boolean;
   /** A response may be due, apart from deferred removals. Cheap to ask. */
   readonly pending: boolean;
   /** Something may be sent now. */

@@ -10,7 +10,7 @@ interface ChangeLogEntry {
   readonly item: Item;
 }
 
-/** Which items of a view changed when, as far back as a cursor stands. */
+/** Which items of a view changed when, back to the oldest position of a cursor. */
 export class ChangeLog {
   #entries: ChangeLogEntry[] = [];
 
@@ -28,7 +28,7 @@ export class ChangeLog {
     }
   }
 
-  /** Forgets everything; what was in it, an item perhaps several times. */
+  /** Forgets everything, and returns the items that were in it; one may be there several times. */
   clear(): readonly Item[] {
     if (this.#entries.length === 0) return none;
     const items = this.#entries.map(({ item }) => item);
@@ -40,11 +40,11 @@ export class ChangeLog {
     return this.#entries.length > items + slack;
   }
 
-  /** Forgets what lies between the revisions on which cursors stand. */
+  /** Forgets what lies between these positions of cursors. */
   prune(revisions: ReadonlySet<number>, head: number): void {
-    const standing = [...revisions].toSorted((a, b) => a - b);
-    for (const { item } of this.#entries) pruneChain(item.last, standing);
-    const oldest = standing[0] ?? head;
+    const positions = [...revisions].toSorted((a, b) => a - b);
+    for (const { item } of this.#entries) pruneChain(item.last, positions);
+    const oldest = positions[0] ?? head;
     this.#entries = this.#entries.filter(
       ({ revision, item }) => revision > oldest && item.last.revision === revision,
     );

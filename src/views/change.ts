@@ -35,15 +35,15 @@ export function sameVariant(a: Variant, b: Variant): boolean {
   );
 }
 
-/** Interned while it is cached; what went and came back is another object. */
+/** Equal payloads are one object while they are cached. A payload that was removed and came back is another object. */
 function samePayload(a: Payload | undefined, b: Payload | undefined): boolean {
   if (a === undefined || b === undefined) return a === b;
   return a === b || (a.hash === b.hash && Buffer.compare(a.bytes, b.bytes) === 0);
 }
 
-/** The constraints may have changed. A client that reads only the name sees no change then. */
-export const hasBody = (held: Value | undefined, now: Variant): boolean =>
-  isVariant(held) && samePayload(held.payload, now.payload);
+/** Only the constraints may differ: a client that reads no constraints sees no change. */
+export const hasBody = (lastSent: Value | undefined, now: Variant): boolean =>
+  isVariant(lastSent) && samePayload(lastSent.payload, now.payload);
 
 export const suffix = (deltaVersion: string): string => deltaVersion.slice(deltaVersion.lastIndexOf('@') + 1);
 

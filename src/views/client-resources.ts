@@ -7,10 +7,10 @@ import type { View } from './view.ts';
 
 const none: readonly never[] = [];
 
-/** What a client has, by the ids that it has them under in its view. */
+/** The resources that a client has, by their ids in its view. */
 export type ClientResources = ReadonlyMap<string, RetainedResource>;
 
-/** What a client was told is not there, by id, and the revision in which it was. */
+/** Items that a client knows to be absent, and the revision of the response that said so. */
 export type Absences = ReadonlyMap<string, number>;
 
 /** The revision of a view that a client was last sent. */
@@ -19,7 +19,7 @@ export interface CursorPosition {
   revision: number;
   /** How many visible changes the view had had then. */
   generation: number;
-  /** From views before it. */
+  /** From earlier views. */
   readonly absent?: Absences;
 }
 
@@ -33,23 +33,24 @@ export function clientResourcesOf(
   carriedOver: ClientResources | undefined,
 ): ClientResources {
   if (base.view === view) return carriedOver ?? new Map();
-  const holdings = new Map<string, RetainedResource>();
+  const resources = new Map<string, RetainedResource>();
   const moved = new MovedLocators(base.view.selection, view.selection);
   const add = (id: string, retained: RetainedResource): void => {
     const { item, variant } = retained;
-    const places = view.items.has(id) ? none : moved.positionsOf(item);
-    const place = places.find((one) => view.items.has(one.id)) ?? places[0];
-    holdings.set(place?.id ?? id, place === undefined ? retained : { item: { ...item, ...place }, variant });
+    const targets = view.items.has(id) ? none : moved.targetsOf(item);
+    const target = targets.find((one) => view.items.has(one.id)) ?? targets[0];
+    const now = target === undefined ? retained : { item: { ...item, ...target }, variant };
+    resources.set(target?.id ?? id, now);
   };
   for (const [id, retained] of carriedOver ?? []) add(id, retained);
   for (const [id, item] of base.view.items) {
     const variant = valueAt(item, base.revision);
     if (isVariant(variant)) add(id, { item, variant });
   }
-  return holdings;
+  return resources;
 }
 
-/** Names that the client knows to be absent. The next view need not tell them again. */
+/** Names that the client knows to be absent. The next view need not say so again. */
 export function absentIn(base: CursorPosition, view: View): Absences {
   const absent = new Map<string, number>();
   for (const [id, revision] of base.absent ?? []) if (view.selection.has(id)) absent.set(id, revision);
@@ -71,8 +72,8 @@ export function lastSentIn(
   return carriedOver?.get(id)?.variant ?? (base.absent?.has(id) === true ? 'absent' : value);
 }
 
-/** The revision up to which it was told of an item's faults: once (protocol §8), also over a change of the selection. */
-export function errorsToldUpTo(base: CursorPosition, view: View, item: Item): number {
+/** The revision up to which the client got an item's errors. Each is sent once (protocol §8), over views too. */
+export function errorsSentUpTo(base: CursorPosition, view: View, item: Item): number {
   if (base.view !== view) {
     const before = base.view.access === view.access ? base.view.items.get(item.id) : undefined;
     if (before?.parameters !== item.parameters) return -1;
@@ -80,10 +81,10 @@ export function errorsToldUpTo(base: CursorPosition, view: View, item: Item): nu
   return Math.max(base.revision, base.absent?.get(item.id) ?? -1);
 }
 
-/** What of it a selection names or covers: the rest a client has dropped by unsubscribing (protocol §4.5). */
-export function selectedOf(holdings: ClientResources, view: View): ClientResources {
+/** The resources that a view's selection names or covers. A client drops the others as it unsubscribes (protocol §4.5). */
+export function selectedOf(resources: ClientResources, view: View): ClientResources {
   const coverage = new Coverage(view);
-  const selected = [...holdings].filter(
+  const selected = [...resources].filter(
     ([id, retained]) => view.selection.has(id) || coverage.of(retained) !== 'none',
   );
   return new Map(selected);
@@ -94,39 +95,39 @@ export function unknownAgainIn(
   { view, revision }: CursorPosition,
   carriedOver: ClientResources | undefined,
 ): ClientResources {
-  const holdings = new Map<string, RetainedResource>(carriedOver);
+  const resources = new Map<string, RetainedResource>(carriedOver);
   for (const item of view.unknownAgain) {
     const variant = valueAt(item, revision);
-    if (isVariant(variant)) holdings.set(item.id, { item, variant });
+    if (isVariant(variant)) resources.set(item.id, { item, variant });
   }
-  return holdings;
+  return resources;
 }
 
 /** Resources to remove: the view does not show them, and every subscription that covers them is resolved. */
-export function removalsIn(holdings: ClientResources, view: View): Map<string, RetainedResource> {
-  const lost = new Map<string, RetainedResource>();
+export function removalsIn(resources: ClientResources, view: View): Map<string, RetainedResource> {
+  const removals = new Map<string, RetainedResource>();
   const coverage = new Coverage(view);
-  for (const [id, retained] of holdings) {
+  for (const [id, retained] of resources) {
     if (view.items.has(id) || shownOtherwise(retained.item, view)) continue;
-    if (coverage.of(retained) === 'answered') lost.set(id, retained);
+    if (coverage.of(retained) === 'resolved') removals.set(id, retained);
   }
-  return lost;
+  return removals;
 }
 
 /** Resources whose state is unknown in this view. The client keeps them: unknown is not absent (protocol §3.9). */
-export function unresolvedIn(holdings: ClientResources, view: View): ClientResources | undefined {
-  const open = new Map<string, RetainedResource>();
+export function unresolvedIn(resources: ClientResources, view: View): ClientResources | undefined {
+  const unresolved = new Map<string, RetainedResource>();
   const coverage = new Coverage(view);
-  for (const [id, retained] of holdings) {
+  for (const [id, retained] of resources) {
     const item = view.items.get(id);
     if (item === undefined) {
-      if (coverage.of(retained) === 'open') open.set(id, retained);
-    } else if (item.last.value === 'unknown') open.set(id, retained);
+      if (coverage.of(retained) === 'unresolved') unresolved.set(id, retained);
+    } else if (item.last.value === 'unknown') unresolved.set(id, retained);
   }
-  return open.size > 0 ? open : undefined;
+  return unresolved.size > 0 ? unresolved : undefined;
 }
 
-/** Under the canonical name, where the client spelled it in another way before. */
+/** The view shows it under the canonical name; the client spelled it differently before. */
 function shownOtherwise(item: Item, view: View): boolean {
   if (item.spelling === item.name) return false;
   return isVariant(view.itemOf(item.locator, item.parameters, item.name)?.last.value);

@@ -2,30 +2,24 @@ import { isVariant } from '../model/catalog.ts';
 import type { Variant } from '../model/resource.ts';
 import { encodeDeltaResponse } from '../wire/responses.ts';
 import { type Change, hasBody, needsSending, sameSuffix, sameVariant } from './change.ts';
-import { DeltaContent, type NamedRemoval } from './delta-content.ts';
-import type { Composed, RetainedResource } from './frame.ts';
+import { DeltaContent } from './delta-content.ts';
+import type { Composed } from './frame.ts';
 import { type CompositionInput, nextSerial } from './response-content.ts';
 
-/** The delta response for these changes. `mustRemove`: what it must mention as removed unless it has the resource. */
-export function composeDelta(
-  input: CompositionInput,
-  changes: Iterable<Change>,
-  mustRemove: readonly NamedRemoval[],
-): Composed {
+/** The delta response for these changes. */
+export function composeDelta(input: CompositionInput, changes: Iterable<Change>): Composed {
   const content = new DeltaContent(input);
-  const retained = new Map<string, RetainedResource>();
   for (const change of changes) {
     const { item, now } = change;
     if (isVariant(now)) addVariant(content, input, change, now);
-    else if (now === 'absent') addAbsence(content, input, change, retained);
-    if (!retained.has(item.id) && input.deferredRemovals?.has(item.id) !== true) content.addErrors(item);
+    else if (now === 'absent') addAbsence(content, input, change);
+    content.addErrors(item);
   }
-  const deferred = [...retained.keys(), ...(input.deferredRemovals?.keys() ?? [])];
-  addDeferred(content, input, retained);
-  content.addRemovals(mustRemove.filter(({ id }) => !retained.has(id)));
-  content.dropAlreadyRemoved(retained);
-  content.addErrorsOfDeferred(deferred, retained);
-  const deferredRemovals = retained.size > 0 ? retained : undefined;
+  addDeferred(content, input);
+  content.addRequiredRemovals();
+  content.dropAlreadyRemoved();
+  content.addErrorsOfDeferred();
+  const { deferredRemovals } = content;
   if (content.empty && !input.firstResponseDue) return { frame: undefined, deferredRemovals };
   const { view, controlPlane } = input;
   const id = nextSerial();
@@ -69,11 +63,9 @@ function addAbsence(
   content: DeltaContent,
   input: CompositionInput,
   { item, lastSent, clientVersion, resend }: Change,
-  retained: Map<string, RetainedResource>,
 ): void {
   if (isVariant(lastSent)) {
-    if (input.deferRemovals)
-      retained.set(item.id, { item, variant: lastSent, errorsToldUpTo: input.errorsToldUpTo(item) });
+    if (input.deferRemovals) content.defer(item, lastSent);
     else content.remove(item, lastSent);
     return;
   }
@@ -90,12 +82,11 @@ function addAbsence(
 function addDeferred(
   content: DeltaContent,
   { view, deferRemovals, deferredRemovals }: CompositionInput,
-  retained: Map<string, RetainedResource>,
 ): void {
   for (const [id, entry] of deferredRemovals ?? []) {
     const now = view.items.get(id)?.last.value;
     if (content.has(id) && isVariant(now)) content.replace(entry.item, entry.variant, now);
-    else if (deferRemovals) retained.set(id, entry);
+    else if (deferRemovals) content.deferred.set(id, entry);
     else content.remove(entry.item, entry.variant);
   }
 }

@@ -8,7 +8,7 @@ import { type CompositionInput, nextSerial, ResponseContent } from './response-c
 import type { View } from './view.ts';
 import { digestOf, viewDigest } from './view-digest.ts';
 
-type Retained = Map<string, RetainedResource>;
+const none: ReadonlyMap<string, RetainedResource> = new Map();
 
 /**
  * The SotW response: the whole selection if absence deletes, else what changed (protocol §3.7). `lastSerial`: the
@@ -21,59 +21,56 @@ export function composeSotw(
 ): Composed {
   const { view, encoding } = input;
   const content = new ResponseContent(input);
-  const retained: Retained = new Map(input.deferRemovals ? input.deferredRemovals : undefined);
-  const isDue = collect(content, input, changes, retained);
-  const stillDeferred = retained.size > 0 ? retained : undefined;
-  if (!isDue) return { frame: undefined, deferredRemovals: stillDeferred };
-  const isShareable = view.complete && retained.size === 0 && content.errors.length === 0;
-  if (!isShareable)
-    return { frame: encode(content, input, retained, undefined), deferredRemovals: stillDeferred };
+  const isDue = collect(content, input, changes);
+  const { deferredRemovals } = content;
+  if (!isDue) return { frame: undefined, deferredRemovals };
+  const isShareable = view.complete && deferredRemovals === undefined && content.errors.length === 0;
+  if (!isShareable) return { frame: encode(content, input, undefined), deferredRemovals };
   // The complete state is the same for every subscriber. Only the record of what was new differs.
   const whole = view.frames.whole(encoding, lastSerial);
   if (whole !== undefined) return { frame: content.reuse(whole), deferredRemovals: undefined };
-  const frame = encode(content, input, retained, plainState(view, encoding));
+  const frame = encode(content, input, plainState(view, encoding));
   if (!frame.timeDependent) view.frames.addWhole(encoding, frame);
   return { frame, deferredRemovals: undefined };
 }
 
 /** True: the client must get a response. */
-function collect(
-  content: ResponseContent,
-  input: CompositionInput,
-  changes: Iterable<Change>,
-  retained: Retained,
-): boolean {
-  const { deferRemovals, deferredRemovals } = input;
-  let isDue = input.firstResponseDue || (!deferRemovals && deferredRemovals !== undefined);
-  isDue = dropDenied(input.view, retained) || isDue;
+function collect(content: ResponseContent, input: CompositionInput, changes: Iterable<Change>): boolean {
+  let isDue = addDeferred(content, input) || input.firstResponseDue;
   for (const change of changes) {
-    isDue = addChange(content, input, change, retained) || isDue;
-    const { id } = change.item;
-    if (!retained.has(id) && deferredRemovals?.has(id) !== true) content.addErrors(change.item);
+    isDue = addChange(content, input, change) || isDue;
+    content.addErrors(change.item);
   }
-  content.addErrorsOfDeferred(deferredRemovals?.keys() ?? [], retained);
+  content.addErrorsOfDeferred();
   return isDue || content.errors.length > 0;
 }
 
-/** A resource that the client may not see any more is not sent again, not even as a deferred removal. */
-function dropDenied({ permitted }: View, retained: Retained): boolean {
-  let dropped = false;
-  for (const [id, { item, variant }] of retained) {
-    if (!permitted.admits(variant, item.parameters)) dropped = retained.delete(id);
+/**
+ * What earlier responses deferred is deferred again, or removed now. What the client may not see any more is not sent
+ * again. True: the client must get a response because something is removed.
+ */
+function addDeferred(
+  { deferred }: ResponseContent,
+  { view, deferRemovals, deferredRemovals = none }: CompositionInput,
+): boolean {
+  let removes = false;
+  for (const [id, retained] of deferredRemovals) {
+    if (deferRemovals && view.permitted.admits(retained.variant, retained.item.parameters))
+      deferred.set(id, retained);
+    else removes = true;
   }
-  return dropped;
+  return removes;
 }
 
 /** True: the client must get a response because of this change. */
 function addChange(
   content: ResponseContent,
-  { view, encoding, deferRemovals, errorsToldUpTo }: CompositionInput,
+  { view, encoding, deferRemovals }: CompositionInput,
   change: Change,
-  retained: Retained,
 ): boolean {
   const { item, now, lastSent, resend } = change;
   if (isVariant(now)) {
-    retained.delete(item.id);
+    content.deferred.delete(item.id);
     if (!needsSending(change, now, encoding.ttl)) return false;
     const hasIt = !resend && isVariant(lastSent) && sameVariant(lastSent, now);
     content.noteChange(item, now, !resend && hasBody(lastSent, now));
@@ -82,7 +79,7 @@ function addChange(
   }
   if (now !== 'absent' || !view.complete) return false;
   if (isVariant(lastSent) && deferRemovals && view.permitted.admits(lastSent, item.parameters)) {
-    retained.set(item.id, { item, variant: lastSent, errorsToldUpTo: errorsToldUpTo(item) });
+    content.defer(item, lastSent);
     return false;
   }
   return lastSent !== 'absent' && (isVariant(lastSent) || item.named);
@@ -91,17 +88,16 @@ function addChange(
 function encode(
   content: ResponseContent,
   { view, encoding, controlPlane }: CompositionInput,
-  retained: Retained,
   plain: readonly Uint8Array[] | undefined,
 ): Frame {
   if (plain === undefined && view.complete) {
     for (const item of view.items.values()) {
       if (isVariant(item.last.value)) content.add(item, item.last.value, false);
     }
-    for (const { item, variant } of retained.values()) content.add(item, variant, false);
+    for (const { item, variant } of content.deferred.values()) content.add(item, variant, false);
   }
   const id = nextSerial();
-  const version = versionOf(view, encoding, retained.size > 0 ? content : undefined);
+  const version = versionOf(view, encoding, content.deferred.size > 0 ? content : undefined);
   const bytes = encodeSotwResponse({
     type: view.type,
     version,

@@ -7,9 +7,9 @@ import type { View } from './view.ts';
 
 /**
  * Whether the subscriptions of a view decide about a resource that the client got from an earlier view. `none`: no
- * subscription covers it. `isResolved`: all that cover it are resolved. `open`: one of them is not.
+ * subscription covers it. `resolved`: all that cover it are. `unresolved`: one of them is not.
  */
-export type Covered = 'none' | 'answered' | 'open';
+export type Covered = 'none' | 'resolved' | 'unresolved';
 
 /** The locators about one name: many parameter sets of one client may have shown the same variant. */
 interface Located {
@@ -31,9 +31,9 @@ export class Coverage {
   }
 
   /**
-   * A plain name is the same resource whatever the parameters, and shown by wildcards and globs; its own subscription
-   * is not meant here. A variant is known by its constraints: every locator that matches them is about it; and the one
-   * that it came by, though its parameters are others now.
+   * By a plain name it is the same resource whatever the parameters: the wildcards and globs that show it decide (its own
+   * subscription is looked at elsewhere). By a locator it is one variant: every locator whose parameters match its
+   * constraints decides, and the locator that brought it, even if that has other parameters now.
    */
   of({ item, variant }: RetainedResource): Covered {
     const { name, locator, parameters } = item;
@@ -44,7 +44,7 @@ export class Coverage {
     }
     const located = this.#locatedOf(name);
     const judged = this.#judgeVariant(located, variant.constraints);
-    if (variant.constraints.matches(parameters) || judged === 'open') return judged;
+    if (variant.constraints.matches(parameters) || judged === 'unresolved') return judged;
     const own = this.#judge(located.byParameters.get(parameters) ?? []);
     return own === 'none' ? judged : own;
   }
@@ -69,11 +69,10 @@ export class Coverage {
 
   #judge(covering: readonly SelectionEntry[]): Covered {
     if (covering.length === 0) return 'none';
-    return covering.every((selected) => this.#knows(selected)) ? 'answered' : 'open';
+    return covering.every((selected) => this.#isResolved(selected)) ? 'resolved' : 'unresolved';
   }
 
-  /** Whether the view knows what a subscription shows, though it be nothing. */
-  #knows(selected: SelectionEntry): boolean {
+  #isResolved(selected: SelectionEntry): boolean {
     if (isCollection(selected.selector)) return this.#view.isResolved(selected);
     return this.#view.items.get(entryId(selected))?.last.value !== 'unknown';
   }

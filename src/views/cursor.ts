@@ -18,7 +18,7 @@ import {
   type ClientResources,
   type CursorPosition,
   clientResourcesOf,
-  errorsToldUpTo,
+  errorsSentUpTo,
   lastSentIn,
   removalsIn,
 } from './client-resources.ts';
@@ -39,15 +39,15 @@ import type { ViewSubscriber } from './view-subscriber.ts';
  */
 export abstract class Cursor implements Subscription, ViewSubscriber, SentItems {
   encoding: Encoding;
-  /** Told when there may be something to take. */
+  /** Called when there may be something to take. */
   readonly wake: () => void;
   protected view: View;
   /** What the client was last sent: the revision of a view. Undefined: nothing was sent yet. */
   protected position: CursorPosition | undefined;
-  protected deferredRemovals: ReadonlyMap<string, RetainedResource> | undefined;
-  protected readonly nackRetries = new NackRetries();
+  #deferredRemovals: ReadonlyMap<string, RetainedResource> | undefined;
+  readonly #nackRetries = new NackRetries();
   /** A wildcard or glob was added: its first response is sent even if it is empty. */
-  protected firstResponseDue: boolean;
+  #firstResponseDue: boolean;
   readonly #pool: ViewPool;
   #behind = false;
   #coalesced = 0;
@@ -57,7 +57,7 @@ export abstract class Cursor implements Subscription, ViewSubscriber, SentItems 
     this.#pool = pool;
     this.encoding = encoding;
     this.wake = wake;
-    this.firstResponseDue = selection.hasCollection;
+    this.#firstResponseDue = selection.hasCollection;
     this.view = pool.view(selection, access);
     this.view.subscribers.add(this);
     this.markBehind(true);
@@ -78,16 +78,16 @@ export abstract class Cursor implements Subscription, ViewSubscriber, SentItems 
     return this.view.items.size;
   }
 
-  get cold(): boolean {
-    return this.view.cold;
+  get allUnknown(): boolean {
+    return this.view.allUnknown;
   }
 
   get pending(): boolean {
-    return !this.nackRetries.empty || (this.#behind && !this.onlyDeferredRemovals());
+    return !this.#nackRetries.empty || (this.#behind && !this.onlyDeferredRemovals());
   }
 
   get due(): boolean {
-    return !this.nackRetries.empty || (this.pending && !this.withheld() && !this.awaitsFirstAnswer());
+    return !this.#nackRetries.empty || (this.pending && !this.withheld() && !this.awaitsFirstAnswer());
   }
 
   get responded(): boolean {
@@ -95,7 +95,7 @@ export abstract class Cursor implements Subscription, ViewSubscriber, SentItems 
   }
 
   get hasDeferredRemovals(): boolean {
-    return this.deferredRemovals !== undefined;
+    return this.#deferredRemovals !== undefined;
   }
 
   positionIn(view: View): number | undefined {
@@ -132,7 +132,7 @@ export abstract class Cursor implements Subscription, ViewSubscriber, SentItems 
   }
 
   take(deferRemovals: boolean): Frame | undefined {
-    let frame = this.nackRetries.empty ? undefined : this.#takeNackRetry();
+    let frame = this.#nackRetries.empty ? undefined : this.#takeNackRetry();
     if (frame === undefined && this.#behind && !this.withheld()) frame = this.takeChanges(deferRemovals);
     if (frame !== undefined) this.responses.sent(frame.sent);
     return frame;
@@ -146,7 +146,7 @@ export abstract class Cursor implements Subscription, ViewSubscriber, SentItems 
     const kind = this.responses.classify(nonce, error !== undefined);
     if (kind === 'first' || kind === 'change') return kind;
     const answered = this.responses.answered(nonce, error);
-    if (kind === 'nack' && answered !== undefined && this.takesParts) this.nackRetries.add(answered);
+    if (kind === 'nack' && answered !== undefined && this.takesParts) this.#nackRetries.add(answered);
     return kind;
   }
 
@@ -176,8 +176,8 @@ export abstract class Cursor implements Subscription, ViewSubscriber, SentItems 
 
   protected move(selection: Selection, access: Access): void {
     const old = this.view;
-    this.firstResponseDue = selection.collections.some(
-      (selected) => this.firstResponseDue || !old.selection.has(entryId(selected)),
+    this.#firstResponseDue = selection.collections.some(
+      (selected) => this.#firstResponseDue || !old.selection.has(entryId(selected)),
     );
     this.markBehind(false);
     this.view = this.#pool.view(selection, access, old.selection);
@@ -198,7 +198,7 @@ export abstract class Cursor implements Subscription, ViewSubscriber, SentItems 
   protected resendSelected(ids: ReadonlySet<string>): void {
     const collections = this.view.selection.collections.filter((selected) => ids.has(entryId(selected)));
     // A response is due, even if it is empty.
-    if (collections.some(({ selector }) => selector === WILDCARD)) this.firstResponseDue = true;
+    if (collections.some(({ selector }) => selector === WILDCARD)) this.#firstResponseDue = true;
     const items = new Set([...ids, ...itemsOf(this.view, new Set(collections))]);
     this.#dueItems.add(resendItems(items));
     this.markBehind(true);
@@ -215,7 +215,7 @@ export abstract class Cursor implements Subscription, ViewSubscriber, SentItems 
     const awaitsFirstAnswer = this.awaitsFirstAnswer();
     const { frame, deferredRemovals } = this.#composed(deferRemovals);
     if (frame === undefined && awaitsFirstAnswer) return undefined;
-    this.deferredRemovals = deferredRemovals;
+    this.#deferredRemovals = deferredRemovals;
     this.advance();
     return frame;
   }
@@ -231,8 +231,8 @@ export abstract class Cursor implements Subscription, ViewSubscriber, SentItems 
       this.position.generation = view.generation;
     }
     this.#dueItems.clear();
-    if (this.firstResponseDue && view.collectionsResolved) this.firstResponseDue = false;
-    this.markBehind(this.deferredRemovals !== undefined);
+    if (this.#firstResponseDue && view.collectionsResolved) this.#firstResponseDue = false;
+    this.markBehind(this.#deferredRemovals !== undefined);
     view.dropHistory();
     if (old === undefined || old === view) return;
     old.anchored.delete(this);
@@ -242,7 +242,7 @@ export abstract class Cursor implements Subscription, ViewSubscriber, SentItems 
   /** Nothing is new, except that deferred removals may be sent now. */
   protected onlyDeferredRemovals(): boolean {
     return (
-      this.deferredRemovals !== undefined &&
+      this.#deferredRemovals !== undefined &&
       this.positionIn(this.view) === this.view.head &&
       this.#dueItems.current === undefined
     );
@@ -250,22 +250,27 @@ export abstract class Cursor implements Subscription, ViewSubscriber, SentItems 
 
   /** A wildcard's first response is due, whatever is in it, but the wildcard is not resolved yet. */
   protected awaitsFirstAnswer(): boolean {
-    return this.firstResponseDue && !this.view.collectionsResolved;
+    return this.#firstResponseDue && !this.view.collectionsResolved;
   }
 
   /** Only this client has to be sent this: other cursors at its position get another response. */
   protected needsOwnResponse(): boolean {
     return (
-      (this.position !== undefined && this.position.view !== this.view) || this.deferredRemovals !== undefined
+      (this.position !== undefined && this.position.view !== this.view) ||
+      this.#deferredRemovals !== undefined
     );
   }
 
   protected mustSendEmpty(): boolean {
-    return this.firstResponseDue && this.view.collectionsResolved;
+    return this.#firstResponseDue && this.view.collectionsResolved;
   }
 
   #composed(deferRemovals: boolean): Composed {
-    if (this.needsOwnResponse()) return this.composeOwn(this.#input(deferRemovals));
+    if (this.needsOwnResponse()) {
+      const resources = this.clientResources();
+      const changes = Array.from(this.view.items.values(), (item) => this.changeOf(item, resources));
+      return this.compose(this.ownInput(this.#input(deferRemovals), resources), changes);
+    }
     const { view, encoding } = this;
     const step: CursorStep = {
       from: this.position === undefined ? -1 : this.position.revision,
@@ -282,18 +287,12 @@ export abstract class Cursor implements Subscription, ViewSubscriber, SentItems 
     return composed;
   }
 
-  /** A response for this client only. */
-  protected composeOwn(input: CompositionInput): Composed {
-    const resources = this.clientResources();
-    const changes = Array.from(this.view.items.values(), (item) => this.changeOf(item, resources));
-    return this.compose(this.ownInput(input, resources), changes);
-  }
-
+  /** The input for a response that only this client gets. */
   protected ownInput(input: CompositionInput, resources: ClientResources | undefined): CompositionInput {
     if (resources === undefined) return input;
     // What was deferred, and what a wildcard or glob of the view no longer shows.
     const retained = removalsIn(resources, this.view);
-    for (const [id, entry] of this.deferredRemovals ?? []) retained.set(id, entry);
+    for (const [id, entry] of this.#deferredRemovals ?? []) retained.set(id, entry);
     return { ...input, deferredRemovals: retained.size > 0 ? retained : undefined };
   }
 
@@ -315,10 +314,11 @@ export abstract class Cursor implements Subscription, ViewSubscriber, SentItems 
       now: this.#pool.now(),
       controlPlane: this.#pool.controlPlane,
       newcomer: position?.view !== view,
-      errorsToldUpTo: (item) => (position === undefined ? -1 : errorsToldUpTo(position, view, item)),
+      errorsSentUpTo: (item) => (position === undefined ? -1 : errorsSentUpTo(position, view, item)),
       deferRemovals,
-      deferredRemovals: this.deferredRemovals,
+      deferredRemovals: this.#deferredRemovals,
       firstResponseDue: this.mustSendEmpty(),
+      mustRemove: [],
     };
   }
 
@@ -327,16 +327,16 @@ export abstract class Cursor implements Subscription, ViewSubscriber, SentItems 
     return undefined;
   }
 
-  /** What the client has that its position in the view does not tell. */
+  /** What the client has and its position in the view does not show. */
   protected clientResources(): ClientResources | undefined {
     if (this.position === undefined || this.position.view === this.view) return this.carriedOver;
     return clientResourcesOf(this.position, this.view, this.carriedOver);
   }
 
   #takeNackRetry(): Frame | undefined {
-    if (!this.takesParts) this.nackRetries.clear(); // the complete state has it
+    if (!this.takesParts) this.#nackRetries.clear(); // the complete state has it
     for (;;) {
-      const change = this.nackRetries.next(this.view, (id) => this.lastSent(id));
+      const change = this.#nackRetries.next(this.view, (id) => this.lastSent(id));
       if (change === undefined) return undefined;
       const { frame } = this.compose(retryInput(this.#input(false)), [change]);
       if (frame !== undefined) return frame;

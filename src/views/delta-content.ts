@@ -2,7 +2,6 @@ import type { StoredResourceError } from '../model/catalog.ts';
 import type { Variant } from '../model/resource.ts';
 import { Code } from '../wire/grpc-status.ts';
 import type { RemovedName } from '../wire/responses.ts';
-import type { RetainedResource } from './frame.ts';
 import type { Item } from './item.ts';
 import { OtherParameterSets } from './other-parameter-sets.ts';
 import {
@@ -13,13 +12,6 @@ import {
   ResponseContent,
 } from './response-content.ts';
 import { unresolvableAlias } from './unresolvable-alias.ts';
-
-/** What a delta response must mention as removed, unless a resource of that name is in it. */
-export interface NamedRemoval {
-  readonly id: string;
-  readonly name: string;
-  readonly locator: boolean;
-}
 
 /** Gathers a delta response's parts; a removal, too, is in it once. */
 export class DeltaContent extends ResponseContent {
@@ -53,18 +45,18 @@ export class DeltaContent extends ResponseContent {
     super.add(item, variant, hasIt);
   }
 
-  remove(item: Item, held: Variant | undefined): void {
+  remove(item: Item, before: Variant | undefined): void {
     this.#seen.add(item.id);
     if (item.locator) {
-      if (held === undefined) this.addMissing(item);
-      else this.#removeVariant(item, held);
-    } else if (this.input.encoding.constrained && held !== undefined && held.constraints.key !== '') {
-      this.#removeVariant(item, held);
+      if (before === undefined) this.addMissing(item);
+      else this.#removeVariant(item, before);
+    } else if (this.input.encoding.constrained && before !== undefined && before.constraints.key !== '') {
+      this.#removeVariant(item, before);
     } else {
-      const name = held === undefined ? item.spelling : nameOf(item, held);
-      if (held !== undefined) this.removals.push({ item, variant: held });
+      const name = before === undefined ? item.spelling : nameOf(item, before);
+      if (before !== undefined) this.removals.push({ item, variant: before });
       this.#postponed.push(() => {
-        if (held === undefined || !this.#shownElsewhere(item, held)) this.#removeName(name);
+        if (before === undefined || !this.#shownElsewhere(item, before)) this.#removeName(name);
       });
     }
   }
@@ -72,7 +64,7 @@ export class DeltaContent extends ResponseContent {
   /** A subscribed name that is not there. */
   addAbsent(item: Item): void {
     const { view } = this.input;
-    // It does not say for which parameter set: it waits until that is known of all.
+    // The removal does not say for which parameter set: it waits until all are resolved.
     if (this.#others.anyOther(item, 'unknown')) return;
     if (item.locator || view.info.short !== 'vhds') {
       this.remove(item, undefined);
@@ -84,8 +76,8 @@ export class DeltaContent extends ResponseContent {
   }
 
   /**
-   * A locator client has several parameter sets for one name. Absence is told only when it is known for all of them.
-   * This one was unknown until now, so the absence for the others is told now.
+   * A locator client has several parameter sets for one name. The absence is sent once the name is resolved for all of
+   * them. This one was unknown until now, so the absence for the others is due.
    */
   addAbsentForOthers(item: Item): void {
     if (this.#others.anyOther(item, 'absent') && !this.#others.anyOther(item, 'unknown'))
@@ -96,11 +88,11 @@ export class DeltaContent extends ResponseContent {
    * One variant replaces another. A client that got constraints also gets the removal of the old variant (protocol
    * §5). If an alias led to a resource of another name before, that resource is removed too.
    */
-  replace(item: Item, held: Variant, now: Variant): void {
-    if (held.name === now.name) {
+  replace(item: Item, before: Variant, now: Variant): void {
+    if (before.name === now.name) {
       const constrained = item.locator || this.input.encoding.constrained;
-      if (constrained && held.constraints.key !== now.constraints.key) this.#removeVariant(item, held);
-    } else this.remove(item, held);
+      if (constrained && before.constraints.key !== now.constraints.key) this.#removeVariant(item, before);
+    } else this.remove(item, before);
   }
 
   /**
@@ -120,20 +112,18 @@ export class DeltaContent extends ResponseContent {
    * A deferred removal is dropped if this response removes the variant already, or shows it for another parameter
    * set.
    */
-  dropAlreadyRemoved(retained: Map<string, RetainedResource>): void {
+  dropAlreadyRemoved(): void {
     this.#writeRemovals();
-    for (const [id, { item, variant }] of retained) {
-      if (
-        item.locator &&
-        this.constrained.has(constrainedKey(variant.constraints.key, nameOf(item, variant)))
-      )
-        retained.delete(id);
+    for (const [id, { item, variant }] of this.deferred) {
+      const key = constrainedKey(variant.constraints.key, nameOf(item, variant));
+      if (item.locator && this.constrained.has(key)) this.deferred.delete(id);
     }
   }
 
-  addRemovals(entries: Iterable<NamedRemoval>): void {
-    for (const { id, name, locator } of entries) {
-      if (this.#seen.has(id)) continue;
+  /** What must be in the response as removed, unless it is in it already or deferred. */
+  addRequiredRemovals(): void {
+    for (const { id, name, locator } of this.input.mustRemove) {
+      if (this.#seen.has(id) || this.deferred.has(id)) continue;
       if (locator) this.addMissing({ spelling: name });
       else this.#removeName(name);
     }
@@ -143,20 +133,20 @@ export class DeltaContent extends ResponseContent {
    * In delta a NOT_FOUND error removes the name for all parameter sets (protocol §8). It is sent only if the name is
    * absent for all of them.
    */
-  protected override mayTell({ code }: StoredResourceError, item: Item): boolean {
+  protected override maySend({ code }: StoredResourceError, item: Item): boolean {
     if (code !== Code.NOT_FOUND) return true;
     return item.last.value === 'absent' && !this.#others.anyOther(item, 'unknown');
   }
 
   /** A locator client loses one variant, unless another of its parameter sets still shows it. */
-  #removeVariant(item: Item, held: Variant): void {
-    this.removals.push({ item, variant: held });
+  #removeVariant(item: Item, before: Variant): void {
+    this.removals.push({ item, variant: before });
     this.#postponed.push(() => {
-      const name = nameOf(item, held);
-      const key = constrainedKey(held.constraints.key, name);
-      if (this.constrained.has(key) || this.#shownElsewhere(item, held)) return;
+      const name = nameOf(item, before);
+      const key = constrainedKey(before.constraints.key, name);
+      if (this.constrained.has(key) || this.#shownElsewhere(item, before)) return;
       this.constrained.add(key);
-      this.removedNames.push({ name, constraints: held.constraints.bytes });
+      this.removedNames.push({ name, constraints: before.constraints.bytes });
     });
   }
 
@@ -170,7 +160,7 @@ export class DeltaContent extends ResponseContent {
   }
 
   /** By another parameter set, its name or an alias. */
-  #shownElsewhere(item: Item, held: Variant): boolean {
-    return this.#others.anyShows(item, held, item.locator || this.input.encoding.constrained);
+  #shownElsewhere(item: Item, before: Variant): boolean {
+    return this.#others.anyShows(item, before, item.locator || this.input.encoding.constrained);
   }
 }

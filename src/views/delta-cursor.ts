@@ -14,11 +14,10 @@ import {
 import { removedWhileAway } from './client-versions.ts';
 import { composeDelta } from './compose-delta.ts';
 import { Cursor } from './cursor.ts';
-import type { NamedRemoval } from './delta-content.ts';
 import type { Composed, Frame } from './frame.ts';
 import type { Item } from './item.ts';
 import { RequiredAnswers } from './required-answers.ts';
-import type { CompositionInput } from './response-content.ts';
+import type { CompositionInput, NamedRemoval } from './response-content.ts';
 import { DeltaResponses } from './sent-responses.ts';
 import type { View } from './view.ts';
 import type { ViewPool } from './view-pool.ts';
@@ -138,14 +137,18 @@ export class DeltaCursor extends Cursor {
   }
 
   protected compose(input: CompositionInput, changes: Iterable<Change>): Composed {
-    return composeDelta(input, changes, none);
+    return composeDelta(input, changes);
   }
 
-  protected override composeOwn(input: CompositionInput): Composed {
-    const resources = this.clientResources();
-    const changes = Array.from(this.view.items.values(), (item) => this.changeOf(item, resources));
-    for (const { item, now } of changes) if (now !== 'unknown') this.#clientVersions?.delete(item.spelling);
-    return composeDelta(this.ownInput(input, resources), changes, this.#mustRemove());
+  protected override ownInput(
+    input: CompositionInput,
+    resources: ClientResources | undefined,
+  ): CompositionInput {
+    if (this.#clientVersions !== undefined) {
+      for (const { spelling, last } of this.view.items.values())
+        if (last.value !== 'unknown') this.#clientVersions.delete(spelling);
+    }
+    return { ...super.ownInput(input, resources), mustRemove: this.#mustRemove() };
   }
 
   protected override changeOf(item: Item, resources: ClientResources | undefined): Change {

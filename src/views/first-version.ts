@@ -9,7 +9,7 @@ interface NewView {
   readonly items: ReadonlyMap<string, Item>;
 }
 
-/** version_info of the upstream response that what a new view shows came with; may be empty. */
+/** version_info of the upstream response that brought what a new view shows; may be empty. */
 export function firstVersion({ type, selection, items }: NewView, catalog: Catalog): string {
   const collection = selection.collections[0];
   if (collection !== undefined)

@@ -62,5 +62,5 @@ export interface RetainedResource {
    * The removal of this resource was deferred, and its resource errors with it. The client has got the errors up to
    * this revision.
    */
-  readonly errorsToldUpTo?: number;
+  readonly errorsSentUpTo?: number;
 }

@@ -1,7 +1,7 @@
 import { LRUCache } from 'lru-cache';
 import type { Clock, Timer } from '../model/clock.ts';
 
-/** So much ends in one turn. Clients can leave hundreds of thousands of names behind, and others want their turn. */
+/** The work of one turn of the event loop. Clients can leave hundreds of thousands of names behind. */
 const workPerTurn = 5000;
 /** lru-cache's lists do not shrink: after more than this, an empty one is replaced. */
 const large = 10_000;
@@ -13,9 +13,9 @@ export interface IdleCacheOptions<T> {
   readonly maxBytes: () => number;
   /** What it takes to end an entry, in work: 1 for most. */
   readonly work: (entry: T) => number;
-  /** Its time is over. */
+  /** The idle time of an entry is over. */
   readonly over: (entry: T) => void;
-  /** It had to go before its time. */
+  /** An entry is dropped before its idle time is over, for room. */
   readonly evicted: (entry: T) => void;
 }
 

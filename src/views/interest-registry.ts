@@ -23,11 +23,11 @@ interface InterestContent {
 export interface InterestPort {
   /** Somebody is new to this, and it must not be cached (protocol §5, do_not_cache). */
   resubscribe(interest: Interest): void;
-  /** Somebody wants this now, and nobody did. */
+  /** The first view has this interest. */
   subscribe(interest: Interest): void;
-  /** Nobody wants it any more. */
+  /** The interest has ended. */
   unsubscribe(interest: Interest, why: EndReason): void;
-  /** Nobody subscribes to it now; it is kept for a while. */
+  /** Nobody subscribes to it now; it stays for a while. */
   markIdle(interest: Interest): void;
   /** Somebody subscribes again to what was idle. */
   markActive(interest: Interest): void;
@@ -53,8 +53,8 @@ interface RegisteredInterest {
 const returnMilliseconds = 2000;
 
 /**
- * Who wants what, counted by views: one subscription upstream for each distinct interest, however many clients have
- * it. What nobody wants any more lingers (docs/adr/0007): a moment in any case, and if there is something under its
+ * The interests, counted by views: one subscription upstream for each distinct interest, however many clients have it.
+ * An interest without views lingers (docs/adr/0007): a moment in any case, and if there is something under its
  * name, for `idleMilliseconds`.
  */
 export class InterestRegistry {
@@ -123,7 +123,7 @@ export class InterestRegistry {
     if (this.#entry(interest) === entry) this.#port.markIdle(entry.interest);
   }
 
-  /** Ends the least recently used of what nobody wants; false if there is nothing left to end. */
+  /** Ends the least recently used idle interest; false if there is none. */
   evict(): boolean {
     return this.#idleWithContent.evict() || this.#justLeft.evict();
   }

@@ -54,11 +54,11 @@ export function everShown(item: Item): boolean {
   return false;
 }
 
-/** Keeps the newest entry, and for each standing cursor the newest that it sees. */
-export function pruneChain(newest: HistoryEntry, standing: readonly number[]): void {
+/** Keeps the newest entry, and for each of these positions of cursors, in ascending order, the newest that it sees. */
+export function pruneChain(newest: HistoryEntry, positions: readonly number[]): void {
   let kept = newest;
-  for (let index = standing.length - 1; index >= 0; index--) {
-    const revision = standing[index] ?? 0;
+  for (let index = positions.length - 1; index >= 0; index--) {
+    const revision = positions[index] ?? 0;
     if (kept.revision <= revision) continue;
     let entry = kept.older;
     while (entry !== undefined && entry.revision > revision) entry = entry.older;

@@ -4,7 +4,7 @@ import { type Selector, WILDCARD } from '../model/transaction.ts';
 import { parentGlob } from '../model/xdstp.ts';
 import type { Item } from './item.ts';
 
-interface LocatorPosition {
+interface MovedItem {
   readonly id: string;
   readonly parameters: Parameters;
 }
@@ -17,8 +17,8 @@ interface MovedLocator {
 const none: readonly never[] = [];
 
 /**
- * Locators whose parameters have changed though the client sent the same (a trusted rule, and a node or rules that
- * changed). Several may have had the same parameters by that, and have different ones now.
+ * Locators whose parameters have changed, though the client sent the same locators: a trusted rule overrides them, and
+ * the node or the rules have changed. Locators that had equal parameters may have different ones now.
  */
 export class MovedLocators {
   readonly #named: ReadonlyMap<string, readonly MovedLocator[]>;
@@ -32,8 +32,8 @@ export class MovedLocators {
     this.#collecting = Map.groupBy(collecting, ({ from }) => collectionKey(from.parameters, from.selector));
   }
 
-  /** What an item of before may be now: it came by its name, or as a member. */
-  positionsOf({ id, name, spelling, locator, parameters: before }: Item): readonly LocatorPosition[] {
+  /** The items of the new selection that an item of the old one may have become: by its name, or as a member. */
+  targetsOf({ id, name, spelling, locator, parameters: before }: Item): readonly MovedItem[] {
     if (!locator) return none;
     const collections = [WILDCARD, parentGlob(name) ?? WILDCARD].map((selector) =>
       collectionKey(before, selector),
@@ -49,15 +49,15 @@ export class MovedLocators {
 const collectionKey = (parameters: Parameters, selector: Selector): string => `${parameters.id} ${selector}`;
 
 function movedIn(before: Selection, now: Selection): readonly MovedLocator[] {
-  const gone = [...before.entries].filter(([id, { locator }]) => locator && !now.has(id));
-  if (gone.length === 0) return none;
+  const ended = [...before.entries].filter(([id, { locator }]) => locator && !now.has(id));
+  if (ended.length === 0) return none;
   const key = ({ locatorParameters, spelling }: SelectionEntry): string =>
     `${locatorParameters?.id} ${spelling}`;
   const parameters = new Map<string, Parameters>();
   for (const selected of now.entries.values()) {
     if (selected.locator) parameters.set(key(selected), selected.parameters);
   }
-  return gone.flatMap(([, from]) => {
+  return ended.flatMap(([, from]) => {
     const to = parameters.get(key(from));
     return to === undefined ? [] : [{ from, to }];
   });

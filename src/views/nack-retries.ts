@@ -7,16 +7,16 @@ import type { Item } from './item.ts';
 import type { CompositionInput } from './response-content.ts';
 import type { View } from './view.ts';
 
-/** One thing that a rejected response said: it goes out once more, alone (protocol §3.12). */
+/** A change of a rejected response: it is sent once more, by itself (protocol §3.12). */
 interface RejectedChange {
   readonly item: Item;
-  /** What was rejected; undefined: a removal. */
+  /** The rejected variant; undefined: a removal. */
   readonly shown: Variant | undefined;
-  /** What the client was to lose for it; undefined: nothing. */
+  /** What was removed or replaced with it; undefined: nothing. */
   readonly removed: Variant | undefined;
 }
 
-/** The changes of rejected responses that go out once more, alone. */
+/** The changes of rejected responses that are sent once more, each by itself. */
 export class NackRetries {
   /** Made when it is needed: most clients reject nothing. */
   #changes: RejectedChange[] | undefined;
@@ -61,7 +61,7 @@ function rejectedChanges(rejected: SentResponse): readonly RejectedChange[] {
   const parts = new Map<string, RejectedChange>();
   for (const part of byItem) {
     const { item, shown, removed } = part;
-    // Another parameter set gets something in its place: it goes with that.
+    // The replacement for another parameter set removes the same variant: that change says it.
     if (shown === undefined && removed !== undefined && swapped.has(removalKey(item, removed))) continue;
     const constraints = item.locator ? (shown ?? removed)?.constraints.key : undefined;
     const key = JSON.stringify([item.spelling, shown !== undefined, constraints ?? '']);
@@ -90,31 +90,32 @@ const removalKey = ({ locator, spelling }: Item, { constraints }: Variant): stri
 function changeToResend(
   { item: rejected, shown, removed }: RejectedChange,
   view: View,
-  held: Value | undefined,
+  lastSent: Value | undefined,
 ): Change | undefined {
-  // The selection may have changed since: then the same is another item.
+  // The selection may have changed since: then another item stands for the same resource.
   const item = view.items.get(rejected.id);
   const now = item?.last.value;
   const shared = { clientVersion: undefined, resend: true };
   if (item !== undefined && isVariant(now)) {
-    if (!isStill(shown, now) || !isStill(held, now)) return undefined;
-    return { item, now, lastSent: removed ?? held, ...shared };
+    if (!isStill(shown, now) || !isStill(lastSent, now)) return undefined;
+    return { item, now, lastSent: removed ?? lastSent, ...shared };
   }
-  if (shown !== undefined || removed === undefined || now === 'unknown' || isVariant(held)) return undefined;
-  if (item === undefined && new Coverage(view).of({ item: rejected, variant: removed }) !== 'answered')
+  if (shown !== undefined || removed === undefined || now === 'unknown' || isVariant(lastSent))
+    return undefined;
+  if (item === undefined && new Coverage(view).of({ item: rejected, variant: removed }) !== 'resolved')
     return undefined;
   return { item: item ?? rejected, now: 'absent', lastSent: removed, ...shared };
 }
 
-/** Otherwise something newer went out since, or will. */
+/** Otherwise something newer was sent since, or will be. */
 const isStill = (value: Value | undefined, now: Variant): boolean =>
   isVariant(value) && sameVariant(value, now);
 
-/** A retry is about its change alone. */
+/** A retry has its change and nothing else. */
 export const retryInput = (input: CompositionInput): CompositionInput => ({
   ...input,
   newcomer: true,
-  errorsToldUpTo: () => input.view.head,
+  errorsSentUpTo: () => input.view.head,
   deferredRemovals: undefined,
   firstResponseDue: false,
 });

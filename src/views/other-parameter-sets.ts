@@ -6,7 +6,7 @@ import type { View } from './view.ts';
 
 /** What the items of one spelling show, over all parameter sets of locators, or of plain names. */
 interface SpellingState {
-  /** How many items are so. */
+  /** How many items are unknown. */
   readonly unknown: number;
   readonly absent: number;
   readonly names: ReadonlySet<ResourceName>;
@@ -34,29 +34,29 @@ export class OtherParameterSets {
     return this.#of(true, item.spelling, item.name)[value] > (own === value ? 1 : 0);
   }
 
-  /** By another parameter set, its name or an alias; `constrained`: the same variant. */
-  anyShows({ locator, spelling, name }: Item, held: Variant, constrained: boolean): boolean {
+  /** Whether another parameter set shows the resource, by its name or an alias; `constrained`: exactly this variant. */
+  anyShows({ locator, spelling, name }: Item, variant: Variant, constrained: boolean): boolean {
     const shows = (spelled: string, canonical: ResourceName): boolean => {
       const [only, ...more] = this.#view.forms;
       if (only !== undefined && more.length === 0) {
         // Nearly every client has one parameter set.
         const now =
           only.locator === locator ? this.#view.itemOf(locator, only.parameters, spelled) : undefined;
-        return isVariant(now?.last.value) && isSame(now.last.value, held, constrained);
+        return isVariant(now?.last.value) && isSame(now.last.value, variant, constrained);
       }
       const { names, variants } = this.#of(locator, spelled, canonical);
-      return constrained ? variants.has(shownVariantKey(held)) : names.has(held.name);
+      return constrained ? variants.has(shownVariantKey(variant)) : names.has(variant.name);
     };
-    if (shows(spelling, name) || shows(held.name, held.name)) return true;
-    // By an alias it is told under its own name, however the client spells the alias.
-    return held.aliases.some((alias) => {
+    if (shows(spelling, name) || shows(variant.name, variant.name)) return true;
+    // A resource that was found by an alias is sent under its own name, however the client spells the alias.
+    return variant.aliases.some((alias) => {
       const canonical = resourceName(alias);
       if (shows(alias, canonical)) return true;
       return this.#view
         .respelled(canonical)
         .some(
           ({ locator: also, last }) =>
-            also === locator && isVariant(last.value) && isSame(last.value, held, constrained),
+            also === locator && isVariant(last.value) && isSame(last.value, variant, constrained),
         );
     });
   }

@@ -4,7 +4,7 @@ import { type Catalog, isVariant, type StoredResourceError, type Value } from '.
 import type { Parameters } from '../model/parameters.ts';
 import type { Variant } from '../model/resource.ts';
 
-type AskedResource = { readonly name: ResourceName; readonly parameters: Parameters };
+type NamedResource = { readonly name: ResourceName; readonly parameters: Parameters };
 
 const none: readonly never[] = [];
 
@@ -30,27 +30,27 @@ export class Permitted {
   }
 
   /** By its own name or by an alias. */
-  named({ name, parameters }: AskedResource): Value {
+  named({ name, parameters }: NamedResource): Value {
     return this.#catalog.resolve(this.#type, name, parameters, this.#restriction);
   }
 
   /** As a wildcard (`fromWildcard`) or glob shows it that has a member of this name. */
-  member({ name, parameters }: AskedResource, fromWildcard: boolean): Value {
+  member({ name, parameters }: NamedResource, fromWildcard: boolean): Value {
     const value = this.#catalog.resolve(this.#type, name, parameters, this.#restriction, fromWildcard);
     if (this.#restriction === undefined) return value;
     // Found by an alias it is another resource, and a member by its own name.
     return isVariant(value) && value.name === name ? value : 'absent';
   }
 
-  /** What is said of something that is there, but not for these clients, is not for them either. */
-  resourceErrors(asked: AskedResource): readonly StoredResourceError[] {
-    if (!this.allows(asked.name)) return none;
-    const resourceErrors = this.#catalog.resourceErrors(this.#type, asked.name, asked.parameters);
-    return resourceErrors.length > 0 && this.#isHidden(asked) ? none : resourceErrors;
+  /** The errors of a resource that exists, but not for these clients, are not for them either. */
+  resourceErrors(resource: NamedResource): readonly StoredResourceError[] {
+    if (!this.allows(resource.name)) return none;
+    const resourceErrors = this.#catalog.resourceErrors(this.#type, resource.name, resource.parameters);
+    return resourceErrors.length > 0 && this.#isHidden(resource) ? none : resourceErrors;
   }
 
-  #isHidden(asked: AskedResource): boolean {
-    if (this.#restriction === undefined || isVariant(this.named(asked))) return false;
-    return isVariant(this.#catalog.resolve(this.#type, asked.name, asked.parameters));
+  #isHidden(resource: NamedResource): boolean {
+    if (this.#restriction === undefined || isVariant(this.named(resource))) return false;
+    return isVariant(this.#catalog.resolve(this.#type, resource.name, resource.parameters));
   }
 }

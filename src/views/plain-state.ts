@@ -3,9 +3,9 @@ import type { Encoding } from '../model/subscription.ts';
 import type { View } from './view.ts';
 
 /**
- * The resources of a complete SotW state, as their bytes, where nothing but these is needed: of a wildcard or glob
- * alone, for clients that get no constraints, wrappers or TTLs. That is what most clients subscribe to, and of many
- * classes of clients each wants its own. Undefined: some resource needs more.
+ * The bodies of a complete SotW state, if a response needs nothing else: one wildcard or glob, and no constraints,
+ * wrappers or TTLs. Most clients subscribe like this, and each class of clients needs its own response. Undefined: some
+ * resource needs more than its body.
  */
 export function plainState(
   { items, selection }: View,

@@ -10,46 +10,46 @@ const none: readonly never[] = [];
  * unsubscribed while a wildcard covers them (protocol §4.5), and globs, which may be empty (§6).
  */
 export class RequiredAnswers {
-  /** Made when it is needed: most clients never expect anything. */
-  #expected: Map<string, SelectionEntry> | undefined;
+  /** Made when it is needed: most clients require nothing. */
+  #required: Map<string, SelectionEntry> | undefined;
 
   get empty(): boolean {
-    return this.#expected === undefined || this.#expected.size === 0;
+    return this.#required === undefined || this.#required.size === 0;
   }
 
   has(id: string): boolean {
-    return this.#expected?.has(id) === true;
+    return this.#required?.has(id) === true;
   }
 
   add(selected: SelectionEntry): void {
-    this.#expected ??= new Map();
-    this.#expected.set(entryId(selected), selected);
+    this.#required ??= new Map();
+    this.#required.set(entryId(selected), selected);
   }
 
-  /** An empty glob is told by its URL when it is subscribed. */
+  /** The answer to an empty glob is its URL as removed (protocol §6). */
   addGlobs(collections: readonly SelectionEntry[]): void {
     for (const selected of collections) if (isGlob(selected.selector)) this.add(selected);
   }
 
-  /** What of it a view knows to be absent, by id. */
+  /** Those that a view knows to be absent, by id. */
   *absentIn(view: View): Iterable<readonly [id: string, selected: SelectionEntry]> {
-    const outcomes = new AnswerStates(view);
-    for (const [id, selected] of this.#expected ?? none) {
-      if (outcomes.of(id, selected) === 'absent') yield [id, selected];
+    const states = new AnswerStates(view);
+    for (const [id, selected] of this.#required ?? none) {
+      if (states.of(id, selected) === 'absent') yield [id, selected];
     }
   }
 
-  /** All of it that the view knows has been told. */
+  /** A response has had all that the view knows. */
   dropAnswered(view: View): void {
     if (this.empty) return;
-    const outcomes = new AnswerStates(view);
-    for (const [id, selected] of this.#expected ?? none) {
-      if (outcomes.of(id, selected) !== 'unknown') this.#expected?.delete(id);
+    const states = new AnswerStates(view);
+    for (const [id, selected] of this.#required ?? none) {
+      if (states.of(id, selected) !== 'unknown') this.#required?.delete(id);
     }
   }
 }
 
-/** What a view knows of several selections. Valid while it does not change. */
+/** What a view knows of several selectors. Valid while it does not change. */
 class AnswerStates {
   readonly #view: View;
   /** The globs that show something. */

@@ -16,13 +16,22 @@ export interface CompositionInput {
   /** The subscriber has no position in this view yet. */
   readonly newcomer: boolean;
   /** The revision up to which the subscriber has got the errors of an item. */
-  readonly errorsToldUpTo: (item: Item) => number;
+  readonly errorsSentUpTo: (item: Item) => number;
   /** Removals are deferred: SotW sends the old and the new resources, delta only the additions. */
   readonly deferRemovals: boolean;
   /** What earlier responses deferred; it goes now unless `deferRemovals`. */
   readonly deferredRemovals: ReadonlyMap<string, RetainedResource> | undefined;
   /** The first response of a subscription is due even if there is nothing in it (protocol §3.9, §4.7). */
   readonly firstResponseDue: boolean;
+  /** Delta: what must be in the response as removed, unless a resource of that name is in it. */
+  readonly mustRemove: readonly NamedRemoval[];
+}
+
+/** A name that a delta response must mention as removed. */
+export interface NamedRemoval {
+  readonly id: string;
+  readonly name: string;
+  readonly locator: boolean;
 }
 
 export const noConstraints = new Uint8Array(0);
@@ -35,6 +44,8 @@ export const nextSerial = (): Serial => serial(++lastSerial);
 export class ResponseContent {
   readonly resources: OutgoingResource[] = [];
   readonly errors: OutgoingError[] = [];
+  /** Resources that a later response removes (protocol §8, Order on ADS). */
+  readonly deferred = new Map<string, RetainedResource>();
   protected readonly input: CompositionInput;
   /** What is in it by its name alone. */
   protected readonly named = new Set<string>();
@@ -43,6 +54,8 @@ export class ResponseContent {
   protected readonly removals: RetainedResource[] = [];
   readonly #additions: RetainedResource[] = [];
   readonly #changed: Variant[] = [];
+  /** Items whose removal this response has deferred, though it may have dropped the deferral since. */
+  readonly #newlyDeferred = new Set<string>();
   #timeDependent = false;
 
   constructor(input: CompositionInput) {
@@ -85,26 +98,42 @@ export class ResponseContent {
     });
   }
 
-  /** The errors of an item that the subscriber has not got yet. */
+  get deferredRemovals(): ReadonlyMap<string, RetainedResource> | undefined {
+    return this.deferred.size > 0 ? this.deferred : undefined;
+  }
+
+  /** The client keeps this resource for now, and gets its errors with its removal. */
+  defer(item: Item, variant: Variant): void {
+    this.#newlyDeferred.add(item.id);
+    this.deferred.set(item.id, { item, variant, errorsSentUpTo: this.input.errorsSentUpTo(item) });
+  }
+
+  /** The errors of an item, unless its removal is or was deferred. */
   addErrors(item: Item): void {
-    const told = this.input.deferredRemovals?.get(item.id)?.errorsToldUpTo ?? this.input.errorsToldUpTo(item);
+    if (this.deferred.has(item.id) || this.input.deferredRemovals?.has(item.id) === true) return;
+    this.#addNewErrors(item);
+  }
+
+  /** Errors of a resource whose removal was deferred are sent together with the removal (protocol §8). */
+  addErrorsOfDeferred(): void {
+    for (const id of [...this.#newlyDeferred, ...(this.input.deferredRemovals?.keys() ?? [])]) {
+      const item = this.deferred.has(id) ? undefined : this.input.view.items.get(id);
+      if (item !== undefined) this.#addNewErrors(item);
+    }
+  }
+
+  /** The errors that the subscriber has not got yet. */
+  #addNewErrors(item: Item): void {
+    const sent = this.input.deferredRemovals?.get(item.id)?.errorsSentUpTo ?? this.input.errorsSentUpTo(item);
     for (const error of this.input.view.resourceErrors(item)) {
-      if (error.revision <= told || !this.mayTell(error, item)) continue;
+      if (error.revision <= sent || !this.maySend(error, item)) continue;
       const constraints = item.locator ? error.constraints.bytes : noConstraints;
       this.errors.push({ name: item.spelling, constraints, status: error.status });
     }
   }
 
-  protected mayTell(_error: StoredResourceError, _item: Item): boolean {
+  protected maySend(_error: StoredResourceError, _item: Item): boolean {
     return true;
-  }
-
-  /** Errors of a resource whose removal was deferred are sent together with the removal (protocol §8). */
-  addErrorsOfDeferred(ids: Iterable<string>, retained: ReadonlyMap<string, RetainedResource>): void {
-    for (const id of ids) {
-      const item = retained.has(id) ? undefined : this.input.view.items.get(id);
-      if (item !== undefined) this.addErrors(item);
-    }
   }
 
   /** `bytes` are the response with this serial. */
@@ -145,7 +174,7 @@ export class ResponseContent {
   }
 }
 
-/** By name and by resource_name are two things, though there be no constraints. */
+/** A resource by its name is another one than the same by resource_name, even without constraints. */
 export const constrainedKey = (constraints: string, name: string): string => `=${constraints} ${name}`;
 
 /** The subscriber's spelling, unless it subscribed by an alias: then the resource's own name. */

@@ -11,7 +11,7 @@ import type {
 import { sameVariant } from './change.ts';
 import type { ResponseHeader, RetainedResource, SentResponse } from './frame.ts';
 
-/** A client that never answers must not make us remember for ever. */
+/** A client that never answers must not fill the memory. */
 const maxOutstanding = 32;
 
 /** The cursor that the responses belong to. */
@@ -45,7 +45,7 @@ export abstract class SentResponses implements SentState {
   #earlier: SentResponse[] | undefined;
   /** By item: a rejection lasts until the item is accepted, removed, or sent with another content. */
   #rejected: Map<string, RejectedItem> | undefined;
-  /** A rejection of a response whose changes are not known one by one, or whose fault may be anywhere in it. */
+  /** A rejection of a response as a whole: it does not say which resource is at fault. */
   #rejectedWhole: Rejection | undefined;
   #lastNack: Rejection | undefined;
 
@@ -95,7 +95,7 @@ export abstract class SentResponses implements SentState {
     for (const [id] of changesOf(response)) this.#forgetIfOutdated(id);
   }
 
-  /** The client has answered. The response that this settles; undefined if it was not outstanding. */
+  /** The client has answered. Returns the response; undefined if it was not outstanding. */
   answered(nonce: string, error: ClientError | undefined): SentResponse | undefined {
     const response = this.#takeOutstanding(nonce);
     const header = response?.header ?? (this.#last?.nonce === nonce ? this.#last : undefined);
@@ -125,7 +125,7 @@ export abstract class SentResponses implements SentState {
     return found;
   }
 
-  /** How the client stands to each item, given what it was last sent of it. Valid until something is sent or answered. */
+  /** The state of each item, given what the client was last sent of it. Valid until something is sent or answered. */
   itemStates(): (id: string, lastSent: Value | undefined) => ItemState {
     const outstanding = new Map<string, Variant | undefined>();
     for (const response of [...(this.#earlier ?? []), ...(this.#unanswered ? [this.#unanswered] : [])]) {
@@ -232,8 +232,8 @@ export class DeltaResponses extends SentResponses {
  * unified mux changes its subscription with that one (protocol §3.3). Before anything was sent any nonce will do: old
  * Envoys leaked the last stream's (§3.2).
  *
- * A stale answer is neither ACK nor NACK. It still tells of the resources in its response, where these are not in the
- * newer one: a partial type.
+ * A stale answer is neither ACK nor NACK. For a partial type it still says whether the client accepted the resources of
+ * its response, if the newer one does not have them.
  */
 export class SotwResponses extends SentResponses {
   #acceptedNonce = '';

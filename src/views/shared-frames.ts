@@ -7,14 +7,14 @@ interface SharedResponse {
 }
 
 /**
- * The encoded responses that lead to a view's head. Clients that go the same way share one; few ways are in use at a
- * time, and most clients go the one that was gone last, so a list is quicker than keys.
+ * The encoded responses that lead to a view's head, one for each step. Few steps are in use at a time, and most clients
+ * need the newest, so a list is quicker than keys.
  */
 export class SharedFrames {
   #known: SharedResponse[] = [];
   readonly #whole = new Map<Encoding, Frame>();
 
-  /** A response for this way, with a nonce above `lastSerial`: a stream's nonces grow. */
+  /** A response for this step, with a nonce above `lastSerial`: a stream's nonces grow. */
   find(step: CursorStep, lastSerial: number): Composed | undefined {
     for (let index = this.#known.length - 1; index >= 0; index--) {
       const known = this.#known[index];

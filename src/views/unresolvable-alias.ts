@@ -5,8 +5,8 @@ import type { Item } from './item.ts';
 import type { View } from './view.ts';
 
 /**
- * What a VHDS client gets for a name that nothing answers to: Envoy waits for a resource with this alias, and lets the
- * request that wanted it go when it has no body (protocol §4.8).
+ * What a VHDS client gets for a name that does not exist. Envoy holds a request until a resource with this alias comes,
+ * and lets it go if the resource has no body (protocol §4.8).
  */
 export function unresolvableAlias({ type }: View, { spelling }: Item): OutgoingResource {
   return {

@@ -6,8 +6,8 @@ import type { View } from './view.ts';
 export interface ViewPool {
   readonly controlPlane: string;
   now(): number;
-  /** The view of this class; the caller joins its `subscribers`. `before`: what it was subscribed to so far. */
+  /** The view of this class; the caller joins its `subscribers`. `before`: the selection that this one replaces. */
   view(selection: Selection, access: Access, before?: Selection): View;
-  /** Nobody stands on the view any more. */
+  /** No cursor needs the view any more. */
   retire(view: View): void;
 }

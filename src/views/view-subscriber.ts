@@ -1,6 +1,6 @@
 /** A subscription as its view sees it. */
 export interface ViewSubscriber {
-  /** The revision that its client stands on in a view; undefined if it stands elsewhere, or nowhere yet. */
+  /** The revision of a view that its client was last sent; undefined: that was another view's, or nothing yet. */
   positionIn(view: object): number | undefined;
   /** The view has changed. */
   invalidated(): void;

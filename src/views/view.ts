@@ -18,7 +18,7 @@ import { Permitted } from './permitted.ts';
 import { SharedFrames } from './shared-frames.ts';
 import type { ViewSubscriber } from './view-subscriber.ts';
 
-/** So many are looked at one by one. */
+/** Up to so many forms are looked at one by one. */
 const maxScannedForms = 8;
 
 const none: readonly never[] = [];
@@ -49,7 +49,7 @@ export class View {
   /** Encoded responses that lead to `head`, by where they start and their encoding. */
   readonly frames = new SharedFrames();
   readonly subscribers = new Set<ViewSubscriber>();
-  /** Subscriptions that have moved to another view and still stand here: their clients hold what was here. */
+  /** Cursors that have moved to another view and whose clients still have what this one showed. */
   readonly anchored = new Set<ViewSubscriber>();
   /** How many subscribers have not taken `head` yet. */
   behind = 0;
@@ -63,7 +63,7 @@ export class View {
   readonly uncached = new Set<Item>();
   /** Items that clients have and whose state is unknown again, because the rules or the upstream have changed. */
   readonly unknownAgain = new Set<Item>();
-  /** Items that the client spells differently from the canonical name. */
+  /** Items whose spelling is not the canonical name. */
   readonly #respelled = new Map<ResourceName, Item[]>();
 
   constructor(catalog: Catalog, type: TypeUrl, selection: Selection, access: Access) {
@@ -102,8 +102,8 @@ export class View {
     return this.selection.collections.every((selected) => this.isResolved(selected));
   }
 
-  /** Nothing that was asked for is cached: the relay knows nothing of it. */
-  get cold(): boolean {
+  /** Upstream has not said anything yet about what is selected. */
+  get allUnknown(): boolean {
     if (this.selection.size === 0) return false;
     for (const item of this.items.values()) if (item.last.value !== 'unknown') return false;
     return !this.selection.collections.some((selected) => this.isResolved(selected));
@@ -145,7 +145,7 @@ export class View {
   }
 
   /** Takes in what a transaction changed of these names; true if something visible did. */
-  apply(commit: Commit, names: readonly ResourceName[], collectionSettled: boolean): boolean {
+  apply(commit: Commit, names: readonly ResourceName[], collectionResolved: boolean): boolean {
     const before = this.head;
     for (const name of names) {
       for (const form of this.#formsOf(name)) {
@@ -157,7 +157,7 @@ export class View {
       }
       for (const item of this.#respelled.get(name) ?? []) this.#update(item, commit);
     }
-    if (collectionSettled) {
+    if (collectionResolved) {
       for (const collection of this.selection.collections) this.#enumerate(collection, commit);
       for (const item of this.items.values()) if (!item.named) this.#update(item, commit);
       this.head = commit.revision; // an empty answer is visible too
@@ -171,7 +171,7 @@ export class View {
     return true;
   }
 
-  /** Called when a cursor has moved on: when all stand on the head, nothing older is needed. */
+  /** Called when a cursor has moved. When all are at the head, nothing older is needed. */
   dropHistory(): void {
     if (this.behind > 0 || this.anchored.size > 0) return;
     for (const item of this.#changeLog.clear()) {
@@ -196,7 +196,7 @@ export class View {
     return globbed ? resourceErrors : resourceErrors.filter(({ fromWildcard }) => fromWildcard);
   }
 
-  /** Forgets the history between the revisions on which cursors stand: slow clients must not make it grow. */
+  /** Forgets the history between the positions of cursors: slow clients must not make it grow. */
   #prune(): void {
     const revisions = new Set<number>();
     for (const subscriber of [...this.subscribers, ...this.anchored]) {
@@ -268,8 +268,8 @@ export class View {
 
   #update(item: Item, commit: Commit): void {
     const value = this.#value(item);
-    const faulty = this.resourceErrors(item).some((error) => error.revision === commit.revision);
-    if (value === item.last.value && !faulty) return;
+    const hasNewError = this.resourceErrors(item).some((error) => error.revision === commit.revision);
+    if (value === item.last.value && !hasNewError) return;
     this.#trackUncached(item, value);
     if (value !== 'unknown') this.#unresolvedNames.delete(item);
     else if (item.named) this.#unresolvedNames.add(item);
@@ -323,7 +323,7 @@ export class View {
     return !item.named && item.last.value === 'absent' && this.resourceErrors(item).length === 0;
   }
 
-  /** A wildcard or glob was told why it does not show this (protocol §8). */
+  /** Upstream has sent an error for this name that a wildcard or glob shows (protocol §8). */
   #hasErrorFor(form: Form, name: ResourceName): boolean {
     return this.#anyOver(form, name, (selector) =>
       this.#catalog.hasErrorFor(this.type, selector, name, form.parameters),

@@ -42,7 +42,7 @@ export class Views {
     this.#fanOut = new FanOut(options.defer);
   }
 
-  /** A client's share of what a selection sees; `wake` is called when there may be something to take. */
+  /** Subscribes a client to a selection; `wake` is called when there may be something to take. */
   open(
     type: TypeUrl,
     encoding: Encoding,
