@@ -26,7 +26,7 @@ ${adminUsage(21)}
   --json               as JSON
   -h, --help           this text
 
-Exit: 0 if a variant matches; 1 if none does, or if the relay does not answer.`;
+Exit: 0 if a variant matches; 1 if none does, or if the relay does not answer: stderr says why.`;
 
 const options = {
   type: { type: 'string' },
@@ -55,8 +55,15 @@ export async function explain(
   if (!client.ok) return refuse(new UsageError(client.error, usage), terminal);
   try {
     const response = await client.value.rpc.explain(request.value);
-    terminal.out(`${values.json === true ? jsonText(response) : explainText(response, request.value)}\n`);
-    return response.matchFound ? 0 : 1;
+    const verdict = verdictText(response, request.value);
+    const shown = values.json === true ? [jsonText(response)] : detailTexts(response);
+    if (response.matchFound) {
+      terminal.out(`${(values.json === true ? shown : [verdict, ...shown]).join('\n\n')}\n`);
+      return 0;
+    }
+    terminal.err(`${verdict}\n`);
+    if (shown.length > 0) terminal.out(`${shown.join('\n\n')}\n`);
+    return 1;
   } catch (error) {
     const notFound = error instanceof ConnectError && error.code === Code.NotFound;
     terminal.err(`${notFound ? error.rawMessage : explainFailure(client.value, error)}\n`);
@@ -99,12 +106,15 @@ function jsonText(response: ExplainResponse): string {
   return JSON.stringify(toJson(ExplainResponseSchema, response, jsonOptions), null, 2);
 }
 
-function explainText(response: ExplainResponse, { type, name }: Request): string {
+/** What such a client gets, or why it gets nothing. */
+function verdictText(response: ExplainResponse, { type, name }: Request): string {
+  return `${type} ${printable(name)} for ${parametersText(response.parameters)}: ${outcome(response)}`;
+}
+
+/** What the verdict rests on, by paragraphs. */
+function detailTexts(response: ExplainResponse): readonly string[] {
   const { client } = response;
-  const parts = [
-    `${type} ${printable(name)} for ${parametersText(response.parameters)}: ${outcome(response)}`,
-    variantsText(response),
-  ];
+  const parts = [variantsText(response)];
   if (response.ambiguous) {
     parts.push(
       'More than one variant matches: which one is served stays the same, but nothing promises which.',
@@ -113,7 +123,7 @@ function explainText(response: ExplainResponse, { type, name }: Request): string
   if (client !== undefined) {
     parts.push(clientText(client, response));
   }
-  return parts.filter((part) => part !== '').join('\n\n');
+  return parts.filter((part) => part !== '');
 }
 
 /** How the client stands to the type's last response (protocol §9), in words. */

@@ -113,6 +113,28 @@ describe('explain', function () {
     expect(out).to.match(/^Of this resource it has rejected env == "prod", version \S+: not to my taste$/m);
   });
 
+  it('of what does not exist exits 1, and says so on stderr', async () => {
+    writeVariants(files, 'eds', [['shop', 'prod', when({ env: 'prod' })]]);
+    const url = `http://${relay.admin}`;
+    const explain = (...more: readonly string[]) => run('explain', '--admin', url, '--type', 'eds', ...more);
+    await eventually(async () => expect((await relay.get('/ready')).status).to.equal(200));
+    const nothing = await explain('--name', 'mistyped', '--param', 'env=prod');
+    expect(nothing.code).to.equal(1);
+    expect(nothing.err).to.match(/^eds mistyped for env=prod: nothing is known of it/);
+    expect(nothing.out).to.equal(nothing.err);
+
+    const json = await explain('--name', 'mistyped', '--json');
+    expect(json.code).to.equal(1);
+    expect(json.err).to.match(/^eds mistyped for no parameters: nothing is known of it/);
+
+    const other = await explain('--name', 'shop', '--param', 'env=test');
+    expect(other.code).to.equal(1);
+    expect(other.err).to.equal(
+      'eds shop for env=test: no variant matches, so it does not exist for such a client',
+    );
+    expect(other.out).to.include('env == "prod" fails: env is "test"');
+  });
+
   it('§5 ambiguity: one choice over 100 updates, counted and logged once, and shown', async () => {
     const some = when({ env: 'prod' });
     const other = when({ version: 'v1' });
