@@ -37,6 +37,7 @@ export function makeUpstream(
           maxConstraintDepth: config.limits.maxConstraintDepth,
           clock: dependencies.clock,
           log: dependencies.log, // it adds the upstream's name itself
+          rejected: (type) => dependencies.metrics.updates(upstream.name, type, 'rejected').inc(),
         },
         counted(upstream.name, sink, dependencies),
       );

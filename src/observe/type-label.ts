@@ -9,14 +9,18 @@ const mostUnknown = 32;
 /** The label of the rest. */
 export const OTHER_TYPES = 'other';
 
-/** A name for a type as a label: the short name, an unknown type's URL, `other` past the first unknown ones. */
+/**
+ * A name for a type as a label: the short name, an unknown type's URL, `other` past the first unknown ones and where the
+ * type cannot be told.
+ */
 export class TypeLabels {
   readonly #unknown = new Set<TypeUrl>();
 
   of(type: TypeUrl): string {
     const { short } = typeInfo(type);
     if (short !== type || this.#unknown.has(type)) return short;
-    if (this.#unknown.size >= mostUnknown || type.length > longestTypeUrl) return OTHER_TYPES;
+    const isTooMany = this.#unknown.size >= mostUnknown;
+    if (isTooMany || type === '' || type.length > longestTypeUrl) return OTHER_TYPES;
     this.#unknown.add(type);
     return short;
   }

@@ -20,6 +20,8 @@ export interface FilesystemOptions {
   readonly maxConstraintDepth: number;
   readonly clock: Clock;
   readonly log: Pick<Log, 'info' | 'warn'>;
+  /** Something of this type in a file is refused: told once for each problem. */
+  readonly rejected: (type: TypeUrl) => void;
 }
 
 /**
@@ -105,7 +107,7 @@ export class FilesystemUpstream implements Upstream {
   #found(look: ScanOutcome): void {
     if (look.kind === 'missing') {
       const { path } = this.#options;
-      this.#report([{ file: path, line: undefined, message: look.reason }]);
+      this.#report([{ file: path, line: undefined, message: look.reason, types: [] }]);
       this.#setState({ connected: false, down: true }, true);
       return;
     }
@@ -119,10 +121,12 @@ export class FilesystemUpstream implements Upstream {
 
   /** Each problem once, not once for each scan. */
   #report(problems: readonly FileProblem[]): void {
-    const { log, name } = this.#options;
+    const { log, name, rejected } = this.#options;
     const now = new Map(problems.map((problem) => [formatProblem(problem), problem]));
-    for (const [text, { file }] of now) {
-      if (!this.#reported.has(text)) log.warn(text, { upstream: name, file });
+    for (const [text, { file, types }] of now) {
+      if (this.#reported.has(text)) continue;
+      log.warn(text, { upstream: name, file });
+      for (const type of types) rejected(type);
     }
     for (const [text, { file }] of this.#reported) {
       if (!now.has(text)) log.info(`resolved: ${text}`, { upstream: name, file });
@@ -150,7 +154,7 @@ function withheldProblems(files: Scan['files']): FileProblem[] {
     if (withheld.size === 0) return [];
     const types = Array.from(withheld, (type) => typeInfo(type).short).join(', ');
     const message = `until this file is good, what no other file has counts as unknown, not as absent: ${types}`;
-    return [{ file, line: undefined, message }];
+    return [{ file, line: undefined, message, types: [] }];
   });
 }
 

@@ -54,6 +54,7 @@ function mergeFiles(files: ReadonlyMap<string, FileContent>, claimed: Claimed): 
         file,
         line: content.lines[resource.index],
         message: `${describe(resource.type, resource.put)} is refused: ${earlier} has it already`,
+        types: [resource.type],
       });
     }
   }

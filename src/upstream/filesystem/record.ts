@@ -1,5 +1,6 @@
 import { createHash } from 'node:crypto';
 import { type TypeUrl, typeUrl } from '../../model/brand.ts';
+import { isKnownType } from '../../model/types.ts';
 import { parseFile } from './parse.ts';
 import type { FileProblem } from './problem.ts';
 import { type FileResource, readResources } from './resources.ts';
@@ -67,18 +68,31 @@ export function unreadableRecord(
 }
 
 function badRecord(
-  problem: FileProblem,
+  problem: Omit<FileProblem, 'types'>,
   previous: FileRecord | undefined,
   read: { readonly signature: string; readonly digest: string; readonly bytes: Uint8Array },
 ): FileRecord {
   const content = previous?.content;
+  const named = typesNamedIn(read.bytes);
+  const before = content?.resources.map(({ type }) => type) ?? [];
   return {
     signature: read.signature,
     digest: read.digest,
     content,
-    problem,
-    withheld: content === undefined ? typesNamedIn(read.bytes) : nothing,
+    problem: { ...problem, types: refusedTypes(named, before) },
+    withheld: content === undefined ? named : nothing,
   };
+}
+
+/**
+ * What a file that cannot be read would have changed: the types of the xDS protocol that it names, as others are mostly
+ * those of extensions; else what it had before. If neither is known: a type without a name.
+ */
+function refusedTypes(named: ReadonlySet<TypeUrl>, before: readonly TypeUrl[]): readonly TypeUrl[] {
+  const known = [...named].filter(isKnownType);
+  if (known.length > 0) return known;
+  const others = [...new Set(named.size > 0 ? named : before)];
+  return others.length > 0 ? others : [typeUrl('')];
 }
 
 /** Type URLs are plain text in every format, the binary one too. */

@@ -108,6 +108,7 @@ describe('upstream/filesystem', () => {
     expect(files.names(cds)).to.deep.equal(['four', 'three']);
     expect(files.upstream.state()).to.include({ lastError: '', staleSince: undefined });
     expect(files.notes).to.have.length(1);
+    expect(files.rejected, 'told once').to.deep.equal([cds]);
   });
 
   it('§3.9 a file that never was good leaves the types it names unknown, until it is good', async () => {

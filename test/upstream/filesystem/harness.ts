@@ -36,6 +36,8 @@ export class Harness {
   readonly transactions: Transaction[] = [];
   readonly warnings: string[] = [];
   readonly notes: string[] = [];
+  /** The types of what was refused. */
+  readonly rejected: string[] = [];
   changes = 0;
   readonly upstream: FilesystemUpstream;
   readonly #waiting = new Set<() => void>();
@@ -59,7 +61,15 @@ export class Harness {
       },
     };
     this.upstream = new FilesystemUpstream(
-      { name: 'files', path, claims, maxConstraintDepth: 64, clock: systemClock, log },
+      {
+        name: 'files',
+        path,
+        claims,
+        maxConstraintDepth: 64,
+        clock: systemClock,
+        log,
+        rejected: (type) => void this.rejected.push(type),
+      },
       sink,
     );
   }
