@@ -34,15 +34,12 @@ export function parseText(text: string, environment: Environment): ParsedDocumen
     const { line, col } = lines.linePos(offset);
     return { line: Math.max(line, 1), column: Math.max(col, 1) };
   };
-  const syntax = [...document.errors, ...document.warnings].map((error): ConfigProblem => {
-    const { line, column } = at(error.pos[0]);
-    return { path: '', line, column, message: syntaxMessage(error.code, error.message, text, error.pos[0]) };
-  });
-  if (syntax.length > 0) {
-    const firstOfLine = syntax.filter(
-      (one, index) => syntax.findIndex(({ line }) => line === one.line) === index,
-    );
-    return { value: undefined, places: new Map(), templates: new Map(), problems: firstOfLine, broken: true };
+  // After the first error the parser has lost its place: what it reports from there on is mostly not there.
+  const [syntax] = [...document.errors, ...document.warnings].toSorted((a, b) => a.pos[0] - b.pos[0]);
+  if (syntax !== undefined) {
+    const { code, message, pos } = syntax;
+    const problem = { path: '', ...at(pos[0]), message: syntaxMessage(code, message, text, pos[0]) };
+    return { value: undefined, places: new Map(), templates: new Map(), problems: [problem], broken: true };
   }
 
   const places = new Map<string, SourceRange>();

@@ -359,6 +359,11 @@ const tables: ReadonlyMap<string, readonly Row[]> = new Map([
       { rule: 'a file that is a list', text: '- a\n', problems: ['1:1: expected a mapping, got a list'] },
       { rule: 'broken YAML', text: 'a: 1\nb: [1, 2\n', problems: ['3:1: not valid YAML: '] },
       {
+        rule: 'one YAML error is one problem, whatever the parser makes of the rest',
+        text: `xds: { address: "127.0.0.1:0" }\n\tnode: { id: a }\n${'\tb: [\n  - : }\n'.repeat(15)}`,
+        problems: ['2:1: not valid YAML: '],
+      },
+      {
         rule: 'two documents',
         text: `${minimal}---\na: 1\n`,
         problems: ['4:1: the file has a second document'],
