@@ -72,6 +72,7 @@ export class XdsListener {
       },
       report: (message, error) =>
         core.conditions.set('xds listener', `${message}: ${String(error)}`, 'warn', message, { error }),
+      connectionFailed: (peer, reason) => core.log.debug('a connection failed', { peer, reason }),
     });
     if (!listening.ok) {
       tls.value.close();

@@ -1,5 +1,6 @@
 import type { Socket } from 'node:net';
 import type { Timer } from '../model/clock.ts';
+import { addressText } from './peer.ts';
 import type { Peer, ServerStream } from './server-stream.ts';
 
 /** What is known of a connection, for all its streams. */
@@ -18,7 +19,15 @@ export class ClientConnection {
     this.peer = peer;
     this.calls = calls;
     this.#socket = socket;
+    // A socket remembers what it was asked once. That is a system call, cheap beside a connection.
+    void socket?.remoteAddress;
     this.#idleSince = now;
+  }
+
+  /** Of the peer: it can be read when the connection is over, too. */
+  get address(): string {
+    const { remoteAddress, remotePort } = this.#socket ?? {};
+    return remoteAddress === undefined ? this.peer.address : addressText(remoteAddress, remotePort);
   }
 
   opened(): void {

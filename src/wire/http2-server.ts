@@ -67,6 +67,8 @@ export interface GrpcServerOptions {
   readonly random?: () => number;
   /** What went wrong outside of any call, or a bug within one. Repeats are not held back here. */
   readonly report?: (message: string, error: unknown) => void;
+  /** A client's connection ended other than HTTP/2 has it: cut, or with something that is no HTTP/2. */
+  readonly connectionFailed?: (address: string, reason: string) => void;
 }
 
 /** Of the time to drain, what is left for the last trailers to arrive. */
@@ -180,7 +182,9 @@ export class GrpcServer implements StreamOwner {
         this.#onStream(stream, headers, raw),
     );
     listener.on('error', (error) => this.#report('cannot accept connections', error));
-    http2.on('sessionError', (error) => this.#report('a connection failed', error));
+    http2.on('sessionError', (error, session) =>
+      options.connectionFailed?.(this.#connections.of(session)?.address ?? '', explainError(error)),
+    );
     http2.on('tlsClientError', (error) => this.#report('a TLS handshake failed', error));
   }
 

@@ -83,12 +83,13 @@ class SessionPeer implements Peer {
 function addressOf(session: Http2Session): string {
   if (session.destroyed) return 'unknown:0';
   const { remoteAddress, remotePort } = session.socket;
-  return formatHostPort(plain(remoteAddress ?? 'unknown'), remotePort ?? 0);
+  return addressText(remoteAddress ?? 'unknown', remotePort);
 }
 
-/** A listener on `[::]` sees IPv4 clients as ::ffff:1.2.3.4. */
-function plain(address: string): string {
-  return address.startsWith('::ffff:') && address.includes('.') ? address.slice('::ffff:'.length) : address;
+/** HOST:PORT. A listener on `[::]` sees IPv4 clients as ::ffff:1.2.3.4. */
+export function addressText(address: string, port = 0): string {
+  const isMapped = address.startsWith('::ffff:') && address.includes('.');
+  return formatHostPort(isMapped ? address.slice('::ffff:'.length) : address, port);
 }
 
 function namesOf({ subjectAltName }: X509Certificate): SubjectAltNames {

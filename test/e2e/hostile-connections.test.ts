@@ -128,6 +128,25 @@ describe('hostile connections', function () {
     expect(code).to.equal(Code.DEADLINE_EXCEEDED);
   });
 
+  it('connections that are cut, or speak no HTTP/2, leave no warning in the log', async () => {
+    await using relay = await start({});
+    const preface = Buffer.from('PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n');
+    for (const bytes of [preface, Buffer.concat([preface, Buffer.alloc(100, 0xff)]), Buffer.alloc(100, 1)]) {
+      const cut = await tcp(relay.xds);
+      const closed = once(cut, 'close');
+      await new Promise((written) => cut.write(bytes, written));
+      cut.resetAndDestroy();
+      await closed;
+    }
+    const streaming = await connection(relay).ready();
+    streaming.call().stream.write(frameOf(firstRequest));
+    await eventually(async () => expect(await relay.metric('downstream_streams')).to.equal(1));
+    streaming.session.socket.destroy();
+    await eventually(async () => expect(await relay.metric('downstream_connections')).to.equal(0));
+    await isServed(relay);
+    expect(relay.log.filter(({ level }) => level === 'warn' || level === 'error')).to.deep.equal([]);
+  });
+
   it('a later request that trickles in ends after stalled_timeout', async () => {
     await using relay = await start({ stalled_timeout: '2s' });
     await using slow = new XdsClient(relay.xds, 'delta');

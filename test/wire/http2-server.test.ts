@@ -420,9 +420,14 @@ describe('HTTP/2 server', () => {
   });
 
   it('garbage on the port costs the other connections nothing', async () => {
-    const server = await serve();
+    const [reports, failures]: [string[], string[]] = [[], []];
+    const server = await serve({
+      report: (message) => reports.push(message),
+      connectionFailed: (address, reason) => failures.push(`${address}: ${reason}`),
+    });
     const good = openCall(client(server.address), path);
     const [host, port] = server.address.split(':');
+    const peers: string[] = [];
     const preface = Buffer.from('PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n');
     const settings = Buffer.from([0, 0, 0, 4, 0, 0, 0, 0, 0]);
     const badFrames = [
@@ -438,10 +443,13 @@ describe('HTTP/2 server', () => {
       socket.resume();
       const closed = new Promise((resolve) => socket.once('close', resolve));
       socket.write(bytes);
+      socket.once('connect', () => peers.push(`${socket.localAddress}:${socket.localPort}`));
       await closed;
     }
     good.write(Buffer.from('fine'));
     expect((await nextMessage(good)).toString()).to.equal('fine');
+    expect(reports, 'a peer’s doing is no fault of the server').to.deep.equal([]);
+    expect(failures.map((line) => line.slice(0, line.lastIndexOf(': ')))).to.deep.equal(peers);
   });
 
   it('a garbage message is delivered as it is, and a garbage prefix ends its stream only', async () => {
