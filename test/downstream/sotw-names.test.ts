@@ -23,6 +23,11 @@ describe('SotwNames', () => {
     [[['*'], []], []],
     [[['*', 'a'], ['a']], ['a']],
     [[['a'], [], ['*']], ['*']],
+    [[['']], []],
+    [[[''], []], []],
+    [[['', '']], []],
+    [[[], ['']], []],
+    [[['', 'a']], ['', 'a']],
   ];
   for (const [requests, expected] of selections) {
     const said = requests.map((names) => `[${names.join(' ')}]`).join(' ');

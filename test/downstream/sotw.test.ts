@@ -417,6 +417,28 @@ describe('SotW server', () => {
       expect(resources(client.one())).to.deep.equal({ a: '2' });
     });
 
+    for (const short of ['cds', 'eds']) {
+      it(`§3.6 an empty name alone unsubscribes: no response, no error, nothing upstream (${short})`, () => {
+        const relay = new InMemoryRelay();
+        const client = relay.sotw();
+        client.send(short, { resourceNames: ['a'] });
+        relay.says({ type: type(short), holder: namedHolder, puts: [put(type(short), 'a', '1')] });
+        const { versionInfo, nonce } = client.one();
+        client.send(short, { resourceNames: [''], versionInfo, responseNonce: nonce });
+        relay.says({ type: type(short), holder: namedHolder, puts: [put(type(short), 'a', '2')] });
+        relay.clock.advance(60_000);
+        expect(client.received()).to.deep.equal([]);
+        expect(relay.upstream.journal).to.not.include(`+${short} `);
+
+        const another = relay.sotw();
+        another.send(short, { resourceNames: [''] });
+        relay.clock.advance(60_000);
+        expect(another.received()).to.deep.equal([]);
+        another.send(short, { resourceNames: ['a'] });
+        expect(another.one().resources.map(nameOf)).to.deep.equal(['a']);
+      });
+    }
+
     it('§3.6 names and locators together are the subscription', () => {
       const relay = new InMemoryRelay();
       const client = relay.sotw();
