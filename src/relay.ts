@@ -14,6 +14,7 @@ import {
   type Transaction,
   transaction,
 } from './model/transaction.ts';
+import { isKnownType } from './model/types.ts';
 import type { Upstream, UpstreamSink } from './model/upstream.ts';
 import type { EndReason } from './views/interest-registry.ts';
 import { Views } from './views/views.ts';
@@ -193,9 +194,9 @@ export class Relay implements UpstreamSink {
     await Promise.all(this.#upstreams.map((upstream) => upstream.stop()));
   }
 
-  /** Nothing has the empty name, and upstreams would take a response about it for a malformed one. */
+  /** Of a type of the xDS protocol nothing has the empty name; of others a singleton has (protocol §5b.8). */
   #upstreamOf(type: TypeUrl, selector: string): Upstream | undefined {
-    if (selector === '') return undefined;
+    if (selector === '' && isKnownType(type)) return undefined;
     return this.#upstreams.find((upstream) => upstream.claims(type, selector));
   }
 

@@ -65,7 +65,7 @@ export const longestTypeUrl = 256;
 const byUrl = new Map<string, TypeInfo>(knownTypes.map((info) => [info.url, info]));
 const byShort = new Map(knownTypes.map((info) => [info.short, info]));
 
-export function isKnownType(url: TypeUrl): boolean {
+export function isKnownType(url: string): boolean {
   return byUrl.has(url);
 }
 

@@ -1,4 +1,6 @@
+import { isUtf8 } from 'node:buffer';
 import { errorMessage, fail, ok, type Result } from '../model/result.ts';
+import { isKnownType } from '../model/types.ts';
 import { bytesTag, MessageReader, textOf, varintTag } from '../protobuf/message-reader.ts';
 import { typeUrlAt } from './type-urls.ts';
 
@@ -131,10 +133,10 @@ export function readSotwResource(entry: Buffer): Result<IncomingResource> {
     const any = readAny(entry);
     if (any.typeUrl === RESOURCE_URL) {
       const wrapped = readWrapper(any.value);
-      if (!wrapped.ok || wrapped.value.name !== '' || wrapped.value.any === undefined) return named(wrapped);
-      return named(ok({ ...wrapped.value, name: ownName(readAny(wrapped.value.any).value) }));
+      if (!wrapped.ok || wrapped.value.name !== '' || wrapped.value.any === undefined) return wrapped;
+      return ok({ ...wrapped.value, name: ownName(readAny(wrapped.value.any)) });
     }
-    return named(ok({ ...plain, name: ownName(any.value), any: entry, anyType: any.typeUrl }));
+    return ok({ ...plain, name: ownName(any), any: entry, anyType: any.typeUrl });
   } catch (error) {
     return fail(errorMessage(error));
   }
@@ -143,7 +145,7 @@ export function readSotwResource(entry: Buffer): Result<IncomingResource> {
 /** An entry of a delta response. The error names the resource if that much could be read. */
 export function readDeltaResource(entry: Buffer): Result<IncomingResource> {
   try {
-    return named(readWrapper(entry));
+    return readWrapper(entry);
   } catch (error) {
     return fail(errorMessage(error));
   }
@@ -160,12 +162,6 @@ const plain: IncomingResource = {
   doNotCache: false,
   metadata: undefined,
 };
-
-function named(resource: Result<IncomingResource>): Result<IncomingResource> {
-  if (!resource.ok || resource.value.name !== '') return resource;
-  const type = resource.value.anyType;
-  return fail(`a resource has no name${type === '' ? '' : ` (its type is ${type})`}`);
-}
 
 function readWrapper(entry: Buffer): Result<IncomingResource> {
   let version = '';
@@ -221,7 +217,12 @@ function readWrapper(entry: Buffer): Result<IncomingResource> {
   });
 }
 
-function readAny(bytes: Buffer): { readonly typeUrl: string; readonly value: Buffer } {
+interface OpenedAny {
+  readonly typeUrl: string;
+  readonly value: Buffer;
+}
+
+function readAny(bytes: Buffer): OpenedAny {
   let typeUrl = '';
   let value: Buffer = empty;
   for (const reader = new MessageReader(bytes); reader.next(); ) {
@@ -233,11 +234,29 @@ function readAny(bytes: Buffer): { readonly typeUrl: string; readonly value: Buf
 
 const empty = Buffer.alloc(0);
 
-/** Field 1 of every type of protocol §2 is its name; it is taken to be so for unknown types too. */
-function ownName(message: Buffer): string {
-  const reader = new MessageReader(message);
-  while (reader.next()) if (reader.tag === bytesTag(1)) return reader.text();
-  return '';
+/**
+ * Field 1 of every type of protocol §2 is its name. It is taken to be so for unknown types, too, if it can be one: it
+ * is there once, and is text. Else the resource is a singleton of its type with the empty name, as Istio's NameTable
+ * is, whose field 1 is a map.
+ */
+function ownName({ typeUrl, value }: OpenedAny): string {
+  const reader = new MessageReader(value);
+  if (isKnownType(typeUrl)) {
+    while (reader.next()) if (reader.tag === bytesTag(1)) return reader.text();
+    return '';
+  }
+  let name: Buffer | undefined;
+  while (reader.next()) {
+    if (reader.field !== 1) continue;
+    if (name !== undefined || reader.tag !== bytesTag(1)) return '';
+    name = reader.view();
+  }
+  return name !== undefined && isName(name) ? name.toString() : '';
+}
+
+/** No name has control characters. An encoded message, such as the entry of a map, begins with one. */
+function isName(bytes: Buffer): boolean {
+  return isUtf8(bytes) && bytes.every((byte) => byte >= 0x20 && byte !== 0x7f);
 }
 
 /** An entry of `removed_resources`. */

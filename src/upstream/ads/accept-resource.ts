@@ -3,7 +3,7 @@ import { type Constraints, parseConstraints } from '../../model/constraints.ts';
 import { fail, ok, type Result } from '../../model/result.ts';
 import { quote } from '../../model/text.ts';
 import type { Put, ResourceError } from '../../model/transaction.ts';
-import { longestTypeUrl } from '../../model/types.ts';
+import { isKnownType, longestTypeUrl } from '../../model/types.ts';
 import { canonicalName, canonicalNames, isXdstp } from '../../model/xdstp.ts';
 import type { IncomingError, IncomingName, IncomingResource } from '../../wire/response-reader.ts';
 import type { SeenVariants } from './acked-resources.ts';
@@ -31,6 +31,7 @@ export function acceptResource(
   resource: IncomingResource,
   seen: SeenVariants,
 ): Result<Put> {
+  if (lacksName(rules, resource)) return fail(`a resource has no name (its type is ${rules.type})`);
   const identity = identify(rules, resource);
   if (!identity.ok) return identity;
   const { name, constraints } = identity.value;
@@ -58,21 +59,28 @@ export function acceptResource(
   });
 }
 
-/** Checks a removal (`removed_resources` has no constraints). */
+/** What the entries of one response have named so far. */
+export interface SeenIdentities {
+  readonly bodies: SeenVariants;
+  readonly removals: SeenVariants;
+}
+
+/** Checks a removal (`removed_resources` has no constraints). Undefined: the response has it already (protocol §5b.8). */
 export function acceptRemoval(
   rules: AcceptanceRules,
   removed: IncomingName,
-  seen: SeenVariants,
-): Result<Identity> {
-  if (removed.name === '') return fail('a removed resource has no name');
+  { bodies, removals }: SeenIdentities,
+): Result<Identity | undefined> {
+  if (lacksName(rules, removed)) return fail('a removed resource has no name');
   const identity = identify(rules, removed);
   if (!identity.ok) return identity;
-  if (!seen.add(identity.value.name, identity.value.constraints.key)) return fail(twice(removed.name));
-  return identity;
+  const { name, constraints } = identity.value;
+  if (bodies.has(name, constraints.key)) return fail(twice(removed.name));
+  return removals.add(name, constraints.key) ? identity : ok(undefined);
 }
 
 export function acceptError(rules: AcceptanceRules, error: IncomingError): Result<ResourceError> {
-  if (error.name === '') return fail('a resource error has no name');
+  if (lacksName(rules, error)) return fail('a resource error has no name');
   const identity = identify(rules, error);
   if (!identity.ok) return identity;
   const { code, message, status } = error;
@@ -93,6 +101,10 @@ export function unsolicitedType(url: string): {
   const known = typeUrl(`${url.slice(0, longestTypeUrl)}…`);
   return { type, known, message: `type_url has ${length} bytes: at most ${longestTypeUrl} are accepted` };
 }
+
+/** Of the types of the xDS protocol each resource has a name. Of others the empty name is one: Istio's NameTable has it. */
+const lacksName = ({ type }: AcceptanceRules, { name }: IncomingName): boolean =>
+  name === '' && isKnownType(type);
 
 function identify(rules: AcceptanceRules, received: IncomingName): Result<Identity> {
   const name = canonicalName(received.name, rules.type);

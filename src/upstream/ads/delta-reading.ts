@@ -19,9 +19,10 @@ export interface DeltaReading {
 
 /** Judges a response. The error is the reason for a NACK. */
 export function* readDelta(parts: ResponseParts, response: IncomingDelta): InTurns<Result<DeltaReading>> {
-  const seen = new SeenVariants();
-  const puts = yield* parts.resources(response.resources, 0, response.resources.length, seen);
+  const seen = { bodies: new SeenVariants(), removals: new SeenVariants() };
+  const puts = yield* parts.resources(response.resources, 0, response.resources.length, seen.bodies);
   if (!puts.ok) return puts;
+  // The names first: a removal by name alone may mean more than one without constraints does.
   const removed = yield* parts.removed(response.removed, seen);
   if (!removed.ok) return removed;
   const removedVariants = yield* parts.removedNames(response.removedNames, seen);

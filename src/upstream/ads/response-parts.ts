@@ -15,6 +15,7 @@ import {
   acceptRemoval,
   acceptResource,
   type Identity,
+  type SeenIdentities,
 } from './accept-resource.ts';
 import type { SeenVariants } from './acked-resources.ts';
 import { type InTurns, ReadingPace } from './reading-pace.ts';
@@ -64,7 +65,7 @@ export class ResponseParts {
   }
 
   /** `removed_resources` has no constraints. */
-  *removed(entries: ByteRanges, seen: SeenVariants): InTurns<Result<Identity[]>> {
+  *removed(entries: ByteRanges, seen: SeenIdentities): InTurns<Result<Identity[]>> {
     const { rules } = this.#options;
     return yield* this.#each(entries, (entry) => {
       const name = readString(entry);
@@ -74,7 +75,7 @@ export class ResponseParts {
     });
   }
 
-  *removedNames(entries: ByteRanges, seen: SeenVariants): InTurns<Result<Identity[]>> {
+  *removedNames(entries: ByteRanges, seen: SeenIdentities): InTurns<Result<Identity[]>> {
     const { rules } = this.#options;
     return yield* this.#each(entries, (entry) => {
       const name = readName(entry);
@@ -82,14 +83,15 @@ export class ResponseParts {
     });
   }
 
-  *#each<T>(entries: ByteRanges, accept: (entry: Buffer) => Result<T>): InTurns<Result<T[]>> {
+  /** Undefined: the entry adds nothing. */
+  *#each<T>(entries: ByteRanges, accept: (entry: Buffer) => Result<T | undefined>): InTurns<Result<T[]>> {
     const accepted: T[] = [];
     for (let index = 0; index < entries.length; index++) {
       const entry = entries.at(index);
       if (this.#pace.isTurnOver(entry.length)) yield;
       const one = accept(entry);
       if (!one.ok) return one;
-      accepted.push(one.value);
+      if (one.value !== undefined) accepted.push(one.value);
     }
     return ok(accepted);
   }

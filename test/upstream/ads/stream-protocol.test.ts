@@ -44,6 +44,11 @@ describe('a session machine', () => {
       expect(answer.at(-1)).to.match(/nack n1 .*"a" comes twice/);
     });
 
+    it('delta: §5b.8 a body beside two removals of it', () => {
+      const answer = last(['subscribe cds *', 'connect', '< cds 1 n1 a:1 -a -a{}']);
+      expect(answer.at(-1)).to.match(/nack n1 .*"a" comes twice/);
+    });
+
     it('an xdstp name in two spellings', () => {
       const name = 'xdstp://x/envoy.config.cluster.v3.Cluster/a';
       const answer = last(['subscribe cds *', 'connect', `< cds 1 n1 ${name}?b=1&a=2:1 ${name}?a=2&b=1:1`]);
@@ -54,6 +59,17 @@ describe('a session machine', () => {
       const answer = last(['subscribe cds *', 'connect', '< cds 1 n1 a{e=1&v=1}:1 -a{e=1}']);
       expect(answer.at(-1)).to.equal('> cds ack n1');
     });
+
+    for (const twice of ['-a -a', '-a -a{}', '-a{} -a{}', '-a{} -a']) {
+      it(`§5b.8 a removal given twice is one removal: ${twice}`, () => {
+        const conversation = new Conversation('delta', [], '');
+        last(['subscribe cds *', 'connect', '< cds 1 n1 a:1 b:1'], conversation);
+        const answer = conversation.say(`< cds 2 n2 ${twice} b:2`);
+        expect(answer.filter((line) => line.includes('nack'))).to.deep.equal([]);
+        expect(answer.filter((line) => line.startsWith('= cds'))).to.have.length(1);
+        expect(answer.at(-1)).to.equal('> cds ack n2');
+      });
+    }
 
     it('SotW: a type that was never asked for is not even refused, as that would subscribe to it', () => {
       const answer = last(['subscribe cds *', 'connect', '< lds 1 n1 a:1'], sotw());
