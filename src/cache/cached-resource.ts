@@ -19,12 +19,12 @@ export function isRestored(holder: Holder): holder is RestoredHolder {
   return 'restored' in holder;
 }
 
-/** A variant and who has it. */
+/** A variant and its holders. */
 export interface CacheEntry {
   readonly constraints: Constraints;
   variant: Variant;
   readonly holders: Holder[];
-  /** The last revision in which a holder confirmed it: what a full state does not confirm is gone. */
+  /** The last revision in which a holder confirmed it. A full state removes what it does not confirm. */
   confirmedIn: number;
 }
 
@@ -42,9 +42,9 @@ export type Admits = Pick<Access, 'admits'>;
 export interface PickFilter {
   /** Undefined: all are admitted. */
   readonly access: Admits | undefined;
-  /** Of those that the wildcard has, if there are any. */
+  /** Only those that a wildcard holder has, if there are any. */
   readonly fromWildcard: boolean;
-  /** Of those that have this alias. */
+  /** Only those that have this alias. */
   readonly alias?: ResourceName;
 }
 
@@ -96,7 +96,7 @@ export class CachedResource {
     return matches.find((entry) => entry.constraints.key === bound) ?? matches[0];
   }
 
-  /** The variant for these parameters; `ambiguousCount` hears of a choice that was not recorded yet. */
+  /** The variant for these parameters. `ambiguous` is called for a choice between several that is made now. */
   pick(
     parameters: Parameters,
     ambiguous: (matches: readonly CacheEntry[]) => void,
@@ -154,7 +154,7 @@ export function isHeldByWildcard(entry: CacheEntry): boolean {
   return entry.holders.some((holder) => holder.role === 'wildcard');
 }
 
-/** Where a variant of the wildcard is hidden, no other takes its place there. */
+/** Whether a variant may be chosen. If the wildcard's variant is denied, no other takes its place in the wildcard. */
 const isAmong = (
   entry: CacheEntry,
   parameters: Parameters,

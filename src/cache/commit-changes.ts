@@ -3,7 +3,7 @@ import type { Constraints } from '../model/constraints.ts';
 import type { Interest } from '../model/transaction.ts';
 import type { InterestState } from './interests.ts';
 
-/** Up to so many are looked through; what has more variants gets a set. */
+/** A name with more changed variants than this gets a set. */
 const maxScanned = 16;
 
 /** Collects what one transaction changes. */

@@ -1,15 +1,18 @@
 import { type ResourceName, resourceName } from '../model/brand.ts';
 import { type Interest, type Selector, WILDCARD } from '../model/transaction.ts';
 import { type CachedResource, type CacheEntry, isHeldByWildcard } from './cached-resource.ts';
+import { CommitChanges } from './commit-changes.ts';
+import type { Payloads } from './payloads.ts';
 import type { TypeTable } from './type-table.ts';
+import { VariantRemover } from './variant-remover.ts';
 
 /** What would end with an interest. */
 export interface InterestContent {
   /** There is a resource for it, or upstream has answered a wildcard. */
   readonly hasContent: boolean;
   /**
-   * Of the bodies that no other interest sees. What several keep counts for none of them, so the sum over all interests
-   * is never more than what there is.
+   * The bytes of the bodies that no other interest sees. A body that several interests see counts for none of them, so
+   * the sum over all interests is never more than the cache.
    */
   readonly bytes: number;
 }
@@ -23,19 +26,43 @@ export function contentOf(table: TypeTable, interest: Interest): InterestContent
     for (const entry of table.resources.get(name)?.variants.match(parameters) ?? []) {
       if (isWildcard && !isHeldByWildcard(entry)) continue;
       hasContent = true;
-      if (!isWanted(table, name, entry, interest)) bytes += entry.variant.payload?.bytes.length ?? 0;
+      if (!isSeen(table, name, entry, interest)) bytes += entry.variant.payload?.bytes.length ?? 0;
     }
   }
   return { hasContent, bytes };
 }
 
-/** Whether an interest other than `except` sees a variant. */
-export function isWanted(
+/** Removes what only this interest saw, which has ended. `dropped` is called for each name that is not as it was. */
+export function dropContentOf(
   table: TypeTable,
-  name: ResourceName,
-  entry: CacheEntry,
-  except?: Interest,
-): boolean {
+  interest: Interest,
+  payloads: Payloads,
+  dropped: (name: ResourceName) => void,
+): CommitChanges {
+  const { selector, parameters } = interest;
+  const remover = new VariantRemover(table, payloads, { unwanted: true, unanswered: [] });
+  for (const name of namesOf(table, selector)) {
+    const cached = table.resources.get(name);
+    if (cached === undefined) continue;
+    for (const entry of cached.variants.match(parameters)) {
+      if (isSeen(table, name, entry)) continue;
+      remover.forget(name, cached, entry);
+      dropped(name);
+    }
+    // Clients can send any parameters: the choices made for them end with them.
+    if (cached.ambiguousCount > 0 && !table.interests.sees(name, parameters)) {
+      cached.unbind(parameters);
+      dropped(name);
+    }
+    if (cached.variants.size === 0 && !hasErrorSubscriber(table, name, cached)) table.resources.delete(name);
+  }
+  const changes = new CommitChanges();
+  remover.releaseRestored(interest, changes);
+  return changes;
+}
+
+/** Whether an interest other than `except` sees a variant. */
+function isSeen(table: TypeTable, name: ResourceName, entry: CacheEntry, except?: Interest): boolean {
   for (const { interest } of table.interests.seeing(name, entry.constraints)) {
     if (interest === except) continue;
     if (interest.selector !== WILDCARD || isHeldByWildcard(entry)) return true;
@@ -43,8 +70,8 @@ export function isWanted(
   return entry.variant.aliases.some((alias) => table.interests.named(resourceName(alias)) !== undefined);
 }
 
-/** Whether somebody is there to be told of its faults. */
-export function isTold(
+/** Whether some interest gets the errors of a name. */
+function hasErrorSubscriber(
   { interests }: TypeTable,
   name: ResourceName,
   { resourceErrors }: CachedResource,
@@ -58,7 +85,7 @@ export function isTold(
 }
 
 /** The names of which a selector may show something. */
-export function namesOf(table: TypeTable, selector: Selector): ResourceName[] {
+function namesOf(table: TypeTable, selector: Selector): ResourceName[] {
   if (selector === WILDCARD) return [...table.resources.keys()];
   return [selector, ...table.aliased(selector), ...table.resources.under(selector)];
 }

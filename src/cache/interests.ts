@@ -8,11 +8,11 @@ import { parentGlob } from '../model/xdstp.ts';
 /** What is known of one interest. */
 export interface InterestState {
   readonly interest: Interest;
-  /** Upstream has said what there is: a lack of it is an absence (protocol §3.9). */
+  /** Upstream has answered it: what is not cached is absent (protocol §3.9). */
   resolved: boolean;
-  /** Who answered it; undefined as long as nobody has. */
+  /** The holder that answered it; undefined: none has yet. */
   holder: Holder | undefined;
-  /** The answer is from before a restart, or of an upstream that was replaced: who serves it now has not confirmed it. */
+  /** The answer is from before a restart, or from a replaced upstream. Its present upstream has not confirmed it. */
   restored: boolean;
 }
 

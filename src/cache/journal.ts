@@ -1,11 +1,11 @@
 import type { ResourceName, TypeUrl } from '../model/brand.ts';
 import type { Interest } from '../model/transaction.ts';
 
-/** Hears of everything in the store that is not as it was: what persistence has to write. */
+/** Is called for every change in the store that persistence has to write. */
 export interface Journal {
   /** Variants of this name, who has them, or which of them a parameter set is bound to. */
   resource(type: TypeUrl, name: ResourceName): void;
-  /** It came, went, or was answered. */
+  /** It was added, removed or answered. */
   interest(interest: Interest): void;
   /** The version of a holder's last response. */
   version(type: TypeUrl, holder: string): void;

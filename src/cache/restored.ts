@@ -2,15 +2,17 @@ import {
   type ConstraintsKey,
   type ParametersKey,
   type ResourceName,
+  type Revision,
   resourceName,
   type TypeUrl,
 } from '../model/brand.ts';
 import type { Payload, Variant } from '../model/resource.ts';
 import { type Holder, type Interest, WILDCARD } from '../model/transaction.ts';
-import type { CacheEntry, RestoredHolder } from './cached-resource.ts';
+import { CachedResource, type CacheEntry, type RestoredHolder } from './cached-resource.ts';
+import { deltaVersionOf, type Payloads } from './payloads.ts';
 import type { TypeTable } from './type-table.ts';
 
-/** A variant as it was kept, and who had it. The payload's bytes may be a view: the store copies them. */
+/** A persisted variant and its holders. The payload's bytes may be a view: the store copies them. */
 export interface RestoredVariant extends Omit<Variant, 'deltaVersion' | 'revision' | 'payload'> {
   readonly payload: Payload | undefined;
   readonly holders: readonly RestoredHolder[];
@@ -36,7 +38,7 @@ export interface RestoredVersion {
   readonly version: string;
 }
 
-/** What a store held at the end of one revision. */
+/** The content of a store at the end of one revision. */
 export interface Restored {
   readonly resources: readonly RestoredResource[];
   readonly interests: readonly RestoredInterest[];
@@ -44,8 +46,8 @@ export interface Restored {
 }
 
 /**
- * Whether a restored holder still keeps a variant: as long as an interest of its role sees it that has no answer yet
- * from whoever serves it now. So what is not delivered again goes exactly when upstream has answered, never before.
+ * Whether a restored holder still keeps a variant: an interest of its role sees it and has no answer yet from its present
+ * upstream. So what is not delivered again goes when upstream has answered, and not before.
  */
 export function isNeeded(table: TypeTable, entry: CacheEntry, holder: RestoredHolder): boolean {
   const { name, aliases } = entry.variant;
@@ -59,4 +61,46 @@ export function isNeeded(table: TypeTable, entry: CacheEntry, holder: RestoredHo
     for (const state of states) if (state.restored) return true;
   }
   return false;
+}
+
+/** Puts a restored resource into an empty place of the table. */
+export function restoreResource(
+  table: TypeTable,
+  { type, name, variants, bindings }: RestoredResource,
+  revision: Revision,
+  payloads: Payloads,
+  expiring: (variant: Variant) => void,
+): void {
+  const cached = new CachedResource();
+  table.resources.set(name, cached);
+  for (const { holders, payload: restored, ...rest } of variants) {
+    const payload = restored && payloads.adopt(restored.bytes, restored.hash);
+    const { constraints, version, aliases, metadata } = rest;
+    const deltaVersion = deltaVersionOf(version, constraints, payload, aliases, metadata);
+    const variant: Variant = { ...rest, type, name, payload, deltaVersion, revision };
+    const entry: CacheEntry = { constraints, variant, holders: [...holders], confirmedIn: revision };
+    cached.variants.add(entry);
+    table.variants++;
+    table.link(variant);
+    table.restored.add(entry);
+    if (variant.ttl !== undefined) expiring(variant);
+  }
+  cached.restoreBindings(bindings);
+}
+
+/** Makes the holders of an upstream restored ones, and so its answers. */
+export function disown(table: TypeTable, upstream: string): void {
+  for (const cached of table.resources.values()) {
+    for (const entry of cached.variants.values()) {
+      for (const [at, holder] of entry.holders.entries()) {
+        if (holder.upstream !== upstream) continue;
+        const disowned: RestoredHolder = { ...holder, restored: true };
+        entry.holders[at] = disowned;
+        table.restored.add(entry);
+      }
+    }
+  }
+  for (const state of table.interests.all()) {
+    if (state.resolved && state.holder?.upstream === upstream) state.restored = true;
+  }
 }

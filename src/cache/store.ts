@@ -15,21 +15,20 @@ import {
 } from '../model/transaction.ts';
 import {
   type Admits,
-  CachedResource,
+  type CachedResource,
   type CacheEntry,
   isHeldByWildcard,
   isRestored,
   NO_FILTER,
   type PickFilter,
-  type RestoredHolder,
 } from './cached-resource.ts';
 import { CommitChanges } from './commit-changes.ts';
-import { contentOf, type InterestContent, isTold, isWanted, namesOf } from './interest-content.ts';
+import { contentOf, dropContentOf, type InterestContent } from './interest-content.ts';
 import type { InterestState } from './interests.ts';
 import { type Journal, NO_JOURNAL } from './journal.ts';
-import { deltaVersionOf, Payloads } from './payloads.ts';
+import { Payloads } from './payloads.ts';
 import { restamp } from './restamping.ts';
-import type { Restored, RestoredVariant } from './restored.ts';
+import { disown, type Restored, restoreResource } from './restored.ts';
 import { TypeTable } from './type-table.ts';
 import { Update } from './update.ts';
 import { VariantRemover } from './variant-remover.ts';
@@ -45,17 +44,19 @@ export interface HolderEntry {
 
 export interface StoreOptions {
   readonly clock: Clock;
-  /** Two variants of a name match one parameter set, told once for each choice made. */
+  /** Several variants of a name match one parameter set: called once for each choice made. */
   readonly ambiguous: (
     type: TypeUrl,
     name: ResourceName,
     parameters: Parameters,
     choices: readonly Variant[],
   ) => void;
-  /** A variant has a time to live (again): ask for `expire` when it has passed. */
+  /** A variant has a TTL, or a new one: call `expire` when it has passed. */
   readonly expiring: (variant: Variant) => void;
   readonly journal?: Journal | undefined;
 }
+
+type Pick = (cached: CachedResource, name: ResourceName, among: PickFilter) => CacheEntry | undefined;
 
 /** The cache: resources in variants, who holds them, and which interests upstream has answered. */
 export class Store implements Catalog {
@@ -75,17 +76,17 @@ export class Store implements Catalog {
     return revision(this.#revision);
   }
 
-  /** Of all bodies, equal ones counted once. */
+  /** The bytes of all bodies; equal bodies are counted once. */
   get bodyBytes(): number {
     return this.#payloads.bytes;
   }
 
-  /** Of bodies, and what interests take by themselves. */
+  /** The bytes of bodies and interests. */
   get bytes(): number {
     return this.bodyBytes + this.#interestBytes;
   }
 
-  /** How many of a type are cached. */
+  /** How many variants of a type are cached. */
   variants(type: TypeUrl): number {
     return this.#tables.get(type)?.variants ?? 0;
   }
@@ -140,7 +141,7 @@ export class Store implements Catalog {
     return this.#commit(variant.type, version, performance.now(), changes);
   }
 
-  /** From now on this is wanted: whether it is answered is tracked. What was restored of it is kept. */
+  /** From now on the store tracks whether upstream has answered this interest. Restored content of it stays. */
   addInterest(interest: Interest): void {
     const { interests } = this.#table(interest.type);
     if (interests.get(interest.selector, interest.parameters) !== undefined) return;
@@ -156,32 +157,17 @@ export class Store implements Catalog {
   }
 
   /**
-   * Nobody wants it any more: what only this interest saw is dropped. A commit if that can be seen: something restored
-   * was kept for this interest only.
+   * The interest has ended, and what only this interest saw is dropped. Returns a commit if others can see that: a restored
+   * variant was kept for this interest only.
    */
   removeInterest(interest: Interest): Commit | undefined {
     const table = this.#table(interest.type);
     const version = this.version(interest);
     if (table.interests.delete(interest)) this.#interestBytes -= interestBytes(interest);
     this.#journal.interest(interest);
-    const remover = new VariantRemover(table, this.#payloads, { unwanted: true, unanswered: [] });
-    for (const name of namesOf(table, interest.selector)) {
-      const cached = table.resources.get(name);
-      if (cached === undefined) continue;
-      for (const entry of cached.variants.match(interest.parameters)) {
-        if (isWanted(table, name, entry)) continue;
-        remover.forget(name, cached, entry);
-        this.#journal.resource(interest.type, name);
-      }
-      // Clients can ask with any parameters: the choices made for them go with them.
-      if (cached.ambiguousCount > 0 && !table.interests.sees(name, interest.parameters)) {
-        cached.unbind(interest.parameters);
-        this.#journal.resource(interest.type, name);
-      }
-      if (cached.variants.size === 0 && !isTold(table, name, cached)) table.resources.delete(name);
-    }
-    const changes = new CommitChanges();
-    remover.releaseRestored(interest, changes);
+    const changes = dropContentOf(table, interest, this.#payloads, (name) =>
+      this.#journal.resource(interest.type, name),
+    );
     // Clients can name any type: what is empty goes.
     if (table.empty) {
       this.#tables.delete(interest.type);
@@ -192,7 +178,7 @@ export class Store implements Catalog {
     return this.#commit(interest.type, version, performance.now(), changes);
   }
 
-  /** Takes in what was kept from before a restart. What upstream does not deliver again goes when it has answered. */
+  /** Takes in what was persisted. What upstream does not deliver again is removed when upstream has answered. */
   restore({ resources, interests, versions }: Restored): void {
     const next = this.nextRevision();
     for (const { interest, resolved, holder } of interests) {
@@ -202,15 +188,11 @@ export class Store implements Catalog {
       state.restored = resolved;
       state.holder = holder;
     }
-    for (const { type, name, variants, bindings } of resources) {
-      const table = this.#table(type);
-      const cached = new CachedResource();
-      table.resources.set(name, cached);
-      for (const variant of variants) this.#restore(table, cached, variant, next);
-      cached.restoreBindings(bindings);
-    }
+    const { expiring } = this.#options;
+    for (const resource of resources)
+      restoreResource(this.#table(resource.type), resource, next, this.#payloads, expiring);
     for (const { type, holder, version } of versions) {
-      // Of what was not kept nobody needs the version.
+      // Nothing of the type was restored: then nobody needs the version.
       const table = this.#tables.get(type);
       if (table === undefined) this.#journal.version(type, holder);
       else table.versions.set(holder, version);
@@ -218,38 +200,18 @@ export class Store implements Catalog {
   }
 
   /**
-   * This upstream will confirm nothing more, as another one takes its place: what came from it is kept as if it had
-   * been restored, until whoever serves it from now on has answered.
+   * Another upstream takes the place of this one, which will confirm nothing more. What came from it counts as restored,
+   * until its new upstream has answered.
    */
   markRestored(upstream: string): void {
-    for (const table of this.#tables.values()) {
-      for (const cached of table.resources.values()) {
-        for (const entry of cached.variants.values()) {
-          for (const [at, holder] of entry.holders.entries()) {
-            if (holder.upstream !== upstream) continue;
-            const disowned: RestoredHolder = { ...holder, restored: true };
-            entry.holders[at] = disowned;
-            table.restored.add(entry);
-          }
-        }
-      }
-      for (const state of table.interests.all()) {
-        if (state.resolved && state.holder?.upstream === upstream) state.restored = true;
-      }
-    }
+    for (const table of this.#tables.values()) disown(table, upstream);
   }
 
   /** What `resolve` would give; nothing is recorded or counted. */
   peek(type: TypeUrl, name: ResourceName, parameters: Parameters): Value {
-    const table = this.#tables.get(type);
-    if (table === undefined) return 'unknown';
-    const own = table.resources.get(name)?.peek(parameters);
-    if (own !== undefined) return own.variant;
-    for (const target of table.aliased(name)) {
-      const aliased = table.resources.get(target)?.peek(parameters, { ...NO_FILTER, alias: name });
-      if (aliased !== undefined) return aliased.variant;
-    }
-    return table.interests.get(name, parameters)?.resolved === true ? 'absent' : 'unknown';
+    return this.#value(type, name, parameters, NO_FILTER, (cached, _, among) =>
+      cached.peek(parameters, among),
+    );
   }
 
   resolve(
@@ -259,17 +221,10 @@ export class Store implements Catalog {
     access?: Admits,
     fromWildcard = false,
   ): Value {
-    const table = this.#tables.get(type);
-    if (table === undefined) return 'unknown';
-    const entry = this.#pick(
-      table,
-      type,
-      name,
-      parameters,
-      access || fromWildcard ? { access, fromWildcard } : NO_FILTER,
+    const filter = access || fromWildcard ? { access, fromWildcard } : NO_FILTER;
+    return this.#value(type, name, parameters, filter, (cached, own, among) =>
+      cached.pick(parameters, (matches) => this.#ambiguous(type, own, parameters, matches), among),
     );
-    if (entry !== undefined) return entry.variant;
-    return table.interests.get(name, parameters)?.resolved === true ? 'absent' : 'unknown';
   }
 
   *members(type: TypeUrl, selector: Selector, parameters: Parameters): Iterable<ResourceName> {
@@ -317,7 +272,7 @@ export class Store implements Catalog {
     return [...resourceErrors.values()].filter((error) => error.constraints.matches(parameters));
   }
 
-  /** The variants of a type that one holder has, whoever else does. */
+  /** The variants of a type that one holder has; others may have them too. */
   *heldBy(type: TypeUrl, holder: string): Iterable<HolderEntry> {
     for (const [name, cached] of this.#tables.get(type)?.resources ?? []) {
       for (const { constraints, variant, holders } of cached.variants.values()) {
@@ -328,7 +283,7 @@ export class Store implements Catalog {
     }
   }
 
-  /** Its answer is from before a restart: once it is confirmed, what was restored for it goes. */
+  /** The answer to this interest was restored. Once it is confirmed, restored variants that came for it are removed. */
   isRestored(interest: Interest): boolean {
     return this.#state(interest)?.restored === true;
   }
@@ -346,36 +301,6 @@ export class Store implements Catalog {
     this.#journal.version(type, holder.key);
   }
 
-  #restore(table: TypeTable, cached: CachedResource, kept: RestoredVariant, next: Revision): void {
-    const { type, name, constraints, version, aliases, ttl, doNotCache, metadata } = kept;
-    const { responseVersion, upstream, cachedSince, holders } = kept;
-    const payload =
-      kept.payload === undefined ? undefined : this.#payloads.adopt(kept.payload.bytes, kept.payload.hash);
-    const deltaVersion = deltaVersionOf(version, constraints, payload, aliases, metadata);
-    const variant: Variant = {
-      type,
-      name,
-      constraints,
-      version,
-      deltaVersion,
-      payload,
-      aliases,
-      ttl,
-      doNotCache,
-      metadata,
-      responseVersion,
-      upstream,
-      cachedSince,
-      revision: next,
-    };
-    const entry: CacheEntry = { constraints, variant, holders: [...holders], confirmedIn: next };
-    cached.variants.add(entry);
-    table.variants++;
-    table.link(variant);
-    table.restored.add(entry);
-    if (variant.ttl !== undefined) this.#options.expiring(variant);
-  }
-
   #state(interest: Interest): InterestState | undefined {
     return this.#tables.get(interest.type)?.interests.get(interest.selector, interest.parameters);
   }
@@ -388,35 +313,19 @@ export class Store implements Catalog {
     return created;
   }
 
-  #pick(
-    table: TypeTable,
-    type: TypeUrl,
-    name: ResourceName,
-    parameters: Parameters,
-    among: PickFilter,
-  ): CacheEntry | undefined {
-    const own = this.#pickFrom(table.resources.get(name), type, name, parameters, among);
-    if (own !== undefined) return own;
+  /** By its own name, else by an alias. */
+  #value(type: TypeUrl, name: ResourceName, parameters: Parameters, filter: PickFilter, pick: Pick): Value {
+    const table = this.#tables.get(type);
+    if (table === undefined) return 'unknown';
+    const own = table.resources.get(name);
+    const entry = own && pick(own, name, filter);
+    if (entry !== undefined) return entry.variant;
     for (const target of table.aliased(name)) {
-      const aliased = this.#pickFrom(table.resources.get(target), type, target, parameters, {
-        ...among,
-        alias: name,
-      });
-      if (aliased !== undefined) return aliased;
+      const aliased = table.resources.get(target);
+      const found = aliased && pick(aliased, target, { ...filter, alias: name });
+      if (found !== undefined) return found.variant;
     }
-    return undefined;
-  }
-
-  #pickFrom(
-    cached: CachedResource | undefined,
-    type: TypeUrl,
-    name: ResourceName,
-    parameters: Parameters,
-    among: PickFilter,
-  ): CacheEntry | undefined {
-    const ambiguous = (matches: readonly CacheEntry[]): void =>
-      this.#ambiguous(type, name, parameters, matches);
-    return cached?.pick(parameters, ambiguous, among);
+    return table.interests.get(name, parameters)?.resolved === true ? 'absent' : 'unknown';
   }
 
   #ambiguous(

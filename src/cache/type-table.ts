@@ -7,7 +7,7 @@ import { Interests } from './interests.ts';
 
 const none: readonly never[] = [];
 
-/** What is cached by name, and found by the globs over it, too. */
+/** The cached resources, by name and by the globs that cover them. */
 class CachedResources extends Map<ResourceName, CachedResource> {
   readonly #globs = new GlobIndex();
 
@@ -47,7 +47,7 @@ export class TypeTable {
     return this.resources.size === 0 && this.interests.empty;
   }
 
-  /** Names of which something is cached: of others only an error may be known. */
+  /** How many names have a variant; the others have only an error. */
   get resourceCount(): number {
     let count = 0;
     for (const { variants } of this.resources.values()) if (variants.size > 0) count++;
@@ -75,7 +75,7 @@ export class TypeTable {
     }
   }
 
-  /** Another variant of the name may have an alias, too: it stays until the last one goes. */
+  /** Another variant of the name may have the same alias: the alias goes with the last one. */
   unlink(variant: Variant): void {
     for (const alias of variant.aliases) {
       const key = resourceName(alias);

@@ -14,6 +14,7 @@ import { Code } from '../wire/grpc-status.ts';
 import { addHolder, CachedResource, type CacheEntry } from './cached-resource.ts';
 import { CommitChanges } from './commit-changes.ts';
 import { deltaVersionOf, type Payloads } from './payloads.ts';
+import { sameContent, sameError } from './same-content.ts';
 import type { TypeTable } from './type-table.ts';
 import { VariantRemover } from './variant-remover.ts';
 
@@ -27,9 +28,9 @@ export interface UpdateContext {
   readonly holderChanged: (interest: Interest) => void;
 }
 
-/** What a parameter set was given before another variant came that matches it as well. */
+/** The variant that a parameter set had before another one came that matches it too. */
 interface PreviousChoice {
-  readonly cell: CachedResource;
+  readonly cached: CachedResource;
   readonly name: ResourceName;
   readonly parameters: Parameters;
   readonly before: CacheEntry;
@@ -67,12 +68,12 @@ export class Update {
   }
 
   /**
-   * Marks what is there already and stays. Where a variant comes that is new, whoever has a match keeps it (protocol
-   * §5, Ambiguity): what they have now is the answer.
+   * Marks the variants that are cached already and stay. A new variant changes nothing for parameter sets that have a
+   * match (protocol §5, Ambiguity). Returns what these have now.
    */
   #confirmAll(): readonly PreviousChoice[] {
     const choices: PreviousChoice[] = [];
-    /** Nothing changes meanwhile: one choice for each cell and parameter set. */
+    /** Nothing changes meanwhile: one choice for each resource and parameter set. */
     const remembered = new Map<CachedResource, Set<Parameters>>();
     for (const put of this.#transaction.puts) {
       const cached = this.#table.resources.get(put.name);
@@ -97,7 +98,7 @@ export class Update {
       if (seen.has(parameters)) continue;
       seen.add(parameters);
       const before = this.#pick(cached, name, parameters);
-      if (before !== undefined) choices.push({ cell: cached, name, parameters, before });
+      if (before !== undefined) choices.push({ cached, name, parameters, before });
     }
   }
 
@@ -112,7 +113,7 @@ export class Update {
     }
   }
 
-  #keepChoice({ cell: cached, name, parameters, before }: PreviousChoice): void {
+  #keepChoice({ cached, name, parameters, before }: PreviousChoice): void {
     if (cached.variants.get(before.constraints.key) !== before) return;
     const matches = cached.variants.match(parameters);
     if (matches.length < 2) return;
@@ -132,7 +133,7 @@ export class Update {
     }
   }
 
-  /** Full state: what this holder did not confirm is gone. */
+  /** Full state: what this holder has not confirmed is removed. */
   #sweep(): void {
     const { holder } = this.#transaction;
     for (const [name, cached] of this.#table.resources) {
@@ -163,7 +164,7 @@ export class Update {
     }
   }
 
-  /** The same content again: perhaps from one more holder, perhaps for another while. */
+  /** The same content again: there may be one more holder, or another TTL. */
   #confirm(put: Put, entry: CacheEntry): void {
     const { holder } = this.#transaction;
     // It may have become a member of the wildcard.
@@ -243,19 +244,19 @@ export class Update {
 
   /**
    * Upstream cannot delete the predecessors of what it sends: who matches several variants gets the last received
-   * (protocol §5). Nothing is dropped before all of the response is in: what it brings again is no news.
+   * (protocol §5). Nothing is dropped before all of the response is in: it may deliver the same variant again.
    */
   #lastWins(): void {
-    const latest = new Map<CachedResource, { readonly name: ResourceName; readonly held: CacheEntry }>();
+    const latest = new Map<CachedResource, { readonly name: ResourceName; readonly entry: CacheEntry }>();
     for (const put of this.#transaction.puts) {
       const cached = this.#table.resources.get(put.name);
       const entry = cached?.variants.get(put.constraints.key);
       if (cached === undefined || entry === undefined || cached.variants.size < 2) continue;
       for (const { parameters } of this.#interested(put)) cached.bind(parameters, entry);
-      latest.set(cached, { name: put.name, held: entry });
+      latest.set(cached, { name: put.name, entry });
       this.changes.touch(put.name, put.constraints);
     }
-    for (const [cached, { name, held: entry }] of latest) this.#dropUnbound(cached, name, entry);
+    for (const [cached, { name, entry }] of latest) this.#dropUnbound(cached, name, entry);
   }
 
   #dropUnbound(cached: CachedResource, name: ResourceName, latest: CacheEntry): void {
@@ -284,7 +285,7 @@ export class Update {
     const { name, constraints, code } = error;
     if (code === Code.NOT_FOUND) this.#removal.resolveNamed(name, constraints, this.changes);
     const [somebody] = this.#table.interests.seeing(name, constraints);
-    if (somebody === undefined) return; // nobody could be told
+    if (somebody === undefined) return; // nobody would get it
     const cached = this.#table.resources.get(name) ?? new CachedResource();
     this.#table.resources.set(name, cached);
     cached.resourceErrors ??= new Map();
@@ -292,7 +293,7 @@ export class Update {
     const { role } = this.#transaction.holder;
     const again = known !== undefined && sameError(known, error);
     const fromWildcard = (again && known.fromWildcard) || role === 'wildcard' || name === WILDCARD;
-    // Forwarded once (protocol §8): upstreams that send their whole state say it each time.
+    // Each error is forwarded once (protocol §8). Upstreams that send their whole state repeat it in each response.
     if (again && known.fromWildcard === fromWildcard) return;
     const status = Buffer.from(error.status);
     cached.resourceErrors.set(constraints.key, { ...error, status, revision: this.#revision, fromWildcard });
@@ -333,25 +334,4 @@ export class Update {
   #pick(cached: CachedResource, name: ResourceName, parameters: Parameters): CacheEntry | undefined {
     return cached.pick(parameters, (matches) => this.#context.ambiguous(name, parameters, matches));
   }
-}
-
-/** Bytes decide, not versions: equal versions do not prove equal content, nor different ones a change (protocol §3.10). */
-function sameContent(variant: Variant, put: Put): boolean {
-  if (put.payload !== undefined && put.payload.hash !== variant.payload?.hash) return false;
-  return (
-    sameBytes(variant.payload?.bytes, put.any) &&
-    variant.doNotCache === put.doNotCache &&
-    sameBytes(variant.metadata, put.metadata) &&
-    variant.aliases.length === put.aliases.length &&
-    variant.aliases.every((alias, index) => alias === put.aliases[index])
-  );
-}
-
-function sameError(a: ResourceError, b: ResourceError): boolean {
-  return a.code === b.code && a.message === b.message && sameBytes(a.status, b.status);
-}
-
-function sameBytes(a: Uint8Array | undefined, b: Uint8Array | undefined): boolean {
-  if (a === undefined || b === undefined) return a === b;
-  return a.length === b.length && Buffer.compare(a, b) === 0;
 }

@@ -20,11 +20,11 @@ export class VariantRemover {
   readonly #table: TypeTable;
   readonly #payloads: Payloads;
   readonly #unwanted: boolean;
-  /** Upstream itself said that the resource is gone. */
+  /** Upstream itself has said that the resource does not exist. */
   readonly #saidByUpstream: boolean;
   readonly #unanswered = new Map<Selector, Set<Parameters>>();
 
-  /** `unwanted`: nobody wants what goes; that says nothing about what upstream has. */
+  /** `unwanted`: nobody subscribes to it any more; that says nothing about what upstream has. */
   constructor(table: TypeTable, payloads: Payloads, said?: Pick<Transaction, 'unwanted' | 'unanswered'>) {
     this.#unwanted = said?.unwanted === true;
     this.#saidByUpstream = said !== undefined && !this.#unwanted;
@@ -37,7 +37,7 @@ export class VariantRemover {
     this.#payloads = payloads;
   }
 
-  /** This holder has it no longer; the last one takes it along. */
+  /** This holder does not have the variant any more. Without holders, it is removed. */
   drop(
     name: ResourceName,
     cached: CachedResource,
@@ -72,7 +72,7 @@ export class VariantRemover {
     if (cached.empty) this.#table.resources.delete(name);
   }
 
-  /** An interest was confirmed, or has ended: what was restored, is seen by it and is not needed any more goes. */
+  /** An interest was confirmed or has ended: restored variants that it sees and no other interest needs are removed. */
   releaseRestored({ selector, parameters }: Interest, changes: CommitChanges): void {
     const { restored, resources } = this.#table;
     if (restored.size === 0) return;
