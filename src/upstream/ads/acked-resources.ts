@@ -52,7 +52,7 @@ export class AckedResources {
     return variant?.constraints.key === key ? variant : undefined;
   }
 
-  /** Of one name, the newest first; it may change while this is read. */
+  /** The variants of one name, the newest first. A copy. */
   of(name: ResourceName): AckedVariant[] {
     const variant = this.#names.get(name);
     if (variant === undefined) return [];
@@ -117,7 +117,7 @@ export class AckedResources {
     this.#size--;
   }
 
-  /** Puts everything under other constraints; what has none any more (undefined) is let go. */
+  /** Gives every variant its new constraints; undefined removes it. */
   restamp(anew: (constraints: Constraints) => Constraints | undefined): Omit<Move, 'holder'>[] {
     const all = [...this.all()];
     this.clear();

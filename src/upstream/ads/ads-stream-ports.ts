@@ -12,36 +12,36 @@ export interface AdsStreamHandler {
   count(type: TypeUrl, result: 'accepted' | 'rejected'): void;
   log(level: 'info' | 'warn', message: string, fields: Readonly<Record<string, unknown>>): void;
   via(): string;
-  /** Nobody subscribes to it: it only lingers. */
+  /** Nobody subscribes to the interest now. */
   readonly isIdle: (interest: Interest) => boolean;
-  /** A stream is about to be opened; `again`: after another one, from which something may be held. */
+  /** A stream is about to be opened; `again`: after another one, which may have delivered something. */
   opening(again: boolean): void;
-  /** A response has arrived, and it was one. */
+  /** A response has arrived, and it could be read. */
   answered(): void;
   /** A wildcard was not answered in time. */
   wildcardOverdue(): void;
-  /** A stream ended that had no answer. True: the whole connection is given up. */
+  /** A stream ended before any response. True: the whole connection is given up. */
   endedUnanswered(reason: string): boolean;
-  /** A stream ended that had answers; another one is opened. */
+  /** A stream ended that had responses; another one is opened. */
   ended(reason: string): void;
-  /** However it went: the relay itself has closed the stream, or will not open it again. */
+  /** The relay itself has closed the stream, or will not open it again. */
   closed(): void;
-  /** Not closed by the relay. */
+  /** A stream ended, and not because the relay closed it. */
   countEnd(code: Code): void;
 }
 
-/** What a stream tells its session. */
+/** What a session hears from its streams. */
 export interface AdsStreamObserver {
   opened(): void;
-  /** Something of this type is asked that never was. */
+  /** A subscription of this type is sent that was never sent before. */
   firstRequested(type: TypeUrl): void;
   /** There is a response of this type, accepted or not. */
   answered(type: TypeUrl): void;
   /** There is a response that can be read. */
   accepted(): void;
-  /** By the relay itself. */
+  /** The relay itself has closed it. */
   closed(): void;
-  /** Not by the relay. True: what may have been the cause is asked elsewhere now. */
+  /** It ended, and not because the relay closed it. True: the possible cause has moved to another stream. */
   ended(how: StreamEnd, reason: string): boolean;
 }
 
@@ -54,7 +54,7 @@ export interface AdsStreamOptions {
   readonly clock: Clock;
   readonly handler: AdsStreamHandler;
   readonly observer: AdsStreamObserver;
-  /** A stream that has lived so long is well: the next wait is a short one again. Milliseconds. */
+  /** A stream that has lasted this long resets the backoff. Milliseconds. */
   readonly stableAfterMs: number;
 }
 
@@ -64,6 +64,6 @@ export interface ReleasedType {
   readonly endpoint: number | undefined;
   /** See `#hasEndedBefore`. */
   readonly hasEndedBefore: boolean;
-  /** Nothing else was asked there: how long to wait for the next stream. */
+  /** The backoff of the old stream, if nothing else is subscribed there. */
   readonly backoff: Backoff | undefined;
 }

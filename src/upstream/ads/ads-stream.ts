@@ -30,7 +30,7 @@ export class AdsStream {
   #retry: Timer | undefined;
   #node: Uint8Array;
   #opened = false;
-  /** The session's other stream has had a response on this link. */
+  /** Another stream of the session has had a response on this channel. */
   #siblingAnswered = false;
   /**
    * The control plane has ended a stream before. Interests without subscribers are not subscribed again on the next
@@ -74,7 +74,7 @@ export class AdsStream {
     return this.#hasSuspended;
   }
 
-  /** Those interests. */
+  /** Returns these interests, once. */
   takeSuspended(): readonly Interest[] {
     if (!this.#hasSuspended) return [];
     this.#hasSuspended = false;
@@ -93,7 +93,7 @@ export class AdsStream {
     if (this.#stream !== undefined) this.#step({ kind: 'sibling_answered' });
   }
 
-  /** `lost`: the connection went. Else the relay itself has closed it. */
+  /** `lost`: why the connection was lost; undefined: the relay itself has closed it. */
   down(lost?: string): void {
     this.#channel = undefined;
     this.#retry?.cancel();
@@ -128,7 +128,7 @@ export class AdsStream {
     };
   }
 
-  /** Asked here from now on. */
+  /** Takes over a type from another stream. */
   adopt({ state, endpoint, hasEndedBefore, backoff }: ReleasedType): void {
     this.#hasEndedBefore ||= hasEndedBefore;
     const isNew = !this.#opened;
@@ -179,7 +179,7 @@ export class AdsStream {
     if (this.#siblingAnswered) this.#step({ kind: 'sibling_answered' });
   }
 
-  /** Nobody subscribes any more to something that is asked here. */
+  /** Nobody subscribes any more to some interest of this stream. */
   suspendIdle(): void {
     if (this.#hasEndedBefore && this.#stream === undefined) this.#flushSoon();
   }
@@ -190,7 +190,7 @@ export class AdsStream {
     this.#hasSuspended = protocolState.suspendedInterests().length > 0;
   }
 
-  /** What is wanted; nothing of it may change while this is read. */
+  /** All interests; nothing may be subscribed or unsubscribed while they are read. */
   interests(): Iterable<Interest> {
     return this.#options.protocolState.interests();
   }
@@ -222,7 +222,7 @@ export class AdsStream {
     this.#openStream();
   }
 
-  /** Also if the stream was closed already and the next one was waiting for its backoff. */
+  /** Also if the stream was closed already and the next one waits for its backoff. */
   #closeIdle(): void {
     this.#closeStream();
     this.#options.handler.closed();
@@ -269,7 +269,7 @@ export class AdsStream {
     const isRelieved = observer.ended('ended', reason);
     if (open.answered) handler.ended(reason);
     else if (handler.endedUnanswered(reason)) return;
-    // All that was asked here is asked elsewhere now, and so is the trouble.
+    // Everything has moved to other streams, the cause of the end too.
     if (protocolState.isUnused) handler.closed();
     if (isRelieved && !protocolState.isUnused) this.#openStream();
     else this.#openLater();

@@ -36,13 +36,13 @@ export class AdsUpstream implements Upstream {
   readonly #conditions: Conditions;
   readonly #sessions: Sessions;
   #up: { readonly channel: Channel; readonly endpoint: number } | undefined;
-  /** Open streams that may still get a response: none of theirs has ended without one on this connection. */
+  /** Streams that have not ended on this connection before a response. */
   readonly #mayStillAnswer = new Set<StreamFailure>();
   /** Streams that ended on this connection before any response. */
   readonly #endedUnanswered = new Set<StreamFailure>();
   /**
-   * The timer that waits for a first response. `acceptSilence`: it has fired, and the silence means that nothing
-   * subscribed exists.
+   * The timer that waits for a first response. `accepted`: it has fired, and the silence means that nothing subscribed
+   * exists.
    */
   #silence: { readonly timer: Timer } | 'accepted' | undefined;
   #everConnected = false;
@@ -159,7 +159,7 @@ export class AdsUpstream implements Upstream {
 
   #streamHandler(holders: readonly string[]): AdsStreamHandler {
     const { metrics } = this.#options;
-    const trouble: StreamFailure = { reason: undefined };
+    const failure: StreamFailure = { reason: undefined };
     return {
       apply: (applied) => this.#sink.apply(applied),
       count: (type, result) => {
@@ -171,13 +171,13 @@ export class AdsUpstream implements Upstream {
       isIdle: (interest) => this.#sink.isIdle?.(interest) === true,
       opening: (again) => {
         if (again) this.#sink.streamReopened?.(holders);
-        this.#opening(trouble);
+        this.#opening(failure);
       },
-      answered: () => this.#answered(trouble),
+      answered: () => this.#answered(failure),
       wildcardOverdue: () => this.#overdue(),
-      endedUnanswered: (reason) => this.#unanswered(trouble, reason),
+      endedUnanswered: (reason) => this.#unanswered(failure, reason),
       ended: (reason) => this.#ended(reason),
-      closed: () => this.#closed(trouble),
+      closed: () => this.#closed(failure),
       countEnd: (code) => metrics.streamEnd(code),
     };
   }
@@ -219,19 +219,19 @@ export class AdsUpstream implements Upstream {
     this.#conditions.set('up', address, 'info', 'connected to the control plane', { endpoint: address });
   }
 
-  #opening(trouble: StreamFailure): void {
+  #opening(failure: StreamFailure): void {
     this.#connection.streamOpened();
-    if (!this.#endedUnanswered.has(trouble)) this.#mayStillAnswer.add(trouble);
+    if (!this.#endedUnanswered.has(failure)) this.#mayStillAnswer.add(failure);
     if (this.#silence !== undefined || this.#connection.hasAnswered) return;
     this.#silence = {
       timer: this.#options.clock.after(this.#options.resourceTimeoutMs, () => this.#silent()),
     };
   }
 
-  #answered(trouble: StreamFailure): void {
-    if (trouble.reason !== undefined) {
-      if (this.#lastError === trouble.reason) this.#lastError = '';
-      this.#closed(trouble);
+  #answered(failure: StreamFailure): void {
+    if (failure.reason !== undefined) {
+      if (this.#lastError === failure.reason) this.#lastError = '';
+      this.#closed(failure);
       this.#sink.changed();
     }
     if (this.#connection.hasAnswered) return;
@@ -269,10 +269,10 @@ export class AdsUpstream implements Upstream {
   }
 
   /** The stream has a response, or is not needed any more: its failure does not count any longer. */
-  #closed(trouble: StreamFailure): void {
-    this.#mayStillAnswer.delete(trouble);
-    this.#endedUnanswered.delete(trouble);
-    trouble.reason = undefined;
+  #closed(failure: StreamFailure): void {
+    this.#mayStillAnswer.delete(failure);
+    this.#endedUnanswered.delete(failure);
+    failure.reason = undefined;
     if (this.#endedUnanswered.size === 0) this.#conditions.forget('stream');
   }
 
@@ -280,18 +280,18 @@ export class AdsUpstream implements Upstream {
    * A stream ended before any response. The connection is given up only if no other stream on it works or may still
    * work.
    */
-  #unanswered(trouble: StreamFailure, reason: string): boolean {
+  #unanswered(failure: StreamFailure, reason: string): boolean {
     if (!this.#connection.isUp) return false;
-    this.#mayStillAnswer.delete(trouble);
-    this.#endedUnanswered.add(trouble);
+    this.#mayStillAnswer.delete(failure);
+    this.#endedUnanswered.add(failure);
     if (!this.#connection.hasAnswered && this.#mayStillAnswer.size === 0) {
       this.#connection.reject(reason);
       this.#isRefused = true;
       return true;
     }
     const endpoint = this.#endpoint(this.#failover.current);
-    trouble.reason = `${endpoint}: ${reason}`;
-    this.#lastError = trouble.reason;
+    failure.reason = `${endpoint}: ${reason}`;
+    this.#lastError = failure.reason;
     this.#conditions.set('stream', reason, 'warn', 'the control plane refuses a stream', {
       endpoint,
       reason,

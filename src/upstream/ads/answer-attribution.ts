@@ -67,7 +67,7 @@ export function deltaAnswers(
   return answered;
 }
 
-/** What no content of a response changes; undefined: its content decides. */
+/** Whether any response answers it, whatever is in it; undefined: the content decides. */
 function byPosition(
   { anyResponseAnswers, kind, expectedVariants }: UpstreamSubscription,
   locators: boolean,
@@ -117,8 +117,8 @@ function mayAnswerFormer(
 function shownBy({ subscriptions, locators }: DeltaWaiting, said: Said): Shown {
   const requests = new Set<number>();
   const onlyFor = new Set<UpstreamSubscription>();
-  const news: readonly Identity[] = [...said.puts, ...said.removals];
-  for (const [at, identity] of [...news, ...said.heartbeats].entries()) {
+  const changes: readonly Identity[] = [...said.puts, ...said.removals];
+  for (const [at, identity] of [...changes, ...said.heartbeats].entries()) {
     const by = subscriptions
       .collecting(identity.name)
       .filter((subscription) => shows(subscription, identity, locators));
@@ -127,7 +127,7 @@ function shownBy({ subscriptions, locators }: DeltaWaiting, said: Said): Shown {
         requests.add(subscription.requestNumber);
     }
     const [only] = by;
-    if (only !== undefined && by.length === 1 && at < news.length) onlyFor.add(only);
+    if (only !== undefined && by.length === 1 && at < changes.length) onlyFor.add(only);
   }
   return { requests, onlyFor };
 }
@@ -147,7 +147,7 @@ export function ofOldestRequest(named: readonly UpstreamSubscription[]): readonl
   return waiting.filter(({ requestNumber }) => requestNumber === oldest);
 }
 
-/** The same of a SotW response, which has seen the requests up to `lastSeen`. */
+/** The wildcards and globs that a SotW response may answer, if it has seen the requests up to `lastSeen`. */
 export function sotwAnswers(
   lastSeen: number,
   locators: boolean,
@@ -157,7 +157,7 @@ export function sotwAnswers(
     candidates.filter(
       ({ anyResponseAnswers, kind, requestNumber }) =>
         anyResponseAnswers ||
-        // There is no other in this conversation: what comes is a complete state of it, from whenever.
+        // It is the only subscription on this stream, so every response is its complete state, of some time.
         (!locators && kind === 'wildcard') ||
         requestNumber <= lastSeen,
     ),

@@ -1,4 +1,4 @@
-/** Exponential backoff with full jitter: any time up to a bound that doubles, so that a fleet does not march in step. */
+/** Exponential backoff with full jitter: a random time up to a bound that doubles, so that a fleet does not retry at once. */
 export class Backoff {
   readonly #initialMs: number;
   readonly #maxMs: number;
@@ -12,7 +12,7 @@ export class Backoff {
     this.#bound = initialMs;
   }
 
-  /** Milliseconds to wait before the next try. */
+  /** Milliseconds to wait before the next attempt. */
   next(): number {
     const wait = this.#random() * Math.min(this.#bound, this.#maxMs);
     this.#bound = Math.min(this.#bound * 2, this.#maxMs);
@@ -24,7 +24,7 @@ export class Backoff {
     this.#bound = other.#bound;
   }
 
-  /** Only for what had lived for a while (protocol §5b): a server that answers and closes is not well. */
+  /** Only after a stream or connection that lasted (protocol §5b): a server that answers and closes is not healthy. */
   reset(): void {
     this.#bound = this.#initialMs;
   }

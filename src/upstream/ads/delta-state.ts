@@ -7,7 +7,7 @@ import type { UpstreamSubscription } from './upstream-subscriptions.ts';
 
 /** One type on a delta stream. */
 export interface DeltaState extends TypeState {
-  /** initial_resource_versions of the next first request: what the relay has, with upstream's versions. */
+  /** initial_resource_versions of the next first request: the resources that the relay has, with upstream's versions. */
   initialVersions: ReadonlyMap<string, string>;
   /**
    * What this stream delivered for a wildcard or glob that was unsubscribed just now. If it is subscribed again soon,
@@ -30,10 +30,10 @@ const initialVersionsLimit = 3 * 1024 * 1024;
 
 /** What needs no answer on a new stream to the same endpoint: it goes into initial_resource_versions. */
 export function resumable(state: DeltaState, locators: boolean): AckedVariant[] {
-  // The answer to a wildcard or glob was cut off: if nothing has changed since, nothing would come to complete it.
+  // The answer to a wildcard or glob was cut off. If nothing has changed since, no response would complete it.
   if ([...state.subscriptions.unresolved].some(({ kind, suspended }) => kind !== 'name' && !suspended))
     return [];
-  const rests = state.subscriptions.all().some((subscription) => subscription.suspended);
+  const hasSuspended = state.subscriptions.all().some((subscription) => subscription.suspended);
   const confirmed: AckedVariant[] = [];
   const stamped = state.rules.stamp(UNCONSTRAINED);
   const plain = stamped.ok ? stamped.value.key : UNCONSTRAINED.key;
@@ -42,8 +42,8 @@ export function resumable(state: DeltaState, locators: boolean): AckedVariant[] 
   for (const variant of state.acked.all()) {
     const single = state.acked.isOnly(variant);
     if (!single || variant.version === '' || variant.viaAlias) continue;
-    if (rests && !isSubscribed(state, variant)) continue;
-    // Nobody can say of a name alone which variant of it is gone.
+    if (hasSuspended && !isSubscribed(state, variant)) continue;
+    // A removal by name alone does not say which variant is removed.
     if (variant.constraints.key !== plain) {
       variants = true;
       continue;
@@ -52,13 +52,13 @@ export function resumable(state: DeltaState, locators: boolean): AckedVariant[] 
     if (bytes > initialVersionsLimit) return [];
     confirmed.push(variant);
   }
-  // What a wildcard or glob covers is confirmed by what comes: then something has to come.
+  // A wildcard or glob is resolved by a response, so something must be left that upstream has to send.
   if ((locators || variants) && confirmed.length < state.acked.size && state.subscriptions.hasCollection)
     return [];
   return confirmed;
 }
 
-/** What was expected of an answer is there, or gone. */
+/** An expected variant was delivered or removed. */
 export function markReceived(
   { subscriptions, resendable, awaitingResend }: DeltaState,
   variant: Identity,

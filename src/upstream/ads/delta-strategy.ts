@@ -66,7 +66,7 @@ export class DeltaStrategy implements ProtocolStrategy<DeltaState, IncomingDelta
     return readDeltaResponse(bytes);
   }
 
-  /** With initial_resource_versions what is still so needs no answer; what they do not cover is swept or expires. */
+  /** Unchanged resources in initial_resource_versions need no answer. The others are swept, or they expire. */
   reset(state: DeltaState, resumed: boolean): void {
     const confirmed = resumed ? resumable(state, this.#options.locators) : [];
     state.initialVersions = new Map(confirmed.map((variant) => [variant.name, variant.version]));
@@ -102,7 +102,7 @@ export class DeltaStrategy implements ProtocolStrategy<DeltaState, IncomingDelta
     // Every control plane knows the wildcard as an empty first request; not all know "*".
     const named = legacy ? [] : subscribed;
     if (together) return deltaRequests(type, named, unsubscribed, initialVersions);
-    // Servers apply subscribes before unsubscribes (§4.4): one message would take back what is asked for again.
+    // Servers apply subscribes before unsubscribes (§4.4): one message would unsubscribe what is subscribed again.
     return [
       ...deltaRequests(type, [], unsubscribed, noVersions),
       ...deltaRequests(type, named, [], initialVersions),
@@ -155,8 +155,8 @@ export class DeltaStrategy implements ProtocolStrategy<DeltaState, IncomingDelta
   }
 
   /**
-   * After resource_timeout nothing is on its way any more. Later responses must not use this state: the resources may
-   * have been deleted meanwhile, and upstream does not tell the relay.
+   * After resource_timeout nothing is on its way any more. Later responses must not use this state: upstream may have
+   * deleted the resources, and does not send removals of what is not subscribed.
    */
   onUnsubscribed(state: DeltaState, subscription: UpstreamSubscription): void {
     if (subscription.requestNumber === 0) return;
@@ -206,7 +206,7 @@ export class DeltaStrategy implements ProtocolStrategy<DeltaState, IncomingDelta
       else this.#remove(state, known, removals, resolved);
     }
     for (const identity of reading.removed) this.#removeName(state, identity, removals, resolved);
-    for (const fault of notFound(reading)) this.#removeName(state, fault, removals, resolved);
+    for (const error of notFound(reading)) this.#removeName(state, error, removals, resolved);
     // It has another variant than the one from an earlier stream: in one transaction, as a swap.
     for (const subscription of answered) removals.push(...this.#removeUnconfirmedOfName(state, subscription));
     const unanswered = unansweredInterests(subscriptions, [...removals, ...resourceErrors]);
@@ -231,7 +231,7 @@ export class DeltaStrategy implements ProtocolStrategy<DeltaState, IncomingDelta
       for (const former of state.unansweredUnsubscribed.of(name)) {
         if (isFor(former, constraints, this.#options.locators)) state.unansweredUnsubscribed.delete(former);
       }
-      if (!this.#isWanted(state, put)) continue;
+      if (!this.#isSubscribed(state, put)) continue;
       if (put.any === undefined && ttlMilliseconds !== undefined) {
         const known = acked.get(name, constraints.key);
         if (known === undefined) continue;
@@ -252,8 +252,8 @@ export class DeltaStrategy implements ProtocolStrategy<DeltaState, IncomingDelta
     return taken;
   }
 
-  /** Not what was on its way when its subscription ended: nobody would say when it is gone. */
-  #isWanted(
+  /** False: it was on its way when its subscription ended, and upstream would not send its removal. */
+  #isSubscribed(
     { subscriptions, unsubscribeInFlight }: DeltaState,
     { name, aliases, constraints }: Put,
   ): boolean {
@@ -273,11 +273,11 @@ export class DeltaStrategy implements ProtocolStrategy<DeltaState, IncomingDelta
       return;
     }
     const exact = state.acked.get(name, constraints.key);
-    // A server that was only asked by name may mean any variant: it has no other way to say it.
+    // A server without locators for the name may mean any variant: it has no other way to say so.
     const meant = exact === undefined && !state.subscriptions.hasLocatorFor(name) ? state.acked.of(name) : [];
-    const gone = exact === undefined ? meant : [exact];
-    for (const variant of gone) this.#remove(state, variant, removals, resolved);
-    if (gone.length === 0) this.#resolveMissing(state, identity, removals, resolved);
+    const removed = exact === undefined ? meant : [exact];
+    for (const variant of removed) this.#remove(state, variant, removals, resolved);
+    if (removed.length === 0) this.#resolveMissing(state, identity, removals, resolved);
   }
 
   #remove(state: DeltaState, variant: AckedVariant, removals: Removal[], resolved: Interest[]): void {

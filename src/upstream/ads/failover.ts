@@ -4,7 +4,7 @@ import type { Backoff } from './backoff.ts';
 export class Failover {
   readonly #count: number;
   readonly #backoff: Backoff;
-  /** How much longer than usual an endpoint must prove itself before it is preferred again. */
+  /** How many times longer than usual an endpoint must hold a connection before the relay goes back to it. */
   readonly #penalties: number[];
   /** Endpoints that have answered, and not been silent since. */
   readonly #trusted = new Set<number>();
@@ -38,7 +38,7 @@ export class Failover {
     return this.#failures < this.#count - 1 && !this.#trusted.has(this.#current);
   }
 
-  /** A connection counts as recovery; but not while what is connected stays silent. */
+  /** A connection counts as recovery, unless an endpoint was connected and silent since the last response. */
   get countsAsRecovery(): boolean {
     return !this.#sawSilence;
   }
@@ -79,13 +79,13 @@ export class Failover {
     return this.#failures % this.#count === 0 ? this.#backoff.next() : 0;
   }
 
-  /** A connection that had worked ended: the same endpoint is tried again first, what it sent is still good there. */
+  /** A connection that had worked ended: the same endpoint is tried first, because its versions are still valid there. */
   lost(): number {
     this.#failures = 0;
     return this.#backoff.next();
   }
 
-  /** For how many settling times a preferred endpoint must hold a connection. */
+  /** How many times `failback_after` a preferred endpoint must hold a connection. */
   penalty(index: number): number {
     return this.#penalties[index] ?? 1;
   }

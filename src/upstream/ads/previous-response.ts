@@ -34,7 +34,7 @@ export function commonEnds(before: ByteRanges, after: ByteRanges): CommonEnds {
   return { prefix, suffix };
 }
 
-/** The largest count up to `limit` of which all are the same; what is known to be is not compared again. */
+/** The largest count up to `limit` of which all are the same, by bisection. */
 function longestEqual(limit: number, same: (from: number, to: number) => boolean): number {
   if (same(0, limit)) return limit;
   let low = 0;

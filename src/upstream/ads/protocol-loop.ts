@@ -4,7 +4,7 @@ import type { Interest, Move, Removal, Transaction } from '../../model/transacti
 import type { IncomingSotw } from '../../wire/response-reader.ts';
 import type { ProtocolStrategy, StreamStatus } from './protocol-strategy.ts';
 import { atOnce, type InTurns } from './reading-pace.ts';
-import { Refusals } from './refusals.ts';
+import { ResponseRefusals } from './response-refusals.ts';
 import { Silence } from './silence.ts';
 import type { Stamp } from './stamp.ts';
 import { StepEffects } from './step-effects.ts';
@@ -55,7 +55,7 @@ export class ProtocolLoop<S extends TypeState, R extends IncomingSotw> implement
   readonly #types = new TypesInUse<S>();
   readonly #effects = new StepEffects();
   readonly #silence: Silence<S, R>;
-  readonly #refusals: Refusals<S, R>;
+  readonly #refusals: ResponseRefusals<S, R>;
   #connected = false;
   #reading: UnfinishedReading<S, R> | undefined;
   #stamp: Stamp;
@@ -65,7 +65,7 @@ export class ProtocolLoop<S extends TypeState, R extends IncomingSotw> implement
     this.#stamp = options.stamp;
     this.#strategy = makeStrategy(options, this.#stream, this.#effects);
     this.#silence = new Silence(options, this.#strategy, this.#stream, this.#effects);
-    this.#refusals = new Refusals(this.#strategy, this.#effects);
+    this.#refusals = new ResponseRefusals(this.#strategy, this.#effects);
   }
 
   get isUnused(): boolean {
@@ -74,7 +74,7 @@ export class ProtocolLoop<S extends TypeState, R extends IncomingSotw> implement
       .every(({ subscriptions }) => subscriptions.all().every(({ suspended }) => suspended));
   }
 
-  /** Whether something was asked that has no answer yet. */
+  /** Whether some subscription has no answer yet. */
   get awaitsResponse(): boolean {
     return awaitsAnswer(this.#types.values());
   }
@@ -189,7 +189,7 @@ export class ProtocolLoop<S extends TypeState, R extends IncomingSotw> implement
     this.#dropUnsubscribed(state, subscription);
   }
 
-  /** Nobody keeps it current any more, so the store must not have it from here. */
+  /** Upstream does not update it any more, so the store must not have it from here. */
   #dropUnsubscribed(state: S, subscription: UpstreamSubscription): void {
     this.#strategy.onUnsubscribed(state, subscription);
     if (state.subscriptions.size === 0) {
@@ -221,7 +221,7 @@ export class ProtocolLoop<S extends TypeState, R extends IncomingSotw> implement
       if (state.toSubscribe.size === 0 && state.toUnsubscribe.length === 0) continue;
       this.#sendChanges(state);
     }
-    // What comes of them on this stream from now on was never asked for.
+    // Responses of these types are unsolicited from now on.
     this.#types.dropUnused(isAbandoned);
   }
 
@@ -254,7 +254,7 @@ export class ProtocolLoop<S extends TypeState, R extends IncomingSotw> implement
       return;
     }
     if (!read.ok) {
-      // Without a nonce there is nothing to refuse: the stream may as well be out of step.
+      // Without a nonce there is nothing to refuse, and the framing itself may be broken.
       if (read.error.nonce === '') this.#fail(read.error.reason);
       else this.#refusals.reject(state, read.error.nonce, read.error.reason);
       return;
@@ -278,7 +278,7 @@ export class ProtocolLoop<S extends TypeState, R extends IncomingSotw> implement
     if (this.#reading === undefined) return;
     const { state, response } = this.#reading;
     this.#reading = undefined;
-    if (this.#types.get(state.type) !== state) return; // asked on another stream meanwhile
+    if (this.#types.get(state.type) !== state) return; // it has moved to another stream meanwhile
     if (state.subscriptions.size === 0) {
       // An answer that was in flight when its last subscription ended.
       state.nonce = response.nonce;

@@ -8,9 +8,9 @@ import type { InTurns } from './reading-pace.ts';
 import type { TypeState } from './stream-protocol.ts';
 import type { UpstreamSubscription } from './upstream-subscriptions.ts';
 
-/** What a strategy has to know of the stream. */
+/** What a strategy needs to know about the stream. */
 export interface StreamStatus {
-  /** Grows with each stream: what is held bears the number of the stream that last confirmed it. */
+  /** Grows with each stream. Each acked resource has the number of the stream that last confirmed it. */
   readonly number: number;
   /**
    * A response has come on this stream, or on another one of the session. From then on, silence means that a name
@@ -20,8 +20,8 @@ export interface StreamStatus {
 }
 
 /**
- * What resource_timeout says of a subscription without an answer. Removals: it is absent, and so is what it had. `unknown`:
- * nothing. `extend`: it is asked again a little later.
+ * What resource_timeout means for a subscription without an answer. Removals: it is absent, and these are removed. `unknown`:
+ * nothing. `extend`: the timeout is a little longer.
  */
 export type TimeoutOutcome = readonly Removal[] | 'unknown' | 'extend';
 
@@ -41,7 +41,7 @@ export interface ProtocolStrategy<S extends TypeState, R extends IncomingSotw> {
   ): readonly OutgoingRequest[];
   /** An ACK, or with `lastNack` a NACK, of `state.nonce`. */
   reply(state: S): OutgoingRequest;
-  /** Refuses a type that was never asked for; undefined where a refusal would subscribe to it. */
+  /** Refuses a type that was never subscribed; undefined where a refusal would subscribe to it. */
   refusal(type: TypeUrl, nonce: string, error: ErrorDetail): OutgoingRequest | undefined;
   /**
    * Which of these wildcards and globs a response may answer. It may also be an update, or answer another subscription.

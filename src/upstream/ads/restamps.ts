@@ -1,7 +1,7 @@
 import type { TypeUrl } from '../../model/brand.ts';
 import type { Interest, Move, Restamp } from '../../model/transaction.ts';
 
-/** Gathers what changes, to be told once for each type. */
+/** Gathers the changes of stamps, so that the store gets one for each type. */
 export class Restamps {
   readonly #byType = new Map<TypeUrl, { readonly moves: Move[]; readonly unresolved: Interest[] }>();
 

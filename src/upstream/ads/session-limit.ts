@@ -12,10 +12,10 @@ interface LastRefused {
 
 const code = Code.RESOURCE_EXHAUSTED;
 
-/** What subscribers are told where all sessions are in use (limits.max_upstream_sessions). */
+/** The refusal of interests when all sessions are in use (limits.max_upstream_sessions). */
 export class SessionLimit {
   readonly message: string;
-  /** Encoded once: it is the same for all. */
+  /** Encoded once for all refusals. */
   readonly #status: Uint8Array;
   #last: LastRefused | undefined;
 
@@ -24,7 +24,7 @@ export class SessionLimit {
     this.#status = encodeStatus(code, this.message);
   }
 
-  /** An error for the interest. Without it, this would look like a control plane that has not answered yet. */
+  /** A resource error for the interest. Without it, this would look like a control plane that has not answered yet. */
   refusal(
     { type, selector }: Interest,
     holder: Holder,

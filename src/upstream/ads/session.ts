@@ -17,7 +17,7 @@ export interface NodeAndStamp {
   readonly stamp: Stamp;
 }
 
-/** What the sessions of an upstream share. */
+/** The open connection, which all sessions of an upstream share. */
 export interface OpenConnection {
   readonly channel: Channel;
   readonly endpoint: number;
@@ -26,7 +26,7 @@ export interface OpenConnection {
 export interface SessionOptions {
   readonly nodeAndStamp: NodeAndStamp;
   /** `isolated`: not one of the usual streams. */
-  readonly makeStream: (shown: NodeAndStamp, isolated: boolean, watch: AdsStreamObserver) => AdsStream;
+  readonly makeStream: (nodeAndStamp: NodeAndStamp, isolated: boolean, watch: AdsStreamObserver) => AdsStream;
   /** Undefined: there is none now. */
   readonly connection: () => OpenConnection | undefined;
   /** Ends these interests if nobody subscribes to them. */
@@ -34,17 +34,16 @@ export interface SessionOptions {
   /** The suspects have changed. */
   readonly changed: () => void;
   readonly clock: Clock;
-  /** A stream that has lived so long is well. Milliseconds. */
+  /** A stream that has lasted this long is stable. Milliseconds. */
   readonly stableAfterMs: number;
 }
 
 /**
- * The conversation with a control plane for one parameter set: at most two streams for the types of the xDS protocol, two
- * for others, and those on which something is tried that may have made the control plane end another one. A type's wildcard and its names
- * never share one, since an answer in flight would make `{"*", names}` look complete, and what is only named would
- * leak into the wildcard. Whichever comes second for a type takes the second stream; everything else is on the first,
- * so that the upstream's order across types is kept (protocol §5b). Types that the relay does not know have no order. A role moves only from a stream that is closed: late
- * answers would follow it.
+ * The streams to a control plane for one parameter set: at most two for the types of the xDS protocol, two for unknown
+ * types, and isolated ones. The wildcard of a type and its names are never on one stream: an answer on its way would make
+ * `{"*", names}` look complete, and what is only named would leak into the wildcard. Whichever comes second for a type
+ * takes the second stream. Everything else is on the first, which keeps the upstream's order across types (protocol
+ * §5b). The wildcard or the names of a type move only from a closed stream, because late answers would follow them.
  */
 export class Session {
   readonly parameters: Parameters;
@@ -75,8 +74,7 @@ export class Session {
     return this.#interests > 0 && this.#idle.size === this.#interests;
   }
 
-  /** What only lingers. */
-  resting(): readonly Interest[] {
+  idleInterests(): readonly Interest[] {
     return [...this.#idle];
   }
 
@@ -100,7 +98,7 @@ export class Session {
     this.#dropUnused();
   }
 
-  /** What is subscribed is asked for once more. */
+  /** Subscribes once more to what is subscribed. */
   resubscribe(interest: Interest): void {
     this.#streamOf(interest)?.subscribe(interest);
   }
@@ -112,7 +110,7 @@ export class Session {
     this.#suspicion.removeInterest(interest.type, roleOf(interest));
   }
 
-  /** From now on it only lingers. */
+  /** Nobody subscribes to it any more. */
   markIdle(interest: Interest): void {
     this.#idle.add(interest);
     this.#streamOf(interest)?.suspendIdle();
@@ -135,7 +133,7 @@ export class Session {
     for (const stream of this.#streams.values()) yield* stream.restamp(stamp);
   }
 
-  /** Another node: the conversation begins anew if it is one, and what it had is compared. */
+  /** If the node has changed, the streams are opened anew, and what they deliver is compared. */
   setNode(node: Uint8Array): void {
     this.#nodeAndStamp = { ...this.#nodeAndStamp, node };
     for (const stream of this.#streams.values()) stream.setNode(node);
@@ -187,7 +185,7 @@ export class Session {
     if (probation === undefined) return;
     const timer = clock.after(probation, () => {
       this.#probations.delete(id);
-      // Its stream is closed first: nothing that is on its way on it can be taken for an answer elsewhere.
+      // The stream is closed first: a response on its way cannot be taken for an answer on another stream.
       this.#streams.get(id)?.down();
       this.#relocate(this.#suspicion.survived(id, clock.now()));
       this.#options.changed();
@@ -221,16 +219,15 @@ export class Session {
    * now: nothing keeps them current.
    */
   #accepted(id: StreamId): void {
-    let rests = false;
+    let hasSuspended = false;
     for (const [other, stream] of this.#streams) {
       if (other !== id) stream.siblingAnswered();
-      rests ||= stream.hasSuspended;
+      hasSuspended ||= stream.hasSuspended;
     }
-    if (!rests) return;
+    if (!hasSuspended) return;
     this.#endIdleTimer ??= this.#options.clock.after(0, () => {
       this.#endIdleTimer = undefined;
-      const resting = [...this.#streams.values()].flatMap((stream) => stream.takeSuspended());
-      this.#options.endIfIdle(resting);
+      this.#options.endIfIdle([...this.#streams.values()].flatMap((stream) => stream.takeSuspended()));
     });
   }
 }

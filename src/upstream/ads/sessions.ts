@@ -8,7 +8,7 @@ import type { AdsStream } from './ads-stream.ts';
 import type { Channel } from './channel.ts';
 import type { SessionRule } from './node.ts';
 import type { AdsUpstreamOptions } from './options.ts';
-import { Refused } from './refused.ts';
+import { RefusedInterests } from './refused-interests.ts';
 import { Restamps } from './restamps.ts';
 import { type NodeAndStamp, type OpenConnection, Session } from './session.ts';
 import { SessionLimit } from './session-limit.ts';
@@ -16,10 +16,10 @@ import { SessionPerParameters } from './session-per-parameters.ts';
 import { restrict } from './stamp.ts';
 import { StreamFactory, type StreamFactoryPorts } from './stream-factory.ts';
 
-/** Of refused parameter sets so many are told to others; there may be as many as clients. */
+/** At most so many refused parameter sets are reported; there may be as many as clients. */
 const maxReportedRefusals = 1000;
 const maxSuspects = 20;
-/** Of those that were refused so many are asked for in one turn: others want theirs. */
+/** At most so many refused interests are subscribed in one turn of the event loop. */
 const admittedPerTurn = 2000;
 
 export interface SessionsHandler extends StreamFactoryPorts {
@@ -29,7 +29,7 @@ export interface SessionsHandler extends StreamFactoryPorts {
   isIdle(interest: Interest): boolean;
   apply(transaction: Transaction): void;
   restamp(restamp: Restamp): void;
-  /** Sessions have come or gone, or what is refused or suspected is something else. */
+  /** The sessions, the refused interests or the suspects have changed. */
   changed(): void;
 }
 
@@ -55,12 +55,12 @@ export class Sessions {
   #rules: readonly SessionRule[];
   #keys: readonly string[];
   readonly #sessions = new Map<ParametersKey, Session>();
-  /** Past max_upstream_sessions; they get the places that become free. */
-  readonly #refused = new Refused();
-  /** Those to which nobody subscribes, the longest idle first: they give way to others. */
+  /** Interests past max_upstream_sessions. They get sessions when others end. */
+  readonly #refused = new RefusedInterests();
+  /** Sessions to which nobody subscribes, the longest idle first: they end when another one is needed. */
   readonly #idle = new Set<Session>();
   #refusalsTimer: Timer | undefined;
-  /** Parameter sets that have a session now, and of which some interests still wait for their turn. */
+  /** Parameter sets that have a session now while some of their interests still wait for their turn. */
   readonly #admitted = new Set<ParametersKey>();
   #admitting: Timer | undefined;
   #connection: OpenConnection | undefined;
@@ -80,7 +80,7 @@ export class Sessions {
     return this.#sessions.size;
   }
 
-  /** Some session has asked something that has no answer yet. */
+  /** Some subscription has no answer yet. */
   get awaitsResponse(): boolean {
     return this.#streams().some((stream) => stream.awaitsResponse);
   }
@@ -120,7 +120,7 @@ export class Sessions {
 
   markIdle(interest: Interest): void {
     if (this.#refused.has(interest)) {
-      this.#handler.endIfIdle([interest]); // nobody keeps it current
+      this.#handler.endIfIdle([interest]); // upstream does not update it
       return;
     }
     const session = this.#sessions.get(this.#sessionParameters(interest).key);
@@ -178,16 +178,15 @@ export class Sessions {
     for (const session of this.#sessions.values()) session.stop();
   }
 
-  /** `via` has more to say. */
+  /** More relays must be announced in x-distributary-via. */
   reannounce(): boolean {
     return [...this.#streams()].filter((stream) => stream.reannounce()).length > 0;
   }
 
   /**
-   * Other rules. A session whose parameter set is still one under them goes on; with a new key it says of its resources
-   * that they are for clients without that key: everything is stamped anew at once, before anybody is subscribed anew
-   * (protocol §5). Interests that belong to other sessions now wait for those, and nobody is told that something is
-   * absent meanwhile.
+   * The rules have changed. A session goes on if its parameter set is still one under the new rules. If there is a new
+   * key, its resources are now for clients without that key, so all stamps change at once, before anything is subscribed
+   * anew (protocol §5). Interests that now belong to another session are unknown until that session has answered.
    */
   reconfigure(rules: readonly SessionRule[]): void {
     if (this.#options.variants === 'NATIVE' || JSON.stringify(rules) === JSON.stringify(this.#rules)) return;
@@ -211,7 +210,7 @@ export class Sessions {
     }
   }
 
-  /** Under other rules: what becomes of what sessions hold, which of them end, and which interests belong elsewhere. */
+  /** What the new rules change: the stamps, the sessions that end, and the interests that belong to other sessions. */
   #rearranged(rules: readonly SessionRule[]): Rearrangement {
     const keys = rules.map(({ key }) => key);
     const moved: Rearrangement = { restamps: new Restamps(), ending: [], leaving: [], toResubscribe: [] };
@@ -234,7 +233,7 @@ export class Sessions {
     return this.#sessions.values().flatMap((session) => session.streams());
   }
 
-  /** What of an interest's parameters decides the session. */
+  /** The part of an interest's parameters that decides its session. */
   #sessionParameters(interest: Interest): Parameters {
     if (this.#perParameters !== undefined) return this.#perParameters.of(interest);
     return this.#keys.length === 0 ? NO_PARAMETERS : restrict(this.#keys, interest.parameters);
@@ -260,15 +259,15 @@ export class Sessions {
   }
 
   /**
-   * Whether one more session may be opened. One that only lingers gives way, or a client that has gone could keep out
-   * others for as long as `cache.idle_ttl`.
+   * Whether one more session may be opened. An idle session ends to make room. Otherwise a client that has left could keep
+   * others out for `cache.idle_ttl`.
    */
   #hasPlace(): boolean {
     while (this.#sessions.size >= this.#options.maxSessions) {
       const [longest] = this.#idle;
       if (longest === undefined) return false;
       this.#idle.delete(longest);
-      this.#handler.endIfIdle(longest.resting());
+      this.#handler.endIfIdle(longest.idleInterests());
     }
     return true;
   }
@@ -285,7 +284,7 @@ export class Sessions {
     this.#announceRefusals();
   }
 
-  /** Where a place is free, all who wait for the same parameter set get it: many of them over several turns. */
+  /** Gives free sessions to refused interests, all of one parameter set together, over several turns if they are many. */
   #admitWaiting(): void {
     this.#conditions.forget('sessions');
     if (this.#admitting !== undefined) return;
@@ -306,7 +305,7 @@ export class Sessions {
     }
   }
 
-  /** Whose turn it is, of the parameter sets that wait: who has a session already goes first. */
+  /** The next of the waiting parameter sets: those that have a session already go first. */
   #nextAdmitted(): ParametersKey | undefined {
     for (const key of this.#admitted) {
       if (this.#sessions.has(key) && this.#refused.waits(key)) return key;
@@ -324,7 +323,7 @@ export class Sessions {
     this.#handler.apply(this.#limit.refusal(interest, holder, this.#keys, parameters));
   }
 
-  /** Once for all that happens in one turn: a fleet comes at once, and each change is told to every stream. */
+  /** Once for all changes of one turn: every stream of a client hears of each announcement. */
   #announceRefusals(): void {
     this.#refusalsTimer ??= this.#options.clock.after(0, () => {
       this.#refusalsTimer = undefined;

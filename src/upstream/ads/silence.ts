@@ -18,7 +18,7 @@ const longestQuietWaitMs = 3000;
  */
 const extensionShare = 15;
 
-/** What follows from hearing nothing: a wildcard's answer is complete, a name is absent, a stream is of no use. */
+/** What follows from silence: the answer to a wildcard is complete, a name is absent, or a stream is useless. */
 export class Silence<S extends TypeState, R extends IncomingSotw> {
   readonly #options: StreamProtocolOptions;
   readonly #strategy: ProtocolStrategy<S, R>;
@@ -37,7 +37,7 @@ export class Silence<S extends TypeState, R extends IncomingSotw> {
     this.#effects = effects;
   }
 
-  /** These were asked just now. */
+  /** These were sent just now. */
   asked(state: S, subscriptions: readonly UpstreamSubscription[]): void {
     const unanswered = subscriptions.filter(({ resolvedOnThisStream }) => !resolvedOnThisStream);
     const wildcards = unanswered.filter(({ kind }) => kind === 'wildcard');
@@ -125,7 +125,7 @@ export class Silence<S extends TypeState, R extends IncomingSotw> {
   #resolveAfterQuiet(state: S): void {
     this.#effects.cancel(`quiet ${state.type}`);
     this.#effects.cancel(`enough ${state.type}`);
-    // A part of the answer was refused: it is not known yet.
+    // A part of the answer was rejected, so it is not complete.
     if (state.lastNack !== undefined) return;
     const resolved: Interest[] = [];
     for (const subscription of [...state.subscriptions.unresolved])

@@ -10,10 +10,10 @@ import type { ResponseParts } from './response-parts.ts';
 
 /** What a SotW response says: all of it judged, nothing of it done yet. */
 export interface SotwReading {
-  /** What is new or changed; everything where there was no image to compare with. */
+  /** What is new or changed; everything if there is no previous response to compare with. */
   readonly puts: readonly Put[];
   readonly resourceErrors: readonly ResourceError[];
-  /** What was there before and is not any more; only for responses that are full state. */
+  /** What a full state does not have any more. */
   readonly missing: readonly Identity[];
   /** Of all resources, in order. */
   readonly identities: readonly Identity[];
@@ -24,7 +24,7 @@ export interface SotwExpectation {
   readonly acked: AckedResources;
   /** Absence deletes (protocol §3.7). */
   readonly fullState: boolean;
-  /** To compare with. Of a full state, it has all that is held. */
+  /** To compare with. In a full state it has all acked resources. */
   readonly previous: PreviousResponse | undefined;
 }
 
@@ -54,7 +54,7 @@ function* readAll(
   return ok({ puts: puts.value, resourceErrors: resourceErrors.value, missing, identities });
 }
 
-/** Undefined where a comparison cannot tell, and the whole must be read. */
+/** Undefined: the comparison is not enough, and the whole response must be read. */
 function* compare(
   { parts, acked, fullState }: SotwExpectation,
   previous: PreviousResponse,

@@ -6,7 +6,7 @@ import type { TypeState } from './stream-protocol.ts';
 export interface SotwState extends TypeState {
   /** The last response, where the next one can be compared with it. */
   previous: PreviousResponse | undefined;
-  /** A transaction has told the store that there is nothing but what is held here. */
+  /** A full state was applied: the store has nothing from this holder but what this stream delivered. */
   storeSwept: boolean;
   /** Something was named on this stream: from then on an empty list subscribes to nothing (protocol §3.6). */
   hasNamed: boolean;

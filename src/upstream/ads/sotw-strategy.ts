@@ -35,14 +35,16 @@ import {
   waitingCollections,
 } from './upstream-subscriptions.ts';
 
-/** How long the answer to a later wildcard or glob may show that it is one, before a new stream is opened for it. */
+/** How long the relay waits for a response that shows that it answers a later wildcard or glob; then it opens a new stream. */
 const attributionWaitMs = 2000;
 
 /**
- * A state-of-the-world stream (protocol §3 from the client's side). Which responses prove an absence: SotW does not say
- * which request a response answers, and one that was on its way when a name was added does not have it. The first
- * response of a type on a stream cannot be older than the type's first request, so all names of that request are
- * answered by any response; a name added later is absent only once it has come and then lacks, or by resource_timeout.
+ * A state-of-the-world stream (protocol §3 from the client's side). SotW does not say which request a response answers:
+ *
+ *     → names [a]   → names [a, b]   ← {a}, an answer to the first request: b is unknown, not absent
+ *
+ * Every response has seen the type's first request on the stream, so what is missing of that request is absent. A name
+ * that was added later is absent if it came before and is missing now, or after resource_timeout.
  */
 export class SotwStrategy implements ProtocolStrategy<SotwState, IncomingSotw> {
   readonly #options: StreamProtocolOptions;
@@ -117,11 +119,11 @@ export class SotwStrategy implements ProtocolStrategy<SotwState, IncomingSotw> {
     if (subscription.resolvedOnThisStream) return [];
     // A relay above, where absence deletes, says nothing at all before all of the first request is known to it.
     const extend = !extended && state.nonce === '';
-    // Held from another stream, and this one has not said that it is gone.
-    const isHeld = covered(state, subscription).some(
+    // An earlier stream delivered it, and this one has not removed it.
+    const isAcked = covered(state, subscription).some(
       ({ constraints }) => !this.#options.locators || constraints.matches(subscription.parameters),
     );
-    if (!extend && !isHeld) return [];
+    if (!extend && !isAcked) return [];
     subscription.anyResponseAnswers = true;
     return extend ? 'extend' : 'unknown';
   }
@@ -145,8 +147,8 @@ export class SotwStrategy implements ProtocolStrategy<SotwState, IncomingSotw> {
     const { entriesPerTurn } = this.#options;
     const fullState = isFull(state);
     const previous = state.previous?.rules === rules ? state.previous : undefined;
-    // The last received match wins where upstream cannot delete: variants all count as received then (protocol §5). As
-    // long as the store may have more than is held, the whole is said to it.
+    // Where upstream cannot delete, the last received match wins, so all variants count as received (protocol §5). As
+    // long as the store may have more than this stream delivered, it gets the whole response.
     const comparable = fullState ? storeSwept : previous?.constrained === false;
     const parts = new ResponseParts({ rules, readResource: readSotwResource, entriesPerTurn });
     return { parts, acked, fullState, previous: comparable ? previous : undefined };
@@ -167,8 +169,8 @@ export class SotwStrategy implements ProtocolStrategy<SotwState, IncomingSotw> {
       .filter((identity) => !this.#mayStillExist(state, identity, namesWithErrors))
       .map(({ name, constraints }): Removal => ({ name, constraints }));
     for (const { name, constraints } of removals) {
-      const gone = acked.get(name, constraints.key);
-      if (gone !== undefined) acked.delete(gone);
+      const removed = acked.get(name, constraints.key);
+      if (removed !== undefined) acked.delete(removed);
     }
     const allRemoved = removals.length === missing.length;
     // Before the first full state, the store may hold resources that this session does not know: those restored from
@@ -210,7 +212,7 @@ export class SotwStrategy implements ProtocolStrategy<SotwState, IncomingSotw> {
       const { name, constraints, aliases, ttlMilliseconds } = put;
       if (ttlMilliseconds !== undefined) isRepeatable = false; // each response starts it anew
       if (!subscriptions.includes(name, aliases)) {
-        isRepeatable = false; // an answer to what nobody wants any more, or never did
+        isRepeatable = false; // nobody subscribes to it, or not any more
       } else if (put.any === undefined && ttlMilliseconds !== undefined) {
         if (acked.get(name, constraints.key) !== undefined)
           heartbeats.push({ name, constraints, ttlMilliseconds });
@@ -243,19 +245,19 @@ export class SotwStrategy implements ProtocolStrategy<SotwState, IncomingSotw> {
     state.renewalScheduled = true;
     this.#effects.arm(`doubt ${state.type}`, attributionWaitMs, () => {
       state.renewalScheduled = false;
-      const reason = `what ${state.type} is asked for anew can only be told on a new stream`;
+      const reason = `responses of ${state.type} do not show which subscription they answer: a new stream will`;
       if (doubtful()) this.#effects.add({ kind: 'renew', reason });
     });
   }
 
-  /** What is there is answered, also by what has not changed: a later lack of it is an absence. */
+  /** A name that is present is resolved, even if nothing changed: if it is missing later, it is absent. */
   #resolvePresent(
     { subscriptions, acked }: SotwState,
-    gone: readonly Identity[],
+    missing: readonly Identity[],
     resolved: Interest[],
   ): void {
     const lacking = new SeenVariants();
-    for (const { name, constraints } of gone) lacking.add(name, constraints.key);
+    for (const { name, constraints } of missing) lacking.add(name, constraints.key);
     for (const subscription of [...subscriptions.unresolved]) {
       if (subscription.kind !== 'name' || subscription.requestNumber === 0) continue;
       const present = acked

@@ -2,7 +2,7 @@ import { type Transaction, transaction } from '../../model/transaction.ts';
 import type { OutgoingRequest } from '../../wire/request-writer.ts';
 import type { ProtocolEffect, TypeState } from './stream-protocol.ts';
 
-/** Collects what is to be done about one input, and knows what the running timers are for. */
+/** Collects the effects of one input, and knows what each running timer does. */
 export class StepEffects {
   #effects: ProtocolEffect[] = [];
   readonly #timers = new Map<string, () => void>();
@@ -22,7 +22,7 @@ export class StepEffects {
     for (const request of requests) this.add({ kind: 'send', request });
   }
 
-  /** A transaction that no response makes. */
+  /** Applies a transaction that does not come from a response. */
   applyPart({ holder, type, version }: TypeState, part: Partial<Transaction>): void {
     this.add({ kind: 'apply', transaction: transaction({ holder, type, version, ...part }) });
   }

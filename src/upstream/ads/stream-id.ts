@@ -2,8 +2,8 @@ import type { TypeUrl } from '../../model/brand.ts';
 import { isKnownType } from '../../model/types.ts';
 
 /**
- * A stream of a session. Usual ones are 0 and 1 for the types of the xDS protocol, and 2 and 3 for others, which clients
- * can invent. Others are isolated: opened for what may have made the control plane end a stream.
+ * A stream of a session. The usual ones are 0 and 1 for the types of the xDS protocol, and 2 and 3 for unknown types. All
+ * others are isolated streams.
  */
 export type StreamId = number;
 

@@ -22,7 +22,7 @@ export type ProtocolInput =
   | { readonly kind: 'unsubscribe'; readonly interest: Interest }
   /** No stream is open. Subscriptions with only idle interests are not sent on the next one. */
   | { readonly kind: 'suspend_idle'; readonly isIdle: (interest: Interest) => boolean }
-  /** Somebody subscribes to it again: it is asked with the next flush, if it was not. */
+  /** Somebody subscribes to it again: if it is suspended, it is sent with the next flush. */
   | { readonly kind: 'resume'; readonly interest: Interest }
   /** Changes of subscription are sent now: many that come together make one request. */
   | { readonly kind: 'flush' }
@@ -35,7 +35,7 @@ export type ProtocolEffect =
   /** Starts the timer, or starts it anew. All timers end with the stream. */
   | { readonly kind: 'arm'; readonly timer: string; readonly milliseconds: number }
   | { readonly kind: 'cancel'; readonly timer: string }
-  /** Something of this type is asked that no stream ever was. */
+  /** A subscription of this type is sent that was never sent before. */
   | { readonly kind: 'asked'; readonly type: TypeUrl }
   | { readonly kind: 'count'; readonly type: TypeUrl; readonly result: 'accepted' | 'rejected' }
   | {
@@ -96,19 +96,19 @@ export interface TypeState {
   sweepPending: boolean;
 }
 
-/** A session machine, whichever protocol it speaks: no I/O, no clock. */
+/** The protocol of one stream, SotW or delta, as a state machine: no I/O, no clock. */
 export interface StreamProtocol {
-  /** Nothing is to be asked. */
+  /** Nothing is subscribed, or all of it is suspended. */
   readonly isUnused: boolean;
   /** Some subscription has no answer yet. */
   readonly awaitsResponse: boolean;
-  /** What is wanted; nothing of it may change while this is read. */
+  /** All interests; nothing may be subscribed or unsubscribed while they are read. */
   interests(): Iterable<Interest>;
-  /** What is wanted and not asked, since `rest`. */
+  /** The interests that were suspended by `suspend_idle`. */
   suspendedInterests(): readonly Interest[];
-  /** Another stamp from now on, or (undefined) the end: what becomes of what is held. */
+  /** Another stamp from now on; undefined: the session ends. Returns what changes for the resources that it delivered. */
   restamp(stamp: Stamp | undefined): Iterable<readonly [TypeUrl, Move]>;
-  /** This type is asked on another stream from now on: what is wanted and held of it. */
+  /** Gives up a type, which moves to another stream with this state. */
   release(type: TypeUrl): TypeState | undefined;
   /** Takes over a type from another stream. It is subscribed with the next flush. `resumed`: as in `connected`. */
   adopt(state: TypeState, resumed: boolean): void;

@@ -14,17 +14,17 @@ export interface SubscriptionGroup {
   interests: number;
   /** It was requested for the first time, and no stream has lasted long enough with it yet. */
   unproven: { readonly at: number; answered: boolean } | undefined;
-  /** Streams of its own that ended. */
+  /** Isolated streams with nothing else that ended. */
   strikes: number;
   suspected: { readonly since: number; reason: string } | undefined;
 }
 
-/** What is on one stream is of one kind. */
+/** Whether these are unknown types. Known and unknown ones are never on one stream. */
 export function haveUnknown(groups: readonly SubscriptionGroup[]): boolean {
   return groups.some(({ home }) => isForUnknownTypes(home));
 }
 
-/** What had no answer yet when the stream ended. `doubtful`: where all had one, whatever has not proved harmless. */
+/** The groups without a response when the stream ended. `doubtful`: if all had one, those that are still unproven. */
 export function suspectsAmong(
   groups: readonly SubscriptionGroup[],
   doubtful: boolean,
@@ -34,7 +34,7 @@ export function suspectsAmong(
   return groups.filter(({ unproven }) => unproven !== undefined);
 }
 
-/** At least one; of what was asked together, the later. */
+/** The half that was requested later, at least one. */
 export function newerHalf(groups: readonly SubscriptionGroup[]): readonly SubscriptionGroup[] {
   const sorted = groups.toSorted((a, b) => (a.unproven?.at ?? 0) - (b.unproven?.at ?? 0));
   return sorted.slice(Math.floor(groups.length / 2));

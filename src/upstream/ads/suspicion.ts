@@ -10,25 +10,25 @@ import {
 } from './subscription-group.ts';
 import { TypesInUse } from './types-in-use.ts';
 
-/** From one stream to another: what is asked of one type, by the wildcard or by names. */
+/** The wildcard or the names of a type move from one stream to another. */
 export interface Relocation {
   readonly type: TypeUrl;
   readonly from: StreamId;
   readonly to: StreamId;
 }
 
-/** `ended`: by the control plane; `lost`: the connection went, which rarely is for what was asked. */
+/** `ended`: the control plane has ended it. `lost`: the connection was lost, which is rarely because of a request. */
 export type StreamEnd = 'ended' | 'lost';
 
 interface StreamHistory {
   openedAt: number | undefined;
-  /** In a row, each before it had lived for long. */
+  /** Streams in a row that ended before they had lasted long. */
   quickEnds: number;
 }
 
 /** For each session, of known and of unknown types: a client that invents types must not open more. */
 const maxIsolatedStreams = 8;
-/** What was answered is harmless after so long; what was not, after the time that a stream must live. Milliseconds. */
+/** A type with a response is harmless after this time; one without, after `stableAfterMs`. Milliseconds. */
 const answeredProofMs = 5000;
 /** The time on an isolated stream doubles with each strike, at most this many times. */
 const maxDoublings = 6;
@@ -39,10 +39,10 @@ const maxDoublings = 6;
 const suspiciousRepeats = 3;
 
 /**
- * Which stream of a session asks what. Usually a type is on the first one, and whichever of its wildcard and its names
- * comes second is on the second. Types that the relay does not know have two of their own: nothing that a client invents
- * ends the stream of the others. What was requested last before a stream ended moves to an isolated stream, so that the
- * rest goes on. If that one ends too, half of it moves to another, until the one type is found
+ * Which stream of a session subscribes to what. A type is usually on the first stream. Whichever of its wildcard and its
+ * names comes second is on the second. Unknown types have two streams of their own, so that a type that a client invents
+ * cannot end the stream of the others. What was requested last before a stream ended moves to an isolated stream, so that
+ * the rest goes on. If that one ends too, half of it moves to another, until the one type is found
  * (docs/adr/0061-suspects.md). No I/O and no clock: `now` is milliseconds since the epoch.
  */
 export class Suspicion {
@@ -51,9 +51,9 @@ export class Suspicion {
   readonly #streams = new Map<StreamId, StreamHistory>();
   #lastIsolated = usualStreams - 1;
 
-  /** `stableAfterMs`: a stream that has lived so long is well. */
-  constructor(wellMs: number) {
-    this.#stableAfterMs = wellMs;
+  /** `stableAfterMs`: a stream that has lasted this long is stable. */
+  constructor(stableAfterMs: number) {
+    this.#stableAfterMs = stableAfterMs;
   }
 
   /** The suspects that are subscribed now. */
@@ -85,7 +85,7 @@ export class Suspicion {
     return this.#group(type, role)?.streamId;
   }
 
-  /** A stream is open, and everything on it is asked. */
+  /** A stream is open, and everything on it is subscribed. */
   opened(streamId: StreamId, now: number): void {
     this.#stream(streamId).openedAt = now;
     for (const group of this.#groupsOn(streamId)) {
@@ -93,7 +93,7 @@ export class Suspicion {
     }
   }
 
-  /** Something of this type is asked on the stream that never was before. */
+  /** A subscription of this type is sent on the stream that was never sent before. */
   firstRequested(streamId: StreamId, type: TypeUrl, now: number): void {
     const group = this.#groupAt(streamId, type);
     if (group !== undefined) group.unproven = { at: now, answered: false };
@@ -104,7 +104,7 @@ export class Suspicion {
     if (unproven !== undefined) unproven.answered = true;
   }
 
-  /** The relay itself closed the stream: that says nothing of what was asked. */
+  /** The relay itself closed the stream: that says nothing about the requests. */
   closed(streamId: StreamId, now: number): void {
     const stream = this.#stream(streamId);
     if (stream.openedAt === undefined) return;
@@ -112,7 +112,7 @@ export class Suspicion {
     for (const group of this.#groupsOn(streamId)) this.#prove(group, now);
   }
 
-  /** How long the stream must live for what is on it to go back to the usual ones; undefined: it is there. */
+  /** How long an isolated stream must last before its types return to the usual ones; undefined: it is a usual one. */
   probation(streamId: StreamId): number | undefined {
     if (!isIsolated(streamId)) return undefined;
     const strikes = Math.max(0, ...this.#groupsOn(streamId).map((group) => group.strikes));
@@ -124,7 +124,7 @@ export class Suspicion {
     return this.#returnHome(this.#groupsOn(streamId), now);
   }
 
-  /** What is to be asked elsewhere from now on. */
+  /** A stream has ended. Returns what moves to other streams. */
   ended(streamId: StreamId, how: StreamEnd, reason: string, now: number): readonly Relocation[] {
     const stream = this.#stream(streamId);
     const lived = stream.openedAt === undefined ? 0 : now - stream.openedAt;
@@ -149,8 +149,8 @@ export class Suspicion {
   }
 
   /**
-   * Moves suspects off a usual stream. If nothing would remain on that stream, the control plane itself may be at
-   * fault, so a single end is ignored.
+   * Moves suspects off a usual stream. If nothing would remain on that stream, the control plane itself may be the
+   * cause, so a single end is ignored.
    */
   #isolate(
     groups: readonly SubscriptionGroup[],
@@ -236,8 +236,8 @@ export class Suspicion {
 
   #isHomeUnstable(home: StreamId, now: number): boolean {
     const { openedAt, quickEnds } = this.#stream(home);
-    const isWell = openedAt !== undefined && now - openedAt >= this.#stableAfterMs;
-    return (quickEnds > 1 && !isWell) || this.#suspects(isForUnknownTypes(home));
+    const isStable = openedAt !== undefined && now - openedAt >= this.#stableAfterMs;
+    return (quickEnds > 1 && !isStable) || this.#suspects(isForUnknownTypes(home));
   }
 
   #suspects(unknown: boolean): boolean {

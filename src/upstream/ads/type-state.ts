@@ -7,7 +7,7 @@ import { originalOf, type Stamp } from './stamp.ts';
 import type { StreamProtocolOptions, TypeState } from './stream-protocol.ts';
 import { resume, type UpstreamSubscription, UpstreamSubscriptions } from './upstream-subscriptions.ts';
 
-/** What a session says of the type of an interest, its wildcard or its names. */
+/** The state of the type of an interest: its wildcard or its names. */
 export function createTypeState(
   { type, selector }: Interest,
   { holders, locators, maxConstraintDepth }: StreamProtocolOptions,
@@ -52,7 +52,7 @@ export function removeUnconfirmed(
   return stale.map(({ name, constraints }) => ({ name, constraints }));
 }
 
-/** Something was asked that has no answer yet. */
+/** Some subscription has no answer yet. */
 export function awaitsAnswer(states: Iterable<TypeState>): boolean {
   const waits = ({ requestNumber, resolvedOnThisStream }: UpstreamSubscription): boolean =>
     requestNumber > 0 && !resolvedOnThisStream;
@@ -64,7 +64,7 @@ export function isAbandoned({ subscriptions, acked, toUnsubscribe }: TypeState):
   return subscriptions.size === 0 && acked.size === 0 && toUnsubscribe.length === 0;
 }
 
-/** A new stream: everything is asked anew, but for what rests. */
+/** A new stream: everything is subscribed anew, except what is suspended. */
 export function resetTypeState(state: TypeState): void {
   state.nonce = '';
   state.requestCount = 0;
@@ -82,7 +82,7 @@ export function resetTypeState(state: TypeState): void {
   }
 }
 
-/** No stream is open: what only has idle interests is not asked on the next one. */
+/** No stream is open: subscriptions with only idle interests are not sent on the next one. */
 export function suspendIdle(
   { subscriptions, toSubscribe }: TypeState,
   isIdle: (interest: Interest) => boolean,
@@ -99,7 +99,7 @@ export function resumeIfSuspended(state: TypeState | undefined, interest: Intere
   if (state !== undefined && subscription?.suspended === true) resume(state, subscription);
 }
 
-/** What is wanted and not asked. */
+/** The interests of suspended subscriptions. */
 export function suspendedInterests(states: Iterable<TypeState>): readonly Interest[] {
   return Iterator.from(states)
     .flatMap(({ subscriptions }) => subscriptions.all())
@@ -113,7 +113,7 @@ export function inOrder<S extends TypeState>(states: ReadonlyMap<TypeUrl, S>): r
   return [...states.values()].toSorted((a, b) => a.info.order - b.info.order);
 }
 
-/** Another stamp, or (undefined) the end: what becomes of what is held. */
+/** Moves the acked resources to another stamp; undefined: removes them. */
 export function* restampAcked(
   { type, holder, acked }: TypeState,
   before: Stamp,

@@ -1,15 +1,15 @@
 import type { Clock, Timer } from '../../model/clock.ts';
 import type { Address } from '../../wire/address.ts';
-import type { Channel, Transport } from './channel.ts';
+import type { Channel, ChannelHandler, Transport } from './channel.ts';
 import type { Failover } from './failover.ts';
 
 export interface UpstreamConnectionHandler {
   up(channel: Channel, endpoint: number): void;
-  /** What was up is not any more. `lost`: why the connection went; undefined: it was closed here. */
+  /** The connection is down. `lost`: why it was lost; undefined: the relay has closed it. */
   down(lost: string | undefined): void;
-  /** A try at an endpoint failed, or what was up failed. */
+  /** An attempt to connect failed, or the connection did. */
   failed(endpoint: number, reason: string): void;
-  /** Another try begins. */
+  /** Another attempt begins. */
   retrying(): void;
 }
 
@@ -43,7 +43,7 @@ export class UpstreamConnection {
   readonly #failover: Failover;
   readonly #handler: UpstreamConnectionHandler;
   #state: State = { kind: 'stopped' };
-  #probe: { readonly link: Channel | undefined; readonly timer: Timer | undefined } | undefined;
+  #probe: { readonly channel: Channel | undefined; readonly timer: Timer | undefined } | undefined;
 
   constructor(options: UpstreamConnectionOptions, failover: Failover, handler: UpstreamConnectionHandler) {
     this.#options = options;
@@ -138,7 +138,7 @@ export class UpstreamConnection {
   #watchPreferred(): void {
     if (this.#failover.current === 0) return;
     const timer = this.#options.clock.after(this.#options.failbackAfterMs, () => this.#tryPreferred(0));
-    this.#probe = { link: undefined, timer };
+    this.#probe = { channel: undefined, timer };
   }
 
   #tryPreferred(endpoint: number): void {
@@ -150,7 +150,7 @@ export class UpstreamConnection {
       connected: () => {
         const settling = this.#options.failbackAfterMs * this.#failover.penalty(endpoint);
         this.#probe = {
-          link: channel,
+          channel,
           timer: this.#options.clock.after(settling, () => this.#return(channel, endpoint)),
         };
       },
@@ -163,7 +163,7 @@ export class UpstreamConnection {
         this.#tryPreferred(endpoint + 1);
       },
     });
-    this.#probe = { link: channel, timer: undefined };
+    this.#probe = { channel, timer: undefined };
   }
 
   #return(channel: Channel, endpoint: number): void {
@@ -177,11 +177,11 @@ export class UpstreamConnection {
 
   #endProbe(): void {
     this.#probe?.timer?.cancel();
-    this.#probe?.link?.close();
+    this.#probe?.channel?.close();
     this.#probe = undefined;
   }
 
-  #openChannel(endpoint: number, handler: { connected(): void; lost(reason: string): void }): Channel {
+  #openChannel(endpoint: number, handler: ChannelHandler): Channel {
     const address = this.#options.endpoints[endpoint];
     if (address === undefined) throw new Error(`there is no endpoint ${endpoint}`);
     return this.#options.transport(address, handler);

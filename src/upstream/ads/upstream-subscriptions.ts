@@ -16,9 +16,9 @@ export interface UpstreamSubscription {
   readonly parameters: Parameters;
   readonly kind: 'name' | 'wildcard' | 'glob';
   readonly interests: Map<ParametersKey, Interest>;
-  /** It was asked on some stream. */
+  /** It was sent on some stream. */
   everSent: boolean;
-  /** Not asked on this stream, as nobody subscribes to it. */
+  /** Not sent on this stream, because its interests are idle. */
   suspended: boolean;
   /** Which subscription request of this stream named it, from 1; 0: none yet. */
   requestNumber: number;
@@ -26,7 +26,7 @@ export interface UpstreamSubscription {
   anyResponseAnswers: boolean;
   /** Upstream answered it on this stream. */
   resolvedOnThisStream: boolean;
-  /** Upstream answered it at some time: the store has been told. */
+  /** Upstream answered it on some stream: the store has it as resolved. */
   resolved: boolean;
   /** A response that may answer it has come. A wildcard or glob is resolved when no more responses follow. */
   responseSeen: boolean;
@@ -34,7 +34,7 @@ export interface UpstreamSubscription {
   expectedVariants: Set<VariantKey>;
 }
 
-/** What is wanted of one type on one stream. */
+/** The subscriptions to one type on one stream. */
 export class UpstreamSubscriptions {
   readonly #bySelector = new Map<Selector, ParameterIndex<UpstreamSubscription>>();
   readonly #globs = new Set<Selector>();
@@ -162,14 +162,14 @@ export class UpstreamSubscriptions {
     return glob === undefined ? all : [...all, ...this.named(glob)];
   }
 
-  /** The asks that name it, and are for a variant with these constraints. */
+  /** The subscriptions to this name that match these constraints. */
   naming(name: ResourceName, constraints: Constraints): UpstreamSubscription[] {
     const found: UpstreamSubscription[] = [];
     this.#collect(found, name, constraints);
     return found;
   }
 
-  /** Whether locators with parameters are among what names it. */
+  /** Whether a locator with parameters subscribes to this name. */
   hasLocatorFor(name: ResourceName): boolean {
     return this.named(name).some((subscription) => subscription.parameters !== NO_PARAMETERS);
   }
@@ -182,7 +182,7 @@ export class UpstreamSubscriptions {
   }
 }
 
-/** Asked again, as somebody subscribes to it again. */
+/** It is sent with the next request, because somebody subscribes to it again. */
 export function resume(
   state: { readonly toSubscribe: Set<UpstreamSubscription> },
   subscription: UpstreamSubscription,
@@ -221,7 +221,7 @@ export function unansweredInterests(
   return [...pending];
 }
 
-/** Tells the store: these interests, where they are news. */
+/** Marks a subscription as resolved. Its interests are added to `resolved` if they were not before. */
 export function markResolved(
   subscriptions: UpstreamSubscriptions,
   subscription: UpstreamSubscription,
@@ -234,7 +234,7 @@ export function markResolved(
   resolved.push(...subscription.interests.values());
 }
 
-/** The wildcards and globs that were asked on this stream and have had no response that may answer them. */
+/** The wildcards and globs that were sent on this stream and have had no response that may answer them. */
 export function waitingCollections(subscriptions: Iterable<UpstreamSubscription>): UpstreamSubscription[] {
   return Iterator.from(subscriptions)
     .filter(({ kind, requestNumber, responseSeen }) => kind !== 'name' && requestNumber > 0 && !responseSeen)

@@ -9,14 +9,14 @@ import type { TypeState } from './stream-protocol.ts';
 /** The second rejection in a row waits so long, each further one twice as long: some servers send again at once. */
 const nackDelayMs = { first: 1000, longest: 30_000 };
 const reasonLimit = 2000;
-/** So many types that were never asked for are refused on one stream; others are ignored. */
+/** So many types that were never subscribed are refused on one stream; others are ignored. */
 const maxUnsolicited = 100;
 
 /** The responses that a stream refuses. */
-export class Refusals<S extends TypeState, R extends IncomingSotw> {
+export class ResponseRefusals<S extends TypeState, R extends IncomingSotw> {
   readonly #strategy: ProtocolStrategy<S, R>;
   readonly #effects: StepEffects;
-  /** Types of this stream that were sent but never asked for. */
+  /** Types that came on this stream and were never subscribed. */
   readonly #unsolicited = new Set<TypeUrl>();
 
   constructor(strategy: ProtocolStrategy<S, R>, effects: StepEffects) {

@@ -2,24 +2,24 @@ import type { ParametersKey, TypeUrl } from '../../model/brand.ts';
 import type { Parameters } from '../../model/parameters.ts';
 import type { Interest, Selector } from '../../model/transaction.ts';
 
-/** Those with the same parameters. */
-interface Alike {
+/** The refused interests with one parameter set. */
+interface RefusedSet {
   /** The parameter set that they need a session for. */
   readonly set: ParametersKey;
   readonly interests: Map<TypeUrl, Map<Selector, Interest>>;
 }
 
 /**
- * Interests that have no session, as all are in use. Clients can make them many, so each is found by a look, and so are
- * those that wait for the same session.
+ * Interests that have no session, because all sessions are in use. Clients can make them many, so each is found by a key,
+ * and so are those that wait for the same session.
  */
-export class Refused {
-  readonly #alike = new Map<Parameters, Alike>();
-  /** By the parameter set that they need a session for: who has waited for longest first. */
+export class RefusedInterests {
+  readonly #sets = new Map<Parameters, RefusedSet>();
+  /** By the parameter set that they need a session for, the longest waiting first. */
   readonly #waiting = new Map<ParametersKey, Set<Parameters>>();
 
   get empty(): boolean {
-    return this.#alike.size === 0;
+    return this.#sets.size === 0;
   }
 
   /** The parameter set that has waited for longest. */
@@ -35,64 +35,64 @@ export class Refused {
   /** `set`: what it needs a session for. */
   add(interest: Interest, set: ParametersKey): void {
     const { type, selector, parameters } = interest;
-    const alike = this.#alike.get(parameters) ?? this.#create(parameters, set);
-    const selectors = alike.interests.get(type) ?? new Map<Selector, Interest>();
-    alike.interests.set(type, selectors);
+    const refused = this.#sets.get(parameters) ?? this.#create(parameters, set);
+    const selectors = refused.interests.get(type) ?? new Map<Selector, Interest>();
+    refused.interests.set(type, selectors);
     selectors.set(selector, interest);
   }
 
   has({ type, selector, parameters }: Interest): boolean {
-    return this.#alike.get(parameters)?.interests.get(type)?.has(selector) === true;
+    return this.#sets.get(parameters)?.interests.get(type)?.has(selector) === true;
   }
 
   /** False if it was not refused. */
   delete({ type, selector, parameters }: Interest): boolean {
-    const alike = this.#alike.get(parameters);
-    const selectors = alike?.interests.get(type);
-    if (alike === undefined || selectors?.delete(selector) !== true) return false;
-    if (selectors.size === 0) alike.interests.delete(type);
-    if (alike.interests.size === 0) this.#drop(parameters, alike);
+    const refused = this.#sets.get(parameters);
+    const selectors = refused?.interests.get(type);
+    if (refused === undefined || selectors?.delete(selector) !== true) return false;
+    if (selectors.size === 0) refused.interests.delete(type);
+    if (refused.interests.size === 0) this.#drop(parameters, refused);
     return true;
   }
 
-  /** At most so many of those that wait for this parameter set, which are not refused any more. */
+  /** Takes out at most so many of the interests that wait for this parameter set. */
   take(set: ParametersKey, most: number): readonly Interest[] {
     const taken = this.#of(set).take(most).toArray();
     for (const interest of taken) this.delete(interest);
     return taken;
   }
 
-  /** All of them, which are not refused any more. */
+  /** Takes out all interests. */
   takeAll(): readonly Interest[] {
     const all = this.#waiting
       .keys()
       .flatMap((set) => this.#of(set))
       .toArray();
-    this.#alike.clear();
+    this.#sets.clear();
     this.#waiting.clear();
     return all;
   }
 
   /** The distinct parameters, at most so many. */
   parameters(most: number): readonly ParametersKey[] {
-    return this.#alike
+    return this.#sets
       .keys()
       .map(({ key }) => key)
       .take(most)
       .toArray();
   }
 
-  #create(parameters: Parameters, set: ParametersKey): Alike {
-    const alike: Alike = { set, interests: new Map() };
-    this.#alike.set(parameters, alike);
+  #create(parameters: Parameters, set: ParametersKey): RefusedSet {
+    const refused: RefusedSet = { set, interests: new Map() };
+    this.#sets.set(parameters, refused);
     const waiting = this.#waiting.get(set) ?? new Set<Parameters>();
     this.#waiting.set(set, waiting);
     waiting.add(parameters);
-    return alike;
+    return refused;
   }
 
-  #drop(parameters: Parameters, { set }: Alike): void {
-    this.#alike.delete(parameters);
+  #drop(parameters: Parameters, { set }: RefusedSet): void {
+    this.#sets.delete(parameters);
     const waiting = this.#waiting.get(set);
     waiting?.delete(parameters);
     if (waiting?.size === 0) this.#waiting.delete(set);
@@ -100,8 +100,7 @@ export class Refused {
 
   *#of(set: ParametersKey): Generator<Interest, undefined> {
     for (const parameters of this.#waiting.get(set) ?? []) {
-      for (const selectors of this.#alike.get(parameters)?.interests.values() ?? [])
-        yield* selectors.values();
+      for (const selectors of this.#sets.get(parameters)?.interests.values() ?? []) yield* selectors.values();
     }
   }
 }
