@@ -1,6 +1,9 @@
 import { isUtf8 } from 'node:buffer';
+import { MetadataSchema } from '../gen/envoy/config/core/v3/base_pb.ts';
+import { StatusSchema } from '../gen/google/rpc/status_pb.ts';
 import { errorMessage, fail, ok, type Result } from '../model/result.ts';
 import { isKnownType } from '../model/types.ts';
+import { checkMessage } from '../protobuf/check-message.ts';
 import { bytesTag, MessageReader, textOf, varintTag } from '../protobuf/message-reader.ts';
 import { typeUrlAt } from './type-urls.ts';
 
@@ -197,6 +200,7 @@ function readWrapper(entry: Buffer): Result<IncomingResource> {
         break;
       case bytesTag(9):
         metadata = reader.view();
+        checkMessage(MetadataSchema, metadata);
         break;
       default:
     }
@@ -299,6 +303,7 @@ function resourceErrorOf(reader: MessageReader): IncomingError {
     if (reader.tag === bytesTag(1)) name = resourceNameOf(reader.message());
     else if (reader.tag === bytesTag(2)) status = reader.view();
   }
+  checkMessage(StatusSchema, status);
   let code = 0;
   let message = '';
   for (const reader = new MessageReader(status); reader.next(); ) {

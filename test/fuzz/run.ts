@@ -59,7 +59,7 @@ export function tryOne(subject: Subject, input: Buffer): string | undefined {
 
 async function tryMany(subject: Subject, from: number, cases: number): Promise<Finding[]> {
   const findings: Finding[] = [];
-  let trial = subject.open();
+  let trial = opened(subject);
   const before = await kept(trial);
   for (let seed = from; seed < from + cases; seed++) {
     const input = inputOf(subject, seed);
@@ -72,7 +72,7 @@ async function tryMany(subject: Subject, from: number, cases: number): Promise<F
     findings.push({ subject: subject.name, seed, input: input.toString('base64'), problem: text });
     if (findings.length >= mostFindings) break;
     trial.close?.();
-    trial = subject.open();
+    trial = opened(subject);
   }
   const growth = (await kept(trial)) - before;
   trial.close?.();
@@ -81,6 +81,13 @@ async function tryMany(subject: Subject, from: number, cases: number): Promise<F
     findings.push({ subject: subject.name, seed: from, input: '', problem });
   }
   return findings;
+}
+
+/** What begins with a conversation has had it: each input meets the same state. */
+function opened(subject: Subject): Trial {
+  const trial = subject.open();
+  trial.settle?.();
+  return trial;
 }
 
 /** The first run of code, and what it compiles, is no leak: what a second run adds is. */
@@ -113,7 +120,7 @@ interface Problem {
 function problemAlone(subject: Subject, input: Buffer): Problem | undefined {
   let problem: Problem | undefined;
   for (let time = 0; time < 3; time++) {
-    const trial = subject.open();
+    const trial = opened(subject);
     problem = problemOf(trial, input);
     trial.close?.();
     if (problem?.slow !== true) return problem;
