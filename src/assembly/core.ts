@@ -125,7 +125,10 @@ export class Core {
       admission: {
         refuses: (peer, { type }) => this.#refusal(peer, type),
         opened: (peer) => this.admission.streamOpened(peer),
-        closed: (peer) => this.admission.streamClosed(peer),
+        closed: (stream) => {
+          this.admission.streamClosed(stream.peer);
+          this.loops.streamEnded(stream);
+        },
       },
       streamPrefix: role.streamPrefix,
       isUnavailable: role.isUnavailable,

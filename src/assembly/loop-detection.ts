@@ -11,6 +11,11 @@ const gatherMs = 100;
  * to be many relays. Milliseconds.
  */
 const announceIntervalMs = 60_000;
+/**
+ * A relay whose stream has ended counts as below for so long: it tries again within its backoff. After a loop is
+ * undone, its relays refuse each other for no longer than this. Milliseconds.
+ */
+const rememberedMs = 30_000;
 /** Paths are read from at most so many streams: no fleet has more relays. */
 const mostStreams = 1000;
 
@@ -24,6 +29,8 @@ export class LoopDetection {
   readonly #mayBeRelay: (peer: Peer) => boolean;
   readonly #clock: Clock;
   readonly #listeners = new Set<() => boolean>();
+  /** Paths of streams that have ended, and until when they count. */
+  readonly #remembered = new Map<string, number>();
   #announced: string;
   #timer: Timer | undefined;
   #nextAnnouncementAt = 0;
@@ -44,7 +51,23 @@ export class LoopDetection {
 
   /** Why this stream cannot be taken; undefined if it leads to no loop. */
   refusal(stream: AnnouncingStream): GrpcStatus | undefined {
-    return loopOf(this.relayId, this.#said(stream));
+    const refusal = loopOf(this.relayId, this.#said(stream));
+    if (refusal !== undefined) this.streamEnded(stream);
+    return refusal;
+  }
+
+  /**
+   * Two cold relays that subscribe to each other end each other's streams at once: when the next one is opened, none is
+   * there, so neither would see the loop without what is remembered here.
+   */
+  streamEnded(stream: AnnouncingStream): void {
+    const until = this.#clock.now() + rememberedMs;
+    for (const path of this.#below(stream)) {
+      if (path.split('>').includes(this.relayId)) continue;
+      this.#remembered.delete(path);
+      if (this.#remembered.size >= mostStreams) break;
+      this.#remembered.set(path, until);
+    }
   }
 
   /**
@@ -72,7 +95,7 @@ export class LoopDetection {
       .take(mostStreams)
       .toArray()
       .flat();
-    this.#announced = formatVia(this.relayId, paths);
+    this.#announced = formatVia(this.relayId, [...paths, ...this.#lately()]);
     return this.#announced;
   }
 
@@ -83,6 +106,12 @@ export class LoopDetection {
 
   stop(): void {
     this.#timer?.cancel();
+  }
+
+  #lately(): readonly string[] {
+    const now = this.#clock.now();
+    for (const [path, until] of this.#remembered) if (until <= now) this.#remembered.delete(path);
+    return [...this.#remembered.keys()];
   }
 
   #said(stream: AnnouncingStream): readonly string[] {

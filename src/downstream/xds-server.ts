@@ -36,7 +36,7 @@ export interface XdsServerOptions {
   /** Before the numbers that are the ids of streams. */
   readonly streamPrefix: string;
   readonly opened: (peer: Peer) => void;
-  readonly closed: (peer: Peer) => void;
+  readonly closed: (stream: ServerStream) => void;
 }
 
 /** All downstream streams. */
@@ -97,7 +97,7 @@ export class XdsServer {
 
   readonly #closed = ({ id, transport }: XdsStream): void => {
     this.#streams.delete(id);
-    this.#options.closed(transport.peer);
+    this.#options.closed(transport);
   };
 
   #checkOverdue(): void {

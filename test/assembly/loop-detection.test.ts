@@ -73,6 +73,19 @@ describe('assembly/loops', () => {
     expect(grown()).to.equal(1);
   });
 
+  it('remembers for 30 s who was below, as two cold relays end each other’s streams at once', () => {
+    const { clock, loops } = setting();
+    const own = loops.via();
+    loops.streamEnded(new FakeStream('b/1, c/1'));
+    expect(loops.via()).to.equal(`${own}, b/1, b/1>c/1`);
+    // The other one has found the loop, and is found as well; the path through this relay is no news.
+    expect(loops.refusal(new FakeStream(`d/1, ${own}`))?.message).to.match(/^loop: /);
+    expect(loops.via()).to.equal(`${own}, b/1, d/1, b/1>c/1`);
+    loops.streamEnded(new FakeStream('liar/1', 'client'));
+    clock.advance(30_000);
+    expect(loops.via()).to.equal(own);
+  });
+
   it('is not hurried by one who comes under ever new names', () => {
     const { clock, take, grown, loops } = setting();
     for (let second = 0; second < 600; second++) {

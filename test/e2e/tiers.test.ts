@@ -221,6 +221,45 @@ describe('relays behind relays', function () {
     });
   });
 
+  it('two cold relays that point at each other say that it is a loop: in the log and on /ready of both', async () => {
+    using directory = temporaryDirectory();
+    const [a, b] = ['a', 'b'].map((name) => join(directory.path, name)) as [string, string];
+    const open = (id: string, unix: string, other: string) =>
+      RelayProcess.start({
+        node: { id, cluster: 'relays' },
+        xds: { address: `unix:${unix}` },
+        upstreams: [
+          {
+            name: 'above',
+            ads: { endpoints: [`unix:${other}`], backoff: { initial: '100ms', max: '200ms' } },
+          },
+        ],
+        drain_timeout: '200ms',
+      });
+    await using one = await open('relay-a', a, b);
+    // The first one is down before the second one is there.
+    await eventually(async () =>
+      expect((await one.get('/ready')).body).to.match(/never connected yet: above \(/),
+    );
+    await using two = await open('relay-b', b, a);
+    using toOne = new Connections(one.xds);
+    using toTwo = new Connections(two.xds);
+    // Clients come back when their streams end.
+    const retry = setInterval(() => {
+      for (const connections of [toOne, toTwo]) connections.open({ protocol: 'delta' }).want('cds');
+    }, 300);
+    try {
+      await eventually(async () => {
+        for (const side of [one, two]) {
+          expect((await side.get('/ready')).body).to.match(/loop: relay-/);
+          expect(side.log.map(({ message }) => message)).to.include('a relay is refused');
+        }
+      });
+    } finally {
+      clearInterval(retry);
+    }
+  });
+
   it('relays of one name are no loop', async () => {
     using resources = new ResourceFiles();
     writeVariants(resources, 'cds', files);

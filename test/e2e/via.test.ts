@@ -102,6 +102,29 @@ describe('x-distributary-via from anybody', function () {
     }
   });
 
+  it('a relay below whose streams are ended at once, as this one is cold, is announced all the same', async () => {
+    const relay = await start({
+      upstreams: [
+        upstream(`127.0.0.1:${plane.port}`, 'DELTA', { backoff: { initial: '100ms', max: '100ms' } }),
+      ],
+    });
+    plane.answer = (stream) => stream.fail(status.UNAVAILABLE, 'no control plane can be reached');
+    const client = connect(relay);
+    const endings: string[] = [];
+    subscribe(client).on('status', ({ details }) => endings.push(details));
+    await eventually(() => expect(endings.join()).to.include('no control plane can be reached'));
+    const below = new Promise<string>((resolve) =>
+      subscribe(client, 'below/1').on('status', ({ details }) => resolve(details)),
+    );
+    expect(await below).to.include('no control plane can be reached');
+    const before = said().length;
+    await eventually(() => {
+      subscribe(client);
+      expect(said().length).to.be.above(before);
+    });
+    expect(said().at(-1)).to.match(/^relay\/[0-9a-f]{16}, below\/1$/);
+  });
+
   it('a control plane that refuses all streams shows on /ready, with its words', async () => {
     const relay = await start();
     plane.answer = (stream) => stream.fail(status.INTERNAL, 'header list too large');
