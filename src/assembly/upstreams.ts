@@ -79,6 +79,8 @@ function makeAds(
       protocol: upstream.protocol,
       variants: upstream.variants,
       tls: upstream.tls,
+      headers: upstream.headers,
+      tokenFile: upstream.tokenFile,
       connectTimeoutMs: upstream.connectTimeoutMs,
       maxResponseBytes: config.limits.maxResponseBytes,
       resourceTimeoutMs: upstream.resourceTimeoutMs,

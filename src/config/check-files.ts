@@ -3,12 +3,13 @@ import { readdirSync, readFileSync } from 'node:fs';
 import { fail, ok, type Result } from '../model/result.ts';
 import { parseCertificates } from '../wire/certificates.ts';
 import { explainError } from '../wire/node-error.ts';
+import { readToken } from '../wire/token-file.ts';
 import { read, readList, readText } from './schema-parts.ts';
 import type { Path, UnplacedProblem } from './source.ts';
 
 /**
  * The files that a configuration names: the directories of resources can be listed, certificates and keys parse and
- * belong together. It reads the raw values, so it works even if others are wrong. Synchronous: for the start, a reload
+ * belong together, a token is one. It reads the raw values, so it works even if others are wrong. Synchronous: for the start, a reload
  * and `validate`.
  */
 export function checkNamedFiles(file: unknown): readonly UnplacedProblem[] {
@@ -21,6 +22,9 @@ export function checkNamedFiles(file: unknown): readonly UnplacedProblem[] {
     if (directory !== undefined)
       complaints.push(...checkDirectory([...path, 'filesystem', 'path'], directory));
     complaints.push(...checkTls([...path, 'ads', 'tls'], read(read(upstream, 'ads'), 'tls')));
+    complaints.push(
+      ...checkToken([...path, 'ads', 'token_file'], named(read(upstream, 'ads'), 'token_file')),
+    );
   }
   return complaints;
 }
@@ -36,6 +40,11 @@ function checkTls(path: Path, tls: unknown): readonly UnplacedProblem[] {
     ...(identity === undefined ? [] : checkIdentity(path, identity)),
     ...checkAuthorities(path, named(tls, 'ca')),
   ];
+}
+
+function checkToken(path: Path, file: string | undefined): readonly UnplacedProblem[] {
+  const token = file === undefined ? ok('') : readToken(file);
+  return token.ok ? [] : [{ path, message: token.error }];
 }
 
 function checkDirectory(path: Path, directory: string): readonly UnplacedProblem[] {

@@ -10,6 +10,7 @@ const secretKey = /pass(word|wd|phrase)|secret|token|credential|api[-_]?key|priv
  * - What came from the environment is shown as the file has it (`${NAME}`), never by its value.
  * - User and password in a URL are redacted wherever they stand, and so is anything that looks like PEM.
  * - Below node.metadata, which is free-form, values of keys that sound like secrets are redacted.
+ * - Values of headers for control planes are redacted.
  * - The other keys hold no secrets: private_key and the like are paths of files, and are kept.
  *
  * `templates` are the strings that came from the environment, by `pathText`.
@@ -22,6 +23,8 @@ function describe(value: unknown, path: Path, templates: ReadonlyMap<string, str
   const key = path.at(-1);
   const freeForm = path[0] === 'node' && path[1] === 'metadata' && path.length > 2;
   if (freeForm && typeof key === 'string' && secretKey.test(key)) return redacted;
+  if (path[0] === 'upstreams' && path[2] === 'ads' && path[3] === 'headers' && path.length === 5)
+    return redacted;
   const template = templates.get(pathText(path));
   if (template !== undefined) return withoutSecrets(template);
   if (typeof value === 'string') return withoutSecrets(value);

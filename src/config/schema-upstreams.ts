@@ -11,6 +11,7 @@ import {
   readText,
   resourceType,
 } from './schema-parts.ts';
+import { checkHeaderName, checkHeaderValue } from './stream-headers.ts';
 
 const clientTls = z
   .strictObject({
@@ -70,6 +71,15 @@ const backoff = z
   }, evenIfWrong)
   .transform(({ initial, max }) => ({ initialMs: initial, maxMs: max }));
 
+const headers = z.record(z.string(), z.string()).transform((given, context) =>
+  Object.entries(given).flatMap(([header, value]) => {
+    const [checked, content] = [checkHeaderName(header), checkHeaderValue(value)];
+    for (const { error } of [checked, content].filter((result) => !result.ok))
+      context.addIssue({ code: 'custom', path: [header], message: error });
+    return checked.ok && content.ok ? [[checked.value, content.value] as const] : [];
+  }),
+);
+
 const ads = z
   .strictObject({
     endpoints: z
@@ -84,6 +94,14 @@ const ads = z
         'PER_PARAMETERS: one session for each parameter set, for control planes that decide by node (no rules: one session). NATIVE: the control plane speaks TP2',
       ),
     tls: clientTls.optional().describe('TLS towards the control plane; left out or {}: plaintext'),
+    headers: headers
+      .optional()
+      .describe('Headers of each stream: a mapping from names to values, which /config_dump does not show'),
+    token_file: name()
+      .optional()
+      .describe(
+        'A file with a token, sent as "authorization: Bearer …". Read for each stream: a new token holds from the next one on',
+      ),
     connect_timeout: positiveDuration().prefault('5s').describe('After that the next endpoint is tried'),
     resource_timeout: positiveDuration().prefault('15s').describe('A name not answered by then is absent'),
     keepalive: keepalive.prefault({}).describe('HTTP/2 pings'),
@@ -92,12 +110,20 @@ const ads = z
       .prefault('30s')
       .describe('How long a preferred endpoint must hold a connection before the sessions go back to it'),
   })
+  .superRefine((ads, context) => {
+    const named = readList(ads, 'headers').flat();
+    if (read(ads, 'token_file') === undefined || !named.includes('authorization')) return;
+    const message = 'token_file sets "authorization": only one of them is accepted';
+    context.addIssue({ code: 'custom', path: ['headers'], message });
+  }, evenIfWrong)
   .transform((ads) => ({
     kind: 'ads' as const,
     endpoints: ads.endpoints,
     protocol: ads.protocol,
     variants: ads.variants,
     tls: ads.tls,
+    headers: ads.headers ?? [],
+    tokenFile: ads.token_file,
     connectTimeoutMs: ads.connect_timeout,
     resourceTimeoutMs: ads.resource_timeout,
     keepalive: ads.keepalive,

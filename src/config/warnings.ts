@@ -1,10 +1,10 @@
 import { formatHostPort, isLoopback } from '../wire/address.ts';
-import type { Config } from './config.ts';
+import type { AdsUpstreamConfig, Config, UpstreamConfig } from './config.ts';
 import { type ConfigProblem, locate, problemLine, type UnplacedProblem } from './source.ts';
 
 /** What is dangerous in a valid configuration, though it may be intended. In the order of the file. */
 export function warnings(config: Config): readonly ConfigProblem[] {
-  return [...openListener(config), ...trustedNodes(config)]
+  return [...openListener(config), ...trustedNodes(config), ...plainTokens(config)]
     .map((complaint) => locate(complaint, config.source.places))
     .toSorted((a, b) => a.line - b.line || a.column - b.column);
 }
@@ -32,3 +32,21 @@ function trustedNodes({ parameters }: Config): readonly UnplacedProblem[] {
       message: `the rule for ${JSON.stringify(key)} is trusted, but a client can write what it likes into ${from}: only peer.uri_san and peer.dns_san come from a verified certificate`,
     }));
 }
+
+/** Whoever is on the way could use the token. */
+function plainTokens({ upstreams }: Config): readonly UnplacedProblem[] {
+  const isPlain = (upstream: UpstreamConfig): boolean =>
+    upstream.kind === 'ads' &&
+    upstream.tokenFile !== undefined &&
+    upstream.tls === undefined &&
+    isRemote(upstream);
+  return [...upstreams.entries()]
+    .filter(([, upstream]) => isPlain(upstream))
+    .map(([index]) => ({
+      path: ['upstreams', index, 'ads', 'token_file'],
+      message: 'the token goes over plaintext: set upstreams[].ads.tls',
+    }));
+}
+
+const isRemote = ({ endpoints }: AdsUpstreamConfig): boolean =>
+  endpoints.some((endpoint) => endpoint.kind === 'tcp' && !isLoopback(endpoint.host));

@@ -59,6 +59,8 @@ describe('configuration: what is accepted', () => {
             serverName: 'n',
             serverIdentities: [],
           },
+          headers: [],
+          tokenFile: undefined,
           connectTimeoutMs: 5000,
           resourceTimeoutMs: 15_000,
           keepalive: { timeMs: 30_000, timeoutMs: 10_000 },

@@ -355,6 +355,32 @@ const tables: ReadonlyMap<string, readonly Row[]> = new Map([
   [
     'text',
     [
+      {
+        rule: 'headers that are not accepted, without their values',
+        text: `upstreams:
+  - name: a
+    ads:
+      endpoints: ["x:1"]
+      headers:
+        "a b": x
+        grpc-timeout: 1S
+        User-Agent: me
+        key-bin: x
+        x-key: "hush\\n"
+`,
+        problems: [
+          '6:16: upstreams[0].ads.headers["a b"]: "a b" is not a header: accepted are letters',
+          '7:23: upstreams[0].ads.headers.grpc-timeout: the header "grpc-timeout" is set by gRPC or by the relay',
+          '8:21: upstreams[0].ads.headers.User-Agent: the header "user-agent" is set by gRPC or by the relay',
+          '9:18: upstreams[0].ads.headers.key-bin: "key-bin" is not a header',
+          '10:16: upstreams[0].ads.headers.x-key: a value of a header is visible ASCII, without spaces',
+        ],
+      },
+      {
+        rule: 'two tokens',
+        text: 'upstreams:\n  - name: a\n    ads: { endpoints: ["x:1"], token_file: t, headers: { Authorization: x } }\n',
+        problems: ['3:47: upstreams[0].ads.headers: token_file sets "authorization"'],
+      },
       { rule: 'an empty file', text: '# nothing\n', problems: ['1:1: the file is empty'] },
       { rule: 'a file that is a list', text: '- a\n', problems: ['1:1: expected a mapping, got a list'] },
       { rule: 'broken YAML', text: 'a: 1\nb: [1, 2\n', problems: ['3:1: not valid YAML: '] },

@@ -38,6 +38,11 @@ describe('configuration: what /config_dump shows', () => {
     expect(dump.replace('hu/sh', '')).not.to.include('hush');
   });
 
+  it('no values of headers', () => {
+    const text = `upstreams: [{ name: a, ads: { endpoints: ["x:1"], headers: { X-Key: hush } } }]\n`;
+    expect(dumpOf(text)).to.include('"headers":{"X-Key":"[redacted]"}').and.not.to.include('hush');
+  });
+
   it('paths of keys and certificates as they are', () => {
     const dump = dumpOf(`${minimal}xds: { tls: { certificate: c.pem, private_key: k.pem } }\n`);
     expect(dump).to.include('"private_key":"k.pem"');

@@ -8,7 +8,6 @@ import {
   type ClientDuplexStream,
   connectivityState,
   credentials,
-  Metadata,
 } from '@grpc/grpc-js';
 import type { Clock, Timer } from '../../model/clock.ts';
 import { fail, ok, type Result } from '../../model/result.ts';
@@ -19,8 +18,9 @@ import { checkTlsMaterial, secureContextOptions, type TlsMaterial } from '../../
 import type { Channel, ChannelHandler, ChannelStream, ChannelStreamHandler, Transport } from './channel.ts';
 import type { AdsTls } from './options.ts';
 import { identityError, type ServerIdentity } from './server-identity.ts';
+import { type StreamHeaders, streamMetadata } from './stream-headers.ts';
 
-export interface GrpcChannelOptions {
+export interface GrpcChannelOptions extends StreamHeaders {
   readonly tls: AdsTls | undefined;
   readonly connectTimeoutMs: number;
   /** Undefined: 64 MiB. */
@@ -38,12 +38,14 @@ const longestTimeoutMs = 2 ** 31 - 1;
 
 class GrpcChannel implements Channel {
   readonly #handler: ChannelHandler;
+  readonly #headers: StreamHeaders;
   #client: Client | undefined;
   readonly #timeout: Timer;
   #phase: 'connecting' | 'connected' | 'over' = 'connecting';
 
   constructor(endpoint: Address, options: GrpcChannelOptions, handler: ChannelHandler) {
     this.#handler = handler;
+    this.#headers = options;
     const { connectTimeoutMs } = options;
     this.#timeout = options.clock.after(connectTimeoutMs, () =>
       this.#lose(`no connection within ${connectTimeoutMs / 1000} s`),
@@ -52,11 +54,11 @@ class GrpcChannel implements Channel {
   }
 
   open(path: string, via: string, handler: ChannelStreamHandler): ChannelStream {
-    const metadata = new Metadata();
-    if (via !== '') metadata.set('x-distributary-via', via);
     const client = this.#client;
     if (client === undefined) throw new Error('a stream was opened before the connection');
-    const call = client.makeBidiStreamRequest<Buffer, Buffer>(path, same, same, metadata);
+    const metadata = streamMetadata(this.#headers, via);
+    if (!metadata.ok) return unopened(`token_file ${metadata.error}`, handler);
+    const call = client.makeBidiStreamRequest<Buffer, Buffer>(path, same, same, metadata.value);
     return stream(call, handler);
   }
 
@@ -170,6 +172,20 @@ function stream(call: ClientDuplexStream<Buffer, Buffer>, handler: ChannelStream
       if (over) return;
       over = true;
       call.cancel();
+    },
+  };
+}
+
+/** A stream that fails before it begins, as soon as its owner has it. */
+function unopened(reason: string, handler: ChannelStreamHandler): ChannelStream {
+  let over = false;
+  setImmediate(() => {
+    if (!over) handler.closed(reason, Code.UNAUTHENTICATED);
+  });
+  return {
+    write: () => {},
+    end: () => {
+      over = true;
     },
   };
 }

@@ -6,6 +6,7 @@ import type { Code } from '../../wire/grpc-status.ts';
 import type { ClaimOptions } from '../claims.ts';
 import type { Transport } from './channel.ts';
 import type { RelayNode, SessionRule } from './node.ts';
+import type { StreamHeaders } from './stream-headers.ts';
 
 /** Paths of PEM files; read anew for every connection. */
 export interface AdsTls {
@@ -31,7 +32,7 @@ interface AdsMetrics {
 }
 
 /** Times are milliseconds. */
-export interface AdsUpstreamOptions {
+export interface AdsUpstreamOptions extends StreamHeaders {
   readonly name: string;
   readonly claims: ClaimOptions;
   /** In order of preference; at least one. */

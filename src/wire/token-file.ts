@@ -1,0 +1,21 @@
+import { readFileSync } from 'node:fs';
+import { fail, ok, type Result } from '../model/result.ts';
+import { explainError } from './node-error.ts';
+
+/** No space, and nothing that is not ASCII: RFC 6750 has fewer characters still. */
+const token = /^[\x21-\x7e]+$/;
+
+/**
+ * The token in a file, for `authorization: Bearer …`. Line breaks and spaces around it do not count. The error never
+ * says what is in the file. Synchronous: a file of a few KB, for each stream that is opened.
+ */
+export function readToken(file: string): Result<string> {
+  let text: string;
+  try {
+    text = readFileSync(file, 'utf8').trim();
+  } catch (error) {
+    return fail(`${file} cannot be read: ${explainError(error)}`);
+  }
+  if (token.test(text)) return ok(text);
+  return fail(`${file} ${text === '' ? 'is empty' : 'holds more than one token'}: one token is accepted`);
+}
