@@ -47,7 +47,8 @@ export interface AdsStreamObserver {
 
 export interface AdsStreamOptions {
   readonly protocolState: StreamProtocol;
-  readonly protocol: 'DELTA' | 'SOTW';
+  /** Of the gRPC method. */
+  readonly path: string;
   /** The encoded Node: in the first request of each stream. */
   readonly node: Uint8Array;
   readonly backoff: Backoff;

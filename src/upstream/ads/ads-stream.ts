@@ -2,7 +2,6 @@ import type { TypeUrl } from '../../model/brand.ts';
 import type { Timer } from '../../model/clock.ts';
 import { assertNever } from '../../model/result.ts';
 import type { Interest, Move } from '../../model/transaction.ts';
-import { ADS_SERVICE } from '../../model/types.ts';
 import { Code } from '../../wire/grpc-status.ts';
 import { announcesMore } from '../../wire/via.ts';
 import type { AdsStreamOptions, ReleasedType } from './ads-stream-ports.ts';
@@ -10,11 +9,6 @@ import type { Channel } from './channel.ts';
 import { OpenStream } from './open-stream.ts';
 import type { Stamp } from './stamp.ts';
 import type { ProtocolEffect, ProtocolInput } from './stream-protocol.ts';
-
-const paths = {
-  DELTA: `/${ADS_SERVICE}/DeltaAggregatedResources`,
-  SOTW: `/${ADS_SERVICE}/StreamAggregatedResources`,
-};
 
 /**
  * One ADS stream of a session. It passes events to the protocol state machine and carries out the effects that it
@@ -46,6 +40,11 @@ export class AdsStream {
 
   get awaitsResponse(): boolean {
     return this.#options.protocolState.awaitsResponse;
+  }
+
+  /** What it shows to the control plane, encoded. */
+  get node(): Uint8Array {
+    return this.#node;
   }
 
   /** Nothing is subscribed on this stream. */
@@ -155,14 +154,13 @@ export class AdsStream {
   }
 
   #openStream(): void {
-    const { protocolState, protocol, handler, observer, clock } = this.#options;
+    const { protocolState, path, handler, observer, clock } = this.#options;
     if (this.#channel === undefined || this.#stream !== undefined || this.#retry !== undefined) return;
     if (this.#hasEndedBefore) this.#suspendIdle();
     if (protocolState.isUnused) return;
     const { channel, endpoint } = this.#channel;
     handler.opening(this.#opened);
     this.#opened = true;
-    const path = paths[protocol];
     const open: OpenStream = new OpenStream(
       { channel, path, via: handler.via(), node: this.#node, clock },
       {

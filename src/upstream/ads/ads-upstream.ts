@@ -10,7 +10,7 @@ import { Backoff } from './backoff.ts';
 import type { Channel } from './channel.ts';
 import { Failover } from './failover.ts';
 import { grpcTransport } from './grpc-channel.ts';
-import type { SessionRule } from './node.ts';
+import { nodesText, type SessionRule } from './node.ts';
 import type { AdsUpstreamOptions } from './options.ts';
 import { Sessions } from './sessions.ts';
 import { UpstreamConnection } from './upstream-connection.ts';
@@ -249,7 +249,7 @@ export class AdsUpstream implements Upstream {
    * another endpoint to try. Otherwise the names are absent: their own timers fire right after this one.
    */
   #silent(): void {
-    if (this.#sessions.awaitsResponse && this.#failover.hasAlternative) {
+    if (this.#sessions.nodesWithoutAnswer().length > 0 && this.#failover.hasAlternative) {
       this.#rejectSilent();
       return;
     }
@@ -265,7 +265,9 @@ export class AdsUpstream implements Upstream {
   }
 
   #rejectSilent(): void {
-    this.#connection.reject(`connected, but no response within ${this.#options.resourceTimeoutMs / 1000} s`);
+    const seconds = this.#options.resourceTimeoutMs / 1000;
+    const nodes = nodesText(this.#sessions.nodesWithoutAnswer());
+    this.#connection.reject(`connected, but no response within ${seconds} s${nodes}`);
   }
 
   /** The stream has a response, or is not needed any more: its failure does not count any longer. */

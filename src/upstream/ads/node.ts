@@ -1,6 +1,7 @@
-import { create, type JsonObject, type JsonValue, toBinary } from '@bufbuild/protobuf';
+import { create, fromBinary, type JsonObject, type JsonValue, toBinary } from '@bufbuild/protobuf';
 import { NodeSchema } from '../../gen/envoy/config/core/v3/base_pb.ts';
 import type { Parameters } from '../../model/parameters.ts';
+import { quote } from '../../model/text.ts';
 import { PASSES_VARIANTS, USER_AGENT } from '../../wire/via.ts';
 import { sessionId } from './session-id.ts';
 
@@ -18,6 +19,9 @@ export interface SessionRule {
   /** Where the session's node shows it: `node.id`, `node.cluster`, `node.locality.…` or `node.metadata.…`. */
   readonly to: string;
 }
+
+/** Characters of a part of a node in a message. */
+const longestShown = 200;
 
 const CLIENT_FEATURES = ['xds.config.resource-in-sotw', 'xds.config.supports-resource-ttl'];
 
@@ -59,6 +63,15 @@ export function encodeNode({ node, rules, parameters, version, passesVariants }:
       clientFeatures: passesVariants ? [...CLIENT_FEATURES, PASSES_VARIANTS] : CLIENT_FEATURES,
     }),
   );
+}
+
+/** Of encoded nodes, for a message: what most control planes go by. */
+export function nodesText([first, ...more]: readonly Uint8Array[]): string {
+  if (first === undefined) return '';
+  const { id, cluster } = fromBinary(NodeSchema, first);
+  // Not how many: the same reason must be the same text, or each try would be logged.
+  const others = more.length === 0 ? '' : ', and to others';
+  return ` to the node with id ${quote(id, longestShown)} and cluster ${quote(cluster, longestShown)}${others}`;
 }
 
 function write(node: RelayNode, path: readonly string[], value: string): RelayNode {

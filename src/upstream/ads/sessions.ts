@@ -80,9 +80,10 @@ export class Sessions {
     return this.#sessions.size;
   }
 
-  /** Some subscription has no answer yet. */
-  get awaitsResponse(): boolean {
-    return this.#streams().some((stream) => stream.awaitsResponse);
+  /** The encoded nodes of streams that have asked something which has no answer yet. */
+  nodesWithoutAnswer(): readonly Uint8Array[] {
+    const waiting = this.#streams().filter((stream) => stream.awaitsResponse);
+    return [...new Set(waiting.map(({ node }) => node))];
   }
 
   subscribe(interest: Interest): void {

@@ -1,5 +1,6 @@
 import type { Parameters } from '../../model/parameters.ts';
 import type { Holder } from '../../model/transaction.ts';
+import { ADS_SERVICE } from '../../model/types.ts';
 import { AdsStream } from './ads-stream.ts';
 import type { AdsStreamHandler, AdsStreamObserver } from './ads-stream-ports.ts';
 import type { Backoff } from './backoff.ts';
@@ -13,6 +14,11 @@ import type { StreamProtocolOptions } from './stream-protocol.ts';
 
 /** Entries of a response that are read in one turn: a few milliseconds. */
 const defaultEntriesPerTurn = 1000;
+
+const paths = {
+  DELTA: `/${ADS_SERVICE}/DeltaAggregatedResources`,
+  SOTW: `/${ADS_SERVICE}/StreamAggregatedResources`,
+};
 
 export interface StreamFactoryPorts {
   /** The handler of the streams that deliver for these holders. */
@@ -52,7 +58,7 @@ export class StreamFactory {
     const handler = this.#ports.streamHandler([wildcard.key, named.key]);
     return new AdsStream({
       protocolState: streamProtocol(protocol, options),
-      protocol,
+      path: paths[protocol],
       node,
       backoff: this.#ports.backoff(isolated),
       clock,

@@ -516,6 +516,9 @@ describe('an ADS upstream', () => {
       expect(observed.settled).to.deep.equal([]);
       expect(upstream.state().down, 'being connected again is no recovery').to.equal(true);
       expect(observed.lines.filter((line) => line.startsWith('control plane failed'))).to.have.length(1);
+      expect(upstream.state().lastError).to.match(
+        /no response within 0.05 s to the node with id "relay[^"]*" and cluster "relays"$/,
+      );
     });
 
     it('a resumed stream may be silent: nothing has changed', async () => {
