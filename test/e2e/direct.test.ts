@@ -3,7 +3,8 @@ import { type Backend, startBackend } from './support/backend.ts';
 import { ControlPlane, controlPlaneBinary, subscriptions } from './support/controlplane.ts';
 import { Envoy, type Transport } from './support/envoy.ts';
 import { envoyBinary } from './support/envoy-binary.ts';
-import { GrpcXdsClient, startGrpcBackend } from './support/grpc-xds.ts';
+import { startGrpcBackend } from './support/grpc-backend.ts';
+import { GrpcXdsClient } from './support/grpc-xds.ts';
 import {
   apiListener,
   CLUSTER,
@@ -57,7 +58,7 @@ describe('the test environment, without the relay', function () {
     await using plane = await ControlPlane.start(controlPlane, { cache: 'linear' });
     const { port } = backend;
     await plane.set([apiListener('api', 'r'), routes('r', { '': 'c' }), cluster('c'), endpoints('c', port)]);
-    await using client = new GrpcXdsClient(plane.address, 'xds:///api');
-    await client.answers('grpc-one');
+    await using client = new GrpcXdsClient({ xds: plane.address });
+    await client.answers('api', 'grpc-one');
   });
 });

@@ -1,15 +1,9 @@
 import { ControlPlane, controlPlaneBinary } from './support/controlplane.ts';
-import { GrpcXdsClient, startGrpcBackend } from './support/grpc-xds.ts';
+import { startGrpcBackend } from './support/grpc-backend.ts';
+import { GrpcXdsClient } from './support/grpc-xds.ts';
 import { RelayProcess, relayCommand, upstream } from './support/relay.ts';
-import { apiListener, cluster, endpoints, type Resource, routes } from './support/resources.ts';
+import { grpcService as service } from './support/resources.ts';
 import { need } from './support/skip.ts';
-
-const service = (name: string, port: number): readonly Resource[] => [
-  apiListener(name, `${name}-routes`),
-  routes(`${name}-routes`, { '': `${name}-cluster` }),
-  cluster(`${name}-cluster`),
-  endpoints(`${name}-cluster`, port),
-];
 
 describe('a gRPC client (@grpc/grpc-js-xds) through the relay', function () {
   this.timeout(60_000);
@@ -27,14 +21,14 @@ describe('a gRPC client (@grpc/grpc-js-xds) through the relay', function () {
       await using plane = await ControlPlane.start(binary, { cache: 'snapshot' });
       await using relay = await RelayProcess.start({ upstreams: [upstream(plane.address, protocol)] });
       await plane.set(service('shop', one.port));
-      await using client = new GrpcXdsClient(relay.xds, 'xds:///shop');
-      await client.answers('one');
+      await using client = new GrpcXdsClient({ xds: relay.xds });
+      await client.answers('shop', 'one');
       await plane.set(service('shop', two.port));
-      await client.answers('two');
+      await client.answers('shop', 'two');
       await plane[Symbol.asyncDispose]();
-      await client.answers('two');
-      await using second = new GrpcXdsClient(relay.xds, 'xds:///shop');
-      await second.answers('two');
+      await client.answers('shop', 'two');
+      await using second = new GrpcXdsClient({ xds: relay.xds });
+      await second.answers('shop', 'two');
     });
 
     it(`a name that does not exist yet is found once it does, and holds up no other; upstream ${protocol}`, async () => {
@@ -44,12 +38,12 @@ describe('a gRPC client (@grpc/grpc-js-xds) through the relay', function () {
       const ads = { resource_timeout: '1s' };
       await using relay = await RelayProcess.start({ upstreams: [upstream(plane.address, protocol, ads)] });
       await plane.set(service('shop', one.port));
-      await using early = new GrpcXdsClient(relay.xds, 'xds:///office');
-      await using client = new GrpcXdsClient(relay.xds, 'xds:///shop');
-      void early.call();
-      await client.answers('one');
+      await using early = new GrpcXdsClient({ xds: relay.xds });
+      await using client = new GrpcXdsClient({ xds: relay.xds });
+      void early.call('office');
+      await client.answers('shop', 'one');
       await plane.set([...service('shop', one.port), ...service('office', two.port)]);
-      await early.answers('two');
+      await early.answers('office', 'two');
     });
   }
 });

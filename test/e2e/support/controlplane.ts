@@ -1,34 +1,12 @@
-import { existsSync } from 'node:fs';
-import { join } from 'node:path';
 import { z } from 'zod';
-import { fail, ok, type Result } from '../../../src/model/result.ts';
+import type { Result } from '../../../src/model/result.ts';
+import { goBinary } from './go.ts';
 import { send } from './http.ts';
-import { cached } from './paths.ts';
-import { Process, run } from './process.ts';
+import { Process } from './process.ts';
 import type { Resource } from './resources.ts';
 
-const sources = join(import.meta.dirname, '../go');
-let built: Promise<Result<string>> | undefined;
-
 /** Path of the control plane's binary, built once; the error says why there is none. */
-export function controlPlaneBinary(): Promise<Result<string>> {
-  built ??= build();
-  return built;
-}
-
-async function build(): Promise<Result<string>> {
-  const binary = join(cached('e2e'), 'controlplane');
-  try {
-    await run({
-      command: 'go',
-      args: ['build', '-buildvcs=false', '-o', binary, './controlplane'],
-      cwd: sources,
-    });
-    return existsSync(binary) ? ok(binary) : fail('go built no control plane');
-  } catch (error) {
-    return fail(`the control plane needs Go and its modules: ${String(error)}`);
-  }
-}
+export const controlPlaneBinary = (): Promise<Result<string>> => goBinary('controlplane');
 
 /** A NULL of Go's is an empty list. */
 const list = <T extends z.ZodType>(of: T) =>

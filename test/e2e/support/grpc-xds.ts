@@ -1,90 +1,77 @@
+import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { Server, ServerCredentials } from '@grpc/grpc-js';
 import { eventually } from './eventually.ts';
-import { Process } from './process.ts';
+import { type TemporaryDirectory, temporaryDirectory } from './paths.ts';
+import { Process, type Spawn } from './process.ts';
 
-/** The one method of the gRPC backends: it answers with the backend's name, not even wrapped in a message. */
-export const WHO = '/test.Backend/Who';
-
-export interface GrpcBackend extends AsyncDisposable {
-  readonly port: number;
+export interface GrpcXdsOptions {
+  /** HOST:PORT of its xDS server. */
+  readonly xds: string;
+  readonly id?: string;
 }
 
-export async function startGrpcBackend(name: string): Promise<GrpcBackend> {
-  const bytes = (value: Buffer) => value;
-  const who = {
-    path: WHO,
-    requestStream: false,
-    responseStream: false,
-    requestSerialize: bytes,
-    requestDeserialize: bytes,
-    responseSerialize: bytes,
-    responseDeserialize: bytes,
-  } as const;
-  const server = new Server();
-  server.addService(
-    { who },
-    { who: (_: unknown, reply: (error: null, value: Buffer) => void) => reply(null, Buffer.from(name)) },
-  );
-  const { promise, resolve, reject } = Promise.withResolvers<number>();
-  server.bindAsync('127.0.0.1:0', ServerCredentials.createInsecure(), (error, port) => {
-    if (error === null) resolve(port);
-    else reject(error);
-  });
-  const port = await promise;
-  return {
-    port,
-    async [Symbol.asyncDispose]() {
-      server.forceShutdown();
-    },
-  };
-}
+/** The client on grpc-js. */
+export const grpcJsClient: Spawn = {
+  command: process.execPath,
+  args: ['--disable-warning=ExperimentalWarning', join(import.meta.dirname, 'grpc-xds-client.ts')],
+};
 
-/** A gRPC client in a process of its own, whose xDS server is the relay (or a control plane). */
+/**
+ * A gRPC client in a process of its own, whose xDS server is the relay (or a control plane). There is one program for
+ * each implementation of gRPC; all read and write the same lines (`grpc-xds-client.ts`).
+ */
 export class GrpcXdsClient implements AsyncDisposable {
   readonly #process: Process;
+  readonly #files: TemporaryDirectory;
   #calls = 0;
 
-  constructor(xds: string, target: string, metadata: object = {}) {
+  constructor({ xds, id = 'grpc-client' }: GrpcXdsOptions, program: Spawn = grpcJsClient) {
+    this.#files = temporaryDirectory();
+    const path = join(this.#files.path, 'bootstrap.json');
     const bootstrap = {
       xds_servers: [{ server_uri: xds, channel_creds: [{ type: 'insecure' }], server_features: ['xds_v3'] }],
-      node: { id: 'grpc-client', cluster: 'test', metadata, locality: {} },
+      node: { id, cluster: 'test', locality: {} },
     };
-    this.#process = new Process({
-      command: process.execPath,
-      args: [join(import.meta.dirname, 'grpc-xds-client.ts'), target],
-      env: { GRPC_XDS_BOOTSTRAP_CONFIG: JSON.stringify(bootstrap) },
-    });
+    writeFileSync(path, JSON.stringify(bootstrap));
+    this.#process = new Process({ ...program, env: { ...program.env, GRPC_XDS_BOOTSTRAP: path } });
   }
 
   get output(): string {
     return this.#process.output;
   }
 
-  /** One call's line: `answer NAME` or `error REASON`. */
-  async call(): Promise<string> {
+  async version(): Promise<string> {
+    const [, version = ''] = await this.#process.line(/^version (\S+)/);
+    return version;
+  }
+
+  /** A call to `xds:///NAME`, with a deadline in seconds: `answer NAME`, or `error CODE MESSAGE`. */
+  async call(name: string, deadline: number = 5): Promise<string> {
     this.#calls += 1;
-    const wanted = this.#calls;
-    this.#process.write('call');
-    return eventually(() => {
-      const line = this.#process.lines.filter((line) => /^(answer|error) /.test(line))[wanted - 1];
-      if (line === undefined) throw new Error(`no answer yet:\n${this.output}`);
-      return line;
-    });
+    const id = this.#calls;
+    this.#process.write(`${id} xds:///${name} ${deadline}`);
+    // Not before the process, which may be starting, has missed the deadline itself.
+    const [, outcome = ''] = await this.#process.line(
+      new RegExp(`^${id} ((answer|error) .*)`),
+      (deadline + 20) * 1000,
+    );
+    return outcome;
   }
 
   /** Calls until the backend of this name answers. */
-  async answers(name: string, timeout?: number): Promise<void> {
+  async answers(name: string, backend: string): Promise<void> {
     await eventually(
       async () => {
-        const line = await this.call();
-        if (line !== `answer ${name}`) throw new Error(`the gRPC client got ${line}`);
+        const outcome = await this.call(name);
+        if (outcome !== `answer ${backend}`)
+          throw new Error(`the gRPC client got "${outcome}", not ${backend}`);
       },
-      timeout === undefined ? {} : { timeout },
+      { timeout: 60_000 },
     );
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
     await this.#process.stop('SIGKILL');
+    this.#files[Symbol.dispose]();
   }
 }

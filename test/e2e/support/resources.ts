@@ -93,3 +93,21 @@ export function website(source: Source, port: number): readonly Resource[] {
     endpoints('shop', port),
   ];
 }
+
+/** What leads from `xds:///NAME` to a backend. */
+export const grpcService = (name: string, port: number): readonly Resource[] => [
+  apiListener(name, `${name}-routes`),
+  ...behindListener(name, port),
+];
+
+/** What leads from Envoy's listener NAME to a backend. */
+export const envoyService = (name: string, port: number, source: Source): readonly Resource[] => [
+  listener(name, `${name}-routes`, source),
+  ...behindListener(name, port, source),
+];
+
+const behindListener = (name: string, port: number, source: Source = 'ads'): readonly Resource[] => [
+  routes(`${name}-routes`, { '': `${name}-cluster` }),
+  cluster(`${name}-cluster`, source),
+  endpoints(`${name}-cluster`, port),
+];
