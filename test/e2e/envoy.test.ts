@@ -1,9 +1,10 @@
 import { expect } from 'chai';
 import { subscriptions } from './support/controlplane.ts';
+import { sourceOf } from './support/envoy.ts';
 import { always, eventually } from './support/eventually.ts';
 import { get } from './support/http.ts';
 import { cluster, endpoints, listener, routes, website } from './support/resources.ts';
-import { prepare, type Setting, Stage, sourceOf, titleOf, ways } from './support/setting.ts';
+import { prepare, type Setting, Stage, titleOf, ways } from './support/setting.ts';
 
 const notFound = { status: 404, body: '' };
 
@@ -20,7 +21,7 @@ describe('a real Envoy through the relay', function () {
   });
 
   for (const way of ways) {
-    const source = sourceOf(way);
+    const source = sourceOf(way.transport);
     const { protocol } = way;
 
     describe(titleOf(way), () => {

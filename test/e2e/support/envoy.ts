@@ -5,10 +5,14 @@ import { eventually } from './eventually.ts';
 import { type Answer, get } from './http.ts';
 import { type TemporaryDirectory, temporaryDirectory } from './paths.ts';
 import { Process } from './process.ts';
-import { configSource, socketAddress, XDS_CLUSTER } from './resources.ts';
+import { configSource, type Source, socketAddress, XDS_CLUSTER } from './resources.ts';
 
 /** How Envoy asks: everything on one ADS stream, or LDS and CDS on services of their own. */
 export type Transport = 'ads-sotw' | 'ads-delta' | 'grpc' | 'delta-grpc';
+
+/** Where the resources themselves say that their resources come from. */
+export const sourceOf = (transport: Transport): Source =>
+  transport === 'grpc' || transport === 'delta-grpc' ? transport : 'ads';
 
 export interface EnvoyOptions {
   /** HOST:PORT of its xDS server. */
@@ -87,6 +91,13 @@ export class Envoy implements AsyncDisposable {
     return body;
   }
 
+  /** As it says it of itself: 1.40.0. */
+  async version(): Promise<string> {
+    const { body } = await this.admin('/server_info');
+    const { version } = z.object({ version: z.string() }).parse(JSON.parse(body));
+    return version.split('/')[1] ?? version;
+  }
+
   /** A counter or gauge. */
   async stat(name: string): Promise<number> {
     const { body } = await this.admin(`/stats?filter=${encodeURIComponent(`^${name}$`)}`);
@@ -102,11 +113,16 @@ export class Envoy implements AsyncDisposable {
     return `http://127.0.0.1:${found.local_address.socket_address.port_value}`;
   }
 
+  /** One request through a listener; throws if the listener is not there. */
+  async get(listener: string, path: string): Promise<Answer> {
+    return get(`${await this.url(listener)}${path}`);
+  }
+
   /** Waits for this answer to a request through a listener. */
   async answers(listener: string, path: string, expected: Answer | string, timeout?: number): Promise<void> {
     const patience = timeout === undefined ? {} : { timeout };
     await eventually(async () => {
-      const answer = await get(`${await this.url(listener)}${path}`);
+      const answer = await this.get(listener, path);
       const wanted = typeof expected === 'string' ? { status: 200, body: expected } : expected;
       if (answer.status === wanted.status && answer.body === wanted.body) return;
       const want = JSON.stringify(wanted);

@@ -3,7 +3,6 @@ import { ControlPlane, type ControlPlaneOptions, controlPlaneBinary } from './co
 import { Envoy, type EnvoyOptions } from './envoy.ts';
 import { envoyBinary } from './envoy-binary.ts';
 import { RelayProcess, relayCommand, upstream } from './relay.ts';
-import type { Source } from './resources.ts';
 import { need } from './skip.ts';
 
 /** What suites with an Envoy share: the real program, and two backends. */
@@ -58,11 +57,6 @@ export const ways: readonly Way[] = [
 
 export const titleOf = ({ transport, protocol, cache }: Way): string =>
   `Envoy ${transport}, upstream ${protocol}, go-control-plane ${cache}`;
-
-/** Where the resources themselves say that their resources come from. */
-export function sourceOf({ transport }: Way): Source {
-  return transport === 'grpc' || transport === 'delta-grpc' ? transport : 'ads';
-}
 
 /** A control plane with a relay before it, and any number of Envoys. */
 export class Stage implements AsyncDisposable {

@@ -1,0 +1,218 @@
+import { setTimeout as pause } from 'node:timers/promises';
+import { expect } from 'chai';
+import type { Client, ClientKind, Start } from './clients.ts';
+import { ControlPlane } from './controlplane.ts';
+import { always, eventually } from './eventually.ts';
+import { RelayProcess, upstream } from './relay.ts';
+import type { Resource } from './resources.ts';
+
+/** A kind of client that was found on this machine, and what else a journey needs. */
+export interface Journey {
+  readonly kind: ClientKind;
+  readonly start: Start;
+  readonly controlPlaneBinary: string;
+}
+
+const shop = 'shop';
+/** How long nothing may go wrong in an outage, in milliseconds. */
+const outage = 1_000;
+/** What the relay tries alone, to find out what was wrong in a response, is rejected too. */
+const mostRejections = 3;
+
+/** What a client has around it. Control plane and relay are replaced by others at their addresses. */
+interface World {
+  readonly kind: ClientKind;
+  readonly client: Client;
+  readonly ports: ReadonlyMap<string, number>;
+  readonly another: () => Promise<Client>;
+  readonly controlPlaneAgain: () => Promise<void>;
+  readonly relayAgain: () => Promise<void>;
+  readonly plane: ControlPlane;
+  readonly relay: RelayProcess;
+  /** Of the last publication. */
+  version: number;
+}
+
+interface Step {
+  /** A column of docs/compatibility.md. */
+  readonly title: string;
+  /** It begins where the step before has ended: the client's service is at backend `one`, and everything is up. */
+  readonly take: (world: World) => Promise<void>;
+}
+
+const steps: readonly Step[] = [
+  {
+    title: 'configuration',
+    async take(world) {
+      await publish(world, 'one');
+      await world.client.answers(shop, 'one');
+      expect(await world.relay.metric('downstream_streams', world.kind.streams)).to.be.at.least(1);
+    },
+  },
+  {
+    title: 'change',
+    async take(world) {
+      await publish(world, 'two');
+      await world.client.answers(shop, 'two');
+      await publish(world, 'one');
+      await world.client.answers(shop, 'one');
+    },
+  },
+  {
+    title: 'NACK',
+    async take(world) {
+      const rejections = () => world.relay.metric('downstream_requests_total', 'kind="nack"');
+      await publish(world, 'one', [world.kind.rejected(shop)]);
+      await eventually(async () => expect(await rejections()).to.be.at.least(1));
+      await keepsAnswering(world, 'one');
+      expect(await rejections()).to.be.at.most(mostRejections);
+      const { requests } = await world.plane.stats();
+      expect(requests.filter(({ nack }) => nack)).to.deep.equal([]);
+      await publish(world, 'two');
+      await world.client.answers(shop, 'two');
+      await publish(world, 'one');
+      await world.client.answers(shop, 'one');
+    },
+  },
+  {
+    title: 'control plane down',
+    async take(world) {
+      await world.plane[Symbol.asyncDispose]();
+      await keepsAnswering(world, 'one');
+      await using late = await world.another();
+      await late.answers(shop, 'one');
+      await world.controlPlaneAgain();
+      await publish(world, 'two');
+      for (const client of [world.client, late]) await client.answers(shop, 'two');
+      await publish(world, 'one');
+      await world.client.answers(shop, 'one');
+    },
+  },
+  {
+    title: 'relay down',
+    async take(world) {
+      await world.relay.kill();
+      await keepsAnswering(world, 'one');
+      await publish(world, 'two');
+      await world.relayAgain();
+      await world.client.answers(shop, 'two');
+      await publish(world, 'one');
+      await world.client.answers(shop, 'one');
+    },
+  },
+  {
+    title: 'relay drains',
+    async take(world) {
+      const stopped = world.relay.stop();
+      await keepsAnswering(world, 'one');
+      expect(await stopped).to.equal(0);
+      await publish(world, 'two');
+      await world.relayAgain();
+      await world.client.answers(shop, 'two');
+    },
+  },
+];
+
+/** The steps' titles, in order. */
+export const titles: readonly string[] = steps.map(({ title }) => title);
+
+/** Takes a client through all steps; returns its version. */
+export async function travel({ kind, start, controlPlaneBinary }: Journey): Promise<string> {
+  await using stack = new AsyncDisposableStack();
+  const ports = await backends(kind, stack);
+  let plane = await ControlPlane.start(controlPlaneBinary, { cache: 'snapshot' });
+  stack.defer(() => plane[Symbol.asyncDispose]());
+  let relay = await startRelay(plane.address);
+  stack.defer(() => relay[Symbol.asyncDispose]());
+  const { xds } = relay;
+  const client = stack.use(await start({ xds, id: 'first' }));
+  const world: World = {
+    kind,
+    client,
+    ports,
+    get plane() {
+      return plane;
+    },
+    get relay() {
+      return relay;
+    },
+    another: () => start({ xds, id: 'second' }),
+    async controlPlaneAgain() {
+      const { address } = plane;
+      plane = await ControlPlane.start(controlPlaneBinary, { cache: 'snapshot', address });
+    },
+    async relayAgain() {
+      relay = await startRelay(plane.address, xds);
+    },
+    version: 0,
+  };
+  for (const { title, take } of steps) await named(title, take(world));
+  return await client.version();
+}
+
+/** An error says where it was. */
+async function named<T>(where: string, done: Promise<T>): Promise<T> {
+  try {
+    return await done;
+  } catch (error) {
+    throw new Error(`${where}: ${String(error)}`, { cause: error });
+  }
+}
+
+/** The control plane has the service with this backend, and these resources besides or instead. */
+async function publish(world: World, backend: string, changes: readonly Resource[] = []): Promise<void> {
+  const changed = new Set(changes.map(identity));
+  const service = world.kind.service(shop, world.ports.get(backend) ?? 0);
+  world.version += 1;
+  const version = String(world.version);
+  await world.plane.set([...service.filter((one) => !changed.has(identity(one))), ...changes], { version });
+}
+
+const identity = (resource: Resource): string => JSON.stringify([resource['@type'], resource['name']]);
+
+async function keepsAnswering({ client }: World, backend: string): Promise<void> {
+  await always(async () => {
+    expect(await client.request(shop)).to.equal(`answer ${backend}`);
+  }, outage);
+}
+
+function startRelay(plane: string, address: string = '127.0.0.1:0'): Promise<RelayProcess> {
+  const upstreams = [upstream(plane, 'DELTA', { backoff: { initial: '100ms', max: '1s' } })];
+  return RelayProcess.start({ upstreams, xds: { address }, drain_timeout: '1s' });
+}
+
+async function backends(kind: ClientKind, stack: AsyncDisposableStack): Promise<ReadonlyMap<string, number>> {
+  const one = stack.use(await kind.backend('one'));
+  const two = stack.use(await kind.backend('two'));
+  return new Map([
+    ['one', one.port],
+    ['two', two.port],
+  ]);
+}
+
+/**
+ * A service that nobody has: requests to it fail when the times of the relay and of the client, 15 s each as they come,
+ * are over. Requests to another service are answered all the time, and the missing one once it exists.
+ */
+export const missingName = (journey: Journey): Promise<void> =>
+  named(journey.kind.title, missOffice(journey));
+
+async function missOffice({ kind, start, controlPlaneBinary }: Journey): Promise<void> {
+  await using stack = new AsyncDisposableStack();
+  const ports = await backends(kind, stack);
+  const plane = stack.use(await ControlPlane.start(controlPlaneBinary, { cache: 'snapshot' }));
+  const relay = stack.use(await startRelay(plane.address));
+  const client = stack.use(await start({ xds: relay.xds, id: 'first' }));
+  const existing = kind.service(shop, ports.get('one') ?? 0);
+  await plane.set(existing);
+  await client.answers(shop, 'one');
+  await plane.set([...existing, ...kind.dangling('office')]);
+  const { outcome } = kind.missing;
+  const failed = eventually(async () => expect(await client.request('office')).to.match(outcome), {
+    timeout: 60_000,
+  });
+  while (!(await Promise.race([failed.then(() => true), pause(200, false)])))
+    expect(await client.request(shop)).to.equal('answer one');
+  await plane.set([...existing, ...kind.service('office', ports.get('two') ?? 0)]);
+  await client.answers('office', 'two');
+}
