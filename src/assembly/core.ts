@@ -31,7 +31,7 @@ export interface CoreDependencies {
   readonly version: string;
   /** Measure the process and its event loop too; only one Core of a process may. */
   readonly processMetrics: boolean;
-  /** Is told what has to be persisted. */
+  /** Is called for every change that has to be persisted. */
   readonly journal?: Journal | undefined;
 }
 
@@ -153,7 +153,7 @@ export class Core {
       },
     });
     const streams = () => [...this.relay.server.streams()].map(({ transport }) => transport);
-    // The listener's authorities are those of the start. Where it verifies nobody, relays cannot be told from others.
+    // The listener's authorities are those of the start. Without them, any peer may be a relay.
     const verifies = config.xds.tls?.ca !== undefined;
     const mayBeRelay = (peer: Peer): boolean => !verifies || this.#rules.isRelay(peer);
     this.loops = new LoopDetection(
@@ -191,7 +191,7 @@ export class Core {
     this.relay.server.reidentify();
   }
 
-  /** What CSDS may tell whom, by the configuration in force. */
+  /** Which streams CSDS shows to whom, by the configuration in force. */
   get statusScopes(): StatusScopes {
     return this.#statusScopes;
   }

@@ -7,7 +7,7 @@ import { claims } from '../upstream/claims.ts';
 import { peerKey } from '../wire/peer-identity.ts';
 import type { Peer } from '../wire/server-stream.ts';
 
-/** A stream and a peer may use so many parameter sets, however few sessions there are. Nearly all clients use one. */
+/** A stream and a peer may use at least so many parameter sets. Nearly all clients use one. */
 const leastOf = { stream: 2, peer: 4 };
 
 type Sets = ReadonlySet<ParametersKey>;
@@ -38,7 +38,7 @@ export class SessionShares {
     this.#generation++;
   }
 
-  /** The share of a new stream. */
+  /** What a new stream of this peer may use of the sessions. */
   of(peer: Peer): SessionShare {
     let [needs, generation, key, taken] = [none, this.#generation, '', 0];
     const before = (): Sets => (generation === this.#generation ? needs : none);
@@ -111,7 +111,7 @@ export class SessionShares {
     const left = [...before].filter((set) => counts?.get(set) === 1 && !now.has(set));
     const total =
       (counts?.size ?? 0) - left.length + [...now].filter((set) => counts?.has(set) !== true).length;
-    // Where a peer may use all, the upstream itself says that it is full.
+    // If a peer may use all sessions, the upstream itself refuses what is too much.
     if (total <= ofPeer || ofPeer === max || now.isSubsetOf(before)) return undefined;
     return `${key} uses ${total} parameter sets: at most ${ofPeer} are accepted of one peer, as each takes one of ${max} upstream sessions (limits.max_upstream_sessions). ${advice}`;
   }

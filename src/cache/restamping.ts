@@ -37,8 +37,8 @@ export function restamp(
     changes.touch(name, from, variant.aliases);
     if (to !== undefined) {
       const { payload } = variant;
-      const kept = payload === undefined ? undefined : payloads.adopt(payload.bytes, payload.hash);
-      arrivals.push({ variant: { ...variant, payload: kept }, to, holder });
+      const adopted = payload && payloads.adopt(payload.bytes, payload.hash);
+      arrivals.push({ variant: { ...variant, payload: adopted }, to, holder });
     }
     entry.holders.splice(at, 1);
     table.updateRestored(entry);

@@ -12,9 +12,9 @@ const manySessions = 50;
 
 /**
  * How often a client may change its subscriptions. Above the rate, the relay stops reading from this client. HTTP/2
- * flow control slows it down, and no request is lost. To change a subscription that shows much costs as much as many
- * small changes; what is subscribed for the first time does not. Each parameter set that is new costs as much as a
- * change: a session may be opened for it.
+ * flow control slows it down, and no request is dropped. A change of a subscription with many resources costs as much as
+ * many small changes; the first request of a type does not. Each new parameter set costs as much as a change, because a
+ * session may be opened for it.
  */
 export class ChangeRate {
   readonly #transport: ServerStream;

@@ -42,7 +42,7 @@ export class DeltaTypeStream extends TypeStream {
     return ok({ kind: kind === 'stale' ? 'subscribe' : kind, changed: true, reread: false });
   }
 
-  /** Of clients that ask for the same, only the first request is read. */
+  /** If many clients send the same first request, it is read once. */
   #firstStep(request: DeltaRequest, client: ClientContext): Result<DeltaStep> {
     if (request.unsubscribe !== undefined) return this.#step(request, client);
     const bytes = request.subscribe ?? nothingNamed;

@@ -7,7 +7,7 @@ export interface DeltaStep {
   readonly selection: Selection;
   /** Ids of items to be sent even if the client has them: a subscribe must be answered (protocol §4.2). */
   readonly resend: ReadonlySet<string>;
-  /** What must be told of as present or absent: unsubscribed under a wildcard or glob (§4.5). */
+  /** Names that were unsubscribed while a wildcard or glob covers them: the response says whether they exist (§4.5). */
   readonly mustAnswer: readonly SelectionEntry[];
   readonly changed: boolean;
 }
@@ -24,7 +24,7 @@ export interface DeltaInput {
 const nothing: ReadonlySet<string> = new Set();
 
 /**
- * The delta conversation of one type: what a request makes of the subscription. Nonces do not come into it (§4.3).
+ * What a delta request of one type makes of the subscription. Nonces have no part in it (§4.3).
  * Pure. Subscribes are applied before unsubscribes (§4.4).
  */
 export function stepDelta(before: Selection, input: DeltaInput): DeltaStep {

@@ -2,7 +2,7 @@ import type { TypeUrl } from '../model/brand.ts';
 import type { Selection } from '../model/selection.ts';
 
 const maxEntries = 32;
-/** Of all entries: clients that have gone leave this behind. A fleet that names more is read anew each time. */
+/** Of all entries; they stay when their clients have left. Requests of a fleet that names more are read each time. */
 const maxBytes = 4 << 20;
 
 interface KnownSelection {
@@ -14,19 +14,19 @@ interface KnownSelection {
 }
 
 /**
- * Selections by the bytes that they were read from. A fleet that reconnects asks for the same names, client after
- * client: they are read once, and all clients share one selection.
+ * Selections by the bytes that they were read from. When a fleet reconnects, its clients send the same names: they are
+ * read once, and all clients share one selection.
  */
 export class KnownSelections {
   /** The last used last. */
   readonly #known: KnownSelection[] = [];
   #bytes = 0;
 
-  /** `selectionGroup`: clients of one kin mean the same by the same bytes. */
-  find(kin: object, type: TypeUrl, bytes: Buffer): Selection | undefined {
+  /** `selectionGroup`: for clients of one group, the same bytes select the same. */
+  find(selectionGroup: object, type: TypeUrl, bytes: Buffer): Selection | undefined {
     for (let index = this.#known.length - 1; index >= 0; index--) {
       const known = this.#known[index];
-      if (known === undefined || known.selectionGroup !== kin || known.type !== type) continue;
+      if (known === undefined || known.selectionGroup !== selectionGroup || known.type !== type) continue;
       if (known.bytes.length !== bytes.length || !known.bytes.equals(bytes)) continue;
       if (index < this.#known.length - 1) {
         this.#known.splice(index, 1);

@@ -7,7 +7,7 @@ import type { TypeStream } from './type-stream.ts';
 const [clusters, endpoints] = ['cds', 'eds'].map(
   (short) => knownTypes.find((info) => info.short === short)?.url,
 );
-/** What leads to clusters. */
+/** The types that route to clusters. */
 const routing = new Set(
   knownTypes.filter(({ short }) => ['lds', 'srds', 'rds', 'vhds'].includes(short)).map(({ url }) => url),
 );
@@ -19,7 +19,7 @@ export interface OrderedStream {
   /** In the order in which types are sent on ADS (protocol §8). */
   readonly types: readonly TypeStream[];
   readonly route: { readonly protocol: 'sotw' | 'delta' };
-  /** The client is a relay: what it is sent leads nowhere yet. */
+  /** The client is a relay: it routes no requests. */
   readonly isRelay: boolean;
   /** Sends what is due for a type; false: nothing is. */
   send(type: TypeStream, deferRemovals: boolean): boolean;
@@ -43,7 +43,7 @@ export class SendOrder {
   sendNext(): boolean {
     const { types } = this.#stream;
     let waiting = false;
-    /** How many types are due, once that must be known. */
+    /** How many types are due; undefined: not counted yet. */
     let due: number | undefined;
     for (const type of types) {
       if (type.subscription?.pending !== true) continue;
@@ -82,7 +82,7 @@ export class SendOrder {
     this.#warmed?.cancel();
   }
 
-  /** Removals go in the reverse order: a listener before the clusters that it leads to. */
+  /** Removals are sent in the reverse order: a listener before the clusters that it routes to. */
   #sendDeferredRemovals(): boolean {
     const { types } = this.#stream;
     for (let index = types.length - 1; index >= 0; index--) {
@@ -93,8 +93,9 @@ export class SendOrder {
   }
 
   /**
-   * Envoy accepts clusters once they are warm, which takes their endpoints: a route that comes before leads nowhere. So
-   * what it routes by already changes after that; but not for ever (protocol §3.11), as it may never happen.
+   * Envoy uses a cluster once it is warm, and it warms with its endpoints. A route that comes before fails requests. So
+   * changed routes wait until the client has accepted the clusters, but not for ever (protocol §3.11), because some
+   * clusters never get warm.
    */
   #waitsForClusters({ info, subscription }: TypeStream): boolean {
     if (this.#warmingUntil === 0 || !routing.has(info.url) || this.#stream.isRelay) return false;

@@ -33,7 +33,7 @@ export class SotwTypeStream extends TypeStream {
     const kind = this.answer(request.nonce, request.error);
     if (kind === 'stale') return unchanged.stale;
     const counted: RequestKind = kind === 'ack' || kind === 'nack' ? kind : 'subscribe';
-    // Most requests are ACKs that repeat the selection: the bytes tell without reading the names.
+    // Most requests are ACKs that repeat the selection: equal bytes show that without reading the names.
     if (this.#repeatsSelection(request.selectors)) return unchanged[counted];
     if (!this.context.limits.names(request.selectors, sotwSelectors, client)) return unchanged[counted];
     this.#namedNothing = request.selectors === undefined;
@@ -85,8 +85,8 @@ export class SotwTypeStream extends TypeStream {
   }
 
   /**
-   * The client reconnects. What it may have must not be deleted while its state is unknown, and need not be sent if it
-   * has it. A relay may have nothing yet, but its clients may.
+   * The client reconnects. Resources that it may have must not be deleted while they are unknown. If its version shows that
+   * it has everything, nothing is sent. A relay may have nothing itself, but its clients may.
    */
   #resume(subscription: Subscription, version: string): void {
     const { selection } = subscription;

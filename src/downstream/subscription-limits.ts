@@ -5,7 +5,7 @@ import type { ClientContext, StreamLimits, Subscribed } from './services.ts';
 
 /** ADS clients use about ten. Each costs a subscription upstream, and a look at each response. */
 const maxTypes = 100;
-/** Each shows all that its parameters match: so many wildcards and globs may differ in their parameters. */
+/** Wildcards and globs of one type may have so many parameter sets: each set shows all resources that match it. */
 const maxParameterSets = 16;
 /** With its digest an entry has 40 bytes or more: no request that is at most 4 MiB long has so many. */
 const maxVersions = 100_000;

@@ -80,12 +80,12 @@ export class XdsServer {
     return undefined;
   }
 
-  /** Upstreams have gone down: streams that hope for nothing else fail (protocol §8). */
+  /** An upstream is down: streams that it alone could answer fail (protocol §8). */
   failUnavailableStreams(): void {
     for (const stream of this.#streams.values()) stream.failIfUnavailable();
   }
 
-  /** Upstreams refuse other parameter sets than before: streams that ask with those fail. */
+  /** Upstreams refuse other parameter sets than before: the streams that have those fail. */
   failRefusedStreams(): void {
     for (const stream of this.#streams.values()) stream.failIfRefused();
   }

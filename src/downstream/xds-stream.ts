@@ -35,6 +35,7 @@ export interface Route {
 }
 
 const subscribedOf = ({ info, selection }: TypeStream): Subscribed => ({ url: info.url, selection });
+
 /** One client's stream: its types, what of its node matters, and the one write that may be under way. */
 export class XdsStream implements StreamHandler, OrderedStream {
   readonly id: string;
@@ -46,16 +47,16 @@ export class XdsStream implements StreamHandler, OrderedStream {
   readonly #types: TypeStream[] = [];
   readonly #openedAt: number;
   #client: ClientContext | undefined;
-  /** The node's bytes are told by length and checksum; they are not kept (§3.1). */
+  /** Length and checksum of the node's bytes show whether it has changed; the bytes are not kept (§3.1). */
   #nodeBytes = -1;
   #nodeChecksum = 0;
   #ended = false;
-  /** By the clock, since when a write waits for the client; undefined when none does. */
+  /** Since when a write waits for the client, by the clock; undefined: none does. */
   #blockedSince: number | undefined;
   #sessions: SessionShare | undefined;
   readonly #order: SendOrder;
   readonly #rate: ChangeRate;
-  /** What its types share. */
+  /** What it gives to each of its types. */
   readonly #context: StreamContext;
 
   constructor(
@@ -129,7 +130,7 @@ export class XdsStream implements StreamHandler, OrderedStream {
     this.#rate.spend(changed || moved ? 1 : 0, types, this.#sessions?.taken() ?? 0);
   }
 
-  /** The client half-closes: it wants nothing more. */
+  /** The client half-closes: it subscribes to nothing any more. */
   ended(): void {
     this.end({ code: Code.OK, message: '' });
   }
@@ -139,7 +140,7 @@ export class XdsStream implements StreamHandler, OrderedStream {
     this.pump();
   }
 
-  /** The transport refuses for itself; it is counted as all refusals are. */
+  /** The transport has refused the call: that is counted like every refusal. */
   faulted(status: GrpcStatus, why?: 'half_sent'): void {
     this.#refuse(why ?? (status.code === Code.RESOURCE_EXHAUSTED ? 'request_bytes' : 'malformed'), status);
   }
@@ -163,9 +164,10 @@ export class XdsStream implements StreamHandler, OrderedStream {
   reidentify(): void {
     if (this.#client === undefined || this.#ended) return;
     const client = this.#services.reapplyRules(this.#client, this.transport.peer);
-    // What locators said, and did not count, was not kept for each client.
-    const lost = client?.trust !== this.#client.trust && this.#types.some((type) => type.hasOwnParameters);
-    if (client === undefined || lost) {
+    // Parameters of locators that the old rules ignored were not kept.
+    const needsLocators =
+      client?.trust !== this.#client.trust && this.#types.some((type) => type.hasOwnParameters);
+    if (client === undefined || needsLocators) {
       const message = 'the rules for parameters have changed: connect again';
       this.#refuse('rules', { code: Code.UNAVAILABLE, message });
       return;
@@ -182,7 +184,7 @@ export class XdsStream implements StreamHandler, OrderedStream {
     this.#refuseFor(this.#ended ? undefined : unavailable(this.#types, this.#services));
   }
 
-  /** Ends a stream that subscribes to what no upstream takes. */
+  /** Ends a stream that subscribes to what its upstream refuses. */
   failIfRefused(): void {
     this.#refuseFor(this.#ended ? undefined : refusedUpstream(this.#types, this.#services));
   }
@@ -280,14 +282,9 @@ export class XdsStream implements StreamHandler, OrderedStream {
     if (known !== undefined) return known;
     const client = this.#client;
     if (client === undefined) return undefined;
-    const denied =
-      fixed === undefined ? client.access.deniesEverything(undefined) : client.access.deniesEverything(type);
-    if (denied) {
-      const what = fixed === undefined ? 'anything' : type;
-      this.#refuse('denied', {
-        code: Code.PERMISSION_DENIED,
-        message: `this client may not subscribe to ${what}`,
-      });
+    if (client.access.deniesEverything(fixed)) {
+      const message = `this client may not subscribe to ${fixed ?? 'anything'}`;
+      this.#refuse('denied', { code: Code.PERMISSION_DENIED, message });
       return undefined;
     }
     if (!this.#admits(client, () => excessOfTypes(this.#types.length + 1))) return undefined;
@@ -325,7 +322,7 @@ export class XdsStream implements StreamHandler, OrderedStream {
     return false;
   }
 
-  /** A peer may use a share of the sessions that upstreams may have: others need one, too. */
+  /** A peer may use only a part of the upstream sessions, because other peers need some too. */
   #admitsSessions(client: ClientContext, subscribed: readonly Subscribed[]): boolean {
     if (client.exempt) {
       this.#sessions?.release();

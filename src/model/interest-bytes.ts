@@ -1,7 +1,7 @@
 import type { Interest } from './transaction.ts';
 
 /**
- * What one interest takes in the registry, in the cache and in the conversation with upstream, beside the text of its
+ * What one interest takes in the registry, in the cache and in the state of the upstream stream, beside the text of its
  * name and parameters. Measured, and rounded up: docs/adr/0007.
  */
 const overhead = 1536;

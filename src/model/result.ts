@@ -1,4 +1,4 @@
-/** An outcome that is a value until the edge: either what was wanted, or why not. */
+/** The outcome of something that may fail, as a value: the result, or the reason for the failure. */
 export type Result<T, E = string> =
   | { readonly ok: true; readonly value: T }
   | { readonly ok: false; readonly error: E };

@@ -5,7 +5,7 @@ import type { Parameters } from './parameters.ts';
 import type { Variant } from './resource.ts';
 import type { Selection, SelectionEntry } from './selection.ts';
 
-/** How a subscription wants its responses. Equal encodings share frames. */
+/** How the responses of a subscription are encoded. Subscriptions with equal encodings share frames. */
 export interface Encoding {
   readonly protocol: 'sotw' | 'delta';
   /** SotW: every resource inside a Resource (xds.config.resource-in-sotw). */
@@ -21,8 +21,8 @@ export interface Encoding {
 const encodings: Encoding[] = [];
 
 /** The one object for this combination. There are few combinations, and many clients of each. */
-export function encoding(wanted: Encoding): Encoding {
-  const { protocol, wrapped, ttl, constrained, contentVersions } = wanted;
+export function encoding(fields: Encoding): Encoding {
+  const { protocol, wrapped, ttl, constrained, contentVersions } = fields;
   const known = encodings.find(
     (one) =>
       one.protocol === protocol &&
@@ -66,7 +66,7 @@ export interface Response {
 }
 
 /**
- * How a client stands to what it was sent (protocol §9): it has accepted it (SYNCED), was sent nothing (NOT_SENT), has
+ * What a client has said to what it was sent (protocol §9): it has accepted it (SYNCED), was sent nothing (NOT_SENT), has
  * not answered yet (STALE), or has rejected it (ERROR).
  */
 export type SyncState = 'SYNCED' | 'NOT_SENT' | 'STALE' | 'ERROR';
@@ -114,7 +114,7 @@ export interface Holding extends ItemState {
 
 /** What a client was sent of one type, and what it said to it. */
 export interface SentState {
-  /** How the client stands to everything that it was sent: ERROR, if it has rejected anything that it was last sent. */
+  /** For all items together: ERROR if the client has rejected anything that it was last sent. */
   readonly state: SyncState;
   /** The last response is neither accepted nor rejected yet. Cheap to ask. */
   readonly awaitsAnswer: boolean;
@@ -138,8 +138,8 @@ export interface EarlierState {
   /** Delta: initial_resource_versions (§4.1). */
   readonly initialVersions?: ReadonlyMap<string, string> | undefined;
   /**
-   * Delta: the first response waits until every wildcard and glob is resolved. The subscriber is a relay. It cannot
-   * tell which wildcard a response answers, and would take an unanswered one for empty (protocol §5b).
+   * Delta: the first response waits until every wildcard and glob is resolved. The subscriber is a relay. It does not
+   * know which wildcard a response answers, and would take an unanswered one for empty (protocol §5b).
    */
   readonly waitForAll?: boolean;
 }

@@ -9,7 +9,7 @@ export type Selector = ResourceName;
 /** Everything of a type. */
 export const WILDCARD: Selector = resourceName('*');
 
-/** One thing that the relay wants from upstream: a selector as seen with these parameters. */
+/** What the relay needs from upstream: a selector as it is with these parameters. */
 export interface Interest {
   readonly type: TypeUrl;
   readonly selector: Selector;
@@ -99,11 +99,11 @@ export interface Transaction {
   readonly unanswered: readonly Interest[];
   /** SotW of types whose absence means nothing: the last received match wins (protocol §5, Ambiguity). */
   readonly cannotDelete: boolean;
-  /** The relay itself removes what nobody subscribes to. Upstream has not said that it is gone. */
+  /** The relay itself removes what nobody subscribes to. Upstream has not said that it does not exist. */
   readonly unwanted: boolean;
 }
 
-/** A variant of a holder gets other constraints. `to` undefined: the holder has it no longer. */
+/** A variant of a holder gets other constraints. `to` undefined: the holder does not have it any more. */
 export interface Move {
   readonly holder: Holder;
   readonly name: ResourceName;
@@ -122,7 +122,7 @@ export interface Restamp {
   readonly unresolved: readonly Interest[];
 }
 
-/** Nothing but what is given: for the transactions that say only one thing. */
+/** A transaction with these parts; the others are empty. */
 export function transaction(part: Pick<Transaction, 'holder' | 'type'> & Partial<Transaction>): Transaction {
   return {
     version: '',

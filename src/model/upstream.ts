@@ -1,13 +1,13 @@
 import type { ParametersKey, TypeUrl } from './brand.ts';
 import type { Interest, Restamp, Transaction } from './transaction.ts';
 
-/** Where an upstream puts what it learns. */
+/** Where an upstream delivers its transactions and changes of state. */
 export interface UpstreamSink {
   /** Applied at once, as a whole. */
   apply(transaction: Transaction): void;
   /** Applied at once, as a whole. */
   restamp(restamp: Restamp): void;
-  /** Its status (below) changed. */
+  /** Its `UpstreamState` has changed. */
   changed(): void;
   /** A new stream was opened for these holders. The control plane may have restarted, or be another one. */
   streamReopened?(holders: readonly string[]): void;
@@ -17,7 +17,7 @@ export interface UpstreamSink {
   endIfIdle?(interest: Interest): void;
 }
 
-/** A type whose request seems to make the control plane end the stream: it is asked on a stream of its own. */
+/** A type whose request may have made the control plane end a stream. It is subscribed on an isolated stream. */
 export interface Suspect {
   readonly type: TypeUrl;
   /** Milliseconds since the epoch. */
@@ -40,11 +40,11 @@ export interface UpstreamState {
   /** Milliseconds since the epoch: since when what came from here may be out of date; undefined while current. */
   readonly staleSince: number | undefined;
   readonly lastError: string;
-  /** Streams that were not answered before they ended, and are tried again, while others work. */
+  /** Streams that ended before any response and are opened again, while others work. */
   readonly refusedStreams: number;
 }
 
-/** Parameter sets for which nothing is asked, and why. */
+/** Parameter sets that are not subscribed upstream, and why. */
 export interface Refusals {
   readonly message: string;
   readonly parameters: readonly ParametersKey[];
@@ -69,11 +69,11 @@ export interface Upstream {
   markActive(interest: Interest): void;
   /** Why this interest is not subscribed upstream. Undefined: it is. */
   refusal(interest: Interest): string | undefined;
-  /** All that is refused; undefined: nothing is. */
+  /** All refused parameter sets; undefined: there are none. */
   refusals(): Refusals | undefined;
   /** Asked at every change and for every stream: it must cost the same however much is subscribed. */
   state(): UpstreamState;
-  /** What makes the control plane end streams; looked for in all that is subscribed. */
+  /** The types on isolated streams. Looks through all subscriptions. */
   suspects(): readonly Suspect[];
   start(): void;
   stop(): Promise<void>;

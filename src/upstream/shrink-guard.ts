@@ -14,7 +14,7 @@ import type { UpstreamSink } from '../model/upstream.ts';
 import { VariantSet } from './variant-set.ts';
 import { type HeldBack, type WatchedType, WatchedTypes } from './watched-types.ts';
 
-/** What the guard has to know of the cache. */
+/** What the guard needs of the cache. */
 interface GuardedCache {
   /** The variants of a type that one holder has. `restored`: from before a restart, not confirmed since. */
   heldBy(type: TypeUrl, holder: string): Iterable<GuardedVariant>;
@@ -37,7 +37,7 @@ export interface ShrinkGuardOptions {
   readonly cache: GuardedCache;
   /** More than this share of what a session has of a type is held back. */
   readonly maxRemovalPercent: number;
-  /** After that it is removed. */
+  /** After this time it is removed. */
   readonly maxRemovalHoldMs: number;
   /** How long after the first answer of a new stream removals are counted: names expire that late (protocol §3.9). */
   readonly watchMs: number;
@@ -52,7 +52,7 @@ export interface ShrinkGuardEvents {
   held(type: TypeUrl, count: number): void;
   /** More than the limit would go: a change of state, not each removal. */
   alarm(type: TypeUrl, count: number, cached: number): void;
-  /** What was held back is over. */
+  /** Nothing is held back any more, for this reason. */
   over(
     type: TypeUrl,
     how: 'came again' | 'released' | 'held for too long' | 'within the limit',
@@ -104,7 +104,7 @@ export class ShrinkGuard implements UpstreamSink {
     return [...byType.values()];
   }
 
-  /** Removes what is held back, of one type or of all; how many that were. */
+  /** Removes what is held back, of one type or of all. Returns the number of removals. */
   release(type?: TypeUrl): number {
     let count = 0;
     for (const watched of this.#watched.all()) {
@@ -113,7 +113,7 @@ export class ShrinkGuard implements UpstreamSink {
     return count;
   }
 
-  /** Nothing is removed any more by what was held back. */
+  /** Forgets what is held back, without removing it. */
   stop(): void {
     for (const { type, pending } of this.#watched.all()) {
       if (pending === undefined) continue;
@@ -164,21 +164,21 @@ export class ShrinkGuard implements UpstreamSink {
     }
     if (pending !== undefined) for (const put of incoming.puts) pending.variants.delete(put);
     const cached = [...this.#options.cache.heldBy(type, holder.key)];
-    const lost = this.#removedBy(incoming, cached);
-    // One variant in the place of another is a change, and both at once would be ambiguous (protocol §5).
+    const removed = this.#removedBy(incoming, cached);
+    // One variant instead of another is a change, no removal: both at once would be ambiguous (protocol §5).
     const renewed = new Set(incoming.puts.map(({ name }) => name));
-    const going = lost.filter(({ name }) => !renewed.has(name));
+    const missing = removed.filter(({ name }) => !renewed.has(name));
     const total = Math.max(watched.before, cached.length);
-    if (pending === undefined && !this.#isTooMuch(watched, going.length, total)) {
-      watched.removed += going.length;
+    if (pending === undefined && !this.#isTooMuch(watched, missing.length, total)) {
+      watched.removed += missing.length;
       this.#sink.apply(incoming);
       return;
     }
-    const replaced = lost.filter(({ name }) => renewed.has(name));
-    this.#hold(watched, { ...incoming, removals: replaced, complete: false }, going, total);
+    const replaced = removed.filter(({ name }) => renewed.has(name));
+    this.#hold(watched, { ...incoming, removals: replaced, complete: false }, missing, total);
   }
 
-  /** Most responses bring something and take nothing: for those nothing is looked up. */
+  /** Most responses remove nothing: for those nothing is looked up in the cache. */
   #mayRemove({ complete, removals, resolved }: Transaction): boolean {
     if (complete || removals.length > 0) return true;
     return resolved.some((interest) => this.#options.cache.isRestored(interest));
@@ -198,7 +198,7 @@ export class ShrinkGuard implements UpstreamSink {
     return watched;
   }
 
-  /** What of the cache a transaction would take away. */
+  /** The cached variants that a transaction would remove. */
   #removedBy(incoming: Transaction, cached: readonly GuardedVariant[]): readonly Removal[] {
     const { puts, heartbeats, removals, complete, resolved } = incoming;
     const stays = new VariantSet();
@@ -218,14 +218,14 @@ export class ShrinkGuard implements UpstreamSink {
     return more > 0 && (removed + more) * 100 > this.#options.maxRemovalPercent * total;
   }
 
-  /** Passes on what is no removal. */
-  #hold(watched: WatchedType, incoming: Transaction, going: readonly Removal[], total: number): void {
+  /** Holds back these removals and passes on the rest. */
+  #hold(watched: WatchedType, incoming: Transaction, missing: readonly Removal[], total: number): void {
     const { type, version } = incoming;
     const known = watched.pending;
     const pending = known ?? this.#begin(watched);
     watched.pending = pending;
     pending.version = version;
-    for (const removal of going) pending.variants.add(removal);
+    for (const removal of missing) pending.variants.add(removal);
     const resolved = incoming.resolved.filter((interest) => {
       const waits =
         this.#options.cache.isRestored(interest) && this.#isSeenOf(pending.variants, interest, incoming);
@@ -278,7 +278,7 @@ export class ShrinkGuard implements UpstreamSink {
     watched.pending = undefined;
     pending.deadline.cancel();
     pending.quietTimer?.cancel();
-    // What nobody wants any more has gone by itself, and may have been asked for again since.
+    // Interests may have ended meanwhile: only what is still cached is removed.
     const removals: Removal[] = [];
     for (const one of this.#options.cache.heldBy(type, holder.key)) {
       if (pending.variants.has(one)) removals.push({ name: one.name, constraints: one.constraints });

@@ -1,10 +1,9 @@
 import type { ConstraintsKey, ResourceName } from '../model/brand.ts';
-import type { Constraints } from '../model/constraints.ts';
 import type { Removal } from '../model/transaction.ts';
 
 /** A set of variants of one type. */
 export class VariantSet {
-  readonly #byName = new Map<ResourceName, Map<ConstraintsKey, Constraints>>();
+  readonly #byName = new Map<ResourceName, Set<ConstraintsKey>>();
   #size = 0;
 
   get size(): number {
@@ -16,10 +15,10 @@ export class VariantSet {
   }
 
   add({ name, constraints }: Removal): void {
-    const variants = this.#byName.get(name) ?? new Map<ConstraintsKey, Constraints>();
+    const variants = this.#byName.get(name) ?? new Set<ConstraintsKey>();
     this.#byName.set(name, variants);
     if (!variants.has(constraints.key)) this.#size++;
-    variants.set(constraints.key, constraints);
+    variants.add(constraints.key);
   }
 
   delete({ name, constraints }: Removal): void {
@@ -27,11 +26,5 @@ export class VariantSet {
     if (variants?.delete(constraints.key) !== true) return;
     this.#size--;
     if (variants.size === 0) this.#byName.delete(name);
-  }
-
-  *all(): Iterable<Removal> {
-    for (const [name, variants] of this.#byName) {
-      for (const constraints of variants.values()) yield { name, constraints };
-    }
   }
 }

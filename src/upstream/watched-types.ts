@@ -7,7 +7,7 @@ import type { VariantSet } from './variant-set.ts';
 export interface HeldBack {
   readonly since: number;
   readonly variants: VariantSet;
-  /** Their confirmation would remove what was restored. */
+  /** Interests whose confirmation would remove restored variants. */
   readonly resolved: Set<Interest>;
   deadline: Timer;
   quietTimer: Timer | undefined;
@@ -19,7 +19,7 @@ export interface WatchedType {
   readonly type: TypeUrl;
   readonly holder: Holder;
   readonly until: number;
-  /** What there was of it before the first answer. */
+  /** How many variants there were before the first response. */
   readonly before: number;
   /** Removed since. */
   removed: number;
@@ -53,7 +53,7 @@ export class WatchedTypes {
     return this.#byHolder.values().flatMap((types) => types.values());
   }
 
-  /** A session begins anew. */
+  /** A stream of the session was opened anew. */
   forget(holder: string): void {
     const types = this.#byHolder.get(holder);
     if (types === undefined) return;

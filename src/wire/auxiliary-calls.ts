@@ -28,7 +28,7 @@ export interface AuxiliaryCallsOptions {
 /** How often calls are looked at whose clients do nothing, in milliseconds. */
 const stalledCheckMs = 1000;
 
-/** One call of a cold service, as its handler sees it. */
+/** One call of an auxiliary service, as its handler sees it. */
 export class AuxiliaryCall {
   readonly peer: Peer;
   readonly kind: CallKind;
@@ -121,7 +121,7 @@ export class AuxiliaryCall {
   }
 }
 
-/** The open calls of cold services: how many there may be, and how long they may wait for their clients. */
+/** The open calls of auxiliary services: how many there may be, and how long they may wait for their clients. */
 export class AuxiliaryCalls {
   readonly #options: AuxiliaryCallsOptions;
   /** In the order in which they came. */

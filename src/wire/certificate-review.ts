@@ -23,7 +23,7 @@ const perMillisecond = 4;
 export class CertificateReview {
   readonly #options: CertificateReviewOptions;
   readonly #authorities: ClientAuthorities;
-  /** Until then a handshake may end that began with authorities that are gone. */
+  /** Until then a handshake may complete that began with the old authorities. */
   #handshakesUntil = 0;
   #running: { cancel(): void } | undefined;
 
@@ -39,8 +39,8 @@ export class CertificateReview {
   }
 
   /**
-   * If an authority is gone, each connection is looked at in its turn, in random order, and ended if need be: neither the
-   * ends nor the looking comes all at once.
+   * If an authority was removed, every connection is checked and, if it has to be, ended: in random order and spread over
+   * time, so that neither blocks the process.
    */
   replace<T>(
     ca: Buffer,
@@ -72,7 +72,7 @@ export class CertificateReview {
     this.#running?.cancel();
   }
 
-  /** A client that had no certificate, or one that proved nothing, has nothing to lose. */
+  /** A client without a verified certificate stays: it got nothing by a certificate. */
   #isVouchedFor(session: Http2Session): boolean {
     const certificate = verifiedCertificate(session);
     return certificate === undefined || this.#authorities.vouchFor(certificate);

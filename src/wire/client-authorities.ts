@@ -1,9 +1,9 @@
 import type { X509Certificate } from 'node:crypto';
 import { parseCertificates } from './certificates.ts';
 
-/** Deeper chains are taken for broken, as OpenSSL would with fewer than its hundred. */
+/** A longer chain counts as broken. OpenSSL accepts up to a hundred. */
 const maxChainLength = 10;
-/** Of a fleet there are a few; who can add one has a certificate that was verified. */
+/** A fleet has a few. Only clients with a verified certificate add any. */
 const maxIntermediates = 256;
 
 /**
@@ -23,16 +23,16 @@ export class ClientAuthorities {
     this.replace(ca);
   }
 
-  /** Whether an authority is not among them any more. */
+  /** Replaces the authorities. True: one of the old ones is missing in the new ones. */
   replace(ca: Buffer): boolean {
     const parsed = parseCertificates(ca.toString('latin1'), 'ca');
     const next = parsed.ok ? parsed.value : [];
     const fingerprints = new Set(next.map(({ fingerprint256 }) => fingerprint256));
-    const gone = this.#own.some(({ fingerprint256 }) => !fingerprints.has(fingerprint256));
+    const isMissing = this.#own.some(({ fingerprint256 }) => !fingerprints.has(fingerprint256));
     this.#own = next;
     this.#roots = next.filter((certificate) => isIssued(certificate, certificate));
     this.#known.clear();
-    return gone;
+    return isMissing;
   }
 
   /** Keeps the intermediates that came with a verified certificate. */

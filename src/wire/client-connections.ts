@@ -45,7 +45,7 @@ const tooOld: GrpcStatus = {
   code: Code.UNAVAILABLE,
   message: 'this connection is older than xds.max_connection_age: connect again',
 };
-const authorityGone: GrpcStatus = {
+const authorityRemoved: GrpcStatus = {
   code: Code.UNAVAILABLE,
   message:
     "the authority of this client's certificate is no longer in xds.tls.ca: connect with one of another",
@@ -104,7 +104,7 @@ export class ClientConnections {
   /** Ends the connections that none of these authorities vouches for, spread over `reviewTime`. */
   replaceAuthorities(ca: Buffer): void {
     this.#certificates?.replace(ca, this.#sessions, (session, connection) =>
-      this.#retire(session, connection, authorityGone, 0),
+      this.#retire(session, connection, authorityRemoved, 0),
     );
   }
 
@@ -186,7 +186,7 @@ export class ClientConnections {
     });
   }
 
-  /** One look at all of them from time to time costs less than a timer for each. */
+  /** One check of all connections every 10 s costs less than a timer for each. */
   #checkIdle(): void {
     this.#watch = this.#options.clock.after(idleCheckMs, () => {
       this.#endIdle(idleTimeoutMs);
@@ -194,9 +194,9 @@ export class ClientConnections {
     });
   }
 
-  /** Clients connect again when they have something to ask. GOAWAY first; the next time, what did not heed it is cut. */
-  #endIdle(patience: number): void {
-    const latest = this.#options.clock.now() - patience;
+  /** Ends idle connections with GOAWAY, and cuts those that are still there at the next check. Clients connect again. */
+  #endIdle(idleMs: number): void {
+    const latest = this.#options.clock.now() - idleMs;
     for (const [session, connection] of this.#sessions) {
       if (!connection.isIdleSince(latest)) continue;
       if (session.closed) {

@@ -32,7 +32,7 @@ export interface DeframerOptions {
   readonly limitName: string;
   /** The request's `grpc-encoding`, for the error of a compressed message. */
   readonly encoding: string | undefined;
-  /** Told how many bytes are held for a message that has not arrived as a whole; 0: none. May stop the deframer. */
+  /** Called with the bytes that are held for a message that has arrived in part; 0: none. May stop the deframer. */
   readonly holds?: (bytes: number) => void;
 }
 

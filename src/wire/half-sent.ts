@@ -3,7 +3,7 @@ import { Code, type GrpcStatus } from './grpc-status.ts';
 import { peerKey } from './peer-identity.ts';
 import type { Peer } from './server-stream.ts';
 
-/** Who gathers a message that has not arrived as a whole. */
+/** The stream of a message that has arrived in part. */
 export interface Gatherer {
   readonly peer: Peer;
   /** Gives up the message, and the call with it. */
@@ -25,15 +25,15 @@ interface Gathering {
 }
 
 /**
- * What may be held for messages that are not whole: room for 16 of the largest at the default of
+ * The bytes that messages in part may hold: room for 16 of the largest at the default of
  * limits.max_request_bytes, and always for four. A fleet's requests of 61 KB that are on their way fit a thousand times.
  */
 export function halfSentBudget(maxRequestBytes: number): number {
   return Math.max(64 << 20, 4 * maxRequestBytes);
 }
 
-/** The share of the budget that is free after room was made. Making room looks at all messages, so it must be rare. */
-const keptShare = 0.75;
+/** Making room ends at this part of the budget: it looks at all messages, so it must be rare. */
+const targetShare = 0.75;
 const lateCheckMs = 1000;
 
 /** The messages of all connections of which a part has arrived, and the memory that they hold. */
@@ -76,7 +76,7 @@ export class HalfSent {
     messages.sort((a, b) => heldBy(b.peer) - heldBy(a.peer) || b.message.bytes - a.message.bytes);
     const message = `clients have sent parts of messages that hold more than ${budget} bytes together, and this one is among the largest: send it again, in one go`;
     for (const { message: victim } of messages) {
-      if (this.#bytes <= budget * keptShare) return;
+      if (this.#bytes <= budget * targetShare) return;
       victim.gatherer.abandon({ code: Code.RESOURCE_EXHAUSTED, message });
     }
   }

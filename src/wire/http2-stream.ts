@@ -30,7 +30,8 @@ const respondOptions = { waitForTrailers: true, sendDate: false } as const;
  * One gRPC call on an HTTP/2 stream: the hot path. Thousands of them are open at once and each update is one `write`
  * on each, so writing allocates nothing here, and the listeners are made once.
  *
- * Errors of the stream are the server's to listen for; `close` follows them. The response headers go out with the first write, because an end before it is a trailers-only response.
+ * The server listens for errors of the stream; `close` follows them. The response headers are sent with the first write,
+ * because an end before that is a trailers-only response.
  */
 export class Http2ServerStream implements ServerStream, Gatherer {
   readonly path: string;
@@ -41,7 +42,7 @@ export class Http2ServerStream implements ServerStream, Gatherer {
   #handler: StreamHandler | undefined;
   #deframer: Deframer | undefined;
   #requestEnded = false;
-  /** `write` has refused once: from then on it is told when it may go on. */
+  /** `write` has returned false once: from then on `drain` is listened for. */
   #mayBlock = false;
   /** Set by the first `end`. */
   #status: GrpcStatus | undefined;
@@ -144,7 +145,7 @@ export class Http2ServerStream implements ServerStream, Gatherer {
     closeSoon(stream);
   }
 
-  /** Trailers cannot overtake data: of a client that takes none, only a reset gets rid. */
+  /** Trailers come after all data. A stream whose client takes no data can only be reset. */
   #limitTrailersWait(status: GrpcStatus): void {
     const stream = this.#stream;
     const timer = this.#owner.clock.after(trailersTimeoutMs, () => {
@@ -169,7 +170,7 @@ export class Http2ServerStream implements ServerStream, Gatherer {
 
   #checkEnded(): void {
     const deframer = this.#deframer;
-    // Node may tell the end while paused: what is held comes first.
+    // Node may report the end while reading is paused: the messages that are held come first.
     if (!this.#requestEnded || this.#status !== undefined || deframer === undefined || deframer.paused)
       return;
     this.#requestEnded = false;

@@ -59,7 +59,7 @@ export function explainError(error: unknown): string {
 
 /**
  * The reason in grpc-js's words for a connection that failed. Without what differs from try to try, times and OpenSSL's
- * thread: the same reason must be the same text, or each retry would look like news.
+ * thread: the same reason must be the same text, or each retry would be logged as a change.
  */
 export function explainConnect(details: string): string {
   const [, said = details, note = ''] =

@@ -11,7 +11,7 @@ export interface Peer {
 }
 
 /**
- * What a stream tells its owner. Every stream ends with exactly one `closed`; nothing comes after it, and after the
+ * What a stream's owner is called for. Every stream ends with exactly one `closed`; nothing comes after it, and after the
  * owner's `end` nothing but it.
  */
 export interface StreamHandler {

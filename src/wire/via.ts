@@ -9,8 +9,8 @@ export const VIA_HEADER = 'x-distributary-via';
 
 /**
  * Client feature of a relay that passes variants through (NATIVE): its plain names are locators without parameters.
- * To any other server they look like everybody's names (protocol §5b); this one must not guess parameters for them,
- * and must tell their constraints.
+ * To any other server they look like everybody's names (protocol §5b); this one must not derive parameters for
+ * them, and sends their constraints.
  */
 export const PASSES_VARIANTS = 'distributary.passes-variants';
 
@@ -27,8 +27,8 @@ const hopPattern = /^[\w.!~*'()%-]+\/[\w-]+$/;
 export function relayId(nodeId: string, instance: string): string {
   const name = encodeURIComponent(nodeId.toWellFormed() || 'distributary');
   const room = longestHop - instance.length - 1;
-  const kept = name.length <= room ? name : name.slice(0, room).replace(/%.?$/, '');
-  return `${kept}/${instance}`;
+  const beginning = name.length <= room ? name : name.slice(0, room).replace(/%.?$/, '');
+  return `${beginning}/${instance}`;
 }
 
 /**
@@ -84,7 +84,7 @@ export function loopOf(own: string, paths: readonly string[]): GrpcStatus | unde
   return undefined;
 }
 
-/** Names where they tell the relays apart, else the whole ids. */
+/** The names alone if they are distinct, else the whole ids. */
 function readable(ids: readonly string[]): readonly string[] {
   const names = ids.map((id) => id.slice(0, id.lastIndexOf('/')));
   if (new Set(names).size < new Set(ids).size) return ids;

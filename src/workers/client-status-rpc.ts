@@ -11,9 +11,9 @@ import { rpcError } from '../wire/connect-error.ts';
 import type { GrpcStatus } from '../wire/grpc-status.ts';
 
 /**
- * CSDS between the primary and its workers. What the asker knows of its client, and the request cannot say, is in
- * headers. A worker that is asked by a client asks the primary, because the answer has streams of all workers; the
- * primary asks each worker for its own.
+ * CSDS between the primary and its workers. Headers carry what the request has no field for: whose streams are meant, and
+ * how large the answer may be. A worker forwards a client's request to the primary, because the answer has streams of all
+ * workers; the primary asks each worker for its own.
  */
 
 /** The identity whose streams are meant; left out: all clients. In base64, as it may have any characters. */
@@ -58,7 +58,7 @@ function scopeHeader(scope: StatusScope): Readonly<Record<string, string>> {
     case 'identity':
       return { [identityHeader]: encodeBinaryHeader(Buffer.from(scope.identity)) };
     case 'connection':
-      throw new Error('only the process that has the connection can tell of it');
+      throw new Error('only the process of the connection knows its streams');
     default:
       return scope satisfies never;
   }

@@ -6,7 +6,7 @@ import type { Log } from '../observe/log.ts';
 import { AdsUpstream } from '../upstream/ads/ads-upstream.ts';
 import { CLAIMS_EVERYTHING } from '../upstream/claims.ts';
 
-/** Longer than anything takes: how long to wait for control planes is the primary's to decide. Milliseconds. */
+/** No timeout in practice: the primary decides how long to wait for control planes. Milliseconds. */
 const longestTimeoutMs = 2 ** 31 - 1;
 const backoff = { initialMs: 20, maxMs: 1000 };
 

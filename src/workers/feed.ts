@@ -14,12 +14,12 @@ import { socketMode } from './private-directory.ts';
  */
 
 const path = `/${ADS_SERVICE}/DeltaAggregatedResources`;
-/** A worker that reconnects may name everything that it holds in one request. */
+/** A worker that reconnects may name everything that it has in one request. */
 const maxRequestBytes = 1 << 28;
-/** So long a client whose stream has ended may take to come back to what its worker has. */
+/** How long a worker keeps idle interests, for clients that come back. */
 const workerIdleMilliseconds = 2000;
 
-/** By what the primary serves its workers. */
+/** The configuration by which the primary serves its workers. */
 export function feedConfig(config: Config): Config {
   return {
     ...config,
@@ -39,7 +39,7 @@ export function feedConfig(config: Config): Config {
   };
 }
 
-/** By what a worker serves clients. */
+/** The configuration by which a worker serves clients. */
 export function workerConfig(config: Config, { port }: Pick<Start, 'port'>): Config {
   const { address } = config.xds;
   return {
@@ -48,8 +48,8 @@ export function workerConfig(config: Config, { port }: Pick<Start, 'port'>): Con
       ...config.xds,
       address: address.kind === 'tcp' && port !== undefined ? { ...address, port } : address,
     },
-    // The primary keeps what nobody wants for the configured time. To it, what a worker keeps looks used: its sessions
-    // would give way to no other.
+    // The primary keeps idle interests for the configured time. An idle interest of a worker looks used to the primary,
+    // so its session could not make room for another one.
     cache: { ...config.cache, idleTtlMs: Math.min(config.cache.idleTtlMs / 10, workerIdleMilliseconds) },
   };
 }
@@ -62,7 +62,7 @@ export async function openFeed(core: Core, socket: string): Promise<Result<GrpcS
       const route = asked === path ? routes.get(path) : undefined;
       if (route === undefined) return undefined;
       return (stream) => {
-        // Not looked at for loops: the worker has, and to it we are the same relay.
+        // The worker has looked for loops, and both processes are one relay.
         const refusal = core.relay.server.accept(stream, route);
         if (refusal === undefined) core.loops.streamAccepted(stream);
         else stream.end(refusal);

@@ -1,15 +1,15 @@
 import { z } from 'zod';
 
 /**
- * What the primary and its workers tell each other over node:cluster's IPC: facts that nobody answers. Resources flow
- * over the feed, and questions have their own sockets (private-listener.ts).
+ * The messages between the primary and its workers over node:cluster's IPC: facts without an answer. Resources go over
+ * the feed, and requests with an answer over private sockets (private-listener.ts).
  */
 
 const start = z.object({
   kind: z.literal('start'),
   /** The configuration's text: each process reads it with the same environment. */
   text: z.string(),
-  /** What the relay was started with: some of it holds until its end, in a worker that comes later too. */
+  /** The text with which the relay was started. Some keys are in force until its end, also in later workers. */
   startedText: z.string(),
   /** For messages. */
   file: z.string(),
@@ -27,13 +27,13 @@ const start = z.object({
 
 const reload = z.object({ kind: z.literal('reload'), text: z.string() });
 
-/** The primary's state, as far as it decides what clients are told. */
+/** The primary's state, as far as it decides when a client's stream fails. */
 const primaryState = z.object({
   kind: z.literal('primary_state'),
   ready: z.boolean(),
   /** Upstreams of which a whole round over their endpoints has failed. */
   down: z.array(z.string()),
-  /** Parameter sets for which an upstream has no session (limits.max_upstream_sessions), and what to say to them. */
+  /** Parameter sets for which an upstream has no session (limits.max_upstream_sessions), and the message to clients. */
   refused: z.array(z.object({ upstream: z.string(), message: z.string(), parameters: z.array(z.string()) })),
 });
 

@@ -1,4 +1,4 @@
-/** What a worker process runs: the primary forks it, tells it everything over IPC, and is the only one to end it. */
+/** The program of a worker process. Only the primary starts it, configures it (over IPC) and ends it. */
 import cluster from 'node:cluster';
 import { createLog, isLogLevel } from '../observe/log.ts';
 import { readToWorker, type Start, type ToPrimary } from './ipc-messages.ts';
@@ -38,7 +38,7 @@ async function drain(milliseconds: number): Promise<void> {
   process.exit(0);
 }
 
-/** To a primary that is gone nothing can be said; this process ends then (node:cluster sees to it). */
+/** Without a connected primary nothing is sent, and node:cluster ends this process. */
 function send(message: ToPrimary, sent: () => void = () => {}): void {
   if (process.connected) process.send?.(message, undefined, undefined, () => sent());
   else sent();

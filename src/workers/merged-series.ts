@@ -1,12 +1,12 @@
 import type { Series } from '../observe/series.ts';
 
-/** What workers count of clients, beside `distributary_downstream_…`. */
+/** The metrics of clients, beside `distributary_downstream_…`. */
 const ofClients = new Set(['distributary_propagation_seconds', 'distributary_cache_lookups_total']);
 const feedHistogram = 'distributary_worker_feed_seconds';
 
 /**
- * What the relay shows of what the primary has counted. Its own streams are those of the workers: they are no clients,
- * and how long an update takes to them is a histogram of its own.
+ * The primary's series as the relay shows them. The primary's streams are those of its workers, which are no clients. How
+ * long an update takes to a worker is a histogram of its own.
  */
 export function primarySeries(list: readonly Series[]): readonly Series[] {
   return list.flatMap((series) => {
@@ -18,8 +18,8 @@ export function primarySeries(list: readonly Series[]): readonly Series[] {
 }
 
 /**
- * What it shows of a worker: what concerns clients, to be summed over all, and the metrics of the process with its
- * number as a label. What a worker has cached, and got from the primary, only repeats what the primary shows.
+ * A worker's series as the relay shows them: those of clients, to be summed over all workers, and those of the process
+ * with the worker's number as a label. Those of the worker's cache and upstream would repeat the primary's.
  */
 export function workerSeries(list: readonly Series[], number: number): readonly Series[] {
   return list.flatMap((series) => {
@@ -28,7 +28,7 @@ export function workerSeries(list: readonly Series[], number: number): readonly 
   });
 }
 
-/** What is left of a worker that has ended: its counts. Sums must not shrink, or they would look like a restart. */
+/** The counters of a worker that has ended. Sums must not shrink, or they would look like a restart. */
 export function countersOfEnded(list: readonly Series[]): readonly Series[] {
   return list.filter((series) => series.type !== 'gauge' && isOfClients(series));
 }

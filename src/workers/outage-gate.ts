@@ -14,7 +14,7 @@ interface ClaimingUpstream {
 
 /**
  * Decides in a worker when a client's stream fails with UNAVAILABLE because an upstream is down (protocol §8,
- * Upstream outage). The primary tells which upstreams are down. It may still have the resource in its cache, so a
+ * Upstream outage). The primary reports which upstreams are down. It may still have the resource in its cache, so a
  * stream fails only if the primary has had one second to answer. A parameter set without an upstream session fails at
  * once.
  */
@@ -24,13 +24,13 @@ export class OutageGate {
   readonly #recheck: () => void;
   /** By name: since when it is down. */
   readonly #down = new Map<string, number>();
-  /** What was subscribed while something is down, and when. */
+  /** What was subscribed while an upstream is down, and when. */
   readonly #subscribedAt = new Map<TypeUrl, Map<string, number>>();
   /** By the upstream's name. */
   #refused: ReadonlyMap<string, { readonly message: string; readonly keys: ReadonlySet<string> }> = new Map();
   #timer: Timer | undefined;
 
-  /** `recheck` is called now and then while an upstream is down. */
+  /** `recheck` is called every half second while an upstream is down. */
   constructor(upstreams: readonly ClaimingUpstream[], clock: Clock, recheck: () => void) {
     this.#upstreams = upstreams;
     this.#clock = clock;
@@ -70,8 +70,8 @@ export class OutageGate {
     const upstream = this.#upstreamOf(type, selector);
     const down = upstream === undefined ? undefined : this.#down.get(upstream.name);
     if (down === undefined) return false;
-    const asked = this.#subscribedAt.get(type)?.get(selector) ?? 0;
-    return this.#clock.now() - Math.max(down, asked) >= answerGraceMs;
+    const subscribedAt = this.#subscribedAt.get(type)?.get(selector) ?? 0;
+    return this.#clock.now() - Math.max(down, subscribedAt) >= answerGraceMs;
   }
 
   #upstreamOf(type: TypeUrl, selector: string): ClaimingUpstream | undefined {

@@ -6,7 +6,7 @@ import { fail, ok, type Result } from '../model/result.ts';
 import { Code, codeOf, type GrpcStatus } from '../wire/grpc-status.ts';
 import { errorCode } from '../wire/node-error.ts';
 
-/** To a private listener. Each call has a connection of its own: one that is kept could end as it is used again. */
+/** To a private listener. Each call has its own connection, because a connection that is used again could just end. */
 const connection = (socketPath: string) => ({ socketPath, agent: false });
 
 /** For Connect's clients. `timeoutMs`: of each call. */
@@ -42,12 +42,12 @@ export async function attempt<T>(call: Promise<T>): Promise<Result<T, GrpcStatus
 }
 
 const processEnded: GrpcStatus = { code: Code.UNAVAILABLE, message: 'the process has ended' };
-const silent: GrpcStatus = { code: Code.DEADLINE_EXCEEDED, message: 'no answer in time' };
+const noAnswer: GrpcStatus = { code: Code.DEADLINE_EXCEEDED, message: 'no answer in time' };
 
 function statusOf(reason: unknown): GrpcStatus {
   const { code, rawMessage: message, cause } = ConnectError.from(reason, ConnectCode.Internal);
   // Nothing but the deadline cancels a call.
-  if (code === ConnectCode.Canceled || code === ConnectCode.DeadlineExceeded) return silent;
+  if (code === ConnectCode.Canceled || code === ConnectCode.DeadlineExceeded) return noAnswer;
   // Aborted: the connection has ended before the answer.
   if (code === ConnectCode.Aborted || errorCode(cause) !== undefined) return processEnded;
   return { code: codeOf(code), message };

@@ -13,7 +13,7 @@ export interface PrivateService {
   readonly routes: (router: ConnectRouter) => void;
   /** Answers to GET, by path. */
   readonly pages?: ReadonlyMap<string, () => Awaitable<HttpAnswer>>;
-  /** Is told of bugs. */
+  /** Called when an answer fails because of a bug. */
   readonly failed: Failed;
 }
 

@@ -37,7 +37,7 @@ export class WorkerClient {
   summary(): Answered<ClientsSummary> {
     return attempt(
       this.#admin.status({}).then(({ clients, types, nacks }) => {
-        // Types that are only cached are the primary's to tell of.
+        // The primary itself reports types that are only cached.
         const subscribed = types.filter(({ subscriptions }) => subscriptions > 0);
         const subscriptions = new Map(subscribed.map((row) => [row.type, row.subscriptions]));
         return { streams: clients, subscriptions, nacks, workers: [] };

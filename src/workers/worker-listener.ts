@@ -9,8 +9,8 @@ import { listenPrivately } from './private-listener.ts';
 import { metricsPath } from './worker-client.ts';
 
 /**
- * What a worker tells the primary: it is a relay, so by the same AdminService as any relay's. CSDS and metrics are of
- * its clients and its process only.
+ * What the primary can ask a worker: AdminService, as any relay has it, and CSDS and metrics of this worker's clients and
+ * process only.
  */
 export function listenForPrimary(path: string, core: Core, clients: LocalClients): Promise<Result<Server>> {
   const inspection = new Inspection({
@@ -27,7 +27,7 @@ export function listenForPrimary(path: string, core: Core, clients: LocalClients
     heldRemovals: () => [],
     releaseRemovals: () => undefined,
   });
-  const failed = (error: unknown): void => core.log.error('what the primary asked failed', { error });
+  const failed = (error: unknown): void => core.log.error('a request of the primary failed', { error });
   const metrics = async () => ({
     status: 200,
     type: 'application/json',

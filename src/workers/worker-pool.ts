@@ -26,14 +26,14 @@ import { WorkerSlot } from './worker-slot.ts';
 export interface WorkerPoolOptions {
   readonly log: Log;
   readonly conditions: Conditions;
-  /** What all of them are told first. */
+  /** The first message to each worker. */
   readonly start: Omit<Start, 'slot'>;
   /** Whether a client can be served may have changed. */
   readonly changed: () => void;
   readonly restarted: () => void;
 }
 
-/** What a worker may take longer for its drain than it was told, in milliseconds. */
+/** How much longer than its drain timeout a worker may take before it is killed, in milliseconds. */
 const drainGraceMs = 2000;
 
 /** The workers of a primary. */
@@ -42,11 +42,11 @@ export class WorkerPool implements ClientsView {
   readonly #slots: readonly WorkerSlot[];
   #start: Omit<Start, 'slot'>;
   #primaryState: PrimaryState = { kind: 'primary_state', ready: false, down: [], refused: [] };
-  /** What workers that have ended had counted. */
+  /** The counters of workers that have ended. */
   #endedSeries: Promise<readonly Series[]> = Promise.resolve([]);
   #announcing = false;
   #wasListening = false;
-  /** While the first ones start: told of each change. */
+  /** Called for each change while the first workers start. */
   #onStartup: (() => void) | undefined;
 
   private constructor(count: number, options: WorkerPoolOptions) {
@@ -64,17 +64,17 @@ export class WorkerPool implements ClientsView {
     return fail(failure);
   }
 
-  /** Where all of them listen. */
+  /** The address on which the workers listen; empty: none does. */
   get address(): string {
     return this.#slots.find(({ address }) => address !== undefined)?.address ?? '';
   }
 
-  /** One that listens is enough to serve. */
+  /** Some worker listens: that is enough to serve clients. */
   get listening(): boolean {
     return this.#slots.some(({ address }) => address !== undefined);
   }
 
-  /** What the workers have to know of the primary. */
+  /** Sends the primary's state to the workers, if it has changed. */
   setPrimaryState(state: PrimaryState): void {
     if (JSON.stringify(state) === JSON.stringify(this.#primaryState)) return;
     this.#primaryState = state;
@@ -138,7 +138,7 @@ export class WorkerPool implements ClientsView {
     return ok(pieces);
   }
 
-  /** What all of them have counted, also those that are no more. */
+  /** The series of all workers, also of those that have ended. */
   async series(): Promise<readonly (readonly Series[])[]> {
     await Promise.all(
       this.#slots.map(async (slot) => {
@@ -154,7 +154,7 @@ export class WorkerPool implements ClientsView {
     return [await this.#endedSeries, ...known];
   }
 
-  /** What a worker has answered; undefined: it is left out. The log says so, unless its process has ended anyway. */
+  /** The answer of a worker; undefined: it is left out. That is logged, unless its process has ended. */
   #heard<T>({ number }: WorkerSlot, answered: Result<T, GrpcStatus> | undefined): T | undefined {
     if (answered === undefined) return undefined;
     const { conditions } = this.#options;

@@ -7,14 +7,14 @@ export interface WorkerProcess {
   /** Never used again in this run. */
   readonly id: number;
   readonly pid: number;
-  /** To a process that is gone nothing is said. */
+  /** Does nothing if the process has ended. */
   send(message: ToWorker): void;
   kill(): void;
 }
 
 export interface WorkerHandler {
   message(message: ToPrimary): void;
-  /** The last that is heard of it. `how`: for people. */
+  /** The process has ended. `how`: for messages. */
   ended(how: string): void;
 }
 

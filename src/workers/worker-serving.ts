@@ -27,7 +27,7 @@ export function serveByWorkers(count: number, level: LogLevel): ServingMode {
     configOf: feedConfig,
     role: () => ({
       ...SINGLE_PROCESS,
-      // A worker's stream stands for many clients: which of them have nothing to hope for, the worker decides.
+      // A worker's stream serves many clients. The worker decides which of their streams fail.
       isUnavailable: () => false,
       refusal: () => undefined,
     }),
@@ -42,7 +42,7 @@ export function serveByWorkers(count: number, level: LogLevel): ServingMode {
   };
 }
 
-/** Where workers reach the primary: xDS, and CSDS for what a client asks about the streams of all. The directory. */
+/** Opens the primary's sockets for its workers: the feed, and CSDS over all workers. Returns their directory. */
 async function openSockets(
   core: Core,
   clientStatus: XdsListenerCallbacks['clientStatus'],
@@ -54,14 +54,14 @@ async function openSockets(
   sockets.defer(() => feed.value.drain(0));
   const questions = await listenPrivately(primarySocket(directory), {
     routes: clientStatusRoutes(clientStatus),
-    failed: (error) => core.log.error('what a worker asked failed', { error }),
+    failed: (error) => core.log.error('a request of a worker failed', { error }),
   });
   if (!questions.ok) return questions;
   sockets.use(questions.value);
   return ok(directory);
 }
 
-/** It is removed however the process ends, unless it is killed. */
+/** The directory is removed when the process ends, unless it is killed. */
 function openDirectory(sockets: AsyncDisposableStack): string {
   const directory = makePrivateDirectory();
   const remove = (): void => removePrivateDirectory(directory);
@@ -152,8 +152,8 @@ class WorkerPoolServing implements ClientServing {
 }
 
 /**
- * Port 0 is decided once, for all workers that there will ever be; undefined where the configuration decides.
- * node:cluster would choose one too, but another one when all workers have ended and start again.
+ * The port for all workers, now and later, where the configuration has port 0; else undefined. node:cluster would choose
+ * another port after all workers have ended.
  */
 async function choosePort({ xds: { address } }: Config): Promise<Result<number | undefined>> {
   if (address.kind !== 'tcp' || address.port !== 0) return ok(undefined);

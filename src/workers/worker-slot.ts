@@ -18,11 +18,11 @@ export interface WorkerSlotOptions {
   readonly log: Log;
   readonly random: () => number;
   readonly fork: (handler: WorkerHandler) => WorkerProcess;
-  /** What a new process is told first. */
+  /** The first messages to a new process. */
   readonly opening: () => readonly ToWorker[];
-  /** It listens, has ended, or its clients have another number of streams or connections. */
+  /** It listens or has ended, or the number of its streams or connections has changed. */
   readonly changed: () => void;
-  /** A process has ended that had counted this. */
+  /** A process has ended, with these counters. */
   readonly ended: (series: readonly Series[]) => void;
   readonly restarted: () => void;
 }
@@ -45,7 +45,7 @@ export class WorkerSlot {
   readonly number: number;
   /** What its clients have open. */
   load: Load = NO_LOAD;
-  /** What it had counted when it was last asked. */
+  /** Its series when they were last read. */
   series: readonly Series[] = [];
   readonly #options: WorkerSlotOptions;
   readonly #client: WorkerClient;
@@ -100,7 +100,7 @@ export class WorkerSlot {
     if (this.#state.kind === 'running') this.#state.process.send(message);
   }
 
-  /** No process takes the place of this one; resolves when it has ended, by itself or after the time given. */
+  /** Ends the process, by itself or after this time, without a new one; resolves when it has ended. */
   async end(milliseconds: number): Promise<void> {
     this.#ending = true;
     if (this.#state.kind === 'waiting') {

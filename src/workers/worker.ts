@@ -21,7 +21,7 @@ import { listenForPrimary } from './worker-listener.ts';
 /** How long the primary may take to ask all workers, in milliseconds. */
 const primaryTimeoutMs = 10_000;
 
-/** Fewer new streams and connections than this arrive within `reportDelayMs` milliseconds. */
+/** More new streams and connections than arrive within `reportDelayMs` milliseconds. */
 const farFromLimit = 5000;
 const reportDelayMs = 50;
 

@@ -15,7 +15,7 @@ const partBytes = 4 * 1024 * 1024;
 const secretTypes = knownTypes.filter(({ short }) => short === 'sds').map(({ url }) => url);
 const rowKinds: readonly RowKind[] = ['resource', 'interest', 'version'];
 
-/** Number of rows, and the sum of their checksums: a row that is lost or from another time is noticed. */
+/** Number of rows, and the sum of their checksums: they show a row that is missing or from another commit. */
 interface Total {
   entries: number;
   sum: number;
@@ -75,7 +75,7 @@ export class Database {
     for (const row of rows) this.#put(row);
   }
 
-  /** The digests of payloads that are gone, as no row refers to them any more. */
+  /** Returns the digests of the payloads that were deleted, because no row refers to them any more. */
   commit(state: string): readonly string[] {
     const { total, released } = this.#open;
     const remove = this.#statement(
@@ -145,7 +145,8 @@ export class Database {
     if (total.entries !== this.#total.entries || total.sum !== this.#total.sum) {
       throw corrupt('rows are missing or from another time');
     }
-    if (this.#statement('PRAGMA foreign_key_check').get() !== undefined) throw corrupt('content is lost');
+    if (this.#statement('PRAGMA foreign_key_check').get() !== undefined)
+      throw corrupt('a payload is missing');
     const packer = new Packer();
     for (const columns of this.#statement('SELECT digest, bytes FROM payload').iterate()) {
       const digest = textOf(columns, 'digest');
@@ -159,7 +160,7 @@ export class Database {
     yield { rows, payloads: packer.take() };
   }
 
-  /** From a time when secrets were kept: not a byte of them stays, neither in free pages nor in the log. */
+  /** Removes secrets that were persisted before: not a byte of them stays, neither in free pages nor in the log. */
   #purgeSecrets(state: string): void {
     const rows = secretTypes.flatMap((type) =>
       this.#statement('SELECT * FROM entry WHERE type = ?').all(type).map(readRow),

@@ -102,7 +102,7 @@ export class Decoder {
       for (const row of this.#later) if (row.kind === 'version') versions.push(...this.#version(row));
     });
     if (this.#problem !== undefined) return fail(this.#problem);
-    if (this.#payloads.values().some(({ bytes }) => bytes === pending)) return fail('content is lost');
+    if (this.#payloads.values().some(({ bytes }) => bytes === pending)) return fail('a payload is missing');
     return ok({ resources: this.#resources, interests, versions });
   }
 
@@ -124,14 +124,14 @@ export class Decoder {
       this.#uncached.push({ type, name, constraints: readConstraints(constraints) });
     const variants: RestoredVariant[] = [];
     let whole = body.uncached === undefined;
-    for (const kept of body.variants) {
-      const holders = kept.holders
+    for (const variant of body.variants) {
+      const holders = variant.holders
         .filter(([, upstream]) => keeps(upstream))
         .map((holder) => this.#restoredHolder(holder));
-      if (holders.length < kept.holders.length) whole = false;
+      if (holders.length < variant.holders.length) whole = false;
       if (holders.length === 0) continue;
-      if (kept.ttl !== undefined && kept.ttl[1] <= now) whole = false;
-      else variants.push({ type, name, ...this.#variant(kept), holders });
+      if (variant.ttl !== undefined && variant.ttl[1] <= now) whole = false;
+      else variants.push({ type, name, ...this.#variant(variant), holders });
     }
     if (!whole) differs.resource(type, name);
     if (variants.length === 0) return;
@@ -141,7 +141,7 @@ export class Decoder {
     this.#resources.push({ type, name, variants, bindings });
   }
 
-  #variant(kept: VariantBody): Omit<RestoredVariant, 'type' | 'name' | 'holders'> {
+  #variant(variant: VariantBody): Omit<RestoredVariant, 'type' | 'name' | 'holders'> {
     const {
       version,
       responseVersion,
@@ -151,9 +151,9 @@ export class Decoder {
       ttl,
       metadata,
       payload,
-    } = kept;
+    } = variant;
     return {
-      constraints: readConstraints(kept.constraints),
+      constraints: readConstraints(variant.constraints),
       payload: payload === undefined ? undefined : this.#slot(payload),
       version,
       responseVersion,

@@ -15,7 +15,7 @@ export interface DiskAccessOptions {
   readonly failed: (kind: DiskError['kind'] | 'slow') => void;
 }
 
-/** The disk with its troubles: said once per change, counted each time, and begun anew where that may help. */
+/** The disk and its errors: logged once per change, counted each time; the file is opened anew where that may help. */
 export class DiskAccess {
   readonly disk: Disk;
   readonly #options: DiskAccessOptions;
@@ -51,7 +51,7 @@ export class DiskAccess {
     return ok({ state });
   }
 
-  /** What was read cannot be what was written: it goes out of the way with the next `open`. */
+  /** What was read is not what was written: the next `open` sets the file aside. */
   markDamaged(reason: string): void {
     this.#closed = { discard: reason };
   }
@@ -60,7 +60,7 @@ export class DiskAccess {
     const { failed, path } = this.#options;
     this.#failures++;
     failed(error.kind);
-    // Room may come back by itself; anything else is better begun anew.
+    // A full disk may get room again; after any other error the file is opened anew.
     if (error.kind !== 'full')
       this.#closed = { discard: error.kind === 'corrupt' ? error.message : undefined };
     const fields = { path, kind: error.kind, reason: error.message };

@@ -14,13 +14,13 @@ const partBytes = 1024 * 1024;
 export class StoredPayloads {
   readonly #digests = new Set<string>();
   /** Of the transaction under way. */
-  #fresh: string[] = [];
+  #added: string[] = [];
 
   /** True the first time: it has to be sent along. */
   add(digest: string): boolean {
     if (this.#digests.has(digest)) return false;
     this.#digests.add(digest);
-    this.#fresh.push(digest);
+    this.#added.push(digest);
     return true;
   }
 
@@ -29,12 +29,12 @@ export class StoredPayloads {
   }
 
   committed(dropped: readonly string[]): void {
-    this.#fresh = [];
+    this.#added = [];
     for (const digest of dropped) this.#digests.delete(digest);
   }
 
   rolledBack(): void {
-    this.committed(this.#fresh);
+    this.committed(this.#added);
   }
 }
 
@@ -95,7 +95,7 @@ function bodyOf(entry: SnapshotEntry): string | undefined {
 }
 
 function resourceBody({ variants, bindings }: ResourceNow): ResourceBody {
-  const kept: VariantBody[] = [];
+  const cached: VariantBody[] = [];
   const uncached: string[] = [];
   for (const { variant, holders } of variants) {
     const constraints = base64(variant.constraints.bytes);
@@ -104,7 +104,7 @@ function resourceBody({ variants, bindings }: ResourceNow): ResourceBody {
       continue;
     }
     const { version, responseVersion, upstream, cachedSince, aliases, ttl, metadata, payload } = variant;
-    kept.push({
+    cached.push({
       constraints,
       version,
       responseVersion,
@@ -118,7 +118,7 @@ function resourceBody({ variants, bindings }: ResourceNow): ResourceBody {
     });
   }
   return {
-    variants: kept,
+    variants: cached,
     ...(uncached.length === 0 ? {} : { uncached }),
     ...(bindings.length === 0
       ? {}

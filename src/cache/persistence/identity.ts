@@ -36,13 +36,14 @@ export function readState(text: string): DiskState | undefined {
   }
 }
 
-/** Why what came from it is not that upstream's any more; undefined if it is. */
+/** Why persisted resources of an upstream are not restored; undefined: they are. */
 export function whyNotRestored(
-  kept: UpstreamIdentity | undefined,
+  before: UpstreamIdentity | undefined,
   now: UpstreamIdentity,
 ): string | undefined {
-  if (kept === undefined) return 'it is a new one';
-  if (kept.text !== now.text) return 'what decides its content has changed';
-  if (!kept.places.some((place) => now.places.includes(place))) return 'it is somewhere else';
+  if (before === undefined) return 'it is a new upstream';
+  if (before.text !== now.text) return 'what decides its content has changed';
+  if (!before.places.some((place) => now.places.includes(place)))
+    return 'it has none of its earlier endpoints or paths';
   return undefined;
 }

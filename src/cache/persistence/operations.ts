@@ -14,7 +14,7 @@ export interface DiskOperations {
   /** `replace`: everything that is there goes. */
   begin: { takes: [replace: boolean]; gives: undefined };
   put: { takes: [part: RowBatch]; gives: undefined };
-  /** Gives the digests of the payloads that are gone, as no row refers to them any more. */
+  /** Gives the digests of the payloads that were deleted, because no row refers to them any more. */
   commit: { takes: [state: string]; gives: readonly string[] };
   close: { takes: []; gives: undefined };
 }

@@ -38,8 +38,8 @@ export interface Loaded {
 }
 
 /**
- * Last known good on disk. Trouble with the disk is said and counted, tried again, and otherwise without consequence:
- * nothing that serves waits for it.
+ * The last known good state on disk. An error of the disk is logged and counted, and the write is tried again. Nothing
+ * that serves clients waits for the disk.
  */
 export class Persistence {
   readonly #options: PersistenceOptions;
@@ -57,7 +57,7 @@ export class Persistence {
     });
   }
 
-  /** Has to hear of what changes in the store. */
+  /** The store reports its changes here. */
   get journal(): Journal {
     return this.#writer.dirty;
   }
@@ -73,7 +73,7 @@ export class Persistence {
     return this.#writer.lastWrite;
   }
 
-  /** What is on disk and still belongs to its upstreams; undefined: nothing. Trouble is logged, as always. */
+  /** What is on disk and still belongs to its upstreams; undefined: nothing. Errors are logged. */
   async load(): Promise<Loaded | undefined> {
     const loaded = await this.#open();
     if (loaded.ok && loaded.value !== undefined) {
@@ -90,7 +90,7 @@ export class Persistence {
     this.#writer.attach(store);
   }
 
-  /** Writes what waits, for at most so long, and ends. */
+  /** Writes what waits to be written, within this time, and ends. */
   async close(milliseconds: number): Promise<void> {
     const { clock, log, path, disk } = this.#options;
     const finished = this.#writer.finish().then(() => disk.close());
@@ -119,7 +119,7 @@ export class Persistence {
     const { disk, clock, serves, log } = this.#options;
     const state = readState(text);
     if (state === undefined) return fail({ kind: 'corrupt', message: 'its state cannot be read' });
-    const staleSince = this.#kept(state);
+    const staleSince = this.#restorable(state);
     const keeps = (upstream: string): boolean => staleSince.has(upstream);
     const decoder = new Decoder({ keeps, serves, now: clock.now(), differs: this.journal });
     for (;;) {
@@ -141,20 +141,20 @@ export class Persistence {
   }
 
   /** The upstreams whose content is still theirs, and since when it may be out of date. */
-  #kept(state: DiskState): ReadonlyMap<string, number> {
+  #restorable(state: DiskState): ReadonlyMap<string, number> {
     const before = new Map(state.upstreams.map((upstream) => [upstream.name, upstream]));
-    const kept = new Map<string, number>();
+    const restorable = new Map<string, number>();
     for (const upstream of this.#options.upstreams()) {
       const known = before.get(upstream.name);
       const why = whyNotRestored(known, upstream);
-      if (why === undefined) kept.set(upstream.name, known?.staleSince ?? state.at);
+      if (why === undefined) restorable.set(upstream.name, known?.staleSince ?? state.at);
       else
         this.#options.log.warn('nothing is restored of an upstream', {
           upstream: upstream.name,
           reason: why,
         });
     }
-    return kept;
+    return restorable;
   }
 
   #state(): DiskState {

@@ -34,13 +34,13 @@ export interface RowBatch {
   readonly payloads: PackedPayloads;
 }
 
-/** Why the disk does not do what it is asked. */
+/** Why an operation of the disk failed. */
 export interface DiskError {
   readonly kind: 'locked' | 'read_only' | 'full' | 'corrupt' | 'io';
   readonly message: string;
 }
 
-/** A file that is not ours, or not whole any more: it is kept under another name. */
+/** A file of another program or a damaged one: it was renamed. */
 export interface SetAside {
   readonly file: string;
   readonly reason: string;

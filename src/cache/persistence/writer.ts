@@ -10,7 +10,7 @@ import { type Snapshot, takeSnapshot } from './snapshot.ts';
 
 /** Changes gather for so long before they are written together. */
 const gatherMs = 100;
-/** Even if nothing changes, it is noted that the relay is alive and its upstreams current. */
+/** Even if nothing changes, the time is written until which the relay was alive. */
 const aliveMs = 60_000;
 /** A write that takes longer is worth a line. */
 const slowMs = 30_000;
@@ -38,8 +38,8 @@ type Phase =
     };
 
 /**
- * What changes is marked; when the disk is ready, what is marked is read from the store at one moment between two
- * transactions and written in one: whole revisions, the latest of each row. So a slow disk costs no memory.
+ * Changes are only marked. When the disk is ready, what is marked is read from the store at one moment between two
+ * transactions and written in one transaction: whole revisions, the latest of each row. So a slow disk costs no memory.
  */
 export class Writer {
   readonly dirty: Dirty;
@@ -85,7 +85,7 @@ export class Writer {
     await this.#write(phase.store);
   }
 
-  /** What is on disk is nothing, or not what it was taken for: everything is to be written. */
+  /** The disk is empty or its content is not known: everything is written anew. */
   startOver(): void {
     this.payloads = new StoredPayloads();
     this.dirty.all();

@@ -429,7 +429,7 @@ describe('persistence', () => {
           database.exec('DELETE FROM payload WHERE digest = (SELECT min(digest) FROM payload)');
           database.close();
         },
-        /lost/,
+        /missing/,
       ],
       [
         'with a content lost, and what referred to it',
@@ -438,7 +438,7 @@ describe('persistence', () => {
           database.exec('DELETE FROM entry_payload; DELETE FROM payload');
           database.close();
         },
-        /lost/,
+        /missing/,
       ],
       [
         'with damaged pages',
