@@ -77,6 +77,7 @@ function makeAds(
       claims: upstream.claims,
       endpoints: upstream.endpoints,
       protocol: upstream.protocol,
+      services: upstream.services,
       variants: upstream.variants,
       tls: upstream.tls,
       headers: upstream.headers,

@@ -87,6 +87,12 @@ const ads = z
       .min(1)
       .describe('Control planes in order of preference: failover, and back. HOST:PORT or unix:PATH'),
     protocol: z.enum(['DELTA', 'SOTW']).default('DELTA').describe('Which xDS protocol variant to speak'),
+    services: z
+      .enum(['AGGREGATED', 'PER_TYPE'])
+      .default('AGGREGATED')
+      .describe(
+        'AGGREGATED: ADS. PER_TYPE: the gRPC service of each type, for control planes without ADS: a stream for each type, without an order between types. Types without a service are not served from here',
+      ),
     variants: z
       .enum(['PER_PARAMETERS', 'NATIVE'])
       .default('PER_PARAMETERS')
@@ -120,6 +126,7 @@ const ads = z
     kind: 'ads' as const,
     endpoints: ads.endpoints,
     protocol: ads.protocol,
+    services: ads.services,
     variants: ads.variants,
     tls: ads.tls,
     headers: ads.headers ?? [],

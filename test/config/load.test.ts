@@ -59,6 +59,7 @@ describe('configuration: what is accepted', () => {
             serverName: 'n',
             serverIdentities: [],
           },
+          services: 'AGGREGATED',
           headers: [],
           tokenFile: undefined,
           connectTimeoutMs: 5000,

@@ -13,6 +13,7 @@ import { grpcTransport } from './grpc-channel.ts';
 import { nodesText, type SessionRule } from './node.ts';
 import type { AdsUpstreamOptions } from './options.ts';
 import { Sessions } from './sessions.ts';
+import { hasService } from './stream-id.ts';
 import { UpstreamConnection } from './upstream-connection.ts';
 
 /** The longest wait between two tries on an isolated stream, if `backoff.max` is shorter than this. Milliseconds. */
@@ -82,6 +83,8 @@ export class AdsUpstream implements Upstream {
   }
 
   claims(type: TypeUrl, selector: string): boolean {
+    const { services, protocol } = this.#options;
+    if (services === 'PER_TYPE' && !hasService(type, protocol)) return false;
     return claims(this.#options.claims, type, selector);
   }
 

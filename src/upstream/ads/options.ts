@@ -7,6 +7,7 @@ import type { ClaimOptions } from '../claims.ts';
 import type { Transport } from './channel.ts';
 import type { RelayNode, SessionRule } from './node.ts';
 import type { StreamHeaders } from './stream-headers.ts';
+import type { Services } from './stream-id.ts';
 
 /** Paths of PEM files; read anew for every connection. */
 export interface AdsTls {
@@ -38,6 +39,8 @@ export interface AdsUpstreamOptions extends StreamHeaders {
   /** In order of preference; at least one. */
   readonly endpoints: readonly Address[];
   readonly protocol: 'DELTA' | 'SOTW';
+  /** Undefined: AGGREGATED. */
+  readonly services?: Services;
   readonly variants: 'PER_PARAMETERS' | 'NATIVE';
   /** NATIVE, and a relay of ours answers: see session-per-parameters.ts. */
   readonly sessionPerParameters?: boolean;

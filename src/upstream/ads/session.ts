@@ -7,7 +7,7 @@ import type { AdsStream } from './ads-stream.ts';
 import type { AdsStreamObserver } from './ads-stream-ports.ts';
 import type { Channel } from './channel.ts';
 import type { Stamp } from './stamp.ts';
-import { isIsolated, type StreamId } from './stream-id.ts';
+import type { Services, StreamId } from './stream-id.ts';
 import type { Role } from './subscription-group.ts';
 import { type Relocation, Suspicion } from './suspicion.ts';
 
@@ -25,8 +25,8 @@ export interface OpenConnection {
 
 export interface SessionOptions {
   readonly nodeAndStamp: NodeAndStamp;
-  /** `isolated`: not one of the usual streams. */
-  readonly makeStream: (nodeAndStamp: NodeAndStamp, isolated: boolean, watch: AdsStreamObserver) => AdsStream;
+  readonly makeStream: (nodeAndStamp: NodeAndStamp, id: StreamId, watch: AdsStreamObserver) => AdsStream;
+  readonly services: Services;
   /** Undefined: there is none now. */
   readonly connection: () => OpenConnection | undefined;
   /** Ends these interests if nobody subscribes to them. */
@@ -43,7 +43,7 @@ export interface SessionOptions {
  * types, and isolated ones. The wildcard of a type and its names are never on one stream: an answer on its way would make
  * `{"*", names}` look complete, and what is only named would leak into the wildcard. Whichever comes second for a type
  * takes the second stream. Everything else is on the first, which keeps the upstream's order across types (protocol
- * §5b). The wildcard or the names of a type move only from a closed stream, because late answers would follow them.
+ * §5b). On services of single types each type has two streams of its own, and no order. The wildcard or the names of a type move only from a closed stream, because late answers would follow them.
  */
 export class Session {
   readonly parameters: Parameters;
@@ -61,7 +61,7 @@ export class Session {
     this.parameters = parameters;
     this.#nodeAndStamp = options.nodeAndStamp;
     this.#options = options;
-    this.#suspicion = new Suspicion(options.stableAfterMs);
+    this.#suspicion = new Suspicion(options.stableAfterMs, options.services);
   }
 
   /** Nothing is subscribed. */
@@ -147,7 +147,7 @@ export class Session {
   #stream(id: StreamId): AdsStream {
     const known = this.#streams.get(id);
     if (known !== undefined) return known;
-    const stream = this.#options.makeStream(this.#nodeAndStamp, isIsolated(id), this.#observer(id));
+    const stream = this.#options.makeStream(this.#nodeAndStamp, id, this.#observer(id));
     this.#streams.set(id, stream);
     const connection = this.#options.connection();
     if (connection !== undefined) stream.up(connection.channel, connection.endpoint);

@@ -247,7 +247,8 @@ export class Sessions {
     };
     const session = new Session(parameters, {
       nodeAndStamp,
-      makeStream: (now, isolated, watch) => this.#factory.stream(parameters, now, isolated, watch),
+      makeStream: (now, id, watch) => this.#factory.stream(parameters, now, id, watch),
+      services: this.#options.services ?? 'AGGREGATED',
       connection: () => this.#connection,
       endIfIdle: (interests) => this.#handler.endIfIdle(interests),
       changed: () => this.#announceRefusals(),

@@ -1,6 +1,5 @@
 import type { Parameters } from '../../model/parameters.ts';
 import type { Holder } from '../../model/transaction.ts';
-import { ADS_SERVICE } from '../../model/types.ts';
 import { AdsStream } from './ads-stream.ts';
 import type { AdsStreamHandler, AdsStreamObserver } from './ads-stream-ports.ts';
 import type { Backoff } from './backoff.ts';
@@ -10,15 +9,11 @@ import { streamProtocol } from './protocols.ts';
 import type { NodeAndStamp } from './session.ts';
 import type { SessionPerParameters } from './session-per-parameters.ts';
 import { type Stamp, stampFor, unstamped } from './stamp.ts';
+import { isIsolated, methodPath, type StreamId } from './stream-id.ts';
 import type { StreamProtocolOptions } from './stream-protocol.ts';
 
 /** Entries of a response that are read in one turn: a few milliseconds. */
 const defaultEntriesPerTurn = 1000;
-
-const paths = {
-  DELTA: `/${ADS_SERVICE}/DeltaAggregatedResources`,
-  SOTW: `/${ADS_SERVICE}/StreamAggregatedResources`,
-};
 
 export interface StreamFactoryPorts {
   /** The handler of the streams that deliver for these holders. */
@@ -45,20 +40,21 @@ export class StreamFactory {
     this.#perParameters = perParameters;
   }
 
-  /** A stream of the session for these parameters. `isolated`: not one of the usual streams. */
+  /** A stream of the session for these parameters. */
   stream(
     parameters: Parameters,
     { node, stamp }: NodeAndStamp,
-    isolated: boolean,
+    id: StreamId,
     observer: AdsStreamObserver,
   ): AdsStream {
+    const isolated = isIsolated(id);
     const { protocol, clock, backoff } = this.#options;
     const options = this.#protocolOptions(parameters, stamp);
     const { wildcard, named } = options.holders;
     const handler = this.#ports.streamHandler([wildcard.key, named.key]);
     return new AdsStream({
       protocolState: streamProtocol(protocol, options),
-      path: paths[protocol],
+      path: methodPath(id, protocol),
       node,
       backoff: this.#ports.backoff(isolated),
       clock,

@@ -1,6 +1,13 @@
 import type { TypeUrl } from '../../model/brand.ts';
 import type { Suspect } from '../../model/upstream.ts';
-import { homeOf, isForUnknownTypes, isIsolated, type StreamId, usualStreams } from './stream-id.ts';
+import {
+  homeOf,
+  isForUnknownTypes,
+  isIsolated,
+  type Services,
+  type StreamId,
+  usualStreams,
+} from './stream-id.ts';
 import {
   haveUnknown,
   newerHalf,
@@ -47,13 +54,18 @@ const suspiciousRepeats = 3;
  */
 export class Suspicion {
   readonly #stableAfterMs: number;
+  readonly #services: Services;
   readonly #groups = new TypesInUse<Map<Role, SubscriptionGroup>>();
   readonly #streams = new Map<StreamId, StreamHistory>();
   #lastIsolated = usualStreams - 1;
 
-  /** `stableAfterMs`: a stream that has lasted this long is stable. */
-  constructor(stableAfterMs: number) {
+  /**
+   * `stableAfterMs`: a stream that has lasted this long is stable. On services of single types nothing is isolated: a
+   * type that ends its stream ends no other's.
+   */
+  constructor(stableAfterMs: number, services: Services = 'AGGREGATED') {
     this.#stableAfterMs = stableAfterMs;
+    this.#services = services;
   }
 
   /** The suspects that are subscribed now. */
@@ -133,7 +145,7 @@ export class Suspicion {
     const { quickEnds } = stream;
     const groups = this.#groupsOn(streamId);
     for (const group of groups) this.#prove(group, now);
-    if (how === 'lost' && quickEnds < suspiciousRepeats) return [];
+    if (this.#services === 'PER_TYPE' || (how === 'lost' && quickEnds < suspiciousRepeats)) return [];
     const suspects = suspectsAmong(groups, isIsolated(streamId) || quickEnds >= suspiciousRepeats);
     return isIsolated(streamId)
       ? this.#halve(groups, suspects, reason, now)
@@ -215,7 +227,7 @@ export class Suspicion {
     const roles = this.#groups.get(type) ?? new Map<Role, SubscriptionGroup>();
     this.#groups.set(type, roles);
     const [other] = roles.values();
-    const home = homeOf(type, other?.home);
+    const home = homeOf(type, other?.home, this.#services);
     const group: SubscriptionGroup = {
       type,
       role,
@@ -226,7 +238,7 @@ export class Suspicion {
       strikes: 0,
       suspected: undefined,
     };
-    if (this.#isHomeUnstable(home, now)) {
+    if (this.#services === 'AGGREGATED' && this.#isHomeUnstable(home, now)) {
       group.streamId =
         this.#unopened(group) ?? this.#streamForIsolation([group]) ?? this.#joined([group]) ?? home;
     }

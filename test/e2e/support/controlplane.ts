@@ -47,6 +47,8 @@ export interface ControlPlaneOptions {
   readonly key?: 'one' | 'id' | 'env';
   /** Reads resource_locators as plain names, which it ignores by default. */
   readonly locators?: boolean;
+  /** False: only the services of single types. */
+  readonly ads?: boolean;
   /** To start again where another one was. */
   readonly address?: string;
 }
@@ -66,8 +68,8 @@ export class ControlPlane implements AsyncDisposable {
   }
 
   static async start(binary: string, options: ControlPlaneOptions): Promise<ControlPlane> {
-    const { cache, key = 'one', locators = false, address = '127.0.0.1:0' } = options;
-    const args = ['-cache', cache, '-key', key, `-locators=${locators}`, '-listen', address];
+    const { cache, key = 'one', locators = false, ads = true, address = '127.0.0.1:0' } = options;
+    const args = ['-cache', cache, '-key', key, `-locators=${locators}`, `-ads=${ads}`, '-listen', address];
     const child = new Process({ command: binary, args });
     const xds = await child.line(/^listening xds (\S+)/);
     const control = await child.line(/^listening control (\S+)/);

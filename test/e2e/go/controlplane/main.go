@@ -31,14 +31,15 @@ func main() {
 	kind := flag.String("cache", "snapshot", "snapshot or linear")
 	key := flag.String("key", "one", "what a Snapshot is kept by: one (for all nodes), id, or env (node.metadata.env)")
 	locators := flag.Bool("locators", false, "read resource_locators as plain names")
+	ads := flag.Bool("ads", true, "serve ADS beside the services of single types")
 	flag.Parse()
-	if err := run(*listen, *control, *kind, *key, *locators); err != nil {
+	if err := run(*listen, *control, *kind, *key, *locators, *ads); err != nil {
 		fmt.Fprintln(os.Stderr, "controlplane:", err)
 		os.Exit(1)
 	}
 }
 
-func run(listen, control, kind, key string, locators bool) error {
+func run(listen, control, kind, key string, locators, ads bool) error {
 	store, err := newStore(kind, key)
 	if err != nil {
 		return err
@@ -46,7 +47,9 @@ func run(listen, control, kind, key string, locators bool) error {
 	seen := newRecord(locators)
 	g := grpc.NewServer(grpc.MaxConcurrentStreams(math.MaxUint32), grpc.MaxRecvMsgSize(64<<20))
 	s := server.NewServer(context.Background(), store.cache, seen)
-	discoveryv3.RegisterAggregatedDiscoveryServiceServer(g, s)
+	if ads {
+		discoveryv3.RegisterAggregatedDiscoveryServiceServer(g, s)
+	}
 	listenerv3.RegisterListenerDiscoveryServiceServer(g, s)
 	routev3.RegisterRouteDiscoveryServiceServer(g, s)
 	clusterv3.RegisterClusterDiscoveryServiceServer(g, s)
