@@ -154,7 +154,7 @@ const grpcGoClient = async (): Promise<Result<Spawn>> => {
 };
 
 /** Those of `npm test`. */
-export const everyday: readonly ClientKind[] = [
+export const clientsOfTest: readonly ClientKind[] = [
   grpc('grpc-go', grpcGoClient),
   grpc('grpcio (C-core)', grpcioClient),
   grpc('grpc-js', async () => ok(grpcJsClient), deadline),
@@ -163,7 +163,7 @@ export const everyday: readonly ClientKind[] = [
 ];
 
 /** Those of `npm run test:long`. */
-export const others: readonly ClientKind[] = [
+export const clientsOfLongTest: readonly ClientKind[] = [
   grpc('grpc-java', grpcJavaClient),
   envoy('grpc'),
   envoy('delta-grpc'),

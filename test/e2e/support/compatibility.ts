@@ -1,9 +1,9 @@
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect } from 'chai';
-import { type ClientKind, everyday, others } from './clients.ts';
+import { type ClientKind, clientsOfLongTest, clientsOfTest } from './clients.ts';
 import { controlPlaneBinary } from './controlplane.ts';
-import { type Journey, missingName, titles, travel } from './journey.ts';
+import { type Journey, missingName, takeAllSteps, titles } from './journey.ts';
 import { root } from './paths.ts';
 import { relayCommand } from './relay.ts';
 import { need } from './skip.ts';
@@ -36,7 +36,7 @@ const found = new Map<ClientKind, Row>();
 /** Rows of clients that this run has not tried stay. */
 function write(): void {
   const before = table();
-  const rows = [...everyday, ...others].flatMap((kind) => {
+  const rows = [...clientsOfTest, ...clientsOfLongTest].flatMap((kind) => {
     const row = found.get(kind) ?? before.find((row) => isOf(row, kind));
     return row === undefined ? [] : [row];
   });
@@ -63,7 +63,7 @@ export function describeClients(kinds: readonly ClientKind[]): void {
   for (const kind of kinds) {
     it(`${kind.title}: ${titles.join(', ')}`, async function () {
       const journey = await prepare(this, kind);
-      const version = await travel(journey);
+      const version = await takeAllSteps(journey);
       journeys.set(journey, version);
     });
   }

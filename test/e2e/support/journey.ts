@@ -117,7 +117,7 @@ const steps: readonly Step[] = [
 export const titles: readonly string[] = steps.map(({ title }) => title);
 
 /** Takes a client through all steps; returns its version. */
-export async function travel({ kind, start, controlPlaneBinary }: Journey): Promise<string> {
+export async function takeAllSteps({ kind, start, controlPlaneBinary }: Journey): Promise<string> {
   await using stack = new AsyncDisposableStack();
   const ports = await backends(kind, stack);
   let plane = await ControlPlane.start(controlPlaneBinary, { cache: 'snapshot' });
@@ -195,9 +195,9 @@ async function backends(kind: ClientKind, stack: AsyncDisposableStack): Promise<
  * are over. Requests to another service are answered all the time, and the missing one once it exists.
  */
 export const missingName = (journey: Journey): Promise<void> =>
-  named(journey.kind.title, missOffice(journey));
+  named(journey.kind.title, lackService(journey));
 
-async function missOffice({ kind, start, controlPlaneBinary }: Journey): Promise<void> {
+async function lackService({ kind, start, controlPlaneBinary }: Journey): Promise<void> {
   await using stack = new AsyncDisposableStack();
   const ports = await backends(kind, stack);
   const plane = stack.use(await ControlPlane.start(controlPlaneBinary, { cache: 'snapshot' }));
