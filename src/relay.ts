@@ -1,6 +1,8 @@
 import type { Journal } from './cache/journal.ts';
 import type { Restored } from './cache/restored.ts';
 import { Store } from './cache/store.ts';
+import { FetchCall } from './downstream/polls/fetch-call.ts';
+import { Polls, type PollsOptions } from './downstream/polls/polls.ts';
 import type { DownstreamServices } from './downstream/services.ts';
 import { XdsServer, type XdsServerOptions } from './downstream/xds-server.ts';
 import type { TypeUrl } from './model/brand.ts';
@@ -14,12 +16,13 @@ import {
   type Transaction,
   transaction,
 } from './model/transaction.ts';
-import { isKnownType } from './model/types.ts';
+import { isKnownType, type TypeInfo } from './model/types.ts';
 import type { Upstream, UpstreamSink } from './model/upstream.ts';
 import type { EndReason } from './views/interest-registry.ts';
 import { Views } from './views/views.ts';
 import { Code } from './wire/grpc-status.ts';
 import { encodeStatus } from './wire/responses.ts';
+import type { ServerStream } from './wire/server-stream.ts';
 
 export interface RelayOptions {
   readonly clock: Clock;
@@ -27,7 +30,11 @@ export interface RelayOptions {
   readonly controlPlane: string;
   readonly idleMilliseconds: number;
   readonly maxCacheBytes: () => number;
-  readonly downstream: Omit<DownstreamServices, 'clock' | 'open' | 'isUnavailable' | 'refusal'>;
+  readonly downstream: Omit<DownstreamServices, 'clock' | 'open' | 'openState' | 'isUnavailable' | 'refusal'>;
+  /** Whose polls are refused; left out: nobody's. */
+  readonly polls?: PollsOptions;
+  /** How long a Fetch call waits for what is unknown, in milliseconds; left out: not at all. */
+  readonly fetchMilliseconds?: () => number;
   /** Who may open a stream, and what hears of it. */
   readonly admission: Omit<XdsServerOptions, 'streamPrefix'>;
   readonly events: RelayEvents;
@@ -68,7 +75,9 @@ export class Relay implements UpstreamSink {
   readonly store: Store;
   readonly views: Views;
   readonly server: XdsServer;
+  readonly polls: Polls;
   readonly #options: RelayOptions;
+  readonly #services: DownstreamServices;
   #upstreams: readonly Upstream[] = [];
 
   constructor(options: RelayOptions) {
@@ -98,24 +107,26 @@ export class Relay implements UpstreamSink {
       lookedUp: (type, hits, misses) => events.lookedUp(type, hits, misses),
       defer: options.defer,
     });
-    this.server = new XdsServer(
-      {
-        ...options.downstream,
-        clock,
-        open: (type, encoding, selection, access, wake) =>
-          this.views.open(type, encoding, selection, access, wake),
-        isUnavailable:
-          options.isUnavailable ??
-          ((type, selector) => this.#upstreamOf(type, selector)?.state().down === true),
-        refusal:
-          options.refusal ??
-          ((interest) => this.#upstreamOf(interest.type, interest.selector)?.refusal(interest)),
-      },
-      {
-        ...options.admission,
-        streamPrefix: options.streamPrefix ?? '',
-      },
-    );
+    const services: DownstreamServices = {
+      ...options.downstream,
+      clock,
+      open: (type, encoding, selection, access, wake) =>
+        this.views.open(type, encoding, selection, access, wake),
+      openState: (type, encoding, selection, access, wake) =>
+        this.views.openState(type, encoding, selection, access, wake),
+      isUnavailable:
+        options.isUnavailable ??
+        ((type, selector) => this.#upstreamOf(type, selector)?.state().down === true),
+      refusal:
+        options.refusal ??
+        ((interest) => this.#upstreamOf(interest.type, interest.selector)?.refusal(interest)),
+    };
+    this.#services = services;
+    this.server = new XdsServer(services, {
+      ...options.admission,
+      streamPrefix: options.streamPrefix ?? '',
+    });
+    this.polls = new Polls(services, options.polls ?? { refuses: () => undefined });
   }
 
   /** What control planes know this relay by. */
@@ -178,7 +189,19 @@ export class Relay implements UpstreamSink {
 
   changed(): void {
     this.server.failUnavailableStreams();
+    this.polls.failHopeless();
     this.#options.events.upstreamChanged();
+  }
+
+  /** Takes a call of a path in `fetchRoutes`. */
+  fetch(stream: ServerStream, info: TypeInfo): void {
+    const refusal = this.polls.refusal(stream.peer, info);
+    if (refusal !== undefined) {
+      stream.end(refusal);
+      return;
+    }
+    const { fetchMilliseconds = () => 0 } = this.#options;
+    stream.handle(new FetchCall(info, stream, this.polls, { ...this.#services, fetchMilliseconds }));
   }
 
   isIdle(interest: Interest): boolean {

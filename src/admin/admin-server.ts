@@ -19,11 +19,11 @@ import { universalRequestFromNodeRequest, universalResponseToNodeResponse } from
 import { fail, ok, type Result } from '../model/result.ts';
 import type { Log } from '../observe/log.ts';
 import { formatHostPort } from '../wire/address.ts';
+import { lazyEnvoyRegistry } from '../wire/json-registry.ts';
 import { explainError, isDisconnect } from '../wire/node-error.ts';
 import { checkTlsMaterial, secureContextOptions, type TlsMaterial } from '../wire/tls-material.ts';
 import { refusedHost, refusedOrigin } from './browser-guard.ts';
 import { callerKey, callerOf, guardChanges } from './guard-changes.ts';
-import { lazyEnvoyRegistry } from './json-registry.ts';
 import type { Awaitable, Inspector } from './ports.ts';
 import { type HttpAnswer, problem, respond } from './respond.ts';
 import { httpRoutes } from './routes.ts';

@@ -1,12 +1,10 @@
-import { create } from '@bufbuild/protobuf';
-import { type Any, anyPack, StructSchema } from '@bufbuild/protobuf/wkt';
 import type {
   ClientConfig,
   ClientConfig_GenericXdsConfig,
   ClientStatusResponse,
 } from '../gen/envoy/service/status/v3/csds_pb.ts';
 import type { Pace } from '../model/time-slices.ts';
-import { bytesToJson, messageName } from '../wire/registry.ts';
+import { readableAny } from '../wire/readable-any.ts';
 import type { Plain } from './ports.ts';
 
 /**
@@ -23,26 +21,10 @@ export async function withKnownTypes(
     for (const entry of client.genericXdsConfigs) {
       await pace.yieldIfDue();
       genericXdsConfigs.push(
-        entry.xdsConfig === undefined ? entry : { ...entry, xdsConfig: readable(entry.xdsConfig) },
+        entry.xdsConfig === undefined ? entry : { ...entry, xdsConfig: readableAny(entry.xdsConfig) },
       );
     }
     config.push({ ...client, genericXdsConfigs });
   }
   return { ...response, config };
-}
-
-function readable(any: Plain<Any>): Plain<Any> {
-  const json = bytesToJson(messageName(any.typeUrl), any.value);
-  if (json.ok) return any;
-  const text = (value: string) => ({ kind: { case: 'stringValue' as const, value } });
-  return anyPack(
-    StructSchema,
-    create(StructSchema, {
-      fields: {
-        unreadable: text(json.error),
-        type_url: text(any.typeUrl),
-        value_base64: text(Buffer.from(any.value).toString('base64')),
-      },
-    }),
-  );
 }

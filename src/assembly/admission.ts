@@ -28,7 +28,7 @@ export interface AdmissionOptions {
 }
 
 /** Who may connect and open streams, and how many: by the rules and limits in force. */
-export class Admission implements ConnectionBounds {
+export class Admission {
   readonly #options: AdmissionOptions;
   /** Of the peers of open connections. */
   readonly #connected = new Set<Peer>();
@@ -56,13 +56,18 @@ export class Admission implements ConnectionBounds {
     else this.#streamsOf.stop();
   }
 
+  /** The rules allow this peer nothing of the type (undefined: of any). */
+  denial(peer: Peer, type: TypeUrl | undefined): StreamRefusal | undefined {
+    if (!this.#options.rules().accessOf(peer).deniesEverything(type)) return undefined;
+    const message = `this client may not subscribe to ${type ?? 'anything'}`;
+    return { reason: 'denied', status: { code: Code.PERMISSION_DENIED, message } };
+  }
+
   /** Why a stream is not taken, with so many open; undefined if it is. `type`: undefined on ADS. */
   refusal(peer: Peer, type: TypeUrl | undefined, streams: number): StreamRefusal | undefined {
     const { limits, rules, loadElsewhere } = this.#options;
-    if (rules().accessOf(peer).deniesEverything(type)) {
-      const message = `this client may not subscribe to ${type ?? 'anything'}`;
-      return { reason: 'denied', status: { code: Code.PERMISSION_DENIED, message } };
-    }
+    const denial = this.denial(peer, type);
+    if (denial !== undefined) return denial;
     const { maxStreams, maxStreamsPerPeer } = limits();
     const open = streams + loadElsewhere().streams;
     if (open >= maxStreams) {
@@ -89,7 +94,26 @@ export class Admission implements ConnectionBounds {
     this.#options.changed();
   }
 
-  admits(open: number): boolean {
+  /** The bounds of one listener's connections. All listeners share the limits. */
+  forListener(): ConnectionBounds {
+    let own = 0;
+    return {
+      admits: (open) => this.#admits(this.#connections - own + open),
+      resized: (open) => {
+        this.#connections += open - own;
+        own = open;
+        this.#options.changed();
+      },
+      joined: (peer) => this.#joined(peer),
+      left: (peer) => {
+        this.#connected.delete(peer);
+        this.#connectionsOf.remove(peer);
+      },
+      endedIdle: () => this.#options.metrics.rejected('idle').inc(),
+    };
+  }
+
+  #admits(open: number): boolean {
     const { limits, loadElsewhere } = this.#options;
     const { maxConnections } = limits();
     const taken = open + loadElsewhere().connections < maxConnections;
@@ -98,12 +122,7 @@ export class Admission implements ConnectionBounds {
     return taken;
   }
 
-  resized(open: number): void {
-    this.#connections = open;
-    this.#options.changed();
-  }
-
-  joined(peer: Peer): string | undefined {
+  #joined(peer: Peer): string | undefined {
     const { limits, rules, metrics, conditions } = this.#options;
     const { maxConnectionsPerPeer } = limits();
     const bounded = maxConnectionsPerPeer > 0 && !rules().isRelay(peer);
@@ -116,15 +135,6 @@ export class Admission implements ConnectionBounds {
     this.#connected.add(peer);
     this.#connectionsOf.add(peer);
     return undefined;
-  }
-
-  left(peer: Peer): void {
-    this.#connected.delete(peer);
-    this.#connectionsOf.remove(peer);
-  }
-
-  endedIdle(): void {
-    this.#options.metrics.rejected('idle').inc();
   }
 
   #logFull(full: boolean, maxConnections: number): void {

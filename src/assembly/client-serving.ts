@@ -2,13 +2,13 @@ import type { Config } from '../config/config.ts';
 import type { ClientsView } from '../inspect/clients-view.ts';
 import { LocalClients } from '../inspect/local-clients.ts';
 import { ok, type Result } from '../model/result.ts';
+import { ClientListeners, type ListenerAddress } from './client-listeners.ts';
 import { type Core, type ProcessRole, SINGLE_PROCESS } from './core.ts';
-import { XdsListener, type XdsListenerCallbacks } from './xds-listener.ts';
+import type { XdsListenerCallbacks } from './xds-listener.ts';
 
 /** Where clients connect. */
 export interface ClientServing {
-  /** HOST:PORT, or unix:PATH. */
-  readonly address: string;
+  readonly addresses: readonly ListenerAddress[];
   readonly clients: ClientsView;
   /** Why no client can be served; undefined while one can. */
   notReadyReason(): string | undefined;
@@ -32,16 +32,16 @@ export const IN_PROCESS: ServingMode = {
   configOf: (config) => config,
   role: () => SINGLE_PROCESS,
   async open(core, _config, answers) {
-    const opened = await XdsListener.open(core, answers);
+    const opened = await ClientListeners.open(core, answers);
     if (!opened.ok) return opened;
-    const listener = opened.value;
+    const listeners = opened.value;
     return ok({
-      address: listener.address,
+      addresses: listeners.addresses,
       clients: new LocalClients(core.relay),
       notReadyReason: () => undefined,
       metricsText: () => core.metricsText(),
       reload: () => {},
-      drain: (milliseconds: number) => listener.drain(milliseconds),
+      drain: (milliseconds: number) => listeners.drain(milliseconds),
     });
   },
 };

@@ -130,6 +130,8 @@ export class Core {
           this.loops.streamEnded(stream);
         },
       },
+      polls: { refuses: (peer, { url }) => this.#pollRefusal(peer, url) },
+      fetchMilliseconds: () => fetchMilliseconds(this.#config),
       streamPrefix: role.streamPrefix,
       isUnavailable: role.isUnavailable,
       refusal: role.refusal,
@@ -177,6 +179,7 @@ export class Core {
   /** From now on no stream is taken. */
   beginDrain(): void {
     this.#draining = true;
+    this.relay.polls.drain();
     this.changed();
   }
 
@@ -189,6 +192,7 @@ export class Core {
     this.#statusScopes = new StatusScopes(config, (peer) => this.#rules.accessOf(peer));
     this.#sessionShares.reload(config);
     this.relay.server.reidentify();
+    this.relay.polls.reidentify();
   }
 
   /** Which streams CSDS shows to whom, by the configuration in force. */
@@ -198,6 +202,10 @@ export class Core {
 
   #refusal(peer: Peer, type: TypeUrl | undefined): StreamRefusal | undefined {
     return this.#draining ? draining : this.admission.refusal(peer, type, this.relay.server.size);
+  }
+
+  #pollRefusal(peer: Peer, type: TypeUrl): StreamRefusal | undefined {
+    return this.#draining ? draining : this.admission.denial(peer, type);
   }
 
   /** A stream is refused because this relay already subscribes to the relay that opened it. */
@@ -259,6 +267,14 @@ export class Core {
       },
     );
   }
+}
+
+/** Files are read when they are asked for first. */
+const leastFetchMs = 1000;
+
+/** After that long no upstream answers any more what it does not know (protocol §3.9). */
+function fetchMilliseconds({ upstreams }: Config): number {
+  return Math.max(leastFetchMs, ...upstreams.map((one) => (one.kind === 'ads' ? one.resourceTimeoutMs : 0)));
 }
 
 /** Made once for each configuration, because every response reads them. */

@@ -98,8 +98,7 @@ export class Distributary {
 
   /** Where it listens, for the lines on stdout. */
   get listeners(): readonly { readonly name: string; readonly address: string }[] {
-    const list = [];
-    if (this.#serving !== undefined) list.push({ name: 'xds', address: this.#serving.address });
+    const list: { readonly name: string; readonly address: string }[] = [...(this.#serving?.addresses ?? [])];
     if (this.#admin !== undefined) list.push({ name: 'admin', address: this.#admin.address });
     return list;
   }

@@ -13,6 +13,7 @@ const fixed: readonly Fixed[] = [
   { path: ['node'], named: 'node', of: ({ node }) => node },
   { path: ['xds', 'address'], named: 'xds.address', of: ({ xds }) => xds.address },
   { path: ['xds', 'tls'], named: 'xds.tls', of: ({ xds }) => xds.tls },
+  { path: ['rest'], named: 'rest', of: ({ rest }) => rest },
   { path: ['admin', 'address'], named: 'admin.address', of: ({ admin }) => admin.address },
   { path: ['admin', 'tls'], named: 'admin.tls', of: ({ admin }) => admin.tls },
   { path: ['workers'], named: 'workers', of: ({ workers }) => workers },
@@ -37,6 +38,7 @@ export function inForce(started: Config, now: Config): Config {
     ...now,
     node: started.node,
     xds: { ...now.xds, address: started.xds.address, tls: started.xds.tls },
+    rest: started.rest,
     limits: { ...now.limits, maxRequestBytes: started.limits.maxRequestBytes },
     cache: { ...now.cache, idleTtlMs: started.cache.idleTtlMs },
   };

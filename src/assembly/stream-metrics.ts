@@ -1,4 +1,4 @@
-import type { RequestKind, StreamEvents } from '../downstream/services.ts';
+import type { ClientTransport, RequestKind, StreamEvents } from '../downstream/services.ts';
 import type { TypeUrl } from '../model/brand.ts';
 import { shorten } from '../model/text.ts';
 import type { Conditions } from '../observe/conditions.ts';
@@ -40,11 +40,14 @@ export class StreamMetrics implements StreamEvents {
 
   response(
     type: TypeUrl,
-    protocol: 'sotw' | 'delta',
+    transport: ClientTransport,
     { bytes, receivedAt }: { readonly bytes: Buffer; readonly receivedAt: number | undefined },
   ): void {
     const series = this.#of(type);
-    series.responses[protocol].inc();
+    const polled = transport === 'rest' || transport === 'fetch';
+    // Most relays have no polls, and need no series for them.
+    const responses = polled ? this.#metrics.responses(type, transport) : series.responses[transport];
+    responses.inc();
     series.bytes.inc(bytes.length);
     if (receivedAt === undefined) return;
     if (receivedAt !== this.#propagatedSince || this.#propagated >= batchSize) {

@@ -1,4 +1,4 @@
-import { lazyEnvoyRegistry } from '../admin/json-registry.ts';
+import { fetchRoutes } from '../downstream/polls/fetch-call.ts';
 import { routes } from '../downstream/xds-server.ts';
 import { ClientStatusDiscoveryService } from '../gen/envoy/service/status/v3/csds_pb.ts';
 import type { ClientStatusQuery } from '../inspect/client-configs.ts';
@@ -13,6 +13,7 @@ import { ConnectPaths } from '../wire/connect.ts';
 import type { GrpcStatus } from '../wire/grpc-status.ts';
 import { health } from '../wire/health.ts';
 import { type GrpcServer, listenGrpc } from '../wire/http2-server.ts';
+import { lazyEnvoyRegistry } from '../wire/json-registry.ts';
 import { reflection, reflectionAliases } from '../wire/reflection.ts';
 import type { Core } from './core.ts';
 import { watchTls } from './watched-tls.ts';
@@ -51,6 +52,8 @@ export class XdsListener {
       address: address.kind === 'unix' ? `unix:${address.path}` : formatHostPort(address.host, address.port),
       ...(material === undefined ? {} : { tls: material }),
       accept: (path) => {
+        const fetched = fetchRoutes.get(path);
+        if (fetched !== undefined) return (stream) => core.relay.fetch(stream, fetched);
         const route = routes.get(path);
         if (route === undefined) return undefined;
         return (stream) => {
@@ -63,7 +66,7 @@ export class XdsListener {
       },
       auxiliary: coldPaths(core, answers),
       maxRequestBytes,
-      bounds: core.admission,
+      bounds: core.admission.forListener(),
       messageTimeout: () => core.config.limits.stalledTimeoutMs,
       maxConnectionAge: () => core.config.xds.maxConnectionAgeMs,
       reviewTime: () => core.config.drainTimeoutMs,

@@ -247,7 +247,11 @@ export const fileSchema = z
     xds: xds
       .prefault({})
       .describe('The gRPC listener: ADS, every per-type service, CSDS, health, reflection'),
-    rest: rest.optional().describe('The REST-JSON listener; left out: off'),
+    rest: rest
+      .optional()
+      .describe(
+        'The listener for clients that poll, in JSON (api_type: REST). The rules and limits of xds hold here too. Left out: off',
+      ),
     admin: admin.prefault({}).describe('The admin listener: status page, metrics, health, admin RPC'),
     upstreams,
     parameters,

@@ -11,7 +11,6 @@ const present = (value: unknown): boolean => value !== undefined;
 
 /** Keys of the schema that have no effect yet: refused, never ignored. A key that works leaves this list. */
 const unsupported: readonly Unsupported[] = [
-  { path: ['rest'], set: present },
   { path: ['tracing', 'otlp_endpoint'], set: (value) => present(value) && value !== '' },
 ];
 

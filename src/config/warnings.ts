@@ -4,7 +4,7 @@ import { type ConfigProblem, locate, problemLine, type UnplacedProblem } from '.
 
 /** What is dangerous in a valid configuration, though it may be intended. In the order of the file. */
 export function warnings(config: Config): readonly ConfigProblem[] {
-  return [...openListener(config), ...trustedNodes(config), ...plainTokens(config)]
+  return [...openListeners(config), ...trustedNodes(config), ...plainTokens(config)]
     .map((complaint) => locate(complaint, config.source.places))
     .toSorted((a, b) => a.line - b.line || a.column - b.column);
 }
@@ -16,12 +16,20 @@ export function warningLine(file: string, warning: ConfigProblem): string {
 }
 
 /** Without TLS all clients look the same; rules then say what everybody may read. */
-function openListener({ xds: { address, tls, authorization } }: Config): readonly UnplacedProblem[] {
-  if (address.kind === 'unix' || isLoopback(address.host)) return [];
-  if (tls !== undefined || authorization.length > 0) return [];
+function openListeners({ xds, rest }: Config): readonly UnplacedProblem[] {
+  if (xds.authorization.length > 0) return [];
+  return [...openListener('xds', xds), ...(rest === undefined ? [] : openListener('rest', rest))];
+}
+
+function openListener(
+  listener: 'xds' | 'rest',
+  { address, tls }: Pick<Config['xds'], 'address' | 'tls'>,
+): readonly UnplacedProblem[] {
+  if (address.kind === 'unix' || isLoopback(address.host) || tls !== undefined) return [];
   const at = formatHostPort(address.host, address.port);
-  const message = `${at} is plaintext and has no authorization rules, so whoever can reach it may read everything, secrets too: set xds.tls and xds.authorization, or listen on 127.0.0.1 or a Unix socket`;
-  return [{ path: ['xds', 'address'], message }];
+  const instead = listener === 'xds' ? '127.0.0.1 or a Unix socket' : '127.0.0.1';
+  const message = `${at} is plaintext and has no authorization rules, so whoever can reach it may read everything, secrets too: set ${listener}.tls and xds.authorization, or listen on ${instead}`;
+  return [{ path: [listener, 'address'], message }];
 }
 
 function trustedNodes({ parameters }: Config): readonly UnplacedProblem[] {

@@ -17,4 +17,12 @@ export class Rate {
     this.#at = now;
     return this.#tokens >= 0 ? 0 : (-this.#tokens / this.#perSecond) * 1000;
   }
+
+  /** The same for an event that can be refused: false if a wait would be needed, and then nothing is spent. */
+  trySpend(now: number, cost: number): boolean {
+    const bounded = Math.min(cost, this.#perSecond); // what costs more than a full bucket takes all of it
+    const wait = this.spend(now, bounded);
+    if (wait > 0) this.#tokens += bounded;
+    return wait === 0;
+  }
 }

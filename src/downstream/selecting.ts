@@ -5,7 +5,7 @@ import type { SelectionEntry } from '../model/selection.ts';
 import { quote } from '../model/text.ts';
 import { WILDCARD } from '../model/transaction.ts';
 import { authorityOf, canonicalName } from '../model/xdstp.ts';
-import type { Locator } from '../wire/requests.ts';
+import { type Locator, readSelectors, type SelectorFields } from '../wire/requests.ts';
 import type { ClientContext } from './services.ts';
 
 /** More on one locator is no locator but an attack. */
@@ -65,6 +65,29 @@ export function selectLocator(
     parameters: client.merged(locatorParameters, authorityOf(name)),
     locatorParameters,
   });
+}
+
+/** What the names and locators in a range of a request select for this client. */
+export function selectAll(
+  range: Buffer | undefined,
+  fields: SelectorFields,
+  type: TypeUrl,
+  client: ClientContext,
+): Result<readonly SelectionEntry[]> {
+  const read = readSelectors(range, fields);
+  if (!read.ok) return read;
+  const list: SelectionEntry[] = [];
+  for (const name of read.value.names) {
+    const selected = selectName(name, type, client);
+    if (!selected.ok) return selected;
+    list.push(selected.value);
+  }
+  for (const locator of read.value.locators) {
+    const selected = selectLocator(locator, type, client);
+    if (!selected.ok) return selected;
+    list.push(selected.value);
+  }
+  return ok(list);
 }
 
 /** The same subscription of a client whose node, certificate or rules have changed. */

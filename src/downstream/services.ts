@@ -6,6 +6,7 @@ import type { Result } from '../model/result.ts';
 import type { Selection } from '../model/selection.ts';
 import type { OpenSubscription, Response } from '../model/subscription.ts';
 import type { Interest, Selector } from '../model/transaction.ts';
+import type { OpenWholeState } from '../model/whole-state.ts';
 import type { GrpcStatus } from '../wire/grpc-status.ts';
 import type { ErrorDetail } from '../wire/requests.ts';
 import type { Peer } from '../wire/server-stream.ts';
@@ -63,10 +64,13 @@ export interface SessionShare {
 
 export type RequestKind = 'subscribe' | 'ack' | 'nack' | 'stale';
 
-/** What streams tell of themselves; must be cheap. */
+/** How a response reaches its client, for metrics. */
+export type ClientTransport = 'sotw' | 'delta' | 'rest' | 'fetch';
+
+/** What streams and polls tell of themselves; must be cheap. */
 export interface StreamEvents {
   request(type: TypeUrl, kind: RequestKind): void;
-  response(type: TypeUrl, protocol: 'sotw' | 'delta', response: Response): void;
+  response(type: TypeUrl, transport: ClientTransport, response: Pick<Response, 'bytes' | 'receivedAt'>): void;
   coalesced(type: TypeUrl, count: number): void;
   /** `message`: for the log, where an operator has to do something. */
   rejected(reason: string, message?: string): void;
@@ -77,6 +81,7 @@ export interface StreamEvents {
 export interface DownstreamServices {
   readonly clock: Clock;
   readonly open: OpenSubscription;
+  readonly openState: OpenWholeState;
   readonly limits: () => StreamLimits;
   readonly events: StreamEvents;
   /** WITH_CONSTRAINTS for plain-name clients; CONTENT versions. */

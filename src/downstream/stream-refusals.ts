@@ -1,11 +1,20 @@
+import type { Selection } from '../model/selection.ts';
+import type { TypeInfo } from '../model/types.ts';
 import { Code, type GrpcStatus } from '../wire/grpc-status.ts';
 import type { DownstreamServices } from './services.ts';
-import type { TypeStream } from './type-stream.ts';
 
 /** Why a stream must end. `reason` is the one in metrics. */
 export interface Refusal {
   readonly reason: string;
   readonly status: GrpcStatus;
+}
+
+/** One type of a client, as far as it decides whether the client can be served. */
+export interface AskedType {
+  readonly info: TypeInfo;
+  readonly selection: Selection;
+  /** Undefined: there is none yet. */
+  readonly subscription: { readonly responded: boolean; readonly allUnknown: boolean } | undefined;
 }
 
 export const malformed = (message: string): GrpcStatus => ({ code: Code.INVALID_ARGUMENT, message });
@@ -15,7 +24,7 @@ export const malformed = (message: string): GrpcStatus => ({ code: Code.INVALID_
  * reached. gRPC clients then see a lost connection and not "does not exist" (protocol §8, Upstream outage).
  */
 export function unavailable(
-  types: readonly TypeStream[],
+  types: readonly AskedType[],
   services: Pick<DownstreamServices, 'isUnavailable'>,
 ): Refusal | undefined {
   let isSubscribed = false;
@@ -38,7 +47,7 @@ export function unavailable(
  * resources that do not exist, so the stream fails before it says anything. A refused locator gets a resource error instead.
  */
 export function refusedUpstream(
-  types: readonly TypeStream[],
+  types: readonly AskedType[],
   services: Pick<DownstreamServices, 'refusal'>,
 ): Refusal | undefined {
   for (const { info, selection } of types) {

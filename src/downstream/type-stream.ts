@@ -17,12 +17,11 @@ import { longestText } from '../observe/format.ts';
 import {
   type DeltaRequest,
   type ErrorDetail,
-  readSelectors,
   type SelectorFields,
   type SotwRequest,
 } from '../wire/requests.ts';
 import { KnownSelections } from './known-selections.ts';
-import { reselect, selectLocator, selectName } from './selecting.ts';
+import { reselect, selectAll, selectName } from './selecting.ts';
 import type { ClientContext, DownstreamServices, RequestKind } from './services.ts';
 
 export const knownSelections = new KnownSelections();
@@ -152,20 +151,7 @@ export abstract class TypeStream {
     fields: SelectorFields,
     client: ClientContext,
   ): Result<readonly SelectionEntry[]> {
-    const read = readSelectors(range, fields);
-    if (!read.ok) return read;
-    const list: SelectionEntry[] = [];
-    for (const name of read.value.names) {
-      const selected = selectName(name, this.info.url, client);
-      if (!selected.ok) return selected;
-      list.push(selected.value);
-    }
-    for (const locator of read.value.locators) {
-      const selected = selectLocator(locator, this.info.url, client);
-      if (!selected.ok) return selected;
-      list.push(selected.value);
-    }
-    return ok(list);
+    return selectAll(range, fields, this.info.url, client);
   }
 
   protected legacyWildcard(client: ClientContext): SelectionEntry | undefined {

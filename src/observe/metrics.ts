@@ -6,7 +6,7 @@ import { type Tally, TallyFamily } from './tally.ts';
 import { TypeLabels } from './type-label.ts';
 import { WeightedHistogram } from './weighted-histogram.ts';
 
-export type StreamProtocolLabel = 'sotw' | 'delta';
+export type TransportLabel = 'sotw' | 'delta' | 'rest' | 'fetch';
 export type RequestKindLabel = 'subscribe' | 'ack' | 'nack' | 'stale';
 
 /** Why streams and requests are refused (docs/operations.md). */
@@ -20,6 +20,7 @@ const rejections = [
   'response_bytes',
   'subscriptions',
   'streams',
+  'calls',
   'rate',
   'stalled',
   'draining',
@@ -152,7 +153,7 @@ export class Metrics {
     return this.#requests.labels(this.#types.of(type), kind);
   }
 
-  responses(type: TypeUrl, transport: StreamProtocolLabel): Tally {
+  responses(type: TypeUrl, transport: TransportLabel): Tally {
     return this.#responses.labels(this.#types.of(type), transport);
   }
 

@@ -4,12 +4,14 @@ import { type Catalog, type Commit, isEmpty } from '../model/catalog.ts';
 import type { Clock } from '../model/clock.ts';
 import { isCollection, type Selection, type SelectionEntry } from '../model/selection.ts';
 import type { Encoding, Subscription } from '../model/subscription.ts';
+import type { WholeState } from '../model/whole-state.ts';
 import { DeltaCursor } from './delta-cursor.ts';
 import { FanOut } from './fan-out.ts';
 import { type InterestPort, InterestRegistry } from './interest-registry.ts';
 import { SotwCursor } from './sotw-cursor.ts';
 import { View } from './view.ts';
 import type { ViewPool } from './view-pool.ts';
+import { ViewState } from './view-state.ts';
 import { Watchers } from './watchers.ts';
 
 export interface ViewsOptions {
@@ -52,6 +54,17 @@ export class Views {
   ): Subscription {
     const Protocol = encoding.protocol === 'sotw' ? SotwCursor : DeltaCursor;
     return new Protocol(this.#pool(type), encoding, selection, access, wake);
+  }
+
+  /** What a selection sees, for clients that poll. */
+  openState(
+    type: TypeUrl,
+    encoding: Encoding,
+    selection: Selection,
+    access: Access,
+    wake: () => void,
+  ): WholeState {
+    return new ViewState(this.#pool(type), encoding, selection, access, wake);
   }
 
   /** Shows a transaction to the views that can see it: each sees all of it at once. */

@@ -1,7 +1,7 @@
 import type { X509Certificate } from 'node:crypto';
-import type { Http2Session } from 'node:http2';
 import type { Clock } from '../model/clock.ts';
 import { ClientAuthorities } from './client-authorities.ts';
+import type { ClientSession } from './client-session.ts';
 import { spread } from './drain.ts';
 import { handshakeTimeoutMs } from './http2-settings.ts';
 import { verifiedCertificate } from './peer.ts';
@@ -44,8 +44,8 @@ export class CertificateReview {
    */
   replace<T>(
     ca: Buffer,
-    sessions: ReadonlyMap<Http2Session, T>,
-    end: (session: Http2Session, of: T) => void,
+    sessions: ReadonlyMap<ClientSession, T>,
+    end: (session: ClientSession, of: T) => void,
   ) {
     if (!this.#authorities.replace(ca)) return;
     const { clock, random, durationMs, done } = this.#options;
@@ -73,7 +73,7 @@ export class CertificateReview {
   }
 
   /** A client without a verified certificate stays: it got nothing by a certificate. */
-  #isVouchedFor(session: Http2Session): boolean {
+  #isVouchedFor(session: ClientSession): boolean {
     const certificate = verifiedCertificate(session);
     return certificate === undefined || this.#authorities.vouchFor(certificate);
   }

@@ -1,9 +1,10 @@
-import { constants, type Http2SecureServer, type Http2Server, type Http2Session } from 'node:http2';
+import { constants, type Http2SecureServer, type Http2Server } from 'node:http2';
 import type { Server, Socket } from 'node:net';
 import type { Clock, Timer } from '../model/clock.ts';
 import { systemRandom } from '../model/random.ts';
 import { CertificateReview } from './certificate-review.ts';
 import { ClientConnection } from './client-connection.ts';
+import type { ClientSession } from './client-session.ts';
 import type { GrpcStatus } from './grpc-status.ts';
 import { Code } from './grpc-status.ts';
 import { connectionWindow, idleTimeoutMs, idleTimeoutWhenFullMs, unixWindow } from './http2-settings.ts';
@@ -63,7 +64,7 @@ export class ClientConnections {
   readonly #options: ClientConnectionsOptions;
   /** All of them, those that are within their TLS handshake too. */
   readonly #sockets = new Set<Socket>();
-  readonly #sessions = new Map<Http2Session, ClientConnection>();
+  readonly #sessions = new Map<ClientSession, ClientConnection>();
   readonly #certificates: CertificateReview | undefined;
   /** The socket of the next session. Node creates the session while it emits the event of the socket. */
   #arriving: Socket | undefined;
@@ -71,19 +72,33 @@ export class ClientConnections {
   #draining = false;
   #lastRoomMadeAt = 0;
 
-  /** `listener` accepts; what it accepts is handed on to `http2`, which listens nowhere itself. */
-  constructor(listener: Server, http2: Http2Server | Http2SecureServer, options: ClientConnectionsOptions) {
+  /** `listener` accepts; what is admitted is handed on, to servers that listen nowhere themselves. */
+  constructor(listener: Server, handOn: (socket: Socket) => void, options: ClientConnectionsOptions) {
     this.#options = options;
     this.#certificates = certificateReview(options);
     listener.on('connection', (socket) => {
-      if (this.#accepted(socket)) http2.emit('connection', socket);
+      if (this.#accepted(socket)) handOn(socket);
     });
+    this.#checkIdle();
+  }
+
+  /** Takes in the sessions of a server that connections are handed on to. */
+  follow(http2: Http2Server | Http2SecureServer): void {
     const ready = 'setSecureContext' in http2 ? 'secureConnection' : 'connection';
     http2.prependListener(ready, (socket: Socket) => {
       this.#arriving = socket;
     });
-    http2.on('session', (session) => this.#opened(session));
-    this.#checkIdle();
+    http2.on('session', (session) => {
+      const socket = this.#arriving;
+      this.#arriving = undefined;
+      const refusal = this.opened(session, socket);
+      if (refusal !== undefined) {
+        session.goaway(constants.NGHTTP2_ENHANCE_YOUR_CALM, 0, Buffer.from(refusal));
+        session.destroy();
+      } else if (!session.destroyed) {
+        session.setLocalWindowSize(this.#options.unixPath === undefined ? connectionWindow : unixWindow);
+      }
+    });
   }
 
   /** How many are open. */
@@ -91,7 +106,7 @@ export class ClientConnections {
     return this.#sockets.size;
   }
 
-  of(session: Http2Session | undefined): ClientConnection | undefined {
+  of(session: ClientSession | undefined): ClientConnection | undefined {
     return session && this.#sessions.get(session);
   }
 
@@ -134,22 +149,17 @@ export class ClientConnections {
     return true;
   }
 
-  #opened(session: Http2Session): void {
+  /** HTTP is spoken on it from now on. A text says why it must not be. */
+  opened(session: ClientSession, socket: Socket | undefined): string | undefined {
     const { clock, unixPath, maxAge, bounds } = this.#options;
-    const socket = this.#arriving;
-    this.#arriving = undefined;
     const certificate = verifiedCertificate(session);
     if (certificate !== undefined && this.#certificates?.admits(certificate) === false) {
       session.destroy();
-      return;
+      return undefined;
     }
     const peer = peerOf(session, unixPath, certificate);
     const refusal = bounds?.joined(peer);
-    if (refusal !== undefined) {
-      session.goaway(constants.NGHTTP2_ENHANCE_YOUR_CALM, 0, Buffer.from(refusal));
-      session.destroy();
-      return;
-    }
+    if (refusal !== undefined) return refusal;
     // There is no other replica behind a Unix socket.
     const oldest = unixPath === undefined ? maxAge?.() : undefined;
     const calls = oldest === undefined && certificate === undefined ? undefined : new Set<ServerStream>();
@@ -160,13 +170,13 @@ export class ClientConnections {
       this.#sessions.delete(session);
       connection.timer?.cancel();
     });
-    session.setLocalWindowSize(unixPath === undefined ? connectionWindow : unixWindow);
     if (this.#draining) session.close();
     else if (oldest !== undefined) this.#limitAge(session, connection, oldest);
+    return undefined;
   }
 
   /** Clients connect again, and so spread over replicas that were added later (xds.max_connection_age). */
-  #limitAge(session: Http2Session, connection: ClientConnection, oldest: number): void {
+  #limitAge(session: ClientSession, connection: ClientConnection, oldest: number): void {
     const { clock, random = systemRandom } = this.#options;
     const grace = Math.min(longestGraceMs, oldest / 10);
     connection.timer = clock.after(oldest * (0.9 + 0.2 * random()), () =>
@@ -175,7 +185,7 @@ export class ClientConnections {
   }
 
   /** GOAWAY; what is open goes on for a while, ends with `why`, and what still does not end then is cut. */
-  #retire(session: Http2Session, connection: ClientConnection, why: GrpcStatus, milliseconds: number): void {
+  #retire(session: ClientSession, connection: ClientConnection, why: GrpcStatus, milliseconds: number): void {
     const { clock } = this.#options;
     session.close(); // GOAWAY
     connection.timer?.cancel();

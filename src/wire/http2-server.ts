@@ -166,7 +166,7 @@ export class GrpcServer implements StreamOwner {
       typeof bound === 'object' && bound !== null
         ? formatHostPort(bound.address, bound.port)
         : options.address;
-    this.#connections = new ClientConnections(listener, http2, {
+    this.#connections = new ClientConnections(listener, (socket) => http2.emit('connection', socket), {
       clock: this.clock,
       random: options.random,
       unixPath,
@@ -176,6 +176,7 @@ export class GrpcServer implements StreamOwner {
       reviewed: options.reviewed,
       bounds: options.bounds,
     });
+    this.#connections.follow(http2);
     http2.on(
       'stream',
       (stream: ServerHttp2Stream, headers: IncomingHttpHeaders, _flags: number, raw: string[]) =>

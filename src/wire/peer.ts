@@ -1,7 +1,7 @@
 import type { X509Certificate } from 'node:crypto';
-import type { Http2Session } from 'node:http2';
 import { TLSSocket } from 'node:tls';
 import { formatHostPort } from './address.ts';
+import type { ClientSession } from './client-session.ts';
 import type { Peer } from './server-stream.ts';
 
 interface SubjectAltNames {
@@ -41,9 +41,11 @@ function unquote(value: string): string | undefined {
   }
 }
 
+type Session = Pick<ClientSession, 'destroyed' | 'encrypted' | 'socket'>;
+
 /** Who is at the other end of a session. `listener` is the path of the Unix socket, if it came in there. */
 export function peerOf(
-  session: Http2Session,
+  session: Session,
   listener: string | undefined,
   certificate: X509Certificate | undefined = verifiedCertificate(session),
 ): Peer {
@@ -52,7 +54,7 @@ export function peerOf(
 }
 
 /** Read anew for each call; undefined without TLS, and where it proves nothing. */
-export function verifiedCertificate(session: Http2Session): X509Certificate | undefined {
+export function verifiedCertificate(session: Session): X509Certificate | undefined {
   // Session.socket is a proxy, which only TLS should pay for.
   if (session.encrypted !== true || session.destroyed) return undefined;
   const { socket } = session;
@@ -63,10 +65,10 @@ class SessionPeer implements Peer {
   readonly unix: boolean;
   readonly uriSans: readonly string[];
   readonly dnsSans: readonly string[];
-  readonly #session: Http2Session;
+  readonly #session: Session;
   #address: string | undefined;
 
-  constructor(session: Http2Session, listener: string | undefined, names: SubjectAltNames) {
+  constructor(session: Session, listener: string | undefined, names: SubjectAltNames) {
     this.#session = session;
     this.#address = listener;
     this.unix = listener !== undefined;
@@ -80,7 +82,7 @@ class SessionPeer implements Peer {
   }
 }
 
-function addressOf(session: Http2Session): string {
+function addressOf(session: Session): string {
   if (session.destroyed) return 'unknown:0';
   const { remoteAddress, remotePort } = session.socket;
   return addressText(remoteAddress ?? 'unknown', remotePort);

@@ -40,7 +40,8 @@ export function feedConfig(config: Config): Config {
 }
 
 /** The configuration by which a worker serves clients. */
-export function workerConfig(config: Config, { port }: Pick<Start, 'port'>): Config {
+export function workerConfig(config: Config, { port, restPort }: Pick<Start, 'port' | 'restPort'>): Config {
+  const { rest } = config;
   const { address } = config.xds;
   return {
     ...config,
@@ -48,6 +49,10 @@ export function workerConfig(config: Config, { port }: Pick<Start, 'port'>): Con
       ...config.xds,
       address: address.kind === 'tcp' && port !== undefined ? { ...address, port } : address,
     },
+    rest:
+      rest !== undefined && restPort !== undefined
+        ? { ...rest, address: { ...rest.address, port: restPort } }
+        : rest,
     // The primary keeps idle interests for the configured time. An idle interest of a worker looks used to the primary,
     // so its session could not make room for another one.
     cache: { ...config.cache, idleTtlMs: Math.min(config.cache.idleTtlMs / 10, workerIdleMilliseconds) },

@@ -15,6 +15,8 @@ const start = z.object({
   file: z.string(),
   /** The xDS listener's port, where the configuration leaves it open. */
   port: z.int().optional(),
+  /** The same of the REST listener. */
+  restPort: z.int().optional(),
   /** The sockets' (private-directory.ts). */
   directory: z.string(),
   /** The number of the slot. */
@@ -45,7 +47,10 @@ const loadElsewhere = z.object({ kind: z.literal('load_elsewhere'), load });
 
 const drain = z.object({ kind: z.literal('drain'), milliseconds: z.number() });
 
-const listening = z.object({ kind: z.literal('listening'), address: z.string() });
+const listening = z.object({
+  kind: z.literal('listening'),
+  addresses: z.array(z.object({ name: z.enum(['xds', 'rest']), address: z.string() })),
+});
 
 /** It cannot start, and ends. */
 const failed = z.object({ kind: z.literal('failed'), reason: z.string() });

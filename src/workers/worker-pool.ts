@@ -1,4 +1,5 @@
 import type { ExplainQuery, Plain } from '../admin/ports.ts';
+import type { ListenerAddress } from '../assembly/client-listeners.ts';
 import type { ListClientsResponse } from '../gen/distributary/admin/v1/admin_pb.ts';
 import { answerTooLarge, type ClientStatusQuery } from '../inspect/client-configs.ts';
 import {
@@ -64,14 +65,14 @@ export class WorkerPool implements ClientsView {
     return fail(failure);
   }
 
-  /** The address on which the workers listen; empty: none does. */
-  get address(): string {
-    return this.#slots.find(({ address }) => address !== undefined)?.address ?? '';
+  /** The addresses on which the workers listen; none while no worker does. */
+  get addresses(): readonly ListenerAddress[] {
+    return this.#slots.find(({ listening }) => listening)?.addresses ?? [];
   }
 
   /** Some worker listens: that is enough to serve clients. */
   get listening(): boolean {
-    return this.#slots.some(({ address }) => address !== undefined);
+    return this.#slots.some(({ listening }) => listening);
   }
 
   /** Sends the primary's state to the workers, if it has changed. */
@@ -219,7 +220,7 @@ export class WorkerPool implements ClientsView {
     return new Promise((resolve) => {
       this.#onStartup = () => {
         const failed = this.#slots.find(({ lastError }) => lastError !== '');
-        const waits = this.#slots.some(({ address }) => address === undefined);
+        const waits = this.#slots.some(({ listening }) => !listening);
         if (failed === undefined && waits) return;
         this.#onStartup = undefined;
         resolve(failed?.lastError);

@@ -1,4 +1,5 @@
 import { createServer } from 'node:net';
+import type { ListenerAddress } from '../assembly/client-listeners.ts';
 import type { ClientServing, ServingMode } from '../assembly/client-serving.ts';
 import { type Core, SINGLE_PROCESS } from '../assembly/core.ts';
 import type { XdsListenerCallbacks } from '../assembly/xds-listener.ts';
@@ -80,8 +81,11 @@ async function startPool(
   config: Config,
   directory: string,
 ): Promise<Result<WorkerPool>> {
-  const port = await choosePort(config);
+  const { xds, rest } = config;
+  const port = await choosePort(xds.address.kind === 'tcp' ? xds.address : undefined);
   if (!port.ok) return port;
+  const restPort = await choosePort(rest?.address);
+  if (!restPort.ok) return restPort;
   const { text, file } = config.source;
   return WorkerPool.start(count, {
     log: core.log,
@@ -92,6 +96,7 @@ async function startPool(
       startedText: text,
       file,
       ...(port.value === undefined ? {} : { port: port.value }),
+      ...(restPort.value === undefined ? {} : { restPort: restPort.value }),
       directory,
       relayId: core.loops.relayId,
       level,
@@ -103,7 +108,7 @@ async function startPool(
 }
 
 class WorkerPoolServing implements ClientServing {
-  readonly address: string;
+  readonly addresses: readonly ListenerAddress[];
   readonly clients: WorkerPool;
   readonly #core: Core;
   readonly #answers: XdsListenerCallbacks;
@@ -115,7 +120,7 @@ class WorkerPoolServing implements ClientServing {
     this.#answers = answers;
     this.#sockets = sockets;
     this.clients = pool;
-    this.address = pool.address;
+    this.addresses = pool.addresses;
     this.#unsubscribe = core.onChange(() => pool.setPrimaryState(this.#primaryState()));
     pool.setPrimaryState(this.#primaryState());
   }
@@ -155,8 +160,10 @@ class WorkerPoolServing implements ClientServing {
  * The port for all workers, now and later, where the configuration has port 0; else undefined. node:cluster would choose
  * another port after all workers have ended.
  */
-async function choosePort({ xds: { address } }: Config): Promise<Result<number | undefined>> {
-  if (address.kind !== 'tcp' || address.port !== 0) return ok(undefined);
+async function choosePort(
+  address: { readonly host: string; readonly port: number } | undefined,
+): Promise<Result<number | undefined>> {
+  if (address?.port !== 0) return ok(undefined);
   const server = createServer();
   return new Promise((resolve) => {
     server.once('error', (error) => {

@@ -1,5 +1,6 @@
 import type { Plain } from '../admin/ports.ts';
 import type { Load } from '../assembly/admission.ts';
+import type { ListenerAddress } from '../assembly/client-listeners.ts';
 import type { WorkerStatus } from '../gen/distributary/admin/v1/admin_pb.ts';
 import type { Clock, Timer } from '../model/clock.ts';
 import type { Log } from '../observe/log.ts';
@@ -36,7 +37,7 @@ const longestRestartMs = 30_000;
 const stableAfterMs = 30_000;
 
 type State =
-  | { readonly kind: 'running'; readonly process: WorkerProcess; address: string }
+  | { readonly kind: 'running'; readonly process: WorkerProcess; addresses: readonly ListenerAddress[] }
   | { readonly kind: 'waiting'; readonly timer: Timer }
   | { readonly kind: 'over' };
 
@@ -65,14 +66,18 @@ export class WorkerSlot {
     this.#start();
   }
 
-  /** Undefined while it does not listen. */
-  get address(): string | undefined {
-    return this.#state.kind === 'running' && this.#state.address !== '' ? this.#state.address : undefined;
+  /** None while it does not listen. */
+  get addresses(): readonly ListenerAddress[] {
+    return this.#state.kind === 'running' ? this.#state.addresses : [];
+  }
+
+  get listening(): boolean {
+    return this.addresses.length > 0;
   }
 
   /** To ask the process; undefined while it does not listen. */
   get client(): WorkerClient | undefined {
-    return this.address === undefined ? undefined : this.#client;
+    return this.listening ? this.#client : undefined;
   }
 
   /** Whether a stream with this id is, or was, one of this process. */
@@ -89,7 +94,7 @@ export class WorkerSlot {
     return {
       number: this.number,
       pid: this.#state.kind === 'running' ? this.#state.process.pid : 0,
-      listening: this.address !== undefined,
+      listening: this.listening,
       clients: this.load.streams,
       restarts: this.#restarts,
       lastError: this.#lastError,
@@ -123,7 +128,7 @@ export class WorkerSlot {
       message: (message) => this.#receive(message),
       ended: (how) => this.#ended(how),
     });
-    this.#state = { kind: 'running', process, address: '' };
+    this.#state = { kind: 'running', process, addresses: [] };
     for (const message of opening()) process.send(message);
   }
 
@@ -131,7 +136,7 @@ export class WorkerSlot {
     if (this.#state.kind !== 'running') return;
     switch (message.kind) {
       case 'listening':
-        this.#state.address = message.address;
+        this.#state.addresses = message.addresses;
         this.#options.changed();
         return;
       case 'failed':
@@ -149,7 +154,7 @@ export class WorkerSlot {
   #ended(how: string): void {
     const { clock, log, ended, changed, restarted } = this.#options;
     if (this.#state.kind !== 'running') return;
-    const { process, address } = this.#state;
+    const { process, addresses } = this.#state;
     ended(this.series);
     this.series = [];
     this.load = NO_LOAD;
@@ -158,7 +163,7 @@ export class WorkerSlot {
       this.#onEnded?.();
       return;
     }
-    if (address !== '') this.#lastError = how;
+    if (addresses.length > 0) this.#lastError = how;
     else if (this.#lastError === '') this.#lastError = `${how}, before it listened`;
     if (clock.now() - this.#startedAt >= stableAfterMs) this.#backoff.reset();
     const wait = this.#backoff.next();

@@ -1,7 +1,7 @@
 import type { Load } from '../assembly/admission.ts';
+import { ClientListeners } from '../assembly/client-listeners.ts';
 import { Core } from '../assembly/core.ts';
 import { inForce } from '../assembly/needs-restart.ts';
-import { XdsListener } from '../assembly/xds-listener.ts';
 import type { Config } from '../config/config.ts';
 import { parseConfig } from '../config/load.ts';
 import { problemLine } from '../config/source.ts';
@@ -43,7 +43,7 @@ export class Worker {
   #primaryState: Pick<PrimaryState, 'ready'> = { ready: false };
   #loadElsewhere: Load = { streams: 0, connections: 0 };
   #reporting = false;
-  #listener: XdsListener | undefined;
+  #listeners: ClientListeners | undefined;
 
   private constructor(config: Config, options: WorkerOptions) {
     this.#options = options;
@@ -84,7 +84,10 @@ export class Worker {
         this.#primaryState = message;
         this.#outageGate.update(message);
         this.#core.changed();
-        if (message.refused.length > 0) this.#core.relay.server.failRefusedStreams();
+        if (message.refused.length > 0) {
+          this.#core.relay.server.failRefusedStreams();
+          this.#core.relay.polls.failHopeless();
+        }
         return;
       case 'load_elsewhere':
         this.#loadElsewhere = message.load;
@@ -99,7 +102,7 @@ export class Worker {
   /** Ends the streams over the time given; then everything is closed. */
   async drain(milliseconds: number): Promise<void> {
     this.#core.beginDrain();
-    await this.#listener?.drain(milliseconds);
+    await this.#listeners?.drain(milliseconds);
     await this.#core.relay.stop();
   }
 
@@ -116,16 +119,16 @@ export class Worker {
     );
     if (!answers.ok) return answers;
     const primary = privateTransport(primarySocket(start.directory), primaryTimeoutMs);
-    const listener = await XdsListener.open(this.#core, {
+    const listeners = await ClientListeners.open(this.#core, {
       serving: () => this.#primaryState.ready && !this.#core.isDraining,
       clientStatus: (query) =>
         query.scope.kind === 'connection'
           ? this.#clients.configs(query)
           : attempt(fetchClientStatus(primary, query)),
     });
-    if (!listener.ok) return listener;
-    this.#listener = listener.value;
-    send({ kind: 'listening', address: listener.value.address });
+    if (!listeners.ok) return listeners;
+    this.#listeners = listeners.value;
+    send({ kind: 'listening', addresses: [...listeners.value.addresses] });
     return ok(undefined);
   }
 

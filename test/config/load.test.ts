@@ -7,14 +7,8 @@ import { configOf, expectProblems, minimal, problemsOf, temporaryDirectory } fro
 const sample = readFileSync(new URL('sample.yaml', import.meta.url), 'utf8');
 
 describe('configuration: what is accepted', () => {
-  it("the contract's sample, except for what is not built yet", () => {
-    expectProblems(problemsOf(sample), ['3:1: rest: not supported yet']);
-  });
-
-  const supported = sample.replace(/^rest:.*$/m, '');
-
   it("the contract's sample in the program's units", () => {
-    const { source, ...config } = configOf(supported);
+    const { source, ...config } = configOf(sample);
     expect(source.file).to.equal('f');
     expect(config).to.deep.equal({
       node: {
@@ -33,7 +27,7 @@ describe('configuration: what is accepted', () => {
         maxConnectionAgeMs: undefined,
         clientStatus: { enabled: true, principals: [] },
       },
-      rest: undefined,
+      rest: { address: { kind: 'tcp', host: '0.0.0.0', port: 18001 }, tls: undefined },
       admin: {
         address: { kind: 'tcp', host: '127.0.0.1', port: 19000 },
         tls: undefined,
@@ -116,7 +110,7 @@ describe('configuration: what is accepted', () => {
   });
 
   it("defaults are the values of the contract's sample", () => {
-    const full = configOf(supported);
+    const full = configOf(sample);
     const least = configOf(minimal);
     expect(least.xds).to.deep.equal(full.xds);
     expect(least.admin).to.deep.equal(full.admin);
@@ -203,7 +197,6 @@ upstreams:
 
 describe('configuration: what is not supported yet', () => {
   const rows: readonly (readonly [string, string])[] = [
-    ['rest: {}', '4:1: rest'],
     ['tracing: { otlp_endpoint: "http://collector:4318" }', '4:12: tracing.otlp_endpoint'],
   ];
   for (const [text, where] of rows) {
@@ -214,7 +207,6 @@ describe('configuration: what is not supported yet', () => {
 
   it('is validated all the same', () => {
     expectProblems(problemsOf(`${minimal}rest: { address: x }\ncache: { persistence: {} }\n`), [
-      '4:1: rest: not supported yet',
       '4:18: rest.address: address "x" must be',
       '5:10: cache.persistence.path: missing: a string is required',
     ]);

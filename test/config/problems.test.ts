@@ -447,7 +447,6 @@ rest: {}
       '6:11 upstreams[1].name',
       '7:21 cache.max_bytes',
       '8:16 drain_timeout',
-      '9:1 rest',
     ]);
   });
 

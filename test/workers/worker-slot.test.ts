@@ -64,7 +64,10 @@ function start() {
   return { clock, processes, left, slot, last };
 }
 
-const listening = { kind: 'listening', address: '127.0.0.1:1' } as const;
+const listening = {
+  kind: 'listening' as const,
+  addresses: [{ name: 'xds' as const, address: '127.0.0.1:1' }],
+};
 
 describe('a worker slot', () => {
   it('tells a new process first what it must know', () => {
@@ -74,9 +77,9 @@ describe('a worker slot', () => {
 
   it('listens once its process says so', () => {
     const { slot, last } = start();
-    expect([slot.address, slot.client, slot.status.listening]).to.deep.equal([undefined, undefined, false]);
+    expect([slot.addresses, slot.client, slot.status.listening]).to.deep.equal([[], undefined, false]);
     last().handler.message(listening);
-    expect([slot.address, slot.status.listening]).to.deep.equal(['127.0.0.1:1', true]);
+    expect([slot.addresses, slot.status.listening]).to.deep.equal([listening.addresses, true]);
     expect([slot.owns('1-17'), slot.owns('11-7')]).to.deep.equal([true, false]);
   });
 

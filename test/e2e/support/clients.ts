@@ -104,7 +104,7 @@ const envoyTransports = {
   'delta-grpc': ['a service per type, delta', 'transport="delta",service="cds"'],
 } as const;
 
-function envoy(transport: Transport, version: string = currentEnvoy): ClientKind {
+function envoy(transport: Exclude<Transport, 'rest'>, version: string = currentEnvoy): ClientKind {
   const [asked, streams] = envoyTransports[transport];
   const source = sourceOf(transport);
   return {

@@ -8,11 +8,11 @@ import { Process } from './process.ts';
 import { configSource, type Source, socketAddress, XDS_CLUSTER } from './resources.ts';
 
 /** How Envoy asks: everything on one ADS stream, or LDS and CDS on services of their own. */
-export type Transport = 'ads-sotw' | 'ads-delta' | 'grpc' | 'delta-grpc';
+export type Transport = 'ads-sotw' | 'ads-delta' | 'grpc' | 'delta-grpc' | 'rest';
 
 /** Where the resources themselves say that their resources come from. */
 export const sourceOf = (transport: Transport): Source =>
-  transport === 'grpc' || transport === 'delta-grpc' ? transport : 'ads';
+  transport === 'ads-sotw' || transport === 'ads-delta' ? 'ads' : transport;
 
 export interface EnvoyOptions {
   /** HOST:PORT of its xDS server. */
@@ -150,7 +150,7 @@ function bootstrapOf(options: EnvoyOptions): object {
 }
 
 function dynamicResources(transport: Transport): object {
-  if (transport === 'grpc' || transport === 'delta-grpc') {
+  if (transport === 'grpc' || transport === 'delta-grpc' || transport === 'rest') {
     return { lds_config: configSource(transport), cds_config: configSource(transport) };
   }
   return {
@@ -164,7 +164,7 @@ function dynamicResources(transport: Transport): object {
   };
 }
 
-function xdsCluster({ xds, window }: EnvoyOptions): object {
+function xdsCluster({ xds, transport, window }: EnvoyOptions): object {
   const port = Number(xds.slice(xds.lastIndexOf(':') + 1));
   const windows =
     window === undefined
@@ -181,7 +181,8 @@ function xdsCluster({ xds, window }: EnvoyOptions): object {
     typed_extension_protocol_options: {
       'envoy.extensions.upstreams.http.v3.HttpProtocolOptions': {
         '@type': 'type.googleapis.com/envoy.extensions.upstreams.http.v3.HttpProtocolOptions',
-        explicit_http_config: { http2_protocol_options: windows },
+        explicit_http_config:
+          transport === 'rest' ? { http_protocol_options: {} } : { http2_protocol_options: windows },
       },
     },
   };

@@ -12,6 +12,7 @@ export interface RelayConfig {
   readonly upstreams: readonly object[];
   readonly xds?: object;
   readonly admin?: object;
+  readonly rest?: object;
   readonly [key: string]: unknown;
 }
 
@@ -29,7 +30,9 @@ const any = '127.0.0.1:0';
 
 function withDefaults(config: RelayConfig): object {
   const node = { id: 'relay', cluster: 'relays' };
-  return { node, ...config, xds: { address: any, ...config.xds }, admin: { address: any, ...config.admin } };
+  const rest = config.rest === undefined ? {} : { rest: { address: any, ...config.rest } };
+  const listeners = { xds: { address: any, ...config.xds }, admin: { address: any, ...config.admin } };
+  return { node, ...config, ...listeners, ...rest };
 }
 
 export interface RelayOptions {
@@ -51,18 +54,23 @@ export function distributary(...argv: readonly string[]): Spawn {
   return { command: process.execPath, args: ['--disable-warning=ExperimentalWarning', main, ...argv] };
 }
 
+type Addresses = Pick<RelayProcess, 'xds' | 'rest' | 'admin'>;
+
 /** The relay as users run it: a process of its own. */
 export class RelayProcess implements AsyncDisposable {
   /** HOST:PORT. */
   readonly xds: string;
   readonly admin: string;
+  /** Empty without `rest`. */
+  readonly rest: string;
   readonly #process: Process;
   readonly #files: TemporaryDirectory;
 
-  private constructor(child: Process, xds: string, admin: string, files: TemporaryDirectory) {
+  private constructor(child: Process, { xds, rest, admin }: Addresses, files: TemporaryDirectory) {
     this.#process = child;
     this.xds = xds;
     this.admin = admin;
+    this.rest = rest;
     this.#files = files;
   }
 
@@ -74,8 +82,13 @@ export class RelayProcess implements AsyncDisposable {
     const { command, args } = distributary('run', '--config', path);
     const child = new Process({ command, args: [...flags, ...args] });
     const xds = await child.line(/^listening xds (\S+)/);
+    const rest = config.rest === undefined ? undefined : await child.line(/^listening rest (\S+)/);
     const admin = await child.line(/^listening admin (\S+)/);
-    return new RelayProcess(child, xds[1] ?? '', admin[1] ?? '', files);
+    return new RelayProcess(
+      child,
+      { xds: xds[1] ?? '', rest: rest?.[1] ?? '', admin: admin[1] ?? '' },
+      files,
+    );
   }
 
   /** A relay whose `memory` can be asked for. */

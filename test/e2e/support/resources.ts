@@ -14,12 +14,21 @@ export const ENDPOINTS = `${api}.config.endpoint.v3.ClusterLoadAssignment`;
 export const XDS_CLUSTER = 'xds';
 
 /** Where a resource's own resources come from. */
-export type Source = 'ads' | 'grpc' | 'delta-grpc';
+export type Source = 'ads' | 'grpc' | 'delta-grpc' | 'rest';
+
+/** Often, so that tests are quick; how long a poll may take is Envoy's default. */
+const polling = {
+  api_type: 'REST',
+  transport_api_version: 'V3',
+  cluster_names: [XDS_CLUSTER],
+  refresh_delay: '0.2s',
+};
 
 /** `patience`: how long Envoy waits for the first answer. */
 export function configSource(source: Source, patience: string = '15s'): object {
   const common = { resource_api_version: 'V3', initial_fetch_timeout: patience };
   if (source === 'ads') return { ...common, ads: {} };
+  if (source === 'rest') return { ...common, api_config_source: polling };
   return {
     ...common,
     api_config_source: {

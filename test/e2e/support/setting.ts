@@ -85,7 +85,8 @@ export class Stage implements AsyncDisposable {
     const plane = stack.use(await ControlPlane.start(setting.controlPlaneBinary, { cache: way.cache }));
     const backoff = { initial: '100ms', max: '1s' };
     const upstreams = [upstream(plane.address, way.protocol, { backoff, ...changes })];
-    const relay = stack.use(await RelayProcess.start({ upstreams }));
+    const rest = way.transport === 'rest' ? { rest: {} } : {};
+    const relay = stack.use(await RelayProcess.start({ upstreams, ...rest }));
     return new Stage(setting, way, plane, relay, stack.move());
   }
 
@@ -93,7 +94,11 @@ export class Stage implements AsyncDisposable {
   async envoy(id: string = 'envoy'): Promise<Envoy> {
     const { transport } = this.#way;
     return this.#stack.use(
-      await Envoy.start(this.#setting.envoyBinary, { xds: this.relay.xds, transport, id }),
+      await Envoy.start(this.#setting.envoyBinary, {
+        xds: transport === 'rest' ? this.relay.rest : this.relay.xds,
+        transport,
+        id,
+      }),
     );
   }
 

@@ -1,5 +1,5 @@
 import type { Registry } from '@bufbuild/protobuf';
-import { envoyRegistry } from '../wire/registry.ts';
+import { envoyRegistry } from './registry.ts';
 
 /** The Envoy API for what is inside Any in JSON; loaded once the first Any is written, not with the server. */
 export const lazyEnvoyRegistry: Registry = {

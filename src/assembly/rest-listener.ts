@@ -1,0 +1,118 @@
+import { RestPolls } from '../downstream/polls/rest-polls.ts';
+import { systemClock } from '../model/clock.ts';
+import { ok, type Result } from '../model/result.ts';
+import { TimeSlices } from '../model/time-slices.ts';
+import { type HttpAnswer, problem } from '../wire/http-answer.ts';
+import type { HttpHandler, HttpHead } from '../wire/http-exchange.ts';
+import { type HttpServer, listenHttp } from '../wire/http-server.ts';
+import type { Core } from './core.ts';
+import { clientStatusPath, RestClientStatus } from './rest-client-status.ts';
+import { watchTls } from './watched-tls.ts';
+import type { XdsListenerCallbacks } from './xds-listener.ts';
+
+type RestConfig = NonNullable<Core['config']['rest']>;
+
+/** The listener for clients that poll: REST-JSON, and CSDS beside it (protocol §7). */
+export class RestListener {
+  readonly #server: HttpServer;
+  readonly #close: () => void;
+
+  private constructor(server: HttpServer, close: () => void) {
+    this.#server = server;
+    this.#close = close;
+  }
+
+  /** The error says which address could not be listened on, and why. */
+  static async open(
+    core: Core,
+    { address, tls: files }: RestConfig,
+    answers: XdsListenerCallbacks,
+  ): Promise<Result<RestListener>> {
+    const opened: { server?: HttpServer } = {};
+    const tls = await watchTls(files, () => opened.server, core.log);
+    if (!tls.ok) return tls;
+    const report = (message: string, error: unknown): void => {
+      core.conditions.set('rest listener', `${message}: ${String(error)}`, 'warn', message, { error });
+    };
+    const listening = await listenHttp({
+      ...address,
+      tls: tls.value.material,
+      route: restRoutes(core, answers, report),
+      maxRequestBytes: core.config.limits.maxRequestBytes,
+      bounds: core.admission.forListener(),
+      stalledTimeout: () => core.config.limits.stalledTimeoutMs,
+      maxConnectionAge: () => core.config.xds.maxConnectionAgeMs,
+      reviewTime: () => core.config.drainTimeoutMs,
+      reviewed: (connections) => {
+        if (connections > 0) core.log.info(reviewedMessage, { connections });
+      },
+      report,
+    });
+    if (!listening.ok) {
+      tls.value.close();
+      return listening;
+    }
+    opened.server = listening.value;
+    return ok(new RestListener(opened.server, () => tls.value.close()));
+  }
+
+  get address(): string {
+    return this.#server.address;
+  }
+
+  /** Polls that wait are answered; then the connections end, over the time given. */
+  async drain(milliseconds: number): Promise<void> {
+    await this.#server.drain(milliseconds);
+    this.#close();
+  }
+}
+
+const reviewedMessage =
+  'rest.tls.ca has lost authorities: the connections ended whose certificates they had issued';
+
+/** Refuses what can be refused by the head of a request. */
+function restRoutes(
+  core: Core,
+  answers: XdsListenerCallbacks,
+  report: (message: string, error: unknown) => void,
+): (head: HttpHead) => HttpHandler | HttpAnswer {
+  const slices = new TimeSlices(systemClock);
+  const polls = new RestPolls({
+    polls: core.relay.polls,
+    slices,
+    unreadable: (typeUrl) =>
+      core.conditions.set(`rest ${typeUrl}`, 'unreadable', 'warn', unreadableMessage, { type: typeUrl }),
+    threw: (error, path) => report(`the answer to ${path} could not be made`, error),
+  });
+  const status = new RestClientStatus(core, answers.clientStatus, slices);
+  const paths = [...polls.paths, clientStatusPath];
+  const served = paths.map((path) => `POST ${path}`).join(', ');
+  return (head) => {
+    const refused = paths.includes(head.path)
+      ? refusalOf(head)
+      : problem(404, 'not_found', `there is no ${head.path} here: there is ${served}`);
+    if (refused !== undefined) {
+      core.metrics.rejected('malformed').inc();
+      return refused;
+    }
+    return polls.route(head) ?? status.route(head);
+  };
+}
+
+const unreadableMessage =
+  'a resource holds a type that is not part of the Envoy API that this build knows: REST clients get it as bytes in base64';
+
+/** Why the body of a request is not read. */
+function refusalOf({ method, path, headers }: HttpHead): HttpAnswer | undefined {
+  if (method !== 'POST') {
+    return problem(405, 'unimplemented', `${path} takes POST, not ${method}`, { allow: 'POST' });
+  }
+  const encoding = headers['content-encoding'] ?? 'identity';
+  if (encoding !== 'identity') {
+    const message = `content-encoding ${encoding} is not served here: requests come uncompressed`;
+    return problem(415, 'unimplemented', message, { 'accept-encoding': 'identity' });
+  }
+  const type = headers['content-type'];
+  if (type === undefined || /^application\/(?:[\w.-]+\+)?json\s*(?:;|$)/i.test(type)) return undefined;
+  return problem(415, 'unimplemented', `content-type ${type} is not served here: application/json is`);
+}

@@ -1,0 +1,139 @@
+import type { Timer } from '../../model/clock.ts';
+import type { TypeInfo } from '../../model/types.ts';
+import type { WholeState } from '../../model/whole-state.ts';
+import { Code, type GrpcStatus } from '../../wire/grpc-status.ts';
+import type { DownstreamServices, SessionShare } from '../services.ts';
+import { type Refusal, refusedUpstream, unavailable } from '../stream-refusals.ts';
+import type { Poll } from './poll.ts';
+import { outcomeOf, type Patience, type PollOutcome } from './poll-outcome.ts';
+
+/** A poll that waits for what is unknown. */
+interface HeldPoll {
+  readonly poll: Poll;
+  readonly patience: Patience;
+  readonly answered: (outcome: PollOutcome) => void;
+  readonly timer: Timer;
+}
+
+/** All polls of one type, selection and access: one subscription, that lasts from poll to poll (ADR 18). */
+export class PollClass {
+  readonly info: TypeInfo;
+  readonly poll: Poll;
+  /** By the clock. */
+  polledAt: number;
+  readonly #state: WholeState;
+  readonly #share: SessionShare | undefined;
+  readonly #services: DownstreamServices;
+  readonly #held = new Set<HeldPoll>();
+  #closed = false;
+
+  constructor(poll: Poll, share: SessionShare | undefined, services: DownstreamServices) {
+    this.info = poll.info;
+    this.poll = poll;
+    this.polledAt = services.clock.now();
+    this.#share = share;
+    this.#services = services;
+    const { encoding, selection, client } = poll;
+    this.#state = services.openState(poll.info.url, encoding, selection, client.access, () => this.#wake());
+  }
+
+  get closed(): boolean {
+    return this.#closed;
+  }
+
+  get holds(): boolean {
+    return this.#held.size > 0;
+  }
+
+  takes({ info, selection, encoding, client }: Poll): boolean {
+    const own = this.poll;
+    return (
+      own.info === info &&
+      own.encoding === encoding &&
+      own.client.access.key === client.access.key &&
+      (own.selection === selection || own.selection.equals(selection))
+    );
+  }
+
+  /** Answers at once, or later. The function returned gives the poll up. */
+  ask(poll: Poll, patience: Patience, answered: (outcome: PollOutcome) => void): () => void {
+    this.polledAt = this.#services.clock.now();
+    const outcome =
+      this.#outcomeOf(poll, patience, patience.milliseconds <= 0) ?? this.#refusal(this.#hopeless());
+    if (outcome !== undefined) {
+      answered(outcome);
+      return nothing;
+    }
+    const held: HeldPoll = {
+      poll,
+      patience,
+      answered,
+      timer: this.#services.clock.after(patience.milliseconds, () => this.#answer(held, true)),
+    };
+    this.#held.add(held);
+    return () => this.#release(held);
+  }
+
+  /** Upstreams have gone down: nothing can become known for those that wait. */
+  failIfHopeless(): void {
+    if (this.#held.size === 0) return;
+    const refusal = this.#hopeless();
+    if (refusal !== undefined) this.refuseAll(refusal.status);
+  }
+
+  refuseAll(status: GrpcStatus): void {
+    for (const held of [...this.#held]) {
+      this.#release(held);
+      held.answered({ kind: 'refused', status });
+    }
+  }
+
+  close(): void {
+    if (this.#closed) return;
+    this.#closed = true;
+    this.#share?.release();
+    this.#state.close();
+  }
+
+  #wake(): void {
+    for (const held of [...this.#held]) this.#answer(held, false);
+  }
+
+  #answer(held: HeldPoll, timeIsUp: boolean): void {
+    const outcome = this.#outcomeOf(held.poll, held.patience, timeIsUp);
+    if (outcome === undefined) return;
+    this.#release(held);
+    held.answered(outcome);
+  }
+
+  #outcomeOf(poll: Poll, patience: Patience, timeIsUp: boolean): PollOutcome | undefined {
+    const outcome = outcomeOf(this.#state, poll.version, patience, timeIsUp);
+    if (outcome?.kind !== 'response' || poll.client.exempt) return outcome;
+    const { length } = outcome.response.bytes;
+    const { maxResponseBytes = length } = this.#services.limits();
+    if (length <= maxResponseBytes) return outcome;
+    const message = `a response of ${this.info.short} has ${length} bytes: at most ${maxResponseBytes} are sent (limits.max_response_bytes)`;
+    const status = { code: Code.RESOURCE_EXHAUSTED, message };
+    return this.#refusal({ reason: 'response_bytes', status });
+  }
+
+  #release(held: HeldPoll): void {
+    held.timer.cancel();
+    this.#held.delete(held);
+  }
+
+  #hopeless(): Refusal | undefined {
+    const { info } = this;
+    const { selection, allUnknown } = this.#state;
+    const types = [{ info, selection, subscription: { responded: false, allUnknown } }];
+    return unavailable(types, this.#services) ?? refusedUpstream(types, this.#services);
+  }
+
+  #refusal(refusal: Refusal | undefined): PollOutcome | undefined {
+    if (refusal === undefined) return undefined;
+    this.#services.events.rejected(refusal.reason);
+    return { kind: 'refused', status: refusal.status };
+  }
+}
+
+function nothing(): void {}

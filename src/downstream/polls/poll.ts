@@ -1,0 +1,104 @@
+import type { TypeUrl } from '../../model/brand.ts';
+import { fail, ok, type Result } from '../../model/result.ts';
+import type { Selection } from '../../model/selection.ts';
+import { type Encoding, encoding } from '../../model/subscription.ts';
+import { WILDCARD } from '../../model/transaction.ts';
+import type { TypeInfo } from '../../model/types.ts';
+import { Code } from '../../wire/grpc-status.ts';
+import { type ErrorDetail, readSotwRequest, sotwSelectors } from '../../wire/requests.ts';
+import type { Peer } from '../../wire/server-stream.ts';
+import { selectAll, selectName } from '../selecting.ts';
+import type { ClientContext, DownstreamServices } from '../services.ts';
+import { SotwNames } from '../sotw-names.ts';
+import { malformed, type Refusal } from '../stream-refusals.ts';
+import { deniesAll, excessOf, excessOfNames } from '../subscription-limits.ts';
+import { knownSelections, nothingNamed } from '../type-stream.ts';
+
+/** What one message of a client asks for, by the rules in force when it was read. */
+export interface Poll {
+  readonly info: TypeInfo;
+  readonly client: ClientContext;
+  readonly selection: Selection;
+  readonly encoding: Encoding;
+  /** What the client has; empty: nothing. */
+  readonly version: string;
+  /** Why it has rejected that. */
+  readonly error: ErrorDetail | undefined;
+}
+
+/** Reads a DiscoveryRequest that stands for itself: it must carry the node, and the path says the type (§7.1). */
+export function readPoll(
+  info: TypeInfo,
+  bytes: Buffer,
+  peer: Peer,
+  contentVersions: boolean,
+  services: DownstreamServices,
+): Result<Poll, Refusal> {
+  const read = readSotwRequest(bytes);
+  if (!read.ok) return invalid('malformed', read.error);
+  const { typeUrl, node, selectors, version, error } = read.value;
+  if (typeUrl !== '' && typeUrl !== info.url) {
+    return invalid('type', `type_url ${JSON.stringify(typeUrl)} where ${info.url} is served`);
+  }
+  if (node === undefined) return invalid('no_node', 'the request must carry node');
+  const context = services.context(node, peer);
+  if (!context.ok) return fail({ reason: 'node', status: context.error });
+  const client = context.value;
+  const denied = client.access.deniesEverything(info.url);
+  if (denied) return forbidden(`this client may not subscribe to ${info.url}`);
+  const limits = client.exempt ? undefined : services.limits();
+  const names = limits && excessOfNames(selectors, sotwSelectors, limits);
+  if (names !== undefined) return exhausted(names);
+  const selection = select(selectors ?? nothingNamed, info.url, client, services);
+  if (!selection.ok) return invalid('malformed', selection.error);
+  if (deniesAll(client, info.url, selection.value)) {
+    return forbidden(`this client may not subscribe to any of the ${info.short} resources that it names`);
+  }
+  const excess = limits && excessOf({ url: info.url, selection: selection.value }, [], limits);
+  if (excess !== undefined) return exhausted(excess);
+  return ok({
+    info,
+    client,
+    selection: selection.value,
+    encoding: encodingOf(client, contentVersions, services),
+    version,
+    error,
+  });
+}
+
+function encodingOf(client: ClientContext, contentVersions: boolean, services: DownstreamServices): Encoding {
+  const { wrapped, ttl } = client;
+  return encoding({
+    protocol: 'sotw',
+    wrapped,
+    ttl,
+    constrained: services.constrained(),
+    contentVersions,
+  });
+}
+
+/** As the first SotW request of a stream (§3.6): each poll stands for itself. */
+function select(
+  bytes: Buffer,
+  type: TypeUrl,
+  client: ClientContext,
+  services: DownstreamServices,
+): Result<Selection> {
+  const known = knownSelections.find(client.selectionGroup, type, bytes);
+  if (known !== undefined) return ok(known);
+  const selected = selectAll(bytes, sotwSelectors, type, client);
+  if (!selected.ok) return selected;
+  const everything = services.legacyWildcard(type) ? selectName(WILDCARD, type, client) : undefined;
+  const wildcard = everything?.ok === true ? everything.value : undefined;
+  const selection = new SotwNames().selection(selected.value, wildcard);
+  knownSelections.add(client.selectionGroup, type, bytes, selection);
+  return ok(selection);
+}
+
+const invalid = (reason: string, message: string) => fail({ reason, status: malformed(message) });
+
+const forbidden = (message: string) =>
+  fail({ reason: 'denied', status: { code: Code.PERMISSION_DENIED, message } });
+
+const exhausted = (message: string) =>
+  fail({ reason: 'subscriptions', status: { code: Code.RESOURCE_EXHAUSTED, message } });

@@ -1,0 +1,219 @@
+import type { Timer } from '../../model/clock.ts';
+import { fail, ok, type Result } from '../../model/result.ts';
+import type { TypeInfo } from '../../model/types.ts';
+import { DRAINING } from '../../wire/drain.ts';
+import { Code, type GrpcStatus } from '../../wire/grpc-status.ts';
+import type { Peer } from '../../wire/server-stream.ts';
+import type { ClientTransport, DownstreamServices } from '../services.ts';
+import type { Refusal } from '../stream-refusals.ts';
+import type { StreamRefusal } from '../xds-server.ts';
+import { PeerRates } from './peer-rates.ts';
+import { type Poll, readPoll } from './poll.ts';
+import { PollClass } from './poll-class.ts';
+import type { Patience, PollOutcome } from './poll-outcome.ts';
+
+/** A class without a poll for so long ends. Envoy's refresh_delay is seconds. Milliseconds. */
+const lingerMs = 60_000;
+const sweepMs = 5000;
+/** Of all classes together, whoever polls: names, and classes. The least recently polled ends first. */
+const maxNames = 2_000_000;
+const maxClasses = 20_000;
+/** A class of so many names costs as much as two (change-rate.ts). */
+const namesPerChange = 500;
+
+export interface PollsOptions {
+  /** Why nothing is answered to this peer now, if so. */
+  readonly refuses: (peer: Peer, info: TypeInfo) => StreamRefusal | undefined;
+}
+
+/** A poll as it was read, while the rules hold by which it was. */
+export interface ReadPoll {
+  readonly poll: Poll;
+  readonly generation: number;
+  /** Where it was answered before. */
+  class: PollClass | undefined;
+}
+
+/** What clients ask for in single requests: REST polls and the unary Fetch (protocol §7). */
+export class Polls {
+  readonly #services: DownstreamServices;
+  readonly #options: PollsOptions;
+  readonly #rates: PeerRates;
+  /** The least recently polled first. */
+  readonly #classes = new Map<string, PollClass[]>();
+  readonly #used = new Set<PollClass>();
+  #names = 0;
+  /** Grows with each change of the rules. */
+  #generation = 0;
+  #sweep: Timer | undefined;
+  #ended = false;
+
+  constructor(services: DownstreamServices, options: PollsOptions) {
+    this.#services = services;
+    this.#options = options;
+    this.#rates = new PeerRates(services.clock, () => services.limits().changesPerSecond);
+  }
+
+  /** The open classes, for metrics. */
+  classes(): Iterable<PollClass> {
+    return this.#used.values();
+  }
+
+  /** Why this peer is refused whatever it asks for. */
+  refusal(peer: Peer, info: TypeInfo): GrpcStatus | undefined {
+    const refusal = this.#ended
+      ? { reason: 'draining', status: DRAINING }
+      : this.#options.refuses(peer, info);
+    if (refusal !== undefined) this.#services.events.rejected(refusal.reason, refusal.logged);
+    return refusal?.status;
+  }
+
+  /** `contentVersions`: version_info says what is in the response, so that 304 can be told (§7.3). */
+  read(info: TypeInfo, bytes: Buffer, peer: Peer, contentVersions: boolean): Result<ReadPoll, GrpcStatus> {
+    const read = readPoll(info, bytes, peer, contentVersions, this.#services);
+    if (!read.ok) return fail(this.#rejected(read.error));
+    return ok({ poll: read.value, generation: this.#generation, class: undefined });
+  }
+
+  /** The rules by which it was read are in force. */
+  isCurrent({ generation }: ReadPoll): boolean {
+    return generation === this.#generation;
+  }
+
+  /** A request could not be read. */
+  malformed(): void {
+    this.#services.events.rejected('malformed');
+  }
+
+  /** So much work for one request counts as changes of subscriptions do; false: the peer has done too much. */
+  admitsWork(peer: Peer, cost: number): boolean {
+    if (this.#rates.spend(peer, cost)) return true;
+    this.#services.events.rejected('rate');
+    return false;
+  }
+
+  /** Calls back once, at once or later. The function returned gives the poll up. */
+  ask(read: ReadPoll, peer: Peer, patience: Patience, answered: (outcome: PollOutcome) => void): () => void {
+    const { poll } = read;
+    this.#count(poll);
+    const known = read.class?.closed === false ? read.class : this.#find(poll);
+    const found = known === undefined ? this.#open(poll, peer) : ok(known);
+    if (!found.ok) {
+      answered({ kind: 'refused', status: this.#rejected(found.error) });
+      return () => {};
+    }
+    read.class = found.value;
+    this.#used.delete(found.value);
+    this.#used.add(found.value);
+    return found.value.ask(poll, patience, answered);
+  }
+
+  /** It was handed to the client. */
+  sent({ info }: Poll, transport: ClientTransport, bytes: Buffer): void {
+    this.#services.events.response(info.url, transport, { bytes, receivedAt: undefined });
+  }
+
+  /** Upstreams have gone down. */
+  failHopeless(): void {
+    for (const one of this.#used) one.failIfHopeless();
+  }
+
+  /** Rules have changed: who polls is looked at anew. */
+  reidentify(): void {
+    this.#generation++;
+    const message = 'the rules have changed meanwhile: ask again';
+    this.#endAll({ code: Code.UNAVAILABLE, message });
+  }
+
+  /** From now on nothing is answered, and who waits is told so. */
+  drain(): void {
+    this.#ended = true;
+    this.#sweep?.cancel();
+    this.#endAll(DRAINING);
+  }
+
+  #count({ info, version, error, client }: Poll): void {
+    const { events } = this.#services;
+    const kind = error === undefined ? (version === '' ? 'subscribe' : 'ack') : 'nack';
+    events.request(info.url, kind);
+    if (error !== undefined) events.nack(info.url, client.nodeId, version, error);
+  }
+
+  #find(poll: Poll): PollClass | undefined {
+    return this.#classes.get(keyOf(poll))?.find((one) => one.takes(poll));
+  }
+
+  #open(poll: Poll, peer: Peer): Result<PollClass, Refusal> {
+    const { selection, info, client } = poll;
+    if (!client.exempt && !this.#rates.spend(peer, 1 + Math.floor(selection.size / namesPerChange))) {
+      return fail({ reason: 'rate', status: tooFast });
+    }
+    const share = client.exempt ? undefined : this.#services.sessions?.(peer);
+    const excess = share?.take([{ url: info.url, selection }]);
+    if (excess !== undefined) {
+      return fail({
+        reason: 'upstream_sessions',
+        status: { code: Code.RESOURCE_EXHAUSTED, message: excess },
+      });
+    }
+    const opened = new PollClass(poll, share, this.#services);
+    const key = keyOf(poll);
+    this.#classes.set(key, [...(this.#classes.get(key) ?? []), opened]);
+    this.#used.add(opened);
+    this.#names += selection.size;
+    this.#makeRoom();
+    this.#sweepLater();
+    return ok(opened);
+  }
+
+  #makeRoom(): void {
+    for (const one of this.#used) {
+      if (this.#names <= maxNames && this.#used.size <= maxClasses) return;
+      if (!one.holds && this.#used.size > 1) this.#end(one);
+    }
+  }
+
+  #end(one: PollClass): void {
+    const key = keyOf(one.poll);
+    const rest = (this.#classes.get(key) ?? []).filter((other) => other !== one);
+    if (rest.length === 0) this.#classes.delete(key);
+    else this.#classes.set(key, rest);
+    this.#used.delete(one);
+    this.#names -= one.poll.selection.size;
+    one.close();
+  }
+
+  #endAll(status: GrpcStatus): void {
+    for (const one of [...this.#used]) {
+      one.refuseAll(status);
+      this.#end(one);
+    }
+  }
+
+  #sweepLater(): void {
+    this.#sweep ??= this.#services.clock.after(sweepMs, () => {
+      this.#sweep = undefined;
+      const latest = this.#services.clock.now() - lingerMs;
+      for (const one of [...this.#used]) {
+        if (one.polledAt > latest) break;
+        if (!one.holds) this.#end(one);
+      }
+      this.#rates.forget();
+      if (this.#used.size > 0) this.#sweepLater();
+    });
+  }
+
+  #rejected({ reason, status }: Refusal): GrpcStatus {
+    this.#services.events.rejected(reason);
+    return status;
+  }
+}
+
+export const tooFast: GrpcStatus = {
+  code: Code.RESOURCE_EXHAUSTED,
+  message:
+    'this peer changes what it polls too often (limits.subscription_changes_per_second): ask again later',
+};
+
+const keyOf = ({ info, selection, client }: Poll): string =>
+  `${info.short} ${selection.hash} ${selection.size} ${client.access.key}`;

@@ -1,0 +1,142 @@
+import { hash } from 'node:crypto';
+import { LRUCache } from 'lru-cache';
+import { fail, ok, type Result } from '../../model/result.ts';
+import type { TimeSlices } from '../../model/time-slices.ts';
+import { knownTypes, type TypeInfo } from '../../model/types.ts';
+import type { GrpcStatus } from '../../wire/grpc-status.ts';
+import { type HttpAnswer, jsonAnswer, problem, refusal } from '../../wire/http-answer.ts';
+import type { HttpHandler, HttpHead } from '../../wire/http-exchange.ts';
+import type { Peer } from '../../wire/server-stream.ts';
+import { malformed } from '../stream-refusals.ts';
+import { JsonBodies, requestFromJson } from './poll-json.ts';
+import type { Patience, PollOutcome } from './poll-outcome.ts';
+import { type Polls, type ReadPoll, tooFast } from './polls.ts';
+
+/** `POST /v3/discovery:<x>` (protocol §2). */
+const types: ReadonlyMap<string, TypeInfo> = new Map(
+  knownTypes.flatMap((info): [string, TypeInfo][] =>
+    info.rest === undefined ? [] : [[`/v3/discovery:${info.rest}`, info]],
+  ),
+);
+
+/** Shorter than Envoy's request_timeout, 1 s by default: it takes a poll without an answer for a failure. */
+const patience: Patience = { milliseconds: 500, unchanged: true, whenUnknown: 'REFUSED' };
+
+/** Polls that were read before: a client repeats its poll, byte by byte, until something changes. */
+const maxKnownBytes = 64 << 20;
+const bytesPerPoll = 1024;
+const bytesPerName = 128;
+/** To read a body of so many bytes counts as one change of a subscription; smaller ones do not count. */
+const bytesPerChange = 256 << 10;
+
+export interface RestPollsOptions {
+  readonly polls: Polls;
+  readonly slices: TimeSlices;
+  /** A type inside a resource is not known, and is sent as bytes. */
+  readonly unreadable: (typeUrl: string) => void;
+  /** A bug: an answer could not be made. */
+  readonly threw: (error: unknown, path: string) => void;
+}
+
+/** REST-JSON: each poll is one request over HTTP (protocol §7). */
+export class RestPolls {
+  readonly #options: RestPollsOptions;
+  readonly #bodies: JsonBodies;
+  readonly #peers = new WeakMap<Peer, number>();
+  #lastPeer = 0;
+  readonly #known = new LRUCache<string, ReadPoll>({
+    maxSize: maxKnownBytes,
+    sizeCalculation: ({ poll: { selection } }) => bytesPerPoll + bytesPerName * selection.size,
+  });
+
+  constructor(options: RestPollsOptions) {
+    this.#options = options;
+    this.#bodies = new JsonBodies(options.slices, options.unreadable);
+  }
+
+  /** The paths that are served. */
+  get paths(): readonly string[] {
+    return [...types.keys()];
+  }
+
+  /** Undefined: another path. */
+  route(head: HttpHead): HttpHandler | HttpAnswer | undefined {
+    const info = types.get(head.path);
+    if (info === undefined) return undefined;
+    const refused = this.#options.polls.refusal(head.peer, info);
+    if (refused !== undefined) return refusal(refused);
+    return (body, answered) => this.#poll(info, head, body, answered);
+  }
+
+  #poll(info: TypeInfo, head: HttpHead, body: Buffer, answered: (answer: HttpAnswer) => void): () => void {
+    const { polls } = this.#options;
+    const read = this.#read(info, head.peer, body);
+    if (!read.ok) {
+      answered(refusal(read.error));
+      return () => {};
+    }
+    const { value } = read;
+    return polls.ask(value, head.peer, patience, (outcome) => {
+      const answer = this.#answer(value, outcome, head);
+      if (!(answer instanceof Promise)) {
+        answered(answer);
+        return;
+      }
+      answer.then(answered, (error: unknown) => {
+        this.#options.threw(error, head.path);
+        answered(problem(500, 'internal', 'this is a bug: see the log'));
+      });
+    });
+  }
+
+  /** The same bytes on the same connection are the same poll: nothing is read again. */
+  #read(info: TypeInfo, peer: Peer, body: Buffer): Result<ReadPoll, GrpcStatus> {
+    const { polls } = this.#options;
+    const key = `${this.#numberOf(peer)} ${info.short} ${hash('sha256', body, 'base64')}`;
+    const known = this.#known.get(key);
+    if (known !== undefined && polls.isCurrent(known)) return ok(known);
+    const cost = Math.floor(body.length / bytesPerChange);
+    if (cost > 0 && !polls.admitsWork(peer, cost)) return fail(tooFast);
+    const bytes = requestFromJson(body);
+    if (!bytes.ok) {
+      polls.malformed();
+      return fail(malformed(bytes.error));
+    }
+    const read = polls.read(info, bytes.value, peer, true);
+    if (read.ok) this.#known.set(key, read.value);
+    return read;
+  }
+
+  #numberOf(peer: Peer): number {
+    const known = this.#peers.get(peer);
+    if (known !== undefined) return known;
+    this.#peers.set(peer, ++this.#lastPeer);
+    return this.#lastPeer;
+  }
+
+  #answer({ poll }: ReadPoll, outcome: PollOutcome, { headers }: HttpHead): HttpAnswer | Promise<HttpAnswer> {
+    switch (outcome.kind) {
+      case 'refused':
+        return refusal(outcome.status);
+      case 'unchanged':
+        return unchanged;
+      case 'response':
+        return this.#bodies.of(outcome.response).then(async (body) => {
+          const compressed = takesGzip(headers['accept-encoding']);
+          const bytes = compressed ? await body.compressed() : body.plain;
+          this.#options.polls.sent(poll, 'rest', bytes);
+          return jsonAnswer(bytes, compressed ? { 'content-encoding': 'gzip', vary } : { vary });
+        });
+      default:
+        return outcome satisfies never;
+    }
+  }
+}
+
+const vary = 'accept-encoding';
+const unchanged: HttpAnswer = { status: 304, type: '', body: '' };
+
+/** Whether gzip is listed, and not refused with q=0. */
+function takesGzip(accepted: string | string[] | undefined): boolean {
+  return /\bgzip\b(?!\s*;\s*q=0(?:\.0*)?\s*(?:,|$))/i.test(String(accepted ?? ''));
+}

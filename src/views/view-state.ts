@@ -1,0 +1,105 @@
+import type { Access } from '../model/access.ts';
+import type { Selection } from '../model/selection.ts';
+import type { Encoding } from '../model/subscription.ts';
+import type { WholeState } from '../model/whole-state.ts';
+import { changesSince } from './changes-since.ts';
+import { composeSotw } from './compose-sotw.ts';
+import type { CursorStep, Frame } from './frame.ts';
+import type { View } from './view.ts';
+import { viewDigest } from './view-digest.ts';
+import type { ViewPool } from './view-pool.ts';
+import type { ViewSubscriber } from './view-subscriber.ts';
+
+/** No serial is lower. */
+const beforeAll = 0;
+
+/**
+ * A view as polling clients read it: it has no position, and each answer is the way from nothing to the head. The
+ * response is the view's own shared frame, so a poll of an unchanged view composes nothing.
+ */
+export class ViewState implements WholeState, ViewSubscriber {
+  readonly wake: () => void;
+  readonly #pool: ViewPool;
+  readonly #encoding: Encoding;
+  readonly #view: View;
+
+  constructor(pool: ViewPool, encoding: Encoding, selection: Selection, access: Access, wake: () => void) {
+    this.#pool = pool;
+    this.#encoding = encoding;
+    this.wake = wake;
+    this.#view = pool.view(selection, access);
+    this.#view.subscribers.add(this);
+  }
+
+  get selection(): Selection {
+    return this.#view.selection;
+  }
+
+  get resolved(): boolean {
+    return this.#view.unresolvedNames.size === 0 && this.#view.collectionsResolved;
+  }
+
+  get allUnknown(): boolean {
+    return this.#view.allUnknown;
+  }
+
+  get complete(): boolean {
+    return this.#view.complete;
+  }
+
+  get collectionsResolved(): boolean {
+    return this.#view.collectionsResolved;
+  }
+
+  get version(): string {
+    return `${this.#view.version}@${viewDigest(this.#view)}`;
+  }
+
+  take(): Frame {
+    const encoding = this.#encoding;
+    const view = this.#view;
+    const step: CursorStep = {
+      from: -1,
+      resend: undefined,
+      deferRemovals: false,
+      firstResponseDue: true,
+      encoding,
+    };
+    const known = view.frames.find(step, beforeAll)?.frame;
+    if (known !== undefined) return known;
+    const composed = composeSotw(
+      {
+        view,
+        encoding,
+        now: this.#pool.now(),
+        controlPlane: this.#pool.controlPlane,
+        newcomer: true,
+        errorsSentUpTo: () => -1,
+        deferRemovals: false,
+        deferredRemovals: undefined,
+        firstResponseDue: true,
+        mustRemove: [],
+      },
+      changesSince(view, -1, undefined),
+      beforeAll,
+    );
+    // A first response is composed even if it is empty.
+    if (composed.frame === undefined) throw new Error('a first response that is due was not composed');
+    if (!composed.frame.timeDependent) view.frames.add(step, composed);
+    view.dropHistory();
+    return composed.frame;
+  }
+
+  close(): void {
+    const view = this.#view;
+    view.subscribers.delete(this);
+    if (view.subscribers.size === 0 && view.anchored.size === 0) this.#pool.retire(view);
+  }
+
+  /** For the view: a reader without a position keeps no history. */
+  positionIn(): undefined {
+    return undefined;
+  }
+
+  invalidated(): void {}
+}

@@ -1,0 +1,47 @@
+import { Code, codeName, type GrpcStatus } from './grpc-status.ts';
+
+/** A whole answer over HTTP. */
+export interface HttpAnswer {
+  readonly status: number;
+  readonly type: string;
+  readonly body: string | Buffer;
+  readonly headers?: Readonly<Record<string, string>>;
+}
+
+const json = 'application/json';
+
+/** The body of every refusal: what kind it is, and what is wrong. */
+export function problem(
+  status: number,
+  code: string,
+  message: string,
+  headers: Readonly<Record<string, string>> = {},
+): HttpAnswer {
+  return { status, type: json, body: `${JSON.stringify({ code, message })}\n`, headers };
+}
+
+/** HTTP's status for each refusal that a gRPC client would get; what is not here is a bug. */
+const statuses: ReadonlyMap<Code, number> = new Map<Code, number>([
+  [Code.INVALID_ARGUMENT, 400],
+  [Code.UNAUTHENTICATED, 401],
+  [Code.PERMISSION_DENIED, 403],
+  [Code.NOT_FOUND, 404],
+  [Code.UNIMPLEMENTED, 404],
+  [Code.DEADLINE_EXCEEDED, 408],
+  [Code.RESOURCE_EXHAUSTED, 429],
+  [Code.UNAVAILABLE, 503],
+]);
+
+/** Codes are written as Connect writes them. */
+export function refusal({ code, message }: GrpcStatus): HttpAnswer {
+  const status = statuses.get(code) ?? 500;
+  const retry = status === 429 || status === 503 ? { 'retry-after': '1' } : {};
+  return problem(status, codeName(code).toLowerCase(), message, retry);
+}
+
+export function jsonAnswer(
+  body: string | Buffer,
+  headers: Readonly<Record<string, string>> = {},
+): HttpAnswer {
+  return { status: 200, type: json, body, headers };
+}

@@ -1,0 +1,176 @@
+import { type IncomingHttpHeaders, type IncomingMessage, ServerResponse } from 'node:http';
+import type { Http2ServerRequest, Http2ServerResponse } from 'node:http2';
+import { Code, codeName, type GrpcStatus } from './grpc-status.ts';
+import type { Gatherer, HalfSent } from './half-sent.ts';
+import { type HttpAnswer, problem } from './http-answer.ts';
+import type { Peer } from './server-stream.ts';
+
+/** A request without its body. */
+export interface HttpHead {
+  readonly method: string;
+  /** Without its query. */
+  readonly path: string;
+  readonly headers: IncomingHttpHeaders;
+  readonly peer: Peer;
+}
+
+/** Takes the body of a request, and answers once, at once or later. The function returned gives it up. */
+export type HttpHandler = (body: Buffer, answered: (answer: HttpAnswer) => void) => () => void;
+
+export interface ExchangeOwner {
+  readonly halfSent: HalfSent;
+  readonly maxRequestBytes: number;
+  /** An answer is for this handler's bug. */
+  threw(error: unknown, path: string): void;
+  /** The client has to send its body now, or to read its answer: that may not take for ever. */
+  waitsForClient(exchange: HttpExchange): void;
+  /** It is the relay's turn, or over. */
+  waitsNoMore(exchange: HttpExchange): void;
+}
+
+type Request = IncomingMessage | Http2ServerRequest;
+type Response = ServerResponse | Http2ServerResponse;
+
+/** What a client sends after it was refused is thrown away, so that it reads the answer; but not without end. */
+const mostDiscarded = 16 << 20;
+
+/** One request and its answer, over either version of HTTP. */
+export class HttpExchange implements Gatherer {
+  readonly head: HttpHead;
+  readonly #request: Request;
+  readonly #response: Response;
+  readonly #owner: ExchangeOwner;
+  #chunks: Buffer[] = [];
+  #bytes = 0;
+  #declared: number | undefined;
+  #cancel: (() => void) | undefined;
+  #answered = false;
+
+  constructor(request: Request, response: Response, head: HttpHead, owner: ExchangeOwner) {
+    this.#request = request;
+    this.#response = response;
+    this.head = head;
+    this.#owner = owner;
+    response.on('close', () => this.#closed());
+    request.on('error', ignore);
+    response.on('error', ignore);
+  }
+
+  get peer(): Peer {
+    return this.head.peer;
+  }
+
+  /** Reads the body for the handler. */
+  read(handler: HttpHandler): void {
+    const declared = this.head.headers['content-length'];
+    this.#declared = declared === undefined ? undefined : Number(declared);
+    if (this.#declared !== undefined && this.#declared > this.#owner.maxRequestBytes) {
+      this.#refuseSize();
+      return;
+    }
+    this.#owner.waitsForClient(this);
+    this.#request.on('data', (chunk: Buffer) => this.#take(chunk));
+    this.#request.on('end', () => this.#run(handler));
+  }
+
+  answer({ status, type, body, headers }: HttpAnswer): void {
+    if (this.#answered) return;
+    this.#answered = true;
+    this.#drop();
+    this.#owner.waitsForClient(this);
+    const response = this.#response;
+    if (response.destroyed || response.headersSent) return;
+    const bodiless = body.length === 0;
+    const all = {
+      ...(bodiless ? {} : { 'content-type': type, 'x-content-type-options': 'nosniff' }),
+      ...(status === 304 ? {} : { 'content-length': Buffer.byteLength(body) }),
+      'cache-control': 'no-store',
+      ...headers,
+    };
+    if (response instanceof ServerResponse) response.writeHead(status, all);
+    else response.writeHead(status, all);
+    if (bodiless || this.head.method === 'HEAD') response.end();
+    else response.end(body);
+    // What was not read would be taken for the next request.
+    this.#request.resume();
+  }
+
+  /** For HalfSent. */
+  abandon(status: GrpcStatus): void {
+    this.#refuse(429, status);
+  }
+
+  /** The client has done nothing for so long: it has not sent its body, or does not read its answer. */
+  expire(milliseconds: number): void {
+    if (this.#answered) {
+      this.#destroy();
+      return;
+    }
+    const message = `the body did not arrive within ${milliseconds} ms (limits.stalled_timeout)`;
+    this.#refuse(408, { code: Code.DEADLINE_EXCEEDED, message });
+  }
+
+  #destroy(): void {
+    if (this.#response instanceof ServerResponse) this.#response.socket?.destroy();
+    else this.#response.stream.destroy();
+  }
+
+  #take(chunk: Buffer): void {
+    this.#bytes += chunk.length;
+    if (this.#answered) {
+      if (this.#bytes > mostDiscarded) this.#destroy();
+      return;
+    }
+    if (this.#bytes > this.#owner.maxRequestBytes) {
+      this.#refuseSize();
+      return;
+    }
+    this.#chunks.push(chunk);
+    // Most bodies come whole, in one piece.
+    if (this.#bytes !== this.#declared) this.#owner.halfSent.resize(this, this.#bytes);
+  }
+
+  #run(handler: HttpHandler): void {
+    if (this.#answered) return;
+    const [only] = this.#chunks;
+    const body = this.#chunks.length === 1 && only !== undefined ? only : Buffer.concat(this.#chunks);
+    this.#drop();
+    this.#owner.waitsNoMore(this);
+    try {
+      this.#cancel = handler(body, (answer) => this.answer(answer));
+    } catch (error) {
+      this.#owner.threw(error, this.head.path);
+      this.answer(problem(500, 'internal', 'this is a bug: see the log'));
+    }
+  }
+
+  #refuseSize(): void {
+    const { maxRequestBytes } = this.#owner;
+    const message = `the body is larger than ${maxRequestBytes} bytes (limits.max_request_bytes)`;
+    this.#refuse(413, { code: Code.RESOURCE_EXHAUSTED, message });
+  }
+
+  /** Before the body has arrived: what follows of it is no request. */
+  #refuse(http: number, { code, message }: GrpcStatus): void {
+    this.answer(problem(http, codeName(code).toLowerCase(), message, last(this.#request)));
+  }
+
+  #drop(): void {
+    this.#chunks = [];
+    this.#owner.halfSent.resize(this, 0);
+  }
+
+  #closed(): void {
+    this.#drop();
+    this.#owner.waitsNoMore(this);
+    if (this.#answered) return;
+    this.#answered = true;
+    this.#cancel?.();
+  }
+}
+
+/** HTTP/1.1 alone can end its connection with an answer; HTTP/2 ends the stream. */
+const last = ({ httpVersionMajor }: Request): Readonly<Record<string, string>> =>
+  httpVersionMajor === 1 ? { connection: 'close' } : {};
+
+function ignore(): void {}

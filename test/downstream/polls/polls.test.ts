@@ -1,0 +1,237 @@
+import { create, fromBinary, type MessageInitShape, toBinary } from '@bufbuild/protobuf';
+import { expect } from 'chai';
+import type { Patience, PollOutcome } from '../../../src/downstream/polls/poll-outcome.ts';
+import type { ReadPoll } from '../../../src/downstream/polls/polls.ts';
+import { NodeSchema } from '../../../src/gen/envoy/config/core/v3/base_pb.ts';
+import {
+  DiscoveryRequestSchema,
+  DiscoveryResponseSchema,
+} from '../../../src/gen/envoy/service/discovery/v3/discovery_pb.ts';
+import { typeInfo } from '../../../src/model/types.ts';
+import { Code } from '../../../src/wire/grpc-status.ts';
+import type { Peer } from '../../../src/wire/server-stream.ts';
+import { InMemoryRelay, namedHolder, nameOf, node, put, type } from '../../support/in-memory-relay.ts';
+
+const peer: Peer = { address: '127.0.0.1:1', unix: false, uriSans: [], dnsSans: [] };
+const rest: Patience = { milliseconds: 500, unchanged: true, whenUnknown: 'REFUSED' };
+const fetching: Patience = { milliseconds: 15_000, unchanged: false, whenUnknown: 'EMPTY' };
+
+interface Asked {
+  outcome: PollOutcome | undefined;
+  readonly giveUp: () => void;
+}
+
+class Poller {
+  readonly lab: InMemoryRelay;
+  #read: ReadPoll | undefined;
+
+  constructor(lab: InMemoryRelay) {
+    this.lab = lab;
+  }
+
+  ask(
+    short: string,
+    request: MessageInitShape<typeof DiscoveryRequestSchema>,
+    patience = rest,
+    from = peer,
+  ): Asked {
+    const { polls } = this.lab.relay;
+    const bytes = toBinary(
+      DiscoveryRequestSchema,
+      create(DiscoveryRequestSchema, { node: create(NodeSchema, node()), ...request }),
+    );
+    const read = polls.read(typeInfo(type(short)), Buffer.from(bytes), from, true);
+    if (!read.ok) return { outcome: { kind: 'refused', status: read.error }, giveUp: () => {} };
+    this.#read = read.value;
+    const asked: { outcome: PollOutcome | undefined } = { outcome: undefined };
+    const giveUp = polls.ask(read.value, from, patience, (outcome) => {
+      if (asked.outcome !== undefined) throw new Error('answered twice');
+      asked.outcome = outcome;
+    });
+    this.lab.settle();
+    return Object.assign(asked, { giveUp });
+  }
+
+  get last(): ReadPoll | undefined {
+    return this.#read;
+  }
+}
+
+function shown({ outcome }: Asked): string {
+  switch (outcome?.kind) {
+    case undefined:
+      return 'waits';
+    case 'refused':
+      return `refused ${outcome.status.code}`;
+    case 'unchanged':
+      return 'unchanged';
+    default:
+      return namesOf(outcome).join();
+  }
+}
+
+const messageOf = (outcome: PollOutcome | undefined) => {
+  if (outcome?.kind !== 'response') throw new Error(`no response: ${JSON.stringify(outcome)}`);
+  return fromBinary(DiscoveryResponseSchema, outcome.response.bytes.subarray(5));
+};
+const namesOf = (outcome: PollOutcome | undefined): readonly string[] =>
+  messageOf(outcome).resources.map(nameOf);
+const versionOf = ({ outcome }: Asked): string => messageOf(outcome).versionInfo;
+
+describe('polls', () => {
+  let lab: InMemoryRelay;
+  let poller: Poller;
+
+  beforeEach(() => {
+    lab = new InMemoryRelay();
+    poller = new Poller(lab);
+  });
+
+  it('§7.3 unchanged is said only of the version of everything that is asked for', () => {
+    const first = poller.ask('eds', { resourceNames: ['a'] });
+    expect(shown(first)).to.equal('waits');
+    lab.says({
+      type: type('eds'),
+      holder: namedHolder,
+      puts: [put(type('eds'), 'a', '1'), put(type('eds'), 'b', '1')],
+    });
+    expect(shown(first)).to.equal('a');
+    const versionInfo = versionOf(first);
+    expect(shown(poller.ask('eds', { resourceNames: ['a'], versionInfo }))).to.equal('unchanged');
+
+    const more = poller.ask('eds', { resourceNames: ['a', 'b'], versionInfo });
+    lab.says({ type: type('eds'), holder: namedHolder });
+    expect(shown(more)).to.equal('a,b');
+    expect(versionOf(more)).to.not.equal(versionInfo);
+  });
+
+  it('§7.3 each answer holds all of it, for types whose streams get only what changed', () => {
+    poller.ask('eds', { resourceNames: ['a', 'b'] });
+    const puts = ['a', 'b'].map((name) => put(type('eds'), name, '1'));
+    lab.says({ type: type('eds'), holder: namedHolder, puts });
+    const versionInfo = versionOf(poller.ask('eds', { resourceNames: ['a', 'b'] }));
+    lab.says({ type: type('eds'), holder: namedHolder, puts: [put(type('eds'), 'b', '2')] });
+    expect(shown(poller.ask('eds', { resourceNames: ['a', 'b'], versionInfo }))).to.equal('a,b');
+  });
+
+  it('§7.4 what is unknown is waited for, and told as soon as it is known', () => {
+    const waiting = [poller.ask('cds', {}), poller.ask('cds', {})];
+    expect(waiting.map(shown)).to.deep.equal(['waits', 'waits']);
+    lab.full('cds', { shop: '1' });
+    expect(waiting.map(shown)).to.deep.equal(['shop', 'shop']);
+  });
+
+  const cases = [
+    { what: 'a wildcard', short: 'cds', names: [], known: [], version: '', is: 'refused 14' },
+    { what: 'no name of LDS', short: 'lds', names: ['a'], known: [], version: '', is: 'refused 14' },
+    { what: 'a part of LDS', short: 'lds', names: ['a', 'b'], known: ['a'], version: '', is: 'a' },
+    {
+      what: 'a part of LDS, of a client that may have the rest',
+      short: 'lds',
+      names: ['a', 'b'],
+      known: ['a'],
+      version: 'x',
+      is: 'refused 14',
+    },
+    { what: 'no name of EDS', short: 'eds', names: ['a'], known: [], version: '', is: 'refused 14' },
+    { what: 'a part of EDS', short: 'eds', names: ['a', 'b'], known: ['a'], version: 'x', is: 'a' },
+  ];
+  for (const { what, short, names, known, version, is } of cases) {
+    it(`§3.9 §7.4 half a second later ${what} is known: ${is}`, () => {
+      const asked = poller.ask(short, { resourceNames: names, versionInfo: version });
+      const puts = known.map((name) => put(type(short), name, '1'));
+      const resolved = [...lab.upstream.interests].filter(({ selector }) => known.includes(selector));
+      lab.says({ type: type(short), holder: namedHolder, puts, resolved });
+      expect(shown(asked)).to.equal('waits');
+      lab.clock.advance(500);
+      expect(shown(asked)).to.equal(is);
+    });
+  }
+
+  it('§7.5 a Fetch call gets what is known at its end, and always a response', () => {
+    const empty = poller.ask('eds', { resourceNames: ['a'] }, fetching);
+    lab.clock.advance(15_000);
+    expect(shown(empty)).to.equal('');
+    lab.full('cds', {});
+    const wildcard = poller.ask('cds', {}, fetching);
+    lab.says({ type: type('cds'), complete: true });
+    expect(shown(poller.ask('cds', { versionInfo: versionOf(wildcard) }, fetching))).to.equal('');
+  });
+
+  it('a class is one subscription upstream, however many poll, and ends a minute after the last poll', () => {
+    lab = new InMemoryRelay({ idleMilliseconds: 1 });
+    poller = new Poller(lab);
+    for (let count = 0; count < 1000; count++) poller.ask('cds', {});
+    expect(lab.upstream.journal).to.deep.equal(['+cds *']);
+    lab.full('cds', { shop: '1' });
+    lab.clock.advance(40_000);
+    expect(shown(poller.ask('cds', {}))).to.equal('shop');
+    lab.clock.advance(40_000);
+    expect(lab.upstream.journal).to.deep.equal(['+cds *']);
+    lab.clock.advance(40_000);
+    expect(lab.upstream.journal).to.deep.equal(['+cds *', '-cds *']);
+  });
+
+  it('pollers of one class get one response, composed once', () => {
+    poller.ask('cds', {});
+    lab.full('cds', { shop: '1' });
+    const responses = Array.from({ length: 3 }, () => poller.ask('cds', {}).outcome).map((outcome) =>
+      outcome?.kind === 'response' ? outcome.response : undefined,
+    );
+    expect(new Set(responses).size).to.equal(1);
+  });
+
+  it('a poll that is given up is not answered', () => {
+    const asked = poller.ask('cds', {});
+    asked.giveUp();
+    lab.full('cds', { shop: '1' });
+    lab.clock.advance(1000);
+    expect(shown(asked)).to.equal('waits');
+  });
+
+  it('§8.4 what nobody can answer is refused at once, and while it waits', () => {
+    const waiting = poller.ask('cds', {});
+    lab.upstream.down = true;
+    lab.relay.changed();
+    expect(shown(waiting)).to.equal(`refused ${Code.UNAVAILABLE}`);
+    expect(shown(poller.ask('eds', { resourceNames: ['a'] }))).to.equal(`refused ${Code.UNAVAILABLE}`);
+    expect(lab.events).to.include('rejected cold');
+  });
+
+  it('who changes what it polls too often is refused, and others are not', () => {
+    lab = new InMemoryRelay({ limits: { changesPerSecond: 10 } });
+    poller = new Poller(lab);
+    const names = Array.from({ length: 12 }, (_, index) => `name-${index}`);
+    const asked = names.map((name) => shown(poller.ask('eds', { resourceNames: [name] })));
+    expect(asked.filter((one) => one === 'waits')).to.have.length(10);
+    expect(asked.at(-1)).to.equal(`refused ${Code.RESOURCE_EXHAUSTED}`);
+    const other: Peer = { ...peer, address: '127.0.0.2:1' };
+    expect(shown(poller.ask('eds', { resourceNames: ['name-11'] }, rest, other))).to.equal('waits');
+    expect(shown(poller.ask('eds', { resourceNames: ['name-0'] }))).to.equal('waits');
+    lab.clock.advance(1000);
+    expect(shown(poller.ask('eds', { resourceNames: ['name-10'] }))).to.equal('waits');
+  });
+
+  it('changed rules end what was read by the old ones', () => {
+    const asked = poller.ask('cds', {});
+    const before = poller.last;
+    lab.relay.polls.reidentify();
+    expect(shown(asked)).to.equal(`refused ${Code.UNAVAILABLE}`);
+    expect(before && lab.relay.polls.isCurrent(before)).to.equal(false);
+  });
+
+  it('a drain answers those that wait, and whoever comes', () => {
+    const asked = poller.ask('cds', {});
+    lab.relay.polls.drain();
+    expect(shown(asked)).to.equal(`refused ${Code.UNAVAILABLE}`);
+    expect(lab.relay.polls.refusal(peer, typeInfo(type('cds')))?.code).to.equal(Code.UNAVAILABLE);
+  });
+
+  it('what a response may not be as large as is refused', () => {
+    lab = new InMemoryRelay({ limits: { maxResponseBytes: 50 } });
+    poller = new Poller(lab);
+    const asked = poller.ask('cds', {});
+    lab.full('cds', { shop: '1'.repeat(100) });
+    expect(shown(asked)).to.equal(`refused ${Code.RESOURCE_EXHAUSTED}`);
+  });
+});

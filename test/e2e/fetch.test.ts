@@ -1,0 +1,106 @@
+import { create, fromBinary, fromJson, type JsonObject, toBinary } from '@bufbuild/protobuf';
+import { Client, credentials, type ServiceError, status } from '@grpc/grpc-js';
+import { expect } from 'chai';
+import {
+  DiscoveryRequestSchema,
+  type DiscoveryResponse,
+  DiscoveryResponseSchema,
+} from '../../src/gen/envoy/service/discovery/v3/discovery_pb.ts';
+import { ADS_SERVICE, knownTypes } from '../../src/model/types.ts';
+import { nameOf } from '../support/in-memory-relay.ts';
+import { ControlPlane } from '../upstream/ads/control-plane.ts';
+import { ResourceFiles } from './support/files.ts';
+import { RelayProcess, upstream } from './support/relay.ts';
+
+const fetched = knownTypes.filter(({ fetchMethod }) => fetchMethod !== undefined);
+const node = { id: 'fetcher' };
+const endpointsPath = '/envoy.service.endpoint.v3.EndpointDiscoveryService/FetchEndpoints';
+
+function call(client: Client, path: string, request: JsonObject): Promise<DiscoveryResponse> {
+  const { promise, resolve, reject } = Promise.withResolvers<DiscoveryResponse>();
+  client.makeUnaryRequest(
+    path,
+    (json: JsonObject) =>
+      Buffer.from(toBinary(DiscoveryRequestSchema, fromJson(DiscoveryRequestSchema, json))),
+    (bytes) => fromBinary(DiscoveryResponseSchema, bytes),
+    request,
+    (error, response = create(DiscoveryResponseSchema)) => {
+      if (error === null) resolve(response);
+      else reject(error);
+    },
+  );
+  return promise;
+}
+
+const refusal = (failed: Promise<unknown>): Promise<ServiceError> =>
+  failed.then(
+    () => {
+      throw new Error('it was answered');
+    },
+    (error: ServiceError) => error,
+  );
+
+describe('the unary Fetch over gRPC', function () {
+  this.timeout(30_000);
+  let files: ResourceFiles;
+  let relay: RelayProcess;
+  let client: Client;
+
+  before(async () => {
+    files = new ResourceFiles();
+    for (const { short } of fetched) files.write(short, new Map([['shop', '1']]));
+    relay = await RelayProcess.start({ upstreams: [files.upstream] });
+    client = new Client(relay.xds, credentials.createInsecure());
+  });
+
+  after(async () => {
+    client?.close();
+    await relay?.[Symbol.asyncDispose]();
+    files?.[Symbol.dispose]();
+  });
+
+  for (const { short, service, fetchMethod, url } of fetched) {
+    it(`§7.5 ${fetchMethod} of ${short}: one response`, async () => {
+      const response = await call(client, `/${service}/${fetchMethod}`, { node, resource_names: ['shop'] });
+      expect([response.typeUrl, response.resources.map(nameOf)]).to.deep.equal([url, ['shop']]);
+      const again = { node, resource_names: ['shop'], version_info: response.versionInfo };
+      expect((await call(client, `/${service}/${fetchMethod}`, again)).resources).to.have.length(1);
+    });
+  }
+
+  it('§7.5 what does not exist is left out', async () => {
+    const response = await call(client, endpointsPath, { node, resource_names: ['shop', 'none'] });
+    expect(response.resources.map(nameOf)).to.deep.equal(['shop']);
+  });
+
+  it('ADS has none', async () => {
+    const { code } = await refusal(call(client, `/${ADS_SERVICE}/FetchAggregatedResources`, { node }));
+    expect(code).to.equal(status.UNIMPLEMENTED);
+  });
+
+  it('refusals are those of streams', async () => {
+    const without = await refusal(call(client, endpointsPath, { resource_names: ['shop'] }));
+    expect([without.code, without.details]).to.deep.equal([
+      status.INVALID_ARGUMENT,
+      'the request must carry node',
+    ]);
+    const wrong = await refusal(call(client, endpointsPath, { node, type_url: 'type.googleapis.com/a.B' }));
+    expect(wrong.code).to.equal(status.INVALID_ARGUMENT);
+  });
+
+  it('§7.5 what the control plane does not answer is waited for no longer than resource_timeout', async () => {
+    const plane = await new ControlPlane().listen();
+    const silent = await RelayProcess.start({
+      upstreams: [upstream(`127.0.0.1:${plane.port}`, 'DELTA', { resource_timeout: '500ms' })],
+    });
+    const other = new Client(silent.xds, credentials.createInsecure());
+    try {
+      const response = await call(other, endpointsPath, { node, resource_names: ['silence'] });
+      expect(response.resources).to.deep.equal([]);
+    } finally {
+      other.close();
+      await silent.stop();
+      plane.kill();
+    }
+  });
+});
