@@ -95,7 +95,7 @@ export class ClientRules {
   }
 
   accessOf(peer: Peer): Access {
-    return this.#authorization.classOf(peer);
+    return this.#authorization.accessOf(peer);
   }
 
   context(bytes: Buffer, peer: Peer): Result<ClientContext, GrpcStatus> {

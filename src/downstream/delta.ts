@@ -41,7 +41,7 @@ export function stepDelta(before: Selection, input: DeltaInput): DeltaStep {
   const resend = new Set<string>();
   for (const selected of subscribe) {
     const id = entryId(selected);
-    // Also what was not subscribed just now: it may have been, before the client read what it was sent (§4.5).
+    // Also if it is not subscribed now: a name that was unsubscribed counts as never sent (§4.5).
     if (!first) resend.add(id);
     entries.set(id, selected);
   }
@@ -55,8 +55,8 @@ export function stepDelta(before: Selection, input: DeltaInput): DeltaStep {
 }
 
 /**
- * Takes back what is spelled so, else what is equal, as the order of context parameters does not count (protocol §6).
- * Unknown names are ignored (§4.5).
+ * Unsubscribes the entry with this spelling, else the equal ones: the order of context parameters does not count (protocol
+ * §6). Unknown names are ignored (§4.5).
  */
 function drop(
   entries: Map<string, SelectionEntry>,

@@ -24,33 +24,32 @@ export const ALLOW_ALL: Access = {
 };
 
 export interface Authorization {
-  /** Equal for peers that the same rules apply to, also after the rules were read again. */
-  classOf(peer: Peer): Access;
+  /** What a peer may see. Peers to which the same rules apply have equal keys, also after a reload. */
+  accessOf(peer: Peer): Access;
 }
 
 /**
- * There are as many classes as combinations of rules that match real peers: few. With more, all are forgotten and made
- * again.
+ * One for each combination of rules that some peer matches: few. If there are more, all are forgotten and made again.
  */
-const mostClasses = 1000;
+const maxRemembered = 1000;
 
 /** The first rule that matches decides; once there is a rule, what none matches is denied (docs/configuration.md, xds.authorization). */
 export function compileAuthorization(rules: readonly AuthorizationRule[]): Authorization {
-  if (rules.length === 0) return { classOf: () => ALLOW_ALL };
+  if (rules.length === 0) return { accessOf: () => ALLOW_ALL };
   const applies = rules.map(({ principals }) =>
     principals === undefined ? () => true : compilePrincipals(principals),
   );
-  const classes = new Map<string, Access>();
+  const remembered = new Map<string, Access>();
   return {
-    classOf(peer) {
+    accessOf(peer) {
       const indexes = rules.keys().filter((index) => applies[index]?.(peer) === true);
       const combination = [...indexes];
       const key = combination.join(',');
-      const known = classes.get(key);
+      const known = remembered.get(key);
       if (known !== undefined) return known;
       const created = accessBy(rules.filter((_, index) => combination.includes(index)));
-      if (classes.size >= mostClasses) classes.clear();
-      classes.set(key, created);
+      if (remembered.size >= maxRemembered) remembered.clear();
+      remembered.set(key, created);
       return created;
     },
   };
@@ -71,7 +70,7 @@ function accessBy(rules: readonly AuthorizationRule[]): Access {
 
 const matchesAll = (rule: AuthorizationRule): boolean => rule.types === undefined && rule.names === undefined;
 
-/** Rules after one that matches everything never apply. Without them, more peers share a class. */
+/** Rules after one that matches everything never apply. Without them, more peers have equal rules. */
 function withoutUnreachable(rules: readonly AuthorizationRule[]): readonly AuthorizationRule[] {
   const end = rules.findIndex(matchesAll);
   return end < 0 ? rules : rules.slice(0, end + 1);
@@ -79,8 +78,8 @@ function withoutUnreachable(rules: readonly AuthorizationRule[]): readonly Autho
 
 /** Made of the rules, not of their indexes: two versions of the configuration may number them differently. */
 function keyOf(rules: readonly AuthorizationRule[]): string {
-  const said = rules.map(({ types, names, allow }) => [types ?? null, names ?? null, allow]);
-  return createHash('sha256').update(JSON.stringify(said)).digest('base64url').slice(0, 22);
+  const content = rules.map(({ types, names, allow }) => [types ?? null, names ?? null, allow]);
+  return createHash('sha256').update(JSON.stringify(content)).digest('base64url').slice(0, 22);
 }
 
 function compileRule({ types, names, allow }: AuthorizationRule): CompiledRule {

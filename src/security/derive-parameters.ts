@@ -10,7 +10,7 @@ export interface ParameterRule {
   readonly key: string;
   /** See parameter-source.ts. */
   readonly from: string;
-  /** Of the xdstp names that the rule is for; empty: for every name. */
+  /** The rule is for xdstp names of these authorities; empty: for every name. */
   readonly authorities: readonly string[];
   /** RE2; its first group is the value, or the whole match where it has none. */
   readonly pattern: string | undefined;
@@ -20,14 +20,14 @@ export interface ParameterRule {
   readonly values: readonly string[];
   /**
    * The derived value wins over one that the client sends. Where a trusted rule applies, untrusted rules of its key do
-   * not: a certificate without a value must not be replaced by what the client says.
+   * not: what the client sends must not replace a value that its certificate does not have.
    */
   readonly trusted: boolean;
 }
 
 /** The parameters that the rules derive for a client. Clients with equal results share it. */
 export interface DerivedParameters {
-  /** Of a plain name with this xdstp authority (undefined: not an xdstp name). */
+  /** The parameters of a plain name with this xdstp authority (undefined: not an xdstp name). */
   for(authority: string | undefined): Parameters;
   /**
    * For a TP2 locator: the client's own parameters, with two exceptions. A key with a trusted rule has the derived
@@ -35,10 +35,10 @@ export interface DerivedParameters {
    */
   merge(own: Parameters, authority: string | undefined): Parameters;
   /**
-   * A key of what the trusted rules derive for each authority, because a wildcard or an alias can lead to names of
-   * other authorities than its own. Empty: no trusted rule is for single authorities, so all have the same.
+   * Equal for clients for which the trusted rules derive the same values for every authority: a wildcard or an alias can
+   * show names of any authority. Empty: no trusted rule is for single authorities, so all authorities have the same.
    */
-  readonly ofAuthorities: string;
+  readonly trustedKey: string;
   /** These parameters, with the values of the trusted rules for this authority. */
   enforce(parameters: Parameters, authority: string | undefined): Parameters;
 }
@@ -54,7 +54,7 @@ const longestValue = 4096;
  * Bounds on the results that are remembered so that equal clients share one: bytes in all, and bytes of one beside its
  * values.
  */
-const maxRemembered = { bytes: 4 << 20, perOutcome: 400 };
+const maxRemembered = { bytes: 4 << 20, perResult: 400 };
 
 interface CompiledRule {
   readonly rule: ParameterRule;
@@ -71,9 +71,9 @@ export function compileParameterRules(rules: readonly ParameterRule[]): Paramete
       extract: compilePattern(rule.pattern),
     }),
   );
-  const outcomes = new LRUCache<string, DerivedParameters>({
+  const results = new LRUCache<string, DerivedParameters>({
     maxSize: maxRemembered.bytes,
-    sizeCalculation: (_, key) => maxRemembered.perOutcome + key.length,
+    sizeCalculation: (_, key) => maxRemembered.perResult + key.length,
   });
   return {
     of(node, peer) {
@@ -84,10 +84,10 @@ export function compileParameterRules(rules: readonly ParameterRule[]): Paramete
         values.push(value);
         key += value === undefined ? '-' : `${value.length}:${value}`;
       }
-      const known = outcomes.get(key);
+      const known = results.get(key);
       if (known !== undefined) return known;
       const created = new DerivedForClient(rules, values);
-      outcomes.set(key, created);
+      results.set(key, created);
       return created;
     },
   };
@@ -136,7 +136,7 @@ class DerivedForClient implements DerivedParameters {
   }
 
   for(authority: string | undefined): Parameters {
-    // The authorities that no rule names are all alike, and a client can name any.
+    // All authorities that no rule names have the same result, and a client can name any.
     const relevant = authority !== undefined && this.#named.has(authority) ? authority : undefined;
     const known = this.#byAuthority.get(relevant);
     if (known !== undefined) return known;
@@ -167,24 +167,25 @@ class DerivedForClient implements DerivedParameters {
     return internParameters(entries);
   }
 
-  get ofAuthorities(): string {
+  get trustedKey(): string {
     if (this.#trusting.size === 0) return '';
-    const said = [undefined, ...this.#trusting].map((authority) => ({
+    const values = [undefined, ...this.#trusting].map((authority) => ({
       authority,
       values: [...this.#derive(authority, ({ trusted }) => trusted)],
     }));
-    return JSON.stringify(said);
+    return JSON.stringify(values);
   }
 
   #derive(
     authority: string | undefined,
-    among: (rule: ParameterRule) => boolean,
+    isUsed: (rule: ParameterRule) => boolean,
   ): ReadonlyMap<string, string> {
     const trusted = this.#trustedKeys(authority);
     const entries = new Map<string, string>();
     for (const [index, rule] of this.#rules.entries()) {
       const value = this.#values[index];
-      if (value === undefined || entries.has(rule.key) || !isFor(rule, authority) || !among(rule)) continue;
+      if (value === undefined || entries.has(rule.key) || !appliesTo(rule, authority) || !isUsed(rule))
+        continue;
       if (trusted.has(rule.key) && !rule.trusted) continue;
       entries.set(rule.key, value);
     }
@@ -195,18 +196,18 @@ class DerivedForClient implements DerivedParameters {
   #refusedKeys(own: Parameters, authority: string | undefined): readonly string[] {
     const refused: string[] = [];
     for (const [key, value] of own.entries) {
-      const rules = this.#rules.filter((rule) => rule.key === key && isFor(rule, authority));
+      const rules = this.#rules.filter((rule) => rule.key === key && appliesTo(rule, authority));
       if (rules.length > 0 && !rules.some((rule) => isAllowed(rule, value))) refused.push(key);
     }
     return refused;
   }
 
   #trustedKeys(authority: string | undefined): ReadonlySet<string> {
-    const rules = this.#rules.filter((rule) => rule.trusted && isFor(rule, authority));
+    const rules = this.#rules.filter((rule) => rule.trusted && appliesTo(rule, authority));
     return new Set(rules.map(({ key }) => key));
   }
 }
 
-function isFor(rule: ParameterRule, authority: string | undefined): boolean {
+function appliesTo(rule: ParameterRule, authority: string | undefined): boolean {
   return rule.authorities.length === 0 || (authority !== undefined && rule.authorities.includes(authority));
 }

@@ -10,8 +10,8 @@ import type { DerivedParameters } from './derive-parameters.ts';
  * than its own, so each resource must also match the parameters that are trusted for its authority.
  */
 export function guarded(access: Access, derived: DerivedParameters): Access {
-  const { ofAuthorities } = derived;
-  return ofAuthorities === '' ? access : new GuardedAccess(access, derived, ofAuthorities);
+  const { trustedKey } = derived;
+  return trustedKey === '' ? access : new GuardedAccess(access, derived, trustedKey);
 }
 
 class GuardedAccess implements Access {
@@ -19,8 +19,8 @@ class GuardedAccess implements Access {
   readonly #access: Access;
   readonly #derived: DerivedParameters;
 
-  constructor(access: Access, derived: DerivedParameters, ofAuthorities: string) {
-    this.key = `${access.key} ${ofAuthorities}`;
+  constructor(access: Access, derived: DerivedParameters, trustedKey: string) {
+    this.key = `${access.key} ${trustedKey}`;
     this.#access = access;
     this.#derived = derived;
   }

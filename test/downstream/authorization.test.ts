@@ -14,7 +14,7 @@ describe('authorization', () => {
     access: (peer: Peer) =>
       compileAuthorization([
         { principals: undefined, types, names: namePatterns(names), allow: true },
-      ]).classOf(peer),
+      ]).accessOf(peer),
   });
 
   it('a client that may see nothing at all: PERMISSION_DENIED on ADS', () => {
@@ -22,7 +22,7 @@ describe('authorization', () => {
       access: (peer) =>
         compileAuthorization([
           { principals: ['spiffe://nobody'], types: undefined, names: undefined, allow: true },
-        ]).classOf(peer),
+        ]).accessOf(peer),
     });
     const client = relay.sotw();
     client.send('cds');
@@ -155,7 +155,7 @@ describe('authorization', () => {
       access: (peer) =>
         compileAuthorization([
           { principals: undefined, types: undefined, names: namePatterns(names), allow: true },
-        ]).classOf(peer),
+        ]).accessOf(peer),
     });
     const client = relay.sotw();
     client.send('cds');

@@ -27,13 +27,13 @@ const rule = ({ names, ...part }: Partial<RuleTexts> = {}): AuthorizationRule =>
 });
 
 const access = (rules: readonly AuthorizationRule[], of: Peer = peer()) =>
-  compileAuthorization(rules).classOf(of);
+  compileAuthorization(rules).accessOf(of);
 
 describe('authorization', () => {
   it('without rules allows everything, to everyone as one class', () => {
     const authorization = compileAuthorization([]);
-    expect(authorization.classOf(peer())).to.equal(ALLOW_ALL);
-    expect(authorization.classOf(peer(['spiffe://a/b']))).to.equal(ALLOW_ALL);
+    expect(authorization.accessOf(peer())).to.equal(ALLOW_ALL);
+    expect(authorization.accessOf(peer(['spiffe://a/b']))).to.equal(ALLOW_ALL);
     expect(ALLOW_ALL.allows(cds, 'x')).to.be.true;
     expect(ALLOW_ALL.deniesEverything(cds)).to.be.false;
   });
@@ -124,11 +124,11 @@ describe('authorization', () => {
     const rules = [rule({ principals: ['spiffe://e/a*'], types: [sds] }), rule({ types: [cds] })];
     const authorization = compileAuthorization(rules);
     const [a1, a2, b] = ['spiffe://e/a1', 'spiffe://e/a2', 'spiffe://e/b'].map((uri) =>
-      authorization.classOf(peer([uri])),
+      authorization.accessOf(peer([uri])),
     );
     expect(a1).to.equal(a2);
     expect(a1?.key).not.to.equal(b?.key);
-    expect(b).to.equal(authorization.classOf(peer()));
+    expect(b).to.equal(authorization.accessOf(peer()));
   });
 
   it('keeps the key of a class when rules are read again, and changes it with what it may see', () => {
