@@ -1,6 +1,7 @@
 import type { Config } from '../config/config.ts';
 import type { ClientContext } from '../downstream/services.ts';
 import type { Access } from '../model/access.ts';
+import { nodePath } from '../model/node-path.ts';
 import type { Parameters } from '../model/parameters.ts';
 import { fail, ok, type Result } from '../model/result.ts';
 import { compileAuthorization } from '../security/authorization.ts';
@@ -131,6 +132,6 @@ function trustOf(rules: Config['parameters']): string {
 
 /** The first key of `node.metadata.KEY…`. */
 function metadataKey(from: string): string | undefined {
-  const [node, metadata, key] = from.split('.');
-  return node === 'node' && metadata === 'metadata' ? key : undefined;
+  const [metadata, key] = nodePath(from) ?? [];
+  return metadata === 'metadata' ? key : undefined;
 }

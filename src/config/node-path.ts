@@ -1,3 +1,4 @@
+import { nodePath, parseShown, templateKeys } from '../model/node-path.ts';
 import { fail, ok, type Result } from '../model/result.ts';
 
 /** The paths into a node that a parameter rule can read (`from`) and write (`to`). */
@@ -17,23 +18,38 @@ const readable = [
 ];
 const metadata = 'node.metadata.';
 
-/** Below `node.metadata`, any keys; a key that itself has a dot cannot be named. */
+/** Below `node.metadata`, any keys; one with dots in brackets and quotes. */
 function checkPath(text: string, known: readonly string[]): Result<string> {
   if (known.includes(text)) return ok(text);
-  const keys = text.startsWith(metadata) ? text.slice(metadata.length).split('.') : [''];
-  if (keys.every((key) => key !== '')) return ok(text);
+  const [part, ...keys] = nodePath(text) ?? [];
+  if (part === 'metadata' && keys.length > 0) return ok(text);
   return fail(
-    `${JSON.stringify(text)} is not accepted here: accepted are ${metadata}KEY.KEY…, ${known.join(', ')}`,
+    `${JSON.stringify(text)} is not accepted here: accepted are ${metadata}KEY.KEY…, node.metadata["KEY"], ${known.join(', ')}`,
   );
 }
 
 export const checkFrom = (text: string): Result<string> => checkPath(text, readable);
-export const checkTo = (text: string): Result<string> => checkPath(text, writable);
+
+/** `PATH`, or `PATH=TEMPLATE` with the keys of parameters in `${}`. */
+export function checkTo(text: string): Result<string> {
+  const { path, template } = parseShown(text);
+  const checked = checkPath(path, writable);
+  if (!checked.ok) return checked;
+  return template === '' ? fail(`${JSON.stringify(text)} has no template after "="`) : ok(text);
+}
+
+/** The keys that a `to` names and no rule has. */
+export function unknownKeys(to: string, keys: readonly (string | undefined)[]): readonly string[] {
+  return templateKeys(parseShown(to).template ?? '').filter((key) => !keys.includes(key));
+}
 
 /** Where a rule writes that does not say so. */
 export const defaultTo = (key: string): string => metadata + key;
 
 /** One is the other, or a part of it: they cannot both be written. */
 export function pathsClash(a: string, b: string): boolean {
-  return a === b || a.startsWith(`${b}.`) || b.startsWith(`${a}.`);
+  const [left, right] = [a, b].map((to) => nodePath(parseShown(to).path) ?? []);
+  if (left === undefined || right === undefined) return false;
+  const shared = Math.min(left.length, right.length);
+  return shared > 0 && left.slice(0, shared).every((step, index) => step === right[index]);
 }

@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { fail, ok } from '../model/result.ts';
-import { checkFrom, checkTo, defaultTo, pathsClash } from './node-path.ts';
+import { checkFrom, checkTo, defaultTo, pathsClash, unknownKeys } from './node-path.ts';
 import { admin, drainTimeout, rest, xds } from './schema-listeners.ts';
 import {
   authority,
@@ -37,7 +37,7 @@ const parameter = z
   .strictObject({
     key: name().describe('The dynamic parameter'),
     from: parsed(checkFrom).describe(
-      'node.id, node.cluster, node.metadata.A.B, node.locality.region|zone|sub_zone, node.user_agent_name, node.user_agent_version, peer.uri_san or peer.dns_san',
+      'node.id, node.cluster, node.metadata.A.B, node.metadata["a.b/c"], node.locality.region|zone|sub_zone, node.user_agent_name, node.user_agent_version, peer.uri_san or peer.dns_san',
     ),
     authorities: z
       .array(authority())
@@ -52,7 +52,7 @@ const parameter = z
     to: parsed(checkTo)
       .optional()
       .describe(
-        'Where a PER_PARAMETERS session shows it to the control plane: node.id, node.cluster, node.locality.… or node.metadata.…; default node.metadata.<key>',
+        'Where a PER_PARAMETERS session shows it to the control plane: node.id, node.cluster, node.locality.… or node.metadata.…, also node.metadata["app.kubernetes.io/name"]; PATH=TEMPLATE shows a text with parameters, as in node.id=x.$${ns}~$${ns}.local ($${ is a literal ${); default node.metadata.<key>',
       ),
     trusted: z
       .boolean()
@@ -111,7 +111,12 @@ const parameters = z
       const key = readText(rule, 'key');
       return { rule, key, to: readText(rule, 'to') ?? (key === undefined ? undefined : defaultTo(key)) };
     });
+    const keys = rules.map(({ key }) => key);
     rules.forEach(({ rule, key, to }, index) => {
+      for (const unknown of to === undefined ? [] : unknownKeys(to, keys)) {
+        const message = `\${${unknown}} is the key of no rule: accepted are the keys of "parameters"`;
+        context.addIssue({ code: 'custom', path: [index, 'to'], message });
+      }
       // Two parameters shown in one place: the control plane could not tell their sets apart (protocol §5).
       const clash = rules.findIndex(
         (earlier, at) =>

@@ -1,10 +1,9 @@
+import { nodePath } from '../model/node-path.ts';
 import type { Peer } from '../wire/server-stream.ts';
 import type { ClientNode, Metadata } from './client-node.ts';
 
 /** What a rule's `from` reads of a client: several values of a certificate, else one or none. */
 export type ParameterSource = (node: ClientNode, peer: Peer) => readonly string[];
-
-const metadataPrefix = 'node.metadata.';
 
 const sources: ReadonlyMap<string, ParameterSource> = new Map<string, ParameterSource>([
   ['node.id', (node) => given(node.id)],
@@ -20,8 +19,8 @@ const sources: ReadonlyMap<string, ParameterSource> = new Map<string, ParameterS
 
 /** For a path that the configuration's schema has accepted; what it would not accept reads nothing. */
 export function parameterSource(from: string): ParameterSource {
-  if (!from.startsWith(metadataPrefix)) return sources.get(from) ?? (() => []);
-  const keys = from.slice(metadataPrefix.length).split('.');
+  if (!/^node\.metadata[.[]/.test(from)) return sources.get(from) ?? (() => []);
+  const [, ...keys] = nodePath(from) ?? [];
   return (node) => metadataText(node.metadata, keys);
 }
 

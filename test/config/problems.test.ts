@@ -331,6 +331,23 @@ const tables: ReadonlyMap<string, readonly Row[]> = new Map([
         problems: ['7:9: parameters[0].to: "peer.uri_san" is not accepted here'],
       },
       {
+        rule: 'a template with a key that no rule has',
+        text: `${minimal}parameters:\n  - { key: a, from: node.id, to: "node.id=x.$\${a}.$\${b}" }\n`,
+        problems: [
+          '5:34: parameters[0].to: ${b} is the key of no rule: accepted are the keys of "parameters"',
+        ],
+      },
+      {
+        rule: 'a template of nothing',
+        text: `${minimal}parameters:\n  - { key: a, from: node.id, to: "node.id=" }\n`,
+        problems: ['5:34: parameters[0].to: "node.id=" has no template after "="'],
+      },
+      {
+        rule: 'one place in two spellings',
+        text: `${minimal}parameters:\n  - { key: a, from: node.id }\n  - { key: b, from: node.id, to: 'node.metadata["a"]' }\n`,
+        problems: ['6:34: parameters[1].to: node.metadata["a"] is where parameters[0] (key "a") writes'],
+      },
+      {
         rule: 'two keys shown in one place',
         text: `${minimal}parameters:\n  - { key: a, from: node.id }\n  - { key: b, from: node.cluster, to: node.metadata.a }\n`,
         problems: ['6:39: parameters[1].to: node.metadata.a is where parameters[0] (key "a") writes'],

@@ -1,5 +1,6 @@
 import { create, fromBinary, type JsonObject, type JsonValue, toBinary } from '@bufbuild/protobuf';
 import { NodeSchema } from '../../gen/envoy/config/core/v3/base_pb.ts';
+import { fillTemplate, nodePath, parseShown } from '../../model/node-path.ts';
 import type { Parameters } from '../../model/parameters.ts';
 import { quote } from '../../model/text.ts';
 import { PASSES_VARIANTS, USER_AGENT } from '../../wire/via.ts';
@@ -16,7 +17,7 @@ export interface RelayNode {
 /** What of a parameter rule a session of PER_PARAMETERS needs. */
 export interface SessionRule {
   readonly key: string;
-  /** Where the session's node shows it: `node.id`, `node.cluster`, `node.locality.…` or `node.metadata.…`. */
+  /** Where the session's node shows it: `node.id`, `node.cluster`, `node.locality.…` or `node.metadata.…`; `=TEMPLATE`. */
   readonly to: string;
 }
 
@@ -46,8 +47,10 @@ export function encodeNode({ node, rules, parameters, version, passesVariants }:
   const keys = rules.map(({ key }) => key);
   let shown: RelayNode = { ...node, id: sessionId(node.id, keys, parameters) };
   for (const { key, to } of rules) {
-    const value = parameters.entries.get(key);
-    if (value !== undefined) shown = write(shown, to.split('.'), value);
+    const { path, template } = parseShown(to);
+    const { entries } = parameters;
+    const value = template === undefined ? entries.get(key) : fillTemplate(template, entries);
+    if (value !== undefined) shown = write(shown, nodePath(path) ?? [], value);
   }
   const { id, cluster, metadata, locality } = shown;
   const hasLocality = locality.region !== '' || locality.zone !== '' || locality.subZone !== '';
@@ -75,7 +78,7 @@ export function nodesText([first, ...more]: readonly Uint8Array[]): string {
 }
 
 function write(node: RelayNode, path: readonly string[], value: string): RelayNode {
-  const [, field = '', ...rest] = path;
+  const [field = '', ...rest] = path;
   switch (field) {
     case 'id':
       return { ...node, id: value };

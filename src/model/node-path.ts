@@ -1,0 +1,53 @@
+/** A step below `node`: `.key`, or `["key"]` for a key with dots, as Kubernetes labels have them. */
+const step = /\.(?<plain>[^.]*?)(?=\.|\["|$)|\[(?<quoted>"(?:[^"\\]|\\.)*")\]/y;
+
+/** `node.metadata.a["b.c"]` as its steps below `node`; undefined: it is no path. */
+export function nodePath(text: string): readonly string[] | undefined {
+  if (!text.startsWith('node')) return undefined;
+  const steps: string[] = [];
+  for (let at = 'node'.length; at < text.length; at = step.lastIndex) {
+    step.lastIndex = at;
+    const found = step.exec(text)?.groups;
+    const key = found?.['plain'] ?? unquoted(found?.['quoted']);
+    if (key === undefined || key === '') return undefined;
+    steps.push(key);
+  }
+  return steps.length === 0 ? undefined : steps;
+}
+
+function unquoted(text: string | undefined): string | undefined {
+  if (text === undefined) return undefined;
+  try {
+    const value: unknown = JSON.parse(text);
+    return typeof value === 'string' ? value : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+/** Where a rule shows a parameter, and as what. */
+export interface Shown {
+  readonly path: string;
+  /** `x.${key}`; undefined: the value of the rule's own parameter. */
+  readonly template: string | undefined;
+}
+
+const pathAndTemplate = /^(?<path>(?:[^="]|"(?:[^"\\]|\\.)*")*)(?:=(?<template>.*))?$/s;
+
+/** `PATH` or `PATH=TEMPLATE`. */
+export function parseShown(to: string): Shown {
+  const { path = to, template } = pathAndTemplate.exec(to)?.groups ?? {};
+  return { path, template };
+}
+
+const reference = /\$\{([^}]*)\}/g;
+
+/** The parameters that a template names. */
+export const templateKeys = (template: string): readonly string[] =>
+  [...template.matchAll(reference)].map(([, key = '']) => key);
+
+/** The template with its parameters; undefined: one of them is not there. */
+export function fillTemplate(template: string, values: ReadonlyMap<string, string>): string | undefined {
+  if (templateKeys(template).some((key) => !values.has(key))) return undefined;
+  return template.replaceAll(reference, (_, key: string) => values.get(key) ?? '');
+}
