@@ -33,6 +33,8 @@ export interface AdsStreamHandler {
 /** What a session hears from its streams. */
 export interface AdsStreamObserver {
   opened(): void;
+  /** A response has arrived, and nothing was read of it yet. */
+  arrived(): void;
   /** A subscription of this type is sent that was never sent before. */
   firstRequested(type: TypeUrl): void;
   /** There is a response of this type, accepted or not. */

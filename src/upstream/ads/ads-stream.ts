@@ -10,10 +10,7 @@ import { OpenStream } from './open-stream.ts';
 import type { Stamp } from './stamp.ts';
 import type { ProtocolEffect, ProtocolInput } from './stream-protocol.ts';
 
-/**
- * One ADS stream of a session. It passes events to the protocol state machine and carries out the effects that it
- * returns.
- */
+/** One ADS stream of a session: passes events to the protocol state machine and carries out its effects. */
 export class AdsStream {
   readonly #options: AdsStreamOptions;
   #channel: { readonly channel: Channel; readonly endpoint: number } | undefined;
@@ -188,7 +185,7 @@ export class AdsStream {
     this.#hasSuspended = protocolState.suspendedInterests().length > 0;
   }
 
-  /** All interests; nothing may be subscribed or unsubscribed while they are read. */
+  /** Nothing may be subscribed or unsubscribed while they are read. */
   interests(): Iterable<Interest> {
     return this.#options.protocolState.interests();
   }
@@ -246,6 +243,7 @@ export class AdsStream {
   /** True: a part of the response is still to be read. */
   #receive(open: OpenStream, input: ProtocolInput): boolean {
     if (this.#stream !== open) return false;
+    if (input.kind === 'received') this.#options.observer.arrived();
     const effects = this.#options.protocolState.step(input);
     if (input.kind === 'received' && !effects.some((effect) => effect.kind === 'fail')) {
       open.answered = true;
@@ -256,9 +254,15 @@ export class AdsStream {
     return effects.some((effect) => effect.kind === 'read_on');
   }
 
+  /** Reads the rest of a large response at once, and applies it. */
+  finishReading(): void {
+    const open = this.#stream;
+    while (open !== undefined && this.#receive(open, { kind: 'read_on' }));
+  }
+
   #closed(open: OpenStream, reason: string, code: Code): void {
     // A response that came before the end counts.
-    while (this.#receive(open, { kind: 'read_on' }));
+    this.finishReading();
     if (this.#stream !== open) return;
     this.#endStream();
     this.#hasEndedBefore = true;

@@ -162,6 +162,7 @@ export class Session {
         suspicion.opened(id, clock.now());
         this.#beginProbation(id);
       },
+      arrived: () => this.#finishReading(id),
       firstRequested: (type) => suspicion.firstRequested(id, type, clock.now()),
       answered: (type) => suspicion.answered(id, type),
       accepted: () => this.#accepted(id),
@@ -177,6 +178,14 @@ export class Session {
         return moves.some(({ from }) => from === id);
       },
     };
+  }
+
+  /**
+   * What arrived before on other streams is applied before: the clients of this session see the control plane's order.
+   * A cluster must not go before the route that led to it has changed.
+   */
+  #finishReading(arrivedOn: StreamId): void {
+    for (const [id, stream] of this.#streams) if (id !== arrivedOn) stream.finishReading();
   }
 
   #beginProbation(id: StreamId): void {
