@@ -47,7 +47,7 @@ const mutations: readonly Mutation[] = [
   {
     name: 'errors about denied names are told',
     file: 'src/views/permitted.ts',
-    right: 'if (!this.allows(asked.name)) return none;',
+    right: 'if (!this.allows(resource.name)) return none;',
     wrong: '',
   },
 ];

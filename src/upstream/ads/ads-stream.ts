@@ -256,8 +256,9 @@ export class AdsStream {
 
   /** Reads the rest of a large response at once, and applies it. */
   finishReading(): void {
-    const open = this.#stream;
-    while (open !== undefined && this.#receive(open, { kind: 'read_on' }));
+    for (let open = this.#stream; open !== undefined; ) {
+      if (!this.#receive(open, { kind: 'read_on' })) open = undefined;
+    }
   }
 
   #closed(open: OpenStream, reason: string, code: Code): void {
