@@ -16,12 +16,14 @@ export interface Client extends AsyncDisposable {
   version(): Promise<string>;
   /** Makes requests until the backend of this name answers. */
   answers(service: string, backend: string): Promise<void>;
+  /** How often it has rejected listeners, for clients that cannot tell the relay: REST has no NACK. */
+  readonly rejections?: () => Promise<number>;
   /** One request: `answer BACKEND`, or what went wrong. It waits a few seconds for its configuration. */
   request(service: string): Promise<string>;
 }
 
 interface StartOptions {
-  /** HOST:PORT of its xDS server. */
+  /** HOST:PORT of its xDS server, which for REST is the listener `rest`. */
   readonly xds: string;
   readonly id: string;
 }
@@ -49,8 +51,8 @@ export interface ClientKind {
   readonly transport: string;
   /** What the titles of the tests call it. */
   readonly title: string;
-  /** The labels of its streams in `distributary_downstream_streams`. */
-  readonly streams: string;
+  /** The labels of its streams in `distributary_downstream_streams`; without them it polls over REST. */
+  readonly streams: string | undefined;
   /** Fetches or builds it; the error says why there is none. */
   readonly find: () => Promise<Result<Start>>;
   readonly backend: (name: string) => Promise<{ readonly port: number } & AsyncDisposable>;
@@ -102,9 +104,10 @@ const envoyTransports = {
   'ads-delta': ['ADS, delta', 'transport="delta",service="ads"'],
   grpc: ['a service per type, SotW', 'transport="sotw",service="cds"'],
   'delta-grpc': ['a service per type, delta', 'transport="delta",service="cds"'],
+  rest: ['REST', undefined],
 } as const;
 
-function envoy(transport: Exclude<Transport, 'rest'>, version: string = currentEnvoy): ClientKind {
+function envoy(transport: Transport, version: string = currentEnvoy): ClientKind {
   const [asked, streams] = envoyTransports[transport];
   const source = sourceOf(transport);
   return {
@@ -135,6 +138,7 @@ async function startEnvoy(binary: string, transport: Transport, options: StartOp
   const envoy = await Envoy.start(binary, { ...options, transport });
   return {
     version: () => envoy.version(),
+    ...(transport === 'rest' ? { rejections: () => envoy.stat('listener_manager.lds.update_rejected') } : {}),
     answers: (service, backend) => envoy.answers(service, '/', backend, reconnect),
     request: (service) =>
       eventually(
@@ -167,6 +171,7 @@ export const clientsOfLongTest: readonly ClientKind[] = [
   grpc('grpc-java', grpcJavaClient),
   envoy('grpc'),
   envoy('delta-grpc'),
+  envoy('rest'),
   envoy('ads-sotw', '1.38.3'),
   envoy('ads-delta', '1.38.3'),
   envoy('ads-sotw', '1.36.4'),
