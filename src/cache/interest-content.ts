@@ -84,7 +84,7 @@ function hasErrorSubscriber(
   return false;
 }
 
-/** The names of which a selector may show something. */
+/** The names that a selector covers, and those of resources that have it as an alias. */
 function namesOf(table: TypeTable, selector: Selector): ResourceName[] {
   if (selector === WILDCARD) return [...table.resources.keys()];
   return [selector, ...table.aliased(selector), ...table.resources.under(selector)];

@@ -34,6 +34,9 @@ export class Coverage {
    * By a plain name it is the same resource whatever the parameters: the wildcards and globs that show it decide (its own
    * subscription is looked at elsewhere). By a locator it is one variant: every locator whose parameters match its
    * constraints decides, and the locator that brought it, even if that has other parameters now.
+   *
+   *     the client has a {env == "prod"}; the view selects a with env=prod, which is unknown   →  unresolved
+   *     the view selects a with env=test only, which is resolved                                →  none
    */
   of({ item, variant }: RetainedResource): Covered {
     const { name, locator, parameters } = item;

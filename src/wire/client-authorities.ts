@@ -67,7 +67,7 @@ export class ClientAuthorities {
     const { fingerprint256 } = issuer;
     const known = this.#known.get(fingerprint256);
     if (known !== undefined) return known;
-    // Until it is known: two that have issued each other vouch for nobody.
+    // False while its own chain is followed: two certificates that have issued each other lead to no root.
     this.#known.set(fingerprint256, false);
     const vouched = this.vouchFor(issuer, depth + 1);
     this.#known.set(fingerprint256, vouched);

@@ -48,8 +48,10 @@ function longestEqual(limit: number, same: (from: number, to: number) => boolean
 }
 
 /**
- * Compares whole regions, the tags and lengths between resources included. The length of the first comes before the
- * region: with that equal too, equal bytes are divided equally.
+ * Compares whole regions: a run of resources, with the tags and lengths between them. A region begins behind the length of
+ * its first resource, so that length is compared too. Then equal bytes are the same resources:
+ *
+ *     … tag length [resource 3 tag length resource 4 tag length resource 5] …
  */
 function sameRun(
   before: ByteRanges,

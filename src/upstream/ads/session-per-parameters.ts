@@ -6,8 +6,8 @@ import type { Interest } from '../../model/transaction.ts';
 const SHARED_SESSION = internParameters([['distributary', 'shared']]);
 
 /**
- * A stream for each parameter set, whose first response is the whole answer (ADR 30): how a worker subscribes to the
- * primary. This class says which session an interest belongs to. What follows from it is said by the session's holders,
+ * A stream for each parameter set, whose first response has everything for this set (ADR 30): how a worker subscribes to
+ * the primary. This class says which session an interest belongs to. What follows from it is said by the session's holders,
  * by `exactParameters`, and by nothing else:
  * - a stream takes its first response for the answer to a wildcard, instead of waiting for silence;
  * - the store prefers what came with these parameters to what only matches them.

@@ -34,7 +34,15 @@ export interface UpstreamSubscription {
   expectedVariants: Set<VariantKey>;
 }
 
-/** The subscriptions to one type on one stream. */
+/**
+ * The subscriptions to one type on one stream. The look-ups for a variant `a` differ in what they find:
+ *
+ *     named(a)       the subscriptions to the name, with any parameters
+ *     naming(a, c)   those of them whose parameters match the constraints c
+ *     collecting(a)  the wildcard and the globs that cover the name, with any parameters
+ *     matching(a, …) name, aliases, wildcard and globs whose parameters match the constraints
+ *     includes(a, …) whether there is one of these, whatever the parameters
+ */
 export class UpstreamSubscriptions {
   readonly #bySelector = new Map<Selector, ParameterIndex<UpstreamSubscription>>();
   readonly #globs = new Set<Selector>();
