@@ -1,4 +1,14 @@
-import { isAlias, isMap, isScalar, isSeq, LineCounter, type Node, type Pair, parseDocument } from 'yaml';
+import {
+  type Document,
+  isAlias,
+  isMap,
+  isScalar,
+  isSeq,
+  LineCounter,
+  type Node,
+  type Pair,
+  parseDocument,
+} from 'yaml';
 import { type Environment, expand } from './environment.ts';
 import {
   type ConfigProblem,
@@ -25,11 +35,25 @@ export interface ParsedDocument {
 const mostNodes = 100_000;
 const mostDepth = 64;
 
+/** Undefined: it is nested too deeply for the parser's own recursion. */
+function documentOf(text: string, lines: LineCounter): Document.Parsed | undefined {
+  try {
+    // Duplicate keys are found below, where their path is known.
+    return parseDocument(text, { lineCounter: lines, prettyErrors: false, uniqueKeys: false });
+  } catch (error) {
+    if (error instanceof RangeError) return undefined;
+    throw error;
+  }
+}
+
 /** Reads YAML 1.2 (so JSON too) and replaces references to the environment in its strings. */
 export function parseText(text: string, environment: Environment): ParsedDocument {
   const lines = new LineCounter();
-  // Duplicate keys are found below, where their path is known.
-  const document = parseDocument(text, { lineCounter: lines, prettyErrors: false, uniqueKeys: false });
+  const document = documentOf(text, lines);
+  if (document === undefined) {
+    const problem = { path: '', line: 1, column: 1, message: `is nested deeper than ${mostDepth} levels` };
+    return { value: undefined, places: new Map(), templates: new Map(), problems: [problem], broken: true };
+  }
   const at = (offset: number): Position => {
     const { line, col } = lines.linePos(offset);
     return { line: Math.max(line, 1), column: Math.max(col, 1) };
