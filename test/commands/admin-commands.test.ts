@@ -90,7 +90,7 @@ describe('commands that ask a relay', () => {
   });
 
   it('explain ends with 1 where no variant matches, and says why', async () => {
-    const { code, out } = await call(
+    const { code, out, err } = await call(
       explain,
       '--type',
       'cds',
@@ -102,8 +102,9 @@ describe('commands that ask a relay', () => {
       url,
     );
     expect(code).to.equal(1);
-    expect(out).to.include('for a=b=c: no variant matches').and.to.include('env is not given');
-    expect((await call(explain, '--type', 'cds', '--name', 'x', '--admin', url)).out).to.include(
+    expect(err).to.include('for a=b=c: no variant matches');
+    expect(out).to.include('env is not given');
+    expect((await call(explain, '--type', 'cds', '--name', 'x', '--admin', url)).err).to.include(
       'does not exist upstream',
     );
   });
