@@ -6,7 +6,7 @@ import type { TypeStream } from './type-stream.ts';
 
 /** A change counts once, or once for each new parameter set; and once more for each so many resources that it shows. */
 const shownPerChange = 500;
-const muchShown = 1000;
+const muchShown = 250;
 /** A change that opens so many sessions upstream is a large one. */
 const manySessions = 50;
 
