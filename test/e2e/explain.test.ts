@@ -149,6 +149,7 @@ describe('explain', function () {
     const client = connections.open({ protocol: 'delta', node });
     client.want('eds', { names: ['shop'] });
     await client.gets('eds', ['shop: some 0']);
+    client.heard(); // it may have asked before the files were read
     const seen = new Set<string>();
     for (let round = 1; round <= 100; round++) {
       write(round);
