@@ -5,6 +5,7 @@ import { TimeSlices } from '../model/time-slices.ts';
 import { type HttpAnswer, problem } from '../wire/http-answer.ts';
 import type { HttpHandler, HttpHead } from '../wire/http-exchange.ts';
 import { type HttpServer, listenHttp } from '../wire/http-server.ts';
+import { connectionOptions } from './connection-options.ts';
 import type { Core } from './core.ts';
 import { clientStatusPath, RestClientStatus } from './rest-client-status.ts';
 import { watchTls } from './watched-tls.ts';
@@ -31,22 +32,14 @@ export class RestListener {
     const opened: { server?: HttpServer } = {};
     const tls = await watchTls(files, () => opened.server, core.log);
     if (!tls.ok) return tls;
-    const report = (message: string, error: unknown): void => {
-      core.conditions.set('rest listener', `${message}: ${String(error)}`, 'warn', message, { error });
-    };
+    const connections = connectionOptions(core, 'rest');
     const listening = await listenHttp({
       ...address,
       tls: tls.value.material,
-      route: restRoutes(core, answers, report),
+      route: restRoutes(core, answers, connections.report),
       maxRequestBytes: core.config.limits.maxRequestBytes,
-      bounds: core.admission.forListener(),
       stalledTimeout: () => core.config.limits.stalledTimeoutMs,
-      maxConnectionAge: () => core.config.xds.maxConnectionAgeMs,
-      reviewTime: () => core.config.drainTimeoutMs,
-      reviewed: (connections) => {
-        if (connections > 0) core.log.info(reviewedMessage, { connections });
-      },
-      report,
+      ...connections,
     });
     if (!listening.ok) {
       tls.value.close();
@@ -66,9 +59,6 @@ export class RestListener {
     this.#close();
   }
 }
-
-const reviewedMessage =
-  'rest.tls.ca has lost authorities: the connections ended whose certificates they had issued';
 
 /** Refuses what can be refused by the head of a request. */
 function restRoutes(

@@ -15,11 +15,11 @@ import { health } from '../wire/health.ts';
 import { type GrpcServer, listenGrpc } from '../wire/http2-server.ts';
 import { lazyEnvoyRegistry } from '../wire/json-registry.ts';
 import { reflection, reflectionAliases } from '../wire/reflection.ts';
+import { connectionOptions } from './connection-options.ts';
 import type { Core } from './core.ts';
 import { watchTls } from './watched-tls.ts';
 
 const services = [ADS_SERVICE, ...knownTypes.flatMap(({ service }) => service ?? [])];
-const reviewedMessage = 'ca has lost authorities: the connections ended whose certificates they had issued';
 
 /** What the listener says of more than its own streams. */
 export interface XdsListenerCallbacks {
@@ -64,17 +64,10 @@ export class XdsListener {
           else stream.end(refusal);
         };
       },
-      auxiliary: coldPaths(core, answers),
+      auxiliary: auxiliaryPaths(core, answers),
       maxRequestBytes,
-      bounds: core.admission.forListener(),
       messageTimeout: () => core.config.limits.stalledTimeoutMs,
-      maxConnectionAge: () => core.config.xds.maxConnectionAgeMs,
-      reviewTime: () => core.config.drainTimeoutMs,
-      reviewed: (connections) => {
-        if (connections > 0) core.log.info(reviewedMessage, { connections });
-      },
-      report: (message, error) =>
-        core.conditions.set('xds listener', `${message}: ${String(error)}`, 'warn', message, { error }),
+      ...connectionOptions(core, 'xds'),
       connectionFailed: (peer, reason) => core.log.debug('a connection failed', { peer, reason }),
     });
     if (!listening.ok) {
@@ -96,7 +89,7 @@ export class XdsListener {
   }
 }
 
-function coldPaths(core: Core, answers: XdsListenerCallbacks): ConnectPaths {
+function auxiliaryPaths(core: Core, answers: XdsListenerCallbacks): ConnectPaths {
   const { serving, clientStatus } = answers;
   const csdsService = ClientStatusDiscoveryService.typeName;
   return new ConnectPaths({

@@ -48,7 +48,7 @@ export interface GrpcServerOptions {
   readonly address: string;
   readonly tls?: ListenerTls;
   /**
-   * Called for each call. A function takes it (a hot path), a status refuses it, undefined leaves it to the cold paths.
+   * Called for each call. A function takes it (a hot path), a status refuses it, undefined leaves it to the auxiliary paths.
    */
   readonly accept: (path: string) => ((stream: ServerStream) => void) | GrpcStatus | undefined;
   readonly auxiliary?: AuxiliaryPaths;

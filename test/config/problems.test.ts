@@ -431,6 +431,11 @@ const tables: ReadonlyMap<string, readonly Row[]> = new Map([
         text: `${minimal}node: { metadata: &m { a: *m } }\n`,
         problems: ['4:24: node.metadata.a: is nested deeper than 64 levels'],
       },
+      {
+        rule: 'so many levels that the parser overflows',
+        text: `a:\n  ${'em: '.repeat(3000)}x\nb: 1\n`,
+        problems: ['1:1: is nested deeper than 64 levels'],
+      },
     ],
   ],
 ]);

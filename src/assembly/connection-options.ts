@@ -1,0 +1,27 @@
+import type { ConnectionBounds } from '../wire/client-connections.ts';
+import type { Core } from './core.ts';
+
+/** What holds for the connections of a listener of clients, whatever is spoken on them. */
+export interface ConnectionOptions {
+  readonly bounds: ConnectionBounds;
+  readonly maxConnectionAge: () => number | undefined;
+  readonly reviewTime: () => number;
+  readonly reviewed: (connections: number) => void;
+  readonly report: (message: string, error: unknown) => void;
+}
+
+const lostAuthorities = 'ca has lost authorities: the connections ended whose certificates they had issued';
+
+/** By the core's configuration; `listener`: its section there, for the log. */
+export function connectionOptions(core: Core, listener: 'xds' | 'rest'): ConnectionOptions {
+  return {
+    bounds: core.admission.forListener(),
+    maxConnectionAge: () => core.config.xds.maxConnectionAgeMs,
+    reviewTime: () => core.config.drainTimeoutMs,
+    reviewed: (connections) => {
+      if (connections > 0) core.log.info(lostAuthorities, { listener, connections });
+    },
+    report: (message, error) =>
+      core.conditions.set(`${listener} listener`, `${message}: ${String(error)}`, 'warn', message, { error }),
+  };
+}
