@@ -55,6 +55,10 @@ describe('the documentation', () => {
     expect(wrong).to.deep.equal([]);
   });
 
+  it('has no marks of a merge that was not finished', () => {
+    expect(pages.filter((page) => /^(<{7} |={7}$|>{7} )/m.test(read(page)))).to.deep.equal([]);
+  });
+
   it('has a glossary of names that are in the code', () => {
     const sources = globSync('src/**/*.ts', { cwd: root }).map(read).join('\n');
     const names = [...codes('docs/glossary.md')]
