@@ -28,6 +28,8 @@ export interface ReadinessReport {
   readonly reason: string;
   readonly upstreams: readonly {
     readonly name: string;
+    /** The relay is not ready before this one was connected once. */
+    readonly required: boolean;
     readonly connected: boolean;
     /** What is cached from here may be out of date. */
     readonly stale: boolean;

@@ -1,18 +1,51 @@
+import type { IncomingMessage } from 'node:http';
 import { create } from '@bufbuild/protobuf';
 import { ListClientsResponseSchema, StatusResponseSchema } from '../gen/distributary/admin/v1/admin_pb.ts';
 import { clientsShown, statusPage } from './page.ts';
 import type { Awaitable, Inspector, ReadinessReport } from './ports.ts';
-import { type HttpAnswer, json } from './respond.ts';
+import { type HttpAnswer, json, problem } from './respond.ts';
+
+export type HttpRoutes = ReadonlyMap<string, () => Awaitable<HttpAnswer>>;
 
 /** The plain HTTP routes by their paths: all of them GET (and HEAD). */
-export function httpRoutes(inspector: Inspector): ReadonlyMap<string, () => Awaitable<HttpAnswer>> {
-  return new Map<string, () => Awaitable<HttpAnswer>>([
+export function httpRoutes(inspector: Inspector): HttpRoutes {
+  return new Map([
     ['/', () => page(inspector)],
+    ...probeRoutes(inspector),
+    ['/config_dump', () => json(inspector.configDump())],
+  ]);
+}
+
+/** What probes and scrapers ask. It names no client and no resource. */
+export function probeRoutes(inspector: Inspector): HttpRoutes {
+  return new Map<string, () => Awaitable<HttpAnswer>>([
     ['/healthz', () => ({ status: 200, type: 'text/plain; charset=utf-8', body: 'ok\n' })],
     ['/ready', () => readiness(inspector.ready())],
     ['/metrics', () => metrics(inspector)],
-    ['/config_dump', () => json(inspector.configDump())],
   ]);
+}
+
+/** `alsoServed`: what the listener serves beside the routes, for the answer to an unknown path. */
+export function answerByRoute(
+  method: string,
+  path: string,
+  routes: HttpRoutes,
+  alsoServed: readonly string[] = [],
+): Awaitable<HttpAnswer> {
+  const route = routes.get(path);
+  if (route === undefined) {
+    const served = [...routes.keys().map((known) => `GET ${known}`), ...alsoServed];
+    return problem(404, 'not_found', `there is no ${path} here: there is ${served.join(', ')}`);
+  }
+  if (method === 'GET' || method === 'HEAD') return route();
+  return problem(405, 'unimplemented', `${path} takes GET and HEAD, not ${method}`, { allow: 'GET, HEAD' });
+}
+
+/** Without the query. */
+export function pathOf({ url = '/' }: IncomingMessage): string {
+  const target = url.startsWith('/') ? url : (URL.parse(url)?.pathname ?? url);
+  const query = target.indexOf('?');
+  return query < 0 ? target : target.slice(0, query);
 }
 
 async function page(inspector: Inspector): Promise<HttpAnswer> {
@@ -23,8 +56,9 @@ async function page(inspector: Inspector): Promise<HttpAnswer> {
 
 function readiness({ ready, reason, upstreams }: ReadinessReport): HttpAnswer {
   const shown = upstreams.map(
-    ({ name, connected, stale, since, lastError, refusedStreams, suspectTypes }) => ({
+    ({ name, required, connected, stale, since, lastError, refusedStreams, suspectTypes }) => ({
       name,
+      ...(required ? {} : { required }),
       connected,
       stale,
       since: since === undefined ? null : new Date(since).toISOString(),

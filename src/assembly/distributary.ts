@@ -1,4 +1,7 @@
-import { type AdminServer, startAdminServer } from '../admin/admin-server.ts';
+import { setTimeout } from 'node:timers/promises';
+import { startAdminServer } from '../admin/admin-server.ts';
+import type { HttpListener } from '../admin/http-listener.ts';
+import { startMetricsServer } from '../admin/metrics-server.ts';
 import type { Persistence } from '../cache/persistence/persistence.ts';
 import type { Config } from '../config/config.ts';
 import { warnings } from '../config/warnings.ts';
@@ -23,7 +26,9 @@ export class Distributary {
   readonly #started: Config;
   #config: Config;
   #serving: ClientServing | undefined;
-  #admin: AdminServer | undefined;
+  #admin: HttpListener | undefined;
+  #metrics: HttpListener | undefined;
+  #leaving = false;
   #closeAdminTls: (() => void) | undefined;
 
   private constructor(config: Config, dependencies: CoreDependencies, mode: ServingMode) {
@@ -55,7 +60,9 @@ export class Distributary {
       clients: () => this.#serving?.clients ?? nobody,
       version: dependencies.version,
       startedAt: Date.now(),
-      notReadyReason: () => (core.isDraining ? 'draining' : this.#serving?.notReadyReason()),
+      notReadyReason: () => (this.#leaving ? 'draining' : this.#serving?.notReadyReason()),
+      isRequired: (upstream) =>
+        this.#config.upstreams.find(({ name }) => name === upstream)?.required !== false,
       warnings: () => {
         const now = inForce(this.#started, this.#config);
         return warnings(now).map(({ path, message }) => `${path}: ${message}`);
@@ -100,6 +107,7 @@ export class Distributary {
   get listeners(): readonly { readonly name: string; readonly address: string }[] {
     const list: { readonly name: string; readonly address: string }[] = [...(this.#serving?.addresses ?? [])];
     if (this.#admin !== undefined) list.push({ name: 'admin', address: this.#admin.address });
+    if (this.#metrics !== undefined) list.push({ name: 'metrics', address: this.#metrics.address });
     return list;
   }
 
@@ -126,8 +134,11 @@ export class Distributary {
     this.#core.metrics.reloads('rejected').inc();
   }
 
-  /** Not ready first, then GOAWAY and the end of all streams, spread over drain_timeout. */
+  /** Not ready first, for drain_delay; then GOAWAY and the end of all streams, spread over drain_timeout. */
   async drain(): Promise<void> {
+    this.#leaving = true;
+    this.#core.changed();
+    await setTimeout(this.#config.drainDelayMs);
     this.#core.beginDrain();
     await this.#close(this.#config.drainTimeoutMs);
   }
@@ -138,7 +149,7 @@ export class Distributary {
     await this.#core.relay.stop();
     await this.#persistence?.close(lastWriteTimeoutMs);
     this.#closeAdminTls?.();
-    await this.#admin?.close();
+    await Promise.all([this.#admin?.close(), this.#metrics?.close()]);
   }
 
   async #listen(): Promise<Result<undefined>> {
@@ -148,7 +159,24 @@ export class Distributary {
     });
     if (!serving.ok) return serving;
     this.#serving = serving.value;
-    return this.#listenAdmin();
+    const admin = await this.#listenAdmin();
+    return admin.ok ? this.#listenMetrics() : admin;
+  }
+
+  async #listenMetrics(): Promise<Result<undefined>> {
+    const { metrics } = this.#config;
+    if (metrics === undefined) return ok(undefined);
+    const { host, port } = metrics.address;
+    const listening = await startMetricsServer({
+      host,
+      port,
+      tls: undefined,
+      log: this.#core.log,
+      inspector: this.#inspection,
+    });
+    if (!listening.ok) return listening;
+    this.#metrics = listening.value;
+    return ok(undefined);
   }
 
   async #listenAdmin(): Promise<Result<undefined>> {

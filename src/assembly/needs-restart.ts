@@ -16,6 +16,7 @@ const fixed: readonly Fixed[] = [
   { path: ['rest'], named: 'rest', of: ({ rest }) => rest },
   { path: ['admin', 'address'], named: 'admin.address', of: ({ admin }) => admin.address },
   { path: ['admin', 'tls'], named: 'admin.tls', of: ({ admin }) => admin.tls },
+  { path: ['metrics'], named: 'metrics', of: ({ metrics }) => metrics },
   { path: ['workers'], named: 'workers', of: ({ workers }) => workers },
   {
     path: ['limits', 'max_request_bytes'],

@@ -157,5 +157,17 @@ export const admin = z
   })
   .transform(({ read_only: readOnly, ...rest }) => ({ ...rest, readOnly }));
 
+/** Read by everybody who can reach it: nothing here names a client or a resource. */
+export const metrics = z.strictObject({
+  address: listenAddress().prefault('0.0.0.0:19090').describe('HOST:PORT; port 0: any free port'),
+});
+
+export const drainDelay = () =>
+  duration()
+    .prefault('0s')
+    .describe(
+      'After SIGTERM the relay says that it is not ready, and serves on for this time, so that load balancers notice',
+    );
+
 export const drainTimeout = () =>
-  duration().prefault('10s').describe('After SIGTERM, connections are ended over this time');
+  duration().prefault('10s').describe('After SIGTERM and drain_delay, connections are ended over this time');

@@ -155,6 +155,10 @@ const upstream = z
       .prefault([])
       .describe('Claims these types, with names only what both match: short names (cds) or type URLs'),
     names: z.array(name()).prefault([]).describe('Claims these names; a trailing * makes a prefix'),
+    required: z
+      .boolean()
+      .default(true)
+      .describe('The relay is not ready before it was connected once; false: it does not wait for this one'),
     ads: ads.optional().describe('A control plane'),
     filesystem: filesystem.optional().describe('Files'),
     max_removal_percent: z
@@ -214,6 +218,7 @@ export const upstreams = z
       const common = {
         name: entry.name,
         claims: { authorities: entry.authorities, types: entry.types, names: entry.names },
+        required: entry.required,
         maxRemovalPercent: entry.max_removal_percent,
         maxRemovalHoldMs: entry.max_removal_hold,
       };

@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { fail, ok } from '../model/result.ts';
 import { checkFrom, checkTo, defaultTo, pathsClash, unknownKeys } from './node-path.ts';
-import { admin, drainTimeout, rest, xds } from './schema-listeners.ts';
+import { admin, drainDelay, drainTimeout, metrics, rest, xds } from './schema-listeners.ts';
 import {
   authority,
   count,
@@ -258,6 +258,11 @@ export const fileSchema = z
         'The listener for clients that poll, in JSON (api_type: REST). The rules and limits of xds hold here too. Left out: off',
       ),
     admin: admin.prefault({}).describe('The admin listener: status page, metrics, health, admin RPC'),
+    metrics: metrics
+      .optional()
+      .describe(
+        'A listener with /metrics, /ready and /healthz and nothing else, so that admin can stay on loopback. Left out: off',
+      ),
     upstreams,
     parameters,
     cache: cache.prefault({}).describe('What is kept, and how long'),
@@ -266,6 +271,7 @@ export const fileSchema = z
       .max(1024)
       .default(0)
       .describe('More than 0: that many serving processes on this machine'),
+    drain_delay: drainDelay(),
     drain_timeout: drainTimeout(),
     tracing: z
       .strictObject({
@@ -279,11 +285,13 @@ export const fileSchema = z
     xds: file.xds,
     rest: file.rest,
     admin: file.admin,
+    metrics: file.metrics,
     upstreams: file.upstreams,
     parameters: file.parameters,
     cache: file.cache,
     limits: file.limits,
     workers: file.workers,
+    drainDelayMs: file.drain_delay,
     drainTimeoutMs: file.drain_timeout,
     otlpEndpoint: file.tracing.otlp_endpoint,
   }))

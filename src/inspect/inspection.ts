@@ -45,6 +45,8 @@ export interface InspectionOptions {
   readonly startedAt: number;
   /** Why the relay does not serve, whatever its upstreams; undefined while it does. */
   readonly notReadyReason: () => string | undefined;
+  /** upstreams[].required. */
+  readonly isRequired: (upstream: string) => boolean;
   readonly configDump: () => unknown;
   /** What is dangerous about the configuration in force. */
   readonly warnings: () => readonly string[];
@@ -71,6 +73,7 @@ export class Inspection implements Inspector {
       const staleSince = this.#options.staleness.since(upstream);
       return {
         name: upstream.name,
+        required: this.#options.isRequired(upstream.name),
         connected,
         stale: staleSince !== undefined,
         since: staleSince,
@@ -79,9 +82,9 @@ export class Inspection implements Inspector {
         suspectTypes: upstream.suspects().map(({ type }) => typeInfo(type).short),
       };
     });
-    const { relay, staleness } = this.#options;
+    const { relay, staleness, isRequired } = this.#options;
     const waiting = relay.upstreams.filter(
-      (upstream) => !staleness.isRestored && !upstream.state().everConnected,
+      (upstream) => isRequired(upstream.name) && !staleness.isRestored && !upstream.state().everConnected,
     );
     const reason =
       this.#options.notReadyReason() ??

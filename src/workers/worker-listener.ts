@@ -20,6 +20,7 @@ export function listenForPrimary(path: string, core: Core, clients: LocalClients
     version: core.version,
     startedAt: Date.now(),
     notReadyReason: () => undefined,
+    isRequired: () => true,
     configDump: () => core.config.source.dump,
     warnings: () => [],
     metricsText: () => core.metricsText(),

@@ -4,7 +4,8 @@ import { createConnection } from 'node:net';
 import { create, toBinary } from '@bufbuild/protobuf';
 import { anyPack } from '@bufbuild/protobuf/wkt';
 import { expect } from 'chai';
-import { type AdminServer, startAdminServer } from '../../src/admin/admin-server.ts';
+import { startAdminServer } from '../../src/admin/admin-server.ts';
+import type { HttpListener } from '../../src/admin/http-listener.ts';
 import type { Inspector } from '../../src/admin/ports.ts';
 import { NodeSchema } from '../../src/gen/envoy/config/core/v3/base_pb.ts';
 import {
@@ -19,7 +20,7 @@ import { OPEN as access, fakeInspector } from '../support/inspector.ts';
 
 const lines: string[] = [];
 const log = createLog({ write: (line) => lines.push(line) });
-let server: AdminServer | undefined;
+let server: HttpListener | undefined;
 
 async function start(changes: Partial<Inspector> = {}) {
   const inspector = fakeInspector(changes);

@@ -1,7 +1,8 @@
 import { execFile } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
 import { expect } from 'chai';
-import { type AdminServer, startAdminServer } from '../../src/admin/admin-server.ts';
+import { startAdminServer } from '../../src/admin/admin-server.ts';
+import type { HttpListener } from '../../src/admin/http-listener.ts';
 import { explain } from '../../src/commands/explain.ts';
 import { status } from '../../src/commands/status.ts';
 import { textTable } from '../../src/commands/text-table.ts';
@@ -28,7 +29,7 @@ async function call(command: Command, ...argv: string[]) {
 
 describe('commands that ask a relay', () => {
   const inspector = fakeInspector();
-  let server: AdminServer;
+  let server: HttpListener;
   let url: string;
 
   before(async () => {

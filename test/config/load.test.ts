@@ -28,6 +28,7 @@ describe('configuration: what is accepted', () => {
         clientStatus: { enabled: true, principals: [] },
       },
       rest: { address: { kind: 'tcp', host: '0.0.0.0', port: 18001 }, tls: undefined },
+      metrics: undefined,
       admin: {
         address: { kind: 'tcp', host: '127.0.0.1', port: 19000 },
         tls: undefined,
@@ -41,6 +42,7 @@ describe('configuration: what is accepted', () => {
           claims: { authorities: ['example.com'], types: [], names: [] },
           maxRemovalPercent: undefined,
           maxRemovalHoldMs: 600_000,
+          required: true,
           endpoints: [
             { kind: 'tcp', host: 'cp-1', port: 18000 },
             { kind: 'unix', path: '/run/cp.sock' },
@@ -68,6 +70,7 @@ describe('configuration: what is accepted', () => {
           claims: { authorities: [], types: [], names: [] },
           maxRemovalPercent: undefined,
           maxRemovalHoldMs: 600_000,
+          required: true,
           path: './resources',
         },
       ],
@@ -104,6 +107,7 @@ describe('configuration: what is accepted', () => {
         relayPeers: [],
       },
       workers: 0,
+      drainDelayMs: 0,
       drainTimeoutMs: 10_000,
       otlpEndpoint: undefined,
     });

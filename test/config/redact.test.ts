@@ -7,6 +7,7 @@ const dumpOf = (text: string, environment = {}): string =>
 describe('configuration: what /config_dump shows', () => {
   it("the file's keys, with every default", () => {
     expect(configOf(minimal).source.dump).to.deep.include({
+      drain_delay: '0s',
       drain_timeout: '10s',
       workers: 0,
       cache: { max_bytes: 1_073_741_824, idle_ttl: '600s' },
@@ -18,6 +19,7 @@ describe('configuration: what /config_dump shows', () => {
           names: [],
           filesystem: { path: '.' },
           max_removal_hold: '10m',
+          required: true,
         },
       ],
     });

@@ -93,6 +93,7 @@ export function fakeInspector(changes: Partial<Inspector> = {}): Inspector & { r
       upstreams: [
         {
           name: 'central',
+          required: true,
           connected: true,
           stale: false,
           since: undefined,
@@ -102,6 +103,7 @@ export function fakeInspector(changes: Partial<Inspector> = {}): Inspector & { r
         },
         {
           name: 'second',
+          required: true,
           connected: false,
           stale: true,
           since: Date.parse('2026-01-01T00:00:00Z'),

@@ -13,6 +13,7 @@ export interface RelayConfig {
   readonly xds?: object;
   readonly admin?: object;
   readonly rest?: object;
+  readonly metrics?: object;
   readonly [key: string]: unknown;
 }
 
@@ -31,8 +32,9 @@ const any = '127.0.0.1:0';
 function withDefaults(config: RelayConfig): object {
   const node = { id: 'relay', cluster: 'relays' };
   const rest = config.rest === undefined ? {} : { rest: { address: any, ...config.rest } };
+  const metrics = config.metrics === undefined ? {} : { metrics: { address: any, ...config.metrics } };
   const listeners = { xds: { address: any, ...config.xds }, admin: { address: any, ...config.admin } };
-  return { node, ...config, ...listeners, ...rest };
+  return { node, ...config, ...listeners, ...rest, ...metrics };
 }
 
 export interface RelayOptions {
@@ -54,7 +56,7 @@ export function distributary(...argv: readonly string[]): Spawn {
   return { command: process.execPath, args: ['--disable-warning=ExperimentalWarning', main, ...argv] };
 }
 
-type Addresses = Pick<RelayProcess, 'xds' | 'rest' | 'admin'>;
+type Addresses = Pick<RelayProcess, 'xds' | 'rest' | 'admin' | 'metrics'>;
 
 /** The relay as users run it: a process of its own. */
 export class RelayProcess implements AsyncDisposable {
@@ -63,14 +65,17 @@ export class RelayProcess implements AsyncDisposable {
   readonly admin: string;
   /** Empty without `rest`. */
   readonly rest: string;
+  /** Empty without `metrics`. */
+  readonly metrics: string;
   readonly #process: Process;
   readonly #files: TemporaryDirectory;
 
-  private constructor(child: Process, { xds, rest, admin }: Addresses, files: TemporaryDirectory) {
+  private constructor(child: Process, { xds, rest, admin, metrics }: Addresses, files: TemporaryDirectory) {
     this.#process = child;
     this.xds = xds;
     this.admin = admin;
     this.rest = rest;
+    this.metrics = metrics;
     this.#files = files;
   }
 
@@ -84,11 +89,14 @@ export class RelayProcess implements AsyncDisposable {
     const xds = await child.line(/^listening xds (\S+)/);
     const rest = config.rest === undefined ? undefined : await child.line(/^listening rest (\S+)/);
     const admin = await child.line(/^listening admin (\S+)/);
-    return new RelayProcess(
-      child,
-      { xds: xds[1] ?? '', rest: rest?.[1] ?? '', admin: admin[1] ?? '' },
-      files,
-    );
+    const metrics = config.metrics === undefined ? undefined : await child.line(/^listening metrics (\S+)/);
+    const addresses = {
+      xds: xds[1] ?? '',
+      rest: rest?.[1] ?? '',
+      admin: admin[1] ?? '',
+      metrics: metrics?.[1] ?? '',
+    };
+    return new RelayProcess(child, addresses, files);
   }
 
   /** A relay whose `memory` can be asked for. */
