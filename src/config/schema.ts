@@ -16,6 +16,7 @@ import {
   readList,
   readText,
 } from './schema-parts.ts';
+import { checkRollout, history, rollout } from './schema-rollout.ts';
 import { upstreams } from './schema-upstreams.ts';
 
 const node = z.strictObject({
@@ -267,6 +268,14 @@ export const fileSchema = z
     parameters,
     cache: cache.prefault({}).describe('What is kept, and how long'),
     limits: limits.prefault({}).describe('Bounds on what clients and control planes may ask for'),
+    rollout: rollout
+      .optional()
+      .describe(
+        'A change goes to a few clients of each class first, and to the others when those accept it. Left out: to everyone at once',
+      ),
+    history: history
+      .optional()
+      .describe('How much of earlier revisions is kept. Left out: the last 100 changes, without resources'),
     workers: count(0)
       .max(1024)
       .default(0)
@@ -280,6 +289,7 @@ export const fileSchema = z
       .prefault({})
       .describe('Traces'),
   })
+  .superRefine(checkRollout, evenIfWrong)
   .transform((file) => ({
     node: file.node,
     xds: file.xds,
@@ -290,6 +300,8 @@ export const fileSchema = z
     parameters: file.parameters,
     cache: file.cache,
     limits: file.limits,
+    rollout: file.rollout,
+    history: file.history,
     workers: file.workers,
     drainDelayMs: file.drain_delay,
     drainTimeoutMs: file.drain_timeout,

@@ -2,6 +2,7 @@ import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect } from 'chai';
 import { loadConfig } from '../../src/config/load.ts';
+import { typeInfo } from '../../src/model/types.ts';
 import { configOf, expectProblems, minimal, problemsOf, temporaryDirectory } from './support.ts';
 
 const sample = readFileSync(new URL('sample.yaml', import.meta.url), 'utf8');
@@ -106,11 +107,39 @@ describe('configuration: what is accepted', () => {
         maxStreamsPerPeer: 0,
         relayPeers: [],
       },
+      rollout: undefined,
+      history: undefined,
       workers: 0,
       drainDelayMs: 0,
       drainTimeoutMs: 10_000,
       otlpEndpoint: undefined,
     });
+  });
+
+  it('the defaults of rollout and history', () => {
+    const { rollout, history } = configOf(`${minimal}rollout: {}\nhistory: {}\n`);
+    const { types, ...rest } = rollout ?? { types: [] };
+    expect(types.map((type) => typeInfo(type).short)).to.have.members(
+      'lds srds rds vhds cds sds ecds'.split(' '),
+    );
+    expect(rest).to.deep.equal({
+      canary: { percent: 5, match: [] },
+      bakeMs: 30_000,
+      maxWaitMs: 600_000,
+      onTimeout: 'HOLD',
+      maxDisconnects: 20,
+      mode: 'AUTOMATIC',
+    });
+    expect(history).to.deep.equal({ maxBytes: 67_108_864, maxAgeMs: 86_400_000 });
+  });
+
+  it('canaries by match alone: no percentage beside it', () => {
+    const rules = 'parameters: [{ key: env, from: node.metadata.env }]\n';
+    const match = [{ key: 'env', value: 'canary' }];
+    const { rollout } = configOf(
+      `${minimal}${rules}rollout: { canary: { match: ${JSON.stringify(match)} } }\n`,
+    );
+    expect(rollout?.canary).to.deep.equal({ percent: 0, match });
   });
 
   it("defaults are the values of the contract's sample", () => {

@@ -438,6 +438,76 @@ const tables: ReadonlyMap<string, readonly Row[]> = new Map([
       },
     ],
   ],
+  [
+    'rollout',
+    [
+      {
+        rule: 'percent 0',
+        text: `${minimal}rollout: { canary: { percent: 0 } }\n`,
+        problems: ['4:31: rollout.canary.percent: at least 0.01 is accepted'],
+      },
+      {
+        rule: 'percent 101',
+        text: `${minimal}rollout: { canary: { percent: 101 } }\n`,
+        problems: ['4:31: rollout.canary.percent: at most 100 is accepted'],
+      },
+      {
+        rule: 'a match on a key that no rule derives',
+        text: `${minimal}parameters: [{ key: env, from: node.metadata.env }]\nrollout: { canary: { match: [{ key: evn, value: a }] } }\n`,
+        problems: [
+          '5:37: rollout.canary.match[0].key: "evn" is the key of no rule in "parameters", so no client would match: accepted: env',
+        ],
+      },
+      {
+        rule: 'a match without any rules',
+        text: `${minimal}rollout: { canary: { match: [{ key: env, value: a }] } }\n`,
+        problems: [
+          '4:37: rollout.canary.match[0].key: "env" is the key of no rule in "parameters", so no client would match: "parameters" has no rules',
+        ],
+      },
+      {
+        rule: 'an unknown type',
+        text: `${minimal}rollout: { types: [lds, cdx] }\n`,
+        problems: ['4:25: rollout.types[1]: unknown type "cdx": did you mean "cds"?'],
+      },
+      {
+        rule: 'no type',
+        text: `${minimal}rollout: { types: [] }\n`,
+        problems: ['4:12: rollout.types: must have at least one entry'],
+      },
+      {
+        rule: 'bake longer than max_wait',
+        text: `${minimal}rollout: { bake: 2m, max_wait: 1m }\n`,
+        problems: ['4:18: rollout.bake: a bake of 120s is longer than max_wait (60s)'],
+      },
+      {
+        rule: 'the default bake longer than max_wait',
+        text: `${minimal}rollout: { max_wait: 10s }\n`,
+        problems: ['4:1: rollout.bake: a bake of 30s is longer than max_wait (10s)'],
+      },
+      {
+        rule: 'beside workers',
+        text: `${minimal}rollout: {}\nworkers: 2\n`,
+        problems: ['4:1: rollout: is not accepted beside workers: 2 yet: accepted is workers: 0'],
+      },
+      {
+        rule: 'another mode, and another end of the wait',
+        text: `${minimal}rollout: { mode: manual, on_timeout: ABORT }\n`,
+        problems: [
+          '4:18: rollout.mode: the string "manual" is not accepted: did you mean "MANUAL"?',
+          '4:38: rollout.on_timeout: the string "ABORT" is not accepted: accepted: HOLD, PROCEED',
+        ],
+      },
+      {
+        rule: 'history without bytes or age',
+        text: `${minimal}history: { max_bytes: 0, max_age: 0s }\n`,
+        problems: [
+          '4:23: history.max_bytes: at least 1 is accepted',
+          '4:35: history.max_age: must be longer than 0',
+        ],
+      },
+    ],
+  ],
 ]);
 
 for (const [topic, rows] of tables) {

@@ -1,0 +1,126 @@
+import { z } from 'zod';
+import { knownTypes } from '../model/types.ts';
+import {
+  count,
+  evenIfWrong,
+  name,
+  positiveDuration,
+  read,
+  readList,
+  readText,
+  resourceType,
+} from './schema-parts.ts';
+
+/** Without `percent` and `match`. */
+const defaultPercent = 5;
+
+/** Endpoints and runtime values change often and must be fast. */
+const ungated = new Set(['eds', 'leds', 'rtds']);
+const defaultTypes = knownTypes.map(({ short }) => short).filter((short) => !ungated.has(short));
+
+const canary = z
+  .strictObject({
+    percent: z
+      .number()
+      .min(0.01)
+      .max(100)
+      .optional()
+      .describe(
+        `This share of the clients, by a hash of the node id; default: ${defaultPercent} without "match", none beside it`,
+      ),
+    match: z
+      .array(
+        z.strictObject({
+          key: name().describe('A key of "parameters"'),
+          value: z.string().describe('The value that a canary has'),
+        }),
+      )
+      .prefault([])
+      .describe('Clients for which the rules derive one of these parameters'),
+  })
+  .transform(({ percent, match }) => ({
+    percent: percent ?? (match.length === 0 ? defaultPercent : 0),
+    match,
+  }));
+
+export const rollout = z
+  .strictObject({
+    canary: canary
+      .prefault({})
+      .describe(
+        'Who gets a change first: clients of either kind, and at least one of each class of clients that subscribes to what changed',
+      ),
+    bake: positiveDuration()
+      .prefault('30s')
+      .describe(
+        'So long the canaries must stay after they have accepted a change; another change starts it again',
+      ),
+    max_wait: positiveDuration()
+      .prefault('10m')
+      .describe('No verdict by then: see on_timeout. Another change does not start it again'),
+    on_timeout: z
+      .enum(['HOLD', 'PROCEED'])
+      .default('HOLD')
+      .describe(
+        'HOLD: the others keep what they have. PROCEED: everybody gets the change, unless a canary rejects it',
+      ),
+    max_disconnects: z
+      .number()
+      .min(0)
+      .max(100)
+      .default(20)
+      .describe('Percent of the streams of canaries that may end within the bake'),
+    types: z
+      .array(resourceType())
+      .min(1)
+      .prefault(defaultTypes)
+      .describe('These types go to canaries first; others go straight to everybody'),
+    mode: z
+      .enum(['AUTOMATIC', 'MANUAL'])
+      .default('AUTOMATIC')
+      .describe('MANUAL: a change waits for `release`, whatever the canaries say'),
+  })
+  .superRefine((entry, context) => {
+    const [bake, maxWait] = [read(entry, 'bake'), read(entry, 'max_wait')]; // milliseconds if they are durations
+    if (typeof bake !== 'number' || typeof maxWait !== 'number' || bake <= maxWait) return;
+    const message = `a bake of ${bake / 1000}s is longer than max_wait (${maxWait / 1000}s): every change would time out`;
+    context.addIssue({ code: 'custom', path: ['bake'], message });
+  }, evenIfWrong)
+  .transform((entry) => ({
+    canary: entry.canary,
+    bakeMs: entry.bake,
+    maxWaitMs: entry.max_wait,
+    onTimeout: entry.on_timeout,
+    maxDisconnects: entry.max_disconnects,
+    types: entry.types,
+    mode: entry.mode,
+  }));
+
+export const history = z
+  .strictObject({
+    max_bytes: count()
+      .default(67_108_864)
+      .describe('Bytes of resources of earlier revisions; the oldest revisions go first'),
+    max_age: positiveDuration().prefault('24h').describe('Revisions that are older go'),
+  })
+  .transform(({ max_bytes: maxBytes, max_age: maxAgeMs }) => ({ maxBytes, maxAgeMs }));
+
+/** What joins `rollout` with the rest of the file. */
+export function checkRollout(file: unknown, context: z.core.$RefinementCtx): void {
+  const section = read(file, 'rollout');
+  if (section === undefined) return;
+  const workers = read(file, 'workers');
+  if (typeof workers === 'number' && workers > 0) {
+    const message = `is not accepted beside workers: ${workers} yet: accepted is workers: 0`;
+    context.addIssue({ code: 'custom', path: ['rollout'], message });
+  }
+  const keys = readList(file, 'parameters').map((rule) => readText(rule, 'key'));
+  const known = [...new Set(keys)].filter((key) => key !== undefined);
+  readList(read(section, 'canary'), 'match').forEach((entry, index) => {
+    const key = readText(entry, 'key');
+    if (key === undefined || key === '' || known.includes(key)) return;
+    const accepted = known.length === 0 ? '"parameters" has no rules' : `accepted: ${known.join(', ')}`;
+    const message = `${JSON.stringify(key)} is the key of no rule in "parameters", so no client would match: ${accepted}`;
+    context.addIssue({ code: 'custom', path: ['rollout', 'canary', 'match', index, 'key'], message });
+  });
+}
