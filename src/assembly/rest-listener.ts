@@ -5,6 +5,7 @@ import { TimeSlices } from '../model/time-slices.ts';
 import { type HttpAnswer, problem } from '../wire/http-answer.ts';
 import type { HttpHandler, HttpHead } from '../wire/http-exchange.ts';
 import { type HttpServer, listenHttp } from '../wire/http-server.ts';
+import { verifiedIdentity } from '../wire/peer-identity.ts';
 import { connectionOptions } from './connection-options.ts';
 import type { Core } from './core.ts';
 import { clientStatusPath, RestClientStatus } from './rest-client-status.ts';
@@ -33,10 +34,11 @@ export class RestListener {
     const tls = await watchTls(files, () => opened.server, core.log);
     if (!tls.ok) return tls;
     const connections = connectionOptions(core, 'rest');
+    const route = restRoutes(core, answers, connections.report);
     const listening = await listenHttp({
       ...address,
       tls: tls.value.material,
-      route: restRoutes(core, answers, connections.report),
+      route: files?.ca === undefined ? route : askingForCertificates(route),
       maxRequestBytes: core.config.limits.maxRequestBytes,
       stalledTimeout: () => core.config.limits.stalledTimeoutMs,
       ...connections,
@@ -60,12 +62,33 @@ export class RestListener {
   }
 }
 
+type Route = (head: HttpHead) => HttpHandler | HttpAnswer;
+
+/** Where client certificates are verified: who has shown none is told that one is missing, and not only "denied". */
+function askingForCertificates(route: Route): Route {
+  const asking = (answer: HttpAnswer): HttpAnswer => (answer.status === 403 ? unauthenticated : answer);
+  return (head) => {
+    const routed = route(head);
+    if (verifiedIdentity(head.peer) !== undefined) return routed;
+    if (typeof routed !== 'function') return asking(routed);
+    return (body, answered) => routed(body, (answer) => answered(asking(answer)));
+  };
+}
+
+/** HTTP wants the header with each 401 (RFC 9110 §11.6.1). There is no registered scheme for certificates. */
+const unauthenticated = problem(
+  401,
+  'unauthenticated',
+  'this needs a client certificate with a URI or DNS name, of an authority in rest.tls.ca: none was shown',
+  { 'www-authenticate': 'ClientCertificate' },
+);
+
 /** Refuses what can be refused by the head of a request. */
 function restRoutes(
   core: Core,
   answers: XdsListenerCallbacks,
   report: (message: string, error: unknown) => void,
-): (head: HttpHead) => HttpHandler | HttpAnswer {
+): Route {
   const slices = new TimeSlices(systemClock);
   const polls = new RestPolls({
     polls: core.relay.polls,

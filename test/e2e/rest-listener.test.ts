@@ -88,7 +88,9 @@ describe('the REST listener', function () {
       const denied = await ask(relay.rest, batch);
       expect([denied.status, denied.body.includes('"code":"permission_denied"')]).to.deep.equal([403, true]);
     }
-    expect((await overHttp1(relay.rest, undefined)).status).to.equal(403);
+    const unknown = await overHttp1(relay.rest, undefined);
+    expect([unknown.status, unknown.body.includes('client certificate')]).to.deep.equal([401, true]);
+    expect(await relay.metric('downstream_rejected_total', 'reason="denied"')).to.equal(3);
   });
 
   it('workers serve it as they serve streams', async () => {
