@@ -26,6 +26,7 @@ const rejections = [
   'draining',
   'rules',
   'cold',
+  'unknown',
   'upstream_sessions',
   'loop',
   'connections',

@@ -1,7 +1,7 @@
 import type { Timer } from '../../model/clock.ts';
 import type { TypeInfo } from '../../model/types.ts';
 import type { WholeState } from '../../model/whole-state.ts';
-import { Code, type GrpcStatus } from '../../wire/grpc-status.ts';
+import { Code } from '../../wire/grpc-status.ts';
 import type { DownstreamServices, SessionShare } from '../services.ts';
 import { type Refusal, refusedUpstream, unavailable } from '../stream-refusals.ts';
 import type { Poll } from './poll.ts';
@@ -78,12 +78,13 @@ export class PollClass {
   failIfHopeless(): void {
     if (this.#held.size === 0) return;
     const refusal = this.#hopeless();
-    if (refusal !== undefined) this.refuseAll(refusal.status);
+    if (refusal !== undefined) this.refuseAll(refusal);
   }
 
-  refuseAll(status: GrpcStatus): void {
+  refuseAll({ reason, status }: Refusal): void {
     for (const held of [...this.#held]) {
       this.#release(held);
+      this.#services.events.rejected(reason);
       held.answered({ kind: 'refused', status });
     }
   }
@@ -108,6 +109,7 @@ export class PollClass {
 
   #outcomeOf(poll: Poll, patience: Patience, timeIsUp: boolean): PollOutcome | undefined {
     const outcome = outcomeOf(this.#state, poll.version, patience, timeIsUp);
+    if (outcome?.kind === 'refused') this.#services.events.rejected('unknown');
     if (outcome?.kind !== 'response' || poll.client.exempt) return outcome;
     const { length } = outcome.response.bytes;
     const { maxResponseBytes = length } = this.#services.limits();

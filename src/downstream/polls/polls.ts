@@ -122,14 +122,14 @@ export class Polls {
   reidentify(): void {
     this.#generation++;
     const message = 'the rules have changed meanwhile: ask again';
-    this.#endAll({ code: Code.UNAVAILABLE, message });
+    this.#endAll({ reason: 'rules', status: { code: Code.UNAVAILABLE, message } });
   }
 
   /** From now on nothing is answered, and who waits is told so. */
   drain(): void {
     this.#ended = true;
     this.#sweep?.cancel();
-    this.#endAll(DRAINING);
+    this.#endAll({ reason: 'draining', status: DRAINING });
   }
 
   #count({ info, version, error, client }: Poll): void {
@@ -183,9 +183,9 @@ export class Polls {
     one.close();
   }
 
-  #endAll(status: GrpcStatus): void {
+  #endAll(refusal: Refusal): void {
     for (const one of [...this.#used]) {
-      one.refuseAll(status);
+      one.refuseAll(refusal);
       this.#end(one);
     }
   }

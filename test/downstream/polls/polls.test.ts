@@ -7,8 +7,11 @@ import {
   DiscoveryRequestSchema,
   DiscoveryResponseSchema,
 } from '../../../src/gen/envoy/service/discovery/v3/discovery_pb.ts';
+import { resourceName } from '../../../src/model/brand.ts';
+import { UNCONSTRAINED } from '../../../src/model/constraints.ts';
 import { typeInfo } from '../../../src/model/types.ts';
 import { Code } from '../../../src/wire/grpc-status.ts';
+import { encodeStatus } from '../../../src/wire/responses.ts';
 import type { Peer } from '../../../src/wire/server-stream.ts';
 import { InMemoryRelay, namedHolder, nameOf, node, put, type } from '../../support/in-memory-relay.ts';
 
@@ -145,8 +148,31 @@ describe('polls', () => {
       expect(shown(asked)).to.equal('waits');
       lab.clock.advance(500);
       expect(shown(asked)).to.equal(is);
+      expect(lab.events.filter((event) => event === 'rejected unknown')).to.have.length(is === 'a' ? 0 : 1);
     });
   }
+
+  it('§7.3 a new resource error does not hide behind the version of the resources', () => {
+    poller.ask('eds', { resourceNames: ['a', 'b'] });
+    const error = { name: resourceName('b'), constraints: UNCONSTRAINED, code: 7, message: 'not for you' };
+    const status = encodeStatus(error.code, error.message);
+    const b = [...lab.upstream.interests].filter(({ selector }) => selector === 'b');
+    lab.says({ type: type('eds'), holder: namedHolder, puts: [put(type('eds'), 'a', '1')], resolved: b });
+    const versionInfo = versionOf(poller.ask('eds', { resourceNames: ['a', 'b'] }));
+    const same = { resourceNames: ['a', 'b'], versionInfo };
+    expect(shown(poller.ask('eds', same))).to.equal('unchanged');
+    lab.says({
+      type: type('eds'),
+      holder: namedHolder,
+      resourceErrors: [{ ...error, status }],
+      resolved: [],
+    });
+    const told = poller.ask('eds', same);
+    expect(
+      messageOf(told.outcome).resourceErrors.map(({ errorDetail }) => errorDetail?.message),
+    ).to.deep.equal(['not for you']);
+    expect(shown(poller.ask('eds', { ...same, versionInfo: versionOf(told) }))).to.equal('unchanged');
+  });
 
   it('§7.5 a Fetch call gets what is known at its end, and always a response', () => {
     const empty = poller.ask('eds', { resourceNames: ['a'] }, fetching);
@@ -217,6 +243,7 @@ describe('polls', () => {
     const before = poller.last;
     lab.relay.polls.reidentify();
     expect(shown(asked)).to.equal(`refused ${Code.UNAVAILABLE}`);
+    expect(lab.events).to.include('rejected rules');
     expect(before && lab.relay.polls.isCurrent(before)).to.equal(false);
   });
 
@@ -224,6 +251,7 @@ describe('polls', () => {
     const asked = poller.ask('cds', {});
     lab.relay.polls.drain();
     expect(shown(asked)).to.equal(`refused ${Code.UNAVAILABLE}`);
+    expect(lab.events.filter((event) => event === 'rejected draining')).to.have.length(1);
     expect(lab.relay.polls.refusal(peer, typeInfo(type('cds')))?.code).to.equal(Code.UNAVAILABLE);
   });
 
