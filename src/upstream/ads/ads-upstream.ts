@@ -191,8 +191,9 @@ export class AdsUpstream implements Upstream {
     this.#endedUnanswered.clear();
     this.#everConnected = true;
     if (this.#failover.countsAsRecovery) this.#recovered(endpoint);
-    if (this.#sessions.size === 0) this.#staleSince = undefined;
     this.#sessions.up(channel, endpoint);
+    // Nobody waits for anything, so nothing is out of date for anybody. Idle interests are asked when a client comes.
+    if (this.#connection.isUntried) this.#staleSince = undefined;
     this.#sink.changed();
   }
 

@@ -255,6 +255,29 @@ describe('an ADS upstream', () => {
     expect(observed.lines.filter((line) => line.startsWith('connected'))).to.have.length(2);
   });
 
+  it('is current once it is connected again, if all that it asks for is idle', async () => {
+    const plane = await controlPlane();
+    plane.answer = serving('1', 'a:1@v1');
+    const idle = new Set<Interest>();
+    const upstream = start({ endpoints: [address(plane.port)] }, idle);
+    const everything = want('*');
+    upstream.subscribe(everything);
+    await until('the whole wildcard', () => observed.settled.includes('*'));
+    idle.add(everything);
+    upstream.markIdle(everything);
+    plane.kill();
+    await until('the loss', () => upstream.state().staleSince !== undefined);
+    const again = await controlPlane(plane.port);
+    again.answer = serving('2', 'a:2@v2');
+    await until('the connection', () => upstream.state().connected);
+    expect(upstream.state().staleSince, 'nobody waits for anything').to.equal(undefined);
+    expect(again.requests).to.deep.equal([]);
+
+    idle.delete(everything);
+    upstream.markActive(everything);
+    await until('the update', () => observed.contents['a'] === '2');
+  });
+
   it('opens a stream again that the server ended, on the same connection', async () => {
     const plane = await controlPlane();
     plane.answer = serving('1', 'a:1@1');
