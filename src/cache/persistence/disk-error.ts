@@ -14,13 +14,19 @@ export class DiskProblem extends Error {
 /** The database cannot be what was written. */
 export const corrupt = (message: string): DiskProblem => new DiskProblem('corrupt', message);
 
-/** https://www.sqlite.org/rescode.html, the low byte. */
+/**
+ * https://www.sqlite.org/rescode.html, the low byte. The statements are fixed and fit the tables and their constraints.
+ * So an error in a statement (1), a broken constraint (19) or a value of another type (20) comes from a damaged file.
+ */
 const kinds: ReadonlyMap<number, DiskError['kind']> = new Map([
+  [1, 'corrupt'],
   [5, 'locked'],
   [6, 'locked'],
   [8, 'read_only'],
   [11, 'corrupt'],
   [13, 'full'],
+  [19, 'corrupt'],
+  [20, 'corrupt'],
   [26, 'corrupt'],
 ]);
 
@@ -30,6 +36,8 @@ const codes: ReadonlyMap<string, DiskError['kind']> = new Map([
   ['EPERM', 'read_only'],
   ['ENOSPC', 'full'],
   ['EDQUOT', 'full'],
+  // node:sqlite: a number is larger than any that was written.
+  ['ERR_OUT_OF_RANGE', 'corrupt'],
 ]);
 
 /** Everything that is thrown on the way to the disk, translated here. */

@@ -1,6 +1,7 @@
 import { chmodSync, readdirSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { DatabaseSync } from 'node:sqlite';
 import { expect } from 'chai';
 import { DiskServer } from '../../../src/cache/persistence/disk-server.ts';
 import { Cache, interest, partsOf, says, temporary } from './support.ts';
@@ -44,6 +45,23 @@ describe('a directory that cannot be written to', () => {
       expect(copies()).to.equal(copiesBefore);
     } finally {
       chmodSync(directory.path, 0o755);
+      directory.remove();
+    }
+  });
+});
+
+describe('a file with the marks of this program', () => {
+  it('and other tables is damaged, and set aside', () => {
+    const directory = temporary();
+    try {
+      const other = new DatabaseSync(join(directory.path, 'cache.sqlite'));
+      other.exec('CREATE TABLE other (id); PRAGMA application_id = 0x64697374; PRAGMA user_version = 2');
+      other.close();
+      const server = new DiskServer(directory.path);
+      const opened = server.answer({ operation: 'open', args: [false] });
+      expect(opened).to.have.nested.property('value.setAside.reason', 'no such table: meta');
+      server.answer({ operation: 'close', args: [] });
+    } finally {
       directory.remove();
     }
   });

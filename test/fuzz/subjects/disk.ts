@@ -1,11 +1,12 @@
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { crc32 } from 'node:zlib';
 import { z } from 'zod';
 import { Decoder } from '../../../src/cache/persistence/decode.ts';
 import { DiskServer } from '../../../src/cache/persistence/disk-server.ts';
 import { Packer } from '../../../src/cache/persistence/packing.ts';
-import type { Row, RowBatch } from '../../../src/cache/persistence/records.ts';
+import type { DiskError, Row, RowBatch } from '../../../src/cache/persistence/records.ts';
 import { Store } from '../../../src/cache/store.ts';
 import { systemClock } from '../../../src/model/clock.ts';
 import { Cache, interest, partsOf, says, temporary } from '../../cache/persistence/support.ts';
@@ -13,6 +14,8 @@ import { when } from '../../support/in-memory-relay.ts';
 import type { Subject, Trial } from '../subject.ts';
 
 const file = 'cache.sqlite';
+/** One for the file, one that may set it aside, one for the new file. */
+const attempts = 3;
 
 /** What a relay has written: the file, and the rows in it. */
 async function written(): Promise<{ readonly database: Buffer; readonly parts: readonly RowBatch[] }> {
@@ -82,25 +85,66 @@ function rowOf(bytes: Buffer): Row | undefined {
   }
 }
 
-/** The file of the database itself: it is read, or set aside. */
+/**
+ * The file of the database itself: it is read and written, or set aside. As the relay does, what fails is tried again on
+ * a file that is opened anew, and set aside if it is damaged.
+ */
 class FileTrial implements Trial {
   readonly #directory = mkdtempSync(join(tmpdir(), 'distributary-fuzz-'));
+  readonly #parts: readonly RowBatch[];
+
+  constructor(parts: readonly RowBatch[]) {
+    this.#parts = parts;
+  }
 
   take(bytes: Buffer): void {
     rmSync(this.#directory, { recursive: true, force: true });
     mkdirSync(this.#directory);
     writeFileSync(join(this.#directory, file), bytes);
     const server = new DiskServer(this.#directory);
-    server.answer({ operation: 'open', args: [false] });
+    const errors: DiskError[] = [];
+    const whole = crc32(bytes) % 2 === 0;
     try {
-      partsOf(server);
-    } catch {
-      server.answer({ operation: 'open', args: [false, 'damaged'] });
+      for (let attempt = 0; attempt < attempts; attempt++) {
+        const last = errors.at(-1);
+        const error = this.#attempt(
+          server,
+          last?.kind === 'corrupt' ? last.message : undefined,
+          attempt > 0 || whole,
+        );
+        if (error === undefined) return;
+        errors.push(error);
+      }
+    } finally {
+      server.answer({ operation: 'close', args: [] });
     }
-    server.answer({ operation: 'begin', args: [true] });
+    throw new Error(`it is never written again: ${JSON.stringify(errors)}`);
+  }
+
+  /** Undefined: what is there was read and written. `whole`: all of it is replaced, as after very many changes. */
+  #attempt(server: DiskServer, discard: string | undefined, whole: boolean): DiskError | undefined {
+    const opened = server.answer({ operation: 'open', args: [false, discard] });
+    if (!opened.ok) return opened.error;
+    return this.#read(server) ?? this.#write(server, whole);
+  }
+
+  #read(server: DiskServer): DiskError | undefined {
+    for (;;) {
+      const part = server.answer({ operation: 'read', args: [] });
+      if (!part.ok) return part.error;
+      if (part.value === undefined) return undefined;
+    }
+  }
+
+  #write(server: DiskServer, replace: boolean): DiskError | undefined {
+    const begun = server.answer({ operation: 'begin', args: [replace] });
+    if (!begun.ok) return begun.error;
+    for (const part of this.#parts) {
+      const put = server.answer({ operation: 'put', args: [part] });
+      if (!put.ok) return put.error;
+    }
     const committed = server.answer({ operation: 'commit', args: ['{}'] });
-    server.answer({ operation: 'close', args: [] });
-    if (!committed.ok) throw new Error(`a new one cannot be begun: ${committed.error.message}`);
+    return committed.ok ? undefined : committed.error;
   }
 
   close(): void {
@@ -112,6 +156,6 @@ export async function disk(): Promise<readonly Subject[]> {
   const { database, parts } = await written();
   return [
     rows(parts),
-    { name: 'the database file', corpus: [database], casesPerTrial: 50, open: () => new FileTrial() },
+    { name: 'the database file', corpus: [database], casesPerTrial: 50, open: () => new FileTrial(parts) },
   ];
 }
