@@ -16,7 +16,7 @@ const pages = [
   'CHANGELOG.md',
   'CONTRIBUTING.md',
   'SECURITY.md',
-  ...globSync('docs/**/*.md', { cwd: root }),
+  ...globSync('{docs,deploy}/**/*.md', { cwd: root }),
 ];
 
 /** The fenced blocks of a page with this info string. */

@@ -50,12 +50,16 @@ export class Envoy implements AsyncDisposable {
     this.#files = files;
   }
 
+  static start(binary: string, options: EnvoyOptions): Promise<Envoy> {
+    return Envoy.boot(binary, bootstrapOf(options));
+  }
+
   /** Resolves when its admin port answers: it may still wait for its configuration. */
-  static async start(binary: string, options: EnvoyOptions): Promise<Envoy> {
+  static async boot(binary: string, content: object): Promise<Envoy> {
     const files = temporaryDirectory();
     const bootstrap = join(files.path, 'bootstrap.json');
     const adminPath = join(files.path, 'admin');
-    writeFileSync(bootstrap, JSON.stringify(bootstrapOf(options)));
+    writeFileSync(bootstrap, JSON.stringify(content));
     const args = ['--config-path', bootstrap, '--admin-address-path', adminPath, '--use-dynamic-base-id'];
     args.push(
       '--concurrency',

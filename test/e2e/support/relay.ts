@@ -40,6 +40,8 @@ function withDefaults(config: RelayConfig): object {
 export interface RelayOptions {
   /** Of Node itself. */
   readonly flags?: readonly string[];
+  readonly env?: Readonly<Record<string, string>>;
+  readonly cwd?: string;
 }
 
 const memory = z.object({ rss: z.number(), used: z.number() });
@@ -79,17 +81,21 @@ export class RelayProcess implements AsyncDisposable {
     this.#files = files;
   }
 
-  /** Resolves when it listens. */
-  static async start(config: RelayConfig, { flags = [] }: RelayOptions = {}): Promise<RelayProcess> {
+  /** Resolves when it listens. A configuration that is a string is taken as it is: without `rest` and `metrics`. */
+  static async start(
+    config: RelayConfig | string,
+    { flags = [], ...environment }: RelayOptions = {},
+  ): Promise<RelayProcess> {
     const files = temporaryDirectory();
     const path = join(files.path, 'relay.json');
-    writeFileSync(path, JSON.stringify(withDefaults(config)));
+    writeFileSync(path, typeof config === 'string' ? config : JSON.stringify(withDefaults(config)));
     const { command, args } = distributary('run', '--config', path);
-    const child = new Process({ command, args: [...flags, ...args] });
+    const child = new Process({ command, args: [...flags, ...args], ...environment });
     const xds = await child.line(/^listening xds (\S+)/);
-    const rest = config.rest === undefined ? undefined : await child.line(/^listening rest (\S+)/);
+    const { rest: polled, metrics: scraped }: Partial<RelayConfig> = typeof config === 'string' ? {} : config;
+    const rest = polled === undefined ? undefined : await child.line(/^listening rest (\S+)/);
     const admin = await child.line(/^listening admin (\S+)/);
-    const metrics = config.metrics === undefined ? undefined : await child.line(/^listening metrics (\S+)/);
+    const metrics = scraped === undefined ? undefined : await child.line(/^listening metrics (\S+)/);
     const addresses = {
       xds: xds[1] ?? '',
       rest: rest?.[1] ?? '',
