@@ -9,6 +9,7 @@ import { Inspection } from '../inspect/inspection.ts';
 import { LocalClients } from '../inspect/local-clients.ts';
 import { systemClock } from '../model/clock.ts';
 import { ok, type Result } from '../model/result.ts';
+import type { RelayFacts } from '../observe/relay-gauges.ts';
 import { type ClientServing, IN_PROCESS, type ServingMode } from './client-serving.ts';
 import { Core, type CoreDependencies } from './core.ts';
 import { lastWriteTimeoutMs, makePersistence } from './make-persistence.ts';
@@ -29,6 +30,7 @@ export class Distributary {
   #admin: HttpListener | undefined;
   #metrics: HttpListener | undefined;
   #leaving = false;
+  #configuredAt = Date.now();
   #closeAdminTls: (() => void) | undefined;
 
   private constructor(config: Config, dependencies: CoreDependencies, mode: ServingMode) {
@@ -54,6 +56,7 @@ export class Distributary {
       via: () => core.loops.via(),
     });
     core.loops.onNewRelaysBelow(() => this.#upstreams.reannounce());
+    core.metrics.relay(dependencies.version, () => this.#facts());
     this.#inspection = new Inspection({
       relay: core.relay,
       staleness: core.staleness,
@@ -121,6 +124,7 @@ export class Distributary {
       log.warn('some changes of the configuration take effect with the next start', { keys: fixed });
     }
     this.#config = config;
+    this.#configuredAt = Date.now();
     // Upstreams first: when the clients' rules are applied again, variants must have the stamps of the new rules.
     this.#upstreams.reload(config);
     this.#core.reload(this.#mode.configOf(config));
@@ -141,6 +145,19 @@ export class Distributary {
     await setTimeout(this.#config.drainDelayMs);
     this.#core.beginDrain();
     await this.#close(this.#config.drainTimeoutMs);
+  }
+
+  #facts(): RelayFacts {
+    const held = this.#core.relay.upstreams.map(({ name }): [string, number] => [
+      name,
+      this.#upstreams.heldRemovals(name).reduce((sum, { count }) => sum + count, 0),
+    ]);
+    return {
+      ready: this.#inspection.ready().ready,
+      heldRemovals: new Map(held),
+      limits: boundsOf(this.#config),
+      configuredAt: this.#configuredAt,
+    };
   }
 
   async #close(milliseconds: number): Promise<void> {
@@ -182,7 +199,12 @@ export class Distributary {
   async #listenAdmin(): Promise<Result<undefined>> {
     const { address, tls: files } = this.#config.admin;
     const { log } = this.#core;
-    const tls = await watchTls(files, () => this.#admin, log);
+    const tls = await watchTls(
+      files,
+      () => this.#admin,
+      log,
+      (at) => this.#core.metrics.certificateExpiry('admin', at),
+    );
     if (!tls.ok) return tls;
     this.#closeAdminTls = () => tls.value.close();
     const { host, port } = address;
@@ -199,4 +221,22 @@ export class Distributary {
     this.#admin = admin.value;
     return ok(undefined);
   }
+}
+
+/** By the keys of the configuration: counts, bytes and seconds. */
+function boundsOf({ limits, cache }: Config): ReadonlyMap<string, number> {
+  return new Map([
+    ['max_streams', limits.maxStreams],
+    ['max_connections', limits.maxConnections],
+    ['max_streams_per_peer', limits.maxStreamsPerPeer],
+    ['max_connections_per_peer', limits.maxConnectionsPerPeer],
+    ['max_subscriptions_per_stream', limits.maxSubscriptionsPerStream],
+    ['max_upstream_sessions', limits.maxUpstreamSessions],
+    ['max_request_bytes', limits.maxRequestBytes],
+    ['max_response_bytes', limits.maxResponseBytes],
+    ['subscription_changes_per_second', limits.subscriptionChangesPerSecond],
+    ['stalled_timeout', limits.stalledTimeoutMs / 1000],
+    ['first_request_timeout', limits.firstRequestTimeoutMs / 1000],
+    ['cache_max_bytes', cache.maxBytes],
+  ]);
 }

@@ -1,9 +1,11 @@
+import { X509Certificate } from 'node:crypto';
 import type { ServerTls } from '../config/config.ts';
 import { systemClock } from '../model/clock.ts';
 import { fail, ok, type Result } from '../model/result.ts';
 import type { Log } from '../observe/log.ts';
 import { readTlsFiles, watchTlsFiles } from '../security/tls-files.ts';
 import type { ListenerTls } from '../wire/http2-server.ts';
+import type { TlsMaterial } from '../wire/tls-material.ts';
 
 /** Takes a new certificate for the connections from now on. */
 interface TlsServer {
@@ -19,27 +21,41 @@ export interface WatchedTls {
 
 const plaintext: WatchedTls = { material: undefined, close: () => {} };
 
-/** Reads a listener's certificate and hands each new version to the server, without a restart. */
+/**
+ * Reads a listener's certificate and hands each new version to the server, without a restart. `expires`: when the
+ * certificate in force does, in milliseconds since the epoch.
+ */
 export async function watchTls(
   files: ServerTls | undefined,
   server: () => TlsServer | undefined,
   log: Log,
+  expires: (at: number) => void,
 ): Promise<Result<WatchedTls>> {
   if (files === undefined) return ok(plaintext);
   const { certificate, privateKey, ca, requireClientCertificate } = files;
   const paths = { certificate, privateKey, ...(ca === undefined ? {} : { ca }) };
   const material = await readTlsFiles(paths);
   if (!material.ok) return fail(material.error);
+  expires(expiryOf(material.value));
   const refused = (error: string): void => log.error('a new certificate is refused', { certificate, error });
   const close = watchTlsFiles(paths, {
     clock: systemClock,
     current: material.value,
     changed: (next) => {
       const set = server()?.setTls({ ...next, requireClientCertificate });
-      if (set?.ok === false) refused(set.error);
-      else log.info('certificate reloaded', { certificate });
+      if (set?.ok === false) {
+        refused(set.error);
+        return;
+      }
+      expires(expiryOf(next));
+      log.info('certificate reloaded', { certificate });
     },
     refused,
   });
   return ok({ material: { ...material.value, requireClientCertificate }, close });
+}
+
+/** Of the first certificate of the chain. The material was checked. */
+function expiryOf({ certificate }: TlsMaterial): number {
+  return certificate === undefined ? 0 : new X509Certificate(certificate).validToDate.getTime();
 }

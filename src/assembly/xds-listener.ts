@@ -45,7 +45,12 @@ export class XdsListener {
     const { address, tls: files } = core.config.xds;
     const { maxRequestBytes } = core.config.limits;
     const opened: { server?: GrpcServer } = {};
-    const tls = await watchTls(files, () => opened.server, core.log);
+    const tls = await watchTls(
+      files,
+      () => opened.server,
+      core.log,
+      (at) => core.metrics.certificateExpiry('xds', at),
+    );
     if (!tls.ok) return tls;
     const { material } = tls.value;
     const listening = await listenGrpc({

@@ -12,17 +12,14 @@ export function sampleOf(relay: Relay, staleness: Staleness, connections: number
     known.count++;
     counts.set(key, known);
   }
-  const subscriptions = subscriptionsOf(relay);
+  const subscribers = subscribersOf(relay);
   const now = Date.now();
   return {
     connections,
     streams: [...counts.values()],
-    types: [...relay.store.tables()].map(([type, table]) => ({
-      type,
-      subscriptions: subscriptions.get(type) ?? 0,
-      resources: table.resourceCount,
-      variants: table.variants,
-    })),
+    types: [...relay.store.tables()].map(([type, { resourceCount: resources, variants }]) =>
+      Object.assign({ type, resources, variants }, subscribers.get(type) ?? NO_SUBSCRIBERS),
+    ),
     upstreams: relay.upstreams.map((upstream) => {
       const { connected, sessions } = upstream.state();
       const staleSince = staleness.since(upstream);
@@ -31,6 +28,43 @@ export function sampleOf(relay: Relay, staleness: Staleness, connections: number
     }),
     cacheBytes: relay.store.bytes,
   };
+}
+
+interface Subscribers {
+  subscriptions: number;
+  /** Views: each is a class of clients. */
+  classes: number;
+  unacknowledged: number;
+  rejecting: number;
+}
+
+const NO_SUBSCRIBERS: Readonly<Subscribers> = {
+  subscriptions: 0,
+  classes: 0,
+  unacknowledged: 0,
+  rejecting: 0,
+};
+
+/** What the streams of a process are subscribed to, by type, and what they make of it. */
+function subscribersOf(relay: Relay): ReadonlyMap<TypeUrl, Readonly<Subscribers>> {
+  const types = new Map<TypeUrl, Subscribers>();
+  const of = (type: TypeUrl): Subscribers => {
+    const known = types.get(type) ?? { ...NO_SUBSCRIBERS };
+    types.set(type, known);
+    return known;
+  };
+  for (const view of relay.views.all()) {
+    of(view.type).classes++;
+    of(view.type).subscriptions += view.selection.size * view.subscribers.size;
+  }
+  for (const stream of relay.server.streams()) {
+    for (const { info, subscription } of stream.types) {
+      const state = subscription?.responses.state;
+      if (state === 'STALE') of(info.url).unacknowledged++;
+      if (state === 'ERROR') of(info.url).rejecting++;
+    }
+  }
+  return types;
 }
 
 /** How many subscriptions of each type the streams of a process have. */

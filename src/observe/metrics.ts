@@ -1,5 +1,6 @@
 import { collectDefaultMetrics, Gauge, Registry } from 'prom-client';
 import type { TypeUrl } from '../model/brand.ts';
+import { type RelayFacts, RelayGauges } from './relay-gauges.ts';
 import { type Sample, SampledGauges } from './sample.ts';
 import { type Series, seriesOf } from './series.ts';
 import { type Tally, TallyFamily } from './tally.ts';
@@ -134,7 +135,14 @@ export class Metrics {
     'Failures of the disk that keeps the cache',
     ['reason'],
   );
+  readonly #certificateExpiry = new Gauge({
+    name: 'distributary_certificate_expiry_timestamp_seconds',
+    help: "When a listener's certificate expires, in seconds since the epoch",
+    labelNames: ['listener'],
+    registers: [this.#registry],
+  });
   #sample: (() => Sample) | undefined;
+  #relay: RelayGauges | undefined;
 
   constructor(options: MetricsOptions = {}) {
     if (options.process === true) collectDefaultMetrics({ register: this.#registry });
@@ -245,6 +253,16 @@ export class Metrics {
     );
   }
 
+  /** `at`: milliseconds since the epoch. */
+  certificateExpiry(listener: string, at: number): void {
+    this.#certificateExpiry.set({ listener }, at / 1000);
+  }
+
+  /** Gauges of the relay as a whole: only one of its processes has them. `version`: the product's. */
+  relay(version: string, facts: () => RelayFacts): void {
+    this.#relay = new RelayGauges(this.#registry, version, facts);
+  }
+
   /** Where the gauges get what they show, each time the metrics are asked for. */
   sampleFrom(sample: () => Sample): void {
     this.#sample = sample;
@@ -252,14 +270,19 @@ export class Metrics {
 
   /** The Prometheus text format. */
   async text(): Promise<string> {
-    if (this.#sample !== undefined) this.#gauges.show(this.#sample());
+    this.#gather();
     return this.#registry.metrics();
   }
 
   /** The same as values, for another process to add up (series.ts). */
   async series(): Promise<readonly Series[]> {
-    if (this.#sample !== undefined) this.#gauges.show(this.#sample());
+    this.#gather();
     return seriesOf(this.#registry);
+  }
+
+  #gather(): void {
+    if (this.#sample !== undefined) this.#gauges.show(this.#sample());
+    this.#relay?.show();
   }
 
   /** Of `text`, for the HTTP header. */

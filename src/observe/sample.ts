@@ -14,6 +14,12 @@ export interface Sample {
   readonly types: readonly {
     readonly type: TypeUrl;
     readonly subscriptions: number;
+    /** Classes of clients: each has equal subscriptions, parameters and access. */
+    readonly classes: number;
+    /** Streams that have not answered what they were sent last. */
+    readonly unacknowledged: number;
+    /** Streams that reject something and have not accepted it since. */
+    readonly rejecting: number;
     readonly resources: number;
     readonly variants: number;
   }[];
@@ -33,6 +39,9 @@ export class SampledGauges {
   readonly #connections: Gauge;
   readonly #streams: Gauge;
   readonly #subscriptions: Gauge;
+  readonly #classes: Gauge;
+  readonly #unacknowledged: Gauge;
+  readonly #rejecting: Gauge;
   readonly #connected: Gauge;
   readonly #sessions: Gauge;
   readonly #stale: Gauge;
@@ -51,6 +60,19 @@ export class SampledGauges {
     );
     this.#streams = gauge('downstream_streams', 'Open xDS streams of clients', ['transport', 'service']);
     this.#subscriptions = gauge('downstream_subscriptions', 'Subscriptions of clients', ['type']);
+    this.#classes = gauge('classes', 'Classes of clients, whose subscriptions and parameters are equal', [
+      'type',
+    ]);
+    this.#unacknowledged = gauge(
+      'downstream_unacknowledged',
+      'Streams of clients that have not answered what they were sent last',
+      ['type'],
+    );
+    this.#rejecting = gauge(
+      'downstream_rejecting',
+      'Streams of clients that have rejected something and have not accepted it since',
+      ['type'],
+    );
     this.#connected = gauge('upstream_connected', '1 while connected (files: scanned), else 0', ['upstream']);
     this.#sessions = gauge('upstream_sessions', 'Sessions with a control plane', ['upstream']);
     this.#stale = gauge(
@@ -65,16 +87,20 @@ export class SampledGauges {
 
   show(sample: Sample): void {
     for (const gauge of [this.#streams, this.#subscriptions, this.#resources, this.#variants]) gauge.reset();
+    for (const gauge of [this.#classes, this.#unacknowledged, this.#rejecting]) gauge.reset();
     for (const gauge of [this.#connected, this.#sessions, this.#stale]) gauge.reset();
     this.#connections.set(sample.connections);
     for (const { transport, service, count } of sample.streams)
       this.#streams.inc({ transport, service }, count);
-    for (const { type: url, subscriptions, resources, variants } of sample.types) {
+    for (const { type: url, ...counts } of sample.types) {
       // Added, not set: several unknown types may share a label.
       const type = this.#types.of(url);
-      this.#subscriptions.inc({ type }, subscriptions);
-      this.#resources.inc({ type }, resources);
-      this.#variants.inc({ type }, variants);
+      this.#subscriptions.inc({ type }, counts.subscriptions);
+      this.#classes.inc({ type }, counts.classes);
+      this.#unacknowledged.inc({ type }, counts.unacknowledged);
+      this.#rejecting.inc({ type }, counts.rejecting);
+      this.#resources.inc({ type }, counts.resources);
+      this.#variants.inc({ type }, counts.variants);
     }
     for (const { upstream, connected, sessions, staleSeconds } of sample.upstreams) {
       this.#connected.set({ upstream }, connected ? 1 : 0);

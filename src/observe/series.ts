@@ -30,7 +30,7 @@ export async function seriesOf(registry: Registry): Promise<readonly Series[]> {
   return readSeries(await registry.getMetricsAsJSON());
 }
 
-/** The sums of what has the same name and labels. */
+/** The sums of what has the same name and labels; of points in time the earliest. */
 export async function sumSeries(lists: readonly (readonly Series[])[]): Promise<readonly Series[]> {
   return seriesOf(summed(lists));
 }
@@ -40,8 +40,13 @@ export function formatSum(lists: readonly (readonly Series[])[]): Promise<string
   return summed(lists).metrics();
 }
 
+/** Points in time are not added up: the earliest counts. */
+function aggregatorOf({ name }: Series): 'min' | 'sum' {
+  return name.endsWith('_timestamp_seconds') ? 'min' : 'sum';
+}
+
 function summed(lists: readonly (readonly Series[])[]): Registry {
   return AggregatorRegistry.aggregate(
-    lists.map((list) => list.map((series) => ({ ...series, aggregator: 'sum' }))),
+    lists.map((list) => list.map((series) => ({ ...series, aggregator: aggregatorOf(series) }))),
   );
 }

@@ -1,7 +1,12 @@
 import type { Series } from '../observe/series.ts';
 
 /** The metrics of clients, beside `distributary_downstream_…`. */
-const ofClients = new Set(['distributary_propagation_seconds', 'distributary_cache_lookups_total']);
+const ofClients = new Set([
+  'distributary_propagation_seconds',
+  'distributary_cache_lookups_total',
+  'distributary_classes',
+]);
+const certificateExpiry = 'distributary_certificate_expiry_timestamp_seconds';
 const feedHistogram = 'distributary_worker_feed_seconds';
 
 /**
@@ -23,7 +28,7 @@ export function primarySeries(list: readonly Series[]): readonly Series[] {
  */
 export function workerSeries(list: readonly Series[], number: number): readonly Series[] {
   return list.flatMap((series) => {
-    if (isOfClients(series)) return series;
+    if (isOfClients(series) || series.name === certificateExpiry) return series;
     return series.name.startsWith('distributary_') ? [] : withWorkerLabel(series, number);
   });
 }

@@ -33,12 +33,38 @@ describe('metrics', () => {
     metrics.sampleFrom(() => ({
       connections: 3,
       streams: [{ transport: 'delta', service: 'ads', count: 4 }],
-      types: [{ type: cds, subscriptions: 9, resources: 5, variants: 6 }],
+      types: [
+        {
+          type: cds,
+          subscriptions: 9,
+          classes: 2,
+          unacknowledged: 3,
+          rejecting: 1,
+          resources: 5,
+          variants: 6,
+        },
+      ],
       upstreams: [{ upstream: 'central', connected: true, sessions: 2, staleSeconds: 0 }],
       cacheBytes: 1234,
     }));
+    metrics.certificateExpiry('xds', 1_600_000_000_000);
+    metrics.relay('1.2.3', () => ({
+      ready: true,
+      heldRemovals: new Map([['central', 7]]),
+      limits: new Map([['max_streams', 20_000]]),
+      configuredAt: 1_500_000_000_000,
+    }));
     const text = await metrics.text();
     for (const line of [
+      'classes{type="cds"} 2',
+      'downstream_unacknowledged{type="cds"} 3',
+      'downstream_rejecting{type="cds"} 1',
+      'certificate_expiry_timestamp_seconds{listener="xds"} 1600000000',
+      `build_info{version="1.2.3",node="${process.version}"} 1`,
+      'ready 1',
+      'held_removals{upstream="central"} 7',
+      'limit{name="max_streams"} 20000',
+      'config_last_reload_timestamp_seconds 1500000000',
       'downstream_requests_total{type="cds",kind="ack"} 1',
       'downstream_responses_total{type="cds",transport="sotw"} 7',
       'downstream_response_bytes_total{type="cds"} 100',
@@ -132,6 +158,9 @@ describe('metrics', () => {
     const types = Array.from({ length: 40 }, (_, index) => ({
       type: other(index),
       subscriptions: 1,
+      classes: 1,
+      unacknowledged: 0,
+      rejecting: 0,
       resources: 1,
       variants: 1,
     }));

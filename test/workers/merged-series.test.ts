@@ -40,6 +40,14 @@ describe('metrics of a primary and its workers', () => {
     expect(value('distributary_downstream_rejected_total{reason="streams"}')).to.equal('1021');
   });
 
+  it('a point in time is the earliest, never a sum', async () => {
+    const [one, other] = [process(1), process(1)];
+    one.certificateExpiry('xds', 2_000_000);
+    other.certificateExpiry('xds', 1_000_000);
+    const value = await shown(one, other);
+    expect(value('distributary_certificate_expiry_timestamp_seconds{listener="xds"}')).to.equal('1000');
+  });
+
   it('histograms are summed; the primary’s is that of the way to its workers', async () => {
     const value = await shown(process(1), process(20));
     expect(value('distributary_propagation_seconds_count')).to.equal('21');

@@ -1,0 +1,56 @@
+import { Gauge, type Registry } from 'prom-client';
+
+/** What is true of the relay as a whole, whatever its number of processes. */
+export interface RelayFacts {
+  readonly ready: boolean;
+  /** Removals that are held back (max_removal_percent), by upstream. */
+  readonly heldRemovals: ReadonlyMap<string, number>;
+  /** The bounds of the configuration in force by their keys: counts, bytes and seconds. */
+  readonly limits: ReadonlyMap<string, number>;
+  /** Milliseconds since the epoch: when the configuration in force was read. */
+  readonly configuredAt: number;
+}
+
+/** Gauges of the relay as a whole; their values are gathered when metrics are asked for. */
+export class RelayGauges {
+  readonly #facts: () => RelayFacts;
+  readonly #ready: Gauge;
+  readonly #held: Gauge;
+  readonly #limits: Gauge;
+  readonly #configured: Gauge;
+
+  /** `version`: the product's. */
+  constructor(registry: Registry, version: string, facts: () => RelayFacts) {
+    this.#facts = facts;
+    const gauge = (name: string, help: string, labelNames: readonly string[] = []): Gauge =>
+      new Gauge({ name: `distributary_${name}`, help, labelNames: [...labelNames], registers: [registry] });
+    gauge('build_info', '1; the versions of the relay and of Node.js', ['version', 'node']).set(
+      { version, node: process.version },
+      1,
+    );
+    this.#ready = gauge('ready', '1 while /ready answers 200, else 0');
+    this.#held = gauge(
+      'held_removals',
+      'Removals of an upstream that are held back because they are too many at once (max_removal_percent)',
+      ['upstream'],
+    );
+    this.#limits = gauge(
+      'limit',
+      'Bounds of the configuration in force by their keys: counts, bytes and seconds',
+      ['name'],
+    );
+    this.#configured = gauge(
+      'config_last_reload_timestamp_seconds',
+      'When the configuration in force was read, in seconds since the epoch',
+    );
+  }
+
+  show(): void {
+    const { ready, heldRemovals, limits, configuredAt } = this.#facts();
+    this.#ready.set(ready ? 1 : 0);
+    this.#configured.set(configuredAt / 1000);
+    for (const gauge of [this.#held, this.#limits]) gauge.reset();
+    for (const [upstream, count] of heldRemovals) this.#held.set({ upstream }, count);
+    for (const [name, value] of limits) this.#limits.set({ name }, value);
+  }
+}
