@@ -183,17 +183,18 @@ export class RelayHost implements Host {
   }
 
   /**
-   * Of a relay above clusters are asked for by wildcard and by name: on two streams (protocol §5b), of which one may be
-   * ahead of the other, and it keeps the order of types only on each.
+   * Of a relay above clusters, or routes, are asked for by wildcard and by name: on two streams (protocol §5b), of which
+   * one may be ahead of the other, and it keeps the order of types only on each.
    */
   get unordered(): boolean {
     const above = this.#above?.host;
     if (!(above instanceof RelayHost)) return false;
     if (above.unordered) return true;
-    const interests = this.#running?.relay.views.interests().all() ?? [];
-    const roles = new Set<boolean>();
-    for (const { type, selector } of interests) if (type === catalog.cds.url) roles.add(selector === '*');
-    return roles.size > 1;
+    const interests = [...(this.#running?.relay.views.interests().all() ?? [])];
+    return [catalog.cds.url, catalog.rds.url].some((url) => {
+      const selectors = interests.filter(({ type }) => type === url).map(({ selector }) => selector === '*');
+      return new Set(selectors).size > 1;
+    });
   }
 
   /** Whether all that it had answered is served after a restart, also where nothing above can be reached. */

@@ -114,6 +114,11 @@ function mayAnswerFormer(
   return unansweredUnsubscribed.of(selector).some((former) => former.parameters === parameters);
 }
 
+function isWaiting(subscriptions: UpstreamSubscriptions, subscription: UpstreamSubscription): boolean {
+  const { responseSeen, expectedVariants } = subscription;
+  return subscriptions.unresolved.has(subscription) && !responseSeen && expectedVariants.size === 0;
+}
+
 function shownBy({ subscriptions, locators }: DeltaWaiting, said: Said): Shown {
   const requests = new Set<number>();
   const onlyFor = new Set<UpstreamSubscription>();
@@ -122,10 +127,10 @@ function shownBy({ subscriptions, locators }: DeltaWaiting, said: Said): Shown {
     const by = subscriptions
       .collecting(identity.name)
       .filter((subscription) => shows(subscription, identity, locators));
-    for (const subscription of by) {
-      if (subscriptions.unresolved.has(subscription) && subscription.expectedVariants.size === 0)
-        requests.add(subscription.requestNumber);
-    }
+    // Servers answer in order, so of the requests that wait it is for the oldest one.
+    const waiting = by.filter((one) => isWaiting(subscriptions, one));
+    const oldest = Math.min(...waiting.map(({ requestNumber }) => requestNumber));
+    if (waiting.length > 0) requests.add(oldest);
     const [only] = by;
     if (only !== undefined && by.length === 1 && at < changes.length) onlyFor.add(only);
   }

@@ -132,12 +132,16 @@ export class DeltaStrategy implements ProtocolStrategy<DeltaState, IncomingDelta
   }
 
   answeredBy(
-    { subscriptions, unansweredUnsubscribed }: DeltaState,
+    { type, subscriptions, unansweredUnsubscribed }: DeltaState,
     said: Transaction,
     candidates: readonly UpstreamSubscription[],
   ): ReadonlySet<UpstreamSubscription> {
     const { locators } = this.#options;
-    return deltaAnswers({ subscriptions, unansweredUnsubscribed, locators }, said, candidates);
+    const answered = deltaAnswers({ subscriptions, unansweredUnsubscribed, locators }, said, candidates);
+    const later = candidates.filter((one) => one.requestNumber > 1 && !answered.has(one));
+    const waits = (one: UpstreamSubscription): boolean => !one.responseSeen && subscriptions.has(one);
+    if (answered.size > 0) this.#effects.renewIfDoubtful(type, () => later.some(waits));
+    return answered;
   }
 
   absentAfterTimeout(_: DeltaState, subscription: UpstreamSubscription): boolean {

@@ -22,8 +22,6 @@ export interface SotwState extends TypeState {
    * upstream has seen.
    */
   attributionAmbiguous: boolean;
-  /** A new stream will be opened soon, because the responses do not show which request they answer. */
-  renewalScheduled: boolean;
 }
 
 /** Absence deletes (protocol §3.7). */

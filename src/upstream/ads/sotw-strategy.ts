@@ -35,9 +35,6 @@ import {
   waitingCollections,
 } from './upstream-subscriptions.ts';
 
-/** How long the relay waits for a response that shows that it answers a later wildcard or glob; then it opens a new stream. */
-const attributionWaitMs = 2000;
-
 /**
  * A state-of-the-world stream (protocol §3 from the client's side). SotW does not say which request a response answers:
  *
@@ -58,7 +55,7 @@ export class SotwStrategy implements ProtocolStrategy<SotwState, IncomingSotw> {
   }
 
   createState(base: TypeState): SotwState {
-    const unheard = { lastRequestSeen: 0, attributionAmbiguous: false, renewalScheduled: false };
+    const unheard = { lastRequestSeen: 0, attributionAmbiguous: false };
     return {
       ...base,
       ...unheard,
@@ -80,7 +77,6 @@ export class SotwStrategy implements ProtocolStrategy<SotwState, IncomingSotw> {
     state.locators = [];
     state.lastRequestSeen = 0;
     state.attributionAmbiguous = false;
-    state.renewalScheduled = false;
     // Control planes count from 1 again when they restart, and are silent about a version that they think is known:
     // without one everything comes, and is compared (protocol §3.10).
     state.version = '';
@@ -237,16 +233,9 @@ export class SotwStrategy implements ProtocolStrategy<SotwState, IncomingSotw> {
     if (state.requestCount < 2 || !subscriptions.hasCollection) return;
     if (!state.attributionAmbiguous)
       state.lastRequestSeen = Math.max(state.lastRequestSeen, lastRequestSeen(subscriptions, puts));
-    const doubtful = (): boolean => {
-      const asked = waitingCollections(subscriptions.unresolved);
+    this.#effects.renewIfDoubtful(state.type, () => {
+      const asked = waitingCollections(state.subscriptions.unresolved);
       return sotwAnswers(state.lastRequestSeen, this.#options.locators, asked).size < asked.length;
-    };
-    if (state.renewalScheduled || !doubtful()) return;
-    state.renewalScheduled = true;
-    this.#effects.arm(`doubt ${state.type}`, attributionWaitMs, () => {
-      state.renewalScheduled = false;
-      const reason = `responses of ${state.type} do not show which subscription they answer: a new stream will`;
-      if (doubtful()) this.#effects.add({ kind: 'renew', reason });
     });
   }
 

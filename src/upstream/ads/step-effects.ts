@@ -1,6 +1,10 @@
+import type { TypeUrl } from '../../model/brand.ts';
 import { type Transaction, transaction } from '../../model/transaction.ts';
 import type { OutgoingRequest } from '../../wire/request-writer.ts';
 import type { ProtocolEffect, TypeState } from './stream-protocol.ts';
+
+/** How long the relay waits for a response that shows that it answers a later wildcard or glob. */
+const attributionWaitMs = 2000;
 
 /** Collects the effects of one input, and knows what each running timer does. */
 export class StepEffects {
@@ -44,6 +48,19 @@ export class StepEffects {
     const run = this.#timers.get(timer);
     this.#timers.delete(timer);
     run?.();
+  }
+
+  /**
+   * Opens a new stream if responses have not shown for so long which subscription they answer. There, all of them are in
+   * the first request.
+   */
+  renewIfDoubtful(type: TypeUrl, isDoubtful: () => boolean): void {
+    const timer = `doubt ${type}`;
+    if (this.isArmed(timer) || !isDoubtful()) return;
+    this.arm(timer, attributionWaitMs, () => {
+      const reason = `responses of ${type} do not show which subscription they answer: a new stream will`;
+      if (isDoubtful()) this.add({ kind: 'renew', reason });
+    });
   }
 
   /** The stream has ended, and its timers with it. */

@@ -144,6 +144,33 @@ const delta: readonly Case[] = [
     answered: [1],
   },
   {
+    name: 'of two requests that wait, the older one, by a resource that both show',
+    asked: [
+      { selector: all, request: 1 },
+      { selector: all, request: 2, parameters: { env: 'prod' } },
+    ],
+    puts: ['a'],
+    answered: [0],
+  },
+  {
+    name: 'then the newer one',
+    asked: [
+      { selector: all, request: 1, seen: true },
+      { selector: all, request: 2, parameters: { env: 'prod' } },
+    ],
+    puts: ['a'],
+    answered: [1],
+  },
+  {
+    name: 'both, if something in it is only for the newer one',
+    asked: [
+      { selector: all, request: 1 },
+      { selector: all, request: 2, parameters: { env: 'prod' } },
+    ],
+    puts: ['a', ['b', when({ env: 'prod' })]],
+    answered: [0, 1],
+  },
+  {
     name: 'an empty response is for the one that has waited longest, then for the next',
     asked: [
       { selector: glob, request: 2, seen: true },
