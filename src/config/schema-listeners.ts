@@ -86,7 +86,7 @@ const clientStatus = z.strictObject({
     .array(principal())
     .prefault([])
     .describe(
-      'SANs of client certificates that are shown all clients and what the relay itself has, whatever the rules; others are shown their own streams',
+      'SANs of client certificates. Whoever has one is shown all clients, and what the relay itself has, whatever the rules. Others are shown their own streams',
     ),
 });
 

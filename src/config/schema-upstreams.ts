@@ -29,7 +29,7 @@ const clientTls = z
       .array(principal())
       .optional()
       .describe(
-        'SANs of which its certificate must have one, instead of the name: a URI as in spiffe://example.com/control-plane, or dns:NAME; * is a wildcard. Default: the name counts',
+        'SANs: a URI as in spiffe://example.com/control-plane, or dns:NAME; * is a wildcard. The certificate must have one of them, and its name is not checked. Default: the name is checked',
       ),
   })
   .superRefine((tls, context) => {

@@ -49,7 +49,9 @@ const parameter = z
     values: z
       .array(z.string())
       .prefault([])
-      .describe('The values that are allowed; another one counts as none, in a locator too; empty: any'),
+      .describe(
+        'The values that are allowed. Any other value counts as absent, also in a locator. Empty: every value is allowed',
+      ),
     to: parsed(checkTo)
       .optional()
       .describe(
@@ -199,7 +201,9 @@ const limits = z
       ),
     stalled_timeout: positiveDuration()
       .prefault('60s')
-      .describe('A client that takes nothing, or does not finish a message, for so long is disconnected'),
+      .describe(
+        'A client is disconnected if it reads nothing for this long, or does not finish a message within it',
+      ),
     first_request_timeout: positiveDuration()
       .prefault('10s')
       .describe('A stream whose first request has not come by then ends with DEADLINE_EXCEEDED'),
@@ -214,7 +218,7 @@ const limits = z
       .array(principal())
       .prefault([])
       .describe(
-        'Principals of other relays: these limits do not bind them, and they are believed who is below them',
+        'Principals of other relays. Limits per client do not bind them, and the relay believes which relays they say are below them',
       ),
   })
   .transform((limits) => ({

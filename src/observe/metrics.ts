@@ -114,7 +114,7 @@ export class Metrics {
   ]);
   readonly #evictions = this.#family(
     'cache_evictions_total',
-    'Variants that left the cache without upstream having removed them',
+    'Variants that were dropped from the cache although upstream has not removed them',
     ['reason'],
   );
   readonly #ambiguous = this.#family(

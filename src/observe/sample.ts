@@ -77,7 +77,7 @@ export class SampledGauges {
     this.#sessions = gauge('upstream_sessions', 'Sessions with a control plane', ['upstream']);
     this.#stale = gauge(
       'upstream_stale_seconds',
-      'For how long what is cached from here may have been out of date; 0 while current',
+      'Seconds since the cached resources of this upstream may be out of date; 0 while they are current',
       ['upstream'],
     );
     this.#resources = gauge('cache_resources', 'Cached resources, whatever their variants', ['type']);
