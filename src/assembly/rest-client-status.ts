@@ -11,7 +11,7 @@ import { errorMessage, fail, ok, type Result } from '../model/result.ts';
 import type { TimeSlices } from '../model/time-slices.ts';
 import { decodedResponse } from '../wire/client-status.ts';
 import { Code, type GrpcStatus } from '../wire/grpc-status.ts';
-import { type HttpAnswer, jsonAnswer, refusal } from '../wire/http-answer.ts';
+import { type HttpAnswer, jsonAnswer, problem, refusal } from '../wire/http-answer.ts';
 import type { HttpHandler, HttpHead } from '../wire/http-exchange.ts';
 import { isJsonValue } from '../wire/json-fault.ts';
 import { lazyEnvoyRegistry } from '../wire/json-registry.ts';
@@ -75,8 +75,11 @@ export class RestClientStatus {
   }
 
   async #answer(scope: StatusScope, body: Buffer): Promise<HttpAnswer> {
+    if (body.length > maxRequestBytes) return this.#refused('request_bytes', tooLarge);
     const request = readRequest(body);
-    if (!request.ok) return refusal({ code: Code.INVALID_ARGUMENT, message: request.error });
+    if (!request.ok) {
+      return this.#refused('malformed', refusal({ code: Code.INVALID_ARGUMENT, message: request.error }));
+    }
     const maxBytes = Math.min(this.#core.config.limits.maxResponseBytes, maxConnectBytes);
     const answered = await this.#answerTo({ scope, request: request.value, maxBytes });
     if (!answered.ok) return refusal(answered.error);
@@ -85,6 +88,11 @@ export class RestClientStatus {
     return jsonAnswer(
       JSON.stringify(toJson(ClientStatusResponseSchema, message, { registry: lazyEnvoyRegistry })),
     );
+  }
+
+  #refused(reason: string, answer: HttpAnswer): HttpAnswer {
+    this.#core.metrics.rejected(reason).inc();
+    return answer;
   }
 
   #release(key: string): void {
@@ -98,7 +106,6 @@ export class RestClientStatus {
 /** An empty body asks for everything, as an empty message does. */
 function readRequest(body: Buffer): Result<ClientStatusRequest> {
   if (body.length === 0) return ok(create(ClientStatusRequestSchema));
-  if (body.length > maxRequestBytes) return fail(`the body is larger than ${maxRequestBytes} bytes`);
   try {
     const json: unknown = JSON.parse(body.toString('utf8'));
     if (!isJsonValue(json)) return fail('the body is nested too deeply');
@@ -107,6 +114,8 @@ function readRequest(body: Buffer): Result<ClientStatusRequest> {
     return fail(`the body is not a ClientStatusRequest: ${errorMessage(error)}`);
   }
 }
+
+const tooLarge = problem(413, 'resource_exhausted', `the body is larger than ${maxRequestBytes} bytes`);
 
 const busy: GrpcStatus = {
   code: Code.RESOURCE_EXHAUSTED,
