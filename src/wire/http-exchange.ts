@@ -1,4 +1,4 @@
-import { type IncomingHttpHeaders, type IncomingMessage, ServerResponse } from 'node:http';
+import { type IncomingHttpHeaders, IncomingMessage, ServerResponse } from 'node:http';
 import type { Http2ServerRequest, Http2ServerResponse } from 'node:http2';
 import { Code, codeName, type GrpcStatus } from './grpc-status.ts';
 import type { Gatherer, HalfSent } from './half-sent.ts';
@@ -53,6 +53,7 @@ export class HttpExchange implements Gatherer {
     this.#owner = owner;
     response.on('close', () => this.#closed());
     request.on('error', ignore);
+    request.on('data', (chunk: Buffer) => this.#take(chunk));
     response.on('error', ignore);
   }
 
@@ -69,7 +70,6 @@ export class HttpExchange implements Gatherer {
       return;
     }
     this.#owner.waitsForClient(this);
-    this.#request.on('data', (chunk: Buffer) => this.#take(chunk));
     this.#request.on('end', () => this.#run(handler));
   }
 
@@ -90,6 +90,8 @@ export class HttpExchange implements Gatherer {
     if (response instanceof ServerResponse) response.writeHead(status, all);
     else response.writeHead(status, all);
     if (bodiless || this.head.method === 'HEAD') response.end();
+    else if (response instanceof ServerResponse && headers?.['connection'] !== 'close')
+      endAfter(this.#request, response, body);
     else response.end(body);
     // What was not read would be taken for the next request.
     this.#request.resume();
@@ -111,8 +113,8 @@ export class HttpExchange implements Gatherer {
   }
 
   #destroy(): void {
-    if (this.#response instanceof ServerResponse) this.#response.socket?.destroy();
-    else this.#response.stream.destroy();
+    if (this.#request instanceof IncomingMessage) this.#request.socket.destroy();
+    else this.#request.stream.destroy();
   }
 
   #take(chunk: Buffer): void {
@@ -147,10 +149,12 @@ export class HttpExchange implements Gatherer {
   #refuseSize(): void {
     const { maxRequestBytes } = this.#owner;
     const message = `the body is larger than ${maxRequestBytes} bytes (limits.max_request_bytes)`;
-    this.#refuse(413, { code: Code.RESOURCE_EXHAUSTED, message });
+    const status = { code: Code.RESOURCE_EXHAUSTED, message };
+    if ((this.#declared ?? 0) > mostDiscarded) this.#refuse(413, status);
+    else this.answer(problem(413, codeName(status.code).toLowerCase(), message));
   }
 
-  /** Before the body has arrived: what follows of it is no request. */
+  /** The rest of the body does not come, or is not waited for. */
   #refuse(http: number, { code, message }: GrpcStatus): void {
     this.answer(problem(http, codeName(code).toLowerCase(), message, last(this.#request)));
   }
@@ -172,5 +176,18 @@ export class HttpExchange implements Gatherer {
 /** HTTP/1.1 alone can end its connection with an answer; HTTP/2 ends the stream. */
 const last = ({ httpVersionMajor }: Request): Readonly<Record<string, string>> =>
   httpVersionMajor === 1 ? { connection: 'close' } : {};
+
+/**
+ * Over HTTP/1.1 the connection may end with the answer. Many clients send all of a body before they read: to them a
+ * connection that ends meanwhile is an error without a status.
+ */
+function endAfter(request: Request, response: ServerResponse, body: string | Buffer): void {
+  if (request.complete) {
+    response.end(body);
+    return;
+  }
+  response.write(body);
+  request.once('end', () => response.end());
+}
 
 function ignore(): void {}

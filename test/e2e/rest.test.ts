@@ -5,6 +5,7 @@ import { gunzipSync } from 'node:zlib';
 import { expect } from 'chai';
 import fc from 'fast-check';
 import { z } from 'zod';
+import { knownTypes } from '../../src/model/types.ts';
 import { ResourceFiles } from './support/files.ts';
 import { RelayProcess } from './support/relay.ts';
 
@@ -17,6 +18,8 @@ const problem = z.strictObject({ code: z.string(), message: z.string() });
 
 const json = { 'content-type': 'application/json' };
 const node = { id: 'envoy-1', cluster: 'fleet' };
+/** Of all types; client_status takes another message. */
+const paths = knownTypes.flatMap(({ rest }) => rest ?? []);
 
 /** The names of each, in the kind of JSON that a DiscoveryResponse is. */
 const namesOf = (text: string): readonly unknown[] =>
@@ -91,7 +94,6 @@ describe('REST-JSON', function () {
     readonly headers?: Record<string, string>;
     readonly says: RegExp;
   }[] = [
-    { what: 'a path that is not served', path: 'nothing', status: 404, says: /there is POST/ },
     { what: 'a body that is not JSON', body: '{', status: 400, says: /not JSON/ },
     { what: 'an empty body', body: '', status: 400, says: /not JSON/ },
     { what: 'JSON that is no object', body: '[1]', status: 400, says: /not a JSON object/ },
@@ -114,21 +116,38 @@ describe('REST-JSON', function () {
     { what: 'another content type', headers: { 'content-type': 'text/plain' }, status: 415, says: /json/ },
     { what: 'a compressed body', headers: { 'content-encoding': 'gzip' }, status: 415, says: /uncompressed/ },
   ];
-  for (const {
-    what,
-    status,
-    path = 'clusters',
-    body: sent = '{"node":{"id":"a"}}',
-    headers,
-    says,
-  } of refusals) {
-    it(`${what}: ${status}, and the relay goes on`, async () => {
-      const answer = await post(path, sent, headers);
-      expect(answer.status).to.equal(status);
-      expect(problem.parse(await answer.json()).message).to.match(says);
+  for (const { what, status, body: sent = '{"node":{"id":"a"}}', headers, says } of refusals) {
+    it(`${what}: ${status} on every path, and the relay goes on`, async () => {
+      for (const path of paths) {
+        const answer = await post(path, sent, headers);
+        expect([path, answer.status]).to.deep.equal([path, status]);
+        expect(problem.parse(await answer.json()).message).to.match(says);
+      }
       expect((await post('clusters', { node })).status).to.equal(200);
     });
   }
+
+  const csds: readonly (readonly [what: string, body: string, status: number])[] = [
+    ['a body that is not JSON', '{', 400],
+    ['JSON that is no object', '[1]', 400],
+    ['a field of another kind', '{"node":7}', 400],
+    ['deep JSON', `${'['.repeat(1e5)}${']'.repeat(1e5)}`, 400],
+    ['300 KB', ' '.repeat(300_000), 413],
+    ['5 MB', ' '.repeat(5e6), 413],
+    ['unknown fields', '{"more":{"__proto__":{"x":1}},"__proto__":{"node":null}}', 200],
+    ['an empty body, which asks for everything', '', 200],
+  ];
+  for (const [what, sent, status] of csds) {
+    it(`client_status: ${what}: ${status}`, async () => {
+      expect((await post('client_status', sent)).status).to.equal(status);
+    });
+  }
+
+  it('a path that is not served is refused with those that are', async () => {
+    const answer = await post('nothing', { node });
+    expect(answer.status).to.equal(404);
+    expect(problem.parse(await answer.json()).message).to.match(/there is POST/);
+  });
 
   it('another method is refused with the one that is taken', async () => {
     const answer = await fetch(url('clusters'));
@@ -140,7 +159,14 @@ describe('REST-JSON', function () {
     '{"node":{"id":"a","metadata":{"__proto__":{"x":"y"},"constructor":1}},"__proto__":{"node":null}}',
     '{"node":{"cluster":"without an id"}}',
   ]) {
-    it(`unknown fields are ignored: ${request}`, async () => {
+    it(`unknown fields are ignored, on every path: ${request}`, async () => {
+      for (const path of paths) {
+        // What nobody has is not known to be absent for each type.
+        expect([path, (await post(path, request)).status]).to.be.deep.oneOf([
+          [path, 200],
+          [path, 503],
+        ]);
+      }
       expect((await post('clusters', request)).status).to.equal(200);
     });
   }
