@@ -16,6 +16,7 @@ const usage = `usage: npm run attack -- --target HOST:PORT --cluster NAME [optio
   --target HOST:PORT       the relay's xDS listener
   --cluster NAME           a cluster that it has, for the well-behaved client
   --admin URL              its admin listener: for memory and open streams, and for the attacks on it
+  --rest PORT              its REST listener, on the same host: for the attacks on it
   --tls-ca FILE            TLS: the authority of its certificate
   --tls-server-name NAME   what its certificate is for, if not HOST
   --tenant FILE,FILE       certificate and key of the well-behaved client
@@ -33,6 +34,7 @@ const options = {
   target: text,
   cluster: text,
   admin: text,
+  rest: text,
   'tls-ca': text,
   'tls-server-name': text,
   tenant: text,
@@ -87,7 +89,8 @@ function targetOf(address: string): Target {
           tenant: identity(values.tenant),
           attacker: identity(values.attacker),
         };
-  return { host, port, admin: values.admin?.replace(/\/$/, ''), tls };
+  const rest = values.rest === undefined ? undefined : Number(values.rest);
+  return { host, port, rest, admin: values.admin?.replace(/\/$/, ''), tls };
 }
 
 /** What is printed, and whether the attack was withstood. */

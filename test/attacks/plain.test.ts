@@ -1,6 +1,6 @@
 import { describeAttacks } from './support/suite.ts';
 import { tables } from './tables.ts';
 
-const { tls: _, ...withoutTls } = tables;
+const { tls: _tls, rest: _rest, ...others } = tables;
 
-describeAttacks('attacks', { kind: 'plain', memoryAfterEach: true }, withoutTls);
+describeAttacks('attacks', { kind: 'plain', memoryAfterEach: true }, others);

@@ -2,6 +2,7 @@ import { admin } from './admin.ts';
 import { frames } from './frames.ts';
 import { grpc } from './grpc.ts';
 import { hpack } from './hpack.ts';
+import { rest } from './rest.ts';
 import { status } from './status.ts';
 import type { Attack } from './support/attack.ts';
 import { tls } from './tls.ts';
@@ -15,5 +16,6 @@ export const tables: Readonly<Record<string, readonly Attack[]>> = {
   xds,
   status,
   admin,
+  rest,
   tls,
 };

@@ -6,7 +6,7 @@ import { RawConnection, type RawOptions } from './raw-connection.ts';
 import { addressOf, secureAs, type Target, tlsOptions } from './target.ts';
 
 /** What a target must have for an attack to mean anything. */
-export type Need = 'TLS' | 'identities' | 'admin';
+export type Need = 'TLS' | 'identities' | 'admin' | 'REST';
 
 /** One row of a table. It has a second or two; what it leaves open is closed after it. */
 export interface Attack {
@@ -18,11 +18,12 @@ export interface Attack {
 }
 
 /** What the target lacks for it. */
-export function lackingFor({ needs = [] }: Attack, { tls, admin }: Target): readonly Need[] {
+export function lackingFor({ needs = [] }: Attack, { tls, admin, rest }: Target): readonly Need[] {
   const has: Readonly<Record<Need, boolean>> = {
     TLS: tls !== undefined,
     identities: tls?.tenant !== undefined && tls.attacker !== undefined && tls.impostors !== undefined,
     admin: admin !== undefined,
+    REST: rest !== undefined,
   };
   return needs.filter((need) => !has[need]);
 }

@@ -65,6 +65,7 @@ export class RelayStage implements Stage, AsyncDisposable {
             ...(kind === 'TLS' ? [tenantParameter] : []),
           ],
           xds: kind === 'TLS' ? { tls: pem.tls, authorization: tenantsAuthorization } : {},
+          rest: kind === 'TLS' ? { tls: pem.tls } : {},
           workers: kind === 'workers' ? 2 : 0,
           cache: { max_bytes: 2 * MB },
           limits: { max_upstream_sessions: 20, stalled_timeout: '1s', first_request_timeout: '1s' },
@@ -80,6 +81,7 @@ export class RelayStage implements Stage, AsyncDisposable {
     const target: Target = {
       host,
       port: Number(port),
+      rest: Number(relay.rest.split(':').at(-1)),
       tls: kind === 'TLS' ? tenantsTls : undefined,
       // Of the whole 127.0.0.0/8, on Linux alone.
       attackFrom: process.platform === 'linux' ? '127.0.0.2' : undefined,

@@ -30,6 +30,8 @@ export interface Target {
   readonly tls?: TargetTls | undefined;
   /** The address that attacks come from, where the machine has several: without certificates a peer is its address. */
   readonly attackFrom?: string | undefined;
+  /** The port of its REST listener. */
+  readonly rest?: number | undefined;
   /** http://HOST:PORT of its admin listener. Without one nothing can be said about its memory and its streams. */
   readonly admin?: string | undefined;
   /** Of its processes, if they run on this machine: what they waited for a processor does not count against them. */
@@ -57,9 +59,9 @@ export function tlsOptions(target: Target, changes: ConnectionOptions = {}): Con
 }
 
 /** A connected socket, through TLS where the target has it. Errors after that close it and nothing else. */
-export async function connectTo(target: Target): Promise<Socket> {
+export async function connectTo(target: Target, ALPNProtocols = ['h2']): Promise<Socket> {
   if (target.tls === undefined) return connectPlain(target);
-  const socket = connectTls(tlsOptions(target));
+  const socket = connectTls(tlsOptions(target, { ALPNProtocols }));
   await once(socket, 'secureConnect');
   socket.on('error', ignore);
   return socket;
