@@ -15,6 +15,7 @@ import { Selection, type SelectionEntry } from '../src/model/selection.ts';
 import { encoding } from '../src/model/subscription.ts';
 import { type Put, transaction } from '../src/model/transaction.ts';
 import { typeByName } from '../src/model/types.ts';
+import { ALLOW_ALL } from '../src/security/authorization.ts';
 import { Views } from '../src/views/views.ts';
 
 type Pairs = Readonly<Record<string, string | undefined>>;
@@ -26,7 +27,6 @@ const delta = encoding({
   constrained: false,
   contentVersions: false,
 });
-const access = { key: '', allows: () => true, admits: () => true, deniesEverything: () => false };
 const holder = { key: 'bench', upstream: 'bench', role: 'named' as const };
 
 /** key == value for each pair, and no such key where the value is undefined: what a PER_PARAMETERS session stamps. */
@@ -87,7 +87,7 @@ class World {
     );
     this.#store = new Store({ clock: systemClock, ambiguous: () => {}, expiring: () => {} });
     this.#views = new Views({
-      catalog: this.#store,
+      catalogs: this.#store.sides,
       interests: {
         subscribe: (interest) => this.#store.addInterest(interest),
         resubscribe: () => {},
@@ -140,7 +140,7 @@ class World {
       if (name === undefined) return [];
       return [{ selector: name, spelling: name, locator: false, parameters, locatorParameters: undefined }];
     });
-    const subscription = this.#views.open(eds, delta, Selection.of(selected.flat()), access, () => {
+    const subscription = this.#views.open(eds, delta, Selection.of(selected.flat()), ALLOW_ALL, () => {
       this.#woken++;
       subscription.take(false);
     });

@@ -6,9 +6,11 @@ import { Polls, type PollsOptions } from './downstream/polls/polls.ts';
 import type { DownstreamServices } from './downstream/services.ts';
 import { XdsServer, type XdsServerOptions } from './downstream/xds-server.ts';
 import type { TypeUrl } from './model/brand.ts';
+import type { Commit } from './model/catalog.ts';
 import type { Clock } from './model/clock.ts';
 import { UNCONSTRAINED } from './model/constraints.ts';
 import type { Variant } from './model/resource.ts';
+import type { Gate } from './model/rollout.ts';
 import {
   type Holder,
   type Interest,
@@ -89,9 +91,10 @@ export class Relay implements UpstreamSink {
         events.ambiguous(type, name, parameters.entries, choices),
       expiring: (variant) => this.#expire(variant),
       journal: options.journal,
+      publish: (commit) => this.views.publish(commit),
     });
     this.views = new Views({
-      catalog: this.store,
+      catalogs: this.store.sides,
       interests: {
         subscribe: (interest) => this.#subscribe(interest),
         resubscribe: (interest) => this.#upstreamOf(interest.type, interest.selector)?.resubscribe(interest),
@@ -127,6 +130,11 @@ export class Relay implements UpstreamSink {
       streamPrefix: options.streamPrefix ?? '',
     });
     this.polls = new Polls(services, options.polls ?? { refuses: () => undefined });
+  }
+
+  /** What holds changes back from the clients that are no canaries. */
+  get gate(): Gate {
+    return this.store.held;
   }
 
   /** What control planes know this relay by. */
@@ -179,12 +187,12 @@ export class Relay implements UpstreamSink {
   }
 
   apply(transaction: Transaction): void {
-    this.views.publish(this.store.apply(transaction));
+    this.#publish(this.store.apply(transaction));
     this.#makeRoom();
   }
 
   restamp(restamp: Restamp): void {
-    this.views.publish(this.store.restamp(restamp));
+    this.#publish(this.store.restamp(restamp));
   }
 
   changed(): void {
@@ -238,7 +246,7 @@ export class Relay implements UpstreamSink {
     const commit = this.store.removeInterest(interest);
     const left = before - this.store.variants(interest.type);
     if (left > 0 && why !== 'uncached') this.#options.events.evicted(why, left);
-    if (commit !== undefined) this.views.publish(commit);
+    if (commit !== undefined) this.#publish(commit);
   }
 
   /** Protocol §8, TTL: the relay runs the upstream's timers. */
@@ -255,12 +263,18 @@ export class Relay implements UpstreamSink {
       const commit = this.store.expire(variant);
       if (commit === undefined) return;
       this.#options.events.evicted('ttl', 1);
-      this.views.publish(commit);
+      this.#publish(commit);
     });
   }
 
+  #publish(commit: Commit): void {
+    this.views.publish(commit);
+    this.store.held.notify();
+  }
+
   #makeRoom(): void {
-    while (this.store.bytes > this.#options.maxCacheBytes() && this.views.evict());
+    const { views, store } = this;
+    while (store.bytes > this.#options.maxCacheBytes() && (views.evict() || store.held.dropUnwanted()));
   }
 }
 

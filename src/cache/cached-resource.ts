@@ -28,12 +28,15 @@ export interface CacheEntry {
   confirmedIn: number;
 }
 
-/** Adds a holder, or replaces the one with the same key. False: there was one already. */
-export function addHolder(entry: CacheEntry, holder: Holder): boolean {
+export function hasHolder(entry: CacheEntry, holder: Holder): boolean {
+  return entry.holders.some((known) => known.key === holder.key);
+}
+
+/** Adds a holder, or replaces the one with the same key. */
+export function addHolder(entry: CacheEntry, holder: Holder): void {
   const at = entry.holders.findIndex((known) => known.key === holder.key);
   if (at < 0) entry.holders.push(holder);
   else entry.holders[at] = holder;
-  return at < 0;
 }
 
 export type Admits = Pick<Access, 'admits'>;
@@ -87,6 +90,23 @@ export class CachedResource {
   unbind(parameters: Parameters): void {
     this.#bindings?.delete(parameters.key);
     if (this.#bindings?.size === 0) this.#bindings = undefined;
+  }
+
+  /** Whether no parameter set has another choice in one than in the other. */
+  hasBindingsOf(other: CachedResource): boolean {
+    for (const [parameters, variant] of this.#bindings ?? []) {
+      const others = other.bindings?.get(parameters);
+      if (others !== undefined && others !== variant) return false;
+    }
+    return true;
+  }
+
+  /** Takes the choices that were made in `other` and not here. */
+  adoptBindings(other: CachedResource): void {
+    for (const [parameters, variant] of other.bindings ?? []) {
+      this.#bindings ??= new Map();
+      if (!this.#bindings.has(parameters)) this.#bindings.set(parameters, variant);
+    }
   }
 
   /** What `pick` would give; nothing is recorded. */

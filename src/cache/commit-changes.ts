@@ -11,8 +11,16 @@ export class CommitChanges {
   readonly names = new Map<ResourceName, Constraints[]>();
   readonly resolved: Interest[] = [];
   readonly #largeSets = new Map<ResourceName, Set<Constraints>>();
+  readonly #changing: ((name: ResourceName) => void) | undefined;
 
+  /** `changing` is called for each name before it changes. */
+  constructor(changing?: (name: ResourceName) => void) {
+    this.#changing = changing;
+  }
+
+  /** To be called before the variants of the name change. */
   touch(name: ResourceName, constraints: Constraints, aliases: readonly string[] = []): void {
+    this.#changing?.(name);
     const known = this.names.get(name);
     if (known === undefined) this.names.set(name, [constraints]);
     else if (

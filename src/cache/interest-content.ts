@@ -1,7 +1,7 @@
 import { type ResourceName, resourceName } from '../model/brand.ts';
 import { type Interest, type Selector, WILDCARD } from '../model/transaction.ts';
 import { type CachedResource, type CacheEntry, isHeldByWildcard } from './cached-resource.ts';
-import { CommitChanges } from './commit-changes.ts';
+import type { CommitChanges } from './commit-changes.ts';
 import type { Payloads } from './payloads.ts';
 import type { TypeTable } from './type-table.ts';
 import { VariantRemover } from './variant-remover.ts';
@@ -37,8 +37,9 @@ export function dropContentOf(
   table: TypeTable,
   interest: Interest,
   payloads: Payloads,
+  changes: CommitChanges,
   dropped: (name: ResourceName) => void,
-): CommitChanges {
+): void {
   const { selector, parameters } = interest;
   const remover = new VariantRemover(table, payloads, { unwanted: true, unanswered: [] });
   for (const name of namesOf(table, selector)) {
@@ -56,9 +57,7 @@ export function dropContentOf(
     }
     if (cached.variants.size === 0 && !hasErrorSubscriber(table, name, cached)) table.resources.delete(name);
   }
-  const changes = new CommitChanges();
   remover.releaseRestored(interest, changes);
-  return changes;
 }
 
 /** Whether an interest other than `except` sees a variant. */

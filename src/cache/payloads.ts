@@ -40,6 +40,14 @@ export class Payloads {
     return this.adopt(payload.bytes, payload.hash);
   }
 
+  /** One more reference to a payload that is cached. */
+  retain(payload: Payload | undefined): void {
+    if (payload === undefined) return;
+    const known = this.#entries.get(payload.hash);
+    if (known?.payload === payload) known.references++;
+    else this.#add(payload, known === undefined);
+  }
+
   #add(payload: Payload, isFirst: boolean): Payload {
     if (isFirst) this.#entries.set(payload.hash, { payload, references: 1 });
     this.#bytes += payload.bytes.length;

@@ -13,11 +13,23 @@ export function sameContent(variant: Variant, put: Put): boolean {
   );
 }
 
+/** Whether clients see the same of both; their TTLs may differ. */
+export function sameVariantContent(a: Variant, b: Variant): boolean {
+  return (
+    (a === b || a.payload?.hash === b.payload?.hash) &&
+    sameBytes(a.payload?.bytes, b.payload?.bytes) &&
+    a.doNotCache === b.doNotCache &&
+    sameBytes(a.metadata, b.metadata) &&
+    a.aliases.length === b.aliases.length &&
+    a.aliases.every((alias, index) => alias === b.aliases[index])
+  );
+}
+
 export function sameError(a: ResourceError, b: ResourceError): boolean {
   return a.code === b.code && a.message === b.message && sameBytes(a.status, b.status);
 }
 
 function sameBytes(a: Uint8Array | undefined, b: Uint8Array | undefined): boolean {
-  if (a === undefined || b === undefined) return a === b;
+  if (a === undefined || b === undefined || a === b) return a === b;
   return a.length === b.length && Buffer.compare(a, b) === 0;
 }

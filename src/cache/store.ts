@@ -1,34 +1,22 @@
 import { type ResourceName, type Revision, revision, type TypeUrl } from '../model/brand.ts';
-import type { Catalog, Commit, StoredResourceError, Value } from '../model/catalog.ts';
+import type { Commit } from '../model/catalog.ts';
 import type { Clock } from '../model/clock.ts';
 import type { Constraints } from '../model/constraints.ts';
 import { interestBytes } from '../model/interest-bytes.ts';
 import type { Parameters } from '../model/parameters.ts';
 import type { Variant } from '../model/resource.ts';
-import { covers } from '../model/selection.ts';
-import {
-  type Interest,
-  type Restamp,
-  type Selector,
-  type Transaction,
-  WILDCARD,
-} from '../model/transaction.ts';
-import {
-  type Admits,
-  type CachedResource,
-  type CacheEntry,
-  isHeldByWildcard,
-  isRestored,
-  NO_FILTER,
-  type PickFilter,
-} from './cached-resource.ts';
+import type { Side } from '../model/rollout.ts';
+import type { Interest, Restamp, Transaction } from '../model/transaction.ts';
+import { type CacheEntry, isRestored } from './cached-resource.ts';
+import { CatalogReader } from './catalog-reader.ts';
 import { CommitChanges } from './commit-changes.ts';
+import { HeldNames } from './held-names.ts';
 import { contentOf, dropContentOf, type InterestContent } from './interest-content.ts';
-import type { InterestState } from './interests.ts';
 import { type Journal, NO_JOURNAL } from './journal.ts';
 import { Payloads } from './payloads.ts';
 import { restamp } from './restamping.ts';
 import { disown, type Restored, restoreResource } from './restored.ts';
+import { SideCatalog } from './side-catalog.ts';
 import { TypeTable } from './type-table.ts';
 import { Update } from './update.ts';
 import { VariantRemover } from './variant-remover.ts';
@@ -54,22 +42,35 @@ export interface StoreOptions {
   /** A variant has a TTL, or a new one: call `expire` when it has passed. */
   readonly expiring: (variant: Variant) => void;
   readonly journal?: Journal | undefined;
+  /** Shows a commit that no transaction made to the views: what waited is let through, or taken back. */
+  readonly publish?: (commit: Commit) => void;
 }
 
-type Pick = (cached: CachedResource, name: ResourceName, among: PickFilter) => CacheEntry | undefined;
-
 /** The cache: resources in variants, who holds them, and which interests upstream has answered. */
-export class Store implements Catalog {
+export class Store extends CatalogReader {
   readonly #options: StoreOptions;
   readonly #journal: Journal;
   readonly #tables = new Map<TypeUrl, TypeTable>();
   readonly #payloads = new Payloads();
+  readonly held: HeldNames;
+  /** What the clients of each side see. The store itself has what upstream says. */
+  readonly sides: Readonly<Record<Side, CatalogReader>>;
   #revision = 0;
   #interestBytes = 0;
 
   constructor(options: StoreOptions) {
+    super();
     this.#options = options;
     this.#journal = options.journal ?? NO_JOURNAL;
+    this.held = new HeldNames({
+      clock: options.clock,
+      payloads: this.#payloads,
+      journal: this.#journal,
+      table: (type) => this.#tables.get(type),
+      nextRevision: () => this.nextRevision(),
+      publish: (commit) => options.publish?.(commit),
+    });
+    this.sides = { released: this.#side('released'), canary: this.#side('canary') };
   }
 
   get revision(): Revision {
@@ -105,40 +106,45 @@ export class Store implements Catalog {
     const next = this.nextRevision();
     const { type } = transaction;
     const table = this.#table(type);
+    const held = this.held.open(type);
+    const before = held && table.versions.get(transaction.holder.key);
     this.#setVersion(table, transaction);
     const update = new Update(table, transaction, next, {
       clock: this.#options.clock,
       payloads: this.#payloads,
-      ambiguous: (name, parameters, choices) => this.#ambiguous(type, name, parameters, choices),
+      ambiguous: (name, parameters, choices) => this.ambiguous(type, name, parameters, choices),
       expiring: this.#options.expiring,
       holderChanged: (interest) => this.#journal.interest(interest),
+      changing: held?.changing,
     });
     update.run();
-    return this.#commit(type, transaction.version, receivedAt, update.changes);
+    const commit = this.#commit(type, transaction.version, receivedAt, update.changes);
+    return held === undefined ? commit : this.held.close(held, commit, transaction.holder.key, before);
   }
 
   restamp(change: Restamp): Commit {
     const { type, unresolved } = change;
     const receivedAt = performance.now();
     const changes = restamp(this.#table(type), change, this.nextRevision(), this.#payloads);
+    this.held.restamp(change, this.revision);
     for (const interest of unresolved) this.#journal.interest(interest);
     return this.#commit(type, undefined, receivedAt, changes);
   }
 
   /** Ends the variants whose time to live has passed; undefined if there are none (a heartbeat came). */
   expire(variant: Variant): Commit | undefined {
-    const table = this.#tables.get(variant.type);
-    const cached = table?.resources.get(variant.name);
-    const entry = cached?.variants.get(variant.constraints.key);
-    if (table === undefined || cached === undefined || entry?.variant.ttl === undefined) return undefined;
-    if (entry.variant.ttl.deadline > this.#options.clock.now()) return undefined;
     const changes = new CommitChanges();
-    // Upstream has not said anything new: its last version stays (protocol §3.10).
-    const version = table.versions.get(entry.holders[0]?.key ?? '') ?? '';
-    const remover = new VariantRemover(table, this.#payloads);
-    for (const holder of [...entry.holders]) remover.drop(variant.name, cached, entry, holder, changes);
+    const table = this.#tables.get(variant.type);
+    const { name, type } = variant;
+    const version = table && this.#dropExpired(table, variant, changes);
+    const inImages = this.held.expire(variant, changes);
+    if (version === undefined && !inImages) return undefined;
     this.nextRevision();
-    return this.#commit(variant.type, version, performance.now(), changes);
+    const commit = this.#commit(type, version, performance.now(), changes);
+    const held = this.held.open(type);
+    if (held === undefined) return commit;
+    held.passing(name, inImages);
+    return this.held.close(held, commit);
   }
 
   /** From now on the store tracks whether upstream has answered this interest. Restored content of it stays. */
@@ -165,9 +171,12 @@ export class Store implements Catalog {
     const version = this.version(interest);
     if (table.interests.delete(interest)) this.#interestBytes -= interestBytes(interest);
     this.#journal.interest(interest);
-    const changes = dropContentOf(table, interest, this.#payloads, (name) =>
+    const held = this.held.open(interest.type);
+    const changes = new CommitChanges(held?.changing);
+    dropContentOf(table, interest, this.#payloads, changes, (name) =>
       this.#journal.resource(interest.type, name),
     );
+    this.held.interestEnded(interest);
     // Clients can name any type: what is empty goes.
     if (table.empty) {
       this.#tables.delete(interest.type);
@@ -175,7 +184,8 @@ export class Store implements Catalog {
     }
     if (changes.names.size === 0) return undefined;
     this.nextRevision();
-    return this.#commit(interest.type, version, performance.now(), changes);
+    const commit = this.#commit(interest.type, version, performance.now(), changes);
+    return held === undefined ? commit : this.held.close(held, commit);
   }
 
   /** Takes in what was persisted. What upstream does not deliver again is removed when upstream has answered. */
@@ -207,71 +217,6 @@ export class Store implements Catalog {
     for (const table of this.#tables.values()) disown(table, upstream);
   }
 
-  /** What `resolve` would give; nothing is recorded or counted. */
-  peek(type: TypeUrl, name: ResourceName, parameters: Parameters): Value {
-    return this.#value(type, name, parameters, NO_FILTER, (cached, _, among) =>
-      cached.peek(parameters, among),
-    );
-  }
-
-  resolve(
-    type: TypeUrl,
-    name: ResourceName,
-    parameters: Parameters,
-    access?: Admits,
-    fromWildcard = false,
-  ): Value {
-    const filter = access || fromWildcard ? { access, fromWildcard } : NO_FILTER;
-    return this.#value(type, name, parameters, filter, (cached, own, among) =>
-      cached.pick(parameters, (matches) => this.#ambiguous(type, own, parameters, matches), among),
-    );
-  }
-
-  *members(type: TypeUrl, selector: Selector, parameters: Parameters): Iterable<ResourceName> {
-    const table = this.#tables.get(type);
-    const names = selector === WILDCARD ? table?.resources.keys() : table?.resources.under(selector);
-    for (const name of names ?? []) {
-      if (
-        this.isMember(type, selector, name, parameters) ||
-        this.hasErrorFor(type, selector, name, parameters)
-      )
-        yield name;
-    }
-  }
-
-  isMember(type: TypeUrl, selector: Selector, name: ResourceName, parameters: Parameters): boolean {
-    const cached = this.#tables.get(type)?.resources.get(name);
-    if (cached === undefined) return false;
-    if (!covers(selector, name)) return false;
-    return cached.variants
-      .match(parameters)
-      .some((entry) => selector !== WILDCARD || isHeldByWildcard(entry));
-  }
-
-  hasErrorFor(type: TypeUrl, selector: Selector, name: ResourceName, parameters: Parameters): boolean {
-    const resourceErrors = this.#tables.get(type)?.resources.get(name)?.resourceErrors;
-    if (resourceErrors === undefined || !covers(selector, name)) return false;
-    for (const { fromWildcard, constraints } of resourceErrors.values()) {
-      if ((fromWildcard || selector !== WILDCARD) && constraints.matches(parameters)) return true;
-    }
-    return false;
-  }
-
-  isResolved(interest: Interest): boolean {
-    return this.#state(interest)?.resolved === true;
-  }
-
-  version(interest: Interest): string {
-    const holder = this.#state(interest)?.holder;
-    return holder === undefined ? '' : (this.#tables.get(interest.type)?.versions.get(holder.key) ?? '');
-  }
-
-  resourceErrors(type: TypeUrl, name: ResourceName, parameters: Parameters): readonly StoredResourceError[] {
-    const resourceErrors = this.#tables.get(type)?.resources.get(name)?.resourceErrors;
-    if (resourceErrors === undefined) return [];
-    return [...resourceErrors.values()].filter((error) => error.constraints.matches(parameters));
-  }
-
   /** The variants of a type that one holder has; others may have them too. */
   *heldBy(type: TypeUrl, holder: string): Iterable<HolderEntry> {
     for (const [name, cached] of this.#tables.get(type)?.resources ?? []) {
@@ -285,7 +230,28 @@ export class Store implements Catalog {
 
   /** The answer to this interest was restored. Once it is confirmed, restored variants that came for it are removed. */
   isRestored(interest: Interest): boolean {
-    return this.#state(interest)?.restored === true;
+    return this.state(interest)?.restored === true;
+  }
+
+  /** The version of what has expired; undefined: nothing has. */
+  #dropExpired(table: TypeTable, { name, constraints }: Variant, changes: CommitChanges): string | undefined {
+    const cached = table.resources.get(name);
+    const entry = cached?.variants.get(constraints.key);
+    if (cached === undefined || entry?.variant.ttl === undefined) return undefined;
+    if (entry.variant.ttl.deadline > this.#options.clock.now()) return undefined;
+    // Upstream has not said anything new: its last version stays (protocol §3.10).
+    const version = table.versions.get(entry.holders[0]?.key ?? '') ?? '';
+    const remover = new VariantRemover(table, this.#payloads);
+    for (const holder of [...entry.holders]) remover.drop(name, cached, entry, holder, changes);
+    return version;
+  }
+
+  #side(side: Side): CatalogReader {
+    return new SideCatalog({
+      revision: () => this.revision,
+      table: (type) => this.held.side(type, side) ?? this.#tables.get(type),
+      ambiguous: (type, name, parameters, matches) => this.ambiguous(type, name, parameters, matches),
+    });
   }
 
   #commit(type: TypeUrl, version: string | undefined, receivedAt: number, changes: CommitChanges): Commit {
@@ -301,8 +267,8 @@ export class Store implements Catalog {
     this.#journal.version(type, holder.key);
   }
 
-  #state(interest: Interest): InterestState | undefined {
-    return this.#tables.get(interest.type)?.interests.get(interest.selector, interest.parameters);
+  protected readable(type: TypeUrl): TypeTable | undefined {
+    return this.#tables.get(type);
   }
 
   #table(type: TypeUrl): TypeTable {
@@ -313,22 +279,7 @@ export class Store implements Catalog {
     return created;
   }
 
-  /** By its own name, else by an alias. */
-  #value(type: TypeUrl, name: ResourceName, parameters: Parameters, filter: PickFilter, pick: Pick): Value {
-    const table = this.#tables.get(type);
-    if (table === undefined) return 'unknown';
-    const own = table.resources.get(name);
-    const entry = own && pick(own, name, filter);
-    if (entry !== undefined) return entry.variant;
-    for (const target of table.aliased(name)) {
-      const aliased = table.resources.get(target);
-      const found = aliased && pick(aliased, target, { ...filter, alias: name });
-      if (found !== undefined) return found.variant;
-    }
-    return table.interests.get(name, parameters)?.resolved === true ? 'absent' : 'unknown';
-  }
-
-  #ambiguous(
+  protected ambiguous(
     type: TypeUrl,
     name: ResourceName,
     parameters: Parameters,

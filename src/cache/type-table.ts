@@ -1,7 +1,7 @@
 import { type ResourceName, resourceName } from '../model/brand.ts';
 import { GlobIndex } from '../model/glob-index.ts';
 import type { Variant } from '../model/resource.ts';
-import type { Selector } from '../model/transaction.ts';
+import { type Selector, WILDCARD } from '../model/transaction.ts';
 import { type CachedResource, type CacheEntry, isRestored } from './cached-resource.ts';
 import { Interests } from './interests.ts';
 
@@ -26,8 +26,20 @@ class CachedResources extends Map<ResourceName, CachedResource> {
   }
 }
 
+/** What readers need of a table. */
+export interface ReadableTable {
+  readonly interests: Interests;
+  resource(name: ResourceName): CachedResource | undefined;
+  /** The resources that have an alias. */
+  aliased(alias: ResourceName): Iterable<ResourceName>;
+  /** All names, or those under a glob. */
+  names(selector: Selector): Iterable<ResourceName>;
+  /** The version of a holder's last response. */
+  version(holder: string): string | undefined;
+}
+
 /** Everything of one type. */
-export class TypeTable {
+export class TypeTable implements ReadableTable {
   readonly resources = new CachedResources();
   readonly interests = new Interests();
   /** Alias → the resources that have it (protocol §4.8), and how many of their variants do. */
@@ -37,6 +49,18 @@ export class TypeTable {
   variants = 0;
   /** Variants that some restored holder has. */
   readonly restored = new Set<CacheEntry>();
+
+  resource(name: ResourceName): CachedResource | undefined {
+    return this.resources.get(name);
+  }
+
+  names(selector: Selector): Iterable<ResourceName> {
+    return selector === WILDCARD ? this.resources.keys() : this.resources.under(selector);
+  }
+
+  version(holder: string): string | undefined {
+    return this.versions.get(holder);
+  }
 
   /** After one of its holders has changed or gone. */
   updateRestored(entry: CacheEntry): void {
@@ -61,7 +85,6 @@ export class TypeTable {
     return count;
   }
 
-  /** The resources that have an alias. */
   aliased(alias: ResourceName): Iterable<ResourceName> {
     return this.#aliases.get(alias)?.keys() ?? none;
   }

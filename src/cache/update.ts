@@ -11,7 +11,7 @@ import {
   WILDCARD,
 } from '../model/transaction.ts';
 import { Code } from '../wire/grpc-status.ts';
-import { addHolder, CachedResource, type CacheEntry } from './cached-resource.ts';
+import { addHolder, CachedResource, type CacheEntry, hasHolder } from './cached-resource.ts';
 import { CommitChanges } from './commit-changes.ts';
 import { deltaVersionOf, type Payloads } from './payloads.ts';
 import { sameContent, sameError } from './same-content.ts';
@@ -24,6 +24,8 @@ export interface UpdateContext {
   readonly payloads: Payloads;
   readonly ambiguous: (name: ResourceName, parameters: Parameters, choices: readonly CacheEntry[]) => void;
   readonly expiring: (variant: Variant) => void;
+  /** Called for each name before its variants change. */
+  readonly changing?: ((name: ResourceName) => void) | undefined;
   /** Another holder answers this interest than before. */
   readonly holderChanged: (interest: Interest) => void;
 }
@@ -38,7 +40,7 @@ interface PreviousChoice {
 
 /** One transaction on its way into a table. */
 export class Update {
-  readonly changes = new CommitChanges();
+  readonly changes: CommitChanges;
   readonly #table: TypeTable;
   readonly #transaction: Transaction;
   readonly #revision: Revision;
@@ -50,6 +52,7 @@ export class Update {
     this.#transaction = transaction;
     this.#revision = revision;
     this.#context = context;
+    this.changes = new CommitChanges(context.changing);
     this.#removal = new VariantRemover(table, context.payloads, transaction);
   }
 
@@ -148,8 +151,8 @@ export class Update {
     const cached = this.#table.resources.get(put.name) ?? new CachedResource();
     this.#table.resources.set(put.name, cached);
     if (cached.resourceErrors !== undefined) {
-      cached.clearErrors(put.constraints);
       this.changes.touch(put.name, put.constraints);
+      cached.clearErrors(put.constraints);
     }
     const entry = cached.variants.get(put.constraints.key);
     if (entry !== undefined && sameContent(entry.variant, put)) {
@@ -157,9 +160,9 @@ export class Update {
       this.#confirm(put, entry);
     } else {
       const variant = this.#variant(put);
+      this.changes.touch(put.name, put.constraints, put.aliases);
       if (entry === undefined) this.#add(cached, variant);
       else this.#replace(entry, variant);
-      this.changes.touch(put.name, put.constraints, put.aliases);
       if (variant.ttl !== undefined) this.#context.expiring(variant);
     }
   }
@@ -168,13 +171,14 @@ export class Update {
   #confirm(put: Put, entry: CacheEntry): void {
     const { holder } = this.#transaction;
     // It may have become a member of the wildcard.
-    if (addHolder(entry, holder)) this.changes.touch(put.name, put.constraints);
+    if (!hasHolder(entry, holder)) this.changes.touch(put.name, put.constraints);
+    addHolder(entry, holder);
     this.#table.updateRestored(entry);
     const ttl = this.#ttl(put.ttlMilliseconds);
     if (ttl === undefined && entry.variant.ttl === undefined) return;
-    entry.variant = { ...entry.variant, ttl };
     // Clients with a running TTL must get the new one, or learn that there is none.
     this.changes.touch(put.name, put.constraints);
+    entry.variant = { ...entry.variant, ttl };
     if (ttl !== undefined) this.#context.expiring(entry.variant);
   }
 
@@ -252,9 +256,9 @@ export class Update {
       const cached = this.#table.resources.get(put.name);
       const entry = cached?.variants.get(put.constraints.key);
       if (cached === undefined || entry === undefined || cached.variants.size < 2) continue;
+      this.changes.touch(put.name, put.constraints);
       for (const { parameters } of this.#interested(put)) cached.bind(parameters, entry);
       latest.set(cached, { name: put.name, entry });
-      this.changes.touch(put.name, put.constraints);
     }
     for (const [cached, { name, entry }] of latest) this.#dropUnbound(cached, name, entry);
   }
@@ -275,9 +279,9 @@ export class Update {
   #heartbeat(beat: Heartbeat): void {
     const entry = this.#table.resources.get(beat.name)?.variants.get(beat.constraints.key);
     if (entry === undefined) return;
+    this.changes.touch(beat.name, beat.constraints);
     entry.confirmedIn = this.#revision;
     entry.variant = { ...entry.variant, ttl: this.#ttl(beat.ttlMilliseconds) };
-    this.changes.touch(beat.name, beat.constraints);
     this.#context.expiring(entry.variant);
   }
 
@@ -296,8 +300,8 @@ export class Update {
     // Each error is forwarded once (protocol §8). Upstreams that send their whole state repeat it in each response.
     if (again && known.fromWildcard === fromWildcard) return;
     const status = Buffer.from(error.status);
-    cached.resourceErrors.set(constraints.key, { ...error, status, revision: this.#revision, fromWildcard });
     this.changes.touch(name, constraints);
+    cached.resourceErrors.set(constraints.key, { ...error, status, revision: this.#revision, fromWildcard });
   }
 
   /** The wildcard is served now, so an earlier refusal of its session (max_upstream_sessions) is cleared. */

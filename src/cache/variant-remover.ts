@@ -47,9 +47,9 @@ export class VariantRemover {
   ): void {
     const at = entry.holders.findIndex((known) => known.key === holder.key);
     if (at < 0) return;
+    changes.touch(name, entry.constraints, entry.variant.aliases);
     entry.holders.splice(at, 1);
     this.#table.updateRestored(entry);
-    changes.touch(name, entry.constraints, entry.variant.aliases);
     if (entry.holders.length > 0) return;
     // Earlier errors of this resource are cleared. An error beside a missing resource would mean that it is not
     // deleted (protocol §8).

@@ -1,11 +1,16 @@
 import type { TypeUrl } from './brand.ts';
 import type { Parameters } from './parameters.ts';
 import type { Variant } from './resource.ts';
+import type { Side } from './rollout.ts';
 
 /** What a class of peers may see. */
 export interface Access {
-  /** Peers with equal keys share views. Empty: everything is allowed. */
+  /** Peers with equal keys share views. */
   readonly key: string;
+  /** Everything is allowed. */
+  readonly unrestricted: boolean;
+  /** Which state of the cache they see (docs/adr/0100). */
+  readonly side: Side;
   /** Whether a client may ask for this name, in canonical spelling. */
   allows(type: TypeUrl, name: string): boolean;
   /** Whether a client may get this resource for what it asks with these parameters, by whatever name. */

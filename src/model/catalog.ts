@@ -3,6 +3,7 @@ import type { ResourceName, Revision, TypeUrl } from './brand.ts';
 import type { Constraints } from './constraints.ts';
 import type { Parameters } from './parameters.ts';
 import type { Variant } from './resource.ts';
+import type { Side } from './rollout.ts';
 import type { Interest, ResourceError, Selector } from './transaction.ts';
 
 /** What a subscriber sees under a name. Nothing that deletes may be concluded from `unknown` (protocol §3.9). */
@@ -62,6 +63,8 @@ export interface Commit {
   readonly changed: ReadonlyMap<ResourceName, readonly Constraints[]>;
   /** Interests that were unresolved before this transaction and are resolved now. */
   readonly resolved: readonly Interest[];
+  /** What each side sees as changed, where changes wait. Undefined: both see all of this. */
+  readonly sides?: Readonly<Record<Side, Commit>> | undefined;
 }
 
 export function isEmpty(commit: Commit): boolean {

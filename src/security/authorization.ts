@@ -18,6 +18,8 @@ export interface AuthorizationRule {
 /** Without rules: everyone may see everything. */
 export const ALLOW_ALL: Access = {
   key: '',
+  unrestricted: true,
+  side: 'released',
   allows: () => true,
   admits: () => true,
   deniesEverything: () => false,
@@ -88,6 +90,8 @@ function compileRule({ types, names, allow }: AuthorizationRule): CompiledRule {
 
 class RuledAccess implements Access {
   readonly key: string;
+  readonly unrestricted = false;
+  readonly side = 'released';
   readonly #rules: readonly CompiledRule[];
 
   constructor(key: string, rules: readonly CompiledRule[]) {

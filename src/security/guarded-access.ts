@@ -16,6 +16,8 @@ export function guarded(access: Access, derived: DerivedParameters): Access {
 
 class GuardedAccess implements Access {
   readonly key: string;
+  readonly unrestricted = false;
+  readonly side = 'released';
   readonly #access: Access;
   readonly #derived: DerivedParameters;
 

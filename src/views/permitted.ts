@@ -18,7 +18,7 @@ export class Permitted {
   constructor(catalog: Catalog, type: TypeUrl, access: Access) {
     this.#catalog = catalog;
     this.#type = type;
-    this.#restriction = access.key === '' ? undefined : access;
+    this.#restriction = access.unrestricted ? undefined : access;
   }
 
   allows(name: ResourceName): boolean {

@@ -2,6 +2,7 @@ import type { Access } from '../model/access.ts';
 import type { TypeUrl } from '../model/brand.ts';
 import { type Catalog, type Commit, isEmpty } from '../model/catalog.ts';
 import type { Clock } from '../model/clock.ts';
+import type { Side } from '../model/rollout.ts';
 import { isCollection, type Selection, type SelectionEntry } from '../model/selection.ts';
 import type { Encoding, Subscription } from '../model/subscription.ts';
 import type { WholeState } from '../model/whole-state.ts';
@@ -15,7 +16,7 @@ import { ViewState } from './view-state.ts';
 import { Watchers } from './watchers.ts';
 
 export interface ViewsOptions {
-  readonly catalog: Catalog;
+  readonly catalogs: Readonly<Record<Side, Catalog>>;
   readonly interests: InterestPort;
   readonly clock: Clock;
   /** How long what nobody subscribes to stays (cache.idle_ttl), in milliseconds. */
@@ -69,10 +70,17 @@ export class Views {
 
   /** Shows a transaction to the views that can see it: each sees all of it at once. */
   publish(commit: Commit): void {
+    if (commit.sides === undefined) this.#publish(commit);
+    else for (const side of ['released', 'canary'] as const) this.#publish(commit.sides[side], side);
+  }
+
+  /** `side`: only to the views of this side. */
+  #publish(commit: Commit, side?: Side): void {
     if (isEmpty(commit)) return;
     const pool = this.#pools.get(commit.type);
     if (pool === undefined) return;
     for (const [view, { names, collectionResolved }] of pool.watchers.affected(commit)) {
+      if (side !== undefined && view.access.side !== side) continue;
       if (!view.apply(commit, names, collectionResolved)) continue;
       for (const subscriber of view.subscribers) subscriber.invalidated();
       this.#fanOut.add(view);
@@ -144,7 +152,7 @@ class TypeViews implements ViewPool {
       for (const { selector, parameters } of this.#permittedEntries(selection, access)) {
         this.#registry.acquire({ type: this.#type, selector, parameters });
       }
-      view = new View(this.#options.catalog, this.#type, selection, access);
+      view = new View(this.#options.catalogs[access.side], this.#type, selection, access);
       this.#views.set(key, [...bucket, view]);
       this.watchers.add(view);
     }
@@ -171,7 +179,7 @@ class TypeViews implements ViewPool {
 
   /** Names that the clients of this view may not see are not requested upstream. */
   #permittedEntries({ entries }: Selection, access: Access): Iterable<SelectionEntry> {
-    if (access.key === '') return entries.values();
+    if (access.unrestricted) return entries.values();
     return entries
       .values()
       .filter(({ selector }) => isCollection(selector) || access.allows(this.#type, selector));

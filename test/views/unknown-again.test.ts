@@ -28,7 +28,7 @@ function start() {
   const clock = new VirtualClock();
   const store = new Store({ clock, ambiguous: () => undefined, expiring: () => undefined });
   const views = new Views({
-    catalog: store,
+    catalogs: store.sides,
     interests: {
       subscribe: (one) => store.addInterest(one),
       resubscribe: () => undefined,

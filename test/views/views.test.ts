@@ -40,7 +40,7 @@ class Bench {
   readonly deferred: (() => void)[] = [];
   readonly store = new Store({ clock: this.clock, ambiguous: () => undefined, expiring: () => undefined });
   readonly views = new Views({
-    catalog: this.store,
+    catalogs: this.store.sides,
     interests: {
       subscribe: (interest) => {
         this.store.addInterest(interest);

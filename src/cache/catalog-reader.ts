@@ -1,0 +1,114 @@
+import type { ResourceName, Revision, TypeUrl } from '../model/brand.ts';
+import type { Catalog, StoredResourceError, Value } from '../model/catalog.ts';
+import type { Parameters } from '../model/parameters.ts';
+import { covers } from '../model/selection.ts';
+import { type Interest, type Selector, WILDCARD } from '../model/transaction.ts';
+import {
+  type Admits,
+  type CachedResource,
+  type CacheEntry,
+  isHeldByWildcard,
+  NO_FILTER,
+  type PickFilter,
+} from './cached-resource.ts';
+import type { InterestState } from './interests.ts';
+import type { ReadableTable } from './type-table.ts';
+
+type Pick = (cached: CachedResource, name: ResourceName, among: PickFilter) => CacheEntry | undefined;
+
+/** Answers the questions of views from the tables of one state of the cache. */
+export abstract class CatalogReader implements Catalog {
+  abstract get revision(): Revision;
+
+  protected abstract readable(type: TypeUrl): ReadableTable | undefined;
+
+  /** Several variants match, and one of them was chosen now. */
+  protected abstract ambiguous(
+    type: TypeUrl,
+    name: ResourceName,
+    parameters: Parameters,
+    matches: readonly CacheEntry[],
+  ): void;
+
+  /** What `resolve` would give; nothing is recorded or counted. */
+  peek(type: TypeUrl, name: ResourceName, parameters: Parameters): Value {
+    return this.#value(type, name, parameters, NO_FILTER, (cached, _, among) =>
+      cached.peek(parameters, among),
+    );
+  }
+
+  resolve(
+    type: TypeUrl,
+    name: ResourceName,
+    parameters: Parameters,
+    access?: Admits,
+    fromWildcard = false,
+  ): Value {
+    const filter = access || fromWildcard ? { access, fromWildcard } : NO_FILTER;
+    return this.#value(type, name, parameters, filter, (cached, own, among) =>
+      cached.pick(parameters, (matches) => this.ambiguous(type, own, parameters, matches), among),
+    );
+  }
+
+  *members(type: TypeUrl, selector: Selector, parameters: Parameters): Iterable<ResourceName> {
+    for (const name of this.readable(type)?.names(selector) ?? []) {
+      if (
+        this.isMember(type, selector, name, parameters) ||
+        this.hasErrorFor(type, selector, name, parameters)
+      )
+        yield name;
+    }
+  }
+
+  isMember(type: TypeUrl, selector: Selector, name: ResourceName, parameters: Parameters): boolean {
+    const cached = this.readable(type)?.resource(name);
+    if (cached === undefined) return false;
+    if (!covers(selector, name)) return false;
+    return cached.variants
+      .match(parameters)
+      .some((entry) => selector !== WILDCARD || isHeldByWildcard(entry));
+  }
+
+  hasErrorFor(type: TypeUrl, selector: Selector, name: ResourceName, parameters: Parameters): boolean {
+    const resourceErrors = this.readable(type)?.resource(name)?.resourceErrors;
+    if (resourceErrors === undefined || !covers(selector, name)) return false;
+    for (const { fromWildcard, constraints } of resourceErrors.values()) {
+      if ((fromWildcard || selector !== WILDCARD) && constraints.matches(parameters)) return true;
+    }
+    return false;
+  }
+
+  isResolved(interest: Interest): boolean {
+    return this.state(interest)?.resolved === true;
+  }
+
+  version(interest: Interest): string {
+    const holder = this.state(interest)?.holder;
+    return holder === undefined ? '' : (this.readable(interest.type)?.version(holder.key) ?? '');
+  }
+
+  resourceErrors(type: TypeUrl, name: ResourceName, parameters: Parameters): readonly StoredResourceError[] {
+    const resourceErrors = this.readable(type)?.resource(name)?.resourceErrors;
+    if (resourceErrors === undefined) return [];
+    return [...resourceErrors.values()].filter((error) => error.constraints.matches(parameters));
+  }
+
+  protected state(interest: Interest): InterestState | undefined {
+    return this.readable(interest.type)?.interests.get(interest.selector, interest.parameters);
+  }
+
+  /** By its own name, else by an alias. */
+  #value(type: TypeUrl, name: ResourceName, parameters: Parameters, filter: PickFilter, pick: Pick): Value {
+    const table = this.readable(type);
+    if (table === undefined) return 'unknown';
+    const own = table.resource(name);
+    const entry = own && pick(own, name, filter);
+    if (entry !== undefined) return entry.variant;
+    for (const target of table.aliased(name)) {
+      const aliased = table.resource(target);
+      const found = aliased && pick(aliased, target, { ...filter, alias: name });
+      if (found !== undefined) return found.variant;
+    }
+    return table.interests.get(name, parameters)?.resolved === true ? 'absent' : 'unknown';
+  }
+}

@@ -1,0 +1,334 @@
+import { type ResourceName, type Revision, resourceName, type TypeUrl } from '../model/brand.ts';
+import type { Commit } from '../model/catalog.ts';
+import type { Clock } from '../model/clock.ts';
+import type { Constraints } from '../model/constraints.ts';
+import type { Variant } from '../model/resource.ts';
+import type {
+  Contents,
+  Gate,
+  GateFilter,
+  HeldVariant,
+  PendingChange,
+  PendingName,
+  RemovalCount,
+  Side,
+} from '../model/rollout.ts';
+import type { Interest, Restamp } from '../model/transaction.ts';
+import type { CachedResource } from './cached-resource.ts';
+import type { CommitChanges } from './commit-changes.ts';
+import { HeldTransaction } from './held-transaction.ts';
+import { type HeldName, HeldType } from './held-type.ts';
+import type { SideTable } from './images.ts';
+import type { Journal } from './journal.ts';
+import type { Payloads } from './payloads.ts';
+import { restamp } from './restamping.ts';
+import type { TypeTable } from './type-table.ts';
+
+/** What held names need of the store. */
+interface HeldNamesOptions {
+  readonly clock: Clock;
+  readonly payloads: Payloads;
+  readonly journal: Journal;
+  readonly table: (type: TypeUrl) => TypeTable | undefined;
+  readonly nextRevision: () => Revision;
+  /** Shows a commit to the views. */
+  readonly publish: (commit: Commit) => void;
+}
+
+const everything: GateFilter = {};
+
+/**
+ * The names whose released state is not what upstream says, and what each side sees of them (docs/adr/0100). The store
+ * has what upstream says. Where nothing is held, both sides read the store, and nothing is kept twice.
+ */
+export class HeldNames implements Gate {
+  readonly #options: HeldNamesOptions;
+  readonly #types = new Map<TypeUrl, HeldType>();
+  readonly #listeners = new Set<(change: PendingChange) => void>();
+  #gated: ReadonlySet<TypeUrl> = new Set();
+  #freezes: GateFilter[] = [];
+  /** What listeners have not heard of yet. */
+  #changes: PendingChange[] = [];
+
+  constructor(options: HeldNamesOptions) {
+    this.#options = options;
+  }
+
+  get pending(): Iterable<PendingName> {
+    return this.#pending();
+  }
+
+  get size(): number {
+    let size = 0;
+    for (const type of this.#types.values())
+      for (const { masked } of type.names.values()) if (masked === undefined) size++;
+    return size;
+  }
+
+  /** How a side sees a type; undefined: as the store has it. */
+  side(type: TypeUrl, side: Side): SideTable | undefined {
+    return this.#types.get(type)?.side(side);
+  }
+
+  /** Undefined: nothing of the type waits, and nothing will. */
+  open(type: TypeUrl): HeldTransaction | undefined {
+    if (!this.#gated.has(type) && this.#freezes.length === 0 && !this.#types.has(type)) return undefined;
+    const gated = this.#gated.has(type);
+    const isFrozen = (cached: CachedResource): boolean => this.#isFrozen(type, cached);
+    return new HeldTransaction(this.#type(type), {
+      now: this.#options.clock.now(),
+      waits: (cached) => gated || isFrozen(cached),
+      isFrozen,
+    });
+  }
+
+  /** After the transaction: how each side sees the commit. `released`: the holder's version before. */
+  close(opened: HeldTransaction, commit: Commit, holder?: string, released?: string): Commit {
+    const { type } = commit;
+    const held = this.#type(type);
+    opened.settle((held.live ?? held.released.table).interests, holder, released);
+    const change = opened.pendingChange();
+    if (change !== undefined) this.#changes.push(change);
+    const split = opened.split(commit);
+    this.#forgetEmpty(type);
+    return split;
+  }
+
+  /** New constraints are for the images too. No content changes. */
+  restamp(change: Restamp, revision: Revision): void {
+    const held = this.#types.get(change.type);
+    if (held === undefined) return;
+    const images = { ...change, unresolved: [] };
+    restamp(held.released.table, images, revision, this.#options.payloads);
+    restamp(held.canary.table, images, revision, this.#options.payloads);
+    for (const name of new Set(change.moves.map((move) => move.name)))
+      if (held.names.has(name)) held.letIfEqual(name);
+    this.#forgetEmpty(change.type);
+  }
+
+  /** The TTL of a variant may have passed in the images. True: it has. */
+  expire({ type, name, constraints }: Variant, changes: CommitChanges): boolean {
+    const held = this.#types.get(type);
+    const entry = held?.names.get(name);
+    if (held === undefined || entry === undefined) return false;
+    let expired = false;
+    for (const images of [held.released, held.canary]) {
+      const variant = images.get(name)?.variants.get(constraints.key);
+      const { ttl, aliases = [] } = variant?.variant ?? {};
+      if (variant === undefined || ttl === undefined || ttl.deadline > this.#options.clock.now()) continue;
+      changes.touch(name, constraints, aliases);
+      images.forget(name, variant);
+      entry.closed = true;
+      expired = true;
+    }
+    return expired;
+  }
+
+  /** Clients can send any parameters: the choices that were made for them end with them. */
+  interestEnded({ type, selector, parameters }: Interest): void {
+    const held = this.#types.get(type);
+    if (held === undefined) return;
+    const { table } = held.released;
+    for (const name of [selector, ...table.aliased(selector), ...table.names(selector)]) {
+      if (held.live?.interests.sees(name, parameters) === true) continue;
+      held.released.get(name)?.unbind(parameters);
+      held.canary.get(name)?.unbind(parameters);
+    }
+  }
+
+  /** Tells listeners what has changed. */
+  notify(): void {
+    if (this.#changes.length === 0) return;
+    for (const change of this.#changes.splice(0)) for (const listener of this.#listeners) listener(change);
+  }
+
+  onChanged(listener: (change: PendingChange) => void): () => void {
+    this.#listeners.add(listener);
+    return () => this.#listeners.delete(listener);
+  }
+
+  gatedTypes(types: ReadonlySet<TypeUrl>): void {
+    const before = this.#gated;
+    this.#gated = types;
+    for (const type of before) if (!types.has(type)) this.release({ type });
+  }
+
+  release(filter = everything): void {
+    this.#change(filter, 'released', (type, name, { masked }) => {
+      if (masked !== undefined) return false;
+      type.let(name);
+      return true;
+    });
+  }
+
+  discard(filter = everything): void {
+    this.#change(filter, 'canary', (type, name, held) => {
+      if (held.masked !== undefined) return false;
+      type.mask(name, held, 'discarded');
+      return true;
+    });
+  }
+
+  freeze(filter = everything): void {
+    if (!this.#freezes.some((known) => isSame(known, filter))) this.#freezes.push(filter);
+  }
+
+  unfreeze(filter?: GateFilter): void {
+    this.#freezes = filter === undefined ? [] : this.#freezes.filter((known) => !isSame(known, filter));
+    this.#change(filter ?? everything, 'canary', (type, name, held) => {
+      if (held.masked === undefined || held.masked === 'discarded') return false;
+      const cached = type.liveResource(name) ?? type.released.get(name);
+      if (cached !== undefined && this.#isFrozen(type.type, cached)) return false;
+      type.unmask(name, held);
+      return true;
+    });
+  }
+
+  replace(type: TypeUrl, contents: Contents, filter = everything): void {
+    const held = this.#type(type);
+    const live = held.live?.resources.keys() ?? [];
+    const others = [...live, ...held.names.keys()].filter((name) => held.matches(name, filter));
+    const names = new Set([...contents.keys(), ...others]);
+    for (const name of names) this.#replace(held, name, contents.get(name) ?? []);
+    this.#commit(held, this.#changed(held, names), ['released', 'canary']);
+    this.#changes.push({ type, joined: [], left: [...names] });
+    this.#forgetEmpty(type);
+    this.notify();
+  }
+
+  removals(filter = everything): RemovalCount {
+    let removed = 0;
+    let released = 0;
+    for (const held of this.#types.values()) {
+      for (const name of held.side('released').resources()) {
+        if (!held.matches(name, filter) || held.side('released').resource(name)?.variants.size === 0)
+          continue;
+        released++;
+        const entry = held.names.get(name);
+        if (entry === undefined || entry.masked !== undefined) continue;
+        if (held.pendingName(name, entry).removed && held.isSeen(name)) removed++;
+      }
+    }
+    return { removed, released };
+  }
+
+  contentOf(type: TypeUrl, name: ResourceName, side: Side): readonly HeldVariant[] {
+    const table = this.side(type, side) ?? this.#options.table(type);
+    return (table?.resource(name)?.variants.values() ?? []).map(({ variant, holders }) => ({
+      variant,
+      holders: [...holders],
+    }));
+  }
+
+  /** For room in the cache: drops a name that nobody subscribes to. False: there is none. */
+  dropUnwanted(): boolean {
+    for (const held of this.#types.values()) {
+      for (const name of held.names.keys()) {
+        if (held.isSeen(name)) continue;
+        held.let(name);
+        this.#options.journal.resource(held.type, name);
+        this.#forgetEmpty(held.type);
+        return true;
+      }
+    }
+    return false;
+  }
+
+  *#pending(): Iterable<PendingName> {
+    for (const held of this.#types.values())
+      for (const [name, entry] of held.names) yield held.pendingName(name, entry);
+  }
+
+  /** Each pending name that the filter matches, as one commit of each type for one side. */
+  #change(
+    filter: GateFilter,
+    side: Side,
+    change: (type: HeldType, name: ResourceName, held: HeldName) => boolean,
+  ): void {
+    for (const held of [...this.#types.values()]) {
+      const names = [...held.names.keys()].filter((name) => held.matches(name, filter));
+      const { version } = held;
+      const constraints = this.#changed(held, names);
+      const left: ResourceName[] = [];
+      const joined: ResourceName[] = [];
+      for (const name of names) {
+        const entry = held.names.get(name);
+        const before = entry?.masked;
+        if (entry === undefined || !change(held, name, entry)) continue;
+        const isJoined = before !== undefined && held.names.get(name)?.masked === undefined;
+        if (isJoined && !held.letIfEqual(name)) joined.push(name);
+        else left.push(name);
+      }
+      this.#forgetEmpty(held.type);
+      if (left.length + joined.length === 0) continue;
+      this.#commit(held, constraints, [side], side === 'released' ? version : undefined);
+      this.#changes.push({ type: held.type, joined, left });
+    }
+    this.notify();
+  }
+
+  #replace(held: HeldType, name: ResourceName, variants: readonly HeldVariant[]): void {
+    held.released.keepVariants(name, variants);
+    held.canary.keepVariants(name, variants);
+    held.names.set(name, {
+      since: this.#options.clock.now(),
+      masked: 'rolledBack',
+      refused: undefined,
+      closed: true,
+    });
+    held.letIfEqual(name);
+  }
+
+  #changed(held: HeldType, names: Iterable<ResourceName>): Map<ResourceName, Constraints[]> {
+    const changed = new Map<ResourceName, Constraints[]>();
+    const add = (name: ResourceName, constraints: readonly Constraints[]): void => {
+      changed.set(name, [...(changed.get(name) ?? []), ...constraints]);
+    };
+    for (const name of names) {
+      const constraints = held.constraintsOf(name);
+      add(name, constraints);
+      for (const alias of held.aliasesOf(name)) add(resourceName(alias), constraints);
+    }
+    return changed;
+  }
+
+  #commit(
+    { type }: HeldType,
+    changed: Commit['changed'],
+    sides: readonly Side[],
+    version?: string | undefined,
+  ): void {
+    const revision = this.#options.nextRevision();
+    for (const name of changed.keys()) this.#options.journal.resource(type, name);
+    const receivedAt = performance.now();
+    const commit: Commit = { revision, type, version, receivedAt, changed, resolved: [] };
+    const empty: Commit = { ...commit, changed: new Map() };
+    const of = (side: Side): Commit => (sides.includes(side) ? commit : empty);
+    this.#options.publish({ ...commit, sides: { released: of('released'), canary: of('canary') } });
+  }
+
+  #isFrozen(type: TypeUrl, cached: CachedResource): boolean {
+    if (this.#freezes.length === 0) return false;
+    const [entry] = cached.variants.all();
+    return this.#freezes.some(
+      (filter) =>
+        (filter.type === undefined || filter.type === type) &&
+        (filter.upstream === undefined || filter.upstream === entry?.variant.upstream),
+    );
+  }
+
+  #type(type: TypeUrl): HeldType {
+    const known = this.#types.get(type);
+    if (known !== undefined) return known;
+    const created = new HeldType(type, () => this.#options.table(type), this.#options.payloads);
+    this.#types.set(type, created);
+    return created;
+  }
+
+  /** Clients can name any type: what is empty goes. */
+  #forgetEmpty(type: TypeUrl): void {
+    if (this.#types.get(type)?.names.size === 0) this.#types.delete(type);
+  }
+}
+
+const isSame = (a: GateFilter, b: GateFilter): boolean => a.type === b.type && a.upstream === b.upstream;

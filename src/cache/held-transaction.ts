@@ -1,0 +1,157 @@
+import { type ResourceName, resourceName } from '../model/brand.ts';
+import type { Commit } from '../model/catalog.ts';
+import type { Constraints } from '../model/constraints.ts';
+import type { PendingChange } from '../model/rollout.ts';
+import type { CachedResource, CacheEntry } from './cached-resource.ts';
+import { followTtls, type HeldType } from './held-type.ts';
+import type { Images } from './images.ts';
+import type { Interests } from './interests.ts';
+import { sameVariants, type VariantsOf, variantsOf } from './variants-of.ts';
+
+interface HeldTransactionOptions {
+  readonly now: number;
+  /** Whether changes of a name wait, by what it was. */
+  readonly waits: (cached: CachedResource) => boolean;
+  readonly isFrozen: (cached: CachedResource) => boolean;
+}
+
+/** What one transaction does to the held names of its type. */
+export class HeldTransaction {
+  readonly #type: HeldType;
+  readonly #options: HeldTransactionOptions;
+  /** Every name that changes. */
+  readonly #names = new Set<ResourceName>();
+  /** Of names that were held before: what upstream had. */
+  readonly #before = new Map<ResourceName, VariantsOf>();
+  /** Names of which a side sees something else, though they are held. */
+  readonly #altered = new Set<ResourceName>();
+
+  constructor(type: HeldType, options: HeldTransactionOptions) {
+    this.#type = type;
+    this.#options = options;
+  }
+
+  /** Must be called before the variants of a name change for the first time. */
+  readonly changing = (name: ResourceName): void => {
+    if (this.#names.has(name)) return;
+    this.#names.add(name);
+    const live = this.#type.liveResource(name);
+    const held = this.#type.names.get(name);
+    if (held !== undefined) {
+      this.#before.set(name, variantsOf(live));
+      if (held.masked !== undefined || live === undefined || !this.#options.isFrozen(live)) return;
+      this.#type.canary.keep(name, live);
+      held.masked = 'frozen';
+      return;
+    }
+    // Nobody has anything of it: there is nothing to protect.
+    if (live === undefined || live.variants.size === 0 || !this.#options.waits(live)) return;
+    const masked = this.#options.isFrozen(live) ? ('frozen' as const) : undefined;
+    this.#type.released.keep(name, live);
+    if (masked !== undefined) this.#type.canary.keep(name, live);
+    this.#type.names.set(name, { since: this.#options.now, masked, refused: undefined, closed: false });
+  };
+
+  /** A name whose change does not wait, as the end of a TTL. */
+  passing(name: ResourceName, altered: boolean): void {
+    this.#names.add(name);
+    if (altered) this.#altered.add(name);
+  }
+
+  /**
+   * After the transaction: what must not wait goes into the images, and images that are equal to what upstream has are
+   * dropped. `released`: the version of the holder's last response before this one.
+   */
+  settle(interests: Interests, holder: string | undefined, released: string | undefined): void {
+    for (const name of this.#names) this.#settle(name, interests);
+    const { names, versions } = this.#type;
+    if (names.size === 0 || holder === undefined || released === undefined) return;
+    if (!versions.has(holder)) versions.set(holder, released);
+  }
+
+  /** What each side sees of a commit. */
+  split(commit: Commit): Commit {
+    const { names } = this.#type;
+    if (names.size === 0) return commit;
+    if (commit.version !== undefined) this.#type.version = commit.version;
+    const isHidden = (name: ResourceName): boolean => names.has(name) && !this.#altered.has(name);
+    const released = without(commit.changed, isHidden);
+    const canary = without(commit.changed, (name) => isHidden(name) && names.get(name)?.masked !== undefined);
+    return {
+      ...commit,
+      sides: {
+        // It has not got the whole response: the version of the last one stays.
+        released: { ...commit, changed: released, version: undefined },
+        canary: { ...commit, changed: canary },
+      },
+    };
+  }
+
+  /** What has changed in what is pending; undefined: nothing. */
+  pendingChange(): PendingChange | undefined {
+    const { type, names } = this.#type;
+    const joined: ResourceName[] = [];
+    const left: ResourceName[] = [];
+    for (const name of this.#names) {
+      const before = this.#before.get(name);
+      const held = names.get(name);
+      if (held === undefined || held.masked !== undefined) {
+        if (before !== undefined) left.push(name);
+      } else if (before === undefined || !sameVariants(before, variantsOf(this.#type.liveResource(name)))) {
+        held.since = this.#options.now;
+        joined.push(name);
+      }
+    }
+    return joined.length + left.length > 0 ? { type, joined, left } : undefined;
+  }
+
+  #settle(name: ResourceName, interests: Interests): void {
+    const held = this.#type.names.get(name);
+    if (held === undefined) return;
+    const live = this.#type.liveResource(name);
+    for (const images of this.#imagesOf(name)) {
+      const followed = followTtls(images.get(name), live);
+      const grown = !held.closed && live !== undefined && this.#letNewIn(name, images, live, interests);
+      if (followed || grown) this.#altered.add(name);
+    }
+    if (held.masked === 'discarded' && !sameVariants(held.refused ?? new Map(), variantsOf(live)))
+      this.#type.unmask(name, held);
+    this.#type.letIfEqual(name);
+  }
+
+  #imagesOf(name: ResourceName): Images[] {
+    const { released, canary } = this.#type;
+    return canary.has(name) ? [released, canary] : [released];
+  }
+
+  /** A variant for parameter sets that have nothing of the name yet does not wait. */
+  #letNewIn(name: ResourceName, images: Images, live: CachedResource, interests: Interests): boolean {
+    const known = images.get(name);
+    const isNew = (entry: CacheEntry): boolean =>
+      known?.variants.get(entry.constraints.key) === undefined &&
+      interested(interests, entry).every((match) => known === undefined || !match(known));
+    const added = live.variants.all().filter(isNew);
+    for (const entry of added) images.add(name, entry);
+    return added.length > 0;
+  }
+}
+
+/** For each interest that sees a variant: whether it has something of a resource. */
+function interested(interests: Interests, { variant }: CacheEntry): ((cached: CachedResource) => boolean)[] {
+  const { name, constraints, aliases } = variant;
+  const states = [...interests.seeing(name, constraints)];
+  for (const alias of aliases)
+    states.push(...(interests.named(resourceName(alias))?.matching(constraints) ?? []));
+  return states.map(
+    ({ interest }) =>
+      (cached) =>
+        cached.variants.match(interest.parameters).length > 0,
+  );
+}
+
+function without(
+  changed: Commit['changed'],
+  isHidden: (name: ResourceName) => boolean,
+): ReadonlyMap<ResourceName, readonly Constraints[]> {
+  return new Map([...changed].filter(([name]) => !isHidden(name)));
+}

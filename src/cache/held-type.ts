@@ -1,0 +1,183 @@
+import { type ConstraintsKey, type ResourceName, resourceName, type TypeUrl } from '../model/brand.ts';
+import { type Constraints, UNCONSTRAINED } from '../model/constraints.ts';
+import type { GateFilter, MaskReason, PendingName, Side } from '../model/rollout.ts';
+import type { CachedResource, CacheEntry } from './cached-resource.ts';
+import { Images, SideTable } from './images.ts';
+import type { Payloads } from './payloads.ts';
+import { sameVariantContent } from './same-content.ts';
+import type { TypeTable } from './type-table.ts';
+import { sameVariants, type VariantsOf, variantsOf } from './variants-of.ts';
+
+/** A name whose released state is not what upstream says. */
+export interface HeldName {
+  since: number;
+  /** Undefined: canaries see what upstream says. */
+  masked: MaskReason | undefined;
+  /** Discarded: what was refused. */
+  refused: VariantsOf | undefined;
+  /** Something was taken out of its image: what upstream has instead does not show. */
+  closed: boolean;
+}
+
+/** The held names of one type. */
+export class HeldType {
+  readonly type: TypeUrl;
+  readonly released: Images;
+  /** Only what is masked. */
+  readonly canary: Images;
+  readonly names = new Map<ResourceName, HeldName>();
+  /** The released versions of holders that have said something since. */
+  readonly versions = new Map<string, string>();
+  /** version_info of the last commit of which something is held. */
+  version: string | undefined;
+  readonly #live: () => TypeTable | undefined;
+  readonly #payloads: Payloads;
+  readonly #sides: Readonly<Record<Side, SideTable>>;
+
+  constructor(type: TypeUrl, live: () => TypeTable | undefined, payloads: Payloads) {
+    this.type = type;
+    this.#live = live;
+    this.#payloads = payloads;
+    this.released = new Images(payloads);
+    this.canary = new Images(payloads);
+    this.#sides = {
+      released: new SideTable(live, this.released, this.versions),
+      canary: new SideTable(live, this.canary, new Map()),
+    };
+  }
+
+  get live(): TypeTable | undefined {
+    return this.#live();
+  }
+
+  side(side: Side): SideTable {
+    return this.#sides[side];
+  }
+
+  liveResource(name: ResourceName): CachedResource | undefined {
+    return this.#live()?.resources.get(name);
+  }
+
+  pendingName(name: ResourceName, { since, masked }: HeldName): PendingName {
+    const live = this.liveResource(name);
+    const removed = live === undefined || live.variants.size === 0;
+    return { type: this.type, name, upstream: this.#upstreamOf(name), since, removed, masked };
+  }
+
+  matches(name: ResourceName, { type, upstream }: GateFilter): boolean {
+    return (
+      (type === undefined || type === this.type) &&
+      (upstream === undefined || upstream === this.#upstreamOf(name))
+    );
+  }
+
+  /** Canaries see the released state of a name. */
+  mask(name: ResourceName, held: HeldName, masked: MaskReason): void {
+    this.canary.keep(name, this.released.get(name));
+    held.masked = masked;
+    held.refused = variantsOf(this.liveResource(name));
+  }
+
+  /** Canaries see what upstream has under a name. */
+  unmask(name: ResourceName, held: HeldName): void {
+    this.canary.drop(name);
+    held.masked = undefined;
+    held.refused = undefined;
+  }
+
+  /** Everybody sees what upstream has under a name. */
+  let(name: ResourceName): void {
+    this.names.delete(name);
+    this.canary.drop(name);
+    this.released.drop(name);
+    if (this.names.size > 0) return;
+    this.versions.clear();
+    this.version = undefined;
+  }
+
+  /** Upstream has gone back, so nothing waits: the name is let through. False: something waits. */
+  letIfEqual(name: ResourceName): boolean {
+    const live = this.liveResource(name);
+    const image = this.released.get(name);
+    if (!this.#isEqual(image, live)) return false;
+    if (this.canary.has(name) && !this.#isEqual(this.canary.get(name), live)) return false;
+    // Equal content is no change: the variants that clients have stay, with their versions.
+    if (image !== undefined && live !== undefined) this.#takeBack(live, image);
+    this.let(name);
+    return true;
+  }
+
+  /** The constraints of all variants under a name, of both sides and upstream. */
+  constraintsOf(name: ResourceName): Constraints[] {
+    const all = new Map<ConstraintsKey, Constraints>();
+    for (const cached of [this.released.get(name), this.canary.get(name), this.liveResource(name)]) {
+      for (const { constraints } of cached?.variants.all() ?? []) all.set(constraints.key, constraints);
+      for (const { constraints } of cached?.resourceErrors?.values() ?? [])
+        all.set(constraints.key, constraints);
+    }
+    return all.size === 0 ? [UNCONSTRAINED] : [...all.values()];
+  }
+
+  /** Names by which clients may have subscribed to this one. */
+  aliasesOf(name: ResourceName): Set<string> {
+    const all = [this.released.get(name), this.canary.get(name), this.liveResource(name)];
+    return new Set(
+      all.flatMap((cached) => (cached?.variants.all() ?? []).flatMap(({ variant }) => variant.aliases)),
+    );
+  }
+
+  /** Whether some interest sees a variant of a name. */
+  isSeen(name: ResourceName): boolean {
+    return [this.released.get(name), this.liveResource(name)].some((cached) =>
+      cached?.variants.all().some((entry) => this.#hasInterest(entry)),
+    );
+  }
+
+  /** What was dropped because nobody subscribes to it any more is no difference. */
+  #isEqual(image: CachedResource | undefined, live: CachedResource | undefined): boolean {
+    const isDropped = (entry: CacheEntry): boolean =>
+      live?.variants.get(entry.constraints.key) === undefined && !this.#hasInterest(entry);
+    if (!sameVariants(variantsOf(image, isDropped), variantsOf(live))) return false;
+    return image === undefined || live === undefined || image.hasBindingsOf(live);
+  }
+
+  #hasInterest({ variant: { name, constraints, aliases } }: CacheEntry): boolean {
+    const interests = this.#live()?.interests;
+    if (interests === undefined) return false;
+    for (const _ of interests.seeing(name, constraints)) return true;
+    return aliases.some((alias) => interests.named(resourceName(alias)) !== undefined);
+  }
+
+  #takeBack(live: CachedResource, image: CachedResource): void {
+    for (const entry of live.variants.all()) {
+      const released = image.variants.get(entry.constraints.key)?.variant;
+      if (released === undefined || released === entry.variant) continue;
+      this.#payloads.retain(released.payload);
+      this.#payloads.release(entry.variant.payload);
+      entry.variant = released;
+    }
+    live.adoptBindings(image);
+  }
+
+  #upstreamOf(name: ResourceName): string {
+    const [live] = this.liveResource(name)?.variants.all() ?? [];
+    const [image] = this.released.get(name)?.variants.all() ?? [];
+    return (live ?? image)?.variant.upstream ?? '';
+  }
+}
+
+/**
+ * A heartbeat, or an end of the TTL, is for the image too. A TTL of other content than the image has says nothing about
+ * an image without one.
+ */
+export function followTtls(image: CachedResource | undefined, live: CachedResource | undefined): boolean {
+  let changed = false;
+  for (const entry of image?.variants.all() ?? []) {
+    const now = live?.variants.get(entry.constraints.key)?.variant;
+    if (now === undefined || now.ttl === entry.variant.ttl) continue;
+    if (entry.variant.ttl === undefined && !sameVariantContent(entry.variant, now)) continue;
+    entry.variant = { ...entry.variant, ttl: now.ttl };
+    changed = true;
+  }
+  return changed;
+}

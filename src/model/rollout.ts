@@ -1,0 +1,84 @@
+import type { ResourceName, TypeUrl } from './brand.ts';
+import type { Variant } from './resource.ts';
+import type { Holder } from './transaction.ts';
+
+/** Which state a client sees: what all clients have, or what upstream says now. */
+export type Side = 'released' | 'canary';
+
+/** Why canaries do not see what upstream says under a name. */
+export type MaskReason = 'discarded' | 'frozen' | 'rolledBack';
+
+/** A name whose released state is not what upstream says. */
+export interface PendingName {
+  readonly type: TypeUrl;
+  readonly name: ResourceName;
+  /** The upstream whose change waits. */
+  readonly upstream: string;
+  /** When it last became pending. Milliseconds of the cache's clock. */
+  readonly since: number;
+  /** Upstream has removed it. */
+  readonly removed: boolean;
+  /** Undefined: canaries see the change. */
+  readonly masked: MaskReason | undefined;
+}
+
+/** Which of the pending names. What is left out matches all. */
+export interface GateFilter {
+  readonly type?: TypeUrl | undefined;
+  readonly upstream?: string | undefined;
+}
+
+/** One commit has changed what is pending of a type. */
+export interface PendingChange {
+  readonly type: TypeUrl;
+  /** The names that have become pending, or whose pending content is another. Canaries see them. */
+  readonly joined: readonly ResourceName[];
+  /** The names that are not pending any more, or are masked now. */
+  readonly left: readonly ResourceName[];
+}
+
+/** How much of what is released is missing in what is pending. */
+export interface RemovalCount {
+  readonly removed: number;
+  readonly released: number;
+}
+
+/** A variant with its holders: whether wildcards show it is said by them. */
+export interface HeldVariant {
+  readonly variant: Variant;
+  readonly holders: readonly Holder[];
+}
+
+/** The content of names, for a rollback. A name without variants is absent. */
+export type Contents = ReadonlyMap<ResourceName, readonly HeldVariant[]>;
+
+/**
+ * What the judge and operators do to changes that wait. Each call is one commit for each type, and clients get types in
+ * the order of ADS.
+ */
+export interface Gate {
+  readonly pending: Iterable<PendingName>;
+  /** How many names canaries see that the others do not see yet. */
+  readonly size: number;
+  /** From now on changes of these types wait. What is pending of other types is released. */
+  gatedTypes(types: ReadonlySet<TypeUrl>): void;
+  /** Everybody sees what canaries see. What is masked stays. */
+  release(filter?: GateFilter): void;
+  /** Canaries go back to what is released. When upstream says something else under a name, that is pending anew. */
+  discard(filter?: GateFilter): void;
+  /** Nothing that is known changes, whatever its type. New names come through. */
+  freeze(filter?: GateFilter): void;
+  /** Ends the freeze with the same filter; without a filter, all. What has changed meanwhile is pending now. */
+  unfreeze(filter?: GateFilter): void;
+  /**
+   * Everybody sees these contents of a type. The other names that the filter matches are absent. It stays so until
+   * `unfreeze`, also when upstream says something new.
+   */
+  replace(type: TypeUrl, contents: Contents, filter?: GateFilter): void;
+  /** Of the names that canaries see. */
+  removals(filter?: GateFilter): RemovalCount;
+  /** What a side has under a name. */
+  contentOf(type: TypeUrl, name: ResourceName, side: Side): readonly HeldVariant[];
+  /** Called after both sides have seen the commit. The function returned ends it. */
+  onChanged(listener: (change: PendingChange) => void): () => void;
+}

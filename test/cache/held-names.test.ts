@@ -1,0 +1,342 @@
+import { expect } from 'chai';
+import { Store } from '../../src/cache/store.ts';
+import { resourceName } from '../../src/model/brand.ts';
+import { type Commit, isVariant, type Value } from '../../src/model/catalog.ts';
+import { internParameters, NO_PARAMETERS, type Parameters } from '../../src/model/parameters.ts';
+import type { PendingChange, Side } from '../../src/model/rollout.ts';
+import {
+  type Interest,
+  type Put,
+  type Transaction,
+  transaction,
+  WILDCARD,
+} from '../../src/model/transaction.ts';
+import { namedHolder, put, type, when, wildcardHolder } from '../support/in-memory-relay.ts';
+import { VirtualClock } from '../support/virtual-clock.ts';
+
+const cds = type('cds');
+const eds = type('eds');
+const prod = when({ env: 'prod' });
+const test = when({ env: 'test' });
+const inProd = internParameters([['env', 'prod']]);
+const inTest = internParameters([['env', 'test']]);
+
+class Setting {
+  readonly clock = new VirtualClock();
+  readonly published: Commit[] = [];
+  readonly changes: PendingChange[] = [];
+  readonly store: Store;
+
+  constructor() {
+    this.store = new Store({
+      clock: this.clock,
+      ambiguous: () => {},
+      expiring: () => {},
+      publish: (commit) => this.published.push(commit),
+    });
+    this.gate.gatedTypes(new Set([cds]));
+    this.gate.onChanged((change) => this.changes.push(change));
+  }
+
+  get gate() {
+    return this.store.held;
+  }
+
+  want(selector: string, parameters: Parameters = NO_PARAMETERS): Interest {
+    const interest = { type: cds, selector: resourceName(selector), parameters };
+    this.store.addInterest(interest);
+    return interest;
+  }
+
+  apply(part: Partial<Transaction>): Commit {
+    const commit = this.store.apply(transaction({ holder: namedHolder, type: cds, ...part }));
+    this.gate.notify();
+    return commit;
+  }
+
+  /** Upstream has these clusters, and no others. */
+  full(contents: Readonly<Record<string, string>>, version = ''): Commit {
+    const puts = Object.entries(contents).map(([name, content]) => cluster(name, content));
+    return this.apply({ holder: wildcardHolder, puts, complete: true, version });
+  }
+
+  see(side: Side, name: string, parameters: Parameters = NO_PARAMETERS): string {
+    return shown(this.store.sides[side].resolve(cds, resourceName(name), parameters));
+  }
+
+  /** What the released side and the canaries see. */
+  both(name: string, parameters: Parameters = NO_PARAMETERS): string {
+    return `${this.see('released', name, parameters)} | ${this.see('canary', name, parameters)}`;
+  }
+
+  members(side: Side): string {
+    return [...this.store.sides[side].members(cds, WILDCARD, NO_PARAMETERS)].toSorted().join(' ');
+  }
+
+  pending(): string {
+    return [...this.gate.pending]
+      .map(({ name, masked }) => `${name}${masked ? ` ${masked}` : ''}`)
+      .join(', ');
+  }
+}
+
+const shown = (value: Value): string => (isVariant(value) ? value.version : value);
+const cluster = (name: string, content: string, more: Partial<Put> = {}) =>
+  put(cds, name, content, { version: content, ...more });
+const gone = (name: string, constraints = cluster('a', '').constraints) => ({
+  name: resourceName(name),
+  constraints,
+});
+const changed = (commit: Commit, side: Side): string =>
+  [...(commit.sides?.[side] ?? commit).changed.keys()].join(' ');
+
+describe('held names', () => {
+  it('a change is for canaries first, and for the others after the release', () => {
+    const setting = new Setting();
+    setting.want('a');
+    setting.apply({ puts: [cluster('a', '1')] });
+    expect(setting.both('a')).to.equal('1 | 1');
+    const commit = setting.apply({ puts: [cluster('a', '2')] });
+    expect(setting.both('a')).to.equal('1 | 2');
+    expect([changed(commit, 'released'), changed(commit, 'canary')]).to.deep.equal(['', 'a']);
+    expect(setting.gate.size).to.equal(1);
+    setting.gate.release();
+    expect(setting.both('a')).to.equal('2 | 2');
+    expect(setting.published.map((one) => [changed(one, 'released'), changed(one, 'canary')])).to.deep.equal([
+      ['a', ''],
+    ]);
+    expect(setting.pending()).to.equal('');
+  });
+  it('types that are not gated, and names that are new, do not wait', () => {
+    const setting = new Setting();
+    setting.want('*');
+    setting.full({ a: '1' });
+    expect(setting.full({ a: '1', b: '1' }).sides).to.equal(undefined);
+    expect(setting.both('b')).to.equal('1 | 1');
+    const cla = (content: string) => put(eds, 'a', content, { version: content });
+    setting.store.apply(transaction({ holder: namedHolder, type: eds, puts: [cla('1')] }));
+    const commit = setting.store.apply(transaction({ holder: namedHolder, type: eds, puts: [cla('2')] }));
+    expect(commit.sides).to.equal(undefined);
+  });
+  it('a removal waits, and the wildcard still shows the name', () => {
+    const setting = new Setting();
+    const all = setting.want('*');
+    setting.apply({ holder: wildcardHolder, puts: [cluster('a', '1'), cluster('b', '1')], resolved: [all] });
+    setting.full({ b: '1' });
+    expect(setting.both('a')).to.equal('1 | unknown');
+    expect([setting.members('released'), setting.members('canary')]).to.deep.equal(['a b', 'b']);
+    expect(setting.gate.removals()).to.deep.equal({ removed: 1, released: 2 });
+    setting.gate.release();
+    expect(setting.members('released')).to.equal('b');
+  });
+  it('upstream goes back: nothing waits, and nobody gets the same content again', () => {
+    const setting = new Setting();
+    setting.want('a');
+    setting.apply({ puts: [cluster('a', '1')] });
+    const before = setting.store.sides.released.resolve(cds, resourceName('a'), NO_PARAMETERS);
+    setting.apply({ puts: [cluster('a', '2')] });
+    setting.apply({ puts: [cluster('a', '1', { version: 'another version' })] });
+    expect(setting.pending()).to.equal('');
+    expect(setting.store.sides.released.resolve(cds, resourceName('a'), NO_PARAMETERS)).to.equal(before);
+    expect(setting.both('a')).to.equal('1 | 1');
+    expect(setting.changes.map(({ joined, left }) => [joined, left])).to.deep.equal([
+      [['a'], []],
+      [[], ['a']],
+    ]);
+  });
+  it('a variant for parameter sets that have nothing yet does not wait', () => {
+    const setting = new Setting();
+    setting.want('a', inProd);
+    setting.apply({ puts: [cluster('a', '1', { constraints: prod })] });
+    setting.apply({ puts: [cluster('a', '2', { constraints: prod })] });
+    setting.want('a', inTest);
+    setting.apply({ puts: [cluster('a', '3', { constraints: test })] });
+    expect(setting.both('a', inProd)).to.equal('1 | 2');
+    expect(setting.both('a', inTest)).to.equal('3 | 3');
+    setting.apply({ puts: [cluster('a', '4', { constraints: test })] });
+    expect(setting.both('a', inTest)).to.equal('3 | 4');
+  });
+  it('two variants of a new name in one transaction come together', () => {
+    const setting = new Setting();
+    setting.want('a', inProd);
+    setting.apply({
+      puts: [cluster('a', '1', { constraints: prod }), cluster('a', '2', { constraints: test })],
+    });
+    expect(setting.pending()).to.equal('');
+  });
+  it('an alias shows what its side has', () => {
+    const setting = new Setting();
+    setting.want('x');
+    setting.apply({ puts: [cluster('a', '1', { aliases: ['x'] })] });
+    setting.apply({ puts: [cluster('a', '2', { aliases: ['y'] })] });
+    expect(setting.both('x')).to.equal('1 | absent');
+    setting.gate.release();
+    expect(setting.both('x')).to.equal('absent | absent');
+  });
+  it('the version of a response that waits is the canaries’', () => {
+    const setting = new Setting();
+    const all = setting.want('*');
+    setting.apply({ holder: wildcardHolder, puts: [cluster('a', '1')], resolved: [all], version: 'v1' });
+    const commit = setting.full({ a: '2' }, 'v2');
+    expect([commit.sides?.released.version, commit.sides?.canary.version]).to.deep.equal([undefined, 'v2']);
+    const versions = () => [
+      setting.store.sides.released.version(all),
+      setting.store.sides.canary.version(all),
+    ];
+    expect(versions()).to.deep.equal(['v1', 'v2']);
+    setting.gate.release();
+    expect(versions()).to.deep.equal(['v2', 'v2']);
+    expect(setting.published[0]?.sides?.released.version).to.equal('v2');
+  });
+
+  describe('TTLs', () => {
+    it('a heartbeat is for both sides', () => {
+      const setting = new Setting();
+      setting.want('a');
+      const lives = { ttlMilliseconds: 1000 };
+      setting.apply({ puts: [cluster('a', '1', lives)] });
+      setting.apply({ puts: [cluster('a', '2', lives)] });
+      setting.clock.advance(600);
+      setting.apply({ heartbeats: [{ ...gone('a'), ttlMilliseconds: 1000 }] });
+      setting.clock.advance(600);
+      const value = setting.store.peek(cds, resourceName('a'), NO_PARAMETERS);
+      expect(isVariant(value) && setting.store.expire(value)).to.equal(undefined);
+      expect(setting.both('a')).to.equal('1 | 2');
+    });
+    it('the end of a TTL is for both sides, and what waits does not show through', () => {
+      const setting = new Setting();
+      setting.want('a');
+      setting.apply({ puts: [cluster('a', '1', { ttlMilliseconds: 1000 })] });
+      const value = setting.store.peek(cds, resourceName('a'), NO_PARAMETERS);
+      setting.apply({ puts: [cluster('a', '2', { ttlMilliseconds: 1000 })] });
+      setting.clock.advance(1000);
+      setting.apply({ puts: [cluster('a', '2', { ttlMilliseconds: 1000 })], removals: [] });
+      expect(isVariant(value) && setting.store.expire(value)).to.equal(undefined);
+      setting.apply({ removals: [gone('a')] });
+      setting.clock.advance(1000);
+      expect(isVariant(value) && setting.store.expire(value)).to.not.equal(undefined);
+      expect(setting.both('a')).to.equal('absent | absent');
+    });
+    it('a TTL of pending content does not end content without one', () => {
+      const setting = new Setting();
+      setting.want('a');
+      setting.apply({ puts: [cluster('a', '1')] });
+      setting.apply({ puts: [cluster('a', '2', { ttlMilliseconds: 1000 })] });
+      const value = setting.store.peek(cds, resourceName('a'), NO_PARAMETERS);
+      setting.clock.advance(1000);
+      expect(isVariant(value) && setting.store.expire(value)).to.not.equal(undefined);
+      expect(setting.both('a')).to.equal('1 | absent');
+    });
+  });
+
+  describe('discard', () => {
+    const discarded = () => {
+      const setting = new Setting();
+      setting.want('a');
+      setting.apply({ puts: [cluster('a', '1')] });
+      setting.apply({ puts: [cluster('a', '2')] });
+      setting.gate.discard();
+      return setting;
+    };
+    it('canaries go back, and a release does not bring it', () => {
+      const setting = discarded();
+      expect(setting.both('a')).to.equal('1 | 1');
+      expect(setting.pending()).to.equal('a discarded');
+      expect(setting.gate.size).to.equal(0);
+      setting.gate.release();
+      expect(setting.both('a')).to.equal('1 | 1');
+    });
+    it('the same again stays discarded, something else is judged anew', () => {
+      const setting = discarded();
+      setting.apply({ puts: [cluster('a', '2', { version: 'again' })] });
+      expect(setting.both('a')).to.equal('1 | 1');
+      setting.apply({ puts: [cluster('a', '3')] });
+      expect(setting.both('a')).to.equal('1 | 3');
+    });
+    it('upstream goes back: nothing is held', () => {
+      const setting = discarded();
+      setting.apply({ puts: [cluster('a', '1')] });
+      expect(setting.pending()).to.equal('');
+    });
+  });
+
+  describe('freeze', () => {
+    it('nothing that is known changes, of any type, and new names come through', () => {
+      const setting = new Setting();
+      setting.want('*');
+      setting.full({ a: '1', b: '1' });
+      setting.gate.freeze();
+      setting.full({ b: '2', c: '1' });
+      expect([setting.both('a'), setting.both('b'), setting.both('c')]).to.deep.equal([
+        '1 | 1',
+        '1 | 1',
+        '1 | 1',
+      ]);
+      const cla = (content: string) => put(eds, 'a', content, { version: content });
+      setting.store.apply(transaction({ holder: namedHolder, type: eds, puts: [cla('1')] }));
+      const commit = setting.store.apply(transaction({ holder: namedHolder, type: eds, puts: [cla('2')] }));
+      expect([changed(commit, 'released'), changed(commit, 'canary')]).to.deep.equal(['', '']);
+      setting.gate.unfreeze();
+      expect(setting.both('b')).to.equal('1 | 2');
+    });
+    it('what was pending stays as canaries have it', () => {
+      const setting = new Setting();
+      setting.want('a');
+      setting.apply({ puts: [cluster('a', '1')] });
+      setting.apply({ puts: [cluster('a', '2')] });
+      setting.gate.freeze();
+      setting.apply({ puts: [cluster('a', '3')] });
+      expect(setting.both('a')).to.equal('1 | 2');
+      setting.apply({ puts: [cluster('a', '1')] });
+      expect(setting.both('a')).to.equal('1 | 2');
+      setting.gate.unfreeze();
+      expect(setting.both('a')).to.equal('1 | 1');
+      expect(setting.pending()).to.equal('');
+    });
+    it('of one type or upstream leaves the others', () => {
+      const setting = new Setting();
+      setting.want('a');
+      setting.apply({ puts: [cluster('a', '1')] });
+      setting.gate.freeze({ type: eds });
+      setting.gate.freeze({ upstream: 'another' });
+      setting.apply({ puts: [cluster('a', '2')] });
+      expect(setting.both('a')).to.equal('1 | 2');
+    });
+  });
+
+  it('a rollback shows earlier contents to everybody, until unfreeze', () => {
+    const setting = new Setting();
+    setting.want('*');
+    setting.full({ a: '1' });
+    const contents = new Map([
+      [resourceName('a'), setting.gate.contentOf(cds, resourceName('a'), 'released')],
+    ]);
+    setting.full({ a: '2', b: '1' });
+    setting.gate.release();
+    setting.gate.freeze({ type: cds });
+    setting.gate.replace(cds, contents);
+    expect([setting.both('a'), setting.both('b')]).to.deep.equal(['1 | 1', 'unknown | unknown']);
+    expect([setting.members('released'), setting.members('canary')]).to.deep.equal(['a', 'a']);
+    setting.full({ a: '3', b: '2' });
+    expect([setting.both('a'), setting.both('b')]).to.deep.equal(['1 | 1', 'unknown | unknown']);
+    setting.gate.unfreeze();
+    expect([setting.both('a'), setting.both('b')]).to.deep.equal(['1 | 3', 'unknown | 2']);
+    setting.gate.release();
+    expect([setting.both('a'), setting.both('b')]).to.deep.equal(['3 | 3', '2 | 2']);
+  });
+  it('the last good state outlives its interest, unless the cache needs the room', () => {
+    const setting = new Setting();
+    const interest = setting.want('a');
+    setting.apply({ puts: [cluster('a', '1')] });
+    setting.apply({ puts: [cluster('a', '2')] });
+    setting.store.removeInterest(interest);
+    setting.want('a');
+    expect(setting.see('released', 'a')).to.equal('1');
+    setting.apply({ puts: [cluster('a', '2')] });
+    expect(setting.both('a')).to.equal('1 | 2');
+    expect(setting.gate.dropUnwanted()).to.equal(false);
+    setting.store.removeInterest(interest);
+    expect(setting.gate.dropUnwanted()).to.equal(true);
+    expect(setting.store.bytes).to.equal(0);
+  });
+});
