@@ -4,7 +4,9 @@ import type { Access } from '../model/access.ts';
 import { nodePath } from '../model/node-path.ts';
 import type { Parameters } from '../model/parameters.ts';
 import { fail, ok, type Result } from '../model/result.ts';
+import type { SideOf } from '../model/rollout.ts';
 import { compileAuthorization } from '../security/authorization.ts';
+import { canaryAccess } from '../security/canary-access.ts';
 import { type ClientNode, readClientNode } from '../security/client-node.ts';
 import { compileParameterRules, type DerivedParameters } from '../security/derive-parameters.ts';
 import { guarded } from '../security/guarded-access.ts';
@@ -79,8 +81,10 @@ export class ClientRules {
   readonly #isRelay: (peer: Peer) => boolean;
   readonly #metadataKeys: ReadonlySet<string>;
   readonly #trust: string;
+  readonly #sideOf: SideOf;
 
-  constructor(config: Config) {
+  constructor(config: Config, sideOf: SideOf = () => 'released') {
+    this.#sideOf = sideOf;
     this.#derivation = compileParameterRules(config.parameters);
     this.#authorization = compileAuthorization(config.xds.authorization);
     const { relayPeers } = config.limits;
@@ -114,7 +118,9 @@ export class ClientRules {
 
   #apply(node: ClientNode, peer: Peer): ClientContext {
     const derived = this.#derivation.of(node, peer);
-    const access = guarded(this.accessOf(peer), derived);
+    const rules = guarded(this.accessOf(peer), derived);
+    const side = this.#sideOf(node.id, derived.for(undefined), rules);
+    const access = side === 'canary' ? canaryAccess(rules) : rules;
     return new KnownClient(node, this.#metadataKeys, access, this.#isRelay(peer), this.#trust, derived);
   }
 }

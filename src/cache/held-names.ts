@@ -48,7 +48,7 @@ export class HeldNames implements Gate {
   #gated: ReadonlySet<TypeUrl> = new Set();
   #freezes: GateFilter[] = [];
   /** What listeners have not heard of yet. */
-  #changes: PendingChange[] = [];
+  readonly #changes: PendingChange[] = [];
 
   constructor(options: HeldNamesOptions) {
     this.#options = options;
@@ -292,12 +292,7 @@ export class HeldNames implements Gate {
     return changed;
   }
 
-  #commit(
-    { type }: HeldType,
-    changed: Commit['changed'],
-    sides: readonly Side[],
-    version?: string | undefined,
-  ): void {
+  #commit({ type }: HeldType, changed: Commit['changed'], sides: readonly Side[], version?: string): void {
     const revision = this.#options.nextRevision();
     for (const name of changed.keys()) this.#options.journal.resource(type, name);
     const receivedAt = performance.now();

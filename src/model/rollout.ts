@@ -1,9 +1,17 @@
+import type { Access } from './access.ts';
 import type { ResourceName, TypeUrl } from './brand.ts';
+import type { Parameters } from './parameters.ts';
 import type { Variant } from './resource.ts';
 import type { Holder } from './transaction.ts';
 
 /** Which state a client sees: what all clients have, or what upstream says now. */
 export type Side = 'released' | 'canary';
+
+/**
+ * Which side a client is on, by its node id, its derived parameters for names without an authority, and what it may see.
+ * All streams and polls of a node id are on one side.
+ */
+export type SideOf = (nodeId: string, parameters: Parameters, access: Access) => Side;
 
 /** Why canaries do not see what upstream says under a name. */
 export type MaskReason = 'discarded' | 'frozen' | 'rolledBack';
