@@ -11,8 +11,8 @@ import type {
   PendingChange,
   PendingName,
   RemovalCount,
-  Side,
 } from '../model/rollout.ts';
+import type { Side } from '../model/side.ts';
 import type { Interest, Restamp } from '../model/transaction.ts';
 import type { CachedResource } from './cached-resource.ts';
 import type { CommitChanges } from './commit-changes.ts';

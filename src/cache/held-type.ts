@@ -1,6 +1,7 @@
 import { type ConstraintsKey, type ResourceName, resourceName, type TypeUrl } from '../model/brand.ts';
 import { type Constraints, UNCONSTRAINED } from '../model/constraints.ts';
-import type { GateFilter, MaskReason, PendingName, Side } from '../model/rollout.ts';
+import type { GateFilter, MaskReason, PendingName } from '../model/rollout.ts';
+import type { Side } from '../model/side.ts';
 import type { CachedResource, CacheEntry } from './cached-resource.ts';
 import { Images, SideTable } from './images.ts';
 import type { Payloads } from './payloads.ts';

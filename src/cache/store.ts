@@ -5,7 +5,7 @@ import type { Constraints } from '../model/constraints.ts';
 import { interestBytes } from '../model/interest-bytes.ts';
 import type { Parameters } from '../model/parameters.ts';
 import type { Variant } from '../model/resource.ts';
-import type { Side } from '../model/rollout.ts';
+import type { Side } from '../model/side.ts';
 import type { Interest, Restamp, Transaction } from '../model/transaction.ts';
 import { type CacheEntry, isRestored } from './cached-resource.ts';
 import { CatalogReader } from './catalog-reader.ts';

@@ -1,7 +1,7 @@
 import type { TypeUrl } from './brand.ts';
 import type { Parameters } from './parameters.ts';
 import type { Variant } from './resource.ts';
-import type { Side } from './rollout.ts';
+import type { Side } from './side.ts';
 
 /** What a class of peers may see. */
 export interface Access {

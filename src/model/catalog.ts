@@ -3,7 +3,7 @@ import type { ResourceName, Revision, TypeUrl } from './brand.ts';
 import type { Constraints } from './constraints.ts';
 import type { Parameters } from './parameters.ts';
 import type { Variant } from './resource.ts';
-import type { Side } from './rollout.ts';
+import type { Side } from './side.ts';
 import type { Interest, ResourceError, Selector } from './transaction.ts';
 
 /** What a subscriber sees under a name. Nothing that deletes may be concluded from `unknown` (protocol §3.9). */

@@ -2,10 +2,8 @@ import type { Access } from './access.ts';
 import type { ResourceName, TypeUrl } from './brand.ts';
 import type { Parameters } from './parameters.ts';
 import type { Variant } from './resource.ts';
+import type { Side } from './side.ts';
 import type { Holder } from './transaction.ts';
-
-/** Which state a client sees: what all clients have, or what upstream says now. */
-export type Side = 'released' | 'canary';
 
 /**
  * Which side a client is on, by its node id, its derived parameters for names without an authority, and what it may see.

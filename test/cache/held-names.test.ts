@@ -3,7 +3,8 @@ import { Store } from '../../src/cache/store.ts';
 import { resourceName } from '../../src/model/brand.ts';
 import { type Commit, isVariant, type Value } from '../../src/model/catalog.ts';
 import { internParameters, NO_PARAMETERS, type Parameters } from '../../src/model/parameters.ts';
-import type { PendingChange, Side } from '../../src/model/rollout.ts';
+import type { PendingChange } from '../../src/model/rollout.ts';
+import type { Side } from '../../src/model/side.ts';
 import {
   type Interest,
   type Put,

@@ -1,0 +1,2 @@
+/** Which state a client sees: what all clients have, or what upstream says now. */
+export type Side = 'released' | 'canary';
