@@ -8,6 +8,8 @@ Usage: distributary COMMAND [OPTIONS]
   validate --config FILE   checks a configuration without running it
   status                   upstreams, clients, types and rejections of a running relay
   explain                  which variant of a resource a client gets, and why
+  wait                     until every client has accepted what upstream has
+  tap                      messages to and from clients, live
   demo                     a relay over sample resources with two sample clients
 
 distributary COMMAND --help shows a command's options; --version the version.
@@ -21,6 +23,8 @@ const commands = new Map<string, () => Promise<Command>>([
   ['validate', async () => (await import('./commands/validate.ts')).validate],
   ['status', async () => (await import('./commands/status.ts')).status],
   ['explain', async () => (await import('./commands/explain.ts')).explain],
+  ['wait', async () => (await import('./commands/wait.ts')).wait],
+  ['tap', async () => (await import('./commands/tap.ts')).tap],
   ['demo', async () => (await import('./commands/demo.ts')).demo],
 ]);
 

@@ -4,6 +4,7 @@ import { Store } from './cache/store.ts';
 import { FetchCall } from './downstream/polls/fetch-call.ts';
 import { Polls, type PollsOptions } from './downstream/polls/polls.ts';
 import type { DownstreamServices } from './downstream/services.ts';
+import { Taps } from './downstream/taps.ts';
 import { XdsServer, type XdsServerOptions } from './downstream/xds-server.ts';
 import type { TypeUrl } from './model/brand.ts';
 import type { Commit } from './model/catalog.ts';
@@ -32,7 +33,10 @@ export interface RelayOptions {
   readonly controlPlane: string;
   readonly idleMilliseconds: number;
   readonly maxCacheBytes: () => number;
-  readonly downstream: Omit<DownstreamServices, 'clock' | 'open' | 'openState' | 'isUnavailable' | 'refusal'>;
+  readonly downstream: Omit<
+    DownstreamServices,
+    'clock' | 'taps' | 'open' | 'openState' | 'isUnavailable' | 'refusal'
+  >;
   /** Whose polls are refused; left out: nobody's. */
   readonly polls?: PollsOptions;
   /** How long a Fetch call waits for what is unknown, in milliseconds; left out: not at all. */
@@ -78,6 +82,7 @@ export class Relay implements UpstreamSink {
   readonly views: Views;
   readonly server: XdsServer;
   readonly polls: Polls;
+  readonly taps: Taps;
   readonly #options: RelayOptions;
   readonly #services: DownstreamServices;
   #upstreams: readonly Upstream[] = [];
@@ -110,9 +115,11 @@ export class Relay implements UpstreamSink {
       lookedUp: (type, hits, misses) => events.lookedUp(type, hits, misses),
       defer: options.defer,
     });
+    this.taps = new Taps(clock);
     const services: DownstreamServices = {
       ...options.downstream,
       clock,
+      taps: this.taps,
       open: (type, encoding, selection, access, wake) =>
         this.views.open(type, encoding, selection, access, wake),
       openState: (type, encoding, selection, access, wake) =>

@@ -1,4 +1,3 @@
-import type { Message } from '@bufbuild/protobuf';
 import type {
   ExplainResponse,
   ListClientsResponse,
@@ -11,16 +10,10 @@ import type { Parameters } from '../model/parameters.ts';
 import type { Result } from '../model/result.ts';
 import type { EncodedStatus } from '../wire/client-status.ts';
 import type { GrpcStatus } from '../wire/grpc-status.ts';
+import type { Delivery } from './delivery-ports.ts';
+import type { Awaitable, Plain } from './plain.ts';
 
-/** A generated message as a plain value: all its fields, nothing else. */
-export type Plain<T> = T extends Message
-  ? { [Key in keyof T as Exclude<Key, '$typeName' | '$unknown'>]: Plain<T[Key]> }
-  : T extends readonly (infer Element)[]
-    ? Plain<Element>[]
-    : T;
-
-/** Other processes may have to be asked first. */
-export type Awaitable<T> = T | Promise<T>;
+export type { Awaitable, Plain };
 
 export interface ReadinessReport {
   readonly ready: boolean;
@@ -64,6 +57,7 @@ export interface ResourcesQuery {
 
 /** All that the admin listener knows of the relay. Nothing here changes anything, but `releaseRemovals`. */
 export interface Inspector {
+  readonly delivery: Delivery;
   status(): Awaitable<Plain<StatusResponse>>;
   ready(): ReadinessReport;
   /** NOT_FOUND: there is no such client. A name that nothing is known of is an answer like any other. */

@@ -1,17 +1,14 @@
 import { Code, ConnectError, type ConnectRouter } from '@connectrpc/connect';
 import { AdminService, type ExplainRequest } from '../gen/distributary/admin/v1/admin_pb.ts';
 import { ClientStatusDiscoveryService } from '../gen/envoy/service/status/v3/csds_pb.ts';
-import type { TypeUrl } from '../model/brand.ts';
 import { systemClock } from '../model/clock.ts';
 import { internParameters } from '../model/parameters.ts';
-import type { Result } from '../model/result.ts';
 import { TimeSlices } from '../model/time-slices.ts';
-import { knownTypes, typeByName } from '../model/types.ts';
 import { decodedResponse, encodedResponse } from '../wire/client-status.ts';
-import { rpcError } from '../wire/connect-error.ts';
-import type { GrpcStatus } from '../wire/grpc-status.ts';
+import { deliveryMethods } from './delivery-rpc.ts';
 import { withKnownTypes } from './json-safe.ts';
 import type { Awaitable, ExplainQuery, Inspector } from './ports.ts';
+import { type Answer, optionalType, typeNamed, valueOf } from './rpc-parts.ts';
 
 const longestPage = 1000;
 
@@ -19,7 +16,7 @@ const longestPage = 1000;
 export type Failed = (error: unknown) => void;
 
 export function adminRoutes(inspector: Inspector, failed: Failed): (router: ConnectRouter) => void {
-  const answer = <T>(run: () => Awaitable<T>): Promise<T> => reported(run, failed);
+  const answer: Answer = (run) => reported(run, failed);
   return (router) => {
     router.service(AdminService, {
       status: () => answer(() => inspector.status()),
@@ -28,7 +25,7 @@ export function adminRoutes(inspector: Inspector, failed: Failed): (router: Conn
         answer(async () =>
           valueOf(
             await inspector.listResources({
-              type: type === '' ? undefined : typeNamed(type),
+              type: optionalType(type),
               namePrefix,
               pageSize: pageSize === 0 ? longestPage : Math.min(pageSize, longestPage),
               pageToken,
@@ -37,10 +34,9 @@ export function adminRoutes(inspector: Inspector, failed: Failed): (router: Conn
         ),
       releaseRemovals: ({ upstream, type }) =>
         answer(async () => ({
-          removed: valueOf(
-            await inspector.releaseRemovals(upstream, type === '' ? undefined : typeNamed(type)),
-          ),
+          removed: valueOf(await inspector.releaseRemovals(upstream, optionalType(type))),
         })),
+      ...deliveryMethods(inspector.delivery, answer),
       listClients: ({ limit }) => answer(() => inspector.listClients(limit === 0 ? undefined : limit)),
     });
   };
@@ -71,19 +67,6 @@ function explainQuery({ type, name, parameters, client }: ExplainRequest): Expla
     parameters: entries.length === 0 && client !== '' ? undefined : internParameters(entries),
     client: client === '' ? undefined : client,
   };
-}
-
-function typeNamed(text: string): TypeUrl {
-  const url = typeByName(text);
-  if (url !== undefined) return url;
-  const accepted = knownTypes.map(({ short }) => short).join(', ');
-  const problem = text === '' ? 'type is missing' : `unknown type ${JSON.stringify(text)}`;
-  throw new ConnectError(`${problem}: accepted are ${accepted}, or a type URL`, Code.InvalidArgument);
-}
-
-function valueOf<T>(result: Result<T, GrpcStatus>): T {
-  if (result.ok) return result.value;
-  throw rpcError(result.error);
 }
 
 async function reported<T>(run: () => Awaitable<T>, failed: Failed): Promise<T> {

@@ -1,5 +1,6 @@
-import type { ClientTransport, RequestKind, StreamEvents } from '../downstream/services.ts';
+import type { ClientTransport, StreamEvents } from '../downstream/services.ts';
 import type { TypeUrl } from '../model/brand.ts';
+import type { RequestKind } from '../model/subscription.ts';
 import { shorten } from '../model/text.ts';
 import type { Conditions } from '../observe/conditions.ts';
 import { longestText } from '../observe/format.ts';

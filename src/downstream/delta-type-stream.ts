@@ -1,5 +1,6 @@
 import type { TypeUrl } from '../model/brand.ts';
 import { fail, ok, type Result } from '../model/result.ts';
+import type { RequestKind } from '../model/subscription.ts';
 import {
   type DeltaRequest,
   readVersions,
@@ -8,7 +9,7 @@ import {
   unsubscribed,
 } from '../wire/requests.ts';
 import { type DeltaStep, stepDelta } from './delta.ts';
-import type { ClientContext, RequestKind } from './services.ts';
+import type { ClientContext } from './services.ts';
 import {
   type Handled,
   knownSelections,

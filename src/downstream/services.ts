@@ -4,12 +4,13 @@ import type { Clock } from '../model/clock.ts';
 import type { Parameters } from '../model/parameters.ts';
 import type { Result } from '../model/result.ts';
 import type { Selection } from '../model/selection.ts';
-import type { OpenSubscription, Response } from '../model/subscription.ts';
+import type { OpenSubscription, RequestKind, Response } from '../model/subscription.ts';
 import type { Interest, Selector } from '../model/transaction.ts';
 import type { OpenWholeState } from '../model/whole-state.ts';
 import type { GrpcStatus } from '../wire/grpc-status.ts';
 import type { ErrorDetail } from '../wire/requests.ts';
 import type { Peer } from '../wire/server-stream.ts';
+import type { Taps } from './taps.ts';
 
 /** What is kept of a client's node and peer; the node itself is not. */
 export interface ClientContext {
@@ -62,8 +63,6 @@ export interface SessionShare {
   release(): void;
 }
 
-export type RequestKind = 'subscribe' | 'ack' | 'nack' | 'stale';
-
 /** How a response reaches its client, for metrics. */
 export type ClientTransport = 'sotw' | 'delta' | 'rest' | 'fetch';
 
@@ -84,6 +83,8 @@ export interface DownstreamServices {
   readonly openState: OpenWholeState;
   readonly limits: () => StreamLimits;
   readonly events: StreamEvents;
+  /** Who reads the messages of streams as they pass. */
+  readonly taps: Taps;
   /** WITH_CONSTRAINTS for plain-name clients; CONTENT versions. */
   readonly constrained: () => boolean;
   readonly contentVersions: () => boolean;

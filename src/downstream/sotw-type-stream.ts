@@ -1,10 +1,10 @@
 import type { TypeUrl } from '../model/brand.ts';
 import { fail, ok, type Result } from '../model/result.ts';
 import { EMPTY_SELECTION, type Selection } from '../model/selection.ts';
-import type { Subscription } from '../model/subscription.ts';
+import type { RequestKind, Subscription } from '../model/subscription.ts';
 import { WILDCARD } from '../model/transaction.ts';
 import { type DeltaRequest, type SotwRequest, sotwSelectors } from '../wire/requests.ts';
-import type { ClientContext, RequestKind } from './services.ts';
+import type { ClientContext } from './services.ts';
 import { SotwNames } from './sotw-names.ts';
 import {
   type Handled,

@@ -6,6 +6,7 @@ import {
   type AnswerKind,
   type Encoding,
   encoding,
+  type RequestKind,
   type ResendItems,
   type Response,
   type Subscription,
@@ -22,7 +23,7 @@ import {
 } from '../wire/requests.ts';
 import { KnownSelections } from './known-selections.ts';
 import { reselect, selectAll, selectName } from './selecting.ts';
-import type { ClientContext, DownstreamServices, RequestKind } from './services.ts';
+import type { ClientContext, DownstreamServices } from './services.ts';
 
 export const knownSelections = new KnownSelections();
 

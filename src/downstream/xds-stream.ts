@@ -1,4 +1,5 @@
 import { type TypeUrl, typeUrl } from '../model/brand.ts';
+import type { RequestKind } from '../model/subscription.ts';
 import { Code, type GrpcStatus } from '../wire/grpc-status.ts';
 import { nodeDigest } from '../wire/node-digest.ts';
 import { type ErrorDetail, readDeltaRequest, readSotwRequest } from '../wire/requests.ts';
@@ -9,7 +10,6 @@ import { type OrderedStream, SendOrder } from './send-order.ts';
 import type {
   ClientContext,
   DownstreamServices,
-  RequestKind,
   SessionShare,
   StreamLimits,
   Subscribed,
@@ -109,6 +109,7 @@ export class XdsStream implements StreamHandler, OrderedStream {
     if (this.#ended) return;
     this.#order.requested(type);
     this.#count(type, handled.value.kind, client.nodeId, read.value.error);
+    this.#services.taps.heard(this, type.info.url, handled.value.kind, read.value, bytes.length);
     // A changed node may change the parameters of every subscription.
     const moved = before !== undefined && before !== client;
     this.#afterChange(handled.value, moved, moved ? this.#types : isLater ? [type] : []);
@@ -147,6 +148,7 @@ export class XdsStream implements StreamHandler, OrderedStream {
 
   closed(): void {
     this.#ended = true;
+    this.#services.taps.ended(this);
     this.#rate.close();
     this.#order.close();
     for (const type of this.#types.splice(0)) type.close();
@@ -214,13 +216,14 @@ export class XdsStream implements StreamHandler, OrderedStream {
   send(type: TypeStream, deferRemovals: boolean): boolean {
     const response = type.take(deferRemovals);
     if (response === undefined) return false;
-    const { events } = this.#services;
+    const { events, taps } = this.#services;
     if (this.#isTooLarge(type, response.bytes.length)) return false;
     const coalesced = type.subscription?.takeCoalesced() ?? 0;
     if (coalesced > 0) events.coalesced(type.info.url, coalesced);
     this.#order.taken(type, response);
     if (!this.transport.write(response.bytes)) this.#blockedSince = this.#services.clock.now();
     events.response(type.info.url, this.route.protocol, response);
+    taps.sent(this, type.info.url, response);
     return true;
   }
 

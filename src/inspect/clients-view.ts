@@ -1,3 +1,4 @@
+import type { TapQuery } from '../admin/delivery-ports.ts';
 import type { Awaitable, ExplainQuery, Plain } from '../admin/ports.ts';
 import type {
   Client,
@@ -6,11 +7,13 @@ import type {
   NackStatus,
   WorkerStatus,
 } from '../gen/distributary/admin/v1/admin_pb.ts';
+import type { TapMessage } from '../gen/distributary/admin/v1/delivery_pb.ts';
 import type { Parameters } from '../model/parameters.ts';
-import type { Result } from '../model/result.ts';
+import { fail, type Result } from '../model/result.ts';
 import type { EncodedStatus } from '../wire/client-status.ts';
-import type { GrpcStatus } from '../wire/grpc-status.ts';
+import { Code, type GrpcStatus } from '../wire/grpc-status.ts';
 import type { ClientStatusQuery } from './client-configs.ts';
+import type { Acceptance, AcceptanceQuery } from './missing-clients.ts';
 
 /** The most rejected resources that Status lists. */
 const maxNacks = 100;
@@ -34,8 +37,12 @@ export interface ClientDetails {
   readonly state: Plain<ClientTypeState> | undefined;
 }
 
+export type TapMessages = AsyncIterable<Plain<TapMessage>>;
+
 /** The clients of a relay, wherever their streams end: in this process, or in workers. */
 export interface ClientsView {
+  /** They are in workers: the streams of this process feed those. */
+  readonly inWorkers: boolean;
   summary(): Awaitable<ClientsSummary>;
   /** At most `limit`, those with a rejected response first; undefined: all. */
   list(limit: number | undefined): Awaitable<Plain<ListClientsResponse>>;
@@ -46,6 +53,10 @@ export interface ClientsView {
   ): Awaitable<Result<ClientDetails, GrpcStatus>>;
   /** CSDS (protocol §9). INVALID_ARGUMENT: a matcher that is not accepted; RESOURCE_EXHAUSTED: too large. */
   configs(query: ClientStatusQuery): Awaitable<Result<EncodedStatus, GrpcStatus>>;
+  /** Who has not accepted what there is. */
+  acceptance(query: AcceptanceQuery): Promise<Acceptance>;
+  /** Messages as they pass, until `signal` aborts. NOT_FOUND: no such client; RESOURCE_EXHAUSTED: too many read along. */
+  tap(query: TapQuery, signal: AbortSignal): Result<TapMessages, GrpcStatus>;
 }
 
 /** The summaries of several processes as one. Clients that reject the same thing share a line. */
@@ -90,6 +101,12 @@ export function mostRecent(nacks: Iterable<Plain<NackStatus>>): Plain<NackStatus
 
 function mergeNacks(a: Plain<NackStatus>, b: Plain<NackStatus>): Plain<NackStatus> {
   return { ...a, clients: a.clients + b.clients, since: a.since < b.since ? a.since : b.since };
+}
+
+/** The answer about a stream that is not there. */
+export function noSuchClient(client: string): Result<never, GrpcStatus> {
+  const message = `no client has the stream ${client}: ListClients shows those that there are`;
+  return fail({ code: Code.NOT_FOUND, message });
 }
 
 const rejectsSomething = (client: Plain<Client>): boolean =>

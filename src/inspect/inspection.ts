@@ -34,6 +34,7 @@ import { Code, type GrpcStatus } from '../wire/grpc-status.ts';
 import { answerTooLarge, type ClientStatusQuery, ownConfig } from './client-configs.ts';
 import { ALL_CLIENTS } from './client-status-scope.ts';
 import type { ClientsSummary, ClientsView } from './clients-view.ts';
+import { DeliveryInspection } from './delivery.ts';
 import type { Staleness } from './staleness.ts';
 
 export interface InspectionOptions {
@@ -61,10 +62,12 @@ export interface InspectionOptions {
 /** The state of the relay for operators, read for each request. */
 export class Inspection implements Inspector {
   readonly #options: InspectionOptions;
+  readonly delivery: DeliveryInspection;
   readonly #slices = new TimeSlices(systemClock);
 
   constructor(options: InspectionOptions) {
     this.#options = options;
+    this.delivery = new DeliveryInspection({ ...options, clock: systemClock });
   }
 
   ready(): ReadinessReport {

@@ -1,3 +1,4 @@
+import type { TapQuery } from '../admin/delivery-ports.ts';
 import type { ExplainQuery, Plain } from '../admin/ports.ts';
 import type { TypeStream } from '../downstream/type-stream.ts';
 import type { XdsStream } from '../downstream/xds-stream.ts';
@@ -10,19 +11,29 @@ import { isVariant } from '../model/catalog.ts';
 import { systemClock } from '../model/clock.ts';
 import { formatConstraints } from '../model/constraints.ts';
 import { NO_PARAMETERS, type Parameters } from '../model/parameters.ts';
-import { fail, ok, type Result } from '../model/result.ts';
+import { ok, type Result } from '../model/result.ts';
 import type { SyncState } from '../model/subscription.ts';
 import { TimeSlices } from '../model/time-slices.ts';
 import { TypeLabels } from '../observe/type-label.ts';
 import type { Relay } from '../relay.ts';
 import type { EncodedStatus } from '../wire/client-status.ts';
-import { Code, type GrpcStatus } from '../wire/grpc-status.ts';
+import { type GrpcStatus } from '../wire/grpc-status.ts';
 import { type ClientStatusQuery, clientConfigs } from './client-configs.ts';
-import { type ClientDetails, type ClientsSummary, type ClientsView, mostRecent } from './clients-view.ts';
+import {
+  type ClientDetails,
+  type ClientsSummary,
+  type ClientsView,
+  mostRecent,
+  noSuchClient,
+  type TapMessages,
+} from './clients-view.ts';
 import { subscriptionsOf } from './gauge-sample.ts';
+import { type Acceptance, type AcceptanceQuery, acceptanceOf } from './missing-clients.ts';
+import { tapMessages } from './tap-messages.ts';
 
 /** The clients whose streams end in this process: read when asked for. */
 export class LocalClients implements ClientsView {
+  readonly inWorkers = false;
   readonly #relay: Relay;
   readonly #slices = new TimeSlices(systemClock);
 
@@ -71,6 +82,14 @@ export class LocalClients implements ClientsView {
     });
   }
 
+  acceptance(query: AcceptanceQuery): Promise<Acceptance> {
+    return acceptanceOf(this.#relay, query, this.#slices);
+  }
+
+  tap(query: TapQuery, signal: AbortSignal): Result<TapMessages, GrpcStatus> {
+    return tapMessages(this.#relay, query, signal);
+  }
+
   configs(query: ClientStatusQuery): Promise<Result<EncodedStatus, GrpcStatus>> {
     return clientConfigs(this.#relay, query, this.#slices);
   }
@@ -96,12 +115,6 @@ export class LocalClients implements ClientsView {
     }
     return mostRecent(found.values());
   }
-}
-
-/** What Explain answers for a stream that is not there. */
-export function noSuchClient(client: string): Result<never, GrpcStatus> {
-  const message = `no client has the stream ${client}: ListClients shows those that there are`;
-  return fail({ code: Code.NOT_FOUND, message });
 }
 
 function typeState(type: TypeStream): Plain<ClientTypeState> {

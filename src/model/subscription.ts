@@ -77,6 +77,9 @@ export type SyncState = 'SYNCED' | 'NOT_SENT' | 'STALE' | 'ERROR';
  */
 export type AnswerKind = 'first' | 'ack' | 'nack' | 'change' | 'stale';
 
+/** What a request is for those who count and read along. */
+export type RequestKind = 'subscribe' | 'ack' | 'nack' | 'stale';
+
 /** A client's error_detail. */
 export interface ClientError {
   readonly code: number;

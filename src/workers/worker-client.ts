@@ -1,8 +1,10 @@
-import { type Client, createClient, type Transport } from '@connectrpc/connect';
+import { type Client, Code, ConnectError, createClient, type Transport } from '@connectrpc/connect';
+import type { TapQuery } from '../admin/delivery-ports.ts';
 import type { Plain } from '../admin/ports.ts';
 import { AdminService, type ListClientsResponse } from '../gen/distributary/admin/v1/admin_pb.ts';
 import type { ClientStatusQuery } from '../inspect/client-configs.ts';
-import type { ClientDetails, ClientsSummary } from '../inspect/clients-view.ts';
+import type { ClientDetails, ClientsSummary, TapMessages } from '../inspect/clients-view.ts';
+import type { Acceptance, AcceptanceQuery } from '../inspect/missing-clients.ts';
 import type { TypeUrl } from '../model/brand.ts';
 import { internParameters } from '../model/parameters.ts';
 import type { Result } from '../model/result.ts';
@@ -56,6 +58,24 @@ export class WorkerClient {
         state,
       })),
     );
+  }
+
+  acceptance({ type, names }: AcceptanceQuery): Answered<Acceptance> {
+    return attempt(
+      this.#admin
+        .wait({ type: type ?? '', names: [...names] })
+        .then(({ clients, missing, missingClients }) => ({ clients, missing, listed: missingClients })),
+    );
+  }
+
+  /** Ends when the worker ends. */
+  async *tap({ client, type }: TapQuery, signal: AbortSignal): TapMessages {
+    try {
+      yield* this.#admin.tap({ client: client ?? '', type: type ?? '' }, { signal, timeoutMs: 0 });
+    } catch (error) {
+      const { code } = ConnectError.from(error);
+      if (code === Code.NotFound || code === Code.ResourceExhausted) throw error;
+    }
   }
 
   configs(query: ClientStatusQuery): Answered<EncodedStatus> {

@@ -1,3 +1,4 @@
+import type { TapQuery } from '../admin/delivery-ports.ts';
 import type { ExplainQuery, Plain } from '../admin/ports.ts';
 import type { ListenerAddress } from '../assembly/client-listeners.ts';
 import type { ListClientsResponse } from '../gen/distributary/admin/v1/admin_pb.ts';
@@ -8,8 +9,15 @@ import {
   type ClientsView,
   mergeLists,
   mergeSummaries,
+  noSuchClient,
+  type TapMessages,
 } from '../inspect/clients-view.ts';
-import { noSuchClient } from '../inspect/local-clients.ts';
+import {
+  type Acceptance,
+  type AcceptanceQuery,
+  mergeAcceptances,
+  NOBODY_MISSING,
+} from '../inspect/missing-clients.ts';
 import { systemClock } from '../model/clock.ts';
 import { systemRandom } from '../model/random.ts';
 import { fail, ok, type Result } from '../model/result.ts';
@@ -19,6 +27,7 @@ import { type Series, sumSeries } from '../observe/series.ts';
 import { type EncodedStatus, sizeOf } from '../wire/client-status.ts';
 import { Code, type GrpcStatus } from '../wire/grpc-status.ts';
 import type { PrimaryState, Start } from './ipc-messages.ts';
+import { merged } from './merged.ts';
 import { countersOfEnded, workerSeries } from './merged-series.ts';
 import { workerSocket } from './private-directory.ts';
 import { forkWorker } from './worker-process.ts';
@@ -39,6 +48,7 @@ const drainGraceMs = 2000;
 
 /** The workers of a primary. */
 export class WorkerPool implements ClientsView {
+  readonly inWorkers = true;
   readonly #options: WorkerPoolOptions;
   readonly #slots: readonly WorkerSlot[];
   #start: Omit<Start, 'slot'>;
@@ -122,6 +132,24 @@ export class WorkerPool implements ClientsView {
   ): Promise<Result<ClientDetails, GrpcStatus>> {
     const worker = this.#slots.find((slot) => slot.owns(client))?.client;
     return worker === undefined ? noSuchClient(client) : worker.find(client, type, name);
+  }
+
+  /** A worker that does not answer has clients that may not have accepted anything. */
+  async acceptance(query: AcceptanceQuery): Promise<Acceptance> {
+    const all = await Promise.all(
+      this.#slots.map(async (slot) => {
+        if (slot.client === undefined) return NOBODY_MISSING;
+        return this.#heard(slot, await slot.client.acceptance(query)) ?? silent(slot.number);
+      }),
+    );
+    return mergeAcceptances(all);
+  }
+
+  tap(query: TapQuery, signal: AbortSignal): Result<TapMessages, GrpcStatus> {
+    const { client } = query;
+    const slots = client === undefined ? this.#slots : this.#slots.filter((slot) => slot.owns(client));
+    if (slots.length === 0 && client !== undefined) return noSuchClient(client);
+    return ok(merged(slots.flatMap((slot) => slot.client?.tap(query, signal) ?? [])));
   }
 
   /** Workers are asked one after the other: what is left of maxBytes is the bound of the next one. */
@@ -231,4 +259,10 @@ export class WorkerPool implements ClientsView {
   async #end(milliseconds: number): Promise<void> {
     await Promise.all(this.#slots.map((slot) => slot.end(milliseconds)));
   }
+}
+
+function silent(number: number): Acceptance {
+  const why = `worker ${number} does not answer`;
+  const row = { client: '', node: '', type: '', name: '', state: 'NOT_SENT', why };
+  return { clients: 0, missing: 1, listed: [row] };
 }

@@ -86,6 +86,10 @@ export function fakeInspector(changes: Partial<Inspector> = {}): Inspector & { r
   const calls: Calls = { explain: [], resources: [], clients: [], released: [] };
   return {
     calls,
+    delivery: {
+      wait: () => fail({ code: Code.NOT_FOUND, message: 'there is nobody' }),
+      tap: () => fail({ code: Code.NOT_FOUND, message: 'there is nobody' }),
+    },
     status: () => sampleStatus,
     ready: () => ({
       ready: true,

@@ -1,0 +1,35 @@
+import { Code, ConnectError, type ServiceImpl } from '@connectrpc/connect';
+import type { AdminService } from '../gen/distributary/admin/v1/admin_pb.ts';
+import type { WaitRequest } from '../gen/distributary/admin/v1/delivery_pb.ts';
+import type { Delivery, WaitQuery } from './delivery-ports.ts';
+import { type Answer, optionalType, valueOf } from './rpc-parts.ts';
+
+const longestWaitSeconds = 3600;
+
+/** Wait and Tap. */
+export function deliveryMethods(
+  delivery: Delivery,
+  answer: Answer,
+): Pick<ServiceImpl<typeof AdminService>, 'wait' | 'tap'> {
+  return {
+    wait: (request, { signal }) =>
+      answer(async () => valueOf(await delivery.wait(waitQuery(request), signal))),
+    async *tap({ client, type }, { signal }) {
+      const query = { client: client === '' ? undefined : client, type: optionalType(type) };
+      yield* valueOf(delivery.tap(query, signal));
+    },
+  };
+}
+
+function waitQuery({ type, name, names, revision, timeoutSeconds }: WaitRequest): WaitQuery {
+  if (!(timeoutSeconds >= 0 && timeoutSeconds <= longestWaitSeconds)) {
+    const message = `timeout_seconds is ${timeoutSeconds}: accepted is 0 to ${longestWaitSeconds}`;
+    throw new ConnectError(message, Code.InvalidArgument);
+  }
+  return {
+    type: optionalType(type),
+    names: new Set(name === '' ? names : [name, ...names]),
+    revision: revision === 0 ? undefined : revision,
+    timeoutMs: timeoutSeconds * 1000,
+  };
+}

@@ -1,0 +1,11 @@
+import type { Message } from '@bufbuild/protobuf';
+
+/** A generated message as a plain value: all its fields, nothing else. */
+export type Plain<T> = T extends Message
+  ? { [Key in keyof T as Exclude<Key, '$typeName' | '$unknown'>]: Plain<T[Key]> }
+  : T extends readonly (infer Element)[]
+    ? Plain<Element>[]
+    : T;
+
+/** Other processes may have to be asked first. */
+export type Awaitable<T> = T | Promise<T>;

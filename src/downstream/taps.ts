@@ -1,0 +1,239 @@
+import type { TypeUrl } from '../model/brand.ts';
+import type { Clock } from '../model/clock.ts';
+import type { RequestKind, Response } from '../model/subscription.ts';
+import { shorten } from '../model/text.ts';
+import { longestText } from '../observe/format.ts';
+import {
+  type DeltaRequest,
+  type ErrorDetail,
+  readSelectors,
+  type SelectorFields,
+  type SotwRequest,
+  sotwSelectors,
+  subscribed,
+  unsubscribed,
+} from '../wire/requests.ts';
+import { readDeltaResponse, readString } from '../wire/response-reader.ts';
+
+/** What waits for a reader, in messages: the largest takes about 30 KB. */
+const maxWaiting = 2000;
+/** The names of a message that are kept. */
+const maxNames = 100;
+const grpcPrefix = 5;
+
+/** Undefined: any. */
+export interface TapFilter {
+  /** A stream's id. */
+  readonly client: string | undefined;
+  readonly type: TypeUrl | undefined;
+}
+
+/** Whose message it is. */
+interface TappedStream {
+  readonly id: string;
+  readonly client: { readonly nodeId: string } | undefined;
+  readonly route: { readonly protocol: 'sotw' | 'delta' };
+}
+
+interface Passed {
+  /** Milliseconds since the epoch. */
+  readonly at: number;
+  /** The stream's id. */
+  readonly client: string;
+  readonly node: string;
+}
+
+/** A message as it passed, without bodies. */
+export type Tapped =
+  | (Passed & {
+      readonly event: 'SENT';
+      readonly type: TypeUrl;
+      readonly content: SentContent;
+    })
+  | (Passed & {
+      readonly event: 'HEARD';
+      readonly type: TypeUrl;
+      readonly kind: RequestKind;
+      readonly version: string;
+      readonly nonce: string;
+      readonly names: readonly string[];
+      /** How many the request names. */
+      readonly named: number;
+      readonly bytes: number;
+      readonly error: ErrorDetail | undefined;
+    })
+  | (Passed & { readonly event: 'ENDED' })
+  | { readonly event: 'LOST'; readonly count: number };
+
+/** Read once for all streams that get the same response. */
+interface SentContent extends Pick<Response, 'nonce' | 'version' | 'resources'> {
+  readonly bytes: number;
+  readonly names: readonly string[];
+  readonly removed: readonly string[];
+}
+
+/**
+ * Readers of the messages that pass. While there is none, a message costs one comparison. A reader that is too slow loses
+ * messages: nothing waits for it.
+ */
+export class Taps {
+  readonly #clock: Pick<Clock, 'now'>;
+  readonly #taps = new Set<Tap>();
+  readonly #contents = new WeakMap<Response, SentContent>();
+
+  constructor(clock: Pick<Clock, 'now'>) {
+    this.#clock = clock;
+  }
+
+  get size(): number {
+    return this.#taps.size;
+  }
+
+  open(filter: TapFilter): Tap {
+    const tap = new Tap(filter, () => this.#taps.delete(tap));
+    this.#taps.add(tap);
+    return tap;
+  }
+
+  sent(stream: TappedStream, type: TypeUrl, response: Response): void {
+    if (this.#taps.size === 0) return;
+    for (const tap of this.#taps) {
+      if (!tap.wants(stream.id, type)) continue;
+      const content = this.#contents.get(response) ?? contentOf(response, stream.route.protocol);
+      this.#contents.set(response, content);
+      tap.add({ event: 'SENT', ...this.#passed(stream), type, content });
+    }
+  }
+
+  /** `request` is only valid during the call. */
+  heard(
+    stream: TappedStream,
+    type: TypeUrl,
+    kind: RequestKind,
+    request: SotwRequest | DeltaRequest,
+    bytes: number,
+  ): void {
+    if (this.#taps.size === 0) return;
+    const taps = [...this.#taps].filter((tap) => tap.wants(stream.id, type));
+    if (taps.length === 0) return;
+    const { nonce, error } = request;
+    const names = namesIn(request, kind);
+    const message: Tapped = {
+      event: 'HEARD',
+      ...this.#passed(stream),
+      type,
+      kind,
+      version: request.kind === 'sotw' ? request.version : '',
+      nonce,
+      named: names.length,
+      names: names.slice(0, maxNames),
+      bytes,
+      error: error && { code: error.code, message: shorten(error.message, longestText) },
+    };
+    for (const tap of taps) tap.add(message);
+  }
+
+  ended(stream: TappedStream): void {
+    for (const tap of this.#taps) {
+      if (tap.wants(stream.id, undefined)) tap.end({ event: 'ENDED', ...this.#passed(stream) });
+    }
+  }
+
+  #passed({ id, client }: TappedStream): Passed {
+    return { at: this.#clock.now(), client: id, node: client?.nodeId ?? '' };
+  }
+}
+
+/** What one reader has not read yet: bounded. */
+export class Tap {
+  readonly #filter: TapFilter;
+  readonly #closed: () => void;
+  #waiting: Tapped[] = [];
+  #lost = 0;
+  #over = false;
+  #wake: (() => void) | undefined;
+
+  constructor(filter: TapFilter, closed: () => void) {
+    this.#filter = filter;
+    this.#closed = closed;
+  }
+
+  /** `type` undefined: what is about the stream as a whole. */
+  wants(client: string, type: TypeUrl | undefined): boolean {
+    const filter = this.#filter;
+    return (
+      (filter.client === undefined || filter.client === client) &&
+      (filter.type === undefined || type === undefined || filter.type === type)
+    );
+  }
+
+  add(message: Tapped): void {
+    if (this.#waiting.length >= maxWaiting) this.#lost++;
+    else this.#waiting.push(message);
+    this.#wake?.();
+  }
+
+  /** A stream has ended: if it is the only one that this tap is about, that was all. */
+  end(message: Tapped): void {
+    if (this.#filter.client !== undefined) this.#over = true;
+    this.add(message);
+  }
+
+  /** What has passed since the last call; waits until there is something. Undefined: that was all. */
+  async next(): Promise<readonly Tapped[] | undefined> {
+    while (this.#waiting.length === 0 && !this.#over) {
+      const { promise, resolve } = Promise.withResolvers<void>();
+      this.#wake = resolve;
+      await promise;
+    }
+    if (this.#waiting.length === 0) return undefined;
+    const taken = this.#waiting;
+    this.#waiting = [];
+    if (this.#lost > 0) taken.push({ event: 'LOST', count: this.#lost });
+    this.#lost = 0;
+    return taken;
+  }
+
+  /** Nothing more is wanted; a `next` that waits is answered with what there is. */
+  close(): void {
+    this.#over = true;
+    this.#closed();
+    this.#wake?.();
+  }
+}
+
+function contentOf(response: Response, protocol: 'sotw' | 'delta'): SentContent {
+  const { nonce, version, resources, changed, bytes } = response;
+  return {
+    nonce,
+    version,
+    resources,
+    bytes: bytes.length,
+    names: changed.slice(0, maxNames).map(({ name }) => name),
+    removed: protocol === 'sotw' ? [] : removedIn(bytes.subarray(grpcPrefix)),
+  };
+}
+
+function removedIn(message: Buffer): readonly string[] {
+  const read = readDeltaResponse(message);
+  if (!read.ok) return [];
+  const { removed } = read.value;
+  const names = Array.from({ length: Math.min(removed.length, maxNames) }, (_, index) =>
+    readString(removed.at(index)),
+  );
+  return names.flatMap((name) => (name.ok ? [name.value] : []));
+}
+
+/** In SotW each ACK repeats all names: they are only listed where they are new. */
+function namesIn(request: SotwRequest | DeltaRequest, kind: RequestKind): readonly string[] {
+  if (request.kind === 'delta') {
+    const gone = selected(request.unsubscribe, unsubscribed).map((name) => `-${name}`);
+    return [...selected(request.subscribe, subscribed), ...gone];
+  }
+  return kind === 'subscribe' ? selected(request.selectors, sotwSelectors) : [];
+}
+
+function selected(range: Buffer | undefined, fields: SelectorFields): readonly string[] {
+  const read = readSelectors(range, fields);
+  return read.ok ? [...read.value.names, ...read.value.locators.map(({ name }) => name)] : [];
+}

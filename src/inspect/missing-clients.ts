@@ -1,0 +1,143 @@
+import type { Plain } from '../admin/ports.ts';
+import type { TypeStream } from '../downstream/type-stream.ts';
+import type { XdsStream } from '../downstream/xds-stream.ts';
+import type { MissingClient, WaitResponse } from '../gen/distributary/admin/v1/delivery_pb.ts';
+import type { TypeUrl } from '../model/brand.ts';
+import type { Holding, Subscription, SyncState } from '../model/subscription.ts';
+import type { TimeSlices } from '../model/time-slices.ts';
+import type { Relay } from '../relay.ts';
+
+/** The most that an answer lists. */
+const maxListed = 100;
+
+/** What clients are to have accepted. */
+export interface AcceptanceQuery {
+  /** Undefined: every type. */
+  readonly type: TypeUrl | undefined;
+  /** Empty: everything of the type. */
+  readonly names: ReadonlySet<string>;
+}
+
+/** Who has not accepted what was sent, or is to be sent. */
+export interface Acceptance {
+  /** The streams that subscribe to it. */
+  readonly clients: number;
+  readonly missing: number;
+  /** Rejections first; at most 100. */
+  readonly listed: readonly Plain<MissingClient>[];
+}
+
+export const NOBODY_MISSING: Acceptance = { clients: 0, missing: 0, listed: [] };
+
+/** Why something is not accepted. */
+interface Missing {
+  readonly name: string;
+  readonly state: SyncState;
+  readonly why: string;
+}
+
+/** The streams that end in this process. Clients that poll say nothing of what they were given: they do not count. */
+export function acceptanceOf(relay: Relay, query: AcceptanceQuery, slices: TimeSlices): Promise<Acceptance> {
+  return slices.run(async (pace) => {
+    let [clients, missing] = [0, 0];
+    const listed: Plain<MissingClient>[] = [];
+    for (const stream of [...relay.server.streams()]) {
+      await pace.yieldIfDue();
+      const found = looked(stream, query);
+      if (found === undefined) continue;
+      clients++;
+      if (found.length > 0) missing++;
+      listed.push(...found);
+      if (listed.length > 2 * maxListed) listed.splice(0, Infinity, ...worstOf(listed));
+    }
+    return { clients, missing, listed: worstOf(listed) };
+  });
+}
+
+export function mergeAcceptances(all: readonly Acceptance[]): Acceptance {
+  return {
+    clients: all.reduce((sum, { clients }) => sum + clients, 0),
+    missing: all.reduce((sum, { missing }) => sum + missing, 0),
+    listed: worstOf(all.flatMap(({ listed }) => listed)),
+  };
+}
+
+export function waitResponse({ clients, missing, listed }: Acceptance): Plain<WaitResponse> {
+  return { accepted: missing === 0, clients, missing, missingClients: [...listed] };
+}
+
+/** Rejections do not go away by waiting. */
+function worstOf(listed: readonly Plain<MissingClient>[]): Plain<MissingClient>[] {
+  const rejects = ({ state }: Plain<MissingClient>): boolean => state === 'ERROR';
+  return listed.toSorted((a, b) => Number(rejects(b)) - Number(rejects(a))).slice(0, maxListed);
+}
+
+/** Undefined: this stream does not subscribe to it. */
+function looked(stream: XdsStream, query: AcceptanceQuery): Plain<MissingClient>[] | undefined {
+  let subscribes = false;
+  const found: Plain<MissingClient>[] = [];
+  for (const type of stream.types) {
+    if (query.type !== undefined && type.info.url !== query.type) continue;
+    const { subscription } = type;
+    if (subscription === undefined || subscription.selection.size === 0) continue;
+    const missing = missingOf(subscription, query.names);
+    if (missing === undefined) continue;
+    subscribes = true;
+    for (const one of missing) found.push(row(stream, type, one));
+  }
+  return subscribes ? found : undefined;
+}
+
+function row(stream: XdsStream, { info }: TypeStream, { name, state, why }: Missing): Plain<MissingClient> {
+  return { client: stream.id, node: stream.client?.nodeId ?? '', type: info.short, name, state, why };
+}
+
+/** Undefined: it does not subscribe to any of these names. */
+function missingOf(subscription: Subscription, names: ReadonlySet<string>): readonly Missing[] | undefined {
+  const whole = ofWhole(subscription);
+  if (names.size === 0) return whole;
+  const asked = [...subscription.holdings()].filter(
+    ({ name, canonical }) => names.has(name) || names.has(canonical),
+  );
+  // What a wildcard no longer shows may still be at the client, until it has taken everything.
+  const gone = subscription.selection.hasCollection && asked.length < names.size;
+  if (asked.length === 0 && !gone) return undefined;
+  if (whole.length === 0) return [];
+  const missing = asked.flatMap(ofName);
+  return gone && missing.length === 0 ? whole : missing;
+}
+
+/** Everything of one type of a stream: looks at no single resource. */
+function ofWhole(subscription: Subscription): readonly Missing[] {
+  const { responses } = subscription;
+  const rejections = [...responses.rejections];
+  if (rejections.length > 0) {
+    return rejections.map(({ name, message }) => ({ name, state: 'ERROR', why: `rejected: ${message}` }));
+  }
+  if (subscription.allUnknown) return [noAnswer('')];
+  if (subscription.pending || subscription.hasDeferredRemovals) return [notSent('')];
+  return responses.state === 'STALE' ? [notAnswered('')] : [];
+}
+
+function ofName({ name, value, state, current, rejection }: Holding): readonly Missing[] {
+  if (state === 'ERROR') return [{ name, state, why: `rejected: ${rejection?.message ?? ''}` }];
+  if (value === 'unknown') return [noAnswer(name)];
+  if (!current) return [notSent(name)];
+  return state === 'STALE' ? [notAnswered(name)] : [];
+}
+
+const noAnswer = (name: string): Missing => ({
+  name,
+  state: 'NOT_SENT',
+  why: 'upstream has not answered yet',
+});
+const notSent = (name: string): Missing => ({
+  name,
+  state: 'NOT_SENT',
+  why: 'the newest version is not sent yet',
+});
+const notAnswered = (name: string): Missing => ({
+  name,
+  state: 'STALE',
+  why: 'it was sent, and the client has not answered',
+});

@@ -1,0 +1,91 @@
+import type { TapQuery } from '../admin/delivery-ports.ts';
+import type { Plain } from '../admin/ports.ts';
+import type { Tapped } from '../downstream/taps.ts';
+import type { TapMessage } from '../gen/distributary/admin/v1/delivery_pb.ts';
+import { systemClock } from '../model/clock.ts';
+import { fail, ok, type Result } from '../model/result.ts';
+import { Pace } from '../model/time-slices.ts';
+import { typeInfo } from '../model/types.ts';
+import type { Relay } from '../relay.ts';
+import { Code, type GrpcStatus } from '../wire/grpc-status.ts';
+import { noSuchClient, type TapMessages } from './clients-view.ts';
+
+/** Each costs something for every message. */
+const maxTaps = 16;
+
+/** The messages of the streams that end in this process, as they pass. */
+export function tapMessages(
+  relay: Relay,
+  query: TapQuery,
+  signal: AbortSignal,
+): Result<TapMessages, GrpcStatus> {
+  const { client } = query;
+  if (client !== undefined && relay.server.stream(client) === undefined) return noSuchClient(client);
+  if (relay.taps.size >= maxTaps) {
+    const message = `${maxTaps} taps are open, and no more are taken: end one of them`;
+    return fail({ code: Code.RESOURCE_EXHAUSTED, message });
+  }
+  return ok(messages(relay, query, signal));
+}
+
+/** In slices: who reads along must not hold up updates. */
+async function* messages(relay: Relay, query: TapQuery, signal: AbortSignal): TapMessages {
+  const tap = relay.taps.open(query);
+  const close = (): void => tap.close();
+  signal.addEventListener('abort', close);
+  try {
+    const pace = new Pace(systemClock);
+    for (let batch = await tap.next(); batch !== undefined && !signal.aborted; batch = await tap.next()) {
+      for (const message of batch) {
+        await pace.yieldIfDue();
+        yield tapMessage(message);
+      }
+    }
+  } finally {
+    signal.removeEventListener('abort', close);
+    close();
+  }
+}
+
+const EMPTY: Plain<TapMessage> = {
+  at: '',
+  event: '',
+  client: '',
+  node: '',
+  type: '',
+  kind: '',
+  version: '',
+  nonce: '',
+  resources: 0,
+  names: [],
+  removed: [],
+  bytes: 0,
+  error: '',
+  errorCode: 0,
+  lost: 0,
+};
+
+function tapMessage(message: Tapped): Plain<TapMessage> {
+  if (message.event === 'LOST') {
+    return { ...EMPTY, event: 'LOST', at: new Date().toISOString(), lost: message.count };
+  }
+  const { event, client, node } = message;
+  const common = { ...EMPTY, at: new Date(message.at).toISOString(), event, client, node };
+  switch (event) {
+    case 'SENT': {
+      const { names, removed, ...content } = message.content;
+      const type = typeInfo(message.type).short;
+      return { ...common, ...content, type, names: [...names], removed: [...removed] };
+    }
+    case 'HEARD': {
+      const { kind, version, nonce, names, named, bytes, error } = message;
+      const heard = { ...common, type: typeInfo(message.type).short, kind, version, nonce, bytes };
+      const rejection = error === undefined ? {} : { error: error.message, errorCode: error.code };
+      return { ...heard, resources: named, names: [...names], ...rejection };
+    }
+    case 'ENDED':
+      return common;
+    default:
+      return event satisfies never;
+  }
+}
