@@ -9,9 +9,15 @@ export interface Answer {
 const timeout = 5_000;
 
 /** One request on a connection of its own, so that nothing outlives it. */
-export async function send(method: string, url: string, body = '', type = 'text/plain'): Promise<Answer> {
+export async function send(
+  method: string,
+  url: string,
+  body = '',
+  type = 'text/plain',
+  more: Readonly<Record<string, string>> = {},
+): Promise<Answer> {
   const { promise, resolve, reject } = Promise.withResolvers<IncomingMessage>();
-  const headers = { 'content-length': Buffer.byteLength(body), 'content-type': type };
+  const headers = { 'content-length': Buffer.byteLength(body), 'content-type': type, ...more };
   request(url, { method, agent: false, timeout, headers })
     .on('timeout', function (this: ClientRequest) {
       this.destroy(new Error(`${method} ${url}: no answer for ${timeout} ms`));

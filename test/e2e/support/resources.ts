@@ -39,14 +39,20 @@ export function configSource(source: Source, patience: string = '15s'): object {
   };
 }
 
-function connectionManager(routes: string, source: object): object {
+const connectionManager = (routes: string, source: object): object =>
+  managerOf({ rds: { route_config_name: routes, config_source: source } });
+
+/** An HTTP connection manager with routes from somewhere, and filters before the router. */
+function managerOf(routes: object, filters: readonly object[] = []): object {
+  const router = {
+    name: 'router',
+    typed_config: { '@type': `${api}.extensions.filters.http.router.v3.Router` },
+  };
   return {
     '@type': `${api}.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager`,
     stat_prefix: 'in',
-    rds: { route_config_name: routes, config_source: source },
-    http_filters: [
-      { name: 'router', typed_config: { '@type': `${api}.extensions.filters.http.router.v3.Router` } },
-    ],
+    ...routes,
+    http_filters: [...filters, router],
   };
 }
 
@@ -56,7 +62,15 @@ export const socketAddress = (port: number) => ({
 
 /** A listener on any free port: ask Envoy which. */
 export function listener(name: string, routes: string, source: Source = 'ads', patience?: string): Resource {
-  const filter = { name: 'http', typed_config: connectionManager(routes, configSource(source, patience)) };
+  return listenerOf(name, connectionManager(routes, configSource(source, patience)));
+}
+
+/** The same with routes from somewhere else, or with filters. */
+export const customListener = (name: string, routes: object, filters?: readonly object[]): Resource =>
+  listenerOf(name, managerOf(routes, filters));
+
+function listenerOf(name: string, manager: object): Resource {
+  const filter = { name: 'http', typed_config: manager };
   return { '@type': LISTENER, name, address: socketAddress(0), filter_chains: [{ filters: [filter] }] };
 }
 
