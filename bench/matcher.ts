@@ -26,6 +26,7 @@ const delta = encoding({
   ttl: false,
   constrained: false,
   contentVersions: false,
+  unknownNames: false,
 });
 const holder = { key: 'bench', upstream: 'bench', role: 'named' as const };
 

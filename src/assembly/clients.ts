@@ -13,6 +13,7 @@ import { guarded } from '../security/guarded-access.ts';
 import { compilePrincipals } from '../security/principals.ts';
 import { Code, type GrpcStatus } from '../wire/grpc-status.ts';
 import type { Peer } from '../wire/server-stream.ts';
+import { UNKNOWN_NAMES } from '../wire/unknown-names.ts';
 import { PASSES_VARIANTS, USER_AGENT } from '../wire/via.ts';
 
 /** Client features by which a client says what it understands (protocol §5, §8). */
@@ -29,6 +30,7 @@ class KnownClient implements ClientContext {
   readonly wrapped: boolean;
   readonly ttl: boolean;
   readonly relay: boolean;
+  readonly unknownNames: boolean;
   readonly passesVariants: boolean;
   readonly trust: string;
   readonly #derived: DerivedParameters;
@@ -49,6 +51,7 @@ class KnownClient implements ClientContext {
     this.wrapped = wrappedFeatures.some((feature) => node.clientFeatures.includes(feature));
     this.ttl = node.clientFeatures.includes(ttlFeature);
     this.relay = node.userAgentName === USER_AGENT;
+    this.unknownNames = node.clientFeatures.includes(UNKNOWN_NAMES);
     this.passesVariants = node.clientFeatures.includes(PASSES_VARIANTS);
     this.#derived = derived;
   }

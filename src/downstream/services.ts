@@ -26,6 +26,8 @@ export interface ClientContext {
   readonly exempt: boolean;
   /** A relay: of what a first SotW response lacks it will say that it is not there. */
   readonly relay: boolean;
+  /** A relay to which full-state responses say which names are unknown (wire/unknown-names.ts). */
+  readonly unknownNames: boolean;
   /** A relay of variants: its plain names are locators without parameters (wire/via.ts). */
   readonly passesVariants: boolean;
   /** Which of a client's own parameters count by the rules, as a key: see parameters[].trusted and values. */

@@ -73,6 +73,7 @@ export abstract class TypeStream {
       ttl: client.ttl,
       constrained: services.constrained(),
       contentVersions: protocol === 'sotw' && services.contentVersions(),
+      unknownNames: protocol === 'sotw' && client.unknownNames,
     });
   }
 

@@ -16,23 +16,26 @@ export interface Encoding {
   readonly constrained: boolean;
   /** SotW version_info is `<upstream's>@<hash of the view>` (xds.sotw_versions: CONTENT). */
   readonly contentVersions: boolean;
+  /** A full state says which names are unknown, so none of them holds it back (protocol §3.13). */
+  readonly unknownNames: boolean;
 }
 
 const encodings: Encoding[] = [];
 
 /** The one object for this combination. There are few combinations, and many clients of each. */
 export function encoding(fields: Encoding): Encoding {
-  const { protocol, wrapped, ttl, constrained, contentVersions } = fields;
+  const { protocol, wrapped, ttl, constrained, contentVersions, unknownNames } = fields;
   const known = encodings.find(
     (one) =>
       one.protocol === protocol &&
       one.wrapped === wrapped &&
       one.ttl === ttl &&
       one.constrained === constrained &&
-      one.contentVersions === contentVersions,
+      one.contentVersions === contentVersions &&
+      one.unknownNames === unknownNames,
   );
   if (known !== undefined) return known;
-  const created: Encoding = { protocol, wrapped, ttl, constrained, contentVersions };
+  const created: Encoding = { protocol, wrapped, ttl, constrained, contentVersions, unknownNames };
   encodings.push(created);
   return created;
 }

@@ -1,10 +1,11 @@
 import { isVariant } from '../model/catalog.ts';
 import type { Encoding } from '../model/subscription.ts';
-import { encodeSotwResponse } from '../wire/responses.ts';
+import { encodeSotwResponse, type OutgoingError } from '../wire/responses.ts';
+import { UNKNOWN_STATUS } from '../wire/unknown-names.ts';
 import { type Change, hasBody, needsSending, sameVariant } from './change.ts';
 import type { Composed, Frame, RetainedResource } from './frame.ts';
 import { plainState } from './plain-state.ts';
-import { type CompositionInput, nextSerial, ResponseContent } from './response-content.ts';
+import { type CompositionInput, nextSerial, noConstraints, ResponseContent } from './response-content.ts';
 import type { View } from './view.ts';
 import { digestOf, viewDigest } from './view-digest.ts';
 
@@ -104,10 +105,17 @@ function encode(
     nonce: String(id),
     plain,
     resources: content.resources,
-    errors: content.errors,
+    errors:
+      encoding.unknownNames && view.complete ? [...content.errors, ...unknownNames(view)] : content.errors,
     controlPlane,
   });
   return content.frame(id, bytes, version, plain?.length);
+}
+
+/** To a relay below, what this lacks would be absent (protocol §3.13). */
+function unknownNames({ unresolvedNames }: View): readonly OutgoingError[] {
+  const names = new Set(Iterator.from(unresolvedNames).map(({ spelling }) => spelling));
+  return Array.from(names, (name) => ({ name, constraints: noConstraints, status: UNKNOWN_STATUS }));
 }
 
 /** The upstream's, verbatim; where it gives none, a digest of what is visible (protocol §3.10). */

@@ -36,6 +36,7 @@ export class SotwCursor extends Cursor {
     const { view } = this;
     if (!view.complete) return false;
     if (!view.collectionsResolved) return true;
+    if (this.encoding.unknownNames) return false;
     for (const item of view.unresolvedNames) {
       if (this.#possiblyHeld?.has(item.spelling) === true || isVariant(this.lastSent(item.id))) return true;
     }

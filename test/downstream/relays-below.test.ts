@@ -1,12 +1,16 @@
 import { expect } from 'chai';
+import type { DiscoveryResponse } from '../../src/gen/envoy/service/discovery/v3/discovery_pb.ts';
 import { UNCONSTRAINED } from '../../src/model/constraints.ts';
+import { UNKNOWN_NAMES } from '../../src/wire/unknown-names.ts';
 import { PASSES_VARIANTS } from '../../src/wire/via.ts';
 import {
   type DeltaClient,
   InMemoryRelay,
   namedHolder,
+  nameOf,
   node,
   put,
+  type SotwClient,
   type,
   when,
 } from '../support/in-memory-relay.ts';
@@ -87,5 +91,51 @@ describe('a relay of variants below (client feature distributary.passes-variants
     });
     says(lab, put(eds, 'a', '1', { constraints: prod }));
     expect(heard(relay)).to.deep.equal([['+a {env == "prod"} 1', '-a {}']]);
+  });
+});
+
+describe('a relay below that is told what is unknown (client feature distributary.unknown-names)', () => {
+  const cds = type('cds');
+  const below = { node: node({}, [UNKNOWN_NAMES]) };
+  const of = (response: DiscoveryResponse): string[] => [
+    ...response.resources.map((one) => `+${nameOf(one)}`),
+    ...response.resourceErrors.map(
+      ({ resourceName, errorDetail }) => `?${resourceName?.name} ${errorDetail?.message}`,
+    ),
+  ];
+  const heard = (client: SotwClient): string[][] => client.received().map(of);
+  /** The first response for [a, b] when only a is known. */
+  const asked = (request: object): { lab: InMemoryRelay; client: SotwClient } => {
+    const lab = new InMemoryRelay();
+    const client = lab.sotw();
+    client.send('cds', { resourceNames: ['a', 'b'], ...request });
+    const resolved = [...lab.upstream.interests].filter(({ selector }) => selector === 'a');
+    lab.says({ type: cds, holder: namedHolder, puts: [put(cds, 'a', '1')], resolved });
+    return { lab, client };
+  };
+
+  it('§3.13 is sent what is known at once, and which names are not', () => {
+    const { lab, client } = asked({ ...below, versionInfo: 'from an earlier stream' });
+    expect(heard(client)).to.deep.equal([['+a', '?b distributary: not known yet']]);
+    lab.says({ type: cds, holder: namedHolder, puts: [put(cds, 'a', '2')], resolved: [] });
+    expect(heard(client)).to.deep.equal([['+a', '?b distributary: not known yet']]);
+    lab.says({ type: cds, holder: namedHolder });
+    expect(heard(client)).to.deep.equal([['+a']]);
+  });
+
+  it('§3.9 other clients are not, and a response that would delete waits', () => {
+    const { lab, client } = asked({ versionInfo: 'from an earlier stream' });
+    expect(heard(client)).to.deep.equal([]);
+    lab.says({ type: cds, holder: namedHolder });
+    expect(heard(client)).to.deep.equal([['+a']]);
+    expect(heard(asked({}).client)).to.deep.equal([['+a']]);
+  });
+
+  it('the wildcard is waited for: what it has can only be told as a whole', () => {
+    const lab = new InMemoryRelay();
+    const client = lab.sotw();
+    client.send('cds', { resourceNames: ['*', 'b'], ...below });
+    lab.says({ type: cds, holder: namedHolder, puts: [put(cds, 'b', '1')], resolved: [] });
+    expect(heard(client)).to.deep.equal([]);
   });
 });

@@ -15,6 +15,7 @@ const clientOf = (env: string): ClientContext => ({
   wrapped: false,
   ttl: false,
   relay: false,
+  unknownNames: false,
   passesVariants: false,
   trust: '',
   access: ALLOW_ALL,

@@ -1,6 +1,7 @@
 import { join } from 'node:path';
 import { expect } from 'chai';
-import { when } from '../support/in-memory-relay.ts';
+import { type, when } from '../support/in-memory-relay.ts';
+import { ControlPlane } from '../upstream/ads/control-plane.ts';
 import { Envoy, type Transport } from './support/envoy.ts';
 import { envoyBinary } from './support/envoy-binary.ts';
 import { always, eventually } from './support/eventually.ts';
@@ -114,6 +115,37 @@ describe('relays behind relays', function () {
       expect(far.variant('rds', 'shop').version).to.match(/^\S*@[0-9a-f]{16}$/);
     });
   }
+
+  it('§3.13 SotW below SotW: a name that nobody knows yet does not hold back the others, and is not absent', async () => {
+    const plane = await new ControlPlane().listen();
+    await using stack = new AsyncDisposableStack();
+    stack.defer(() => plane.kill());
+    const cds = type('cds');
+    // It says nothing of "office", neither that it is there nor that it is not.
+    plane.answer = (stream, request) => {
+      const asks = 'resourceNamesSubscribe' in request && request.resourceNamesSubscribe.includes('shop');
+      if (asks) stream.send(cds, '1', 'shop:@1');
+    };
+    const central = {
+      name: 'central',
+      ads: { endpoints: [`127.0.0.1:${plane.port}`], variants: 'NATIVE', resource_timeout: '60s' },
+    };
+    const changes = { protocol: 'SOTW', resource_timeout: '1s' };
+    await using top = await relay({ id: 'top', above: central });
+    await using middle = await relay({ id: 'middle', above: top, changes });
+    await using bottom = await relay({ id: 'bottom', above: middle, changes });
+    using connections = new Connections(bottom.xds);
+    const client = connections.open({ protocol: 'delta' });
+    client.want('cds', { names: ['shop', 'office'] });
+    await client.gets('cds', ['shop: ']);
+    client.heard();
+    // Longer than the lower relays wait: they know that the one above does not know.
+    await always(() => {
+      expect(client.heard()).to.deep.equal([]);
+    }, 2500);
+    plane.streams.find(({ open }) => open)?.send(cds, '2', 'office:@1');
+    await client.gets('cds', ['office: ', 'shop: ']);
+  });
 
   it('Envoys below the second tier get the variants of their environment', async function () {
     const envoy = await need(this, envoyBinary());

@@ -10,6 +10,7 @@ import { ALLOW_ALL } from '../../src/security/authorization.ts';
 import { readClientNode } from '../../src/security/client-node.ts';
 import { compileParameterRules } from '../../src/security/derive-parameters.ts';
 import { AdsUpstream } from '../../src/upstream/ads/ads-upstream.ts';
+import { UNKNOWN_NAMES } from '../../src/wire/unknown-names.ts';
 import { PASSES_VARIANTS, USER_AGENT } from '../../src/wire/via.ts';
 import { envAndVersion } from '../support/in-memory-relay.ts';
 import type { ControlPlane } from './control-plane.ts';
@@ -359,6 +360,7 @@ class Running {
             access: ALLOW_ALL,
             exempt: false,
             relay: node.value.userAgentName === USER_AGENT,
+            unknownNames: node.value.clientFeatures.includes(UNKNOWN_NAMES),
             passesVariants: node.value.clientFeatures.includes(PASSES_VARIANTS),
             trust: '',
             derived: (authority) => derived.for(authority),

@@ -32,6 +32,7 @@ import { readClientNode } from '../../src/security/client-node.ts';
 import { compileParameterRules, type ParameterRule } from '../../src/security/derive-parameters.ts';
 import type { GrpcStatus } from '../../src/wire/grpc-status.ts';
 import type { Peer, ServerStream, StreamHandler } from '../../src/wire/server-stream.ts';
+import { UNKNOWN_NAMES } from '../../src/wire/unknown-names.ts';
 import { PASSES_VARIANTS, USER_AGENT } from '../../src/wire/via.ts';
 import { VirtualClock } from './virtual-clock.ts';
 
@@ -292,6 +293,7 @@ export class InMemoryRelay {
             access: access(from),
             exempt: false,
             relay: node.value.userAgentName === USER_AGENT,
+            unknownNames: node.value.clientFeatures.includes(UNKNOWN_NAMES),
             passesVariants: node.value.clientFeatures.includes(PASSES_VARIANTS),
             trust: '',
             derived: (authority) => derived.for(authority),

@@ -50,6 +50,7 @@ function start() {
     ttl: false,
     constrained: false,
     contentVersions: false,
+    unknownNames: false,
   });
   const locatorParameters = parameters;
   const selection = Selection.of([

@@ -20,6 +20,7 @@ const sotw = encoding({
   ttl: false,
   constrained: false,
   contentVersions: false,
+  unknownNames: false,
 });
 const named = (...names: string[]): Selection =>
   Selection.of(

@@ -74,6 +74,7 @@ function encodingOf(client: ClientContext, contentVersions: boolean, services: D
     ttl,
     constrained: services.constrained(),
     contentVersions,
+    unknownNames: false,
   });
 }
 

@@ -3,6 +3,7 @@ import { NodeSchema } from '../../gen/envoy/config/core/v3/base_pb.ts';
 import { fillTemplate, nodePath, parseShown } from '../../model/node-path.ts';
 import type { Parameters } from '../../model/parameters.ts';
 import { quote } from '../../model/text.ts';
+import { UNKNOWN_NAMES } from '../../wire/unknown-names.ts';
 import { PASSES_VARIANTS, USER_AGENT } from '../../wire/via.ts';
 import { sessionId } from './session-id.ts';
 
@@ -24,7 +25,7 @@ export interface SessionRule {
 /** Characters of a part of a node in a message. */
 const longestShown = 200;
 
-const CLIENT_FEATURES = ['xds.config.resource-in-sotw', 'xds.config.supports-resource-ttl'];
+const CLIENT_FEATURES = ['xds.config.resource-in-sotw', 'xds.config.supports-resource-ttl', UNKNOWN_NAMES];
 
 /** What a session shows of the relay and its clients. */
 export interface SessionNode {

@@ -13,7 +13,7 @@ import { markResolved, type UpstreamSubscription, waitingCollections } from './u
 const quietPeriodMs = 300;
 const longestQuietWaitMs = 3000;
 /**
- * A fifteenth of resource_timeout is added where the upstream may be a relay: 16 s instead of 15 s. The relay above
+ * A fifteenth of resource_timeout is added where the upstream may be a relay that does not know yet: 16 s instead of 15 s. The relay above
  * waits 15 s for its own control plane, and its answer must arrive first.
  */
 const extensionShare = 15;

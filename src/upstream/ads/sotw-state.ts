@@ -1,3 +1,4 @@
+import type { ResourceName } from '../../model/brand.ts';
 import type { Locator } from '../../wire/requests.ts';
 import type { PreviousResponse } from './previous-response.ts';
 import type { TypeState } from './stream-protocol.ts';
@@ -22,6 +23,8 @@ export interface SotwState extends TypeState {
    * upstream has seen.
    */
   attributionAmbiguous: boolean;
+  /** Names of which the last response said that a relay above does not know them yet (protocol §3.13). */
+  unknownAbove: ReadonlySet<ResourceName>;
 }
 
 /** Absence deletes (protocol §3.7). */

@@ -5,6 +5,7 @@ import {
   type Interest,
   type Put,
   type Removal,
+  type ResourceError,
   type Transaction,
   transaction,
 } from '../../model/transaction.ts';
@@ -16,6 +17,7 @@ import {
   readSotwResponse,
   type UnreadableResponse,
 } from '../../wire/response-reader.ts';
+import { isUnknownName } from '../../wire/unknown-names.ts';
 import type { Identity } from './accept-resource.ts';
 import { SeenVariants } from './acked-resources.ts';
 import { lastRequestSeen, sotwAnswers } from './answer-attribution.ts';
@@ -64,6 +66,7 @@ export class SotwStrategy implements ProtocolStrategy<SotwState, IncomingSotw> {
       hasNamed: false,
       names: [],
       locators: [],
+      unknownAbove: none,
     };
   }
 
@@ -79,6 +82,7 @@ export class SotwStrategy implements ProtocolStrategy<SotwState, IncomingSotw> {
     state.attributionAmbiguous = false;
     // Control planes count from 1 again when they restart, and are silent about a version that they think is known:
     // without one everything comes, and is compared (protocol §3.10).
+    state.unknownAbove = none;
     state.version = '';
   }
 
@@ -113,13 +117,14 @@ export class SotwStrategy implements ProtocolStrategy<SotwState, IncomingSotw> {
 
   onTimeout(state: SotwState, subscription: UpstreamSubscription, extended: boolean): TimeoutOutcome {
     if (subscription.resolvedOnThisStream) return [];
-    // A relay above, where absence deletes, says nothing at all before all of the first request is known to it.
-    const extend = !extended && state.nonce === '';
+    const isUnknownAbove = state.unknownAbove.has(subscription.selector);
+    // A relay above may say nothing before something is known to it. Its own timeout comes a little later.
+    const extend = !extended && (state.nonce === '' || isUnknownAbove);
     // An earlier stream delivered it, and this one has not removed it.
     const isAcked = covered(state, subscription).some(
       ({ constraints }) => !this.#options.locators || constraints.matches(subscription.parameters),
     );
-    if (!extend && !isAcked) return [];
+    if (!extend && !isAcked && !isUnknownAbove) return [];
     subscription.anyResponseAnswers = true;
     return extend ? 'extend' : 'unknown';
   }
@@ -152,14 +157,16 @@ export class SotwStrategy implements ProtocolStrategy<SotwState, IncomingSotw> {
 
   #commit(state: SotwState, response: IncomingSotw, reading: SotwReading): Transaction {
     const { subscriptions, acked, holder, type, rules } = state;
-    const { identities, missing, resourceErrors } = reading;
+    const { identities, missing } = reading;
+    const resourceErrors = reading.resourceErrors.filter((error) => !isUnknownName(error));
+    state.unknownAbove = unknownIn(reading);
     const { version, resources } = response;
     const fullState = isFull(state);
     const resolved: Interest[] = [];
     const { puts, heartbeats, isRepeatable } = this.#takeResources(state, response, reading, resolved);
     this.#attribute(state, puts);
     if (fullState) this.#resolvePresent(state, missing, resolved);
-    const namesWithErrors = this.#resolveErrors(state, reading, resolved);
+    const namesWithErrors = this.#resolveErrors(state, resourceErrors, resolved);
     if (fullState) this.#resolveMissing(state, namesWithErrors, resolved);
     const removals = missing
       .filter((identity) => !this.#mayStillExist(state, identity, namesWithErrors))
@@ -262,14 +269,14 @@ export class SotwStrategy implements ProtocolStrategy<SotwState, IncomingSotw> {
 
   /**
    * The names that have an error. That they are missing is no deletion: only NOT_FOUND in delta removes what is
-   * cached (§8).
+   * cached (§8). Nor is it if a relay above does not know them yet.
    */
   #resolveErrors(
     state: SotwState,
-    { resourceErrors }: SotwReading,
+    resourceErrors: readonly ResourceError[],
     resolved: Interest[],
   ): ReadonlySet<ResourceName> {
-    const namesWithErrors = new Set<ResourceName>();
+    const namesWithErrors = new Set(state.unknownAbove);
     for (const { name, constraints, code } of resourceErrors) {
       if (code !== Code.NOT_FOUND || state.acked.has(name)) {
         namesWithErrors.add(name);
@@ -313,4 +320,11 @@ export class SotwStrategy implements ProtocolStrategy<SotwState, IncomingSotw> {
       )
     );
   }
+}
+
+const none: ReadonlySet<ResourceName> = new Set();
+
+function unknownIn({ resourceErrors }: SotwReading): ReadonlySet<ResourceName> {
+  const unknown = resourceErrors.filter(isUnknownName);
+  return unknown.length === 0 ? none : new Set(unknown.map(({ name }) => name));
 }

@@ -179,6 +179,7 @@ describe('an ADS upstream', () => {
       expect(first?.node?.clientFeatures).to.deep.equal([
         'xds.config.resource-in-sotw',
         'xds.config.supports-resource-ttl',
+        'distributary.unknown-names',
       ]);
       expect(second?.node).to.equal(undefined);
       expect(second?.responseNonce).to.equal('1');

@@ -1,4 +1,4 @@
-import { create, type MessageInitShape, toBinary } from '@bufbuild/protobuf';
+import { create, fromBinary, type MessageInitShape, toBinary } from '@bufbuild/protobuf';
 import type { AnySchema } from '@bufbuild/protobuf/wkt';
 import {
   DeltaDiscoveryResponseSchema,
@@ -6,9 +6,11 @@ import {
   type DynamicParameterConstraintsSchema,
   ResourceSchema,
 } from '../../../src/gen/envoy/service/discovery/v3/discovery_pb.ts';
+import { StatusSchema } from '../../../src/gen/google/rpc/status_pb.ts';
 import type { TypeUrl } from '../../../src/model/brand.ts';
 import { typeByName } from '../../../src/model/types.ts';
 import { Code } from '../../../src/wire/grpc-status.ts';
+import { UNKNOWN_STATUS } from '../../../src/wire/unknown-names.ts';
 
 type ConstraintsInit = MessageInitShape<typeof DynamicParameterConstraintsSchema>;
 type AnyInit = MessageInitShape<typeof AnySchema>;
@@ -43,10 +45,11 @@ export function contentOf(any: Uint8Array | undefined): string {
  * One item of a response, in the tests' notation:
  * `name:content`, `name{env=prod&!version}:content`, and after it `@version`, `~ttl milliseconds`, `#other type`,
  * `|alias`; no content: no body. `-name` and `-name{…}` are removals, `-name{}` a removal with no constraints by
- * removed_resource_names; `!name:NOT_FOUND` a resource error, also with `{…}`.
+ * removed_resource_names; `!name:NOT_FOUND` a resource error, also with `{…}`; `?name` one that says that the name is unknown.
  */
 export interface Item {
   readonly kind: 'resource' | 'removal' | 'error';
+  readonly unknown: boolean;
   readonly name: string;
   readonly constraints: ConstraintsInit | undefined;
   readonly content: string | undefined;
@@ -57,13 +60,14 @@ export interface Item {
 }
 
 export function parseItem(text: string): Item {
-  const match = /^([-!]?)(xdstp:[^{}:@~#|]+|[^{}:@~#|]+)(?:\{([^}]*)\})?((?::[^@~#|]*)?)(.*)$/.exec(text);
+  const match = /^([-!?]?)(xdstp:[^{}:@~#|]+|[^{}:@~#|]+)(?:\{([^}]*)\})?((?::[^@~#|]*)?)(.*)$/.exec(text);
   if (match === null) throw new Error(`cannot read the item ${text}`);
   const [, sign, name = '', constraints, content = '', rest = ''] = match;
   const option = (mark: string): string | undefined => new RegExp(`\\${mark}([^@~#|]*)`).exec(rest)?.[1];
   const ttl = option('~');
   return {
-    kind: sign === '-' ? 'removal' : sign === '!' ? 'error' : 'resource',
+    kind: sign === '-' ? 'removal' : sign === '!' || sign === '?' ? 'error' : 'resource',
+    unknown: sign === '?',
     name,
     constraints: constraints === undefined ? undefined : parseConstraints(constraints),
     content: content === '' ? undefined : content.slice(1),
@@ -124,6 +128,8 @@ function errorsOf(
   return items
     .filter((item) => item.kind === 'error')
     .map((item) => {
+      if (item.unknown)
+        return { resourceName: nameOf(item), errorDetail: fromBinary(StatusSchema, UNKNOWN_STATUS) };
       const code = Object.entries(Code).find(([name]) => name === item.content)?.[1] ?? Code.UNKNOWN;
       return { resourceName: nameOf(item), errorDetail: { code, message: 'for a test' } };
     });
