@@ -15,6 +15,7 @@ import { isDisconnect } from '../wire/node-error.ts';
 import { refusedHost, refusedOrigin } from './browser-guard.ts';
 import { callerKey, callerOf, guardChanges } from './guard-changes.ts';
 import { type HttpListener, type HttpListenerOptions, startHttpListener } from './http-listener.ts';
+import { operatorKey, operatorOf } from './operations.ts';
 import type { Awaitable, Inspector } from './ports.ts';
 import { type HttpAnswer, problem, respond } from './respond.ts';
 import { answerByRoute, type HttpRoutes, httpRoutes, pathOf } from './routes.ts';
@@ -128,7 +129,9 @@ async function callRpc(rpc: Handler, request: IncomingMessage, response: ServerR
     respond(response, problem(415, 'unimplemented', message), false);
     return;
   }
-  const values = createContextValues().set(callerKey, callerOf(request));
+  const values = createContextValues()
+    .set(callerKey, callerOf(request))
+    .set(operatorKey, operatorOf(request));
   const answer = await rpc(universalRequestFromNodeRequest(request, response, undefined, values));
   await universalResponseToNodeResponse(answer, response);
 }

@@ -11,12 +11,23 @@ import type { Result } from '../model/result.ts';
 import type { EncodedStatus } from '../wire/client-status.ts';
 import type { GrpcStatus } from '../wire/grpc-status.ts';
 import type { Delivery } from './delivery-ports.ts';
+import type { Operation } from './operations.ts';
 import type { Awaitable, Plain } from './plain.ts';
 
 export type { Awaitable, Plain };
 
+/** Where a change stands (AdminService's RolloutStatus has all of it). */
+export interface RolloutSummary {
+  readonly state: string;
+  /** Milliseconds since the epoch. */
+  readonly since: number;
+  readonly reason: string;
+}
+
 export interface ReadinessReport {
   readonly ready: boolean;
+  /** Undefined: changes go to everybody at once. */
+  readonly rollout: RolloutSummary | undefined;
   /** Why not, for people; empty when ready. */
   readonly reason: string;
   readonly upstreams: readonly {
@@ -55,7 +66,7 @@ export interface ResourcesQuery {
   readonly pageToken: string;
 }
 
-/** All that the admin listener knows of the relay. Nothing here changes anything, but `releaseRemovals`. */
+/** All that the admin listener knows of the relay. Only `releaseRemovals` and `operate` change something. */
 export interface Inspector {
   readonly delivery: Delivery;
   status(): Awaitable<Plain<StatusResponse>>;
@@ -68,6 +79,11 @@ export interface Inspector {
   listClients(limit: number | undefined): Awaitable<Plain<ListClientsResponse>>;
   /** What the shrink guard holds back, of one type or (undefined) of all: how many. NOT_FOUND: no such upstream. */
   releaseRemovals(upstream: string, type: TypeUrl | undefined): Awaitable<Result<number, GrpcStatus>>;
+  /**
+   * How many names that was for. NOT_FOUND: no such upstream. FAILED_PRECONDITION: there is nothing to do, as when
+   * another operator was faster.
+   */
+  operate(operation: Operation): Awaitable<Result<number, GrpcStatus>>;
   /** The configuration in force as JSON, secrets redacted. */
   configDump(): unknown;
   /** The Prometheus text format. */

@@ -54,7 +54,7 @@ async function page(inspector: Inspector): Promise<HttpAnswer> {
   return statusPage(status, clients, Date.now());
 }
 
-function readiness({ ready, reason, upstreams }: ReadinessReport): HttpAnswer {
+function readiness({ ready, reason, upstreams, rollout }: ReadinessReport): HttpAnswer {
   const shown = upstreams.map(
     ({ name, required, connected, stale, since, lastError, refusedStreams, suspectTypes }) => ({
       name,
@@ -66,7 +66,14 @@ function readiness({ ready, reason, upstreams }: ReadinessReport): HttpAnswer {
       ...(suspectTypes.length === 0 ? {} : { suspect_types: suspectTypes }),
     }),
   );
-  return json({ ready, reason, upstreams: shown }, ready ? 200 : 503);
+  return json({ ready, reason, upstreams: shown, ...rolloutJson(rollout) }, ready ? 200 : 503);
+}
+
+function rolloutJson(rollout: ReadinessReport['rollout']): object {
+  if (rollout === undefined) return {};
+  const { state, since, reason } = rollout;
+  const why = reason === '' ? {} : { reason };
+  return { rollout: { state, since: new Date(since).toISOString(), ...why } };
 }
 
 async function metrics(inspector: Inspector): Promise<HttpAnswer> {

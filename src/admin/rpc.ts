@@ -1,4 +1,4 @@
-import { Code, ConnectError, type ConnectRouter } from '@connectrpc/connect';
+import { Code, ConnectError, type ConnectRouter, type HandlerContext } from '@connectrpc/connect';
 import { AdminService, type ExplainRequest } from '../gen/distributary/admin/v1/admin_pb.ts';
 import { ClientStatusDiscoveryService } from '../gen/envoy/service/status/v3/csds_pb.ts';
 import { systemClock } from '../model/clock.ts';
@@ -7,6 +7,7 @@ import { TimeSlices } from '../model/time-slices.ts';
 import { decodedResponse, encodedResponse } from '../wire/client-status.ts';
 import { deliveryMethods } from './delivery-rpc.ts';
 import { withKnownTypes } from './json-safe.ts';
+import { type Operation, operationOf } from './operations.ts';
 import type { Awaitable, ExplainQuery, Inspector } from './ports.ts';
 import { type Answer, optionalType, typeNamed, valueOf } from './rpc-parts.ts';
 
@@ -17,8 +18,21 @@ export type Failed = (error: unknown) => void;
 
 export function adminRoutes(inspector: Inspector, failed: Failed): (router: ConnectRouter) => void {
   const answer: Answer = (run) => reported(run, failed);
+  const operate = (
+    verb: Operation['verb'],
+    request: Parameters<typeof operationOf>[1],
+    context: HandlerContext,
+  ): Promise<number> =>
+    answer(async () => valueOf(await inspector.operate(operationOf(verb, request, typeNamed, context))));
   return (router) => {
     router.service(AdminService, {
+      freeze: async (request, context) => {
+        await operate('freeze', request, context);
+        return {};
+      },
+      unfreeze: async (request, context) => ({ pending: await operate('unfreeze', request, context) }),
+      release: async (request, context) => ({ released: await operate('release', request, context) }),
+      discard: async (request, context) => ({ discarded: await operate('discard', request, context) }),
       status: () => answer(() => inspector.status()),
       explain: (request) => answer(async () => valueOf(await inspector.explain(explainQuery(request)))),
       listResources: ({ type, namePrefix, pageSize, pageToken }) =>

@@ -34,6 +34,8 @@ class KnownClient implements ClientContext {
   readonly passesVariants: boolean;
   readonly trust: string;
   readonly #derived: DerivedParameters;
+  /** Its access, whatever side it is on. */
+  readonly #rulesKey: string;
 
   constructor(
     node: ClientNode,
@@ -42,6 +44,7 @@ class KnownClient implements ClientContext {
     exempt: boolean,
     trust: string,
     derived: DerivedParameters,
+    rulesKey: string,
   ) {
     this.node = node;
     this.metadataKeys = metadataKeys;
@@ -54,10 +57,15 @@ class KnownClient implements ClientContext {
     this.unknownNames = node.clientFeatures.includes(UNKNOWN_NAMES);
     this.passesVariants = node.clientFeatures.includes(PASSES_VARIANTS);
     this.#derived = derived;
+    this.#rulesKey = rulesKey;
   }
 
   get selectionGroup(): object {
     return this.passesVariants ? this : this.#derived;
+  }
+
+  get classKey(): string {
+    return JSON.stringify([this.#derived.for(undefined).key, this.#rulesKey]);
   }
 
   get nodeId(): string {
@@ -124,7 +132,15 @@ export class ClientRules {
     const rules = guarded(this.accessOf(peer), derived);
     const side = this.#sideOf(node.id, derived.for(undefined), rules);
     const access = side === 'canary' ? canaryAccess(rules) : rules;
-    return new KnownClient(node, this.#metadataKeys, access, this.#isRelay(peer), this.#trust, derived);
+    return new KnownClient(
+      node,
+      this.#metadataKeys,
+      access,
+      this.#isRelay(peer),
+      this.#trust,
+      derived,
+      rules.key,
+    );
   }
 }
 

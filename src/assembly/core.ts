@@ -22,6 +22,7 @@ import type { Peer } from '../wire/server-stream.ts';
 import { Admission, type Load } from './admission.ts';
 import { ClientRules } from './clients.ts';
 import { LoopDetection, newRelayId } from './loop-detection.ts';
+import { RelayRollout, type RolloutStorage } from './relay-rollout.ts';
 import { SessionShares } from './session-shares.ts';
 import { StreamMetrics } from './stream-metrics.ts';
 
@@ -33,6 +34,8 @@ export interface CoreDependencies {
   readonly processMetrics: boolean;
   /** Is called for every change that has to be persisted. */
   readonly journal?: Journal | undefined;
+  /** Undefined: what is frozen is not kept over restarts. */
+  readonly rolloutStorage?: RolloutStorage | undefined;
 }
 
 /** The role of this process: the only one, the primary of workers, or a worker. */
@@ -81,6 +84,7 @@ export class Core {
   readonly admission: Admission;
   readonly loops: LoopDetection;
   readonly staleness: Staleness;
+  readonly rollout: RelayRollout;
   readonly #streamMetrics: StreamMetrics;
   readonly #role: ProcessRole;
   readonly #listeners = new Set<() => void>();
@@ -93,7 +97,7 @@ export class Core {
 
   constructor(
     config: Config,
-    { log, version, processMetrics, journal }: CoreDependencies,
+    { log, version, processMetrics, journal, rolloutStorage }: CoreDependencies,
     role: ProcessRole = SINGLE_PROCESS,
   ) {
     this.#config = config;
@@ -103,10 +107,12 @@ export class Core {
     this.version = version;
     this.metrics = new Metrics({ process: processMetrics });
     this.conditions = new Conditions(log);
-    this.#rules = new ClientRules(config);
+    this.#rules = this.#clientRules(config);
     this.#sessionShares = new SessionShares(config);
     this.#statusScopes = new StatusScopes(config, (peer) => this.#rules.accessOf(peer));
-    this.#streamMetrics = new StreamMetrics(this.metrics, this.conditions);
+    this.#streamMetrics = new StreamMetrics(this.metrics, this.conditions, () =>
+      this.rollout.rollout.canaryAnswered(),
+    );
     this.admission = new Admission({
       limits: () => this.#config.limits,
       rules: () => this.#rules,
@@ -129,6 +135,7 @@ export class Core {
           this.admission.streamClosed(stream.peer);
           this.loops.streamEnded(stream);
         },
+        canaryEnded: (stream) => this.rollout.streamEnded(stream),
       },
       polls: { refuses: (peer, { url }) => this.#pollRefusal(peer, url) },
       fetchMilliseconds: () => fetchMilliseconds(this.#config),
@@ -153,6 +160,14 @@ export class Core {
         upstreamChanged: () => this.changed(),
         subscribed: role.subscribed,
       },
+    });
+    this.rollout = new RelayRollout({
+      relay: this.relay,
+      clock: systemClock,
+      config: () => this.#config,
+      log,
+      metrics: this.metrics,
+      storage: rolloutStorage,
     });
     const streams = () => [...this.relay.server.streams()].map(({ transport }) => transport);
     // The listener's authorities are those of the start. Without them, any peer may be a relay.
@@ -179,6 +194,7 @@ export class Core {
   /** From now on no stream is taken. */
   beginDrain(): void {
     this.#draining = true;
+    this.rollout.rollout.stop();
     this.relay.polls.drain();
     this.changed();
   }
@@ -187,7 +203,8 @@ export class Core {
   reload(config: Config): void {
     this.#config = config;
     this.#limits = streamLimits(config);
-    this.#rules = new ClientRules(config);
+    this.rollout.rollout.reload(config.rollout);
+    this.#rules = this.#clientRules(config);
     this.admission.reload([...this.relay.server.streams()].map(({ transport }) => transport.peer));
     this.#statusScopes = new StatusScopes(config, (peer) => this.#rules.accessOf(peer));
     this.#sessionShares.reload(config);
@@ -198,6 +215,10 @@ export class Core {
   /** Which streams CSDS shows to whom, by the configuration in force. */
   get statusScopes(): StatusScopes {
     return this.#statusScopes;
+  }
+
+  #clientRules(config: Config): ClientRules {
+    return new ClientRules(config, (nodeId, parameters) => this.rollout.rollout.sideOf(nodeId, parameters));
   }
 
   #refusal(peer: Peer, type: TypeUrl | undefined): StreamRefusal | undefined {

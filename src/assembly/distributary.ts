@@ -14,6 +14,7 @@ import { type ClientServing, IN_PROCESS, type ServingMode } from './client-servi
 import { Core, type CoreDependencies } from './core.ts';
 import { lastWriteTimeoutMs, makePersistence } from './make-persistence.ts';
 import { dumpInForce, inForce, needsRestart } from './needs-restart.ts';
+import { RolloutFile } from './rollout-file.ts';
 import { UpstreamSet } from './upstream-set.ts';
 import { watchTls } from './watched-tls.ts';
 
@@ -45,7 +46,9 @@ export class Distributary {
       staleSince: (upstream) => this.#core.staleness.sinceOf(upstream),
     });
     const journal = this.#persistence?.journal;
-    const core = new Core(mode.configOf(config), { ...dependencies, journal }, mode.role());
+    const path = config.cache.persistence?.path;
+    const rolloutStorage = path === undefined ? undefined : new RolloutFile(path, dependencies.log);
+    const core = new Core(mode.configOf(config), { ...dependencies, journal, rolloutStorage }, mode.role());
     const nobody = new LocalClients(core.relay);
     this.#core = core;
     this.#upstreams = new UpstreamSet(core.relay, {
@@ -71,8 +74,13 @@ export class Distributary {
         return warnings(now).map(({ path, message }) => `${path}: ${message}`);
       },
       configDump: () => dumpInForce(this.#started, this.#config),
-      heldRemovals: (upstream) => this.#upstreams.heldRemovals(upstream),
-      releaseRemovals: (upstream, type) => this.#upstreams.releaseRemovals(upstream, type),
+      heldRemovals: (upstream) => this.#heldRemovals(upstream),
+      releaseRemovals: (upstream, type) => {
+        const removed = this.#upstreams.releaseRemovals(upstream, type);
+        return removed === undefined ? undefined : removed + core.rollout.releaseRemovals(upstream, type);
+      },
+      rollout: core.rollout.rollout,
+      log: dependencies.log,
       maxResponseBytes: () => this.#config.limits.maxResponseBytes,
       metricsText: async () => (await this.#serving?.metricsText()) ?? '',
     });
@@ -133,6 +141,11 @@ export class Distributary {
     log.info('configuration reloaded');
   }
 
+  /** Of gated types the rollout holds them, of others the shrink guard. */
+  #heldRemovals(upstream: string) {
+    return [...this.#upstreams.heldRemovals(upstream), ...this.#core.rollout.heldRemovals(upstream)];
+  }
+
   /** Counts a new version that was refused; the one in force stays. */
   refused(): void {
     this.#core.metrics.reloads('rejected').inc();
@@ -150,7 +163,7 @@ export class Distributary {
   #facts(): RelayFacts {
     const held = this.#core.relay.upstreams.map(({ name }): [string, number] => [
       name,
-      this.#upstreams.heldRemovals(name).reduce((sum, { count }) => sum + count, 0),
+      this.#heldRemovals(name).reduce((sum, { count }) => sum + count, 0),
     ]);
     return {
       ready: this.#inspection.ready().ready,

@@ -25,12 +25,14 @@ const batchSize = 64;
 export class StreamMetrics implements StreamEvents {
   readonly #metrics: Metrics;
   readonly #conditions: Conditions;
+  readonly #canaryAnswered: () => void;
   readonly #series = new Map<TypeUrl, TypeSeries>();
   #propagated = 0;
   #propagatedSince = 0;
   #propagatedUntil = 0;
 
-  constructor(metrics: Metrics, conditions: Conditions) {
+  constructor(metrics: Metrics, conditions: Conditions, canaryAnswered: () => void) {
+    this.#canaryAnswered = canaryAnswered;
     this.#metrics = metrics;
     this.#conditions = conditions;
   }
@@ -87,6 +89,10 @@ export class StreamMetrics implements StreamEvents {
       code,
       error: message,
     });
+  }
+
+  canaryAnswered(): void {
+    this.#canaryAnswered();
   }
 
   /** Observes what was gathered. */

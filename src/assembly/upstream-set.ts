@@ -22,6 +22,8 @@ export class UpstreamSet {
   readonly #relay: Relay;
   readonly #dependencies: UpstreamDependencies;
   #entries: readonly UpstreamEntry[] = [];
+  /** With `rollout`, too many removals of these types are held by it. */
+  #gated: ReadonlySet<TypeUrl> = new Set();
 
   constructor(relay: Relay, dependencies: UpstreamDependencies) {
     this.#relay = relay;
@@ -70,7 +72,8 @@ export class UpstreamSet {
   }
 
   #all(config: Config): readonly UpstreamEntry[] {
-    const { limits, upstreams } = config;
+    const { limits, upstreams, rollout } = config;
+    this.#gated = new Set(rollout?.types);
     return upstreams.map((upstream, index): UpstreamEntry => {
       // The claims of earlier upstreams decide which names are left for it.
       const before = upstreams.slice(0, index).map(({ claims }) => claims);
@@ -95,6 +98,7 @@ export class UpstreamSet {
     const { name, maxRemovalHoldMs } = upstream;
     const guard = new ShrinkGuard(this.#relay, {
       cache: this.#relay.store,
+      guards: (type) => !this.#gated.has(type),
       maxRemovalPercent,
       maxRemovalHoldMs,
       watchMs: upstream.kind === 'ads' ? 2 * upstream.resourceTimeoutMs : filesWatchMs,

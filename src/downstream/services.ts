@@ -18,6 +18,8 @@ export interface ClientContext {
   /** For clients with equal objects, the same request selects the same: they have the same derived parameters. */
   readonly selectionGroup: object;
   readonly cluster: string;
+  /** Equal for clients with the same derived parameters and access, on whatever side: one of them stands for all. */
+  readonly classKey: string;
   /** Client features, see `Encoding`. */
   readonly wrapped: boolean;
   readonly ttl: boolean;
@@ -76,6 +78,8 @@ export interface StreamEvents {
   /** `message`: for the log, where an operator has to do something. */
   rejected(reason: string, message?: string): void;
   nack(type: TypeUrl, nodeId: string, version: string, error: ErrorDetail): void;
+  /** A canary has answered something. */
+  canaryAnswered(): void;
 }
 
 /** What a stream needs of the rest of the relay. */

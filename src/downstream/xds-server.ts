@@ -37,6 +37,8 @@ export interface XdsServerOptions {
   readonly streamPrefix: string;
   readonly opened: (peer: Peer) => void;
   readonly closed: (stream: ServerStream) => void;
+  /** The stream of a canary ends; it still has its types. */
+  readonly canaryEnded?: (stream: XdsStream) => void;
 }
 
 /** All downstream streams. */
@@ -90,14 +92,17 @@ export class XdsServer {
     for (const stream of this.#streams.values()) stream.failIfRefused();
   }
 
-  /** Rules have changed: every client is looked at anew. */
-  reidentify(): void {
-    for (const stream of this.#streams.values()) stream.reidentify();
+  /** Rules have changed: every client is looked at anew, or those with these node ids. */
+  reidentify(nodeIds?: ReadonlySet<string>): void {
+    for (const stream of this.#streams.values()) {
+      if (nodeIds === undefined || nodeIds.has(stream.client?.nodeId ?? '')) stream.reidentify();
+    }
   }
 
-  readonly #closed = ({ id, transport }: XdsStream): void => {
-    this.#streams.delete(id);
-    this.#options.closed(transport);
+  readonly #closed = (stream: XdsStream): void => {
+    this.#streams.delete(stream.id);
+    this.#options.closed(stream.transport);
+    if (stream.client?.access.side === 'canary') this.#options.canaryEnded?.(stream);
   };
 
   #checkOverdue(): void {

@@ -110,6 +110,7 @@ export class XdsStream implements StreamHandler, OrderedStream {
     this.#order.requested(type);
     this.#count(type, handled.value.kind, client.nodeId, read.value.error);
     this.#services.taps.heard(this, type.info.url, handled.value.kind, read.value, bytes.length);
+    if (client.access.side === 'canary') this.#services.events.canaryAnswered();
     // A changed node may change the parameters of every subscription.
     const moved = before !== undefined && before !== client;
     this.#afterChange(handled.value, moved, moved ? this.#types : isLater ? [type] : []);
@@ -149,11 +150,11 @@ export class XdsStream implements StreamHandler, OrderedStream {
   closed(): void {
     this.#ended = true;
     this.#services.taps.ended(this);
+    this.#closed(this);
     this.#rate.close();
     this.#order.close();
     for (const type of this.#types.splice(0)) type.close();
     this.#sessions?.release();
-    this.#closed(this);
   }
 
   end(status: GrpcStatus): void {
@@ -208,8 +209,7 @@ export class XdsStream implements StreamHandler, OrderedStream {
   /** Writes what is due, one response at a time: while the client does not read, nothing is queued. */
   pump(): void {
     while (this.#blockedSince === undefined && !this.#ended) {
-      const sent = this.#order.sendNext();
-      if (!sent) return;
+      if (!this.#order.sendNext()) return;
     }
   }
 

@@ -1,3 +1,4 @@
+import type { Operation } from '../admin/operations.ts';
 import type {
   Awaitable,
   ExplainQuery,
@@ -26,8 +27,10 @@ import { TimeSlices } from '../model/time-slices.ts';
 import { knownTypes, typeInfo } from '../model/types.ts';
 import type { UpstreamState } from '../model/upstream.ts';
 import { canonicalName } from '../model/xdstp.ts';
+import type { Log } from '../observe/log.ts';
 import { OTHER_TYPES, TypeLabels } from '../observe/type-label.ts';
 import type { Relay } from '../relay.ts';
+import type { Rollout } from '../rollout/rollout.ts';
 import type { HeldRemovals } from '../upstream/shrink-guard.ts';
 import { type EncodedStatus, sizeOf } from '../wire/client-status.ts';
 import { Code, type GrpcStatus } from '../wire/grpc-status.ts';
@@ -35,6 +38,8 @@ import { answerTooLarge, type ClientStatusQuery, ownConfig } from './client-conf
 import { ALL_CLIENTS } from './client-status-scope.ts';
 import type { ClientsSummary, ClientsView } from './clients-view.ts';
 import { DeliveryInspection } from './delivery.ts';
+import { operate } from './rollout-operations.ts';
+import { rolloutStatus, rolloutSummary } from './rollout-status.ts';
 import type { Staleness } from './staleness.ts';
 
 export interface InspectionOptions {
@@ -57,6 +62,8 @@ export interface InspectionOptions {
   readonly heldRemovals: (upstream: string) => readonly HeldRemovals[];
   /** Undefined: there is no such upstream. */
   readonly releaseRemovals: (upstream: string, type: TypeUrl | undefined) => number | undefined;
+  readonly rollout: Rollout;
+  readonly log: Log;
 }
 
 /** The state of the relay for operators, read for each request. */
@@ -94,11 +101,16 @@ export class Inspection implements Inspector {
       (waiting.length === 0
         ? ''
         : `never connected yet: ${waiting.map((upstream) => describe(upstream.name, upstream.state())).join(', ')}`);
-    return { ready: reason === '', reason, upstreams };
+    return {
+      ready: reason === '',
+      reason,
+      rollout: rolloutSummary(this.#options.rollout.report()),
+      upstreams,
+    };
   }
 
   async status(): Promise<Plain<StatusResponse>> {
-    const { relay, staleness, version, startedAt } = this.#options;
+    const { relay, staleness, version, startedAt, rollout } = this.#options;
     const { ready, reason } = this.ready();
     const { streams, subscriptions, nacks, workers } = await this.#options.clients().summary();
     return {
@@ -137,6 +149,7 @@ export class Inspection implements Inspector {
       workers: [...workers],
       warnings: [...this.#options.warnings()],
       cacheBytes: BigInt(relay.store.bytes),
+      rollout: rolloutStatus(rollout.report()),
     };
   }
 
@@ -220,6 +233,15 @@ export class Inspection implements Inspector {
     const names = this.#options.relay.upstreams.map(({ name }) => name).join(', ');
     const message = `there is no upstream ${JSON.stringify(upstream)}: there are ${names}`;
     return fail({ code: Code.NOT_FOUND, message });
+  }
+
+  operate(operation: Operation): Result<number, GrpcStatus> {
+    const { relay, rollout, log } = this.#options;
+    return operate(operation, {
+      rollout,
+      upstreams: () => relay.upstreams.map(({ name }) => name),
+      log,
+    });
   }
 
   configDump(): unknown {

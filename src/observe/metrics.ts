@@ -1,6 +1,7 @@
 import { collectDefaultMetrics, Gauge, Registry } from 'prom-client';
 import type { TypeUrl } from '../model/brand.ts';
 import { type RelayFacts, RelayGauges } from './relay-gauges.ts';
+import { RolloutMetrics } from './rollout-metrics.ts';
 import { type Sample, SampledGauges } from './sample.ts';
 import { type Series, seriesOf } from './series.ts';
 import { type Tally, TallyFamily } from './tally.ts';
@@ -141,6 +142,7 @@ export class Metrics {
     labelNames: ['listener'],
     registers: [this.#registry],
   });
+  readonly rollout = new RolloutMetrics(this.#registry);
   #sample: (() => Sample) | undefined;
   #relay: RelayGauges | undefined;
 

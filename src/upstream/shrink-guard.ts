@@ -35,6 +35,8 @@ interface GuardedVariant {
 /** Times are milliseconds. */
 export interface ShrinkGuardOptions {
   readonly cache: GuardedCache;
+  /** The types whose removals it holds back. */
+  readonly guards: (type: TypeUrl) => boolean;
   /** More than this share of what a session has of a type is held back. */
   readonly maxRemovalPercent: number;
   /** After this time it is removed. */
@@ -152,7 +154,8 @@ export class ShrinkGuard implements UpstreamSink {
 
   apply(incoming: Transaction): void {
     const { holder, type } = incoming;
-    const watched = incoming.unwanted ? undefined : this.#watch(holder, type);
+    const isWatched = !incoming.unwanted && this.#options.guards(type);
+    const watched = isWatched ? this.#watch(holder, type) : undefined;
     if (watched === undefined) {
       this.#sink.apply(incoming);
       return;

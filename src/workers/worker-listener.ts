@@ -27,6 +27,8 @@ export function listenForPrimary(path: string, core: Core, clients: LocalClients
     maxResponseBytes: () => core.config.limits.maxResponseBytes,
     heldRemovals: () => [],
     releaseRemovals: () => undefined,
+    rollout: core.rollout.rollout,
+    log: core.log,
   });
   const failed = (error: unknown): void => core.log.error('a request of the primary failed', { error });
   const metrics = async () => ({

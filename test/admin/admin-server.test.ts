@@ -81,7 +81,14 @@ describe('admin listener', () => {
   });
 
   it('GET /ready answers 503 with the reason while not ready', async () => {
-    const { url } = await start({ ready: () => ({ ready: false, reason: 'draining', upstreams: [] }) });
+    const { url } = await start({
+      ready: () => ({
+        ready: false,
+        rollout: undefined,
+        reason: 'draining',
+        upstreams: [],
+      }),
+    });
     const response = await fetch(`${url}/ready`);
     expect(response.status).to.equal(503);
     expect(await response.json()).to.deep.equal({ ready: false, reason: 'draining', upstreams: [] });

@@ -12,6 +12,7 @@ const clientOf = (env: string): ClientContext => ({
   selectionGroup: {},
   nodeId: '',
   cluster: '',
+  classKey: '',
   wrapped: false,
   ttl: false,
   relay: false,

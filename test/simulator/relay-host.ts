@@ -317,6 +317,7 @@ class Running {
       coalesced: () => undefined,
       rejected: (reason) => note(() => `${plan.id} refuses: ${reason}`),
       nack: () => undefined,
+      canaryAnswered: () => undefined,
     };
     this.saving = saved?.open(clock);
     this.#staleness = new Staleness(() => this.relay.upstreams);
@@ -354,6 +355,7 @@ class Running {
           return ok({
             selectionGroup: node.value.clientFeatures.includes(PASSES_VARIANTS) ? {} : derived,
             nodeId: node.value.id,
+            classKey: '',
             cluster: node.value.cluster,
             wrapped: node.value.clientFeatures.includes('xds.config.resource-in-sotw'),
             ttl: node.value.clientFeatures.includes('xds.config.supports-resource-ttl'),

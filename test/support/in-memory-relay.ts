@@ -248,6 +248,7 @@ export class InMemoryRelay {
       rejected: (reason) => this.events.push(`rejected ${reason}`),
       nack: (url, _node, version, error) =>
         this.events.push(`nack ${short(url)} ${version} ${error.message}`),
+      canaryAnswered: () => undefined,
     };
     this.relay = new Relay({
       clock: this.clock,
@@ -287,6 +288,7 @@ export class InMemoryRelay {
           return ok({
             selectionGroup: derived,
             nodeId: node.value.id,
+            classKey: '',
             cluster: node.value.cluster,
             wrapped: node.value.clientFeatures.includes('xds.config.resource-in-sotw'),
             ttl: node.value.clientFeatures.includes('xds.config.supports-resource-ttl'),

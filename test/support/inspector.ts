@@ -1,4 +1,5 @@
 import type { AdminAccess } from '../../src/admin/admin-server.ts';
+import type { Operation } from '../../src/admin/operations.ts';
 import type { ExplainQuery, Inspector, Plain, ResourcesQuery } from '../../src/admin/ports.ts';
 import type { Client, StatusResponse } from '../../src/gen/distributary/admin/v1/admin_pb.ts';
 import type { TypeUrl } from '../../src/model/brand.ts';
@@ -78,12 +79,13 @@ interface Calls {
   readonly explain: ExplainQuery[];
   readonly resources: ResourcesQuery[];
   readonly clients: (number | undefined)[];
+  readonly operations: Operation[];
   readonly released: (readonly [string, TypeUrl | undefined])[];
 }
 
 /** The admin listener's seam, with answers of its own; `calls` records what was asked. */
 export function fakeInspector(changes: Partial<Inspector> = {}): Inspector & { readonly calls: Calls } {
-  const calls: Calls = { explain: [], resources: [], clients: [], released: [] };
+  const calls: Calls = { explain: [], resources: [], clients: [], operations: [], released: [] };
   return {
     calls,
     delivery: {
@@ -94,6 +96,7 @@ export function fakeInspector(changes: Partial<Inspector> = {}): Inspector & { r
     ready: () => ({
       ready: true,
       reason: '',
+      rollout: undefined,
       upstreams: [
         {
           name: 'central',
@@ -149,6 +152,10 @@ export function fakeInspector(changes: Partial<Inspector> = {}): Inspector & { r
     listClients(limit) {
       calls.clients.push(limit);
       return { clients: [sampleClient], total: 4 };
+    },
+    operate(operation) {
+      calls.operations.push(operation);
+      return ok(1);
     },
     releaseRemovals(upstream, type) {
       calls.released.push([upstream, type]);

@@ -35,6 +35,7 @@ class Bench {
         watchMs: 30_000,
         current: () => this.current,
         clock: this.clock,
+        guards: () => true,
         events: {
           held: () => {},
           alarm: (_, count, cached) => this.events.push(`alarm ${count} of ${cached}`),

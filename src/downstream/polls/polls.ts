@@ -125,6 +125,11 @@ export class Polls {
     this.#endAll({ reason: 'rules', status: { code: Code.UNAVAILABLE, message } });
   }
 
+  /** Some clients are on another side now: what was read of requests does not hold for them. */
+  rereadRequests(): void {
+    this.#generation++;
+  }
+
   /** From now on nothing is answered, and who waits is told so. */
   drain(): void {
     this.#ended = true;

@@ -1,0 +1,99 @@
+import type { Config } from '../config/config.ts';
+import type { XdsStream } from '../downstream/xds-stream.ts';
+import type { TypeUrl } from '../model/brand.ts';
+import type { Clock } from '../model/clock.ts';
+import { typeInfo } from '../model/types.ts';
+import type { Log } from '../observe/log.ts';
+import type { Metrics } from '../observe/metrics.ts';
+import type { Relay } from '../relay.ts';
+import { RemovalLimits, type WaitingRemovals } from '../rollout/removal-limits.ts';
+import { Rollout, type RolloutEvents, type SavedRollout } from '../rollout/rollout.ts';
+import { RelayFleet } from './rollout-fleet.ts';
+
+/** Where a restart finds what must not be forgotten. */
+export interface RolloutStorage {
+  load(): SavedRollout;
+  save(state: SavedRollout): void;
+}
+
+export interface RelayRolloutOptions {
+  readonly relay: Relay;
+  readonly clock: Clock;
+  readonly config: () => Config;
+  readonly log: Log;
+  readonly metrics: Metrics;
+  /** Undefined: nothing is kept over restarts. */
+  readonly storage: RolloutStorage | undefined;
+}
+
+/** The rollout of a relay's changes to its clients. */
+export class RelayRollout {
+  readonly rollout: Rollout;
+  readonly #fleet: RelayFleet;
+  readonly #limits: RemovalLimits;
+
+  constructor({ relay, clock, config, log, metrics, storage }: RelayRolloutOptions) {
+    this.#fleet = new RelayFleet(relay);
+    this.#limits = new RemovalLimits(relay.gate, () => removalLimits(config()));
+    this.rollout = new Rollout(config().rollout, {
+      gate: relay.gate,
+      fleet: this.#fleet,
+      clock,
+      revision: () => relay.store.revision,
+      saved: storage?.load(),
+      tooManyRemovals: (types, since) => this.#limits.objection(types, since, clock.now()),
+      events: events(log, metrics, storage, () => this.#limits.over()),
+    });
+  }
+
+  streamEnded(stream: XdsStream): void {
+    this.rollout.canaryEnded(() => this.#fleet.standingOf(stream, this.rollout.waiting()));
+  }
+
+  heldRemovals(upstream: string): readonly WaitingRemovals[] {
+    return this.#limits.held(upstream);
+  }
+
+  releaseRemovals(upstream: string, type: TypeUrl | undefined): number {
+    const count = this.#limits.waive(upstream, type);
+    if (count > 0) this.rollout.reconsider();
+    return count;
+  }
+}
+
+function removalLimits({ upstreams }: Config) {
+  return upstreams.flatMap(({ name, maxRemovalPercent, maxRemovalHoldMs }) =>
+    maxRemovalPercent === undefined ? [] : [{ upstream: name, maxRemovalPercent, maxRemovalHoldMs }],
+  );
+}
+
+function events(
+  log: Log,
+  metrics: Metrics,
+  storage: RolloutStorage | undefined,
+  over: () => void,
+): RolloutEvents {
+  return {
+    counted: (result) => metrics.rollout.ended(result).inc(),
+    released(names, milliseconds) {
+      metrics.rollout.duration(milliseconds / 1000);
+      log.info('everybody gets a change that canaries had first', {
+        types: [...new Set(names.map(({ type }) => typeInfo(type).short))],
+        names: names.length,
+        seconds: milliseconds / 1000,
+      });
+    },
+    stateChanged(state) {
+      metrics.rollout.state(state.kind);
+      if (state.kind === 'IDLE' || state.kind === 'FROZEN') over();
+      if (state.kind === 'CANARY') log.info('a change goes to canaries first');
+      if (state.kind === 'HELD') {
+        log.warn('a change is held: only canaries have it', { cause: state.cause, reason: state.reason });
+      }
+    },
+    save(state) {
+      metrics.rollout.frozen(state.freezes.length > 0);
+      storage?.save(state);
+    },
+  };
+}

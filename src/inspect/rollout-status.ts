@@ -1,0 +1,48 @@
+import type { Plain, RolloutSummary } from '../admin/ports.ts';
+import type { RolloutStatus } from '../gen/distributary/admin/v1/rollout_pb.ts';
+import { typeInfo } from '../model/types.ts';
+import type { RolloutState } from '../rollout/judge.ts';
+import type { RolloutReport } from '../rollout/rollout.ts';
+
+/** Names that are listed; there may be as many as resources. */
+const maxNames = 100;
+
+/** For AdminService. */
+export function rolloutStatus(report: RolloutReport): Plain<RolloutStatus> {
+  const { state, pending, canaries, freezes, revision, pendingRevision } = report;
+  const { reason, since } = summary(state, freezes);
+  return {
+    state: state.kind,
+    since: timestamp(since),
+    upstream: distinct(pending.map(({ upstream }) => upstream)).join(', '),
+    types: distinct(pending.map(({ type }) => typeInfo(type).short)),
+    names: distinct(pending.map(({ name }) => name)).slice(0, maxNames),
+    pending: pending.length,
+    masked: pending.filter(({ masked }) => masked !== undefined).length,
+    canaries,
+    reason,
+    revision,
+    pendingRevision,
+    freezes: freezes.map((freeze) => ({
+      type: freeze.type === undefined ? '' : typeInfo(freeze.type).short,
+      upstream: freeze.upstream ?? '',
+      reason: freeze.reason,
+      since: timestamp(freeze.since),
+    })),
+  };
+}
+
+/** For readiness. Undefined: changes go to everybody at once. */
+export function rolloutSummary({ enabled, state, freezes }: RolloutReport): RolloutSummary | undefined {
+  return enabled || state.kind !== 'IDLE' ? summary(state, freezes) : undefined;
+}
+
+function summary(state: RolloutState, freezes: RolloutReport['freezes']): RolloutSummary {
+  const { kind, since } = state;
+  if (kind === 'FROZEN') return { state: kind, since, reason: freezes.map((one) => one.reason).join('; ') };
+  return { state: kind, since, reason: kind === 'IDLE' ? '' : state.reason };
+}
+
+const distinct = (texts: readonly string[]): string[] => [...new Set(texts)].toSorted();
+
+const timestamp = (milliseconds: number): string => new Date(milliseconds).toISOString();

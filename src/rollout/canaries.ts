@@ -1,0 +1,93 @@
+import type { Parameters } from '../model/parameters.ts';
+import type { Side } from '../model/side.ts';
+import { type CanaryRules, isCanaryByRule } from './canary-choice.ts';
+import { elect, type Member } from './election.ts';
+
+/** After a restart clients come back within this time: Envoy waits up to 30 s before it tries again. */
+const comeBackMs = 60_000;
+/** Nodes that a restart remembers. */
+const maxRemembered = 1000;
+
+/** Which nodes get changes first: those that the rules name, and those that are elected for one rollout. */
+export class Canaries {
+  #rules: CanaryRules | undefined;
+  /** Canaries until the rollout is over, though no rule says so. */
+  readonly #elected = new Set<string>();
+  /** All canaries of what waits, each with its class. */
+  readonly #members = new Map<string, string>();
+  /** Those from before a restart that have not come back yet. */
+  readonly #expected: Map<string, string>;
+  readonly #comeBackUntil: number;
+
+  /** `remembered`: from before a restart; undefined: nothing was kept over restarts. */
+  constructor(
+    rules: CanaryRules | undefined,
+    remembered: ReadonlyMap<string, string> | undefined,
+    now: number,
+  ) {
+    this.#rules = rules;
+    this.#expected = new Map(remembered);
+    this.#comeBackUntil = remembered === undefined ? now : now + comeBackMs;
+  }
+
+  /** Undefined: nobody gets anything first. */
+  configure(rules: CanaryRules | undefined): void {
+    this.#rules = rules;
+  }
+
+  sideOf(nodeId: string, parameters: Parameters): Side {
+    if (this.#rules === undefined) return 'released';
+    if (this.#elected.has(nodeId) || this.#expected.has(nodeId)) return 'canary';
+    return isCanaryByRule(this.#rules, nodeId, parameters) ? 'canary' : 'released';
+  }
+
+  /** After a restart, clients may not be back yet. */
+  mayComeBack(now: number): boolean {
+    return now < this.#comeBackUntil;
+  }
+
+  /** Each node with its class, for a restart. */
+  get remembered(): ReadonlyMap<string, string> {
+    return new Map([...this.#expected, ...this.#members]);
+  }
+
+  /** The nodes that have to become canaries, because what waits has no other in their class. */
+  elect(members: readonly Member[]): ReadonlySet<string> {
+    const expected = new Set(this.#expected.values());
+    const nodes = new Set(elect(members, (classKey) => expected.has(classKey)));
+    for (const nodeId of nodes) this.#elected.add(nodeId);
+    return nodes;
+  }
+
+  /** Who is a canary of what waits stays one over a restart. True: this has changed. */
+  remember(members: readonly Member[], now: number): boolean {
+    if (!this.mayComeBack(now)) this.#expected.clear();
+    const before = this.#members.size;
+    for (const { nodeId, classKey, side } of members) {
+      if (side !== 'canary' || this.#members.size >= maxRemembered) continue;
+      this.#members.set(nodeId, classKey);
+      if (this.#expected.delete(nodeId)) this.#elected.add(nodeId);
+    }
+    return this.#members.size > before;
+  }
+
+  /** How many classes wait for their canary of before a restart, while others of them are there. */
+  absent(members: readonly Member[]): number {
+    if (this.#expected.size === 0) return 0;
+    const expected = new Set(this.#expected.values());
+    const there = new Set(members.filter(({ side }) => side === 'canary').map(({ classKey }) => classKey));
+    const classes = new Set(members.map(({ classKey }) => classKey));
+    return [...classes].filter((classKey) => expected.has(classKey) && !there.has(classKey)).length;
+  }
+
+  /** Nothing waits any more. Returns the nodes that are no canaries now; undefined: nothing has changed. */
+  over(now: number): ReadonlySet<string> | undefined {
+    // Those of before a restart: what upstream says may still be on its way.
+    if (!this.mayComeBack(now)) this.#expected.clear();
+    if (this.#members.size === 0 && this.#elected.size === 0) return undefined;
+    const nodes = new Set(this.#elected);
+    this.#elected.clear();
+    this.#members.clear();
+    return nodes;
+  }
+}

@@ -1,0 +1,226 @@
+import { assertNever } from '../model/result.ts';
+
+/** As configured (`rollout`). Times are milliseconds. */
+export interface JudgeSettings {
+  readonly bakeMs: number;
+  readonly maxWaitMs: number;
+  readonly onTimeout: 'HOLD' | 'PROCEED';
+  /** Percent of the canary streams that may end within the bake. */
+  readonly maxDisconnects: number;
+  readonly mode: 'AUTOMATIC' | 'MANUAL';
+}
+
+/** What can be seen of a rollout at one moment. */
+export interface Observation {
+  /** How many changes wait for a verdict. */
+  readonly pending: number;
+  /** Streams of canaries that subscribe to what changed. */
+  readonly total: number;
+  readonly accepted: number;
+  /** What one of them rejects, and why; undefined: none rejects anything. */
+  readonly rejection: string | undefined;
+  /** Why the change removes too much; undefined: it does not. */
+  readonly removals: string | undefined;
+  /** After a restart the clients may not be back yet: that nobody subscribes to a change says nothing. */
+  readonly clientsMayComeBack: boolean;
+}
+
+export type HoldCause = 'rejection' | 'disconnects' | 'removals' | 'timeout';
+
+/** `since`: when the state began, in milliseconds since the epoch. */
+export type RolloutState =
+  | { readonly kind: 'IDLE'; readonly since: number }
+  | { readonly kind: 'FROZEN'; readonly since: number }
+  | { readonly kind: 'CANARY'; readonly since: number; readonly reason: string }
+  | { readonly kind: 'HELD'; readonly since: number; readonly reason: string; readonly cause: HoldCause };
+
+export interface Judgement {
+  /** Why what waits may go to everybody now; undefined: it may not. */
+  readonly release: 'accepted' | 'timeout' | undefined;
+  /** The verdict may be another one then, though nothing happens; undefined: it will not. */
+  readonly nextAt: number | undefined;
+}
+
+/** One change that waits, with what has joined it. */
+interface Attempt {
+  readonly startedAt: number;
+  /** `max_wait` counts from here. */
+  waitsSince: number;
+  /** Since when all canaries have accepted what waits; undefined: not yet. `bake` counts from here. */
+  acceptedAt: number | undefined;
+  /** When streams of canaries ended. */
+  ends: readonly number[];
+  /** A canary rejected something and left. Its verdict stays until upstream sends something else. */
+  rejectedBefore: string | undefined;
+  /** Too many streams ended. It stays so until upstream sends something else. */
+  tooManyEnds: string | undefined;
+  /** Something has joined since it was last judged. */
+  isNew: boolean;
+}
+
+const wait = (nextAt: number | undefined): Judgement => ({ release: undefined, nextAt });
+
+/**
+ * Decides when a change that canaries have goes to everybody. Pure: no I/O, no clock; the caller observes the canaries
+ * and passes the time.
+ *
+ *     IDLE ── a change waits ──▶ CANARY ── all canaries accepted it, and the bake is over ──▶ released, IDLE
+ *                                 │  ▲
+ *              a canary rejects,  ▼  │  upstream sends something that the canaries accept
+ *              many leave, …     HELD
+ */
+export class Judge {
+  #settings: JudgeSettings;
+  #state: RolloutState;
+  #attempt: Attempt | undefined;
+  #frozen = false;
+
+  constructor(settings: JudgeSettings, now: number) {
+    this.#settings = settings;
+    this.#state = { kind: 'IDLE', since: now };
+  }
+
+  get state(): RolloutState {
+    return this.#state;
+  }
+
+  /** When the change that waits began to wait; undefined: none does. */
+  get startedAt(): number | undefined {
+    return this.#attempt?.startedAt;
+  }
+
+  /** How many streams of canaries have ended within the last bake. */
+  get ended(): number {
+    return this.#attempt?.ends.length ?? 0;
+  }
+
+  /**
+   * What waits was found bad: it is shown to no other client. Not so where a change has joined it: that is judged anew.
+   */
+  get mayNotSpread(): boolean {
+    const { kind } = this.#state;
+    if (kind !== 'HELD' || this.#attempt?.isNew === true) return false;
+    return this.#state.cause === 'rejection' || this.#state.cause === 'disconnects';
+  }
+
+  configure(settings: JudgeSettings): void {
+    this.#settings = settings;
+  }
+
+  /** Some types or upstreams are frozen, or none is any more. */
+  freeze(frozen: boolean): void {
+    this.#frozen = frozen;
+  }
+
+  /** Upstream has sent something that now waits: the bake starts again, `max_wait` does not. */
+  joined(now: number): void {
+    const attempt = this.#begun(now);
+    attempt.acceptedAt = undefined;
+    attempt.rejectedBefore = undefined;
+    attempt.tooManyEnds = undefined;
+    attempt.isNew = true;
+    if (this.#state.kind !== 'HELD') return;
+    // What was held was judged. This is judged anew.
+    attempt.waitsSince = now;
+    attempt.ends = [];
+  }
+
+  /** The stream of a canary has ended that subscribed to what waits. `rejection`: what it rejected, if it did. */
+  canaryEnded(now: number, rejection: string | undefined): void {
+    if (this.#attempt === undefined) return;
+    this.#attempt.ends = [...this.#attempt.ends, now];
+    this.#attempt.rejectedBefore ??= rejection;
+  }
+
+  judge(now: number, seen: Observation): Judgement {
+    if (seen.pending === 0) {
+      this.#attempt = undefined;
+      this.#enter(this.#frozen ? { kind: 'FROZEN', since: now } : { kind: 'IDLE', since: now });
+      return wait(undefined);
+    }
+    const attempt = this.#begun(now);
+    attempt.isNew = false;
+    attempt.ends = attempt.ends.filter((at) => at > now - this.#settings.bakeMs);
+    const objection = this.#objection(attempt, seen);
+    if (objection !== undefined) {
+      attempt.acceptedAt = undefined;
+      this.#enter({ kind: 'HELD', since: now, ...objection });
+      return wait(undefined);
+    }
+    if (seen.accepted === seen.total && (seen.total > 0 || !seen.clientsMayComeBack))
+      attempt.acceptedAt ??= now;
+    return this.#settings.mode === 'MANUAL'
+      ? this.#manual(now, attempt)
+      : this.#automatic(now, attempt, seen);
+  }
+
+  #manual(now: number, attempt: Attempt): Judgement {
+    const accepted = attempt.acceptedAt === undefined ? '' : 'the canaries have accepted it, and ';
+    this.#enter({ kind: 'CANARY', since: now, reason: `${accepted}mode: MANUAL waits for release` });
+    return wait(undefined);
+  }
+
+  #automatic(now: number, attempt: Attempt, { total, accepted }: Observation): Judgement {
+    const { bakeMs, maxWaitMs, onTimeout } = this.#settings;
+    const bakedAt = attempt.acceptedAt === undefined ? undefined : attempt.acceptedAt + bakeMs;
+    // A client that has come since may still have to answer.
+    if (bakedAt !== undefined && bakedAt <= now && accepted === total)
+      return { release: 'accepted', nextAt: undefined };
+    const deadline = attempt.waitsSince + maxWaitMs;
+    if (now >= deadline) {
+      if (onTimeout === 'PROCEED') return { release: 'timeout', nextAt: undefined };
+      const reason = `no verdict within max_wait: ${accepted} of ${total} canary streams have accepted it`;
+      this.#enter({ kind: 'HELD', since: now, cause: 'timeout', reason });
+      return wait(bakedAt);
+    }
+    this.#enter({ kind: 'CANARY', since: now, reason: '' });
+    return wait(bakedAt === undefined || bakedAt <= now ? deadline : Math.min(bakedAt, deadline));
+  }
+
+  #objection(
+    attempt: Attempt,
+    { rejection, removals, total }: Observation,
+  ): { readonly cause: HoldCause; readonly reason: string } | undefined {
+    const rejected = rejection ?? attempt.rejectedBefore;
+    if (rejected !== undefined) return { cause: 'rejection', reason: rejected };
+    const { maxDisconnects } = this.#settings;
+    const ended = attempt.ends.length;
+    if (ended * 100 > maxDisconnects * (total + ended)) {
+      attempt.tooManyEnds ??= `${ended} of ${total + ended} canary streams ended within the bake: max_disconnects is ${maxDisconnects} percent`;
+    }
+    if (attempt.tooManyEnds !== undefined) return { cause: 'disconnects', reason: attempt.tooManyEnds };
+    return removals === undefined ? undefined : { cause: 'removals', reason: removals };
+  }
+
+  #begun(now: number): Attempt {
+    this.#attempt ??= {
+      startedAt: now,
+      waitsSince: now,
+      acceptedAt: undefined,
+      ends: [],
+      rejectedBefore: undefined,
+      tooManyEnds: undefined,
+      isNew: true,
+    };
+    return this.#attempt;
+  }
+
+  /** `since` stays while the state is the same. */
+  #enter(state: RolloutState): void {
+    const since = isSame(this.#state, state) ? this.#state.since : state.since;
+    this.#state = { ...state, since };
+  }
+}
+
+function isSame(before: RolloutState, after: RolloutState): boolean {
+  switch (after.kind) {
+    case 'IDLE':
+    case 'FROZEN':
+    case 'CANARY':
+      return before.kind === after.kind;
+    case 'HELD':
+      return before.kind === 'HELD' && before.cause === after.cause;
+    default:
+      return assertNever(after);
+  }
+}

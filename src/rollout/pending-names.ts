@@ -1,0 +1,38 @@
+import type { ResourceName, TypeUrl } from '../model/brand.ts';
+import { fail, ok, type Result } from '../model/result.ts';
+import type { GateFilter, PendingName } from '../model/rollout.ts';
+import { typeInfo } from '../model/types.ts';
+import type { Waiting } from './fleet.ts';
+import { scopeText } from './freezes.ts';
+
+/** Of those that canaries see, the ones that an operator means. The error: there are none. */
+export function matching(
+  pending: Iterable<PendingName>,
+  { type, upstream }: GateFilter,
+): Result<readonly PendingName[]> {
+  const seen = [...pending].filter(({ masked }) => masked === undefined);
+  const names = seen.filter(
+    (one) =>
+      (type === undefined || one.type === type) && (upstream === undefined || one.upstream === upstream),
+  );
+  if (names.length > 0) return ok(names);
+  const what = seen.length === 0 ? 'nothing waits' : `nothing of ${scopeText({ type, upstream })} waits`;
+  return fail(`${what}: it was released or discarded before, or upstream has taken it back`);
+}
+
+export function byType(names: Iterable<PendingName>): Waiting {
+  const waiting = new Map<TypeUrl, Set<ResourceName>>();
+  for (const { type, name } of names) {
+    const known = waiting.get(type);
+    if (known === undefined) waiting.set(type, new Set([name]));
+    else known.add(name);
+  }
+  return waiting;
+}
+
+/** Filters that match these names and, of what is pending, nothing of another type or upstream. In the order of ADS. */
+export function filtersOf(names: readonly PendingName[]): readonly GateFilter[] {
+  const filters = new Map<string, Pick<PendingName, 'type' | 'upstream'>>();
+  for (const { type, upstream } of names) filters.set(JSON.stringify([type, upstream]), { type, upstream });
+  return [...filters.values()].toSorted((a, b) => typeInfo(a.type).order - typeInfo(b.type).order);
+}

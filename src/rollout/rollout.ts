@@ -1,0 +1,331 @@
+import type { TypeUrl } from '../model/brand.ts';
+import type { Clock, Timer } from '../model/clock.ts';
+import type { Parameters } from '../model/parameters.ts';
+import { fail, ok, type Result } from '../model/result.ts';
+import type { Gate, GateFilter, PendingName } from '../model/rollout.ts';
+import { Settling } from '../model/settling.ts';
+import type { Side } from '../model/side.ts';
+import { Canaries } from './canaries.ts';
+import type { CanaryRules } from './canary-choice.ts';
+import type { Fleet, Standing, Survey, Waiting } from './fleet.ts';
+import { type Freeze, Freezes, scopeText } from './freezes.ts';
+import { Judge, type JudgeSettings, type Observation, type RolloutState } from './judge.ts';
+import { byType, filtersOf, matching } from './pending-names.ts';
+
+/** As configured (`rollout`). */
+export interface RolloutSettings extends JudgeSettings {
+  readonly canary: CanaryRules;
+  readonly types: readonly TypeUrl[];
+}
+
+/** What a restart must not forget. */
+export interface SavedRollout {
+  readonly freezes: readonly Freeze[];
+  /** The nodes that were canaries of what waited, each with its class. */
+  readonly canaries: ReadonlyMap<string, string>;
+}
+
+type RolloutResult = 'released' | 'held' | 'discarded' | 'timeout';
+
+/** For metrics, logs and the disk. */
+export interface RolloutEvents {
+  counted(result: RolloutResult): void;
+  /** Everybody gets these changes now. `milliseconds`: how long they have waited. */
+  released(names: readonly PendingName[], milliseconds: number): void;
+  stateChanged(state: RolloutState): void;
+  save(state: SavedRollout): void;
+}
+
+export interface RolloutOptions {
+  readonly gate: Gate;
+  readonly fleet: Fleet;
+  readonly clock: Clock;
+  readonly events: RolloutEvents;
+  /** Why what waits removes too much; undefined: it does not. `since`: when it began to wait. */
+  readonly tooManyRemovals: (types: Iterable<TypeUrl>, since: number) => string | undefined;
+  /** Of the last change. */
+  readonly revision: () => number;
+  /** From before a restart; undefined: nothing is kept over restarts. */
+  readonly saved: SavedRollout | undefined;
+}
+
+export interface RolloutReport {
+  /** `rollout` is configured. */
+  readonly enabled: boolean;
+  readonly state: RolloutState;
+  /** Names that wait for a verdict, and those that nobody sees. */
+  readonly pending: readonly PendingName[];
+  readonly canaries: {
+    readonly total: number;
+    readonly accepted: number;
+    readonly rejected: number;
+    readonly ended: number;
+  };
+  readonly freezes: readonly Freeze[];
+  /** Of the last change that everybody has, and of the last change. */
+  readonly revision: number;
+  readonly pendingRevision: number;
+}
+
+/** While a change waits the clients are looked at so often, in milliseconds: some may have come. */
+const lookMs = 1000;
+/** Answers of many canaries arrive together. */
+const settling = { quiet: 10, longest: 100 };
+
+const nobody: Survey = { members: [], canaries: [] };
+
+/** Without `rollout` nothing waits for a verdict. */
+const unjudged: JudgeSettings = {
+  bakeMs: 0,
+  maxWaitMs: 0,
+  onTimeout: 'PROCEED',
+  maxDisconnects: 100,
+  mode: 'AUTOMATIC',
+};
+
+/**
+ * Takes changes through their rollout: chooses canaries, hears what they say, and releases what they accept. Without
+ * settings every change goes to everybody at once, but for what an operator freezes.
+ */
+export class Rollout {
+  readonly #options: RolloutOptions;
+  readonly #judge: Judge;
+  readonly #freezes: Freezes;
+  readonly #canaries: Canaries;
+  readonly #settling: Settling;
+  readonly #forget: () => void;
+  #settings: RolloutSettings | undefined;
+  #survey = nobody;
+  /** Something waits for a verdict. */
+  #waits = false;
+  #timer: Timer | undefined;
+  /** The revision of the last change that everybody has; undefined: nothing is pending. */
+  #released: number | undefined;
+
+  constructor(settings: RolloutSettings | undefined, options: RolloutOptions) {
+    const { clock, gate, saved } = options;
+    this.#options = options;
+    this.#settings = settings;
+    this.#judge = new Judge(settings ?? unjudged, clock.now());
+    this.#freezes = new Freezes(saved?.freezes);
+    this.#canaries = new Canaries(settings?.canary, saved?.canaries, clock.now());
+    this.#settling = new Settling(clock, settling, () => this.#look());
+    gate.gatedTypes(new Set(settings?.types));
+    for (const freeze of this.#freezes.all) gate.freeze(filterOf(freeze));
+    this.#judge.freeze(this.#freezes.all.length > 0);
+    this.#forget = gate.onChanged(({ joined }) => this.#changed(joined.length > 0));
+    this.#look();
+    options.events.stateChanged(this.#judge.state);
+  }
+
+  sideOf(nodeId: string, parameters: Parameters): Side {
+    return this.#canaries.sideOf(nodeId, parameters);
+  }
+
+  /** Before the clients' rules are applied again. */
+  reload(settings: RolloutSettings | undefined): void {
+    this.#settings = settings;
+    this.#judge.configure(settings ?? unjudged);
+    this.#canaries.configure(settings?.canary);
+    this.#options.gate.gatedTypes(new Set(settings?.types));
+    this.#settling.touch();
+  }
+
+  stop(): void {
+    this.#waits = false;
+    this.#timer?.cancel();
+    this.#settling.cancel();
+    this.#forget();
+  }
+
+  /** A canary has answered something. */
+  canaryAnswered(): void {
+    if (this.#waits) this.#settling.touch();
+  }
+
+  /** The limits that hold a change are others now. */
+  reconsider(): void {
+    this.#look();
+  }
+
+  /** The stream of a canary has ended. `standingOf` gives undefined if it did not subscribe to what waits. */
+  canaryEnded(standingOf: () => Standing | undefined): void {
+    const standing = this.#waits ? standingOf() : undefined;
+    if (standing === undefined) return;
+    const rejection = standing.kind === 'rejected' ? standing.reason : undefined;
+    this.#judge.canaryEnded(this.#options.clock.now(), rejection);
+    this.#settling.touch();
+  }
+
+  /** What waits for a verdict: canaries see it, and it is not frozen. */
+  waiting(): Waiting {
+    return byType(this.#waits ? this.#judged() : []);
+  }
+
+  report(): RolloutReport {
+    const { canaries } = this.#survey;
+    const count = (kind: Standing['kind']): number => canaries.filter((one) => one.kind === kind).length;
+    return {
+      enabled: this.#settings !== undefined,
+      state: this.#judge.state,
+      pending: [...this.#options.gate.pending],
+      canaries: {
+        total: canaries.length,
+        accepted: count('accepted'),
+        rejected: count('rejected'),
+        ended: this.#judge.ended,
+      },
+      freezes: this.#freezes.all,
+      revision: this.#released ?? this.#options.revision(),
+      pendingRevision: this.#options.revision(),
+    };
+  }
+
+  /** Everybody gets what waits, whatever the canaries say. How many names; the error: nothing waits. */
+  release(filter: GateFilter): Result<number> {
+    const found = matching(this.#options.gate.pending, filter);
+    if (!found.ok) return found;
+    const names = found.value.filter((pending) => !this.#freezes.covers(pending));
+    if (names.length === 0) return fail(`${scopeText(filter)} is frozen: unfreeze it first`);
+    this.#release(names);
+    this.#look();
+    return ok(names.length);
+  }
+
+  /** Canaries go back to what is released. How many names; the error: nothing waits. */
+  discard(filter: GateFilter): Result<number> {
+    const names = matching(this.#options.gate.pending, filter);
+    if (!names.ok) return names;
+    this.#options.events.counted('discarded');
+    this.#options.gate.discard(filter);
+    this.#look();
+    return ok(names.value.length);
+  }
+
+  /** The error: it is frozen already. */
+  freeze(filter: GateFilter, reason: string): Result<undefined> {
+    const added = this.#freezes.add({ ...filterOf(filter), reason, since: this.#options.clock.now() });
+    if (!added.ok) return added;
+    this.#options.gate.freeze(filterOf(filter));
+    this.#frozen();
+    return added;
+  }
+
+  /** What has changed meanwhile goes to canaries now. The error: it is not frozen. */
+  unfreeze(filter: GateFilter): Result<undefined> {
+    const removed = this.#freezes.remove(filter);
+    if (!removed.ok) return removed;
+    for (const freeze of removed.value) this.#options.gate.unfreeze(filterOf(freeze));
+    this.#judge.joined(this.#options.clock.now());
+    this.#waits = true;
+    this.#frozen();
+    return ok(undefined);
+  }
+
+  #frozen(): void {
+    this.#judge.freeze(this.#freezes.all.length > 0);
+    this.#save();
+    this.#options.fleet.waitingChanged();
+    this.#look();
+  }
+
+  #changed(joined: boolean): void {
+    this.#options.fleet.waitingChanged();
+    this.#released ??= this.#options.revision() - 1;
+    if (joined) {
+      this.#judge.joined(this.#options.clock.now());
+      this.#waits = true;
+    }
+    this.#settling.touch();
+  }
+
+  #judged(): readonly PendingName[] {
+    return [...this.#options.gate.pending].filter(
+      (pending) => pending.masked === undefined && !this.#freezes.covers(pending),
+    );
+  }
+
+  /** Looks at the canaries and passes on what they say. */
+  #look(): void {
+    this.#timer?.cancel();
+    this.#timer = undefined;
+    const now = this.#options.clock.now();
+    const before = this.#judge.state;
+    const names = this.#judged();
+    this.#waits = names.length > 0;
+    if (Iterator.from(this.#options.gate.pending).next().done === true) this.#released = undefined;
+    this.#survey = this.#waits && this.#settings !== undefined ? this.#staffed(now) : nobody;
+    const { release, nextAt } = this.#judge.judge(now, this.#observe(now, names));
+    if (release !== undefined) {
+      if (release === 'timeout' && this.#settings !== undefined) this.#options.events.counted('timeout');
+      this.#release(names);
+      if (this.#judged().length < names.length) this.#look();
+      return;
+    }
+    this.#tellState(before);
+    if (!this.#waits) {
+      this.#overAt(now);
+      return;
+    }
+    const wait = Math.min(lookMs, (nextAt ?? Number.POSITIVE_INFINITY) - now);
+    this.#timer = this.#options.clock.after(Math.max(0, wait), () => this.#look());
+  }
+
+  /** Where a class has no canary for what waits, one is elected. What was found bad is shown to nobody else. */
+  #staffed(now: number): Survey {
+    const { fleet } = this.#options;
+    const survey = fleet.survey(this.waiting());
+    const nodes = this.#judge.mayNotSpread ? undefined : this.#canaries.elect(survey.members);
+    if (nodes !== undefined && nodes.size > 0) fleet.moved(nodes);
+    const staffed = nodes === undefined || nodes.size === 0 ? survey : fleet.survey(this.waiting());
+    if (this.#canaries.remember(staffed.members, now)) this.#save();
+    return staffed;
+  }
+
+  #observe(now: number, names: readonly PendingName[]): Observation {
+    const { canaries, members } = this.#survey;
+    const rejected = canaries.find((one) => one.kind === 'rejected');
+    const types = new Set(this.#settings === undefined ? [] : names.map(({ type }) => type));
+    return {
+      pending: names.length,
+      total: canaries.length + this.#canaries.absent(members),
+      accepted: canaries.filter(({ kind }) => kind === 'accepted').length,
+      rejection: rejected?.reason,
+      removals:
+        types.size === 0 ? undefined : this.#options.tooManyRemovals(types, this.#judge.startedAt ?? now),
+      clientsMayComeBack: this.#canaries.mayComeBack(now),
+    };
+  }
+
+  /** All of these names, and nothing that is frozen. */
+  #release(names: readonly PendingName[]): void {
+    const { events, clock, gate } = this.#options;
+    const started = this.#judge.startedAt ?? clock.now();
+    for (const filter of filtersOf(names)) gate.release(filter);
+    if (this.#settings === undefined) return;
+    events.counted('released');
+    events.released(names, clock.now() - started);
+  }
+
+  /** Canaries that see what is frozen stay canaries: their side must not change under them. */
+  #overAt(now: number): void {
+    if (this.#options.gate.size > 0) return;
+    const nodes = this.#canaries.over(now);
+    if (nodes === undefined) return;
+    this.#save();
+    if (nodes.size > 0) this.#options.fleet.moved(nodes);
+  }
+
+  #tellState(before: RolloutState): void {
+    const { state } = this.#judge;
+    if (state.kind === before.kind && state.since === before.since) return;
+    if (state.kind === 'HELD') this.#options.events.counted(state.cause === 'timeout' ? 'timeout' : 'held');
+    this.#options.events.stateChanged(state);
+  }
+
+  #save(): void {
+    this.#options.events.save({ freezes: this.#freezes.all, canaries: this.#canaries.remembered });
+  }
+}
+
+const filterOf = ({ type, upstream }: GateFilter): GateFilter => ({ type, upstream });

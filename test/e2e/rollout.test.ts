@@ -1,0 +1,183 @@
+import { expect } from 'chai';
+import { always, eventually } from './support/eventually.ts';
+import { ModelPlane } from './support/model-plane.ts';
+import { temporaryDirectory } from './support/paths.ts';
+import { ClientPool, type RecordingClient } from './support/recording-client.ts';
+import { type RelayConfig, RelayProcess } from './support/relay.ts';
+import { operate, reaches, rolloutOf } from './support/rollout-state.ts';
+
+const backoff = { initial: '20ms', max: '100ms' };
+const bake = '500ms';
+
+/** One class of clients, of which nobody is a canary by the hash: one of them is elected. */
+const config = (plane: ModelPlane, rollout: object = {}, more: object = {}): RelayConfig => ({
+  upstreams: [{ name: 'central', ads: { endpoints: [plane.address], backoff } }],
+  rollout: { canary: { percent: 0.01 }, bake, ...rollout },
+  ...more,
+});
+
+const ids = ['n1', 'n2', 'n3'];
+
+async function fleetOf(
+  pool: ClientPool,
+  contents: Readonly<Record<string, string>>,
+): Promise<RecordingClient[]> {
+  const clients = ids.map((id, index) => pool.open(index % 2 === 0 ? 'delta' : 'sotw', id));
+  for (const client of clients) client.subscribe('cds');
+  for (const client of clients) await client.gets('cds', contents);
+  return clients;
+}
+
+/** The one that has a content that the others do not have. */
+function ahead(clients: readonly RecordingClient[], name: string, content: string): RecordingClient {
+  const found = clients.filter((client) =>
+    client.of('cds').some(({ resources }) => resources.get(name) === content),
+  );
+  const [only] = found;
+  if (only === undefined || found.length > 1)
+    throw new Error(`${found.length} clients have heard of ${content}`);
+  return only;
+}
+
+async function checkState(relay: RelayProcess, state: string): Promise<void> {
+  expect((await rolloutOf(relay)).state).to.equal(state);
+}
+
+describe('a rollout', function () {
+  this.timeout(30_000);
+
+  it('goes to one client of the class, and to the others when that one has accepted it and stayed', async () => {
+    await using plane = await ModelPlane.start();
+    plane.set('cds', { a: '1', b: '1' });
+    await using relay = await RelayProcess.start(config(plane));
+    using pool = new ClientPool(relay.xds, 1);
+    const clients = await fleetOf(pool, { a: '1', b: '1' });
+    expect((await rolloutOf(relay)).state).to.equal('IDLE');
+    plane.set('cds', { a: '2', b: '1' });
+    const during = await reaches(relay, 'CANARY');
+    expect(during).to.deep.include({ upstream: 'central', types: ['cds'], names: ['a'] });
+    expect(during.pending_revision).to.be.greaterThan(during.revision);
+    const first = await eventually(() => ahead(clients, 'a', '2'));
+    for (const client of clients) await client.gets('cds', { a: '2', b: '1' });
+    const others = clients.filter((client) => client !== first);
+    const accepted = first.of('cds').find(({ resources }) => resources.get('a') === '2');
+    for (const client of others) {
+      const later = client.of('cds').find(({ resources }) => resources.get('a') === '2');
+      expect((later?.at ?? 0) - (accepted?.at ?? 0)).to.be.greaterThan(400);
+    }
+    const after = await reaches(relay, 'IDLE');
+    expect(after.revision).to.equal(after.pending_revision);
+    expect(await relay.metric('rollouts_total', 'released')).to.equal(1);
+    expect(await relay.metric('rollout_state', 'IDLE')).to.equal(1);
+    expect(await relay.metric('rollout_duration_seconds_count')).to.equal(1);
+  });
+
+  it('what the canary rejects is never heard of by the others, nor by newcomers; the fix reaches all', async () => {
+    await using plane = await ModelPlane.start();
+    plane.set('cds', { a: '1', b: '1' });
+    await using relay = await RelayProcess.start(config(plane));
+    using pool = new ClientPool(relay.xds, 1);
+    const clients = await fleetOf(pool, { a: '1', b: '1' });
+    for (const client of clients) {
+      client.rejects = ({ resources }) => (resources.get('a') === 'bad' ? 'no such filter' : undefined);
+    }
+    plane.set('cds', { a: 'bad', b: '1' });
+    const held = await reaches(relay, 'HELD');
+    expect(held.reason).to.equal('cds a: no such filter');
+    expect(held.canaries).to.deep.include({ total: 1, accepted: 0, rejected: 1 });
+    const first = ahead(clients, 'a', 'bad');
+    using newcomer = pool.open('delta', 'n4');
+    newcomer.subscribe('cds');
+    await newcomer.gets('cds', { a: '1', b: '1' });
+    await always(() => checkState(relay, 'HELD'), 1500);
+    expect(await relay.metric('rollout_state', 'HELD')).to.equal(1);
+    expect(await relay.metric('rollouts_total', 'held')).to.equal(1);
+    expect((await relay.get('/ready')).body).to.include('"state": "HELD"');
+    plane.set('cds', { a: '2', b: '1' });
+    for (const client of [...clients, newcomer]) await client.gets('cds', { a: '2', b: '1' });
+    await reaches(relay, 'IDLE');
+    expect(ahead([...clients, newcomer], 'a', 'bad')).to.equal(first);
+  });
+
+  it('release gives everybody what is held; discard takes it back from the canary', async () => {
+    await using plane = await ModelPlane.start();
+    plane.set('cds', { a: '1' });
+    await using relay = await RelayProcess.start(config(plane, { mode: 'MANUAL' }));
+    using pool = new ClientPool(relay.xds, 1);
+    const clients = await fleetOf(pool, { a: '1' });
+    expect((await operate(relay, 'Release')).body).to.deep.include({ code: 'failed_precondition' });
+    plane.set('cds', { a: '2' });
+    await reaches(relay, 'CANARY');
+    await eventually(() => ahead(clients, 'a', '2'));
+    await always(() => checkState(relay, 'CANARY'), 1000);
+    expect(await operate(relay, 'Release')).to.deep.equal({ status: 200, body: { released: 1 } });
+    for (const client of clients) await client.gets('cds', { a: '2' });
+    expect((await operate(relay, 'Release')).body).to.deep.include({ code: 'failed_precondition' });
+    plane.set('cds', { a: '3' });
+    const canary = await eventually(() => ahead(clients, 'a', '3'));
+    expect((await operate(relay, 'Discard', { type: 'lds' })).status).to.equal(400);
+    expect(await operate(relay, 'Discard', { type: 'cds' })).to.deep.equal({
+      status: 200,
+      body: { discarded: 1 },
+    });
+    await canary.gets('cds', { a: '2' });
+    await reaches(relay, 'IDLE');
+    plane.set('cds', { a: '4' });
+    await reaches(relay, 'CANARY');
+    await operate(relay, 'Release', { upstream: 'central', reason: 'looked at it' });
+    for (const client of clients) await client.gets('cds', { a: '4' });
+    const audit = relay.log.filter(({ message }) => message.startsWith('an operator has'));
+    expect(audit.map(({ what, reason }) => [what, reason])).to.deep.equal([
+      ['release', 'a test'],
+      ['discard', 'a test'],
+      ['release', 'looked at it'],
+    ]);
+    expect(audit.every(({ who }) => String(who).startsWith('127.0.0.1:'))).to.equal(true);
+  });
+
+  it('a freeze holds every type, outlives a kill, and is refused twice', async () => {
+    await using plane = await ModelPlane.start();
+    plane.set('cds', { a: '1' });
+    plane.set('eds', { a: '1' });
+    using directory = temporaryDirectory();
+    const cache = { persistence: { path: directory.path } };
+    const all = config(plane, {}, { cache });
+    const first = await RelayProcess.start(all);
+    {
+      using pool = new ClientPool(first.xds, 1);
+      const clients = await fleetOf(pool, { a: '1' });
+      expect((await operate(first, 'Freeze', { reason: ' ' })).body).to.deep.include({
+        code: 'invalid_argument',
+      });
+      expect((await operate(first, 'Freeze', { upstream: 'x' })).body).to.deep.include({ code: 'not_found' });
+      expect((await operate(first, 'Freeze', { reason: 'black friday' })).status).to.equal(200);
+      const again = await operate(first, 'Freeze', { type: 'cds' });
+      expect(again.body['message']).to.match(/everything is frozen already.*black friday/);
+      expect(await reaches(first, 'FROZEN')).to.deep.include({ reason: 'black friday' });
+      expect(await first.metric('frozen')).to.equal(1);
+      plane.set('cds', { a: '2' });
+      await eventually(async () => expect((await rolloutOf(first)).names).to.deep.equal(['a']));
+      await always(
+        () => clients.forEach((client) => expect(client.has('cds')).to.deep.equal({ a: '1' })),
+        700,
+      );
+      await eventually(async () => expect(await first.metric('persistence_lag_seconds')).to.equal(0));
+      first.signal('SIGKILL');
+      await first.exited;
+    }
+    await using second = await RelayProcess.start(all);
+    await reaches(second, 'FROZEN');
+    expect((await operate(second, 'Unfreeze')).status).to.equal(200);
+    await reaches(second, 'IDLE');
+    await second.stop();
+    await first.stop();
+  });
+
+  it('admin.read_only refuses all four', async () => {
+    await using plane = await ModelPlane.start();
+    await using relay = await RelayProcess.start(config(plane, {}, { admin: { read_only: true } }));
+    for (const method of ['Freeze', 'Unfreeze', 'Release', 'Discard'] as const) {
+      expect((await operate(relay, method)).body).to.deep.include({ code: 'permission_denied' });
+    }
+  });
+});

@@ -1,0 +1,92 @@
+import { expect } from 'chai';
+import { internParameters } from '../../src/model/parameters.ts';
+import type { Side } from '../../src/model/side.ts';
+import { isCanaryByRule, placeOf } from '../../src/rollout/canary-choice.ts';
+import { elect, type Member } from '../../src/rollout/election.ts';
+
+const all = new Set(['cds a', 'cds b']);
+const onlyA = new Set(['cds a']);
+const onlyB = new Set(['cds b']);
+
+const member = (
+  nodeId: string,
+  classKey: string,
+  side: Side,
+  ...subscribed: readonly ReadonlySet<string>[]
+): Member => ({ nodeId, classKey, side, subscribed: new Set(subscribed) });
+
+const lowest = (...ids: readonly string[]): string | undefined =>
+  ids.toSorted((a, b) => placeOf(a) - placeOf(b))[0];
+
+describe('canaries', () => {
+  it('a class without a canary gets the first by the hash of the node id', () => {
+    const ids = ['n1', 'n2', 'n3'];
+    expect(elect(ids.map((id) => member(id, 'prod', 'released', all)))).to.deep.equal([lowest(...ids)]);
+  });
+
+  it('a class with a canary that subscribes to all of it gets no other', () => {
+    expect(elect([member('n1', 'prod', 'released', all), member('n2', 'prod', 'canary', all)])).to.deep.equal(
+      [],
+    );
+  });
+
+  it('each class gets its own', () => {
+    const members = [member('n1', 'prod', 'canary', all), member('n2', 'test', 'released', all)];
+    expect(elect(members)).to.deep.equal(['n2']);
+  });
+
+  it('a canary that does not subscribe to a change is none for it', () => {
+    const members = [member('n1', 'prod', 'canary', onlyA), member('n2', 'prod', 'released', onlyB)];
+    expect(elect(members)).to.deep.equal(['n2']);
+  });
+
+  it('canaries of different selections cover a wildcard together', () => {
+    const members = [
+      member('n1', 'prod', 'canary', onlyA),
+      member('n2', 'prod', 'canary', onlyB),
+      member('n3', 'prod', 'released', all),
+    ];
+    expect(elect(members)).to.deep.equal([]);
+  });
+
+  it('one node is enough where it subscribes to everything, over all its types', () => {
+    const ids = ['n1', 'n2', 'n3'];
+    expect(elect(ids.map((id) => member(id, 'prod', 'released', onlyA, onlyB)))).to.have.length(1);
+  });
+
+  it('a class whose canary may still come after a restart waits for it', () => {
+    expect(elect([member('n1', 'prod', 'released', all)], (key) => key === 'prod')).to.deep.equal([]);
+  });
+
+  it('a share of the nodes, stable: a larger percentage only adds', () => {
+    const ids = Array.from({ length: 2000 }, (_, index) => `node-${index}`);
+    const none = internParameters([]);
+    const canariesAt = (percent: number): readonly string[] =>
+      ids.filter((id) => isCanaryByRule({ percent, match: [] }, id, none));
+    expect(canariesAt(100)).to.have.length(2000);
+    expect(canariesAt(0)).to.have.length(0);
+    expect(canariesAt(10).length).to.be.within(140, 260);
+    expect(canariesAt(20)).to.include.members([...canariesAt(10)]);
+  });
+
+  it('any of the matches makes a canary', () => {
+    const rules = {
+      percent: 0,
+      match: [
+        { key: 'env', value: 'canary' },
+        { key: 'tier', value: 'lab' },
+      ],
+    };
+    const is = (entries: readonly (readonly [string, string])[]): boolean =>
+      isCanaryByRule(rules, 'n', internParameters(entries));
+    expect(is([['env', 'canary']])).to.equal(true);
+    expect(
+      is([
+        ['tier', 'lab'],
+        ['env', 'prod'],
+      ]),
+    ).to.equal(true);
+    expect(is([['env', 'prod']])).to.equal(false);
+    expect(is([])).to.equal(false);
+  });
+});

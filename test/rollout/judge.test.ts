@@ -1,0 +1,324 @@
+import { expect } from 'chai';
+import { Judge, type JudgeSettings, type Observation } from '../../src/rollout/judge.ts';
+
+const settings: JudgeSettings = {
+  bakeMs: 30,
+  maxWaitMs: 600,
+  onTimeout: 'HOLD',
+  maxDisconnects: 20,
+  mode: 'AUTOMATIC',
+};
+
+/** Two canaries that have accepted one change. */
+const accepted: Observation = {
+  pending: 1,
+  total: 2,
+  accepted: 2,
+  rejection: undefined,
+  removals: undefined,
+  clientsMayComeBack: false,
+};
+const waiting: Observation = { ...accepted, accepted: 1 };
+const rejects: Observation = { ...accepted, accepted: 1, rejection: 'lds web: no such filter' };
+const nobody: Observation = { ...accepted, total: 0, accepted: 0 };
+const nothing: Observation = { ...nobody, pending: 0 };
+
+type Step =
+  | { readonly at: number; readonly joined: true }
+  | { readonly at: number; readonly ended: true; readonly rejecting?: string }
+  | { readonly at: number; readonly frozen: boolean }
+  | { readonly at: number; readonly sees: Observation; readonly gives: string };
+
+interface Row {
+  readonly rule: string;
+  readonly settings?: Partial<JudgeSettings>;
+  readonly steps: readonly Step[];
+}
+
+const joined = (at: number): Step => ({ at, joined: true });
+const ended = (at: number, rejecting?: string): Step =>
+  rejecting === undefined ? { at, ended: true } : { at, ended: true, rejecting };
+/** `gives`: the state with its cause, or why it is released. */
+const sees = (at: number, observation: Observation, gives: string): Step => ({
+  at,
+  sees: observation,
+  gives,
+});
+
+const many = (count: number): Observation => ({ ...accepted, total: count, accepted: count });
+
+const rows: readonly Row[] = [
+  { rule: 'nothing waits: IDLE', steps: [sees(0, nothing, 'IDLE')] },
+  {
+    rule: 'accepted by all, and baked: released',
+    steps: [
+      joined(0),
+      sees(0, waiting, 'CANARY'),
+      sees(5, accepted, 'CANARY'),
+      sees(34, accepted, 'CANARY'),
+      sees(35, accepted, 'accepted'),
+      sees(35, nothing, 'IDLE'),
+    ],
+  },
+  {
+    rule: 'the bake starts again when something joins',
+    steps: [
+      joined(0),
+      sees(0, accepted, 'CANARY'),
+      joined(20),
+      sees(20, accepted, 'CANARY'),
+      sees(30, accepted, 'CANARY'),
+      sees(50, accepted, 'accepted'),
+    ],
+  },
+  {
+    rule: 'max_wait does not start again when something joins',
+    steps: [
+      joined(0),
+      sees(0, waiting, 'CANARY'),
+      joined(580),
+      sees(580, waiting, 'CANARY'),
+      sees(600, waiting, 'HELD timeout'),
+    ],
+  },
+  {
+    rule: 'one that has not accepted it: not released, however long',
+    steps: [
+      joined(0),
+      sees(0, waiting, 'CANARY'),
+      sees(599, waiting, 'CANARY'),
+      sees(600, waiting, 'HELD timeout'),
+      sees(9999, waiting, 'HELD timeout'),
+    ],
+  },
+  {
+    rule: 'after a timeout it goes on when the canaries accept it',
+    steps: [
+      joined(0),
+      sees(600, waiting, 'HELD timeout'),
+      sees(700, accepted, 'HELD timeout'),
+      sees(730, accepted, 'accepted'),
+    ],
+  },
+  {
+    rule: 'on_timeout: PROCEED',
+    settings: { onTimeout: 'PROCEED' },
+    steps: [joined(0), sees(0, waiting, 'CANARY'), sees(600, waiting, 'timeout')],
+  },
+  {
+    rule: 'on_timeout: PROCEED does not release what a canary rejects',
+    settings: { onTimeout: 'PROCEED' },
+    steps: [joined(0), sees(0, rejects, 'HELD rejection'), sees(601, rejects, 'HELD rejection')],
+  },
+  {
+    rule: 'a rejection holds',
+    steps: [
+      joined(0),
+      sees(0, waiting, 'CANARY'),
+      sees(1, rejects, 'HELD rejection'),
+      sees(31, rejects, 'HELD rejection'),
+    ],
+  },
+  {
+    rule: 'HELD goes on when upstream sends something that the canaries accept',
+    steps: [
+      joined(0),
+      sees(1, rejects, 'HELD rejection'),
+      joined(100),
+      sees(100, waiting, 'CANARY'),
+      sees(101, accepted, 'CANARY'),
+      sees(131, accepted, 'accepted'),
+    ],
+  },
+  {
+    rule: 'HELD does not go on for a change that leaves the rejection',
+    steps: [
+      joined(0),
+      sees(1, rejects, 'HELD rejection'),
+      joined(100),
+      sees(100, rejects, 'HELD rejection'),
+      sees(140, rejects, 'HELD rejection'),
+    ],
+  },
+  {
+    rule: 'what was held for long gets the whole max_wait again',
+    steps: [
+      joined(0),
+      sees(1, rejects, 'HELD rejection'),
+      joined(9000),
+      sees(9000, waiting, 'CANARY'),
+      sees(9599, waiting, 'CANARY'),
+      sees(9600, waiting, 'HELD timeout'),
+    ],
+  },
+  {
+    rule: 'a client that accepts at the second try: the rejection is over, and the bake starts',
+    steps: [
+      joined(0),
+      sees(1, rejects, 'HELD rejection'),
+      sees(2, accepted, 'CANARY'),
+      sees(31, accepted, 'CANARY'),
+      sees(32, accepted, 'accepted'),
+    ],
+  },
+  {
+    rule: 'a canary that rejects and leaves: its verdict stays until upstream sends something else',
+    settings: { maxDisconnects: 100 },
+    steps: [
+      joined(0),
+      sees(1, rejects, 'HELD rejection'),
+      ended(2, 'lds web: no'),
+      sees(2, nobody, 'HELD rejection'),
+      sees(99, nobody, 'HELD rejection'),
+      joined(100),
+      sees(100, accepted, 'CANARY'),
+    ],
+  },
+  {
+    rule: 'upstream goes back to what is released: nothing waits',
+    steps: [
+      joined(0),
+      sees(1, rejects, 'HELD rejection'),
+      sees(2, nothing, 'IDLE'),
+      joined(50),
+      sees(50, accepted, 'CANARY'),
+    ],
+  },
+  {
+    rule: 'max_disconnects percent of the streams may end',
+    steps: [joined(0), ended(1), ended(1), sees(1, many(8), 'CANARY'), sees(31, many(8), 'accepted')],
+  },
+  {
+    rule: 'one more holds, until upstream sends something else',
+    steps: [
+      joined(0),
+      ended(1),
+      ended(1),
+      ended(1),
+      sees(1, many(8), 'HELD disconnects'),
+      sees(500, many(11), 'HELD disconnects'),
+      joined(600),
+      sees(600, many(11), 'CANARY'),
+      sees(630, many(11), 'accepted'),
+    ],
+  },
+  {
+    rule: 'ends are counted within one bake',
+    steps: [
+      joined(0),
+      ended(1),
+      ended(2),
+      sees(2, { ...many(8), accepted: 7 }, 'CANARY'),
+      ended(32),
+      ended(33),
+      sees(33, { ...many(8), accepted: 7 }, 'CANARY'),
+    ],
+  },
+  {
+    rule: 'max_disconnects: 100 turns it off',
+    settings: { maxDisconnects: 100 },
+    steps: [joined(0), ended(1), ended(1), sees(1, nobody, 'CANARY')],
+  },
+  {
+    rule: 'nobody subscribes: it passes after the bake',
+    steps: [joined(0), sees(0, nobody, 'CANARY'), sees(29, nobody, 'CANARY'), sees(30, nobody, 'accepted')],
+  },
+  {
+    rule: 'after a restart, clients may come back: nobody says nothing',
+    steps: [
+      joined(0),
+      sees(0, { ...nobody, clientsMayComeBack: true }, 'CANARY'),
+      sees(500, { ...nobody, clientsMayComeBack: true }, 'CANARY'),
+      sees(501, nobody, 'CANARY'),
+      sees(531, nobody, 'accepted'),
+    ],
+  },
+  {
+    rule: 'a client that comes when the bake is over still has to answer',
+    steps: [
+      joined(0),
+      sees(0, nobody, 'CANARY'),
+      sees(30, { ...waiting, total: 1, accepted: 0 }, 'CANARY'),
+      sees(31, { ...accepted, total: 1, accepted: 1 }, 'accepted'),
+    ],
+  },
+  {
+    rule: 'too many removals hold, until they are fewer',
+    steps: [
+      joined(0),
+      sees(0, { ...accepted, removals: 'cds: 5 of 6' }, 'HELD removals'),
+      sees(40, { ...accepted, removals: 'cds: 5 of 6' }, 'HELD removals'),
+      joined(50),
+      sees(50, accepted, 'CANARY'),
+      sees(80, accepted, 'accepted'),
+    ],
+  },
+  {
+    rule: 'mode: MANUAL never releases by itself, and has no timeout',
+    settings: { mode: 'MANUAL', onTimeout: 'PROCEED' },
+    steps: [
+      joined(0),
+      sees(0, accepted, 'CANARY'),
+      sees(31, accepted, 'CANARY'),
+      sees(9999, accepted, 'CANARY'),
+    ],
+  },
+  {
+    rule: 'mode: MANUAL holds what a canary rejects',
+    settings: { mode: 'MANUAL' },
+    steps: [joined(0), sees(0, rejects, 'HELD rejection')],
+  },
+  {
+    rule: 'frozen, and nothing else waits: FROZEN',
+    steps: [
+      { at: 0, frozen: true },
+      sees(0, nothing, 'FROZEN'),
+      joined(1),
+      sees(1, accepted, 'CANARY'),
+      sees(31, accepted, 'accepted'),
+      sees(31, nothing, 'FROZEN'),
+      { at: 40, frozen: false },
+      sees(40, nothing, 'IDLE'),
+    ],
+  },
+];
+
+describe('judge', () => {
+  for (const { rule, settings: own = {}, steps } of rows) {
+    it(rule, () => {
+      const judge = new Judge({ ...settings, ...own }, 0);
+      for (const step of steps) {
+        const { at } = step;
+        if ('joined' in step) judge.joined(at);
+        else if ('ended' in step) judge.canaryEnded(at, step.rejecting);
+        else if ('frozen' in step) judge.freeze(step.frozen);
+        else expect(outcome(judge, at, step.sees), `at ${at}`).to.equal(step.gives);
+      }
+    });
+  }
+
+  it('says when to look again: the end of the bake, or of max_wait', () => {
+    const judge = new Judge(settings, 0);
+    judge.joined(0);
+    expect(judge.judge(0, waiting).nextAt).to.equal(600);
+    expect(judge.judge(5, accepted).nextAt).to.equal(35);
+    expect(judge.judge(6, rejects).nextAt).to.equal(undefined);
+  });
+
+  it('a state keeps its beginning while it lasts', () => {
+    const judge = new Judge(settings, 0);
+    judge.joined(3);
+    judge.judge(3, waiting);
+    judge.judge(9, accepted);
+    expect(judge.state.since).to.equal(3);
+    judge.judge(10, rejects);
+    expect(judge.state.since).to.equal(10);
+  });
+});
+
+function outcome(judge: Judge, at: number, observation: Observation): string {
+  const { release } = judge.judge(at, observation);
+  if (release !== undefined) return release;
+  const { state } = judge;
+  return state.kind === 'HELD' ? `HELD ${state.cause}` : state.kind;
+}
