@@ -45,6 +45,11 @@ export class ChangeRate {
     });
   }
 
+  /** It reads again later. */
+  get isPaused(): boolean {
+    return this.#paused !== undefined;
+  }
+
   close(): void {
     this.#paused?.cancel();
   }

@@ -4,6 +4,7 @@ import type { RequestKind } from '../model/subscription.ts';
 import {
   type DeltaRequest,
   readVersions,
+  type SelectorFields,
   type SotwRequest,
   subscribed,
   unsubscribed,
@@ -23,6 +24,20 @@ import {
 export class DeltaTypeStream extends TypeStream {
   constructor(type: TypeUrl, client: ClientContext, context: StreamContext) {
     super(type, 'delta', client, context);
+  }
+
+  override repeats(): boolean {
+    return false;
+  }
+
+  protected override listsOf(
+    request: SotwRequest | DeltaRequest,
+  ): readonly (readonly [Buffer | undefined, SelectorFields])[] {
+    if (request.kind !== 'delta') return [];
+    return [
+      [request.subscribe, subscribed],
+      [request.unsubscribe, unsubscribed],
+    ];
   }
 
   handle(request: SotwRequest | DeltaRequest, client: ClientContext): Result<Handled> {

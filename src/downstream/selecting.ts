@@ -4,13 +4,16 @@ import { fail, ok, type Result } from '../model/result.ts';
 import type { SelectionEntry } from '../model/selection.ts';
 import { quote } from '../model/text.ts';
 import { WILDCARD } from '../model/transaction.ts';
+import { atOnce, type InTurns, ReadingPace } from '../model/turns.ts';
 import { authorityOf, canonicalName } from '../model/xdstp.ts';
-import { type Locator, readSelectors, type SelectorFields } from '../wire/requests.ts';
+import { type Locator, readSelectorsInTurns, type SelectorFields } from '../wire/requests.ts';
 import type { ClientContext } from './services.ts';
 
 /** More on one locator is no locator but an attack. */
 const maxParameters = 128;
 const maxParameterLength = 4096;
+/** A name with 128 parameters takes 0.1 ms. */
+const selectedPerTurn = 500;
 
 /** What a plain name selects for this client. */
 export function selectName(name: string, type: TypeUrl, client: ClientContext): Result<SelectionEntry> {
@@ -74,15 +77,28 @@ export function selectAll(
   type: TypeUrl,
   client: ClientContext,
 ): Result<readonly SelectionEntry[]> {
-  const read = readSelectors(range, fields);
+  return atOnce(selectInTurns(range, fields, type, client));
+}
+
+/** The same, a part in each turn of the event loop. */
+export function* selectInTurns(
+  range: Buffer | undefined,
+  fields: SelectorFields,
+  type: TypeUrl,
+  client: ClientContext,
+): InTurns<Result<readonly SelectionEntry[]>> {
+  const read = yield* readSelectorsInTurns(range, fields);
   if (!read.ok) return read;
+  const pace = new ReadingPace(selectedPerTurn);
   const list: SelectionEntry[] = [];
   for (const name of read.value.names) {
+    if (pace.isTurnOver(0)) yield;
     const selected = selectName(name, type, client);
     if (!selected.ok) return selected;
     list.push(selected.value);
   }
   for (const locator of read.value.locators) {
+    if (pace.isTurnOver(0)) yield;
     const selected = selectLocator(locator, type, client);
     if (!selected.ok) return selected;
     list.push(selected.value);

@@ -104,4 +104,6 @@ export interface DownstreamServices {
   refusal(interest: Interest): string | undefined;
   /** The share of a stream of this peer; left out: nothing bounds it. */
   readonly sessions?: (peer: Peer) => SessionShare;
+  /** Requests with so many bytes of names, locators and versions are handled over several turns. Left out: 32 KiB. */
+  readonly largeRequestBytes?: number;
 }

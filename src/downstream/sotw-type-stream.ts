@@ -3,7 +3,7 @@ import { fail, ok, type Result } from '../model/result.ts';
 import { EMPTY_SELECTION, type Selection } from '../model/selection.ts';
 import type { RequestKind, Subscription } from '../model/subscription.ts';
 import { WILDCARD } from '../model/transaction.ts';
-import { type DeltaRequest, type SotwRequest, sotwSelectors } from '../wire/requests.ts';
+import { type DeltaRequest, type SelectorFields, type SotwRequest, sotwSelectors } from '../wire/requests.ts';
 import type { ClientContext } from './services.ts';
 import { SotwNames } from './sotw-names.ts';
 import {
@@ -26,6 +26,16 @@ export class SotwTypeStream extends TypeStream {
 
   constructor(type: TypeUrl, client: ClientContext, context: StreamContext) {
     super(type, 'sotw', client, context);
+  }
+
+  override repeats(request: SotwRequest | DeltaRequest): boolean {
+    return request.kind === 'sotw' && this.#repeatsSelection(request.selectors);
+  }
+
+  protected override listsOf(
+    request: SotwRequest | DeltaRequest,
+  ): readonly (readonly [Buffer | undefined, SelectorFields])[] {
+    return request.kind === 'sotw' ? [[request.selectors, sotwSelectors]] : [];
   }
 
   handle(request: SotwRequest | DeltaRequest, client: ClientContext): Result<Handled> {

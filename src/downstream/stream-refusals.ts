@@ -19,6 +19,22 @@ export interface AskedType {
 
 export const malformed = (message: string): GrpcStatus => ({ code: Code.INVALID_ARGUMENT, message });
 
+export const noFirstRequest = (milliseconds: number): Refusal => ({
+  reason: 'first_request',
+  status: {
+    code: Code.DEADLINE_EXCEEDED,
+    message: `no request came within ${milliseconds} ms (limits.first_request_timeout)`,
+  },
+});
+
+export const stalled = (milliseconds: number): Refusal => ({
+  reason: 'stalled',
+  status: {
+    code: Code.RESOURCE_EXHAUSTED,
+    message: `the client has not read for ${milliseconds} ms (limits.stalled_timeout)`,
+  },
+});
+
 /**
  * A stream fails before its first response if nothing that it subscribes to is cached and none of its upstreams can be
  * reached. gRPC clients then see a lost connection and not "does not exist" (protocol §8, Upstream outage).

@@ -13,6 +13,7 @@ import {
 } from '../model/subscription.ts';
 import { shorten } from '../model/text.ts';
 import { WILDCARD } from '../model/transaction.ts';
+import type { InTurns } from '../model/turns.ts';
 import { type TypeInfo, typeInfo } from '../model/types.ts';
 import { longestText } from '../observe/format.ts';
 import {
@@ -22,13 +23,17 @@ import {
   type SotwRequest,
 } from '../wire/requests.ts';
 import { KnownSelections } from './known-selections.ts';
-import { reselect, selectAll, selectName } from './selecting.ts';
+import { reselect, selectAll, selectInTurns, selectName } from './selecting.ts';
 import type { ClientContext, DownstreamServices } from './services.ts';
+import { excessOfNames } from './subscription-limits.ts';
 
 export const knownSelections = new KnownSelections();
 
 /** The bytes of a request that names nothing. */
 export const nothingNamed = Buffer.alloc(0);
+
+/** What `readAhead` has read for one client, until the request is handled. */
+const readBefore = new WeakMap<Buffer, Result<readonly SelectionEntry[]>>();
 
 export interface Handled {
   readonly kind: RequestKind;
@@ -75,6 +80,25 @@ export abstract class TypeStream {
       contentVersions: protocol === 'sotw' && services.contentVersions(),
       unknownNames: protocol === 'sotw' && client.unknownNames,
     });
+  }
+
+  /** The names and locators of a request, with the numbers of their fields. */
+  protected abstract listsOf(
+    request: SotwRequest | DeltaRequest,
+  ): readonly (readonly [range: Buffer | undefined, fields: SelectorFields])[];
+
+  /** Whether equal bytes show that a request changes nothing. */
+  abstract repeats(request: SotwRequest | DeltaRequest): boolean;
+
+  /** Reads the names of a large request before `handle` is called with it, a part in each turn of the event loop. */
+  *readAhead(request: SotwRequest | DeltaRequest, client: ClientContext): InTurns<void> {
+    const limits = this.context.services.limits();
+    for (const [range, fields] of this.listsOf(request)) {
+      // `handle` refuses it.
+      if (!client.exempt && excessOfNames(range, fields, limits) !== undefined) return;
+      if (range !== undefined)
+        readBefore.set(range, yield* selectInTurns(range, fields, this.info.url, client));
+    }
   }
 
   /** `request` is one of the stream's protocol. */
@@ -153,7 +177,8 @@ export abstract class TypeStream {
     fields: SelectorFields,
     client: ClientContext,
   ): Result<readonly SelectionEntry[]> {
-    return selectAll(range, fields, this.info.url, client);
+    const read = range && readBefore.get(range);
+    return read ?? selectAll(range, fields, this.info.url, client);
   }
 
   protected legacyWildcard(client: ClientContext): SelectionEntry | undefined {

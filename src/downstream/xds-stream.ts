@@ -1,29 +1,32 @@
 import { type TypeUrl, typeUrl } from '../model/brand.ts';
 import type { RequestKind } from '../model/subscription.ts';
+import type { InTurns } from '../model/turns.ts';
 import { Code, type GrpcStatus } from '../wire/grpc-status.ts';
 import { nodeDigest } from '../wire/node-digest.ts';
-import { type ErrorDetail, readDeltaRequest, readSotwRequest } from '../wire/requests.ts';
+import {
+  type DeltaRequest,
+  type ErrorDetail,
+  readDeltaRequest,
+  readSotwRequest,
+  type SotwRequest,
+} from '../wire/requests.ts';
 import type { ServerStream, StreamHandler } from '../wire/server-stream.ts';
+import { Admission } from './admission.ts';
 import { ChangeRate } from './change-rate.ts';
 import { DeltaTypeStream } from './delta-type-stream.ts';
+import { copyOf, isLarge, RequestTurns } from './request-turns.ts';
 import { type OrderedStream, SendOrder } from './send-order.ts';
-import type {
-  ClientContext,
-  DownstreamServices,
-  SessionShare,
-  StreamLimits,
-  Subscribed,
-} from './services.ts';
+import type { ClientContext, DownstreamServices } from './services.ts';
 import { SotwTypeStream } from './sotw-type-stream.ts';
-import { malformed, type Refusal, refusedUpstream, unavailable } from './stream-refusals.ts';
 import {
-  deniesAll,
-  excessOf,
-  excessOfNames,
-  excessOfTypes,
-  excessOfVersions,
-} from './subscription-limits.ts';
-import type { Handled, StreamContext, SubscriptionLimits, TypeStream } from './type-stream.ts';
+  malformed,
+  noFirstRequest,
+  type Refusal,
+  refusedUpstream,
+  stalled,
+  unavailable,
+} from './stream-refusals.ts';
+import type { Handled, StreamContext, TypeStream } from './type-stream.ts';
 
 /** What a path serves. */
 export interface Route {
@@ -34,7 +37,15 @@ export interface Route {
   readonly service: string;
 }
 
-const subscribedOf = ({ info, selection }: TypeStream): Subscribed => ({ url: info.url, selection });
+/** A request whose node was read. */
+interface Arrived {
+  readonly request: SotwRequest | DeltaRequest;
+  /** How long it was. */
+  readonly bytes: number;
+  readonly client: ClientContext;
+  /** The node has changed, and with it what the client is. */
+  readonly moved: boolean;
+}
 
 /** One client's stream: its types, what of its node matters, and the one write that may be under way. */
 export class XdsStream implements StreamHandler, OrderedStream {
@@ -53,9 +64,10 @@ export class XdsStream implements StreamHandler, OrderedStream {
   #ended = false;
   /** Since when a write waits for the client, by the clock; undefined: none does. */
   #blockedSince: number | undefined;
-  #sessions: SessionShare | undefined;
   readonly #order: SendOrder;
   readonly #rate: ChangeRate;
+  readonly #turns: RequestTurns;
+  readonly #admission: Admission;
   /** What it gives to each of its types. */
   readonly #context: StreamContext;
 
@@ -74,6 +86,8 @@ export class XdsStream implements StreamHandler, OrderedStream {
     this.#openedAt = services.clock.now();
     this.#order = new SendOrder(this, services.clock);
     this.#rate = new ChangeRate(transport, services);
+    this.#turns = new RequestTurns(transport, services.clock, () => !this.#rate.isPaused);
+    this.#admission = new Admission(this, services, (...refusal) => this.#refuse(...refusal));
     this.#context = { services, limits: this.#admission, wake: () => this.pump() };
   }
 
@@ -96,25 +110,45 @@ export class XdsStream implements StreamHandler, OrderedStream {
       this.#refuse('malformed', malformed(read.error));
       return;
     }
+    this.#turns.finish();
+    if (this.#ended) return;
     const before = this.#client;
     const client = this.#identify(read.value.node);
     const type = client === undefined ? undefined : this.#typeOf(read.value.typeUrl);
     if (client === undefined || type === undefined) return;
+    // A changed node may change the parameters of every subscription.
+    const moved = before !== undefined && before !== client;
+    if (isLarge(read.value, this.#services.largeRequestBytes) && !type.repeats(read.value)) {
+      const request = copyOf(read.value);
+      this.#turns.start(request, this.#handleInTurns(type, { request, bytes: bytes.length, client, moved }));
+      return;
+    }
+    this.#handle(type, { request: read.value, bytes: bytes.length, client, moved });
+    this.pump();
+  }
+
+  *#handleInTurns(type: TypeStream, arrived: Arrived): InTurns<void> {
+    yield* type.readAhead(arrived.request, arrived.client);
+    yield;
+    if (this.#ended) return;
+    this.#handle(type, arrived);
+    yield;
+    this.pump();
+  }
+
+  #handle(type: TypeStream, { request, bytes, client, moved }: Arrived): void {
     const isLater = type.subscription !== undefined;
-    const handled = type.handle(read.value, client);
+    const handled = type.handle(request, client);
     if (!handled.ok) {
       this.#refuse('malformed', malformed(handled.error));
       return;
     }
     if (this.#ended) return;
     this.#order.requested(type);
-    this.#count(type, handled.value.kind, client.nodeId, read.value.error);
-    this.#services.taps.heard(this, type.info.url, handled.value.kind, read.value, bytes.length);
+    this.#count(type, handled.value.kind, client.nodeId, request.error);
+    this.#services.taps.heard(this, type.info.url, handled.value.kind, request, bytes);
     if (client.access.side === 'canary') this.#services.events.canaryAnswered();
-    // A changed node may change the parameters of every subscription.
-    const moved = before !== undefined && before !== client;
     this.#afterChange(handled.value, moved, moved ? this.#types : isLater ? [type] : []);
-    this.pump();
   }
 
   #count(type: TypeStream, kind: RequestKind, nodeId: string, error: ErrorDetail | undefined): void {
@@ -129,7 +163,7 @@ export class XdsStream implements StreamHandler, OrderedStream {
     if (changed) this.failIfUnavailable();
     if (changed || moved) this.failIfRefused();
     if (this.#ended || this.#client?.exempt === true || !(changed || moved || reread)) return;
-    this.#rate.spend(changed || moved ? 1 : 0, types, this.#sessions?.taken() ?? 0);
+    this.#rate.spend(changed || moved ? 1 : 0, types, this.#admission.takenSessions());
   }
 
   /** The client half-closes: it subscribes to nothing any more. */
@@ -152,9 +186,10 @@ export class XdsStream implements StreamHandler, OrderedStream {
     this.#services.taps.ended(this);
     this.#closed(this);
     this.#rate.close();
+    this.#turns.close();
     this.#order.close();
     for (const type of this.#types.splice(0)) type.close();
-    this.#sessions?.release();
+    this.#admission.close();
   }
 
   end(status: GrpcStatus): void {
@@ -165,6 +200,7 @@ export class XdsStream implements StreamHandler, OrderedStream {
 
   /** Authorization or derivation rules have changed. */
   reidentify(): void {
+    this.#turns.finish();
     if (this.#client === undefined || this.#ended) return;
     const client = this.#services.reapplyRules(this.#client, this.transport.peer);
     // Parameters of locators that the old rules ignored were not kept.
@@ -177,7 +213,7 @@ export class XdsStream implements StreamHandler, OrderedStream {
     }
     this.#client = client;
     this.#reselect(client);
-    this.#sessions?.taken(); // the client did not ask for these
+    this.#admission.takenSessions(); // the client did not ask for these
     this.failIfRefused();
     this.pump();
   }
@@ -196,14 +232,13 @@ export class XdsStream implements StreamHandler, OrderedStream {
   failIfOverdue(now: number): void {
     const { stalledMilliseconds, firstRequestMilliseconds } = this.#services.limits();
     if (this.#client === undefined && now - this.#openedAt >= firstRequestMilliseconds) {
-      const message = `no request came within ${firstRequestMilliseconds} ms (limits.first_request_timeout)`;
-      const logged = `a client (${this.transport.peer.address}) opened a stream: ${message}`;
-      this.#refuse('first_request', { code: Code.DEADLINE_EXCEEDED, message }, logged);
+      const { reason, status } = noFirstRequest(firstRequestMilliseconds);
+      const logged = `a client (${this.transport.peer.address}) opened a stream: ${status.message}`;
+      this.#refuse(reason, status, logged);
       return;
     }
     if (this.#blockedSince === undefined || now - this.#blockedSince < stalledMilliseconds) return;
-    const message = `the client has not read for ${stalledMilliseconds} ms (limits.stalled_timeout)`;
-    this.#refuse('stalled', { code: Code.RESOURCE_EXHAUSTED, message });
+    this.#refuseFor(stalled(stalledMilliseconds));
   }
 
   /** Writes what is due, one response at a time: while the client does not read, nothing is queued. */
@@ -267,7 +302,7 @@ export class XdsStream implements StreamHandler, OrderedStream {
   /** The same subscriptions with other parameters. */
   #reselect(client: ClientContext): void {
     for (const type of this.#types) type.reselect(client);
-    this.#admitsSessions(client, this.#types.map(subscribedOf));
+    this.#admission.reselected(client);
   }
 
   #typeOf(url: string): TypeStream | undefined {
@@ -290,52 +325,12 @@ export class XdsStream implements StreamHandler, OrderedStream {
       this.#refuse('denied', { code: Code.PERMISSION_DENIED, message });
       return undefined;
     }
-    if (!this.#admits(client, () => excessOfTypes(this.#types.length + 1))) return undefined;
+    if (!this.#admission.oneMoreType(client)) return undefined;
     const Protocol = this.route.protocol === 'sotw' ? SotwTypeStream : DeltaTypeStream;
     const created = new Protocol(type, client, this.#context);
     const later = this.#types.findIndex((other) => other.info.order > created.info.order);
     this.#types.splice(later < 0 ? this.#types.length : later, 0, created);
     return created;
-  }
-
-  /** The limits on what a client may subscribe to; false: this was too much, and the stream is over. */
-  readonly #admission: SubscriptionLimits = {
-    names: (range, fields, client) => this.#admits(client, (limits) => excessOfNames(range, fields, limits)),
-    versions: (range, client) => this.#admits(client, () => excessOfVersions(range)),
-    selection: (type, selection, client) => {
-      // On a per-type service the RPC fails if the client may have nothing of it.
-      if (this.route.type !== undefined && deniesAll(client, type.info.url, selection)) {
-        const message = `this client may not subscribe to any of the ${type.info.short} resources that it names`;
-        this.#refuse('denied', { code: Code.PERMISSION_DENIED, message });
-        return false;
-      }
-      const others = this.#types.filter((other) => other !== type).map(subscribedOf);
-      const own = { url: type.info.url, selection };
-      return (
-        this.#admits(client, (limits) => excessOf(own, others, limits)) &&
-        this.#admitsSessions(client, [own, ...others])
-      );
-    },
-  };
-
-  #admits(client: ClientContext, excess: (limits: StreamLimits) => string | undefined): boolean {
-    const message = client.exempt ? undefined : excess(this.#services.limits());
-    if (message === undefined) return true;
-    this.#refuse('subscriptions', { code: Code.RESOURCE_EXHAUSTED, message });
-    return false;
-  }
-
-  /** A peer may use only a part of the upstream sessions, because other peers need some too. */
-  #admitsSessions(client: ClientContext, subscribed: readonly Subscribed[]): boolean {
-    if (client.exempt) {
-      this.#sessions?.release();
-      return true;
-    }
-    this.#sessions ??= this.#services.sessions?.(this.transport.peer);
-    const message = this.#sessions?.take(subscribed);
-    if (message === undefined) return true;
-    this.#refuse('upstream_sessions', { code: Code.RESOURCE_EXHAUSTED, message }, message);
-    return false;
   }
 
   #refuseFor(refusal: Refusal | undefined): void {

@@ -1,4 +1,5 @@
 import { errorMessage, fail, ok, type Result } from '../model/result.ts';
+import { atOnce, type InTurns, ReadingPace } from '../model/turns.ts';
 import { longestTypeUrl } from '../model/types.ts';
 import {
   bytesTag,
@@ -216,14 +217,26 @@ export const subscribed: SelectorFields = { names: 3, locators: 8 };
 export const unsubscribed: SelectorFields = { names: 4, locators: 9 };
 
 const nothing: Selectors = { names: [], locators: [] };
+/** So many are read in one turn of the event loop. */
+const selectorsPerTurn = 5000;
 
 /** The names and locators in a range of a request. */
 export function readSelectors(range: Buffer | undefined, fields: SelectorFields): Result<Selectors> {
+  return atOnce(readSelectorsInTurns(range, fields));
+}
+
+/** The same, a part in each turn of the event loop. */
+export function* readSelectorsInTurns(
+  range: Buffer | undefined,
+  fields: SelectorFields,
+): InTurns<Result<Selectors>> {
   if (range === undefined) return ok(nothing);
+  const pace = new ReadingPace(selectorsPerTurn);
   const names: string[] = [];
   const locators: Locator[] = [];
   try {
     for (const reader = new MessageReader(range); reader.next(); ) {
+      if (pace.isTurnOver(0)) yield;
       if (reader.tag === bytesTag(fields.names)) names.push(reader.text());
       else if (reader.tag === bytesTag(fields.locators)) locators.push(readLocator(reader.message()));
     }

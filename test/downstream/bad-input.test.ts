@@ -148,6 +148,7 @@ describe('bad input', () => {
       const client = relay.sotw();
       const names = Array.from({ length: 100_000 }, (_, index) => `name-${index}`);
       client.send('eds', { resourceNames: names });
+      relay.clock.advance(0);
       const puts = names.map((name) => put(type('eds'), name, '1'));
       relay.says({ type: type('eds'), holder: namedHolder, puts, resolved: [] });
       const response = client.one();

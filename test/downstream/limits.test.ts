@@ -137,6 +137,7 @@ describe('limits', () => {
       const client = relay.delta();
       const names = Array.from({ length: 10_000 }, (_, index) => `name-${index}`);
       client.send('eds', { resourceNamesSubscribe: names });
+      relay.clock.advance(0);
       expect(client.paused).to.equal(false);
       client.send('eds', { resourceNamesUnsubscribe: ['name-0'] }); // 20: 9,999 are left
       expect(client.paused).to.equal(true);

@@ -690,6 +690,7 @@ describe('variants (protocol §5, TP2)', () => {
         const delta = locating(relay, ['fine', {}], ['x', parameters]);
         const sotw = relay.sotw();
         sotw.send('eds', { resourceLocators: [locator('fine'), locator('x', parameters)] });
+        relay.clock.advance(0);
         for (const client of [delta, sotw]) {
           expect(client.status?.code).to.equal(3);
           expect(client.status?.message).to.match(reason);

@@ -35,6 +35,8 @@ export interface RelayPlan {
   readonly constrained: boolean;
   /** cache.persistence; left out: none. */
   readonly persistence?: { readonly secrets: boolean };
+  /** Every request of a client counts as a large one; left out: none does. */
+  readonly requestsInTurns?: boolean;
 }
 
 export interface RelayHostOptions {
@@ -344,6 +346,7 @@ class Running {
           // Its clients may subscribe to nothing for as long as they like.
           firstRequestMilliseconds: Number.POSITIVE_INFINITY,
         }),
+        ...(plan.requestsInTurns === true ? { largeRequestBytes: 1 } : {}),
         constrained: () => plan.constrained,
         contentVersions: () => plan.contentVersions,
         legacyWildcard: (url) => typeInfo(url).legacyWildcard,

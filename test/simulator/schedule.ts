@@ -89,7 +89,7 @@ export function makePlan(seed: number, size: Size): Plan {
     random,
     planes.map(({ id }) => id),
     habits,
-  ).map((relay) => withPersistence(seed, relay));
+  ).map((relay) => withTurns(seed, withPersistence(seed, relay)));
   const entries = relays.filter(
     ({ id }) => !relays.some(({ endpoints }) => endpoints.includes(id)) || random.chance(0.3),
   );
@@ -114,6 +114,10 @@ function makeHabits(random: Random): Habits {
 
 function withErrors(seed: number, habits: Habits): Habits {
   return new Random('errors', seed).chance(0.2) ? { ...habits, errors: true } : habits;
+}
+
+function withTurns(seed: number, relay: RelayPlan): RelayPlan {
+  return new Random('turns', seed, relay.id).chance(0.25) ? { ...relay, requestsInTurns: true } : relay;
 }
 
 function makeRelays(random: Random, planes: readonly string[], habits: Habits): RelayPlan[] {

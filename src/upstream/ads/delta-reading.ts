@@ -1,10 +1,10 @@
 import { ok, type Result } from '../../model/result.ts';
 import type { Put, ResourceError } from '../../model/transaction.ts';
+import type { InTurns } from '../../model/turns.ts';
 import { Code } from '../../wire/grpc-status.ts';
 import type { IncomingDelta } from '../../wire/response-reader.ts';
 import type { Identity } from './accept-resource.ts';
 import { SeenVariants, variantKey } from './acked-resources.ts';
-import type { InTurns } from './reading-pace.ts';
 import type { ResponseParts } from './response-parts.ts';
 
 /** What a delta response says: all of it judged, nothing of it done yet. */

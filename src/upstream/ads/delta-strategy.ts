@@ -8,6 +8,7 @@ import {
   type Transaction,
   transaction,
 } from '../../model/transaction.ts';
+import { atOnce, type InTurns } from '../../model/turns.ts';
 import { isGlob } from '../../model/xdstp.ts';
 import type { OutgoingRequest } from '../../wire/request-writer.ts';
 import type { ErrorDetail } from '../../wire/requests.ts';
@@ -24,7 +25,6 @@ import { type DeltaReading, notFound, readDelta } from './delta-reading.ts';
 import { deltaRequest, deltaRequests, isPlainWildcard, noVersions } from './delta-requests.ts';
 import { type DeltaState, markReceived, resumable } from './delta-state.ts';
 import type { ProtocolStrategy, StreamStatus, TimeoutOutcome } from './protocol-strategy.ts';
-import { atOnce, type InTurns } from './reading-pace.ts';
 import { ResponseParts } from './response-parts.ts';
 import type { StepEffects } from './step-effects.ts';
 import type { StreamProtocolOptions, TypeState } from './stream-protocol.ts';

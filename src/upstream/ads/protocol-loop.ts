@@ -1,9 +1,9 @@
 import { type TypeUrl, typeUrl } from '../../model/brand.ts';
 import { assertNever, type Result } from '../../model/result.ts';
 import type { Interest, Move, Removal, Transaction } from '../../model/transaction.ts';
+import { atOnce, type InTurns } from '../../model/turns.ts';
 import type { IncomingSotw } from '../../wire/response-reader.ts';
 import type { ProtocolStrategy, StreamStatus } from './protocol-strategy.ts';
-import { atOnce, type InTurns } from './reading-pace.ts';
 import { ResponseRefusals } from './response-refusals.ts';
 import { Silence } from './silence.ts';
 import type { Stamp } from './stamp.ts';

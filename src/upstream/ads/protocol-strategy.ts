@@ -1,10 +1,10 @@
 import type { TypeUrl } from '../../model/brand.ts';
 import type { Result } from '../../model/result.ts';
 import type { Removal, Transaction } from '../../model/transaction.ts';
+import type { InTurns } from '../../model/turns.ts';
 import type { OutgoingRequest } from '../../wire/request-writer.ts';
 import type { ErrorDetail } from '../../wire/requests.ts';
 import type { IncomingSotw, UnreadableResponse } from '../../wire/response-reader.ts';
-import type { InTurns } from './reading-pace.ts';
 import type { TypeState } from './stream-protocol.ts';
 import type { UpstreamSubscription } from './upstream-subscriptions.ts';
 

@@ -2,6 +2,7 @@ import { UNCONSTRAINED } from '../../model/constraints.ts';
 import { contentHash, ownBytes } from '../../model/content-hash.ts';
 import { fail, ok, type Result } from '../../model/result.ts';
 import type { Put, ResourceError } from '../../model/transaction.ts';
+import { type InTurns, ReadingPace } from '../../model/turns.ts';
 import {
   type ByteRanges,
   type IncomingResource,
@@ -18,7 +19,6 @@ import {
   type SeenIdentities,
 } from './accept-resource.ts';
 import type { SeenVariants } from './acked-resources.ts';
-import { type InTurns, ReadingPace } from './reading-pace.ts';
 
 export interface ReadingOptions {
   readonly rules: AcceptanceRules;

@@ -1,11 +1,11 @@
 import type { ResourceName } from '../../model/brand.ts';
 import { ok, type Result } from '../../model/result.ts';
 import type { Put, ResourceError } from '../../model/transaction.ts';
+import type { InTurns } from '../../model/turns.ts';
 import type { IncomingSotw } from '../../wire/response-reader.ts';
 import type { Identity } from './accept-resource.ts';
 import { type AckedResources, SeenVariants } from './acked-resources.ts';
 import { commonEnds, type PreviousResponse, sameResource } from './previous-response.ts';
-import type { InTurns } from './reading-pace.ts';
 import type { ResponseParts } from './response-parts.ts';
 
 /** What a SotW response says: all of it judged, nothing of it done yet. */

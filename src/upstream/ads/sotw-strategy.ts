@@ -9,6 +9,7 @@ import {
   type Transaction,
   transaction,
 } from '../../model/transaction.ts';
+import { atOnce, type InTurns } from '../../model/turns.ts';
 import { Code } from '../../wire/grpc-status.ts';
 import type { OutgoingRequest } from '../../wire/request-writer.ts';
 import {
@@ -22,7 +23,6 @@ import type { Identity } from './accept-resource.ts';
 import { SeenVariants } from './acked-resources.ts';
 import { lastRequestSeen, sotwAnswers } from './answer-attribution.ts';
 import type { ProtocolStrategy, StreamStatus, TimeoutOutcome } from './protocol-strategy.ts';
-import { atOnce, type InTurns } from './reading-pace.ts';
 import { ResponseParts } from './response-parts.ts';
 import { readSotw, type SotwExpectation, type SotwReading } from './sotw-reading.ts';
 import { sotwRequest, sotwRequests } from './sotw-requests.ts';

@@ -1,10 +1,10 @@
 /** A turn of the event loop ends after so many bytes, whatever the number of entries: they are hashed and copied. */
 const bytesPerTurn = 1024 * 1024;
 
-/** Reads in parts: each `next` is one turn of the event loop, and the last one gives the result. */
+/** Work in parts: each `next` is one turn of the event loop, and the last one gives the result. */
 export type InTurns<T> = Generator<undefined, T, undefined>;
 
-/** Divides the reading of a response into turns. */
+/** Divides the reading of a large message into turns. */
 export class ReadingPace {
   readonly #entriesPerTurn: number;
   #entries = 0;

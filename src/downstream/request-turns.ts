@@ -1,0 +1,104 @@
+import type { Clock, Timer } from '../model/clock.ts';
+import { atOnce, type InTurns } from '../model/turns.ts';
+import type { DeltaRequest, SotwRequest } from '../wire/requests.ts';
+import type { ServerStream } from '../wire/server-stream.ts';
+
+/** With fewer bytes of names, locators and versions a request is handled at once. */
+const largeBytes = 32 * 1024;
+
+/** Of all streams together: what comes beyond this is handled at once, so that many large requests do not add up. */
+const mostHeldBytes = 16 * 1024 * 1024;
+let heldBytes = 0;
+
+export function isLarge(request: SotwRequest | DeltaRequest, from = largeBytes): boolean {
+  return bytesOf(request) >= from;
+}
+
+/** The buffer of a request is used again when `message` returns, so what is read later is copied. */
+export function copyOf<R extends SotwRequest | DeltaRequest>(request: R): R {
+  if (request.kind === 'sotw') return { ...request, selectors: copied(request.selectors) };
+  const { subscribe, unsubscribe, initialVersions } = request;
+  return {
+    ...request,
+    subscribe: copied(subscribe),
+    unsubscribe: copied(unsubscribe),
+    initialVersions: copied(initialVersions),
+  };
+}
+
+const listsOf = (request: SotwRequest | DeltaRequest): readonly (Buffer | undefined)[] =>
+  request.kind === 'sotw'
+    ? [request.selectors]
+    : [request.subscribe, request.unsubscribe, request.initialVersions];
+
+const bytesOf = (request: SotwRequest | DeltaRequest): number =>
+  listsOf(request).reduce((sum, list) => sum + (list?.length ?? 0), 0);
+
+const copied = (range: Buffer | undefined): Buffer | undefined => range && Buffer.from(range);
+
+/**
+ * A large request is handled over several turns of the event loop, so that it does not hold up other clients. Nothing
+ * more is read from its own client meanwhile.
+ */
+export class RequestTurns {
+  readonly #transport: ServerStream;
+  readonly #clock: Clock;
+  /** Others may let the transport pause for longer. */
+  readonly #mayResume: () => boolean;
+  #turns: InTurns<void> | undefined;
+  #timer: Timer | undefined;
+  #heldBytes = 0;
+
+  constructor(transport: ServerStream, clock: Clock, mayResume: () => boolean) {
+    this.#transport = transport;
+    this.#clock = clock;
+    this.#mayResume = mayResume;
+  }
+
+  start(request: SotwRequest | DeltaRequest, turns: InTurns<void>): void {
+    const bytes = bytesOf(request);
+    if (heldBytes + bytes > mostHeldBytes) {
+      atOnce(turns);
+      return;
+    }
+    this.#hold(bytes);
+    this.#transport.pause();
+    this.#turns = turns;
+    this.#next();
+  }
+
+  /** Does the rest in this turn: what comes next must find the request handled. */
+  finish(): void {
+    const turns = this.#turns;
+    if (turns === undefined) return;
+    this.close();
+    atOnce(turns);
+    this.#resume();
+  }
+
+  close(): void {
+    this.#turns = undefined;
+    this.#timer?.cancel();
+    this.#hold(0);
+  }
+
+  #next(): void {
+    const turns = this.#turns;
+    if (turns === undefined) return;
+    if (turns.next().done !== true) {
+      this.#timer = this.#clock.after(0, () => this.#next());
+      return;
+    }
+    this.close();
+    this.#resume();
+  }
+
+  #hold(bytes: number): void {
+    heldBytes += bytes - this.#heldBytes;
+    this.#heldBytes = bytes;
+  }
+
+  #resume(): void {
+    if (this.#mayResume()) this.#transport.resume();
+  }
+}

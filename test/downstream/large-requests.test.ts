@@ -1,0 +1,63 @@
+import { expect } from 'chai';
+import { InMemoryRelay, namedHolder, put, type } from '../support/in-memory-relay.ts';
+
+/** Their bytes make a request a large one. */
+const names = Array.from({ length: 5000 }, (_, index) => `name-${index}`);
+
+describe('a large request', () => {
+  it('is handled over several turns, in which others are served and its own client is not read', () => {
+    const relay = new InMemoryRelay();
+    const other = relay.delta();
+    other.send('eds', { resourceNamesSubscribe: ['other'] });
+    const client = relay.delta();
+    client.send('eds', { resourceNamesSubscribe: names });
+    expect(client.paused).to.equal(true);
+    expect(relay.upstream.journal, 'not subscribed yet').to.deep.equal(['+eds other']);
+    relay.says({
+      type: type('eds'),
+      holder: namedHolder,
+      puts: [put(type('eds'), 'other', '1')],
+      resolved: [],
+    });
+    expect(other.received()).to.have.length(1);
+    relay.clock.advance(0);
+    expect(client.paused).to.equal(false);
+    expect(relay.upstream.journal).to.have.length(1 + names.length);
+  });
+
+  it('is handled at once if the rules change meanwhile, by the new ones', () => {
+    const relay = new InMemoryRelay();
+    const client = relay.sotw();
+    client.send('eds', { resourceNames: names });
+    relay.relay.server.reidentify();
+    expect(relay.upstream.journal).to.have.length(names.length);
+    expect(client.paused).to.equal(false);
+  });
+
+  it('is handled before a request that comes all the same', () => {
+    const relay = new InMemoryRelay();
+    const client = relay.delta();
+    client.send('eds', { resourceNamesSubscribe: names });
+    client.send('eds', { resourceNamesUnsubscribe: names.slice(1) });
+    relay.clock.advance(0);
+    expect([...relay.relay.views.all()].map(({ selection }) => selection.size)).to.deep.equal([1]);
+  });
+
+  it('of a client that goes away is forgotten', () => {
+    const relay = new InMemoryRelay();
+    const client = relay.delta();
+    client.send('eds', { resourceNamesSubscribe: names });
+    client.disconnect();
+    relay.clock.advance(0);
+    expect(relay.upstream.journal).to.deep.equal([]);
+  });
+
+  it('is handled at once where others wait with 16 MiB together', () => {
+    const relay = new InMemoryRelay({ limits: { maxSubscriptions: 1_000_000, changesPerSecond: 1_000_000 } });
+    const padded = Array.from({ length: 4000 }, (_, index) => `${index}`.padEnd(1024, 'x'));
+    const clients = Array.from({ length: 5 }, () => relay.delta());
+    for (const client of clients) client.send('eds', { resourceNamesSubscribe: padded });
+    expect(clients.map(({ paused }) => paused)).to.deep.equal([true, true, true, true, false]);
+    for (const client of clients) client.disconnect();
+  });
+});
