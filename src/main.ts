@@ -10,6 +10,8 @@ Usage: distributary COMMAND [OPTIONS]
   explain                  which variant of a resource a client gets, and why
   wait                     until every client has accepted what upstream has
   tap                      messages to and from clients, live
+  freeze, unfreeze         nothing that is known changes, until unfreeze
+  release, discard         a change that only canaries have: for everybody, or for nobody
   demo                     a relay over sample resources with two sample clients
 
 distributary COMMAND --help shows a command's options; --version the version.
@@ -25,6 +27,10 @@ const commands = new Map<string, () => Promise<Command>>([
   ['explain', async () => (await import('./commands/explain.ts')).explain],
   ['wait', async () => (await import('./commands/wait.ts')).wait],
   ['tap', async () => (await import('./commands/tap.ts')).tap],
+  ['freeze', async () => (await import('./commands/operations.ts')).freeze],
+  ['unfreeze', async () => (await import('./commands/operations.ts')).unfreeze],
+  ['release', async () => (await import('./commands/operations.ts')).release],
+  ['discard', async () => (await import('./commands/operations.ts')).discard],
   ['demo', async () => (await import('./commands/demo.ts')).demo],
 ]);
 

@@ -39,7 +39,7 @@ export function statusPage(status: StatusResponse, clients: ListClientsResponse,
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
 <title>distributary: ${status.ready ? 'ready' : 'not ready'}</title><style>${new Html(style)}</style></head>
 <body><div id="lost" role="alert"></div><main>
-${heading(status)}${warnings(status)}${flowPicture(status)}
+${heading(status)}${warnings(status)}${rollout(status, now)}${flowPicture(status)}
 <h2>Upstreams</h2>${table(upstreamColumns(now), status.upstreams, 'No upstream is configured.')}
 <h2>Rejected by clients</h2>${table(nackColumns(now), status.nacks, 'Nothing: clients took what they were sent.')}
 <h2>Types</h2>${table(typeColumns, status.types, 'Nothing is cached or asked for yet.')}
@@ -61,6 +61,25 @@ function heading(status: StatusResponse): Html {
 function warnings({ warnings: list }: StatusResponse): Html {
   const items = list.map((warning) => html`<li>${shorten(warning, 500)}</li>`);
   return items.length === 0 ? html`` : html`<ul class="bad">${items}</ul>`;
+}
+
+/** Where a change stands; nothing while there is none. */
+function rollout({ rollout: change }: StatusResponse, now: number): Html {
+  if (change === undefined || (change.state === 'IDLE' && change.freezes.length === 0)) return html``;
+  const { state, reason, pending, types, names, canaries, freezes } = change;
+  const { total = 0, accepted = 0, rejected = 0, ended = 0 } = canaries ?? {};
+  const shown = names.slice(0, 10).map((name) => shorten(name, 200));
+  const what =
+    pending === 0
+      ? html``
+      : html`<p>Pending: ${pending} names (${types.join(', ')}) of ${change.upstream}: <code>${shown.join(', ')}</code></p>
+<p>Canaries: ${total} streams; ${accepted} accepted, ${rejected} rejected, ${ended} ended</p>`;
+  const frozen = freezes.map(
+    (freeze) =>
+      html`<li>frozen: ${freeze.type || 'everything'} ${freeze.upstream} for ${ago(freeze.since, now) ?? ''}: ${shorten(freeze.reason, 300)}</li>`,
+  );
+  return html`<h2>Rollout</h2><p><span class="${state === 'HELD' ? 'bad' : 'good'}">${state}</span> for ${ago(change.since, now) ?? ''} ${shorten(reason, 500)}</p>
+${what}<ul>${frozen}</ul>`;
 }
 
 const upstreamColumns = (now: number): readonly Column<UpstreamStatus>[] => [

@@ -53,6 +53,7 @@ function statusText(response: StatusResponse, now: number): string {
       `clients: ${response.clients} streams; cache: ${formatBytes(Number(response.cacheBytes))}`,
     ].join('\n'),
     response.warnings.map((warning) => `warning: ${printable(warning)}`).join('\n'),
+    rolloutText(response, now),
     upstreamsText(response, now),
     workersText(response),
     heldText(response, now),
@@ -61,6 +62,28 @@ function statusText(response: StatusResponse, now: number): string {
     nacksText(response, now),
   ];
   return sections.filter((section) => section !== '').join('\n\n');
+}
+
+/** Where a change stands; nothing while there is none. */
+function rolloutText({ rollout }: StatusResponse, now: number): string {
+  if (rollout === undefined || (rollout.state === 'IDLE' && rollout.freezes.length === 0)) return '';
+  const { state, canaries, reason, types, names, pending } = rollout;
+  const { total = 0, accepted = 0, rejected = 0, ended = 0 } = canaries ?? {};
+  const lines = [
+    `rollout: ${state} for ${since(rollout.since, now)}${reason === '' ? '' : `: ${printable(reason)}`}`,
+  ];
+  if (pending > 0) {
+    const shown = names.slice(0, 5).map(printable).join(', ');
+    lines.push(
+      `pending: ${pending} names (${types.join(', ')}) of ${printable(rollout.upstream)}: ${shown}${names.length > 5 ? ', …' : ''}`,
+      `canaries: ${total} streams; ${accepted} accepted, ${rejected} rejected, ${ended} ended`,
+    );
+  }
+  for (const freeze of rollout.freezes) {
+    const what = [freeze.type || 'everything', ...(freeze.upstream === '' ? [] : [`of ${freeze.upstream}`])];
+    lines.push(`frozen: ${what.join(' ')} for ${since(freeze.since, now)}: ${printable(freeze.reason)}`);
+  }
+  return lines.join('\n');
 }
 
 function upstreamsText({ upstreams }: StatusResponse, now: number): string {

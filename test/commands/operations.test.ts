@@ -1,0 +1,120 @@
+import { expect } from 'chai';
+import { startAdminServer } from '../../src/admin/admin-server.ts';
+import type { HttpListener } from '../../src/admin/http-listener.ts';
+import { discard, freeze, release, unfreeze } from '../../src/commands/operations.ts';
+import { status } from '../../src/commands/status.ts';
+import type { Terminal } from '../../src/commands/usage.ts';
+import { fail } from '../../src/model/result.ts';
+import { createLog } from '../../src/observe/log.ts';
+import { Code } from '../../src/wire/grpc-status.ts';
+import { fakeInspector, OPEN, sampleStatus } from '../support/inspector.ts';
+
+type Command = (argv: readonly string[], terminal: Terminal) => Promise<number>;
+
+async function call(command: Command, ...argv: readonly string[]) {
+  const texts = { out: '', err: '' };
+  const terminal: Terminal = {
+    out: (text) => {
+      texts.out += text;
+    },
+    err: (text) => {
+      texts.err += text;
+    },
+    environment: {},
+  };
+  return { code: await command(argv, terminal), ...texts };
+}
+
+const held = {
+  ...sampleStatus,
+  rollout: {
+    state: 'HELD',
+    since: '2026-01-01T00:00:00Z',
+    upstream: 'central',
+    types: ['lds'],
+    names: ['web'],
+    pending: 1,
+    canaries: { total: 2, accepted: 1, rejected: 1, ended: 0 },
+    reason: 'lds web: no such <filter>',
+    revision: 6,
+    pendingRevision: 7,
+    freezes: [{ type: '', upstream: 'central', reason: 'black friday', since: '2026-01-01T00:00:00Z' }],
+    masked: 0,
+  },
+};
+
+describe('commands that change something', () => {
+  const inspector = fakeInspector({ status: () => held });
+  let refusing: HttpListener;
+  let server: HttpListener;
+
+  const listen = async (served: typeof inspector): Promise<HttpListener> => {
+    const started = await startAdminServer({
+      host: '127.0.0.1',
+      port: 0,
+      tls: undefined,
+      access: OPEN,
+      inspector: served,
+      log: createLog({ level: 'silent' }),
+    });
+    if (!started.ok) throw new Error(started.error);
+    return started.value;
+  };
+
+  before(async () => {
+    server = await listen(inspector);
+    const operate = () => fail({ code: Code.FAILED_PRECONDITION, message: 'nothing waits' });
+    refusing = await listen(fakeInspector({ operate }));
+  });
+  after(async () => {
+    await server.close();
+    await refusing.close();
+  });
+
+  const urlOf = ({ address }: HttpListener): string => `http://${address}`;
+
+  it('freeze, unfreeze, release and discard pass on what, and why; 0', async () => {
+    const flags = ['--type', 'lds', '--upstream', 'central', '--reason', 'a test', '--admin', urlOf(server)];
+    for (const [command, says] of [
+      [freeze, 'frozen'],
+      [unfreeze, 'not frozen any more; 1 name pending'],
+      [release, 'released: 1 name'],
+      [discard, 'discarded: 1 name'],
+    ] as const) {
+      expect(await call(command, ...flags)).to.deep.equal({ code: 0, out: `${says}\n`, err: '' });
+    }
+    const asked = inspector.calls.operations;
+    expect(asked.map(({ verb }) => verb)).to.deep.equal(['freeze', 'unfreeze', 'release', 'discard']);
+    for (const { type, upstream, reason, operator } of asked) {
+      expect([type?.split('.').at(-1), upstream, reason]).to.deep.equal(['Listener', 'central', 'a test']);
+      expect(operator).to.match(/^127\.0\.0\.1:\d+$/);
+    }
+  });
+
+  it('what the relay refuses is its reason on stderr; 1', async () => {
+    const { code, out, err } = await call(release, '--reason', 'a test', '--admin', urlOf(refusing));
+    expect({ code, out }).to.deep.equal({ code: 1, out: '' });
+    expect(err).to.match(/: nothing waits\n$/);
+  });
+
+  it('without a reason, or with an unknown type, nothing is asked; 2', async () => {
+    const before = inspector.calls.operations.length;
+    expect(await call(freeze, '--admin', urlOf(server))).to.deep.include({ code: 2 });
+    expect((await call(discard, '--reason', 'x', '--type', 'cdx')).err).to.match(/^unknown --type "cdx"/);
+    expect(inspector.calls.operations).to.have.length(before);
+  });
+
+  it('status tells of a change that is held, and of what is frozen', async () => {
+    const { out } = await call(status, '--admin', urlOf(server));
+    expect(out).to.match(/^rollout: HELD for \d+ d.*: lds web: no such <filter>$/m);
+    expect(out).to.match(/^pending: 1 names \(lds\) of central: web$/m);
+    expect(out).to.match(/^canaries: 2 streams; 1 accepted, 1 rejected, 0 ended$/m);
+    expect(out).to.match(/^frozen: everything of central for \d+ d.*: black friday$/m);
+  });
+
+  it('the page tells of it too, escaped', async () => {
+    const body = await (await fetch(urlOf(server))).text();
+    expect(body).to.include('<h2>Rollout</h2>').and.include('lds web: no such &lt;filter&gt;');
+    expect(body).to.include('1 accepted, 1 rejected').and.include('black friday');
+  });
+});
