@@ -59,6 +59,7 @@ export function startRecipe(file: string, env: RecipeEnvironment): Promise<Relay
 }
 
 const bootstrapSchema = z.looseObject({
+  node: z.looseObject({}),
   static_resources: z.looseObject({ clusters: z.tuple([z.looseObject({ name: z.literal('relay') })]) }),
 });
 
@@ -68,21 +69,39 @@ interface RecipeProxy {
 }
 
 /** An Envoy with the bootstrap of the recipes; only its node, its addresses and the place of its files are others. */
-export function startRecipeEnvoy(
+export const startRecipeEnvoy = (
   binary: string,
   relay: RelayProcess,
   certificates: RecipeCertificates,
   { id = 'edge-1', metadata = {} }: RecipeProxy,
+): Promise<Envoy> =>
+  bootRecipe(binary, relay, 'envoy.yaml', {
+    tls: ['/etc/envoy/tls', certificates.path('envoy')],
+    node: { id, metadata },
+  });
+
+interface RecipeBootstrap {
+  /** The directory in the file, and the one to use. */
+  readonly tls: readonly [from: string, to: string];
+  readonly node: object;
+}
+
+/** The same with the bootstrap that a recipe has for itself. */
+export function bootRecipe(
+  binary: string,
+  relay: RelayProcess,
+  file: string,
+  { tls, node }: RecipeBootstrap,
 ): Promise<Envoy> {
-  const text = readFileSync(recipePath('envoy.yaml'), 'utf8');
-  const content = bootstrapSchema.parse(parse(text.replaceAll('/etc/envoy/tls', certificates.path('envoy'))));
+  const text = readFileSync(recipePath(file), 'utf8');
+  const content = bootstrapSchema.parse(parse(text.replaceAll(...tls)));
   const [cluster] = content.static_resources.clusters;
   const port = Number(relay.xds.slice(relay.xds.lastIndexOf(':') + 1));
   const lb_endpoints = [{ endpoint: { address: socketAddress(port) } }];
   const load_assignment = { cluster_name: 'relay', endpoints: [{ lb_endpoints }] };
   return Envoy.boot(binary, {
     ...content,
-    node: { id, cluster: 'edge', metadata },
+    node: { ...content.node, ...node },
     admin: { address: socketAddress(0) },
     static_resources: { clusters: [{ ...cluster, load_assignment }] },
   });
