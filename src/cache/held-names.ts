@@ -13,7 +13,7 @@ import type {
   RemovalCount,
 } from '../model/rollout.ts';
 import type { Side } from '../model/side.ts';
-import type { Interest, Restamp } from '../model/transaction.ts';
+import { type Interest, type Restamp, WILDCARD } from '../model/transaction.ts';
 import type { CachedResource } from './cached-resource.ts';
 import type { CommitChanges } from './commit-changes.ts';
 import { HeldTransaction } from './held-transaction.ts';
@@ -63,6 +63,11 @@ export class HeldNames implements Gate {
     for (const type of this.#types.values())
       for (const { masked } of type.names.values()) if (masked === undefined) size++;
     return size;
+  }
+
+  /** Types of which something is held. */
+  types(): Iterable<TypeUrl> {
+    return this.#types.keys();
   }
 
   /** How a side sees a type; undefined: as the store has it. */
@@ -200,7 +205,7 @@ export class HeldNames implements Gate {
     let removed = 0;
     let released = 0;
     for (const held of this.#types.values()) {
-      for (const name of held.side('released').resources()) {
+      for (const name of held.side('released').names(WILDCARD)) {
         if (!held.matches(name, filter) || held.side('released').resource(name)?.variants.size === 0)
           continue;
         released++;
@@ -315,7 +320,8 @@ export class HeldNames implements Gate {
   #type(type: TypeUrl): HeldType {
     const known = this.#types.get(type);
     if (known !== undefined) return known;
-    const created = new HeldType(type, () => this.#options.table(type), this.#options.payloads);
+    const { payloads, journal } = this.#options;
+    const created = new HeldType(type, () => this.#options.table(type), payloads, journal);
     this.#types.set(type, created);
     return created;
   }

@@ -1,9 +1,10 @@
-import { type ConstraintsKey, type ResourceName, resourceName, type TypeUrl } from '../model/brand.ts';
+import type { ConstraintsKey, ResourceName, TypeUrl } from '../model/brand.ts';
 import { type Constraints, UNCONSTRAINED } from '../model/constraints.ts';
 import type { GateFilter, MaskReason, PendingName } from '../model/rollout.ts';
 import type { Side } from '../model/side.ts';
 import type { CachedResource, CacheEntry } from './cached-resource.ts';
 import { Images, SideTable } from './images.ts';
+import type { Journal } from './journal.ts';
 import type { Payloads } from './payloads.ts';
 import { sameVariantContent } from './same-content.ts';
 import type { TypeTable } from './type-table.ts';
@@ -33,9 +34,11 @@ export class HeldType {
   version: string | undefined;
   readonly #live: () => TypeTable | undefined;
   readonly #payloads: Payloads;
+  readonly #journal: Journal;
   readonly #sides: Readonly<Record<Side, SideTable>>;
 
-  constructor(type: TypeUrl, live: () => TypeTable | undefined, payloads: Payloads) {
+  constructor(type: TypeUrl, live: () => TypeTable | undefined, payloads: Payloads, journal: Journal) {
+    this.#journal = journal;
     this.type = type;
     this.#live = live;
     this.#payloads = payloads;
@@ -92,6 +95,7 @@ export class HeldType {
     this.canary.drop(name);
     this.released.drop(name);
     if (this.names.size > 0) return;
+    for (const holder of this.versions.keys()) this.#journal.version(this.type, holder);
     this.versions.clear();
     this.version = undefined;
   }
@@ -142,11 +146,8 @@ export class HeldType {
     return image === undefined || live === undefined || image.hasBindingsOf(live);
   }
 
-  #hasInterest({ variant: { name, constraints, aliases } }: CacheEntry): boolean {
-    const interests = this.#live()?.interests;
-    if (interests === undefined) return false;
-    for (const _ of interests.seeing(name, constraints)) return true;
-    return aliases.some((alias) => interests.named(resourceName(alias)) !== undefined);
+  #hasInterest(entry: CacheEntry): boolean {
+    return this.#live()?.interests.anySees(entry.variant) === true;
   }
 
   #takeBack(live: CachedResource, image: CachedResource): void {

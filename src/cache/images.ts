@@ -1,6 +1,6 @@
 import type { ResourceName } from '../model/brand.ts';
 import type { HeldVariant } from '../model/rollout.ts';
-import { type Selector, WILDCARD } from '../model/transaction.ts';
+import type { Selector } from '../model/transaction.ts';
 import { CachedResource, type CacheEntry } from './cached-resource.ts';
 import type { Payloads } from './payloads.ts';
 import { type ReadableTable, TypeTable } from './type-table.ts';
@@ -116,12 +116,11 @@ export class SideTable implements ReadableTable {
     return this.#versions.get(holder) ?? this.#live()?.versions.get(holder);
   }
 
-  /** All holders with a version. */
-  holders(): Iterable<string> {
-    return new Set([...this.#versions.keys(), ...(this.#live()?.versions.keys() ?? [])]);
+  isHeld(name: ResourceName): boolean {
+    return this.#images.has(name);
   }
 
-  *resources(): Iterable<ResourceName> {
-    yield* this.names(WILDCARD);
+  holders(): Iterable<string> {
+    return new Set([...this.#versions.keys(), ...(this.#live()?.versions.keys() ?? [])]);
   }
 }

@@ -3,7 +3,7 @@ import { type Interest, type Selector, WILDCARD } from '../model/transaction.ts'
 import { type CachedResource, type CacheEntry, isHeldByWildcard } from './cached-resource.ts';
 import type { CommitChanges } from './commit-changes.ts';
 import type { Payloads } from './payloads.ts';
-import type { TypeTable } from './type-table.ts';
+import type { ReadableTable, TypeTable } from './type-table.ts';
 import { VariantRemover } from './variant-remover.ts';
 
 /** What would end with an interest. */
@@ -30,6 +30,17 @@ export function contentOf(table: TypeTable, interest: Interest): InterestContent
     }
   }
   return { hasContent, bytes };
+}
+
+/** Whether there is a resource for an interest, or upstream has answered a wildcard. */
+export function hasContent(table: ReadableTable, { selector, parameters }: Interest): boolean {
+  const isWildcard = selector === WILDCARD;
+  if (isWildcard && table.interests.get(selector, parameters)?.resolved === true) return true;
+  for (const name of namesOf(table, selector)) {
+    const matches = table.resource(name)?.variants.match(parameters) ?? [];
+    if (matches.some((entry) => !isWildcard || isHeldByWildcard(entry))) return true;
+  }
+  return false;
 }
 
 /** Removes what only this interest saw, which has ended. `dropped` is called for each name that is not as it was. */
@@ -84,7 +95,7 @@ function hasErrorSubscriber(
 }
 
 /** The names that a selector covers, and those of resources that have it as an alias. */
-function namesOf(table: TypeTable, selector: Selector): ResourceName[] {
-  if (selector === WILDCARD) return [...table.resources.keys()];
-  return [selector, ...table.aliased(selector), ...table.resources.under(selector)];
+function namesOf(table: ReadableTable, selector: Selector): ResourceName[] {
+  if (selector === WILDCARD) return [...table.names(WILDCARD)];
+  return [selector, ...table.aliased(selector), ...table.names(selector)];
 }

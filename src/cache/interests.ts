@@ -1,7 +1,8 @@
-import type { ResourceName } from '../model/brand.ts';
+import { type ResourceName, resourceName } from '../model/brand.ts';
 import type { Constraints } from '../model/constraints.ts';
 import { ParameterIndex } from '../model/parameter-index.ts';
 import type { Parameters } from '../model/parameters.ts';
+import type { Variant } from '../model/resource.ts';
 import { type Holder, type Interest, type Selector, WILDCARD } from '../model/transaction.ts';
 import { parentGlob } from '../model/xdstp.ts';
 
@@ -64,6 +65,12 @@ export class Interests {
   /** Every interest that sees a variant of this name: by name, wildcard or glob. */
   *seeing(name: ResourceName, constraints: Constraints): Iterable<InterestState> {
     for (const index of this.#indexes(name)) yield* index.matching(constraints);
+  }
+
+  /** Whether any interest sees a variant, by its name or an alias. */
+  anySees({ name, constraints, aliases }: Variant): boolean {
+    for (const _ of this.seeing(name, constraints)) return true;
+    return aliases.some((alias) => this.named(resourceName(alias)) !== undefined);
   }
 
   *#indexes(name: ResourceName): Iterable<ParameterIndex<InterestState>> {

@@ -17,7 +17,7 @@ import { Payloads } from './payloads.ts';
 import { restamp } from './restamping.ts';
 import { disown, type Restored, restoreResource } from './restored.ts';
 import { SideCatalog } from './side-catalog.ts';
-import { TypeTable } from './type-table.ts';
+import { type ReadableTable, TypeTable } from './type-table.ts';
 import { Update } from './update.ts';
 import { VariantRemover } from './variant-remover.ts';
 
@@ -94,6 +94,15 @@ export class Store extends CatalogReader {
 
   tables(): Iterable<[TypeUrl, TypeTable]> {
     return this.#tables;
+  }
+
+  /** What is released of each type: this is persisted. */
+  *released(): Iterable<[TypeUrl, ReadableTable]> {
+    for (const [type, table] of this.#tables) yield [type, this.held.side(type, 'released') ?? table];
+    for (const type of this.held.types()) {
+      const table = this.#tables.has(type) ? undefined : this.held.side(type, 'released');
+      if (table !== undefined) yield [type, table];
+    }
   }
 
   /** A new revision that no transaction made: for changes of what is visible without a change of content. */

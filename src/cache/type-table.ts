@@ -36,6 +36,10 @@ export interface ReadableTable {
   names(selector: Selector): Iterable<ResourceName>;
   /** The version of a holder's last response. */
   version(holder: string): string | undefined;
+  /** Its released state is not what upstream says. */
+  isHeld(name: ResourceName): boolean;
+  /** The holders that have a version. */
+  holders(): Iterable<string>;
 }
 
 /** Everything of one type. */
@@ -60,6 +64,14 @@ export class TypeTable implements ReadableTable {
 
   version(holder: string): string | undefined {
     return this.versions.get(holder);
+  }
+
+  isHeld(): boolean {
+    return false;
+  }
+
+  holders(): Iterable<string> {
+    return this.versions.keys();
   }
 
   /** After one of its holders has changed or gone. */

@@ -1,10 +1,10 @@
 import { type ResourceName, resourceName, type TypeUrl } from '../../model/brand.ts';
 import type { Variant } from '../../model/resource.ts';
 import { isCollection } from '../../model/selection.ts';
-import type { Holder, Interest } from '../../model/transaction.ts';
-import { contentOf } from '../interest-content.ts';
+import { type Holder, type Interest, WILDCARD } from '../../model/transaction.ts';
+import { hasContent } from '../interest-content.ts';
 import type { InterestState } from '../interests.ts';
-import type { TypeTable } from '../type-table.ts';
+import type { ReadableTable } from '../type-table.ts';
 import { interestKey, type TakenChanges } from './dirty.ts';
 
 /** What the store had at one moment, between two transactions: immutable, so that it can be written at leisure. */
@@ -37,7 +37,7 @@ export interface ResourceNow {
 
 type InterestNow = Pick<InterestState, 'resolved' | 'holder'>;
 
-type Tables = Iterable<readonly [TypeUrl, TypeTable]>;
+type Tables = Iterable<readonly [TypeUrl, ReadableTable]>;
 
 /** Of what is dirty, or of everything that may be kept. */
 export function takeSnapshot(tables: Tables, dirt: TakenChanges, excluded: ReadonlySet<TypeUrl>): Snapshot {
@@ -60,20 +60,23 @@ export function takeSnapshot(tables: Tables, dirt: TakenChanges, excluded: Reado
   return entries;
 }
 
-function takeAll(type: TypeUrl, table: TypeTable, entries: SnapshotEntry[]): void {
-  for (const name of table.resources.keys()) entries.push(resourceEntry(type, table, name));
+function takeAll(type: TypeUrl, table: ReadableTable, entries: SnapshotEntry[]): void {
+  for (const name of table.names(WILDCARD)) entries.push(resourceEntry(type, table, name));
   for (const { interest } of table.interests.all()) entries.push(interestEntry(type, table, interest));
-  for (const holder of table.versions.keys()) entries.push(versionEntry(type, table, holder));
+  for (const holder of table.holders()) entries.push(versionEntry(type, table, holder));
 }
 
-function resourceEntry(type: TypeUrl, table: TypeTable | undefined, name: ResourceName): SnapshotEntry {
-  const cached = table?.resources.get(name);
+function resourceEntry(type: TypeUrl, table: ReadableTable | undefined, name: ResourceName): SnapshotEntry {
+  const cached = table?.resource(name);
   // Errors are not kept: a resource that has nothing else is none.
-  if (cached === undefined || cached.variants.size === 0)
+  if (table === undefined || cached === undefined || cached.variants.size === 0)
     return { kind: 'resource', type, key: name, resource: undefined };
+  // The last good state of a held name outlives its interests, but not in the file: nothing would end it there.
   const variants = cached.variants
     .values()
+    .filter((entry) => !table.isHeld(name) || table.interests.anySees(entry.variant))
     .map(({ variant, holders }) => ({ variant, holders: [...holders] }));
+  if (variants.length === 0) return { kind: 'resource', type, key: name, resource: undefined };
   return {
     kind: 'resource',
     type,
@@ -83,28 +86,26 @@ function resourceEntry(type: TypeUrl, table: TypeTable | undefined, name: Resour
 }
 
 /** Those that are written or not by what is there under this name. */
-function* naming(table: TypeTable | undefined, name: ResourceName): Iterable<Interest> {
+function* naming(table: ReadableTable | undefined, name: ResourceName): Iterable<Interest> {
   if (table === undefined) return;
-  const aliases = (table.resources.get(name)?.variants.values() ?? []).flatMap(
-    ({ variant }) => variant.aliases,
-  );
+  const aliases = (table.resource(name)?.variants.values() ?? []).flatMap(({ variant }) => variant.aliases);
   for (const selector of new Set([name, ...aliases])) {
     for (const { interest } of table.interests.named(resourceName(selector))?.values() ?? []) yield interest;
   }
 }
 
 /** Clients can name anything: a name under which nothing is there is not kept. It is asked for again after a restart. */
-function isWritten(table: TypeTable, interest: Interest): boolean {
-  return isCollection(interest.selector) || contentOf(table, interest).hasContent;
+function isWritten(table: ReadableTable, interest: Interest): boolean {
+  return isCollection(interest.selector) || hasContent(table, interest);
 }
 
-function interestEntry(type: TypeUrl, table: TypeTable | undefined, interest: Interest): SnapshotEntry {
+function interestEntry(type: TypeUrl, table: ReadableTable | undefined, interest: Interest): SnapshotEntry {
   const known = table?.interests.get(interest.selector, interest.parameters);
   const state = table !== undefined && isWritten(table, interest) ? known : undefined;
   const now = state === undefined ? undefined : { resolved: state.resolved, holder: state.holder };
   return { kind: 'interest', type, key: interestKey(interest), state: now };
 }
 
-function versionEntry(type: TypeUrl, table: TypeTable | undefined, holder: string): SnapshotEntry {
-  return { kind: 'version', type, key: holder, version: table?.versions.get(holder) };
+function versionEntry(type: TypeUrl, table: ReadableTable | undefined, holder: string): SnapshotEntry {
+  return { kind: 'version', type, key: holder, version: table?.version(holder) };
 }

@@ -137,7 +137,7 @@ export class Writer {
     if (opened.value !== undefined) this.startOver();
     // From here to the snapshot nothing waits: it is of one moment.
     const dirt = this.dirty.take();
-    const snapshot = takeSnapshot(store.tables(), dirt, this.#options.excluded);
+    const snapshot = takeSnapshot(store.released(), dirt, this.#options.excluded);
     const written = await this.#transact(snapshot, dirt);
     if (written.ok) {
       this.payloads.committed(written.value);

@@ -4,6 +4,7 @@ import { DatabaseSync } from 'node:sqlite';
 import { expect } from 'chai';
 import { prepareFile } from '../../../src/cache/persistence/files.ts';
 import { resourceName } from '../../../src/model/brand.ts';
+import { isVariant } from '../../../src/model/catalog.ts';
 import { NO_PARAMETERS } from '../../../src/model/parameters.ts';
 import { eventually } from '../../e2e/support/eventually.ts';
 import { type, when } from '../../support/in-memory-relay.ts';
@@ -119,6 +120,37 @@ describe('persistence', () => {
     const after = await open();
     expect(dump(after.store)).to.equal(was);
     await after.close();
+  });
+
+  it('writes what is released, and after a restart what upstream says is a change like any other', async () => {
+    const before = await open();
+    const everything = interest('cds');
+    const gate = (cache: Cache): void => cache.store.held.gatedTypes(new Set([type('cds')]));
+    gate(before);
+    before.store.addInterest(everything);
+    const first = { resources: { a: 'one', b: 'one' }, complete: true, version: '7' };
+    const second = { resources: { a: 'two', c: 'new' }, complete: true, version: '8' };
+    before.store.apply(says('cds', { ...first, resolved: [everything] }));
+    await before.written();
+    before.store.apply(says('cds', second));
+    await before.close();
+    const after = await open();
+    gate(after);
+    const seen = (side: 'released' | 'canary', name: string) => {
+      const value = after.store.sides[side].peek(type('cds'), resourceName(name), NO_PARAMETERS);
+      return isVariant(value) ? value.version : value;
+    };
+    expect(['a', 'b', 'c'].map((name) => seen('released', name))).to.deep.equal(['v-one', 'v-one', 'v-new']);
+    expect(after.store.version(everything)).to.equal('7');
+    after.store.apply(says('cds', { ...second, resolved: [everything] }));
+    expect(['a', 'b', 'c'].map((name) => seen('released', name))).to.deep.equal(['v-one', 'v-one', 'v-new']);
+    expect(['a', 'b', 'c'].map((name) => seen('canary', name))).to.deep.equal(['v-two', 'unknown', 'v-new']);
+    after.store.held.release();
+    await after.close();
+    const again = await open();
+    expect(again.store.version(everything)).to.equal('8');
+    expect(dump(again.store)).to.equal(dump(after.store));
+    await again.close();
   });
 
   it('keeps equal bytes once, and drops those that nobody has', async () => {
