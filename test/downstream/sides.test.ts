@@ -1,0 +1,149 @@
+import { expect } from 'chai';
+import type { Side } from '../../src/model/side.ts';
+import { ALLOW_ALL } from '../../src/security/authorization.ts';
+import { canaryAccess } from '../../src/security/canary-access.ts';
+import { InMemoryRelay, node, resources, type SotwClient, type as url } from '../support/in-memory-relay.ts';
+
+/** A relay that gates clusters and listeners, and whose clients are on the side that `sides` says, by their address. */
+class Setting {
+  readonly sides = new Map<string, Side>();
+  readonly relay = new InMemoryRelay({
+    access: ({ address }) => (this.sides.get(address) === 'canary' ? canaryAccess(ALLOW_ALL) : ALLOW_ALL),
+  });
+
+  constructor() {
+    this.gate.gatedTypes(new Set([url('cds'), url('lds')]));
+  }
+
+  get gate() {
+    return this.relay.relay.gate;
+  }
+
+  sotw(address: string, side: Side = 'released'): SotwClient {
+    const client = this.relay.sotw();
+    client.peer = { ...client.peer, address };
+    this.sides.set(address, side);
+    return client;
+  }
+
+  delta(address: string, side: Side = 'released') {
+    const client = this.relay.delta();
+    client.peer = { ...client.peer, address };
+    this.sides.set(address, side);
+    return client;
+  }
+
+  move(address: string, side: Side): void {
+    this.sides.set(address, side);
+    this.relay.relay.server.reidentify();
+    this.relay.settle();
+  }
+
+  release(): void {
+    this.gate.release();
+    this.relay.settle();
+  }
+}
+
+describe('sides', () => {
+  it('canaries get a change, the others get it with the release, over SotW', () => {
+    const setting = new Setting();
+    const [canary, other] = [setting.sotw('canary', 'canary'), setting.sotw('other')];
+    for (const client of [canary, other]) client.send('cds');
+    setting.relay.full('cds', { a: '1', b: '1' });
+    for (const client of [canary, other]) client.ack('cds', client.one());
+    setting.relay.full('cds', { a: '2' }, '2');
+    expect(resources(canary.one())).to.deep.equal({ a: '2' });
+    expect(other.received()).to.deep.equal([]);
+    const late = setting.sotw('late');
+    late.send('cds');
+    const first = late.one();
+    expect(resources(first)).to.deep.equal({ a: '1', b: '1' });
+    expect(first.versionInfo).to.equal('1');
+    setting.release();
+    const released = other.one();
+    expect(resources(released)).to.deep.equal({ a: '2' });
+    expect(released.versionInfo).to.equal('2');
+    expect(canary.received()).to.deep.equal([]);
+  });
+  it('and over delta: what was removed is removed with the release', () => {
+    const setting = new Setting();
+    const [canary, other] = [setting.delta('canary', 'canary'), setting.delta('other')];
+    for (const client of [canary, other]) client.send('cds');
+    setting.relay.full('cds', { a: '1', b: '1' });
+    for (const client of [canary, other]) client.ack('cds', client.one());
+    setting.relay.full('cds', { a: '2' }, '2');
+    const sent = canary.one();
+    expect([resources(sent), sent.removedResources]).to.deep.equal([{ a: '2' }, ['b']]);
+    expect(other.received()).to.deep.equal([]);
+    setting.release();
+    const released = other.one();
+    expect([resources(released), released.removedResources]).to.deep.equal([{ a: '2' }, ['b']]);
+  });
+  it('a new name comes to both sides at once', () => {
+    const setting = new Setting();
+    const [canary, other] = [setting.delta('canary', 'canary'), setting.delta('other')];
+    for (const client of [canary, other]) client.send('cds');
+    setting.relay.full('cds', { a: '1' });
+    for (const client of [canary, other]) client.ack('cds', client.one());
+    setting.relay.full('cds', { a: '2', b: '1' }, '2');
+    expect(resources(canary.one())).to.deep.equal({ a: '2', b: '1' });
+    expect(resources(other.one())).to.deep.equal({ b: '1' });
+  });
+  for (const protocol of ['sotw', 'delta'] as const) {
+    it(`a client that moves gets what differs, over ${protocol}, and nothing where all is equal`, () => {
+      const setting = new Setting();
+      const client = protocol === 'sotw' ? setting.sotw('one') : setting.delta('one');
+      client.send('cds');
+      setting.relay.full('cds', { a: '1', b: '1' });
+      client.send('cds', { responseNonce: client.received()[0]?.nonce ?? '' });
+      client.send('lds');
+      setting.relay.full('lds', { l: '1' });
+      client.send('lds', { responseNonce: client.received()[0]?.nonce ?? '' });
+      setting.move('one', 'canary');
+      expect(client.received()).to.deep.equal([]);
+      setting.move('one', 'released');
+      setting.relay.full('cds', { a: '2', b: '1' }, '2');
+      expect(client.received()).to.deep.equal([]);
+      setting.move('one', 'canary');
+      const [moved, ...more] = client.received();
+      expect(more).to.deep.equal([]);
+      expect(moved && resources(moved)).to.deep.equal(protocol === 'sotw' ? { a: '2', b: '1' } : { a: '2' });
+      setting.move('one', 'released');
+      const [back] = client.received();
+      expect(back && resources(back)).to.deep.equal(protocol === 'sotw' ? { a: '1', b: '1' } : { a: '1' });
+    });
+  }
+  it('canaries of a discarded change go back', () => {
+    const setting = new Setting();
+    const canary = setting.delta('canary', 'canary');
+    canary.send('cds');
+    setting.relay.full('cds', { a: '1' });
+    canary.ack('cds', canary.one());
+    setting.relay.full('cds', {}, '2');
+    expect(canary.one().removedResources).to.deep.equal(['a']);
+    setting.gate.discard();
+    setting.relay.settle();
+    expect(resources(canary.one())).to.deep.equal({ a: '1' });
+  });
+  it('clients of one side and class share one view', () => {
+    const setting = new Setting();
+    for (const [index, side] of (['canary', 'canary', 'released', 'released'] as const).entries())
+      setting.sotw(`client ${index}`, side).send('cds', { node: { ...node(), id: `node ${index}` } });
+    expect([...setting.relay.relay.views.all()].length).to.equal(2);
+  });
+  it('types come in the order of ADS with a release: clusters before listeners', () => {
+    const setting = new Setting();
+    const other = setting.sotw('other');
+    for (const short of ['lds', 'cds']) other.send(short);
+    setting.relay.full('lds', { l: '1' });
+    setting.relay.full('cds', { a: '1' });
+    for (const response of other.received())
+      other.send(response.typeUrl, { responseNonce: response.nonce, versionInfo: response.versionInfo });
+    setting.relay.full('lds', { l: '2' }, '2');
+    setting.relay.full('cds', { a: '2' }, '2');
+    expect(other.received()).to.deep.equal([]);
+    setting.release();
+    expect(other.received().map(({ typeUrl }) => typeUrl)).to.deep.equal([url('cds'), url('lds')]);
+  });
+});
