@@ -8,6 +8,7 @@ import type {
   Gate,
   GateFilter,
   HeldVariant,
+  MaskReason,
   PendingChange,
   PendingName,
   RemovalCount,
@@ -16,6 +17,7 @@ import type { Side } from '../model/side.ts';
 import { type Interest, type Restamp, WILDCARD } from '../model/transaction.ts';
 import type { CachedResource } from './cached-resource.ts';
 import type { CommitChanges } from './commit-changes.ts';
+import { Freezes } from './freezes.ts';
 import { HeldTransaction } from './held-transaction.ts';
 import { type HeldName, HeldType } from './held-type.ts';
 import type { SideTable } from './images.ts';
@@ -30,6 +32,7 @@ interface HeldNamesOptions {
   readonly payloads: Payloads;
   readonly journal: Journal;
   readonly table: (type: TypeUrl) => TypeTable | undefined;
+  readonly expiring: (variant: Variant) => void;
   readonly nextRevision: () => Revision;
   /** Shows a commit to the views. */
   readonly publish: (commit: Commit) => void;
@@ -46,7 +49,7 @@ export class HeldNames implements Gate {
   readonly #types = new Map<TypeUrl, HeldType>();
   readonly #listeners = new Set<(change: PendingChange) => void>();
   #gated: ReadonlySet<TypeUrl> = new Set();
-  #freezes: GateFilter[] = [];
+  readonly #freezes = new Freezes();
   /** What listeners have not heard of yet. */
   readonly #changes: PendingChange[] = [];
 
@@ -77,9 +80,9 @@ export class HeldNames implements Gate {
 
   /** Undefined: nothing of the type waits, and nothing will. */
   open(type: TypeUrl): HeldTransaction | undefined {
-    if (!this.#gated.has(type) && this.#freezes.length === 0 && !this.#types.has(type)) return undefined;
+    if (!this.#gated.has(type) && !this.#freezes.any && !this.#types.has(type)) return undefined;
     const gated = this.#gated.has(type);
-    const isFrozen = (cached: CachedResource): boolean => this.#isFrozen(type, cached);
+    const isFrozen = (cached: CachedResource): boolean => this.#freezes.covers(type, cached);
     return new HeldTransaction(this.#type(type), {
       now: this.#options.clock.now(),
       waits: (cached) => gated || isFrozen(cached),
@@ -104,8 +107,9 @@ export class HeldNames implements Gate {
     const held = this.#types.get(change.type);
     if (held === undefined) return;
     const images = { ...change, unresolved: [] };
-    restamp(held.released.table, images, revision, this.#options.payloads);
-    restamp(held.canary.table, images, revision, this.#options.payloads);
+    const { payloads, expiring } = this.#options;
+    for (const { table } of [held.released, held.canary])
+      restamp(table, images, revision, payloads, expiring);
     for (const name of new Set(change.moves.map((move) => move.name)))
       if (held.names.has(name)) held.letIfEqual(name);
     this.#forgetEmpty(change.type);
@@ -155,35 +159,36 @@ export class HeldNames implements Gate {
   gatedTypes(types: ReadonlySet<TypeUrl>): void {
     const before = this.#gated;
     this.#gated = types;
-    for (const type of before) if (!types.has(type)) this.release({ type });
+    const isReleased = (masked: MaskReason | undefined): boolean =>
+      masked === undefined || masked === 'discarded';
+    for (const type of before)
+      if (!types.has(type)) this.#release({ type }, ['released', 'canary'], isReleased);
   }
 
   release(filter = everything): void {
-    this.#change(filter, 'released', (type, name, { masked }) => {
-      if (masked !== undefined) return false;
-      type.let(name);
-      return true;
-    });
+    this.#release(filter, ['released'], (masked) => masked === undefined);
   }
 
   discard(filter = everything): void {
-    this.#change(filter, 'canary', (type, name, held) => {
-      if (held.masked !== undefined) return false;
-      type.mask(name, held, 'discarded');
+    this.#change(filter, ['canary'], (type, name, held) => {
+      // What was pending when it was frozen is taken back, and what upstream says now stays frozen.
+      if (held.masked === 'frozen') type.canary.keep(name, type.released.get(name));
+      else if (held.masked === undefined) type.mask(name, held, 'discarded');
+      else return false;
       return true;
     });
   }
 
   freeze(filter = everything): void {
-    if (!this.#freezes.some((known) => isSame(known, filter))) this.#freezes.push(filter);
+    this.#freezes.add(filter);
   }
 
   unfreeze(filter?: GateFilter): void {
-    this.#freezes = filter === undefined ? [] : this.#freezes.filter((known) => !isSame(known, filter));
-    this.#change(filter ?? everything, 'canary', (type, name, held) => {
+    this.#freezes.delete(filter);
+    this.#change(filter ?? everything, ['canary'], (type, name, held) => {
       if (held.masked === undefined || held.masked === 'discarded') return false;
       const cached = type.liveResource(name) ?? type.released.get(name);
-      if (cached !== undefined && this.#isFrozen(type.type, cached)) return false;
+      if (cached !== undefined && this.#freezes.covers(type.type, cached)) return false;
       type.unmask(name, held);
       return true;
     });
@@ -244,10 +249,22 @@ export class HeldNames implements Gate {
       for (const [name, entry] of held.names) yield held.pendingName(name, entry);
   }
 
-  /** Each pending name that the filter matches, as one commit of each type for one side. */
+  #release(
+    filter: GateFilter,
+    sides: readonly Side[],
+    isReleased: (masked: MaskReason | undefined) => boolean,
+  ): void {
+    this.#change(filter, sides, (type, name, { masked }) => {
+      if (!isReleased(masked)) return false;
+      type.let(name);
+      return true;
+    });
+  }
+
+  /** Each pending name that the filter matches, as one commit of each type. */
   #change(
     filter: GateFilter,
-    side: Side,
+    sides: readonly Side[],
     change: (type: HeldType, name: ResourceName, held: HeldName) => boolean,
   ): void {
     for (const held of [...this.#types.values()]) {
@@ -266,7 +283,7 @@ export class HeldNames implements Gate {
       }
       this.#forgetEmpty(held.type);
       if (left.length + joined.length === 0) continue;
-      this.#commit(held, constraints, [side], side === 'released' ? version : undefined);
+      this.#commit(held, constraints, sides, sides.includes('released') ? version : undefined);
       this.#changes.push({ type: held.type, joined, left });
     }
     this.notify();
@@ -307,16 +324,6 @@ export class HeldNames implements Gate {
     this.#options.publish({ ...commit, sides: { released: of('released'), canary: of('canary') } });
   }
 
-  #isFrozen(type: TypeUrl, cached: CachedResource): boolean {
-    if (this.#freezes.length === 0) return false;
-    const [entry] = cached.variants.all();
-    return this.#freezes.some(
-      (filter) =>
-        (filter.type === undefined || filter.type === type) &&
-        (filter.upstream === undefined || filter.upstream === entry?.variant.upstream),
-    );
-  }
-
   #type(type: TypeUrl): HeldType {
     const known = this.#types.get(type);
     if (known !== undefined) return known;
@@ -331,5 +338,3 @@ export class HeldNames implements Gate {
     if (this.#types.get(type)?.names.size === 0) this.#types.delete(type);
   }
 }
-
-const isSame = (a: GateFilter, b: GateFilter): boolean => a.type === b.type && a.upstream === b.upstream;

@@ -2,7 +2,8 @@ import { type ResourceName, resourceName } from '../model/brand.ts';
 import type { Commit } from '../model/catalog.ts';
 import type { Constraints } from '../model/constraints.ts';
 import type { PendingChange } from '../model/rollout.ts';
-import type { CachedResource, CacheEntry } from './cached-resource.ts';
+import { type Interest, WILDCARD } from '../model/transaction.ts';
+import { type CachedResource, type CacheEntry, isHeldByWildcard } from './cached-resource.ts';
 import { followTtls, type HeldType } from './held-type.ts';
 import type { Images } from './images.ts';
 import type { Interests } from './interests.ts';
@@ -112,10 +113,14 @@ export class HeldTransaction {
     for (const images of this.#imagesOf(name)) {
       const followed = followTtls(images.get(name), live);
       const grown = !held.closed && live !== undefined && this.#letNewIn(name, images, live, interests);
-      if (followed || grown) this.#altered.add(name);
+      const joined = !held.closed && joinWildcards(images.get(name), live, interests);
+      if (followed || grown || joined) this.#altered.add(name);
     }
-    if (held.masked === 'discarded' && !sameVariants(held.refused ?? new Map(), variantsOf(live)))
-      this.#type.unmask(name, held);
+    if (held.masked === 'discarded' && !sameVariants(held.refused ?? new Map(), variantsOf(live))) {
+      const known = live ?? this.#type.released.get(name);
+      if (known !== undefined && this.#options.isFrozen(known)) held.masked = 'frozen';
+      else this.#type.unmask(name, held);
+    }
     this.#type.letIfEqual(name);
   }
 
@@ -147,6 +152,25 @@ function interested(interests: Interests, { variant }: CacheEntry): ((cached: Ca
       (cached) =>
         cached.variants.match(interest.parameters).length > 0,
   );
+}
+
+/** Wildcards that have nothing of a name yet get its released content at once. */
+function joinWildcards(
+  image: CachedResource | undefined,
+  live: CachedResource | undefined,
+  interests: Interests,
+): boolean {
+  let joined = false;
+  const shows = ({ interest }: { readonly interest: Interest }): boolean =>
+    image?.variants.match(interest.parameters).some(isHeldByWildcard) === true;
+  for (const entry of image?.variants.all() ?? []) {
+    const now = live?.variants.get(entry.constraints.key);
+    if (now === undefined || isHeldByWildcard(entry) || !isHeldByWildcard(now)) continue;
+    if ([...(interests.named(WILDCARD)?.matching(entry.constraints) ?? [])].some(shows)) continue;
+    entry.holders.push(...now.holders.filter(({ role }) => role === 'wildcard'));
+    joined = true;
+  }
+  return joined;
 }
 
 function without(

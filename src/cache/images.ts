@@ -40,12 +40,14 @@ export class Images {
     copy.restoreBindings(source.bindings ?? []);
   }
 
-  /** Keeps these variants. */
+  /** Keeps these variants of an earlier time. Their TTLs were for that time. */
   keepVariants(name: ResourceName, variants: readonly HeldVariant[]): void {
     this.drop(name);
     this.#names.add(name);
-    for (const { variant, holders } of variants)
+    for (const { variant: earlier, holders } of variants) {
+      const variant = earlier.ttl === undefined ? earlier : { ...earlier, ttl: undefined };
       this.add(name, { constraints: variant.constraints, variant, holders: [...holders], confirmedIn: 0 });
+    }
   }
 
   /** One more variant of a name that is here. */

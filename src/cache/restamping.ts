@@ -24,6 +24,7 @@ export function restamp(
   { moves, unresolved }: Restamp,
   revision: Revision,
   payloads: Payloads,
+  expiring: (variant: Variant) => void,
 ): CommitChanges {
   const changes = new CommitChanges();
   const remover = new VariantRemover(table, payloads);
@@ -45,7 +46,9 @@ export function restamp(
     if (entry.holders.length === 0) remover.forget(name, cached, entry);
   }
   for (const arrival of arrivals) {
-    arrive(table, arrival, revision, payloads);
+    const { variant } = arrive(table, arrival, revision, payloads);
+    // Its timer is for the variant with these constraints.
+    if (variant.ttl !== undefined) expiring(variant);
     changes.touch(arrival.variant.name, arrival.to, arrival.variant.aliases);
   }
   for (const interest of unresolved) {
@@ -63,7 +66,7 @@ function arrive(
   { variant, to, holder }: Arrival,
   revision: Revision,
   payloads: Payloads,
-): void {
+): CacheEntry {
   const { name, version, payload, aliases, metadata } = variant;
   const cached = table.resources.get(name) ?? new CachedResource();
   table.resources.set(name, cached);
@@ -71,7 +74,7 @@ function arrive(
   if (known !== undefined) {
     addHolder(known, holder);
     payloads.release(payload);
-    return;
+    return known;
   }
   const deltaVersion = deltaVersionOf(version, to, payload, aliases, metadata);
   const moved: Variant = { ...variant, constraints: to, deltaVersion, revision };
@@ -79,4 +82,5 @@ function arrive(
   cached.variants.add(entry);
   table.variants++;
   table.link(moved);
+  return entry;
 }

@@ -67,6 +67,7 @@ export class Store extends CatalogReader {
       payloads: this.#payloads,
       journal: this.#journal,
       table: (type) => this.#tables.get(type),
+      expiring: options.expiring,
       nextRevision: () => this.nextRevision(),
       publish: (commit) => options.publish?.(commit),
     });
@@ -134,7 +135,8 @@ export class Store extends CatalogReader {
   restamp(change: Restamp): Commit {
     const { type, unresolved } = change;
     const receivedAt = performance.now();
-    const changes = restamp(this.#table(type), change, this.nextRevision(), this.#payloads);
+    const { expiring } = this.#options;
+    const changes = restamp(this.#table(type), change, this.nextRevision(), this.#payloads, expiring);
     this.held.restamp(change, this.revision);
     for (const interest of unresolved) this.#journal.interest(interest);
     return this.#commit(type, undefined, receivedAt, changes);

@@ -165,6 +165,21 @@ describe('held names', () => {
     });
     expect(setting.pending()).to.equal('');
   });
+  it('a wildcard that has nothing yet gets the released content at once', () => {
+    const setting = new Setting();
+    setting.want('a');
+    setting.apply({ puts: [cluster('a', '1')] });
+    setting.want('*');
+    setting.full({ a: '1' });
+    expect(setting.pending()).to.equal('');
+    expect(setting.members('released')).to.equal('a');
+    const other = new Setting();
+    other.want('a');
+    other.apply({ puts: [cluster('a', '1')] });
+    other.want('*');
+    other.full({ a: '2' });
+    expect([other.members('released'), other.both('a')]).to.deep.equal(['a', '1 | 2']);
+  });
   it('an alias shows what its side has', () => {
     const setting = new Setting();
     setting.want('x');

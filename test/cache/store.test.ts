@@ -555,6 +555,17 @@ describe('store', () => {
   });
 
   describe('time to live (protocol §8)', () => {
+    it('goes on for the new constraints of a variant', () => {
+      const setting = use();
+      setting.want('a', inProd);
+      setting.apply({ puts: [cluster('a', '1', UNCONSTRAINED, { ttlMilliseconds: 1000 })] });
+      const move = { holder: namedHolder, name: resourceName('a'), from: UNCONSTRAINED, to: prod };
+      setting.store.restamp({ type: cds, moves: [move], unresolved: [] });
+      expect(setting.expiring).to.deep.equal(['a', 'a']);
+      setting.clock.advance(1000);
+      const moved = setting.store.resolve(cds, resourceName('a'), inProd);
+      expect(isVariant(moved) && setting.store.expire(moved)).to.be.an('object');
+    });
     const ttl = { ttlMilliseconds: 1000 };
     const see = (setting: Setting) => setting.store.resolve(cds, resourceName('a'), NO_PARAMETERS);
 

@@ -24,7 +24,7 @@ const mutations: readonly Wrong[] = [
   {
     name: 'what upstream has not answered yet is taken to be absent',
     rule: 2,
-    file: 'src/cache/store.ts',
+    file: 'src/cache/catalog-reader.ts',
     right: "?.resolved === true ? 'absent' : 'unknown'",
     wrong: "?.resolved === true ? 'absent' : 'absent'",
   },
