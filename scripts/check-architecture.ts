@@ -22,6 +22,7 @@ const samples = new Map<string, Readonly<Record<string, string>>>([
   ['layer-upstream', { 'src/upstream/a.ts': "import '../relay.ts';", 'src/relay.ts': '' }],
   ['layer-cache', { 'src/cache/a.ts': "import { type B } from '../views/b.ts';", 'src/views/b.ts': '' }],
   ['layer-views', { 'src/views/a.ts': "export { b } from '../cache/b.ts';", 'src/cache/b.ts': '' }],
+  ['layer-history', { 'src/history/a.ts': "import '../cache/b.ts';", 'src/cache/b.ts': '' }],
   ['layer-downstream', { 'src/downstream/a.ts': "import '../views/b.ts';", 'src/views/b.ts': '' }],
   ['layer-rollout', { 'src/rollout/a.ts': "import '../downstream/b.ts';", 'src/downstream/b.ts': '' }],
   ['layer-admin', { 'src/admin/a.ts': "await import('../commands/b.ts');", 'src/commands/b.ts': '' }],

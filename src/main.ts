@@ -8,6 +8,9 @@ Usage: distributary COMMAND [OPTIONS]
   validate --config FILE   checks a configuration without running it
   status                   upstreams, clients, types and rejections of a running relay
   explain                  which variant of a resource a client gets, and why
+  history                  what has changed
+  diff                     what differs between two revisions, clients or parameter sets
+  rollback                 the gated types as they were after a revision
   wait                     until every client has accepted what upstream has
   tap                      messages to and from clients, live
   freeze, unfreeze         nothing that is known changes, until unfreeze
@@ -25,6 +28,9 @@ const commands = new Map<string, () => Promise<Command>>([
   ['validate', async () => (await import('./commands/validate.ts')).validate],
   ['status', async () => (await import('./commands/status.ts')).status],
   ['explain', async () => (await import('./commands/explain.ts')).explain],
+  ['history', async () => (await import('./commands/history.ts')).history],
+  ['diff', async () => (await import('./commands/diff.ts')).diff],
+  ['rollback', async () => (await import('./commands/rollback.ts')).rollback],
   ['wait', async () => (await import('./commands/wait.ts')).wait],
   ['tap', async () => (await import('./commands/tap.ts')).tap],
   ['freeze', async () => (await import('./commands/operations.ts')).freeze],

@@ -50,6 +50,8 @@ export interface RelayOptions {
   /** See DownstreamServices; left out: by this relay's own upstreams. */
   readonly isUnavailable?: DownstreamServices['isUnavailable'] | undefined;
   readonly refusal?: DownstreamServices['refusal'] | undefined;
+  /** Called after clients were told of a change of upstream. */
+  readonly committed?: ((commit: Commit) => void) | undefined;
   /** Hears of what has to be persisted. */
   readonly journal?: Journal | undefined;
 }
@@ -194,7 +196,7 @@ export class Relay implements UpstreamSink {
   }
 
   apply(transaction: Transaction): void {
-    this.#publish(this.store.apply(transaction));
+    this.#changed(this.store.apply(transaction));
     this.#makeRoom();
   }
 
@@ -270,8 +272,15 @@ export class Relay implements UpstreamSink {
       const commit = this.store.expire(variant);
       if (commit === undefined) return;
       this.#options.events.evicted('ttl', 1);
-      this.#publish(commit);
+      this.#changed(commit);
     });
+  }
+
+  /** Upstream has changed something: that has a revision before anybody judges it. */
+  #changed(commit: Commit): void {
+    this.views.publish(commit);
+    this.#options.committed?.(commit);
+    this.store.held.notify();
   }
 
   #publish(commit: Commit): void {

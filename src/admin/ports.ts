@@ -10,6 +10,7 @@ import type { Parameters } from '../model/parameters.ts';
 import type { Result } from '../model/result.ts';
 import type { EncodedStatus } from '../wire/client-status.ts';
 import type { GrpcStatus } from '../wire/grpc-status.ts';
+import type { Changes } from './changes-ports.ts';
 import type { Delivery } from './delivery-ports.ts';
 import type { Operation } from './operations.ts';
 import type { Awaitable, Plain } from './plain.ts';
@@ -69,6 +70,7 @@ export interface ResourcesQuery {
 /** All that the admin listener knows of the relay. Only `releaseRemovals` and `operate` change something. */
 export interface Inspector {
   readonly delivery: Delivery;
+  readonly changes: Changes;
   status(): Awaitable<Plain<StatusResponse>>;
   ready(): ReadinessReport;
   /** NOT_FOUND: there is no such client. A name that nothing is known of is an answer like any other. */

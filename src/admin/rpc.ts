@@ -5,6 +5,7 @@ import { systemClock } from '../model/clock.ts';
 import { internParameters } from '../model/parameters.ts';
 import { TimeSlices } from '../model/time-slices.ts';
 import { decodedResponse, encodedResponse } from '../wire/client-status.ts';
+import { changesMethods } from './changes-rpc.ts';
 import { deliveryMethods } from './delivery-rpc.ts';
 import { withKnownTypes } from './json-safe.ts';
 import { type Operation, operationOf } from './operations.ts';
@@ -51,6 +52,7 @@ export function adminRoutes(inspector: Inspector, failed: Failed): (router: Conn
           removed: valueOf(await inspector.releaseRemovals(upstream, optionalType(type))),
         })),
       ...deliveryMethods(inspector.delivery, answer),
+      ...changesMethods(inspector.changes, answer),
       listClients: ({ limit }) => answer(() => inspector.listClients(limit === 0 ? undefined : limit)),
     });
   };

@@ -6,6 +6,7 @@ import { StatusScopes } from '../inspect/client-status-scope.ts';
 import { sampleOf } from '../inspect/gauge-sample.ts';
 import { Staleness } from '../inspect/staleness.ts';
 import type { TypeUrl } from '../model/brand.ts';
+import type { Commit } from '../model/catalog.ts';
 import { systemClock } from '../model/clock.ts';
 import type { Variant } from '../model/resource.ts';
 import { shorten } from '../model/text.ts';
@@ -26,6 +27,12 @@ import { RelayRollout, type RolloutStorage } from './relay-rollout.ts';
 import { SessionShares } from './session-shares.ts';
 import { StreamMetrics } from './stream-metrics.ts';
 
+/** Hears of each change of upstream, and gives it a revision. */
+export interface RecordedCommits {
+  readonly revision: number;
+  committed(commit: Commit): void;
+}
+
 export interface CoreDependencies {
   readonly log: Log;
   /** The product's. */
@@ -36,6 +43,8 @@ export interface CoreDependencies {
   readonly journal?: Journal | undefined;
   /** Undefined: what is frozen is not kept over restarts. */
   readonly rolloutStorage?: RolloutStorage | undefined;
+  /** Undefined: changes are not recorded. */
+  readonly recorded?: RecordedCommits | undefined;
 }
 
 /** The role of this process: the only one, the primary of workers, or a worker. */
@@ -97,7 +106,7 @@ export class Core {
 
   constructor(
     config: Config,
-    { log, version, processMetrics, journal, rolloutStorage }: CoreDependencies,
+    { log, version, processMetrics, journal, rolloutStorage, recorded }: CoreDependencies,
     role: ProcessRole = SINGLE_PROCESS,
   ) {
     this.#config = config;
@@ -128,6 +137,7 @@ export class Core {
       maxCacheBytes: () => this.#config.cache.maxBytes,
       defer: (run) => setImmediate(run),
       journal,
+      committed: recorded && ((commit) => recorded.committed(commit)),
       admission: {
         refuses: (peer, { type }) => this.#refusal(peer, type),
         opened: (peer) => this.admission.streamOpened(peer),
@@ -168,6 +178,7 @@ export class Core {
       log,
       metrics: this.metrics,
       storage: rolloutStorage,
+      revision: () => recorded?.revision ?? this.relay.store.revision,
     });
     const streams = () => [...this.relay.server.streams()].map(({ transport }) => transport);
     // The listener's authorities are those of the start. Without them, any peer may be a relay.

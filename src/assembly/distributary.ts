@@ -5,11 +5,14 @@ import { startMetricsServer } from '../admin/metrics-server.ts';
 import type { Persistence } from '../cache/persistence/persistence.ts';
 import type { Config } from '../config/config.ts';
 import { warnings } from '../config/warnings.ts';
+import { ChangesInspection } from '../inspect/changes.ts';
 import { Inspection } from '../inspect/inspection.ts';
 import { LocalClients } from '../inspect/local-clients.ts';
 import { systemClock } from '../model/clock.ts';
+import { gatedByDefault } from '../model/gated-types.ts';
 import { ok, type Result } from '../model/result.ts';
 import type { RelayFacts } from '../observe/relay-gauges.ts';
+import { ChangeRecord } from './change-record.ts';
 import { type ClientServing, IN_PROCESS, type ServingMode } from './client-serving.ts';
 import { Core, type CoreDependencies } from './core.ts';
 import { lastWriteTimeoutMs, makePersistence } from './make-persistence.ts';
@@ -24,6 +27,7 @@ export class Distributary {
   readonly #mode: ServingMode;
   readonly #inspection: Inspection;
   readonly #upstreams: UpstreamSet;
+  readonly #record: ChangeRecord;
   readonly #persistence: Persistence | undefined;
   readonly #started: Config;
   #config: Config;
@@ -45,10 +49,24 @@ export class Distributary {
       failed: (reason) => this.#core.metrics.persistenceErrors(reason).inc(),
       staleSince: (upstream) => this.#core.staleness.sinceOf(upstream),
     });
-    const journal = this.#persistence?.journal;
     const path = config.cache.persistence?.path;
-    const rolloutStorage = path === undefined ? undefined : new RolloutFile(path, dependencies.log);
-    const core = new Core(mode.configOf(config), { ...dependencies, journal, rolloutStorage }, mode.role());
+    const recorded = new ChangeRecord({
+      clock: systemClock,
+      config: () => this.#config,
+      relay: () => this.#core.relay,
+      journal: this.#persistence?.journal,
+    });
+    this.#record = recorded;
+    const core = new Core(
+      mode.configOf(config),
+      {
+        ...dependencies,
+        recorded,
+        journal: recorded.journal,
+        rolloutStorage: path === undefined ? undefined : new RolloutFile(path, dependencies.log),
+      },
+      mode.role(),
+    );
     const nobody = new LocalClients(core.relay);
     this.#core = core;
     this.#upstreams = new UpstreamSet(core.relay, {
@@ -64,6 +82,15 @@ export class Distributary {
       relay: core.relay,
       staleness: core.staleness,
       clients: () => this.#serving?.clients ?? nobody,
+      changes: new ChangesInspection({
+        relay: core.relay,
+        history: recorded.history,
+        recorder: recorded.recorder,
+        clients: () => this.#serving?.clients ?? nobody,
+        maxResponseBytes: () => this.#config.limits.maxResponseBytes,
+        gatedTypes: () => new Set(this.#config.rollout?.types ?? gatedByDefault),
+        freeze: (filter, reason) => core.rollout.rollout.freeze(filter, reason),
+      }),
       version: dependencies.version,
       startedAt: Date.now(),
       notReadyReason: () => (this.#leaving ? 'draining' : this.#serving?.notReadyReason()),
@@ -109,6 +136,7 @@ export class Distributary {
     const loaded = await persistence?.load();
     if (loaded !== undefined) staleness.restore(loaded.staleSince);
     relay.start(this.#upstreams.make(this.#config), loaded?.restored);
+    this.#record.start(relay);
     if (persistence === undefined) return;
     persistence.attach(relay.store);
     metrics.persistence(() => persistence);

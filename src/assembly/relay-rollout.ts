@@ -22,6 +22,8 @@ export interface RelayRolloutOptions {
   readonly config: () => Config;
   readonly log: Log;
   readonly metrics: Metrics;
+  /** Of the last change (History). */
+  readonly revision: () => number;
   /** Undefined: nothing is kept over restarts. */
   readonly storage: RolloutStorage | undefined;
 }
@@ -32,14 +34,14 @@ export class RelayRollout {
   readonly #fleet: RelayFleet;
   readonly #limits: RemovalLimits;
 
-  constructor({ relay, clock, config, log, metrics, storage }: RelayRolloutOptions) {
+  constructor({ relay, clock, config, log, metrics, storage, revision }: RelayRolloutOptions) {
     this.#fleet = new RelayFleet(relay);
     this.#limits = new RemovalLimits(relay.gate, () => removalLimits(config()));
     this.rollout = new Rollout(config().rollout, {
       gate: relay.gate,
       fleet: this.#fleet,
       clock,
-      revision: () => relay.store.revision,
+      revision,
       saved: storage?.load(),
       tooManyRemovals: (types, since) => this.#limits.objection(types, since, clock.now()),
       events: events(log, metrics, storage, () => this.#limits.over()),

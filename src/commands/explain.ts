@@ -8,6 +8,7 @@ import {
 import { fail, ok, type Result } from '../model/result.ts';
 import { knownTypes, typeByName } from '../model/types.ts';
 import { adminClient, adminOptions, adminUsage, explainFailure, jsonOptions } from './admin-client.ts';
+import { readParameters } from './read-parameters.ts';
 import { printable, textTable } from './text-table.ts';
 import { parse, processTerminal, refuse, type Terminal, UsageError } from './usage.ts';
 
@@ -91,15 +92,8 @@ function readRequest({ type, name, param = [], client = '' }: Given): Result<Req
   if (typeByName(type) === undefined) {
     return fail(`unknown --type ${JSON.stringify(type)}: accepted are ${shorts}, or a type URL`);
   }
-  const parameters = new Map<string, string>();
-  for (const text of param) {
-    const equals = text.indexOf('=');
-    if (equals <= 0) return fail(`--param ${JSON.stringify(text)} is not KEY=VALUE, as in env=prod`);
-    const key = text.slice(0, equals);
-    if (parameters.has(key)) return fail(`--param ${key} is given twice`);
-    parameters.set(key, text.slice(equals + 1));
-  }
-  return ok({ type, name, parameters: Object.fromEntries(parameters), client });
+  const parameters = readParameters('--param', param);
+  return parameters.ok ? ok({ type, name, parameters: parameters.value, client }) : parameters;
 }
 
 function jsonText(response: ExplainResponse): string {

@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { gatedByDefault } from '../model/gated-types.ts';
 import { knownTypes } from '../model/types.ts';
 import {
   count,
@@ -14,9 +15,7 @@ import {
 /** Without `percent` and `match`. */
 const defaultPercent = 5;
 
-/** Endpoints and runtime values change often and must be fast. */
-const ungated = new Set(['eds', 'leds', 'rtds']);
-const defaultTypes = knownTypes.map(({ short }) => short).filter((short) => !ungated.has(short));
+const defaultTypes = knownTypes.filter(({ url }) => gatedByDefault.has(url)).map(({ short }) => short);
 
 const canary = z
   .strictObject({

@@ -1,13 +1,22 @@
+import type { Changes } from '../admin/changes-ports.ts';
 import type { Delivery, TapQuery, WaitQuery } from '../admin/delivery-ports.ts';
 import type { Plain } from '../admin/ports.ts';
 import type { WaitResponse } from '../gen/distributary/admin/v1/delivery_pb.ts';
 import type { Clock } from '../model/clock.ts';
-import { ok, type Result } from '../model/result.ts';
+import { fail, ok, type Result } from '../model/result.ts';
 import { TimeSlices } from '../model/time-slices.ts';
+import { typeInfo } from '../model/types.ts';
 import type { Relay } from '../relay.ts';
-import type { GrpcStatus } from '../wire/grpc-status.ts';
+import { Code, type GrpcStatus } from '../wire/grpc-status.ts';
 import type { ClientsView, TapMessages } from './clients-view.ts';
-import { type Acceptance, type AcceptanceQuery, acceptanceOf, waitResponse } from './missing-clients.ts';
+import { heldBack } from './held-back.ts';
+import {
+  type Acceptance,
+  type AcceptanceQuery,
+  acceptanceOf,
+  mergeAcceptances,
+  waitResponse,
+} from './missing-clients.ts';
 
 /** How often clients are looked at, in milliseconds: at first, and at last. */
 const firstPauseMs = 50;
@@ -17,6 +26,7 @@ export interface DeliveryOptions {
   readonly relay: Relay;
   readonly clients: () => ClientsView;
   readonly clock: Clock;
+  readonly changes: Pick<Changes, 'change'>;
 }
 
 /** What clients were sent and have accepted. */
@@ -33,7 +43,10 @@ export class DeliveryInspection implements Delivery {
     const { clock } = this.#options;
     const deadline = clock.now() + query.timeoutMs;
     for (let pause = firstPauseMs; ; pause = Math.min(2 * pause, longestPauseMs)) {
-      const found = await this.#acceptance(query);
+      const what = this.#wanted(query);
+      if (!what.ok) return what;
+      const held = heldBack(this.#options.relay, what.value);
+      const found = mergeAcceptances([held, await this.#acceptance(what.value)]);
       const left = deadline - clock.now();
       if (found.missing === 0 || left <= 0 || signal.aborted) return ok(waitResponse(found));
       await this.#pause(Math.min(pause, left), signal);
@@ -42,6 +55,21 @@ export class DeliveryInspection implements Delivery {
 
   tap(query: TapQuery, signal: AbortSignal): Result<TapMessages, GrpcStatus> {
     return this.#options.clients().tap(query, signal);
+  }
+
+  /** What the revision changed, if there is one. Looked up again each time: an operator may discard it meanwhile. */
+  #wanted({ type, names, revision }: WaitQuery): Result<AcceptanceQuery, GrpcStatus> {
+    if (revision === undefined) return ok({ type, names });
+    const { changes } = this.#options;
+    const change = changes.change(revision);
+    if (!change.ok) return change;
+    const changed = new Set<string>(change.value.names.map(({ name }) => name));
+    const asked = names.size === 0 ? changed : changed.intersection(names);
+    if ((type !== undefined && type !== change.value.type) || asked.size === 0) {
+      const message = `revision ${revision} did not change that: it is of ${typeInfo(change.value.type).short}`;
+      return fail({ code: Code.INVALID_ARGUMENT, message });
+    }
+    return ok({ type: change.value.type, names: asked });
   }
 
   async #acceptance(query: AcceptanceQuery): Promise<Acceptance> {

@@ -1,3 +1,4 @@
+import type { Changes } from '../admin/changes-ports.ts';
 import type { Operation } from '../admin/operations.ts';
 import type {
   Awaitable,
@@ -47,6 +48,7 @@ export interface InspectionOptions {
   readonly staleness: Staleness;
   /** Called each time: there are none before the relay listens. */
   readonly clients: () => ClientsView;
+  readonly changes: Changes;
   readonly version: string;
   readonly startedAt: number;
   /** Why the relay does not serve, whatever its upstreams; undefined while it does. */
@@ -70,10 +72,12 @@ export interface InspectionOptions {
 export class Inspection implements Inspector {
   readonly #options: InspectionOptions;
   readonly delivery: DeliveryInspection;
+  readonly changes: Changes;
   readonly #slices = new TimeSlices(systemClock);
 
   constructor(options: InspectionOptions) {
     this.#options = options;
+    this.changes = options.changes;
     this.delivery = new DeliveryInspection({ ...options, clock: systemClock });
   }
 

@@ -1,6 +1,7 @@
 import type { Server } from 'node:http';
 import { adminRoutes } from '../admin/rpc.ts';
 import type { Core } from '../assembly/core.ts';
+import { NO_CHANGES } from '../inspect/changes.ts';
 import { Inspection } from '../inspect/inspection.ts';
 import type { LocalClients } from '../inspect/local-clients.ts';
 import type { Result } from '../model/result.ts';
@@ -17,6 +18,7 @@ export function listenForPrimary(path: string, core: Core, clients: LocalClients
     relay: core.relay,
     staleness: core.staleness,
     clients: () => clients,
+    changes: NO_CHANGES,
     version: core.version,
     startedAt: Date.now(),
     notReadyReason: () => undefined,

@@ -66,6 +66,11 @@ for (const workers of [0, 2]) {
       const all = await run('wait', '--timeout', '20s', '--json', ...admin());
       expect(all.code, all.out).to.equal(0);
       expect(waited.parse(JSON.parse(all.out))).to.include({ accepted: true, clients: 2, missing: 0 });
+      const last = await run('wait', '--revision', '2', '--timeout', '20s', ...admin());
+      expect(last.code, last.out).to.equal(0);
+      const never = await run('wait', '--revision', '99', ...admin());
+      expect(never.code).to.equal(1);
+      expect(never.err).to.match(/there is no revision 99/);
       const one = await run('wait', '--type', 'cds', '--name', 'shop', '--timeout', '20s', ...admin());
       expect(one.out).to.equal('accepted by all: 2 streams subscribe');
     });

@@ -2,6 +2,7 @@ import type { AdminAccess } from '../../src/admin/admin-server.ts';
 import type { Operation } from '../../src/admin/operations.ts';
 import type { ExplainQuery, Inspector, Plain, ResourcesQuery } from '../../src/admin/ports.ts';
 import type { Client, StatusResponse } from '../../src/gen/distributary/admin/v1/admin_pb.ts';
+import { NO_CHANGES } from '../../src/inspect/changes.ts';
 import type { TypeUrl } from '../../src/model/brand.ts';
 import { fail, ok } from '../../src/model/result.ts';
 import { Code } from '../../src/wire/grpc-status.ts';
@@ -88,6 +89,7 @@ export function fakeInspector(changes: Partial<Inspector> = {}): Inspector & { r
   const calls: Calls = { explain: [], resources: [], clients: [], operations: [], released: [] };
   return {
     calls,
+    changes: NO_CHANGES,
     delivery: {
       wait: () => fail({ code: Code.NOT_FOUND, message: 'there is nobody' }),
       tap: () => fail({ code: Code.NOT_FOUND, message: 'there is nobody' }),

@@ -1,0 +1,66 @@
+import type { Journal } from '../cache/journal.ts';
+import type { Config } from '../config/config.ts';
+import { History } from '../history/history.ts';
+import { Recorder } from '../history/recorder.ts';
+import { RelayContents } from '../inspect/relay-contents.ts';
+import type { Commit } from '../model/catalog.ts';
+import type { Clock } from '../model/clock.ts';
+import type { Relay } from '../relay.ts';
+import type { RecordedCommits } from './core.ts';
+
+export interface ChangeRecordOptions {
+  readonly clock: Clock;
+  /** The configuration in force. */
+  readonly config: () => Config;
+  readonly relay: () => Relay;
+  /** Persistence, if there is any. */
+  readonly journal: Journal | undefined;
+}
+
+/** Records what changes in a relay. */
+export class ChangeRecord implements RecordedCommits {
+  readonly history: History;
+  readonly recorder: Recorder;
+  /** The store reports its changes here; passed on to persistence. */
+  readonly journal: Journal;
+
+  constructor({ clock, config, relay, journal }: ChangeRecordOptions) {
+    this.history = new History({
+      clock,
+      limits: () => config().history,
+      written: () => {},
+    });
+    this.recorder = new Recorder({
+      history: this.history,
+      clock,
+      contents: {
+        released: (type, name) => new RelayContents(relay()).released(type, name),
+        said: (type, name) => new RelayContents(relay()).said(type, name),
+        discarded: (type) => new RelayContents(relay()).discarded(type),
+        names: () => new RelayContents(relay()).names(),
+      },
+    });
+    this.journal = {
+      resource: (type, name) => {
+        journal?.resource(type, name);
+        this.recorder.touched(type, name);
+      },
+      interest: (interest) => journal?.interest(interest),
+      version: (type, holder) => journal?.version(type, holder),
+    };
+  }
+
+  /** What is cached now was restored. */
+  start(relay: Relay): void {
+    this.recorder.start();
+    relay.gate.onChanged(({ type, joined, left }) => this.recorder.gateChanged(type, [...joined, ...left]));
+  }
+
+  get revision(): number {
+    return this.history.lastRevision;
+  }
+
+  committed(commit: Commit): void {
+    this.recorder.committed(commit);
+  }
+}

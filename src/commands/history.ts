@@ -1,0 +1,91 @@
+import { toJson } from '@bufbuild/protobuf';
+import {
+  type Change,
+  type HistoryResponse,
+  HistoryResponseSchema,
+} from '../gen/distributary/admin/v1/changes_pb.ts';
+import { formatBytes } from '../observe/format.ts';
+import { adminOptions, adminUsage, jsonOptions } from './admin-client.ts';
+import { printable, textTable } from './text-table.ts';
+import { parse, processTerminal, refuse, type Terminal, UsageError } from './usage.ts';
+import { readCount, readType, shortTypes, withRelay } from './with-relay.ts';
+
+const usage = `Usage: distributary history [--type T] [--name N] [--limit N] [--admin URL] [--cert F --key F] [--ca F] [--json]
+
+Shows what has changed, the newest first. Names and revisions are for diff and rollback.
+
+  --type T      only this type: a type URL, or one of: ${shortTypes}
+  --name N      only changes of this resource
+  --limit N     only the newest N
+${adminUsage(14)}
+  --json        as JSON
+  -h, --help    this text
+
+Exit: 0, or 1 if the relay does not answer.`;
+
+const options = {
+  type: { type: 'string' },
+  name: { type: 'string' },
+  limit: { type: 'string' },
+  ...adminOptions,
+  json: { type: 'boolean' },
+} as const;
+
+/** How many names of a change a line shows. */
+const shownNames = 3;
+
+/** The command `history`: its exit code. */
+export async function history(
+  argv: readonly string[],
+  terminal: Terminal = processTerminal,
+): Promise<number> {
+  const parsed = parse(argv, options, usage);
+  if (!parsed.ok) return refuse(parsed.error, terminal);
+  const values = parsed.value;
+  if (values.help === true) {
+    terminal.out(`${usage}\n`);
+    return 0;
+  }
+  const type = readType(values.type);
+  if (!type.ok) return refuse(new UsageError(type.error, usage), terminal);
+  const limit = readCount('--limit', values.limit, 0);
+  if (!limit.ok) return refuse(new UsageError(limit.error, usage), terminal);
+  return withRelay(values, usage, terminal, async ({ rpc }) => {
+    const response = await rpc.history({ type: type.value, name: values.name ?? '', limit: limit.value });
+    terminal.out(`${values.json === true ? jsonText(response) : historyText(response)}\n`);
+    return 0;
+  });
+}
+
+const jsonText = (response: HistoryResponse): string =>
+  JSON.stringify(toJson(HistoryResponseSchema, response, jsonOptions), null, 2);
+
+function historyText({ changes }: HistoryResponse): string {
+  if (changes.length === 0) return 'nothing has changed yet';
+  const rows = changes.map((change) => [
+    change.revision,
+    change.since,
+    change.upstream || '(operator)',
+    change.type,
+    change.verdict,
+    change.bodies ? 'yes' : 'no',
+    formatBytes(Number(change.bytes)),
+    namesText(change),
+  ]);
+  return textTable(['REVISION', 'SINCE', 'UPSTREAM', 'TYPE', 'VERDICT', 'BODIES', 'SIZE', 'CHANGED'], rows);
+}
+
+const signs: ReadonlyMap<string, string> = new Map([
+  ['ADDED', '+'],
+  ['REMOVED', '-'],
+  ['CHANGED', '~'],
+]);
+
+function namesText({ names, added, changed, removed, reason }: Change): string {
+  const shown = names
+    .slice(0, shownNames)
+    .map(({ name, change }) => `${signs.get(change) ?? ''}${printable(name)}`);
+  const more = added + changed + removed - shown.length;
+  const said = reason === '' ? '' : ` (${printable(reason)})`;
+  return `${shown.join(' ')}${more > 0 ? ` and ${more} more` : ''}${said}`;
+}

@@ -1,0 +1,39 @@
+import type { Plain } from '../admin/plain.ts';
+import type { Change as ChangeMessage } from '../gen/distributary/admin/v1/changes_pb.ts';
+import { isWhole } from '../history/history.ts';
+import type { Change, ChangeVerdict } from '../model/change.ts';
+import { typeInfo } from '../model/types.ts';
+
+/** Names of a change that are listed. */
+const maxNames = 1000;
+
+/** A change as History shows it. */
+export function changeMessage(change: Change): Plain<ChangeMessage> {
+  const { revision, at, upstream, type, added, changed, removed, names, releasedAt, reason } = change;
+  return {
+    revision,
+    since: new Date(at).toISOString(),
+    upstream,
+    type: typeInfo(type).short,
+    added,
+    changed,
+    removed,
+    names: names
+      .slice(0, maxNames)
+      .map((one) => ({ name: one.name, change: one.change, bytes: BigInt(one.bytes) })),
+    bytes: BigInt(names.reduce((sum, { bytes }) => sum + bytes, 0)),
+    bodies: isWhole(change),
+    verdict: verdictOf(change),
+    released: releasedAt === undefined ? '' : new Date(releasedAt).toISOString(),
+    reason,
+    canariesSeconds: 0,
+    clientsSeconds: 0,
+  };
+}
+
+/** The first of these that one of its names has. */
+const order: readonly ChangeVerdict[] = ['PENDING', 'RELEASED', 'DISCARDED', 'REPLACED'];
+
+export function verdictOf({ names }: Change): ChangeVerdict {
+  return order.find((verdict) => names.some((one) => one.verdict === verdict)) ?? 'RELEASED';
+}

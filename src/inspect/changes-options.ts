@@ -1,0 +1,18 @@
+import type { History } from '../history/history.ts';
+import type { Recorder } from '../history/recorder.ts';
+import type { TypeUrl } from '../model/brand.ts';
+import type { GateFilter } from '../model/rollout.ts';
+import type { Relay } from '../relay.ts';
+import type { ClientsView } from './clients-view.ts';
+
+export interface ChangesOptions {
+  readonly relay: Relay;
+  readonly history: History;
+  readonly recorder: Recorder;
+  readonly clients: () => ClientsView;
+  readonly maxResponseBytes: () => number;
+  /** Those that go to canaries first. */
+  readonly gatedTypes: () => ReadonlySet<TypeUrl>;
+  /** Nothing of this changes from now on. */
+  readonly freeze: (filter: GateFilter, reason: string) => void;
+}

@@ -1,0 +1,180 @@
+import { create } from '@bufbuild/protobuf';
+import type { DiffSideQuery } from '../admin/changes-ports.ts';
+import {
+  type ClientStatusRequest,
+  ClientStatusRequestSchema,
+} from '../gen/envoy/service/status/v3/csds_pb.ts';
+import { reachable, releasedAt, type StateAt } from '../history/state-at.ts';
+import { type ResourceName, resourceName, type TypeUrl, typeUrl } from '../model/brand.ts';
+import { isVariant } from '../model/catalog.ts';
+import type { Content } from '../model/change.ts';
+import type { Parameters } from '../model/parameters.ts';
+import { fail, ok, type Result } from '../model/result.ts';
+import { decodedResponse } from '../wire/client-status.ts';
+import { Code, type GrpcStatus } from '../wire/grpc-status.ts';
+import type { ChangesOptions } from './changes-options.ts';
+import { ALL_CLIENTS } from './client-status-scope.ts';
+import { noSuchClient } from './clients-view.ts';
+import {
+  type ComparableSide,
+  type Comparables,
+  comparableOf,
+  comparablesOf,
+  receivedComparable,
+} from './comparable.ts';
+import { RelayContents } from './relay-contents.ts';
+
+export interface Sides {
+  readonly from: ComparableSide;
+  readonly to: ComparableSide;
+}
+
+/** A state of the cache, or what a client gets of it. */
+type StateQuery = Exclude<DiffSideQuery, { readonly kind: 'client' | 'parameters' }>;
+
+type MutableSide = Map<TypeUrl, Map<string, Comparables>>;
+
+/** What is compared. Only states of the cache are compared with each other, and only clients with clients. */
+export class DiffSides {
+  readonly #options: ChangesOptions;
+  readonly #contents: RelayContents;
+
+  constructor(options: ChangesOptions) {
+    this.#options = options;
+    this.#contents = new RelayContents(options.relay);
+  }
+
+  async of(from: DiffSideQuery, to: DiffSideQuery): Promise<Result<Sides, GrpcStatus>> {
+    if (isState(from) && isState(to)) return this.#states(from, to);
+    if (isState(from) || isState(to)) {
+      const message =
+        'from and to must be of one kind: two of revision, released and pending, or two of client and parameters';
+      return fail({ code: Code.INVALID_ARGUMENT, message });
+    }
+    const before = await this.#received(from);
+    if (!before.ok) return before;
+    const after = await this.#received(to);
+    return after.ok ? ok({ from: before.value, to: after.value }) : after;
+  }
+
+  /** Of the names that may differ. */
+  #states(from: StateQuery, to: StateQuery): Result<Sides, GrpcStatus> {
+    const names = new Map<TypeUrl, Set<ResourceName>>();
+    const contents: ((type: TypeUrl, name: ResourceName) => Content)[] = [];
+    for (const query of [from, to]) {
+      const content = this.#state(query, names);
+      if (!content.ok) return content;
+      contents.push(content.value);
+    }
+    const [before, after] = contents.map((content) => sideOf(names, content));
+    return ok({ from: before ?? new Map(), to: after ?? new Map() });
+  }
+
+  /** Adds the names that differ from what is released now. */
+  #state(
+    query: StateQuery,
+    names: Map<TypeUrl, Set<ResourceName>>,
+  ): Result<(type: TypeUrl, name: ResourceName) => Content, GrpcStatus> {
+    const { gate } = this.#options.relay;
+    switch (query.kind) {
+      case 'released':
+        return ok((type, name) => gate.contentOf(type, name, 'released'));
+      case 'pending':
+        for (const { type, name, masked } of gate.pending)
+          if (masked !== 'rolledBack') add(names, type, name);
+        return ok((type, name) => this.#contents.said(type, name));
+      case 'revision': {
+        const state = this.#revision(query.revision);
+        if (!state.ok) return state;
+        for (const [type, contents] of state.value)
+          for (const name of contents.keys()) add(names, type, name);
+        return ok((type, name) => state.value.get(type)?.get(name) ?? gate.contentOf(type, name, 'released'));
+      }
+      default:
+        return query satisfies never;
+    }
+  }
+
+  /** Of a change that was not released, what upstream said then. */
+  #revision(revision: number): Result<StateAt, GrpcStatus> {
+    const { history } = this.#options;
+    const reached = reachable(history, revision);
+    if (!reached.ok) return reached;
+    const state = new Map([...releasedAt(history, revision)].map(([type, names]) => [type, new Map(names)]));
+    for (const { type, names, revision: of } of history.changes()) {
+      if (of > revision) break;
+      for (const { name, verdict, content } of names) {
+        const shown = of === revision ? verdict !== 'RELEASED' : verdict === 'PENDING';
+        if (!shown || content === undefined) continue;
+        const contents = state.get(type) ?? new Map<ResourceName, Content>();
+        state.set(type, contents.set(name, content.after));
+      }
+    }
+    return ok(state);
+  }
+
+  async #received(query: Exclude<DiffSideQuery, StateQuery>): Promise<Result<ComparableSide, GrpcStatus>> {
+    return query.kind === 'parameters' ? ok(this.#matching(query.parameters)) : this.#heldBy(query.client);
+  }
+
+  /** What a client with these parameters gets of everything that is cached. */
+  #matching(parameters: Parameters): ComparableSide {
+    const { store } = this.#options.relay;
+    const side: MutableSide = new Map();
+    for (const [type, table] of store.tables()) {
+      const values = new Map<string, Comparables>();
+      for (const name of table.resources.keys()) {
+        const value = store.peek(type, name, parameters);
+        if (isVariant(value)) values.set(name, comparableOf(value));
+      }
+      side.set(type, values);
+    }
+    return side;
+  }
+
+  /** What a client was sent, by CSDS: its stream may be in another process. */
+  async #heldBy(client: string): Promise<Result<ComparableSide, GrpcStatus>> {
+    const clients = this.#options.clients();
+    const all = await clients.list(undefined);
+    const found = all.clients.find(({ id }) => id === client);
+    if (found === undefined) return noSuchClient(client);
+    const request = nodeRequest(found.node?.id ?? '');
+    const maxBytes = this.#options.maxResponseBytes();
+    const configs = await clients.configs({ scope: ALL_CLIENTS, request, maxBytes });
+    if (!configs.ok) return configs;
+    const own = decodedResponse(configs.value).config.find(({ clientScope }) => clientScope === client);
+    if (own === undefined) return noSuchClient(client);
+    const side: MutableSide = new Map();
+    for (const { typeUrl: url, name, versionInfo, xdsConfig } of own.genericXdsConfigs) {
+      if (versionInfo === '' && xdsConfig === undefined) continue;
+      const type = typeUrl(url);
+      const values = side.get(type) ?? new Map<string, Comparables>();
+      side.set(type, values.set(resourceName(name), receivedComparable(versionInfo, xdsConfig)));
+    }
+    return ok(side);
+  }
+}
+
+const isState = (query: DiffSideQuery): query is StateQuery =>
+  query.kind !== 'client' && query.kind !== 'parameters';
+
+function add(names: Map<TypeUrl, Set<ResourceName>>, type: TypeUrl, name: ResourceName): void {
+  names.set(type, (names.get(type) ?? new Set()).add(name));
+}
+
+function sideOf(
+  names: ReadonlyMap<TypeUrl, ReadonlySet<ResourceName>>,
+  content: (type: TypeUrl, name: ResourceName) => Content,
+): ComparableSide {
+  const side: MutableSide = new Map();
+  for (const [type, all] of names) {
+    side.set(type, new Map([...all].map((name) => [name, comparablesOf(content(type, name))])));
+  }
+  return side;
+}
+
+/** CSDS for the streams of one node. */
+const nodeRequest = (id: string): ClientStatusRequest =>
+  create(ClientStatusRequestSchema, {
+    nodeMatchers: [{ nodeId: { matchPattern: { case: 'exact', value: id } } }],
+  });

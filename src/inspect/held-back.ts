@@ -1,0 +1,28 @@
+import type { Plain } from '../admin/plain.ts';
+import type { MissingClient } from '../gen/distributary/admin/v1/delivery_pb.ts';
+import type { MaskReason, PendingName } from '../model/rollout.ts';
+import { typeInfo } from '../model/types.ts';
+import type { Relay } from '../relay.ts';
+import type { Acceptance, AcceptanceQuery } from './missing-clients.ts';
+
+const reasons: Readonly<Record<MaskReason, string>> = {
+  discarded: 'upstream says something that was discarded',
+  frozen: 'upstream says something new, and changes are frozen',
+  rolledBack: 'it was rolled back, and is frozen',
+};
+
+/** What the relay itself holds back: no client can accept that. */
+export function heldBack(relay: Relay, query: AcceptanceQuery): Acceptance {
+  const listed: Plain<MissingClient>[] = [];
+  for (const pending of relay.gate.pending) {
+    if (query.type !== undefined && query.type !== pending.type) continue;
+    if (query.names.size > 0 && !query.names.has(pending.name)) continue;
+    listed.push(row(pending));
+  }
+  return { clients: 0, missing: listed.length, listed };
+}
+
+function row({ type, name, masked }: PendingName): Plain<MissingClient> {
+  const why = masked === undefined ? 'only canaries have it yet' : reasons[masked];
+  return { client: '', node: '', type: typeInfo(type).short, name, state: 'HELD', why };
+}

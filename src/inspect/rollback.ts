@@ -1,0 +1,72 @@
+import type { RollbackQuery } from '../admin/changes-ports.ts';
+import type { Plain } from '../admin/plain.ts';
+import type { RollbackResponse } from '../gen/distributary/admin/v1/changes_pb.ts';
+import { reachable, releasedAt } from '../history/state-at.ts';
+import type { ResourceName, TypeUrl } from '../model/brand.ts';
+import type { Content } from '../model/change.ts';
+import { fail, ok, type Result } from '../model/result.ts';
+import { typeInfo } from '../model/types.ts';
+import { Code, type GrpcStatus } from '../wire/grpc-status.ts';
+import { verdictOf } from './change-message.ts';
+import type { ChangesOptions } from './changes-options.ts';
+
+/** Gives everybody what there was at an earlier revision, and freezes it. Nothing is changed if anything is wrong. */
+export function rollback(
+  options: ChangesOptions,
+  query: RollbackQuery,
+): Result<Plain<RollbackResponse>, GrpcStatus> {
+  const refusal = refusalOf(options, query);
+  if (refusal !== undefined) return fail(refusal);
+  const { relay, recorder, history, freeze } = options;
+  const { to, upstream, reason } = query;
+  const state = releasedAt(history, to);
+  const said = `rollback to revision ${to}: ${reason}`;
+  let changed = 0;
+  for (const type of typesOf(options, query)) {
+    const now = recorder.released(type);
+    const contents = new Map<ResourceName, Content>();
+    for (const [name, content] of [...now, ...(state.get(type) ?? [])]) {
+      const own = content.filter(({ variant }) => upstream === undefined || variant.upstream === upstream);
+      if (own.length > 0) contents.set(name, own);
+      else contents.delete(name);
+    }
+    const names = new Set([...now.keys(), ...contents.keys()]);
+    const filter = { type, upstream };
+    const change = recorder.because(said, type, names, () => {
+      relay.gate.replace(type, contents, filter);
+      freeze(filter, said);
+    });
+    changed += change?.names.length ?? 0;
+  }
+  return ok({ revision: history.lastRevision, changed });
+}
+
+/** In the order of ADS. */
+function typesOf({ gatedTypes }: ChangesOptions, { type }: RollbackQuery): readonly TypeUrl[] {
+  if (type !== undefined) return [type];
+  return [...gatedTypes()].toSorted((a, b) => typeInfo(a).order - typeInfo(b).order);
+}
+
+function refusalOf(options: ChangesOptions, query: RollbackQuery): GrpcStatus | undefined {
+  const { history, relay, gatedTypes } = options;
+  const { to, reason, upstream, type } = query;
+  if (reason === '') return invalid('a reason is missing: it is logged, and shown in the history');
+  if (upstream !== undefined && !relay.upstreams.some(({ name }) => name === upstream)) {
+    const names = relay.upstreams.map(({ name }) => name).join(', ');
+    const message = `there is no upstream ${JSON.stringify(upstream)}: there are ${names}`;
+    return { code: Code.NOT_FOUND, message };
+  }
+  if (type !== undefined && !gatedTypes().has(type)) {
+    const gated = [...gatedTypes()].map((url) => typeInfo(url).short).join(', ');
+    return invalid(`${typeInfo(type).short} is not gated: ${gated} are (rollout.types)`);
+  }
+  const reached = reachable(history, to);
+  if (!reached.ok) return reached.error;
+  const change = history.get(to);
+  const verdict = change === undefined ? 'RELEASED' : verdictOf(change);
+  if (verdict === 'RELEASED') return undefined;
+  const message = `revision ${to} was never released (${verdict}): roll back to an earlier one`;
+  return { code: Code.FAILED_PRECONDITION, message };
+}
+
+const invalid = (message: string): GrpcStatus => ({ code: Code.INVALID_ARGUMENT, message });

@@ -1,0 +1,73 @@
+import type { ResourceName, TypeUrl } from './brand.ts';
+import type { Variant } from './resource.ts';
+import type { HeldVariant } from './rollout.ts';
+
+/** All variants of a name; none: it is not there. */
+export type Content = readonly HeldVariant[];
+
+export const NO_CONTENT: Content = [];
+
+/**
+ * RELEASED: everybody has it. PENDING: only canaries. REPLACED: upstream has said something newer before it was released.
+ * DISCARDED: an operator has dropped it.
+ */
+export type ChangeVerdict = 'RELEASED' | 'PENDING' | 'REPLACED' | 'DISCARDED';
+
+export interface ChangedName {
+  readonly name: ResourceName;
+  readonly change: 'ADDED' | 'CHANGED' | 'REMOVED';
+  /** Of its variants after the change. */
+  readonly bytes: number;
+  readonly verdict: ChangeVerdict;
+  /** What everybody had before, and what upstream says since; undefined: the bodies are not kept. */
+  readonly content: { readonly before: Content; readonly after: Content } | undefined;
+}
+
+/** What one response of an upstream, or an operator, changed. */
+export interface Change {
+  /** Grows by one with each change, over restarts too. */
+  readonly revision: number;
+  /** Milliseconds since the epoch. */
+  readonly at: number;
+  /** Empty: an operator made it. */
+  readonly upstream: string;
+  readonly type: TypeUrl;
+  readonly added: number;
+  readonly changed: number;
+  readonly removed: number;
+  /** All with bodies; else the first 1000. */
+  readonly names: readonly ChangedName[];
+  /** The answer to what was asked for the first time: nothing may have changed upstream. */
+  readonly first: boolean;
+  /** When everybody got it, in milliseconds since the epoch; undefined: not yet, or never. */
+  readonly releasedAt: number | undefined;
+  /** An operator's. */
+  readonly reason: string;
+}
+
+/** What was recorded before a restart. */
+export interface RecordedChanges {
+  /** The oldest first. */
+  readonly changes: readonly Change[];
+  /** Of the last change, though it may not be kept any more. */
+  readonly lastRevision: number;
+}
+
+/** Whether clients would see a difference: bytes decide, versions do not. */
+export function sameContents(a: Content, b: Content): boolean {
+  if (a === b) return true;
+  if (a.length !== b.length) return false;
+  return a.every(({ variant }) =>
+    b.some((other) => {
+      const { constraints } = other.variant;
+      return (
+        constraints.key === variant.constraints.key && contentHash(other.variant) === contentHash(variant)
+      );
+    }),
+  );
+}
+
+/** Of payload, constraints, aliases and metadata (protocol §4.1). */
+export function contentHash({ deltaVersion }: Pick<Variant, 'deltaVersion'>): string {
+  return deltaVersion.slice(deltaVersion.lastIndexOf('@') + 1);
+}

@@ -1,0 +1,211 @@
+import { expect } from 'chai';
+import { z } from 'zod';
+import { when } from '../support/in-memory-relay.ts';
+import { eventually } from './support/eventually.ts';
+import { run } from './support/explain.ts';
+import { ResourceFiles } from './support/files.ts';
+import { type RelayConfig, RelayProcess } from './support/relay.ts';
+import { clientsOf } from './support/relay-state.ts';
+import { Connections } from './support/variant-client.ts';
+import { writeVariants } from './support/variant-files.ts';
+
+const history = z.object({
+  revision: z.number(),
+  changes: z.array(
+    z.object({
+      revision: z.number(),
+      upstream: z.string(),
+      type: z.string(),
+      verdict: z.string(),
+      bodies: z.boolean(),
+      names: z.array(z.object({ name: z.string(), change: z.string() })),
+    }),
+  ),
+});
+const different = z.object({
+  total: z.number(),
+  differences: z.array(
+    z.object({
+      type: z.string(),
+      name: z.string(),
+      change: z.string(),
+      variants: z.array(z.object({ constraints: z.string(), yaml: z.string() })),
+    }),
+  ),
+});
+
+const cluster = (name: string, timeout: string, more = ''): string =>
+  `{"@type": "type.googleapis.com/envoy.config.cluster.v3.Cluster", "name": "${name}", "connect_timeout": "${timeout}"${more}}`;
+const clusters = (...list: readonly string[]): string => `{"resources": [${list.join(',')}]}`;
+
+describe('history and diff', function () {
+  this.timeout(60_000);
+  let files: ResourceFiles;
+  let relay: RelayProcess;
+  let connections: Connections;
+  const admin = (): readonly string[] => ['--admin', `http://${relay.admin}`];
+
+  async function start(config: Partial<RelayConfig> = {}): Promise<void> {
+    relay = await RelayProcess.start({
+      upstreams: [files.upstream],
+      parameters: [{ key: 'env', from: 'node.metadata.env' }],
+      drain_timeout: '100ms',
+      ...config,
+    });
+    connections = new Connections(relay.xds);
+  }
+
+  beforeEach(() => {
+    files = new ResourceFiles();
+  });
+
+  afterEach(async () => {
+    connections[Symbol.dispose]();
+    await relay.stop();
+    files[Symbol.dispose]();
+  });
+
+  const json = async (...argv: readonly string[]): Promise<unknown> => {
+    const { code, out, err } = await run(...argv, '--json', ...admin());
+    expect(code, err).to.equal(0);
+    return JSON.parse(out);
+  };
+  const changesOf = async (...argv: readonly string[]) =>
+    history.parse(await json('history', ...argv)).changes;
+  const diff = async (...argv: readonly string[]) => different.parse(await json('diff', ...argv));
+
+  async function open(id: string, env: string) {
+    const client = connections.open({
+      protocol: 'delta',
+      node: { id, cluster: 'web', metadata: { env } },
+      content: () => '',
+    });
+    client.want('cds', { names: ['*'] });
+    await eventually(() => {
+      if (client.has('cds').length === 0) throw new Error('it has nothing yet');
+    });
+    return client;
+  }
+
+  async function changed(count: number): Promise<void> {
+    await eventually(async () => {
+      const known = (await changesOf('--type', 'cds')).length;
+      if (known < count) throw new Error(`there are ${known} changes`);
+    });
+  }
+
+  it('shows each change, and what differs between two of them, field by field', async () => {
+    files.writeText('cds.json', clusters(cluster('shop', '1s'), cluster('old', '1s')));
+    await start({ history: {} });
+    await open('a', 'prod');
+    await changed(1);
+    files.writeText(
+      'cds.json',
+      clusters(cluster('shop', '5s', ', "lb_policy": "RANDOM"'), cluster('new', '1s')),
+    );
+    await changed(2);
+    const [second, first] = await changesOf('--type', 'cds');
+    expect(first).to.include({
+      revision: 1,
+      upstream: 'files',
+      type: 'cds',
+      verdict: 'RELEASED',
+      bodies: true,
+    });
+    expect(second?.revision).to.equal(2);
+    expect(second?.names).to.have.deep.members([
+      { name: 'shop', change: 'CHANGED' },
+      { name: 'old', change: 'REMOVED' },
+      { name: 'new', change: 'ADDED' },
+    ]);
+    expect(await changesOf('--name', 'new')).to.have.length(1);
+    const table = await run('history', ...admin());
+    expect(table.out).to.match(/^2 +\S+Z +files +cds +RELEASED +yes .*~shop/m);
+
+    const names = await diff('--from', '1', '--to', '2');
+    expect(names.differences.map(({ name, change }) => `${name} ${change}`)).to.deep.equal([
+      'new ADDED',
+      'old REMOVED',
+      'shop CHANGED',
+    ]);
+    const { differences } = await diff('--from', '1', '--to', '2', '--type', 'cds', '--name', 'shop');
+    expect(differences[0]?.variants[0]?.yaml).to.equal(
+      'connect_timeout:\n  from: 1s\n  to: 5s\nlb_policy:\n  to: RANDOM\n',
+    );
+    expect((await diff('--from', '2', '--to', '2')).total).to.equal(0);
+
+    for (const [argv, why] of [
+      [['--from', '1', '--to', '99'], /there is no revision 99: the last one is 2/],
+      [['--client', 'x', '--client', 'y'], /no client has the stream x/],
+    ] as const) {
+      const refused = await run('diff', ...argv, ...admin());
+      expect(refused.code).to.equal(1);
+      expect(refused.err).to.match(why);
+    }
+    for (const argv of [[], ['--from', '1'], ['--client', 'a'], ['--pending', '--from', '1', '--to', '2']]) {
+      expect((await run('diff', ...argv, ...admin())).code, argv.join(' ')).to.equal(2);
+    }
+  });
+
+  it('keeps 100 changes without bodies where history is left out', async () => {
+    files.writeText('cds.json', clusters(cluster('shop', '1s')));
+    await start();
+    await open('a', 'prod');
+    files.writeText('cds.json', clusters(cluster('shop', '2s')));
+    await changed(2);
+    const [second] = await changesOf('--type', 'cds');
+    expect(second).to.include({ revision: 2, bodies: false });
+    const refused = await run('diff', '--from', '1', '--to', '2', ...admin());
+    expect(refused.code).to.equal(1);
+    expect(refused.err).to.match(/was not kept: set history in the configuration/);
+  });
+
+  it('compares what two clients have, and two parameter sets; secrets are not shown', async () => {
+    writeVariants(files, 'cds', [
+      ['shop', 'prod', when({ env: 'prod' })],
+      ['shop', 'test', when({ env: 'test' })],
+      ['debug', 'test', when({ env: 'test' })],
+      ['common', 'all', undefined],
+    ]);
+    const tls = 'type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Secret';
+    const secret = (value: string): string =>
+      `{"resources": [{"@type": "${tls}", "name": "key", "generic_secret": {"secret": {"inline_string": "${value}"}}}]}`;
+    files.writeText('sds.json', secret('hidden-1'));
+    await start({ history: {} });
+    const prod = await open('p', 'prod');
+    await open('t', 'test');
+    prod.want('sds', { names: ['key'] });
+    await eventually(async () => {
+      if ((await changesOf('--type', 'sds')).length === 0) throw new Error('the secret is not there yet');
+    });
+    const expected = ['debug ADDED', 'shop CHANGED'];
+    const shown = ({ differences }: z.infer<typeof different>): readonly string[] =>
+      differences.map(({ name, change }) => `${name} ${change}`);
+    expect(shown(await diff('--param', 'env=prod', '--against', 'env=test', '--type', 'cds'))).to.deep.equal(
+      expected,
+    );
+    const clients = await clientsOf(relay);
+    const id = (node: string): string => clients.find((one) => one.node.id === node)?.id ?? '';
+    expect(shown(await diff('--client', id('p'), '--client', id('t'), '--type', 'cds'))).to.deep.equal(
+      expected,
+    );
+
+    files.writeText('sds.json', secret('hidden-2'));
+    await eventually(async () => {
+      if ((await changesOf('--type', 'sds')).length < 2) throw new Error('the secret has not changed yet');
+    });
+    const [newest] = await changesOf('--type', 'sds');
+    const to = newest?.revision ?? 0;
+    const difference = await run(
+      'diff',
+      '--from',
+      String(to - 1),
+      '--to',
+      String(to),
+      '--name',
+      'key',
+      ...admin(),
+    );
+    expect(difference.out).to.include('secrets are not shown').and.not.to.include('hidden');
+  });
+});
