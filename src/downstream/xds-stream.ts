@@ -62,6 +62,8 @@ export class XdsStream implements StreamHandler, OrderedStream {
   #nodeBytes = -1;
   #nodeChecksum = 0;
   #ended = false;
+  /** A large request has come and is not handled yet: no response to an older one is sent after it (§3.11). */
+  #isReading = false;
   /** Since when a write waits for the client, by the clock; undefined: none does. */
   #blockedSince: number | undefined;
   readonly #order: SendOrder;
@@ -128,8 +130,10 @@ export class XdsStream implements StreamHandler, OrderedStream {
   }
 
   *#handleInTurns(type: TypeStream, arrived: Arrived): InTurns<void> {
+    this.#isReading = true;
     yield* type.readAhead(arrived.request, arrived.client);
     yield;
+    this.#isReading = false;
     if (this.#ended) return;
     this.#handle(type, arrived);
     yield;
@@ -243,7 +247,7 @@ export class XdsStream implements StreamHandler, OrderedStream {
 
   /** Writes what is due, one response at a time: while the client does not read, nothing is queued. */
   pump(): void {
-    while (this.#blockedSince === undefined && !this.#ended) {
+    while (this.#blockedSince === undefined && !this.#isReading && !this.#ended) {
       if (!this.#order.sendNext()) return;
     }
   }
