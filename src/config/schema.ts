@@ -213,7 +213,9 @@ const limits = z
       .describe(
         'Open connections of one peer in each worker; a peer is its verified identity, else its address without the port; 0: any number',
       ),
-    max_streams_per_peer: count(0).default(0).describe('Open streams of one peer in each worker; 0: any number'),
+    max_streams_per_peer: count(0)
+      .default(0)
+      .describe('Open streams of one peer in each worker; 0: any number'),
     relay_peers: z
       .array(principal())
       .prefault([])
