@@ -34,12 +34,18 @@ interface Missing {
   /** As in docs/compatibility.md. */
   readonly name: string;
   readonly outcome: RegExp;
+  /** It comes when the client has waited for the name, and not when a request has. */
+  readonly waits: boolean;
 }
 
-const unavailable: Missing = { name: 'UNAVAILABLE', outcome: /^error 14 / };
+const unavailable: Missing = { name: 'UNAVAILABLE', outcome: /^error 14 /, waits: true };
 /** grpc-js 1.14 fails no call because a name does not exist, with or without a relay: each waits for its deadline. */
-const deadline: Missing = { name: 'DEADLINE_EXCEEDED', outcome: /^error 4 .*waiting for name resolution/ };
-const notFound: Missing = { name: '404', outcome: /^error 404$/ };
+const deadline: Missing = {
+  name: 'DEADLINE_EXCEEDED',
+  outcome: /^error 4 .*waiting for name resolution/,
+  waits: false,
+};
+const notFound: Missing = { name: '404', outcome: /^error 404$/, waits: true };
 
 /** A client that people have, and how they let it ask. */
 export interface ClientKind {
