@@ -44,6 +44,8 @@ export interface RollbackQuery {
   readonly upstream: string | undefined;
   /** Undefined: every gated type. */
   readonly type: TypeUrl | undefined;
+  /** Who. */
+  readonly operator: string;
 }
 
 /** What has changed. */

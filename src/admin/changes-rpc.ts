@@ -3,6 +3,7 @@ import type { AdminService } from '../gen/distributary/admin/v1/admin_pb.ts';
 import type { DiffSide } from '../gen/distributary/admin/v1/changes_pb.ts';
 import { internParameters } from '../model/parameters.ts';
 import type { Changes, DiffSideQuery } from './changes-ports.ts';
+import { operatorKey } from './operations.ts';
 import { type Answer, optionalType, valueOf } from './rpc-parts.ts';
 
 /** History, Diff and Rollback. */
@@ -24,10 +25,10 @@ export function changesMethods(
         const query = { from: sideOf('from', from), to: sideOf('to', to), type: optionalType(type), name };
         return valueOf(await changes.diff(query));
       }),
-    rollback: ({ to, reason, upstream, type }) =>
+    rollback: ({ to, reason, upstream, type }, { values }) =>
       answer(async () => {
         const only = { upstream: upstream === '' ? undefined : upstream, type: optionalType(type) };
-        return valueOf(await changes.rollback({ to, reason, ...only }));
+        return valueOf(await changes.rollback({ to, reason, ...only, operator: values.get(operatorKey) }));
       }),
   };
 }

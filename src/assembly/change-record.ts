@@ -1,9 +1,10 @@
-import type { Journal } from '../cache/journal.ts';
+import type { ChangeJournal, Journal } from '../cache/journal.ts';
 import type { Config } from '../config/config.ts';
 import { History } from '../history/history.ts';
 import { Recorder } from '../history/recorder.ts';
 import { RelayContents } from '../inspect/relay-contents.ts';
 import type { Commit } from '../model/catalog.ts';
+import type { RecordedChanges } from '../model/change.ts';
 import type { Clock } from '../model/clock.ts';
 import type { Relay } from '../relay.ts';
 import type { RecordedCommits } from './core.ts';
@@ -14,7 +15,7 @@ export interface ChangeRecordOptions {
   readonly config: () => Config;
   readonly relay: () => Relay;
   /** Persistence, if there is any. */
-  readonly journal: Journal | undefined;
+  readonly journal: ChangeJournal | undefined;
 }
 
 /** Records what changes in a relay. */
@@ -28,7 +29,7 @@ export class ChangeRecord implements RecordedCommits {
     this.history = new History({
       clock,
       limits: () => config().history,
-      written: () => {},
+      written: ({ type, revision }) => journal?.change(type, revision),
     });
     this.recorder = new Recorder({
       history: this.history,
@@ -51,7 +52,8 @@ export class ChangeRecord implements RecordedCommits {
   }
 
   /** What is cached now was restored. */
-  start(relay: Relay): void {
+  start(relay: Relay, recorded: RecordedChanges | undefined): void {
+    if (recorded !== undefined) this.history.restore(recorded);
     this.recorder.start();
     relay.gate.onChanged(({ type, joined, left }) => this.recorder.gateChanged(type, [...joined, ...left]));
   }

@@ -84,6 +84,7 @@ export class Distributary {
       clients: () => this.#serving?.clients ?? nobody,
       changes: new ChangesInspection({
         relay: core.relay,
+        log: dependencies.log,
         history: recorded.history,
         recorder: recorded.recorder,
         clients: () => this.#serving?.clients ?? nobody,
@@ -136,9 +137,9 @@ export class Distributary {
     const loaded = await persistence?.load();
     if (loaded !== undefined) staleness.restore(loaded.staleSince);
     relay.start(this.#upstreams.make(this.#config), loaded?.restored);
-    this.#record.start(relay);
+    this.#record.start(relay, persistence?.changes);
     if (persistence === undefined) return;
-    persistence.attach(relay.store);
+    persistence.attach(relay.store, this.#record.history);
     metrics.persistence(() => persistence);
   }
 

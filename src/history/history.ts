@@ -19,7 +19,7 @@ export interface HistoryOptions {
   /** Undefined: no bodies are kept. Called each time. */
   readonly limits: () => HistoryLimits | undefined;
   /** This change is new, or another than before, or it is not kept any more: it has to be written. */
-  readonly written: (revision: number) => void;
+  readonly written: (change: Pick<Change, 'type' | 'revision'>) => void;
 }
 
 /** The last changes, the oldest first: with the bodies before and after, as far as the limits allow. */
@@ -66,6 +66,7 @@ export class History {
 
   add(change: Omit<Change, 'revision'>): Change {
     const added = this.#put({ ...change, revision: ++this.#lastRevision });
+    this.#options.written(added);
     this.#expire();
     return added;
   }
@@ -75,7 +76,7 @@ export class History {
     const before = this.#changes.get(change.revision);
     if (before === undefined) return;
     this.#dropBodies(before);
-    this.#put(change);
+    this.#options.written(this.#put(change));
     this.#expire();
   }
 
@@ -90,7 +91,6 @@ export class History {
     const kept = this.keepsBodies && isWhole(change) ? this.#keepBodies(change) : stripped(change);
     if (!isWhole(kept)) this.#lastStripped = Math.max(this.#lastStripped, kept.revision);
     this.#changes.set(kept.revision, kept);
-    this.#options.written(kept.revision);
     return kept;
   }
 
@@ -123,12 +123,12 @@ export class History {
       this.#dropBodies(change);
       this.#lastStripped = Math.max(this.#lastStripped, change.revision);
       this.#changes.set(change.revision, stripped(change));
-      this.#options.written(change.revision);
+      this.#options.written(change);
     }
     for (const [revision, change] of this.#changes) {
       if (this.#changes.size <= maxWithoutBodies || isWhole(change)) break;
       this.#changes.delete(revision);
-      this.#options.written(revision);
+      this.#options.written(change);
     }
   }
 

@@ -2,6 +2,7 @@ import type { History } from '../history/history.ts';
 import type { Recorder } from '../history/recorder.ts';
 import type { TypeUrl } from '../model/brand.ts';
 import type { GateFilter } from '../model/rollout.ts';
+import type { Log } from '../observe/log.ts';
 import type { Relay } from '../relay.ts';
 import type { ClientsView } from './clients-view.ts';
 
@@ -9,6 +10,7 @@ export interface ChangesOptions {
   readonly relay: Relay;
   readonly history: History;
   readonly recorder: Recorder;
+  readonly log: Log;
   readonly clients: () => ClientsView;
   readonly maxResponseBytes: () => number;
   /** Those that go to canaries first. */

@@ -80,8 +80,7 @@ export class DiffSides {
       case 'released':
         return ok((type, name) => gate.contentOf(type, name, 'released'));
       case 'pending':
-        for (const { type, name, masked } of gate.pending)
-          if (masked !== 'rolledBack') add(names, type, name);
+        for (const { type, name } of gate.pending) add(names, type, name);
         return ok((type, name) => this.#contents.said(type, name));
       case 'revision': {
         const state = this.#revision(query.revision);

@@ -15,10 +15,14 @@ export function rollback(
   options: ChangesOptions,
   query: RollbackQuery,
 ): Result<Plain<RollbackResponse>, GrpcStatus> {
-  const refusal = refusalOf(options, query);
-  if (refusal !== undefined) return fail(refusal);
-  const { relay, recorder, history, freeze } = options;
+  const { relay, recorder, history, freeze, log } = options;
   const { to, upstream, reason } = query;
+  const audited = { who: query.operator, what: 'rollback', to, upstream: upstream ?? 'all', reason };
+  const refusal = refusalOf(options, query);
+  if (refusal !== undefined) {
+    log.warn('a rollback was refused', { ...audited, error: refusal.message });
+    return fail(refusal);
+  }
   const state = releasedAt(history, to);
   const said = `rollback to revision ${to}: ${reason}`;
   let changed = 0;
@@ -38,7 +42,9 @@ export function rollback(
     });
     changed += change?.names.length ?? 0;
   }
-  return ok({ revision: history.lastRevision, changed });
+  const revision = history.lastRevision;
+  log.info('an operator has rolled back', { ...audited, revision, changed });
+  return ok({ revision, changed });
 }
 
 /** In the order of ADS. */

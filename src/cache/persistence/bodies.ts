@@ -31,6 +31,28 @@ export const interestBody = z.object({ answered: z.boolean(), holder: holder.nul
 /** Selector, parameters' key. */
 export const interestKeyParts = z.tuple([z.string(), z.string()]);
 export const versionBody = z.object({ version: z.string() });
+const changedName = z.object({
+  name: z.string(),
+  change: z.enum(['ADDED', 'CHANGED', 'REMOVED']),
+  bytes: z.number(),
+  verdict: z.enum(['RELEASED', 'PENDING', 'REPLACED', 'DISCARDED']),
+  /** Both are left out where no bodies are kept. */
+  before: z.array(variant).optional(),
+  after: z.array(variant).optional(),
+});
+
+export const changeBody = z.object({
+  at: z.number(),
+  upstream: z.string(),
+  added: z.number(),
+  changed: z.number(),
+  removed: z.number(),
+  first: z.boolean(),
+  releasedAt: z.number().optional(),
+  reason: z.string(),
+  names: z.array(changedName),
+});
+
 export const parameterEntries = z.array(z.tuple([z.string(), z.string()]));
 
 export type HolderBody = z.output<typeof holder>;
@@ -38,3 +60,4 @@ export type VariantBody = z.output<typeof variant>;
 export type ResourceBody = z.output<typeof resourceBody>;
 export type InterestBody = z.output<typeof interestBody>;
 export type VersionBody = z.output<typeof versionBody>;
+export type ChangeBody = z.output<typeof changeBody>;

@@ -13,7 +13,7 @@ const partRows = 1000;
 const partBytes = 4 * 1024 * 1024;
 
 const secretTypes = knownTypes.filter(({ short }) => short === 'sds').map(({ url }) => url);
-const rowKinds: readonly RowKind[] = ['resource', 'interest', 'version'];
+const rowKinds: readonly RowKind[] = ['resource', 'interest', 'version', 'change'];
 
 /** Number of rows, and the sum of their checksums: they show a row that is missing or from another commit. */
 interface Total {

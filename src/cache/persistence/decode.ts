@@ -6,6 +6,7 @@ import {
   type TypeUrl,
   typeUrl,
 } from '../../model/brand.ts';
+import type { Change } from '../../model/change.ts';
 import { type Constraints, parseConstraints } from '../../model/constraints.ts';
 import { hashOfDigest } from '../../model/content-hash.ts';
 import { internParameters, type Parameters } from '../../model/parameters.ts';
@@ -30,6 +31,7 @@ import {
   type VariantBody,
   versionBody,
 } from './bodies.ts';
+import { decodeChange } from './decode-change.ts';
 import { unpack } from './packing.ts';
 import type { Row, RowBatch } from './records.ts';
 
@@ -104,6 +106,22 @@ export class Decoder {
     if (this.#problem !== undefined) return fail(this.#problem);
     if (this.#payloads.values().some(({ bytes }) => bytes === pending)) return fail('a payload is missing');
     return ok({ resources: this.#resources, interests, versions });
+  }
+
+  /** After `finish`: the recorded changes, the oldest first. */
+  changes(): readonly Change[] {
+    const { keeps } = this.#reading;
+    // The bytes are views into large pieces of memory, which would stay as long as one of them.
+    for (const payload of this.#payloads.values()) payload.bytes = Buffer.from(payload.bytes);
+    const context = {
+      keeps,
+      variant: (body: VariantBody) => this.#variant(body),
+      holder: (body: HolderBody) => this.#holder(body),
+    };
+    return this.#later
+      .filter(({ kind }) => kind === 'change')
+      .map((row) => decodeChange(row, context))
+      .toSorted((a, b) => a.revision - b.revision);
   }
 
   #try(read: () => void): void {

@@ -1,6 +1,6 @@
 import type { ResourceName, TypeUrl } from '../../model/brand.ts';
 import type { Interest } from '../../model/transaction.ts';
-import type { Journal } from '../journal.ts';
+import type { ChangeJournal } from '../journal.ts';
 
 /** More names than this are not listed: then everything is written. What was deleted has no other bound. */
 const maxListed = 200_000;
@@ -21,12 +21,14 @@ export function interestKey({ selector, parameters }: Interest): string {
  * Names of what has changed since it was written. However often something changes, it is here once; what it is now is
  * read from the store when the disk is ready for it.
  */
-export class Dirty implements Journal {
+export class Dirty implements ChangeJournal {
   /** Since when something waits, by the clock; undefined: nothing does. */
   since: number | undefined;
   /** Everything, listed or not; what is on disk is replaced. */
   everything = false;
   types = new Map<TypeUrl, DirtyType>();
+  /** By revision: the types of recorded changes. */
+  changes = new Map<number, TypeUrl>();
   readonly #now: () => number;
   readonly #excluded: ReadonlySet<TypeUrl>;
   readonly #changed: () => void;
@@ -50,26 +52,35 @@ export class Dirty implements Journal {
     this.#mark(type, ({ versions }) => versions.add(holder));
   }
 
+  change(type: TypeUrl, revision: number): void {
+    if (this.#excluded.has(type)) return;
+    if (!this.everything) this.changes.set(revision, type);
+    this.#notice();
+  }
+
   all(): void {
     this.everything = true;
     this.types.clear();
+    this.changes.clear();
     this.#size = 0;
     this.#notice();
   }
 
   /** Takes what has gathered; what comes from now on gathers anew. */
   take(): TakenChanges {
-    const { since, everything, types } = this;
+    const { since, everything, types, changes } = this;
     this.since = undefined;
     this.everything = false;
     this.types = new Map();
+    this.changes = new Map();
     this.#size = 0;
-    return { since, everything, types };
+    return { since, everything, types, changes };
   }
 
   /** It could not be written: it waits still. */
-  putBack({ since, everything, types }: TakenChanges): void {
+  putBack({ since, everything, types, changes }: TakenChanges): void {
     if (everything) this.all();
+    for (const [revision, type] of changes) this.change(type, revision);
     for (const [type, { resources, interests, versions }] of types) {
       for (const name of resources) this.resource(type, name);
       for (const interest of interests.values()) this.interest(interest);
@@ -103,4 +114,5 @@ export interface TakenChanges {
   readonly since: number | undefined;
   readonly everything: boolean;
   readonly types: ReadonlyMap<TypeUrl, DirtyType>;
+  readonly changes: ReadonlyMap<number, TypeUrl>;
 }

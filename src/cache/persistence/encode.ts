@@ -1,7 +1,16 @@
+import type { Change, ChangedName, Content } from '../../model/change.ts';
 import { contentDigest } from '../../model/content-hash.ts';
-import type { Payload } from '../../model/resource.ts';
+import type { Payload, Variant } from '../../model/resource.ts';
+import type { HeldVariant } from '../../model/rollout.ts';
 import type { Holder } from '../../model/transaction.ts';
-import type { HolderBody, InterestBody, ResourceBody, VariantBody, VersionBody } from './bodies.ts';
+import type {
+  ChangeBody,
+  HolderBody,
+  InterestBody,
+  ResourceBody,
+  VariantBody,
+  VersionBody,
+} from './bodies.ts';
 import { Packer } from './packing.ts';
 import type { Row, RowBatch } from './records.ts';
 import type { ResourceNow, Snapshot, SnapshotEntry } from './snapshot.ts';
@@ -57,12 +66,21 @@ export function* encode(snapshot: Snapshot, stored: StoredPayloads): Iterable<Ro
 /** By digest. */
 function payloadsOf(entry: SnapshotEntry): Map<string, Payload> {
   const payloads = new Map<string, Payload>();
-  if (entry.kind !== 'resource') return payloads;
-  for (const { variant } of entry.resource?.variants ?? []) {
+  for (const { variant } of variantsIn(entry)) {
     if (!variant.doNotCache && variant.payload !== undefined)
       payloads.set(digestOf(variant.payload), variant.payload);
   }
   return payloads;
+}
+
+function* variantsIn(entry: SnapshotEntry): Iterable<HeldVariant> {
+  if (entry.kind === 'resource') yield* entry.resource?.variants ?? [];
+  if (entry.kind !== 'change') return;
+  for (const { content } of entry.change?.names ?? []) {
+    if (content === undefined) continue;
+    yield* content.before;
+    yield* content.after;
+  }
 }
 
 const digests = new WeakMap<Payload, string>();
@@ -89,6 +107,8 @@ function bodyOf(entry: SnapshotEntry): string | undefined {
       return entry.version === undefined
         ? undefined
         : JSON.stringify({ version: entry.version } satisfies VersionBody);
+    case 'change':
+      return entry.change === undefined ? undefined : JSON.stringify(changeBody(entry.change));
     default:
       return entry satisfies never;
   }
@@ -103,19 +123,7 @@ function resourceBody({ variants, bindings }: ResourceNow): ResourceBody {
       uncached.push(constraints);
       continue;
     }
-    const { version, responseVersion, upstream, cachedSince, aliases, ttl, metadata, payload } = variant;
-    cached.push({
-      constraints,
-      version,
-      responseVersion,
-      upstream,
-      since: cachedSince,
-      holders: holders.map(holderBody),
-      ...(payload === undefined ? {} : { payload: digestOf(payload) }),
-      ...(aliases.length === 0 ? {} : { aliases: [...aliases] }),
-      ...(ttl === undefined ? {} : { ttl: [ttl.milliseconds, ttl.deadline] }),
-      ...(metadata === undefined ? {} : { metadata: base64(metadata) }),
-    });
+    cached.push(variantBody(variant, holders));
   }
   return {
     variants: cached,
@@ -132,4 +140,41 @@ function holderBody({ key, upstream, role }: Holder): HolderBody {
 
 function base64(bytes: Uint8Array): string {
   return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString('base64');
+}
+
+/** The content of names that must not be cached is left out, as if their bodies were not kept. */
+function changeBody({ revision: _revision, type: _type, names, ...change }: Change): ChangeBody {
+  return { ...change, names: names.map(changedNameBody) };
+}
+
+function changedNameBody({
+  name,
+  change,
+  bytes,
+  verdict,
+  content,
+}: ChangedName): ChangeBody['names'][number] {
+  const common = { name, change, bytes, verdict };
+  if (content === undefined) return common;
+  const all = [...content.before, ...content.after];
+  if (all.some(({ variant }) => variant.doNotCache)) return common;
+  const bodies = (list: Content): VariantBody[] =>
+    list.map(({ variant, holders }) => variantBody(variant, holders));
+  return { ...common, before: bodies(content.before), after: bodies(content.after) };
+}
+
+function variantBody(variant: Variant, holders: readonly Holder[]): VariantBody {
+  const { version, responseVersion, upstream, cachedSince, aliases, ttl, metadata, payload } = variant;
+  return {
+    constraints: base64(variant.constraints.bytes),
+    version,
+    responseVersion,
+    upstream,
+    since: cachedSince,
+    holders: holders.map(holderBody),
+    ...(payload === undefined ? {} : { payload: digestOf(payload) }),
+    ...(aliases.length === 0 ? {} : { aliases: [...aliases] }),
+    ...(ttl === undefined ? {} : { ttl: [ttl.milliseconds, ttl.deadline] }),
+    ...(metadata === undefined ? {} : { metadata: base64(metadata) }),
+  };
 }

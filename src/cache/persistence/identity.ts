@@ -23,6 +23,8 @@ const diskState = z.object({
   /** When it was written, in milliseconds since the epoch: then the relay was alive. */
   at: z.number(),
   upstreams: z.array(upstreamState),
+  /** Of the last change that was recorded. */
+  revision: z.number().default(0),
 });
 
 export type DiskState = z.output<typeof diskState>;

@@ -1,9 +1,10 @@
 import type { TypeUrl } from '../../model/brand.ts';
+import type { RecordedChanges } from '../../model/change.ts';
 import type { Clock } from '../../model/clock.ts';
 import { fail, ok, type Result } from '../../model/result.ts';
 import { knownTypes } from '../../model/types.ts';
 import type { Log } from '../../observe/log.ts';
-import type { Journal } from '../journal.ts';
+import type { ChangeJournal } from '../journal.ts';
 import type { Restored } from '../restored.ts';
 import type { Store } from '../store.ts';
 import { Decoder, type RestoreContext } from './decode.ts';
@@ -11,6 +12,7 @@ import type { Disk } from './disk.ts';
 import { DiskAccess } from './disk-access.ts';
 import { type DiskState, readState, type UpstreamIdentity, whyNotRestored } from './identity.ts';
 import type { DiskError } from './records.ts';
+import type { ChangeSource } from './snapshot.ts';
 import { Writer } from './writer.ts';
 
 export interface PersistenceOptions {
@@ -31,6 +33,9 @@ export interface PersistenceOptions {
   readonly failed: (kind: DiskError['kind'] | 'slow') => void;
 }
 
+/** What is on disk beside the cache. */
+const NO_CHANGES: RecordedChanges = { changes: [], lastRevision: 0 };
+
 export interface Loaded {
   readonly restored: Restored;
   /** Since when what came from each upstream may be out of date, in milliseconds since the epoch. */
@@ -45,6 +50,8 @@ export class Persistence {
   readonly #options: PersistenceOptions;
   readonly #access: DiskAccess;
   readonly #writer: Writer;
+  #changes = NO_CHANGES;
+  #history: ChangeSource | undefined;
 
   constructor(options: PersistenceOptions) {
     this.#options = options;
@@ -54,11 +61,12 @@ export class Persistence {
       clock: options.clock,
       excluded: options.secrets ? new Set<TypeUrl>() : secretTypes(),
       state: () => JSON.stringify(this.#state()),
+      history: () => this.#history,
     });
   }
 
   /** The store reports its changes here. */
-  get journal(): Journal {
+  get journal(): ChangeJournal {
     return this.#writer.dirty;
   }
 
@@ -85,8 +93,14 @@ export class Persistence {
     return undefined;
   }
 
-  /** From now on what changes in the store is written. */
-  attach(store: Store): void {
+  /** What was recorded before; after `load`. */
+  get changes(): RecordedChanges {
+    return this.#changes;
+  }
+
+  /** From now on what changes in the store, and what is recorded of it, is written. */
+  attach(store: Store, history?: ChangeSource): void {
+    this.#history = history;
     this.#writer.attach(store);
   }
 
@@ -131,6 +145,7 @@ export class Persistence {
     const decoded = decoder.finish();
     if (!decoded.ok) return fail({ kind: 'corrupt', message: decoded.error });
     const restored = decoded.value;
+    this.#changes = { changes: decoder.changes(), lastRevision: state.revision };
     this.#writer.payloads.loaded(decoder.payloads);
     log.info('the persisted cache is loaded', {
       resources: restored.resources.length,
@@ -161,6 +176,7 @@ export class Persistence {
     const { clock, upstreams, staleSince } = this.#options;
     return {
       at: clock.now(),
+      revision: this.#history?.lastRevision ?? this.#changes.lastRevision,
       upstreams: upstreams().map(({ name, text, places }) => {
         return { name, text, places: [...places], staleSince: staleSince(name) };
       }),

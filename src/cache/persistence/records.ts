@@ -1,7 +1,7 @@
 /** What crosses between the thread that serves and the one that writes: plain data, no interned objects. */
 
-/** A resource with its variants, an interest with its state, or the version of a holder's last response. */
-export type RowKind = 'resource' | 'interest' | 'version';
+/** A resource with its variants, an interest with its state, the version of a holder's last response, or a change. */
+export type RowKind = 'resource' | 'interest' | 'version' | 'change';
 
 export interface Row {
   readonly kind: RowKind;

@@ -1,4 +1,5 @@
 import { type ResourceName, resourceName, type TypeUrl } from '../../model/brand.ts';
+import type { Change } from '../../model/change.ts';
 import type { Variant } from '../../model/resource.ts';
 import { isCollection } from '../../model/selection.ts';
 import { type Holder, type Interest, WILDCARD } from '../../model/transaction.ts';
@@ -28,7 +29,21 @@ export type SnapshotEntry =
       readonly type: TypeUrl;
       readonly key: string;
       readonly version: string | undefined;
+    }
+  | {
+      readonly kind: 'change';
+      readonly type: TypeUrl;
+      readonly key: string;
+      readonly change: Change | undefined;
     };
+
+/** The recorded changes. */
+export interface ChangeSource {
+  readonly lastRevision: number;
+  /** Undefined: it is not kept. */
+  get(revision: number): Change | undefined;
+  changes(): Iterable<Change>;
+}
 
 export interface ResourceNow {
   readonly variants: readonly { readonly variant: Variant; readonly holders: readonly Holder[] }[];
@@ -40,11 +55,19 @@ type InterestNow = Pick<InterestState, 'resolved' | 'holder'>;
 type Tables = Iterable<readonly [TypeUrl, ReadableTable]>;
 
 /** Of what is dirty, or of everything that may be kept. */
-export function takeSnapshot(tables: Tables, dirt: TakenChanges, excluded: ReadonlySet<TypeUrl>): Snapshot {
+export function takeSnapshot(
+  tables: Tables,
+  dirt: TakenChanges,
+  excluded: ReadonlySet<TypeUrl>,
+  history?: ChangeSource,
+): Snapshot {
   const entries: SnapshotEntry[] = [];
   const known = new Map(tables);
   if (dirt.everything) {
     for (const [type, table] of known) if (!excluded.has(type)) takeAll(type, table, entries);
+    for (const change of history?.changes() ?? []) {
+      if (!excluded.has(change.type)) entries.push(changeEntry(change.type, change.revision, change));
+    }
     return entries;
   }
   for (const [type, { resources, interests, versions }] of dirt.types) {
@@ -57,6 +80,8 @@ export function takeSnapshot(tables: Tables, dirt: TakenChanges, excluded: Reado
     for (const interest of touched.values()) entries.push(interestEntry(type, table, interest));
     for (const holder of versions) entries.push(versionEntry(type, table, holder));
   }
+  for (const [revision, type] of dirt.changes)
+    entries.push(changeEntry(type, revision, history?.get(revision)));
   return entries;
 }
 
@@ -108,4 +133,8 @@ function interestEntry(type: TypeUrl, table: ReadableTable | undefined, interest
 
 function versionEntry(type: TypeUrl, table: ReadableTable | undefined, holder: string): SnapshotEntry {
   return { kind: 'version', type, key: holder, version: table?.version(holder) };
+}
+
+function changeEntry(type: TypeUrl, revision: number, change: Change | undefined): SnapshotEntry {
+  return { kind: 'change', type, key: String(revision), change };
 }

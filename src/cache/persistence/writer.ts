@@ -6,7 +6,7 @@ import { Dirty, type TakenChanges } from './dirty.ts';
 import type { DiskAccess } from './disk-access.ts';
 import { encode, StoredPayloads } from './encode.ts';
 import type { DiskError } from './records.ts';
-import { type Snapshot, takeSnapshot } from './snapshot.ts';
+import { type ChangeSource, type Snapshot, takeSnapshot } from './snapshot.ts';
 
 /** Changes gather for so long before they are written together. */
 const gatherMs = 100;
@@ -23,6 +23,8 @@ export interface WriterOptions {
   readonly excluded: ReadonlySet<TypeUrl>;
   /** What is written beside the rows. */
   readonly state: () => string;
+  /** Called for each write: undefined before there is a history. */
+  readonly history: () => ChangeSource | undefined;
 }
 
 type Phase =
@@ -137,7 +139,7 @@ export class Writer {
     if (opened.value !== undefined) this.startOver();
     // From here to the snapshot nothing waits: it is of one moment.
     const dirt = this.dirty.take();
-    const snapshot = takeSnapshot(store.released(), dirt, this.#options.excluded);
+    const snapshot = takeSnapshot(store.released(), dirt, this.#options.excluded, this.#options.history());
     const written = await this.#transact(snapshot, dirt);
     if (written.ok) {
       this.payloads.committed(written.value);

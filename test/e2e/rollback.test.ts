@@ -1,0 +1,139 @@
+import { expect } from 'chai';
+import { z } from 'zod';
+import { eventually } from './support/eventually.ts';
+import { run } from './support/explain.ts';
+import { ResourceFiles } from './support/files.ts';
+import { temporaryDirectory } from './support/paths.ts';
+import { RelayProcess } from './support/relay.ts';
+import { Connections, type VariantClient } from './support/variant-client.ts';
+
+const history = z.object({
+  revision: z.number(),
+  changes: z.array(
+    z.object({ revision: z.number(), type: z.string(), verdict: z.string(), reason: z.string() }),
+  ),
+});
+
+describe('rollback', function () {
+  this.timeout(90_000);
+  let files: ResourceFiles;
+  let stack: AsyncDisposableStack;
+  let relay: RelayProcess;
+  let client: VariantClient;
+
+  beforeEach(() => {
+    stack = new AsyncDisposableStack();
+    files = stack.use(new ResourceFiles());
+  });
+  afterEach(() => stack.disposeAsync());
+
+  async function start(config: object = {}): Promise<void> {
+    relay = await RelayProcess.start({
+      upstreams: [files.upstream],
+      history: {},
+      drain_timeout: '100ms',
+      ...config,
+    });
+    const connections = new Connections(relay.xds);
+    client = connections.open({ protocol: 'delta', node: { id: 'a', cluster: 'web' } });
+    client.want('cds', { names: ['*'] });
+  }
+
+  async function end(): Promise<void> {
+    client.close();
+    await relay.stop();
+  }
+
+  const ask = (...argv: readonly string[]) => run(...argv, '--admin', `http://${relay.admin}`);
+  const historyOf = async () => history.parse(JSON.parse((await ask('history', '--json')).out));
+  const write = (...resources: readonly (readonly [string, string])[]): void =>
+    files.write('cds', new Map(resources));
+
+  async function reaches(revision: number): Promise<void> {
+    await eventually(async () => {
+      const last = (await historyOf()).revision;
+      if (last < revision) throw new Error(`the last revision is ${last}`);
+    });
+  }
+
+  it('gives everybody what there was, whatever upstream says, until unfreeze', async () => {
+    write(['shop', '1'], ['old', '1']);
+    await start();
+    await client.gets('cds', ['old: 1', 'shop: 1']);
+    write(['shop', '2'], ['new', '1']);
+    await client.gets('cds', ['new: 1', 'shop: 2']);
+    await reaches(2);
+
+    const refused = await ask('rollback', '--to', '7', '--reason', 'x');
+    expect(refused.code).to.equal(1);
+    expect(refused.err).to.match(/there is no revision 7: the last one is 2/);
+    expect((await ask('rollback', '--to', '1')).code, 'without a reason').to.equal(2);
+    await client.gets('cds', ['new: 1', 'shop: 2']);
+
+    const done = await ask('rollback', '--to', '1', '--reason', 'the new shop is slow');
+    expect(done.code, done.err).to.equal(0);
+    await client.gets('cds', ['old: 1', 'shop: 1']);
+    const [newest] = (await historyOf()).changes;
+    expect(newest).to.include({ revision: 3, verdict: 'RELEASED' });
+    expect(newest?.reason).to.equal('rollback to revision 1: the new shop is slow');
+    expect(relay.log.some(({ message }) => message === 'an operator has rolled back')).to.equal(true);
+
+    write(['shop', '3']);
+    await eventually(async () => {
+      const pending = await ask('diff', '--pending', '--type', 'cds');
+      expect(pending.out)
+        .to.match(/^changed +cds +shop$/m)
+        .and.to.match(/^removed +cds +old$/m);
+    });
+    await reaches(4);
+    await client.gets('cds', ['old: 1', 'shop: 1']);
+    const waited = await ask('wait', '--timeout', '200ms', '--type', 'cds');
+    expect(waited.code).to.equal(1);
+    expect(waited.err).to.match(/shop +HELD/);
+    expect((await ask('diff', '--from', '1', '--to', '3')).out).to.equal('nothing differs');
+
+    const unfrozen = await ask('unfreeze', '--reason', 'mended');
+    expect(unfrozen.code, unfrozen.err).to.equal(0);
+    await client.gets('cds', ['shop: 3']);
+    await end();
+  });
+
+  it('reaches back over a restart, where the cache is persisted', async () => {
+    const directory = stack.use(temporaryDirectory());
+    const persisted = { cache: { persistence: { path: directory.path } } };
+    write(['shop', '1']);
+    await start(persisted);
+    await client.gets('cds', ['shop: 1']);
+    write(['shop', '2']);
+    await client.gets('cds', ['shop: 2']);
+    await reaches(2);
+    await end();
+
+    await start(persisted);
+    await client.gets('cds', ['shop: 2']);
+    expect((await historyOf()).revision).to.equal(2);
+    write(['shop', '3']);
+    await client.gets('cds', ['shop: 3']);
+    await reaches(3);
+    const done = await ask('rollback', '--to', '1', '--reason', 'back');
+    expect(done.code, done.err).to.equal(0);
+    await client.gets('cds', ['shop: 1']);
+    await end();
+  });
+
+  it('says what it cannot do where no bodies are kept, and changes nothing', async () => {
+    write(['shop', '1']);
+    await start({ history: undefined });
+    await client.gets('cds', ['shop: 1']);
+    write(['shop', '2']);
+    await client.gets('cds', ['shop: 2']);
+    await reaches(2);
+    const refused = await ask('rollback', '--to', '1', '--reason', 'back');
+    expect(refused.code).to.equal(1);
+    expect(refused.err).to.match(/what there was at revision 1 was not kept: set history/);
+    await client.gets('cds', ['shop: 2']);
+    const readOnly = await ask('rollback', '--to', '1', '--type', 'eds', '--reason', 'back');
+    expect(readOnly.err).to.match(/eds is not gated/);
+    await end();
+  });
+});
