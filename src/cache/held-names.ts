@@ -185,11 +185,12 @@ export class HeldNames implements Gate {
 
   unfreeze(filter?: GateFilter): void {
     this.#freezes.delete(filter);
-    this.#change(filter ?? everything, ['canary'], (type, name, held) => {
+    this.#change(filter ?? everything, ['released', 'canary'], (type, name, held) => {
       if (held.masked === undefined || held.masked === 'discarded') return false;
       const cached = type.liveResource(name) ?? type.released.get(name);
       if (cached !== undefined && this.#freezes.covers(type.type, cached)) return false;
-      type.unmask(name, held);
+      if (this.#gated.has(type.type)) type.unmask(name, held);
+      else type.let(name);
       return true;
     });
   }
@@ -277,7 +278,8 @@ export class HeldNames implements Gate {
         const entry = held.names.get(name);
         const before = entry?.masked;
         if (entry === undefined || !change(held, name, entry)) continue;
-        const isJoined = before !== undefined && held.names.get(name)?.masked === undefined;
+        const after = held.names.get(name);
+        const isJoined = before !== undefined && after !== undefined && after.masked === undefined;
         if (isJoined && !held.letIfEqual(name)) joined.push(name);
         else left.push(name);
       }

@@ -74,7 +74,10 @@ export interface Gate {
   discard(filter?: GateFilter): void;
   /** Nothing that is known changes, whatever its type. New names come through. */
   freeze(filter?: GateFilter): void;
-  /** Ends the freeze with the same filter; without a filter, all. What has changed meanwhile is pending now. */
+  /**
+   * Ends the freeze with the same filter; without a filter, all. What has changed meanwhile is pending now, or comes
+   * through if its type is not gated.
+   */
   unfreeze(filter?: GateFilter): void;
   /**
    * Everybody sees these contents of a type. The other names that the filter matches are absent. It stays so until

@@ -294,6 +294,7 @@ describe('held names', () => {
       expect([changed(commit, 'released'), changed(commit, 'canary')]).to.deep.equal(['', '']);
       setting.gate.unfreeze();
       expect(setting.both('b')).to.equal('1 | 2');
+      expect([...setting.gate.pending].map(({ type: url }) => url)).to.not.include(eds);
     });
     it('what was pending stays as canaries have it', () => {
       const setting = new Setting();

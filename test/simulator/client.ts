@@ -12,7 +12,8 @@ import {
   writeSotw,
 } from './messages.ts';
 import type { Call, Connection, Network } from './network.ts';
-import type { Epoch, RelayHost } from './relay-host.ts';
+import { type Epoch, gatedKinds, isCanary, type RelayHost } from './relay-host.ts';
+import { Released } from './released.ts';
 import type { Tally } from './tally.ts';
 import { NOTHING, Topic, type Wanted } from './topic.ts';
 import { type Note, Violation } from './violation.ts';
@@ -68,6 +69,7 @@ interface ServerSide {
   /** By type, the last response. */
   readonly last: Map<Kind, Received>;
   readonly causes: Map<Kind, Causes>;
+  readonly released: Map<Kind, Released>;
   /** Delta: by nonce, what has not been answered yet. */
   readonly outstanding: Map<string, Received>;
   parameters: Parameters;
@@ -291,6 +293,7 @@ export class Client {
       wanted: new Map(),
       last: new Map(),
       causes: new Map(),
+      released: new Map(),
       outstanding: new Map(),
       parameters: this.#parameters,
       answers: false,
@@ -340,6 +343,7 @@ export class Client {
     side.last.set(kind, received);
     side.outstanding.set(received.nonce, received);
     const changed = this.#caused(side, wanted, received);
+    this.#onlyReleased(side, wanted, received);
     const { host } = this;
     const stamp: Stamp = {
       received,
@@ -479,11 +483,25 @@ export class Client {
     }
   }
 
+  /** Rule 7. */
+  #onlyReleased(side: ServerSide, wanted: Wanted, received: Received): void {
+    const { kind } = received;
+    if (!gatedKinds.includes(kind) || isCanary(this.plan.id)) return;
+    const released = side.released.get(kind) ?? new Released();
+    side.released.set(kind, released);
+    try {
+      released.written(received, this.#topic(kind).isComplete(wanted), this.host.turn);
+    } catch (error) {
+      throw this.#explain(error, kind);
+    }
+  }
+
   /** At the relay: the node of a request counts at once. */
   #identified(side: ServerSide, { node }: Speech, parameters: Parameters): void {
     if (node === undefined || parameters === side.parameters) return;
     side.parameters = parameters;
     side.answers = true;
+    for (const released of side.released.values()) released.excuse(this.host.turn);
     for (const causes of side.causes.values()) causes.everythingAsked();
   }
 
@@ -498,6 +516,7 @@ export class Client {
     const before = side.wanted.get(kind) ?? NOTHING;
     const causes = this.#causesOf(side, kind);
     side.wanted.set(kind, wanted);
+    if (before !== wanted) side.released.get(kind)?.excuse(this.host.turn);
     const added = wanted.names.difference(before.names);
     causes.named(added);
     const all = wanted.wildcard && !before.wildcard ? catalog[kind].names : [];

@@ -107,6 +107,30 @@ const mutations: readonly Wrong[] = [
     right: 'deferRemovals = due > (type.subscription.due ? 1 : 0);',
     wrong: 'deferRemovals = false;',
   },
+  {
+    name: 'a change of a variant does not wait',
+    rule: 7,
+    file: 'src/cache/update.ts',
+    right: '      this.changes.touch(put.name, put.constraints, put.aliases);\n      if (entry',
+    wrong:
+      '      if (entry !== undefined) this.#replace(entry, variant);\n      this.changes.touch(put.name, put.constraints, put.aliases);\n      if (entry',
+  },
+  {
+    name: 'a removal does not wait',
+    rule: 7,
+    file: 'src/cache/variant-remover.ts',
+    right:
+      '    changes.touch(name, entry.constraints, entry.variant.aliases);\n    entry.holders.splice(at, 1);',
+    wrong:
+      '    entry.holders.splice(at, 1);\n    if (entry.holders.length === 0) this.forget(name, cached, entry);\n    changes.touch(name, entry.constraints, entry.variant.aliases);\n    if (entry.holders.length === 0) return;',
+  },
+  {
+    name: 'what waits is taken for what is released',
+    rule: 7,
+    file: 'src/cache/held-type.ts',
+    right: 'if (!this.#isEqual(image, live)) return false;',
+    wrong: 'if (this.names.size < 2 && !this.#isEqual(image, live)) return false;',
+  },
 ];
 
 const { values } = parseArgs({ options: { seeds: { type: 'string', default: '2000' } } });

@@ -1,12 +1,14 @@
 import type { StreamEvents } from '../../src/downstream/services.ts';
 import { routes } from '../../src/downstream/xds-server.ts';
 import { Staleness } from '../../src/inspect/staleness.ts';
+import { typeUrl } from '../../src/model/brand.ts';
 import type { Clock } from '../../src/model/clock.ts';
 import { ok } from '../../src/model/result.ts';
 import { typeInfo } from '../../src/model/types.ts';
 import type { Log } from '../../src/observe/log.ts';
 import { Relay } from '../../src/relay.ts';
 import { ALLOW_ALL } from '../../src/security/authorization.ts';
+import { canaryAccess } from '../../src/security/canary-access.ts';
 import { readClientNode } from '../../src/security/client-node.ts';
 import { compileParameterRules } from '../../src/security/derive-parameters.ts';
 import { AdsUpstream } from '../../src/upstream/ads/ads-upstream.ts';
@@ -33,6 +35,8 @@ export interface RelayPlan {
   readonly contentVersions: boolean;
   /** xds.plain_clients: WITH_CONSTRAINTS. */
   readonly constrained: boolean;
+  /** It has a rollout; left out: it has none. */
+  readonly gate?: boolean;
   /** cache.persistence; left out: none. */
   readonly persistence?: { readonly secrets: boolean };
   /** Every request of a client counts as a large one; left out: none does. */
@@ -61,12 +65,26 @@ export interface Epoch {
 const rules = ['env', 'version'].map((key) => ({ key, to: `node.metadata.${key}` }));
 const derivation = compileParameterRules(envAndVersion);
 
+interface GateState {
+  readonly open: boolean;
+  readonly turn: number;
+  readonly discards: number;
+}
+
+/** The kinds whose changes wait where a relay has a gate. */
+export const gatedKinds: readonly Kind[] = ['cds', 'lds', 'rds', 'sds'];
+const gatedTypes = new Set(gatedKinds.map((kind) => typeUrl(catalog[kind].url)));
+
+/** Every other client. */
+export const isCanary = (nodeId: string): boolean => /^c.*[13579]$/.test(nodeId);
+
 /** A relay, of which all is real but the sockets and the time. */
 export class RelayHost implements Host {
   readonly id: string;
   readonly plan: RelayPlan;
   readonly connections = new Set<Connection>();
   reachable: 'up' | 'down' = 'up';
+  #gate: GateState = { open: true, turn: 0, discards: 0 };
   /** Grows with everything that may cost the order of upstream's updates: it starts anew from above. */
   #disturbances = 0;
   readonly #options: RelayHostOptions;
@@ -106,7 +124,8 @@ export class RelayHost implements Host {
     // What a relay above said before it began anew counts until there is a stream to it again.
     const heard = this.#above === undefined ? '' : `${this.#above.beginnings}:`;
     return {
-      id: `${this.id}#${this.#beginnings}<${heard}${inherited?.id ?? above?.id ?? ''}`,
+      // What is discarded goes back to what was before.
+      id: `${this.id}#${this.#beginnings}.${this.#gate.discards}<${heard}${inherited?.id ?? above?.id ?? ''}`,
       base: Number.isFinite(this.#lowest) ? this.#lowest : 0,
     };
   }
@@ -123,6 +142,26 @@ export class RelayHost implements Host {
     if (!(above instanceof RelayHost)) return above.applied;
     // What it has from before may be newer than all that comes, type by type and stream by stream.
     return this.#turned ? Math.min(above.known, this.epoch.base) : above.known;
+  }
+
+  /** The turn of the gate, for rule 7; undefined: nothing waits. */
+  get turn(): number | undefined {
+    return this.plan.gate === true && !this.#gate.open ? this.#gate.turn : undefined;
+  }
+
+  turnGate(does: 'open' | 'close' | 'release' | 'discard' | 'freeze' | 'unfreeze'): void {
+    if (this.plan.gate !== true) return;
+    const { open, turn, discards } = this.#gate;
+    const isOpen = does === 'close' ? false : open || does === 'open';
+    this.#gate = { open: isOpen, turn: turn + 1, discards: discards + (does === 'discard' ? 1 : 0) };
+    const gate = this.relay?.gate;
+    if (gate === undefined) return;
+    if (gate.size > 0) this.#options.tally.count(`${does} of what waits`);
+    if (does === 'open') {
+      gate.unfreeze();
+      gate.gatedTypes(new Set());
+    } else if (does === 'close') gate.gatedTypes(gatedTypes);
+    else if (!isOpen) gate[does]();
   }
 
   get disturbances(): number {
@@ -219,9 +258,11 @@ export class RelayHost implements Host {
     }
     if (cold || !this.#intact) this.#beginnings++;
     this.reachable = 'up';
+    if (this.plan.gate === true) this.#gate = { ...this.#gate, turn: this.#gate.turn + 1 };
     this.#running = new Running(this.plan, this.#options, this.#saved, (connection) =>
       this.#watch(connection),
     );
+    if (this.plan.gate === true && !this.#gate.open) this.#running.relay.gate.gatedTypes(gatedTypes);
   }
 
   /** Like kill -9: nothing of it runs any more. `gracefully`: like SIGTERM, all that it knows is saved before. */
@@ -362,7 +403,7 @@ class Running {
             cluster: node.value.cluster,
             wrapped: node.value.clientFeatures.includes('xds.config.resource-in-sotw'),
             ttl: node.value.clientFeatures.includes('xds.config.supports-resource-ttl'),
-            access: ALLOW_ALL,
+            access: plan.gate === true && isCanary(node.value.id) ? canaryAccess(ALLOW_ALL) : ALLOW_ALL,
             exempt: false,
             relay: node.value.userAgentName === USER_AGENT,
             unknownNames: node.value.clientFeatures.includes(UNKNOWN_NAMES),

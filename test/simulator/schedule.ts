@@ -58,6 +58,12 @@ export type Step = { readonly wait: number } & (
       readonly milliseconds: number;
       readonly gracefully?: boolean;
     }
+  /** What the judge or an operator does to what waits at a relay. */
+  | {
+      readonly kind: 'gate';
+      readonly relay: string;
+      readonly does: 'release' | 'discard' | 'freeze' | 'unfreeze';
+    }
   /** In quiet, everything above dies, the relay restarts, and its clients come back to it. */
   | { readonly kind: 'outage'; readonly relay: string }
   /** Everything heals, and after a while nothing may be left to say. */
@@ -89,7 +95,7 @@ export function makePlan(seed: number, size: Size): Plan {
     random,
     planes.map(({ id }) => id),
     habits,
-  ).map((relay) => withTurns(seed, withPersistence(seed, relay)));
+  ).map((relay) => withGate(seed, withTurns(seed, withPersistence(seed, relay))));
   const entries = relays.filter(
     ({ id }) => !relays.some(({ endpoints }) => endpoints.includes(id)) || random.chance(0.3),
   );
@@ -146,6 +152,10 @@ function makeRelays(random: Random, planes: readonly string[], habits: Habits): 
   if (shape < 0.7) return [upper('r0'), upper('r1')];
   if (shape < 0.9) return [upper('r0'), lower('r1', ['r0'])];
   return [upper('r0'), upper('r1'), lower('r2', ['r0', 'r1'])];
+}
+
+function withGate(seed: number, relay: RelayPlan): RelayPlan {
+  return new Random('gate', relay.id, seed).chance(0.35) ? { ...relay, gate: true } : relay;
 }
 
 function withPersistence(seed: number, relay: RelayPlan): RelayPlan {
@@ -214,7 +224,18 @@ export function makeSteps(plan: Plan, size: Size): Step[] {
     steps.push({ ...makeStep(random, plan, calm), wait: makeWait(random) });
     if (random.chance(0.04)) steps.push({ wait: 0, kind: 'quiet' });
   }
-  return steps;
+  return withGateSteps(plan, steps);
+}
+
+function withGateSteps(plan: Plan, steps: readonly Step[]): Step[] {
+  const gated = plan.relays.filter(({ gate }) => gate === true);
+  if (gated.length === 0) return [...steps];
+  const random = new Random('gate steps', plan.seed);
+  return steps.flatMap((step): Step[] => {
+    if (!random.chance(0.2)) return [step];
+    const does = random.pick(['release', 'release', 'release', 'discard', 'freeze', 'unfreeze'] as const);
+    return [step, { wait: random.between(0, 300), kind: 'gate', relay: random.pick(gated).id, does }];
+  });
 }
 
 function makeWait(random: Random): number {

@@ -113,7 +113,7 @@ class Simulation {
   }
 
   #do(step: Step): void {
-    this.#tally.count(step.kind === 'plane' ? `plane ${step.does}` : step.kind);
+    this.#tally.count('does' in step ? `${step.kind} ${step.does}` : step.kind);
     switch (step.kind) {
       case 'start':
         this.#clients.get(step.client)?.start();
@@ -164,6 +164,9 @@ class Simulation {
         break;
       case 'crash':
         this.#crash(step.relay, step.milliseconds, step.gracefully === true);
+        break;
+      case 'gate':
+        this.#relays.get(step.relay)?.turnGate(step.does);
         break;
       case 'outage':
         this.#outage(step.relay);
@@ -232,6 +235,7 @@ class Simulation {
     for (const plane of this.#planes.values()) this.#revive(plane);
     for (const relay of this.#relays.values()) if (relay.reachable === 'down') relay.start();
     for (const client of this.#clients.values()) client.heal();
+    for (const relay of this.#relays.values()) relay.turnGate('open');
     this.#loop.advance(calmDown);
     for (const client of this.#clients.values()) client.settle();
     for (const relay of this.#relays.values()) relay.settle();
@@ -246,6 +250,7 @@ class Simulation {
     if (this.#plan.planes.length === 1 && this.#plan.relays.length === 1 && this.#asked() !== asked) {
       throw new Violation(5, 'control planes are asked something, though nothing happens');
     }
+    for (const relay of this.#relays.values()) relay.turnGate('close');
   }
 
   #received(): number {
