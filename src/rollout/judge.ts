@@ -54,8 +54,6 @@ interface Attempt {
   rejectedBefore: string | undefined;
   /** Too many streams ended. It stays so until upstream sends something else. */
   tooManyEnds: string | undefined;
-  /** Something has joined since it was last judged. */
-  isNew: boolean;
 }
 
 const wait = (nextAt: number | undefined): Judgement => ({ release: undefined, nextAt });
@@ -94,13 +92,12 @@ export class Judge {
     return this.#attempt?.ends.length ?? 0;
   }
 
-  /**
-   * What waits was found bad: it is shown to no other client. Not so where a change has joined it: that is judged anew.
-   */
-  get mayNotSpread(): boolean {
-    const { kind } = this.#state;
-    if (kind !== 'HELD' || this.#attempt?.isNew === true) return false;
-    return this.#state.cause === 'rejection' || this.#state.cause === 'disconnects';
+  /** What waits was found bad, by a rejection or by clients that left: it is shown to no other client. */
+  mayNotSpread(now: number, seen: Observation): boolean {
+    const attempt = this.#begun(now);
+    this.#dropOldEnds(attempt, now);
+    const objection = this.#objection(attempt, seen);
+    return objection !== undefined && objection.cause !== 'removals';
   }
 
   configure(settings: JudgeSettings): void {
@@ -118,7 +115,6 @@ export class Judge {
     attempt.acceptedAt = undefined;
     attempt.rejectedBefore = undefined;
     attempt.tooManyEnds = undefined;
-    attempt.isNew = true;
     if (this.#state.kind !== 'HELD') return;
     // What was held was judged. This is judged anew.
     attempt.waitsSince = now;
@@ -139,8 +135,7 @@ export class Judge {
       return wait(undefined);
     }
     const attempt = this.#begun(now);
-    attempt.isNew = false;
-    attempt.ends = attempt.ends.filter((at) => at > now - this.#settings.bakeMs);
+    this.#dropOldEnds(attempt, now);
     const objection = this.#objection(attempt, seen);
     if (objection !== undefined) {
       attempt.acceptedAt = undefined;
@@ -192,6 +187,10 @@ export class Judge {
     return removals === undefined ? undefined : { cause: 'removals', reason: removals };
   }
 
+  #dropOldEnds(attempt: Attempt, now: number): void {
+    attempt.ends = attempt.ends.filter((at) => at > now - this.#settings.bakeMs);
+  }
+
   #begun(now: number): Attempt {
     this.#attempt ??= {
       startedAt: now,
@@ -200,7 +199,6 @@ export class Judge {
       ends: [],
       rejectedBefore: undefined,
       tooManyEnds: undefined,
-      isNew: true,
     };
     return this.#attempt;
   }

@@ -254,8 +254,8 @@ export class Rollout {
     const names = this.#judged();
     this.#waits = names.length > 0;
     if (Iterator.from(this.#options.gate.pending).next().done === true) this.#released = undefined;
-    this.#survey = this.#waits && this.#settings !== undefined ? this.#staffed(now) : nobody;
-    const { release, nextAt } = this.#judge.judge(now, this.#observe(now, names));
+    this.#survey = this.#waits && this.#settings !== undefined ? this.#staffed(now, names) : nobody;
+    const { release, nextAt } = this.#judge.judge(now, this.#observe(now, names, this.#survey));
     if (release !== undefined) {
       if (release === 'timeout' && this.#settings !== undefined) this.#options.events.counted('timeout');
       this.#release(names);
@@ -272,18 +272,18 @@ export class Rollout {
   }
 
   /** Where a class has no canary for what waits, one is elected. What was found bad is shown to nobody else. */
-  #staffed(now: number): Survey {
+  #staffed(now: number, names: readonly PendingName[]): Survey {
     const { fleet } = this.#options;
     const survey = fleet.survey(this.waiting());
-    const nodes = this.#judge.mayNotSpread ? undefined : this.#canaries.elect(survey.members);
+    const isBad = this.#judge.mayNotSpread(now, this.#observe(now, names, survey));
+    const nodes = isBad ? undefined : this.#canaries.elect(survey.members);
     if (nodes !== undefined && nodes.size > 0) fleet.moved(nodes);
     const staffed = nodes === undefined || nodes.size === 0 ? survey : fleet.survey(this.waiting());
     if (this.#canaries.remember(staffed.members, now)) this.#save();
     return staffed;
   }
 
-  #observe(now: number, names: readonly PendingName[]): Observation {
-    const { canaries, members } = this.#survey;
+  #observe(now: number, names: readonly PendingName[], { canaries, members }: Survey): Observation {
     const rejected = canaries.find((one) => one.kind === 'rejected');
     const types = new Set(this.#settings === undefined ? [] : names.map(({ type }) => type));
     return {

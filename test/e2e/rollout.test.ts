@@ -4,6 +4,7 @@ import { ModelPlane } from './support/model-plane.ts';
 import { temporaryDirectory } from './support/paths.ts';
 import { ClientPool, type RecordingClient } from './support/recording-client.ts';
 import { type RelayConfig, RelayProcess } from './support/relay.ts';
+import { statusOf } from './support/relay-state.ts';
 import { operate, reaches, rolloutOf } from './support/rollout-state.ts';
 
 const backoff = { initial: '20ms', max: '100ms' };
@@ -166,11 +167,99 @@ describe('a rollout', function () {
       await first.exited;
     }
     await using second = await RelayProcess.start(all);
+    using pool = new ClientPool(second.xds, 1);
+    const clients = await fleetOf(pool, { a: '1' });
     await reaches(second, 'FROZEN');
-    expect((await operate(second, 'Unfreeze')).status).to.equal(200);
+    await eventually(async () => expect((await rolloutOf(second)).names).to.deep.equal(['a']));
+    expect((await operate(second, 'Unfreeze', { type: 'cds' })).body['message']).to.match(
+      /cds is not frozen: frozen is everything/,
+    );
+    expect(await operate(second, 'Unfreeze')).to.deep.equal({ status: 200, body: { pending: 1 } });
+    await eventually(() => ahead(clients, 'a', '2'));
+    for (const client of clients) await client.gets('cds', { a: '2' });
     await reaches(second, 'IDLE');
     await second.stop();
     await first.stop();
+  });
+
+  it('killed again and again while a change is held: nobody but the canary ever hears of it', async () => {
+    await using plane = await ModelPlane.start();
+    plane.set('cds', { a: '1' });
+    using directory = temporaryDirectory();
+    const persistent = config(plane, {}, { cache: { persistence: { path: directory.path } } });
+    const heardBad = new Set<string>();
+    for (let round = 0; round <= 5; round++) {
+      const relay = await RelayProcess.start(persistent);
+      using pool = new ClientPool(relay.xds, 1);
+      // The canary of before comes last.
+      const order = ids.toSorted((a, b) => Number(heardBad.has(a)) - Number(heardBad.has(b)));
+      const clients = new Map(order.map((id) => [id, pool.open('delta', id)]));
+      for (const [id, client] of clients) {
+        client.rejects = ({ resources }) => {
+          if (resources.get('a') !== 'bad') return undefined;
+          heardBad.add(id);
+          return 'no such filter';
+        };
+        client.subscribe('cds');
+      }
+      const released = round < 5 ? '1' : '2';
+      if (round === 0) {
+        for (const client of clients.values()) await client.gets('cds', { a: '1' });
+        plane.set('cds', { a: 'bad' });
+      }
+      if (round < 5) {
+        await reaches(relay, 'HELD');
+        for (const [id, client] of clients) {
+          if (!heardBad.has(id)) await client.gets('cds', { a: released });
+        }
+        await eventually(async () => expect(await relay.metric('persistence_lag_seconds')).to.equal(0));
+      } else {
+        plane.set('cds', { a: '2' });
+        for (const client of clients.values()) await client.gets('cds', { a: released });
+      }
+      relay.signal(round < 5 ? 'SIGKILL' : 'SIGTERM');
+      await relay.stop();
+    }
+    expect([...heardBad]).to.have.length(1);
+  });
+
+  it('too many removals are held, and released by the RPC of the shrink guard', async () => {
+    await using plane = await ModelPlane.start();
+    plane.set('cds', { a: '1', b: '1', c: '1', d: '1' });
+    const { upstreams, ...rest } = config(plane);
+    const guarded = upstreams.map((one) => ({ ...one, max_removal_percent: 50 }));
+    await using relay = await RelayProcess.start({ ...rest, upstreams: guarded });
+    using pool = new ClientPool(relay.xds, 1);
+    const clients = await fleetOf(pool, { a: '1', b: '1', c: '1', d: '1' });
+    plane.set('cds', { a: '1' });
+    const held = await reaches(relay, 'HELD');
+    expect(held.reason).to.equal('3 of 4 cds of central would be removed: max_removal_percent is 50');
+    const [central] = (await statusOf(relay)).upstreams;
+    expect(central?.held_removals.map(({ type, count }) => [type, count])).to.deep.equal([['cds', 3]]);
+    const service = 'distributary.admin.v1.AdminService/ReleaseRemovals';
+    expect((await relay.rpc(service, { upstream: 'central' })).body)
+      .to.include('"removed"')
+      .and.include('3');
+    for (const client of clients) await client.gets('cds', { a: '1' });
+    await reaches(relay, 'IDLE');
+  });
+
+  it('canaries that leave within the bake hold a change, and nobody else is asked', async () => {
+    await using plane = await ModelPlane.start();
+    plane.set('cds', { a: '1' });
+    await using relay = await RelayProcess.start(config(plane, { bake: '3s' }));
+    using pool = new ClientPool(relay.xds, 1);
+    const clients = await fleetOf(pool, { a: '1' });
+    plane.set('cds', { a: '2' });
+    const canary = await eventually(() => ahead(clients, 'a', '2'));
+    canary[Symbol.dispose]();
+    expect((await reaches(relay, 'HELD')).reason).to.match(/^1 of 1 canary streams ended within the bake/);
+    await always(() => {
+      for (const client of clients)
+        if (client !== canary) expect(client.has('cds')).to.deep.equal({ a: '1' });
+    }, 1500);
+    expect((await operate(relay, 'Release')).status).to.equal(200);
+    for (const client of clients) if (client !== canary) await client.gets('cds', { a: '2' });
   });
 
   it('admin.read_only refuses all four', async () => {

@@ -305,6 +305,17 @@ describe('judge', () => {
     expect(judge.judge(6, rejects).nextAt).to.equal(undefined);
   });
 
+  it('what was found bad may not spread to another client, before the next verdict too', () => {
+    const judge = new Judge(settings, 0);
+    judge.joined(0);
+    expect(judge.mayNotSpread(0, waiting)).to.equal(false);
+    expect(judge.mayNotSpread(0, rejects)).to.equal(true);
+    judge.canaryEnded(1, undefined);
+    expect(judge.mayNotSpread(1, nobody)).to.equal(true);
+    judge.joined(2);
+    expect(judge.mayNotSpread(40, nobody)).to.equal(false);
+  });
+
   it('a state keeps its beginning while it lasts', () => {
     const judge = new Judge(settings, 0);
     judge.joined(3);
