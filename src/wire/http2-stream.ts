@@ -130,6 +130,8 @@ export class Http2ServerStream implements ServerStream, Gatherer {
     this.#deframer?.stop();
     const stream = this.#stream;
     if (stream.destroyed || stream.closed) return;
+    // A paused stream would never hear that its client has gone. What still comes is dropped.
+    stream.resume();
     if (!stream.headersSent) {
       refuse(stream, status);
       return;

@@ -348,6 +348,19 @@ describe('HTTP/2 server', () => {
     expect(events).to.deep.equal(['a', 'b', 'c']);
   });
 
+  it('a call that is ended while it is paused closes, though not all of its request was read', async () => {
+    const { server, recorder, accepted } = await serveOne();
+    const request = session(server).request(grpcHeaders);
+    const answer = answerOf(request);
+    const stream = await accepted;
+    stream.pause();
+    request.end(frameOf(Buffer.alloc(30_000)));
+    await new Promise((elapsed) => setTimeout(elapsed, 30));
+    stream.end({ code: Code.INVALID_ARGUMENT, message: 'no' });
+    expect((await answer).headers['grpc-status']).to.equal('3');
+    await recorder.heard('closed');
+  });
+
   it('an end that cannot get past data which the client does not take resets the stream', async () => {
     let late = (): void => undefined;
     const recorder = new Recorder();
