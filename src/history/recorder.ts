@@ -179,6 +179,7 @@ export class Recorder {
     const { history } = this.#options;
     const pending = this.#pending.get(type);
     for (const name of settled.keys()) pending?.delete(name);
+    if (pending?.size === 0) this.#pending.delete(type);
     const seen = new Set<ResourceName>();
     for (const change of [...history.changes()].toReversed()) {
       if (change.type !== type || !change.names.some((one) => isSettled(one, settled))) continue;

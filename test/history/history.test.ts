@@ -1,0 +1,178 @@
+import { expect } from 'chai';
+import { History } from '../../src/history/history.ts';
+import { Recorder } from '../../src/history/recorder.ts';
+import { reachable, releasedAt } from '../../src/history/state-at.ts';
+import { type ResourceName, resourceName, revision, typeUrl } from '../../src/model/brand.ts';
+import { type Content, NO_CONTENT } from '../../src/model/change.ts';
+import { UNCONSTRAINED } from '../../src/model/constraints.ts';
+import { NO_PARAMETERS } from '../../src/model/parameters.ts';
+import type { Interest } from '../../src/model/transaction.ts';
+
+const type = typeUrl('type.googleapis.com/envoy.config.cluster.v3.Cluster');
+const shop = resourceName('shop');
+const cart = resourceName('cart');
+const interest: Interest = { type, selector: shop, parameters: NO_PARAMETERS };
+
+function content(text: string): Content {
+  const bytes = Buffer.from(text);
+  const variant = {
+    type,
+    name: shop,
+    constraints: UNCONSTRAINED,
+    version: '1',
+    deltaVersion: `1@${text}`,
+    payload: { bytes, hash: text },
+    aliases: [],
+    ttl: undefined,
+    doNotCache: false,
+    metadata: undefined,
+    responseVersion: '1',
+    upstream: 'central',
+    cachedSince: 0,
+    revision: revision(1),
+  };
+  return [{ variant, holders: [] }];
+}
+
+/** A cache whose two sides are set by hand. */
+function world(limits?: { maxBytes: number; maxAgeMs: number }) {
+  const released = new Map<ResourceName, Content>();
+  const said = new Map<ResourceName, Content>();
+  const discarded = new Set<ResourceName>();
+  const clock = { time: 1000, now: () => clock.time };
+  const history = new History({ clock, limits: () => limits, written: () => {} });
+  const contents = {
+    released: (_: unknown, name: ResourceName) => released.get(name) ?? NO_CONTENT,
+    said: (_: unknown, name: ResourceName) => said.get(name) ?? NO_CONTENT,
+    discarded: () => discarded,
+    names: () => [],
+  };
+  const recorder = new Recorder({ history, contents, clock });
+  const commit = (names: readonly ResourceName[], resolved: readonly Interest[] = []): void =>
+    recorder.committed({
+      revision: revision(1),
+      type,
+      version: '',
+      receivedAt: 0,
+      changed: new Map(names.map((name) => [name, []])),
+      resolved,
+      sides: undefined,
+    });
+  const put = (name: ResourceName, text: string, sides: 'both' | 'said' = 'both'): void => {
+    const now = text === '' ? NO_CONTENT : content(text);
+    said.set(name, now);
+    if (sides === 'both') released.set(name, now);
+  };
+  return { released, said, discarded, clock, history, recorder, commit, put };
+}
+
+const large = { maxBytes: 1_000_000, maxAgeMs: 1000 };
+
+describe('history', () => {
+  it('gives each change a revision, and none to what changes nothing', () => {
+    const { history, commit, put } = world(large);
+    put(shop, 'a');
+    commit([shop]);
+    commit([shop]);
+    put(shop, 'b');
+    commit([shop]);
+    put(shop, '');
+    commit([shop]);
+    const shown = [...history.changes()].map((change) => [change.revision, change.names[0]?.change]);
+    expect(shown).to.deep.equal([
+      [1, 'ADDED'],
+      [2, 'CHANGED'],
+      [3, 'REMOVED'],
+    ]);
+  });
+
+  it('tells what there was at each revision', () => {
+    const { history, commit, put } = world(large);
+    for (const text of ['a', 'b', 'c']) {
+      put(shop, text);
+      commit([shop]);
+    }
+    put(cart, 'x');
+    commit([cart]);
+    const at = (number: number, name: ResourceName): unknown =>
+      releasedAt(history, number)
+        .get(type)
+        ?.get(name)
+        ?.map(({ variant }) => variant.payload?.hash);
+    expect(at(1, shop)).to.deep.equal(['a']);
+    expect(at(2, shop)).to.deep.equal(['b']);
+    expect(at(2, cart), 'it was not there').to.deep.equal([]);
+    expect(at(3, shop), 'as it is now').to.equal(undefined);
+  });
+
+  it('first answers of one upstream share a revision, and later additions do not', () => {
+    const { history, commit, put } = world(large);
+    put(shop, 'a');
+    commit([shop], [interest]);
+    put(cart, 'a');
+    commit([cart], [interest]);
+    expect(history.lastRevision).to.equal(1);
+    put(resourceName('new'), 'a');
+    commit([resourceName('new')]);
+    expect(history.lastRevision).to.equal(2);
+  });
+
+  it('drops the oldest bodies past max_bytes and max_age, and says which revisions it reaches', () => {
+    const limits = { maxBytes: 5000, maxAgeMs: 1000 };
+    const { history, commit, put, clock } = world(limits);
+    for (const text of ['a', 'b', 'c', 'd'].map((letter) => letter.repeat(1000))) {
+      put(shop, text);
+      commit([shop]);
+    }
+    expect(history.bytes).to.be.at.most(limits.maxBytes);
+    const expired = reachable(history, 1);
+    expect(expired.ok ? '' : expired.error.message).to.match(/revision 1 has expired/);
+    expect(reachable(history, 3).ok).to.equal(true);
+    clock.time += 2000;
+    expect(reachable(history, 3).ok).to.equal(false);
+    expect(reachable(history, 4).ok, 'nothing has changed since').to.equal(true);
+    expect(reachable(history, 5).ok).to.equal(false);
+    expect(history.bytes).to.equal(0);
+  });
+
+  it('keeps 100 changes without bodies where there are no limits', () => {
+    const { history, commit, put } = world();
+    for (let index = 0; index < 150; index++) {
+      put(shop, String(index));
+      commit([shop]);
+    }
+    const revisions = [...history.changes()].map((change) => change.revision);
+    expect([revisions.length, revisions[0], revisions.at(-1)]).to.deep.equal([100, 51, 150]);
+  });
+
+  it('a change waits for canaries, and is released, replaced or discarded', () => {
+    const { history, recorder, commit, put, released, said, discarded } = world(large);
+    const verdicts = (): unknown => [...history.changes()].map(({ names }) => names[0]?.verdict);
+    put(shop, 'a');
+    commit([shop]);
+    put(shop, 'bad', 'said');
+    commit([shop]);
+    expect(verdicts()).to.deep.equal(['RELEASED', 'PENDING']);
+    put(shop, 'good', 'said');
+    commit([shop]);
+    expect(verdicts()).to.deep.equal(['RELEASED', 'REPLACED', 'PENDING']);
+    released.set(shop, said.get(shop) ?? NO_CONTENT);
+    recorder.gateChanged(type, [shop]);
+    expect(verdicts()).to.deep.equal(['RELEASED', 'REPLACED', 'RELEASED']);
+    put(shop, 'worse', 'said');
+    commit([shop]);
+    discarded.add(shop);
+    recorder.gateChanged(type, [shop]);
+    expect(verdicts()).to.deep.equal(['RELEASED', 'REPLACED', 'RELEASED', 'DISCARDED']);
+    const before = releasedAt(history, 2).get(type)?.get(shop)?.[0]?.variant.payload?.hash;
+    expect(before, 'everybody had the first one until the third was released').to.equal('a');
+  });
+
+  it('goes on with the last revision of before a restart', () => {
+    const { history, commit, put } = world(large);
+    history.restore({ changes: [], lastRevision: 41 });
+    put(shop, 'a');
+    commit([shop]);
+    expect(history.lastRevision).to.equal(42);
+  });
+});
