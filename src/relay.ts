@@ -65,6 +65,8 @@ interface RelayEvents {
     choices: readonly Variant[],
   ): void;
   lookedUp(type: TypeUrl, hits: number, misses: number): void;
+  /** A client has accepted an update that arrived then, by `Clock.monotonic()`. */
+  acknowledged(type: TypeUrl, receivedAt: number): void;
   /** So many variants left the cache: for room, as nobody wanted them for long, as their time to live was over. */
   evicted(reason: 'size' | 'idle' | 'ttl', count: number): void;
   upstreamChanged(): void;
@@ -115,6 +117,7 @@ export class Relay implements UpstreamSink {
       maxCacheBytes: options.maxCacheBytes,
       controlPlane: options.controlPlane,
       lookedUp: (type, hits, misses) => events.lookedUp(type, hits, misses),
+      acknowledged: (type, receivedAt) => events.acknowledged(type, receivedAt),
       defer: options.defer,
     });
     this.taps = new Taps(clock);

@@ -119,7 +119,7 @@ export class Core {
     this.#rules = this.#clientRules(config);
     this.#sessionShares = new SessionShares(config);
     this.#statusScopes = new StatusScopes(config, (peer) => this.#rules.accessOf(peer));
-    this.#streamMetrics = new StreamMetrics(this.metrics, this.conditions, () =>
+    this.#streamMetrics = new StreamMetrics(this.metrics, this.conditions, systemClock, () =>
       this.rollout.rollout.canaryAnswered(),
     );
     this.admission = new Admission({
@@ -166,6 +166,7 @@ export class Core {
       events: {
         ambiguous: (type, name, parameters, choices) => this.#ambiguous(type, name, parameters, choices),
         lookedUp: (type, hits, misses) => this.#streamMetrics.lookedUp(type, hits, misses),
+        acknowledged: (type, receivedAt) => this.#streamMetrics.acknowledged(type, receivedAt),
         evicted: (reason, count) => this.metrics.evictions(reason).inc(count),
         upstreamChanged: () => this.changed(),
         subscribed: role.subscribed,
@@ -263,13 +264,11 @@ export class Core {
 
   /** Everything that this process has counted, in the Prometheus text format. */
   metricsText(): Promise<string> {
-    this.#streamMetrics.flush();
     return this.metrics.text();
   }
 
   /** The same as `metricsText`, as values. */
   series(): Promise<readonly Series[]> {
-    this.#streamMetrics.flush();
     return this.metrics.series();
   }
 

@@ -1,8 +1,10 @@
 import type { ClientTransport, StreamEvents } from '../downstream/services.ts';
 import type { TypeUrl } from '../model/brand.ts';
+import type { Clock } from '../model/clock.ts';
 import type { RequestKind } from '../model/subscription.ts';
 import { shorten } from '../model/text.ts';
 import type { Conditions } from '../observe/conditions.ts';
+import type { Distribution } from '../observe/distribution.ts';
 import { longestText } from '../observe/format.ts';
 import type { Metrics } from '../observe/metrics.ts';
 import type { Tally } from '../observe/tally.ts';
@@ -16,10 +18,8 @@ interface TypeSeries {
   readonly coalesced: Tally;
   readonly hits: Tally;
   readonly misses: Tally;
+  readonly acknowledged: Distribution;
 }
-
-/** Handovers of one fan-out take about equally long, so they are observed together. */
-const batchSize = 64;
 
 /** Counts what streams do. On the hot path: a lookup and additions. */
 export class StreamMetrics implements StreamEvents {
@@ -27,11 +27,12 @@ export class StreamMetrics implements StreamEvents {
   readonly #conditions: Conditions;
   readonly #canaryAnswered: () => void;
   readonly #series = new Map<TypeUrl, TypeSeries>();
-  #propagated = 0;
-  #propagatedSince = 0;
-  #propagatedUntil = 0;
+  readonly #clock: Clock;
+  readonly #propagation: Distribution;
 
-  constructor(metrics: Metrics, conditions: Conditions, canaryAnswered: () => void) {
+  constructor(metrics: Metrics, conditions: Conditions, clock: Clock, canaryAnswered: () => void) {
+    this.#clock = clock;
+    this.#propagation = metrics.propagation();
     this.#canaryAnswered = canaryAnswered;
     this.#metrics = metrics;
     this.#conditions = conditions;
@@ -52,13 +53,12 @@ export class StreamMetrics implements StreamEvents {
     const responses = polled ? this.#metrics.responses(type, transport) : series.responses[transport];
     responses.inc();
     series.bytes.inc(bytes.length);
-    if (receivedAt === undefined) return;
-    if (receivedAt !== this.#propagatedSince || this.#propagated >= batchSize) {
-      this.flush();
-      this.#propagatedSince = receivedAt;
-    }
-    this.#propagated++;
-    this.#propagatedUntil = performance.now();
+    if (receivedAt !== undefined) this.#propagation.observe(this.#secondsSince(receivedAt));
+  }
+
+  /** A client has accepted an update that arrived then. */
+  acknowledged(type: TypeUrl, receivedAt: number): void {
+    this.#of(type).acknowledged.observe(this.#secondsSince(receivedAt));
   }
 
   coalesced(type: TypeUrl, count: number): void {
@@ -95,11 +95,8 @@ export class StreamMetrics implements StreamEvents {
     this.#canaryAnswered();
   }
 
-  /** Observes what was gathered. */
-  flush(): void {
-    if (this.#propagated === 0) return;
-    this.#metrics.propagation((this.#propagatedUntil - this.#propagatedSince) / 1000, this.#propagated);
-    this.#propagated = 0;
+  #secondsSince(moment: number): number {
+    return (this.#clock.monotonic() - moment) / 1000;
   }
 
   #of(type: TypeUrl): TypeSeries {
@@ -118,6 +115,7 @@ export class StreamMetrics implements StreamEvents {
       coalesced: metrics.coalesced(type),
       hits: metrics.lookups(type, 'hit'),
       misses: metrics.lookups(type, 'miss'),
+      acknowledged: metrics.acknowledged(type),
     };
     // A client can name any type: those that are kept must be bounded.
     if (this.#series.size < 256) this.#series.set(type, created);

@@ -319,7 +319,7 @@ export class HeldNames implements Gate {
   #commit({ type }: HeldType, changed: Commit['changed'], sides: readonly Side[], version?: string): void {
     const revision = this.#options.nextRevision();
     for (const name of changed.keys()) this.#options.journal.resource(type, name);
-    const receivedAt = performance.now();
+    const receivedAt = this.#options.clock.monotonic();
     const commit: Commit = { revision, type, version, receivedAt, changed, resolved: [] };
     const empty: Commit = { ...commit, changed: new Map() };
     const of = (side: Side): Commit => (sides.includes(side) ? commit : empty);

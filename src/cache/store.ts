@@ -112,7 +112,7 @@ export class Store extends CatalogReader {
   }
 
   apply(transaction: Transaction): Commit {
-    const receivedAt = performance.now();
+    const receivedAt = this.#options.clock.monotonic();
     const next = this.nextRevision();
     const { type } = transaction;
     const table = this.#table(type);
@@ -134,7 +134,7 @@ export class Store extends CatalogReader {
 
   restamp(change: Restamp): Commit {
     const { type, unresolved } = change;
-    const receivedAt = performance.now();
+    const receivedAt = this.#options.clock.monotonic();
     const { expiring } = this.#options;
     const changes = restamp(this.#table(type), change, this.nextRevision(), this.#payloads, expiring);
     this.held.restamp(change, this.revision);
@@ -151,7 +151,7 @@ export class Store extends CatalogReader {
     const inImages = this.held.expire(variant, changes);
     if (version === undefined && !inImages) return undefined;
     this.nextRevision();
-    const commit = this.#commit(type, version, performance.now(), changes);
+    const commit = this.#commit(type, version, this.#options.clock.monotonic(), changes);
     const held = this.held.open(type);
     if (held === undefined) return commit;
     held.passing(name, inImages);
@@ -195,7 +195,7 @@ export class Store extends CatalogReader {
     }
     if (changes.names.size === 0) return undefined;
     this.nextRevision();
-    const commit = this.#commit(interest.type, version, performance.now(), changes);
+    const commit = this.#commit(interest.type, version, this.#options.clock.monotonic(), changes);
     return held === undefined ? commit : this.held.close(held, commit);
   }
 

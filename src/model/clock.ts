@@ -2,6 +2,8 @@
 export interface Clock {
   /** Milliseconds since the epoch. */
   now(): number;
+  /** Milliseconds since any moment, with fractions. It never goes back, so it is for measuring. */
+  monotonic(): number;
   /** Runs once after so many milliseconds; does not keep the process alive. */
   after(milliseconds: number, run: () => void): Timer;
 }
@@ -15,6 +17,7 @@ const longestTimeoutMs = 2 ** 31 - 1;
 
 export const systemClock: Clock = {
   now: () => Date.now(),
+  monotonic: () => performance.now(),
   after(milliseconds, run) {
     const timer = setTimeout(run, Math.min(milliseconds, longestTimeoutMs)).unref();
     return { cancel: () => clearTimeout(timer) };

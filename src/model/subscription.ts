@@ -62,8 +62,8 @@ export interface Response {
   /** The variants in it that are new to the subscriber, or have changed content. */
   readonly changed: readonly Variant[];
   /**
-   * When the update arrived from upstream, by `performance.now()`. Undefined: the response is a first state, not an
-   * update.
+   * When the newest update in it arrived from upstream, by `Clock.monotonic()`. Undefined: nothing in it has changed since
+   * the client's last response. It is a first state, or something is sent again.
    */
   readonly receivedAt: number | undefined;
 }

@@ -1,12 +1,12 @@
 import { collectDefaultMetrics, Gauge, Registry } from 'prom-client';
 import type { TypeUrl } from '../model/brand.ts';
+import { type Distribution, HistogramFamily } from './distribution.ts';
 import { type RelayFacts, RelayGauges } from './relay-gauges.ts';
 import { RolloutMetrics } from './rollout-metrics.ts';
 import { type Sample, SampledGauges } from './sample.ts';
 import { type Series, seriesOf } from './series.ts';
 import { type Tally, TallyFamily } from './tally.ts';
 import { TypeLabels } from './type-label.ts';
-import { WeightedHistogram } from './weighted-histogram.ts';
 
 export type TransportLabel = 'sotw' | 'delta' | 'rest' | 'fetch';
 export type RequestKindLabel = 'subscribe' | 'ack' | 'nack' | 'stale';
@@ -40,7 +40,7 @@ const rejections = [
 ] as const;
 
 /** Seconds. Inside a process: from a tenth of a millisecond; behind a slow client: to a minute. */
-const propagationBuckets = [
+const delayBuckets = [
   0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60,
 ];
 
@@ -80,11 +80,19 @@ export class Metrics {
     'Streams and requests of clients that were refused',
     ['reason'],
   );
-  readonly #propagation = new WeightedHistogram(
+  readonly #propagation = new HistogramFamily(
     this.#registry,
     'distributary_propagation_seconds',
     "From the receipt of an update to its handover to a client's stream",
-    propagationBuckets,
+    [],
+    delayBuckets,
+  );
+  readonly #acknowledged = new HistogramFamily(
+    this.#registry,
+    'distributary_acknowledged_seconds',
+    "From the receipt of an update to a client's ACK of it",
+    ['type'],
+    delayBuckets,
   );
   readonly #updates = this.#family(
     'upstream_updates_total',
@@ -181,9 +189,14 @@ export class Metrics {
     return this.#rejected.labels(reason);
   }
 
-  /** `handovers` of them took `seconds` each. */
-  propagation(seconds: number, handovers: number): void {
-    this.#propagation.observeMany(seconds, handovers);
+  /** In seconds. */
+  propagation(): Distribution {
+    return this.#propagation.of();
+  }
+
+  /** In seconds. */
+  acknowledged(type: TypeUrl): Distribution {
+    return this.#acknowledged.of(this.#types.of(type));
   }
 
   updates(upstream: string, type: TypeUrl, result: 'accepted' | 'rejected'): Tally {

@@ -25,7 +25,7 @@ import {
 import { itemsOf } from './coverage.ts';
 import { DueItems } from './due-items.ts';
 import type { Composed, CursorStep, Frame, RetainedResource } from './frame.ts';
-import { holding, type Item } from './item.ts';
+import { holdings, type Item } from './item.ts';
 import { NackRetries, retryInput } from './nack-retries.ts';
 import type { CompositionInput } from './response-content.ts';
 import type { SentItems, SentResponses } from './sent-responses.ts';
@@ -102,12 +102,8 @@ export abstract class Cursor implements Subscription, ViewSubscriber, SentItems 
     return this.position?.view === view ? this.position.revision : undefined;
   }
 
-  *holdings(): Iterable<Holding> {
-    const stateOf = this.responses.itemStates();
-    for (const [id, item] of this.view.items) {
-      const value = this.lastSent(id);
-      yield holding(item, value, stateOf(id, value));
-    }
+  holdings(): Iterable<Holding> {
+    return holdings(this.view.items, this.responses.itemStates(), (id) => this.lastSent(id));
   }
 
   takeCoalesced(): number {
@@ -146,6 +142,7 @@ export abstract class Cursor implements Subscription, ViewSubscriber, SentItems 
     const kind = this.responses.classify(nonce, error !== undefined);
     if (kind === 'first' || kind === 'change') return kind;
     const answered = this.responses.answered(nonce, error);
+    if (kind === 'ack') this.#pool.acknowledged(answered?.header.receivedAt);
     if (kind === 'nack' && answered !== undefined && this.takesParts) this.#nackRetries.add(answered);
     return kind;
   }
@@ -313,7 +310,7 @@ export abstract class Cursor implements Subscription, ViewSubscriber, SentItems 
       encoding: this.encoding,
       now: this.#pool.now(),
       controlPlane: this.#pool.controlPlane,
-      newcomer: position?.view !== view,
+      headAt: position?.view === view && position.revision < view.head ? view.headAt : undefined,
       errorsSentUpTo: (item) => (position === undefined ? -1 : errorsSentUpTo(position, view, item)),
       deferRemovals,
       deferredRemovals: this.#deferredRemovals,

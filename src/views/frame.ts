@@ -12,6 +12,8 @@ export interface ResponseHeader {
   readonly complete: boolean;
   /** How many resources are in it. */
   readonly resources: number;
+  /** As in `Response`. */
+  readonly receivedAt: number | undefined;
 }
 
 /** What a response changes at the client, without its bytes: kept until the client has answered it. */
@@ -63,4 +65,6 @@ export interface RetainedResource {
    * this revision.
    */
   readonly errorsSentUpTo?: number;
+  /** When the update that removed it arrived, if the removal was deferred. */
+  readonly receivedAt?: number | undefined;
 }

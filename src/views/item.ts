@@ -29,8 +29,19 @@ export function valueAt(item: Item, revision: number): Value | undefined {
   return entry?.value;
 }
 
-/** For inspection: the item, what a client was last sent of it, and what the client said to that. */
-export function holding(
+/** For inspection: each item, what a client was last sent of it, and what the client said to that. */
+export function* holdings(
+  items: ReadonlyMap<string, Item>,
+  stateOf: (id: string, lastSent: Value | undefined) => ItemState,
+  lastSentOf: (id: string) => Value | undefined,
+): Iterable<Holding> {
+  for (const [id, item] of items) {
+    const value = lastSentOf(id);
+    yield holding(item, value, stateOf(id, value));
+  }
+}
+
+function holding(
   { name, spelling, parameters, last }: Item,
   value: Value | undefined,
   { state, rejection }: ItemState,

@@ -114,7 +114,7 @@ const isStill = (value: Value | undefined, now: Variant): boolean =>
 /** A retry has its change and nothing else. */
 export const retryInput = (input: CompositionInput): CompositionInput => ({
   ...input,
-  newcomer: true,
+  headAt: undefined,
   errorsSentUpTo: () => input.view.head,
   deferredRemovals: undefined,
   firstResponseDue: false,

@@ -13,8 +13,8 @@ export interface CompositionInput {
   readonly encoding: Encoding;
   readonly now: number;
   readonly controlPlane: string;
-  /** The subscriber has no position in this view yet. */
-  readonly newcomer: boolean;
+  /** When the view's head arrived, if the subscriber has a position in this view and the head is newer. */
+  readonly headAt: number | undefined;
   /** The revision up to which the subscriber has got the errors of an item. */
   readonly errorsSentUpTo: (item: Item) => number;
   /** Removals are deferred: SotW sends the old and the new resources, delta only the additions. */
@@ -105,7 +105,8 @@ export class ResponseContent {
   /** The client keeps this resource for now, and gets its errors with its removal. */
   defer(item: Item, variant: Variant): void {
     this.#newlyDeferred.add(item.id);
-    this.deferred.set(item.id, { item, variant, errorsSentUpTo: this.input.errorsSentUpTo(item) });
+    const { headAt: receivedAt, errorsSentUpTo } = this.input;
+    this.deferred.set(item.id, { item, variant, errorsSentUpTo: errorsSentUpTo(item), receivedAt });
   }
 
   /** The errors of an item, unless its removal is or was deferred. */
@@ -141,13 +142,14 @@ export class ResponseContent {
     const { encoding, view } = this.input;
     const nonce = String(serial);
     const complete = encoding.protocol === 'sotw' && view.complete;
+    const receivedAt = this.#receivedAt();
     return {
       serial,
       nonce,
       bytes,
       version,
-      receivedAt: this.#receivedAt(),
-      sent: this.#sent({ serial, nonce, version, complete, resources }),
+      receivedAt,
+      sent: this.#sent({ serial, nonce, version, complete, resources, receivedAt }),
       resources,
       changed: this.#changed,
       timeDependent: this.#timeDependent,
@@ -156,21 +158,27 @@ export class ResponseContent {
 
   /** The same response as another one; only the record of what is new to the subscriber differs. */
   reuse(whole: Frame): Frame {
-    return {
-      ...whole,
-      sent: this.#sent(whole.sent.header),
-      changed: this.#changed,
-      receivedAt: this.#receivedAt(),
-    };
+    const receivedAt = this.#receivedAt();
+    const sent = this.#sent({ ...whole.sent.header, receivedAt });
+    return { ...whole, sent, changed: this.#changed, receivedAt };
   }
 
   #sent(header: ResponseHeader): SentResponse {
     return { header, additions: this.#additions, removals: this.removals };
   }
 
-  /** Propagation is measured for updates only. The first response of a subscriber may hold old content. */
+  /**
+   * Of the newest update in it. What is sent again and what a newcomer gets may be old, so it has no time. The removals
+   * that earlier responses deferred have the time of their own updates.
+   */
   #receivedAt(): number | undefined {
-    return this.input.newcomer ? undefined : this.input.view.headAt;
+    const { headAt, deferredRemovals } = this.input;
+    if (headAt !== undefined || deferredRemovals === undefined) return headAt;
+    let newest: number | undefined;
+    for (const [id, { receivedAt = 0 }] of deferredRemovals) {
+      if (receivedAt > (newest ?? 0) && !this.deferred.has(id)) newest = receivedAt;
+    }
+    return newest;
   }
 }
 

@@ -6,6 +6,8 @@ import type { View } from './view.ts';
 export interface ViewPool {
   readonly controlPlane: string;
   now(): number;
+  /** A client has accepted a response whose newest update arrived then; undefined: nothing in it was an update. */
+  acknowledged(receivedAt: number | undefined): void;
   /** The view of this class; the caller joins its `subscribers`. `before`: the selection that this one replaces. */
   view(selection: Selection, access: Access, before?: Selection): View;
   /** No cursor needs the view any more. */

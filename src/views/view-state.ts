@@ -73,7 +73,7 @@ export class ViewState implements WholeState, ViewSubscriber {
         encoding,
         now: this.#pool.now(),
         controlPlane: this.#pool.controlPlane,
-        newcomer: true,
+        headAt: undefined,
         errorsSentUpTo: () => -1,
         deferRemovals: false,
         deferredRemovals: undefined,

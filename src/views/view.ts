@@ -42,8 +42,8 @@ export class View {
   head: number;
   /** How many visible changes there have been. */
   generation = 0;
-  /** When the transaction of `head` arrived, by `performance.now()`. */
-  headAt: number;
+  /** When the transaction of `head` arrived, by `Clock.monotonic()`; 0: before this view was made. */
+  headAt = 0;
   /** version_info of the upstream response that last changed this view; may be empty. */
   version = '';
   /** Encoded responses that lead to `head`, by where they start and their encoding. */
@@ -74,7 +74,6 @@ export class View {
     this.#catalog = catalog;
     this.permitted = new Permitted(catalog, type, access);
     this.head = catalog.revision;
-    this.headAt = performance.now();
     const forms = new Map<string, Form>();
     for (const { locator, parameters } of selection.entries.values()) {
       forms.set(`${locator} ${parameters.id}`, { locator, parameters });

@@ -27,6 +27,8 @@ export interface ViewsOptions {
   readonly controlPlane: string;
   /** A subscription joined a view: how many of its resources were known, how many were not. */
   readonly lookedUp: (type: TypeUrl, hits: number, misses: number) => void;
+  /** A client has accepted an update that arrived then, by `Clock.monotonic()`. */
+  readonly acknowledged: (type: TypeUrl, receivedAt: number) => void;
   /** Runs soon, after other events had their turn; for tests, at once. */
   readonly defer: (run: () => void) => void;
 }
@@ -137,6 +139,10 @@ class TypeViews implements ViewPool {
 
   now(): number {
     return this.#options.clock.now();
+  }
+
+  acknowledged(receivedAt: number | undefined): void {
+    if (receivedAt !== undefined) this.#options.acknowledged(this.#type, receivedAt);
   }
 
   *views(): Iterable<View> {

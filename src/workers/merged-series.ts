@@ -3,6 +3,7 @@ import type { Series } from '../observe/series.ts';
 /** The metrics of clients, beside `distributary_downstream_…`. */
 const ofClients = new Set([
   'distributary_propagation_seconds',
+  'distributary_acknowledged_seconds',
   'distributary_cache_lookups_total',
   'distributary_classes',
 ]);

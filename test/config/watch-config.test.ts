@@ -135,6 +135,7 @@ describe('configuration: watching', () => {
     let touch: () => void = () => undefined;
     const clock: Clock = {
       now: () => now,
+      monotonic: () => now,
       after(milliseconds, run) {
         const timer = { at: now + milliseconds, run };
         timers.push(timer);

@@ -39,6 +39,31 @@ describe('metrics for operators', function () {
     });
   }
 
+  for (const workers of [0, 2]) {
+    it(`how long clients take to accept a change (workers: ${workers})`, async () => {
+      await using plane = await ModelPlane.start();
+      plane.set('cds', { a: '1' });
+      await using relay = await RelayProcess.start({ upstreams: [central(plane)], workers });
+      using pool = new ClientPool(relay.xds, 4);
+      const clients = [pool.open('delta'), pool.open('sotw'), pool.open('delta')];
+      for (const client of clients) {
+        client.subscribe('cds');
+        await client.gets('cds', { a: '1' });
+      }
+      expect(await relay.metric('acknowledged_seconds_count', 'type="cds"')).to.equal(0);
+      plane.set('cds', { a: '2' });
+      await eventually(async () =>
+        expect(await relay.metric('acknowledged_seconds_count', 'type="cds"')).to.equal(3),
+      );
+      expect(await relay.metric('propagation_seconds_count')).to.equal(3);
+      const [handedOver, accepted] = [
+        await relay.metric('propagation_seconds_sum'),
+        await relay.metric('acknowledged_seconds_sum', 'type="cds"'),
+      ];
+      expect(accepted).to.be.greaterThan(handedOver).and.to.be.lessThan(30);
+    });
+  }
+
   for (const workers of [0, 1]) {
     it(`when certificates expire, also after they were replaced (workers: ${workers})`, async () => {
       const authority = issueCertificate({ name: 'authority', authority: true });

@@ -16,6 +16,10 @@ export class EventLoop implements Clock {
     return this.#now;
   }
 
+  monotonic(): number {
+    return this.#now;
+  }
+
   after(milliseconds: number, run: () => void): Timer {
     const event: Event = { at: this.#now + Math.max(0, milliseconds), order: this.#order++, run };
     this.#push(event);

@@ -349,6 +349,7 @@ class Running {
   ) {
     const clock: Clock = {
       now: () => network.loop.now(),
+      monotonic: () => network.loop.monotonic(),
       after: (milliseconds, run) =>
         network.loop.after(milliseconds, () => {
           if (!this.#dead) run();
@@ -375,6 +376,7 @@ class Running {
       events: {
         ambiguous: () => tally.count('ambiguous match'),
         lookedUp: () => undefined,
+        acknowledged: () => undefined,
         evicted: (reason) => tally.count(`eviction by ${reason}`),
         upstreamChanged: () => this.#staleness.observe(),
       },

@@ -1,6 +1,7 @@
 import { create, fromBinary, type MessageInitShape, toBinary } from '@bufbuild/protobuf';
 import { BinaryReader, BinaryWriter, WireType } from '@bufbuild/protobuf/wire';
 import { type Any, AnySchema } from '@bufbuild/protobuf/wkt';
+import type { StreamMetrics } from '../../src/assembly/stream-metrics.ts';
 import type { StreamEvents } from '../../src/downstream/services.ts';
 import { routes } from '../../src/downstream/xds-server.ts';
 import { NodeSchema } from '../../src/gen/envoy/config/core/v3/base_pb.ts';
@@ -210,6 +211,8 @@ export interface InMemoryRelayOptions {
   readonly contentVersions?: boolean;
   readonly maxCacheBytes?: number;
   readonly idleMilliseconds?: number;
+  /** What counts responses and ACKs, by the relay's clock. */
+  readonly measure?: (clock: VirtualClock) => Pick<StreamMetrics, 'response' | 'acknowledged'>;
 }
 
 /** `env` and `version` from node.metadata. */
@@ -241,9 +244,13 @@ export class InMemoryRelay {
     const derivation = compileParameterRules(options.rules ?? envAndVersion);
     const access = options.access ?? (() => ALLOW_ALL);
     const short = (url: TypeUrl): string => typeInfo(url).short;
+    const measured = options.measure?.(this.clock);
     const events: StreamEvents = {
       request: (url, kind) => this.events.push(`request ${short(url)} ${kind}`),
-      response: (url) => this.events.push(`response ${short(url)}`),
+      response: (url, transport, response) => {
+        this.events.push(`response ${short(url)}`);
+        measured?.response(url, transport, response);
+      },
       coalesced: (url, count) => this.events.push(`overtaken ${short(url)} ${count}`),
       rejected: (reason) => this.events.push(`rejected ${reason}`),
       nack: (url, _node, version, error) =>
@@ -260,6 +267,7 @@ export class InMemoryRelay {
       events: {
         ambiguous: (_url, name) => this.ambiguous.push(name),
         lookedUp: () => undefined,
+        acknowledged: (url, receivedAt) => measured?.acknowledged(url, receivedAt),
         evicted: (reason, count) => this.evicted.push(`${reason} ${count}`),
         upstreamChanged: () => undefined,
       },

@@ -18,6 +18,10 @@ export class VirtualClock implements Clock {
     return this.#now;
   }
 
+  monotonic(): number {
+    return this.#now;
+  }
+
   after(milliseconds: number, run: () => void): Timer {
     const waiting: Waiting = {
       at: this.#now + Math.min(Math.max(0, milliseconds), this.longest),

@@ -47,6 +47,7 @@ class Client implements SentItems {
       version: `v${number}`,
       complete: this.#complete,
       resources: additions.length,
+      receivedAt: undefined,
     };
     const response: SentResponse = { header, additions, removals };
     this.responses.sent(response);

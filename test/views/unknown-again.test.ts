@@ -42,6 +42,7 @@ function start() {
     maxCacheBytes: () => 2 ** 30,
     controlPlane: '',
     lookedUp: () => undefined,
+    acknowledged: () => undefined,
     defer: (run) => run(),
   });
   const asDelta = encoding({

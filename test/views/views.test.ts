@@ -62,6 +62,7 @@ class Bench {
     maxCacheBytes: () => 2 ** 30,
     controlPlane: '',
     lookedUp: () => undefined,
+    acknowledged: () => undefined,
     defer: (run) => this.deferred.push(run),
   });
 

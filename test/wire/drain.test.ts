@@ -16,6 +16,10 @@ class ManualClock implements Clock {
   now(): number {
     return this.#now;
   }
+
+  monotonic(): number {
+    return this.#now;
+  }
   after(milliseconds: number, run: () => void): { cancel(): void } {
     const entry = { at: this.#now + milliseconds, run };
     this.#waiting.push(entry);

@@ -368,6 +368,7 @@ describe('HTTP/2 server', () => {
     const server = await serve({
       clock: {
         now: () => 0,
+        monotonic: () => 0,
         after(_milliseconds, run) {
           late = run;
           return { cancel: () => undefined };

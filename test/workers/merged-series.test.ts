@@ -12,7 +12,10 @@ function process(count: number): Metrics {
   metrics.lookups(cds, 'hit').inc(count);
   metrics.updates('central', cds, 'accepted').inc(count);
   metrics.rejected('streams').inc(count);
-  metrics.propagation(0.001, count);
+  for (let time = 0; time < count; time++) {
+    metrics.propagation().observe(0.001);
+    metrics.acknowledged(cds).observe(0.001);
+  }
   return metrics;
 }
 
@@ -52,6 +55,7 @@ describe('metrics of a primary and its workers', () => {
     const value = await shown(process(1), process(20));
     expect(value('distributary_propagation_seconds_count')).to.equal('21');
     expect(value('distributary_propagation_seconds_bucket{le="0.001"}')).to.equal('21');
+    expect(value('distributary_acknowledged_seconds_count{type="cds"}')).to.equal('21');
     expect(value('distributary_worker_feed_seconds_count')).to.equal('1000');
     expect(value('distributary_worker_feed_seconds_bucket{le="+Inf"}')).to.equal('1000');
   });
