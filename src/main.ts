@@ -1,3 +1,4 @@
+import { outdatedNode } from './commands/node-version.ts';
 import { version } from './commands/version.ts';
 
 const usage = `distributary ${version()}: a caching xDS relay
@@ -41,6 +42,11 @@ const commands = new Map<string, () => Promise<Command>>([
 ]);
 
 async function main(argv: readonly string[]): Promise<number> {
+  const outdated = outdatedNode(process.versions.node, process.execPath);
+  if (outdated !== undefined) {
+    process.stderr.write(`${outdated}\n`);
+    return 1;
+  }
   const [name, ...rest] = argv;
   if (argv.includes('--version')) {
     process.stdout.write(`${version()}\n`);

@@ -2,6 +2,7 @@ import { existsSync, globSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect } from 'chai';
 import { z } from 'zod';
+import { outdatedNode } from '../../src/commands/node-version.ts';
 
 const root = join(import.meta.dirname, '../..');
 const read = (path: string) => readFileSync(join(root, path), 'utf8');
@@ -67,6 +68,17 @@ describe('the package', () => {
     }
     const [runningMajor = 0] = process.versions.node.split('.').map(Number);
     expect(runningMajor, 'npm scripts run on that Node').to.be.at.least(major);
+  });
+
+  it('says which Node it needs where that is too old, and it is the one of engines', () => {
+    const { node } = manifest.engines;
+    for (const old of ['18.20.8', '22.21.0', '24.11.9']) {
+      expect(outdatedNode(old, '/usr/bin/node')).to.equal(
+        `distributary needs Node.js ${node.replace('>=', '')} or newer; /usr/bin/node is ${old}`,
+      );
+    }
+    for (const fit of [`${node.replace('>=', '')}.0`, '25.0.0', process.versions.node])
+      expect(outdatedNode(fit, '/usr/bin/node')).to.equal(undefined);
   });
 
   it('names only scripts that exist', () => {

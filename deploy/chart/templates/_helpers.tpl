@@ -1,0 +1,123 @@
+{{- define "distributary.name" -}}
+{{- if contains .Chart.Name .Release.Name }}{{ .Release.Name | trunc 52 | trimSuffix "-" }}{{ else }}{{ printf "%s-%s" .Release.Name .Chart.Name | trunc 52 | trimSuffix "-" }}{{ end }}
+{{- end }}
+
+{{- define "distributary.selector" -}}
+app.kubernetes.io/name: {{ .Chart.Name }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end }}
+
+{{- define "distributary.labels" -}}
+{{ include "distributary.selector" . }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
+{{- end }}
+
+{{- define "distributary.serviceAccount" -}}
+{{ .Values.serviceAccount.name | default (include "distributary.name" .) }}
+{{- end }}
+
+{{- define "distributary.tlsSecret" -}}
+{{- if .Values.tls.certManager.enabled }}{{ .Values.tls.secretName | default (printf "%s-tls" (include "distributary.name" .)) }}{{ else }}{{ .Values.tls.secretName }}{{ end }}
+{{- end }}
+
+{{- define "distributary.pod" -}}
+metadata:
+  labels:
+    {{- include "distributary.labels" . | nindent 4 }}
+    {{- with .Values.podLabels }}{{ toYaml . | nindent 4 }}{{ end }}
+  {{- if or .Values.monitoring.scrapeAnnotations .Values.podAnnotations }}
+  annotations:
+    {{- if .Values.monitoring.scrapeAnnotations }}
+    prometheus.io/scrape: "true"
+    prometheus.io/port: {{ .Values.ports.metrics | quote }}
+    prometheus.io/path: /metrics
+    {{- end }}
+    {{- with .Values.podAnnotations }}{{ toYaml . | nindent 4 }}{{ end }}
+  {{- end }}
+spec:
+  serviceAccountName: {{ include "distributary.serviceAccount" . }}
+  automountServiceAccountToken: false
+  {{- with .Values.imagePullSecrets }}
+  imagePullSecrets: {{ toYaml . | nindent 4 }}
+  {{- end }}
+  terminationGracePeriodSeconds: {{ .Values.terminationGracePeriodSeconds }}
+  securityContext:
+    runAsNonRoot: true
+    runAsUser: 1000
+    runAsGroup: 1000
+    fsGroup: 1000
+    seccompProfile: { type: RuntimeDefault }
+  containers:
+    - name: relay
+      image: "{{ .Values.image.repository }}{{ if .Values.image.digest }}@{{ .Values.image.digest }}{{ else }}:{{ .Values.image.tag | default .Chart.AppVersion }}{{ end }}"
+      imagePullPolicy: {{ .Values.image.pullPolicy }}
+      args: ["run", "--config", "/etc/distributary/relay.yaml"]
+      env:
+        - name: POD_NAME
+          valueFrom: { fieldRef: { fieldPath: metadata.name } }
+        {{- with .Values.env }}{{ toYaml . | nindent 8 }}{{ end }}
+      ports:
+        - { name: xds, containerPort: {{ .Values.ports.xds }} }
+        - { name: metrics, containerPort: {{ .Values.ports.metrics }} }
+      startupProbe:
+        httpGet: { path: /healthz, port: metrics }
+        periodSeconds: 1
+        failureThreshold: 60
+      readinessProbe:
+        httpGet: { path: /ready, port: metrics }
+        periodSeconds: 2
+      livenessProbe:
+        httpGet: { path: /healthz, port: metrics }
+        periodSeconds: 10
+        timeoutSeconds: 5
+      resources: {{ toYaml .Values.resources | nindent 8 }}
+      securityContext:
+        allowPrivilegeEscalation: false
+        readOnlyRootFilesystem: true
+        capabilities: { drop: [ALL] }
+      volumeMounts:
+        # A directory and not a single file: what is mounted with a subPath never changes.
+        - { name: config, mountPath: /etc/distributary, readOnly: true }
+        - { name: tmp, mountPath: /tmp }
+        {{- if .Values.persistence.enabled }}
+        - { name: cache, mountPath: /var/lib/distributary }
+        {{- end }}
+        {{- if include "distributary.tlsSecret" . }}
+        - { name: tls, mountPath: /tls, readOnly: true }
+        {{- end }}
+        {{- if .Values.tls.spiffe.enabled }}
+        - { name: spiffe, mountPath: /spiffe, readOnly: true }
+        {{- end }}
+  {{- with .Values.nodeSelector }}
+  nodeSelector: {{ toYaml . | nindent 4 }}
+  {{- end }}
+  {{- with .Values.tolerations }}
+  tolerations: {{ toYaml . | nindent 4 }}
+  {{- end }}
+  {{- with .Values.affinity }}
+  affinity: {{ toYaml . | nindent 4 }}
+  {{- end }}
+  topologySpreadConstraints:
+    {{- range list "topology.kubernetes.io/zone" "kubernetes.io/hostname" }}
+    - maxSkew: 1
+      topologyKey: {{ . }}
+      whenUnsatisfiable: ScheduleAnyway
+      labelSelector:
+        matchLabels: {{ include "distributary.selector" $ | nindent 10 }}
+    {{- end }}
+  volumes:
+    - name: config
+      configMap: { name: {{ include "distributary.name" . }} }
+    - name: tmp
+      emptyDir: {}
+    {{- if include "distributary.tlsSecret" . }}
+    - name: tls
+      secret: { secretName: {{ include "distributary.tlsSecret" . }} }
+    {{- end }}
+    {{- if .Values.tls.spiffe.enabled }}
+    - name: spiffe
+      csi: { driver: {{ .Values.tls.spiffe.driver }}, readOnly: true }
+    {{- end }}
+{{- end }}

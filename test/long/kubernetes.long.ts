@@ -1,0 +1,101 @@
+import { execFile } from 'node:child_process';
+import { globSync, readFileSync, writeFileSync } from 'node:fs';
+import { basename, join } from 'node:path';
+import { promisify } from 'node:util';
+import { expect } from 'chai';
+import { parseAllDocuments } from 'yaml';
+import { z } from 'zod';
+import { helmBinary, kubernetesValidate, kubernetesVersion } from '../e2e/support/kubernetes-tools.ts';
+import { temporaryDirectory } from '../e2e/support/paths.ts';
+import { run, type Spawn } from '../e2e/support/process.ts';
+import { need } from '../e2e/support/skip.ts';
+
+const root = join(import.meta.dirname, '../..');
+const chart = join(root, 'deploy/chart');
+const snapshots = join(import.meta.dirname, 'kubernetes');
+const manifest = z.looseObject({ kind: z.string() });
+const kindsOf = (text: string): readonly string[] =>
+  parseAllDocuments(text).map((one) => manifest.parse(one.toJSON()).kind);
+
+/** SNAPSHOTS=write takes what is rendered now. */
+function expectSnapshot(path: string, text: string): void {
+  if (process.env['SNAPSHOTS'] === 'write') writeFileSync(path, text);
+  expect(text).to.equal(readFileSync(path, 'utf8'));
+}
+
+describe('the Helm chart and what it renders', function () {
+  this.timeout(900_000);
+  let helm: string;
+  let validate: Spawn;
+
+  before(async function () {
+    helm = await need(this, helmBinary());
+    validate = await need(this, kubernetesValidate());
+  });
+
+  async function template(values: string, ...more: readonly string[]): Promise<string> {
+    const args = ['template', 'edge', chart, '-n', 'xds', '--kube-version', kubernetesVersion, '-f', values];
+    const { stdout } = await promisify(execFile)(helm, [...args, ...more]);
+    return stdout;
+  }
+
+  async function expectValid(text: string): Promise<void> {
+    using directory = temporaryDirectory();
+    const file = join(directory.path, 'objects.yaml');
+    writeFileSync(file, text);
+    const output = await run({ ...validate, args: [...validate.args, '--strict', file] });
+    // Objects of cert-manager and of the Prometheus operator have no schema there.
+    expect(output).to.include('passed').and.to.not.include('ERROR');
+  }
+
+  for (const file of globSync('ci/*-values.yaml', { cwd: chart }).toSorted()) {
+    it(`${basename(file)}: lint, schemas of Kubernetes ${kubernetesVersion}, and the snapshot`, async () => {
+      await run({
+        command: helm,
+        args: ['lint', chart, '--kube-version', kubernetesVersion, '-f', join(chart, file)],
+      });
+      const text = await template(join(chart, file));
+      await expectValid(text);
+      expectSnapshot(join(snapshots, basename(file).replace('-values', '')), text);
+    });
+  }
+
+  for (const wrong of ['replicas=-1', 'replicaCount=3', 'image.pullPolicy=Sometimes', 'ports.xds=70000']) {
+    it(`refuses --set ${wrong}`, async () => {
+      const failed = template(join(chart, 'ci/default-values.yaml'), '--set', wrong);
+      expect(await failed.then(() => '', String)).to.include("values don't meet the specifications");
+    });
+  }
+
+  for (const name of ['base', 'persistent'] as const) {
+    it(`deploy/kustomize/${name} has the objects of the chart (SNAPSHOTS=write writes them)`, async () => {
+      const values = name === 'base' ? 'default' : 'persistent';
+      const flags = ['--set', 'persistence.storageClass=', '--set', 'image.tag=latest'];
+      const { stdout } = await promisify(execFile)(helm, [
+        ...['template', 'distributary', chart, '--kube-version', kubernetesVersion, ...flags],
+        ...['-f', join(chart, `ci/${values}-values.yaml`)],
+      ]);
+      const objects = stdout
+        .split(/^---\n/m)
+        .filter((part) => part.trim() !== '' && !/^kind: ConfigMap$/m.test(part))
+        .map((part) =>
+          part.replaceAll(/^(\s*)(app\.kubernetes\.io\/managed-by: Helm|helm\.sh\/chart: .*)\n/gm, ''),
+        );
+      const text = `# Made from deploy/chart by test/long/kubernetes.long.ts.\n${objects.map((part) => `---\n${part}`).join('')}`;
+      expect(kindsOf(text)).to.include.members(['Service', 'NetworkPolicy', 'PodDisruptionBudget']);
+      expectSnapshot(join(root, `deploy/kustomize/${name}/distributary.yaml`), text);
+    });
+  }
+
+  for (const overlay of ['kustomize/base', 'kustomize/persistent', 'recipes/configmap']) {
+    it(`deploy/${overlay}: kubectl kustomize builds it, and its objects are valid`, async function () {
+      const built = promisify(execFile)('kubectl', ['kustomize', join(root, 'deploy', overlay)]).then(
+        ({ stdout }) => ({ ok: true as const, value: stdout }),
+        (error: unknown) => ({ ok: false as const, error: `kubectl is needed: ${String(error)}` }),
+      );
+      const text = await need(this, built);
+      expect(kindsOf(text)).to.include.members(['ConfigMap', 'Service']);
+      await expectValid(text);
+    });
+  }
+});
