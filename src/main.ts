@@ -8,6 +8,7 @@ Usage: distributary COMMAND [OPTIONS]
   run --config FILE        the relay
   validate --config FILE   checks a configuration without running it
   status                   upstreams, clients, types and rejections of a running relay
+  clients                  who is connected, with what was sent and whether it was accepted
   explain                  which variant of a resource a client gets, and why
   history                  what has changed
   diff                     what differs between two revisions, clients or parameter sets
@@ -29,6 +30,7 @@ const commands = new Map<string, () => Promise<Command>>([
   ['validate', async () => (await import('./commands/validate.ts')).validate],
   ['status', async () => (await import('./commands/status.ts')).status],
   ['explain', async () => (await import('./commands/explain.ts')).explain],
+  ['clients', async () => (await import('./commands/clients.ts')).clients],
   ['history', async () => (await import('./commands/history.ts')).history],
   ['diff', async () => (await import('./commands/diff.ts')).diff],
   ['rollback', async () => (await import('./commands/rollback.ts')).rollback],

@@ -8,6 +8,7 @@ import type { ClientStatusRequest } from '../gen/envoy/service/status/v3/csds_pb
 import type { TypeUrl } from '../model/brand.ts';
 import type { Parameters } from '../model/parameters.ts';
 import type { Result } from '../model/result.ts';
+import type { SyncState } from '../model/subscription.ts';
 import type { EncodedStatus } from '../wire/client-status.ts';
 import type { GrpcStatus } from '../wire/grpc-status.ts';
 import type { Changes } from './changes-ports.ts';
@@ -67,6 +68,19 @@ export interface ResourcesQuery {
   readonly pageToken: string;
 }
 
+export interface ClientsQuery {
+  /** At most so many, those with a rejected response first; undefined: all. */
+  readonly limit: number | undefined;
+  /** Of nodes with this id; `*` stands for any characters. Empty: of all. */
+  readonly node: string;
+  /** Undefined: every type. */
+  readonly type: TypeUrl | undefined;
+  /** Undefined: every state. */
+  readonly state: SyncState | undefined;
+}
+
+export const EVERY_CLIENT: ClientsQuery = { limit: undefined, node: '', type: undefined, state: undefined };
+
 /** All that the admin listener knows of the relay. Only `releaseRemovals` and `operate` change something. */
 export interface Inspector {
   readonly delivery: Delivery;
@@ -77,8 +91,7 @@ export interface Inspector {
   explain(query: ExplainQuery): Awaitable<Result<Plain<ExplainResponse>, GrpcStatus>>;
   /** INVALID_ARGUMENT: not a page token. */
   listResources(query: ResourcesQuery): Awaitable<Result<Plain<ListResourcesResponse>, GrpcStatus>>;
-  /** At most `limit`, those with a rejected response first; undefined: all. */
-  listClients(limit: number | undefined): Awaitable<Plain<ListClientsResponse>>;
+  listClients(query: ClientsQuery): Awaitable<Plain<ListClientsResponse>>;
   /** What the shrink guard holds back, of one type or (undefined) of all: how many. NOT_FOUND: no such upstream. */
   releaseRemovals(upstream: string, type: TypeUrl | undefined): Awaitable<Result<number, GrpcStatus>>;
   /**

@@ -2,7 +2,7 @@ import type { IncomingMessage } from 'node:http';
 import { create } from '@bufbuild/protobuf';
 import { ListClientsResponseSchema, StatusResponseSchema } from '../gen/distributary/admin/v1/admin_pb.ts';
 import { clientsShown, statusPage } from './page.ts';
-import type { Awaitable, Inspector, ReadinessReport } from './ports.ts';
+import { type Awaitable, EVERY_CLIENT, type Inspector, type ReadinessReport } from './ports.ts';
 import { type HttpAnswer, json, problem } from './respond.ts';
 
 export type HttpRoutes = ReadonlyMap<string, () => Awaitable<HttpAnswer>>;
@@ -50,7 +50,10 @@ export function pathOf({ url = '/' }: IncomingMessage): string {
 
 async function page(inspector: Inspector): Promise<HttpAnswer> {
   const status = create(StatusResponseSchema, await inspector.status());
-  const clients = create(ListClientsResponseSchema, await inspector.listClients(clientsShown));
+  const clients = create(
+    ListClientsResponseSchema,
+    await inspector.listClients({ ...EVERY_CLIENT, limit: clientsShown }),
+  );
   return statusPage(status, clients, Date.now());
 }
 

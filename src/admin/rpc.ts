@@ -1,15 +1,20 @@
 import { Code, ConnectError, type ConnectRouter, type HandlerContext } from '@connectrpc/connect';
-import { AdminService, type ExplainRequest } from '../gen/distributary/admin/v1/admin_pb.ts';
+import {
+  AdminService,
+  type ExplainRequest,
+  type ListClientsRequest,
+} from '../gen/distributary/admin/v1/admin_pb.ts';
 import { ClientStatusDiscoveryService } from '../gen/envoy/service/status/v3/csds_pb.ts';
 import { systemClock } from '../model/clock.ts';
 import { internParameters } from '../model/parameters.ts';
+import { type SyncState, syncStates } from '../model/subscription.ts';
 import { TimeSlices } from '../model/time-slices.ts';
 import { decodedResponse, encodedResponse } from '../wire/client-status.ts';
 import { changesMethods } from './changes-rpc.ts';
 import { deliveryMethods } from './delivery-rpc.ts';
 import { withKnownTypes } from './json-safe.ts';
 import { type Operation, operationOf } from './operations.ts';
-import type { Awaitable, ExplainQuery, Inspector } from './ports.ts';
+import type { Awaitable, ClientsQuery, ExplainQuery, Inspector } from './ports.ts';
 import { type Answer, optionalType, typeNamed, valueOf } from './rpc-parts.ts';
 
 const longestPage = 1000;
@@ -53,7 +58,7 @@ export function adminRoutes(inspector: Inspector, failed: Failed): (router: Conn
         })),
       ...deliveryMethods(inspector.delivery, answer),
       ...changesMethods(inspector.changes, answer),
-      listClients: ({ limit }) => answer(() => inspector.listClients(limit === 0 ? undefined : limit)),
+      listClients: (request) => answer(() => inspector.listClients(clientsQuery(request))),
     });
   };
 }
@@ -83,6 +88,22 @@ function explainQuery({ type, name, parameters, client }: ExplainRequest): Expla
     parameters: entries.length === 0 && client !== '' ? undefined : internParameters(entries),
     client: client === '' ? undefined : client,
   };
+}
+
+function clientsQuery({ limit, node, type, state }: ListClientsRequest): ClientsQuery {
+  return {
+    limit: limit === 0 ? undefined : limit,
+    node,
+    type: optionalType(type),
+    state: state === '' ? undefined : stateNamed(state),
+  };
+}
+
+function stateNamed(text: string): SyncState {
+  const state = syncStates.find((known) => known === text);
+  if (state !== undefined) return state;
+  const message = `unknown state ${JSON.stringify(text)}: accepted are ${syncStates.join(', ')}`;
+  throw new ConnectError(message, Code.InvalidArgument);
 }
 
 async function reported<T>(run: () => Awaitable<T>, failed: Failed): Promise<T> {

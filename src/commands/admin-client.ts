@@ -7,9 +7,6 @@ import { errorCode, explainError } from '../wire/node-error.ts';
 
 const defaultAdmin = 'http://127.0.0.1:19000';
 
-/** As the admin listener itself writes JSON. */
-export const jsonOptions = { alwaysEmitImplicit: true, useProtoFieldName: true };
-
 /** Milliseconds. */
 const rpcTimeoutMs = 10_000;
 

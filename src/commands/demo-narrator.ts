@@ -4,7 +4,7 @@ import { typeUrl } from '../model/brand.ts';
 import { typeInfo } from '../model/types.ts';
 import { adminClient } from './admin-client.ts';
 import { demoTypes } from './demo-client.ts';
-import { printable } from './text-table.ts';
+import { printable } from './printable.ts';
 
 export interface NarratorOptions {
   readonly env: string;

@@ -1,13 +1,15 @@
-import { type MessageInitShape, toJson } from '@bufbuild/protobuf';
+import { type MessageInitShape } from '@bufbuild/protobuf';
 import {
   type DiffResponse,
   DiffResponseSchema,
   type DiffSideSchema,
 } from '../gen/distributary/admin/v1/changes_pb.ts';
 import { fail, ok, type Result } from '../model/result.ts';
-import { adminOptions, adminUsage, jsonOptions } from './admin-client.ts';
+import { adminOptions, adminUsage } from './admin-client.ts';
+import { jsonText } from './json-text.ts';
+import { printable } from './printable.ts';
 import { readParameters } from './read-parameters.ts';
-import { printable, textTable } from './text-table.ts';
+import { textTable } from './text-table.ts';
 import { parse, processTerminal, refuse, type Terminal, UsageError } from './usage.ts';
 import { readCount, readType, shortTypes, withRelay } from './with-relay.ts';
 
@@ -59,7 +61,7 @@ export async function diff(argv: readonly string[], terminal: Terminal = process
     const { from, to } = sides.value;
     const request = { from: { of: from }, to: { of: to }, type: type.value, name: values.name ?? '' };
     const response = await rpc.diff(request);
-    terminal.out(`${values.json === true ? jsonText(response) : diffText(response)}\n`);
+    terminal.out(`${values.json === true ? jsonText(DiffResponseSchema, response) : diffText(response)}\n`);
     return 0;
   });
 }
@@ -134,9 +136,6 @@ function parameterSides(param: readonly string[], against: readonly string[]): R
     to: { case: 'parameters', value: { values: to.value } },
   });
 }
-
-const jsonText = (response: DiffResponse): string =>
-  JSON.stringify(toJson(DiffResponseSchema, response, jsonOptions), null, 2);
 
 function diffText({ differences, total }: DiffResponse): string {
   if (total === 0) return 'nothing differs';

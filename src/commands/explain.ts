@@ -1,4 +1,3 @@
-import { toJson } from '@bufbuild/protobuf';
 import { Code, ConnectError } from '@connectrpc/connect';
 import {
   type ClientTypeState,
@@ -7,9 +6,11 @@ import {
 } from '../gen/distributary/admin/v1/admin_pb.ts';
 import { fail, ok, type Result } from '../model/result.ts';
 import { knownTypes, typeByName } from '../model/types.ts';
-import { adminClient, adminOptions, adminUsage, explainFailure, jsonOptions } from './admin-client.ts';
+import { adminClient, adminOptions, adminUsage, explainFailure } from './admin-client.ts';
+import { jsonText } from './json-text.ts';
+import { printable } from './printable.ts';
 import { readParameters } from './read-parameters.ts';
-import { printable, textTable } from './text-table.ts';
+import { textTable } from './text-table.ts';
 import { parse, processTerminal, refuse, type Terminal, UsageError } from './usage.ts';
 
 const shorts = knownTypes.map(({ short }) => short).join(' ');
@@ -57,7 +58,7 @@ export async function explain(
   try {
     const response = await client.value.rpc.explain(request.value);
     const verdict = verdictText(response, request.value);
-    const shown = values.json === true ? [jsonText(response)] : detailTexts(response);
+    const shown = values.json === true ? [jsonText(ExplainResponseSchema, response)] : detailTexts(response);
     if (response.matchFound) {
       terminal.out(`${(values.json === true ? shown : [verdict, ...shown]).join('\n\n')}\n`);
       return 0;
@@ -94,10 +95,6 @@ function readRequest({ type, name, param = [], client = '' }: Given): Result<Req
   }
   const parameters = readParameters('--param', param);
   return parameters.ok ? ok({ type, name, parameters: parameters.value, client }) : parameters;
-}
-
-function jsonText(response: ExplainResponse): string {
-  return JSON.stringify(toJson(ExplainResponseSchema, response, jsonOptions), null, 2);
 }
 
 /** What such a client gets, or why it gets nothing. */

@@ -1,12 +1,13 @@
-import { toJson } from '@bufbuild/protobuf';
 import {
   type Change,
   type HistoryResponse,
   HistoryResponseSchema,
 } from '../gen/distributary/admin/v1/changes_pb.ts';
 import { formatBytes } from '../observe/format.ts';
-import { adminOptions, adminUsage, jsonOptions } from './admin-client.ts';
-import { printable, textTable } from './text-table.ts';
+import { adminOptions, adminUsage } from './admin-client.ts';
+import { jsonText } from './json-text.ts';
+import { printable } from './printable.ts';
+import { textTable } from './text-table.ts';
 import { parse, processTerminal, refuse, type Terminal, UsageError } from './usage.ts';
 import { readCount, readType, shortTypes, withRelay } from './with-relay.ts';
 
@@ -52,13 +53,12 @@ export async function history(
   if (!limit.ok) return refuse(new UsageError(limit.error, usage), terminal);
   return withRelay(values, usage, terminal, async ({ rpc }) => {
     const response = await rpc.history({ type: type.value, name: values.name ?? '', limit: limit.value });
-    terminal.out(`${values.json === true ? jsonText(response) : historyText(response)}\n`);
+    terminal.out(
+      `${values.json === true ? jsonText(HistoryResponseSchema, response) : historyText(response)}\n`,
+    );
     return 0;
   });
 }
-
-const jsonText = (response: HistoryResponse): string =>
-  JSON.stringify(toJson(HistoryResponseSchema, response, jsonOptions), null, 2);
 
 function historyText({ changes }: HistoryResponse): string {
   if (changes.length === 0) return 'nothing has changed yet';

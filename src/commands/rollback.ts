@@ -1,7 +1,7 @@
-import { toJson } from '@bufbuild/protobuf';
 import { RollbackResponseSchema } from '../gen/distributary/admin/v1/changes_pb.ts';
 import { fail, ok, type Result } from '../model/result.ts';
-import { adminOptions, adminUsage, jsonOptions } from './admin-client.ts';
+import { adminOptions, adminUsage } from './admin-client.ts';
+import { jsonText } from './json-text.ts';
 import { parse, processTerminal, refuse, type Terminal, UsageError } from './usage.ts';
 import { readCount, readType, shortTypes, withRelay } from './with-relay.ts';
 
@@ -49,7 +49,7 @@ export async function rollback(
     const { changed, revision } = response;
     const text =
       values.json === true
-        ? JSON.stringify(toJson(RollbackResponseSchema, response, jsonOptions), null, 2)
+        ? jsonText(RollbackResponseSchema, response)
         : `as at revision ${request.value.to}: ${changed} resources changed, which is revision ${revision}; frozen until unfreeze`;
     terminal.out(`${text}\n`);
     return 0;

@@ -1,12 +1,13 @@
-import { toJson } from '@bufbuild/protobuf';
 import {
   type StatusResponse,
   StatusResponseSchema,
   type UpstreamStatus,
 } from '../gen/distributary/admin/v1/admin_pb.ts';
 import { formatBytes, formatSeconds } from '../observe/format.ts';
-import { adminClient, adminOptions, adminUsage, explainFailure, jsonOptions } from './admin-client.ts';
-import { printable, textTable } from './text-table.ts';
+import { adminClient, adminOptions, adminUsage, explainFailure } from './admin-client.ts';
+import { jsonText } from './json-text.ts';
+import { printable } from './printable.ts';
+import { textTable } from './text-table.ts';
 import { parse, processTerminal, refuse, type Terminal, UsageError } from './usage.ts';
 
 const usage = `Usage: distributary status [--admin URL] [--cert F --key F] [--ca F] [--json]
@@ -32,16 +33,14 @@ export async function status(argv: readonly string[], terminal: Terminal = proce
   if (!client.ok) return refuse(new UsageError(client.error, usage), terminal);
   try {
     const response = await client.value.rpc.status({});
-    terminal.out(`${json === true ? jsonText(response) : statusText(response, Date.now())}\n`);
+    terminal.out(
+      `${json === true ? jsonText(StatusResponseSchema, response) : statusText(response, Date.now())}\n`,
+    );
     return 0;
   } catch (error) {
     terminal.err(`${explainFailure(client.value, error)}\n`);
     return 1;
   }
-}
-
-function jsonText(response: StatusResponse): string {
-  return JSON.stringify(toJson(StatusResponseSchema, response, jsonOptions), null, 2);
 }
 
 /** `now` is milliseconds since the epoch. */

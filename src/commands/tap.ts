@@ -2,6 +2,7 @@ import { toJsonString } from '@bufbuild/protobuf';
 import { Code, ConnectError } from '@connectrpc/connect';
 import { TapMessageSchema } from '../gen/distributary/admin/v1/delivery_pb.ts';
 import { type AdminClient, adminOptions, adminUsage } from './admin-client.ts';
+import { printableJson } from './printable.ts';
 import { parse, processTerminal, refuse, type Terminal, UsageError } from './usage.ts';
 import { readCount, readType, shortTypes, withRelay } from './with-relay.ts';
 
@@ -64,7 +65,8 @@ async function printMessages(
   let left = limit;
   try {
     for await (const message of rpc.tap(request, { signal, timeoutMs: 0 })) {
-      terminal.out(`${toJsonString(TapMessageSchema, message, { useProtoFieldName: true })}\n`);
+      const json = toJsonString(TapMessageSchema, message, { useProtoFieldName: true });
+      terminal.out(`${printableJson(json)}\n`);
       if (--left === 0) return;
     }
   } catch (error) {

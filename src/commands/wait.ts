@@ -1,9 +1,10 @@
-import { toJson } from '@bufbuild/protobuf';
 import { parseDuration } from '../config/duration.ts';
 import { type WaitResponse, WaitResponseSchema } from '../gen/distributary/admin/v1/delivery_pb.ts';
 import { fail, ok, type Result } from '../model/result.ts';
-import { adminOptions, adminUsage, jsonOptions } from './admin-client.ts';
-import { printable, textTable } from './text-table.ts';
+import { adminOptions, adminUsage } from './admin-client.ts';
+import { jsonText } from './json-text.ts';
+import { printable } from './printable.ts';
+import { textTable } from './text-table.ts';
 import { parse, processTerminal, refuse, type Terminal, UsageError } from './usage.ts';
 import { readCount, readType, shortTypes, withRelay } from './with-relay.ts';
 
@@ -52,7 +53,7 @@ export async function wait(argv: readonly string[], terminal: Terminal = process
     const timeoutSeconds = timeoutMs / 1000;
     const response = await rpc.wait({ ...what, timeoutSeconds }, { timeoutMs: timeoutMs + graceMs });
     if (values.json === true) {
-      terminal.out(`${JSON.stringify(toJson(WaitResponseSchema, response, jsonOptions), null, 2)}\n`);
+      terminal.out(`${jsonText(WaitResponseSchema, response)}\n`);
     } else if (response.accepted) terminal.out(`accepted by all: ${response.clients} streams subscribe\n`);
     if (response.accepted) return 0;
     terminal.err(`${missingText(response, values.timeout)}\n`);

@@ -2,7 +2,9 @@ import { Code, ConnectError } from '@connectrpc/connect';
 import { fail, ok, type Result } from '../model/result.ts';
 import { knownTypes, typeByName } from '../model/types.ts';
 import { type AdminClient, type AdminFlags, adminClient, explainFailure } from './admin-client.ts';
+import { printable } from './printable.ts';
 import { refuse, type Terminal, UsageError } from './usage.ts';
+import { watch } from './watch.ts';
 
 export const shortTypes = knownTypes.map(({ short }) => short).join(' ');
 
@@ -18,10 +20,34 @@ export async function withRelay(
   try {
     return await run(client.value);
   } catch (error) {
-    const notFound = error instanceof ConnectError && error.code === Code.NotFound;
-    terminal.err(`${notFound ? error.rawMessage : explainFailure(client.value, error)}\n`);
+    terminal.err(`${refusal(client.value, error)}\n`);
     return 1;
   }
+}
+
+/** Shows what a relay answers: once, or with --watch over and over. */
+export function showRelay(
+  flags: AdminFlags & { readonly watch?: boolean | undefined },
+  usage: string,
+  terminal: Terminal,
+  read: (client: AdminClient) => Promise<string>,
+): Promise<number> {
+  return withRelay(flags, usage, terminal, async (client) => {
+    if (flags.watch === true) {
+      return watch(
+        terminal,
+        () => read(client),
+        (error) => refusal(client, error),
+      );
+    }
+    terminal.out(`${await read(client)}\n`);
+    return 0;
+  });
+}
+
+function refusal(client: AdminClient, error: unknown): string {
+  const notFound = error instanceof ConnectError && error.code === Code.NotFound;
+  return printable(notFound ? error.rawMessage : explainFailure(client, error));
 }
 
 /** The value of --type; empty: it is not given. */

@@ -1,5 +1,5 @@
 import type { TapQuery } from '../admin/delivery-ports.ts';
-import type { Awaitable, ExplainQuery, Plain } from '../admin/ports.ts';
+import type { Awaitable, ClientsQuery, ExplainQuery, Plain } from '../admin/ports.ts';
 import type {
   Client,
   ClientTypeState,
@@ -44,8 +44,7 @@ export interface ClientsView {
   /** They are in workers: the streams of this process feed those. */
   readonly inWorkers: boolean;
   summary(): Awaitable<ClientsSummary>;
-  /** At most `limit`, those with a rejected response first; undefined: all. */
-  list(limit: number | undefined): Awaitable<Plain<ListClientsResponse>>;
+  list(query: ClientsQuery): Awaitable<Plain<ListClientsResponse>>;
   /** By a stream's id. NOT_FOUND: there is none. */
   find(
     client: string,
@@ -89,6 +88,7 @@ export function mergeLists(
   return {
     clients: clients.slice(0, limit),
     total: lists.reduce((sum, { total }) => sum + total, 0),
+    matching: lists.reduce((sum, { matching }) => sum + matching, 0),
   };
 }
 

@@ -1,5 +1,6 @@
 import { create } from '@bufbuild/protobuf';
 import type { DiffSideQuery } from '../admin/changes-ports.ts';
+import { EVERY_CLIENT } from '../admin/ports.ts';
 import {
   type ClientStatusRequest,
   ClientStatusRequestSchema,
@@ -134,7 +135,7 @@ export class DiffSides {
   /** What a client was sent, by CSDS: its stream may be in another process. */
   async #heldBy(client: string): Promise<Result<ComparableSide, GrpcStatus>> {
     const clients = this.#options.clients();
-    const all = await clients.list(undefined);
+    const all = await clients.list(EVERY_CLIENT);
     const found = all.clients.find(({ id }) => id === client);
     if (found === undefined) return noSuchClient(client);
     const request = nodeRequest(found.node?.id ?? '');

@@ -2,6 +2,7 @@ import type { Changes } from '../admin/changes-ports.ts';
 import type { Operation } from '../admin/operations.ts';
 import type {
   Awaitable,
+  ClientsQuery,
   ExplainQuery,
   Inspector,
   Plain,
@@ -213,8 +214,8 @@ export class Inspection implements Inspector {
     });
   }
 
-  listClients(limit: number | undefined): Awaitable<Plain<ListClientsResponse>> {
-    return this.#options.clients().list(limit);
+  listClients(query: ClientsQuery): Awaitable<Plain<ListClientsResponse>> {
+    return this.#options.clients().list(query);
   }
 
   clientStatus(request: ClientStatusRequest): Promise<Result<EncodedStatus, GrpcStatus>> {

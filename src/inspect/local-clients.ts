@@ -1,5 +1,5 @@
 import type { TapQuery } from '../admin/delivery-ports.ts';
-import type { ExplainQuery, Plain } from '../admin/ports.ts';
+import type { ClientsQuery, ExplainQuery, Plain } from '../admin/ports.ts';
 import type { TypeStream } from '../downstream/type-stream.ts';
 import type { XdsStream } from '../downstream/xds-stream.ts';
 import type {
@@ -7,6 +7,7 @@ import type {
   ListClientsResponse,
   NackStatus,
 } from '../gen/distributary/admin/v1/admin_pb.ts';
+import type { TypeUrl } from '../model/brand.ts';
 import { isVariant } from '../model/catalog.ts';
 import { systemClock } from '../model/clock.ts';
 import { formatConstraints } from '../model/constraints.ts';
@@ -16,6 +17,7 @@ import type { SyncState } from '../model/subscription.ts';
 import { TimeSlices } from '../model/time-slices.ts';
 import { TypeLabels } from '../observe/type-label.ts';
 import type { Relay } from '../relay.ts';
+import { compileGlob } from '../security/pattern.ts';
 import type { EncodedStatus } from '../wire/client-status.ts';
 import { type GrpcStatus } from '../wire/grpc-status.ts';
 import { type ClientStatusQuery, clientConfigs } from './client-configs.ts';
@@ -52,20 +54,22 @@ export class LocalClients implements ClientsView {
     return { streams: server.size, subscriptions, nacks: this.#nacks(), workers: [] };
   }
 
-  list(limit: number | undefined): Plain<ListClientsResponse> {
-    const streams = [...this.#relay.server.streams()];
-    if (limit !== undefined)
+  list(query: ClientsQuery): Plain<ListClientsResponse> {
+    const all = [...this.#relay.server.streams()];
+    const streams = all.filter(clientFilter(query));
+    if (query.limit !== undefined)
       streams.sort((a, b) => Number(rejectsSomething(b)) - Number(rejectsSomething(a)));
     return {
-      clients: streams.slice(0, limit).map((stream) => ({
+      clients: streams.slice(0, query.limit).map((stream) => ({
         id: stream.id,
         node: { id: stream.client?.nodeId ?? '', cluster: stream.client?.cluster ?? '' },
         peer: stream.transport.peer.address,
         transport: stream.route.protocol,
         service: stream.route.service,
-        types: stream.types.map(typeState),
+        types: stream.types.filter(isOfType(query.type)).map(typeState),
       })),
-      total: streams.length,
+      total: all.length,
+      matching: streams.length,
     };
   }
 
@@ -158,6 +162,21 @@ function parametersOf(stream: XdsStream, type: TypeStream | undefined, name: str
   }
   return stream.client?.derived(undefined) ?? NO_PARAMETERS;
 }
+
+function clientFilter({ node, type, state }: ClientsQuery): (stream: XdsStream) => boolean {
+  const isNode = node === '' ? () => true : compileGlob(node);
+  if (type === undefined && state === undefined) return (stream) => isNode(stream.client?.nodeId ?? '');
+  const isMeant = isOfType(type);
+  return (stream) =>
+    isNode(stream.client?.nodeId ?? '') &&
+    stream.types.some((one) => isMeant(one) && (state === undefined || stateOf(one) === state));
+}
+
+/** Undefined: every type. */
+const isOfType =
+  (type: TypeUrl | undefined) =>
+  ({ info }: TypeStream): boolean =>
+    type === undefined || info.url === type;
 
 const stateOf = ({ subscription }: TypeStream): SyncState => subscription?.responses.state ?? 'NOT_SENT';
 

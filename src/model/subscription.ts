@@ -72,7 +72,8 @@ export interface Response {
  * What a client has said to what it was sent (protocol §9): it has accepted it (SYNCED), was sent nothing (NOT_SENT), has
  * not answered yet (STALE), or has rejected it (ERROR).
  */
-export type SyncState = 'SYNCED' | 'NOT_SENT' | 'STALE' | 'ERROR';
+export const syncStates = ['SYNCED', 'NOT_SENT', 'STALE', 'ERROR'] as const;
+export type SyncState = (typeof syncStates)[number];
 
 /**
  * What an answer is, by its nonce: of the SotW ones `first` comes before any response, and `change` with the nonce

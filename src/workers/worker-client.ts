@@ -1,6 +1,6 @@
 import { type Client, Code, ConnectError, createClient, type Transport } from '@connectrpc/connect';
 import type { TapQuery } from '../admin/delivery-ports.ts';
-import type { Plain } from '../admin/ports.ts';
+import type { ClientsQuery, Plain } from '../admin/ports.ts';
 import { AdminService, type ListClientsResponse } from '../gen/distributary/admin/v1/admin_pb.ts';
 import type { ClientStatusQuery } from '../inspect/client-configs.ts';
 import type { ClientDetails, ClientsSummary, TapMessages } from '../inspect/clients-view.ts';
@@ -47,8 +47,10 @@ export class WorkerClient {
     );
   }
 
-  list(limit: number | undefined): Answered<Plain<ListClientsResponse>> {
-    return attempt(this.#admin.listClients({ limit: limit ?? 0 }));
+  list({ limit, node, type, state }: ClientsQuery): Answered<Plain<ListClientsResponse>> {
+    return attempt(
+      this.#admin.listClients({ limit: limit ?? 0, node, type: type ?? '', state: state ?? '' }),
+    );
   }
 
   find(client: string, type: TypeUrl, name: string): Answered<ClientDetails> {

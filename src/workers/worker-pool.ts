@@ -1,5 +1,5 @@
 import type { TapQuery } from '../admin/delivery-ports.ts';
-import type { ExplainQuery, Plain } from '../admin/ports.ts';
+import type { ClientsQuery, ExplainQuery, Plain } from '../admin/ports.ts';
 import type { ListenerAddress } from '../assembly/client-listeners.ts';
 import type { ListClientsResponse } from '../gen/distributary/admin/v1/admin_pb.ts';
 import { answerTooLarge, type ClientStatusQuery } from '../inspect/client-configs.ts';
@@ -116,13 +116,13 @@ export class WorkerPool implements ClientsView {
     return mergeSummaries(summaries);
   }
 
-  async list(limit: number | undefined): Promise<Plain<ListClientsResponse>> {
+  async list(query: ClientsQuery): Promise<Plain<ListClientsResponse>> {
     const lists = await Promise.all(
-      this.#slots.map(async (slot) => this.#heard(slot, await slot.client?.list(limit))),
+      this.#slots.map(async (slot) => this.#heard(slot, await slot.client?.list(query))),
     );
     return mergeLists(
       lists.filter((list) => list !== undefined),
-      limit,
+      query.limit,
     );
   }
 

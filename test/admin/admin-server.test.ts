@@ -6,7 +6,7 @@ import { anyPack } from '@bufbuild/protobuf/wkt';
 import { expect } from 'chai';
 import { startAdminServer } from '../../src/admin/admin-server.ts';
 import type { HttpListener } from '../../src/admin/http-listener.ts';
-import type { Inspector } from '../../src/admin/ports.ts';
+import { EVERY_CLIENT, type Inspector } from '../../src/admin/ports.ts';
 import { NodeSchema } from '../../src/gen/envoy/config/core/v3/base_pb.ts';
 import {
   ClientConfig_GenericXdsConfigSchema,
@@ -227,7 +227,14 @@ describe('admin listener', () => {
       state: 'ERROR',
       last_nack: 'bad',
     });
-    expect(inspector.calls.clients).to.deep.equal([undefined]);
+    expect(inspector.calls.clients).to.deep.equal([EVERY_CLIENT]);
+    await rpc(url, admin('ListClients'), { limit: 3, node: 'web-*', type: 'cds', state: 'ERROR' });
+    const query = { limit: 3, node: 'web-*', type: typeByName('cds'), state: 'ERROR' };
+    expect(inspector.calls.clients[1]).to.deep.equal(query);
+    const wrong = await rpc(url, admin('ListClients'), { state: 'error' });
+    expect(wrong.body['message']).to.equal(
+      'unknown state "error": accepted are SYNCED, NOT_SENT, STALE, ERROR',
+    );
   });
 
   it('ReleaseRemovals names an upstream, and a type or none; an upstream that is not there is NOT_FOUND', async () => {

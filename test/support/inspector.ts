@@ -1,6 +1,6 @@
 import type { AdminAccess } from '../../src/admin/admin-server.ts';
 import type { Operation } from '../../src/admin/operations.ts';
-import type { ExplainQuery, Inspector, Plain, ResourcesQuery } from '../../src/admin/ports.ts';
+import type { ClientsQuery, ExplainQuery, Inspector, Plain, ResourcesQuery } from '../../src/admin/ports.ts';
 import type { Client, StatusResponse } from '../../src/gen/distributary/admin/v1/admin_pb.ts';
 import { NO_CHANGES } from '../../src/inspect/changes.ts';
 import type { TypeUrl } from '../../src/model/brand.ts';
@@ -79,7 +79,7 @@ export const sampleClient: Plain<Client> = {
 interface Calls {
   readonly explain: ExplainQuery[];
   readonly resources: ResourcesQuery[];
-  readonly clients: (number | undefined)[];
+  readonly clients: ClientsQuery[];
   readonly operations: Operation[];
   readonly released: (readonly [string, TypeUrl | undefined])[];
 }
@@ -151,9 +151,9 @@ export function fakeInspector(changes: Partial<Inspector> = {}): Inspector & { r
       calls.resources.push(query);
       return ok({ resources: [{ type: 'cds', name: 'web', variants: [] }], nextPageToken: '' });
     },
-    listClients(limit) {
-      calls.clients.push(limit);
-      return { clients: [sampleClient], total: 4 };
+    listClients(query) {
+      calls.clients.push(query);
+      return { clients: [sampleClient], total: 4, matching: 4 };
     },
     operate(operation) {
       calls.operations.push(operation);

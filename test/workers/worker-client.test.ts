@@ -3,6 +3,7 @@ import { createServer } from 'node:net';
 import { join } from 'node:path';
 import { create, toBinary } from '@bufbuild/protobuf';
 import { expect } from 'chai';
+import { EVERY_CLIENT } from '../../src/admin/ports.ts';
 import { adminRoutes } from '../../src/admin/rpc.ts';
 import {
   ClientStatusRequestSchema,
@@ -73,7 +74,7 @@ describe('what the primary asks a worker', () => {
       4,
       [['cds', 7]],
     ]);
-    const list = await client.list(10);
+    const list = await client.list({ ...EVERY_CLIENT, limit: 10 });
     expect(list.ok ? [list.value.total, list.value.clients.map(({ id }) => id)] : list).to.deep.equal([
       4,
       ['17'],

@@ -1,0 +1,145 @@
+import {
+  type Client,
+  type ClientTypeState,
+  type ListClientsResponse,
+  ListClientsResponseSchema,
+} from '../gen/distributary/admin/v1/admin_pb.ts';
+import { fail, ok, type Result } from '../model/result.ts';
+import { syncStates } from '../model/subscription.ts';
+import { adminOptions, adminUsage } from './admin-client.ts';
+import { defineCommand } from './command.ts';
+import { jsonText } from './json-text.ts';
+import { painter, type Style } from './paint.ts';
+import { type Cell, textTable } from './text-table.ts';
+import { type Terminal, UsageError } from './usage.ts';
+import { watchUsage } from './watch.ts';
+import { readCount, readType, shortTypes, showRelay } from './with-relay.ts';
+
+const usage = `Usage: distributary clients [--node ID] [--type T] [--state S] [--limit N] [--watch] [--admin URL]
+       [--cert F --key F] [--ca F] [--json]
+
+Lists the clients that are connected, those that rejected something first: one line for each stream. Its id is what
+--client of explain, get, diff and tap takes.
+
+  --node ID     only streams of this node; * stands for any characters
+  --type T      only streams that subscribe to this type: a type URL, or one of: ${shortTypes}
+  --state S     only streams with a type (or with that --type) in this state: SYNCED (acknowledged), STALE (sent, and not
+                acknowledged yet), ERROR (rejected) or NOT_SENT; in lower case too
+  --limit N     at most so many
+${watchUsage(14)}
+${adminUsage(14)}
+  --json        as JSON; with --watch one line each time
+  -h, --help    this text
+
+Exit: 0, also if there is none; 1 if the relay does not answer.`;
+
+/** The command `clients`: its exit code. */
+export const clients = defineCommand({
+  usage,
+  options: {
+    node: { type: 'string', default: '' },
+    type: { type: 'string' },
+    state: { type: 'string' },
+    limit: { type: 'string' },
+    watch: { type: 'boolean' },
+    ...adminOptions,
+    json: { type: 'boolean' },
+  },
+  run: (values, terminal) => {
+    const request = readRequest(values);
+    if (!request.ok) return new UsageError(request.error, usage);
+    return showRelay(values, usage, terminal, async ({ rpc }) => {
+      const response = await rpc.listClients(request.value);
+      if (values.json !== true) return clientsText(response, terminal);
+      return jsonText(ListClientsResponseSchema, response, values.watch === true ? 0 : 2);
+    });
+  },
+});
+
+interface Given {
+  readonly node: string;
+  readonly type?: string | undefined;
+  readonly state?: string | undefined;
+  readonly limit?: string | undefined;
+}
+
+function readRequest({ node, type, state, limit }: Given) {
+  const known = readType(type);
+  if (!known.ok) return known;
+  const meant = readState(state);
+  if (!meant.ok) return meant;
+  const count = readCount('--limit', limit, 0);
+  if (!count.ok) return count;
+  return ok({ node, type: known.value, state: meant.value, limit: count.value });
+}
+
+function readState(text: string | undefined): Result<string> {
+  if (text === undefined) return ok('');
+  const state = syncStates.find((known) => known === text.toUpperCase());
+  if (state !== undefined) return ok(state);
+  return fail(`unknown --state ${JSON.stringify(text)}: accepted are ${syncStates.join(', ')}`);
+}
+
+function clientsText({ clients: listed, total, matching }: ListClientsResponse, terminal: Terminal): string {
+  if (listed.length === 0) {
+    return total === 0 ? 'no client is connected' : `none of ${total} streams is what was asked for`;
+  }
+  const paint = painter(terminal);
+  const rows = listed.toSorted(byUrgency).map(rowOf);
+  const table = textTable(
+    ['CLIENT', 'NODE', 'CLUSTER', 'PEER', 'PROTOCOL', 'STATE', 'TYPES', 'REJECTED BECAUSE'],
+    rows,
+    paint,
+  );
+  const rest = matching - listed.length;
+  const shown = matching === total ? `${total} streams` : `${matching} of ${total} streams`;
+  return `${table}\n\n${shown}${rest > 0 ? `, ${rest} of them not shown` : ''}`;
+}
+
+/** The worst first. */
+const urgency = ['ERROR', 'STALE', 'NOT_SENT', 'SYNCED'];
+
+const styles: ReadonlyMap<string, Style> = new Map([
+  ['ERROR', 'red'],
+  ['STALE', 'yellow'],
+  ['SYNCED', 'green'],
+]);
+
+/** How the type stands that stands worst; empty without types. */
+function worstOf({ types }: Client): string {
+  return urgency.find((state) => types.some((type) => type.state === state)) ?? '';
+}
+
+function byUrgency(a: Client, b: Client): number {
+  const difference = urgency.indexOf(worstOf(a)) - urgency.indexOf(worstOf(b));
+  if (difference !== 0) return difference;
+  const [left, right] = [a.node?.id ?? '', b.node?.id ?? ''];
+  return left < right ? -1 : Number(left > right);
+}
+
+function rowOf(client: Client): readonly Cell[] {
+  const { id, node, peer, transport, types } = client;
+  const state = worstOf(client);
+  const style = styles.get(state);
+  return [
+    id,
+    node?.id ?? '',
+    node?.cluster ?? '',
+    peer,
+    transport,
+    style === undefined ? state : { text: state, style },
+    typesText(types),
+    types.find((type) => type.state === 'ERROR')?.lastNack ?? '',
+  ];
+}
+
+/** `rds ERROR, eds STALE, cds lds`: those without a word are acknowledged. */
+function typesText(types: readonly ClientTypeState[]): string {
+  return urgency
+    .flatMap((state) => {
+      const names = types.filter((type) => type.state === state).map(({ type }) => type);
+      if (names.length === 0) return [];
+      return state === 'SYNCED' ? names.join(' ') : `${names.join(' ')} ${state}`;
+    })
+    .join(', ');
+}

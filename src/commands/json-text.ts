@@ -1,0 +1,14 @@
+import { type DescMessage, type MessageShape, toJson } from '@bufbuild/protobuf';
+import { printableJson } from './printable.ts';
+
+/** As the admin listener itself writes JSON. */
+const jsonOptions = { alwaysEmitImplicit: true, useProtoFieldName: true };
+
+/** A message of the admin RPCs as JSON for people and scripts. `indent` 0: on one line. */
+export function jsonText<Desc extends DescMessage>(
+  schema: Desc,
+  message: MessageShape<Desc>,
+  indent = 2,
+): string {
+  return printableJson(JSON.stringify(toJson(schema, message, jsonOptions), null, indent));
+}

@@ -1,0 +1,162 @@
+import { expect } from 'chai';
+import { z } from 'zod';
+import { when } from '../support/in-memory-relay.ts';
+import { eventually } from './support/eventually.ts';
+import { run } from './support/explain.ts';
+import { ResourceFiles } from './support/files.ts';
+import { Process } from './support/process.ts';
+import { distributary, RelayProcess } from './support/relay.ts';
+import { clientsOf } from './support/relay-state.ts';
+import { Connections } from './support/variant-client.ts';
+import { writeVariants } from './support/variant-files.ts';
+
+const listed = z.object({ clients: z.array(z.object({ node: z.object({ id: z.string() }) })) });
+
+/** Markup, an escape, a line end, a mark that turns the direction, a byte-order mark. */
+const hostile = '<script>\u001B[31mred\n\u202Etxt.exe\u2066\uFEFF';
+/** None of these may reach a terminal. */
+const raw = /(?!\n)[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/u;
+
+describe('commands about clients and resources', function () {
+  this.timeout(60_000);
+  let files: ResourceFiles;
+  let relay: RelayProcess;
+  let connections: Connections;
+
+  async function start(more: object = {}): Promise<void> {
+    relay = await RelayProcess.start({
+      upstreams: [files.upstream],
+      parameters: [{ key: 'env', from: 'node.metadata.env' }],
+      drain_timeout: '100ms',
+      ...more,
+    });
+    connections = new Connections(relay.xds, 4);
+  }
+
+  beforeEach(() => {
+    files = new ResourceFiles();
+    writeVariants(files, 'eds', [
+      ['shop', 'prod', when({ env: 'prod' })],
+      ['shop', 'test', when({ env: 'test' })],
+    ]);
+  });
+
+  afterEach(async () => {
+    connections[Symbol.dispose]();
+    await relay.stop();
+    files[Symbol.dispose]();
+  });
+
+  const ask = (...argv: readonly string[]) => run(...argv, '--admin', `http://${relay.admin}`);
+
+  /** So many streams that have subscribed to a resource and got it; of each third node the first half is of `prod`. */
+  async function connect(count: number, env = 'prod'): Promise<void> {
+    const streams = Array.from({ length: count }, (_, index) =>
+      connections.open({ protocol: 'delta', node: { id: `${env}-${index}`, metadata: { env } } }),
+    );
+    for (const stream of streams) stream.want('eds', { names: ['shop'] });
+    await Promise.all(streams.map((stream) => stream.gets('eds', [`shop: ${env}`])));
+  }
+
+  describe('clients', () => {
+    it('without any says so and exits 0', async () => {
+      await start();
+      expect(await ask('clients')).to.deep.include({ code: 0, out: 'no client is connected', err: '' });
+      expect(JSON.parse((await ask('clients', '--json')).out)).to.deep.equal({
+        clients: [],
+        total: 0,
+        matching: 0,
+      });
+    });
+
+    it('lists hundreds, filtered by node, type and state, those that reject first', async () => {
+      await start();
+      await connect(300);
+      await connect(1, 'test');
+      const picky = connections.open({
+        protocol: 'delta',
+        node: { id: 'picky', metadata: { env: 'prod' } },
+        accepts: () => false,
+      });
+      picky.want('eds', { names: ['shop'] });
+      const rejecting = await eventually(async () => {
+        const found = await ask('clients', '--state', 'error');
+        expect(found.out).to.match(/^\d\S* +picky .* ERROR +eds ERROR +not to my taste$/m);
+        return found;
+      });
+      expect(rejecting.code).to.equal(0);
+      expect(rejecting.out).to.match(/\n\n1 of 302 streams$/);
+
+      const all = (await ask('clients')).out.split('\n');
+      expect(all[0]).to.match(/^CLIENT +NODE +CLUSTER +PEER +PROTOCOL +STATE +TYPES +REJECTED BECAUSE$/);
+      expect(all[1]).to.include('picky');
+      expect(all.filter((line) => / SYNCED +eds$/.test(line))).to.have.length(301);
+      expect(all.at(-1)).to.equal('302 streams');
+      const few = await ask('clients', '--node', 'prod-1*', '--type', 'eds', '--limit', '5', '--json');
+      const nodes = listed.parse(JSON.parse(few.out)).clients.map(({ node }) => node.id);
+      expect(nodes).to.have.length(5);
+      expect(nodes.every((id) => id.startsWith('prod-1'))).to.equal(true);
+      expect((await ask('clients', '--type', 'rds')).out).to.equal(
+        'none of 302 streams is what was asked for',
+      );
+    });
+
+    it('lists the clients of all workers', async () => {
+      await start({ workers: 2 });
+      await connect(20);
+      const { out } = await ask('clients', '--node', 'prod-*', '--state', 'SYNCED');
+      expect(out).to.match(/\n\n20 streams$/);
+    });
+
+    it('writes no raw character of hostile names, neither in the table nor as JSON', async () => {
+      await start();
+      const stream = connections.open({
+        protocol: 'delta',
+        node: { id: hostile + 'n'.repeat(2_000), cluster: hostile, metadata: { env: 'prod' } },
+      });
+      stream.want('eds', { names: ['shop', hostile] });
+      await stream.gets('eds', ['shop: prod']);
+      const { out } = await ask('clients');
+      expect(out).not.to.match(raw);
+      expect(out).to.include('<script> [31mred \\u{202e}txt.exe\\u{2066}\\u{feff}');
+      expect(Math.max(...out.split('\n').map((line) => line.length))).to.be.below(1000);
+      const json = (await ask('clients', '--json')).out;
+      expect(json).not.to.match(raw);
+      expect(listed.parse(JSON.parse(json)).clients[0]?.node.id).to.equal(hostile + 'n'.repeat(2_000));
+    });
+
+    it('--watch shows changes until Ctrl-C, and then exits 0', async () => {
+      await start();
+      const watching = new Process(distributary('clients', '--watch', '--admin', `http://${relay.admin}`));
+      try {
+        await watching.line(/^no client is connected$/);
+        await connect(1);
+        await watching.line(/prod-0 .* SYNCED/);
+      } finally {
+        expect(await watching.stop('SIGINT')).to.equal(0);
+      }
+      expect(watching.errors).to.deep.equal([]);
+    });
+
+    it('refuses what it does not know with the usage line, and exits 2', async () => {
+      await start();
+      const { code, out, err } = await ask('clients', '--nod', 'x');
+      expect([code, out]).to.deep.equal([2, err]);
+      expect(err).to.match(/^unknown flag "--nod": did you mean --node\?\n\nUsage: distributary clients /);
+      expect(err).to.match(/\n\ndistributary clients --help shows what each flag is for\.$/);
+      expect(err.split('\n').length).to.be.below(8);
+      expect((await ask('clients', '--state', 'good')).err).to.match(
+        /^unknown --state "good": accepted are SYNCED, NOT_SENT, STALE, ERROR\n/,
+      );
+      expect((await ask('clients', '--type')).err).to.match(/^the value of --type is missing/);
+    });
+
+    it('exits 1 where no relay answers, in one line', async () => {
+      await start();
+      const { code, err } = await run('clients', '--admin', 'http://127.0.0.1:1');
+      expect(code).to.equal(1);
+      expect(err).to.match(/^cannot reach the relay's admin listener at http:\/\/127\.0\.0\.1:1: [^\n]+$/);
+      expect(await clientsOf(relay)).to.deep.equal([]);
+    });
+  });
+});
