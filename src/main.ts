@@ -9,6 +9,7 @@ Usage: distributary COMMAND [OPTIONS]
   validate --config FILE   checks a configuration without running it
   status                   upstreams, clients, types and rejections of a running relay
   clients                  who is connected, with what was sent and whether it was accepted
+  resources                what is cached
   explain                  which variant of a resource a client gets, and why
   history                  what has changed
   diff                     what differs between two revisions, clients or parameter sets
@@ -31,6 +32,7 @@ const commands = new Map<string, () => Promise<Command>>([
   ['status', async () => (await import('./commands/status.ts')).status],
   ['explain', async () => (await import('./commands/explain.ts')).explain],
   ['clients', async () => (await import('./commands/clients.ts')).clients],
+  ['resources', async () => (await import('./commands/resources.ts')).resources],
   ['history', async () => (await import('./commands/history.ts')).history],
   ['diff', async () => (await import('./commands/diff.ts')).diff],
   ['rollback', async () => (await import('./commands/rollback.ts')).rollback],

@@ -12,6 +12,11 @@ import { writeVariants } from './support/variant-files.ts';
 
 const listed = z.object({ clients: z.array(z.object({ node: z.object({ id: z.string() }) })) });
 
+const variant = z.object({ upstream: z.string() });
+const cached = z.object({
+  resources: z.array(z.object({ type: z.string(), name: z.string(), variants: z.array(variant) })),
+});
+
 /** Markup, an escape, a line end, a mark that turns the direction, a byte-order mark. */
 const hostile = '<script>\u001B[31mred\n\u202Etxt.exe\u2066\uFEFF';
 /** None of these may reach a terminal. */
@@ -157,6 +162,47 @@ describe('commands about clients and resources', function () {
       expect(code).to.equal(1);
       expect(err).to.match(/^cannot reach the relay's admin listener at http:\/\/127\.0\.0\.1:1: [^\n]+$/);
       expect(await clientsOf(relay)).to.deep.equal([]);
+    });
+  });
+
+  describe('resources', () => {
+    it('lists each variant, by type and name', async () => {
+      await start();
+      await eventually(async () => {
+        const { code, out } = await ask('resources');
+        expect(code).to.equal(0);
+        expect(out).to.match(/^TYPE +NAME +CONSTRAINTS +VERSION +BYTES +SINCE +UPSTREAM$/m);
+        expect(out).to.match(/^eds +shop +env == "prod" +\S+ +\d+ +\S+Z +files$/m);
+        expect(out).to.match(/^eds +shop +env == "test" /m);
+        expect(out).to.match(/\n\n1 resources in 2 variants$/);
+      });
+      for (const [name, found] of [
+        ['sho*', true],
+        ['shop', true],
+        ['sho', false],
+      ] as const) {
+        const { code, out } = await ask('resources', '--type', 'eds', '--name', name);
+        expect([code, out.includes('env == "test"')], out).to.deep.equal([0, found]);
+      }
+      expect(cached.parse(JSON.parse((await ask('resources', '--json')).out)).resources).to.deep.equal([
+        { type: 'eds', name: 'shop', variants: [{ upstream: 'files' }, { upstream: 'files' }] },
+      ]);
+      expect((await ask('resources', '--name', 's*p')).code).to.equal(2);
+    });
+
+    it('without any says so and exits 0; hundreds and hostile names fit', async () => {
+      files.remove('eds.pb');
+      await start();
+      expect(await ask('resources')).to.deep.include({ code: 0, out: 'nothing like this is cached' });
+      writeVariants(files, 'eds', [
+        [hostile + 'n'.repeat(10_000), 'x', undefined],
+        ...Array.from({ length: 400 }, (_, index) => [`name-${index}`, 'x', undefined] as const),
+      ]);
+      await eventually(async () => expect((await ask('resources')).out).to.match(/\n\n401 resources in 401/));
+      const { out } = await ask('resources');
+      expect(out).not.to.match(raw);
+      expect(Math.max(...out.split('\n').map((line) => line.length))).to.be.below(1000);
+      expect((await ask('resources', '--limit', '10')).out).to.match(/\n\n10 resources .*there are more/);
     });
   });
 });
