@@ -18,6 +18,7 @@ Usage: distributary COMMAND [OPTIONS]
   tap                      messages to and from clients, live
   freeze, unfreeze         nothing that is known changes, until unfreeze
   release, discard         a change that only canaries have: for everybody, or for nobody
+  log                      another log level for a time
   demo                     a relay over sample resources with two sample clients
 
 distributary COMMAND --help shows a command's options; --version the version.
@@ -42,6 +43,7 @@ const commands = new Map<string, () => Promise<Command>>([
   ['unfreeze', async () => (await import('./commands/operations.ts')).unfreeze],
   ['release', async () => (await import('./commands/operations.ts')).release],
   ['discard', async () => (await import('./commands/operations.ts')).discard],
+  ['log', async () => (await import('./commands/log.ts')).log],
   ['demo', async () => (await import('./commands/demo.ts')).demo],
 ]);
 

@@ -4,11 +4,13 @@ import type {
   ListResourcesResponse,
   StatusResponse,
 } from '../gen/distributary/admin/v1/admin_pb.ts';
+import type { SetLogLevelResponse } from '../gen/distributary/admin/v1/log_pb.ts';
 import type { ClientStatusRequest } from '../gen/envoy/service/status/v3/csds_pb.ts';
 import type { TypeUrl } from '../model/brand.ts';
 import type { Parameters } from '../model/parameters.ts';
 import type { Result } from '../model/result.ts';
 import type { SyncState } from '../model/subscription.ts';
+import type { LogLevel } from '../observe/log-levels.ts';
 import type { EncodedStatus } from '../wire/client-status.ts';
 import type { GrpcStatus } from '../wire/grpc-status.ts';
 import type { Changes } from './changes-ports.ts';
@@ -81,7 +83,18 @@ export interface ClientsQuery {
 
 export const EVERY_CLIENT: ClientsQuery = { limit: undefined, node: '', type: undefined, state: undefined };
 
-/** All that the admin listener knows of the relay. Only `releaseRemovals` and `operate` change something. */
+/** Another log level for a time. */
+export interface LogLevelChange {
+  /** Undefined: the level of the start again. */
+  readonly level: LogLevel | undefined;
+  /** Lines about this node id only; undefined: all lines. */
+  readonly node: string | undefined;
+  readonly milliseconds: number;
+  /** Who. */
+  readonly operator: string;
+}
+
+/** All that the admin listener knows of the relay. `releaseRemovals`, `operate` and `setLogLevel` change something. */
 export interface Inspector {
   readonly delivery: Delivery;
   readonly changes: Changes;
@@ -99,6 +112,8 @@ export interface Inspector {
    * another operator was faster.
    */
   operate(operation: Operation): Awaitable<Result<number, GrpcStatus>>;
+  /** RESOURCE_EXHAUSTED: too many nodes have a level of their own. */
+  setLogLevel(change: LogLevelChange): Awaitable<Result<Plain<SetLogLevelResponse>, GrpcStatus>>;
   /** The configuration in force as JSON, secrets redacted. */
   configDump(): unknown;
   /** The Prometheus text format. */

@@ -13,6 +13,7 @@ import { decodedResponse, encodedResponse } from '../wire/client-status.ts';
 import { changesMethods } from './changes-rpc.ts';
 import { deliveryMethods } from './delivery-rpc.ts';
 import { withKnownTypes } from './json-safe.ts';
+import { logMethods } from './log-rpc.ts';
 import { type Operation, operationOf } from './operations.ts';
 import type { Awaitable, ClientsQuery, ExplainQuery, Inspector } from './ports.ts';
 import { type Answer, optionalType, typeNamed, valueOf } from './rpc-parts.ts';
@@ -58,6 +59,7 @@ export function adminRoutes(inspector: Inspector, failed: Failed): (router: Conn
         })),
       ...deliveryMethods(inspector.delivery, answer),
       ...changesMethods(inspector.changes, answer),
+      ...logMethods(inspector, answer),
       listClients: (request) => answer(() => inspector.listClients(clientsQuery(request))),
     });
   };

@@ -14,6 +14,7 @@ import type { Interest } from '../model/transaction.ts';
 import { typeInfo } from '../model/types.ts';
 import { Conditions } from '../observe/conditions.ts';
 import type { Log } from '../observe/log.ts';
+import { LogLevels } from '../observe/log-levels.ts';
 import { Metrics } from '../observe/metrics.ts';
 import type { Series } from '../observe/series.ts';
 import { Relay, type RelayOptions } from '../relay.ts';
@@ -25,6 +26,7 @@ import { ClientRules } from './clients.ts';
 import { LoopDetection, newRelayId } from './loop-detection.ts';
 import { RelayRollout, type RolloutStorage } from './relay-rollout.ts';
 import { SessionShares } from './session-shares.ts';
+import { StreamLog } from './stream-log.ts';
 import { StreamMetrics } from './stream-metrics.ts';
 
 /** Hears of each change of upstream, and gives it a revision. */
@@ -35,6 +37,8 @@ export interface RecordedCommits {
 
 export interface CoreDependencies {
   readonly log: Log;
+  /** Those of `log`; left out: lines at the level debug are not made. */
+  readonly logLevels?: LogLevels | undefined;
   /** The product's. */
   readonly version: string;
   /** Measure the process and its event loop too; only one Core of a process may. */
@@ -87,6 +91,7 @@ const draining: StreamRefusal = { reason: 'draining', status: DRAINING };
 export class Core {
   readonly relay: Relay;
   readonly log: Log;
+  readonly logLevels: LogLevels;
   readonly version: string;
   readonly metrics: Metrics;
   readonly conditions: Conditions;
@@ -106,20 +111,22 @@ export class Core {
 
   constructor(
     config: Config,
-    { log, version, processMetrics, journal, rolloutStorage, recorded }: CoreDependencies,
+    { log, logLevels, version, processMetrics, journal, rolloutStorage, recorded }: CoreDependencies,
     role: ProcessRole = SINGLE_PROCESS,
   ) {
     this.#config = config;
     this.#limits = streamLimits(config);
     this.#role = role;
     this.log = log;
+    this.logLevels = logLevels ?? new LogLevels();
+    const streamLog = new StreamLog(log, this.logLevels);
     this.version = version;
     this.metrics = new Metrics({ process: processMetrics });
     this.conditions = new Conditions(log);
     this.#rules = this.#clientRules(config);
     this.#sessionShares = new SessionShares(config);
     this.#statusScopes = new StatusScopes(config, (peer) => this.#rules.accessOf(peer));
-    this.#streamMetrics = new StreamMetrics(this.metrics, this.conditions, systemClock, () =>
+    this.#streamMetrics = new StreamMetrics(this.metrics, this.conditions, systemClock, streamLog, () =>
       this.rollout.rollout.canaryAnswered(),
     );
     this.admission = new Admission({
@@ -140,10 +147,14 @@ export class Core {
       committed: recorded && ((commit) => recorded.committed(commit)),
       admission: {
         refuses: (peer, { type }) => this.#refusal(peer, type),
-        opened: (peer) => this.admission.streamOpened(peer),
+        opened: (stream) => {
+          this.admission.streamOpened(stream.transport.peer);
+          streamLog.opened(stream);
+        },
         closed: (stream) => {
-          this.admission.streamClosed(stream.peer);
-          this.loops.streamEnded(stream);
+          this.admission.streamClosed(stream.transport.peer);
+          this.loops.streamEnded(stream.transport);
+          streamLog.ended(stream);
         },
         canaryEnded: (stream) => this.rollout.streamEnded(stream),
       },

@@ -109,6 +109,7 @@ export class Distributary {
       },
       rollout: core.rollout.rollout,
       log: dependencies.log,
+      logLevels: core.logLevels,
       maxResponseBytes: () => this.#config.limits.maxResponseBytes,
       metricsText: async () => (await this.#serving?.metricsText()) ?? '',
     });
@@ -167,7 +168,7 @@ export class Distributary {
     this.#core.reload(this.#mode.configOf(config));
     this.#serving?.reload(config);
     metrics.reloads('accepted').inc();
-    log.info('configuration reloaded');
+    log.info('configuration reloaded', { configuration: config.source.digest });
   }
 
   /** Of gated types the rollout holds them, of others the shrink guard. */

@@ -1,4 +1,4 @@
-import type { ClientTransport, StreamEvents } from '../downstream/services.ts';
+import type { ClientTransport, LoggedStream, Refused, StreamEvents } from '../downstream/services.ts';
 import type { TypeUrl } from '../model/brand.ts';
 import type { Clock } from '../model/clock.ts';
 import type { RequestKind } from '../model/subscription.ts';
@@ -9,6 +9,8 @@ import { longestText } from '../observe/format.ts';
 import type { Metrics } from '../observe/metrics.ts';
 import type { Tally } from '../observe/tally.ts';
 import type { ErrorDetail } from '../wire/requests.ts';
+import type { Peer } from '../wire/server-stream.ts';
+import { type StreamLog, whoIs } from './stream-log.ts';
 
 /** The series that one type's streams count, found once. */
 interface TypeSeries {
@@ -25,12 +27,20 @@ interface TypeSeries {
 export class StreamMetrics implements StreamEvents {
   readonly #metrics: Metrics;
   readonly #conditions: Conditions;
+  readonly #log: StreamLog;
   readonly #canaryAnswered: () => void;
   readonly #series = new Map<TypeUrl, TypeSeries>();
   readonly #clock: Clock;
   readonly #propagation: Distribution;
 
-  constructor(metrics: Metrics, conditions: Conditions, clock: Clock, canaryAnswered: () => void) {
+  constructor(
+    metrics: Metrics,
+    conditions: Conditions,
+    clock: Clock,
+    log: StreamLog,
+    canaryAnswered: () => void,
+  ) {
+    this.#log = log;
     this.#clock = clock;
     this.#propagation = metrics.propagation();
     this.#canaryAnswered = canaryAnswered;
@@ -38,8 +48,9 @@ export class StreamMetrics implements StreamEvents {
     this.#conditions = conditions;
   }
 
-  request(type: TypeUrl, kind: RequestKind): void {
+  request(type: TypeUrl, kind: RequestKind, stream?: LoggedStream): void {
     this.#of(type).requests[kind].inc();
+    if (kind === 'subscribe' && stream !== undefined) this.#log.subscribed(stream, type);
   }
 
   response(
@@ -72,19 +83,22 @@ export class StreamMetrics implements StreamEvents {
     series.misses.inc(misses);
   }
 
-  rejected(reason: string, message?: string): void {
+  rejected(reason: string, message?: string, refused?: Refused): void {
     this.#metrics.rejected(reason).inc();
-    if (message !== undefined) this.#conditions.set(`rejected ${reason}`, message, 'warn', message);
+    if (refused !== undefined) this.#log.refused(reason, refused);
+    if (message === undefined) return;
+    this.#conditions.set(`rejected ${reason}`, message, 'warn', message, whoIs(refused));
   }
 
   /** Logs a NACK, which `request` has counted. A fleet that rejects the same thing is one line. */
-  nack(type: TypeUrl, node: string, version: string, error: ErrorDetail): void {
+  nack(type: TypeUrl, node: string, version: string, error: ErrorDetail, peer: Peer): void {
     const { code } = error;
     const message = shorten(error.message, longestText);
     const what = JSON.stringify([version, message]);
     const short = this.#metrics.typeLabel(type);
     this.#conditions.set(`nack ${short}`, what, 'warn', `a client rejected ${short}`, {
       node: shorten(node, longestText),
+      peer: peer.address,
       version: shorten(version, longestText),
       code,
       error: message,

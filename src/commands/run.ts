@@ -4,52 +4,83 @@ import { loadConfig } from '../config/load.ts';
 import { type ConfigProblem, problemLine } from '../config/source.ts';
 import { warningLine, warnings } from '../config/warnings.ts';
 import { watchConfig } from '../config/watch-config.ts';
-import { createLog, isLogLevel, type Log, type LogLevel, levels } from '../observe/log.ts';
+import { createLog, isLogFormat, type Log, type LogFormat, logFormats } from '../observe/log.ts';
+import { isLogLevel, LogLevels, levels } from '../observe/log-levels.ts';
 import { logRuntimeWarnings } from '../observe/runtime-warnings.ts';
 import { serveByWorkers } from '../workers/worker-serving.ts';
 import { firstSignal } from './signals.ts';
 import { parse, processTerminal, refuse, type Terminal, UsageError } from './usage.ts';
 import { version } from './version.ts';
 
-const usage = `Usage: distributary run --config FILE [--log-level LEVEL]
+const usage = `Usage: distributary run --config FILE [--log-level LEVEL] [--log-format FORMAT]
 
 Runs the relay until SIGTERM or SIGINT, then drains. SIGHUP reads the configuration again; a change of the file does too.
 
-  --config FILE       YAML or JSON; see config.schema.json
-  --log-level LEVEL   ${levels.join(', ')}; default info
-  -h, --help          this text
+  --config FILE         YAML or JSON; see config.schema.json
+  --log-level LEVEL     ${levels.join(', ')}; default info. The command log changes it for a time
+  --log-format FORMAT   ${logFormats.join(' or ')}, on stderr; default json
+  -h, --help            this text
 
 Exit: 0 after a drain, 2 for a bad command line or configuration, 1 for anything else.`;
 
 /** 0 after a drain, 2 for a bad configuration, 1 for anything else. */
 export async function run(argv: readonly string[], terminal: Terminal = processTerminal): Promise<number> {
-  const parsed = parse(argv, { config: { type: 'string' }, 'log-level': { type: 'string' } }, usage);
+  const parsed = parse(
+    argv,
+    { config: { type: 'string' }, 'log-level': { type: 'string' }, 'log-format': { type: 'string' } },
+    usage,
+  );
   if (!parsed.ok) return refuse(parsed.error, terminal);
   if (parsed.value.help === true) {
     terminal.out(`${usage}\n`);
     return 0;
   }
-  const { config: file, 'log-level': level = 'info' } = parsed.value;
+  const { config: file, 'log-level': level = 'info', 'log-format': format = 'json' } = parsed.value;
   if (file === undefined) return refuse(new UsageError('--config is missing', usage), terminal);
   if (!isLogLevel(level)) {
     return refuse(new UsageError(`--log-level ${level}: ${levels.join(', ')} are accepted`, usage), terminal);
+  }
+  if (!isLogFormat(format)) {
+    return refuse(
+      new UsageError(`--log-format ${format}: ${logFormats.join(', ')} are accepted`, usage),
+      terminal,
+    );
   }
   const loaded = loadConfig(file, terminal.environment);
   if (!loaded.ok) {
     for (const problem of loaded.error) terminal.err(`${problemLine(file, problem)}\n`);
     return 2;
   }
-  const log = createLog({ level });
+  const logLevels = new LogLevels(level);
+  const log = createLog({ levels: logLevels, format });
   logRuntimeWarnings(log);
+  sayStart(loaded.value, log);
   warn(loaded.value, log);
-  return serve(file, loaded.value, level, log, terminal);
+  return serve(file, loaded.value, { log, logLevels, format }, terminal);
+}
+
+/** Which relay this is: the first line of every log. */
+function sayStart({ node, workers, source }: Config, log: Log): void {
+  log.info('the relay starts', {
+    version: version(),
+    node_id: node.id,
+    configuration: source.digest,
+    file: source.file,
+    workers,
+    node_js: process.version,
+  });
+}
+
+interface Logging {
+  readonly log: Log;
+  readonly logLevels: LogLevels;
+  readonly format: LogFormat;
 }
 
 async function serve(
   file: string,
   config: Config,
-  level: LogLevel,
-  log: Log,
+  { log, logLevels, format }: Logging,
   terminal: Terminal,
 ): Promise<number> {
   // Before anything is said to be ready: without a handler a signal would end the process as it is.
@@ -59,8 +90,8 @@ async function serve(
   process.on('SIGHUP', hangup);
   // Without a handler Node would open its debugger's port.
   process.on('SIGUSR1', () => log.warn('SIGUSR1 does nothing: SIGHUP reads the configuration again'));
-  const dependencies = { log, version: version(), processMetrics: true };
-  const mode = config.workers > 0 ? serveByWorkers(config.workers, level) : undefined;
+  const dependencies = { log, logLevels, version: version(), processMetrics: true };
+  const mode = config.workers > 0 ? serveByWorkers(config.workers, format) : undefined;
   const started = await Distributary.start(config, dependencies, mode);
   if (!started.ok) {
     log.error('cannot start', { error: started.error });

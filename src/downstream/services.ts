@@ -70,14 +70,32 @@ export interface SessionShare {
 /** How a response reaches its client, for metrics. */
 export type ClientTransport = 'sotw' | 'delta' | 'rest' | 'fetch';
 
+/** A stream as the log names it. */
+export interface LoggedStream {
+  readonly id: string;
+  readonly route: { readonly service: string; readonly protocol: string };
+  readonly transport: { readonly peer: Peer };
+  /** Undefined: it has not said yet who it is. */
+  readonly client: ClientContext | undefined;
+}
+
+/** Who is refused what, for the log. */
+export interface Refused {
+  readonly peer: Peer;
+  /** Undefined: no stream was opened. */
+  readonly stream?: LoggedStream;
+  readonly status?: GrpcStatus;
+}
+
 /** What streams and polls tell of themselves; must be cheap. */
 export interface StreamEvents {
-  request(type: TypeUrl, kind: RequestKind): void;
+  /** `stream`: undefined of a poll. */
+  request(type: TypeUrl, kind: RequestKind, stream?: LoggedStream): void;
   response(type: TypeUrl, transport: ClientTransport, response: Pick<Response, 'bytes' | 'receivedAt'>): void;
   coalesced(type: TypeUrl, count: number): void;
   /** `message`: for the log, where an operator has to do something. */
-  rejected(reason: string, message?: string): void;
-  nack(type: TypeUrl, nodeId: string, version: string, error: ErrorDetail): void;
+  rejected(reason: string, message?: string, refused?: Refused): void;
+  nack(type: TypeUrl, nodeId: string, version: string, error: ErrorDetail, peer: Peer): void;
   /** A canary has answered something. */
   canaryAnswered(): void;
 }

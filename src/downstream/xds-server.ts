@@ -35,8 +35,8 @@ export interface XdsServerOptions {
   readonly refuses: (peer: Peer, route: Route) => StreamRefusal | undefined;
   /** Before the numbers that are the ids of streams. */
   readonly streamPrefix: string;
-  readonly opened: (peer: Peer) => void;
-  readonly closed: (stream: ServerStream) => void;
+  readonly opened: (stream: XdsStream) => void;
+  readonly closed: (stream: XdsStream) => void;
   /** The stream of a canary ends; it still has its types. */
   readonly canaryEnded?: (stream: XdsStream) => void;
 }
@@ -71,13 +71,13 @@ export class XdsServer {
     const { refuses, streamPrefix, opened } = this.#options;
     const refusal = refuses(transport.peer, route);
     if (refusal !== undefined) {
-      this.#services.events.rejected(refusal.reason, refusal.logged);
+      this.#services.events.rejected(refusal.reason, refusal.logged, { peer: transport.peer });
       return refusal.status;
     }
     const id = `${streamPrefix}${++this.#lastId}`;
     const stream = new XdsStream(id, route, transport, this.#services, this.#closed);
     this.#streams.set(id, stream);
-    opened(transport.peer);
+    opened(stream);
     transport.handle(stream);
     return undefined;
   }
@@ -101,7 +101,7 @@ export class XdsServer {
 
   readonly #closed = (stream: XdsStream): void => {
     this.#streams.delete(stream.id);
-    this.#options.closed(stream.transport);
+    this.#options.closed(stream);
     if (stream.client?.access.side === 'canary') this.#options.canaryEnded?.(stream);
   };
 

@@ -157,9 +157,10 @@ export class XdsStream implements StreamHandler, OrderedStream {
 
   #count(type: TypeStream, kind: RequestKind, nodeId: string, error: ErrorDetail | undefined): void {
     const { events } = this.#services;
-    events.request(type.info.url, kind);
+    events.request(type.info.url, kind, this);
     if (error === undefined || kind !== 'nack') return;
-    events.nack(type.info.url, nodeId, type.subscription?.responses.lastNack?.version ?? '', error);
+    const version = type.subscription?.responses.lastNack?.version ?? '';
+    events.nack(type.info.url, nodeId, version, error, this.transport.peer);
   }
 
   /** `types`: those that may have changed and that the client had before. */
@@ -343,7 +344,7 @@ export class XdsStream implements StreamHandler, OrderedStream {
 
   #refuse(reason: string, status: GrpcStatus, logged?: string): void {
     if (this.#ended) return;
-    this.#services.events.rejected(reason, logged);
+    this.#services.events.rejected(reason, logged, { stream: this, peer: this.transport.peer, status });
     this.end(status);
   }
 }

@@ -5,6 +5,7 @@ import type {
   ClientsQuery,
   ExplainQuery,
   Inspector,
+  LogLevelChange,
   Plain,
   ReadinessReport,
   ResourcesQuery,
@@ -18,6 +19,7 @@ import type {
   TypeStatus,
   VariantSummary,
 } from '../gen/distributary/admin/v1/admin_pb.ts';
+import type { SetLogLevelResponse } from '../gen/distributary/admin/v1/log_pb.ts';
 import type { ClientStatusRequest } from '../gen/envoy/service/status/v3/csds_pb.ts';
 import type { ResourceName, TypeUrl } from '../model/brand.ts';
 import { isVariant } from '../model/catalog.ts';
@@ -30,6 +32,7 @@ import { knownTypes, typeInfo } from '../model/types.ts';
 import type { UpstreamState } from '../model/upstream.ts';
 import { canonicalName } from '../model/xdstp.ts';
 import type { Log } from '../observe/log.ts';
+import type { LogLevels } from '../observe/log-levels.ts';
 import { OTHER_TYPES, TypeLabels } from '../observe/type-label.ts';
 import type { Relay } from '../relay.ts';
 import type { Rollout } from '../rollout/rollout.ts';
@@ -40,6 +43,7 @@ import { answerTooLarge, type ClientStatusQuery, ownConfig } from './client-conf
 import { ALL_CLIENTS } from './client-status-scope.ts';
 import type { ClientsSummary, ClientsView } from './clients-view.ts';
 import { DeliveryInspection } from './delivery.ts';
+import { setLogLevel } from './log-level.ts';
 import { operate } from './rollout-operations.ts';
 import { rolloutStatus, rolloutSummary } from './rollout-status.ts';
 import type { Staleness } from './staleness.ts';
@@ -67,6 +71,7 @@ export interface InspectionOptions {
   readonly releaseRemovals: (upstream: string, type: TypeUrl | undefined) => number | undefined;
   readonly rollout: Rollout;
   readonly log: Log;
+  readonly logLevels: LogLevels;
 }
 
 /** The state of the relay for operators, read for each request. */
@@ -247,6 +252,10 @@ export class Inspection implements Inspector {
       upstreams: () => relay.upstreams.map(({ name }) => name),
       log,
     });
+  }
+
+  setLogLevel(change: LogLevelChange): Result<Plain<SetLogLevelResponse>, GrpcStatus> {
+    return setLogLevel(change, this.#options.logLevels, this.#options.log);
   }
 
   configDump(): unknown {

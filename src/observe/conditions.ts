@@ -1,6 +1,7 @@
 import { hash } from 'node:crypto';
 import { type Clock, systemClock } from '../model/clock.ts';
-import type { Fields, Level, Log } from './log.ts';
+import type { Fields, Log } from './log.ts';
+import type { Level } from './log-levels.ts';
 
 /** At most so many conditions are remembered. The one that was logged longest ago is forgotten first. */
 const maxRemembered = 10_000;

@@ -1,4 +1,6 @@
 import { z } from 'zod';
+import { logFormats } from '../observe/log.ts';
+import { levels } from '../observe/log-levels.ts';
 
 /**
  * The messages between the primary and its workers over node:cluster's IPC: facts without an answer. Resources go over
@@ -23,7 +25,8 @@ const start = z.object({
   slot: z.int(),
   /** Who the relay is to other relays. */
   relayId: z.string(),
-  level: z.string(),
+  level: z.enum(levels),
+  logFormat: z.enum(logFormats),
   version: z.string(),
 });
 
@@ -45,6 +48,14 @@ const load = z.object({ streams: z.int(), connections: z.int() });
 /** In the other workers. */
 const loadElsewhere = z.object({ kind: z.literal('load_elsewhere'), load });
 
+/** What operators have set (AdminService SetLogLevel): all that is in force. */
+const logLevels = z.object({
+  kind: z.literal('log_levels'),
+  overrides: z.array(
+    z.object({ node: z.union([z.string(), z.undefined()]), level: z.enum(levels), until: z.number() }),
+  ),
+});
+
 const drain = z.object({ kind: z.literal('drain'), milliseconds: z.number() });
 
 const listening = z.object({
@@ -58,7 +69,7 @@ const failed = z.object({ kind: z.literal('failed'), reason: z.string() });
 /** In this worker. */
 const loadHere = z.object({ kind: z.literal('load_here'), load });
 
-const toWorker = z.discriminatedUnion('kind', [start, reload, primaryState, loadElsewhere, drain]);
+const toWorker = z.discriminatedUnion('kind', [start, reload, primaryState, logLevels, loadElsewhere, drain]);
 const toPrimary = z.discriminatedUnion('kind', [listening, failed, loadHere]);
 
 export type Start = z.infer<typeof start>;

@@ -1,6 +1,7 @@
 /** The program of a worker process. Only the primary starts it, configures it (over IPC) and ends it. */
 import cluster from 'node:cluster';
-import { createLog, isLogLevel } from '../observe/log.ts';
+import { createLog } from '../observe/log.ts';
+import { LogLevels } from '../observe/log-levels.ts';
 import { readToWorker, type Start, type ToPrimary } from './ipc-messages.ts';
 import { removePrivateDirectory } from './private-directory.ts';
 import { Worker } from './worker.ts';
@@ -19,14 +20,22 @@ process.on('message', (received) => {
 });
 
 async function start(message: Start): Promise<Worker | undefined> {
-  const { directory, level } = message;
+  const { directory, level, logFormat: format } = message;
   // The primary removes it, unless it was killed.
   process.once('exit', () => {
     if (!process.connected) removePrivateDirectory(directory);
   });
   const id = cluster.worker?.id ?? 0;
-  const log = createLog({ level: isLogLevel(level) ? level : 'info' }).child({ worker: id });
-  const started = await Worker.start({ id, start: message, log, environment: process.env, send });
+  const logLevels = new LogLevels(level);
+  const log = createLog({ levels: logLevels, format }).child({ worker: id });
+  const started = await Worker.start({
+    id,
+    start: message,
+    log,
+    logLevels,
+    environment: process.env,
+    send,
+  });
   if (started.ok) return started.value;
   send({ kind: 'failed', reason: started.error }, () => process.exit(1));
   return undefined;

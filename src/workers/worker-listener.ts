@@ -31,6 +31,7 @@ export function listenForPrimary(path: string, core: Core, clients: LocalClients
     releaseRemovals: () => undefined,
     rollout: core.rollout.rollout,
     log: core.log,
+    logLevels: core.logLevels,
   });
   const failed = (error: unknown): void => core.log.error('a request of the primary failed', { error });
   const metrics = async () => ({

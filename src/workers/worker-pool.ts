@@ -23,10 +23,11 @@ import { systemRandom } from '../model/random.ts';
 import { fail, ok, type Result } from '../model/result.ts';
 import type { Conditions } from '../observe/conditions.ts';
 import type { Log } from '../observe/log.ts';
+import type { LogLevels } from '../observe/log-levels.ts';
 import { type Series, sumSeries } from '../observe/series.ts';
 import { type EncodedStatus, sizeOf } from '../wire/client-status.ts';
 import { Code, type GrpcStatus } from '../wire/grpc-status.ts';
-import type { PrimaryState, Start } from './ipc-messages.ts';
+import type { PrimaryState, Start, ToWorker } from './ipc-messages.ts';
 import { merged } from './merged.ts';
 import { countersOfEnded, workerSeries } from './merged-series.ts';
 import { workerSocket } from './private-directory.ts';
@@ -35,6 +36,8 @@ import { WorkerSlot } from './worker-slot.ts';
 
 export interface WorkerPoolOptions {
   readonly log: Log;
+  /** Workers have the same. */
+  readonly logLevels: LogLevels;
   readonly conditions: Conditions;
   /** The first message to each worker. */
   readonly start: Omit<Start, 'slot'>;
@@ -64,6 +67,9 @@ export class WorkerPool implements ClientsView {
     this.#options = options;
     this.#start = options.start;
     this.#slots = Array.from({ length: count }, (_, index) => this.#slot(index + 1));
+    options.logLevels.onChange(() => {
+      for (const slot of this.#slots) slot.send(this.#logLevels());
+    });
   }
 
   /** Resolves when all of them listen; the error is the first reason why one cannot. */
@@ -209,7 +215,7 @@ export class WorkerPool implements ClientsView {
       log,
       random: systemRandom,
       fork: forkWorker,
-      opening: () => [{ ...this.#start, slot: number }, this.#primaryState],
+      opening: () => [{ ...this.#start, slot: number }, this.#primaryState, this.#logLevels()],
       restarted,
       changed: () => this.#changed(),
       ended: (series) => {
@@ -217,6 +223,10 @@ export class WorkerPool implements ClientsView {
         this.#endedSeries = this.#endedSeries.then((sum) => sumSeries([sum, left]));
       },
     });
+  }
+
+  #logLevels(): ToWorker {
+    return { kind: 'log_levels', overrides: [...this.#options.logLevels.overrides()] };
   }
 
   #changed(): void {

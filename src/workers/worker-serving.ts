@@ -5,7 +5,7 @@ import { type Core, SINGLE_PROCESS } from '../assembly/core.ts';
 import type { XdsListenerCallbacks } from '../assembly/xds-listener.ts';
 import type { Config } from '../config/config.ts';
 import { fail, ok, type Result } from '../model/result.ts';
-import type { LogLevel } from '../observe/log.ts';
+import type { LogFormat } from '../observe/log.ts';
 import { formatSum } from '../observe/series.ts';
 import { formatHostPort } from '../wire/address.ts';
 import { explainError } from '../wire/node-error.ts';
@@ -23,7 +23,7 @@ import { listenPrivately } from './private-listener.ts';
 import { WorkerPool } from './worker-pool.ts';
 
 /** Clients are served by workers; this process is the primary that feeds them. */
-export function serveByWorkers(count: number, level: LogLevel): ServingMode {
+export function serveByWorkers(count: number, logFormat: LogFormat): ServingMode {
   return {
     configOf: feedConfig,
     role: () => ({
@@ -35,7 +35,9 @@ export function serveByWorkers(count: number, level: LogLevel): ServingMode {
     async open(core, config, answers) {
       const sockets = new AsyncDisposableStack();
       const directory = await openSockets(core, answers.clientStatus, sockets);
-      const pool = directory.ok ? await startPool(count, level, core, config, directory.value) : directory;
+      const pool = directory.ok
+        ? await startPool(count, logFormat, core, config, directory.value)
+        : directory;
       if (pool.ok) return ok(new WorkerPoolServing(core, answers, pool.value, sockets));
       await sockets.disposeAsync();
       return pool;
@@ -76,7 +78,7 @@ function openDirectory(sockets: AsyncDisposableStack): string {
 
 async function startPool(
   count: number,
-  level: LogLevel,
+  logFormat: LogFormat,
   core: Core,
   config: Config,
   directory: string,
@@ -89,6 +91,7 @@ async function startPool(
   const { text, file } = config.source;
   return WorkerPool.start(count, {
     log: core.log,
+    logLevels: core.logLevels,
     conditions: core.conditions,
     start: {
       kind: 'start',
@@ -99,7 +102,8 @@ async function startPool(
       ...(restPort.value === undefined ? {} : { restPort: restPort.value }),
       directory,
       relayId: core.loops.relayId,
-      level,
+      level: core.logLevels.initial,
+      logFormat,
       version: core.version,
     },
     changed: () => core.changed(),

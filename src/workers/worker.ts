@@ -9,6 +9,7 @@ import { LocalClients } from '../inspect/local-clients.ts';
 import { systemClock } from '../model/clock.ts';
 import { fail, ok, type Result } from '../model/result.ts';
 import type { Log } from '../observe/log.ts';
+import type { LogLevels } from '../observe/log-levels.ts';
 import { fetchClientStatus } from './client-status-rpc.ts';
 import { workerConfig } from './feed.ts';
 import { feedUpstream } from './feed-upstream.ts';
@@ -30,6 +31,7 @@ export interface WorkerOptions {
   readonly id: number;
   readonly start: Start;
   readonly log: Log;
+  readonly logLevels: LogLevels;
   readonly environment: Readonly<Record<string, string | undefined>>;
   readonly send: (message: ToPrimary) => void;
 }
@@ -47,11 +49,11 @@ export class Worker {
 
   private constructor(config: Config, options: WorkerOptions) {
     this.#options = options;
-    const { id, log, start } = options;
+    const { id, log, logLevels, start } = options;
     this.#outageGate = new OutageGate(config.upstreams, systemClock, () => this.#core.relay.changed());
     this.#core = new Core(
       workerConfig(config, start),
-      { log, version: start.version, processMetrics: true },
+      { log, logLevels, version: start.version, processMetrics: true },
       {
         streamPrefix: `${id}-`,
         loadElsewhere: () => this.#loadElsewhere,
@@ -91,6 +93,9 @@ export class Worker {
         return;
       case 'load_elsewhere':
         this.#loadElsewhere = message.load;
+        return;
+      case 'log_levels':
+        this.#options.logLevels.take(message.overrides);
         return;
       case 'drain':
         return;

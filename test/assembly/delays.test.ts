@@ -1,7 +1,9 @@
 import { expect } from 'chai';
+import { StreamLog } from '../../src/assembly/stream-log.ts';
 import { StreamMetrics } from '../../src/assembly/stream-metrics.ts';
 import { Conditions } from '../../src/observe/conditions.ts';
 import { createLog } from '../../src/observe/log.ts';
+import { LogLevels } from '../../src/observe/log-levels.ts';
 import { Metrics } from '../../src/observe/metrics.ts';
 import {
   InMemoryRelay,
@@ -22,13 +24,11 @@ class MeasuredRelay {
   constructor(options: InMemoryRelayOptions = {}) {
     this.relay = new InMemoryRelay({
       ...options,
-      measure: (clock) =>
-        new StreamMetrics(
-          this.metrics,
-          new Conditions(createLog({ level: 'silent' })),
-          clock,
-          () => undefined,
-        ),
+      measure: (clock) => {
+        const log = createLog({ level: 'silent' });
+        const streamLog = new StreamLog(log, new LogLevels('silent'));
+        return new StreamMetrics(this.metrics, new Conditions(log), clock, streamLog, () => undefined);
+      },
     });
   }
 

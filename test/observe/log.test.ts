@@ -1,6 +1,7 @@
 import { expect } from 'chai';
 import { Conditions } from '../../src/observe/conditions.ts';
-import { createLog, isLogLevel, type LogLevel } from '../../src/observe/log.ts';
+import { createLog } from '../../src/observe/log.ts';
+import { isLogLevel, type LogLevel } from '../../src/observe/log-levels.ts';
 import { VirtualClock } from '../support/virtual-clock.ts';
 
 function capture(level: LogLevel = 'info') {

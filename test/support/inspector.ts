@@ -155,6 +155,11 @@ export function fakeInspector(changes: Partial<Inspector> = {}): Inspector & { r
       calls.clients.push(query);
       return { clients: [sampleClient], total: 4, matching: 4 };
     },
+    setLogLevel: ({ level, node, milliseconds }) =>
+      ok({
+        level: 'info',
+        overrides: [{ node: node ?? '', level: level ?? '', until: new Date(milliseconds).toISOString() }],
+      }),
     operate(operation) {
       calls.operations.push(operation);
       return ok(1);

@@ -64,7 +64,7 @@ export class Polls {
     const refusal = this.#ended
       ? { reason: 'draining', status: DRAINING }
       : this.#options.refuses(peer, info);
-    if (refusal !== undefined) this.#services.events.rejected(refusal.reason, refusal.logged);
+    if (refusal !== undefined) this.#services.events.rejected(refusal.reason, refusal.logged, { peer });
     return refusal?.status;
   }
 
@@ -88,14 +88,14 @@ export class Polls {
   /** So much work for one request counts as changes of subscriptions do; false: the peer has done too much. */
   admitsWork(peer: Peer, cost: number): boolean {
     if (this.#rates.spend(peer, cost)) return true;
-    this.#services.events.rejected('rate');
+    this.#services.events.rejected('rate', undefined, { peer });
     return false;
   }
 
   /** Calls back once, at once or later. The function returned gives the poll up. */
   ask(read: ReadPoll, peer: Peer, patience: Patience, answered: (outcome: PollOutcome) => void): () => void {
     const { poll } = read;
-    this.#count(poll);
+    this.#count(poll, peer);
     const known = read.class?.closed === false ? read.class : this.#find(poll);
     const found = known === undefined ? this.#open(poll, peer) : ok(known);
     if (!found.ok) {
@@ -137,11 +137,11 @@ export class Polls {
     this.#endAll({ reason: 'draining', status: DRAINING });
   }
 
-  #count({ info, version, error, client }: Poll): void {
+  #count({ info, version, error, client }: Poll, peer: Peer): void {
     const { events } = this.#services;
     const kind = error === undefined ? (version === '' ? 'subscribe' : 'ack') : 'nack';
     events.request(info.url, kind);
-    if (error !== undefined) events.nack(info.url, client.nodeId, version, error);
+    if (error !== undefined) events.nack(info.url, client.nodeId, version, error, peer);
   }
 
   #find(poll: Poll): PollClass | undefined {

@@ -1,6 +1,7 @@
 import type { ParametersKey } from '../../model/brand.ts';
 import type { Timer } from '../../model/clock.ts';
 import { NO_PARAMETERS, type Parameters } from '../../model/parameters.ts';
+import { shorten } from '../../model/text.ts';
 import { type Interest, type Restamp, type Transaction, WILDCARD } from '../../model/transaction.ts';
 import type { Refusals, Suspect } from '../../model/upstream.ts';
 import type { Conditions } from '../../observe/conditions.ts';
@@ -256,6 +257,7 @@ export class Sessions {
       stableAfterMs: this.#options.backoff.maxMs,
     });
     this.#sessions.set(parameters.key, session);
+    this.#say('a session begins', parameters);
     this.#announceRefusals();
     return session;
   }
@@ -283,6 +285,7 @@ export class Sessions {
     session.stop();
     this.#idle.delete(session);
     this.#sessions.delete(session.parameters.key);
+    this.#say('a session ends', session.parameters);
     this.#announceRefusals();
   }
 
@@ -323,6 +326,10 @@ export class Sessions {
     this.#conditions.set('sessions', 'full', 'warn', this.#limit.message);
     const holder = this.#factory.holder(parameters, interest.selector === WILDCARD ? 'wildcard' : 'named');
     this.#handler.apply(this.#limit.refusal(interest, holder, this.#keys, parameters));
+  }
+
+  #say(what: string, { key }: Parameters): void {
+    this.#options.log.debug(what, { parameters: shorten(key, 256), sessions: this.#sessions.size });
   }
 
   /** Once for all changes of one turn: every stream of a client hears of each announcement. */

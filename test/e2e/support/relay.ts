@@ -42,6 +42,8 @@ export interface RelayOptions {
   readonly flags?: readonly string[];
   readonly env?: Readonly<Record<string, string>>;
   readonly cwd?: string;
+  /** Of the command `run`, beside --config. */
+  readonly arguments?: readonly string[];
 }
 
 const memory = z.object({ rss: z.number(), used: z.number() });
@@ -84,13 +86,13 @@ export class RelayProcess implements AsyncDisposable {
   /** Resolves when it listens. A configuration that is a string is taken as it is: without `rest` and `metrics`. */
   static async start(
     config: RelayConfig | string,
-    { flags = [], ...environment }: RelayOptions = {},
+    { flags = [], arguments: given = [], ...environment }: RelayOptions = {},
   ): Promise<RelayProcess> {
     const files = temporaryDirectory();
     const path = join(files.path, 'relay.json');
     writeFileSync(path, typeof config === 'string' ? config : JSON.stringify(withDefaults(config)));
     const { command, args } = distributary('run', '--config', path);
-    const child = new Process({ command, args: [...flags, ...args], ...environment });
+    const child = new Process({ command, args: [...flags, ...args, ...given], ...environment });
     const xds = await child.line(/^listening xds (\S+)/);
     const { rest: polled, metrics: scraped }: Partial<RelayConfig> = typeof config === 'string' ? {} : config;
     const rest = polled === undefined ? undefined : await child.line(/^listening rest (\S+)/);
@@ -145,6 +147,11 @@ export class RelayProcess implements AsyncDisposable {
   /** Its log, each line parsed: throws if one is not what a line of the log must be. */
   get log(): readonly LogLine[] {
     return this.#process.errors.map((line) => logLine.parse(JSON.parse(line)));
+  }
+
+  /** Its log as it is. */
+  get logged(): readonly string[] {
+    return this.#process.errors;
   }
 
   /** What it printed on stdout. */

@@ -1,0 +1,95 @@
+import { type Clock, systemClock } from '../model/clock.ts';
+
+export type Level = 'debug' | 'info' | 'warn' | 'error';
+
+/** The levels that `--log-level` takes. */
+export const levels = ['debug', 'info', 'warn', 'error', 'silent'] as const;
+export type LogLevel = (typeof levels)[number];
+
+export function isLogLevel(text: string): text is LogLevel {
+  return levels.some((level) => level === text);
+}
+
+/** Another level for a time: for lines about one node, or for all lines. */
+export interface LevelOverride {
+  /** Undefined: all lines. */
+  readonly node: string | undefined;
+  readonly level: LogLevel;
+  /** Milliseconds since the epoch. */
+  readonly until: number;
+}
+
+/** Somebody chases a problem: few nodes at a time. */
+export const maxOverrides = 100;
+
+/** Which lines are written, now. An override ends by itself; the one for a node wins over the one for all. */
+export class LogLevels {
+  /** The level of the start. */
+  readonly initial: LogLevel;
+  readonly #clock: Clock;
+  readonly #overrides = new Map<string | undefined, LevelOverride>();
+  readonly #listeners = new Set<() => void>();
+
+  constructor(initial: LogLevel = 'info', clock: Clock = systemClock) {
+    this.initial = initial;
+    this.#clock = clock;
+  }
+
+  /** Whether a line of this level is written. `node`: whom it is about, if it is about a node. */
+  enables(level: Level, node?: unknown): boolean {
+    return levels.indexOf(level) >= levels.indexOf(this.#of(node));
+  }
+
+  /** Those in force. */
+  overrides(): readonly LevelOverride[] {
+    const now = this.#clock.now();
+    return [...this.#overrides.values()].filter(({ until }) => until > now);
+  }
+
+  /** Replaces the override of the same node. False: there are `maxOverrides` already. */
+  override(added: LevelOverride): boolean {
+    this.#replace(this.overrides());
+    if (!this.#overrides.has(added.node) && this.#overrides.size >= maxOverrides) return false;
+    this.#overrides.set(added.node, added);
+    this.#changed();
+    return true;
+  }
+
+  /** False: there was none. */
+  end(node: string | undefined): boolean {
+    const ended = this.#overrides.delete(node);
+    this.#changed();
+    return ended;
+  }
+
+  /** Those of another process of the relay. */
+  take(overrides: readonly LevelOverride[]): void {
+    this.#replace(overrides);
+    this.#changed();
+  }
+
+  /** Calls back after each change. */
+  onChange(listener: () => void): void {
+    this.#listeners.add(listener);
+  }
+
+  #replace(overrides: readonly LevelOverride[]): void {
+    this.#overrides.clear();
+    for (const override of overrides) this.#overrides.set(override.node, override);
+  }
+
+  #of(node: unknown): LogLevel {
+    if (this.#overrides.size === 0) return this.initial;
+    const ofNode = typeof node === 'string' ? this.#inForce(node) : undefined;
+    return ofNode ?? this.#inForce(undefined) ?? this.initial;
+  }
+
+  #inForce(node: string | undefined): LogLevel | undefined {
+    const override = this.#overrides.get(node);
+    return override === undefined || override.until <= this.#clock.now() ? undefined : override.level;
+  }
+
+  #changed(): void {
+    for (const listener of this.#listeners) listener();
+  }
+}

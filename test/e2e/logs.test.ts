@@ -1,0 +1,98 @@
+import { expect } from 'chai';
+import { eventually } from './support/eventually.ts';
+import { ModelPlane } from './support/model-plane.ts';
+import { run } from './support/process.ts';
+import { ClientPool } from './support/recording-client.ts';
+import { distributary, RelayProcess } from './support/relay.ts';
+
+const central = (plane: ModelPlane): object => ({ name: 'central', ads: { endpoints: [plane.address] } });
+
+describe('the log of a relay', function () {
+  this.timeout(30_000);
+
+  for (const workers of [0, 1]) {
+    it(`says which relay it is; at the level debug, in text, what clients do (workers: ${workers})`, async () => {
+      await using plane = await ModelPlane.start();
+      plane.set('cds', { a: '1' });
+      await using relay = await RelayProcess.start(
+        { upstreams: [central(plane)], workers },
+        { arguments: ['--log-format', 'text', '--log-level', 'debug'] },
+      );
+      expect(relay.logged[0]).to.match(
+        /Z INFO {2}the relay starts version=\S+ node_id=relay configuration=\S+ /,
+      );
+      {
+        using pool = new ClientPool(relay.xds, 1);
+        const client = pool.open('delta', 'envoy-1');
+        client.subscribe('cds');
+        await eventually(() => expect(client.of('cds')).not.to.be.empty);
+      }
+      await eventually(() => {
+        const log = relay.logged.join('\n');
+        for (const line of [
+          /DEBUG a session begins .*upstream=central|DEBUG a session begins upstream=central/,
+          /DEBUG a stream opens .*peer=127\.0\.0\.1:\d+ .*service=ads/,
+          /DEBUG a client subscribes .*peer=127\.0\.0\.1:\d+ node=envoy-1 type=cds/,
+          /DEBUG a stream ends .*peer=127\.0\.0\.1:\d+ node=envoy-1/,
+        ]) {
+          expect(log).to.match(line);
+        }
+      });
+    });
+
+    it(`one node at the level debug for a time, by the command log (workers: ${workers})`, async () => {
+      await using plane = await ModelPlane.start();
+      plane.set('cds', { a: '1' });
+      await using relay = await RelayProcess.start({ upstreams: [central(plane)], workers });
+      const answer = await run(
+        distributary(
+          'log',
+          ...['--node', 'chased', '--level', 'debug', '--for', '1h'],
+          '--admin',
+          `http://${relay.admin}`,
+        ),
+      );
+      expect(answer).to.match(/^log level info, and until then\nNODE +LEVEL +UNTIL\nchased +debug +20/);
+      using pool = new ClientPool(relay.xds, 1);
+      const about = (node: string): readonly string[] =>
+        relay.log.filter((line) => line['node'] === node).map(({ message }) => message);
+      // A worker hears of it over IPC: the next stream may be earlier.
+      await eventually(async () => {
+        using other = pool.open('delta', 'other');
+        other.subscribe('cds');
+        using client = pool.open('delta', 'chased');
+        client.subscribe('cds');
+        await eventually(() => expect(client.of('cds')).not.to.be.empty);
+        expect(about('chased')).to.include('a client subscribes');
+      });
+      expect(about('other')).to.be.empty;
+      expect(relay.log.find(({ message }) => message.includes('log level'))).to.include({
+        for_node: 'chased',
+        level: 'debug',
+        seconds: 3600,
+      });
+    });
+  }
+
+  it('read_only refuses another level', async () => {
+    await using plane = await ModelPlane.start();
+    await using relay = await RelayProcess.start({ upstreams: [central(plane)], admin: { read_only: true } });
+    const answer = await relay.rpc('distributary.admin.v1.AdminService/SetLogLevel', { level: 'debug' });
+    expect(answer.status).to.equal(403);
+    expect(answer.body).to.include('admin.read_only');
+  });
+
+  it('a rejection is logged with the peer', async () => {
+    await using plane = await ModelPlane.start();
+    plane.set('cds', { a: '1' });
+    await using relay = await RelayProcess.start({ upstreams: [central(plane)] });
+    using pool = new ClientPool(relay.xds, 1);
+    const client = pool.open('delta', 'envoy-1');
+    client.rejects = () => 'no';
+    client.subscribe('cds');
+    await eventually(() => {
+      const line = relay.log.find(({ message }) => message === 'a client rejected cds');
+      expect(line?.['peer']).to.match(/^127\.0\.0\.1:\d+$/);
+    });
+  });
+});
