@@ -36,6 +36,7 @@ export class ChangeRecord implements RecordedCommits {
       clock,
       contents: {
         released: (type, name) => new RelayContents(relay()).released(type, name),
+        isHeld: (type) => new RelayContents(relay()).isHeld(type),
         said: (type, name) => new RelayContents(relay()).said(type, name),
         discarded: (type) => new RelayContents(relay()).discarded(type),
         names: () => new RelayContents(relay()).names(),

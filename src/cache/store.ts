@@ -97,6 +97,11 @@ export class Store extends CatalogReader {
     return this.#tables;
   }
 
+  /** Undefined: nothing of the type is cached, and nobody is interested. */
+  table(type: TypeUrl): TypeTable | undefined {
+    return this.#tables.get(type);
+  }
+
   /** What is released of each type: this is persisted. */
   *released(): Iterable<[TypeUrl, ReadableTable]> {
     for (const [type, table] of this.#tables) yield [type, this.held.side(type, 'released') ?? table];

@@ -8,6 +8,8 @@ import type { History } from './history.ts';
 export interface Contents {
   /** What everybody has but the canaries. */
   released(type: TypeUrl, name: ResourceName): Content;
+  /** Something of the type waits: what upstream says may be another thing than what is released. */
+  isHeld(type: TypeUrl): boolean;
   /** What upstream says. */
   said(type: TypeUrl, name: ResourceName): Content;
   /** The names whose change was dropped by an operator. */
@@ -21,6 +23,9 @@ export interface RecorderOptions {
   readonly contents: Contents;
   readonly clock: Pick<Clock, 'now'>;
 }
+
+/** Answers to what is asked for the first time share a change, until it has so many names: each copies them. */
+const maxJoined = 1000;
 
 type Side = ReadonlyMap<TypeUrl, ReadonlyMap<ResourceName, Content>>;
 type Settled = Map<ResourceName, 'RELEASED' | 'REPLACED' | 'DISCARDED'>;
@@ -66,12 +71,13 @@ export class Recorder {
     const now = this.#options.clock.now();
     const names: ChangedName[] = [];
     const replaced: Settled = new Map();
+    const isHeld = this.#options.contents.isHeld(type) || this.#pending.has(type);
     for (const name of changed.keys()) {
-      const found = this.#look(type, name, replaced);
+      const found = isHeld ? this.#look(type, name, replaced) : this.#lookAtReleased(type, name);
       if (found !== undefined) names.push(found);
     }
     this.#settle(type, replaced, now);
-    for (const { name, verdict, content } of names) {
+    for (const { name, verdict, content } of isHeld ? names : []) {
       if (verdict === 'PENDING' && content !== undefined) this.#pendingOf(type).set(name, content.after);
     }
     if (names.length === 0) return;
@@ -147,14 +153,23 @@ export class Recorder {
   #look(type: TypeUrl, name: ResourceName, replaced: Settled): ChangedName | undefined {
     const { contents } = this.#options;
     const before = knownOf(this.#released, type, name);
-    const said = contents.said(type, name);
     const released = contents.released(type, name);
+    const said = contents.said(type, name);
     const pending = this.#pending.get(type)?.get(name);
     if (sameContents(said, pending ?? before) && sameContents(released, before)) return undefined;
     this.#remember(type, name, released);
     if (pending !== undefined) replaced.set(name, 'REPLACED');
     if (!sameContents(said, released)) return changedName(name, before, said, 'PENDING');
     return sameContents(before, said) ? undefined : changedName(name, before, said, 'RELEASED');
+  }
+
+  /** The same where nothing of the type waits: most relays have no rollout, and a response may change 40,000 names. */
+  #lookAtReleased(type: TypeUrl, name: ResourceName): ChangedName | undefined {
+    const before = knownOf(this.#released, type, name);
+    const released = this.#options.contents.released(type, name);
+    if (sameContents(released, before)) return undefined;
+    this.#remember(type, name, released);
+    return changedName(name, before, released, 'RELEASED');
   }
 
   #add(change: NewChange, at: number): Change {
@@ -164,7 +179,7 @@ export class Recorder {
     const joins =
       change.first && last?.first === true && last.type === change.type && last.upstream === change.upstream;
     // Clients come one by one, and each may ask for another name for the first time.
-    if (joins && last.names.length === last.added) {
+    if (joins && last.names.length === last.added && last.names.length < maxJoined) {
       const joined = { ...last, names: [...last.names, ...change.names] };
       const counted = { ...joined, ...countsOf(joined.names) };
       history.replace(counted);

@@ -12,16 +12,17 @@ export class RelayContents implements Contents {
   }
 
   released(type: TypeUrl, name: ResourceName): Content {
+    if (!this.isHeld(type)) return this.said(type, name);
     return this.#relay.gate.contentOf(type, name, 'released');
   }
 
+  isHeld(type: TypeUrl): boolean {
+    return this.#relay.store.held.side(type, 'released') !== undefined;
+  }
+
   said(type: TypeUrl, name: ResourceName): Content {
-    for (const [url, table] of this.#relay.store.tables()) {
-      if (url !== type) continue;
-      const variants = table.resources.get(name)?.variants.values() ?? [];
-      return variants.map(({ variant, holders }) => ({ variant, holders: [...holders] }));
-    }
-    return NO_CONTENT;
+    const variants = this.#relay.store.table(type)?.resources.get(name)?.variants.values() ?? NO_CONTENT;
+    return variants.map(({ variant, holders }) => ({ variant, holders: [...holders] }));
   }
 
   discarded(type: TypeUrl): ReadonlySet<ResourceName> {

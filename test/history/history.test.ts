@@ -43,6 +43,7 @@ function world(limits?: { maxBytes: number; maxAgeMs: number }) {
   const history = new History({ clock, limits: () => limits, written: () => {} });
   const contents = {
     released: (_: unknown, name: ResourceName) => released.get(name) ?? NO_CONTENT,
+    isHeld: () => true,
     said: (_: unknown, name: ResourceName) => said.get(name) ?? NO_CONTENT,
     discarded: () => discarded,
     names: () => [],
