@@ -10,6 +10,7 @@ Usage: distributary COMMAND [OPTIONS]
   status                   upstreams, clients, types and rejections of a running relay
   clients                  who is connected, with what was sent and whether it was accepted
   resources                what is cached
+  get                      a resource as YAML, or what a client was sent of it
   explain                  which variant of a resource a client gets, and why
   history                  what has changed
   diff                     what differs between two revisions, clients or parameter sets
@@ -34,6 +35,7 @@ const commands = new Map<string, () => Promise<Command>>([
   ['explain', async () => (await import('./commands/explain.ts')).explain],
   ['clients', async () => (await import('./commands/clients.ts')).clients],
   ['resources', async () => (await import('./commands/resources.ts')).resources],
+  ['get', async () => (await import('./commands/get.ts')).get],
   ['history', async () => (await import('./commands/history.ts')).history],
   ['diff', async () => (await import('./commands/diff.ts')).diff],
   ['rollback', async () => (await import('./commands/rollback.ts')).rollback],

@@ -1,5 +1,6 @@
 import type {
   ExplainResponse,
+  GetResourceResponse,
   ListClientsResponse,
   ListResourcesResponse,
   StatusResponse,
@@ -70,6 +71,12 @@ export interface ResourcesQuery {
   readonly pageToken: string;
 }
 
+export interface ResourceQuery {
+  readonly type: TypeUrl;
+  /** As the operator wrote it. */
+  readonly name: string;
+}
+
 export interface ClientsQuery {
   /** At most so many, those with a rejected response first; undefined: all. */
   readonly limit: number | undefined;
@@ -104,6 +111,11 @@ export interface Inspector {
   explain(query: ExplainQuery): Awaitable<Result<Plain<ExplainResponse>, GrpcStatus>>;
   /** INVALID_ARGUMENT: not a page token. */
   listResources(query: ResourcesQuery): Awaitable<Result<Plain<ListResourcesResponse>, GrpcStatus>>;
+  /** What is cached, or what a client (a stream's id) was last sent. NOT_FOUND, INVALID_ARGUMENT: the name. */
+  getResource(
+    query: ResourceQuery,
+    client: string | undefined,
+  ): Awaitable<Result<Plain<GetResourceResponse>, GrpcStatus>>;
   listClients(query: ClientsQuery): Awaitable<Plain<ListClientsResponse>>;
   /** What the shrink guard holds back, of one type or (undefined) of all: how many. NOT_FOUND: no such upstream. */
   releaseRemovals(upstream: string, type: TypeUrl | undefined): Awaitable<Result<number, GrpcStatus>>;

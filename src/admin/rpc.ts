@@ -53,6 +53,11 @@ export function adminRoutes(inspector: Inspector, failed: Failed): (router: Conn
             }),
           ),
         ),
+      getResource: ({ type, name, client }) =>
+        answer(async () => {
+          const query = { type: typeNamed(type), name: nameGiven(name) };
+          return valueOf(await inspector.getResource(query, client === '' ? undefined : client));
+        }),
       releaseRemovals: ({ upstream, type }) =>
         answer(async () => ({
           removed: valueOf(await inspector.releaseRemovals(upstream, optionalType(type))),
@@ -82,14 +87,18 @@ export function adminCsdsRoutes(inspector: Inspector, failed: Failed): (router: 
 
 function explainQuery({ type, name, parameters, client }: ExplainRequest): ExplainQuery {
   const url = typeNamed(type);
-  if (name === '') throw new ConnectError('name is missing', Code.InvalidArgument);
   const entries = Object.entries(parameters);
   return {
     type: url,
-    name,
+    name: nameGiven(name),
     parameters: entries.length === 0 && client !== '' ? undefined : internParameters(entries),
     client: client === '' ? undefined : client,
   };
+}
+
+function nameGiven(name: string): string {
+  if (name === '') throw new ConnectError('name is missing', Code.InvalidArgument);
+  return name;
 }
 
 function clientsQuery({ limit, node, type, state }: ListClientsRequest): ClientsQuery {

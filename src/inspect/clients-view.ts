@@ -1,8 +1,9 @@
 import type { TapQuery } from '../admin/delivery-ports.ts';
-import type { Awaitable, ClientsQuery, ExplainQuery, Plain } from '../admin/ports.ts';
+import type { Awaitable, ClientsQuery, ExplainQuery, Plain, ResourceQuery } from '../admin/ports.ts';
 import type {
   Client,
   ClientTypeState,
+  GetResourceResponse,
   ListClientsResponse,
   NackStatus,
   WorkerStatus,
@@ -50,6 +51,8 @@ export interface ClientsView {
     client: string,
     query: Pick<ExplainQuery, 'type' | 'name'>,
   ): Awaitable<Result<ClientDetails, GrpcStatus>>;
+  /** What a client (a stream's id) was last sent of a resource. NOT_FOUND: no such client, or nothing. */
+  sent(client: string, query: ResourceQuery): Awaitable<Result<Plain<GetResourceResponse>, GrpcStatus>>;
   /** CSDS (protocol §9). INVALID_ARGUMENT: a matcher that is not accepted; RESOURCE_EXHAUSTED: too large. */
   configs(query: ClientStatusQuery): Awaitable<Result<EncodedStatus, GrpcStatus>>;
   /** Who has not accepted what there is. */

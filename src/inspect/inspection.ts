@@ -8,11 +8,13 @@ import type {
   LogLevelChange,
   Plain,
   ReadinessReport,
+  ResourceQuery,
   ResourcesQuery,
 } from '../admin/ports.ts';
 import type { CachedResource, CacheEntry } from '../cache/cached-resource.ts';
 import type {
   ExplainResponse,
+  GetResourceResponse,
   ListClientsResponse,
   ListResourcesResponse,
   StatusResponse,
@@ -44,6 +46,7 @@ import { ALL_CLIENTS } from './client-status-scope.ts';
 import type { ClientsSummary, ClientsView } from './clients-view.ts';
 import { DeliveryInspection } from './delivery.ts';
 import { setLogLevel } from './log-level.ts';
+import { cachedVariants } from './resource-contents.ts';
 import { operate } from './rollout-operations.ts';
 import { rolloutStatus, rolloutSummary } from './rollout-status.ts';
 import type { Staleness } from './staleness.ts';
@@ -217,6 +220,14 @@ export class Inspection implements Inspector {
       })),
       nextPageToken: more ? Buffer.from(JSON.stringify([last.type, last.name])).toString('base64url') : '',
     });
+  }
+
+  getResource(
+    query: ResourceQuery,
+    client: string | undefined,
+  ): Awaitable<Result<Plain<GetResourceResponse>, GrpcStatus>> {
+    if (client === undefined) return cachedVariants(this.#options.relay, query);
+    return this.#options.clients().sent(client, query);
   }
 
   listClients(query: ClientsQuery): Awaitable<Plain<ListClientsResponse>> {

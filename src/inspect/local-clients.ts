@@ -1,9 +1,10 @@
 import type { TapQuery } from '../admin/delivery-ports.ts';
-import type { ClientsQuery, ExplainQuery, Plain } from '../admin/ports.ts';
+import type { ClientsQuery, ExplainQuery, Plain, ResourceQuery } from '../admin/ports.ts';
 import type { TypeStream } from '../downstream/type-stream.ts';
 import type { XdsStream } from '../downstream/xds-stream.ts';
 import type {
   ClientTypeState,
+  GetResourceResponse,
   ListClientsResponse,
   NackStatus,
 } from '../gen/distributary/admin/v1/admin_pb.ts';
@@ -31,6 +32,7 @@ import {
 } from './clients-view.ts';
 import { subscriptionsOf } from './gauge-sample.ts';
 import { type Acceptance, type AcceptanceQuery, acceptanceOf } from './missing-clients.ts';
+import { sentVariants } from './resource-contents.ts';
 import { tapMessages } from './tap-messages.ts';
 
 /** The clients whose streams end in this process: read when asked for. */
@@ -84,6 +86,11 @@ export class LocalClients implements ClientsView {
       parameters: parametersOf(stream, asked, name),
       state: asked === undefined ? undefined : { ...typeState(asked), ...heldOf(asked, name) },
     });
+  }
+
+  sent(client: string, query: ResourceQuery): Result<Plain<GetResourceResponse>, GrpcStatus> {
+    const stream = this.#relay.server.stream(client);
+    return stream === undefined ? noSuchClient(client) : sentVariants(stream, query);
   }
 
   acceptance(query: AcceptanceQuery): Promise<Acceptance> {

@@ -1,7 +1,11 @@
 import { type Client, Code, ConnectError, createClient, type Transport } from '@connectrpc/connect';
 import type { TapQuery } from '../admin/delivery-ports.ts';
-import type { ClientsQuery, Plain } from '../admin/ports.ts';
-import { AdminService, type ListClientsResponse } from '../gen/distributary/admin/v1/admin_pb.ts';
+import type { ClientsQuery, Plain, ResourceQuery } from '../admin/ports.ts';
+import {
+  AdminService,
+  type GetResourceResponse,
+  type ListClientsResponse,
+} from '../gen/distributary/admin/v1/admin_pb.ts';
 import type { ClientStatusQuery } from '../inspect/client-configs.ts';
 import type { ClientDetails, ClientsSummary, TapMessages } from '../inspect/clients-view.ts';
 import type { Acceptance, AcceptanceQuery } from '../inspect/missing-clients.ts';
@@ -60,6 +64,10 @@ export class WorkerClient {
         state,
       })),
     );
+  }
+
+  sent(client: string, { type, name }: ResourceQuery): Answered<Plain<GetResourceResponse>> {
+    return attempt(this.#admin.getResource({ client, type, name }));
   }
 
   acceptance({ type, names }: AcceptanceQuery): Answered<Acceptance> {

@@ -1,7 +1,7 @@
 import type { TapQuery } from '../admin/delivery-ports.ts';
-import type { ClientsQuery, ExplainQuery, Plain } from '../admin/ports.ts';
+import type { ClientsQuery, ExplainQuery, Plain, ResourceQuery } from '../admin/ports.ts';
 import type { ListenerAddress } from '../assembly/client-listeners.ts';
-import type { ListClientsResponse } from '../gen/distributary/admin/v1/admin_pb.ts';
+import type { GetResourceResponse, ListClientsResponse } from '../gen/distributary/admin/v1/admin_pb.ts';
 import { answerTooLarge, type ClientStatusQuery } from '../inspect/client-configs.ts';
 import {
   type ClientDetails,
@@ -138,6 +138,11 @@ export class WorkerPool implements ClientsView {
   ): Promise<Result<ClientDetails, GrpcStatus>> {
     const worker = this.#slots.find((slot) => slot.owns(client))?.client;
     return worker === undefined ? noSuchClient(client) : worker.find(client, type, name);
+  }
+
+  async sent(client: string, query: ResourceQuery): Promise<Result<Plain<GetResourceResponse>, GrpcStatus>> {
+    const worker = this.#slots.find((slot) => slot.owns(client))?.client;
+    return worker === undefined ? noSuchClient(client) : worker.sent(client, query);
   }
 
   /** A worker that does not answer has clients that may not have accepted anything. */

@@ -1,4 +1,5 @@
 import { expect } from 'chai';
+import { parseAllDocuments, parse as parseYaml } from 'yaml';
 import { z } from 'zod';
 import { when } from '../support/in-memory-relay.ts';
 import { eventually } from './support/eventually.ts';
@@ -16,6 +17,8 @@ const variant = z.object({ upstream: z.string() });
 const cached = z.object({
   resources: z.array(z.object({ type: z.string(), name: z.string(), variants: z.array(variant) })),
 });
+
+const sent = z.object({ variants: z.array(z.object({ resource: z.looseObject({}) })) });
 
 /** Markup, an escape, a line end, a mark that turns the direction, a byte-order mark. */
 const hostile = '<script>\u001B[31mred\n\u202Etxt.exe\u2066\uFEFF';
@@ -203,6 +206,120 @@ describe('commands about clients and resources', function () {
       expect(out).not.to.match(raw);
       expect(Math.max(...out.split('\n').map((line) => line.length))).to.be.below(1000);
       expect((await ask('resources', '--limit', '10')).out).to.match(/\n\n10 resources .*there are more/);
+    });
+  });
+
+  describe('get', () => {
+    const cluster = (name: string, more: object): object => ({
+      '@type': 'type.googleapis.com/envoy.config.cluster.v3.Cluster',
+      name,
+      ...more,
+    });
+    const inline = {
+      name: 'tls',
+      typed_config: {
+        '@type': 'type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.UpstreamTlsContext',
+        sni: 'shop.internal',
+        common_tls_context: { tls_certificates: [{ private_key: { inline_string: 'the-inline-key' } }] },
+      },
+    };
+    const write = (...resources: readonly object[]): void =>
+      files.writeText('cds.json', JSON.stringify({ resources }));
+
+    /** What `get` prints once the relay has read its files. */
+    const shown = (...argv: readonly string[]) =>
+      eventually(async () => {
+        const found = await ask('get', ...argv);
+        expect(found.code, found.out).to.equal(0);
+        return found.out;
+      });
+
+    it('shows every variant as a YAML document, without what is sensitive', async () => {
+      write(cluster('shop', { connect_timeout: '2s', alt_stat_name: hostile, transport_socket: inline }));
+      await start();
+      const out = await shown('--type', 'cds', '--name', 'shop');
+      expect(out).to.match(/^# \(all\), version \S+, \d+ B, cached since \S+Z, from files$/m);
+      expect(out).not.to.include('the-inline-key');
+      expect(out).not.to.match(raw);
+      const body: unknown = parseYaml(out);
+      expect(body).to.deep.include({ name: 'shop', connect_timeout: '2s', alt_stat_name: hostile });
+      expect(JSON.stringify(body)).to.include('shop.internal');
+
+      const both = await shown('--type', 'eds', '--name', 'shop');
+      expect(parseAllDocuments(both)).to.have.length(2);
+      expect(both)
+        .to.match(/^# env == "prod", /m)
+        .and.to.match(/^---\n# env == "test", /m);
+      const json = await shown('--type', 'cds', '--name', 'shop', '--json');
+      expect(json).not.to.match(raw).and.not.to.include('the-inline-key');
+      expect(sent.parse(JSON.parse(json)).variants[0]?.resource).to.include({ connect_timeout: '2s' });
+    });
+
+    it('shows no secret at all', async () => {
+      const secret = {
+        '@type': 'type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Secret',
+        name: 'key',
+        generic_secret: { secret: { inline_string: 'the-password' } },
+      };
+      files.writeText('sds.json', JSON.stringify({ resources: [secret] }));
+      await start();
+      const out = await shown('--type', 'sds', '--name', 'key');
+      expect(out).to.include('# secrets are not shown').and.not.to.include('the-password');
+      expect(await shown('--type', 'sds', '--name', 'key', '--json')).not.to.include('the-password');
+    });
+
+    for (const workers of [0, 2]) {
+      it(`--client shows what that client was sent and whether it took it (workers: ${workers})`, async () => {
+        write(cluster('shop', { connect_timeout: '1s' }));
+        await start({ workers });
+        const nodes = ['takes', 'rejects'];
+        const [takes, rejects] = nodes.map((id) =>
+          connections.open({
+            protocol: 'delta',
+            node: { id, metadata: { env: 'prod' } },
+            content: () => 'x',
+            accepts: () => id === 'takes',
+          }),
+        );
+        for (const client of [takes, rejects]) client?.want('cds', { names: ['shop'] });
+        await takes?.gets('cds', ['shop: x']);
+        const byNode = new Map((await clientsOf(relay)).map(({ id, node }) => [node.id, id]));
+        const get = (node: string) =>
+          shown('--type', 'cds', '--name', 'shop', '--client', byNode.get(node) ?? '');
+        expect(await get('takes')).to.match(/, sent to client \S+: SYNCED$/m);
+        expect(await get('takes')).to.match(/^connect_timeout: 1s$/m);
+        expect(await get('rejects')).to.match(/: ERROR \(not to my taste\)$/m);
+
+        const nothing = await ask(
+          'get',
+          '--type',
+          'eds',
+          '--name',
+          'shop',
+          '--client',
+          byNode.get('takes') ?? '',
+        );
+        expect(nothing.code).to.equal(1);
+        expect(nothing.err).to.match(/^client \S+ has not been sent eds "shop"/);
+      });
+    }
+
+    it('of what is not there exits 1 and says so; without a type or name 2', async () => {
+      await start();
+      const missing = await ask('get', '--type', 'cds', '--name', hostile);
+      expect(missing.code).to.equal(1);
+      expect(missing.err)
+        .to.match(/^no cds "<script>.* is cached/)
+        .and.not.to.match(raw);
+      const nobody = await ask('get', '--type', 'cds', '--name', 'x', '--client', 'nobody');
+      expect([nobody.code, nobody.err]).to.deep.equal([
+        1,
+        'no client has the stream nobody: ListClients shows those that there are',
+      ]);
+      expect((await ask('get', '--name', 'x')).err).to.match(
+        /^--type is missing\n\nUsage: distributary get /,
+      );
+      expect((await ask('get', '--type', 'cds')).code).to.equal(2);
     });
   });
 });

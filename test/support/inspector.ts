@@ -151,6 +151,7 @@ export function fakeInspector(changes: Partial<Inspector> = {}): Inspector & { r
       calls.resources.push(query);
       return ok({ resources: [{ type: 'cds', name: 'web', variants: [] }], nextPageToken: '' });
     },
+    getResource: () => fail({ code: Code.NOT_FOUND, message: 'nothing is cached' }),
     listClients(query) {
       calls.clients.push(query);
       return { clients: [sampleClient], total: 4, matching: 4 };

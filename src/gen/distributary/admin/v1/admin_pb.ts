@@ -18,7 +18,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file distributary/admin/v1/admin.proto.
  */
 export const file_distributary_admin_v1_admin: GenFile = /*@__PURE__*/
-  fileDesc("CiFkaXN0cmlidXRhcnkvYWRtaW4vdjEvYWRtaW4ucHJvdG8SFWRpc3RyaWJ1dGFyeS5hZG1pbi52MSIPCg1TdGF0dXNSZXF1ZXN0IpsDCg5TdGF0dXNSZXNwb25zZRIPCgd2ZXJzaW9uGAEgASgJEhYKDnVwdGltZV9zZWNvbmRzGAIgASgBEg0KBXJlYWR5GAMgASgIEg4KBnJlYXNvbhgEIAEoCRI4Cgl1cHN0cmVhbXMYBSADKAsyJS5kaXN0cmlidXRhcnkuYWRtaW4udjEuVXBzdHJlYW1TdGF0dXMSMAoFdHlwZXMYBiADKAsyIS5kaXN0cmlidXRhcnkuYWRtaW4udjEuVHlwZVN0YXR1cxIPCgdjbGllbnRzGAcgASgNEjAKBW5hY2tzGAggAygLMiEuZGlzdHJpYnV0YXJ5LmFkbWluLnYxLk5hY2tTdGF0dXMSEwoLY2FjaGVfYnl0ZXMYCSABKAQSNAoHd29ya2VycxgKIAMoCzIjLmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5Xb3JrZXJTdGF0dXMSEAoId2FybmluZ3MYCyADKAkSNQoHcm9sbG91dBgMIAEoCzIkLmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5Sb2xsb3V0U3RhdHVzInUKDFdvcmtlclN0YXR1cxIOCgZudW1iZXIYASABKA0SCwoDcGlkGAIgASgNEhEKCWxpc3RlbmluZxgDIAEoCBIPCgdjbGllbnRzGAQgASgNEhAKCHJlc3RhcnRzGAUgASgNEhIKCmxhc3RfZXJyb3IYBiABKAkiqwIKDlVwc3RyZWFtU3RhdHVzEgwKBG5hbWUYASABKAkSDAoEa2luZBgCIAEoCRIRCgljb25uZWN0ZWQYAyABKAgSEAoIZW5kcG9pbnQYBCABKAkSEAoIc2Vzc2lvbnMYBSABKA0SDQoFc3RhbGUYBiABKAgSEwoLc3RhbGVfc2luY2UYByABKAkSEgoKbGFzdF9lcnJvchgIIAEoCRI6Cg1oZWxkX3JlbW92YWxzGAkgAygLMiMuZGlzdHJpYnV0YXJ5LmFkbWluLnYxLkhlbGRSZW1vdmFscxIXCg9yZWZ1c2VkX3N0cmVhbXMYCiABKA0SOQoNc3VzcGVjdF90eXBlcxgLIAMoCzIiLmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5TdXNwZWN0VHlwZSI6CgtTdXNwZWN0VHlwZRIMCgR0eXBlGAEgASgJEg0KBXNpbmNlGAIgASgJEg4KBnJlYXNvbhgDIAEoCSI6CgxIZWxkUmVtb3ZhbHMSDAoEdHlwZRgBIAEoCRINCgVjb3VudBgCIAEoDRINCgVzaW5jZRgDIAEoCSJpCgpUeXBlU3RhdHVzEgwKBHR5cGUYASABKAkSEQoJcmVzb3VyY2VzGAIgASgNEhAKCHZhcmlhbnRzGAMgASgNEhUKDXN1YnNjcmlwdGlvbnMYBCABKA0SEQoJYW1iaWd1b3VzGAUgASgNImgKCk5hY2tTdGF0dXMSDAoEdHlwZRgBIAEoCRIMCgRuYW1lGAIgASgJEg8KB3ZlcnNpb24YAyABKAkSDwoHY2xpZW50cxgEIAEoDRINCgVlcnJvchgFIAEoCRINCgVzaW5jZRgGIAEoCSK6AQoORXhwbGFpblJlcXVlc3QSDAoEdHlwZRgBIAEoCRIMCgRuYW1lGAIgASgJEkkKCnBhcmFtZXRlcnMYAyADKAsyNS5kaXN0cmlidXRhcnkuYWRtaW4udjEuRXhwbGFpblJlcXVlc3QuUGFyYW1ldGVyc0VudHJ5Eg4KBmNsaWVudBgEIAEoCRoxCg9QYXJhbWV0ZXJzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ASLLAgoPRXhwbGFpblJlc3BvbnNlEg0KBW1hdGNoGAEgASgJEhMKC21hdGNoX2ZvdW5kGAIgASgIEjsKCHZhcmlhbnRzGAMgAygLMikuZGlzdHJpYnV0YXJ5LmFkbWluLnYxLlZhcmlhbnRFeHBsYW5hdGlvbhJKCgpwYXJhbWV0ZXJzGAQgAygLMjYuZGlzdHJpYnV0YXJ5LmFkbWluLnYxLkV4cGxhaW5SZXNwb25zZS5QYXJhbWV0ZXJzRW50cnkSEQoJYW1iaWd1b3VzGAUgASgIEg0KBXN0YXRlGAYgASgJEjYKBmNsaWVudBgHIAEoCzImLmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5DbGllbnRUeXBlU3RhdGUaMQoPUGFyYW1ldGVyc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEiiwEKElZhcmlhbnRFeHBsYW5hdGlvbhITCgtjb25zdHJhaW50cxgBIAEoCRIPCgd2ZXJzaW9uGAIgASgJEg0KBWJ5dGVzGAMgASgNEg8KB21hdGNoZXMYBCABKAgSDgoGcmVhc29uGAUgASgJEg0KBXNpbmNlGAYgASgJEhAKCHVwc3RyZWFtGAcgASgJImAKFExpc3RSZXNvdXJjZXNSZXF1ZXN0EgwKBHR5cGUYASABKAkSEwoLbmFtZV9wcmVmaXgYAiABKAkSEQoJcGFnZV9zaXplGAMgASgNEhIKCnBhZ2VfdG9rZW4YBCABKAkiawoVTGlzdFJlc291cmNlc1Jlc3BvbnNlEjkKCXJlc291cmNlcxgBIAMoCzImLmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5SZXNvdXJjZVN1bW1hcnkSFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJImYKD1Jlc291cmNlU3VtbWFyeRIMCgR0eXBlGAEgASgJEgwKBG5hbWUYAiABKAkSNwoIdmFyaWFudHMYAyADKAsyJS5kaXN0cmlidXRhcnkuYWRtaW4udjEuVmFyaWFudFN1bW1hcnkiZgoOVmFyaWFudFN1bW1hcnkSEwoLY29uc3RyYWludHMYASABKAkSDwoHdmVyc2lvbhgCIAEoCRINCgVieXRlcxgDIAEoDRINCgVzaW5jZRgEIAEoCRIQCgh1cHN0cmVhbRgFIAEoCSI4ChZSZWxlYXNlUmVtb3ZhbHNSZXF1ZXN0EhAKCHVwc3RyZWFtGAEgASgJEgwKBHR5cGUYAiABKAkiKgoXUmVsZWFzZVJlbW92YWxzUmVzcG9uc2USDwoHcmVtb3ZlZBgBIAEoDSJOChJMaXN0Q2xpZW50c1JlcXVlc3QSDQoFbGltaXQYASABKA0SDAoEbm9kZRgCIAEoCRIMCgR0eXBlGAMgASgJEg0KBXN0YXRlGAQgASgJImYKE0xpc3RDbGllbnRzUmVzcG9uc2USLgoHY2xpZW50cxgBIAMoCzIdLmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5DbGllbnQSDQoFdG90YWwYAiABKA0SEAoIbWF0Y2hpbmcYAyABKA0irgEKBkNsaWVudBIKCgJpZBgBIAEoCRIvCgRub2RlGAIgASgLMiEuZGlzdHJpYnV0YXJ5LmFkbWluLnYxLkNsaWVudE5vZGUSDAoEcGVlchgDIAEoCRIRCgl0cmFuc3BvcnQYBCABKAkSNQoFdHlwZXMYBSADKAsyJi5kaXN0cmlidXRhcnkuYWRtaW4udjEuQ2xpZW50VHlwZVN0YXRlEg8KB3NlcnZpY2UYBiABKAkiKQoKQ2xpZW50Tm9kZRIKCgJpZBgBIAEoCRIPCgdjbHVzdGVyGAIgASgJIrECCg9DbGllbnRUeXBlU3RhdGUSDAoEdHlwZRgBIAEoCRIPCgd2ZXJzaW9uGAIgASgJEg0KBXN0YXRlGAMgASgJEhEKCWxhc3RfbmFjaxgEIAEoCRJKCgpwYXJhbWV0ZXJzGAUgAygLMjYuZGlzdHJpYnV0YXJ5LmFkbWluLnYxLkNsaWVudFR5cGVTdGF0ZS5QYXJhbWV0ZXJzRW50cnkSFQoNc3Vic2NyaXB0aW9ucxgGIAEoDRIwCgRoZWxkGAcgASgLMiIuZGlzdHJpYnV0YXJ5LmFkbWluLnYxLkhlbGRWYXJpYW50EhUKDXJlbW92YWxfc3RhdGUYCCABKAkaMQoPUGFyYW1ldGVyc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEiYAoLSGVsZFZhcmlhbnQSEwoLY29uc3RyYWludHMYASABKAkSDwoHdmVyc2lvbhgCIAEoCRINCgVzaW5jZRgDIAEoCRINCgVzdGF0ZRgEIAEoCRINCgVlcnJvchgFIAEoCTKhCwoMQWRtaW5TZXJ2aWNlEloKBlN0YXR1cxIkLmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5TdGF0dXNSZXF1ZXN0GiUuZGlzdHJpYnV0YXJ5LmFkbWluLnYxLlN0YXR1c1Jlc3BvbnNlIgOQAgESXQoHRXhwbGFpbhIlLmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5FeHBsYWluUmVxdWVzdBomLmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5FeHBsYWluUmVzcG9uc2UiA5ACARJvCg1MaXN0UmVzb3VyY2VzEisuZGlzdHJpYnV0YXJ5LmFkbWluLnYxLkxpc3RSZXNvdXJjZXNSZXF1ZXN0GiwuZGlzdHJpYnV0YXJ5LmFkbWluLnYxLkxpc3RSZXNvdXJjZXNSZXNwb25zZSIDkAIBEmkKC0xpc3RDbGllbnRzEikuZGlzdHJpYnV0YXJ5LmFkbWluLnYxLkxpc3RDbGllbnRzUmVxdWVzdBoqLmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5MaXN0Q2xpZW50c1Jlc3BvbnNlIgOQAgEScAoPUmVsZWFzZVJlbW92YWxzEi0uZGlzdHJpYnV0YXJ5LmFkbWluLnYxLlJlbGVhc2VSZW1vdmFsc1JlcXVlc3QaLi5kaXN0cmlidXRhcnkuYWRtaW4udjEuUmVsZWFzZVJlbW92YWxzUmVzcG9uc2USXQoHSGlzdG9yeRIlLmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5IaXN0b3J5UmVxdWVzdBomLmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5IaXN0b3J5UmVzcG9uc2UiA5ACARJUCgREaWZmEiIuZGlzdHJpYnV0YXJ5LmFkbWluLnYxLkRpZmZSZXF1ZXN0GiMuZGlzdHJpYnV0YXJ5LmFkbWluLnYxLkRpZmZSZXNwb25zZSIDkAIBElsKCFJvbGxiYWNrEiYuZGlzdHJpYnV0YXJ5LmFkbWluLnYxLlJvbGxiYWNrUmVxdWVzdBonLmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5Sb2xsYmFja1Jlc3BvbnNlElQKBFdhaXQSIi5kaXN0cmlidXRhcnkuYWRtaW4udjEuV2FpdFJlcXVlc3QaIy5kaXN0cmlidXRhcnkuYWRtaW4udjEuV2FpdFJlc3BvbnNlIgOQAgESUgoDVGFwEiEuZGlzdHJpYnV0YXJ5LmFkbWluLnYxLlRhcFJlcXVlc3QaIS5kaXN0cmlidXRhcnkuYWRtaW4udjEuVGFwTWVzc2FnZSIDkAIBMAESVQoGRnJlZXplEiQuZGlzdHJpYnV0YXJ5LmFkbWluLnYxLkZyZWV6ZVJlcXVlc3QaJS5kaXN0cmlidXRhcnkuYWRtaW4udjEuRnJlZXplUmVzcG9uc2USWwoIVW5mcmVlemUSJi5kaXN0cmlidXRhcnkuYWRtaW4udjEuVW5mcmVlemVSZXF1ZXN0GicuZGlzdHJpYnV0YXJ5LmFkbWluLnYxLlVuZnJlZXplUmVzcG9uc2USWAoHUmVsZWFzZRIlLmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5SZWxlYXNlUmVxdWVzdBomLmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5SZWxlYXNlUmVzcG9uc2USWAoHRGlzY2FyZBIlLmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5EaXNjYXJkUmVxdWVzdBomLmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5EaXNjYXJkUmVzcG9uc2USZAoLU2V0TG9nTGV2ZWwSKS5kaXN0cmlidXRhcnkuYWRtaW4udjEuU2V0TG9nTGV2ZWxSZXF1ZXN0GiouZGlzdHJpYnV0YXJ5LmFkbWluLnYxLlNldExvZ0xldmVsUmVzcG9uc2ViBnByb3RvMw", [file_distributary_admin_v1_changes, file_distributary_admin_v1_delivery, file_distributary_admin_v1_log, file_distributary_admin_v1_rollout]);
+  fileDesc("CiFkaXN0cmlidXRhcnkvYWRtaW4vdjEvYWRtaW4ucHJvdG8SFWRpc3RyaWJ1dGFyeS5hZG1pbi52MSIPCg1TdGF0dXNSZXF1ZXN0IpsDCg5TdGF0dXNSZXNwb25zZRIPCgd2ZXJzaW9uGAEgASgJEhYKDnVwdGltZV9zZWNvbmRzGAIgASgBEg0KBXJlYWR5GAMgASgIEg4KBnJlYXNvbhgEIAEoCRI4Cgl1cHN0cmVhbXMYBSADKAsyJS5kaXN0cmlidXRhcnkuYWRtaW4udjEuVXBzdHJlYW1TdGF0dXMSMAoFdHlwZXMYBiADKAsyIS5kaXN0cmlidXRhcnkuYWRtaW4udjEuVHlwZVN0YXR1cxIPCgdjbGllbnRzGAcgASgNEjAKBW5hY2tzGAggAygLMiEuZGlzdHJpYnV0YXJ5LmFkbWluLnYxLk5hY2tTdGF0dXMSEwoLY2FjaGVfYnl0ZXMYCSABKAQSNAoHd29ya2VycxgKIAMoCzIjLmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5Xb3JrZXJTdGF0dXMSEAoId2FybmluZ3MYCyADKAkSNQoHcm9sbG91dBgMIAEoCzIkLmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5Sb2xsb3V0U3RhdHVzInUKDFdvcmtlclN0YXR1cxIOCgZudW1iZXIYASABKA0SCwoDcGlkGAIgASgNEhEKCWxpc3RlbmluZxgDIAEoCBIPCgdjbGllbnRzGAQgASgNEhAKCHJlc3RhcnRzGAUgASgNEhIKCmxhc3RfZXJyb3IYBiABKAkiqwIKDlVwc3RyZWFtU3RhdHVzEgwKBG5hbWUYASABKAkSDAoEa2luZBgCIAEoCRIRCgljb25uZWN0ZWQYAyABKAgSEAoIZW5kcG9pbnQYBCABKAkSEAoIc2Vzc2lvbnMYBSABKA0SDQoFc3RhbGUYBiABKAgSEwoLc3RhbGVfc2luY2UYByABKAkSEgoKbGFzdF9lcnJvchgIIAEoCRI6Cg1oZWxkX3JlbW92YWxzGAkgAygLMiMuZGlzdHJpYnV0YXJ5LmFkbWluLnYxLkhlbGRSZW1vdmFscxIXCg9yZWZ1c2VkX3N0cmVhbXMYCiABKA0SOQoNc3VzcGVjdF90eXBlcxgLIAMoCzIiLmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5TdXNwZWN0VHlwZSI6CgtTdXNwZWN0VHlwZRIMCgR0eXBlGAEgASgJEg0KBXNpbmNlGAIgASgJEg4KBnJlYXNvbhgDIAEoCSI6CgxIZWxkUmVtb3ZhbHMSDAoEdHlwZRgBIAEoCRINCgVjb3VudBgCIAEoDRINCgVzaW5jZRgDIAEoCSJpCgpUeXBlU3RhdHVzEgwKBHR5cGUYASABKAkSEQoJcmVzb3VyY2VzGAIgASgNEhAKCHZhcmlhbnRzGAMgASgNEhUKDXN1YnNjcmlwdGlvbnMYBCABKA0SEQoJYW1iaWd1b3VzGAUgASgNImgKCk5hY2tTdGF0dXMSDAoEdHlwZRgBIAEoCRIMCgRuYW1lGAIgASgJEg8KB3ZlcnNpb24YAyABKAkSDwoHY2xpZW50cxgEIAEoDRINCgVlcnJvchgFIAEoCRINCgVzaW5jZRgGIAEoCSK6AQoORXhwbGFpblJlcXVlc3QSDAoEdHlwZRgBIAEoCRIMCgRuYW1lGAIgASgJEkkKCnBhcmFtZXRlcnMYAyADKAsyNS5kaXN0cmlidXRhcnkuYWRtaW4udjEuRXhwbGFpblJlcXVlc3QuUGFyYW1ldGVyc0VudHJ5Eg4KBmNsaWVudBgEIAEoCRoxCg9QYXJhbWV0ZXJzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ASLLAgoPRXhwbGFpblJlc3BvbnNlEg0KBW1hdGNoGAEgASgJEhMKC21hdGNoX2ZvdW5kGAIgASgIEjsKCHZhcmlhbnRzGAMgAygLMikuZGlzdHJpYnV0YXJ5LmFkbWluLnYxLlZhcmlhbnRFeHBsYW5hdGlvbhJKCgpwYXJhbWV0ZXJzGAQgAygLMjYuZGlzdHJpYnV0YXJ5LmFkbWluLnYxLkV4cGxhaW5SZXNwb25zZS5QYXJhbWV0ZXJzRW50cnkSEQoJYW1iaWd1b3VzGAUgASgIEg0KBXN0YXRlGAYgASgJEjYKBmNsaWVudBgHIAEoCzImLmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5DbGllbnRUeXBlU3RhdGUaMQoPUGFyYW1ldGVyc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEiiwEKElZhcmlhbnRFeHBsYW5hdGlvbhITCgtjb25zdHJhaW50cxgBIAEoCRIPCgd2ZXJzaW9uGAIgASgJEg0KBWJ5dGVzGAMgASgNEg8KB21hdGNoZXMYBCABKAgSDgoGcmVhc29uGAUgASgJEg0KBXNpbmNlGAYgASgJEhAKCHVwc3RyZWFtGAcgASgJImAKFExpc3RSZXNvdXJjZXNSZXF1ZXN0EgwKBHR5cGUYASABKAkSEwoLbmFtZV9wcmVmaXgYAiABKAkSEQoJcGFnZV9zaXplGAMgASgNEhIKCnBhZ2VfdG9rZW4YBCABKAkiawoVTGlzdFJlc291cmNlc1Jlc3BvbnNlEjkKCXJlc291cmNlcxgBIAMoCzImLmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5SZXNvdXJjZVN1bW1hcnkSFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJImYKD1Jlc291cmNlU3VtbWFyeRIMCgR0eXBlGAEgASgJEgwKBG5hbWUYAiABKAkSNwoIdmFyaWFudHMYAyADKAsyJS5kaXN0cmlidXRhcnkuYWRtaW4udjEuVmFyaWFudFN1bW1hcnkiZgoOVmFyaWFudFN1bW1hcnkSEwoLY29uc3RyYWludHMYASABKAkSDwoHdmVyc2lvbhgCIAEoCRINCgVieXRlcxgDIAEoDRINCgVzaW5jZRgEIAEoCRIQCgh1cHN0cmVhbRgFIAEoCSJAChJHZXRSZXNvdXJjZVJlcXVlc3QSDAoEdHlwZRgBIAEoCRIMCgRuYW1lGAIgASgJEg4KBmNsaWVudBgDIAEoCSJPChNHZXRSZXNvdXJjZVJlc3BvbnNlEjgKCHZhcmlhbnRzGAEgAygLMiYuZGlzdHJpYnV0YXJ5LmFkbWluLnYxLlJlc291cmNlVmFyaWFudCKkAQoPUmVzb3VyY2VWYXJpYW50EhMKC2NvbnN0cmFpbnRzGAEgASgJEg8KB3ZlcnNpb24YAiABKAkSDQoFYnl0ZXMYAyABKA0SDQoFc2luY2UYBCABKAkSEAoIdXBzdHJlYW0YBSABKAkSDQoFc3RhdGUYBiABKAkSDQoFZXJyb3IYByABKAkSDAoEanNvbhgIIAEoCRIPCgdvbWl0dGVkGAkgASgJIjgKFlJlbGVhc2VSZW1vdmFsc1JlcXVlc3QSEAoIdXBzdHJlYW0YASABKAkSDAoEdHlwZRgCIAEoCSIqChdSZWxlYXNlUmVtb3ZhbHNSZXNwb25zZRIPCgdyZW1vdmVkGAEgASgNIk4KEkxpc3RDbGllbnRzUmVxdWVzdBINCgVsaW1pdBgBIAEoDRIMCgRub2RlGAIgASgJEgwKBHR5cGUYAyABKAkSDQoFc3RhdGUYBCABKAkiZgoTTGlzdENsaWVudHNSZXNwb25zZRIuCgdjbGllbnRzGAEgAygLMh0uZGlzdHJpYnV0YXJ5LmFkbWluLnYxLkNsaWVudBINCgV0b3RhbBgCIAEoDRIQCghtYXRjaGluZxgDIAEoDSKuAQoGQ2xpZW50EgoKAmlkGAEgASgJEi8KBG5vZGUYAiABKAsyIS5kaXN0cmlidXRhcnkuYWRtaW4udjEuQ2xpZW50Tm9kZRIMCgRwZWVyGAMgASgJEhEKCXRyYW5zcG9ydBgEIAEoCRI1CgV0eXBlcxgFIAMoCzImLmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5DbGllbnRUeXBlU3RhdGUSDwoHc2VydmljZRgGIAEoCSIpCgpDbGllbnROb2RlEgoKAmlkGAEgASgJEg8KB2NsdXN0ZXIYAiABKAkisQIKD0NsaWVudFR5cGVTdGF0ZRIMCgR0eXBlGAEgASgJEg8KB3ZlcnNpb24YAiABKAkSDQoFc3RhdGUYAyABKAkSEQoJbGFzdF9uYWNrGAQgASgJEkoKCnBhcmFtZXRlcnMYBSADKAsyNi5kaXN0cmlidXRhcnkuYWRtaW4udjEuQ2xpZW50VHlwZVN0YXRlLlBhcmFtZXRlcnNFbnRyeRIVCg1zdWJzY3JpcHRpb25zGAYgASgNEjAKBGhlbGQYByABKAsyIi5kaXN0cmlidXRhcnkuYWRtaW4udjEuSGVsZFZhcmlhbnQSFQoNcmVtb3ZhbF9zdGF0ZRgIIAEoCRoxCg9QYXJhbWV0ZXJzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ASJgCgtIZWxkVmFyaWFudBITCgtjb25zdHJhaW50cxgBIAEoCRIPCgd2ZXJzaW9uGAIgASgJEg0KBXNpbmNlGAMgASgJEg0KBXN0YXRlGAQgASgJEg0KBWVycm9yGAUgASgJMowMCgxBZG1pblNlcnZpY2USWgoGU3RhdHVzEiQuZGlzdHJpYnV0YXJ5LmFkbWluLnYxLlN0YXR1c1JlcXVlc3QaJS5kaXN0cmlidXRhcnkuYWRtaW4udjEuU3RhdHVzUmVzcG9uc2UiA5ACARJdCgdFeHBsYWluEiUuZGlzdHJpYnV0YXJ5LmFkbWluLnYxLkV4cGxhaW5SZXF1ZXN0GiYuZGlzdHJpYnV0YXJ5LmFkbWluLnYxLkV4cGxhaW5SZXNwb25zZSIDkAIBEm8KDUxpc3RSZXNvdXJjZXMSKy5kaXN0cmlidXRhcnkuYWRtaW4udjEuTGlzdFJlc291cmNlc1JlcXVlc3QaLC5kaXN0cmlidXRhcnkuYWRtaW4udjEuTGlzdFJlc291cmNlc1Jlc3BvbnNlIgOQAgESaQoLR2V0UmVzb3VyY2USKS5kaXN0cmlidXRhcnkuYWRtaW4udjEuR2V0UmVzb3VyY2VSZXF1ZXN0GiouZGlzdHJpYnV0YXJ5LmFkbWluLnYxLkdldFJlc291cmNlUmVzcG9uc2UiA5ACARJpCgtMaXN0Q2xpZW50cxIpLmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5MaXN0Q2xpZW50c1JlcXVlc3QaKi5kaXN0cmlidXRhcnkuYWRtaW4udjEuTGlzdENsaWVudHNSZXNwb25zZSIDkAIBEnAKD1JlbGVhc2VSZW1vdmFscxItLmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5SZWxlYXNlUmVtb3ZhbHNSZXF1ZXN0Gi4uZGlzdHJpYnV0YXJ5LmFkbWluLnYxLlJlbGVhc2VSZW1vdmFsc1Jlc3BvbnNlEl0KB0hpc3RvcnkSJS5kaXN0cmlidXRhcnkuYWRtaW4udjEuSGlzdG9yeVJlcXVlc3QaJi5kaXN0cmlidXRhcnkuYWRtaW4udjEuSGlzdG9yeVJlc3BvbnNlIgOQAgESVAoERGlmZhIiLmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5EaWZmUmVxdWVzdBojLmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5EaWZmUmVzcG9uc2UiA5ACARJbCghSb2xsYmFjaxImLmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5Sb2xsYmFja1JlcXVlc3QaJy5kaXN0cmlidXRhcnkuYWRtaW4udjEuUm9sbGJhY2tSZXNwb25zZRJUCgRXYWl0EiIuZGlzdHJpYnV0YXJ5LmFkbWluLnYxLldhaXRSZXF1ZXN0GiMuZGlzdHJpYnV0YXJ5LmFkbWluLnYxLldhaXRSZXNwb25zZSIDkAIBElIKA1RhcBIhLmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5UYXBSZXF1ZXN0GiEuZGlzdHJpYnV0YXJ5LmFkbWluLnYxLlRhcE1lc3NhZ2UiA5ACATABElUKBkZyZWV6ZRIkLmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5GcmVlemVSZXF1ZXN0GiUuZGlzdHJpYnV0YXJ5LmFkbWluLnYxLkZyZWV6ZVJlc3BvbnNlElsKCFVuZnJlZXplEiYuZGlzdHJpYnV0YXJ5LmFkbWluLnYxLlVuZnJlZXplUmVxdWVzdBonLmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5VbmZyZWV6ZVJlc3BvbnNlElgKB1JlbGVhc2USJS5kaXN0cmlidXRhcnkuYWRtaW4udjEuUmVsZWFzZVJlcXVlc3QaJi5kaXN0cmlidXRhcnkuYWRtaW4udjEuUmVsZWFzZVJlc3BvbnNlElgKB0Rpc2NhcmQSJS5kaXN0cmlidXRhcnkuYWRtaW4udjEuRGlzY2FyZFJlcXVlc3QaJi5kaXN0cmlidXRhcnkuYWRtaW4udjEuRGlzY2FyZFJlc3BvbnNlEmQKC1NldExvZ0xldmVsEikuZGlzdHJpYnV0YXJ5LmFkbWluLnYxLlNldExvZ0xldmVsUmVxdWVzdBoqLmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5TZXRMb2dMZXZlbFJlc3BvbnNlYgZwcm90bzM", [file_distributary_admin_v1_changes, file_distributary_admin_v1_delivery, file_distributary_admin_v1_log, file_distributary_admin_v1_rollout]);
 
 /**
  * @generated from message distributary.admin.v1.StatusRequest
@@ -668,6 +668,126 @@ export const VariantSummarySchema: GenMessage<VariantSummary> = /*@__PURE__*/
   messageDesc(file_distributary_admin_v1_admin, 14);
 
 /**
+ * @generated from message distributary.admin.v1.GetResourceRequest
+ */
+export type GetResourceRequest = Message<"distributary.admin.v1.GetResourceRequest"> & {
+  /**
+   * Type URL or short name.
+   *
+   * @generated from field: string type = 1;
+   */
+  type: string;
+
+  /**
+   * @generated from field: string name = 2;
+   */
+  name: string;
+
+  /**
+   * A stream's id (ListClients): what it was last sent. Empty: what is cached.
+   *
+   * @generated from field: string client = 3;
+   */
+  client: string;
+};
+
+/**
+ * Describes the message distributary.admin.v1.GetResourceRequest.
+ * Use `create(GetResourceRequestSchema)` to create a new message.
+ */
+export const GetResourceRequestSchema: GenMessage<GetResourceRequest> = /*@__PURE__*/
+  messageDesc(file_distributary_admin_v1_admin, 15);
+
+/**
+ * @generated from message distributary.admin.v1.GetResourceResponse
+ */
+export type GetResourceResponse = Message<"distributary.admin.v1.GetResourceResponse"> & {
+  /**
+   * Without a client every variant that is cached; with one what it was sent, which is one unless it asked with several
+   * parameter sets.
+   *
+   * @generated from field: repeated distributary.admin.v1.ResourceVariant variants = 1;
+   */
+  variants: ResourceVariant[];
+};
+
+/**
+ * Describes the message distributary.admin.v1.GetResourceResponse.
+ * Use `create(GetResourceResponseSchema)` to create a new message.
+ */
+export const GetResourceResponseSchema: GenMessage<GetResourceResponse> = /*@__PURE__*/
+  messageDesc(file_distributary_admin_v1_admin, 16);
+
+/**
+ * @generated from message distributary.admin.v1.ResourceVariant
+ */
+export type ResourceVariant = Message<"distributary.admin.v1.ResourceVariant"> & {
+  /**
+   * As in VariantExplanation.
+   *
+   * @generated from field: string constraints = 1;
+   */
+  constraints: string;
+
+  /**
+   * @generated from field: string version = 2;
+   */
+  version: string;
+
+  /**
+   * @generated from field: uint32 bytes = 3;
+   */
+  bytes: number;
+
+  /**
+   * RFC 3339: since when this content is cached.
+   *
+   * @generated from field: string since = 4;
+   */
+  since: string;
+
+  /**
+   * Without a client only.
+   *
+   * @generated from field: string upstream = 5;
+   */
+  upstream: string;
+
+  /**
+   * With a client only: as in HeldVariant.
+   *
+   * @generated from field: string state = 6;
+   */
+  state: string;
+
+  /**
+   * @generated from field: string error = 7;
+   */
+  error: string;
+
+  /**
+   * The resource as proto3 JSON with the names of the proto, without what the API marks as sensitive. Empty: not shown.
+   *
+   * @generated from field: string json = 8;
+   */
+  json: string;
+
+  /**
+   * Why it is not shown; empty if it is.
+   *
+   * @generated from field: string omitted = 9;
+   */
+  omitted: string;
+};
+
+/**
+ * Describes the message distributary.admin.v1.ResourceVariant.
+ * Use `create(ResourceVariantSchema)` to create a new message.
+ */
+export const ResourceVariantSchema: GenMessage<ResourceVariant> = /*@__PURE__*/
+  messageDesc(file_distributary_admin_v1_admin, 17);
+
+/**
  * @generated from message distributary.admin.v1.ReleaseRemovalsRequest
  */
 export type ReleaseRemovalsRequest = Message<"distributary.admin.v1.ReleaseRemovalsRequest"> & {
@@ -691,7 +811,7 @@ export type ReleaseRemovalsRequest = Message<"distributary.admin.v1.ReleaseRemov
  * Use `create(ReleaseRemovalsRequestSchema)` to create a new message.
  */
 export const ReleaseRemovalsRequestSchema: GenMessage<ReleaseRemovalsRequest> = /*@__PURE__*/
-  messageDesc(file_distributary_admin_v1_admin, 15);
+  messageDesc(file_distributary_admin_v1_admin, 18);
 
 /**
  * @generated from message distributary.admin.v1.ReleaseRemovalsResponse
@@ -710,7 +830,7 @@ export type ReleaseRemovalsResponse = Message<"distributary.admin.v1.ReleaseRemo
  * Use `create(ReleaseRemovalsResponseSchema)` to create a new message.
  */
 export const ReleaseRemovalsResponseSchema: GenMessage<ReleaseRemovalsResponse> = /*@__PURE__*/
-  messageDesc(file_distributary_admin_v1_admin, 16);
+  messageDesc(file_distributary_admin_v1_admin, 19);
 
 /**
  * @generated from message distributary.admin.v1.ListClientsRequest
@@ -750,7 +870,7 @@ export type ListClientsRequest = Message<"distributary.admin.v1.ListClientsReque
  * Use `create(ListClientsRequestSchema)` to create a new message.
  */
 export const ListClientsRequestSchema: GenMessage<ListClientsRequest> = /*@__PURE__*/
-  messageDesc(file_distributary_admin_v1_admin, 17);
+  messageDesc(file_distributary_admin_v1_admin, 20);
 
 /**
  * @generated from message distributary.admin.v1.ListClientsResponse
@@ -781,7 +901,7 @@ export type ListClientsResponse = Message<"distributary.admin.v1.ListClientsResp
  * Use `create(ListClientsResponseSchema)` to create a new message.
  */
 export const ListClientsResponseSchema: GenMessage<ListClientsResponse> = /*@__PURE__*/
-  messageDesc(file_distributary_admin_v1_admin, 18);
+  messageDesc(file_distributary_admin_v1_admin, 21);
 
 /**
  * @generated from message distributary.admin.v1.Client
@@ -829,7 +949,7 @@ export type Client = Message<"distributary.admin.v1.Client"> & {
  * Use `create(ClientSchema)` to create a new message.
  */
 export const ClientSchema: GenMessage<Client> = /*@__PURE__*/
-  messageDesc(file_distributary_admin_v1_admin, 19);
+  messageDesc(file_distributary_admin_v1_admin, 22);
 
 /**
  * @generated from message distributary.admin.v1.ClientNode
@@ -851,7 +971,7 @@ export type ClientNode = Message<"distributary.admin.v1.ClientNode"> & {
  * Use `create(ClientNodeSchema)` to create a new message.
  */
 export const ClientNodeSchema: GenMessage<ClientNode> = /*@__PURE__*/
-  messageDesc(file_distributary_admin_v1_admin, 20);
+  messageDesc(file_distributary_admin_v1_admin, 23);
 
 /**
  * @generated from message distributary.admin.v1.ClientTypeState
@@ -915,7 +1035,7 @@ export type ClientTypeState = Message<"distributary.admin.v1.ClientTypeState"> &
  * Use `create(ClientTypeStateSchema)` to create a new message.
  */
 export const ClientTypeStateSchema: GenMessage<ClientTypeState> = /*@__PURE__*/
-  messageDesc(file_distributary_admin_v1_admin, 21);
+  messageDesc(file_distributary_admin_v1_admin, 24);
 
 /**
  * @generated from message distributary.admin.v1.HeldVariant
@@ -960,7 +1080,7 @@ export type HeldVariant = Message<"distributary.admin.v1.HeldVariant"> & {
  * Use `create(HeldVariantSchema)` to create a new message.
  */
 export const HeldVariantSchema: GenMessage<HeldVariant> = /*@__PURE__*/
-  messageDesc(file_distributary_admin_v1_admin, 22);
+  messageDesc(file_distributary_admin_v1_admin, 25);
 
 /**
  * What the relay knows, for operators. Served by the admin listener over Connect (JSON or binary).
@@ -998,6 +1118,16 @@ export const AdminService: GenService<{
     methodKind: "unary";
     input: typeof ListResourcesRequestSchema;
     output: typeof ListResourcesResponseSchema;
+  },
+  /**
+   * A resource: as it is cached, or as a client was sent it.
+   *
+   * @generated from rpc distributary.admin.v1.AdminService.GetResource
+   */
+  getResource: {
+    methodKind: "unary";
+    input: typeof GetResourceRequestSchema;
+    output: typeof GetResourceResponseSchema;
   },
   /**
    * The connected streams, each with what it was last sent and what it made of it.
