@@ -29,14 +29,14 @@ export interface OutgoingDelta {
 export type OutgoingRequest = OutgoingSotw | OutgoingDelta;
 
 /** Encodes it. `node` only belongs into the first request of a stream (protocol §3.1). */
-export function encodeRequest(request: OutgoingRequest, node: Uint8Array | undefined): Uint8Array {
+export function encodeRequest(request: OutgoingRequest, node: Uint8Array): Uint8Array {
   return request.kind === 'sotw' ? encodeSotw(request, node) : encodeDelta(request, node);
 }
 
-function encodeSotw(request: OutgoingSotw, node: Uint8Array | undefined): Uint8Array {
+function encodeSotw(request: OutgoingSotw, node: Uint8Array): Uint8Array {
   const writer = new BinaryWriter();
   text(writer, 1, request.version);
-  if (node !== undefined) writer.tag(2, WireType.LengthDelimited).bytes(node);
+  writer.tag(2, WireType.LengthDelimited).bytes(node);
   writer.raw(namesOf(request.names));
   text(writer, 4, request.typeUrl);
   text(writer, 5, request.nonce);
@@ -45,9 +45,9 @@ function encodeSotw(request: OutgoingSotw, node: Uint8Array | undefined): Uint8A
   return writer.finish();
 }
 
-function encodeDelta(request: OutgoingDelta, node: Uint8Array | undefined): Uint8Array {
+function encodeDelta(request: OutgoingDelta, node: Uint8Array): Uint8Array {
   const writer = new BinaryWriter();
-  if (node !== undefined) writer.tag(1, WireType.LengthDelimited).bytes(node);
+  writer.tag(1, WireType.LengthDelimited).bytes(node);
   text(writer, 2, request.typeUrl);
   for (const name of request.subscribe) writer.tag(3, WireType.LengthDelimited).string(name);
   for (const name of request.unsubscribe) writer.tag(4, WireType.LengthDelimited).string(name);

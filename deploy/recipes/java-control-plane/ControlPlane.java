@@ -6,7 +6,6 @@ import io.envoyproxy.controlplane.cache.v3.Snapshot;
 import io.envoyproxy.controlplane.server.DiscoveryServerCallbacks;
 import io.envoyproxy.controlplane.server.V3DiscoveryServer;
 import io.envoyproxy.envoy.config.cluster.v3.Cluster;
-import io.envoyproxy.envoy.config.core.v3.Node;
 import io.envoyproxy.envoy.config.endpoint.v3.ClusterLoadAssignment;
 import io.envoyproxy.envoy.config.listener.v3.Listener;
 import io.envoyproxy.envoy.config.route.v3.RouteConfiguration;
@@ -14,13 +13,8 @@ import io.envoyproxy.envoy.extensions.filters.http.router.v3.Router;
 import io.envoyproxy.envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager;
 import io.envoyproxy.envoy.service.discovery.v3.DeltaDiscoveryRequest;
 import io.envoyproxy.envoy.service.discovery.v3.DiscoveryRequest;
-import io.grpc.ForwardingServerCallListener.SimpleForwardingServerCallListener;
 import io.grpc.Grpc;
-import io.grpc.Metadata;
 import io.grpc.Server;
-import io.grpc.ServerCall;
-import io.grpc.ServerCallHandler;
-import io.grpc.ServerInterceptor;
 import io.grpc.TlsServerCredentials;
 import java.io.File;
 import java.io.IOException;
@@ -67,7 +61,6 @@ final class ControlPlane {
                     .clientAuth(TlsServerCredentials.ClientAuth.REQUIRE)
                     .build())
             .addService(discovery.getAggregatedDiscoveryServiceImpl())
-            .intercept(new NodeOfStream())
             // The relay pings every 30 s.
             .permitKeepAliveTime(15, TimeUnit.SECONDS)
             .permitKeepAliveWithoutCalls(true)
@@ -137,34 +130,6 @@ final class ControlPlane {
            "@type": "type.googleapis.com/envoy.extensions.filters.http.router.v3.Router"}}]}}]}]}
       """;
 
-  /**
-   * java-control-plane looks for the node in each request. The protocol wants it in the first request of a stream only,
-   * and so does the relay.
-   */
-  private static final class NodeOfStream implements ServerInterceptor {
-    @Override
-    public <Q, S> ServerCall.Listener<Q> interceptCall(
-        ServerCall<Q, S> call, Metadata headers, ServerCallHandler<Q, S> next) {
-      return new SimpleForwardingServerCallListener<>(next.startCall(call, headers)) {
-        private Node node = Node.getDefaultInstance();
-
-        @Override
-        @SuppressWarnings("unchecked")
-        public void onMessage(Q message) {
-          if (message instanceof DiscoveryRequest request) {
-            if (request.hasNode()) node = request.getNode();
-            super.onMessage((Q) request.toBuilder().setNode(node).build());
-          } else if (message instanceof DeltaDiscoveryRequest request) {
-            if (request.hasNode()) node = request.getNode();
-            super.onMessage((Q) request.toBuilder().setNode(node).build());
-          } else {
-            super.onMessage(message);
-          }
-        }
-      };
-    }
-  }
-
   /** Says which nodes it has streams for: behind a relay, one for each env and not one for each proxy. */
   private static final class Log implements DiscoveryServerCallbacks {
     @Override
@@ -172,7 +137,7 @@ final class ControlPlane {
 
     @Override
     public void onV3StreamDeltaRequest(long stream, DeltaDiscoveryRequest request) {
-      if (request.hasNode()) System.out.println("stream " + stream + " is of node " + request.getNode().getId());
+      if (request.getResponseNonce().isEmpty()) System.out.println("stream " + stream + " is of node " + request.getNode().getId());
     }
   }
 }

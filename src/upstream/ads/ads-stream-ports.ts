@@ -51,7 +51,7 @@ export interface AdsStreamOptions {
   readonly protocolState: StreamProtocol;
   /** Of the gRPC method. */
   readonly path: string;
-  /** The encoded Node: in the first request of each stream. */
+  /** The encoded Node: in each request (ADR 132). */
   readonly node: Uint8Array;
   readonly backoff: Backoff;
   readonly clock: Clock;

@@ -7,7 +7,7 @@ interface OpenStreamOptions {
   readonly path: string;
   /** What it says in x-distributary-via. */
   readonly via: string;
-  /** The encoded Node: in the first request. */
+  /** The encoded Node: in each request (ADR 132). */
   readonly node: Uint8Array;
   readonly clock: Clock;
 }
@@ -21,8 +21,7 @@ export class OpenStream {
   readonly #clock: Clock;
   readonly #stream: ChannelStream;
   readonly #timers = new Map<string, Timer>();
-  /** Undefined: it was sent. */
-  #node: Uint8Array | undefined;
+  readonly #node: Uint8Array;
 
   constructor({ channel, path, via, node, clock }: OpenStreamOptions, handler: ChannelStreamHandler) {
     this.via = via;
@@ -33,9 +32,7 @@ export class OpenStream {
   }
 
   send(request: OutgoingRequest): void {
-    const node = this.#node;
-    this.#node = undefined;
-    this.#stream.write(encodeRequest(request, node));
+    this.#stream.write(encodeRequest(request, this.#node));
   }
 
   arm(timer: string, milliseconds: number, fire: () => void): void {
