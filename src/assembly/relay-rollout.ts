@@ -49,7 +49,7 @@ export class RelayRollout {
   }
 
   streamEnded(stream: XdsStream): void {
-    this.rollout.canaryEnded(() => this.#fleet.standingOf(stream, this.rollout.waiting()));
+    this.rollout.canaryEnded(stream, () => this.#fleet.standingOf(stream, this.rollout.waiting()));
   }
 
   heldRemovals(upstream: string): readonly WaitingRemovals[] {

@@ -7,7 +7,8 @@ import type { Selection } from '../model/selection.ts';
 import { typeInfo } from '../model/types.ts';
 import type { Relay } from '../relay.ts';
 import type { Member } from '../rollout/election.ts';
-import type { Fleet, Standing, Survey, Waiting } from '../rollout/fleet.ts';
+import type { CanaryStream, Fleet, Standing, Survey, Waiting } from '../rollout/fleet.ts';
+import { nameKey } from '../rollout/pending-names.ts';
 
 /** What waits under one name. */
 interface Difference {
@@ -37,7 +38,7 @@ export class RelayFleet implements Fleet {
 
   survey(waiting: Waiting): Survey {
     const members = new Map<string, Member & { readonly subscribed: Set<ReadonlySet<string>> }>();
-    const canaries: Standing[] = [];
+    const canaries: CanaryStream[] = [];
     for (const stream of this.#relay.server.streams()) {
       const { client } = stream;
       if (client === undefined) continue;
@@ -48,7 +49,9 @@ export class RelayFleet implements Fleet {
       const known = members.get(key) ?? { nodeId, classKey, side: access.side, subscribed: new Set() };
       members.set(key, known);
       for (const { names } of types) known.subscribed.add(names);
-      if (access.side === 'canary') canaries.push(together(types.map(({ standing }) => standing())));
+      if (access.side !== 'canary') continue;
+      const standing = together(types.map((type) => type.standing()));
+      canaries.push({ stream, standing, names: types.map(({ names }) => names) });
     }
     return { members: [...members.values()], canaries };
   }
@@ -80,11 +83,10 @@ export class RelayFleet implements Fleet {
       if (names === undefined || type.subscription === undefined) return [];
       const subscribed = this.#subscribedBy(type, names);
       if (subscribed.size === 0) return [];
-      return [{ names: subscribed, standing: () => standingOf(type, names) }];
+      return [{ names: subscribed, standing: () => standingOf(type, subscribed, names) }];
     });
   }
 
-  /** With the type, because one set is for all types of a node. */
   #subscribedBy({ info, selection }: TypeStream, names: ReadonlySet<ResourceName>): ReadonlySet<string> {
     const key = `${info.short} ${selection.hash} ${selection.size}`;
     const equals = this.#subscribed.get(key) ?? [];
@@ -98,7 +100,7 @@ export class RelayFleet implements Fleet {
           .entriesFor(selector)
           .some(({ parameters }) => constraints.some((one) => one.matches(parameters))),
       );
-      if (shown) found.add(`${info.short} ${name}`);
+      if (shown) found.add(nameKey(info.url, name));
     }
     this.#subscribed.set(key, [...equals, { selection, names: found }]);
     return found;
@@ -131,17 +133,33 @@ const isSame = (a: HeldVariant, b: HeldVariant): boolean =>
   a.variant === b.variant ||
   (a.variant.constraints.key === b.variant.constraints.key && a.variant.payload === b.variant.payload);
 
-/** What a canary says to what waits in one type. */
-function standingOf({ info, subscription }: TypeStream, names: ReadonlySet<ResourceName>): Standing {
+/** What a canary says to what waits in one type. `names`: what it subscribes to of it; `waiting`: all of it. */
+function standingOf(
+  { info, subscription }: TypeStream,
+  names: ReadonlySet<string>,
+  waiting: ReadonlySet<ResourceName>,
+): Standing {
   if (subscription === undefined) return accepted;
-  const { state } = subscription.responses;
-  if (state !== 'ERROR') return subscription.pending || state !== 'SYNCED' ? waits : accepted;
+  const { responses, pending } = subscription;
+  if (responses.state !== 'ERROR') return pending || responses.state !== 'SYNCED' ? waits : accepted;
+  const { short, url } = typeInfo(info.url);
   // It may be something else that it rejects.
-  for (const { canonical, name, state: ofName, rejection } of subscription.holdings()) {
-    if (ofName !== 'ERROR' || !names.has(canonical)) continue;
-    return { kind: 'rejected', reason: `${typeInfo(info.url).short} ${name}: ${rejection?.message ?? ''}` };
+  const rejected = [...subscription.holdings()].filter(
+    ({ canonical, state }) => state === 'ERROR' && waiting.has(canonical),
+  );
+  const [first] = rejected;
+  if (first !== undefined) {
+    const { name, rejection } = first;
+    const together = rejected.filter((one) => one.rejection === rejection);
+    const keys = new Set(together.map(({ canonical }) => nameKey(url, canonical)));
+    const reason = `${short} ${name}: ${rejection?.message ?? ''}`;
+    return { kind: 'rejected', reason, names: keys, isFinal: !pending };
   }
-  return subscription.pending || subscription.responses.awaitsAnswer ? waits : accepted;
+  if (pending || responses.awaitsAnswer) return waits;
+  // The last response only removed what waits, or what it has of that is not shown any more.
+  if (responses.rejectedWhole === undefined) return accepted;
+  const reason = `${short}: ${responses.rejectedWhole.message}`;
+  return { kind: 'rejected', reason, names, isFinal: true };
 }
 
 /** Of one stream, over its types. */

@@ -129,6 +129,8 @@ export interface SentState {
   readonly version: string;
   /** The rejections of what the client was last sent. For inspection. */
   readonly rejections: ReadonlySet<Rejection>;
+  /** A rejection of the last response that is about none of the resources that the client has. */
+  readonly rejectedWhole: Rejection | undefined;
   /** The last NACK, though everything may have been accepted since. */
   readonly lastNack: Rejection | undefined;
 }

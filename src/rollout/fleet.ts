@@ -8,14 +8,28 @@ export type Waiting = ReadonlyMap<TypeUrl, ReadonlySet<ResourceName>>;
 export type Standing =
   | { readonly kind: 'accepted' }
   | { readonly kind: 'waiting' }
-  /** `reason`: which resource, and the client's words. */
-  | { readonly kind: 'rejected'; readonly reason: string };
+  | {
+      readonly kind: 'rejected';
+      /** Which resource, and the client's words. */
+      readonly reason: string;
+      /** Of what waits, by `nameKey`: any of these may be at fault. */
+      readonly names: ReadonlySet<string>;
+      /** It has been sent all that waits. If not, it may reject what upstream has mended since. */
+      readonly isFinal: boolean;
+    };
+
+/** The stream of a canary that subscribes to something that waits. */
+export interface CanaryStream {
+  readonly stream: object;
+  readonly standing: Standing;
+  /** What it subscribes to of it, by `nameKey`: streams with equal subscriptions share the sets. */
+  readonly names: readonly ReadonlySet<string>[];
+}
 
 export interface Survey {
   /** The nodes that subscribe to something of it. */
   readonly members: readonly Member[];
-  /** Each stream of a canary that subscribes to something of it. */
-  readonly canaries: readonly Standing[];
+  readonly canaries: readonly CanaryStream[];
 }
 
 /** The clients, as a rollout sees them. */

@@ -12,8 +12,8 @@ export interface JudgeSettings {
 
 /** What can be seen of a rollout at one moment. */
 export interface Observation {
-  /** How many changes wait for a verdict. */
-  readonly pending: number;
+  /** The names that wait for a verdict. */
+  readonly names: ReadonlySet<string>;
   /** Streams of canaries that subscribe to what changed. */
   readonly total: number;
   readonly accepted: number;
@@ -50,10 +50,12 @@ interface Attempt {
   acceptedAt: number | undefined;
   /** When streams of canaries ended. */
   ends: readonly number[];
-  /** A canary rejected something and left. Its verdict stays until upstream sends something else. */
-  rejectedBefore: string | undefined;
-  /** Too many streams ended. It stays so until upstream sends something else. */
-  tooManyEnds: string | undefined;
+}
+
+/** Too many streams of canaries ended while these names waited: any of them may be at fault. */
+interface TooManyEnds {
+  readonly reason: string;
+  readonly names: ReadonlySet<string>;
 }
 
 const wait = (nextAt: number | undefined): Judgement => ({ release: undefined, nextAt });
@@ -71,6 +73,8 @@ export class Judge {
   #settings: JudgeSettings;
   #state: RolloutState;
   #attempt: Attempt | undefined;
+  /** It stays so until upstream says something else under one of the names, over a freeze too. */
+  #tooManyEnds: TooManyEnds | undefined;
   #frozen = false;
 
   constructor(settings: JudgeSettings, now: number) {
@@ -113,23 +117,24 @@ export class Judge {
   joined(now: number): void {
     const attempt = this.#begun(now);
     attempt.acceptedAt = undefined;
-    attempt.rejectedBefore = undefined;
-    attempt.tooManyEnds = undefined;
-    if (this.#state.kind !== 'HELD') return;
     // What was held was judged. This is judged anew.
-    attempt.waitsSince = now;
-    attempt.ends = [];
+    if (this.#state.kind === 'HELD') attempt.waitsSince = now;
   }
 
-  /** The stream of a canary has ended that subscribed to what waits. `rejection`: what it rejected, if it did. */
-  canaryEnded(now: number, rejection: string | undefined): void {
-    if (this.#attempt === undefined) return;
-    this.#attempt.ends = [...this.#attempt.ends, now];
-    this.#attempt.rejectedBefore ??= rejection;
+  /** These names wait with another content now, or wait no more. */
+  changed(names: ReadonlySet<string>): void {
+    if (this.#tooManyEnds?.names.isDisjointFrom(names) !== false) return;
+    this.#tooManyEnds = undefined;
+    if (this.#attempt !== undefined) this.#attempt.ends = [];
+  }
+
+  /** The stream of a canary has ended that subscribed to what waits. */
+  canaryEnded(now: number): void {
+    if (this.#attempt !== undefined) this.#attempt.ends = [...this.#attempt.ends, now];
   }
 
   judge(now: number, seen: Observation): Judgement {
-    if (seen.pending === 0) {
+    if (seen.names.size === 0) {
       this.#attempt = undefined;
       this.#enter(this.#frozen ? { kind: 'FROZEN', since: now } : { kind: 'IDLE', since: now });
       return wait(undefined);
@@ -174,16 +179,17 @@ export class Judge {
 
   #objection(
     attempt: Attempt,
-    { rejection, removals, total }: Observation,
+    { names, rejection, removals, total }: Observation,
   ): { readonly cause: HoldCause; readonly reason: string } | undefined {
-    const rejected = rejection ?? attempt.rejectedBefore;
-    if (rejected !== undefined) return { cause: 'rejection', reason: rejected };
+    if (rejection !== undefined) return { cause: 'rejection', reason: rejection };
     const { maxDisconnects } = this.#settings;
     const ended = attempt.ends.length;
     if (ended * 100 > maxDisconnects * (total + ended)) {
-      attempt.tooManyEnds ??= `${ended} of ${total + ended} canary streams ended within the bake: max_disconnects is ${maxDisconnects} percent`;
+      const reason = `${ended} of ${total + ended} canary streams ended within the bake: max_disconnects is ${maxDisconnects} percent`;
+      this.#tooManyEnds ??= { reason, names };
     }
-    if (attempt.tooManyEnds !== undefined) return { cause: 'disconnects', reason: attempt.tooManyEnds };
+    if (this.#tooManyEnds?.names.isDisjointFrom(names) === false)
+      return { cause: 'disconnects', reason: this.#tooManyEnds.reason };
     return removals === undefined ? undefined : { cause: 'removals', reason: removals };
   }
 
@@ -197,8 +203,6 @@ export class Judge {
       waitsSince: now,
       acceptedAt: undefined,
       ends: [],
-      rejectedBefore: undefined,
-      tooManyEnds: undefined,
     };
     return this.#attempt;
   }

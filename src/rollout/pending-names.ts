@@ -20,6 +20,9 @@ export function matching(
   return fail(`${what}: it was released or discarded before, or upstream has taken it back`);
 }
 
+/** One name of one type, as the key of sets. */
+export const nameKey = (type: TypeUrl, name: ResourceName): string => `${type} ${name}`;
+
 export function byType(names: Iterable<PendingName>): Waiting {
   const waiting = new Map<TypeUrl, Set<ResourceName>>();
   for (const { type, name } of names) {

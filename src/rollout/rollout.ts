@@ -2,15 +2,16 @@ import type { TypeUrl } from '../model/brand.ts';
 import type { Clock, Timer } from '../model/clock.ts';
 import type { Parameters } from '../model/parameters.ts';
 import { fail, ok, type Result } from '../model/result.ts';
-import type { Gate, GateFilter, PendingName } from '../model/rollout.ts';
+import type { Gate, GateFilter, PendingChange, PendingName } from '../model/rollout.ts';
 import { Settling } from '../model/settling.ts';
 import type { Side } from '../model/side.ts';
 import { Canaries } from './canaries.ts';
 import type { CanaryRules } from './canary-choice.ts';
-import type { Fleet, Standing, Survey, Waiting } from './fleet.ts';
+import type { CanaryStream, Fleet, Standing, Survey, Waiting } from './fleet.ts';
 import { type Freeze, Freezes, scopeText } from './freezes.ts';
 import { Judge, type JudgeSettings, type Observation, type RolloutState } from './judge.ts';
-import { byType, filtersOf, matching } from './pending-names.ts';
+import { byType, filtersOf, matching, nameKey } from './pending-names.ts';
+import { Rejections } from './rejections.ts';
 
 /** As configured (`rollout`). */
 export interface RolloutSettings extends JudgeSettings {
@@ -92,6 +93,7 @@ export class Rollout {
   readonly #judge: Judge;
   readonly #freezes: Freezes;
   readonly #canaries: Canaries;
+  readonly #rejections = new Rejections();
   readonly #settling: Settling;
   readonly #forget: () => void;
   #settings: RolloutSettings | undefined;
@@ -113,7 +115,7 @@ export class Rollout {
     gate.gatedTypes(new Set(settings?.types));
     for (const freeze of this.#freezes.all) gate.freeze(filterOf(freeze));
     this.#judge.freeze(this.#freezes.all.length > 0);
-    this.#forget = gate.onChanged(({ joined }) => this.#changed(joined.length > 0));
+    this.#forget = gate.onChanged((change) => this.#changed(change));
     this.#look();
     options.events.stateChanged(this.#judge.state);
   }
@@ -149,11 +151,11 @@ export class Rollout {
   }
 
   /** The stream of a canary has ended. `standingOf` gives undefined if it did not subscribe to what waits. */
-  canaryEnded(standingOf: () => Standing | undefined): void {
+  canaryEnded(stream: CanaryStream['stream'], standingOf: () => Standing | undefined): void {
     const standing = this.#waits ? standingOf() : undefined;
     if (standing === undefined) return;
-    const rejection = standing.kind === 'rejected' ? standing.reason : undefined;
-    this.#judge.canaryEnded(this.#options.clock.now(), rejection);
+    this.#rejections.ended(stream, standing);
+    this.#judge.canaryEnded(this.#options.clock.now());
     this.#settling.touch();
   }
 
@@ -164,7 +166,8 @@ export class Rollout {
 
   report(): RolloutReport {
     const { canaries } = this.#survey;
-    const count = (kind: Standing['kind']): number => canaries.filter((one) => one.kind === kind).length;
+    const count = (kind: Standing['kind']): number =>
+      canaries.filter(({ standing }) => standing.kind === kind).length;
     return {
       enabled: this.#settings !== undefined,
       state: this.#judge.state,
@@ -229,10 +232,13 @@ export class Rollout {
     this.#look();
   }
 
-  #changed(joined: boolean): void {
+  #changed({ type, joined, left }: PendingChange): void {
     this.#options.fleet.waitingChanged();
     this.#released ??= this.#options.revision() - 1;
-    if (joined) {
+    const names = new Set([...joined, ...left].map((name) => nameKey(type, name)));
+    this.#rejections.changed(names);
+    this.#judge.changed(names);
+    if (joined.length > 0) {
       this.#judge.joined(this.#options.clock.now());
       this.#waits = true;
     }
@@ -284,13 +290,15 @@ export class Rollout {
   }
 
   #observe(now: number, names: readonly PendingName[], { canaries, members }: Survey): Observation {
-    const rejected = canaries.find((one) => one.kind === 'rejected');
+    const waiting = new Set(names.map(({ type, name }) => nameKey(type, name)));
+    this.#rejections.observe(canaries, waiting);
+    const rejected = canaries.map(({ standing }) => standing).find((one) => one.kind === 'rejected');
     const types = new Set(this.#settings === undefined ? [] : names.map(({ type }) => type));
     return {
-      pending: names.length,
+      names: waiting,
       total: canaries.length + this.#canaries.absent(members),
-      accepted: canaries.filter(({ kind }) => kind === 'accepted').length,
-      rejection: rejected?.reason,
+      accepted: canaries.filter(({ standing }) => standing.kind === 'accepted').length,
+      rejection: rejected?.reason ?? this.#rejections.reason(waiting),
       removals:
         types.size === 0 ? undefined : this.#options.tooManyRemovals(types, this.#judge.startedAt ?? now),
       clientsMayComeBack: this.#canaries.mayComeBack(now),

@@ -76,6 +76,10 @@ export abstract class SentResponses implements SentState {
     return this.#lastNack;
   }
 
+  get rejectedWhole(): Rejection | undefined {
+    return this.#rejectedWhole;
+  }
+
   isOutstanding(nonce: string): boolean {
     return this.#unanswered?.header.nonce === nonce || this.#indexOf(nonce) >= 0;
   }

@@ -11,7 +11,7 @@ const settings: JudgeSettings = {
 
 /** Two canaries that have accepted one change. */
 const accepted: Observation = {
-  pending: 1,
+  names: new Set(['cds a']),
   total: 2,
   accepted: 2,
   rejection: undefined,
@@ -21,11 +21,11 @@ const accepted: Observation = {
 const waiting: Observation = { ...accepted, accepted: 1 };
 const rejects: Observation = { ...accepted, accepted: 1, rejection: 'lds web: no such filter' };
 const nobody: Observation = { ...accepted, total: 0, accepted: 0 };
-const nothing: Observation = { ...nobody, pending: 0 };
+const nothing: Observation = { ...nobody, names: new Set() };
 
 type Step =
-  | { readonly at: number; readonly joined: true }
-  | { readonly at: number; readonly ended: true; readonly rejecting?: string }
+  | { readonly at: number; readonly joined: true; readonly names: readonly string[] }
+  | { readonly at: number; readonly ended: true }
   | { readonly at: number; readonly frozen: boolean }
   | { readonly at: number; readonly sees: Observation; readonly gives: string };
 
@@ -35,9 +35,10 @@ interface Row {
   readonly steps: readonly Step[];
 }
 
-const joined = (at: number): Step => ({ at, joined: true });
-const ended = (at: number, rejecting?: string): Step =>
-  rejecting === undefined ? { at, ended: true } : { at, ended: true, rejecting };
+const joined = (at: number): Step => changed(at, 'cds a');
+/** Upstream says something else under these names, and it waits. */
+const changed = (at: number, ...names: readonly string[]): Step => ({ at, joined: true, names });
+const ended = (at: number): Step => ({ at, ended: true });
 /** `gives`: the state with its cause, or why it is released. */
 const sees = (at: number, observation: Observation, gives: string): Step => ({
   at,
@@ -162,19 +163,6 @@ const rows: readonly Row[] = [
     ],
   },
   {
-    rule: 'a canary that rejects and leaves: its verdict stays until upstream sends something else',
-    settings: { maxDisconnects: 100 },
-    steps: [
-      joined(0),
-      sees(1, rejects, 'HELD rejection'),
-      ended(2, 'lds web: no'),
-      sees(2, nobody, 'HELD rejection'),
-      sees(99, nobody, 'HELD rejection'),
-      joined(100),
-      sees(100, accepted, 'CANARY'),
-    ],
-  },
-  {
     rule: 'upstream goes back to what is released: nothing waits',
     steps: [
       joined(0),
@@ -200,6 +188,32 @@ const rows: readonly Row[] = [
       joined(600),
       sees(600, many(11), 'CANARY'),
       sees(630, many(11), 'accepted'),
+    ],
+  },
+  {
+    rule: 'too many ended: a change of another name does not free what waited then',
+    steps: [
+      joined(0),
+      ended(1),
+      sees(1, { ...nobody, names: new Set(['cds a', 'lds b']) }, 'HELD disconnects'),
+      changed(2, 'cds c'),
+      sees(50, many(3), 'HELD disconnects'),
+      changed(60, 'lds b'),
+      sees(60, many(3), 'CANARY'),
+    ],
+  },
+  {
+    rule: 'too many ended: a freeze does not free it, and says nothing about what is not frozen',
+    steps: [
+      joined(0),
+      ended(1),
+      sees(1, nobody, 'HELD disconnects'),
+      { at: 2, frozen: true },
+      sees(2, nothing, 'FROZEN'),
+      changed(3, 'lds b'),
+      sees(3, { ...many(3), names: new Set(['lds b']) }, 'CANARY'),
+      { at: 4, frozen: false },
+      sees(4, many(3), 'HELD disconnects'),
     ],
   },
   {
@@ -289,8 +303,10 @@ describe('judge', () => {
       const judge = new Judge({ ...settings, ...own }, 0);
       for (const step of steps) {
         const { at } = step;
-        if ('joined' in step) judge.joined(at);
-        else if ('ended' in step) judge.canaryEnded(at, step.rejecting);
+        if ('joined' in step) {
+          judge.changed(new Set(step.names));
+          judge.joined(at);
+        } else if ('ended' in step) judge.canaryEnded(at);
         else if ('frozen' in step) judge.freeze(step.frozen);
         else expect(outcome(judge, at, step.sees), `at ${at}`).to.equal(step.gives);
       }
@@ -310,8 +326,9 @@ describe('judge', () => {
     judge.joined(0);
     expect(judge.mayNotSpread(0, waiting)).to.equal(false);
     expect(judge.mayNotSpread(0, rejects)).to.equal(true);
-    judge.canaryEnded(1, undefined);
+    judge.canaryEnded(1);
     expect(judge.mayNotSpread(1, nobody)).to.equal(true);
+    judge.changed(new Set(['cds a']));
     judge.joined(2);
     expect(judge.mayNotSpread(40, nobody)).to.equal(false);
   });

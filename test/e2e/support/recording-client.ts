@@ -119,6 +119,21 @@ export class RecordingClient implements Disposable {
     this.#sotw(short, { versionInfo });
   }
 
+  /** From now on it does not ask for these names, of those that it asked for. */
+  unsubscribe(short: string, names: readonly string[]): void {
+    for (const name of names) this.#of(short).delete(name);
+    if (this.protocol === 'delta') {
+      this.#delta(short, { resourceNamesUnsubscribe: [...names] });
+      return;
+    }
+    this.#names.set(
+      short,
+      (this.#names.get(short) ?? []).filter((name) => !names.includes(name)),
+    );
+    const responseNonce = this.said.findLast((said) => said.type === short)?.nonce ?? '';
+    this.#sotw(short, { versionInfo: this.#accepted.get(short) ?? '', responseNonce });
+  }
+
   of(short: string): readonly RecordedResponse[] {
     return this.said.filter((said) => said.type === short);
   }

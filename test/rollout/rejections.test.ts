@@ -1,0 +1,87 @@
+import { expect } from 'chai';
+import type { CanaryStream, Standing } from '../../src/rollout/fleet.ts';
+import { Rejections } from '../../src/rollout/rejections.ts';
+
+const one = { stream: 'one' };
+const names = (...all: readonly string[]): ReadonlySet<string> => new Set(all);
+const rejects = (isFinal = true, ...of: readonly string[]): Standing => ({
+  kind: 'rejected',
+  reason: 'lds web: no such filter',
+  names: names(...(of.length === 0 ? ['web'] : of)),
+  isFinal,
+});
+const accepted: Standing = { kind: 'accepted' };
+const waits: Standing = { kind: 'waiting' };
+const says = (standing: Standing, ...subscribed: readonly string[]): CanaryStream => ({
+  stream: one,
+  standing,
+  names: [names(...(subscribed.length === 0 ? ['web', 'shop'] : subscribed))],
+});
+
+const waiting = names('web', 'shop');
+
+interface Row {
+  readonly rule: string;
+  readonly after: (rejections: Rejections) => void;
+  readonly rejected: boolean;
+}
+
+/** One canary has rejected `web`. */
+const rows: readonly Row[] = [
+  { rule: 'it still rejects it', after: (r) => r.observe([says(rejects())], waiting), rejected: true },
+  { rule: 'it accepts it after all', after: (r) => r.observe([says(accepted)], waiting), rejected: false },
+  { rule: 'it is asked again', after: (r) => r.observe([says(waits)], waiting), rejected: true },
+  { rule: 'it unsubscribes', after: (r) => r.observe([says(accepted, 'shop')], waiting), rejected: true },
+  { rule: 'it is no canary any more', after: (r) => r.observe([], waiting), rejected: true },
+  { rule: 'it ends', after: (r) => r.ended(one, rejects()), rejected: true },
+  { rule: 'upstream says something else there', after: (r) => r.changed(names('web')), rejected: false },
+  { rule: 'upstream says something else elsewhere', after: (r) => r.changed(names('shop')), rejected: true },
+  {
+    rule: 'it ends, and upstream says something else there',
+    after: (r) => {
+      r.ended(one, rejects());
+      r.observe([], waiting);
+      r.changed(names('web'));
+    },
+    rejected: false,
+  },
+  {
+    rule: 'what it rejected is frozen, and then waits again',
+    after: (r) => {
+      r.observe([], names('shop'));
+      expect(r.reason(names('shop'))).to.equal(undefined);
+      r.observe([], waiting);
+    },
+    rejected: true,
+  },
+  {
+    rule: 'a response of several names was rejected: the change of any of them ends it',
+    after: (r) => {
+      r.changed(names('web'));
+      r.observe([says(rejects(true, 'web', 'shop'))], waiting);
+      r.observe([], waiting);
+      r.changed(names('shop'));
+    },
+    rejected: false,
+  },
+  {
+    rule: 'it rejects what was mended since, and ends before it was sent that',
+    after: (r) => {
+      r.changed(names('web'));
+      r.observe([says(rejects(false))], waiting);
+      r.ended(one, rejects(false));
+    },
+    rejected: false,
+  },
+];
+
+describe('rejections of canaries', () => {
+  for (const { rule, after, rejected } of rows) {
+    it(`${rule}: ${rejected ? 'rejected' : 'not rejected'}`, () => {
+      const rejections = new Rejections();
+      rejections.observe([says(rejects())], waiting);
+      after(rejections);
+      expect(rejections.reason(waiting)).to.equal(rejected ? 'lds web: no such filter' : undefined);
+    });
+  }
+});
