@@ -37,9 +37,9 @@ const policy = [
 export function statusPage(status: StatusResponse, clients: ListClientsResponse, now: number): HttpAnswer {
   const page = html`<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
-<title>distributary: ${status.ready ? 'ready' : 'not ready'}</title><style>${new Html(style)}</style></head>
+<title>${shorten(status.nodeId, 60)}: ${status.ready ? 'ready' : 'not ready'} (distributary)</title><style>${new Html(style)}</style></head>
 <body><div id="lost" role="alert"></div><main>
-${heading(status)}${warnings(status)}${rollout(status, now)}${flowPicture(status)}
+${heading(status)}<p class="summary">${summary(status, now)}</p>${warnings(status)}${rollout(status, now)}${flowPicture(status)}
 <h2>Upstreams</h2>${table(upstreamColumns(now), status.upstreams, 'No upstream is configured.')}
 <h2>Rejected by clients</h2>${table(nackColumns(now), status.nacks, 'Nothing: clients took what they were sent.')}
 <h2>Types</h2>${table(typeColumns, status.types, 'Nothing is cached or asked for yet.')}
@@ -54,9 +54,24 @@ function heading(status: StatusResponse): Html {
   const state = status.ready
     ? html`<span class="state good">ready</span>`
     : html`<span class="state bad">not ready: ${status.reason}</span>`;
-  return html`<header><h1>distributary</h1>${state}<span class="dim">version ${status.version}, up for ${formatSeconds(status.uptimeSeconds)}</span>
+  return html`<header><h1>${shorten(status.nodeId, 200)}</h1>${state}<span class="dim">distributary on ${shorten(status.host, 200)}, version ${status.version}, up for ${formatSeconds(status.uptimeSeconds)}</span>
 <nav><a href="/ready">ready</a><a href="/metrics">metrics</a><a href="/config_dump">configuration</a></nav></header>`;
 }
+
+/** What matters most, in one sentence: as somebody would say it on the phone. */
+function summary({ clients, upstreams, nacks, rollout: change }: StatusResponse, now: number): string {
+  const away = upstreams
+    .filter(({ connected }) => !connected)
+    .map(({ name, staleSince }) => `${shorten(name, 60)} away${forTime(ago(staleSince, now))}`);
+  const rejecting = nacks
+    .slice(0, 2)
+    .map((nack) => `${nack.clients} reject ${nack.type} ${shorten(nack.name || '(a removal)', 80)}`);
+  const rest = nacks.length > 2 ? [`${nacks.length - 2} more rejections`] : [];
+  const held = change === undefined || change.state === 'IDLE' ? [] : [`a change is ${change.state}`];
+  return `Serving ${clients} clients; ${[...away, ...rejecting, ...rest, ...held].join('; ') || 'all is well'}.`;
+}
+
+const forTime = (time: string | undefined): string => (time === undefined ? '' : ` for ${time}`);
 
 function warnings({ warnings: list }: StatusResponse): Html {
   const items = list.map((warning) => html`<li>${shorten(warning, 500)}</li>`);

@@ -48,7 +48,7 @@ function statusText(response: StatusResponse, now: number): string {
   const state = response.ready ? 'ready' : `not ready: ${printable(response.reason)}`;
   const sections = [
     [
-      `distributary ${response.version}, up for ${formatSeconds(response.uptimeSeconds)}: ${state}`,
+      `${printable(response.nodeId)} on ${printable(response.host)}: distributary ${response.version}, up for ${formatSeconds(response.uptimeSeconds)}: ${state}`,
       `clients: ${response.clients} streams; cache: ${formatBytes(Number(response.cacheBytes))}`,
     ].join('\n'),
     response.warnings.map((warning) => `warning: ${printable(warning)}`).join('\n'),

@@ -1,3 +1,4 @@
+import { hostname } from 'node:os';
 import type { Changes } from '../admin/changes-ports.ts';
 import type { Operation } from '../admin/operations.ts';
 import type {
@@ -162,6 +163,8 @@ export class Inspection implements Inspector {
       workers: [...workers],
       warnings: [...this.#options.warnings()],
       cacheBytes: BigInt(relay.store.bytes),
+      nodeId: relay.nodeId,
+      host: hostname(),
       rollout: rolloutStatus(rollout.report()),
     };
   }

@@ -40,6 +40,13 @@ describe('status page', () => {
     }
   });
 
+  it('says which relay it is, and in a sentence what is wrong', () => {
+    const { body } = page();
+    expect(body).to.include('<h1>relay-eu-1</h1>').and.to.include('distributary on machine-7');
+    expect(body).to.match(/Serving 4 clients; second away for [^;]+; 2 reject cds &lt;script&gt;/);
+    expect(page({ upstreams: [], nacks: [], clients: 0 }).body).to.include('Serving 0 clients; all is well.');
+  });
+
   it('says why it is not ready, and what is empty', () => {
     const { body } = page({ ready: false, reason: 'no <upstream>', types: [], nacks: [], upstreams: [] });
     expect(body).to.include('not ready: no &lt;upstream&gt;');

@@ -53,6 +53,8 @@ export const sampleStatus: Plain<StatusResponse> = {
     },
   ],
   cacheBytes: 5_000_000_000n,
+  nodeId: 'relay-eu-1',
+  host: 'machine-7',
   workers: [],
   warnings: ['xds.address: <everybody> may read'],
 };
