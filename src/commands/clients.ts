@@ -10,7 +10,7 @@ import { adminOptions, adminUsage } from './admin-client.ts';
 import { defineCommand } from './command.ts';
 import { jsonText } from './json-text.ts';
 import { painter, type Style } from './paint.ts';
-import { type Cell, textTable } from './text-table.ts';
+import { type Cell, painted, textTable } from './text-table.ts';
 import { type Terminal, UsageError } from './usage.ts';
 import { watchUsage } from './watch.ts';
 import { readCount, readType, shortTypes, showRelay } from './with-relay.ts';
@@ -127,7 +127,7 @@ function rowOf(client: Client): readonly Cell[] {
     node?.cluster ?? '',
     peer,
     transport,
-    style === undefined ? state : { text: state, style },
+    style === undefined ? state : painted(style, state),
     typesText(types),
     types.find((type) => type.state === 'ERROR')?.lastNack ?? '',
   ];

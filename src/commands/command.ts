@@ -12,7 +12,7 @@ interface Definition<Options extends ParseArgsOptionsConfig> {
   /** What `--help` prints. The first paragraph is the usage line. */
   readonly usage: string;
   readonly options: Options;
-  readonly run: (values: Parsed<Options>, terminal: Terminal) => Promise<number> | UsageError;
+  readonly run: (values: Parsed<Options>, terminal: Terminal) => Promise<number | UsageError> | UsageError;
 }
 
 /** Reads the flags, answers `--help`, and refuses what cannot be understood. */
@@ -28,8 +28,8 @@ export function defineCommand<const Options extends ParseArgsOptionsConfig>({
       terminal.out(`${usage}\n`);
       return 0;
     }
-    const running = run(parsed.value, terminal);
-    return running instanceof UsageError ? refuse(running, terminal) : running;
+    const outcome = await run(parsed.value, terminal);
+    return outcome instanceof UsageError ? refuse(outcome, terminal) : outcome;
   };
   return Object.assign(command, { options });
 }

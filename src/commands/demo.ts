@@ -4,10 +4,11 @@ import { parseConfig } from '../config/load.ts';
 import { problemLine } from '../config/source.ts';
 import { fail, type Result } from '../model/result.ts';
 import { createLog } from '../observe/log.ts';
+import { defineCommand } from './command.ts';
 import { DemoClient } from './demo-client.ts';
 import { Narrator } from './demo-narrator.ts';
 import { firstSignal } from './signals.ts';
-import { parse, processTerminal, refuse, type Terminal } from './usage.ts';
+import { processTerminal, type Terminal } from './usage.ts';
 import { version } from './version.ts';
 
 const usage = `Usage: distributary demo [--once]
@@ -31,42 +32,40 @@ const environments = ['prod', 'test'] as const;
 const everythingTimeoutMs = 15_000;
 
 /** The command `demo`: its exit code. */
-export async function demo(argv: readonly string[], terminal: Terminal = processTerminal): Promise<number> {
-  const parsed = parse(argv, { once: { type: 'boolean' } }, usage);
-  if (!parsed.ok) return refuse(parsed.error, terminal);
-  if (parsed.value.help === true) {
-    terminal.out(`${usage}\n`);
-    return 0;
-  }
-  const started = await startRelay(parsed.value.once === true, terminal);
-  if (!started.ok) {
-    terminal.err(`${started.error}\n`);
-    return 1;
-  }
-  const relay = started.value;
-  const interrupted = firstSignal('SIGINT', 'SIGTERM');
-  const addresses = new Map(relay.listeners.map(({ name, address }) => [name, address]));
-  const xds = addresses.get('xds') ?? '';
-  const admin = `http://${addresses.get('admin') ?? ''}`;
-  terminal.out(`A relay over ${resources} and two clients that ask it for everything.\n\n`);
-  const clients = environments.map((env) => startClient(env, xds, admin, terminal));
-  try {
-    const everything = Promise.all(clients.map(({ narrator }) => narrator.everything));
-    const outcome = await Promise.race([everything, interrupted.promise, timeout(everythingTimeoutMs)]);
-    if (outcome === 'too late') {
-      terminal.err(`the clients did not get everything within ${everythingTimeoutMs / 1000} s\n`);
+export const demo = defineCommand({
+  usage,
+  options: { once: { type: 'boolean' } },
+  run: async (values, terminal) => {
+    const started = await startRelay(values.once === true, terminal);
+    if (!started.ok) {
+      terminal.err(`${started.error}\n`);
       return 1;
     }
-    if (typeof outcome === 'string') return 0;
-    terminal.out(epilogue(xds, admin, parsed.value.once === true));
-    if (parsed.value.once !== true) await interrupted.promise;
-    return 0;
-  } finally {
-    interrupted.release();
-    for (const { client } of clients) client.close();
-    await relay.drain();
-  }
-}
+    const relay = started.value;
+    const interrupted = firstSignal('SIGINT', 'SIGTERM');
+    const addresses = new Map(relay.listeners.map(({ name, address }) => [name, address]));
+    const xds = addresses.get('xds') ?? '';
+    const admin = `http://${addresses.get('admin') ?? ''}`;
+    terminal.out(`A relay over ${resources} and two clients that ask it for everything.\n\n`);
+    const clients = environments.map((env) => startClient(env, xds, admin, terminal));
+    try {
+      const everything = Promise.all(clients.map(({ narrator }) => narrator.everything));
+      const outcome = await Promise.race([everything, interrupted.promise, timeout(everythingTimeoutMs)]);
+      if (outcome === 'too late') {
+        terminal.err(`the clients did not get everything within ${everythingTimeoutMs / 1000} s\n`);
+        return 1;
+      }
+      if (typeof outcome === 'string') return 0;
+      terminal.out(epilogue(xds, admin, values.once === true));
+      if (values.once !== true) await interrupted.promise;
+      return 0;
+    } finally {
+      interrupted.release();
+      for (const { client } of clients) client.close();
+      await relay.drain();
+    }
+  },
+});
 
 /** At the default addresses, where the other commands look; at free ones if those are taken, or with --once. */
 async function startRelay(once: boolean, terminal: Terminal): Promise<Result<Distributary>> {

@@ -6,11 +6,12 @@ import {
 } from '../gen/distributary/admin/v1/changes_pb.ts';
 import { fail, ok, type Result } from '../model/result.ts';
 import { adminOptions, adminUsage } from './admin-client.ts';
+import { defineCommand } from './command.ts';
 import { jsonText } from './json-text.ts';
 import { printable } from './printable.ts';
 import { readParameters } from './read-parameters.ts';
 import { textTable } from './text-table.ts';
-import { parse, processTerminal, refuse, type Terminal, UsageError } from './usage.ts';
+import { UsageError } from './usage.ts';
 import { readCount, readType, shortTypes, withRelay } from './with-relay.ts';
 
 const usage = `Usage: distributary diff (--from REV --to REV | --pending | --client ID --client ID | --param K=V... --against K=V...)
@@ -45,26 +46,23 @@ const options = {
 } as const;
 
 /** The command `diff`: its exit code. */
-export async function diff(argv: readonly string[], terminal: Terminal = processTerminal): Promise<number> {
-  const parsed = parse(argv, options, usage);
-  if (!parsed.ok) return refuse(parsed.error, terminal);
-  const values = parsed.value;
-  if (values.help === true) {
-    terminal.out(`${usage}\n`);
-    return 0;
-  }
-  const type = readType(values.type);
-  if (!type.ok) return refuse(new UsageError(type.error, usage), terminal);
-  const sides = readSides(values);
-  if (!sides.ok) return refuse(new UsageError(sides.error, usage), terminal);
-  return withRelay(values, usage, terminal, async ({ rpc }) => {
-    const { from, to } = sides.value;
-    const request = { from: { of: from }, to: { of: to }, type: type.value, name: values.name ?? '' };
-    const response = await rpc.diff(request);
-    terminal.out(`${values.json === true ? jsonText(DiffResponseSchema, response) : diffText(response)}\n`);
-    return 0;
-  });
-}
+export const diff = defineCommand({
+  usage,
+  options,
+  run: async (values, terminal) => {
+    const type = readType(values.type);
+    if (!type.ok) return new UsageError(type.error, usage);
+    const sides = readSides(values);
+    if (!sides.ok) return new UsageError(sides.error, usage);
+    return withRelay(values, usage, terminal, async ({ rpc }) => {
+      const { from, to } = sides.value;
+      const request = { from: { of: from }, to: { of: to }, type: type.value, name: values.name ?? '' };
+      const response = await rpc.diff(request);
+      terminal.out(`${values.json === true ? jsonText(DiffResponseSchema, response) : diffText(response)}\n`);
+      return 0;
+    });
+  },
+});
 
 type Side = NonNullable<MessageInitShape<typeof DiffSideSchema>['of']>;
 

@@ -7,11 +7,12 @@ import {
 import { fail, ok, type Result } from '../model/result.ts';
 import { knownTypes, typeByName } from '../model/types.ts';
 import { adminClient, adminOptions, adminUsage, explainFailure } from './admin-client.ts';
+import { defineCommand } from './command.ts';
 import { jsonText } from './json-text.ts';
 import { printable } from './printable.ts';
 import { readParameters } from './read-parameters.ts';
 import { textTable } from './text-table.ts';
-import { parse, processTerminal, refuse, type Terminal, UsageError } from './usage.ts';
+import { UsageError } from './usage.ts';
 
 const shorts = knownTypes.map(({ short }) => short).join(' ');
 
@@ -40,38 +41,33 @@ const options = {
 } as const;
 
 /** The command `explain`: its exit code. */
-export async function explain(
-  argv: readonly string[],
-  terminal: Terminal = processTerminal,
-): Promise<number> {
-  const parsed = parse(argv, options, usage);
-  if (!parsed.ok) return refuse(parsed.error, terminal);
-  const values = parsed.value;
-  if (values.help === true) {
-    terminal.out(`${usage}\n`);
-    return 0;
-  }
-  const request = readRequest(values);
-  if (!request.ok) return refuse(new UsageError(request.error, usage), terminal);
-  const client = adminClient(values);
-  if (!client.ok) return refuse(new UsageError(client.error, usage), terminal);
-  try {
-    const response = await client.value.rpc.explain(request.value);
-    const verdict = verdictText(response, request.value);
-    const shown = values.json === true ? [jsonText(ExplainResponseSchema, response)] : detailTexts(response);
-    if (response.matchFound) {
-      terminal.out(`${(values.json === true ? shown : [verdict, ...shown]).join('\n\n')}\n`);
-      return 0;
+export const explain = defineCommand({
+  usage,
+  options,
+  run: async (values, terminal) => {
+    const request = readRequest(values);
+    if (!request.ok) return new UsageError(request.error, usage);
+    const client = adminClient(values);
+    if (!client.ok) return new UsageError(client.error, usage);
+    try {
+      const response = await client.value.rpc.explain(request.value);
+      const verdict = verdictText(response, request.value);
+      const shown =
+        values.json === true ? [jsonText(ExplainResponseSchema, response)] : detailTexts(response);
+      if (response.matchFound) {
+        terminal.out(`${(values.json === true ? shown : [verdict, ...shown]).join('\n\n')}\n`);
+        return 0;
+      }
+      terminal.err(`${verdict}\n`);
+      if (shown.length > 0) terminal.out(`${shown.join('\n\n')}\n`);
+      return 1;
+    } catch (error) {
+      const notFound = error instanceof ConnectError && error.code === Code.NotFound;
+      terminal.err(`${notFound ? error.rawMessage : explainFailure(client.value, error)}\n`);
+      return 1;
     }
-    terminal.err(`${verdict}\n`);
-    if (shown.length > 0) terminal.out(`${shown.join('\n\n')}\n`);
-    return 1;
-  } catch (error) {
-    const notFound = error instanceof ConnectError && error.code === Code.NotFound;
-    terminal.err(`${notFound ? error.rawMessage : explainFailure(client.value, error)}\n`);
-    return 1;
-  }
-}
+  },
+});
 
 interface Request {
   readonly type: string;

@@ -5,10 +5,11 @@ import {
 } from '../gen/distributary/admin/v1/changes_pb.ts';
 import { formatBytes } from '../observe/format.ts';
 import { adminOptions, adminUsage } from './admin-client.ts';
+import { defineCommand } from './command.ts';
 import { jsonText } from './json-text.ts';
 import { printable } from './printable.ts';
 import { textTable } from './text-table.ts';
-import { parse, processTerminal, refuse, type Terminal, UsageError } from './usage.ts';
+import { UsageError } from './usage.ts';
 import { readCount, readType, shortTypes, withRelay } from './with-relay.ts';
 
 const usage = `Usage: distributary history [--type T] [--name N] [--limit N] [--admin URL] [--cert F --key F] [--ca F] [--json]
@@ -36,29 +37,23 @@ const options = {
 const shownNames = 3;
 
 /** The command `history`: its exit code. */
-export async function history(
-  argv: readonly string[],
-  terminal: Terminal = processTerminal,
-): Promise<number> {
-  const parsed = parse(argv, options, usage);
-  if (!parsed.ok) return refuse(parsed.error, terminal);
-  const values = parsed.value;
-  if (values.help === true) {
-    terminal.out(`${usage}\n`);
-    return 0;
-  }
-  const type = readType(values.type);
-  if (!type.ok) return refuse(new UsageError(type.error, usage), terminal);
-  const limit = readCount('--limit', values.limit, 0);
-  if (!limit.ok) return refuse(new UsageError(limit.error, usage), terminal);
-  return withRelay(values, usage, terminal, async ({ rpc }) => {
-    const response = await rpc.history({ type: type.value, name: values.name ?? '', limit: limit.value });
-    terminal.out(
-      `${values.json === true ? jsonText(HistoryResponseSchema, response) : historyText(response)}\n`,
-    );
-    return 0;
-  });
-}
+export const history = defineCommand({
+  usage,
+  options,
+  run: async (values, terminal) => {
+    const type = readType(values.type);
+    if (!type.ok) return new UsageError(type.error, usage);
+    const limit = readCount('--limit', values.limit, 0);
+    if (!limit.ok) return new UsageError(limit.error, usage);
+    return withRelay(values, usage, terminal, async ({ rpc }) => {
+      const response = await rpc.history({ type: type.value, name: values.name ?? '', limit: limit.value });
+      terminal.out(
+        `${values.json === true ? jsonText(HistoryResponseSchema, response) : historyText(response)}\n`,
+      );
+      return 0;
+    });
+  },
+});
 
 function historyText({ changes }: HistoryResponse): string {
   if (changes.length === 0) return 'nothing has changed yet';

@@ -1,6 +1,14 @@
+import {
+  DiscardResponseSchema,
+  FreezeResponseSchema,
+  ReleaseResponseSchema,
+  UnfreezeResponseSchema,
+} from '../gen/distributary/admin/v1/rollout_pb.ts';
 import type { AdminClient } from './admin-client.ts';
 import { adminOptions, adminUsage } from './admin-client.ts';
-import { parse, processTerminal, refuse, type Terminal, UsageError } from './usage.ts';
+import { type Command, defineCommand } from './command.ts';
+import { jsonText } from './json-text.ts';
+import { UsageError } from './usage.ts';
 import { readType, shortTypes, withRelay } from './with-relay.ts';
 
 interface Request {
@@ -9,11 +17,17 @@ interface Request {
   readonly reason: string;
 }
 
+/** What the relay answers: for people, and as it is. */
+interface Done {
+  readonly text: string;
+  readonly json: string;
+}
+
 /** One command: what it tells of itself, what it asks, and what it prints of the answer. */
 interface Operation {
   readonly name: string;
   readonly does: string;
-  readonly run: (rpc: AdminClient['rpc'], request: Request) => Promise<string>;
+  readonly run: (rpc: AdminClient['rpc'], request: Request) => Promise<Done>;
 }
 
 const options = {
@@ -21,12 +35,14 @@ const options = {
   type: { type: 'string' },
   reason: { type: 'string', default: '' },
   ...adminOptions,
+  json: { type: 'boolean' },
 } as const;
 
 const usageOf = ({
   name,
   does,
 }: Operation): string => `Usage: distributary ${name} [--upstream U] [--type T] --reason TEXT [--admin URL] [--cert F --key F] [--ca F]
+       [--json]
 
 ${does}
 
@@ -34,30 +50,27 @@ ${does}
   --type T        only this type: a type URL, or one of: ${shortTypes}
   --reason TEXT   why, for the log and the status; required
 ${adminUsage(16)}
+  --json          as JSON
   -h, --help      this text
 
 Exit: 0, or 1 if the relay refuses, with the reason on stderr.`;
 
-type Command = (argv: readonly string[], terminal?: Terminal) => Promise<number>;
-
 function command(operation: Operation): Command {
-  return async (argv, terminal = processTerminal) => {
-    const usage = usageOf(operation);
-    const parsed = parse(argv, options, usage);
-    if (!parsed.ok) return refuse(parsed.error, terminal);
-    const { help, upstream, reason, ...values } = parsed.value;
-    if (help === true) {
-      terminal.out(`${usage}\n`);
-      return 0;
-    }
-    if (reason.trim() === '') return refuse(new UsageError('--reason is missing: say why', usage), terminal);
-    const type = readType(values.type);
-    if (!type.ok) return refuse(new UsageError(type.error, usage), terminal);
-    return withRelay(values, usage, terminal, async ({ rpc }) => {
-      terminal.out(`${await operation.run(rpc, { upstream, reason, type: type.value })}\n`);
-      return 0;
-    });
-  };
+  const usage = usageOf(operation);
+  return defineCommand({
+    usage,
+    options,
+    run: async ({ upstream, reason, ...values }, terminal) => {
+      if (reason.trim() === '') return new UsageError('--reason is missing: say why', usage);
+      const type = readType(values.type);
+      if (!type.ok) return new UsageError(type.error, usage);
+      return withRelay(values, usage, terminal, async ({ rpc }) => {
+        const { text, json } = await operation.run(rpc, { upstream, reason, type: type.value });
+        terminal.out(`${values.json === true ? json : text}\n`);
+        return 0;
+      });
+    },
+  });
 }
 
 const names = (count: number): string => (count === 1 ? '1 name' : `${count} names`);
@@ -67,8 +80,8 @@ export const freeze = command({
   does: `Freezes changes: nothing that is known changes for any client, until unfreeze. Without --upstream and --type this is
 for everything, endpoints too. What is new still comes through.`,
   run: async (rpc, request) => {
-    await rpc.freeze(request);
-    return 'frozen';
+    const response = await rpc.freeze(request);
+    return { text: 'frozen', json: jsonText(FreezeResponseSchema, response) };
   },
 });
 
@@ -77,8 +90,9 @@ export const unfreeze = command({
   does: `Ends a freeze: give the --upstream and --type that were frozen, or neither to end all. What has changed meanwhile goes
 through the rollout.`,
   run: async (rpc, request) => {
-    const { pending } = await rpc.unfreeze(request);
-    return `not frozen any more; ${names(pending)} pending`;
+    const response = await rpc.unfreeze(request);
+    const text = `not frozen any more; ${names(response.pending)} pending`;
+    return { text, json: jsonText(UnfreezeResponseSchema, response) };
   },
 });
 
@@ -86,8 +100,9 @@ export const release = command({
   name: 'release',
   does: 'Gives everybody the change that only canaries have, whatever they say to it.',
   run: async (rpc, request) => {
-    const { released } = await rpc.release(request);
-    return `released: ${names(released)}`;
+    const response = await rpc.release(request);
+    const text = `released: ${names(response.released)}`;
+    return { text, json: jsonText(ReleaseResponseSchema, response) };
   },
 });
 
@@ -95,7 +110,8 @@ export const discard = command({
   name: 'discard',
   does: `Drops the change that only canaries have: they go back to what everybody has. What upstream says next is judged anew.`,
   run: async (rpc, request) => {
-    const { discarded } = await rpc.discard(request);
-    return `discarded: ${names(discarded)}`;
+    const response = await rpc.discard(request);
+    const text = `discarded: ${names(response.discarded)}`;
+    return { text, json: jsonText(DiscardResponseSchema, response) };
   },
 });

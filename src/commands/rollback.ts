@@ -1,8 +1,9 @@
 import { RollbackResponseSchema } from '../gen/distributary/admin/v1/changes_pb.ts';
 import { fail, ok, type Result } from '../model/result.ts';
 import { adminOptions, adminUsage } from './admin-client.ts';
+import { defineCommand } from './command.ts';
 import { jsonText } from './json-text.ts';
-import { parse, processTerminal, refuse, type Terminal, UsageError } from './usage.ts';
+import { UsageError } from './usage.ts';
 import { readCount, readType, shortTypes, withRelay } from './with-relay.ts';
 
 const usage = `Usage: distributary rollback --to REV [--upstream U] [--type T] --reason TEXT [--admin URL] [--cert F --key F]
@@ -31,30 +32,24 @@ const options = {
 } as const;
 
 /** The command `rollback`: its exit code. */
-export async function rollback(
-  argv: readonly string[],
-  terminal: Terminal = processTerminal,
-): Promise<number> {
-  const parsed = parse(argv, options, usage);
-  if (!parsed.ok) return refuse(parsed.error, terminal);
-  const values = parsed.value;
-  if (values.help === true) {
-    terminal.out(`${usage}\n`);
-    return 0;
-  }
-  const request = readRequest(values);
-  if (!request.ok) return refuse(new UsageError(request.error, usage), terminal);
-  return withRelay(values, usage, terminal, async ({ rpc }) => {
-    const response = await rpc.rollback(request.value);
-    const { changed, revision } = response;
-    const text =
-      values.json === true
-        ? jsonText(RollbackResponseSchema, response)
-        : `as at revision ${request.value.to}: ${changed} resources changed, which is revision ${revision}; frozen until unfreeze`;
-    terminal.out(`${text}\n`);
-    return 0;
-  });
-}
+export const rollback = defineCommand({
+  usage,
+  options,
+  run: async (values, terminal) => {
+    const request = readRequest(values);
+    if (!request.ok) return new UsageError(request.error, usage);
+    return withRelay(values, usage, terminal, async ({ rpc }) => {
+      const response = await rpc.rollback(request.value);
+      const { changed, revision } = response;
+      const text =
+        values.json === true
+          ? jsonText(RollbackResponseSchema, response)
+          : `as at revision ${request.value.to}: ${changed} resources changed, which is revision ${revision}; frozen until unfreeze`;
+      terminal.out(`${text}\n`);
+      return 0;
+    });
+  },
+});
 
 interface Request {
   readonly to: number;

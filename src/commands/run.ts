@@ -8,8 +8,9 @@ import { createLog, isLogFormat, type Log, type LogFormat, logFormats } from '..
 import { isLogLevel, LogLevels, levels } from '../observe/log-levels.ts';
 import { logRuntimeWarnings } from '../observe/runtime-warnings.ts';
 import { serveByWorkers } from '../workers/worker-serving.ts';
+import { defineCommand } from './command.ts';
 import { firstSignal } from './signals.ts';
-import { parse, processTerminal, refuse, type Terminal, UsageError } from './usage.ts';
+import { type Terminal, UsageError } from './usage.ts';
 import { version } from './version.ts';
 
 const usage = `Usage: distributary run --config FILE [--log-level LEVEL] [--log-format FORMAT]
@@ -24,40 +25,31 @@ Runs the relay until SIGTERM or SIGINT, then drains. SIGHUP reads the configurat
 Exit: 0 after a drain, 2 for a bad command line or configuration, 1 for anything else.`;
 
 /** 0 after a drain, 2 for a bad configuration, 1 for anything else. */
-export async function run(argv: readonly string[], terminal: Terminal = processTerminal): Promise<number> {
-  const parsed = parse(
-    argv,
-    { config: { type: 'string' }, 'log-level': { type: 'string' }, 'log-format': { type: 'string' } },
-    usage,
-  );
-  if (!parsed.ok) return refuse(parsed.error, terminal);
-  if (parsed.value.help === true) {
-    terminal.out(`${usage}\n`);
-    return 0;
-  }
-  const { config: file, 'log-level': level = 'info', 'log-format': format = 'json' } = parsed.value;
-  if (file === undefined) return refuse(new UsageError('--config is missing', usage), terminal);
-  if (!isLogLevel(level)) {
-    return refuse(new UsageError(`--log-level ${level}: ${levels.join(', ')} are accepted`, usage), terminal);
-  }
-  if (!isLogFormat(format)) {
-    return refuse(
-      new UsageError(`--log-format ${format}: ${logFormats.join(', ')} are accepted`, usage),
-      terminal,
-    );
-  }
-  const loaded = loadConfig(file, terminal.environment);
-  if (!loaded.ok) {
-    for (const problem of loaded.error) terminal.err(`${problemLine(file, problem)}\n`);
-    return 2;
-  }
-  const logLevels = new LogLevels(level);
-  const log = createLog({ levels: logLevels, format });
-  logRuntimeWarnings(log);
-  sayStart(loaded.value, log);
-  warn(loaded.value, log);
-  return serve(file, loaded.value, { log, logLevels, format }, terminal);
-}
+export const run = defineCommand({
+  usage,
+  options: { config: { type: 'string' }, 'log-level': { type: 'string' }, 'log-format': { type: 'string' } },
+  run: async (values, terminal) => {
+    const { config: file, 'log-level': level = 'info', 'log-format': format = 'json' } = values;
+    if (file === undefined) return new UsageError('--config is missing', usage);
+    if (!isLogLevel(level)) {
+      return new UsageError(`--log-level ${level}: ${levels.join(', ')} are accepted`, usage);
+    }
+    if (!isLogFormat(format)) {
+      return new UsageError(`--log-format ${format}: ${logFormats.join(', ')} are accepted`, usage);
+    }
+    const loaded = loadConfig(file, terminal.environment);
+    if (!loaded.ok) {
+      for (const problem of loaded.error) terminal.err(`${problemLine(file, problem)}\n`);
+      return 2;
+    }
+    const logLevels = new LogLevels(level);
+    const log = createLog({ levels: logLevels, format });
+    logRuntimeWarnings(log);
+    sayStart(loaded.value, log);
+    warn(loaded.value, log);
+    return serve(file, loaded.value, { log, logLevels, format }, terminal);
+  },
+});
 
 /** Which relay this is: the first line of every log. */
 function sayStart({ node, workers, source }: Config, log: Log): void {

@@ -4,56 +4,50 @@ import {
   type UpstreamStatus,
 } from '../gen/distributary/admin/v1/admin_pb.ts';
 import { formatBytes, formatSeconds } from '../observe/format.ts';
-import { adminClient, adminOptions, adminUsage, explainFailure } from './admin-client.ts';
+import { adminOptions, adminUsage } from './admin-client.ts';
+import { defineCommand } from './command.ts';
 import { jsonText } from './json-text.ts';
+import { type Paint, painter } from './paint.ts';
 import { printable } from './printable.ts';
-import { textTable } from './text-table.ts';
-import { parse, processTerminal, refuse, type Terminal, UsageError } from './usage.ts';
+import { type Painted, painted, textTable } from './text-table.ts';
+import { watchUsage } from './watch.ts';
+import { showRelay } from './with-relay.ts';
 
-const usage = `Usage: distributary status [--admin URL] [--cert F --key F] [--ca F] [--json]
+const usage = `Usage: distributary status [--watch] [--admin URL] [--cert F --key F] [--ca F] [--json]
 
 Shows a running relay: upstreams and their staleness, types, clients, and what clients rejected.
 
+${watchUsage(13)}
 ${adminUsage(13)}
-  --json       as JSON
+  --json       as JSON; with --watch one line each time
   -h, --help   this text
 
 Exit: 0, or 1 if the relay does not answer.`;
 
 /** The command `status`: its exit code. */
-export async function status(argv: readonly string[], terminal: Terminal = processTerminal): Promise<number> {
-  const parsed = parse(argv, { ...adminOptions, json: { type: 'boolean' } }, usage);
-  if (!parsed.ok) return refuse(parsed.error, terminal);
-  const { json, help } = parsed.value;
-  if (help === true) {
-    terminal.out(`${usage}\n`);
-    return 0;
-  }
-  const client = adminClient(parsed.value);
-  if (!client.ok) return refuse(new UsageError(client.error, usage), terminal);
-  try {
-    const response = await client.value.rpc.status({});
-    terminal.out(
-      `${json === true ? jsonText(StatusResponseSchema, response) : statusText(response, Date.now())}\n`,
-    );
-    return 0;
-  } catch (error) {
-    terminal.err(`${explainFailure(client.value, error)}\n`);
-    return 1;
-  }
-}
+export const status = defineCommand({
+  usage,
+  options: { watch: { type: 'boolean' }, ...adminOptions, json: { type: 'boolean' } },
+  run: (values, terminal) =>
+    showRelay(values, usage, terminal, async ({ rpc }) => {
+      const response = await rpc.status({});
+      if (values.json !== true) return statusText(response, Date.now(), painter(terminal));
+      return jsonText(StatusResponseSchema, response, values.watch === true ? 0 : 2);
+    }),
+});
 
 /** `now` is milliseconds since the epoch. */
-function statusText(response: StatusResponse, now: number): string {
-  const state = response.ready ? 'ready' : `not ready: ${printable(response.reason)}`;
+function statusText(response: StatusResponse, now: number, paint: Paint): string {
+  const { ready, reason } = response;
+  const state = ready ? paint('green', 'ready') : paint('red', `not ready: ${printable(reason)}`);
   const sections = [
     [
       `${printable(response.nodeId)} on ${printable(response.host)}: distributary ${response.version}, up for ${formatSeconds(response.uptimeSeconds)}: ${state}`,
       `clients: ${response.clients} streams; cache: ${formatBytes(Number(response.cacheBytes))}`,
     ].join('\n'),
-    response.warnings.map((warning) => `warning: ${printable(warning)}`).join('\n'),
+    response.warnings.map((warning) => paint('yellow', `warning: ${printable(warning)}`)).join('\n'),
     rolloutText(response, now),
-    upstreamsText(response, now),
+    upstreamsText(response, now, paint),
     workersText(response),
     heldText(response, now),
     suspectsText(response, now),
@@ -85,21 +79,22 @@ function rolloutText({ rollout }: StatusResponse, now: number): string {
   return lines.join('\n');
 }
 
-function upstreamsText({ upstreams }: StatusResponse, now: number): string {
+function upstreamsText({ upstreams }: StatusResponse, now: number, paint: Paint): string {
   const rows = upstreams.map((upstream) => [
     upstream.name,
-    stateText(upstream),
-    upstream.stale ? `stale for ${since(upstream.staleSince, now)}` : 'current',
+    stateCell(upstream),
+    upstream.stale ? painted('yellow', `stale for ${since(upstream.staleSince, now)}`) : 'current',
     `${upstream.kind} ${upstream.endpoint}`,
     upstream.sessions,
     upstream.lastError,
   ]);
-  return textTable(['UPSTREAM', 'STATE', 'DATA', 'ENDPOINT', 'SESSIONS', 'LAST ERROR'], rows);
+  return textTable(['UPSTREAM', 'STATE', 'DATA', 'ENDPOINT', 'SESSIONS', 'LAST ERROR'], rows, paint);
 }
 
-function stateText({ connected, refusedStreams }: UpstreamStatus): string {
-  if (!connected) return 'not connected';
-  return refusedStreams === 0 ? 'connected' : `connected, ${refusedStreams} refused streams`;
+function stateCell({ connected, refusedStreams }: UpstreamStatus): Painted {
+  if (!connected) return painted('red', 'not connected');
+  if (refusedStreams === 0) return painted('green', 'connected');
+  return painted('yellow', `connected, ${refusedStreams} refused streams`);
 }
 
 /** Types that may have made a control plane end its streams. */

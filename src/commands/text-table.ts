@@ -3,10 +3,12 @@ import type { Paint, Style } from './paint.ts';
 import { printable } from './printable.ts';
 
 /** A text with a colour, where there are any. */
-interface Painted {
+export interface Painted {
   readonly text: string;
   readonly style: Style;
 }
+
+export const painted = (style: Style, text: string): Painted => ({ text, style });
 
 export type Cell = string | number | Painted;
 

@@ -4,7 +4,8 @@ import { problemLine } from '../config/source.ts';
 import { warningLine, warnings } from '../config/warnings.ts';
 import { checkResourceFiles } from '../upstream/filesystem/check-resource-files.ts';
 import { formatProblem } from '../upstream/filesystem/problem.ts';
-import { parse, processTerminal, refuse, type Terminal, UsageError } from './usage.ts';
+import { defineCommand } from './command.ts';
+import { UsageError } from './usage.ts';
 
 const usage = `Usage: distributary validate --config FILE
 
@@ -18,32 +19,27 @@ FILE:LINE:COLUMN: warning: path: message.
 Exit: 0 if it is good, with warnings too, 2 if it is not.`;
 
 /** The command `validate`: its exit code. */
-export async function validate(
-  argv: readonly string[],
-  terminal: Terminal = processTerminal,
-): Promise<number> {
-  const parsed = parse(argv, { config: { type: 'string' } }, usage);
-  if (!parsed.ok) return refuse(parsed.error, terminal);
-  const { config: file, help } = parsed.value;
-  if (help === true) {
-    terminal.out(`${usage}\n`);
-    return 0;
-  }
-  if (file === undefined) return refuse(new UsageError('--config FILE is missing', usage), terminal);
+export const validate = defineCommand({
+  usage,
+  options: { config: { type: 'string' } },
+  run: async (values, terminal) => {
+    const { config: file } = values;
+    if (file === undefined) return new UsageError('--config FILE is missing', usage);
 
-  const loaded = loadConfig(file, terminal.environment);
-  const problems = loaded.ok
-    ? await resourceProblems(loaded.value)
-    : loaded.error.map((problem) => problemLine(file, problem));
-  if (!loaded.ok || problems.length > 0) {
-    for (const problem of problems) terminal.err(`${problem}\n`);
-    terminal.err(`${file}: ${problems.length === 1 ? '1 problem' : `${problems.length} problems`}\n`);
-    return 2;
-  }
-  for (const warning of warnings(loaded.value)) terminal.err(`${warningLine(file, warning)}\n`);
-  terminal.out(`${file}: ok\n${summary(loaded.value)}\n`);
-  return 0;
-}
+    const loaded = loadConfig(file, terminal.environment);
+    const problems = loaded.ok
+      ? await resourceProblems(loaded.value)
+      : loaded.error.map((problem) => problemLine(file, problem));
+    if (!loaded.ok || problems.length > 0) {
+      for (const problem of problems) terminal.err(`${problem}\n`);
+      terminal.err(`${file}: ${problems.length === 1 ? '1 problem' : `${problems.length} problems`}\n`);
+      return 2;
+    }
+    for (const warning of warnings(loaded.value)) terminal.err(`${warningLine(file, warning)}\n`);
+    terminal.out(`${file}: ok\n${summary(loaded.value)}\n`);
+    return 0;
+  },
+});
 
 /** Of the files of filesystem upstreams. `run` goes on without them, and says so. */
 async function resourceProblems({ upstreams, limits }: Config): Promise<readonly string[]> {

@@ -2,10 +2,11 @@ import { parseDuration } from '../config/duration.ts';
 import { type WaitResponse, WaitResponseSchema } from '../gen/distributary/admin/v1/delivery_pb.ts';
 import { fail, ok, type Result } from '../model/result.ts';
 import { adminOptions, adminUsage } from './admin-client.ts';
+import { defineCommand } from './command.ts';
 import { jsonText } from './json-text.ts';
 import { printable } from './printable.ts';
 import { textTable } from './text-table.ts';
-import { parse, processTerminal, refuse, type Terminal, UsageError } from './usage.ts';
+import { UsageError } from './usage.ts';
 import { readCount, readType, shortTypes, withRelay } from './with-relay.ts';
 
 const usage = `Usage: distributary wait [--type T] [--name N] [--revision REV] [--timeout 60s] [--admin URL]
@@ -38,28 +39,25 @@ const longestWaitMs = 3_600_000;
 const graceMs = 10_000;
 
 /** The command `wait`: its exit code. */
-export async function wait(argv: readonly string[], terminal: Terminal = processTerminal): Promise<number> {
-  const parsed = parse(argv, options, usage);
-  if (!parsed.ok) return refuse(parsed.error, terminal);
-  const values = parsed.value;
-  if (values.help === true) {
-    terminal.out(`${usage}\n`);
-    return 0;
-  }
-  const request = readRequest(values);
-  if (!request.ok) return refuse(new UsageError(request.error, usage), terminal);
-  const { timeoutMs, ...what } = request.value;
-  return withRelay(values, usage, terminal, async ({ rpc }) => {
-    const timeoutSeconds = timeoutMs / 1000;
-    const response = await rpc.wait({ ...what, timeoutSeconds }, { timeoutMs: timeoutMs + graceMs });
-    if (values.json === true) {
-      terminal.out(`${jsonText(WaitResponseSchema, response)}\n`);
-    } else if (response.accepted) terminal.out(`accepted by all: ${response.clients} streams subscribe\n`);
-    if (response.accepted) return 0;
-    terminal.err(`${missingText(response, values.timeout)}\n`);
-    return 1;
-  });
-}
+export const wait = defineCommand({
+  usage,
+  options,
+  run: async (values, terminal) => {
+    const request = readRequest(values);
+    if (!request.ok) return new UsageError(request.error, usage);
+    const { timeoutMs, ...what } = request.value;
+    return withRelay(values, usage, terminal, async ({ rpc }) => {
+      const timeoutSeconds = timeoutMs / 1000;
+      const response = await rpc.wait({ ...what, timeoutSeconds }, { timeoutMs: timeoutMs + graceMs });
+      if (values.json === true) {
+        terminal.out(`${jsonText(WaitResponseSchema, response)}\n`);
+      } else if (response.accepted) terminal.out(`accepted by all: ${response.clients} streams subscribe\n`);
+      if (response.accepted) return 0;
+      terminal.err(`${missingText(response, values.timeout)}\n`);
+      return 1;
+    });
+  },
+});
 
 interface Given {
   readonly type?: string | undefined;

@@ -1,5 +1,6 @@
 import { execFile } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
+import { stripVTControlCharacters } from 'node:util';
 import { expect } from 'chai';
 import { startAdminServer } from '../../src/admin/admin-server.ts';
 import type { HttpListener } from '../../src/admin/http-listener.ts';
@@ -65,6 +66,18 @@ describe('commands that ask a relay', () => {
     const { out } = await call(status, '--admin', url);
     expect(out).not.to.include('\u001B');
     expect(out).to.match(/connection refused <b> \[31m$/m);
+  });
+
+  it('status has colours on a terminal that has them, and columns as without', async () => {
+    let out = '';
+    const terminal = { out: (text: string) => (out += text), err: () => {}, environment: {} };
+    await status(['--admin', url], { ...terminal, screen: { colours: true, rows: () => 50 } });
+    expect(out)
+      .to.include('\u001B[31mnot connected\u001B[39m')
+      .and.to.include('\u001B[32mconnected\u001B[39m');
+    const plain = (await call(status, '--admin', url)).out;
+    const rows = (text: string) => stripVTControlCharacters(text).split('\n').slice(1);
+    expect(rows(out)).to.deep.equal(rows(plain));
   });
 
   it('status --json prints every field', async () => {
@@ -229,6 +242,16 @@ describe('the command distributary', () => {
       expect([code, out]).to.deep.equal([2, '']);
       expect(err).to.include('Usage: distributary COMMAND');
     }
+    expect((await launch('clinets')).err).to.match(
+      /^unknown command "clinets": did you mean clients\?\n\nUsage/,
+    );
+    expect((await launch('\u202Ex')).err).to.match(/^unknown command "\\u\{202e\}x": there are run, /);
+  });
+
+  it('version prints it, and with --json those of Node and the system', async () => {
+    expect(await launch('version')).to.deep.equal({ code: 0, out: '0.1.0\n', err: '' });
+    const { out } = await launch('version', '--json');
+    expect(JSON.parse(out)).to.include({ version: '0.1.0', node: process.versions.node });
   });
 
   it("passes a command's exit code on", async () => {

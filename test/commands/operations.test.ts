@@ -83,7 +83,8 @@ describe('commands that change something', () => {
     ] as const) {
       expect(await call(command, ...flags)).to.deep.equal({ code: 0, out: `${says}\n`, err: '' });
     }
-    const asked = inspector.calls.operations;
+    const asked = [...inspector.calls.operations];
+    expect(JSON.parse((await call(release, ...flags, '--json')).out)).to.deep.equal({ released: 1 });
     expect(asked.map(({ verb }) => verb)).to.deep.equal(['freeze', 'unfreeze', 'release', 'discard']);
     for (const { type, upstream, reason, operator } of asked) {
       expect([type?.split('.').at(-1), upstream, reason]).to.deep.equal(['Listener', 'central', 'a test']);
