@@ -42,8 +42,9 @@ function statusText(response: StatusResponse, now: number, paint: Paint): string
   const state = ready ? paint('green', 'ready') : paint('red', `not ready: ${printable(reason)}`);
   const sections = [
     [
-      `${printable(response.nodeId)} on ${printable(response.host)}: distributary ${response.version}, up for ${formatSeconds(response.uptimeSeconds)}: ${state}`,
+      `distributary ${response.version}, up for ${formatSeconds(response.uptimeSeconds)}: ${state}`,
       `clients: ${response.clients} streams; cache: ${formatBytes(Number(response.cacheBytes))}`,
+      `node: ${printable(response.nodeId)} on ${printable(response.host)}`,
     ].join('\n'),
     response.warnings.map((warning) => paint('yellow', `warning: ${printable(warning)}`)).join('\n'),
     rolloutText(response, now),

@@ -53,7 +53,7 @@ describe('commands that ask a relay', () => {
     const { code, out } = await call(status, '--admin', url);
     expect(code).to.equal(0);
     expect(out).to.match(
-      /^distributary 1\.2\.3, up for 1 h 2 min: ready\nclients: 4 streams; cache: 4\.7 GiB\n/,
+      /^distributary 1\.2\.3, up for 1 h 2 min: ready\nclients: 4 streams; cache: 4\.7 GiB\nnode: relay-eu-1 on machine-7\n/,
     );
     expect(out).to.match(/^warning: xds\.address: <everybody> may read$/m);
     expect(out).to.match(/^central +connected +current +ads cp-1:18000 +2$/m);
