@@ -44,6 +44,13 @@ const delayBuckets = [
   0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60,
 ];
 
+/** Gauges of prom-client with the name of a counter. Each is the sum of one without `_total`. */
+const wronglyNamed = [
+  'nodejs_active_handles_total',
+  'nodejs_active_requests_total',
+  'nodejs_active_resources_total',
+];
+
 export interface MetricsOptions {
   /** prom-client's metrics of the process and its event loop; they go on measuring until the process ends. */
   readonly process?: boolean;
@@ -155,7 +162,10 @@ export class Metrics {
   #relay: RelayGauges | undefined;
 
   constructor(options: MetricsOptions = {}) {
-    if (options.process === true) collectDefaultMetrics({ register: this.#registry });
+    if (options.process === true) {
+      collectDefaultMetrics({ register: this.#registry });
+      for (const name of wronglyNamed) this.#registry.removeSingleMetric(name);
+    }
     // A series that appears with its first increment hides that increment from rate() and increase().
     for (const result of ['accepted', 'rejected'] as const) this.reloads(result);
     for (const reason of rejections) this.rejected(reason);

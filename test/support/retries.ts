@@ -1,7 +1,7 @@
 import { relative } from 'node:path';
 
 /** Tests of real processes and sockets: on a shared machine what they measure may come late. */
-const realProcesses = /^test\/(attacks|deploy|docs|e2e|long|workers)\//;
+const realProcesses = /^test\/(attacks|deploy|docs|e2e|long|observability|workers)\//;
 const root = `${import.meta.dirname}/../..`;
 
 function allow(suite: Mocha.Suite): void {
