@@ -98,7 +98,8 @@ through the rollout.`,
 
 export const release = command({
   name: 'release',
-  does: 'Gives everybody the change that only canaries have, whatever they say to it.',
+  does: `Gives everybody the change that only canaries have, whatever they say to it, and removes what is held back because it
+is too much at once (max_removal_percent).`,
   run: async (rpc, request) => {
     const response = await rpc.release(request);
     const text = `released: ${names(response.released)}`;

@@ -260,9 +260,10 @@ export class Inspection implements Inspector {
   }
 
   operate(operation: Operation): Result<number, GrpcStatus> {
-    const { relay, rollout, log } = this.#options;
+    const { relay, rollout, releaseRemovals, log } = this.#options;
     return operate(operation, {
       rollout,
+      releaseRemovals,
       upstreams: () => relay.upstreams.map(({ name }) => name),
       log,
     });

@@ -1,4 +1,5 @@
 import type { Operation } from '../admin/operations.ts';
+import type { TypeUrl } from '../model/brand.ts';
 import { fail, ok, type Result } from '../model/result.ts';
 import { typeInfo } from '../model/types.ts';
 import type { Log } from '../observe/log.ts';
@@ -15,20 +16,20 @@ const done: Readonly<Record<Operation['verb'], string>> = {
 export interface RolloutOperationsOptions {
   readonly rollout: Rollout;
   readonly upstreams: () => readonly string[];
+  /** Removes what max_removal_percent holds back of an upstream: how many variants; undefined: there is no such upstream. */
+  readonly releaseRemovals: (upstream: string, type: TypeUrl | undefined) => number | undefined;
   readonly log: Log;
 }
 
 /** What operators do to changes: done at once, or refused whole, and written to the log with who and why. */
-export function operate(
-  operation: Operation,
-  { rollout, upstreams, log }: RolloutOperationsOptions,
-): Result<number, GrpcStatus> {
+export function operate(operation: Operation, options: RolloutOperationsOptions): Result<number, GrpcStatus> {
+  const { upstreams, log } = options;
   const { verb, type, upstream, reason, operator } = operation;
   if (upstream !== undefined && !upstreams().includes(upstream)) {
     const message = `there is no upstream ${JSON.stringify(upstream)}: accepted are ${upstreams().join(', ')}`;
     return fail({ code: Code.NOT_FOUND, message });
   }
-  const result = run(operation, rollout);
+  const result = run(operation, options);
   const said = {
     who: operator,
     what: verb,
@@ -44,7 +45,9 @@ export function operate(
   return result;
 }
 
-function run({ verb, type, upstream, reason }: Operation, rollout: Rollout): Result<number> {
+function run(operation: Operation, options: RolloutOperationsOptions): Result<number> {
+  const { rollout } = options;
+  const { verb, type, upstream, reason } = operation;
   const filter = { type, upstream };
   switch (verb) {
     case 'freeze': {
@@ -56,10 +59,22 @@ function run({ verb, type, upstream, reason }: Operation, rollout: Rollout): Res
       return ended.ok ? ok(rollout.report().pending.length) : ended;
     }
     case 'release':
-      return rollout.release(filter);
+      return release(operation, options);
     case 'discard':
       return rollout.discard(filter);
     default:
       return verb satisfies never;
   }
+}
+
+/** What waits for canaries, and what is held back because it removes too much. The error: neither waits. */
+function release(
+  { type, upstream }: Operation,
+  { rollout, upstreams, releaseRemovals }: RolloutOperationsOptions,
+): Result<number> {
+  const released = rollout.release({ type, upstream });
+  const removed = upstreams()
+    .filter((name) => upstream === undefined || name === upstream)
+    .reduce((sum, name) => sum + (releaseRemovals(name, type) ?? 0), 0);
+  return removed === 0 ? released : ok(removed + (released.ok ? released.value : 0));
 }

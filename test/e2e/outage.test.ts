@@ -4,8 +4,9 @@ import { expect } from 'chai';
 import { Code } from '../../src/wire/grpc-status.ts';
 import { always, eventually } from './support/eventually.ts';
 import { ModelPlane } from './support/model-plane.ts';
+import { outcome } from './support/process.ts';
 import { ClientPool, wildcardAnswered } from './support/recording-client.ts';
-import { RelayProcess } from './support/relay.ts';
+import { distributary, RelayProcess } from './support/relay.ts';
 import { checkCurrent, endpointOf, readyOf, statusOf } from './support/relay-state.ts';
 import { retryCost } from './support/retry-cost.ts';
 
@@ -296,6 +297,35 @@ describe('the shrink guard, on a running relay', function () {
       );
     });
   }
+
+  it('distributary release ends it too: who did it and why is in the log', async () => {
+    await using plane = await ModelPlane.start();
+    plane.set('cds', ten);
+    await using relay = await RelayProcess.start({
+      upstreams: [central([plane.address], 'DELTA', {}, { max_removal_percent: 50 })],
+    });
+    using pool = new ClientPool(relay.xds);
+    const client = pool.open('delta');
+    client.subscribe('cds');
+    await client.gets('cds', ten);
+    await wildcardAnswered(pool);
+    const release = (...more: readonly string[]) =>
+      outcome(distributary('release', '--reason', 'on purpose', ...more, '--admin', `http://${relay.admin}`));
+    expect((await release()).code, 'nothing waits').to.equal(1);
+    plane.kill();
+    plane.set('cds', { c0: '1' });
+    await plane.again();
+    await eventually(async () => expect(await relay.metric('held_removals')).to.equal(9));
+    expect((await release('--type', 'eds')).code).to.equal(1);
+    expect(await release('--upstream', 'central', '--type', 'cds')).to.deep.equal({
+      code: 0,
+      output: 'released: 9 names',
+    });
+    await client.gets('cds', { c0: '1' });
+    expect(await relay.metric('held_removals')).to.equal(0);
+    const line = relay.log.find(({ message }) => message === 'an operator has released changes');
+    expect(line).to.include({ reason: 'on purpose', upstream: 'central', type: 'cds', names: 9 });
+  });
 
   it('max_removal_hold: removed after that; what has come again by then stays', async () => {
     await using plane = await ModelPlane.start();

@@ -1232,7 +1232,7 @@ export const AdminService: GenService<{
     output: typeof UnfreezeResponseSchema;
   },
   /**
-   * Gives everybody what is pending, whatever the canaries say.
+   * Gives everybody what is pending, whatever the canaries say, and removes what max_removal_percent holds back.
    *
    * @generated from rpc distributary.admin.v1.AdminService.Release
    */
