@@ -117,6 +117,7 @@ export class StreamMetrics implements StreamEvents {
     const known = this.#series.get(type);
     if (known !== undefined) return known;
     const metrics = this.#metrics;
+    metrics.ambiguous(type); // begins at 0
     const created: TypeSeries = {
       requests: {
         subscribe: metrics.requests(type, 'subscribe'),

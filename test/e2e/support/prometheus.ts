@@ -53,7 +53,7 @@ const answer = z.object({
 });
 
 /** A sample of an answer: its labels and its value. */
-export type PromSample = z.infer<typeof answer>['data']['result'][number];
+type PromSample = z.infer<typeof answer>['data']['result'][number];
 
 /** A real Prometheus that scrapes these every second. */
 export class Prometheus implements AsyncDisposable {

@@ -1,0 +1,245 @@
+/** Samples of series, one for each `interval`, in promtool's notation: `0+2x10` is 0, 2, 4 … 20. */
+type SeriesValues = Readonly<Record<string, string>>;
+
+/** One alert, seen firing and seen quiet. */
+export interface AlertCase {
+  readonly alert: string;
+  readonly fires: SeriesValues;
+  /** A counter that begins with its first increment. */
+  readonly begins?: SeriesValues;
+  /** As like `fires` as it may be. */
+  readonly quiet: SeriesValues;
+  /** When both are looked at. */
+  readonly at: string;
+  /** A minute unless told: longer where hours pass. */
+  readonly interval?: string;
+  /** Of the alert, beside its severity. */
+  readonly labels: Readonly<Record<string, string>>;
+}
+
+const target = 'job="distributary",instance="r1:19090"';
+const labels = { job: 'distributary', instance: 'r1:19090' };
+const series = (name: string, more = ''): string => `${name}{${target}${more === '' ? '' : `,${more}`}}`;
+const relay = (name: string, more = ''): string => series(`distributary_${name}`, more);
+
+/** A gauge that has one value all the time. */
+function gauge(
+  alert: string,
+  name: string,
+  values: readonly [fires: number, quiet: number],
+  more: Readonly<Record<string, string>> = {},
+  { at, interval }: Pick<AlertCase, 'at' | 'interval'> = { at: '20m' },
+): AlertCase {
+  const written = Object.entries(more)
+    .map(([key, value]) => `${key}="${value}"`)
+    .join(',');
+  return {
+    alert,
+    fires: { [relay(name, written)]: `${values[0]}x100` },
+    quiet: { [relay(name, written)]: `${values[1]}x100` },
+    at,
+    ...(interval === undefined ? {} : { interval }),
+    labels: { ...labels, ...more },
+  };
+}
+
+/** A counter that grows by so much every minute, or not at all. */
+function counter(
+  alert: string,
+  name: string,
+  more: Readonly<Record<string, string>>,
+  quiet: SeriesValues,
+  { begins = false }: { readonly begins?: boolean } = {},
+): AlertCase {
+  const written = Object.entries(more)
+    .map(([key, value]) => `${key}="${value}"`)
+    .join(',');
+  const grows = { [relay(name, written)]: `5+1x100` };
+  const one: AlertCase = { alert, fires: grows, quiet, at: '80m', labels: { ...labels, ...more } };
+  return begins ? { ...one, begins: { [relay(name, written)]: '_x75 1x20' } } : one;
+}
+
+/** Changes of a minute: accepted in all, within a second, and rejected. */
+function changes(accepted: number, quick: number, rejected: number): SeriesValues {
+  return {
+    [relay('acknowledged_seconds_count', 'type="cds"')]: `0+${accepted}x400`,
+    [relay('acknowledged_seconds_bucket', 'type="cds",le="1"')]: `0+${quick}x400`,
+    [relay('acknowledged_seconds_bucket', 'type="cds",le="+Inf"')]: `0+${accepted}x400`,
+    [relay('downstream_requests_total', 'type="cds",kind="nack"')]: `0+${rejected}x400`,
+  };
+}
+
+const day = 86_400;
+const nearLimit = (alert: string, used: string, bound: string): AlertCase => ({
+  alert,
+  fires: { [used]: '810x30', [relay('limit', `name="${bound}"`)]: '1000x30' },
+  quiet: { [used]: '790x30', [relay('limit', `name="${bound}"`)]: '1000x30' },
+  at: '20m',
+  labels,
+});
+
+export const alertCases: readonly AlertCase[] = [
+  {
+    alert: 'DistributaryDown',
+    fires: { [series('up')]: '1x3 0x20' },
+    quiet: { [series('up')]: '1x30', 'up{job="other",instance="o1:80"}': '0x30' },
+    at: '20m',
+    labels,
+  },
+  gauge('DistributaryNotReady', 'ready', [0, 1]),
+  {
+    alert: 'DistributaryBusy',
+    fires: { [series('nodejs_eventloop_lag_p99_seconds')]: '0.6x30', [relay('build_info')]: '1x30' },
+    // The lag of another Node.js is none of the relay's.
+    quiet: {
+      [series('nodejs_eventloop_lag_p99_seconds')]: '0.4x30',
+      [relay('build_info')]: '1x30',
+      'nodejs_eventloop_lag_p99_seconds{job="other",instance="o1:80"}': '3x30',
+    },
+    at: '20m',
+    labels,
+  },
+  counter(
+    'DistributaryWorkersRestart',
+    'worker_restarts_total',
+    {},
+    { [relay('worker_restarts_total')]: '0x79 1' },
+  ),
+  counter(
+    'DistributaryConfigurationRefused',
+    'config_reloads_total',
+    { result: 'rejected' },
+    {
+      [relay('config_reloads_total', 'result="accepted"')]: '0+1x100',
+      [relay('config_reloads_total', 'result="rejected"')]: '3x100',
+    },
+  ),
+  gauge('DistributaryCertificateEndsSoon', 'certificate_expiry_timestamp_seconds', [6 * day, 9 * day], {
+    listener: 'xds',
+  }),
+  gauge('DistributaryCertificateEnds', 'certificate_expiry_timestamp_seconds', [1000, 2 * day], {
+    listener: 'xds',
+  }),
+  counter(
+    'DistributaryDiskFails',
+    'persistence_errors_total',
+    { reason: 'full' },
+    { [relay('persistence_errors_total', 'reason="full"')]: '7x100' },
+    { begins: true },
+  ),
+  gauge('DistributaryDiskLate', 'persistence_lag_seconds', [301, 20]),
+  gauge('DistributaryControlPlaneAway', 'upstream_connected', [0, 1], { upstream: 'central' }),
+  gauge('DistributaryDataOutOfDate', 'upstream_stale_seconds', [901, 60], { upstream: 'central' }),
+  counter(
+    'DistributaryUpstreamStreamsEnd',
+    'upstream_stream_ends_total',
+    { upstream: 'central', code: 'INVALID_ARGUMENT' },
+    {
+      [relay('upstream_stream_ends_total', 'upstream="central",code="OK"')]: '0+3x100',
+      [relay('upstream_stream_ends_total', 'upstream="central",code="UNAVAILABLE"')]: '0+3x100',
+      [relay('upstream_stream_ends_total', 'upstream="central",code="INTERNAL"')]: '0x75 1x5',
+    },
+  ),
+  counter(
+    'DistributaryUpdatesRefused',
+    'upstream_updates_total',
+    { upstream: 'central', type: 'cds', result: 'rejected' },
+    {
+      [relay('upstream_updates_total', 'upstream="central",type="cds",result="accepted"')]: '0+9x100',
+      [relay('upstream_updates_total', 'upstream="central",type="cds",result="rejected"')]: '3x100',
+    },
+    { begins: true },
+  ),
+  gauge('DistributaryRemovalsHeld', 'held_removals', [17, 0], { upstream: 'central' }),
+  counter(
+    'DistributaryAmbiguousVariants',
+    'ambiguous_matches_total',
+    { type: 'cds' },
+    { [relay('ambiguous_matches_total', 'type="cds"')]: '4x100' },
+    { begins: true },
+  ),
+  {
+    alert: 'DistributaryChangesLateFast',
+    fires: changes(100, 80, 0),
+    // 10 % are late. And a small fleet with one late client of two is not an emergency.
+    quiet: {
+      ...changes(100, 90, 0),
+      'distributary_acknowledged_seconds_count{job="small"}': '0x79 2',
+      'distributary_acknowledged_seconds_bucket{job="small",le="1"}': '0x79 1',
+    },
+    at: '80m',
+    labels: { job: 'distributary' },
+  },
+  {
+    alert: 'DistributaryChangesLateSlow',
+    // Rejected, not late.
+    fires: changes(90, 90, 10),
+    quiet: changes(95, 95, 5),
+    at: '7h',
+    interval: '2m',
+    labels: { job: 'distributary' },
+  },
+  counter(
+    'DistributaryRejections',
+    'downstream_requests_total',
+    { type: 'cds', kind: 'nack' },
+    {
+      [relay('downstream_requests_total', 'type="cds",kind="nack"')]: '4x100',
+      [relay('downstream_requests_total', 'type="cds",kind="ack"')]: '0+9x100',
+    },
+    { begins: true },
+  ),
+  gauge('DistributaryClientsReject', 'downstream_rejecting', [1, 0], { type: 'cds' }),
+  {
+    alert: 'DistributaryClientsSilent',
+    fires: { [relay('downstream_unacknowledged', 'type="cds"')]: '2x30' },
+    // Somebody is always about to answer.
+    quiet: { [relay('downstream_unacknowledged', 'type="cds"')]: '2x5 0 2x5 0 2x5 0 2x5' },
+    at: '20m',
+    labels: { ...labels, type: 'cds' },
+  },
+  counter(
+    'DistributaryClientsStall',
+    'downstream_rejected_total',
+    { reason: 'stalled' },
+    { [relay('downstream_rejected_total', 'reason="draining"')]: '0+1x100' },
+  ),
+  counter(
+    'DistributaryClientsTurnedAway',
+    'downstream_rejected_total',
+    { reason: 'streams' },
+    {
+      [relay('downstream_rejected_total', 'reason="streams"')]: '4x100',
+      [relay('downstream_rejected_total', 'reason="denied"')]: '0+1x100',
+    },
+  ),
+  nearLimit(
+    'DistributaryStreamsNearLimit',
+    relay('downstream_streams', 'transport="delta",service="ads"'),
+    'max_streams',
+  ),
+  nearLimit('DistributaryConnectionsNearLimit', relay('downstream_connections'), 'max_connections'),
+  {
+    alert: 'DistributaryChangeHeld',
+    fires: {
+      [relay('rollout_state', 'state="HELD"')]: '1x30',
+      [relay('rollout_state', 'state="CANARY"')]: '0x30',
+    },
+    quiet: {
+      [relay('rollout_state', 'state="HELD"')]: '0x30',
+      [relay('rollout_state', 'state="CANARY"')]: '1x30',
+    },
+    at: '20m',
+    labels: { ...labels, state: 'HELD' },
+  },
+  counter(
+    'DistributaryRolloutsTimeOut',
+    'rollouts_total',
+    { result: 'timeout' },
+    {
+      [relay('rollouts_total', 'result="released"')]: '0+1x100',
+      [relay('rollouts_total', 'result="timeout"')]: '2x100',
+    },
+  ),
+  gauge('DistributaryFrozen', 'frozen', [1, 0], {}, { at: '25h', interval: '30m' }),
+];

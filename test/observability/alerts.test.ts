@@ -1,0 +1,136 @@
+import { existsSync, readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { expect } from 'chai';
+import { parse } from 'yaml';
+import { z } from 'zod';
+import { Metrics } from '../../src/observe/metrics.ts';
+import { root, temporaryDirectory } from '../e2e/support/paths.ts';
+import { prometheusBinaries, promtool } from '../e2e/support/prometheus.ts';
+import { need } from '../e2e/support/skip.ts';
+import { type AlertCase, alertCases } from './alert-cases.ts';
+
+const directory = join(root, 'deploy/observability');
+const [alertsFile, recordingFile] = [join(directory, 'alerts.yaml'), join(directory, 'recording-rules.yaml')];
+const operations = join(root, 'docs/operations.md');
+
+const rule = z.strictObject({
+  alert: z.string(),
+  expr: z.string(),
+  for: z.string().optional(),
+  labels: z.strictObject({ severity: z.enum(['warning', 'critical']) }),
+  annotations: z.strictObject({ summary: z.string(), runbook_url: z.string() }),
+});
+type Rule = z.infer<typeof rule>;
+
+const alerts = z
+  .strictObject({ groups: z.array(z.strictObject({ name: z.string(), rules: z.array(rule) })) })
+  .parse(parse(readFileSync(alertsFile, 'utf8')))
+  .groups.flatMap(({ rules }) => rules);
+
+const minutes = (duration: string): number =>
+  [...duration.matchAll(/(\d+)([mhd])/g)].reduce(
+    (sum, [, count, unit]) => sum + Number(count) * (unit === 'd' ? 1440 : unit === 'h' ? 60 : 1),
+    0,
+  );
+
+/** What promtool runs: the alert fires at that time, not before its `for`, and is quiet with the other series. */
+function unitTest(known: Rule, { at, interval, fires, begins, quiet, labels }: AlertCase): readonly object[] {
+  const expected = { exp_labels: { ...known.labels, ...labels }, exp_annotations: known.annotations };
+  const test = (name: string, series: AlertCase['fires'], time: string, firing: boolean): object => ({
+    name: `${known.alert} ${name}`,
+    interval: interval ?? '1m',
+    input_series: Object.entries(series).map(([one, values]) => ({ series: one, values })),
+    alert_rule_test: [{ eval_time: time, alertname: known.alert, exp_alerts: firing ? [expected] : [] }],
+  });
+  const waits = known.for === undefined ? [] : [test('waits', fires, `${minutes(known.for) - 1}m`, false)];
+  const first = begins === undefined ? [] : [test('fires at the first increment', begins, at, true)];
+  return [test('fires', fires, at, true), ...first, ...waits, test('is quiet', quiet, at, false)];
+}
+
+/** The alerts as docs/operations.md shows them. */
+function table(): string {
+  const code = (text: string): string => `\`${text.replaceAll('|', '\\|').replaceAll(/\s+/g, ' ').trim()}\``;
+  const rows = alerts.map(
+    ({ alert, expr, for: wait, labels, annotations: { summary, runbook_url: page } }) => {
+      const lasting = wait === undefined ? '' : ` for ${wait}`;
+      return `| [${alert}](${page.replace('docs/', '')}) | ${labels.severity} | ${code(expr)}${lasting} | ${summary} |`;
+    },
+  );
+  return ['| alert and runbook | severity | expression | what it means |', '|-|-|-|-|', ...rows].join('\n');
+}
+
+describe('alerts', function () {
+  this.timeout(60_000);
+
+  it('fire when they must, not before, and not otherwise', async function () {
+    const binaries = await need(this, prometheusBinaries());
+    expect(alertCases.map(({ alert }) => alert)).to.have.members(alerts.map(({ alert }) => alert));
+    using files = temporaryDirectory();
+    // A file of tests has one interval.
+    const byInterval = Map.groupBy(alertCases, ({ interval = '1m' }) => interval);
+    const paths = Array.from(byInterval, ([interval, cases]) => {
+      const path = join(files.path, `${interval}.json`);
+      const tests = cases.flatMap((one) => {
+        const known = alerts.find(({ alert }) => alert === one.alert);
+        return known === undefined ? [] : unitTest(known, one);
+      });
+      const content = { rule_files: [alertsFile, recordingFile], evaluation_interval: interval, tests };
+      writeFileSync(path, JSON.stringify(content));
+      return path;
+    });
+    const { code, output } = await promtool(binaries, ['test', 'rules', ...paths]);
+    expect(code, output).to.equal(0);
+  });
+
+  it('are rules that promtool accepts', async function () {
+    const binaries = await need(this, prometheusBinaries());
+    const { code, output } = await promtool(binaries, [
+      'check',
+      'rules',
+      '--lint-fatal',
+      alertsFile,
+      recordingFile,
+    ]);
+    expect(code, output).to.equal(0);
+  });
+
+  it('ask for metrics that the relay has', async () => {
+    const metrics = new Metrics({ process: true });
+    metrics.relay('', () => ({ ready: true, heldRemovals: new Map(), limits: new Map(), configuredAt: 0 }));
+    metrics.persistence(() => ({ lagSeconds: 0, lastWrite: undefined }));
+    const text = await metrics.text();
+    for (const file of [alertsFile, recordingFile]) {
+      for (const [name] of readFileSync(file, 'utf8').matchAll(
+        /\b(?<!:)(distributary|nodejs|process)_[a-z_0-9]+\b(?!:)/g,
+      ))
+        expect(text, file).to.include(`# TYPE ${name.replace(/_(bucket|count)$/, '')} `);
+    }
+  });
+
+  it('lead to runbooks that say the sign, the cause, what to do and how to know that it is over', () => {
+    for (const { alert, annotations } of alerts) {
+      const page = join(root, annotations.runbook_url);
+      expect(existsSync(page), annotations.runbook_url).to.equal(true);
+      const text = readFileSync(page, 'utf8');
+      expect(text, annotations.runbook_url).to.include(`\`${alert}\``);
+      const headings = [...text.matchAll(/^## (.*)$/gm)].map(([, heading]) => heading);
+      expect(headings, annotations.runbook_url).to.deep.equal([
+        'Sign',
+        'Cause',
+        'What to do',
+        'How to know that it is over',
+      ]);
+    }
+  });
+
+  it('are listed in docs/operations.md as they are (ALERTS=write writes it)', () => {
+    const text = readFileSync(operations, 'utf8');
+    const listed = text.replace(
+      /(<!-- alerts -->\n)[^]*?(\n<!-- end of alerts -->)/,
+      (_, start, end) => `${start}${table()}${end}`,
+    );
+    if (process.env['ALERTS'] === 'write') writeFileSync(operations, listed);
+    expect(readFileSync(operations, 'utf8')).to.equal(listed);
+    expect(listed).to.include('<!-- alerts -->');
+  });
+});
