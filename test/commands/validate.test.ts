@@ -1,8 +1,17 @@
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect } from 'chai';
+import { z } from 'zod';
 import { validate } from '../../src/commands/validate.ts';
 import { temporaryDirectory } from '../config/support.ts';
+
+const found = z.looseObject({ file: z.string(), message: z.string() });
+const report = z.object({
+  file: z.string(),
+  ok: z.boolean(),
+  problems: z.array(found),
+  warnings: z.array(found),
+});
 
 describe('distributary validate', () => {
   const directory = temporaryDirectory();
@@ -33,6 +42,30 @@ describe('distributary validate', () => {
       out: `${path}: ok\nupstreams: files (filesystem); parameter rules: 0; authorization rules: 0\n`,
       err: '',
     });
+  });
+
+  it('--json prints problems and warnings as data, on stdout', async () => {
+    const path = file('upstreams:\n  - name: a\n    ads: { endpoints: ["x:1"] }\nworkers: many\n');
+    const bad = await run(['--config', path, '--json']);
+    expect([bad.code, bad.err]).to.deep.equal([2, '']);
+    const { problems, ...rest } = report.parse(JSON.parse(bad.out));
+    expect(rest).to.deep.equal({ file: path, ok: false, warnings: [] });
+    expect(problems).to.have.length(1);
+    expect(problems[0]).to.deep.include({ file: path, line: 4, column: 10, path: 'workers' });
+    expect(problems[0]?.message).to.include('many');
+
+    mkdirSync(join(directory(), 'broken'));
+    writeFileSync(join(directory(), 'broken/a.json'), '{ "resources": [ {} ] }');
+    const files = file(`upstreams: [{ name: a, filesystem: { path: ${join(directory(), 'broken')} } }]\n`);
+    const resources = report.parse(JSON.parse((await run(['--config', files, '--json'])).out));
+    expect(resources.problems[0]?.file).to.equal(join(directory(), 'broken/a.json'));
+
+    const open = file('upstreams: [{ name: a, ads: { endpoints: ["x:1"] } }]\n');
+    const good = await run(['--config', open, '--json']);
+    expect(good.code).to.equal(0);
+    const { ok, problems: none, warnings } = report.parse(JSON.parse(good.out));
+    expect([ok, none]).to.deep.equal([true, []]);
+    expect(warnings[0]).to.deep.include({ file: open, path: 'xds.address' });
   });
 
   it('prints every problem with its place, and a count', async () => {
@@ -93,7 +126,7 @@ ${path}:3:26: warning: parameters[0].from: the rule for "tenant" is trusted, but
       const { code, out, err } = await run(argv);
       expect(code).to.equal(2);
       expect(out).to.equal('');
-      expect(err).to.match(/\n\nUsage: distributary validate --config FILE\n/);
+      expect(err).to.match(/\n\nUsage: distributary validate --config FILE \[--json\]\n/);
     });
   }
 
