@@ -7,7 +7,7 @@ import type { DownstreamServices } from './downstream/services.ts';
 import { Taps } from './downstream/taps.ts';
 import { XdsServer, type XdsServerOptions } from './downstream/xds-server.ts';
 import type { TypeUrl } from './model/brand.ts';
-import type { Commit } from './model/catalog.ts';
+import { type Commit, isVariant } from './model/catalog.ts';
 import type { Clock } from './model/clock.ts';
 import { UNCONSTRAINED } from './model/constraints.ts';
 import type { Variant } from './model/resource.ts';
@@ -52,6 +52,8 @@ export interface RelayOptions {
   readonly refusal?: DownstreamServices['refusal'] | undefined;
   /** Called after clients were told of a change of upstream. */
   readonly committed?: ((commit: Commit) => void) | undefined;
+  /** Called for every change of what is in the cache, after clients were told. */
+  readonly published?: ((commit: Commit) => void) | undefined;
   /** Hears of what has to be persisted. */
   readonly journal?: Journal | undefined;
 }
@@ -100,7 +102,7 @@ export class Relay implements UpstreamSink {
         events.ambiguous(type, name, parameters.entries, choices),
       expiring: (variant) => this.#expire(variant),
       journal: options.journal,
-      publish: (commit) => this.views.publish(commit),
+      publish: (commit) => this.#show(commit),
     });
     this.views = new Views({
       catalogs: this.store.sides,
@@ -166,11 +168,7 @@ export class Relay implements UpstreamSink {
     this.#upstreams = upstreams;
     if (restored !== undefined) {
       this.store.restore(restored);
-      const registry = this.views.interests();
-      for (const { interest } of restored.interests) {
-        registry.acquire(interest);
-        registry.release(interest);
-      }
+      for (const { interest } of restored.interests) this.prefetch(interest);
       this.#makeRoom();
     }
     for (const upstream of upstreams) upstream.start();
@@ -232,6 +230,19 @@ export class Relay implements UpstreamSink {
     this.views.interests().endIfIdle(interest);
   }
 
+  /** The cache has an answer to it, of whatever age. */
+  isAnswered(interest: Interest): boolean {
+    const { type, selector, parameters } = interest;
+    return this.store.isResolved(interest) || isVariant(this.store.peek(type, selector, parameters));
+  }
+
+  /** Subscribes to this for clients that may come. It ends like anything that nobody wants. */
+  prefetch(interest: Interest): void {
+    const registry = this.views.interests();
+    registry.acquire(interest);
+    registry.release(interest);
+  }
+
   async stop(): Promise<void> {
     this.views.stop();
     await Promise.all(this.#upstreams.map((upstream) => upstream.stop()));
@@ -281,14 +292,19 @@ export class Relay implements UpstreamSink {
 
   /** Upstream has changed something: that has a revision before anybody judges it. */
   #changed(commit: Commit): void {
-    this.views.publish(commit);
+    this.#show(commit);
     this.#options.committed?.(commit);
     this.store.held.notify();
   }
 
   #publish(commit: Commit): void {
-    this.views.publish(commit);
+    this.#show(commit);
     this.store.held.notify();
+  }
+
+  #show(commit: Commit): void {
+    this.views.publish(commit);
+    this.#options.published?.(commit);
   }
 
   #makeRoom(): void {

@@ -26,6 +26,7 @@ import { ClientRules } from './clients.ts';
 import { LoopDetection, newRelayId } from './loop-detection.ts';
 import { RelayRollout, type RolloutStorage } from './relay-rollout.ts';
 import { SessionShares } from './session-shares.ts';
+import { SiblingServing } from './sibling-serving.ts';
 import { StreamLog } from './stream-log.ts';
 import { StreamMetrics } from './stream-metrics.ts';
 
@@ -99,6 +100,8 @@ export class Core {
   readonly loops: LoopDetection;
   readonly staleness: Staleness;
   readonly rollout: RelayRollout;
+  /** Answers the other replicas. */
+  readonly siblings: SiblingServing;
   readonly #streamMetrics: StreamMetrics;
   readonly #role: ProcessRole;
   readonly #listeners = new Set<() => void>();
@@ -144,6 +147,7 @@ export class Core {
       maxCacheBytes: () => this.#config.cache.maxBytes,
       defer: (run) => setImmediate(run),
       journal,
+      published: (commit) => this.siblings.publish(commit),
       committed: recorded && ((commit) => recorded.committed(commit)),
       admission: {
         refuses: (peer, { type }) => this.#refusal(peer, type),
@@ -202,6 +206,14 @@ export class Core {
       mayBeRelay,
       systemClock,
     );
+    this.siblings = new SiblingServing(config, {
+      relay: this.relay,
+      relayId: this.loops.relayId,
+      events: this.#streamMetrics,
+      limits: () => this.#limits,
+      refuses: (peer, { type }) => this.#refusal(peer, type),
+      admission: this.admission,
+    });
     this.staleness = new Staleness(() => this.relay.upstreams);
     this.metrics.sampleFrom(() => sampleOf(this.relay, this.staleness, this.admission.connections));
   }
@@ -228,6 +240,7 @@ export class Core {
     this.#limits = streamLimits(config);
     this.rollout.rollout.reload(config.rollout);
     this.#rules = this.#clientRules(config);
+    this.siblings.reload(config);
     this.admission.reload([...this.relay.server.streams()].map(({ transport }) => transport.peer));
     this.#statusScopes = new StatusScopes(config, (peer) => this.#rules.accessOf(peer));
     this.#sessionShares.reload(config);
@@ -245,7 +258,9 @@ export class Core {
   }
 
   #refusal(peer: Peer, type: TypeUrl | undefined): StreamRefusal | undefined {
-    return this.#draining ? draining : this.admission.refusal(peer, type, this.relay.server.size);
+    return this.#draining
+      ? draining
+      : this.admission.refusal(peer, type, this.relay.server.size + this.siblings.size);
   }
 
   #pollRefusal(peer: Peer, type: TypeUrl): StreamRefusal | undefined {

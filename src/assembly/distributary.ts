@@ -75,6 +75,7 @@ export class Distributary {
       metrics: core.metrics,
       version: dependencies.version,
       via: () => core.loops.via(),
+      relayId: core.loops.relayId,
     });
     core.loops.onNewRelaysBelow(() => this.#upstreams.reannounce());
     core.metrics.relay(dependencies.version, () => this.#facts());
@@ -206,6 +207,7 @@ export class Distributary {
   async #close(milliseconds: number): Promise<void> {
     await this.#serving?.drain(milliseconds);
     this.#core.loops.stop();
+    this.#core.siblings.stop();
     await this.#core.relay.stop();
     await this.#persistence?.close(lastWriteTimeoutMs);
     this.#closeAdminTls?.();

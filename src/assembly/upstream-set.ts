@@ -4,6 +4,7 @@ import { typeInfo } from '../model/types.ts';
 import type { Upstream } from '../model/upstream.ts';
 import type { Relay } from '../relay.ts';
 import { type HeldRemovals, ShrinkGuard } from '../upstream/shrink-guard.ts';
+import type { SiblingsPort } from '../upstream/siblings/upstream-with-siblings.ts';
 import { makeUpstream, type UpstreamDependencies } from './upstreams.ts';
 
 interface UpstreamEntry {
@@ -25,9 +26,17 @@ export class UpstreamSet {
   /** With `rollout`, too many removals of these types are held by it. */
   #gated: ReadonlySet<TypeUrl> = new Set();
 
+  /** What comes from siblings removes nothing, so no guard sees it. */
+  readonly #siblings: SiblingsPort;
+
   constructor(relay: Relay, dependencies: UpstreamDependencies) {
     this.#relay = relay;
     this.#dependencies = dependencies;
+    this.#siblings = {
+      apply: (said) => relay.apply(said),
+      offered: (interest) => relay.prefetch(interest),
+      isAnswered: (interest) => relay.isAnswered(interest),
+    };
   }
 
   /** Those of a configuration, not started. */
@@ -92,7 +101,10 @@ export class UpstreamSet {
   #one(config: Config, upstream: UpstreamConfig): Omit<UpstreamEntry, 'fingerprint'> {
     const { maxRemovalPercent } = upstream;
     if (maxRemovalPercent === undefined) {
-      return { upstream: makeUpstream(config, upstream, this.#relay, this.#dependencies), guard: undefined };
+      return {
+        upstream: makeUpstream(config, upstream, this.#relay, this.#dependencies, this.#siblings),
+        guard: undefined,
+      };
     }
     const { clock, metrics, log } = this.#dependencies;
     const { name, maxRemovalHoldMs } = upstream;
@@ -122,7 +134,7 @@ export class UpstreamSet {
           }),
       },
     });
-    const made = makeUpstream(config, upstream, guard, this.#dependencies);
+    const made = makeUpstream(config, upstream, guard, this.#dependencies, this.#siblings);
     return { upstream: made, guard };
   }
 }

@@ -6,7 +6,10 @@ import type { Log } from '../observe/log.ts';
 import type { Metrics } from '../observe/metrics.ts';
 import { AdsUpstream } from '../upstream/ads/ads-upstream.ts';
 import { FilesystemUpstream } from '../upstream/filesystem/filesystem-upstream.ts';
+import { type SiblingsPort, UpstreamWithSiblings } from '../upstream/siblings/upstream-with-siblings.ts';
 import { Code, codeName } from '../wire/grpc-status.ts';
+
+import { siblingsOptions } from './siblings-options.ts';
 
 export interface UpstreamDependencies {
   readonly clock: Clock;
@@ -15,6 +18,8 @@ export interface UpstreamDependencies {
   readonly version: string;
   /** `x-distributary-via`. */
   readonly via: () => string;
+  /** This relay's own id. */
+  readonly relayId: string;
 }
 
 /** The upstreams of a configuration, not started. */
@@ -23,11 +28,19 @@ export function makeUpstream(
   upstream: UpstreamConfig,
   sink: UpstreamSink,
   dependencies: UpstreamDependencies,
-): AdsUpstream | FilesystemUpstream {
+  siblings: SiblingsPort,
+): AdsUpstream | UpstreamWithSiblings | FilesystemUpstream {
   const log = dependencies.log.child({ upstream: upstream.name });
   switch (upstream.kind) {
     case 'ads':
-      return makeAds(config, upstream, sink, dependencies, log);
+      return upstream.siblings === undefined
+        ? makeAds(config, upstream, sink, dependencies, log)
+        : new UpstreamWithSiblings(
+            siblingsOptions(config, upstream, upstream.siblings, dependencies),
+            (inner) => makeAds(config, upstream, inner, dependencies, log),
+            sink,
+            siblings,
+          );
     case 'filesystem':
       return new FilesystemUpstream(
         {

@@ -62,6 +62,11 @@ export class XdsListener {
         const route = routes.get(path);
         if (route === undefined) return undefined;
         return (stream) => {
+          if (core.siblings.isFor(stream)) {
+            const refusal = core.siblings.accept(stream, route);
+            if (refusal !== undefined) stream.end(refusal);
+            return;
+          }
           const loop = core.loops.refusal(stream);
           if (loop !== undefined) core.refuseLoop(stream.peer, loop);
           const refusal = loop ?? core.relay.server.accept(stream, route);

@@ -8,8 +8,9 @@ import type { Holder } from '../model/transaction.ts';
 import { VariantIndex } from '../model/variant-index.ts';
 
 /**
- * A holder from before a restart, or of a replaced upstream. Upstream has not confirmed its variants since. It has
- * the key of the original holder, which replaces it by delivering the variant again.
+ * A holder from before a restart, of a replaced upstream, or of another relay. Upstream has not confirmed its variants
+ * since. In the first two cases it has the key of the original holder, which replaces it by delivering the variant
+ * again.
  */
 export interface RestoredHolder extends Holder {
   readonly restored: true;
@@ -30,6 +31,11 @@ export interface CacheEntry {
 
 export function hasHolder(entry: CacheEntry, holder: Holder): boolean {
   return entry.holders.some((known) => known.key === holder.key);
+}
+
+/** The holder as one that upstream has not confirmed. */
+export function asRestored(holder: Holder): RestoredHolder {
+  return { ...holder, restored: true };
 }
 
 /** Adds a holder, or replaces the one with the same key. */

@@ -8,7 +8,7 @@ import {
 } from '../model/brand.ts';
 import type { Payload, Variant } from '../model/resource.ts';
 import { type Holder, type Interest, WILDCARD } from '../model/transaction.ts';
-import { CachedResource, type CacheEntry, type RestoredHolder } from './cached-resource.ts';
+import { asRestored, CachedResource, type CacheEntry, type RestoredHolder } from './cached-resource.ts';
 import { deltaVersionOf, type Payloads } from './payloads.ts';
 import type { TypeTable } from './type-table.ts';
 
@@ -94,8 +94,7 @@ export function disown(table: TypeTable, upstream: string): void {
     for (const entry of cached.variants.values()) {
       for (const [at, holder] of entry.holders.entries()) {
         if (holder.upstream !== upstream) continue;
-        const disowned: RestoredHolder = { ...holder, restored: true };
-        entry.holders[at] = disowned;
+        entry.holders[at] = asRestored(holder);
         table.restored.add(entry);
       }
     }

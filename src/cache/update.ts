@@ -13,6 +13,7 @@ import {
 import { Code } from '../wire/grpc-status.ts';
 import { addHolder, CachedResource, type CacheEntry, hasHolder } from './cached-resource.ts';
 import { CommitChanges } from './commit-changes.ts';
+import { holderOf, keep, resolveForNow } from './last-known-good.ts';
 import { deltaVersionOf, type Payloads } from './payloads.ts';
 import { sameContent, sameError } from './same-content.ts';
 import type { TypeTable } from './type-table.ts';
@@ -58,7 +59,7 @@ export class Update {
 
   /** Confirms first, then removes, then adds: a swap of variants must not look ambiguous on the way (protocol §5). */
   run(): void {
-    const { puts, complete, cannotDelete, heartbeats, resourceErrors } = this.#transaction;
+    const { puts, complete, cannotDelete, heartbeats, resourceErrors, lastKnownGood } = this.#transaction;
     const choices = this.#confirmAll();
     this.#removeAll();
     if (complete) this.#sweep();
@@ -67,7 +68,9 @@ export class Update {
     if (cannotDelete) this.#lastWins();
     for (const beat of heartbeats) this.#heartbeat(beat);
     for (const error of resourceErrors) this.#resourceError(error);
-    this.#resolveInterests();
+    if (lastKnownGood)
+      resolveForNow(this.#table, this.#transaction, this.changes, this.#context.holderChanged);
+    else this.#resolveInterests();
   }
 
   /**
@@ -155,7 +158,9 @@ export class Update {
       cached.clearErrors(put.constraints);
     }
     const entry = cached.variants.get(put.constraints.key);
-    if (entry !== undefined && sameContent(entry.variant, put)) {
+    if (entry !== undefined && this.#transaction.lastKnownGood) {
+      keep(this.#table, entry, this.#transaction, this.changes);
+    } else if (entry !== undefined && sameContent(entry.variant, put)) {
       entry.confirmedIn = this.#revision;
       this.#confirm(put, entry);
     } else {
@@ -216,12 +221,10 @@ export class Update {
 
   #add(cached: CachedResource, variant: Variant): void {
     const { constraints } = variant;
-    cached.variants.add({
-      constraints,
-      variant,
-      holders: [this.#transaction.holder],
-      confirmedIn: this.#revision,
-    });
+    const holders = [holderOf(this.#transaction)];
+    const entry: CacheEntry = { constraints, variant, holders, confirmedIn: this.#revision };
+    cached.variants.add(entry);
+    this.#table.updateRestored(entry);
     this.#table.variants++;
     this.#table.link(variant);
   }

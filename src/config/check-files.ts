@@ -21,7 +21,8 @@ export function checkNamedFiles(file: unknown): readonly UnplacedProblem[] {
     const directory = named(read(upstream, 'filesystem'), 'path');
     if (directory !== undefined)
       complaints.push(...checkDirectory([...path, 'filesystem', 'path'], directory));
-    complaints.push(...checkTls([...path, 'ads', 'tls'], read(read(upstream, 'ads'), 'tls')));
+    for (const key of ['ads', 'siblings'])
+      complaints.push(...checkTls([...path, key, 'tls'], read(read(upstream, key), 'tls')));
     complaints.push(
       ...checkToken([...path, 'ads', 'token_file'], named(read(upstream, 'ads'), 'token_file')),
     );

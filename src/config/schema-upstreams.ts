@@ -146,6 +146,15 @@ const filesystem = z
   })
   .transform(({ path }) => ({ kind: 'filesystem' as const, path }));
 
+const siblings = z
+  .strictObject({
+    address: endpoint().describe(
+      "The xds listeners of this relay's other replicas: a name with all their addresses, as a headless service has it. HOST:PORT or unix:PATH",
+    ),
+    tls: clientTls.optional().describe('TLS towards them; left out or {}: plaintext'),
+  })
+  .transform(({ address, tls }) => ({ address, tls }));
+
 const upstream = z
   .strictObject({
     name: name().describe('Its name in metrics, logs and status; unique'),
@@ -161,6 +170,11 @@ const upstream = z
       .describe('The relay is not ready before it was connected once; false: it does not wait for this one'),
     ads: ads.optional().describe('A control plane'),
     filesystem: filesystem.optional().describe('Files'),
+    siblings: siblings
+      .optional()
+      .describe(
+        'Other replicas of this relay. While every endpoint of ads is away, they are asked for what is not cached here. What they have is served as stale, until the control plane answers',
+      ),
     max_removal_percent: z
       .number()
       .min(0)
@@ -181,6 +195,10 @@ const upstream = z
       context.addIssue(
         `exactly one of ads and filesystem is accepted: this upstream has ${kinds.length === 0 ? 'neither' : 'both'}`,
       );
+    }
+    if (read(entry, 'siblings') !== undefined && read(entry, 'ads') === undefined) {
+      const message = 'is for control planes: this upstream has no ads';
+      context.addIssue({ code: 'custom', path: ['siblings'], message });
     }
   }, evenIfWrong);
 
@@ -219,6 +237,7 @@ export const upstreams = z
         name: entry.name,
         claims: { authorities: entry.authorities, types: entry.types, names: entry.names },
         required: entry.required,
+        siblings: entry.siblings,
         maxRemovalPercent: entry.max_removal_percent,
         maxRemovalHoldMs: entry.max_removal_hold,
       };

@@ -101,6 +101,11 @@ export interface Transaction {
   readonly cannotDelete: boolean;
   /** The relay itself removes what nobody subscribes to. Upstream has not said that it does not exist. */
   readonly unwanted: boolean;
+  /**
+   * From another relay's cache, while upstream is away (ADR 126): it adds what is not cached and changes nothing that
+   * is. It counts as restored, until upstream answers.
+   */
+  readonly lastKnownGood: boolean;
 }
 
 /** A variant of a holder gets other constraints. `to` undefined: the holder does not have it any more. */
@@ -135,6 +140,7 @@ export function transaction(part: Pick<Transaction, 'holder' | 'type'> & Partial
     unanswered: [],
     cannotDelete: false,
     unwanted: false,
+    lastKnownGood: false,
     ...part,
   };
 }

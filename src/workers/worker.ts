@@ -108,6 +108,7 @@ export class Worker {
   async drain(milliseconds: number): Promise<void> {
     this.#core.beginDrain();
     await this.#listeners?.drain(milliseconds);
+    this.#core.siblings.stop();
     await this.#core.relay.stop();
   }
 

@@ -44,6 +44,7 @@ describe('configuration: what is accepted', () => {
           maxRemovalPercent: undefined,
           maxRemovalHoldMs: 600_000,
           required: true,
+          siblings: undefined,
           endpoints: [
             { kind: 'tcp', host: 'cp-1', port: 18000 },
             { kind: 'unix', path: '/run/cp.sock' },
@@ -72,6 +73,7 @@ describe('configuration: what is accepted', () => {
           maxRemovalPercent: undefined,
           maxRemovalHoldMs: 600_000,
           required: true,
+          siblings: undefined,
           path: './resources',
         },
       ],

@@ -230,6 +230,19 @@ const tables: ReadonlyMap<string, readonly Row[]> = new Map([
         ],
       },
       {
+        rule: 'siblings are for control planes',
+        text: 'upstreams:\n  - name: a\n    filesystem: { path: x }\n    siblings: { address: "peers:1" }\n',
+        problems: ['4:5: upstreams[0].siblings: is for control planes: this upstream has no ads'],
+      },
+      {
+        rule: 'siblings have an address that can be connected to',
+        text: 'upstreams:\n  - name: a\n    ads: { endpoints: ["cp:1"] }\n    siblings: { address: "peers:0", tls: { certificate: c } }\n',
+        problems: [
+          '4:26: upstreams[0].siblings.address: "peers:0" has port 0: accepted are 1 to 65535',
+          '4:37: upstreams[0].siblings.tls: certificate and private_key belong together: private_key is missing',
+        ],
+      },
+      {
         rule: 'an upstream after one that serves everything',
         text: 'upstreams:\n  - { name: a, filesystem: { path: x } }\n  - { name: b, types: [cds], filesystem: { path: y } }\n',
         problems: ['3:5: upstreams[1]: is never asked: upstreams[0] comes first and serves everything'],

@@ -1,0 +1,175 @@
+import type { TypeUrl } from '../../model/brand.ts';
+import type { Clock, Timer } from '../../model/clock.ts';
+import type { Interest } from '../../model/transaction.ts';
+import type { Refusals, Suspect, Upstream, UpstreamSink, UpstreamState } from '../../model/upstream.ts';
+import type { SessionRule } from '../ads/node.ts';
+import { Siblings, type SiblingsOptions, type SiblingsSink } from './siblings.ts';
+
+/** So long siblings have to answer before a client hears that something is unavailable. Milliseconds. */
+const answerGraceMs = 2000;
+
+/** A control plane's upstream. */
+interface ControlPlane extends Upstream {
+  reconfigure(rules: readonly SessionRule[]): void;
+  reannounce(): boolean;
+}
+
+/** What is cached, and where to put more. */
+export interface SiblingsPort extends SiblingsSink {
+  /** There is an answer to it in the cache, of whatever age. */
+  isAnswered(interest: Interest): boolean;
+}
+
+/**
+ * An upstream whose siblings answer while every endpoint of it is away (docs/adr/0126-siblings.md). They are asked for
+ * what the cache has no answer to, and for what their own clients ask. What they say is last known good: the relay is
+ * ready with it, and stale.
+ */
+export class UpstreamWithSiblings implements Upstream {
+  readonly name: string;
+  readonly #upstream: ControlPlane;
+  readonly #siblings: Siblings;
+  readonly #port: SiblingsPort;
+  readonly #clock: Clock;
+  readonly #changed: () => void;
+  readonly #interests = new Set<Interest>();
+  /** Runs while siblings may still answer what was asked last. */
+  #grace: Timer | undefined;
+  #askedAt = 0;
+  #hasData = false;
+
+  /** `make`: the control plane's upstream, with the sink given. */
+  constructor(
+    options: SiblingsOptions,
+    make: (sink: UpstreamSink) => ControlPlane,
+    sink: UpstreamSink,
+    port: SiblingsPort,
+  ) {
+    this.name = options.name;
+    this.#port = port;
+    this.#clock = options.clock;
+    this.#changed = () => sink.changed();
+    this.#siblings = new Siblings(options, {
+      apply: (said) => {
+        const isFirst = !this.#hasData && said.puts.length > 0;
+        if (isFirst) this.#hasData = true;
+        port.apply(said);
+        if (isFirst) sink.changed();
+      },
+      offered: (interest) => {
+        if (this.claims(interest.type, interest.selector)) port.offered(interest);
+      },
+    });
+    this.#upstream = make({
+      apply: (said) => sink.apply(said),
+      restamp: (restamp) => sink.restamp(restamp),
+      streamReopened: (holders) => sink.streamReopened?.(holders),
+      isIdle: (interest) => sink.isIdle?.(interest) === true,
+      endIfIdle: (interest) => sink.endIfIdle?.(interest),
+      changed: () => {
+        this.#follow();
+        sink.changed();
+      },
+    });
+  }
+
+  claims(type: TypeUrl, selector: string): boolean {
+    return this.#upstream.claims(type, selector);
+  }
+
+  subscribe(interest: Interest): void {
+    this.#interests.add(interest);
+    this.#upstream.subscribe(interest);
+    this.#ask(interest);
+  }
+
+  resubscribe(interest: Interest): void {
+    this.#upstream.resubscribe(interest);
+  }
+
+  unsubscribe(interest: Interest): void {
+    this.#interests.delete(interest);
+    this.#siblings.forget(interest);
+    this.#upstream.unsubscribe(interest);
+  }
+
+  markIdle(interest: Interest): void {
+    this.#upstream.markIdle(interest);
+  }
+
+  markActive(interest: Interest): void {
+    this.#upstream.markActive(interest);
+  }
+
+  refusal(interest: Interest): string | undefined {
+    return this.#upstream.refusal(interest);
+  }
+
+  refusals(): Refusals | undefined {
+    return this.#upstream.refusals();
+  }
+
+  /** Not down while siblings may still answer; connected once, as far as readiness goes, if they have. */
+  state(): UpstreamState {
+    const state = this.#upstream.state();
+    const down = state.down && this.#grace === undefined;
+    return { ...state, down, everConnected: state.everConnected || this.#hasData };
+  }
+
+  suspects(): readonly Suspect[] {
+    return this.#upstream.suspects();
+  }
+
+  reconfigure(rules: readonly SessionRule[]): void {
+    this.#upstream.reconfigure(rules);
+  }
+
+  reannounce(): boolean {
+    return this.#upstream.reannounce();
+  }
+
+  start(): void {
+    this.#upstream.start();
+  }
+
+  async stop(): Promise<void> {
+    this.#close();
+    await this.#upstream.stop();
+  }
+
+  /** Siblings are asked from the moment when every endpoint has failed, until the control plane has answered. */
+  #follow(): void {
+    const { down, staleSince } = this.#upstream.state();
+    if (staleSince === undefined) this.#close();
+    else if (down && !this.#siblings.isOpen) this.#open();
+  }
+
+  #open(): void {
+    this.#siblings.open();
+    this.#wait();
+    for (const interest of this.#interests) this.#ask(interest);
+  }
+
+  #close(): void {
+    this.#siblings.close();
+    this.#grace?.cancel();
+    this.#grace = undefined;
+  }
+
+  #ask(interest: Interest): void {
+    if (!this.#siblings.isOpen || this.#port.isAnswered(interest)) return;
+    this.#wait();
+    this.#siblings.ask(interest);
+  }
+
+  #wait(): void {
+    this.#askedAt = this.#clock.now();
+    this.#grace ??= this.#clock.after(answerGraceMs, () => this.#waited());
+  }
+
+  #waited(): void {
+    const left = this.#askedAt + answerGraceMs - this.#clock.now();
+    this.#grace = left > 0 ? this.#clock.after(left, () => this.#waited()) : undefined;
+    if (this.#grace === undefined) this.#changed();
+  }
+}

@@ -1,0 +1,116 @@
+import { expect } from 'chai';
+import { Code } from '../../src/wire/grpc-status.ts';
+import { type } from '../support/in-memory-relay.ts';
+import { ControlPlane } from '../upstream/ads/control-plane.ts';
+import { eventually } from './support/eventually.ts';
+import { ClientPool, type RecordingClient, wildcardAnswered } from './support/recording-client.ts';
+import { readyOf } from './support/relay-state.ts';
+import { clusters, endpoints, protocols, replaceAllButOne, started } from './support/replaced-replicas.ts';
+import { isReadyAndStale, Replicas } from './support/replicas.ts';
+import { Connections } from './support/variant-client.ts';
+
+/** Subscribes to everything of a fleet, and waits until it has it. */
+async function getsAll(client: RecordingClient): Promise<void> {
+  client.subscribe('cds');
+  client.subscribe('eds', ['a', 'b']);
+  await client.gets('cds', clusters);
+  await client.gets('eds', endpoints);
+}
+
+describe('siblings, on the real process', function () {
+  this.timeout(120_000);
+
+  it('a replica that starts in an outage is ready and stale with what the other one has; then the control plane decides', async () => {
+    await using plane = await started();
+    await using replicas = await Replicas.of(plane.address);
+    const first = await replicas.start();
+    using before = new ClientPool(first.xds);
+    for (const protocol of protocols) await getsAll(before.open(protocol));
+    await wildcardAnswered(before);
+    plane.kill();
+
+    const second = await replicas.start();
+    await isReadyAndStale(second);
+    using pool = new ClientPool(second.xds);
+    const clients = protocols.map((protocol) => pool.open(protocol));
+    for (const client of clients) await getsAll(client);
+
+    // The first one goes: what it had stays.
+    await replicas.kill(first);
+    using late = new ClientPool(second.xds);
+    for (const protocol of protocols) await getsAll(late.open(protocol));
+
+    plane.set('cds', { a: '2', c: '1', d: '1' });
+    await plane.again();
+    for (const client of clients) await client.gets('cds', { a: '2', c: '1', d: '1' });
+    for (const client of clients) expect(client.status, 'the stream lives').to.equal(undefined);
+    await eventually(async () => expect((await readyOf(second)).stale).to.equal(false));
+  });
+
+  it('what no sibling has is unavailable, and not absent', async () => {
+    await using plane = await started();
+    await using replicas = await Replicas.of(plane.address);
+    const first = await replicas.start();
+    using before = new ClientPool(first.xds);
+    await getsAll(before.open('delta'));
+    await wildcardAnswered(before);
+    plane.kill();
+    const second = await replicas.start();
+    await isReadyAndStale(second);
+    using pool = new ClientPool(second.xds);
+    for (const protocol of protocols) {
+      const client = pool.open(protocol);
+      client.subscribe('lds');
+      expect((await client.ends()).code).to.equal(Code.UNAVAILABLE);
+      expect(client.said).to.deep.equal([]);
+    }
+  });
+
+  it('replicas without anything do not make each other ready', async () => {
+    await using plane = await started();
+    plane.kill();
+    await using replicas = await Replicas.of(plane.address);
+    const both = [await replicas.start(), await replicas.start()];
+    for (const relay of both) {
+      using pool = new ClientPool(relay.xds);
+      const client = pool.open('delta');
+      client.subscribe('cds');
+      expect((await client.ends()).code).to.equal(Code.UNAVAILABLE);
+      expect((await readyOf(relay)).status).to.equal(503);
+    }
+  });
+
+  it('each replica asks with the parameters of its own clients: variants stay apart', async () => {
+    const plane = await new ControlPlane().listen();
+    await using stack = new AsyncDisposableStack();
+    stack.defer(() => plane.kill());
+    plane.answer = (stream, request) => {
+      const env = JSON.stringify(request.node?.metadata?.['env'] ?? stream.first?.node?.metadata?.['env']);
+      if (request.responseNonce === '') stream.send(type('cds'), '1', `shop-${JSON.parse(env)}:@1`);
+    };
+    const parameters = [{ key: 'env', from: 'node.metadata.env' }];
+    await using replicas = await Replicas.of(`127.0.0.1:${plane.port}`);
+    const first = await replicas.start({ parameters });
+    using before = new Connections(first.xds);
+    const gets = async (connections: Connections, env: string): Promise<void> => {
+      for (const protocol of protocols) {
+        const client = connections.open({ protocol, node: { id: env, cluster: 'fleet', metadata: { env } } });
+        client.want('cds');
+        await client.gets('cds', [`shop-${env}: `]);
+      }
+    };
+    await gets(before, 'prod');
+    await gets(before, 'test');
+    plane.kill();
+    const second = await replicas.start({ parameters });
+    await isReadyAndStale(second);
+    await replicas.kill(first);
+    using after = new Connections(second.xds);
+    await gets(after, 'prod');
+    await gets(after, 'test');
+  });
+
+  it('four replicas, no control plane, three replaced one after the other: every client has everything all the time', async () => {
+    await replaceAllButOne(4);
+  });
+});
