@@ -35,7 +35,7 @@ function upstreamBoxes({ upstreams }: StatusResponse): readonly Box[] {
   const shown = upstreams.slice(0, upstreams.length > mostUpstreams ? mostUpstreams - 1 : mostUpstreams);
   const boxes = shown.map(({ name, connected, stale, endpoint, kind }) => ({
     title: name,
-    lines: [connected ? (stale ? 'connected, stale' : 'connected') : 'not connected', endpoint || kind],
+    lines: [connected ? (stale ? 'connected, out of date' : 'connected') : 'not connected', endpoint || kind],
     bad: !connected || stale,
   }));
   const rest = upstreams.slice(shown.length);

@@ -111,7 +111,9 @@ const upstreamColumns = (now: number): readonly Column<UpstreamStatus>[] => [
   {
     title: 'Data',
     cell: ({ stale, staleSince }) =>
-      stale ? html`<span class="bad">stale for ${ago(staleSince, now) ?? 'unknown time'}</span>` : 'current',
+      stale
+        ? html`<span class="bad">out of date for ${ago(staleSince, now) ?? 'unknown time'}</span>`
+        : 'current',
   },
   { title: 'Endpoint', mono: true, cell: ({ kind, endpoint }) => `${kind} ${endpoint}` },
   { title: 'Sessions', number: true, cell: ({ sessions }) => sessions },

@@ -84,7 +84,7 @@ function upstreamsText({ upstreams }: StatusResponse, now: number, paint: Paint)
   const rows = upstreams.map((upstream) => [
     upstream.name,
     stateCell(upstream),
-    upstream.stale ? painted('yellow', `stale for ${since(upstream.staleSince, now)}`) : 'current',
+    upstream.stale ? painted('yellow', `out of date for ${since(upstream.staleSince, now)}`) : 'current',
     `${upstream.kind} ${upstream.endpoint}`,
     upstream.sessions,
     upstream.lastError,
