@@ -27,7 +27,7 @@ export const catalog: readonly CatalogEntry[] = [
   { name: 'release', does: 'a change that only canaries have: for everybody', load: async () => (await import('./operations.ts')).release },
   { name: 'discard', does: 'a change that only canaries have: for nobody', load: async () => (await import('./operations.ts')).discard },
   { name: 'log', does: 'another log level for a time', load: async () => (await import('./log.ts')).log },
-  { name: 'demo', does: 'a relay over sample resources with two sample clients', load: async () => (await import('./demo.ts')).demo },
+  { name: 'demo', does: 'a relay over sample resources with three sample clients', load: async () => (await import('./demo.ts')).demo },
   { name: 'completion', does: 'a script that completes commands and flags in bash, zsh or fish', load: completion },
   { name: 'version', does: 'the version', load: async () => (await import('./show-version.ts')).showVersion },
 ];

@@ -7,6 +7,7 @@ import {
   DeltaDiscoveryResponseSchema,
 } from '../gen/envoy/service/discovery/v3/discovery_pb.ts';
 import { ADS_SERVICE, typeByName } from '../model/types.ts';
+import { Code } from '../wire/grpc-status.ts';
 
 /** What the sample clients ask for: everything of these types, in the order in which Envoy would. */
 export const demoTypes = ['cds', 'eds', 'lds', 'rds'] as const;
@@ -18,11 +19,16 @@ export interface DemoClientOptions {
   readonly metadata: Readonly<Record<string, string>>;
   readonly id: string;
   readonly received: (response: DeltaDiscoveryResponse) => void;
+  /** It has rejected a response, for this reason. */
+  readonly rejected: (response: DeltaDiscoveryResponse, reason: string) => void;
   /** The stream ended, with gRPC's reason; not called after `close`. */
   readonly ended: (reason: string) => void;
 }
 
-/** A client as Envoy is one: delta ADS, plain names, a node with metadata. It accepts whatever it is sent. */
+/** The filter of deploy/demo/broken: no Envoy has it. */
+const brokenFilter = 'no.such.filter';
+
+/** A client as Envoy is one: delta ADS, plain names, a node with metadata. It rejects what is in deploy/demo/broken. */
 export class DemoClient {
   readonly #client: Client;
   readonly #stream: ClientDuplexStream<DeltaDiscoveryRequest, DeltaDiscoveryResponse>;
@@ -36,8 +42,15 @@ export class DemoClient {
       (bytes) => fromBinary(DeltaDiscoveryResponseSchema, bytes),
     );
     this.#stream.on('data', (response: DeltaDiscoveryResponse) => {
-      this.#send({ typeUrl: response.typeUrl, responseNonce: response.nonce });
-      options.received(response);
+      const { typeUrl, nonce: responseNonce } = response;
+      const reason = rejectionOf(response);
+      if (reason === undefined) {
+        this.#send({ typeUrl, responseNonce });
+        options.received(response);
+        return;
+      }
+      this.#send({ typeUrl, responseNonce, errorDetail: { code: Code.INVALID_ARGUMENT, message: reason } });
+      options.rejected(response, reason);
     });
     this.#stream.on('error', (error) => {
       if (!this.#closed) options.ended(error.message);
@@ -64,4 +77,13 @@ export class DemoClient {
   #send(request: MessageInitShape<typeof DeltaDiscoveryRequestSchema>): void {
     this.#stream.write(create(DeltaDiscoveryRequestSchema, request));
   }
+}
+
+/** In Envoy's words. */
+function rejectionOf({ resources }: DeltaDiscoveryResponse): string | undefined {
+  const broken = resources.find(
+    ({ resource }) => resource !== undefined && Buffer.from(resource.value).includes(brokenFilter),
+  );
+  if (broken === undefined) return undefined;
+  return `Error adding/updating listener(s) ${broken.name}: Didn't find a registered implementation for '${brokenFilter}'`;
 }

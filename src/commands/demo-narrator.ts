@@ -7,6 +7,7 @@ import { demoTypes } from './demo-client.ts';
 import { printable } from './printable.ts';
 
 export interface NarratorOptions {
+  readonly client: string;
   readonly env: string;
   /** URL of the relay's admin listener. */
   readonly admin: string;
@@ -36,6 +37,11 @@ export class Narrator {
   /** Each line needs an answer of the relay, so responses are told one after the other, in order. */
   received(response: DeltaDiscoveryResponse): void {
     this.#told = this.#told.then(() => this.#tell(response));
+  }
+
+  rejected({ typeUrl: url, resources }: DeltaDiscoveryResponse, reason: string): void {
+    const names = resources.map(({ name }) => name).join(', ');
+    this.#told = this.#told.then(() => this.#say(typeInfo(typeUrl(url)).short, names, `rejected: ${reason}`));
   }
 
   ended(reason: string): void {
@@ -72,8 +78,8 @@ export class Narrator {
   }
 
   #say(type: string, name: string, what: string): void {
-    const { env, colours, say } = this.#options;
-    const client = `[${env}]`.padEnd(7);
+    const { client: id, env, colours, say } = this.#options;
+    const client = `[${id}]`.padEnd(8);
     const paint = env === 'prod' ? 32 : 36;
     const shown = colours ? `\u001B[${paint}m${client}\u001B[0m` : client;
     say(`${shown} ${type.padEnd(4)} ${printable(name).padEnd(16)} ${what}`.trimEnd());

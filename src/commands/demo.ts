@@ -13,10 +13,11 @@ import { version } from './version.ts';
 
 const usage = `Usage: distributary demo [--once]
 
-A relay over the sample resources in deploy/demo/resources, and two sample clients that differ in node.metadata.env and
-print what they receive. Nothing else is needed. Runs until Ctrl-C.
+A relay over the sample resources in deploy/demo/resources, and three sample clients, two of node.metadata.env prod and
+one of test, that print what they receive. A change goes to one client of each environment first, and to the other when
+that one has accepted it. Nothing else is needed. Runs until Ctrl-C.
 
-  --once      end when both clients have everything
+  --once      end when the clients have everything
   -h, --help  this text
 
 Exit: 0; 1 if the relay cannot start or the clients do not get everything in time.`;
@@ -24,10 +25,19 @@ Exit: 0; 1 if the relay cannot start or the clients do not get everything in tim
 /** Both are next to src/ and dist/. */
 const resources = fileURLToPath(new URL('../../deploy/demo/resources', import.meta.url));
 
+const broken = fileURLToPath(new URL('../../deploy/demo/broken/listeners.yaml', import.meta.url));
+
 /** How these commands are called: in a checkout, or where the package is installed. */
 const self = import.meta.filename.endsWith('.ts') ? 'node_modules/.bin/node src/main.ts' : 'distributary';
 
-const environments = ['prod', 'test'] as const;
+/** One of two clients of a class hears of a change before the other. */
+const sampleClients = [
+  { id: 'prod', env: 'prod' },
+  { id: 'prod2', env: 'prod' },
+  { id: 'test', env: 'test' },
+] as const;
+/** As in deploy/demo/relay.yaml. */
+const rollout = { canary: { percent: 1 }, bake: '5s', max_wait: '1m' };
 /** How long the clients may take to get everything, in milliseconds. */
 const everythingTimeoutMs = 15_000;
 
@@ -46,8 +56,8 @@ export const demo = defineCommand({
     const addresses = new Map(relay.listeners.map(({ name, address }) => [name, address]));
     const xds = addresses.get('xds') ?? '';
     const admin = `http://${addresses.get('admin') ?? ''}`;
-    terminal.out(`A relay over ${resources} and two clients that ask it for everything.\n\n`);
-    const clients = environments.map((env) => startClient(env, xds, admin, terminal));
+    terminal.out(`A relay over ${resources} and three clients that ask it for everything.\n\n`);
+    const clients = sampleClients.map((sample) => startClient(sample, xds, admin, terminal));
     try {
       const everything = Promise.all(clients.map(({ narrator }) => narrator.everything));
       const outcome = await Promise.race([everything, interrupted.promise, timeout(everythingTimeoutMs)]);
@@ -80,6 +90,7 @@ async function startAt(xds: number, admin: number, terminal: Terminal): Promise<
     admin: { address: `127.0.0.1:${admin}` },
     upstreams: [{ name: 'files', filesystem: { path: resources } }],
     parameters: ['env', 'version'].map((key) => ({ key, from: `node.metadata.${key}` })),
+    rollout,
     drain_timeout: '1s',
   });
   const config = parseConfig(text, 'demo', terminal.environment);
@@ -88,8 +99,14 @@ async function startAt(xds: number, admin: number, terminal: Terminal): Promise<
   return Distributary.start(config.value, { log, version: version(), processMetrics: true });
 }
 
-function startClient(env: string, xds: string, admin: string, terminal: Terminal) {
+function startClient(
+  { id, env }: (typeof sampleClients)[number],
+  xds: string,
+  admin: string,
+  terminal: Terminal,
+) {
   const narrator = new Narrator({
+    client: id,
     env,
     admin,
     say: (line) => terminal.out(`${line}\n`),
@@ -97,9 +114,10 @@ function startClient(env: string, xds: string, admin: string, terminal: Terminal
   });
   const client = new DemoClient({
     address: xds,
-    id: `demo-${env}`,
+    id: `demo-${id}`,
     metadata: { env },
     received: (response) => narrator.received(response),
+    rejected: (response, reason) => narrator.rejected(response, reason),
     ended: (reason) => narrator.ended(reason),
   });
   return { narrator, client };
@@ -125,7 +143,12 @@ function epilogue(xds: string, admin: string, once: boolean): string {
     `  ${self} status --admin ${admin}`,
     `  ${self} explain --admin ${admin} --type cds --name shop --param env=test`,
     '',
-    `Edit a file in ${resources} and see who gets what. Ctrl-C ends.`,
+    `Edit a file in ${resources} and see who gets what: one client of each environment, and 5 s later the other.`,
+    'A listener that clients reject stops at the first:',
+    '',
+    `  cp ${broken} ${resources}/`,
+    '',
+    'Ctrl-C ends.',
     '',
     '',
   );

@@ -1,7 +1,9 @@
-import { readFileSync } from 'node:fs';
+import { copyFileSync, cpSync, readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { expect } from 'chai';
 import { parse } from 'yaml';
+import { z } from 'zod';
+import { DemoClient } from '../../src/commands/demo-client.ts';
 import { internParameters, type Parameters } from '../../src/model/parameters.ts';
 import type { Put } from '../../src/model/transaction.ts';
 import { typeInfo } from '../../src/model/types.ts';
@@ -9,6 +11,10 @@ import { checkResourceFiles } from '../../src/upstream/filesystem/check-resource
 import { mergeScan } from '../../src/upstream/filesystem/merge.ts';
 import { scanFiles } from '../../src/upstream/filesystem/scan.ts';
 import { jsonToBytes } from '../../src/wire/registry.ts';
+import { eventually } from '../e2e/support/eventually.ts';
+import { temporaryDirectory } from '../e2e/support/paths.ts';
+import { RelayProcess } from '../e2e/support/relay.ts';
+import { reaches } from '../e2e/support/rollout-state.ts';
 
 const directory = fileURLToPath(new URL('../../deploy/demo/', import.meta.url));
 const resources = `${directory}resources`;
@@ -59,5 +65,43 @@ describe('deploy/demo', () => {
     const json: unknown = parse(readFileSync(`${directory}envoy-prod.yaml`, 'utf8'));
     const bytes = jsonToBytes('envoy.config.bootstrap.v3.Bootstrap', json, { ignoreUnknownFields: false });
     expect(bytes.ok, bytes.ok ? '' : bytes.error.message).to.equal(true);
+  });
+
+  it('the bad file stops at one client of each environment, and the good one ends it', async () => {
+    using files = temporaryDirectory();
+    cpSync(resources, files.path, { recursive: true });
+    const config = z
+      .record(z.string(), z.unknown())
+      .parse(parse(readFileSync(`${directory}relay.yaml`, 'utf8')));
+    const upstreams = [{ name: 'files', filesystem: { path: files.path } }];
+    const free = { address: '127.0.0.1:0' };
+    await using relay = await RelayProcess.start({ ...config, upstreams, xds: free, admin: free });
+    const has = new Map<string, Set<string>>();
+    const rejected: string[] = [];
+    const clients = ['prod', 'prod2', 'test'].map((id) => {
+      has.set(id, new Set());
+      return new DemoClient({
+        address: relay.xds,
+        id,
+        metadata: { env: id.slice(0, 4) },
+        received: ({ typeUrl }) => has.get(id)?.add(typeUrl),
+        rejected: () => rejected.push(id),
+        ended: () => {},
+      });
+    });
+    try {
+      await eventually(() => {
+        for (const types of has.values()) expect(types.size).to.equal(4);
+      });
+      copyFileSync(`${directory}broken/listeners.yaml`, `${files.path}/listeners.yaml`);
+      expect((await reaches(relay, 'HELD')).reason).to.match(/^lds web: .*no\.such\.filter/);
+      await eventually(() => expect(rejected).to.have.length(2));
+      expect(rejected).to.include('test');
+      copyFileSync(`${resources}/listeners.yaml`, `${files.path}/listeners.yaml`);
+      await reaches(relay, 'IDLE');
+      expect(rejected).to.have.length(2);
+    } finally {
+      for (const client of clients) client.close();
+    }
   });
 });
