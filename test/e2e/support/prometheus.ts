@@ -1,4 +1,4 @@
-import { existsSync, globSync, mkdtempSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, globSync, mkdirSync, mkdtempSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { z } from 'zod';
 import { fail, ok, type Result } from '../../../src/model/result.ts';
@@ -21,7 +21,8 @@ async function fetch(): Promise<Result<string>> {
   if (existsSync(binaries)) return ok(binaries);
   const work = mkdtempSync(join(directory, 'fetch-'));
   try {
-    await run({ command: 'apt-get', args: ['download', 'prometheus'], cwd: work });
+    const known = await outcome({ command: 'apt-get', args: ['download', 'prometheus'], cwd: work });
+    if (known.code !== 0) await downloadWithOwnLists(work);
     const archive = globSync(join(work, '*.deb'))[0] ?? '';
     await run({ command: 'dpkg-deb', args: ['--extract', archive, work] });
     renameSync(join(work, 'usr/bin'), binaries);
@@ -31,6 +32,19 @@ async function fetch(): Promise<Result<string>> {
   } finally {
     rmSync(work, { recursive: true, force: true });
   }
+}
+
+/** Where the machine's lists of packages are missing or old, as in most containers. Needs no rights. */
+async function downloadWithOwnLists(work: string): Promise<void> {
+  const own = ['lists', 'cache'].map((name) => {
+    const path = join(work, name);
+    mkdirSync(join(path, 'partial'), { recursive: true });
+    return path;
+  });
+  const options = [`Dir::State::Lists=${own[0]}`, `Dir::Cache=${own[1]}`, 'Debug::NoLocking=1'];
+  const args = options.flatMap((option) => ['-o', option]);
+  await run({ command: 'apt-get', args: [...args, 'update'], cwd: work });
+  await run({ command: 'apt-get', args: [...args, 'download', 'prometheus'], cwd: work });
 }
 
 /** Runs promtool to its end. `stdin`: a file. */
