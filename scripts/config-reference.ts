@@ -1,6 +1,5 @@
 import { z } from 'zod';
 import { publishedSchema } from '../src/config/json-schema.ts';
-import { checkSupported } from '../src/config/supported.ts';
 
 /** The lines in docs/configuration.md between which the reference stands. */
 export const start = '<!-- reference: written by scripts/config-schema.ts -->';
@@ -50,7 +49,7 @@ export function reference(): string {
 
 function section(key: string, part: Schema, required: boolean): string {
   const list = part.items !== undefined;
-  const about = sentence(`${part.description ?? ''}${mark(key)}`);
+  const about = sentence(part.description ?? '');
   const need = required ? ' Required.' : '';
   const keys = Object.entries(part.items?.properties ?? part.properties ?? {});
   const path = list ? `${key}[]` : key;
@@ -62,7 +61,7 @@ function section(key: string, part: Schema, required: boolean): string {
 
 function rows(path: string, part: Schema, required: boolean): readonly string[] {
   const inner = part.items?.properties ?? part.properties;
-  const own = `| \`${path}\` | ${taken(part)} | ${fallback(part, required)} | ${cell(`${part.description ?? ''}${mark(path)}`)} |`;
+  const own = `| \`${path}\` | ${taken(part)} | ${fallback(part, required)} | ${cell(part.description ?? '')} |`;
   if (inner === undefined) return [own];
   const below = part.items === undefined ? path : `${path}[]`;
   const needed = part.items?.required ?? part.required ?? [];
@@ -91,19 +90,6 @@ function fallback(part: Schema, required: boolean): string {
   if (value === undefined) return 'none';
   const empty = JSON.stringify(value);
   return empty === '{}' ? '' : `\`${typeof value === 'string' && value !== '' ? value : empty}\``;
-}
-
-/** What is accepted by the schema and not built: so far it is refused. */
-function mark(path: string): string {
-  const keys = path.replaceAll('[]', '').split('.');
-  const value = keys.reduceRight<unknown>(
-    (inner, key) => ({ [key]: key === 'upstreams' ? [inner] : inner }),
-    1,
-  );
-  const complaint = checkSupported(value).some(
-    (one) => one.path.filter((step) => typeof step === 'string').join('.') === keys.join('.'),
-  );
-  return complaint ? '. **Not supported yet: refused**' : '';
 }
 
 const table = (lines: readonly string[]): string =>

@@ -21,6 +21,7 @@ import {
 } from './model/transaction.ts';
 import { isKnownType, type TypeInfo } from './model/types.ts';
 import type { Upstream, UpstreamSink } from './model/upstream.ts';
+import type { UpdateTraces } from './observe/update-traces.ts';
 import type { EndReason } from './views/interest-registry.ts';
 import { Views } from './views/views.ts';
 import { Code } from './wire/grpc-status.ts';
@@ -54,6 +55,8 @@ export interface RelayOptions {
   readonly committed?: ((commit: Commit) => void) | undefined;
   /** Called for every change of what is in the cache, after clients were told. */
   readonly published?: ((commit: Commit) => void) | undefined;
+  /** Undefined: nothing is traced. */
+  readonly traces?: UpdateTraces | undefined;
   /** Hears of what has to be persisted. */
   readonly journal?: Journal | undefined;
 }
@@ -121,6 +124,7 @@ export class Relay implements UpstreamSink {
       lookedUp: (type, hits, misses) => events.lookedUp(type, hits, misses),
       acknowledged: (type, receivedAt) => events.acknowledged(type, receivedAt),
       defer: options.defer,
+      traces: options.traces,
     });
     this.taps = new Taps(clock);
     const services: DownstreamServices = {
@@ -197,7 +201,12 @@ export class Relay implements UpstreamSink {
   }
 
   apply(transaction: Transaction): void {
-    this.#changed(this.store.apply(transaction));
+    const { traces, clock } = this.#options;
+    const judgedAt = traces === undefined ? 0 : clock.monotonic();
+    const commit = this.store.apply(transaction);
+    traces?.applied(transaction, commit, judgedAt);
+    this.#changed(commit);
+    traces?.published(commit);
     this.#makeRoom();
   }
 

@@ -17,6 +17,8 @@ import type { Log } from '../observe/log.ts';
 import { LogLevels } from '../observe/log-levels.ts';
 import { Metrics } from '../observe/metrics.ts';
 import type { Series } from '../observe/series.ts';
+import type { Spans } from '../observe/spans.ts';
+import { UpdateTraces } from '../observe/update-traces.ts';
 import { Relay, type RelayOptions } from '../relay.ts';
 import { DRAINING } from '../wire/drain.ts';
 import type { GrpcStatus } from '../wire/grpc-status.ts';
@@ -27,6 +29,7 @@ import { LoopDetection, newRelayId } from './loop-detection.ts';
 import { RelayRollout, type RolloutStorage } from './relay-rollout.ts';
 import { SessionShares } from './session-shares.ts';
 import { SiblingServing } from './sibling-serving.ts';
+import { fetchMilliseconds, streamLimits } from './stream-limits.ts';
 import { StreamLog } from './stream-log.ts';
 import { StreamMetrics } from './stream-metrics.ts';
 
@@ -40,6 +43,8 @@ export interface CoreDependencies {
   readonly log: Log;
   /** Those of `log`; left out: lines at the level debug are not made. */
   readonly logLevels?: LogLevels | undefined;
+  /** Undefined: nothing is traced. */
+  readonly spans?: Spans | undefined;
   /** The product's. */
   readonly version: string;
   /** Measure the process and its event loop too; only one Core of a process may. */
@@ -94,6 +99,8 @@ export class Core {
   readonly log: Log;
   readonly logLevels: LogLevels;
   readonly version: string;
+  readonly spans: Spans | undefined;
+  readonly traces: UpdateTraces | undefined;
   readonly metrics: Metrics;
   readonly conditions: Conditions;
   readonly admission: Admission;
@@ -114,7 +121,7 @@ export class Core {
 
   constructor(
     config: Config,
-    { log, logLevels, version, processMetrics, journal, rolloutStorage, recorded }: CoreDependencies,
+    { log, logLevels, spans, version, processMetrics, journal, rolloutStorage, recorded }: CoreDependencies,
     role: ProcessRole = SINGLE_PROCESS,
   ) {
     this.#config = config;
@@ -129,9 +136,16 @@ export class Core {
     this.#rules = this.#clientRules(config);
     this.#sessionShares = new SessionShares(config);
     this.#statusScopes = new StatusScopes(config, (peer) => this.#rules.accessOf(peer));
-    this.#streamMetrics = new StreamMetrics(this.metrics, this.conditions, systemClock, streamLog, () =>
-      this.rollout.rollout.canaryAnswered(),
-    );
+    this.spans = spans;
+    this.traces = spans && new UpdateTraces({ spans, clock: systemClock });
+    this.#streamMetrics = new StreamMetrics({
+      metrics: this.metrics,
+      conditions: this.conditions,
+      clock: systemClock,
+      log: streamLog,
+      traces: this.traces,
+      canaryAnswered: () => this.rollout.rollout.canaryAnswered(),
+    });
     this.admission = new Admission({
       limits: () => this.#config.limits,
       rules: () => this.#rules,
@@ -148,6 +162,7 @@ export class Core {
       defer: (run) => setImmediate(run),
       journal,
       published: (commit) => this.siblings.publish(commit),
+      traces: this.traces,
       committed: recorded && ((commit) => recorded.committed(commit)),
       admission: {
         refuses: (peer, { type }) => this.#refusal(peer, type),
@@ -324,24 +339,4 @@ export class Core {
       },
     );
   }
-}
-
-/** Files are read when they are asked for first. */
-const leastFetchMs = 1000;
-
-/** After that long no upstream answers any more what it does not know (protocol §3.9). */
-function fetchMilliseconds({ upstreams }: Config): number {
-  return Math.max(leastFetchMs, ...upstreams.map((one) => (one.kind === 'ads' ? one.resourceTimeoutMs : 0)));
-}
-
-/** Made once for each configuration, because every response reads them. */
-function streamLimits({ limits }: Config): StreamLimits {
-  return {
-    maxSubscriptions: limits.maxSubscriptionsPerStream,
-    maxNamesLength: limits.maxRequestBytes,
-    changesPerSecond: limits.subscriptionChangesPerSecond,
-    stalledMilliseconds: limits.stalledTimeoutMs,
-    firstRequestMilliseconds: limits.firstRequestTimeoutMs,
-    maxResponseBytes: limits.maxResponseBytes,
-  };
 }

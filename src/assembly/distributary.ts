@@ -17,6 +17,7 @@ import { type ClientServing, IN_PROCESS, type ServingMode } from './client-servi
 import { Core, type CoreDependencies } from './core.ts';
 import { lastWriteTimeoutMs, makePersistence } from './make-persistence.ts';
 import { dumpInForce, inForce, needsRestart } from './needs-restart.ts';
+import { openTraces } from './open-traces.ts';
 import { RolloutFile } from './rollout-file.ts';
 import { UpstreamSet } from './upstream-set.ts';
 import { watchTls } from './watched-tls.ts';
@@ -122,7 +123,9 @@ export class Distributary {
     dependencies: CoreDependencies,
     mode: ServingMode = IN_PROCESS,
   ): Promise<Result<Distributary>> {
-    const started = new Distributary(config, dependencies, mode);
+    const { log, version } = dependencies;
+    const spans = await openTraces(config, { log, version, worker: undefined });
+    const started = new Distributary(config, { ...dependencies, spans }, mode);
     await started.#begin();
     const listening = await started.#listen();
     if (!listening.ok) {
@@ -209,6 +212,7 @@ export class Distributary {
     this.#core.loops.stop();
     this.#core.siblings.stop();
     await this.#core.relay.stop();
+    await this.#core.traces?.stop();
     await this.#persistence?.close(lastWriteTimeoutMs);
     this.#closeAdminTls?.();
     await Promise.all([this.#admin?.close(), this.#metrics?.close()]);

@@ -17,6 +17,7 @@ const fixed: readonly Fixed[] = [
   { path: ['admin', 'address'], named: 'admin.address', of: ({ admin }) => admin.address },
   { path: ['admin', 'tls'], named: 'admin.tls', of: ({ admin }) => admin.tls },
   { path: ['metrics'], named: 'metrics', of: ({ metrics }) => metrics },
+  { path: ['tracing'], named: 'tracing', of: ({ tracing }) => tracing },
   { path: ['workers'], named: 'workers', of: ({ workers }) => workers },
   {
     path: ['limits', 'max_request_bytes'],

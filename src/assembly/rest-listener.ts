@@ -8,6 +8,7 @@ import { type HttpServer, listenHttp } from '../wire/http-server.ts';
 import { verifiedIdentity } from '../wire/peer-identity.ts';
 import { connectionOptions } from './connection-options.ts';
 import type { Core } from './core.ts';
+import { PollTraces } from './poll-traces.ts';
 import { clientStatusPath, RestClientStatus } from './rest-client-status.ts';
 import { watchTls } from './watched-tls.ts';
 import type { XdsListenerCallbacks } from './xds-listener.ts';
@@ -95,7 +96,9 @@ function restRoutes(
   report: (message: string, error: unknown) => void,
 ): Route {
   const slices = new TimeSlices(systemClock);
+  const traces = core.spans && new PollTraces(core.spans, systemClock);
   const polls = new RestPolls({
+    traced: traces && ((head, info, answered) => traces.traced(head, info, answered)),
     polls: core.relay.polls,
     slices,
     unreadable: (typeUrl) =>

@@ -8,6 +8,7 @@ import type { Distribution } from '../observe/distribution.ts';
 import { longestText } from '../observe/format.ts';
 import type { Metrics } from '../observe/metrics.ts';
 import type { Tally } from '../observe/tally.ts';
+import type { UpdateTraces } from '../observe/update-traces.ts';
 import type { ErrorDetail } from '../wire/requests.ts';
 import type { Peer } from '../wire/server-stream.ts';
 import { type StreamLog, whoIs } from './stream-log.ts';
@@ -23,24 +24,30 @@ interface TypeSeries {
   readonly acknowledged: Distribution;
 }
 
+interface StreamMetricsOptions {
+  readonly metrics: Metrics;
+  readonly conditions: Conditions;
+  readonly clock: Clock;
+  readonly log: StreamLog;
+  /** Undefined: nothing is traced. */
+  readonly traces: UpdateTraces | undefined;
+  readonly canaryAnswered: () => void;
+}
+
 /** Counts what streams do. On the hot path: a lookup and additions. */
 export class StreamMetrics implements StreamEvents {
   readonly #metrics: Metrics;
   readonly #conditions: Conditions;
   readonly #log: StreamLog;
+  readonly #traces: UpdateTraces | undefined;
   readonly #canaryAnswered: () => void;
   readonly #series = new Map<TypeUrl, TypeSeries>();
   readonly #clock: Clock;
   readonly #propagation: Distribution;
 
-  constructor(
-    metrics: Metrics,
-    conditions: Conditions,
-    clock: Clock,
-    log: StreamLog,
-    canaryAnswered: () => void,
-  ) {
+  constructor({ metrics, conditions, clock, log, traces, canaryAnswered }: StreamMetricsOptions) {
     this.#log = log;
+    this.#traces = traces;
     this.#clock = clock;
     this.#propagation = metrics.propagation();
     this.#canaryAnswered = canaryAnswered;
@@ -64,7 +71,9 @@ export class StreamMetrics implements StreamEvents {
     const responses = polled ? this.#metrics.responses(type, transport) : series.responses[transport];
     responses.inc();
     series.bytes.inc(bytes.length);
-    if (receivedAt !== undefined) this.#propagation.observe(this.#secondsSince(receivedAt));
+    if (receivedAt === undefined) return;
+    this.#propagation.observe(this.#secondsSince(receivedAt));
+    this.#traces?.handedOver(receivedAt);
   }
 
   /** A client has accepted an update that arrived then. */

@@ -65,7 +65,7 @@ function counted(name: string, sink: UpstreamSink, { metrics, clock }: UpstreamD
     apply(transaction) {
       metrics.updates(name, transaction.type, 'accepted').inc();
       metrics.lastUpdate(name, transaction.type, clock.now());
-      sink.apply(transaction);
+      sink.apply({ ...transaction, arrivedAt: clock.monotonic() });
     },
     restamp: (restamp) => sink.restamp(restamp),
     changed: () => sink.changed(),

@@ -11,7 +11,6 @@ import { coerced, problemsOf } from './problems.ts';
 import { describeConfig } from './redact.ts';
 import { fileSchema } from './schema.ts';
 import { type ConfigProblem, locate, pathText, type UnplacedProblem } from './source.ts';
-import { checkSupported } from './supported.ts';
 
 /**
  * Reads and checks a configuration and the files that it names: all of it, or every problem in the order of the file.
@@ -64,11 +63,7 @@ function parse(
   const asWritten = fileSchema.safeParse(document.value);
   const value = asWritten.success ? document.value : coerced(asWritten.error, document.value, templates);
   const parsed = asWritten.success ? asWritten : fileSchema.safeParse(value);
-  const found = [
-    ...(parsed.success ? [] : problemsOf(parsed.error, value)),
-    ...checkSupported(value),
-    ...alsoCheck(value),
-  ];
+  const found = [...(parsed.success ? [] : problemsOf(parsed.error, value)), ...alsoCheck(value)];
   const problems = merge(
     document.problems,
     found.map((complaint) => locate(complaint, places)),

@@ -290,7 +290,15 @@ export const fileSchema = z
     drain_timeout: drainTimeout(),
     tracing: z
       .strictObject({
-        otlp_endpoint: otlpEndpoint.prefault('').describe('URL of an OTLP collector; empty: off'),
+        otlp_endpoint: otlpEndpoint
+          .prefault('')
+          .describe('URL of an OTLP collector (HTTP, as http://collector:4318); empty: off'),
+        ratio: z
+          .number()
+          .min(0)
+          .max(1)
+          .default(0.01)
+          .describe('How many of the updates are traced: 1 is all, 0.01 one of a hundred'),
       })
       .prefault({})
       .describe('Traces'),
@@ -311,6 +319,6 @@ export const fileSchema = z
     workers: file.workers,
     drainDelayMs: file.drain_delay,
     drainTimeoutMs: file.drain_timeout,
-    otlpEndpoint: file.tracing.otlp_endpoint,
+    tracing: { endpoint: file.tracing.otlp_endpoint, ratio: file.tracing.ratio },
   }))
   .describe('Configuration of distributary, a caching xDS relay');

@@ -106,6 +106,8 @@ export interface Transaction {
    * is. It counts as restored, until upstream answers.
    */
   readonly lastKnownGood: boolean;
+  /** When the response arrived, by `Clock.monotonic()`; undefined: no response is behind it. For traces. */
+  readonly arrivedAt?: number | undefined;
 }
 
 /** A variant of a holder gets other constraints. `to` undefined: the holder does not have it any more. */

@@ -142,7 +142,7 @@ export abstract class Cursor implements Subscription, ViewSubscriber, SentItems 
     const kind = this.responses.classify(nonce, error !== undefined);
     if (kind === 'first' || kind === 'change') return kind;
     const answered = this.responses.answered(nonce, error);
-    if (kind === 'ack') this.#pool.acknowledged(answered?.header.receivedAt);
+    if (kind !== 'stale') this.#pool.answered(kind === 'ack', answered?.header.receivedAt);
     if (kind === 'nack' && answered !== undefined && this.takesParts) this.#nackRetries.add(answered);
     return kind;
   }
@@ -279,7 +279,7 @@ export abstract class Cursor implements Subscription, ViewSubscriber, SentItems 
     const known = view.frames.find(step, this.responses.lastSerial);
     if (known !== undefined) return known;
     const changes = changesSince(view, step.from, step.resend?.items);
-    const composed = this.compose(this.#input(deferRemovals), changes);
+    const composed = this.#pool.timed(() => this.compose(this.#input(deferRemovals), changes));
     if (composed.frame?.timeDependent !== true) view.frames.add(step, composed);
     return composed;
   }

@@ -8,6 +8,7 @@ import type { Encoding, Subscription } from '../model/subscription.ts';
 import type { WholeState } from '../model/whole-state.ts';
 import { DeltaCursor } from './delta-cursor.ts';
 import { FanOut } from './fan-out.ts';
+import type { Composed } from './frame.ts';
 import { type InterestPort, InterestRegistry } from './interest-registry.ts';
 import { SotwCursor } from './sotw-cursor.ts';
 import { View } from './view.ts';
@@ -29,8 +30,19 @@ export interface ViewsOptions {
   readonly lookedUp: (type: TypeUrl, hits: number, misses: number) => void;
   /** A client has accepted an update that arrived then, by `Clock.monotonic()`. */
   readonly acknowledged: (type: TypeUrl, receivedAt: number) => void;
+  /** Undefined: nothing is traced. */
+  readonly traces?: ViewTraces | undefined;
   /** Runs soon, after other events had their turn; for tests, at once. */
   readonly defer: (run: () => void) => void;
+}
+
+/** What the traces of updates hear from the views. Times are by `Clock.monotonic()`. */
+interface ViewTraces {
+  isOpen(commit: Commit): boolean;
+  /** So many clients of a class will be told. */
+  reaches(commit: Commit, subscribers: number): void;
+  composed(receivedAt: number, from: number, bytes: number): void;
+  answered(receivedAt: number, accepted: boolean): void;
 }
 
 /** All views: who subscribes to what, and who must hear of a commit. */
@@ -81,11 +93,14 @@ export class Views {
     if (isEmpty(commit)) return;
     const pool = this.#pools.get(commit.type);
     if (pool === undefined) return;
+    const { traces } = this.#options;
+    const isTraced = traces?.isOpen(commit) === true;
     for (const [view, { names, collectionResolved }] of pool.watchers.affected(commit)) {
       if (side !== undefined && view.access.side !== side) continue;
       if (!view.apply(commit, names, collectionResolved)) continue;
       for (const subscriber of view.subscribers) subscriber.invalidated();
       this.#fanOut.add(view);
+      if (isTraced) traces?.reaches(commit, updatable(view));
     }
   }
 
@@ -141,8 +156,20 @@ class TypeViews implements ViewPool {
     return this.#options.clock.now();
   }
 
-  acknowledged(receivedAt: number | undefined): void {
-    if (receivedAt !== undefined) this.#options.acknowledged(this.#type, receivedAt);
+  answered(accepted: boolean, receivedAt: number | undefined): void {
+    if (receivedAt === undefined) return;
+    if (accepted) this.#options.acknowledged(this.#type, receivedAt);
+    this.#options.traces?.answered(receivedAt, accepted);
+  }
+
+  timed(compose: () => Composed): Composed {
+    const { traces, clock } = this.#options;
+    if (traces === undefined) return compose();
+    const from = clock.monotonic();
+    const composed = compose();
+    const { receivedAt, bytes } = composed.frame ?? {};
+    if (receivedAt !== undefined) traces.composed(receivedAt, from, bytes?.length ?? 0);
+    return composed;
   }
 
   *views(): Iterable<View> {
@@ -194,3 +221,10 @@ class TypeViews implements ViewPool {
 
 const keyOf = (selection: Selection, access: Access): string =>
   `${selection.hash} ${selection.size} ${access.key}`;
+
+/** How many of its subscribers get a change as an update: a newcomer gets a first state, and polls are not told. */
+function updatable(view: View): number {
+  let count = 0;
+  for (const subscriber of view.subscribers) if (subscriber.positionIn(view) !== undefined) count++;
+  return count;
+}

@@ -2,6 +2,7 @@ import type { Load } from '../assembly/admission.ts';
 import { ClientListeners } from '../assembly/client-listeners.ts';
 import { Core } from '../assembly/core.ts';
 import { inForce } from '../assembly/needs-restart.ts';
+import { openTraces } from '../assembly/open-traces.ts';
 import type { Config } from '../config/config.ts';
 import { parseConfig } from '../config/load.ts';
 import { problemLine } from '../config/source.ts';
@@ -10,6 +11,7 @@ import { systemClock } from '../model/clock.ts';
 import { fail, ok, type Result } from '../model/result.ts';
 import type { Log } from '../observe/log.ts';
 import type { LogLevels } from '../observe/log-levels.ts';
+import type { Spans } from '../observe/spans.ts';
 import { fetchClientStatus } from './client-status-rpc.ts';
 import { workerConfig } from './feed.ts';
 import { feedUpstream } from './feed-upstream.ts';
@@ -47,13 +49,13 @@ export class Worker {
   #reporting = false;
   #listeners: ClientListeners | undefined;
 
-  private constructor(config: Config, options: WorkerOptions) {
+  private constructor(config: Config, options: WorkerOptions, spans: Spans | undefined) {
     this.#options = options;
     const { id, log, logLevels, start } = options;
     this.#outageGate = new OutageGate(config.upstreams, systemClock, () => this.#core.relay.changed());
     this.#core = new Core(
       workerConfig(config, start),
-      { log, logLevels, version: start.version, processMetrics: true },
+      { log, logLevels, spans, version: start.version, processMetrics: true },
       {
         streamPrefix: `${id}-`,
         loadElsewhere: () => this.#loadElsewhere,
@@ -72,7 +74,9 @@ export class Worker {
   static async start(options: WorkerOptions): Promise<Result<Worker>> {
     const config = readConfig(options);
     if (!config.ok) return config;
-    const worker = new Worker(config.value, options);
+    const { log, id, start } = options;
+    const spans = await openTraces(config.value, { log, version: start.version, worker: id });
+    const worker = new Worker(config.value, options, spans);
     const listening = await worker.#open();
     return listening.ok ? ok(worker) : listening;
   }
@@ -110,6 +114,7 @@ export class Worker {
     await this.#listeners?.drain(milliseconds);
     this.#core.siblings.stop();
     await this.#core.relay.stop();
+    await this.#core.traces?.stop();
   }
 
   async #open(): Promise<Result<undefined>> {

@@ -27,7 +27,14 @@ class MeasuredRelay {
       measure: (clock) => {
         const log = createLog({ level: 'silent' });
         const streamLog = new StreamLog(log, new LogLevels('silent'));
-        return new StreamMetrics(this.metrics, new Conditions(log), clock, streamLog, () => undefined);
+        return new StreamMetrics({
+          metrics: this.metrics,
+          conditions: new Conditions(log),
+          clock,
+          log: streamLog,
+          traces: undefined,
+          canaryAnswered: () => undefined,
+        });
       },
     });
   }

@@ -114,7 +114,7 @@ describe('configuration: what is accepted', () => {
       workers: 0,
       drainDelayMs: 0,
       drainTimeoutMs: 10_000,
-      otlpEndpoint: undefined,
+      tracing: { endpoint: undefined, ratio: 0.01 },
     });
   });
 
@@ -230,20 +230,16 @@ upstreams:
   });
 });
 
-describe('configuration: what is not supported yet', () => {
-  const rows: readonly (readonly [string, string])[] = [
-    ['tracing: { otlp_endpoint: "http://collector:4318" }', '4:12: tracing.otlp_endpoint'],
-  ];
-  for (const [text, where] of rows) {
-    it(where.replace(/^.*: /, ''), () => {
-      expect(problemsOf(`${minimal}${text}\n`)).to.deep.equal([`${where}: not supported yet: leave it out`]);
-    });
-  }
+describe('configuration: traces', () => {
+  it('an endpoint and a ratio', () => {
+    const { tracing } = configOf(`${minimal}tracing: { otlp_endpoint: "http://collector:4318", ratio: 1 }\n`);
+    expect(tracing).to.deep.equal({ endpoint: 'http://collector:4318', ratio: 1 });
+  });
 
-  it('is validated all the same', () => {
-    expectProblems(problemsOf(`${minimal}rest: { address: x }\ncache: { persistence: {} }\n`), [
-      '4:18: rest.address: address "x" must be',
-      '5:10: cache.persistence.path: missing: a string is required',
+  it('a ratio is 0 to 1, and an endpoint has http or https', () => {
+    expectProblems(problemsOf(`${minimal}tracing: { otlp_endpoint: "collector:4317", ratio: 2 }\n`), [
+      '4:27: tracing.otlp_endpoint: "collector:4317" is not accepted: the http:// or https:// URL of an OTLP collector',
+      '4:52: tracing.ratio: ',
     ]);
   });
 });

@@ -28,7 +28,7 @@ const tables: ReadonlyMap<string, readonly Row[]> = new Map([
       {
         rule: 'a key that resembles none lists those accepted',
         text: `${minimal}tracing: { zipkin: x }\n`,
-        problems: ['4:12: tracing.zipkin: unknown key "zipkin": accepted: otlp_endpoint'],
+        problems: ['4:12: tracing.zipkin: unknown key "zipkin": accepted: otlp_endpoint, ratio'],
       },
       {
         rule: 'in a list, at its place',

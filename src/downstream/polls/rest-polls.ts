@@ -29,11 +29,15 @@ const bytesPerName = 128;
 /** To read a body of so many bytes counts as one change of a subscription; smaller ones do not count. */
 const bytesPerChange = 256 << 10;
 
+type Answered = (answer: HttpAnswer) => void;
+
 export interface RestPollsOptions {
   readonly polls: Polls;
   readonly slices: TimeSlices;
   /** A type inside a resource is not known, and is sent as bytes. */
   readonly unreadable: (typeUrl: string) => void;
+  /** Returns what to answer with, which may be `answered` itself. Undefined: polls are not traced. */
+  readonly traced?: ((head: HttpHead, info: TypeInfo, answered: Answered) => Answered) | undefined;
   /** A bug: an answer could not be made. */
   readonly threw: (error: unknown, path: string) => void;
 }
@@ -65,10 +69,11 @@ export class RestPolls {
     if (info === undefined) return undefined;
     const refused = this.#options.polls.refusal(head.peer, info);
     if (refused !== undefined) return refusal(refused);
-    return (body, answered) => this.#poll(info, head, body, answered);
+    const { traced } = this.#options;
+    return (body, answered) => this.#poll(info, head, body, traced?.(head, info, answered) ?? answered);
   }
 
-  #poll(info: TypeInfo, head: HttpHead, body: Buffer, answered: (answer: HttpAnswer) => void): () => void {
+  #poll(info: TypeInfo, head: HttpHead, body: Buffer, answered: Answered): () => void {
     const { polls } = this.#options;
     const read = this.#read(info, head.peer, body);
     if (!read.ok) {

@@ -6,7 +6,7 @@ import { Code } from '../../wire/grpc-status.ts';
 import { announcesMore } from '../../wire/via.ts';
 import type { AdsStreamOptions, ReleasedType } from './ads-stream-ports.ts';
 import type { Channel } from './channel.ts';
-import { OpenStream } from './open-stream.ts';
+import { arrivedOn, OpenStream } from './open-stream.ts';
 import type { Stamp } from './stamp.ts';
 import type { ProtocolEffect, ProtocolInput } from './stream-protocol.ts';
 
@@ -311,7 +311,7 @@ export class AdsStream {
         this.#stream?.send(effect.request);
         break;
       case 'apply':
-        handler.apply(effect.transaction);
+        handler.apply(arrivedOn(this.#stream, effect.transaction));
         break;
       case 'arm':
         this.#stream?.arm(effect.timer, effect.milliseconds, () =>

@@ -1,4 +1,5 @@
 import type { Clock, Timer } from '../../model/clock.ts';
+import type { Transaction } from '../../model/transaction.ts';
 import { encodeRequest, type OutgoingRequest } from '../../wire/request-writer.ts';
 import type { Channel, ChannelStream, ChannelStreamHandler } from './channel.ts';
 
@@ -20,6 +21,7 @@ export class OpenStream {
   answered = false;
   readonly #clock: Clock;
   readonly #stream: ChannelStream;
+  #arrivedAt: number | undefined;
   readonly #timers = new Map<string, Timer>();
   readonly #node: Uint8Array;
 
@@ -28,7 +30,23 @@ export class OpenStream {
     this.since = clock.now();
     this.#clock = clock;
     this.#node = node;
-    this.#stream = channel.open(path, via, handler);
+    const read = (hasMore: boolean): boolean => {
+      if (!hasMore) this.#arrivedAt = undefined;
+      return hasMore;
+    };
+    this.#stream = channel.open(path, via, {
+      message: (bytes) => {
+        this.#arrivedAt = clock.monotonic();
+        return read(handler.message(bytes));
+      },
+      proceed: () => read(handler.proceed()),
+      closed: (reason, code) => handler.closed(reason, code),
+    });
+  }
+
+  /** When the response that is read now arrived, by `Clock.monotonic()`. */
+  get arrivedAt(): number | undefined {
+    return this.#arrivedAt;
   }
 
   send(request: OutgoingRequest): void {
@@ -53,4 +71,9 @@ export class OpenStream {
     for (const timer of this.#timers.values()) timer.cancel();
     this.#stream.end();
   }
+}
+
+/** The transaction, with the time when its response arrived on this stream. */
+export function arrivedOn(stream: OpenStream | undefined, said: Transaction): Transaction {
+  return { ...said, arrivedAt: stream?.arrivedAt };
 }

@@ -1,0 +1,133 @@
+import { type Context, ROOT_CONTEXT, type Span, type Tracer, trace } from '@opentelemetry/api';
+import { OTLPTraceExporter } from '@opentelemetry/exporter-trace-otlp-proto';
+import { resourceFromAttributes } from '@opentelemetry/resources';
+import {
+  BatchSpanProcessor,
+  ParentBasedSampler,
+  type SpanExporter,
+  TraceIdRatioBasedSampler,
+  TracerProvider,
+} from '@opentelemetry/sdk-trace';
+import type { Clock } from '../model/clock.ts';
+import type { Conditions } from './conditions.ts';
+import type { Attributes, OpenSpan, Spans } from './spans.ts';
+import { parentOf } from './traceparent.ts';
+
+export interface OtlpOptions {
+  /** Of the collector; `/v1/traces` is added unless it is there. */
+  readonly endpoint: string;
+  /** 0 to 1. */
+  readonly ratio: number;
+  readonly version: string;
+  /** The relay's. */
+  readonly nodeId: string;
+  /** Undefined: not a worker. */
+  readonly worker: number | undefined;
+  readonly clock: Clock;
+  readonly conditions: Conditions;
+}
+
+/** Spans that wait to be sent; further ones are dropped. Milliseconds else. */
+const bounds = {
+  maxQueueSize: 2048,
+  maxExportBatchSize: 256,
+  scheduledDelayMillis: 1000,
+  exportTimeoutMillis: 5000,
+};
+/** Characters of an attribute: some are chosen by peers. */
+const longestAttribute = 256;
+/** How long the end of the relay waits for the collector. Milliseconds. */
+const lastExportMs = 1000;
+
+/** Spans by OpenTelemetry's SDK. Only `openTraces` imports this module: the SDK is loaded if it is used. */
+export class OtlpSpans implements Spans {
+  readonly #provider: TracerProvider;
+  readonly #tracer: Tracer;
+  readonly #clock: Clock;
+
+  constructor({ endpoint, ratio, version, nodeId, worker, clock, conditions }: OtlpOptions) {
+    this.#clock = clock;
+    const exporter = new OTLPTraceExporter({
+      url: endpoint.replace(/(?:\/v1\/traces)?\/*$/, '/v1/traces'),
+      timeoutMillis: bounds.exportTimeoutMillis,
+    });
+    this.#provider = new TracerProvider({
+      resource: resourceFromAttributes({
+        'service.name': 'distributary',
+        'service.version': version,
+        'service.instance.id': worker === undefined ? nodeId : `${nodeId}/worker-${worker}`,
+      }),
+      sampler: new ParentBasedSampler({ root: new TraceIdRatioBasedSampler(ratio) }),
+      spanLimits: { attributeValueLengthLimit: longestAttribute },
+      spanProcessors: [
+        new BatchSpanProcessor({ exporter: reporting(exporter, endpoint, conditions), ...bounds }),
+      ],
+    });
+    this.#tracer = this.#provider.getTracer('distributary', version);
+  }
+
+  start(name: string, at: number, attributes: Attributes, parent?: string): OpenSpan | undefined {
+    const above = parentOf(parent);
+    const context = above === undefined ? ROOT_CONTEXT : trace.setSpanContext(ROOT_CONTEXT, above);
+    const offset = this.#clock.now() - this.#clock.monotonic();
+    const span = this.#tracer.startSpan(name, { startTime: at + offset, attributes }, context);
+    if (!span.isRecording()) return undefined;
+    return new OtlpSpan(span, this.#tracer, offset);
+  }
+
+  async stop(): Promise<void> {
+    const { promise: late, resolve } = Promise.withResolvers<undefined>();
+    const timer = this.#clock.after(lastExportMs, () => resolve(undefined));
+    // The reason why nobody takes them was logged.
+    await Promise.race([this.#provider.shutdown().catch(() => undefined), late]);
+    timer.cancel();
+  }
+}
+
+class OtlpSpan implements OpenSpan {
+  readonly #span: Span;
+  readonly #tracer: Tracer;
+  readonly #context: Context;
+  /** From the monotonic clock to the epoch. */
+  readonly #offset: number;
+
+  constructor(span: Span, tracer: Tracer, offset: number) {
+    this.#span = span;
+    this.#tracer = tracer;
+    this.#offset = offset;
+    this.#context = trace.setSpan(ROOT_CONTEXT, span);
+  }
+
+  child(name: string, from: number, until: number, attributes: Attributes = {}): void {
+    const options = { startTime: from + this.#offset, attributes };
+    this.#tracer.startSpan(name, options, this.#context).end(until + this.#offset);
+  }
+
+  end(at: number, attributes: Attributes = {}): void {
+    this.#span.setAttributes(attributes);
+    this.#span.end(at + this.#offset);
+  }
+}
+
+/** The same exporter, which also tells the log when the collector takes nothing, and when it does again. */
+function reporting(exporter: SpanExporter, endpoint: string, conditions: Conditions): SpanExporter {
+  let failing = false;
+  return {
+    export: (spans, done) =>
+      exporter.export(spans, (result) => {
+        const failed = result.error !== undefined;
+        if (failed) {
+          const reason = result.error?.message ?? '';
+          conditions.set('tracing', 'away', 'warn', 'the OTLP collector takes no traces', {
+            endpoint,
+            reason,
+          });
+        } else if (failing) {
+          conditions.set('tracing', 'here', 'info', 'the OTLP collector takes traces again', { endpoint });
+        }
+        failing = failed;
+        done(result);
+      }),
+    shutdown: () => exporter.shutdown(),
+  };
+}
