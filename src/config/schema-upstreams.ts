@@ -85,7 +85,9 @@ const ads = z
     endpoints: z
       .array(endpoint())
       .min(1)
-      .describe('Control planes in order of preference: failover, and back. HOST:PORT or unix:PATH'),
+      .describe(
+        'Control planes in order of preference: failover, and back. HOST:PORT or unix:PATH; a host name stands for all its addresses',
+      ),
     protocol: z.enum(['DELTA', 'SOTW']).default('DELTA').describe('Which xDS protocol variant to speak'),
     services: z
       .enum(['AGGREGATED', 'PER_TYPE'])

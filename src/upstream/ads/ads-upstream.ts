@@ -4,7 +4,9 @@ import type { Interest } from '../../model/transaction.ts';
 import type { Refusals, Suspect, Upstream, UpstreamSink, UpstreamState } from '../../model/upstream.ts';
 import { Conditions } from '../../observe/conditions.ts';
 import { formatHostPort } from '../../wire/address.ts';
+import { systemLookup } from '../../wire/lookup.ts';
 import { claims } from '../claims.ts';
+import { addressesTransport } from './addresses-transport.ts';
 import type { AdsStreamHandler } from './ads-stream-ports.ts';
 import { Backoff } from './backoff.ts';
 import type { Channel } from './channel.ts';
@@ -69,7 +71,8 @@ export class AdsUpstream implements Upstream {
       changed: () => sink.changed(),
     });
     this.#failover = new Failover(options.endpoints.length, this.#backoff());
-    const transport = options.transport ?? grpcTransport(options);
+    const transport =
+      options.transport ?? addressesTransport(grpcTransport(options), { ...options, lookup: systemLookup });
     this.#connection = new UpstreamConnection(
       { ...options, stableAfterMs: options.backoff.maxMs, transport },
       this.#failover,

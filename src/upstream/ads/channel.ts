@@ -34,5 +34,5 @@ export interface Channel {
   close(): void;
 }
 
-/** Begins a try: the seam to the transport. */
-export type Transport = (endpoint: Address, handler: ChannelHandler) => Channel;
+/** Begins a try: the seam to the transport. `name`: the host name that the endpoint's address was found under. */
+export type Transport = (endpoint: Address, handler: ChannelHandler, name?: string) => Channel;

@@ -30,7 +30,13 @@ export interface GrpcChannelOptions extends StreamHeaders {
 }
 
 export function grpcTransport(options: GrpcChannelOptions): Transport {
-  return (endpoint, handler) => new GrpcChannel(endpoint, options, handler);
+  return (endpoint, handler, name) => new GrpcChannel({ address: endpoint, name }, options, handler);
+}
+
+/** Where to connect to, and by which name the endpoint is known, if it is not the address itself. */
+interface Endpoint {
+  readonly address: Address;
+  readonly name: string | undefined;
 }
 
 const defaultMaxResponseBytes = 64 * 1024 * 1024;
@@ -43,7 +49,7 @@ class GrpcChannel implements Channel {
   readonly #timeout: Timer;
   #phase: 'connecting' | 'connected' | 'over' = 'connecting';
 
-  constructor(endpoint: Address, options: GrpcChannelOptions, handler: ChannelHandler) {
+  constructor(endpoint: Endpoint, options: GrpcChannelOptions, handler: ChannelHandler) {
     this.#handler = handler;
     this.#headers = options;
     const { connectTimeoutMs } = options;
@@ -68,7 +74,7 @@ class GrpcChannel implements Channel {
     this.#client?.close();
   }
 
-  async #connect(endpoint: Address, options: GrpcChannelOptions): Promise<void> {
+  async #connect(endpoint: Endpoint, options: GrpcChannelOptions): Promise<void> {
     const material = await readTls(options.tls);
     if (this.#phase === 'over') return;
     if (!material.ok) {
@@ -79,7 +85,7 @@ class GrpcChannel implements Channel {
       options.tls === undefined
         ? credentials.createInsecure()
         : secureCredentials(material.value, identityOf(endpoint, options.tls));
-    this.#client = new Client(target(endpoint), secure, channelOptions(endpoint, options));
+    this.#client = new Client(target(endpoint.address), secure, channelOptions(endpoint, options));
     this.#watch(this.#client);
   }
 
@@ -196,8 +202,8 @@ function target(endpoint: Address): string {
     : `dns:${formatHostPort(endpoint.host, endpoint.port)}`;
 }
 
-function identityOf(endpoint: Address, { serverName, serverIdentities }: AdsTls): ServerIdentity {
-  const host = serverName ?? (endpoint.kind === 'tcp' ? endpoint.host : 'localhost');
+function identityOf({ address, name }: Endpoint, { serverName, serverIdentities }: AdsTls): ServerIdentity {
+  const host = serverName ?? name ?? (address.kind === 'tcp' ? address.host : 'localhost');
   return { host, identities: serverIdentities };
 }
 
@@ -214,7 +220,7 @@ function secureCredentials(material: TlsMaterial, identity: ServerIdentity): Cha
 }
 
 function channelOptions(
-  endpoint: Address,
+  endpoint: Endpoint,
   { tls, keepalive, maxResponseBytes = defaultMaxResponseBytes }: GrpcChannelOptions,
 ): ChannelOptions {
   const options: ChannelOptions = {
@@ -234,7 +240,11 @@ function channelOptions(
     'grpc.enable_http_proxy': 0,
     'grpc-node.flow_control_window': 1024 * 1024,
   };
+  const { address, name } = endpoint;
+  if (name !== undefined && address.kind === 'tcp')
+    options['grpc.default_authority'] = formatHostPort(name, address.port);
   if (tls === undefined) return options;
+  if (name !== undefined) options['grpc.ssl_target_name_override'] = name;
   if (tls.serverName !== undefined) {
     options['grpc.ssl_target_name_override'] = tls.serverName;
     options['grpc.default_authority'] = tls.serverName;
