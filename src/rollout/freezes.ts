@@ -42,9 +42,8 @@ export class Freezes {
     const removed = this.#all.filter((freeze) => everything || isSame(freeze, filter));
     if (removed.length === 0) {
       const frozen = this.#all.map(scopeText).join(', ');
-      return fail(
-        `${scopeText(filter)} is not frozen: ${frozen === '' ? 'nothing is' : `frozen is ${frozen}`}`,
-      );
+      if (frozen === '') return fail('nothing is frozen');
+      return fail(`${scopeText(filter)} is not frozen: frozen is ${frozen}`);
     }
     this.#all = this.#all.filter((freeze) => !removed.includes(freeze));
     return ok(removed);
