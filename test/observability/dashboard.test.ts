@@ -30,41 +30,43 @@ const filled = (expr: string): string =>
 describe('dashboard', function () {
   this.timeout(120_000);
 
-  it('each query of each panel has an answer of a Prometheus that scrapes a relay', async function () {
-    const binaries = await need(this, prometheusBinaries());
-    expect(queries.length).to.be.above(40);
-    using files = temporaryDirectory();
-    using pem = new PemFiles();
-    const certificate = issueCertificate({ name: 'relay', ips: ['127.0.0.1'], days: 30 });
-    await using plane = await ModelPlane.start();
-    plane.set('cds', { a: '0' });
-    await using relay = await RelayProcess.start({
-      upstreams: [{ name: 'central', ads: { endpoints: [plane.address] } }],
-      rest: { tls: pem.identity('rest', certificate) },
-      metrics: {},
-      cache: { persistence: { path: join(files.path, 'cache') } },
+  for (const workers of [0, 1])
+    it(`each query of each panel has an answer of a Prometheus that scrapes a relay (workers: ${workers})`, async function () {
+      const binaries = await need(this, prometheusBinaries());
+      expect(queries.length).to.be.above(40);
+      using files = temporaryDirectory();
+      using pem = new PemFiles();
+      const certificate = issueCertificate({ name: 'relay', ips: ['127.0.0.1'], days: 30 });
+      await using plane = await ModelPlane.start();
+      plane.set('cds', { a: '0' });
+      await using relay = await RelayProcess.start({
+        upstreams: [{ name: 'central', ads: { endpoints: [plane.address] } }],
+        rest: { tls: pem.identity('rest', certificate) },
+        metrics: {},
+        workers,
+        cache: { persistence: { path: join(files.path, 'cache') } },
+      });
+      const rules = ['alerts.yaml', 'recording-rules.yaml'].map((file) => join(directory, file));
+      await using prometheus = await Prometheus.start(binaries, [relay.metrics], rules);
+      using pool = new ClientPool(relay.xds, 1);
+      const client = pool.open('delta');
+      client.subscribe('cds');
+      await client.gets('cds', { a: '0' });
+      let changes = 0;
+      const unanswered = new Set(queries.filter(({ expr }) => workers > 0 || !expr.includes('worker_feed')));
+      await eventually(
+        async () => {
+          changes += 1;
+          plane.set('cds', { a: String(changes) });
+          await client.gets('cds', { a: String(changes) });
+          for (const query of unanswered) {
+            const samples = await prometheus.query(filled(query.expr));
+            if (samples.some(({ value: [, value] }) => value !== 'NaN')) unanswered.delete(query);
+          }
+          expect([...unanswered].map(({ title, expr }) => `${title}: ${expr}`)).to.deep.equal([]);
+        },
+        { timeout: 60_000, pause: 500 },
+      );
+      expect(await prometheus.query('ALERTS{alertstate="firing"}'), 'nothing is wrong').to.deep.equal([]);
     });
-    const rules = ['alerts.yaml', 'recording-rules.yaml'].map((file) => join(directory, file));
-    await using prometheus = await Prometheus.start(binaries, [relay.metrics], rules);
-    using pool = new ClientPool(relay.xds, 1);
-    const client = pool.open('delta');
-    client.subscribe('cds');
-    await client.gets('cds', { a: '0' });
-    let changes = 0;
-    const unanswered = new Set(queries);
-    await eventually(
-      async () => {
-        changes += 1;
-        plane.set('cds', { a: String(changes) });
-        await client.gets('cds', { a: String(changes) });
-        for (const query of unanswered) {
-          const samples = await prometheus.query(filled(query.expr));
-          if (samples.some(({ value: [, value] }) => value !== 'NaN')) unanswered.delete(query);
-        }
-        expect([...unanswered].map(({ title, expr }) => `${title}: ${expr}`)).to.deep.equal([]);
-      },
-      { timeout: 60_000, pause: 500 },
-    );
-    expect(await prometheus.query('ALERTS{alertstate="firing"}'), 'nothing is wrong').to.deep.equal([]);
-  });
 });
