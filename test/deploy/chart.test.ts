@@ -44,6 +44,13 @@ describe('deploy/chart and deploy/kustomize', () => {
     });
   }
 
+  for (const file of ['alerts.yaml', 'recording-rules.yaml', 'dashboard.json']) {
+    it(`has ${file} as it is in deploy/observability (else: copy it to deploy/chart/files)`, () => {
+      const read = (path: string): string => readFileSync(join(chart, path), 'utf8');
+      expect(read(`files/${file}`)).to.equal(read(`../observability/${file}`));
+    });
+  }
+
   it('explains each key of its values in values.schema.json', () => {
     const schema = z
       .looseObject({ properties: z.record(z.string(), z.json()) })
