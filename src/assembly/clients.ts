@@ -1,5 +1,5 @@
 import type { Config } from '../config/config.ts';
-import type { ClientContext, DownstreamServices } from '../downstream/services.ts';
+import type { ClientContext } from '../downstream/services.ts';
 import type { Access } from '../model/access.ts';
 import { nodePath } from '../model/node-path.ts';
 import type { Parameters } from '../model/parameters.ts';
@@ -85,8 +85,6 @@ class KnownClient implements ClientContext {
   }
 }
 
-export type SiblingRules = Pick<DownstreamServices, 'context' | 'reapplyRules'>;
-
 /** Applies the rules in force to a client's node and certificate. */
 export class ClientRules {
   readonly #derivation: ReturnType<typeof compileParameterRules>;
@@ -114,21 +112,6 @@ export class ClientRules {
 
   accessOf(peer: Peer): Access {
     return this.#authorization.accessOf(peer);
-  }
-
-  /**
-   * How siblings are read by these rules: they send the parameters that were derived for their clients. Where a client's
-   * own parameters would not count, only a relay is believed.
-   */
-  static forSiblings(config: Config): SiblingRules {
-    const own = new ClientRules(config);
-    const isBound = config.parameters.some(({ trusted, values }) => trusted || values.length > 0);
-    const passing = new ClientRules({ ...config, parameters: [] });
-    const rulesFor = (peer: Peer): ClientRules => (isBound && !own.isRelay(peer) ? own : passing);
-    return {
-      context: (node, peer) => rulesFor(peer).context(node, peer),
-      reapplyRules: (client, peer) => rulesFor(peer).reapplyRules(client, peer),
-    };
   }
 
   context(bytes: Buffer, peer: Peer): Result<ClientContext, GrpcStatus> {

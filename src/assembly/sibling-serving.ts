@@ -13,8 +13,8 @@ import { Code, type GrpcStatus } from '../wire/grpc-status.ts';
 import type { ServerStream } from '../wire/server-stream.ts';
 import { INTERESTS_TYPE, SIBLING_HEADER } from '../wire/sibling.ts';
 import type { Admission } from './admission.ts';
-import { ClientRules, type SiblingRules } from './clients.ts';
 import { InterestList } from './interest-list.ts';
+import { SiblingRules } from './sibling-rules.ts';
 
 export interface SiblingServingOptions {
   readonly relay: Relay;
@@ -40,7 +40,7 @@ export class SiblingServing {
 
   constructor(config: Config, options: SiblingServingOptions) {
     this.#options = options;
-    this.#rules = ClientRules.forSiblings(config);
+    this.#rules = new SiblingRules(config);
     const { relay, events, limits, refuses, admission } = options;
     this.#views = this.#viewsOf(relay.store.sides.released);
     this.#list = new InterestList(relay, systemClock, (catalog) => this.#viewsOf(catalog));
@@ -69,7 +69,7 @@ export class SiblingServing {
 
   /** Other rules are in force. */
   reload(config: Config): void {
-    this.#rules = ClientRules.forSiblings(config);
+    this.#rules = new SiblingRules(config);
     this.#server.reidentify();
   }
 
@@ -84,8 +84,14 @@ export class SiblingServing {
 
   /** Takes the stream, or says why not. */
   accept(stream: ServerStream, route: Route): GrpcStatus | undefined {
-    if (stream.header(SIBLING_HEADER) !== this.#options.relayId) return this.#server.accept(stream, route);
-    return { code: Code.FAILED_PRECONDITION, message: 'this relay is no sibling of itself' };
+    const { relayId, events } = this.#options;
+    if (stream.header(SIBLING_HEADER) === relayId)
+      return { code: Code.FAILED_PRECONDITION, message: 'this relay is no sibling of itself' };
+    if (this.#rules.admits(stream.peer)) return this.#server.accept(stream, route);
+    const message =
+      'a sibling is refused: where clients are verified, or parameters are trusted or have values, limits.relay_peers must name it';
+    events.rejected('denied', message, { peer: stream.peer });
+    return { code: Code.PERMISSION_DENIED, message };
   }
 
   /** Shows a commit to the siblings that read. */

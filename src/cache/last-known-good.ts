@@ -26,7 +26,7 @@ export function keep(
   if (entry.holders.some(({ role }) => role === holder.role)) return;
   changes.touch(entry.variant.name, entry.constraints);
   addHolder(entry, asRestored(holder));
-  table.updateRestored(entry);
+  table.restored.add(entry);
 }
 
 /** Resolves the interests that upstream has not answered, until it does. */

@@ -76,8 +76,7 @@ export class TypeTable implements ReadableTable {
 
   /** After one of its holders has changed or gone. */
   updateRestored(entry: CacheEntry): void {
-    if (entry.holders.some(isRestored)) this.restored.add(entry);
-    else if (this.restored.size > 0) this.restored.delete(entry);
+    if (this.restored.size > 0 && !entry.holders.some(isRestored)) this.restored.delete(entry);
   }
 
   get empty(): boolean {

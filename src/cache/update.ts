@@ -224,7 +224,7 @@ export class Update {
     const holders = [holderOf(this.#transaction)];
     const entry: CacheEntry = { constraints, variant, holders, confirmedIn: this.#revision };
     cached.variants.add(entry);
-    this.#table.updateRestored(entry);
+    if (this.#transaction.lastKnownGood) this.#table.restored.add(entry);
     this.#table.variants++;
     this.#table.link(variant);
   }

@@ -1,13 +1,19 @@
+import { Metadata, type StatusObject } from '@grpc/grpc-js';
 import { expect } from 'chai';
+import { ADS_SERVICE } from '../../src/model/types.ts';
 import { Code } from '../../src/wire/grpc-status.ts';
+import { issueCertificate } from '../support/certificates.ts';
+import { openCall } from '../support/grpc-calls.ts';
 import { type } from '../support/in-memory-relay.ts';
 import { ControlPlane } from '../upstream/ads/control-plane.ts';
 import { eventually } from './support/eventually.ts';
+import { PemFiles, trusting } from './support/pem-files.ts';
 import { ClientPool, type RecordingClient, wildcardAnswered } from './support/recording-client.ts';
 import { readyOf } from './support/relay-state.ts';
 import { clusters, endpoints, protocols, replaceAllButOne, started } from './support/replaced-replicas.ts';
-import { isReadyAndStale, Replicas } from './support/replicas.ts';
+import { isReadyAndStale, peersName, Replicas } from './support/replicas.ts';
 import { Connections } from './support/variant-client.ts';
+import { XdsClient } from './support/xds-client.ts';
 
 /** Subscribes to everything of a fleet, and waits until it has it. */
 async function getsAll(client: RecordingClient): Promise<void> {
@@ -108,6 +114,51 @@ describe('siblings, on the real process', function () {
     using after = new Connections(second.xds);
     await gets(after, 'prod');
     await gets(after, 'test');
+  });
+
+  it('mutual TLS and trusted parameters: relay_peers are siblings, a tenant that says it is one is refused', async () => {
+    const authority = issueCertificate({ name: 'authority', authority: true });
+    const server = issueCertificate({
+      name: 'replica',
+      issuer: authority,
+      dns: [peersName],
+      uris: ['spiffe://example.com/relay'],
+    });
+    const tenant = issueCertificate({
+      name: 'tenant',
+      issuer: authority,
+      uris: ['spiffe://example.com/tenant/a'],
+    });
+    using pem = new PemFiles();
+    const ca = pem.write('ca.crt', authority.certificate);
+    const identity = pem.identity('replica', server);
+    await using plane = await started();
+    await using replicas = await Replicas.of(plane.address, {
+      server: { ...identity, ca, require_client_certificate: true },
+      client: { ...identity, ca },
+    });
+    const keys = {
+      parameters: [{ key: 'tenant', from: 'peer.uri_san', pattern: '/tenant/([^/]+)', trusted: true }],
+      limits: { relay_peers: ['spiffe://example.com/relay'] },
+    };
+    const first = await replicas.start(keys);
+    const secure = trusting(authority, tenant);
+    await using before = new XdsClient(first.xds, 'delta', { secure, serverName: peersName });
+    before.subscribe('cds');
+    expect((await before.gets('cds')).resources).to.equal(3);
+    plane.kill();
+    const second = await replicas.start(keys);
+    await isReadyAndStale(second);
+    await using after = new XdsClient(second.xds, 'delta', { secure, serverName: peersName });
+    after.subscribe('cds');
+    expect((await after.gets('cds')).resources).to.equal(3);
+
+    const metadata = new Metadata();
+    metadata.set('x-distributary-sibling', 'b/1');
+    const call = openCall(after.connection, `/${ADS_SERVICE}/DeltaAggregatedResources`, metadata);
+    const status = await new Promise<StatusObject>((resolve) => call.on('status', resolve));
+    expect(status.code).to.equal(Code.PERMISSION_DENIED);
+    expect(status.details).to.include('limits.relay_peers');
   });
 
   it('four replicas, no control plane, three replaced one after the other: every client has everything all the time', async () => {

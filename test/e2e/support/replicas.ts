@@ -8,7 +8,14 @@ import { RelayProcess } from './relay.ts';
 import { readyOf } from './relay-state.ts';
 
 const probe = join(root, 'test/e2e/support/names-probe.ts');
-const name = 'peers.test';
+export const peersName = 'peers.test';
+
+interface ReplicaTls {
+  /** Of their xds listeners. */
+  readonly server?: object;
+  /** Towards each other. */
+  readonly client?: object;
+}
 
 /** Replicas of one relay under one host name, as a headless service has them: each on an address of its own. */
 export class Replicas implements AsyncDisposable {
@@ -16,17 +23,19 @@ export class Replicas implements AsyncDisposable {
   readonly #running = new Map<string, RelayProcess>();
   readonly #port: number;
   readonly #endpoint: string;
+  readonly #tls: ReplicaTls;
   #next = 1;
 
-  private constructor(port: number, endpoint: string) {
+  private constructor(port: number, endpoint: string, tls: ReplicaTls) {
+    this.#tls = tls;
     this.#port = port;
     this.#endpoint = endpoint;
     this.#publish();
   }
 
   /** `endpoint`: of their control plane. */
-  static async of(endpoint: string): Promise<Replicas> {
-    return new Replicas(await freePort(), endpoint);
+  static async of(endpoint: string, tls: ReplicaTls = {}): Promise<Replicas> {
+    return new Replicas(await freePort(), endpoint, tls);
   }
 
   get all(): readonly RelayProcess[] {
@@ -40,12 +49,15 @@ export class Replicas implements AsyncDisposable {
     const relay = await RelayProcess.start(
       {
         node: { id: `replica-${host}`, cluster: 'relays' },
-        xds: { address: `${host}:${this.#port}` },
+        xds: { address: `${host}:${this.#port}`, ...(this.#tls.server && { tls: this.#tls.server }) },
         upstreams: [
           {
             name: 'central',
             ads: { endpoints: [this.#endpoint], backoff },
-            siblings: { address: `${name}:${this.#port}` },
+            siblings: {
+              address: `${peersName}:${this.#port}`,
+              ...(this.#tls.client && { tls: this.#tls.client }),
+            },
           },
         ],
         drain_timeout: '100ms',
@@ -74,7 +86,7 @@ export class Replicas implements AsyncDisposable {
   }
 
   #publish(): void {
-    writeFileSync(`${this.#names}.new`, JSON.stringify({ [name]: [...this.#running.keys()] }));
+    writeFileSync(`${this.#names}.new`, JSON.stringify({ [peersName]: [...this.#running.keys()] }));
     renameSync(`${this.#names}.new`, this.#names);
   }
 }
