@@ -117,7 +117,7 @@ export class Store extends CatalogReader {
   }
 
   apply(transaction: Transaction): Commit {
-    const receivedAt = this.#options.clock.monotonic();
+    const receivedAt = transaction.arrivedAt ?? this.#options.clock.monotonic();
     const next = this.nextRevision();
     const { type } = transaction;
     const table = this.#table(type);

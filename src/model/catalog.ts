@@ -57,7 +57,7 @@ export interface Commit {
   readonly type: TypeUrl;
   /** The response's version_info or system_version_info; undefined: upstream has said nothing new. */
   readonly version: string | undefined;
-  /** By `Clock.monotonic()`. */
+  /** When the response arrived, before it was judged; else when this was applied. By `Clock.monotonic()`. */
   readonly receivedAt: number;
   /** Which names (aliases too), and the constraints of the variants that came, went or changed. */
   readonly changed: ReadonlyMap<ResourceName, readonly Constraints[]>;

@@ -106,7 +106,7 @@ export interface Transaction {
    * is. It counts as restored, until upstream answers.
    */
   readonly lastKnownGood: boolean;
-  /** When the response arrived, by `Clock.monotonic()`; undefined: no response is behind it. For traces. */
+  /** When the response arrived, by `Clock.monotonic()`; undefined: no response is behind it. For delays and traces. */
   readonly arrivedAt?: number | undefined;
 }
 

@@ -71,6 +71,13 @@ const changedNames = (commit: Commit): string[] => [...commit.changed.keys()].to
 
 describe('store', () => {
   describe('a transaction', () => {
+    it('counts from the arrival of its response, which was judged before; else from now', () => {
+      const setting = use();
+      const arrivedAt = setting.clock.monotonic();
+      setting.clock.advance(400);
+      expect(setting.apply({ puts: [cluster('a', '1')], arrivedAt }).receivedAt).to.equal(arrivedAt);
+      expect(setting.apply({ puts: [cluster('a', '2')] }).receivedAt).to.equal(arrivedAt + 400);
+    });
     it('is one revision, and says which names and constraints it changed', () => {
       const setting = use();
       const { store } = setting;
