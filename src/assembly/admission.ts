@@ -129,7 +129,7 @@ export class Admission {
     if (bounded && this.#connectionsOf.of(peer) >= maxConnectionsPerPeer) {
       const message = `${peerKey(peer)} has ${maxConnectionsPerPeer} connections open, the most that a peer may have (limits.max_connections_per_peer)`;
       metrics.rejected('connections_per_peer').inc();
-      conditions.set('rejected connections_per_peer', message, 'warn', message);
+      conditions.set('rejected connections_per_peer', message, 'warn', message, { peer: peer.address });
       return message;
     }
     this.#connected.add(peer);

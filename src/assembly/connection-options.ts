@@ -7,7 +7,7 @@ export interface ConnectionOptions {
   readonly maxConnectionAge: () => number | undefined;
   readonly reviewTime: () => number;
   readonly reviewed: (connections: number) => void;
-  readonly report: (message: string, error: unknown) => void;
+  readonly report: (message: string, error: unknown, peer?: string) => void;
 }
 
 const lostAuthorities = 'ca has lost authorities: the connections ended whose certificates they had issued';
@@ -21,7 +21,10 @@ export function connectionOptions(core: Core, listener: 'xds' | 'rest'): Connect
     reviewed: (connections) => {
       if (connections > 0) core.log.info(lostAuthorities, { listener, connections });
     },
-    report: (message, error) =>
-      core.conditions.set(`${listener} listener`, `${message}: ${String(error)}`, 'warn', message, { error }),
+    report: (message, error, peer) =>
+      core.conditions.set(`${listener} listener`, `${message}: ${String(error)}`, 'warn', message, {
+        ...(peer === undefined ? {} : { peer }),
+        error,
+      }),
   };
 }

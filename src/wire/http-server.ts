@@ -15,6 +15,7 @@ import { Http1Session } from './http1-session.ts';
 import type { ListenerTls } from './http2-server.ts';
 import { backlog, handshakeTimeoutMs, sessionOptions, tcpKeepAlive } from './http2-settings.ts';
 import { explainError, isDisconnect } from './node-error.ts';
+import { addressOf } from './peer.ts';
 import { checkTlsMaterial, secureContextOptions, type TlsMaterial } from './tls-material.ts';
 
 export interface HttpServerOptions {
@@ -32,7 +33,7 @@ export interface HttpServerOptions {
   readonly reviewTime?: () => number;
   readonly reviewed?: (ended: number) => void;
   readonly clock?: Clock;
-  readonly report: (message: string, error: unknown) => void;
+  readonly report: (message: string, error: unknown, peer?: string) => void;
 }
 
 /** A client that does not wait for answers holds up itself, not the relay's memory. */
@@ -234,11 +235,13 @@ export class HttpServer {
   }
 
   #listenToFaults(): void {
-    const report = (message: string) => (error: unknown) => {
-      if (!isDisconnect(error)) this.#options.report(message, error);
+    const report = (message: string, error: unknown, peer?: string): void => {
+      if (!isDisconnect(error)) this.#options.report(message, error, peer);
     };
-    this.#listener.on('error', report('cannot accept connections'));
-    this.#tls?.on('tlsClientError', report('a TLS handshake failed'));
+    this.#listener.on('error', (error) => report('cannot accept connections', error));
+    this.#tls?.on('tlsClientError', (error, socket) =>
+      report('a TLS handshake failed', error, addressOf(socket)),
+    );
     this.#tls?.on('secureConnection', (socket: TLSSocket) => {
       this.#handOn(socket, socket.alpnProtocol === 'h2' ? 'http2' : 'http1');
     });

@@ -8,6 +8,7 @@ import {
   type ServerHttp2Stream,
 } from 'node:http2';
 import { createServer as createListener, type ListenOptions, type Server } from 'node:net';
+import type { TLSSocket } from 'node:tls';
 import { type Clock, systemClock } from '../model/clock.ts';
 import { systemRandom } from '../model/random.ts';
 import { fail, ok, type Result } from '../model/result.ts';
@@ -21,6 +22,7 @@ import { HalfSent, halfSentBudget } from './half-sent.ts';
 import { backlog, handshakeTimeoutMs, sessionOptions, tcpKeepAlive, unixWindow } from './http2-settings.ts';
 import { Http2ServerStream, type StreamOwner } from './http2-stream.ts';
 import { explainError, isDisconnect } from './node-error.ts';
+import { addressOf } from './peer.ts';
 import type { Peer, ServerStream } from './server-stream.ts';
 import { checkTlsMaterial, secureContextOptions, type TlsMaterial } from './tls-material.ts';
 import { explainSocket, removeStaleSocket } from './unix-socket.ts';
@@ -66,7 +68,7 @@ export interface GrpcServerOptions {
   /** In [0, 1), for the order in which a drain ends streams. */
   readonly random?: () => number;
   /** What went wrong outside of any call, or a bug within one. Repeats are not held back here. */
-  readonly report?: (message: string, error: unknown) => void;
+  readonly report?: (message: string, error: unknown, peer?: string) => void;
   /** A client's connection ended other than HTTP/2 has it: cut, or with something that is no HTTP/2. */
   readonly connectionFailed?: (address: string, reason: string) => void;
 }
@@ -186,7 +188,9 @@ export class GrpcServer implements StreamOwner {
     http2.on('sessionError', (error, session) =>
       options.connectionFailed?.(this.#connections.of(session)?.address ?? '', explainError(error)),
     );
-    http2.on('tlsClientError', (error) => this.#report('a TLS handshake failed', error));
+    http2.on('tlsClientError', (error: Error, socket: TLSSocket) =>
+      this.#report('a TLS handshake failed', error, addressOf(socket)),
+    );
   }
 
   /** Open connections, those that are within their TLS handshake too. */
@@ -310,8 +314,8 @@ export class GrpcServer implements StreamOwner {
     }
   }
 
-  #report(message: string, error: unknown): void {
-    if (!isDisconnect(error)) this.#options.report?.(message, error);
+  #report(message: string, error: unknown, peer?: string): void {
+    if (!isDisconnect(error)) this.#options.report?.(message, error, peer);
   }
 }
 

@@ -1,4 +1,5 @@
 import type { X509Certificate } from 'node:crypto';
+import type { Socket } from 'node:net';
 import { TLSSocket } from 'node:tls';
 import { formatHostPort } from './address.ts';
 import type { ClientSession } from './client-session.ts';
@@ -77,14 +78,20 @@ class SessionPeer implements Peer {
   }
 
   get address(): string {
-    this.#address ??= addressOf(this.#session);
+    this.#address ??= addressOfSession(this.#session);
     return this.#address;
   }
 }
 
-function addressOf(session: Session): string {
-  if (session.destroyed) return 'unknown:0';
-  const { remoteAddress, remotePort } = session.socket;
+function addressOfSession(session: Session): string {
+  return session.destroyed ? 'unknown:0' : addressOf(session.socket);
+}
+
+/** Of the other end, as far as it is known: a socket that is closed may have forgotten it. */
+export function addressOf({
+  remoteAddress,
+  remotePort,
+}: Pick<Socket, 'remoteAddress' | 'remotePort'>): string {
   return addressText(remoteAddress ?? 'unknown', remotePort);
 }
 

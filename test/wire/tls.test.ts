@@ -159,7 +159,7 @@ describe('TLS', () => {
     const reports: string[] = [];
     const server = await serve({
       accept,
-      report: (message, error) => reports.push(`${message}: ${String(error)}`),
+      report: (message, error, peer) => reports.push(`${message} ${peer}: ${String(error)}`),
       tls: {
         certificate: bytes(forServer.certificate),
         privateKey: bytes(forServer.privateKey),
@@ -178,7 +178,7 @@ describe('TLS', () => {
     });
     await new Promise((resolve) => http1.once('error', resolve));
     expect(await works(client(server))).to.equal(true);
-    expect(reports[0]).to.match(/^a TLS handshake failed/);
+    expect(reports[0]).to.match(/^a TLS handshake failed 127\.0\.0\.1:\d+: /);
   });
 
   it('CBC is refused: TLS 1.2 by AEAD ciphers only, TLS 1.3, nothing older, after a new certificate too', async () => {
