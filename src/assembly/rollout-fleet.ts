@@ -143,23 +143,25 @@ function standingOf(
   const { responses, pending } = subscription;
   if (responses.state !== 'ERROR') return pending || responses.state !== 'SYNCED' ? waits : accepted;
   const { short, url } = typeInfo(info.url);
+  const { rejectedWhole } = responses;
   // It may be something else that it rejects.
-  const rejected = [...subscription.holdings()].filter(
+  const rejected = Iterator.from(subscription.holdings()).filter(
     ({ canonical, state }) => state === 'ERROR' && waiting.has(canonical),
   );
-  const [first] = rejected;
+  const first = rejected.next().value;
   if (first !== undefined) {
-    const { name, rejection } = first;
-    const together = rejected.filter((one) => one.rejection === rejection);
-    const keys = new Set(together.map(({ canonical }) => nameKey(url, canonical)));
+    const { name, canonical, rejection } = first;
+    const others = rejected.filter((one) => one.rejection === rejection).map((one) => one.canonical);
+    // There may be 10,000 in a response of the state of the world: they are known without a look at each.
+    const isWhole = rejection === rejectedWhole;
+    const together = isWhole ? names : new Set([canonical, ...others].map((one) => nameKey(url, one)));
     const reason = `${short} ${name}: ${rejection?.message ?? ''}`;
-    return { kind: 'rejected', reason, names: keys, isFinal: !pending };
+    return { kind: 'rejected', reason, names: together, isFinal: !pending };
   }
   if (pending || responses.awaitsAnswer) return waits;
-  // The last response only removed what waits, or what it has of that is not shown any more.
-  if (responses.rejectedWhole === undefined) return accepted;
-  const reason = `${short}: ${responses.rejectedWhole.message}`;
-  return { kind: 'rejected', reason, names, isFinal: true };
+  // The last response only removed what waits.
+  if (rejectedWhole === undefined) return accepted;
+  return { kind: 'rejected', reason: `${short}: ${rejectedWhole.message}`, names, isFinal: true };
 }
 
 /** Of one stream, over its types. */

@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import { expect } from 'chai';
 import { always, eventually } from './support/eventually.ts';
 import { ModelPlane } from './support/model-plane.ts';
@@ -90,7 +91,7 @@ describe('attacks on a rollout', function () {
       await reaches(relay, 'HELD');
       const [canary = ''] = fleet.heard(bad);
       fleet.clients.get(canary)?.unsubscribe('cds', ['a']);
-      await fleet.only(canary, bad, 2500);
+      await fleet.only(canary, bad, 1500);
       expect((await rolloutOf(relay)).state).to.equal('HELD');
     });
   }
@@ -106,7 +107,7 @@ describe('attacks on a rollout', function () {
     await reaches(relay, 'HELD');
     const [canary = ''] = fleet.heard(bad);
     fleet.clients.get(canary)?.[Symbol.dispose]();
-    for (let change = 2; change <= 6; change++) {
+    for (let change = 2; change <= 4; change++) {
       plane.set('cds', { a: bad, b: String(change) });
       await fleet.only(canary, bad, 500);
     }
@@ -130,7 +131,7 @@ describe('attacks on a rollout', function () {
     plane.set('cds', { a: 'crash', b: '1' });
     await reaches(relay, 'HELD');
     const [canary = ''] = fleet.heard('crash');
-    for (let change = 2; change <= 4; change++) {
+    for (let change = 2; change <= 3; change++) {
       plane.set('cds', { a: 'crash', b: String(change) });
       await fleet.only(canary, 'crash', 700);
     }
@@ -141,8 +142,7 @@ describe('attacks on a rollout', function () {
   it('a canary that comes back in another class does not free the change', async () => {
     await using plane = await ModelPlane.start();
     plane.set('cds', { a: '1' });
-    const authorization = {};
-    await using relay = await RelayProcess.start(config(plane, {}, authorization));
+    await using relay = await RelayProcess.start(config(plane));
     using fleet = new Fleet(relay);
     for (const id of ['x1', 'x2', 'y1', 'y2']) fleet.open(id, 'sotw');
     await fleet.allGet({ a: '1' });
@@ -153,7 +153,7 @@ describe('attacks on a rollout', function () {
     for (const id of first) fleet.open(`z${id}`, 'delta');
     await always(async () => {
       expect((await rolloutOf(relay)).state).to.equal('HELD');
-    }, 1500);
+    }, 1000);
     const others = ['x1', 'x2', 'y1', 'y2'].filter((id) => !first.includes(id));
     for (const id of others) expect(fleet.clients.get(id)?.has('cds')).to.deep.equal({ a: '1' });
     expect(first.length).to.be.lessThan(3);
@@ -198,7 +198,8 @@ describe('attacks on a rollout', function () {
         change % 3 === 0 ? { a: content, c: content } : { a: content, b: content, c: content },
       );
       if (change % 10 === 0) fleet.open(`x${change}`, change % 20 === 0 ? 'sotw' : 'delta');
-      await new Promise((resolve) => setTimeout(resolve, 40));
+      // Shorter than the bake: most changes join one that waits.
+      await sleep(25);
       for (const client of fleet.clients.values()) {
         const has = client.has('cds');
         const { a, b, c } = has;
