@@ -1,7 +1,6 @@
-import { type ResourceName, type Revision, resourceName, type TypeUrl } from '../model/brand.ts';
+import type { ResourceName, Revision, TypeUrl } from '../model/brand.ts';
 import type { Commit } from '../model/catalog.ts';
 import type { Clock } from '../model/clock.ts';
-import type { Constraints } from '../model/constraints.ts';
 import type { Variant } from '../model/resource.ts';
 import type {
   Contents,
@@ -201,7 +200,7 @@ export class HeldNames implements Gate {
     const others = [...live, ...held.names.keys()].filter((name) => held.matches(name, filter));
     const names = new Set([...contents.keys(), ...others]);
     for (const name of names) this.#replace(held, name, contents.get(name) ?? []);
-    this.#commit(held, this.#changed(held, names), ['released', 'canary']);
+    this.#commit(held, held.changesOf(names), ['released', 'canary']);
     this.#changes.push({ type, joined: [], left: [...names] });
     this.#forgetEmpty(type);
     this.notify();
@@ -271,7 +270,7 @@ export class HeldNames implements Gate {
     for (const held of [...this.#types.values()]) {
       const names = [...held.names.keys()].filter((name) => held.matches(name, filter));
       const { version } = held;
-      const constraints = this.#changed(held, names);
+      const constraints = held.changesOf(names);
       const left: ResourceName[] = [];
       const joined: ResourceName[] = [];
       for (const name of names) {
@@ -301,19 +300,6 @@ export class HeldNames implements Gate {
       closed: true,
     });
     held.letIfEqual(name);
-  }
-
-  #changed(held: HeldType, names: Iterable<ResourceName>): Map<ResourceName, Constraints[]> {
-    const changed = new Map<ResourceName, Constraints[]>();
-    const add = (name: ResourceName, constraints: readonly Constraints[]): void => {
-      changed.set(name, [...(changed.get(name) ?? []), ...constraints]);
-    };
-    for (const name of names) {
-      const constraints = held.constraintsOf(name);
-      add(name, constraints);
-      for (const alias of held.aliasesOf(name)) add(resourceName(alias), constraints);
-    }
-    return changed;
   }
 
   #commit({ type }: HeldType, changed: Commit['changed'], sides: readonly Side[], version?: string): void {

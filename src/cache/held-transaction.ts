@@ -26,6 +26,8 @@ export class HeldTransaction {
   readonly #before = new Map<ResourceName, VariantsOf>();
   /** Names of which a side sees something else, though they are held. */
   readonly #altered = new Set<ResourceName>();
+  /** Names that canaries see as upstream has them from now on: for them all of it may be new. */
+  readonly #unmasked = new Set<ResourceName>();
 
   constructor(type: HeldType, options: HeldTransactionOptions) {
     this.#type = type;
@@ -83,7 +85,7 @@ export class HeldTransaction {
       sides: {
         // It has not got the whole response: the version of the last one stays.
         released: { ...commit, changed: released, version: undefined },
-        canary: { ...commit, changed: canary },
+        canary: { ...commit, changed: this.#withUnmasked(canary) },
       },
     };
   }
@@ -119,9 +121,20 @@ export class HeldTransaction {
     if (held.masked === 'discarded' && !sameVariants(held.refused ?? new Map(), variantsOf(live))) {
       const known = live ?? this.#type.released.get(name);
       if (known !== undefined && this.#options.isFrozen(known)) held.masked = 'frozen';
-      else this.#type.unmask(name, held);
+      else {
+        this.#type.unmask(name, held);
+        this.#unmasked.add(name);
+      }
     }
     this.#type.letIfEqual(name);
+  }
+
+  #withUnmasked(changed: Commit['changed']): Commit['changed'] {
+    if (this.#unmasked.size === 0) return changed;
+    const merged = new Map(changed);
+    for (const [name, constraints] of this.#type.changesOf(this.#unmasked))
+      merged.set(name, [...(merged.get(name) ?? []), ...constraints]);
+    return merged;
   }
 
   #imagesOf(name: ResourceName): Images[] {

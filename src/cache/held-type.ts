@@ -1,4 +1,4 @@
-import type { ConstraintsKey, ResourceName, TypeUrl } from '../model/brand.ts';
+import { type ConstraintsKey, type ResourceName, resourceName, type TypeUrl } from '../model/brand.ts';
 import { type Constraints, UNCONSTRAINED } from '../model/constraints.ts';
 import type { GateFilter, MaskReason, PendingName } from '../model/rollout.ts';
 import type { Side } from '../model/side.ts';
@@ -112,8 +112,26 @@ export class HeldType {
     return true;
   }
 
+  /** What may look different if these names are seen otherwise, under each name and alias. */
+  changesOf(names: Iterable<ResourceName>): Map<ResourceName, Constraints[]> {
+    const changed = new Map<ResourceName, Constraints[]>();
+    for (const name of names) {
+      const constraints = this.#constraintsOf(name);
+      for (const shown of [name, ...[...this.#aliasesOf(name)].map(resourceName)])
+        changed.set(shown, [...(changed.get(shown) ?? []), ...constraints]);
+    }
+    return changed;
+  }
+
+  /** Whether some interest sees a variant of a name. */
+  isSeen(name: ResourceName): boolean {
+    return [this.released.get(name), this.liveResource(name)].some((cached) =>
+      cached?.variants.all().some((entry) => this.#hasInterest(entry)),
+    );
+  }
+
   /** The constraints of all variants under a name, of both sides and upstream. */
-  constraintsOf(name: ResourceName): Constraints[] {
+  #constraintsOf(name: ResourceName): Constraints[] {
     const all = new Map<ConstraintsKey, Constraints>();
     for (const cached of [this.released.get(name), this.canary.get(name), this.liveResource(name)]) {
       for (const { constraints } of cached?.variants.all() ?? []) all.set(constraints.key, constraints);
@@ -124,17 +142,10 @@ export class HeldType {
   }
 
   /** Names by which clients may have subscribed to this one. */
-  aliasesOf(name: ResourceName): Set<string> {
+  #aliasesOf(name: ResourceName): Set<string> {
     const all = [this.released.get(name), this.canary.get(name), this.liveResource(name)];
     return new Set(
       all.flatMap((cached) => (cached?.variants.all() ?? []).flatMap(({ variant }) => variant.aliases)),
-    );
-  }
-
-  /** Whether some interest sees a variant of a name. */
-  isSeen(name: ResourceName): boolean {
-    return [this.released.get(name), this.liveResource(name)].some((cached) =>
-      cached?.variants.all().some((entry) => this.#hasInterest(entry)),
     );
   }
 

@@ -269,6 +269,22 @@ describe('held names', () => {
       setting.apply({ puts: [cluster('a', '3')] });
       expect(setting.both('a')).to.equal('1 | 3');
     });
+    it('something else for some clients is a change for all canaries that had been taken back', () => {
+      const setting = new Setting();
+      setting.want('a', inProd);
+      setting.want('a', inTest);
+      setting.apply({
+        puts: [cluster('a', '1', { constraints: prod }), cluster('a', '1', { constraints: test })],
+      });
+      setting.apply({ puts: [cluster('a', '2', { constraints: prod })] });
+      setting.gate.discard();
+      const commit = setting.apply({ puts: [cluster('a', '2', { constraints: test })] });
+      expect([setting.both('a', inProd), setting.both('a', inTest)]).to.deep.equal(['1 | 2', '1 | 2']);
+      const told = commit.sides?.canary.changed.get(resourceName('a')) ?? [];
+      expect(
+        [inProd, inTest].map((one) => told.some((constraints) => constraints.matches(one))),
+      ).to.deep.equal([true, true]);
+    });
     it('upstream goes back: nothing is held', () => {
       const setting = discarded();
       setting.apply({ puts: [cluster('a', '1')] });
