@@ -5,6 +5,7 @@ import type {
   ListResourcesResponse,
   StatusResponse,
 } from '../gen/distributary/admin/v1/admin_pb.ts';
+import type { CompareConfigurationResponse } from '../gen/distributary/admin/v1/configuration_pb.ts';
 import type { SetLogLevelResponse } from '../gen/distributary/admin/v1/log_pb.ts';
 import type { ClientStatusRequest } from '../gen/envoy/service/status/v3/csds_pb.ts';
 import type { TypeUrl } from '../model/brand.ts';
@@ -126,6 +127,8 @@ export interface Inspector {
   operate(operation: Operation): Awaitable<Result<number, GrpcStatus>>;
   /** RESOURCE_EXHAUSTED: too many nodes have a level of their own. */
   setLogLevel(change: LogLevelChange): Awaitable<Result<Plain<SetLogLevelResponse>, GrpcStatus>>;
+  /** What a reload with this configuration (YAML or JSON) would change. INVALID_ARGUMENT: what is wrong with it. */
+  compareConfiguration(text: string): Awaitable<Result<Plain<CompareConfigurationResponse>, GrpcStatus>>;
   /** The configuration in force as JSON, secrets redacted. */
   configDump(): unknown;
   /** The Prometheus text format. */

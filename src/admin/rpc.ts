@@ -65,6 +65,8 @@ export function adminRoutes(inspector: Inspector, failed: Failed): (router: Conn
       ...deliveryMethods(inspector.delivery, answer),
       ...changesMethods(inspector.changes, answer),
       ...logMethods(inspector, answer),
+      compareConfiguration: ({ text }) =>
+        answer(async () => valueOf(await inspector.compareConfiguration(text))),
       listClients: (request) => answer(() => inspector.listClients(clientsQuery(request))),
     });
   };

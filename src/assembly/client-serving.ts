@@ -4,6 +4,7 @@ import { LocalClients } from '../inspect/local-clients.ts';
 import { ok, type Result } from '../model/result.ts';
 import { ClientListeners, type ListenerAddress } from './client-listeners.ts';
 import { type Core, type ProcessRole, SINGLE_PROCESS } from './core.ts';
+import { reloadPreview } from './reload-effect.ts';
 import type { XdsListenerCallbacks } from './xds-listener.ts';
 
 /** Where clients connect. */
@@ -37,7 +38,7 @@ export const IN_PROCESS: ServingMode = {
     const listeners = opened.value;
     return ok({
       addresses: listeners.addresses,
-      clients: new LocalClients(core.relay),
+      clients: new LocalClients(core.relay, reloadPreview(core)),
       notReadyReason: () => undefined,
       metricsText: () => core.metricsText(),
       reload: () => {},

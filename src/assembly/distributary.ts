@@ -4,6 +4,7 @@ import type { HttpListener } from '../admin/http-listener.ts';
 import { startMetricsServer } from '../admin/metrics-server.ts';
 import type { Persistence } from '../cache/persistence/persistence.ts';
 import type { Config } from '../config/config.ts';
+import { parseConfig } from '../config/load.ts';
 import { warnings } from '../config/warnings.ts';
 import { ChangesInspection } from '../inspect/changes.ts';
 import { Inspection } from '../inspect/inspection.ts';
@@ -18,9 +19,13 @@ import { Core, type CoreDependencies } from './core.ts';
 import { lastWriteTimeoutMs, makePersistence } from './make-persistence.ts';
 import { dumpInForce, inForce, needsRestart } from './needs-restart.ts';
 import { openTraces } from './open-traces.ts';
+import { effectSummary, reloadPreview, upstreamChanges } from './reload-effect.ts';
 import { RolloutFile } from './rollout-file.ts';
 import { UpstreamSet } from './upstream-set.ts';
 import { watchTls } from './watched-tls.ts';
+
+/** How long a reload waits until it is known what it changes, in milliseconds. */
+const longestComparisonMs = 2000;
 
 /** The relay with its listeners: what `run` and `demo` start. */
 export class Distributary {
@@ -68,7 +73,7 @@ export class Distributary {
       },
       mode.role(),
     );
-    const nobody = new LocalClients(core.relay);
+    const nobody = new LocalClients(core.relay, reloadPreview(core));
     this.#core = core;
     this.#upstreams = new UpstreamSet(core.relay, {
       clock: systemClock,
@@ -103,6 +108,7 @@ export class Distributary {
         const now = inForce(this.#started, this.#config);
         return warnings(now).map(({ path, message }) => `${path}: ${message}`);
       },
+      compareConfiguration: (text) => this.#compare(text, nobody),
       configDump: () => dumpInForce(this.#started, this.#config),
       heldRemovals: (upstream) => this.#heldRemovals(upstream),
       releaseRemovals: (upstream, type) => {
@@ -173,6 +179,28 @@ export class Distributary {
     this.#serving?.reload(config);
     metrics.reloads('accepted').inc();
     log.info('configuration reloaded', { configuration: config.source.digest });
+  }
+
+  /** Logs what a reload with this configuration would change. References to the environment must be replaced. */
+  async announce(text: string): Promise<void> {
+    const { log } = this.#core;
+    const comparing = Promise.resolve(this.#inspection.compareConfiguration(text)).catch(() => undefined);
+    // The reload waits for it, and must not wait long.
+    const effect = await Promise.race([
+      comparing,
+      setTimeout(longestComparisonMs, undefined, { ref: false }),
+    ]);
+    if (effect?.ok === true) log.info('what the new configuration changes', effectSummary(effect.value));
+    else log.info('what the new configuration changes was not worked out in time');
+  }
+
+  async #compare(text: string, nobody: LocalClients): ReturnType<LocalClients['reloadEffect']> {
+    const effect = await (this.#serving?.clients ?? nobody).reloadEffect(text);
+    const next = parseConfig(text, 'configuration', {});
+    if (!effect.ok || !next.ok) return effect;
+    const fixed = needsRestart(this.#started, next.value);
+    const upstreams = upstreamChanges(this.#config, next.value);
+    return ok({ ...effect.value, needsRestart: fixed, upstreams });
   }
 
   /** Of gated types the rollout holds them, of others the shrink guard. */

@@ -33,8 +33,12 @@ export interface AdminFlags {
 
 /** How the commands' usages tell of these; `width` is that of the column of flags. */
 export function adminUsage(width: number): string {
+  const line = `  ${'--admin URL'.padEnd(width)}the relay's admin listener; default ${defaultAdmin}`;
+  return `${line}\n${certificateUsage(width)}`;
+}
+
+export function certificateUsage(width: number): string {
   const lines = [
-    ['--admin URL', `the relay's admin listener; default ${defaultAdmin}`],
     ['--cert F', 'PEM file of a client certificate, where the listener asks for one'],
     ['--key F', 'PEM file of its key'],
     [

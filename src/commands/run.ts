@@ -1,9 +1,10 @@
 import { Distributary } from '../assembly/distributary.ts';
 import type { Config } from '../config/config.ts';
-import { loadConfig } from '../config/load.ts';
+import { loadConfig, withoutReferences } from '../config/load.ts';
 import { type ConfigProblem, problemLine } from '../config/source.ts';
 import { warningLine, warnings } from '../config/warnings.ts';
 import { watchConfig } from '../config/watch-config.ts';
+import type { Result } from '../model/result.ts';
 import { createLog, isLogFormat, type Log, type LogFormat, logFormats } from '../observe/log.ts';
 import { isLogLevel, LogLevels, levels } from '../observe/log-levels.ts';
 import { logRuntimeWarnings } from '../observe/runtime-warnings.ts';
@@ -93,17 +94,24 @@ async function serve(
   }
   const distributary = started.value;
   for (const { name, address } of distributary.listeners) terminal.out(`listening ${name} ${address}\n`);
+  const { environment } = terminal;
+  const take = async (next: Result<Config, readonly ConfigProblem[]>): Promise<void> => {
+    if (!next.ok) {
+      refuseReload(file, next.error, distributary, log);
+      return;
+    }
+    warn(next.value, log);
+    await distributary.announce(withoutReferences(next.value.source.text, environment));
+    distributary.reload(next.value);
+  };
+  // One after the other: what changes is worked out while the old version is in force.
+  let reloading = Promise.resolve();
   const watch = watchConfig(
     file,
-    (next) => {
-      if (!next.ok) {
-        refuseReload(file, next.error, distributary, log);
-        return;
-      }
-      warn(next.value, log);
-      distributary.reload(next.value);
+    (read) => {
+      reloading = reloading.then(() => take(read));
     },
-    { environment: terminal.environment, inForce: config },
+    { environment, inForce: config },
   );
   reload = () => watch.reload();
   const signal = await stopping.promise;

@@ -1,52 +1,115 @@
 import type { Config } from '../config/config.ts';
-import { loadConfig } from '../config/load.ts';
+import type { Environment } from '../config/environment.ts';
+import { loadConfig, withoutReferences } from '../config/load.ts';
 import { type ConfigProblem, problemLine } from '../config/source.ts';
 import { warningLine, warnings } from '../config/warnings.ts';
+import {
+  type CompareConfigurationResponse,
+  CompareConfigurationResponseSchema,
+} from '../gen/distributary/admin/v1/configuration_pb.ts';
 import { checkResourceFiles } from '../upstream/filesystem/check-resource-files.ts';
 import { formatProblem } from '../upstream/filesystem/problem.ts';
+import { certificateUsage } from './admin-client.ts';
+import { changesText } from './changes-text.ts';
 import { defineCommand } from './command.ts';
+import { messageJson } from './json-text.ts';
 import { printableJson } from './printable.ts';
-import { UsageError } from './usage.ts';
+import { type Terminal, UsageError } from './usage.ts';
+import { withRelay } from './with-relay.ts';
 
-const usage = `Usage: distributary validate --config FILE [--json]
+const usage = `Usage: distributary validate --config FILE [--against URL [--cert F --key F] [--ca F]] [--json]
 
 Checks a configuration and the files it names, resources too, without running it.
 Prints every problem as FILE:LINE:COLUMN: path: message. What is dangerous but may be intended is printed as
 FILE:LINE:COLUMN: warning: path: message.
 
   --config FILE  the configuration, YAML or JSON
-  --json         on stdout: {file, ok, problems[], warnings[]}, each with file, line, column, path and message
+  --against URL  also what it would change in the relay with this admin listener: sessions opened and closed, clients that
+                 get other parameters, resources that they would lose
+${certificateUsage(15)}
+  --json         on stdout: {file, ok, problems[], warnings[]}, each with file, line, column, path and message, and with
+                 --against also changes
   -h, --help     this text
 
-Exit: 0 if it is good, with warnings too, 2 if it is not.`;
+Exit: 0 if it is good, with warnings too, 2 if it is not; 1 if the relay of --against does not answer.`;
 
 /** The command `validate`: its exit code. */
 export const validate = defineCommand({
   usage,
-  options: { config: { type: 'string' }, json: { type: 'boolean' } },
-  run: async ({ config: file, json }, terminal) => {
+  options: {
+    config: { type: 'string' },
+    against: { type: 'string' },
+    cert: { type: 'string' },
+    key: { type: 'string' },
+    ca: { type: 'string' },
+    json: { type: 'boolean' },
+  },
+  run: async (values, terminal) => {
+    const { config: file, against, json } = values;
     if (file === undefined) return new UsageError('--config FILE is missing', usage);
-    const loaded = loadConfig(file, terminal.environment);
-    const problems = loaded.ok
-      ? await resourceProblems(loaded.value)
-      : loaded.error.map((problem) => foundIn(file, problem));
-    const warned = loaded.ok ? warnings(loaded.value).map((warning) => foundIn(file, warning)) : [];
-    const good = loaded.ok && problems.length === 0;
-    if (json === true) {
-      const report = { file, ok: good, problems: problems.map(shown), warnings: warned.map(shown) };
-      terminal.out(`${printableJson(JSON.stringify(report, null, 2))}\n`);
-      return good ? 0 : 2;
+    const checked = await check(file, terminal.environment);
+    const { config, report } = checked;
+    if (json !== true) printText(checked, terminal);
+    if (config === undefined || against === undefined) {
+      if (json === true) terminal.out(`${reportText(report)}\n`);
+      return report.ok ? 0 : 2;
     }
-    for (const { line } of problems) terminal.err(`${line}\n`);
-    if (!good) {
-      terminal.err(`${file}: ${problems.length === 1 ? '1 problem' : `${problems.length} problems`}\n`);
-      return 2;
-    }
-    for (const warning of warnings(loaded.value)) terminal.err(`${warningLine(file, warning)}\n`);
-    terminal.out(`${file}: ok\n${summary(loaded.value)}\n`);
-    return 0;
+    return withRelay({ ...values, admin: against }, usage, terminal, async ({ rpc }) => {
+      const text = withoutReferences(config.source.text, terminal.environment);
+      const changes = await rpc.compareConfiguration({ text });
+      terminal.out(json === true ? `${reportText(report, changes)}\n` : `\n${changesText(changes)}\n`);
+      return 0;
+    });
   },
 });
+
+interface Checked {
+  /** Undefined: it is not good. */
+  readonly config: Config | undefined;
+  readonly report: Report;
+  /** Of the problems, or of the warnings if there are none. */
+  readonly lines: readonly string[];
+}
+
+async function check(file: string, environment: Environment): Promise<Checked> {
+  const loaded = loadConfig(file, environment);
+  const problems = loaded.ok
+    ? await resourceProblems(loaded.value)
+    : loaded.error.map((problem) => foundIn(file, problem));
+  const warned = loaded.ok ? warnings(loaded.value) : [];
+  const good = loaded.ok && problems.length === 0;
+  return {
+    config: good ? loaded.value : undefined,
+    report: {
+      file,
+      ok: good,
+      problems: problems.map(shown),
+      warnings: warned.map((warning) => shown(foundIn(file, warning))),
+    },
+    lines: good ? warned.map((warning) => warningLine(file, warning)) : problems.map(({ line }) => line),
+  };
+}
+
+function printText({ config, report, lines }: Checked, { out, err }: Terminal): void {
+  const { file, problems } = report;
+  for (const line of lines) err(`${line}\n`);
+  if (config === undefined) {
+    err(`${file}: ${problems.length === 1 ? '1 problem' : `${problems.length} problems`}\n`);
+  } else out(`${file}: ok\n${summary(config)}\n`);
+}
+
+interface Report {
+  readonly file: string;
+  readonly ok: boolean;
+  readonly problems: readonly FoundAt[];
+  readonly warnings: readonly FoundAt[];
+}
+
+function reportText(report: Report, changes?: CompareConfigurationResponse): string {
+  const compared =
+    changes === undefined ? {} : { changes: messageJson(CompareConfigurationResponseSchema, changes) };
+  return printableJson(JSON.stringify({ ...report, ...compared }, null, 2));
+}
 
 /** A problem for people, and for --json. */
 interface Found {

@@ -47,6 +47,20 @@ export const parseConfig = (
   environment: Environment,
 ): Result<Config, readonly ConfigProblem[]> => parse(text, file, environment, () => []);
 
+/**
+ * The same configuration as JSON, with its references to the environment replaced, for a process with another environment.
+ * Headers for control planes are left out: they may be secrets.
+ */
+export function withoutReferences(text: string, environment: Environment): string {
+  const { value, templates } = parseText(text, environment);
+  const read = fileSchema.safeParse(value);
+  const meant = read.success ? value : coerced(read.error, value, templates);
+  const json = JSON.stringify(meant, (key, part: unknown) =>
+    key === 'ads' && typeof part === 'object' ? { ...part, headers: undefined } : part,
+  );
+  return json.replaceAll('${', '$${');
+}
+
 function parse(
   text: string,
   file: string,

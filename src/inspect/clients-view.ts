@@ -8,6 +8,7 @@ import type {
   NackStatus,
   WorkerStatus,
 } from '../gen/distributary/admin/v1/admin_pb.ts';
+import type { CompareConfigurationResponse } from '../gen/distributary/admin/v1/configuration_pb.ts';
 import type { TapMessage } from '../gen/distributary/admin/v1/delivery_pb.ts';
 import type { Parameters } from '../model/parameters.ts';
 import { fail, type Result } from '../model/result.ts';
@@ -53,6 +54,8 @@ export interface ClientsView {
   ): Awaitable<Result<ClientDetails, GrpcStatus>>;
   /** What a client (a stream's id) was last sent of a resource. NOT_FOUND: no such client, or nothing. */
   sent(client: string, query: ResourceQuery): Awaitable<Result<Plain<GetResourceResponse>, GrpcStatus>>;
+  /** What a reload with this configuration would change for them. INVALID_ARGUMENT: what is wrong with it. */
+  reloadEffect(text: string): Awaitable<Result<Plain<CompareConfigurationResponse>, GrpcStatus>>;
   /** CSDS (protocol §9). INVALID_ARGUMENT: a matcher that is not accepted; RESOURCE_EXHAUSTED: too large. */
   configs(query: ClientStatusQuery): Awaitable<Result<EncodedStatus, GrpcStatus>>;
   /** Who has not accepted what there is. */

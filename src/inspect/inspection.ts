@@ -64,6 +64,7 @@ export interface InspectionOptions {
   readonly notReadyReason: () => string | undefined;
   /** upstreams[].required. */
   readonly isRequired: (upstream: string) => boolean;
+  readonly compareConfiguration: Inspector['compareConfiguration'];
   readonly configDump: () => unknown;
   /** What is dangerous about the configuration in force. */
   readonly warnings: () => readonly string[];
@@ -83,11 +84,13 @@ export class Inspection implements Inspector {
   readonly #options: InspectionOptions;
   readonly delivery: DeliveryInspection;
   readonly changes: Changes;
+  readonly compareConfiguration: Inspector['compareConfiguration'];
   readonly #slices = new TimeSlices(systemClock);
 
   constructor(options: InspectionOptions) {
     this.#options = options;
     this.changes = options.changes;
+    this.compareConfiguration = options.compareConfiguration;
     this.delivery = new DeliveryInspection({ ...options, clock: systemClock });
   }
 

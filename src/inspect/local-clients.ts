@@ -8,6 +8,7 @@ import type {
   ListClientsResponse,
   NackStatus,
 } from '../gen/distributary/admin/v1/admin_pb.ts';
+import type { CompareConfigurationResponse } from '../gen/distributary/admin/v1/configuration_pb.ts';
 import type { TypeUrl } from '../model/brand.ts';
 import { isVariant } from '../model/catalog.ts';
 import { systemClock } from '../model/clock.ts';
@@ -15,7 +16,7 @@ import { formatConstraints } from '../model/constraints.ts';
 import { NO_PARAMETERS, type Parameters } from '../model/parameters.ts';
 import { ok, type Result } from '../model/result.ts';
 import type { SyncState } from '../model/subscription.ts';
-import { TimeSlices } from '../model/time-slices.ts';
+import { type Pace, TimeSlices } from '../model/time-slices.ts';
 import { TypeLabels } from '../observe/type-label.ts';
 import type { Relay } from '../relay.ts';
 import { compileGlob } from '../security/pattern.ts';
@@ -35,14 +36,22 @@ import { type Acceptance, type AcceptanceQuery, acceptanceOf } from './missing-c
 import { sentVariants } from './resource-contents.ts';
 import { tapMessages } from './tap-messages.ts';
 
+/** What a reload would change for the clients of this process. */
+export type ReloadPreview = (
+  text: string,
+  pace: Pace,
+) => Promise<Result<Plain<CompareConfigurationResponse>, GrpcStatus>>;
+
 /** The clients whose streams end in this process: read when asked for. */
 export class LocalClients implements ClientsView {
   readonly inWorkers = false;
   readonly #relay: Relay;
+  readonly #preview: ReloadPreview;
   readonly #slices = new TimeSlices(systemClock);
 
-  constructor(relay: Relay) {
+  constructor(relay: Relay, preview: ReloadPreview) {
     this.#relay = relay;
+    this.#preview = preview;
   }
 
   summary(): ClientsSummary {
@@ -91,6 +100,10 @@ export class LocalClients implements ClientsView {
   sent(client: string, query: ResourceQuery): Result<Plain<GetResourceResponse>, GrpcStatus> {
     const stream = this.#relay.server.stream(client);
     return stream === undefined ? noSuchClient(client) : sentVariants(stream, query);
+  }
+
+  reloadEffect(text: string): ReturnType<ReloadPreview> {
+    return this.#slices.run((pace) => this.#preview(text, pace));
   }
 
   acceptance(query: AcceptanceQuery): Promise<Acceptance> {

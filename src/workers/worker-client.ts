@@ -6,6 +6,7 @@ import {
   type GetResourceResponse,
   type ListClientsResponse,
 } from '../gen/distributary/admin/v1/admin_pb.ts';
+import type { CompareConfigurationResponse } from '../gen/distributary/admin/v1/configuration_pb.ts';
 import type { ClientStatusQuery } from '../inspect/client-configs.ts';
 import type { ClientDetails, ClientsSummary, TapMessages } from '../inspect/clients-view.ts';
 import type { Acceptance, AcceptanceQuery } from '../inspect/missing-clients.ts';
@@ -68,6 +69,10 @@ export class WorkerClient {
 
   sent(client: string, { type, name }: ResourceQuery): Answered<Plain<GetResourceResponse>> {
     return attempt(this.#admin.getResource({ client, type, name }));
+  }
+
+  reloadEffect(text: string): Answered<Plain<CompareConfigurationResponse>> {
+    return attempt(this.#admin.compareConfiguration({ text }));
   }
 
   acceptance({ type, names }: AcceptanceQuery): Answered<Acceptance> {

@@ -23,6 +23,7 @@ export function listenForPrimary(path: string, core: Core, clients: LocalClients
     startedAt: Date.now(),
     notReadyReason: () => undefined,
     isRequired: () => true,
+    compareConfiguration: (text) => clients.reloadEffect(text),
     configDump: () => core.config.source.dump,
     warnings: () => [],
     metricsText: () => core.metricsText(),

@@ -1,7 +1,9 @@
 import type { TapQuery } from '../admin/delivery-ports.ts';
 import type { ClientsQuery, ExplainQuery, Plain, ResourceQuery } from '../admin/ports.ts';
 import type { ListenerAddress } from '../assembly/client-listeners.ts';
+import { mergeEffects } from '../assembly/reload-effect.ts';
 import type { GetResourceResponse, ListClientsResponse } from '../gen/distributary/admin/v1/admin_pb.ts';
+import type { CompareConfigurationResponse } from '../gen/distributary/admin/v1/configuration_pb.ts';
 import { answerTooLarge, type ClientStatusQuery } from '../inspect/client-configs.ts';
 import {
   type ClientDetails,
@@ -143,6 +145,17 @@ export class WorkerPool implements ClientsView {
   async sent(client: string, query: ResourceQuery): Promise<Result<Plain<GetResourceResponse>, GrpcStatus>> {
     const worker = this.#slots.find((slot) => slot.owns(client))?.client;
     return worker === undefined ? noSuchClient(client) : worker.sent(client, query);
+  }
+
+  async reloadEffect(text: string): Promise<Result<Plain<CompareConfigurationResponse>, GrpcStatus>> {
+    const effects: Plain<CompareConfigurationResponse>[] = [];
+    for (const slot of this.#slots) {
+      const answered = await slot.client?.reloadEffect(text);
+      if (answered?.ok === false && answered.error.code === Code.INVALID_ARGUMENT) return answered;
+      const effect = this.#heard(slot, answered);
+      if (effect !== undefined) effects.push(effect);
+    }
+    return ok(mergeEffects(effects));
   }
 
   /** A worker that does not answer has clients that may not have accepted anything. */

@@ -3,6 +3,7 @@ import { ClientListeners } from '../assembly/client-listeners.ts';
 import { Core } from '../assembly/core.ts';
 import { inForce } from '../assembly/needs-restart.ts';
 import { openTraces } from '../assembly/open-traces.ts';
+import { reloadPreview } from '../assembly/reload-effect.ts';
 import type { Config } from '../config/config.ts';
 import { parseConfig } from '../config/load.ts';
 import { problemLine } from '../config/source.ts';
@@ -67,7 +68,7 @@ export class Worker {
         subscribed: ({ type, selector }) => this.#outageGate.subscribed(type, selector),
       },
     );
-    this.#clients = new LocalClients(this.#core.relay);
+    this.#clients = new LocalClients(this.#core.relay, reloadPreview(this.#core));
   }
 
   /** Resolves with the worker when it listens, and has said so. */

@@ -126,7 +126,7 @@ ${path}:3:26: warning: parameters[0].from: the rule for "tenant" is trusted, but
       const { code, out, err } = await run(argv);
       expect(code).to.equal(2);
       expect(out).to.equal('');
-      expect(err).to.match(/\n\nUsage: distributary validate --config FILE \[--json\]\n/);
+      expect(err).to.match(/\n\nUsage: distributary validate --config FILE \[--against URL /);
     });
   }
 

@@ -172,6 +172,7 @@ export function fakeInspector(changes: Partial<Inspector> = {}): Inspector & { r
       if (upstream === 'central') return ok(7);
       return fail({ code: Code.NOT_FOUND, message: `there is no upstream ${JSON.stringify(upstream)}` });
     },
+    compareConfiguration: () => fail({ code: Code.INVALID_ARGUMENT, message: 'not a configuration' }),
     configDump: () => ({ node: { id: 'relay-1' } }),
     metricsText: () => 'distributary_cache_bytes 1\n',
     clientStatus: () => ok([]),

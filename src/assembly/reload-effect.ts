@@ -1,0 +1,261 @@
+import type { Plain } from '../admin/plain.ts';
+import type { Config, UpstreamConfig } from '../config/config.ts';
+import { parseConfig } from '../config/load.ts';
+import { problemLine } from '../config/source.ts';
+import { reselect } from '../downstream/selecting.ts';
+import type { ClientContext } from '../downstream/services.ts';
+import type { TypeStream } from '../downstream/type-stream.ts';
+import type { XdsStream } from '../downstream/xds-stream.ts';
+import type {
+  ClientChange,
+  CompareConfigurationResponse,
+  LostResource,
+} from '../gen/distributary/admin/v1/configuration_pb.ts';
+import type { ReloadPreview } from '../inspect/local-clients.ts';
+import type { ResourceName, TypeUrl } from '../model/brand.ts';
+import { isVariant } from '../model/catalog.ts';
+import { NO_PARAMETERS, type Parameters } from '../model/parameters.ts';
+import { fail, ok } from '../model/result.ts';
+import { shorten } from '../model/text.ts';
+import type { Pace } from '../model/time-slices.ts';
+import type { Relay } from '../relay.ts';
+import { restrict } from '../upstream/ads/stamp.ts';
+import { claims } from '../upstream/claims.ts';
+import { Code } from '../wire/grpc-status.ts';
+import { ClientRules } from './clients.ts';
+
+type Effect = Plain<CompareConfigurationResponse>;
+
+/** How much the answer lists; the rest is counted. */
+const mostListed = { clients: 100, lost: 20 };
+const mostLogged = 10;
+
+/** For the clients of a process. Called with the text of another configuration; the one in force is read each time. */
+export function reloadPreview(core: { readonly relay: Relay; readonly config: Config }): ReloadPreview {
+  return async (text, pace) => {
+    // Without an environment: what the caller has written comes back in messages and answers.
+    const next = parseConfig(text, 'configuration', {});
+    if (next.ok) return ok(await reloadEffect(core.relay, core.config, next.value, pace));
+    const problems = next.error.map((problem) => problemLine('configuration', problem));
+    return fail({ code: Code.INVALID_ARGUMENT, message: problems.join('\n') });
+  };
+}
+
+/** What a reload would change for the clients of this process (ADR 123): all but needsRestart and upstreams. */
+async function reloadEffect(relay: Relay, before: Config, after: Config, pace: Pace): Promise<Effect> {
+  const preview = new Preview(relay, before, after);
+  for (const stream of [...relay.server.streams()]) {
+    await pace.yieldIfDue();
+    if (stream.client !== undefined) await preview.add(stream, stream.client, pace);
+  }
+  return preview.effect();
+}
+
+class Preview {
+  readonly #relay: Relay;
+  readonly #before: Config;
+  readonly #after: Config;
+  readonly #rules: ClientRules;
+  readonly #sameClaims: boolean;
+  readonly #sessions = new Map<string, Effect['sessions'][number]>();
+  readonly #clients: Plain<ClientChange>[] = [];
+  #streams = 0;
+  #changed = 0;
+  #losing = 0;
+  #reconnecting = 0;
+
+  constructor(relay: Relay, before: Config, after: Config) {
+    this.#relay = relay;
+    this.#before = before;
+    this.#after = after;
+    this.#rules = new ClientRules(after);
+    this.#sameClaims = JSON.stringify(claimsOf(before)) === JSON.stringify(claimsOf(after));
+  }
+
+  async add(stream: XdsStream, client: ClientContext, pace: Pace): Promise<void> {
+    this.#streams++;
+    const next = this.#rules.reapplyRules(client, stream.transport.peer);
+    const parameters = client.derived(undefined);
+    const change: Plain<ClientChange> = {
+      client: stream.id,
+      node: client.nodeId,
+      before: Object.fromEntries(parameters.entries),
+      after: Object.fromEntries(next?.derived(undefined).entries ?? []),
+      reconnects: next === undefined,
+      lost: [],
+      lostTotal: 0,
+    };
+    let moved = next !== undefined && next.derived(undefined) !== parameters;
+    for (const type of stream.types) {
+      const parametersNow = await this.#sessionsOf(type, next, pace);
+      moved ||= [...parametersNow].some(([from, to]) => from !== to);
+      if (next !== undefined && (moved || !this.#sameClaims || client.access.key !== next.access.key))
+        await this.#lossesOf(type, next, parametersNow, change, pace);
+    }
+    this.#changed += Number(moved);
+    this.#losing += Number(change.lostTotal > 0);
+    this.#reconnecting += Number(change.reconnects);
+    const isWorthListing = moved || change.reconnects || change.lostTotal > 0;
+    if (isWorthListing && this.#clients.length < mostListed.clients) this.#clients.push(change);
+  }
+
+  effect(): Effect {
+    return {
+      needsRestart: [],
+      upstreams: [],
+      sessions: [...this.#sessions.values()],
+      streams: this.#streams,
+      changed: this.#changed,
+      losing: this.#losing,
+      reconnecting: this.#reconnecting,
+      clients: this.#clients,
+    };
+  }
+
+  /** Notes the sessions that a type's names need before and after. Returns the parameters after by those before. */
+  async #sessionsOf(
+    { info, selection }: TypeStream,
+    next: ClientContext | undefined,
+    pace: Pace,
+  ): Promise<ReadonlyMap<Parameters, Parameters>> {
+    const parametersNow = new Map<Parameters, Parameters>();
+    for (const entry of selection.entries.values()) {
+      await pace.yieldIfDue();
+      this.#session(this.#before, info.url, entry.selector, entry.parameters, 'before');
+      const { parameters } = next === undefined ? entry : reselect(entry, next);
+      this.#session(this.#after, info.url, entry.selector, parameters, 'after');
+      parametersNow.set(entry.parameters, parameters);
+    }
+    return parametersNow;
+  }
+
+  #session(config: Config, type: TypeUrl, selector: string, of: Parameters, when: 'before' | 'after'): void {
+    const upstream = claimant(config, type, selector);
+    if (upstream?.kind !== 'ads') return;
+    const parameters = sessionParameters(config, upstream, of);
+    const key = JSON.stringify([upstream.name, parameters.key]);
+    const known = this.#sessions.get(key);
+    if (known !== undefined) {
+      known[when] = true;
+      return;
+    }
+    const shown = Object.fromEntries(parameters.entries);
+    const none = { upstream: upstream.name, parameters: shown, before: false, after: false };
+    this.#sessions.set(key, { ...none, [when]: true });
+  }
+
+  async #lossesOf(
+    { info, subscription }: TypeStream,
+    next: ClientContext,
+    parametersNow: ReadonlyMap<Parameters, Parameters>,
+    change: Plain<ClientChange>,
+    pace: Pace,
+  ): Promise<void> {
+    for (const { name, canonical, parameters, value } of subscription?.holdings() ?? []) {
+      await pace.yieldIfDue();
+      if (!isVariant(value)) continue;
+      const now = parametersNow.get(parameters) ?? parameters;
+      const why = this.#whyLost(info.url, canonical, next, parameters, now);
+      if (why === undefined) continue;
+      change.lostTotal++;
+      const lost: Plain<LostResource> = { type: info.short, name, why };
+      if (change.lost.length < mostListed.lost) change.lost.push(lost);
+    }
+  }
+
+  /** Undefined: it keeps the resource, gets another variant, or what a session answers decides. */
+  #whyLost(
+    type: TypeUrl,
+    name: ResourceName,
+    { access }: ClientContext,
+    before: Parameters,
+    after: Parameters,
+  ): string | undefined {
+    const upstream = claimant(this.#after, type, name);
+    if (upstream === undefined) return 'UNCLAIMED';
+    if (!access.allows(type, name)) return 'DENIED';
+    const value = this.#relay.store.peek(type, name, after);
+    if (isVariant(value)) return access.admits(value, after) ? undefined : 'DENIED';
+    if (before.key === after.key) return undefined;
+    // Files are all read: what is not cached is not there.
+    return value === 'absent' || upstream.kind === 'filesystem' ? 'NO_VARIANT' : undefined;
+  }
+}
+
+/** The effects on several processes as one. */
+export function mergeEffects(effects: readonly Effect[]): Effect {
+  const sessions = new Map<string, Effect['sessions'][number]>();
+  for (const { upstream, parameters, before, after } of effects.flatMap((one) => one.sessions)) {
+    const key = JSON.stringify([
+      upstream,
+      Object.entries(parameters).toSorted(([a], [b]) => (a < b ? -1 : 1)),
+    ]);
+    const known = sessions.get(key);
+    const [was, is] = [before || known?.before === true, after || known?.after === true];
+    sessions.set(key, { upstream, parameters, before: was, after: is });
+  }
+  const sum = (of: (effect: Effect) => number): number => effects.reduce((total, one) => total + of(one), 0);
+  return {
+    needsRestart: [],
+    upstreams: [],
+    sessions: [...sessions.values()],
+    streams: sum(({ streams }) => streams),
+    changed: sum(({ changed }) => changed),
+    losing: sum(({ losing }) => losing),
+    reconnecting: sum(({ reconnecting }) => reconnecting),
+    clients: effects.flatMap(({ clients }) => clients).slice(0, mostListed.clients),
+  };
+}
+
+const claimsOf = ({ upstreams }: Config): readonly unknown[] =>
+  upstreams.map((one) => [one.name, one.claims]);
+
+/** The first upstream that claims a name serves it. */
+const claimant = ({ upstreams }: Config, type: TypeUrl, selector: string): UpstreamConfig | undefined =>
+  upstreams.find((upstream) => claims(upstream.claims, type, selector));
+
+/** Of the session that these parameters have. */
+function sessionParameters(
+  config: Config,
+  upstream: Extract<UpstreamConfig, { readonly kind: 'ads' }>,
+  parameters: Parameters,
+): Parameters {
+  if (upstream.variants === 'NATIVE') return NO_PARAMETERS;
+  return restrict(
+    config.parameters.map(({ key }) => key),
+    parameters,
+  );
+}
+
+/** The sessions of one that has changed are opened again. */
+export function upstreamChanges(before: Config, after: Config): Effect['upstreams'] {
+  const was = new Map(before.upstreams.map((one) => [one.name, fingerprint(one)]));
+  const is = new Map(after.upstreams.map((one) => [one.name, fingerprint(one)]));
+  return [...new Set([...was.keys(), ...is.keys()])].flatMap((name) => {
+    if (was.get(name) === is.get(name)) return [];
+    return { name, change: !was.has(name) ? 'ADDED' : is.has(name) ? 'CHANGED' : 'REMOVED' };
+  });
+}
+
+/** Headers may be secrets: they are not sent to be compared. */
+const fingerprint = (upstream: UpstreamConfig): string =>
+  JSON.stringify(upstream, (key, value: unknown) => (key === 'headers' ? undefined : value));
+
+/** For one line of the log. */
+export function effectSummary(effect: Effect) {
+  const { upstreams, sessions, streams, changed, losing, reconnecting, clients } = effect;
+  return {
+    upstreams: Object.fromEntries(upstreams.map(({ name, change }) => [name, change])),
+    sessions_opened: sessions.filter(({ before, after }) => after && !before).length,
+    sessions_closed: sessions.filter(({ before, after }) => before && !after).length,
+    streams,
+    streams_changed: changed,
+    streams_losing: losing,
+    streams_reconnecting: reconnecting,
+    lost: clients
+      .flatMap(({ node, lost }) =>
+        lost.map(({ type, name, why }) => shorten(`${node}: ${type} ${name} ${why}`, 300)),
+      )
+      .slice(0, mostLogged),
+  };
+}

@@ -1,0 +1,64 @@
+import type {
+  ClientChange,
+  CompareConfigurationResponse,
+} from '../gen/distributary/admin/v1/configuration_pb.ts';
+import { printable } from './printable.ts';
+import { textTable } from './text-table.ts';
+
+/** What a new configuration would change in a running relay, in paragraphs. */
+export function changesText(changes: CompareConfigurationResponse): string {
+  const { needsRestart, upstreams, streams, changed, losing, reconnecting, clients } = changes;
+  const sentences = [
+    `Of ${streams} streams ${changed} get other parameters, ${losing} lose resources, ${reconnecting} must connect again.`,
+    ...upstreams.map(
+      ({ name, change }) => `Upstream ${printable(name)}: ${upstreamWords.get(change) ?? change}.`,
+    ),
+    ...(needsRestart.length === 0 ? [] : [`Only with the next start: ${needsRestart.join(', ')}.`]),
+  ];
+  const parts = [sentences.join('\n'), sessionsText(changes), clientsText(clients), lossesText(clients)];
+  return parts.filter((part) => part !== '').join('\n\n');
+}
+
+const upstreamWords: ReadonlyMap<string, string> = new Map([
+  ['ADDED', 'new'],
+  ['REMOVED', 'removed'],
+  ['CHANGED', 'changed, so all of its sessions are opened again'],
+]);
+
+const why: ReadonlyMap<string, string> = new Map([
+  ['DENIED', 'the rules do not allow it'],
+  ['UNCLAIMED', 'no upstream serves it'],
+  ['NO_VARIANT', 'no variant is for its new parameters'],
+]);
+
+function sessionsText({ sessions }: CompareConfigurationResponse): string {
+  const rows = sessions
+    .filter(({ before, after }) => before !== after)
+    .map(({ upstream, parameters, after }) => [after ? 'opened' : 'closed', upstream, textOf(parameters)]);
+  return rows.length === 0
+    ? 'No session is opened or closed.'
+    : textTable(['SESSION', 'UPSTREAM', 'PARAMETERS'], rows);
+}
+
+function clientsText(clients: readonly ClientChange[]): string {
+  const rows = clients.map(({ client, node, before, after, reconnects, lostTotal }) => [
+    client,
+    node,
+    textOf(before),
+    reconnects ? '(connects again)' : textOf(after),
+    lostTotal,
+  ]);
+  return rows.length === 0 ? '' : textTable(['CLIENT', 'NODE', 'PARAMETERS NOW', 'THEN', 'LOSES'], rows);
+}
+
+function lossesText(clients: readonly ClientChange[]): string {
+  const rows = clients.flatMap(({ client, lost }) =>
+    lost.map((one) => [client, one.type, one.name, why.get(one.why) ?? one.why]),
+  );
+  return rows.length === 0 ? '' : textTable(['CLIENT', 'LOSES', 'NAME', 'WHY'], rows);
+}
+
+function textOf(parameters: Readonly<Record<string, string>>): string {
+  const pairs = Object.entries(parameters).map(([key, value]) => `${key}=${value}`);
+  return pairs.length === 0 ? '(none)' : pairs.toSorted().join(', ');
+}

@@ -1,0 +1,166 @@
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { expect } from 'chai';
+import { z } from 'zod';
+import { when } from '../support/in-memory-relay.ts';
+import { eventually } from './support/eventually.ts';
+import { run } from './support/explain.ts';
+import { ResourceFiles } from './support/files.ts';
+import { temporaryDirectory } from './support/paths.ts';
+import { type RelayConfig, RelayProcess } from './support/relay.ts';
+import { Connections } from './support/variant-client.ts';
+import { writeVariants } from './support/variant-files.ts';
+
+const parameters = z.record(z.string(), z.string());
+const report = z.object({
+  ok: z.boolean(),
+  changes: z.object({
+    needs_restart: z.array(z.string()),
+    upstreams: z.array(z.object({ name: z.string(), change: z.string() })),
+    sessions: z.array(
+      z.object({ upstream: z.string(), parameters, before: z.boolean(), after: z.boolean() }),
+    ),
+    streams: z.number(),
+    changed: z.number(),
+    losing: z.number(),
+    reconnecting: z.number(),
+    clients: z.array(
+      z.object({
+        node: z.string(),
+        before: parameters,
+        after: parameters,
+        reconnects: z.boolean(),
+        lost: z.array(z.object({ type: z.string(), name: z.string(), why: z.string() })),
+      }),
+    ),
+  }),
+});
+
+describe('validate --against', function () {
+  this.timeout(60_000);
+  let stack: AsyncDisposableStack;
+  let files: ResourceFiles;
+  let directory: string;
+  beforeEach(() => {
+    stack = new AsyncDisposableStack();
+    files = stack.use(new ResourceFiles());
+    directory = stack.use(temporaryDirectory()).path;
+    writeVariants(files, 'eds', [
+      ['shop', 'prod', when({ env: 'prod' })],
+      ['shop', 'test', when({ env: 'test' })],
+      ['prod-only', 'prod', when({ env: 'prod' })],
+    ]);
+  });
+  afterEach(() => stack.disposeAsync());
+
+  /** A control plane that is never there: its sessions are counted all the same. */
+  const central = { name: 'central', types: ['cds'], ads: { endpoints: ['127.0.0.1:1'] } };
+  const config = (more: object = {}): RelayConfig => ({
+    upstreams: [central, files.upstream],
+    parameters: [{ key: 'env', from: 'node.metadata.env' }],
+    drain_timeout: '100ms',
+    ...more,
+  });
+
+  async function start(first: RelayConfig): Promise<RelayProcess> {
+    const relay = stack.use(await RelayProcess.start(first));
+    const connections = stack.use(new Connections(relay.xds));
+    for (const [id, env] of [
+      ['one', 'prod'],
+      ['two', 'prod'],
+      ['three', 'test'],
+    ] as const) {
+      const client = connections.open({ protocol: 'delta', node: { id, metadata: { env } } });
+      client.want('eds', { names: ['shop', 'prod-only'] });
+      client.want('cds', { names: ['c'] });
+      await client.gets('eds', env === 'prod' ? ['prod-only: prod', 'shop: prod'] : ['shop: test']);
+    }
+    return relay;
+  }
+
+  const compare = (relay: RelayProcess, next: RelayConfig, ...flags: readonly string[]) => {
+    const path = join(directory, 'next.json');
+    const listeners = { xds: { address: '127.0.0.1:0' }, admin: { address: '127.0.0.1:0' } };
+    writeFileSync(path, JSON.stringify({ node: { id: 'relay', cluster: 'relays' }, ...listeners, ...next }));
+    return run('validate', '--config', path, '--against', `http://${relay.admin}`, ...flags);
+  };
+  const changesOf = async (relay: RelayProcess, next: RelayConfig) => {
+    const { code, out } = await compare(relay, next, '--json');
+    expect(code, out).to.equal(0);
+    return report.parse(JSON.parse(out)).changes;
+  };
+
+  for (const workers of [0, 2]) {
+    it(`the same configuration changes nothing (workers: ${workers})`, async () => {
+      const relay = await start(config({ workers }));
+      const changes = await changesOf(relay, config({ workers }));
+      expect(changes).to.deep.include({
+        ...{ needs_restart: [], upstreams: [], streams: 3, changed: 0, losing: 0, reconnecting: 0 },
+        clients: [],
+      });
+      expect(changes.sessions).to.have.length(2);
+      expect(changes.sessions.every(({ before, after }) => before && after)).to.equal(true);
+    });
+
+    it(`says which sessions, parameters and resources change (workers: ${workers})`, async () => {
+      const relay = await start(config({ workers }));
+      const rule = { key: 'env', from: 'node.metadata.env', pattern: '^(test)$', default: 'test' };
+      const next = config({ workers, parameters: [rule], limits: { max_request_bytes: 1_000_000 } });
+      const changes = await changesOf(relay, next);
+      expect(changes).to.deep.include({ streams: 3, changed: 2, losing: 2, reconnecting: 0 });
+      expect(changes.needs_restart).to.deep.equal(['limits.max_request_bytes']);
+      expect(changes.sessions.filter(({ before, after }) => before !== after)).to.deep.equal([
+        { upstream: 'central', parameters: { env: 'prod' }, before: true, after: false },
+      ]);
+      const lost = [{ type: 'eds', name: 'prod-only', why: 'NO_VARIANT' }];
+      const moved = { before: { env: 'prod' }, after: { env: 'test' }, reconnects: false, lost };
+      expect(changes.clients.toSorted((a, b) => (a.node < b.node ? -1 : 1))).to.deep.equal([
+        { node: 'one', ...moved },
+        { node: 'two', ...moved },
+      ]);
+
+      const { out } = await compare(relay, next);
+      expect(out).to.match(
+        /^Of 3 streams 2 get other parameters, 2 lose resources, 0 must connect again\.$/m,
+      );
+      expect(out).to.match(/^closed +central +env=prod$/m);
+      expect(out).to.match(/^\S+ +one +env=prod +env=test +1$/m);
+      expect(out).to.match(/ eds +prod-only +no variant is for its new parameters$/m);
+      // It was only asked: nobody has lost anything.
+      expect((await changesOf(relay, config({ workers }))).losing).to.equal(0);
+
+      relay.configure(next);
+      await eventually(() => {
+        const said = relay.log.find(({ message }) => message === 'what the new configuration changes');
+        expect(said).to.deep.include({ streams: 3, streams_changed: 2, sessions_closed: 1 });
+        expect(relay.log.some(({ message }) => message === 'configuration reloaded')).to.equal(true);
+      });
+    });
+  }
+
+  it('says who loses what by authorization, upstreams and a node that is not known any more', async () => {
+    const relay = await start(config());
+    const authorization = { rules: [{ names: ['shop'], allow: true }] };
+    const denied = await changesOf(relay, config({ xds: { address: '127.0.0.1:0', authorization } }));
+    expect([denied.changed, denied.losing]).to.deep.equal([0, 2]);
+    expect(denied.clients[0]?.lost).to.deep.equal([{ type: 'eds', name: 'prod-only', why: 'DENIED' }]);
+
+    const alone = await changesOf(relay, config({ upstreams: [central] }));
+    expect(alone.upstreams).to.deep.equal([{ name: 'files', change: 'REMOVED' }]);
+    expect(alone.losing).to.equal(3);
+    expect(alone.clients[0]?.lost[0]?.why).to.equal('UNCLAIMED');
+
+    const other = [{ key: 'zone', from: 'node.metadata.zone' }];
+    expect((await changesOf(relay, config({ parameters: other }))).reconnecting).to.equal(3);
+  });
+
+  it('a bad file exits 2 and asks nobody; a relay that does not answer 1', async () => {
+    const relay = await start(config());
+    expect((await compare(relay, config({ nonsense: true }))).code).to.equal(2);
+    const path = join(directory, 'next.json');
+    writeFileSync(path, JSON.stringify(config()));
+    const { code, err } = await run('validate', '--config', path, '--against', 'http://127.0.0.1:1');
+    expect(code).to.equal(1);
+    expect(err).to.include("cannot reach the relay's admin listener at http://127.0.0.1:1");
+  });
+});
