@@ -79,6 +79,7 @@ export class Distributary {
       clock: systemClock,
       log: dependencies.log,
       metrics: core.metrics,
+      traces: core.traces,
       version: dependencies.version,
       via: () => core.loops.via(),
       relayId: core.loops.relayId,

@@ -4,6 +4,7 @@ import { systemRandom } from '../model/random.ts';
 import type { UpstreamSink } from '../model/upstream.ts';
 import type { Log } from '../observe/log.ts';
 import type { Metrics } from '../observe/metrics.ts';
+import type { UpdateTraces } from '../observe/update-traces.ts';
 import { AdsUpstream } from '../upstream/ads/ads-upstream.ts';
 import { FilesystemUpstream } from '../upstream/filesystem/filesystem-upstream.ts';
 import { type SiblingsPort, UpstreamWithSiblings } from '../upstream/siblings/upstream-with-siblings.ts';
@@ -15,6 +16,8 @@ export interface UpstreamDependencies {
   readonly clock: Clock;
   readonly log: Log;
   readonly metrics: Metrics;
+  /** Undefined: nothing is traced. */
+  readonly traces: UpdateTraces | undefined;
   readonly version: string;
   /** `x-distributary-via`. */
   readonly via: () => string;
@@ -77,7 +80,7 @@ function makeAds(
   config: Config,
   upstream: AdsUpstreamConfig,
   sink: UpstreamSink,
-  { clock, metrics, version, via }: UpstreamDependencies,
+  { clock, metrics, traces, version, via }: UpstreamDependencies,
   log: Log,
 ): AdsUpstream {
   const { name } = upstream;
@@ -111,7 +114,10 @@ function makeAds(
       random: systemRandom,
       log,
       metrics: {
-        updates: (type, result) => metrics.updates(name, type, result).inc(),
+        updates: (type, result, arrivedAt) => {
+          metrics.updates(name, type, result).inc();
+          if (result === 'rejected') traces?.refused(name, type, arrivedAt);
+        },
         lastUpdate: (type) => metrics.lastUpdate(name, type, clock.now()),
         reconnect: () => reconnects.inc(),
         streamEnd: (code) => metrics.streamEnds(name, codeName(code)).inc(),

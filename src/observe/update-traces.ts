@@ -1,3 +1,4 @@
+import type { TypeUrl } from '../model/brand.ts';
 import type { Commit } from '../model/catalog.ts';
 import type { Clock, Timer } from '../model/clock.ts';
 import type { Transaction } from '../model/transaction.ts';
@@ -83,6 +84,16 @@ export class UpdateTraces {
       rejected: 0,
       lastAnswer: 0,
     });
+  }
+
+  /** A response was refused as a whole: nothing of it was applied. `arrivedAt` undefined: when is not known. */
+  refused(upstream: string, type: TypeUrl, arrivedAt: number | undefined): void {
+    if (arrivedAt === undefined) return;
+    const attributes = { 'distributary.upstream': upstream, 'distributary.type': typeInfo(type).short };
+    const span = this.#spans.start('update', arrivedAt, attributes);
+    const now = this.#clock.monotonic();
+    span?.child('judge', arrivedAt, now);
+    span?.end(now, { 'distributary.end': 'refused' });
   }
 
   /** Whether somebody has to count whom this commit reaches. */

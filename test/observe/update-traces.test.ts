@@ -113,6 +113,18 @@ describe('traces of updates: when they end', () => {
     expect(relay.roots[0]).to.include({ 'distributary.end': 'deadline', 'distributary.accepted': 1 });
   });
 
+  it('when the relay refuses the response', () => {
+    const { traces, spans, clock } = new TracedUpdates();
+    const arrivedAt = clock.monotonic();
+    clock.advance(7);
+    traces.refused('central', type('cds'), arrivedAt);
+    expect(spans.ended.map(({ name, from, until }) => [name, until - from])).to.deep.equal([
+      ['judge', 7],
+      ['update', 7],
+    ]);
+    expect(spans.named('update')[0]?.attributes).to.include({ 'distributary.end': 'refused' });
+  });
+
   it('when the relay stops', async () => {
     const relay = new TracedUpdates();
     relay.update(1);

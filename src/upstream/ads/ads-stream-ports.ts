@@ -9,7 +9,8 @@ import type { StreamEnd } from './suspicion.ts';
 /** What a stream needs from its upstream. */
 export interface AdsStreamHandler {
   apply(transaction: Transaction): void;
-  count(type: TypeUrl, result: 'accepted' | 'rejected'): void;
+  /** `arrivedAt`: when the response arrived, by `Clock.monotonic()`. */
+  count(type: TypeUrl, result: 'accepted' | 'rejected', arrivedAt: number | undefined): void;
   log(level: 'info' | 'warn', message: string, fields: Readonly<Record<string, unknown>>): void;
   via(): string;
   /** Nobody subscribes to the interest now. */

@@ -6,7 +6,7 @@ import { Code } from '../../wire/grpc-status.ts';
 import { announcesMore } from '../../wire/via.ts';
 import type { AdsStreamOptions, ReleasedType } from './ads-stream-ports.ts';
 import type { Channel } from './channel.ts';
-import { arrivedOn, OpenStream } from './open-stream.ts';
+import { arrivalOn, arrivedOn, OpenStream } from './open-stream.ts';
 import type { Stamp } from './stamp.ts';
 import type { ProtocolEffect, ProtocolInput } from './stream-protocol.ts';
 
@@ -326,7 +326,7 @@ export class AdsStream {
         break;
       case 'count':
         observer.answered(effect.type);
-        handler.count(effect.type, effect.result);
+        handler.count(effect.type, effect.result, arrivalOn(this.#stream));
         break;
       case 'log':
         handler.log(effect.level, effect.message, { type: effect.type });

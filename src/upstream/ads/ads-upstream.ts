@@ -168,8 +168,8 @@ export class AdsUpstream implements Upstream {
     const failure: StreamFailure = { reason: undefined };
     return {
       apply: (applied) => this.#sink.apply(applied),
-      count: (type, result) => {
-        metrics.updates(type, result);
+      count: (type, result, arrivedAt) => {
+        metrics.updates(type, result, arrivedAt);
         if (result === 'accepted') metrics.lastUpdate(type);
       },
       log: (level, message, fields) => this.#options.log[level](message, fields),

@@ -73,7 +73,10 @@ export class OpenStream {
   }
 }
 
+/** When the response that is read now arrived on this stream. */
+export const arrivalOn = (stream: OpenStream | undefined): number | undefined => stream?.arrivedAt;
+
 /** The transaction, with the time when its response arrived on this stream. */
 export function arrivedOn(stream: OpenStream | undefined, said: Transaction): Transaction {
-  return { ...said, arrivedAt: stream?.arrivedAt };
+  return { ...said, arrivedAt: arrivalOn(stream) };
 }

@@ -22,7 +22,8 @@ export interface AdsTls {
 
 /** What is counted (docs/operations.md, metrics). */
 interface AdsMetrics {
-  updates(type: TypeUrl, result: 'accepted' | 'rejected'): void;
+  /** `arrivedAt`: when the response arrived, by `Clock.monotonic()`. */
+  updates(type: TypeUrl, result: 'accepted' | 'rejected', arrivedAt: number | undefined): void;
   /** A response of this type was accepted just now. */
   lastUpdate(type: TypeUrl): void;
   reconnect(): void;

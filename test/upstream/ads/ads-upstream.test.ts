@@ -43,6 +43,7 @@ class Observed {
   readonly ended: Interest[] = [];
   /** How streams ended. */
   readonly ends: string[] = [];
+  readonly arrivals: (number | undefined)[] = [];
   readonly counts = { accepted: 0, rejected: 0, reconnects: 0, refused: 0 };
 
   get log(): Log {
@@ -118,7 +119,10 @@ describe('an ADS upstream', () => {
       random: () => 0.9,
       log: observed.log,
       metrics: {
-        updates: (_, result) => observed.counts[result]++,
+        updates: (_, result, arrivedAt) => {
+          observed.counts[result]++;
+          observed.arrivals.push(arrivedAt);
+        },
         lastUpdate: () => {},
         reconnect: () => observed.counts.reconnects++,
         streamEnd: (code) => observed.ends.push(codeName(code)),
@@ -319,6 +323,9 @@ describe('an ADS upstream', () => {
     expect(refusal?.errorDetail?.message).to.contain('"b"');
     expect(observed.contents).to.deep.equal({ a: '1' });
     expect(observed.counts).to.include({ accepted: 1, rejected: 1 });
+    expect(observed.arrivals, 'when each arrived').to.satisfy((all: readonly unknown[]) =>
+      all.every((at) => typeof at === 'number'),
+    );
   });
 
   describe('a request that makes the control plane end the stream', () => {
