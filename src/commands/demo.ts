@@ -144,7 +144,7 @@ function epilogue(xds: string, admin: string, once: boolean): string {
     `  ${self} explain --admin ${admin} --type cds --name shop --param env=test`,
     '',
     `Edit a file in ${resources} and see who gets what: one client of each environment, and 5 s later the other.`,
-    'A listener that clients reject stops at the first:',
+    'A listener that clients reject stops at the first. Keep a copy of the old file: put it back, and nothing waits:',
     '',
     `  cp ${broken} ${resources}/`,
     '',
