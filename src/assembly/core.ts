@@ -222,6 +222,8 @@ export class Core {
       systemClock,
     );
     this.siblings = new SiblingServing(config, {
+      clock: systemClock,
+      defer: (run) => setImmediate(run),
       relay: this.relay,
       relayId: this.loops.relayId,
       events: this.#streamMetrics,

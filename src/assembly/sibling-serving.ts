@@ -5,7 +5,7 @@ import { XdsServer, type XdsServerOptions } from '../downstream/xds-server.ts';
 import type { Route } from '../downstream/xds-stream.ts';
 import type { TypeUrl } from '../model/brand.ts';
 import type { Catalog, Commit } from '../model/catalog.ts';
-import { systemClock } from '../model/clock.ts';
+import type { Clock } from '../model/clock.ts';
 import { typeInfo } from '../model/types.ts';
 import type { Relay } from '../relay.ts';
 import { Views } from '../views/views.ts';
@@ -17,6 +17,7 @@ import { InterestList } from './interest-list.ts';
 import { SiblingRules } from './sibling-rules.ts';
 
 export interface SiblingServingOptions {
+  readonly clock: Clock;
   readonly relay: Relay;
   /** This relay's own id: a name of all replicas is its own name too. */
   readonly relayId: string;
@@ -24,6 +25,7 @@ export interface SiblingServingOptions {
   readonly limits: () => StreamLimits;
   readonly refuses: XdsServerOptions['refuses'];
   readonly admission: Pick<Admission, 'streamOpened' | 'streamClosed'>;
+  readonly defer: (run: () => void) => void;
 }
 
 /**
@@ -41,12 +43,12 @@ export class SiblingServing {
   constructor(config: Config, options: SiblingServingOptions) {
     this.#options = options;
     this.#rules = new SiblingRules(config);
-    const { relay, events, limits, refuses, admission } = options;
+    const { clock, relay, events, limits, refuses, admission } = options;
     this.#views = this.#viewsOf(relay.store.sides.released);
-    this.#list = new InterestList(relay, systemClock, (catalog) => this.#viewsOf(catalog));
+    this.#list = new InterestList(relay, clock, (catalog) => this.#viewsOf(catalog));
     const services: DownstreamServices = {
-      clock: systemClock,
-      taps: new Taps(systemClock),
+      clock,
+      taps: new Taps(clock),
       events,
       limits,
       constrained: () => true,
@@ -119,13 +121,13 @@ export class SiblingServing {
         markActive: () => {},
         contentOf: () => ({ hasContent: false, bytes: 0 }),
       },
-      clock: systemClock,
+      clock: this.#options.clock,
       idleMilliseconds: 0,
       maxCacheBytes: () => Number.MAX_SAFE_INTEGER,
       controlPlane: this.#options.relay.nodeId,
       lookedUp: () => {},
       acknowledged: () => {},
-      defer: (run) => setImmediate(run),
+      defer: (run) => this.#options.defer(run),
     });
   }
 }
