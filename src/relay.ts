@@ -1,31 +1,25 @@
 import type { Journal } from './cache/journal.ts';
 import type { Restored } from './cache/restored.ts';
-import { Store } from './cache/store.ts';
+import { SideStores } from './cache/side-stores.ts';
+import type { Store } from './cache/store.ts';
 import { FetchCall } from './downstream/polls/fetch-call.ts';
 import { Polls, type PollsOptions } from './downstream/polls/polls.ts';
 import type { DownstreamServices } from './downstream/services.ts';
 import { Taps } from './downstream/taps.ts';
 import { XdsServer, type XdsServerOptions } from './downstream/xds-server.ts';
-import type { TypeUrl } from './model/brand.ts';
+import type { ResourceName, TypeUrl } from './model/brand.ts';
 import { type Commit, isVariant } from './model/catalog.ts';
 import type { Clock } from './model/clock.ts';
-import { UNCONSTRAINED } from './model/constraints.ts';
 import type { Variant } from './model/resource.ts';
-import type { Gate } from './model/rollout.ts';
-import {
-  type Holder,
-  type Interest,
-  type Restamp,
-  type Transaction,
-  transaction,
-} from './model/transaction.ts';
+import type { Gate, HeldVariant } from './model/rollout.ts';
+import type { Side } from './model/side.ts';
+import type { Interest, Restamp, Transaction } from './model/transaction.ts';
 import { isKnownType, type TypeInfo } from './model/types.ts';
 import type { Upstream, UpstreamSink } from './model/upstream.ts';
 import type { UpdateTraces } from './observe/update-traces.ts';
+import { unclaimed } from './upstream/unclaimed.ts';
 import type { EndReason } from './views/interest-registry.ts';
 import { Views } from './views/views.ts';
-import { Code } from './wire/grpc-status.ts';
-import { encodeStatus } from './wire/responses.ts';
 import type { ServerStream } from './wire/server-stream.ts';
 
 export interface RelayOptions {
@@ -59,6 +53,8 @@ export interface RelayOptions {
   readonly traces?: UpdateTraces | undefined;
   /** Hears of what has to be persisted. */
   readonly journal?: Journal | undefined;
+  /** What canaries see comes from an upstream of its own, to `canarySink` (docs/adr/0130). */
+  readonly upstreamPerSide?: boolean | undefined;
 }
 
 /** For metrics and logs. */
@@ -79,15 +75,21 @@ interface RelayEvents {
   subscribed?(interest: Interest): void;
 }
 
-const NO_HOLDER: Holder = { key: 'nobody', upstream: '', role: 'named' };
-
 /**
  * The data path. Responses flow right: an upstream applies a transaction to the store, the views that can see it take
  * it in, and wake the streams of their subscribers. Interest flows left: a stream selects, its view acquires interest,
  * and the upstream that claims it subscribes.
  */
 export class Relay implements UpstreamSink {
-  readonly store: Store;
+  /** Where each side has an upstream: what canaries see is delivered here. */
+  readonly canarySink: UpstreamSink = {
+    apply: (transaction) => this.#apply(transaction, 'canary'),
+    restamp: (restamp) => this.#publish(this.#stores.restamp(restamp, 'canary')),
+    changed: () => this.changed(),
+    isIdle: (interest) => this.isIdle(interest),
+    endIfIdle: (interest) => this.endIfIdle(interest),
+  };
+  readonly #stores: SideStores;
   readonly views: Views;
   readonly server: XdsServer;
   readonly polls: Polls;
@@ -99,22 +101,25 @@ export class Relay implements UpstreamSink {
   constructor(options: RelayOptions) {
     const { clock, events } = options;
     this.#options = options;
-    this.store = new Store({
-      clock,
-      ambiguous: (type, name, parameters, choices) =>
-        events.ambiguous(type, name, parameters.entries, choices),
-      expiring: (variant) => this.#expire(variant),
-      journal: options.journal,
-      publish: (commit) => this.#show(commit),
-    });
+    this.#stores = new SideStores(
+      {
+        clock,
+        ambiguous: (type, name, parameters, choices) =>
+          events.ambiguous(type, name, parameters.entries, choices),
+        expiring: (variant) => this.#expire(variant),
+        journal: options.journal,
+        publish: (commit) => this.#show(commit),
+      },
+      options.upstreamPerSide === true,
+    );
     this.views = new Views({
-      catalogs: this.store.sides,
+      catalogs: this.#stores.catalogs,
       interests: {
         subscribe: (interest) => this.#subscribe(interest),
         resubscribe: (interest) => this.#upstreamOf(interest.type, interest.selector)?.resubscribe(interest),
         unsubscribe: (interest, why) => this.#unsubscribe(interest, why),
         markIdle: (interest) => this.#upstreamOf(interest.type, interest.selector)?.markIdle(interest),
-        contentOf: (interest) => this.store.contentOf(interest),
+        contentOf: (interest) => this.#stores.contentOf(interest),
         markActive: (interest) => this.#upstreamOf(interest.type, interest.selector)?.markActive(interest),
       },
       clock,
@@ -148,6 +153,16 @@ export class Relay implements UpstreamSink {
       streamPrefix: options.streamPrefix ?? '',
     });
     this.polls = new Polls(services, options.polls ?? { refuses: () => undefined });
+  }
+
+  /** The cache; where each side has an upstream, what is released. */
+  get store(): Store {
+    return this.#stores.released;
+  }
+
+  /** What a side has under a name. */
+  variantsOf(type: TypeUrl, name: ResourceName, side: Side): readonly HeldVariant[] {
+    return this.#stores.variantsOf(type, name, side);
   }
 
   /** What holds changes back from the clients that are no canaries. */
@@ -201,17 +216,11 @@ export class Relay implements UpstreamSink {
   }
 
   apply(transaction: Transaction): void {
-    const { traces, clock } = this.#options;
-    const judgedAt = traces === undefined ? 0 : clock.monotonic();
-    const commit = this.store.apply(transaction);
-    traces?.applied(transaction, commit, judgedAt);
-    this.#changed(commit);
-    traces?.published(commit);
-    this.#makeRoom();
+    this.#apply(transaction, 'released');
   }
 
   restamp(restamp: Restamp): void {
-    this.#publish(this.store.restamp(restamp));
+    this.#publish(this.#stores.restamp(restamp, 'released'));
   }
 
   changed(): void {
@@ -263,22 +272,32 @@ export class Relay implements UpstreamSink {
     return this.#upstreams.find((upstream) => upstream.claims(type, selector));
   }
 
+  #apply(transaction: Transaction, side: Side): void {
+    const { traces, clock } = this.#options;
+    const judgedAt = traces === undefined ? 0 : clock.monotonic();
+    const commit = this.#stores.apply(transaction, side);
+    traces?.applied(transaction, commit, judgedAt);
+    this.#changed(commit);
+    traces?.published(commit);
+    this.#makeRoom();
+  }
+
   #subscribe(interest: Interest): void {
-    this.store.addInterest(interest);
+    this.#stores.addInterest(interest);
     this.#makeRoom();
     this.#options.events.subscribed?.(interest);
     const upstream = this.#upstreamOf(interest.type, interest.selector);
     if (upstream !== undefined) upstream.subscribe(interest);
-    else this.apply(unclaimed(interest));
+    else for (const side of this.#stores.separate) this.#apply(unclaimed(interest), side);
   }
 
   #unsubscribe(interest: Interest, why: EndReason): void {
     const before = this.store.variants(interest.type);
     this.#upstreamOf(interest.type, interest.selector)?.unsubscribe(interest);
-    const commit = this.store.removeInterest(interest);
+    const commits = this.#stores.removeInterest(interest);
     const left = before - this.store.variants(interest.type);
     if (left > 0 && why !== 'uncached') this.#options.events.evicted(why, left);
-    if (commit !== undefined) this.#publish(commit);
+    for (const commit of commits) this.#publish(commit);
   }
 
   /** Protocol §8, TTL: the relay runs the upstream's timers. */
@@ -292,10 +311,10 @@ export class Relay implements UpstreamSink {
         this.#expire(variant);
         return;
       }
-      const commit = this.store.expire(variant);
-      if (commit === undefined) return;
-      this.#options.events.evicted('ttl', 1);
-      this.#changed(commit);
+      for (const commit of this.#stores.expire(variant)) {
+        this.#options.events.evicted('ttl', 1);
+        this.#changed(commit);
+      }
     });
   }
 
@@ -320,21 +339,4 @@ export class Relay implements UpstreamSink {
     const { views, store } = this;
     while (store.bytes > this.#options.maxCacheBytes() && (views.evict() || store.held.dropUnwanted()));
   }
-}
-
-/** An authority, type or name that no upstream serves: an error, not silence (protocol §6). */
-function unclaimed(interest: Interest): Transaction {
-  const { type, selector } = interest;
-  const message =
-    selector === ''
-      ? 'a resource name may not be empty'
-      : `no upstream is configured for ${selector} of ${type}`;
-  const fault = {
-    name: selector,
-    constraints: UNCONSTRAINED,
-    code: Code.NOT_FOUND,
-    message,
-    status: encodeStatus(Code.NOT_FOUND, message),
-  };
-  return transaction({ holder: NO_HOLDER, type, resourceErrors: [fault], resolved: [interest] });
 }

@@ -3,7 +3,8 @@ import type { ClientsView } from '../inspect/clients-view.ts';
 import { LocalClients } from '../inspect/local-clients.ts';
 import { ok, type Result } from '../model/result.ts';
 import { ClientListeners, type ListenerAddress } from './client-listeners.ts';
-import { type Core, type ProcessRole, SINGLE_PROCESS } from './core.ts';
+import type { Core } from './core.ts';
+import { type ProcessRole, SINGLE_PROCESS } from './process-role.ts';
 import { reloadPreview } from './reload-effect.ts';
 import type { XdsListenerCallbacks } from './xds-listener.ts';
 

@@ -130,7 +130,7 @@ export class ClientRules {
   #apply(node: ClientNode, peer: Peer): ClientContext {
     const derived = this.#derivation.of(node, peer);
     const rules = guarded(this.accessOf(peer), derived);
-    const side = this.#sideOf(node.id, derived.for(undefined), rules);
+    const side = this.#sideOf(node.id, derived.for(undefined), peer.address);
     const access = side === 'canary' ? canaryAccess(rules) : rules;
     return new KnownClient(
       node,

@@ -10,7 +10,6 @@ import type { Commit } from '../model/catalog.ts';
 import { systemClock } from '../model/clock.ts';
 import type { Variant } from '../model/resource.ts';
 import { shorten } from '../model/text.ts';
-import type { Interest } from '../model/transaction.ts';
 import { typeInfo } from '../model/types.ts';
 import { Conditions } from '../observe/conditions.ts';
 import type { Log } from '../observe/log.ts';
@@ -19,13 +18,14 @@ import { Metrics } from '../observe/metrics.ts';
 import type { Series } from '../observe/series.ts';
 import type { Spans } from '../observe/spans.ts';
 import { UpdateTraces } from '../observe/update-traces.ts';
-import { Relay, type RelayOptions } from '../relay.ts';
+import { Relay } from '../relay.ts';
 import { DRAINING } from '../wire/drain.ts';
 import type { GrpcStatus } from '../wire/grpc-status.ts';
 import type { Peer } from '../wire/server-stream.ts';
-import { Admission, type Load } from './admission.ts';
+import { Admission } from './admission.ts';
 import { ClientRules } from './clients.ts';
 import { LoopDetection, newRelayId } from './loop-detection.ts';
+import { type ProcessRole, SINGLE_PROCESS } from './process-role.ts';
 import { RelayRollout, type RolloutStorage } from './relay-rollout.ts';
 import { SessionShares } from './session-shares.ts';
 import { SiblingServing } from './sibling-serving.ts';
@@ -56,37 +56,6 @@ export interface CoreDependencies {
   /** Undefined: changes are not recorded. */
   readonly recorded?: RecordedCommits | undefined;
 }
-
-/** The role of this process: the only one, the primary of workers, or a worker. */
-export interface ProcessRole {
-  /** The beginning of stream ids, so that those of several processes differ. */
-  readonly streamPrefix: string;
-  /** What clients have open in other processes of this relay. */
-  readonly loadElsewhere: () => Load;
-  /** The number of streams or connections of this process has changed. */
-  readonly loadChanged: () => void;
-  /** See DownstreamServices; undefined: by the relay's own upstreams. */
-  readonly isUnavailable: RelayOptions['isUnavailable'];
-  readonly refusal: RelayOptions['refusal'];
-  /** The relay's id in `x-distributary-via`; undefined: a new one. */
-  readonly relayId: string | undefined;
-  /** The primary reports ambiguous matches, so this process does not. */
-  readonly ambiguityReportedElsewhere: boolean;
-  /** The first client subscribed to this. */
-  readonly subscribed: (interest: Interest) => void;
-}
-
-/** A relay of one process. */
-export const SINGLE_PROCESS: ProcessRole = {
-  streamPrefix: '',
-  loadElsewhere: () => ({ streams: 0, connections: 0 }),
-  loadChanged: () => {},
-  isUnavailable: undefined,
-  refusal: undefined,
-  relayId: undefined,
-  ambiguityReportedElsewhere: false,
-  subscribed: () => {},
-};
 
 /** How much of what peers name goes into one log line: items, and characters of each. */
 const logLimits = { items: 16, text: 256 };
@@ -144,7 +113,7 @@ export class Core {
       clock: systemClock,
       log: streamLog,
       traces: this.traces,
-      canaryAnswered: () => this.rollout.rollout.canaryAnswered(),
+      canaryAnswered: () => this.rollout.canaryAnswered(),
     });
     this.admission = new Admission({
       limits: () => this.#config.limits,
@@ -180,6 +149,7 @@ export class Core {
       polls: { refuses: (peer, { url }) => this.#pollRefusal(peer, url) },
       fetchMilliseconds: () => fetchMilliseconds(this.#config),
       streamPrefix: role.streamPrefix,
+      upstreamPerSide: role.upstreamPerSide,
       isUnavailable: role.isUnavailable,
       refusal: role.refusal,
       downstream: {
@@ -209,6 +179,7 @@ export class Core {
       log,
       metrics: this.metrics,
       storage: rolloutStorage,
+      role: role.rollout,
       revision: () => recorded?.revision ?? this.relay.store.revision,
     });
     const streams = () => [...this.relay.server.streams()].map(({ transport }) => transport);
@@ -261,6 +232,11 @@ export class Core {
     this.admission.reload([...this.relay.server.streams()].map(({ transport }) => transport.peer));
     this.#statusScopes = new StatusScopes(config, (peer) => this.#rules.accessOf(peer));
     this.#sessionShares.reload(config);
+    this.reapplyRules();
+  }
+
+  /** Any client may be on another side, or may see something else. */
+  reapplyRules(): void {
     this.relay.server.reidentify();
     this.relay.polls.reidentify();
   }
@@ -271,7 +247,7 @@ export class Core {
   }
 
   #clientRules(config: Config): ClientRules {
-    return new ClientRules(config, (nodeId, parameters) => this.rollout.rollout.sideOf(nodeId, parameters));
+    return new ClientRules(config, (...client) => this.rollout.sideOf(...client));
   }
 
   #refusal(peer: Peer, type: TypeUrl | undefined): StreamRefusal | undefined {

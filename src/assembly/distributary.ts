@@ -17,7 +17,7 @@ import { ChangeRecord } from './change-record.ts';
 import { type ClientServing, IN_PROCESS, type ServingMode } from './client-serving.ts';
 import { Core, type CoreDependencies } from './core.ts';
 import { lastWriteTimeoutMs, makePersistence } from './make-persistence.ts';
-import { dumpInForce, inForce, needsRestart } from './needs-restart.ts';
+import { dumpInForce, inForce, needsRestart, rolloutInForce } from './needs-restart.ts';
 import { openTraces } from './open-traces.ts';
 import { effectSummary, reloadPreview, upstreamChanges } from './reload-effect.ts';
 import { RolloutFile } from './rollout-file.ts';
@@ -97,7 +97,7 @@ export class Distributary {
         recorder: recorded.recorder,
         clients: () => this.#serving?.clients ?? nobody,
         maxResponseBytes: () => this.#config.limits.maxResponseBytes,
-        gatedTypes: () => new Set(this.#config.rollout?.types ?? gatedByDefault),
+        gatedTypes: () => new Set(core.config.rollout?.types ?? gatedByDefault),
         freeze: (filter, reason) => core.rollout.rollout.freeze(filter, reason),
       }),
       version: dependencies.version,
@@ -166,13 +166,14 @@ export class Distributary {
   /**
    * Takes a new version of the configuration. It logs which changes need a restart, and leaves those keys as they are.
    */
-  reload(config: Config): void {
+  reload(read: Config): void {
     const { log, metrics } = this.#core;
-    const fixed = needsRestart(this.#started, config);
+    const fixed = needsRestart(this.#started, read);
+    const config = { ...read, rollout: rolloutInForce(this.#started, read) };
     if (fixed.length > 0) {
       log.warn('some changes of the configuration take effect with the next start', { keys: fixed });
     }
-    this.#config = config;
+    this.#config = read;
     this.#configuredAt = Date.now();
     // Upstreams first: when the clients' rules are applied again, variants must have the stamps of the new rules.
     this.#upstreams.reload(config);

@@ -31,7 +31,14 @@ const fixed: readonly Fixed[] = [
 /** Those that differ from what the process was started with. */
 export function needsRestart(started: Config, now: Config): string[] {
   const text = (value: unknown): string | undefined => JSON.stringify(value);
-  return fixed.filter(({ of }) => text(of(started)) !== text(of(now))).map(({ named }) => named);
+  const named = fixed.filter(({ of }) => text(of(started)) !== text(of(now))).map((one) => one.named);
+  return rolloutInForce(started, now) === now.rollout ? named : [...named, 'rollout'];
+}
+
+/** With workers only a restart brings a rollout or ends it: each worker has a feed for each side then (docs/adr/0130). */
+export function rolloutInForce(started: Config, now: Config): Config['rollout'] {
+  const isFixed = started.workers > 0 && (started.rollout === undefined) !== (now.rollout === undefined);
+  return isFixed ? started.rollout : now.rollout;
 }
 
 /** The configuration in force for serving clients: the new one, but for what needs a restart. */
@@ -39,6 +46,7 @@ export function inForce(started: Config, now: Config): Config {
   return {
     ...now,
     node: started.node,
+    rollout: rolloutInForce(started, now),
     xds: { ...now.xds, address: started.xds.address, tls: started.xds.tls },
     rest: started.rest,
     limits: { ...now.limits, maxRequestBytes: started.limits.maxRequestBytes },
@@ -48,8 +56,10 @@ export function inForce(started: Config, now: Config): Config {
 
 /** What is in force, as /config_dump shows it: the newest version, with the rest as it was at the start. */
 export function dumpInForce(started: Config, now: Config): unknown {
-  return fixed.reduce(
-    (dump: unknown, { path }) => withValue(dump, path, valueAt(started.source.dump, path)),
+  const paths = fixed.map(({ path }) => path);
+  if (rolloutInForce(started, now) !== now.rollout) paths.push(['rollout']);
+  return paths.reduce(
+    (dump: unknown, path) => withValue(dump, path, valueAt(started.source.dump, path)),
     now.source.dump,
   );
 }

@@ -2,10 +2,14 @@ import type { Config } from '../config/config.ts';
 import type { XdsStream } from '../downstream/xds-stream.ts';
 import type { TypeUrl } from '../model/brand.ts';
 import type { Clock } from '../model/clock.ts';
+import type { Parameters } from '../model/parameters.ts';
+import type { SideOf } from '../model/rollout.ts';
+import type { Side } from '../model/side.ts';
 import { typeInfo } from '../model/types.ts';
 import type { Log } from '../observe/log.ts';
 import type { Metrics } from '../observe/metrics.ts';
 import type { Relay } from '../relay.ts';
+import type { Fleet } from '../rollout/fleet.ts';
 import { RemovalLimits, type WaitingRemovals } from '../rollout/removal-limits.ts';
 import { Rollout, type RolloutEvents, type SavedRollout } from '../rollout/rollout.ts';
 import { RelayFleet } from './rollout-fleet.ts';
@@ -14,6 +18,17 @@ import { RelayFleet } from './rollout-fleet.ts';
 export interface RolloutStorage {
   load(): SavedRollout;
   save(state: SavedRollout): void;
+}
+
+/** Where the clients are in other processes than the judge. */
+export interface RolloutRole {
+  readonly sideOf: SideOf;
+  /** The clients that the judge of this process observes; undefined: its own. */
+  readonly fleet: Fleet | undefined;
+  /** A client on the side of canaries has answered something. */
+  readonly canaryAnswered: () => void;
+  /** The stream of one has ended; it still has its types. */
+  readonly canaryEnded: (stream: XdsStream) => void;
 }
 
 export interface RelayRolloutOptions {
@@ -26,20 +41,24 @@ export interface RelayRolloutOptions {
   readonly revision: () => number;
   /** Undefined: nothing is kept over restarts. */
   readonly storage: RolloutStorage | undefined;
+  /** Undefined: judge and clients are in this process. */
+  readonly role: RolloutRole | undefined;
 }
 
 /** The rollout of a relay's changes to its clients. */
 export class RelayRollout {
   readonly rollout: Rollout;
+  readonly #role: RolloutRole | undefined;
   readonly #fleet: RelayFleet;
   readonly #limits: RemovalLimits;
 
-  constructor({ relay, clock, config, log, metrics, storage, revision }: RelayRolloutOptions) {
+  constructor({ relay, clock, config, log, metrics, storage, revision, role }: RelayRolloutOptions) {
+    this.#role = role;
     this.#fleet = new RelayFleet(relay);
     this.#limits = new RemovalLimits(relay.gate, () => removalLimits(config()));
     this.rollout = new Rollout(config().rollout, {
       gate: relay.gate,
-      fleet: this.#fleet,
+      fleet: role?.fleet ?? this.#fleet,
       clock,
       revision,
       saved: storage?.load(),
@@ -48,8 +67,21 @@ export class RelayRollout {
     });
   }
 
+  sideOf(nodeId: string, parameters: Parameters, address: string): Side {
+    return this.#role?.sideOf(nodeId, parameters, address) ?? this.rollout.sideOf(nodeId, parameters);
+  }
+
+  canaryAnswered(): void {
+    if (this.#role === undefined) this.rollout.canaryAnswered();
+    else this.#role.canaryAnswered();
+  }
+
   streamEnded(stream: XdsStream): void {
-    this.rollout.canaryEnded(stream, () => this.#fleet.standingOf(stream, this.rollout.waiting()));
+    if (this.#role !== undefined) {
+      this.#role.canaryEnded(stream);
+      return;
+    }
+    this.rollout.canaryEnded(stream.id, () => this.#fleet.standingOf(stream, this.rollout.waiting()));
   }
 
   heldRemovals(upstream: string): readonly WaitingRemovals[] {

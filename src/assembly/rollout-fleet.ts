@@ -2,7 +2,7 @@ import type { TypeStream } from '../downstream/type-stream.ts';
 import type { XdsStream } from '../downstream/xds-stream.ts';
 import { type ResourceName, resourceName, type TypeUrl } from '../model/brand.ts';
 import type { Constraints } from '../model/constraints.ts';
-import type { Gate, HeldVariant } from '../model/rollout.ts';
+import type { HeldVariant } from '../model/rollout.ts';
 import type { Selection } from '../model/selection.ts';
 import { typeInfo } from '../model/types.ts';
 import type { Relay } from '../relay.ts';
@@ -51,7 +51,7 @@ export class RelayFleet implements Fleet {
       for (const { names } of types) known.subscribed.add(names);
       if (access.side !== 'canary') continue;
       const standing = together(types.map((type) => type.standing()));
-      canaries.push({ stream, standing, names: types.map(({ names }) => names) });
+      canaries.push({ stream: stream.id, standing, names: types.map(({ names }) => names) });
     }
     return { members: [...members.values()], canaries };
   }
@@ -111,14 +111,15 @@ export class RelayFleet implements Fleet {
     this.#differences.set(type, byName);
     const known = byName.get(name);
     if (known !== undefined) return known;
-    const created = difference(this.#relay.gate, type, name);
+    const created = difference(this.#relay, type, name);
     byName.set(name, created);
     return created;
   }
 }
 
-function difference(gate: Gate, type: TypeUrl, name: ResourceName): Difference {
-  const [before, after] = [gate.contentOf(type, name, 'released'), gate.contentOf(type, name, 'canary')];
+function difference(relay: Relay, type: TypeUrl, name: ResourceName): Difference {
+  const before = relay.variantsOf(type, name, 'released');
+  const after = relay.variantsOf(type, name, 'canary');
   const changed = [
     ...before.filter((one) => !after.some((other) => isSame(one, other))),
     ...after.filter((one) => !before.some((other) => isSame(one, other))),

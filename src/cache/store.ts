@@ -44,6 +44,8 @@ export interface StoreOptions {
   readonly journal?: Journal | undefined;
   /** Shows a commit that no transaction made to the views: what waited is let through, or taken back. */
   readonly publish?: (commit: Commit) => void;
+  /** A store in the same process with nearly the same content: both count revisions together, and share bodies. */
+  readonly beside?: Store;
 }
 
 /** The cache: resources in variants, who holds them, and which interests upstream has answered. */
@@ -51,17 +53,20 @@ export class Store extends CatalogReader {
   readonly #options: StoreOptions;
   readonly #journal: Journal;
   readonly #tables = new Map<TypeUrl, TypeTable>();
-  readonly #payloads = new Payloads();
+  readonly #payloads: Payloads;
+  /** Of this store, and of the one beside it. */
+  readonly #counts: { revision: number; interestBytes: number };
   readonly held: HeldNames;
   /** What the clients of each side see. The store itself has what upstream says. */
   readonly sides: Readonly<Record<Side, CatalogReader>>;
-  #revision = 0;
-  #interestBytes = 0;
 
   constructor(options: StoreOptions) {
     super();
     this.#options = options;
     this.#journal = options.journal ?? NO_JOURNAL;
+    const { beside } = options;
+    this.#payloads = beside === undefined ? new Payloads() : beside.#payloads;
+    this.#counts = beside === undefined ? { revision: 0, interestBytes: 0 } : beside.#counts;
     this.held = new HeldNames({
       clock: options.clock,
       payloads: this.#payloads,
@@ -75,7 +80,7 @@ export class Store extends CatalogReader {
   }
 
   get revision(): Revision {
-    return revision(this.#revision);
+    return revision(this.#counts.revision);
   }
 
   /** The bytes of all bodies; equal bodies are counted once. */
@@ -83,9 +88,9 @@ export class Store extends CatalogReader {
     return this.#payloads.bytes;
   }
 
-  /** The bytes of bodies and interests. */
+  /** The bytes of bodies and interests, those of the store beside it included. */
   get bytes(): number {
-    return this.bodyBytes + this.#interestBytes;
+    return this.bodyBytes + this.#counts.interestBytes;
   }
 
   /** How many variants of a type are cached. */
@@ -113,7 +118,7 @@ export class Store extends CatalogReader {
 
   /** A new revision that no transaction made: for changes of what is visible without a change of content. */
   nextRevision(): Revision {
-    return revision(++this.#revision);
+    return revision(++this.#counts.revision);
   }
 
   apply(transaction: Transaction): Commit {
@@ -168,7 +173,7 @@ export class Store extends CatalogReader {
     const { interests } = this.#table(interest.type);
     if (interests.get(interest.selector, interest.parameters) !== undefined) return;
     interests.add(interest);
-    this.#interestBytes += interestBytes(interest);
+    this.#counts.interestBytes += interestBytes(interest);
     this.#journal.interest(interest);
   }
 
@@ -185,7 +190,7 @@ export class Store extends CatalogReader {
   removeInterest(interest: Interest): Commit | undefined {
     const table = this.#table(interest.type);
     const version = this.version(interest);
-    if (table.interests.delete(interest)) this.#interestBytes -= interestBytes(interest);
+    if (table.interests.delete(interest)) this.#counts.interestBytes -= interestBytes(interest);
     this.#journal.interest(interest);
     const held = this.held.open(interest.type);
     const changes = new CommitChanges(held?.changing);
@@ -209,7 +214,7 @@ export class Store extends CatalogReader {
     const next = this.nextRevision();
     for (const { interest, resolved, holder } of interests) {
       const state = this.#table(interest.type).interests.add(interest);
-      this.#interestBytes += interestBytes(interest);
+      this.#counts.interestBytes += interestBytes(interest);
       state.resolved = resolved;
       state.restored = resolved;
       state.holder = holder;

@@ -108,11 +108,6 @@ export const history = z
 export function checkRollout(file: unknown, context: z.core.$RefinementCtx): void {
   const section = read(file, 'rollout');
   if (section === undefined) return;
-  const workers = read(file, 'workers');
-  if (typeof workers === 'number' && workers > 0) {
-    const message = `is not accepted beside workers: ${workers} yet: accepted is workers: 0`;
-    context.addIssue({ code: 'custom', path: ['rollout'], message });
-  }
   const keys = readList(file, 'parameters').map((rule) => readText(rule, 'key'));
   const known = [...new Set(keys)].filter((key) => key !== undefined);
   readList(read(section, 'canary'), 'match').forEach((entry, index) => {

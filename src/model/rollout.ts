@@ -1,4 +1,3 @@
-import type { Access } from './access.ts';
 import type { ResourceName, TypeUrl } from './brand.ts';
 import type { Parameters } from './parameters.ts';
 import type { Variant } from './resource.ts';
@@ -6,10 +5,10 @@ import type { Side } from './side.ts';
 import type { Holder } from './transaction.ts';
 
 /**
- * Which side a client is on, by its node id, its derived parameters for names without an authority, and what it may see.
- * All streams and polls of a node id are on one side.
+ * Which side a client is on, by its node id, its derived parameters for names without an authority, and its address. All
+ * streams and polls of a node id are on one side.
  */
-export type SideOf = (nodeId: string, parameters: Parameters, access: Access) => Side;
+export type SideOf = (nodeId: string, parameters: Parameters, address: string) => Side;
 
 /** Why canaries do not see what upstream says under a name. */
 export type MaskReason = 'discarded' | 'frozen' | 'rolledBack';

@@ -41,6 +41,11 @@ export class Canaries {
     return isCanaryByRule(this.#rules, nodeId, parameters) ? 'canary' : 'released';
   }
 
+  /** Canaries that no rule makes: elected ones, and those of before a restart. */
+  get named(): ReadonlySet<string> {
+    return this.#elected.union(new Set(this.#expected.keys()));
+  }
+
   /** After a restart, clients may not be back yet. */
   mayComeBack(now: number): boolean {
     return now < this.#comeBackUntil;

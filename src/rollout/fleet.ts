@@ -20,7 +20,8 @@ export type Standing =
 
 /** The stream of a canary that subscribes to something that waits. */
 export interface CanaryStream {
-  readonly stream: object;
+  /** Its id. */
+  readonly stream: string;
   readonly standing: Standing;
   /** What it subscribes to of it, by `nameKey`: streams with equal subscriptions share the sets. */
   readonly names: readonly ReadonlySet<string>[];

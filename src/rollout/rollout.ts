@@ -124,6 +124,11 @@ export class Rollout {
     return this.#canaries.sideOf(nodeId, parameters);
   }
 
+  /** The nodes that are canaries though no rule says so. */
+  get namedCanaries(): ReadonlySet<string> {
+    return this.#canaries.named;
+  }
+
   /** Before the clients' rules are applied again. */
   reload(settings: RolloutSettings | undefined): void {
     this.#settings = settings;

@@ -11,9 +11,8 @@ const longestTimeoutMs = 2 ** 31 - 1;
 const backoff = { initialMs: 20, maxMs: 1000 };
 
 /** A worker's one upstream: the primary, at the socket given. */
-export function feedUpstream(core: Core, socket: string, sink: UpstreamSink): AdsUpstream {
+export function feedUpstream(core: Core, socket: string, sink: UpstreamSink, name = 'primary'): AdsUpstream {
   const { config, metrics, version, log, loops } = core;
-  const name = 'primary';
   return new AdsUpstream(
     {
       name,

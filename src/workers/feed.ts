@@ -45,6 +45,8 @@ export function workerConfig(config: Config, { port, restPort }: Pick<Start, 'po
   const { address } = config.xds;
   return {
     ...config,
+    // The primary judges, and says who is a canary.
+    rollout: undefined,
     xds: {
       ...config.xds,
       address: address.kind === 'tcp' && port !== undefined ? { ...address, port } : address,

@@ -7,6 +7,18 @@ import { levels } from '../observe/log-levels.ts';
  * the feed, and requests with an answer over private sockets (private-listener.ts).
  */
 
+/** Who is on the side of canaries. */
+const canaries = z.object({
+  kind: z.literal('canaries'),
+  /** `rollout.canary`. */
+  rules: z.object({
+    percent: z.number(),
+    match: z.array(z.object({ key: z.string(), value: z.string() })),
+  }),
+  /** Node ids: of the elected, and of the canaries of before a restart. */
+  nodes: z.array(z.string()),
+});
+
 const start = z.object({
   kind: z.literal('start'),
   /** The configuration's text: each process reads it with the same environment. */
@@ -28,6 +40,8 @@ const start = z.object({
   level: z.enum(levels),
   logFormat: z.enum(logFormats),
   version: z.string(),
+  /** With a rollout: then the worker has two feeds. */
+  canaries: canaries.optional(),
 });
 
 const reload = z.object({ kind: z.literal('reload'), text: z.string() });
@@ -56,6 +70,14 @@ const logLevels = z.object({
   ),
 });
 
+/** Asks what canaries say to what waits. With an empty list nothing waits any more. */
+const waiting = z.object({
+  kind: z.literal('waiting'),
+  /** Never smaller than before. */
+  round: z.int(),
+  waiting: z.array(z.object({ type: z.string(), names: z.array(z.string()) })),
+});
+
 const drain = z.object({ kind: z.literal('drain'), milliseconds: z.number() });
 
 const listening = z.object({
@@ -69,11 +91,65 @@ const failed = z.object({ kind: z.literal('failed'), reason: z.string() });
 /** In this worker. */
 const loadHere = z.object({ kind: z.literal('load_here'), load });
 
-const toWorker = z.discriminatedUnion('kind', [start, reload, primaryState, logLevels, loadElsewhere, drain]);
-const toPrimary = z.discriminatedUnion('kind', [listening, failed, loadHere]);
+/** The stream of a canary, and what it says to what waits. */
+const canaryStream = z.object({
+  stream: z.string(),
+  standing: z.discriminatedUnion('kind', [
+    z.object({ kind: z.literal('accepted') }),
+    z.object({ kind: z.literal('waiting') }),
+    z.object({
+      kind: z.literal('rejected'),
+      reason: z.string(),
+      names: z.array(z.string()),
+      isFinal: z.boolean(),
+    }),
+  ]),
+  /** What it subscribes to of it. */
+  names: z.array(z.string()),
+});
+
+/** The answer to `waiting`, and each time it is another one (canary-report.ts). */
+const canaryReport = z.object({
+  kind: z.literal('canary_report'),
+  round: z.int(),
+  /** Sets of what waits, by which members say what they subscribe to. */
+  subscriptions: z.array(z.array(z.string())),
+  members: z.array(
+    z.object({
+      nodeId: z.string(),
+      classKey: z.string(),
+      side: z.enum(['released', 'canary']),
+      subscribed: z.array(z.int()),
+    }),
+  ),
+  /** Streams of canaries that have rejected nothing of what waits. */
+  accepted: z.int(),
+  waiting: z.int(),
+  /** Those that reject something, or did. */
+  rejecting: z.array(canaryStream),
+  /** What has ended since the last report. Here, so that none is counted twice. */
+  ended: z.int(),
+  endedRejecting: z.array(canaryStream),
+});
+
+const toWorker = z.discriminatedUnion('kind', [
+  start,
+  reload,
+  primaryState,
+  logLevels,
+  loadElsewhere,
+  canaries,
+  waiting,
+  drain,
+]);
+const toPrimary = z.discriminatedUnion('kind', [listening, failed, loadHere, canaryReport]);
 
 export type Start = z.infer<typeof start>;
 export type PrimaryState = z.infer<typeof primaryState>;
+export type CanariesMessage = z.infer<typeof canaries>;
+export type WaitingMessage = z.infer<typeof waiting>;
+export type ReportedStream = z.infer<typeof canaryStream>;
+export type CanaryReport = z.infer<typeof canaryReport>;
 export type ToWorker = z.infer<typeof toWorker>;
 export type ToPrimary = z.infer<typeof toPrimary>;
 

@@ -19,8 +19,9 @@ export function removePrivateDirectory(directory: string): void {
   }
 }
 
-/** The primary's, for xDS. */
+/** The primary's, for xDS. What canaries see comes from the second one. */
 export const feedSocket = (directory: string): string => join(directory, 'feed');
+export const canaryFeedSocket = (directory: string): string => join(directory, 'feed-canary');
 
 /** The primary's, for what workers ask. */
 export const primarySocket = (directory: string): string => join(directory, 'primary');

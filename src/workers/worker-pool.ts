@@ -29,12 +29,20 @@ import type { LogLevels } from '../observe/log-levels.ts';
 import { type Series, sumSeries } from '../observe/series.ts';
 import { type EncodedStatus, sizeOf } from '../wire/client-status.ts';
 import { Code, type GrpcStatus } from '../wire/grpc-status.ts';
-import type { PrimaryState, Start, ToWorker } from './ipc-messages.ts';
+import type {
+  CanariesMessage,
+  CanaryReport,
+  PrimaryState,
+  Start,
+  ToWorker,
+  WaitingMessage,
+} from './ipc-messages.ts';
 import { merged } from './merged.ts';
 import { countersOfEnded, workerSeries } from './merged-series.ts';
 import { workerSocket } from './private-directory.ts';
 import { forkWorker } from './worker-process.ts';
-import { WorkerSlot } from './worker-slot.ts';
+import { type CanaryListener, WorkerSlot } from './worker-slot.ts';
+import type { ReportingWorkers } from './workers-fleet.ts';
 
 export interface WorkerPoolOptions {
   readonly log: Log;
@@ -42,7 +50,11 @@ export interface WorkerPoolOptions {
   readonly logLevels: LogLevels;
   readonly conditions: Conditions;
   /** The first message to each worker. */
-  readonly start: Omit<Start, 'slot'>;
+  readonly start: Omit<Start, 'slot' | 'canaries'>;
+  readonly canaries: CanaryListener & {
+    /** For a worker that starts; undefined: there is no rollout. */
+    canaries(): CanariesMessage | undefined;
+  };
   /** Whether a client can be served may have changed. */
   readonly changed: () => void;
   readonly restarted: () => void;
@@ -52,11 +64,13 @@ export interface WorkerPoolOptions {
 const drainGraceMs = 2000;
 
 /** The workers of a primary. */
-export class WorkerPool implements ClientsView {
+export class WorkerPool implements ClientsView, ReportingWorkers {
   readonly inWorkers = true;
   readonly #options: WorkerPoolOptions;
   readonly #slots: readonly WorkerSlot[];
-  #start: Omit<Start, 'slot'>;
+  #start: Omit<Start, 'slot' | 'canaries'>;
+  /** What the workers were asked last about what waits. */
+  #question: WaitingMessage | undefined;
   #primaryState: PrimaryState = { kind: 'primary_state', ready: false, down: [], refused: [] };
   /** The counters of workers that have ended. */
   #endedSeries: Promise<readonly Series[]> = Promise.resolve([]);
@@ -98,6 +112,15 @@ export class WorkerPool implements ClientsView {
     if (JSON.stringify(state) === JSON.stringify(this.#primaryState)) return;
     this.#primaryState = state;
     for (const slot of this.#slots) slot.send(state);
+  }
+
+  tell(message: WaitingMessage | CanariesMessage): void {
+    if (message.kind === 'waiting') this.#question = message;
+    for (const slot of this.#slots) slot.send(message);
+  }
+
+  reports(): readonly (CanaryReport | undefined)[] {
+    return this.#slots.filter(({ listening }) => listening).map(({ report }) => report);
   }
 
   reload(text: string): void {
@@ -233,8 +256,9 @@ export class WorkerPool implements ClientsView {
       log,
       random: systemRandom,
       fork: forkWorker,
-      opening: () => [{ ...this.#start, slot: number }, this.#primaryState, this.#logLevels()],
+      opening: () => this.#opening(number),
       restarted,
+      canaries: this.#options.canaries,
       changed: () => this.#changed(),
       ended: (series) => {
         const left = countersOfEnded(series);
@@ -245,6 +269,13 @@ export class WorkerPool implements ClientsView {
 
   #logLevels(): ToWorker {
     return { kind: 'log_levels', overrides: [...this.#options.logLevels.overrides()] };
+  }
+
+  #opening(slot: number): readonly ToWorker[] {
+    const canaries = this.#options.canaries.canaries();
+    const start = { ...this.#start, slot, ...(canaries === undefined ? {} : { canaries }) };
+    const question = this.#question === undefined ? [] : [this.#question];
+    return [start, this.#primaryState, this.#logLevels(), ...question];
   }
 
   #changed(): void {

@@ -1,7 +1,8 @@
 import { createServer } from 'node:net';
 import type { ListenerAddress } from '../assembly/client-listeners.ts';
 import type { ClientServing, ServingMode } from '../assembly/client-serving.ts';
-import { type Core, SINGLE_PROCESS } from '../assembly/core.ts';
+import type { Core } from '../assembly/core.ts';
+import { SINGLE_PROCESS } from '../assembly/process-role.ts';
 import type { XdsListenerCallbacks } from '../assembly/xds-listener.ts';
 import type { Config } from '../config/config.ts';
 import { fail, ok, type Result } from '../model/result.ts';
@@ -12,8 +13,10 @@ import { explainError } from '../wire/node-error.ts';
 import { clientStatusRoutes } from './client-status-rpc.ts';
 import { feedConfig, openFeed } from './feed.ts';
 import type { PrimaryState } from './ipc-messages.ts';
+import { judgingProcess } from './judging-process.ts';
 import { primarySeries } from './merged-series.ts';
 import {
+  canaryFeedSocket,
   feedSocket,
   makePrivateDirectory,
   primarySocket,
@@ -21,9 +24,12 @@ import {
 } from './private-directory.ts';
 import { listenPrivately } from './private-listener.ts';
 import { WorkerPool } from './worker-pool.ts';
+import { WorkersFleet } from './workers-fleet.ts';
 
 /** Clients are served by workers; this process is the primary that feeds them. */
 export function serveByWorkers(count: number, logFormat: LogFormat): ServingMode {
+  const fleet = new WorkersFleet();
+  let canaryFeed: string | undefined;
   return {
     configOf: feedConfig,
     role: () => ({
@@ -31,14 +37,25 @@ export function serveByWorkers(count: number, logFormat: LogFormat): ServingMode
       // A worker's stream serves many clients. The worker decides which of their streams fail.
       isUnavailable: () => false,
       refusal: () => undefined,
+      rollout: {
+        fleet,
+        sideOf: (_node, _parameters, address) => (address === canaryFeed ? 'canary' : 'released'),
+        canaryAnswered: () => fleet.reported(),
+        canaryEnded: () => {},
+      },
     }),
     async open(core, config, answers) {
       const sockets = new AsyncDisposableStack();
+      fleet.serve(judgingProcess(core));
       const directory = await openSockets(core, answers.clientStatus, sockets);
+      if (directory.ok) canaryFeed = canaryFeedSocket(directory.value);
       const pool = directory.ok
-        ? await startPool(count, logFormat, core, config, directory.value)
+        ? await startPool(count, logFormat, core, config, directory.value, fleet)
         : directory;
-      if (pool.ok) return ok(new WorkerPoolServing(core, answers, pool.value, sockets));
+      if (pool.ok) {
+        fleet.workersStarted(pool.value);
+        return ok(new WorkerPoolServing(core, answers, pool.value, sockets, fleet));
+      }
       await sockets.disposeAsync();
       return pool;
     },
@@ -55,6 +72,11 @@ async function openSockets(
   const feed = await openFeed(core, feedSocket(directory));
   if (!feed.ok) return feed;
   sockets.defer(() => feed.value.drain(0));
+  if (core.config.rollout !== undefined) {
+    const canaries = await openFeed(core, canaryFeedSocket(directory));
+    if (!canaries.ok) return canaries;
+    sockets.defer(() => canaries.value.drain(0));
+  }
   const questions = await listenPrivately(primarySocket(directory), {
     routes: clientStatusRoutes(clientStatus),
     failed: (error) => core.log.error('a request of a worker failed', { error }),
@@ -82,6 +104,7 @@ async function startPool(
   core: Core,
   config: Config,
   directory: string,
+  fleet: WorkersFleet,
 ): Promise<Result<WorkerPool>> {
   const { xds, rest } = config;
   const port = await choosePort(xds.address.kind === 'tcp' ? xds.address : undefined);
@@ -106,6 +129,7 @@ async function startPool(
       logFormat,
       version: core.version,
     },
+    canaries: fleet,
     changed: () => core.changed(),
     restarted: () => core.metrics.workerRestarts().inc(),
   });
@@ -117,9 +141,17 @@ class WorkerPoolServing implements ClientServing {
   readonly #core: Core;
   readonly #answers: XdsListenerCallbacks;
   readonly #sockets: AsyncDisposableStack;
+  readonly #fleet: WorkersFleet;
   readonly #unsubscribe: () => void;
 
-  constructor(core: Core, answers: XdsListenerCallbacks, pool: WorkerPool, sockets: AsyncDisposableStack) {
+  constructor(
+    core: Core,
+    answers: XdsListenerCallbacks,
+    pool: WorkerPool,
+    sockets: AsyncDisposableStack,
+    fleet: WorkersFleet,
+  ) {
+    this.#fleet = fleet;
     this.#core = core;
     this.#answers = answers;
     this.#sockets = sockets;
@@ -140,9 +172,11 @@ class WorkerPoolServing implements ClientServing {
 
   reload(config: Config): void {
     this.clients.reload(config.source.text);
+    this.#fleet.moved();
   }
 
   async drain(milliseconds: number): Promise<void> {
+    this.#fleet.stop();
     await this.clients.drain(milliseconds);
     this.#unsubscribe();
     await this.#sockets.disposeAsync();

@@ -6,7 +6,7 @@ import type { Clock, Timer } from '../model/clock.ts';
 import type { Log } from '../observe/log.ts';
 import type { Series } from '../observe/series.ts';
 import { Backoff } from '../upstream/ads/backoff.ts';
-import type { ToPrimary, ToWorker } from './ipc-messages.ts';
+import type { CanaryReport, ToPrimary, ToWorker } from './ipc-messages.ts';
 import { WorkerClient } from './worker-client.ts';
 import type { WorkerHandler, WorkerProcess } from './worker-process.ts';
 
@@ -26,6 +26,14 @@ export interface WorkerSlotOptions {
   /** A process has ended, with these counters. */
   readonly ended: (series: readonly Series[]) => void;
   readonly restarted: () => void;
+  /** Its canaries say something else, or their streams end. */
+  readonly canaries: CanaryListener;
+}
+
+export interface CanaryListener {
+  reported(report: CanaryReport): void;
+  /** The last report of a process that has ended. */
+  workerEnded(report: CanaryReport | undefined): void;
 }
 
 const NO_LOAD: Load = { streams: 0, connections: 0 };
@@ -48,6 +56,8 @@ export class WorkerSlot {
   load: Load = NO_LOAD;
   /** Its series when they were last read. */
   series: readonly Series[] = [];
+  /** What its canaries said last to a change that waits. */
+  report: CanaryReport | undefined;
   readonly #options: WorkerSlotOptions;
   readonly #client: WorkerClient;
   readonly #backoff: Backoff;
@@ -146,6 +156,10 @@ export class WorkerSlot {
         this.load = message.load;
         this.#options.changed();
         return;
+      case 'canary_report':
+        this.report = message;
+        this.#options.canaries.reported(message);
+        return;
       default:
         message satisfies never;
     }
@@ -158,6 +172,8 @@ export class WorkerSlot {
     ended(this.series);
     this.series = [];
     this.load = NO_LOAD;
+    const { report } = this;
+    this.report = undefined;
     if (this.#ending) {
       this.#state = { kind: 'over' };
       this.#onEnded?.();
@@ -180,5 +196,6 @@ export class WorkerSlot {
     });
     this.#state = { kind: 'waiting', timer };
     changed();
+    this.#options.canaries.workerEnded(report);
   }
 }

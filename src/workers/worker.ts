@@ -4,6 +4,7 @@ import { Core } from '../assembly/core.ts';
 import { inForce } from '../assembly/needs-restart.ts';
 import { openTraces } from '../assembly/open-traces.ts';
 import { reloadPreview } from '../assembly/reload-effect.ts';
+import { RelayFleet } from '../assembly/rollout-fleet.ts';
 import type { Config } from '../config/config.ts';
 import { parseConfig } from '../config/load.ts';
 import { problemLine } from '../config/source.ts';
@@ -13,13 +14,16 @@ import { fail, ok, type Result } from '../model/result.ts';
 import type { Log } from '../observe/log.ts';
 import type { LogLevels } from '../observe/log-levels.ts';
 import type { Spans } from '../observe/spans.ts';
+import { CanaryNodes } from './canary-nodes.ts';
+import { CanaryReporter } from './canary-reporter.ts';
 import { fetchClientStatus } from './client-status-rpc.ts';
 import { workerConfig } from './feed.ts';
 import { feedUpstream } from './feed-upstream.ts';
+import { FeedsOfSides } from './feeds-of-sides.ts';
 import type { PrimaryState, Start, ToPrimary, ToWorker } from './ipc-messages.ts';
 import { OutageGate } from './outage-gate.ts';
 import { attempt, privateTransport } from './private-client.ts';
-import { feedSocket, primarySocket, workerSocket } from './private-directory.ts';
+import { canaryFeedSocket, feedSocket, primarySocket, workerSocket } from './private-directory.ts';
 import { listenForPrimary } from './worker-listener.ts';
 
 /** How long the primary may take to ask all workers, in milliseconds. */
@@ -45,6 +49,10 @@ export class Worker {
   readonly #core: Core;
   readonly #clients: LocalClients;
   readonly #outageGate: OutageGate;
+  /** With a rollout. */
+  readonly #canaries: CanaryNodes | undefined;
+  readonly #fleet: RelayFleet;
+  readonly #reporter: CanaryReporter;
   #primaryState: Pick<PrimaryState, 'ready'> = { ready: false };
   #loadElsewhere: Load = { streams: 0, connections: 0 };
   #reporting = false;
@@ -52,7 +60,8 @@ export class Worker {
 
   private constructor(config: Config, options: WorkerOptions, spans: Spans | undefined) {
     this.#options = options;
-    const { id, log, logLevels, start } = options;
+    const { id, log, logLevels, start, send } = options;
+    this.#canaries = start.canaries && new CanaryNodes(start.canaries);
     this.#outageGate = new OutageGate(config.upstreams, systemClock, () => this.#core.relay.changed());
     this.#core = new Core(
       workerConfig(config, start),
@@ -66,9 +75,24 @@ export class Worker {
         relayId: start.relayId,
         ambiguityReportedElsewhere: true,
         subscribed: ({ type, selector }) => this.#outageGate.subscribed(type, selector),
+        upstreamPerSide: this.#canaries !== undefined,
+        rollout: {
+          fleet: undefined,
+          sideOf: (node, parameters) => this.#canaries?.sideOf(node, parameters) ?? 'released',
+          canaryAnswered: () => this.#reporter.answered(),
+          canaryEnded: (stream) => this.#reporter.ended(stream),
+        },
       },
     );
-    this.#clients = new LocalClients(this.#core.relay, reloadPreview(this.#core));
+    const { relay } = this.#core;
+    this.#fleet = new RelayFleet(relay);
+    this.#reporter = new CanaryReporter({
+      fleet: this.#fleet,
+      revision: () => relay.store.revision,
+      clock: systemClock,
+      send,
+    });
+    this.#clients = new LocalClients(relay, reloadPreview(this.#core));
   }
 
   /** Resolves with the worker when it listens, and has said so. */
@@ -102,6 +126,15 @@ export class Worker {
       case 'log_levels':
         this.#options.logLevels.take(message.overrides);
         return;
+      case 'canaries': {
+        const moved = this.#canaries?.update(message);
+        if (moved === undefined) this.#core.reapplyRules();
+        else this.#fleet.moved(moved);
+        return;
+      }
+      case 'waiting':
+        this.#reporter.ask(message);
+        return;
       case 'drain':
         return;
       default:
@@ -121,7 +154,19 @@ export class Worker {
   async #open(): Promise<Result<undefined>> {
     const { start, send } = this.#options;
     const { relay, loops } = this.#core;
-    const feed = feedUpstream(this.#core, feedSocket(start.directory), relay);
+    const released = feedUpstream(this.#core, feedSocket(start.directory), relay);
+    const feed =
+      this.#canaries === undefined
+        ? released
+        : new FeedsOfSides(
+            released,
+            feedUpstream(
+              this.#core,
+              canaryFeedSocket(start.directory),
+              relay.canarySink,
+              'primary, for canaries',
+            ),
+          );
     loops.onNewRelaysBelow(() => feed.reannounce());
     relay.start([feed]);
     const answers = await listenForPrimary(

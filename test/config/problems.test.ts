@@ -499,11 +499,6 @@ const tables: ReadonlyMap<string, readonly Row[]> = new Map([
         problems: ['4:1: rollout.bake: a bake of 30s is longer than max_wait (10s)'],
       },
       {
-        rule: 'beside workers',
-        text: `${minimal}rollout: {}\nworkers: 2\n`,
-        problems: ['4:1: rollout: is not accepted beside workers: 2 yet: accepted is workers: 0'],
-      },
-      {
         rule: 'another mode, and another end of the wait',
         text: `${minimal}rollout: { mode: manual, on_timeout: ABORT }\n`,
         problems: [

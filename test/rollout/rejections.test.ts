@@ -2,7 +2,7 @@ import { expect } from 'chai';
 import type { CanaryStream, Standing } from '../../src/rollout/fleet.ts';
 import { Rejections } from '../../src/rollout/rejections.ts';
 
-const one = { stream: 'one' };
+const one = 'one';
 const names = (...all: readonly string[]): ReadonlySet<string> => new Set(all);
 const rejects = (isFinal = true, ...of: readonly string[]): Standing => ({
   kind: 'rejected',

@@ -55,6 +55,7 @@ function start() {
     changed: () => {},
     ended: (series) => left.push(series),
     restarted: () => {},
+    canaries: { reported: () => {}, workerEnded: () => {} },
   });
   const last = (): FakeProcess => {
     const process = processes.at(-1);

@@ -1,0 +1,94 @@
+import type { RelayFleet } from '../assembly/rollout-fleet.ts';
+import type { XdsStream } from '../downstream/xds-stream.ts';
+import { resourceName, typeUrl } from '../model/brand.ts';
+import type { Clock, Timer } from '../model/clock.ts';
+import { Settling } from '../model/settling.ts';
+import type { Waiting } from '../rollout/fleet.ts';
+import { type Ends, NO_ENDS, reported, reportOf } from './canary-report.ts';
+import type { ToPrimary, WaitingMessage } from './ipc-messages.ts';
+
+/** While a change waits the clients are looked at so often, in milliseconds: some may have come. */
+const lookMs = 1000;
+/** Answers of many canaries arrive together. */
+const settling = { quiet: 10, longest: 100 };
+
+export interface CanaryReporterOptions {
+  readonly fleet: RelayFleet;
+  /** Of what is cached: what a subscription shows of a change may be another then. */
+  readonly revision: () => number;
+  readonly clock: Clock;
+  readonly send: (message: ToPrimary) => void;
+}
+
+/** Tells the primary what this worker's canaries say to the changes that wait. */
+export class CanaryReporter {
+  readonly #options: CanaryReporterOptions;
+  readonly #settling: Settling;
+  #waiting: Waiting = new Map();
+  /** Of the primary's question: it knows by it which change an answer is about. */
+  #round = 0;
+  #revision = -1;
+  #told = '';
+  /** Since the last report. */
+  #ends: Ends = NO_ENDS;
+  /** Streams that have rejected something of what waits, by id. */
+  readonly #rejected = new Set<string>();
+  #timer: Timer | undefined;
+
+  constructor(options: CanaryReporterOptions) {
+    this.#options = options;
+    this.#settling = new Settling(options.clock, settling, () => this.#report());
+  }
+
+  /** The primary's question: answered at once, and again whenever the answer is another. */
+  ask({ round, waiting }: WaitingMessage): void {
+    this.#round = round;
+    this.#waiting = new Map(
+      waiting.map(({ type, names }) => [typeUrl(type), new Set(names.map(resourceName))]),
+    );
+    this.#told = '';
+    this.#revision = -1;
+    // What ended rejected the change before, perhaps.
+    this.#ends = { ended: this.#ends.ended + this.#ends.endedRejecting.length, endedRejecting: [] };
+    if (waiting.length === 0) {
+      this.#ends = NO_ENDS;
+      this.#rejected.clear();
+    }
+    this.#report();
+  }
+
+  answered(): void {
+    if (this.#waiting.size > 0) this.#settling.touch();
+  }
+
+  ended(stream: XdsStream): void {
+    if (this.#waiting.size === 0) return;
+    const standing = this.#options.fleet.standingOf(stream, this.#waiting);
+    if (standing === undefined) return;
+    const { ended, endedRejecting } = this.#ends;
+    this.#ends =
+      standing.kind === 'rejected'
+        ? { ended, endedRejecting: [...endedRejecting, reported({ stream: stream.id, standing, names: [] })] }
+        : { ended: ended + 1, endedRejecting };
+    this.#settling.touch();
+  }
+
+  #report(): void {
+    const { fleet, revision, clock, send } = this.#options;
+    this.#timer?.cancel();
+    this.#timer = undefined;
+    if (this.#waiting.size === 0) return;
+    const now = revision();
+    if (now !== this.#revision) fleet.waitingChanged();
+    this.#revision = now;
+    const survey = fleet.survey(this.#waiting);
+    for (const { stream, standing } of survey.canaries)
+      if (standing.kind === 'rejected') this.#rejected.add(stream);
+    const report = reportOf(survey, { round: this.#round, ends: this.#ends, rejected: this.#rejected });
+    const text = JSON.stringify(report);
+    if (text !== this.#told || report.ended + report.endedRejecting.length > 0) send(report);
+    this.#told = text;
+    this.#ends = NO_ENDS;
+    this.#timer = clock.after(lookMs, () => this.#report());
+  }
+}

@@ -1,0 +1,188 @@
+import { type Clock, systemClock, type Timer } from '../model/clock.ts';
+import type { Side } from '../model/side.ts';
+import type { CanaryRules } from '../rollout/canary-choice.ts';
+import type { CanaryStream, Fleet, Survey, Waiting } from '../rollout/fleet.ts';
+import { endedOf, streamsOf, surveyOf } from './canary-report.ts';
+import type { CanariesMessage, CanaryReport, WaitingMessage } from './ipc-messages.ts';
+
+/** How often it is looked whether the workers have what a canary needs to move back, and for how long. Milliseconds. */
+const recheckMs = 50;
+const longestMoveMs = 5000;
+
+const unknown: CanaryStream = { stream: '', standing: { kind: 'waiting' }, names: [] };
+
+/** The workers, as a rollout needs them. */
+export interface ReportingWorkers {
+  tell(message: WaitingMessage | CanariesMessage): void;
+  /** Of each worker that listens: what it said last; undefined: nothing yet. */
+  reports(): readonly (CanaryReport | undefined)[];
+}
+
+/** The process of the judge, as its workers' clients concern it. */
+export interface JudgingProcess {
+  /** Undefined: there is no rollout. */
+  canaryRules(): CanaryRules | undefined;
+  /** Canaries though no rule says so. */
+  namedCanaries(): ReadonlySet<string>;
+  /** Whether all workers have acknowledged everything that there is for a side. */
+  hasDelivered(side: Side): boolean;
+  /** Something waits for a verdict. */
+  waits(): boolean;
+  canaryAnswered(): void;
+  canaryEnded(stream: CanaryStream): void;
+}
+
+/**
+ * The clients of all workers, as the judge in the primary sees them (docs/adr/0130). What a worker says counts only if it
+ * was asked when it had the change: when it had acknowledged everything on its feed for canaries.
+ */
+export class WorkersFleet implements Fleet {
+  readonly #clock: Clock;
+  #judging: JudgingProcess | undefined;
+  #workers: ReportingWorkers | undefined;
+  /** What the workers were asked about; undefined: something else waits now. */
+  #asked: Waiting | undefined;
+  #round = 0;
+  /** Reports of this round count; undefined: none does yet. */
+  #countsFrom: number | undefined;
+  /** Streams of canaries that have ended: judged when it is known how many there are. */
+  readonly #ends: { readonly round: number; readonly stream: CanaryStream }[] = [];
+  /** What workers know. */
+  #told: CanariesMessage | undefined;
+  #moving: { readonly timer: Timer; readonly since: number } | undefined;
+
+  constructor(clock: Clock = systemClock) {
+    this.#clock = clock;
+  }
+
+  /** Before workers start. */
+  serve(judging: JudgingProcess): void {
+    this.#judging = judging;
+    this.#told = this.canaries();
+  }
+
+  /** All of them listen. */
+  workersStarted(workers: ReportingWorkers): void {
+    this.#workers = workers;
+  }
+
+  stop(): void {
+    this.#moving?.timer.cancel();
+    this.#workers = undefined;
+  }
+
+  /** For a worker that starts. Undefined: there is no rollout, so it has one feed. */
+  canaries(): CanariesMessage | undefined {
+    const rules = this.#judging?.canaryRules();
+    if (rules === undefined) return undefined;
+    const { percent, match } = rules;
+    const nodes = [...(this.#judging?.namedCanaries() ?? [])].toSorted();
+    return { kind: 'canaries', rules: { percent, match: [...match] }, nodes };
+  }
+
+  survey(waiting: Waiting): Survey {
+    const workers = this.#workers;
+    if (workers === undefined) return { members: [], canaries: [unknown] };
+    this.moved();
+    // At once, because the ends of streams are reported from the question on.
+    if (this.#asked === undefined) this.#ask(workers, waiting);
+    if (this.#countsFrom === undefined && this.#hasDelivered('canary'))
+      this.#countsFrom = this.#ask(workers, waiting);
+    const from = this.#countsFrom;
+    const all = workers.reports();
+    const reports = all.filter((one) => one !== undefined);
+    const counting = reports.filter(({ round }) => from !== undefined && round >= from);
+    if (from !== undefined && counting.length === all.length) {
+      this.#judgeEnds(from);
+      return surveyOf(counting);
+    }
+    // Who rejected something is still there, and may say something else now.
+    const before = reports.flatMap(streamsOf).filter(({ stream }) => stream !== '');
+    return { members: [], canaries: [unknown, ...before.map(outdated)] };
+  }
+
+  waitingChanged(): void {
+    this.#asked = undefined;
+    this.#countsFrom = undefined;
+    if (this.#judging?.waits() !== false) return;
+    this.#ends.splice(0);
+    this.#workers?.tell({ kind: 'waiting', round: ++this.#round, waiting: [] });
+  }
+
+  /** Canaries that go back wait until their workers have what was released, or they would see the state before it. */
+  moved(): void {
+    const now = this.canaries();
+    if (now === undefined || this.#told === undefined || isSame(now, this.#told)) {
+      this.#endMove();
+      return;
+    }
+    const since = this.#moving?.since ?? this.#clock.now();
+    const isLate = this.#clock.now() - since >= longestMoveMs;
+    if (isLate || onlyAdds(this.#told, now) || this.#hasDelivered('released')) {
+      this.#endMove();
+      this.#told = now;
+      this.#countsFrom = undefined;
+      this.#workers?.tell(now);
+      return;
+    }
+    this.#moving?.timer.cancel();
+    this.#moving = { since, timer: this.#clock.after(recheckMs, () => this.moved()) };
+  }
+
+  /** A worker has said something, or has acknowledged what it got for canaries. */
+  reported(report?: CanaryReport): void {
+    if (report !== undefined) this.#addEnds(report, false);
+    this.#judging?.canaryAnswered();
+  }
+
+  /** The process of a worker has ended, and with it the streams of its canaries. */
+  workerEnded(report: CanaryReport | undefined): void {
+    if (report === undefined) return;
+    this.#addEnds(report, true);
+    this.#judging?.canaryAnswered();
+  }
+
+  #addEnds(report: CanaryReport, process: boolean): void {
+    const { round } = report;
+    if (this.#judging?.waits() !== true) return;
+    for (const stream of process ? streamsOf(report) : endedOf(report)) this.#ends.push({ round, stream });
+  }
+
+  /** What was rejected before this round was another change. */
+  #judgeEnds(from: number): void {
+    for (const { round, stream } of this.#ends.splice(0))
+      this.#judging?.canaryEnded(round < from ? outdated(stream) : stream);
+  }
+
+  #ask(workers: ReportingWorkers, waiting: Waiting): number {
+    this.#asked = waiting;
+    const asked = [...waiting].map(([type, names]) => ({ type, names: [...names] }));
+    workers.tell({ kind: 'waiting', round: ++this.#round, waiting: asked });
+    return this.#round;
+  }
+
+  #hasDelivered(side: Side): boolean {
+    return this.#judging?.hasDelivered(side) !== false;
+  }
+
+  #endMove(): void {
+    this.#moving?.timer.cancel();
+    this.#moving = undefined;
+  }
+}
+
+function outdated(stream: CanaryStream): CanaryStream {
+  const { standing } = stream;
+  return {
+    ...stream,
+    standing: standing.kind === 'rejected' ? { ...standing, isFinal: false } : { kind: 'waiting' },
+  };
+}
+
+const isSame = (a: CanariesMessage, b: CanariesMessage): boolean => JSON.stringify(a) === JSON.stringify(b);
+
+/** Nobody goes back to what is released. */
+function onlyAdds(before: CanariesMessage, { rules, nodes }: CanariesMessage): boolean {
+  if (JSON.stringify(rules) !== JSON.stringify(before.rules)) return false;
+  return new Set(nodes).isSupersetOf(new Set(before.nodes));
+}
