@@ -69,6 +69,7 @@ interface GateState {
   readonly open: boolean;
   readonly turn: number;
   readonly discards: number;
+  readonly frozen: boolean;
 }
 
 /** The kinds whose changes wait where a relay has a gate. */
@@ -84,7 +85,7 @@ export class RelayHost implements Host {
   readonly plan: RelayPlan;
   readonly connections = new Set<Connection>();
   reachable: 'up' | 'down' = 'up';
-  #gate: GateState = { open: true, turn: 0, discards: 0 };
+  #gate: GateState = { open: true, turn: 0, discards: 0, frozen: false };
   /** Grows with everything that may cost the order of upstream's updates: it starts anew from above. */
   #disturbances = 0;
   readonly #options: RelayHostOptions;
@@ -151,9 +152,15 @@ export class RelayHost implements Host {
 
   turnGate(does: 'open' | 'close' | 'release' | 'discard' | 'freeze' | 'unfreeze'): void {
     if (this.plan.gate !== true) return;
-    const { open, turn, discards } = this.#gate;
-    const isOpen = does === 'close' ? false : open || does === 'open';
-    this.#gate = { open: isOpen, turn: turn + 1, discards: discards + (does === 'discard' ? 1 : 0) };
+    const { open, turn, discards, frozen } = this.#gate;
+    // As `Rollout` does: what is frozen is not released, or half of a change would go out.
+    if (does === 'release' && frozen) return;
+    this.#gate = {
+      open: does === 'close' ? false : open || does === 'open',
+      turn: turn + 1,
+      discards: discards + (does === 'discard' ? 1 : 0),
+      frozen: does === 'freeze' ? !open : frozen && does !== 'unfreeze' && does !== 'open',
+    };
     const gate = this.relay?.gate;
     if (gate === undefined) return;
     if (gate.size > 0) this.#options.tally.count(`${does} of what waits`);
@@ -161,7 +168,7 @@ export class RelayHost implements Host {
       gate.unfreeze();
       gate.gatedTypes(new Set());
     } else if (does === 'close') gate.gatedTypes(gatedTypes);
-    else if (!isOpen) gate[does]();
+    else if (!open) gate[does]();
   }
 
   get disturbances(): number {
@@ -258,7 +265,7 @@ export class RelayHost implements Host {
     }
     if (cold || !this.#intact) this.#beginnings++;
     this.reachable = 'up';
-    if (this.plan.gate === true) this.#gate = { ...this.#gate, turn: this.#gate.turn + 1 };
+    if (this.plan.gate === true) this.#gate = { ...this.#gate, turn: this.#gate.turn + 1, frozen: false };
     this.#running = new Running(this.plan, this.#options, this.#saved, (connection) =>
       this.#watch(connection),
     );
@@ -269,7 +276,9 @@ export class RelayHost implements Host {
   crash(gracefully: boolean): void {
     this.reachable = 'down';
     if (gracefully) this.#running?.saving?.finish();
-    this.#intact = this.#running?.saving?.clean === true;
+    // What is released is saved. A canary that had more goes back to it.
+    const heldAny = Iterator.from(this.relay?.gate.pending ?? []).some(() => true);
+    this.#intact = this.#running?.saving?.clean === true && !heldAny;
     this.#running?.die();
     this.#running = undefined;
     for (const connection of [...this.connections]) connection.kill('the relay crashed');
