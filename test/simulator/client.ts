@@ -69,7 +69,7 @@ interface ServerSide {
   /** By type, the last response. */
   readonly last: Map<Kind, Received>;
   readonly causes: Map<Kind, Causes>;
-  readonly released: Map<Kind, Released>;
+  readonly released: ReadonlyMap<Kind, Released>;
   /** Delta: by nonce, what has not been answered yet. */
   readonly outstanding: Map<string, Received>;
   parameters: Parameters;
@@ -293,7 +293,7 @@ export class Client {
       wanted: new Map(),
       last: new Map(),
       causes: new Map(),
-      released: new Map(),
+      released: new Map(gatedKinds.map((kind) => [kind, new Released()])),
       outstanding: new Map(),
       parameters: this.#parameters,
       answers: false,
@@ -486,9 +486,9 @@ export class Client {
   /** Rule 7. */
   #onlyReleased(side: ServerSide, wanted: Wanted, received: Received): void {
     const { kind } = received;
-    if (!gatedKinds.includes(kind) || isCanary(this.plan.id)) return;
-    const released = side.released.get(kind) ?? new Released();
-    side.released.set(kind, released);
+    if (isCanary(this.plan.id)) return;
+    const released = side.released.get(kind);
+    if (released === undefined) return;
     try {
       released.written(received, this.#topic(kind).isComplete(wanted), this.host.turn);
     } catch (error) {

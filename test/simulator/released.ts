@@ -17,11 +17,12 @@ export class Released {
   #excused: number | undefined;
 
   /**
-   * It subscribes to something else now, or has another node: what it has of before goes as upstream answers. The rule
-   * holds again for what it gets after the next turn.
+   * It subscribes to something else now, or has another node: what it has of before goes as upstream answers, and for the
+   * sake of make before break some of it later still, however the gate is turned meanwhile. For what it gets after the
+   * next turn the rule holds again.
    */
   excuse(turn: number | undefined): void {
-    this.#sent.clear();
+    for (const [id, { content }] of this.#sent) this.#sent.set(id, { content, turn: -1 });
     this.#excused = turn;
   }
 
