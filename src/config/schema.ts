@@ -1,5 +1,6 @@
 import { z } from 'zod';
 import { fail, ok } from '../model/result.ts';
+import { checkListeners } from './check-listeners.ts';
 import { checkFrom, checkTo, defaultTo, pathsClash, unknownKeys } from './node-path.ts';
 import { admin, drainDelay, drainTimeout, metrics, rest, xds } from './schema-listeners.ts';
 import {
@@ -304,6 +305,7 @@ export const fileSchema = z
       .describe('Traces'),
   })
   .superRefine(checkRollout, evenIfWrong)
+  .superRefine(checkListeners, evenIfWrong)
   .transform((file) => ({
     node: file.node,
     xds: file.xds,

@@ -4,7 +4,12 @@ import { type ConfigProblem, locate, problemLine, type UnplacedProblem } from '.
 
 /** What is dangerous in a valid configuration, though it may be intended. In the order of the file. */
 export function warnings(config: Config): readonly ConfigProblem[] {
-  return [...openListeners(config), ...trustedNodes(config), ...plainTokens(config)]
+  return [
+    ...openListeners(config),
+    ...trustedNodes(config),
+    ...unverifiedIdentities(config),
+    ...plainTokens(config),
+  ]
     .map((complaint) => locate(complaint, config.source.places))
     .toSorted((a, b) => a.line - b.line || a.column - b.column);
 }
@@ -39,6 +44,19 @@ function trustedNodes({ parameters }: Config): readonly UnplacedProblem[] {
       path: ['parameters', index, 'from'],
       message: `the rule for ${JSON.stringify(key)} is trusted, but a client can write what it likes into ${from}: only peer.uri_san and peer.dns_san come from a verified certificate`,
     }));
+}
+
+/** Without a list of authorities no certificate is verified, so that no client has an identity. */
+function unverifiedIdentities({ xds, rest, parameters }: Config): readonly UnplacedProblem[] {
+  if (xds.tls?.ca !== undefined || rest?.tls?.ca !== undefined) return [];
+  const message = 'matches no client: identities come from verified certificates, so set xds.tls.ca';
+  const rules = [...xds.authorization.entries()].flatMap(([index, { principals }]) =>
+    principals === undefined ? [] : { path: ['xds', 'authorization', 'rules', index, 'principals'], message },
+  );
+  const sources = [...parameters.entries()].flatMap(([index, { from }]) =>
+    from.startsWith('peer.') ? { path: ['parameters', index, 'from'], message } : [],
+  );
+  return [...rules, ...sources];
 }
 
 /** Whoever is on the way could use the token. */

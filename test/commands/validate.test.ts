@@ -91,7 +91,8 @@ parameters:
     expect(await run(['--config', path])).to.deep.include({
       code: 0,
       err: `${path}:1:1: warning: xds.address: 0.0.0.0:18000 is plaintext and has no authorization rules, so whoever can reach it may read everything, secrets too: set xds.tls and xds.authorization, or listen on 127.0.0.1 or a Unix socket
-${path}:3:26: warning: parameters[0].from: the rule for "tenant" is trusted, but a client can write what it likes into node.metadata.tenant: only peer.uri_san and peer.dns_san come from a verified certificate\n`,
+${path}:3:26: warning: parameters[0].from: the rule for "tenant" is trusted, but a client can write what it likes into node.metadata.tenant: only peer.uri_san and peer.dns_san come from a verified certificate
+${path}:4:24: warning: parameters[1].from: matches no client: identities come from verified certificates, so set xds.tls.ca\n`,
     });
   });
 
