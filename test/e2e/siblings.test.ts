@@ -116,6 +116,20 @@ describe('siblings, on the real process', function () {
     await gets(after, 'test');
   });
 
+  it('with workers: a worker answers from its cache, the primary asks, and the clients of workers are served', async () => {
+    await using plane = await started();
+    await using replicas = await Replicas.of(plane.address);
+    const first = await replicas.start({ workers: 1 });
+    using before = new ClientPool(first.xds);
+    for (const protocol of protocols) await getsAll(before.open(protocol));
+    await wildcardAnswered(before);
+    plane.kill();
+    const second = await replicas.start({ workers: 1 });
+    await isReadyAndStale(second);
+    using pool = new ClientPool(second.xds);
+    for (const protocol of protocols) await getsAll(pool.open(protocol));
+  });
+
   it('mutual TLS and trusted parameters: relay_peers are siblings, a tenant that says it is one is refused', async () => {
     const authority = issueCertificate({ name: 'authority', authority: true });
     const server = issueCertificate({
