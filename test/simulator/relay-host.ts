@@ -213,6 +213,18 @@ export class RelayHost implements Host {
     });
   }
 
+  /**
+   * At a gate, a wildcard gets what is released of a name that comes anew (docs/adr/0100). That is the content before,
+   * if it was kept for those who ask by name (see `loss`).
+   */
+  returnsKept(kind: Kind): boolean {
+    if (this.plan.gate === true && this.loss(kind, true) !== 'nothing') return true;
+    return this.plan.endpoints.some((id) => {
+      const host = this.#options.hosts.get(id);
+      return host instanceof RelayHost && host.returnsKept(kind);
+    });
+  }
+
   /** Errors of what is not there come from above. */
   get tellsErrors(): boolean {
     return this.plan.endpoints.some((id) => this.#options.hosts.get(id)?.tellsErrors === true);

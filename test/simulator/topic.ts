@@ -31,6 +31,8 @@ export interface TopicOptions {
   /** It keeps constraints apart: a locator client, or one that is told of constraints. */
   readonly constrained: boolean;
   readonly loss: (byName: boolean) => Loss;
+  /** What comes anew may come first with a content from before it was removed. */
+  readonly returnsKept: () => boolean;
   /** What is asked by name may be taken for absent before it is answered. */
   readonly hasty: () => boolean;
   /** Control planes say nothing at all of what is wanted for these parameters, as nothing of it is there. */
@@ -301,7 +303,9 @@ export class Topic {
     { known, base }: Context,
   ): Violation | undefined {
     const key = identity(form.key, name);
-    const floor = this.#loss(name) !== 'nothing' ? 0 : (this.#floors.get(key) ?? base);
+    const unbounded =
+      this.#loss(name) !== 'nothing' || (content !== undefined && this.#options.returnsKept());
+    const floor = unbounded ? 0 : (this.#floors.get(key) ?? base);
     const { world } = this.#options;
     const seen = world.seen(this.kind, name, form, content, floor);
     if (seen === undefined) {
