@@ -135,6 +135,7 @@ describe('the tests', () => {
       'fuzz',
       'long',
       'memory',
+      'observability',
       'project',
       'scenarios',
       'simulator',
