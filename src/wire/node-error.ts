@@ -73,14 +73,8 @@ export function explainConnect(details: string): string {
       ? `TLS: ${tls}`
       : meaning !== undefined
         ? `${meaning} (${code})`
-        : withAdvice(lasting.replace(/^Error(?: \[\w+\])?: /, ''));
+        : lasting.replace(/^Error(?: \[\w+\])?: /, '');
   return note === '' ? reason : `${reason}. ${note}`;
-}
-
-/** Without server_name the endpoint's host is verified, which may be an address that no certificate has. */
-function withAdvice(reason: string): string {
-  if (!reason.startsWith('Hostname/IP does not match')) return reason;
-  return `${reason.replace(/\.$/, '')} (upstreams[].ads.tls.server_name says which name the certificate must have)`;
 }
 
 /** A peer that went away: daily business of a server, not worth a report. */

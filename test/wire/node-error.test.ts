@@ -10,12 +10,10 @@ describe('why a connection failed', () => {
       'connection refused: nothing listens there (ECONNREFUSED)',
     );
     expect(failed("Error: Hostname/IP does not match certificate's altnames: Host: a.test")).to.equal(
-      "Hostname/IP does not match certificate's altnames: Host: a.test (upstreams[].ads.tls.server_name says which name the certificate must have)",
+      "Hostname/IP does not match certificate's altnames: Host: a.test",
     );
     const tls = 'Error [ERR_TLS_CERT_ALTNAME_INVALID]: Hostname/IP does not match: Host: a.test';
-    expect(failed(tls)).to.match(
-      /^Hostname\/IP does not match: Host: a\.test \(upstreams\[\]\.ads\.tls\.server_name /,
-    );
+    expect(failed(tls)).to.equal('Hostname/IP does not match: Host: a.test');
     expect(explainConnect('anything else')).to.equal('anything else');
     expect(failed('Error: x', 'Name resolution failed')).to.equal('x. Name resolution failed');
   });
