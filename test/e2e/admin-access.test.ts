@@ -253,6 +253,13 @@ describe('who may ask the admin listener', function () {
       expect(shown.output).to.contain('files');
       const asked = await run('explain', '--type', 'cds', '--name', 'nothing', ...identity);
       expect(asked.output).to.contain('nothing is known of it');
+      expect((await run('clients', ...identity)).output).to.equal('no client is connected');
+      expect((await run('resources', ...identity)).code).to.equal(0);
+      const missing = await run('get', '--type', 'cds', '--name', 'nothing', ...identity);
+      expect([missing.code, missing.output]).to.deep.equal([
+        1,
+        'no cds "nothing" is cached: ListResources shows what is',
+      ]);
       const anonymous = await run('status', '--ca', ca);
       expect(anonymous.code).to.equal(1);
       expect(anonymous.output).to.match(/certificate/);
