@@ -194,8 +194,10 @@ describe('who may ask the admin listener', function () {
     await using relay = await RelayProcess.start(exposed);
     const said = (text: string): boolean =>
       /xds\.address: 0\.0\.0\.0:0 is plaintext and has no authorization/.test(text);
-    const logged = relay.log.filter(({ level }) => level === 'warn');
-    expect(logged.filter(({ warnings }) => said(JSON.stringify(warnings)))).to.have.length(1);
+    await eventually(() => {
+      const logged = relay.log.filter(({ level }) => level === 'warn');
+      expect(logged.filter(({ warnings }) => said(JSON.stringify(warnings)))).to.have.length(1);
+    });
     expect(said((await relay.get('/')).body)).to.equal(true);
     expect(said((await ask(relay.admin, status, post(), '{}')).body)).to.equal(true);
     relay.configure({

@@ -288,7 +288,11 @@ describe('the life of a relay', function () {
     expect(await relay.exited).to.equal(0);
     const took = performance.now() - start;
     expect(took, 'spread, not all at once').to.be.within(1000, 15_000);
-    expect(relay.log.map(({ message }) => message)).to.deep.equal(['draining', 'drained']);
+    expect(relay.log.map(({ message }) => message)).to.deep.equal([
+      'the relay starts',
+      'draining',
+      'drained',
+    ]);
   });
 
   it('a response over limits.max_response_bytes is refused with the limit in the log; the last good stays', async () => {
