@@ -1,12 +1,13 @@
 import { collectDefaultMetrics, Gauge, Registry } from 'prom-client';
 import type { TypeUrl } from '../model/brand.ts';
+import { isKnownType } from '../model/types.ts';
 import { type Distribution, HistogramFamily } from './distribution.ts';
 import { type RelayFacts, RelayGauges } from './relay-gauges.ts';
 import { RolloutMetrics } from './rollout-metrics.ts';
 import { type Sample, SampledGauges } from './sample.ts';
 import { type Series, seriesOf } from './series.ts';
 import { type Tally, TallyFamily } from './tally.ts';
-import { TypeLabels } from './type-label.ts';
+import { OTHER_TYPES, TypeLabels } from './type-label.ts';
 
 export type TransportLabel = 'sotw' | 'delta' | 'rest' | 'fetch';
 export type RequestKindLabel = 'subscribe' | 'ack' | 'nack' | 'stale';
@@ -206,7 +207,8 @@ export class Metrics {
 
   /** In seconds. */
   acknowledged(type: TypeUrl): Distribution {
-    return this.#acknowledged.of(this.#types.of(type));
+    // Each label is twenty series here: types that only clients know share one.
+    return this.#acknowledged.of(isKnownType(type) ? this.#types.of(type) : OTHER_TYPES);
   }
 
   updates(upstream: string, type: TypeUrl, result: 'accepted' | 'rejected'): Tally {
