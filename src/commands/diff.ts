@@ -5,6 +5,7 @@ import {
   type DiffSideSchema,
 } from '../gen/distributary/admin/v1/changes_pb.ts';
 import { fail, ok, type Result } from '../model/result.ts';
+import { printableYaml } from '../observe/yaml-text.ts';
 import { adminOptions, adminUsage } from './admin-client.ts';
 import { defineCommand } from './command.ts';
 import { jsonText } from './json-text.ts';
@@ -143,7 +144,7 @@ function diffText({ differences, total }: DiffResponse): string {
   for (const { variants } of differences) {
     for (const { constraints, change, yaml } of variants) {
       const of = constraints === '' ? '' : ` of ${printable(constraints)}`;
-      parts.push(`# ${change.toLowerCase()}${of}\n${yaml.trimEnd()}`);
+      parts.push(`# ${change.toLowerCase()}${of}\n${printableYaml(yaml.trimEnd())}`);
     }
   }
   return parts.filter((part) => part !== '').join('\n\n');

@@ -1,11 +1,11 @@
 import type { GetResourceResponse, ResourceVariant } from '../gen/distributary/admin/v1/admin_pb.ts';
 import { formatBytes } from '../observe/format.ts';
+import { yamlText } from '../observe/yaml-text.ts';
 import { adminOptions, adminUsage } from './admin-client.ts';
 import { defineCommand } from './command.ts';
 import { printable, printableJson } from './printable.ts';
 import { UsageError } from './usage.ts';
 import { readType, shortTypes, showRelay } from './with-relay.ts';
-import { yamlText } from './yaml-text.ts';
 
 const usage = `Usage: distributary get --type T --name N [--client STREAM_ID] [--admin URL] [--cert F --key F] [--ca F] [--json]
 

@@ -1,5 +1,5 @@
 import type { JsonValue } from '@bufbuild/protobuf';
-import { stringify } from 'yaml';
+import { yamlText } from '../observe/yaml-text.ts';
 
 type Difference = { readonly from?: JsonValue; readonly to?: JsonValue };
 
@@ -12,9 +12,7 @@ type Difference = { readonly from?: JsonValue; readonly to?: JsonValue };
 export function fieldDifferences(from: JsonValue, to: JsonValue): string {
   const found = new Map<string, Difference>();
   compare('', from, to, found);
-  return found.size === 0
-    ? ''
-    : stringify(Object.fromEntries(found), { lineWidth: 0, aliasDuplicateObjects: false });
+  return found.size === 0 ? '' : yamlText(found);
 }
 
 function compare(path: string, from: JsonValue, to: JsonValue, found: Map<string, Difference>): void {

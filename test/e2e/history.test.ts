@@ -1,4 +1,5 @@
 import { expect } from 'chai';
+import { parse } from 'yaml';
 import { z } from 'zod';
 import { when } from '../support/in-memory-relay.ts';
 import { eventually } from './support/eventually.ts';
@@ -33,6 +34,11 @@ const different = z.object({
     }),
   ),
 });
+
+/** Markup, an escape, a line end, a mark that turns the direction, a byte-order mark. */
+const hostile = '<script>\u001B[31mred\n\u202Etxt.exe\u2066\uFEFF: 1 #';
+/** None of these may reach a terminal. */
+const raw = /(?!\n)[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/u;
 
 const cluster = (name: string, timeout: string, more = ''): string =>
   `{"@type": "type.googleapis.com/envoy.config.cluster.v3.Cluster", "name": "${name}", "connect_timeout": "${timeout}"${more}}`;
@@ -145,6 +151,32 @@ describe('history and diff', function () {
     for (const argv of [[], ['--from', '1'], ['--client', 'a'], ['--pending', '--from', '1', '--to', '2']]) {
       expect((await run('diff', ...argv, ...admin())).code, argv.join(' ')).to.equal(2);
     }
+  });
+
+  it('writes no raw character of hostile names, fields and values; its YAML is read back as they are', async () => {
+    const more = (value: string): string =>
+      `, "metadata": ${JSON.stringify({ filter_metadata: { [hostile]: { [hostile]: value } } })}`;
+    const named = (value: string): string => cluster(JSON.stringify(hostile).slice(1, -1), '1s', more(value));
+    files.writeText('cds.json', clusters(named('safe')));
+    await start({ history: {} });
+    await open('a', 'prod');
+    await changed(1);
+    files.writeText('cds.json', clusters(named(hostile)));
+    await changed(2);
+    const asked = ['diff', '--from', '1', '--to', '2', '--name', hostile, ...admin()];
+    const { code, out, err } = await run(...asked);
+    expect(code, err).to.equal(0);
+    expect(out).not.to.match(raw);
+    const path = `metadata.filter_metadata.${hostile}.${hostile}`;
+    const difference: unknown = { [path]: { from: 'safe', to: hostile } };
+    expect(parse(out.slice(out.indexOf('# changed')))).to.deep.equal(difference);
+    const listed = (await run('history', ...admin())).out;
+    expect(listed).to.include('txt.exe').and.not.to.match(raw);
+    const whole = await run(...asked, '--json');
+    expect(whole.out).not.to.match(raw);
+    const [shown] = different.parse(JSON.parse(whole.out)).differences;
+    expect(shown?.name).to.equal(hostile);
+    expect(parse(shown?.variants[0]?.yaml ?? '')).to.deep.equal(difference);
   });
 
   it('keeps 100 changes without bodies where history is left out', async () => {

@@ -1,6 +1,6 @@
 import { Document, Scalar, visit } from 'yaml';
 
-/** What must not reach a terminal as it is (see printable.ts), line ends and tabs apart: YAML has ways to show these. */
+/** What must not reach a terminal as it is, line ends and tabs apart: YAML has ways to show these. */
 const unsafe = /(?![\n\t])[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Cs}]/u;
 
 /** YAML for people, which is read back as the same value: unsafe characters are escapes in double quotes. */
@@ -11,7 +11,13 @@ export function yamlText(value: unknown): string {
       if (typeof node.value === 'string' && unsafe.test(node.value)) node.type = Scalar.QUOTE_DOUBLE;
     },
   });
-  const text = document.toString({ lineWidth: 0, doubleQuotedMinMultiLineLength: Number.MAX_SAFE_INTEGER });
+  return printableYaml(
+    document.toString({ lineWidth: 0, doubleQuotedMinMultiLineLength: Number.MAX_SAFE_INTEGER }),
+  );
+}
+
+/** YAML that somebody else wrote, with such characters as escapes. */
+export function printableYaml(text: string): string {
   return text.replaceAll(new RegExp(unsafe.source, 'gu'), escaped);
 }
 
