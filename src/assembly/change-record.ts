@@ -34,13 +34,7 @@ export class ChangeRecord implements RecordedCommits {
     this.recorder = new Recorder({
       history: this.history,
       clock,
-      contents: {
-        released: (type, name) => new RelayContents(relay()).released(type, name),
-        isHeld: (type) => new RelayContents(relay()).isHeld(type),
-        said: (type, name) => new RelayContents(relay()).said(type, name),
-        discarded: (type) => new RelayContents(relay()).discarded(type),
-        names: () => new RelayContents(relay()).names(),
-      },
+      contents: new RelayContents(relay),
     });
     this.journal = {
       resource: (type, name) => {

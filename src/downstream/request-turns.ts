@@ -10,8 +10,9 @@ const largeBytes = 32 * 1024;
 const mostHeldBytes = 16 * 1024 * 1024;
 let heldBytes = 0;
 
-export function isLarge(request: SotwRequest | DeltaRequest, from = largeBytes): boolean {
-  return bytesOf(request) >= from;
+/** `bytes`: of the whole message. Nearly every request is an ACK: it is told by that alone. */
+export function isLarge(request: SotwRequest | DeltaRequest, bytes: number, from = largeBytes): boolean {
+  return bytes >= from && bytesOf(request) >= from;
 }
 
 /** The buffer of a request is used again when `message` returns, so what is read later is copied. */

@@ -120,7 +120,7 @@ export class XdsStream implements StreamHandler, OrderedStream {
     if (client === undefined || type === undefined) return;
     // A changed node may change the parameters of every subscription.
     const moved = before !== undefined && before !== client;
-    if (isLarge(read.value, this.#services.largeRequestBytes) && !type.repeats(read.value)) {
+    if (isLarge(read.value, bytes.length, this.#services.largeRequestBytes) && !type.repeats(read.value)) {
       const request = copyOf(read.value);
       this.#turns.start(request, this.#handleInTurns(type, { request, bytes: bytes.length, client, moved }));
       return;

@@ -42,7 +42,7 @@ export class DiffSides {
 
   constructor(options: ChangesOptions) {
     this.#options = options;
-    this.#contents = new RelayContents(options.relay);
+    this.#contents = new RelayContents(() => options.relay);
   }
 
   async of(from: DiffSideQuery, to: DiffSideQuery): Promise<Result<Sides, GrpcStatus>> {

@@ -53,10 +53,8 @@ function subscribersOf(relay: Relay): ReadonlyMap<TypeUrl, Readonly<Subscribers>
     types.set(type, known);
     return known;
   };
-  for (const view of relay.views.all()) {
-    of(view.type).classes++;
-    of(view.type).subscriptions += view.selection.size * view.subscribers.size;
-  }
+  for (const [type, subscriptions] of subscriptionsOf(relay)) of(type).subscriptions = subscriptions;
+  for (const view of relay.views.all()) of(view.type).classes++;
   for (const stream of relay.server.streams()) {
     for (const { info, subscription } of stream.types) {
       const state = subscription?.responses.state;

@@ -5,36 +5,37 @@ import type { Relay } from '../relay.ts';
 
 /** What a relay has under its names, for the history. */
 export class RelayContents implements Contents {
-  readonly #relay: Relay;
+  readonly #relay: () => Relay;
 
-  constructor(relay: Relay) {
+  /** Called each time: the history is there before the relay. */
+  constructor(relay: () => Relay) {
     this.#relay = relay;
   }
 
   released(type: TypeUrl, name: ResourceName): Content {
     if (!this.isHeld(type)) return this.said(type, name);
-    return this.#relay.gate.contentOf(type, name, 'released');
+    return this.#relay().gate.contentOf(type, name, 'released');
   }
 
   isHeld(type: TypeUrl): boolean {
-    return this.#relay.store.held.side(type, 'released') !== undefined;
+    return this.#relay().store.held.side(type, 'released') !== undefined;
   }
 
   said(type: TypeUrl, name: ResourceName): Content {
-    const variants = this.#relay.store.table(type)?.resources.get(name)?.variants.values() ?? NO_CONTENT;
+    const variants = this.#relay().store.table(type)?.resources.get(name)?.variants.values() ?? NO_CONTENT;
     return variants.map(({ variant, holders }) => ({ variant, holders: [...holders] }));
   }
 
   discarded(type: TypeUrl): ReadonlySet<ResourceName> {
     const names = new Set<ResourceName>();
-    for (const pending of this.#relay.gate.pending) {
+    for (const pending of this.#relay().gate.pending) {
       if (pending.type === type && pending.masked === 'discarded') names.add(pending.name);
     }
     return names;
   }
 
   *names(): Iterable<readonly [TypeUrl, ResourceName]> {
-    for (const [type, table] of this.#relay.store.tables()) {
+    for (const [type, table] of this.#relay().store.tables()) {
       for (const name of table.resources.keys()) yield [type, name];
     }
   }
