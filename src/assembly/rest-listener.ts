@@ -100,6 +100,7 @@ function restRoutes(
   const polls = new RestPolls({
     traced: traces && ((head, info, answered) => traces.traced(head, info, answered)),
     polls: core.relay.polls,
+    clock: systemClock,
     slices,
     unreadable: (typeUrl) =>
       core.conditions.set(`rest ${typeUrl}`, 'unreadable', 'warn', unreadableMessage, { type: typeUrl }),

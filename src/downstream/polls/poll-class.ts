@@ -22,7 +22,7 @@ export class PollClass {
   /** By the clock. */
   polledAt: number;
   readonly #state: WholeState;
-  readonly #share: SessionShare | undefined;
+  #share: SessionShare | undefined;
   readonly #services: DownstreamServices;
   readonly #held = new Set<HeldPoll>();
   #closed = false;
@@ -93,6 +93,8 @@ export class PollClass {
     if (this.#closed) return;
     this.#closed = true;
     this.#share?.release();
+    // It holds the connection of whoever polled first.
+    this.#share = undefined;
     this.#state.close();
   }
 

@@ -13,7 +13,7 @@ import { PollClass } from './poll-class.ts';
 import type { Patience, PollOutcome } from './poll-outcome.ts';
 
 /** A class without a poll for so long ends. Envoy's refresh_delay is seconds. Milliseconds. */
-const lingerMs = 60_000;
+export const lingerMs = 60_000;
 const sweepMs = 5000;
 /** Of all classes together, whoever polls: names, and classes. The least recently polled ends first. */
 const maxNames = 2_000_000;

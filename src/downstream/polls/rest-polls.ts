@@ -1,5 +1,6 @@
 import { hash } from 'node:crypto';
 import { LRUCache } from 'lru-cache';
+import type { Clock } from '../../model/clock.ts';
 import { fail, ok, type Result } from '../../model/result.ts';
 import type { TimeSlices } from '../../model/time-slices.ts';
 import { knownTypes, type TypeInfo } from '../../model/types.ts';
@@ -10,7 +11,7 @@ import type { Peer } from '../../wire/server-stream.ts';
 import { malformed } from '../stream-refusals.ts';
 import { JsonBodies, requestFromJson } from './poll-json.ts';
 import type { Patience, PollOutcome } from './poll-outcome.ts';
-import { type Polls, type ReadPoll, tooFast } from './polls.ts';
+import { lingerMs, type Polls, type ReadPoll, tooFast } from './polls.ts';
 
 /** `POST /v3/discovery:<x>` (protocol §2). */
 const types: ReadonlyMap<string, TypeInfo> = new Map(
@@ -26,6 +27,8 @@ const patience: Patience = { milliseconds: 500, unchanged: true, whenUnknown: 'R
 const maxKnownBytes = 64 << 20;
 const bytesPerPoll = 1024;
 const bytesPerName = 128;
+/** What nobody repeats holds its client and its connection in memory no longer than its class. */
+const forgetMs = 5000;
 /** To read a body of so many bytes counts as one change of a subscription; smaller ones do not count. */
 const bytesPerChange = 256 << 10;
 
@@ -33,6 +36,7 @@ type Answered = (answer: HttpAnswer) => void;
 
 export interface RestPollsOptions {
   readonly polls: Polls;
+  readonly clock: Clock;
   readonly slices: TimeSlices;
   /** A type inside a resource is not known, and is sent as bytes. */
   readonly unreadable: (typeUrl: string) => void;
@@ -48,13 +52,20 @@ export class RestPolls {
   readonly #bodies: JsonBodies;
   readonly #peers = new WeakMap<Peer, number>();
   #lastPeer = 0;
-  readonly #known = new LRUCache<string, ReadPoll>({
-    maxSize: maxKnownBytes,
-    sizeCalculation: ({ poll: { selection } }) => bytesPerPoll + bytesPerName * selection.size,
-  });
+  readonly #known: LRUCache<string, ReadPoll>;
+  #forgetting = false;
 
   constructor(options: RestPollsOptions) {
+    const { clock } = options;
     this.#options = options;
+    this.#known = new LRUCache<string, ReadPoll>({
+      maxSize: maxKnownBytes,
+      sizeCalculation: ({ poll: { selection } }) => bytesPerPoll + bytesPerName * selection.size,
+      ttl: lingerMs,
+      ttlResolution: 0,
+      updateAgeOnGet: true,
+      perf: { now: () => clock.monotonic() },
+    });
     this.#bodies = new JsonBodies(options.slices, options.unreadable);
   }
 
@@ -108,8 +119,20 @@ export class RestPolls {
       return fail(malformed(bytes.error));
     }
     const read = polls.read(info, bytes.value, peer, true);
-    if (read.ok) this.#known.set(key, read.value);
+    if (!read.ok) return read;
+    this.#known.set(key, read.value);
+    this.#forgetLater();
     return read;
+  }
+
+  #forgetLater(): void {
+    if (this.#forgetting) return;
+    this.#forgetting = true;
+    this.#options.clock.after(forgetMs, () => {
+      this.#forgetting = false;
+      this.#known.purgeStale();
+      if (this.#known.size > 0) this.#forgetLater();
+    });
   }
 
   #numberOf(peer: Peer): number {
