@@ -11,7 +11,7 @@ import { Inspection } from '../inspect/inspection.ts';
 import { LocalClients } from '../inspect/local-clients.ts';
 import { systemClock } from '../model/clock.ts';
 import { gatedByDefault } from '../model/gated-types.ts';
-import { ok, type Result } from '../model/result.ts';
+import { fail, ok, type Result } from '../model/result.ts';
 import type { RelayFacts } from '../observe/relay-gauges.ts';
 import { ChangeRecord } from './change-record.ts';
 import { type ClientServing, IN_PROCESS, type ServingMode } from './client-serving.ts';
@@ -165,11 +165,14 @@ export class Distributary {
 
   /**
    * Takes a new version of the configuration. It logs which changes need a restart, and leaves those keys as they are.
+   * The error says why the version in force stays.
    */
-  reload(read: Config): void {
-    const { log, metrics } = this.#core;
-    const fixed = needsRestart(this.#started, read);
+  reload(read: Config): Result<undefined> {
+    const { log, metrics, rollout } = this.#core;
     const config = { ...read, rollout: rolloutInForce(this.#started, read) };
+    const objection = rollout.rollout.objectionTo(config.rollout);
+    if (objection !== undefined) return fail(objection);
+    const fixed = needsRestart(this.#started, read);
     if (fixed.length > 0) {
       log.warn('some changes of the configuration take effect with the next start', { keys: fixed });
     }
@@ -181,6 +184,7 @@ export class Distributary {
     this.#serving?.reload(config);
     metrics.reloads('accepted').inc();
     log.info('configuration reloaded', { configuration: config.source.digest });
+    return ok(undefined);
   }
 
   /** Logs what a reload with this configuration would change. References to the environment must be replaced. */

@@ -11,7 +11,8 @@ import type { Metrics } from '../observe/metrics.ts';
 import type { Relay } from '../relay.ts';
 import type { Fleet } from '../rollout/fleet.ts';
 import { RemovalLimits, type WaitingRemovals } from '../rollout/removal-limits.ts';
-import { Rollout, type RolloutEvents, type SavedRollout } from '../rollout/rollout.ts';
+import { Rollout } from '../rollout/rollout.ts';
+import type { RolloutEvents, SavedRollout } from '../rollout/rollout-options.ts';
 import { RelayFleet } from './rollout-fleet.ts';
 
 /** Where a restart finds what must not be forgotten. */

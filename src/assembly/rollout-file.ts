@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { z } from 'zod';
 import { typeUrl } from '../model/brand.ts';
 import type { Log } from '../observe/log.ts';
-import type { SavedRollout } from '../rollout/rollout.ts';
+import type { SavedRollout } from '../rollout/rollout-options.ts';
 import { errorCode, explainError } from '../wire/node-error.ts';
 
 const content = z.object({

@@ -7,7 +7,6 @@ import type {
   Gate,
   GateFilter,
   HeldVariant,
-  MaskReason,
   PendingChange,
   PendingName,
   RemovalCount,
@@ -158,14 +157,15 @@ export class HeldNames implements Gate {
   gatedTypes(types: ReadonlySet<TypeUrl>): void {
     const before = this.#gated;
     this.#gated = types;
-    const isReleased = (masked: MaskReason | undefined): boolean =>
-      masked === undefined || masked === 'discarded';
-    for (const type of before)
-      if (!types.has(type)) this.#release({ type }, ['released', 'canary'], isReleased);
+    for (const type of before) if (!types.has(type)) this.release({ type });
   }
 
   release(filter = everything): void {
-    this.#release(filter, ['released'], (masked) => masked === undefined);
+    this.#change(filter, ['released'], (type, name, { masked }) => {
+      if (masked !== undefined || this.#isFrozen(type, name)) return false;
+      type.let(name);
+      return true;
+    });
   }
 
   discard(filter = everything): void {
@@ -186,8 +186,7 @@ export class HeldNames implements Gate {
     this.#freezes.delete(filter);
     this.#change(filter ?? everything, ['released', 'canary'], (type, name, held) => {
       if (held.masked === undefined || held.masked === 'discarded') return false;
-      const cached = type.liveResource(name) ?? type.released.get(name);
-      if (cached !== undefined && this.#freezes.covers(type.type, cached)) return false;
+      if (this.#isFrozen(type, name)) return false;
       if (this.#gated.has(type.type)) type.unmask(name, held);
       else type.let(name);
       return true;
@@ -199,8 +198,10 @@ export class HeldNames implements Gate {
     const live = held.live?.resources.keys() ?? [];
     const others = [...live, ...held.names.keys()].filter((name) => held.matches(name, filter));
     const names = new Set([...contents.keys(), ...others]);
+    const before = held.changesOf(names);
     for (const name of names) this.#replace(held, name, contents.get(name) ?? []);
-    this.#commit(held, held.changesOf(names), ['released', 'canary']);
+    const changed = mergeChanges(before, held.changesOf(names));
+    this.#commit(held, changed, ['released', 'canary']);
     this.#changes.push({ type, joined: [], left: [...names] });
     this.#forgetEmpty(type);
     this.notify();
@@ -244,21 +245,14 @@ export class HeldNames implements Gate {
     return false;
   }
 
+  #isFrozen(type: HeldType, name: ResourceName): boolean {
+    const all = [type.liveResource(name), type.released.get(name)];
+    return all.some((cached) => cached !== undefined && this.#freezes.covers(type.type, cached));
+  }
+
   *#pending(): Iterable<PendingName> {
     for (const held of this.#types.values())
       for (const [name, entry] of held.names) yield held.pendingName(name, entry);
-  }
-
-  #release(
-    filter: GateFilter,
-    sides: readonly Side[],
-    isReleased: (masked: MaskReason | undefined) => boolean,
-  ): void {
-    this.#change(filter, sides, (type, name, { masked }) => {
-      if (!isReleased(masked)) return false;
-      type.let(name);
-      return true;
-    });
   }
 
   /** Each pending name that the filter matches, as one commit of each type. */
@@ -325,4 +319,12 @@ export class HeldNames implements Gate {
   #forgetEmpty(type: TypeUrl): void {
     if (this.#types.get(type)?.names.size === 0) this.#types.delete(type);
   }
+}
+
+/** What looks different where either of both does. */
+function mergeChanges(a: Commit['changed'], b: Commit['changed']): Commit['changed'] {
+  const merged = new Map(a);
+  for (const [name, constraints] of b)
+    merged.set(name, [...new Set([...(merged.get(name) ?? []), ...constraints])]);
+  return merged;
 }

@@ -97,12 +97,14 @@ async function serve(
   const { environment } = terminal;
   const take = async (next: Result<Config, readonly ConfigProblem[]>): Promise<void> => {
     if (!next.ok) {
-      refuseReload(file, next.error, distributary, log);
+      const problems = next.error.map((problem) => problemLine(file, problem));
+      refuseReload(problems, distributary, log);
       return;
     }
     warn(next.value, log);
     await distributary.announce(withoutReferences(next.value.source.text, environment));
-    distributary.reload(next.value);
+    const taken = distributary.reload(next.value);
+    if (!taken.ok) refuseReload([`${file}: ${taken.error}`], distributary, log);
   };
   // One after the other: what changes is worked out while the old version is in force.
   let reloading = Promise.resolve();
@@ -131,14 +133,7 @@ function warn(config: Config, log: Log): void {
   });
 }
 
-function refuseReload(
-  file: string,
-  problems: readonly ConfigProblem[],
-  distributary: Distributary,
-  log: Log,
-): void {
+function refuseReload(problems: readonly string[], distributary: Distributary, log: Log): void {
   distributary.refused();
-  log.error('the new configuration is refused, the one in force stays', {
-    problems: problems.map((problem) => problemLine(file, problem)),
-  });
+  log.error('the new configuration is refused, the one in force stays', { problems });
 }

@@ -65,9 +65,9 @@ export interface Gate {
   readonly pending: Iterable<PendingName>;
   /** How many names canaries see that the others do not see yet. */
   readonly size: number;
-  /** From now on changes of these types wait. What is pending of other types is released. */
+  /** From now on changes of these types wait. What is pending of other types is released, but for what is masked or frozen. */
   gatedTypes(types: ReadonlySet<TypeUrl>): void;
-  /** Everybody sees what canaries see. What is masked stays. */
+  /** Everybody sees what canaries see. What is masked or frozen stays. */
   release(filter?: GateFilter): void;
   /** Canaries go back to what is released. When upstream says something else under a name, that is pending anew. */
   discard(filter?: GateFilter): void;

@@ -96,6 +96,11 @@ export class Judge {
     return this.#attempt?.ends.length ?? 0;
   }
 
+  /** Why these names were found bad, by clients that left; undefined: they were not. */
+  tooManyEnds(names: ReadonlySet<string>): string | undefined {
+    return this.#tooManyEnds?.names.isDisjointFrom(names) === false ? this.#tooManyEnds.reason : undefined;
+  }
+
   /** What waits was found bad, by a rejection or by clients that left: it is shown to no other client. */
   mayNotSpread(now: number, seen: Observation): boolean {
     const attempt = this.#begun(now);
@@ -188,8 +193,8 @@ export class Judge {
       const reason = `${ended} of ${total + ended} canary streams ended within the bake: max_disconnects is ${maxDisconnects} percent`;
       this.#tooManyEnds ??= { reason, names };
     }
-    if (this.#tooManyEnds?.names.isDisjointFrom(names) === false)
-      return { cause: 'disconnects', reason: this.#tooManyEnds.reason };
+    const left = this.tooManyEnds(names);
+    if (left !== undefined) return { cause: 'disconnects', reason: left };
     return removals === undefined ? undefined : { cause: 'removals', reason: removals };
   }
 

@@ -1,72 +1,17 @@
-import type { TypeUrl } from '../model/brand.ts';
-import type { Clock, Timer } from '../model/clock.ts';
+import type { Timer } from '../model/clock.ts';
 import type { Parameters } from '../model/parameters.ts';
 import { fail, ok, type Result } from '../model/result.ts';
-import type { Gate, GateFilter, PendingChange, PendingName } from '../model/rollout.ts';
+import type { GateFilter, PendingChange, PendingName } from '../model/rollout.ts';
 import { Settling } from '../model/settling.ts';
 import type { Side } from '../model/side.ts';
 import { Canaries } from './canaries.ts';
-import type { CanaryRules } from './canary-choice.ts';
-import type { CanaryStream, Fleet, Standing, Survey, Waiting } from './fleet.ts';
-import { type Freeze, Freezes, scopeText } from './freezes.ts';
+import type { CanaryStream, Standing, Survey, Waiting } from './fleet.ts';
+import { Freezes, scopeText } from './freezes.ts';
 import { Judge, type JudgeSettings, type Observation, type RolloutState } from './judge.ts';
 import { byType, filtersOf, matching, nameKey } from './pending-names.ts';
 import { Rejections } from './rejections.ts';
-
-/** As configured (`rollout`). */
-export interface RolloutSettings extends JudgeSettings {
-  readonly canary: CanaryRules;
-  readonly types: readonly TypeUrl[];
-}
-
-/** What a restart must not forget. */
-export interface SavedRollout {
-  readonly freezes: readonly Freeze[];
-  /** The nodes that were canaries of what waited, each with its class. */
-  readonly canaries: ReadonlyMap<string, string>;
-}
-
-type RolloutResult = 'released' | 'held' | 'discarded' | 'timeout';
-
-/** For metrics, logs and the disk. */
-export interface RolloutEvents {
-  counted(result: RolloutResult): void;
-  /** Everybody gets these changes now. `milliseconds`: how long they have waited. */
-  released(names: readonly PendingName[], milliseconds: number): void;
-  stateChanged(state: RolloutState): void;
-  save(state: SavedRollout): void;
-}
-
-export interface RolloutOptions {
-  readonly gate: Gate;
-  readonly fleet: Fleet;
-  readonly clock: Clock;
-  readonly events: RolloutEvents;
-  /** Why what waits removes too much; undefined: it does not. `since`: when it began to wait. */
-  readonly tooManyRemovals: (types: Iterable<TypeUrl>, since: number) => string | undefined;
-  /** Of the last change. */
-  readonly revision: () => number;
-  /** From before a restart; undefined: nothing is kept over restarts. */
-  readonly saved: SavedRollout | undefined;
-}
-
-export interface RolloutReport {
-  /** `rollout` is configured. */
-  readonly enabled: boolean;
-  readonly state: RolloutState;
-  /** Names that wait for a verdict, and those that nobody sees. */
-  readonly pending: readonly PendingName[];
-  readonly canaries: {
-    readonly total: number;
-    readonly accepted: number;
-    readonly rejected: number;
-    readonly ended: number;
-  };
-  readonly freezes: readonly Freeze[];
-  /** Of the last change that everybody has, and of the last change. */
-  readonly revision: number;
-  readonly pendingRevision: number;
-}
+import { reloadObjection } from './reload-objection.ts';
+import type { RolloutOptions, RolloutReport, RolloutSettings } from './rollout-options.ts';
 
 /** While a change waits the clients are looked at so often, in milliseconds: some may have come. */
 const lookMs = 1000;
@@ -127,6 +72,19 @@ export class Rollout {
   /** The nodes that are canaries though no rule says so. */
   get namedCanaries(): ReadonlySet<string> {
     return this.#canaries.named;
+  }
+
+  /** Why a reload with these settings must be refused; undefined: it need not be. */
+  objectionTo(settings: RolloutSettings | undefined): string | undefined {
+    this.#look();
+    const { state } = this.#judge;
+    // What is frozen too: its verdict is only not shown.
+    const names = [...this.#options.gate.pending].filter(({ masked }) => masked === undefined);
+    const keys = keysOf(names);
+    const known = this.#rejections.reason(keys) ?? this.#judge.tooManyEnds(keys);
+    const reason = state.kind === 'HELD' ? state.reason : known;
+    if (reason === undefined || this.#settings === undefined) return undefined;
+    return reloadObjection({ reason, names }, this.#settings, settings);
   }
 
   /** Before the clients' rules are applied again. */
@@ -295,7 +253,7 @@ export class Rollout {
   }
 
   #observe(now: number, names: readonly PendingName[], { canaries, members }: Survey): Observation {
-    const waiting = new Set(names.map(({ type, name }) => nameKey(type, name)));
+    const waiting = keysOf(names);
     this.#rejections.observe(canaries, waiting);
     const rejected = canaries.map(({ standing }) => standing).find((one) => one.kind === 'rejected');
     const types = new Set(this.#settings === undefined ? [] : names.map(({ type }) => type));
@@ -340,5 +298,8 @@ export class Rollout {
     this.#options.events.save({ freezes: this.#freezes.all, canaries: this.#canaries.remembered });
   }
 }
+
+const keysOf = (names: readonly PendingName[]): ReadonlySet<string> =>
+  new Set(names.map(({ type, name }) => nameKey(type, name)));
 
 const filterOf = ({ type, upstream }: GateFilter): GateFilter => ({ type, upstream });

@@ -9,6 +9,7 @@ import type { Variant } from '../../src/model/resource.ts';
 import type { Side } from '../../src/model/side.ts';
 import { type Interest, transaction } from '../../src/model/transaction.ts';
 import { Code } from '../../src/wire/grpc-status.ts';
+import { takeDiscarded } from '../support/discarded.ts';
 import { namedHolder, put, type, when, wildcardHolder } from '../support/in-memory-relay.ts';
 import { VirtualClock } from '../support/virtual-clock.ts';
 
@@ -272,6 +273,7 @@ function run(steps: readonly Step[]): void {
   // Pending plus released is what upstream said.
   store.held.unfreeze();
   store.held.gatedTypes(new Set());
+  takeDiscarded(store);
   expect([...store.held.pending]).to.deep.equal([]);
   for (const name of names) expect(setting.held(name)).to.equal(false);
   expectLikeStore(setting);

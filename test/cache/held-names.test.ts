@@ -285,6 +285,15 @@ describe('held names', () => {
         [inProd, inTest].map((one) => told.some((constraints) => constraints.matches(one))),
       ).to.deep.equal([true, true]);
     });
+    it('what was discarded stays away when its type is gated no more, until upstream says something else', () => {
+      const setting = discarded();
+      setting.gate.gatedTypes(new Set());
+      expect(setting.both('a')).to.equal('1 | 1');
+      setting.apply({ puts: [cluster('a', '3')] });
+      expect(setting.both('a')).to.equal('1 | 3');
+      setting.gate.release();
+      expect(setting.both('a')).to.equal('3 | 3');
+    });
     it('upstream goes back: nothing is held', () => {
       const setting = discarded();
       setting.apply({ puts: [cluster('a', '1')] });
@@ -293,6 +302,16 @@ describe('held names', () => {
   });
 
   describe('freeze', () => {
+    it('what waits of a type that is frozen is not released, nor when the type is gated no more', () => {
+      const setting = new Setting();
+      setting.want('a');
+      setting.apply({ puts: [cluster('a', '1')] });
+      setting.apply({ puts: [cluster('a', '2')] });
+      setting.gate.freeze({ type: cds });
+      setting.gate.release();
+      setting.gate.gatedTypes(new Set());
+      expect(setting.both('a')).to.equal('1 | 2');
+    });
     it('nothing that is known changes, of any type, and new names come through', () => {
       const setting = new Setting();
       setting.want('*');
@@ -337,6 +356,21 @@ describe('held names', () => {
     });
   });
 
+  it('a rollback is told to those whose variant it removes', () => {
+    const setting = new Setting();
+    for (const parameters of [inProd, inTest]) setting.want('a', parameters);
+    const [ofProd, ofTest] = [prod, test].map((constraints) => cluster('a', '1', { constraints }));
+    if (ofProd === undefined || ofTest === undefined) throw new Error('there are two');
+    setting.apply({ puts: [ofTest] });
+    const earlier = setting.gate.contentOf(cds, resourceName('a'), 'released');
+    setting.apply({ puts: [ofProd] });
+    setting.apply({ removals: [gone('a', prod)] });
+    expect(setting.both('a', inProd)).to.equal('1 | absent');
+    setting.gate.replace(cds, new Map([[resourceName('a'), earlier]]));
+    expect(setting.see('released', 'a', inProd)).to.equal('absent');
+    const told = setting.published.at(-1)?.changed.get(resourceName('a')) ?? [];
+    expect(told.some((constraints) => constraints.matches(inProd))).to.equal(true);
+  });
   it('a rollback shows earlier contents to everybody, until unfreeze', () => {
     const setting = new Setting();
     setting.want('*');

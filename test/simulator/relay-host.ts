@@ -14,6 +14,7 @@ import { compileParameterRules } from '../../src/security/derive-parameters.ts';
 import { AdsUpstream } from '../../src/upstream/ads/ads-upstream.ts';
 import { UNKNOWN_NAMES } from '../../src/wire/unknown-names.ts';
 import { PASSES_VARIANTS, USER_AGENT } from '../../src/wire/via.ts';
+import { takeDiscarded } from '../support/discarded.ts';
 import { envAndVersion } from '../support/in-memory-relay.ts';
 import type { ControlPlane } from './control-plane.ts';
 import type { Call, Connection, Host, Network } from './network.ts';
@@ -161,12 +162,14 @@ export class RelayHost implements Host {
       discards: discards + (does === 'discard' ? 1 : 0),
       frozen: does === 'freeze' ? !open : frozen && does !== 'unfreeze' && does !== 'open',
     };
-    const gate = this.relay?.gate;
-    if (gate === undefined) return;
+    const store = this.relay?.store;
+    if (store === undefined) return;
+    const gate = store.held;
     if (gate.size > 0) this.#options.tally.count(`${does} of what waits`);
     if (does === 'open') {
       gate.unfreeze();
       gate.gatedTypes(new Set());
+      takeDiscarded(store);
     } else if (does === 'close') gate.gatedTypes(gatedTypes);
     else if (!open) gate[does]();
   }

@@ -1,0 +1,62 @@
+import type { TypeUrl } from '../model/brand.ts';
+import type { Clock } from '../model/clock.ts';
+import type { Gate, PendingName } from '../model/rollout.ts';
+import type { CanaryRules } from './canary-choice.ts';
+import type { Fleet } from './fleet.ts';
+import type { Freeze } from './freezes.ts';
+import type { JudgeSettings, RolloutState } from './judge.ts';
+
+/** As configured (`rollout`). */
+export interface RolloutSettings extends JudgeSettings {
+  readonly canary: CanaryRules;
+  readonly types: readonly TypeUrl[];
+}
+
+/** What a restart must not forget. */
+export interface SavedRollout {
+  readonly freezes: readonly Freeze[];
+  /** The nodes that were canaries of what waited, each with its class. */
+  readonly canaries: ReadonlyMap<string, string>;
+}
+
+type RolloutResult = 'released' | 'held' | 'discarded' | 'timeout';
+
+/** For metrics, logs and the disk. */
+export interface RolloutEvents {
+  counted(result: RolloutResult): void;
+  /** Everybody gets these changes now. `milliseconds`: how long they have waited. */
+  released(names: readonly PendingName[], milliseconds: number): void;
+  stateChanged(state: RolloutState): void;
+  save(state: SavedRollout): void;
+}
+
+export interface RolloutOptions {
+  readonly gate: Gate;
+  readonly fleet: Fleet;
+  readonly clock: Clock;
+  readonly events: RolloutEvents;
+  /** Why what waits removes too much; undefined: it does not. `since`: when it began to wait. */
+  readonly tooManyRemovals: (types: Iterable<TypeUrl>, since: number) => string | undefined;
+  /** Of the last change. */
+  readonly revision: () => number;
+  /** From before a restart; undefined: nothing is kept over restarts. */
+  readonly saved: SavedRollout | undefined;
+}
+
+export interface RolloutReport {
+  /** `rollout` is configured. */
+  readonly enabled: boolean;
+  readonly state: RolloutState;
+  /** Names that wait for a verdict, and those that nobody sees. */
+  readonly pending: readonly PendingName[];
+  readonly canaries: {
+    readonly total: number;
+    readonly accepted: number;
+    readonly rejected: number;
+    readonly ended: number;
+  };
+  readonly freezes: readonly Freeze[];
+  /** Of the last change that everybody has, and of the last change. */
+  readonly revision: number;
+  readonly pendingRevision: number;
+}

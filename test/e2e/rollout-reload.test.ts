@@ -1,0 +1,90 @@
+import { expect } from 'chai';
+import { always, eventually } from './support/eventually.ts';
+import { ModelPlane } from './support/model-plane.ts';
+import { ClientPool, type RecordingClient } from './support/recording-client.ts';
+import { type RelayConfig, RelayProcess } from './support/relay.ts';
+import { operate, reaches } from './support/rollout-state.ts';
+
+const ids = ['n1', 'n2', 'n3'];
+const gated = { canary: { percent: 0.01 }, bake: '200ms' };
+
+const configOf = (plane: ModelPlane, rollout: object | undefined): RelayConfig => ({
+  upstreams: [
+    { name: 'central', ads: { endpoints: [plane.address], backoff: { initial: '20ms', max: '100ms' } } },
+  ],
+  rollout,
+});
+
+/** A relay whose canary has rejected a cluster, and all its clients. */
+async function held(plane: ModelPlane, relay: RelayProcess, pool: ClientPool): Promise<RecordingClient[]> {
+  const clients = ids.map((id) => pool.open('delta', id));
+  for (const client of clients) {
+    client.rejects = ({ resources }) => (resources.get('a') === 'bad' ? 'no such filter' : undefined);
+    client.subscribe('cds');
+  }
+  for (const client of clients) await client.gets('cds', { a: '1' });
+  plane.set('cds', { a: 'bad' });
+  await reaches(relay, 'HELD');
+  return clients;
+}
+
+const heardBad = (clients: readonly RecordingClient[]): number =>
+  clients.filter((client) => client.of('cds').some(({ resources }) => resources.get('a') === 'bad')).length;
+
+describe('a reload of rollout while a change is held', function () {
+  this.timeout(60_000);
+
+  const attacks: readonly {
+    readonly name: string;
+    readonly rollout: object | undefined;
+    readonly path: string;
+  }[] = [
+    { name: 'without rollout', rollout: undefined, path: 'rollout:' },
+    { name: 'without the type', rollout: { ...gated, types: ['lds'] }, path: 'rollout.types:' },
+    {
+      name: 'with more percent',
+      rollout: { ...gated, canary: { percent: 100 } },
+      path: 'rollout.canary.percent:',
+    },
+  ];
+  for (const { name, rollout, path } of attacks) {
+    it(`${name}: refused, and only the canary has heard of what it rejected`, async () => {
+      await using plane = await ModelPlane.start();
+      plane.set('cds', { a: '1' });
+      await using relay = await RelayProcess.start(configOf(plane, gated));
+      using pool = new ClientPool(relay.xds);
+      const clients = await held(plane, relay, pool);
+      relay.configure(configOf(plane, rollout));
+      const refusal = await eventually(() => {
+        const found = relay.log.find(({ message }) => message.startsWith('the new configuration is refused'));
+        if (found === undefined) throw new Error('no refusal in the log');
+        return found;
+      });
+      expect(String(refusal['problems'])).to.include(path).and.include('cds a: no such filter');
+      expect(await relay.metric('config_reloads_total', 'rejected')).to.equal(1);
+      await always(() => {
+        expect(heardBad(clients)).to.equal(1);
+      }, 500);
+      await reaches(relay, 'HELD');
+    });
+  }
+
+  it('after a discard it is accepted, and what was discarded still reaches nobody', async () => {
+    await using plane = await ModelPlane.start();
+    plane.set('cds', { a: '1' });
+    await using relay = await RelayProcess.start(configOf(plane, gated));
+    using pool = new ClientPool(relay.xds);
+    const clients = await held(plane, relay, pool);
+    expect((await operate(relay, 'Discard')).status).to.equal(200);
+    for (const client of clients) await client.gets('cds', { a: '1' });
+    relay.configure(configOf(plane, undefined));
+    await eventually(async () => {
+      expect(await relay.metric('config_reloads_total', 'accepted')).to.equal(1);
+    });
+    await always(() => {
+      expect(heardBad(clients)).to.equal(1);
+    }, 500);
+    plane.set('cds', { a: '2' });
+    for (const client of clients) await client.gets('cds', { a: '2' });
+  });
+});

@@ -1,0 +1,57 @@
+import { expect } from 'chai';
+import { reloadObjection } from '../../src/rollout/reload-objection.ts';
+import { type } from '../support/in-memory-relay.ts';
+
+const [cds, lds, eds] = [type('cds'), type('lds'), type('eds')];
+const shop = { key: 'env', value: 'shop' };
+const before = { canary: { percent: 5, match: [shop] }, types: [cds, lds] };
+const held = { reason: 'cds a: no', names: [{ type: cds }] };
+
+interface Row {
+  readonly rule: string;
+  readonly after: typeof before | undefined;
+  /** Undefined: the reload is accepted. */
+  readonly refused: RegExp | undefined;
+}
+
+const rows: readonly Row[] = [
+  { rule: 'nothing changes', after: before, refused: undefined },
+  {
+    rule: 'no rollout any more',
+    after: undefined,
+    refused:
+      /^rollout: it cannot be taken out while a change is held \(cds: 1 names; cds a: no\): run .*release/,
+  },
+  {
+    rule: 'the type of what is held is gated no more',
+    after: { ...before, types: [lds] },
+    refused: /^rollout.types: cds cannot be taken out/,
+  },
+  { rule: 'another type is gated no more', after: { ...before, types: [cds] }, refused: undefined },
+  { rule: 'one more type is gated', after: { ...before, types: [cds, lds, eds] }, refused: undefined },
+  {
+    rule: 'more percent',
+    after: { ...before, canary: { percent: 6, match: [shop] } },
+    refused: /^rollout.canary.percent: it cannot grow \(5 to 6\)/,
+  },
+  {
+    rule: 'less percent, and nobody by match',
+    after: { ...before, canary: { percent: 0, match: [] } },
+    refused: undefined,
+  },
+  {
+    rule: 'one more match',
+    after: { ...before, canary: { percent: 5, match: [shop, { key: 'env', value: 'test' }] } },
+    refused: /^rollout.canary.match: env: test cannot be added/,
+  },
+];
+
+describe('a reload while a change is held', () => {
+  for (const { rule, after, refused } of rows) {
+    it(`${rule}: ${refused === undefined ? 'accepted' : 'refused'}`, () => {
+      const objection = reloadObjection(held, before, after);
+      if (refused === undefined) expect(objection).to.equal(undefined);
+      else expect(objection).to.match(refused);
+    });
+  }
+});
