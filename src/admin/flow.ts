@@ -54,11 +54,14 @@ function cacheBox({ types, cacheBytes }: StatusResponse): Box {
   };
 }
 
-function clientsBox({ clients, nacks }: StatusResponse): Box {
+function clientsBox({ clients, rejectingClients }: StatusResponse): Box {
   return {
     title: 'Clients',
-    lines: [`${clients} streams`, nacks.length === 0 ? 'nothing rejected' : `rejected: ${nacks.length}`],
-    bad: nacks.length > 0,
+    lines: [
+      `${clients} streams`,
+      rejectingClients === 0 ? 'nothing rejected' : `${rejectingClients} reject something`,
+    ],
+    bad: rejectingClients > 0,
   };
 }
 

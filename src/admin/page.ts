@@ -9,6 +9,7 @@ import type {
 } from '../gen/distributary/admin/v1/admin_pb.ts';
 import { shorten } from '../model/text.ts';
 import { ago, formatSeconds } from '../observe/format.ts';
+import { rejectedText } from '../observe/rejection-text.ts';
 import { flowPicture } from './flow.ts';
 import { Html, html } from './html.ts';
 import { type Column, table } from './html-table.ts';
@@ -65,7 +66,7 @@ function summary({ clients, upstreams, nacks, rollout: change }: StatusResponse,
     .map(({ name, staleSince }) => `${shorten(name, 60)} away${forTime(ago(staleSince, now))}`);
   const rejecting = nacks
     .slice(0, 2)
-    .map((nack) => `${nack.clients} reject ${nack.type} ${shorten(nack.name || '(a removal)', 80)}`);
+    .map((nack) => `${nack.clients} reject ${nack.type} ${shorten(rejectedText(nack), 80)}`);
   const rest = nacks.length > 2 ? [`${nacks.length - 2} more rejections`] : [];
   const held = change === undefined || change.state === 'IDLE' ? [] : [`a change is ${change.state}`];
   return `Serving ${clients} clients; ${[...away, ...rejecting, ...rest, ...held].join('; ') || 'all is well'}.`;
@@ -134,7 +135,7 @@ const upstreamColumns = (now: number): readonly Column<UpstreamStatus>[] => [
 
 const nackColumns = (now: number): readonly Column<NackStatus>[] => [
   { title: 'Type', cell: ({ type }) => type },
-  { title: 'Name', mono: true, cell: ({ name }) => shorten(name, 200) },
+  { title: 'Name', mono: true, cell: (nack) => shorten(rejectedText(nack), 200) },
   { title: 'Version', mono: true, cell: ({ version }) => shorten(version, 60) },
   { title: 'Clients', number: true, cell: ({ clients }) => clients },
   { title: 'For', cell: ({ since }) => ago(since, now) ?? '' },

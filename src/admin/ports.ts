@@ -45,6 +45,8 @@ export interface ReadinessReport {
     readonly stale: boolean;
     /** Milliseconds since the epoch: since when it is stale. */
     readonly since: number | undefined;
+    /** Why it is stale; empty while it is not. */
+    readonly staleReason: string;
     readonly lastError: string;
     /** Streams that ended without an answer and are tried again. */
     readonly refusedStreams: number;

@@ -59,17 +59,27 @@ async function page(inspector: Inspector): Promise<HttpAnswer> {
 
 function readiness({ ready, reason, upstreams, rollout }: ReadinessReport): HttpAnswer {
   const shown = upstreams.map(
-    ({ name, required, connected, stale, since, lastError, refusedStreams, suspectTypes }) => ({
+    ({ name, required, connected, stale, since, staleReason, lastError, refusedStreams, suspectTypes }) => ({
       name,
       ...(required ? {} : { required }),
       connected,
       stale,
       since: since === undefined ? null : new Date(since).toISOString(),
+      ...(stale ? { reason: staleReason } : {}),
       ...(refusedStreams === 0 ? {} : { refused_streams: refusedStreams, last_error: lastError }),
       ...(suspectTypes.length === 0 ? {} : { suspect_types: suspectTypes }),
     }),
   );
-  return json({ ready, reason, upstreams: shown, ...rolloutJson(rollout) }, ready ? 200 : 503);
+  const why = ready ? staleText(upstreams) : reason;
+  return json({ ready, reason: why, upstreams: shown, ...rolloutJson(rollout) }, ready ? 200 : 503);
+}
+
+/** A relay that serves what may be out of date is ready, and says so. */
+function staleText(upstreams: ReadinessReport['upstreams']): string {
+  return upstreams
+    .filter(({ stale }) => stale)
+    .map(({ name, staleReason }) => `stale: ${name} (${staleReason})`)
+    .join(', ');
 }
 
 function rolloutJson(rollout: ReadinessReport['rollout']): object {

@@ -4,6 +4,7 @@ import {
   type UpstreamStatus,
 } from '../gen/distributary/admin/v1/admin_pb.ts';
 import { formatBytes, formatSeconds } from '../observe/format.ts';
+import { rejectedText } from '../observe/rejection-text.ts';
 import { adminOptions, adminUsage } from './admin-client.ts';
 import { defineCommand } from './command.ts';
 import { jsonText } from './json-text.ts';
@@ -87,7 +88,7 @@ function upstreamsText({ upstreams }: StatusResponse, now: number, paint: Paint)
     upstream.stale ? painted('yellow', `out of date for ${since(upstream.staleSince, now)}`) : 'current',
     `${upstream.kind} ${upstream.endpoint}`,
     upstream.sessions,
-    upstream.lastError,
+    upstream.lastError || upstream.staleReason,
   ]);
   return textTable(['UPSTREAM', 'STATE', 'DATA', 'ENDPOINT', 'SESSIONS', 'LAST ERROR'], rows, paint);
 }
@@ -140,17 +141,18 @@ function typesText({ types }: StatusResponse): string {
   return textTable(['TYPE', 'RESOURCES', 'VARIANTS', 'SUBSCRIPTIONS', 'AMBIGUOUS'], rows);
 }
 
-function nacksText({ nacks }: StatusResponse, now: number): string {
+function nacksText({ nacks, rejectingClients }: StatusResponse, now: number): string {
   if (nacks.length === 0) return 'no client rejects what it was sent';
   const rows = nacks.map((nack) => [
     nack.type,
-    nack.name,
+    rejectedText(nack),
     nack.version,
     nack.clients,
     since(nack.since, now),
     nack.error,
   ]);
-  return textTable(['REJECTED', 'NAME', 'VERSION', 'CLIENTS', 'FOR', 'ERROR'], rows);
+  const table = textTable(['REJECTED', 'NAME', 'VERSION', 'CLIENTS', 'FOR', 'ERROR'], rows);
+  return `${rejectingClients === 1 ? '1 client rejects' : `${rejectingClients} clients reject`} something\n\n${table}`;
 }
 
 function since(time: string, now: number): string {

@@ -27,6 +27,8 @@ export interface ClientsSummary {
   readonly subscriptions: ReadonlyMap<string, number>;
   /** The most recent first. */
   readonly nacks: readonly Plain<NackStatus>[];
+  /** Streams that reject something: each counts once. */
+  readonly rejecting: number;
   /** The processes that serve them; empty if it is this one. */
   readonly workers: readonly Plain<WorkerStatus>[];
 }
@@ -50,7 +52,7 @@ export interface ClientsView {
   /** By a stream's id. NOT_FOUND: there is none. */
   find(
     client: string,
-    query: Pick<ExplainQuery, 'type' | 'name'>,
+    query: Pick<ExplainQuery, 'type' | 'name' | 'parameters'>,
   ): Awaitable<Result<ClientDetails, GrpcStatus>>;
   /** What a client (a stream's id) was last sent of a resource. NOT_FOUND: no such client, or nothing. */
   sent(client: string, query: ResourceQuery): Awaitable<Result<Plain<GetResourceResponse>, GrpcStatus>>;
@@ -64,24 +66,35 @@ export interface ClientsView {
   tap(query: TapQuery, signal: AbortSignal): Result<TapMessages, GrpcStatus>;
 }
 
+/** Of a process that does not answer. */
+export const emptySummary: ClientsSummary = {
+  streams: 0,
+  subscriptions: new Map(),
+  nacks: [],
+  rejecting: 0,
+  workers: [],
+};
+
 /** The summaries of several processes as one. Clients that reject the same thing share a line. */
 export function mergeSummaries(summaries: readonly ClientsSummary[]): ClientsSummary {
   const subscriptions = new Map<string, number>();
   const nacks = new Map<string, Plain<NackStatus>>();
   let streams = 0;
+  let rejecting = 0;
   for (const summary of summaries) {
     streams += summary.streams;
+    rejecting += summary.rejecting;
     for (const [type, count] of summary.subscriptions) {
       subscriptions.set(type, (subscriptions.get(type) ?? 0) + count);
     }
     for (const nack of summary.nacks) {
-      const key = JSON.stringify([nack.type, nack.version, nack.name, nack.error]);
+      const key = keyOfNack(nack);
       const known = nacks.get(key);
       nacks.set(key, known === undefined ? nack : mergeNacks(known, nack));
     }
   }
   const workers = summaries.flatMap((summary) => summary.workers);
-  return { streams, subscriptions, nacks: mostRecent(nacks.values()), workers };
+  return { streams, subscriptions, nacks: mostRecent(nacks.values()), rejecting, workers };
 }
 
 /** Lists of several processes as one. */
@@ -105,7 +118,12 @@ export function mostRecent(nacks: Iterable<Plain<NackStatus>>): Plain<NackStatus
     .slice(0, maxNacks);
 }
 
-function mergeNacks(a: Plain<NackStatus>, b: Plain<NackStatus>): Plain<NackStatus> {
+/** Clients that reject the same thing share a line. */
+export function keyOfNack({ type, version, name, error }: Plain<NackStatus>): string {
+  return JSON.stringify([type, version, name, error]);
+}
+
+export function mergeNacks(a: Plain<NackStatus>, b: Plain<NackStatus>): Plain<NackStatus> {
   return { ...a, clients: a.clients + b.clients, since: a.since < b.since ? a.since : b.since };
 }
 

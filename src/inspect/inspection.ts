@@ -12,7 +12,7 @@ import type {
   ResourceQuery,
   ResourcesQuery,
 } from '../admin/ports.ts';
-import type { CachedResource, CacheEntry } from '../cache/cached-resource.ts';
+import type { CachedResource } from '../cache/cached-resource.ts';
 import type {
   ExplainResponse,
   GetResourceResponse,
@@ -20,7 +20,6 @@ import type {
   ListResourcesResponse,
   StatusResponse,
   TypeStatus,
-  VariantSummary,
 } from '../gen/distributary/admin/v1/admin_pb.ts';
 import type { SetLogLevelResponse } from '../gen/distributary/admin/v1/log_pb.ts';
 import type { ClientStatusRequest } from '../gen/envoy/service/status/v3/csds_pb.ts';
@@ -48,8 +47,10 @@ import type { ClientsSummary, ClientsView } from './clients-view.ts';
 import { DeliveryInspection } from './delivery.ts';
 import { setLogLevel } from './log-level.ts';
 import { cachedVariants } from './resource-contents.ts';
+import { listResources, variantSummary } from './resource-list.ts';
 import { operate } from './rollout-operations.ts';
 import { rolloutStatus, rolloutSummary } from './rollout-status.ts';
+import { staleReason } from './stale-reason.ts';
 import type { Staleness } from './staleness.ts';
 
 export interface InspectionOptions {
@@ -96,7 +97,8 @@ export class Inspection implements Inspector {
 
   ready(): ReadinessReport {
     const upstreams = this.#options.relay.upstreams.map((upstream) => {
-      const { connected, lastError, refusedStreams } = upstream.state();
+      const state = upstream.state();
+      const { connected, lastError, refusedStreams } = state;
       const staleSince = this.#options.staleness.since(upstream);
       return {
         name: upstream.name,
@@ -104,6 +106,7 @@ export class Inspection implements Inspector {
         connected,
         stale: staleSince !== undefined,
         since: staleSince,
+        staleReason: staleSince === undefined ? '' : staleReason(state),
         lastError,
         refusedStreams,
         suspectTypes: upstream.suspects().map(({ type }) => typeInfo(type).short),
@@ -129,7 +132,7 @@ export class Inspection implements Inspector {
   async status(): Promise<Plain<StatusResponse>> {
     const { relay, staleness, version, startedAt, rollout } = this.#options;
     const { ready, reason } = this.ready();
-    const { streams, subscriptions, nacks, workers } = await this.#options.clients().summary();
+    const { streams, subscriptions, nacks, rejecting, workers } = await this.#options.clients().summary();
     return {
       version,
       uptimeSeconds: (Date.now() - startedAt) / 1000,
@@ -146,6 +149,7 @@ export class Inspection implements Inspector {
           sessions: state.sessions,
           stale: staleSince !== undefined,
           staleSince: staleSince === undefined ? '' : timestamp(staleSince),
+          staleReason: staleSince === undefined ? '' : staleReason(state),
           lastError: state.lastError,
           heldRemovals: this.#options.heldRemovals(upstream.name).map(({ type, count, since }) => ({
             type: typeInfo(type).short,
@@ -163,6 +167,7 @@ export class Inspection implements Inspector {
       types: typeRows(relay, subscriptions),
       clients: streams,
       nacks: [...nacks],
+      rejectingClients: rejecting,
       workers: [...workers],
       warnings: [...this.#options.warnings()],
       cacheBytes: BigInt(relay.store.bytes),
@@ -184,7 +189,7 @@ export class Inspection implements Inspector {
     const cached = cachedOf(relay, query.type, name.value);
     const value = relay.store.peek(query.type, name.value, parameters);
     const variants = [...(cached?.variants.values() ?? [])].map((entry) =>
-      Object.assign(summary(entry), explainMatch(entry.constraints.expression, parameters)),
+      Object.assign(variantSummary(entry), explainMatch(entry.constraints.expression, parameters)),
     );
     return ok({
       match: isVariant(value) ? formatConstraints(value.constraints.expression) : '',
@@ -198,34 +203,7 @@ export class Inspection implements Inspector {
   }
 
   listResources(query: ResourcesQuery): Result<Plain<ListResourcesResponse>, GrpcStatus> {
-    const { pageToken, pageSize, namePrefix } = query;
-    const after = readToken(pageToken);
-    if (after === undefined) {
-      const message = `page_token ${JSON.stringify(pageToken)} is not one that this service gave`;
-      return fail({ code: Code.INVALID_ARGUMENT, message });
-    }
-    const found: { type: string; name: string; cached: CachedResource }[] = [];
-    for (const [type, table] of this.#options.relay.store.tables()) {
-      if (query.type !== undefined && type !== query.type) continue;
-      for (const [name, cached] of table.resources) {
-        if (name.startsWith(namePrefix) && cached.variants.size > 0) {
-          found.push({ type: typeInfo(type).short, name, cached });
-        }
-      }
-    }
-    found.sort((a, b) => compare([a.type, a.name], [b.type, b.name]));
-    const rest = found.filter(({ type, name }) => compare([type, name], after) > 0);
-    const page = rest.slice(0, pageSize);
-    const last = page.at(-1);
-    const more = rest.length > page.length && last !== undefined;
-    return ok({
-      resources: page.map(({ type, name, cached }) => ({
-        type,
-        name,
-        variants: cached.variants.values().map(summary),
-      })),
-      nextPageToken: more ? Buffer.from(JSON.stringify([last.type, last.name])).toString('base64url') : '',
-    });
+    return listResources(this.#options.relay, query);
   }
 
   getResource(
@@ -313,36 +291,9 @@ function cachedOf(relay: Relay, type: TypeUrl, name: ResourceName): CachedResour
   return undefined;
 }
 
-function summary({ constraints, variant, holders }: CacheEntry): Plain<VariantSummary> {
-  return {
-    constraints: formatConstraints(constraints.expression),
-    version: variant.version,
-    bytes: variant.payload?.bytes.length ?? 0,
-    since: timestamp(variant.cachedSince),
-    upstream: [...new Set(holders.map((holder) => holder.upstream))].join(', '),
-  };
-}
-
-function describe(name: string, state: UpstreamState): string {
-  return state.lastError === '' ? name : `${name} (${state.endpoint}: ${state.lastError})`;
+/** The error names the endpoint that it is of: another one may be tried now. */
+function describe(name: string, { lastError }: UpstreamState): string {
+  return lastError === '' ? name : `${name} (${lastError})`;
 }
 
 const timestamp = (milliseconds: number): string => new Date(milliseconds).toISOString();
-
-function compare(a: readonly [string, string], b: readonly [string, string]): number {
-  if (a[0] !== b[0]) return a[0] < b[0] ? -1 : 1;
-  return a[1] === b[1] ? 0 : a[1] < b[1] ? -1 : 1;
-}
-
-function readToken(token: string): readonly [string, string] | undefined {
-  if (token === '') return ['', ''];
-  try {
-    const value: unknown = JSON.parse(Buffer.from(token, 'base64url').toString());
-    if (!Array.isArray(value)) return undefined;
-    const type: unknown = value[0];
-    const name: unknown = value[1];
-    return typeof type === 'string' && typeof name === 'string' ? [type, name] : undefined;
-  } catch {
-    return undefined;
-  }
-}

@@ -15,8 +15,9 @@ import { systemClock } from '../model/clock.ts';
 import { formatConstraints } from '../model/constraints.ts';
 import { NO_PARAMETERS, type Parameters } from '../model/parameters.ts';
 import { ok, type Result } from '../model/result.ts';
-import type { SyncState } from '../model/subscription.ts';
+import type { Holding, SyncState } from '../model/subscription.ts';
 import { type Pace, TimeSlices } from '../model/time-slices.ts';
+import { canonicalName } from '../model/xdstp.ts';
 import { TypeLabels } from '../observe/type-label.ts';
 import type { Relay } from '../relay.ts';
 import { compileGlob } from '../security/pattern.ts';
@@ -27,6 +28,8 @@ import {
   type ClientDetails,
   type ClientsSummary,
   type ClientsView,
+  keyOfNack,
+  mergeNacks,
   mostRecent,
   noSuchClient,
   type TapMessages,
@@ -62,7 +65,7 @@ export class LocalClients implements ClientsView {
       const label = labels.of(type);
       subscriptions.set(label, (subscriptions.get(label) ?? 0) + count);
     }
-    return { streams: server.size, subscriptions, nacks: this.#nacks(), workers: [] };
+    return { streams: server.size, subscriptions, ...this.#rejections(), workers: [] };
   }
 
   list(query: ClientsQuery): Plain<ListClientsResponse> {
@@ -86,14 +89,16 @@ export class LocalClients implements ClientsView {
 
   find(
     client: string,
-    { type, name }: Pick<ExplainQuery, 'type' | 'name'>,
+    { type, name, parameters }: Pick<ExplainQuery, 'type' | 'name' | 'parameters'>,
   ): Result<ClientDetails, GrpcStatus> {
     const stream = this.#relay.server.stream(client);
     if (stream === undefined) return noSuchClient(client);
     const asked = stream.types.find(({ info }) => info.url === type);
+    if (asked === undefined) return ok({ parameters: derivedOf(stream), state: undefined });
+    const holding = holdingOf(asked, name, parameters);
     return ok({
-      parameters: parametersOf(stream, asked, name),
-      state: asked === undefined ? undefined : { ...typeState(asked), ...heldOf(asked, name) },
+      parameters: holding?.parameters ?? parametersOf(asked, name) ?? derivedOf(stream),
+      state: { ...typeState(asked), ...heldOf(asked, holding, name) },
     });
   }
 
@@ -118,27 +123,36 @@ export class LocalClients implements ClientsView {
     return clientConfigs(this.#relay, query, this.#slices);
   }
 
-  #nacks(): readonly Plain<NackStatus>[] {
+  #rejections(): Pick<ClientsSummary, 'nacks' | 'rejecting'> {
     const found = new Map<string, Plain<NackStatus>>();
+    let rejecting = 0;
     for (const stream of this.#relay.server.streams()) {
-      for (const { info, subscription } of stream.types) {
-        const told = new Set<string>();
-        for (const { name, version, message, at } of subscription?.responses.rejections ?? []) {
-          const key = JSON.stringify([info.short, version, name, message]);
-          if (told.has(key)) continue;
-          told.add(key);
-          const known = found.get(key);
-          if (known !== undefined) {
-            known.clients++;
-            continue;
-          }
-          const since = new Date(at).toISOString();
-          found.set(key, { type: info.short, name, version, clients: 1, error: message, since });
-        }
+      // A stream may have rejected the same thing of several parameter sets.
+      const own = new Map(rejectionsOf(stream).map((nack) => [keyOfNack(nack), nack]));
+      if (own.size > 0) rejecting++;
+      for (const [key, nack] of own) {
+        const known = found.get(key);
+        found.set(key, known === undefined ? nack : mergeNacks(known, nack));
       }
     }
-    return mostRecent(found.values());
+    return { nacks: mostRecent(found.values()), rejecting };
   }
+}
+
+function rejectionsOf(stream: XdsStream): readonly Plain<NackStatus>[] {
+  return stream.types.flatMap(({ info, subscription }) =>
+    [...(subscription?.responses.rejections ?? [])].map(({ name, version, message, at, changes }) => ({
+      type: info.short,
+      name,
+      version,
+      clients: 1,
+      error: message,
+      since: new Date(at).toISOString(),
+      names: [...changes.names],
+      changed: changes.total,
+      removal: changes.removal,
+    })),
+  );
 }
 
 function typeState(type: TypeStream): Plain<ClientTypeState> {
@@ -155,33 +169,50 @@ function typeState(type: TypeStream): Plain<ClientTypeState> {
 }
 
 /** What the client was last sent of a name, and whether it accepted it. */
-function heldOf(type: TypeStream, name: string): Pick<Plain<ClientTypeState>, 'held' | 'removalState'> {
-  let removalState: SyncState = 'NOT_SENT';
-  for (const { name: spelling, value, state, rejection } of type.subscription?.holdings() ?? []) {
-    if (spelling !== name) continue;
-    if (!isVariant(value)) {
-      removalState = state;
-      continue;
-    }
-    const { constraints, version, cachedSince } = value;
-    const held = {
-      constraints: formatConstraints(constraints.expression),
-      version,
-      since: new Date(cachedSince).toISOString(),
-      state,
-      error: rejection?.message ?? '',
-    };
-    return { held, removalState: '' };
+function heldOf(
+  type: TypeStream,
+  holding: Holding | undefined,
+  name: string,
+): Pick<Plain<ClientTypeState>, 'held' | 'removalState'> {
+  if (holding === undefined || holding.state === 'NOT_SENT') {
+    // What a wildcard has no more leaves no holding behind.
+    const rejected = type.subscription?.responses.rejectedWhole?.changes;
+    const isRejected = rejected?.removal === true && rejected.names.includes(name);
+    return { removalState: isRejected ? 'ERROR' : '' };
   }
-  return { removalState: removalState === 'NOT_SENT' ? '' : removalState };
+  const { value, state, rejection } = holding;
+  if (!isVariant(value)) return { removalState: state };
+  const { constraints, version, cachedSince } = value;
+  const held = {
+    constraints: formatConstraints(constraints.expression),
+    version,
+    since: new Date(cachedSince).toISOString(),
+    state,
+    error: rejection?.message ?? '',
+  };
+  return { held, removalState: '' };
 }
 
-function parametersOf(stream: XdsStream, type: TypeStream | undefined, name: string): Parameters {
-  for (const selected of type?.selection.entries.values() ?? []) {
-    if (selected.spelling === name) return selected.parameters;
+/** By a name in any spelling. Under several parameter sets: that of `parameters`, else one that the client has. */
+function holdingOf(type: TypeStream, name: string, parameters: Parameters | undefined): Holding | undefined {
+  const canonical = canonicalName(name, type.info.url);
+  const found: Holding[] = [];
+  for (const holding of type.subscription?.holdings() ?? []) {
+    if (holding.name === name || (canonical.ok && holding.canonical === canonical.value)) found.push(holding);
   }
-  return stream.client?.derived(undefined) ?? NO_PARAMETERS;
+  return (
+    found.find((one) => one.parameters === parameters) ??
+    found.find(({ value }) => isVariant(value)) ??
+    found.find(({ state }) => state !== 'NOT_SENT')
+  );
 }
+
+/** Those that it asks for the name with. Undefined: it does not ask for it by name. */
+function parametersOf(type: TypeStream, name: string): Parameters | undefined {
+  return [...type.selection.entries.values()].find(({ spelling }) => spelling === name)?.parameters;
+}
+
+const derivedOf = ({ client }: XdsStream): Parameters => client?.derived(undefined) ?? NO_PARAMETERS;
 
 function clientFilter({ node, type, state }: ClientsQuery): (stream: XdsStream) => boolean {
   const isNode = node === '' ? () => true : compileGlob(node);

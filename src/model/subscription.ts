@@ -98,6 +98,16 @@ export interface Rejection extends ClientError {
   readonly version: string;
   /** The resource that the response was about; empty if there were several: any of them may be at fault. */
   readonly name: string;
+  readonly changes: RejectedChanges;
+}
+
+/** What a rejected response changed at the client. A SotW response that only leaves a resource out has nothing here. */
+export interface RejectedChanges {
+  /** The first few, as the client wrote them. */
+  readonly names: readonly string[];
+  readonly total: number;
+  /** All of them are removals. */
+  readonly removal: boolean;
 }
 
 /** What a client said to what it was last sent of an item. */

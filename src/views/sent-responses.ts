@@ -4,6 +4,7 @@ import type {
   AnswerKind,
   ClientError,
   ItemState,
+  RejectedChanges,
   Rejection,
   SentState,
   SyncState,
@@ -13,6 +14,8 @@ import type { ResponseHeader, RetainedResource, SentResponse } from './frame.ts'
 
 /** A client that never answers must not fill the memory. */
 const maxOutstanding = 32;
+/** Names that a rejection keeps: enough to recognise a change by. */
+const maxNames = 5;
 
 /** The cursor that the responses belong to. */
 export interface SentItems {
@@ -43,6 +46,8 @@ export abstract class SentResponses implements SentState {
   #unanswered: SentResponse | undefined;
   /** Outstanding responses before it. */
   #earlier: SentResponse[] | undefined;
+  /** What responses changed that were outstanding when there were too many: the client has not accepted it. */
+  #unansweredBefore: Map<string, Variant | undefined> | undefined;
   /** By item: a rejection lasts until the item is accepted, removed, or sent with another content. */
   #rejected: Map<string, RejectedItem> | undefined;
   /** A rejection of a response as a whole: it does not say which resource is at fault. */
@@ -89,7 +94,7 @@ export abstract class SentResponses implements SentState {
     const { header } = response;
     if (header.complete) {
       // It makes the ones before it pointless (protocol §3.11).
-      this.#earlier = undefined;
+      this.forgetEarlier();
       this.#rejected = undefined;
       this.#rejectedWhole = undefined;
     } else if (this.#unanswered !== undefined) this.#remember(this.#unanswered);
@@ -112,6 +117,7 @@ export abstract class SentResponses implements SentState {
   /** Outstanding responses before the last one will not be answered any more. */
   protected forgetEarlier(): void {
     this.#earlier = undefined;
+    this.#unansweredBefore = undefined;
   }
 
   get state(): SyncState {
@@ -131,7 +137,7 @@ export abstract class SentResponses implements SentState {
 
   /** The state of each item, given what the client was last sent of it. Valid until something is sent or answered. */
   itemStates(): (id: string, lastSent: Value | undefined) => ItemState {
-    const outstanding = new Map<string, Variant | undefined>();
+    const outstanding = new Map<string, Variant | undefined>(this.#unansweredBefore);
     for (const response of [...(this.#earlier ?? []), ...(this.#unanswered ? [this.#unanswered] : [])]) {
       for (const [id, variant] of changesOf(response)) outstanding.set(id, variant);
     }
@@ -167,7 +173,8 @@ export abstract class SentResponses implements SentState {
     { code, message, at }: ClientError,
   ): void {
     const name = response === undefined ? '' : onlyNameIn(response);
-    const rejection: Rejection = { code, message, at, version: header.version, name };
+    const changes = response === undefined ? noChanges : rejectedChanges(response);
+    const rejection: Rejection = { code, message, at, version: header.version, name, changes };
     this.#lastNack = rejection;
     const isOfItems = response !== undefined && !header.complete && this.#rejectItems(response, rejection);
     if (!isOfItems && header === this.#last) this.#rejectedWhole = rejection;
@@ -203,6 +210,7 @@ export abstract class SentResponses implements SentState {
     if (this.#unanswered?.header.nonce === nonce) {
       const response = this.#unanswered;
       this.#unanswered = undefined;
+      if (this.#earlier === undefined) this.#unansweredBefore = undefined;
       return response;
     }
     const index = this.#indexOf(nonce);
@@ -218,8 +226,18 @@ export abstract class SentResponses implements SentState {
 
   #remember(response: SentResponse): void {
     this.#earlier ??= [];
-    if (this.#earlier.length >= maxOutstanding - 1) this.#earlier.shift();
+    if (this.#earlier.length >= maxOutstanding - 1) this.#forget(this.#earlier.shift());
     this.#earlier.push(response);
+  }
+
+  /** Its answer will not be understood any more. What it changed stays unaccepted until nothing is outstanding. */
+  #forget(response: SentResponse | undefined): void {
+    if (response === undefined) return;
+    this.#unansweredBefore ??= new Map();
+    for (const [id, variant] of changesOf(response)) {
+      if (isThis(variant, this.#items.sentOf(id))) this.#unansweredBefore.set(id, variant);
+      else this.#unansweredBefore.delete(id);
+    }
   }
 }
 
@@ -286,4 +304,12 @@ function onlyNameIn({ header, additions, removals }: SentResponse): string {
   const names = new Set([...additions, ...removals].map(({ item }: RetainedResource) => item.spelling));
   const [name = ''] = names;
   return names.size === 1 ? name : '';
+}
+
+const noChanges: RejectedChanges = { names: [], total: 0, removal: false };
+
+function rejectedChanges({ additions, removals }: SentResponse): RejectedChanges {
+  const names = new Set([...additions, ...removals].map(({ item }: RetainedResource) => item.spelling));
+  const removal = additions.length === 0 && removals.length > 0;
+  return { names: [...names].slice(0, maxNames), total: names.size, removal };
 }

@@ -1,6 +1,6 @@
 import { type Client, Code, ConnectError, createClient, type Transport } from '@connectrpc/connect';
 import type { TapQuery } from '../admin/delivery-ports.ts';
-import type { ClientsQuery, Plain, ResourceQuery } from '../admin/ports.ts';
+import type { ClientsQuery, ExplainQuery, Plain, ResourceQuery } from '../admin/ports.ts';
 import {
   AdminService,
   type GetResourceResponse,
@@ -10,7 +10,6 @@ import type { CompareConfigurationResponse } from '../gen/distributary/admin/v1/
 import type { ClientStatusQuery } from '../inspect/client-configs.ts';
 import type { ClientDetails, ClientsSummary, TapMessages } from '../inspect/clients-view.ts';
 import type { Acceptance, AcceptanceQuery } from '../inspect/missing-clients.ts';
-import type { TypeUrl } from '../model/brand.ts';
 import { internParameters } from '../model/parameters.ts';
 import type { Result } from '../model/result.ts';
 import { readSeries, type Series } from '../observe/series.ts';
@@ -43,11 +42,11 @@ export class WorkerClient {
 
   summary(): Answered<ClientsSummary> {
     return attempt(
-      this.#admin.status({}).then(({ clients, types, nacks }) => {
+      this.#admin.status({}).then(({ clients, types, nacks, rejectingClients: rejecting }) => {
         // The primary itself reports types that are only cached.
         const subscribed = types.filter(({ subscriptions }) => subscriptions > 0);
         const subscriptions = new Map(subscribed.map((row) => [row.type, row.subscriptions]));
-        return { streams: clients, subscriptions, nacks, workers: [] };
+        return { streams: clients, subscriptions, nacks, rejecting, workers: [] };
       }),
     );
   }
@@ -58,9 +57,13 @@ export class WorkerClient {
     );
   }
 
-  find(client: string, type: TypeUrl, name: string): Answered<ClientDetails> {
+  find(
+    client: string,
+    { type, name, parameters: asked }: Pick<ExplainQuery, 'type' | 'name' | 'parameters'>,
+  ): Answered<ClientDetails> {
+    const parameters = Object.fromEntries(asked?.entries ?? []);
     return attempt(
-      this.#admin.explain({ client, type, name }).then(({ parameters, client: state }) => ({
+      this.#admin.explain({ client, type, name, parameters }).then(({ parameters, client: state }) => ({
         parameters: internParameters(Object.entries(parameters)),
         state,
       })),

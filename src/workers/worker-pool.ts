@@ -9,6 +9,7 @@ import {
   type ClientDetails,
   type ClientsSummary,
   type ClientsView,
+  emptySummary,
   mergeLists,
   mergeSummaries,
   noSuchClient,
@@ -140,7 +141,7 @@ export class WorkerPool implements ClientsView, ReportingWorkers {
         const summary = this.#heard(slot, await slot.client?.summary());
         const { status } = slot;
         return summary === undefined
-          ? { streams: 0, subscriptions: new Map<string, number>(), nacks: [], workers: [status] }
+          ? { ...emptySummary, workers: [status] }
           : { ...summary, workers: [{ ...status, clients: summary.streams }] };
       }),
     );
@@ -159,10 +160,10 @@ export class WorkerPool implements ClientsView, ReportingWorkers {
 
   async find(
     client: string,
-    { type, name }: Pick<ExplainQuery, 'type' | 'name'>,
+    query: Pick<ExplainQuery, 'type' | 'name' | 'parameters'>,
   ): Promise<Result<ClientDetails, GrpcStatus>> {
     const worker = this.#slots.find((slot) => slot.owns(client))?.client;
-    return worker === undefined ? noSuchClient(client) : worker.find(client, type, name);
+    return worker === undefined ? noSuchClient(client) : worker.find(client, query);
   }
 
   async sent(client: string, query: ResourceQuery): Promise<Result<Plain<GetResourceResponse>, GrpcStatus>> {

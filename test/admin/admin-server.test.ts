@@ -64,7 +64,7 @@ describe('admin listener', () => {
     expect(response.status).to.equal(200);
     expect(await response.json()).to.deep.equal({
       ready: true,
-      reason: '',
+      reason: 'stale: second (connection refused)',
       upstreams: [
         { name: 'central', connected: true, stale: false, since: null },
         {
@@ -72,6 +72,7 @@ describe('admin listener', () => {
           connected: false,
           stale: true,
           since: '2026-01-01T00:00:00.000Z',
+          reason: 'connection refused',
           last_error: 'connection refused',
           refused_streams: 2,
           suspect_types: ['debug'],

@@ -16,7 +16,7 @@ import { nextMessage, openCall } from '../support/grpc-calls.ts';
 import { type } from '../support/in-memory-relay.ts';
 import { clientStatus, nodesOf } from './support/csds.ts';
 import { always, eventually } from './support/eventually.ts';
-import { explainedOf } from './support/explain.ts';
+import { explainedOf, run } from './support/explain.ts';
 import { ModelPlane } from './support/model-plane.ts';
 import { ClientPool, type RecordedResponse, type RecordingClient } from './support/recording-client.ts';
 import { RelayProcess } from './support/relay.ts';
@@ -199,6 +199,35 @@ describe('what clients make of what they are told', function () {
         'Cluster b': 'SYNCED',
       });
     });
+  });
+
+  it('a rejected removal has its name, and each client counts once, however much it rejects', async () => {
+    const keeps = [pool.open('delta', 'keeps-1'), pool.open('delta', 'keeps-2')];
+    const before = (await statusOf(relay)).rejecting_clients;
+    for (const client of keeps) {
+      client.rejects = ({ removed, resources }) =>
+        removed.length > 0 || resources.get('y') === '2' ? 'I keep them' : undefined;
+      client.subscribe('cds');
+    }
+    const all = { ...current, x: '1', y: '1' };
+    plane.set('cds', all);
+    for (const client of keeps) await client.gets('cds', all);
+    plane.set('cds', { ...current, y: '2' });
+    await eventually(async () => {
+      const { nacks, rejecting_clients } = await statusOf(relay);
+      const ours = nacks.filter(({ error }) => error === 'I keep them');
+      const told = ours.map(({ name, removal, clients }) => `${name} ${removal} ${clients}`);
+      expect(told.toSorted()).to.deep.equal(['x true 2', 'y false 2']);
+      expect(rejecting_clients).to.equal(before + 2);
+    });
+    const { out } = await run('status', '--admin', `http://${relay.admin}`);
+    expect(out).to.match(/^cds +removal of x +\S+ +2 .*I keep them$/m);
+    expect(await explainedOf(relay, 'keeps-1', 'cds', 'x')).to.match(
+      /^It was told that this resource is gone, and has rejected that\.$/m,
+    );
+    for (const client of keeps) client[Symbol.dispose]();
+    plane.set('cds', current);
+    await good.gets('cds', current);
   });
 
   it('what was sent and not acknowledged: STALE, and explain does not say that the client has it', async () => {

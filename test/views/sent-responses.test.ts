@@ -224,6 +224,38 @@ describe('SentResponses', () => {
     expect(client.looked).to.be.below(10);
   });
 
+  it('a rejection says what its response changed: a few names, how many, and whether all were removed', () => {
+    const rejected = (kind: string, conversation: string) => {
+      const client = new Client(kind);
+      run(client, conversation);
+      const [rejection] = client.responses.rejections;
+      return [rejection?.name, rejection?.changes];
+    };
+    expect(rejected('delta', '1{a1} +1 2{-a} !2')).to.deep.equal([
+      'a',
+      { names: ['a'], total: 1, removal: true },
+    ]);
+    expect(rejected('delta', '1{a1,b1} +1 2{-a,-b} !2')).to.deep.equal([
+      '',
+      { names: ['a', 'b'], total: 2, removal: true },
+    ]);
+    expect(rejected('delta', '1{a1} +1 2{-a,b1,c1,d1,e1,f1} !2')).to.deep.equal([
+      '',
+      { names: ['b', 'c', 'd', 'e', 'f'], total: 6, removal: false },
+    ]);
+  });
+
+  it('what more than 32 unanswered responses changed stays unacknowledged until an answer to it', () => {
+    const client = new Client('delta');
+    run(client, '1{a1,b1} +1');
+    for (let round = 2; round <= 50; round++) client.send(round, [round === 2 ? 'b2' : 'c1']);
+    expect(client.told).to.equal('STALE a:SYNCED b:STALE c:STALE');
+    run(client, '51{b3}');
+    expect(client.told).to.equal('STALE a:SYNCED b:STALE c:STALE');
+    for (let round = 20; round <= 51; round++) client.answer(String(round), false);
+    expect(client.told).to.equal('SYNCED a:SYNCED b:SYNCED c:SYNCED');
+  });
+
   it('a client that never answers is forgotten response by response', () => {
     const client = new Client('delta');
     for (let round = 1; round <= 100; round++) client.send(round, [`${'a'.repeat(round)}1`]);

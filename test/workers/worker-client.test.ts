@@ -79,7 +79,7 @@ describe('what the primary asks a worker', () => {
       4,
       ['17'],
     ]);
-    const found = await client.find('17', cds, 'web');
+    const found = await client.find('17', { type: cds, name: 'web', parameters: undefined });
     expect(found.ok ? [found.value.parameters.key, found.value.state?.type] : found).to.deep.equal([
       '[["env","prod"]]',
       'cds',
@@ -88,7 +88,7 @@ describe('what the primary asks a worker', () => {
 
   it('a refusal arrives as it was, a bug as INTERNAL', async () => {
     const { client } = await start(admin);
-    expect(await client.find('nobody', cds, 'web')).to.deep.equal(
+    expect(await client.find('nobody', { type: cds, name: 'web', parameters: undefined })).to.deep.equal(
       fail({ code: Code.NOT_FOUND, message: 'there is no client "nobody"' }),
     );
     const broken = fakeInspector({

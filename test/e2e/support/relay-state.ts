@@ -23,8 +23,10 @@ const status = z.object({
       clients: z.number(),
       error: z.string(),
       version: z.string(),
+      removal: z.boolean(),
     }),
   ),
+  rejecting_clients: z.number(),
 });
 
 const clients = z.object({
