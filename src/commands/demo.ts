@@ -95,8 +95,13 @@ async function startAt(xds: number, admin: number, terminal: Terminal): Promise<
   });
   const config = parseConfig(text, 'demo', terminal.environment);
   if (!config.ok) return fail(config.error.map((problem) => problemLine('demo', problem)).join('\n'));
-  const log = createLog({ level: 'error' });
+  const log = createLog({ format: 'text', write: (line) => sayWhatMatters(line, terminal) });
   return Distributary.start(config.value, { log, version: version(), processMetrics: true });
+}
+
+/** Whoever edits a file wants to know what is wrong with it, and not what else a relay logs. */
+function sayWhatMatters(line: string, terminal: Terminal): void {
+  if (/^\S+ (WARN|ERROR|INFO +resolved:) /.test(line)) terminal.err(line);
 }
 
 function startClient(

@@ -1,0 +1,35 @@
+import { cpSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { expect } from 'chai';
+import { eventually } from './support/eventually.ts';
+import { root, temporaryDirectory } from './support/paths.ts';
+import { Process } from './support/process.ts';
+
+describe('demo', function () {
+  this.timeout(60_000);
+
+  it('says which file is broken, and where, and when it is good again', async () => {
+    using copy = temporaryDirectory();
+    // It serves the files next to its own code.
+    for (const name of ['src', 'deploy/demo', 'package.json'])
+      cpSync(join(root, name), join(copy.path, name), { recursive: true });
+    for (const name of ['node_modules', 'proto']) symlinkSync(join(root, name), join(copy.path, name));
+    const demo = new Process({
+      command: process.execPath,
+      args: [join(copy.path, 'src/main.ts'), 'demo'],
+    });
+    try {
+      await eventually(() => expect(demo.lines.join('\n')).to.include('Edit a file in'), { timeout: 30_000 });
+      const file = join(copy.path, 'deploy/demo/resources/routes.yaml');
+      const good = readFileSync(file, 'utf8');
+      writeFileSync(file, 'resources:\n  - "@type": [\n');
+      const said = /WARN +\S+routes\.yaml:\d+:/;
+      await eventually(() => expect(demo.errors.join('\n')).to.match(said));
+      writeFileSync(file, good);
+      await eventually(() => expect(demo.errors.join('\n')).to.match(/INFO +resolved: \S+routes\.yaml/));
+    } finally {
+      demo.signal('SIGTERM');
+      expect(await demo.exited).to.equal(0);
+    }
+  });
+});
