@@ -13,6 +13,7 @@ const { forbidden = [], options } = await extractConfig(join(root, '.dependency-
 
 /** Each rule with files that break it; paths are relative to a project of their own. */
 const samples = new Map<string, Readonly<Record<string, string>>>([
+  ['layer-package', { 'src/package/a.ts': "import '../model/b.ts';", 'src/model/b.ts': '' }],
   ['layer-gen', { 'src/gen/a.ts': "import '../model/b.ts';", 'src/model/b.ts': '' }],
   ['layer-protobuf', { 'src/protobuf/a.ts': "import '../model/b.ts';", 'src/model/b.ts': '' }],
   ['layer-model', { 'src/model/a.ts': "import type { B } from '../wire/b.ts';", 'src/wire/b.ts': '' }],

@@ -1,11 +1,12 @@
-import { fileURLToPath } from 'node:url';
 import { Distributary } from '../assembly/distributary.ts';
 import { parseConfig } from '../config/load.ts';
 import { problemLine } from '../config/source.ts';
 import { fail, type Result } from '../model/result.ts';
 import { createLog } from '../observe/log.ts';
+import { executable } from '../package/files.ts';
 import { defineCommand } from './command.ts';
 import { DemoClient } from './demo-client.ts';
+import { type DemoFiles, demoFiles } from './demo-files.ts';
 import { Narrator } from './demo-narrator.ts';
 import { firstSignal } from './signals.ts';
 import { processTerminal, type Terminal } from './usage.ts';
@@ -22,13 +23,9 @@ that one has accepted it. Nothing else is needed. Runs until Ctrl-C.
 
 Exit: 0; 1 if the relay cannot start or the clients do not get everything in time.`;
 
-/** Both are next to src/ and dist/. */
-const resources = fileURLToPath(new URL('../../deploy/demo/resources', import.meta.url));
-
-const broken = fileURLToPath(new URL('../../deploy/demo/broken/listeners.yaml', import.meta.url));
-
 /** How these commands are called: in a checkout, or where the package is installed. */
-const self = import.meta.filename.endsWith('.ts') ? 'node_modules/.bin/node src/main.ts' : 'distributary';
+const self =
+  !executable && import.meta.filename.endsWith('.ts') ? 'node_modules/.bin/node src/main.ts' : 'distributary';
 
 /** One of two clients of a class hears of a change before the other. */
 const sampleClients = [
@@ -46,44 +43,62 @@ export const demo = defineCommand({
   usage,
   options: { once: { type: 'boolean' } },
   run: async (values, terminal) => {
-    const started = await startRelay(values.once === true, terminal);
-    if (!started.ok) {
-      terminal.err(`${started.error}\n`);
-      return 1;
-    }
-    const relay = started.value;
-    const interrupted = firstSignal('SIGINT', 'SIGTERM');
-    const addresses = new Map(relay.listeners.map(({ name, address }) => [name, address]));
-    const xds = addresses.get('xds') ?? '';
-    const admin = `http://${addresses.get('admin') ?? ''}`;
-    terminal.out(`A relay over ${resources} and three clients that ask it for everything.\n\n`);
-    const clients = sampleClients.map((sample) => startClient(sample, xds, admin, terminal));
+    const files = demoFiles();
     try {
-      const everything = Promise.all(clients.map(({ narrator }) => narrator.everything));
-      const outcome = await Promise.race([everything, interrupted.promise, timeout(everythingTimeoutMs)]);
-      if (outcome === 'too late') {
-        terminal.err(`the clients did not get everything within ${everythingTimeoutMs / 1000} s\n`);
-        return 1;
-      }
-      if (typeof outcome === 'string') return 0;
-      terminal.out(epilogue(xds, admin, values.once === true));
-      if (values.once !== true) await interrupted.promise;
-      return 0;
+      return await show(files, values.once === true, terminal);
     } finally {
-      interrupted.release();
-      for (const { client } of clients) client.close();
-      await relay.drain();
+      files.remove();
     }
   },
 });
 
-/** At the default addresses, where the other commands look; at free ones if those are taken, or with --once. */
-async function startRelay(once: boolean, terminal: Terminal): Promise<Result<Distributary>> {
-  const usual = once ? undefined : await startAt(18_000, 19_000, terminal);
-  return usual?.ok === true ? usual : startAt(0, 0, terminal);
+async function show(files: DemoFiles, once: boolean, terminal: Terminal): Promise<number> {
+  const started = await startRelay(files, once, terminal);
+  if (!started.ok) {
+    terminal.err(`${started.error}\n`);
+    return 1;
+  }
+  const relay = started.value;
+  const interrupted = firstSignal('SIGINT', 'SIGTERM');
+  const addresses = new Map(relay.listeners.map(({ name, address }) => [name, address]));
+  const xds = addresses.get('xds') ?? '';
+  const admin = `http://${addresses.get('admin') ?? ''}`;
+  terminal.out(`A relay over ${files.resources} and three clients that ask it for everything.\n\n`);
+  const clients = sampleClients.map((sample) => startClient(sample, xds, admin, terminal));
+  try {
+    const everything = Promise.all(clients.map(({ narrator }) => narrator.everything));
+    const outcome = await Promise.race([everything, interrupted.promise, timeout(everythingTimeoutMs)]);
+    if (outcome === 'too late') {
+      terminal.err(`the clients did not get everything within ${everythingTimeoutMs / 1000} s\n`);
+      return 1;
+    }
+    if (typeof outcome === 'string') return 0;
+    terminal.out(epilogue(xds, admin, once ? undefined : files));
+    if (!once) await interrupted.promise;
+    return 0;
+  } finally {
+    interrupted.release();
+    for (const { client } of clients) client.close();
+    await relay.drain();
+  }
 }
 
-async function startAt(xds: number, admin: number, terminal: Terminal): Promise<Result<Distributary>> {
+/** At the default addresses, where the other commands look; at free ones if those are taken, or with --once. */
+async function startRelay(
+  { resources }: DemoFiles,
+  once: boolean,
+  terminal: Terminal,
+): Promise<Result<Distributary>> {
+  const usual = once ? undefined : await startAt(resources, 18_000, 19_000, terminal);
+  return usual?.ok === true ? usual : startAt(resources, 0, 0, terminal);
+}
+
+async function startAt(
+  resources: string,
+  xds: number,
+  admin: number,
+  terminal: Terminal,
+): Promise<Result<Distributary>> {
   const text = JSON.stringify({
     node: { id: 'relay-demo', cluster: 'relays' },
     xds: { address: `127.0.0.1:${xds}` },
@@ -134,12 +149,13 @@ function colours(terminal: Terminal): boolean {
   );
 }
 
-function epilogue(xds: string, admin: string, once: boolean): string {
+/** `files`: where the relay goes on. */
+function epilogue(xds: string, admin: string, files: DemoFiles | undefined): string {
   const lines = [
     '',
     'The same names, but each client got the variant for its environment; variants without constraints are for both.',
   ];
-  if (once) return `${lines.join('\n')}\n`;
+  if (files === undefined) return `${lines.join('\n')}\n`;
   lines.push(
     '',
     `  xds    ${xds}  Envoy and gRPC clients connect here`,
@@ -148,10 +164,10 @@ function epilogue(xds: string, admin: string, once: boolean): string {
     `  ${self} status --admin ${admin}`,
     `  ${self} explain --admin ${admin} --type cds --name shop --param env=test`,
     '',
-    `Edit a file in ${resources} and see who gets what: one client of each environment, and 5 s later the other.`,
+    `Edit a file in ${files.resources} and see who gets what: one client of each environment, and 5 s later the other.`,
     'A listener that clients reject stops at the first. Keep a copy of the old file: put it back, and nothing waits:',
     '',
-    `  cp ${broken} ${resources}/`,
+    `  cp ${files.broken} ${files.resources}/`,
     '',
     'Ctrl-C ends.',
     '',

@@ -1,11 +1,8 @@
-import { readFileSync } from 'node:fs';
-
-/** package.json is one level above both src/ and dist/. */
-const file = new URL('../../package.json', import.meta.url);
+import { packageFile } from '../package/files.ts';
 
 /** The product's version, as in package.json. */
 export function version(): string {
-  const parsed: unknown = JSON.parse(readFileSync(file, 'utf8'));
+  const parsed: unknown = JSON.parse(packageFile('package.json').toString());
   if (
     typeof parsed === 'object' &&
     parsed !== null &&

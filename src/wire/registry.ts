@@ -1,4 +1,3 @@
-import { readFileSync } from 'node:fs';
 import { zstdDecompressSync } from 'node:zlib';
 import {
   createFileRegistry,
@@ -13,10 +12,8 @@ import {
 import { fromText } from '@bufbuild/protobuf/txtpb';
 import { FileDescriptorSetSchema } from '@bufbuild/protobuf/wkt';
 import { errorMessage, fail, ok, type Result } from '../model/result.ts';
+import { packageFile } from '../package/files.ts';
 import { isJsonValue, type JsonPath, locateJsonFault } from './json-fault.ts';
-
-/** The project's root is one level above both src/ and dist/. */
-const image = new URL('../../proto/envoy-api.binpb.zst', import.meta.url);
 
 let registry: Registry | undefined;
 
@@ -26,7 +23,7 @@ let registry: Registry | undefined;
  */
 export function envoyRegistry(): Registry {
   registry ??= createFileRegistry(
-    fromBinary(FileDescriptorSetSchema, zstdDecompressSync(readFileSync(image))),
+    fromBinary(FileDescriptorSetSchema, zstdDecompressSync(packageFile('proto/envoy-api.binpb.zst'))),
   );
   return registry;
 }

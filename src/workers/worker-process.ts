@@ -1,5 +1,6 @@
 import cluster from 'node:cluster';
 import { extname, join } from 'node:path';
+import { executable } from '../package/files.ts';
 import { readToPrimary, type ToPrimary, type ToWorker } from './ipc-messages.ts';
 
 /** A worker's process, as the primary sees it. */
@@ -18,8 +19,10 @@ export interface WorkerHandler {
   ended(how: string): void;
 }
 
-/** Next to this file, be it src/ or dist/. */
-const program = join(import.meta.dirname, `main${extname(import.meta.filename)}`);
+/** Next to this file, be it src/ or dist/. The executable knows that it is a worker (src/executable.ts). */
+const program = executable
+  ? process.execPath
+  : join(import.meta.dirname, `main${extname(import.meta.filename)}`);
 
 /** Starts a process of this very program; all of them listen through the primary. */
 export function forkWorker(handler: WorkerHandler): WorkerProcess {

@@ -1,6 +1,7 @@
 import { extname } from 'node:path';
-import { Worker } from 'node:worker_threads';
+import { Worker, type WorkerOptions } from 'node:worker_threads';
 import { fail } from '../../model/result.ts';
+import { executable, packageFile } from '../../package/files.ts';
 import type { DiskOperations, Operation, RemoteOperations, Reply } from './operations.ts';
 import type { DiskError, RowBatch } from './records.ts';
 
@@ -10,8 +11,11 @@ export interface Disk extends RemoteOperations {
   abandon(): void;
 }
 
-// From dist/ it is JavaScript.
-const workerFile = new URL(`./disk-thread${extname(import.meta.filename)}`, import.meta.url);
+/** The thread's program: next to this file, be it src/ or dist/, or as a script inside the executable. */
+const program = (): readonly [URL | string, WorkerOptions] =>
+  executable
+    ? [packageFile('disk-thread.cjs').toString(), { eval: true }]
+    : [new URL(`./disk-thread${extname(import.meta.filename)}`, import.meta.url), {}];
 
 /** SQLite on a thread of its own, which starts with `open`. */
 export class WorkerDisk implements Disk {
@@ -76,7 +80,9 @@ export class WorkerDisk implements Disk {
 
   #start(): Worker {
     // Node calls SQLite experimental, on standard error: that is for JSON lines.
-    const worker = new Worker(workerFile, {
+    const [file, options] = program();
+    const worker = new Worker(file, {
+      ...options,
       workerData: this.#directory,
       execArgv: ['--disable-warning=ExperimentalWarning'],
     });

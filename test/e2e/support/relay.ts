@@ -44,6 +44,8 @@ export interface RelayOptions {
   readonly cwd?: string;
   /** Of the command `run`, beside --config. */
   readonly arguments?: readonly string[];
+  /** The single executable, instead of the sources on this Node. */
+  readonly executable?: string;
 }
 
 const memory = z.object({ rss: z.number(), used: z.number() });
@@ -86,13 +88,19 @@ export class RelayProcess implements AsyncDisposable {
   /** Resolves when it listens. A configuration that is a string is taken as it is: without `rest` and `metrics`. */
   static async start(
     config: RelayConfig | string,
-    { flags = [], arguments: given = [], ...environment }: RelayOptions = {},
+    { flags = [], arguments: given = [], executable, ...environment }: RelayOptions = {},
   ): Promise<RelayProcess> {
     const files = temporaryDirectory();
     const path = join(files.path, 'relay.json');
     writeFileSync(path, typeof config === 'string' ? config : JSON.stringify(withDefaults(config)));
-    const { command, args } = distributary('run', '--config', path);
-    const child = new Process({ command, args: [...flags, ...args, ...given], ...environment });
+    const argv = ['run', '--config', path, ...given];
+    const sources = distributary(...argv);
+    const child = new Process({
+      ...(executable === undefined
+        ? { command: sources.command, args: [...flags, ...sources.args] }
+        : { command: executable, args: argv }),
+      ...environment,
+    });
     const xds = await child.line(/^listening xds (\S+)/);
     const { rest: polled, metrics: scraped }: Partial<RelayConfig> = typeof config === 'string' ? {} : config;
     const rest = polled === undefined ? undefined : await child.line(/^listening rest (\S+)/);
