@@ -4,5 +4,5 @@ module.exports = {
   reporter: './test/support/reporter.ts',
   timeout: 10_000,
   'node-option': ['disable-warning=ExperimentalWarning'],
-  require: './test/support/retries.ts',
+  require: ['./test/support/compile-cache.ts', './test/support/retries.ts'],
 };
