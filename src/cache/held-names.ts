@@ -31,6 +31,7 @@ interface HeldNamesOptions {
   readonly journal: Journal;
   readonly table: (type: TypeUrl) => TypeTable | undefined;
   readonly expiring: (variant: Variant) => void;
+  readonly revision: () => Revision;
   readonly nextRevision: () => Revision;
   /** Shows a commit to the views. */
   readonly publish: (commit: Commit) => void;
@@ -198,6 +199,7 @@ export class HeldNames implements Gate {
     const live = held.live?.resources.keys() ?? [];
     const others = [...live, ...held.names.keys()].filter((name) => held.matches(name, filter));
     const names = new Set([...contents.keys(), ...others]);
+    this.#options.nextRevision();
     const before = held.changesOf(names);
     for (const name of names) this.#replace(held, name, contents.get(name) ?? []);
     const changed = mergeChanges(before, held.changesOf(names));
@@ -263,6 +265,8 @@ export class HeldNames implements Gate {
   ): void {
     for (const held of [...this.#types.values()]) {
       const names = [...held.names.keys()].filter((name) => held.matches(name, filter));
+      if (names.length === 0) continue;
+      this.#options.nextRevision();
       const { version } = held;
       const constraints = held.changesOf(names);
       const left: ResourceName[] = [];
@@ -297,7 +301,7 @@ export class HeldNames implements Gate {
   }
 
   #commit({ type }: HeldType, changed: Commit['changed'], sides: readonly Side[], version?: string): void {
-    const revision = this.#options.nextRevision();
+    const revision = this.#options.revision();
     for (const name of changed.keys()) this.#options.journal.resource(type, name);
     const receivedAt = this.#options.clock.monotonic();
     const commit: Commit = { revision, type, version, receivedAt, changed, resolved: [] };
@@ -310,7 +314,8 @@ export class HeldNames implements Gate {
     const known = this.#types.get(type);
     if (known !== undefined) return known;
     const { payloads, journal } = this.#options;
-    const created = new HeldType(type, () => this.#options.table(type), payloads, journal);
+    const live = (): TypeTable | undefined => this.#options.table(type);
+    const created = new HeldType(type, { live, payloads, journal, revision: this.#options.revision });
     this.#types.set(type, created);
     return created;
   }

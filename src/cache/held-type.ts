@@ -1,4 +1,10 @@
-import { type ConstraintsKey, type ResourceName, resourceName, type TypeUrl } from '../model/brand.ts';
+import {
+  type ConstraintsKey,
+  type ResourceName,
+  type Revision,
+  resourceName,
+  type TypeUrl,
+} from '../model/brand.ts';
 import { type Constraints, UNCONSTRAINED } from '../model/constraints.ts';
 import type { GateFilter, MaskReason, PendingName } from '../model/rollout.ts';
 import type { Side } from '../model/side.ts';
@@ -21,6 +27,14 @@ export interface HeldName {
   closed: boolean;
 }
 
+interface HeldTypeOptions {
+  readonly live: () => TypeTable | undefined;
+  readonly payloads: Payloads;
+  readonly journal: Journal;
+  /** Of the commit that is made now. */
+  readonly revision: () => Revision;
+}
+
 /** The held names of one type. */
 export class HeldType {
   readonly type: TypeUrl;
@@ -35,13 +49,15 @@ export class HeldType {
   readonly #live: () => TypeTable | undefined;
   readonly #payloads: Payloads;
   readonly #journal: Journal;
+  readonly #revision: () => Revision;
   readonly #sides: Readonly<Record<Side, SideTable>>;
 
-  constructor(type: TypeUrl, live: () => TypeTable | undefined, payloads: Payloads, journal: Journal) {
-    this.#journal = journal;
+  constructor(type: TypeUrl, { live, payloads, journal, revision }: HeldTypeOptions) {
     this.type = type;
     this.#live = live;
     this.#payloads = payloads;
+    this.#journal = journal;
+    this.#revision = revision;
     this.released = new Images(payloads);
     this.canary = new Images(payloads);
     this.#sides = {
@@ -91,6 +107,7 @@ export class HeldType {
 
   /** Everybody sees what upstream has under a name. */
   let(name: ResourceName): void {
+    this.#tellErrors(name);
     this.names.delete(name);
     this.canary.drop(name);
     this.released.drop(name);
@@ -155,6 +172,16 @@ export class HeldType {
       live?.variants.get(entry.constraints.key) === undefined && !this.#hasInterest(entry);
     if (!sameVariants(variantsOf(image, isDropped), variantsOf(live))) return false;
     return image === undefined || live === undefined || image.hasBindingsOf(live);
+  }
+
+  /** Errors that waited with the variants are new to everybody but the canaries: a client is sent what is newer than it. */
+  #tellErrors(name: ResourceName): void {
+    const errors = this.liveResource(name)?.resourceErrors;
+    const told = this.released.get(name)?.resourceErrors;
+    for (const [key, error] of errors ?? []) {
+      if (told?.get(key)?.revision !== error.revision)
+        errors?.set(key, { ...error, revision: this.#revision() });
+    }
   }
 
   #hasInterest(entry: CacheEntry): boolean {

@@ -73,6 +73,7 @@ export class Store extends CatalogReader {
       journal: this.#journal,
       table: (type) => this.#tables.get(type),
       expiring: options.expiring,
+      revision: () => this.revision,
       nextRevision: () => this.nextRevision(),
       publish: (commit) => options.publish?.(commit),
     });

@@ -1,8 +1,18 @@
 import { expect } from 'chai';
+import { resourceName } from '../../src/model/brand.ts';
+import { UNCONSTRAINED } from '../../src/model/constraints.ts';
 import type { Side } from '../../src/model/side.ts';
 import { ALLOW_ALL } from '../../src/security/authorization.ts';
 import { canaryAccess } from '../../src/security/canary-access.ts';
-import { InMemoryRelay, node, resources, type SotwClient, type as url } from '../support/in-memory-relay.ts';
+import { encodeStatus } from '../../src/wire/responses.ts';
+import {
+  InMemoryRelay,
+  node,
+  put,
+  resources,
+  type SotwClient,
+  type as url,
+} from '../support/in-memory-relay.ts';
 
 /** A relay that gates clusters and listeners, and whose clients are on the side that `sides` says, by their address. */
 class Setting {
@@ -112,6 +122,38 @@ describe('sides', () => {
       setting.move('one', 'released');
       const [back] = client.received();
       expect(back && resources(back)).to.deep.equal(protocol === 'sotw' ? { a: '1', b: '1' } : { a: '1' });
+    });
+  }
+  for (const protocol of ['sotw', 'delta'] as const) {
+    it(`why a resource was removed is told with its removal, to each side once, over ${protocol}`, () => {
+      const setting = new Setting();
+      const open = (side: Side) =>
+        protocol === 'sotw' ? setting.sotw(side, side) : setting.delta(side, side);
+      const canary = open('canary');
+      const other = open('released');
+      const said = (client: typeof canary): string[] =>
+        client.received().flatMap((response) => {
+          client.send('cds', { responseNonce: response.nonce });
+          return response.resourceErrors.map(({ resourceName: of }) => of?.name ?? '');
+        });
+      for (const client of [canary, other]) client.send('cds');
+      setting.relay.full('cds', { a: '1', b: '1' });
+      for (const client of [canary, other]) expect(said(client)).to.deep.equal([]);
+      const denied = {
+        name: resourceName('a'),
+        constraints: UNCONSTRAINED,
+        code: 7,
+        message: 'denied',
+        status: encodeStatus(7, 'denied'),
+      };
+      const cds = url('cds');
+      setting.relay.says({ type: cds, puts: [put(cds, 'b', '1')], complete: true, resourceErrors: [denied] });
+      expect([said(canary), said(other)]).to.deep.equal([['a'], []]);
+      // This goes straight through: the client hears of something newer than the error.
+      setting.relay.says({ type: cds, puts: [put(cds, 'c', '1')] });
+      expect([said(canary), said(other)]).to.deep.equal([[], []]);
+      setting.release();
+      expect([said(canary), said(other)]).to.deep.equal([[], ['a']]);
     });
   }
   it('canaries of a discarded change go back', () => {
