@@ -4,6 +4,7 @@ import { type ResourceName, resourceName, type TypeUrl } from '../model/brand.ts
 import type { Constraints } from '../model/constraints.ts';
 import type { HeldVariant } from '../model/rollout.ts';
 import type { Selection } from '../model/selection.ts';
+import type { Subscription } from '../model/subscription.ts';
 import { typeInfo } from '../model/types.ts';
 import type { Relay } from '../relay.ts';
 import type { Member } from '../rollout/election.ts';
@@ -142,7 +143,7 @@ function standingOf(
 ): Standing {
   if (subscription === undefined) return accepted;
   const { responses, pending } = subscription;
-  if (responses.state !== 'ERROR') return pending || responses.state !== 'SYNCED' ? waits : accepted;
+  if (responses.state !== 'ERROR') return !pending && hasTaken(subscription, waiting) ? accepted : waits;
   const { short, url } = typeInfo(info.url);
   const { rejectedWhole } = responses;
   // It may be something else that it rejects.
@@ -163,6 +164,14 @@ function standingOf(
   // The last response only removed what waits.
   if (rejectedWhole === undefined) return accepted;
   return { kind: 'rejected', reason: `${short}: ${rejectedWhole.message}`, names, isFinal: true };
+}
+
+/** There is nothing to send. After an earlier stream a client may have all of it: then nothing was sent on this one. */
+function hasTaken(subscription: Subscription, waiting: ReadonlySet<ResourceName>): boolean {
+  const { state } = subscription.responses;
+  if (state !== 'NOT_SENT') return state === 'SYNCED';
+  const held = Iterator.from(subscription.holdings()).filter(({ canonical }) => waiting.has(canonical));
+  return held.every((one) => one.state === 'SYNCED' && one.current);
 }
 
 /** Of one stream, over its types. */
