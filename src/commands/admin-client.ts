@@ -13,6 +13,8 @@ const rpcTimeoutMs = 10_000;
 export interface AdminClient {
   readonly url: string;
   readonly rpc: Client<typeof AdminService>;
+  /** It is over TLS, and shows no certificate. */
+  readonly anonymous: boolean;
 }
 
 /** Of every command that asks a relay, for node:util parseArgs. */
@@ -81,7 +83,8 @@ export function adminClient({ admin: url, cert, key, ca }: AdminFlags): Result<A
     // Its connection must not keep the command alive.
     nodeOptions: { agent: false, ...Object.fromEntries(files) },
   });
-  return ok({ url, rpc: createClient(AdminService, transport) });
+  const anonymous = parsed.protocol === 'https:' && cert === undefined;
+  return ok({ url, anonymous, rpc: createClient(AdminService, transport) });
 }
 
 function read(path: string): Result<Buffer> {
@@ -92,10 +95,17 @@ function read(path: string): Result<Buffer> {
   }
 }
 
+/** What a command sees of a listener that wants a certificate, if the connection is gone before the TLS alert is read. */
+const endsOfConnections: ReadonlySet<string> = new Set(['ECONNRESET', 'EPIPE']);
+
 /** One line for people: what the relay refused, or why it was not reached. */
-export function explainFailure(client: AdminClient, error: unknown): string {
+export function explainFailure({ url, anonymous }: AdminClient, error: unknown): string {
   const { cause, rawMessage } = ConnectError.from(error);
-  return errorCode(cause) === undefined
-    ? `${client.url}: ${rawMessage}`
-    : `cannot reach the relay's admin listener at ${client.url}: ${explainError(cause)}`;
+  const code = errorCode(cause);
+  if (code === undefined) return `${url}: ${rawMessage}`;
+  const hint =
+    anonymous && endsOfConnections.has(code)
+      ? '; if it wants a client certificate, give --cert and --key'
+      : '';
+  return `cannot reach the relay's admin listener at ${url}: ${explainError(cause)}${hint}`;
 }
