@@ -114,14 +114,10 @@ for (const workers of [0, 2]) {
       for (const client of clients) client.subscribe('eds', ['a']);
       const argv = ['tap', '--type', 'eds', '--limit', '1', '--admin', `https://${relay.admin}`];
       const tap = new Process(distributary(...argv, '--ca', pem.path('ca.crt'), ...identity));
-      let ended = false;
-      void tap.exited.then(() => {
-        ended = true;
-      });
       // Nothing says when it is open: changes go on until it has heard of one.
-      for (let content = 1; !ended; content++) {
-        plane.set('eds', { a: String(content) });
-        await sleep(100);
+      let content = 1;
+      while ((await Promise.race([tap.exited, sleep(100)])) === undefined) {
+        plane.set('eds', { a: String(content++) });
       }
       expect(await tap.exited, tap.output).to.equal(0);
       expect(JSON.parse(tap.lines[0] ?? '')).to.include({ type: 'eds' });
