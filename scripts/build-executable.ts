@@ -12,6 +12,7 @@ import { tmpdir } from 'node:os';
 import { dirname, join, relative, resolve } from 'node:path';
 import { parseArgs } from 'node:util';
 import { build, type Metafile } from 'esbuild';
+import { bundledPackages, licences } from './bundled-packages.ts';
 
 const root = join(import.meta.dirname, '..');
 const { values } = parseArgs({ options: { output: { type: 'string' }, node: { type: 'string' } } });
@@ -38,27 +39,6 @@ async function bundle(entry: string, format: 'esm' | 'cjs', outfile: string): Pr
   return metafile;
 }
 
-/** The packages that were bundled, as paths from the root. */
-function bundledPackages(metafile: Metafile): readonly string[] {
-  const folder = /^(?:.*\/)?node_modules\/(?:@[^/]+\/)?[^/]+/;
-  const paths = Object.keys(metafile.inputs).map((path) => folder.exec(path)?.[0] ?? '');
-  return [...new Set(paths)].filter((path) => path !== '').toSorted();
-}
-
-/** Nearly all licences ask for their text to go along. */
-function licences(metafile: Metafile): string {
-  const own = ['LICENSE', ...globSync('node_modules/node-{linux,darwin}-*/LICENSE', { cwd: root })];
-  const theirs = bundledPackages(metafile).flatMap((path) => {
-    const files = globSync(`${path}/{LICENSE,LICENCE,license}*`, { cwd: root });
-    if (files.length === 0)
-      process.stderr.write(`${path} has no file LICENSE: package.json says which it is\n`);
-    return files.length === 0 ? [`${path}/package.json`] : files;
-  });
-  return [...own, ...theirs]
-    .map((path) => `==== ${path}\n\n${readFileSync(join(root, path), 'utf8').trim()}\n`)
-    .join('\n');
-}
-
 const work = mkdtempSync(join(tmpdir(), 'distributary-executable-'));
 try {
   const main = join(work, 'main.mjs');
@@ -83,7 +63,10 @@ try {
   writeFileSync(file, JSON.stringify(settings));
   mkdirSync(dirname(output), { recursive: true });
   execFileSync(process.execPath, ['--build-sea', file], { stdio: ['ignore', 'ignore', 'inherit'] });
-  writeFileSync(join(dirname(output), 'LICENSES.txt'), licences(metafile));
+  const own = globSync('node_modules/node-{linux,darwin}-*', { cwd: root });
+  const packages = [...own, ...bundledPackages(metafile)];
+  const ours = readFileSync(join(root, 'LICENSE'), 'utf8');
+  writeFileSync(join(dirname(output), 'LICENSES.txt'), `${ours}\n${licences(packages)}`);
   const megabytes = (path: string): string => (statSync(path).size / 1e6).toFixed(1);
   process.stdout.write(
     `${relative(process.cwd(), output)}: ${megabytes(output)} MB, of which ${megabytes(main)} MB are distributary\n`,

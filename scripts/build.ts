@@ -1,5 +1,5 @@
 /**
- * Compiles src/ to dist/. What dist/ reads at run time besides (proto/, deploy/demo/) stays where it is, next to dist/
+ * Compiles src/ to dist/, and bundles OpenTelemetry's SDK into the one file that uses it (ADR 20). What dist/ reads at run time besides (proto/, deploy/demo/) stays where it is, next to dist/
  * in the package. dist/sbom.cdx.json lists what is installed with it (CycloneDX). With --try the result is also run from
  * a copy that has no development dependencies.
  */
@@ -7,7 +7,9 @@ import { execFileSync } from 'node:child_process';
 import { chmodSync, cpSync, existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { build } from 'esbuild';
 import { z } from 'zod';
+import { bundledPackages, licences } from './bundled-packages.ts';
 
 const root = join(import.meta.dirname, '..');
 const shebang = '#!/usr/bin/env node\n';
@@ -23,6 +25,30 @@ function compile(): void {
   chmodSync(main, 0o755);
 }
 
+const inDist = join(root, 'dist/observe/opentelemetry.js');
+
+/** The names of the packages that are in dist/ now, and are not installed. */
+async function bundleOpenTelemetry(): Promise<readonly string[]> {
+  const { metafile } = await build({
+    entryPoints: [inDist],
+    outfile: inDist,
+    allowOverwrite: true,
+    absWorkingDir: root,
+    bundle: true,
+    platform: 'node',
+    format: 'esm',
+    target: 'node24',
+    mainFields: ['module', 'main'], // as ES modules: those need no require, and what is not used stays out
+    external: ['@opentelemetry/api'], // prom-client needs it, too
+    metafile: true,
+    logLevel: 'warning',
+  });
+  rmSync(`${inDist}.map`);
+  const packages = bundledPackages(metafile);
+  writeFileSync(join(root, 'dist/LICENSES.txt'), licences(packages));
+  return packages.map((path) => path.slice(path.lastIndexOf('node_modules/') + 'node_modules/'.length));
+}
+
 const component = z.looseObject({
   name: z.string(),
   'bom-ref': z.string(),
@@ -36,7 +62,7 @@ const bom = z.looseObject({
 const manifest = z.object({ dependencies: z.record(z.string(), z.string()) });
 
 /** `npm sbom --omit=dev` leaves out what a development dependency needs too, so the list is taken whole and sifted. */
-function listDependencies(): void {
+function listDependencies(bundled: readonly string[]): void {
   const list = ['sbom', '--package-lock-only', '--sbom-format=cyclonedx', '--sbom-type=application'];
   const text = execFileSync('npm', list, {
     cwd: root,
@@ -47,7 +73,9 @@ function listDependencies(): void {
   const { metadata, components, dependencies, ...rest } = bom.parse(JSON.parse(text));
   metadata.component.name = 'distributary'; // npm takes the name of the folder
   const installed = components.filter(
-    ({ properties }) => !properties.some(({ name }) => name === 'cdx:npm:package:development'),
+    ({ name, properties }) =>
+      bundled.includes(name) ||
+      !properties.some((property) => property.name === 'cdx:npm:package:development'),
   );
   const names = new Set(installed.map(({ name }) => name));
   const wanted = Object.keys(
@@ -71,8 +99,9 @@ function tryWithoutDevelopmentDependencies(): void {
     }
     const install = ['ci', '--omit=dev', '--ignore-scripts', '--no-audit', '--no-fund', '--prefer-offline'];
     execFileSync('npm', install, { cwd: copy, stdio: 'inherit' });
+    const traces = ['--import', join(copy, 'dist/observe/otlp-spans.js')]; // what the build has bundled
     for (const argument of ['--version', '--help']) {
-      execFileSync(join(copy, 'node_modules/.bin/node'), [join(copy, 'dist/main.js'), argument], {
+      execFileSync(join(copy, 'node_modules/.bin/node'), [...traces, join(copy, 'dist/main.js'), argument], {
         cwd: tmpdir(),
         stdio: 'inherit',
       });
@@ -83,5 +112,5 @@ function tryWithoutDevelopmentDependencies(): void {
 }
 
 compile();
-listDependencies();
+listDependencies(await bundleOpenTelemetry());
 if (process.argv.includes('--try')) tryWithoutDevelopmentDependencies();

@@ -1,15 +1,15 @@
 import { type Context, ROOT_CONTEXT, type Span, type Tracer, trace } from '@opentelemetry/api';
-import { OTLPTraceExporter } from '@opentelemetry/exporter-trace-otlp-proto';
-import { resourceFromAttributes } from '@opentelemetry/resources';
+import type { Clock } from '../model/clock.ts';
+import type { Conditions } from './conditions.ts';
 import {
   BatchSpanProcessor,
+  OTLPTraceExporter,
   ParentBasedSampler,
+  resourceFromAttributes,
   type SpanExporter,
   TraceIdRatioBasedSampler,
   TracerProvider,
-} from '@opentelemetry/sdk-trace';
-import type { Clock } from '../model/clock.ts';
-import type { Conditions } from './conditions.ts';
+} from './opentelemetry.ts';
 import type { Attributes, OpenSpan, Spans } from './spans.ts';
 import { parentOf } from './traceparent.ts';
 

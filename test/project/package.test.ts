@@ -1,3 +1,4 @@
+import { execFileSync } from 'node:child_process';
 import { existsSync, globSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect } from 'chai';
@@ -38,7 +39,8 @@ const lock = z
   .parse(JSON.parse(read('package-lock.json')));
 
 const packages = Object.entries(lock.packages).filter(([path]) => path !== '');
-const installedWithIt = packages.filter(([, { dev }]) => !dev);
+/** With what the build bundles into dist/. */
+const installedWithIt = packages.filter(([path, { dev }]) => !dev || path.includes('/@opentelemetry/'));
 const permissive = ['MIT', 'ISC', '0BSD', 'BSD-2-Clause', 'BSD-3-Clause', 'Apache-2.0', 'BlueOak-1.0.0'];
 
 describe('the package', () => {
@@ -49,6 +51,20 @@ describe('the package', () => {
   it('carries what the command reads at run time', () => {
     expect(manifest.files).to.include.members(['dist', 'proto/envoy-api.binpb.zst', 'deploy']);
     expect(existsSync(join(root, 'proto/envoy-api.binpb.zst'))).to.equal(true);
+  });
+
+  it('carries the runbooks that its alerts lead to, and the schema of the configuration', () => {
+    const options = { cwd: root, encoding: 'utf8' } as const;
+    const listed = execFileSync('npm', ['pack', '--dry-run', '--json', '--ignore-scripts'], options);
+    const [packed] = z
+      .array(z.object({ files: z.array(z.object({ path: z.string() })) }))
+      .parse(JSON.parse(listed));
+    const paths = packed?.files.map(({ path }) => path) ?? [];
+    const alerts = read('deploy/observability/alerts.yaml');
+    const runbooks = Array.from(alerts.matchAll(/runbook_url: (\S+)/g), ([, path]) => path);
+    expect(runbooks).to.not.be.empty;
+    expect(paths).to.include.members([...runbooks, 'docs/runbooks/README.md', 'config.schema.json']);
+    expect(paths.filter((path) => /^(src|test|bench|build|scripts)\//.test(path))).to.deep.equal([]);
   });
 
   it('is under the Apache License 2.0', () => {
@@ -79,6 +95,15 @@ describe('the package', () => {
     }
     for (const fit of [`${node.replace('>=', '')}.0`, '25.0.0', process.versions.node])
       expect(outdatedNode(fit, '/usr/bin/node')).to.equal(undefined);
+  });
+
+  it('reads no other module before it has looked at the version of Node', () => {
+    const imports = Array.from(
+      read('src/main.ts').matchAll(/^import .* from '(.+)';$/gm),
+      ([, path]) => path,
+    );
+    expect(imports).to.deep.equal(['./commands/node-version.ts']);
+    expect(read('src/commands/node-version.ts')).to.not.match(/^import /m);
   });
 
   it('names only scripts that exist', () => {
