@@ -110,7 +110,7 @@ export class HeldNames implements Gate {
     for (const { table } of [held.released, held.canary])
       restamp(table, images, revision, payloads, expiring);
     for (const name of new Set(change.moves.map((move) => move.name)))
-      if (held.names.has(name)) held.letIfEqual(name);
+      if (held.names.has(name)) held.stopHoldingIfEqual(name);
     this.#forgetEmpty(change.type);
   }
 
@@ -164,7 +164,7 @@ export class HeldNames implements Gate {
   release(filter = everything): void {
     this.#change(filter, ['released'], (type, name, { masked }) => {
       if (masked !== undefined || this.#isFrozen(type, name)) return false;
-      type.let(name);
+      type.stopHolding(name);
       return true;
     });
   }
@@ -189,7 +189,7 @@ export class HeldNames implements Gate {
       if (held.masked === undefined || held.masked === 'discarded') return false;
       if (this.#isFrozen(type, name)) return false;
       if (this.#gated.has(type.type)) type.unmask(name, held);
-      else type.let(name);
+      else type.stopHolding(name);
       return true;
     });
   }
@@ -238,7 +238,7 @@ export class HeldNames implements Gate {
     for (const held of this.#types.values()) {
       for (const name of held.names.keys()) {
         if (held.isSeen(name)) continue;
-        held.let(name);
+        held.stopHolding(name);
         this.#options.journal.resource(held.type, name);
         this.#forgetEmpty(held.type);
         return true;
@@ -277,7 +277,7 @@ export class HeldNames implements Gate {
         if (entry === undefined || !change(held, name, entry)) continue;
         const after = held.names.get(name);
         const isJoined = before !== undefined && after !== undefined && after.masked === undefined;
-        if (isJoined && !held.letIfEqual(name)) joined.push(name);
+        if (isJoined && !held.stopHoldingIfEqual(name)) joined.push(name);
         else left.push(name);
       }
       this.#forgetEmpty(held.type);
@@ -297,7 +297,7 @@ export class HeldNames implements Gate {
       refused: undefined,
       closed: true,
     });
-    held.letIfEqual(name);
+    held.stopHoldingIfEqual(name);
   }
 
   #commit({ type }: HeldType, changed: Commit['changed'], sides: readonly Side[], version?: string): void {

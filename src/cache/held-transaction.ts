@@ -126,7 +126,7 @@ export class HeldTransaction {
         this.#unmasked.add(name);
       }
     }
-    this.#type.letIfEqual(name);
+    this.#type.stopHoldingIfEqual(name);
   }
 
   #withUnmasked(changed: Commit['changed']): Commit['changed'] {

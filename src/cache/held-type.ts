@@ -106,7 +106,7 @@ export class HeldType {
   }
 
   /** Everybody sees what upstream has under a name. */
-  let(name: ResourceName): void {
+  stopHolding(name: ResourceName): void {
     this.#tellErrors(name);
     this.names.delete(name);
     this.canary.drop(name);
@@ -118,14 +118,14 @@ export class HeldType {
   }
 
   /** Upstream has gone back, so nothing waits: the name is let through. False: something waits. */
-  letIfEqual(name: ResourceName): boolean {
+  stopHoldingIfEqual(name: ResourceName): boolean {
     const live = this.liveResource(name);
     const image = this.released.get(name);
     if (!this.#isEqual(image, live)) return false;
     if (this.canary.has(name) && !this.#isEqual(this.canary.get(name), live)) return false;
     // Equal content is no change: the variants that clients have stay, with their versions.
     if (image !== undefined && live !== undefined) this.#takeBack(live, image);
-    this.let(name);
+    this.stopHolding(name);
     return true;
   }
 
