@@ -39,7 +39,7 @@ export const IN_PROCESS: ServingMode = {
     const listeners = opened.value;
     return ok({
       addresses: listeners.addresses,
-      clients: new LocalClients(core.relay, reloadPreview(core)),
+      clients: new LocalClients(core.relay, reloadPreview(core), () => core.config.rollout?.canary),
       notReadyReason: () => undefined,
       metricsText: () => core.metricsText(),
       reload: () => {},

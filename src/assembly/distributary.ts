@@ -73,7 +73,7 @@ export class Distributary {
       },
       mode.role(),
     );
-    const nobody = new LocalClients(core.relay, reloadPreview(core));
+    const nobody = new LocalClients(core.relay, reloadPreview(core), () => core.config.rollout?.canary);
     this.#core = core;
     this.#upstreams = new UpstreamSet(core.relay, {
       clock: systemClock,

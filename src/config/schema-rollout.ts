@@ -112,9 +112,34 @@ export function checkRollout(file: unknown, context: z.core.$RefinementCtx): voi
   const known = [...new Set(keys)].filter((key) => key !== undefined);
   readList(read(section, 'canary'), 'match').forEach((entry, index) => {
     const key = readText(entry, 'key');
-    if (key === undefined || key === '' || known.includes(key)) return;
+    if (key === undefined || key === '') return;
+    if (known.includes(key)) {
+      checkValue(file, key, readText(entry, 'value'), index, context);
+      return;
+    }
     const accepted = known.length === 0 ? '"parameters" has no rules' : `accepted: ${known.join(', ')}`;
     const message = `${JSON.stringify(key)} is the key of no rule in "parameters", so no client would match: ${accepted}`;
     context.addIssue({ code: 'custom', path: ['rollout', 'canary', 'match', index, 'key'], message });
   });
+}
+
+/** Where all rules of a key list their values, nothing derives another one but a default. */
+function checkValue(
+  file: unknown,
+  key: string,
+  value: string | undefined,
+  index: number,
+  context: z.core.$RefinementCtx,
+): void {
+  const rules = readList(file, 'parameters').filter((rule) => readText(rule, 'key') === key);
+  const derived = rules.map((rule) => ({
+    values: readList(rule, 'values'),
+    otherwise: readText(rule, 'default'),
+  }));
+  if (value === undefined || derived.some(({ values }) => values.length === 0 || values.includes(value)))
+    return;
+  if (derived.some(({ otherwise }) => otherwise === value)) return;
+  const accepted = new Set(derived.flatMap(({ values, otherwise }) => [...values, otherwise ?? []].flat()));
+  const message = `${JSON.stringify(value)} is none of the values of the rules for ${JSON.stringify(key)}, so no client would match: accepted: ${[...accepted].join(', ')}`;
+  context.addIssue({ code: 'custom', path: ['rollout', 'canary', 'match', index, 'value'], message });
 }

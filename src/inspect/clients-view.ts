@@ -29,6 +29,8 @@ export interface ClientsSummary {
   readonly nacks: readonly Plain<NackStatus>[];
   /** Streams that reject something: each counts once. */
   readonly rejecting: number;
+  /** What is odd about them, for the operator; empty without streams. */
+  readonly warnings: readonly string[];
   /** The processes that serve them; empty if it is this one. */
   readonly workers: readonly Plain<WorkerStatus>[];
 }
@@ -72,6 +74,7 @@ export const emptySummary: ClientsSummary = {
   subscriptions: new Map(),
   nacks: [],
   rejecting: 0,
+  warnings: [],
   workers: [],
 };
 
@@ -94,7 +97,14 @@ export function mergeSummaries(summaries: readonly ClientsSummary[]): ClientsSum
     }
   }
   const workers = summaries.flatMap((summary) => summary.workers);
-  return { streams, subscriptions, nacks: mostRecent(nacks.values()), rejecting, workers };
+  const warnings = sharedWarnings(summaries);
+  return { streams, subscriptions, nacks: mostRecent(nacks.values()), rejecting, warnings, workers };
+}
+
+/** What all processes with clients say: a client of another one may be what this one misses. */
+function sharedWarnings(summaries: readonly ClientsSummary[]): readonly string[] {
+  const [first, ...others] = summaries.filter(({ streams }) => streams > 0);
+  return (first?.warnings ?? []).filter((one) => others.every(({ warnings }) => warnings.includes(one)));
 }
 
 /** Lists of several processes as one. */

@@ -132,7 +132,9 @@ export class Inspection implements Inspector {
   async status(): Promise<Plain<StatusResponse>> {
     const { relay, staleness, version, startedAt, rollout } = this.#options;
     const { ready, reason } = this.ready();
-    const { streams, subscriptions, nacks, rejecting, workers } = await this.#options.clients().summary();
+    const { streams, subscriptions, nacks, rejecting, warnings, workers } = await this.#options
+      .clients()
+      .summary();
     return {
       version,
       uptimeSeconds: (Date.now() - startedAt) / 1000,
@@ -169,7 +171,7 @@ export class Inspection implements Inspector {
       nacks: [...nacks],
       rejectingClients: rejecting,
       workers: [...workers],
-      warnings: [...this.#options.warnings()],
+      warnings: [...this.#options.warnings(), ...warnings],
       cacheBytes: BigInt(relay.store.bytes),
       nodeId: relay.nodeId,
       host: hostname(),

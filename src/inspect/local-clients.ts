@@ -20,6 +20,7 @@ import { type Pace, TimeSlices } from '../model/time-slices.ts';
 import { canonicalName } from '../model/xdstp.ts';
 import { TypeLabels } from '../observe/type-label.ts';
 import type { Relay } from '../relay.ts';
+import { type CanaryRules, unmetMatches } from '../rollout/canary-choice.ts';
 import { compileGlob } from '../security/pattern.ts';
 import type { EncodedStatus } from '../wire/client-status.ts';
 import { type GrpcStatus } from '../wire/grpc-status.ts';
@@ -50,11 +51,13 @@ export class LocalClients implements ClientsView {
   readonly inWorkers = false;
   readonly #relay: Relay;
   readonly #preview: ReloadPreview;
+  readonly #canaryRules: () => CanaryRules | undefined;
   readonly #slices = new TimeSlices(systemClock);
 
-  constructor(relay: Relay, preview: ReloadPreview) {
+  constructor(relay: Relay, preview: ReloadPreview, canaryRules: () => CanaryRules | undefined) {
     this.#relay = relay;
     this.#preview = preview;
+    this.#canaryRules = canaryRules;
   }
 
   summary(): ClientsSummary {
@@ -65,7 +68,8 @@ export class LocalClients implements ClientsView {
       const label = labels.of(type);
       subscriptions.set(label, (subscriptions.get(label) ?? 0) + count);
     }
-    return { streams: server.size, subscriptions, ...this.#rejections(), workers: [] };
+    const warnings = this.#warnings();
+    return { streams: server.size, subscriptions, ...this.#rejections(), warnings, workers: [] };
   }
 
   list(query: ClientsQuery): Plain<ListClientsResponse> {
@@ -121,6 +125,13 @@ export class LocalClients implements ClientsView {
 
   configs(query: ClientStatusQuery): Promise<Result<EncodedStatus, GrpcStatus>> {
     return clientConfigs(this.#relay, query, this.#slices);
+  }
+
+  #warnings(): readonly string[] {
+    const rules = this.#canaryRules();
+    if (rules === undefined || rules.match.length === 0) return [];
+    const clients = new Set(Iterator.from(this.#relay.server.streams()).map(derivedOf));
+    return clients.size === 0 ? [] : unmetMatches(rules, clients);
   }
 
   #rejections(): Pick<ClientsSummary, 'nacks' | 'rejecting'> {

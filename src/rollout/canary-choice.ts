@@ -16,6 +16,16 @@ export function placeOf(nodeId: string): number {
   return Number.parseInt(hash('sha256', nodeId, 'hex').slice(0, 12), 16) / 2 ** 48;
 }
 
+/** The entries of `match` that meet none of these clients, each told for the operator. */
+export function unmetMatches({ match }: CanaryRules, clients: ReadonlySet<Parameters>): readonly string[] {
+  return [...match.entries()]
+    .filter(([, { key, value }]) => clients.values().every(({ entries }) => entries.get(key) !== value))
+    .map(
+      ([index, { key, value }]) =>
+        `rollout.canary.match[${index}]: no connected client has ${key}=${JSON.stringify(value)}, so it makes nobody a canary`,
+    );
+}
+
 /** Whether the rules alone make a client a canary. `parameters`: what the relay derives for it. */
 export function isCanaryByRule(
   { percent, match }: CanaryRules,

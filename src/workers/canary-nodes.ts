@@ -13,6 +13,10 @@ export class CanaryNodes {
     this.#named = new Set(nodes);
   }
 
+  get rules(): CanariesMessage['rules'] {
+    return this.#rules;
+  }
+
   sideOf(nodeId: string, parameters: Parameters): Side {
     return this.#named.has(nodeId) || isCanaryByRule(this.#rules, nodeId, parameters) ? 'canary' : 'released';
   }

@@ -42,11 +42,11 @@ export class WorkerClient {
 
   summary(): Answered<ClientsSummary> {
     return attempt(
-      this.#admin.status({}).then(({ clients, types, nacks, rejectingClients: rejecting }) => {
+      this.#admin.status({}).then(({ clients, types, nacks, rejectingClients: rejecting, warnings }) => {
         // The primary itself reports types that are only cached.
         const subscribed = types.filter(({ subscriptions }) => subscriptions > 0);
         const subscriptions = new Map(subscribed.map((row) => [row.type, row.subscriptions]));
-        return { streams: clients, subscriptions, nacks, rejecting, workers: [] };
+        return { streams: clients, subscriptions, nacks, rejecting, warnings, workers: [] };
       }),
     );
   }

@@ -92,7 +92,7 @@ export class Worker {
       clock: systemClock,
       send,
     });
-    this.#clients = new LocalClients(relay, reloadPreview(this.#core));
+    this.#clients = new LocalClients(relay, reloadPreview(this.#core), () => this.#canaries?.rules);
   }
 
   /** Resolves with the worker when it listens, and has said so. */

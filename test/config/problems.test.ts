@@ -479,6 +479,13 @@ const tables: ReadonlyMap<string, readonly Row[]> = new Map([
         ],
       },
       {
+        rule: 'a match on a value that the rules never derive',
+        text: `${minimal}parameters: [{ key: env, from: node.metadata.env, values: [prod, test] }]\nrollout: { canary: { match: [{ key: env, value: canary }] } }\n`,
+        problems: [
+          '5:49: rollout.canary.match[0].value: "canary" is none of the values of the rules for "env", so no client would match: accepted: prod, test',
+        ],
+      },
+      {
         rule: 'an unknown type',
         text: `${minimal}rollout: { types: [lds, cdx] }\n`,
         problems: ['4:25: rollout.types[1]: unknown type "cdx": did you mean "cds"?'],

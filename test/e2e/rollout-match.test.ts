@@ -1,0 +1,45 @@
+import { expect } from 'chai';
+import { z } from 'zod';
+import { eventually } from './support/eventually.ts';
+import { run } from './support/explain.ts';
+import { ResourceFiles } from './support/files.ts';
+import { RelayProcess } from './support/relay.ts';
+import { Connections } from './support/variant-client.ts';
+
+const status = z.object({ warnings: z.array(z.string()) });
+const warning = 'rollout.canary.match[1]: no connected client has env="canary", so it makes nobody a canary';
+
+describe('a canary.match that meets nobody', function () {
+  this.timeout(60_000);
+
+  for (const workers of [0, 2]) {
+    it(`is a warning in status and on the page, while there are clients (workers: ${workers})`, async () => {
+      using files = new ResourceFiles();
+      files.write('cds', new Map([['shop', '1']]));
+      await using relay = await RelayProcess.start({
+        upstreams: [files.upstream],
+        parameters: [{ key: 'env', from: 'node.metadata.env' }],
+        rollout: { canary: { match: ['prod', 'canary'].map((value) => ({ key: 'env', value })) } },
+        workers,
+      });
+      const warnings = async (): Promise<readonly string[]> => {
+        const { body } = await relay.rpc('distributary.admin.v1.AdminService/Status', {});
+        return status.parse(JSON.parse(body)).warnings;
+      };
+      expect(await warnings()).to.deep.equal([]);
+      using connections = new Connections(relay.xds, workers + 1);
+      const open = async (id: string, env: string): Promise<void> => {
+        const client = connections.open({ protocol: 'delta', node: { id, metadata: { env } } });
+        client.want('cds', { names: ['*'] });
+        await client.gets('cds', ['shop: 1']);
+      };
+      // With workers the warning is about the clients of all of them.
+      for (const id of ['n1', 'n2', 'n3']) await open(id, 'prod');
+      await eventually(async () => expect(await warnings()).to.deep.equal([warning]));
+      expect((await relay.get('/')).body).to.include('no connected client has env=');
+      expect((await run('status', '--admin', `http://${relay.admin}`)).out).to.include(warning);
+      await open('n4', 'canary');
+      await eventually(async () => expect(await warnings()).to.deep.equal([]));
+    });
+  }
+});
