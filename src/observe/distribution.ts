@@ -50,7 +50,7 @@ export class HistogramFamily<Label extends string> extends Histogram {
     labelNames: readonly Label[],
     bounds: readonly number[],
   ) {
-    super({ name, help, buckets: [...bounds], registers: [registry] });
+    super({ name, help, labelNames: [...labelNames], buckets: [...bounds], registers: [registry] });
     this.#name = name;
     this.#bounds = bounds;
     this.#labelNames = labelNames;

@@ -1,7 +1,9 @@
 import { collectDefaultMetrics, Gauge, Registry } from 'prom-client';
 import type { TypeUrl } from '../model/brand.ts';
 import { isKnownType } from '../model/types.ts';
+import { descriptions, type MetricDescription } from './descriptions.ts';
 import { type Distribution, HistogramFamily } from './distribution.ts';
+import { rejections } from './rejections.ts';
 import { type RelayFacts, RelayGauges } from './relay-gauges.ts';
 import { RolloutMetrics } from './rollout-metrics.ts';
 import { type Sample, SampledGauges } from './sample.ts';
@@ -11,34 +13,6 @@ import { OTHER_TYPES, TypeLabels } from './type-label.ts';
 
 export type TransportLabel = 'sotw' | 'delta' | 'rest' | 'fetch';
 export type RequestKindLabel = 'subscribe' | 'ack' | 'nack' | 'stale';
-
-/** Why streams and requests are refused (docs/operations.md). */
-const rejections = [
-  'malformed',
-  'node',
-  'no_node',
-  'type',
-  'denied',
-  'request_bytes',
-  'response_bytes',
-  'subscriptions',
-  'streams',
-  'calls',
-  'rate',
-  'stalled',
-  'draining',
-  'rules',
-  'cold',
-  'unknown',
-  'upstream_sessions',
-  'loop',
-  'connections',
-  'connections_per_peer',
-  'streams_per_peer',
-  'first_request',
-  'half_sent',
-  'idle',
-] as const;
 
 /** Seconds. Inside a process: from a tenth of a millisecond; behind a slow client: to a minute. */
 const delayBuckets = [
@@ -169,7 +143,7 @@ export class Metrics {
     }
     // A series that appears with its first increment hides that increment from rate() and increase().
     for (const result of ['accepted', 'rejected'] as const) this.reloads(result);
-    for (const reason of rejections) this.rejected(reason);
+    for (const reason of rejections.keys()) this.rejected(reason);
     for (const reason of ['size', 'idle', 'ttl']) this.evictions(reason);
     this.workerRestarts();
   }
@@ -310,6 +284,11 @@ export class Metrics {
   #gather(): void {
     if (this.#sample !== undefined) this.#gauges.show(this.#sample());
     this.#relay?.show();
+  }
+
+  /** Every metric without its values, for the reference. */
+  describe(): readonly MetricDescription[] {
+    return descriptions(this.#registry);
   }
 
   /** Of `text`, for the HTTP header. */

@@ -4,6 +4,7 @@ import { expect } from 'chai';
 import { end, reference, start } from '../../scripts/config-reference.ts';
 import { parseConfig } from '../../src/config/load.ts';
 import { Metrics } from '../../src/observe/metrics.ts';
+import { rejections } from '../../src/observe/rejections.ts';
 import { envoyBinary } from '../e2e/support/envoy-binary.ts';
 import { temporaryDirectory } from '../e2e/support/paths.ts';
 import { run } from '../e2e/support/process.ts';
@@ -108,22 +109,29 @@ describe('the documentation', () => {
     }
   });
 
-  it('tells every reason for which clients are turned away', async () => {
-    const reasons = new Set(['streams', 'draining']);
+  it('tells every reason for which clients are turned away, and counts it from 0', async () => {
+    const given = new Set(['streams', 'draining']);
     for (const file of globSync('src/**/*.ts', { cwd: root, exclude: ['src/gen/**'] })) {
       for (const [, reason = ''] of read(file).matchAll(
         /(?:#refuse\(|[.]rejected\(|reason: )'([a-z_]+)'[,)]/g,
       ))
-        reasons.add(reason);
+        given.add(reason);
     }
-    const line = read('docs/operations.md')
-      .split('\n')
-      .find((one) => one.includes('has these reasons'));
-    const told = [...(line ?? '').matchAll(/`([a-z_]+)`/g)].map(([, reason]) => reason);
-    expect(told).to.include.members([...reasons]);
+    expect([...rejections.keys()]).to.include.members([...given]);
     const metrics = await new Metrics().text();
-    for (const reason of reasons)
-      expect(metrics, 'and counts it from 0').to.include(`{reason="${reason}"} 0`);
+    for (const reason of rejections.keys()) expect(metrics).to.include(`{reason="${reason}"} 0`);
+  });
+
+  it('gives the status of each reason as the code does', () => {
+    const wrong: string[] = [];
+    for (const file of globSync('src/**/*.ts', { cwd: root, exclude: ['src/gen/**'] })) {
+      for (const [, reason = '', status] of read(file).matchAll(
+        /(?:#refuse\(|reason: )'([a-z_]+)',\s+(?:status: )?\{\s*code: Code[.]([A-Z_]+)/g,
+      ))
+        if (reason !== 'rate' && rejections.get(reason)?.code !== status)
+          wrong.push(`${file}: ${reason} ${status}`);
+    }
+    expect(wrong).to.deep.equal([]);
   });
 
   it('has each rule of the protocol that code and tests cite, and names its tests', () => {
@@ -153,7 +161,7 @@ describe('the documentation', () => {
     this.timeout(60_000);
     const envoy = await need(this, envoyBinary());
     using directory = temporaryDirectory();
-    const [bootstrap = ''] = blocks('README.md', 'yaml envoy');
+    const [bootstrap = ''] = blocks('docs/how-to/first-relay.md', 'yaml envoy');
     const path = join(directory.path, 'envoy.yaml');
     writeFileSync(path, bootstrap);
     await run({ command: envoy, args: ['--mode', 'validate', '-c', path] });
