@@ -1,7 +1,7 @@
 import { execFileSync } from 'node:child_process';
 import { join } from 'node:path';
 import { createFileRegistry, type DescMessage, type DescMethod, fromBinary } from '@bufbuild/protobuf';
-import { FileDescriptorSetSchema } from '@bufbuild/protobuf/wkt';
+import { FileDescriptorSetSchema, MethodOptions_IdempotencyLevel } from '@bufbuild/protobuf/wkt';
 import { Comments } from './comments.ts';
 import { fieldType } from './field-type.ts';
 import { code, heading, table } from './markdown.ts';
@@ -33,7 +33,7 @@ export function adminRpc(): string {
   if (service === undefined) throw new Error('proto/ has no AdminService');
   const methods = service.methods.map((method) => [
     code(method.name),
-    method.idempotency === 1 ? 'reads' : '**changes**',
+    method.idempotency === MethodOptions_IdempotencyLevel.NO_SIDE_EFFECTS ? 'reads' : '**changes**',
     comments.of(method),
   ]);
   const parts = service.methods.map((method) => methodSection(method, comments));

@@ -1,5 +1,6 @@
 import type { DescField, DescMessage, DescMethod } from '@bufbuild/protobuf';
 import type { FileDescriptorSet } from '@bufbuild/protobuf/wkt';
+import { assertNever } from '../../src/model/result.ts';
 
 /** Numbers of fields in descriptor.proto, of which the paths of SourceCodeInfo are made. */
 const messages = 4;
@@ -45,6 +46,8 @@ function pathOf(described: DescField | DescMessage | DescMethod): readonly numbe
         methods,
         described.parent.methods.indexOf(described),
       ];
+    default:
+      return assertNever(described);
   }
 }
 

@@ -1,4 +1,5 @@
 import { type DescField, ScalarType } from '@bufbuild/protobuf';
+import { assertNever } from '../../src/model/result.ts';
 import { code } from './markdown.ts';
 
 /** The type of a field as .proto files have it, with a link if it is a message of ours. */
@@ -14,6 +15,8 @@ export function fieldType(field: DescField): string {
       return `list of ${elementOf(field)}`;
     case 'map':
       return `map of ${scalar(field.mapKey)} to ${elementOf(field)}`;
+    default:
+      return assertNever(field);
   }
 }
 
