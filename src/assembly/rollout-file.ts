@@ -1,7 +1,7 @@
 import { readFileSync, renameSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { z } from 'zod';
-import { typeUrl } from '../model/brand.ts';
+import { resourceName, typeUrl } from '../model/brand.ts';
 import type { Log } from '../observe/log.ts';
 import type { SavedRollout } from '../rollout/rollout-options.ts';
 import { errorCode, explainError } from '../wire/node-error.ts';
@@ -16,11 +16,21 @@ const content = z.object({
     }),
   ),
   canaries: z.array(z.tuple([z.string(), z.string()])),
+  // Files of earlier versions have none.
+  verdicts: z
+    .array(
+      z.object({
+        cause: z.enum(['rejection', 'disconnects']),
+        reason: z.string(),
+        contents: z.array(z.object({ type: z.string(), name: z.string(), hashes: z.array(z.string()) })),
+      }),
+    )
+    .default([]),
 });
 
-const nothing: SavedRollout = { freezes: [], canaries: new Map() };
+const nothing: SavedRollout = { freezes: [], canaries: new Map(), verdicts: [] };
 
-/** What is frozen and who is a canary, beside the persisted cache: a restart must not open what an operator closed. */
+/** What is frozen, who is a canary, and what was found bad, beside the persisted cache: a restart must not open what an operator closed. */
 export class RolloutFile {
   readonly #path: string;
   readonly #log: Log;
@@ -32,7 +42,7 @@ export class RolloutFile {
 
   load(): SavedRollout {
     try {
-      const { freezes, canaries } = content.parse(JSON.parse(readFileSync(this.#path, 'utf8')));
+      const { freezes, canaries, verdicts } = content.parse(JSON.parse(readFileSync(this.#path, 'utf8')));
       return {
         freezes: freezes.map(({ type, upstream, reason, since }) => ({
           type: type === undefined ? undefined : typeUrl(type),
@@ -41,24 +51,35 @@ export class RolloutFile {
           since,
         })),
         canaries: new Map(canaries),
+        verdicts: verdicts.map(({ cause, reason, contents }) => ({
+          cause,
+          reason,
+          contents: contents.map(({ type, name, hashes }) => ({
+            type: typeUrl(type),
+            name: resourceName(name),
+            hashes,
+          })),
+        })),
       };
     } catch (error) {
       if (errorCode(error) === 'ENOENT') return nothing;
       const reason = error instanceof z.ZodError ? z.prettifyError(error) : explainError(error);
-      this.#log.error('what was frozen is not known: the file cannot be read', { file: this.#path, reason });
+      this.#log.error('what was frozen or found bad is not known: the file cannot be read', {
+        file: this.#path,
+        reason,
+      });
       return nothing;
     }
   }
 
   /** Another file takes its place, so that a crash leaves the one or the other. */
-  save({ freezes, canaries }: SavedRollout): void {
+  save({ freezes, canaries, verdicts }: SavedRollout): void {
     try {
-      writeFileSync(`${this.#path}.new`, JSON.stringify({ freezes, canaries: [...canaries] }), {
-        mode: 0o600,
-      });
+      const text = JSON.stringify({ freezes, canaries: [...canaries], verdicts });
+      writeFileSync(`${this.#path}.new`, text, { mode: 0o600 });
       renameSync(`${this.#path}.new`, this.#path);
     } catch (error) {
-      this.#log.error('what is frozen is not kept over a restart: the file cannot be written', {
+      this.#log.error('what is frozen or found bad is not kept over a restart: the file cannot be written', {
         file: this.#path,
         reason: explainError(error),
       });

@@ -7,19 +7,6 @@ import type { Variant } from '../model/resource.ts';
 import type { Holder } from '../model/transaction.ts';
 import { VariantIndex } from '../model/variant-index.ts';
 
-/**
- * A holder from before a restart, of a replaced upstream, or of another relay. Upstream has not confirmed its variants
- * since. In the first two cases it has the key of the original holder, which replaces it by delivering the variant
- * again.
- */
-export interface RestoredHolder extends Holder {
-  readonly restored: true;
-}
-
-export function isRestored(holder: Holder): holder is RestoredHolder {
-  return 'restored' in holder;
-}
-
 /** A variant and its holders. */
 export interface CacheEntry {
   readonly constraints: Constraints;
@@ -31,11 +18,6 @@ export interface CacheEntry {
 
 export function hasHolder(entry: CacheEntry, holder: Holder): boolean {
   return entry.holders.some((known) => known.key === holder.key);
-}
-
-/** The holder as one that upstream has not confirmed. */
-export function asRestored(holder: Holder): RestoredHolder {
-  return { ...holder, restored: true };
 }
 
 /** Adds a holder, or replaces the one with the same key. */

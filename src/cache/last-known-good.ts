@@ -1,6 +1,7 @@
+import { asRestored } from '../model/restored-holder.ts';
 import { isCollection } from '../model/selection.ts';
 import type { Holder, Interest, Transaction } from '../model/transaction.ts';
-import { addHolder, asRestored, type CacheEntry } from './cached-resource.ts';
+import { addHolder, type CacheEntry } from './cached-resource.ts';
 import type { CommitChanges } from './commit-changes.ts';
 import { hasContent } from './interest-content.ts';
 import type { TypeTable } from './type-table.ts';

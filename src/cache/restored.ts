@@ -7,8 +7,9 @@ import {
   type TypeUrl,
 } from '../model/brand.ts';
 import type { Payload, Variant } from '../model/resource.ts';
+import { asRestored, type RestoredHolder } from '../model/restored-holder.ts';
 import { type Holder, type Interest, WILDCARD } from '../model/transaction.ts';
-import { asRestored, CachedResource, type CacheEntry, type RestoredHolder } from './cached-resource.ts';
+import { CachedResource, type CacheEntry } from './cached-resource.ts';
 import { deltaVersionOf, type Payloads } from './payloads.ts';
 import type { TypeTable } from './type-table.ts';
 

@@ -1,6 +1,7 @@
 import { type ResourceName, resourceName } from '../model/brand.ts';
 import type { Constraints } from '../model/constraints.ts';
 import type { Parameters } from '../model/parameters.ts';
+import { isRestored } from '../model/restored-holder.ts';
 import { coversResource } from '../model/selection.ts';
 import {
   type Holder,
@@ -9,7 +10,7 @@ import {
   type Transaction,
   WILDCARD,
 } from '../model/transaction.ts';
-import { type CachedResource, type CacheEntry, isRestored } from './cached-resource.ts';
+import type { CachedResource, CacheEntry } from './cached-resource.ts';
 import type { CommitChanges } from './commit-changes.ts';
 import type { Payloads } from './payloads.ts';
 import { isNeeded } from './restored.ts';

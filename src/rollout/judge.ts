@@ -1,4 +1,5 @@
 import { assertNever } from '../model/result.ts';
+import type { Verdict } from './verdicts.ts';
 
 /** As configured (`rollout`). Times are milliseconds. */
 export interface JudgeSettings {
@@ -19,6 +20,8 @@ export interface Observation {
   readonly accepted: number;
   /** What one of them rejects, and why; undefined: none rejects anything. */
   readonly rejection: string | undefined;
+  /** What a canary said of it before a restart; undefined: nothing. */
+  readonly foundBefore: Pick<Verdict, 'cause' | 'reason'> | undefined;
   /** Why the change removes too much; undefined: it does not. */
   readonly removals: string | undefined;
   /** After a restart the clients may not be back yet: that nobody subscribes to a change says nothing. */
@@ -52,12 +55,6 @@ interface Attempt {
   ends: readonly number[];
 }
 
-/** Too many streams of canaries ended while these names waited: any of them may be at fault. */
-interface TooManyEnds {
-  readonly reason: string;
-  readonly names: ReadonlySet<string>;
-}
-
 const wait = (nextAt: number | undefined): Judgement => ({ release: undefined, nextAt });
 
 /**
@@ -74,7 +71,7 @@ export class Judge {
   #state: RolloutState;
   #attempt: Attempt | undefined;
   /** It stays so until upstream says something else under one of the names, over a freeze too. */
-  #tooManyEnds: TooManyEnds | undefined;
+  #tooManyEnds: Verdict | undefined;
   #frozen = false;
 
   constructor(settings: JudgeSettings, now: number) {
@@ -96,9 +93,9 @@ export class Judge {
     return this.#attempt?.ends.length ?? 0;
   }
 
-  /** Why these names were found bad, by clients that left; undefined: they were not. */
-  tooManyEnds(names: ReadonlySet<string>): string | undefined {
-    return this.#tooManyEnds?.names.isDisjointFrom(names) === false ? this.#tooManyEnds.reason : undefined;
+  /** What was found bad by clients that left; undefined: nothing was. */
+  get tooManyEnds(): Verdict | undefined {
+    return this.#tooManyEnds;
   }
 
   /** What waits was found bad, by a rejection or by clients that left: it is shown to no other client. */
@@ -184,17 +181,18 @@ export class Judge {
 
   #objection(
     attempt: Attempt,
-    { names, rejection, removals, total }: Observation,
+    { names, rejection, foundBefore, removals, total }: Observation,
   ): { readonly cause: HoldCause; readonly reason: string } | undefined {
     if (rejection !== undefined) return { cause: 'rejection', reason: rejection };
     const { maxDisconnects } = this.#settings;
     const ended = attempt.ends.length;
     if (ended * 100 > maxDisconnects * (total + ended)) {
       const reason = `${ended} of ${total + ended} canary streams ended within the bake: max_disconnects is ${maxDisconnects} percent`;
-      this.#tooManyEnds ??= { reason, names };
+      this.#tooManyEnds ??= { cause: 'disconnects', reason, names };
     }
-    const left = this.tooManyEnds(names);
-    if (left !== undefined) return { cause: 'disconnects', reason: left };
+    if (this.#tooManyEnds?.names.isDisjointFrom(names) === false)
+      return { cause: 'disconnects', reason: this.#tooManyEnds.reason };
+    if (foundBefore !== undefined) return foundBefore;
     return removals === undefined ? undefined : { cause: 'removals', reason: removals };
   }
 

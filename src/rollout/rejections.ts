@@ -1,4 +1,5 @@
 import type { CanaryStream, Standing } from './fleet.ts';
+import type { Verdict } from './verdicts.ts';
 
 type Rejected = Extract<Standing, { readonly kind: 'rejected' }>;
 
@@ -11,11 +12,28 @@ export class Rejections {
   readonly #live = new Map<CanaryStream['stream'], Rejected>();
   /** Of streams that have ended, or do not subscribe any more. */
   #left: readonly Rejected[] = [];
+  /** Undefined: to be made anew. */
+  #verdicts: readonly Verdict[] | undefined;
+
+  /** What is rejected, the same values until something changes. */
+  get verdicts(): readonly Verdict[] {
+    if (this.#verdicts !== undefined) return this.#verdicts;
+    const verdicts: Verdict[] = [];
+    for (const { reason, names } of [...this.#left, ...this.#live.values()]) {
+      if (verdicts.some((known) => isWithin(names, known.names))) continue;
+      verdicts.push({ cause: 'rejection', reason, names });
+    }
+    this.#verdicts = verdicts;
+    return verdicts;
+  }
 
   /** These names wait with another content now, or wait no more. */
   changed(names: ReadonlySet<string>): void {
-    this.#left = this.#left.filter((one) => one.names.isDisjointFrom(names));
-    for (const [stream, one] of this.#live) if (!one.names.isDisjointFrom(names)) this.#live.delete(stream);
+    const isOver = (one: Rejected): boolean => !one.names.isDisjointFrom(names);
+    const left = this.#left.filter((one) => !isOver(one));
+    if (left.length < this.#left.length) this.#verdicts = undefined;
+    this.#left = left;
+    for (const [stream, one] of this.#live) if (isOver(one)) this.#forget(stream);
   }
 
   /** `waiting`: the names that wait. */
@@ -25,10 +43,15 @@ export class Rejections {
       if (rejected.names.isDisjointFrom(waiting)) continue;
       const now = seen.get(stream);
       if (now === undefined || !subscribesTo(now, rejected.names)) this.#leave(stream, rejected);
-      else if (now.standing.kind === 'accepted') this.#live.delete(stream);
+      else if (now.standing.kind === 'accepted') this.#forget(stream);
     }
-    for (const { stream, standing } of canaries)
-      if (standing.kind === 'rejected' && standing.isFinal) this.#live.set(stream, standing);
+    for (const { stream, standing } of canaries) {
+      if (standing.kind !== 'rejected' || !standing.isFinal) continue;
+      const known = this.#live.get(stream);
+      if (known !== undefined && isSame(known, standing)) continue;
+      this.#live.set(stream, standing);
+      this.#verdicts = undefined;
+    }
   }
 
   ended(stream: CanaryStream['stream'], standing: Standing): void {
@@ -43,12 +66,23 @@ export class Rejections {
 
   /** A client that comes and goes adds nothing. */
   #leave(stream: CanaryStream['stream'], rejected: Rejected): void {
-    this.#live.delete(stream);
-    if (!this.#left.some(({ names }) => rejected.names.isSubsetOf(names)))
+    this.#forget(stream);
+    if (!this.#left.some(({ names }) => isWithin(rejected.names, names)))
       this.#left = [...this.#left, rejected];
+  }
+
+  #forget(stream: CanaryStream['stream']): void {
+    this.#live.delete(stream);
+    this.#verdicts = undefined;
   }
 }
 
 function subscribesTo(stream: CanaryStream, names: ReadonlySet<string>): boolean {
   return names.values().every((name) => stream.names.some((subscribed) => subscribed.has(name)));
 }
+
+const isWithin = (inner: ReadonlySet<string>, outer: ReadonlySet<string>): boolean =>
+  inner === outer || inner.isSubsetOf(outer);
+
+const isSame = (a: Rejected, b: Rejected): boolean =>
+  a.reason === b.reason && a.names.size === b.names.size && isWithin(a.names, b.names);

@@ -5,6 +5,7 @@ import type { CanaryRules } from './canary-choice.ts';
 import type { Fleet } from './fleet.ts';
 import type { Freeze } from './freezes.ts';
 import type { JudgeSettings, RolloutState } from './judge.ts';
+import type { SavedVerdict } from './verdicts.ts';
 
 /** As configured (`rollout`). */
 export interface RolloutSettings extends JudgeSettings {
@@ -17,6 +18,8 @@ export interface SavedRollout {
   readonly freezes: readonly Freeze[];
   /** The nodes that were canaries of what waited, each with its class. */
   readonly canaries: ReadonlyMap<string, string>;
+  /** What was found bad. */
+  readonly verdicts: readonly SavedVerdict[];
 }
 
 type RolloutResult = 'released' | 'held' | 'discarded' | 'timeout';

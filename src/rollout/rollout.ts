@@ -12,6 +12,7 @@ import { byType, filtersOf, matching, nameKey } from './pending-names.ts';
 import { Rejections } from './rejections.ts';
 import { reloadObjection } from './reload-objection.ts';
 import type { RolloutOptions, RolloutReport, RolloutSettings } from './rollout-options.ts';
+import { type Verdict, Verdicts } from './verdicts.ts';
 
 /** While a change waits the clients are looked at so often, in milliseconds: some may have come. */
 const lookMs = 1000;
@@ -39,6 +40,7 @@ export class Rollout {
   readonly #freezes: Freezes;
   readonly #canaries: Canaries;
   readonly #rejections = new Rejections();
+  readonly #verdicts: Verdicts;
   readonly #settling: Settling;
   readonly #forget: () => void;
   #settings: RolloutSettings | undefined;
@@ -56,6 +58,9 @@ export class Rollout {
     this.#judge = new Judge(settings ?? unjudged, clock.now());
     this.#freezes = new Freezes(saved?.freezes);
     this.#canaries = new Canaries(settings?.canary, saved?.canaries, clock.now());
+    this.#verdicts = new Verdicts(saved?.verdicts ?? [], (type, name) =>
+      gate.contentOf(type, name, 'canary'),
+    );
     this.#settling = new Settling(clock, settling, () => this.#look());
     gate.gatedTypes(new Set(settings?.types));
     for (const freeze of this.#freezes.all) gate.freeze(filterOf(freeze));
@@ -79,10 +84,11 @@ export class Rollout {
     this.#look();
     const { state } = this.#judge;
     // What is frozen too: its verdict is only not shown.
-    const names = [...this.#options.gate.pending].filter(({ masked }) => masked === undefined);
+    const names = this.#seenByCanaries();
     const keys = keysOf(names);
-    const known = this.#rejections.reason(keys) ?? this.#judge.tooManyEnds(keys);
-    const reason = state.kind === 'HELD' ? state.reason : known;
+    const known =
+      this.#found().find((one) => !one.names.isDisjointFrom(keys)) ?? this.#verdicts.restored(keys);
+    const reason = state.kind === 'HELD' ? state.reason : known?.reason;
     if (reason === undefined || this.#settings === undefined) return undefined;
     return reloadObjection({ reason, names }, this.#settings, settings);
   }
@@ -201,6 +207,7 @@ export class Rollout {
     const names = new Set([...joined, ...left].map((name) => nameKey(type, name)));
     this.#rejections.changed(names);
     this.#judge.changed(names);
+    this.#verdicts.left(type, left);
     if (joined.length > 0) {
       this.#judge.joined(this.#options.clock.now());
       this.#waits = true;
@@ -209,9 +216,18 @@ export class Rollout {
   }
 
   #judged(): readonly PendingName[] {
-    return [...this.#options.gate.pending].filter(
-      (pending) => pending.masked === undefined && !this.#freezes.covers(pending),
-    );
+    return this.#seenByCanaries().filter((pending) => !this.#freezes.covers(pending));
+  }
+
+  #seenByCanaries(): readonly PendingName[] {
+    return [...this.#options.gate.pending].filter(({ masked }) => masked === undefined);
+  }
+
+  /** What was found bad since the start. */
+  #found(): readonly Verdict[] {
+    const { tooManyEnds } = this.#judge;
+    const { verdicts } = this.#rejections;
+    return tooManyEnds === undefined ? verdicts : [...verdicts, tooManyEnds];
   }
 
   /** Looks at the canaries and passes on what they say. */
@@ -225,6 +241,8 @@ export class Rollout {
     if (Iterator.from(this.#options.gate.pending).next().done === true) this.#released = undefined;
     this.#survey = this.#waits && this.#settings !== undefined ? this.#staffed(now, names) : nobody;
     const { release, nextAt } = this.#judge.judge(now, this.#observe(now, names, this.#survey));
+    if (this.#options.saved !== undefined && this.#verdicts.record(this.#found(), this.#seenByCanaries()))
+      this.#save();
     if (release !== undefined) {
       if (release === 'timeout' && this.#settings !== undefined) this.#options.events.counted('timeout');
       this.#release(names);
@@ -262,6 +280,7 @@ export class Rollout {
       total: canaries.length + this.#canaries.absent(members),
       accepted: canaries.filter(({ standing }) => standing.kind === 'accepted').length,
       rejection: rejected?.reason ?? this.#rejections.reason(waiting),
+      foundBefore: this.#verdicts.restored(waiting),
       removals:
         types.size === 0 ? undefined : this.#options.tooManyRemovals(types, this.#judge.startedAt ?? now),
       clientsMayComeBack: this.#canaries.mayComeBack(now),
@@ -295,7 +314,11 @@ export class Rollout {
   }
 
   #save(): void {
-    this.#options.events.save({ freezes: this.#freezes.all, canaries: this.#canaries.remembered });
+    this.#options.events.save({
+      freezes: this.#freezes.all,
+      canaries: this.#canaries.remembered,
+      verdicts: this.#verdicts.saved,
+    });
   }
 }
 

@@ -1,12 +1,12 @@
 import { expect } from 'chai';
 import fc from 'fast-check';
-import type { RestoredHolder } from '../../src/cache/cached-resource.ts';
 import type { Restored } from '../../src/cache/restored.ts';
 import { Store } from '../../src/cache/store.ts';
 import { resourceName } from '../../src/model/brand.ts';
 import { isVariant } from '../../src/model/catalog.ts';
 import { UNCONSTRAINED } from '../../src/model/constraints.ts';
 import { NO_PARAMETERS } from '../../src/model/parameters.ts';
+import type { RestoredHolder } from '../../src/model/restored-holder.ts';
 import { type Holder, type Interest, transaction } from '../../src/model/transaction.ts';
 import { Code } from '../../src/wire/grpc-status.ts';
 import { encodeStatus } from '../../src/wire/responses.ts';

@@ -15,6 +15,7 @@ const accepted: Observation = {
   total: 2,
   accepted: 2,
   rejection: undefined,
+  foundBefore: undefined,
   removals: undefined,
   clientsMayComeBack: false,
 };

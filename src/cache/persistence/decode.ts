@@ -10,10 +10,10 @@ import type { Change } from '../../model/change.ts';
 import { type Constraints, parseConstraints } from '../../model/constraints.ts';
 import { hashOfDigest } from '../../model/content-hash.ts';
 import { internParameters, type Parameters } from '../../model/parameters.ts';
+import type { RestoredHolder } from '../../model/restored-holder.ts';
 import { fail, ok, type Result } from '../../model/result.ts';
 import { covers } from '../../model/selection.ts';
 import type { Holder, Interest, Selector } from '../../model/transaction.ts';
-import type { RestoredHolder } from '../cached-resource.ts';
 import type { Journal } from '../journal.ts';
 import type {
   Restored,

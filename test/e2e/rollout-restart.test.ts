@@ -1,0 +1,133 @@
+import { expect } from 'chai';
+import { always, eventually } from './support/eventually.ts';
+import { ModelPlane } from './support/model-plane.ts';
+import { temporaryDirectory } from './support/paths.ts';
+import { ClientPool, type RecordingClient } from './support/recording-client.ts';
+import { type RelayConfig, RelayProcess } from './support/relay.ts';
+import { operate, reaches } from './support/rollout-state.ts';
+
+const ids = ['n1', 'n2', 'n3'];
+
+const configOf = (planes: readonly ModelPlane[], more: object = {}): RelayConfig => ({
+  upstreams: [
+    {
+      name: 'central',
+      ads: {
+        endpoints: planes.map(({ address }) => address),
+        backoff: { initial: '20ms', max: '100ms' },
+        connect_timeout: '500ms',
+      },
+    },
+  ],
+  rollout: { canary: { percent: 0.01 }, bake: '300ms' },
+  ...more,
+});
+
+/** Clients that reject `bad`. */
+function connect(pool: ClientPool, nodeIds: readonly string[]): RecordingClient[] {
+  const clients = nodeIds.map((id) => pool.open('delta', id));
+  for (const client of clients) {
+    client.rejects = ({ resources }) => (resources.get('a') === 'bad' ? 'no such filter' : undefined);
+    client.subscribe('cds');
+  }
+  return clients;
+}
+
+const hasHeard = (client: RecordingClient, content: string): boolean =>
+  client.of('cds').some(({ resources }) => resources.get('a') === content);
+
+const heard = (clients: readonly RecordingClient[], content: string): number =>
+  clients.filter((client) => hasHeard(client, content)).length;
+
+const written = (relay: RelayProcess): Promise<void> =>
+  eventually(async () => {
+    expect(await relay.metric('persistence_lag_seconds')).to.equal(0);
+  });
+
+describe('a rollout over restarts and failovers', function () {
+  this.timeout(60_000);
+
+  it('what a canary rejected stays held after a kill, though that canary never comes back', async () => {
+    await using plane = await ModelPlane.start();
+    plane.set('cds', { a: '1' });
+    using directory = temporaryDirectory();
+    const config = configOf([plane], { cache: { persistence: { path: directory.path } } });
+    await using first = await RelayProcess.start(config);
+    const rejecting = new Set<string>();
+    {
+      using pool = new ClientPool(first.xds);
+      const clients = connect(pool, ids);
+      for (const client of clients) await client.gets('cds', { a: '1' });
+      plane.set('cds', { a: 'bad' });
+      await reaches(first, 'HELD');
+      for (const [index, client] of clients.entries())
+        if (hasHeard(client, 'bad')) rejecting.add(ids[index] ?? '');
+      await written(first);
+      first.signal('SIGKILL');
+      await first.stop();
+    }
+    await using second = await RelayProcess.start(config);
+    using pool = new ClientPool(second.xds);
+    const others = connect(
+      pool,
+      ids.filter((id) => !rejecting.has(id)),
+    );
+    expect(others).to.have.length(2);
+    for (const client of others) await client.gets('cds', { a: '1' });
+    expect((await reaches(second, 'HELD')).reason).to.equal('cds a: no such filter');
+    await always(() => {
+      expect(heard(others, 'bad')).to.equal(0);
+    }, 700);
+    expect((await operate(second, 'Discard')).status).to.equal(200);
+    plane.set('cds', { a: '2' });
+    await reaches(second, 'CANARY');
+    expect((await operate(second, 'Release')).status).to.equal(200);
+    for (const client of others) await client.gets('cds', { a: '2' });
+    expect(heard(others, 'bad')).to.equal(0);
+  });
+
+  it('what upstream says otherwise after a restart goes to one canary first', async () => {
+    await using plane = await ModelPlane.start();
+    plane.set('cds', { a: '1' });
+    using directory = temporaryDirectory();
+    const config = configOf([plane], { cache: { persistence: { path: directory.path } } });
+    await using first = await RelayProcess.start(config);
+    {
+      using pool = new ClientPool(first.xds);
+      for (const client of connect(pool, ids)) await client.gets('cds', { a: '1' });
+      await written(first);
+    }
+    await first.stop();
+    plane.set('cds', { a: 'bad' });
+    await using second = await RelayProcess.start(config);
+    using pool = new ClientPool(second.xds);
+    const clients = connect(pool, ids);
+    for (const client of clients) await client.gets('cds', { a: '1' });
+    await reaches(second, 'HELD');
+    await always(() => {
+      expect(heard(clients, 'bad')).to.equal(1);
+    }, 500);
+    plane.set('cds', { a: '2' });
+    for (const client of clients) await client.gets('cds', { a: '2' });
+  });
+
+  it('what another control plane says otherwise after a failover goes to one canary first', async () => {
+    await using preferred = await ModelPlane.start();
+    await using other = await ModelPlane.start();
+    preferred.set('cds', { a: '1' });
+    other.set('cds', { a: 'bad' });
+    await using relay = await RelayProcess.start(configOf([preferred, other]));
+    using pool = new ClientPool(relay.xds);
+    const clients = connect(pool, ids);
+    for (const client of clients) await client.gets('cds', { a: '1' });
+    preferred.kill();
+    expect((await reaches(relay, 'HELD')).reason).to.equal('cds a: no such filter');
+    await always(() => {
+      expect(heard(clients, 'bad')).to.equal(1);
+    }, 500);
+    other.set('cds', { a: '2' });
+    for (const client of clients) await client.gets('cds', { a: '2' });
+    await reaches(relay, 'IDLE');
+    expect(heard(clients, 'bad')).to.equal(1);
+  });
+});

@@ -1,0 +1,213 @@
+import { expect } from 'chai';
+import { Store } from '../../src/cache/store.ts';
+import { resourceName } from '../../src/model/brand.ts';
+import { internParameters, NO_PARAMETERS } from '../../src/model/parameters.ts';
+import { asRestored } from '../../src/model/restored-holder.ts';
+import { type Transaction, transaction } from '../../src/model/transaction.ts';
+import type { CanaryStream, Fleet } from '../../src/rollout/fleet.ts';
+import { nameKey } from '../../src/rollout/pending-names.ts';
+import { Rollout } from '../../src/rollout/rollout.ts';
+import type { SavedRollout } from '../../src/rollout/rollout-options.ts';
+import { namedHolder, put, type, when } from '../support/in-memory-relay.ts';
+import { VirtualClock } from '../support/virtual-clock.ts';
+
+const cds = type('cds');
+const prod = when({ env: 'prod' });
+const test = when({ env: 'test' });
+const minute = 60_000;
+
+/** A relay with one class of clients, of which nobody is a canary by a rule. */
+class Setting {
+  readonly clock = new VirtualClock();
+  readonly store: Store;
+  readonly rollout: Rollout;
+  saved: SavedRollout;
+  /** The nodes that were elected. */
+  readonly elected: string[] = [];
+  canaries: CanaryStream[] = [];
+
+  constructor(saved: SavedRollout = { freezes: [], canaries: new Map(), verdicts: [] }) {
+    this.saved = saved;
+    this.store = new Store({ clock: this.clock, ambiguous: () => {}, expiring: () => {} });
+    for (const parameters of [NO_PARAMETERS, internParameters([['env', 'prod']])])
+      for (const name of ['a', 'b'])
+        this.store.addInterest({ type: cds, selector: resourceName(name), parameters });
+    const fleet: Fleet = {
+      survey: (waiting) => ({
+        members: ['n1', 'n2'].map((nodeId) => ({
+          nodeId,
+          classKey: 'one',
+          side: this.elected.includes(nodeId) ? 'canary' : 'released',
+          subscribed: new Set([new Set([...(waiting.get(cds) ?? [])].map((name) => nameKey(cds, name)))]),
+        })),
+        canaries: this.canaries,
+      }),
+      waitingChanged: () => {},
+      moved: (nodes) => this.elected.push(...nodes),
+    };
+    this.rollout = new Rollout(
+      {
+        bakeMs: 30_000,
+        maxWaitMs: 600_000,
+        onTimeout: 'HOLD',
+        maxDisconnects: 20,
+        mode: 'AUTOMATIC',
+        canary: { percent: 0, match: [] },
+        types: [cds],
+      },
+      {
+        gate: this.store.held,
+        fleet,
+        clock: this.clock,
+        saved,
+        revision: () => 1,
+        tooManyRemovals: () => undefined,
+        events: {
+          counted: () => {},
+          released: () => {},
+          stateChanged: () => {},
+          save: (state) => {
+            this.saved = state;
+          },
+        },
+      },
+    );
+  }
+
+  /** What is released is restored, and the interests with it. */
+  static restarted(before: Setting): Setting {
+    const setting = new Setting(before.saved);
+    setting.has(released);
+    return setting;
+  }
+
+  has(puts: Transaction['puts']): void {
+    this.store.apply(transaction({ holder: asRestored(namedHolder), type: cds, puts }));
+    this.#settle();
+  }
+
+  says(part: Partial<Transaction>): void {
+    this.store.apply(transaction({ holder: namedHolder, type: cds, ...part }));
+    this.#settle();
+  }
+
+  /** The canary rejects both names. */
+  rejects(): void {
+    const names = new Set(['a', 'b'].map((name) => nameKey(cds, resourceName(name))));
+    const standing = { kind: 'rejected', reason: 'cds a: no', names, isFinal: true } as const;
+    this.canaries = [{ stream: 's1', standing, names: [names] }];
+    this.rollout.canaryAnswered();
+    this.clock.advance(100);
+  }
+
+  get state(): string {
+    const { state } = this.rollout.report();
+    return state.kind === 'HELD' ? `HELD: ${state.reason}` : state.kind;
+  }
+
+  #settle(): void {
+    this.store.held.notify();
+    this.clock.advance(100);
+  }
+}
+
+const one = (name: string, content: string, constraints = prod) => put(cds, name, content, { constraints });
+const released = [one('a', '1'), one('a', '1', test), one('b', '1')];
+const bad = [one('a', 'bad'), one('b', '2')];
+
+/** A relay whose canary has rejected `bad`, after its restart. */
+function restarted(): Setting {
+  const before = new Setting();
+  before.says({ puts: released });
+  before.says({ puts: bad });
+  before.rejects();
+  expect(before.state).to.equal('HELD: cds a: no');
+  return Setting.restarted(before);
+}
+
+const held = 'HELD: cds a: no';
+
+interface Row {
+  readonly rule: string;
+  readonly after: (setting: Setting) => void;
+  readonly state: string;
+}
+
+const rows: readonly Row[] = [
+  { rule: 'upstream says the same', after: (r) => r.says({ puts: bad }), state: held },
+  {
+    rule: 'the same comes name by name',
+    after: (r) => bad.forEach((each) => r.says({ puts: [each] })),
+    state: held,
+  },
+  { rule: 'only one of the names yet', after: (r) => r.says({ puts: bad.slice(1) }), state: held },
+  {
+    rule: 'one of them is mended',
+    after: (r) => r.says({ puts: [one('a', '3'), one('b', '2')] }),
+    state: 'CANARY',
+  },
+  {
+    rule: 'one of them is what is released',
+    after: (r) => r.says({ puts: [...released.slice(0, 2), one('b', '2')] }),
+    state: 'CANARY',
+  },
+  { rule: 'all of it is taken back', after: (r) => r.says({ puts: released }), state: 'IDLE' },
+  {
+    rule: 'one of them is removed instead',
+    after: (r) => {
+      r.says({ puts: bad });
+      r.says({ removals: [{ name: resourceName('a'), constraints: prod }] });
+    },
+    state: 'CANARY',
+  },
+  {
+    rule: 'an operator discards it, and upstream says something else',
+    after: (r) => {
+      r.says({ puts: bad });
+      r.rollout.discard({});
+      r.says({ puts: [one('b', '3')] });
+    },
+    state: 'CANARY',
+  },
+];
+
+describe('verdicts after a restart', () => {
+  for (const { rule, after, state } of rows) {
+    it(`${rule}: ${state}`, () => {
+      const setting = restarted();
+      after(setting);
+      expect(setting.state).to.equal(state);
+    });
+  }
+
+  it('the canary never comes back: it stays held, and nobody else is asked', () => {
+    const setting = restarted();
+    setting.says({ puts: bad });
+    setting.clock.advance(20 * minute);
+    expect([setting.state, setting.elected]).to.deep.equal([held, []]);
+    const again = Setting.restarted(setting);
+    again.says({ puts: bad });
+    again.clock.advance(2 * minute);
+    expect([again.state, again.elected, again.saved.verdicts.length]).to.deep.equal([held, [], 1]);
+  });
+
+  it('what was mended is forgotten on the disk too', () => {
+    const setting = restarted();
+    setting.says({ puts: [one('a', '3'), one('b', '2')] });
+    expect(setting.saved.verdicts).to.deep.equal([]);
+  });
+
+  it('a rejection of very many names is remembered by some of them', () => {
+    const setting = new Setting();
+    const names = Array.from({ length: 3000 }, (_, index) => `c${index}`);
+    for (const name of names)
+      setting.store.addInterest({ type: cds, selector: resourceName(name), parameters: NO_PARAMETERS });
+    for (const content of ['1', 'bad']) setting.says({ puts: names.map((name) => put(cds, name, content)) });
+    const keys = new Set(names.map((name) => nameKey(cds, resourceName(name))));
+    const standing = { kind: 'rejected', reason: 'cds: no', names: keys, isFinal: true } as const;
+    setting.canaries = [{ stream: 's1', standing, names: [keys] }];
+    setting.rollout.canaryAnswered();
+    setting.clock.advance(100);
+    expect(setting.saved.verdicts.map(({ contents }) => contents.length)).to.deep.equal([1000]);
+  });
+});
