@@ -5,7 +5,6 @@ import {
   ExplainResponseSchema,
 } from '../gen/distributary/admin/v1/admin_pb.ts';
 import { fail, ok, type Result } from '../model/result.ts';
-import { knownTypes, typeByName } from '../model/types.ts';
 import { adminClient, adminOptions, adminUsage, explainFailure } from './admin-client.ts';
 import { defineCommand } from './command.ts';
 import { jsonText } from './json-text.ts';
@@ -13,15 +12,14 @@ import { printable } from './printable.ts';
 import { readParameters } from './read-parameters.ts';
 import { textTable } from './text-table.ts';
 import { UsageError } from './usage.ts';
-
-const shorts = knownTypes.map(({ short }) => short).join(' ');
+import { readType, shortTypes } from './with-relay.ts';
 
 const usage = `Usage: distributary explain --type T --name N [--param KEY=VALUE]... [--client STREAM_ID] [--admin URL]
        [--cert F --key F] [--ca F] [--json]
 
 Shows which variant of a resource a client with these parameters gets, and why each other variant does not match.
 
-  --type T             a type URL, or one of: ${shorts}
+  --type T             a type URL, or one of: ${shortTypes}
   --name N             the resource's name
   --param KEY=VALUE    a dynamic parameter; may be repeated
   --client STREAM_ID   a connected client (see the status page): its parameters, and what it was last sent
@@ -84,11 +82,10 @@ interface Given {
 }
 
 function readRequest({ type, name, param = [], client = '' }: Given): Result<Request> {
+  const known = readType(type);
+  if (!known.ok) return known;
   if (type === undefined || type === '') return fail('--type is missing');
   if (name === undefined || name === '') return fail('--name is missing');
-  if (typeByName(type) === undefined) {
-    return fail(`unknown --type ${JSON.stringify(type)}: accepted are ${shorts}, or a type URL`);
-  }
   const parameters = readParameters('--param', param);
   return parameters.ok ? ok({ type, name, parameters: parameters.value, client }) : parameters;
 }

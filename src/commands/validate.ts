@@ -2,7 +2,7 @@ import type { Config } from '../config/config.ts';
 import type { Environment } from '../config/environment.ts';
 import { loadConfig, withoutReferences } from '../config/load.ts';
 import { type ConfigProblem, problemLine } from '../config/source.ts';
-import { warningLine, warnings } from '../config/warnings.ts';
+import { dangers, warningLine, withoutEffect } from '../config/warnings.ts';
 import {
   type CompareConfigurationResponse,
   CompareConfigurationResponseSchema,
@@ -19,7 +19,8 @@ import { withRelay } from './with-relay.ts';
 
 const usage = `Usage: distributary validate --config FILE [--against URL [--cert F --key F] [--ca F]] [--json]
 
-Checks a configuration and the files it names, resources too, without running it.
+Checks a configuration and the files it names, resources too, without running it. It refuses what a relay would only warn
+of: resource files that it would leave out, and rules that match no client.
 Prints every problem as FILE:LINE:COLUMN: path: message. What is dangerous but may be intended is printed as
 FILE:LINE:COLUMN: warning: path: message.
 
@@ -74,9 +75,12 @@ interface Checked {
 async function check(file: string, environment: Environment): Promise<Checked> {
   const loaded = loadConfig(file, environment);
   const problems = loaded.ok
-    ? await resourceProblems(loaded.value)
+    ? [
+        ...withoutEffect(loaded.value).map((problem) => foundIn(file, problem)),
+        ...(await resourceProblems(loaded.value)),
+      ]
     : loaded.error.map((problem) => foundIn(file, problem));
-  const warned = loaded.ok ? warnings(loaded.value) : [];
+  const warned = loaded.ok ? dangers(loaded.value) : [];
   const good = loaded.ok && problems.length === 0;
   return {
     config: good ? loaded.value : undefined,
@@ -121,8 +125,8 @@ interface Found {
 /** Left out: what the format of the file does not have. */
 interface FoundAt {
   readonly file: string;
-  readonly line?: number;
-  readonly column?: number;
+  readonly line?: number | undefined;
+  readonly column?: number | undefined;
   readonly path?: string;
   readonly message: string;
 }
@@ -140,8 +144,8 @@ async function resourceProblems({ upstreams, limits }: Config): Promise<readonly
   for (const upstream of upstreams) {
     if (upstream.kind !== 'filesystem') continue;
     for (const problem of await checkResourceFiles(upstream.path, limits.maxConstraintDepth)) {
-      const { file, line, message } = problem;
-      const at = { file, ...(line === undefined ? {} : { line }), message };
+      const { file, place, message } = problem;
+      const at = { file, line: place?.line, column: place?.column, message };
       found.push({ line: formatProblem(problem), at });
     }
   }

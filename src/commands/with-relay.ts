@@ -1,6 +1,6 @@
 import { Code, ConnectError } from '@connectrpc/connect';
 import { fail, ok, type Result } from '../model/result.ts';
-import { knownTypes, typeByName } from '../model/types.ts';
+import { knownTypes, typeByName, typeMeant } from '../model/types.ts';
 import { type AdminClient, type AdminFlags, adminClient, explainFailure } from './admin-client.ts';
 import { printable } from './printable.ts';
 import { refuse, type Terminal, UsageError } from './usage.ts';
@@ -54,7 +54,9 @@ function refusal(client: AdminClient, error: unknown): string {
 export function readType(type: string | undefined): Result<string> {
   if (type === undefined) return ok('');
   if (typeByName(type) !== undefined) return ok(type);
-  return fail(`unknown --type ${JSON.stringify(type)}: accepted are ${shortTypes}, or a type URL`);
+  const meant = typeMeant(type);
+  const hint = meant === undefined ? `accepted are ${shortTypes}, or a type URL` : `did you mean ${meant}?`;
+  return fail(`unknown --type ${JSON.stringify(type)}: ${hint}`);
 }
 
 /** A positive integer; `otherwise` where it is not given. */

@@ -13,8 +13,7 @@ const longestUnixPath = 107;
 export function checkAddress(text: string): Result<Address> {
   const parsed = parseAddress(text);
   if (!parsed.ok) {
-    const hint = text.startsWith(':') ? ' (0.0.0.0 or [::] as the host is every interface)' : '';
-    return fail(parsed.error + hint);
+    return fail(`${parsed.error}${hintFor(text)}`);
   }
   const address = parsed.value;
   if (address.kind === 'unix') {
@@ -25,6 +24,18 @@ export function checkAddress(text: string): Result<Address> {
   return validHost(address.host, text.startsWith('['))
     ? parsed
     : fail(`${JSON.stringify(address.host)} is neither a host name nor an IP address`);
+}
+
+/** What was probably meant by a text that is no address. */
+function hintFor(text: string): string {
+  if (text.startsWith(':')) return ' (0.0.0.0 or [::] as the host is every interface)';
+  const url = /^\w+:\/\//.test(text) ? URL.parse(text) : undefined;
+  if (url && url.hostname !== '') {
+    const tls = url.protocol === 'https:' || url.protocol === 'grpcs:';
+    const address = `${url.hostname}:${url.port || (tls ? '443' : '80')}`;
+    return `: it is a URL, write ${JSON.stringify(address)}${tls ? ' and set tls' : ''}`;
+  }
+  return /^[\w.-]+$/.test(text) ? ': the port is missing' : '';
 }
 
 function validHost(host: string, bracketed: boolean): boolean {

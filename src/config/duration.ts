@@ -14,15 +14,37 @@ const form = new RegExp(String.raw`^(?<amount>\d+(?:\.\d+)?)(?<unit>ms|s|m|h)$`)
 /** The longest wait that a timer of Node can do: 24.8 days. */
 const longest = 2 ** 31 - 1;
 
+const accepted = 'a number with ms, s, m or h, as in "500ms" or "5s"';
+
+/** What people write for the units. */
+const otherUnits: ReadonlyMap<string, string> = new Map([
+  ['', 's'],
+  ['sec', 's'],
+  ['second', 's'],
+  ['min', 'm'],
+  ['minute', 'm'],
+  ['hour', 'h'],
+  ['hr', 'h'],
+  ['msec', 'ms'],
+  ['millisecond', 'ms'],
+]);
+
+/** What is wrong with a text or a number that is no duration, and what was probably meant. */
+export function notADuration(text: string): string {
+  const [, amount, unit = ''] = /^(\d+(?:\.\d+)?) *([a-z]*)$/i.exec(text) ?? [];
+  const meant = otherUnits.get(unit.toLowerCase().replace(/(?<=..)s$/, ''));
+  if (amount === undefined || meant === undefined) return `is not a duration: accepted is ${accepted}`;
+  const written = JSON.stringify(`${amount}${meant}`);
+  return unit === ''
+    ? `is not a duration without a unit: write ${written} (accepted are ms, s, m and h)`
+    : `is not a duration: did you mean ${written}? (accepted are ms, s, m and h)`;
+}
+
 /** `5s`, `500ms`, `0.5s`, `2m`, `1h`: whole milliseconds. */
 export function parseDuration(text: string): Result<number> {
   const groups = form.exec(text)?.groups;
   const scale = units.get(groups?.['unit'] ?? '');
-  if (scale === undefined) {
-    return fail(
-      `${JSON.stringify(text)} is not a duration: accepted is a number with ms, s, m or h, as in "500ms" or "5s"`,
-    );
-  }
+  if (scale === undefined) return fail(`${JSON.stringify(text)} ${notADuration(text)}`);
   const exact = Number(groups?.['amount']) * scale;
   const milliseconds = Math.round(exact);
   if (milliseconds > longest) return fail(`${text} is too long: at most 24 days are accepted`);

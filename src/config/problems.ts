@@ -1,6 +1,7 @@
 import type { z } from 'zod';
 import { assertNever } from '../model/result.ts';
 import { quote } from '../model/text.ts';
+import { notADuration } from './duration.ts';
 import { acceptedKeys, isDuration } from './json-schema.ts';
 import { type Path, pathText, type UnplacedProblem } from './source.ts';
 import { nearest, unknownWord } from './suggest.ts';
@@ -26,8 +27,7 @@ function problemOf(issue: z.core.$ZodIssue, file: unknown): readonly UnplacedPro
       }));
     }
     case 'invalid_type': {
-      const named = typeNames.get(issue.expected) ?? issue.expected;
-      return [{ path, message: wrongType(isDuration(path) ? 'a duration as in "5s"' : named, value) }];
+      return [{ path, message: isDuration(path) ? wrongDuration(value) : wrongType(issue.expected, value) }];
     }
     case 'invalid_value':
       return [{ path, message: notAmong(issue.values.map(String), value) }];
@@ -47,8 +47,45 @@ function problemOf(issue: z.core.$ZodIssue, file: unknown): readonly UnplacedPro
   }
 }
 
-const wrongType = (expected: string, value: unknown): string =>
-  value === undefined ? `missing: ${expected} is required` : `expected ${expected}, got ${describe(value)}`;
+function wrongType(type: string, value: unknown): string {
+  const expected = typeNames.get(type) ?? type;
+  return value === undefined
+    ? `missing: ${expected} is required`
+    : `expected ${expected}, got ${describe(value)}${hint(type, value)}`;
+}
+
+function wrongDuration(value: unknown): string {
+  if (typeof value === 'number') return `${value} ${notADuration(String(value))}`;
+  return value === undefined
+    ? 'missing: a duration as in "5s" is required'
+    : `expected a duration as in "5s", got ${describe(value)}`;
+}
+
+const units: ReadonlyMap<string, number> = new Map([
+  ['', 1],
+  ['k', 1e3],
+  ['m', 1e6],
+  ['g', 1e9],
+  ['t', 1e12],
+  ['ki', 2 ** 10],
+  ['mi', 2 ** 20],
+  ['gi', 2 ** 30],
+  ['ti', 2 ** 40],
+]);
+
+/** What was probably meant: `1GiB` for a number, YAML 1.1's `yes` for a boolean. */
+function hint(type: string, value: unknown): string {
+  if (typeof value !== 'string') return '';
+  if (type === 'boolean') {
+    if (/^(yes|on|true)$/i.test(value)) return ': write true';
+    return /^(no|off|false)$/i.test(value) ? ': write false' : '';
+  }
+  if (type !== 'number' && type !== 'int') return '';
+  const [, amount, unit = ''] = /^(\d+(?:\.\d+)?) *([kmgt]?i?)b?$/i.exec(value) ?? [];
+  const scale = units.get(unit.toLowerCase());
+  if (amount === undefined || scale === undefined) return '';
+  return `: write ${Math.round(Number(amount) * scale)}${unit === '' ? ', without quotes' : ''}`;
+}
 
 function notAmong(accepted: readonly string[], value: unknown): string {
   const meant = typeof value === 'string' ? nearest(value, accepted) : undefined;

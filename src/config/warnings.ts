@@ -2,17 +2,25 @@ import { formatHostPort, isLoopback } from '../wire/address.ts';
 import type { AdsUpstreamConfig, Config, UpstreamConfig } from './config.ts';
 import { type ConfigProblem, locate, problemLine, type UnplacedProblem } from './source.ts';
 
-/** What is dangerous in a valid configuration, though it may be intended. In the order of the file. */
+/** What a relay says of a valid configuration when it starts: dangers, and rules without effect. In the order of the file. */
 export function warnings(config: Config): readonly ConfigProblem[] {
-  return [
-    ...openListeners(config),
-    ...trustedNodes(config),
-    ...unverifiedIdentities(config),
-    ...plainTokens(config),
-  ]
-    .map((complaint) => locate(complaint, config.source.places))
-    .toSorted((a, b) => a.line - b.line || a.column - b.column);
+  return [...dangers(config), ...withoutEffect(config)].toSorted(byPlace);
 }
+
+/** What is dangerous, though it may be intended. */
+export function dangers(config: Config): readonly ConfigProblem[] {
+  return located([...openListeners(config), ...trustedNodes(config), ...plainTokens(config)], config);
+}
+
+/** What cannot be intended, though a relay can run with it: `validate` refuses it. */
+export function withoutEffect(config: Config): readonly ConfigProblem[] {
+  return located(unverifiedIdentities(config), config);
+}
+
+const located = (complaints: readonly UnplacedProblem[], { source }: Config): readonly ConfigProblem[] =>
+  complaints.map((complaint) => locate(complaint, source.places)).toSorted(byPlace);
+
+const byPlace = (a: ConfigProblem, b: ConfigProblem): number => a.line - b.line || a.column - b.column;
 
 /** `problemLine`, marked as a warning. */
 export function warningLine(file: string, warning: ConfigProblem): string {

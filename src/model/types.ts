@@ -93,3 +93,17 @@ export function typeByName(name: string): TypeUrl | undefined {
   if (known !== undefined) return known.url;
   return name.includes('/') ? typeUrl(name) : undefined;
 }
+
+/** `Cluster`, `clusters`, `CDS`: one word for each way to name a type. */
+const plainWord = (word: string): string => word.toLowerCase().replaceAll(/[-_ ]/g, '').replace(/s$/, '');
+
+const byWord = new Map(
+  rows.flatMap(({ short, message, methods = '' }) =>
+    [message.slice(message.lastIndexOf('.') + 1), methods].map((word) => [plainWord(word), short] as const),
+  ),
+);
+
+/** The short name of a type that somebody names in words: `cds` of `cluster`. */
+export function typeMeant(word: string): string | undefined {
+  return byWord.get(plainWord(word));
+}

@@ -1,69 +1,120 @@
-import type { DescMessage, JsonValue, Registry } from '@bufbuild/protobuf';
+import type { DescField, DescMessage, JsonValue, Registry } from '@bufbuild/protobuf';
 import { errorMessage } from '../model/result.ts';
 
 export type JsonPath = readonly (string | number)[];
 
-interface JsonFaultPlace {
+export interface JsonFaultPlace {
   readonly path: JsonPath;
   readonly message: string;
 }
 
+type JsonObject = { readonly [key: string]: JsonValue };
+
 type Read = (desc: DescMessage, json: JsonValue) => unknown;
 
+/** As many faults as anybody reads; the search for more would cost time. */
+const mostFaults = 100;
+
 /**
- * Finds the smallest part of the JSON that `read` refuses, by reading the parts one by one: the decoder itself does
- * not say where it stopped. Costs the document's size times its depth, and only once something is wrong.
+ * Finds the smallest parts of the JSON that `read` refuses, by reading the parts one by one: the decoder itself does
+ * not say where it stopped, and stops at the first. Costs the document's size times its depth, and only once something
+ * is wrong. At least one, and at most 100.
  */
-export function locateJsonFault(
+export function jsonFaults(
   desc: DescMessage,
   json: JsonValue,
   registry: Registry,
   read: Read,
   message: string,
-): JsonFaultPlace {
-  if (!isObject(json)) return { path: [], message };
-  if (desc.typeName === 'google.protobuf.Any') return locateInAny(json, registry, read, message);
-  for (const [key, value] of Object.entries(json)) {
-    const refusal = attempt(() => read(desc, { [key]: value }));
-    if (refusal === undefined) continue;
-    const field = desc.fields.find((candidate) => candidate.name === key || candidate.jsonName === key);
-    const part = field?.message;
-    if (part === undefined) return { path: [key], message: refusal };
-    for (const [inner, element] of parts(field?.fieldKind, value)) {
-      const reason = attempt(() => read(part, element));
-      if (reason === undefined) continue;
-      const found = locateJsonFault(part, element, registry, read, reason);
-      return { path: [key, ...inner, ...found.path], message: found.message };
-    }
-    return { path: [key], message: refusal };
-  }
-  // Every key is good by itself: two of them contradict each other (a oneof set twice, say).
-  return { path: [], message };
+): readonly JsonFaultPlace[] {
+  return [...faultsIn(desc, json, { registry, read }, message).take(mostFaults)];
 }
 
-function locateInAny(
-  json: { readonly [key: string]: JsonValue },
-  registry: Registry,
-  read: Read,
+interface Decoder {
+  readonly registry: Registry;
+  readonly read: Read;
+}
+
+function* faultsIn(
+  desc: DescMessage,
+  json: JsonValue,
+  decoder: Decoder,
   message: string,
-): JsonFaultPlace {
+): Generator<JsonFaultPlace, void, undefined> {
+  if (!isObject(json)) yield { path: [], message: hinted(desc, json, message) };
+  else if (desc.typeName === 'google.protobuf.Any') yield* faultsInAny(json, decoder, message);
+  else yield* faultsInFields(desc, json, decoder, message);
+}
+
+function hinted(desc: DescMessage, json: JsonValue, message: string): string {
+  if (desc.typeName !== 'google.protobuf.Duration') return message;
+  return `${JSON.stringify(json)} is not a duration: accepted are seconds, as in "5s" or "0.25s"`;
+}
+
+function* faultsInFields(
+  desc: DescMessage,
+  json: JsonObject,
+  decoder: Decoder,
+  message: string,
+): Generator<JsonFaultPlace, void, undefined> {
+  let found = false;
+  for (const [key, value] of Object.entries(json)) {
+    const refusal = attempt(() => decoder.read(desc, { [key]: value }));
+    if (refusal === undefined) continue;
+    found = true;
+    const field = desc.fields.find((candidate) => candidate.name === key || candidate.jsonName === key);
+    yield* faultsInField(field, { key, value, refusal }, decoder);
+  }
+  // Every key is good by itself: two of them contradict each other (a oneof set twice, say).
+  if (!found) yield { path: [], message };
+}
+
+interface RefusedField {
+  readonly key: string;
+  readonly value: JsonValue;
+  readonly refusal: string;
+}
+
+function* faultsInField(
+  field: DescField | undefined,
+  { key, value, refusal }: RefusedField,
+  decoder: Decoder,
+): Generator<JsonFaultPlace, void, undefined> {
+  const part = field?.message;
+  let found = false;
+  for (const [inner, element] of part === undefined ? [] : parts(field?.fieldKind, value)) {
+    const reason = part && attempt(() => decoder.read(part, element));
+    if (part === undefined || reason === undefined) continue;
+    found = true;
+    for (const fault of faultsIn(part, element, decoder, reason))
+      yield { path: [key, ...inner, ...fault.path], message: fault.message };
+  }
+  if (!found) yield { path: [key], message: refusal };
+}
+
+function* faultsInAny(
+  json: JsonObject,
+  decoder: Decoder,
+  message: string,
+): Generator<JsonFaultPlace, void, undefined> {
   const url = json['@type'];
   if (typeof url !== 'string' || url === '') {
-    return {
+    yield {
       path: [],
       message: '"@type" is missing: it says which message this is, as type.googleapis.com/…',
     };
+    return;
   }
-  const desc = registry.getMessage(url.slice(url.lastIndexOf('/') + 1));
+  const desc = decoder.registry.getMessage(url.slice(url.lastIndexOf('/') + 1));
   if (desc === undefined) {
-    return {
-      path: ['@type'],
-      message: `unknown "@type" ${JSON.stringify(url)}: it is not part of the Envoy API that this build knows`,
-    };
+    const known = 'it is not part of the Envoy API that this build knows';
+    yield { path: ['@type'], message: `unknown "@type" ${JSON.stringify(url)}: ${known}` };
+    return;
   }
   const { '@type': _type, ...body } = json;
-  const inner = attempt(() => read(desc, body));
-  return inner === undefined ? { path: [], message } : locateJsonFault(desc, body, registry, read, inner);
+  const inner = attempt(() => decoder.read(desc, body));
+  if (inner === undefined) yield { path: [], message };
+  else yield* faultsIn(desc, body, decoder, inner);
 }
 
 /** The messages in a field's value, each with its path below the field. */

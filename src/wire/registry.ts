@@ -13,7 +13,7 @@ import { fromText } from '@bufbuild/protobuf/txtpb';
 import { FileDescriptorSetSchema } from '@bufbuild/protobuf/wkt';
 import { errorMessage, fail, ok, type Result } from '../model/result.ts';
 import { packageFile } from '../package/files.ts';
-import { isJsonValue, type JsonPath, locateJsonFault } from './json-fault.ts';
+import { isJsonValue, type JsonFaultPlace, jsonFaults } from './json-fault.ts';
 
 let registry: Registry | undefined;
 
@@ -29,9 +29,9 @@ export function envoyRegistry(): Registry {
 }
 
 /** Why JSON is not a message, and where in it: the keys as they are written, indexes of arrays. */
-export interface JsonFault {
-  readonly path: JsonPath;
-  readonly message: string;
+export interface JsonFault extends JsonFaultPlace {
+  /** Every fault that was found: this one is the first. */
+  readonly all: readonly JsonFaultPlace[];
 }
 
 export interface JsonOptions {
@@ -47,15 +47,22 @@ export function jsonToBytes(
 ): Result<Uint8Array, JsonFault> {
   const known = envoyRegistry();
   const desc = known.getMessage(typeName);
-  if (desc === undefined) return fail({ path: [], message: unknownType(typeName) });
-  if (!isJsonValue(json)) return fail({ path: [], message: 'it is not JSON, or nested too deeply' });
+  if (desc === undefined) return fail(faultOf([{ path: [], message: unknownType(typeName) }]));
+  if (!isJsonValue(json)) {
+    return fail(faultOf([{ path: [], message: 'it is not JSON, or nested too deeply' }]));
+  }
   const read = (part: DescMessage, value: JsonValue) =>
     fromJson(part, value, { registry: known, ignoreUnknownFields: options.ignoreUnknownFields });
   try {
     return ok(toBinary(desc, read(desc, json)));
   } catch (error) {
-    return fail(locateJsonFault(desc, json, known, read, errorMessage(error)));
+    return fail(faultOf(jsonFaults(desc, json, known, read, errorMessage(error))));
   }
+}
+
+function faultOf(all: readonly JsonFaultPlace[]): JsonFault {
+  const [first = { path: [], message: 'it cannot be decoded' }] = all;
+  return { ...first, all };
 }
 
 /** An encoded message as canonical proto3 JSON; the error names the type that is unknown, nested ones included. */

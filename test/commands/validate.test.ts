@@ -86,14 +86,80 @@ ${path}: 3 problems
     const path = file(`upstreams: [{ name: files, filesystem: { path: ${directory()}/resources } }]
 parameters:
   - { key: tenant, from: node.metadata.tenant, trusted: true }
-  - { key: team, from: peer.uri_san, trusted: true }
 `);
     expect(await run(['--config', path])).to.deep.include({
       code: 0,
       err: `${path}:1:1: warning: xds.address: 0.0.0.0:18000 is plaintext and has no authorization rules, so whoever can reach it may read everything, secrets too: set xds.tls and xds.authorization, or listen on 127.0.0.1 or a Unix socket
-${path}:3:26: warning: parameters[0].from: the rule for "tenant" is trusted, but a client can write what it likes into node.metadata.tenant: only peer.uri_san and peer.dns_san come from a verified certificate
-${path}:4:24: warning: parameters[1].from: matches no client: identities come from verified certificates, so set xds.tls.ca\n`,
+${path}:3:26: warning: parameters[0].from: the rule for "tenant" is trusted, but a client can write what it likes into node.metadata.tenant: only peer.uri_san and peer.dns_san come from a verified certificate\n`,
     });
+  });
+
+  it('refuses principals and peer.*_san without xds.tls.ca, which match nobody', async () => {
+    const path = file(`xds:
+  address: "127.0.0.1:18000"
+  authorization: { rules: [{ principals: ["spiffe://example.com/*"], allow: true }] }
+upstreams: [{ name: a, ads: { endpoints: ["x:1"] } }]
+parameters:
+  - { key: team, from: peer.uri_san, trusted: true }
+`);
+    const why = 'matches no client: identities come from verified certificates, so set xds.tls.ca';
+    expect(await run(['--config', path])).to.deep.equal({
+      code: 2,
+      out: '',
+      err: `${path}:3:30: xds.authorization.rules[0].principals: ${why}
+${path}:6:24: parameters[0].from: ${why}
+${path}: 2 problems
+`,
+    });
+  });
+
+  it('says all that is wrong with a resource file, each with line and column', async () => {
+    mkdirSync(join(directory(), 'wrong'));
+    const bad = join(directory(), 'wrong/clusters.yaml');
+    const cluster = '"@type": type.googleapis.com/envoy.config.cluster.v3.Cluster';
+    writeFileSync(
+      bad,
+      `resources:
+  - ${cluster}
+    nam: one
+    connect_timeout: 5
+  - ${cluster}
+  - ${cluster}
+    name: good
+  - ${cluster}
+    name: good
+  - "@type": type.googleapis.com/envoy.service.discovery.v3.Resource
+    ttl: 10s
+    resource: { ${cluster}, name: mortal }
+`,
+    );
+    const path = file(`upstreams: [{ name: files, filesystem: { path: ${directory()}/wrong } }]\n`);
+    const { code, err } = await run(['--config', path]);
+    expect(code).to.equal(2);
+    const lines = err.trimEnd().split('\n');
+    const places = [
+      /:3:5: resources\[0\]\.nam: .*"nam"/,
+      /:4:5: resources\[0\]\.connect_timeout: 5 is not a duration: accepted are seconds, as in "5s"/,
+      /:5:5: resources\[1\]: .*has no name/,
+      /:8:5: resources\[3\]: .*"good" is in this file twice/,
+      /:10:5: .*"mortal" has a ttl: it ends 10 s after the file is read/,
+      /: 5 problems$/,
+    ];
+    expect(lines).to.have.length(places.length);
+    for (const [index, place] of places.entries()) expect(lines[index]).to.match(place);
+    const { problems } = report.parse(JSON.parse((await run(['--config', path, '--json'])).out));
+    expect(problems[1]).to.include({ file: bad, line: 4, column: 5 });
+  });
+
+  it('a TTL alone in a good file is refused, too', async () => {
+    mkdirSync(join(directory(), 'mortal'));
+    const bad = join(directory(), 'mortal/ttl.json');
+    const cluster = { '@type': 'type.googleapis.com/envoy.config.cluster.v3.Cluster', name: 'mortal' };
+    const wrapper = 'type.googleapis.com/envoy.service.discovery.v3.Resource';
+    writeFileSync(bad, JSON.stringify({ resources: [{ '@type': wrapper, ttl: '2s', resource: cluster }] }));
+    const path = file(`upstreams: [{ name: files, filesystem: { path: ${directory()}/mortal } }]\n`);
+    const { code, err } = await run(['--config', path]);
+    expect([code, err.includes(`${bad}:1:15: `)]).to.deep.equal([2, true]);
   });
 
   it('checks the files that a good configuration names', async () => {
@@ -111,7 +177,7 @@ ${path}:4:24: warning: parameters[1].from: matches no client: identities come fr
     const { code, out, err } = await run(['--config', path]);
     expect([code, out]).to.deep.equal([2, '']);
     expect(err)
-      .to.include(`${bad}:2: `)
+      .to.include(`${bad}:2:1: `)
       .and.to.match(/config\.yaml: \d problems?\n$/);
   });
 

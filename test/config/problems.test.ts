@@ -69,7 +69,7 @@ const tables: ReadonlyMap<string, readonly Row[]> = new Map([
       {
         rule: 'a string where a number is accepted',
         text: `${minimal}cache: { max_bytes: 1GiB }\n`,
-        problems: ['4:21: cache.max_bytes: expected a number, got the string "1GiB"'],
+        problems: ['4:21: cache.max_bytes: expected a number, got the string "1GiB": write 1073741824'],
       },
       {
         rule: 'a fraction where a whole number is accepted',
@@ -82,9 +82,39 @@ const tables: ReadonlyMap<string, readonly Row[]> = new Map([
         problems: ['4:13: node.id: expected a string, got the number 5'],
       },
       {
+        rule: 'a number in quotes',
+        text: `${minimal}workers: "2"\n`,
+        problems: ['4:10: workers: expected a number, got the string "2": write 2, without quotes'],
+      },
+      {
+        rule: 'a type by the name of its message',
+        text: `${minimal}xds: { legacy_wildcard: [cluster, RouteConfigurations, endpoints] }\n`,
+        problems: [
+          '4:26: xds.legacy_wildcard[0]: unknown type "cluster": did you mean "cds"?',
+          '4:35: xds.legacy_wildcard[1]: unknown type "RouteConfigurations": did you mean "rds"?',
+          '4:56: xds.legacy_wildcard[2]: unknown type "endpoints": did you mean "eds"?',
+        ],
+      },
+      {
+        rule: 'a URL where an address is accepted',
+        text: 'upstreams:\n  - name: a\n    ads: { endpoints: ["https://cp.test", "http://cp:1/", "cp"] }\n',
+        problems: [
+          '3:24: upstreams[0].ads.endpoints[0]: address "https://cp.test" must be HOST:PORT, [IPV6]:PORT or unix:PATH, with a port up to 65535: it is a URL, write "cp.test:443" and set tls',
+          '3:43: upstreams[0].ads.endpoints[1]: address "http://cp:1/" must be HOST:PORT, [IPV6]:PORT or unix:PATH, with a port up to 65535: it is a URL, write "cp:1"',
+          '3:59: upstreams[0].ads.endpoints[2]: address "cp" must be HOST:PORT, [IPV6]:PORT or unix:PATH, with a port up to 65535: the port is missing',
+        ],
+      },
+      {
+        rule: 'other units of time',
+        text: `${minimal}drain_timeout: 10min\n`,
+        problems: [
+          '4:16: drain_timeout: "10min" is not a duration: did you mean "10m"? (accepted are ms, s, m and h)',
+        ],
+      },
+      {
         rule: 'a string where true or false is accepted',
         text: `${minimal}parameters: [{ key: a, from: node.id, trusted: "yes" }]\n`,
-        problems: ['4:48: parameters[0].trusted: expected true or false, got the string "yes"'],
+        problems: ['4:48: parameters[0].trusted: expected true or false, got the string "yes": write true'],
       },
       {
         rule: 'a mapping where a list is accepted',
@@ -143,7 +173,7 @@ const tables: ReadonlyMap<string, readonly Row[]> = new Map([
       text: `${minimal}drain_timeout: ${duration}\n`,
       problems: [
         duration === '5'
-          ? '4:16: drain_timeout: expected a duration as in "5s", got the number 5'
+          ? '4:16: drain_timeout: 5 is not a duration without a unit: write "5s" (accepted are ms, s, m and h)'
           : '4:16: drain_timeout: "',
       ],
     })),

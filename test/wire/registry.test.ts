@@ -65,9 +65,22 @@ describe('wire/registry', () => {
     expect(snake).to.deep.equal(jsonToBytes(response, { versionInfo: '7', typeUrl: 'x' }, strict));
   });
 
+  it('every fault is found, at most 100', () => {
+    const bad = { ...listener, nam: 1, name: 7 };
+    const places = fault({ resources: [bad, listener, bad], type: 1 })?.all.map(({ path }) => path.join('.'));
+    expect(places).to.have.members([
+      'resources.0.nam',
+      'resources.0.name',
+      'resources.2.nam',
+      'resources.2.name',
+      'type',
+    ]);
+    expect(fault({ resources: Array.from({ length: 200 }, () => bad) })?.all).to.have.length(100);
+  });
+
   it('an unknown @type is named with its place', () => {
     const strange = { '@type': 'type.googleapis.com/acme.Strange', name: 'x' };
-    expect(fault({ resources: [listener, strange] })).to.deep.equal({
+    expect(fault({ resources: [listener, strange] })).to.deep.include({
       path: ['resources', 1, '@type'],
       message:
         'unknown "@type" "type.googleapis.com/acme.Strange": it is not part of the Envoy API that this build knows',

@@ -12,6 +12,6 @@ export async function checkResourceFiles(
     now: () => Date.now(),
     visit: () => {},
   });
-  if (!scan.ok) return [{ file: path, line: undefined, message: scan.error, types: [] }];
+  if (!scan.ok) return [{ file: path, place: undefined, message: scan.error, types: [] }];
   return mergeScan(scan.value, () => true).problems;
 }

@@ -107,14 +107,14 @@ export class FilesystemUpstream implements Upstream {
   #found(look: ScanOutcome): void {
     if (look.kind === 'missing') {
       const { path } = this.#options;
-      this.#report([{ file: path, line: undefined, message: look.reason, types: [] }]);
+      this.#report([{ file: path, place: undefined, message: look.reason, types: [] }]);
       this.#setState({ connected: false, down: true }, true);
       return;
     }
     const { files } = look.scan;
     const { types, problems } = mergeScan(look.scan, (type, name) => this.claims(type, name));
     this.#report([...problems, ...withheldProblems(files)]);
-    const stale = [...files.values()].some(({ problem }) => problem !== undefined);
+    const stale = [...files.values()].some(({ problems: wrong }) => wrong.length > 0);
     this.#setState({ connected: true, everConnected: true, down: false }, stale);
     this.#publisher.publish(types, withheldTypes(look.scan));
   }
@@ -154,7 +154,7 @@ function withheldProblems(files: Scan['files']): FileProblem[] {
     if (withheld.size === 0) return [];
     const types = Array.from(withheld, (type) => typeInfo(type).short).join(', ');
     const message = `until this file is good, what no other file has counts as unknown, not as absent: ${types}`;
-    return [{ file, line: undefined, message, types: [] }];
+    return [{ file, place: undefined, message, types: [] }];
   });
 }
 

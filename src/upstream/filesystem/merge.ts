@@ -26,9 +26,9 @@ export interface Merged {
 export function mergeScan(scan: Scan, claimed: Claimed): Merged {
   const contents = new Map<string, FileContent>();
   const broken: FileProblem[] = [];
-  for (const [file, { content, problem }] of scan.files) {
+  for (const [file, { content, problems, notes }] of scan.files) {
     if (content !== undefined) contents.set(file, content);
-    if (problem !== undefined) broken.push(problem);
+    broken.push(...problems, ...notes);
   }
   const merged = mergeFiles(contents, claimed);
   return { types: merged.types, problems: [...scan.problems, ...broken, ...merged.problems] };
@@ -52,7 +52,7 @@ function mergeFiles(files: ReadonlyMap<string, FileContent>, claimed: Claimed): 
       if (earlier === undefined) continue;
       problems.push({
         file,
-        line: content.lines[resource.index],
+        place: content.places[resource.index],
         message: `${describe(resource.type, resource.put)} is refused: ${earlier} has it already`,
         types: [resource.type],
       });

@@ -18,23 +18,33 @@ import {
 } from '../../gen/envoy/service/discovery/v3/discovery_pb.ts';
 import { errorMessage, fail, ok, type Result } from '../../model/result.ts';
 import type { JsonPath } from '../../wire/json-fault.ts';
-import { jsonToBytes, textToBytes } from '../../wire/registry.ts';
+import { type JsonFault, jsonToBytes, textToBytes } from '../../wire/registry.ts';
+import type { Place } from './problem.ts';
 
 /** A file's content, and how to find a resource in it. */
-interface ParsedFile {
+export interface ParsedFile {
   readonly response: DiscoveryResponse;
-  /** The line, from 1, of the resource with this index; undefined where the format has no lines. Holds the text. */
-  readonly lineOf: (index: number) => number | undefined;
+  /** Where a resource of the response is; undefined where the format has no lines. Holds the text. */
+  readonly placeOf: (index: number) => Place | undefined;
+  /** Its index in the file: others may have been left out. */
+  readonly indexOf: (index: number) => number;
   /** The same, worked out already, where that costs little. */
-  readonly lines: readonly (number | undefined)[];
+  readonly places: readonly (Place | undefined)[];
 }
 
 interface ParseProblem {
-  readonly line: number | undefined;
+  readonly place: Place | undefined;
   readonly message: string;
 }
 
-type Parsed = Result<ParsedFile, ParseProblem>;
+/** What is wrong with a file: at least one thing. */
+interface Faults {
+  readonly problems: readonly ParseProblem[];
+  /** The resources in which nothing was found, for what else may be wrong with them. */
+  readonly rest: ParsedFile | undefined;
+}
+
+type Parsed = Result<ParsedFile, Faults>;
 
 const decoders: ReadonlyMap<string, (bytes: Uint8Array) => Parsed> = new Map([
   ['.json', parseJson],
@@ -69,22 +79,25 @@ function parseJson(bytes: Uint8Array): Parsed {
     json = JSON.parse(text.value);
   } catch (error) {
     const message = errorMessage(error);
-    return refuse(message, Number(/\(line (\d+) /.exec(message)?.[1]) || undefined);
+    const [, line, column] = /\(line (\d+) column (\d+)\)/.exec(message) ?? [];
+    const place = line === undefined ? undefined : { line: Number(line), column: Number(column) };
+    return refuse(message, place);
   }
   // JSON.parse rounds integers that a double cannot hold; the YAML reader keeps them.
   if (/\d{16}/.test(text.value)) return parseYaml(bytes);
   const layout = lazy(() => readLayout(text.value));
   // The layout of what is nested too deeply costs a second; a fault of the whole document needs none.
-  return fromJsonValue(json, (path) => (path.length === 0 ? 1 : layout().lineAt(path)));
+  return fromJsonValue(json, (path) => (path.length === 0 ? start : layout().placeAt(path)));
 }
 
 function parseYaml(bytes: Uint8Array): Parsed {
   const text = utf8(bytes);
   if (!text.ok) return refuse(text.error);
   try {
-    const { document, lines, lineAt } = readLayout(text.value);
+    const { document, placeIn, placeAt } = readLayout(text.value);
+    // After the first error the parser has lost its place: what it reports from there on is mostly not there.
     const [error] = document.errors;
-    if (error !== undefined) return refuse(error.message, lines.linePos(error.pos[0]).line);
+    if (error !== undefined) return refuse(error.message, placeIn(error.pos[0]));
     visit(document, {
       Scalar(_key, node) {
         // 64-bit integers beyond what a double holds: canonical JSON writes them as strings.
@@ -94,34 +107,59 @@ function parseYaml(bytes: Uint8Array): Parsed {
       },
     });
     const json: unknown = document.toJS();
-    const parsed = fromJsonValue(json, lineAt);
+    const parsed = fromJsonValue(json, placeAt);
     if (!parsed.ok) return parsed;
-    const { response, lineOf } = parsed.value;
-    return ok({ response, lineOf, lines: response.resources.map((_, index) => lineOf(index)) });
+    const { response, placeOf } = parsed.value;
+    return ok({ ...parsed.value, places: response.resources.map((_, index) => placeOf(index)) });
   } catch (thrown) {
     // An alias without its anchor, aliases that multiply beyond reason, or too deep nesting.
     return refuse(errorMessage(thrown));
   }
 }
 
-function fromJsonValue(json: unknown, lineAt: (path: JsonPath) => number | undefined): Parsed {
+const start: Place = { line: 1, column: 1 };
+
+type PlaceAt = (path: JsonPath) => Place | undefined;
+
+function fromJsonValue(json: unknown, placeAt: PlaceAt): Parsed {
   if (json === null)
     return refuse('the file is empty; a DiscoveryResponse without resources is `resources: []`');
-  const bytes = jsonToBytes(DiscoveryResponseSchema.typeName, json, { ignoreUnknownFields: false });
-  if (!bytes.ok) {
-    const { path, message } = bytes.error;
-    return refuse(path.length === 0 ? message : `${showPath(path)}: ${message}`, lineAt(path));
-  }
-  return ok({
-    response: fromBinary(DiscoveryResponseSchema, bytes.value),
-    lineOf: (index) => lineAt(['resources', index]),
-    lines: [],
-  });
+  const bytes = toBytes(json);
+  if (bytes.ok) return ok(parsedFile(bytes.value, (index) => placeAt(['resources', index])));
+  const problems = bytes.error.all.map(({ path, message }) => ({
+    place: placeAt(path),
+    message: path.length === 0 ? message : `${showPath(path)}: ${message}`,
+  }));
+  return fail({ problems, rest: withoutFaults(json, bytes.error, placeAt) });
+}
+
+const toBytes = (json: unknown) =>
+  jsonToBytes(DiscoveryResponseSchema.typeName, json, { ignoreUnknownFields: false });
+
+/** Undefined: something is wrong outside of the resources. */
+function withoutFaults(json: unknown, { all }: JsonFault, placeAt: PlaceAt): ParsedFile | undefined {
+  if (typeof json !== 'object' || json === null || !('resources' in json)) return undefined;
+  const { resources } = json;
+  if (!Array.isArray(resources)) return undefined;
+  const faulty = new Set(all.map(({ path }) => path[1]));
+  const sound = [...resources.keys()].filter((index) => !faulty.has(index));
+  const bytes = toBytes({ ...json, resources: sound.map((index): unknown => resources[index]) });
+  if (!bytes.ok) return undefined;
+  const indexOf = (index: number): number => sound[index] ?? index;
+  return parsedFile(bytes.value, (index) => placeAt(['resources', indexOf(index)]), indexOf);
+}
+
+function parsedFile(
+  bytes: Uint8Array,
+  placeOf: ParsedFile['placeOf'],
+  indexOf: ParsedFile['indexOf'] = (index) => index,
+): ParsedFile {
+  return { response: fromBinary(DiscoveryResponseSchema, bytes), placeOf, indexOf, places: [] };
 }
 
 function parseBinary(bytes: Uint8Array): Parsed {
   try {
-    return ok({ response: fromBinary(DiscoveryResponseSchema, bytes), lineOf: () => undefined, lines: [] });
+    return ok(parsedFile(bytes, () => undefined));
   } catch (error) {
     return refuse(`not an encoded DiscoveryResponse: ${errorMessage(error)}`);
   }
@@ -136,18 +174,30 @@ function parseText(bytes: Uint8Array): Parsed {
 
 interface Layout {
   readonly document: Document.Parsed;
-  readonly lines: LineCounter;
-  readonly lineAt: (path: JsonPath) => number | undefined;
+  /** Of a position in the text. */
+  readonly placeIn: (position: number) => Place;
+  readonly placeAt: PlaceAt;
 }
 
 function readLayout(text: string): Layout {
   const lines = new LineCounter();
   const document = parseDocument(text, { merge: true, prettyErrors: false, lineCounter: lines });
-  return { document, lines, lineAt: (path) => lineOfNode(document, lines, path) };
+  const placeIn = (position: number): Place => {
+    const { line, col } = lines.linePos(position);
+    return { line, column: col };
+  };
+  return {
+    document,
+    placeIn,
+    placeAt: (path) => {
+      const position = positionOf(document, path);
+      return position === undefined ? undefined : placeIn(position);
+    },
+  };
 }
 
-/** The line of the deepest part of the path that is there: keys that a merge (`<<`) brought are elsewhere. */
-function lineOfNode(document: Document.Parsed, lines: LineCounter, path: JsonPath): number | undefined {
+/** Where the deepest part of the path is that is there: keys that a merge (`<<`) brought are elsewhere. */
+function positionOf(document: Document.Parsed, path: JsonPath): number | undefined {
   let node: unknown = document.contents;
   let place: unknown = node;
   for (const segment of path) {
@@ -156,8 +206,7 @@ function lineOfNode(document: Document.Parsed, lines: LineCounter, path: JsonPat
     place = pair.key ?? pair.value ?? place;
     node = pair.value;
   }
-  const start = isNode(place) ? place.range?.[0] : undefined;
-  return typeof start === 'number' ? lines.linePos(start).line : undefined;
+  return isNode(place) ? place.range?.[0] : undefined;
 }
 
 /** An entry of a mapping, or one of a list, which has no key. */
@@ -191,6 +240,6 @@ function lazy<T>(make: () => T): () => T {
   };
 }
 
-function refuse(message: string, line?: number): Result<never, ParseProblem> {
-  return fail({ line, message });
+function refuse(message: string, place?: Place): Result<never, Faults> {
+  return fail({ problems: [{ place, message }], rest: undefined });
 }

@@ -27,7 +27,7 @@ export interface FileResource {
   readonly index: number;
 }
 
-export interface FileResourceProblem {
+interface FileResourceProblem {
   readonly index: number;
   readonly message: string;
 }
@@ -38,28 +38,33 @@ export interface FileResourceProblem {
  * a `type_url` one file may hold several types; with it, all must be of that type. The version of a resource is its
  * own, else the file's `version_info`, else a hash of its content (protocol §7).
  */
-export function readResources(
-  response: DiscoveryResponse,
-  maxConstraintDepth: number,
-): Result<readonly FileResource[], FileResourceProblem> {
+export function readResources(response: DiscoveryResponse, maxConstraintDepth: number): ReadResources {
   const resources: FileResource[] = [];
+  const problems: FileResourceProblem[] = [];
   const seen = new Map<TypeUrl, Map<ResourceName, Set<string>>>();
   for (const [index, any] of response.resources.entries()) {
     const read = readResource(any, index, response, maxConstraintDepth);
-    if (!read.ok) return fail({ index, message: read.error });
+    if (!read.ok) {
+      problems.push({ index, message: read.error });
+      continue;
+    }
     const { type, put } = read.value;
     const names = getOrMake(seen, type, () => new Map<ResourceName, Set<string>>());
     const variants = getOrMake(names, put.name, () => new Set<string>());
     if (variants.has(put.constraints.key)) {
-      return fail({
-        index,
-        message: `${describe(type, put)} is in this file twice with the same constraints`,
-      });
+      const message = `${describe(type, put)} is in this file twice with the same constraints`;
+      problems.push({ index, message });
     }
     variants.add(put.constraints.key);
     resources.push(read.value);
   }
-  return ok(resources);
+  return { resources, problems };
+}
+
+interface ReadResources {
+  readonly resources: readonly FileResource[];
+  /** Empty: all of the file is good. */
+  readonly problems: readonly FileResourceProblem[];
 }
 
 /** For messages: type, name and whether it is a variant. */

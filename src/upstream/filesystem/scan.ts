@@ -117,7 +117,7 @@ class Walk {
       return;
     }
     if (errorCode(error) === 'ENOENT') return;
-    this.problems.push({ file: path, line: undefined, message: explainError(error), types: [] });
+    this.problems.push({ file: path, place: undefined, message: explainError(error), types: [] });
     for (const [file, record] of this.#previous) {
       if (file.startsWith(path + sep)) this.files.set(file, record);
     }

@@ -18,12 +18,15 @@ function record(file: string, content: string | Uint8Array | object) {
 }
 
 function problem(file: string, content: string | Uint8Array | object): string {
-  const found = record(file, content).problem;
-  return found === undefined ? '' : `${found.line ?? '-'}: ${found.message}`;
+  const [found] = record(file, content).problems;
+  return found === undefined ? '' : `${found.place?.line ?? '-'}: ${found.message}`;
 }
 
 function put(content: object) {
-  const { content: read, problem: wrong } = record('a.json', { resources: [content] });
+  const {
+    content: read,
+    problems: [wrong],
+  } = record('a.json', { resources: [content] });
   if (wrong !== undefined) throw new Error(wrong.message);
   return read?.resources[0]?.put;
 }
@@ -41,7 +44,7 @@ describe('upstream/filesystem formats', () => {
       record('a.yml', yaml),
       record('a.pb', pb.value),
       record('a.pb_text', text),
-    ].map(({ content, problem: wrong }) => ({
+    ].map(({ content, problems: [wrong] }) => ({
       wrong,
       digests: content?.resources.map(({ digest }) => digest),
     }));
@@ -162,7 +165,7 @@ describe('upstream/filesystem formats', () => {
     const good = record('a.yaml', clusters('one'));
     const bad = readRecord('a.yaml', Buffer.from('{'), '', good, 8);
     expect(bad.content).to.equal(good.content);
-    expect(bad.problem).not.to.equal(undefined);
-    expect(readRecord('a.yaml', Buffer.from(clusters('one')), '', bad, 8).problem).to.equal(undefined);
+    expect(bad.problems).to.have.length(1);
+    expect(readRecord('a.yaml', Buffer.from(clusters('one')), '', bad, 8).problems).to.deep.equal([]);
   });
 });
