@@ -111,9 +111,9 @@ const upstreamColumns = (now: number): readonly Column<UpstreamStatus>[] => [
   },
   {
     title: 'Data',
-    cell: ({ stale, staleSince }) =>
+    cell: ({ stale, staleSince, fromSiblingsSince }) =>
       stale
-        ? html`<span class="bad">out of date for ${ago(staleSince, now) ?? 'unknown time'}</span>`
+        ? html`<span class="bad">out of date for ${ago(staleSince, now) ?? 'unknown time'}${fromSiblingsSince === '' ? '' : ', from siblings'}</span>`
         : 'current',
   },
   { title: 'Endpoint', mono: true, cell: ({ kind, endpoint }) => `${kind} ${endpoint}` },

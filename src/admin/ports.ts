@@ -47,6 +47,8 @@ export interface ReadinessReport {
     readonly since: number | undefined;
     /** Why it is stale; empty while it is not. */
     readonly staleReason: string;
+    /** Milliseconds since the epoch: since when siblings' answers are served. */
+    readonly fromSiblingsSince: number | undefined;
     readonly lastError: string;
     /** Streams that ended without an answer and are tried again. */
     readonly refusedStreams: number;

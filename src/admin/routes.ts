@@ -59,13 +59,16 @@ async function page(inspector: Inspector): Promise<HttpAnswer> {
 
 function readiness({ ready, reason, upstreams, rollout }: ReadinessReport): HttpAnswer {
   const shown = upstreams.map(
-    ({ name, required, connected, stale, since, staleReason, lastError, refusedStreams, suspectTypes }) => ({
+    ({ name, required, connected, stale, since, lastError, refusedStreams, suspectTypes, ...said }) => ({
       name,
       ...(required ? {} : { required }),
       connected,
       stale,
       since: since === undefined ? null : new Date(since).toISOString(),
-      ...(stale ? { reason: staleReason } : {}),
+      ...(stale ? { reason: said.staleReason } : {}),
+      ...(said.fromSiblingsSince === undefined
+        ? {}
+        : { from_siblings_since: new Date(said.fromSiblingsSince).toISOString() }),
       ...(refusedStreams === 0 ? {} : { refused_streams: refusedStreams, last_error: lastError }),
       ...(suspectTypes.length === 0 ? {} : { suspect_types: suspectTypes }),
     }),

@@ -85,12 +85,18 @@ function upstreamsText({ upstreams }: StatusResponse, now: number, paint: Paint)
   const rows = upstreams.map((upstream) => [
     upstream.name,
     stateCell(upstream),
-    upstream.stale ? painted('yellow', `out of date for ${since(upstream.staleSince, now)}`) : 'current',
+    dataCell(upstream, now),
     `${upstream.kind} ${upstream.endpoint}`,
     upstream.sessions,
     upstream.lastError || upstream.staleReason,
   ]);
   return textTable(['UPSTREAM', 'STATE', 'DATA', 'ENDPOINT', 'SESSIONS', 'LAST ERROR'], rows, paint);
+}
+
+function dataCell({ stale, staleSince, fromSiblingsSince }: UpstreamStatus, now: number): Painted | string {
+  if (!stale) return 'current';
+  const from = fromSiblingsSince === '' ? '' : ', from siblings';
+  return painted('yellow', `out of date for ${since(staleSince, now)}${from}`);
 }
 
 function stateCell({ connected, refusedStreams }: UpstreamStatus): Painted {

@@ -21,10 +21,11 @@ export function sampleOf(relay: Relay, staleness: Staleness, connections: number
       Object.assign({ type, resources, variants }, subscribers.get(type) ?? NO_SUBSCRIBERS),
     ),
     upstreams: relay.upstreams.map((upstream) => {
-      const { connected, sessions } = upstream.state();
+      const { connected, sessions, fromSiblingsSince } = upstream.state();
       const staleSince = staleness.since(upstream);
       const staleSeconds = staleSince === undefined ? 0 : (now - staleSince) / 1000;
-      return { upstream: upstream.name, connected, sessions, staleSeconds };
+      const fromSiblings = fromSiblingsSince !== undefined;
+      return { upstream: upstream.name, connected, sessions, staleSeconds, fromSiblings };
     }),
     cacheBytes: relay.store.bytes,
   };

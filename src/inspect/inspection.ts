@@ -107,6 +107,7 @@ export class Inspection implements Inspector {
         stale: staleSince !== undefined,
         since: staleSince,
         staleReason: staleSince === undefined ? '' : staleReason(state),
+        fromSiblingsSince: state.fromSiblingsSince,
         lastError,
         refusedStreams,
         suspectTypes: upstream.suspects().map(({ type }) => typeInfo(type).short),
@@ -152,6 +153,7 @@ export class Inspection implements Inspector {
           stale: staleSince !== undefined,
           staleSince: staleSince === undefined ? '' : timestamp(staleSince),
           staleReason: staleSince === undefined ? '' : staleReason(state),
+          fromSiblingsSince: state.fromSiblingsSince === undefined ? '' : timestamp(state.fromSiblingsSince),
           lastError: state.lastError,
           heldRemovals: this.#options.heldRemovals(upstream.name).map(({ type, count, since }) => ({
             type: typeInfo(type).short,

@@ -39,6 +39,8 @@ export interface UpstreamState {
   readonly sessions: number;
   /** Milliseconds since the epoch: since when what came from here may be out of date; undefined while current. */
   readonly staleSince: number | undefined;
+  /** Milliseconds since the epoch: since when siblings' answers are served in its place. Undefined: they are not. */
+  readonly fromSiblingsSince?: number | undefined;
   readonly lastError: string;
   /** Streams that ended before any response and are opened again, while others work. */
   readonly refusedStreams: number;

@@ -29,6 +29,8 @@ export interface Sample {
     readonly sessions: number;
     /** 0 while current. */
     readonly staleSeconds: number;
+    /** Siblings' answers are served in its place. */
+    readonly fromSiblings: boolean;
   }[];
   readonly cacheBytes: number;
 }
@@ -45,6 +47,7 @@ export class SampledGauges {
   readonly #connected: Gauge;
   readonly #sessions: Gauge;
   readonly #stale: Gauge;
+  readonly #fromSiblings: Gauge;
   readonly #resources: Gauge;
   readonly #variants: Gauge;
   readonly #bytes: Gauge;
@@ -80,6 +83,11 @@ export class SampledGauges {
       'Seconds since the cached resources of this upstream may be out of date; 0 while they are current',
       ['upstream'],
     );
+    this.#fromSiblings = gauge(
+      'upstream_from_siblings',
+      "1 while siblings' answers are served in place of this upstream's own, else 0",
+      ['upstream'],
+    );
     this.#resources = gauge('cache_resources', 'Cached resources, whatever their variants', ['type']);
     this.#variants = gauge('cache_variants', 'Cached variants of resources', ['type']);
     this.#bytes = gauge('cache_bytes', 'Bytes of cached resources', []);
@@ -88,7 +96,7 @@ export class SampledGauges {
   show(sample: Sample): void {
     for (const gauge of [this.#streams, this.#subscriptions, this.#resources, this.#variants]) gauge.reset();
     for (const gauge of [this.#classes, this.#unacknowledged, this.#rejecting]) gauge.reset();
-    for (const gauge of [this.#connected, this.#sessions, this.#stale]) gauge.reset();
+    for (const gauge of [this.#connected, this.#sessions, this.#stale, this.#fromSiblings]) gauge.reset();
     this.#connections.set(sample.connections);
     for (const { transport, service, count } of sample.streams)
       this.#streams.inc({ transport, service }, count);
@@ -102,10 +110,11 @@ export class SampledGauges {
       this.#resources.inc({ type }, counts.resources);
       this.#variants.inc({ type }, counts.variants);
     }
-    for (const { upstream, connected, sessions, staleSeconds } of sample.upstreams) {
+    for (const { upstream, connected, sessions, staleSeconds, fromSiblings } of sample.upstreams) {
       this.#connected.set({ upstream }, connected ? 1 : 0);
       this.#sessions.set({ upstream }, sessions);
       this.#stale.set({ upstream }, staleSeconds);
+      this.#fromSiblings.set({ upstream }, fromSiblings ? 1 : 0);
     }
     this.#bytes.set(sample.cacheBytes);
   }

@@ -73,6 +73,7 @@ describe('admin listener', () => {
           stale: true,
           since: '2026-01-01T00:00:00.000Z',
           reason: 'connection refused',
+          from_siblings_since: '2026-01-01T00:00:01.000Z',
           last_error: 'connection refused',
           refused_streams: 2,
           suspect_types: ['debug'],

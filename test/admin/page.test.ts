@@ -28,7 +28,7 @@ describe('status page', () => {
       '<span class="state good">ready</span>',
       'version 1.2.3, up for 1 h 2 min',
       'cp-2:18000',
-      'out of date for 10 min',
+      'out of date for 10 min, from siblings',
       '<td class="number">7</td>',
       'no such &quot;filter&quot; &amp; more',
       'envoy-1',

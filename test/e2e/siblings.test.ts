@@ -51,6 +51,7 @@ describe('siblings, on the real process', function () {
     for (const client of clients) await client.gets('cds', { a: '2', c: '1', d: '1' });
     for (const client of clients) expect(client.status, 'the stream lives').to.equal(undefined);
     await eventually(async () => expect((await readyOf(second)).stale).to.equal(false));
+    expect(await second.metric('upstream_from_siblings')).to.equal(0);
   });
 
   it('what no sibling has is unavailable, and not absent', async () => {

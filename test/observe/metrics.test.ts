@@ -45,7 +45,7 @@ describe('metrics', () => {
           variants: 6,
         },
       ],
-      upstreams: [{ upstream: 'central', connected: true, sessions: 2, staleSeconds: 0 }],
+      upstreams: [{ upstream: 'central', connected: true, sessions: 2, staleSeconds: 0, fromSiblings: true }],
       cacheBytes: 1234,
     }));
     metrics.certificateExpiry('xds', 1_600_000_000_000);
@@ -92,6 +92,7 @@ describe('metrics', () => {
       'upstream_connected{upstream="central"} 1',
       'upstream_sessions{upstream="central"} 2',
       'upstream_stale_seconds{upstream="central"} 0',
+      'upstream_from_siblings{upstream="central"} 1',
       'cache_resources{type="cds"} 5',
       'cache_variants{type="cds"} 6',
       'cache_bytes 1234',

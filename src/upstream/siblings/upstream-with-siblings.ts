@@ -37,6 +37,8 @@ export class UpstreamWithSiblings implements Upstream {
   #grace: Timer | undefined;
   #askedAt = 0;
   #hasData = false;
+  /** Since when something of siblings is served that the control plane has not confirmed. */
+  #fromSiblingsSince: number | undefined;
 
   /** `make`: the control plane's upstream, with the sink given. */
   constructor(
@@ -51,8 +53,11 @@ export class UpstreamWithSiblings implements Upstream {
     this.#changed = () => sink.changed();
     this.#siblings = new Siblings(options, {
       apply: (said) => {
-        const isFirst = !this.#hasData && said.puts.length > 0;
-        if (isFirst) this.#hasData = true;
+        const isFirst = this.#fromSiblingsSince === undefined && said.puts.length > 0;
+        if (isFirst) {
+          this.#hasData = true;
+          this.#fromSiblingsSince = this.#clock.now();
+        }
         port.apply(said);
         if (isFirst) sink.changed();
       },
@@ -113,7 +118,12 @@ export class UpstreamWithSiblings implements Upstream {
   state(): UpstreamState {
     const state = this.#upstream.state();
     const down = state.down && this.#grace === undefined;
-    return { ...state, down, everConnected: state.everConnected || this.#hasData };
+    return {
+      ...state,
+      down,
+      everConnected: state.everConnected || this.#hasData,
+      fromSiblingsSince: this.#fromSiblingsSince,
+    };
   }
 
   suspects(): readonly Suspect[] {
@@ -140,8 +150,10 @@ export class UpstreamWithSiblings implements Upstream {
   /** Siblings are asked from the moment when every endpoint has failed, until the control plane has answered. */
   #follow(): void {
     const { down, staleSince } = this.#upstream.state();
-    if (staleSince === undefined) this.#close();
-    else if (down && !this.#siblings.isOpen) this.#open();
+    if (staleSince === undefined) {
+      this.#fromSiblingsSince = undefined;
+      this.#close();
+    } else if (down && !this.#siblings.isOpen) this.#open();
   }
 
   #open(): void {

@@ -23,7 +23,7 @@ export async function started(): Promise<ModelPlane> {
 export async function replaceAllButOne(count: number): Promise<void> {
   await using plane = await started();
   await using replicas = await Replicas.of(plane.address);
-  await Promise.all(Array.from({ length: count }, () => replicas.start()));
+  while (replicas.all.length < count) await replicas.start();
   using stack = new DisposableStack();
   const fleet = replicas.all.flatMap((relay) =>
     protocols.map((protocol) => stack.use(new Roamer(protocol, relay))),

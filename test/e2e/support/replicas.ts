@@ -96,6 +96,7 @@ export async function isReadyAndStale(relay: RelayProcess): Promise<void> {
   await eventually(async () => {
     const { status, connected, stale } = await readyOf(relay);
     expect([status, connected, stale]).to.deep.equal([200, false, true]);
+    expect(await relay.metric('upstream_from_siblings')).to.equal(1);
   });
 }
 

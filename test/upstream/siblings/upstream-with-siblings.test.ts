@@ -139,6 +139,7 @@ describe('an upstream with siblings', () => {
     expect(world.upstream.state()).to.include({ down: false, everConnected: false });
     world.says('10.0.0.1', says('cds', { resources: { a: '1' }, resolved: [all] }));
     expect(world.upstream.state()).to.include({ everConnected: true, staleSince: 1, connected: false });
+    expect(world.upstream.state().fromSiblingsSince, 'it says that it is theirs').to.equal(world.clock.now());
     const { changes } = world;
     world.clock.advance(2000);
     expect(world.upstream.state().down).to.equal(true);
@@ -147,6 +148,8 @@ describe('an upstream with siblings', () => {
     expect(world.upstream.state().down, 'they may have this one').to.equal(false);
     world.clock.advance(2000);
     expect(world.upstream.state().down).to.equal(true);
+    world.recovers();
+    expect(world.upstream.state().fromSiblingsSince, 'the control plane has answered').to.equal(undefined);
   });
 
   it('asks for what the clients of siblings ask', async () => {
