@@ -42,8 +42,12 @@ export interface PickFilter {
 /** Every variant. */
 export const NO_FILTER: PickFilter = { access: undefined, fromWildcard: false };
 
+let lastOrder = 0;
+
 /** All that is cached under one name. */
 export class CachedResource {
+  /** Lower: cached earlier. An alias that several resources have means the first of them, so that no other takes it over. */
+  order = ++lastOrder;
   readonly variants = new VariantIndex<CacheEntry>();
   resourceErrors: Map<ConstraintsKey, StoredResourceError> | undefined;
   /**

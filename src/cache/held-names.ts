@@ -289,8 +289,8 @@ export class HeldNames implements Gate {
   }
 
   #replace(held: HeldType, name: ResourceName, variants: readonly HeldVariant[]): void {
-    held.released.keepVariants(name, variants);
-    held.canary.keepVariants(name, variants);
+    const order = (held.released.get(name) ?? held.liveResource(name))?.order;
+    for (const images of [held.released, held.canary]) images.keepVariants(name, variants, order);
     held.names.set(name, {
       since: this.#options.clock.now(),
       masked: 'rolledBack',

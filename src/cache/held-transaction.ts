@@ -1,11 +1,12 @@
 import { type ResourceName, resourceName } from '../model/brand.ts';
 import type { Commit } from '../model/catalog.ts';
 import type { Constraints } from '../model/constraints.ts';
+import type { Parameters } from '../model/parameters.ts';
 import type { PendingChange } from '../model/rollout.ts';
+import type { Side } from '../model/side.ts';
 import { type Interest, WILDCARD } from '../model/transaction.ts';
 import { type CachedResource, type CacheEntry, isHeldByWildcard } from './cached-resource.ts';
 import { followTtls, type HeldType } from './held-type.ts';
-import type { Images } from './images.ts';
 import type { Interests } from './interests.ts';
 import { sameVariants, type VariantsOf, variantsOf } from './variants-of.ts';
 
@@ -112,9 +113,10 @@ export class HeldTransaction {
     const held = this.#type.names.get(name);
     if (held === undefined) return;
     const live = this.#type.liveResource(name);
-    for (const images of this.#imagesOf(name)) {
+    for (const side of this.#sidesWithImage(name)) {
+      const images = this.#type[side];
       const followed = followTtls(images.get(name), live);
-      const grown = !held.closed && live !== undefined && this.#letNewIn(name, images, live, interests);
+      const grown = !held.closed && live !== undefined && this.#letNewIn(name, side, live, interests);
       const joined = !held.closed && joinWildcards(images.get(name), live, interests);
       if (followed || grown || joined) this.#altered.add(name);
     }
@@ -137,34 +139,42 @@ export class HeldTransaction {
     return merged;
   }
 
-  #imagesOf(name: ResourceName): Images[] {
-    const { released, canary } = this.#type;
-    return canary.has(name) ? [released, canary] : [released];
+  #sidesWithImage(name: ResourceName): readonly Side[] {
+    return this.#type.canary.has(name) ? ['released', 'canary'] : ['released'];
   }
 
   /** A variant for parameter sets that have nothing of the name yet does not wait. */
-  #letNewIn(name: ResourceName, images: Images, live: CachedResource, interests: Interests): boolean {
+  #letNewIn(name: ResourceName, side: Side, live: CachedResource, interests: Interests): boolean {
+    const images = this.#type[side];
     const known = images.get(name);
+    const has = (parameters: Parameters): boolean => matchesAny(known, parameters);
     const isNew = (entry: CacheEntry): boolean =>
       known?.variants.get(entry.constraints.key) === undefined &&
-      interested(interests, entry).every((match) => known === undefined || !match(known));
+      !interestedIn(interests, entry).some(has) &&
+      !this.#isTakenOver(side, entry, interests);
     const added = live.variants.all().filter(isNew);
-    for (const entry of added) images.add(name, entry);
+    for (const entry of added) images.add(name, entry, live.order);
     return added.length > 0;
+  }
+
+  /** Whether who asks by one of its aliases has something, of another resource maybe. */
+  #isTakenOver(side: Side, { variant, constraints }: CacheEntry, interests: Interests): boolean {
+    const table = this.#type.side(side);
+    return variant.aliases.map(resourceName).some((alias) => {
+      const targets = [...table.aliased(alias)].map((name) => table.resource(name));
+      const states = [...(interests.named(alias)?.matching(constraints) ?? [])];
+      return states.some(({ interest }) => targets.some((one) => matchesAny(one, interest.parameters)));
+    });
   }
 }
 
-/** For each interest that sees a variant: whether it has something of a resource. */
-function interested(interests: Interests, { variant }: CacheEntry): ((cached: CachedResource) => boolean)[] {
-  const { name, constraints, aliases } = variant;
-  const states = [...interests.seeing(name, constraints)];
-  for (const alias of aliases)
-    states.push(...(interests.named(resourceName(alias))?.matching(constraints) ?? []));
-  return states.map(
-    ({ interest }) =>
-      (cached) =>
-        cached.variants.match(interest.parameters).length > 0,
-  );
+const matchesAny = (cached: CachedResource | undefined, parameters: Parameters): boolean =>
+  cached !== undefined && cached.variants.match(parameters).length > 0;
+
+/** The parameters of each interest that sees a variant by its name. */
+function interestedIn(interests: Interests, { variant }: CacheEntry): Parameters[] {
+  const { name, constraints } = variant;
+  return [...interests.seeing(name, constraints)].map(({ interest }) => interest.parameters);
 }
 
 /** Wildcards that have nothing of a name yet get its released content at once. */

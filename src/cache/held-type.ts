@@ -197,6 +197,7 @@ export class HeldType {
       entry.variant = released;
     }
     live.adoptBindings(image);
+    live.order = image.order;
   }
 
   #upstreamOf(name: ResourceName): string {

@@ -3,7 +3,7 @@ import type { HeldVariant } from '../model/rollout.ts';
 import type { Selector } from '../model/transaction.ts';
 import { CachedResource, type CacheEntry } from './cached-resource.ts';
 import type { Payloads } from './payloads.ts';
-import { type ReadableTable, TypeTable } from './type-table.ts';
+import { inOrder, type ReadableTable, TypeTable } from './type-table.ts';
 import { VariantRemover } from './variant-remover.ts';
 
 /** Names of one type that one side does not see as upstream has them, and what it sees. Without variants it is absent. */
@@ -34,6 +34,7 @@ export class Images {
     this.#names.add(name);
     if (source === undefined || source.empty) return;
     const copy = new CachedResource();
+    copy.order = source.order;
     this.table.resources.set(name, copy);
     for (const entry of source.variants.all()) this.#add(copy, entry, entry.confirmedIn);
     copy.resourceErrors = source.resourceErrors && new Map(source.resourceErrors);
@@ -41,18 +42,20 @@ export class Images {
   }
 
   /** Keeps these variants of an earlier time. Their TTLs were for that time. */
-  keepVariants(name: ResourceName, variants: readonly HeldVariant[]): void {
+  keepVariants(name: ResourceName, variants: readonly HeldVariant[], order: number | undefined): void {
     this.drop(name);
     this.#names.add(name);
     for (const { variant: earlier, holders } of variants) {
       const variant = earlier.ttl === undefined ? earlier : { ...earlier, ttl: undefined };
-      this.add(name, { constraints: variant.constraints, variant, holders: [...holders], confirmedIn: 0 });
+      const entry = { constraints: variant.constraints, variant, holders: [...holders], confirmedIn: 0 };
+      this.add(name, entry, order);
     }
   }
 
   /** One more variant of a name that is here. */
-  add(name: ResourceName, entry: CacheEntry): void {
+  add(name: ResourceName, entry: CacheEntry, order: number | undefined): void {
     const cached = this.table.resources.get(name) ?? new CachedResource();
+    if (cached.empty && order !== undefined) cached.order = order;
     this.table.resources.set(name, cached);
     this.#add(cached, entry, entry.confirmedIn);
   }
@@ -104,9 +107,10 @@ export class SideTable implements ReadableTable {
     return this.#images.has(name) ? this.#images.get(name) : this.#live()?.resources.get(name);
   }
 
-  *aliased(alias: ResourceName): Iterable<ResourceName> {
-    yield* this.#images.table.aliased(alias);
-    for (const name of this.#live()?.aliased(alias) ?? []) if (!this.#images.has(name)) yield name;
+  aliased(alias: ResourceName): Iterable<ResourceName> {
+    const names = [...this.#images.table.aliased(alias)];
+    for (const name of this.#live()?.aliased(alias) ?? []) if (!this.#images.has(name)) names.push(name);
+    return names.length > 1 ? inOrder(names, (name) => this.resource(name)) : names;
   }
 
   *names(selector: Selector): Iterable<ResourceName> {

@@ -27,11 +27,20 @@ class CachedResources extends Map<ResourceName, CachedResource> {
   }
 }
 
+/** The names of these resources in their order. */
+export function inOrder(
+  names: Iterable<ResourceName>,
+  resource: (name: ResourceName) => CachedResource | undefined,
+): readonly ResourceName[] {
+  const orderOf = (name: ResourceName): number => resource(name)?.order ?? 0;
+  return [...names].toSorted((a, b) => orderOf(a) - orderOf(b));
+}
+
 /** What readers need of a table. */
 export interface ReadableTable {
   readonly interests: Interests;
   resource(name: ResourceName): CachedResource | undefined;
-  /** The resources that have an alias. */
+  /** The resources that have an alias, in their order. */
   aliased(alias: ResourceName): Iterable<ResourceName>;
   /** All names, or those under a glob. */
   names(selector: Selector): Iterable<ResourceName>;
@@ -99,7 +108,9 @@ export class TypeTable implements ReadableTable {
   }
 
   aliased(alias: ResourceName): Iterable<ResourceName> {
-    return this.#aliases.get(alias)?.keys() ?? none;
+    const names = this.#aliases.get(alias);
+    if (names === undefined) return none;
+    return names.size === 1 ? names.keys() : inOrder(names.keys(), (name) => this.resources.get(name));
   }
 
   link(variant: Variant): void {

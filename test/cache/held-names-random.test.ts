@@ -24,6 +24,8 @@ const parameters = [
   ]),
 ];
 const names = ['a', 'b', 'c'].map(resourceName);
+/** Of their own, and one that all may have. */
+const aliases = ['none', 'own', 'shared'] as const;
 const holders = [namedHolder, wildcardHolder];
 const heldForMs = 1000;
 
@@ -32,7 +34,7 @@ const variant = fc.record({
   constraints: fc.nat(constraints.length - 1),
   content: fc.nat(2),
   version: fc.nat(1),
-  alias: fc.boolean(),
+  alias: fc.nat(aliases.length - 1),
   ttl: fc.boolean(),
 });
 const step = fc.oneof(
@@ -68,7 +70,7 @@ type Apply = Extract<Step, { kind: 'apply' }>;
 class Setting {
   readonly clock = new VirtualClock();
   readonly store: Store;
-  readonly all: readonly Interest[] = ['*', 'alias of a', ...names].flatMap((selector) =>
+  readonly all: readonly Interest[] = ['*', 'alias of a', 'shared', ...names].flatMap((selector) =>
     parameters.map((one) => ({ type: cds, selector: resourceName(selector), parameters: one })),
   );
   readonly wanted = new Set<Interest>();
@@ -187,9 +189,13 @@ const putOf = ({ name, constraints: at, content, version, alias, ttl }: Apply['p
   return put(cds, own, String(content), {
     constraints: constraints[at] ?? UNCONSTRAINED,
     version: `${content}.${version}`,
-    aliases: alias ? [`alias of ${own}`] : [],
+    aliases: aliasesOf(own, aliases[alias]),
     ttlMilliseconds: ttl ? heldForMs : undefined,
   });
+};
+const aliasesOf = (own: ResourceName, alias: (typeof aliases)[number] | undefined): string[] => {
+  if (alias === 'own') return [`alias of ${own}`];
+  return alias === 'shared' ? ['shared'] : [];
 };
 const idOf = (one: Apply['puts'][number]) => {
   const { name, constraints: at } = putOf(one);
@@ -287,7 +293,7 @@ function run(steps: readonly Step[]): void {
 function expectLikeStore({ store, wanted }: Setting): void {
   const held = new Map([...store.held.pending].map((one) => [one.name, one.masked]));
   for (const { selector, parameters: one } of wanted) {
-    if (selector === '*' || selector === 'alias of a') continue;
+    if (!names.includes(selector)) continue;
     for (const side of ['canary', 'released'] as const) {
       if (held.has(selector) && (side === 'released' || held.get(selector) !== undefined)) continue;
       const seen = store.sides[side].resolve(cds, selector, one);

@@ -356,6 +356,21 @@ describe('held names', () => {
     });
   });
 
+  it('an alias of two resources means the same one while either is held, and when upstream goes back', () => {
+    const setting = new Setting();
+    setting.want('shared');
+    const shared = { aliases: ['shared'] };
+    const first = cluster('b', '1', shared);
+    setting.apply({ puts: [first] });
+    setting.apply({ puts: [cluster('a', '2', shared)] });
+    expect(setting.both('shared')).to.equal('1 | 1');
+    setting.apply({ puts: [cluster('a', '3', shared)] });
+    expect(setting.both('shared')).to.equal('1 | 1');
+    setting.apply({ removals: [gone('b')] });
+    expect(setting.both('shared')).to.equal('1 | 3');
+    setting.apply({ puts: [first] });
+    expect(setting.both('shared')).to.equal('1 | 1');
+  });
   it('a rollback is told to those whose variant it removes', () => {
     const setting = new Setting();
     for (const parameters of [inProd, inTest]) setting.want('a', parameters);
