@@ -1,0 +1,78 @@
+import { expect } from 'chai';
+import { parse as parseYaml } from 'yaml';
+import { z } from 'zod';
+import { catalog } from '../../src/commands/catalog.ts';
+import { parse as parseArguments } from '../../src/commands/usage.ts';
+import { publishedSchema } from '../../src/config/json-schema.ts';
+import { parseConfig } from '../../src/config/load.ts';
+import { blocksOf, pages, proseOf } from './page.ts';
+
+const keys = Object.keys(z.object({ properties: z.looseObject({}) }).parse(publishedSchema()).properties);
+const upstreams = [{ name: 'any', filesystem: { path: '.' } }];
+
+/** What a YAML block has at its top, if it is nothing but keys of the configuration. */
+function configurationOf(text: string): Readonly<Record<string, unknown>> | undefined {
+  const parsed = z.record(z.string(), z.unknown()).safeParse(parseYaml(text));
+  const isConfiguration = parsed.success && Object.keys(parsed.data).every((key) => keys.includes(key));
+  return isConfiguration ? parsed.data : undefined;
+}
+
+/** Command lines that begin with `distributary`: in shell blocks, and in backticks. */
+function* commandLines(page: string): Iterable<string> {
+  for (const { info, text } of blocksOf(page)) {
+    if (!/^(sh|console)\b/.test(info)) continue;
+    for (const line of text.replaceAll(/\\\n/g, ' ').split('\n')) {
+      const [, command] = /^\s*(?:[$] )?(distributary .*)$/.exec(line) ?? [];
+      if (command !== undefined) yield command;
+    }
+  }
+  for (const [, code = ''] of proseOf(page).matchAll(/`(distributary [^`]*)`/g)) yield code;
+}
+
+/** Its words, without comments and what the shell does. */
+function wordsOf(line: string): readonly string[] {
+  const words = line.match(/"[^"]*"|'[^']*'|\S+/g) ?? [];
+  const end = words.findIndex((word) => /^(#.*|\d?>.*|&|\|.*|;)$/.test(word));
+  return words.slice(1, end === -1 ? undefined : end).map((word) => word.replaceAll(/^["']|["']$/g, ''));
+}
+
+describe('examples in the documents', () => {
+  it('are configurations that validate accepts, whole or in part', () => {
+    const wrong: string[] = [];
+    let count = 0;
+    for (const page of pages) {
+      for (const { info, text } of blocksOf(page)) {
+        if (info !== 'yaml' && info !== 'yaml relay') continue;
+        const found = configurationOf(text);
+        if (found === undefined && info === 'yaml') continue;
+        count += 1;
+        const whole = info === 'yaml relay' ? text : JSON.stringify({ upstreams, ...found });
+        const parsed = parseConfig(whole, page, {});
+        if (!parsed.ok)
+          wrong.push(`${page}: ${parsed.error.map(({ message }) => message).join('; ')}\n${text}`);
+      }
+    }
+    expect(wrong).to.deep.equal([]);
+    expect(count).to.be.above(15);
+  });
+
+  it('are commands that exist, with flags that they have', async () => {
+    const wrong: string[] = [];
+    let count = 0;
+    for (const page of pages) {
+      for (const line of commandLines(page)) {
+        const [name = '', ...rest] = wordsOf(line);
+        if (!/^[a-z]/.test(name)) continue; // COMMAND, --version or an ellipsis
+        count += 1;
+        const command = catalog.find((one) => one.name === name);
+        if (command === undefined) wrong.push(`${page}: ${line}: no such command`);
+        else if (name !== 'completion') {
+          const parsed = parseArguments(rest, (await command.load()).options, '');
+          if (!parsed.ok) wrong.push(`${page}: ${line}: ${parsed.error.message}`);
+        }
+      }
+    }
+    expect(wrong).to.deep.equal([]);
+    expect(count).to.be.above(50);
+  });
+});
