@@ -23,7 +23,7 @@ export const rejections = new Map<string, RejectionReason>([
   ['calls', { code: 'RESOURCE_EXHAUSTED', means: 'too many calls of health, reflection or CSDS' }],
   ['rate', { code: undefined, means: 'more changes of subscriptions than limits.subscription_changes_per_second: reading pauses, and nothing is lost. A poll is refused with RESOURCE_EXHAUSTED' }],
   ['stalled', { code: 'RESOURCE_EXHAUSTED', means: 'the client has not read for limits.stalled_timeout' }],
-  ['half_sent', { code: 'RESOURCE_EXHAUSTED', means: 'a request took longer than limits.stalled_timeout to arrive, or was among the largest while such requests held too much memory' }],
+  ['half_sent', { code: 'DEADLINE_EXCEEDED', means: 'a request took longer than limits.stalled_timeout to arrive. With RESOURCE_EXHAUSTED: it was among the largest while such requests held too much memory' }],
   ['first_request', { code: 'DEADLINE_EXCEEDED', means: 'no request came within limits.first_request_timeout' }],
   ['draining', { code: 'UNAVAILABLE', means: 'the relay is shutting down: connect to another one' }],
   ['rules', { code: 'UNAVAILABLE', means: 'new rules of parameters need a part of the node that the relay does not have any more: connect again' }],
