@@ -97,6 +97,7 @@ export class Distributary {
         recorder: recorded.recorder,
         clients: () => this.#serving?.clients ?? nobody,
         maxResponseBytes: () => this.#config.limits.maxResponseBytes,
+        isPersisted: (type) => this.#persistence?.keeps(type) === true,
         gatedTypes: () => new Set(core.config.rollout?.types ?? gatedByDefault),
         freeze: (filter, reason) => core.rollout.rollout.freeze(filter, reason),
       }),

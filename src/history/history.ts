@@ -31,6 +31,7 @@ export class History {
   #lastRevision = 0;
   /** The revision of the newest change without bodies. */
   #lastStripped = 0;
+  #restoredRevision = 0;
 
   constructor(options: HistoryOptions) {
     this.#options = options;
@@ -38,6 +39,11 @@ export class History {
 
   get lastRevision(): number {
     return this.#lastRevision;
+  }
+
+  /** Of the last change before the restart; 0: nothing was restored. */
+  get restoredRevision(): number {
+    return this.#restoredRevision;
   }
 
   /** Of the bodies that are kept. */
@@ -83,6 +89,7 @@ export class History {
   /** Before the first change. */
   restore({ changes, lastRevision }: RecordedChanges): void {
     this.#lastRevision = Math.max(lastRevision, this.#lastRevision, changes.at(-1)?.revision ?? 0);
+    this.#restoredRevision = this.#lastRevision;
     for (const change of changes) this.#put(change);
     this.#expire();
   }

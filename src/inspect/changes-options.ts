@@ -15,6 +15,8 @@ export interface ChangesOptions {
   readonly maxResponseBytes: () => number;
   /** Those that go to canaries first. */
   readonly gatedTypes: () => ReadonlySet<TypeUrl>;
+  /** Whether a restart keeps the resources of this type. */
+  readonly isPersisted: (type: TypeUrl) => boolean;
   /** Nothing of this changes from now on. */
   readonly freeze: (filter: GateFilter, reason: string) => void;
 }

@@ -68,11 +68,26 @@ function refusalOf(options: ChangesOptions, query: RollbackQuery): GrpcStatus | 
   }
   const reached = reachable(history, to);
   if (!reached.ok) return reached.error;
+  const forgotten = forgottenTypes(options, query);
+  if (forgotten.length > 0) {
+    const types = forgotten.join(', ');
+    const message = `what there was of ${types} at revision ${to} is not known: a restart forgets secrets (cache.persistence.secrets), and the last one was after revision ${history.restoredRevision}; types can be rolled back one by one (type)`;
+    return { code: Code.FAILED_PRECONDITION, message };
+  }
   const change = history.get(to);
   const verdict = change === undefined ? 'RELEASED' : verdictOf(change);
   if (verdict === 'RELEASED') return undefined;
   const message = `revision ${to} was never released (${verdict}): roll back to an earlier one`;
   return { code: Code.FAILED_PRECONDITION, message };
+}
+
+/** What clients have of these types was never persisted, and the relay was started after the revision. */
+function forgottenTypes(options: ChangesOptions, query: RollbackQuery): readonly string[] {
+  const { history, isPersisted, recorder } = options;
+  if (query.to > history.restoredRevision) return [];
+  return typesOf(options, query)
+    .filter((type) => !isPersisted(type) && recorder.released(type).size > 0)
+    .map((type) => typeInfo(type).short);
 }
 
 const invalid = (message: string): GrpcStatus => ({ code: Code.INVALID_ARGUMENT, message });

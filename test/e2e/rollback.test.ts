@@ -3,7 +3,9 @@ import { z } from 'zod';
 import { eventually } from './support/eventually.ts';
 import { run } from './support/explain.ts';
 import { ResourceFiles } from './support/files.ts';
+import { ModelPlane } from './support/model-plane.ts';
 import { temporaryDirectory } from './support/paths.ts';
+import { ClientPool } from './support/recording-client.ts';
 import { RelayProcess } from './support/relay.ts';
 import { Connections, type VariantClient } from './support/variant-client.ts';
 
@@ -135,5 +137,79 @@ describe('rollback', function () {
     const readOnly = await ask('rollback', '--to', '1', '--type', 'eds', '--reason', 'back');
     expect(readOnly.err).to.match(/eds is not gated/);
     await end();
+  });
+
+  it('of what has expired, or was never persisted, is refused: nothing changes, and nothing is frozen', async () => {
+    const directory = stack.use(temporaryDirectory());
+    const small = { cache: { persistence: { path: directory.path } }, history: { max_bytes: 4_000 } };
+    const unchanged = async (content: string): Promise<void> => {
+      await client.gets('cds', [`shop: ${content}`]);
+      expect((await ask('unfreeze', '--reason', 'x')).err).to.include('nothing is frozen');
+    };
+    write(['shop', '0']);
+    files.write('sds', new Map([['key', '0']]));
+    await start(small);
+    client.want('sds', { names: ['key'] });
+    await client.gets('cds', ['shop: 0']);
+    await client.gets('sds', ['key: 0']);
+    for (let content = 1; content <= 10; content++) {
+      write(['shop', String(content)]);
+      await client.gets('cds', [`shop: ${content}`]);
+    }
+    await reaches(12);
+    for (const argv of [
+      ['rollback', '--to', '1', '--reason', 'x'],
+      ['diff', '--from', '1', '--to', '12'],
+    ]) {
+      const refused = await ask(...argv);
+      expect(refused.code, argv.join(' ')).to.equal(1);
+      expect(refused.err).to.match(/revision 1 has expired: .*\(history\.max_bytes, history\.max_age\)$/);
+    }
+    await unchanged('10');
+    files.write('sds', new Map([['key', '1']]));
+    await client.gets('sds', ['key: 1']);
+    await reaches(13);
+    await end();
+
+    await start(small);
+    client.want('sds', { names: ['key'] });
+    await client.gets('sds', ['key: 1']);
+    for (const argv of [[], ['--type', 'sds']]) {
+      const secrets = await ask('rollback', '--to', '12', ...argv, '--reason', 'x');
+      expect(secrets.code, secrets.out).to.equal(1);
+      expect(secrets.err).to.match(
+        /what there was of sds at revision 12 is not known: a restart forgets secrets/,
+      );
+    }
+    await unchanged('10');
+    await client.gets('sds', ['key: 1']);
+    const clusters = await ask('rollback', '--to', '11', '--type', 'cds', '--reason', 'x');
+    expect(clusters.code, clusters.err).to.equal(0);
+    await client.gets('cds', ['shop: 9']);
+    await client.gets('sds', ['key: 1']);
+    await end();
+  });
+
+  it('removes nothing of which nobody had asked yet at that revision', async () => {
+    await using plane = await ModelPlane.start();
+    plane.set('cds', { shop: '1' });
+    plane.set('rds', { routes: '1' });
+    const upstreams = [{ name: 'central', ads: { endpoints: [plane.address] } }];
+    relay = stack.use(await RelayProcess.start({ upstreams, history: {} }));
+    using pool = new ClientPool(relay.xds, 1);
+    const asking = pool.open('delta', 'a');
+    asking.subscribe('cds');
+    await asking.gets('cds', { shop: '1' });
+    plane.set('cds', { shop: '2' });
+    await asking.gets('cds', { shop: '2' });
+    asking.subscribe('rds', ['routes']);
+    await asking.gets('rds', { routes: '1' });
+    plane.set('rds', { routes: '2' });
+    await asking.gets('rds', { routes: '2' });
+    await reaches(4);
+    const done = await ask('rollback', '--to', '1', '--reason', 'x');
+    expect(done.code, done.err).to.equal(0);
+    await asking.gets('cds', { shop: '1' });
+    await asking.gets('rds', { routes: '1' });
   });
 });

@@ -116,6 +116,9 @@ describe('history', () => {
     put(resourceName('new'), 'a');
     commit([resourceName('new')]);
     expect(history.lastRevision).to.equal(2);
+    const before = releasedAt(history, 0).get(type);
+    expect(before?.get(cart), 'unknown is not absent').to.have.length(1);
+    expect(before?.get(resourceName('new'))).to.deep.equal([]);
   });
 
   it('drops the oldest bodies past max_bytes and max_age, and says which revisions it reaches', () => {

@@ -50,19 +50,26 @@ export class Persistence {
   readonly #options: PersistenceOptions;
   readonly #access: DiskAccess;
   readonly #writer: Writer;
+  readonly #excluded: ReadonlySet<TypeUrl>;
   #changes = NO_CHANGES;
   #history: ChangeSource | undefined;
 
   constructor(options: PersistenceOptions) {
     this.#options = options;
     this.#access = new DiskAccess(options);
+    this.#excluded = options.secrets ? new Set() : secretTypes();
     this.#writer = new Writer({
       access: this.#access,
       clock: options.clock,
-      excluded: options.secrets ? new Set<TypeUrl>() : secretTypes(),
+      excluded: this.#excluded,
       state: () => JSON.stringify(this.#state()),
       history: () => this.#history,
     });
+  }
+
+  /** Whether a restart keeps what there is of this type. */
+  keeps(type: TypeUrl): boolean {
+    return !this.#excluded.has(type);
   }
 
   /** The store reports its changes here. */
