@@ -121,7 +121,12 @@ const states: ReadonlyMap<string, string> = new Map([
 function clientText(client: ClientTypeState, { match, matchFound }: ExplainResponse): string {
   const { state, version, lastNack } = client;
   const nack = lastNack === '' ? '' : `, last rejected: ${printable(lastNack)}`;
-  const sent = `This client was last sent version ${printable(version) || '(none)'}: ${state} (${states.get(state) ?? state})${nack}`;
+  // Delta control planes need not give a response a version: each resource has its own.
+  const what =
+    version === ''
+      ? 'What this client was last sent'
+      : `This client was last sent version ${printable(version)}`;
+  const sent = `${what}: ${state} (${states.get(state) ?? state})${nack}`;
   return `${sent}\n${heldText(client, matchFound ? match : undefined)}`;
 }
 
@@ -133,7 +138,8 @@ function heldText({ held, removalState }: ClientTypeState, match: string | undef
     return `It was told that this resource is gone, and ${why}.`;
   }
   const other = held.constraints === match ? '' : ', which is not what it would get now';
-  const what = `${printable(held.constraints)}, version ${printable(held.version) || '(none)'}${other}`;
+  const version = held.version === '' ? '' : `, version ${printable(held.version)}`;
+  const what = `${printable(held.constraints)}${version}${other}`;
   if (held.state === 'ERROR') return `Of this resource it has rejected ${what}: ${printable(held.error)}`;
   if (held.state === 'STALE')
     return `Of this resource it was sent ${what}; it has not acknowledged that yet.`;

@@ -70,7 +70,7 @@ function commentOf(variant: ResourceVariant, client: string): string {
   const { constraints, version, bytes, since, upstream, state, error } = variant;
   const of = [
     constraints,
-    `version ${version || '(none)'}`,
+    ...(version === '' ? [] : [`version ${version}`]),
     formatBytes(bytes),
     `cached since ${since}`,
     ...(upstream === '' ? [] : [`from ${upstream}`]),

@@ -111,9 +111,9 @@ class NamedChannel implements Channel {
           this.#phase = 'connected';
           this.#handler.connected();
         },
-        lost: (reason) => {
+        lost: (reason, asked) => {
           if (this.#phase === 'connected') {
-            this.#lose(reason);
+            this.#lose(reason, asked);
             return;
           }
           this.#reasons.add(reason);
@@ -125,8 +125,8 @@ class NamedChannel implements Channel {
     this.#current = { channel, host };
   }
 
-  #lose(reason: string): void {
+  #lose(reason: string, asked?: boolean): void {
     this.#phase = 'over';
-    this.#handler.lost(reason);
+    this.#handler.lost(reason, asked);
   }
 }

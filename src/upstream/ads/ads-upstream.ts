@@ -3,13 +3,13 @@ import type { Timer } from '../../model/clock.ts';
 import type { Interest } from '../../model/transaction.ts';
 import type { Refusals, Suspect, Upstream, UpstreamSink, UpstreamState } from '../../model/upstream.ts';
 import { Conditions } from '../../observe/conditions.ts';
-import { formatHostPort } from '../../wire/address.ts';
 import { systemLookup } from '../../wire/lookup.ts';
 import { claims } from '../claims.ts';
 import { addressesTransport } from './addresses-transport.ts';
 import type { AdsStreamHandler } from './ads-stream-ports.ts';
 import { Backoff } from './backoff.ts';
 import type { Channel } from './channel.ts';
+import { EndpointConditions } from './endpoint-conditions.ts';
 import { Failover } from './failover.ts';
 import { grpcTransport } from './grpc-channel.ts';
 import { nodesText, type SessionRule } from './node.ts';
@@ -37,6 +37,7 @@ export class AdsUpstream implements Upstream {
   readonly #failover: Failover;
   readonly #connection: UpstreamConnection;
   readonly #conditions: Conditions;
+  readonly #endpoints: EndpointConditions;
   readonly #sessions: Sessions;
   #up: { readonly channel: Channel; readonly endpoint: number } | undefined;
   /** Streams that have not ended on this connection before a response. */
@@ -59,6 +60,7 @@ export class AdsUpstream implements Upstream {
     this.#options = options;
     this.#sink = sink;
     this.#conditions = new Conditions(options.log);
+    this.#endpoints = new EndpointConditions(options.endpoints, this.#conditions);
     this.#sessions = new Sessions(options, this.#conditions, {
       streamHandler: (holders) => this.#streamHandler(holders),
       backoff: (isolated) => this.#backoff(isolated ? isolatedMaxBackoffMs : 0),
@@ -80,6 +82,7 @@ export class AdsUpstream implements Upstream {
         up: (channel, endpoint) => this.#connected(channel, endpoint),
         down: (lost) => this.#disconnected(lost),
         failed: (endpoint, reason) => this.#failed(endpoint, reason),
+        ended: (endpoint, reason) => this.#connectionEnded(endpoint, reason),
         retrying: () => options.metrics.reconnect(),
       },
     );
@@ -110,7 +113,7 @@ export class AdsUpstream implements Upstream {
       connected: this.#connection.isUp,
       everConnected: this.#everConnected,
       down: this.#failover.down && !this.#connection.isUntried,
-      endpoint: this.#endpoint(this.#failover.current),
+      endpoint: this.#endpoints.name(this.#failover.current),
       sessions: this.#sessions.size,
       staleSince: this.#staleSince,
       lastError: this.#lastError,
@@ -208,22 +211,21 @@ export class AdsUpstream implements Upstream {
   }
 
   #failed(endpoint: number, reason: string): void {
-    const address = this.#endpoint(endpoint);
-    this.#lastError = `${address}: ${reason}`;
+    this.#lastError = `${this.#endpoints.name(endpoint)}: ${reason}`;
     this.#isRefused = false;
-    this.#conditions.forget('up');
-    this.#conditions.add(`endpoint ${endpoint}`, reason, 'warn', 'control plane failed', {
-      endpoint: address,
-      reason,
-    });
+    this.#endpoints.failed(endpoint, reason);
+    this.#sink.changed();
+  }
+
+  #connectionEnded(endpoint: number, reason: string): void {
+    this.#isRefused = false;
+    this.#endpoints.ended(endpoint, reason);
     this.#sink.changed();
   }
 
   #recovered(endpoint: number): void {
     this.#lastError = '';
-    for (const index of this.#options.endpoints.keys()) this.#conditions.forget(`endpoint ${index}`);
-    const address = this.#endpoint(endpoint);
-    this.#conditions.set('up', address, 'info', 'connected to the control plane', { endpoint: address });
+    this.#endpoints.recovered(endpoint);
   }
 
   #opening(failure: StreamFailure): void {
@@ -298,7 +300,7 @@ export class AdsUpstream implements Upstream {
       this.#isRefused = true;
       return true;
     }
-    const endpoint = this.#endpoint(this.#failover.current);
+    const endpoint = this.#endpoints.name(this.#failover.current);
     failure.reason = `${endpoint}: ${reason}`;
     this.#lastError = failure.reason;
     this.#conditions.set('stream', reason, 'warn', 'the control plane refuses a stream', {
@@ -314,7 +316,7 @@ export class AdsUpstream implements Upstream {
    * once.
    */
   #ended(reason: string): void {
-    const endpoint = this.#endpoint(this.#failover.current);
+    const endpoint = this.#endpoints.name(this.#failover.current);
     this.#conditions.add('ended', reason, 'warn', 'a stream was ended, another one is opened', {
       endpoint,
       reason,
@@ -329,11 +331,5 @@ export class AdsUpstream implements Upstream {
   #backoff(atLeastMs = 0): Backoff {
     const { backoff, random } = this.#options;
     return new Backoff(backoff.initialMs, Math.max(backoff.maxMs, atLeastMs), random);
-  }
-
-  #endpoint(index: number): string {
-    const address = this.#options.endpoints[index];
-    if (address === undefined) return '';
-    return address.kind === 'unix' ? `unix:${address.path}` : formatHostPort(address.host, address.port);
   }
 }

@@ -3,8 +3,11 @@ import type { Code } from '../../wire/grpc-status.ts';
 
 export interface ChannelHandler {
   connected(): void;
-  /** Once, unless it was closed by its owner: it could not be connected, or it is not any more. */
-  lost(reason: string): void;
+  /**
+   * Once, unless it was closed by its owner: it could not be connected, or it is not any more. `asked`: the control plane
+   * has asked for another connection (GOAWAY without an error), as many do by age.
+   */
+  lost(reason: string, asked?: boolean): void;
 }
 
 export interface ChannelStreamHandler {

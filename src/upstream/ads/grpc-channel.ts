@@ -47,7 +47,9 @@ class GrpcChannel implements Channel {
   readonly #headers: StreamHeaders;
   #client: Client | undefined;
   readonly #timeout: Timer;
-  #phase: 'connecting' | 'connected' | 'over' = 'connecting';
+  #phase: 'connecting' | 'connected' | 'ending' | 'over' = 'connecting';
+  /** A stream ended with the connection. */
+  #droppedStreams = false;
 
   constructor(endpoint: Endpoint, options: GrpcChannelOptions, handler: ChannelHandler) {
     this.#handler = handler;
@@ -65,7 +67,14 @@ class GrpcChannel implements Channel {
     const metadata = streamMetadata(this.#headers, via);
     if (!metadata.ok) return unopened(`token_file ${metadata.error}`, handler);
     const call = client.makeBidiStreamRequest<Buffer, Buffer>(path, same, same, metadata.value);
-    return stream(call, handler);
+    return stream(call, {
+      message: (bytes) => handler.message(bytes),
+      proceed: () => handler.proceed(),
+      closed: (reason, code) => {
+        if (this.#phase === 'ending') this.#droppedStreams = true;
+        else handler.closed(reason, code);
+      },
+    });
   }
 
   close(): void {
@@ -90,11 +99,12 @@ class GrpcChannel implements Channel {
   }
 
   #watch(client: Client): void {
-    if (this.#phase === 'over') return;
+    if (this.#phase === 'over' || this.#phase === 'ending') return;
     const channel = client.getChannel();
     const state = channel.getConnectivityState(this.#phase === 'connecting');
     if (this.#phase === 'connected' && state !== connectivityState.READY) {
-      this.#lose('the connection was closed');
+      this.#phase = 'ending';
+      setImmediate(() => setImmediate(() => this.#ended()));
       return;
     }
     if (this.#phase === 'connecting' && state === connectivityState.TRANSIENT_FAILURE) {
@@ -109,6 +119,15 @@ class GrpcChannel implements Channel {
     }
   }
 
+  /**
+   * grpc-js does not say why a connection ended. After a GOAWAY without an error the streams go on; when the connection
+   * breaks, they end at once.
+   */
+  #ended(): void {
+    if (this.#droppedStreams) this.#lose('the connection was closed');
+    else this.#lose('the control plane has ended the connection', true);
+  }
+
   /** The channel says that it failed but not why; a call on it does, at once. */
   #explain(client: Client): void {
     const deadline = Date.now() + 1000;
@@ -118,10 +137,10 @@ class GrpcChannel implements Channel {
     call.on('error', () => {});
   }
 
-  #lose(reason: string): void {
+  #lose(reason: string, asked = false): void {
     if (this.#phase === 'over') return;
     this.close();
-    this.#handler.lost(reason);
+    this.#handler.lost(reason, asked);
   }
 }
 

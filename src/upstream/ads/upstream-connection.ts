@@ -9,6 +9,8 @@ export interface UpstreamConnectionHandler {
   down(lost: string | undefined): void;
   /** An attempt to connect failed, or the connection did. */
   failed(endpoint: number, reason: string): void;
+  /** The control plane has asked for another connection. */
+  ended(endpoint: number, reason: string): void;
   /** Another attempt begins. */
   retrying(): void;
 }
@@ -99,7 +101,7 @@ export class UpstreamConnection {
     const { current } = this.#failover;
     const channel = this.#openChannel(current, {
       connected: () => this.#connected(channel, current),
-      lost: (reason) => this.#lost(reason),
+      lost: (reason, asked) => this.#lost(reason, asked),
     });
     this.#state = { kind: 'connecting', channel };
   }
@@ -111,11 +113,11 @@ export class UpstreamConnection {
     this.#handler.up(channel, endpoint);
   }
 
-  #lost(reason: string): void {
-    this.#over(reason, reason);
+  #lost(reason: string, asked?: boolean): void {
+    this.#over(reason, reason, asked);
   }
 
-  #over(reason: string, lost: string | undefined): void {
+  #over(reason: string, lost: string | undefined, asked = false): void {
     const { clock, stableAfterMs } = this.#options;
     const failover = this.#failover;
     const state = this.#state;
@@ -131,7 +133,8 @@ export class UpstreamConnection {
     });
     this.#state = { kind: 'waiting', timer };
     if (state.kind === 'up') this.#handler.down(lost);
-    this.#handler.failed(endpoint, reason);
+    if (asked && worked) this.#handler.ended(endpoint, reason);
+    else this.#handler.failed(endpoint, reason);
   }
 
   /** While a less preferred endpoint serves, the endpoints before it are tried from time to time. */
@@ -154,9 +157,9 @@ export class UpstreamConnection {
           timer: this.#options.clock.after(settling, () => this.#return(channel, endpoint)),
         };
       },
-      lost: (reason) => {
+      lost: (reason, asked) => {
         if (this.#state.kind === 'up' && this.#state.channel === channel) {
-          this.#lost(reason);
+          this.#lost(reason, asked);
           return;
         }
         this.#probe?.timer?.cancel();

@@ -1,5 +1,11 @@
 import { fromBinary } from '@bufbuild/protobuf';
-import { type Metadata, Server, ServerCredentials, type ServerDuplexStream } from '@grpc/grpc-js';
+import {
+  type Metadata,
+  Server,
+  ServerCredentials,
+  type ServerDuplexStream,
+  type ServerOptions,
+} from '@grpc/grpc-js';
 import {
   type DeltaDiscoveryRequest,
   DeltaDiscoveryRequestSchema,
@@ -56,11 +62,16 @@ export class ControlPlane {
   readonly streams: AdsStream[] = [];
   /** Called for each request. */
   answer: (stream: AdsStream, request: Request) => void = () => {};
+  readonly #options: ServerOptions;
   #server = new Server();
   port = 0;
 
+  constructor(options: ServerOptions = {}) {
+    this.#options = options;
+  }
+
   async listen(port = 0, credentials = ServerCredentials.createInsecure()): Promise<this> {
-    this.#server = new Server();
+    this.#server = new Server(this.#options);
     const same = (bytes: Buffer): Buffer => bytes;
     const method = (name: string) => ({
       path: `/${ADS_SERVICE}/${name}`,
