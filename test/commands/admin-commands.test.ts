@@ -57,7 +57,7 @@ describe('commands that ask a relay', () => {
     );
     expect(out).to.match(/^warning: xds\.address: <everybody> may read$/m);
     expect(out).to.match(/^central +connected +current +ads cp-1:18000 +2$/m);
-    expect(out).to.match(/^second +not connected +out of date for \d+ d, from siblings/m);
+    expect(out).to.match(/^second +not connected +out of date for \d+ d( \d+ h)?, from siblings/m);
     expect(out).to.match(/^cds +3 +5 +7 +1$/m);
     expect(out).to.include('no such "filter" & more');
   });
