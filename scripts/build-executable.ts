@@ -48,7 +48,7 @@ try {
   const packaged = [
     'package.json',
     'proto/envoy-api.binpb.zst',
-    ...globSync('deploy/demo/{resources,broken}/*', { cwd: root }),
+    ...globSync('{deploy/demo/{resources,broken},docs/runbooks}/*', { cwd: root }),
   ];
   const assets = Object.fromEntries(packaged.map((path) => [path, join(root, path)]));
   const settings = {

@@ -94,7 +94,7 @@ function listDependencies(bundled: readonly string[]): void {
 function tryWithoutDevelopmentDependencies(): void {
   const copy = mkdtempSync(join(tmpdir(), 'distributary-dist-'));
   try {
-    for (const path of ['package.json', 'package-lock.json', 'dist', 'proto', 'deploy']) {
+    for (const path of ['package.json', 'package-lock.json', 'dist', 'proto', 'deploy', 'docs/runbooks']) {
       if (existsSync(join(root, path))) cpSync(join(root, path), join(copy, path), { recursive: true });
     }
     const install = ['ci', '--omit=dev', '--ignore-scripts', '--no-audit', '--no-fund', '--prefer-offline'];

@@ -261,6 +261,11 @@ export class Relay implements UpstreamSink {
     registry.release(interest);
   }
 
+  /** The name of the upstream that serves a name, a glob or the wildcard. */
+  servedBy(type: TypeUrl, selector: string): string | undefined {
+    return this.#upstreamOf(type, selector)?.name;
+  }
+
   async stop(): Promise<void> {
     this.views.stop();
     await Promise.all(this.#upstreams.map((upstream) => upstream.stop()));

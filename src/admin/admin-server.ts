@@ -9,6 +9,7 @@ import {
   type Interceptor,
 } from '@connectrpc/connect';
 import { universalRequestFromNodeRequest, universalResponseToNodeResponse } from '@connectrpc/connect-node';
+import { systemClock } from '../model/clock.ts';
 import type { Result } from '../model/result.ts';
 import { lazyEnvoyRegistry } from '../wire/json-registry.ts';
 import { isDisconnect } from '../wire/node-error.ts';
@@ -16,6 +17,9 @@ import { refusedHost, refusedOrigin } from './browser-guard.ts';
 import { callerKey, callerOf, guardChanges } from './guard-changes.ts';
 import { type HttpListener, type HttpListenerOptions, startHttpListener } from './http-listener.ts';
 import { operatorKey, operatorOf } from './operations.ts';
+import { streamEvents } from './page/event-stream.ts';
+import { LivePage } from './page/live-page.ts';
+import { ModelMaker } from './page/make-model.ts';
 import type { Awaitable, Inspector } from './ports.ts';
 import { type HttpAnswer, problem, respond } from './respond.ts';
 import { answerByRoute, type HttpRoutes, httpRoutes, pathOf } from './routes.ts';
@@ -33,6 +37,9 @@ export interface AdminAccess {
   /** Nothing can be changed. */
   readonly readOnly: boolean;
 }
+
+/** What an open page listens to. */
+const eventsPath = '/events';
 
 /** Requests are a name and a few parameters. */
 const maxRequestBytes = 1024 * 1024;
@@ -60,7 +67,14 @@ function listener({ host, inspector, log, access }: AdminOptions): RequestListen
       ...handlersOf(adminCsdsRoutes(inspector, failed), csdsJson),
     ].map((handler) => [handler.requestPath, handler]),
   );
-  const routes = httpRoutes(inspector);
+  const maker = new ModelMaker(inspector, systemClock);
+  const live = new LivePage({
+    clock: systemClock,
+    model: () => maker.make(),
+    figures: () => inspector.page.figures(),
+    failed,
+  });
+  const routes = httpRoutes(inspector, live);
 
   return (request, response) => {
     const path = pathOf(request);
@@ -68,6 +82,10 @@ function listener({ host, inspector, log, access }: AdminOptions): RequestListen
     if (refusal !== undefined) {
       request.resume();
       respond(response, refusal, request.method === 'HEAD');
+      return;
+    }
+    if (path === eventsPath) {
+      streamEvents(live, request, response);
       return;
     }
     const rpc = rpcs.get(path);
@@ -112,7 +130,8 @@ function answerTo(
   routes: HttpRoutes,
   rpcs: ReadonlyMap<string, Handler>,
 ): Awaitable<HttpAnswer> {
-  return answerByRoute(method, path, routes, [...rpcs.keys().map((known) => `POST ${known}`)]);
+  const streamed = [`GET ${eventsPath}`, ...rpcs.keys().map((known) => `POST ${known}`)];
+  return answerByRoute(method, path, routes, streamed);
 }
 
 async function callRpc(rpc: Handler, request: IncomingMessage, response: ServerResponse): Promise<void> {

@@ -17,7 +17,9 @@ import type { EncodedStatus } from '../wire/client-status.ts';
 import type { GrpcStatus } from '../wire/grpc-status.ts';
 import type { Changes } from './changes-ports.ts';
 import type { Delivery } from './delivery-ports.ts';
+import type { Fleet } from './fleet-ports.ts';
 import type { Operation } from './operations.ts';
+import type { PageSource } from './page-ports.ts';
 import type { Awaitable, Plain } from './plain.ts';
 
 export type { Awaitable, Plain };
@@ -85,15 +87,32 @@ export interface ResourceQuery {
 export interface ClientsQuery {
   /** At most so many, those with a rejected response first; undefined: all. */
   readonly limit: number | undefined;
+  /** So many of those that would be listed first are left out. */
+  readonly offset: number;
   /** Of nodes with this id; `*` stands for any characters. Empty: of all. */
   readonly node: string;
   /** Undefined: every type. */
   readonly type: TypeUrl | undefined;
   /** Undefined: every state. */
   readonly state: SyncState | undefined;
+  /** Part of a stream's id, node, cluster or peer, in whatever case. Empty: all. */
+  readonly search: string;
+  /** Of this class. Empty: of all. */
+  readonly class: string;
+  /** Of those that subscribe to this name; with the state ERROR of those that have rejected it. Empty: of all. */
+  readonly resource: string;
 }
 
-export const EVERY_CLIENT: ClientsQuery = { limit: undefined, node: '', type: undefined, state: undefined };
+export const EVERY_CLIENT: ClientsQuery = {
+  limit: undefined,
+  offset: 0,
+  node: '',
+  type: undefined,
+  state: undefined,
+  search: '',
+  class: '',
+  resource: '',
+};
 
 /** Another log level for a time. */
 export interface LogLevelChange {
@@ -110,6 +129,8 @@ export interface LogLevelChange {
 export interface Inspector {
   readonly delivery: Delivery;
   readonly changes: Changes;
+  readonly fleet: Fleet;
+  readonly page: PageSource;
   status(): Awaitable<Plain<StatusResponse>>;
   ready(): ReadinessReport;
   /** NOT_FOUND: there is no such client. A name that nothing is known of is an answer like any other. */

@@ -1,16 +1,18 @@
 import type { IncomingMessage } from 'node:http';
-import { create } from '@bufbuild/protobuf';
-import { ListClientsResponseSchema, StatusResponseSchema } from '../gen/distributary/admin/v1/admin_pb.ts';
-import { clientsShown, statusPage } from './page.ts';
+import { clientsShown, fallback } from './page/fallback.ts';
+import type { LivePage } from './page/live-page.ts';
+import { runbook, runbooks } from './page/runbooks.ts';
+import { shell } from './page/shell.ts';
 import { type Awaitable, EVERY_CLIENT, type Inspector, type ReadinessReport } from './ports.ts';
 import { type HttpAnswer, json, problem } from './respond.ts';
 
 export type HttpRoutes = ReadonlyMap<string, () => Awaitable<HttpAnswer>>;
 
 /** The plain HTTP routes by their paths: all of them GET (and HEAD). */
-export function httpRoutes(inspector: Inspector): HttpRoutes {
+export function httpRoutes(inspector: Inspector, live: LivePage): HttpRoutes {
   return new Map([
-    ['/', () => page(inspector)],
+    ['/', () => page(inspector, live)],
+    ...runbooks.map((name) => [`/runbooks/${name}`, () => runbook(name)] as const),
     ...probeRoutes(inspector),
     ['/config_dump', () => json(inspector.configDump())],
   ]);
@@ -48,13 +50,15 @@ export function pathOf({ url = '/' }: IncomingMessage): string {
   return query < 0 ? target : target.slice(0, query);
 }
 
-async function page(inspector: Inspector): Promise<HttpAnswer> {
-  const status = create(StatusResponseSchema, await inspector.status());
-  const clients = create(
-    ListClientsResponseSchema,
-    await inspector.listClients({ ...EVERY_CLIENT, limit: clientsShown }),
-  );
-  return statusPage(status, clients, Date.now());
+async function page(inspector: Inspector, live: LivePage): Promise<HttpAnswer> {
+  const status = await inspector.status();
+  const clients = await inspector.listClients({ ...EVERY_CLIENT, limit: clientsShown });
+  return shell({
+    relay: status,
+    model: await live.modelText(),
+    figures: live.figures,
+    fallback: fallback(status, clients, Date.now()),
+  });
 }
 
 function readiness({ ready, reason, upstreams, rollout }: ReadinessReport): HttpAnswer {

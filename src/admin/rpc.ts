@@ -12,6 +12,7 @@ import { TimeSlices } from '../model/time-slices.ts';
 import { decodedResponse, encodedResponse } from '../wire/client-status.ts';
 import { changesMethods } from './changes-rpc.ts';
 import { deliveryMethods } from './delivery-rpc.ts';
+import { fleetMethods } from './fleet-rpc.ts';
 import { withKnownTypes } from './json-safe.ts';
 import { logMethods } from './log-rpc.ts';
 import { type Operation, operationOf } from './operations.ts';
@@ -63,6 +64,7 @@ export function adminRoutes(inspector: Inspector, failed: Failed): (router: Conn
           removed: valueOf(await inspector.releaseRemovals(upstream, optionalType(type))),
         })),
       ...deliveryMethods(inspector.delivery, answer),
+      ...fleetMethods(inspector.fleet, answer),
       ...changesMethods(inspector.changes, answer),
       ...logMethods(inspector, answer),
       compareConfiguration: ({ text }) =>
@@ -103,10 +105,15 @@ function nameGiven(name: string): string {
   return name;
 }
 
-function clientsQuery({ limit, node, type, state }: ListClientsRequest): ClientsQuery {
+function clientsQuery({ limit, type, state, ...rest }: ListClientsRequest): ClientsQuery {
+  const { offset, node, search, class: ofClass, resource } = rest;
   return {
     limit: limit === 0 ? undefined : limit,
+    offset,
     node,
+    search,
+    class: ofClass,
+    resource,
     type: optionalType(type),
     state: state === '' ? undefined : stateNamed(state),
   };

@@ -2,6 +2,7 @@ import type { Config } from '../config/config.ts';
 import type { ClientsView } from '../inspect/clients-view.ts';
 import { LocalClients } from '../inspect/local-clients.ts';
 import { ok, type Result } from '../model/result.ts';
+import type { Counters } from '../observe/counters.ts';
 import { ClientListeners, type ListenerAddress } from './client-listeners.ts';
 import type { Core } from './core.ts';
 import { type ProcessRole, SINGLE_PROCESS } from './process-role.ts';
@@ -16,6 +17,8 @@ export interface ClientServing {
   notReadyReason(): string | undefined;
   /** Everything that the relay has counted, in the Prometheus text format. */
   metricsText(): Promise<string>;
+  /** Of each process, for the charts of the status page. */
+  counters(): Promise<readonly Counters[]>;
   reload(config: Config): void;
   /** Ends the streams of clients over the time given, and closes. */
   drain(milliseconds: number): Promise<void>;
@@ -42,6 +45,7 @@ export const IN_PROCESS: ServingMode = {
       clients: new LocalClients(core.relay, reloadPreview(core), () => core.config.rollout?.canary),
       notReadyReason: () => undefined,
       metricsText: () => core.metricsText(),
+      counters: () => Promise.resolve([core.counters()]),
       reload: () => {},
       drain: (milliseconds: number) => listeners.drain(milliseconds),
     });

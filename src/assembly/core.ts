@@ -12,6 +12,7 @@ import type { Variant } from '../model/resource.ts';
 import { shorten } from '../model/text.ts';
 import { typeInfo } from '../model/types.ts';
 import { Conditions } from '../observe/conditions.ts';
+import { type Counters, processCounters } from '../observe/counters.ts';
 import type { Log } from '../observe/log.ts';
 import { LogLevels } from '../observe/log-levels.ts';
 import { Metrics } from '../observe/metrics.ts';
@@ -289,6 +290,12 @@ export class Core {
   /** The same as `metricsText`, as values. */
   series(): Promise<readonly Series[]> {
     return this.metrics.series();
+  }
+
+  /** For the charts of the status page. */
+  counters(): Counters {
+    const { connections } = this.admission;
+    return { ...this.metrics.counted(), ...processCounters(), streams: this.relay.server.size, connections };
   }
 
   #ambiguous(

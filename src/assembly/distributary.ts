@@ -12,6 +12,8 @@ import { LocalClients } from '../inspect/local-clients.ts';
 import { systemClock } from '../model/clock.ts';
 import { gatedByDefault } from '../model/gated-types.ts';
 import { fail, ok, type Result } from '../model/result.ts';
+import { Figures } from '../observe/figures.ts';
+import { RecentLines } from '../observe/recent-lines.ts';
 import type { RelayFacts } from '../observe/relay-gauges.ts';
 import { ChangeRecord } from './change-record.ts';
 import { type ClientServing, IN_PROCESS, type ServingMode } from './client-serving.ts';
@@ -19,6 +21,7 @@ import { Core, type CoreDependencies } from './core.ts';
 import { lastWriteTimeoutMs, makePersistence } from './make-persistence.ts';
 import { dumpInForce, inForce, needsRestart, rolloutInForce } from './needs-restart.ts';
 import { openTraces } from './open-traces.ts';
+import { RelayPage } from './page-source.ts';
 import { effectSummary, reloadPreview, upstreamChanges } from './reload-effect.ts';
 import { RolloutFile } from './rollout-file.ts';
 import { UpstreamSet } from './upstream-set.ts';
@@ -26,6 +29,11 @@ import { watchTls } from './watched-tls.ts';
 
 /** How long a reload waits until it is known what it changes, in milliseconds. */
 const longestComparisonMs = 2000;
+
+interface Dependencies extends CoreDependencies {
+  /** Those of the log. */
+  readonly lines: RecentLines;
+}
 
 /** The relay with its listeners: what `run` and `demo` start. */
 export class Distributary {
@@ -42,9 +50,10 @@ export class Distributary {
   #metrics: HttpListener | undefined;
   #leaving = false;
   #configuredAt = Date.now();
+  readonly #figures = new Figures(systemClock, async () => (await this.#serving?.counters()) ?? []);
   #closeAdminTls: (() => void) | undefined;
 
-  private constructor(config: Config, dependencies: CoreDependencies, mode: ServingMode) {
+  private constructor(config: Config, dependencies: Dependencies, mode: ServingMode) {
     this.#started = config;
     this.#config = config;
     this.#mode = mode;
@@ -120,6 +129,13 @@ export class Distributary {
       rollout: core.rollout.rollout,
       log: dependencies.log,
       logLevels: core.logLevels,
+      page: new RelayPage({
+        relay: core.relay,
+        config: () => this.#config,
+        configuredAt: () => this.#configuredAt,
+        figures: this.#figures,
+        lines: dependencies.lines,
+      }),
       maxResponseBytes: () => this.#config.limits.maxResponseBytes,
       metricsText: async () => (await this.#serving?.metricsText()) ?? '',
     });
@@ -131,9 +147,11 @@ export class Distributary {
     dependencies: CoreDependencies,
     mode: ServingMode = IN_PROCESS,
   ): Promise<Result<Distributary>> {
-    const { log, version } = dependencies;
+    const { version } = dependencies;
+    const lines = new RecentLines(() => systemClock.now());
+    const log = lines.of(dependencies.log);
     const spans = await openTraces(config, { log, version, worker: undefined });
-    const started = new Distributary(config, { ...dependencies, spans }, mode);
+    const started = new Distributary(config, { ...dependencies, log, spans, lines }, mode);
     await started.#begin();
     const listening = await started.#listen();
     if (!listening.ok) {
@@ -243,6 +261,7 @@ export class Distributary {
   }
 
   async #close(milliseconds: number): Promise<void> {
+    this.#figures.stop();
     await this.#serving?.drain(milliseconds);
     this.#core.loops.stop();
     this.#core.siblings.stop();
@@ -260,6 +279,7 @@ export class Distributary {
     });
     if (!serving.ok) return serving;
     this.#serving = serving.value;
+    this.#figures.start();
     const admin = await this.#listenAdmin();
     return admin.ok ? this.#listenMetrics() : admin;
   }

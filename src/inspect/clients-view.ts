@@ -1,4 +1,5 @@
 import type { TapQuery } from '../admin/delivery-ports.ts';
+import type { ClientQuery } from '../admin/fleet-ports.ts';
 import type { Awaitable, ClientsQuery, ExplainQuery, Plain, ResourceQuery } from '../admin/ports.ts';
 import type {
   Client,
@@ -10,6 +11,7 @@ import type {
 } from '../gen/distributary/admin/v1/admin_pb.ts';
 import type { CompareConfigurationResponse } from '../gen/distributary/admin/v1/configuration_pb.ts';
 import type { TapMessage } from '../gen/distributary/admin/v1/delivery_pb.ts';
+import type { GetClientResponse, ListClassesResponse } from '../gen/distributary/admin/v1/fleet_pb.ts';
 import type { Parameters } from '../model/parameters.ts';
 import { fail, type Result } from '../model/result.ts';
 import type { EncodedStatus } from '../wire/client-status.ts';
@@ -51,6 +53,10 @@ export interface ClientsView {
   readonly inWorkers: boolean;
   summary(): Awaitable<ClientsSummary>;
   list(query: ClientsQuery): Awaitable<Plain<ListClientsResponse>>;
+  /** The classes of clients, and what is wrong at their clients. */
+  classes(): Promise<Plain<ListClassesResponse>>;
+  /** NOT_FOUND: there is none. */
+  client(query: ClientQuery): Awaitable<Result<Plain<GetClientResponse>, GrpcStatus>>;
   /** By a stream's id. NOT_FOUND: there is none. */
   find(
     client: string,
@@ -107,15 +113,15 @@ function sharedWarnings(summaries: readonly ClientsSummary[]): readonly string[]
   return (first?.warnings ?? []).filter((one) => others.every(({ warnings }) => warnings.includes(one)));
 }
 
-/** Lists of several processes as one. */
+/** Lists of several processes as one: each has left out nothing that may be on the page. */
 export function mergeLists(
   lists: readonly Plain<ListClientsResponse>[],
-  limit: number | undefined,
+  { limit, offset }: Pick<ClientsQuery, 'limit' | 'offset'>,
 ): Plain<ListClientsResponse> {
   const clients = lists.flatMap((list) => list.clients);
   if (limit !== undefined) clients.sort((a, b) => Number(rejectsSomething(b)) - Number(rejectsSomething(a)));
   return {
-    clients: clients.slice(0, limit),
+    clients: clients.slice(offset, limit === undefined ? undefined : offset + limit),
     total: lists.reduce((sum, { total }) => sum + total, 0),
     matching: lists.reduce((sum, { matching }) => sum + matching, 0),
   };

@@ -5,7 +5,7 @@ import type { NameDifference, VariantDifference } from '../gen/distributary/admi
 import type { TypeUrl } from '../model/brand.ts';
 import { type Content, contentHash } from '../model/change.ts';
 import { formatConstraints } from '../model/constraints.ts';
-import { contentDigest } from '../model/content-hash.ts';
+import { contentHash as payloadHash } from '../model/content-hash.ts';
 import type { Variant } from '../model/resource.ts';
 import { typeInfo } from '../model/types.ts';
 import { redactedJson } from '../wire/redacted-json.ts';
@@ -45,7 +45,7 @@ export function comparableOf(variant: Variant): Comparables {
 /** What a client was sent. Without a body (secrets) the version is compared. */
 export function receivedComparable(version: string, body: Any | undefined): Comparables {
   const bytes = body === undefined ? undefined : toBinary(AnySchema, body);
-  const hash = bytes === undefined ? version : contentDigest(bytes);
+  const hash = bytes === undefined ? version : payloadHash(bytes);
   return [{ constraints: '', hash, body: bytes }];
 }
 

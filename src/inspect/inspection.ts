@@ -1,6 +1,7 @@
 import { hostname } from 'node:os';
 import type { Changes } from '../admin/changes-ports.ts';
 import type { Operation } from '../admin/operations.ts';
+import type { PageSource } from '../admin/page-ports.ts';
 import type {
   Awaitable,
   ClientsQuery,
@@ -19,7 +20,6 @@ import type {
   ListClientsResponse,
   ListResourcesResponse,
   StatusResponse,
-  TypeStatus,
 } from '../gen/distributary/admin/v1/admin_pb.ts';
 import type { SetLogLevelResponse } from '../gen/distributary/admin/v1/log_pb.ts';
 import type { ClientStatusRequest } from '../gen/envoy/service/status/v3/csds_pb.ts';
@@ -30,12 +30,11 @@ import { explainMatch, formatConstraints } from '../model/constraints.ts';
 import { NO_PARAMETERS } from '../model/parameters.ts';
 import { fail, ok, type Result } from '../model/result.ts';
 import { TimeSlices } from '../model/time-slices.ts';
-import { knownTypes, typeInfo } from '../model/types.ts';
+import { typeInfo } from '../model/types.ts';
 import type { UpstreamState } from '../model/upstream.ts';
 import { canonicalName } from '../model/xdstp.ts';
 import type { Log } from '../observe/log.ts';
 import type { LogLevels } from '../observe/log-levels.ts';
-import { OTHER_TYPES, TypeLabels } from '../observe/type-label.ts';
 import type { Relay } from '../relay.ts';
 import type { Rollout } from '../rollout/rollout.ts';
 import type { HeldRemovals } from '../upstream/shrink-guard.ts';
@@ -43,8 +42,9 @@ import { type EncodedStatus, sizeOf } from '../wire/client-status.ts';
 import { Code, type GrpcStatus } from '../wire/grpc-status.ts';
 import { answerTooLarge, type ClientStatusQuery, ownConfig } from './client-configs.ts';
 import { ALL_CLIENTS } from './client-status-scope.ts';
-import type { ClientsSummary, ClientsView } from './clients-view.ts';
+import type { ClientsView } from './clients-view.ts';
 import { DeliveryInspection } from './delivery.ts';
+import { FleetInspection } from './fleet-inspection.ts';
 import { setLogLevel } from './log-level.ts';
 import { cachedVariants } from './resource-contents.ts';
 import { listResources, variantSummary } from './resource-list.ts';
@@ -52,6 +52,7 @@ import { operate } from './rollout-operations.ts';
 import { rolloutStatus, rolloutSummary } from './rollout-status.ts';
 import { staleReason } from './stale-reason.ts';
 import type { Staleness } from './staleness.ts';
+import { typeRows } from './type-rows.ts';
 
 export interface InspectionOptions {
   readonly relay: Relay;
@@ -78,6 +79,7 @@ export interface InspectionOptions {
   readonly rollout: Rollout;
   readonly log: Log;
   readonly logLevels: LogLevels;
+  readonly page: PageSource;
 }
 
 /** The state of the relay for operators, read for each request. */
@@ -85,12 +87,16 @@ export class Inspection implements Inspector {
   readonly #options: InspectionOptions;
   readonly delivery: DeliveryInspection;
   readonly changes: Changes;
+  readonly fleet: FleetInspection;
+  readonly page: PageSource;
   readonly compareConfiguration: Inspector['compareConfiguration'];
   readonly #slices = new TimeSlices(systemClock);
 
   constructor(options: InspectionOptions) {
     this.#options = options;
     this.changes = options.changes;
+    this.fleet = new FleetInspection(options.relay, options.clients);
+    this.page = options.page;
     this.compareConfiguration = options.compareConfiguration;
     this.delivery = new DeliveryInspection({ ...options, clock: systemClock });
   }
@@ -265,29 +271,6 @@ export class Inspection implements Inspector {
   metricsText(): Promise<string> {
     return this.#options.metricsText();
   }
-}
-
-/** Clients can name any type: after the first few, unknown types share a row. */
-function typeRows(relay: Relay, subscriptions: ClientsSummary['subscriptions']): Plain<TypeStatus>[] {
-  const labels = new TypeLabels();
-  const rows = new Map<string, Plain<TypeStatus>>();
-  const rowOf = (type: string): Plain<TypeStatus> => {
-    const row = rows.get(type) ?? { type, resources: 0, variants: 0, subscriptions: 0, ambiguous: 0 };
-    rows.set(type, row);
-    return row;
-  };
-  for (const [type, table] of relay.store.tables()) {
-    const row = rowOf(labels.of(type));
-    row.resources += table.resourceCount;
-    row.variants += table.variants;
-    row.ambiguous += table.ambiguousCount;
-  }
-  for (const [type, count] of subscriptions) {
-    // Each worker names the first unknown types that it met: others than this process, perhaps.
-    const known = rows.has(type) || knownTypes.some(({ short }) => short === type);
-    rowOf(known ? type : OTHER_TYPES).subscriptions += count;
-  }
-  return [...rows.values()];
 }
 
 function cachedOf(relay: Relay, type: TypeUrl, name: ResourceName): CachedResource | undefined {

@@ -1,4 +1,5 @@
 import type { TapQuery } from '../admin/delivery-ports.ts';
+import type { ClientQuery } from '../admin/fleet-ports.ts';
 import type { ClientsQuery, ExplainQuery, Plain, ResourceQuery } from '../admin/ports.ts';
 import type { TypeStream } from '../downstream/type-stream.ts';
 import type { XdsStream } from '../downstream/xds-stream.ts';
@@ -9,22 +10,23 @@ import type {
   NackStatus,
 } from '../gen/distributary/admin/v1/admin_pb.ts';
 import type { CompareConfigurationResponse } from '../gen/distributary/admin/v1/configuration_pb.ts';
-import type { TypeUrl } from '../model/brand.ts';
+import type { GetClientResponse, ListClassesResponse } from '../gen/distributary/admin/v1/fleet_pb.ts';
 import { isVariant } from '../model/catalog.ts';
 import { systemClock } from '../model/clock.ts';
 import { formatConstraints } from '../model/constraints.ts';
 import { NO_PARAMETERS, type Parameters } from '../model/parameters.ts';
 import { ok, type Result } from '../model/result.ts';
-import type { Holding, SyncState } from '../model/subscription.ts';
+import type { Holding } from '../model/subscription.ts';
 import { type Pace, TimeSlices } from '../model/time-slices.ts';
 import { canonicalName } from '../model/xdstp.ts';
 import { TypeLabels } from '../observe/type-label.ts';
 import type { Relay } from '../relay.ts';
 import { type CanaryRules, unmetMatches } from '../rollout/canary-choice.ts';
-import { compileGlob } from '../security/pattern.ts';
 import type { EncodedStatus } from '../wire/client-status.ts';
 import { type GrpcStatus } from '../wire/grpc-status.ts';
 import { type ClientStatusQuery, clientConfigs } from './client-configs.ts';
+import { clientDetail } from './client-detail.ts';
+import { clientList, typeState } from './client-list.ts';
 import {
   type ClientDetails,
   type ClientsSummary,
@@ -35,6 +37,7 @@ import {
   noSuchClient,
   type TapMessages,
 } from './clients-view.ts';
+import { FleetSurvey } from './fleet-survey.ts';
 import { subscriptionsOf } from './gauge-sample.ts';
 import { type Acceptance, type AcceptanceQuery, acceptanceOf } from './missing-clients.ts';
 import { sentVariants } from './resource-contents.ts';
@@ -53,9 +56,11 @@ export class LocalClients implements ClientsView {
   readonly #preview: ReloadPreview;
   readonly #canaryRules: () => CanaryRules | undefined;
   readonly #slices = new TimeSlices(systemClock);
+  readonly #survey: FleetSurvey;
 
   constructor(relay: Relay, preview: ReloadPreview, canaryRules: () => CanaryRules | undefined) {
     this.#relay = relay;
+    this.#survey = new FleetSurvey(relay, this.#slices, systemClock);
     this.#preview = preview;
     this.#canaryRules = canaryRules;
   }
@@ -73,22 +78,16 @@ export class LocalClients implements ClientsView {
   }
 
   list(query: ClientsQuery): Plain<ListClientsResponse> {
-    const all = [...this.#relay.server.streams()];
-    const streams = all.filter(clientFilter(query));
-    if (query.limit !== undefined)
-      streams.sort((a, b) => Number(rejectsSomething(b)) - Number(rejectsSomething(a)));
-    return {
-      clients: streams.slice(0, query.limit).map((stream) => ({
-        id: stream.id,
-        node: { id: stream.client?.nodeId ?? '', cluster: stream.client?.cluster ?? '' },
-        peer: stream.transport.peer.address,
-        transport: stream.route.protocol,
-        service: stream.route.service,
-        types: stream.types.filter(isOfType(query.type)).map(typeState),
-      })),
-      total: all.length,
-      matching: streams.length,
-    };
+    return clientList([...this.#relay.server.streams()], query);
+  }
+
+  classes(): Promise<Plain<ListClassesResponse>> {
+    return this.#survey.classes();
+  }
+
+  client(query: ClientQuery): Result<Plain<GetClientResponse>, GrpcStatus> {
+    const stream = this.#relay.server.stream(query.id);
+    return stream === undefined ? noSuchClient(query.id) : ok(clientDetail(stream, query.limit));
   }
 
   find(
@@ -166,19 +165,6 @@ function rejectionsOf(stream: XdsStream): readonly Plain<NackStatus>[] {
   );
 }
 
-function typeState(type: TypeStream): Plain<ClientTypeState> {
-  const [selected] = type.selection.entries.values();
-  return {
-    type: type.info.short,
-    version: type.subscription?.responses.version ?? '',
-    state: stateOf(type),
-    lastNack: type.subscription?.responses.lastNack?.message ?? '',
-    parameters: Object.fromEntries(selected?.parameters.entries ?? []),
-    subscriptions: type.selection.size,
-    removalState: '',
-  };
-}
-
 /** What the client was last sent of a name, and whether it accepted it. */
 function heldOf(
   type: TypeStream,
@@ -224,23 +210,3 @@ function parametersOf(type: TypeStream, name: string): Parameters | undefined {
 }
 
 const derivedOf = ({ client }: XdsStream): Parameters => client?.derived(undefined) ?? NO_PARAMETERS;
-
-function clientFilter({ node, type, state }: ClientsQuery): (stream: XdsStream) => boolean {
-  const isNode = node === '' ? () => true : compileGlob(node);
-  if (type === undefined && state === undefined) return (stream) => isNode(stream.client?.nodeId ?? '');
-  const isMeant = isOfType(type);
-  return (stream) =>
-    isNode(stream.client?.nodeId ?? '') &&
-    stream.types.some((one) => isMeant(one) && (state === undefined || stateOf(one) === state));
-}
-
-/** Undefined: every type. */
-const isOfType =
-  (type: TypeUrl | undefined) =>
-  ({ info }: TypeStream): boolean =>
-    type === undefined || info.url === type;
-
-const stateOf = ({ subscription }: TypeStream): SyncState => subscription?.responses.state ?? 'NOT_SENT';
-
-const rejectsSomething = (stream: XdsStream): boolean =>
-  stream.types.some((type) => stateOf(type) === 'ERROR');

@@ -54,6 +54,13 @@ export function acceptanceOf(relay: Relay, query: AcceptanceQuery, slices: TimeS
   });
 }
 
+/** Of a worker that does not answer. */
+export function noAnswerOf(worker: number): Acceptance {
+  const why = `worker ${worker} does not answer`;
+  const row = { client: '', node: '', type: '', name: '', state: 'NOT_SENT', why };
+  return { clients: 0, missing: 1, listed: [row] };
+}
+
 export function mergeAcceptances(all: readonly Acceptance[]): Acceptance {
   return {
     clients: all.reduce((sum, { clients }) => sum + clients, 0),

@@ -135,6 +135,8 @@ export interface SentState {
   readonly state: SyncState;
   /** The last response is neither accepted nor rejected yet. Cheap to ask. */
   readonly awaitsAnswer: boolean;
+  /** The oldest response that is neither accepted nor rejected yet. Cheap to ask. */
+  readonly oldestOutstanding: Pick<Response, 'serial' | 'receivedAt'> | undefined;
   /** Of the last response; empty if there was none. */
   readonly version: string;
   /** The rejections of what the client was last sent. For inspection. */

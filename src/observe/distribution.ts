@@ -21,6 +21,11 @@ export class Distribution {
     this.#sum += value;
   }
 
+  /** How many values each bucket has; the last one is what is above all bounds. */
+  get counts(): readonly number[] {
+    return this.#counts;
+  }
+
   /** As the Prometheus format has them: each bucket counts those below it too. */
   samples(name: string, labels: Readonly<Record<string, string>>): Samples['values'] {
     const values: Samples['values'] = [];
@@ -65,6 +70,13 @@ export class HistogramFamily<Label extends string> extends Histogram {
     const series = new Distribution(this.#bounds);
     this.#series.set(key, { values, series });
     return series;
+  }
+
+  /** Of all series together, as `Distribution.counts`. */
+  counts(): readonly number[] {
+    const all = [...this.#series.values()].map(({ series }) => series.counts);
+    const none = Array.from({ length: this.#bounds.length + 1 }, () => 0);
+    return all.reduce((sum, counts) => sum.map((count, index) => count + (counts[index] ?? 0)), none);
   }
 
   override async get(): Promise<Samples> {

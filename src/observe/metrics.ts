@@ -1,6 +1,7 @@
 import { collectDefaultMetrics, Gauge, Registry } from 'prom-client';
 import type { TypeUrl } from '../model/brand.ts';
 import { isKnownType } from '../model/types.ts';
+import type { Counters } from './counters.ts';
 import { descriptions, type MetricDescription } from './descriptions.ts';
 import { type Distribution, HistogramFamily } from './distribution.ts';
 import { rejections } from './rejections.ts';
@@ -15,7 +16,7 @@ export type TransportLabel = 'sotw' | 'delta' | 'rest' | 'fetch';
 export type RequestKindLabel = 'subscribe' | 'ack' | 'nack' | 'stale';
 
 /** Seconds. Inside a process: from a tenth of a millisecond; behind a slow client: to a minute. */
-const delayBuckets = [
+export const delayBuckets = [
   0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60,
 ];
 
@@ -133,6 +134,7 @@ export class Metrics {
     registers: [this.#registry],
   });
   readonly rollout = new RolloutMetrics(this.#registry);
+  readonly #certificates = new Map<string, number>();
   #sample: (() => Sample) | undefined;
   #relay: RelayGauges | undefined;
 
@@ -257,6 +259,16 @@ export class Metrics {
   /** `at`: milliseconds since the epoch. */
   certificateExpiry(listener: string, at: number): void {
     this.#certificateExpiry.set({ listener }, at / 1000);
+    this.#certificates.set(listener, at);
+  }
+
+  /** For the charts of the status page: sums over all types. */
+  counted(): Pick<Counters, 'responses' | 'acknowledged' | 'certificates'> {
+    return {
+      responses: this.#responses.total,
+      acknowledged: [...this.#acknowledged.counts()],
+      certificates: [...this.#certificates],
+    };
   }
 
   /** Gauges of the relay as a whole: only one of its processes has them. `version`: the product's. */

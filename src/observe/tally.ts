@@ -37,6 +37,13 @@ export class TallyFamily<Label extends string> {
     return tally;
   }
 
+  /** Of all series. */
+  get total(): number {
+    let total = 0;
+    for (const { tally } of this.#series.values()) total += tally.value;
+    return total;
+  }
+
   #copyTo(counter: Counter): void {
     counter.reset();
     for (const { values, tally } of this.#series.values()) {

@@ -17,6 +17,8 @@ const maxOutstanding = 32;
 /** Names that a rejection keeps: enough to recognise a change by. */
 const maxNames = 5;
 
+const noRejections: ReadonlySet<Rejection> = new Set();
+
 /** The cursor that the responses belong to. */
 export interface SentItems {
   /** What the client was last sent of an item; undefined: nothing, or the view does not show the item any more. */
@@ -77,6 +79,10 @@ export abstract class SentResponses implements SentState {
     return this.#unanswered !== undefined;
   }
 
+  get oldestOutstanding(): ResponseHeader | undefined {
+    return (this.#earlier?.[0] ?? this.#unanswered)?.header;
+  }
+
   get lastNack(): Rejection | undefined {
     return this.#lastNack;
   }
@@ -127,6 +133,8 @@ export abstract class SentResponses implements SentState {
   }
 
   get rejections(): ReadonlySet<Rejection> {
+    // Asked of every stream when clients are counted: nearly none has rejected anything.
+    if (this.#rejectedWhole === undefined && this.#rejected === undefined) return noRejections;
     const found = new Set<Rejection>();
     if (this.#rejectedWhole !== undefined) found.add(this.#rejectedWhole);
     for (const [id, { variant, rejection }] of this.#rejected ?? []) {

@@ -1,5 +1,6 @@
 import { type Client, Code, ConnectError, createClient, type Transport } from '@connectrpc/connect';
 import type { TapQuery } from '../admin/delivery-ports.ts';
+import type { ClientQuery } from '../admin/fleet-ports.ts';
 import type { ClientsQuery, ExplainQuery, Plain, ResourceQuery } from '../admin/ports.ts';
 import {
   AdminService,
@@ -7,11 +8,13 @@ import {
   type ListClientsResponse,
 } from '../gen/distributary/admin/v1/admin_pb.ts';
 import type { CompareConfigurationResponse } from '../gen/distributary/admin/v1/configuration_pb.ts';
+import type { GetClientResponse, ListClassesResponse } from '../gen/distributary/admin/v1/fleet_pb.ts';
 import type { ClientStatusQuery } from '../inspect/client-configs.ts';
 import type { ClientDetails, ClientsSummary, TapMessages } from '../inspect/clients-view.ts';
 import type { Acceptance, AcceptanceQuery } from '../inspect/missing-clients.ts';
 import { internParameters } from '../model/parameters.ts';
 import type { Result } from '../model/result.ts';
+import { type Counters, readCounters } from '../observe/counters.ts';
 import { readSeries, type Series } from '../observe/series.ts';
 import type { EncodedStatus } from '../wire/client-status.ts';
 import type { GrpcStatus } from '../wire/grpc-status.ts';
@@ -23,6 +26,8 @@ const longestAnswerMs = 3000;
 
 /** Where a worker's metrics are, as prom-client's JSON. */
 export const metricsPath = '/metrics';
+/** What the status page draws (observe/counters.ts). */
+export const countersPath = '/counters';
 
 type Answered<T> = Promise<Result<T, GrpcStatus>>;
 
@@ -51,10 +56,22 @@ export class WorkerClient {
     );
   }
 
-  list({ limit, node, type, state }: ClientsQuery): Answered<Plain<ListClientsResponse>> {
+  list({ limit, type, state, ...query }: ClientsQuery): Answered<Plain<ListClientsResponse>> {
     return attempt(
-      this.#admin.listClients({ limit: limit ?? 0, node, type: type ?? '', state: state ?? '' }),
+      this.#admin.listClients({ ...query, limit: limit ?? 0, type: type ?? '', state: state ?? '' }),
     );
+  }
+
+  classes(): Answered<Plain<ListClassesResponse>> {
+    return attempt(this.#admin.listClasses({}));
+  }
+
+  client(query: ClientQuery): Answered<Plain<GetClientResponse>> {
+    return attempt(this.#admin.getClient(query));
+  }
+
+  counters(): Answered<Counters> {
+    return attempt(getJson(this.#socket, countersPath, this.#timeoutMs).then(readCounters));
   }
 
   find(

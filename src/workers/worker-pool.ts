@@ -1,9 +1,11 @@
 import type { TapQuery } from '../admin/delivery-ports.ts';
+import type { ClientQuery } from '../admin/fleet-ports.ts';
 import type { ClientsQuery, ExplainQuery, Plain, ResourceQuery } from '../admin/ports.ts';
 import type { ListenerAddress } from '../assembly/client-listeners.ts';
 import { mergeEffects } from '../assembly/reload-effect.ts';
 import type { GetResourceResponse, ListClientsResponse } from '../gen/distributary/admin/v1/admin_pb.ts';
 import type { CompareConfigurationResponse } from '../gen/distributary/admin/v1/configuration_pb.ts';
+import type { GetClientResponse, ListClassesResponse } from '../gen/distributary/admin/v1/fleet_pb.ts';
 import { answerTooLarge, type ClientStatusQuery } from '../inspect/client-configs.ts';
 import {
   type ClientDetails,
@@ -15,16 +17,19 @@ import {
   noSuchClient,
   type TapMessages,
 } from '../inspect/clients-view.ts';
+import { mergeClasses } from '../inspect/merge-classes.ts';
 import {
   type Acceptance,
   type AcceptanceQuery,
   mergeAcceptances,
   NOBODY_MISSING,
+  noAnswerOf,
 } from '../inspect/missing-clients.ts';
 import { systemClock } from '../model/clock.ts';
 import { systemRandom } from '../model/random.ts';
 import { fail, ok, type Result } from '../model/result.ts';
 import type { Conditions } from '../observe/conditions.ts';
+import type { Counters } from '../observe/counters.ts';
 import type { Log } from '../observe/log.ts';
 import type { LogLevels } from '../observe/log-levels.ts';
 import { type Series, sumSeries } from '../observe/series.ts';
@@ -41,6 +46,7 @@ import type {
 import { merged } from './merged.ts';
 import { countersOfEnded, workerSeries } from './merged-series.ts';
 import { workerSocket } from './private-directory.ts';
+import type { WorkerClient } from './worker-client.ts';
 import { forkWorker } from './worker-process.ts';
 import { type CanaryListener, WorkerSlot } from './worker-slot.ts';
 import type { ReportingWorkers } from './workers-fleet.ts';
@@ -149,26 +155,34 @@ export class WorkerPool implements ClientsView, ReportingWorkers {
   }
 
   async list(query: ClientsQuery): Promise<Plain<ListClientsResponse>> {
-    const lists = await Promise.all(
-      this.#slots.map(async (slot) => this.#heard(slot, await slot.client?.list(query))),
-    );
-    return mergeLists(
-      lists.filter((list) => list !== undefined),
-      query.limit,
-    );
+    // Whoever is left out of the page may be at any worker.
+    const { limit, offset } = query;
+    const asked = { ...query, offset: 0, limit: limit === undefined ? undefined : offset + limit };
+    return mergeLists(await this.#ask((client) => client.list(asked)), query);
+  }
+
+  async classes(): Promise<Plain<ListClassesResponse>> {
+    return mergeClasses(await this.#ask((client) => client.classes()));
+  }
+
+  async client(query: ClientQuery): Promise<Result<Plain<GetClientResponse>, GrpcStatus>> {
+    return this.#serverOf(query.id)?.client(query) ?? noSuchClient(query.id);
+  }
+
+  /** What the workers have counted since their start, those that answer. */
+  counters(): Promise<readonly Counters[]> {
+    return this.#ask((client) => client.counters());
   }
 
   async find(
     client: string,
     query: Pick<ExplainQuery, 'type' | 'name' | 'parameters'>,
   ): Promise<Result<ClientDetails, GrpcStatus>> {
-    const worker = this.#slots.find((slot) => slot.owns(client))?.client;
-    return worker === undefined ? noSuchClient(client) : worker.find(client, query);
+    return this.#serverOf(client)?.find(client, query) ?? noSuchClient(client);
   }
 
   async sent(client: string, query: ResourceQuery): Promise<Result<Plain<GetResourceResponse>, GrpcStatus>> {
-    const worker = this.#slots.find((slot) => slot.owns(client))?.client;
-    return worker === undefined ? noSuchClient(client) : worker.sent(client, query);
+    return this.#serverOf(client)?.sent(client, query) ?? noSuchClient(client);
   }
 
   async reloadEffect(text: string): Promise<Result<Plain<CompareConfigurationResponse>, GrpcStatus>> {
@@ -187,7 +201,7 @@ export class WorkerPool implements ClientsView, ReportingWorkers {
     const all = await Promise.all(
       this.#slots.map(async (slot) => {
         if (slot.client === undefined) return NOBODY_MISSING;
-        return this.#heard(slot, await slot.client.acceptance(query)) ?? silent(slot.number);
+        return this.#heard(slot, await slot.client.acceptance(query)) ?? noAnswerOf(slot.number);
       }),
     );
     return mergeAcceptances(all);
@@ -229,6 +243,19 @@ export class WorkerPool implements ClientsView, ReportingWorkers {
     // Before anything is awaited: the counts of a worker that ends meanwhile would be in neither of the two.
     const known = this.#slots.map(({ series, number }) => workerSeries(series, number));
     return [await this.#endedSeries, ...known];
+  }
+
+  /** The worker that has this client's stream. */
+  #serverOf(client: string): WorkerClient | undefined {
+    return this.#slots.find((slot) => slot.owns(client))?.client;
+  }
+
+  /** The answers of those that answer. */
+  async #ask<T>(question: (client: WorkerClient) => Promise<Result<T, GrpcStatus>>): Promise<readonly T[]> {
+    const answers = await Promise.all(
+      this.#slots.map(async (slot) => this.#heard(slot, await (slot.client && question(slot.client)))),
+    );
+    return answers.filter((answer) => answer !== undefined);
   }
 
   /** The answer of a worker; undefined: it is left out. That is logged, unless its process has ended. */
@@ -319,10 +346,4 @@ export class WorkerPool implements ClientsView, ReportingWorkers {
   async #end(milliseconds: number): Promise<void> {
     await Promise.all(this.#slots.map((slot) => slot.end(milliseconds)));
   }
-}
-
-function silent(number: number): Acceptance {
-  const why = `worker ${number} does not answer`;
-  const row = { client: '', node: '', type: '', name: '', state: 'NOT_SENT', why };
-  return { clients: 0, missing: 1, listed: [row] };
 }

@@ -6,6 +6,7 @@ import { SINGLE_PROCESS } from '../assembly/process-role.ts';
 import type { XdsListenerCallbacks } from '../assembly/xds-listener.ts';
 import type { Config } from '../config/config.ts';
 import { fail, ok, type Result } from '../model/result.ts';
+import type { Counters } from '../observe/counters.ts';
 import type { LogFormat } from '../observe/log.ts';
 import { formatSum } from '../observe/series.ts';
 import { formatHostPort } from '../wire/address.ts';
@@ -168,6 +169,12 @@ class WorkerPoolServing implements ClientServing {
   async metricsText(): Promise<string> {
     const own = primarySeries(await this.#core.series());
     return formatSum([own, ...(await this.clients.series())]);
+  }
+
+  async counters(): Promise<readonly Counters[]> {
+    // The streams of this process feed the workers.
+    const own = { ...this.#core.counters(), responses: 0, acknowledged: [], streams: 0, connections: 0 };
+    return [own, ...(await this.clients.counters())];
   }
 
   reload(config: Config): void {

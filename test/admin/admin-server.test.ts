@@ -231,7 +231,7 @@ describe('admin listener', () => {
     });
     expect(inspector.calls.clients).to.deep.equal([EVERY_CLIENT]);
     await rpc(url, admin('ListClients'), { limit: 3, node: 'web-*', type: 'cds', state: 'ERROR' });
-    const query = { limit: 3, node: 'web-*', type: typeByName('cds'), state: 'ERROR' };
+    const query = { ...EVERY_CLIENT, limit: 3, node: 'web-*', type: typeByName('cds'), state: 'ERROR' };
     expect(inspector.calls.clients[1]).to.deep.equal(query);
     const wrong = await rpc(url, admin('ListClients'), { state: 'error' });
     expect(wrong.body['message']).to.equal(

@@ -2,7 +2,9 @@ import { createHash } from 'node:crypto';
 import { create } from '@bufbuild/protobuf';
 import { expect } from 'chai';
 import { html } from '../../src/admin/html.ts';
-import { statusPage } from '../../src/admin/page.ts';
+import { fallback } from '../../src/admin/page/fallback.ts';
+import { fallbackStyle } from '../../src/admin/page/fallback-style.ts';
+import { shell } from '../../src/admin/page/shell.ts';
 import type { Plain } from '../../src/admin/ports.ts';
 import {
   ListClientsResponseSchema,
@@ -14,14 +16,17 @@ import { sampleClient, sampleStatus } from '../support/inspector.ts';
 const now = Date.parse('2026-01-01T00:10:00Z');
 
 function page(status: Partial<Plain<StatusResponse>> = {}, total = 1) {
-  return statusPage(
-    create(StatusResponseSchema, { ...sampleStatus, ...status }),
-    create(ListClientsResponseSchema, { clients: [sampleClient], total }),
-    now,
-  );
+  const shown = create(StatusResponseSchema, { ...sampleStatus, ...status });
+  const clients = create(ListClientsResponseSchema, { clients: [sampleClient], total });
+  return shell({
+    relay: shown,
+    model: JSON.stringify({ relay: { nodeId: '</script><script>alert(2)</script>' } }),
+    figures: [],
+    fallback: fallback(shown, clients, now),
+  });
 }
 
-describe('status page', () => {
+describe('status page without scripts', () => {
   it('shows state, upstreams, staleness, types, rejections and clients', () => {
     const { body } = page();
     for (const text of [
@@ -90,11 +95,12 @@ describe('status page', () => {
       .not.to.match(/(src|href)="(https?:)?\/\//)
       .and.not.to.match(/ (on\w+|style)=/);
     const policy = headers?.['content-security-policy'] ?? '';
-    for (const element of ['script', 'style']) {
-      const content = new RegExp(`<${element}>([^]*?)</${element}>`).exec(body)?.[1] ?? '';
-      const digest = createHash('sha256').update(content).digest('base64');
-      expect(policy).to.include(`${element}-src 'sha256-${digest}'`);
-    }
+    const digest = (text: string) => createHash('sha256').update(text).digest('base64');
+    const scripts = [...body.matchAll(/<script>([^]*?)<\/script>/g)].map(([, content]) => content ?? '');
+    expect(scripts).to.have.length(1);
+    expect(policy).to.include(`script-src 'sha256-${digest(scripts[0] ?? '')}';`);
+    const style = /<style>([^]*?)<\/style>/.exec(body)?.[1] ?? '';
+    expect(policy).to.include(`style-src 'sha256-${digest(style)}' 'sha256-${digest(fallbackStyle)}';`);
     expect(policy).to.include("default-src 'none'");
   });
 });

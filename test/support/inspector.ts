@@ -1,6 +1,7 @@
 import type { AdminAccess } from '../../src/admin/admin-server.ts';
 import type { Operation } from '../../src/admin/operations.ts';
 import type { ClientsQuery, ExplainQuery, Inspector, Plain, ResourcesQuery } from '../../src/admin/ports.ts';
+import { NO_PAGE } from '../../src/assembly/page-source.ts';
 import type { Client, StatusResponse } from '../../src/gen/distributary/admin/v1/admin_pb.ts';
 import { NO_CHANGES } from '../../src/inspect/changes.ts';
 import type { TypeUrl } from '../../src/model/brand.ts';
@@ -84,6 +85,7 @@ export const sampleClient: Plain<Client> = {
     },
   ],
   service: 'envoy.service.discovery.v3.AggregatedDiscoveryService',
+  class: 'c1',
 };
 
 interface Calls {
@@ -104,6 +106,12 @@ export function fakeInspector(changes: Partial<Inspector> = {}): Inspector & { r
       wait: () => fail({ code: Code.NOT_FOUND, message: 'there is nobody' }),
       tap: () => fail({ code: Code.NOT_FOUND, message: 'there is nobody' }),
     },
+    fleet: {
+      classes: () => ({ classes: [], total: 0, streams: 0, problems: [] }),
+      matches: () => ({ parameterSets: [], names: [], total: 0, totalParameterSets: 0 }),
+      client: () => fail({ code: Code.NOT_FOUND, message: 'there is nobody' }),
+    },
+    page: NO_PAGE,
     status: () => sampleStatus,
     ready: () => ({
       ready: true,

@@ -1,4 +1,3 @@
-import { createHash } from 'node:crypto';
 import type {
   Client,
   ListClientsResponse,
@@ -6,52 +5,34 @@ import type {
   StatusResponse,
   TypeStatus,
   UpstreamStatus,
-} from '../gen/distributary/admin/v1/admin_pb.ts';
-import { shorten } from '../model/text.ts';
-import { ago, formatSeconds } from '../observe/format.ts';
-import { rejectedText } from '../observe/rejection-text.ts';
+} from '../../gen/distributary/admin/v1/admin_pb.ts';
+import { shorten } from '../../model/text.ts';
+import { ago, formatSeconds } from '../../observe/format.ts';
+import { rejectedText } from '../../observe/rejection-text.ts';
+import { type Html, html } from '../html.ts';
+import { type Column, table } from '../html-table.ts';
+import type { Plain } from '../plain.ts';
 import { flowPicture } from './flow.ts';
-import { Html, html } from './html.ts';
-import { type Column, table } from './html-table.ts';
-import { script, style } from './page-assets.ts';
-import type { HttpAnswer } from './respond.ts';
 
 /** How many clients the page lists; there may be tens of thousands. */
 export const clientsShown = 100;
 /** Types that are listed of a client; Envoy has fewer. */
 const typesShown = 12;
 
-const hash = (text: string): string => `'sha256-${createHash('sha256').update(text).digest('base64')}'`;
-
-/** Nothing but the page's own style and script runs, and it talks to its own origin only. */
-const policy = [
-  "default-src 'none'",
-  `style-src ${hash(style)}`,
-  `script-src ${hash(script)}`,
-  "connect-src 'self'",
-  "base-uri 'none'",
-  "form-action 'none'",
-  "frame-ancestors 'none'",
-].join('; ');
-
-/** What an operator wants to see first, on one page. `now` is milliseconds since the epoch. */
-export function statusPage(status: StatusResponse, clients: ListClientsResponse, now: number): HttpAnswer {
-  const page = html`<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
-<title>${shorten(status.nodeId, 60)}: ${status.ready ? 'ready' : 'not ready'} (distributary)</title><style>${new Html(style)}</style></head>
-<body><div id="lost" role="alert"></div><main>
-${heading(status)}<p class="summary">${summary(status, now)}</p>${warnings(status)}${rollout(status, now)}${flowPicture(status)}
+/** What browsers without scripts show. `now` is milliseconds since the epoch. */
+export function fallback(
+  status: Plain<StatusResponse>,
+  clients: Plain<ListClientsResponse>,
+  now: number,
+): Html {
+  return html`${heading(status)}<p class="summary">${summary(status, now)}</p>${warnings(status)}${rollout(status, now)}${flowPicture(status)}
 <h2>Upstreams</h2>${table(upstreamColumns(now), status.upstreams, 'No upstream is configured.')}
 <h2>Rejected by clients</h2>${table(nackColumns(now), status.nacks, 'Nothing: clients took what they were sent.')}
 <h2>Types</h2>${table(typeColumns, status.types, 'Nothing is cached or asked for yet.')}
-<h2>Clients</h2>${table(clientColumns, clients.clients, 'No client is connected.')}${more(clients)}
-</main><script>${new Html(script)}</script></body></html>
-`;
-  const headers = { 'content-security-policy': policy, 'referrer-policy': 'no-referrer' };
-  return { status: 200, type: 'text/html; charset=utf-8', body: page.text, headers };
+<h2>Clients</h2>${table(clientColumns, clients.clients, 'No client is connected.')}${more(clients)}`;
 }
 
-function heading(status: StatusResponse): Html {
+function heading(status: Plain<StatusResponse>): Html {
   const state = status.ready
     ? html`<span class="state good">ready</span>`
     : html`<span class="state bad">not ready: ${status.reason}</span>`;
@@ -60,7 +41,7 @@ function heading(status: StatusResponse): Html {
 }
 
 /** What matters most, in one sentence: as somebody would say it on the phone. */
-function summary({ clients, upstreams, nacks, rollout: change }: StatusResponse, now: number): string {
+function summary({ clients, upstreams, nacks, rollout: change }: Plain<StatusResponse>, now: number): string {
   const away = upstreams
     .filter(({ connected }) => !connected)
     .map(({ name, staleSince }) => `${shorten(name, 60)} away${forTime(ago(staleSince, now))}`);
@@ -74,13 +55,13 @@ function summary({ clients, upstreams, nacks, rollout: change }: StatusResponse,
 
 const forTime = (time: string | undefined): string => (time === undefined ? '' : ` for ${time}`);
 
-function warnings({ warnings: list }: StatusResponse): Html {
+function warnings({ warnings: list }: Plain<StatusResponse>): Html {
   const items = list.map((warning) => html`<li>${shorten(warning, 500)}</li>`);
   return items.length === 0 ? html`` : html`<ul class="bad">${items}</ul>`;
 }
 
 /** Where a change stands; nothing while there is none. */
-function rollout({ rollout: change }: StatusResponse, now: number): Html {
+function rollout({ rollout: change }: Plain<StatusResponse>, now: number): Html {
   if (change === undefined || (change.state === 'IDLE' && change.freezes.length === 0)) return html``;
   const { state, reason, pending, types, names, canaries, freezes } = change;
   const { total = 0, accepted = 0, rejected = 0, ended = 0 } = canaries ?? {};
@@ -98,7 +79,7 @@ function rollout({ rollout: change }: StatusResponse, now: number): Html {
 ${what}<ul>${frozen}</ul>`;
 }
 
-const upstreamColumns = (now: number): readonly Column<UpstreamStatus>[] => [
+const upstreamColumns = (now: number): readonly Column<Plain<UpstreamStatus>>[] => [
   { title: 'Name', cell: ({ name }) => name },
   {
     title: 'State',
@@ -133,7 +114,7 @@ const upstreamColumns = (now: number): readonly Column<UpstreamStatus>[] => [
   { title: 'Last error', cell: ({ lastError }) => shorten(lastError, 300) },
 ];
 
-const nackColumns = (now: number): readonly Column<NackStatus>[] => [
+const nackColumns = (now: number): readonly Column<Plain<NackStatus>>[] => [
   { title: 'Type', cell: ({ type }) => type },
   { title: 'Name', mono: true, cell: (nack) => shorten(rejectedText(nack), 200) },
   { title: 'Version', mono: true, cell: ({ version }) => shorten(version, 60) },
@@ -142,7 +123,7 @@ const nackColumns = (now: number): readonly Column<NackStatus>[] => [
   { title: 'Error', cell: ({ error }) => shorten(error, 500) },
 ];
 
-const typeColumns: readonly Column<TypeStatus>[] = [
+const typeColumns: readonly Column<Plain<TypeStatus>>[] = [
   { title: 'Type', cell: ({ type }) => type },
   { title: 'Resources', number: true, cell: ({ resources }) => resources },
   { title: 'Variants', number: true, cell: ({ variants }) => variants },
@@ -154,7 +135,7 @@ const typeColumns: readonly Column<TypeStatus>[] = [
   },
 ];
 
-const clientColumns: readonly Column<Client>[] = [
+const clientColumns: readonly Column<Plain<Client>>[] = [
   { title: 'Stream', mono: true, cell: ({ id }) => id },
   { title: 'Node', mono: true, cell: ({ node }) => shorten(node?.id ?? '', 80) },
   { title: 'Cluster', cell: ({ node }) => shorten(node?.cluster ?? '', 60) },
@@ -175,7 +156,7 @@ const clientColumns: readonly Column<Client>[] = [
   },
 ];
 
-function more({ clients, total }: ListClientsResponse): Html {
+function more({ clients, total }: Plain<ListClientsResponse>): Html {
   const rest = Math.max(0, total - clients.length);
   return rest === 0 ? html`` : html`<p class="dim">and ${rest} more: ask the ListClients RPC for all.</p>`;
 }

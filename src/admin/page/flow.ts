@@ -1,7 +1,8 @@
-import type { StatusResponse } from '../gen/distributary/admin/v1/admin_pb.ts';
-import { shorten } from '../model/text.ts';
-import { formatBytes } from '../observe/format.ts';
-import { type Html, html } from './html.ts';
+import type { StatusResponse } from '../../gen/distributary/admin/v1/admin_pb.ts';
+import { shorten } from '../../model/text.ts';
+import { formatBytes } from '../../observe/format.ts';
+import { type Html, html } from '../html.ts';
+import type { Plain } from '../plain.ts';
 
 const box = { width: 220, height: 62, gap: 14 };
 const column = { upstreams: 0, cache: 330, clients: 660 };
@@ -15,7 +16,7 @@ interface Box {
 }
 
 /** Upstreams, the cache and the clients as a picture: what is broken is dashed and says so. */
-export function flowPicture(status: StatusResponse): Html {
+export function flowPicture(status: Plain<StatusResponse>): Html {
   const upstreams = upstreamBoxes(status);
   const height = Math.max(1, upstreams.length) * (box.height + box.gap) - box.gap;
   const middle = (height - box.height) / 2;
@@ -31,7 +32,7 @@ ${arrows}${upstreams.map((content, index) => drawBox(column.upstreams, top(index
 ${drawBox(column.cache, middle, cacheBox(status))}${drawBox(column.clients, middle, clientsBox(status))}</svg>`;
 }
 
-function upstreamBoxes({ upstreams }: StatusResponse): readonly Box[] {
+function upstreamBoxes({ upstreams }: Plain<StatusResponse>): readonly Box[] {
   const shown = upstreams.slice(0, upstreams.length > mostUpstreams ? mostUpstreams - 1 : mostUpstreams);
   const boxes = shown.map(({ name, connected, stale, endpoint, kind }) => ({
     title: name,
@@ -44,7 +45,7 @@ function upstreamBoxes({ upstreams }: StatusResponse): readonly Box[] {
   return [...boxes, { title: `${rest.length} more`, lines: [`${broken} with problems`], bad: broken > 0 }];
 }
 
-function cacheBox({ types, cacheBytes }: StatusResponse): Box {
+function cacheBox({ types, cacheBytes }: Plain<StatusResponse>): Box {
   const resources = types.reduce((sum, type) => sum + type.resources, 0);
   const variants = types.reduce((sum, type) => sum + type.variants, 0);
   return {
@@ -54,7 +55,7 @@ function cacheBox({ types, cacheBytes }: StatusResponse): Box {
   };
 }
 
-function clientsBox({ clients, rejectingClients }: StatusResponse): Box {
+function clientsBox({ clients, rejectingClients }: Plain<StatusResponse>): Box {
   return {
     title: 'Clients',
     lines: [

@@ -1,5 +1,5 @@
-/** The page needs nothing from any other host. */
-export const style = `
+/** Of the page without scripts. */
+export const fallbackStyle = `
 :root { color-scheme: light dark; --ink: #1c2430; --dim: #5b6675; --paper: #f7f8fa; --card: #fff; --line: #d8dde4; --good: #1d7a4c; --bad: #b3261e; }
 @media (prefers-color-scheme: dark) { :root { --ink: #e4e8ee; --dim: #98a3b3; --paper: #14181e; --card: #1c222a; --line: #343d49; --good: #5fca94; --bad: #ff8a80; } }
 * { box-sizing: border-box; }
@@ -13,8 +13,6 @@ a { color: inherit; }
 .good { color: var(--good); }
 .bad { color: var(--bad); }
 .state { font-weight: 600; }
-#lost { display: none; border: 2px solid var(--bad); border-radius: .5rem; padding: .5rem .8rem; margin: .8rem 0; color: var(--bad); font-weight: 600; }
-#lost.on { display: block; }
 .flow { display: block; width: 100%; max-width: 60rem; margin: 1rem auto; }
 .flow rect { fill: var(--card); stroke: var(--line); stroke-width: 1.5; }
 .flow .bad rect { stroke: var(--bad); stroke-dasharray: 5 4; }
@@ -30,27 +28,4 @@ tr:last-child td { border-bottom: 0; }
 th { font-size: .8rem; color: var(--dim); font-weight: 600; white-space: nowrap; }
 td.number, th.number { text-align: right; }
 td.mono { font-family: ui-monospace, monospace; font-size: .85rem; overflow-wrap: anywhere; }
-`;
-
-/**
- * Fetches the page again and replaces its main part, so that only the server makes HTML and escapes it. It waits while
- * text is selected.
- */
-export const script = `
-const lost = document.getElementById('lost');
-async function refresh() {
-  try {
-    const response = await fetch(location.href, { cache: 'no-store', signal: AbortSignal.timeout(10000) });
-    if (!response.ok) throw new Error('status ' + response.status);
-    const page = new DOMParser().parseFromString(await response.text(), 'text/html');
-    const main = page.querySelector('main');
-    if (main !== null && getSelection().isCollapsed) document.querySelector('main').replaceWith(main);
-    lost.classList.remove('on');
-  } catch {
-    if (!lost.classList.contains('on')) lost.textContent = 'No answer since ' + new Date().toLocaleTimeString() + ': what is below is from before.';
-    lost.classList.add('on');
-  }
-  setTimeout(refresh, 2000);
-}
-setTimeout(refresh, 2000);
 `;

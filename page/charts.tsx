@@ -1,0 +1,114 @@
+import { useEffect, useRef } from 'preact/hooks';
+import Plot from 'uplot';
+import 'uplot/dist/uPlot.min.css';
+import type { Figure } from '../src/admin/page/model.ts';
+import { formatBytes } from '../src/observe/format.ts';
+
+interface Chart {
+  readonly title: string;
+  readonly value: (figure: Figure) => number | null;
+  readonly text: (value: number) => string;
+}
+
+const seconds = (value: number): string =>
+  value < 1 ? `${(value * 1000).toPrecision(2)} ms` : `${value.toPrecision(3)} s`;
+const rounded = (value: number): string =>
+  value >= 10 || value === 0 ? Math.round(value).toLocaleString('en') : value.toPrecision(2);
+
+const charts: readonly Chart[] = [
+  { title: 'Updates to clients, each second', value: ({ updates }) => updates, text: rounded },
+  { title: 'Receipt to ACK, 99 %', value: ({ acknowledged }) => acknowledged, text: seconds },
+  { title: 'Streams', value: ({ streams }) => streams, text: rounded },
+  { title: 'Memory', value: ({ memory }) => memory, text: formatBytes },
+  { title: 'Event loop busy', value: ({ busy }) => busy, text: (part) => `${Math.round(part * 100)} %` },
+];
+
+/** The last five minutes. */
+export function Charts({ figures }: { readonly figures: readonly Figure[] }) {
+  return (
+    <section class="charts" aria-labelledby="charts">
+      <h2 id="charts">Last five minutes</h2>
+      {charts.map((chart) => (
+        <Figure key={chart.title} chart={chart} figures={figures} />
+      ))}
+    </section>
+  );
+}
+
+function Figure({ chart, figures }: { readonly chart: Chart; readonly figures: readonly Figure[] }) {
+  const box = useRef<HTMLDivElement>(null);
+  const plot = useRef<Plot>(undefined);
+  const values = figures.map((figure) => chart.value(figure));
+  const last = values.findLast((value) => value !== null);
+  useEffect(() => {
+    const element = box.current;
+    if (element === null) return undefined;
+    const make = (): void => {
+      plot.current?.destroy();
+      plot.current = new Plot(options(chart, element), [[], []], element);
+      plot.current.setData(data(figures, values));
+    };
+    make();
+    const resized = new ResizeObserver(() => plot.current?.setSize(sizeOf(element)));
+    resized.observe(element);
+    // A canvas does not follow the colours of the page.
+    const scheme = matchMedia('(prefers-color-scheme: dark)');
+    scheme.addEventListener('change', make);
+    return () => {
+      resized.disconnect();
+      scheme.removeEventListener('change', make);
+      plot.current?.destroy();
+      plot.current = undefined;
+    };
+  }, []);
+  useEffect(() => plot.current?.setData(data(figures, values)), [figures]);
+  return (
+    <figure>
+      <figcaption>
+        {chart.title} <strong>{last === undefined || last === null ? '–' : chart.text(last)}</strong>
+      </figcaption>
+      <div class="plot" ref={box} aria-hidden="true" />
+    </figure>
+  );
+}
+
+function data(figures: readonly Figure[], values: readonly (number | null)[]): Plot.AlignedData {
+  return [figures.map(({ at }) => at / 1000), [...values]];
+}
+
+const height = 88;
+
+function sizeOf({ clientWidth }: HTMLElement): { width: number; height: number } {
+  return { width: Math.max(120, clientWidth), height };
+}
+
+function options({ text }: Chart, element: HTMLElement): Plot.Options {
+  const colors = getComputedStyle(element);
+  const color = (name: string): string => colors.getPropertyValue(name).trim();
+  const axis = { stroke: color('--dim'), font: '11px system-ui, sans-serif', ticks: { show: false } };
+  const grid = { stroke: color('--line'), width: 1 };
+  return {
+    ...sizeOf(element),
+    legend: { show: false },
+    cursor: { drag: { x: false, y: false }, y: false, points: { size: 5 } },
+    padding: [6, 4, 0, 0],
+    scales: { y: { range: (_plot, _least, most) => [0, most > 0 ? most * 1.15 : 1] } },
+    axes: [
+      { ...axis, grid: { show: false }, size: 20, values: (_plot, times) => times.map(clock), space: 70 },
+      { ...axis, grid, size: 62, values: (_plot, ticks) => ticks.map(text), space: 30 },
+    ],
+    series: [
+      {},
+      {
+        stroke: color('--accent'),
+        width: 1.5,
+        fill: color('--accent-soft'),
+        points: { show: false },
+        spanGaps: false,
+      },
+    ],
+  };
+}
+
+const clock = (time: number): string =>
+  new Date(time * 1000).toLocaleTimeString('en-GB', { hour: '2-digit', minute: '2-digit' });

@@ -1,0 +1,218 @@
+import { useState } from 'preact/hooks';
+import { parametersLabel } from '../src/admin/page/model.ts';
+import type { ClientDetail, Differences, Explanation, Holding } from './answers.ts';
+import { useTicks } from './live.ts';
+import { hrefOf } from './location.ts';
+import { useAnswer } from './relay.ts';
+import { shown } from './shown.ts';
+import { StateText } from './state-text.tsx';
+import { Moment } from './time.tsx';
+
+const refreshMs = 5000;
+const limit = 500;
+
+/** One client: what it was sent, what it made of it, and why it gets that. */
+export function ClientPage({ id, isLive }: { readonly id: string; readonly isLive: boolean }) {
+  const refresh = useTicks(refreshMs, isLive);
+  const { answer, error } = useAnswer<ClientDetail>('GetClient', { id, limit }, refresh);
+  return (
+    <article>
+      <p>
+        <a href={location.pathname}>← overview</a>
+      </p>
+      <h2>
+        Client <span class="mono">{shown(answer?.node_id || id)}</span>
+      </h2>
+      {error !== '' && <p class="bad">{error}</p>}
+      {answer !== undefined && <Detail client={answer} refresh={refresh} />}
+    </article>
+  );
+}
+
+function Detail({ client, refresh }: { readonly client: ClientDetail; readonly refresh: number }) {
+  const { holdings, total } = client;
+  const types = [...Map.groupBy(holdings, ({ type }) => type)];
+  return (
+    <>
+      <dl class="facts">
+        <Fact name="stream">{client.id}</Fact>
+        <Fact name="cluster">{shown(client.node_cluster)}</Fact>
+        <Fact name="peer">{client.peer}</Fact>
+        <Fact name="protocol">
+          {client.transport} ({client.service})
+        </Fact>
+        <Fact name="class">
+          <a href={hrefOf({ class: client.class }, '#clients')}>{parametersLabel(client.parameters)}</a>
+        </Fact>
+      </dl>
+      {types.length === 0 && <p class="dim">It has subscribed to nothing yet.</p>}
+      {types.map(([type, own]) => (
+        <section key={type} aria-labelledby={`type-${type}`}>
+          <h3 id={`type-${type}`}>
+            {type} <span class="dim">{own.length.toLocaleString('en')}</span>
+          </h3>
+          <div class="scroll" tabIndex={0} role="region" aria-labelledby={`type-${type}`}>
+            <table>
+              <caption class="hidden">What the client was sent of {type}</caption>
+              <thead>
+                <tr>
+                  <th scope="col">Name</th>
+                  <th scope="col">State</th>
+                  <th scope="col">Sent</th>
+                  <th scope="col">Version</th>
+                  <th scope="col">Since</th>
+                  <th scope="col">Why</th>
+                </tr>
+              </thead>
+              <tbody>
+                {own.map((holding) => (
+                  <Row key={`${holding.name} ${holding.constraints}`} client={client.id} holding={holding} />
+                ))}
+              </tbody>
+            </table>
+          </div>
+        </section>
+      ))}
+      {total > holdings.length && <p class="dim">and {total - holdings.length} more names</p>}
+      <Difference client={client} refresh={refresh} />
+    </>
+  );
+}
+
+function Row({ client, holding }: { readonly client: string; readonly holding: Holding }) {
+  const [open, setOpen] = useState(false);
+  const { type, name, state, sent, constraints, version, since, current, error } = holding;
+  return (
+    <>
+      <tr>
+        <th scope="row" class="mono">
+          <a href={hrefOf({ show: 'resource', type, name })}>{name === '' ? '(empty name)' : shown(name)}</a>
+        </th>
+        <td>
+          <StateText state={state} />
+          {!current && <span class="warn">, newer to come</span>}
+          {error !== '' && <p class="detail bad">{error}</p>}
+        </td>
+        <td class="mono">{sent === 'present' ? constraints : sent === 'absent' ? 'there is none' : ''}</td>
+        <td class="mono">{shown(version, 60)}</td>
+        <td>{since !== '' && <Moment at={Date.parse(since)} />}</td>
+        <td>
+          <button type="button" aria-expanded={open} onClick={() => setOpen(!open)}>
+            explain<span class="hidden"> {name}</span>
+          </button>
+        </td>
+      </tr>
+      {open && (
+        <tr>
+          <td colSpan={6}>
+            <Explain client={client} type={type} name={name} />
+          </td>
+        </tr>
+      )}
+    </>
+  );
+}
+
+function Explain({
+  client,
+  type,
+  name,
+}: {
+  readonly client: string;
+  readonly type: string;
+  readonly name: string;
+}) {
+  const { answer, error } = useAnswer<Explanation>('Explain', { client, type, name }, 0);
+  if (error !== '') return <p class="bad">{error}</p>;
+  if (answer === undefined) return <p class="dim">…</p>;
+  return (
+    <>
+      <p>
+        {answer.match_found
+          ? `It gets the variant ${answer.match}`
+          : `No variant matches: the name is ${answer.state}`}
+        {answer.ambiguous && <span class="warn">; several variants match</span>}.
+      </p>
+      <ul class="plain">
+        {answer.variants.map(({ constraints, matches, reason, version, upstream }) => (
+          <li key={`${constraints} ${upstream}`}>
+            <span class={matches ? 'ok' : 'dim'}>{matches ? 'matches' : 'does not match'}</span>{' '}
+            <code>{constraints}</code>: {reason}{' '}
+            <span class="dim">
+              (version {shown(version, 60)}, {upstream})
+            </span>
+          </li>
+        ))}
+      </ul>
+    </>
+  );
+}
+
+/** What it was sent against what a client with its parameters gets now. */
+function Difference({ client, refresh }: { readonly client: ClientDetail; readonly refresh: number }) {
+  const sides = { from: { client: client.id }, to: { parameters: { values: client.parameters } } };
+  const { answer, error } = useAnswer<Differences>('Diff', sides, refresh);
+  const held = new Set(client.holdings.map(({ type, name }) => `${type} ${name}`));
+  const listed = (answer?.differences ?? []).filter(({ type, name }) => held.has(`${type} ${name}`));
+  return (
+    <section aria-labelledby="difference">
+      <h3 id="difference">Difference to what is cached for its parameters</h3>
+      {error !== '' && <p class="bad">{error}</p>}
+      {answer !== undefined && listed.length === 0 && <p class="dim">None: it was sent the newest.</p>}
+      <ul class="plain">
+        {listed.map(({ type, name, change }) => (
+          <li key={`${type} ${name}`}>
+            <details>
+              <summary>
+                {type} <span class="mono">{shown(name)}</span>{' '}
+                <span class="warn">{change.toLowerCase()}</span>
+              </summary>
+              <Fields sides={sides} type={type} name={name} />
+            </details>
+          </li>
+        ))}
+      </ul>
+    </section>
+  );
+}
+
+function Fields({
+  sides,
+  type,
+  name,
+}: {
+  readonly sides: object;
+  readonly type: string;
+  readonly name: string;
+}) {
+  const { answer, error } = useAnswer<Differences>('Diff', { ...sides, type, name }, 0);
+  if (error !== '') return <p class="bad">{error}</p>;
+  return (
+    <>
+      {answer?.differences.flatMap(({ variants }) =>
+        variants.map(({ constraints, yaml }) => (
+          <pre key={constraints}>
+            {constraints}
+            {'\n'}
+            {yaml}
+          </pre>
+        )),
+      )}
+    </>
+  );
+}
+
+export function Fact({
+  name,
+  children,
+}: {
+  readonly name: string;
+  readonly children: preact.ComponentChildren;
+}) {
+  return (
+    <div>
+      <dt>{name}</dt>
+      <dd>{children}</dd>
+    </div>
+  );
+}

@@ -1,0 +1,225 @@
+import { useState } from 'preact/hooks';
+import type { PageModel } from '../src/admin/page/model.ts';
+import type { Clients as Answer, Client } from './answers.ts';
+import { useTicks } from './live.ts';
+import { go, hrefOf, type Query } from './location.ts';
+import { Pages } from './pages.tsx';
+import { useAnswer } from './relay.ts';
+import { shown } from './shown.ts';
+import { StateText } from './state-text.tsx';
+
+const pageSize = 25;
+const refreshMs = 10_000;
+/** Types of a client that are listed. */
+const typesShown = 12;
+
+const states = [
+  ['', 'in any state'],
+  ['ERROR', 'that rejected something'],
+  ['STALE', 'not acknowledged'],
+  ['NOT_SENT', 'sent nothing'],
+  ['SYNCED', 'acknowledged'],
+] as const;
+
+interface ClientsProps {
+  readonly model: PageModel;
+  readonly query: Query;
+  readonly isLive: boolean;
+}
+
+/** The relay searches; the filters are in the URL. */
+export function Clients({ model, query, isLive }: ClientsProps) {
+  const { q = '', type = '', state = '', class: ofClass = '', resource = '' } = query;
+  const page = Math.max(1, Number(query['page'] ?? 1) || 1);
+  const refresh = useTicks(refreshMs, isLive);
+  const filters = { search: q, type, state, class: ofClass, resource };
+  const request = { ...filters, limit: pageSize, offset: (page - 1) * pageSize };
+  const { answer, error } = useAnswer<Answer>('ListClients', request, refresh);
+  return (
+    <section aria-labelledby="clients">
+      <h2 id="clients">Clients</h2>
+      <Filters model={model} query={query} answer={answer} />
+      {error !== '' && <p class="bad">{error}</p>}
+      {answer !== undefined && <Table clients={answer.clients} model={model} query={query} />}
+      {answer !== undefined && (
+        <Pages
+          page={page}
+          pages={Math.ceil(answer.matching / pageSize)}
+          href={(to) => hrefOf({ ...query, page: to === 1 ? '' : String(to) }, '#clients')}
+          what="clients"
+        />
+      )}
+    </section>
+  );
+}
+
+interface FiltersProps {
+  readonly model: PageModel;
+  readonly query: Query;
+  readonly answer: Answer | undefined;
+}
+
+function Filters({ model, query, answer }: FiltersProps) {
+  const { q = '', type = '', state = '', class: ofClass = '', resource = '' } = query;
+  const filter = (changes: Query, replace = false): void =>
+    go(hrefOf({ ...query, ...changes, page: '' }), replace);
+  const types = new Set([...model.types.map((one) => one.type), type].filter((name) => name !== ''));
+  const label = model.classes.find(({ id }) => id === ofClass)?.label ?? ofClass;
+  const matching = answer?.matching.toLocaleString('en');
+  return (
+    <form class="filters" role="search" onSubmit={(event) => event.preventDefault()}>
+      <Search text={q} changed={(text) => filter({ q: text }, true)} />
+      <Choice
+        name="Type"
+        value={type}
+        options={[['', 'of any type'], ...[...types].map((one) => [one, one] as const)]}
+        changed={(value) => filter({ type: value, resource: '' }, true)}
+      />
+      <Choice
+        name="State"
+        value={state}
+        options={states}
+        changed={(value) => filter({ state: value }, true)}
+      />
+      <Chip text={ofClass && `class ${label}`} remove={() => filter({ class: '' }, true)} />
+      <Chip
+        text={resource && `${state === 'ERROR' ? 'rejected' : 'with'} ${resource}`}
+        remove={() => filter({ resource: '' }, true)}
+      />
+      <span class="dim count" role="status">
+        {answer !== undefined && `${matching} of ${answer.total.toLocaleString('en')}`}
+      </span>
+    </form>
+  );
+}
+
+interface ChoiceProps {
+  readonly name: string;
+  readonly value: string;
+  readonly options: readonly (readonly [value: string, text: string])[];
+  readonly changed: (value: string) => void;
+}
+
+export function Choice({ name, value, options, changed }: ChoiceProps) {
+  return (
+    <label>
+      <span class="hidden">{name}</span>
+      <select value={value} onChange={({ currentTarget }) => changed(currentTarget.value)}>
+        {options.map(([option, text]) => (
+          <option key={option} value={option}>
+            {text}
+          </option>
+        ))}
+      </select>
+    </label>
+  );
+}
+
+/** A filter that is not in the other fields. */
+function Chip({ text, remove }: { readonly text: string; readonly remove: () => void }) {
+  if (text === '') return null;
+  return (
+    <button type="button" class="chip" onClick={remove}>
+      {shown(text)} <span aria-hidden="true">×</span>
+      <span class="hidden">: remove this filter</span>
+    </button>
+  );
+}
+
+/** What is typed is the user's: an update of the page does not touch it. */
+export function Search({
+  text,
+  changed,
+  label = 'Search by node, cluster, address or stream',
+}: {
+  readonly text: string;
+  readonly changed: (text: string) => void;
+  readonly label?: string;
+}) {
+  const [typed, setTyped] = useState(text);
+  const [known, setKnown] = useState(text);
+  if (known !== text) {
+    setKnown(text);
+    if (text !== typed.trim()) setTyped(text);
+  }
+  return (
+    <label class="search">
+      <span class="hidden">{label}</span>
+      <input
+        type="search"
+        placeholder={label}
+        value={typed}
+        onInput={({ currentTarget }) => {
+          setTyped(currentTarget.value);
+          changed(currentTarget.value.trim());
+        }}
+      />
+    </label>
+  );
+}
+
+function Table({
+  clients,
+  model,
+  query,
+}: {
+  readonly clients: readonly Client[];
+  readonly model: PageModel;
+  readonly query: Query;
+}) {
+  if (clients.length === 0) return <p class="dim">No client is like this.</p>;
+  const labels = new Map(model.classes.map(({ id, label }) => [id, label]));
+  return (
+    <div class="scroll" tabIndex={0} role="region" aria-labelledby="clients">
+      <table>
+        <caption class="hidden">Clients, those that rejected something first</caption>
+        <thead>
+          <tr>
+            <th scope="col">Node</th>
+            <th scope="col">Cluster</th>
+            <th scope="col">Class</th>
+            <th scope="col">Peer</th>
+            <th scope="col">Protocol</th>
+            <th scope="col">Types</th>
+          </tr>
+        </thead>
+        <tbody>
+          {clients.map((client) => (
+            <tr key={client.id}>
+              <th scope="row" class="mono">
+                <a href={hrefOf({ show: 'client', id: client.id })}>
+                  {shown(client.node?.id || `stream ${client.id}`)}
+                </a>
+              </th>
+              <td>{shown(client.node?.cluster ?? '')}</td>
+              <td>
+                <a href={hrefOf({ ...query, class: client.class, page: '' }, '#clients')}>
+                  {labels.get(client.class) ?? client.class}
+                </a>
+              </td>
+              <td class="mono peer">{client.peer}</td>
+              <td>{client.transport}</td>
+              <td>
+                <Types client={client} />
+              </td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </div>
+  );
+}
+
+function Types({ client: { types } }: { readonly client: Client }) {
+  const rest = types.length - typesShown;
+  return (
+    <ul class="types">
+      {types.slice(0, typesShown).map(({ type, state, version, last_nack: nack }) => (
+        <li key={type} title={shown(nack === '' ? version : `${version}: ${nack}`, 500)}>
+          {shown(type)} <StateText state={state} />
+        </li>
+      ))}
+      {rest > 0 && <li class="dim">and {rest} more</li>}
+    </ul>
+  );
+}

@@ -1,0 +1,169 @@
+import { type HierarchyRectangularNode, hierarchy, partition } from 'd3-hierarchy';
+import { area, curveBumpX } from 'd3-shape';
+import { useEffect, useRef, useState } from 'preact/hooks';
+import type { PageModel } from '../src/admin/page/model.ts';
+import { type FanNode, fanOut } from './fan-out-tree.ts';
+import { hrefOf, type Query } from './location.ts';
+
+/** Pixels. */
+const row = 26;
+const bar = 9;
+const gap = 3;
+const narrow = 560;
+const characterWidth = 6.7;
+
+type Placed = HierarchyRectangularNode<FanNode>;
+
+/** How data flows: width is streams, color is the worst state, a click shows the clients. */
+export function FanOut({ model, query }: { readonly model: PageModel; readonly query: Query }) {
+  const box = useRef<HTMLDivElement>(null);
+  const [width, setWidth] = useState(640);
+  useEffect(() => {
+    const element = box.current;
+    if (element === null) return undefined;
+    const resized = new ResizeObserver(() => setWidth(element.clientWidth));
+    resized.observe(element);
+    return () => resized.disconnect();
+  }, []);
+  const roots = fanOut(model);
+  const streams = model.clients.toLocaleString('en');
+  return (
+    <section class="fan-out" aria-labelledby="fan-out">
+      <h2 id="fan-out">From upstreams to {streams === '1' ? '1 client' : `${streams} clients`}</h2>
+      <div ref={box}>
+        {roots.length === 0 ? (
+          <p class="dim">No upstream is configured.</p>
+        ) : (
+          <Picture roots={roots} width={width} query={query} />
+        )}
+      </div>
+    </section>
+  );
+}
+
+interface PictureProps {
+  readonly roots: readonly FanNode[];
+  readonly width: number;
+  readonly query: Query;
+}
+
+function Picture({ roots, width, query }: PictureProps) {
+  const { nodes, height } = place(roots, width);
+  const titles =
+    width < narrow
+      ? ['Upstream', 'Session', 'Class', '']
+      : ['Upstream', 'Session', 'Class of clients', 'Clients'];
+  const column = columnWidth(width);
+  return (
+    <svg
+      class="delta"
+      width={width}
+      height={height + 22}
+      role="group"
+      aria-label="Upstreams, their sessions, classes of clients, and clients"
+    >
+      {titles.map((title, depth) => (
+        <text key={title} class="column" x={depth * column} y={11}>
+          {title}
+        </text>
+      ))}
+      <g transform="translate(0 22)">
+        {nodes.map((node) => (
+          <Ribbon key={`ribbon ${key(node)}`} node={node} column={column} />
+        ))}
+        {nodes.map((node) => (
+          <Node key={key(node)} node={node} column={column} query={query} />
+        ))}
+      </g>
+    </svg>
+  );
+}
+
+const columnWidth = (width: number): number => (width - bar) / 3;
+const key = (node: Placed): string =>
+  node
+    .ancestors()
+    .map(({ data }) => data.id)
+    .join('\n');
+
+/** Each leaf has room for a label; what is left is shared by streams. */
+function place(roots: readonly FanNode[], width: number): { nodes: readonly Placed[]; height: number } {
+  const all: FanNode = { id: '', label: '', note: '', worst: 'ok', streams: 0, filter: {}, children: roots };
+  const tree = hierarchy<FanNode>(all, ({ children }) => [...children]);
+  const leaves = tree.leaves();
+  const height = Math.max(240, leaves.length * row);
+  const total = leaves.reduce((sum, { data }) => sum + data.streams, 0);
+  const least = total === 0 ? 1 : (total * row * 0.7) / Math.max(1, height - leaves.length * row * 0.7);
+  tree.sum(({ children, streams }) => (children.length > 0 ? 0 : streams + least));
+  const placed = partition<FanNode>().size([height, width]).padding(0)(tree);
+  return { nodes: placed.descendants().filter(({ depth }) => depth > 0), height };
+}
+
+/** From the side of the parent's bar to this one. */
+function Ribbon({ node, column }: { readonly node: Placed; readonly column: number }) {
+  const { parent, depth, data, x0, x1 } = node;
+  if (parent === null || depth < 2) return null;
+  const ends = [
+    { x: (depth - 2) * column + bar, top: x0 + gap / 2, bottom: x1 - gap / 2 },
+    { x: (depth - 1) * column, top: x0 + gap, bottom: x1 - gap },
+  ];
+  const shape = area<(typeof ends)[number]>()
+    .x(({ x }) => x)
+    .y0(({ top }) => top)
+    .y1(({ bottom }) => bottom)
+    .curve(curveBumpX);
+  return (
+    <path
+      class={`ribbon ${parent.data.worst === 'bad' && depth === 2 ? 'bad' : data.worst}`}
+      d={shape(ends) ?? ''}
+    />
+  );
+}
+
+function Node({
+  node,
+  column,
+  query,
+}: {
+  readonly node: Placed;
+  readonly column: number;
+  readonly query: Query;
+}) {
+  const { data, depth, x0, x1 } = node;
+  const { label, note, worst, streams, filter } = data;
+  const x = (depth - 1) * column;
+  const room = Math.floor((column - bar - 10) / characterWidth);
+  const text = label.length <= room ? label : `${label.slice(0, Math.max(1, room - 1))}…`;
+  const about = `${label}: ${streams.toLocaleString('en')} ${streams === 1 ? 'stream' : 'streams'}, ${note}`;
+  const { class: ofClass = '', state = '' } = filter;
+  const isChosen = ofClass !== '' && query['class'] === ofClass && (query['state'] ?? '') === state;
+  // The clients' bars are at the right edge: their labels are before them.
+  const isLast = depth === 4;
+  return (
+    <a
+      href={hrefOf({ ...query, class: ofClass, state, page: '' }, '#clients')}
+      aria-label={about}
+      aria-current={isChosen}
+    >
+      <title>{about}</title>
+      <rect
+        class="target"
+        x={isLast ? x - 4 : x}
+        y={x0}
+        width={isLast ? bar + 4 : column}
+        height={Math.max(1, x1 - x0)}
+      />
+      <rect
+        class={`bar ${worst}`}
+        x={isLast ? x : x}
+        y={x0 + gap / 2}
+        width={bar}
+        height={Math.max(2, x1 - x0 - gap)}
+        rx={2}
+      />
+      <text class={isLast ? 'last' : ''} x={isLast ? x - 6 : x + bar + 5} y={(x0 + x1) / 2 + 4}>
+        {text}
+      </text>
+    </a>
+  );
+}

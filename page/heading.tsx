@@ -1,0 +1,75 @@
+import { sentence } from '../src/admin/page/model.ts';
+import { formatBytes } from '../src/observe/format.ts';
+import type { LiveState } from './live.ts';
+import { Moment, Since } from './time.tsx';
+
+interface HeadingProps {
+  readonly state: LiveState;
+  readonly pause: (paused: boolean) => void;
+}
+
+/** Which relay this is, and one sentence. */
+export function Heading({ state, pause }: HeadingProps) {
+  const { model, paused, lostSince } = state;
+  const { relay, problems } = model;
+  const worst = problems.some(({ severity }) => severity === 'bad')
+    ? 'bad'
+    : problems.length > 0
+      ? 'warn'
+      : 'ok';
+  return (
+    <header>
+      <div class="identity">
+        <h1>
+          <a href={location.pathname}>{relay.nodeId}</a>
+        </h1>
+        <span class={`state ${relay.ready ? 'ok' : 'bad'}`}>{relay.ready ? 'ready' : 'not ready'}</span>
+        <nav aria-label="Raw data">
+          <a href="ready">ready</a>
+          <a href="metrics">metrics</a>
+          <a href="config_dump">configuration</a>
+        </nav>
+        <button type="button" aria-pressed={paused} onClick={() => pause(!paused)}>
+          {paused ? 'Resume' : 'Pause'}
+        </button>
+      </div>
+      <dl class="facts">
+        <Fact name="host">{relay.host}</Fact>
+        <Fact name="version">{relay.version}</Fact>
+        <Fact name="up for">
+          <Since at={relay.startedAt} />
+        </Fact>
+        <Fact name="configuration">
+          <code title={relay.configuration}>{relay.configuration.slice(0, 12)}</code>, read{' '}
+          <Moment at={relay.configuredAt} />
+        </Fact>
+        <Fact name="cache">{formatBytes(model.cacheBytes)}</Fact>
+        {relay.workers.length > 0 && (
+          <Fact name="workers">
+            {relay.workers.filter(({ listening }) => listening).length} of {relay.workers.length}
+          </Fact>
+        )}
+        {relay.readOnly && <Fact name="access">read only</Fact>}
+      </dl>
+      <p class={`sentence ${worst}`} role="status">
+        {sentence(model)}
+      </p>
+      <div role="alert">
+        {lostSince > 0 && (
+          <p class="lost">
+            No answer since {new Date(lostSince).toLocaleTimeString()}: what is below is from before.
+          </p>
+        )}
+      </div>
+    </header>
+  );
+}
+
+function Fact({ name, children }: { readonly name: string; readonly children: preact.ComponentChildren }) {
+  return (
+    <div>
+      <dt>{name}</dt>
+      <dd>{children}</dd>
+    </div>
+  );
+}

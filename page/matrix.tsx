@@ -1,0 +1,189 @@
+import { type PageModel, parametersLabel } from '../src/admin/page/model.ts';
+import type { Match, Matches } from './answers.ts';
+import { Choice, Search } from './clients.tsx';
+import { useTicks } from './live.ts';
+import { go, hrefOf, type Query } from './location.ts';
+import { Pages } from './pages.tsx';
+import { useAnswer } from './relay.ts';
+import { shown } from './shown.ts';
+
+const pageSize = 30;
+const refreshMs = 10_000;
+/** Styles for distinct contents of a name; after the last they begin again, and the letters go on. */
+const styles = 8;
+
+interface MatrixProps {
+  readonly model: PageModel;
+  readonly query: Query;
+  readonly isLive: boolean;
+}
+
+/** Which variant of each name each parameter set gets. */
+export function Matrix({ model, query, isLive }: MatrixProps) {
+  const cached = model.types.filter(({ resources }) => resources > 0).map(({ type }) => type);
+  const type = query['matrix'] ?? cached[0] ?? '';
+  return (
+    <section aria-labelledby="matrix">
+      <h2 id="matrix">Variants</h2>
+      {type === '' ? (
+        <p class="dim">Nothing is cached yet.</p>
+      ) : (
+        <Chosen type={type} types={cached} query={query} isLive={isLive} />
+      )}
+    </section>
+  );
+}
+
+interface ChosenProps {
+  readonly type: string;
+  readonly types: readonly string[];
+  readonly query: Query;
+  readonly isLive: boolean;
+}
+
+function Chosen({ type, types, query, isLive }: ChosenProps) {
+  const { names = '' } = query;
+  const page = Math.max(1, Number(query['matrixpage'] ?? 1) || 1);
+  const refresh = useTicks(refreshMs, isLive);
+  const request = { type, name: names, page_size: pageSize, offset: (page - 1) * pageSize };
+  const { answer, error } = useAnswer<Matches>('ListMatches', request, refresh);
+  return (
+    <>
+      <div class="filters">
+        <Choice
+          name="Type of the variants"
+          value={type}
+          options={[...new Set([...types, type])].map((name) => [name, name] as const)}
+          changed={(value) => go(hrefOf({ ...query, matrix: value, matrixpage: '' }), true)}
+        />
+        <Search
+          text={names}
+          label="Search by name"
+          changed={(text) => go(hrefOf({ ...query, names: text, matrixpage: '' }), true)}
+        />
+        <span class="legend dim">
+          Within a row, the same letter is the same content. <b class="cell gap">–</b> nothing matches,{' '}
+          <b class="cell unknown">?</b> not known yet, <b class="mark">≈</b> several match,{' '}
+          <b class="mark bad">✕</b> rejected
+        </span>
+      </div>
+      {error !== '' && <p class="bad">{error}</p>}
+      {answer !== undefined && <MatchTable type={type} matches={answer} labelledBy="matrix" />}
+      {answer !== undefined && (
+        <Pages
+          page={page}
+          pages={Math.ceil(answer.total / pageSize)}
+          href={(to) => hrefOf({ ...query, matrixpage: to === 1 ? '' : String(to) }, '#matrix')}
+          what="variants"
+        />
+      )}
+    </>
+  );
+}
+
+interface MatchTableProps {
+  readonly type: string;
+  readonly matches: Matches;
+  readonly labelledBy: string;
+}
+
+export function MatchTable({ type, matches, labelledBy }: MatchTableProps) {
+  const { parameter_sets: sets, names, total_parameter_sets: allSets } = matches;
+  if (names.length === 0) return <p class="dim">No name is like this.</p>;
+  if (sets.length === 0) return <p class="dim">No client is connected, so there are no parameter sets.</p>;
+  return (
+    <>
+      <div class="scroll" tabIndex={0} role="region" aria-labelledby={labelledBy}>
+        <table class="matrix">
+          <caption class="hidden">Names of {type} by the parameter sets of clients</caption>
+          <thead>
+            <tr>
+              <th scope="col">Name</th>
+              {sets.map(({ parameters, streams }) => (
+                <th scope="col" key={parametersLabel(parameters)}>
+                  {shown(parametersLabel(parameters))} <span class="dim">{streams.toLocaleString('en')}</span>
+                </th>
+              ))}
+            </tr>
+          </thead>
+          <tbody>
+            {names.map(({ name, matches: cells }) => (
+              <tr key={name}>
+                <th scope="row" class="mono">
+                  <a href={hrefOf({ show: 'resource', type, name })}>
+                    {name === '' ? '(empty name)' : shown(name)}
+                  </a>
+                </th>
+                <Cells cells={cells} />
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </div>
+      {allSets > sets.length && (
+        <p class="dim">and {allSets - sets.length} more parameter sets, with fewer clients</p>
+      )}
+    </>
+  );
+}
+
+function Cells({ cells }: { readonly cells: readonly Match[] }) {
+  const contents = [
+    ...new Set(cells.filter(({ state }) => state === 'present').map(({ content }) => content)),
+  ];
+  return (
+    <>
+      {cells.map((match, index) => (
+        <Cell key={index} match={match} order={contents.indexOf(match.content)} />
+      ))}
+    </>
+  );
+}
+
+function Cell({ match, order }: { readonly match: Match; readonly order: number }) {
+  const { state, constraints, version, ambiguous, rejected } = match;
+  const marks = (
+    <>
+      {ambiguous && (
+        <b class="mark" title="Several variants match">
+          ≈<span class="hidden"> several match</span>
+        </b>
+      )}
+      {rejected > 0 && (
+        <b class="mark bad" title={`${rejected} clients reject it`}>
+          ✕{rejected}
+          <span class="hidden"> clients reject it</span>
+        </b>
+      )}
+    </>
+  );
+  if (state !== 'present') {
+    const isAbsent = state === 'absent';
+    return (
+      <td>
+        <b
+          class={`cell ${isAbsent ? 'gap' : 'unknown'}`}
+          title={isAbsent ? 'Nothing matches' : 'Not known yet'}
+        >
+          <span aria-hidden="true">{isAbsent ? '–' : '?'}</span>
+          <span class="hidden">{isAbsent ? 'nothing matches' : 'not known yet'}</span>
+        </b>
+        {marks}
+      </td>
+    );
+  }
+  return (
+    <td>
+      <b class={`cell v${order % styles}`} title={`${constraints}, version ${version}`}>
+        {letters(order)}
+      </b>
+      {marks}
+    </td>
+  );
+}
+
+/** A … Z, AA … */
+function letters(order: number): string {
+  const last = String.fromCodePoint(65 + (order % 26));
+  return order < 26 ? last : letters(Math.floor(order / 26) - 1) + last;
+}

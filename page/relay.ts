@@ -1,0 +1,56 @@
+import { useEffect, useState } from 'preact/hooks';
+import { trusted } from './trusted.ts';
+
+/** What a question has come to. While it is asked again, the last answer stays. */
+export interface Asked<T> {
+  readonly answer: T | undefined;
+  /** Empty: none. */
+  readonly error: string;
+}
+
+const longestMs = 15_000;
+
+/** Asks AdminService over Connect. Throws what the relay says. */
+export async function ask<T>(method: string, request: object): Promise<T> {
+  const response = await fetch(`distributary.admin.v1.AdminService/${method}`, {
+    method: 'POST',
+    headers: { 'content-type': 'application/json' },
+    body: JSON.stringify(request),
+    signal: AbortSignal.timeout(longestMs),
+  });
+  const body = trusted<{ readonly message?: string }>(await response.json());
+  if (!response.ok) throw new Error(body.message ?? `status ${response.status}`);
+  return trusted<T>(body);
+}
+
+/** The answer for this request, asked again when the request or `refresh` changes. */
+export function useAnswer<T>(method: string, request: object, refresh: number): Asked<T> {
+  const key = JSON.stringify(request);
+  const [asked, setAsked] = useState<Asked<T> & { readonly key: string }>({
+    answer: undefined,
+    error: '',
+    key,
+  });
+  useEffect(() => {
+    let current = true;
+    const answered = async (): Promise<void> => {
+      try {
+        const answer = await ask<T>(method, request);
+        if (current) setAsked({ answer, error: '', key });
+      } catch (error) {
+        const text = error instanceof Error ? error.message : String(error);
+        if (!current) return;
+        setAsked((before) => ({
+          answer: before.key === key ? before.answer : undefined,
+          error: text,
+          key,
+        }));
+      }
+    };
+    void answered();
+    return () => {
+      current = false;
+    };
+  }, [method, key, refresh]);
+  return asked;
+}

@@ -1,0 +1,126 @@
+import { formatBytes } from '../src/observe/format.ts';
+import type { Clients, Matches, Resource } from './answers.ts';
+import { useTicks } from './live.ts';
+import { hrefOf } from './location.ts';
+import { MatchTable } from './matrix.tsx';
+import { useAnswer } from './relay.ts';
+import { shown } from './shown.ts';
+import { StateText } from './state-text.tsx';
+import { Moment } from './time.tsx';
+
+const refreshMs = 5000;
+const clientsShown = 25;
+/** A longer body is text for a file, and not for a page. */
+const longestJson = 200_000;
+
+interface ResourceProps {
+  readonly type: string;
+  readonly name: string;
+  readonly isLive: boolean;
+}
+
+/** One resource: its variants with their content, and who has it. */
+export function ResourcePage({ type, name, isLive }: ResourceProps) {
+  const refresh = useTicks(refreshMs, isLive);
+  const resource = useAnswer<Resource>('GetResource', { type, name }, refresh);
+  return (
+    <article>
+      <p>
+        <a href={location.pathname}>← overview</a>
+      </p>
+      <h2>
+        {type} <span class="mono">{shown(name)}</span>
+      </h2>
+      {resource.error !== '' && <p class="bad">{resource.error}</p>}
+      <WhoGetsWhat type={type} name={name} refresh={refresh} />
+      {resource.answer?.variants.map((variant) => (
+        <Variant key={`${variant.constraints} ${variant.upstream}`} variant={variant} />
+      ))}
+      <WhoHasIt type={type} name={name} refresh={refresh} />
+    </article>
+  );
+}
+
+function WhoGetsWhat({
+  type,
+  name,
+  refresh,
+}: {
+  readonly type: string;
+  readonly name: string;
+  readonly refresh: number;
+}) {
+  const { answer } = useAnswer<Matches>('ListMatches', { type, name, page_size: 200 }, refresh);
+  const own = answer?.names.filter((one) => one.name === name) ?? [];
+  if (answer === undefined || own.length === 0) return null;
+  return (
+    <section aria-labelledby="gets">
+      <h3 id="gets">Who gets which variant</h3>
+      <MatchTable type={type} matches={{ ...answer, names: own }} labelledBy="gets" />
+    </section>
+  );
+}
+
+function Variant({ variant }: { readonly variant: Resource['variants'][number] }) {
+  const { constraints, version, bytes, since, upstream, json, omitted } = variant;
+  return (
+    <section class="variant">
+      <h3 class="mono">{constraints}</h3>
+      <p class="dim">
+        version {shown(version, 60)}, {formatBytes(bytes)}, from {upstream}, since{' '}
+        <Moment at={Date.parse(since)} />
+      </p>
+      {omitted === '' ? <pre tabIndex={0}>{readable(json)}</pre> : <p class="warn">Not shown: {omitted}.</p>}
+    </section>
+  );
+}
+
+function readable(json: string): string {
+  const text = JSON.stringify(JSON.parse(json), null, 2);
+  return text.length <= longestJson
+    ? text
+    : `${text.slice(0, longestJson)}\n… ${text.length} characters in all`;
+}
+
+function WhoHasIt({
+  type,
+  name,
+  refresh,
+}: {
+  readonly type: string;
+  readonly name: string;
+  readonly refresh: number;
+}) {
+  const { answer, error } = useAnswer<Clients>(
+    'ListClients',
+    { type, resource: name, limit: clientsShown },
+    refresh,
+  );
+  if (error !== '') return <p class="bad">{error}</p>;
+  if (answer === undefined) return null;
+  return (
+    <section aria-labelledby="has">
+      <h3 id="has">
+        {answer.matching.toLocaleString('en')}{' '}
+        {answer.matching === 1 ? 'client subscribes' : 'clients subscribe'} to it
+      </h3>
+      <ul class="plain">
+        {answer.clients.map(({ id, node, types }) => (
+          <li key={id}>
+            <a class="mono" href={hrefOf({ show: 'client', id })}>
+              {shown(node?.id || `stream ${id}`)}
+            </a>{' '}
+            {types.map((one) => (
+              <StateText key={one.type} state={one.state} />
+            ))}
+          </li>
+        ))}
+      </ul>
+      {answer.matching > answer.clients.length && (
+        <p>
+          <a href={hrefOf({ type, resource: name }, '#clients')}>all of them</a>
+        </p>
+      )}
+    </section>
+  );
+}

@@ -1,0 +1,40 @@
+import type { Figure } from '../observe/figure.ts';
+import type { RecentLine } from '../observe/recent-lines.ts';
+
+/** Something that a limit of the configuration bounds. */
+export interface Usage {
+  /** The key of the configuration. */
+  readonly name: string;
+  readonly used: number;
+  readonly limit: number;
+}
+
+/** What only the status page shows. Times are milliseconds since the epoch. */
+export interface PageFacts {
+  /** Of the text of the configuration in force. */
+  readonly configuration: string;
+  /** When that was read. */
+  readonly configuredAt: number;
+  readonly startedAt: number;
+  readonly readOnly: boolean;
+  readonly usage: readonly Usage[];
+  /** When the certificate of each listener ends. */
+  readonly certificates: ReadonlyMap<string, number>;
+  /** rollout.max_wait, in milliseconds. */
+  readonly rolloutMaxWaitMs: number | undefined;
+  /** max_removal_hold by upstream, in milliseconds. */
+  readonly removalHoldMs: ReadonlyMap<string, number>;
+  /** Upstreams with a session for each parameter set. */
+  readonly perParameters: ReadonlySet<string>;
+}
+
+/** What the status page shows beside what the commands do. */
+export interface PageSource {
+  facts(): PageFacts;
+  /** The last five minutes. */
+  figures(): readonly Figure[];
+  /** The last lines of the log, the newest first. */
+  lines(): readonly RecentLine[];
+  /** The upstream that serves a name, a glob or the wildcard of a type (a short name or a type URL). */
+  upstreamOf(type: string, selector: string): string | undefined;
+}

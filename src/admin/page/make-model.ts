@@ -1,0 +1,52 @@
+import type { Change } from '../../gen/distributary/admin/v1/changes_pb.ts';
+import type { Clock } from '../../model/clock.ts';
+import type { Plain } from '../plain.ts';
+import type { Inspector } from '../ports.ts';
+import type { PageModel } from './model.ts';
+import { pageModel } from './page-model.ts';
+
+/** What is kept of the history, and for how long it is not looked at again, in milliseconds. */
+const eventsKept = 50;
+const settlesWithinMs = 10_000;
+
+/** Asks the relay for what the page shows. */
+export class ModelMaker {
+  readonly #inspector: Inspector;
+  readonly #clock: Clock;
+  /** A change may have a thousand names: the list is made again when there is a new change, or an old one may have settled. */
+  #history: { readonly at: number; readonly revision: number; readonly changes: readonly Plain<Change>[] } = {
+    at: -Infinity,
+    revision: 0,
+    changes: [],
+  };
+
+  constructor(inspector: Inspector, clock: Clock) {
+    this.#inspector = inspector;
+    this.#clock = clock;
+  }
+
+  async make(): Promise<PageModel> {
+    const { fleet, page } = this.#inspector;
+    const [status, classes] = [await this.#inspector.status(), await fleet.classes()];
+    return pageModel({
+      status,
+      classes,
+      facts: page.facts(),
+      now: this.#clock.now(),
+      changes: this.#changes(),
+      lines: page.lines(),
+      upstreamOf: (type, selector) => page.upstreamOf(type, selector),
+    });
+  }
+
+  #changes(): readonly Plain<Change>[] {
+    const { changes } = this.#inspector;
+    const now = this.#clock.monotonic();
+    const { revision } = changes.history({ type: undefined, name: '', limit: 0 });
+    if (revision !== this.#history.revision || now - this.#history.at >= settlesWithinMs) {
+      const history = changes.history({ type: undefined, name: '', limit: eventsKept });
+      this.#history = { at: now, revision, changes: history.changes };
+    }
+    return this.#history.changes;
+  }
+}

@@ -1,0 +1,124 @@
+import type { Change } from '../../gen/distributary/admin/v1/changes_pb.ts';
+import type { ClientClass } from '../../gen/distributary/admin/v1/fleet_pb.ts';
+import { shorten } from '../../model/text.ts';
+import type { RecentLine } from '../../observe/recent-lines.ts';
+import type { PageSource } from '../page-ports.ts';
+import type { Plain } from '../plain.ts';
+import { type PageClass, type PageEvent, type PageModel, parametersLabel } from './model.ts';
+import { millisecondsOf, type ProblemInputs } from './problem-parts.ts';
+import { problemsOf } from './problems.ts';
+
+export interface ModelInputs extends ProblemInputs {
+  readonly changes: readonly Plain<Change>[];
+  readonly lines: readonly RecentLine[];
+  readonly upstreamOf: PageSource['upstreamOf'];
+}
+
+/** What a model lists at most. */
+const most = { problems: 50, classes: 80, upstreams: 40, types: 40, events: 50, names: 3 };
+
+/** Pure: the model has nothing that changes with time alone. */
+export function pageModel(inputs: ModelInputs): PageModel {
+  const { status, classes, facts, upstreamOf } = inputs;
+  const problems = problemsOf(inputs);
+  const shown = classes.classes.slice(0, most.classes);
+  const streams = shown.reduce((sum, one) => sum + one.streams, 0);
+  return {
+    relay: {
+      nodeId: shorten(status.nodeId, 200),
+      host: shorten(status.host, 200),
+      version: status.version,
+      configuration: facts.configuration,
+      configuredAt: facts.configuredAt,
+      startedAt: facts.startedAt,
+      ready: status.ready,
+      reason: shorten(status.reason, 300),
+      readOnly: facts.readOnly,
+      workers: status.workers.map(({ number, listening, clients, restarts }) => ({
+        number,
+        listening,
+        clients,
+        restarts,
+      })),
+    },
+    clients: status.clients,
+    problems: problems.slice(0, most.problems),
+    moreProblems: Math.max(0, problems.length - most.problems),
+    upstreams: status.upstreams.slice(0, most.upstreams).map((upstream) => ({
+      name: upstream.name,
+      kind: upstream.kind,
+      connected: upstream.connected,
+      stale: upstream.stale,
+      staleSince: millisecondsOf(upstream.staleSince),
+      endpoint: shorten(upstream.endpoint, 200),
+      sessions: upstream.sessions,
+      lastError: shorten(upstream.lastError, 300),
+      perParameters: facts.perParameters.has(upstream.name),
+    })),
+    classes: shown.map((one) => pageClass(one, upstreamOf)),
+    otherClasses: {
+      classes: Math.max(0, classes.total - shown.length),
+      streams: Math.max(0, classes.streams - streams),
+    },
+    types: status.types
+      .slice(0, most.types)
+      .map(({ type, resources, variants, subscriptions, ambiguous }) => ({
+        type: shorten(type, 100),
+        resources,
+        variants,
+        subscriptions,
+        ambiguous,
+      })),
+    cacheBytes: Number(status.cacheBytes),
+    events: events(inputs),
+  };
+}
+
+function pageClass(
+  { id, parameters, restricted, streams, rejecting, unacknowledged, late, subscriptions }: Plain<ClientClass>,
+  upstreamOf: PageSource['upstreamOf'],
+): PageClass {
+  const upstreams = new Set(subscriptions.flatMap(({ type, name }) => upstreamOf(type, name) ?? []));
+  return {
+    id,
+    label: shorten(parametersLabel(parameters), 200),
+    restricted,
+    streams,
+    rejecting,
+    unacknowledged,
+    late,
+    upstreams: [...upstreams],
+  };
+}
+
+/** Changes of resources, and what the log says, in one list. */
+function events({ changes, lines }: ModelInputs): readonly PageEvent[] {
+  const logged = lines.map(({ at, level, message, fields }) => ({
+    at,
+    level,
+    revision: 0,
+    text: message,
+    detail: fields,
+  }));
+  return [...changes.map(changeEvent), ...logged].toSorted((a, b) => b.at - a.at).slice(0, most.events);
+}
+
+function changeEvent(change: Plain<Change>): PageEvent {
+  const { revision, since, upstream, type, names, verdict, reason } = change;
+  const counts = [
+    ['added', change.added],
+    ['changed', change.changed],
+    ['removed', change.removed],
+  ] as const;
+  const what = counts.filter(([, count]) => count > 0).map(([verb, count]) => `${count} ${verb}`);
+  const shown = names.slice(0, most.names).map(({ name }) => shorten(name, 80));
+  const rest = names.length - shown.length;
+  const who = upstream === '' ? `an operator (${shorten(reason, 100)})` : shorten(upstream, 60);
+  return {
+    at: millisecondsOf(since),
+    level: 'info',
+    revision,
+    text: `${type}: ${what.join(', ')} by ${who}${verdict === 'RELEASED' ? '' : `, ${verdict.toLowerCase()}`}`,
+    detail: `${shown.join(', ')}${rest > 0 ? ` and ${rest} more` : ''}`,
+  };
+}

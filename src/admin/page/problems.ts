@@ -1,0 +1,181 @@
+import type { ClassProblem, ListClassesResponse } from '../../gen/distributary/admin/v1/fleet_pb.ts';
+import { shorten } from '../../model/text.ts';
+import type { Plain } from '../plain.ts';
+import { type Problem, parametersLabel } from './model.ts';
+import { millisecondsOf, type ProblemInputs, problem } from './problem-parts.ts';
+import { rolloutProblems } from './rollout-problems.ts';
+
+/** Of a limit: from here on it is a problem. */
+const nearLimit = 0.8;
+const dayMs = 86_400_000;
+const certificateDays = { warn: 14, bad: 3 };
+/** So many missing names of a type are listed one by one. */
+const missingListed = 3;
+
+/** What is wrong, the worst first: what is bad, and then what concerns the most clients, in the order of this list. */
+export function problemsOf(inputs: ProblemInputs): readonly Problem[] {
+  const found = [
+    ...notReady(inputs),
+    ...upstreamsAway(inputs),
+    ...rolloutProblems(inputs),
+    ...rejections(inputs),
+    ...unacknowledged(inputs),
+    ...limits(inputs),
+    ...certificates(inputs),
+    ...missing(inputs),
+    ...ambiguous(inputs),
+    ...warnings(inputs),
+  ];
+  return [
+    ...found.filter(({ severity }) => severity === 'bad'),
+    ...found.filter(({ severity }) => severity !== 'bad'),
+  ];
+}
+
+/** The query of the page that lists such clients. */
+const clientsQuery = (filters: Readonly<Record<string, string>>): string =>
+  `?${new URLSearchParams(filters).toString()}#clients`;
+
+const streams = (count: number): string =>
+  `${count.toLocaleString('en')} ${count === 1 ? 'client' : 'clients'}`;
+
+function notReady({ status }: ProblemInputs): readonly Problem[] {
+  if (status.ready) return [];
+  const detail = shorten(status.reason, 300);
+  return [problem({ id: 'ready', severity: 'bad', title: 'Not ready', detail, runbook: 'not-ready' })];
+}
+
+function upstreamsAway({ status }: ProblemInputs): readonly Problem[] {
+  return status.upstreams.flatMap(({ name, connected, stale, staleSince, lastError, refusedStreams }) => {
+    const shown = shorten(name, 60);
+    const about = { since: millisecondsOf(staleSince), detail: shorten(lastError, 300) };
+    if (!connected) {
+      const title = `Upstream ${shown} is away`;
+      const short = `\`${shown}\` is away`;
+      return problem({
+        ...about,
+        id: `away ${name}`,
+        severity: 'bad',
+        title,
+        short,
+        runbook: 'control-plane-away',
+      });
+    }
+    if (stale) {
+      const title = `What came from upstream ${shown} may be out of date`;
+      return problem({ ...about, id: `stale ${name}`, title, runbook: 'control-plane-away' });
+    }
+    if (refusedStreams === 0) return [];
+    const title = `Upstream ${shown} ends ${refusedStreams} of its streams`;
+    return problem({ ...about, id: `refused ${name}`, title, runbook: 'upstream-streams-end' });
+  });
+}
+
+/** Error × resource × class × clients. */
+function rejections({ classes }: ProblemInputs): readonly Problem[] {
+  return ofKind(classes, 'REJECTED').map((rejection) => {
+    const { type, name, what, parameters, clients, error, version, since, class: of } = rejection;
+    const label = shorten(parametersLabel(parameters), 120);
+    return problem({
+      id: `rejected ${JSON.stringify([type, what, of, error])}`,
+      severity: 'bad',
+      title: `${streams(clients)} with ${label} reject ${type} ${shorten(what, 120)}`,
+      short: `${streams(clients)} reject ${type}/${shorten(what, 60)}`,
+      detail: `${shorten(error, 400)}${version === '' ? '' : ` (version ${shorten(version, 60)})`}`,
+      since: millisecondsOf(since),
+      runbook: 'clients-reject',
+      link: clientsQuery({ type, state: 'ERROR', class: of, ...(name === '' ? {} : { resource: name }) }),
+      linkText: 'clients',
+    });
+  });
+}
+
+function unacknowledged({ classes }: ProblemInputs): readonly Problem[] {
+  return ofKind(classes, 'LATE').map(({ type, parameters, clients, since, class: of }) =>
+    problem({
+      id: `late ${type} ${of}`,
+      title: `${streams(clients)} with ${shorten(parametersLabel(parameters), 120)} have not acknowledged ${type}`,
+      short: `${streams(clients)} have not acknowledged ${type}`,
+      since: millisecondsOf(since),
+      runbook: 'clients-silent',
+      link: clientsQuery({ type, state: 'STALE', class: of }),
+      linkText: 'clients',
+    }),
+  );
+}
+
+/** What is asked for by name, and upstream says that it does not exist: one line for each type. */
+function missing({ classes }: ProblemInputs): readonly Problem[] {
+  return [...Map.groupBy(ofKind(classes, 'MISSING'), ({ type }) => type)].map(([type, all]) => {
+    const names = [...new Set(all.map(({ name }) => name))];
+    const listed = names.slice(0, missingListed).map((name) => shorten(name, 80));
+    const rest = names.length - listed.length;
+    const clients = all.reduce((sum, one) => sum + one.clients, 0);
+    const [first] = names;
+    const what = names.length === 1 ? `${type} ${listed.join()}` : `${names.length} names of ${type}`;
+    return problem({
+      id: `missing ${type}`,
+      title: `${what} ${names.length === 1 ? 'is' : 'are'} asked for and missing`,
+      detail: `${listed.join(', ')}${rest > 0 ? ` and ${rest} more` : ''}; ${clients.toLocaleString('en')} subscriptions`,
+      link: clientsQuery({ type, resource: first ?? '' }),
+      linkText: names.length === 1 ? 'clients' : 'clients of the first',
+    });
+  });
+}
+
+function ambiguous({ status }: ProblemInputs): readonly Problem[] {
+  return status.types
+    .filter((type) => type.ambiguous > 0)
+    .map(({ type, ambiguous: count }) =>
+      problem({
+        id: `ambiguous ${type}`,
+        title: `${count} lookups of ${type} match several variants`,
+        runbook: 'ambiguous-variants',
+        link: `?${new URLSearchParams({ matrix: type }).toString()}#matrix`,
+        linkText: 'variants',
+      }),
+    );
+}
+
+function limits({ facts }: ProblemInputs): readonly Problem[] {
+  return facts.usage
+    .filter(({ used, limit }) => limit > 0 && used >= nearLimit * limit)
+    .map(({ name, used, limit }) =>
+      problem({
+        id: `limit ${name}`,
+        severity: used >= limit ? 'bad' : 'warn',
+        title: `${name} is at ${Math.floor((100 * used) / limit)} %`,
+        detail: `${used.toLocaleString('en')} of ${limit.toLocaleString('en')}`,
+        runbook: 'limits',
+      }),
+    );
+}
+
+function certificates({ facts, now }: ProblemInputs): readonly Problem[] {
+  return [...facts.certificates]
+    .filter(([, at]) => at - now < certificateDays.warn * dayMs)
+    .map(([listener, at]) =>
+      problem({
+        id: `certificate ${listener}`,
+        severity: at - now < certificateDays.bad * dayMs ? 'bad' : 'warn',
+        title: `The certificate of ${listener} ${at < now ? 'has ended' : 'ends soon'}`,
+        detail: new Date(at).toISOString(),
+        until: at,
+        runbook: 'certificates',
+      }),
+    );
+}
+
+function warnings({ status }: ProblemInputs): readonly Problem[] {
+  return status.warnings.map((warning) =>
+    problem({
+      id: `warning ${warning}`,
+      title: 'The configuration is dangerous',
+      short: 'a warning about the configuration',
+      detail: shorten(warning, 400),
+    }),
+  );
+}
+
+const ofKind = ({ problems }: Plain<ListClassesResponse>, kind: string): readonly Plain<ClassProblem>[] =>
+  problems.filter((one) => one.kind === kind);

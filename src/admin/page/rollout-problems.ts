@@ -1,0 +1,71 @@
+import { shorten } from '../../model/text.ts';
+import type { Problem } from './model.ts';
+import { millisecondsOf, type ProblemInputs, problem } from './problem-parts.ts';
+
+/** Changes that wait, with the time until something happens by itself, and what an operator can type. */
+export function rolloutProblems(inputs: ProblemInputs): readonly Problem[] {
+  return [...held(inputs), ...frozen(inputs), ...heldRemovals(inputs)];
+}
+
+function held({ status: { rollout }, facts }: ProblemInputs): readonly Problem[] {
+  if (rollout === undefined || (rollout.state !== 'HELD' && rollout.state !== 'CANARY')) return [];
+  const { state, pending, types, upstream, reason } = rollout;
+  const since = millisecondsOf(rollout.since);
+  const { total = 0, accepted = 0, rejected = 0, ended = 0 } = rollout.canaries ?? {};
+  const canaries = `${total} streams of canaries: ${accepted} accepted, ${rejected} rejected, ${ended} ended`;
+  const what = `${pending} names (${types.join(', ')}) of ${shorten(upstream, 60)}`;
+  const isHeld = state === 'HELD';
+  return [
+    problem({
+      id: `rollout ${state}`,
+      severity: isHeld ? 'bad' : 'warn',
+      title: isHeld ? 'A change is held' : 'A change is with the canaries',
+      short: isHeld ? 'a change is held' : 'a change is with the canaries',
+      detail: [shorten(reason, 300), what, canaries].filter((part) => part !== '').join('; '),
+      since,
+      until: isHeld || facts.rolloutMaxWaitMs === undefined ? 0 : since + facts.rolloutMaxWaitMs,
+      command: isHeld
+        ? 'distributary release --reason "…"   or   distributary discard --reason "…"'
+        : 'distributary diff --pending',
+      runbook: 'change-held',
+    }),
+  ];
+}
+
+function frozen({ status: { rollout } }: ProblemInputs): readonly Problem[] {
+  return (rollout?.freezes ?? []).map(({ type, upstream, reason, since }) => {
+    const only = `${upstream === '' ? '' : ` --upstream ${upstream}`}${type === '' ? '' : ` --type ${type}`}`;
+    const what = [type || 'everything', upstream === '' ? '' : `of ${shorten(upstream, 60)}`]
+      .join(' ')
+      .trim();
+    return problem({
+      id: `frozen ${type} ${upstream}`,
+      title: `Frozen: ${what}`,
+      short: `${what} is frozen`,
+      detail: shorten(reason, 300),
+      since: millisecondsOf(since),
+      command: `distributary unfreeze${only} --reason "…"`,
+      runbook: 'frozen',
+    });
+  });
+}
+
+/** Of gated types the rollout holds them, until somebody decides. */
+function heldRemovals({ status: { upstreams }, facts }: ProblemInputs): readonly Problem[] {
+  return upstreams.flatMap(({ name, heldRemovals: all }) =>
+    all.map(({ type, count, since }) => {
+      const held = millisecondsOf(since);
+      const hold = facts.removalHoldMs.get(name);
+      return problem({
+        id: `removals ${name} ${type}`,
+        severity: 'bad',
+        title: `${count} removals of ${type} from ${shorten(name, 60)} are held back`,
+        short: `${count} removals of ${type} are held back`,
+        since: held,
+        until: hold === undefined ? 0 : held + hold,
+        command: `distributary release --upstream ${name} --type ${type} --reason "…"`,
+        runbook: 'removals-held',
+      });
+    }),
+  );
+}

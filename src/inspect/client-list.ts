@@ -1,0 +1,116 @@
+import type { ClientsQuery, Plain } from '../admin/ports.ts';
+import type { TypeStream } from '../downstream/type-stream.ts';
+import type { XdsStream } from '../downstream/xds-stream.ts';
+import type { ClientTypeState, ListClientsResponse } from '../gen/distributary/admin/v1/admin_pb.ts';
+import type { TypeUrl } from '../model/brand.ts';
+import { coversResource } from '../model/selection.ts';
+import type { SyncState } from '../model/subscription.ts';
+import { canonicalName } from '../model/xdstp.ts';
+import { compileGlob } from '../security/pattern.ts';
+import { classOf } from './client-class.ts';
+
+/** The streams that are asked for. With a limit those that reject something come first. */
+export function clientList(all: readonly XdsStream[], query: ClientsQuery): Plain<ListClientsResponse> {
+  const { limit, offset } = query;
+  const streams = all.filter(clientFilter(query));
+  const listed = limit === undefined ? streams : rejectingFirst(streams);
+  return {
+    clients: listed.slice(offset, limit === undefined ? undefined : offset + limit).map((stream) => ({
+      id: stream.id,
+      node: { id: stream.client?.nodeId ?? '', cluster: stream.client?.cluster ?? '' },
+      peer: stream.transport.peer.address,
+      transport: stream.route.protocol,
+      service: stream.route.service,
+      types: stream.types.filter(isOfType(query.type)).map(typeState),
+      class: stream.client === undefined ? '' : classOf(stream.client).id,
+    })),
+    total: all.length,
+    matching: streams.length,
+  };
+}
+
+export function typeState(type: TypeStream): Plain<ClientTypeState> {
+  const [selected] = type.selection.entries.values();
+  return {
+    type: type.info.short,
+    version: type.subscription?.responses.version ?? '',
+    state: stateOf(type),
+    lastNack: type.subscription?.responses.lastNack?.message ?? '',
+    parameters: Object.fromEntries(selected?.parameters.entries ?? []),
+    subscriptions: type.selection.size,
+    removalState: '',
+  };
+}
+
+type Test<T> = (value: T) => boolean;
+
+function clientFilter(query: ClientsQuery): Test<XdsStream> {
+  const tests: readonly (Test<XdsStream> | undefined)[] = [
+    ofNode(query),
+    found(query.search.toLowerCase()),
+    query.class === ''
+      ? undefined
+      : ({ client }) => client !== undefined && classOf(client).id === query.class,
+    ofTypes(query),
+  ];
+  const asked = tests.filter((test) => test !== undefined);
+  return (stream) => asked.every((test) => test(stream));
+}
+
+function ofNode({ node }: ClientsQuery): Test<XdsStream> | undefined {
+  if (node === '') return undefined;
+  const isNode = compileGlob(node);
+  return ({ client }) => isNode(client?.nodeId ?? '');
+}
+
+function found(text: string): Test<XdsStream> | undefined {
+  if (text === '') return undefined;
+  return ({ id, client, transport }) =>
+    [id, client?.nodeId ?? '', client?.cluster ?? '', transport.peer.address].some((part) =>
+      part.toLowerCase().includes(text),
+    );
+}
+
+function ofTypes({ type, state, resource }: ClientsQuery): Test<XdsStream> | undefined {
+  if (type === undefined && state === undefined) return undefined;
+  const isMeant = isOfType(type);
+  const isAbout =
+    type === undefined || resource === '' ? () => true : about(type, resource, state === 'ERROR');
+  return (stream) =>
+    stream.types.some(
+      (one) => isMeant(one) && (state === undefined || stateOf(one) === state) && isAbout(one),
+    );
+}
+
+/** Streams that subscribe to a name, or have rejected it. */
+function about(type: TypeUrl, resource: string, rejected: boolean): Test<TypeStream> {
+  if (rejected) {
+    return ({ subscription }) =>
+      [...(subscription?.responses.rejections ?? [])].some(({ name }) => name === resource);
+  }
+  const canonical = canonicalName(resource, type);
+  if (!canonical.ok) return () => false;
+  const named = { name: canonical.value, aliases: [] };
+  // Streams of a class share a selection.
+  const known = new WeakMap<object, boolean>();
+  return ({ selection }) => {
+    const before = known.get(selection);
+    if (before !== undefined) return before;
+    const covers = selection.entries.values().some(({ selector }) => coversResource(selector, named));
+    known.set(selection, covers);
+    return covers;
+  };
+}
+
+/** Undefined: every type. */
+const isOfType =
+  (type: TypeUrl | undefined) =>
+  ({ info }: TypeStream): boolean =>
+    type === undefined || info.url === type;
+
+const stateOf = ({ subscription }: TypeStream): SyncState => subscription?.responses.state ?? 'NOT_SENT';
+
+function rejectingFirst(streams: readonly XdsStream[]): readonly XdsStream[] {
+  const rejects = ({ types }: XdsStream): boolean => types.some((type) => stateOf(type) === 'ERROR');
+  return [...streams.filter(rejects), ...streams.filter((stream) => !rejects(stream))];
+}

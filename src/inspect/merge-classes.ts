@@ -1,0 +1,63 @@
+import type { Plain } from '../admin/ports.ts';
+import type {
+  ClassProblem,
+  ClientClass,
+  ListClassesResponse,
+} from '../gen/distributary/admin/v1/fleet_pb.ts';
+
+/** The most that an answer lists: classes, and problems of each kind. */
+const most = { classes: 500, problems: 100 };
+
+/** Clients with the same problem have the same key. */
+export function problemKey({ kind, type, what, class: of, parameters, error }: Plain<ClassProblem>): string {
+  return JSON.stringify([kind, type, what, of, of === '' ? parameters : '', error]);
+}
+
+/** Those that concern the most streams, the rest left out. */
+export function mostStreams(all: Plain<ListClassesResponse>): Plain<ListClassesResponse> {
+  const problems = [...Map.groupBy(all.problems, ({ kind }) => kind).values()].flatMap((ofKind) =>
+    ofKind.toSorted((a, b) => b.clients - a.clients).slice(0, most.problems),
+  );
+  const classes = all.classes.toSorted((a, b) => b.streams - a.streams).slice(0, most.classes);
+  return { ...all, classes, problems };
+}
+
+/** What several processes say, as one. */
+export function mergeClasses(answers: readonly Plain<ListClassesResponse>[]): Plain<ListClassesResponse> {
+  const classes = new Map<string, Plain<ClientClass>>();
+  const problems = new Map<string, Plain<ClassProblem>>();
+  for (const answer of answers) {
+    for (const row of answer.classes) {
+      const known = classes.get(row.id);
+      classes.set(row.id, known === undefined ? row : sum(known, row));
+    }
+    for (const row of answer.problems) {
+      const key = problemKey(row);
+      const known = problems.get(key);
+      problems.set(key, known === undefined ? row : both(known, row));
+    }
+  }
+  // What a process has left out is counted at least once.
+  const total = Math.max(classes.size, ...answers.map((answer) => answer.total));
+  const streams = answers.reduce((count, answer) => count + answer.streams, 0);
+  return mostStreams({
+    classes: [...classes.values()],
+    total,
+    streams,
+    problems: [...problems.values()],
+  });
+}
+
+function sum(a: Plain<ClientClass>, b: Plain<ClientClass>): Plain<ClientClass> {
+  return {
+    ...a,
+    streams: a.streams + b.streams,
+    rejecting: a.rejecting + b.rejecting,
+    unacknowledged: a.unacknowledged + b.unacknowledged,
+    late: a.late + b.late,
+  };
+}
+
+function both(a: Plain<ClassProblem>, b: Plain<ClassProblem>): Plain<ClassProblem> {
+  return { ...a, clients: a.clients + b.clients, since: a.since < b.since ? a.since : b.since };
+}

@@ -1,0 +1,29 @@
+import type { Plain } from '../admin/ports.ts';
+import type { TypeStatus } from '../gen/distributary/admin/v1/admin_pb.ts';
+import { knownTypes } from '../model/types.ts';
+import { OTHER_TYPES, TypeLabels } from '../observe/type-label.ts';
+import type { Relay } from '../relay.ts';
+import type { ClientsSummary } from './clients-view.ts';
+
+/** Clients can name any type: after the first few, unknown types share a row. */
+export function typeRows(relay: Relay, subscriptions: ClientsSummary['subscriptions']): Plain<TypeStatus>[] {
+  const labels = new TypeLabels();
+  const rows = new Map<string, Plain<TypeStatus>>();
+  const rowOf = (type: string): Plain<TypeStatus> => {
+    const row = rows.get(type) ?? { type, resources: 0, variants: 0, subscriptions: 0, ambiguous: 0 };
+    rows.set(type, row);
+    return row;
+  };
+  for (const [type, table] of relay.store.tables()) {
+    const row = rowOf(labels.of(type));
+    row.resources += table.resourceCount;
+    row.variants += table.variants;
+    row.ambiguous += table.ambiguousCount;
+  }
+  for (const [type, count] of subscriptions) {
+    // Each worker names the first unknown types that it met: others than this process, perhaps.
+    const known = rows.has(type) || knownTypes.some(({ short }) => short === type);
+    rowOf(known ? type : OTHER_TYPES).subscriptions += count;
+  }
+  return [...rows.values()];
+}
