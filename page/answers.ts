@@ -1,6 +1,6 @@
 /** Answers of AdminService as JSON, as far as the page uses them. */
 
-export interface ClientTypeState {
+interface ClientTypeState {
   readonly type: string;
   readonly version: string;
   readonly state: string;

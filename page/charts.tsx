@@ -11,9 +11,12 @@ interface Chart {
 }
 
 const seconds = (value: number): string =>
-  value < 1 ? `${(value * 1000).toPrecision(2)} ms` : `${value.toPrecision(3)} s`;
-const rounded = (value: number): string =>
-  value >= 10 || value === 0 ? Math.round(value).toLocaleString('en') : value.toPrecision(2);
+  value === 0 ? '0' : value < 1 ? `${digits(value * 1000)} ms` : `${digits(value)} s`;
+const rounded = (value: number): string => (value === 0 ? '0' : digits(value));
+/** Two digits at least, and no fraction of what is large. */
+function digits(value: number): string {
+  return value >= 10 ? Math.round(value).toLocaleString('en') : String(Number(value.toPrecision(2)));
+}
 
 const charts: readonly Chart[] = [
   { title: 'Updates to clients, each second', value: ({ updates }) => updates, text: rounded },
@@ -77,6 +80,7 @@ function data(figures: readonly Figure[], values: readonly (number | null)[]): P
 }
 
 const height = 88;
+const shownSeconds = 300;
 
 function sizeOf({ clientWidth }: HTMLElement): { width: number; height: number } {
   return { width: Math.max(120, clientWidth), height };
@@ -91,8 +95,11 @@ function options({ text }: Chart, element: HTMLElement): Plot.Options {
     ...sizeOf(element),
     legend: { show: false },
     cursor: { drag: { x: false, y: false }, y: false, points: { size: 5 } },
-    padding: [6, 4, 0, 0],
-    scales: { y: { range: (_plot, _least, most) => [0, most > 0 ? most * 1.15 : 1] } },
+    padding: [6, 16, 0, 0],
+    scales: {
+      x: { range: (plot) => lastMinutes(plot) },
+      y: { range: (_plot, _least, most) => [0, most > 0 ? most * 1.15 : 1] },
+    },
     axes: [
       { ...axis, grid: { show: false }, size: 20, values: (_plot, times) => times.map(clock), space: 70 },
       { ...axis, grid, size: 62, values: (_plot, ticks) => ticks.map(text), space: 30 },
@@ -108,6 +115,12 @@ function options({ text }: Chart, element: HTMLElement): Plot.Options {
       },
     ],
   };
+}
+
+/** Up to the last point, or to now. */
+function lastMinutes({ data: [times] }: Plot): Plot.Range.MinMax {
+  const last = times.at(-1) ?? Date.now() / 1000;
+  return [last - shownSeconds, last];
 }
 
 const clock = (time: number): string =>

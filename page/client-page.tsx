@@ -1,6 +1,7 @@
 import { useState } from 'preact/hooks';
 import { parametersLabel } from '../src/admin/page/model.ts';
 import type { ClientDetail, Differences, Explanation, Holding } from './answers.ts';
+import { Fact } from './fact.tsx';
 import { useTicks } from './live.ts';
 import { hrefOf } from './location.ts';
 import { useAnswer } from './relay.ts';
@@ -199,20 +200,5 @@ function Fields({
         )),
       )}
     </>
-  );
-}
-
-export function Fact({
-  name,
-  children,
-}: {
-  readonly name: string;
-  readonly children: preact.ComponentChildren;
-}) {
-  return (
-    <div>
-      <dt>{name}</dt>
-      <dd>{children}</dd>
-    </div>
   );
 }

@@ -1,6 +1,6 @@
 import type { PageClass, PageModel } from '../src/admin/page/model.ts';
 
-export type Worst = 'ok' | 'warn' | 'bad';
+type Worst = 'ok' | 'warn' | 'bad';
 
 /** A node of the fan-out: an upstream, one of its sessions, a class of clients, or clients in one state. */
 export interface FanNode {

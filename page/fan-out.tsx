@@ -51,7 +51,7 @@ function Picture({ roots, width, query }: PictureProps) {
   const { nodes, height } = place(roots, width);
   const titles =
     width < narrow
-      ? ['Upstream', 'Session', 'Class', '']
+      ? ['Upstream', 'Session', 'Class', 'Clients']
       : ['Upstream', 'Session', 'Class of clients', 'Clients'];
   const column = columnWidth(width);
   return (
@@ -63,7 +63,12 @@ function Picture({ roots, width, query }: PictureProps) {
       aria-label="Upstreams, their sessions, classes of clients, and clients"
     >
       {titles.map((title, depth) => (
-        <text key={title} class="column" x={depth * column} y={11}>
+        <text
+          key={title}
+          class={depth === 3 ? 'column last' : 'column'}
+          x={depth * column + (depth === 3 ? bar : 0)}
+          y={11}
+        >
           {title}
         </text>
       ))}
@@ -133,12 +138,13 @@ function Node({
   const { label, note, worst, streams, filter } = data;
   const x = (depth - 1) * column;
   const room = Math.floor((column - bar - 10) / characterWidth);
-  const text = label.length <= room ? label : `${label.slice(0, Math.max(1, room - 1))}…`;
+  // The clients' bars are at the right edge: their labels are before them, and share the room with those of the classes.
+  const isLast = depth === 4;
+  const wanted = isLast && column < narrow / 3 ? streams.toLocaleString('en') : label;
+  const text = wanted.length <= room ? wanted : `${wanted.slice(0, Math.max(1, room - 1))}…`;
   const about = `${label}: ${streams.toLocaleString('en')} ${streams === 1 ? 'stream' : 'streams'}, ${note}`;
   const { class: ofClass = '', state = '' } = filter;
   const isChosen = ofClass !== '' && query['class'] === ofClass && (query['state'] ?? '') === state;
-  // The clients' bars are at the right edge: their labels are before them.
-  const isLast = depth === 4;
   return (
     <a
       href={hrefOf({ ...query, class: ofClass, state, page: '' }, '#clients')}
@@ -155,7 +161,7 @@ function Node({
       />
       <rect
         class={`bar ${worst}`}
-        x={isLast ? x : x}
+        x={x}
         y={x0 + gap / 2}
         width={bar}
         height={Math.max(2, x1 - x0 - gap)}

@@ -1,7 +1,8 @@
 import { sentence } from '../src/admin/page/model.ts';
 import { formatBytes } from '../src/observe/format.ts';
+import { Fact } from './fact.tsx';
 import type { LiveState } from './live.ts';
-import { Moment, Since } from './time.tsx';
+import { Moment, Since, useNow } from './time.tsx';
 
 interface HeadingProps {
   readonly state: LiveState;
@@ -12,6 +13,7 @@ interface HeadingProps {
 export function Heading({ state, pause }: HeadingProps) {
   const { model, paused, lostSince } = state;
   const { relay, problems } = model;
+  const now = useNow();
   const worst = problems.some(({ severity }) => severity === 'bad')
     ? 'bad'
     : problems.length > 0
@@ -51,7 +53,11 @@ export function Heading({ state, pause }: HeadingProps) {
         )}
         {relay.readOnly && <Fact name="access">read only</Fact>}
       </dl>
-      <p class={`sentence ${worst}`} role="status">
+      <p class={`sentence ${worst}`} aria-hidden="true">
+        {sentence(model, now)}
+      </p>
+      {/* Read aloud when something has changed, and not each second. */}
+      <p class="hidden" role="status">
         {sentence(model)}
       </p>
       <div role="alert">
@@ -62,14 +68,5 @@ export function Heading({ state, pause }: HeadingProps) {
         )}
       </div>
     </header>
-  );
-}
-
-function Fact({ name, children }: { readonly name: string; readonly children: preact.ComponentChildren }) {
-  return (
-    <div>
-      <dt>{name}</dt>
-      <dd>{children}</dd>
-    </div>
   );
 }

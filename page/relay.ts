@@ -11,7 +11,7 @@ export interface Asked<T> {
 const longestMs = 15_000;
 
 /** Asks AdminService over Connect. Throws what the relay says. */
-export async function ask<T>(method: string, request: object): Promise<T> {
+async function ask<T>(method: string, request: object): Promise<T> {
   const response = await fetch(`distributary.admin.v1.AdminService/${method}`, {
     method: 'POST',
     headers: { 'content-type': 'application/json' },

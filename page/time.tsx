@@ -2,7 +2,7 @@ import { useEffect, useState } from 'preact/hooks';
 import { formatSeconds } from '../src/observe/format.ts';
 
 /** The time, each second. */
-function useNow(): number {
+export function useNow(): number {
   const [now, setNow] = useState(Date.now);
   useEffect(() => {
     const timer = setInterval(() => {

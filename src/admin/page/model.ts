@@ -1,4 +1,5 @@
 import type { Figure } from '../../observe/figure.ts';
+import { formatSeconds } from '../../observe/format.ts';
 
 export type { Figure };
 
@@ -38,14 +39,14 @@ export interface RelayFacts {
   readonly workers: readonly PageWorker[];
 }
 
-export interface PageWorker {
+interface PageWorker {
   readonly number: number;
   readonly listening: boolean;
   readonly clients: number;
   readonly restarts: number;
 }
 
-export type Severity = 'bad' | 'warn';
+type Severity = 'bad' | 'warn';
 
 export interface Problem {
   /** The same while it is the same problem. */
@@ -68,7 +69,7 @@ export interface Problem {
   readonly linkText: string;
 }
 
-export interface PageUpstream {
+interface PageUpstream {
   readonly name: string;
   readonly kind: string;
   readonly connected: boolean;
@@ -95,7 +96,7 @@ export interface PageClass {
   readonly upstreams: readonly string[];
 }
 
-export interface PageType {
+interface PageType {
   readonly type: string;
   readonly resources: number;
   readonly variants: number;
@@ -118,9 +119,15 @@ export function parametersLabel(parameters: Readonly<Record<string, string>>): s
   return words.length === 0 ? '(no parameters)' : words.toSorted().join(', ');
 }
 
-/** What matters most, as somebody would say it on the phone. */
-export function sentence({ clients, problems, moreProblems }: PageModel): string {
-  const told = problems.slice(0, 3).map(({ short, title }) => short || title);
+/**
+ * What matters most, as somebody would say it on the phone. `now`: for how long each problem lasts is said too; without
+ * it the sentence changes only when something has changed.
+ */
+export function sentence({ clients, problems, moreProblems }: PageModel, now?: number): string {
+  const told = problems.slice(0, 3).map(({ short, title, since }) => {
+    const lasts = now === undefined || since === 0 ? '' : ` for ${formatSeconds((now - since) / 1000)}`;
+    return `${short || title}${lasts}`;
+  });
   const rest = problems.length - told.length + moreProblems;
   const more = rest === 0 ? [] : [`${rest} more ${rest === 1 ? 'problem' : 'problems'}`];
   const serving = `Serving ${clients.toLocaleString('en')} ${clients === 1 ? 'client' : 'clients'}`;

@@ -51,7 +51,7 @@ function upstreamsAway({ status }: ProblemInputs): readonly Problem[] {
     const about = { since: millisecondsOf(staleSince), detail: shorten(lastError, 300) };
     if (!connected) {
       const title = `Upstream ${shown} is away`;
-      const short = `\`${shown}\` is away`;
+      const short = `\`${shown}\` away`;
       return problem({
         ...about,
         id: `away ${name}`,

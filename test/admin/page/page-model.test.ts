@@ -81,7 +81,9 @@ describe('model of the status page', () => {
 
   it('an upstream that is away and who rejects what come first, in one sentence', () => {
     const made = model({ status: { upstreams: sampleStatus.upstreams }, problems: [oneProblem] });
-    expect(sentence(made)).to.match(/^Serving 4 clients; `second` is away; .*11 clients reject rds\/web/);
+    expect(sentence(made)).to.match(/^Serving 4 clients; `second` away; .*11 clients reject rds\/web/);
+    const later = Date.parse('2026-01-01T00:00:23Z');
+    expect(sentence(made, later)).to.include('`second` away for 23 s');
     const [away] = made.problems;
     expect(away).to.include({ severity: 'bad', runbook: 'control-plane-away' });
     expect(away?.since).to.equal(Date.parse('2026-01-01T00:00:00Z'));

@@ -86,6 +86,9 @@ export class OpenPage implements AsyncDisposable {
   /** With SNAPSHOTS=write the page becomes a picture of the documents. */
   async picture(name: string): Promise<void> {
     if (process.env['SNAPSHOTS'] !== 'write') return;
+    // The charts have a point every 5 s.
+    const drawn = `(document.querySelector('figcaption strong')?.textContent ?? '') !== '–'`;
+    await this.page.waitForFunction(drawn, undefined, { timeout: 20_000 });
     const directory = join(root, 'docs/images');
     mkdirSync(directory, { recursive: true });
     await this.page.screenshot({ path: join(directory, `${name}.png`) });

@@ -57,11 +57,12 @@ export class PageWorld implements AsyncDisposable {
     });
     const pool = new ClientPool(relay.xds, 4);
     const clients = classes.flatMap(([env, count]) =>
-      Array.from({ length: count }, (_, index) =>
-        pool.open(index % 2 === 0 ? 'delta' : 'sotw', `${env}-${index + 1}`),
-      ),
+      Array.from({ length: count }, (_, index) => {
+        const client = pool.open(index % 2 === 0 ? 'delta' : 'sotw', `${env}-${index + 1}`);
+        subscribe(client, env === 'dev' ? [] : ['shop', 'web']);
+        return client;
+      }),
     );
-    for (const client of clients) subscribe(client);
     return new PageWorld(plane, relay, pool, clients, files);
   }
 
@@ -91,10 +92,11 @@ export class PageWorld implements AsyncDisposable {
   }
 }
 
-export function subscribe(client: RecordingClient): void {
+/** `special`: what not every environment has. */
+export function subscribe(client: RecordingClient, special: readonly string[] = ['shop', 'web']): void {
   client.subscribe('lds');
   client.subscribe('cds');
-  client.subscribe('rds', ['web']);
-  client.subscribe('eds', ['shop', 'recommendations']);
+  if (special.includes('web')) client.subscribe('rds', ['web']);
+  client.subscribe('eds', ['recommendations', ...special.filter((name) => name === 'shop')]);
   client.subscribe('rtds', ['flags', 'limits']);
 }

@@ -1,0 +1,249 @@
+import { expect } from 'chai';
+import type { Page } from 'playwright-core';
+import { chromiumBinary, type OpenPage, TestBrowser } from './support/chromium.ts';
+import { eventually } from './support/eventually.ts';
+import { PageWorld, subscribe } from './support/page-world.ts';
+import { need } from './support/skip.ts';
+
+const patient = { timeout: 20_000 };
+const desktop = { viewport: { width: 1280, height: 1000 } };
+const phone = { viewport: { width: 390, height: 844 } };
+
+const text = (page: Page): Promise<string> => page.locator('body').innerText();
+
+async function shows(page: Page, ...texts: readonly (string | RegExp)[]): Promise<void> {
+  await eventually(async () => {
+    const all = await text(page);
+    for (const one of texts) {
+      if (typeof one === 'string') expect(all).to.include(one);
+      else expect(all).to.match(one);
+    }
+  }, patient);
+}
+
+function expectClean({ errors, foreign }: OpenPage): void {
+  expect(errors, 'errors in the browser').to.be.empty;
+  expect(foreign, 'requests that left the relay').to.be.empty;
+}
+
+const rejection = 'unknown key "checkout" in layer flags';
+
+describe('status page in Chromium', function () {
+  this.timeout(60_000);
+
+  let browser: TestBrowser | undefined;
+  let world: PageWorld | undefined;
+
+  before(async function () {
+    browser = await TestBrowser.start(await need(this, chromiumBinary()));
+    world = await PageWorld.start();
+  });
+
+  after(async () => {
+    await browser?.[Symbol.asyncDispose]();
+    await world?.[Symbol.asyncDispose]();
+  });
+
+  const there = (): { readonly browser: TestBrowser; readonly world: PageWorld } => {
+    if (browser === undefined || world === undefined) throw new Error('there is no browser');
+    return { browser, world };
+  };
+
+  it('says which relay it is and that all is well, and draws who is served from where', async () => {
+    const { browser, world } = there();
+    await using open = await browser.open(world.url, desktop);
+    const { page } = open;
+    await shows(page, 'relay-eu-1', 'ready', 'Serving 16 clients', /configuration\s+[0-9a-f]{12}/);
+    await shows(page, 'central', 'files', 'env=prod', 'env=test', '9 up to date');
+    expect(await page.locator('.plot canvas').count()).to.equal(5);
+    await shows(page, /16 of 16/, 'Variants', 'Events');
+    await page.getByRole('combobox', { name: 'Type of the variants' }).selectOption('cds');
+    await eventually(async () => {
+      const cells = await page
+        .locator('.matrix tr', { hasText: 'recommendations' })
+        .locator('.cell')
+        .allInnerTexts();
+      expect(cells).to.deep.equal(['A', 'A', 'A']);
+      const differing = await page
+        .locator('.matrix tr', { hasText: 'shop' })
+        .locator('.cell')
+        .allInnerTexts();
+      expect(differing.slice(0, 2)).to.deep.equal(['A', 'B']);
+    });
+    await open.picture('page-well');
+    expectClean(open);
+  });
+
+  it('shows a rejection as it happens, and leads to its clients, one of them, and the runbook', async () => {
+    const { browser, world } = there();
+    await using open = await browser.open(world.url, desktop);
+    const { page } = open;
+    await shows(page, 'Serving 16 clients');
+    for (const client of world.of('test').slice(0, 3)) {
+      client.rejects = ({ type }) => (type === 'rtds' ? rejection : undefined);
+    }
+    world.change(2);
+    await shows(page, '3 clients with env=test reject rtds flags', rejection, '3 rejecting');
+    expect(await page.getByRole('status').first().textContent()).to.include('3 clients reject rtds/flags');
+    await open.picture('page-rejected');
+    await page.locator('.problems').getByRole('link', { name: 'clients' }).first().click();
+    await shows(page, '3 of 16', 'class env=test', 'rejected flags');
+    expect(page.url()).to.include('state=ERROR').and.to.include('resource=flags');
+    await page.reload();
+    await shows(page, '3 of 16');
+    await page.getByRole('link', { name: 'test-1', exact: true }).click();
+    await shows(page, 'Client test-1', rejection);
+    const row = page.locator('tr', { hasText: 'recommendations' }).first();
+    await row.getByRole('button', { name: /explain/ }).click();
+    await shows(page, 'It gets the variant');
+    await open.picture('page-client');
+    await page.goBack();
+    await shows(page, '3 of 16');
+    const answered = await page.request.get(`${world.url}runbooks/clients-reject`);
+    expect(await answered.text()).to.match(/^# Clients reject/);
+    expectClean(open);
+  });
+
+  it('a click on the tree shows the clients of a class', async () => {
+    const { browser, world } = there();
+    await using open = await browser.open(world.url, desktop);
+    const { page } = open;
+    await shows(page, 'Serving 16 clients');
+    await page
+      .locator('.delta')
+      .getByRole('link', { name: /^env=dev: 2 streams, class/ })
+      .first()
+      .focus();
+    await page.keyboard.press('Enter');
+    await shows(page, '2 of 16', 'dev-1', 'dev-2');
+    expect(page.url()).to.match(/class=[0-9a-f]{16}/);
+    expectClean(open);
+  });
+
+  it('a resource: its variants as JSON, who gets which, and who subscribes to it', async () => {
+    const { browser, world } = there();
+    await using open = await browser.open(`${world.url}?show=resource&type=cds&name=shop`, desktop);
+    const { page } = open;
+    await shows(page, '"alt_stat_name": "shop_prod"', 'env == "test" and not exists(version)');
+    await shows(page, '16 clients subscribe to it', 'Who gets which variant');
+    await open.picture('page-resource');
+    expectClean(open);
+  });
+
+  it('what is typed, the focus and the scrolled position survive updates', async () => {
+    const { browser, world } = there();
+    await using open = await browser.open(world.url, desktop);
+    const { page } = open;
+    await shows(page, 'Serving');
+    const search = page.getByRole('searchbox', { name: /Search by node/ });
+    await search.fill('prod-');
+    await shows(page, '9 of 16');
+    await page.evaluate('scrollTo(0, 500)');
+    const sentence = await page.getByRole('status').first().textContent();
+    using more = world.pool.open('delta', 'prod-more');
+    subscribe(more);
+    await eventually(async () => {
+      expect(await page.getByRole('status').first().textContent()).not.to.equal(sentence);
+    }, patient);
+    const where = await page.evaluate('[scrollY, document.activeElement?.getAttribute("type")]');
+    expect(where).to.deep.equal([500, 'search']);
+    expect(await search.inputValue()).to.equal('prod-');
+    expectClean(open);
+  });
+
+  it('a page that is paused or hidden asks for nothing', async () => {
+    const { browser, world } = there();
+    await using open = await browser.open(world.url, desktop);
+    const { page } = open;
+    await shows(page, 'Serving');
+    // A stream is an entry once it is over.
+    const over = `performance.getEntriesByType('resource').filter(({ name }) => name.endsWith('/events')).length`;
+    const ended = async (count: number): Promise<void> =>
+      eventually(async () => {
+        expect(await page.evaluate(over)).to.equal(count);
+      });
+    await ended(0);
+    await page.getByRole('button', { name: 'Pause' }).click();
+    await shows(page, 'Resume');
+    await ended(1);
+    await page.getByRole('button', { name: 'Resume' }).click();
+    await page.evaluate(`
+      Object.defineProperty(document, 'visibilityState', { value: 'hidden' });
+      document.dispatchEvent(new Event('visibilitychange'));
+    `);
+    await ended(2);
+    expectClean(open);
+  });
+
+  it('is readable from 390 to 2,560 pixels, in light and dark, whatever clients call themselves', async () => {
+    const { browser, world } = there();
+    const names = ['<script>alert(1)</script>', `long-${'x'.repeat(10_000)}`, '\u202Ertl-עברית'];
+    using _ = new DisposableStack();
+    const hostile = names.map((name) => _.use(world.pool.open('delta', name)));
+    for (const client of hostile) subscribe(client);
+    for (const [width, scheme] of [
+      [390, 'dark'],
+      [768, 'light'],
+      [2560, 'dark'],
+    ] as const) {
+      await using open = await browser.open(world.url, {
+        viewport: { width, height: phone.viewport.height },
+        colorScheme: scheme,
+      });
+      const { page } = open;
+      await shows(page, 'Serving', '<script>alert(1)</script>');
+      const wide = await page.evaluate('document.documentElement.scrollWidth');
+      expect(wide, `at ${width} pixels`).to.be.at.most(width);
+      if (width === 390) await open.picture('page-phone');
+      expectClean(open);
+    }
+  });
+
+  it('can be used by keyboard and by ear: landmarks, names, captions, scopes', async () => {
+    const { browser, world } = there();
+    await using open = await browser.open(world.url, desktop);
+    const { page } = open;
+    await shows(page, 'Serving', 'prod-1');
+    await page.keyboard.press('Tab');
+    expect(await page.evaluate('document.activeElement?.textContent')).to.equal('Skip to the content');
+    const wrong = await page.evaluate(`
+      const all = (selector) => [...document.querySelectorAll(selector)];
+      [
+        ...all('table').filter((table) => table.querySelector('caption') === null),
+        ...all('th').filter((cell) => !cell.hasAttribute('scope')),
+        ...all('input, select').filter((field) => field.closest('label')?.textContent.trim() === ''),
+        ...all('button, a').filter((one) => (one.getAttribute('aria-label') ?? one.textContent).trim() === ''),
+      ].map(({ outerHTML }) => outerHTML.slice(0, 200));
+    `);
+    expect(wrong).to.be.empty;
+    for (const role of ['main', 'search'] as const) expect(await page.getByRole(role).count()).to.equal(1);
+    expect(await page.getByRole('alert').count()).to.equal(1);
+    expectClean(open);
+  });
+
+  it('says that an upstream is away, and that the relay itself does not answer', async () => {
+    const { browser } = there();
+    await using away = await PageWorld.start();
+    await using open = await browser.open(away.url, { ...desktop, colorScheme: 'dark' });
+    const { page } = open;
+    await shows(page, 'Serving 16 clients');
+    await away.plane[Symbol.asyncDispose]();
+    await shows(page, /`central` away for \d+ s/, 'Upstream central is away');
+    await open.picture('page-away');
+    away.relay.signal('SIGKILL');
+    await shows(page, /No answer since/);
+  });
+
+  it('works with workers', async () => {
+    const { browser } = there();
+    await using split = await PageWorld.start({ workers: 2 });
+    await using open = await browser.open(split.url, desktop);
+    const { page } = open;
+    await shows(page, 'Serving 16 clients', /workers\s+2 of 2/, '9 up to date');
+    await page.getByRole('searchbox', { name: /Search by node/ }).fill('dev-2');
+    await shows(page, '1 of 16');
+    await page.getByRole('link', { name: 'dev-2', exact: true }).click();
+    await shows(page, 'Client dev-2', 'recommendations', 'None: it was sent the newest');
+    expectClean(open);
+  });
+});
