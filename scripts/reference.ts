@@ -1,29 +1,31 @@
 /**
- * Writes docs/reference: commands, metrics, errors and the admin RPC, each from the code. With --check it writes nothing
- * and fails if a page is out of date.
+ * Writes docs/reference (commands, metrics, errors and the admin RPC) and the table of flags for completion, each from
+ * the code. With --check it writes nothing and fails if one is out of date.
  */
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { adminRpc } from './reference/admin-rpc.ts';
+import { commandFlags } from './reference/command-flags.ts';
 import { commands } from './reference/commands.ts';
 import { errors } from './reference/errors.ts';
 import { metrics } from './reference/metrics.ts';
 
-const directory = join(import.meta.dirname, '../docs/reference');
+const root = join(import.meta.dirname, '..');
 const pages = new Map([
-  ['commands.md', await commands()],
-  ['metrics.md', metrics()],
-  ['errors.md', errors()],
-  ['admin-rpc.md', adminRpc()],
+  ['docs/reference/commands.md', await commands()],
+  ['docs/reference/metrics.md', metrics()],
+  ['docs/reference/errors.md', errors()],
+  ['docs/reference/admin-rpc.md', adminRpc()],
+  ['src/commands/command-flags.ts', await commandFlags()],
 ]);
 
 const check = process.argv.includes('--check');
-mkdirSync(directory, { recursive: true });
+mkdirSync(join(root, 'docs/reference'), { recursive: true });
 for (const [name, text] of pages) {
-  const path = join(directory, name);
+  const path = join(root, name);
   if (!check) writeFileSync(path, text);
   else if (!existsSync(path) || readFileSync(path, 'utf8') !== text) {
-    process.stderr.write(`out of date: docs/reference/${name}; run npm run generate\n`);
+    process.stderr.write(`out of date: ${name}; run npm run generate\n`);
     process.exitCode = 1;
   }
 }

@@ -1,9 +1,9 @@
-import type { ParseArgsOptionsConfig } from 'node:util';
 import { syncStates } from '../model/subscription.ts';
 import { knownTypes } from '../model/types.ts';
-import { logFormats } from '../observe/log.ts';
+import { logFormats } from '../observe/log-format.ts';
 import { levels } from '../observe/log-levels.ts';
 import type { Command } from './command.ts';
+import { commandFlags } from './command-flags.ts';
 import { type CommandFlags, type Flag, scripts } from './completion-scripts.ts';
 import { parse, processTerminal, refuse, type Terminal, UsageError } from './usage.ts';
 
@@ -25,7 +25,6 @@ Exit: 0.`;
 interface Listed {
   readonly name: string;
   readonly does: string;
-  readonly load: () => Promise<Command>;
 }
 
 /** The command `completion`. Its shell is the only argument of any command that is no flag. */
@@ -34,7 +33,7 @@ export function completionOf(catalog: readonly Listed[]): Command {
     const [shell = '', ...rest] = argv;
     const script = rest.length === 0 ? scripts.get(shell) : undefined;
     if (script !== undefined) {
-      terminal.out(script(await flagsOf(catalog)));
+      terminal.out(script(catalog.map(flagsOf)));
       return 0;
     }
     const parsed = parse(
@@ -59,14 +58,9 @@ function problemOf([shell, extra]: readonly string[]): string {
   return `unexpected argument ${JSON.stringify(extra)}`;
 }
 
-function flagsOf(catalog: readonly Listed[]): Promise<readonly CommandFlags[]> {
-  return Promise.all(
-    catalog.map(async ({ name, does, load }) => {
-      const { options } = await load();
-      const flags = [...Object.entries(options), ['help', { type: 'boolean' }] as const].map(flagOf);
-      return { name, does, flags, words: name === 'completion' ? shells : [] };
-    }),
-  );
+function flagsOf({ name, does }: Listed): CommandFlags {
+  const flags = [...(commandFlags.get(name) ?? []), ['help', 'boolean'] as const].map(flagOf);
+  return { name, does, flags, words: name === 'completion' ? shells : [] };
 }
 
 /** The same flag means the same in every command. */
@@ -80,7 +74,7 @@ const values: ReadonlyMap<string, readonly string[]> = new Map<string, readonly 
 
 const files: ReadonlySet<string> = new Set(['config', 'cert', 'key', 'ca']);
 
-function flagOf([name, { type }]: readonly [string, ParseArgsOptionsConfig[string]]): Flag {
+function flagOf([name, type]: readonly [string, 'boolean' | 'string']): Flag {
   if (type === 'boolean') return { name, value: { kind: 'none' } };
   if (files.has(name)) return { name, value: { kind: 'file' } };
   const words = values.get(name);

@@ -1,5 +1,6 @@
 import { pino, stdSerializers, stdTimeFunctions } from 'pino';
 import { type Clock, systemClock } from '../model/clock.ts';
+import type { LogFormat } from './log-format.ts';
 import { type Level, type LogLevel, LogLevels } from './log-levels.ts';
 import { textLine } from './log-text.ts';
 
@@ -14,14 +15,6 @@ export interface Log {
   error(message: string, fields?: Fields): void;
   /** The same log with these fields in every line. */
   child(fields: Fields): Log;
-}
-
-/** What `--log-format` takes. */
-export const logFormats = ['json', 'text'] as const;
-export type LogFormat = (typeof logFormats)[number];
-
-export function isLogFormat(text: string): text is LogFormat {
-  return logFormats.some((format) => format === text);
 }
 
 export interface LogOptions {

@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { logFormats } from '../observe/log.ts';
+import { logFormats } from '../observe/log-format.ts';
 import { levels } from '../observe/log-levels.ts';
 
 /**

@@ -7,7 +7,7 @@ import type { XdsListenerCallbacks } from '../assembly/xds-listener.ts';
 import type { Config } from '../config/config.ts';
 import { fail, ok, type Result } from '../model/result.ts';
 import type { Counters } from '../observe/counters.ts';
-import type { LogFormat } from '../observe/log.ts';
+import type { LogFormat } from '../observe/log-format.ts';
 import { formatSum } from '../observe/series.ts';
 import { formatHostPort } from '../wire/address.ts';
 import { explainError } from '../wire/node-error.ts';

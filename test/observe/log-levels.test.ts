@@ -1,6 +1,7 @@
 import { expect } from 'chai';
 import { setLogLevel } from '../../src/inspect/log-level.ts';
-import { createLog, type LogFormat } from '../../src/observe/log.ts';
+import { createLog } from '../../src/observe/log.ts';
+import type { LogFormat } from '../../src/observe/log-format.ts';
 import { LogLevels, maxOverrides } from '../../src/observe/log-levels.ts';
 import { VirtualClock } from '../support/virtual-clock.ts';
 
