@@ -1,51 +1,15 @@
-import { existsSync, globSync, mkdirSync, mkdtempSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { z } from 'zod';
-import { fail, ok, type Result } from '../../../src/model/result.ts';
+import type { Result } from '../../../src/model/result.ts';
+import { debianBinaries } from './debian.ts';
 import { eventually } from './eventually.ts';
 import { get } from './http.ts';
-import { cached, type TemporaryDirectory, temporaryDirectory } from './paths.ts';
-import { outcome, Process, run } from './process.ts';
+import { type TemporaryDirectory, temporaryDirectory } from './paths.ts';
+import { outcome, Process } from './process.ts';
 
-let fetched: Promise<Result<string>> | undefined;
-
-/** The directory of Debian's `prometheus` and `promtool`, fetched once with apt; the error says why there is none. */
-export function prometheusBinaries(): Promise<Result<string>> {
-  fetched ??= fetch();
-  return fetched;
-}
-
-async function fetch(): Promise<Result<string>> {
-  const directory = cached('prometheus');
-  const binaries = join(directory, 'bin');
-  if (existsSync(binaries)) return ok(binaries);
-  const work = mkdtempSync(join(directory, 'fetch-'));
-  try {
-    const known = await outcome({ command: 'apt-get', args: ['download', 'prometheus'], cwd: work });
-    if (known.code !== 0) await downloadWithOwnLists(work);
-    const archive = globSync(join(work, '*.deb'))[0] ?? '';
-    await run({ command: 'dpkg-deb', args: ['--extract', archive, work] });
-    renameSync(join(work, 'usr/bin'), binaries);
-    return ok(binaries);
-  } catch (error) {
-    return fail(`Prometheus needs apt and the package prometheus of Debian or Ubuntu: ${String(error)}`);
-  } finally {
-    rmSync(work, { recursive: true, force: true });
-  }
-}
-
-/** Where the machine's lists of packages are missing or old, as in most containers. Needs no rights. */
-async function downloadWithOwnLists(work: string): Promise<void> {
-  const own = ['lists', 'cache'].map((name) => {
-    const path = join(work, name);
-    mkdirSync(join(path, 'partial'), { recursive: true });
-    return path;
-  });
-  const options = [`Dir::State::Lists=${own[0]}`, `Dir::Cache=${own[1]}`, 'Debug::NoLocking=1'];
-  const args = options.flatMap((option) => ['-o', option]);
-  await run({ command: 'apt-get', args: [...args, 'update'], cwd: work });
-  await run({ command: 'apt-get', args: [...args, 'download', 'prometheus'], cwd: work });
-}
+/** The directory of Debian's `prometheus` and `promtool`. */
+export const prometheusBinaries = (): Promise<Result<string>> => debianBinaries('prometheus');
 
 /** Runs promtool to its end. `stdin`: a file. */
 export function promtool(
