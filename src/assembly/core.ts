@@ -9,6 +9,7 @@ import type { TypeUrl } from '../model/brand.ts';
 import type { Commit } from '../model/catalog.ts';
 import { systemClock } from '../model/clock.ts';
 import type { Variant } from '../model/resource.ts';
+import type { PendingName } from '../model/rollout.ts';
 import { shorten } from '../model/text.ts';
 import { typeInfo } from '../model/types.ts';
 import { Conditions } from '../observe/conditions.ts';
@@ -36,8 +37,13 @@ import { StreamMetrics } from './stream-metrics.ts';
 
 /** Hears of each change of upstream, and gives it a revision. */
 export interface RecordedCommits {
-  readonly revision: number;
+  /** Of the last change that everybody has, and of the last change. */
+  readonly revisions: { readonly revision: number; readonly pendingRevision: number };
   committed(commit: Commit): void;
+  /** A client has accepted what arrived then, as `Clock.monotonic()` says it. */
+  acknowledged(receivedAt: number): void;
+  /** All canaries have accepted these. */
+  canariesAccepted(names: readonly PendingName[]): void;
 }
 
 export interface CoreDependencies {
@@ -167,7 +173,10 @@ export class Core {
       events: {
         ambiguous: (type, name, parameters, choices) => this.#ambiguous(type, name, parameters, choices),
         lookedUp: (type, hits, misses) => this.#streamMetrics.lookedUp(type, hits, misses),
-        acknowledged: (type, receivedAt) => this.#streamMetrics.acknowledged(type, receivedAt),
+        acknowledged: (type, receivedAt) => {
+          this.#streamMetrics.acknowledged(type, receivedAt);
+          recorded?.acknowledged(receivedAt);
+        },
         evicted: (reason, count) => this.metrics.evictions(reason).inc(count),
         upstreamChanged: () => this.changed(),
         subscribed: role.subscribed,
@@ -181,7 +190,8 @@ export class Core {
       metrics: this.metrics,
       storage: rolloutStorage,
       role: role.rollout,
-      revision: () => recorded?.revision ?? this.relay.store.revision,
+      revisions: () => recorded?.revisions ?? { revision: 0, pendingRevision: 0 },
+      canariesAccepted: (names) => recorded?.canariesAccepted(names),
     });
     const streams = () => [...this.relay.server.streams()].map(({ transport }) => transport);
     // The listener's authorities are those of the start. Without them, any peer may be a relay.

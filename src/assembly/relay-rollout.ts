@@ -3,7 +3,7 @@ import type { XdsStream } from '../downstream/xds-stream.ts';
 import type { TypeUrl } from '../model/brand.ts';
 import type { Clock } from '../model/clock.ts';
 import type { Parameters } from '../model/parameters.ts';
-import type { SideOf } from '../model/rollout.ts';
+import type { PendingName, SideOf } from '../model/rollout.ts';
 import type { Side } from '../model/side.ts';
 import { typeInfo } from '../model/types.ts';
 import type { Log } from '../observe/log.ts';
@@ -12,7 +12,7 @@ import type { Relay } from '../relay.ts';
 import type { Fleet } from '../rollout/fleet.ts';
 import { RemovalLimits, type WaitingRemovals } from '../rollout/removal-limits.ts';
 import { Rollout } from '../rollout/rollout.ts';
-import type { RolloutEvents, SavedRollout } from '../rollout/rollout-options.ts';
+import type { RolloutEvents, RolloutOptions, SavedRollout } from '../rollout/rollout-options.ts';
 import { RelayFleet } from './rollout-fleet.ts';
 
 /** Where a restart finds what must not be forgotten. */
@@ -38,8 +38,10 @@ export interface RelayRolloutOptions {
   readonly config: () => Config;
   readonly log: Log;
   readonly metrics: Metrics;
-  /** Of the last change (History). */
-  readonly revision: () => number;
+  /** Of the last change that everybody has, and of the last change (History). */
+  readonly revisions: RolloutOptions['revisions'];
+  /** All canaries have accepted these. */
+  readonly canariesAccepted: (names: readonly PendingName[]) => void;
   /** Undefined: nothing is kept over restarts. */
   readonly storage: RolloutStorage | undefined;
   /** Undefined: judge and clients are in this process. */
@@ -53,7 +55,8 @@ export class RelayRollout {
   readonly #fleet: RelayFleet;
   readonly #limits: RemovalLimits;
 
-  constructor({ relay, clock, config, log, metrics, storage, revision, role }: RelayRolloutOptions) {
+  constructor(options: RelayRolloutOptions) {
+    const { relay, clock, config, storage, revisions, role } = options;
     this.#role = role;
     this.#fleet = new RelayFleet(relay);
     this.#limits = new RemovalLimits(relay.gate, () => removalLimits(config()));
@@ -61,10 +64,10 @@ export class RelayRollout {
       gate: relay.gate,
       fleet: role?.fleet ?? this.#fleet,
       clock,
-      revision,
+      revisions,
       saved: storage?.load(),
       tooManyRemovals: (types, since) => this.#limits.objection(types, since, clock.now()),
-      events: events(log, metrics, storage, () => this.#limits.over()),
+      events: events(options, () => this.#limits.over()),
     });
   }
 
@@ -103,12 +106,11 @@ function removalLimits({ upstreams }: Config) {
 }
 
 function events(
-  log: Log,
-  metrics: Metrics,
-  storage: RolloutStorage | undefined,
+  { log, metrics, storage, canariesAccepted }: RelayRolloutOptions,
   over: () => void,
 ): RolloutEvents {
   return {
+    accepted: canariesAccepted,
     counted: (result) => metrics.rollout.ended(result).inc(),
     released(names, milliseconds) {
       metrics.rollout.duration(milliseconds / 1000);

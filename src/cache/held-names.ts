@@ -94,7 +94,7 @@ export class HeldNames implements Gate {
     const { type } = commit;
     const held = this.#type(type);
     opened.settle((held.live ?? held.released.table).interests, holder, released);
-    const change = opened.pendingChange();
+    const change = opened.pendingChange(commit.receivedAt);
     if (change !== undefined) this.#changes.push(change);
     const split = opened.split(commit);
     this.#forgetEmpty(type);
@@ -203,8 +203,8 @@ export class HeldNames implements Gate {
     const before = held.changesOf(names);
     for (const name of names) this.#replace(held, name, contents.get(name) ?? []);
     const changed = mergeChanges(before, held.changesOf(names));
-    this.#commit(held, changed, ['released', 'canary']);
-    this.#changes.push({ type, joined: [], left: [...names] });
+    const receivedAt = this.#commit(held, changed, ['released', 'canary']);
+    this.#changes.push({ receivedAt, type, joined: [], left: [...names] });
     this.#forgetEmpty(type);
     this.notify();
   }
@@ -282,8 +282,9 @@ export class HeldNames implements Gate {
       }
       this.#forgetEmpty(held.type);
       if (left.length + joined.length === 0) continue;
-      this.#commit(held, constraints, sides, sides.includes('released') ? version : undefined);
-      this.#changes.push({ type: held.type, joined, left });
+      const known = sides.includes('released') ? version : undefined;
+      const receivedAt = this.#commit(held, constraints, sides, known);
+      this.#changes.push({ receivedAt, type: held.type, joined, left });
     }
     this.notify();
   }
@@ -300,7 +301,8 @@ export class HeldNames implements Gate {
     held.stopHoldingIfEqual(name);
   }
 
-  #commit({ type }: HeldType, changed: Commit['changed'], sides: readonly Side[], version?: string): void {
+  /** Returns when it arrived, as `Clock.monotonic()` says it. */
+  #commit({ type }: HeldType, changed: Commit['changed'], sides: readonly Side[], version?: string): number {
     const revision = this.#options.revision();
     for (const name of changed.keys()) this.#options.journal.resource(type, name);
     const receivedAt = this.#options.clock.monotonic();
@@ -308,6 +310,7 @@ export class HeldNames implements Gate {
     const empty: Commit = { ...commit, changed: new Map() };
     const of = (side: Side): Commit => (sides.includes(side) ? commit : empty);
     this.#options.publish({ ...commit, sides: { released: of('released'), canary: of('canary') } });
+    return receivedAt;
   }
 
   #type(type: TypeUrl): HeldType {

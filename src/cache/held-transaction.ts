@@ -92,7 +92,7 @@ export class HeldTransaction {
   }
 
   /** What has changed in what is pending; undefined: nothing. */
-  pendingChange(): PendingChange | undefined {
+  pendingChange(receivedAt: number): PendingChange | undefined {
     const { type, names } = this.#type;
     const joined: ResourceName[] = [];
     const left: ResourceName[] = [];
@@ -106,7 +106,7 @@ export class HeldTransaction {
         joined.push(name);
       }
     }
-    return joined.length + left.length > 0 ? { type, joined, left } : undefined;
+    return joined.length + left.length > 0 ? { receivedAt, type, joined, left } : undefined;
   }
 
   #settle(name: ResourceName, interests: Interests): void {

@@ -1,5 +1,5 @@
 import type { TypeUrl } from '../model/brand.ts';
-import type { Change, ChangedName, RecordedChanges } from '../model/change.ts';
+import type { Change, ChangedName, ChangeVerdict, RecordedChanges } from '../model/change.ts';
 import type { Clock } from '../model/clock.ts';
 import { KeptBodies } from './kept-bodies.ts';
 
@@ -44,6 +44,20 @@ export class History {
   /** Of the last change before the restart; 0: nothing was restored. */
   get restoredRevision(): number {
     return this.#restoredRevision;
+  }
+
+  /** The last change that everybody has, with all before it that were not taken back. */
+  get releasedRevision(): number {
+    const [oldest] = this.#changes.keys();
+    let released = (oldest ?? this.#lastRevision + 1) - 1;
+    let waits = false;
+    for (const change of this.#changes.values()) {
+      const verdict = verdictOf(change);
+      // What an operator has made is what everybody has, whatever waits.
+      waits = change.reason === '' && (waits || verdict === 'PENDING');
+      if (verdict === 'RELEASED' && !waits) released = change.revision;
+    }
+    return released;
   }
 
   /** Of the bodies that are kept. */
@@ -151,6 +165,13 @@ export class History {
       if (change.revision > revision && (type === undefined || change.type === type)) yield change;
     }
   }
+}
+
+/** The first of these that one of its names has. */
+const order: readonly ChangeVerdict[] = ['PENDING', 'RELEASED', 'DISCARDED', 'REPLACED'];
+
+export function verdictOf({ names }: Pick<Change, 'names'>): ChangeVerdict {
+  return order.find((verdict) => names.some((one) => one.verdict === verdict)) ?? 'RELEASED';
 }
 
 export function isWhole({ names, added, changed, removed }: Change): boolean {

@@ -2,6 +2,7 @@ import type { ResourceName, TypeUrl } from '../model/brand.ts';
 import type { Commit } from '../model/catalog.ts';
 import { type Change, type ChangedName, type Content, NO_CONTENT, sameContents } from '../model/change.ts';
 import type { Clock } from '../model/clock.ts';
+import type { Acceptance } from './acceptance.ts';
 import type { History } from './history.ts';
 
 /** What is there under a name. */
@@ -20,8 +21,10 @@ export interface Contents {
 
 export interface RecorderOptions {
   readonly history: History;
+  /** Hears which changes everybody gets. */
+  readonly acceptance: Pick<Acceptance, 'released'>;
   readonly contents: Contents;
-  readonly clock: Pick<Clock, 'now'>;
+  readonly clock: Pick<Clock, 'now' | 'monotonic'>;
 }
 
 /** Answers to what is asked for the first time share a change, until it has so many names: each copies them. */
@@ -29,6 +32,12 @@ const maxJoined = 1000;
 
 type Side = ReadonlyMap<TypeUrl, ReadonlyMap<ResourceName, Content>>;
 type Settled = Map<ResourceName, 'RELEASED' | 'REPLACED' | 'DISCARDED'>;
+
+/** When a commit was recorded, and when it arrived, as `Clock.monotonic()` says it. */
+interface Moment {
+  readonly now: number;
+  readonly receivedAt: number;
+}
 
 interface NewChange {
   readonly type: TypeUrl;
@@ -65,7 +74,7 @@ export class Recorder {
   }
 
   /** Both sides have seen the commit. */
-  committed({ type, changed, resolved }: Commit): void {
+  committed({ type, changed, resolved, receivedAt }: Commit): void {
     this.#forgetDropped(type, changed);
     if (changed.size === 0) return;
     const now = this.#options.clock.now();
@@ -76,17 +85,17 @@ export class Recorder {
       const found = isHeld ? this.#look(type, name, replaced) : this.#lookAtReleased(type, name);
       if (found !== undefined) names.push(found);
     }
-    this.#settle(type, replaced, now);
+    this.#settle(type, replaced, { now, receivedAt });
     for (const { name, verdict, content } of isHeld ? names : []) {
       if (verdict === 'PENDING' && content !== undefined) this.#pendingOf(type).set(name, content.after);
     }
     if (names.length === 0) return;
     const first = resolved.length > 0 && names.every(({ change }) => change === 'ADDED');
-    this.#add({ type, names, first, upstream: upstreamOf(names), reason: '' }, now);
+    this.#add({ type, names, first, upstream: upstreamOf(names), reason: '' }, { now, receivedAt });
   }
 
   /** An operator or the judge has released or discarded these names. Returns the change, if one was made. */
-  gateChanged(type: TypeUrl, changed: Iterable<ResourceName>): Change | undefined {
+  gateChanged(type: TypeUrl, changed: Iterable<ResourceName>, receivedAt: number): Change | undefined {
     const { clock, contents } = this.#options;
     const now = clock.now();
     const names: ChangedName[] = [];
@@ -102,9 +111,10 @@ export class Recorder {
         else names.push(changedName(name, before, after, 'RELEASED'));
       } else if (discarded.has(name)) settled.set(name, 'DISCARDED');
     }
-    this.#settle(type, settled, now);
+    this.#settle(type, settled, { now, receivedAt });
     if (names.length === 0) return undefined;
-    return this.#add({ type, names, first: false, upstream: '', reason: this.#reason }, now);
+    const change = { type, names, first: false, upstream: '', reason: this.#reason };
+    return this.#add(change, { now, receivedAt });
   }
 
   /** An operator changes what everybody has of these names. Returns the change, if one was made. */
@@ -117,7 +127,7 @@ export class Recorder {
     const before = this.#options.history.lastRevision;
     this.#reason = reason;
     run();
-    const made = this.gateChanged(type, names);
+    const made = this.gateChanged(type, names, this.#options.clock.monotonic());
     this.#reason = '';
     const last = this.#options.history.last();
     return made ?? (last !== undefined && last.revision > before ? last : undefined);
@@ -172,7 +182,7 @@ export class Recorder {
     return changedName(name, before, released, 'RELEASED');
   }
 
-  #add(change: NewChange, at: number): Change {
+  #add(change: NewChange, { now: at, receivedAt }: Moment): Change {
     const { history } = this.#options;
     const last = history.last();
     const isReleased = change.names.every(({ verdict }) => verdict === 'RELEASED');
@@ -185,17 +195,21 @@ export class Recorder {
       history.replace(counted);
       return counted;
     }
-    return history.add({ ...change, ...countsOf(change.names), at, releasedAt: isReleased ? at : undefined });
+    const releasedAt = isReleased ? at : undefined;
+    const added = history.add({ ...change, ...countsOf(change.names), at, releasedAt });
+    if (isReleased && !change.first) this.#options.acceptance.released(receivedAt, [added.revision]);
+    return added;
   }
 
   /** What was pending of these names is not any more: the newest change of each gets this verdict. */
-  #settle(type: TypeUrl, settled: Settled, now: number): void {
+  #settle(type: TypeUrl, settled: Settled, { now, receivedAt }: Moment): void {
     if (settled.size === 0) return;
     const { history } = this.#options;
     const pending = this.#pending.get(type);
     for (const name of settled.keys()) pending?.delete(name);
     if (pending?.size === 0) this.#pending.delete(type);
     const seen = new Set<ResourceName>();
+    const released: number[] = [];
     for (const change of [...history.changes()].toReversed()) {
       if (change.type !== type || !change.names.some((one) => isSettled(one, settled))) continue;
       const names = change.names.map((one) => {
@@ -206,8 +220,10 @@ export class Recorder {
         return { ...one, verdict: own };
       });
       const isReleased = !names.some(({ verdict }) => verdict === 'PENDING') && names.some(gotReleased);
+      if (isReleased && change.releasedAt === undefined) released.push(change.revision);
       history.replace({ ...change, names, releasedAt: change.releasedAt ?? (isReleased ? now : undefined) });
     }
+    this.#options.acceptance.released(receivedAt, released);
   }
 
   #remember(type: TypeUrl, name: ResourceName, content: Content): void {

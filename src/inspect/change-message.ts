@@ -1,7 +1,7 @@
 import type { Plain } from '../admin/plain.ts';
 import type { Change as ChangeMessage } from '../gen/distributary/admin/v1/changes_pb.ts';
-import { isWhole } from '../history/history.ts';
-import type { Change, ChangeVerdict } from '../model/change.ts';
+import { isWhole, verdictOf } from '../history/history.ts';
+import type { Change } from '../model/change.ts';
 import { typeInfo } from '../model/types.ts';
 
 /** Names of a change that are listed. */
@@ -26,14 +26,7 @@ export function changeMessage(change: Change): Plain<ChangeMessage> {
     verdict: verdictOf(change),
     released: releasedAt === undefined ? '' : new Date(releasedAt).toISOString(),
     reason,
-    canariesSeconds: 0,
-    clientsSeconds: 0,
+    canariesSeconds: (change.canariesMs ?? 0) / 1000,
+    clientsSeconds: (change.clientsMs ?? 0) / 1000,
   };
-}
-
-/** The first of these that one of its names has. */
-const order: readonly ChangeVerdict[] = ['PENDING', 'RELEASED', 'DISCARDED', 'REPLACED'];
-
-export function verdictOf({ names }: Change): ChangeVerdict {
-  return order.find((verdict) => names.some((one) => one.verdict === verdict)) ?? 'RELEASED';
 }

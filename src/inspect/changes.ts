@@ -7,6 +7,7 @@ import type {
   NameDifference,
   RollbackResponse,
 } from '../gen/distributary/admin/v1/changes_pb.ts';
+import { verdictOf } from '../history/history.ts';
 import { noSuchRevision } from '../history/state-at.ts';
 import type { TypeUrl } from '../model/brand.ts';
 import type { Change } from '../model/change.ts';
@@ -14,7 +15,7 @@ import { fail, ok, type Result } from '../model/result.ts';
 import { typeInfo } from '../model/types.ts';
 import { canonicalName } from '../model/xdstp.ts';
 import { Code, type GrpcStatus } from '../wire/grpc-status.ts';
-import { changeMessage, verdictOf } from './change-message.ts';
+import { changeMessage } from './change-message.ts';
 import type { ChangesOptions } from './changes-options.ts';
 import { type ComparableSide, differenceOf } from './comparable.ts';
 import { DiffSides, type Sides } from './diff-sides.ts';

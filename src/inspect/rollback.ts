@@ -1,13 +1,13 @@
 import type { RollbackQuery } from '../admin/changes-ports.ts';
 import type { Plain } from '../admin/plain.ts';
 import type { RollbackResponse } from '../gen/distributary/admin/v1/changes_pb.ts';
+import { verdictOf } from '../history/history.ts';
 import { reachable, releasedAt } from '../history/state-at.ts';
 import type { ResourceName, TypeUrl } from '../model/brand.ts';
 import type { Content } from '../model/change.ts';
 import { fail, ok, type Result } from '../model/result.ts';
 import { typeInfo } from '../model/types.ts';
 import { Code, type GrpcStatus } from '../wire/grpc-status.ts';
-import { verdictOf } from './change-message.ts';
 import type { ChangesOptions } from './changes-options.ts';
 
 /** Gives everybody what there was at an earlier revision, and freezes it. Nothing is changed if anything is wrong. */

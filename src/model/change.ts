@@ -41,6 +41,10 @@ export interface Change {
   readonly first: boolean;
   /** When everybody got it, in milliseconds since the epoch; undefined: not yet, or never. */
   readonly releasedAt: number | undefined;
+  /** How long all canaries took to accept it, in milliseconds; left out: they have not, or it went straight through. */
+  readonly canariesMs?: number | undefined;
+  /** From when everybody was given it to the last ACK of a client, in milliseconds; left out: there was none. */
+  readonly clientsMs?: number | undefined;
   /** An operator's. */
   readonly reason: string;
 }

@@ -35,6 +35,8 @@ export interface GateFilter {
 
 /** One commit has changed what is pending of a type. */
 export interface PendingChange {
+  /** When the commit arrived, as `Clock.monotonic()` says it. */
+  readonly receivedAt: number;
   readonly type: TypeUrl;
   /** The names that have become pending, or whose pending content is another. Canaries see them. */
   readonly joined: readonly ResourceName[];

@@ -88,6 +88,11 @@ export class Judge {
     return this.#attempt?.startedAt;
   }
 
+  /** Since when all canaries have accepted what waits; undefined: they have not. */
+  get acceptedAt(): number | undefined {
+    return this.#attempt?.acceptedAt;
+  }
+
   /** How many streams of canaries have ended within the last bake. */
   get ended(): number {
     return this.#attempt?.ends.length ?? 0;

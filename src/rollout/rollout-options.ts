@@ -27,6 +27,8 @@ type RolloutResult = 'released' | 'held' | 'discarded' | 'timeout';
 /** For metrics, logs and the disk. */
 export interface RolloutEvents {
   counted(result: RolloutResult): void;
+  /** All canaries have accepted these changes. */
+  accepted(names: readonly PendingName[]): void;
   /** Everybody gets these changes now. `milliseconds`: how long they have waited. */
   released(names: readonly PendingName[], milliseconds: number): void;
   stateChanged(state: RolloutState): void;
@@ -40,8 +42,8 @@ export interface RolloutOptions {
   readonly events: RolloutEvents;
   /** Why what waits removes too much; undefined: it does not. `since`: when it began to wait. */
   readonly tooManyRemovals: (types: Iterable<TypeUrl>, since: number) => string | undefined;
-  /** Of the last change. */
-  readonly revision: () => number;
+  /** Of the last change that everybody has, and of the last change. */
+  readonly revisions: () => Pick<RolloutReport, 'revision' | 'pendingRevision'>;
   /** From before a restart; undefined: nothing is kept over restarts. */
   readonly saved: SavedRollout | undefined;
 }

@@ -48,8 +48,6 @@ export class Rollout {
   /** Something waits for a verdict. */
   #waits = false;
   #timer: Timer | undefined;
-  /** The revision of the last change that everybody has; undefined: nothing is pending. */
-  #released: number | undefined;
 
   constructor(settings: RolloutSettings | undefined, options: RolloutOptions) {
     const { clock, gate, saved } = options;
@@ -148,8 +146,7 @@ export class Rollout {
         ended: this.#judge.ended,
       },
       freezes: this.#freezes.all,
-      revision: this.#released ?? this.#options.revision(),
-      pendingRevision: this.#options.revision(),
+      ...this.#options.revisions(),
     };
   }
 
@@ -203,7 +200,6 @@ export class Rollout {
 
   #changed({ type, joined, left }: PendingChange): void {
     this.#options.fleet.waitingChanged();
-    this.#released ??= this.#options.revision() - 1;
     const names = new Set([...joined, ...left].map((name) => nameKey(type, name)));
     this.#rejections.changed(names);
     this.#judge.changed(names);
@@ -235,12 +231,13 @@ export class Rollout {
     this.#timer?.cancel();
     this.#timer = undefined;
     const now = this.#options.clock.now();
-    const before = this.#judge.state;
+    const { state: before, acceptedAt } = this.#judge;
     const names = this.#judged();
     this.#waits = names.length > 0;
-    if (Iterator.from(this.#options.gate.pending).next().done === true) this.#released = undefined;
     this.#survey = this.#waits && this.#settings !== undefined ? this.#staffed(now, names) : nobody;
     const { release, nextAt } = this.#judge.judge(now, this.#observe(now, names, this.#survey));
+    if (this.#survey.canaries.length > 0 && acceptedAt === undefined && this.#judge.acceptedAt !== undefined)
+      this.#options.events.accepted(names);
     if (this.#options.saved !== undefined && this.#verdicts.record(this.#found(), this.#seenByCanaries()))
       this.#save();
     if (release !== undefined) {

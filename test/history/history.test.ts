@@ -1,4 +1,5 @@
 import { expect } from 'chai';
+import { Acceptance } from '../../src/history/acceptance.ts';
 import { History } from '../../src/history/history.ts';
 import { Recorder } from '../../src/history/recorder.ts';
 import { reachable, releasedAt } from '../../src/history/state-at.ts';
@@ -7,6 +8,7 @@ import { type Content, NO_CONTENT } from '../../src/model/change.ts';
 import { UNCONSTRAINED } from '../../src/model/constraints.ts';
 import { NO_PARAMETERS } from '../../src/model/parameters.ts';
 import type { Interest } from '../../src/model/transaction.ts';
+import { VirtualClock } from '../support/virtual-clock.ts';
 
 const type = typeUrl('type.googleapis.com/envoy.config.cluster.v3.Cluster');
 const shop = resourceName('shop');
@@ -39,7 +41,7 @@ function world(limits?: { maxBytes: number; maxAgeMs: number }) {
   const released = new Map<ResourceName, Content>();
   const said = new Map<ResourceName, Content>();
   const discarded = new Set<ResourceName>();
-  const clock = { time: 1000, now: () => clock.time };
+  const clock = new VirtualClock();
   const history = new History({ clock, limits: () => limits, written: () => {} });
   const contents = {
     released: (_: unknown, name: ResourceName) => released.get(name) ?? NO_CONTENT,
@@ -48,13 +50,14 @@ function world(limits?: { maxBytes: number; maxAgeMs: number }) {
     discarded: () => discarded,
     names: () => [],
   };
-  const recorder = new Recorder({ history, contents, clock });
+  const acceptance = new Acceptance(history, clock);
+  const recorder = new Recorder({ history, acceptance, contents, clock });
   const commit = (names: readonly ResourceName[], resolved: readonly Interest[] = []): void =>
     recorder.committed({
       revision: revision(1),
       type,
       version: '',
-      receivedAt: 0,
+      receivedAt: clock.monotonic(),
       changed: new Map(names.map((name) => [name, []])),
       resolved,
       sides: undefined,
@@ -64,7 +67,7 @@ function world(limits?: { maxBytes: number; maxAgeMs: number }) {
     said.set(name, now);
     if (sides === 'both') released.set(name, now);
   };
-  return { released, said, discarded, clock, history, recorder, commit, put };
+  return { released, said, discarded, clock, history, acceptance, recorder, commit, put };
 }
 
 const large = { maxBytes: 1_000_000, maxAgeMs: 1000 };
@@ -132,7 +135,7 @@ describe('history', () => {
     const expired = reachable(history, 1);
     expect(expired.ok ? '' : expired.error.message).to.match(/revision 1 has expired/);
     expect(reachable(history, 3).ok).to.equal(true);
-    clock.time += 2000;
+    clock.advance(2000);
     expect(reachable(history, 3).ok).to.equal(false);
     expect(reachable(history, 4).ok, 'nothing has changed since').to.equal(true);
     expect(reachable(history, 5).ok).to.equal(false);
@@ -150,7 +153,7 @@ describe('history', () => {
   });
 
   it('a change waits for canaries, and is released, replaced or discarded', () => {
-    const { history, recorder, commit, put, released, said, discarded } = world(large);
+    const { history, recorder, commit, put, released, said, discarded, clock } = world(large);
     const verdicts = (): unknown => [...history.changes()].map(({ names }) => names[0]?.verdict);
     put(shop, 'a');
     commit([shop]);
@@ -161,15 +164,69 @@ describe('history', () => {
     commit([shop]);
     expect(verdicts()).to.deep.equal(['RELEASED', 'REPLACED', 'PENDING']);
     released.set(shop, said.get(shop) ?? NO_CONTENT);
-    recorder.gateChanged(type, [shop]);
+    recorder.gateChanged(type, [shop], clock.monotonic());
     expect(verdicts()).to.deep.equal(['RELEASED', 'REPLACED', 'RELEASED']);
     put(shop, 'worse', 'said');
     commit([shop]);
     discarded.add(shop);
-    recorder.gateChanged(type, [shop]);
+    recorder.gateChanged(type, [shop], clock.monotonic());
     expect(verdicts()).to.deep.equal(['RELEASED', 'REPLACED', 'RELEASED', 'DISCARDED']);
     const before = releasedAt(history, 2).get(type)?.get(shop)?.[0]?.variant.payload?.hash;
     expect(before, 'everybody had the first one until the third was released').to.equal('a');
+  });
+
+  it('tells how long the canaries and the others took, and what everybody has', () => {
+    const { history, acceptance, recorder, commit, put, released, said, clock } = world(large);
+    const seen = (): unknown => [
+      [history.releasedRevision, history.lastRevision],
+      ...[...history.changes()].map(({ canariesMs, clientsMs }) => [canariesMs, clientsMs]),
+    ];
+    put(shop, 'a');
+    commit([shop]);
+    clock.advance(10);
+    put(shop, 'b', 'said');
+    commit([shop]);
+    acceptance.canariesAccepted(new Map([[type, new Set([cart])]]));
+    clock.advance(30);
+    acceptance.canariesAccepted(new Map([[type, new Set([shop])]]));
+    clock.advance(1000);
+    acceptance.canariesAccepted(new Map([[type, new Set([shop])]]));
+    expect(seen()).to.deep.equal([
+      [1, 2],
+      [undefined, undefined],
+      [30, undefined],
+    ]);
+    const releasedAt = clock.monotonic();
+    released.set(shop, said.get(shop) ?? NO_CONTENT);
+    recorder.gateChanged(type, [shop], releasedAt);
+    for (const wait of [40, 60]) {
+      clock.advance(wait);
+      acceptance.acknowledged(releasedAt);
+    }
+    acceptance.acknowledged(releasedAt - 1);
+    clock.advance(1000);
+    expect(seen()).to.deep.equal([
+      [2, 2],
+      [undefined, undefined],
+      [30, 100],
+    ]);
+  });
+
+  it('a rollback is what everybody has, though something waited before', () => {
+    const { history, recorder, commit, put, released } = world(large);
+    const revisions = (): unknown => [history.releasedRevision, history.lastRevision];
+    put(shop, 'a');
+    commit([shop]);
+    put(shop, 'b');
+    commit([shop]);
+    put(shop, 'c', 'said');
+    commit([shop]);
+    expect(revisions()).to.deep.equal([2, 3]);
+    recorder.because('rollback to revision 1', type, new Set([shop]), () => released.set(shop, content('a')));
+    expect(revisions()).to.deep.equal([4, 4]);
+    put(shop, 'd', 'said');
+    commit([shop]);
+    expect(revisions()).to.deep.equal([4, 5]);
   });
 
   it('goes on with the last revision of before a restart', () => {

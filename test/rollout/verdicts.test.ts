@@ -60,10 +60,11 @@ class Setting {
         fleet,
         clock: this.clock,
         saved,
-        revision: () => 1,
+        revisions: () => ({ revision: 1, pendingRevision: 1 }),
         tooManyRemovals: () => undefined,
         events: {
           counted: () => {},
+          accepted: () => {},
           released: () => {},
           stateChanged: () => {},
           save: (state) => {

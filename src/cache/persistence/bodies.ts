@@ -49,6 +49,8 @@ export const changeBody = z.object({
   removed: z.number(),
   first: z.boolean(),
   releasedAt: z.number().optional(),
+  canariesMs: z.number().optional(),
+  clientsMs: z.number().optional(),
   reason: z.string(),
   names: z.array(changedName),
 });

@@ -161,13 +161,15 @@ export type Change = Message<"distributary.admin.v1.Change"> & {
   reason: string;
 
   /**
-   * How long the canaries, and all clients, took to accept it, in seconds; 0: unknown.
+   * How long all canaries took to accept it, in seconds; 0: they have not, or it went straight through.
    *
    * @generated from field: double canaries_seconds = 14;
    */
   canariesSeconds: number;
 
   /**
+   * From when everybody was given it to the last ACK of a client, in seconds; 0: none yet, or workers serve the clients.
+   *
    * @generated from field: double clients_seconds = 15;
    */
   clientsSeconds: number;
