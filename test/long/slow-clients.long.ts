@@ -45,7 +45,7 @@ describe('1,000 clients of which 100 do not read, while 36 KB change ten times a
       most = Math.max(most, residentBytes(relay.pid));
     }, 200);
     try {
-      const report = await runFleet(programs, plane, relay, { ...fleet, stalled, updates });
+      const report = await runFleet(programs, plane, [relay], { ...fleet, stalled, updates });
       const growth = most - start;
       const { p50_ms, p99_ms, last_ms } = report;
       const { streams_with_every_update: every, superseded_for_reading: overtaken } = report;

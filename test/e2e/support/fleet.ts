@@ -86,17 +86,17 @@ const report = z.object({
 });
 export type FleetReport = z.infer<typeof report>;
 
-/** So many clients of a relay, and updates for them; all have ended when this resolves. */
+/** So many clients of these relays in turn, and updates for them; all have ended when this resolves. CPU: of the first. */
 export async function runFleet(
   { loadgen }: FleetPrograms,
   plane: FleetPlane,
-  relay: RelayProcess,
+  relays: readonly RelayProcess[],
   { streams, stalled, updates, pace, window }: FleetOptions,
 ): Promise<FleetReport> {
   const options = {
-    addr: relay.xds,
+    addr: relays.map(({ xds }) => xds).join(','),
     control: plane.control,
-    pid: relay.pid,
+    pid: relays[0]?.pid ?? 0,
     n: streams,
     slow: stalled,
     warm: 0,
