@@ -1,18 +1,17 @@
-import { Code, ConnectError } from '@connectrpc/connect';
 import {
   type ClientTypeState,
   type ExplainResponse,
   ExplainResponseSchema,
 } from '../gen/distributary/admin/v1/admin_pb.ts';
 import { fail, ok, type Result } from '../model/result.ts';
-import { adminClient, adminOptions, adminUsage, explainFailure } from './admin-client.ts';
+import { adminOptions, adminUsage } from './admin-client.ts';
 import { defineCommand } from './command.ts';
 import { jsonText } from './json-text.ts';
 import { printable } from './printable.ts';
 import { readParameters } from './read-parameters.ts';
 import { textTable } from './text-table.ts';
 import { UsageError } from './usage.ts';
-import { readType, shortTypes } from './with-relay.ts';
+import { readType, shortTypes, withRelay } from './with-relay.ts';
 
 const usage = `Usage: distributary explain --type T --name N [--param KEY=VALUE]... [--client STREAM_ID] [--admin URL]
        [--cert F --key F] [--ca F] [--json]
@@ -42,13 +41,11 @@ const options = {
 export const explain = defineCommand({
   usage,
   options,
-  run: async (values, terminal) => {
+  run: (values, terminal) => {
     const request = readRequest(values);
     if (!request.ok) return new UsageError(request.error, usage);
-    const client = adminClient(values);
-    if (!client.ok) return new UsageError(client.error, usage);
-    try {
-      const response = await client.value.rpc.explain(request.value);
+    return withRelay(values, usage, terminal, async ({ rpc }) => {
+      const response = await rpc.explain(request.value);
       const verdict = verdictText(response, request.value);
       const shown =
         values.json === true ? [jsonText(ExplainResponseSchema, response)] : detailTexts(response);
@@ -59,11 +56,7 @@ export const explain = defineCommand({
       terminal.err(`${verdict}\n`);
       if (shown.length > 0) terminal.out(`${shown.join('\n\n')}\n`);
       return 1;
-    } catch (error) {
-      const notFound = error instanceof ConnectError && error.code === Code.NotFound;
-      terminal.err(`${notFound ? error.rawMessage : explainFailure(client.value, error)}\n`);
-      return 1;
-    }
+    });
   },
 });
 

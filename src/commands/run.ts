@@ -11,6 +11,7 @@ import { isLogLevel, LogLevels, levels } from '../observe/log-levels.ts';
 import { logRuntimeWarnings } from '../observe/runtime-warnings.ts';
 import { serveByWorkers } from '../workers/worker-serving.ts';
 import { defineCommand } from './command.ts';
+import { printable } from './printable.ts';
 import { firstSignal } from './signals.ts';
 import { type Terminal, UsageError } from './usage.ts';
 import { version } from './version.ts';
@@ -41,7 +42,7 @@ export const run = defineCommand({
     }
     const loaded = loadConfig(file, terminal.environment);
     if (!loaded.ok) {
-      for (const problem of loaded.error) terminal.err(`${problemLine(file, problem)}\n`);
+      for (const problem of loaded.error) terminal.err(`${printable(problemLine(file, problem))}\n`);
       return 2;
     }
     const logLevels = new LogLevels(level);

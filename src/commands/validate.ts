@@ -13,7 +13,7 @@ import { certificateUsage } from './admin-client.ts';
 import { changesText } from './changes-text.ts';
 import { defineCommand } from './command.ts';
 import { messageJson } from './json-text.ts';
-import { printableJson } from './printable.ts';
+import { printable, printableJson } from './printable.ts';
 import { type Terminal, UsageError } from './usage.ts';
 import { withRelay } from './with-relay.ts';
 
@@ -96,7 +96,7 @@ async function check(file: string, environment: Environment): Promise<Checked> {
 
 function printText({ config, report, lines }: Checked, { out, err }: Terminal): void {
   const { file, problems } = report;
-  for (const line of lines) err(`${line}\n`);
+  for (const line of lines) err(`${printable(line)}\n`);
   if (config === undefined) {
     err(`${file}: ${problems.length === 1 ? '1 problem' : `${problems.length} problems`}\n`);
   } else out(`${file}: ok\n${summary(config)}\n`);

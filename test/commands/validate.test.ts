@@ -151,6 +151,14 @@ ${path}: 2 problems
     expect(problems[1]).to.include({ file: bad, line: 4, column: 5 });
   });
 
+  it('prints no character that a terminal obeys, or that turns text around', async () => {
+    const path = file('upstreams: []\n"evil\\u202e\\u009b31m\\e[2J": 1\n');
+    const { code, err } = await run(['--config', path]);
+    expect(code).to.equal(2);
+    expect(err).to.include('evil');
+    expect(err.replaceAll('\n', '')).not.to.match(/[\p{Cc}\p{Cf}]/u);
+  });
+
   it('a TTL alone in a good file is refused, too', async () => {
     mkdirSync(join(directory(), 'mortal'));
     const bad = join(directory(), 'mortal/ttl.json');
