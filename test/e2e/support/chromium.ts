@@ -2,6 +2,7 @@ import { mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { type Browser, type BrowserContextOptions, chromium, type Page } from 'playwright-core';
 import { fail, ok, type Result } from '../../../src/model/result.ts';
+import { eventually } from './eventually.ts';
 import { root } from './paths.ts';
 import { outcome, run } from './process.ts';
 
@@ -87,8 +88,12 @@ export class OpenPage implements AsyncDisposable {
   async picture(name: string): Promise<void> {
     if (process.env['SNAPSHOTS'] !== 'write') return;
     // The charts have a point every 5 s.
-    const drawn = `(document.querySelector('figcaption strong')?.textContent ?? '') !== '–'`;
-    await this.page.waitForFunction(drawn, undefined, { timeout: 20_000 });
+    const figures = this.page.locator('figcaption strong');
+    if ((await figures.count()) > 0) {
+      await eventually(async () => {
+        if ((await figures.first().innerText()) === '–') throw new Error('the charts have no point yet');
+      });
+    }
     const directory = join(root, 'docs/images');
     mkdirSync(directory, { recursive: true });
     await this.page.screenshot({ path: join(directory, `${name}.png`) });
