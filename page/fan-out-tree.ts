@@ -23,8 +23,10 @@ export function fanOut({ upstreams, classes, otherClasses }: PageModel): readonl
   const shown = classes.slice(0, classesShown);
   const rest = restOf(classes.slice(classesShown), otherClasses);
   const serving = upstreams.map((upstream) => {
-    const own = shown.filter((one) => one.upstreams.includes(upstream.name));
-    return upstreamNode(upstream, own);
+    return upstreamNode(
+      upstream,
+      shown.flatMap((one) => throughUpstream(one, upstream.name) ?? []),
+    );
   });
   const unserved = shown.filter((one) => one.upstreams.length === 0);
   return [
@@ -37,6 +39,12 @@ export function fanOut({ upstreams, classes, otherClasses }: PageModel): readonl
 }
 
 type Upstream = PageModel['upstreams'][number];
+
+/** A class with the troubles that it has with one upstream. Undefined: it has nothing from there. */
+function throughUpstream(all: PageClass, name: string): PageClass | undefined {
+  const own = all.upstreams.find((upstream) => upstream.name === name);
+  return own === undefined ? undefined : { ...all, rejecting: own.rejecting, late: own.late };
+}
 
 function upstreamNode(upstream: Upstream, classes: readonly PageClass[]): FanNode {
   const { name, connected, stale, perParameters } = upstream;
@@ -54,8 +62,8 @@ function upstreamNode(upstream: Upstream, classes: readonly PageClass[]): FanNod
   return { ...node, worst: own === 'ok' ? 'ok' : own };
 }
 
-function classNode({ id, label, restricted, streams, rejecting, unacknowledged, late }: PageClass): FanNode {
-  const waiting = Math.max(0, Math.min(unacknowledged, streams - rejecting));
+function classNode({ id, label, restricted, streams, rejecting, late }: PageClass): FanNode {
+  const waiting = Math.max(0, Math.min(late, streams - rejecting));
   const fine = Math.max(0, streams - rejecting - waiting);
   const clients = (state: string, text: string, count: number, worst: Worst): readonly FanNode[] =>
     count === 0
@@ -80,7 +88,7 @@ function classNode({ id, label, restricted, streams, rejecting, unacknowledged, 
     filter: { class: id },
     children: [
       ...clients('ERROR', 'rejecting', rejecting, 'bad'),
-      ...clients('STALE', 'not acknowledged', waiting, late > 0 ? 'warn' : 'ok'),
+      ...clients('STALE', 'not acknowledged', waiting, 'warn'),
       ...clients('', 'up to date', fine, 'ok'),
     ],
   };

@@ -102,7 +102,8 @@ function listener({ host, inspector, log, access }: AdminOptions): RequestListen
     const misdirected = refusedHost(request, path, { bound: host, hosts: access().hosts });
     if (misdirected !== undefined) return problem(421, 'permission_denied', misdirected);
     const reads = request.method === 'GET' || request.method === 'HEAD';
-    const foreign = reads ? undefined : refusedOrigin(request);
+    // An event stream takes one of the places for pages.
+    const foreign = reads && path !== eventsPath ? undefined : refusedOrigin(request);
     return foreign === undefined ? undefined : problem(403, 'permission_denied', foreign);
   }
 

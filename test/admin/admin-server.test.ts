@@ -53,6 +53,30 @@ describe('admin listener', () => {
   beforeEach(() => lines.splice(0));
   afterEach(async () => server?.close());
 
+  it('GET /events sends the state of the page, and not to a page of another origin', async () => {
+    const { url } = await start();
+    const stopped = new AbortController();
+    const response = await fetch(`${url}/events`, { signal: stopped.signal });
+    expect(response.headers.get('content-type')).to.equal('text/event-stream');
+    const reader = response.body?.getReader();
+    const value: unknown = (await reader?.read())?.value;
+    expect(Buffer.from(value as Uint8Array).toString()).to.match(
+      /^event: model\ndata: \{"relay":\{"nodeId":"relay-eu-1"/,
+    );
+    stopped.abort();
+    const foreign = await fetch(`${url}/events`, { headers: { origin: 'https://evil.example' } });
+    expect(foreign.status).to.equal(403);
+    const posted = await fetch(`${url}/events`, { method: 'POST' });
+    expect(posted.status).to.equal(405);
+  });
+
+  it('GET /runbooks/NAME answers with the runbooks that the page links to, and no other file', async () => {
+    const { url } = await start();
+    expect(await (await fetch(`${url}/runbooks/limits`)).text()).to.match(/^# /);
+    for (const path of ['/runbooks/README', '/runbooks/..%2f..%2fpackage.json', '/runbooks/'])
+      expect((await fetch(`${url}${path}`)).status, path).to.equal(404);
+  });
+
   it('GET /healthz answers 200', async () => {
     const { url } = await start();
     expect((await fetch(`${url}/healthz`)).status).to.equal(200);

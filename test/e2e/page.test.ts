@@ -1,8 +1,10 @@
 import { expect } from 'chai';
 import type { Page } from 'playwright-core';
+import { issueCertificate } from '../support/certificates.ts';
 import { chromiumBinary, type OpenPage, TestBrowser } from './support/chromium.ts';
 import { eventually } from './support/eventually.ts';
 import { PageWorld, subscribe } from './support/page-world.ts';
+import { PemFiles } from './support/pem-files.ts';
 import { need } from './support/skip.ts';
 
 const patient = { timeout: 20_000 };
@@ -232,6 +234,30 @@ describe('status page in Chromium', function () {
     await open.picture('page-away');
     away.relay.signal('SIGKILL');
     await shows(page, /No answer since/);
+  });
+
+  it("works over TLS, for a browser with a certificate of the operators' authority", async () => {
+    const { browser } = there();
+    const authority = issueCertificate({ name: 'operators', authority: true });
+    const server = issueCertificate({ name: 'relay', issuer: authority, dns: ['localhost'] });
+    const operator = issueCertificate({ name: 'operator', issuer: authority });
+    using pem = new PemFiles();
+    const tls = { ...pem.identity('admin', server), ca: pem.bundle('ca.crt', [authority]) };
+    await using secure = await PageWorld.start({ admin: { tls, read_only: true } });
+    const origin = `https://${secure.relay.admin}`;
+    const identity = {
+      origin,
+      cert: Buffer.from(operator.certificate),
+      key: Buffer.from(operator.privateKey),
+    };
+    await using open = await browser.open(`${origin}/`, {
+      ...desktop,
+      ignoreHTTPSErrors: true,
+      clientCertificates: [identity],
+    });
+    const { page } = open;
+    await shows(page, 'Serving 16 clients', 'read only', '16 of 16');
+    expectClean(open);
   });
 
   it('works with workers', async () => {

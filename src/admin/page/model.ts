@@ -93,7 +93,14 @@ export interface PageClass {
   readonly unacknowledged: number;
   readonly late: number;
   /** Where what it subscribes to comes from. */
-  readonly upstreams: readonly string[];
+  readonly upstreams: readonly ClassUpstream[];
+}
+
+/** What a class has from one upstream: streams that reject something of it, or have not acknowledged it for 30 s. */
+interface ClassUpstream {
+  readonly name: string;
+  readonly rejecting: number;
+  readonly late: number;
 }
 
 interface PageType {

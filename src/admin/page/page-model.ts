@@ -1,6 +1,7 @@
 import type { Change } from '../../gen/distributary/admin/v1/changes_pb.ts';
-import type { ClientClass } from '../../gen/distributary/admin/v1/fleet_pb.ts';
+import type { ClassProblem, ClientClass } from '../../gen/distributary/admin/v1/fleet_pb.ts';
 import { shorten } from '../../model/text.ts';
+import { WILDCARD } from '../../model/transaction.ts';
 import type { RecentLine } from '../../observe/recent-lines.ts';
 import type { PageSource } from '../page-ports.ts';
 import type { Plain } from '../plain.ts';
@@ -55,7 +56,7 @@ export function pageModel(inputs: ModelInputs): PageModel {
       lastError: shorten(upstream.lastError, 300),
       perParameters: facts.perParameters.has(upstream.name),
     })),
-    classes: shown.map((one) => pageClass(one, upstreamOf)),
+    classes: shown.map((one) => pageClass(one, classes.problems, upstreamOf)),
     otherClasses: {
       classes: Math.max(0, classes.total - shown.length),
       streams: Math.max(0, classes.streams - streams),
@@ -76,9 +77,22 @@ export function pageModel(inputs: ModelInputs): PageModel {
 
 function pageClass(
   { id, parameters, restricted, streams, rejecting, unacknowledged, late, subscriptions }: Plain<ClientClass>,
+  problems: readonly Plain<ClassProblem>[],
   upstreamOf: PageSource['upstreamOf'],
 ): PageClass {
-  const upstreams = new Set(subscriptions.flatMap(({ type, name }) => upstreamOf(type, name) ?? []));
+  const names = new Set(subscriptions.flatMap(({ type, name }) => upstreamOf(type, name) ?? []));
+  const own = problems.filter((problem) => problem.class === id);
+  /** A stream may have several problems: it counts once at most. */
+  const count = (kind: string, upstream: string, most: number): number => {
+    const these = own.filter(
+      ({ kind: is, type, name }) =>
+        is === kind && upstreamOf(type, name === '' ? WILDCARD : name) === upstream,
+    );
+    return Math.min(
+      most,
+      these.reduce((sum, { clients }) => sum + clients, 0),
+    );
+  };
   return {
     id,
     label: shorten(parametersLabel(parameters), 200),
@@ -87,7 +101,11 @@ function pageClass(
     rejecting,
     unacknowledged,
     late,
-    upstreams: [...upstreams],
+    upstreams: [...names].map((name) => ({
+      name,
+      rejecting: count('REJECTED', name, rejecting),
+      late: count('LATE', name, late),
+    })),
   };
 }
 
