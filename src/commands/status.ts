@@ -3,6 +3,7 @@ import {
   StatusResponseSchema,
   type UpstreamStatus,
 } from '../gen/distributary/admin/v1/admin_pb.ts';
+import type { RolloutStatus } from '../gen/distributary/admin/v1/rollout_pb.ts';
 import { formatBytes, formatSeconds } from '../observe/format.ts';
 import { rejectedText } from '../observe/rejection-text.ts';
 import { adminOptions, adminUsage } from './admin-client.ts';
@@ -61,24 +62,39 @@ function statusText(response: StatusResponse, now: number, paint: Paint): string
 
 /** Where a change stands; nothing while there is none. */
 function rolloutText({ rollout }: StatusResponse, now: number): string {
-  if (rollout === undefined || (rollout.state === 'IDLE' && rollout.freezes.length === 0)) return '';
-  const { state, canaries, reason, types, names, pending } = rollout;
-  const { total = 0, accepted = 0, rejected = 0, ended = 0 } = canaries ?? {};
-  const lines = [
-    `rollout: ${state} for ${since(rollout.since, now)}${reason === '' ? '' : `: ${printable(reason)}`}`,
-  ];
-  if (pending > 0) {
-    const shown = names.slice(0, 5).map(printable).join(', ');
-    lines.push(
-      `pending: ${pending} names (${types.join(', ')}) of ${printable(rollout.upstream)}: ${shown}${names.length > 5 ? ', …' : ''}`,
-      `canaries: ${total} streams; ${accepted} accepted, ${rejected} rejected, ${ended} ended`,
-    );
-  }
-  for (const freeze of rollout.freezes) {
+  if (rollout === undefined) return '';
+  const { state, reason, pending, freezes } = rollout;
+  if (state === 'IDLE' && freezes.length === 0 && pending === 0) return '';
+  const why = reason === '' ? '' : `: ${printable(reason.trim())}`;
+  const frozen = freezes.map((freeze) => {
     const what = [freeze.type || 'everything', ...(freeze.upstream === '' ? [] : [`of ${freeze.upstream}`])];
-    lines.push(`frozen: ${what.join(' ')} for ${since(freeze.since, now)}: ${printable(freeze.reason)}`);
-  }
-  return lines.join('\n');
+    return `frozen: ${what.join(' ')} for ${since(freeze.since, now)}: ${printable(freeze.reason)}`;
+  });
+  return [
+    `rollout: ${state} for ${since(rollout.since, now)}${why}`,
+    ...pendingLines(rollout),
+    ...frozen,
+  ].join('\n');
+}
+
+/** What is pending while the state is IDLE was discarded. */
+function pendingLines({
+  state,
+  canaries,
+  types,
+  upstream,
+  names,
+  pending,
+  masked,
+}: RolloutStatus): readonly string[] {
+  if (pending === 0) return [];
+  const shown = names.slice(0, 5).map(printable).join(', ') + (names.length > 5 ? ', …' : '');
+  const what = `${counted(pending, 'name')} (${types.join(', ')}) of ${printable(upstream)}: ${shown}`;
+  if (state === 'IDLE') return [`discarded: ${what}`];
+  const hidden = masked > 0 && masked < pending ? `; nobody has ${masked} of them` : '';
+  const { total = 0, accepted = 0, rejected = 0, ended = 0 } = canaries ?? {};
+  const said = `${accepted} accepted, ${rejected} rejected, ${ended} ended`;
+  return [`pending: ${what}${hidden}`, `canaries: ${counted(total, 'stream')}; ${said}`];
 }
 
 function upstreamsText({ upstreams }: StatusResponse, now: number, paint: Paint): string {
@@ -165,3 +181,5 @@ function since(time: string, now: number): string {
   const then = Date.parse(time);
   return Number.isNaN(then) ? 'an unknown time' : formatSeconds((now - then) / 1000);
 }
+
+const counted = (count: number, what: string): string => `${count} ${what}${count === 1 ? '' : 's'}`;

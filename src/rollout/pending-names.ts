@@ -5,19 +5,29 @@ import { typeInfo } from '../model/types.ts';
 import type { Waiting } from './fleet.ts';
 import { scopeText } from './freezes.ts';
 
-/** Of those that canaries see, the ones that an operator means. The error: there are none. */
+/** Of those that canaries see, the ones that an operator means. The error: there are none, and why. */
 export function matching(
   pending: Iterable<PendingName>,
   { type, upstream }: GateFilter,
 ): Result<readonly PendingName[]> {
-  const seen = [...pending].filter(({ masked }) => masked === undefined);
-  const names = seen.filter(
+  const all = [...pending];
+  const meant = all.filter(
     (one) =>
       (type === undefined || one.type === type) && (upstream === undefined || one.upstream === upstream),
   );
+  const names = meant.filter(({ masked }) => masked === undefined);
   if (names.length > 0) return ok(names);
-  const what = seen.length === 0 ? 'nothing waits' : `nothing of ${scopeText({ type, upstream })} waits`;
-  return fail(`${what}: it was released or discarded before, or upstream has taken it back`);
+  const isSeen = all.some(({ masked }) => masked === undefined);
+  const what = isSeen ? `nothing of ${scopeText({ type, upstream })} waits` : 'nothing waits';
+  return fail(`${what}: ${whyNothing(meant)}`);
+}
+
+function whyNothing(masked: readonly PendingName[]): string {
+  const reasons = new Set(masked.map((one) => one.masked));
+  if (reasons.has('frozen') || reasons.has('rolledBack'))
+    return 'what upstream says is frozen: unfreeze it first';
+  if (reasons.has('discarded')) return 'what upstream says was discarded, until it says something else';
+  return 'it was released or discarded before, or upstream has taken it back';
 }
 
 /** One name of one type, as the key of sets. */

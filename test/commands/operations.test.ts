@@ -46,6 +46,7 @@ const held = {
 describe('commands that change something', () => {
   const inspector = fakeInspector({ status: () => held });
   let refusing: HttpListener;
+  let afterDiscard: HttpListener;
   let server: HttpListener;
 
   const listen = async (served: typeof inspector): Promise<HttpListener> => {
@@ -63,11 +64,14 @@ describe('commands that change something', () => {
 
   before(async () => {
     server = await listen(inspector);
+    const rollout = { ...held.rollout, state: 'IDLE', reason: '', freezes: [], masked: 1 };
+    afterDiscard = await listen(fakeInspector({ status: () => ({ ...held, rollout }) }));
     const operate = () => fail({ code: Code.FAILED_PRECONDITION, message: 'nothing waits' });
     refusing = await listen(fakeInspector({ operate }));
   });
   after(async () => {
     await server.close();
+    await afterDiscard.close();
     await refusing.close();
   });
 
@@ -108,9 +112,16 @@ describe('commands that change something', () => {
   it('status tells of a change that is held, and of what is frozen', async () => {
     const { out } = await call(status, '--admin', urlOf(server));
     expect(out).to.match(/^rollout: HELD for \d+ d.*: lds web: no such <filter>$/m);
-    expect(out).to.match(/^pending: 1 names \(lds\) of central: web$/m);
+    expect(out).to.match(/^pending: 1 name \(lds\) of central: web$/m);
     expect(out).to.match(/^canaries: 2 streams; 1 accepted, 1 rejected, 0 ended$/m);
     expect(out).to.match(/^frozen: everything of central for \d+ d.*: black friday$/m);
+  });
+
+  it('status tells of what was discarded, which nobody waits for', async () => {
+    const { out } = await call(status, '--admin', urlOf(afterDiscard));
+    expect(out)
+      .to.match(/^discarded: 1 name \(lds\) of central: web$/m)
+      .and.not.match(/^canaries:/m);
   });
 
   it('the page tells of it too, escaped', async () => {
