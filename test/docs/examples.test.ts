@@ -5,6 +5,7 @@ import { catalog } from '../../src/commands/catalog.ts';
 import { parse as parseArguments } from '../../src/commands/usage.ts';
 import { publishedSchema } from '../../src/config/json-schema.ts';
 import { parseConfig } from '../../src/config/load.ts';
+import { jsonToBytes } from '../../src/wire/registry.ts';
 import { blocksOf, pages, proseOf } from './page.ts';
 
 const keys = Object.keys(z.object({ properties: z.looseObject({}) }).parse(publishedSchema()).properties);
@@ -54,6 +55,15 @@ describe('examples in the documents', () => {
     }
     expect(wrong).to.deep.equal([]);
     expect(count).to.be.above(15);
+  });
+
+  it('are transport sockets that Envoy knows', () => {
+    const block = blocksOf('docs/how-to/mutual-tls.md').find(({ info }) => info === 'yaml transport-socket');
+    const { transport_socket: socket } = z
+      .object({ transport_socket: z.json() })
+      .parse(parseYaml(block?.text ?? ''));
+    const read = jsonToBytes('envoy.config.core.v3.TransportSocket', socket, { ignoreUnknownFields: false });
+    expect(read.ok || read.error).to.equal(true);
   });
 
   it('are commands that exist, with flags that they have', async () => {
