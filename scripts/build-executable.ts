@@ -15,12 +15,21 @@ import { build, type Metafile } from 'esbuild';
 import { bundledPackages, licences } from './bundled-packages.ts';
 
 const root = join(import.meta.dirname, '..');
+/** The first Node that knows --build-sea with an ES module. */
+const oldest = 26;
 const { values } = parseArgs({ options: { output: { type: 'string' }, node: { type: 'string' } } });
 const output = resolve(values.output ?? join(root, 'build/distributary'));
 
 /** What packages that are no ES modules call. Node has it not in an ES module, and no file is beside the executable. */
 const requireOfBuiltins = `import { createRequire as createRequireOfBuiltins } from 'node:module';
 const require = createRequireOfBuiltins(process.execPath);`;
+
+if (Number.parseInt(process.versions.node, 10) < oldest) {
+  process.stderr.write(
+    `this needs Node ${oldest} (npm run build:executable has it); this is ${process.version}\n`,
+  );
+  process.exit(1);
+}
 
 async function bundle(entry: string, format: 'esm' | 'cjs', outfile: string): Promise<Metafile> {
   const { metafile } = await build({
@@ -63,7 +72,7 @@ try {
   writeFileSync(file, JSON.stringify(settings));
   mkdirSync(dirname(output), { recursive: true });
   execFileSync(process.execPath, ['--build-sea', file], { stdio: ['ignore', 'ignore', 'inherit'] });
-  const own = globSync('node_modules/node-{linux,darwin}-*', { cwd: root });
+  const own = globSync('node_modules/node-{linux,darwin,bin-darwin}-*', { cwd: root });
   const packages = [...own, ...bundledPackages(metafile)];
   const ours = readFileSync(join(root, 'LICENSE'), 'utf8');
   writeFileSync(join(dirname(output), 'LICENSES.txt'), `${ours}\n${licences(packages)}`);

@@ -34,8 +34,8 @@ describe('the single executable', function () {
     expect((await distributary('--help')).output).to.include('distributary COMMAND --help');
     expect((await distributary('rnu')).code).to.equal(2);
     const licences = readFileSync(join(place.path, 'LICENSES.txt'), 'utf8');
-    for (const name of [`node-${process.platform}-${process.arch}`, '@grpc/grpc-js', 'zod'])
-      expect(licences).to.include(`==== node_modules/${name}/`);
+    for (const name of [`-${process.platform}-${process.arch}`, '@grpc/grpc-js', 'zod'])
+      expect(licences).to.match(new RegExp(`^==== node_modules/\\S*${name}/`, 'm'));
     expect(licences).to.not.include('mocha');
   });
 
