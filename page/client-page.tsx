@@ -1,5 +1,6 @@
 import { useState } from 'preact/hooks';
 import { parametersLabel } from '../src/admin/page/model.ts';
+import { printableJson } from '../src/model/printable.ts';
 import type { ClientDetail, Differences, Explanation, Holding } from './answers.ts';
 import { Fact } from './fact.tsx';
 import { useTicks } from './live.ts';
@@ -38,12 +39,14 @@ function Detail({ client, refresh }: { readonly client: ClientDetail; readonly r
       <dl class="facts">
         <Fact name="stream">{client.id}</Fact>
         <Fact name="cluster">{shown(client.node_cluster)}</Fact>
-        <Fact name="peer">{client.peer}</Fact>
+        <Fact name="peer">{shown(client.peer)}</Fact>
         <Fact name="protocol">
           {client.transport} ({client.service})
         </Fact>
         <Fact name="class">
-          <a href={hrefOf({ class: client.class }, '#clients')}>{parametersLabel(client.parameters)}</a>
+          <a href={hrefOf({ class: client.class }, '#clients')}>
+            {shown(parametersLabel(client.parameters))}
+          </a>
         </Fact>
       </dl>
       {types.length === 0 && <p class="dim">It has subscribed to nothing yet.</p>}
@@ -92,9 +95,11 @@ function Row({ client, holding }: { readonly client: string; readonly holding: H
         <td>
           <StateText state={state} />
           {!current && <span class="warn">, newer to come</span>}
-          {error !== '' && <p class="detail bad">{error}</p>}
+          {error !== '' && <p class="detail bad">{shown(error, 500)}</p>}
         </td>
-        <td class="mono">{sent === 'present' ? constraints : sent === 'absent' ? 'there is none' : ''}</td>
+        <td class="mono">
+          {sent === 'present' ? shown(constraints, 300) : sent === 'absent' ? 'there is none' : ''}
+        </td>
         <td class="mono">{shown(version, 60)}</td>
         <td>{since !== '' && <Moment at={Date.parse(since)} />}</td>
         <td>
@@ -138,7 +143,7 @@ function Explain({
         {answer.variants.map(({ constraints, matches, reason, version, upstream }) => (
           <li key={`${constraints} ${upstream}`}>
             <span class={matches ? 'ok' : 'dim'}>{matches ? 'matches' : 'does not match'}</span>{' '}
-            <code>{constraints}</code>: {reason}{' '}
+            <code>{shown(constraints, 500)}</code>: {shown(reason, 500)}{' '}
             <span class="dim">
               (version {shown(version, 60)}, {upstream})
             </span>
@@ -195,7 +200,7 @@ function Fields({
           <pre key={constraints}>
             {constraints}
             {'\n'}
-            {yaml}
+            {printableJson(yaml)}
           </pre>
         )),
       )}

@@ -1,4 +1,4 @@
-import { useState } from 'preact/hooks';
+import { useRef, useState } from 'preact/hooks';
 import type { PageModel } from '../src/admin/page/model.ts';
 import type { Clients as Answer, Client } from './answers.ts';
 import { useTicks } from './live.ts';
@@ -10,6 +10,8 @@ import { StateText } from './state-text.tsx';
 
 const pageSize = 25;
 const refreshMs = 10_000;
+/** The relay looks through all clients: not for every letter that is typed. */
+const pauseMs = 250;
 /** Types of a client that are listed. */
 const typesShown = 12;
 
@@ -138,10 +140,16 @@ export function Search({
 }) {
   const [typed, setTyped] = useState(text);
   const [known, setKnown] = useState(text);
+  const waiting = useRef<ReturnType<typeof setTimeout>>(undefined);
   if (known !== text) {
     setKnown(text);
     if (text !== typed.trim()) setTyped(text);
   }
+  const type = (now: string): void => {
+    setTyped(now);
+    clearTimeout(waiting.current);
+    waiting.current = setTimeout(() => changed(now.trim()), pauseMs);
+  };
   return (
     <label class="search">
       <span class="hidden">{label}</span>
@@ -149,10 +157,7 @@ export function Search({
         type="search"
         placeholder={label}
         value={typed}
-        onInput={({ currentTarget }) => {
-          setTyped(currentTarget.value);
-          changed(currentTarget.value.trim());
-        }}
+        onInput={({ currentTarget }) => type(currentTarget.value)}
       />
     </label>
   );

@@ -22,20 +22,24 @@ const classesShown = 14;
 export function fanOut({ upstreams, classes, otherClasses }: PageModel): readonly FanNode[] {
   const shown = classes.slice(0, classesShown);
   const rest = restOf(classes.slice(classesShown), otherClasses);
-  const serving = upstreams.map((upstream) => {
-    return upstreamNode(
+  const serving = upstreams.map((upstream) =>
+    upstreamNode(
       upstream,
       shown.flatMap((one) => throughUpstream(one, upstream.name) ?? []),
-    );
-  });
-  const unserved = shown.filter((one) => one.upstreams.length === 0);
+    ),
+  );
+  const unserved = shown.filter((one) => one.upstreams.length === 0).map(classNode);
   return [
     ...serving,
-    ...(unserved.length === 0
-      ? []
-      : [group('-', 'no upstream', 'nothing is subscribed', unserved.map(classNode))]),
-    ...(rest === undefined ? [] : [rest]),
+    ...elsewhere('no upstream', 'nothing is subscribed', unserved),
+    ...elsewhere('smaller classes', 'of all upstreams', rest === undefined ? [] : [rest]),
   ];
+}
+
+/** Classes that are not drawn below an upstream, in the column of the classes all the same. */
+function elsewhere(label: string, note: string, classes: readonly FanNode[]): readonly FanNode[] {
+  if (classes.length === 0) return [];
+  return [group(label, label, note, [group(`${label} session`, '', note, classes)])];
 }
 
 type Upstream = PageModel['upstreams'][number];

@@ -174,7 +174,7 @@ function Cell({ match, order }: { readonly match: Match; readonly order: number 
   }
   return (
     <td>
-      <b class={`cell v${order % styles}`} title={`${constraints}, version ${version}`}>
+      <b class={`cell v${order % styles}`} title={shown(`${constraints}, version ${version}`, 500)}>
         {letters(order)}
       </b>
       {marks}

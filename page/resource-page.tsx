@@ -1,3 +1,4 @@
+import { printableJson } from '../src/model/printable.ts';
 import { formatBytes } from '../src/observe/format.ts';
 import type { Clients, Matches, Resource } from './answers.ts';
 import { useTicks } from './live.ts';
@@ -65,7 +66,7 @@ function Variant({ variant }: { readonly variant: Resource['variants'][number] }
   const { constraints, version, bytes, since, upstream, json, omitted } = variant;
   return (
     <section class="variant">
-      <h3 class="mono">{constraints}</h3>
+      <h3 class="mono">{shown(constraints, 500)}</h3>
       <p class="dim">
         version {shown(version, 60)}, {formatBytes(bytes)}, from {upstream}, since{' '}
         <Moment at={Date.parse(since)} />
@@ -76,7 +77,7 @@ function Variant({ variant }: { readonly variant: Resource['variants'][number] }
 }
 
 function readable(json: string): string {
-  const text = JSON.stringify(JSON.parse(json), null, 2);
+  const text = printableJson(JSON.stringify(JSON.parse(json), null, 2));
   return text.length <= longestJson
     ? text
     : `${text.slice(0, longestJson)}\n… ${text.length} characters in all`;

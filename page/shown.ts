@@ -1,6 +1,8 @@
-/** Names come from peers, and may have kilobytes: so much of one is shown. */
+import { printable } from '../src/model/printable.ts';
+
+/** Names come from peers. They may have kilobytes, and marks that turn the direction of text. */
 const longest = 120;
 
 export function shown(text: string, most = longest): string {
-  return text.length <= most ? text : `${text.slice(0, most - 1)}…`;
+  return printable(text.length <= most ? text : `${text.slice(0, most - 1)}…`);
 }

@@ -2,7 +2,7 @@ import type {
   ClientChange,
   CompareConfigurationResponse,
 } from '../gen/distributary/admin/v1/configuration_pb.ts';
-import { printable } from './printable.ts';
+import { printable } from '../model/printable.ts';
 import { textTable } from './text-table.ts';
 
 /** What a new configuration would change in a running relay, in paragraphs. */

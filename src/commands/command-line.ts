@@ -1,6 +1,6 @@
 import { nearest } from '../config/suggest.ts';
+import { printable } from '../model/printable.ts';
 import { catalog } from './catalog.ts';
-import { printable } from './printable.ts';
 import { version } from './version.ts';
 
 const usageLine = 'Usage: distributary COMMAND [OPTIONS]';

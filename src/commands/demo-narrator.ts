@@ -1,10 +1,10 @@
 import { ConnectError } from '@connectrpc/connect';
 import type { DeltaDiscoveryResponse } from '../gen/envoy/service/discovery/v3/discovery_pb.ts';
 import { typeUrl } from '../model/brand.ts';
+import { printable } from '../model/printable.ts';
 import { typeInfo } from '../model/types.ts';
 import { adminClient } from './admin-client.ts';
 import { demoTypes } from './demo-client.ts';
-import { printable } from './printable.ts';
 
 export interface NarratorOptions {
   readonly client: string;

@@ -3,11 +3,11 @@ import {
   type ExplainResponse,
   ExplainResponseSchema,
 } from '../gen/distributary/admin/v1/admin_pb.ts';
+import { printable } from '../model/printable.ts';
 import { fail, ok, type Result } from '../model/result.ts';
 import { adminOptions, adminUsage } from './admin-client.ts';
 import { defineCommand } from './command.ts';
 import { jsonText } from './json-text.ts';
-import { printable } from './printable.ts';
 import { readParameters } from './read-parameters.ts';
 import { textTable } from './text-table.ts';
 import { UsageError } from './usage.ts';

@@ -1,9 +1,9 @@
 import type { GetResourceResponse, ResourceVariant } from '../gen/distributary/admin/v1/admin_pb.ts';
+import { printable, printableJson } from '../model/printable.ts';
 import { formatBytes } from '../observe/format.ts';
 import { yamlText } from '../observe/yaml-text.ts';
 import { adminOptions, adminUsage } from './admin-client.ts';
 import { defineCommand } from './command.ts';
-import { printable, printableJson } from './printable.ts';
 import { UsageError } from './usage.ts';
 import { readType, shortTypes, showRelay } from './with-relay.ts';
 

@@ -3,11 +3,11 @@ import {
   type HistoryResponse,
   HistoryResponseSchema,
 } from '../gen/distributary/admin/v1/changes_pb.ts';
+import { printable } from '../model/printable.ts';
 import { formatBytes } from '../observe/format.ts';
 import { adminOptions, adminUsage } from './admin-client.ts';
 import { defineCommand } from './command.ts';
 import { jsonText } from './json-text.ts';
-import { printable } from './printable.ts';
 import { textTable } from './text-table.ts';
 import { UsageError } from './usage.ts';
 import { readCount, readType, shortTypes, withRelay } from './with-relay.ts';

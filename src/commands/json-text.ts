@@ -1,5 +1,5 @@
 import { type DescMessage, type JsonValue, type MessageShape, toJson } from '@bufbuild/protobuf';
-import { printableJson } from './printable.ts';
+import { printableJson } from '../model/printable.ts';
 
 /** As the admin listener itself writes JSON. */
 const jsonOptions = { alwaysEmitImplicit: true, useProtoFieldName: true };

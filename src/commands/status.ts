@@ -4,13 +4,13 @@ import {
   type UpstreamStatus,
 } from '../gen/distributary/admin/v1/admin_pb.ts';
 import type { RolloutStatus } from '../gen/distributary/admin/v1/rollout_pb.ts';
+import { printable } from '../model/printable.ts';
 import { formatBytes, formatSeconds } from '../observe/format.ts';
 import { rejectedText } from '../observe/rejection-text.ts';
 import { adminOptions, adminUsage } from './admin-client.ts';
 import { defineCommand } from './command.ts';
 import { jsonText } from './json-text.ts';
 import { type Paint, painter } from './paint.ts';
-import { printable } from './printable.ts';
 import { type Painted, painted, textTable } from './text-table.ts';
 import { watchUsage } from './watch.ts';
 import { showRelay } from './with-relay.ts';

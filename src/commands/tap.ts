@@ -1,9 +1,9 @@
 import { toJsonString } from '@bufbuild/protobuf';
 import { Code, ConnectError } from '@connectrpc/connect';
 import { TapMessageSchema } from '../gen/distributary/admin/v1/delivery_pb.ts';
+import { printableJson } from '../model/printable.ts';
 import { type AdminClient, adminOptions, adminUsage } from './admin-client.ts';
 import { defineCommand } from './command.ts';
-import { printableJson } from './printable.ts';
 import { type Terminal, UsageError } from './usage.ts';
 import { readCount, readType, shortTypes, withRelay } from './with-relay.ts';
 

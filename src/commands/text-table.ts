@@ -1,6 +1,6 @@
+import { printable } from '../model/printable.ts';
 import { shorten } from '../model/text.ts';
 import type { Paint, Style } from './paint.ts';
-import { printable } from './printable.ts';
 
 /** A text with a colour, where there are any. */
 export interface Painted {

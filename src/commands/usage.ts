@@ -1,7 +1,7 @@
 import { type ParseArgsOptionsConfig, parseArgs } from 'node:util';
 import { nearest } from '../config/suggest.ts';
+import { printable } from '../model/printable.ts';
 import { fail, ok, type Result } from '../model/result.ts';
-import { printable } from './printable.ts';
 
 /** Where a command writes, and its environment: the process's, or a test's. */
 export interface Terminal {

@@ -7,13 +7,13 @@ import {
   type CompareConfigurationResponse,
   CompareConfigurationResponseSchema,
 } from '../gen/distributary/admin/v1/configuration_pb.ts';
+import { printable, printableJson } from '../model/printable.ts';
 import { checkResourceFiles } from '../upstream/filesystem/check-resource-files.ts';
 import { formatProblem } from '../upstream/filesystem/problem.ts';
 import { certificateUsage } from './admin-client.ts';
 import { changesText } from './changes-text.ts';
 import { defineCommand } from './command.ts';
 import { messageJson } from './json-text.ts';
-import { printable, printableJson } from './printable.ts';
 import { type Terminal, UsageError } from './usage.ts';
 import { withRelay } from './with-relay.ts';
 

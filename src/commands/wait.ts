@@ -1,10 +1,10 @@
 import { parseDuration } from '../config/duration.ts';
 import { type WaitResponse, WaitResponseSchema } from '../gen/distributary/admin/v1/delivery_pb.ts';
+import { printable } from '../model/printable.ts';
 import { fail, ok, type Result } from '../model/result.ts';
 import { adminOptions, adminUsage } from './admin-client.ts';
 import { defineCommand } from './command.ts';
 import { jsonText } from './json-text.ts';
-import { printable } from './printable.ts';
 import { textTable } from './text-table.ts';
 import { UsageError } from './usage.ts';
 import { readCount, readType, shortTypes, withRelay } from './with-relay.ts';

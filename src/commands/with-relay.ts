@@ -1,8 +1,8 @@
 import { Code, ConnectError } from '@connectrpc/connect';
+import { printable } from '../model/printable.ts';
 import { fail, ok, type Result } from '../model/result.ts';
 import { knownTypes, typeByName, typeMeant } from '../model/types.ts';
 import { type AdminClient, type AdminFlags, adminClient, explainFailure } from './admin-client.ts';
-import { printable } from './printable.ts';
 import { refuse, type Terminal, UsageError } from './usage.ts';
 import { watch } from './watch.ts';
 

@@ -236,6 +236,24 @@ describe('status page in Chromium', function () {
     await shows(page, /No answer since/);
   });
 
+  it('a change that a canary rejects is held, with what an operator can type', async () => {
+    const { browser } = there();
+    const rollout = { canary: { percent: 10 }, bake: '500ms', types: ['rtds'] };
+    await using held = await PageWorld.start({ rollout });
+    await using open = await browser.open(held.url, desktop);
+    const { page } = open;
+    await shows(page, 'Serving 16 clients', '9 up to date');
+    for (const client of held.clients) {
+      client.rejects = ({ type }) => (type === 'rtds' ? rejection : undefined);
+    }
+    held.change(2);
+    await shows(page, 'A change is held', 'distributary release --reason', rejection);
+    await open.picture('page-held');
+    await held.relay.rpc('distributary.admin.v1.AdminService/Discard', { reason: 'test' });
+    await eventually(async () => expect(await text(page)).not.to.include('A change is held'), patient);
+    expectClean(open);
+  });
+
   it("works over TLS, for a browser with a certificate of the operators' authority", async () => {
     const { browser } = there();
     const authority = issueCertificate({ name: 'operators', authority: true });

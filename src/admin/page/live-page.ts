@@ -1,4 +1,5 @@
 import type { Clock, Timer } from '../../model/clock.ts';
+import { printable } from '../../model/printable.ts';
 import type { Figure, PageModel } from './model.ts';
 
 /**
@@ -104,7 +105,9 @@ export class LivePage {
   async #make(): Promise<Made> {
     const { clock, model } = this.#options;
     const at = clock.monotonic();
-    const text = JSON.stringify(await model());
+    const text = JSON.stringify(await model(), (_key, value: unknown) =>
+      typeof value === 'string' ? printable(value) : value,
+    );
     const now = clock.monotonic();
     const wait = Math.min(pace.longestMs, Math.max(pace.shortestMs, pace.share * (now - at)));
     this.#made = { at, until: now + wait, text };

@@ -1,5 +1,6 @@
 import type { StatusResponse } from '../../gen/distributary/admin/v1/admin_pb.ts';
 import type { ListClassesResponse } from '../../gen/distributary/admin/v1/fleet_pb.ts';
+import { contentHash } from '../../model/content-hash.ts';
 import type { PageFacts } from '../page-ports.ts';
 import type { Plain } from '../plain.ts';
 import type { Problem } from './model.ts';
@@ -10,6 +11,9 @@ export interface ProblemInputs {
   readonly facts: PageFacts;
   readonly now: number;
 }
+
+/** A browser and the relay take it as a URL. */
+const longestLink = 2000;
 
 const noProblem: Problem = {
   id: '',
@@ -32,5 +36,11 @@ export function millisecondsOf(time: string): number {
 
 /** A problem of which only what is known has to be said. */
 export function problem(known: Partial<Problem> & Pick<Problem, 'id' | 'title'>): Problem {
-  return { ...noProblem, ...known };
+  const all = { ...noProblem, ...known };
+  // Both may hold names, which may have kilobytes.
+  return {
+    ...all,
+    id: contentHash(all.id),
+    ...(all.link.length > longestLink ? { link: '', linkText: '' } : {}),
+  };
 }

@@ -18,7 +18,7 @@ class Page implements Watcher {
 function setUp(takes = 0) {
   const clock = new VirtualClock();
   let made = 0;
-  let clients = 1;
+  let clients: number | string = 1;
   const points: Figure[] = [];
   const live = new LivePage({
     clock,
@@ -40,7 +40,7 @@ function setUp(takes = 0) {
       await setImmediate();
     }
   };
-  return { clock, live, pass, points, made: () => made, change: () => (clients += 1) };
+  return { clock, live, pass, points, made: () => made, change: (to: number | string = 2) => (clients = to) };
 }
 
 describe('live page', () => {
@@ -92,6 +92,12 @@ describe('live page', () => {
     live.watch(new Page());
     await pass(40_000);
     expect(made()).to.be.within(3, 6);
+  });
+
+  it('shows no marks that turn the direction of text', async () => {
+    const { live, change } = setUp();
+    change('\u202Ergnp.exe\n');
+    expect(await live.modelText()).to.equal('{"clients":"\\\\u{202e}rgnp.exe "}');
   });
 
   it('has an end: a hundred pages, and no more', () => {
