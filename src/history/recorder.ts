@@ -53,7 +53,7 @@ interface NewChange {
  */
 export class Recorder {
   readonly #options: RecorderOptions;
-  /** What everybody had when it was looked at last. */
+  /** What everybody had when it was looked at last. No entry for a type: nobody has said anything of it yet. */
   readonly #released = new Map<TypeUrl, Map<ResourceName, Content>>();
   /** What upstream says, where that is not released. */
   readonly #pending = new Map<TypeUrl, Map<ResourceName, Content>>();
@@ -76,6 +76,8 @@ export class Recorder {
   /** Both sides have seen the commit. */
   committed({ type, changed, resolved, receivedAt }: Commit): void {
     this.#forgetDropped(type, changed);
+    const isUnknown = !this.#released.has(type);
+    if (isUnknown && resolved.length > 0) this.#released.set(type, new Map());
     if (changed.size === 0) return;
     const now = this.#options.clock.now();
     const names: ChangedName[] = [];
@@ -90,7 +92,7 @@ export class Recorder {
       if (verdict === 'PENDING' && content !== undefined) this.#pendingOf(type).set(name, content.after);
     }
     if (names.length === 0) return;
-    const first = resolved.length > 0 && names.every(({ change }) => change === 'ADDED');
+    const first = (isUnknown || resolved.length > 0) && names.every(({ change }) => change === 'ADDED');
     this.#add({ type, names, first, upstream: upstreamOf(names), reason: '' }, { now, receivedAt });
   }
 

@@ -22,17 +22,17 @@ export function reachable(history: History, revision: number): Result<undefined,
 
 /**
  * What everybody had at a revision, of all names that have changed since; what is not in it is as it is now. The first
- * change of a name after the revision says what it was before. If that is the answer to what was asked for the first
- * time, what it was before is unknown, which is not absent: then it is what upstream answered.
+ * change of a name after the revision says what it was before. If that is the first that was asked or said of it,
+ * what it was before is unknown, which is not absent: then it is what upstream said first.
  */
 export function releasedAt(history: History, revision: number): StateAt {
   const state = new Map<TypeUrl, Map<ResourceName, Content>>();
   for (const { type, names, first } of history.after(revision)) {
     const contents = state.get(type) ?? new Map<ResourceName, Content>();
     state.set(type, contents);
-    for (const { name, content } of names) {
-      if (content !== undefined && !contents.has(name))
-        contents.set(name, first ? content.after : content.before);
+    for (const { name, content, verdict } of names) {
+      if (content === undefined || contents.has(name)) continue;
+      contents.set(name, first && verdict === 'RELEASED' ? content.after : content.before);
     }
   }
   return state;

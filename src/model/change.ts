@@ -37,7 +37,7 @@ export interface Change {
   readonly removed: number;
   /** All with bodies; else the first 1000. */
   readonly names: readonly ChangedName[];
-  /** The answer to what was asked for the first time: nothing may have changed upstream. */
+  /** What was asked or said of these names for the first time: nothing may have changed upstream. */
   readonly first: boolean;
   /** When everybody got it, in milliseconds since the epoch; undefined: not yet, or never. */
   readonly releasedAt: number | undefined;

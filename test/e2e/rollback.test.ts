@@ -190,6 +190,25 @@ describe('rollback', function () {
     await end();
   });
 
+  it('to the first revision takes back no other type that files had at the start', async () => {
+    write(['shop', '1']);
+    files.write('lds', new Map([['web', '1']]));
+    files.write('rds', new Map([['routes', '1']]));
+    await start();
+    client.want('lds', { names: ['*'] });
+    client.want('rds', { names: ['routes'] });
+    await client.gets('rds', ['routes: 1']);
+    files.write('rds', new Map([['routes', '2']]));
+    await client.gets('rds', ['routes: 2']);
+    await reaches(4);
+    const done = await ask('rollback', '--to', '1', '--reason', 'x');
+    expect(done.code, done.err).to.equal(0);
+    await client.gets('rds', ['routes: 1']);
+    await client.gets('lds', ['web: 1']);
+    await client.gets('cds', ['shop: 1']);
+    await end();
+  });
+
   it('removes nothing of which nobody had asked yet at that revision', async () => {
     await using plane = await ModelPlane.start();
     plane.set('cds', { shop: '1' });

@@ -124,6 +124,18 @@ describe('history', () => {
     expect(before?.get(resourceName('new'))).to.deep.equal([]);
   });
 
+  it('what a type had before anything was said of it is unknown; after an empty answer it is nothing', () => {
+    const unknown = world(large);
+    unknown.put(shop, 'a');
+    unknown.commit([shop]);
+    expect(releasedAt(unknown.history, 0).get(type)?.get(shop)).to.have.length(1);
+    const empty = world(large);
+    empty.commit([], [interest]);
+    empty.put(shop, 'a');
+    empty.commit([shop]);
+    expect(releasedAt(empty.history, 0).get(type)?.get(shop)).to.deep.equal([]);
+  });
+
   it('drops the oldest bodies past max_bytes and max_age, and says which revisions it reaches', () => {
     const limits = { maxBytes: 5000, maxAgeMs: 1000 };
     const { history, commit, put, clock } = world(limits);
