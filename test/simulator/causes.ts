@@ -37,7 +37,19 @@ export class Causes {
   /** Upstream's edits up to this revision have excused a repetition already. */
   #excused: number;
 
-  constructor(world: World, kind: Kind, forms: number, undecided: (name: string) => boolean) {
+  readonly #turns: () => number;
+  #excusedTurns: number;
+
+  /** `turns`: how often something was done to the gate of the relay. */
+  constructor(
+    world: World,
+    kind: Kind,
+    forms: number,
+    undecided: (name: string) => boolean,
+    turns: () => number,
+  ) {
+    this.#turns = turns;
+    this.#excusedTurns = turns();
     this.#forms = forms;
     this.#undecided = undecided;
     this.#world = world;
@@ -199,8 +211,16 @@ export class Causes {
     return left > 0;
   }
 
-  /** Upstream has said something about it since: what came of it looks the same, but it is an answer. */
+  /**
+   * Upstream has said something about it since: what came of it looks the same, but it is an answer. At a gate the same
+   * edit may be told, taken back and told again.
+   */
   #excusedByEdit(name: string | undefined): boolean {
+    const turns = this.#turns();
+    if (turns > this.#excusedTurns && this.#world.lastEdit(this.#kind, name) > 0) {
+      this.#excusedTurns = turns;
+      return true;
+    }
     const edited = this.#world.lastEdit(this.#kind, name);
     if (edited <= this.#excused) return false;
     this.#excused = edited;

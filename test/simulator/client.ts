@@ -12,12 +12,12 @@ import {
   writeSotw,
 } from './messages.ts';
 import type { Call, Connection, Network } from './network.ts';
-import { type Epoch, gatedKinds, isCanary, type RelayHost } from './relay-host.ts';
+import type { Epoch, RelayHost } from './relay-host.ts';
 import { Released } from './released.ts';
 import type { Tally } from './tally.ts';
 import { NOTHING, Topic, type Wanted } from './topic.ts';
 import { type Note, Violation } from './violation.ts';
-import { catalog, isBad, type Kind, leadsTo, movingRoute, type World } from './world.ts';
+import { catalog, isBad, type Kind, kinds, leadsTo, movingRoute, type World } from './world.ts';
 
 export interface ClientPlan {
   readonly id: string;
@@ -294,7 +294,7 @@ export class Client {
       wanted: new Map(),
       last: new Map(),
       causes: new Map(),
-      released: new Map(gatedKinds.map((kind) => [kind, new Released()])),
+      released: new Map(kinds.map((kind) => [kind, new Released()])),
       outstanding: new Map(),
       parameters: this.#parameters,
       answers: false,
@@ -487,14 +487,17 @@ export class Client {
   /** Rule 7. */
   #onlyReleased(side: ServerSide, wanted: Wanted, received: Received): void {
     const { kind } = received;
-    if (isCanary(this.plan.id)) return;
     const released = side.released.get(kind);
     if (released === undefined) return;
     try {
-      released.written(received, this.#topic(kind).isComplete(wanted), this.host.turn);
+      released.written(received, this.#topic(kind).isComplete(wanted), this.#turn(kind));
     } catch (error) {
       throw this.#explain(error, kind);
     }
+  }
+
+  #turn(kind: Kind): number | undefined {
+    return this.host.turnFor(this.plan.id, kind);
   }
 
   /** At the relay: the node of a request counts at once. */
@@ -502,7 +505,7 @@ export class Client {
     if (node === undefined || parameters === side.parameters) return;
     side.parameters = parameters;
     side.answers = true;
-    for (const released of side.released.values()) released.excuse(this.host.turn);
+    for (const [kind, released] of side.released) released.excuse(this.#turn(kind));
     for (const causes of side.causes.values()) causes.everythingAsked();
   }
 
@@ -517,7 +520,7 @@ export class Client {
     const before = side.wanted.get(kind) ?? NOTHING;
     const causes = this.#causesOf(side, kind);
     side.wanted.set(kind, wanted);
-    if (before !== wanted) side.released.get(kind)?.excuse(this.host.turn);
+    if (before !== wanted) side.released.get(kind)?.excuse(this.#turn(kind));
     const added = wanted.names.difference(before.names);
     causes.named(added);
     const all = wanted.wildcard && !before.wildcard ? catalog[kind].names : [];
@@ -532,11 +535,17 @@ export class Client {
     const known = side.causes.get(kind);
     if (known !== undefined) return known;
     const { world } = this.#options;
-    const created = new Causes(world, kind, Math.max(1, this.plan.locators.length), (name) => {
-      const { names, wildcard } = this.#topic(kind).wanted;
-      const loss = this.host.loss(kind, !wildcard || names.has(name));
-      return loss === 'choices' && world.earlier(kind, name).some((variants) => variants.length > 1);
-    });
+    const created = new Causes(
+      world,
+      kind,
+      Math.max(1, this.plan.locators.length),
+      (name) => {
+        const { names, wildcard } = this.#topic(kind).wanted;
+        const loss = this.host.loss(kind, !wildcard || names.has(name));
+        return loss === 'choices' && world.earlier(kind, name).some((variants) => variants.length > 1);
+      },
+      () => this.host.turns,
+    );
     side.causes.set(kind, created);
     return created;
   }

@@ -1,7 +1,8 @@
 import type { StreamEvents } from '../../src/downstream/services.ts';
 import { routes } from '../../src/downstream/xds-server.ts';
 import { Staleness } from '../../src/inspect/staleness.ts';
-import { typeUrl } from '../../src/model/brand.ts';
+import type { Access } from '../../src/model/access.ts';
+import { type TypeUrl, typeUrl } from '../../src/model/brand.ts';
 import type { Clock } from '../../src/model/clock.ts';
 import { ok } from '../../src/model/result.ts';
 import { typeInfo } from '../../src/model/types.ts';
@@ -69,16 +70,24 @@ const derivation = compileParameterRules(envAndVersion);
 interface GateState {
   readonly open: boolean;
   readonly turn: number;
+  /** How often clients may have gone back to what was before. */
   readonly discards: number;
   readonly frozen: boolean;
+  /** The kinds whose changes wait while it is closed. */
+  readonly kinds: readonly Kind[];
+  /** Which clients are canaries: those with odd numbers, or the others. */
+  readonly canaries: 'odd' | 'even';
 }
+
+/** The last two are reloads of `rollout`: other canaries, and other types. */
+export type GateTurn = 'release' | 'discard' | 'freeze' | 'unfreeze' | 'canaries' | 'types';
 
 /** The kinds whose changes wait where a relay has a gate. */
 export const gatedKinds: readonly Kind[] = ['cds', 'lds', 'rds', 'sds'];
-const gatedTypes = new Set(gatedKinds.map((kind) => typeUrl(catalog[kind].url)));
-
-/** Every other client. */
-export const isCanary = (nodeId: string): boolean => /^c.*[13579]$/.test(nodeId);
+/** After a reload. Routes and listeners without clusters would be a mistake: what they lead to could go before they do. */
+const fewerKinds: readonly Kind[] = ['cds'];
+const typesOf = (kinds: readonly Kind[]): Set<TypeUrl> =>
+  new Set(kinds.map((kind) => typeUrl(catalog[kind].url)));
 
 /** A relay, of which all is real but the sockets and the time. */
 export class RelayHost implements Host {
@@ -86,7 +95,14 @@ export class RelayHost implements Host {
   readonly plan: RelayPlan;
   readonly connections = new Set<Connection>();
   reachable: 'up' | 'down' = 'up';
-  #gate: GateState = { open: true, turn: 0, discards: 0, frozen: false };
+  #gate: GateState = {
+    open: true,
+    turn: 0,
+    discards: 0,
+    frozen: false,
+    kinds: gatedKinds,
+    canaries: 'odd',
+  };
   /** Grows with everything that may cost the order of upstream's updates: it starts anew from above. */
   #disturbances = 0;
   readonly #options: RelayHostOptions;
@@ -146,32 +162,52 @@ export class RelayHost implements Host {
     return this.#turned ? Math.min(above.known, this.epoch.base) : above.known;
   }
 
-  /** The turn of the gate, for rule 7; undefined: nothing waits. */
-  get turn(): number | undefined {
-    return this.plan.gate === true && !this.#gate.open ? this.#gate.turn : undefined;
+  /** The turn of the gate for a client, for rule 7; undefined: nothing of the kind waits for it. */
+  turnFor(nodeId: string, kind: Kind): number | undefined {
+    const { open, frozen, kinds, turn } = this.#gate;
+    if (this.plan.gate !== true || open) return undefined;
+    return frozen || (kinds.includes(kind) && !this.isCanary(nodeId)) ? turn : undefined;
   }
 
-  turnGate(does: 'open' | 'close' | 'release' | 'discard' | 'freeze' | 'unfreeze'): void {
+  /** Every other client. */
+  isCanary(nodeId: string): boolean {
+    const odd = /^c.*[13579]$/.test(nodeId);
+    return this.plan.gate === true && nodeId.startsWith('c') && odd === (this.#gate.canaries === 'odd');
+  }
+
+  /** Grows with everything that is done to the gate. */
+  get turns(): number {
+    return this.#gate.turn;
+  }
+
+  turnGate(does: 'open' | 'close' | GateTurn): void {
     if (this.plan.gate !== true) return;
-    const { open, turn, discards, frozen } = this.#gate;
+    const { open, turn, discards, frozen, kinds, canaries } = this.#gate;
     // As `Rollout` does: what is frozen is not released, or half of a change would go out.
     if (does === 'release' && frozen) return;
     this.#gate = {
       open: does === 'close' ? false : open || does === 'open',
       turn: turn + 1,
-      discards: discards + (does === 'discard' ? 1 : 0),
+      discards: discards + (does === 'discard' || does === 'canaries' ? 1 : 0),
       frozen: does === 'freeze' ? !open : frozen && does !== 'unfreeze' && does !== 'open',
+      kinds: does === 'types' ? (kinds === gatedKinds ? fewerKinds : gatedKinds) : kinds,
+      canaries: does === 'canaries' ? (canaries === 'odd' ? 'even' : 'odd') : canaries,
     };
+    // What is discarded comes back name by name: canaries may see a part of upstream's change without the rest.
+    if (does === 'discard') this.#disturbances++;
     const store = this.relay?.store;
     if (store === undefined) return;
     const gate = store.held;
     if (gate.size > 0) this.#options.tally.count(`${does} of what waits`);
     if (does === 'open') {
       gate.unfreeze();
+      gate.release();
       gate.gatedTypes(new Set());
       takeDiscarded(store);
-    } else if (does === 'close') gate.gatedTypes(gatedTypes);
-    else if (!open) gate[does]();
+    } else if (does === 'canaries') this.relay?.server.reidentify();
+    else if (does === 'types' || does === 'close') {
+      if (!this.#gate.open) gate.gatedTypes(typesOf(this.#gate.kinds));
+    } else if (!open) gate[does]();
   }
 
   get disturbances(): number {
@@ -281,10 +317,15 @@ export class RelayHost implements Host {
     if (cold || !this.#intact) this.#beginnings++;
     this.reachable = 'up';
     if (this.plan.gate === true) this.#gate = { ...this.#gate, turn: this.#gate.turn + 1, frozen: false };
-    this.#running = new Running(this.plan, this.#options, this.#saved, (connection) =>
-      this.#watch(connection),
+    this.#running = new Running(
+      this.plan,
+      this.#options,
+      this.#saved,
+      (nodeId) => this.isCanary(nodeId),
+      (connection) => this.#watch(connection),
     );
-    if (this.plan.gate === true && !this.#gate.open) this.#running.relay.gate.gatedTypes(gatedTypes);
+    if (this.plan.gate === true && !this.#gate.open)
+      this.#running.relay.gate.gatedTypes(typesOf(this.#gate.kinds));
   }
 
   /** Like kill -9: nothing of it runs any more. `gracefully`: like SIGTERM, all that it knows is saved before. */
@@ -369,8 +410,10 @@ class Running {
     plan: RelayPlan,
     { network, seed, hosts, note, tally }: RelayHostOptions,
     saved: SavedCache | undefined,
+    isCanary: (nodeId: string) => boolean,
     connecting: (connection: Connection) => void,
   ) {
+    const accessOf = (nodeId: string): Access => (isCanary(nodeId) ? canaryAccess(ALLOW_ALL) : ALLOW_ALL);
     const clock: Clock = {
       now: () => network.loop.now(),
       monotonic: () => network.loop.monotonic(),
@@ -417,7 +460,7 @@ class Running {
         constrained: () => plan.constrained,
         contentVersions: () => plan.contentVersions,
         legacyWildcard: (url) => typeInfo(url).legacyWildcard,
-        reapplyRules: (client) => client,
+        reapplyRules: (client) => ({ ...client, access: accessOf(client.nodeId) }),
         context: (bytes, from) => {
           const node = readClientNode(bytes);
           if (!node.ok) return { ok: false, error: { code: 3, message: node.error } };
@@ -429,7 +472,7 @@ class Running {
             cluster: node.value.cluster,
             wrapped: node.value.clientFeatures.includes('xds.config.resource-in-sotw'),
             ttl: node.value.clientFeatures.includes('xds.config.supports-resource-ttl'),
-            access: plan.gate === true && isCanary(node.value.id) ? canaryAccess(ALLOW_ALL) : ALLOW_ALL,
+            access: accessOf(node.value.id),
             exempt: false,
             relay: node.value.userAgentName === USER_AGENT,
             unknownNames: node.value.clientFeatures.includes(UNKNOWN_NAMES),

@@ -2,7 +2,7 @@ import type { ClientPlan } from './client.ts';
 import { parameterSets } from './constraints.ts';
 import type { Habits } from './control-plane.ts';
 import { Random } from './random.ts';
-import type { RelayPlan } from './relay-host.ts';
+import type { GateTurn, RelayPlan } from './relay-host.ts';
 import { catalog, type Kind, kinds } from './world.ts';
 
 /** Who is there. */
@@ -58,11 +58,11 @@ export type Step = { readonly wait: number } & (
       readonly milliseconds: number;
       readonly gracefully?: boolean;
     }
-  /** What the judge or an operator does to what waits at a relay. */
+  /** What the judge or an operator does to what waits at a relay, or a reload of `rollout`. */
   | {
       readonly kind: 'gate';
       readonly relay: string;
-      readonly does: 'release' | 'discard' | 'freeze' | 'unfreeze';
+      readonly does: GateTurn;
     }
   /** In quiet, everything above dies, the relay restarts, and its clients come back to it. */
   | { readonly kind: 'outage'; readonly relay: string }
@@ -231,11 +231,20 @@ function withGateSteps(plan: Plan, steps: readonly Step[]): Step[] {
   const gated = plan.relays.filter(({ gate }) => gate === true);
   if (gated.length === 0) return [...steps];
   const random = new Random('gate steps', plan.seed);
+  const reloading = new Random('gate reloads', plan.seed);
   return steps.flatMap((step): Step[] => {
     if (!random.chance(0.2)) return [step];
     const does = random.pick(['release', 'release', 'release', 'discard', 'freeze', 'unfreeze'] as const);
-    return [step, { wait: random.between(0, 300), kind: 'gate', relay: random.pick(gated).id, does }];
+    const turned: Step = { wait: random.between(0, 300), kind: 'gate', relay: random.pick(gated).id, does };
+    return [step, turned, ...reloads(gated, reloading)];
   });
+}
+
+/** Now and then a reload of `rollout` follows. */
+function reloads(gated: readonly RelayPlan[], random: Random): Step[] {
+  if (!random.chance(0.25)) return [];
+  const does = random.pick(['canaries', 'types'] as const);
+  return [{ wait: random.between(0, 300), kind: 'gate', relay: random.pick(gated).id, does }];
 }
 
 function makeWait(random: Random): number {
