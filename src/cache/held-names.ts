@@ -93,7 +93,9 @@ export class HeldNames implements Gate {
   close(opened: HeldTransaction, commit: Commit, holder?: string, released?: string): Commit {
     const { type } = commit;
     const held = this.#type(type);
-    opened.settle((held.live ?? held.released.table).interests, holder, released);
+    const { interests } = held.live ?? held.released.table;
+    opened.settle(interests, holder, released);
+    opened.admit(commit.resolved, interests);
     const change = opened.pendingChange(commit.receivedAt);
     if (change !== undefined) this.#changes.push(change);
     const split = opened.split(commit);

@@ -73,6 +73,19 @@ export class HeldTransaction {
     if (!versions.has(holder)) versions.set(holder, released);
   }
 
+  /** For interests that upstream has answered now: what waits may be all that there is for their parameters. */
+  admit(resolved: readonly Interest[], interests: Interests): void {
+    const { names } = this.#type;
+    for (const { selector } of resolved) {
+      const seen = selector === WILDCARD ? names : [[selector, names.get(selector)] as const];
+      for (const [name, held] of seen) {
+        const live = this.#type.liveResource(name);
+        if (held === undefined || held.closed || live === undefined) continue;
+        for (const side of this.#sidesWithImage(name)) this.#letNewIn(name, side, live, interests);
+      }
+    }
+  }
+
   /** What each side sees of a commit. */
   split(commit: Commit): Commit {
     const { names } = this.#type;
@@ -147,11 +160,13 @@ export class HeldTransaction {
   #letNewIn(name: ResourceName, side: Side, live: CachedResource, interests: Interests): boolean {
     const images = this.#type[side];
     const known = images.get(name);
-    const has = (parameters: Parameters): boolean => matchesAny(known, parameters);
-    const isNew = (entry: CacheEntry): boolean =>
-      known?.variants.get(entry.constraints.key) === undefined &&
-      !interestedIn(interests, entry).some(has) &&
-      !this.#isTakenOver(side, entry, interests);
+    const isNew = (entry: CacheEntry): boolean => {
+      if (known?.variants.get(entry.constraints.key) !== undefined) return false;
+      const all = interestedIn(interests, entry);
+      const having = all.filter((parameters) => matchesAny(known, parameters));
+      if (all.length > 0 && having.length === all.length) return false;
+      return !this.#isTakenOver(side, entry, interests) && keepsOwn(known, having, entry);
+    };
     const added = live.variants.all().filter(isNew);
     for (const entry of added) images.add(name, entry, live.order);
     return added.length > 0;
@@ -166,6 +181,20 @@ export class HeldTransaction {
       return states.some(({ interest }) => targets.some((one) => matchesAny(one, interest.parameters)));
     });
   }
+}
+
+/** Those who have something of a name keep that, although a new variant matches too. False: it would replace it. */
+function keepsOwn(
+  cached: CachedResource | undefined,
+  having: readonly Parameters[],
+  { holders }: CacheEntry,
+): boolean {
+  if (cached === undefined || having.length === 0) return true;
+  if (holders.some(({ exactParameters }) => exactParameters !== undefined)) return false;
+  const own = having.map((parameters) => [parameters, cached.variants.match(parameters)] as const);
+  if (own.some(([, matches]) => matches.length > 1)) return false;
+  for (const [parameters, [entry]] of own) if (entry !== undefined) cached.bind(parameters, entry);
+  return true;
 }
 
 const matchesAny = (cached: CachedResource | undefined, parameters: Parameters): boolean =>

@@ -157,6 +157,24 @@ describe('held names', () => {
     setting.apply({ puts: [cluster('a', '4', { constraints: test })] });
     expect(setting.both('a', inTest)).to.equal('3 | 4');
   });
+  it('parameters that come while a variant waits which is for others too get it, and the others keep theirs', () => {
+    const setting = new Setting();
+    const inZone = internParameters([
+      ['env', 'prod'],
+      ['zone', 'a'],
+    ]);
+    const elsewhere = when({ env: 'prod', zone: 'b' });
+    const inOther = internParameters([
+      ['env', 'prod'],
+      ['zone', 'b'],
+    ]);
+    setting.want('a', inOther);
+    setting.apply({ puts: [cluster('a', '1', { constraints: elsewhere })] });
+    setting.apply({ puts: [cluster('a', '2', { constraints: prod })], removals: [gone('a', elsewhere)] });
+    expect(setting.both('a', inOther)).to.equal('1 | 2');
+    setting.apply({ resolved: [setting.want('a', inZone)] });
+    expect([setting.both('a', inOther), setting.both('a', inZone)]).to.deep.equal(['1 | 2', '2 | 2']);
+  });
   it('two variants of a new name in one transaction come together', () => {
     const setting = new Setting();
     setting.want('a', inProd);

@@ -83,7 +83,7 @@ interface GateState {
 export type GateTurn = 'release' | 'discard' | 'freeze' | 'unfreeze' | 'canaries' | 'types';
 
 /** The kinds whose changes wait where a relay has a gate. */
-export const gatedKinds: readonly Kind[] = ['cds', 'lds', 'rds', 'sds'];
+const gatedKinds: readonly Kind[] = ['cds', 'lds', 'rds', 'sds'];
 /** After a reload. Routes and listeners without clusters would be a mistake: what they lead to could go before they do. */
 const fewerKinds: readonly Kind[] = ['cds'];
 const typesOf = (kinds: readonly Kind[]): Set<TypeUrl> =>
