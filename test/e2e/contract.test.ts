@@ -35,6 +35,7 @@ const readiness = z.object({
       connected: z.boolean(),
       stale: z.boolean(),
       since: z.iso.datetime().nullable(),
+      reason: z.string().optional(),
     }),
   ),
 });
