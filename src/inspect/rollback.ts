@@ -56,7 +56,7 @@ function typesOf({ gatedTypes }: ChangesOptions, { type }: RollbackQuery): reado
 function refusalOf(options: ChangesOptions, query: RollbackQuery): GrpcStatus | undefined {
   const { history, relay, gatedTypes } = options;
   const { to, reason, upstream, type } = query;
-  if (reason === '') return invalid('a reason is missing: it is logged, and shown in the history');
+  if (reason.trim() === '') return invalid('a reason is missing: it is logged, and shown in the history');
   if (upstream !== undefined && !relay.upstreams.some(({ name }) => name === upstream)) {
     const names = relay.upstreams.map(({ name }) => name).join(', ');
     const message = `there is no upstream ${JSON.stringify(upstream)}: there are ${names}`;

@@ -70,6 +70,8 @@ describe('rollback', function () {
     expect(refused.code).to.equal(1);
     expect(refused.err).to.match(/there is no revision 7: the last one is 2/);
     expect((await ask('rollback', '--to', '1')).code, 'without a reason').to.equal(2);
+    const blank = await relay.rpc('distributary.admin.v1.AdminService/Rollback', { to: 1, reason: ' ' });
+    expect(blank.status, 'a blank reason').to.equal(400);
     await client.gets('cds', ['new: 1', 'shop: 2']);
 
     const done = await ask('rollback', '--to', '1', '--reason', 'the new shop is slow');

@@ -3,7 +3,7 @@ import { ControlPlane } from './support/controlplane.ts';
 import { Envoy } from './support/envoy.ts';
 import { canariesOf, EnvoyFleet } from './support/envoy-fleet.ts';
 import { RelayProcess, upstream } from './support/relay.ts';
-import { reaches, rolloutOf } from './support/rollout-state.ts';
+import { operate, reaches, rolloutOf } from './support/rollout-state.ts';
 import { prepare, type Setting } from './support/setting.ts';
 import { badSites, firstSite, goodSite } from './support/sites.ts';
 
@@ -23,15 +23,15 @@ describe('a rollout to ten real Envoys under constant requests', function () {
     { workers: 0, percent: 3, count: 2, who: 'two canaries by percent' },
     { workers: 2, percent: 0.01, count: 1, who: 'one canary that is elected' },
   ]) {
-    it(`what is bad stops at ${who} (workers: ${workers}): the others never hear of it, no request of theirs fails, and each fix arrives everywhere`, async () => {
+    it(`what is bad stops at ${who} (workers: ${workers}): the others never hear of it, no request of theirs fails, each fix arrives everywhere, and so does a rollback`, async () => {
       await using stack = new AsyncDisposableStack();
       const plane = stack.use(await ControlPlane.start(setting.controlPlaneBinary, { cache: 'snapshot' }));
       await plane.set(firstSite(setting));
       const rollout = { canary: { percent }, bake: '1s' };
       const upstreams = [{ ...upstream(plane.address, 'DELTA'), max_removal_percent: 30 }];
-      const relay = stack.use(await RelayProcess.start({ upstreams, rollout, workers }));
+      const relay = stack.use(await RelayProcess.start({ upstreams, rollout, workers, history: {} }));
       const fleet = stack.use(await EnvoyFleet.start(setting, relay.xds));
-      await reaches(relay, 'IDLE');
+      const { revision } = await reaches(relay, 'IDLE');
       await plane.set(goodSite('good', setting));
       await fleet.allHave('good');
       await reaches(relay, 'IDLE');
@@ -59,6 +59,13 @@ describe('a rollout to ten real Envoys under constant requests', function () {
         await reaches(relay, 'IDLE');
         expect(fleet.failures(canaries), title).to.deep.equal([]);
       }
+      const rolledBack = await operate(relay, 'Rollback', { to: revision });
+      expect(rolledBack.status, JSON.stringify(rolledBack.body)).to.equal(200);
+      await fleet.allHave('first');
+      await operate(relay, 'Unfreeze');
+      await fleet.allHave(`fix-${badSites.length - 1}`);
+      await reaches(relay, 'IDLE');
+      expect(fleet.failures(canaries)).to.deep.equal([]);
       expect(fleet.requests).to.be.greaterThan(1000);
     });
   }

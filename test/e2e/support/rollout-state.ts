@@ -36,7 +36,7 @@ export function reaches(relay: RelayProcess, state: string): Promise<RolloutStat
 /** An operator's RPC. The answer: its HTTP status, and the body as an object. */
 export async function operate(
   relay: RelayProcess,
-  method: 'Freeze' | 'Unfreeze' | 'Release' | 'Discard',
+  method: 'Freeze' | 'Unfreeze' | 'Release' | 'Discard' | 'Rollback',
   request: object = {},
 ): Promise<{ readonly status: number; readonly body: Readonly<Record<string, unknown>> }> {
   const { status, body } = await relay.rpc(`${admin}/${method}`, { reason: 'a test', ...request });
