@@ -8,6 +8,8 @@ interface Chart {
   readonly title: string;
   readonly value: (figure: Figure) => number | null;
   readonly text: (value: number) => string;
+  /** Steps of the axis; else round decimal numbers. */
+  readonly steps?: number[];
 }
 
 const seconds = (value: number): string =>
@@ -18,11 +20,13 @@ function digits(value: number): string {
   return value >= 10 ? Math.round(value).toLocaleString('en') : String(Number(value.toPrecision(2)));
 }
 
+const powersOfTwo = Array.from({ length: 24 }, (_, index) => 2 ** (20 + index));
+
 const charts: readonly Chart[] = [
-  { title: 'Updates to clients, each second', value: ({ updates }) => updates, text: rounded },
+  { title: 'Updates to clients, a second', value: ({ updates }) => updates, text: rounded },
   { title: 'Receipt to ACK, 99 %', value: ({ acknowledged }) => acknowledged, text: seconds },
   { title: 'Streams', value: ({ streams }) => streams, text: rounded },
-  { title: 'Memory', value: ({ memory }) => memory, text: formatBytes },
+  { title: 'Memory', value: ({ memory }) => memory, text: formatBytes, steps: powersOfTwo },
   { title: 'Event loop busy', value: ({ busy }) => busy, text: (part) => `${Math.round(part * 100)} %` },
 ];
 
@@ -86,7 +90,7 @@ function sizeOf({ clientWidth }: HTMLElement): { width: number; height: number }
   return { width: Math.max(120, clientWidth), height };
 }
 
-function options({ text }: Chart, element: HTMLElement): Plot.Options {
+function options({ text, steps }: Chart, element: HTMLElement): Plot.Options {
   const colors = getComputedStyle(element);
   const color = (name: string): string => colors.getPropertyValue(name).trim();
   const axis = { stroke: color('--dim'), font: '11px system-ui, sans-serif', ticks: { show: false } };
@@ -102,7 +106,14 @@ function options({ text }: Chart, element: HTMLElement): Plot.Options {
     },
     axes: [
       { ...axis, grid: { show: false }, size: 20, values: (_plot, times) => times.map(clock), space: 70 },
-      { ...axis, grid, size: 62, values: (_plot, ticks) => ticks.map(text), space: 30 },
+      {
+        ...axis,
+        grid,
+        size: 62,
+        values: (_plot, ticks) => ticks.map(text),
+        space: 30,
+        ...(steps && { incrs: steps }),
+      },
     ],
     series: [
       {},
@@ -110,7 +121,8 @@ function options({ text }: Chart, element: HTMLElement): Plot.Options {
         stroke: color('--accent'),
         width: 1.5,
         fill: color('--accent-soft'),
-        points: { show: false },
+        // A line needs two.
+        points: { show: ({ data: [times] }) => times.length < 3, size: 5 },
         spanGaps: false,
       },
     ],

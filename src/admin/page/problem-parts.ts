@@ -44,3 +44,8 @@ export function problem(known: Partial<Problem> & Pick<Problem, 'id' | 'title'>)
     ...(all.link.length > longestLink ? { link: '', linkText: '' } : {}),
   };
 }
+
+/** `1 client`, `4,812 clients`. */
+export function counted(count: number, noun: string): string {
+  return `${count.toLocaleString('en')} ${noun}${count === 1 ? '' : 's'}`;
+}

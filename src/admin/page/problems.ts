@@ -2,7 +2,7 @@ import type { ClassProblem, ListClassesResponse } from '../../gen/distributary/a
 import { shorten } from '../../model/text.ts';
 import type { Plain } from '../plain.ts';
 import { type Problem, parametersLabel } from './model.ts';
-import { millisecondsOf, type ProblemInputs, problem } from './problem-parts.ts';
+import { counted, millisecondsOf, type ProblemInputs, problem } from './problem-parts.ts';
 import { rolloutProblems } from './rollout-problems.ts';
 
 /** Of a limit: from here on it is a problem. */
@@ -36,8 +36,7 @@ export function problemsOf(inputs: ProblemInputs): readonly Problem[] {
 const clientsQuery = (filters: Readonly<Record<string, string>>): string =>
   `?${new URLSearchParams(filters).toString()}#clients`;
 
-const streams = (count: number): string =>
-  `${count.toLocaleString('en')} ${count === 1 ? 'client' : 'clients'}`;
+const streams = (count: number): string => counted(count, 'client');
 
 function notReady({ status }: ProblemInputs): readonly Problem[] {
   if (status.ready) return [];
@@ -76,11 +75,12 @@ function rejections({ classes }: ProblemInputs): readonly Problem[] {
   return ofKind(classes, 'REJECTED').map((rejection) => {
     const { type, name, what, parameters, clients, error, version, since, class: of } = rejection;
     const label = shorten(parametersLabel(parameters), 120);
+    const rejects = clients === 1 ? 'rejects' : 'reject';
     return problem({
       id: `rejected ${JSON.stringify([type, what, of, error])}`,
       severity: 'bad',
-      title: `${streams(clients)} with ${label} reject ${type} ${shorten(what, 120)}`,
-      short: `${streams(clients)} reject ${type}/${shorten(what, 60)}`,
+      title: `${streams(clients)} with ${label} ${rejects} ${type} ${shorten(what, 120)}`,
+      short: `${streams(clients)} ${rejects} ${type}/${shorten(what, 60)}`,
       detail: `${shorten(error, 400)}${version === '' ? '' : ` (version ${shorten(version, 60)})`}`,
       since: millisecondsOf(since),
       runbook: 'clients-reject',
@@ -94,8 +94,8 @@ function unacknowledged({ classes }: ProblemInputs): readonly Problem[] {
   return ofKind(classes, 'LATE').map(({ type, parameters, clients, since, class: of }) =>
     problem({
       id: `late ${type} ${of}`,
-      title: `${streams(clients)} with ${shorten(parametersLabel(parameters), 120)} have not acknowledged ${type}`,
-      short: `${streams(clients)} have not acknowledged ${type}`,
+      title: `${streams(clients)} with ${shorten(parametersLabel(parameters), 120)} ${clients === 1 ? 'has' : 'have'} not acknowledged ${type}`,
+      short: `${streams(clients)} ${clients === 1 ? 'has' : 'have'} not acknowledged ${type}`,
       since: millisecondsOf(since),
       runbook: 'clients-silent',
       link: clientsQuery({ type, state: 'STALE', class: of }),
@@ -116,7 +116,7 @@ function missing({ classes }: ProblemInputs): readonly Problem[] {
     return problem({
       id: `missing ${type}`,
       title: `${what} ${names.length === 1 ? 'is' : 'are'} asked for and missing`,
-      detail: `${listed.join(', ')}${rest > 0 ? ` and ${rest} more` : ''}; ${clients.toLocaleString('en')} subscriptions`,
+      detail: `${listed.join(', ')}${rest > 0 ? ` and ${rest} more` : ''}; ${counted(clients, 'subscription')}`,
       link: clientsQuery({ type, resource: first ?? '' }),
       linkText: names.length === 1 ? 'clients' : 'clients of the first',
     });
@@ -129,7 +129,7 @@ function ambiguous({ status }: ProblemInputs): readonly Problem[] {
     .map(({ type, ambiguous: count }) =>
       problem({
         id: `ambiguous ${type}`,
-        title: `${count} lookups of ${type} match several variants`,
+        title: `${counted(count, 'lookup')} of ${type} ${count === 1 ? 'matches' : 'match'} several variants`,
         runbook: 'ambiguous-variants',
         link: `?${new URLSearchParams({ matrix: type }).toString()}#matrix`,
         linkText: 'variants',

@@ -1,6 +1,6 @@
 import { shorten } from '../../model/text.ts';
 import type { Problem } from './model.ts';
-import { millisecondsOf, type ProblemInputs, problem } from './problem-parts.ts';
+import { counted, millisecondsOf, type ProblemInputs, problem } from './problem-parts.ts';
 
 /** Changes that wait, with the time until something happens by itself, and what an operator can type. */
 export function rolloutProblems(inputs: ProblemInputs): readonly Problem[] {
@@ -12,8 +12,8 @@ function held({ status: { rollout }, facts }: ProblemInputs): readonly Problem[]
   const { state, pending, types, upstream, reason } = rollout;
   const since = millisecondsOf(rollout.since);
   const { total = 0, accepted = 0, rejected = 0, ended = 0 } = rollout.canaries ?? {};
-  const canaries = `${total} streams of canaries: ${accepted} accepted, ${rejected} rejected, ${ended} ended`;
-  const what = `${pending} names (${types.join(', ')}) of ${shorten(upstream, 60)}`;
+  const canaries = `${counted(total, 'stream')} of canaries: ${accepted} accepted, ${rejected} rejected, ${ended} ended`;
+  const what = `${counted(pending, 'name')} (${types.join(', ')}) of ${shorten(upstream, 60)}`;
   const isHeld = state === 'HELD';
   return [
     problem({
@@ -59,8 +59,8 @@ function heldRemovals({ status: { upstreams }, facts }: ProblemInputs): readonly
       return problem({
         id: `removals ${name} ${type}`,
         severity: 'bad',
-        title: `${count} removals of ${type} from ${shorten(name, 60)} are held back`,
-        short: `${count} removals of ${type} are held back`,
+        title: `${counted(count, 'removal')} of ${type} from ${shorten(name, 60)} ${count === 1 ? 'is' : 'are'} held back`,
+        short: `${counted(count, 'removal')} of ${type} ${count === 1 ? 'is' : 'are'} held back`,
         since: held,
         until: hold === undefined ? 0 : held + hold,
         command: `distributary release --upstream ${name} --type ${type} --reason "…"`,

@@ -169,9 +169,9 @@ describe('model of the status page', () => {
     const types = [{ type: 'cds', resources: 3, variants: 5, subscriptions: 7, ambiguous: 1 }];
     const made = model({ problems: [late, ...missing], status: { types } });
     expect(titles(made)).to.deep.equal([
-      '1 client with env=prod have not acknowledged rds',
+      '1 client with env=prod has not acknowledged rds',
       '4 names of eds are asked for and missing',
-      '1 lookups of cds match several variants',
+      '1 lookup of cds matches several variants',
     ]);
     expect(made.problems[1]?.detail).to.include('a, b, c and 1 more');
   });
