@@ -21,6 +21,8 @@ import { mostStreams, problemKey } from './merge-classes.ts';
 const lateAfterMs = 30_000;
 /** What is said of the subscriptions of a class: of how many of its streams, and how many of each type. */
 const sampled = { streams: 3, perType: 8 };
+/** Distinct problems that are counted: clients can make as many as they like. */
+const mostProblems = 5000;
 /** For so long, in milliseconds, several who ask get the same answer. */
 const freshMs = 1000;
 
@@ -223,7 +225,7 @@ function add(problems: Map<string, Plain<ClassProblem>>, found: Plain<ClassProbl
   const key = problemKey(found);
   const known = problems.get(key);
   if (known === undefined) {
-    problems.set(key, found);
+    if (problems.size < mostProblems) problems.set(key, found);
     return;
   }
   known.clients += found.clients;

@@ -16,6 +16,8 @@ import { flowPicture } from './flow.ts';
 
 /** How many clients the page lists; there may be tens of thousands. */
 export const clientsShown = 100;
+/** Rejections that are listed. */
+const rejectionsShown = 30;
 /** Types that are listed of a client; Envoy has fewer. */
 const typesShown = 12;
 
@@ -27,7 +29,7 @@ export function fallback(
 ): Html {
   return html`${heading(status)}<p class="summary">${summary(status, now)}</p>${warnings(status)}${rollout(status, now)}${flowPicture(status)}
 <h2>Upstreams</h2>${table(upstreamColumns(now), status.upstreams, 'No upstream is configured.')}
-<h2>Rejected by clients</h2>${table(nackColumns(now), status.nacks, 'Nothing: clients took what they were sent.')}
+<h2>Rejected by clients</h2>${table(nackColumns(now), status.nacks.slice(0, rejectionsShown), 'Nothing: clients took what they were sent.')}
 <h2>Types</h2>${table(typeColumns, status.types, 'Nothing is cached or asked for yet.')}
 <h2>Clients</h2>${table(clientColumns, clients.clients, 'No client is connected.')}${more(clients)}`;
 }

@@ -16,7 +16,7 @@ export interface ModelInputs extends ProblemInputs {
 }
 
 /** What a model lists at most. */
-const most = { problems: 50, classes: 80, upstreams: 40, types: 40, events: 50, names: 3 };
+const most = { problems: 40, classes: 80, upstreams: 40, types: 40, events: 50, names: 3 };
 
 /** Pure: the model has nothing that changes with time alone. */
 export function pageModel(inputs: ModelInputs): PageModel {

@@ -13,7 +13,7 @@ export interface ProblemInputs {
 }
 
 /** A browser and the relay take it as a URL. */
-const longestLink = 2000;
+const longestLink = 1000;
 
 const noProblem: Problem = {
   id: '',

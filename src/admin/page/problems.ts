@@ -79,9 +79,9 @@ function rejections({ classes }: ProblemInputs): readonly Problem[] {
     return problem({
       id: `rejected ${JSON.stringify([type, what, of, error])}`,
       severity: 'bad',
-      title: `${streams(clients)} with ${label} ${rejects} ${type} ${shorten(what, 120)}`,
-      short: `${streams(clients)} ${rejects} ${type}/${shorten(what, 60)}`,
-      detail: `${shorten(error, 400)}${version === '' ? '' : ` (version ${shorten(version, 60)})`}`,
+      title: `${streams(clients)} with ${label} ${rejects} ${shorten(type, 80)} ${shorten(what, 120)}`,
+      short: `${streams(clients)} ${rejects} ${shorten(type, 40)}/${shorten(what, 60)}`,
+      detail: `${shorten(error, 300)}${version === '' ? '' : ` (version ${shorten(version, 60)})`}`,
       since: millisecondsOf(since),
       runbook: 'clients-reject',
       link: clientsQuery({ type, state: 'ERROR', class: of, ...(name === '' ? {} : { resource: name }) }),
@@ -94,8 +94,8 @@ function unacknowledged({ classes }: ProblemInputs): readonly Problem[] {
   return ofKind(classes, 'LATE').map(({ type, parameters, clients, since, class: of }) =>
     problem({
       id: `late ${type} ${of}`,
-      title: `${streams(clients)} with ${shorten(parametersLabel(parameters), 120)} ${clients === 1 ? 'has' : 'have'} not acknowledged ${type}`,
-      short: `${streams(clients)} ${clients === 1 ? 'has' : 'have'} not acknowledged ${type}`,
+      title: `${streams(clients)} with ${shorten(parametersLabel(parameters), 120)} ${clients === 1 ? 'has' : 'have'} not acknowledged ${shorten(type, 80)}`,
+      short: `${streams(clients)} ${clients === 1 ? 'has' : 'have'} not acknowledged ${shorten(type, 80)}`,
       since: millisecondsOf(since),
       runbook: 'clients-silent',
       link: clientsQuery({ type, state: 'STALE', class: of }),
@@ -107,12 +107,13 @@ function unacknowledged({ classes }: ProblemInputs): readonly Problem[] {
 /** What is asked for by name, and upstream says that it does not exist: one line for each type. */
 function missing({ classes }: ProblemInputs): readonly Problem[] {
   return [...Map.groupBy(ofKind(classes, 'MISSING'), ({ type }) => type)].map(([type, all]) => {
+    const shown = shorten(type, 80);
     const names = [...new Set(all.map(({ name }) => name))];
     const listed = names.slice(0, missingListed).map((name) => shorten(name, 80));
     const rest = names.length - listed.length;
     const clients = all.reduce((sum, one) => sum + one.clients, 0);
     const [first] = names;
-    const what = names.length === 1 ? `${type} ${listed.join()}` : `${names.length} names of ${type}`;
+    const what = names.length === 1 ? `${shown} ${listed.join()}` : `${names.length} names of ${shown}`;
     return problem({
       id: `missing ${type}`,
       title: `${what} ${names.length === 1 ? 'is' : 'are'} asked for and missing`,
@@ -129,7 +130,7 @@ function ambiguous({ status }: ProblemInputs): readonly Problem[] {
     .map(({ type, ambiguous: count }) =>
       problem({
         id: `ambiguous ${type}`,
-        title: `${counted(count, 'lookup')} of ${type} ${count === 1 ? 'matches' : 'match'} several variants`,
+        title: `${counted(count, 'lookup')} of ${shorten(type, 80)} ${count === 1 ? 'matches' : 'match'} several variants`,
         runbook: 'ambiguous-variants',
         link: `?${new URLSearchParams({ matrix: type }).toString()}#matrix`,
         linkText: 'variants',

@@ -198,8 +198,8 @@ describe('model of the status page', () => {
         fields: '',
       })),
     });
-    expect(made.problems).to.have.length(50);
-    expect(made.moreProblems).to.equal(250);
+    expect(made.problems).to.have.length(40);
+    expect(made.moreProblems).to.equal(260);
     expect(made.classes).to.have.length(80);
     expect(made.otherClasses).to.deep.equal({ classes: 620, streams: 5000 - 80 * 4 });
     expect(made.events).to.have.length(50);
