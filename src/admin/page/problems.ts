@@ -36,6 +36,9 @@ export function problemsOf(inputs: ProblemInputs): readonly Problem[] {
 const clientsQuery = (filters: Readonly<Record<string, string>>): string =>
   `?${new URLSearchParams(filters).toString()}#clients`;
 
+/** Where the page shows who is served from where. */
+const servedClients = { link: '?#fan-out', linkText: 'clients' };
+
 const streams = (count: number): string => counted(count, 'client');
 
 function notReady({ status }: ProblemInputs): readonly Problem[] {
@@ -47,7 +50,7 @@ function notReady({ status }: ProblemInputs): readonly Problem[] {
 function upstreamsAway({ status }: ProblemInputs): readonly Problem[] {
   return status.upstreams.flatMap(({ name, connected, stale, staleSince, lastError, refusedStreams }) => {
     const shown = shorten(name, 60);
-    const about = { since: millisecondsOf(staleSince), detail: shorten(lastError, 300) };
+    const about = { ...servedClients, since: millisecondsOf(staleSince), detail: shorten(lastError, 300) };
     if (!connected) {
       const title = `Upstream ${shown} is away`;
       const short = `\`${shown}\` away`;
@@ -116,6 +119,7 @@ function missing({ classes }: ProblemInputs): readonly Problem[] {
     const what = names.length === 1 ? `${shown} ${listed.join()}` : `${names.length} names of ${shown}`;
     return problem({
       id: `missing ${type}`,
+      runbook: 'missing-resources',
       title: `${what} ${names.length === 1 ? 'is' : 'are'} asked for and missing`,
       detail: `${listed.join(', ')}${rest > 0 ? ` and ${rest} more` : ''}; ${counted(clients, 'subscription')}`,
       link: clientsQuery({ type, resource: first ?? '' }),
@@ -148,6 +152,7 @@ function limits({ facts }: ProblemInputs): readonly Problem[] {
         title: `${name} is at ${Math.floor((100 * used) / limit)} %`,
         detail: `${used.toLocaleString('en')} of ${limit.toLocaleString('en')}`,
         runbook: 'limits',
+        ...servedClients,
       }),
     );
 }

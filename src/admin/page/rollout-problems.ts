@@ -9,7 +9,7 @@ export function rolloutProblems(inputs: ProblemInputs): readonly Problem[] {
 
 function held({ status: { rollout }, facts }: ProblemInputs): readonly Problem[] {
   if (rollout === undefined || (rollout.state !== 'HELD' && rollout.state !== 'CANARY')) return [];
-  const { state, pending, types, upstream, reason } = rollout;
+  const { state, pending, types, names, upstream, reason } = rollout;
   const since = millisecondsOf(rollout.since);
   const { total = 0, accepted = 0, rejected = 0, ended = 0 } = rollout.canaries ?? {};
   const canaries = `${counted(total, 'stream')} of canaries: ${accepted} accepted, ${rejected} rejected, ${ended} ended`;
@@ -28,6 +28,7 @@ function held({ status: { rollout }, facts }: ProblemInputs): readonly Problem[]
         ? 'distributary release --reason "…"   or   distributary discard --reason "…"'
         : 'distributary diff --pending',
       runbook: 'change-held',
+      ...pendingResource(types, names),
     }),
   ];
 }
@@ -46,6 +47,7 @@ function frozen({ status: { rollout } }: ProblemInputs): readonly Problem[] {
       since: millisecondsOf(since),
       command: `distributary unfreeze${only} --reason "…"`,
       runbook: 'frozen',
+      ...(type === '' ? {} : variantsOf(type)),
     });
   });
 }
@@ -65,7 +67,24 @@ function heldRemovals({ status: { upstreams }, facts }: ProblemInputs): readonly
         until: hold === undefined ? 0 : held + hold,
         command: `distributary release --upstream ${name} --type ${type} --reason "…"`,
         runbook: 'removals-held',
+        ...variantsOf(type),
       });
     }),
   );
 }
+
+/** The page of the first name that waits; which type it has is known where only one waits. */
+function pendingResource(types: readonly string[], names: readonly string[]): Partial<Problem> {
+  const [type = ''] = types;
+  const [name] = names;
+  if (types.length !== 1 || name === undefined) return {};
+  return { link: queryOf({ show: 'resource', type, name }), linkText: 'resource' };
+}
+
+const variantsOf = (type: string): Partial<Problem> => ({
+  link: `${queryOf({ matrix: type })}#matrix`,
+  linkText: 'variants',
+});
+
+const queryOf = (query: Readonly<Record<string, string>>): string =>
+  `?${new URLSearchParams(query).toString()}`;

@@ -11,6 +11,7 @@ export const runbooks = [
   'control-plane-away',
   'frozen',
   'limits',
+  'missing-resources',
   'not-ready',
   'removals-held',
   'upstream-streams-end',
