@@ -2,10 +2,11 @@ import { expect } from 'chai';
 import { ControlPlane } from './support/controlplane.ts';
 import { Envoy } from './support/envoy.ts';
 import { canariesOf, EnvoyFleet } from './support/envoy-fleet.ts';
+import { eventually } from './support/eventually.ts';
 import { RelayProcess, upstream } from './support/relay.ts';
 import { operate, reaches, rolloutOf } from './support/rollout-state.ts';
 import { prepare, type Setting } from './support/setting.ts';
-import { badSites, firstSite, goodSite } from './support/sites.ts';
+import { badSites, firstSite, goodSite, wrongSite } from './support/sites.ts';
 
 describe('a rollout to ten real Envoys under constant requests', function () {
   this.timeout(180_000);
@@ -69,4 +70,26 @@ describe('a rollout to ten real Envoys under constant requests', function () {
       expect(fleet.requests).to.be.greaterThan(1000);
     });
   }
+
+  it('what Envoy accepts and is wrong: in mode MANUAL only the canary answers 503, until it is discarded', async () => {
+    await using stack = new AsyncDisposableStack();
+    const plane = stack.use(await ControlPlane.start(setting.controlPlaneBinary, { cache: 'snapshot' }));
+    await plane.set(goodSite('good', setting));
+    const rollout = { canary: { percent: 0.01 }, bake: '100ms', mode: 'MANUAL' };
+    const upstreams = [upstream(plane.address, 'DELTA')];
+    const relay = stack.use(await RelayProcess.start({ upstreams, rollout }));
+    const fleet = stack.use(await EnvoyFleet.start(setting, relay.xds));
+    await reaches(relay, 'IDLE');
+    const canaries = canariesOf(1);
+    const [canary] = [...fleet.envoys].filter(([id]) => canaries.has(id)).map(([, envoy]) => envoy);
+    const before = await fleet.dumps(canaries);
+    await plane.set(wrongSite(setting));
+    await canary?.answers('web', '/office', { status: 503, body: '' });
+    await eventually(async () => expect((await rolloutOf(relay)).canaries).to.include({ accepted: 1 }));
+    expect((await rolloutOf(relay)).state).to.equal('CANARY');
+    await operate(relay, 'Discard');
+    await canary?.answers('web', '/office', 'two');
+    expect(await fleet.dumps(canaries)).to.deep.equal(before);
+    expect(fleet.failures(canaries)).to.deep.equal([]);
+  });
 });

@@ -46,6 +46,12 @@ export const goodSite = (mark: string, backends: Backends): readonly Resource[] 
   ...clustersOf(backends, clusters),
 ];
 
+/** Each Envoy accepts it, and answers requests to `/office` with 503. */
+export const wrongSite = (backends: Backends): readonly Resource[] => [
+  ...[web, routesTo('wrong', gone)],
+  ...clustersOf(backends, clusters),
+];
+
 export interface BadSite {
   readonly title: string;
   /** Why it is held. */
