@@ -60,7 +60,7 @@ export function startAdminServer(options: AdminOptions): Promise<Result<HttpList
 
 function listener({ host, inspector, log, access }: AdminOptions): RequestListener {
   const failed = (error: unknown): void => log.error('admin: a request failed', { error });
-  const guard = [guardChanges(() => access().readOnly)];
+  const guard = [guardChanges(() => access().readOnly, log)];
   const rpcs = new Map(
     [
       ...handlersOf(adminRoutes(inspector, failed), adminJson, guard),
