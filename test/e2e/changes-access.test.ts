@@ -1,5 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect } from 'chai';
+import { z } from 'zod';
 import { issueCertificate } from '../support/certificates.ts';
 import { eventually } from './support/eventually.ts';
 import { run } from './support/explain.ts';
@@ -8,6 +9,8 @@ import { PemFiles } from './support/pem-files.ts';
 import { Process } from './support/process.ts';
 import { ClientPool, type RecordingClient } from './support/recording-client.ts';
 import { distributary, type RelayConfig, RelayProcess } from './support/relay.ts';
+
+const listing = z.object({ clients: z.array(z.object({ id: z.string() })) });
 
 const authority = issueCertificate({ name: 'authority', authority: true });
 const server = issueCertificate({ name: 'relay', issuer: authority, ips: ['127.0.0.1'] });
@@ -121,6 +124,33 @@ for (const workers of [0, 2]) {
       }
       expect(await tap.exited, tap.output).to.equal(0);
       expect(JSON.parse(tap.lines[0] ?? '')).to.include({ type: 'eds' });
+    });
+
+    it('and all others that ask: each in words, and with --json as JSON', async () => {
+      const { clients: listed } = listing.parse(JSON.parse((await ask('clients', '--json')).out));
+      const id = listed[0]?.id ?? '';
+      const resource = ['--type', 'cds', '--name', 'a'];
+      for (const argv of [
+        ['status'],
+        ['clients', '--state', 'synced'],
+        ['resources', '--type', 'cds'],
+        ['get', ...resource],
+        ['get', ...resource, '--client', id],
+        ['explain', ...resource, '--client', id],
+        ['history', '--type', 'cds'],
+        ['diff', '--client', id, '--client', id],
+        ['wait', '--type', 'eds', '--timeout', '20s'],
+        ['log', '--level', 'debug', '--for', '1s'],
+        ['freeze', '--type', 'sds', ...reason],
+        ['unfreeze', '--type', 'sds', ...reason],
+      ]) {
+        const words = await ask(...argv);
+        const json = await ask(...argv, '--json');
+        expect([words.code, words.err], argv.join(' ')).to.deep.equal([0, '']);
+        // What an operator has just done cannot be done again: that is no JSON, but a reason on stderr.
+        if (changing.includes(argv[0] ?? '')) expect(json.code, argv.join(' ')).to.equal(1);
+        else expect(JSON.parse(json.out), argv.join(' ')).to.be.an('object');
+      }
     });
 
     it('are refused without a certificate, and with admin.read_only: nothing changes', async () => {
