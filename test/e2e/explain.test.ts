@@ -113,6 +113,23 @@ describe('explain', function () {
     expect(out).to.match(/^Of this resource it has rejected env == "prod", version \S+: not to my taste$/m);
   });
 
+  it('finds what a client has by an xdstp name in any spelling', async () => {
+    const name = (query: string) => `xdstp://a/envoy.config.endpoint.v3.ClusterLoadAssignment/x?${query}`;
+    files.write('eds', new Map([[name('a=1&b=2'), 'one']]));
+    using connections = new Connections(relay.xds);
+    const client = connections.open({ protocol: 'delta', node: { id: 'speller' } });
+    client.want('eds', { names: [name('b=2&a=1')] });
+    await eventually(async () => {
+      const { body } = await relay.rpc(`${admin}/ListClients`, {});
+      const id = clients.parse(JSON.parse(body)).clients[0]?.id ?? '';
+      for (const query of ['a=1&b=2', 'b=2&a=1']) {
+        const asked = ['--type', 'eds', '--name', name(query), '--client', id];
+        const { out } = await run('explain', '--admin', `http://${relay.admin}`, ...asked);
+        expect(out).to.match(/^Of this resource it has \(all\), version \S+\.$/m);
+      }
+    });
+  });
+
   it('of what does not exist exits 1, and says so on stderr', async () => {
     writeVariants(files, 'eds', [['shop', 'prod', when({ env: 'prod' })]]);
     const url = `http://${relay.admin}`;
