@@ -126,8 +126,11 @@ export class ResponseContent {
   /** The errors that the subscriber has not got yet. */
   #addNewErrors(item: Item): void {
     const sent = this.input.deferredRemovals?.get(item.id)?.errorsSentUpTo ?? this.input.errorsSentUpTo(item);
-    for (const error of this.input.view.resourceErrors(item)) {
-      if (error.revision <= sent || !this.maySend(error, item)) continue;
+    const { view } = this.input;
+    for (const error of view.resourceErrors(item)) {
+      // One that was released to the other side later is newer than all that this view has heard of.
+      const isNew = error.revision > sent && error.revision <= view.head;
+      if (!isNew || !this.maySend(error, item)) continue;
       const constraints = item.locator ? error.constraints.bytes : noConstraints;
       this.errors.push({ name: item.spelling, constraints, status: error.status });
     }
