@@ -153,7 +153,7 @@ function colours(terminal: Terminal): boolean {
 function epilogue(xds: string, admin: string, files: DemoFiles | undefined): string {
   const lines = [
     '',
-    'The same names, but each client got the variant for its environment; variants without constraints are for both.',
+    'The same names, but each client got the variant for its environment; variants without constraints are for all.',
   ];
   if (files === undefined) return `${lines.join('\n')}\n`;
   lines.push(
