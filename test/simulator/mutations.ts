@@ -131,6 +131,27 @@ const mutations: readonly Wrong[] = [
     right: 'if (!this.#isEqual(image, live)) return false;',
     wrong: 'if (this.names.size < 2 && !this.#isEqual(image, live)) return false;',
   },
+  {
+    name: 'a freeze is only for types that are gated',
+    rule: 7,
+    file: 'src/cache/held-names.ts',
+    right: 'waits: (cached) => gated || isFrozen(cached),',
+    wrong: 'waits: () => gated,',
+  },
+  {
+    name: 'canaries see what changes in a freeze',
+    rule: 7,
+    file: 'src/cache/held-transaction.ts',
+    right: "const masked = this.#options.isFrozen(live) ? ('frozen' as const) : undefined;",
+    wrong: 'const masked = undefined;',
+  },
+  {
+    name: 'a release is not told to the others',
+    rule: 4,
+    file: 'src/cache/held-names.ts',
+    right: 'const of = (side: Side): Commit => (sides.includes(side) ? commit : empty);',
+    wrong: "const of = (side: Side): Commit => (sides.includes(side) && side === 'canary' ? commit : empty);",
+  },
 ];
 
 const { values } = parseArgs({ options: { seeds: { type: 'string', default: '2000' } } });
