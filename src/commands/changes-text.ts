@@ -3,13 +3,14 @@ import type {
   CompareConfigurationResponse,
 } from '../gen/distributary/admin/v1/configuration_pb.ts';
 import { printable } from '../model/printable.ts';
+import { counted } from '../model/text.ts';
 import { textTable } from './text-table.ts';
 
 /** What a new configuration would change in a running relay, in paragraphs. */
 export function changesText(changes: CompareConfigurationResponse): string {
   const { needsRestart, upstreams, streams, changed, losing, reconnecting, clients } = changes;
   const sentences = [
-    `Of ${streams} streams ${changed} get other parameters, ${losing} lose resources, ${reconnecting} must connect again.`,
+    `Of ${counted(streams, 'stream')} ${changed} get other parameters, ${losing} lose resources, ${reconnecting} must connect again.`,
     ...upstreams.map(
       ({ name, change }) => `Upstream ${printable(name)}: ${upstreamWords.get(change) ?? change}.`,
     ),

@@ -6,6 +6,7 @@ import {
 } from '../gen/distributary/admin/v1/admin_pb.ts';
 import { fail, ok, type Result } from '../model/result.ts';
 import { syncStates } from '../model/subscription.ts';
+import { counted } from '../model/text.ts';
 import { adminOptions, adminUsage } from './admin-client.ts';
 import { defineCommand } from './command.ts';
 import { jsonText } from './json-text.ts';
@@ -82,7 +83,9 @@ function readState(text: string | undefined): Result<string> {
 
 function clientsText({ clients: listed, total, matching }: ListClientsResponse, terminal: Terminal): string {
   if (listed.length === 0) {
-    return total === 0 ? 'no client is connected' : `none of ${total} streams is what was asked for`;
+    return total === 0
+      ? 'no client is connected'
+      : `none of ${counted(total, 'stream')} is what was asked for`;
   }
   const paint = painter(terminal);
   const rows = listed.toSorted(byUrgency).map(rowOf);
@@ -92,7 +95,7 @@ function clientsText({ clients: listed, total, matching }: ListClientsResponse, 
     paint,
   );
   const rest = matching - listed.length;
-  const shown = matching === total ? `${total} streams` : `${matching} of ${total} streams`;
+  const shown = matching === total ? counted(total, 'stream') : `${matching} of ${counted(total, 'stream')}`;
   return `${table}\n\n${shown}${rest > 0 ? `, ${rest} of them not shown` : ''}`;
 }
 

@@ -4,6 +4,7 @@ import {
   ReleaseResponseSchema,
   UnfreezeResponseSchema,
 } from '../gen/distributary/admin/v1/rollout_pb.ts';
+import { counted } from '../model/text.ts';
 import type { AdminClient } from './admin-client.ts';
 import { adminOptions, adminUsage } from './admin-client.ts';
 import { type Command, defineCommand } from './command.ts';
@@ -73,8 +74,6 @@ function command(operation: Operation): Command {
   });
 }
 
-const names = (count: number): string => (count === 1 ? '1 name' : `${count} names`);
-
 export const freeze = command({
   name: 'freeze',
   does: `Freezes changes: nothing that is known changes for any client, until unfreeze. Without --upstream and --type this is
@@ -91,7 +90,7 @@ export const unfreeze = command({
 through the rollout.`,
   run: async (rpc, request) => {
     const response = await rpc.unfreeze(request);
-    const text = `not frozen any more; ${names(response.pending)} pending`;
+    const text = `not frozen any more; ${counted(response.pending, 'name')} pending`;
     return { text, json: jsonText(UnfreezeResponseSchema, response) };
   },
 });
@@ -102,7 +101,7 @@ export const release = command({
 is too much at once (max_removal_percent).`,
   run: async (rpc, request) => {
     const response = await rpc.release(request);
-    const text = `released: ${names(response.released)}`;
+    const text = `released: ${counted(response.released, 'name')}`;
     return { text, json: jsonText(ReleaseResponseSchema, response) };
   },
 });
@@ -112,7 +111,7 @@ export const discard = command({
   does: `Drops the change that only canaries have: they go back to what everybody has. What upstream says next is judged anew.`,
   run: async (rpc, request) => {
     const response = await rpc.discard(request);
-    const text = `discarded: ${names(response.discarded)}`;
+    const text = `discarded: ${counted(response.discarded, 'name')}`;
     return { text, json: jsonText(DiscardResponseSchema, response) };
   },
 });

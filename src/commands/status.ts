@@ -5,6 +5,7 @@ import {
 } from '../gen/distributary/admin/v1/admin_pb.ts';
 import type { RolloutStatus } from '../gen/distributary/admin/v1/rollout_pb.ts';
 import { printable } from '../model/printable.ts';
+import { counted } from '../model/text.ts';
 import { formatBytes, formatSeconds } from '../observe/format.ts';
 import { rejectedText } from '../observe/rejection-text.ts';
 import { adminOptions, adminUsage } from './admin-client.ts';
@@ -45,7 +46,7 @@ function statusText(response: StatusResponse, now: number, paint: Paint): string
   const sections = [
     [
       `distributary ${response.version}, up for ${formatSeconds(response.uptimeSeconds)}: ${state}`,
-      `clients: ${response.clients} streams; cache: ${formatBytes(Number(response.cacheBytes))}`,
+      `clients: ${counted(response.clients, 'stream')}; cache: ${formatBytes(Number(response.cacheBytes))}`,
       `node: ${printable(response.nodeId)} on ${printable(response.host)}`,
     ].join('\n'),
     response.warnings.map((warning) => paint('yellow', `warning: ${printable(warning)}`)).join('\n'),
@@ -181,5 +182,3 @@ function since(time: string, now: number): string {
   const then = Date.parse(time);
   return Number.isNaN(then) ? 'an unknown time' : formatSeconds((now - then) / 1000);
 }
-
-const counted = (count: number, what: string): string => `${count} ${what}${count === 1 ? '' : 's'}`;

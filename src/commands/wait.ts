@@ -2,6 +2,7 @@ import { parseDuration } from '../config/duration.ts';
 import { type WaitResponse, WaitResponseSchema } from '../gen/distributary/admin/v1/delivery_pb.ts';
 import { printable } from '../model/printable.ts';
 import { fail, ok, type Result } from '../model/result.ts';
+import { counted } from '../model/text.ts';
 import { adminOptions, adminUsage } from './admin-client.ts';
 import { defineCommand } from './command.ts';
 import { jsonText } from './json-text.ts';
@@ -51,7 +52,10 @@ export const wait = defineCommand({
       const response = await rpc.wait({ ...what, timeoutSeconds }, { timeoutMs: timeoutMs + graceMs });
       if (values.json === true) {
         terminal.out(`${jsonText(WaitResponseSchema, response)}\n`);
-      } else if (response.accepted) terminal.out(`accepted by all: ${response.clients} streams subscribe\n`);
+      } else if (response.accepted)
+        terminal.out(
+          `accepted by all: ${counted(response.clients, 'stream')} ${response.clients === 1 ? 'subscribes' : 'subscribe'}\n`,
+        );
       if (response.accepted) return 0;
       terminal.err(`${missingText(response, values.timeout)}\n`);
       return 1;
@@ -83,7 +87,7 @@ function readTimeout(text: string): Result<number> {
 }
 
 function missingText({ missing, clients, missingClients }: WaitResponse, timeout: string): string {
-  const said = `not accepted after ${timeout} by ${missing} of ${clients} streams`;
+  const said = `not accepted after ${timeout} by ${missing} of ${counted(clients, 'stream')}`;
   const rows = missingClients.map(({ client, node, type, name, state, why }) => [
     client,
     node,

@@ -1,5 +1,6 @@
 import type { TypeUrl } from '../model/brand.ts';
 import type { PendingName } from '../model/rollout.ts';
+import { counted } from '../model/text.ts';
 import { typeInfo } from '../model/types.ts';
 import type { CanaryRules } from './canary-choice.ts';
 
@@ -28,7 +29,7 @@ export function reloadObjection(
 ): string | undefined {
   const refused = (path: string, why: string): string => {
     const types = [...new Set(names.map(({ type }) => typeInfo(type).short))].join(', ');
-    return `${path}: ${why} while a change is held (${types}: ${names.length} names; ${reason}): ${remedy}`;
+    return `${path}: ${why} while a change is held (${types}: ${counted(names.length, 'name')}; ${reason}): ${remedy}`;
   };
   if (after === undefined) return refused('rollout', 'it cannot be taken out');
   const ungated = names.find(({ type }) => before.types.includes(type) && !after.types.includes(type));

@@ -20,7 +20,7 @@ const rows: readonly Row[] = [
     rule: 'no rollout any more',
     after: undefined,
     refused:
-      /^rollout: it cannot be taken out while a change is held \(cds: 1 names; cds a: no\): run .*release/,
+      /^rollout: it cannot be taken out while a change is held \(cds: 1 name; cds a: no\): run .*release/,
   },
   {
     rule: 'the type of what is held is gated no more',

@@ -6,7 +6,7 @@ import type {
   TypeStatus,
   UpstreamStatus,
 } from '../../gen/distributary/admin/v1/admin_pb.ts';
-import { shorten } from '../../model/text.ts';
+import { counted, shorten } from '../../model/text.ts';
 import { ago, formatSeconds } from '../../observe/format.ts';
 import { rejectedText } from '../../observe/rejection-text.ts';
 import { type Html, html } from '../html.ts';
@@ -52,7 +52,7 @@ function summary({ clients, upstreams, nacks, rollout: change }: Plain<StatusRes
     .map((nack) => `${nack.clients} reject ${nack.type} ${shorten(rejectedText(nack), 80)}`);
   const rest = nacks.length > 2 ? [`${nacks.length - 2} more rejections`] : [];
   const held = change === undefined || change.state === 'IDLE' ? [] : [`a change is ${change.state}`];
-  return `Serving ${clients} clients; ${[...away, ...rejecting, ...rest, ...held].join('; ') || 'all is well'}.`;
+  return `Serving ${counted(clients, 'client')}; ${[...away, ...rejecting, ...rest, ...held].join('; ') || 'all is well'}.`;
 }
 
 const forTime = (time: string | undefined): string => (time === undefined ? '' : ` for ${time}`);
@@ -71,8 +71,8 @@ function rollout({ rollout: change }: Plain<StatusResponse>, now: number): Html 
   const what =
     pending === 0
       ? html``
-      : html`<p>Pending: ${pending} names (${types.join(', ')}) of ${change.upstream}: <code>${shown.join(', ')}</code></p>
-<p>Canaries: ${total} streams; ${accepted} accepted, ${rejected} rejected, ${ended} ended</p>`;
+      : html`<p>Pending: ${counted(pending, 'name')} (${types.join(', ')}) of ${change.upstream}: <code>${shown.join(', ')}</code></p>
+<p>Canaries: ${counted(total, 'stream')}; ${accepted} accepted, ${rejected} rejected, ${ended} ended</p>`;
   const frozen = freezes.map(
     (freeze) =>
       html`<li>frozen: ${freeze.type || 'everything'} ${freeze.upstream} for ${ago(freeze.since, now) ?? ''}: ${shorten(freeze.reason, 300)}</li>`,

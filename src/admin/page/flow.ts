@@ -1,5 +1,5 @@
 import type { StatusResponse } from '../../gen/distributary/admin/v1/admin_pb.ts';
-import { shorten } from '../../model/text.ts';
+import { counted, shorten } from '../../model/text.ts';
 import { formatBytes } from '../../observe/format.ts';
 import { type Html, html } from '../html.ts';
 import type { Plain } from '../plain.ts';
@@ -59,7 +59,7 @@ function clientsBox({ clients, rejectingClients }: Plain<StatusResponse>): Box {
   return {
     title: 'Clients',
     lines: [
-      `${clients} streams`,
+      counted(clients, 'stream'),
       rejectingClients === 0 ? 'nothing rejected' : `${rejectingClients} reject something`,
     ],
     bad: rejectingClients > 0,
