@@ -17,6 +17,8 @@ type Said = Pick<Transaction, 'puts' | 'removals' | 'heartbeats'>;
 export interface DeltaWaiting {
   readonly subscriptions: UpstreamSubscriptions;
   readonly unansweredUnsubscribed: UnansweredUnsubscribed;
+  /** Of the response: what this stream had delivered before, with the same version. */
+  readonly repeated: ReadonlySet<Identity>;
   /** NATIVE. */
   readonly locators: boolean;
 }
@@ -119,7 +121,28 @@ function isWaiting(subscriptions: UpstreamSubscriptions, subscription: UpstreamS
   return subscriptions.unresolved.has(subscription) && !responseSeen && expectedVariants.size === 0;
 }
 
-function shownBy({ subscriptions, locators }: DeltaWaiting, said: Said): Shown {
+/**
+ * An earlier subscription shows it as well, and it has changed: it may be an update of that, which was on its way:
+ * → subscribe * {A}, ← a@1, → subscribe * {B}, ← a@2, ← a@2 b@1. No update repeats what has not changed.
+ */
+function mayBeUpdate(
+  { subscriptions, repeated }: DeltaWaiting,
+  identity: Identity,
+  requestNumber: number,
+): boolean {
+  if (repeated.has(identity)) return false;
+  return subscriptions
+    .matching(identity.name, [], identity.constraints)
+    .some(
+      (earlier) =>
+        earlier.requestNumber > 0 &&
+        earlier.requestNumber < requestNumber &&
+        (earlier.responseSeen || earlier.resolvedOnThisStream),
+    );
+}
+
+function shownBy(stream: DeltaWaiting, said: Said): Shown {
+  const { subscriptions, locators } = stream;
   const requests = new Set<number>();
   const onlyFor = new Set<UpstreamSubscription>();
   const changes: readonly Identity[] = [...said.puts, ...said.removals];
@@ -130,7 +153,7 @@ function shownBy({ subscriptions, locators }: DeltaWaiting, said: Said): Shown {
     // Servers answer in order, so of the requests that wait it is for the oldest one.
     const waiting = by.filter((one) => isWaiting(subscriptions, one));
     const oldest = Math.min(...waiting.map(({ requestNumber }) => requestNumber));
-    if (waiting.length > 0) requests.add(oldest);
+    if (waiting.length > 0 && !mayBeUpdate(stream, identity, oldest)) requests.add(oldest);
     const [only] = by;
     if (only !== undefined && by.length === 1 && at < changes.length) onlyFor.add(only);
   }

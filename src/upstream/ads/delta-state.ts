@@ -1,9 +1,10 @@
 import { UNCONSTRAINED } from '../../model/constraints.ts';
+import type { Put } from '../../model/transaction.ts';
 import type { Identity } from './accept-resource.ts';
 import { type AckedVariant, type VariantKey, variantKey } from './acked-resources.ts';
 import type { TypeState } from './stream-protocol.ts';
 import type { UnansweredUnsubscribed } from './unanswered-unsubscribed.ts';
-import type { UpstreamSubscription } from './upstream-subscriptions.ts';
+import { type UpstreamSubscription, waitingCollections } from './upstream-subscriptions.ts';
 
 /** One type on a delta stream. */
 export interface DeltaState extends TypeState {
@@ -23,6 +24,8 @@ export interface DeltaState extends TypeState {
    * about one name arrive in the order of the requests.
    */
   readonly unansweredUnsubscribed: UnansweredUnsubscribed;
+  /** Of the last response, while a later wildcard or glob waits: what this stream had delivered so before. */
+  readonly repeated: Set<Identity>;
 }
 
 /** More in one first request is refused by common servers' limits (protocol §5b). */
@@ -69,6 +72,16 @@ export function markReceived(
   for (const subscription of awaitingResend.size > 0 ? subscriptions.collecting(variant.name) : []) {
     if (subscription.expectedVariants.delete(key) && subscription.expectedVariants.size === 0)
       awaitingResend.delete(subscription);
+  }
+}
+
+/** Before `acked` takes them. Only if a wildcard or glob waits that was not in the first request of the stream. */
+export function noteRepeated(state: DeltaState, puts: readonly Put[], stream: number): void {
+  const { acked, repeated, requestCount, subscriptions } = state;
+  if (requestCount <= 1 || waitingCollections(subscriptions.unresolved).length === 0) return;
+  for (const put of puts) {
+    const known = acked.get(put.name, put.constraints.key);
+    if (known?.confirmedOnStream === stream && known.version === put.version) repeated.add(put);
   }
 }
 

@@ -23,7 +23,7 @@ import { type AckedVariant, variantKey } from './acked-resources.ts';
 import { deltaAnswers, isFor, ofOldestRequest, shows } from './answer-attribution.ts';
 import { type DeltaReading, notFound, readDelta } from './delta-reading.ts';
 import { deltaRequest, deltaRequests, isPlainWildcard, noVersions } from './delta-requests.ts';
-import { type DeltaState, markReceived, resumable } from './delta-state.ts';
+import { type DeltaState, markReceived, noteRepeated, resumable } from './delta-state.ts';
 import type { ProtocolStrategy, StreamStatus, TimeoutOutcome } from './protocol-strategy.ts';
 import { ResponseParts } from './response-parts.ts';
 import type { StepEffects } from './step-effects.ts';
@@ -59,6 +59,7 @@ export class DeltaStrategy implements ProtocolStrategy<DeltaState, IncomingDelta
       awaitingResend: new Set(),
       unsubscribeInFlight: false,
       unansweredUnsubscribed: new UnansweredUnsubscribed(),
+      repeated: new Set(),
     };
   }
 
@@ -132,15 +133,19 @@ export class DeltaStrategy implements ProtocolStrategy<DeltaState, IncomingDelta
   }
 
   answeredBy(
-    { type, subscriptions, unansweredUnsubscribed }: DeltaState,
+    state: DeltaState,
     said: Transaction,
     candidates: readonly UpstreamSubscription[],
   ): ReadonlySet<UpstreamSubscription> {
     const { locators } = this.#options;
-    const answered = deltaAnswers({ subscriptions, unansweredUnsubscribed, locators }, said, candidates);
+    const answered = deltaAnswers({ ...state, locators }, said, candidates);
+    state.repeated.clear();
     const later = candidates.filter((one) => one.requestNumber > 1 && !answered.has(one));
-    const waits = (one: UpstreamSubscription): boolean => !one.responseSeen && subscriptions.has(one);
-    if (answered.size > 0) this.#effects.renewIfDoubtful(type, () => later.some(waits));
+    const waits = (one: UpstreamSubscription): boolean => !one.responseSeen && state.subscriptions.has(one);
+    const mayBeAnswer = (one: UpstreamSubscription): boolean =>
+      one.expectedVariants.size === 0 && said.puts.some((put) => shows(one, put, locators));
+    if (answered.size > 0 || later.some(mayBeAnswer))
+      this.#effects.renewIfDoubtful(state.type, () => later.some(waits));
     return answered;
   }
 
@@ -202,6 +207,7 @@ export class DeltaStrategy implements ProtocolStrategy<DeltaState, IncomingDelta
     const { resourceErrors } = reading;
     const removals: Removal[] = [];
     const resolved: Interest[] = [];
+    noteRepeated(state, reading.puts, this.#stream.number);
     const { puts, heartbeats, answered } = this.#takeResources(state, reading.puts, resolved);
     for (const identity of reading.removedVariants) {
       markReceived(state, identity);

@@ -32,6 +32,7 @@ interface Asked {
   /** The same was unsubscribed before it was answered. */
   readonly formerUnanswered?: true;
   readonly seen?: true;
+  readonly resolved?: true;
   /** As it was in the first request, or resource_timeout has passed. */
   readonly anyResponse?: true;
 }
@@ -41,6 +42,8 @@ interface Case {
   readonly asked: readonly Asked[];
   /** The resources of the response: names, or names with constraints. */
   readonly puts?: readonly (string | readonly [string, Constraints])[];
+  /** Those of them that upstream had sent before, with the same version. */
+  readonly repeated?: readonly string[];
   readonly removals?: readonly string[];
   readonly heartbeats?: readonly string[];
   /** The positions in `asked`. */
@@ -63,6 +66,7 @@ function waiting(asked: readonly Asked[], locators: boolean): Waiting {
     subscription.requestNumber = one.request;
     subscription.anyResponseAnswers = one.anyResponse === true;
     subscription.responseSeen = one.seen === true;
+    subscription.resolvedOnThisStream = one.resolved === true;
     const expected = (one.expects ?? []).map((name) =>
       variantKey({ name: resourceName(name), constraints: UNCONSTRAINED }),
     );
@@ -159,6 +163,7 @@ const delta: readonly Case[] = [
       { selector: all, request: 2, parameters: { env: 'prod' } },
     ],
     puts: ['a'],
+    repeated: ['a'],
     answered: [1],
   },
   {
@@ -200,15 +205,72 @@ const delta: readonly Case[] = [
     heartbeats: [inGlob('a')],
     answered: [],
   },
+  {
+    name: 'not by what may be an update of an earlier wildcard',
+    asked: [
+      { selector: all, request: 1, parameters: { env: 'prod' }, seen: true },
+      { selector: all, request: 2 },
+    ],
+    puts: ['a'],
+    answered: [],
+  },
+  {
+    name: 'nor by a removal that may be one',
+    asked: [
+      { selector: all, request: 1, parameters: { env: 'prod' }, seen: true },
+      { selector: all, request: 2 },
+    ],
+    removals: ['a'],
+    answered: [],
+  },
+  {
+    name: 'nor by what may be an update of an earlier name',
+    asked: [
+      { selector: inGlob('a'), request: 1, resolved: true },
+      { selector: glob, request: 2 },
+    ],
+    puts: [inGlob('a')],
+    answered: [],
+  },
+  {
+    name: 'by what the earlier one shows too, if it is as it was: no update says it again',
+    asked: [
+      { selector: all, request: 1, parameters: { env: 'prod' }, seen: true },
+      { selector: all, request: 2 },
+    ],
+    puts: ['a'],
+    repeated: ['a'],
+    answered: [1],
+  },
+  {
+    name: 'by what the earlier one does not show, beside what may be an update',
+    asked: [
+      { selector: all, request: 1, parameters: { env: 'prod' }, seen: true },
+      { selector: all, request: 2, parameters: { env: 'test' } },
+    ],
+    puts: ['a', ['b', when({ env: 'test' })]],
+    answered: [1],
+  },
+  {
+    name: 'a name of the same request is no earlier one',
+    asked: [
+      { selector: inGlob('a'), request: 2, resolved: true },
+      { selector: glob, request: 2 },
+    ],
+    puts: [inGlob('a')],
+    answered: [1],
+  },
 ];
 
 describe('which subscriptions a response answers', () => {
   describe('delta, wildcards and globs', () => {
-    for (const { name, asked, puts = [], removals = [], heartbeats = [], answered } of delta) {
+    for (const { name, asked, puts = [], repeated = [], removals = [], heartbeats = [], answered } of delta) {
       it(name, () => {
-        const stream = { ...waiting(asked, true), locators: true };
+        const resources = puts.map(resource);
+        const again = new Set(resources.filter((one) => repeated.includes(one.name)));
+        const stream = { ...waiting(asked, true), repeated: again, locators: true };
         const said = {
-          puts: puts.map(resource),
+          puts: resources,
           removals: removals.map(identity),
           heartbeats: heartbeats.map((one) => ({ ...identity(one), ttlMilliseconds: 1000 })),
         };
@@ -222,7 +284,11 @@ describe('which subscriptions a response answers', () => {
       ['but not while it expects what was sent before', ['old'], []],
     ] as const) {
       it(`without locators: ${name}`, () => {
-        const stream = { ...waiting([{ selector: all, request: 2, expects }], false), locators: false };
+        const stream = {
+          ...waiting([{ selector: all, request: 2, expects }], false),
+          repeated: new Set<never>(),
+          locators: false,
+        };
         const said = { puts: [resource('a')], removals: [], heartbeats: [] };
         expect(positions(stream.list, deltaAnswers(stream, said, stream.list))).to.deep.equal(answered);
       });
