@@ -314,6 +314,7 @@ export class Client {
     topic.reset(claims);
     if (topic.wanted.names.size === 0 && !topic.wanted.wildcard) return;
     if (protocol === 'sotw') {
+      this.#side?.released.get(topic.kind)?.resumed(topic.held);
       this.#say(topic, undefined);
       return;
     }

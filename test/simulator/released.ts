@@ -1,4 +1,4 @@
-import { identity, type Received } from './messages.ts';
+import { identity, type Received, type ReceivedResource } from './messages.ts';
 import { Violation } from './violation.ts';
 
 interface Sent {
@@ -15,6 +15,16 @@ export class Released {
   readonly #sent = new Map<string, Sent>();
 
   #excused: number | undefined;
+
+  /**
+   * What a client comes back with, which may be all it needs: then nothing is sent (protocol §3.10). It had that before
+   * anything that is done to the gate from now on, and so it may lose it then. A union for make before break may show it
+   * once more before (protocol §8.3).
+   */
+  resumed(held: Iterable<ReceivedResource>): void {
+    for (const { name, constraints, content } of held)
+      this.#sent.set(identity(constraints, name), { content, turn: -1 });
+  }
 
   /**
    * It subscribes to something else now, or has another node: what it has of before goes as upstream answers, and for the

@@ -115,6 +115,10 @@ export class Topic {
     }
   }
 
+  get held(): Iterable<ReceivedResource> {
+    return this.#state.values();
+  }
+
   get holdsAny(): boolean {
     return this.#state.size > 0;
   }
