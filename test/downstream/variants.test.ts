@@ -176,29 +176,6 @@ describe('variants (protocol §5, TP2)', () => {
       expect(told(response)).to.deep.equal(['-x {env == "prod"}']);
       expect(response.removedResources).to.deep.equal([]);
     });
-    for (const [when, answers, now, expected] of [
-      ['on its way: removed by its constraints', false, [], ['-x {env == "prod"}']],
-      [
-        'on its way: replaced by its constraints',
-        false,
-        [variant('x', 'u', UNCONSTRAINED)],
-        ['+x {} u', '-x {env == "prod"}'],
-      ],
-      ['accepted before: it counts as never sent', true, [], ['-x {}']],
-    ] as const) {
-      it(`subscribed again, and gone meanwhile. What the client was sent was ${when}`, () => {
-        const relay = new InMemoryRelay();
-        const x = [locator('x', { env: 'prod' })];
-        const client = locating(relay, ['x', { env: 'prod' }], ['y', { env: 'prod' }]);
-        says(relay, [variant('x', 'p', prod), variant('y', 'p', prod)]);
-        const response = client.one();
-        if (answers) client.ack('eds', response);
-        client.send('eds', { resourceLocatorsUnsubscribe: x });
-        says(relay, now, [removal('x', prod)]);
-        client.send('eds', { resourceLocatorsSubscribe: x });
-        expect(client.received().flatMap(told).toSorted()).to.deep.equal(expected);
-      });
-    }
     it('other parameters for a name: subscribed and unsubscribed in one request, only the new one is told', () => {
       const relay = new InMemoryRelay();
       const client = locating(relay, ['x', { env: 'prod' }]);
