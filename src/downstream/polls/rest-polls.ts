@@ -27,7 +27,7 @@ const patience: Patience = { milliseconds: 500, unchanged: true, whenUnknown: 'R
 const maxKnownBytes = 64 << 20;
 const bytesPerPoll = 1024;
 const bytesPerName = 128;
-/** What nobody repeats holds its client and its connection in memory no longer than its class. */
+/** How often polls that nobody repeats any more are looked for. */
 const forgetMs = 5000;
 /** To read a body of so many bytes counts as one change of a subscription; smaller ones do not count. */
 const bytesPerChange = 256 << 10;
@@ -61,6 +61,7 @@ export class RestPolls {
     this.#known = new LRUCache<string, ReadPoll>({
       maxSize: maxKnownBytes,
       sizeCalculation: ({ poll: { selection } }) => bytesPerPoll + bytesPerName * selection.size,
+      // A poll holds its client and its connection: no longer than its class lasts.
       ttl: lingerMs,
       ttlResolution: 0,
       updateAgeOnGet: true,
