@@ -81,7 +81,10 @@ export class HeldTransaction {
       for (const [name, held] of seen) {
         const live = this.#type.liveResource(name);
         if (held === undefined || held.closed || live === undefined) continue;
-        for (const side of this.#sidesWithImage(name)) this.#letNewIn(name, side, live, interests);
+        for (const side of this.#sidesWithImage(name)) {
+          this.#letNewIn(name, side, live, interests);
+          joinWildcards(this.#type[side].get(name), live, interests);
+        }
       }
     }
   }
@@ -206,23 +209,33 @@ function interestedIn(interests: Interests, { variant }: CacheEntry): Parameters
   return [...interests.seeing(name, constraints)].map(({ interest }) => interest.parameters);
 }
 
-/** Wildcards that have nothing of a name yet get its released content at once. */
+/** Wildcards that have nothing of a name yet get its released content at once. The others keep what they show. */
 function joinWildcards(
   image: CachedResource | undefined,
   live: CachedResource | undefined,
   interests: Interests,
 ): boolean {
+  if (image === undefined) return false;
   let joined = false;
-  const shows = ({ interest }: { readonly interest: Interest }): boolean =>
-    image?.variants.match(interest.parameters).some(isHeldByWildcard) === true;
-  for (const entry of image?.variants.all() ?? []) {
+  for (const entry of image.variants.all()) {
     const now = live?.variants.get(entry.constraints.key);
     if (now === undefined || isHeldByWildcard(entry) || !isHeldByWildcard(now)) continue;
-    if ([...(interests.named(WILDCARD)?.matching(entry.constraints) ?? [])].some(shows)) continue;
+    const wildcards = [...(interests.named(WILDCARD)?.matching(entry.constraints) ?? [])];
+    const all = wildcards.map(({ interest }) => interest.parameters);
+    const having = all.filter((parameters) => image.variants.match(parameters).some(isHeldByWildcard));
+    if (all.length > 0 && having.length === all.length) continue;
+    for (const parameters of having) bindShown(image, parameters);
     entry.holders.push(...now.holders.filter(({ role }) => role === 'wildcard'));
     joined = true;
   }
   return joined;
+}
+
+/** What a wildcard shows becomes its choice. A choice that was made before stays: it is that of names too. */
+function bindShown(image: CachedResource, parameters: Parameters): void {
+  if (image.bindings?.has(parameters.key) === true) return;
+  const shown = image.pick(parameters, () => {}, { access: undefined, fromWildcard: true });
+  if (shown !== undefined) image.bind(parameters, shown);
 }
 
 function without(

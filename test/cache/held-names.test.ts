@@ -19,6 +19,12 @@ const cds = type('cds');
 const eds = type('eds');
 const prod = when({ env: 'prod' });
 const test = when({ env: 'test' });
+const second = when({ version: '2' });
+const inSecond = internParameters([['version', '2']]);
+const inBoth = internParameters([
+  ['env', 'prod'],
+  ['version', '2'],
+]);
 const inProd = internParameters([['env', 'prod']]);
 const inTest = internParameters([['env', 'test']]);
 
@@ -70,8 +76,13 @@ class Setting {
     return `${this.see('released', name, parameters)} | ${this.see('canary', name, parameters)}`;
   }
 
-  members(side: Side): string {
-    return [...this.store.sides[side].members(cds, WILDCARD, NO_PARAMETERS)].toSorted().join(' ');
+  members(side: Side, parameters: Parameters = NO_PARAMETERS): string {
+    return [...this.store.sides[side].members(cds, WILDCARD, parameters)].toSorted().join(' ');
+  }
+
+  /** What a wildcard shows of a name. */
+  wildcard(side: Side, name: string, parameters: Parameters): string {
+    return shown(this.store.sides[side].resolve(cds, resourceName(name), parameters, undefined, true));
   }
 
   pending(): string {
@@ -197,6 +208,42 @@ describe('held names', () => {
     other.want('*');
     other.full({ a: '2' });
     expect([other.members('released'), other.both('a')]).to.deep.equal(['a', '1 | 2']);
+  });
+  describe('two variants for one wildcard', () => {
+    /** `both` sees two variants of b by name, and one by its wildcard. */
+    const wildcardOfBoth = () => {
+      const setting = new Setting();
+      setting.want('b', inSecond);
+      setting.apply({
+        puts: [cluster('b', '1', { constraints: prod }), cluster('b', '2', { constraints: second })],
+      });
+      const all = setting.want('*', inBoth);
+      const puts = [cluster('b', '1', { constraints: prod })];
+      setting.apply({ holder: wildcardHolder, puts, resolved: [all] });
+      expect(setting.members('released', inBoth)).to.equal('b');
+      return setting;
+    };
+    const wildcardOfSecond = { holder: wildcardHolder, puts: [cluster('b', '2', { constraints: second })] };
+
+    it('another wildcard gets the second one, and the first keeps what it has', () => {
+      const setting = wildcardOfBoth();
+      const all = setting.want('*', inSecond);
+      setting.apply({ ...wildcardOfSecond, resolved: [all] });
+      expect(setting.members('released', inSecond)).to.equal('b');
+      expect(setting.wildcard('released', 'b', inSecond)).to.equal('2');
+      expect(setting.wildcard('released', 'b', inBoth)).to.equal('1');
+      expect(setting.pending()).to.equal('');
+    });
+    it('a later wildcard gets what waited for nobody else', () => {
+      const setting = wildcardOfBoth();
+      setting.apply(wildcardOfSecond);
+      expect(setting.members('released', inSecond)).to.equal('');
+      const all = setting.want('*', inSecond);
+      setting.apply({ holder: wildcardHolder, resolved: [all] });
+      expect(setting.wildcard('released', 'b', inSecond)).to.equal('2');
+      expect(setting.members('released', inSecond)).to.equal('b');
+      expect(setting.wildcard('released', 'b', inBoth)).to.equal('1');
+    });
   });
   it('an alias shows what its side has', () => {
     const setting = new Setting();
