@@ -63,8 +63,7 @@ export function deltaAnswers(
   const isAnswered = isEmpty ? byEmptyResponse(stream) : byResources(stream, said);
   const answered = new Set<UpstreamSubscription>();
   for (const subscription of candidates) {
-    if (byPosition(subscription, stream.locators) ?? isAnswered(subscription, answered))
-      answered.add(subscription);
+    if (byPosition(subscription, stream.locators) ?? isAnswered(subscription)) answered.add(subscription);
   }
   return answered;
 }
@@ -80,19 +79,22 @@ function byPosition(
   return !locators && kind === 'wildcard' ? expectedVariants.size === 0 : undefined;
 }
 
-type Judgement = (subscription: UpstreamSubscription, answered: ReadonlySet<UpstreamSubscription>) => boolean;
+type Judgement = (subscription: UpstreamSubscription) => boolean;
 
-/** An empty response is for the wildcard or glob that has waited longest; the next one is judged as if that had it. */
+/**
+ * An empty response is for the wildcard or glob that has waited longest. The next one waits on: another may follow, and
+ * until then a server such as a relay in an outage may not know what it has for it.
+ */
 function byEmptyResponse({ subscriptions }: DeltaWaiting): Judgement {
-  const waiting = subscriptions
-    .all()
-    .filter(({ kind, requestNumber }) => kind !== 'name' && requestNumber > 0)
-    .toArray()
-    .toSorted((a, b) => a.requestNumber - b.requestNumber);
-  return ({ requestNumber }, answered) => {
-    const longest = waiting.find((one) => !one.responseSeen && !answered.has(one));
-    return longest === undefined || longest.requestNumber >= requestNumber;
-  };
+  const longest = Math.min(
+    ...subscriptions
+      .all()
+      .filter(
+        ({ kind, requestNumber, responseSeen }) => kind !== 'name' && requestNumber > 0 && !responseSeen,
+      )
+      .map(({ requestNumber }) => requestNumber),
+  );
+  return ({ requestNumber }) => requestNumber <= longest;
 }
 
 function byResources(stream: DeltaWaiting, said: Said): Judgement {

@@ -176,13 +176,21 @@ const delta: readonly Case[] = [
     answered: [0, 1],
   },
   {
-    name: 'an empty response is for the one that has waited longest, then for the next',
+    name: 'an empty response is for the one that has waited longest, and for no later one',
     asked: [
       { selector: glob, request: 2, seen: true },
       { selector: other, request: 3 },
       { selector: all, request: 4 },
     ],
-    answered: [1, 2],
+    answered: [1],
+  },
+  {
+    name: 'an empty response that answers the first request does not answer a later one too',
+    asked: [
+      { selector: all, request: 1, anyResponse: true, parameters: { env: 'prod' } },
+      { selector: all, request: 2, parameters: { env: 'dev' } },
+    ],
+    answered: [0],
   },
   {
     name: 'subscribed again before it was answered: a resource for it alone is its answer',
