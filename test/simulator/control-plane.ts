@@ -410,8 +410,11 @@ class DeltaStream extends PlaneStream {
     if (splits && wildcard && list.length > 2) {
       const waiting = state.pending.length > 0;
       const asked = new Set(list.map(shownId));
-      state.pending = [...state.pending.filter((one) => !asked.has(shownId(one))), ...list.slice(2)];
-      this.#send(kind, state, list.slice(0, 2), [...missing]);
+      // What takes the place of what is removed comes with the removal: a swap of variants is one update (protocol §5.1).
+      const first = list.filter(({ name }, at) => at < 2 || missing.has(name));
+      const rest = list.filter((one) => !first.includes(one));
+      state.pending = [...state.pending.filter((one) => !asked.has(shownId(one))), ...rest];
+      this.#send(kind, state, first, [...missing]);
       if (!waiting) this.#later(kind, state);
     } else {
       const faulty = this.plane.habits.errors === true ? subscribe.map(({ name }) => name) : [];

@@ -31,7 +31,7 @@ export interface TopicOptions {
   /** It keeps constraints apart: a locator client, or one that is told of constraints. */
   readonly constrained: boolean;
   readonly loss: (byName: boolean) => Loss;
-  /** What comes anew may come first with a content from before it was removed. */
+  /** What comes anew to a wildcard may come first with a content from before it was removed. */
   readonly returnsKept: () => boolean;
   /** What is asked by name may be taken for absent before it is answered. */
   readonly hasty: () => boolean;
@@ -251,7 +251,8 @@ export class Topic {
       }
       // Of several that match, the others may be left over from another of the client's parameter sets.
       const news = now.filter((one) => !held.includes(one) && !this.#kept(name, one.content, context));
-      const failures = news.flatMap(({ content }) => this.#check(form, name, content, context) ?? []);
+      const anew = held.length === 0;
+      const failures = news.flatMap(({ content }) => this.#check(form, name, content, context, anew) ?? []);
       const [failure] = failures;
       if (failure !== undefined && failures.length === news.length) throw failure;
       if (now.length > 0) continue;
@@ -304,11 +305,12 @@ export class Topic {
     form: Parameters,
     name: string,
     content: string | undefined,
-    { known, base }: Context,
+    { known, base, wanted }: Context,
+    anew = false,
   ): Violation | undefined {
     const key = identity(form.key, name);
     const unbounded =
-      this.#loss(name) !== 'nothing' || (content !== undefined && this.#options.returnsKept());
+      this.#loss(name) !== 'nothing' || (anew && wanted.wildcard && this.#options.returnsKept());
     const floor = unbounded ? 0 : (this.#floors.get(key) ?? base);
     const { world } = this.#options;
     const seen = world.seen(this.kind, name, form, content, floor);
