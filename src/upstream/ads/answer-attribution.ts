@@ -183,15 +183,34 @@ export function sotwAnswers(
   locators: boolean,
   candidates: readonly UpstreamSubscription[],
 ): ReadonlySet<UpstreamSubscription> {
-  return new Set(
-    candidates.filter(
-      ({ anyResponseAnswers, kind, requestNumber }) =>
-        anyResponseAnswers ||
-        // It is the only subscription on this stream, so every response is its complete state, of some time.
-        (!locators && kind === 'wildcard') ||
-        requestNumber <= lastSeen,
-    ),
-  );
+  return new Set(candidates.filter((subscription) => sotwAnswered(lastSeen, locators, subscription)));
+}
+
+function sotwAnswered(
+  lastSeen: number,
+  locators: boolean,
+  { anyResponseAnswers, kind, requestNumber }: UpstreamSubscription,
+): boolean {
+  if (anyResponseAnswers) return true;
+  // It is the only subscription on this stream, so every response is its complete state, of some time.
+  if (!locators && kind === 'wildcard') return true;
+  return requestNumber <= lastSeen;
+}
+
+/**
+ * Whether a full state has all that is subscribed. If not, what it lacks may be for a subscription that upstream has not
+ * seen on this stream: a later one, or one that is suspended.
+ */
+export function isCompleteFor(
+  subscriptions: UpstreamSubscriptions,
+  lastSeen: number,
+  locators: boolean,
+): boolean {
+  return subscriptions
+    .all()
+    .every(
+      (one) => one.resolvedOnThisStream || (one.requestNumber > 0 && sotwAnswered(lastSeen, locators, one)),
+    );
 }
 
 /**

@@ -21,7 +21,7 @@ import {
 import { isUnknownName } from '../../wire/unknown-names.ts';
 import type { Identity } from './accept-resource.ts';
 import { SeenVariants } from './acked-resources.ts';
-import { lastRequestSeen, sotwAnswers } from './answer-attribution.ts';
+import { isCompleteFor, lastRequestSeen, sotwAnswers } from './answer-attribution.ts';
 import type { ProtocolStrategy, StreamStatus, TimeoutOutcome } from './protocol-strategy.ts';
 import { ResponseParts } from './response-parts.ts';
 import { readSotw, type SotwExpectation, type SotwReading } from './sotw-reading.ts';
@@ -178,7 +178,9 @@ export class SotwStrategy implements ProtocolStrategy<SotwState, IncomingSotw> {
     const allRemoved = removals.length === missing.length;
     // Before the first full state, the store may hold resources that this session does not know: those restored from
     // disk.
-    const complete = fullState && !state.storeSwept && allRemoved && namesWithErrors.size === 0;
+    const mayComplete = fullState && !state.storeSwept && allRemoved && namesWithErrors.size === 0;
+    const complete =
+      mayComplete && isCompleteFor(subscriptions, state.lastRequestSeen, this.#options.locators);
     if (complete) state.storeSwept = true;
     const constrained = identities.some((identity) => identity.constraints.key !== '');
     state.previous = isRepeatable && allRemoved ? { resources, identities, constrained, rules } : undefined;
