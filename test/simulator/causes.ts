@@ -89,15 +89,19 @@ export class Causes {
   /** The client took the response back to itself: its good parts may come alone. */
   rejected(received: Received): void {
     if (received.resources.length + received.removed.length + received.removedVariants.length < 2) return;
-    const again = (id: string, content: string): void => {
+    const again = (id: string, content: string, times = 1): void => {
       const key = JSON.stringify([id, content]);
-      this.#alone.set(key, (this.#alone.get(key) ?? 0) + 1);
+      this.#alone.set(key, (this.#alone.get(key) ?? 0) + times);
     };
+    // With each variant that takes its place for one of the parameter sets: any of these may be rejected again.
+    const removedWith = (name: string): number =>
+      Math.max(1, received.resources.filter((resource) => resource.name === name).length);
     for (const { name, constraints, content } of received.resources) {
       again(identity(constraints, name), content);
     }
-    for (const name of received.removed) again(identity('', name), '');
-    for (const { name, constraints } of received.removedVariants) again(identity(constraints, name), '');
+    for (const name of received.removed) again(identity('', name), '', removedWith(name));
+    for (const { name, constraints } of received.removedVariants)
+      again(identity(constraints, name), '', removedWith(name));
   }
 
   /** A SotW response that holds everything. Returns what changed in it. */
