@@ -163,6 +163,29 @@ function shownBy(stream: DeltaWaiting, said: Said): Shown {
 }
 
 /**
+ * The subscriptions to a name, among those that match a resource of a delta response, that it answers. Servers answer in
+ * order, so while an earlier subscription with other parameters waits, it is for that. If that is answered, it may be an
+ * update of it: → n{A}, ← n@1, → n{B}, ← n@2. Else a removal that follows would count for the later one too, though its
+ * own answer has another variant. `isRepeated`: this stream had delivered it before, with the same version.
+ */
+export function namesAnswered(
+  matching: readonly UpstreamSubscription[],
+  isRepeated: boolean,
+): readonly UpstreamSubscription[] {
+  const names = matching.filter(({ kind }) => kind === 'name');
+  if (names.length < 2) return names;
+  const isForEarlier = ({ selector, requestNumber }: UpstreamSubscription): boolean =>
+    names.some(
+      (earlier) =>
+        earlier.selector === selector &&
+        earlier.requestNumber > 0 &&
+        (earlier.requestNumber < requestNumber || requestNumber === 0) &&
+        !(isRepeated && earlier.resolvedOnThisStream),
+    );
+  return names.filter((one) => one.anyResponseAnswers || one.resolvedOnThisStream || !isForEarlier(one));
+}
+
+/**
  * A delta response removes a name that was never delivered, and the response does not say for which parameters. Servers
  * answer in order, so it is for the locators of the oldest request that waits.
  */

@@ -20,7 +20,7 @@ import {
 } from '../../wire/response-reader.ts';
 import type { Identity } from './accept-resource.ts';
 import { type AckedVariant, variantKey } from './acked-resources.ts';
-import { deltaAnswers, isFor, ofOldestRequest, shows } from './answer-attribution.ts';
+import { deltaAnswers, isFor, namesAnswered, ofOldestRequest, shows } from './answer-attribution.ts';
 import { type DeltaReading, notFound, readDelta } from './delta-reading.ts';
 import { deltaRequest, deltaRequests, isPlainWildcard, noVersions } from './delta-requests.ts';
 import { type DeltaState, markReceived, noteRepeated, resumable } from './delta-state.ts';
@@ -242,8 +242,9 @@ export class DeltaStrategy implements ProtocolStrategy<DeltaState, IncomingDelta
         if (isFor(former, constraints, this.#options.locators)) state.unansweredUnsubscribed.delete(former);
       }
       if (!this.#isSubscribed(state, put)) continue;
+      const known = acked.get(name, constraints.key);
+      const isRepeated = known?.confirmedOnStream === this.#stream.number && known.version === put.version;
       if (put.any === undefined && ttlMilliseconds !== undefined) {
-        const known = acked.get(name, constraints.key);
         if (known === undefined) continue;
         known.confirmedOnStream = this.#stream.number;
         taken.heartbeats.push({ name, constraints, ttlMilliseconds });
@@ -253,8 +254,10 @@ export class DeltaStrategy implements ProtocolStrategy<DeltaState, IncomingDelta
         acked.put(name, constraints, put.version, this.#stream.number, viaAlias);
       }
       markReceived(state, put);
-      for (const subscription of subscriptions.matching(name, aliases, constraints)) {
-        if (subscription.kind !== 'name') continue;
+      for (const subscription of namesAnswered(
+        subscriptions.matching(name, aliases, constraints),
+        isRepeated,
+      )) {
         taken.answered.push(subscription);
         markResolved(subscriptions, subscription, resolved);
       }

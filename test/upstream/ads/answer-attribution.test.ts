@@ -6,6 +6,7 @@ import { variantKey } from '../../../src/upstream/ads/acked-resources.ts';
 import {
   deltaAnswers,
   lastRequestSeen,
+  namesAnswered,
   ofOldestRequest,
   sotwAnswers,
 } from '../../../src/upstream/ads/answer-attribution.ts';
@@ -299,6 +300,89 @@ describe('which subscriptions a response answers', () => {
         };
         const said = { puts: [resource('a')], removals: [], heartbeats: [] };
         expect(positions(stream.list, deltaAnswers(stream, said, stream.list))).to.deep.equal(answered);
+      });
+    }
+  });
+
+  describe('delta, a resource that is subscribed by name', () => {
+    const answered = { parameters: { env: 'x' }, selector: 'a', resolved: true } as const;
+    const waits = { parameters: { env: 'y' }, selector: 'a' } as const;
+    for (const { name, asked, repeated = false, positions: expected } of [
+      { name: 'the only subscription, whatever it is', asked: [{ ...waits, request: 2 }], positions: [0] },
+      {
+        name: 'of two that wait, the older one',
+        asked: [
+          { selector: 'a', request: 1 },
+          { ...waits, request: 2 },
+        ],
+        positions: [0],
+      },
+      {
+        name: 'two of one request',
+        asked: [
+          { selector: 'a', request: 2 },
+          { ...waits, request: 2 },
+        ],
+        positions: [0, 1],
+      },
+      {
+        name: 'what has changed may be an update of one that is answered',
+        asked: [
+          { ...answered, request: 1 },
+          { ...waits, request: 2 },
+        ],
+        positions: [0],
+      },
+      {
+        name: 'no update repeats what has not changed',
+        asked: [
+          { ...answered, request: 1 },
+          { ...waits, request: 2 },
+        ],
+        repeated: true,
+        positions: [0, 1],
+      },
+      {
+        name: 'none that is not asked yet',
+        asked: [
+          { ...answered, request: 1 },
+          { ...waits, request: 0 },
+        ],
+        positions: [0],
+      },
+      {
+        name: 'each that was in the first request, or has waited for resource_timeout',
+        asked: [
+          { ...answered, request: 1 },
+          { ...waits, request: 2, anyResponse: true },
+        ],
+        positions: [0, 1],
+      },
+      {
+        name: 'an alias does not wait for the name',
+        asked: [
+          { selector: 'alias', request: 1 },
+          { ...waits, request: 2 },
+        ],
+        positions: [0, 1],
+      },
+      {
+        name: 'no wildcard',
+        asked: [
+          { selector: all, request: 1 },
+          { ...waits, request: 2 },
+        ],
+        positions: [1],
+      },
+    ] satisfies readonly {
+      name: string;
+      asked: readonly Asked[];
+      repeated?: boolean;
+      positions: readonly number[];
+    }[]) {
+      it(name, () => {
+        const { list } = waiting(asked, true);
+        expect(positions(list, namesAnswered(list, repeated))).to.deep.equal(expected);
       });
     }
   });
