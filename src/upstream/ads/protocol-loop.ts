@@ -293,6 +293,14 @@ export class ProtocolLoop<S extends TypeState, R extends IncomingSotw> implement
     this.#effects.add({ kind: 'apply', transaction: said });
     this.#acknowledge(state, response);
     this.#silence.heard(state, said);
+    this.#askAgain(state);
+  }
+
+  #askAgain(state: S): void {
+    const again = this.#strategy.askAgain?.(state) ?? [];
+    if (again.length === 0) return;
+    for (const subscription of again) resubscribe(state, subscription);
+    this.#sendChanges(state);
   }
 
   #acknowledge(state: S, response: R): void {

@@ -53,6 +53,11 @@ export interface ProtocolStrategy<S extends TypeState, R extends IncomingSotw> {
   ): ReadonlySet<UpstreamSubscription>;
   /** Before the resources of this subscription are dropped, because nobody subscribes to them any more. */
   onUnsubscribed(state: S, subscription: UpstreamSubscription): void;
+  /**
+   * After a response: what must be left out and subscribed once more, because upstream may not have seen that it was.
+   * SotW only: in delta nonces do not gate subscriptions (protocol §4.3).
+   */
+  askAgain?(state: S): readonly UpstreamSubscription[];
   /** Whether silence means absence in the end (protocol §3.9). */
   absentAfterTimeout(state: S, subscription: UpstreamSubscription): boolean;
   /** resource_timeout has passed, or (`extended`) a little more. */

@@ -2,6 +2,7 @@ import type { ResourceName } from '../../model/brand.ts';
 import type { Locator } from '../../wire/requests.ts';
 import type { PreviousResponse } from './previous-response.ts';
 import type { TypeState } from './stream-protocol.ts';
+import type { SubscribedAgain } from './subscribed-again.ts';
 
 /** One type on a SotW stream. */
 export interface SotwState extends TypeState {
@@ -23,6 +24,7 @@ export interface SotwState extends TypeState {
    * upstream has seen.
    */
   attributionAmbiguous: boolean;
+  readonly subscribedAgain: SubscribedAgain;
   /** Names of which the last response said that a relay above does not know them yet (protocol §3.13). */
   unknownAbove: ReadonlySet<ResourceName>;
 }

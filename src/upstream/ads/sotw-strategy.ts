@@ -29,6 +29,7 @@ import { sotwRequest, sotwRequests } from './sotw-requests.ts';
 import { isFull, type SotwState } from './sotw-state.ts';
 import type { StepEffects } from './step-effects.ts';
 import type { StreamProtocolOptions, TypeState } from './stream-protocol.ts';
+import { SubscribedAgain } from './subscribed-again.ts';
 import { covered } from './type-state.ts';
 import {
   markResolved,
@@ -66,6 +67,7 @@ export class SotwStrategy implements ProtocolStrategy<SotwState, IncomingSotw> {
       hasNamed: false,
       names: [],
       locators: [],
+      subscribedAgain: new SubscribedAgain(),
       unknownAbove: none,
     };
   }
@@ -78,6 +80,7 @@ export class SotwStrategy implements ProtocolStrategy<SotwState, IncomingSotw> {
     state.hasNamed = false;
     state.names = [];
     state.locators = [];
+    state.subscribedAgain.clear();
     state.lastRequestSeen = 0;
     state.attributionAmbiguous = false;
     // Control planes count from 1 again when they restart, and are silent about a version that they think is known:
@@ -91,6 +94,7 @@ export class SotwStrategy implements ProtocolStrategy<SotwState, IncomingSotw> {
     subscribed: readonly UpstreamSubscription[],
     unsubscribed: readonly UpstreamSubscription[],
   ): readonly OutgoingRequest[] {
+    if (!isFull(state) && state.requestCount > 1) state.subscribedAgain.subscribe(subscribed, unsubscribed);
     return sotwRequests(state, subscribed, unsubscribed);
   }
 
@@ -131,7 +135,17 @@ export class SotwStrategy implements ProtocolStrategy<SotwState, IncomingSotw> {
 
   onUnsubscribed(state: SotwState, subscription: UpstreamSubscription): void {
     state.previous = undefined;
-    if (subscription.requestNumber > 0) state.attributionAmbiguous = true;
+    if (subscription.requestNumber === 0) return;
+    state.attributionAmbiguous = true;
+    if (isFull(state) || subscription.kind !== 'name') return;
+    state.subscribedAgain.leave(subscription);
+    this.#effects.arm(`leaving ${state.type}`, this.#options.resourceTimeoutMs, () =>
+      state.subscribedAgain.forgetLeft(),
+    );
+  }
+
+  askAgain({ subscribedAgain, subscriptions }: SotwState): readonly UpstreamSubscription[] {
+    return subscribedAgain.unanswered(subscriptions);
   }
 
   *judge(state: SotwState, response: IncomingSotw): InTurns<Result<() => Transaction>> {
@@ -201,7 +215,7 @@ export class SotwStrategy implements ProtocolStrategy<SotwState, IncomingSotw> {
 
   /** `isRepeatable`: the same resources again would say nothing new. */
   #takeResources(
-    { subscriptions, acked }: SotwState,
+    { subscriptions, acked, subscribedAgain }: SotwState,
     response: IncomingSotw,
     reading: SotwReading,
     resolved: Interest[],
@@ -227,7 +241,9 @@ export class SotwStrategy implements ProtocolStrategy<SotwState, IncomingSotw> {
         acked.put(name, constraints, version, this.#stream.number, false);
       }
       for (const subscription of subscriptions.matching(name, aliases, constraints)) {
-        if (subscription.kind === 'name') markResolved(subscriptions, subscription, resolved);
+        if (subscription.kind !== 'name') continue;
+        markResolved(subscriptions, subscription, resolved);
+        subscribedAgain.received(subscription);
       }
     }
     return { puts, heartbeats, isRepeatable };
