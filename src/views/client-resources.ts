@@ -7,8 +7,17 @@ import type { View } from './view.ts';
 
 const none: readonly never[] = [];
 
+/** A resource that a client has, or may have. */
+interface ClientResource extends RetainedResource {
+  /**
+   * It was sent, unsubscribed and subscribed again before the client has answered: whether the client has read it before
+   * it unsubscribed, and has dropped it, is not known. So it is sent again if it is there, and removed if not.
+   */
+  readonly mayBeDropped?: true;
+}
+
 /** The resources that a client has, by their ids in its view. */
-export type ClientResources = ReadonlyMap<string, RetainedResource>;
+export type ClientResources = ReadonlyMap<string, ClientResource>;
 
 /** Items that a client knows to be absent, and the revision of the response that said so. */
 export type Absences = ReadonlyMap<string, number>;
@@ -33,13 +42,13 @@ export function clientResourcesOf(
   carriedOver: ClientResources | undefined,
 ): ClientResources {
   if (base.view === view) return carriedOver ?? new Map();
-  const resources = new Map<string, RetainedResource>();
+  const resources = new Map<string, ClientResource>();
   const moved = new MovedLocators(base.view.selection, view.selection);
-  const add = (id: string, retained: RetainedResource): void => {
-    const { item, variant } = retained;
+  const add = (id: string, retained: ClientResource): void => {
+    const { item } = retained;
     const targets = view.items.has(id) ? none : moved.targetsOf(item);
     const target = targets.find((one) => view.items.has(one.id)) ?? targets[0];
-    const now = target === undefined ? retained : { item: { ...item, ...target }, variant };
+    const now = target === undefined ? retained : { ...retained, item: { ...item, ...target } };
     resources.set(target?.id ?? id, now);
   };
   for (const [id, retained] of carriedOver ?? []) add(id, retained);
@@ -95,7 +104,7 @@ export function unknownAgainIn(
   { view, revision }: CursorPosition,
   carriedOver: ClientResources | undefined,
 ): ClientResources {
-  const resources = new Map<string, RetainedResource>(carriedOver);
+  const resources = new Map<string, ClientResource>(carriedOver);
   for (const item of view.unknownAgain) {
     const variant = valueAt(item, revision);
     if (isVariant(variant)) resources.set(item.id, { item, variant });
@@ -116,7 +125,7 @@ export function removalsIn(resources: ClientResources, view: View): Map<string, 
 
 /** Resources whose state is unknown in this view. The client keeps them: unknown is not absent (protocol §3.9). */
 export function unresolvedIn(resources: ClientResources, view: View): ClientResources | undefined {
-  const unresolved = new Map<string, RetainedResource>();
+  const unresolved = new Map<string, ClientResource>();
   const coverage = new Coverage(view);
   for (const [id, retained] of resources) {
     const item = view.items.get(id);

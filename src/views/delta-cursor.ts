@@ -1,4 +1,5 @@
 import type { Access } from '../model/access.ts';
+import { isVariant } from '../model/catalog.ts';
 import { NO_PARAMETERS } from '../model/parameters.ts';
 import { entryId, itemId, type Selection, type SelectionEntry } from '../model/selection.ts';
 import type { EarlierState, Encoding } from '../model/subscription.ts';
@@ -51,9 +52,25 @@ export class DeltaCursor extends Cursor {
     mustAnswer: readonly SelectionEntry[] = none,
   ): void {
     super.select(selection, access, again);
+    if (again.size > 0 && this.responses.awaitsAnswer) this.#carryOutstanding();
     if (mustAnswer.length === 0) return;
     for (const selected of mustAnswer) this.#requiredAnswers.add(selected);
     this.markBehind(true);
+  }
+
+  /**
+   * What was unsubscribed counts as never sent. But if it is subscribed again while a response with it is outstanding,
+   * the client may have sent both requests before it read that response. Then it has the resource; else it has dropped
+   * it (protocol §4.5).
+   */
+  #carryOutstanding(): void {
+    if (this.position === undefined || this.position.view === this.view) return;
+    const dropped = [...this.responses.outstandingAdditions()]
+      .filter(([id]) => !isVariant(this.lastSent(id)))
+      .map(([id, retained]) => [id, { ...retained, mayBeDropped: true }] as const);
+    if (dropped.length === 0) return;
+    const again = selectedOf(new Map(dropped), this.view);
+    if (again.size > 0) this.#carriedOver = new Map([...(this.#carriedOver ?? none), ...again]);
   }
 
   protected override move(selection: Selection, access: Access): void {
@@ -156,7 +173,8 @@ export class DeltaCursor extends Cursor {
     return {
       ...change,
       clientVersion: this.#clientVersions?.get(item.spelling),
-      resend: change.resend || this.#requiredAnswers.has(item.id),
+      resend:
+        change.resend || resources?.get(item.id)?.mayBeDropped === true || this.#requiredAnswers.has(item.id),
     };
   }
 

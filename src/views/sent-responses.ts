@@ -95,6 +95,16 @@ export abstract class SentResponses implements SentState {
     return this.#unanswered?.header.nonce === nonce || this.#indexOf(nonce) >= 0;
   }
 
+  /** By item, what the outstanding responses add, unless a later one of them removes it. */
+  outstandingAdditions(): ReadonlyMap<string, RetainedResource> {
+    const added = new Map<string, RetainedResource>();
+    for (const { additions, removals } of this.#outstanding) {
+      for (const { item } of removals) added.delete(item.id);
+      for (const addition of additions) added.set(addition.item.id, addition);
+    }
+    return added;
+  }
+
   /** A response was sent, and the cursor has moved behind it. */
   sent(response: SentResponse): void {
     const { header } = response;
@@ -146,7 +156,7 @@ export abstract class SentResponses implements SentState {
   /** The state of each item, given what the client was last sent of it. Valid until something is sent or answered. */
   itemStates(): (id: string, lastSent: Value | undefined) => ItemState {
     const outstanding = new Map<string, Variant | undefined>(this.#unansweredBefore);
-    for (const response of [...(this.#earlier ?? []), ...(this.#unanswered ? [this.#unanswered] : [])]) {
+    for (const response of this.#outstanding) {
       for (const [id, variant] of changesOf(response)) outstanding.set(id, variant);
     }
     const complete = this.#last?.complete === true;
@@ -226,6 +236,11 @@ export abstract class SentResponses implements SentState {
     const [response] = this.#earlier?.splice(index, 1) ?? [];
     if (this.#earlier?.length === 0) this.#earlier = undefined;
     return response;
+  }
+
+  /** The oldest first. */
+  get #outstanding(): readonly SentResponse[] {
+    return [...(this.#earlier ?? []), ...(this.#unanswered ? [this.#unanswered] : [])];
   }
 
   #indexOf(nonce: string): number {

@@ -356,6 +356,18 @@ describe('delta server (protocol §4)', () => {
       client.send('eds', { resourceNamesSubscribe: ['a'] });
       expect(told(client.one())).to.deep.equal(['+a x']);
     });
+    it('but what is still on its way may reach the client later: a "*" that is subscribed again removes what it lacks', () => {
+      const relay = new InMemoryRelay();
+      const client = relay.delta();
+      client.send('cds', { resourceNamesSubscribe: ['*'] });
+      relay.full('cds', { a: 'x', b: 'y' });
+      client.received();
+      client.send('cds', { resourceNamesUnsubscribe: ['*'] });
+      relay.full('cds', { a: 'x' });
+      client.received();
+      client.send('cds', { resourceNamesSubscribe: ['*'] });
+      expect(told(client.one())).to.deep.equal(['+a x', '-b']);
+    });
     it('with "*" held, a name that the wildcard covers is sent', () => {
       const { client } = withWildcardAnd('a', { a: 'x', b: 'y' });
       client.send('cds', { resourceNamesUnsubscribe: ['a'] });

@@ -29,7 +29,7 @@ type State = Readonly<Record<string, Resource>>;
 type Event =
   | { readonly kind: 'upstream'; readonly state: State }
   | { readonly kind: 'subscribe'; readonly add: readonly Pair[]; readonly drop: readonly Pair[] }
-  | { readonly kind: 'stop' | 'read on' | 'reject' };
+  | { readonly kind: 'stop' | 'read on' | 'delay' | 'arrive' | 'accept' | 'reject' };
 
 const contents = fc.constantFrom('1', '2', '3');
 const states: fc.Arbitrary<State> = fc.dictionary(
@@ -40,7 +40,7 @@ const some = fc.subarray([...pairs]);
 const events: fc.Arbitrary<Event> = fc.oneof(
   fc.record({ kind: fc.constant('upstream' as const), state: states }),
   fc.record({ kind: fc.constant('subscribe' as const), add: some, drop: some }),
-  fc.record({ kind: fc.constantFrom('stop', 'read on', 'reject') }),
+  fc.record({ kind: fc.constantFrom('stop', 'read on', 'delay', 'arrive', 'accept', 'reject') }),
 );
 
 /** A variant, as `identity` writes it. */
@@ -64,6 +64,8 @@ class Model {
   truth: State = {};
   #nonce = '';
   #greeted = false;
+  /** What is sent to the client is on its way for a while. */
+  #delayed = false;
 
   step(event: Event): void {
     switch (event.kind) {
@@ -80,12 +82,27 @@ class Model {
       case 'read on':
         this.client.unblock();
         break;
+      case 'delay':
+        this.#delayed = true;
+        return;
+      case 'arrive':
+        this.#arrive();
+        return;
+      case 'accept':
+        if (this.#nonce !== '') this.client.send('cds', { responseNonce: this.#nonce });
+        break;
       case 'reject':
         if (this.#nonce === '') return;
         this.client.send('cds', { responseNonce: this.#nonce, errorDetail: { code: 13, message: 'no' } });
         break;
     }
+    if (!this.#delayed) this.read();
+  }
+
+  /** What was on its way all the time. It may say what was so when it was sent. */
+  #arrive(): void {
     this.read();
+    this.#delayed = false;
   }
 
   upstream(): void {
@@ -130,10 +147,12 @@ class Model {
       for (const line of lines) {
         if (!line.startsWith('-')) continue;
         this.held.delete(line.slice(1));
+        if (this.#delayed) continue;
         expect(this.expected(), 'removed though it is there: a gap').to.not.have.property(line.slice(1));
       }
       for (const resource of response.resources)
-        this.held.set(identity(resource), contentOf(resource.resource));
+        if (this.#selects(identity(resource)))
+          this.held.set(identity(resource), contentOf(resource.resource));
       this.#nonce = response.nonce;
     }
   }
@@ -169,6 +188,7 @@ describe('delta with locators, in random schedules', () => {
         const model = new Model();
         for (const event of schedule) model.step(event);
         model.step({ kind: 'read on' });
+        model.step({ kind: 'arrive' });
         model.upstream();
         model.read();
         expect(Object.fromEntries(model.held)).to.deep.equal(model.expected());

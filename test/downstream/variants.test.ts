@@ -24,6 +24,7 @@ const variant = (name: string, content: string, constraints: Constraints, more: 
 const removal = (name: string, constraints: Constraints) => ({ name: resourceName(name), constraints });
 const prod = compiled(is('env', 'prod'));
 const test = compiled(is('env', 'test'));
+const xProd = variant('x', 'p', prod);
 const prod1 = compiled(and(is('env', 'prod'), is('version', 'v1')));
 const prod2 = compiled(and(is('env', 'prod'), is('version', 'v2')));
 
@@ -176,6 +177,38 @@ describe('variants (protocol §5, TP2)', () => {
       expect(told(response)).to.deep.equal(['-x {env == "prod"}']);
       expect(response.removedResources).to.deep.equal([]);
     });
+    for (const { title, accepted = false, now, expected } of [
+      { title: 'on its way, and it is there: sent again', now: [xProd], expected: ['+x {env == "prod"} p'] },
+      {
+        title: 'on its way, and it is gone: removed by its constraints',
+        now: [],
+        expected: ['-x {env == "prod"}'],
+      },
+      {
+        title: 'on its way, and there is another variant: replaced by its constraints',
+        now: [variant('x', 'u', UNCONSTRAINED)],
+        expected: ['+x {} u', '-x {env == "prod"}'],
+      },
+      {
+        title: 'accepted before, and it is gone: it counts as never sent',
+        accepted: true,
+        now: [],
+        expected: ['-x {}'],
+      },
+    ]) {
+      it(`unsubscribed, and subscribed again. What the client was sent was ${title}`, () => {
+        const relay = new InMemoryRelay();
+        const x = [locator('x', { env: 'prod' })];
+        const client = locating(relay, ['x', { env: 'prod' }], ['y', { env: 'prod' }]);
+        says(relay, [xProd, variant('y', 'p', prod)]);
+        const response = client.one();
+        if (accepted) client.ack('eds', response);
+        client.send('eds', { resourceLocatorsUnsubscribe: x });
+        says(relay, now, now.some((one) => one === xProd) ? [] : [removal('x', prod)]);
+        client.send('eds', { resourceLocatorsSubscribe: x });
+        expect(client.received().flatMap(told).toSorted()).to.deep.equal(expected);
+      });
+    }
     it('other parameters for a name: subscribed and unsubscribed in one request, only the new one is told', () => {
       const relay = new InMemoryRelay();
       const client = locating(relay, ['x', { env: 'prod' }]);
