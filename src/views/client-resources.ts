@@ -28,8 +28,8 @@ export interface CursorPosition {
   revision: number;
   /** How many visible changes the view had had then. */
   generation: number;
-  /** From earlier views. */
-  readonly absent?: Absences;
+  /** Absences that the client was told, from earlier views or while they are withheld from others. */
+  absent?: Absences | undefined;
 }
 
 /**
@@ -60,11 +60,12 @@ export function clientResourcesOf(
 }
 
 /** Names that the client knows to be absent. The next view need not say so again. */
-export function absentIn(base: CursorPosition, view: View): Absences {
+export function absentIn(base: CursorPosition, view: View, isWithheld: (id: string) => boolean): Absences {
   const absent = new Map<string, number>();
   for (const [id, revision] of base.absent ?? []) if (view.selection.has(id)) absent.set(id, revision);
   for (const [id, item] of base.view.items) {
-    if (view.selection.has(id) && valueAt(item, base.revision) === 'absent') absent.set(id, base.revision);
+    if (view.selection.has(id) && valueAt(item, base.revision) === 'absent' && !isWithheld(id))
+      absent.set(id, base.revision);
   }
   return absent;
 }

@@ -39,7 +39,7 @@ export function composeDelta(input: CompositionInput, changes: Iterable<Change>)
 /** What the view shows now, unless the client has it; and the removal of what it had instead. */
 function addVariant(
   content: DeltaContent,
-  { encoding }: CompositionInput,
+  { encoding, allItems }: CompositionInput,
   change: Change,
   now: Variant,
 ): void {
@@ -50,7 +50,7 @@ function addVariant(
     content.add(item, now, hasIt);
   }
   if (isVariant(lastSent)) content.replace(item, lastSent, now);
-  else if (item.named && lastSent === 'unknown') content.addAbsentForOthers(item);
+  else if (!allItems && item.named && lastSent === 'unknown') content.addAbsentForOthers(item);
   if (clientVersion === undefined || now.constraints.key === '') return;
   // initial_resource_versions has names without constraints. The client has the unconstrained resource, unless the
   // version shows that it has exactly this variant.

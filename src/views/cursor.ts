@@ -286,11 +286,11 @@ export abstract class Cursor implements Subscription, ViewSubscriber, SentItems 
 
   /** The input for a response that only this client gets. */
   protected ownInput(input: CompositionInput, resources: ClientResources | undefined): CompositionInput {
-    if (resources === undefined) return input;
+    if (resources === undefined) return { ...input, allItems: true };
     // What was deferred, and what a wildcard or glob of the view no longer shows.
     const retained = removalsIn(resources, this.view);
     for (const [id, entry] of this.#deferredRemovals ?? []) retained.set(id, entry);
-    return { ...input, deferredRemovals: retained.size > 0 ? retained : undefined };
+    return { ...input, allItems: true, deferredRemovals: retained.size > 0 ? retained : undefined };
   }
 
   protected changeOf(item: Item, resources: ClientResources | undefined): Change {
@@ -310,6 +310,7 @@ export abstract class Cursor implements Subscription, ViewSubscriber, SentItems 
       encoding: this.encoding,
       now: this.#pool.now(),
       controlPlane: this.#pool.controlPlane,
+      allItems: false,
       headAt: position?.view === view && position.revision < view.head ? view.headAt : undefined,
       errorsSentUpTo: (item) => (position === undefined ? -1 : errorsSentUpTo(position, view, item)),
       deferRemovals,

@@ -5,6 +5,7 @@ import { entryId, itemId, type Selection, type SelectionEntry } from '../model/s
 import type { EarlierState, Encoding } from '../model/subscription.ts';
 import type { Change } from './change.ts';
 import {
+  type Absences,
   absentIn,
   type ClientResources,
   clientResourcesOf,
@@ -22,6 +23,7 @@ import type { CompositionInput, NamedRemoval } from './response-content.ts';
 import { DeltaResponses } from './sent-responses.ts';
 import type { View } from './view.ts';
 import type { ViewPool } from './view-pool.ts';
+import { toldAtHead, WithheldAbsences } from './withheld-absences.ts';
 
 const none: readonly never[] = [];
 
@@ -34,6 +36,8 @@ export class DeltaCursor extends Cursor {
   /** initial_resource_versions that no response has covered yet (protocol §4.1). */
   #clientVersions: Map<string, string> | undefined;
   #waitForAll = false;
+  /** At the position. Made when it is needed. */
+  #withheld: WithheldAbsences | undefined;
 
   constructor(pool: ViewPool, encoding: Encoding, selection: Selection, access: Access, wake: () => void) {
     super(pool, encoding, selection, access, wake);
@@ -90,7 +94,9 @@ export class DeltaCursor extends Cursor {
     const base = this.position;
     if (base === undefined || base.view === view) return;
     this.#carriedOver = selectedOf(clientResourcesOf(base, view, this.#carriedOver), view);
-    this.position = { view, revision: -1, generation: view.generation, absent: absentIn(base, view) };
+    const absent = absentIn(base, view, (id) => this.#isWithheld(id));
+    this.position = { view, revision: -1, generation: view.generation, absent };
+    this.#withheld = undefined;
     base.view.anchored.delete(this);
     this.leave(base.view);
   }
@@ -128,7 +134,10 @@ export class DeltaCursor extends Cursor {
   protected override advance(): void {
     this.#carriedOver = this.#stillUnresolved();
     this.#requiredAnswers.dropAnswered(this.view);
+    const told = this.#toldAbsences();
     super.advance();
+    this.#withheld = undefined;
+    if (this.position !== undefined) this.position.absent = told;
     if (this.#clientVersions !== undefined) this.markBehind(true);
   }
 
@@ -144,6 +153,7 @@ export class DeltaCursor extends Cursor {
     return (
       this.#clientVersions !== undefined ||
       this.#carriedOver !== undefined ||
+      this.position?.absent !== undefined ||
       !this.#requiredAnswers.empty ||
       super.needsOwnResponse()
     );
@@ -172,10 +182,25 @@ export class DeltaCursor extends Cursor {
     const change = super.changeOf(item, resources);
     return {
       ...change,
+      lastSent: change.lastSent === 'absent' && this.#isWithheld(item.id) ? 'unknown' : change.lastSent,
       clientVersion: this.#clientVersions?.get(item.spelling),
       resend:
         change.resend || resources?.get(item.id)?.mayBeDropped === true || this.#requiredAnswers.has(item.id),
     };
+  }
+
+  #isWithheld(id: string): boolean {
+    if (this.position === undefined) return false;
+    this.#withheld ??= new WithheldAbsences(this.position);
+    return this.#withheld.has(id);
+  }
+
+  /** Absences that the client was told, and that are withheld at the head from those who were not. */
+  #toldAbsences(): Absences | undefined {
+    const { view, position } = this;
+    // In one view they are withheld from all alike.
+    if (position === undefined || (position.view === view && position.absent === undefined)) return undefined;
+    return toldAtHead(view, ({ id }) => this.lastSent(id) === 'absent' && !this.#isWithheld(id));
   }
 
   #mustRemove(): readonly NamedRemoval[] {

@@ -13,6 +13,8 @@ export interface CompositionInput {
   readonly encoding: Encoding;
   readonly now: number;
   readonly controlPlane: string;
+  /** The changes are those of all items, with what this client was last sent, and not only of what has changed. */
+  readonly allItems: boolean;
   /** When the view's head arrived, if the subscriber has a position in this view and the head is newer. */
   readonly headAt: number | undefined;
   /** The revision up to which the subscriber has got the errors of an item. */

@@ -78,6 +78,7 @@ export class ViewState implements WholeState, ViewSubscriber {
         deferRemovals: false,
         deferredRemovals: undefined,
         firstResponseDue: true,
+        allItems: true,
         mustRemove: [],
       },
       changesSince(view, -1, undefined),

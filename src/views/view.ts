@@ -113,7 +113,7 @@ export class View {
   }
 
   /** The items of one spelling, whatever their parameters; `name`: the same in canonical spelling. */
-  *spelled(locator: boolean, spelling: string, name: ResourceName): Iterable<Item> {
+  *spelled(locator: boolean, spelling: string, name: ResourceName): IteratorObject<Item, undefined> {
     const seen = new Set<Parameters>();
     for (const form of this.#formsOf(name)) {
       if (form.locator !== locator || seen.has(form.parameters)) continue;

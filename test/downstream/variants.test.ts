@@ -167,6 +167,28 @@ describe('variants (protocol §5, TP2)', () => {
       says(relay, [variant('x', 'p', prod)]);
       expect(told(client.one())).to.deep.equal(['+x {env == "prod"} p', '-x {}']);
     });
+    it('a miss that was told is not told again when another set of the name hits', () => {
+      const relay = new InMemoryRelay();
+      const client = locating(relay, ['x', { env: 'dev' }]);
+      says(relay, []);
+      expect(told(client.one())).to.deep.equal(['-x {}']);
+      client.send('eds', { resourceLocatorsSubscribe: [locator('x', { env: 'prod' })] });
+      client.send('eds', { resourceLocatorsSubscribe: [locator('y', { env: 'prod' })] });
+      expect(client.received()).to.deep.equal([]);
+      says(relay, [xProd]);
+      expect(client.received().flatMap(told)).to.deep.equal(['+x {env == "prod"} p', '-y {}']);
+    });
+    it('a miss waits for the other sets of the name: it is told when the one that is unknown is unsubscribed', () => {
+      const relay = new InMemoryRelay();
+      const client = locating(relay, ['x', { env: 'dev' }], ['x', { env: 'prod' }]);
+      const dev = [...relay.upstream.interests].find(({ parameters }) =>
+        compiled(is('env', 'dev')).matches(parameters),
+      );
+      relay.says({ type: eds, holder: namedHolder, resolved: dev === undefined ? [] : [dev] });
+      expect(client.received()).to.deep.equal([]);
+      client.send('eds', { resourceLocatorsUnsubscribe: [locator('x', { env: 'prod' })] });
+      expect(client.received().flatMap(told)).to.deep.equal(['-x {}']);
+    });
     it('a deleted variant is removed by its constraints, never by its bare name', () => {
       const relay = new InMemoryRelay();
       const client = locating(relay, ['x', { env: 'prod' }]);
