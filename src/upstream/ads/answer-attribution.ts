@@ -187,11 +187,15 @@ export function namesAnswered(
 
 /**
  * A delta response removes a name that was never delivered, and the response does not say for which parameters. Servers
- * answer in order, so it is for the locators of the oldest request that waits.
+ * answer in order, so it is for the locators of the oldest request that waits, or for those that the same response has
+ * answered (`justAnswered`): → n{A}, → n{B}, → n{C}, ← -n for A, ← n and -n, which are for B and A.
  */
-export function ofOldestRequest(named: readonly UpstreamSubscription[]): readonly UpstreamSubscription[] {
+export function ofOldestRequest(
+  named: readonly UpstreamSubscription[],
+  justAnswered: ReadonlySet<UpstreamSubscription>,
+): readonly UpstreamSubscription[] {
   const waiting = named.filter(
-    ({ requestNumber, resolvedOnThisStream }) => requestNumber > 0 && !resolvedOnThisStream,
+    (one) => one.requestNumber > 0 && (!one.resolvedOnThisStream || justAnswered.has(one)),
   );
   const oldest = waiting.reduce(
     (least, { requestNumber }) => Math.min(least, requestNumber),

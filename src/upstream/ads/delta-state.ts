@@ -24,6 +24,8 @@ export interface DeltaState extends TypeState {
    * about one name arrive in the order of the requests.
    */
   readonly unansweredUnsubscribed: UnansweredUnsubscribed;
+  /** Subscriptions to names of which the last response has a resource, and none before it on this stream had. */
+  readonly justAnswered: Set<UpstreamSubscription>;
   /** Of the last response, while a later wildcard or glob waits: what this stream had delivered so before. */
   readonly repeated: Set<Identity>;
 }

@@ -59,6 +59,7 @@ export class DeltaStrategy implements ProtocolStrategy<DeltaState, IncomingDelta
       awaitingResend: new Set(),
       unsubscribeInFlight: false,
       unansweredUnsubscribed: new UnansweredUnsubscribed(),
+      justAnswered: new Set(),
       repeated: new Set(),
     };
   }
@@ -203,7 +204,6 @@ export class DeltaStrategy implements ProtocolStrategy<DeltaState, IncomingDelta
 
   #commit(state: DeltaState, response: IncomingDelta, reading: DeltaReading): Transaction {
     const { subscriptions, acked, holder, type } = state;
-    const { version } = response;
     const { resourceErrors } = reading;
     const removals: Removal[] = [];
     const resolved: Interest[] = [];
@@ -223,7 +223,7 @@ export class DeltaStrategy implements ProtocolStrategy<DeltaState, IncomingDelta
     return transaction({
       holder,
       type,
-      version,
+      version: response.version,
       puts,
       removals,
       heartbeats,
@@ -236,6 +236,7 @@ export class DeltaStrategy implements ProtocolStrategy<DeltaState, IncomingDelta
   #takeResources(state: DeltaState, all: readonly Put[], resolved: Interest[]): TakenResources {
     const { subscriptions, acked } = state;
     const taken: TakenResources = { puts: [], heartbeats: [], answered: [] };
+    state.justAnswered.clear();
     for (const put of all) {
       const { name, constraints, aliases, ttlMilliseconds } = put;
       for (const former of state.unansweredUnsubscribed.of(name)) {
@@ -254,11 +255,10 @@ export class DeltaStrategy implements ProtocolStrategy<DeltaState, IncomingDelta
         acked.put(name, constraints, put.version, this.#stream.number, viaAlias);
       }
       markReceived(state, put);
-      for (const subscription of namesAnswered(
-        subscriptions.matching(name, aliases, constraints),
-        isRepeated,
-      )) {
+      const matching = subscriptions.matching(name, aliases, constraints);
+      for (const subscription of namesAnswered(matching, isRepeated)) {
         taken.answered.push(subscription);
+        if (!subscription.resolvedOnThisStream) state.justAnswered.add(subscription);
         markResolved(subscriptions, subscription, resolved);
       }
     }
@@ -318,7 +318,8 @@ export class DeltaStrategy implements ProtocolStrategy<DeltaState, IncomingDelta
     const unanswered = state.unansweredUnsubscribed
       .of(name)
       .filter((subscription) => isFor(subscription, constraints, this.#options.locators));
-    const meant = ofOldestRequest([...state.subscriptions.naming(name, constraints), ...unanswered]);
+    const named = [...state.subscriptions.naming(name, constraints), ...unanswered];
+    const meant = ofOldestRequest(named, state.justAnswered);
     for (const subscription of meant)
       if (!state.unansweredUnsubscribed.delete(subscription))
         markResolved(state.subscriptions, subscription, resolved);

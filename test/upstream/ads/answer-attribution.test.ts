@@ -399,7 +399,8 @@ describe('which subscriptions a response answers', () => {
       true,
     );
     for (const subscription of list.slice(4)) subscription.resolvedOnThisStream = true;
-    expect(positions(list, ofOldestRequest(list))).to.deep.equal([1, 2]);
+    expect(positions(list, ofOldestRequest(list, new Set()))).to.deep.equal([1, 2]);
+    expect(positions(list, ofOldestRequest(list, new Set(list.slice(4))))).to.deep.equal([4]);
   });
 
   describe('SotW', () => {
