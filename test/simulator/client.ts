@@ -207,7 +207,11 @@ export class Client {
     if (!this.#started) return;
     if (this.#side === undefined) throw new Violation(4, `${this.plan.id} has no stream`);
     for (const topic of this.#topics.values()) this.#settle(topic);
-    this.#served = this.#topics.values().every((topic) => topic.holdsAny);
+    // What a SotW client could not be told to be gone is saved nowhere.
+    const forms = this.#forms(this.#parameters);
+    this.#served = this.#topics
+      .values()
+      .every((topic) => topic.holdsAny && !forms.every((form) => topic.absent(form)));
     this.#arm(this.host.disturbances);
   }
 
