@@ -166,7 +166,7 @@ function shownBy(stream: DeltaWaiting, said: Said): Shown {
  * The subscriptions to a name, among those that match a resource of a delta response, that it answers. Servers answer in
  * order, so while an earlier subscription with other parameters waits, it is for that. If that is answered, it may be an
  * update of it: → n{A}, ← n@1, → n{B}, ← n@2. Else a removal that follows would count for the later one too, though its
- * own answer has another variant. `isRepeated`: this stream had delivered it before, with the same version.
+ * own answer has another variant. After 2 s this is not doubted any more. `isRepeated`: this stream had delivered it before, with the same version.
  */
 export function namesAnswered(
   matching: readonly UpstreamSubscription[],

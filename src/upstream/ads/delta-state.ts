@@ -1,8 +1,10 @@
 import { UNCONSTRAINED } from '../../model/constraints.ts';
-import type { Put } from '../../model/transaction.ts';
+import type { Put, Removal } from '../../model/transaction.ts';
 import type { Identity } from './accept-resource.ts';
 import { type AckedVariant, type VariantKey, variantKey } from './acked-resources.ts';
+import { isFor } from './answer-attribution.ts';
 import type { TypeState } from './stream-protocol.ts';
+import { covered } from './type-state.ts';
 import type { UnansweredUnsubscribed } from './unanswered-unsubscribed.ts';
 import { type UpstreamSubscription, waitingCollections } from './upstream-subscriptions.ts';
 
@@ -84,6 +86,35 @@ export function noteRepeated(state: DeltaState, puts: readonly Put[], stream: nu
   for (const put of puts) {
     const known = acked.get(put.name, put.constraints.key);
     if (known?.confirmedOnStream === stream && known.version === put.version) repeated.add(put);
+  }
+}
+
+/**
+ * What a resolved name has from an earlier stream. Variants that an unresolved subscription may still confirm stay.
+ */
+export function removeUnconfirmedOfName(
+  state: DeltaState,
+  subscription: UpstreamSubscription,
+  stream: number,
+  locators: boolean,
+): Removal[] {
+  if (subscription.kind !== 'name') return [];
+  const removals: Removal[] = [];
+  for (const variant of covered(state, subscription)) {
+    if (variant.confirmedOnStream === stream || !isFor(subscription, variant.constraints, locators)) continue;
+    const subscriptions = state.subscriptions.matching(variant.name, [], variant.constraints);
+    if (subscriptions.some((other) => !other.resolvedOnThisStream)) continue;
+    state.acked.delete(variant);
+    removals.push({ name: variant.name, constraints: variant.constraints });
+  }
+  return removals;
+}
+
+/** The requests up to this one were so long ago that every response has seen them. */
+export function trustNames({ subscriptions }: DeltaState, requestNumber: number): void {
+  for (const subscription of subscriptions.unresolved) {
+    if (subscription.kind === 'name' && subscription.requestNumber > 0)
+      subscription.anyResponseAnswers ||= subscription.requestNumber <= requestNumber;
   }
 }
 

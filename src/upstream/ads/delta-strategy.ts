@@ -23,7 +23,14 @@ import { type AckedVariant, variantKey } from './acked-resources.ts';
 import { deltaAnswers, isFor, namesAnswered, ofOldestRequest, shows } from './answer-attribution.ts';
 import { type DeltaReading, notFound, readDelta } from './delta-reading.ts';
 import { deltaRequest, deltaRequests, isPlainWildcard, noVersions } from './delta-requests.ts';
-import { type DeltaState, markReceived, noteRepeated, resumable } from './delta-state.ts';
+import {
+  type DeltaState,
+  markReceived,
+  noteRepeated,
+  removeUnconfirmedOfName,
+  resumable,
+  trustNames,
+} from './delta-state.ts';
 import type { ProtocolStrategy, StreamStatus, TimeoutOutcome } from './protocol-strategy.ts';
 import { ResponseParts } from './response-parts.ts';
 import type { StepEffects } from './step-effects.ts';
@@ -261,6 +268,7 @@ export class DeltaStrategy implements ProtocolStrategy<DeltaState, IncomingDelta
         if (!subscription.resolvedOnThisStream) state.justAnswered.add(subscription);
         markResolved(subscriptions, subscription, resolved);
       }
+      if (matching.length > 1) this.#awaitOwnAnswers(state, matching);
     }
     return taken;
   }
@@ -328,23 +336,15 @@ export class DeltaStrategy implements ProtocolStrategy<DeltaState, IncomingDelta
       removals.push(...this.#removeUnconfirmedOfName(state, only));
   }
 
-  /**
-   * What a resolved name has from an earlier stream. Variants that an unresolved subscription may still confirm stay.
-   */
   #removeUnconfirmedOfName(state: DeltaState, subscription: UpstreamSubscription): Removal[] {
-    if (subscription.kind !== 'name') return [];
-    const removals: Removal[] = [];
-    for (const variant of covered(state, subscription)) {
-      if (
-        variant.confirmedOnStream === this.#stream.number ||
-        !isFor(subscription, variant.constraints, this.#options.locators)
-      )
-        continue;
-      const subscriptions = state.subscriptions.matching(variant.name, [], variant.constraints);
-      if (subscriptions.some((other) => !other.resolvedOnThisStream)) continue;
-      state.acked.delete(variant);
-      removals.push({ name: variant.name, constraints: variant.constraints });
+    return removeUnconfirmedOfName(state, subscription, this.#stream.number, this.#options.locators);
+  }
+
+  /** They may have answers of their own (see `namesAnswered`), or the server has sent one for several requests. */
+  #awaitOwnAnswers(state: DeltaState, matching: readonly UpstreamSubscription[]): void {
+    for (const { kind, resolvedOnThisStream, requestNumber } of matching) {
+      if (kind === 'name' && !resolvedOnThisStream && requestNumber > 0)
+        this.#effects.stopDoubting(`${requestNumber} ${state.type}`, () => trustNames(state, requestNumber));
     }
-    return removals;
   }
 }

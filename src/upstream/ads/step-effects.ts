@@ -63,6 +63,12 @@ export class StepEffects {
     });
   }
 
+  /** Runs once responses have not shown for so long whether a request has been seen. */
+  stopDoubting(request: string, run: () => void): void {
+    const timer = `doubt ${request}`;
+    if (!this.isArmed(timer)) this.arm(timer, attributionWaitMs, run);
+  }
+
   /** The stream has ended, and its timers with it. */
   forgetTimers(): void {
     this.#timers.clear();

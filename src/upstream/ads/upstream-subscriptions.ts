@@ -22,7 +22,7 @@ export interface UpstreamSubscription {
   suspended: boolean;
   /** Which subscription request of this stream named it, from 1; 0: none yet. */
   requestNumber: number;
-  /** Every response from now on has seen its request: it was in the first one, or resource_timeout has passed since. */
+  /** Every response from now on has seen its request: it was in the first one, or was sent long ago. */
   anyResponseAnswers: boolean;
   /** Upstream answered it on this stream. */
   resolvedOnThisStream: boolean;
