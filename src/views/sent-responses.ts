@@ -95,11 +95,13 @@ export abstract class SentResponses implements SentState {
     return this.#unanswered?.header.nonce === nonce || this.#indexOf(nonce) >= 0;
   }
 
-  /** By item, what the outstanding responses add, unless a later one of them removes it. */
+  /** By item, what the outstanding responses add, unless a later one of them removes this variant. */
   outstandingAdditions(): ReadonlyMap<string, RetainedResource> {
     const added = new Map<string, RetainedResource>();
     for (const { additions, removals } of this.#outstanding) {
-      for (const { item } of removals) added.delete(item.id);
+      for (const { item, variant } of removals) {
+        if (added.get(item.id)?.variant.constraints.key === variant.constraints.key) added.delete(item.id);
+      }
       for (const addition of additions) added.set(addition.item.id, addition);
     }
     return added;

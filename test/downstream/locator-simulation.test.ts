@@ -216,6 +216,22 @@ describe('delta with locators, in random schedules', () => {
               { kind: 'subscribe', add: [['*', 'test']], drop: [] },
             ],
           ],
+          // The last response repeats an older removal, of another variant than the one that is on its way.
+          [
+            [
+              { kind: 'subscribe', add: [['*', 'test']], drop: [] },
+              { kind: 'upstream', state: { a: '1' } },
+              { kind: 'subscribe', add: [['a', 'prod']], drop: [['*', 'test']] },
+              { kind: 'delay' },
+              { kind: 'subscribe', add: [['a', 'test']], drop: [] },
+              { kind: 'upstream', state: { a: { test: '1' } } },
+              { kind: 'subscribe', add: [], drop: [['a', 'test']] },
+              { kind: 'reject' },
+              { kind: 'stop' },
+              { kind: 'upstream', state: {} },
+              { kind: 'subscribe', add: [['a', 'test']], drop: [] },
+            ],
+          ],
         ],
       },
     );
