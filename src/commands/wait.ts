@@ -87,7 +87,6 @@ function readTimeout(text: string): Result<number> {
 }
 
 function missingText({ missing, clients, missingClients }: WaitResponse, timeout: string): string {
-  const said = `not accepted after ${timeout} by ${missing} of ${counted(clients, 'stream')}`;
   const rows = missingClients.map(({ client, node, type, name, state, why }) => [
     client,
     node,
@@ -97,5 +96,16 @@ function missingText({ missing, clients, missingClients }: WaitResponse, timeout
     why,
   ]);
   const table = textTable(['CLIENT', 'NODE', 'TYPE', 'NAME', 'STATE', 'WHY'], rows);
-  return rows.length < missing ? `${said}, among them\n\n${table}` : `${printable(said)}:\n\n${table}`;
+  const held = missingClients.filter(({ client, state }) => client === '' && state === 'HELD').length;
+  const streams = missing - held;
+  const said = printable(`not accepted after ${timeout}${whose(streams, clients, held)}`);
+  return rows.length < missing ? `${said}, among them\n\n${table}` : `${said}:\n\n${table}`;
+}
+
+/** Streams that have not accepted it, and names that the relay holds back from all of them. */
+function whose(streams: number, clients: number, held: number): string {
+  const byStreams = ` by ${streams} of ${counted(clients, 'stream')}`;
+  if (held === 0) return byStreams;
+  const names = `the relay holds back ${counted(held, 'name')}`;
+  return streams === 0 ? `: ${names}` : `${byStreams}; ${names}`;
 }

@@ -98,6 +98,22 @@ for (const workers of [0, 2]) {
       expect(without.code, without.out).to.equal(0);
     });
 
+    it('wait counts what is frozen as names, not as streams', async () => {
+      const [one, two] = [await open('one'), await open('two')];
+      await run('freeze', '--reason', 'holidays', ...admin());
+      files.write('cds', new Map([['shop', '2']]));
+      await eventually(async () => {
+        const failed = await run('wait', '--timeout', '300ms', ...admin());
+        expect(failed.err).to.match(/^not accepted after 300ms: the relay holds back 1 name:$/m);
+        expect(failed.err).to.match(
+          /^ +cds +shop +HELD +upstream says something new, and changes are frozen$/m,
+        );
+        expect(failed.code).to.equal(1);
+      });
+      await run('unfreeze', '--reason', 'over', ...admin());
+      await Promise.all([one, two].map((client) => client.gets('cds', ['shop: 2'])));
+    });
+
     it('tap shows messages to and from clients, of one client or one type, as JSON lines', async () => {
       const client = await open('tapped');
       const other = await open('other');
