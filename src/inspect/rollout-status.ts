@@ -39,7 +39,11 @@ export function rolloutSummary({ enabled, state, freezes }: RolloutReport): Roll
 
 function summary(state: RolloutState, freezes: RolloutReport['freezes']): RolloutSummary {
   const { kind, since } = state;
-  if (kind === 'FROZEN') return { state: kind, since, reason: freezes.map((one) => one.reason).join('; ') };
+  if (kind === 'FROZEN') {
+    // A rollback freezes each of its types for the same reason.
+    const reasons = new Set(freezes.map((one) => one.reason));
+    return { state: kind, since, reason: [...reasons].join('; ') };
+  }
   return { state: kind, since, reason: kind === 'IDLE' ? '' : state.reason };
 }
 

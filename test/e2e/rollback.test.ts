@@ -79,7 +79,12 @@ describe('rollback', function () {
     await client.gets('cds', ['old: 1', 'shop: 1']);
     const [newest] = (await historyOf()).changes;
     expect(newest).to.include({ revision: 3, verdict: 'RELEASED' });
-    expect(newest?.reason).to.equal('rollback to revision 1: the new shop is slow');
+    const reason = 'rollback to revision 1: the new shop is slow';
+    expect(newest?.reason).to.equal(reason);
+    const status = await ask('status');
+    expect(status.out, 'the reason once, though many types are frozen').to.match(
+      new RegExp(`^rollout: FROZEN for \\d+ s: ${reason}$`, 'm'),
+    );
     expect(relay.log.some(({ message }) => message === 'an operator has rolled back')).to.equal(true);
 
     write(['shop', '3']);
