@@ -33,6 +33,10 @@ const meanings: ReadonlyMap<string, string> = new Map([
   ['ERR_SSL_WRONG_VERSION_NUMBER', 'it is not TLS that was spoken to a TLS port'],
   ['ERR_SSL_NO_APPLICATION_PROTOCOL', 'the client does not offer HTTP/2 (ALPN h2)'],
   ['ERR_SSL_PEER_DID_NOT_RETURN_A_CERTIFICATE', 'the client sent no certificate'],
+  [
+    'ERR_SSL_TLSV13_ALERT_CERTIFICATE_REQUIRED',
+    'the other end asks for a client certificate, and none was shown',
+  ],
   ['CERT_HAS_EXPIRED', 'the certificate has expired'],
   ['CERT_NOT_YET_VALID', 'the certificate is not valid yet'],
   ['DEPTH_ZERO_SELF_SIGNED_CERT', 'the certificate is signed by itself and not trusted'],

@@ -264,7 +264,7 @@ describe('who may ask the admin listener', function () {
       ]);
       const anonymous = await run('status', '--ca', ca);
       expect(anonymous.code).to.equal(1);
-      expect(anonymous.output).to.match(/certificate/);
+      expect(anonymous.output).to.match(/asks for a client certificate/);
       const untrusting = await run('status', ...identity.slice(0, 4));
       expect(untrusting.output).to.match(/not trusted|--ca/);
       const half = await run('status', '--cert', certificate);
