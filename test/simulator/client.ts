@@ -254,7 +254,7 @@ export class Client {
       constrained,
       locators: locators.length > 0,
       loss: (byName) => this.host.loss(kind, byName),
-      returnsKept: () => this.host.returnsKept(kind),
+      returnsKept: () => this.host.returnsKept,
       hasty: () => this.host.hasty,
       unanswered: (form) => this.host.taciturn && this.#topics.values().every((topic) => topic.absent(form)),
     });

@@ -253,26 +253,15 @@ export class RelayHost implements Host {
   }
 
   /**
-   * At a gate, a wildcard gets what is released of a name that comes anew (docs/adr/0100). That is the content before,
-   * if it was kept for those who ask by name (see `loss`, `silent`).
+   * At a gate, a wildcard gets what is released of a name that comes anew (docs/adr/0100). That is the content before, if
+   * it was kept for those who ask by name: because a removal waits, or because upstream has not told them of it (see
+   * `loss`).
    */
-  returnsKept(kind: Kind): boolean {
-    if (this.plan.gate === true && (this.silent || this.loss(kind, true) !== 'nothing')) return true;
+  get returnsKept(): boolean {
+    if (this.plan.gate === true) return true;
     return this.plan.endpoints.some((id) => {
       const host = this.#options.hosts.get(id);
-      return host instanceof RelayHost && host.returnsKept(kind);
-    });
-  }
-
-  /**
-   * A control plane above says nothing of names that it does not have. Asked anew, what went meanwhile is gone for
-   * wildcards, and kept for those who ask by name until `resource_timeout`.
-   */
-  get silent(): boolean {
-    return this.plan.endpoints.some((id) => {
-      const host = this.#options.hosts.get(id);
-      if (host === undefined || host instanceof RelayHost) return host?.silent === true;
-      return host.habits.protocol === 'DELTA' && !host.habits.tellsMissing;
+      return host instanceof RelayHost && host.returnsKept;
     });
   }
 
