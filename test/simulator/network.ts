@@ -74,6 +74,8 @@ export class Connection {
   readonly latency: number;
   readonly network: Network;
   readonly #calls = new Set<Call>();
+  /** Responses that the reader has not taken, of all streams. */
+  readonly #arrived: { readonly call: Call; readonly take: () => void }[] = [];
   /** Called when it dies, unless its owner closed it. */
   lost: ((reason: string) => void) | undefined;
   /** A stream begins or fails on it. */
@@ -130,7 +132,24 @@ export class Connection {
   unstall(): void {
     if (!this.#stalled) return;
     this.#stalled = false;
-    for (const call of [...this.#calls]) call.flush();
+    this.#flush();
+    for (const call of [...this.#calls]) call.drain();
+  }
+
+  /** A response is there. */
+  arrived(call: Call, take: () => void): void {
+    this.#arrived.push({ call, take });
+    if (this.#stalled) return;
+    this.#flush();
+    call.drain();
+  }
+
+  #flush(): void {
+    while (!this.#stalled) {
+      const next = this.#arrived.shift();
+      if (next === undefined) return;
+      if (next.call.live) next.take();
+    }
   }
 
   /** Both ends learn of it; what was on its way is lost. */
@@ -162,7 +181,6 @@ export class Call implements ServerStream {
   #paused = false;
   #blocked = false;
   readonly #requests: { readonly bytes: Buffer; readonly arrived: (() => void) | undefined }[] = [];
-  readonly #responses: (() => void)[] = [];
   /** Hears of each frame as the server writes it, and again when the client gets it. */
   written: ((frame: Buffer) => () => void) | undefined;
 
@@ -210,13 +228,12 @@ export class Call implements ServerStream {
     if (!this.#live) return true;
     if (this.#blocked) this.connection.network.options.overrun(this.connection);
     const deliver = this.written?.(frame);
-    this.connection.later(() => {
-      this.#responses.push(() => {
+    this.connection.later(() =>
+      this.connection.arrived(this, () => {
         if (deliver === undefined) this.#client.message(frame.subarray(5));
         else deliver();
-      });
-      if (!this.connection.stalled) this.flush();
-    });
+      }),
+    );
     this.#blocked = this.connection.stalled || this.connection.slow;
     return !this.#blocked;
   }
@@ -243,13 +260,8 @@ export class Call implements ServerStream {
 
   // The network between.
 
-  /** The client takes what has arrived. */
-  flush(): void {
-    while (this.#live && !this.connection.stalled) {
-      const next = this.#responses.shift();
-      if (next === undefined) break;
-      next();
-    }
+  /** The client has taken what has arrived. */
+  drain(): void {
     if (!this.#blocked) return;
     this.connection.later(() => {
       if (!this.#live || !this.#blocked || this.connection.stalled) return;
