@@ -27,6 +27,15 @@ export const noFirstRequest = (milliseconds: number): Refusal => ({
   },
 });
 
+/** Another worker took the last place at the same time. */
+export const noPlace: Refusal = {
+  reason: 'streams',
+  status: {
+    code: Code.RESOURCE_EXHAUSTED,
+    message: 'as many streams are open as this relay takes (limits.max_streams)',
+  },
+};
+
 export const stalled = (milliseconds: number): Refusal => ({
   reason: 'stalled',
   status: {

@@ -2,6 +2,7 @@ import { ADS_SERVICE, knownTypes } from '../model/types.ts';
 import type { GrpcStatus } from '../wire/grpc-status.ts';
 import type { Peer, ServerStream } from '../wire/server-stream.ts';
 import type { DownstreamServices } from './services.ts';
+import { noPlace } from './stream-refusals.ts';
 import { type Route, XdsStream } from './xds-stream.ts';
 
 /** Every streaming xDS method (protocol §2), by path. */
@@ -80,6 +81,11 @@ export class XdsServer {
     opened(stream);
     transport.handle(stream);
     return undefined;
+  }
+
+  /** Ends the newest streams: it took more than there are places (limits.max_streams). */
+  keepOldest(count: number): void {
+    for (const stream of [...this.#streams.values()].slice(count)) stream.failFor(noPlace);
   }
 
   /** An upstream is down: streams that it alone could answer fail (protocol §8). */

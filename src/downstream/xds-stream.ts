@@ -225,12 +225,12 @@ export class XdsStream implements StreamHandler, OrderedStream {
 
   /** Ends a stream that has nothing to say and no upstream that could change this (protocol §8, Upstream outage). */
   failIfUnavailable(): void {
-    this.#refuseFor(this.#ended ? undefined : unavailable(this.#types, this.#services));
+    this.failFor(this.#ended ? undefined : unavailable(this.#types, this.#services));
   }
 
   /** Ends a stream that subscribes to what its upstream refuses. */
   failIfRefused(): void {
-    this.#refuseFor(this.#ended ? undefined : refusedUpstream(this.#types, this.#services));
+    this.failFor(this.#ended ? undefined : refusedUpstream(this.#types, this.#services));
   }
 
   /** Ends a stream whose client has not asked for anything yet, or has not read, for too long. */
@@ -243,7 +243,7 @@ export class XdsStream implements StreamHandler, OrderedStream {
       return;
     }
     if (this.#blockedSince === undefined || now - this.#blockedSince < stalledMilliseconds) return;
-    this.#refuseFor(stalled(stalledMilliseconds));
+    this.failFor(stalled(stalledMilliseconds));
   }
 
   /** Writes what is due, one response at a time: while the client does not read, nothing is queued. */
@@ -338,7 +338,7 @@ export class XdsStream implements StreamHandler, OrderedStream {
     return created;
   }
 
-  #refuseFor(refusal: Refusal | undefined): void {
+  failFor(refusal: Refusal | undefined): void {
     if (refusal !== undefined) this.#refuse(refusal.reason, refusal.status);
   }
 

@@ -60,7 +60,12 @@ const primaryState = z.object({
 const load = z.object({ streams: z.int(), connections: z.int() });
 
 /** In the other workers. */
-const loadElsewhere = z.object({ kind: z.literal('load_elsewhere'), load });
+const loadElsewhere = z.object({
+  kind: z.literal('load_elsewhere'),
+  load,
+  /** Workers took more than limits.max_streams at the same time: this one keeps its oldest streams, so many. */
+  mostStreams: z.int().optional(),
+});
 
 /** What operators have set (AdminService SetLogLevel): all that is in force. */
 const logLevels = z.object({

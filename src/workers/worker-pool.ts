@@ -47,6 +47,7 @@ import { merged } from './merged.ts';
 import { countersOfEnded, workerSeries } from './merged-series.ts';
 import { workerSocket } from './private-directory.ts';
 import type { WorkerClient } from './worker-client.ts';
+import { WorkerLoads } from './worker-loads.ts';
 import { forkWorker } from './worker-process.ts';
 import { type CanaryListener, WorkerSlot } from './worker-slot.ts';
 import type { ReportingWorkers } from './workers-fleet.ts';
@@ -58,6 +59,8 @@ export interface WorkerPoolOptions {
   readonly conditions: Conditions;
   /** The first message to each worker. */
   readonly start: Omit<Start, 'slot' | 'canaries'>;
+  /** Of clients, over all workers. */
+  readonly maxStreams: number;
   readonly canaries: CanaryListener & {
     /** For a worker that starts; undefined: there is no rollout. */
     canaries(): CanariesMessage | undefined;
@@ -81,7 +84,7 @@ export class WorkerPool implements ClientsView, ReportingWorkers {
   #primaryState: PrimaryState = { kind: 'primary_state', ready: false, down: [], refused: [] };
   /** The counters of workers that have ended. */
   #endedSeries: Promise<readonly Series[]> = Promise.resolve([]);
-  #announcing = false;
+  readonly #loads: WorkerLoads;
   #wasListening = false;
   /** Called for each change while the first workers start. */
   #onStartup: (() => void) | undefined;
@@ -90,6 +93,7 @@ export class WorkerPool implements ClientsView, ReportingWorkers {
     this.#options = options;
     this.#start = options.start;
     this.#slots = Array.from({ length: count }, (_, index) => this.#slot(index + 1));
+    this.#loads = new WorkerLoads(this.#slots, options.maxStreams);
     options.logLevels.onChange(() => {
       for (const slot of this.#slots) slot.send(this.#logLevels());
     });
@@ -130,7 +134,8 @@ export class WorkerPool implements ClientsView, ReportingWorkers {
     return this.#slots.filter(({ listening }) => listening).map(({ report }) => report);
   }
 
-  reload(text: string): void {
+  reload(text: string, maxStreams: number): void {
+    this.#loads.maxStreams = maxStreams;
     this.#start = { ...this.#start, text };
     for (const slot of this.#slots) slot.send({ kind: 'reload', text });
   }
@@ -312,22 +317,7 @@ export class WorkerPool implements ClientsView, ReportingWorkers {
       this.#wasListening = this.listening;
       this.#options.changed();
     }
-    // One message for all that happened meanwhile.
-    if (this.#announcing) return;
-    this.#announcing = true;
-    setImmediate(() => {
-      this.#announcing = false;
-      let [streams, connections] = [0, 0];
-      for (const { load } of this.#slots) {
-        streams += load.streams;
-        connections += load.connections;
-      }
-      for (const slot of this.#slots) {
-        const { load } = slot;
-        const others = { streams: streams - load.streams, connections: connections - load.connections };
-        slot.send({ kind: 'load_elsewhere', load: others });
-      }
-    });
+    this.#loads.changed();
   }
 
   /** Why not all of them could start; undefined when all listen. */

@@ -130,6 +130,7 @@ async function startPool(
       logFormat,
       version: core.version,
     },
+    maxStreams: config.limits.maxStreams,
     canaries: fleet,
     changed: () => core.changed(),
     restarted: () => core.metrics.workerRestarts().inc(),
@@ -178,7 +179,7 @@ class WorkerPoolServing implements ClientServing {
   }
 
   reload(config: Config): void {
-    this.clients.reload(config.source.text);
+    this.clients.reload(config.source.text, config.limits.maxStreams);
     this.#fleet.moved();
   }
 

@@ -122,6 +122,7 @@ export class Worker {
         return;
       case 'load_elsewhere':
         this.#loadElsewhere = message.load;
+        if (message.mostStreams !== undefined) this.#core.relay.server.keepOldest(message.mostStreams);
         return;
       case 'log_levels':
         this.#options.logLevels.take(message.overrides);

@@ -332,6 +332,26 @@ describe('workers: 2', function () {
     expect(await relay.metric('downstream_rejected_total', 'reason="streams"')).to.be.at.least(2);
   });
 
+  it('limits.max_streams holds when streams open on all workers at the same time', async () => {
+    using files = new ResourceFiles();
+    files.write('cds', new Map([['shop', '1']]));
+    await using relay = await RelayProcess.start({
+      upstreams: [files.upstream],
+      workers: 2,
+      limits: { max_streams: 4 },
+    });
+    await using stack = new AsyncDisposableStack();
+    const clients = fleet(relay, 8, stack);
+    await eventually(() => {
+      const ended = clients.filter(({ status }) => status !== undefined);
+      expect(ended.map(({ status }) => status?.code)).to.deep.equal([8, 8, 8, 8]);
+    });
+    expect(await relay.metric('downstream_streams')).to.equal(4);
+    expect(await relay.metric('downstream_rejected_total', 'reason="streams"')).to.equal(4);
+    const kept = clients.filter(({ status }) => status === undefined);
+    await Promise.all(kept.map((client) => client.gets('cds')));
+  });
+
   it('limits.max_connections counts over all workers', async () => {
     using files = new ResourceFiles();
     files.write('cds', new Map([['shop', '1']]));
