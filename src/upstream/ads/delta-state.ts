@@ -1,3 +1,4 @@
+import type { ResourceName } from '../../model/brand.ts';
 import { UNCONSTRAINED } from '../../model/constraints.ts';
 import type { Put, Removal } from '../../model/transaction.ts';
 import type { Identity } from './accept-resource.ts';
@@ -106,6 +107,29 @@ export function removeUnconfirmedOfName(
     if (subscriptions.some((other) => !other.resolvedOnThisStream)) continue;
     state.acked.delete(variant);
     removals.push({ name: variant.name, constraints: variant.constraints });
+  }
+  return removals;
+}
+
+/**
+ * A locator was unsubscribed and subscribed again before it was answered. The resource that came then answered the first
+ * subscription. The second one is answered by a removal without constraints, if the resource was deleted in between:
+ *
+ *     → +a {env=prod}   → -a {env=prod}   → +a {env=prod}   ← a {env == "prod"}   ← removed: a
+ */
+export function removeGoneMeanwhile(
+  { acked, subscriptions, unansweredUnsubscribed }: DeltaState,
+  name: ResourceName,
+): Removal[] {
+  const again = subscriptions.named(name).filter((one) => unansweredUnsubscribed.mayHaveTakenAnswerOf(one));
+  const [only] = again;
+  if (only === undefined || again.length > 1) return [];
+  const removals: Removal[] = [];
+  for (const variant of acked.of(name)) {
+    const matching = subscriptions.matching(name, [], variant.constraints);
+    if (matching.length !== 1 || matching[0] !== only) continue;
+    acked.delete(variant);
+    removals.push({ name, constraints: variant.constraints });
   }
   return removals;
 }

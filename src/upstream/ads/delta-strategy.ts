@@ -27,6 +27,7 @@ import {
   type DeltaState,
   markReceived,
   noteRepeated,
+  removeGoneMeanwhile,
   removeUnconfirmedOfName,
   resumable,
   trustNames,
@@ -246,9 +247,7 @@ export class DeltaStrategy implements ProtocolStrategy<DeltaState, IncomingDelta
     state.justAnswered.clear();
     for (const put of all) {
       const { name, constraints, aliases, ttlMilliseconds } = put;
-      for (const former of state.unansweredUnsubscribed.of(name)) {
-        if (isFor(former, constraints, this.#options.locators)) state.unansweredUnsubscribed.delete(former);
-      }
+      state.unansweredUnsubscribed.received(name, constraints);
       if (!this.#isSubscribed(state, put)) continue;
       const known = acked.get(name, constraints.key);
       const isRepeated = known?.confirmedOnStream === this.#stream.number && known.version === put.version;
@@ -328,6 +327,7 @@ export class DeltaStrategy implements ProtocolStrategy<DeltaState, IncomingDelta
       .filter((subscription) => isFor(subscription, constraints, this.#options.locators));
     const named = [...state.subscriptions.naming(name, constraints), ...unanswered];
     const meant = ofOldestRequest(named, state.justAnswered);
+    if (meant.length === 0) removals.push(...removeGoneMeanwhile(state, name));
     for (const subscription of meant)
       if (!state.unansweredUnsubscribed.delete(subscription))
         markResolved(state.subscriptions, subscription, resolved);
