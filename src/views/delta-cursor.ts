@@ -110,14 +110,16 @@ export class DeltaCursor extends Cursor {
 
   /**
    * If the parameters of a client change, it may lose resources of a wildcard or glob. It keeps all of them until the
-   * wildcard is resolved, and then gets all changes in one response.
+   * wildcard is resolved, and then gets all changes in one response. A wildcard that it adds holds nothing up.
    */
   protected withheld(): boolean {
     const { view } = this;
     if (this.#waitForAll && !this.responded && !view.collectionsResolved) return true;
     const from = this.position?.view;
     if (from === undefined || from === view || view.collectionsResolved) return false;
-    return view.selection.collections.some((selected) => from.selection.has(entryId(selected)));
+    return view.selection.collections.some(
+      (selected) => from.selection.has(entryId(selected)) && !view.isResolved(selected),
+    );
   }
 
   protected override takeChanges(deferRemovals: boolean): Frame | undefined {

@@ -145,6 +145,19 @@ describe('variants (protocol §5, TP2)', () => {
       relay.says({ type: cds, puts, complete: true });
       expect(wrapped(client.one())).to.deep.equal(['+x {env == "prod"} p']);
     });
+    it('§3.9 a wildcard that is not answered yet does not hold up another one', () => {
+      const relay = new InMemoryRelay();
+      const client = relay.delta();
+      client.send('cds', { resourceLocatorsSubscribe: [locator('*', { env: 'prod' })] });
+      relay.says({ type: cds, puts: [put(cds, 'x', 'p', { constraints: prod })] });
+      expect(told(client.one())).to.deep.equal(['+x {env == "prod"} p']);
+      client.send('cds', { resourceLocatorsSubscribe: [locator('*', { env: 'test' })] });
+      const puts = [put(cds, 'x', 'p2', { constraints: prod }), put(cds, 'y', 't', { constraints: test })];
+      relay.says({ type: cds, puts, resolved: [] });
+      expect(told(client.one())).to.deep.equal(['+x {env == "prod"} p2']);
+      relay.says({ type: cds });
+      expect(told(client.one())).to.deep.equal(['+y {env == "test"} t']);
+    });
     it('several parameter sets for one name on one stream: each its variant', () => {
       const relay = new InMemoryRelay();
       const client = locating(relay, ['x', { env: 'prod' }], ['x', { env: 'test' }]);
