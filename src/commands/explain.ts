@@ -111,7 +111,7 @@ const states: ReadonlyMap<string, string> = new Map([
   ['ERROR', 'rejected'],
 ]);
 
-function clientText(client: ClientTypeState, { match, matchFound }: ExplainResponse): string {
+function clientText(client: ClientTypeState, { match, matchFound, canary }: ExplainResponse): string {
   const { state, version, lastNack } = client;
   const nack = lastNack === '' ? '' : `, last rejected: ${printable(lastNack)}`;
   // Delta control planes need not give a response a version: each resource has its own.
@@ -120,7 +120,8 @@ function clientText(client: ClientTypeState, { match, matchFound }: ExplainRespo
       ? 'What this client was last sent'
       : `This client was last sent version ${printable(version)}`;
   const sent = `${what}: ${state} (${states.get(state) ?? state})${nack}`;
-  return `${sent}\n${heldText(client, matchFound ? match : undefined)}`;
+  const side = canary ? '\nIt is a canary: it gets changes before the others.' : '';
+  return `${sent}\n${heldText(client, matchFound ? match : undefined)}${side}`;
 }
 
 /** `match`: the constraints of the variant that it would get now. */

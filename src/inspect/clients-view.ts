@@ -14,6 +14,7 @@ import type { TapMessage } from '../gen/distributary/admin/v1/delivery_pb.ts';
 import type { GetClientResponse, ListClassesResponse } from '../gen/distributary/admin/v1/fleet_pb.ts';
 import type { Parameters } from '../model/parameters.ts';
 import { fail, type Result } from '../model/result.ts';
+import type { Side } from '../model/side.ts';
 import type { EncodedStatus } from '../wire/client-status.ts';
 import { Code, type GrpcStatus } from '../wire/grpc-status.ts';
 import type { ClientStatusQuery } from './client-configs.ts';
@@ -41,6 +42,7 @@ export interface ClientsSummary {
 export interface ClientDetails {
   /** Those that it asks for the name with, or would. */
   readonly parameters: Parameters;
+  readonly side: Side;
   /** Undefined: it has not subscribed to the type. */
   readonly state: Plain<ClientTypeState> | undefined;
 }

@@ -117,19 +117,24 @@ export class DiffSides {
     return query.kind === 'parameters' ? ok(this.#matching(query.parameters)) : this.#heldBy(query.client);
   }
 
-  /** What a client with these parameters gets of everything that is cached. */
+  /** What a client with these parameters gets of everything that is cached, if it is no canary. */
   #matching(parameters: Parameters): ComparableSide {
     const { store } = this.#options.relay;
     const side: MutableSide = new Map();
     for (const [type, table] of store.tables()) {
       const values = new Map<string, Comparables>();
-      for (const name of table.resources.keys()) {
-        const value = store.peek(type, name, parameters);
+      for (const name of new Set([...table.resources.keys(), ...this.#pendingOf(type)])) {
+        const value = store.sides.released.peek(type, name, parameters);
         if (isVariant(value)) values.set(name, comparableOf(value));
       }
       side.set(type, values);
     }
     return side;
+  }
+
+  /** Upstream may have removed them. */
+  *#pendingOf(type: TypeUrl): Iterable<ResourceName> {
+    for (const pending of this.#options.relay.gate.pending) if (pending.type === type) yield pending.name;
   }
 
   /** What a client was sent, by CSDS: its stream may be in another process. */

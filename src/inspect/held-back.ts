@@ -1,5 +1,6 @@
 import type { Plain } from '../admin/plain.ts';
 import type { MissingClient } from '../gen/distributary/admin/v1/delivery_pb.ts';
+import type { ResourceName, TypeUrl } from '../model/brand.ts';
 import type { MaskReason, PendingName } from '../model/rollout.ts';
 import { typeInfo } from '../model/types.ts';
 import type { Relay } from '../relay.ts';
@@ -22,7 +23,17 @@ export function heldBack(relay: Relay, query: AcceptanceQuery): Acceptance {
   return { clients: 0, missing: listed.length, listed };
 }
 
-function row({ type, name, masked }: PendingName): Plain<MissingClient> {
-  const why = masked === undefined ? 'only canaries have it yet' : reasons[masked];
-  return { client: '', node: '', type: typeInfo(type).short, name, state: 'HELD', why };
+/** Why not everybody sees what upstream says under a name. */
+export function whyHeldBack(relay: Relay, type: TypeUrl, name: ResourceName): string {
+  for (const pending of relay.gate.pending)
+    if (pending.type === type && pending.name === name) return whyOf(pending);
+  return '';
+}
+
+const whyOf = ({ masked }: PendingName): string =>
+  masked === undefined ? 'only canaries have it yet' : reasons[masked];
+
+function row(pending: PendingName): Plain<MissingClient> {
+  const { type, name } = pending;
+  return { client: '', node: '', type: typeInfo(type).short, name, state: 'HELD', why: whyOf(pending) };
 }

@@ -13,7 +13,6 @@ import type {
   ResourceQuery,
   ResourcesQuery,
 } from '../admin/ports.ts';
-import type { CachedResource } from '../cache/cached-resource.ts';
 import type {
   ExplainResponse,
   GetResourceResponse,
@@ -23,16 +22,12 @@ import type {
 } from '../gen/distributary/admin/v1/admin_pb.ts';
 import type { SetLogLevelResponse } from '../gen/distributary/admin/v1/log_pb.ts';
 import type { ClientStatusRequest } from '../gen/envoy/service/status/v3/csds_pb.ts';
-import type { ResourceName, TypeUrl } from '../model/brand.ts';
-import { isVariant } from '../model/catalog.ts';
+import type { TypeUrl } from '../model/brand.ts';
 import { systemClock } from '../model/clock.ts';
-import { explainMatch, formatConstraints } from '../model/constraints.ts';
-import { NO_PARAMETERS } from '../model/parameters.ts';
 import { fail, ok, type Result } from '../model/result.ts';
 import { TimeSlices } from '../model/time-slices.ts';
 import { typeInfo } from '../model/types.ts';
 import type { UpstreamState } from '../model/upstream.ts';
-import { canonicalName } from '../model/xdstp.ts';
 import type { Log } from '../observe/log.ts';
 import type { LogLevels } from '../observe/log-levels.ts';
 import type { Relay } from '../relay.ts';
@@ -44,10 +39,11 @@ import { answerTooLarge, type ClientStatusQuery, ownConfig } from './client-conf
 import { ALL_CLIENTS } from './client-status-scope.ts';
 import type { ClientsView } from './clients-view.ts';
 import { DeliveryInspection } from './delivery.ts';
+import { explain } from './explain.ts';
 import { FleetInspection } from './fleet-inspection.ts';
 import { setLogLevel } from './log-level.ts';
 import { cachedVariants } from './resource-contents.ts';
-import { listResources, variantSummary } from './resource-list.ts';
+import { listResources } from './resource-list.ts';
 import { operate } from './rollout-operations.ts';
 import { rolloutStatus, rolloutSummary } from './rollout-status.ts';
 import { staleReason } from './stale-reason.ts';
@@ -188,28 +184,10 @@ export class Inspection implements Inspector {
   }
 
   async explain(query: ExplainQuery): Promise<Result<Plain<ExplainResponse>, GrpcStatus>> {
-    const { relay } = this.#options;
-    const name = canonicalName(query.name, query.type);
-    if (!name.ok) return fail({ code: Code.INVALID_ARGUMENT, message: name.error });
     const client =
       query.client === undefined ? undefined : await this.#options.clients().find(query.client, query);
     if (client?.ok === false) return client;
-    const parameters = query.parameters ?? client?.value.parameters ?? NO_PARAMETERS;
-    const state = client?.value.state;
-    const cached = cachedOf(relay, query.type, name.value);
-    const value = relay.store.peek(query.type, name.value, parameters);
-    const variants = [...(cached?.variants.values() ?? [])].map((entry) =>
-      Object.assign(variantSummary(entry), explainMatch(entry.constraints.expression, parameters)),
-    );
-    return ok({
-      match: isVariant(value) ? formatConstraints(value.constraints.expression) : '',
-      matchFound: isVariant(value),
-      variants,
-      parameters: Object.fromEntries(parameters.entries),
-      ambiguous: variants.filter(({ matches }) => matches).length > 1,
-      state: isVariant(value) ? 'present' : value,
-      ...(state === undefined ? {} : { client: state }),
-    });
+    return explain(this.#options.relay, query, client?.value);
   }
 
   listResources(query: ResourcesQuery): Result<Plain<ListResourcesResponse>, GrpcStatus> {
@@ -271,11 +249,6 @@ export class Inspection implements Inspector {
   metricsText(): Promise<string> {
     return this.#options.metricsText();
   }
-}
-
-function cachedOf(relay: Relay, type: TypeUrl, name: ResourceName): CachedResource | undefined {
-  for (const [url, table] of relay.store.tables()) if (url === type) return table.resources.get(name);
-  return undefined;
 }
 
 /** The error names the endpoint that it is of: another one may be tried now. */

@@ -97,10 +97,12 @@ export class LocalClients implements ClientsView {
     const stream = this.#relay.server.stream(client);
     if (stream === undefined) return noSuchClient(client);
     const asked = stream.types.find(({ info }) => info.url === type);
-    if (asked === undefined) return ok({ parameters: derivedOf(stream), state: undefined });
+    const side = stream.client?.access.side ?? 'released';
+    if (asked === undefined) return ok({ parameters: derivedOf(stream), side, state: undefined });
     const holding = holdingOf(asked, name, parameters);
     return ok({
       parameters: holding?.parameters ?? parametersOf(asked, name) ?? derivedOf(stream),
+      side,
       state: { ...typeState(asked), ...heldOf(asked, holding, name) },
     });
   }

@@ -1,8 +1,9 @@
 import type { Plain, ResourcesQuery } from '../admin/ports.ts';
-import type { CachedResource, CacheEntry } from '../cache/cached-resource.ts';
+import type { CachedResource } from '../cache/cached-resource.ts';
 import type { ListResourcesResponse, VariantSummary } from '../gen/distributary/admin/v1/admin_pb.ts';
 import { formatConstraints } from '../model/constraints.ts';
 import { fail, ok, type Result } from '../model/result.ts';
+import type { HeldVariant } from '../model/rollout.ts';
 import { typeInfo } from '../model/types.ts';
 import type { Relay } from '../relay.ts';
 import { Code, type GrpcStatus } from '../wire/grpc-status.ts';
@@ -42,9 +43,9 @@ export function listResources(
   });
 }
 
-export function variantSummary({ constraints, variant, holders }: CacheEntry): Plain<VariantSummary> {
+export function variantSummary({ variant, holders }: HeldVariant): Plain<VariantSummary> {
   return {
-    constraints: formatConstraints(constraints.expression),
+    constraints: formatConstraints(variant.constraints.expression),
     version: variant.version,
     bytes: variant.payload?.bytes.length ?? 0,
     since: new Date(variant.cachedSince).toISOString(),

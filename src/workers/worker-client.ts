@@ -80,10 +80,13 @@ export class WorkerClient {
   ): Answered<ClientDetails> {
     const parameters = Object.fromEntries(asked?.entries ?? []);
     return attempt(
-      this.#admin.explain({ client, type, name, parameters }).then(({ parameters, client: state }) => ({
-        parameters: internParameters(Object.entries(parameters)),
-        state,
-      })),
+      this.#admin
+        .explain({ client, type, name, parameters })
+        .then(({ parameters, canary, client: state }) => ({
+          parameters: internParameters(Object.entries(parameters)),
+          side: canary ? 'canary' : 'released',
+          state,
+        })),
     );
   }
 

@@ -3,6 +3,7 @@ import { expect } from 'chai';
 import { ControlPlane } from '../upstream/ads/control-plane.ts';
 import { contentOf, typeOf } from '../upstream/ads/responses.ts';
 import { always, eventually } from './support/eventually.ts';
+import { run } from './support/explain.ts';
 import { RelayProcess } from './support/relay.ts';
 import { reaches, rolloutOf } from './support/rollout-state.ts';
 import { Connections, type VariantClient } from './support/variant-client.ts';
@@ -91,9 +92,13 @@ for (const workers of [0, 2]) {
       for (const client of test) expect(client.heard()).to.deep.equal([]);
 
       rejects = true;
-      says(`${prefix}x{env=test}:bad`);
+      // What prod has already: only canaries of test have it too.
+      says(`${prefix}x{env=test}:2`);
       const held = await reaches(relay, 'HELD');
       rejects = false;
+      const sets = ['--param', 'env=test', '--against', 'env=prod', '--name', `${prefix}x`];
+      const diff = await run('diff', ...sets, '--admin', `http://${relay.admin}`);
+      expect(diff.out).to.match(/changed +cds/);
       expect(held.canaries).to.include({ total: 1, rejected: 1 });
       // What nobody has had yet comes through, and does not free what is held.
       says(`${prefix}new{env=test}:1`);

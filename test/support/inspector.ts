@@ -165,6 +165,7 @@ export function fakeInspector(changes: Partial<Inspector> = {}): Inspector & { r
         variants: query.name === 'web' ? [variant] : [],
         parameters,
         ambiguous: false,
+        canary: false,
         state: matchFound ? '' : 'absent',
         ...(query.client === undefined ? {} : { client: sampleClient.types[0] }),
       });

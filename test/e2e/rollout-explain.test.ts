@@ -1,0 +1,55 @@
+import { expect } from 'chai';
+import { eventually } from './support/eventually.ts';
+import { explainedOf, run } from './support/explain.ts';
+import { ModelPlane } from './support/model-plane.ts';
+import { ClientPool } from './support/recording-client.ts';
+import { RelayProcess } from './support/relay.ts';
+import { operate, reaches } from './support/rollout-state.ts';
+
+for (const workers of [0, 2]) {
+  describe(`explain while a change waits (workers: ${workers})`, function () {
+    this.timeout(60_000);
+
+    it('a client that is no canary gets what is released, and reads what waits; a canary gets the change', async () => {
+      await using plane = await ModelPlane.start();
+      plane.set('cds', { a: '1', b: '1' });
+      await using relay = await RelayProcess.start({
+        upstreams: [{ name: 'central', ads: { endpoints: [plane.address] } }],
+        rollout: { canary: { percent: 0.01 }, mode: 'MANUAL' },
+        workers,
+      });
+      using pool = new ClientPool(relay.xds, workers + 1);
+      const clients = new Map(['n1', 'n2', 'n3'].map((id) => [id, pool.open('delta', id)]));
+      for (const client of clients.values()) client.subscribe('cds');
+      for (const client of clients.values()) await client.gets('cds', { a: '1', b: '1' });
+      plane.set('cds', { a: '2' });
+      await reaches(relay, 'CANARY');
+      const canary = await eventually(() => {
+        const found = [...clients].filter(([, client]) => client.has('cds')['a'] === '2');
+        expect(found).to.have.length(1);
+        return found[0]?.[0] ?? '';
+      });
+      const explain = async (name: string): Promise<string> =>
+        (await run('explain', '--type', 'cds', '--name', name, '--admin', `http://${relay.admin}`)).out;
+
+      for (const id of clients.keys()) {
+        const [a, b] = [await explainedOf(relay, id, 'cds', 'a'), await explainedOf(relay, id, 'cds', 'b')];
+        if (id === canary) {
+          expect(a).to.match(/yes +\(all\) +no constraints +v2 /);
+          expect(a).to.include('It is a canary').and.not.match(/ v1 /);
+          expect(b).to.not.match(/ v1 /);
+        } else {
+          expect(a).to.match(/yes +\(all\) +no constraints +v1 /);
+          expect(a).to.match(/no +\(all\) +only canaries have it yet +v2 /);
+          expect(b).to.match(/yes +\(all\) +no constraints +v1 /);
+        }
+      }
+      expect(await explain('a'), 'of some client').to.match(/yes +\(all\) +no constraints +v1 /);
+
+      await operate(relay, 'Discard');
+      await eventually(async () => {
+        expect(await explain('a')).to.match(/no +\(all\) +upstream says something that was discarded +v2 /);
+      });
+    });
+  });
+}
