@@ -9,32 +9,35 @@ interface Gating {
   readonly types: readonly TypeUrl[];
 }
 
-export interface HeldChange {
-  /** Why it is held. */
-  readonly reason: string;
+export interface WaitingChange {
+  /** Why it is held; undefined: its canaries have not decided yet. */
+  readonly reason: string | undefined;
   readonly names: readonly Pick<PendingName, 'type'>[];
 }
 
-const remedy =
-  'run `distributary release` (everybody gets it) or `distributary discard` (canaries go back) first, then send SIGHUP';
+const operations = '`distributary release` (everybody gets it) or `distributary discard` (canaries go back)';
 
 /**
- * Why a reload must not take effect while a change is held: it would show the change to clients that are protected from
- * it. Undefined: it would not.
+ * Why a reload must not take effect while a change waits: it would show the change to clients that are protected from
+ * it. Undefined: it would not. More canaries may see what nobody has found bad.
  */
 export function reloadObjection(
-  { reason, names }: HeldChange,
+  { reason, names }: WaitingChange,
   before: Gating,
   after: Gating | undefined,
 ): string | undefined {
   const refused = (path: string, why: string): string => {
     const types = [...new Set(names.map(({ type }) => typeInfo(type).short))].join(', ');
-    return `${path}: ${why} while a change is held (${types}: ${counted(names.length, 'name')}; ${reason}): ${remedy}`;
+    const what = `${types}: ${counted(names.length, 'name')}`;
+    return reason === undefined
+      ? `${path}: ${why} while a change is with its canaries (${what}): wait until everybody has it, or run ${operations}, then send SIGHUP`
+      : `${path}: ${why} while a change is held (${what}; ${reason}): run ${operations} first, then send SIGHUP`;
   };
   if (after === undefined) return refused('rollout', 'it cannot be taken out');
   const ungated = names.find(({ type }) => before.types.includes(type) && !after.types.includes(type));
   if (ungated !== undefined)
     return refused('rollout.types', `${typeInfo(ungated.type).short} cannot be taken out`);
+  if (reason === undefined) return undefined;
   if (after.canary.percent > before.canary.percent) {
     const change = `${before.canary.percent} to ${after.canary.percent}`;
     return refused('rollout.canary.percent', `it cannot grow (${change})`);

@@ -87,7 +87,7 @@ export class Rollout {
     const known =
       this.#found().find((one) => !one.names.isDisjointFrom(keys)) ?? this.#verdicts.restored(keys);
     const reason = state.kind === 'HELD' ? state.reason : known?.reason;
-    if (reason === undefined || this.#settings === undefined) return undefined;
+    if (names.length === 0 || this.#settings === undefined) return undefined;
     return reloadObjection({ reason, names }, this.#settings, settings);
   }
 

@@ -69,6 +69,40 @@ describe('a reload of rollout while a change is held', function () {
     });
   }
 
+  it('without rollout while canaries have not decided yet: refused, until everybody has the change', async () => {
+    await using plane = await ModelPlane.start();
+    plane.set('cds', { a: '1' });
+    const manual = { ...gated, mode: 'MANUAL' };
+    await using relay = await RelayProcess.start(configOf(plane, manual));
+    using pool = new ClientPool(relay.xds);
+    const clients = ids.map((id) => pool.open('delta', id));
+    for (const client of clients) client.subscribe('cds');
+    for (const client of clients) await client.gets('cds', { a: '1' });
+    plane.set('cds', { a: 'bad' });
+    await eventually(() => {
+      expect(heardBad(clients)).to.equal(1);
+    });
+    relay.configure(configOf(plane, undefined));
+    await eventually(async () => {
+      expect(await relay.metric('config_reloads_total', 'rejected')).to.equal(1);
+    });
+    const refusal = relay.log.find(({ message }) => message.startsWith('the new configuration is refused'));
+    expect(String(refusal?.['problems'])).to.include(
+      'rollout: it cannot be taken out while a change is with',
+    );
+    await always(() => {
+      expect(heardBad(clients)).to.equal(1);
+    }, 500);
+    expect((await operate(relay, 'Release')).status).to.equal(200);
+    for (const client of clients) await client.gets('cds', { a: 'bad' });
+    relay.signal('SIGHUP');
+    await eventually(async () => {
+      expect(await relay.metric('config_reloads_total', 'accepted')).to.equal(1);
+    });
+    plane.set('cds', { a: '2' });
+    for (const client of clients) await client.gets('cds', { a: '2' });
+  });
+
   it('after a discard it is accepted, and what was discarded still reaches nobody', async () => {
     await using plane = await ModelPlane.start();
     plane.set('cds', { a: '1' });

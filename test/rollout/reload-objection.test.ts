@@ -55,3 +55,20 @@ describe('a reload while a change is held', () => {
     });
   }
 });
+
+describe('a reload while canaries have not decided yet', () => {
+  const undecided = { ...held, reason: undefined };
+
+  it('takes nothing away from what waits: everybody would get it', () => {
+    const path = /^rollout: it cannot be taken out while a change is with its canaries \(cds: 1 name\): wait/;
+    expect(reloadObjection(undecided, before, undefined)).to.match(path);
+    const types = /^rollout.types: cds cannot be taken out while a change is with its canaries/;
+    expect(reloadObjection(undecided, before, { ...before, types: [lds] })).to.match(types);
+  });
+
+  it('may add canaries, and take other types away', () => {
+    const more = { ...before, canary: { percent: 50, match: [shop, { key: 'env', value: 'test' }] } };
+    expect(reloadObjection(undecided, before, more)).to.equal(undefined);
+    expect(reloadObjection(undecided, before, { ...before, types: [cds] })).to.equal(undefined);
+  });
+});
