@@ -2,6 +2,7 @@ import { isVariant } from '../model/catalog.ts';
 import type { Variant } from '../model/resource.ts';
 import { encodeDeltaResponse } from '../wire/responses.ts';
 import { type Change, hasBody, needsSending, sameSuffix, sameVariant } from './change.ts';
+import { Coverage } from './coverage.ts';
 import { DeltaContent } from './delta-content.ts';
 import type { Composed } from './frame.ts';
 import { type CompositionInput, nextSerial } from './response-content.ts';
@@ -78,15 +79,17 @@ function addAbsence(
   if (isDue && input.deferredRemovals?.has(item.id) !== true) content.addAbsent(item);
 }
 
-/** What earlier responses deferred is removed now, or deferred again. */
+/** What earlier responses deferred is removed now, or deferred again: also if it is unknown by now (protocol §3.9). */
 function addDeferred(
   content: DeltaContent,
   { view, deferRemovals, deferredRemovals }: CompositionInput,
 ): void {
+  const coverage = new Coverage(view);
   for (const [id, entry] of deferredRemovals ?? []) {
     const now = view.items.get(id)?.last.value;
+    const isUnknown = now === undefined ? coverage.of(entry) === 'unresolved' : now === 'unknown';
     if (content.has(id) && isVariant(now)) content.replace(entry.item, entry.variant, now);
-    else if (deferRemovals) content.deferred.set(id, entry);
+    else if (deferRemovals || isUnknown) content.deferred.set(id, entry);
     else content.remove(entry.item, entry.variant);
   }
 }

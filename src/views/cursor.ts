@@ -44,7 +44,7 @@ export abstract class Cursor implements Subscription, ViewSubscriber, SentItems 
   protected view: View;
   /** What the client was last sent: the revision of a view. Undefined: nothing was sent yet. */
   protected position: CursorPosition | undefined;
-  #deferredRemovals: ReadonlyMap<string, RetainedResource> | undefined;
+  protected deferredRemovals: ReadonlyMap<string, RetainedResource> | undefined;
   readonly #nackRetries = new NackRetries();
   /** A wildcard or glob was added: its first response is sent even if it is empty. */
   #firstResponseDue: boolean;
@@ -95,7 +95,7 @@ export abstract class Cursor implements Subscription, ViewSubscriber, SentItems 
   }
 
   get hasDeferredRemovals(): boolean {
-    return this.#deferredRemovals !== undefined;
+    return this.deferredRemovals !== undefined;
   }
 
   positionIn(view: View): number | undefined {
@@ -212,7 +212,7 @@ export abstract class Cursor implements Subscription, ViewSubscriber, SentItems 
     const awaitsFirstAnswer = this.awaitsFirstAnswer();
     const { frame, deferredRemovals } = this.#composed(deferRemovals);
     if (frame === undefined && awaitsFirstAnswer) return undefined;
-    this.#deferredRemovals = deferredRemovals;
+    this.deferredRemovals = deferredRemovals;
     this.advance();
     return frame;
   }
@@ -229,7 +229,7 @@ export abstract class Cursor implements Subscription, ViewSubscriber, SentItems 
     }
     this.#dueItems.clear();
     if (this.#firstResponseDue && view.collectionsResolved) this.#firstResponseDue = false;
-    this.markBehind(this.#deferredRemovals !== undefined);
+    this.markBehind(this.deferredRemovals !== undefined);
     view.dropHistory();
     if (old === undefined || old === view) return;
     old.anchored.delete(this);
@@ -239,7 +239,7 @@ export abstract class Cursor implements Subscription, ViewSubscriber, SentItems 
   /** Nothing is new, except that deferred removals may be sent now. */
   protected onlyDeferredRemovals(): boolean {
     return (
-      this.#deferredRemovals !== undefined &&
+      this.deferredRemovals !== undefined &&
       this.positionIn(this.view) === this.view.head &&
       this.#dueItems.current === undefined
     );
@@ -253,8 +253,7 @@ export abstract class Cursor implements Subscription, ViewSubscriber, SentItems 
   /** Only this client has to be sent this: other cursors at its position get another response. */
   protected needsOwnResponse(): boolean {
     return (
-      (this.position !== undefined && this.position.view !== this.view) ||
-      this.#deferredRemovals !== undefined
+      (this.position !== undefined && this.position.view !== this.view) || this.deferredRemovals !== undefined
     );
   }
 
@@ -289,7 +288,7 @@ export abstract class Cursor implements Subscription, ViewSubscriber, SentItems 
     if (resources === undefined) return { ...input, allItems: true };
     // What was deferred, and what a wildcard or glob of the view no longer shows.
     const retained = removalsIn(resources, this.view);
-    for (const [id, entry] of this.#deferredRemovals ?? []) retained.set(id, entry);
+    for (const [id, entry] of this.deferredRemovals ?? []) retained.set(id, entry);
     return { ...input, allItems: true, deferredRemovals: retained.size > 0 ? retained : undefined };
   }
 
@@ -314,7 +313,7 @@ export abstract class Cursor implements Subscription, ViewSubscriber, SentItems 
       headAt: position?.view === view && position.revision < view.head ? view.headAt : undefined,
       errorsSentUpTo: (item) => (position === undefined ? -1 : errorsSentUpTo(position, view, item)),
       deferRemovals,
-      deferredRemovals: this.#deferredRemovals,
+      deferredRemovals: this.deferredRemovals,
       firstResponseDue: this.mustSendEmpty(),
       mustRemove: [],
     };

@@ -38,7 +38,7 @@ export class SotwCursor extends Cursor {
     if (!view.collectionsResolved) return true;
     if (this.encoding.unknownNames) return false;
     for (const item of view.unresolvedNames) {
-      if (this.#possiblyHeld?.has(item.spelling) === true || isVariant(this.lastSent(item.id))) return true;
+      if (this.#possiblyHeld?.has(item.spelling) === true || this.#holds(item.id)) return true;
     }
     return false;
   }
@@ -57,6 +57,10 @@ export class SotwCursor extends Cursor {
 
   protected compose(input: CompositionInput, changes: Iterable<Change>): Composed {
     return composeSotw(input, changes, this.responses.lastSerial);
+  }
+
+  #holds(id: string): boolean {
+    return isVariant(this.lastSent(id)) || this.deferredRemovals?.has(id) === true;
   }
 
   /** Whether the version in the client's first request shows that it has everything visible. */

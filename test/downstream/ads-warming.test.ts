@@ -1,8 +1,9 @@
 import { create, toBinary } from '@bufbuild/protobuf';
 import { AnySchema } from '@bufbuild/protobuf/wkt';
 import { expect } from 'chai';
+import { NodeSchema } from '../../src/gen/envoy/config/core/v3/base_pb.ts';
 import type { DiscoveryResponse } from '../../src/gen/envoy/service/discovery/v3/discovery_pb.ts';
-import { typeUrl } from '../../src/model/brand.ts';
+import { resourceName, typeUrl } from '../../src/model/brand.ts';
 import type { Put } from '../../src/model/transaction.ts';
 import { typeInfo } from '../../src/model/types.ts';
 import { USER_AGENT } from '../../src/wire/via.ts';
@@ -16,6 +17,9 @@ import {
   type SotwClient,
   type,
 } from '../support/in-memory-relay.ts';
+import { compiled, is, told } from '../support/variants.ts';
+
+const prod = compiled(is('env', 'prod'));
 
 /** A Cluster of type EDS. */
 function warming(name: string, content: string): Put {
@@ -89,6 +93,34 @@ describe('routes and the clusters that they lead to (§8)', () => {
     expect(said(client)).to.deep.equal([]);
     client.ack('cds', cds);
     expect(said(client)).to.deep.equal(['rds r:2', 'cds y:1']);
+  });
+
+  it('what is gone meanwhile and unknown again, for a node that has changed, stays until that is known (delta)', () => {
+    const relay = new InMemoryRelay();
+    const client = relay.delta();
+    client.send('cds', { node: create(NodeSchema, node({ env: 'prod' })) });
+    clusters(relay, { x: '1' });
+    client.ack('cds', client.one());
+    client.send('eds', { resourceNamesSubscribe: ['c'] });
+    relay.says({
+      type: type('eds'),
+      holder: namedHolder,
+      puts: [put(type('eds'), 'c', '1', { constraints: prod })],
+    });
+    client.ack('eds', client.one());
+    client.send('rds', { resourceNamesSubscribe: ['r'] });
+    named(relay, 'rds', 'r', '1');
+    client.ack('rds', client.one());
+    clusters(relay, { x: '1', y: '1' });
+    const cds = client.one();
+    named(relay, 'rds', 'r', '2');
+    const gone = [{ name: resourceName('c'), constraints: prod }];
+    relay.says({ type: type('eds'), holder: namedHolder, removals: gone });
+    client.send('eds', { node: create(NodeSchema, node({ env: 'test' })) });
+    client.ack('cds', cds);
+    expect(client.received().flatMap(told)).to.deep.equal(['+r 2']);
+    relay.says({ type: type('eds'), holder: namedHolder });
+    expect(client.received().flatMap(told)).to.deep.equal(['-c']);
   });
 
   it('clusters that the client rejects are not waited for', () => {
