@@ -9,7 +9,7 @@ import { typeInfo } from '../model/types.ts';
 import type { Relay } from '../relay.ts';
 import { Code, type GrpcStatus } from '../wire/grpc-status.ts';
 import type { ClientsView, TapMessages } from './clients-view.ts';
-import { heldBack } from './held-back.ts';
+import { type HeldBackQuery, heldBack } from './held-back.ts';
 import {
   type Acceptance,
   type AcceptanceQuery,
@@ -58,18 +58,20 @@ export class DeliveryInspection implements Delivery {
   }
 
   /** What the revision changed, if there is one. Looked up again each time: an operator may discard it meanwhile. */
-  #wanted({ type, names, revision }: WaitQuery): Result<AcceptanceQuery, GrpcStatus> {
-    if (revision === undefined) return ok({ type, names });
+  #wanted({ type, names, revision }: WaitQuery): Result<HeldBackQuery, GrpcStatus> {
+    if (revision === undefined) return ok({ type, names, released: new Set() });
     const { changes } = this.#options;
     const change = changes.change(revision);
     if (!change.ok) return change;
     const changed = new Set<string>(change.value.names.map(({ name }) => name));
+    const given = change.value.names.filter(({ verdict }) => verdict === 'RELEASED');
     const asked = names.size === 0 ? changed : changed.intersection(names);
     if ((type !== undefined && type !== change.value.type) || asked.size === 0) {
       const message = `revision ${revision} did not change that: it is of ${typeInfo(change.value.type).short}`;
       return fail({ code: Code.INVALID_ARGUMENT, message });
     }
-    return ok({ type: change.value.type, names: asked });
+    const released = new Set<string>(given.map(({ name }) => name));
+    return ok({ type: change.value.type, names: asked, released });
   }
 
   async #acceptance(query: AcceptanceQuery): Promise<Acceptance> {

@@ -12,12 +12,18 @@ const reasons: Readonly<Record<MaskReason, string>> = {
   rolledBack: 'it was rolled back, and is frozen',
 };
 
+export interface HeldBackQuery extends AcceptanceQuery {
+  /** Of these names everybody was given what is asked for: what waits under them is newer. */
+  readonly released: ReadonlySet<string>;
+}
+
 /** What the relay itself holds back: no client can accept that. */
-export function heldBack(relay: Relay, query: AcceptanceQuery): Acceptance {
+export function heldBack(relay: Relay, query: HeldBackQuery): Acceptance {
   const listed: Plain<MissingClient>[] = [];
   for (const pending of relay.gate.pending) {
     if (query.type !== undefined && query.type !== pending.type) continue;
     if (query.names.size > 0 && !query.names.has(pending.name)) continue;
+    if (query.released.has(pending.name)) continue;
     listed.push(row(pending));
   }
   return { clients: 0, missing: listed.length, listed };
