@@ -3,8 +3,11 @@ import { join } from 'node:path';
 import { z } from 'zod';
 import { resourceName, typeUrl } from '../model/brand.ts';
 import type { Log } from '../observe/log.ts';
+import type { SavedContent } from '../rollout/discards.ts';
 import type { SavedRollout } from '../rollout/rollout-options.ts';
 import { errorCode, explainError } from '../wire/node-error.ts';
+
+const contents = z.array(z.object({ type: z.string(), name: z.string(), hashes: z.array(z.string()) }));
 
 const content = z.object({
   freezes: z.array(
@@ -22,15 +25,19 @@ const content = z.object({
       z.object({
         cause: z.enum(['rejection', 'disconnects']),
         reason: z.string(),
-        contents: z.array(z.object({ type: z.string(), name: z.string(), hashes: z.array(z.string()) })),
+        contents,
       }),
     )
     .default([]),
+  discards: contents.default([]),
 });
 
-const nothing: SavedRollout = { freezes: [], canaries: new Map(), verdicts: [] };
+const nothing: SavedRollout = { freezes: [], canaries: new Map(), verdicts: [], discards: [] };
 
-/** What is frozen, who is a canary, and what was found bad, beside the persisted cache: a restart must not open what an operator closed. */
+const savedContents = (saved: z.infer<typeof contents>): readonly SavedContent[] =>
+  saved.map(({ type, name, hashes }) => ({ type: typeUrl(type), name: resourceName(name), hashes }));
+
+/** What is frozen, who is a canary, and what was found bad or discarded, beside the persisted cache: a restart must not open what an operator closed. */
 export class RolloutFile {
   readonly #path: string;
   readonly #log: Log;
@@ -42,7 +49,9 @@ export class RolloutFile {
 
   load(): SavedRollout {
     try {
-      const { freezes, canaries, verdicts } = content.parse(JSON.parse(readFileSync(this.#path, 'utf8')));
+      const { freezes, canaries, verdicts, discards } = content.parse(
+        JSON.parse(readFileSync(this.#path, 'utf8')),
+      );
       return {
         freezes: freezes.map(({ type, upstream, reason, since }) => ({
           type: type === undefined ? undefined : typeUrl(type),
@@ -51,15 +60,12 @@ export class RolloutFile {
           since,
         })),
         canaries: new Map(canaries),
-        verdicts: verdicts.map(({ cause, reason, contents }) => ({
+        verdicts: verdicts.map(({ cause, reason, contents: saved }) => ({
           cause,
           reason,
-          contents: contents.map(({ type, name, hashes }) => ({
-            type: typeUrl(type),
-            name: resourceName(name),
-            hashes,
-          })),
+          contents: savedContents(saved),
         })),
+        discards: savedContents(discards),
       };
     } catch (error) {
       if (errorCode(error) === 'ENOENT') return nothing;
@@ -73,9 +79,9 @@ export class RolloutFile {
   }
 
   /** Another file takes its place, so that a crash leaves the one or the other. */
-  save({ freezes, canaries, verdicts }: SavedRollout): void {
+  save({ freezes, canaries, verdicts, discards }: SavedRollout): void {
     try {
-      const text = JSON.stringify({ freezes, canaries: [...canaries], verdicts });
+      const text = JSON.stringify({ freezes, canaries: [...canaries], verdicts, discards });
       writeFileSync(`${this.#path}.new`, text, { mode: 0o600 });
       renameSync(`${this.#path}.new`, this.#path);
     } catch (error) {

@@ -171,8 +171,9 @@ export class HeldNames implements Gate {
     });
   }
 
-  discard(filter = everything): void {
+  discard(filter = everything, names?: ReadonlySet<ResourceName>): void {
     this.#change(filter, ['canary'], (type, name, held) => {
+      if (names?.has(name) === false) return false;
       // What was pending when it was frozen is taken back, and what upstream says now stays frozen.
       if (held.masked === 'frozen') type.canary.keep(name, type.released.get(name));
       else if (held.masked === undefined) type.mask(name, held, 'discarded');

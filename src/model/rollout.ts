@@ -71,8 +71,11 @@ export interface Gate {
   gatedTypes(types: ReadonlySet<TypeUrl>): void;
   /** Everybody sees what canaries see. What is masked or frozen stays. */
   release(filter?: GateFilter): void;
-  /** Canaries go back to what is released. When upstream says something else under a name, that is pending anew. */
-  discard(filter?: GateFilter): void;
+  /**
+   * Canaries go back to what is released. When upstream says something else under a name, that is pending anew. `names`:
+   * only these.
+   */
+  discard(filter?: GateFilter, names?: ReadonlySet<ResourceName>): void;
   /** Nothing that is known changes, whatever its type. New names come through. */
   freeze(filter?: GateFilter): void;
   /**

@@ -2,6 +2,7 @@ import type { TypeUrl } from '../model/brand.ts';
 import type { Clock } from '../model/clock.ts';
 import type { Gate, PendingName } from '../model/rollout.ts';
 import type { CanaryRules } from './canary-choice.ts';
+import type { SavedContent } from './discards.ts';
 import type { Fleet } from './fleet.ts';
 import type { Freeze } from './freezes.ts';
 import type { JudgeSettings, RolloutState } from './judge.ts';
@@ -20,6 +21,8 @@ export interface SavedRollout {
   readonly canaries: ReadonlyMap<string, string>;
   /** What was found bad. */
   readonly verdicts: readonly SavedVerdict[];
+  /** What operators have discarded. */
+  readonly discards: readonly SavedContent[];
 }
 
 type RolloutResult = 'released' | 'held' | 'discarded' | 'timeout';

@@ -1,3 +1,4 @@
+import type { ResourceName, TypeUrl } from '../model/brand.ts';
 import type { Timer } from '../model/clock.ts';
 import type { Parameters } from '../model/parameters.ts';
 import { fail, ok, type Result } from '../model/result.ts';
@@ -5,6 +6,7 @@ import type { GateFilter, PendingChange, PendingName } from '../model/rollout.ts
 import { Settling } from '../model/settling.ts';
 import type { Side } from '../model/side.ts';
 import { Canaries } from './canaries.ts';
+import { Discards } from './discards.ts';
 import type { CanaryStream, Standing, Survey, Waiting } from './fleet.ts';
 import { Freezes, scopeText } from './freezes.ts';
 import { Judge, type JudgeSettings, type Observation, type RolloutState } from './judge.ts';
@@ -41,6 +43,7 @@ export class Rollout {
   readonly #canaries: Canaries;
   readonly #rejections = new Rejections();
   readonly #verdicts: Verdicts;
+  readonly #discards: Discards;
   readonly #settling: Settling;
   readonly #forget: () => void;
   #settings: RolloutSettings | undefined;
@@ -56,9 +59,9 @@ export class Rollout {
     this.#judge = new Judge(settings ?? unjudged, clock.now());
     this.#freezes = new Freezes(saved?.freezes);
     this.#canaries = new Canaries(settings?.canary, saved?.canaries, clock.now());
-    this.#verdicts = new Verdicts(saved?.verdicts ?? [], (type, name) =>
-      gate.contentOf(type, name, 'canary'),
-    );
+    const contentOf = (type: TypeUrl, name: ResourceName) => gate.contentOf(type, name, 'canary');
+    this.#verdicts = new Verdicts(saved?.verdicts ?? [], contentOf);
+    this.#discards = new Discards(saved?.discards ?? [], contentOf);
     this.#settling = new Settling(clock, settling, () => this.#look());
     gate.gatedTypes(new Set(settings?.types));
     for (const freeze of this.#freezes.all) gate.freeze(filterOf(freeze));
@@ -166,6 +169,7 @@ export class Rollout {
     const names = matching(this.#options.gate.pending, filter);
     if (!names.ok) return names;
     this.#options.events.counted('discarded');
+    this.#discards.add(names.value);
     this.#options.gate.discard(filter);
     this.#look();
     return ok(names.value.length);
@@ -198,8 +202,14 @@ export class Rollout {
     this.#look();
   }
 
-  #changed({ type, joined, left }: PendingChange): void {
-    this.#options.fleet.waitingChanged();
+  #changed({ type, joined: all, left }: PendingChange): void {
+    const { fleet, gate } = this.#options;
+    this.#discards.left(type, left, gate.pending);
+    const discarded = this.#discards.again(type, all);
+    // The views have heard of it, and no client has yet.
+    if (discarded.size > 0) gate.discard({ type }, discarded);
+    const joined = all.filter((name) => !discarded.has(name));
+    fleet.waitingChanged();
     const names = new Set([...joined, ...left].map((name) => nameKey(type, name)));
     this.#rejections.changed(names);
     this.#judge.changed(names);
@@ -238,8 +248,7 @@ export class Rollout {
     const { release, nextAt } = this.#judge.judge(now, this.#observe(now, names, this.#survey));
     if (this.#survey.canaries.length > 0 && acceptedAt === undefined && this.#judge.acceptedAt !== undefined)
       this.#options.events.accepted(names);
-    if (this.#options.saved !== undefined && this.#verdicts.record(this.#found(), this.#seenByCanaries()))
-      this.#save();
+    this.#saveIfNew();
     if (release !== undefined) {
       if (release === 'timeout' && this.#settings !== undefined) this.#options.events.counted('timeout');
       this.#release(names);
@@ -310,11 +319,19 @@ export class Rollout {
     this.#options.events.stateChanged(state);
   }
 
+  #saveIfNew(): void {
+    if (this.#options.saved === undefined) return;
+    const isNewVerdict = this.#verdicts.record(this.#found(), this.#seenByCanaries());
+    const isNewDiscard = this.#discards.record();
+    if (isNewVerdict || isNewDiscard) this.#save();
+  }
+
   #save(): void {
     this.#options.events.save({
       freezes: this.#freezes.all,
       canaries: this.#canaries.remembered,
       verdicts: this.#verdicts.saved,
+      discards: this.#discards.saved,
     });
   }
 }

@@ -2,6 +2,7 @@ import type { ResourceName, TypeUrl } from '../model/brand.ts';
 import { type Content, contentHash } from '../model/change.ts';
 import { isRestored } from '../model/restored-holder.ts';
 import type { PendingName } from '../model/rollout.ts';
+import type { SavedContent } from './discards.ts';
 import { nameKey } from './pending-names.ts';
 
 /** Why these names were found bad. */
@@ -15,13 +16,6 @@ export interface Verdict {
 /** A verdict, and the content that it is about. */
 export interface SavedVerdict extends Pick<Verdict, 'cause' | 'reason'> {
   readonly contents: readonly SavedContent[];
-}
-
-interface SavedContent {
-  readonly type: TypeUrl;
-  readonly name: ResourceName;
-  /** Of each variant that waited; none if the name was removed. */
-  readonly hashes: readonly string[];
 }
 
 /** What a restart remembers: the newest verdicts, names of each, and hashes of each. */

@@ -86,6 +86,43 @@ describe('a rollout over restarts and failovers', function () {
     expect(heard(others, 'bad')).to.equal(0);
   });
 
+  for (const workers of [0, 2]) {
+    it(`what an operator discarded is seen by nobody after a kill, until upstream says something else (workers: ${workers})`, async () => {
+      await using plane = await ModelPlane.start();
+      plane.set('cds', { a: '1', b: '1' });
+      using directory = temporaryDirectory();
+      const more = { workers, cache: { persistence: { path: directory.path } } };
+      const rollout = { canary: { percent: 0.01 }, bake: '300ms', mode: 'MANUAL' };
+      await using first = await RelayProcess.start(configOf([plane], { ...more, rollout }));
+      {
+        using pool = new ClientPool(first.xds);
+        const clients = connect(pool, ids);
+        for (const client of clients) await client.gets('cds', { a: '1', b: '1' });
+        plane.set('cds', { a: 'wrong', b: '1' });
+        await eventually(() => expect(heard(clients, 'wrong')).to.equal(1));
+        expect((await operate(first, 'Discard')).status).to.equal(200);
+        for (const client of clients) await client.gets('cds', { a: '1', b: '1' });
+        await written(first);
+        first.signal('SIGKILL');
+        await first.stop();
+      }
+      await using second = await RelayProcess.start(configOf([plane], more));
+      using pool = new ClientPool(second.xds);
+      const clients = connect(pool, ids);
+      for (const client of clients) await client.gets('cds', { a: '1', b: '1' });
+      plane.set('cds', { a: 'wrong', b: '2' });
+      for (const client of clients) await client.gets('cds', { a: '1', b: '2' });
+      await reaches(second, 'IDLE');
+      await always(() => {
+        expect(heard(clients, 'wrong')).to.equal(0);
+      }, 700);
+      expect((await operate(second, 'Release')).body['message']).to.include('was discarded, until it says');
+      plane.set('cds', { a: '2', b: '2' });
+      for (const client of clients) await client.gets('cds', { a: '2', b: '2' });
+      expect(heard(clients, 'wrong')).to.equal(0);
+    });
+  }
+
   it('what upstream says otherwise after a restart goes to one canary first', async () => {
     await using plane = await ModelPlane.start();
     plane.set('cds', { a: '1' });

@@ -26,7 +26,7 @@ class Setting {
   readonly elected: string[] = [];
   canaries: CanaryStream[] = [];
 
-  constructor(saved: SavedRollout = { freezes: [], canaries: new Map(), verdicts: [] }) {
+  constructor(saved: SavedRollout = { freezes: [], canaries: new Map(), verdicts: [], discards: [] }) {
     this.saved = saved;
     this.store = new Store({ clock: this.clock, ambiguous: () => {}, expiring: () => {} });
     for (const parameters of [NO_PARAMETERS, internParameters([['env', 'prod']])])
@@ -211,4 +211,91 @@ describe('verdicts after a restart', () => {
     setting.clock.advance(100);
     expect(setting.saved.verdicts.map(({ contents }) => contents.length)).to.deep.equal([1000]);
   });
+});
+
+describe('what was discarded, after a restart', () => {
+  /** A relay whose operator has discarded `wrong`, after its restart. */
+  function afterDiscard(wrong: Partial<Transaction>): Setting {
+    const before = new Setting();
+    before.says({ puts: released });
+    before.says(wrong);
+    expect(before.rollout.discard({}).ok).to.equal(true);
+    return Setting.restarted(before);
+  }
+
+  const wrong = { puts: [one('a', 'wrong'), one('a', 'wrong', test), one('b', '2')] };
+  const removal = { removals: [{ name: resourceName('b'), constraints: prod }] };
+  interface DiscardRow extends Row {
+    readonly change: Partial<Transaction>;
+    /** On the disk, if these are others than those that are pending. */
+    readonly saved?: readonly string[];
+  }
+  const table: readonly DiscardRow[] = [
+    {
+      rule: 'upstream says the same',
+      change: wrong,
+      after: (r) => r.says(wrong),
+      state: 'IDLE; discarded a b',
+    },
+    {
+      rule: 'the same comes variant by variant',
+      change: wrong,
+      after: (r) => wrong.puts.forEach((each) => r.says({ puts: [each] })),
+      state: 'IDLE; discarded a b',
+    },
+    {
+      rule: 'one of the names is another',
+      change: wrong,
+      after: (r) => {
+        r.says(wrong);
+        r.says({ puts: [one('a', '3')] });
+      },
+      state: 'CANARY; discarded b',
+    },
+    {
+      rule: 'the other content is the first that it says',
+      change: wrong,
+      after: (r) => r.says({ puts: [one('a', '3'), one('b', '2')] }),
+      state: 'CANARY; discarded b',
+    },
+    {
+      rule: 'it is taken back, and comes again',
+      change: wrong,
+      after: (r) => {
+        r.says(wrong);
+        r.says({ puts: released });
+        r.says(wrong);
+      },
+      state: 'CANARY; discarded',
+    },
+    {
+      rule: 'a removal that was discarded',
+      change: removal,
+      after: (r) => r.says(removal),
+      state: 'IDLE; discarded b',
+    },
+    {
+      rule: 'a removal instead of the content that was discarded',
+      change: wrong,
+      after: (r) => r.says(removal),
+      state: 'CANARY; discarded',
+      saved: ['a'],
+    },
+  ];
+  const stateOf = (setting: Setting): string => {
+    const { state, pending } = setting.rollout.report();
+    const discarded = pending.filter(({ masked }) => masked === 'discarded').map(({ name }) => name);
+    return [`${state.kind}; discarded`, ...discarded.toSorted()].join(' ');
+  };
+  for (const { rule, change, after, state, saved } of table) {
+    it(`${rule}: ${state}`, () => {
+      const setting = afterDiscard(change);
+      after(setting);
+      expect(stateOf(setting)).to.equal(state);
+      const again = Setting.restarted(setting);
+      expect(again.saved.discards.map(({ name }) => name).toSorted()).to.deep.equal(
+        saved ?? state.split('discarded')[1]?.trim().split(' ').filter(Boolean),
+      );
+    });
+  }
 });
