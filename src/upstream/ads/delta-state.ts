@@ -1,4 +1,4 @@
-import type { ResourceName } from '../../model/brand.ts';
+import type { ConstraintsKey, ResourceName } from '../../model/brand.ts';
 import { UNCONSTRAINED } from '../../model/constraints.ts';
 import type { Put, Removal } from '../../model/transaction.ts';
 import type { Identity } from './accept-resource.ts';
@@ -51,8 +51,7 @@ export function resumable(state: DeltaState, locators: boolean): AckedVariant[] 
     const single = state.acked.isOnly(variant);
     if (!single || variant.version === '' || variant.viaAlias) continue;
     if (hasSuspended && !isSubscribed(state, variant)) continue;
-    // A removal by name alone does not say which variant is removed.
-    if (variant.constraints.key !== plain) {
+    if (!isRemovableByName(state, variant, plain)) {
       variants = true;
       continue;
     }
@@ -65,6 +64,13 @@ export function resumable(state: DeltaState, locators: boolean): AckedVariant[] 
     return [];
   return confirmed;
 }
+
+/** A removal by name alone does not say which variant is removed, or for which of several parameter sets. */
+const isRemovableByName = (
+  { subscriptions }: DeltaState,
+  { name, constraints }: AckedVariant,
+  plain: ConstraintsKey,
+): boolean => constraints.key === plain && subscriptions.named(name).length < 2;
 
 /** An expected variant was delivered or removed. */
 export function markReceived(
