@@ -84,8 +84,9 @@ function addDeferred(
   content: DeltaContent,
   { view, deferRemovals, deferredRemovals }: CompositionInput,
 ): void {
+  if (deferredRemovals === undefined) return;
   const coverage = new Coverage(view);
-  for (const [id, entry] of deferredRemovals ?? []) {
+  for (const [id, entry] of deferredRemovals) {
     const now = view.items.get(id)?.last.value;
     const isUnknown = now === undefined ? coverage.of(entry) === 'unresolved' : now === 'unknown';
     if (content.has(id) && isVariant(now)) content.replace(entry.item, entry.variant, now);

@@ -139,7 +139,7 @@ export class DeltaCursor extends Cursor {
     const told = this.#toldAbsences();
     super.advance();
     this.#withheld = undefined;
-    if (this.position !== undefined) this.position.absent = told;
+    if (this.position !== undefined && this.position.absent !== told) this.position.absent = told;
     if (this.#clientVersions !== undefined) this.markBehind(true);
   }
 
