@@ -54,7 +54,7 @@ export class RelayFleet implements Fleet {
       const standing = together(types.map((type) => type.standing()));
       canaries.push({ stream: stream.id, standing, names: types.map(({ names }) => names) });
     }
-    return { members: [...members.values()], canaries };
+    return { complete: true, members: [...members.values()], canaries };
   }
 
   /** Undefined: it does not subscribe to what waits. */
@@ -68,7 +68,7 @@ export class RelayFleet implements Fleet {
     this.#subscribed.clear();
   }
 
-  moved(nodeIds: ReadonlySet<string>): void {
+  moved(nodeIds: ReadonlySet<string> | undefined): void {
     const { server, polls } = this.#relay;
     server.reidentify(nodeIds);
     polls.rereadRequests();

@@ -7,6 +7,7 @@ import { elect, type Member } from './election.ts';
 const comeBackMs = 60_000;
 /** Nodes that a restart remembers. */
 const maxRemembered = 1000;
+const noRules: CanaryRules = { percent: 0, match: [] };
 
 /** Which nodes get changes first: those that the rules name, and those that are elected for one rollout. */
 export class Canaries {
@@ -18,6 +19,7 @@ export class Canaries {
   /** Those from before a restart that have not come back yet. */
   readonly #expected: Map<string, string>;
   readonly #comeBackUntil: number;
+  #closed = false;
 
   /** `remembered`: from before a restart; undefined: nothing was kept over restarts. */
   constructor(
@@ -38,12 +40,26 @@ export class Canaries {
   sideOf(nodeId: string, parameters: Parameters): Side {
     if (this.#rules === undefined) return 'released';
     if (this.#elected.has(nodeId) || this.#expected.has(nodeId)) return 'canary';
+    if (this.#closed) return this.#members.has(nodeId) ? 'canary' : 'released';
     return isCanaryByRule(this.#rules, nodeId, parameters) ? 'canary' : 'released';
   }
 
-  /** Canaries that no rule makes: elected ones, and those of before a restart. */
+  /** The rules that make canaries now. Undefined: nobody gets anything first. */
+  get rules(): CanaryRules | undefined {
+    return this.#rules !== undefined && this.#closed ? noRules : this.#rules;
+  }
+
+  /** Canaries that those rules do not make: elected ones, those of before a restart, and all while no rule makes any. */
   get named(): ReadonlySet<string> {
-    return this.#elected.union(new Set(this.#expected.keys()));
+    const named = this.#elected.union(new Set(this.#expected.keys()));
+    return this.#closed ? named.union(new Set(this.#members.keys())) : named;
+  }
+
+  /** What waits was found bad: no rule makes a canary of a node that was none. Returns whether this is new. */
+  close(closed: boolean): boolean {
+    const changed = closed !== this.#closed;
+    this.#closed = closed;
+    return changed;
   }
 
   /** After a restart, clients may not be back yet. */

@@ -28,6 +28,8 @@ export interface CanaryStream {
 }
 
 export interface Survey {
+  /** False: some of the clients have not been asked yet. */
+  readonly complete: boolean;
   /** The nodes that subscribe to something of it. */
   readonly members: readonly Member[];
   readonly canaries: readonly CanaryStream[];
@@ -38,6 +40,6 @@ export interface Fleet {
   survey(waiting: Waiting): Survey;
   /** Something else waits now: what was remembered of subscriptions does not hold any more. */
   waitingChanged(): void;
-  /** These nodes are on another side now. */
-  moved(nodeIds: ReadonlySet<string>): void;
+  /** These nodes are on another side now; undefined: any may be. */
+  moved(nodeIds: ReadonlySet<string> | undefined): void;
 }

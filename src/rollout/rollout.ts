@@ -6,6 +6,7 @@ import type { GateFilter, PendingChange, PendingName } from '../model/rollout.ts
 import { Settling } from '../model/settling.ts';
 import type { Side } from '../model/side.ts';
 import { Canaries } from './canaries.ts';
+import type { CanaryRules } from './canary-choice.ts';
 import { Discards } from './discards.ts';
 import type { CanaryStream, Standing, Survey, Waiting } from './fleet.ts';
 import { Freezes, scopeText } from './freezes.ts';
@@ -14,6 +15,7 @@ import { byType, filtersOf, matching, nameKey } from './pending-names.ts';
 import { Rejections } from './rejections.ts';
 import { reloadObjection } from './reload-objection.ts';
 import type { RolloutOptions, RolloutReport, RolloutSettings } from './rollout-options.ts';
+import { Staffing } from './staffing.ts';
 import { type Verdict, Verdicts } from './verdicts.ts';
 
 /** While a change waits the clients are looked at so often, in milliseconds: some may have come. */
@@ -21,7 +23,7 @@ const lookMs = 1000;
 /** Answers of many canaries arrive together. */
 const settling = { quiet: 10, longest: 100 };
 
-const nobody: Survey = { members: [], canaries: [] };
+const nobody: Survey = { complete: true, members: [], canaries: [] };
 
 /** Without `rollout` nothing waits for a verdict. */
 const unjudged: JudgeSettings = {
@@ -41,6 +43,7 @@ export class Rollout {
   readonly #judge: Judge;
   readonly #freezes: Freezes;
   readonly #canaries: Canaries;
+  readonly #staffing: Staffing;
   readonly #rejections = new Rejections();
   readonly #verdicts: Verdicts;
   readonly #discards: Discards;
@@ -59,6 +62,11 @@ export class Rollout {
     this.#judge = new Judge(settings ?? unjudged, clock.now());
     this.#freezes = new Freezes(saved?.freezes);
     this.#canaries = new Canaries(settings?.canary, saved?.canaries, clock.now());
+    this.#staffing = new Staffing({
+      canaries: this.#canaries,
+      fleet: options.fleet,
+      save: () => this.#save(),
+    });
     const contentOf = (type: TypeUrl, name: ResourceName) => gate.contentOf(type, name, 'canary');
     this.#verdicts = new Verdicts(saved?.verdicts ?? [], contentOf);
     this.#discards = new Discards(saved?.discards ?? [], contentOf);
@@ -75,7 +83,12 @@ export class Rollout {
     return this.#canaries.sideOf(nodeId, parameters);
   }
 
-  /** The nodes that are canaries though no rule says so. */
+  /** The rules that make canaries now. */
+  get canaryRules(): CanaryRules | undefined {
+    return this.#canaries.rules;
+  }
+
+  /** The nodes that are canaries though none of these rules says so. */
   get namedCanaries(): ReadonlySet<string> {
     return this.#canaries.named;
   }
@@ -257,6 +270,7 @@ export class Rollout {
     }
     this.#tellState(before);
     if (!this.#waits) {
+      if (this.#seenByCanaries().length === 0) this.#staffing.showToOthers(true);
       this.#overAt(now);
       return;
     }
@@ -264,16 +278,10 @@ export class Rollout {
     this.#timer = this.#options.clock.after(Math.max(0, wait), () => this.#look());
   }
 
-  /** Where a class has no canary for what waits, one is elected. What was found bad is shown to nobody else. */
   #staffed(now: number, names: readonly PendingName[]): Survey {
-    const { fleet } = this.#options;
-    const survey = fleet.survey(this.waiting());
-    const isBad = this.#judge.mayNotSpread(now, this.#observe(now, names, survey));
-    const nodes = isBad ? undefined : this.#canaries.elect(survey.members);
-    if (nodes !== undefined && nodes.size > 0) fleet.moved(nodes);
-    const staffed = nodes === undefined || nodes.size === 0 ? survey : fleet.survey(this.waiting());
-    if (this.#canaries.remember(staffed.members, now)) this.#save();
-    return staffed;
+    return this.#staffing.survey(this.waiting(), now, (survey) =>
+      this.#judge.mayNotSpread(now, this.#observe(now, names, survey)),
+    );
   }
 
   #observe(now: number, names: readonly PendingName[], { canaries, members }: Survey): Observation {

@@ -66,7 +66,7 @@ export function reported({ stream, standing, names }: CanaryStream): ReportedStr
 }
 
 export function surveyOf(reports: readonly CanaryReport[]): Survey {
-  return { members: reports.flatMap(membersOf), canaries: reports.flatMap(streamsOf) };
+  return { complete: true, members: reports.flatMap(membersOf), canaries: reports.flatMap(streamsOf) };
 }
 
 /** Of each canary. Who rejects nothing is counted only, and has no id. */

@@ -7,7 +7,7 @@ export function judgingProcess(core: Core): JudgingProcess {
   const { relay } = core;
   const { rollout } = core.rollout;
   return {
-    canaryRules: () => core.config.rollout?.canary,
+    canaryRules: () => rollout.canaryRules,
     namedCanaries: () => rollout.namedCanaries,
     hasDelivered: (side) => hasDelivered(core, side),
     waits: () => relay.gate.size > 0,

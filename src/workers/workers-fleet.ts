@@ -82,7 +82,7 @@ export class WorkersFleet implements Fleet {
 
   survey(waiting: Waiting): Survey {
     const workers = this.#workers;
-    if (workers === undefined) return { members: [], canaries: [unknown] };
+    if (workers === undefined) return { complete: false, members: [], canaries: [unknown] };
     this.moved();
     // At once, because the ends of streams are reported from the question on.
     if (this.#asked === undefined) this.#ask(workers, waiting);
@@ -98,7 +98,7 @@ export class WorkersFleet implements Fleet {
     }
     // Who rejected something is still there, and may say something else now.
     const before = reports.flatMap(streamsOf).filter(({ stream }) => stream !== '');
-    return { members: [], canaries: [unknown, ...before.map(outdated)] };
+    return { complete: false, members: [], canaries: [unknown, ...before.map(outdated)] };
   }
 
   waitingChanged(): void {

@@ -34,6 +34,7 @@ class Setting {
         this.store.addInterest({ type: cds, selector: resourceName(name), parameters });
     const fleet: Fleet = {
       survey: (waiting) => ({
+        complete: true,
         members: ['n1', 'n2'].map((nodeId) => ({
           nodeId,
           classKey: 'one',
@@ -43,7 +44,7 @@ class Setting {
         canaries: this.canaries,
       }),
       waitingChanged: () => {},
-      moved: (nodes) => this.elected.push(...nodes),
+      moved: (nodes = new Set()) => this.elected.push(...nodes),
     };
     this.rollout = new Rollout(
       {

@@ -20,7 +20,7 @@ describe('the report of a worker', () => {
         }),
       );
       const reports = workers.map((members) =>
-        reportOf({ members, canaries: [] }, { round: 1, ends: NO_ENDS, rejected: new Set() }),
+        reportOf({ complete: true, members, canaries: [] }, { round: 1, ends: NO_ENDS, rejected: new Set() }),
       );
       for (const { members } of reports) expect(members.length).to.be.lessThan(30);
       const { members } = surveyOf(reports);
