@@ -19,6 +19,8 @@ export interface DeltaWaiting {
   readonly unansweredUnsubscribed: UnansweredUnsubscribed;
   /** Of the response: what this stream had delivered before, with the same version. */
   readonly repeated: ReadonlySet<Identity>;
+  /** Some wildcard or glob has resources of an earlier stream, and no answer on this one. */
+  readonly sweepPending: boolean;
   /** NATIVE. */
   readonly locators: boolean;
 }
@@ -118,9 +120,14 @@ function mayAnswerFormer(
   return unansweredUnsubscribed.of(selector).some((former) => former.parameters === parameters);
 }
 
-function isWaiting(subscriptions: UpstreamSubscriptions, subscription: UpstreamSubscription): boolean {
-  const { responseSeen, expectedVariants } = subscription;
-  return subscriptions.unresolved.has(subscription) && !responseSeen && expectedVariants.size === 0;
+/** On this stream: one that an earlier stream has resolved waits as well, if what that delivered is not confirmed yet. */
+function isWaiting(
+  { subscriptions, sweepPending }: DeltaWaiting,
+  subscription: UpstreamSubscription,
+): boolean {
+  const { responseSeen, resolvedOnThisStream, expectedVariants } = subscription;
+  if (responseSeen || expectedVariants.size > 0) return false;
+  return subscriptions.unresolved.has(subscription) || (sweepPending && !resolvedOnThisStream);
 }
 
 /**
@@ -153,7 +160,7 @@ function shownBy(stream: DeltaWaiting, said: Said): Shown {
       .collecting(identity.name)
       .filter((subscription) => shows(subscription, identity, locators));
     // Servers answer in order, so of the requests that wait it is for the oldest one.
-    const waiting = by.filter((one) => isWaiting(subscriptions, one));
+    const waiting = by.filter((one) => isWaiting(stream, one));
     const oldest = Math.min(...waiting.map(({ requestNumber }) => requestNumber));
     if (waiting.length > 0 && !mayBeUpdate(stream, identity, oldest)) requests.add(oldest);
     const [only] = by;

@@ -34,6 +34,8 @@ interface Asked {
   readonly formerUnanswered?: true;
   readonly seen?: true;
   readonly resolved?: true;
+  /** An earlier stream has resolved it, and delivered what this one has not confirmed. */
+  readonly earlierStream?: true;
   /** As it was in the first request, or resource_timeout has passed. */
   readonly anyResponse?: true;
 }
@@ -54,6 +56,7 @@ interface Case {
 interface Waiting {
   readonly subscriptions: UpstreamSubscriptions;
   readonly unansweredUnsubscribed: UnansweredUnsubscribed;
+  readonly sweepPending: boolean;
   readonly list: readonly UpstreamSubscription[];
 }
 
@@ -72,10 +75,12 @@ function waiting(asked: readonly Asked[], locators: boolean): Waiting {
       variantKey({ name: resourceName(name), constraints: UNCONSTRAINED }),
     );
     subscription.expectedVariants = new Set(expected);
+    if (one.earlierStream === true) subscriptions.unresolved.delete(subscription);
     if (one.formerUnanswered === true) unansweredUnsubscribed.add({ ...subscription });
     return subscription;
   });
-  return { subscriptions, unansweredUnsubscribed, list };
+  const sweepPending = asked.some(({ earlierStream }) => earlierStream === true);
+  return { subscriptions, unansweredUnsubscribed, sweepPending, list };
 }
 
 const identity = (name: string): { name: ReturnType<typeof resourceName>; constraints: Constraints } => ({
@@ -147,6 +152,15 @@ const delta: readonly Case[] = [
     ],
     puts: [['a', when({ env: 'test' })]],
     answered: [1],
+  },
+  {
+    name: 'on a new stream, the older one also if an earlier stream has resolved it',
+    asked: [
+      { selector: all, request: 1, anyResponse: true, earlierStream: true },
+      { selector: all, request: 2, parameters: { env: 'prod' } },
+    ],
+    puts: ['a'],
+    answered: [0],
   },
   {
     name: 'of two requests that wait, the older one, by a resource that both show',
