@@ -85,6 +85,7 @@ function data(figures: readonly Figure[], values: readonly (number | null)[]): P
 
 const height = 88;
 const shownSeconds = 300;
+const leastSeconds = 30;
 
 function sizeOf({ clientWidth }: HTMLElement): { width: number; height: number } {
   return { width: Math.max(120, clientWidth), height };
@@ -101,11 +102,11 @@ function options({ text, steps }: Chart, element: HTMLElement): Plot.Options {
     cursor: { drag: { x: false, y: false }, y: false, points: { size: 5 } },
     padding: [6, 16, 0, 0],
     scales: {
-      x: { range: (plot) => lastMinutes(plot) },
+      x: { range: (plot) => shownTime(plot) },
       y: { range: (_plot, _least, most) => [0, most > 0 ? most * 1.15 : 1] },
     },
     axes: [
-      { ...axis, grid: { show: false }, size: 20, values: (_plot, times) => times.map(clock), space: 70 },
+      { ...axis, grid: { show: false }, size: 20, values: (_plot, times) => clocks(times), space: 60 },
       {
         ...axis,
         grid,
@@ -129,11 +130,17 @@ function options({ text, steps }: Chart, element: HTMLElement): Plot.Options {
   };
 }
 
-/** Up to the last point, or to now. */
-function lastMinutes({ data: [times] }: Plot): Plot.Range.MinMax {
+/** Up to the last point, or to now; a relay that has just started has less than five minutes. */
+function shownTime({ data: [times] }: Plot): Plot.Range.MinMax {
   const last = times.at(-1) ?? Date.now() / 1000;
-  return [last - shownSeconds, last];
+  const first = times[0] ?? last;
+  return [last - Math.min(shownSeconds, Math.max(leastSeconds, last - first)), last];
 }
 
-const clock = (time: number): string =>
-  new Date(time * 1000).toLocaleTimeString('en-GB', { hour: '2-digit', minute: '2-digit' });
+/** Seconds where there are less than two minutes: else all marks of the axis would be the same. */
+function clocks(times: readonly number[]): string[] {
+  const [first = 0, second = Infinity] = times;
+  const seconds = second - first < 60 ? ({ second: '2-digit' } as const) : {};
+  const format = { hour: '2-digit', minute: '2-digit', ...seconds } as const;
+  return times.map((time) => new Date(time * 1000).toLocaleTimeString('en-GB', format));
+}

@@ -1,7 +1,7 @@
 import { expect } from 'chai';
 import type { Page } from 'playwright-core';
 import { issueCertificate } from '../support/certificates.ts';
-import { chromiumBinary, type OpenPage, TestBrowser } from './support/chromium.ts';
+import { chromiumBinary, type OpenPage, TestBrowser, writesPictures } from './support/chromium.ts';
 import { eventually } from './support/eventually.ts';
 import { PageWorld, subscribe } from './support/page-world.ts';
 import { PemFiles } from './support/pem-files.ts';
@@ -31,7 +31,7 @@ function expectClean({ errors, foreign }: OpenPage): void {
 const rejection = 'unknown key "checkout" in layer flags';
 
 describe('status page in Chromium', function () {
-  this.timeout(60_000);
+  this.timeout(writesPictures ? 300_000 : 60_000);
 
   let browser: TestBrowser | undefined;
   let world: PageWorld | undefined;
@@ -39,6 +39,7 @@ describe('status page in Chromium', function () {
   before(async function () {
     browser = await TestBrowser.start(await need(this, chromiumBinary()));
     world = await PageWorld.start();
+    if (writesPictures) await world.changeFor(120_000);
   });
 
   after(async () => {
@@ -240,6 +241,7 @@ describe('status page in Chromium', function () {
     const { browser } = there();
     const rollout = { canary: { percent: 10 }, bake: '500ms', types: ['rtds'] };
     await using held = await PageWorld.start({ rollout });
+    if (writesPictures) await held.changeFor(60_000);
     await using open = await browser.open(held.url, desktop);
     const { page } = open;
     await shows(page, 'Serving 16 clients', '9 up to date');

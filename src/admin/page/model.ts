@@ -54,7 +54,7 @@ export interface Problem {
   readonly severity: Severity;
   readonly title: string;
   readonly detail: string;
-  /** For the sentence at the top; empty: the title. */
+  /** For the sentence at the top, which says equal ones once; empty: the title. */
   readonly short: string;
   /** Since when, 0: unknown. */
   readonly since: number;
@@ -131,11 +131,12 @@ export function parametersLabel(parameters: Readonly<Record<string, string>>): s
  * it the sentence changes only when something has changed.
  */
 export function sentence({ clients, problems, moreProblems }: PageModel, now?: number): string {
-  const told = problems.slice(0, 3).map(({ short, title, since }) => {
-    const lasts = now === undefined || since === 0 ? '' : ` for ${formatSeconds((now - since) / 1000)}`;
-    return `${short || title}${lasts}`;
+  const bySentence = [...Map.groupBy(problems, ({ short, title }) => short || title)].slice(0, 3);
+  const told = bySentence.map(([text, same]) => {
+    const since = Math.min(...same.map((one) => one.since));
+    return now === undefined || since === 0 ? text : `${text} for ${formatSeconds((now - since) / 1000)}`;
   });
-  const rest = problems.length - told.length + moreProblems;
+  const rest = problems.length - bySentence.reduce((sum, [, same]) => sum + same.length, 0) + moreProblems;
   const more = rest === 0 ? [] : [`${rest} more ${rest === 1 ? 'problem' : 'problems'}`];
   const serving = `Serving ${clients.toLocaleString('en')} ${clients === 1 ? 'client' : 'clients'}`;
   return `${[serving, ...told, ...more].join('; ')}${problems.length === 0 ? '; all is well' : ''}.`;

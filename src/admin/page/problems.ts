@@ -73,17 +73,24 @@ function upstreamsAway({ status }: ProblemInputs): readonly Problem[] {
   });
 }
 
-/** Error × resource × class × clients. */
+const rejects = (clients: number): string => `${streams(clients)} ${clients === 1 ? 'rejects' : 'reject'}`;
+
+/** Error × resource × class × clients. In the sentence, the clients of all classes are added up. */
 function rejections({ classes }: ProblemInputs): readonly Problem[] {
-  return ofKind(classes, 'REJECTED').map((rejection) => {
+  const all = ofKind(classes, 'REJECTED');
+  const ofResource = ({ type, what }: Plain<ClassProblem>): string => JSON.stringify([type, what]);
+  const total = new Map<string, number>();
+  for (const one of all) total.set(ofResource(one), (total.get(ofResource(one)) ?? 0) + one.clients);
+  return all.map((rejection) => {
     const { type, name, what, parameters, clients, error, version, since, class: of } = rejection;
     const label = shorten(parametersLabel(parameters), 120);
-    const rejects = clients === 1 ? 'rejects' : 'reject';
+    const inAll = total.get(ofResource(rejection)) ?? clients;
+    const verb = clients === 1 ? 'rejects' : 'reject';
     return problem({
       id: `rejected ${JSON.stringify([type, what, of, error])}`,
       severity: 'bad',
-      title: `${streams(clients)} with ${label} ${rejects} ${shorten(type, 80)} ${shorten(what, 120)}`,
-      short: `${streams(clients)} ${rejects} ${shorten(type, 40)}/${shorten(what, 60)}`,
+      title: `${streams(clients)} with ${label} ${verb} ${shorten(type, 80)} ${shorten(what, 120)}`,
+      short: `${rejects(inAll)} ${shorten(type, 40)}/${shorten(what, 60)}`,
       detail: `${shorten(error, 300)}${version === '' ? '' : ` (version ${shorten(version, 60)})`}`,
       since: millisecondsOf(since),
       runbook: 'clients-reject',

@@ -89,6 +89,20 @@ describe('model of the status page', () => {
     expect(away?.since).to.equal(Date.parse('2026-01-01T00:00:00Z'));
   });
 
+  it('the sentence says once what clients of several classes reject, with all of them', () => {
+    const later = { class: 'c2', parameters: { env: 'dev' }, clients: 3, since: '2026-01-01T00:09:30Z' };
+    const made = model({
+      problems: [oneProblem, { ...oneProblem, ...later }, { ...oneProblem, type: 'cds', clients: 1 }],
+    });
+    expect(made.problems.map(({ title }) => title)).to.deep.equal([
+      '11 clients with env=prod reject rds web',
+      '3 clients with env=dev reject rds web',
+      '1 client with env=prod rejects cds web',
+    ]);
+    const told = '14 clients reject rds/web for 1 min; 1 client rejects cds/web for 1 min';
+    expect(sentence(made, Date.parse('2026-01-01T00:10:00Z'))).to.equal(`Serving 4 clients; ${told}.`);
+  });
+
   it('a rejection links to its clients and its runbook', () => {
     const [rejection] = model({ problems: [oneProblem] }).problems;
     expect(rejection?.title).to.equal('11 clients with env=prod reject rds web');

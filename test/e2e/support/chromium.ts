@@ -6,6 +6,9 @@ import { eventually } from './eventually.ts';
 import { root } from './paths.ts';
 import { outcome, run } from './process.ts';
 
+/** Whether pages become pictures of the documents. */
+export const writesPictures = process.env['SNAPSHOTS'] === 'write';
+
 let found: Promise<Result<string>> | undefined;
 
 /** The path of Debian's `chromium`. With CI=true it is installed where it is missing; the error says why there is none. */
@@ -86,7 +89,7 @@ export class OpenPage implements AsyncDisposable {
 
   /** With SNAPSHOTS=write the page becomes a picture of the documents. */
   async picture(name: string): Promise<void> {
-    if (process.env['SNAPSHOTS'] !== 'write') return;
+    if (!writesPictures) return;
     // The charts have a point every 5 s.
     const figures = this.page.locator('figcaption strong');
     if ((await figures.count()) > 0) {

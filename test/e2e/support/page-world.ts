@@ -1,5 +1,6 @@
 import { cpSync } from 'node:fs';
 import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { ModelPlane, realBody } from './model-plane.ts';
 import { root, type TemporaryDirectory, temporaryDirectory } from './paths.ts';
 import { ClientPool, type RecordingClient } from './recording-client.ts';
@@ -82,6 +83,19 @@ export class PageWorld implements AsyncDisposable {
       flags: runtime('flags', { checkout }),
       limits: runtime('limits', { requests: 100 }),
     });
+  }
+
+  /** Waves of changes, so that pictures of the charts show something. */
+  async changeFor(milliseconds: number): Promise<void> {
+    const end = Date.now() + milliseconds;
+    for (let count = 0; Date.now() < end; count += 1) {
+      this.plane.set('rtds', {
+        flags: runtime('flags', { checkout: 1, count }),
+        limits: runtime('limits', { requests: 100 }),
+      });
+      await sleep(300 + 250 * Math.sin(count / 25));
+    }
+    this.change(1);
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
