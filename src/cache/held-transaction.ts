@@ -6,7 +6,7 @@ import type { PendingChange } from '../model/rollout.ts';
 import type { Side } from '../model/side.ts';
 import { type Interest, WILDCARD } from '../model/transaction.ts';
 import { type CachedResource, type CacheEntry, isHeldByWildcard } from './cached-resource.ts';
-import { followTtls, type HeldType } from './held-type.ts';
+import { followTtls, type HeldName, type HeldType } from './held-type.ts';
 import type { Interests } from './interests.ts';
 import { sameVariants, type VariantsOf, variantsOf } from './variants-of.ts';
 
@@ -29,6 +29,8 @@ export class HeldTransaction {
   readonly #altered = new Set<ResourceName>();
   /** Names that canaries see as upstream has them from now on: for them all of it may be new. */
   readonly #unmasked = new Set<ResourceName>();
+  /** Names that do not wait any more, and whose errors waited with them: who has not heard of these. */
+  readonly #errors: Readonly<Record<Side, Set<ResourceName>>> = { released: new Set(), canary: new Set() };
 
   constructor(type: HeldType, options: HeldTransactionOptions) {
     this.#type = type;
@@ -92,17 +94,21 @@ export class HeldTransaction {
   /** What each side sees of a commit. */
   split(commit: Commit): Commit {
     const { names } = this.#type;
-    if (names.size === 0) return commit;
+    if (names.size === 0 && this.#errors.released.size === 0) return commit;
     if (commit.version !== undefined) this.#type.version = commit.version;
     const isHidden = (name: ResourceName): boolean => names.has(name) && !this.#altered.has(name);
     const released = without(commit.changed, isHidden);
     const canary = without(commit.changed, (name) => isHidden(name) && names.get(name)?.masked !== undefined);
+    // While something waits it has not got the whole response: the version of the last one stays.
+    const version = names.size === 0 ? commit.version : undefined;
     return {
       ...commit,
       sides: {
-        // It has not got the whole response: the version of the last one stays.
-        released: { ...commit, changed: released, version: undefined },
-        canary: { ...commit, changed: this.#withUnmasked(canary) },
+        released: { ...commit, changed: this.#withAll(released, this.#errors.released), version },
+        canary: {
+          ...commit,
+          changed: this.#withAll(canary, this.#unmasked.union(this.#errors.canary)),
+        },
       },
     };
   }
@@ -144,13 +150,21 @@ export class HeldTransaction {
         this.#unmasked.add(name);
       }
     }
-    this.#type.stopHoldingIfEqual(name);
+    this.#stopHoldingIfEqual(name, held);
   }
 
-  #withUnmasked(changed: Commit['changed']): Commit['changed'] {
-    if (this.#unmasked.size === 0) return changed;
+  #stopHoldingIfEqual(name: ResourceName, { masked }: HeldName): void {
+    const hasErrors = this.#type.liveResource(name)?.resourceErrors !== undefined;
+    if (!this.#type.stopHoldingIfEqual(name) || !hasErrors) return;
+    this.#errors.released.add(name);
+    if (masked !== undefined) this.#errors.canary.add(name);
+  }
+
+  /** All that may look different of these names, whatever this transaction says of them. */
+  #withAll(changed: Commit['changed'], names: ReadonlySet<ResourceName>): Commit['changed'] {
+    if (names.size === 0) return changed;
     const merged = new Map(changed);
-    for (const [name, constraints] of this.#type.changesOf(this.#unmasked))
+    for (const [name, constraints] of this.#type.changesOf(names))
       merged.set(name, [...(merged.get(name) ?? []), ...constraints]);
     return merged;
   }

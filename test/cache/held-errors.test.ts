@@ -1,0 +1,80 @@
+import { expect } from 'chai';
+import { Store } from '../../src/cache/store.ts';
+import { resourceName } from '../../src/model/brand.ts';
+import type { Commit } from '../../src/model/catalog.ts';
+import type { Constraints } from '../../src/model/constraints.ts';
+import { internParameters } from '../../src/model/parameters.ts';
+import type { Side } from '../../src/model/side.ts';
+import { type Transaction, transaction } from '../../src/model/transaction.ts';
+import { encodeStatus } from '../../src/wire/responses.ts';
+import { namedHolder, put, type, when } from '../support/in-memory-relay.ts';
+import { VirtualClock } from '../support/virtual-clock.ts';
+
+const cds = type('cds');
+const a = resourceName('a');
+const prod = when({ env: 'prod' });
+const test = when({ env: 'test' });
+
+/** A gate, and a client in each environment. */
+class Setting {
+  readonly store = new Store({ clock: new VirtualClock(), ambiguous: () => {}, expiring: () => {} });
+
+  constructor() {
+    this.store.held.gatedTypes(new Set([cds]));
+    for (const env of ['prod', 'test'])
+      this.store.addInterest({ type: cds, selector: a, parameters: internParameters([['env', env]]) });
+    this.puts('1', prod);
+    this.puts('1', test);
+  }
+
+  puts(content: string, constraints: Constraints): Commit {
+    return this.#says({ puts: [put(cds, 'a', content, { constraints })] });
+  }
+
+  /** Upstream has an error for a. */
+  denies(constraints: Constraints): Commit {
+    const status = encodeStatus(7, 'denied');
+    return this.#says({
+      resourceErrors: [{ name: a, constraints, code: 7, message: 'denied', status }],
+    });
+  }
+
+  #says(part: Partial<Transaction>): Commit {
+    const commit = this.store.apply(transaction({ holder: namedHolder, type: cds, ...part }));
+    this.store.held.notify();
+    return commit;
+  }
+}
+
+/** The constraints under which a may look different to a side. */
+const changed = (commit: Commit, side: Side): readonly string[] =>
+  [...new Set((commit.sides?.[side] ?? commit).changed.get(a)?.map(({ key }) => key))].toSorted();
+
+describe('errors of a name that waits', () => {
+  it('are told to the others when upstream goes back, whatever their constraints', () => {
+    const setting = new Setting();
+    setting.puts('2', prod);
+    expect(changed(setting.denies(test), 'released')).to.deep.equal([]);
+    const back = setting.puts('1', prod);
+    expect([...setting.store.held.pending]).to.deep.equal([]);
+    expect(changed(back, 'released')).to.deep.equal([prod.key, test.key].toSorted());
+    // They have heard of it when it came.
+    expect(changed(back, 'canary')).to.deep.equal([prod.key]);
+  });
+
+  it('are told to canaries too when what was discarded ends so', () => {
+    const setting = new Setting();
+    setting.puts('2', prod);
+    setting.store.held.discard();
+    expect(changed(setting.denies(test), 'canary')).to.deep.equal([]);
+    const back = setting.puts('1', prod);
+    for (const side of ['released', 'canary'] as const)
+      expect(changed(back, side)).to.deep.equal([prod.key, test.key].toSorted());
+  });
+
+  it('tell nobody anything when there are none', () => {
+    const setting = new Setting();
+    setting.puts('2', prod);
+    expect(changed(setting.puts('1', prod), 'released')).to.deep.equal([prod.key]);
+  });
+});
