@@ -59,6 +59,8 @@ export interface Plan {
   /** Enough for a region that has taken over, and one more. */
   readonly processesPerRegion: number;
   readonly tiers: number;
+  /** Relays of the upper tier: a pair in each region, or one pair for all. */
+  readonly upperRelays: number;
   /** What the control plane sees. */
   readonly planeStreams: number;
   readonly memoryMbPerProcess: number;
@@ -70,7 +72,7 @@ export interface Plan {
 }
 
 export function plan(input: PlanInput): Plan {
-  const { envoys, regions, parameterSets, slower } = input;
+  const { envoys, regions, slower } = input;
   const perUpdate =
     ((measured.updateMicros + measured.microsPerKb * Math.max(0, input.updateKb - 2)) * slower) / 1e6;
   const envoysPerRegion = Math.ceil(envoys / regions);
@@ -82,9 +84,7 @@ export function plan(input: PlanInput): Plan {
   ] as const;
   const [boundBy, streamsPerProcess] = bounds.reduce((least, bound) => (bound[1] < least[1] ? bound : least));
   const processesPerRegion = Math.ceil(afterFailover / streamsPerProcess) + 1;
-  const sessions = processesPerRegion * regions * parameterSets;
-  // A tier between: a pair of relays in each region, to which the region's relays connect.
-  const tiers = sessions > input.planeStreams ? 2 : 1;
+  const tiers = tiersFor(input, processesPerRegion * regions);
   const streams = Math.ceil(afterFailover / (processesPerRegion - 1));
   const newStreams = Math.ceil((afterFailover - envoysPerRegion) / processesPerRegion);
   return {
@@ -93,8 +93,7 @@ export function plan(input: PlanInput): Plan {
     streamsPerProcess,
     boundBy,
     processesPerRegion,
-    tiers,
-    planeStreams: tiers === 1 ? sessions : 2 * regions * parameterSets,
+    ...tiers,
     memoryMbPerProcess: Math.ceil(measured.baseMb + input.resourcesMb + (streams * measured.streamKb) / 1024),
     updateSeconds: round(streams * perUpdate),
     coresPerRegion: round((envoysPerRegion * perUpdate * input.updatesPerMinute) / 60),
@@ -102,8 +101,29 @@ export function plan(input: PlanInput): Plan {
   };
 }
 
+/** One tier if the control plane bears it; else the first upper tier that is small enough, or the smallest. */
+function tiersFor(
+  { regions, parameterSets, planeStreams: most }: PlanInput,
+  relays: number,
+): Pick<Plan, 'tiers' | 'upperRelays' | 'planeStreams'> {
+  const one = { tiers: 1, upperRelays: 0, planeStreams: relays * parameterSets };
+  if (one.planeStreams <= most) return one;
+  const pairInEachRegion = 2 * regions;
+  const onePair = 2;
+  const upper = [pairInEachRegion, onePair].filter((count) => count < relays);
+  const count = upper.find((some) => some * parameterSets <= most) ?? upper.at(-1);
+  if (count === undefined) return one;
+  return { tiers: 2, upperRelays: count, planeStreams: count * parameterSets };
+}
+
 const round = (value: number): number => Number(value.toPrecision(2));
 const grouped = (value: number): string => value.toLocaleString('en-US');
+
+const upperTier = ({ upperRelays }: Plan, { regions }: PlanInput): string =>
+  regions > 1 && upperRelays === 2 * regions ? '2 relays in each region' : '2 relays for all regions';
+
+const tooMany = ({ planeStreams }: Plan, input: PlanInput): string =>
+  planeStreams > input.planeStreams ? `, more than the ${grouped(input.planeStreams)} that it bears` : '';
 
 export function planText(input: PlanInput, result: Plan): string {
   const rows: readonly (readonly [string, string])[] = [
@@ -111,8 +131,8 @@ export function planText(input: PlanInput, result: Plan): string {
     ['… when another region has failed', grouped(result.envoysPerRegionAfterFailover)],
     ['streams that one process may have', `${grouped(result.streamsPerProcess)} (${result.boundBy})`],
     ['processes in a region', `${grouped(result.processesPerRegion)}, one of them to spare`],
-    ['tiers of relays', String(result.tiers)],
-    ['streams at the control plane', grouped(result.planeStreams)],
+    ['tiers of relays', result.tiers === 1 ? '1' : `2, with ${upperTier(result, input)} above`],
+    ['streams at the control plane', `${grouped(result.planeStreams)}${tooMany(result, input)}`],
     ['memory of a process', `${grouped(result.memoryMbPerProcess)} MB`],
     ['an update reaches the last client after', `${result.updateSeconds} s of CPU`],
     ['cores for updates in a region', String(result.coresPerRegion)],

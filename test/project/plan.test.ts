@@ -49,8 +49,21 @@ describe('the plan of a fleet', () => {
   });
 
   it('plans a second tier where the control plane would see too many streams', () => {
-    expect(of({ envoys: 1_000_000, parameterSets: 100 })).to.include({ tiers: 2, planeStreams: 600 });
+    const large = { envoys: 1_000_000, regions: 10, parameterSets: 10 };
+    expect(of(large)).to.include({ tiers: 2, upperRelays: 20, planeStreams: 200 });
+    expect(of({ ...large, planeStreams: 100 })).to.include({ tiers: 2, upperRelays: 2, planeStreams: 20 });
     expect(of({}).tiers).to.equal(1);
+  });
+
+  it('plans no upper tier with as many streams as one tier has', () => {
+    const small = { envoys: 100_000, regions: 10, planeStreams: 20 };
+    expect(of(small)).to.include({ processesPerRegion: 2, tiers: 2, upperRelays: 2, planeStreams: 6 });
+    expect(of({ envoys: 10, regions: 1, planeStreams: 1 })).to.include({ tiers: 1, planeStreams: 6 });
+  });
+
+  it('says so if the control plane bears less than the least', () => {
+    const { out } = runPlan(['--envoys', '1000000', '--parameter-sets', '100', '--plane-streams', '50']);
+    expect(out).to.match(/streams at the control plane +200, more than the 50 that it bears/);
   });
 
   for (const flags of ['--envoys 0', '--envoys -1', '--envoys many', '--envoy 1', '--regions']) {
