@@ -30,9 +30,13 @@ const content = z.object({
     )
     .default([]),
   discards: contents.default([]),
+  withheld: z.array(z.tuple([z.string(), z.string()])).default([]),
 });
 
-const nothing: SavedRollout = { freezes: [], canaries: new Map(), verdicts: [], discards: [] };
+const nothing: SavedRollout = { freezes: [], canaries: new Map(), verdicts: [], discards: [], withheld: [] };
+
+/** Names that a rollback has removed. */
+const maxWithheld = 10_000;
 
 const savedContents = (saved: z.infer<typeof contents>): readonly SavedContent[] =>
   saved.map(({ type, name, hashes }) => ({ type: typeUrl(type), name: resourceName(name), hashes }));
@@ -49,7 +53,7 @@ export class RolloutFile {
 
   load(): SavedRollout {
     try {
-      const { freezes, canaries, verdicts, discards } = content.parse(
+      const { freezes, canaries, verdicts, discards, withheld } = content.parse(
         JSON.parse(readFileSync(this.#path, 'utf8')),
       );
       return {
@@ -60,6 +64,7 @@ export class RolloutFile {
           since,
         })),
         canaries: new Map(canaries),
+        withheld: withheld.map(([type, name]) => ({ type: typeUrl(type), name: resourceName(name) })),
         verdicts: verdicts.map(({ cause, reason, contents: saved }) => ({
           cause,
           reason,
@@ -79,9 +84,11 @@ export class RolloutFile {
   }
 
   /** Another file takes its place, so that a crash leaves the one or the other. */
-  save({ freezes, canaries, verdicts, discards }: SavedRollout): void {
+  save({ freezes, canaries, verdicts, discards, withheld }: SavedRollout): void {
     try {
-      const text = JSON.stringify({ freezes, canaries: [...canaries], verdicts, discards });
+      const names = withheld.slice(0, maxWithheld).map(({ type, name }) => [type, name]);
+      const saved = { freezes, canaries: [...canaries], verdicts, discards, withheld: names };
+      const text = JSON.stringify(saved);
       writeFileSync(`${this.#path}.new`, text, { mode: 0o600 });
       renameSync(`${this.#path}.new`, this.#path);
     } catch (error) {

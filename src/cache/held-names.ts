@@ -10,6 +10,7 @@ import type {
   PendingChange,
   PendingName,
   RemovalCount,
+  TypedName,
 } from '../model/rollout.ts';
 import type { Side } from '../model/side.ts';
 import { type Interest, type Restamp, WILDCARD } from '../model/transaction.ts';
@@ -23,6 +24,7 @@ import type { Journal } from './journal.ts';
 import type { Payloads } from './payloads.ts';
 import { restamp } from './restamping.ts';
 import type { TypeTable } from './type-table.ts';
+import { WithheldNames } from './withheld-names.ts';
 
 /** What held names need of the store. */
 interface HeldNamesOptions {
@@ -49,6 +51,7 @@ export class HeldNames implements Gate {
   readonly #listeners = new Set<(change: PendingChange) => void>();
   #gated: ReadonlySet<TypeUrl> = new Set();
   readonly #freezes = new Freezes();
+  readonly withheld = new WithheldNames();
   /** What listeners have not heard of yet. */
   readonly #changes: PendingChange[] = [];
 
@@ -79,13 +82,14 @@ export class HeldNames implements Gate {
 
   /** Undefined: nothing of the type waits, and nothing will. */
   open(type: TypeUrl): HeldTransaction | undefined {
-    if (!this.#gated.has(type) && !this.#freezes.any && !this.#types.has(type)) return undefined;
     const gated = this.#gated.has(type);
+    if (!gated && !this.#freezes.any && !this.#types.has(type)) return undefined;
     const isFrozen = (cached: CachedResource): boolean => this.#freezes.covers(type, cached);
     return new HeldTransaction(this.#type(type), {
       now: this.#options.clock.now(),
       waits: (cached) => gated || isFrozen(cached),
       isFrozen,
+      isWithheld: (name) => this.withheld.has(type, name),
     });
   }
 
@@ -166,7 +170,7 @@ export class HeldNames implements Gate {
   release(filter = everything): void {
     this.#change(filter, ['released'], (type, name, { masked }) => {
       if (masked !== undefined || this.#isFrozen(type, name)) return false;
-      type.stopHolding(name);
+      this.#letThrough(type, name);
       return true;
     });
   }
@@ -192,9 +196,11 @@ export class HeldNames implements Gate {
       if (held.masked === undefined || held.masked === 'discarded') return false;
       if (this.#isFrozen(type, name)) return false;
       if (this.#gated.has(type.type)) type.unmask(name, held);
-      else type.stopHolding(name);
+      else this.#letThrough(type, name);
       return true;
     });
+    const waits = ({ type, name }: TypedName) => this.#types.get(type)?.names.has(name) === true;
+    this.withheld.opened(filter?.type, waits);
   }
 
   replace(type: TypeUrl, contents: Contents, filter = everything): void {
@@ -295,13 +301,15 @@ export class HeldNames implements Gate {
   #replace(held: HeldType, name: ResourceName, variants: readonly HeldVariant[]): void {
     const order = (held.released.get(name) ?? held.liveResource(name))?.order;
     for (const images of [held.released, held.canary]) images.keepVariants(name, variants, order);
-    held.names.set(name, {
-      since: this.#options.clock.now(),
-      masked: 'rolledBack',
-      refused: undefined,
-      closed: true,
-    });
-    held.stopHoldingIfEqual(name);
+    const since = this.#options.clock.now();
+    held.names.set(name, { since, masked: 'rolledBack', refused: undefined, closed: true });
+    const isHeld = !held.stopHoldingIfEqual(name);
+    this.withheld.set({ type: held.type, name }, isHeld && variants.length === 0);
+  }
+
+  #letThrough(held: HeldType, name: ResourceName): void {
+    this.withheld.set({ type: held.type, name }, false);
+    held.stopHolding(name);
   }
 
   /** Returns when it arrived, as `Clock.monotonic()` says it. */

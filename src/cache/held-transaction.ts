@@ -15,6 +15,8 @@ interface HeldTransactionOptions {
   /** Whether changes of a name wait, by what it was. */
   readonly waits: (cached: CachedResource) => boolean;
   readonly isFrozen: (cached: CachedResource) => boolean;
+  /** A rollback has removed it. */
+  readonly isWithheld: (name: ResourceName) => boolean;
 }
 
 /** What one transaction does to the held names of its type. */
@@ -27,6 +29,8 @@ export class HeldTransaction {
   readonly #before = new Map<ResourceName, VariantsOf>();
   /** Names of which a side sees something else, though they are held. */
   readonly #altered = new Set<ResourceName>();
+  /** Names that a rollback has removed, and upstream says anew. */
+  readonly #keptAway = new Set<ResourceName>();
   /** Names that canaries see as upstream has them from now on: for them all of it may be new. */
   readonly #unmasked = new Set<ResourceName>();
   /** Names that do not wait any more, and whose errors waited with them: who has not heard of these. */
@@ -50,8 +54,12 @@ export class HeldTransaction {
       held.masked = 'frozen';
       return;
     }
-    // Nobody has anything of it: there is nothing to protect.
-    if (live === undefined || live.variants.size === 0 || !this.#options.waits(live)) return;
+    // Nobody has anything of it: there is nothing to protect, unless a rollback has removed it.
+    if (live === undefined || live.variants.size === 0) {
+      if (this.#options.isWithheld(name)) this.#keepAway(name);
+      return;
+    }
+    if (!this.#options.waits(live)) return;
     const masked = this.#options.isFrozen(live) ? ('frozen' as const) : undefined;
     this.#type.released.keep(name, live);
     if (masked !== undefined) this.#type.canary.keep(name, live);
@@ -135,13 +143,8 @@ export class HeldTransaction {
     const held = this.#type.names.get(name);
     if (held === undefined) return;
     const live = this.#type.liveResource(name);
-    for (const side of this.#sidesWithImage(name)) {
-      const images = this.#type[side];
-      const followed = followTtls(images.get(name), live);
-      const grown = !held.closed && live !== undefined && this.#letNewIn(name, side, live, interests);
-      const joined = !held.closed && joinWildcards(images.get(name), live, interests);
-      if (followed || grown || joined) this.#altered.add(name);
-    }
+    if (live !== undefined && this.#keptAway.has(name) && !this.#staysAway(name, held, live)) return;
+    this.#follow(name, held, live, interests);
     if (held.masked === 'discarded' && !sameVariants(held.refused ?? new Map(), variantsOf(live))) {
       const known = live ?? this.#type.released.get(name);
       if (known !== undefined && this.#options.isFrozen(known)) held.masked = 'frozen';
@@ -151,6 +154,36 @@ export class HeldTransaction {
       }
     }
     this.#stopHoldingIfEqual(name, held);
+  }
+
+  /** What must not wait goes into the images. */
+  #follow(name: ResourceName, held: HeldName, live: CachedResource | undefined, interests: Interests): void {
+    for (const side of this.#sidesWithImage(name)) {
+      const images = this.#type[side];
+      const followed = followTtls(images.get(name), live);
+      const grown = !held.closed && live !== undefined && this.#letNewIn(name, side, live, interests);
+      const joined = !held.closed && joinWildcards(images.get(name), live, interests);
+      if (followed || grown || joined) this.#altered.add(name);
+    }
+  }
+
+  #keepAway(name: ResourceName): void {
+    this.#keptAway.add(name);
+    this.#type.released.keep(name, undefined);
+    const { now } = this.#options;
+    this.#type.names.set(name, { since: now, masked: undefined, refused: undefined, closed: true });
+  }
+
+  /** Only now it is known from which upstream it is. False: nothing is gated or frozen any more. */
+  #staysAway(name: ResourceName, held: HeldName, live: CachedResource): boolean {
+    if (!this.#options.waits(live)) {
+      this.#type.stopHolding(name);
+      return false;
+    }
+    if (!this.#options.isFrozen(live)) return true;
+    this.#type.canary.keep(name, undefined);
+    held.masked = 'rolledBack';
+    return true;
   }
 
   #stopHoldingIfEqual(name: ResourceName, { masked }: HeldName): void {

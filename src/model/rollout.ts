@@ -13,10 +13,13 @@ export type SideOf = (nodeId: string, parameters: Parameters, address: string) =
 /** Why canaries do not see what upstream says under a name. */
 export type MaskReason = 'discarded' | 'frozen' | 'rolledBack';
 
-/** A name whose released state is not what upstream says. */
-export interface PendingName {
+export interface TypedName {
   readonly type: TypeUrl;
   readonly name: ResourceName;
+}
+
+/** A name whose released state is not what upstream says. */
+export interface PendingName extends TypedName {
   /** The upstream whose change waits. */
   readonly upstream: string;
   /** When it last became pending. Milliseconds of the cache's clock. */
@@ -25,6 +28,11 @@ export interface PendingName {
   readonly removed: boolean;
   /** Undefined: canaries see the change. */
   readonly masked: MaskReason | undefined;
+}
+
+/** Names that are withheld though nothing may wait under them. `set`: one more, or one less. */
+export interface Withheld extends Iterable<TypedName> {
+  set(name: TypedName, withheld: boolean): void;
 }
 
 /** Which of the pending names. What is left out matches all. */
@@ -88,6 +96,8 @@ export interface Gate {
    * `unfreeze`, also when upstream says something new.
    */
   replace(type: TypeUrl, contents: Contents, filter?: GateFilter): void;
+  /** Names that a rollback has removed: they are not new when upstream says them, until they are released. */
+  readonly withheld: Withheld;
   /** Of the names that canaries see. */
   removals(filter?: GateFilter): RemovalCount;
   /** What a side has under a name. */

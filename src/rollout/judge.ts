@@ -11,6 +11,15 @@ export interface JudgeSettings {
   readonly mode: 'AUTOMATIC' | 'MANUAL';
 }
 
+/** Without `rollout` nothing waits for a verdict. */
+export const unjudged: JudgeSettings = {
+  bakeMs: 0,
+  maxWaitMs: 0,
+  onTimeout: 'PROCEED',
+  maxDisconnects: 100,
+  mode: 'AUTOMATIC',
+};
+
 /** What can be seen of a rollout at one moment. */
 export interface Observation {
   /** The names that wait for a verdict. */

@@ -33,6 +33,12 @@ function whyNothing(masked: readonly PendingName[]): string {
 /** One name of one type, as the key of sets. */
 export const nameKey = (type: TypeUrl, name: ResourceName): string => `${type} ${name}`;
 
+export const keysOf = (names: readonly PendingName[]): ReadonlySet<string> =>
+  new Set(names.map(({ type, name }) => nameKey(type, name)));
+
+/** Nothing but the filter of what has one. */
+export const filterOf = ({ type, upstream }: GateFilter): GateFilter => ({ type, upstream });
+
 export function byType(names: Iterable<PendingName>): Waiting {
   const waiting = new Map<TypeUrl, Set<ResourceName>>();
   for (const { type, name } of names) {

@@ -1,6 +1,6 @@
 import type { TypeUrl } from '../model/brand.ts';
 import type { Clock } from '../model/clock.ts';
-import type { Gate, PendingName } from '../model/rollout.ts';
+import type { Gate, PendingName, TypedName } from '../model/rollout.ts';
 import type { CanaryRules } from './canary-choice.ts';
 import type { SavedContent } from './discards.ts';
 import type { Fleet } from './fleet.ts';
@@ -23,6 +23,8 @@ export interface SavedRollout {
   readonly verdicts: readonly SavedVerdict[];
   /** What operators have discarded. */
   readonly discards: readonly SavedContent[];
+  /** Names that a rollback has removed, and that stay away until they are released. */
+  readonly withheld: readonly TypedName[];
 }
 
 type RolloutResult = 'released' | 'held' | 'discarded' | 'timeout';

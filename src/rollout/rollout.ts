@@ -10,8 +10,8 @@ import type { CanaryRules } from './canary-choice.ts';
 import { Discards } from './discards.ts';
 import type { CanaryStream, Standing, Survey, Waiting } from './fleet.ts';
 import { Freezes, scopeText } from './freezes.ts';
-import { Judge, type JudgeSettings, type Observation, type RolloutState } from './judge.ts';
-import { byType, filtersOf, matching, nameKey } from './pending-names.ts';
+import { Judge, type Observation, type RolloutState, unjudged } from './judge.ts';
+import { byType, filterOf, filtersOf, keysOf, matching, nameKey } from './pending-names.ts';
 import { Rejections } from './rejections.ts';
 import { reloadObjection } from './reload-objection.ts';
 import type { RolloutOptions, RolloutReport, RolloutSettings } from './rollout-options.ts';
@@ -24,15 +24,6 @@ const lookMs = 1000;
 const settling = { quiet: 10, longest: 100 };
 
 const nobody: Survey = { complete: true, members: [], canaries: [] };
-
-/** Without `rollout` nothing waits for a verdict. */
-const unjudged: JudgeSettings = {
-  bakeMs: 0,
-  maxWaitMs: 0,
-  onTimeout: 'PROCEED',
-  maxDisconnects: 100,
-  mode: 'AUTOMATIC',
-};
 
 /**
  * Takes changes through their rollout: chooses canaries, hears what they say, and releases what they accept. Without
@@ -73,6 +64,7 @@ export class Rollout {
     this.#settling = new Settling(clock, settling, () => this.#look());
     gate.gatedTypes(new Set(settings?.types));
     for (const freeze of this.#freezes.all) gate.freeze(filterOf(freeze));
+    for (const name of saved?.withheld ?? []) gate.withheld.set(name, true);
     this.#judge.freeze(this.#freezes.all.length > 0);
     this.#forget = gate.onChanged((change) => this.#changed(change));
     this.#look();
@@ -191,6 +183,8 @@ export class Rollout {
   /** The error: it is frozen already. */
   freeze(filter: GateFilter, reason: string): Result<undefined> {
     const added = this.#freezes.add({ ...filterOf(filter), reason, since: this.#options.clock.now() });
+    // A rollback of what is frozen already has changed what is withheld.
+    if (!added.ok) this.#save();
     if (!added.ok) return added;
     this.#options.gate.freeze(filterOf(filter));
     this.#frozen();
@@ -305,7 +299,9 @@ export class Rollout {
   #release(names: readonly PendingName[]): void {
     const { events, clock, gate } = this.#options;
     const started = this.#judge.startedAt ?? clock.now();
+    const withheld = [...gate.withheld].length;
     for (const filter of filtersOf(names)) gate.release(filter);
+    if (withheld > 0) this.#save();
     if (this.#settings === undefined) return;
     events.counted('released');
     events.released(names, clock.now() - started);
@@ -340,11 +336,7 @@ export class Rollout {
       canaries: this.#canaries.remembered,
       verdicts: this.#verdicts.saved,
       discards: this.#discards.saved,
+      withheld: [...this.#options.gate.withheld],
     });
   }
 }
-
-const keysOf = (names: readonly PendingName[]): ReadonlySet<string> =>
-  new Set(names.map(({ type, name }) => nameKey(type, name)));
-
-const filterOf = ({ type, upstream }: GateFilter): GateFilter => ({ type, upstream });

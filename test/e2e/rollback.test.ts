@@ -109,6 +109,37 @@ describe('rollback', function () {
     await end();
   });
 
+  it('what it has removed stays away until the gate opens, said anew and after a kill too', async () => {
+    const directory = stack.use(temporaryDirectory());
+    const persisted = { cache: { persistence: { path: directory.path } } };
+    write(['shop', '1']);
+    await start(persisted);
+    await client.gets('cds', ['shop: 1']);
+    write(['shop', '1'], ['late', '1']);
+    await client.gets('cds', ['late: 1', 'shop: 1']);
+    await reaches(2);
+    expect((await ask('rollback', '--to', '1', '--reason', 'x')).code).to.equal(0);
+    await client.gets('cds', ['shop: 1']);
+    const pending = async (): Promise<string> => (await ask('diff', '--pending', '--type', 'cds')).out;
+    await eventually(async () => expect(await pending()).to.match(/^added +cds +late$/m));
+    write(['shop', '1']);
+    await eventually(async () => expect(await pending()).to.equal('nothing differs'));
+    write(['shop', '1'], ['late', '2']);
+    await eventually(async () => expect(await pending()).to.match(/^added +cds +late$/m));
+    expect(client.has('cds'), 'said anew').to.deep.equal(['shop: 1']);
+    await eventually(async () => expect(await relay.metric('persistence_lag_seconds')).to.equal(0));
+    relay.signal('SIGKILL');
+    await relay.exited;
+
+    await start(persisted);
+    await client.gets('cds', ['shop: 1']);
+    await eventually(async () => expect(await pending()).to.match(/^added +cds +late$/m));
+    expect(client.has('cds'), 'after a kill').to.deep.equal(['shop: 1']);
+    expect((await ask('unfreeze', '--reason', 'mended')).code).to.equal(0);
+    await client.gets('cds', ['late: 2', 'shop: 1']);
+    await end();
+  });
+
   it('reaches back over a restart, where the cache is persisted', async () => {
     const directory = stack.use(temporaryDirectory());
     const persisted = { cache: { persistence: { path: directory.path } } };

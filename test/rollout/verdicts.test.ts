@@ -26,7 +26,9 @@ class Setting {
   readonly elected: string[] = [];
   canaries: CanaryStream[] = [];
 
-  constructor(saved: SavedRollout = { freezes: [], canaries: new Map(), verdicts: [], discards: [] }) {
+  constructor(
+    saved: SavedRollout = { freezes: [], canaries: new Map(), verdicts: [], discards: [], withheld: [] },
+  ) {
     this.saved = saved;
     this.store = new Store({ clock: this.clock, ambiguous: () => {}, expiring: () => {} });
     for (const parameters of [NO_PARAMETERS, internParameters([['env', 'prod']])])
