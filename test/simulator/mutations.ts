@@ -152,9 +152,18 @@ const mutations: readonly Wrong[] = [
     right: 'const of = (side: Side): Commit => (sides.includes(side) ? commit : empty);',
     wrong: "const of = (side: Side): Commit => (sides.includes(side) && side === 'canary' ? commit : empty);",
   },
+  {
+    name: 'a discard gives everybody what canaries rejected',
+    rule: 7,
+    file: 'src/cache/held-names.ts',
+    right: "else if (held.masked === undefined) type.mask(name, held, 'discarded');",
+    wrong: 'else if (held.masked === undefined) type.stopHolding(name);',
+  },
 ];
 
-const { values } = parseArgs({ options: { seeds: { type: 'string', default: '2000' } } });
+const { values } = parseArgs({
+  options: { seeds: { type: 'string', default: '2000' }, only: { type: 'string', default: '' } },
+});
 
 /** The first seed that shows a mutation, and by which rule. */
 function firstToCatch(mutation: Mutation): { seed: number; rule: number } | undefined {
@@ -166,7 +175,7 @@ function firstToCatch(mutation: Mutation): { seed: number; rule: number } | unde
 }
 
 console.log('| mutation | in | breaks rule | caught by rule | after seeds |\n|-|-|-|-|-|');
-for (const mutation of mutations) {
+for (const mutation of mutations.filter(({ name }) => name.includes(values.only))) {
   const caught = firstToCatch(mutation);
   if (caught === undefined) process.exitCode = 1;
   const found = caught === undefined ? 'not caught | –' : `${caught.rule} | ${caught.seed + 1}`;
