@@ -115,22 +115,31 @@ function events(
     released(names, milliseconds) {
       metrics.rollout.duration(milliseconds / 1000);
       log.info('everybody gets a change that canaries had first', {
-        types: [...new Set(names.map(({ type }) => typeInfo(type).short))],
-        names: names.length,
+        ...told(names),
         seconds: milliseconds / 1000,
       });
     },
-    stateChanged(state) {
+    stateChanged(state, names) {
       metrics.rollout.state(state.kind);
       if (state.kind === 'IDLE' || state.kind === 'FROZEN') over();
-      if (state.kind === 'CANARY') log.info('a change goes to canaries first');
+      if (state.kind === 'CANARY') log.info('a change goes to canaries first', told(names));
       if (state.kind === 'HELD') {
-        log.warn('a change is held: only canaries have it', { cause: state.cause, reason: state.reason });
+        const { cause, reason } = state;
+        log.warn('a change is held: only canaries have it', { ...told(names), cause, reason });
       }
     },
     save(state) {
       metrics.rollout.frozen(state.freezes.length > 0);
       storage?.save(state);
     },
+  };
+}
+
+/** What a line of the log says of a change. */
+function told(names: readonly PendingName[]) {
+  return {
+    upstreams: [...new Set(names.map(({ upstream }) => upstream))],
+    types: [...new Set(names.map(({ type }) => typeInfo(type).short))],
+    names: names.length,
   };
 }

@@ -157,13 +157,13 @@ function standingOf(
     // There may be 10,000 in a response of the state of the world: they are known without a look at each.
     const isWhole = rejection === rejectedWhole;
     const together = isWhole ? names : new Set([canonical, ...others].map((one) => nameKey(url, one)));
-    const reason = `${short} ${name}: ${rejection?.message ?? ''}`;
+    const reason = `${short} ${name}: ${rejection?.message.trim() ?? ''}`;
     return { kind: 'rejected', reason, names: together, isFinal: !pending };
   }
   if (pending || responses.awaitsAnswer) return waits;
   // The last response only removed what waits.
   if (rejectedWhole === undefined) return accepted;
-  return { kind: 'rejected', reason: `${short}: ${rejectedWhole.message}`, names, isFinal: true };
+  return { kind: 'rejected', reason: `${short}: ${rejectedWhole.message.trim()}`, names, isFinal: true };
 }
 
 /** There is nothing to send. After an earlier stream a client may have all of it: then nothing was sent on this one. */

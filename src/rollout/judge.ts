@@ -166,12 +166,12 @@ export class Judge {
     if (seen.accepted === seen.total && (seen.total > 0 || !seen.clientsMayComeBack))
       attempt.acceptedAt ??= now;
     return this.#settings.mode === 'MANUAL'
-      ? this.#manual(now, attempt)
+      ? this.#manual(now, attempt, seen)
       : this.#automatic(now, attempt, seen);
   }
 
-  #manual(now: number, attempt: Attempt): Judgement {
-    const accepted = attempt.acceptedAt === undefined ? '' : 'the canaries have accepted it, and ';
+  #manual(now: number, { acceptedAt }: Attempt, { total }: Observation): Judgement {
+    const accepted = acceptedAt === undefined || total === 0 ? '' : 'the canaries have accepted it, and ';
     this.#enter({ kind: 'CANARY', since: now, reason: `${accepted}mode: MANUAL waits for release` });
     return wait(undefined);
   }

@@ -36,7 +36,8 @@ export interface RolloutEvents {
   accepted(names: readonly PendingName[]): void;
   /** Everybody gets these changes now. `milliseconds`: how long they have waited. */
   released(names: readonly PendingName[], milliseconds: number): void;
-  stateChanged(state: RolloutState): void;
+  /** `names`: what waits. */
+  stateChanged(state: RolloutState, names: readonly PendingName[]): void;
   save(state: SavedRollout): void;
 }
 

@@ -68,7 +68,7 @@ export class Rollout {
     this.#judge.freeze(this.#freezes.all.length > 0);
     this.#forget = gate.onChanged((change) => this.#changed(change));
     this.#look();
-    options.events.stateChanged(this.#judge.state);
+    options.events.stateChanged(this.#judge.state, this.#judged());
   }
 
   sideOf(nodeId: string, parameters: Parameters): Side {
@@ -320,7 +320,7 @@ export class Rollout {
     const { state } = this.#judge;
     if (state.kind === before.kind && state.since === before.since) return;
     if (state.kind === 'HELD') this.#options.events.counted(state.cause === 'timeout' ? 'timeout' : 'held');
-    this.#options.events.stateChanged(state);
+    this.#options.events.stateChanged(state, this.#judged());
   }
 
   #saveIfNew(): void {
