@@ -113,6 +113,8 @@ export class RelayHost implements Host {
   /** Nothing that it had was lost when it died. */
   #intact = false;
   #above: { readonly host: SimulatedHost; readonly beginnings: number } | undefined;
+  /** How often it has gone to another of them, or to one that has begun anew: what comes back is not what it was. */
+  #moves = 0;
   /** Above is another relay than before, or one that has begun anew, since the last quiet. */
   #turned = false;
   /** Since the last quiet, what it has asked of what is above was asked anew, or held up. */
@@ -139,11 +141,9 @@ export class RelayHost implements Host {
   get epoch(): Epoch {
     const above = this.#above?.host;
     const inherited = above instanceof RelayHost ? above.epoch : undefined;
-    // What a relay above said before it began anew counts until there is a stream to it again.
-    const heard = this.#above === undefined ? '' : `${this.#above.beginnings}:`;
     return {
       // What is discarded goes back to what was before.
-      id: `${this.id}#${this.#beginnings}.${this.#gate.discards}<${heard}${inherited?.id ?? above?.id ?? ''}`,
+      id: `${this.id}#${this.#beginnings}.${this.#gate.discards}.${this.#moves}<${inherited?.id ?? ''}`,
       base: Number.isFinite(this.#lowest) ? this.#lowest : 0,
     };
   }
@@ -386,6 +386,7 @@ export class RelayHost implements Host {
       // The first after a beginning counts too: until then it knew nothing.
       if (!same) {
         this.#turned = this.#above !== undefined;
+        this.#moves++;
         if (!(host instanceof RelayHost)) this.#base = Math.min(this.#base, host.applied);
         this.#above = { host, beginnings };
       }
