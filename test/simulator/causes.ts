@@ -216,8 +216,9 @@ export class Causes {
   }
 
   /**
-   * Upstream has said something about it since: what came of it looks the same, but it is an answer. At a gate the same
-   * edit may be told, taken back and told again.
+   * Upstream has said something about it since: what came of it looks the same, but it is an answer. Each edit that puts
+   * the same content behind other constraints is one for itself (protocol §3.10). At a gate the same edit may be told,
+   * taken back and told again.
    */
   #excusedByEdit(name: string | undefined): boolean {
     const turns = this.#turns();
@@ -225,7 +226,8 @@ export class Causes {
       this.#excusedTurns = turns;
       return true;
     }
-    const edited = this.#world.lastEdit(this.#kind, name);
+    const edited =
+      this.#world.nextMove(this.#kind, name, this.#excused) ?? this.#world.lastEdit(this.#kind, name);
     if (edited <= this.#excused) return false;
     this.#excused = edited;
     return true;

@@ -149,11 +149,30 @@ export class World {
     return Math.max(...names.map((one) => this.#history.get(`${kind} ${one}`)?.at(-1)?.revision ?? 0));
   }
 
+  /** The first revision after this one that puts a content of a name, or of any of a kind, behind other constraints. */
+  nextMove(kind: Kind, name: string | undefined, after: number): number | undefined {
+    const names = name === undefined ? catalog[kind].names : [name];
+    const moves = names.flatMap((one) => {
+      const entries = this.#history.get(`${kind} ${one}`) ?? [];
+      return entries
+        .filter(
+          ({ revision, variants }, at) => revision > after && moved(entries[at - 1]?.variants, variants),
+        )
+        .map(({ revision }) => revision);
+    });
+    return moves.length === 0 ? undefined : Math.min(...moves);
+  }
+
   /** Earlier variants of a name, for going back to them. */
   earlier(kind: Kind, name: string): readonly (readonly Variant[])[] {
     return (this.#history.get(`${kind} ${name}`) ?? []).map(({ variants }) => variants);
   }
 }
+
+const moved = (before: readonly Variant[] = nothing, after: readonly Variant[]): boolean =>
+  after.some(({ constraints, content }) =>
+    before.some((one) => one.content === content && one.constraints.label !== constraints.label),
+  );
 
 /** The first state: most names exist. */
 export function populate(world: World, random: Random): void {
