@@ -23,16 +23,22 @@ export function reachable(history: History, revision: number): Result<undefined,
 /**
  * What everybody had at a revision, of all names that have changed since; what is not in it is as it is now. The first
  * change of a name after the revision says what it was before. If that is the first that was asked or said of it,
- * what it was before is unknown, which is not absent: then it is what upstream said first.
+ * what it was before is unknown, which is not absent: a rollback takes what upstream said first, and to somebody who
+ * compares it is new.
  */
-export function releasedAt(history: History, revision: number): StateAt {
+export function releasedAt(
+  history: History,
+  revision: number,
+  unknown: 'as first said' | 'absent' = 'as first said',
+): StateAt {
   const state = new Map<TypeUrl, Map<ResourceName, Content>>();
   for (const { type, names, first } of history.after(revision)) {
     const contents = state.get(type) ?? new Map<ResourceName, Content>();
     state.set(type, contents);
     for (const { name, content, verdict } of names) {
       if (content === undefined || contents.has(name)) continue;
-      contents.set(name, first && verdict === 'RELEASED' ? content.after : content.before);
+      const isUnknown = first && verdict === 'RELEASED';
+      contents.set(name, isUnknown && unknown === 'as first said' ? content.after : content.before);
     }
   }
   return state;

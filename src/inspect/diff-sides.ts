@@ -100,7 +100,8 @@ export class DiffSides {
     const { history } = this.#options;
     const reached = reachable(history, revision);
     if (!reached.ok) return reached;
-    const state = new Map([...releasedAt(history, revision)].map(([type, names]) => [type, new Map(names)]));
+    const released = releasedAt(history, revision, 'absent');
+    const state = new Map([...released].map(([type, names]) => [type, new Map(names)]));
     for (const { type, names, revision: of } of history.changes()) {
       if (of > revision) break;
       for (const { name, verdict, content } of names) {

@@ -241,6 +241,9 @@ describe('rollback', function () {
     files.write('rds', new Map([['routes', '2']]));
     await client.gets('rds', ['routes: 2']);
     await reaches(4);
+    const added = await ask('diff', '--from', '1', '--to', '3');
+    const what = 'CHANGE  TYPE  NAME\nadded   lds   web\nadded   rds   routes';
+    expect(added.out, 'what history calls added').to.equal(what);
     const done = await ask('rollback', '--to', '1', '--reason', 'x');
     expect(done.code, done.err).to.equal(0);
     await client.gets('rds', ['routes: 1']);

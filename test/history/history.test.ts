@@ -122,6 +122,8 @@ describe('history', () => {
     const before = releasedAt(history, 0).get(type);
     expect(before?.get(cart), 'unknown is not absent').to.have.length(1);
     expect(before?.get(resourceName('new'))).to.deep.equal([]);
+    const compared = releasedAt(history, 0, 'absent').get(type);
+    expect(compared?.get(cart), 'new to somebody who compares').to.deep.equal([]);
   });
 
   it('what a type had before anything was said of it is unknown; after an empty answer it is nothing', () => {
