@@ -111,8 +111,11 @@ function WhoHasIt({
             <a class="mono" href={hrefOf({ show: 'client', id })}>
               {shown(node?.id || `stream ${id}`)}
             </a>{' '}
+            {/* The state of the type: a client may subscribe to it and get nothing of it. */}
             {types.map((one) => (
-              <StateText key={one.type} state={one.state} />
+              <span key={one.type}>
+                {shown(one.type)} <StateText state={one.state} />
+              </span>
             ))}
           </li>
         ))}

@@ -79,12 +79,11 @@ const rejects = (clients: number): string => `${streams(clients)} ${clients === 
 function rejections({ classes }: ProblemInputs): readonly Problem[] {
   const all = ofKind(classes, 'REJECTED');
   const ofResource = ({ type, what }: Plain<ClassProblem>): string => JSON.stringify([type, what]);
-  const total = new Map<string, number>();
-  for (const one of all) total.set(ofResource(one), (total.get(ofResource(one)) ?? 0) + one.clients);
+  const totals = clientsBy(all, ofResource);
   return all.map((rejection) => {
     const { type, name, what, parameters, clients, error, version, since, class: of } = rejection;
     const label = shorten(parametersLabel(parameters), 120);
-    const inAll = total.get(ofResource(rejection)) ?? clients;
+    const inAll = totals.get(ofResource(rejection)) ?? clients;
     const verb = clients === 1 ? 'rejects' : 'reject';
     return problem({
       id: `rejected ${JSON.stringify([type, what, of, error])}`,
@@ -101,17 +100,32 @@ function rejections({ classes }: ProblemInputs): readonly Problem[] {
 }
 
 function unacknowledged({ classes }: ProblemInputs): readonly Problem[] {
-  return ofKind(classes, 'LATE').map(({ type, parameters, clients, since, class: of }) =>
-    problem({
+  const all = ofKind(classes, 'LATE');
+  const totals = clientsBy(all, ({ type }) => type);
+  const have = (count: number): string => (count === 1 ? 'has' : 'have');
+  return all.map(({ type, parameters, clients, since, class: of }) => {
+    const inAll = totals.get(type) ?? clients;
+    const label = shorten(parametersLabel(parameters), 120);
+    return problem({
       id: `late ${type} ${of}`,
-      title: `${streams(clients)} with ${shorten(parametersLabel(parameters), 120)} ${clients === 1 ? 'has' : 'have'} not acknowledged ${shorten(type, 80)}`,
-      short: `${streams(clients)} ${clients === 1 ? 'has' : 'have'} not acknowledged ${shorten(type, 80)}`,
+      title: `${streams(clients)} with ${label} ${have(clients)} not acknowledged ${shorten(type, 80)}`,
+      short: `${streams(inAll)} ${have(inAll)} not acknowledged ${shorten(type, 80)}`,
       since: millisecondsOf(since),
       runbook: 'clients-silent',
       link: clientsQuery({ type, state: 'STALE', class: of }),
       linkText: 'clients',
-    }),
-  );
+    });
+  });
+}
+
+/** How many clients of all classes have the same problem. */
+function clientsBy(
+  problems: readonly Plain<ClassProblem>[],
+  key: (problem: Plain<ClassProblem>) => string,
+): ReadonlyMap<string, number> {
+  const totals = new Map<string, number>();
+  for (const one of problems) totals.set(key(one), (totals.get(key(one)) ?? 0) + one.clients);
+  return totals;
 }
 
 /** What is asked for by name, and upstream says that it does not exist: one line for each type. */

@@ -101,6 +101,9 @@ describe('model of the status page', () => {
     ]);
     const told = '14 clients reject rds/web for 1 min; 1 client rejects cds/web for 1 min';
     expect(sentence(made, Date.parse('2026-01-01T00:10:00Z'))).to.equal(`Serving 4 clients; ${told}.`);
+    const late = { ...oneProblem, kind: 'LATE', name: '', clients: 1 };
+    const silent = model({ problems: [late, { ...late, ...later }] });
+    expect(sentence(silent)).to.equal('Serving 4 clients; 4 clients have not acknowledged rds.');
   });
 
   it('a rejection links to its clients and its runbook', () => {
