@@ -11,7 +11,7 @@ import type { UpstreamSubscription, UpstreamSubscriptions } from './upstream-sub
  */
 
 /** What a response says of resources. */
-type Said = Pick<Transaction, 'puts' | 'removals' | 'heartbeats'>;
+type Said = Pick<Transaction, 'puts' | 'removals' | 'heartbeats' | 'resourceErrors'>;
 
 /** A delta stream, as far as the judgement needs it. */
 export interface DeltaWaiting {
@@ -61,13 +61,33 @@ export function deltaAnswers(
   said: Said,
   candidates: readonly UpstreamSubscription[],
 ): ReadonlySet<UpstreamSubscription> {
-  const isEmpty = said.puts.length + said.heartbeats.length + said.removals.length === 0;
+  const { puts, heartbeats, removals, resourceErrors } = said;
+  // Errors alone may be news of what an earlier wildcard shows: → * {A}, ← a, → * {B}, ← error of a.
+  const isEmpty = puts.length + heartbeats.length + removals.length + resourceErrors.length === 0;
   const isAnswered = isEmpty ? byEmptyResponse(stream) : byResources(stream, said);
   const answered = new Set<UpstreamSubscription>();
   for (const subscription of candidates) {
     if (byPosition(subscription, stream.locators) ?? isAnswered(subscription)) answered.add(subscription);
   }
   return answered;
+}
+
+/**
+ * Of the wildcards and globs of later requests, those that it is not shown to answer: they are in doubt if it answers
+ * others, or if something in it may be for one of them.
+ */
+export function inDoubt(
+  { puts, resourceErrors }: Said,
+  candidates: readonly UpstreamSubscription[],
+  answered: ReadonlySet<UpstreamSubscription>,
+  locators: boolean,
+): readonly UpstreamSubscription[] {
+  const later = candidates.filter((one) => one.requestNumber > 1 && !answered.has(one));
+  const mayBeAnswered = (one: UpstreamSubscription): boolean => {
+    const isShown = (identity: Identity): boolean => shows(one, identity, locators);
+    return one.expectedVariants.size === 0 && (puts.some(isShown) || resourceErrors.some(isShown));
+  };
+  return answered.size > 0 || later.some(mayBeAnswered) ? later : [];
 }
 
 /** Whether any response answers it, whatever is in it; undefined: the content decides. */

@@ -20,7 +20,7 @@ import {
 } from '../../wire/response-reader.ts';
 import type { Identity } from './accept-resource.ts';
 import { type AckedVariant, variantKey } from './acked-resources.ts';
-import { deltaAnswers, isFor, namesAnswered, ofOldestRequest, shows } from './answer-attribution.ts';
+import { deltaAnswers, inDoubt, isFor, namesAnswered, ofOldestRequest, shows } from './answer-attribution.ts';
 import { type DeltaReading, notFound, readDelta } from './delta-reading.ts';
 import { deltaRequest, deltaRequests, isPlainWildcard, noVersions } from './delta-requests.ts';
 import {
@@ -149,12 +149,9 @@ export class DeltaStrategy implements ProtocolStrategy<DeltaState, IncomingDelta
     const { locators } = this.#options;
     const answered = deltaAnswers({ ...state, locators }, said, candidates);
     state.repeated.clear();
-    const later = candidates.filter((one) => one.requestNumber > 1 && !answered.has(one));
     const waits = (one: UpstreamSubscription): boolean => !one.responseSeen && state.subscriptions.has(one);
-    const mayBeAnswer = (one: UpstreamSubscription): boolean =>
-      one.expectedVariants.size === 0 && said.puts.some((put) => shows(one, put, locators));
-    if (answered.size > 0 || later.some(mayBeAnswer))
-      this.#effects.renewIfDoubtful(state.type, () => later.some(waits));
+    const doubtful = inDoubt(said, candidates, answered, locators);
+    if (doubtful.length > 0) this.#effects.renewIfDoubtful(state.type, () => doubtful.some(waits));
     return answered;
   }
 

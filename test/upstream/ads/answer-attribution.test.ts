@@ -2,6 +2,7 @@ import { expect } from 'chai';
 import { resourceName } from '../../../src/model/brand.ts';
 import { type Constraints, UNCONSTRAINED } from '../../../src/model/constraints.ts';
 import { internParameters } from '../../../src/model/parameters.ts';
+import type { ResourceError } from '../../../src/model/transaction.ts';
 import { variantKey } from '../../../src/upstream/ads/acked-resources.ts';
 import {
   deltaAnswers,
@@ -49,6 +50,7 @@ interface Case {
   readonly repeated?: readonly string[];
   readonly removals?: readonly string[];
   readonly heartbeats?: readonly string[];
+  readonly errors?: readonly string[];
   /** The positions in `asked`. */
   readonly answered: readonly number[];
 }
@@ -86,6 +88,12 @@ function waiting(asked: readonly Asked[], locators: boolean): Waiting {
 const identity = (name: string): { name: ReturnType<typeof resourceName>; constraints: Constraints } => ({
   name: resourceName(name),
   constraints: UNCONSTRAINED,
+});
+const unavailable = (name: string): ResourceError => ({
+  ...identity(name),
+  code: 14,
+  message: 'faulty',
+  status: new Uint8Array(),
 });
 const resource = (one: string | readonly [string, Constraints]): ReturnType<typeof put> =>
   typeof one === 'string' ? put(eds, one, 'x') : put(eds, one[0], 'x', { constraints: one[1] });
@@ -208,6 +216,21 @@ const delta: readonly Case[] = [
     answered: [0],
   },
   {
+    name: 'an error alone may be of what an earlier one shows: no empty response',
+    asked: [
+      { selector: all, request: 1, parameters: { env: 'prod' }, seen: true },
+      { selector: all, request: 2 },
+    ],
+    errors: ['a'],
+    answered: [],
+  },
+  {
+    name: 'an error alone answers the first request, as any response does',
+    asked: [{ selector: all, request: 1, anyResponse: true }],
+    errors: ['a'],
+    answered: [0],
+  },
+  {
     name: 'subscribed again before it was answered: a resource for it alone is its answer',
     asked: [{ selector: glob, request: 3, formerUnanswered: true }],
     puts: [inGlob('a')],
@@ -287,7 +310,16 @@ const delta: readonly Case[] = [
 
 describe('which subscriptions a response answers', () => {
   describe('delta, wildcards and globs', () => {
-    for (const { name, asked, puts = [], repeated = [], removals = [], heartbeats = [], answered } of delta) {
+    for (const {
+      name,
+      asked,
+      puts = [],
+      repeated = [],
+      removals = [],
+      heartbeats = [],
+      errors = [],
+      answered,
+    } of delta) {
       it(name, () => {
         const resources = puts.map(resource);
         const again = new Set(resources.filter((one) => repeated.includes(one.name)));
@@ -296,6 +328,7 @@ describe('which subscriptions a response answers', () => {
           puts: resources,
           removals: removals.map(identity),
           heartbeats: heartbeats.map((one) => ({ ...identity(one), ttlMilliseconds: 1000 })),
+          resourceErrors: errors.map(unavailable),
         };
         const candidates = waitingCollections(stream.list);
         expect(positions(stream.list, deltaAnswers(stream, said, candidates))).to.deep.equal(answered);
@@ -312,7 +345,7 @@ describe('which subscriptions a response answers', () => {
           repeated: new Set<never>(),
           locators: false,
         };
-        const said = { puts: [resource('a')], removals: [], heartbeats: [] };
+        const said = { puts: [resource('a')], removals: [], heartbeats: [], resourceErrors: [] };
         expect(positions(stream.list, deltaAnswers(stream, said, stream.list))).to.deep.equal(answered);
       });
     }
