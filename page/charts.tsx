@@ -137,10 +137,9 @@ function shownTime({ data: [times] }: Plot): Plot.Range.MinMax {
   return [last - Math.min(shownSeconds, Math.max(leastSeconds, last - first)), last];
 }
 
-/** Seconds where there are less than two minutes: else all marks of the axis would be the same. */
+/** With seconds where marks are closer than a minute: else all would be the same. */
 function clocks(times: readonly number[]): string[] {
-  const [first = 0, second = Infinity] = times;
-  const seconds = second - first < 60 ? ({ second: '2-digit' } as const) : {};
+  const seconds = times.some((time) => time % 60 > 0) ? ({ second: '2-digit' } as const) : {};
   const format = { hour: '2-digit', minute: '2-digit', ...seconds } as const;
   return times.map((time) => new Date(time * 1000).toLocaleTimeString('en-GB', format));
 }

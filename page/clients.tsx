@@ -36,7 +36,9 @@ export function Clients({ model, query, isLive }: ClientsProps) {
   const refresh = useTicks(refreshMs, isLive);
   const filters = { search: q, type, state, class: ofClass, resource };
   const request = { ...filters, limit: pageSize, offset: (page - 1) * pageSize };
-  const { answer, error } = useAnswer<Answer>('ListClients', request, refresh);
+  // Who has a problem comes first, so a new problem is a new list.
+  const problems = model.problems.map(({ id }) => id).join(' ');
+  const { answer, error } = useAnswer<Answer>('ListClients', request, `${refresh} ${problems}`);
   return (
     <section aria-labelledby="clients">
       <h2 id="clients">Clients</h2>

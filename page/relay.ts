@@ -24,7 +24,7 @@ async function ask<T>(method: string, request: object): Promise<T> {
 }
 
 /** The answer for this request, asked again when the request or `refresh` changes. */
-export function useAnswer<T>(method: string, request: object, refresh: number): Asked<T> {
+export function useAnswer<T>(method: string, request: object, refresh: number | string): Asked<T> {
   const key = JSON.stringify(request);
   const [asked, setAsked] = useState<Asked<T> & { readonly key: string }>({
     answer: undefined,

@@ -87,6 +87,10 @@ describe('status page in Chromium', function () {
     }
     world.change(2);
     await shows(page, '3 clients with env=test reject rtds flags', rejection, '3 rejecting');
+    await eventually(async () => {
+      const first = await page.locator('tbody tr', { hasText: 'test-' }).first().innerText();
+      expect(first, 'who rejects comes first, at once').to.include('rejected');
+    });
     expect(await page.getByRole('status').first().textContent()).to.include('3 clients reject rtds/flags');
     await open.picture('page-rejected');
     await page.locator('.problems').getByRole('link', { name: 'clients' }).first().click();
