@@ -1,4 +1,4 @@
-import type { ConstraintsKey, ResourceName } from '../../model/brand.ts';
+import type { ConstraintsKey } from '../../model/brand.ts';
 import { UNCONSTRAINED } from '../../model/constraints.ts';
 import type { Put, Removal } from '../../model/transaction.ts';
 import type { Identity } from './accept-resource.ts';
@@ -122,12 +122,16 @@ export function removeUnconfirmedOfName(
  * subscription. The second one is answered by a removal without constraints, if the resource was deleted in between:
  *
  *     → +a {env=prod}   → -a {env=prod}   → +a {env=prod}   ← a {env == "prod"}   ← removed: a
+ *
+ * A removal or an error with constraints for other parameters is not its answer.
  */
 export function removeGoneMeanwhile(
   { acked, subscriptions, unansweredUnsubscribed }: DeltaState,
-  name: ResourceName,
+  { name, constraints }: Identity,
 ): Removal[] {
-  const again = subscriptions.named(name).filter((one) => unansweredUnsubscribed.mayHaveTakenAnswerOf(one));
+  const again = subscriptions
+    .naming(name, constraints)
+    .filter((one) => unansweredUnsubscribed.mayHaveTakenAnswerOf(one));
   const [only] = again;
   if (only === undefined || again.length > 1) return [];
   const removals: Removal[] = [];

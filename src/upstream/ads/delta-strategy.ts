@@ -324,7 +324,7 @@ export class DeltaStrategy implements ProtocolStrategy<DeltaState, IncomingDelta
       .filter((subscription) => isFor(subscription, constraints, this.#options.locators));
     const named = [...state.subscriptions.naming(name, constraints), ...unanswered];
     const meant = ofOldestRequest(named, state.justAnswered);
-    if (meant.length === 0) removals.push(...removeGoneMeanwhile(state, name));
+    if (meant.length === 0) removals.push(...removeGoneMeanwhile(state, { name, constraints }));
     for (const subscription of meant)
       if (!state.unansweredUnsubscribed.delete(subscription))
         markResolved(state.subscriptions, subscription, resolved);
