@@ -67,6 +67,34 @@ describe('the Helm chart and what it renders', function () {
     });
   }
 
+  for (const [wrong, why] of [
+    ['ports.xds=18001', 'config.xds.address: 0.0.0.0:18000 and ports.xds: 18001 must be one port'],
+    ['config.metrics.address=0.0.0.0:9090', 'ports.metrics: 19090 must be one port'],
+    ['config.drain_delay=1m', 'terminationGracePeriodSeconds: 40 must be more than config.drain_delay (1m)'],
+    ['tls.certManager.enabled=true', 'tls.certManager.issuerRef.name: the name of an Issuer'],
+    [
+      'persistence.enabled=true,config.cache.persistence.path=/data',
+      'config.cache.persistence.path: /data is not on the volume',
+    ],
+  ] as const) {
+    it(`refuses --set ${wrong}, which no relay could serve with`, async () => {
+      const failed = template(join(chart, 'ci/default-values.yaml'), '--set', wrong);
+      expect(await failed.then(() => '', String)).to.include(why);
+    });
+  }
+
+  it('keeps the cache on the volume of persistence.enabled', async () => {
+    const text = await template(join(chart, 'ci/default-values.yaml'), '--set', 'persistence.enabled=true');
+    expect(text).to.match(/persistence:\n\s+path: \/var\/lib\/distributary/);
+  });
+
+  it('lets the replicas ask one another, whoever else may connect', async () => {
+    const text = await template(join(chart, 'ci/locked-down-values.yaml'));
+    expect(text).to.match(
+      /from:\n[^]*- podSelector:\n\s+matchLabels:\s+app.kubernetes.io\/name: distributary/,
+    );
+  });
+
   for (const name of ['base', 'persistent'] as const) {
     it(`deploy/kustomize/${name} has the objects of the chart (SNAPSHOTS=write writes them)`, async () => {
       const values = name === 'base' ? 'default' : 'persistent';

@@ -121,3 +121,36 @@ spec:
       csi: { driver: {{ .Values.tls.spiffe.driver }}, readOnly: true }
     {{- end }}
 {{- end }}
+
+{{/* What the relay is given. A volume without a path in it would stay empty. */}}
+{{- define "distributary.config" -}}
+{{- $config := deepCopy .Values.config }}
+{{- if .Values.persistence.enabled }}
+{{- $config = merge $config (dict "cache" (dict "persistence" (dict "path" "/var/lib/distributary"))) }}
+{{- $path := $config.cache.persistence.path }}
+{{- if not (hasPrefix "/var/lib/distributary" $path) }}
+{{- fail (printf "config.cache.persistence.path: %s is not on the volume of persistence.enabled, which is at /var/lib/distributary" $path) }}
+{{- end }}
+{{- end }}
+{{- range $listener, $port := .Values.ports }}
+{{- $address := dig $listener "address" "" $config | toString }}
+{{- $found := regexFind ":[0-9]+$" $address | trimPrefix ":" }}
+{{- if and $found (ne $found (int $port | toString)) }}
+{{- fail (printf "config.%s.address: %s and ports.%s: %d must be one port" $listener $address $listener (int $port)) }}
+{{- end }}
+{{- end }}
+{{- $drain := addf (include "distributary.seconds" $config.drain_delay) (include "distributary.seconds" $config.drain_timeout) }}
+{{- if ge $drain (float64 .Values.terminationGracePeriodSeconds) }}
+{{- fail (printf "terminationGracePeriodSeconds: %v must be more than config.drain_delay (%v) and config.drain_timeout (%v) together" .Values.terminationGracePeriodSeconds $config.drain_delay $config.drain_timeout) }}
+{{- end }}
+{{- toYaml $config }}
+{{- end }}
+
+{{/* Of a duration of the configuration; 0: it is none that Helm can read. */}}
+{{- define "distributary.seconds" -}}
+{{- $text := toString . }}
+{{- $number := regexFind "^[0-9.]+" $text }}
+{{- $unit := trimPrefix $number $text }}
+{{- $seconds := dict "ms" 0.001 "s" 1.0 "m" 60.0 "h" 3600.0 }}
+{{- if and $number (hasKey $seconds $unit) }}{{ mulf $number (get $seconds $unit) }}{{ else }}0{{ end }}
+{{- end }}
