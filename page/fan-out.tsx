@@ -21,7 +21,10 @@ export function FanOut({ model, query }: { readonly model: PageModel; readonly q
   useEffect(() => {
     const element = box.current;
     if (element === null) return undefined;
-    const resized = new ResizeObserver(() => setWidth(element.clientWidth));
+    // Before it is laid out, or while it is hidden, it has no width.
+    const resized = new ResizeObserver(() => {
+      if (element.clientWidth > 0) setWidth(element.clientWidth);
+    });
     resized.observe(element);
     return () => resized.disconnect();
   }, []);

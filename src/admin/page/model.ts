@@ -133,8 +133,10 @@ export function parametersLabel(parameters: Readonly<Record<string, string>>): s
 export function sentence({ clients, problems, moreProblems }: PageModel, now?: number): string {
   const bySentence = [...Map.groupBy(problems, ({ short, title }) => short || title)].slice(0, 3);
   const told = bySentence.map(([text, same]) => {
-    const since = Math.min(...same.map((one) => one.since));
-    return now === undefined || since === 0 ? text : `${text} for ${formatSeconds((now - since) / 1000)}`;
+    const since = Math.min(...same.map((one) => one.since || Infinity));
+    return now === undefined || since === Infinity
+      ? text
+      : `${text} for ${formatSeconds((now - since) / 1000)}`;
   });
   const rest = problems.length - bySentence.reduce((sum, [, same]) => sum + same.length, 0) + moreProblems;
   const more = rest === 0 ? [] : [`${rest} more ${rest === 1 ? 'problem' : 'problems'}`];

@@ -135,6 +135,8 @@ function missing({ classes }: ProblemInputs): readonly Problem[] {
     const names = [...new Set(all.map(({ name }) => name))];
     const listed = names.slice(0, missingListed).map((name) => shorten(name, 80));
     const rest = names.length - listed.length;
+    const list = `${listed.join(', ')}${rest > 0 ? ` and ${rest} more` : ''}; `;
+    const which = names.length === 1 ? '' : list; // The title has a single one.
     const clients = all.reduce((sum, one) => sum + one.clients, 0);
     const [first] = names;
     const what = names.length === 1 ? `${shown} ${listed.join()}` : `${names.length} names of ${shown}`;
@@ -142,7 +144,7 @@ function missing({ classes }: ProblemInputs): readonly Problem[] {
       id: `missing ${type}`,
       runbook: 'missing-resources',
       title: `${what} ${names.length === 1 ? 'is' : 'are'} asked for and missing`,
-      detail: `${listed.join(', ')}${rest > 0 ? ` and ${rest} more` : ''}; ${counted(clients, 'subscription')}`,
+      detail: `${which}${counted(clients, 'subscription')}`,
       link: clientsQuery({ type, resource: first ?? '' }),
       linkText: names.length === 1 ? 'clients' : 'clients of the first',
     });
