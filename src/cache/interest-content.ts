@@ -95,7 +95,7 @@ function hasErrorSubscriber(
 }
 
 /** The names that a selector covers, and those of resources that have it as an alias. */
-function namesOf(table: ReadableTable, selector: Selector): ResourceName[] {
+export function namesOf(table: ReadableTable, selector: Selector): ResourceName[] {
   if (selector === WILDCARD) return [...table.names(WILDCARD)];
   return [selector, ...table.aliased(selector), ...table.names(selector)];
 }

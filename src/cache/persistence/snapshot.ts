@@ -3,7 +3,8 @@ import type { Change } from '../../model/change.ts';
 import type { Variant } from '../../model/resource.ts';
 import { isCollection } from '../../model/selection.ts';
 import { type Holder, type Interest, WILDCARD } from '../../model/transaction.ts';
-import { hasContent } from '../interest-content.ts';
+import type { CacheEntry } from '../cached-resource.ts';
+import { hasContent, namesOf } from '../interest-content.ts';
 import type { InterestState } from '../interests.ts';
 import type { ReadableTable } from '../type-table.ts';
 import { interestKey, type TakenChanges } from './dirty.ts';
@@ -73,7 +74,7 @@ export function takeSnapshot(
   for (const [type, { resources, interests, versions }] of dirt.types) {
     const table = known.get(type);
     const touched = new Map(interests);
-    for (const name of resources) {
+    for (const name of new Set([...resources, ...heldNames(table, interests.values())])) {
       entries.push(resourceEntry(type, table, name));
       for (const interest of naming(table, name)) touched.set(interestKey(interest), interest);
     }
@@ -97,10 +98,14 @@ function resourceEntry(type: TypeUrl, table: ReadableTable | undefined, name: Re
   if (table === undefined || cached === undefined || cached.variants.size === 0)
     return { kind: 'resource', type, key: name, resource: undefined };
   // The last good state of a held name outlives its interests, but not in the file: nothing would end it there.
+  const isHeld = table.isHeld(name);
   const variants = cached.variants
     .values()
-    .filter((entry) => !table.isHeld(name) || table.interests.anySees(entry.variant))
-    .map(({ variant, holders }) => ({ variant, holders: [...holders] }));
+    .filter((entry) => !isHeld || table.interests.anySees(entry.variant))
+    .map((entry) => ({
+      variant: entry.variant,
+      holders: isHeld ? holdersOfHeld(table, entry) : [...entry.holders],
+    }));
   if (variants.length === 0) return { kind: 'resource', type, key: name, resource: undefined };
   return {
     kind: 'resource',
@@ -108,6 +113,29 @@ function resourceEntry(type: TypeUrl, table: ReadableTable | undefined, name: Re
     key: name,
     resource: { variants, bindings: [...(cached.bindings ?? [])] },
   };
+}
+
+/**
+ * A held name keeps the holders that it had when it began to wait. Those who have asked by the name since have what it
+ * shows too: after a restart it stays for them until upstream has answered anew.
+ */
+function holdersOfHeld({ interests }: ReadableTable, { variant, holders }: CacheEntry): Holder[] {
+  const all = new Map(holders.map((holder) => [holder.key, holder]));
+  const states = [...interests.seeing(variant.name, variant.constraints)];
+  for (const alias of variant.aliases)
+    states.push(...(interests.named(resourceName(alias))?.matching(variant.constraints) ?? []));
+  for (const { resolved, holder } of states)
+    if (resolved && holder?.role === 'named' && !all.has(holder.key)) all.set(holder.key, holder);
+  return [...all.values()];
+}
+
+/** The held names that these interests see by name: who has an answer decides how they are written. */
+function* heldNames(table: ReadableTable | undefined, interests: Iterable<Interest>): Iterable<ResourceName> {
+  if (table === undefined) return;
+  for (const { selector } of interests) {
+    if (selector === WILDCARD) continue;
+    for (const name of namesOf(table, selector)) if (table.isHeld(name)) yield name;
+  }
 }
 
 /** Those that are written or not by what is there under this name. */

@@ -153,6 +153,42 @@ describe('persistence', () => {
     await again.close();
   });
 
+  it('keeps what a held name shows for those who asked by the name while it was held, though the wildcard goes', async () => {
+    const before = await open();
+    before.store.held.gatedTypes(new Set([type('cds')]));
+    const prod = { env: 'prod' };
+    const [all, byName] = [interest('cds', '*', prod), interest('cds', 'a', prod)];
+    const [allDev, byAlias] = [interest('cds', '*', { env: 'dev' }), interest('cds', 'www', prod)];
+    const tell = (env: string, content: string, part: Parameters<typeof says>[1]): void => {
+      const more = { constraints: when({ env }), aliases: ['www'] };
+      before.store.apply(says('cds', { resources: { a: content }, more, ...part }));
+    };
+    for (const one of [all, allDev]) before.store.addInterest(one);
+    tell('prod', 'one', { resolved: [all] });
+    tell('dev', 'one', { resolved: [allDev] });
+    tell('dev', 'two', {}); // it waits
+    await before.written();
+    before.store.addInterest(byName);
+    tell('prod', 'one', { holder: named, resolved: [byName] });
+    await before.written();
+    const other = { ...named, key: 'another named' };
+    before.store.addInterest(byAlias);
+    before.store.apply(says('cds', { holder: other, resolved: [byAlias] })); // changes no variant
+    await before.close();
+    const after = await open();
+    const seen = () => {
+      const value = after.store.sides.released.peek(type('cds'), byName.selector, byName.parameters);
+      return isVariant(value) ? value.version : value;
+    };
+    after.store.removeInterest(all);
+    expect(seen()).to.equal('v-one');
+    after.store.apply(says('cds', { holder: named, resolved: [byName] }));
+    expect(seen()).to.equal('v-one');
+    after.store.apply(says('cds', { holder: other, resolved: [byAlias] }));
+    expect(seen()).to.equal('absent');
+    await after.close();
+  });
+
   it('keeps equal bytes once, and drops those that nobody has', async () => {
     const before = await open();
     const all = interest('cds', '*', { env: 'x' });
