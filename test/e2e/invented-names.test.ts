@@ -74,7 +74,10 @@ describe('clients that ask for invented names and leave', function () {
       await comeAndGo('first');
       const before = await relay.memory();
       await comeAndGo('second');
-      expect((await relay.memory()).used - before.used).to.be.below(5 * MB);
+      // Some of it goes with timers and buffers of the second after.
+      await eventually(async () => {
+        expect((await relay.memory()).used - before.used).to.be.below(5 * MB);
+      }, patience);
       expect(onDisk(directory.path, 'invented')).to.equal(false);
       expect(bystander.status).to.equal(undefined);
     });
