@@ -18,14 +18,17 @@ export function sniffVersion(
     socket.off('close', done);
     socket.off('error', ignore);
   };
+  // Given back only when it is decided: what is given back is readable at once, and would be looked at for ever.
+  let first = Buffer.alloc(0);
   const look = (): void => {
-    const first: unknown = socket.read();
-    if (!Buffer.isBuffer(first)) return;
-    socket.unshift(first);
+    const more: unknown = socket.read();
+    if (!Buffer.isBuffer(more)) return;
+    first = Buffer.concat([first, more]);
     const length = Math.min(first.length, preface.length);
     const begins = first.subarray(0, length).equals(preface.subarray(0, length));
     if (begins && length < preface.length) return;
     done();
+    socket.unshift(first);
     found(begins ? 'http2' : 'http1');
   };
   socket.on('readable', look);

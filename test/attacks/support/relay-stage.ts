@@ -1,7 +1,7 @@
-import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { eventually } from '../../e2e/support/eventually.ts';
 import { ResourceFiles } from '../../e2e/support/files.ts';
+import { childrenOf } from '../../e2e/support/process-figures.ts';
 import { RelayProcess, upstream } from '../../e2e/support/relay.ts';
 import { writeVariants } from '../../e2e/support/variant-files.ts';
 import { compiled, is } from '../../support/variants.ts';
@@ -117,13 +117,5 @@ function writeSecrets(files: ResourceFiles): void {
       ['shop', 'of blue', compiled(is('tenant', 'blue'))],
       ['red-shop', SECRET, undefined],
     ]);
-  }
-}
-
-function childrenOf(pid: number): readonly number[] {
-  try {
-    return readFileSync(`/proc/${pid}/task/${pid}/children`, 'utf8').split(' ').filter(Boolean).map(Number);
-  } catch {
-    return [];
   }
 }
