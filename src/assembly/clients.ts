@@ -1,3 +1,4 @@
+import { hash } from 'node:crypto';
 import type { Config } from '../config/config.ts';
 import type { ClientContext } from '../downstream/services.ts';
 import type { Access } from '../model/access.ts';
@@ -33,9 +34,8 @@ class KnownClient implements ClientContext {
   readonly unknownNames: boolean;
   readonly passesVariants: boolean;
   readonly trust: string;
+  readonly classKey: string;
   readonly #derived: DerivedParameters;
-  /** Its access, whatever side it is on. */
-  readonly #rulesKey: string;
 
   constructor(
     node: ClientNode,
@@ -44,7 +44,7 @@ class KnownClient implements ClientContext {
     exempt: boolean,
     trust: string,
     derived: DerivedParameters,
-    rulesKey: string,
+    classKey: string,
   ) {
     this.node = node;
     this.metadataKeys = metadataKeys;
@@ -57,19 +57,19 @@ class KnownClient implements ClientContext {
     this.unknownNames = node.clientFeatures.includes(UNKNOWN_NAMES);
     this.passesVariants = node.clientFeatures.includes(PASSES_VARIANTS);
     this.#derived = derived;
-    this.#rulesKey = rulesKey;
+    this.classKey = classKey;
   }
 
   get selectionGroup(): object {
     return this.passesVariants ? this : this.#derived;
   }
 
-  get classKey(): string {
-    return JSON.stringify([this.#derived.for(undefined).key, this.#rulesKey]);
-  }
-
   get nodeId(): string {
     return this.node.id;
+  }
+
+  get place(): number {
+    return this.node.place;
   }
 
   get cluster(): string {
@@ -93,6 +93,7 @@ export class ClientRules {
   readonly #metadataKeys: ReadonlySet<string>;
   readonly #trust: string;
   readonly #sideOf: SideOf;
+  readonly #classes = new ClassKeys();
 
   constructor(config: Config, sideOf: SideOf = () => 'released') {
     this.#sideOf = sideOf;
@@ -130,7 +131,8 @@ export class ClientRules {
   #apply(node: ClientNode, peer: Peer): ClientContext {
     const derived = this.#derivation.of(node, peer);
     const rules = guarded(this.accessOf(peer), derived);
-    const side = this.#sideOf(node.id, derived.for(undefined), peer.address);
+    const { id: nodeId, place } = node;
+    const side = this.#sideOf({ nodeId, place, parameters: derived.for(undefined), address: peer.address });
     const access = side === 'canary' ? canaryAccess(rules) : rules;
     return new KnownClient(
       node,
@@ -139,8 +141,27 @@ export class ClientRules {
       this.#isRelay(peer),
       this.#trust,
       derived,
-      rules.key,
+      this.#classes.keyOf(derived, rules.key),
     );
+  }
+}
+
+/** What is longer is shown as its hash: a key is kept for each class, in lists of canaries and on the disk. */
+const longestClassKey = 256;
+
+/** The classes of clients: one set of derived parameters and one access, whatever side they are on. */
+class ClassKeys {
+  readonly #known = new WeakMap<DerivedParameters, Map<string, string>>();
+
+  keyOf(derived: DerivedParameters, rulesKey: string): string {
+    const byRules = this.#known.get(derived) ?? new Map<string, string>();
+    this.#known.set(derived, byRules);
+    const known = byRules.get(rulesKey);
+    if (known !== undefined) return known;
+    const text = JSON.stringify([derived.for(undefined).key, rulesKey]);
+    const created = text.length <= longestClassKey ? text : hash('sha256', text, 'base64url');
+    byRules.set(rulesKey, created);
+    return created;
   }
 }
 

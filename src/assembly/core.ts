@@ -258,7 +258,7 @@ export class Core {
   }
 
   #clientRules(config: Config): ClientRules {
-    return new ClientRules(config, (...client) => this.rollout.sideOf(...client));
+    return new ClientRules(config, (client) => this.rollout.sideOf(client));
   }
 
   #refusal(peer: Peer, type: TypeUrl | undefined): StreamRefusal | undefined {

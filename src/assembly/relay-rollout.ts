@@ -2,8 +2,7 @@ import type { Config } from '../config/config.ts';
 import type { XdsStream } from '../downstream/xds-stream.ts';
 import type { TypeUrl } from '../model/brand.ts';
 import type { Clock } from '../model/clock.ts';
-import type { Parameters } from '../model/parameters.ts';
-import type { PendingName, SideOf } from '../model/rollout.ts';
+import type { PendingName, SidedClient, SideOf } from '../model/rollout.ts';
 import type { Side } from '../model/side.ts';
 import { typeInfo } from '../model/types.ts';
 import type { Log } from '../observe/log.ts';
@@ -71,8 +70,8 @@ export class RelayRollout {
     });
   }
 
-  sideOf(nodeId: string, parameters: Parameters, address: string): Side {
-    return this.#role?.sideOf(nodeId, parameters, address) ?? this.rollout.sideOf(nodeId, parameters);
+  sideOf(client: SidedClient): Side {
+    return this.#role?.sideOf(client) ?? this.rollout.sideOf(client);
   }
 
   canaryAnswered(): void {

@@ -5,6 +5,7 @@ import type { Constraints } from '../model/constraints.ts';
 import type { HeldVariant } from '../model/rollout.ts';
 import type { Selection } from '../model/selection.ts';
 import type { Subscription } from '../model/subscription.ts';
+import { shorten } from '../model/text.ts';
 import { typeInfo } from '../model/types.ts';
 import type { Relay } from '../relay.ts';
 import type { Member } from '../rollout/election.ts';
@@ -45,9 +46,9 @@ export class RelayFleet implements Fleet {
       if (client === undefined) continue;
       const types = this.#typesOf(stream, waiting);
       if (types.length === 0) continue;
-      const { nodeId, classKey, access } = client;
+      const { nodeId, place, classKey, access } = client;
       const key = JSON.stringify([nodeId, classKey, access.side]);
-      const known = members.get(key) ?? { nodeId, classKey, side: access.side, subscribed: new Set() };
+      const known = members.get(key) ?? { nodeId, place, classKey, side: access.side, subscribed: new Set() };
       members.set(key, known);
       for (const { names } of types) known.subscribed.add(names);
       if (access.side !== 'canary') continue;
@@ -157,14 +158,18 @@ function standingOf(
     // There may be 10,000 in a response of the state of the world: they are known without a look at each.
     const isWhole = rejection === rejectedWhole;
     const together = isWhole ? names : new Set([canonical, ...others].map((one) => nameKey(url, one)));
-    const reason = `${short} ${name}: ${rejection?.message.trim() ?? ''}`;
+    const reason = `${short} ${name}: ${said(rejection?.message)}`;
     return { kind: 'rejected', reason, names: together, isFinal: !pending };
   }
   if (pending || responses.awaitsAnswer) return waits;
   // The last response only removed what waits.
   if (rejectedWhole === undefined) return accepted;
-  return { kind: 'rejected', reason: `${short}: ${rejectedWhole.message.trim()}`, names, isFinal: true };
+  return { kind: 'rejected', reason: `${short}: ${said(rejectedWhole.message)}`, names, isFinal: true };
 }
+
+/** A client's words, as far as they are kept with a verdict. */
+const longestReason = 1024;
+const said = (message = ''): string => shorten(message.trim(), longestReason);
 
 /** There is nothing to send. After an earlier stream a client may have all of it: then nothing was sent on this one. */
 function hasTaken(subscription: Subscription, waiting: ReadonlySet<ResourceName>): boolean {

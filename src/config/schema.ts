@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { mostNodeText } from '../model/node-place.ts';
 import { fail, ok } from '../model/result.ts';
 import { checkListeners } from './check-listeners.ts';
 import { checkFrom, checkTo, defaultTo, pathsClash, unknownKeys } from './node-path.ts';
@@ -20,9 +21,15 @@ import {
 import { checkRollout, history, rollout } from './schema-rollout.ts';
 import { upstreams } from './schema-upstreams.ts';
 
+/** A relay above refuses what is longer. */
+const nodeText = () =>
+  name().refine((text) => Buffer.byteLength(text) <= mostNodeText, {
+    error: `is longer than ${mostNodeText} bytes`,
+  });
+
 const node = z.strictObject({
-  id: name().default('distributary').describe("The relay's node id"),
-  cluster: name().default('distributary').describe("The relay's node cluster"),
+  id: nodeText().default('distributary').describe("The relay's node id"),
+  cluster: nodeText().default('distributary').describe("The relay's node cluster"),
   metadata: z.record(z.string(), z.json()).default({}).describe('Node metadata, any JSON'),
   locality: z
     .strictObject({

@@ -15,6 +15,8 @@ import type { Taps } from './taps.ts';
 /** What is kept of a client's node and peer; the node itself is not. */
 export interface ClientContext {
   readonly nodeId: string;
+  /** `placeOf` its node id. */
+  readonly place: number;
   /** For clients with equal objects, the same request selects the same: they have the same derived parameters. */
   readonly selectionGroup: object;
   readonly cluster: string;

@@ -4,11 +4,18 @@ import type { Variant } from './resource.ts';
 import type { Side } from './side.ts';
 import type { Holder } from './transaction.ts';
 
-/**
- * Which side a client is on, by its node id, its derived parameters for names without an authority, and its address. All
- * streams and polls of a node id are on one side.
- */
-export type SideOf = (nodeId: string, parameters: Parameters, address: string) => Side;
+/** What of a client decides on which side it is. */
+export interface SidedClient {
+  readonly nodeId: string;
+  /** `placeOf` its node id. */
+  readonly place: number;
+  /** Of names without an authority. */
+  readonly parameters: Parameters;
+  readonly address: string;
+}
+
+/** All streams and polls of a node id are on one side. */
+export type SideOf = (client: SidedClient) => Side;
 
 /** Why canaries do not see what upstream says under a name. */
 export type MaskReason = 'discarded' | 'frozen' | 'rolledBack';

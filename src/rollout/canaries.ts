@@ -1,4 +1,4 @@
-import type { Parameters } from '../model/parameters.ts';
+import type { SidedClient } from '../model/rollout.ts';
 import type { Side } from '../model/side.ts';
 import { type CanaryRules, isCanaryByRule } from './canary-choice.ts';
 import { elect, type Member } from './election.ts';
@@ -37,11 +37,12 @@ export class Canaries {
     this.#rules = rules;
   }
 
-  sideOf(nodeId: string, parameters: Parameters): Side {
+  sideOf(client: Pick<SidedClient, 'nodeId' | 'place' | 'parameters'>): Side {
+    const { nodeId } = client;
     if (this.#rules === undefined) return 'released';
     if (this.#elected.has(nodeId) || this.#expected.has(nodeId)) return 'canary';
     if (this.#closed) return this.#members.has(nodeId) ? 'canary' : 'released';
-    return isCanaryByRule(this.#rules, nodeId, parameters) ? 'canary' : 'released';
+    return isCanaryByRule(this.#rules, client) ? 'canary' : 'released';
   }
 
   /** The rules that make canaries now. Undefined: nobody gets anything first. */

@@ -1,9 +1,10 @@
 import type { Side } from '../model/side.ts';
-import { placeOf } from './canary-choice.ts';
 
 /** A node that subscribes to something of what waits. */
 export interface Member {
   readonly nodeId: string;
+  /** `placeOf` its node id. */
+  readonly place: number;
   /** One set of derived parameters, and one access. */
   readonly classKey: string;
   readonly side: Side;
@@ -45,5 +46,4 @@ function electIn(peers: readonly Member[]): readonly string[] {
   return elected;
 }
 
-const byPlace = (a: Member, b: Member): number =>
-  placeOf(a.nodeId) - placeOf(b.nodeId) || (a.nodeId < b.nodeId ? -1 : 1);
+export const byPlace = (a: Member, b: Member): number => a.place - b.place || (a.nodeId < b.nodeId ? -1 : 1);

@@ -1,8 +1,7 @@
 import type { ResourceName, TypeUrl } from '../model/brand.ts';
 import type { Timer } from '../model/clock.ts';
-import type { Parameters } from '../model/parameters.ts';
 import { fail, ok, type Result } from '../model/result.ts';
-import type { GateFilter, PendingChange, PendingName } from '../model/rollout.ts';
+import type { GateFilter, PendingChange, PendingName, SidedClient } from '../model/rollout.ts';
 import { Settling } from '../model/settling.ts';
 import type { Side } from '../model/side.ts';
 import { Canaries } from './canaries.ts';
@@ -71,8 +70,8 @@ export class Rollout {
     options.events.stateChanged(this.#judge.state, this.#judged());
   }
 
-  sideOf(nodeId: string, parameters: Parameters): Side {
-    return this.#canaries.sideOf(nodeId, parameters);
+  sideOf(client: SidedClient): Side {
+    return this.#canaries.sideOf(client);
   }
 
   /** The rules that make canaries now. */

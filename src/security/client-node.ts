@@ -1,9 +1,12 @@
+import { mostNodeText, placeOf } from '../model/node-place.ts';
 import { errorMessage, fail, ok, type Result } from '../model/result.ts';
 import { bytesTag, doubleTag, MessageReader, varintTag } from '../protobuf/message-reader.ts';
 
 /** The parts of a client's node that the relay uses. Empty strings where nothing was given, as in the proto. */
 export interface ClientNode {
   readonly id: string;
+  /** Of its id among all (`placeOf`), worked out once. */
+  readonly place: number;
   readonly cluster: string;
   readonly metadata: Metadata;
   readonly locality: Locality;
@@ -28,6 +31,7 @@ const NO_METADATA: Metadata = new Map();
 /** Of a client that has sent no node. */
 export const NO_NODE: ClientNode = {
   id: '',
+  place: placeOf(''),
   cluster: '',
   metadata: NO_METADATA,
   locality: NO_LOCALITY,
@@ -42,7 +46,7 @@ export const NO_NODE: ClientNode = {
  */
 export function readClientNode(bytes: Buffer, wanted?: ReadonlySet<string>): Result<ClientNode> {
   try {
-    return ok(readNode(bytes, wanted));
+    return readNode(bytes, wanted);
   } catch (error) {
     return fail(`node cannot be decoded: ${errorMessage(error)}`);
   }
@@ -52,16 +56,18 @@ export function readClientNode(bytes: Buffer, wanted?: ReadonlySet<string>): Res
 const mostFeatures = 1000;
 
 // By hand, because each client of a fleet that reconnects at once brings one.
-function readNode(bytes: Buffer, wanted: ReadonlySet<string> | undefined): ClientNode {
+function readNode(bytes: Buffer, wanted: ReadonlySet<string> | undefined): Result<ClientNode> {
   let { id, cluster, locality, userAgentName, userAgentVersion } = NO_NODE;
   const clientFeatures: string[] = [];
   const metadata = new Map<string, string | Metadata>();
   for (const reader = new MessageReader(bytes); reader.next(); ) {
     switch (reader.tag) {
       case bytesTag(1):
+        if (isTooLong(reader)) return tooLong('node.id', reader);
         id = reader.lossyText();
         break;
       case bytesTag(2):
+        if (isTooLong(reader)) return tooLong('node.cluster', reader);
         cluster = reader.lossyText();
         break;
       case bytesTag(3):
@@ -85,8 +91,14 @@ function readNode(bytes: Buffer, wanted: ReadonlySet<string> | undefined): Clien
       default:
     }
   }
-  return { id, cluster, metadata, locality, userAgentName, userAgentVersion, clientFeatures };
+  const place = placeOf(id);
+  return ok({ id, place, cluster, metadata, locality, userAgentName, userAgentVersion, clientFeatures });
 }
+
+const isTooLong = ({ start, end }: MessageReader): boolean => end - start > mostNodeText;
+
+const tooLong = (where: string, { start, end }: MessageReader): Result<never> =>
+  fail(`${where} has ${end - start} bytes: accepted are at most ${mostNodeText}`);
 
 /** As deep as protobuf's own readers go. */
 const maxDepth = 100;

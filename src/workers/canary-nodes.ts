@@ -1,4 +1,4 @@
-import type { Parameters } from '../model/parameters.ts';
+import type { SidedClient } from '../model/rollout.ts';
 import type { Side } from '../model/side.ts';
 import { isCanaryByRule } from '../rollout/canary-choice.ts';
 import type { CanariesMessage } from './ipc-messages.ts';
@@ -17,8 +17,8 @@ export class CanaryNodes {
     return this.#rules;
   }
 
-  sideOf(nodeId: string, parameters: Parameters): Side {
-    return this.#named.has(nodeId) || isCanaryByRule(this.#rules, nodeId, parameters) ? 'canary' : 'released';
+  sideOf(client: SidedClient): Side {
+    return this.#named.has(client.nodeId) || isCanaryByRule(this.#rules, client) ? 'canary' : 'released';
   }
 
   /** Returns the nodes that may be on another side now; undefined: all may be. */

@@ -1,5 +1,4 @@
-import { placeOf } from '../rollout/canary-choice.ts';
-import type { Member } from '../rollout/election.ts';
+import { byPlace, type Member } from '../rollout/election.ts';
 import type { CanaryStream, Standing, Survey } from '../rollout/fleet.ts';
 import type { CanaryReport, ReportedStream } from './ipc-messages.ts';
 
@@ -40,7 +39,7 @@ export function reportOf(
     }
     const key = JSON.stringify([member.classKey, subscribed.toSorted((a, b) => a - b)]);
     const known = candidates.get(key);
-    if (known === undefined || isBefore(member, known)) candidates.set(key, member);
+    if (known === undefined || byPlace(member, known) < 0) candidates.set(key, member);
   }
   for (const member of candidates.values())
     chosen.push({ ...member, subscribed: numbers(member.subscribed) });
@@ -98,7 +97,3 @@ function membersOf({ subscriptions, members }: CanaryReport): readonly Member[] 
     subscribed: new Set(member.subscribed.flatMap((number) => sets[number] ?? [])),
   }));
 }
-
-const isBefore = (a: Member, b: Member): boolean =>
-  placeOf(a.nodeId) - placeOf(b.nodeId) < 0 ||
-  (placeOf(a.nodeId) === placeOf(b.nodeId) && a.nodeId < b.nodeId);

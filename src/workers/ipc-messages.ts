@@ -122,6 +122,7 @@ const canaryReport = z.object({
   members: z.array(
     z.object({
       nodeId: z.string(),
+      place: z.number(),
       classKey: z.string(),
       side: z.enum(['released', 'canary']),
       subscribed: z.array(z.int()),

@@ -40,7 +40,7 @@ export function serveByWorkers(count: number, logFormat: LogFormat): ServingMode
       refusal: () => undefined,
       rollout: {
         fleet,
-        sideOf: (_node, _parameters, address) => (address === canaryFeed ? 'canary' : 'released'),
+        sideOf: ({ address }) => (address === canaryFeed ? 'canary' : 'released'),
         canaryAnswered: () => fleet.reported(),
         canaryEnded: () => {},
       },

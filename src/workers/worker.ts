@@ -78,7 +78,7 @@ export class Worker {
         upstreamPerSide: this.#canaries !== undefined,
         rollout: {
           fleet: undefined,
-          sideOf: (node, parameters) => this.#canaries?.sideOf(node, parameters) ?? 'released',
+          sideOf: (client) => this.#canaries?.sideOf(client) ?? 'released',
           canaryAnswered: () => this.#reporter.answered(),
           canaryEnded: (stream) => this.#reporter.ended(stream),
         },

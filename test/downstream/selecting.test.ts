@@ -11,6 +11,7 @@ const url = type('eds');
 const clientOf = (env: string): ClientContext => ({
   selectionGroup: {},
   nodeId: '',
+  place: 0,
   cluster: '',
   classKey: '',
   wrapped: false,

@@ -1,7 +1,8 @@
 import { expect } from 'chai';
+import { placeOf } from '../../src/model/node-place.ts';
 import { internParameters } from '../../src/model/parameters.ts';
 import type { Side } from '../../src/model/side.ts';
-import { isCanaryByRule, placeOf } from '../../src/rollout/canary-choice.ts';
+import { isCanaryByRule } from '../../src/rollout/canary-choice.ts';
 import { elect, type Member } from '../../src/rollout/election.ts';
 
 const all = new Set(['cds a', 'cds b']);
@@ -13,7 +14,7 @@ const member = (
   classKey: string,
   side: Side,
   ...subscribed: readonly ReadonlySet<string>[]
-): Member => ({ nodeId, classKey, side, subscribed: new Set(subscribed) });
+): Member => ({ nodeId, place: placeOf(nodeId), classKey, side, subscribed: new Set(subscribed) });
 
 const lowest = (...ids: readonly string[]): string | undefined =>
   ids.toSorted((a, b) => placeOf(a) - placeOf(b))[0];
@@ -62,7 +63,7 @@ describe('canaries', () => {
     const ids = Array.from({ length: 2000 }, (_, index) => `node-${index}`);
     const none = internParameters([]);
     const canariesAt = (percent: number): readonly string[] =>
-      ids.filter((id) => isCanaryByRule({ percent, match: [] }, id, none));
+      ids.filter((id) => isCanaryByRule({ percent, match: [] }, { place: placeOf(id), parameters: none }));
     expect(canariesAt(100)).to.have.length(2000);
     expect(canariesAt(0)).to.have.length(0);
     expect(canariesAt(10).length).to.be.within(140, 260);
@@ -78,7 +79,7 @@ describe('canaries', () => {
       ],
     };
     const is = (entries: readonly (readonly [string, string])[]): boolean =>
-      isCanaryByRule(rules, 'n', internParameters(entries));
+      isCanaryByRule(rules, { place: placeOf('n'), parameters: internParameters(entries) });
     expect(is([['env', 'canary']])).to.equal(true);
     expect(
       is([

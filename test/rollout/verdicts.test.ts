@@ -1,6 +1,7 @@
 import { expect } from 'chai';
 import { Store } from '../../src/cache/store.ts';
 import { resourceName } from '../../src/model/brand.ts';
+import { placeOf } from '../../src/model/node-place.ts';
 import { internParameters, NO_PARAMETERS } from '../../src/model/parameters.ts';
 import { asRestored } from '../../src/model/restored-holder.ts';
 import { type Transaction, transaction } from '../../src/model/transaction.ts';
@@ -39,6 +40,7 @@ class Setting {
         complete: true,
         members: ['n1', 'n2'].map((nodeId) => ({
           nodeId,
+          place: placeOf(nodeId),
           classKey: 'one',
           side: this.elected.includes(nodeId) ? 'canary' : 'released',
           subscribed: new Set([new Set([...(waiting.get(cds) ?? [])].map((name) => nameKey(cds, name)))]),

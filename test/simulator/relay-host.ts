@@ -472,6 +472,7 @@ class Running {
           return ok({
             selectionGroup: node.value.clientFeatures.includes(PASSES_VARIANTS) ? {} : derived,
             nodeId: node.value.id,
+            place: node.value.place,
             classKey: '',
             cluster: node.value.cluster,
             wrapped: node.value.clientFeatures.includes('xds.config.resource-in-sotw'),

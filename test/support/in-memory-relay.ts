@@ -296,6 +296,7 @@ export class InMemoryRelay {
           return ok({
             selectionGroup: derived,
             nodeId: node.value.id,
+            place: node.value.place,
             classKey: '',
             cluster: node.value.cluster,
             wrapped: node.value.clientFeatures.includes('xds.config.resource-in-sotw'),

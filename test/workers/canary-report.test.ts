@@ -1,4 +1,5 @@
 import { expect } from 'chai';
+import { placeOf } from '../../src/model/node-place.ts';
 import { elect, type Member } from '../../src/rollout/election.ts';
 import { NO_ENDS, reportOf, surveyOf } from '../../src/workers/canary-report.ts';
 import { Random } from '../support/random.ts';
@@ -13,6 +14,7 @@ describe('the report of a worker', () => {
           const subscribed = new Set(sets.filter(() => random.next() < 0.5));
           return {
             nodeId: `n${worker}-${index}`,
+            place: placeOf(`n${worker}-${index}`),
             classKey: random.next() < 0.5 ? 'prod' : 'test',
             side: random.next() < 0.03 ? 'canary' : 'released',
             subscribed: subscribed.size === 0 ? new Set(sets.slice(0, 1)) : subscribed,

@@ -38,10 +38,10 @@ export class ClientPool implements Disposable {
     this.#clients = Array.from({ length: connections }, () => rawClient(address));
   }
 
-  open(protocol: 'sotw' | 'delta', id = 'client'): RecordingClient {
+  open(protocol: 'sotw' | 'delta', id = 'client', userAgentName = ''): RecordingClient {
     const client = this.#clients[this.#next++ % this.#clients.length];
     if (client === undefined) throw new Error('no connection');
-    const opened = new RecordingClient(client, protocol, id);
+    const opened = new RecordingClient(client, protocol, id, userAgentName);
     this.#open.push(opened);
     return opened;
   }
@@ -90,13 +90,15 @@ export class RecordingClient implements Disposable {
   readonly protocol: 'sotw' | 'delta';
   readonly #call: RawCall;
   readonly #id: string;
+  readonly #userAgentName: string;
   readonly #names = new Map<string, readonly string[]>();
   readonly #accepted = new Map<string, string>();
   #greeted = false;
 
-  constructor(client: Client, protocol: 'sotw' | 'delta', id: string) {
+  constructor(client: Client, protocol: 'sotw' | 'delta', id: string, userAgentName = '') {
     this.protocol = protocol;
     this.#id = id;
+    this.#userAgentName = userAgentName;
     const method = protocol === 'delta' ? 'DeltaAggregatedResources' : 'StreamAggregatedResources';
     this.#call = openCall(client, `/${ADS_SERVICE}/${method}`);
     this.#call.on('data', (bytes: Buffer) => this.#take(bytes));
@@ -231,7 +233,7 @@ export class RecordingClient implements Disposable {
   #node(): Pick<Delta & Sotw, 'node'> {
     if (this.#greeted) return {};
     this.#greeted = true;
-    return { node: { id: this.#id, cluster: 'clients' } };
+    return { node: { id: this.#id, cluster: 'clients', userAgentName: this.#userAgentName } };
   }
 
   #delta(short: string, request: Delta): void {
