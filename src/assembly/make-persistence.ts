@@ -4,8 +4,11 @@ import { WorkerDisk } from '../cache/persistence/disk.ts';
 import type { UpstreamIdentity } from '../cache/persistence/identity.ts';
 import { Persistence, type PersistenceOptions } from '../cache/persistence/persistence.ts';
 import type { Config, UpstreamConfig } from '../config/config.ts';
+import { knownTypes } from '../model/types.ts';
 import { claims } from '../upstream/claims.ts';
 import { formatHostPort } from '../wire/address.ts';
+
+const secrets = knownTypes.filter(({ short }) => short === 'sds').map(({ url }) => url);
 
 /** How long the end of the process waits for the last write, in milliseconds. */
 export const lastWriteTimeoutMs = 5000;
@@ -20,12 +23,12 @@ export interface PersistenceDependencies
 export function makePersistence({ config, ...around }: PersistenceDependencies): Persistence | undefined {
   const { persistence } = config().cache;
   if (persistence === undefined) return undefined;
-  const { path, secrets } = persistence;
+  const { path, leaveOut } = persistence;
   return new Persistence({
     ...around,
     disk: new WorkerDisk(path),
     path,
-    secrets,
+    leaveOut: persistence.secrets ? leaveOut : [...leaveOut, ...secrets],
     upstreams: () => identities(config()),
     serves: (type, selector) => config().upstreams.find((one) => claims(one.claims, type, selector))?.name,
   });

@@ -17,6 +17,7 @@ import {
   read,
   readList,
   readText,
+  resourceType,
 } from './schema-parts.ts';
 import { checkRollout, history, rollout } from './schema-rollout.ts';
 import { upstreams } from './schema-upstreams.ts';
@@ -170,7 +171,14 @@ const cache = z
       .strictObject({
         path: name().describe('Directory of the database'),
         secrets: z.boolean().default(false).describe('Keep SDS secrets on disk too'),
+        leave_out: z
+          .array(resourceType())
+          .default([])
+          .describe(
+            'Types that are not kept on disk, as those whose resources have private keys inline; what is there of them is removed',
+          ),
       })
+      .transform(({ leave_out: leaveOut, ...kept }) => ({ ...kept, leaveOut }))
       .optional()
       .describe('Last known good on disk; left out: off'),
   })

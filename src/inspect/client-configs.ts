@@ -12,6 +12,7 @@ import { typeInfo } from '../model/types.ts';
 import type { Relay } from '../relay.ts';
 import { ClientStatusWriter, type EncodedStatus, type StatusEntry } from '../wire/client-status.ts';
 import { Code, type GrpcStatus } from '../wire/grpc-status.ts';
+import { redactedBody } from '../wire/redaction.ts';
 import { isInScope, type StatusScope } from './client-status-scope.ts';
 import { compileNodeMatchers } from './node-matchers.ts';
 
@@ -20,10 +21,15 @@ export interface ClientStatusQuery {
   readonly request: ClientStatusRequest;
   /** Of what is answered. */
   readonly maxBytes: number;
+  /** What this process compares is whole; left out: keys are. */
+  readonly whole?: boolean;
 }
 
 /** A Connect response is written at once, so on the xDS port it has a smaller bound. */
 export const maxConnectBytes = 1 << 20;
+
+/** How a body is shown; undefined: it is not. */
+type BodyOf = (bytes: Uint8Array) => Uint8Array | undefined;
 
 type ClientStatusResult = Result<EncodedStatus, GrpcStatus>;
 
@@ -33,13 +39,14 @@ export function clientConfigs(
   query: ClientStatusQuery,
   slices: TimeSlices,
 ): Promise<ClientStatusResult> {
-  const { scope, request } = query;
+  const { scope } = query;
+  const bodyOf = bodiesOf(query);
   return answer(query, slices, async (writer, matches, pace) => {
     for (const stream of [...relay.server.streams()]) {
       await pace.yieldIfDue();
       if (!isInScope(scope, stream.transport.peer) || !matches(stream.client?.nodeId ?? '')) continue;
       const seesAll = scope.kind === 'all';
-      if (!(await writeEntries(writer, stream, seesAll, request.excludeResourceContents, pace))) return false;
+      if (!(await writeEntries(writer, stream, seesAll, bodyOf, pace))) return false;
       if (relay.server.stream(stream.id) !== stream) {
         writer.drop(); // it has ended meanwhile, and its state is gone
         continue;
@@ -59,7 +66,7 @@ export function ownConfig(
 ): Promise<ClientStatusResult> {
   return answer(query, slices, async (writer, matches, pace) => {
     if (!matches(relay.nodeId)) return true;
-    for (const entry of ownEntries(relay, query.request.excludeResourceContents)) {
+    for (const entry of ownEntries(relay, bodiesOf(query))) {
       await pace.yieldIfDue();
       if (!writer.entry(entry)) return false;
     }
@@ -81,6 +88,11 @@ function answer(
   });
 }
 
+function bodiesOf({ request, whole = false }: ClientStatusQuery): BodyOf {
+  if (request.excludeResourceContents) return () => undefined;
+  return whole ? (bytes) => bytes : redactedBody;
+}
+
 export function answerTooLarge(maxBytes: number): GrpcStatus {
   const message = `the answer has more than ${maxBytes} bytes, the most that is answered (limits.max_response_bytes; by Connect on the xDS port ${maxConnectBytes}): exclude_resource_contents and node_matchers make it smaller`;
   return { code: Code.RESOURCE_EXHAUSTED, message };
@@ -91,14 +103,14 @@ async function writeEntries(
   writer: ClientStatusWriter,
   stream: XdsStream,
   seesAll: boolean,
-  excludeBodies: boolean,
+  bodyOf: BodyOf,
   pace: Pace,
 ): Promise<boolean> {
   for (const type of stream.types) {
     for (const holding of type.subscription?.holdings() ?? []) {
       await pace.yieldIfDue();
       if (!seesAll && !mayBeTold(stream.client?.access, type.info.url, holding)) continue;
-      if (!writer.entry(entryOf(type, holding, excludeBodies))) return false;
+      if (!writer.entry(entryOf(type, holding, bodyOf))) return false;
     }
   }
   return true;
@@ -112,23 +124,23 @@ function mayBeTold(access: Access | undefined, type: TypeUrl, holding: Holding):
   return access.admits(value, parameters) && value.constraints.matches(parameters);
 }
 
-function entryOf(type: TypeStream, holding: Holding, excludeBodies: boolean): StatusEntry {
+function entryOf(type: TypeStream, holding: Holding, bodyOf: BodyOf): StatusEntry {
   const { name, value, state, rejection } = holding;
   const error = rejection && { at: rejection.at, details: rejection.message, version: rejection.version };
   return {
     typeUrl: type.info.url,
     name,
     configStatus: configStatuses[state],
-    ...contentOf(value, excludeBodies),
+    ...contentOf(value, bodyOf),
     ...(error === undefined ? {} : { error }),
   };
 }
 
-function* ownEntries(relay: Relay, excludeBodies: boolean): Iterable<StatusEntry> {
+function* ownEntries(relay: Relay, bodyOf: BodyOf): Iterable<StatusEntry> {
   for (const [type, table] of relay.store.tables()) {
     for (const [name, cached] of table.resources) {
       for (const { variant } of cached.variants.values()) {
-        const content = contentOf(variant, excludeBodies);
+        const content = contentOf(variant, bodyOf);
         yield { typeUrl: type, name, clientStatus: ClientResourceStatus.ACKED, ...content };
       }
     }
@@ -150,11 +162,12 @@ const configStatuses: Readonly<Record<SyncState, ConfigStatus>> = {
 
 function contentOf(
   value: Value | undefined,
-  excludeBodies: boolean,
+  bodyOf: BodyOf,
 ): Pick<StatusEntry, 'version' | 'lastUpdated' | 'body'> {
   if (!isVariant(value)) return {};
   const content = { version: value.version, lastUpdated: value.cachedSince };
   // A private key is for its subscribers, not for whoever asks for their status.
-  if (excludeBodies || value.payload === undefined || typeInfo(value.type).short === 'sds') return content;
-  return { ...content, body: value.payload.bytes };
+  if (value.payload === undefined || typeInfo(value.type).short === 'sds') return content;
+  const body = bodyOf(value.payload.bytes);
+  return body === undefined ? content : { ...content, body };
 }

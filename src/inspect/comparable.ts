@@ -1,4 +1,4 @@
-import { fromBinary, type JsonValue, toBinary } from '@bufbuild/protobuf';
+import { type JsonValue, toBinary } from '@bufbuild/protobuf';
 import { type Any, AnySchema } from '@bufbuild/protobuf/wkt';
 import type { Plain } from '../admin/plain.ts';
 import type { NameDifference, VariantDifference } from '../gen/distributary/admin/v1/changes_pb.ts';
@@ -8,7 +8,7 @@ import { formatConstraints } from '../model/constraints.ts';
 import { contentHash as payloadHash } from '../model/content-hash.ts';
 import type { Variant } from '../model/resource.ts';
 import { typeInfo } from '../model/types.ts';
-import { redactedJson } from '../wire/redacted-json.ts';
+import { redactedJson } from '../wire/redaction.ts';
 import { fieldDifferences } from './field-differences.ts';
 
 /** One variant as it is compared. */
@@ -108,5 +108,4 @@ function yamlOf(type: TypeUrl, from: Uint8Array | undefined, to: Uint8Array | un
   return fields === '' ? '# nothing that is shown differs\n' : fields;
 }
 
-const jsonOf = (body: Uint8Array | undefined): JsonValue =>
-  body === undefined ? {} : redactedJson(fromBinary(AnySchema, body));
+const jsonOf = (body: Uint8Array | undefined): JsonValue => (body === undefined ? {} : redactedJson(body));

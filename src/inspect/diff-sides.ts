@@ -146,7 +146,7 @@ export class DiffSides {
     if (found === undefined) return noSuchClient(client);
     const request = nodeRequest(found.node?.id ?? '');
     const maxBytes = this.#options.maxResponseBytes();
-    const configs = await clients.configs({ scope: ALL_CLIENTS, request, maxBytes });
+    const configs = await clients.configs({ scope: ALL_CLIENTS, request, maxBytes, whole: true });
     if (!configs.ok) return configs;
     const own = decodedResponse(configs.value).config.find(({ clientScope }) => clientScope === client);
     if (own === undefined) return noSuchClient(client);

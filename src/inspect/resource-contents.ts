@@ -1,5 +1,3 @@
-import { fromBinary } from '@bufbuild/protobuf';
-import { AnySchema } from '@bufbuild/protobuf/wkt';
 import type { Plain, ResourceQuery } from '../admin/ports.ts';
 import type { XdsStream } from '../downstream/xds-stream.ts';
 import type { GetResourceResponse, ResourceVariant } from '../gen/distributary/admin/v1/admin_pb.ts';
@@ -12,7 +10,7 @@ import { typeInfo } from '../model/types.ts';
 import { canonicalName } from '../model/xdstp.ts';
 import type { Relay } from '../relay.ts';
 import { Code, type GrpcStatus } from '../wire/grpc-status.ts';
-import { redactedJson } from '../wire/redacted-json.ts';
+import { redactedJson } from '../wire/redaction.ts';
 
 type Answered = Result<Plain<GetResourceResponse>, GrpcStatus>;
 
@@ -62,7 +60,7 @@ function contentOf({ type, constraints, version, cachedSince, payload }: Variant
   if (payload === undefined) return { ...summary, json: '', omitted: 'it has no body' };
   return {
     ...summary,
-    json: JSON.stringify(redactedJson(fromBinary(AnySchema, payload.bytes))),
+    json: JSON.stringify(redactedJson(payload.bytes)),
     omitted: '',
   };
 }

@@ -18,6 +18,8 @@ import type { GrpcStatus } from '../wire/grpc-status.ts';
 
 /** The identity whose streams are meant; left out: all clients. In base64, as it may have any characters. */
 const identityHeader = 'distributary-identity-bin';
+/** Bodies are to be compared, so they are whole. */
+const wholeHeader = 'distributary-whole';
 /** Of the answer. */
 const maxBytesHeader = 'distributary-max-bytes';
 
@@ -29,7 +31,8 @@ export function clientStatusRoutes(answer: Answer): (router: ConnectRouter) => v
   return (router) => {
     router.rpc(fetchMethod, async (request, { requestHeader }) => {
       const maxBytes = Number(requestHeader.get(maxBytesHeader) ?? '0');
-      const answered = await answer({ scope: scopeOf(requestHeader), request, maxBytes });
+      const whole = requestHeader.has(wholeHeader);
+      const answered = await answer({ scope: scopeOf(requestHeader), request, maxBytes, whole });
       if (!answered.ok) throw rpcError(answered.error);
       return encodedResponse(answered.value);
     });
@@ -43,9 +46,13 @@ const configTag = Buffer.from([(1 << 3) | 2]);
 
 export async function fetchClientStatus(
   transport: Transport,
-  { scope, request, maxBytes }: ClientStatusQuery,
+  { scope, request, maxBytes, whole = false }: ClientStatusQuery,
 ): Promise<EncodedStatus> {
-  const headers = { [maxBytesHeader]: String(maxBytes), ...scopeHeader(scope) };
+  const headers = {
+    [maxBytesHeader]: String(maxBytes),
+    ...(whole ? { [wholeHeader]: '1' } : {}),
+    ...scopeHeader(scope),
+  };
   const { message } = await transport.unary(undecoded, undefined, undefined, headers, request);
   const configs = message.$unknown ?? [];
   return configs.length === 0 ? [] : [Buffer.concat(configs.flatMap(({ data }) => [configTag, data]))];

@@ -1,7 +1,7 @@
 import { DatabaseSync, type StatementSync } from 'node:sqlite';
 import { crc32 } from 'node:zlib';
+import type { TypeUrl } from '../../model/brand.ts';
 import { contentDigest } from '../../model/content-hash.ts';
-import { knownTypes } from '../../model/types.ts';
 import { bytesOf, type Columns, numberOf, textOf } from './columns.ts';
 import { corrupt } from './disk-error.ts';
 import { Packer, unpack } from './packing.ts';
@@ -12,7 +12,6 @@ import { prepareDatabase } from './tables.ts';
 const partRows = 1000;
 const partBytes = 4 * 1024 * 1024;
 
-const secretTypes = knownTypes.filter(({ short }) => short === 'sds').map(({ url }) => url);
 const rowKinds: readonly RowKind[] = ['resource', 'interest', 'version', 'change'];
 
 /** Number of rows, and the sum of their checksums: they show a row that is missing or from another commit. */
@@ -40,14 +39,15 @@ export class Database {
   #transaction: Transaction | undefined;
   #reading: Iterator<RowBatch> | undefined;
 
-  constructor(file: string, secrets: boolean) {
+  /** `leaveOut`: types of which nothing may be there. */
+  constructor(file: string, leaveOut: readonly TypeUrl[]) {
     this.#database = new DatabaseSync(file, { timeout: 0 });
     try {
       if (prepareDatabase(this.#database)) return;
       const meta = this.#statement('SELECT state, entries, sum FROM meta').get();
       this.state = textOf(meta, 'state');
       this.#total = { entries: numberOf(meta, 'entries'), sum: numberOf(meta, 'sum') };
-      if (!secrets) this.#purgeSecrets(this.state);
+      this.#purge(leaveOut, this.state);
     } catch (error) {
       this.#database.close();
       throw error;
@@ -160,9 +160,9 @@ export class Database {
     yield { rows, payloads: packer.take() };
   }
 
-  /** Removes secrets that were persisted before: not a byte of them stays, neither in free pages nor in the log. */
-  #purgeSecrets(state: string): void {
-    const rows = secretTypes.flatMap((type) =>
+  /** Removes what was persisted of types before: not a byte stays, neither in free pages nor in the log. */
+  #purge(types: readonly TypeUrl[], state: string): void {
+    const rows = types.flatMap((type) =>
       this.#statement('SELECT * FROM entry WHERE type = ?').all(type).map(readRow),
     );
     if (rows.length === 0) return;

@@ -1,3 +1,4 @@
+import type { TypeUrl } from '../../model/brand.ts';
 import { ok, type Result } from '../../model/result.ts';
 import { Conditions } from '../../observe/conditions.ts';
 import type { Log } from '../../observe/log.ts';
@@ -8,8 +9,8 @@ export interface DiskAccessOptions {
   readonly disk: Disk;
   /** For messages. */
   readonly path: string;
-  /** Keep SDS, too. */
-  readonly secrets: boolean;
+  /** Types that are not written; what is there of them is removed. */
+  readonly leaveOut: readonly TypeUrl[];
   readonly log: Log;
   /** Each time something could not be done. */
   readonly failed: (kind: DiskError['kind'] | 'slow') => void;
@@ -38,8 +39,8 @@ export class DiskAccess {
   /** With the state that was committed last, if any was. Undefined: it was open. */
   async open(): Promise<Result<{ readonly state: string | undefined } | undefined, DiskError>> {
     if (this.#closed === undefined) return ok(undefined);
-    const { secrets, log, path, failed } = this.#options;
-    const opened = await this.disk.open(secrets, this.#closed.discard);
+    const { leaveOut, log, path, failed } = this.#options;
+    const opened = await this.disk.open(leaveOut, this.#closed.discard);
     if (!opened.ok) return opened;
     this.#closed = undefined;
     const { state, setAside } = opened.value;

@@ -1,3 +1,4 @@
+import type { TypeUrl } from '../../model/brand.ts';
 import { fail, ok } from '../../model/result.ts';
 import { Database } from './database.ts';
 import { DiskProblem, diskError } from './disk-error.ts';
@@ -12,7 +13,7 @@ export class DiskServer {
   /** The file cannot be written: what was opened is a copy of it. */
   #removeCopy: (() => void) | undefined;
   readonly #handlers: DiskHandlers = {
-    open: (secrets, discard) => this.#open(secrets, discard),
+    open: (leaveOut, discard) => this.#open(leaveOut, discard),
     read: () => this.#opened.read(),
     begin: (replace) => this.#writable.begin(replace),
     put: (part) => this.#opened.put(part),
@@ -49,37 +50,37 @@ export class DiskServer {
     return this.#database;
   }
 
-  #open(secrets: boolean, discard: string | undefined): Opened {
+  #open(leaveOut: readonly TypeUrl[], discard: string | undefined): Opened {
     this.#close();
     let setAside: SetAside | undefined;
     if (discard !== undefined) setAside = setFileAside(this.#directory, discard);
     try {
-      this.#database = this.#openFile(secrets);
+      this.#database = this.#openFile(leaveOut);
     } catch (thrown) {
       const { kind, message } = diskError(thrown);
       if (kind !== 'corrupt') throw thrown;
       setAside = setFileAside(this.#directory, message);
-      this.#database = this.#openFile(secrets);
+      this.#database = this.#openFile(leaveOut);
     }
     return { state: this.#database.state, setAside };
   }
 
-  #openFile(secrets: boolean): Database {
+  #openFile(leaveOut: readonly TypeUrl[]): Database {
     try {
       prepareFile(this.#directory);
     } catch (thrown) {
       // The directory is read-only, but the cache can still be read from a copy: the relay may have restarted during
       // an outage.
-      if (diskError(thrown).kind === 'read_only') return this.#openCopy(secrets);
+      if (diskError(thrown).kind === 'read_only') return this.#openCopy(leaveOut);
       throw thrown;
     }
-    return new Database(databaseFile(this.#directory), secrets);
+    return new Database(databaseFile(this.#directory), leaveOut);
   }
 
-  #openCopy(secrets: boolean): Database {
+  #openCopy(leaveOut: readonly TypeUrl[]): Database {
     const { file, remove } = copyOfFile(this.#directory);
     try {
-      const database = new Database(file, secrets);
+      const database = new Database(file, leaveOut);
       this.#removeCopy = remove;
       return database;
     } catch (error) {

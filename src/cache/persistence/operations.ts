@@ -1,3 +1,4 @@
+import type { TypeUrl } from '../../model/brand.ts';
 import type { Result } from '../../model/result.ts';
 import type { DiskError, Opened, RowBatch } from './records.ts';
 
@@ -7,8 +8,8 @@ import type { DiskError, Opened, RowBatch } from './records.ts';
  * One at a time. Where one fails, a transaction that was begun is taken back.
  */
 export interface DiskOperations {
-  /** Again after a failure, too: what was there is closed first. `discard`: set the file aside, for this reason. */
-  open: { takes: [secrets: boolean, discard?: string | undefined]; gives: Opened };
+  /** Again after a failure, too: what was there is closed first. `leaveOut`: types of which nothing may be there. `discard`: set the file aside, for this reason. */
+  open: { takes: [leaveOut: readonly TypeUrl[], discard?: string | undefined]; gives: Opened };
   /** The next part of what was committed last: first rows, then payloads. Undefined: that was all, and all is whole. */
   read: { takes: []; gives: RowBatch | undefined };
   /** `replace`: everything that is there goes. */

@@ -2,7 +2,6 @@ import type { TypeUrl } from '../../model/brand.ts';
 import type { RecordedChanges } from '../../model/change.ts';
 import type { Clock } from '../../model/clock.ts';
 import { fail, ok, type Result } from '../../model/result.ts';
-import { knownTypes } from '../../model/types.ts';
 import type { Log } from '../../observe/log.ts';
 import type { ChangeJournal } from '../journal.ts';
 import type { Restored } from '../restored.ts';
@@ -19,8 +18,8 @@ export interface PersistenceOptions {
   readonly disk: Disk;
   /** For messages. */
   readonly path: string;
-  /** Keep SDS, too. */
-  readonly secrets: boolean;
+  /** Types that are not kept on disk. */
+  readonly leaveOut: readonly TypeUrl[];
   /** As they are now. */
   readonly upstreams: () => readonly UpstreamIdentity[];
   /** The name of the upstream that a selector is asked of. */
@@ -57,7 +56,7 @@ export class Persistence {
   constructor(options: PersistenceOptions) {
     this.#options = options;
     this.#access = new DiskAccess(options);
-    this.#excluded = options.secrets ? new Set() : secretTypes();
+    this.#excluded = new Set(options.leaveOut);
     this.#writer = new Writer({
       access: this.#access,
       clock: options.clock,
@@ -189,8 +188,4 @@ export class Persistence {
       }),
     };
   }
-}
-
-function secretTypes(): ReadonlySet<TypeUrl> {
-  return new Set(knownTypes.filter(({ short }) => short === 'sds').map(({ url }) => url));
 }

@@ -33,7 +33,7 @@ describe('a directory that cannot be written to', () => {
       const copiesBefore = copies();
       withoutPower(() => {
         const server = new DiskServer(directory.path);
-        expect(server.answer({ operation: 'open', args: [false] })).to.have.nested.property('value.state');
+        expect(server.answer({ operation: 'open', args: [[]] })).to.have.nested.property('value.state');
         const rows = partsOf(server).flatMap((part) => part.rows);
         expect(rows.map(({ kind }) => kind)).to.have.members(['resource', 'interest', 'version']);
         expect(server.answer({ operation: 'begin', args: [false] })).to.deep.equal({
@@ -58,7 +58,7 @@ describe('a file with the marks of this program', () => {
       other.exec('CREATE TABLE other (id); PRAGMA application_id = 0x64697374; PRAGMA user_version = 2');
       other.close();
       const server = new DiskServer(directory.path);
-      const opened = server.answer({ operation: 'open', args: [false] });
+      const opened = server.answer({ operation: 'open', args: [[]] });
       expect(opened).to.have.nested.property('value.setAside.reason', 'no such table: meta');
       server.answer({ operation: 'close', args: [] });
     } finally {

@@ -280,7 +280,7 @@ describe('persistence', () => {
     });
 
     it('with secrets: true they are; without it later, not a byte stays', async () => {
-      const before = await open({ secrets: true });
+      const before = await open({ leaveOut: [] });
       before.store.addInterest(interest('sds', 'key'));
       before.store.apply(
         says('sds', { holder: named, resources: { key: 'S3CRET' }, resolved: [interest('sds', 'key')] }),
@@ -289,7 +289,7 @@ describe('persistence', () => {
       before.store.apply(says('cds', { resources: { a: 'PUBLIC' }, resolved: [interest('cds')] }));
       await before.close();
       expect(onDisk(directory.path, 'S3CRET')).to.equal(true);
-      const kept = await open({ secrets: true });
+      const kept = await open({ leaveOut: [] });
       expect(kept.store.resolve(type('sds'), resourceName('key'), NO_PARAMETERS)).to.have.property(
         'version',
         'v-S3CRET',

@@ -76,7 +76,7 @@ export class Cache {
     this.persistence = new Persistence({
       disk: this.disk,
       path: directory,
-      secrets: false,
+      leaveOut: [type('sds')],
       upstreams: () => [central],
       serves: () => 'central',
       staleSince: () => undefined,

@@ -4,7 +4,7 @@ import type { Disk } from '../../../src/cache/persistence/disk.ts';
 import type { Reply } from '../../../src/cache/persistence/operations.ts';
 import { unpack } from '../../../src/cache/persistence/packing.ts';
 import type { DiskError, RowBatch } from '../../../src/cache/persistence/records.ts';
-import { resourceName } from '../../../src/model/brand.ts';
+import { resourceName, type TypeUrl } from '../../../src/model/brand.ts';
 import { fail, ok } from '../../../src/model/result.ts';
 import { put, type } from '../../support/in-memory-relay.ts';
 import { VirtualClock } from '../../support/virtual-clock.ts';
@@ -40,7 +40,7 @@ class FakeDisk implements Disk {
     this.#held = undefined;
   }
 
-  open(_secrets: boolean, discard?: string): Promise<Reply<'open'>> {
+  open(_leaveOut: readonly TypeUrl[], discard?: string): Promise<Reply<'open'>> {
     this.opened.push(discard);
     if (this.openError !== undefined) return Promise.resolve(fail(this.openError));
     return Promise.resolve(ok({ state: undefined, setAside: undefined }));

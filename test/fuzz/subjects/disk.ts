@@ -30,7 +30,7 @@ async function written(): Promise<{ readonly database: Buffer; readonly parts: r
     await cache.written();
     await cache.close();
     const server = new DiskServer(directory.path);
-    server.answer({ operation: 'open', args: [false] });
+    server.answer({ operation: 'open', args: [[]] });
     const parts = partsOf(server);
     server.answer({ operation: 'close', args: [] });
     return { database: readFileSync(join(directory.path, file)), parts };
@@ -123,7 +123,7 @@ class FileTrial implements Trial {
 
   /** Undefined: what is there was read and written. `whole`: all of it is replaced, as after very many changes. */
   #attempt(server: DiskServer, discard: string | undefined, whole: boolean): DiskError | undefined {
-    const opened = server.answer({ operation: 'open', args: [false, discard] });
+    const opened = server.answer({ operation: 'open', args: [[], discard] });
     if (!opened.ok) return opened.error;
     return this.#read(server) ?? this.#write(server, whole);
   }

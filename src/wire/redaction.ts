@@ -1,0 +1,128 @@
+import {
+  create,
+  type DescExtension,
+  type DescField,
+  type DescMessage,
+  fromBinary,
+  hasOption,
+  type JsonValue,
+  toBinary,
+  toJson,
+} from '@bufbuild/protobuf';
+import { type Any, AnySchema, anyPack, StructSchema } from '@bufbuild/protobuf/wkt';
+import { varintSize, writeVarint } from '../protobuf/field-writer.ts';
+import { bytesTag, MessageReader } from '../protobuf/message-reader.ts';
+import { readableAny } from './readable-any.ts';
+import { envoyRegistry, messageName } from './registry.ts';
+
+/** What becomes of a field: it is left out, or looked into. Another field is copied. */
+type Part = 'sensitive' | (() => Plan);
+/** By the fields' numbers. An Any is looked into by the type that it names. */
+type Plan = 'any' | ReadonlyMap<number, Part>;
+
+/** How each PEM of a private key ends its first line, whatever its kind. */
+const keyMarker = Buffer.from('PRIVATE KEY-----');
+const typeUrlTag = bytesTag(1);
+const lengthDelimited = 2;
+
+const plans = new Map<DescMessage, Plan>();
+const known = new WeakMap<Uint8Array, Uint8Array>();
+
+/**
+ * An encoded Any as operators may see it, whoever asks and however: without the fields that the API marks as sensitive
+ * (udpa.annotations.sensitive: keys, passwords), at any depth, and without any other field that holds a private key as
+ * PEM. All other bytes are as they came. What cannot be read is not shown at all.
+ */
+export function redactedBody(body: Uint8Array): Uint8Array {
+  const before = known.get(body);
+  if (before !== undefined) return before;
+  const shown = redacted(body);
+  known.set(body, shown);
+  return shown;
+}
+
+/** The same as JSON for people: fields as in the API. */
+export function redactedJson(body: Uint8Array): JsonValue {
+  const shown = readableAny(fromBinary(AnySchema, redactedBody(body)));
+  return toJson(AnySchema, create(AnySchema, shown), { registry: envoyRegistry(), useProtoFieldName: true });
+}
+
+function redacted(body: Uint8Array): Uint8Array {
+  try {
+    return redactAny(body, Buffer.from(body.buffer, body.byteOffset, body.length).includes(keyMarker));
+  } catch {
+    return toBinary(AnySchema, notShown());
+  }
+}
+
+function redactAny(body: Uint8Array, hasKey: boolean): Uint8Array {
+  let typeUrl = '';
+  for (const reader = new MessageReader(body); reader.next(); )
+    if (reader.tag === typeUrlTag) typeUrl = reader.lossyText();
+  const desc = envoyRegistry().getMessage(messageName(typeUrl));
+  if (desc !== undefined) return redactFields(body, new Map([[2, () => planOf(desc)]]), hasKey);
+  return hasKey ? redactFields(body, new Map(), hasKey) : body;
+}
+
+/** The message without what is sensitive; the same bytes if nothing is. A RangeError if it is malformed. */
+function redactFields(message: Uint8Array, plan: Plan, hasKey: boolean): Uint8Array {
+  if (plan === 'any') return redactAny(message, hasKey);
+  const pieces: Uint8Array[] = [];
+  let copied = 0;
+  for (const reader = new MessageReader(message); reader.next(); ) {
+    const part = plan.get(reader.field);
+    const field = message.subarray(reader.fieldStart, reader.end);
+    const shown = part === 'sensitive' ? undefined : shownField(field, reader, part, hasKey);
+    if (shown === field) continue;
+    pieces.push(message.subarray(copied, reader.fieldStart));
+    if (shown !== undefined) pieces.push(shown);
+    copied = reader.end;
+  }
+  if (copied === 0) return message;
+  pieces.push(message.subarray(copied));
+  return Buffer.concat(pieces);
+}
+
+/** Undefined: it is left out. */
+function shownField(
+  field: Uint8Array,
+  reader: MessageReader,
+  part: (() => Plan) | undefined,
+  hasKey: boolean,
+): Uint8Array | undefined {
+  if (part === undefined || (reader.tag & 7) !== lengthDelimited)
+    return hasKey && Buffer.from(field).includes(keyMarker) ? undefined : field;
+  const content = reader.view();
+  const shown = redactFields(content, part(), hasKey);
+  if (shown === content) return field;
+  const head = Buffer.alloc(varintSize(reader.tag) + varintSize(shown.length));
+  writeVarint(head, writeVarint(head, 0, reader.tag), shown.length);
+  return Buffer.concat([head, shown]);
+}
+
+function planOf(desc: DescMessage): Plan {
+  const before = plans.get(desc);
+  if (before !== undefined) return before;
+  const sensitive = envoyRegistry().getExtension('udpa.annotations.sensitive');
+  const plan: Plan = desc.typeName === AnySchema.typeName ? 'any' : new Map(partsOf(desc, sensitive));
+  plans.set(desc, plan);
+  return plan;
+}
+
+function* partsOf(desc: DescMessage, sensitive: DescExtension | undefined): Iterable<[number, Part]> {
+  for (const field of desc.fields) {
+    const { message } = field;
+    if (sensitive !== undefined && hasOption(field, sensitive)) yield [field.number, 'sensitive'];
+    else if (message !== undefined) yield [field.number, () => partOf(field, message)];
+  }
+}
+
+/** The entry of a map is a message: its key, and its value as field 2. */
+const partOf = (field: DescField, message: DescMessage): Plan =>
+  field.fieldKind === 'map' ? new Map([[2, () => planOf(message)]]) : planOf(message);
+
+function notShown(): Any {
+  const unreadable = 'its bytes are malformed, so nobody knows whether a key is among them';
+  const text = { kind: { case: 'stringValue' as const, value: unreadable } };
+  return anyPack(StructSchema, create(StructSchema, { fields: { unreadable: text } }));
+}
