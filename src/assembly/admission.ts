@@ -5,10 +5,8 @@ import type { Conditions } from '../observe/conditions.ts';
 import type { Metrics } from '../observe/metrics.ts';
 import type { ConnectionBounds } from '../wire/client-connections.ts';
 import { Code } from '../wire/grpc-status.ts';
-import { peerKey } from '../wire/peer-identity.ts';
 import type { Peer } from '../wire/server-stream.ts';
 import type { ClientRules } from './clients.ts';
-import { PeerCounts } from './peer-counts.ts';
 
 /** What clients have open. */
 export interface Load {
@@ -30,30 +28,16 @@ export interface AdmissionOptions {
 /** Who may connect and open streams, and how many: by the rules and limits in force. */
 export class Admission {
   readonly #options: AdmissionOptions;
-  /** Of the peers of open connections. */
-  readonly #connected = new Set<Peer>();
-  readonly #connectionsOf = new PeerCounts();
-  readonly #streamsOf = new PeerCounts();
   #connections = 0;
   #full = false;
 
   constructor(options: AdmissionOptions) {
     this.#options = options;
-    this.reload([]);
   }
 
   /** Open connections, including those in their TLS handshake. */
   get connections(): number {
     return this.#connections;
-  }
-
-  /** Other limits are in force. `streams`: the peers of all open streams. */
-  reload(streams: Iterable<Peer>): void {
-    const { maxConnectionsPerPeer, maxStreamsPerPeer } = this.#options.limits();
-    if (maxConnectionsPerPeer > 0) this.#connectionsOf.begin(this.#connected);
-    else this.#connectionsOf.stop();
-    if (maxStreamsPerPeer > 0) this.#streamsOf.begin(streams);
-    else this.#streamsOf.stop();
   }
 
   /** The rules allow this peer nothing of the type (undefined: of any). */
@@ -65,7 +49,8 @@ export class Admission {
 
   /** Why a stream is not taken, with so many open; undefined if it is. `type`: undefined on ADS. */
   refusal(peer: Peer, type: TypeUrl | undefined, streams: number): StreamRefusal | undefined {
-    const { limits, rules, loadElsewhere } = this.#options;
+    const { limits, loadElsewhere } = this.#options;
+    const { account } = peer;
     const denial = this.denial(peer, type);
     if (denial !== undefined) return denial;
     const { maxStreams, maxStreamsPerPeer } = limits();
@@ -74,9 +59,9 @@ export class Admission {
       const message = `${open} streams are open, the most that this relay takes (limits.max_streams)`;
       return { reason: 'streams', status: { code: Code.RESOURCE_EXHAUSTED, message } };
     }
-    if (maxStreamsPerPeer === 0 || rules().isRelay(peer)) return undefined;
-    if (this.#streamsOf.of(peer) < maxStreamsPerPeer) return undefined;
-    const message = `${peerKey(peer)} has ${maxStreamsPerPeer} streams open, the most that a peer may have (limits.max_streams_per_peer)`;
+    if (maxStreamsPerPeer === 0 || account.exempt) return undefined;
+    if (account.count('streams') < maxStreamsPerPeer) return undefined;
+    const message = `${account.key} has ${maxStreamsPerPeer} streams open, the most that a peer may have (limits.max_streams_per_peer)`;
     return {
       reason: 'streams_per_peer',
       status: { code: Code.RESOURCE_EXHAUSTED, message },
@@ -85,12 +70,12 @@ export class Admission {
   }
 
   streamOpened(peer: Peer): void {
-    this.#streamsOf.add(peer);
+    peer.account.enter('streams');
     this.#options.changed();
   }
 
   streamClosed(peer: Peer): void {
-    this.#streamsOf.remove(peer);
+    peer.account.leave('streams');
     this.#options.changed();
   }
 
@@ -105,10 +90,7 @@ export class Admission {
         this.#options.changed();
       },
       joined: (peer) => this.#joined(peer),
-      left: (peer) => {
-        this.#connected.delete(peer);
-        this.#connectionsOf.remove(peer);
-      },
+      left: (peer) => peer.account.leave('connections'),
       endedIdle: () => this.#options.metrics.rejected('idle').inc(),
     };
   }
@@ -122,18 +104,17 @@ export class Admission {
     return taken;
   }
 
-  #joined(peer: Peer): string | undefined {
-    const { limits, rules, metrics, conditions } = this.#options;
+  #joined({ account, address }: Peer): string | undefined {
+    const { limits, metrics, conditions } = this.#options;
     const { maxConnectionsPerPeer } = limits();
-    const bounded = maxConnectionsPerPeer > 0 && !rules().isRelay(peer);
-    if (bounded && this.#connectionsOf.of(peer) >= maxConnectionsPerPeer) {
-      const message = `${peerKey(peer)} has ${maxConnectionsPerPeer} connections open, the most that a peer may have (limits.max_connections_per_peer)`;
+    const bounded = maxConnectionsPerPeer > 0 && !account.exempt;
+    if (bounded && account.count('connections') >= maxConnectionsPerPeer) {
+      const message = `${account.key} has ${maxConnectionsPerPeer} connections open, the most that a peer may have (limits.max_connections_per_peer)`;
       metrics.rejected('connections_per_peer').inc();
-      conditions.set('rejected connections_per_peer', message, 'warn', message, { peer: peer.address });
+      conditions.set('rejected connections_per_peer', message, 'warn', message, { peer: address });
       return message;
     }
-    this.#connected.add(peer);
-    this.#connectionsOf.add(peer);
+    account.enter('connections');
     return undefined;
   }
 

@@ -42,7 +42,12 @@ export const IN_PROCESS: ServingMode = {
     const listeners = opened.value;
     return ok({
       addresses: listeners.addresses,
-      clients: new LocalClients(core.relay, reloadPreview(core), () => core.config.rollout?.canary),
+      clients: new LocalClients(
+        core.relay,
+        core.accounts,
+        reloadPreview(core),
+        () => core.config.rollout?.canary,
+      ),
       notReadyReason: () => undefined,
       metricsText: () => core.metricsText(),
       counters: () => Promise.resolve([core.counters()]),

@@ -13,6 +13,7 @@ import { compileParameterRules, type DerivedParameters } from '../security/deriv
 import { guarded } from '../security/guarded-access.ts';
 import { compilePrincipals } from '../security/principals.ts';
 import { Code, type GrpcStatus } from '../wire/grpc-status.ts';
+import type { PeerNames } from '../wire/peer-identity.ts';
 import type { Peer } from '../wire/server-stream.ts';
 import { UNKNOWN_NAMES } from '../wire/unknown-names.ts';
 import { PASSES_VARIANTS, USER_AGENT } from '../wire/via.ts';
@@ -89,7 +90,7 @@ class KnownClient implements ClientContext {
 export class ClientRules {
   readonly #derivation: ReturnType<typeof compileParameterRules>;
   readonly #authorization: ReturnType<typeof compileAuthorization>;
-  readonly #isRelay: (peer: Peer) => boolean;
+  readonly #isRelay: (peer: PeerNames) => boolean;
   readonly #metadataKeys: ReadonlySet<string>;
   readonly #trust: string;
   readonly #sideOf: SideOf;
@@ -107,7 +108,7 @@ export class ClientRules {
   }
 
   /** It comes by a Unix socket, or limits.relay_peers names it. The limits of clients do not bind it. */
-  isRelay(peer: Peer): boolean {
+  isRelay(peer: PeerNames): boolean {
     return this.#isRelay(peer);
   }
 

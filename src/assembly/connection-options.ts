@@ -1,9 +1,11 @@
+import type { Accounts } from '../wire/accounts.ts';
 import type { ConnectionBounds } from '../wire/client-connections.ts';
 import type { Core } from './core.ts';
 
 /** What holds for the connections of a listener of clients, whatever is spoken on them. */
 export interface ConnectionOptions {
   readonly bounds: ConnectionBounds;
+  readonly accounts: Accounts;
   readonly maxConnectionAge: () => number | undefined;
   readonly reviewTime: () => number;
   readonly reviewed: (connections: number) => void;
@@ -16,6 +18,7 @@ const lostAuthorities = 'ca has lost authorities: the connections ended whose ce
 export function connectionOptions(core: Core, listener: 'xds' | 'rest'): ConnectionOptions {
   return {
     bounds: core.admission.forListener(),
+    accounts: core.accounts,
     maxConnectionAge: () => core.config.xds.maxConnectionAgeMs,
     reviewTime: () => core.config.drainTimeoutMs,
     reviewed: (connections) => {

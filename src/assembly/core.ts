@@ -21,6 +21,7 @@ import type { Series } from '../observe/series.ts';
 import type { Spans } from '../observe/spans.ts';
 import { UpdateTraces } from '../observe/update-traces.ts';
 import { Relay } from '../relay.ts';
+import { type AccountBounds, Accounts } from '../wire/accounts.ts';
 import { DRAINING } from '../wire/drain.ts';
 import type { GrpcStatus } from '../wire/grpc-status.ts';
 import type { Peer } from '../wire/server-stream.ts';
@@ -31,7 +32,7 @@ import { type ProcessRole, SINGLE_PROCESS } from './process-role.ts';
 import { RelayRollout, type RolloutStorage } from './relay-rollout.ts';
 import { SessionShares } from './session-shares.ts';
 import { SiblingServing } from './sibling-serving.ts';
-import { fetchMilliseconds, streamLimits } from './stream-limits.ts';
+import { accountBounds, fetchMilliseconds, streamLimits } from './stream-limits.ts';
 import { StreamLog } from './stream-log.ts';
 import { StreamMetrics } from './stream-metrics.ts';
 
@@ -79,6 +80,7 @@ export class Core {
   readonly traces: UpdateTraces | undefined;
   readonly metrics: Metrics;
   readonly conditions: Conditions;
+  readonly accounts: Accounts;
   readonly admission: Admission;
   readonly loops: LoopDetection;
   readonly staleness: Staleness;
@@ -90,6 +92,7 @@ export class Core {
   readonly #listeners = new Set<() => void>();
   #config: Config;
   #limits: StreamLimits;
+  #accountBounds: AccountBounds;
   #rules: ClientRules;
   #statusScopes: StatusScopes;
   readonly #sessionShares: SessionShares;
@@ -102,6 +105,7 @@ export class Core {
   ) {
     this.#config = config;
     this.#limits = streamLimits(config);
+    this.#accountBounds = accountBounds(config);
     this.#role = role;
     this.log = log;
     this.logLevels = logLevels ?? new LogLevels();
@@ -121,6 +125,12 @@ export class Core {
       log: streamLog,
       traces: this.traces,
       canaryAnswered: () => this.rollout.canaryAnswered(),
+    });
+    this.accounts = new Accounts({
+      clock: systemClock,
+      bounds: () => this.#accountBounds,
+      isExempt: (peer) => this.#rules.isRelay(peer),
+      defer: (run) => setImmediate(run),
     });
     this.admission = new Admission({
       limits: () => this.#config.limits,
@@ -214,7 +224,9 @@ export class Core {
       admission: this.admission,
     });
     this.staleness = new Staleness(() => this.relay.upstreams);
-    this.metrics.sampleFrom(() => sampleOf(this.relay, this.staleness, this.admission.connections));
+    this.metrics.sampleFrom(() =>
+      sampleOf(this.relay, this.staleness, this.admission.connections, this.accounts),
+    );
   }
 
   get config(): Config {
@@ -237,10 +249,11 @@ export class Core {
   reload(config: Config): void {
     this.#config = config;
     this.#limits = streamLimits(config);
+    this.#accountBounds = accountBounds(config);
     this.rollout.rollout.reload(config.rollout);
     this.#rules = this.#clientRules(config);
     this.siblings.reload(config);
-    this.admission.reload([...this.relay.server.streams()].map(({ transport }) => transport.peer));
+    this.accounts.reload();
     this.#statusScopes = new StatusScopes(config, (peer) => this.#rules.accessOf(peer));
     this.#sessionShares.reload(config);
     this.reapplyRules();

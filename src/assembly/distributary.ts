@@ -82,7 +82,12 @@ export class Distributary {
       },
       mode.role(),
     );
-    const nobody = new LocalClients(core.relay, reloadPreview(core), () => core.config.rollout?.canary);
+    const nobody = new LocalClients(
+      core.relay,
+      core.accounts,
+      reloadPreview(core),
+      () => core.config.rollout?.canary,
+    );
     this.#core = core;
     this.#upstreams = new UpstreamSet(core.relay, {
       clock: systemClock,

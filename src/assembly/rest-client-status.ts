@@ -7,23 +7,24 @@ import {
 } from '../gen/envoy/service/status/v3/csds_pb.ts';
 import { maxConnectBytes } from '../inspect/client-configs.ts';
 import type { StatusScope } from '../inspect/client-status-scope.ts';
+import { csdsCalls } from '../inspect/csds.ts';
+import type { Charged } from '../model/brand.ts';
 import { errorMessage, fail, ok, type Result } from '../model/result.ts';
 import type { TimeSlices } from '../model/time-slices.ts';
+import type { Account } from '../wire/accounts.ts';
 import { decodedResponse } from '../wire/client-status.ts';
 import { Code, type GrpcStatus } from '../wire/grpc-status.ts';
 import { type HttpAnswer, jsonAnswer, problem, refusal } from '../wire/http-answer.ts';
 import type { HttpHandler, HttpHead } from '../wire/http-exchange.ts';
 import { isJsonValue } from '../wire/json-fault.ts';
 import { lazyEnvoyRegistry } from '../wire/json-registry.ts';
-import { peerKey } from '../wire/peer-identity.ts';
 import type { Core } from './core.ts';
 import type { XdsListenerCallbacks } from './xds-listener.ts';
 
 export const clientStatusPath = '/v3/discovery:client_status';
 
-/** Answers that are made at once, of all peers and of one: as on the xDS port. */
-const maxCalls = 16;
-const maxCallsPerPeer = 4;
+/** As on the xDS port, and counted with those there. */
+const { name, max, maxPerPeer } = csdsCalls;
 /** A request may hold a node, 61 KB of Envoy's, which is not read. */
 const maxRequestBytes = 256 << 10;
 
@@ -32,8 +33,6 @@ export class RestClientStatus {
   readonly #core: Core;
   readonly #answerTo: XdsListenerCallbacks['clientStatus'];
   readonly #slices: TimeSlices;
-  /** By peer. */
-  readonly #calls = new Map<string, number>();
   #open = 0;
 
   constructor(core: Core, answerTo: XdsListenerCallbacks['clientStatus'], slices: TimeSlices) {
@@ -49,41 +48,44 @@ export class RestClientStatus {
       return refusal(scope.error);
     }
     return (body, answered) => {
-      const key = peerKey(peer);
-      const ofPeer = this.#calls.get(key) ?? 0;
-      if (this.#open >= maxCalls || ofPeer >= maxCallsPerPeer) {
+      const { account } = peer;
+      if (this.#open >= max || account.count(name) >= maxPerPeer) {
         this.#core.metrics.rejected('calls').inc();
         answered(refusal(busy));
         return () => {};
       }
       this.#open++;
-      this.#calls.set(key, ofPeer + 1);
-      void this.#call(scope.value, body, key).then(answered);
+      account.enter(name);
+      void this.#call(scope.value, body, account).then(answered);
       return () => {};
     };
   }
 
-  async #call(scope: StatusScope, body: Buffer, key: string): Promise<HttpAnswer> {
+  async #call(scope: StatusScope, body: Charged, account: Account): Promise<HttpAnswer> {
     try {
-      return await this.#answer(scope, body);
+      return await this.#answer(scope, body, account);
     } catch (error) {
       this.#core.log.error('a handler failed', { path: clientStatusPath, error });
       return refusal({ code: Code.INTERNAL, message: 'this is a bug: see the log' });
     } finally {
-      this.#release(key);
+      this.#open--;
+      account.leave(name);
     }
   }
 
-  async #answer(scope: StatusScope, body: Buffer): Promise<HttpAnswer> {
+  async #answer(scope: StatusScope, body: Charged, payer: Account): Promise<HttpAnswer> {
     if (body.length > maxRequestBytes) return this.#refused('request_bytes', tooLarge);
     const request = readRequest(body);
     if (!request.ok) {
       return this.#refused('malformed', refusal({ code: Code.INVALID_ARGUMENT, message: request.error }));
     }
     const maxBytes = Math.min(this.#core.config.limits.maxResponseBytes, maxConnectBytes);
-    const answered = await this.#answerTo({ scope, request: request.value, maxBytes });
+    const answered = await this.#answerTo({ scope, request: request.value, maxBytes, payer });
     if (!answered.ok) return refusal(answered.error);
-    const known = await this.#slices.run((pace) => withKnownTypes(decodedResponse(answered.value), pace));
+    const known = await this.#slices.run(
+      (pace) => withKnownTypes(decodedResponse(answered.value), pace),
+      payer,
+    );
     const message = create(ClientStatusResponseSchema, known);
     return jsonAnswer(
       JSON.stringify(toJson(ClientStatusResponseSchema, message, { registry: lazyEnvoyRegistry })),
@@ -93,13 +95,6 @@ export class RestClientStatus {
   #refused(reason: string, answer: HttpAnswer): HttpAnswer {
     this.#core.metrics.rejected(reason).inc();
     return answer;
-  }
-
-  #release(key: string): void {
-    this.#open--;
-    const left = (this.#calls.get(key) ?? 0) - 1;
-    if (left > 0) this.#calls.set(key, left);
-    else this.#calls.delete(key);
   }
 }
 
@@ -119,5 +114,5 @@ const tooLarge = problem(413, 'resource_exhausted', `the body is larger than ${m
 
 const busy: GrpcStatus = {
   code: Code.RESOURCE_EXHAUSTED,
-  message: `${maxCalls} CSDS calls are open, or ${maxCallsPerPeer} of this peer: that is the most`,
+  message: `${max} ${name} are open, or ${maxPerPeer} of this peer: that is the most`,
 };

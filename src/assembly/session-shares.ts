@@ -4,7 +4,7 @@ import type { ParametersKey, TypeUrl } from '../model/brand.ts';
 import type { Selection } from '../model/selection.ts';
 import { restrict } from '../upstream/ads/stamp.ts';
 import { claims } from '../upstream/claims.ts';
-import { peerKey } from '../wire/peer-identity.ts';
+import type { Account } from '../wire/accounts.ts';
 import type { Peer } from '../wire/server-stream.ts';
 
 /** A stream and a peer may use at least so many parameter sets. Nearly all clients use one. */
@@ -19,8 +19,8 @@ const none: Sets = new Set();
  */
 export class SessionShares {
   #config: Config;
-  /** For each peer, how many of its streams need a session for a parameter set. */
-  #peers = new Map<string, Map<ParametersKey, number>>();
+  /** For each account, how many of its streams need a session for a parameter set. */
+  #peers = new Map<Account, Map<ParametersKey, number>>();
   /** The parameter sets that a selection needs by the rules in force. */
   #known = new WeakMap<Selection, Sets>();
   /** Grows with each reload, which makes earlier counts void. */
@@ -39,19 +39,18 @@ export class SessionShares {
   }
 
   /** What a new stream of this peer may use of the sessions. */
-  of(peer: Peer): SessionShare {
-    let [needs, generation, key, taken] = [none, this.#generation, '', 0];
+  of({ account }: Peer): SessionShare {
+    let [needs, generation, taken] = [none, this.#generation, 0];
     const before = (): Sets => (generation === this.#generation ? needs : none);
     const replace = (now: Sets): void => {
-      this.#count(key, before(), now);
+      this.#count(account, before(), now);
       [needs, generation] = [now, this.#generation];
     };
     return {
       take: (subscribed) => {
         const now = this.#needs(subscribed);
         if (isSame(now, before())) return undefined;
-        if (key === '') key = peerKey(peer);
-        const excess = this.#excess(key, before(), now);
+        const excess = this.#excess(account, before(), now);
         if (excess !== undefined) return excess;
         taken += now.difference(before()).size;
         replace(now);
@@ -98,7 +97,7 @@ export class SessionShares {
     return upstream?.kind === 'ads' && upstream.variants === 'PER_PARAMETERS';
   }
 
-  #excess(key: string, before: Sets, now: Sets): string | undefined {
+  #excess(account: Account, before: Sets, now: Sets): string | undefined {
     const { limits, workers } = this.#config;
     const max = limits.maxUpstreamSessions;
     const ofStream = Math.min(max, Math.max(leastOf.stream, Math.floor(max / 4)));
@@ -107,26 +106,26 @@ export class SessionShares {
     if (now.size > ofStream) {
       return `a stream that uses ${now.size} parameter sets: at most ${ofStream} are accepted, as each takes one of ${max} upstream sessions (limits.max_upstream_sessions). ${advice}`;
     }
-    const counts = this.#peers.get(key);
+    const counts = this.#peers.get(account);
     const left = [...before].filter((set) => counts?.get(set) === 1 && !now.has(set));
     const total =
       (counts?.size ?? 0) - left.length + [...now].filter((set) => counts?.has(set) !== true).length;
     // If a peer may use all sessions, the upstream itself refuses what is too much.
     if (total <= ofPeer || ofPeer === max || now.isSubsetOf(before)) return undefined;
-    return `${key} uses ${total} parameter sets: at most ${ofPeer} are accepted of one peer, as each takes one of ${max} upstream sessions (limits.max_upstream_sessions). ${advice}`;
+    return `${account.key} uses ${total} parameter sets: at most ${ofPeer} are accepted of one peer, as each takes one of ${max} upstream sessions (limits.max_upstream_sessions). ${advice}`;
   }
 
-  #count(key: string, before: Sets, now: Sets): void {
+  #count(account: Account, before: Sets, now: Sets): void {
     if (before.size + now.size === 0) return;
-    const counts = this.#peers.get(key) ?? new Map<ParametersKey, number>();
-    this.#peers.set(key, counts);
+    const counts = this.#peers.get(account) ?? new Map<ParametersKey, number>();
+    this.#peers.set(account, counts);
     for (const set of now) counts.set(set, (counts.get(set) ?? 0) + 1);
     for (const set of before) {
       const left = (counts.get(set) ?? 0) - 1;
       if (left > 0) counts.set(set, left);
       else counts.delete(set);
     }
-    if (counts.size === 0) this.#peers.delete(key);
+    if (counts.size === 0) this.#peers.delete(account);
   }
 }
 

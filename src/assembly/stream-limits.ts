@@ -1,5 +1,6 @@
 import type { Config } from '../config/config.ts';
 import type { StreamLimits } from '../downstream/services.ts';
+import type { AccountBounds } from '../wire/accounts.ts';
 
 /** Files are read when they are asked for first. */
 const leastFetchMs = 1000;
@@ -18,5 +19,15 @@ export function streamLimits({ limits }: Config): StreamLimits {
     stalledMilliseconds: limits.stalledTimeoutMs,
     firstRequestMilliseconds: limits.firstRequestTimeoutMs,
     maxResponseBytes: limits.maxResponseBytes,
+  };
+}
+
+/** What a peer may use (ADR 81). */
+export function accountBounds({ limits }: Config): AccountBounds {
+  return {
+    heldPerPeer: limits.maxHeldBytesPerPeer,
+    held: limits.maxHeldBytes,
+    workPerSecond: limits.maxWorkPerPeerMs,
+    changesPerSecond: limits.subscriptionChangesPerSecond,
   };
 }

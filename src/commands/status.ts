@@ -56,6 +56,7 @@ function statusText(response: StatusResponse, now: number, paint: Paint): string
     heldText(response, now),
     suspectsText(response, now),
     typesText(response),
+    accountsText(response),
     nacksText(response, now),
   ];
   return sections.filter((section) => section !== '').join('\n\n');
@@ -163,6 +164,28 @@ function typesText({ types }: StatusResponse): string {
   ]);
   return textTable(['TYPE', 'RESOURCES', 'VARIANTS', 'SUBSCRIPTIONS', 'AMBIGUOUS'], rows);
 }
+
+/** Who has most done for it; nothing where nobody stands out. */
+function accountsText({ accounts }: StatusResponse): string {
+  const heavy = accounts.filter(
+    ({ waits, heldBytes, workPerSecond }) => waits || heldBytes >= muchHeld || workPerSecond >= muchWork,
+  );
+  const rows = heavy.map(({ key, connections, streams, heldBytes, workPerSecond, waits }) => [
+    key,
+    connections,
+    streams,
+    formatBytes(Number(heldBytes)),
+    `${Math.round(workPerSecond)} ms/s`,
+    waits ? painted('yellow', 'waits for its turn') : '',
+  ]);
+  return rows.length === 0
+    ? ''
+    : textTable(['HEAVY PEER', 'CONNECTIONS', 'STREAMS', 'HELD', 'WORK', 'STATE'], rows);
+}
+
+/** Less is not worth a line. */
+const muchHeld = 16 << 20;
+const muchWork = 50;
 
 function nacksText({ nacks, rejectingClients }: StatusResponse, now: number): string {
   if (nacks.length === 0) return 'no client rejects what it was sent';

@@ -232,6 +232,19 @@ const limits = z
     max_streams_per_peer: count(0)
       .default(0)
       .describe('Open streams of one peer in each worker; 0: any number'),
+    max_held_bytes: count()
+      .default(1_073_741_824)
+      .describe(
+        'What is held for single peers, all of them together: parts of requests, large requests, what only one peer subscribes to, what polls leave',
+      ),
+    max_held_bytes_per_peer: count()
+      .default(268_435_456)
+      .describe('The same of one peer. What several peers share counts for none of them'),
+    max_work_per_peer: positiveDuration()
+      .prefault('500ms')
+      .describe(
+        'Work of one peer in a second, in each worker. Every peer gets turns of 4 ms; one that is past this gets turns of 1 ms. Alone it may use all the time there is',
+      ),
     relay_peers: z
       .array(principal())
       .prefault([])
@@ -252,6 +265,9 @@ const limits = z
     maxConnections: limits.max_connections,
     maxConnectionsPerPeer: limits.max_connections_per_peer,
     maxStreamsPerPeer: limits.max_streams_per_peer,
+    maxHeldBytes: limits.max_held_bytes,
+    maxHeldBytesPerPeer: limits.max_held_bytes_per_peer,
+    maxWorkPerPeerMs: limits.max_work_per_peer,
     relayPeers: limits.relay_peers,
   }));
 

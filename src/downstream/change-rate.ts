@@ -1,6 +1,6 @@
 import type { Timer } from '../model/clock.ts';
+import { Rate } from '../model/rate.ts';
 import type { ServerStream } from '../wire/server-stream.ts';
-import { Rate } from './rate.ts';
 import type { DownstreamServices } from './services.ts';
 import type { TypeStream } from './type-stream.ts';
 

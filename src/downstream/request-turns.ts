@@ -6,10 +6,6 @@ import type { ServerStream } from '../wire/server-stream.ts';
 /** With fewer bytes of names, locators and versions a request is handled at once. */
 const largeBytes = 32 * 1024;
 
-/** Of all streams together: what comes beyond this is handled at once, so that many large requests do not add up. */
-const mostHeldBytes = 16 * 1024 * 1024;
-let heldBytes = 0;
-
 /** `bytes`: of the whole message. Nearly every request is an ACK: it is told by that alone. */
 export function isLarge(request: SotwRequest | DeltaRequest, bytes: number, from = largeBytes): boolean {
   return bytes >= from && bytesOf(request) >= from;
@@ -56,16 +52,16 @@ export class RequestTurns {
     this.#mayResume = mayResume;
   }
 
-  start(request: SotwRequest | DeltaRequest, turns: InTurns<void>): void {
+  /** A text says why it is not: its peer's account has no room for a copy of the request. */
+  start(request: SotwRequest | DeltaRequest, turns: () => InTurns<void>): string | undefined {
     const bytes = bytesOf(request);
-    if (heldBytes + bytes > mostHeldBytes) {
-      atOnce(turns);
-      return;
-    }
-    this.#hold(bytes);
+    const excess = this.#transport.peer.account.hold(bytes);
+    if (excess !== undefined) return excess;
+    this.#heldBytes = bytes;
     this.#transport.pause();
-    this.#turns = turns;
+    this.#turns = turns();
     this.#next();
+    return undefined;
   }
 
   /** Does the rest in this turn: what comes next must find the request handled. */
@@ -80,23 +76,23 @@ export class RequestTurns {
   close(): void {
     this.#turns = undefined;
     this.#timer?.cancel();
-    this.#hold(0);
+    this.#transport.peer.account.hold(-this.#heldBytes);
+    this.#heldBytes = 0;
   }
 
   #next(): void {
     const turns = this.#turns;
     if (turns === undefined) return;
-    if (turns.next().done !== true) {
-      this.#timer = this.#clock.after(0, () => this.#next());
+    const { account } = this.#transport.peer;
+    if (account.work(() => turns.next()).done !== true) {
+      this.#timer = this.#clock.after(0, () => {
+        // Its peer may have had its turn: what is over is then simply not there any more.
+        if (!account.mustWait || account.wait(() => this.#next()) === undefined) this.#next();
+      });
       return;
     }
     this.close();
     this.#resume();
-  }
-
-  #hold(bytes: number): void {
-    heldBytes += bytes - this.#heldBytes;
-    this.#heldBytes = bytes;
   }
 
   #resume(): void {

@@ -1,4 +1,4 @@
-import { type TypeUrl, typeUrl } from '../model/brand.ts';
+import { type Charged, type TypeUrl, typeUrl } from '../model/brand.ts';
 import type { RequestKind } from '../model/subscription.ts';
 import type { InTurns } from '../model/turns.ts';
 import { Code, type GrpcStatus } from '../wire/grpc-status.ts';
@@ -105,7 +105,7 @@ export class XdsStream implements StreamHandler, OrderedStream {
     return this.#client?.relay === true;
   }
 
-  message(bytes: Buffer): void {
+  message(bytes: Charged): void {
     if (this.#ended) return;
     const read = this.route.protocol === 'sotw' ? readSotwRequest(bytes) : readDeltaRequest(bytes);
     if (!read.ok) {
@@ -122,7 +122,10 @@ export class XdsStream implements StreamHandler, OrderedStream {
     const moved = before !== undefined && before !== client;
     if (isLarge(read.value, bytes.length, this.#services.largeRequestBytes) && !type.repeats(read.value)) {
       const request = copyOf(read.value);
-      this.#turns.start(request, this.#handleInTurns(type, { request, bytes: bytes.length, client, moved }));
+      const arrived = { request, bytes: bytes.length, client, moved };
+      const excess = this.#turns.start(request, () => this.#handleInTurns(type, arrived));
+      if (excess !== undefined)
+        this.#refuse('held_bytes', { code: Code.RESOURCE_EXHAUSTED, message: excess });
       return;
     }
     this.#handle(type, { request: read.value, bytes: bytes.length, client, moved });

@@ -7,7 +7,7 @@ import type { TypeUrl } from '../model/brand.ts';
 import { isVariant, type Value } from '../model/catalog.ts';
 import { fail, ok, type Result } from '../model/result.ts';
 import type { Holding, SyncState } from '../model/subscription.ts';
-import type { Pace, TimeSlices } from '../model/time-slices.ts';
+import type { Pace, Payer, TimeSlices } from '../model/time-slices.ts';
 import { typeInfo } from '../model/types.ts';
 import type { Relay } from '../relay.ts';
 import { ClientStatusWriter, type EncodedStatus, type StatusEntry } from '../wire/client-status.ts';
@@ -23,6 +23,8 @@ export interface ClientStatusQuery {
   readonly maxBytes: number;
   /** What this process compares is whole; left out: keys are. */
   readonly whole?: boolean;
+  /** Left out: whoever may ask for everything. */
+  readonly payer?: Payer;
 }
 
 /** A Connect response is written at once, so on the xDS port it has a smaller bound. */
@@ -76,7 +78,7 @@ export function ownConfig(
 
 /** `write` returns false if the answer is too large. */
 function answer(
-  { request, maxBytes }: ClientStatusQuery,
+  { request, maxBytes, payer }: ClientStatusQuery,
   slices: TimeSlices,
   write: (writer: ClientStatusWriter, matches: (nodeId: string) => boolean, pace: Pace) => Promise<boolean>,
 ): Promise<ClientStatusResult> {
@@ -85,7 +87,7 @@ function answer(
     if (!matches.ok) return matches;
     const writer = new ClientStatusWriter(maxBytes);
     return (await write(writer, matches.value, pace)) ? ok(writer.take()) : fail(answerTooLarge(maxBytes));
-  });
+  }, payer);
 }
 
 function bodiesOf({ request, whole = false }: ClientStatusQuery): BodyOf {

@@ -2,6 +2,7 @@ import type { TapQuery } from '../admin/delivery-ports.ts';
 import type { ClientQuery } from '../admin/fleet-ports.ts';
 import type { Awaitable, ClientsQuery, ExplainQuery, Plain, ResourceQuery } from '../admin/ports.ts';
 import type {
+  AccountStatus,
   Client,
   ClientTypeState,
   GetResourceResponse,
@@ -22,6 +23,8 @@ import type { Acceptance, AcceptanceQuery } from './missing-clients.ts';
 
 /** The most rejected resources that Status lists. */
 const maxNacks = 100;
+/** The most accounts that it lists. */
+export const shownAccounts = 5;
 
 /** A summary of the clients. */
 export interface ClientsSummary {
@@ -34,6 +37,8 @@ export interface ClientsSummary {
   readonly rejecting: number;
   /** What is odd about them, for the operator; empty without streams. */
   readonly warnings: readonly string[];
+  /** The heaviest first. */
+  readonly accounts: readonly Plain<AccountStatus>[];
   /** The processes that serve them; empty if it is this one. */
   readonly workers: readonly Plain<WorkerStatus>[];
 }
@@ -83,6 +88,7 @@ export const emptySummary: ClientsSummary = {
   nacks: [],
   rejecting: 0,
   warnings: [],
+  accounts: [],
   workers: [],
 };
 
@@ -106,7 +112,16 @@ export function mergeSummaries(summaries: readonly ClientsSummary[]): ClientsSum
   }
   const workers = summaries.flatMap((summary) => summary.workers);
   const warnings = sharedWarnings(summaries);
-  return { streams, subscriptions, nacks: mostRecent(nacks.values()), rejecting, warnings, workers };
+  const accounts = heaviest(summaries.flatMap((summary) => summary.accounts));
+  return {
+    streams,
+    subscriptions,
+    nacks: mostRecent(nacks.values()),
+    rejecting,
+    warnings,
+    accounts,
+    workers,
+  };
 }
 
 /** What all processes with clients say: a client of another one may be what this one misses. */
@@ -121,7 +136,8 @@ export function mergeLists(
   { limit, offset }: Pick<ClientsQuery, 'limit' | 'offset'>,
 ): Plain<ListClientsResponse> {
   const clients = lists.flatMap((list) => list.clients);
-  if (limit !== undefined) clients.sort((a, b) => Number(rejectsSomething(b)) - Number(rejectsSomething(a)));
+  if (limit !== undefined)
+    clients.toSorted((a, b) => Number(rejectsSomething(b)) - Number(rejectsSomething(a)));
   return {
     clients: clients.slice(offset, limit === undefined ? undefined : offset + limit),
     total: lists.reduce((sum, { total }) => sum + total, 0),
@@ -153,3 +169,27 @@ export function noSuchClient(client: string): Result<never, GrpcStatus> {
 
 const rejectsSomething = (client: Plain<Client>): boolean =>
   client.types.some(({ state }) => state === 'ERROR');
+
+/** Those of several processes: a peer may have one in each. */
+function heaviest(accounts: readonly Plain<AccountStatus>[]): readonly Plain<AccountStatus>[] {
+  const sums = new Map<string, Plain<AccountStatus>>();
+  for (const one of accounts) {
+    const known = sums.get(one.key);
+    sums.set(
+      one.key,
+      known === undefined
+        ? one
+        : {
+            key: one.key,
+            connections: known.connections + one.connections,
+            streams: known.streams + one.streams,
+            heldBytes: known.heldBytes + one.heldBytes,
+            workPerSecond: known.workPerSecond + one.workPerSecond,
+            waits: known.waits || one.waits,
+          },
+    );
+  }
+  return [...sums.values()]
+    .toSorted((a, b) => b.workPerSecond - a.workPerSecond || Number(b.heldBytes - a.heldBytes))
+    .slice(0, shownAccounts);
+}

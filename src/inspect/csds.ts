@@ -28,13 +28,9 @@ export interface CsdsOptions {
 
 /** A request may hold a node, 61 KB of Envoy's, which is not read. */
 const maxRequestBytes = 128 << 10;
-/**
- * A bound on the bytes of answers to clients that see only their own streams, as a multiple of
- * limits.max_response_bytes.
- */
-const maxUnreadAnswers = 2;
 
-const csdsCalls: CallKind = { name: 'CSDS calls', max: 16, maxPerPeer: 4, whenExceeded: 'REFUSED' };
+/** On all listeners together. */
+export const csdsCalls: CallKind = { name: 'CSDS calls', max: 16, maxPerPeer: 4, whenExceeded: 'REFUSED' };
 
 /** CSDS on the xDS port: request and response, not a watch (protocol §9). */
 export function csds(options: CsdsOptions): AuxiliaryService {
@@ -59,8 +55,6 @@ export function csds(options: CsdsOptions): AuxiliaryService {
 
 class Csds {
   readonly #options: CsdsOptions;
-  /** The bytes of answers that are still in memory, by call. */
-  readonly #unread = new Map<AuxiliaryCall, number>();
 
   constructor(options: CsdsOptions) {
     this.#options = options;
@@ -78,14 +72,20 @@ class Csds {
     const grpc = contentType.startsWith('application/grpc');
     const release = call.hold();
     try {
-      const pieces = valueOf(await this.#answer({ scope, request, maxBytes: this.#maxBytes(grpc) }, call));
+      const { account: payer } = call.peer;
+      const pieces = valueOf(
+        await this.#answer({ scope, request, maxBytes: this.#maxBytes(grpc), payer }, call),
+      );
       if (grpc) {
         call.answerWith(pieces);
         return create(ClientStatusResponseSchema);
       }
       if (!contentType.includes('json')) return encodedResponse(pieces);
       // JSON needs to know every type.
-      const known = await this.#options.slices.run((pace) => withKnownTypes(decodedResponse(pieces), pace));
+      const known = await this.#options.slices.run(
+        (pace) => withKnownTypes(decodedResponse(pieces), pace),
+        payer,
+      );
       return create(ClientStatusResponseSchema, known);
     } finally {
       release();
@@ -95,19 +95,13 @@ class Csds {
   async #answer(query: ClientStatusQuery, call: AuxiliaryCall): Promise<Result<EncodedStatus, GrpcStatus>> {
     const answered = await this.#options.answer(query);
     if (!answered.ok || query.scope.kind === 'all') return answered;
+    // A slow reader keeps its answer in memory.
+    const { account } = call.peer;
     const size = sizeOf(answered.value);
-    return this.#reserve(call, size) ? answered : fail(busy);
-  }
-
-  /** A slow reader keeps its answer in memory, so all such answers together are bounded. */
-  #reserve(call: AuxiliaryCall, bytes: number): boolean {
-    const others = this.#unread.entries().filter(([other]) => other !== call);
-    const total = others.reduce((sum, [, unread]) => sum + unread, bytes);
-    if (total > maxUnreadAnswers * this.#options.maxResponseBytes()) return false;
-    const known = this.#unread.has(call);
-    this.#unread.set(call, bytes);
-    if (!known) call.onClose(() => this.#unread.delete(call));
-    return true;
+    const excess = account.hold(size);
+    if (excess !== undefined) return fail({ code: Code.RESOURCE_EXHAUSTED, message: excess });
+    call.onClose(() => account.hold(-size));
+    return answered;
   }
 
   #maxBytes(grpc: boolean): number {
@@ -115,12 +109,6 @@ class Csds {
     return grpc ? most : Math.min(most, maxConnectBytes);
   }
 }
-
-const busy: GrpcStatus = {
-  code: Code.RESOURCE_EXHAUSTED,
-  message:
-    'answers to others are not read yet: ask again later, or for less (exclude_resource_contents, node_matchers)',
-};
 
 function valueOf<T>(result: Result<T, GrpcStatus>): T {
   if (result.ok) return result.value;

@@ -1,10 +1,16 @@
 import type { TypeUrl } from '../model/brand.ts';
 import type { Sample } from '../observe/sample.ts';
 import type { Relay } from '../relay.ts';
+import type { Accounts } from '../wire/accounts.ts';
 import type { Staleness } from './staleness.ts';
 
 /** What the gauges show of a process. */
-export function sampleOf(relay: Relay, staleness: Staleness, connections: number): Sample {
+export function sampleOf(
+  relay: Relay,
+  staleness: Staleness,
+  connections: number,
+  accounts: Accounts,
+): Sample {
   const counts = new Map<string, { transport: 'sotw' | 'delta'; service: string; count: number }>();
   for (const { route } of relay.server.streams()) {
     const key = `${route.protocol} ${route.service}`;
@@ -16,6 +22,7 @@ export function sampleOf(relay: Relay, staleness: Staleness, connections: number
   const now = Date.now();
   return {
     connections,
+    accounts,
     streams: [...counts.values()],
     types: [...relay.store.tables()].map(([type, { resourceCount: resources, variants }]) =>
       Object.assign({ type, resources, variants }, subscribers.get(type) ?? NO_SUBSCRIBERS),

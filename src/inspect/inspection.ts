@@ -135,7 +135,7 @@ export class Inspection implements Inspector {
   async status(): Promise<Plain<StatusResponse>> {
     const { relay, staleness, version, startedAt, rollout } = this.#options;
     const { ready, reason } = this.ready();
-    const { streams, subscriptions, nacks, rejecting, warnings, workers } = await this.#options
+    const { streams, subscriptions, nacks, rejecting, warnings, accounts, workers } = await this.#options
       .clients()
       .summary();
     return {
@@ -174,6 +174,7 @@ export class Inspection implements Inspector {
       clients: streams,
       nacks: [...nacks],
       rejectingClients: rejecting,
+      accounts: [...accounts],
       workers: [...workers],
       warnings: [...this.#options.warnings(), ...warnings],
       cacheBytes: BigInt(relay.store.bytes),

@@ -22,6 +22,7 @@ import { canonicalName } from '../model/xdstp.ts';
 import { TypeLabels } from '../observe/type-label.ts';
 import type { Relay } from '../relay.ts';
 import { type CanaryRules, unmetMatches } from '../rollout/canary-choice.ts';
+import type { Accounts } from '../wire/accounts.ts';
 import type { EncodedStatus } from '../wire/client-status.ts';
 import { type GrpcStatus } from '../wire/grpc-status.ts';
 import { type ClientStatusQuery, clientConfigs } from './client-configs.ts';
@@ -35,6 +36,7 @@ import {
   mergeNacks,
   mostRecent,
   noSuchClient,
+  shownAccounts,
   type TapMessages,
 } from './clients-view.ts';
 import { FleetSurvey } from './fleet-survey.ts';
@@ -53,13 +55,20 @@ export type ReloadPreview = (
 export class LocalClients implements ClientsView {
   readonly inWorkers = false;
   readonly #relay: Relay;
+  readonly #accounts: Accounts;
   readonly #preview: ReloadPreview;
   readonly #canaryRules: () => CanaryRules | undefined;
   readonly #slices = new TimeSlices(systemClock);
   readonly #survey: FleetSurvey;
 
-  constructor(relay: Relay, preview: ReloadPreview, canaryRules: () => CanaryRules | undefined) {
+  constructor(
+    relay: Relay,
+    accounts: Accounts,
+    preview: ReloadPreview,
+    canaryRules: () => CanaryRules | undefined,
+  ) {
     this.#relay = relay;
+    this.#accounts = accounts;
     this.#survey = new FleetSurvey(relay, this.#slices, systemClock);
     this.#preview = preview;
     this.#canaryRules = canaryRules;
@@ -74,7 +83,10 @@ export class LocalClients implements ClientsView {
       subscriptions.set(label, (subscriptions.get(label) ?? 0) + count);
     }
     const warnings = this.#warnings();
-    return { streams: server.size, subscriptions, ...this.#rejections(), warnings, workers: [] };
+    const accounts = this.#accounts
+      .heaviest(shownAccounts)
+      .map((one) => Object.assign(one, { heldBytes: BigInt(one.heldBytes) }));
+    return { streams: server.size, subscriptions, ...this.#rejections(), warnings, accounts, workers: [] };
   }
 
   list(query: ClientsQuery): Plain<ListClientsResponse> {

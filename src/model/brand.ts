@@ -14,6 +14,8 @@ export type ParametersKey = Brand<string, 'ParametersKey'>;
 export type Revision = Brand<number, 'Revision'>;
 /** The serial number of an encoded response: its nonce, written in decimal. Process-wide, growing. */
 export type Serial = Brand<number, 'Serial'>;
+/** A message of a client, once the work for it is charged to its account (wire/accounts.ts): handlers take no other. */
+export type Charged = Brand<Buffer, 'Charged'>;
 
 export const typeUrl = (value: string): TypeUrl => value as TypeUrl;
 /** For names already canonical; see `canonicalName` in xdstp.ts for those that a peer sent. */
@@ -22,3 +24,5 @@ export const constraintsKey = (value: string): ConstraintsKey => value as Constr
 export const parametersKey = (value: string): ParametersKey => value as ParametersKey;
 export const revision = (value: number): Revision => value as Revision;
 export const serial = (value: number): Serial => value as Serial;
+/** For wire/accounts.ts. */
+export const charged = (value: Buffer): Charged => value as Charged;

@@ -13,35 +13,51 @@ export class TimeSlices {
   }
 
   /** Runs it when all that came before is done. */
-  async run<T>(work: (pace: Pace) => Promise<T>): Promise<T> {
+  async run<T>(work: (pace: Pace) => Promise<T>, payer?: Payer): Promise<T> {
     const before = this.#last;
     const { promise, resolve } = Promise.withResolvers<void>();
     this.#last = promise;
     await before;
+    const pace = new Pace(this.#clock, payer);
     try {
-      return await work(new Pace(this.#clock));
+      return await work(pace);
     } finally {
+      pace.end();
       resolve();
     }
   }
 }
 
+/** Whose account the time goes to. */
+export interface Payer {
+  /** So many milliseconds of work are done. */
+  spent(milliseconds: number): void;
+}
+
 export class Pace {
   readonly #clock: Clock;
-  #end = performance.now() + sliceMs;
+  readonly #payer: Payer | undefined;
+  #began = performance.now();
 
-  constructor(clock: Clock) {
+  constructor(clock: Clock, payer?: Payer) {
     this.#clock = clock;
+    this.#payer = payer;
   }
 
   /** To be called after each piece of work: a promise to wait for if the slice is over, else undefined. */
   yieldIfDue(): Promise<void> | undefined {
-    if (performance.now() < this.#end) return undefined;
+    if (performance.now() < this.#began + sliceMs) return undefined;
+    this.end();
     return new Promise((resolve) => {
       this.#clock.after(sliceMs, () => {
-        this.#end = performance.now() + sliceMs;
+        this.#began = performance.now();
         resolve();
       });
     });
+  }
+
+  /** The last slice is over. */
+  end(): void {
+    this.#payer?.spent(performance.now() - this.#began);
   }
 }

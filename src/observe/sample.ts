@@ -5,6 +5,8 @@ import type { TypeLabels } from './type-label.ts';
 /** The values of the gauges. They are gathered when metrics are requested, so they cost nothing otherwise. */
 export interface Sample {
   readonly connections: number;
+  /** Of peers (wire/accounts.ts). */
+  readonly accounts: { readonly size: number; readonly waiting: number; readonly held: number };
   readonly streams: readonly {
     readonly transport: 'sotw' | 'delta';
     /** `ads`, or the short name of the type that the service is for. */
@@ -39,6 +41,9 @@ export interface Sample {
 export class SampledGauges {
   readonly #types: TypeLabels;
   readonly #connections: Gauge;
+  readonly #accounts: Gauge;
+  readonly #waiting: Gauge;
+  readonly #held: Gauge;
   readonly #streams: Gauge;
   readonly #subscriptions: Gauge;
   readonly #classes: Gauge;
@@ -61,6 +66,17 @@ export class SampledGauges {
       'Open connections of clients, those within their TLS handshake too',
       [],
     );
+    this.#accounts = gauge(
+      'peer_accounts',
+      'Peers that have something open, or something to make up for',
+      [],
+    );
+    this.#waiting = gauge(
+      'peer_waiting',
+      'Peers that wait for their turn, since they have used up their account',
+      [],
+    );
+    this.#held = gauge('peer_held_bytes', 'Bytes that are held for single peers', []);
     this.#streams = gauge('downstream_streams', 'Open xDS streams of clients', ['transport', 'service']);
     this.#subscriptions = gauge('downstream_subscriptions', 'Subscriptions of clients', ['type']);
     this.#classes = gauge('classes', 'Classes of clients, whose subscriptions and parameters are equal', [
@@ -98,6 +114,9 @@ export class SampledGauges {
     for (const gauge of [this.#classes, this.#unacknowledged, this.#rejecting]) gauge.reset();
     for (const gauge of [this.#connected, this.#sessions, this.#stale, this.#fromSiblings]) gauge.reset();
     this.#connections.set(sample.connections);
+    this.#accounts.set(sample.accounts.size);
+    this.#waiting.set(sample.accounts.waiting);
+    this.#held.set(sample.accounts.held);
     for (const { transport, service, count } of sample.streams)
       this.#streams.inc({ transport, service }, count);
     for (const { type: url, ...counts } of sample.types) {

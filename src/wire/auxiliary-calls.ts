@@ -3,7 +3,6 @@ import type { Clock, Timer } from '../model/clock.ts';
 import { fail, ok, type Result } from '../model/result.ts';
 import { refuse } from './grpc-requests.ts';
 import { Code, type GrpcStatus } from './grpc-status.ts';
-import { peerKey } from './peer-identity.ts';
 import type { Peer } from './server-stream.ts';
 
 /** Calls that are counted together. One object for each kind. */
@@ -32,8 +31,6 @@ const stalledCheckMs = 1000;
 export class AuxiliaryCall {
   readonly peer: Peer;
   readonly kind: CallKind;
-  /** What it counts for. */
-  readonly key: string;
   readonly #stream: ServerHttp2Stream;
   readonly #released: (call: AuxiliaryCall) => void;
   readonly #closing: (() => void)[] = [];
@@ -51,7 +48,6 @@ export class AuxiliaryCall {
   ) {
     this.peer = peer;
     this.kind = kind;
-    this.key = peerKey(peer);
     this.#stream = stream;
     this.#released = released;
     stream.once('close', () => {
@@ -126,7 +122,6 @@ export class AuxiliaryCalls {
   readonly #options: AuxiliaryCallsOptions;
   /** In the order in which they came. */
   readonly #byKind = new Map<CallKind, Set<AuxiliaryCall>>();
-  readonly #byPeer = new Map<CallKind, Map<string, Set<AuxiliaryCall>>>();
   #size = 0;
   #stalledTimer: Timer | undefined;
 
@@ -138,14 +133,15 @@ export class AuxiliaryCalls {
     const excess = this.#excess(kind, peer);
     if (excess !== undefined) {
       this.#options.refused('calls');
-      if (kind.whenExceeded === 'REFUSED') return fail(excess.status);
-      this.#remove(excess.oldest);
-      excess.oldest.end(excess.status);
+      const { status, oldest } = excess;
+      if (kind.whenExceeded === 'REFUSED' || oldest === undefined) return fail(status);
+      this.#remove(oldest);
+      oldest.end(status);
     }
     const call = new AuxiliaryCall(stream, peer, kind, (released) => this.#remove(released));
-    const peers = setOf(this.#byPeer, kind, () => new Map<string, Set<AuxiliaryCall>>());
-    setOf(this.#byKind, kind, () => new Set<AuxiliaryCall>()).add(call);
-    setOf(peers, call.key, () => new Set<AuxiliaryCall>()).add(call);
+    const calls = this.#byKind.get(kind) ?? new Set<AuxiliaryCall>();
+    this.#byKind.set(kind, calls.add(call));
+    peer.account.enter(kind.name);
     this.#size++;
     this.#watch();
     return ok(call);
@@ -155,26 +151,22 @@ export class AuxiliaryCalls {
   #excess(
     kind: CallKind,
     peer: Peer,
-  ): { readonly status: GrpcStatus; readonly oldest: AuxiliaryCall } | undefined {
+  ): { readonly status: GrpcStatus; readonly oldest: AuxiliaryCall | undefined } | undefined {
     const { name, max, maxPerPeer } = kind;
-    const [ofPeer, of] = [this.#byPeer.get(kind)?.get(peerKey(peer)), this.#byKind.get(kind)];
-    const exhausted = (message: string): GrpcStatus => ({ code: Code.RESOURCE_EXHAUSTED, message });
-    const [oldestOfPeer] = ofPeer ?? [];
-    if (oldestOfPeer !== undefined && ofPeer !== undefined && ofPeer.size >= maxPerPeer) {
-      const message = `this peer has ${maxPerPeer} ${name} open: that is the most`;
-      return { status: exhausted(message), oldest: oldestOfPeer };
-    }
-    const [oldest] = of ?? [];
-    if (oldest === undefined || of === undefined || of.size < max) return undefined;
-    return { status: exhausted(`${max} ${name} are open: that is the most`), oldest };
+    const { account } = peer;
+    const calls = this.#byKind.get(kind) ?? none;
+    const isFull = account.count(name) >= maxPerPeer;
+    if (!isFull && calls.size < max) return undefined;
+    const oldest = calls.values().find((call) => !isFull || call.peer.account === account);
+    const message = isFull
+      ? `this peer has ${maxPerPeer} ${name} open: that is the most`
+      : `${max} ${name} are open: that is the most`;
+    return { status: { code: Code.RESOURCE_EXHAUSTED, message }, oldest };
   }
 
   #remove(call: AuxiliaryCall): void {
     if (this.#byKind.get(call.kind)?.delete(call) !== true) return;
-    const peers = this.#byPeer.get(call.kind);
-    const ofPeer = peers?.get(call.key);
-    ofPeer?.delete(call);
-    if (ofPeer?.size === 0) peers?.delete(call.key);
+    call.peer.account.leave(call.kind.name);
     this.#size--;
     if (this.#size > 0) return;
     this.#stalledTimer?.cancel();
@@ -203,10 +195,4 @@ export class AuxiliaryCalls {
   }
 }
 
-function setOf<K, V>(map: Map<K, V>, key: K, make: () => V): V {
-  const known = map.get(key);
-  if (known !== undefined) return known;
-  const made = make();
-  map.set(key, made);
-  return made;
-}
+const none: ReadonlySet<AuxiliaryCall> = new Set();

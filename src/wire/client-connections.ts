@@ -2,6 +2,7 @@ import { constants, type Http2SecureServer, type Http2Server } from 'node:http2'
 import type { Server, Socket } from 'node:net';
 import type { Clock, Timer } from '../model/clock.ts';
 import { systemRandom } from '../model/random.ts';
+import type { Accounts } from './accounts.ts';
 import { CertificateReview } from './certificate-review.ts';
 import { ClientConnection } from './client-connection.ts';
 import type { ClientSession } from './client-session.ts';
@@ -40,6 +41,8 @@ export interface ClientConnectionsOptions {
   readonly reviewed?: ((ended: number) => void) | undefined;
   /** Undefined: any number. */
   readonly bounds?: ConnectionBounds | undefined;
+  /** Of the peers. */
+  readonly accounts: Accounts;
 }
 
 const tooOld: GrpcStatus = {
@@ -151,13 +154,13 @@ export class ClientConnections {
 
   /** HTTP is spoken on it from now on. A text says why it must not be. */
   opened(session: ClientSession, socket: Socket | undefined): string | undefined {
-    const { clock, unixPath, maxAge, bounds } = this.#options;
+    const { clock, unixPath, maxAge, bounds, accounts } = this.#options;
     const certificate = verifiedCertificate(session);
     if (certificate !== undefined && this.#certificates?.admits(certificate) === false) {
       session.destroy();
       return undefined;
     }
-    const peer = peerOf(session, unixPath, certificate);
+    const peer = peerOf(session, unixPath, accounts, certificate);
     const refusal = bounds?.joined(peer);
     if (refusal !== undefined) return refusal;
     // There is no other replica behind a Unix socket.

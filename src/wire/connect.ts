@@ -18,6 +18,7 @@ import {
   universalRequestFromNodeRequest,
   universalResponseToNodeResponse,
 } from '@connectrpc/connect-node';
+import { tooMuchWaits } from './accounts.ts';
 import {
   type AuxiliaryCall,
   AuxiliaryCalls,
@@ -53,9 +54,6 @@ export interface ConnectPathsOptions extends AuxiliaryCallsOptions {
 /** Who calls, for handlers: `context.values.get(callKey)`. */
 export const callKey = createContextKey<AuxiliaryCall | undefined>(undefined, { description: 'call' });
 
-/** Updates and ACKs wait for the calls that begin in one go, in milliseconds. */
-const sliceMs = 5;
-
 type Handler = ConnectRouter['handlers'][number];
 
 interface AuxiliaryPath {
@@ -75,8 +73,6 @@ export class ConnectPaths implements AuxiliaryPaths {
   readonly #options: ConnectPathsOptions;
   readonly #shutDown = new AbortController();
   readonly #calls: AuxiliaryCalls;
-  readonly #starts: (() => void)[] = [];
-  #scheduled = false;
 
   constructor(options: ConnectPathsOptions) {
     this.#options = options;
@@ -114,30 +110,14 @@ export class ConnectPaths implements AuxiliaryPaths {
       if (status !== undefined) refuse(stream, status, httpStatusOf(status, headers));
       return;
     }
-    this.#starts.push(() => this.#start(handler, stream, headers, raw, opened.value));
-    this.#startSoon();
+    // Thousands of calls may arrive in one packet: those that are over when it is their turn do not begin.
+    const call = opened.value;
+    const start = (): void => this.#start(handler, stream, headers, raw, call);
+    if (peer.account.wait(() => peer.account.work(start)) === undefined) call.end(tooMuchWaits(peer.account));
   }
 
   shutDown(): void {
     this.#shutDown.abort(new ConnectError('draining', Code.Unavailable));
-  }
-
-  /** Thousands of calls may arrive in one packet: they begin a few at a time, and those that are over by then do not. */
-  #startSoon(): void {
-    if (this.#scheduled) return;
-    this.#scheduled = true;
-    setImmediate(() => {
-      this.#scheduled = false;
-      const end = performance.now() + sliceMs;
-      let started = 0;
-      for (const start of this.#starts) {
-        started++;
-        start();
-        if (performance.now() > end) break;
-      }
-      this.#starts.splice(0, started);
-      if (this.#starts.length > 0) this.#startSoon();
-    });
   }
 
   #start(

@@ -1,6 +1,5 @@
 import type { Clock, Timer } from '../model/clock.ts';
 import { Code, type GrpcStatus } from './grpc-status.ts';
-import { peerKey } from './peer-identity.ts';
 import type { Peer } from './server-stream.ts';
 
 /** The stream of a message that has arrived in part. */
@@ -52,7 +51,13 @@ export class HalfSent {
   /** So many bytes are held for the message that this one gathers; 0: it has arrived, or was given up. */
   resize(gatherer: Gatherer, bytes: number): void {
     const known = this.#messages.get(gatherer);
-    this.#bytes += bytes - (known?.bytes ?? 0);
+    const more = bytes - (known?.bytes ?? 0);
+    const excess = gatherer.peer.account.hold(more);
+    if (excess !== undefined) {
+      gatherer.abandon({ code: Code.RESOURCE_EXHAUSTED, message: excess });
+      return;
+    }
+    this.#bytes += more;
     if (bytes === 0) this.#messages.delete(gatherer);
     else if (known !== undefined) known.bytes = bytes;
     else this.#messages.set(gatherer, { gatherer, since: this.#options.clock.now(), bytes });
@@ -66,14 +71,10 @@ export class HalfSent {
   /** The peer that holds most loses first, and of it the largest message, then the oldest. */
   #makeRoom(): void {
     const { budget } = this.#options;
-    const held = new Map<string, number>();
-    const messages = [...this.#messages.values()].map((message) => {
-      const peer = peerKey(message.gatherer.peer);
-      held.set(peer, (held.get(peer) ?? 0) + message.bytes);
-      return { message, peer };
-    });
-    const heldBy = (peer: string): number => held.get(peer) ?? 0;
-    messages.sort((a, b) => heldBy(b.peer) - heldBy(a.peer) || b.message.bytes - a.message.bytes);
+    const heldBy = ({ gatherer }: Gathering): number => gatherer.peer.account.held;
+    const messages = [...this.#messages.values()]
+      .map((message) => ({ message, held: heldBy(message) }))
+      .toSorted((a, b) => b.held - a.held || b.message.bytes - a.message.bytes);
     const message = `clients have sent parts of messages that hold more than ${budget} bytes together, and this one is among the largest: send it again, in one go`;
     for (const { message: victim } of messages) {
       if (this.#bytes <= budget * targetShare) return;

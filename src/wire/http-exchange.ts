@@ -1,5 +1,7 @@
 import { type IncomingHttpHeaders, IncomingMessage, ServerResponse } from 'node:http';
 import type { Http2ServerRequest, Http2ServerResponse } from 'node:http2';
+import type { Charged } from '../model/brand.ts';
+import { tooMuchWaits } from './accounts.ts';
 import { Code, codeName, type GrpcStatus } from './grpc-status.ts';
 import type { Gatherer, HalfSent } from './half-sent.ts';
 import { type HttpAnswer, problem } from './http-answer.ts';
@@ -15,7 +17,7 @@ export interface HttpHead {
 }
 
 /** Takes the body of a request, and answers once, at once or later. The function returned gives it up. */
-export type HttpHandler = (body: Buffer, answered: (answer: HttpAnswer) => void) => () => void;
+export type HttpHandler = (body: Charged, answered: (answer: HttpAnswer) => void) => () => void;
 
 export interface ExchangeOwner {
   readonly halfSent: HalfSent;
@@ -70,7 +72,7 @@ export class HttpExchange implements Gatherer {
       return;
     }
     this.#owner.waitsForClient(this);
-    this.#request.on('end', () => this.#run(handler));
+    this.#request.on('end', () => this.#runInTurn(handler));
   }
 
   answer({ status, type, body, headers }: HttpAnswer): void {
@@ -132,14 +134,23 @@ export class HttpExchange implements Gatherer {
     if (this.#bytes !== this.#declared) this.#owner.halfSent.resize(this, this.#bytes);
   }
 
+  /** The client has done its part. */
+  #runInTurn(handler: HttpHandler): void {
+    this.#owner.waitsNoMore(this);
+    const { account } = this.peer;
+    if (!account.mustWait) this.#run(handler);
+    else if (account.wait(() => this.#run(handler)) === undefined) this.#refuse(429, tooMuchWaits(account));
+  }
+
   #run(handler: HttpHandler): void {
     if (this.#answered) return;
     const [only] = this.#chunks;
     const body = this.#chunks.length === 1 && only !== undefined ? only : Buffer.concat(this.#chunks);
     this.#drop();
-    this.#owner.waitsNoMore(this);
     try {
-      this.#cancel = handler(body, (answer) => this.answer(answer));
+      this.#cancel = this.peer.account.charge(body, (charged) =>
+        handler(charged, (answer) => this.answer(answer)),
+      );
     } catch (error) {
       this.#owner.threw(error, this.head.path);
       this.answer(problem(500, 'internal', 'this is a bug: see the log'));

@@ -4,6 +4,7 @@ import { createServer as createListener, type Server, type Socket } from 'node:n
 import { createServer as createTls, type TLSSocket, type Server as TlsServer } from 'node:tls';
 import { type Clock, systemClock, type Timer } from '../model/clock.ts';
 import { fail, ok, type Result } from '../model/result.ts';
+import { type Accounts, boundlessAccounts } from './accounts.ts';
 import { formatHostPort } from './address.ts';
 import type { ClientConnection } from './client-connection.ts';
 import { ClientConnections, type ConnectionBounds } from './client-connections.ts';
@@ -27,6 +28,8 @@ export interface HttpServerOptions {
   readonly route: (head: HttpHead) => HttpHandler | HttpAnswer;
   readonly maxRequestBytes: number;
   readonly bounds?: ConnectionBounds;
+  /** Of the peers; left out: nothing is bounded. */
+  readonly accounts?: Accounts;
   /** Milliseconds: how long a request may take to arrive, and an answer to be read. */
   readonly stalledTimeout: () => number;
   readonly maxConnectionAge?: () => number | undefined;
@@ -120,6 +123,7 @@ export class HttpServer {
       reviewTime: options.reviewTime,
       reviewed: options.reviewed,
       bounds: options.bounds,
+      accounts: options.accounts ?? boundlessAccounts(clock),
     });
     this.#connections.follow(this.#http2);
     this.#listenToFaults();
@@ -228,10 +232,12 @@ export class HttpServer {
     response.once('close', () => connection.closed(this.#clock.now()));
     const { method = '', url = '/', headers } = request;
     const head: HttpHead = { method, path: pathOf(url), headers, peer: connection.peer };
-    const exchange = new HttpExchange(request, response, head, this);
-    const routed = this.#options.route(head);
-    if (typeof routed === 'function') exchange.read(routed);
-    else exchange.answer(routed);
+    connection.peer.account.work(() => {
+      const exchange = new HttpExchange(request, response, head, this);
+      const routed = this.#options.route(head);
+      if (typeof routed === 'function') exchange.read(routed);
+      else exchange.answer(routed);
+    });
   }
 
   #listenToFaults(): void {

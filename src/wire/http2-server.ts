@@ -12,6 +12,7 @@ import type { TLSSocket } from 'node:tls';
 import { type Clock, systemClock } from '../model/clock.ts';
 import { systemRandom } from '../model/random.ts';
 import { fail, ok, type Result } from '../model/result.ts';
+import { type Accounts, boundlessAccounts, tooMuchWaits } from './accounts.ts';
 import { formatHostPort, parseAddress } from './address.ts';
 import type { ClientConnection } from './client-connection.ts';
 import { ClientConnections, type ConnectionBounds } from './client-connections.ts';
@@ -62,6 +63,8 @@ export interface GrpcServerOptions {
   /** Such a review is over; so many connections ended. */
   readonly reviewed?: (ended: number) => void;
   readonly bounds?: ConnectionBounds;
+  /** Of the peers; left out: nothing is bounded. */
+  readonly accounts?: Accounts;
   /** Asked when it is looked at, in milliseconds: how long a request may take to arrive. Left out: any time. */
   readonly messageTimeout?: () => number;
   readonly clock?: Clock;
@@ -177,6 +180,7 @@ export class GrpcServer implements StreamOwner {
       reviewTime: () => (options.reviewTime?.() ?? 0) * drainShare,
       reviewed: options.reviewed,
       bounds: options.bounds,
+      accounts: options.accounts ?? boundlessAccounts(this.clock),
     });
     this.#connections.follow(http2);
     http2.on(
@@ -275,12 +279,18 @@ export class GrpcServer implements StreamOwner {
     const connection = this.#connections.of(stream.session);
     // Reset, or its connection lost, before it came here.
     if (stream.destroyed || connection === undefined) return;
-    try {
-      this.#route(stream, headers, rawHeaders, connection);
-    } catch (error) {
-      this.threw(error, headers[':path'] ?? '');
-      stream.destroy();
-    }
+    const { account } = connection.peer;
+    const begin = (): void => {
+      if (stream.destroyed || stream.closed) return;
+      try {
+        account.work(() => this.#route(stream, headers, rawHeaders, connection));
+      } catch (error) {
+        this.threw(error, headers[':path'] ?? '');
+        stream.destroy();
+      }
+    };
+    if (!account.mustWait) begin();
+    else if (account.wait(begin) === undefined) refuse(stream, tooMuchWaits(account));
   }
 
   #route(

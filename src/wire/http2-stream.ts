@@ -1,6 +1,7 @@
 import { constants, type IncomingHttpHeaders, type ServerHttp2Stream } from 'node:http2';
 import type { Clock } from '../model/clock.ts';
-import { Deframer } from './grpc-frames.ts';
+import { tooMuchWaits, type Waiting } from './accounts.ts';
+import { Deframer, type MessageSink } from './grpc-frames.ts';
 import { closeSoon, refuse } from './grpc-requests.ts';
 import { Code, type GrpcStatus } from './grpc-status.ts';
 import { statusTrailers } from './grpc-status-headers.ts';
@@ -33,7 +34,7 @@ const respondOptions = { waitForTrailers: true, sendDate: false } as const;
  * The server listens for errors of the stream; `close` follows them. The response headers are sent with the first write,
  * because an end before that is a trailers-only response.
  */
-export class Http2ServerStream implements ServerStream, Gatherer {
+export class Http2ServerStream implements ServerStream, Gatherer, MessageSink {
   readonly path: string;
   readonly peer: Peer;
   readonly #stream: ServerHttp2Stream;
@@ -44,6 +45,9 @@ export class Http2ServerStream implements ServerStream, Gatherer {
   #requestEnded = false;
   /** `write` has returned false once: from then on `drain` is listened for. */
   #mayBlock = false;
+  /** Why nothing is read: the handler has paused, or the peer has to wait for its turn. */
+  #paused = false;
+  #waiting: Waiting | undefined;
   /** Set by the first `end`. */
   #status: GrpcStatus | undefined;
 
@@ -77,7 +81,7 @@ export class Http2ServerStream implements ServerStream, Gatherer {
   handle(handler: StreamHandler): void {
     this.#handler = handler;
     if (this.#status !== undefined || this.#stream.destroyed) return;
-    this.#deframer = new Deframer(handler, {
+    this.#deframer = new Deframer(this, {
       maxBytes: this.#owner.maxRequestBytes,
       limitName: 'limits.max_request_bytes',
       encoding: this.header('grpc-encoding'),
@@ -104,15 +108,45 @@ export class Http2ServerStream implements ServerStream, Gatherer {
   }
 
   pause(): void {
+    this.#paused = true;
+    this.#stopReading();
+  }
+
+  resume(): void {
+    this.#paused = false;
+    this.#readOn();
+  }
+
+  /** For the deframer. */
+  message(bytes: Buffer): void {
+    const handler = this.#handler;
+    if (handler === undefined) return;
+    const { account } = this.peer;
+    account.deliver(bytes, handler);
+    if (account.mustWait) this.#waitForTurn();
+  }
+
+  #waitForTurn(): void {
+    if (this.#waiting !== undefined || this.#status !== undefined) return;
+    this.#stopReading();
+    this.#waiting = this.peer.account.wait(() => {
+      this.#waiting = undefined;
+      this.#readOn();
+    });
+    if (this.#waiting === undefined) this.#fault(tooMuchWaits(this.peer.account));
+  }
+
+  #stopReading(): void {
     this.#deframer?.pause();
     this.#stream.pause();
   }
 
-  resume(): void {
+  #readOn(): void {
     const deframer = this.#deframer;
+    if (this.#paused || this.#waiting !== undefined) return;
     if (deframer === undefined || this.#status !== undefined) return;
     this.#guard(() => deframer.resume());
-    // The handler may have paused again within the messages that were held.
+    // It may be paused again within the messages that were held.
     if (deframer.paused) return;
     this.#stream.resume();
     this.#checkEnded();
@@ -127,6 +161,7 @@ export class Http2ServerStream implements ServerStream, Gatherer {
   end(status: GrpcStatus): void {
     if (this.#status !== undefined) return;
     this.#status = status;
+    this.#waiting?.cancel();
     this.#deframer?.stop();
     const stream = this.#stream;
     if (stream.destroyed || stream.closed) return;
@@ -162,6 +197,7 @@ export class Http2ServerStream implements ServerStream, Gatherer {
   #read(chunk: Buffer | string): void {
     const deframer = this.#deframer;
     if (deframer === undefined || typeof chunk === 'string') return;
+    if (this.peer.account.mustWait) this.#waitForTurn();
     try {
       const fault = deframer.push(chunk);
       if (fault !== undefined) this.#fault(fault);
@@ -195,6 +231,7 @@ export class Http2ServerStream implements ServerStream, Gatherer {
   }
 
   #closed(): void {
+    this.#waiting?.cancel();
     this.#deframer?.stop();
     this.#owner.closed(this);
     const handler = this.#handler;

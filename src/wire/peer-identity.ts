@@ -1,4 +1,12 @@
-import type { Peer } from './server-stream.ts';
+/** Who is at the other end of a connection, as far as the connection says it. */
+export interface PeerNames {
+  /** HOST:PORT, or the path of a Unix socket. */
+  readonly address: string;
+  readonly unix: boolean;
+  /** SANs of the verified client certificate; empty without one. */
+  readonly uriSans: readonly string[];
+  readonly dnsSans: readonly string[];
+}
 
 /**
  * The identity that a client certificate vouches for: its URI SANs, else its DNS SANs. Undefined without a verified
@@ -7,7 +15,7 @@ import type { Peer } from './server-stream.ts';
 export function verifiedIdentity({
   uriSans,
   dnsSans,
-}: Pick<Peer, 'uriSans' | 'dnsSans'>): string | undefined {
+}: Pick<PeerNames, 'uriSans' | 'dnsSans'>): string | undefined {
   if (uriSans.length > 0) return combined(uriSans);
   return dnsSans.length > 0 ? `dns:${combined(dnsSans)}` : undefined;
 }
@@ -16,7 +24,7 @@ export function verifiedIdentity({
  * What bounds per peer count by: the verified identity, else the address without its port. Of IPv6 addresses the first
  * 64 bits count, as one host may have all the others.
  */
-export function peerKey(peer: Peer): string {
+export function peerKey(peer: PeerNames): string {
   const identity = verifiedIdentity(peer);
   if (identity !== undefined) return `identity ${identity}`;
   return `address ${peer.unix ? peer.address : network(withoutPort(peer.address))}`;

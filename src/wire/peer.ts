@@ -1,6 +1,7 @@
 import type { X509Certificate } from 'node:crypto';
 import type { Socket } from 'node:net';
 import { TLSSocket } from 'node:tls';
+import type { Account, Accounts } from './accounts.ts';
 import { formatHostPort } from './address.ts';
 import type { ClientSession } from './client-session.ts';
 import type { Peer } from './server-stream.ts';
@@ -48,10 +49,15 @@ type Session = Pick<ClientSession, 'destroyed' | 'encrypted' | 'socket'>;
 export function peerOf(
   session: Session,
   listener: string | undefined,
+  accounts: Accounts,
   certificate: X509Certificate | undefined = verifiedCertificate(session),
 ): Peer {
-  // The address is a system call: a storm of clients should not pay for what is only shown.
-  return new SessionPeer(session, listener, certificate === undefined ? none : namesOf(certificate));
+  return new SessionPeer(
+    session,
+    listener,
+    certificate === undefined ? none : namesOf(certificate),
+    accounts,
+  );
 }
 
 /** Read anew for each call; undefined without TLS, and where it proves nothing. */
@@ -63,18 +69,20 @@ export function verifiedCertificate(session: Session): X509Certificate | undefin
 }
 
 class SessionPeer implements Peer {
+  readonly account: Account;
   readonly unix: boolean;
   readonly uriSans: readonly string[];
   readonly dnsSans: readonly string[];
   readonly #session: Session;
   #address: string | undefined;
 
-  constructor(session: Session, listener: string | undefined, names: SubjectAltNames) {
+  constructor(session: Session, listener: string | undefined, names: SubjectAltNames, accounts: Accounts) {
     this.#session = session;
     this.#address = listener;
     this.unix = listener !== undefined;
     this.uriSans = names.uris;
     this.dnsSans = names.dns;
+    this.account = accounts.of(this);
   }
 
   get address(): string {

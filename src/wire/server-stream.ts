@@ -1,13 +1,12 @@
+import type { Charged } from '../model/brand.ts';
+import type { Account } from './accounts.ts';
 import type { GrpcStatus } from './grpc-status.ts';
+import type { PeerNames } from './peer-identity.ts';
 
 /** Who is at the other end of a connection. Shared by all its streams. */
-export interface Peer {
-  /** HOST:PORT, or the path of a Unix socket. */
-  readonly address: string;
-  readonly unix: boolean;
-  /** SANs of the verified client certificate; empty without one. */
-  readonly uriSans: readonly string[];
-  readonly dnsSans: readonly string[];
+export interface Peer extends PeerNames {
+  /** What is done for this peer, and for all others of its identity or address, is charged to it. */
+  readonly account: Account;
 }
 
 /**
@@ -16,7 +15,7 @@ export interface Peer {
  */
 export interface StreamHandler {
   /** One request message, without its gRPC prefix. The bytes are only valid during the call: the buffer is used again. */
-  message(bytes: Buffer): void;
+  message(bytes: Charged): void;
   /** The client will send nothing more. */
   ended(): void;
   /** The client reads again: `write` may be called again. */

@@ -6,6 +6,9 @@ const ofClients = new Set([
   'distributary_acknowledged_seconds',
   'distributary_cache_lookups_total',
   'distributary_classes',
+  'distributary_peer_accounts',
+  'distributary_peer_waiting',
+  'distributary_peer_held_bytes',
 ]);
 const certificateExpiry = 'distributary_certificate_expiry_timestamp_seconds';
 const feedHistogram = 'distributary_worker_feed_seconds';

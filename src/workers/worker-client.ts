@@ -47,11 +47,12 @@ export class WorkerClient {
 
   summary(): Answered<ClientsSummary> {
     return attempt(
-      this.#admin.status({}).then(({ clients, types, nacks, rejectingClients: rejecting, warnings }) => {
+      this.#admin.status({}).then((status) => {
+        const { clients: streams, types, nacks, rejectingClients: rejecting, warnings, accounts } = status;
         // The primary itself reports types that are only cached.
         const subscribed = types.filter(({ subscriptions }) => subscriptions > 0);
         const subscriptions = new Map(subscribed.map((row) => [row.type, row.subscriptions]));
-        return { streams: clients, subscriptions, nacks, rejecting, warnings, workers: [] };
+        return { streams, subscriptions, nacks, rejecting, warnings, accounts, workers: [] };
       }),
     );
   }

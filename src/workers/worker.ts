@@ -92,7 +92,12 @@ export class Worker {
       clock: systemClock,
       send,
     });
-    this.#clients = new LocalClients(relay, reloadPreview(this.#core), () => this.#canaries?.rules);
+    this.#clients = new LocalClients(
+      relay,
+      this.#core.accounts,
+      reloadPreview(this.#core),
+      () => this.#canaries?.rules,
+    );
   }
 
   /** Resolves with the worker when it listens, and has said so. */

@@ -1,6 +1,7 @@
 import { expect } from 'chai';
 import { LoopDetection, newRelayId } from '../../src/assembly/loop-detection.ts';
 import type { Peer } from '../../src/wire/server-stream.ts';
+import { testPeer } from '../support/peers.ts';
 import { VirtualClock } from '../support/virtual-clock.ts';
 
 class FakeStream {
@@ -8,7 +9,7 @@ class FakeStream {
   readonly #via: string | undefined;
 
   constructor(via?: string, address = 'relay') {
-    this.peer = { address, unix: false, uriSans: [], dnsSans: [] };
+    this.peer = testPeer({ address });
     this.#via = via;
   }
 

@@ -7,8 +7,10 @@ import { internParameters } from '../../src/model/parameters.ts';
 import { Selection } from '../../src/model/selection.ts';
 import type { Peer } from '../../src/wire/server-stream.ts';
 import { type } from '../support/in-memory-relay.ts';
+import { testAccounts, testPeer } from '../support/peers.ts';
 
-const at = (address: string): Peer => ({ address: `${address}:4000`, unix: false, uriSans: [], dnsSans: [] });
+const accounts = testAccounts();
+const at = (address: string): Peer => testPeer({ address: `${address}:4000` }, accounts);
 
 function configOf({
   sessions = 16,

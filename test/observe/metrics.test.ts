@@ -33,6 +33,7 @@ describe('metrics', () => {
     metrics.persistence(() => ({ lagSeconds: 1.5, lastWrite: 1_500_000_000_000 }));
     metrics.sampleFrom(() => ({
       connections: 3,
+      accounts: { size: 1, waiting: 0, held: 0 },
       streams: [{ transport: 'delta', service: 'ads', count: 4 }],
       types: [
         {
@@ -118,7 +119,14 @@ describe('metrics', () => {
 
   it('show in gauges what is now, not what was', async () => {
     const metrics = new Metrics();
-    const sample = { connections: 0, streams: [], types: [], upstreams: [], cacheBytes: 0 };
+    const sample = {
+      connections: 0,
+      accounts: { size: 1, waiting: 0, held: 0 },
+      streams: [],
+      types: [],
+      upstreams: [],
+      cacheBytes: 0,
+    };
     metrics.sampleFrom(() => ({
       ...sample,
       streams: [{ transport: 'sotw', service: 'ads', count: 1 }],
@@ -169,7 +177,14 @@ describe('metrics', () => {
       resources: 1,
       variants: 1,
     }));
-    metrics.sampleFrom(() => ({ connections: 0, streams: [], types, upstreams: [], cacheBytes: 0 }));
+    metrics.sampleFrom(() => ({
+      connections: 0,
+      accounts: { size: 1, waiting: 0, held: 0 },
+      streams: [],
+      types,
+      upstreams: [],
+      cacheBytes: 0,
+    }));
     const lines = samples(await metrics.text(), 'distributary_cache_resources');
     expect(lines).to.include('distributary_cache_resources{type="other"} 8');
   });

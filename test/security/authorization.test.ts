@@ -4,17 +4,14 @@ import { typeUrl } from '../../src/model/brand.ts';
 import { ALLOW_ALL, type AuthorizationRule, compileAuthorization } from '../../src/security/authorization.ts';
 import { compileGlob } from '../../src/security/pattern.ts';
 import type { Peer } from '../../src/wire/server-stream.ts';
+import { testPeer } from '../support/peers.ts';
 import { namePatterns } from './name-patterns.ts';
 
 const cds = typeUrl('type.googleapis.com/envoy.config.cluster.v3.Cluster');
 const sds = typeUrl('type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Secret');
 
-const peer = (uriSans: readonly string[] = [], dnsSans: readonly string[] = []): Peer => ({
-  address: '127.0.0.1:1',
-  unix: false,
-  uriSans,
-  dnsSans,
-});
+const peer = (uriSans: readonly string[] = [], dnsSans: readonly string[] = []): Peer =>
+  testPeer({ uriSans, dnsSans });
 
 type RuleTexts = Omit<AuthorizationRule, 'names'> & { readonly names: readonly string[] | undefined };
 

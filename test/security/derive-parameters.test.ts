@@ -6,8 +6,9 @@ import { internParameters, NO_PARAMETERS } from '../../src/model/parameters.ts';
 import { type ClientNode, NO_NODE, readClientNode } from '../../src/security/client-node.ts';
 import { compileParameterRules, type ParameterRule } from '../../src/security/derive-parameters.ts';
 import type { Peer } from '../../src/wire/server-stream.ts';
+import { testPeer } from '../support/peers.ts';
 
-const nobody: Peer = { address: '127.0.0.1:1', unix: false, uriSans: [], dnsSans: [] };
+const nobody = testPeer();
 
 function node(init: MessageInitShape<typeof NodeSchema>): ClientNode {
   const read = readClientNode(Buffer.from(toBinary(NodeSchema, create(NodeSchema, init))));

@@ -7,6 +7,7 @@ import type {
 } from '../../src/upstream/ads/channel.ts';
 import { Code, type GrpcStatus } from '../../src/wire/grpc-status.ts';
 import type { Peer, ServerStream, StreamHandler } from '../../src/wire/server-stream.ts';
+import { testPeer } from '../support/peers.ts';
 import type { EventLoop } from './event-loop.ts';
 import { describe, describeRequest, readDelta, readSotw } from './messages.ts';
 import { Random } from './random.ts';
@@ -168,7 +169,7 @@ export class Connection {
   }
 }
 
-const peer: Peer = { address: '127.0.0.1:1', unix: false, uriSans: [], dnsSans: [] };
+const peer: Peer = testPeer();
 
 /** One stream: its server's end is a ServerStream, its client's end what a link gives. */
 export class Call implements ServerStream {
@@ -283,7 +284,7 @@ export class Call implements ServerStream {
       const next = this.#requests.shift();
       if (next === undefined) return;
       next.arrived?.();
-      this.#server.message(next.bytes);
+      peer.account.deliver(next.bytes, this.#server);
       next.bytes.fill(0xaa); // the buffer is used again (wire/server-stream.ts)
     }
   }

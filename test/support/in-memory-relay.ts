@@ -35,9 +35,10 @@ import type { GrpcStatus } from '../../src/wire/grpc-status.ts';
 import type { Peer, ServerStream, StreamHandler } from '../../src/wire/server-stream.ts';
 import { UNKNOWN_NAMES } from '../../src/wire/unknown-names.ts';
 import { PASSES_VARIANTS, USER_AGENT } from '../../src/wire/via.ts';
+import { testPeer } from './peers.ts';
 import { VirtualClock } from './virtual-clock.ts';
 
-const peer: Peer = { address: '127.0.0.1:1', unix: false, uriSans: [], dnsSans: [] };
+const peer = testPeer();
 
 /** The type URL of a short name. */
 export function type(short: string): TypeUrl {
@@ -375,7 +376,7 @@ class LabClient implements ServerStream {
 
   raw(bytes: Buffer): void {
     this.open();
-    this.#handler?.message(bytes);
+    if (this.#handler !== undefined) this.peer.account.deliver(bytes, this.#handler);
     this.lab.settle();
   }
 

@@ -60,6 +60,7 @@ export const sampleStatus: Plain<StatusResponse> = {
       removal: false,
     },
   ],
+  accounts: [],
   rejectingClients: 2,
   cacheBytes: 5_000_000_000n,
   nodeId: 'relay-eu-1',

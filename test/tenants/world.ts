@@ -6,6 +6,7 @@ import { canonicalName } from '../../src/model/xdstp.ts';
 import { encodeStatus } from '../../src/wire/responses.ts';
 import type { Tally } from '../simulator/tally.ts';
 import { InMemoryRelay, namedHolder, put, type, wildcardHolder } from '../support/in-memory-relay.ts';
+import { testPeer } from '../support/peers.ts';
 import { accepted, configOf } from './accepted.ts';
 import { constraintsOf, keyOf } from './conditions.ts';
 import type { Ground, Snapshot, Stream } from './ground.ts';
@@ -61,7 +62,7 @@ export class World implements Ground {
 
   open(path: string, protocol: 'sotw' | 'delta', { uris: uriSans, dns: dnsSans }: Identity): Stream {
     const stream = protocol === 'delta' ? this.lab.delta(path) : this.lab.sotw(path);
-    stream.peer = { address: '127.0.0.1:1', unix: false, uriSans, dnsSans };
+    stream.peer = testPeer({ uriSans, dnsSans });
     return stream;
   }
 

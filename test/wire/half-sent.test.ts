@@ -3,7 +3,10 @@ import { Deframer, frameOf } from '../../src/wire/grpc-frames.ts';
 import { Code, type GrpcStatus } from '../../src/wire/grpc-status.ts';
 import { type Gatherer, HalfSent, halfSentBudget } from '../../src/wire/half-sent.ts';
 import type { Peer } from '../../src/wire/server-stream.ts';
+import { testAccounts, testPeer } from '../support/peers.ts';
 import { VirtualClock } from '../support/virtual-clock.ts';
+
+const accounts = testAccounts();
 
 /** Gathers, as a stream does, and remembers how that ended. */
 class Sender implements Gatherer {
@@ -13,7 +16,7 @@ class Sender implements Gatherer {
   readonly #deframer: Deframer;
 
   constructor(halfSent: HalfSent, address: string) {
-    this.peer = { address, unix: false, uriSans: [], dnsSans: [] };
+    this.peer = testPeer({ address }, accounts);
     this.#deframer = new Deframer(
       { message: (bytes) => this.got.push(bytes.length) },
       {

@@ -1,8 +1,8 @@
 import { expect } from 'chai';
+import type { PeerNames } from '../../src/wire/peer-identity.ts';
 import { peerKey, verifiedIdentity } from '../../src/wire/peer-identity.ts';
-import type { Peer } from '../../src/wire/server-stream.ts';
 
-const peer = (differences: Partial<Peer>): Peer => ({
+const peer = (differences: Partial<PeerNames>): PeerNames => ({
   address: '10.0.0.1:4711',
   unix: false,
   uriSans: [],

@@ -70,6 +70,7 @@ describe('metrics of a primary and its workers', () => {
     const metrics = process(3);
     metrics.sampleFrom(() => ({
       connections: 3,
+      accounts: { size: 1, waiting: 0, held: 0 },
       streams: [{ transport: 'delta', service: 'ads', count: 5 }],
       types: [],
       upstreams: [],

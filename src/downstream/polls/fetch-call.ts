@@ -1,3 +1,4 @@
+import type { Charged } from '../../model/brand.ts';
 import type { Timer } from '../../model/clock.ts';
 import { knownTypes, type TypeInfo } from '../../model/types.ts';
 import { Code, type GrpcStatus } from '../../wire/grpc-status.ts';
@@ -43,7 +44,7 @@ export class FetchCall implements StreamHandler {
     );
   }
 
-  message(bytes: Buffer): void {
+  message(bytes: Charged): void {
     if (this.#cancel !== undefined) {
       this.#refuse('malformed', malformed('a Fetch call takes one DiscoveryRequest: another one came'));
       return;

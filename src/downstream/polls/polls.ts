@@ -7,7 +7,6 @@ import type { Peer } from '../../wire/server-stream.ts';
 import type { ClientTransport, DownstreamServices } from '../services.ts';
 import type { Refusal } from '../stream-refusals.ts';
 import type { StreamRefusal } from '../xds-server.ts';
-import { PeerRates } from './peer-rates.ts';
 import { type Poll, readPoll } from './poll.ts';
 import { PollClass } from './poll-class.ts';
 import type { Patience, PollOutcome } from './poll-outcome.ts';
@@ -38,7 +37,6 @@ export interface ReadPoll {
 export class Polls {
   readonly #services: DownstreamServices;
   readonly #options: PollsOptions;
-  readonly #rates: PeerRates;
   /** The least recently polled first. */
   readonly #classes = new Map<string, PollClass[]>();
   readonly #used = new Set<PollClass>();
@@ -51,7 +49,6 @@ export class Polls {
   constructor(services: DownstreamServices, options: PollsOptions) {
     this.#services = services;
     this.#options = options;
-    this.#rates = new PeerRates(services.clock, () => services.limits().changesPerSecond);
   }
 
   /** The open classes, for metrics. */
@@ -87,7 +84,7 @@ export class Polls {
 
   /** So much work for one request counts as changes of subscriptions do; false: the peer has done too much. */
   admitsWork(peer: Peer, cost: number): boolean {
-    if (this.#rates.spend(peer, cost)) return true;
+    if (peer.account.change(cost)) return true;
     this.#services.events.rejected('rate', undefined, { peer });
     return false;
   }
@@ -150,7 +147,7 @@ export class Polls {
 
   #open(poll: Poll, peer: Peer): Result<PollClass, Refusal> {
     const { selection, info, client } = poll;
-    if (!client.exempt && !this.#rates.spend(peer, 1 + Math.floor(selection.size / namesPerChange))) {
+    if (!client.exempt && !peer.account.change(1 + Math.floor(selection.size / namesPerChange))) {
       return fail({ reason: 'rate', status: tooFast });
     }
     const share = client.exempt ? undefined : this.#services.sessions?.(peer);
@@ -203,7 +200,6 @@ export class Polls {
         if (one.polledAt > latest) break;
         if (!one.holds) this.#end(one);
       }
-      this.#rates.forget();
       if (this.#used.size > 0) this.#sweepLater();
     });
   }

@@ -1,5 +1,6 @@
 import { hash } from 'node:crypto';
 import { LRUCache } from 'lru-cache';
+import type { Charged } from '../../model/brand.ts';
 import type { Clock } from '../../model/clock.ts';
 import { fail, ok, type Result } from '../../model/result.ts';
 import type { TimeSlices } from '../../model/time-slices.ts';
@@ -85,7 +86,7 @@ export class RestPolls {
     return (body, answered) => this.#poll(info, head, body, traced?.(head, info, answered) ?? answered);
   }
 
-  #poll(info: TypeInfo, head: HttpHead, body: Buffer, answered: Answered): () => void {
+  #poll(info: TypeInfo, head: HttpHead, body: Charged, answered: Answered): () => void {
     const { polls } = this.#options;
     const read = this.#read(info, head.peer, body);
     if (!read.ok) {
@@ -107,7 +108,7 @@ export class RestPolls {
   }
 
   /** The same bytes on the same connection are the same poll: nothing is read again. */
-  #read(info: TypeInfo, peer: Peer, body: Buffer): Result<ReadPoll, GrpcStatus> {
+  #read(info: TypeInfo, peer: Peer, body: Charged): Result<ReadPoll, GrpcStatus> {
     const { polls } = this.#options;
     const key = `${this.#numberOf(peer)} ${info.short} ${hash('sha256', body, 'base64')}`;
     const known = this.#known.get(key);

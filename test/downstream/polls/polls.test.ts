@@ -14,8 +14,8 @@ import { Code } from '../../../src/wire/grpc-status.ts';
 import { encodeStatus } from '../../../src/wire/responses.ts';
 import type { Peer } from '../../../src/wire/server-stream.ts';
 import { InMemoryRelay, namedHolder, nameOf, node, put, type } from '../../support/in-memory-relay.ts';
+import { testAccounts, testPeer } from '../../support/peers.ts';
 
-const peer: Peer = { address: '127.0.0.1:1', unix: false, uriSans: [], dnsSans: [] };
 const rest: Patience = { milliseconds: 500, unchanged: true, whenUnknown: 'REFUSED' };
 const fetching: Patience = { milliseconds: 15_000, unchanged: false, whenUnknown: 'EMPTY' };
 
@@ -26,17 +26,19 @@ interface Asked {
 
 class Poller {
   readonly lab: InMemoryRelay;
+  readonly #peer: Peer;
   #read: ReadPoll | undefined;
 
-  constructor(lab: InMemoryRelay) {
+  constructor(lab: InMemoryRelay, peer = testPeer()) {
     this.lab = lab;
+    this.#peer = peer;
   }
 
   ask(
     short: string,
     request: MessageInitShape<typeof DiscoveryRequestSchema>,
     patience = rest,
-    from = peer,
+    from = this.#peer,
   ): Asked {
     const { polls } = this.lab.relay;
     const bytes = toBinary(
@@ -225,13 +227,14 @@ describe('polls', () => {
   });
 
   it('who changes what it polls too often is refused, and others are not', () => {
-    lab = new InMemoryRelay({ limits: { changesPerSecond: 10 } });
-    poller = new Poller(lab);
+    lab = new InMemoryRelay();
+    const accounts = testAccounts({ changesPerSecond: 10 }, lab.clock);
+    poller = new Poller(lab, testPeer({}, accounts));
     const names = Array.from({ length: 12 }, (_, index) => `name-${index}`);
     const asked = names.map((name) => shown(poller.ask('eds', { resourceNames: [name] })));
     expect(asked.filter((one) => one === 'waits')).to.have.length(10);
     expect(asked.at(-1)).to.equal(`refused ${Code.RESOURCE_EXHAUSTED}`);
-    const other: Peer = { ...peer, address: '127.0.0.2:1' };
+    const other = testPeer({ address: '127.0.0.2:1' }, accounts);
     expect(shown(poller.ask('eds', { resourceNames: ['name-11'] }, rest, other))).to.equal('waits');
     expect(shown(poller.ask('eds', { resourceNames: ['name-0'] }))).to.equal('waits');
     lab.clock.advance(1000);
@@ -252,7 +255,7 @@ describe('polls', () => {
     lab.relay.polls.drain();
     expect(shown(asked)).to.equal(`refused ${Code.UNAVAILABLE}`);
     expect(lab.events.filter((event) => event === 'rejected draining')).to.have.length(1);
-    expect(lab.relay.polls.refusal(peer, typeInfo(type('cds')))?.code).to.equal(Code.UNAVAILABLE);
+    expect(lab.relay.polls.refusal(testPeer(), typeInfo(type('cds')))?.code).to.equal(Code.UNAVAILABLE);
   });
 
   it('what a response may not be as large as is refused', () => {

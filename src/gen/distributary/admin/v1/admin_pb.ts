@@ -22,7 +22,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file distributary/admin/v1/admin.proto.
  */
 export const file_distributary_admin_v1_admin: GenFile = /*@__PURE__*/
-  fileDesc("CiFkaXN0cmlidXRhcnkvYWRtaW4vdjEvYWRtaW4ucHJvdG8SFWRpc3RyaWJ1dGFyeS5hZG1pbi52MSIPCg1TdGF0dXNSZXF1ZXN0ItUDCg5TdGF0dXNSZXNwb25zZRIPCgd2ZXJzaW9uGAEgASgJEhYKDnVwdGltZV9zZWNvbmRzGAIgASgBEg0KBXJlYWR5GAMgASgIEg4KBnJlYXNvbhgEIAEoCRI4Cgl1cHN0cmVhbXMYBSADKAsyJS5kaXN0cmlidXRhcnkuYWRtaW4udjEuVXBzdHJlYW1TdGF0dXMSMAoFdHlwZXMYBiADKAsyIS5kaXN0cmlidXRhcnkuYWRtaW4udjEuVHlwZVN0YXR1cxIPCgdjbGllbnRzGAcgASgNEjAKBW5hY2tzGAggAygLMiEuZGlzdHJpYnV0YXJ5LmFkbWluLnYxLk5hY2tTdGF0dXMSEwoLY2FjaGVfYnl0ZXMYCSABKAQSNAoHd29ya2VycxgKIAMoCzIjLmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5Xb3JrZXJTdGF0dXMSEAoId2FybmluZ3MYCyADKAkSNQoHcm9sbG91dBgMIAEoCzIkLmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5Sb2xsb3V0U3RhdHVzEg8KB25vZGVfaWQYDSABKAkSDAoEaG9zdBgOIAEoCRIZChFyZWplY3RpbmdfY2xpZW50cxgPIAEoDSJ1CgxXb3JrZXJTdGF0dXMSDgoGbnVtYmVyGAEgASgNEgsKA3BpZBgCIAEoDRIRCglsaXN0ZW5pbmcYAyABKAgSDwoHY2xpZW50cxgEIAEoDRIQCghyZXN0YXJ0cxgFIAEoDRISCgpsYXN0X2Vycm9yGAYgASgJIt4CCg5VcHN0cmVhbVN0YXR1cxIMCgRuYW1lGAEgASgJEgwKBGtpbmQYAiABKAkSEQoJY29ubmVjdGVkGAMgASgIEhAKCGVuZHBvaW50GAQgASgJEhAKCHNlc3Npb25zGAUgASgNEg0KBXN0YWxlGAYgASgIEhMKC3N0YWxlX3NpbmNlGAcgASgJEhIKCmxhc3RfZXJyb3IYCCABKAkSOgoNaGVsZF9yZW1vdmFscxgJIAMoCzIjLmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5IZWxkUmVtb3ZhbHMSFwoPcmVmdXNlZF9zdHJlYW1zGAogASgNEjkKDXN1c3BlY3RfdHlwZXMYCyADKAsyIi5kaXN0cmlidXRhcnkuYWRtaW4udjEuU3VzcGVjdFR5cGUSFAoMc3RhbGVfcmVhc29uGAwgASgJEhsKE2Zyb21fc2libGluZ3Nfc2luY2UYDSABKAkiOgoLU3VzcGVjdFR5cGUSDAoEdHlwZRgBIAEoCRINCgVzaW5jZRgCIAEoCRIOCgZyZWFzb24YAyABKAkiOgoMSGVsZFJlbW92YWxzEgwKBHR5cGUYASABKAkSDQoFY291bnQYAiABKA0SDQoFc2luY2UYAyABKAkiaQoKVHlwZVN0YXR1cxIMCgR0eXBlGAEgASgJEhEKCXJlc291cmNlcxgCIAEoDRIQCgh2YXJpYW50cxgDIAEoDRIVCg1zdWJzY3JpcHRpb25zGAQgASgNEhEKCWFtYmlndW91cxgFIAEoDSKZAQoKTmFja1N0YXR1cxIMCgR0eXBlGAEgASgJEgwKBG5hbWUYAiABKAkSDwoHdmVyc2lvbhgDIAEoCRIPCgdjbGllbnRzGAQgASgNEg0KBWVycm9yGAUgASgJEg0KBXNpbmNlGAYgASgJEg0KBW5hbWVzGAcgAygJEg8KB2NoYW5nZWQYCCABKA0SDwoHcmVtb3ZhbBgJIAEoCCK6AQoORXhwbGFpblJlcXVlc3QSDAoEdHlwZRgBIAEoCRIMCgRuYW1lGAIgASgJEkkKCnBhcmFtZXRlcnMYAyADKAsyNS5kaXN0cmlidXRhcnkuYWRtaW4udjEuRXhwbGFpblJlcXVlc3QuUGFyYW1ldGVyc0VudHJ5Eg4KBmNsaWVudBgEIAEoCRoxCg9QYXJhbWV0ZXJzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ASLbAgoPRXhwbGFpblJlc3BvbnNlEg0KBW1hdGNoGAEgASgJEhMKC21hdGNoX2ZvdW5kGAIgASgIEjsKCHZhcmlhbnRzGAMgAygLMikuZGlzdHJpYnV0YXJ5LmFkbWluLnYxLlZhcmlhbnRFeHBsYW5hdGlvbhJKCgpwYXJhbWV0ZXJzGAQgAygLMjYuZGlzdHJpYnV0YXJ5LmFkbWluLnYxLkV4cGxhaW5SZXNwb25zZS5QYXJhbWV0ZXJzRW50cnkSEQoJYW1iaWd1b3VzGAUgASgIEg0KBXN0YXRlGAYgASgJEjYKBmNsaWVudBgHIAEoCzImLmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5DbGllbnRUeXBlU3RhdGUSDgoGY2FuYXJ5GAggASgIGjEKD1BhcmFtZXRlcnNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBIosBChJWYXJpYW50RXhwbGFuYXRpb24SEwoLY29uc3RyYWludHMYASABKAkSDwoHdmVyc2lvbhgCIAEoCRINCgVieXRlcxgDIAEoDRIPCgdtYXRjaGVzGAQgASgIEg4KBnJlYXNvbhgFIAEoCRINCgVzaW5jZRgGIAEoCRIQCgh1cHN0cmVhbRgHIAEoCSJgChRMaXN0UmVzb3VyY2VzUmVxdWVzdBIMCgR0eXBlGAEgASgJEhMKC25hbWVfcHJlZml4GAIgASgJEhEKCXBhZ2Vfc2l6ZRgDIAEoDRISCgpwYWdlX3Rva2VuGAQgASgJImsKFUxpc3RSZXNvdXJjZXNSZXNwb25zZRI5CglyZXNvdXJjZXMYASADKAsyJi5kaXN0cmlidXRhcnkuYWRtaW4udjEuUmVzb3VyY2VTdW1tYXJ5EhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSJmCg9SZXNvdXJjZVN1bW1hcnkSDAoEdHlwZRgBIAEoCRIMCgRuYW1lGAIgASgJEjcKCHZhcmlhbnRzGAMgAygLMiUuZGlzdHJpYnV0YXJ5LmFkbWluLnYxLlZhcmlhbnRTdW1tYXJ5ImYKDlZhcmlhbnRTdW1tYXJ5EhMKC2NvbnN0cmFpbnRzGAEgASgJEg8KB3ZlcnNpb24YAiABKAkSDQoFYnl0ZXMYAyABKA0SDQoFc2luY2UYBCABKAkSEAoIdXBzdHJlYW0YBSABKAkiQAoSR2V0UmVzb3VyY2VSZXF1ZXN0EgwKBHR5cGUYASABKAkSDAoEbmFtZRgCIAEoCRIOCgZjbGllbnQYAyABKAkiTwoTR2V0UmVzb3VyY2VSZXNwb25zZRI4Cgh2YXJpYW50cxgBIAMoCzImLmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5SZXNvdXJjZVZhcmlhbnQipAEKD1Jlc291cmNlVmFyaWFudBITCgtjb25zdHJhaW50cxgBIAEoCRIPCgd2ZXJzaW9uGAIgASgJEg0KBWJ5dGVzGAMgASgNEg0KBXNpbmNlGAQgASgJEhAKCHVwc3RyZWFtGAUgASgJEg0KBXN0YXRlGAYgASgJEg0KBWVycm9yGAcgASgJEgwKBGpzb24YCCABKAkSDwoHb21pdHRlZBgJIAEoCSI4ChZSZWxlYXNlUmVtb3ZhbHNSZXF1ZXN0EhAKCHVwc3RyZWFtGAEgASgJEgwKBHR5cGUYAiABKAkiKgoXUmVsZWFzZVJlbW92YWxzUmVzcG9uc2USDwoHcmVtb3ZlZBgBIAEoDSKPAQoSTGlzdENsaWVudHNSZXF1ZXN0Eg0KBWxpbWl0GAEgASgNEgwKBG5vZGUYAiABKAkSDAoEdHlwZRgDIAEoCRINCgVzdGF0ZRgEIAEoCRIOCgZzZWFyY2gYBSABKAkSDQoFY2xhc3MYBiABKAkSEAoIcmVzb3VyY2UYByABKAkSDgoGb2Zmc2V0GAggASgNImYKE0xpc3RDbGllbnRzUmVzcG9uc2USLgoHY2xpZW50cxgBIAMoCzIdLmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5DbGllbnQSDQoFdG90YWwYAiABKA0SEAoIbWF0Y2hpbmcYAyABKA0ivQEKBkNsaWVudBIKCgJpZBgBIAEoCRIvCgRub2RlGAIgASgLMiEuZGlzdHJpYnV0YXJ5LmFkbWluLnYxLkNsaWVudE5vZGUSDAoEcGVlchgDIAEoCRIRCgl0cmFuc3BvcnQYBCABKAkSNQoFdHlwZXMYBSADKAsyJi5kaXN0cmlidXRhcnkuYWRtaW4udjEuQ2xpZW50VHlwZVN0YXRlEg8KB3NlcnZpY2UYBiABKAkSDQoFY2xhc3MYByABKAkiKQoKQ2xpZW50Tm9kZRIKCgJpZBgBIAEoCRIPCgdjbHVzdGVyGAIgASgJIrECCg9DbGllbnRUeXBlU3RhdGUSDAoEdHlwZRgBIAEoCRIPCgd2ZXJzaW9uGAIgASgJEg0KBXN0YXRlGAMgASgJEhEKCWxhc3RfbmFjaxgEIAEoCRJKCgpwYXJhbWV0ZXJzGAUgAygLMjYuZGlzdHJpYnV0YXJ5LmFkbWluLnYxLkNsaWVudFR5cGVTdGF0ZS5QYXJhbWV0ZXJzRW50cnkSFQoNc3Vic2NyaXB0aW9ucxgGIAEoDRIwCgRoZWxkGAcgASgLMiIuZGlzdHJpYnV0YXJ5LmFkbWluLnYxLkhlbGRWYXJpYW50EhUKDXJlbW92YWxfc3RhdGUYCCABKAkaMQoPUGFyYW1ldGVyc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEiYAoLSGVsZFZhcmlhbnQSEwoLY29uc3RyYWludHMYASABKAkSDwoHdmVyc2lvbhgCIAEoCRINCgVzaW5jZRgDIAEoCRINCgVzdGF0ZRgEIAEoCRINCgVlcnJvchgFIAEoCTLODwoMQWRtaW5TZXJ2aWNlEloKBlN0YXR1cxIkLmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5TdGF0dXNSZXF1ZXN0GiUuZGlzdHJpYnV0YXJ5LmFkbWluLnYxLlN0YXR1c1Jlc3BvbnNlIgOQAgESXQoHRXhwbGFpbhIlLmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5FeHBsYWluUmVxdWVzdBomLmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5FeHBsYWluUmVzcG9uc2UiA5ACARJvCg1MaXN0UmVzb3VyY2VzEisuZGlzdHJpYnV0YXJ5LmFkbWluLnYxLkxpc3RSZXNvdXJjZXNSZXF1ZXN0GiwuZGlzdHJpYnV0YXJ5LmFkbWluLnYxLkxpc3RSZXNvdXJjZXNSZXNwb25zZSIDkAIBEmkKC0dldFJlc291cmNlEikuZGlzdHJpYnV0YXJ5LmFkbWluLnYxLkdldFJlc291cmNlUmVxdWVzdBoqLmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5HZXRSZXNvdXJjZVJlc3BvbnNlIgOQAgESaQoLTGlzdENsaWVudHMSKS5kaXN0cmlidXRhcnkuYWRtaW4udjEuTGlzdENsaWVudHNSZXF1ZXN0GiouZGlzdHJpYnV0YXJ5LmFkbWluLnYxLkxpc3RDbGllbnRzUmVzcG9uc2UiA5ACARJpCgtMaXN0Q2xhc3NlcxIpLmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5MaXN0Q2xhc3Nlc1JlcXVlc3QaKi5kaXN0cmlidXRhcnkuYWRtaW4udjEuTGlzdENsYXNzZXNSZXNwb25zZSIDkAIBEmkKC0xpc3RNYXRjaGVzEikuZGlzdHJpYnV0YXJ5LmFkbWluLnYxLkxpc3RNYXRjaGVzUmVxdWVzdBoqLmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5MaXN0TWF0Y2hlc1Jlc3BvbnNlIgOQAgESYwoJR2V0Q2xpZW50EicuZGlzdHJpYnV0YXJ5LmFkbWluLnYxLkdldENsaWVudFJlcXVlc3QaKC5kaXN0cmlidXRhcnkuYWRtaW4udjEuR2V0Q2xpZW50UmVzcG9uc2UiA5ACARJwCg9SZWxlYXNlUmVtb3ZhbHMSLS5kaXN0cmlidXRhcnkuYWRtaW4udjEuUmVsZWFzZVJlbW92YWxzUmVxdWVzdBouLmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5SZWxlYXNlUmVtb3ZhbHNSZXNwb25zZRJdCgdIaXN0b3J5EiUuZGlzdHJpYnV0YXJ5LmFkbWluLnYxLkhpc3RvcnlSZXF1ZXN0GiYuZGlzdHJpYnV0YXJ5LmFkbWluLnYxLkhpc3RvcnlSZXNwb25zZSIDkAIBElQKBERpZmYSIi5kaXN0cmlidXRhcnkuYWRtaW4udjEuRGlmZlJlcXVlc3QaIy5kaXN0cmlidXRhcnkuYWRtaW4udjEuRGlmZlJlc3BvbnNlIgOQAgEShAEKFENvbXBhcmVDb25maWd1cmF0aW9uEjIuZGlzdHJpYnV0YXJ5LmFkbWluLnYxLkNvbXBhcmVDb25maWd1cmF0aW9uUmVxdWVzdBozLmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5Db21wYXJlQ29uZmlndXJhdGlvblJlc3BvbnNlIgOQAgESWwoIUm9sbGJhY2sSJi5kaXN0cmlidXRhcnkuYWRtaW4udjEuUm9sbGJhY2tSZXF1ZXN0GicuZGlzdHJpYnV0YXJ5LmFkbWluLnYxLlJvbGxiYWNrUmVzcG9uc2USVAoEV2FpdBIiLmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5XYWl0UmVxdWVzdBojLmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5XYWl0UmVzcG9uc2UiA5ACARJSCgNUYXASIS5kaXN0cmlidXRhcnkuYWRtaW4udjEuVGFwUmVxdWVzdBohLmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5UYXBNZXNzYWdlIgOQAgEwARJVCgZGcmVlemUSJC5kaXN0cmlidXRhcnkuYWRtaW4udjEuRnJlZXplUmVxdWVzdBolLmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5GcmVlemVSZXNwb25zZRJbCghVbmZyZWV6ZRImLmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5VbmZyZWV6ZVJlcXVlc3QaJy5kaXN0cmlidXRhcnkuYWRtaW4udjEuVW5mcmVlemVSZXNwb25zZRJYCgdSZWxlYXNlEiUuZGlzdHJpYnV0YXJ5LmFkbWluLnYxLlJlbGVhc2VSZXF1ZXN0GiYuZGlzdHJpYnV0YXJ5LmFkbWluLnYxLlJlbGVhc2VSZXNwb25zZRJYCgdEaXNjYXJkEiUuZGlzdHJpYnV0YXJ5LmFkbWluLnYxLkRpc2NhcmRSZXF1ZXN0GiYuZGlzdHJpYnV0YXJ5LmFkbWluLnYxLkRpc2NhcmRSZXNwb25zZRJkCgtTZXRMb2dMZXZlbBIpLmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5TZXRMb2dMZXZlbFJlcXVlc3QaKi5kaXN0cmlidXRhcnkuYWRtaW4udjEuU2V0TG9nTGV2ZWxSZXNwb25zZWIGcHJvdG8z", [file_distributary_admin_v1_changes, file_distributary_admin_v1_configuration, file_distributary_admin_v1_delivery, file_distributary_admin_v1_fleet, file_distributary_admin_v1_log, file_distributary_admin_v1_rollout]);
+  fileDesc("CiFkaXN0cmlidXRhcnkvYWRtaW4vdjEvYWRtaW4ucHJvdG8SFWRpc3RyaWJ1dGFyeS5hZG1pbi52MSIPCg1TdGF0dXNSZXF1ZXN0Io0ECg5TdGF0dXNSZXNwb25zZRIPCgd2ZXJzaW9uGAEgASgJEhYKDnVwdGltZV9zZWNvbmRzGAIgASgBEg0KBXJlYWR5GAMgASgIEg4KBnJlYXNvbhgEIAEoCRI4Cgl1cHN0cmVhbXMYBSADKAsyJS5kaXN0cmlidXRhcnkuYWRtaW4udjEuVXBzdHJlYW1TdGF0dXMSMAoFdHlwZXMYBiADKAsyIS5kaXN0cmlidXRhcnkuYWRtaW4udjEuVHlwZVN0YXR1cxIPCgdjbGllbnRzGAcgASgNEjAKBW5hY2tzGAggAygLMiEuZGlzdHJpYnV0YXJ5LmFkbWluLnYxLk5hY2tTdGF0dXMSEwoLY2FjaGVfYnl0ZXMYCSABKAQSNAoHd29ya2VycxgKIAMoCzIjLmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5Xb3JrZXJTdGF0dXMSEAoId2FybmluZ3MYCyADKAkSNQoHcm9sbG91dBgMIAEoCzIkLmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5Sb2xsb3V0U3RhdHVzEg8KB25vZGVfaWQYDSABKAkSDAoEaG9zdBgOIAEoCRIZChFyZWplY3RpbmdfY2xpZW50cxgPIAEoDRI2CghhY2NvdW50cxgQIAMoCzIkLmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5BY2NvdW50U3RhdHVzIn4KDUFjY291bnRTdGF0dXMSCwoDa2V5GAEgASgJEhMKC2Nvbm5lY3Rpb25zGAIgASgNEg8KB3N0cmVhbXMYAyABKA0SEgoKaGVsZF9ieXRlcxgEIAEoBBIXCg93b3JrX3Blcl9zZWNvbmQYBSABKAESDQoFd2FpdHMYBiABKAgidQoMV29ya2VyU3RhdHVzEg4KBm51bWJlchgBIAEoDRILCgNwaWQYAiABKA0SEQoJbGlzdGVuaW5nGAMgASgIEg8KB2NsaWVudHMYBCABKA0SEAoIcmVzdGFydHMYBSABKA0SEgoKbGFzdF9lcnJvchgGIAEoCSLeAgoOVXBzdHJlYW1TdGF0dXMSDAoEbmFtZRgBIAEoCRIMCgRraW5kGAIgASgJEhEKCWNvbm5lY3RlZBgDIAEoCBIQCghlbmRwb2ludBgEIAEoCRIQCghzZXNzaW9ucxgFIAEoDRINCgVzdGFsZRgGIAEoCBITCgtzdGFsZV9zaW5jZRgHIAEoCRISCgpsYXN0X2Vycm9yGAggASgJEjoKDWhlbGRfcmVtb3ZhbHMYCSADKAsyIy5kaXN0cmlidXRhcnkuYWRtaW4udjEuSGVsZFJlbW92YWxzEhcKD3JlZnVzZWRfc3RyZWFtcxgKIAEoDRI5Cg1zdXNwZWN0X3R5cGVzGAsgAygLMiIuZGlzdHJpYnV0YXJ5LmFkbWluLnYxLlN1c3BlY3RUeXBlEhQKDHN0YWxlX3JlYXNvbhgMIAEoCRIbChNmcm9tX3NpYmxpbmdzX3NpbmNlGA0gASgJIjoKC1N1c3BlY3RUeXBlEgwKBHR5cGUYASABKAkSDQoFc2luY2UYAiABKAkSDgoGcmVhc29uGAMgASgJIjoKDEhlbGRSZW1vdmFscxIMCgR0eXBlGAEgASgJEg0KBWNvdW50GAIgASgNEg0KBXNpbmNlGAMgASgJImkKClR5cGVTdGF0dXMSDAoEdHlwZRgBIAEoCRIRCglyZXNvdXJjZXMYAiABKA0SEAoIdmFyaWFudHMYAyABKA0SFQoNc3Vic2NyaXB0aW9ucxgEIAEoDRIRCglhbWJpZ3VvdXMYBSABKA0imQEKCk5hY2tTdGF0dXMSDAoEdHlwZRgBIAEoCRIMCgRuYW1lGAIgASgJEg8KB3ZlcnNpb24YAyABKAkSDwoHY2xpZW50cxgEIAEoDRINCgVlcnJvchgFIAEoCRINCgVzaW5jZRgGIAEoCRINCgVuYW1lcxgHIAMoCRIPCgdjaGFuZ2VkGAggASgNEg8KB3JlbW92YWwYCSABKAgiugEKDkV4cGxhaW5SZXF1ZXN0EgwKBHR5cGUYASABKAkSDAoEbmFtZRgCIAEoCRJJCgpwYXJhbWV0ZXJzGAMgAygLMjUuZGlzdHJpYnV0YXJ5LmFkbWluLnYxLkV4cGxhaW5SZXF1ZXN0LlBhcmFtZXRlcnNFbnRyeRIOCgZjbGllbnQYBCABKAkaMQoPUGFyYW1ldGVyc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEi2wIKD0V4cGxhaW5SZXNwb25zZRINCgVtYXRjaBgBIAEoCRITCgttYXRjaF9mb3VuZBgCIAEoCBI7Cgh2YXJpYW50cxgDIAMoCzIpLmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5WYXJpYW50RXhwbGFuYXRpb24SSgoKcGFyYW1ldGVycxgEIAMoCzI2LmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5FeHBsYWluUmVzcG9uc2UuUGFyYW1ldGVyc0VudHJ5EhEKCWFtYmlndW91cxgFIAEoCBINCgVzdGF0ZRgGIAEoCRI2CgZjbGllbnQYByABKAsyJi5kaXN0cmlidXRhcnkuYWRtaW4udjEuQ2xpZW50VHlwZVN0YXRlEg4KBmNhbmFyeRgIIAEoCBoxCg9QYXJhbWV0ZXJzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ASKLAQoSVmFyaWFudEV4cGxhbmF0aW9uEhMKC2NvbnN0cmFpbnRzGAEgASgJEg8KB3ZlcnNpb24YAiABKAkSDQoFYnl0ZXMYAyABKA0SDwoHbWF0Y2hlcxgEIAEoCBIOCgZyZWFzb24YBSABKAkSDQoFc2luY2UYBiABKAkSEAoIdXBzdHJlYW0YByABKAkiYAoUTGlzdFJlc291cmNlc1JlcXVlc3QSDAoEdHlwZRgBIAEoCRITCgtuYW1lX3ByZWZpeBgCIAEoCRIRCglwYWdlX3NpemUYAyABKA0SEgoKcGFnZV90b2tlbhgEIAEoCSJrChVMaXN0UmVzb3VyY2VzUmVzcG9uc2USOQoJcmVzb3VyY2VzGAEgAygLMiYuZGlzdHJpYnV0YXJ5LmFkbWluLnYxLlJlc291cmNlU3VtbWFyeRIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkiZgoPUmVzb3VyY2VTdW1tYXJ5EgwKBHR5cGUYASABKAkSDAoEbmFtZRgCIAEoCRI3Cgh2YXJpYW50cxgDIAMoCzIlLmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5WYXJpYW50U3VtbWFyeSJmCg5WYXJpYW50U3VtbWFyeRITCgtjb25zdHJhaW50cxgBIAEoCRIPCgd2ZXJzaW9uGAIgASgJEg0KBWJ5dGVzGAMgASgNEg0KBXNpbmNlGAQgASgJEhAKCHVwc3RyZWFtGAUgASgJIkAKEkdldFJlc291cmNlUmVxdWVzdBIMCgR0eXBlGAEgASgJEgwKBG5hbWUYAiABKAkSDgoGY2xpZW50GAMgASgJIk8KE0dldFJlc291cmNlUmVzcG9uc2USOAoIdmFyaWFudHMYASADKAsyJi5kaXN0cmlidXRhcnkuYWRtaW4udjEuUmVzb3VyY2VWYXJpYW50IqQBCg9SZXNvdXJjZVZhcmlhbnQSEwoLY29uc3RyYWludHMYASABKAkSDwoHdmVyc2lvbhgCIAEoCRINCgVieXRlcxgDIAEoDRINCgVzaW5jZRgEIAEoCRIQCgh1cHN0cmVhbRgFIAEoCRINCgVzdGF0ZRgGIAEoCRINCgVlcnJvchgHIAEoCRIMCgRqc29uGAggASgJEg8KB29taXR0ZWQYCSABKAkiOAoWUmVsZWFzZVJlbW92YWxzUmVxdWVzdBIQCgh1cHN0cmVhbRgBIAEoCRIMCgR0eXBlGAIgASgJIioKF1JlbGVhc2VSZW1vdmFsc1Jlc3BvbnNlEg8KB3JlbW92ZWQYASABKA0ijwEKEkxpc3RDbGllbnRzUmVxdWVzdBINCgVsaW1pdBgBIAEoDRIMCgRub2RlGAIgASgJEgwKBHR5cGUYAyABKAkSDQoFc3RhdGUYBCABKAkSDgoGc2VhcmNoGAUgASgJEg0KBWNsYXNzGAYgASgJEhAKCHJlc291cmNlGAcgASgJEg4KBm9mZnNldBgIIAEoDSJmChNMaXN0Q2xpZW50c1Jlc3BvbnNlEi4KB2NsaWVudHMYASADKAsyHS5kaXN0cmlidXRhcnkuYWRtaW4udjEuQ2xpZW50Eg0KBXRvdGFsGAIgASgNEhAKCG1hdGNoaW5nGAMgASgNIr0BCgZDbGllbnQSCgoCaWQYASABKAkSLwoEbm9kZRgCIAEoCzIhLmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5DbGllbnROb2RlEgwKBHBlZXIYAyABKAkSEQoJdHJhbnNwb3J0GAQgASgJEjUKBXR5cGVzGAUgAygLMiYuZGlzdHJpYnV0YXJ5LmFkbWluLnYxLkNsaWVudFR5cGVTdGF0ZRIPCgdzZXJ2aWNlGAYgASgJEg0KBWNsYXNzGAcgASgJIikKCkNsaWVudE5vZGUSCgoCaWQYASABKAkSDwoHY2x1c3RlchgCIAEoCSKxAgoPQ2xpZW50VHlwZVN0YXRlEgwKBHR5cGUYASABKAkSDwoHdmVyc2lvbhgCIAEoCRINCgVzdGF0ZRgDIAEoCRIRCglsYXN0X25hY2sYBCABKAkSSgoKcGFyYW1ldGVycxgFIAMoCzI2LmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5DbGllbnRUeXBlU3RhdGUuUGFyYW1ldGVyc0VudHJ5EhUKDXN1YnNjcmlwdGlvbnMYBiABKA0SMAoEaGVsZBgHIAEoCzIiLmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5IZWxkVmFyaWFudBIVCg1yZW1vdmFsX3N0YXRlGAggASgJGjEKD1BhcmFtZXRlcnNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBImAKC0hlbGRWYXJpYW50EhMKC2NvbnN0cmFpbnRzGAEgASgJEg8KB3ZlcnNpb24YAiABKAkSDQoFc2luY2UYAyABKAkSDQoFc3RhdGUYBCABKAkSDQoFZXJyb3IYBSABKAkyzg8KDEFkbWluU2VydmljZRJaCgZTdGF0dXMSJC5kaXN0cmlidXRhcnkuYWRtaW4udjEuU3RhdHVzUmVxdWVzdBolLmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5TdGF0dXNSZXNwb25zZSIDkAIBEl0KB0V4cGxhaW4SJS5kaXN0cmlidXRhcnkuYWRtaW4udjEuRXhwbGFpblJlcXVlc3QaJi5kaXN0cmlidXRhcnkuYWRtaW4udjEuRXhwbGFpblJlc3BvbnNlIgOQAgESbwoNTGlzdFJlc291cmNlcxIrLmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5MaXN0UmVzb3VyY2VzUmVxdWVzdBosLmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5MaXN0UmVzb3VyY2VzUmVzcG9uc2UiA5ACARJpCgtHZXRSZXNvdXJjZRIpLmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5HZXRSZXNvdXJjZVJlcXVlc3QaKi5kaXN0cmlidXRhcnkuYWRtaW4udjEuR2V0UmVzb3VyY2VSZXNwb25zZSIDkAIBEmkKC0xpc3RDbGllbnRzEikuZGlzdHJpYnV0YXJ5LmFkbWluLnYxLkxpc3RDbGllbnRzUmVxdWVzdBoqLmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5MaXN0Q2xpZW50c1Jlc3BvbnNlIgOQAgESaQoLTGlzdENsYXNzZXMSKS5kaXN0cmlidXRhcnkuYWRtaW4udjEuTGlzdENsYXNzZXNSZXF1ZXN0GiouZGlzdHJpYnV0YXJ5LmFkbWluLnYxLkxpc3RDbGFzc2VzUmVzcG9uc2UiA5ACARJpCgtMaXN0TWF0Y2hlcxIpLmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5MaXN0TWF0Y2hlc1JlcXVlc3QaKi5kaXN0cmlidXRhcnkuYWRtaW4udjEuTGlzdE1hdGNoZXNSZXNwb25zZSIDkAIBEmMKCUdldENsaWVudBInLmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5HZXRDbGllbnRSZXF1ZXN0GiguZGlzdHJpYnV0YXJ5LmFkbWluLnYxLkdldENsaWVudFJlc3BvbnNlIgOQAgEScAoPUmVsZWFzZVJlbW92YWxzEi0uZGlzdHJpYnV0YXJ5LmFkbWluLnYxLlJlbGVhc2VSZW1vdmFsc1JlcXVlc3QaLi5kaXN0cmlidXRhcnkuYWRtaW4udjEuUmVsZWFzZVJlbW92YWxzUmVzcG9uc2USXQoHSGlzdG9yeRIlLmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5IaXN0b3J5UmVxdWVzdBomLmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5IaXN0b3J5UmVzcG9uc2UiA5ACARJUCgREaWZmEiIuZGlzdHJpYnV0YXJ5LmFkbWluLnYxLkRpZmZSZXF1ZXN0GiMuZGlzdHJpYnV0YXJ5LmFkbWluLnYxLkRpZmZSZXNwb25zZSIDkAIBEoQBChRDb21wYXJlQ29uZmlndXJhdGlvbhIyLmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5Db21wYXJlQ29uZmlndXJhdGlvblJlcXVlc3QaMy5kaXN0cmlidXRhcnkuYWRtaW4udjEuQ29tcGFyZUNvbmZpZ3VyYXRpb25SZXNwb25zZSIDkAIBElsKCFJvbGxiYWNrEiYuZGlzdHJpYnV0YXJ5LmFkbWluLnYxLlJvbGxiYWNrUmVxdWVzdBonLmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5Sb2xsYmFja1Jlc3BvbnNlElQKBFdhaXQSIi5kaXN0cmlidXRhcnkuYWRtaW4udjEuV2FpdFJlcXVlc3QaIy5kaXN0cmlidXRhcnkuYWRtaW4udjEuV2FpdFJlc3BvbnNlIgOQAgESUgoDVGFwEiEuZGlzdHJpYnV0YXJ5LmFkbWluLnYxLlRhcFJlcXVlc3QaIS5kaXN0cmlidXRhcnkuYWRtaW4udjEuVGFwTWVzc2FnZSIDkAIBMAESVQoGRnJlZXplEiQuZGlzdHJpYnV0YXJ5LmFkbWluLnYxLkZyZWV6ZVJlcXVlc3QaJS5kaXN0cmlidXRhcnkuYWRtaW4udjEuRnJlZXplUmVzcG9uc2USWwoIVW5mcmVlemUSJi5kaXN0cmlidXRhcnkuYWRtaW4udjEuVW5mcmVlemVSZXF1ZXN0GicuZGlzdHJpYnV0YXJ5LmFkbWluLnYxLlVuZnJlZXplUmVzcG9uc2USWAoHUmVsZWFzZRIlLmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5SZWxlYXNlUmVxdWVzdBomLmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5SZWxlYXNlUmVzcG9uc2USWAoHRGlzY2FyZBIlLmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5EaXNjYXJkUmVxdWVzdBomLmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5EaXNjYXJkUmVzcG9uc2USZAoLU2V0TG9nTGV2ZWwSKS5kaXN0cmlidXRhcnkuYWRtaW4udjEuU2V0TG9nTGV2ZWxSZXF1ZXN0GiouZGlzdHJpYnV0YXJ5LmFkbWluLnYxLlNldExvZ0xldmVsUmVzcG9uc2ViBnByb3RvMw", [file_distributary_admin_v1_changes, file_distributary_admin_v1_configuration, file_distributary_admin_v1_delivery, file_distributary_admin_v1_fleet, file_distributary_admin_v1_log, file_distributary_admin_v1_rollout]);
 
 /**
  * @generated from message distributary.admin.v1.StatusRequest
@@ -131,6 +131,13 @@ export type StatusResponse = Message<"distributary.admin.v1.StatusResponse"> & {
    * @generated from field: uint32 rejecting_clients = 15;
    */
   rejectingClients: number;
+
+  /**
+   * The peers for whom most is done and held, the heaviest first, at most 5.
+   *
+   * @generated from field: repeated distributary.admin.v1.AccountStatus accounts = 16;
+   */
+  accounts: AccountStatus[];
 };
 
 /**
@@ -139,6 +146,58 @@ export type StatusResponse = Message<"distributary.admin.v1.StatusResponse"> & {
  */
 export const StatusResponseSchema: GenMessage<StatusResponse> = /*@__PURE__*/
   messageDesc(file_distributary_admin_v1_admin, 1);
+
+/**
+ * What one peer has, holds and does: a verified identity, or an address.
+ *
+ * @generated from message distributary.admin.v1.AccountStatus
+ */
+export type AccountStatus = Message<"distributary.admin.v1.AccountStatus"> & {
+  /**
+   * "identity spiffe://..." or "address 10.0.0.1".
+   *
+   * @generated from field: string key = 1;
+   */
+  key: string;
+
+  /**
+   * @generated from field: uint32 connections = 2;
+   */
+  connections: number;
+
+  /**
+   * @generated from field: uint32 streams = 3;
+   */
+  streams: number;
+
+  /**
+   * What is held for it and for nobody else.
+   *
+   * @generated from field: uint64 held_bytes = 4;
+   */
+  heldBytes: bigint;
+
+  /**
+   * Milliseconds in each second, of late.
+   *
+   * @generated from field: double work_per_second = 5;
+   */
+  workPerSecond: number;
+
+  /**
+   * Requests of it wait for their turn.
+   *
+   * @generated from field: bool waits = 6;
+   */
+  waits: boolean;
+};
+
+/**
+ * Describes the message distributary.admin.v1.AccountStatus.
+ * Use `create(AccountStatusSchema)` to create a new message.
+ */
+export const AccountStatusSchema: GenMessage<AccountStatus> = /*@__PURE__*/
+  messageDesc(file_distributary_admin_v1_admin, 2);
 
 /**
  * @generated from message distributary.admin.v1.WorkerStatus
@@ -190,7 +249,7 @@ export type WorkerStatus = Message<"distributary.admin.v1.WorkerStatus"> & {
  * Use `create(WorkerStatusSchema)` to create a new message.
  */
 export const WorkerStatusSchema: GenMessage<WorkerStatus> = /*@__PURE__*/
-  messageDesc(file_distributary_admin_v1_admin, 2);
+  messageDesc(file_distributary_admin_v1_admin, 3);
 
 /**
  * @generated from message distributary.admin.v1.UpstreamStatus
@@ -285,7 +344,7 @@ export type UpstreamStatus = Message<"distributary.admin.v1.UpstreamStatus"> & {
  * Use `create(UpstreamStatusSchema)` to create a new message.
  */
 export const UpstreamStatusSchema: GenMessage<UpstreamStatus> = /*@__PURE__*/
-  messageDesc(file_distributary_admin_v1_admin, 3);
+  messageDesc(file_distributary_admin_v1_admin, 4);
 
 /**
  * @generated from message distributary.admin.v1.SuspectType
@@ -318,7 +377,7 @@ export type SuspectType = Message<"distributary.admin.v1.SuspectType"> & {
  * Use `create(SuspectTypeSchema)` to create a new message.
  */
 export const SuspectTypeSchema: GenMessage<SuspectType> = /*@__PURE__*/
-  messageDesc(file_distributary_admin_v1_admin, 4);
+  messageDesc(file_distributary_admin_v1_admin, 5);
 
 /**
  * @generated from message distributary.admin.v1.HeldRemovals
@@ -349,7 +408,7 @@ export type HeldRemovals = Message<"distributary.admin.v1.HeldRemovals"> & {
  * Use `create(HeldRemovalsSchema)` to create a new message.
  */
 export const HeldRemovalsSchema: GenMessage<HeldRemovals> = /*@__PURE__*/
-  messageDesc(file_distributary_admin_v1_admin, 5);
+  messageDesc(file_distributary_admin_v1_admin, 6);
 
 /**
  * @generated from message distributary.admin.v1.TypeStatus
@@ -390,7 +449,7 @@ export type TypeStatus = Message<"distributary.admin.v1.TypeStatus"> & {
  * Use `create(TypeStatusSchema)` to create a new message.
  */
 export const TypeStatusSchema: GenMessage<TypeStatus> = /*@__PURE__*/
-  messageDesc(file_distributary_admin_v1_admin, 6);
+  messageDesc(file_distributary_admin_v1_admin, 7);
 
 /**
  * @generated from message distributary.admin.v1.NackStatus
@@ -457,7 +516,7 @@ export type NackStatus = Message<"distributary.admin.v1.NackStatus"> & {
  * Use `create(NackStatusSchema)` to create a new message.
  */
 export const NackStatusSchema: GenMessage<NackStatus> = /*@__PURE__*/
-  messageDesc(file_distributary_admin_v1_admin, 7);
+  messageDesc(file_distributary_admin_v1_admin, 8);
 
 /**
  * @generated from message distributary.admin.v1.ExplainRequest
@@ -493,7 +552,7 @@ export type ExplainRequest = Message<"distributary.admin.v1.ExplainRequest"> & {
  * Use `create(ExplainRequestSchema)` to create a new message.
  */
 export const ExplainRequestSchema: GenMessage<ExplainRequest> = /*@__PURE__*/
-  messageDesc(file_distributary_admin_v1_admin, 8);
+  messageDesc(file_distributary_admin_v1_admin, 9);
 
 /**
  * @generated from message distributary.admin.v1.ExplainResponse
@@ -557,7 +616,7 @@ export type ExplainResponse = Message<"distributary.admin.v1.ExplainResponse"> &
  * Use `create(ExplainResponseSchema)` to create a new message.
  */
 export const ExplainResponseSchema: GenMessage<ExplainResponse> = /*@__PURE__*/
-  messageDesc(file_distributary_admin_v1_admin, 9);
+  messageDesc(file_distributary_admin_v1_admin, 10);
 
 /**
  * @generated from message distributary.admin.v1.VariantExplanation
@@ -610,7 +669,7 @@ export type VariantExplanation = Message<"distributary.admin.v1.VariantExplanati
  * Use `create(VariantExplanationSchema)` to create a new message.
  */
 export const VariantExplanationSchema: GenMessage<VariantExplanation> = /*@__PURE__*/
-  messageDesc(file_distributary_admin_v1_admin, 10);
+  messageDesc(file_distributary_admin_v1_admin, 11);
 
 /**
  * @generated from message distributary.admin.v1.ListResourcesRequest
@@ -648,7 +707,7 @@ export type ListResourcesRequest = Message<"distributary.admin.v1.ListResourcesR
  * Use `create(ListResourcesRequestSchema)` to create a new message.
  */
 export const ListResourcesRequestSchema: GenMessage<ListResourcesRequest> = /*@__PURE__*/
-  messageDesc(file_distributary_admin_v1_admin, 11);
+  messageDesc(file_distributary_admin_v1_admin, 12);
 
 /**
  * @generated from message distributary.admin.v1.ListResourcesResponse
@@ -670,7 +729,7 @@ export type ListResourcesResponse = Message<"distributary.admin.v1.ListResources
  * Use `create(ListResourcesResponseSchema)` to create a new message.
  */
 export const ListResourcesResponseSchema: GenMessage<ListResourcesResponse> = /*@__PURE__*/
-  messageDesc(file_distributary_admin_v1_admin, 12);
+  messageDesc(file_distributary_admin_v1_admin, 13);
 
 /**
  * @generated from message distributary.admin.v1.ResourceSummary
@@ -697,7 +756,7 @@ export type ResourceSummary = Message<"distributary.admin.v1.ResourceSummary"> &
  * Use `create(ResourceSummarySchema)` to create a new message.
  */
 export const ResourceSummarySchema: GenMessage<ResourceSummary> = /*@__PURE__*/
-  messageDesc(file_distributary_admin_v1_admin, 13);
+  messageDesc(file_distributary_admin_v1_admin, 14);
 
 /**
  * @generated from message distributary.admin.v1.VariantSummary
@@ -734,7 +793,7 @@ export type VariantSummary = Message<"distributary.admin.v1.VariantSummary"> & {
  * Use `create(VariantSummarySchema)` to create a new message.
  */
 export const VariantSummarySchema: GenMessage<VariantSummary> = /*@__PURE__*/
-  messageDesc(file_distributary_admin_v1_admin, 14);
+  messageDesc(file_distributary_admin_v1_admin, 15);
 
 /**
  * @generated from message distributary.admin.v1.GetResourceRequest
@@ -765,7 +824,7 @@ export type GetResourceRequest = Message<"distributary.admin.v1.GetResourceReque
  * Use `create(GetResourceRequestSchema)` to create a new message.
  */
 export const GetResourceRequestSchema: GenMessage<GetResourceRequest> = /*@__PURE__*/
-  messageDesc(file_distributary_admin_v1_admin, 15);
+  messageDesc(file_distributary_admin_v1_admin, 16);
 
 /**
  * @generated from message distributary.admin.v1.GetResourceResponse
@@ -785,7 +844,7 @@ export type GetResourceResponse = Message<"distributary.admin.v1.GetResourceResp
  * Use `create(GetResourceResponseSchema)` to create a new message.
  */
 export const GetResourceResponseSchema: GenMessage<GetResourceResponse> = /*@__PURE__*/
-  messageDesc(file_distributary_admin_v1_admin, 16);
+  messageDesc(file_distributary_admin_v1_admin, 17);
 
 /**
  * @generated from message distributary.admin.v1.ResourceVariant
@@ -854,7 +913,7 @@ export type ResourceVariant = Message<"distributary.admin.v1.ResourceVariant"> &
  * Use `create(ResourceVariantSchema)` to create a new message.
  */
 export const ResourceVariantSchema: GenMessage<ResourceVariant> = /*@__PURE__*/
-  messageDesc(file_distributary_admin_v1_admin, 17);
+  messageDesc(file_distributary_admin_v1_admin, 18);
 
 /**
  * @generated from message distributary.admin.v1.ReleaseRemovalsRequest
@@ -880,7 +939,7 @@ export type ReleaseRemovalsRequest = Message<"distributary.admin.v1.ReleaseRemov
  * Use `create(ReleaseRemovalsRequestSchema)` to create a new message.
  */
 export const ReleaseRemovalsRequestSchema: GenMessage<ReleaseRemovalsRequest> = /*@__PURE__*/
-  messageDesc(file_distributary_admin_v1_admin, 18);
+  messageDesc(file_distributary_admin_v1_admin, 19);
 
 /**
  * @generated from message distributary.admin.v1.ReleaseRemovalsResponse
@@ -899,7 +958,7 @@ export type ReleaseRemovalsResponse = Message<"distributary.admin.v1.ReleaseRemo
  * Use `create(ReleaseRemovalsResponseSchema)` to create a new message.
  */
 export const ReleaseRemovalsResponseSchema: GenMessage<ReleaseRemovalsResponse> = /*@__PURE__*/
-  messageDesc(file_distributary_admin_v1_admin, 19);
+  messageDesc(file_distributary_admin_v1_admin, 20);
 
 /**
  * @generated from message distributary.admin.v1.ListClientsRequest
@@ -967,7 +1026,7 @@ export type ListClientsRequest = Message<"distributary.admin.v1.ListClientsReque
  * Use `create(ListClientsRequestSchema)` to create a new message.
  */
 export const ListClientsRequestSchema: GenMessage<ListClientsRequest> = /*@__PURE__*/
-  messageDesc(file_distributary_admin_v1_admin, 20);
+  messageDesc(file_distributary_admin_v1_admin, 21);
 
 /**
  * @generated from message distributary.admin.v1.ListClientsResponse
@@ -998,7 +1057,7 @@ export type ListClientsResponse = Message<"distributary.admin.v1.ListClientsResp
  * Use `create(ListClientsResponseSchema)` to create a new message.
  */
 export const ListClientsResponseSchema: GenMessage<ListClientsResponse> = /*@__PURE__*/
-  messageDesc(file_distributary_admin_v1_admin, 21);
+  messageDesc(file_distributary_admin_v1_admin, 22);
 
 /**
  * @generated from message distributary.admin.v1.Client
@@ -1053,7 +1112,7 @@ export type Client = Message<"distributary.admin.v1.Client"> & {
  * Use `create(ClientSchema)` to create a new message.
  */
 export const ClientSchema: GenMessage<Client> = /*@__PURE__*/
-  messageDesc(file_distributary_admin_v1_admin, 22);
+  messageDesc(file_distributary_admin_v1_admin, 23);
 
 /**
  * @generated from message distributary.admin.v1.ClientNode
@@ -1075,7 +1134,7 @@ export type ClientNode = Message<"distributary.admin.v1.ClientNode"> & {
  * Use `create(ClientNodeSchema)` to create a new message.
  */
 export const ClientNodeSchema: GenMessage<ClientNode> = /*@__PURE__*/
-  messageDesc(file_distributary_admin_v1_admin, 23);
+  messageDesc(file_distributary_admin_v1_admin, 24);
 
 /**
  * @generated from message distributary.admin.v1.ClientTypeState
@@ -1139,7 +1198,7 @@ export type ClientTypeState = Message<"distributary.admin.v1.ClientTypeState"> &
  * Use `create(ClientTypeStateSchema)` to create a new message.
  */
 export const ClientTypeStateSchema: GenMessage<ClientTypeState> = /*@__PURE__*/
-  messageDesc(file_distributary_admin_v1_admin, 24);
+  messageDesc(file_distributary_admin_v1_admin, 25);
 
 /**
  * @generated from message distributary.admin.v1.HeldVariant
@@ -1184,7 +1243,7 @@ export type HeldVariant = Message<"distributary.admin.v1.HeldVariant"> & {
  * Use `create(HeldVariantSchema)` to create a new message.
  */
 export const HeldVariantSchema: GenMessage<HeldVariant> = /*@__PURE__*/
-  messageDesc(file_distributary_admin_v1_admin, 25);
+  messageDesc(file_distributary_admin_v1_admin, 26);
 
 /**
  * What the relay knows, for operators. Served by the admin listener over Connect (JSON or binary).

@@ -1,0 +1,368 @@
+import { type Charged, charged } from '../model/brand.ts';
+import type { Clock } from '../model/clock.ts';
+import { Rate } from '../model/rate.ts';
+import { Code, type GrpcStatus } from './grpc-status.ts';
+import { type PeerNames, peerKey } from './peer-identity.ts';
+
+/** What one peer may use, and all of them together. */
+export interface AccountBounds {
+  /** Bytes that are held for one peer and for nobody else (limits.max_held_bytes_per_peer). */
+  readonly heldPerPeer: number;
+  /** The same of all peers together (limits.max_held_bytes). */
+  readonly held: number;
+  /** Milliseconds of work in a second, past which a peer gets shorter turns (limits.max_work_per_peer). */
+  readonly workPerSecond: number;
+  /** Changes of what a peer polls (limits.subscription_changes_per_second). */
+  readonly changesPerSecond: number;
+}
+
+export interface AccountsOptions {
+  readonly clock: Clock;
+  /** Those in force. */
+  readonly bounds: () => AccountBounds;
+  /** It stands for many clients: its bytes are counted and not bounded. */
+  readonly isExempt: (peer: PeerNames) => boolean;
+  /** Runs after others had their turn. */
+  readonly defer: (run: () => void) => void;
+}
+
+/** What an account has, for the status page and for metrics. */
+export interface AccountFigures {
+  readonly key: string;
+  readonly connections: number;
+  readonly streams: number;
+  readonly heldBytes: number;
+  /** Milliseconds of work in a second, of late. */
+  readonly workPerSecond: number;
+  readonly waits: boolean;
+}
+
+/** Of what a peer may have only so many at once: connections, streams, and kinds of calls. */
+export type Place = string;
+
+/** What waits for its peer's turn. */
+export interface Waiting {
+  cancel(): void;
+}
+
+/** A peer works for so long before others get their turn, in milliseconds. */
+const turnMs = 4;
+/** The same of a peer that is over its rate. */
+const shortTurnMs = 1;
+/** So many seconds of its rate a peer may use at once. */
+const burstSeconds = 2;
+/** What `AccountFigures` calls of late, in milliseconds. */
+const recentMs = 5000;
+/** More that waits is refused. A region's streams may come back at once from one address. */
+const mostWaiting = 20_000;
+const sweepMs = 10_000;
+
+/**
+ * One account for each peer, which every listener charges: its verified identity, else its address (peer-identity.ts).
+ * What many share is charged to nobody.
+ */
+export class Accounts {
+  readonly #options: AccountsOptions;
+  readonly #accounts = new Map<string, Account>();
+  readonly #waiting = new Set<Account>();
+  #held = 0;
+  #turn = 0;
+  #isTurnScheduled = false;
+  #isSweepScheduled = false;
+  /** Work is measured once: what runs within it is part of it. */
+  #isWorking = false;
+
+  constructor(options: AccountsOptions) {
+    this.#options = options;
+  }
+
+  get bounds(): AccountBounds {
+    return this.#options.bounds();
+  }
+
+  /** Bytes held for single peers, all together. */
+  get held(): number {
+    return this.#held;
+  }
+
+  /** How many peers wait for their turn. */
+  get waiting(): number {
+    return this.#waiting.size;
+  }
+
+  get size(): number {
+    return this.#accounts.size;
+  }
+
+  of(peer: PeerNames): Account {
+    const key = peerKey(peer);
+    const known = this.#accounts.get(key);
+    if (known !== undefined) return known;
+    const opened = new Account(key, this, this.#options.clock, () => this.#options.isExempt(peer));
+    this.#accounts.set(key, opened);
+    return opened;
+  }
+
+  /** Other rules are in force. */
+  reload(): void {
+    for (const account of this.#accounts.values()) account.reload();
+  }
+
+  /** The heaviest first: by work, then by bytes. */
+  heaviest(count: number): readonly AccountFigures[] {
+    return [...this.#accounts.values()]
+      .map((account) => account.figures())
+      .toSorted((a, b) => b.workPerSecond - a.workPerSecond || b.heldBytes - a.heldBytes)
+      .slice(0, count);
+  }
+
+  /** For Account: which turn of the event loop this is, counting those in which somebody worked. */
+  get turn(): number {
+    return this.#turn;
+  }
+
+  /** For Account: this turn ends when others have had theirs. */
+  endTurnSoon(): void {
+    if (this.#isTurnScheduled) return;
+    this.#isTurnScheduled = true;
+    this.#options.defer(this.#endTurn);
+  }
+
+  /** For Account. */
+  resized(bytes: number): void {
+    this.#held += bytes;
+  }
+
+  /** For Account: something of it waits. */
+  queued(account: Account): void {
+    this.#waiting.add(account);
+    this.endTurnSoon();
+  }
+
+  /** For Account: it has nothing left. It is kept while it owes something. */
+  emptied(): void {
+    if (this.#isSweepScheduled) return;
+    this.#isSweepScheduled = true;
+    this.#options.clock.after(sweepMs, () => {
+      this.#isSweepScheduled = false;
+      for (const [key, account] of this.#accounts) if (account.isIdle) this.#accounts.delete(key);
+      if (this.#accounts.size > 0) this.emptied();
+    });
+  }
+
+  /** For Account: measures, unless this is part of what is measured already. */
+  measured<T>(account: Account, run: () => T): T {
+    if (this.#isWorking) return run();
+    const { clock } = this.#options;
+    const began = clock.monotonic();
+    this.#isWorking = true;
+    try {
+      return run();
+    } finally {
+      this.#isWorking = false;
+      const now = clock.monotonic();
+      account.spent(now - began, now);
+    }
+  }
+
+  /** Every peer that waits gets its turn; what is left waits for the next one, behind what arrives meanwhile. */
+  readonly #endTurn = (): void => {
+    this.#isTurnScheduled = false;
+    this.#turn++;
+    for (const account of [...this.#waiting]) {
+      if (!account.takeTurn()) this.#waiting.delete(account);
+    }
+    if (this.#waiting.size > 0) this.endTurnSoon();
+  };
+}
+
+/** What one peer has, holds and does. */
+export class Account {
+  /** `identity spiffe://…` or `address 10.0.0.1`. */
+  readonly key: string;
+  readonly #accounts: Accounts;
+  readonly #clock: Clock;
+  readonly #isExempt: () => boolean;
+  readonly #places = new Map<Place, number>();
+  readonly #waiting = new Set<() => void>();
+  #exempt: boolean | undefined;
+  #held = 0;
+  #turn = -1;
+  #workInTurn = 0;
+  /** Milliseconds of work beyond the rate, and of late. Both fade: `#recover`. */
+  #excess = 0;
+  #recent = 0;
+  #fadedAt = 0;
+  #changes: Rate | undefined;
+
+  constructor(key: string, accounts: Accounts, clock: Clock, isExempt: () => boolean) {
+    this.key = key;
+    this.#accounts = accounts;
+    this.#clock = clock;
+    this.#isExempt = isExempt;
+  }
+
+  /** It stands for many clients, as a relay does. Asked once, as it may cost a look at all rules. */
+  get exempt(): boolean {
+    this.#exempt ??= this.#isExempt();
+    return this.#exempt;
+  }
+
+  reload(): void {
+    this.#exempt = undefined;
+    this.#changes = undefined;
+  }
+
+  /** Nothing is open or held, and no work has to be made up for. */
+  get isIdle(): boolean {
+    if (this.#places.size > 0 || this.#held > 0 || this.#waiting.size > 0) return false;
+    this.#recover(this.#clock.monotonic());
+    return this.#excess === 0;
+  }
+
+  /** How many it has open. */
+  count(place: Place): number {
+    return this.#places.get(place) ?? 0;
+  }
+
+  /** Takes a place. `leave` must follow once. */
+  enter(place: Place): void {
+    this.#places.set(place, this.count(place) + 1);
+  }
+
+  leave(place: Place): void {
+    const left = this.count(place) - 1;
+    if (left > 0) this.#places.set(place, left);
+    else this.#places.delete(place);
+    if (this.#places.size === 0) this.#accounts.emptied();
+  }
+
+  get held(): number {
+    return this.#held;
+  }
+
+  /** So many bytes more (or less) are held for it alone. A text says why they may not be: they are not counted then. */
+  hold(bytes: number): string | undefined {
+    const excess = bytes > 0 && !this.exempt ? this.#excessOf(bytes) : undefined;
+    if (excess !== undefined) return excess;
+    this.#held += bytes;
+    this.#accounts.resized(bytes);
+    return undefined;
+  }
+
+  #excessOf(bytes: number): string | undefined {
+    const { heldPerPeer, held } = this.#accounts.bounds;
+    if (this.#held + bytes > heldPerPeer) {
+      return `${this.key} would hold ${this.#held + bytes} bytes: at most ${heldPerPeer} are held for one peer (limits.max_held_bytes_per_peer)`;
+    }
+    if (this.#accounts.held + bytes <= held) return undefined;
+    return `${this.#accounts.held + bytes} bytes would be held for single peers: at most ${held} are (limits.max_held_bytes)`;
+  }
+
+  /** So many changes of what it polls. False: it makes too many. */
+  change(count: number): boolean {
+    const now = this.#clock.now();
+    this.#changes ??= new Rate(this.#accounts.bounds.changesPerSecond, now);
+    return this.#changes.trySpend(now, count);
+  }
+
+  /** Hands a message over, which its handler cannot get otherwise, and charges the time that takes. */
+  deliver(bytes: Buffer, handler: { message(bytes: Charged): void }): void {
+    this.#accounts.measured(this, () => handler.message(charged(bytes)));
+  }
+
+  /** The same for a handler that answers. */
+  charge<T>(bytes: Buffer, run: (bytes: Charged) => T): T {
+    return this.#accounts.measured(this, () => run(charged(bytes)));
+  }
+
+  /** Other work on its behalf. */
+  work<T>(run: () => T): T {
+    return this.#accounts.measured(this, run);
+  }
+
+  /** So many milliseconds of work on its behalf are done, now by the clock's monotonic time. */
+  spent(milliseconds: number, now = this.#clock.monotonic()): void {
+    const { turn } = this.#accounts;
+    if (turn !== this.#turn) {
+      this.#turn = turn;
+      this.#workInTurn = 0;
+      this.#recover(now);
+      this.#accounts.endTurnSoon();
+    }
+    this.#workInTurn += milliseconds;
+    this.#excess += milliseconds;
+    this.#recent += milliseconds;
+  }
+
+  /** Its turn is over, or others of its requests wait: what comes now has to wait too. */
+  get mustWait(): boolean {
+    return this.#waiting.size > 0 || this.#isTurnOver;
+  }
+
+  /** Runs it in one of the next turns. Undefined: too much waits already. */
+  wait(run: () => void): Waiting | undefined {
+    if (this.#waiting.size >= mostWaiting) return undefined;
+    this.#waiting.add(run);
+    this.#accounts.queued(this);
+    return { cancel: () => this.#waiting.delete(run) };
+  }
+
+  /** For Accounts: false if nothing is left to do. */
+  takeTurn(): boolean {
+    for (const run of this.#waiting) {
+      if (this.#isTurnOver) return true;
+      this.#waiting.delete(run);
+      run();
+    }
+    return this.#waiting.size > 0;
+  }
+
+  figures(): AccountFigures {
+    this.#recover(this.#clock.monotonic());
+    return {
+      key: this.key,
+      connections: this.count('connections'),
+      streams: this.count('streams'),
+      heldBytes: this.#held,
+      workPerSecond: (this.#recent * 1000) / recentMs,
+      waits: this.#waiting.size > 0,
+    };
+  }
+
+  get #isTurnOver(): boolean {
+    if (this.#turn !== this.#accounts.turn) return false;
+    const isOverRate = this.#excess > this.#accounts.bounds.workPerSecond * burstSeconds;
+    return this.#workInTurn >= (isOverRate ? shortTurnMs : turnMs);
+  }
+
+  #recover(now: number): void {
+    const elapsed = now - this.#fadedAt;
+    this.#fadedAt = now;
+    this.#excess = Math.max(0, this.#excess - (elapsed / 1000) * this.#accounts.bounds.workPerSecond);
+    this.#recent *= Math.exp(-elapsed / recentMs);
+  }
+}
+
+/** A request comes while too many of its peer's wait. */
+export const tooMuchWaits = ({ key }: Account): GrpcStatus => ({
+  code: Code.RESOURCE_EXHAUSTED,
+  message: `${mostWaiting} requests of ${key} wait for their turn (limits.max_work_per_peer): ask again later`,
+});
+
+/** For listeners that only we ourselves can reach. */
+export function boundlessAccounts(clock: Clock): Accounts {
+  const none = Number.MAX_SAFE_INTEGER;
+  const bounds: AccountBounds = {
+    heldPerPeer: none,
+    held: none,
+    workPerSecond: none,
+    changesPerSecond: none,
+  };
+  return new Accounts({
+    clock,
+    bounds: () => bounds,
+    isExempt: () => true,
+    defer: (run) => setImmediate(run),
+  });
+}

@@ -1,0 +1,128 @@
+import { expect } from 'chai';
+import type { Account } from '../../src/wire/accounts.ts';
+import { testAccounts, testPeer } from '../support/peers.ts';
+import { VirtualClock } from '../support/virtual-clock.ts';
+
+/** A loop whose turns end when told, and whose work takes as long as it says. */
+class Loop {
+  readonly clock = new VirtualClock();
+  readonly #deferred: (() => void)[] = [];
+  readonly accounts = testAccounts(
+    { workPerSecond: 500, heldPerPeer: 1000, held: 1500, changesPerSecond: 10 },
+    this.clock,
+    (run) => this.#deferred.push(run),
+  );
+
+  account(address: string): Account {
+    return testPeer({ address: `${address}:1` }, this.accounts).account;
+  }
+
+  work(account: Account, milliseconds: number): void {
+    account.work(() => this.clock.advance(milliseconds));
+  }
+
+  endTurn(): void {
+    for (const run of this.#deferred.splice(0)) run();
+  }
+}
+
+describe('the account of a peer', () => {
+  let loop: Loop;
+
+  beforeEach(() => {
+    loop = new Loop();
+  });
+
+  it('is one for all connections of an address or identity', () => {
+    expect(loop.account('10.0.0.1')).to.equal(loop.account('10.0.0.1'));
+    expect(loop.account('10.0.0.1')).not.to.equal(loop.account('10.0.0.2'));
+  });
+
+  it('has to wait when its turn is over, and others do not', () => {
+    const [busy, calm] = [loop.account('10.0.0.1'), loop.account('10.0.0.2')];
+    loop.work(busy, 3);
+    expect(busy.mustWait).to.equal(false);
+    loop.work(busy, 1);
+    expect([busy.mustWait, calm.mustWait]).to.deep.equal([true, false]);
+    loop.endTurn();
+    expect(busy.mustWait).to.equal(false);
+  });
+
+  it('gets what waits in order, a turn at a time', () => {
+    const account = loop.account('10.0.0.1');
+    const done: number[] = [];
+    loop.work(account, 4);
+    for (const id of [1, 2, 3, 4]) {
+      account.wait(() => {
+        done.push(id);
+        loop.work(account, 2);
+      });
+    }
+    expect([done, loop.accounts.waiting]).to.deep.equal([[], 1]);
+    loop.endTurn();
+    expect(done).to.deep.equal([1, 2]);
+    expect(account.mustWait, 'others of it wait').to.equal(true);
+    loop.endTurn();
+    expect([done, loop.accounts.waiting]).to.deep.equal([[1, 2, 3, 4], 0]);
+  });
+
+  it('gets short turns past its rate, until it has made up for it', () => {
+    const account = loop.account('10.0.0.1');
+    loop.work(account, 1200);
+    loop.endTurn();
+    loop.work(account, 1);
+    expect(account.mustWait).to.equal(true);
+    loop.clock.advance(2400);
+    loop.endTurn();
+    loop.work(account, 1);
+    expect(account.mustWait).to.equal(false);
+  });
+
+  it('measures work within work once', () => {
+    const account = loop.account('10.0.0.1');
+    account.work(() => loop.work(account, 2));
+    expect(account.mustWait).to.equal(false);
+  });
+
+  it('holds so much and no more, and says whose bound it is', () => {
+    const [first, second] = [loop.account('10.0.0.1'), loop.account('10.0.0.2')];
+    expect(first.hold(1000)).to.equal(undefined);
+    expect(first.hold(1)).to.match(/address 10.0.0.1 would hold 1001 bytes: at most 1000 .*per_peer/);
+    expect(second.hold(501)).to.match(/1501 bytes would be held .*at most 1500 .*max_held_bytes\)/);
+    first.hold(-1000);
+    expect(second.hold(501)).to.equal(undefined);
+    expect(loop.accounts.held).to.equal(501);
+  });
+
+  it('makes so many changes a second', () => {
+    const account = loop.account('10.0.0.1');
+    expect([account.change(10), account.change(1)]).to.deep.equal([true, false]);
+    loop.clock.advance(100);
+    expect(account.change(1)).to.equal(true);
+  });
+
+  it('ends when nothing is open and nothing has to be made up for', () => {
+    const account = loop.account('10.0.0.1');
+    account.enter('connections');
+    loop.work(account, 20_000);
+    account.leave('connections');
+    loop.clock.advance(10_000);
+    expect(loop.accounts.size).to.equal(1);
+    loop.clock.advance(50_000);
+    expect(loop.accounts.size).to.equal(0);
+  });
+
+  it('lists the heaviest first', () => {
+    for (const [address, milliseconds] of [
+      ['10.0.0.1', 1],
+      ['10.0.0.2', 30],
+      ['10.0.0.3', 10],
+    ] as const) {
+      loop.work(loop.account(address), milliseconds);
+    }
+    expect(loop.accounts.heaviest(2).map(({ key }) => key)).to.deep.equal([
+      'address 10.0.0.2',
+      'address 10.0.0.3',
+    ]);
+  });
+});
