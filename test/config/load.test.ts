@@ -92,7 +92,7 @@ describe('configuration: what is accepted', () => {
       cache: {
         maxBytes: 1_073_741_824,
         idleTtlMs: 600_000,
-        persistence: { path: '/var/lib/distributary', secrets: false },
+        persistence: { path: '/var/lib/distributary', secrets: false, leaveOut: [] },
       },
       limits: {
         maxStreams: 20_000,
@@ -107,6 +107,9 @@ describe('configuration: what is accepted', () => {
         maxConnections: 40_000,
         maxConnectionsPerPeer: 0,
         maxStreamsPerPeer: 0,
+        maxHeldBytes: 1_073_741_824,
+        maxHeldBytesPerPeer: 268_435_456,
+        maxWorkPerPeerMs: 500,
         relayPeers: [],
       },
       rollout: undefined,

@@ -1,5 +1,7 @@
 import { expect } from 'chai';
-import { InMemoryRelay, namedHolder, put, type } from '../support/in-memory-relay.ts';
+import { Code } from '../../src/wire/grpc-status.ts';
+import { type DeltaClient, InMemoryRelay, namedHolder, put, type } from '../support/in-memory-relay.ts';
+import { testAccounts, testPeer } from '../support/peers.ts';
 
 /** Their bytes make a request a large one. */
 const names = Array.from({ length: 5000 }, (_, index) => `name-${index}`);
@@ -52,12 +54,24 @@ describe('a large request', () => {
     expect(relay.upstream.journal).to.deep.equal([]);
   });
 
-  it('is handled at once where others wait with 16 MiB together', () => {
+  it('is refused where its peer would hold too much with it, and others are not', () => {
     const relay = new InMemoryRelay({ limits: { maxSubscriptions: 1_000_000, changesPerSecond: 1_000_000 } });
+    const accounts = testAccounts({ heldPerPeer: 17 << 20 });
     const padded = Array.from({ length: 4000 }, (_, index) => `${index}`.padEnd(1024, 'x'));
-    const clients = Array.from({ length: 5 }, () => relay.delta());
-    for (const client of clients) client.send('eds', { resourceNamesSubscribe: padded });
-    expect(clients.map(({ paused }) => paused)).to.deep.equal([true, true, true, true, false]);
+    const ask = (address: string): DeltaClient => {
+      const client = relay.delta();
+      client.peer = testPeer({ address }, accounts);
+      client.send('eds', { resourceNamesSubscribe: padded });
+      return client;
+    };
+    const clients = Array.from({ length: 5 }, () => ask('10.0.0.1:1'));
+    expect(clients.map(({ status }) => status?.code)).to.deep.equal([
+      ...Array.from({ length: 4 }, () => undefined),
+      Code.RESOURCE_EXHAUSTED,
+    ]);
+    expect(clients.at(-1)?.status?.message).to.match(/10.0.0.1 would hold .*limits.max_held_bytes_per_peer/);
+    expect(ask('10.0.0.2:1').status).to.equal(undefined);
     for (const client of clients) client.disconnect();
+    expect(testPeer({ address: '10.0.0.1:1' }, accounts).account.held).to.equal(0);
   });
 });
