@@ -9,6 +9,8 @@ export interface AckedVariant {
   readonly constraints: Constraints;
   /** The upstream's own version of it; empty where there is none. */
   version: string;
+  /** Of its body; undefined: it was not hashed, or there is none. */
+  hash: string | undefined;
   /** The number of the stream that last delivered or confirmed it. */
   confirmedOnStream: number;
   /** It was delivered for an alias: its name differs from the subscribed name. */
@@ -71,22 +73,17 @@ export class AckedResources {
     }
   }
 
-  put(
-    name: ResourceName,
-    constraints: Constraints,
-    version: string,
-    confirmedOnStream: number,
-    viaAlias: boolean,
-  ): void {
+  put(created: AckedVariant): void {
+    const { name, constraints, version, hash, confirmedOnStream, viaAlias } = created;
     const known = this.get(name, constraints.key);
     if (known !== undefined) {
       known.version = version;
+      known.hash = hash;
       known.confirmedOnStream = confirmedOnStream;
       known.viaAlias = viaAlias;
       return;
     }
     this.#size++;
-    const created: AckedVariant = { name, constraints, version, confirmedOnStream, viaAlias };
     const others = this.#names.get(name);
     if (others instanceof Map) others.set(constraints.key, created);
     else if (others === undefined) {
@@ -121,9 +118,10 @@ export class AckedResources {
   restamp(anew: (constraints: Constraints) => Constraints | undefined): Omit<Move, 'holder'>[] {
     const all = [...this.all()];
     this.clear();
-    return all.map(({ name, constraints: from, version, confirmedOnStream, viaAlias }) => {
+    return all.map((variant) => {
+      const { name, constraints: from } = variant;
       const to = anew(from);
-      if (to !== undefined) this.put(name, to, version, confirmedOnStream, viaAlias);
+      if (to !== undefined) this.put({ ...variant, constraints: to });
       return { name, from, to };
     });
   }

@@ -2,6 +2,7 @@ import type { Constraints } from '../../model/constraints.ts';
 import { covers } from '../../model/selection.ts';
 import type { Transaction } from '../../model/transaction.ts';
 import type { Identity } from './accept-resource.ts';
+import type { AckedResources, AckedVariant } from './acked-resources.ts';
 import type { UnansweredUnsubscribed } from './unanswered-unsubscribed.ts';
 import type { UpstreamSubscription, UpstreamSubscriptions } from './upstream-subscriptions.ts';
 
@@ -16,9 +17,15 @@ type Said = Pick<Transaction, 'puts' | 'removals' | 'heartbeats' | 'resourceErro
 /** A delta stream, as far as the judgement needs it. */
 export interface DeltaWaiting {
   readonly subscriptions: UpstreamSubscriptions;
+  /** With what the response has brought. */
+  readonly acked: AckedResources;
+  /** The number of this stream. */
+  readonly number: number;
   readonly unansweredUnsubscribed: UnansweredUnsubscribed;
-  /** Of the response: what this stream had delivered before, with the same version. */
+  /** Of the response: what this stream had delivered before, with the same content. */
   readonly repeated: ReadonlySet<Identity>;
+  /** The response has no entries at all. One that says that a name is missing has. */
+  readonly isEmpty: boolean;
   /** Some wildcard or glob has resources of an earlier stream, and no answer on this one. */
   readonly sweepPending: boolean;
   /** NATIVE. */
@@ -61,10 +68,8 @@ export function deltaAnswers(
   said: Said,
   candidates: readonly UpstreamSubscription[],
 ): ReadonlySet<UpstreamSubscription> {
-  const { puts, heartbeats, removals, resourceErrors } = said;
   // Errors alone may be news of what an earlier wildcard shows: → * {A}, ← a, → * {B}, ← error of a.
-  const isEmpty = puts.length + heartbeats.length + removals.length + resourceErrors.length === 0;
-  const isAnswered = isEmpty ? byEmptyResponse(stream) : byResources(stream, said);
+  const isAnswered = stream.isEmpty ? byEmptyResponse(stream) : byResources(stream, said);
   const answered = new Set<UpstreamSubscription>();
   for (const subscription of candidates) {
     if (byPosition(subscription, stream.locators) ?? isAnswered(subscription)) answered.add(subscription);
@@ -85,20 +90,20 @@ export function inDoubt(
   const later = candidates.filter((one) => one.requestNumber > 1 && !answered.has(one));
   const mayBeAnswered = (one: UpstreamSubscription): boolean => {
     const isShown = (identity: Identity): boolean => shows(one, identity, locators);
-    return one.expectedVariants.size === 0 && (puts.some(isShown) || resourceErrors.some(isShown));
+    return one.expectedNames.size === 0 && (puts.some(isShown) || resourceErrors.some(isShown));
   };
   return answered.size > 0 || later.some(mayBeAnswered) ? later : [];
 }
 
 /** Whether any response answers it, whatever is in it; undefined: the content decides. */
 function byPosition(
-  { anyResponseAnswers, kind, expectedVariants }: UpstreamSubscription,
+  { anyResponseAnswers, kind, expectedNames }: UpstreamSubscription,
   locators: boolean,
 ): boolean | undefined {
   if (anyResponseAnswers) return true;
   // It is the only wildcard of this type on the stream. Updates that were on their way when it was unsubscribed are
   // no answer.
-  return !locators && kind === 'wildcard' ? expectedVariants.size === 0 : undefined;
+  return !locators && kind === 'wildcard' ? expectedNames.size === 0 : undefined;
 }
 
 type Judgement = (subscription: UpstreamSubscription) => boolean;
@@ -123,8 +128,7 @@ function byResources(stream: DeltaWaiting, said: Said): Judgement {
   let shown: Shown | undefined;
   return (subscription) => {
     shown ??= shownBy(stream, said);
-    if (subscription.expectedVariants.size > 0 || !shown.requests.has(subscription.requestNumber))
-      return false;
+    if (subscription.expectedNames.size > 0 || !shown.requests.has(subscription.requestNumber)) return false;
     return !mayAnswerFormer(stream.unansweredUnsubscribed, subscription) || shown.onlyFor.has(subscription);
   };
 }
@@ -145,28 +149,35 @@ function isWaiting(
   { subscriptions, sweepPending }: DeltaWaiting,
   subscription: UpstreamSubscription,
 ): boolean {
-  const { responseSeen, resolvedOnThisStream, expectedVariants } = subscription;
-  if (responseSeen || expectedVariants.size > 0) return false;
+  const { responseSeen, resolvedOnThisStream, expectedNames } = subscription;
+  if (responseSeen || expectedNames.size > 0) return false;
   return subscriptions.unresolved.has(subscription) || (sweepPending && !resolvedOnThisStream);
 }
 
 /**
  * An earlier subscription shows it as well, and it has changed: it may be an update of that, which was on its way:
- * → subscribe * {A}, ← a@1, → subscribe * {B}, ← a@2, ← a@2 b@1. No update repeats what has not changed.
+ * → subscribe * {A}, ← a@1, → subscribe * {B}, ← a@2, ← a@2 b@1. No update repeats what has not changed, and none gives
+ * somebody a second variant of a name: → subscribe * {A}, ← a {A}, → subscribe * {}, ← a {}.
  */
 function mayBeUpdate(
-  { subscriptions, repeated }: DeltaWaiting,
+  { subscriptions, acked, number, repeated, locators }: DeltaWaiting,
   identity: Identity,
   requestNumber: number,
 ): boolean {
   if (repeated.has(identity)) return false;
+  const { name, constraints } = identity;
+  const isPut = acked.get(name, constraints.key) !== undefined;
+  const isOther = (one: AckedVariant): boolean =>
+    one.constraints.key !== constraints.key && one.confirmedOnStream === number;
+  const others = isPut ? acked.of(name).filter(isOther) : [];
   return subscriptions
-    .matching(identity.name, [], identity.constraints)
+    .matching(name, [], constraints)
     .some(
       (earlier) =>
         earlier.requestNumber > 0 &&
         earlier.requestNumber < requestNumber &&
-        (earlier.responseSeen || earlier.resolvedOnThisStream),
+        (earlier.responseSeen || earlier.resolvedOnThisStream) &&
+        !others.some((other) => isFor(earlier, other.constraints, locators)),
     );
 }
 
@@ -229,6 +240,18 @@ export function ofOldestRequest(
     Number.POSITIVE_INFINITY,
   );
   return waiting.filter(({ requestNumber }) => requestNumber === oldest);
+}
+
+/**
+ * The same of a glob whose URL says that it is empty. If several locators name it, those of the oldest request that had
+ * no response yet: an answer of its own may follow for each.
+ */
+export function emptied(named: readonly UpstreamSubscription[]): readonly UpstreamSubscription[] {
+  if (named.length < 2) return named;
+  return ofOldestRequest(
+    named.filter(({ responseSeen }) => !responseSeen),
+    new Set(),
+  );
 }
 
 /** The wildcards and globs that a SotW response may answer, if it has seen the requests up to `lastSeen`. */

@@ -37,6 +37,10 @@ export function* readDelta(parts: ResponseParts, response: IncomingDelta): InTur
   });
 }
 
+export function isEmpty({ puts, removed, removedVariants, resourceErrors }: DeltaReading): boolean {
+  return puts.length + removed.length + removedVariants.length + resourceErrors.length === 0;
+}
+
 /** In delta NOT_FOUND is a removal (protocol §8): one of those that are not said already, in this way or the other. */
 export function* notFound({ removed, removedVariants, resourceErrors }: DeltaReading): Iterable<Identity> {
   if (resourceErrors.length === 0) return;

@@ -18,7 +18,7 @@ export interface DeltaState extends TypeState {
    * upstream sends all of it again.
    */
   readonly resendable: Map<VariantKey, Identity>;
-  /** Subscriptions that still expect variants to be sent again. */
+  /** Subscriptions that still expect names to be sent again. */
   readonly awaitingResend: Set<UpstreamSubscription>;
   /** Something was unsubscribed just now. Responses for it may still be on their way. */
   unsubscribeInFlight: boolean;
@@ -31,6 +31,8 @@ export interface DeltaState extends TypeState {
   readonly justAnswered: Set<UpstreamSubscription>;
   /** Of the last response, while a later wildcard or glob waits: what this stream had delivered so before. */
   readonly repeated: Set<Identity>;
+  /** The last response had no entries. */
+  isEmpty: boolean;
 }
 
 /** More in one first request is refused by common servers' limits (protocol §5b). */
@@ -72,28 +74,43 @@ const isRemovableByName = (
   plain: ConstraintsKey,
 ): boolean => constraints.key === plain && subscriptions.named(name).length < 2;
 
-/** An expected variant was delivered or removed. */
+/**
+ * A variant was delivered or removed. Where its name is expected, it need not be the same variant: with these parameters,
+ * there is another one instead of what earlier subscriptions have:
+ *
+ *     → +* {}   ← a {}   → +* {env=prod}, expects a   ← a {env == "prod"}
+ */
 export function markReceived(
   { subscriptions, resendable, awaitingResend }: DeltaState,
   variant: Identity,
 ): void {
   if (resendable.size + awaitingResend.size === 0) return;
-  const key = variantKey(variant);
-  resendable.delete(key);
-  for (const subscription of awaitingResend.size > 0 ? subscriptions.collecting(variant.name) : []) {
-    if (subscription.expectedVariants.delete(key) && subscription.expectedVariants.size === 0)
+  const { name, constraints } = variant;
+  resendable.delete(variantKey(variant));
+  for (const subscription of awaitingResend.size > 0 ? subscriptions.collecting(name) : []) {
+    if (!isFor(subscription, constraints, subscriptions.locators)) continue;
+    if (subscription.expectedNames.delete(name) && subscription.expectedNames.size === 0)
       awaitingResend.delete(subscription);
   }
 }
 
 /** Before `acked` takes them. Only if a wildcard or glob waits that was not in the first request of the stream. */
 export function noteRepeated(state: DeltaState, puts: readonly Put[], stream: number): void {
-  const { acked, repeated, requestCount, subscriptions } = state;
+  const { repeated, requestCount, subscriptions } = state;
   if (requestCount <= 1 || waitingCollections(subscriptions.unresolved).length === 0) return;
-  for (const put of puts) {
-    const known = acked.get(put.name, put.constraints.key);
-    if (known?.confirmedOnStream === stream && known.version === put.version) repeated.add(put);
-  }
+  for (const put of puts) if (isRepeated(state, put, stream)) repeated.add(put);
+}
+
+/**
+ * This stream had delivered it before, with the same version or (NATIVE) the same body: a control plane may number each of
+ * its answers, send no versions, or not encode the same body twice in the same way.
+ */
+export function isRepeated({ acked }: DeltaState, put: Put, stream: number): boolean {
+  const known = acked.get(put.name, put.constraints.key);
+  if (known?.confirmedOnStream !== stream) return false;
+  const hash = put.payload?.hash;
+  if (hash !== undefined && known.hash === hash) return true;
+  return known.version === put.version && (hash === undefined || put.version !== '');
 }
 
 /**

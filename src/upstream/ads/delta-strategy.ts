@@ -20,11 +20,20 @@ import {
 } from '../../wire/response-reader.ts';
 import type { Identity } from './accept-resource.ts';
 import { type AckedVariant, variantKey } from './acked-resources.ts';
-import { deltaAnswers, inDoubt, isFor, namesAnswered, ofOldestRequest, shows } from './answer-attribution.ts';
-import { type DeltaReading, notFound, readDelta } from './delta-reading.ts';
+import {
+  deltaAnswers,
+  emptied,
+  inDoubt,
+  isFor,
+  namesAnswered,
+  ofOldestRequest,
+  shows,
+} from './answer-attribution.ts';
+import { type DeltaReading, isEmpty, notFound, readDelta } from './delta-reading.ts';
 import { deltaRequest, deltaRequests, isPlainWildcard, noVersions } from './delta-requests.ts';
 import {
   type DeltaState,
+  isRepeated,
   markReceived,
   noteRepeated,
   removeGoneMeanwhile,
@@ -69,6 +78,7 @@ export class DeltaStrategy implements ProtocolStrategy<DeltaState, IncomingDelta
       unansweredUnsubscribed: new UnansweredUnsubscribed(),
       justAnswered: new Set(),
       repeated: new Set(),
+      isEmpty: false,
     };
   }
 
@@ -135,10 +145,10 @@ export class DeltaStrategy implements ProtocolStrategy<DeltaState, IncomingDelta
   #expectResent(state: DeltaState, subscription: UpstreamSubscription): void {
     if (subscription.kind === 'name') return;
     const sent = [...covered(state, subscription), ...state.resendable.values()];
-    subscription.expectedVariants = new Set(
-      sent.filter((variant) => shows(subscription, variant, this.#options.locators)).map(variantKey),
+    subscription.expectedNames = new Set(
+      sent.filter((variant) => shows(subscription, variant, this.#options.locators)).map(({ name }) => name),
     );
-    if (subscription.expectedVariants.size > 0) state.awaitingResend.add(subscription);
+    if (subscription.expectedNames.size > 0) state.awaitingResend.add(subscription);
   }
 
   answeredBy(
@@ -147,11 +157,13 @@ export class DeltaStrategy implements ProtocolStrategy<DeltaState, IncomingDelta
     candidates: readonly UpstreamSubscription[],
   ): ReadonlySet<UpstreamSubscription> {
     const { locators } = this.#options;
-    const answered = deltaAnswers({ ...state, locators }, said, candidates);
+    const answered = deltaAnswers({ ...state, number: this.#stream.number, locators }, said, candidates);
     state.repeated.clear();
-    const waits = (one: UpstreamSubscription): boolean => !one.responseSeen && state.subscriptions.has(one);
     const doubtful = inDoubt(said, candidates, answered, locators);
-    if (doubtful.length > 0) this.#effects.renewIfDoubtful(state.type, () => doubtful.some(waits));
+    const waits = (one: UpstreamSubscription): boolean => !one.responseSeen && state.subscriptions.has(one);
+    // Each request by itself: that an earlier one is answered in time says nothing of a later one.
+    for (const [request, asked] of Map.groupBy(doubtful, ({ requestNumber }) => requestNumber))
+      this.#effects.renewIfDoubtful(state.type, `${request} ${state.type}`, () => asked.some(waits));
     return answered;
   }
 
@@ -200,6 +212,7 @@ export class DeltaStrategy implements ProtocolStrategy<DeltaState, IncomingDelta
         rules: state.rules,
         readResource: readDeltaResource,
         entriesPerTurn: this.#options.entriesPerTurn,
+        hashed: this.#options.locators,
       });
     const first = yield* readDelta(parts(), response);
     // Another stamp came in between.
@@ -210,6 +223,7 @@ export class DeltaStrategy implements ProtocolStrategy<DeltaState, IncomingDelta
   #commit(state: DeltaState, response: IncomingDelta, reading: DeltaReading): Transaction {
     const { subscriptions, acked, holder, type } = state;
     const { resourceErrors } = reading;
+    state.isEmpty = isEmpty(reading);
     const removals: Removal[] = [];
     const resolved: Interest[] = [];
     noteRepeated(state, reading.puts, this.#stream.number);
@@ -217,7 +231,8 @@ export class DeltaStrategy implements ProtocolStrategy<DeltaState, IncomingDelta
     for (const identity of reading.removedVariants) {
       markReceived(state, identity);
       const known = acked.get(identity.name, identity.constraints.key);
-      if (known === undefined) this.#resolveMissing(state, identity, removals, resolved);
+      if (isGlob(identity.name)) this.#empty(state, identity, removals, resolved);
+      else if (known === undefined) this.#resolveMissing(state, identity, removals, resolved);
       else this.#remove(state, known, removals, resolved);
     }
     for (const identity of reading.removed) this.#removeName(state, identity, removals, resolved);
@@ -247,7 +262,7 @@ export class DeltaStrategy implements ProtocolStrategy<DeltaState, IncomingDelta
       state.unansweredUnsubscribed.received(name, constraints);
       if (!this.#isSubscribed(state, put)) continue;
       const known = acked.get(name, constraints.key);
-      const isRepeated = known?.confirmedOnStream === this.#stream.number && known.version === put.version;
+      const repeated = isRepeated(state, put, this.#stream.number);
       if (put.any === undefined && ttlMilliseconds !== undefined) {
         if (known === undefined) continue;
         known.confirmedOnStream = this.#stream.number;
@@ -255,11 +270,13 @@ export class DeltaStrategy implements ProtocolStrategy<DeltaState, IncomingDelta
       } else {
         taken.puts.push(put);
         const viaAlias = subscriptions.matching(name, [], constraints).length === 0;
-        acked.put(name, constraints, put.version, this.#stream.number, viaAlias);
+        const { version, payload } = put;
+        const confirmedOnStream = this.#stream.number;
+        acked.put({ name, constraints, version, hash: payload?.hash, confirmedOnStream, viaAlias });
       }
       markReceived(state, put);
       const matching = subscriptions.matching(name, aliases, constraints);
-      for (const subscription of namesAnswered(matching, isRepeated)) {
+      for (const subscription of namesAnswered(matching, repeated)) {
         taken.answered.push(subscription);
         if (!subscription.resolvedOnThisStream) state.justAnswered.add(subscription);
         markResolved(subscriptions, subscription, resolved);
@@ -282,11 +299,7 @@ export class DeltaStrategy implements ProtocolStrategy<DeltaState, IncomingDelta
     const { name, constraints } = identity;
     markReceived(state, identity);
     if (isGlob(name)) {
-      // The URL of a collection that is empty (protocol §6).
-      for (const subscription of state.subscriptions.named(name)) {
-        for (const variant of covered(state, subscription)) this.#remove(state, variant, removals, resolved);
-        markResolved(state.subscriptions, subscription, resolved);
-      }
+      this.#empty(state, identity, removals, resolved);
       return;
     }
     const exact = state.acked.get(name, constraints.key);
@@ -295,6 +308,31 @@ export class DeltaStrategy implements ProtocolStrategy<DeltaState, IncomingDelta
     const removed = exact === undefined ? meant : [exact];
     for (const variant of removed) this.#remove(state, variant, removals, resolved);
     if (removed.length === 0) this.#resolveMissing(state, identity, removals, resolved);
+  }
+
+  /**
+   * The URL of a collection that is empty (protocol §6). Several locators may name it: then nothing is removed, since
+   * members that are deleted are named, and those that it is for are resolved when no more follows.
+   */
+  #empty(
+    state: DeltaState,
+    { name, constraints }: Identity,
+    removals: Removal[],
+    resolved: Interest[],
+  ): void {
+    const { subscriptions, unansweredUnsubscribed } = state;
+    const { locators } = this.#options;
+    const named = [...subscriptions.named(name), ...unansweredUnsubscribed.of(name)].filter((one) =>
+      isFor(one, constraints, locators),
+    );
+    for (const one of emptied(named)) {
+      if (unansweredUnsubscribed.delete(one)) continue;
+      one.responseSeen = true;
+      if (named.length > 1) continue;
+      for (const variant of covered(state, one).filter((each) => shows(one, each, locators)))
+        this.#remove(state, variant, removals, resolved);
+      markResolved(subscriptions, one, resolved);
+    }
   }
 
   #remove(state: DeltaState, variant: AckedVariant, removals: Removal[], resolved: Interest[]): void {

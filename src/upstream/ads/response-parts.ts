@@ -24,6 +24,8 @@ export interface ReadingOptions {
   readonly rules: AcceptanceRules;
   readonly readResource: (entry: Buffer) => Result<IncomingResource>;
   readonly entriesPerTurn: number;
+  /** Each body with its hash, also in a small response. */
+  readonly hashed: boolean;
 }
 
 /**
@@ -41,8 +43,8 @@ export class ResponseParts {
 
   /** Those from `start` to before `end`. */
   *resources(entries: ByteRanges, start: number, end: number, seen: SeenVariants): InTurns<Result<Put[]>> {
-    const { rules, readResource, entriesPerTurn } = this.#options;
-    const isLarge = end - start > entriesPerTurn;
+    const { rules, readResource, entriesPerTurn, hashed } = this.#options;
+    const isHashed = hashed || end - start > entriesPerTurn;
     const puts: Put[] = [];
     for (let index = start; index < end; index++) {
       const entry = entries.at(index);
@@ -51,7 +53,7 @@ export class ResponseParts {
       if (!resource.ok) return fail(`resource ${index + 1} of ${entries.length}: ${resource.error}`);
       const put = acceptResource(rules, resource.value, seen);
       if (!put.ok) return put;
-      puts.push(isLarge ? withPayload(put.value) : put.value);
+      puts.push(isHashed ? withPayload(put.value) : put.value);
     }
     return ok(puts);
   }

@@ -165,7 +165,7 @@ export class SotwStrategy implements ProtocolStrategy<SotwState, IncomingSotw> {
     // Where upstream cannot delete, the last received match wins, so all variants count as received (protocol §5). As
     // long as the store may have more than this stream delivered, it gets the whole response.
     const comparable = fullState ? storeSwept : previous?.constrained === false;
-    const parts = new ResponseParts({ rules, readResource: readSotwResource, entriesPerTurn });
+    const parts = new ResponseParts({ rules, readResource: readSotwResource, entriesPerTurn, hashed: false });
     return { parts, acked, fullState, previous: comparable ? previous : undefined };
   }
 
@@ -238,7 +238,8 @@ export class SotwStrategy implements ProtocolStrategy<SotwState, IncomingSotw> {
       } else {
         const version = put.version === '' ? response.version : put.version;
         puts.push({ ...put, version });
-        acked.put(name, constraints, version, this.#stream.number, false);
+        const confirmedOnStream = this.#stream.number;
+        acked.put({ name, constraints, version, hash: undefined, confirmedOnStream, viaAlias: false });
       }
       for (const subscription of subscriptions.matching(name, aliases, constraints)) {
         if (subscription.kind !== 'name') continue;
@@ -258,7 +259,7 @@ export class SotwStrategy implements ProtocolStrategy<SotwState, IncomingSotw> {
     if (state.requestCount < 2 || !subscriptions.hasCollection) return;
     if (!state.attributionAmbiguous)
       state.lastRequestSeen = Math.max(state.lastRequestSeen, lastRequestSeen(subscriptions, puts));
-    this.#effects.renewIfDoubtful(state.type, () => {
+    this.#effects.renewIfDoubtful(state.type, state.type, () => {
       const asked = waitingCollections(state.subscriptions.unresolved);
       return sotwAnswers(state.lastRequestSeen, this.#options.locators, asked).size < asked.length;
     });

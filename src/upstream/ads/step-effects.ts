@@ -52,10 +52,10 @@ export class StepEffects {
 
   /**
    * Opens a new stream if responses have not shown for so long which subscription they answer. There, all of them are in
-   * the first request.
+   * the first request. `doubt`: each has its own time.
    */
-  renewIfDoubtful(type: TypeUrl, isDoubtful: () => boolean): void {
-    const timer = `doubt ${type}`;
+  renewIfDoubtful(type: TypeUrl, doubt: string, isDoubtful: () => boolean): void {
+    const timer = `answers ${doubt}`;
     if (this.isArmed(timer) || !isDoubtful()) return;
     this.arm(timer, attributionWaitMs, () => {
       const reason = `responses of ${type} do not show which subscription they answer: a new stream will`;

@@ -77,7 +77,7 @@ export function resetTypeState(state: TypeState): void {
     subscription.anyResponseAnswers = false;
     subscription.resolvedOnThisStream = false;
     subscription.responseSeen = false;
-    subscription.expectedVariants = new Set();
+    subscription.expectedNames = new Set();
     if (!subscription.suspended) state.toSubscribe.add(subscription);
   }
 }

@@ -4,7 +4,6 @@ import { ParameterIndex } from '../../model/parameter-index.ts';
 import { NO_PARAMETERS, type Parameters } from '../../model/parameters.ts';
 import { type Interest, type Selector, WILDCARD } from '../../model/transaction.ts';
 import { isGlob, parentGlob } from '../../model/xdstp.ts';
-import type { VariantKey } from './acked-resources.ts';
 
 /**
  * One subscription as upstream sees it: a name, or (NATIVE) a locator with parameters. Several interests may share
@@ -30,8 +29,8 @@ export interface UpstreamSubscription {
   resolved: boolean;
   /** A response that may answer it has come. A wildcard or glob is resolved when no more responses follow. */
   responseSeen: boolean;
-  /** A wildcard or glob: what must be in its answer, as upstream has sent it before, and has not come yet. */
-  expectedVariants: Set<VariantKey>;
+  /** A wildcard or glob: the names that must be in its answer, as upstream has sent them before, and have not come yet. */
+  expectedNames: Set<ResourceName>;
 }
 
 /**
@@ -46,14 +45,14 @@ export interface UpstreamSubscription {
 export class UpstreamSubscriptions {
   readonly #bySelector = new Map<Selector, ParameterIndex<UpstreamSubscription>>();
   readonly #globs = new Set<Selector>();
-  readonly #locators: boolean;
+  /** Parameters are sent (NATIVE). */
+  readonly locators: boolean;
   /** Subscriptions that are not resolved in the store yet. Usually few or none. */
   readonly unresolved = new Set<UpstreamSubscription>();
   #size = 0;
 
-  /** `locators`: parameters are sent (NATIVE). */
   constructor(locators: boolean) {
-    this.#locators = locators;
+    this.locators = locators;
   }
 
   /** Number of subscriptions. */
@@ -76,7 +75,7 @@ export class UpstreamSubscriptions {
     readonly repeated: boolean;
   } {
     const { selector } = interest;
-    const parameters = this.#locators ? interest.parameters : NO_PARAMETERS;
+    const parameters = this.locators ? interest.parameters : NO_PARAMETERS;
     const subscriptions = this.#bySelector.get(selector) ?? new ParameterIndex<UpstreamSubscription>();
     this.#bySelector.set(selector, subscriptions);
     const known = subscriptions.get(parameters);
@@ -98,7 +97,7 @@ export class UpstreamSubscriptions {
       resolvedOnThisStream: false,
       resolved: false,
       responseSeen: false,
-      expectedVariants: new Set(),
+      expectedNames: new Set(),
     };
     subscriptions.set(parameters, subscription);
     if (glob) this.#globs.add(selector);
@@ -110,7 +109,7 @@ export class UpstreamSubscriptions {
   /** Removes an interest. Returns its subscription if no interest is left in it. */
   delete(interest: Interest): UpstreamSubscription | undefined {
     const { selector } = interest;
-    const parameters = this.#locators ? interest.parameters : NO_PARAMETERS;
+    const parameters = this.locators ? interest.parameters : NO_PARAMETERS;
     const subscriptions = this.#bySelector.get(selector);
     const subscription = subscriptions?.get(parameters);
     if (subscriptions === undefined || subscription === undefined) return undefined;
@@ -132,7 +131,7 @@ export class UpstreamSubscriptions {
 
   /** The subscription that has this interest. */
   covering({ selector, parameters }: Interest): UpstreamSubscription | undefined {
-    return this.#bySelector.get(selector)?.get(this.#locators ? parameters : NO_PARAMETERS);
+    return this.#bySelector.get(selector)?.get(this.locators ? parameters : NO_PARAMETERS);
   }
 
   has(subscription: UpstreamSubscription): boolean {
@@ -185,7 +184,7 @@ export class UpstreamSubscriptions {
   #collect(found: UpstreamSubscription[], selector: Selector, constraints: Constraints): void {
     const subscriptions = this.#bySelector.get(selector);
     if (subscriptions === undefined) return;
-    for (const subscription of this.#locators ? subscriptions.matching(constraints) : subscriptions.values())
+    for (const subscription of this.locators ? subscriptions.matching(constraints) : subscriptions.values())
       found.push(subscription);
   }
 }

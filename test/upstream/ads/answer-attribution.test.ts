@@ -3,7 +3,7 @@ import { resourceName } from '../../../src/model/brand.ts';
 import { type Constraints, UNCONSTRAINED } from '../../../src/model/constraints.ts';
 import { internParameters } from '../../../src/model/parameters.ts';
 import type { ResourceError } from '../../../src/model/transaction.ts';
-import { variantKey } from '../../../src/upstream/ads/acked-resources.ts';
+import { AckedResources } from '../../../src/upstream/ads/acked-resources.ts';
 import {
   deltaAnswers,
   lastRequestSeen,
@@ -57,6 +57,7 @@ interface Case {
 
 interface Waiting {
   readonly subscriptions: UpstreamSubscriptions;
+  readonly acked: AckedResources;
   readonly unansweredUnsubscribed: UnansweredUnsubscribed;
   readonly sweepPending: boolean;
   readonly list: readonly UpstreamSubscription[];
@@ -73,16 +74,13 @@ function waiting(asked: readonly Asked[], locators: boolean): Waiting {
     subscription.anyResponseAnswers = one.anyResponse === true;
     subscription.responseSeen = one.seen === true;
     subscription.resolvedOnThisStream = one.resolved === true;
-    const expected = (one.expects ?? []).map((name) =>
-      variantKey({ name: resourceName(name), constraints: UNCONSTRAINED }),
-    );
-    subscription.expectedVariants = new Set(expected);
+    subscription.expectedNames = new Set((one.expects ?? []).map(resourceName));
     if (one.earlierStream === true) subscriptions.unresolved.delete(subscription);
     if (one.formerUnanswered === true) unansweredUnsubscribed.add({ ...subscription });
     return subscription;
   });
   const sweepPending = asked.some(({ earlierStream }) => earlierStream === true);
-  return { subscriptions, unansweredUnsubscribed, sweepPending, list };
+  return { subscriptions, acked: new AckedResources(), unansweredUnsubscribed, sweepPending, list };
 }
 
 const identity = (name: string): { name: ReturnType<typeof resourceName>; constraints: Constraints } => ({
@@ -323,7 +321,14 @@ describe('which subscriptions a response answers', () => {
       it(name, () => {
         const resources = puts.map(resource);
         const again = new Set(resources.filter((one) => repeated.includes(one.name)));
-        const stream = { ...waiting(asked, true), repeated: again, locators: true };
+        const entries = resources.length + removals.length + heartbeats.length + errors.length;
+        const stream = {
+          ...waiting(asked, true),
+          number: 1,
+          repeated: again,
+          isEmpty: entries === 0,
+          locators: true,
+        };
         const said = {
           puts: resources,
           removals: removals.map(identity),
@@ -342,7 +347,9 @@ describe('which subscriptions a response answers', () => {
       it(`without locators: ${name}`, () => {
         const stream = {
           ...waiting([{ selector: all, request: 2, expects }], false),
+          number: 1,
           repeated: new Set<never>(),
+          isEmpty: false,
           locators: false,
         };
         const said = { puts: [resource('a')], removals: [], heartbeats: [], resourceErrors: [] };
