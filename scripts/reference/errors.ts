@@ -33,7 +33,7 @@ ${table(
 )}
 
 Also 401 if client certificates are verified and none was shown, and 413 for a body larger than
-\`limits.max_request_bytes\`.
+\`limits.max_poll_bytes\`.
 
 A name that does not exist is no error: SotW leaves it out, delta removes it. A name that no upstream claims has an entry in
 \`resource_errors\` with \`NOT_FOUND\`.

@@ -2,7 +2,7 @@ import { hash } from 'node:crypto';
 import type { Config } from '../config/config.ts';
 import type { ClientContext } from '../downstream/services.ts';
 import type { Access } from '../model/access.ts';
-import { nodePath } from '../model/node-path.ts';
+import { nodePath, type WantedMetadata, wantedMetadata } from '../model/node-path.ts';
 import type { Parameters } from '../model/parameters.ts';
 import { fail, ok, type Result } from '../model/result.ts';
 import type { SideOf } from '../model/rollout.ts';
@@ -25,8 +25,8 @@ const ttlFeature = 'xds.config.supports-resource-ttl';
 /** A client, with the parts of its node that the rules used. */
 class KnownClient implements ClientContext {
   readonly node: ClientNode;
-  /** The metadata keys that the rules used when the node was read. Other metadata was not kept. */
-  readonly metadataKeys: ReadonlySet<string>;
+  /** Where the rules looked for metadata when the node was read. Other metadata was not kept. */
+  readonly metadataPaths: ReadonlySet<string>;
   readonly access: Access;
   readonly exempt: boolean;
   readonly wrapped: boolean;
@@ -40,7 +40,7 @@ class KnownClient implements ClientContext {
 
   constructor(
     node: ClientNode,
-    metadataKeys: ReadonlySet<string>,
+    metadataPaths: ReadonlySet<string>,
     access: Access,
     exempt: boolean,
     trust: string,
@@ -48,7 +48,7 @@ class KnownClient implements ClientContext {
     classKey: string,
   ) {
     this.node = node;
-    this.metadataKeys = metadataKeys;
+    this.metadataPaths = metadataPaths;
     this.access = access;
     this.exempt = exempt;
     this.trust = trust;
@@ -91,7 +91,9 @@ export class ClientRules {
   readonly #derivation: ReturnType<typeof compileParameterRules>;
   readonly #authorization: ReturnType<typeof compileAuthorization>;
   readonly #isRelay: (peer: PeerNames) => boolean;
-  readonly #metadataKeys: ReadonlySet<string>;
+  readonly #metadataPaths: ReadonlySet<string>;
+  /** The same, of a node's metadata. */
+  readonly wantedMetadata: WantedMetadata;
   readonly #trust: string;
   readonly #sideOf: SideOf;
   readonly #classes = new ClassKeys();
@@ -103,7 +105,10 @@ export class ClientRules {
     const { relayPeers } = config.limits;
     const listed = relayPeers.length === 0 ? () => false : compilePrincipals(relayPeers);
     this.#isRelay = (peer) => peer.unix || listed(peer);
-    this.#metadataKeys = new Set(config.parameters.flatMap(({ from }) => metadataKey(from) ?? []));
+    this.#metadataPaths = new Set(
+      config.parameters.flatMap(({ from }) => (nodePath(from)?.[0] === 'metadata' ? from : [])),
+    );
+    this.wantedMetadata = wantedMetadata(this.#metadataPaths);
     this.#trust = trustOf(config.parameters);
   }
 
@@ -117,14 +122,14 @@ export class ClientRules {
   }
 
   context(bytes: Buffer, peer: Peer): Result<ClientContext, GrpcStatus> {
-    const node = readClientNode(bytes, this.#metadataKeys); // metadata can be large: nothing else is kept
+    const node = readClientNode(bytes, this.wantedMetadata); // metadata can be large: nothing else is kept
     if (!node.ok) return fail({ code: Code.INVALID_ARGUMENT, message: node.error });
     return ok(this.#apply(node.value, peer));
   }
 
   /** Applies these rules to a known client. Undefined: they need metadata of its node that was not kept. */
   reapplyRules(client: ClientContext, peer: Peer): ClientContext | undefined {
-    if (!(client instanceof KnownClient) || !this.#metadataKeys.isSubsetOf(client.metadataKeys))
+    if (!(client instanceof KnownClient) || !this.#metadataPaths.isSubsetOf(client.metadataPaths))
       return undefined;
     return this.#apply(client.node, peer);
   }
@@ -137,7 +142,7 @@ export class ClientRules {
     const access = side === 'canary' ? canaryAccess(rules) : rules;
     return new KnownClient(
       node,
-      this.#metadataKeys,
+      this.#metadataPaths,
       access,
       this.#isRelay(peer),
       this.#trust,
@@ -175,10 +180,4 @@ function trustOf(rules: Config['parameters']): string {
     .filter(({ key }) => bound.has(key))
     .map(({ key, authorities, trusted, values }) => [key, authorities, trusted, values]);
   return JSON.stringify(said);
-}
-
-/** The first key of `node.metadata.KEY…`. */
-function metadataKey(from: string): string | undefined {
-  const [metadata, key] = nodePath(from) ?? [];
-  return metadata === 'metadata' ? key : undefined;
 }

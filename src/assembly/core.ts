@@ -176,6 +176,7 @@ export class Core {
         contentVersions: () => this.#config.xds.sotwVersions === 'CONTENT',
         legacyWildcard: (type) =>
           this.#config.xds.legacyWildcard?.includes(type) ?? typeInfo(type).legacyWildcard,
+        wantedMetadata: () => this.#rules.wantedMetadata,
         context: (node, peer) => this.#rules.context(node, peer),
         reapplyRules: (client, peer) => this.#rules.reapplyRules(client, peer),
         sessions: (peer) => this.#sessionShares.of(peer),

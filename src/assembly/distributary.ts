@@ -342,6 +342,7 @@ function boundsOf({ limits, cache }: Config): ReadonlyMap<string, number> {
     ['max_subscriptions_per_stream', limits.maxSubscriptionsPerStream],
     ['max_upstream_sessions', limits.maxUpstreamSessions],
     ['max_request_bytes', limits.maxRequestBytes],
+    ['max_poll_bytes', limits.maxPollBytes],
     ['max_response_bytes', limits.maxResponseBytes],
     ['subscription_changes_per_second', limits.subscriptionChangesPerSecond],
     ['stalled_timeout', limits.stalledTimeoutMs / 1000],

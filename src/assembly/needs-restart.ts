@@ -24,6 +24,11 @@ const fixed: readonly Fixed[] = [
     named: 'limits.max_request_bytes',
     of: ({ limits }) => limits.maxRequestBytes,
   },
+  {
+    path: ['limits', 'max_poll_bytes'],
+    named: 'limits.max_poll_bytes',
+    of: ({ limits }) => limits.maxPollBytes,
+  },
   { path: ['cache', 'idle_ttl'], named: 'cache.idle_ttl', of: ({ cache }) => cache.idleTtlMs },
   { path: ['cache', 'persistence'], named: 'cache.persistence', of: ({ cache }) => cache.persistence },
 ];
@@ -49,7 +54,11 @@ export function inForce(started: Config, now: Config): Config {
     rollout: rolloutInForce(started, now),
     xds: { ...now.xds, address: started.xds.address, tls: started.xds.tls },
     rest: started.rest,
-    limits: { ...now.limits, maxRequestBytes: started.limits.maxRequestBytes },
+    limits: {
+      ...now.limits,
+      maxRequestBytes: started.limits.maxRequestBytes,
+      maxPollBytes: started.limits.maxPollBytes,
+    },
     cache: { ...now.cache, idleTtlMs: started.cache.idleTtlMs },
   };
 }

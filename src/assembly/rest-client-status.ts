@@ -17,6 +17,7 @@ import { Code, type GrpcStatus } from '../wire/grpc-status.ts';
 import { type HttpAnswer, jsonAnswer, problem, refusal } from '../wire/http-answer.ts';
 import type { HttpHandler, HttpHead } from '../wire/http-exchange.ts';
 import { isJsonValue } from '../wire/json-fault.ts';
+import { type JsonBounds, parseJson, usualDepth } from '../wire/json-reader.ts';
 import { lazyEnvoyRegistry } from '../wire/json-registry.ts';
 import type { Core } from './core.ts';
 import type { XdsListenerCallbacks } from './xds-listener.ts';
@@ -27,6 +28,7 @@ export const clientStatusPath = '/v3/discovery:client_status';
 const { name, max, maxPerPeer } = csdsCalls;
 /** A request may hold a node, 61 KB of Envoy's, which is not read. */
 const maxRequestBytes = 256 << 10;
+const bounds: JsonBounds = { depth: usualDepth, values: 20_000 };
 
 /** CSDS over REST (protocol §9): a peer is told what it would be told on the xDS port (ADR 65). */
 export class RestClientStatus {
@@ -102,7 +104,7 @@ export class RestClientStatus {
 function readRequest(body: Buffer): Result<ClientStatusRequest> {
   if (body.length === 0) return ok(create(ClientStatusRequestSchema));
   try {
-    const json: unknown = JSON.parse(body.toString('utf8'));
+    const json = parseJson(body, bounds, ['node']);
     if (!isJsonValue(json)) return fail('the body is nested too deeply');
     return ok(fromJson(ClientStatusRequestSchema, json, { ignoreUnknownFields: true }));
   } catch (error) {

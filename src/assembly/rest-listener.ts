@@ -45,7 +45,7 @@ export class RestListener {
       ...address,
       tls: tls.value.material,
       route: files?.ca === undefined ? route : askingForCertificates(route),
-      maxRequestBytes: core.config.limits.maxRequestBytes,
+      maxRequestBytes: core.config.limits.maxPollBytes,
       stalledTimeout: () => core.config.limits.stalledTimeoutMs,
       ...connections,
     });

@@ -201,6 +201,7 @@ const limits = z
       .describe(
         'The largest request accepted from a client, and the most characters of names that a stream may be subscribed to',
       ),
+    max_poll_bytes: count().default(1_048_576).describe('The largest body accepted on the rest listener'),
     max_response_bytes: count()
       .default(67_108_864)
       .describe('The largest response accepted from a control plane, or sent to a client'),
@@ -256,6 +257,7 @@ const limits = z
     maxStreams: limits.max_streams,
     maxSubscriptionsPerStream: limits.max_subscriptions_per_stream,
     maxRequestBytes: limits.max_request_bytes,
+    maxPollBytes: limits.max_poll_bytes,
     maxResponseBytes: limits.max_response_bytes,
     subscriptionChangesPerSecond: limits.subscription_changes_per_second,
     maxConstraintDepth: limits.max_constraint_depth,

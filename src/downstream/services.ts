@@ -1,6 +1,7 @@
 import type { Access } from '../model/access.ts';
 import type { TypeUrl } from '../model/brand.ts';
 import type { Clock } from '../model/clock.ts';
+import type { WantedMetadata } from '../model/node-path.ts';
 import type { Parameters } from '../model/parameters.ts';
 import type { Result } from '../model/result.ts';
 import type { Selection } from '../model/selection.ts';
@@ -115,6 +116,8 @@ export interface DownstreamServices {
   readonly constrained: () => boolean;
   readonly contentVersions: () => boolean;
   readonly legacyWildcard: (type: TypeUrl) => boolean;
+  /** What `context` reads of a node's metadata; undefined, or left out: all of it. */
+  readonly wantedMetadata?: () => WantedMetadata | undefined;
   context(node: Buffer, peer: Peer): Result<ClientContext, GrpcStatus>;
   /** The same client by the rules in force now; undefined: they need a part of its node that was not kept. */
   reapplyRules(client: ClientContext, peer: Peer): ClientContext | undefined;

@@ -51,3 +51,24 @@ export function fillTemplate(template: string, values: ReadonlyMap<string, strin
   if (templateKeys(template).some((key) => !values.has(key))) return undefined;
   return template.replaceAll(reference, (_, key: string) => values.get(key) ?? '');
 }
+
+/** The metadata that is read of a node, key by key; nothing is wanted below an empty map but the text itself. */
+export interface WantedMetadata extends ReadonlyMap<string, WantedMetadata> {}
+
+/** What these paths read of the metadata: `node.metadata.a.b` wants `b` below `a`. Other paths want none. */
+export function wantedMetadata(paths: Iterable<string>): WantedMetadata {
+  const wanted: Tree = new Map();
+  for (const path of paths) {
+    const [metadata, ...keys] = nodePath(path) ?? [];
+    if (metadata !== 'metadata') continue;
+    let level = wanted;
+    for (const key of keys) {
+      const below = level.get(key) ?? new Map();
+      level.set(key, below);
+      level = below;
+    }
+  }
+  return wanted;
+}
+
+interface Tree extends Map<string, Tree> {}

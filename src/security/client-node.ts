@@ -1,3 +1,4 @@
+import type { WantedMetadata } from '../model/node-path.ts';
 import { mostNodeText, placeOf } from '../model/node-place.ts';
 import { errorMessage, fail, ok, type Result } from '../model/result.ts';
 import { bytesTag, doubleTag, MessageReader, varintTag } from '../protobuf/message-reader.ts';
@@ -42,9 +43,9 @@ export const NO_NODE: ClientNode = {
 
 /**
  * Reads an encoded envoy.config.core.v3.Node. Nearly all of Envoy's 61 KB are its extensions, which nobody here asks
- * for: they are skipped, not decoded (protocol §3.1). Nor is metadata whose key is not `wanted`; undefined: all of it.
+ * for: they are skipped, not decoded (protocol §3.1). Nor is metadata that is not `wanted`; undefined: all of it.
  */
-export function readClientNode(bytes: Buffer, wanted?: ReadonlySet<string>): Result<ClientNode> {
+export function readClientNode(bytes: Buffer, wanted?: WantedMetadata): Result<ClientNode> {
   try {
     return readNode(bytes, wanted);
   } catch (error) {
@@ -56,7 +57,7 @@ export function readClientNode(bytes: Buffer, wanted?: ReadonlySet<string>): Res
 const mostFeatures = 1000;
 
 // By hand, because each client of a fleet that reconnects at once brings one.
-function readNode(bytes: Buffer, wanted: ReadonlySet<string> | undefined): Result<ClientNode> {
+function readNode(bytes: Buffer, wanted: WantedMetadata | undefined): Result<ClientNode> {
   let { id, cluster, locality, userAgentName, userAgentVersion } = NO_NODE;
   const clientFeatures: string[] = [];
   const metadata = new Map<string, string | Metadata>();
@@ -106,7 +107,7 @@ const maxDepth = 100;
 /** google.protobuf.Struct { map<string, Value> fields = 1 }. */
 function readStruct(
   reader: MessageReader,
-  wanted: ReadonlySet<string> | undefined,
+  wanted: WantedMetadata | undefined,
   into: Map<string, string | Metadata>,
   depth: number,
 ): void {
@@ -119,15 +120,20 @@ function readStruct(
       if (entry.tag === bytesTag(1)) key = entry.lossyText();
       else if (entry.tag === bytesTag(2)) value = entry.message();
     }
-    if (wanted?.has(key) === false) continue;
-    const read = value === undefined ? undefined : readValue(value, depth + 1);
+    const below = wanted?.get(key);
+    if (wanted !== undefined && below === undefined) continue;
+    const read = value === undefined ? undefined : readValue(value, below, depth + 1);
     if (read === undefined) into.delete(key);
     else into.set(key, read);
   }
 }
 
 /** google.protobuf.Value: of its one-of the last counts. */
-function readValue(reader: MessageReader, depth: number): string | Metadata | undefined {
+function readValue(
+  reader: MessageReader,
+  wanted: WantedMetadata | undefined,
+  depth: number,
+): string | Metadata | undefined {
   let value: string | Metadata | undefined;
   while (reader.next()) {
     switch (reader.tag) {
@@ -144,7 +150,7 @@ function readValue(reader: MessageReader, depth: number): string | Metadata | un
         break;
       case bytesTag(5): {
         const nested = new Map<string, string | Metadata>();
-        readStruct(reader.message(), undefined, nested, depth);
+        readStruct(reader.message(), wanted, nested, depth);
         value = nested;
         break;
       }

@@ -159,7 +159,7 @@ export class HttpExchange implements Gatherer {
 
   #refuseSize(): void {
     const { maxRequestBytes } = this.#owner;
-    const message = `the body is larger than ${maxRequestBytes} bytes (limits.max_request_bytes)`;
+    const message = `the body is larger than ${maxRequestBytes} bytes (limits.max_poll_bytes)`;
     const status = { code: Code.RESOURCE_EXHAUSTED, message };
     if ((this.#declared ?? 0) > mostDiscarded) this.#refuse(413, status);
     else this.answer(problem(413, codeName(status.code).toLowerCase(), message));

@@ -98,6 +98,7 @@ describe('configuration: what is accepted', () => {
         maxStreams: 20_000,
         maxSubscriptionsPerStream: 10_000,
         maxRequestBytes: 4_194_304,
+        maxPollBytes: 1_048_576,
         maxResponseBytes: 67_108_864,
         subscriptionChangesPerSecond: 100,
         maxConstraintDepth: 64,

@@ -1,4 +1,5 @@
 import type { Timer } from '../../model/clock.ts';
+import type { WantedMetadata } from '../../model/node-path.ts';
 import { fail, ok, type Result } from '../../model/result.ts';
 import type { TypeInfo } from '../../model/types.ts';
 import { DRAINING } from '../../wire/drain.ts';
@@ -70,6 +71,11 @@ export class Polls {
     const read = readPoll(info, bytes, peer, contentVersions, this.#services);
     if (!read.ok) return fail(this.#rejected(read.error));
     return ok({ poll: read.value, generation: this.#generation, class: undefined });
+  }
+
+  /** What is read of a node's metadata; undefined: all of it. */
+  get wantedMetadata(): WantedMetadata | undefined {
+    return this.#services.wantedMetadata?.();
   }
 
   /** The rules by which it was read are in force. */

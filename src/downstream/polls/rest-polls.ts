@@ -8,9 +8,10 @@ import { knownTypes, type TypeInfo } from '../../model/types.ts';
 import type { GrpcStatus } from '../../wire/grpc-status.ts';
 import { type HttpAnswer, jsonAnswer, problem, refusal } from '../../wire/http-answer.ts';
 import type { HttpHandler, HttpHead } from '../../wire/http-exchange.ts';
+import { requestFromJson } from '../../wire/json-request.ts';
 import type { Peer } from '../../wire/server-stream.ts';
 import { malformed } from '../stream-refusals.ts';
-import { JsonBodies, requestFromJson } from './poll-json.ts';
+import { JsonBodies } from './poll-json.ts';
 import type { Patience, PollOutcome } from './poll-outcome.ts';
 import { lingerMs, type Polls, type ReadPoll, tooFast } from './polls.ts';
 
@@ -30,8 +31,8 @@ const bytesPerPoll = 1024;
 const bytesPerName = 128;
 /** How often polls that nobody repeats any more are looked for. */
 const forgetMs = 5000;
-/** To read a body of so many bytes counts as one change of a subscription; smaller ones do not count. */
-const bytesPerChange = 256 << 10;
+/** To read so many bytes counts as one change of a subscription, and fewer as a part of one. */
+const bytesPerChange = 512 << 10;
 
 type Answered = (answer: HttpAnswer) => void;
 
@@ -113,9 +114,9 @@ export class RestPolls {
     const key = `${this.#numberOf(peer)} ${info.short} ${hash('sha256', body, 'base64')}`;
     const known = this.#known.get(key);
     if (known !== undefined && polls.isCurrent(known)) return ok(known);
-    const cost = Math.floor(body.length / bytesPerChange);
-    if (cost > 0 && !polls.admitsWork(peer, cost)) return fail(tooFast);
-    const bytes = requestFromJson(body);
+    // Before anything of it is read.
+    if (!polls.admitsWork(peer, body.length / bytesPerChange)) return fail(tooFast);
+    const bytes = requestFromJson(body, polls.wantedMetadata);
     if (!bytes.ok) {
       polls.malformed();
       return fail(malformed(bytes.error));

@@ -5,6 +5,7 @@ import { parseConfig } from '../../../src/config/load.ts';
 import { NodeSchema } from '../../../src/gen/envoy/config/core/v3/base_pb.ts';
 import { DynamicParameterConstraintsSchema } from '../../../src/gen/envoy/service/discovery/v3/discovery_pb.ts';
 import { explainMatch, formatConstraints, parseConstraints } from '../../../src/model/constraints.ts';
+import { wantedMetadata } from '../../../src/model/node-path.ts';
 import { internParameters } from '../../../src/model/parameters.ts';
 import { readClientNode } from '../../../src/security/client-node.ts';
 import { parseFile } from '../../../src/upstream/filesystem/parse.ts';
@@ -44,7 +45,7 @@ const nodes = [
 
 export const metadata = plain('nodes', nodes, (bytes) => {
   readClientNode(bytes);
-  readClientNode(bytes, new Set(['env']));
+  readClientNode(bytes, wantedMetadata(['node.metadata.env']));
 });
 
 type ConstraintsInit = MessageInitShape<typeof DynamicParameterConstraintsSchema>;

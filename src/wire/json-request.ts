@@ -1,0 +1,211 @@
+import type { WantedMetadata } from '../model/node-path.ts';
+import { assertNever, fail, ok, type Result } from '../model/result.ts';
+import { type Field, message, nested, sizeOf, utf8, varint, write } from '../protobuf/field-writer.ts';
+import { JsonFault, JsonReader, usualDepth } from './json-reader.ts';
+
+/** Envoy's node has 4,000, and 10,000 locators with their parameters have 60,000. */
+const mostValues = 200_000;
+
+/**
+ * A DiscoveryRequest in JSON as an encoded one (protocol §7.1), with what the relay reads of it. Of a node of 61 KB that
+ * is a few texts; of its metadata only what is `wanted` (undefined: all). Everything else is passed over.
+ */
+export function requestFromJson(body: Buffer, wanted: WantedMetadata | undefined): Result<Buffer> {
+  try {
+    const reader = new JsonReader(body, { depth: usualDepth, values: mostValues });
+    if (reader.kind() !== 'object') {
+      reader.skip();
+      reader.end();
+      return fail('the body is not a JSON object: a DiscoveryRequest is');
+    }
+    const fields = readMessage(reader, requestShape(wanted));
+    reader.end();
+    const bytes = Buffer.allocUnsafe(sizeOf(fields));
+    write(bytes, 0, fields);
+    return ok(bytes);
+  } catch (error) {
+    if (!(error instanceof JsonFault)) throw error;
+    return fail(`the body is ${verdicts[error.kind]}${error.message}`);
+  }
+}
+
+const verdicts: Readonly<Record<JsonFault['kind'], string>> = {
+  malformed: 'not JSON: ',
+  beyond: '',
+  unexpected: 'not a DiscoveryRequest: ',
+};
+
+/** Reads a value that is not null. */
+type Read = (reader: JsonReader, into: Field[]) => void;
+
+interface Known {
+  readonly read: Read;
+  /** May be set once: the field, or the one-of that it belongs to. */
+  readonly once: string;
+}
+
+/** The fields that are read, under both of their names. */
+type Shape = ReadonlyMap<string, Known>;
+
+function shape(fields: Readonly<Record<string, Read>>, oneOfs: Readonly<Record<string, string>> = {}): Shape {
+  return new Map(
+    Object.entries(fields).flatMap(([name, read]): [string, Known][] => {
+      const known = { read, once: oneOfs[name] ?? name };
+      const jsonName = name.replaceAll(/_(.)/g, (_, letter: string) => letter.toUpperCase());
+      return jsonName === name
+        ? [[name, known]]
+        : [
+            [name, known],
+            [jsonName, known],
+          ];
+    }),
+  );
+}
+
+function readMessage(reader: JsonReader, known: Shape): Field[] {
+  const into: Field[] = [];
+  const seen = new Set<string>();
+  reader.fields((key) => {
+    const field = known.get(key);
+    if (field === undefined) {
+      reader.skip();
+      return;
+    }
+    if (seen.has(field.once)) reader.refuse(`${field.once} is accepted once`);
+    if (reader.isNull()) return;
+    seen.add(field.once);
+    field.read(reader, into);
+  });
+  return into;
+}
+
+const text =
+  (number: number): Read =>
+  (reader, into) => {
+    into.push(utf8(number, reader.text()));
+  };
+
+/** An unsigned number, or one whose sign the reader of the message takes from its 32 bits. */
+const integer =
+  (number: number): Read =>
+  (reader, into) => {
+    const value = reader.number();
+    if (!Number.isInteger(value) || Math.abs(value) > 0xffffffff)
+      reader.refuse('a number of 32 bits is accepted');
+    into.push(varint(number, value >>> 0));
+  };
+
+const part =
+  (number: number, known: Shape): Read =>
+  (reader, into) =>
+    nested(into, number, readMessage(reader, known));
+
+const list =
+  (read: Read): Read =>
+  (reader, into) =>
+    reader.elements(() => read(reader, into));
+
+/** A map<string, string>. */
+const texts =
+  (number: number): Read =>
+  (reader, into) => {
+    const seen = new Set<string>();
+    reader.fields((key) => {
+      if (seen.has(key)) reader.refuse('each key is accepted once');
+      seen.add(key);
+      nested(into, number, [utf8(1, key), utf8(2, reader.text())]);
+    });
+  };
+
+/** A google.protobuf.Struct. The relay reads no lists and no nulls of it, and numbers as text (`readClientNode`). */
+const struct =
+  (number: number, wanted: WantedMetadata | undefined): Read =>
+  (reader, into) =>
+    nested(into, number, readStruct(reader, wanted));
+
+function readStruct(reader: JsonReader, wanted: WantedMetadata | undefined): Field[] {
+  const into: Field[] = [];
+  const seen = new Set<string>();
+  reader.fields((key) => {
+    const below = wanted?.get(key);
+    if (wanted !== undefined && below === undefined) {
+      reader.skip();
+      return;
+    }
+    if (seen.has(key)) reader.refuse('each key is accepted once');
+    seen.add(key);
+    const value = readValue(reader, below);
+    if (value !== undefined) nested(into, 1, [utf8(1, key), message(2, [value])]);
+  });
+  return into;
+}
+
+function readValue(reader: JsonReader, wanted: WantedMetadata | undefined): Field | undefined {
+  const kind = reader.kind();
+  switch (kind) {
+    case 'text':
+      return utf8(stringValue, reader.text());
+    case 'number': {
+      const number = reader.number();
+      return Number.isFinite(number) ? utf8(stringValue, JSON.stringify(number)) : undefined;
+    }
+    case 'object':
+      return message(structValue, readStruct(reader, wanted));
+    case 'literal': {
+      const literal = reader.passed();
+      return literal === 'null' ? undefined : utf8(stringValue, literal);
+    }
+    case 'list':
+      reader.skip();
+      return undefined;
+    default:
+      return assertNever(kind);
+  }
+}
+
+const stringValue = 3;
+const structValue = 5;
+
+const locator = shape({ name: text(1), dynamic_parameters: texts(2) });
+const locality = shape({ region: text(1), zone: text(2), sub_zone: text(3) });
+const semanticVersion = shape({ major_number: integer(1), minor_number: integer(2), patch: integer(3) });
+const buildVersion = shape({ version: part(1, semanticVersion) });
+const status = shape({ code: integer(1), message: text(2) });
+const version = 'user_agent_version_type';
+
+const nodeShape = (wanted: WantedMetadata | undefined): Shape =>
+  shape(
+    {
+      id: text(1),
+      cluster: text(2),
+      metadata: struct(3, wanted),
+      locality: part(4, locality),
+      user_agent_name: text(6),
+      user_agent_version: text(7),
+      user_agent_build_version: part(8, buildVersion),
+      client_features: list(text(10)),
+    },
+    { user_agent_version: version, user_agent_build_version: version },
+  );
+
+const makeShape = (wanted: WantedMetadata | undefined): Shape =>
+  shape({
+    version_info: text(1),
+    node: part(2, nodeShape(wanted)),
+    resource_names: list(text(3)),
+    resource_locators: list(part(7, locator)),
+    type_url: text(4),
+    response_nonce: text(5),
+    error_detail: part(6, status),
+  });
+
+const shapes = new WeakMap<WantedMetadata, Shape>();
+const shapeOfAll = makeShape(undefined);
+
+/** The rules want the same of every request. */
+function requestShape(wanted: WantedMetadata | undefined): Shape {
+  if (wanted === undefined) return shapeOfAll;
+  const known = shapes.get(wanted) ?? makeShape(wanted);
+  shapes.set(wanted, known);
+  return known;
+}
