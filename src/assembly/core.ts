@@ -124,7 +124,8 @@ export class Core {
       clock: systemClock,
       log: streamLog,
       traces: this.traces,
-      canaryAnswered: () => this.rollout.canaryAnswered(),
+      canaryAnswered: (stream) => this.rollout.canaryAnswered(stream),
+      reselected: (stream) => this.rollout.fleet.touched(stream),
     });
     this.accounts = new Accounts({
       clock: systemClock,
@@ -147,7 +148,10 @@ export class Core {
       maxCacheBytes: () => this.#config.cache.maxBytes,
       defer: (run) => setImmediate(run),
       journal,
-      published: (commit) => this.siblings.publish(commit),
+      published: (commit) => {
+        this.siblings.publish(commit);
+        this.rollout.fleet.committed(commit);
+      },
       traces: this.traces,
       committed: recorded && ((commit) => recorded.committed(commit)),
       admission: {
@@ -160,8 +164,8 @@ export class Core {
           this.admission.streamClosed(stream.transport.peer);
           this.loops.streamEnded(stream.transport);
           streamLog.ended(stream);
+          this.rollout.streamEnded(stream);
         },
-        canaryEnded: (stream) => this.rollout.streamEnded(stream),
       },
       polls: { refuses: (peer, { url }) => this.#pollRefusal(peer, url) },
       fetchMilliseconds: () => fetchMilliseconds(this.#config),
@@ -241,7 +245,7 @@ export class Core {
   /** From now on no stream is taken. */
   beginDrain(): void {
     this.#draining = true;
-    this.rollout.rollout.stop();
+    this.rollout.stop();
     this.relay.polls.drain();
     this.changed();
   }

@@ -51,17 +51,18 @@ export interface RelayRolloutOptions {
 export class RelayRollout {
   readonly rollout: Rollout;
   readonly #role: RolloutRole | undefined;
-  readonly #fleet: RelayFleet;
+  /** The clients of this process. */
+  readonly fleet: RelayFleet;
   readonly #limits: RemovalLimits;
 
   constructor(options: RelayRolloutOptions) {
     const { relay, clock, config, storage, revisions, role } = options;
     this.#role = role;
-    this.#fleet = new RelayFleet(relay);
+    this.fleet = new RelayFleet(relay, clock, () => this.#answered());
     this.#limits = new RemovalLimits(relay.gate, () => removalLimits(config()));
     this.rollout = new Rollout(config().rollout, {
       gate: relay.gate,
-      fleet: role?.fleet ?? this.#fleet,
+      fleet: role?.fleet ?? this.fleet,
       clock,
       revisions,
       saved: storage?.load(),
@@ -74,17 +75,31 @@ export class RelayRollout {
     return this.#role?.sideOf(client) ?? this.rollout.sideOf(client);
   }
 
-  canaryAnswered(): void {
+  canaryAnswered(stream: string): void {
+    this.fleet.touched(stream);
+    this.#answered();
+  }
+
+  /** It still has its types. */
+  streamEnded(stream: XdsStream): void {
+    if (stream.client?.access.side === 'canary') this.#canaryEnded(stream);
+    this.fleet.touched(stream.id);
+  }
+
+  stop(): void {
+    this.rollout.stop();
+    this.fleet.stop();
+  }
+
+  #answered(): void {
     if (this.#role === undefined) this.rollout.canaryAnswered();
     else this.#role.canaryAnswered();
   }
 
-  streamEnded(stream: XdsStream): void {
-    if (this.#role !== undefined) {
-      this.#role.canaryEnded(stream);
-      return;
-    }
-    this.rollout.canaryEnded(stream.id, () => this.#fleet.standingOf(stream, this.rollout.waiting()));
+  #canaryEnded(stream: XdsStream): void {
+    if (this.#role === undefined)
+      this.rollout.canaryEnded(stream.id, () => this.fleet.canary(stream, this.rollout.waiting())?.standing);
+    else this.#role.canaryEnded(stream);
   }
 
   heldRemovals(upstream: string): readonly WaitingRemovals[] {

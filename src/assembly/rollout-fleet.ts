@@ -1,146 +1,267 @@
+import type { ClientContext } from '../downstream/services.ts';
 import type { TypeStream } from '../downstream/type-stream.ts';
 import type { XdsStream } from '../downstream/xds-stream.ts';
-import { type ResourceName, resourceName, type TypeUrl } from '../model/brand.ts';
-import type { Constraints } from '../model/constraints.ts';
-import type { HeldVariant } from '../model/rollout.ts';
-import type { Selection } from '../model/selection.ts';
+import type { ResourceName, TypeUrl } from '../model/brand.ts';
+import type { Commit } from '../model/catalog.ts';
+import type { Clock, Timer } from '../model/clock.ts';
 import type { Subscription } from '../model/subscription.ts';
 import { shorten } from '../model/text.ts';
 import { typeInfo } from '../model/types.ts';
 import type { Relay } from '../relay.ts';
 import type { Member } from '../rollout/election.ts';
-import type { CanaryStream, Fleet, Standing, Survey, Waiting } from '../rollout/fleet.ts';
+import {
+  type CanaryStream,
+  type Fleet,
+  outdated,
+  type Standing,
+  type Survey,
+  unknownCanary,
+  type Waiting,
+} from '../rollout/fleet.ts';
 import { nameKey } from '../rollout/pending-names.ts';
-
-/** What waits under one name. */
-interface Difference {
-  /** The name, and its aliases. */
-  readonly selectors: readonly ResourceName[];
-  /** Of the variants that come, go or change. */
-  readonly constraints: readonly Constraints[];
-}
+import { type Parts, WaitingIndex } from './waiting-index.ts';
 
 const accepted: Standing = { kind: 'accepted' };
 const waits: Standing = { kind: 'waiting' };
+/** Streams are looked at for so long before everything else has its turn, and so long is left for that. Milliseconds. */
+const sliceMs = 5;
+/** More sets are one set, for those who look names up. */
+const fewSets = 8;
 
-/** The streams of a relay, as a rollout sees them. */
+/** A stream that subscribes to something that waits. */
+interface Subscriber {
+  readonly client: ClientContext;
+  readonly types: readonly { readonly type: TypeStream; readonly parts: Parts }[];
+  /** All parts, or the union of many. */
+  names: readonly ReadonlySet<string>[] | undefined;
+  /** What it said last, as long as nothing happens to it; undefined: to be asked. */
+  standing: Standing | undefined;
+}
+
+/**
+ * The streams of a relay, as a rollout sees them. Each is looked at once for what waits, in slices, and again when it
+ * subscribes to something else or is on another side.
+ */
 export class RelayFleet implements Fleet {
   readonly #relay: Relay;
-  /** What waits under each name, and what each selection shows of it: until something else waits. */
-  readonly #differences = new Map<TypeUrl, Map<ResourceName, Difference>>();
-  /** By type, hash and size of the selection: equal selections share one set. */
-  readonly #subscribed = new Map<
-    string,
-    { readonly selection: Selection; readonly names: ReadonlySet<string> }[]
-  >();
+  readonly #clock: Clock;
+  /** All streams have been looked at: there is a survey. */
+  readonly #looked: () => void;
+  readonly #indexes = new Map<TypeUrl, WaitingIndex>();
+  /** What the subscribers subscribe to something of; undefined: something else waits now. */
+  #waiting: Waiting | undefined;
+  /** Types of which names are still to be read. */
+  readonly #unread = new Set<WaitingIndex>();
+  /** Streams that are to take their side, by id. */
+  readonly #moving = new Set<string>();
+  /** Streams to look at, by id. */
+  #due = new Set<string>();
+  #subscribers = new Map<string, Subscriber>();
+  /** The same until a subscriber comes, goes or changes. */
+  #members: readonly Member[] | undefined;
+  #canaries: readonly CanaryStream[] = [];
+  #timer: Timer | undefined;
 
-  constructor(relay: Relay) {
+  constructor(relay: Relay, clock: Clock, looked: () => void) {
     this.#relay = relay;
+    this.#clock = clock;
+    this.#looked = looked;
   }
 
   survey(waiting: Waiting): Survey {
-    const members = new Map<string, Member & { readonly subscribed: Set<ReadonlySet<string>> }>();
-    const canaries: CanaryStream[] = [];
-    for (const stream of this.#relay.server.streams()) {
-      const { client } = stream;
-      if (client === undefined) continue;
-      const types = this.#typesOf(stream, waiting);
-      if (types.length === 0) continue;
-      const { nodeId, place, classKey, access } = client;
-      const key = JSON.stringify([nodeId, classKey, access.side]);
-      const known = members.get(key) ?? { nodeId, place, classKey, side: access.side, subscribed: new Set() };
-      members.set(key, known);
-      for (const { names } of types) known.subscribed.add(names);
-      if (access.side !== 'canary') continue;
-      const standing = together(types.map((type) => type.standing()));
-      canaries.push({ stream: stream.id, standing, names: types.map(({ names }) => names) });
+    if (this.#waiting === undefined) this.#begin(waiting);
+    if (!this.#work()) {
+      this.#workLater();
+      return { complete: false, members: [], canaries: [unknownCanary, ...this.#canaries.map(outdated)] };
     }
-    return { complete: true, members: [...members.values()], canaries };
+    this.#members ??= this.#membersNow();
+    this.#canaries = this.#canariesNow(waiting);
+    return { complete: true, members: this.#members, canaries: this.#canaries };
   }
 
   /** Undefined: it does not subscribe to what waits. */
-  standingOf(stream: XdsStream, waiting: Waiting): Standing | undefined {
-    const types = this.#typesOf(stream, waiting);
-    return types.length === 0 ? undefined : together(types.map(({ standing }) => standing()));
+  canary(stream: XdsStream, waiting: Waiting): CanaryStream | undefined {
+    if (this.#waiting === undefined) this.#begin(waiting);
+    // What waits is known, and this stream may not have had its turn.
+    for (const index of this.#unread) while (index.step());
+    this.#unread.clear();
+    const { id } = stream;
+    const subscriber = this.#due.has(id) ? this.#subscriber(stream) : this.#subscribers.get(id);
+    return subscriber && canaryOf(id, subscriber, waiting);
+  }
+
+  /** It subscribes to something else, is somebody else, has answered, or has ended. */
+  touched(id: string): void {
+    if (this.#waiting === undefined) return;
+    const known = this.#subscribers.get(id);
+    if (known !== undefined) known.standing = undefined;
+    this.#due.add(id);
   }
 
   waitingChanged(): void {
-    this.#differences.clear();
-    this.#subscribed.clear();
+    this.#waiting = undefined;
+  }
+
+  /** What a name shows may be something else now. */
+  committed({ type, changed }: Commit): void {
+    const index = this.#indexes.get(type);
+    if (index === undefined || changed.size === 0) return;
+    index.changed(changed.keys());
+    const names = this.#waiting?.get(type);
+    if (names !== undefined && changed.keys().some((name) => names.has(name))) this.#waiting = undefined;
   }
 
   moved(nodeIds: ReadonlySet<string> | undefined): void {
     const { server, polls } = this.#relay;
-    server.reidentify(nodeIds);
+    for (const { id, client } of server.streams())
+      if (nodeIds === undefined || nodeIds.has(client?.nodeId ?? '')) this.#moving.add(id);
     polls.rereadRequests();
+    if (!this.#move(performance.now() + sliceMs)) this.#workLater();
   }
 
-  /** The types in which a stream subscribes to something that waits. */
-  #typesOf(
-    { types }: XdsStream,
-    waiting: Waiting,
-  ): readonly { readonly names: ReadonlySet<string>; readonly standing: () => Standing }[] {
-    return types.flatMap((type) => {
-      const names = waiting.get(type.info.url);
-      if (names === undefined || type.subscription === undefined) return [];
-      const subscribed = this.#subscribedBy(type, names);
-      if (subscribed.size === 0) return [];
-      return [{ names: subscribed, standing: () => standingOf(type, subscribed, names) }];
+  stop(): void {
+    this.#timer?.cancel();
+  }
+
+  #begin(waiting: Waiting): void {
+    this.#waiting = waiting;
+    for (const type of this.#indexes.keys()) if (!waiting.has(type)) this.#indexes.delete(type);
+    this.#unread.clear();
+    for (const [type, names] of waiting) {
+      const index = this.#indexes.get(type) ?? new WaitingIndex(this.#relay, type);
+      this.#indexes.set(type, index);
+      index.begin(names);
+      this.#unread.add(index);
+    }
+    this.#due = new Set(Iterator.from(this.#relay.server.streams()).map(({ id }) => id));
+    this.#subscribers = new Map();
+    this.#members = undefined;
+  }
+
+  /** A slice of what is to be done; false: there is more. */
+  #work(): boolean {
+    const end = performance.now() + sliceMs;
+    if (!this.#move(end)) return false;
+    if (this.#waiting === undefined) return true;
+    for (const index of this.#unread) {
+      while (index.step()) if (performance.now() > end) return false;
+      this.#unread.delete(index);
+    }
+    for (const id of this.#due) {
+      this.#due.delete(id);
+      this.#look(id);
+      if (performance.now() > end) return this.#due.size === 0;
+    }
+    return true;
+  }
+
+  #move(end: number): boolean {
+    for (const id of this.#moving) {
+      this.#moving.delete(id);
+      this.#relay.server.stream(id)?.reidentify();
+      if (performance.now() > end) return this.#moving.size === 0;
+    }
+    return true;
+  }
+
+  #workLater(): void {
+    this.#timer ??= this.#clock.after(sliceMs, () => {
+      this.#timer = undefined;
+      if (this.#work()) this.#looked();
+      else this.#workLater();
     });
   }
 
-  #subscribedBy({ info, selection }: TypeStream, names: ReadonlySet<ResourceName>): ReadonlySet<string> {
-    const key = `${info.short} ${selection.hash} ${selection.size}`;
-    const equals = this.#subscribed.get(key) ?? [];
-    const known = equals.find((one) => one.selection.equals(selection));
-    if (known !== undefined) return known.names;
-    const found = new Set<string>();
-    for (const name of names) {
-      const { selectors, constraints } = this.#differenceOf(info.url, name);
-      const shown = selectors.some((selector) =>
-        selection
-          .entriesFor(selector)
-          .some(({ parameters }) => constraints.some((one) => one.matches(parameters))),
-      );
-      if (shown) found.add(nameKey(info.url, name));
+  #look(id: string): void {
+    const before = this.#subscribers.get(id);
+    const now = this.#subscriber(this.#relay.server.stream(id));
+    if (before !== undefined && now !== undefined && isSameSubscriber(before, now)) return;
+    if (before === undefined && now === undefined) return;
+    this.#members = undefined;
+    if (now === undefined) this.#subscribers.delete(id);
+    else this.#subscribers.set(id, now);
+  }
+
+  #subscriber(stream: XdsStream | undefined): Subscriber | undefined {
+    if (stream?.client === undefined) return undefined;
+    const { client } = stream;
+    const types = stream.types.flatMap((type) => {
+      const index = this.#indexes.get(type.info.url);
+      if (index === undefined || type.subscription === undefined) return [];
+      const parts = index.shown(type.selection, client.access);
+      return parts.length === 0 ? [] : [{ type, parts }];
+    });
+    return types.length === 0 ? undefined : { client, types, names: undefined, standing: undefined };
+  }
+
+  #membersNow(): readonly Member[] {
+    const members = new Map<string, Member & { readonly subscribed: Set<ReadonlySet<string>> }>();
+    for (const { client, types } of this.#subscribers.values()) {
+      const { nodeId, place, classKey, access } = client;
+      const key = JSON.stringify([nodeId, classKey, access.side]);
+      const known = members.get(key) ?? {
+        nodeId,
+        place,
+        classKey,
+        side: access.side,
+        subscribed: new Set(),
+      };
+      members.set(key, known);
+      for (const { parts } of types) for (const part of parts) known.subscribed.add(part);
     }
-    this.#subscribed.set(key, [...equals, { selection, names: found }]);
-    return found;
+    return [...members.values()];
   }
 
-  #differenceOf(type: TypeUrl, name: ResourceName): Difference {
-    const byName = this.#differences.get(type) ?? new Map<ResourceName, Difference>();
-    this.#differences.set(type, byName);
-    const known = byName.get(name);
-    if (known !== undefined) return known;
-    const created = difference(this.#relay, type, name);
-    byName.set(name, created);
-    return created;
+  #canariesNow(waiting: Waiting): readonly CanaryStream[] {
+    const canaries: CanaryStream[] = [];
+    for (const [id, subscriber] of this.#subscribers)
+      if (subscriber.client.access.side === 'canary') canaries.push(canaryOf(id, subscriber, waiting));
+    return canaries;
   }
 }
 
-function difference(relay: Relay, type: TypeUrl, name: ResourceName): Difference {
-  const before = relay.variantsOf(type, name, 'released');
-  const after = relay.variantsOf(type, name, 'canary');
-  const changed = [
-    ...before.filter((one) => !after.some((other) => isSame(one, other))),
-    ...after.filter((one) => !before.some((other) => isSame(one, other))),
-  ].map(({ variant }) => variant);
-  return {
-    selectors: [...new Set([name, ...changed.flatMap(({ aliases }) => aliases.map(resourceName))])],
-    constraints: changed.map(({ constraints }) => constraints),
-  };
+function isSameSubscriber(a: Subscriber, b: Subscriber): boolean {
+  if (a.client !== b.client || a.types.length !== b.types.length) return false;
+  return a.types.every(({ type, parts }, at) => {
+    const other = b.types[at];
+    return type === other?.type && parts === other.parts;
+  });
 }
 
-const isSame = (a: HeldVariant, b: HeldVariant): boolean =>
-  a.variant === b.variant ||
-  (a.variant.constraints.key === b.variant.constraints.key && a.variant.payload === b.variant.payload);
+function canaryOf(id: string, subscriber: Subscriber, waiting: Waiting): CanaryStream {
+  const standing = subscriber.standing ?? together(subscriber.types, waiting);
+  // What it waits for comes without a word of the client.
+  const isSettled = standing.kind === 'accepted' || (standing.kind === 'rejected' && standing.isFinal);
+  subscriber.standing = isSettled ? standing : undefined;
+  subscriber.names ??= fewOf(subscriber.types.flatMap(({ parts }) => parts));
+  return { stream: id, standing, names: subscriber.names };
+}
 
-/** What a canary says to what waits in one type. `names`: what it subscribes to of it; `waiting`: all of it. */
+const fewOf = (sets: Parts): Parts => (sets.length <= fewSets ? sets : [unionOf(sets)]);
+
+function unionOf(sets: Parts): ReadonlySet<string> {
+  const [only, ...others] = sets;
+  if (only !== undefined && others.length === 0) return only;
+  const union = new Set<string>();
+  for (const names of sets) for (const name of names) union.add(name);
+  return union;
+}
+
+/** What a canary says to what waits, over its types. */
+function together(types: Subscriber['types'], waiting: Waiting): Standing {
+  const standings = types.map(({ type, parts }) => standingOf(type, parts, waiting.get(type.info.url)));
+  return (
+    standings.find(({ kind }) => kind === 'rejected') ??
+    standings.find(({ kind }) => kind === 'waiting') ??
+    accepted
+  );
+}
+
+/** In one type. `parts`: what it subscribes to of what waits; `waiting`: all of it. */
 function standingOf(
   { info, subscription }: TypeStream,
-  names: ReadonlySet<string>,
-  waiting: ReadonlySet<ResourceName>,
+  parts: Parts,
+  waiting: ReadonlySet<ResourceName> = new Set(),
 ): Standing {
   if (subscription === undefined) return accepted;
   const { responses, pending } = subscription;
@@ -157,14 +278,19 @@ function standingOf(
     const others = rejected.filter((one) => one.rejection === rejection).map((one) => one.canonical);
     // There may be 10,000 in a response of the state of the world: they are known without a look at each.
     const isWhole = rejection === rejectedWhole;
-    const together = isWhole ? names : new Set([canonical, ...others].map((one) => nameKey(url, one)));
+    const named = isWhole ? unionOf(parts) : new Set([canonical, ...others].map((one) => nameKey(url, one)));
     const reason = `${short} ${name}: ${said(rejection?.message)}`;
-    return { kind: 'rejected', reason, names: together, isFinal: !pending };
+    return { kind: 'rejected', reason, names: named, isFinal: !pending };
   }
   if (pending || responses.awaitsAnswer) return waits;
   // The last response only removed what waits.
   if (rejectedWhole === undefined) return accepted;
-  return { kind: 'rejected', reason: `${short}: ${said(rejectedWhole.message)}`, names, isFinal: true };
+  return {
+    kind: 'rejected',
+    reason: `${short}: ${said(rejectedWhole.message)}`,
+    names: unionOf(parts),
+    isFinal: true,
+  };
 }
 
 /** A client's words, as far as they are kept with a verdict. */
@@ -177,13 +303,4 @@ function hasTaken(subscription: Subscription, waiting: ReadonlySet<ResourceName>
   if (state !== 'NOT_SENT') return state === 'SYNCED';
   const held = Iterator.from(subscription.holdings()).filter(({ canonical }) => waiting.has(canonical));
   return held.every((one) => one.state === 'SYNCED' && one.current);
-}
-
-/** Of one stream, over its types. */
-function together(standings: readonly Standing[]): Standing {
-  return (
-    standings.find(({ kind }) => kind === 'rejected') ??
-    standings.find(({ kind }) => kind === 'waiting') ??
-    accepted
-  );
 }

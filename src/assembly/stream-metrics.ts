@@ -31,7 +31,8 @@ interface StreamMetricsOptions {
   readonly log: StreamLog;
   /** Undefined: nothing is traced. */
   readonly traces: UpdateTraces | undefined;
-  readonly canaryAnswered: () => void;
+  readonly canaryAnswered: (stream: string) => void;
+  readonly reselected: (stream: string) => void;
 }
 
 /** Counts what streams do. On the hot path: a lookup and additions. */
@@ -40,17 +41,19 @@ export class StreamMetrics implements StreamEvents {
   readonly #conditions: Conditions;
   readonly #log: StreamLog;
   readonly #traces: UpdateTraces | undefined;
-  readonly #canaryAnswered: () => void;
+  readonly canaryAnswered: (stream: string) => void;
+  readonly reselected: (stream: string) => void;
   readonly #series = new Map<TypeUrl, TypeSeries>();
   readonly #clock: Clock;
   readonly #propagation: Distribution;
 
-  constructor({ metrics, conditions, clock, log, traces, canaryAnswered }: StreamMetricsOptions) {
+  constructor({ metrics, conditions, clock, log, traces, canaryAnswered, reselected }: StreamMetricsOptions) {
     this.#log = log;
     this.#traces = traces;
     this.#clock = clock;
     this.#propagation = metrics.propagation();
-    this.#canaryAnswered = canaryAnswered;
+    this.canaryAnswered = canaryAnswered;
+    this.reselected = reselected;
     this.#metrics = metrics;
     this.#conditions = conditions;
   }
@@ -112,10 +115,6 @@ export class StreamMetrics implements StreamEvents {
       code,
       error: message,
     });
-  }
-
-  canaryAnswered(): void {
-    this.#canaryAnswered();
   }
 
   #secondsSince(moment: number): number {

@@ -99,8 +99,10 @@ export interface StreamEvents {
   /** `message`: for the log, where an operator has to do something. */
   rejected(reason: string, message?: string, refused?: Refused): void;
   nack(type: TypeUrl, nodeId: string, version: string, error: ErrorDetail, peer: Peer): void;
-  /** A canary has answered something. */
-  canaryAnswered(): void;
+  /** A stream on the side of canaries has answered something. By its id. */
+  canaryAnswered(stream: string): void;
+  /** A stream subscribes to something else, or is somebody else. By its id. */
+  reselected(stream: string): void;
 }
 
 /** What a stream needs of the rest of the relay. */

@@ -38,8 +38,6 @@ export interface XdsServerOptions {
   readonly streamPrefix: string;
   readonly opened: (stream: XdsStream) => void;
   readonly closed: (stream: XdsStream) => void;
-  /** The stream of a canary ends; it still has its types. */
-  readonly canaryEnded?: (stream: XdsStream) => void;
 }
 
 /** All downstream streams. */
@@ -98,17 +96,14 @@ export class XdsServer {
     for (const stream of this.#streams.values()) stream.failIfRefused();
   }
 
-  /** Rules have changed: every client is looked at anew, or those with these node ids. */
-  reidentify(nodeIds?: ReadonlySet<string>): void {
-    for (const stream of this.#streams.values()) {
-      if (nodeIds === undefined || nodeIds.has(stream.client?.nodeId ?? '')) stream.reidentify();
-    }
+  /** Rules have changed: every client is looked at anew. */
+  reidentify(): void {
+    for (const stream of this.#streams.values()) stream.reidentify();
   }
 
   readonly #closed = (stream: XdsStream): void => {
     this.#streams.delete(stream.id);
     this.#options.closed(stream);
-    if (stream.client?.access.side === 'canary') this.#options.canaryEnded?.(stream);
   };
 
   #checkOverdue(): void {

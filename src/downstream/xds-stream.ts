@@ -154,7 +154,9 @@ export class XdsStream implements StreamHandler, OrderedStream {
     this.#order.requested(type);
     this.#count(type, handled.value.kind, client.nodeId, request.error);
     this.#services.taps.heard(this, type.info.url, handled.value.kind, request, bytes);
-    if (client.access.side === 'canary') this.#services.events.canaryAnswered();
+    const { events } = this.#services;
+    if (client.access.side === 'canary') events.canaryAnswered(this.id);
+    if (handled.value.changed || moved || !isLater) events.reselected(this.id);
     this.#afterChange(handled.value, moved, moved ? this.#types : isLater ? [type] : []);
   }
 
@@ -221,6 +223,7 @@ export class XdsStream implements StreamHandler, OrderedStream {
     }
     this.#client = client;
     this.#reselect(client);
+    this.#services.events.reselected(this.id);
     this.#admission.takenSessions(); // the client did not ask for these
     this.failIfRefused();
     this.pump();

@@ -31,17 +31,21 @@ export function elect(
 function electIn(peers: readonly Member[]): readonly string[] {
   const elected: string[] = [];
   const covered = new Set<string>();
-  const uncovered = new Set(peers.flatMap(({ subscribed }) => [...subscribed]));
-  const cover = ({ subscribed }: Member): void => {
-    for (const names of subscribed) for (const name of names) covered.add(name);
-    for (const names of uncovered) if (names.isSubsetOf(covered)) uncovered.delete(names);
+  const cover = (names: ReadonlySet<string>): void => {
+    for (const name of names) covered.add(name);
   };
-  for (const peer of peers) if (peer.side === 'canary') cover(peer);
+  const byCanaries = peers.flatMap(({ side, subscribed }) => (side === 'canary' ? [...subscribed] : []));
+  for (const names of new Set(byCanaries)) cover(names);
+  const uncovered = new Set<ReadonlySet<string>>();
+  for (const names of new Set(peers.flatMap(({ subscribed }) => [...subscribed])))
+    if (!names.isSubsetOf(covered)) uncovered.add(names);
   if (uncovered.size === 0) return elected;
   for (const peer of peers.toSorted(byPlace)) {
-    if (peer.subscribed.isDisjointFrom(uncovered)) continue;
+    // Each set is looked at once more: it is covered by now, or by this peer.
+    const own = [...peer.subscribed].filter((names) => uncovered.delete(names) && !names.isSubsetOf(covered));
+    if (own.length === 0) continue;
     elected.push(peer.nodeId);
-    cover(peer);
+    for (const names of peer.subscribed) cover(names);
   }
   return elected;
 }

@@ -35,6 +35,18 @@ export interface Survey {
   readonly canaries: readonly CanaryStream[];
 }
 
+/** There may be canaries, of which nothing is known yet. */
+export const unknownCanary: CanaryStream = { stream: '', standing: { kind: 'waiting' }, names: [] };
+
+/** Who rejected something is still there, and may say something else to what waits now. */
+export function outdated(stream: CanaryStream): CanaryStream {
+  const { standing } = stream;
+  return {
+    ...stream,
+    standing: standing.kind === 'rejected' ? { ...standing, isFinal: false } : { kind: 'waiting' },
+  };
+}
+
 /** The clients, as a rollout sees them. */
 export interface Fleet {
   survey(waiting: Waiting): Survey;

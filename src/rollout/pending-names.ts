@@ -33,13 +33,27 @@ function whyNothing(masked: readonly PendingName[]): string {
 /** One name of one type, as the key of sets. */
 export const nameKey = (type: TypeUrl, name: ResourceName): string => `${type} ${name}`;
 
+/** Names that wait, as lists of all kinds: made once for each change. */
+export class WaitingNames {
+  readonly names: readonly PendingName[];
+  /** By `nameKey`. */
+  readonly keys: ReadonlySet<string>;
+  readonly byType: Waiting;
+
+  constructor(names: readonly PendingName[]) {
+    this.names = names;
+    this.keys = keysOf(names);
+    this.byType = byType(names);
+  }
+}
+
 export const keysOf = (names: readonly PendingName[]): ReadonlySet<string> =>
   new Set(names.map(({ type, name }) => nameKey(type, name)));
 
 /** Nothing but the filter of what has one. */
 export const filterOf = ({ type, upstream }: GateFilter): GateFilter => ({ type, upstream });
 
-export function byType(names: Iterable<PendingName>): Waiting {
+function byType(names: Iterable<PendingName>): Waiting {
   const waiting = new Map<TypeUrl, Set<ResourceName>>();
   for (const { type, name } of names) {
     const known = waiting.get(type);

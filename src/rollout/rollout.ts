@@ -10,7 +10,7 @@ import { Discards } from './discards.ts';
 import type { CanaryStream, Standing, Survey, Waiting } from './fleet.ts';
 import { Freezes, scopeText } from './freezes.ts';
 import { Judge, type Observation, type RolloutState, unjudged } from './judge.ts';
-import { byType, filterOf, filtersOf, keysOf, matching, nameKey } from './pending-names.ts';
+import { filterOf, filtersOf, keysOf, matching, nameKey, WaitingNames } from './pending-names.ts';
 import { Rejections } from './rejections.ts';
 import { reloadObjection } from './reload-objection.ts';
 import type { RolloutOptions, RolloutReport, RolloutSettings } from './rollout-options.ts';
@@ -41,6 +41,8 @@ export class Rollout {
   readonly #forget: () => void;
   #settings: RolloutSettings | undefined;
   #survey = nobody;
+  /** What waits for a verdict, with the size of the gate then; undefined: to be read again. */
+  #names: { readonly size: number; readonly all: WaitingNames } | undefined;
   /** Something waits for a verdict. */
   #waits = false;
   #timer: Timer | undefined;
@@ -67,7 +69,7 @@ export class Rollout {
     this.#judge.freeze(this.#freezes.all.length > 0);
     this.#forget = gate.onChanged((change) => this.#changed(change));
     this.#look();
-    options.events.stateChanged(this.#judge.state, this.#judged());
+    options.events.stateChanged(this.#judge.state, this.#judged().names);
   }
 
   sideOf(client: SidedClient): Side {
@@ -135,7 +137,7 @@ export class Rollout {
 
   /** What waits for a verdict: canaries see it, and it is not frozen. */
   waiting(): Waiting {
-    return byType(this.#waits ? this.#judged() : []);
+    return this.#waits ? this.#judged().byType : new Map();
   }
 
   report(): RolloutReport {
@@ -202,6 +204,7 @@ export class Rollout {
   }
 
   #frozen(): void {
+    this.#names = undefined;
     this.#judge.freeze(this.#freezes.all.length > 0);
     this.#save();
     this.#options.fleet.waitingChanged();
@@ -210,6 +213,7 @@ export class Rollout {
 
   #changed({ type, joined: all, left }: PendingChange): void {
     const { fleet, gate } = this.#options;
+    this.#names = undefined;
     this.#discards.left(type, left, gate.pending);
     const discarded = this.#discards.again(type, all);
     // The views have heard of it, and no client has yet.
@@ -227,8 +231,14 @@ export class Rollout {
     this.#settling.touch();
   }
 
-  #judged(): readonly PendingName[] {
-    return this.#seenByCanaries().filter((pending) => !this.#freezes.covers(pending));
+  #judged(): WaitingNames {
+    const { size } = this.#options.gate;
+    // Without a word a name goes for want of room, and others may have come back to what is released.
+    if (this.#names?.size !== size) {
+      const all = this.#seenByCanaries().filter((pending) => !this.#freezes.covers(pending));
+      this.#names = { size, all: new WaitingNames(all) };
+    }
+    return this.#names.all;
   }
 
   #seenByCanaries(): readonly PendingName[] {
@@ -248,17 +258,18 @@ export class Rollout {
     this.#timer = undefined;
     const now = this.#options.clock.now();
     const { state: before, acceptedAt } = this.#judge;
-    const names = this.#judged();
+    const waiting = this.#judged();
+    const { names } = waiting;
     this.#waits = names.length > 0;
-    this.#survey = this.#waits && this.#settings !== undefined ? this.#staffed(now, names) : nobody;
-    const { release, nextAt } = this.#judge.judge(now, this.#observe(now, names, this.#survey));
+    this.#survey = this.#waits && this.#settings !== undefined ? this.#staffed(now, waiting) : nobody;
+    const { release, nextAt } = this.#judge.judge(now, this.#observe(now, waiting, this.#survey));
     if (this.#survey.canaries.length > 0 && acceptedAt === undefined && this.#judge.acceptedAt !== undefined)
       this.#options.events.accepted(names);
     this.#saveIfNew();
     if (release !== undefined) {
       if (release === 'timeout' && this.#settings !== undefined) this.#options.events.counted('timeout');
       this.#release(names);
-      if (this.#judged().length < names.length) this.#look();
+      if (this.#judged().names.length < names.length) this.#look();
       return;
     }
     this.#tellState(before);
@@ -271,25 +282,25 @@ export class Rollout {
     this.#timer = this.#options.clock.after(Math.max(0, wait), () => this.#look());
   }
 
-  #staffed(now: number, names: readonly PendingName[]): Survey {
-    return this.#staffing.survey(this.waiting(), now, (survey) =>
-      this.#judge.mayNotSpread(now, this.#observe(now, names, survey)),
+  #staffed(now: number, waiting: WaitingNames): Survey {
+    return this.#staffing.survey(waiting.byType, now, (survey) =>
+      this.#judge.mayNotSpread(now, this.#observe(now, waiting, survey)),
     );
   }
 
-  #observe(now: number, names: readonly PendingName[], { canaries, members }: Survey): Observation {
-    const waiting = keysOf(names);
-    this.#rejections.observe(canaries, waiting);
+  #observe(now: number, { keys, byType }: WaitingNames, { canaries, members }: Survey): Observation {
+    this.#rejections.observe(canaries, keys);
     const rejected = canaries.map(({ standing }) => standing).find((one) => one.kind === 'rejected');
-    const types = new Set(this.#settings === undefined ? [] : names.map(({ type }) => type));
     return {
-      names: waiting,
+      names: keys,
       total: canaries.length + this.#canaries.absent(members),
       accepted: canaries.filter(({ standing }) => standing.kind === 'accepted').length,
-      rejection: rejected?.reason ?? this.#rejections.reason(waiting),
-      foundBefore: this.#verdicts.restored(waiting),
+      rejection: rejected?.reason ?? this.#rejections.reason(keys),
+      foundBefore: this.#verdicts.restored(keys),
       removals:
-        types.size === 0 ? undefined : this.#options.tooManyRemovals(types, this.#judge.startedAt ?? now),
+        this.#settings === undefined
+          ? undefined
+          : this.#options.tooManyRemovals(byType.keys(), this.#judge.startedAt ?? now),
       clientsMayComeBack: this.#canaries.mayComeBack(now),
     };
   }
@@ -319,12 +330,12 @@ export class Rollout {
     const { state } = this.#judge;
     if (state.kind === before.kind && state.since === before.since) return;
     if (state.kind === 'HELD') this.#options.events.counted(state.cause === 'timeout' ? 'timeout' : 'held');
-    this.#options.events.stateChanged(state, this.#judged());
+    this.#options.events.stateChanged(state, this.#judged().names);
   }
 
   #saveIfNew(): void {
     if (this.#options.saved === undefined) return;
-    const isNewVerdict = this.#verdicts.record(this.#found(), this.#seenByCanaries());
+    const isNewVerdict = this.#verdicts.record(this.#found(), () => this.#seenByCanaries());
     const isNewDiscard = this.#discards.record();
     if (isNewVerdict || isNewDiscard) this.#save();
   }

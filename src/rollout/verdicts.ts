@@ -64,12 +64,13 @@ export class Verdicts {
     this.#keep(({ contents }) => !contents.some((one) => one.type === type && gone.has(one.name)));
   }
 
-  /** What is found bad now. `pending`: the names that canaries see. True: something else has to be saved. */
-  record(found: readonly Verdict[], pending: readonly PendingName[]): boolean {
+  /** What is found bad now. `pendingNames`: those that canaries see. True: something else has to be saved. */
+  record(found: readonly Verdict[], pendingNames: () => readonly PendingName[]): boolean {
     const isSame = found.length === this.#found.length && found.every((one, at) => one === this.#found[at]);
     if (isSame && !this.#dropped) return false;
     this.#found = found;
     this.#dropped = false;
+    const pending = found.length === 0 ? [] : pendingNames();
     const fresh = found.slice(-most.verdicts).map((one) => this.#withContents(one, pending));
     // A canary that came back may have said the same again.
     const all = [...this.#restored, ...fresh].filter(({ contents }) => contents.length > 0);

@@ -14,8 +14,6 @@ const settling = { quiet: 10, longest: 100 };
 
 export interface CanaryReporterOptions {
   readonly fleet: RelayFleet;
-  /** Of what is cached: what a subscription shows of a change may be another then. */
-  readonly revision: () => number;
   readonly clock: Clock;
   readonly send: (message: ToPrimary) => void;
 }
@@ -27,7 +25,6 @@ export class CanaryReporter {
   #waiting: Waiting = new Map();
   /** Of the primary's question: it knows by it which change an answer is about. */
   #round = 0;
-  #revision = -1;
   #told = '';
   /** Since the last report. */
   #ends: Ends = NO_ENDS;
@@ -47,7 +44,7 @@ export class CanaryReporter {
       waiting.map(({ type, names }) => [typeUrl(type), new Set(names.map(resourceName))]),
     );
     this.#told = '';
-    this.#revision = -1;
+    this.#options.fleet.waitingChanged();
     // What ended rejected the change before, perhaps.
     this.#ends = { ended: this.#ends.ended + this.#ends.endedRejecting.length, endedRejecting: [] };
     if (waiting.length === 0) {
@@ -63,7 +60,7 @@ export class CanaryReporter {
 
   ended(stream: XdsStream): void {
     if (this.#waiting.size === 0) return;
-    const standing = this.#options.fleet.standingOf(stream, this.#waiting);
+    const standing = this.#options.fleet.canary(stream, this.#waiting)?.standing;
     if (standing === undefined) return;
     const { ended, endedRejecting } = this.#ends;
     this.#ends =
@@ -74,14 +71,14 @@ export class CanaryReporter {
   }
 
   #report(): void {
-    const { fleet, revision, clock, send } = this.#options;
+    const { fleet, clock, send } = this.#options;
     this.#timer?.cancel();
     this.#timer = undefined;
     if (this.#waiting.size === 0) return;
-    const now = revision();
-    if (now !== this.#revision) fleet.waitingChanged();
-    this.#revision = now;
+    this.#timer = clock.after(lookMs, () => this.#report());
     const survey = fleet.survey(this.#waiting);
+    // It calls when all streams have been looked at.
+    if (!survey.complete) return;
     for (const { stream, standing } of survey.canaries)
       if (standing.kind === 'rejected') this.#rejected.add(stream);
     const report = reportOf(survey, { round: this.#round, ends: this.#ends, rejected: this.#rejected });
@@ -89,6 +86,5 @@ export class CanaryReporter {
     if (text !== this.#told || report.ended + report.endedRejecting.length > 0) send(report);
     this.#told = text;
     this.#ends = NO_ENDS;
-    this.#timer = clock.after(lookMs, () => this.#report());
   }
 }

@@ -4,7 +4,6 @@ import { Core } from '../assembly/core.ts';
 import { inForce } from '../assembly/needs-restart.ts';
 import { openTraces } from '../assembly/open-traces.ts';
 import { reloadPreview } from '../assembly/reload-effect.ts';
-import { RelayFleet } from '../assembly/rollout-fleet.ts';
 import type { Config } from '../config/config.ts';
 import { parseConfig } from '../config/load.ts';
 import { problemLine } from '../config/source.ts';
@@ -51,7 +50,6 @@ export class Worker {
   readonly #outageGate: OutageGate;
   /** With a rollout. */
   readonly #canaries: CanaryNodes | undefined;
-  readonly #fleet: RelayFleet;
   readonly #reporter: CanaryReporter;
   #primaryState: Pick<PrimaryState, 'ready'> = { ready: false };
   #loadElsewhere: Load = { streams: 0, connections: 0 };
@@ -85,10 +83,8 @@ export class Worker {
       },
     );
     const { relay } = this.#core;
-    this.#fleet = new RelayFleet(relay);
     this.#reporter = new CanaryReporter({
-      fleet: this.#fleet,
-      revision: () => relay.store.revision,
+      fleet: this.#core.rollout.fleet,
       clock: systemClock,
       send,
     });
@@ -135,7 +131,7 @@ export class Worker {
       case 'canaries': {
         const moved = this.#canaries?.update(message);
         if (moved === undefined) this.#core.reapplyRules();
-        else this.#fleet.moved(moved);
+        else this.#core.rollout.fleet.moved(moved);
         return;
       }
       case 'waiting':

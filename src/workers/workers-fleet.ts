@@ -1,15 +1,20 @@
 import { type Clock, systemClock, type Timer } from '../model/clock.ts';
 import type { Side } from '../model/side.ts';
 import type { CanaryRules } from '../rollout/canary-choice.ts';
-import type { CanaryStream, Fleet, Survey, Waiting } from '../rollout/fleet.ts';
+import {
+  type CanaryStream,
+  type Fleet,
+  outdated,
+  type Survey,
+  unknownCanary,
+  type Waiting,
+} from '../rollout/fleet.ts';
 import { endedOf, streamsOf, surveyOf } from './canary-report.ts';
 import type { CanariesMessage, CanaryReport, WaitingMessage } from './ipc-messages.ts';
 
 /** How often it is looked whether the workers have what a canary needs to move back, and for how long. Milliseconds. */
 const recheckMs = 50;
 const longestMoveMs = 5000;
-
-const unknown: CanaryStream = { stream: '', standing: { kind: 'waiting' }, names: [] };
 
 /** The workers, as a rollout needs them. */
 export interface ReportingWorkers {
@@ -82,7 +87,7 @@ export class WorkersFleet implements Fleet {
 
   survey(waiting: Waiting): Survey {
     const workers = this.#workers;
-    if (workers === undefined) return { complete: false, members: [], canaries: [unknown] };
+    if (workers === undefined) return { complete: false, members: [], canaries: [unknownCanary] };
     this.moved();
     // At once, because the ends of streams are reported from the question on.
     if (this.#asked === undefined) this.#ask(workers, waiting);
@@ -98,7 +103,7 @@ export class WorkersFleet implements Fleet {
     }
     // Who rejected something is still there, and may say something else now.
     const before = reports.flatMap(streamsOf).filter(({ stream }) => stream !== '');
-    return { complete: false, members: [], canaries: [unknown, ...before.map(outdated)] };
+    return { complete: false, members: [], canaries: [unknownCanary, ...before.map(outdated)] };
   }
 
   waitingChanged(): void {
@@ -169,14 +174,6 @@ export class WorkersFleet implements Fleet {
     this.#moving?.timer.cancel();
     this.#moving = undefined;
   }
-}
-
-function outdated(stream: CanaryStream): CanaryStream {
-  const { standing } = stream;
-  return {
-    ...stream,
-    standing: standing.kind === 'rejected' ? { ...standing, isFinal: false } : { kind: 'waiting' },
-  };
 }
 
 const isSame = (a: CanariesMessage, b: CanariesMessage): boolean => JSON.stringify(a) === JSON.stringify(b);

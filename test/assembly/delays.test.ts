@@ -34,6 +34,7 @@ class MeasuredRelay {
           log: streamLog,
           traces: undefined,
           canaryAnswered: () => undefined,
+          reselected: () => undefined,
         });
       },
     });

@@ -433,6 +433,7 @@ class Running {
       rejected: (reason) => note(() => `${plan.id} refuses: ${reason}`),
       nack: () => undefined,
       canaryAnswered: () => undefined,
+      reselected: () => undefined,
     };
     this.saving = saved?.open(clock);
     this.#staleness = new Staleness(() => this.relay.upstreams);

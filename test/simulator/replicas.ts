@@ -37,6 +37,7 @@ const streamEvents: StreamEvents = {
   rejected: nothing,
   nack: nothing,
   canaryAnswered: nothing,
+  reselected: nothing,
 };
 
 function relayConfig() {

@@ -257,6 +257,7 @@ export class InMemoryRelay {
       nack: (url, _node, version, error) =>
         this.events.push(`nack ${short(url)} ${version} ${error.message}`),
       canaryAnswered: () => undefined,
+      reselected: () => undefined,
     };
     this.relay = new Relay({
       clock: this.clock,
