@@ -142,9 +142,12 @@ class World {
       if (name === undefined) return [];
       return [{ selector: name, spelling: name, locator: false, parameters, locatorParameters: undefined }];
     });
-    const subscription = this.#views.open(eds, delta, Selection.of(selected.flat()), ALLOW_ALL, () => {
-      this.#woken++;
-      subscription.take(false);
+    const subscription = this.#views.open(eds, delta, Selection.of(selected.flat()), ALLOW_ALL, {
+      wake: () => {
+        this.#woken++;
+        subscription.take(false);
+      },
+      payer: undefined,
     });
     subscription.take(false);
   }

@@ -136,10 +136,10 @@ export class Relay implements UpstreamSink {
       ...options.downstream,
       clock,
       taps: this.taps,
-      open: (type, encoding, selection, access, wake) =>
-        this.views.open(type, encoding, selection, access, wake),
-      openState: (type, encoding, selection, access, wake) =>
-        this.views.openState(type, encoding, selection, access, wake),
+      open: (type, encoding, selection, access, subscriber) =>
+        this.views.open(type, encoding, selection, access, subscriber),
+      openState: (type, encoding, selection, access, subscriber) =>
+        this.views.openState(type, encoding, selection, access, subscriber),
       isUnavailable:
         options.isUnavailable ??
         ((type, selector) => this.#upstreamOf(type, selector)?.state().down === true),

@@ -18,6 +18,8 @@ export interface PageFacts {
   readonly startedAt: number;
   readonly readOnly: boolean;
   readonly usage: readonly Usage[];
+  /** limits.max_work_per_peer, in milliseconds. */
+  readonly workPerPeerMs: number;
   /** When the certificate of each listener ends. */
   readonly certificates: ReadonlyMap<string, number>;
   /** rollout.max_wait, in milliseconds. */

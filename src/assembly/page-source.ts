@@ -26,13 +26,14 @@ export class RelayPage implements PageSource {
 
   facts(): PageFacts {
     const { config, configuredAt, figures } = this.#options;
-    const { source, admin, rollout, upstreams } = config();
+    const { source, admin, limits, rollout, upstreams } = config();
     return {
       configuration: source.digest,
       configuredAt: configuredAt(),
       startedAt: this.#startedAt,
       readOnly: admin.readOnly,
       usage: this.#usage(),
+      workPerPeerMs: limits.maxWorkPerPeerMs,
       certificates: new Map(figures.counters.flatMap(({ certificates }) => certificates)),
       rolloutMaxWaitMs: rollout?.maxWaitMs,
       removalHoldMs: new Map(
@@ -80,6 +81,7 @@ const noFacts: PageFacts = {
   startedAt: 0,
   readOnly: true,
   usage: [],
+  workPerPeerMs: 0,
   certificates: new Map(),
   rolloutMaxWaitMs: undefined,
   removalHoldMs: new Map(),

@@ -1,6 +1,7 @@
 import type { Selection } from '../model/selection.ts';
 import type { TypeInfo } from '../model/types.ts';
 import { Code, type GrpcStatus } from '../wire/grpc-status.ts';
+import type { Peer } from '../wire/server-stream.ts';
 import type { DownstreamServices } from './services.ts';
 
 /** Why a stream must end. `reason` is the one in metrics. */
@@ -43,6 +44,16 @@ export const stalled = (milliseconds: number): Refusal => ({
     message: `the client has not read for ${milliseconds} ms (limits.stalled_timeout)`,
   },
 });
+
+export const heldBytes = (message: string): Refusal => ({
+  reason: 'held_bytes',
+  status: { code: Code.RESOURCE_EXHAUSTED, message },
+});
+
+/** What is kept for the peer alone is more than it may be. */
+export function heldTooMuch({ account: { excess } }: Peer): Refusal | undefined {
+  return excess === undefined ? undefined : heldBytes(excess);
+}
 
 /**
  * A stream fails before its first response if nothing that it subscribes to is cached and none of its upstreams can be

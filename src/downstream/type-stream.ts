@@ -9,6 +9,7 @@ import {
   type RequestKind,
   type ResendItems,
   type Response,
+  type Subscriber,
   type Subscription,
 } from '../model/subscription.ts';
 import { shorten } from '../model/text.ts';
@@ -54,11 +55,9 @@ export interface SubscriptionLimits {
 }
 
 /** What a stream gives to each of its types. */
-export interface StreamContext {
+export interface StreamContext extends Subscriber {
   readonly services: DownstreamServices;
   readonly limits: SubscriptionLimits;
-  /** There may be something to take. */
-  readonly wake: () => void;
 }
 
 /** One type on one stream: what the client's requests make of its subscription. */
@@ -161,10 +160,16 @@ export abstract class TypeStream {
     again: ReadonlySet<string>,
     mustAnswer: readonly SelectionEntry[],
   ): Subscription | undefined {
-    const { limits, services, wake } = this.context;
+    const { limits, services } = this.context;
     if (!limits.selection(this, selection, client)) return undefined;
     if (this.#subscription === undefined) {
-      this.#subscription = services.open(this.info.url, this.encoding, selection, client.access, wake);
+      this.#subscription = services.open(
+        this.info.url,
+        this.encoding,
+        selection,
+        client.access,
+        this.context,
+      );
     } else {
       this.#subscription.select(selection, client.access, again, mustAnswer);
     }

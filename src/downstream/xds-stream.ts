@@ -19,6 +19,8 @@ import { type OrderedStream, SendOrder } from './send-order.ts';
 import type { ClientContext, DownstreamServices } from './services.ts';
 import { SotwTypeStream } from './sotw-type-stream.ts';
 import {
+  heldBytes,
+  heldTooMuch,
   malformed,
   noFirstRequest,
   type Refusal,
@@ -90,7 +92,8 @@ export class XdsStream implements StreamHandler, OrderedStream {
     this.#rate = new ChangeRate(transport, services);
     this.#turns = new RequestTurns(transport, services.clock, () => !this.#rate.isPaused);
     this.#admission = new Admission(this, services, (...refusal) => this.#refuse(...refusal));
-    this.#context = { services, limits: this.#admission, wake: () => this.pump() };
+    const { account: payer } = transport.peer;
+    this.#context = { services, limits: this.#admission, wake: () => this.pump(), payer };
   }
 
   get client(): ClientContext | undefined {
@@ -124,8 +127,7 @@ export class XdsStream implements StreamHandler, OrderedStream {
       const request = copyOf(read.value);
       const arrived = { request, bytes: bytes.length, client, moved };
       const excess = this.#turns.start(request, () => this.#handleInTurns(type, arrived));
-      if (excess !== undefined)
-        this.#refuse('held_bytes', { code: Code.RESOURCE_EXHAUSTED, message: excess });
+      if (excess !== undefined) this.failFor(heldBytes(excess));
       return;
     }
     this.#handle(type, { request: read.value, bytes: bytes.length, client, moved });
@@ -171,7 +173,10 @@ export class XdsStream implements StreamHandler, OrderedStream {
   /** `types`: those that may have changed and that the client had before. */
   #afterChange({ changed, reread }: Handled, moved: boolean, types: readonly TypeStream[]): void {
     if (changed) this.failIfUnavailable();
-    if (changed || moved) this.failIfRefused();
+    if (changed || moved) {
+      this.failIfRefused();
+      this.failFor(heldTooMuch(this.transport.peer));
+    }
     if (this.#ended || this.#client?.exempt === true || !(changed || moved || reread)) return;
     this.#rate.spend(changed || moved ? 1 : 0, types, this.#admission.takenSessions());
   }

@@ -2,6 +2,7 @@ import type { Access } from './access.ts';
 import type { ResourceName, Serial, TypeUrl } from './brand.ts';
 import type { Value } from './catalog.ts';
 import type { Parameters } from './parameters.ts';
+import type { Payer } from './payer.ts';
 import type { Variant } from './resource.ts';
 import type { Selection, SelectionEntry } from './selection.ts';
 
@@ -211,11 +212,18 @@ export interface Subscription {
   close(): void;
 }
 
-/** Opens subscriptions. `wake` is called when there may be something to take. */
+/** Who subscribes. */
+export interface Subscriber {
+  /** There may be something to take. */
+  readonly wake: () => void;
+  /** Pays for what is kept for it alone; undefined: nobody does. */
+  readonly payer: Payer | undefined;
+}
+
 export type OpenSubscription = (
   type: TypeUrl,
   encoding: Encoding,
   selection: Selection,
   access: Access,
-  wake: () => void,
+  subscriber: Subscriber,
 ) => Subscription;

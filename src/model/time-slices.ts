@@ -1,4 +1,5 @@
 import type { Clock } from './clock.ts';
+import type { Payer } from './payer.ts';
 
 /** Updates, ACKs and health checks wait for a slice of work to end, in milliseconds. */
 const sliceMs = 5;
@@ -26,12 +27,6 @@ export class TimeSlices {
       resolve();
     }
   }
-}
-
-/** Whose account the time goes to. */
-export interface Payer {
-  /** So many milliseconds of work are done. */
-  spent(milliseconds: number): void;
 }
 
 export class Pace {

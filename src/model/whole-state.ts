@@ -1,7 +1,7 @@
 import type { Access } from './access.ts';
 import type { TypeUrl } from './brand.ts';
 import type { Selection } from './selection.ts';
-import type { Encoding, Response } from './subscription.ts';
+import type { Encoding, Response, Subscriber } from './subscription.ts';
 
 /** What one class of polling clients sees. Unlike a `Subscription`, each answer holds all of it (protocol §7.3). */
 export interface WholeState {
@@ -18,14 +18,15 @@ export interface WholeState {
   readonly version: string;
   /** Everything that is known now. Pollers of one class get the same object until something changes. */
   take(): Response;
+  /** Others read it too: nobody pays for it alone. */
+  share(): void;
   close(): void;
 }
 
-/** Opens them. `wake` is called when more may be known. */
 export type OpenWholeState = (
   type: TypeUrl,
   encoding: Encoding,
   selection: Selection,
   access: Access,
-  wake: () => void,
+  subscriber: Subscriber,
 ) => WholeState;

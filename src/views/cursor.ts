@@ -1,5 +1,6 @@
 import type { Access } from '../model/access.ts';
 import { isVariant, type Value } from '../model/catalog.ts';
+import type { Payer } from '../model/payer.ts';
 import { entryId, type Selection } from '../model/selection.ts';
 import {
   type AnswerKind,
@@ -9,6 +10,7 @@ import {
   type Holding,
   type ResendItems,
   resendItems,
+  type Subscriber,
   type Subscription,
 } from '../model/subscription.ts';
 import { WILDCARD } from '../model/transaction.ts';
@@ -39,8 +41,8 @@ import type { ViewSubscriber } from './view-subscriber.ts';
  */
 export abstract class Cursor implements Subscription, ViewSubscriber, SentItems {
   encoding: Encoding;
-  /** Called when there may be something to take. */
   readonly wake: () => void;
+  readonly payer: Payer | undefined;
   protected view: View;
   /** What the client was last sent: the revision of a view. Undefined: nothing was sent yet. */
   protected position: CursorPosition | undefined;
@@ -53,13 +55,20 @@ export abstract class Cursor implements Subscription, ViewSubscriber, SentItems 
   #coalesced = 0;
   readonly #dueItems = new DueItems();
 
-  constructor(pool: ViewPool, encoding: Encoding, selection: Selection, access: Access, wake: () => void) {
+  constructor(
+    pool: ViewPool,
+    encoding: Encoding,
+    selection: Selection,
+    access: Access,
+    subscriber: Subscriber,
+  ) {
     this.#pool = pool;
     this.encoding = encoding;
-    this.wake = wake;
+    this.wake = subscriber.wake;
+    this.payer = subscriber.payer;
     this.#firstResponseDue = selection.hasCollection;
     this.view = pool.view(selection, access);
-    this.view.subscribers.add(this);
+    this.view.join(this);
     this.markBehind(true);
   }
 
@@ -156,7 +165,7 @@ export abstract class Cursor implements Subscription, ViewSubscriber, SentItems 
     const anchor = this.position?.view;
     this.position = undefined;
     anchor?.anchored.delete(this);
-    this.view.subscribers.delete(this);
+    this.view.quit(this);
     this.leave(this.view);
     if (anchor !== undefined && anchor !== this.view) this.leave(anchor);
   }
@@ -178,11 +187,11 @@ export abstract class Cursor implements Subscription, ViewSubscriber, SentItems 
     );
     this.markBehind(false);
     this.view = this.#pool.view(selection, access, old.selection);
-    this.view.subscribers.add(this);
+    this.view.join(this);
     this.view.anchored.delete(this);
     this.markBehind(true);
     if (this.position?.view === old) old.anchored.add(this);
-    old.subscribers.delete(this);
+    old.quit(this);
     this.leave(old);
   }
 

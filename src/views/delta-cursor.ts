@@ -2,7 +2,7 @@ import type { Access } from '../model/access.ts';
 import { isVariant } from '../model/catalog.ts';
 import { NO_PARAMETERS } from '../model/parameters.ts';
 import { entryId, itemId, type Selection, type SelectionEntry } from '../model/selection.ts';
-import type { EarlierState, Encoding } from '../model/subscription.ts';
+import type { EarlierState, Encoding, Subscriber } from '../model/subscription.ts';
 import type { Change } from './change.ts';
 import {
   type Absences,
@@ -39,8 +39,14 @@ export class DeltaCursor extends Cursor {
   /** At the position. Made when it is needed. */
   #withheld: WithheldAbsences | undefined;
 
-  constructor(pool: ViewPool, encoding: Encoding, selection: Selection, access: Access, wake: () => void) {
-    super(pool, encoding, selection, access, wake);
+  constructor(
+    pool: ViewPool,
+    encoding: Encoding,
+    selection: Selection,
+    access: Access,
+    subscriber: Subscriber,
+  ) {
+    super(pool, encoding, selection, access, subscriber);
     this.#requiredAnswers.addGlobs(selection.collections);
   }
 

@@ -1,6 +1,7 @@
 import type { Access } from '../model/access.ts';
+import type { Payer } from '../model/payer.ts';
 import type { Selection } from '../model/selection.ts';
-import type { Encoding } from '../model/subscription.ts';
+import type { Encoding, Subscriber } from '../model/subscription.ts';
 import type { WholeState } from '../model/whole-state.ts';
 import { changesSince } from './changes-since.ts';
 import { composeSotw } from './compose-sotw.ts';
@@ -19,16 +20,24 @@ const beforeAll = 0;
  */
 export class ViewState implements WholeState, ViewSubscriber {
   readonly wake: () => void;
+  payer: Payer | undefined;
   readonly #pool: ViewPool;
   readonly #encoding: Encoding;
   readonly #view: View;
 
-  constructor(pool: ViewPool, encoding: Encoding, selection: Selection, access: Access, wake: () => void) {
+  constructor(
+    pool: ViewPool,
+    encoding: Encoding,
+    selection: Selection,
+    access: Access,
+    subscriber: Subscriber,
+  ) {
     this.#pool = pool;
     this.#encoding = encoding;
-    this.wake = wake;
+    this.wake = subscriber.wake;
+    this.payer = subscriber.payer;
     this.#view = pool.view(selection, access);
-    this.#view.subscribers.add(this);
+    this.#view.join(this);
   }
 
   get selection(): Selection {
@@ -91,9 +100,15 @@ export class ViewState implements WholeState, ViewSubscriber {
     return composed.frame;
   }
 
+  share(): void {
+    if (this.payer === undefined) return;
+    this.payer = undefined;
+    this.#view.join(this);
+  }
+
   close(): void {
     const view = this.#view;
-    view.subscribers.delete(this);
+    view.quit(this);
     if (view.subscribers.size === 0 && view.anchored.size === 0) this.#pool.retire(view);
   }
 

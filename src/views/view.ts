@@ -8,6 +8,7 @@ import {
   type Value,
 } from '../model/catalog.ts';
 import type { Parameters } from '../model/parameters.ts';
+import type { Payer } from '../model/payer.ts';
 import { isCollection, itemId, type Selection, type SelectionEntry } from '../model/selection.ts';
 import { type Interest, type Selector, WILDCARD } from '../model/transaction.ts';
 import { type TypeInfo, typeInfo } from '../model/types.ts';
@@ -22,6 +23,12 @@ import type { ViewSubscriber } from './view-subscriber.ts';
 const maxScannedForms = 8;
 
 const none: readonly never[] = [];
+
+/** What a subscribed name costs, with its interest here and upstream (SECURITY.md); measured. */
+const bytesPerView = 4096;
+const bytesPerName = 2600;
+const bytesPerCharacter = 8;
+const fewSubscribers = 8;
 
 interface Form {
   readonly locator: boolean;
@@ -48,7 +55,9 @@ export class View {
   version = '';
   /** Encoded responses that lead to `head`, by where they start and their encoding. */
   readonly frames = new SharedFrames();
-  readonly subscribers = new Set<ViewSubscriber>();
+  readonly #subscribers = new Set<ViewSubscriber>();
+  /** Of the only peer that subscribes. */
+  #payer: Payer | undefined;
   /** Cursors that have moved to another view and whose clients still have what this one showed. */
   readonly anchored = new Set<ViewSubscriber>();
   /** How many subscribers have not taken `head` yet. */
@@ -106,6 +115,31 @@ export class View {
     if (this.selection.size === 0) return false;
     for (const item of this.items.values()) if (item.last.value !== 'unknown') return false;
     return !this.selection.collections.some((selected) => this.isResolved(selected));
+  }
+
+  get subscribers(): ReadonlySet<ViewSubscriber> {
+    return this.#subscribers;
+  }
+
+  join(subscriber: ViewSubscriber): void {
+    const isFirst = this.#subscribers.size === 0;
+    this.#subscribers.add(subscriber);
+    if (isFirst || subscriber.payer !== this.#payer) this.#paidBy(isFirst ? subscriber.payer : undefined);
+  }
+
+  quit(subscriber: ViewSubscriber): void {
+    this.#subscribers.delete(subscriber);
+    // Only few are looked at: of many, others have nearly always a part.
+    if (this.#subscribers.size <= fewSubscribers) this.#paidBy(onlyPayer(this.#subscribers));
+  }
+
+  #paidBy(payer: Payer | undefined): void {
+    if (payer === this.#payer) return;
+    const { size, length } = this.selection;
+    const bytes = bytesPerView + size * bytesPerName + length * bytesPerCharacter;
+    this.#payer?.keeps(-bytes);
+    payer?.keeps(bytes);
+    this.#payer = payer;
   }
 
   itemOf(locator: boolean, parameters: Parameters, spelling: string): Item | undefined {
@@ -345,4 +379,10 @@ export class View {
           locator === form.locator && parameters === form.parameters && holds(selector),
       );
   }
+}
+
+function onlyPayer(subscribers: Iterable<ViewSubscriber>): Payer | undefined {
+  const payers = new Set([...subscribers].map(({ payer }) => payer));
+  const [only] = payers;
+  return payers.size === 1 ? only : undefined;
 }

@@ -4,7 +4,7 @@ import { type Catalog, type Commit, isEmpty } from '../model/catalog.ts';
 import type { Clock } from '../model/clock.ts';
 import { isCollection, type Selection, type SelectionEntry } from '../model/selection.ts';
 import type { Side } from '../model/side.ts';
-import type { Encoding, Subscription } from '../model/subscription.ts';
+import type { Encoding, Subscriber, Subscription } from '../model/subscription.ts';
 import type { WholeState } from '../model/whole-state.ts';
 import { DeltaCursor } from './delta-cursor.ts';
 import { FanOut } from './fan-out.ts';
@@ -59,16 +59,16 @@ export class Views {
     this.#fanOut = new FanOut(options.defer);
   }
 
-  /** Subscribes a client to a selection; `wake` is called when there may be something to take. */
+  /** Subscribes a client to a selection. */
   open(
     type: TypeUrl,
     encoding: Encoding,
     selection: Selection,
     access: Access,
-    wake: () => void,
+    subscriber: Subscriber,
   ): Subscription {
     const Protocol = encoding.protocol === 'sotw' ? SotwCursor : DeltaCursor;
-    return new Protocol(this.#pool(type), encoding, selection, access, wake);
+    return new Protocol(this.#pool(type), encoding, selection, access, subscriber);
   }
 
   /** What a selection sees, for clients that poll. */
@@ -77,9 +77,9 @@ export class Views {
     encoding: Encoding,
     selection: Selection,
     access: Access,
-    wake: () => void,
+    subscriber: Subscriber,
   ): WholeState {
-    return new ViewState(this.#pool(type), encoding, selection, access, wake);
+    return new ViewState(this.#pool(type), encoding, selection, access, subscriber);
   }
 
   /** Shows a transaction to the views that can see it: each sees all of it at once. */

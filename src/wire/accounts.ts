@@ -1,5 +1,6 @@
 import { type Charged, charged } from '../model/brand.ts';
 import type { Clock } from '../model/clock.ts';
+import type { Payer } from '../model/payer.ts';
 import { Rate } from '../model/rate.ts';
 import { Code, type GrpcStatus } from './grpc-status.ts';
 import { type PeerNames, peerKey } from './peer-identity.ts';
@@ -85,9 +86,9 @@ export class Accounts {
     return this.#held;
   }
 
-  /** How many peers wait for their turn. */
+  /** How many peers have had to wait for their turn within the last second. */
   get waiting(): number {
-    return this.#waiting.size;
+    return this.#accounts.values().reduce((count, { waits }) => count + (waits ? 1 : 0), 0);
   }
 
   get size(): number {
@@ -177,7 +178,7 @@ export class Accounts {
 }
 
 /** What one peer has, holds and does. */
-export class Account {
+export class Account implements Payer {
   /** `identity spiffe://…` or `address 10.0.0.1`. */
   readonly key: string;
   readonly #accounts: Accounts;
@@ -193,6 +194,7 @@ export class Account {
   #excess = 0;
   #recent = 0;
   #fadedAt = 0;
+  #waitedAt = Number.NEGATIVE_INFINITY;
   #changes: Rate | undefined;
 
   constructor(key: string, accounts: Accounts, clock: Clock, isExempt: () => boolean) {
@@ -245,8 +247,7 @@ export class Account {
   hold(bytes: number): string | undefined {
     const excess = bytes > 0 && !this.exempt ? this.#excessOf(bytes) : undefined;
     if (excess !== undefined) return excess;
-    this.#held += bytes;
-    this.#accounts.resized(bytes);
+    this.keeps(bytes);
     return undefined;
   }
 
@@ -257,6 +258,17 @@ export class Account {
     }
     if (this.#accounts.held + bytes <= held) return undefined;
     return `${this.#accounts.held + bytes} bytes would be held for single peers: at most ${held} are (limits.max_held_bytes)`;
+  }
+
+  /** The same of what is there already: it counts beyond the bound too. */
+  keeps(bytes: number): void {
+    this.#held += bytes;
+    this.#accounts.resized(bytes);
+  }
+
+  /** Why nothing more may be kept for it; undefined: it may. */
+  get excess(): string | undefined {
+    return this.exempt ? undefined : this.#excessOf(0);
   }
 
   /** So many changes of what it polls. False: it makes too many. */
@@ -304,8 +316,14 @@ export class Account {
   wait(run: () => void): Waiting | undefined {
     if (this.#waiting.size >= mostWaiting) return undefined;
     this.#waiting.add(run);
+    this.#waitedAt = this.#clock.monotonic();
     this.#accounts.queued(this);
     return { cancel: () => this.#waiting.delete(run) };
+  }
+
+  /** Something of it waits, or did within the last second. */
+  get waits(): boolean {
+    return this.#waiting.size > 0 || this.#clock.monotonic() - this.#waitedAt < 1000;
   }
 
   /** For Accounts: false if nothing is left to do. */
@@ -326,7 +344,7 @@ export class Account {
       streams: this.count('streams'),
       heldBytes: this.#held,
       workPerSecond: (this.#recent * 1000) / recentMs,
-      waits: this.#waiting.size > 0,
+      waits: this.waits,
     };
   }
 

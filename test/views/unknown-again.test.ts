@@ -57,7 +57,7 @@ function start() {
   const selection = Selection.of([
     { selector: name, spelling: 'shop', locator: true, parameters, locatorParameters },
   ]);
-  const client = views.open(cds, asDelta, selection, ALLOW_ALL, () => undefined);
+  const client = views.open(cds, asDelta, selection, ALLOW_ALL, { wake: () => undefined, payer: undefined });
   const takes = (): string[] => {
     const response = client.take(false);
     // Without the five bytes of the gRPC prefix.

@@ -5,6 +5,7 @@ import { DiscoveryResponseSchema } from '../../src/gen/envoy/service/discovery/v
 import { resourceName } from '../../src/model/brand.ts';
 import { UNCONSTRAINED } from '../../src/model/constraints.ts';
 import { NO_PARAMETERS } from '../../src/model/parameters.ts';
+import type { Payer } from '../../src/model/payer.ts';
 import { Selection } from '../../src/model/selection.ts';
 import { encoding, type Response, type Subscription } from '../../src/model/subscription.ts';
 import { type Interest, type Transaction, transaction } from '../../src/model/transaction.ts';
@@ -66,8 +67,8 @@ class Bench {
     defer: (run) => this.deferred.push(run),
   });
 
-  open(selection = named('*'), wake: () => void = () => undefined): Subscription {
-    return this.views.open(cds, sotw, selection, ALLOW_ALL, wake);
+  open(selection = named('*'), wake: () => void = () => undefined, payer?: Payer): Subscription {
+    return this.views.open(cds, sotw, selection, ALLOW_ALL, { wake, payer });
   }
 
   says(part: Partial<Transaction>): void {
@@ -282,6 +283,42 @@ describe('views', () => {
         'a is known',
       ).to.deep.equal(['c']);
       expect([...bench.views.all()], 'the old view is gone').to.have.length(1);
+    });
+  });
+
+  describe('what a view keeps', () => {
+    const wake = (): void => undefined;
+    class Purse implements Payer {
+      kept = 0;
+      spent(): void {}
+      keeps(bytes: number): void {
+        this.kept += bytes;
+      }
+    }
+
+    it('is for its only peer, and for nobody as soon as another one subscribes', () => {
+      const bench = new Bench();
+      const [one, other] = [new Purse(), new Purse()];
+      const subscriptions = [one, one].map((purse) => bench.open(named('a', 'b'), wake, purse));
+      const alone = one.kept;
+      expect(alone).to.be.above(2 * 2600);
+      const shared = bench.open(named('a', 'b'), wake, other);
+      expect([one.kept, other.kept]).to.deep.equal([0, 0]);
+      for (const subscription of subscriptions) subscription.close();
+      expect([one.kept, other.kept]).to.deep.equal([0, alone]);
+      shared.close();
+      expect(other.kept).to.equal(0);
+    });
+
+    it('goes with its client to another selection', () => {
+      const bench = new Bench();
+      const purse = new Purse();
+      const subscription = bench.open(named('a', 'b'), wake, purse);
+      const before = purse.kept;
+      subscription.select(named('a'), ALLOW_ALL, new Set(), []);
+      expect(purse.kept).to.be.within(1, before - 1);
+      subscription.close();
+      expect(purse.kept).to.equal(0);
     });
   });
 

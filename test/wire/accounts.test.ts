@@ -63,7 +63,10 @@ describe('the account of a peer', () => {
     expect(done).to.deep.equal([1, 2]);
     expect(account.mustWait, 'others of it wait').to.equal(true);
     loop.endTurn();
-    expect([done, loop.accounts.waiting]).to.deep.equal([[1, 2, 3, 4], 0]);
+    expect(done).to.deep.equal([1, 2, 3, 4]);
+    expect([loop.accounts.waiting, account.mustWait]).to.deep.equal([1, true]);
+    loop.clock.advance(1000);
+    expect(loop.accounts.waiting).to.equal(0);
   });
 
   it('gets short turns past its rate, until it has made up for it', () => {

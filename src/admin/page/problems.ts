@@ -1,5 +1,6 @@
 import type { ClassProblem, ListClassesResponse } from '../../gen/distributary/admin/v1/fleet_pb.ts';
 import { shorten } from '../../model/text.ts';
+import { formatBytes } from '../../observe/format.ts';
 import type { Plain } from '../plain.ts';
 import { type Problem, parametersLabel } from './model.ts';
 import { counted, millisecondsOf, type ProblemInputs, problem } from './problem-parts.ts';
@@ -21,6 +22,7 @@ export function problemsOf(inputs: ProblemInputs): readonly Problem[] {
     ...rejections(inputs),
     ...unacknowledged(inputs),
     ...limits(inputs),
+    ...heavyPeers(inputs),
     ...certificates(inputs),
     ...missing(inputs),
     ...ambiguous(inputs),
@@ -176,6 +178,21 @@ function limits({ facts }: ProblemInputs): readonly Problem[] {
         detail: `${used.toLocaleString('en')} of ${limit.toLocaleString('en')}`,
         runbook: 'limits',
         ...servedClients,
+      }),
+    );
+}
+
+/** A peer that has to wait for others, and works for a good part of the time. */
+function heavyPeers({ status, facts }: ProblemInputs): readonly Problem[] {
+  return status.accounts
+    .filter(({ waits, workPerSecond }) => waits && workPerSecond >= facts.workPerPeerMs)
+    .map(({ key, connections, streams: open, heldBytes }) =>
+      problem({
+        id: `heavy ${key}`,
+        title: `${shorten(key, 200)} waits for its turn: it asks for more than its share of work`,
+        short: 'a peer asks for more than its share of work',
+        detail: `${counted(connections, 'connection')}, ${counted(open, 'stream')}, ${formatBytes(Number(heldBytes))} held for it alone`,
+        runbook: 'limits',
       }),
     );
 }

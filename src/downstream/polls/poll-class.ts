@@ -1,7 +1,9 @@
 import type { Timer } from '../../model/clock.ts';
 import type { TypeInfo } from '../../model/types.ts';
 import type { WholeState } from '../../model/whole-state.ts';
+import type { Account } from '../../wire/accounts.ts';
 import { Code } from '../../wire/grpc-status.ts';
+import type { Peer } from '../../wire/server-stream.ts';
 import type { DownstreamServices, SessionShare } from '../services.ts';
 import { type Refusal, refusedUpstream, unavailable } from '../stream-refusals.ts';
 import type { Poll } from './poll.ts';
@@ -24,17 +26,23 @@ export class PollClass {
   readonly #state: WholeState;
   #share: SessionShare | undefined;
   readonly #services: DownstreamServices;
+  /** Whose it is alone; undefined: several peers' have polled it. */
+  #account: Account | undefined;
   readonly #held = new Set<HeldPoll>();
   #closed = false;
 
-  constructor(poll: Poll, share: SessionShare | undefined, services: DownstreamServices) {
+  constructor(poll: Poll, peer: Peer, share: SessionShare | undefined, services: DownstreamServices) {
     this.info = poll.info;
     this.poll = poll;
     this.polledAt = services.clock.now();
     this.#share = share;
     this.#services = services;
     const { encoding, selection, client } = poll;
-    this.#state = services.openState(poll.info.url, encoding, selection, client.access, () => this.#wake());
+    this.#state = services.openState(poll.info.url, encoding, selection, client.access, {
+      wake: () => this.#wake(),
+      payer: peer.account,
+    });
+    this.#account = peer.account;
   }
 
   get closed(): boolean {
@@ -56,7 +64,16 @@ export class PollClass {
   }
 
   /** Answers at once, or later. The function returned gives the poll up. */
-  ask(poll: Poll, patience: Patience, answered: (outcome: PollOutcome) => void): () => void {
+  ask(
+    poll: Poll,
+    { account }: Peer,
+    patience: Patience,
+    answered: (outcome: PollOutcome) => void,
+  ): () => void {
+    if (account !== this.#account && this.#account !== undefined) {
+      this.#account = undefined;
+      this.#state.share();
+    }
     this.polledAt = this.#services.clock.now();
     const outcome =
       this.#outcomeOf(poll, patience, patience.milliseconds <= 0) ?? this.#refusal(this.#hopeless());

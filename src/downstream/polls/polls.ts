@@ -6,7 +6,7 @@ import { DRAINING } from '../../wire/drain.ts';
 import { Code, type GrpcStatus } from '../../wire/grpc-status.ts';
 import type { Peer } from '../../wire/server-stream.ts';
 import type { ClientTransport, DownstreamServices } from '../services.ts';
-import type { Refusal } from '../stream-refusals.ts';
+import { heldTooMuch, type Refusal } from '../stream-refusals.ts';
 import type { StreamRefusal } from '../xds-server.ts';
 import { type Poll, readPoll } from './poll.ts';
 import { PollClass } from './poll-class.ts';
@@ -108,7 +108,7 @@ export class Polls {
     read.class = found.value;
     this.#used.delete(found.value);
     this.#used.add(found.value);
-    return found.value.ask(poll, patience, answered);
+    return found.value.ask(poll, peer, patience, answered);
   }
 
   /** It was handed to the client. */
@@ -164,11 +164,16 @@ export class Polls {
         status: { code: Code.RESOURCE_EXHAUSTED, message: excess },
       });
     }
-    const opened = new PollClass(poll, share, this.#services);
+    const opened = new PollClass(poll, peer, share, this.#services);
     const key = keyOf(poll);
     this.#classes.set(key, [...(this.#classes.get(key) ?? []), opened]);
     this.#used.add(opened);
     this.#names += selection.size;
+    const held = heldTooMuch(peer);
+    if (held !== undefined) {
+      this.#end(opened);
+      return fail(held);
+    }
     this.#makeRoom();
     this.#sweepLater();
     return ok(opened);

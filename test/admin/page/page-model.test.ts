@@ -17,6 +17,7 @@ const facts: PageFacts = {
   usage: [{ name: 'limits.max_streams', used: 10, limit: 100 }],
   certificates: new Map([['admin', now + 90 * day]]),
   rolloutMaxWaitMs: 600_000,
+  workPerPeerMs: 500,
   removalHoldMs: new Map([['second', 3_600_000]]),
   perParameters: new Set(['central']),
 };

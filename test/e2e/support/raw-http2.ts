@@ -23,10 +23,15 @@ export class RawConnection implements Disposable {
   /** Resolves when it has ended, however. */
   readonly ended: Promise<void>;
 
-  constructor(address: string, tls?: Credentials) {
+  /** `from`: the address of its own end, of 127.0.0.0/8. */
+  constructor(address: string, tls?: Credentials, from?: string) {
     const scheme = tls === undefined ? 'http' : 'https';
     // Megabytes that it may hold itself: what it sends waits here.
-    this.session = connect(`${scheme}://${address}`, { maxSessionMemory: 1000, ...tls });
+    this.session = connect(`${scheme}://${address}`, {
+      maxSessionMemory: 1000,
+      ...tls,
+      ...(from === undefined ? {} : { localAddress: from }),
+    });
     this.session.on('error', () => undefined);
     this.ended = new Promise((resolve) => this.session.once('close', () => resolve()));
   }

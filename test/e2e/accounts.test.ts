@@ -1,0 +1,86 @@
+import { create, toBinary } from '@bufbuild/protobuf';
+import { expect } from 'chai';
+import { DeltaDiscoveryRequestSchema } from '../../src/gen/envoy/service/discovery/v3/discovery_pb.ts';
+import { ADS_SERVICE } from '../../src/model/types.ts';
+import { frameOf } from '../../src/wire/grpc-frames.ts';
+import { Code } from '../../src/wire/grpc-status.ts';
+import { type as typeOf } from '../support/in-memory-relay.ts';
+import { eventually } from './support/eventually.ts';
+import { ResourceFiles } from './support/files.ts';
+import { RawConnection, type RawStream } from './support/raw-http2.ts';
+import { RelayProcess } from './support/relay.ts';
+import { XdsClient } from './support/xds-client.ts';
+
+const MB = 1 << 20;
+/** Of the whole 127.0.0.0/8, on Linux alone. */
+const attacker = process.platform === 'linux' ? '127.0.0.2' : undefined;
+
+/** A delta request for names that nobody else asks for. */
+const requestFor = (stream: number, names: number): Buffer =>
+  frameOf(
+    toBinary(
+      DeltaDiscoveryRequestSchema,
+      create(DeltaDiscoveryRequestSchema, {
+        node: { id: 'hungry' },
+        typeUrl: typeOf('eds'),
+        resourceNamesSubscribe: Array.from({ length: names }, (_, name) => `${stream}-${name}`),
+      }),
+    ),
+  );
+
+describe('the account of a peer, on a running relay', function () {
+  this.timeout(60_000);
+  let files: ResourceFiles;
+
+  before(() => {
+    files = new ResourceFiles();
+    files.write('cds', new Map([['shop', '0']]));
+  });
+
+  after(() => files?.[Symbol.dispose]());
+
+  it('what one peer subscribes to alone is bounded over all its streams; others are served', async function () {
+    if (attacker === undefined) this.skip();
+    await using relay = await RelayProcess.startMeasurable({
+      upstreams: [files.upstream],
+      limits: { max_held_bytes_per_peer: 16 * MB },
+    });
+    await using good = new XdsClient(relay.xds, 'delta');
+    good.subscribe('cds');
+    await good.gets('cds');
+    const before = await relay.memory();
+    using from = new RawConnection(relay.xds, undefined, attacker);
+    await from.ready();
+    const streams: RawStream[] = [];
+    for (let index = 0; index < 30; index++) {
+      const stream = from.call(`/${ADS_SERVICE}/DeltaAggregatedResources`);
+      stream.stream.write(requestFor(index, 1000));
+      streams.push(stream);
+    }
+    const refused = (): readonly RawStream[] => streams.filter(({ status }) => status !== undefined);
+    // 1,000 names are 2.6 MB: six streams have room.
+    await eventually(() => expect(refused().length).to.be.at.least(22), { timeout: 30_000 });
+    expect(refused().length).to.be.below(30);
+    for (const { status } of refused()) {
+      expect(status?.code).to.equal(Code.RESOURCE_EXHAUSTED);
+      expect(status?.details).to.match(/^address 127\.0\.0\.2 .*limits\.max_held_bytes_per_peer/);
+    }
+    const { used } = await relay.memory();
+    expect((used - before.used) / MB).to.be.below(48);
+    const { body } = await relay.rpc('distributary.admin.v1.AdminService/Status', {});
+    expect(body).to.include('"address 127.0.0.2"');
+    // Some already while their request arrives in parts.
+    const [held, halfSent] = [
+      await relay.metric('downstream_rejected_total', 'held_bytes'),
+      await relay.metric('downstream_rejected_total', 'half_sent'),
+    ];
+    expect(held + halfSent).to.be.at.least(22);
+    await using another = new XdsClient(relay.xds, 'delta');
+    another.subscribe('eds', ['of-another']);
+    another.subscribe('cds');
+    await another.gets('cds');
+    expect(good.status).to.equal(undefined);
+    from[Symbol.dispose]();
+    await eventually(async () => expect(await relay.metric('peer_held_bytes')).to.be.below(MB));
+  });
+});
