@@ -8,6 +8,7 @@ import { typeInfo } from '../model/types.ts';
 import type { Log } from '../observe/log.ts';
 import type { Metrics } from '../observe/metrics.ts';
 import type { Relay } from '../relay.ts';
+import type { HashOf } from '../rollout/discards.ts';
 import type { Fleet } from '../rollout/fleet.ts';
 import { RemovalLimits, type WaitingRemovals } from '../rollout/removal-limits.ts';
 import { Rollout } from '../rollout/rollout.ts';
@@ -17,6 +18,8 @@ import { RelayFleet } from './rollout-fleet.ts';
 /** Where a restart finds what must not be forgotten. */
 export interface RolloutStorage {
   load(): SavedRollout;
+  /** Of what is loaded and saved. */
+  readonly hashOf: HashOf;
   save(state: SavedRollout): void;
 }
 
@@ -66,6 +69,7 @@ export class RelayRollout {
       clock,
       revisions,
       saved: storage?.load(),
+      hashOf: storage?.hashOf,
       tooManyRemovals: (types, since) => this.#limits.objection(types, since, clock.now()),
       events: events(options, () => this.#limits.over()),
     });

@@ -1,15 +1,19 @@
-import { readFileSync, renameSync, writeFileSync } from 'node:fs';
+import { createHmac, randomBytes } from 'node:crypto';
+import { existsSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { z } from 'zod';
 import { resourceName, typeUrl } from '../model/brand.ts';
+import { contentHash } from '../model/change.ts';
 import type { Log } from '../observe/log.ts';
-import type { SavedContent } from '../rollout/discards.ts';
+import type { HashOf, SavedContent } from '../rollout/discards.ts';
 import type { SavedRollout } from '../rollout/rollout-options.ts';
 import { errorCode, explainError } from '../wire/node-error.ts';
 
 const contents = z.array(z.object({ type: z.string(), name: z.string(), hashes: z.array(z.string()) }));
 
 const content = z.object({
+  /** Hashes are keyed; those of earlier versions are not. */
+  keyed: z.boolean().default(false),
   freezes: z.array(
     z.object({
       type: z.string().optional(),
@@ -38,24 +42,38 @@ const nothing: SavedRollout = { freezes: [], canaries: new Map(), verdicts: [], 
 /** Names that a rollback has removed. */
 const maxWithheld = 10_000;
 
-const savedContents = (saved: z.infer<typeof contents>): readonly SavedContent[] =>
-  saved.map(({ type, name, hashes }) => ({ type: typeUrl(type), name: resourceName(name), hashes }));
+const keyBytes = 32;
 
 /** What is frozen, who is a canary, and what was found bad or discarded, beside the persisted cache: a restart must not open what an operator closed. */
 export class RolloutFile {
   readonly #path: string;
   readonly #log: Log;
+  /**
+   * Of the hashes, in a file of its own: who reads rollout.json, in a copy or a report, cannot try guesses of what was
+   * discarded, as the body of a secret.
+   */
+  readonly #keyPath: string;
+  #key: Buffer | undefined;
 
   constructor(directory: string, log: Log) {
     this.#path = join(directory, 'rollout.json');
+    this.#keyPath = join(directory, 'rollout.key');
     this.#log = log;
   }
 
+  readonly hashOf: HashOf = (variant) => this.#keyed(contentHash(variant));
+
   load(): SavedRollout {
     try {
-      const { freezes, canaries, verdicts, discards, withheld } = content.parse(
+      const { freezes, canaries, verdicts, discards, withheld, keyed } = content.parse(
         JSON.parse(readFileSync(this.#path, 'utf8')),
       );
+      const contentsOf = (all: z.infer<typeof contents>): readonly SavedContent[] =>
+        all.map(({ type, name, hashes }) => ({
+          type: typeUrl(type),
+          name: resourceName(name),
+          hashes: keyed ? hashes : hashes.map((hash) => this.#keyed(hash)),
+        }));
       return {
         freezes: freezes.map(({ type, upstream, reason, since }) => ({
           type: type === undefined ? undefined : typeUrl(type),
@@ -68,9 +86,9 @@ export class RolloutFile {
         verdicts: verdicts.map(({ cause, reason, contents: saved }) => ({
           cause,
           reason,
-          contents: savedContents(saved),
+          contents: contentsOf(saved),
         })),
-        discards: savedContents(discards),
+        discards: contentsOf(discards),
       };
     } catch (error) {
       if (errorCode(error) === 'ENOENT') return nothing;
@@ -87,8 +105,10 @@ export class RolloutFile {
   save({ freezes, canaries, verdicts, discards, withheld }: SavedRollout): void {
     try {
       const names = withheld.slice(0, maxWithheld).map(({ type, name }) => [type, name]);
-      const saved = { freezes, canaries: [...canaries], verdicts, discards, withheld: names };
+      const saved = { keyed: true, freezes, canaries: [...canaries], verdicts, discards, withheld: names };
       const text = JSON.stringify(saved);
+      if (!existsSync(this.#keyPath))
+        writeFileSync(this.#keyPath, this.#keyOf(), { mode: 0o600, flag: 'wx' });
       writeFileSync(`${this.#path}.new`, text, { mode: 0o600 });
       renameSync(`${this.#path}.new`, this.#path);
     } catch (error) {
@@ -97,5 +117,30 @@ export class RolloutFile {
         reason: explainError(error),
       });
     }
+  }
+
+  #keyed(hash: string): string {
+    return createHmac('sha256', this.#keyOf()).update(hash).digest('hex').slice(0, 32);
+  }
+
+  /** Another one if there is none: what was saved by that is not known any more. */
+  #keyOf(): Buffer {
+    this.#key ??= this.#readKey() ?? randomBytes(keyBytes);
+    return this.#key;
+  }
+
+  #readKey(): Buffer | undefined {
+    try {
+      const key = readFileSync(this.#keyPath);
+      if (key.length === keyBytes) return key;
+      rmSync(this.#keyPath);
+    } catch (error) {
+      if (errorCode(error) === 'ENOENT') return undefined;
+      this.#log.error('what was found bad or discarded is not known: its key cannot be read', {
+        file: this.#keyPath,
+        reason: explainError(error),
+      });
+    }
+    return undefined;
   }
 }

@@ -1,8 +1,12 @@
 import type { ResourceName, TypeUrl } from '../model/brand.ts';
-import { type Content, contentHash } from '../model/change.ts';
+import type { Content } from '../model/change.ts';
+import type { Variant } from '../model/resource.ts';
 import { isRestored } from '../model/restored-holder.ts';
 import type { PendingName } from '../model/rollout.ts';
 import { nameKey } from './pending-names.ts';
+
+/** What of a variant is kept: equal for equal content. The disk shows it, so nobody may guess a secret by it. */
+export type HashOf = (variant: Pick<Variant, 'deltaVersion'>) => string;
 
 /** What upstream said under a name. */
 export interface SavedContent {
@@ -21,15 +25,21 @@ const most = 10_000;
  */
 export class Discards {
   readonly #contentOf: (type: TypeUrl, name: ResourceName) => Content;
+  readonly #hashOf: HashOf;
   readonly #all: Map<string, SavedContent>;
   /** From before a restart: upstream has not said all of it again yet. */
   readonly #awaited: Set<string>;
   #saved: readonly SavedContent[];
   #isSaved = true;
 
-  /** `contentOf`: what canaries see. */
-  constructor(restored: readonly SavedContent[], contentOf: (type: TypeUrl, name: ResourceName) => Content) {
+  /** `contentOf`: what canaries see. `hashOf`: as in `restored`. */
+  constructor(
+    restored: readonly SavedContent[],
+    contentOf: (type: TypeUrl, name: ResourceName) => Content,
+    hashOf: HashOf,
+  ) {
     this.#contentOf = contentOf;
+    this.#hashOf = hashOf;
     this.#all = new Map(restored.map((one) => [nameKey(one.type, one.name), one]));
     this.#awaited = new Set(this.#all.keys());
     this.#saved = restored;
@@ -44,7 +54,7 @@ export class Discards {
   add(names: readonly PendingName[]): void {
     for (const { type, name } of names) {
       const key = nameKey(type, name);
-      const hashes = this.#contentOf(type, name).map(({ variant }) => contentHash(variant));
+      const hashes = this.#contentOf(type, name).map(({ variant }) => this.#hashOf(variant));
       this.#all.delete(key);
       this.#all.set(key, { type, name, hashes });
       this.#awaited.delete(key);
@@ -84,7 +94,7 @@ export class Discards {
     const content = this.#contentOf(type, name);
     // What is restored and not confirmed says nothing: the sessions of other parameters may not have answered yet.
     const said = content.filter(({ holders }) => !holders.every(isRestored));
-    const hashes = new Set(said.map(({ variant }) => contentHash(variant)));
+    const hashes = new Set(said.map(({ variant }) => this.#hashOf(variant)));
     const before = new Set(discarded.hashes);
     const isRemoved = content.length === 0;
     const isSame = isRemoved ? before.size === 0 : hashes.isSubsetOf(before);

@@ -2,7 +2,7 @@ import type { TypeUrl } from '../model/brand.ts';
 import type { Clock } from '../model/clock.ts';
 import type { Gate, PendingName, TypedName } from '../model/rollout.ts';
 import type { CanaryRules } from './canary-choice.ts';
-import type { SavedContent } from './discards.ts';
+import type { HashOf, SavedContent } from './discards.ts';
 import type { Fleet } from './fleet.ts';
 import type { Freeze } from './freezes.ts';
 import type { JudgeSettings, RolloutState } from './judge.ts';
@@ -50,6 +50,8 @@ export interface RolloutOptions {
   readonly tooManyRemovals: (types: Iterable<TypeUrl>, since: number) => string | undefined;
   /** Of the last change that everybody has, and of the last change. */
   readonly revisions: () => Pick<RolloutReport, 'revision' | 'pendingRevision'>;
+  /** What a restart compares contents by; left out: nothing is kept over restarts. */
+  readonly hashOf?: HashOf | undefined;
   /** From before a restart; undefined: nothing is kept over restarts. */
   readonly saved: SavedRollout | undefined;
 }

@@ -1,4 +1,5 @@
 import type { ResourceName, TypeUrl } from '../model/brand.ts';
+import { contentHash } from '../model/change.ts';
 import type { Timer } from '../model/clock.ts';
 import { fail, ok, type Result } from '../model/result.ts';
 import type { GateFilter, PendingChange, PendingName, SidedClient } from '../model/rollout.ts';
@@ -48,7 +49,7 @@ export class Rollout {
   #timer: Timer | undefined;
 
   constructor(settings: RolloutSettings | undefined, options: RolloutOptions) {
-    const { clock, gate, saved } = options;
+    const { clock, gate, saved, hashOf = contentHash } = options;
     this.#options = options;
     this.#settings = settings;
     this.#judge = new Judge(settings ?? unjudged, clock.now());
@@ -60,8 +61,8 @@ export class Rollout {
       save: () => this.#save(),
     });
     const contentOf = (type: TypeUrl, name: ResourceName) => gate.contentOf(type, name, 'canary');
-    this.#verdicts = new Verdicts(saved?.verdicts ?? [], contentOf);
-    this.#discards = new Discards(saved?.discards ?? [], contentOf);
+    this.#verdicts = new Verdicts(saved?.verdicts ?? [], contentOf, hashOf);
+    this.#discards = new Discards(saved?.discards ?? [], contentOf, hashOf);
     this.#settling = new Settling(clock, settling, () => this.#look());
     gate.gatedTypes(new Set(settings?.types));
     for (const freeze of this.#freezes.all) gate.freeze(filterOf(freeze));

@@ -1,8 +1,8 @@
 import type { ResourceName, TypeUrl } from '../model/brand.ts';
-import { type Content, contentHash } from '../model/change.ts';
+import type { Content } from '../model/change.ts';
 import { isRestored } from '../model/restored-holder.ts';
 import type { PendingName } from '../model/rollout.ts';
-import type { SavedContent } from './discards.ts';
+import type { HashOf, SavedContent } from './discards.ts';
 import { nameKey } from './pending-names.ts';
 
 /** Why these names were found bad. */
@@ -27,6 +27,7 @@ const most = { verdicts: 100, names: 1000, hashes: 10_000 };
  */
 export class Verdicts {
   readonly #contentOf: (type: TypeUrl, name: ResourceName) => Content;
+  readonly #hashOf: HashOf;
   /** From before a restart. */
   #restored: readonly SavedVerdict[];
   /** Which variants upstream has said again since. */
@@ -37,11 +38,16 @@ export class Verdicts {
   /** Something from before a restart does not hold any more, and this is not saved yet. */
   #dropped = false;
 
-  /** `contentOf`: what canaries see. */
-  constructor(restored: readonly SavedVerdict[], contentOf: (type: TypeUrl, name: ResourceName) => Content) {
+  /** `contentOf`: what canaries see. `hashOf`: as in `restored`. */
+  constructor(
+    restored: readonly SavedVerdict[],
+    contentOf: (type: TypeUrl, name: ResourceName) => Content,
+    hashOf: HashOf,
+  ) {
     this.#restored = restored;
     this.#saved = restored;
     this.#contentOf = contentOf;
+    this.#hashOf = hashOf;
   }
 
   /** For the disk. */
@@ -91,7 +97,7 @@ export class Verdicts {
     let left = most.hashes;
     for (const { type, name } of pending) {
       if (!names.has(nameKey(type, name))) continue;
-      const hashes = this.#contentOf(type, name).map(({ variant }) => contentHash(variant));
+      const hashes = this.#contentOf(type, name).map(({ variant }) => this.#hashOf(variant));
       left -= hashes.length;
       if (left < 0 || contents.length >= most.names) break;
       contents.push({ type, name, hashes });
@@ -103,7 +109,7 @@ export class Verdicts {
   #isOther(content: SavedContent): boolean {
     const said = this.#contentOf(content.type, content.name)
       .filter(({ holders }) => !holders.every(isRestored))
-      .map(({ variant }) => contentHash(variant));
+      .map(({ variant }) => this.#hashOf(variant));
     const before = this.#said.get(content);
     const now = new Set(said);
     this.#said.set(content, now);

@@ -1,4 +1,10 @@
+import { readFileSync, statSync } from 'node:fs';
+import { join } from 'node:path';
+import { toBinary } from '@bufbuild/protobuf';
+import { AnySchema } from '@bufbuild/protobuf/wkt';
 import { expect } from 'chai';
+import { contentHash } from '../../src/model/content-hash.ts';
+import { any, type } from '../support/in-memory-relay.ts';
 import { always, eventually } from './support/eventually.ts';
 import { ModelPlane } from './support/model-plane.ts';
 import { temporaryDirectory } from './support/paths.ts';
@@ -103,6 +109,10 @@ describe('a rollout over restarts and failovers', function () {
         expect((await operate(first, 'Discard')).status).to.equal(200);
         for (const client of clients) await client.gets('cds', { a: '1', b: '1' });
         await written(first);
+        const discarded = contentHash(toBinary(AnySchema, any(type('cds'), 'a', 'wrong')));
+        const file = readFileSync(join(directory.path, 'rollout.json'), 'utf8');
+        expect(file, 'a guess cannot be tried').to.include('"hashes":["').and.not.include(discarded);
+        expect(statSync(join(directory.path, 'rollout.key')).mode & 0o777).to.equal(0o600);
         first.signal('SIGKILL');
         await first.stop();
       }
