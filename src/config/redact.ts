@@ -1,3 +1,4 @@
+import { withoutUserinfo } from '../model/text.ts';
 import { type Path, pathText } from './source.ts';
 
 const redacted = '[redacted]';
@@ -38,8 +39,5 @@ function describe(value: unknown, path: Path, templates: ReadonlyMap<string, str
 
 function withoutSecrets(text: string): string {
   if (text.includes('-----BEGIN ')) return redacted;
-  return text.replaceAll(
-    /(?<scheme>[a-z][a-z0-9+.-]*:\/\/)[^\s/?#@]*(?:@[^\s/?#@]*)*@/gi,
-    `$<scheme>${redacted}@`,
-  );
+  return withoutUserinfo(text);
 }

@@ -1,3 +1,5 @@
+import { withoutPasswords } from '../model/text.ts';
+
 /** A step into the file: a key of a mapping or an index of a list. */
 export type Path = readonly (string | number)[];
 
@@ -55,7 +57,8 @@ export function pathText(path: Path): string {
 
 /** The position of a path or, where the file does not have it, of the nearest thing around it. */
 export function locate(complaint: UnplacedProblem, places: ReadonlyMap<string, SourceRange>): ConfigProblem {
-  const { path, message } = complaint;
+  const { path } = complaint;
+  const message = withoutPasswords(complaint.message);
   for (let length = path.length; length >= 0; length--) {
     const place = places.get(pathText(path.slice(0, length)));
     if (place === undefined) continue;

@@ -1,5 +1,6 @@
 import { pino, stdSerializers, stdTimeFunctions } from 'pino';
 import { type Clock, systemClock } from '../model/clock.ts';
+import { withoutUserinfoJson } from '../model/text.ts';
 import type { LogFormat } from './log-format.ts';
 import { type Level, type LogLevel, LogLevels } from './log-levels.ts';
 import { textLine } from './log-text.ts';
@@ -38,7 +39,8 @@ const mostDebugLines = 500;
 /** One line per message. Serving never waits for whoever reads them; what is left is written when the process exits. */
 export function createLog(options: LogOptions = {}): Log {
   const { levels = new LogLevels(options.level), format = 'json', clock = systemClock } = options;
-  const write = options.write ?? standardError();
+  const writeLine = options.write ?? standardError();
+  const write = (line: string): void => writeLine(withoutUserinfoJson(line));
   const logger = pino(
     {
       level: 'debug', // `levels` decides, and may change

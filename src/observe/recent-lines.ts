@@ -1,4 +1,4 @@
-import { shorten } from '../model/text.ts';
+import { shorten, withoutUserinfo, withoutUserinfoJson } from '../model/text.ts';
 import type { Fields, Log } from './log.ts';
 
 /** One line of the log, kept for the status page. */
@@ -50,7 +50,7 @@ export class RecentLines {
     this.#lines.push({
       at: this.#now(),
       level,
-      message: shorten(message, longest.message),
+      message: shorten(withoutUserinfo(message), longest.message),
       fields: shorten(words.join(' '), longest.fields),
     });
     if (this.#lines.length > kept) this.#lines.shift();
@@ -59,10 +59,10 @@ export class RecentLines {
 
 /** A line must not be lost because a field cannot be written as JSON. */
 function textOf(value: unknown): string {
-  if (typeof value === 'string') return shorten(value, longest.fields);
-  if (value instanceof Error) return value.message;
+  if (typeof value === 'string') return shorten(withoutUserinfo(value), longest.fields);
+  if (value instanceof Error) return withoutUserinfo(value.message);
   try {
-    return JSON.stringify(value) ?? '';
+    return withoutUserinfoJson(JSON.stringify(value) ?? '');
   } catch {
     return '';
   }

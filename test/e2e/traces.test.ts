@@ -56,6 +56,31 @@ describe('traces of updates', function () {
     expect(Number(root.from / 1_000_000n)).to.be.closeTo(Date.now(), 60_000);
   });
 
+  it('a password of the collector is in no line of the log, nor on the page', async () => {
+    await using plane = await ModelPlane.start();
+    plane.set('cds', { a: '1' });
+    await using relay = await RelayProcess.start({
+      upstreams: [central(plane)],
+      node: { id: 'relay', cluster: 'relays', metadata: { url: 'https://me:hush@x' } },
+      tracing: { otlp_endpoint: 'http://me:hu"sh@127.0.0.1:1/', ratio: 1 },
+    });
+    using pool = new ClientPool(relay.xds, 1);
+    pool.open('delta').subscribe('cds');
+    await eventually(() => {
+      const line = relay.log.find(({ message }) => message === 'the OTLP collector takes no traces');
+      expect(line?.['endpoint']).to.equal('http://[redacted]@127.0.0.1:1/');
+    });
+    const shown = await Promise.all(['/', '/config_dump'].map(async (path) => (await relay.get(path)).body));
+    for (const text of [...relay.logged, ...shown]) expect(text).not.to.match(/hush|hu.{0,6}sh@|\/me:/);
+    expect(shown[0]).to.include('[redacted]@127.0.0.1');
+    relay.configure({
+      upstreams: [central(plane)],
+      tracing: { otlp_endpoint: 'http://me:hu/sh@a@127.0.0.1' },
+    });
+    await eventually(() => expect(relay.logged.join()).to.include('is not accepted'));
+    expect(relay.logged.join()).to.include('http://[redacted]@127.0.0.1').and.not.include('hu/sh');
+  });
+
   it('with workers: of the primary, whose clients are the workers, and of each worker', async () => {
     await using collector = await OtlpCollector.start();
     await using plane = await ModelPlane.start();
