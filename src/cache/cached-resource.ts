@@ -1,5 +1,5 @@
 import type { Access } from '../model/access.ts';
-import type { ConstraintsKey, ParametersKey, ResourceName } from '../model/brand.ts';
+import type { ConstraintsKey, ResourceName } from '../model/brand.ts';
 import type { StoredResourceError } from '../model/catalog.ts';
 import { type Constraints, UNCONSTRAINED } from '../model/constraints.ts';
 import type { Parameters } from '../model/parameters.ts';
@@ -54,7 +54,7 @@ export class CachedResource {
    * Which of several matching variants a parameter set gets (protocol §5, Ambiguity): sticky while it matches. Only
    * what is ambiguous is recorded.
    */
-  #bindings: Map<ParametersKey, ConstraintsKey> | undefined;
+  #bindings: Map<Parameters, ConstraintsKey> | undefined;
 
   get empty(): boolean {
     return this.variants.size === 0 && this.resourceErrors === undefined;
@@ -64,23 +64,25 @@ export class CachedResource {
     return this.#bindings?.size ?? 0;
   }
 
-  get bindings(): ReadonlyMap<ParametersKey, ConstraintsKey> | undefined {
+  get bindings(): ReadonlyMap<Parameters, ConstraintsKey> | undefined {
     return this.#bindings;
   }
 
-  restoreBindings(bindings: Iterable<readonly [ParametersKey, ConstraintsKey]>): void {
-    const known = [...bindings].filter(([, variant]) => this.variants.get(variant) !== undefined);
+  restoreBindings(bindings: Iterable<readonly [Parameters, ConstraintsKey]>): void {
+    const known = [...bindings].filter(
+      ([parameters, variant]) => this.variants.get(variant) !== undefined && this.#hasChoice(parameters),
+    );
     if (known.length > 0) this.#bindings = new Map(known);
   }
 
   bind(parameters: Parameters, variant: CacheEntry): void {
     this.#bindings ??= new Map();
-    this.#bindings.set(parameters.key, variant.constraints.key);
+    this.#bindings.set(parameters, variant.constraints.key);
   }
 
   /** Nobody has these parameters any more. */
   unbind(parameters: Parameters): void {
-    this.#bindings?.delete(parameters.key);
+    this.#bindings?.delete(parameters);
     if (this.#bindings?.size === 0) this.#bindings = undefined;
   }
 
@@ -96,6 +98,7 @@ export class CachedResource {
   /** Takes the choices that were made in `other` and not here. */
   adoptBindings(other: CachedResource): void {
     for (const [parameters, variant] of other.bindings ?? []) {
+      if (!this.#hasChoice(parameters)) continue;
       this.#bindings ??= new Map();
       if (!this.#bindings.has(parameters)) this.#bindings.set(parameters, variant);
     }
@@ -104,7 +107,7 @@ export class CachedResource {
   /** What `pick` would give; nothing is recorded. */
   peek(parameters: Parameters, among: PickFilter = NO_FILTER): CacheEntry | undefined {
     const matches = this.#match(parameters, among);
-    const bound = this.#bindings?.get(parameters.key);
+    const bound = this.#bindings?.get(parameters);
     return matches.find((entry) => entry.constraints.key === bound) ?? matches[0];
   }
 
@@ -117,7 +120,7 @@ export class CachedResource {
     const all = this.#match(parameters, among);
     if (all.length <= 1) return all[0];
     const matches = among.fromWildcard && all.some(isHeldByWildcard) ? all.filter(isHeldByWildcard) : all;
-    const bound = this.#bindings?.get(parameters.key);
+    const bound = this.#bindings?.get(parameters);
     const known = bound === undefined ? undefined : all.find((entry) => entry.constraints.key === bound);
     if (known !== undefined) return matches.includes(known) ? known : matches[0];
     const [lowest] = matches;
@@ -149,9 +152,14 @@ export class CachedResource {
     this.variants.delete(entry.constraints.key);
     if (this.#bindings === undefined) return;
     for (const [parameters, variant] of this.#bindings) {
-      if (variant === entry.constraints.key || this.variants.size < 2) this.#bindings.delete(parameters);
+      if (variant === entry.constraints.key || !this.#hasChoice(parameters))
+        this.#bindings.delete(parameters);
     }
     if (this.#bindings.size === 0) this.#bindings = undefined;
+  }
+
+  #hasChoice(parameters: Parameters): boolean {
+    return this.variants.size > 1 && this.variants.match(parameters).length > 1;
   }
 
   clearErrors(constraints: Constraints): void {

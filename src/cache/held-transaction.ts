@@ -280,7 +280,7 @@ function joinWildcards(
 
 /** What a wildcard shows becomes its choice. A choice that was made before stays: it is that of names too. */
 function bindShown(image: CachedResource, parameters: Parameters): void {
-  if (image.bindings?.has(parameters.key) === true) return;
+  if (image.bindings?.has(parameters) === true) return;
   const shown = image.pick(parameters, () => {}, { access: undefined, fromWildcard: true });
   if (shown !== undefined) image.bind(parameters, shown);
 }

@@ -1,11 +1,11 @@
 import {
   type ConstraintsKey,
-  type ParametersKey,
   type ResourceName,
   type Revision,
   resourceName,
   type TypeUrl,
 } from '../model/brand.ts';
+import type { Parameters } from '../model/parameters.ts';
 import type { Payload, Variant } from '../model/resource.ts';
 import { asRestored, type RestoredHolder } from '../model/restored-holder.ts';
 import { type Holder, type Interest, WILDCARD } from '../model/transaction.ts';
@@ -24,7 +24,7 @@ export interface RestoredResource {
   readonly name: ResourceName;
   readonly variants: readonly RestoredVariant[];
   /** Which of several matching variants a parameter set had (protocol §5, Ambiguity). */
-  readonly bindings: readonly (readonly [ParametersKey, ConstraintsKey])[];
+  readonly bindings: readonly (readonly [Parameters, ConstraintsKey])[];
 }
 
 export interface RestoredInterest {

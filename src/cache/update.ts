@@ -260,7 +260,8 @@ export class Update {
       const entry = cached?.variants.get(put.constraints.key);
       if (cached === undefined || entry === undefined || cached.variants.size < 2) continue;
       this.changes.touch(put.name, put.constraints);
-      for (const { parameters } of this.#interested(put)) cached.bind(parameters, entry);
+      for (const { parameters } of this.#interested(put))
+        if (cached.variants.match(parameters).length > 1) cached.bind(parameters, entry);
       latest.set(cached, { name: put.name, entry });
     }
     for (const [cached, { name, entry }] of latest) this.#dropUnbound(cached, name, entry);

@@ -55,6 +55,9 @@ class Setting {
   }
 }
 
+const countOf = (store: Store): number =>
+  [...store.tables()].reduce((sum, [, table]) => sum + table.ambiguousCount, 0);
+
 const shown = (value: Value): string => (isVariant(value) ? `${value.name} ${value.version}` : value);
 const cluster = (
   name: string,
@@ -344,12 +347,29 @@ describe('store', () => {
       setting.want('a', both);
       setting.apply({ puts: [cluster('a', '2', second), cluster('a', '1', first)] });
       setting.see('a', both);
-      const count = (): number =>
-        [...setting.store.tables()].reduce((sum, [, table]) => sum + table.ambiguousCount, 0);
-      expect(count()).to.equal(1);
+      expect(countOf(setting.store)).to.equal(1);
       setting.apply({ removals: [gone('a', first)] });
-      expect(count()).to.equal(0);
+      expect(countOf(setting.store)).to.equal(0);
       expect(setting.see('a', both)).to.equal('a 2');
+    });
+    it('is not counted where one variant is left that matches, whatever others there are', () => {
+      const setting = use();
+      setting.want('a', both);
+      const other = cluster('a', '3', compiled(is('elsewhere', '1')));
+      setting.apply({ puts: [cluster('a', '2', second), cluster('a', '1', first), other] });
+      setting.see('a', both);
+      expect(countOf(setting.store)).to.equal(1);
+      setting.apply({ removals: [gone('a', first)] });
+      expect(countOf(setting.store)).to.equal(0);
+    });
+    it('is not counted where upstream cannot delete, and each parameter set matches one', () => {
+      const setting = use();
+      setting.want('a', both);
+      setting.want('a', internParameters([['elsewhere', '1']]));
+      setting.apply({ puts: [cluster('a', '2', second)], cannotDelete: true });
+      setting.apply({ puts: [cluster('a', '3', compiled(is('elsewhere', '1')))], cannotDelete: true });
+      setting.apply({ puts: [cluster('a', '4', second)], cannotDelete: true });
+      expect(countOf(setting.store)).to.equal(0);
     });
     it('a choice by alias is kept too', () => {
       const setting = use();

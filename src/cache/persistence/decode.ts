@@ -1,11 +1,4 @@
-import {
-  constraintsKey,
-  parametersKey,
-  type ResourceName,
-  resourceName,
-  type TypeUrl,
-  typeUrl,
-} from '../../model/brand.ts';
+import { constraintsKey, type ResourceName, resourceName, type TypeUrl, typeUrl } from '../../model/brand.ts';
 import type { Change } from '../../model/change.ts';
 import { type Constraints, parseConstraints } from '../../model/constraints.ts';
 import { hashOfDigest } from '../../model/content-hash.ts';
@@ -154,7 +147,7 @@ export class Decoder {
     if (!whole) differs.resource(type, name);
     if (variants.length === 0) return;
     const bindings = (body.bindings ?? []).map(
-      ([parameters, variant]) => [parametersKey(parameters), constraintsKey(variant)] as const,
+      ([parameters, variant]) => [readParameters(parameters), constraintsKey(variant)] as const,
     );
     this.#resources.push({ type, name, variants, bindings });
   }

@@ -111,7 +111,10 @@ function resourceEntry(type: TypeUrl, table: ReadableTable | undefined, name: Re
     kind: 'resource',
     type,
     key: name,
-    resource: { variants, bindings: [...(cached.bindings ?? [])] },
+    resource: {
+      variants,
+      bindings: [...(cached.bindings ?? [])].map(([parameters, variant]) => [parameters.key, variant]),
+    },
   };
 }
 

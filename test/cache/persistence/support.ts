@@ -142,7 +142,7 @@ export function dump(store: Store): string {
         lines.push(`${short} resource ${name} ${JSON.stringify(sorted)}`);
       }
       for (const [parameters, variant] of cell.bindings ?? [])
-        lines.push(`${short} binding ${name} ${parameters} ${variant}`);
+        lines.push(`${short} binding ${name} ${parameters.key} ${variant}`);
     }
     const before = lines.length;
     for (const { interest: one, resolved, holder } of table.interests.all()) {

@@ -27,6 +27,7 @@ const status = z.object({
     }),
   ),
   rejecting_clients: z.number(),
+  types: z.array(z.object({ type: z.string(), resources: z.number(), ambiguous: z.number() })),
 });
 
 const clients = z.object({
