@@ -54,6 +54,8 @@ export interface ReadinessReport {
     readonly lastError: string;
     /** Streams that ended without an answer and are tried again. */
     readonly refusedStreams: number;
+    /** What is otherwise odd about it; empty: nothing. */
+    readonly warning: string;
     /** Short names of types that seem to make the control plane end streams. */
     readonly suspectTypes: readonly string[];
   }[];

@@ -74,6 +74,7 @@ function readiness({ ready, reason, upstreams, rollout }: ReadinessReport): Http
         ? {}
         : { from_siblings_since: new Date(said.fromSiblingsSince).toISOString() }),
       ...(refusedStreams === 0 ? {} : { refused_streams: refusedStreams, last_error: lastError }),
+      ...(said.warning === '' ? {} : { warning: said.warning }),
       ...(suspectTypes.length === 0 ? {} : { suspect_types: suspectTypes }),
     }),
   );

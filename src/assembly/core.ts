@@ -25,6 +25,7 @@ import { type AccountBounds, Accounts } from '../wire/accounts.ts';
 import { DRAINING } from '../wire/drain.ts';
 import type { GrpcStatus } from '../wire/grpc-status.ts';
 import type { Peer } from '../wire/server-stream.ts';
+import { longestUnverified } from '../wire/via.ts';
 import { Admission } from './admission.ts';
 import { ClientRules } from './clients.ts';
 import { LoopDetection, newRelayId } from './loop-detection.ts';
@@ -217,6 +218,7 @@ export class Core {
       streams,
       mayBeRelay,
       systemClock,
+      verifies ? undefined : longestUnverified,
     );
     this.siblings = new SiblingServing(config, {
       clock: systemClock,

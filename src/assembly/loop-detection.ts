@@ -28,6 +28,7 @@ export class LoopDetection {
   readonly #streams: () => Iterable<AnnouncingStream>;
   readonly #mayBeRelay: (peer: Peer) => boolean;
   readonly #clock: Clock;
+  readonly #longest: number | undefined;
   readonly #listeners = new Set<() => boolean>();
   /** Paths of streams that have ended, and until when they count. */
   readonly #remembered = new Map<string, number>();
@@ -35,13 +36,15 @@ export class LoopDetection {
   #timer: Timer | undefined;
   #nextAnnouncementAt = 0;
 
-  /** `streams`: those that are open. `mayBeRelay`: whether a peer's header is believed. */
+  /** `streams`: those that are open. `mayBeRelay`: whether a peer's header is believed. `longest`: of the header, in bytes. */
   constructor(
     own: string,
     streams: () => Iterable<AnnouncingStream>,
     mayBeRelay: (peer: Peer) => boolean,
     clock: Clock,
+    longest?: number,
   ) {
+    this.#longest = longest;
     this.relayId = own;
     this.#streams = streams;
     this.#mayBeRelay = mayBeRelay;
@@ -77,7 +80,7 @@ export class LoopDetection {
   streamAccepted(stream: AnnouncingStream): void {
     const paths = this.#below(stream);
     if (paths.length === 0 || this.#timer !== undefined) return;
-    if (!announcesMore(this.#announced, formatVia(this.relayId, paths))) return;
+    if (!announcesMore(this.#announced, formatVia(this.relayId, paths, this.#longest))) return;
     const now = this.#clock.now();
     const wait = Math.max(gatherMs, this.#nextAnnouncementAt - now);
     this.#timer = this.#clock.after(wait, () => {
@@ -95,7 +98,7 @@ export class LoopDetection {
       .take(mostStreams)
       .toArray()
       .flat();
-    this.#announced = formatVia(this.relayId, [...paths, ...this.#lately()]);
+    this.#announced = formatVia(this.relayId, [...paths, ...this.#lately()], this.#longest);
     return this.#announced;
   }
 

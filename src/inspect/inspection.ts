@@ -100,7 +100,7 @@ export class Inspection implements Inspector {
   ready(): ReadinessReport {
     const upstreams = this.#options.relay.upstreams.map((upstream) => {
       const state = upstream.state();
-      const { connected, lastError, refusedStreams } = state;
+      const { connected, lastError, refusedStreams, warning = '' } = state;
       const staleSince = this.#options.staleness.since(upstream);
       return {
         name: upstream.name,
@@ -112,6 +112,7 @@ export class Inspection implements Inspector {
         fromSiblingsSince: state.fromSiblingsSince,
         lastError,
         refusedStreams,
+        warning,
         suspectTypes: upstream.suspects().map(({ type }) => typeInfo(type).short),
       };
     });
@@ -134,7 +135,10 @@ export class Inspection implements Inspector {
 
   async status(): Promise<Plain<StatusResponse>> {
     const { relay, staleness, version, startedAt, rollout } = this.#options;
-    const { ready, reason } = this.ready();
+    const { ready, reason, upstreams } = this.ready();
+    const ofUpstreams = upstreams
+      .filter(({ warning }) => warning !== '')
+      .map(({ name, warning }) => `upstream ${name}: ${warning}`);
     const { streams, subscriptions, nacks, rejecting, warnings, accounts, workers } = await this.#options
       .clients()
       .summary();
@@ -176,7 +180,7 @@ export class Inspection implements Inspector {
       rejectingClients: rejecting,
       accounts: [...accounts],
       workers: [...workers],
-      warnings: [...this.#options.warnings(), ...warnings],
+      warnings: [...this.#options.warnings(), ...ofUpstreams, ...warnings],
       cacheBytes: BigInt(relay.store.bytes),
       nodeId: relay.nodeId,
       host: hostname(),

@@ -44,6 +44,8 @@ export interface UpstreamState {
   readonly lastError: string;
   /** Streams that ended before any response and are opened again, while others work. */
   readonly refusedStreams: number;
+  /** What is otherwise odd about it, for the operator; left out or empty: nothing. */
+  readonly warning?: string;
 }
 
 /** Parameter sets that are not subscribed upstream, and why. */

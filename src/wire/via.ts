@@ -19,6 +19,11 @@ export const USER_AGENT = 'distributary';
 
 /** HTTP/2 servers refuse headers that are too large: Envoy from 60 KiB on, grpc-go from 16 MiB, proxies from 8 KiB. */
 const longestHeader = 7936;
+/**
+ * Where nobody is verified, anybody may say that relays are below: so much that a control plane or proxy that takes 8 KiB
+ * in all takes it beside the rest.
+ */
+export const longestUnverified = 2048;
 const mostHops = 16;
 const longestHop = 64;
 const hopPattern = /^[\w.!~*'()%-]+\/[\w-]+$/;
@@ -51,15 +56,15 @@ function isPath(path: string): boolean {
   return hops.length <= mostHops && hops.every((hop) => hop.length <= longestHop && hopPattern.test(hop));
 }
 
-/** The header that our own streams send. If not all relays fit, the nearer ones come first. */
-export function formatVia(own: string, paths: Iterable<string>): string {
+/** The header that our own streams send, in so many bytes. If not all relays fit, the nearer ones come first. */
+export function formatVia(own: string, paths: Iterable<string>, longest: number = longestHeader): string {
   const sorted = [...new Set(paths)]
     .map((path) => ({ path, hops: path.split('>').length }))
     .filter(({ hops }) => hops < mostHops)
     .toSorted((a, b) => a.hops - b.hops || (a.path < b.path ? -1 : 1));
   let header = own;
   for (const { path } of sorted) {
-    if (header.length + 2 + path.length > longestHeader) break;
+    if (header.length + 2 + path.length > longest) break;
     header += `, ${path}`;
   }
   return header;

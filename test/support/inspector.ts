@@ -129,6 +129,7 @@ export function fakeInspector(changes: Partial<Inspector> = {}): Inspector & { r
           fromSiblingsSince: undefined,
           lastError: '',
           refusedStreams: 0,
+          warning: '',
           suspectTypes: [],
         },
         {
@@ -141,6 +142,7 @@ export function fakeInspector(changes: Partial<Inspector> = {}): Inspector & { r
           fromSiblingsSince: Date.UTC(2026, 0, 1, 0, 0, 1),
           lastError: 'connection refused',
           refusedStreams: 2,
+          warning: '',
           suspectTypes: ['debug'],
         },
       ],

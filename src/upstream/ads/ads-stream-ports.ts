@@ -17,12 +17,15 @@ export interface AdsStreamHandler {
   readonly isIdle: (interest: Interest) => boolean;
   /** A stream is about to be opened; `again`: after another one, which may have delivered something. */
   opening(again: boolean): void;
-  /** A response has arrived, and it could be read. */
-  answered(): void;
+  /** A response has arrived on a stream that said this, and it could be read. */
+  answered(via: string): void;
   /** A wildcard was not answered in time. */
   wildcardOverdue(): void;
-  /** A stream ended before any response. True: the whole connection is given up. */
-  endedUnanswered(reason: string): boolean;
+  /**
+   * A stream that said this ended before any response; without a code the relay has closed it. True: the whole connection
+   * is given up.
+   */
+  endedUnanswered(reason: string, via: string, code?: Code): boolean;
   /** A stream ended that had responses; another one is opened. */
   ended(reason: string): void;
   /** The relay itself has closed the stream, or will not open it again. */

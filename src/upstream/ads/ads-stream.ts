@@ -247,7 +247,7 @@ export class AdsStream {
     const effects = this.#options.protocolState.step(input);
     if (input.kind === 'received' && !effects.some((effect) => effect.kind === 'fail')) {
       open.answered = true;
-      this.#options.handler.answered();
+      this.#options.handler.answered(open.via);
       this.#options.observer.accepted();
     }
     this.#run(effects);
@@ -271,7 +271,7 @@ export class AdsStream {
     handler.countEnd(code);
     const isRelieved = observer.ended('ended', reason);
     if (open.answered) handler.ended(reason);
-    else if (handler.endedUnanswered(reason)) return;
+    else if (handler.endedUnanswered(reason, open.via, code)) return;
     // Everything has moved to other streams, the cause of the end too.
     if (protocolState.isUnused) handler.closed();
     if (isRelieved && !protocolState.isUnused) this.#openStream();
@@ -285,7 +285,7 @@ export class AdsStream {
     const { handler } = this.#options;
     this.#closeStream();
     if (open.answered) handler.ended(reason);
-    else if (handler.endedUnanswered(reason)) return;
+    else if (handler.endedUnanswered(reason, open.via)) return;
     this.#openLater();
   }
 

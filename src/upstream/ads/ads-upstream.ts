@@ -7,6 +7,7 @@ import { systemLookup } from '../../wire/lookup.ts';
 import { claims } from '../claims.ts';
 import { addressesTransport } from './addresses-transport.ts';
 import type { AdsStreamHandler } from './ads-stream-ports.ts';
+import { AnnouncedVia } from './announced-via.ts';
 import { Backoff } from './backoff.ts';
 import type { Channel } from './channel.ts';
 import { EndpointConditions } from './endpoint-conditions.ts';
@@ -36,6 +37,7 @@ export class AdsUpstream implements Upstream {
   readonly #sink: UpstreamSink;
   readonly #failover: Failover;
   readonly #connection: UpstreamConnection;
+  readonly #via: AnnouncedVia;
   readonly #conditions: Conditions;
   readonly #endpoints: EndpointConditions;
   readonly #sessions: Sessions;
@@ -59,6 +61,7 @@ export class AdsUpstream implements Upstream {
     this.name = options.name;
     this.#options = options;
     this.#sink = sink;
+    this.#via = new AnnouncedVia(options.via, options.clock);
     this.#conditions = new Conditions(options.log);
     this.#endpoints = new EndpointConditions(options.endpoints, this.#conditions);
     this.#sessions = new Sessions(options, this.#conditions, {
@@ -117,6 +120,7 @@ export class AdsUpstream implements Upstream {
       sessions: this.#sessions.size,
       staleSince: this.#staleSince,
       lastError: this.#lastError,
+      warning: this.#via.warning,
       refusedStreams: Math.max(this.#endedUnanswered.size, this.#isRefused ? 1 : 0),
     };
   }
@@ -176,15 +180,21 @@ export class AdsUpstream implements Upstream {
         if (result === 'accepted') metrics.lastUpdate(type);
       },
       log: (level, message, fields) => this.#options.log[level](message, fields),
-      via: this.#options.via,
+      via: () => this.#via.text(),
       isIdle: (interest) => this.#sink.isIdle?.(interest) === true,
       opening: (again) => {
         if (again) this.#sink.streamReopened?.(holders);
         this.#opening(failure);
       },
-      answered: () => this.#answered(failure),
+      answered: (via) => {
+        this.#via.answered(via);
+        this.#answered(failure);
+      },
       wildcardOverdue: () => this.#overdue(),
-      endedUnanswered: (reason) => this.#unanswered(failure, reason),
+      endedUnanswered: (reason, via, code) => {
+        this.#via.unanswered(via, code);
+        return this.#unanswered(failure, reason);
+      },
       ended: (reason) => this.#ended(reason),
       closed: () => this.#closed(failure),
       countEnd: (code) => metrics.streamEnd(code),
