@@ -11,7 +11,7 @@ const mayImport = new Map([
   ['protobuf', []],
   ['model', ['gen', 'protobuf']],
   ['wire', ['package', 'gen', 'protobuf', 'model']],
-  ['observe', ['gen', 'protobuf', 'model', 'wire']],
+  ['observe', ['package', 'gen', 'protobuf', 'model', 'wire']],
   ['security', ['gen', 'protobuf', 'model', 'wire', 'observe']],
   ...stages.map((stage) => [stage, shared]),
 ]);

@@ -9,7 +9,7 @@
 import { execFileSync } from 'node:child_process';
 import { globSync, mkdirSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { dirname, join, relative, resolve } from 'node:path';
+import { basename, dirname, join, relative, resolve } from 'node:path';
 import { parseArgs } from 'node:util';
 import { build, type Metafile } from 'esbuild';
 import { bundledPackages, licences } from './bundled-packages.ts';
@@ -51,9 +51,13 @@ async function bundle(entry: string, format: 'esm' | 'cjs', outfile: string): Pr
 const work = mkdtempSync(join(tmpdir(), 'distributary-executable-'));
 try {
   const main = join(work, 'main.mjs');
-  const diskThread = join(work, 'disk-thread.cjs');
   const metafile = await bundle('src/executable.ts', 'esm', main);
-  await bundle('src/cache/persistence/disk-thread.ts', 'cjs', diskThread);
+  const threads: Record<string, string> = {};
+  for (const thread of ['src/cache/persistence/disk-thread.ts', 'src/observe/watchdog-thread.ts']) {
+    const name = basename(thread, '.ts').concat('.cjs');
+    threads[name] = join(work, name);
+    await bundle(thread, 'cjs', threads[name]);
+  }
   const packaged = [
     'package.json',
     'proto/envoy-api.binpb.zst',
@@ -66,7 +70,7 @@ try {
     output,
     executable: values.node ?? process.execPath,
     disableExperimentalSEAWarning: true,
-    assets: { ...assets, 'disk-thread.cjs': diskThread },
+    assets: { ...assets, ...threads },
   };
   const file = join(work, 'sea.json');
   writeFileSync(file, JSON.stringify(settings));

@@ -18,6 +18,7 @@ const fixed: readonly Fixed[] = [
   { path: ['admin', 'tls'], named: 'admin.tls', of: ({ admin }) => admin.tls },
   { path: ['metrics'], named: 'metrics', of: ({ metrics }) => metrics },
   { path: ['tracing'], named: 'tracing', of: ({ tracing }) => tracing },
+  { path: ['watchdog'], named: 'watchdog', of: ({ watchdog }) => watchdog },
   { path: ['workers'], named: 'workers', of: ({ workers }) => workers },
   {
     path: ['limits', 'max_request_bytes'],
@@ -54,6 +55,7 @@ export function inForce(started: Config, now: Config): Config {
     rollout: rolloutInForce(started, now),
     xds: { ...now.xds, address: started.xds.address, tls: started.xds.tls },
     rest: started.rest,
+    watchdog: started.watchdog,
     limits: {
       ...now.limits,
       maxRequestBytes: started.limits.maxRequestBytes,

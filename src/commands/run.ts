@@ -10,6 +10,7 @@ import { createLog, type Log } from '../observe/log.ts';
 import { isLogFormat, type LogFormat, logFormats } from '../observe/log-format.ts';
 import { isLogLevel, LogLevels, levels } from '../observe/log-levels.ts';
 import { logRuntimeWarnings } from '../observe/runtime-warnings.ts';
+import { startWatchdog } from '../observe/watchdog.ts';
 import { serveByWorkers } from '../workers/worker-serving.ts';
 import { defineCommand } from './command.ts';
 import { firstSignal } from './signals.ts';
@@ -50,7 +51,13 @@ export const run = defineCommand({
     logRuntimeWarnings(log);
     sayStart(loaded.value, log);
     warn(loaded.value, log);
-    return serve(file, loaded.value, { log, logLevels, format }, terminal);
+    const failed = (error: unknown): void => log.error('the watchdog has ended', { error });
+    const watchdog = startWatchdog(loaded.value.watchdog, { format, failed });
+    try {
+      return await serve(file, loaded.value, { log, logLevels, format }, terminal);
+    } finally {
+      watchdog?.[Symbol.dispose]();
+    }
   },
 });
 

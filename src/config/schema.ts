@@ -322,6 +322,19 @@ export const fileSchema = z
       .describe('More than 0: that many serving processes on this machine'),
     drain_delay: drainDelay(),
     drain_timeout: drainTimeout(),
+    watchdog: z
+      .strictObject({
+        enabled: z.boolean().default(true).describe('Whether somebody watches'),
+        timeout: positiveDuration()
+          .prefault('30s')
+          .describe(
+            'A process whose event loop has not turned for so long aborts. After a sixth of it the log says where it stands; a worker is replaced after a third',
+          ),
+      })
+      .prefault({})
+      .describe(
+        'What notices that a process stands still, and ends it, so that its supervisor starts another',
+      ),
     tracing: z
       .strictObject({
         otlp_endpoint: otlpEndpoint
@@ -354,6 +367,7 @@ export const fileSchema = z
     workers: file.workers,
     drainDelayMs: file.drain_delay,
     drainTimeoutMs: file.drain_timeout,
+    watchdog: { enabled: file.watchdog.enabled, timeoutMs: file.watchdog.timeout },
     tracing: { endpoint: file.tracing.otlp_endpoint, ratio: file.tracing.ratio },
   }))
   .describe('Configuration of distributary, a caching xDS relay');

@@ -96,6 +96,9 @@ const failed = z.object({ kind: z.literal('failed'), reason: z.string() });
 /** In this worker. */
 const loadHere = z.object({ kind: z.literal('load_here'), load });
 
+/** Its event loop turns: once a tick of the watchdog. */
+const turned = z.object({ kind: z.literal('turned') });
+
 /** The stream of a canary, and what it says to what waits. */
 const canaryStream = z.object({
   stream: z.string(),
@@ -148,7 +151,7 @@ const toWorker = z.discriminatedUnion('kind', [
   waiting,
   drain,
 ]);
-const toPrimary = z.discriminatedUnion('kind', [listening, failed, loadHere, canaryReport]);
+const toPrimary = z.discriminatedUnion('kind', [listening, failed, loadHere, turned, canaryReport]);
 
 export type Start = z.infer<typeof start>;
 export type PrimaryState = z.infer<typeof primaryState>;

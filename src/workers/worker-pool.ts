@@ -54,6 +54,8 @@ import type { ReportingWorkers } from './workers-fleet.ts';
 
 export interface WorkerPoolOptions {
   readonly log: Log;
+  /** Of the watchdog, in milliseconds; undefined: nobody watches. */
+  readonly tickMs: number | undefined;
   /** Workers have the same. */
   readonly logLevels: LogLevels;
   readonly conditions: Conditions;
@@ -286,6 +288,7 @@ export class WorkerPool implements ClientsView, ReportingWorkers {
       number,
       socket: workerSocket(start.directory, number),
       clock: systemClock,
+      tickMs: this.#options.tickMs,
       log,
       random: systemRandom,
       fork: forkWorker,

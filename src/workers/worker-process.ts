@@ -1,4 +1,5 @@
 import cluster from 'node:cluster';
+import { readFileSync } from 'node:fs';
 import { extname, join } from 'node:path';
 import { executable } from '../package/files.ts';
 import { readToPrimary, type ToPrimary, type ToWorker } from './ipc-messages.ts';
@@ -11,6 +12,8 @@ export interface WorkerProcess {
   /** Does nothing if the process has ended. */
   send(message: ToWorker): void;
   kill(): void;
+  /** A signal or a debugger has stopped it, and it will go on. Told by the kernel (Linux); elsewhere false. */
+  isSuspended(): boolean;
 }
 
 export interface WorkerHandler {
@@ -40,5 +43,15 @@ export function forkWorker(handler: WorkerHandler): WorkerProcess {
       if (worker.isConnected()) worker.send(message, () => {});
     },
     kill: () => worker.process.kill('SIGKILL'),
+    isSuspended: () => isSuspended(worker.process.pid),
   };
+}
+
+function isSuspended(pid: number | undefined): boolean {
+  try {
+    const stat = readFileSync(`/proc/${pid ?? 0}/stat`, 'latin1');
+    return /^ [tT]/.test(stat.slice(stat.lastIndexOf(')') + 1));
+  } catch {
+    return false;
+  }
 }

@@ -9,6 +9,7 @@ import { fail, ok, type Result } from '../model/result.ts';
 import type { Counters } from '../observe/counters.ts';
 import type { LogFormat } from '../observe/log-format.ts';
 import { formatSum } from '../observe/series.ts';
+import { tickOf } from '../observe/watchdog.ts';
 import { formatHostPort } from '../wire/address.ts';
 import { explainError } from '../wire/node-error.ts';
 import { clientStatusRoutes } from './client-status-rpc.ts';
@@ -115,6 +116,7 @@ async function startPool(
   const { text, file } = config.source;
   return WorkerPool.start(count, {
     log: core.log,
+    tickMs: tickOf(config.watchdog),
     logLevels: core.logLevels,
     conditions: core.conditions,
     start: {

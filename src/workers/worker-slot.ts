@@ -5,6 +5,7 @@ import type { WorkerStatus } from '../gen/distributary/admin/v1/admin_pb.ts';
 import type { Clock, Timer } from '../model/clock.ts';
 import type { Log } from '../observe/log.ts';
 import type { Series } from '../observe/series.ts';
+import { ticks } from '../observe/watchdog.ts';
 import { Backoff } from '../upstream/ads/backoff.ts';
 import type { CanaryReport, ToPrimary, ToWorker } from './ipc-messages.ts';
 import { WorkerClient } from './worker-client.ts';
@@ -16,6 +17,8 @@ export interface WorkerSlotOptions {
   /** Where its process answers. */
   readonly socket: string;
   readonly clock: Clock;
+  /** Of the watchdog, in milliseconds; undefined: nobody watches. */
+  readonly tickMs: number | undefined;
   readonly log: Log;
   readonly random: () => number;
   readonly fork: (handler: WorkerHandler) => WorkerProcess;
@@ -44,10 +47,15 @@ const longestRestartMs = 30_000;
 /** A worker that has run for this long resets the backoff of its slot. Milliseconds. */
 const stableAfterMs = 30_000;
 
-type State =
-  | { readonly kind: 'running'; readonly process: WorkerProcess; addresses: readonly ListenerAddress[] }
-  | { readonly kind: 'waiting'; readonly timer: Timer }
-  | { readonly kind: 'over' };
+interface Running {
+  readonly kind: 'running';
+  readonly process: WorkerProcess;
+  addresses: readonly ListenerAddress[];
+  /** Ticks without a word from it; undefined: it has not said that it turns yet. */
+  silent: number | undefined;
+}
+
+type State = Running | { readonly kind: 'waiting'; readonly timer: Timer } | { readonly kind: 'over' };
 
 /** One slot of the worker pool. If its process ends, another one is started in the same slot. */
 export class WorkerSlot {
@@ -138,8 +146,24 @@ export class WorkerSlot {
       message: (message) => this.#receive(message),
       ended: (how) => this.#ended(how),
     });
-    this.#state = { kind: 'running', process, addresses: [] };
+    const running: Running = { kind: 'running', process, addresses: [], silent: undefined };
+    this.#state = running;
     for (const message of opening()) process.send(message);
+    this.#watch(running);
+  }
+
+  /** Ends a process whose event loop stands still: it hears no other signal than SIGKILL. */
+  #watch(running: Running): void {
+    const { clock, tickMs } = this.#options;
+    if (tickMs === undefined) return;
+    clock.after(tickMs, () => {
+      if (this.#state !== running) return;
+      if (running.silent !== undefined) {
+        running.silent = running.process.isSuspended() ? 0 : running.silent + 1;
+        if (running.silent === ticks.replaced) running.process.kill();
+      }
+      this.#watch(running);
+    });
   }
 
   #receive(message: ToPrimary): void {
@@ -156,6 +180,9 @@ export class WorkerSlot {
         this.load = message.load;
         this.#options.changed();
         return;
+      case 'turned':
+        this.#state.silent = 0;
+        return;
       case 'canary_report':
         this.report = message;
         this.#options.canaries.reported(message);
@@ -165,10 +192,12 @@ export class WorkerSlot {
     }
   }
 
-  #ended(how: string): void {
-    const { clock, log, ended, changed, restarted } = this.#options;
+  #ended(signal: string): void {
+    const { clock, log, ended, changed, restarted, tickMs = 0 } = this.#options;
     if (this.#state.kind !== 'running') return;
-    const { process, addresses } = this.#state;
+    const { process, addresses, silent = 0 } = this.#state;
+    const stood = `its event loop stood still for ${(tickMs * ticks.replaced) / 1000} s`;
+    const how = silent >= ticks.replaced ? stood : signal;
     ended(this.series);
     this.series = [];
     this.load = NO_LOAD;

@@ -13,6 +13,7 @@ import { fail, ok, type Result } from '../model/result.ts';
 import type { Log } from '../observe/log.ts';
 import type { LogLevels } from '../observe/log-levels.ts';
 import type { Spans } from '../observe/spans.ts';
+import { startWatchdog } from '../observe/watchdog.ts';
 import { CanaryNodes } from './canary-nodes.ts';
 import { CanaryReporter } from './canary-reporter.ts';
 import { fetchClientStatus } from './client-status-rpc.ts';
@@ -100,7 +101,13 @@ export class Worker {
   static async start(options: WorkerOptions): Promise<Result<Worker>> {
     const config = readConfig(options);
     if (!config.ok) return config;
-    const { log, id, start } = options;
+    const { log, id, start, send } = options;
+    startWatchdog(config.value.watchdog, {
+      format: start.logFormat,
+      fields: { worker: id },
+      turned: () => send({ kind: 'turned' }),
+      failed: (error) => log.error('the watchdog has ended', { error }),
+    });
     const spans = await openTraces(config.value, { log, version: start.version, worker: id });
     const worker = new Worker(config.value, options, spans);
     const listening = await worker.#open();

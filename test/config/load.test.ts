@@ -115,6 +115,7 @@ describe('configuration: what is accepted', () => {
       },
       rollout: undefined,
       history: undefined,
+      watchdog: { enabled: true, timeoutMs: 30_000 },
       workers: 0,
       drainDelayMs: 0,
       drainTimeoutMs: 10_000,

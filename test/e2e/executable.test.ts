@@ -89,4 +89,16 @@ describe('the single executable', function () {
     expect(below.log.filter(({ level }) => level === 'error')).to.deep.equal([]);
     expect(await below.stop()).to.equal(0);
   });
+
+  it('says where it stands still, and aborts', async () => {
+    using files = new ResourceFiles();
+    const script = join(place.path, 'standstill.cjs');
+    writeFileSync(script, "process.on('SIGUSR2', function standsStill() { for (;;); });");
+    const env = { NODE_OPTIONS: `--require=${script}` };
+    const config = { upstreams: [files.upstream], watchdog: { timeout: '3s' } };
+    await using relay = await RelayProcess.start(config, { executable, cwd: place.path, env });
+    relay.signal('SIGUSR2');
+    expect(await relay.exited).to.equal('SIGABRT');
+    expect(relay.log.at(-1)?.['stack']).to.match(/^standsStill /);
+  });
 });

@@ -12,6 +12,7 @@ class FakeProcess implements WorkerProcess {
   readonly handler: WorkerHandler;
   readonly heard: ToWorker[] = [];
   killed = false;
+  suspended = false;
 
   constructor(id: number, handler: WorkerHandler) {
     this.id = id;
@@ -21,6 +22,10 @@ class FakeProcess implements WorkerProcess {
 
   send(message: ToWorker): void {
     this.heard.push(message);
+  }
+
+  isSuspended(): boolean {
+    return this.suspended;
   }
 
   kill(): void {
@@ -44,6 +49,7 @@ function start() {
     number: 1,
     socket: '/nowhere/worker-1',
     clock,
+    tickMs: 1000,
     log: createLog({ write: () => {} }),
     random: () => 0.999,
     fork: (handler) => {
@@ -110,6 +116,36 @@ describe('a worker slot', () => {
     expect(processes.length).to.equal(before);
     clock.advance(1000);
     expect(processes.length).to.equal(before + 1);
+  });
+
+  it('one whose event loop stands still for ten ticks is killed, and replaced', () => {
+    const { clock, processes, slot, last } = start();
+    last().handler.message(listening);
+    clock.advance(60_000); // it has not said yet that it turns
+    expect(last().killed).to.equal(false);
+    last().handler.message({ kind: 'turned' });
+    clock.advance(9000);
+    last().handler.message({ kind: 'turned' });
+    clock.advance(9000);
+    expect(last().killed).to.equal(false);
+    clock.advance(1000);
+    expect([last().killed, slot.status.lastError]).to.deep.equal([
+      true,
+      'its event loop stood still for 10 s',
+    ]);
+    clock.advance(200);
+    expect(processes.length).to.equal(2);
+  });
+
+  it('one that is suspended for longer is not', () => {
+    const { clock, last } = start();
+    last().handler.message({ kind: 'turned' });
+    clock.advance(9000);
+    last().suspended = true;
+    clock.advance(60_000);
+    last().suspended = false;
+    clock.advance(9000);
+    expect(last().killed).to.equal(false);
   });
 
   it('one that was well for a while is replaced at once again', () => {

@@ -1,0 +1,81 @@
+import { url } from 'node:inspector';
+import { extname } from 'node:path';
+import { Worker, type WorkerOptions } from 'node:worker_threads';
+import { executable, packageFile } from '../package/files.ts';
+import type { LogFormat } from './log-format.ts';
+
+/**
+ * A standstill is measured in ticks of whoever watches, and not by a clock. A process that was suspended, by a signal or
+ * with its machine, has no ticks meanwhile: whoever watches was suspended too.
+ */
+export const ticks = {
+  /** Where the event loop stands is logged. */
+  logged: 5,
+  /** The primary ends a worker. */
+  replaced: 10,
+  /** The process aborts: `watchdog.timeout`. */
+  aborted: 30,
+} as const;
+
+export interface WatchdogConfig {
+  readonly enabled: boolean;
+  readonly timeoutMs: number;
+}
+
+/** Milliseconds; undefined: nobody watches. A process with an open debugger (--inspect) may stand still on purpose. */
+export function tickOf({ enabled, timeoutMs }: WatchdogConfig): number | undefined {
+  return enabled && url() === undefined ? timeoutMs / ticks.aborted : undefined;
+}
+
+export interface WatchdogOptions {
+  readonly format: LogFormat;
+  /** In each line of the log. */
+  readonly fields?: Readonly<Record<string, unknown>>;
+  /** The event loop has turned: called at once, and once a tick. */
+  readonly turned?: () => void;
+  /** There is no watchdog any more. */
+  readonly failed: (error: unknown) => void;
+}
+
+/** What the thread starts with. */
+export interface WatchdogData {
+  /** One number, which the event loop counts up. */
+  readonly turns: Int32Array<SharedArrayBuffer>;
+  readonly tickMs: number;
+  readonly format: LogFormat;
+  readonly fields: Readonly<Record<string, unknown>>;
+}
+
+/** The thread's program: next to this file, be it src/ or dist/, or as a script inside the executable. */
+const program = (): readonly [URL | string, WorkerOptions] =>
+  executable
+    ? [packageFile('watchdog-thread.cjs').toString(), { eval: true }]
+    : [new URL(`./watchdog-thread${extname(import.meta.filename)}`, import.meta.url), {}];
+
+/** A thread that notices when the event loop of this process stands still. It does not keep the process alive. */
+export function startWatchdog(
+  config: WatchdogConfig,
+  { format, fields = {}, turned, failed }: WatchdogOptions,
+): Disposable | undefined {
+  const tickMs = tickOf(config);
+  if (tickMs === undefined) return undefined;
+  const turns = new Int32Array(new SharedArrayBuffer(Int32Array.BYTES_PER_ELEMENT));
+  const turn = (): void => {
+    Atomics.add(turns, 0, 1);
+    turned?.();
+  };
+  turn();
+  const timer = setInterval(turn, tickMs).unref();
+  const [file, options] = program();
+  const thread = new Worker(file, { ...options, execArgv: [] });
+  const data: WatchdogData = { turns, tickMs, format, fields };
+  thread.postMessage(data, []);
+  thread.unref();
+  thread.on('error', failed);
+  return {
+    [Symbol.dispose]: () => {
+      clearInterval(timer);
+      void thread.terminate();
+    },
+  };
+}

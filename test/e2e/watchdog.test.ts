@@ -1,0 +1,106 @@
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { expect } from 'chai';
+import { eventually } from './support/eventually.ts';
+import { ResourceFiles } from './support/files.ts';
+import { root } from './support/paths.ts';
+import { childrenOf } from './support/process-figures.ts';
+import { type LogLine, RelayProcess } from './support/relay.ts';
+
+const flags = [`--import=${join(root, 'test/e2e/support/standstill.ts')}`];
+const seconds = 3;
+const watchdog = { timeout: `${seconds}s` };
+
+const isAlive = (pid: number): boolean => {
+  try {
+    return process.kill(pid, 0);
+  } catch {
+    return false;
+  }
+};
+
+const linesWith = (relay: RelayProcess, text: string): readonly LogLine[] =>
+  relay.log.filter(({ message }) => message.includes(text));
+
+describe('a process whose event loop stands still', function () {
+  this.timeout(90_000);
+  let files: ResourceFiles;
+
+  before(() => {
+    files = new ResourceFiles();
+    files.write('cds', new Map([['shop', '1']]));
+  });
+
+  after(() => files?.[Symbol.dispose]());
+
+  const start = (config: object): Promise<RelayProcess> =>
+    RelayProcess.start({ upstreams: [files.upstream], watchdog, ...config }, { flags });
+
+  it('says where it stands, and aborts', async () => {
+    await using relay = await start({});
+    relay.signal('SIGUSR2');
+    expect(await relay.exited).to.equal('SIGABRT');
+    const lines = linesWith(relay, 'the event loop stands still');
+    expect(lines.map(({ message }) => message)).to.deep.equal([
+      'the event loop stands still',
+      'the event loop stands still: the process aborts',
+    ]);
+    for (const { level, stack } of lines) {
+      expect(level).to.equal('error');
+      expect(stack).to.match(/^standsStill \(\S+standstill\.ts:3:\d+\)/);
+    }
+  });
+
+  it('is the primary: its workers end with it', async () => {
+    await using relay = await start({ workers: 1 });
+    const workers = childrenOf(relay.pid);
+    relay.signal('SIGUSR2');
+    expect(await relay.exited).to.equal('SIGABRT');
+    await eventually(() => expect(workers.filter(isAlive)).to.deep.equal([]));
+  });
+
+  it('is a worker: it says where it stands, and is replaced', async () => {
+    // It is replaced after a third of the time. Before that, on a machine that is busy, it has to say where it stands.
+    await using relay = await start({ workers: 1, watchdog: { timeout: '12s' } });
+    const [worker = 0] = childrenOf(relay.pid);
+    process.kill(worker, 'SIGUSR2');
+    await eventually(async () => expect(await relay.metric('worker_restarts_total')).to.equal(1), {
+      timeout: 30_000,
+    });
+    const [stands] = linesWith(relay, 'the event loop stands still');
+    expect(stands).to.include({ pid: worker, worker: 1 });
+    expect(stands?.['stack']).to.match(/^standsStill /);
+    const [ended] = linesWith(relay, 'a worker has ended');
+    expect(ended?.['reason']).to.equal('its event loop stood still for 4 s');
+    await eventually(async () => expect((await relay.get('/ready')).status).to.equal(200));
+    expect(isAlive(worker)).to.equal(false);
+  });
+
+  for (const [who, isSuspended] of [
+    ['relay', () => true],
+    ['worker', (pid: number, relay: RelayProcess) => pid !== relay.pid],
+    ['primary', (pid: number, relay: RelayProcess) => pid === relay.pid],
+  ] as const) {
+    it(`was suspended: it goes on, the ${who}`, async () => {
+      await using relay = await start({ workers: 1 });
+      const all = [relay.pid, ...childrenOf(relay.pid)];
+      const suspended = all.filter((pid) => isSuspended(pid, relay));
+      for (const pid of suspended) process.kill(pid, 'SIGSTOP');
+      await sleep(2000 * seconds);
+      for (const pid of suspended) process.kill(pid, 'SIGCONT');
+      await sleep(1000);
+      expect((await relay.get('/ready')).status).to.equal(200);
+      expect(await relay.metric('worker_restarts_total')).to.equal(0);
+      expect(all.filter(isAlive)).to.deep.equal(all);
+    });
+  }
+
+  it('is left alone with watchdog.enabled: false', async () => {
+    await using relay = await start({ workers: 1, watchdog: { ...watchdog, enabled: false } });
+    const all = [relay.pid, ...childrenOf(relay.pid)];
+    for (const pid of all) process.kill(pid, 'SIGUSR2');
+    await sleep(2000 * seconds);
+    expect(all.filter(isAlive)).to.deep.equal(all);
+    for (const pid of all) process.kill(pid, 'SIGKILL');
+  });
+});
