@@ -70,8 +70,8 @@ export interface Response {
 }
 
 /**
- * What a client has said to what it was sent (protocol §9): it has accepted it (SYNCED), was sent nothing (NOT_SENT), has
- * not answered yet (STALE), or has rejected it (ERROR).
+ * What a client has said to what it was sent (protocol §9): it has accepted it, or has said first that it has it (SYNCED),
+ * was sent nothing (NOT_SENT), has not answered yet (STALE), or has rejected it (ERROR).
  */
 export const syncStates = ['SYNCED', 'NOT_SENT', 'STALE', 'ERROR'] as const;
 export type SyncState = (typeof syncStates)[number];

@@ -160,6 +160,11 @@ export abstract class Cursor implements Subscription, ViewSubscriber, SentItems 
     return this.view.items.has(id) ? this.lastSent(id) : undefined;
   }
 
+  get hasSomething(): boolean {
+    if (this.position === undefined) return false;
+    return this.view.items.keys().some((id) => isVariant(this.lastSent(id)));
+  }
+
   close(): void {
     this.markBehind(false);
     const anchor = this.position?.view;

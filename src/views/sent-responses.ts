@@ -23,6 +23,8 @@ const noRejections: ReadonlySet<Rejection> = new Set();
 export interface SentItems {
   /** What the client was last sent of an item; undefined: nothing, or the view does not show the item any more. */
   sentOf(id: string): Value | undefined;
+  /** The client has something. It need not have been sent on this stream: its first request may say what it has. */
+  readonly hasSomething: boolean;
 }
 
 /** A change of one item that the client has rejected. */
@@ -139,7 +141,7 @@ export abstract class SentResponses implements SentState {
   }
 
   get state(): SyncState {
-    if (this.#last === undefined) return 'NOT_SENT';
+    if (this.#last === undefined) return this.#items.hasSomething ? 'SYNCED' : 'NOT_SENT';
     if (this.rejections.size > 0) return 'ERROR';
     return this.#unanswered !== undefined || this.#earlier !== undefined ? 'STALE' : 'SYNCED';
   }

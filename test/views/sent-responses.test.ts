@@ -1,6 +1,6 @@
 import { expect } from 'chai';
 import { resourceName, revision, serial } from '../../src/model/brand.ts';
-import type { Value } from '../../src/model/catalog.ts';
+import { isVariant, type Value } from '../../src/model/catalog.ts';
 import { UNCONSTRAINED } from '../../src/model/constraints.ts';
 import { NO_PARAMETERS } from '../../src/model/parameters.ts';
 import type { Variant } from '../../src/model/resource.ts';
@@ -29,6 +29,10 @@ class Client implements SentItems {
   sentOf(id: string): Value | undefined {
     this.looked++;
     return this.#items.get(id);
+  }
+
+  get hasSomething(): boolean {
+    return this.#items.values().some(isVariant);
   }
 
   /** `a1`: the resource a with content 1; `-a`: its removal. */
