@@ -65,6 +65,7 @@ export class Selection {
   readonly collections: readonly SelectionEntry[];
   /** By selector; made when it is needed. */
   #collections: ReadonlyMap<Selector, readonly SelectionEntry[]> | undefined;
+  #collecting: Selection | undefined;
   #named: ReadonlyMap<Selector, readonly SelectionEntry[]> | undefined;
 
   private constructor(
@@ -106,6 +107,13 @@ export class Selection {
 
   has(id: string): boolean {
     return this.entries.has(id);
+  }
+
+  /** Its wildcards and globs without its names; undefined: it has none of one or the other. */
+  get collecting(): Selection | undefined {
+    if (this.collections.length === 0 || this.collections.length === this.size) return undefined;
+    this.#collecting ??= Selection.of(this.collections);
+    return this.#collecting;
   }
 
   /** Whether a wildcard or glob is in it, in whatever form. */

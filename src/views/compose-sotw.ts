@@ -28,10 +28,11 @@ export function composeSotw(
   const isShareable = view.complete && deferredRemovals === undefined && content.errors.length === 0;
   if (!isShareable) return { frame: encode(content, input, undefined), deferredRemovals };
   // The complete state is the same for every subscriber. Only the record of what was new differs.
-  const whole = view.frames.whole(encoding, lastSerial);
+  const shown = encoding.unknownNames ? view : view.shown;
+  const whole = shown.frames.whole(encoding, lastSerial);
   if (whole !== undefined) return { frame: content.reuse(whole), deferredRemovals: undefined };
-  const frame = encode(content, input, plainState(view, encoding));
-  if (!frame.timeDependent) view.frames.addWhole(encoding, frame);
+  const frame = encode(content, input, plainState(shown, encoding));
+  if (!frame.timeDependent && shown.isShared) shown.frames.addWhole(encoding, frame);
   return { frame, deferredRemovals: undefined };
 }
 

@@ -201,7 +201,7 @@ export abstract class Cursor implements Subscription, ViewSubscriber, SentItems 
   }
 
   protected leave(view: View): void {
-    if (view.subscribers.size === 0 && view.anchored.size === 0) this.#pool.retire(view);
+    if (view.isUnused) this.#pool.retire(view);
     else view.dropHistory();
   }
 
@@ -293,7 +293,7 @@ export abstract class Cursor implements Subscription, ViewSubscriber, SentItems 
     if (known !== undefined) return known;
     const changes = changesSince(view, step.from, step.resend?.items);
     const composed = this.#pool.timed(() => this.compose(this.#input(deferRemovals), changes));
-    if (composed.frame?.timeDependent !== true) view.frames.add(step, composed);
+    if (composed.frame?.timeDependent !== true && view.isShared) view.frames.add(step, composed);
     return composed;
   }
 

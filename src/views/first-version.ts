@@ -1,12 +1,12 @@
 import type { TypeUrl } from '../model/brand.ts';
 import { type Catalog, isVariant } from '../model/catalog.ts';
 import type { Selection } from '../model/selection.ts';
-import type { Item } from './item.ts';
+import type { Items } from './layered-items.ts';
 
 interface NewView {
   readonly type: TypeUrl;
   readonly selection: Selection;
-  readonly items: ReadonlyMap<string, Item>;
+  readonly items: Items;
 }
 
 /** version_info of the upstream response that brought what a new view shows; may be empty. */

@@ -31,7 +31,7 @@ export function valueAt(item: Item, revision: number): Value | undefined {
 
 /** For inspection: each item, what a client was last sent of it, and what the client said to that. */
 export function* holdings(
-  items: ReadonlyMap<string, Item>,
+  items: Iterable<[string, Item]>,
   stateOf: (id: string, lastSent: Value | undefined) => ItemState,
   lastSentOf: (id: string) => Value | undefined,
 ): Iterable<Holding> {

@@ -8,6 +8,8 @@ const digests = new WeakMap<View, { readonly generation: number; readonly digest
 
 /** Digest of everything that a view shows, resource errors included: 16 hex digits. */
 export function viewDigest(view: View): string {
+  const { shown } = view;
+  if (shown !== view) return viewDigest(shown);
   const known = digests.get(view);
   if (known?.generation === view.generation) return known.digest;
   const digest = hashOf([...linesOf(shownIn(view)), ...errorLines(view)]);

@@ -109,7 +109,7 @@ export class ViewState implements WholeState, ViewSubscriber {
   close(): void {
     const view = this.#view;
     view.quit(this);
-    if (view.subscribers.size === 0 && view.anchored.size === 0) this.#pool.retire(view);
+    if (view.isUnused) this.#pool.retire(view);
   }
 
   /** For the view: a reader without a position keeps no history. */

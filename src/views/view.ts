@@ -15,6 +15,7 @@ import { type TypeInfo, typeInfo } from '../model/types.ts';
 import { ChangeLog } from './change-log.ts';
 import { firstVersion } from './first-version.ts';
 import { everShown, type Item } from './item.ts';
+import { type Items, LayeredItems } from './layered-items.ts';
 import { Permitted } from './permitted.ts';
 import { SharedFrames } from './shared-frames.ts';
 import type { ViewSubscriber } from './view-subscriber.ts';
@@ -44,7 +45,17 @@ export class View {
   readonly info: TypeInfo;
   readonly selection: Selection;
   readonly access: Access;
-  readonly items = new Map<string, Item>();
+  readonly items: Items;
+  /** Those that no base shows. */
+  readonly #own = new Map<string, Item>();
+  /** The view of the same wildcards and globs without names. Undefined: this one has none, or has nothing else. */
+  readonly base: View | undefined;
+  /** The views that this one is the base of, */
+  readonly #dependents = new Set<View>();
+  /** and those of them whose clients have not taken everything yet that it shows. */
+  readonly #late = new Set<View>();
+  /** The revision of the last commit that changed it; the head may be that of a catalog that was there before. */
+  #changedAt = -1;
   /** Revision of the last visible change. */
   head: number;
   /** How many visible changes there have been. */
@@ -70,12 +81,16 @@ export class View {
   readonly #unresolvedNames = new Set<Item>();
   /** Named items that must not be cached. */
   readonly uncached = new Set<Item>();
-  /** Items that clients have and whose state is unknown again, because the rules or the upstream have changed. */
-  readonly unknownAgain = new Set<Item>();
+  readonly #unknownAgain = new Set<Item>();
   /** Items whose spelling is not the canonical name. */
   readonly #respelled = new Map<ResourceName, Item[]>();
 
-  constructor(catalog: Catalog, type: TypeUrl, selection: Selection, access: Access) {
+  /** `base`: the view of `selection.collections`; it must be there first. */
+  constructor(catalog: Catalog, type: TypeUrl, selection: Selection, access: Access, base?: View) {
+    this.base = base;
+    if (base !== undefined) base.#dependents.add(this);
+    this.items =
+      base === undefined ? this.#own : new LayeredItems(this.#own, base.items, (item) => this.#hides(item));
     this.type = type;
     this.info = typeInfo(type);
     this.selection = selection;
@@ -91,7 +106,7 @@ export class View {
     for (const selected of selection.entries.values()) {
       if (!isCollection(selected.selector)) this.#create(selected, selected.selector, selected.spelling);
     }
-    for (const collection of selection.collections) this.#enumerate(collection);
+    if (base === undefined) for (const collection of selection.collections) this.#enumerate(collection);
     this.version = firstVersion(this, catalog);
   }
 
@@ -180,42 +195,101 @@ export class View {
   /** Takes in what a transaction changed of these names; true if something visible did. */
   apply(commit: Commit, names: readonly ResourceName[], collectionResolved: boolean): boolean {
     const before = this.head;
-    for (const name of names) {
-      for (const form of this.#formsOf(name)) {
-        const id = itemId(form.locator, form.parameters, name);
-        const item = this.items.get(id);
-        if (item !== undefined) this.#update(item, commit);
-        else if (this.#isMember(form, name) || this.#hasErrorFor(form, name))
-          this.#addMember(id, form, name, commit);
-      }
-      for (const item of this.#respelled.get(name) ?? []) this.#update(item, commit);
-    }
+    this.#applyNames(commit, names);
     if (collectionResolved) {
-      for (const collection of this.selection.collections) this.#enumerate(collection, commit);
-      for (const item of this.items.values()) if (!item.named) this.#update(item, commit);
+      if (this.base === undefined) this.#reenumerate(commit);
       this.head = commit.revision; // an empty answer is visible too
     }
+    const { base } = this;
+    if (base !== undefined && base.#changedAt === commit.revision) {
+      base.#late.add(this);
+      this.head = commit.revision;
+    }
     if (this.head === before) return false;
+    this.#changedAt = commit.revision;
     this.generation++;
     this.headAt = commit.receivedAt;
     if (commit.version !== undefined) this.version = commit.version;
     this.frames.clear();
-    if (this.#changeLog.isLong(this.items.size)) this.#prune();
+    if (this.#changeLog.isLong(this.#own.size)) this.#prune();
     return true;
+  }
+
+  #applyNames(commit: Commit, names: readonly ResourceName[]): void {
+    for (const name of names) {
+      for (const form of this.#formsOf(name)) {
+        const id = itemId(form.locator, form.parameters, name);
+        const item = this.#own.get(id);
+        if (item !== undefined) this.#update(item, commit);
+        else if (this.base === undefined && (this.#isMember(form, name) || this.#hasErrorFor(form, name)))
+          this.#addMember(id, form, name, commit);
+      }
+      for (const item of this.#respelled.get(name) ?? []) this.#update(item, commit);
+    }
   }
 
   /** Called when a cursor has moved. When all are at the head, nothing older is needed. */
   dropHistory(): void {
-    if (this.behind > 0 || this.anchored.size > 0) return;
+    if (this.behind > 0 || this.anchored.size > 0 || this.#late.size > 0) return;
     for (const item of this.#changeLog.clear()) {
       item.last.older = undefined;
-      if (this.#isForgettable(item)) this.items.delete(item.id);
+      if (this.#isForgettable(item)) this.#own.delete(item.id);
     }
+    if (this.base !== undefined) this.base.#caughtUp(this);
+  }
+
+  /** Nobody subscribes to it, or needs what it showed. */
+  get isUnused(): boolean {
+    return this.subscribers.size === 0 && this.anchored.size === 0 && this.#dependents.size === 0;
+  }
+
+  /** A response of it may be needed again. */
+  get isShared(): boolean {
+    return this.subscribers.size + this.#dependents.size > 1;
+  }
+
+  /** It is not used any more. */
+  leaveBase(): void {
+    const { base } = this;
+    if (base === undefined) return;
+    base.#dependents.delete(this);
+    base.#caughtUp(this);
+  }
+
+  /** The view that shows the same: the base, if the names add nothing to its wildcards and globs. */
+  get shown(): View {
+    const { base } = this;
+    if (base === undefined || base.version !== this.version) return this;
+    for (const item of this.#own.values()) {
+      const member = base.itemOf(item.locator, item.parameters, item.name);
+      if (member !== undefined || isVariant(item.last.value) || this.resourceErrors(item).length > 0)
+        return this;
+    }
+    return base;
+  }
+
+  #caughtUp(dependent: View): void {
+    if (this.#late.delete(dependent) && this.#late.size === 0) this.dropHistory();
+  }
+
+  /** An item of the base that is not shown, as one of its own stands for it. */
+  #hides(member: Item): boolean {
+    return this.#own.has(member.id) || this.#isRespelled(member, member.name);
   }
 
   /** The items that changed after a revision, each once, in the order of their last change. */
-  changedSince(revision: number): Iterable<Item> {
-    return this.#changeLog.since(revision);
+  *changedSince(revision: number): Iterable<Item> {
+    yield* this.#changeLog.since(revision);
+    if (this.base === undefined) return;
+    for (const item of this.base.changedSince(revision)) if (!this.#hides(item)) yield item;
+  }
+
+  /** Items that clients have and whose state is unknown again, because the rules or the upstream have changed. */
+  get unknownAgain(): ReadonlySet<Item> {
+    const { base } = this;
+    if (base === undefined || base.#unknownAgain.size === 0) return this.#unknownAgain;
+    const members = [...base.#unknownAgain].filter((item) => !this.#hides(item));
+    return this.#unknownAgain.union(new Set(members));
   }
 
   /**
@@ -232,16 +306,18 @@ export class View {
   /** Forgets the history between the positions of cursors: slow clients must not make it grow. */
   #prune(): void {
     const revisions = new Set<number>();
-    for (const subscriber of [...this.subscribers, ...this.anchored]) {
-      const revision = subscriber.positionIn(this);
-      if (revision !== undefined) revisions.add(revision);
+    for (const view of [this, ...this.#dependents]) {
+      for (const subscriber of [...view.subscribers, ...view.anchored]) {
+        const revision = subscriber.positionIn(view);
+        if (revision !== undefined) revisions.add(revision);
+      }
     }
     this.#changeLog.prune(revisions, this.head);
-    for (const [id, item] of this.items) {
+    for (const [id, item] of this.#own) {
       // An item that appeared and disappeared between two cursors is in no response.
-      if (this.#isForgettable(item) && !everShown(item)) this.items.delete(id);
+      if (this.#isForgettable(item) && !everShown(item)) this.#own.delete(id);
     }
-    this.#changeLog.dropMissing(this.items);
+    this.#changeLog.dropMissing(this.#own);
   }
 
   /** Whether upstream has said what one of its wildcards or globs shows. */
@@ -249,11 +325,16 @@ export class View {
     return this.#catalog.isResolved(this.interest(selected));
   }
 
+  #reenumerate(commit: Commit): void {
+    for (const collection of this.selection.collections) this.#enumerate(collection, commit);
+    for (const item of this.#own.values()) if (!item.named) this.#update(item, commit);
+  }
+
   #enumerate(collection: SelectionEntry, commit?: Commit): void {
     const { selector, parameters, locator } = collection;
     for (const name of this.#catalog.members(this.type, selector, parameters)) {
       const id = itemId(locator, parameters, name);
-      if (this.items.has(id) || this.#isRespelled(collection, name)) continue;
+      if (this.#own.has(id) || this.#isRespelled(collection, name)) continue;
       if (commit === undefined) this.#create(collection, name, name, false);
       else this.#addMember(id, { locator, parameters }, name, commit);
     }
@@ -271,7 +352,7 @@ export class View {
       last: { revision: 0, value: 'unknown', older: undefined },
     };
     item.last = { revision: this.head, value: this.#value(item), older: undefined };
-    this.items.set(id, item);
+    this.#own.set(id, item);
     if (named && item.last.value === 'unknown') this.#unresolvedNames.add(item);
     this.#trackUncached(item, item.last.value);
     if (spelling !== name) {
@@ -295,7 +376,7 @@ export class View {
     const value = this.#value(item);
     if (!isVariant(value) && !this.#hasErrorFor(form, name)) return;
     item.last = { revision: commit.revision, value, older: undefined };
-    this.items.set(id, item);
+    this.#own.set(id, item);
     this.#record(item, commit);
   }
 
@@ -306,8 +387,8 @@ export class View {
     this.#trackUncached(item, value);
     if (value !== 'unknown') this.#unresolvedNames.delete(item);
     else if (item.named) this.#unresolvedNames.add(item);
-    if (value !== 'unknown') this.unknownAgain.delete(item);
-    else if (isVariant(item.last.value)) this.unknownAgain.add(item);
+    if (value !== 'unknown') this.#unknownAgain.delete(item);
+    else if (isVariant(item.last.value)) this.#unknownAgain.add(item);
     if (item.last.revision === commit.revision) {
       item.last = { revision: commit.revision, value, older: item.last.older };
       return;

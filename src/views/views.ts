@@ -14,7 +14,7 @@ import { SotwCursor } from './sotw-cursor.ts';
 import { View } from './view.ts';
 import type { ViewPool } from './view-pool.ts';
 import { ViewState } from './view-state.ts';
-import { Watchers } from './watchers.ts';
+import { type Affected, Watchers } from './watchers.ts';
 
 export interface ViewsOptions {
   readonly catalogs: Readonly<Record<Side, Catalog>>;
@@ -95,9 +95,10 @@ export class Views {
     if (pool === undefined) return;
     const { traces } = this.#options;
     const isTraced = traces?.isOpen(commit) === true;
-    for (const [view, { names, collectionResolved }] of pool.watchers.affected(commit)) {
+    for (const [view, { names, collectionResolved }] of basesFirst(pool.watchers.affected(commit))) {
       if (side !== undefined && view.access.side !== side) continue;
       if (!view.apply(commit, names, collectionResolved)) continue;
+      if (view.subscribers.size === 0) continue;
       for (const subscriber of view.subscribers) subscriber.invalidated();
       this.#fanOut.add(view);
       if (isTraced) traces?.reaches(commit, updatable(view));
@@ -113,9 +114,11 @@ export class Views {
     return this.#registry;
   }
 
-  /** The views in use. */
+  /** The views that clients subscribe to. */
   *all(): Iterable<View> {
-    for (const pool of this.#pools.values()) yield* pool.views();
+    for (const pool of this.#pools.values()) {
+      for (const view of pool.views()) if (view.subscribers.size + view.anchored.size > 0) yield view;
+    }
   }
 
   stop(): void {
@@ -177,18 +180,7 @@ class TypeViews implements ViewPool {
   }
 
   view(selection: Selection, access: Access, before?: Selection): View {
-    const key = keyOf(selection, access);
-    const bucket = this.#views.get(key) ?? [];
-    let view = bucket.find((candidate) => candidate.selection.equals(selection));
-    if (view === undefined) {
-      // Interest first: what upstream answers at once (files) is then part of the view's first state.
-      for (const { selector, parameters } of this.#permittedEntries(selection, access)) {
-        this.#registry.acquire({ type: this.#type, selector, parameters });
-      }
-      view = new View(this.#options.catalogs[access.side], this.#type, selection, access);
-      this.#views.set(key, [...bucket, view]);
-      this.watchers.add(view);
-    }
+    const view = this.#view(selection, access);
     for (const { id, name, parameters } of view.uncached) {
       if (before?.has(id) === true) continue;
       this.#options.interests.resubscribe({ type: this.#type, selector: name, parameters });
@@ -198,15 +190,33 @@ class TypeViews implements ViewPool {
     return view;
   }
 
+  #view(selection: Selection, access: Access): View {
+    const key = keyOf(selection, access);
+    const known = this.#views.get(key)?.find((candidate) => candidate.selection.equals(selection));
+    if (known !== undefined) return known;
+    // Interest first: what upstream answers at once (files) is then part of the view's first state.
+    for (const { selector, parameters } of this.#permittedEntries(selection, access)) {
+      this.#registry.acquire({ type: this.#type, selector, parameters });
+    }
+    const { collecting } = selection;
+    const base = collecting === undefined ? undefined : this.#view(collecting, access);
+    const view = new View(this.#options.catalogs[access.side], this.#type, selection, access, base);
+    this.#views.set(key, [...(this.#views.get(key) ?? []), view]);
+    this.watchers.add(view);
+    return view;
+  }
+
   retire(view: View): void {
     const key = keyOf(view.selection, view.access);
     const rest = (this.#views.get(key) ?? []).filter((candidate) => candidate !== view);
     if (rest.length === 0) this.#views.delete(key);
     else this.#views.set(key, rest);
     this.watchers.delete(view);
+    view.leaveBase();
     for (const selected of this.#permittedEntries(view.selection, view.access)) {
       this.#registry.release(view.interest(selected), view.mustNotLinger(selected));
     }
+    if (view.base?.isUnused === true) this.retire(view.base);
     if (this.#views.size === 0) this.#onEmpty();
   }
 
@@ -217,6 +227,12 @@ class TypeViews implements ViewPool {
       .values()
       .filter(({ selector }) => isCollection(selector) || access.allows(this.#type, selector));
   }
+}
+
+/** What a base has taken in is what the views over it show. */
+function* basesFirst(affected: ReadonlyMap<View, Affected>): Iterable<readonly [View, Affected]> {
+  for (const entry of affected) if (entry[0].base === undefined) yield entry;
+  for (const entry of affected) if (entry[0].base !== undefined) yield entry;
 }
 
 const keyOf = (selection: Selection, access: Access): string =>
