@@ -5,6 +5,7 @@ export interface Items {
   readonly size: number;
   get(id: string): Item | undefined;
   has(id: string): boolean;
+  keys(): IteratorObject<string, undefined>;
   values(): IteratorObject<Item, undefined>;
   [Symbol.iterator](): IteratorObject<[string, Item], undefined>;
 }
@@ -48,6 +49,10 @@ export class LayeredItems implements Items {
 
   has(id: string): boolean {
     return this.get(id) !== undefined;
+  }
+
+  *keys(): IteratorObject<string, undefined> {
+    for (const { id } of this.values()) yield id;
   }
 
   *values(): IteratorObject<Item, undefined> {
