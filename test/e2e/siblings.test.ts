@@ -1,14 +1,24 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { create, fromBinary, type MessageInitShape, toBinary } from '@bufbuild/protobuf';
 import { Metadata, type StatusObject } from '@grpc/grpc-js';
 import { expect } from 'chai';
+import {
+  DeltaDiscoveryRequestSchema,
+  DeltaDiscoveryResponseSchema,
+} from '../../src/gen/envoy/service/discovery/v3/discovery_pb.ts';
 import { ADS_SERVICE } from '../../src/model/types.ts';
 import { Code } from '../../src/wire/grpc-status.ts';
+import { INTERESTS_TYPE } from '../../src/wire/sibling.ts';
 import { issueCertificate } from '../support/certificates.ts';
-import { openCall } from '../support/grpc-calls.ts';
+import { openCall, rawClient } from '../support/grpc-calls.ts';
 import { type } from '../support/in-memory-relay.ts';
 import { ControlPlane } from '../upstream/ads/control-plane.ts';
 import { eventually } from './support/eventually.ts';
+import { ModelPlane } from './support/model-plane.ts';
 import { PemFiles, trusting } from './support/pem-files.ts';
+import { cpuSeconds } from './support/process-figures.ts';
 import { ClientPool, type RecordingClient, wildcardAnswered } from './support/recording-client.ts';
+import { RelayProcess } from './support/relay.ts';
 import { readyOf } from './support/relay-state.ts';
 import { clusters, endpoints, protocols, replaceAllButOne, started } from './support/replaced-replicas.ts';
 import { isReadyAndStale, peersName, Replicas } from './support/replicas.ts';
@@ -174,6 +184,50 @@ describe('siblings, on the real process', function () {
     const status = await new Promise<StatusObject>((resolve) => call.on('status', resolve));
     expect(status.code).to.equal(Code.PERMISSION_DENIED);
     expect(status.details).to.include('limits.relay_peers');
+  });
+
+  it('who reads what can be asked for is told changes only, and costs next to nothing', async () => {
+    const names = Array.from({ length: 27_000 }, (_, index) => `endpoint-${index}`);
+    await using plane = await ModelPlane.start();
+    plane.set('eds', Object.fromEntries([...names, 'late'].map((name) => [name, '1'])));
+    await using relay = await RelayProcess.start({
+      upstreams: [{ name: 'central', ads: { endpoints: [plane.address] } }],
+    });
+    await using client = new XdsClient(relay.xds, 'delta');
+    await using more = new AsyncDisposableStack();
+    for (let at = 0; at < names.length; at += 9000) {
+      const other = more.use(new XdsClient(relay.xds, 'delta'));
+      other.subscribe('eds', names.slice(at, at + 9000));
+      await other.gets('eds');
+    }
+    const connection = rawClient(relay.xds, undefined, { 'grpc.max_receive_message_length': -1 });
+    using _ = { [Symbol.dispose]: () => connection.close() };
+    const metadata = new Metadata();
+    metadata.set('x-distributary-sibling', 'b/1');
+    const call = openCall(connection, `/${ADS_SERVICE}/DeltaAggregatedResources`, metadata);
+    const told: number[] = [];
+    let listed = 0;
+    const say = (fields: MessageInitShape<typeof DeltaDiscoveryRequestSchema>): void => {
+      const request = create(DeltaDiscoveryRequestSchema, { typeUrl: INTERESTS_TYPE, ...fields });
+      call.write(Buffer.from(toBinary(DeltaDiscoveryRequestSchema, request)));
+    };
+    call.on('error', () => {});
+    call.on('data', (bytes: Buffer) => {
+      const { resources, nonce } = fromBinary(DeltaDiscoveryResponseSchema, bytes);
+      told.push(resources.length);
+      listed += resources.length;
+      say({ responseNonce: nonce });
+    });
+    say({ node: { id: 'b', cluster: 'b' }, resourceNamesSubscribe: ['*'] });
+    await eventually(() => expect(listed).to.be.at.least(names.length));
+    const before = cpuSeconds(relay.pid);
+    await sleep(4000);
+    expect(cpuSeconds(relay.pid) - before, 'CPU in 4 s without a change').to.be.below(0.6);
+    const [all, responses] = [listed, told.length];
+    client.subscribe('eds', ['late']);
+    await eventually(() => expect(listed).to.equal(all + 1));
+    expect(told.slice(responses)).to.deep.equal([1]);
+    call.cancel();
   });
 
   it('four replicas, no control plane, three replaced one after the other: every client has everything all the time', async () => {
