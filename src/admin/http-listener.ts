@@ -1,10 +1,21 @@
-import { createServer, type RequestListener, type Server } from 'node:http';
+import { createServer, type IncomingMessage, type RequestListener, type Server } from 'node:http';
 import { createServer as createTlsServer, type Server as TlsServer } from 'node:https';
+import type { Socket } from 'node:net';
+import { TLSSocket } from 'node:tls';
+import { systemClock, type Timer } from '../model/clock.ts';
 import { fail, ok, type Result } from '../model/result.ts';
 import type { Log } from '../observe/log.ts';
+import { type Account, type Accounts, boundlessAccounts } from '../wire/accounts.ts';
 import { formatHostPort } from '../wire/address.ts';
+import { ClientAuthorities } from '../wire/client-authorities.ts';
 import { explainError } from '../wire/node-error.ts';
-import { checkTlsMaterial, secureContextOptions, type TlsMaterial } from '../wire/tls-material.ts';
+import { addressOf } from '../wire/peer.ts';
+import {
+  checkTlsMaterial,
+  secureContextOptions,
+  sessionIdContextOf,
+  type TlsMaterial,
+} from '../wire/tls-material.ts';
 
 export interface HttpListenerOptions {
   readonly host: string;
@@ -12,22 +23,41 @@ export interface HttpListenerOptions {
   readonly port: number;
   /** Undefined: plaintext. */
   readonly tls: TlsMaterial | undefined;
+  /** Of those who connect; left out: they have none elsewhere. */
+  readonly accounts?: Accounts;
   readonly log: Log;
 }
 
-/** How long a request, in milliseconds, may take to arrive: what is slower holds a socket and nothing else. */
-const requestTimeoutMs = 30_000;
+/** In milliseconds: a request's head comes at once, its body soon, and a scraper asks again within the last of them. */
+const times = {
+  headersTimeout: 5000,
+  requestTimeout: 30_000,
+  connectionsCheckingInterval: 1000,
+  keepAliveTimeout: 65_000,
+};
+/** Connections of all, and of one address. Past them the one that has been idle longest makes room. */
 const maxConnections = 1000;
+const maxPerAddress = 250;
 
 /** Listens with Node's own HTTP/1.1 server, for operators and what scrapes the relay. `name` is for the log. */
 export async function startHttpListener(
   name: string,
-  { host, port, tls, log }: HttpListenerOptions,
+  { host, port, tls, accounts = boundlessAccounts(systemClock), log }: HttpListenerOptions,
   handle: RequestListener,
 ): Promise<Result<HttpListener>> {
   const checked = tls === undefined ? undefined : checkTlsMaterial(tls);
   if (checked?.ok === false) return checked;
-  const server = createNodeServer(tls, handle);
+  const server =
+    tls === undefined
+      ? createServer(times)
+      : createTlsServer({
+          ...times,
+          ...secureContextOptions(tls),
+          sessionIdContext: sessionIdContextOf(`${name} ${host}`),
+          // Without `ca`, Node would believe the public authorities. With it, clients need a certificate.
+          requestCert: tls.ca !== undefined,
+          rejectUnauthorized: tls.ca !== undefined,
+        });
   return new Promise((resolve) => {
     const refused = (error: Error): void =>
       resolve(fail(`cannot listen on ${formatHostPort(host, port)}: ${explainError(error)}`));
@@ -35,42 +65,54 @@ export async function startHttpListener(
     server.listen({ host, port }, () => {
       server.off('error', refused);
       server.on('error', (error) => log.error(`${name}: cannot accept connections`, { error }));
-      resolve(ok(new HttpListener(server, host, tls?.ca)));
+      resolve(ok(new HttpListener(server, { name, host, ca: tls?.ca, accounts, handle })));
     });
   });
 }
 
-function createNodeServer(tls: TlsMaterial | undefined, handle: RequestListener): Server | TlsServer {
-  const timeouts = { requestTimeout: requestTimeoutMs, headersTimeout: requestTimeoutMs };
-  const server =
-    tls === undefined
-      ? createServer(timeouts, handle)
-      : createTlsServer(
-          {
-            ...timeouts,
-            ...secureContextOptions(tls),
-            // Without `ca`, Node would believe the public authorities. With it, clients need a certificate.
-            requestCert: tls.ca !== undefined,
-            rejectUnauthorized: tls.ca !== undefined,
-          },
-          handle,
-        );
-  server.maxConnections = maxConnections;
-  return server;
+interface Parts {
+  readonly name: string;
+  readonly host: string;
+  readonly ca: Buffer | undefined;
+  readonly accounts: Accounts;
+  readonly handle: RequestListener;
+}
+
+/** A connection, in its TLS handshake too. */
+interface Visit {
+  readonly socket: Socket;
+  readonly account: Account;
+  /** Requests that are not answered yet. */
+  open: number;
+  ends?: Timer;
 }
 
 export class HttpListener {
   /** HOST:PORT with the port that was bound. */
   readonly address: string;
   readonly #server: Server | TlsServer;
+  readonly #parts: Parts;
+  /** What a place is called in accounts. */
+  readonly #place: string;
+  /** By the address and port of the other end; idle ones first, those that have been so for longest before the others. */
+  readonly #visits = new Map<string, Visit>();
   #ca: Buffer | undefined;
+  #authorities: ClientAuthorities | undefined;
 
-  constructor(server: Server | TlsServer, host: string, ca: Buffer | undefined) {
+  constructor(server: Server | TlsServer, parts: Parts) {
     this.#server = server;
-    this.#ca = ca;
+    this.#parts = parts;
+    this.#place = `${parts.name} connections`;
+    this.#ca = parts.ca;
+    this.#authorities = parts.ca && new ClientAuthorities(parts.ca);
     const bound = server.address();
     this.address =
-      typeof bound === 'object' && bound !== null ? formatHostPort(bound.address, bound.port) : host;
+      typeof bound === 'object' && bound !== null ? formatHostPort(bound.address, bound.port) : parts.host;
+    server.on('connection', (socket: Socket) => {
+      if (!(socket instanceof TLSSocket)) this.#connected(socket);
+    });
+    server.on('secureConnection', (socket: TLSSocket) => this.#verified(socket));
+    server.on('request', (request, response) => this.#requested(request, response));
   }
 
   /** The new certificate holds for connections from now on. If `ca` is another one, those that are open are cut. */
@@ -83,6 +125,7 @@ export class HttpListener {
     const { ca } = material;
     if (ca !== undefined && this.#ca?.equals(ca) !== true) server.closeAllConnections();
     this.#ca = ca;
+    this.#authorities = ca && new ClientAuthorities(ca);
     return ok(undefined);
   }
 
@@ -92,5 +135,66 @@ export class HttpListener {
       this.#server.close(() => resolve());
       this.#server.closeAllConnections();
     });
+  }
+
+  #connected(socket: Socket): void {
+    const key = addressOf(socket);
+    const account = this.#parts.accounts.of({ address: key, unix: false, uriSans: [], dnsSans: [] });
+    const isFull = this.#visits.size >= maxConnections;
+    if (
+      (isFull || account.count(this.#place) >= maxPerAddress) &&
+      !this.#makeRoom(isFull ? undefined : account)
+    ) {
+      socket.destroy();
+      return;
+    }
+    const visit: Visit = { socket, account, open: 0 };
+    account.enter(this.#place);
+    this.#visits.set(key, visit);
+    socket.on('error', () => undefined);
+    socket.once('close', () => {
+      visit.ends?.cancel();
+      account.leave(this.#place);
+      if (this.#visits.get(key) === visit) this.#visits.delete(key);
+    });
+  }
+
+  /** Whoever probes always gets in: a connection that asks for nothing gives way. `of`: only this peer's. */
+  #makeRoom(of: Account | undefined): boolean {
+    for (const [key, { socket, account, open }] of this.#visits) {
+      if (open > 0 || (of !== undefined && account !== of)) continue;
+      this.#visits.delete(key);
+      socket.destroy();
+      return true;
+    }
+    return false;
+  }
+
+  /** A resumed TLS session was verified when it began, so its certificate may have ended since. */
+  #verified(socket: TLSSocket): void {
+    const certificate = socket.authorized ? socket.getPeerX509Certificate() : undefined;
+    if (certificate === undefined || this.#authorities === undefined) return;
+    this.#authorities.remember(certificate);
+    const left = this.#authorities.validUntil(certificate) - Date.now();
+    const visit = this.#visits.get(addressOf(socket));
+    if (left <= 0 || visit === undefined) socket.destroy();
+    else visit.ends = systemClock.after(left, () => socket.destroy());
+  }
+
+  #requested(request: IncomingMessage, response: Parameters<RequestListener>[1]): void {
+    const key = addressOf(request.socket);
+    const visit = this.#visits.get(key);
+    if (visit === undefined) {
+      request.socket.destroy();
+      return;
+    }
+    visit.open++;
+    response.once('close', () => {
+      visit.open--;
+      // It is the last that was in use.
+      if (this.#visits.delete(key)) this.#visits.set(key, visit);
+    });
+    // Charged, and never made to wait: probes and operators come first.
+    visit.account.work(() => this.#parts.handle(request, response));
   }
 }

@@ -91,6 +91,7 @@ export class Admission {
       },
       joined: (peer) => this.#joined(peer),
       left: (peer) => peer.account.leave('connections'),
+      endedExpired: () => this.#options.metrics.rejected('certificate_expired').inc(),
       endedIdle: () => this.#options.metrics.rejected('idle').inc(),
     };
   }

@@ -297,6 +297,7 @@ export class Distributary {
       host,
       port,
       tls: undefined,
+      accounts: this.#core.accounts,
       log: this.#core.log,
       inspector: this.#inspection,
     });
@@ -322,6 +323,7 @@ export class Distributary {
       host,
       port,
       tls: tls.value.material,
+      accounts: this.#core.accounts,
       access: () => this.#config.admin,
       log,
       inspector,

@@ -38,6 +38,11 @@ export class CertificateReview {
     return this.#options.clock.now() >= this.#handshakesUntil || this.#authorities.vouchFor(certificate);
   }
 
+  /** Until when a connection with this certificate may last, in milliseconds since the epoch. */
+  validUntil(certificate: X509Certificate): number {
+    return this.#authorities.validUntil(certificate);
+  }
+
   /**
    * If an authority was removed, every connection is checked and, if it has to be, ended: in random order and spread over
    * time, so that neither blocks the process.

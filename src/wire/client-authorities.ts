@@ -8,8 +8,8 @@ const maxIntermediates = 256;
 
 /**
  * Whether the authorities of a listener still vouch for a certificate that was verified before they changed. OpenSSL
- * verifies in a handshake only, so this follows the chain again: names, signatures, and who may be an authority. Periods
- * of validity are not looked at: they were at the handshake, and a connection may outlive its certificate (ADR 70).
+ * verifies in a handshake only, so this follows the chain again: names, signatures, and who may be an authority. How
+ * long it is valid is `validUntil`: a resumed TLS session was verified when it began (ADR 70).
  */
 export class ClientAuthorities {
   #roots: readonly X509Certificate[] = [];
@@ -48,6 +48,22 @@ export class ClientAuthorities {
       if (this.#seen.size <= maxIntermediates) break;
       this.#seen.delete(oldest);
     }
+  }
+
+  /**
+   * Milliseconds since the epoch: until when the certificate and what issued it are valid. By the issuers' names alone:
+   * the signatures were verified. Of several with one name, as while one is replaced, the one that lasts longest counts.
+   */
+  validUntil(certificate: X509Certificate, depth = 0): number {
+    const own = certificate.validToDate.getTime();
+    if (depth >= maxChainLength) return own;
+    let issuers = Number.NEGATIVE_INFINITY;
+    for (const issuer of [...this.#own, ...this.#seen.values()]) {
+      const { fingerprint256 } = issuer;
+      if (fingerprint256 === certificate.fingerprint256) return own;
+      if (certificate.checkIssued(issuer)) issuers = Math.max(issuers, this.validUntil(issuer, depth + 1));
+    }
+    return issuers === Number.NEGATIVE_INFINITY ? own : Math.min(own, issuers);
   }
 
   vouchFor(certificate: X509Certificate, depth = 0): boolean {

@@ -10,15 +10,26 @@ export class ClientConnection {
   readonly calls: Set<ServerStream> | undefined;
   /** The next step towards its end. */
   timer: Timer | undefined;
+  /** It ends with its certificate, soon. */
+  isEnding = false;
+  /** When its certificate ends, by the clock. */
+  readonly validUntil: number | undefined;
   readonly #socket: Socket | undefined;
   #calls = 0;
   /** Since when it has no call, if it has none. */
   #idleSince: number;
 
-  constructor(peer: Peer, socket: Socket | undefined, calls: Set<ServerStream> | undefined, now: number) {
+  constructor(
+    peer: Peer,
+    socket: Socket | undefined,
+    calls: Set<ServerStream> | undefined,
+    now: number,
+    validUntil?: number,
+  ) {
     this.peer = peer;
     this.calls = calls;
     this.#socket = socket;
+    this.validUntil = validUntil;
     // A socket remembers what it was asked once. That is a system call, cheap beside a connection.
     void socket?.remoteAddress;
     this.#idleSince = now;

@@ -1,3 +1,4 @@
+import type { X509Certificate } from 'node:crypto';
 import { constants, type Http2SecureServer, type Http2Server } from 'node:http2';
 import type { Server, Socket } from 'node:net';
 import type { Clock, Timer } from '../model/clock.ts';
@@ -23,6 +24,8 @@ export interface ConnectionBounds {
   left(peer: Peer): void;
   /** One without a stream was ended. */
   endedIdle(): void;
+  /** One was ended, or not taken, as its client's certificate is no longer valid. */
+  endedExpired(): void;
 }
 
 export interface ClientConnectionsOptions {
@@ -53,6 +56,10 @@ const authorityRemoved: GrpcStatus = {
   code: Code.UNAVAILABLE,
   message:
     "the authority of this client's certificate is no longer in xds.tls.ca: connect with one of another",
+};
+const certificateEnded: GrpcStatus = {
+  code: Code.UNAUTHENTICATED,
+  message: "this client's certificate is no longer valid: connect with a new one",
 };
 /** After GOAWAY, what is under way on an old connection has so long; a tenth of short ages. Milliseconds. */
 const longestGraceMs = 5000;
@@ -156,7 +163,8 @@ export class ClientConnections {
   opened(session: ClientSession, socket: Socket | undefined): string | undefined {
     const { clock, unixPath, maxAge, bounds, accounts } = this.#options;
     const certificate = verifiedCertificate(session);
-    if (certificate !== undefined && this.#certificates?.admits(certificate) === false) {
+    const validUntil = certificate && this.#certificates?.validUntil(certificate);
+    if (!this.#isAccepted(certificate, validUntil)) {
       session.destroy();
       return undefined;
     }
@@ -166,7 +174,7 @@ export class ClientConnections {
     // There is no other replica behind a Unix socket.
     const oldest = unixPath === undefined ? maxAge?.() : undefined;
     const calls = oldest === undefined && certificate === undefined ? undefined : new Set<ServerStream>();
-    const connection = new ClientConnection(peer, socket, calls, clock.now());
+    const connection = new ClientConnection(peer, socket, calls, clock.now(), validUntil);
     this.#sessions.set(session, connection);
     session.on('close', () => {
       bounds?.left(peer);
@@ -175,7 +183,16 @@ export class ClientConnections {
     });
     if (this.#draining) session.close();
     else if (oldest !== undefined) this.#limitAge(session, connection, oldest);
+    this.#endInTime(session, connection);
     return undefined;
+  }
+
+  /** A resumed TLS session began when its certificate was valid, and a handshake with the authorities of its time. */
+  #isAccepted(certificate: X509Certificate | undefined, validUntil = Number.POSITIVE_INFINITY): boolean {
+    if (certificate === undefined) return true;
+    if (validUntil > this.#options.clock.now()) return this.#certificates?.admits(certificate) !== false;
+    this.#options.bounds?.endedExpired();
+    return false;
   }
 
   /** Clients connect again, and so spread over replicas that were added later (xds.max_connection_age). */
@@ -185,6 +202,20 @@ export class ClientConnections {
     connection.timer = clock.after(oldest * (0.9 + 0.2 * random()), () =>
       this.#retire(session, connection, tooOld, grace),
     );
+  }
+
+  /** Ends it with its certificate, if that is before the next check: later than the other certificates of its time. */
+  #endInTime(session: ClientSession, connection: ClientConnection): void {
+    const { clock, random = systemRandom, reviewTime } = this.#options;
+    const { validUntil } = connection;
+    if (validUntil === undefined || validUntil > clock.now() + idleCheckMs || connection.isEnding) return;
+    connection.isEnding = true;
+    connection.timer?.cancel();
+    const milliseconds = validUntil - clock.now() + random() * (reviewTime?.() ?? 0);
+    connection.timer = clock.after(Math.max(0, milliseconds), () => {
+      this.#options.bounds?.endedExpired();
+      this.#retire(session, connection, certificateEnded, 0);
+    });
   }
 
   /** GOAWAY; what is open goes on for a while, ends with `why`, and what still does not end then is cut. */
@@ -203,6 +234,7 @@ export class ClientConnections {
   #checkIdle(): void {
     this.#watch = this.#options.clock.after(idleCheckMs, () => {
       this.#endIdle(idleTimeoutMs);
+      for (const [session, connection] of this.#sessions) this.#endInTime(session, connection);
       this.#checkIdle();
     });
   }

@@ -17,7 +17,12 @@ import type { ListenerTls } from './http2-server.ts';
 import { backlog, handshakeTimeoutMs, sessionOptions, tcpKeepAlive } from './http2-settings.ts';
 import { explainError, isDisconnect } from './node-error.ts';
 import { addressOf } from './peer.ts';
-import { checkTlsMaterial, secureContextOptions, type TlsMaterial } from './tls-material.ts';
+import {
+  checkTlsMaterial,
+  secureContextOptions,
+  sessionIdContextOf,
+  type TlsMaterial,
+} from './tls-material.ts';
 
 export interface HttpServerOptions {
   readonly host: string;
@@ -65,9 +70,10 @@ export async function listenHttp(options: HttpServerOptions): Promise<Result<Htt
   });
 }
 
-function createTlsServer(tls: ListenerTls): TlsServer {
+function createTlsServer(tls: ListenerTls, name: string): TlsServer {
   return createTls({
     ...secureContextOptions(tls),
+    sessionIdContext: sessionIdContextOf(name),
     ALPNProtocols: ['h2', 'http/1.1'],
     handshakeTimeout: handshakeTimeoutMs,
     // Without authorities of our own, Node would believe those of the public web.
@@ -114,7 +120,7 @@ export class HttpServer {
       { ...sessionOptions, settings: { ...settings, maxConcurrentStreams: maxOpenPerConnection } },
       (request, response) => this.#onHttp2(request, response),
     );
-    this.#tls = tls === undefined ? undefined : createTlsServer(tls);
+    this.#tls = tls === undefined ? undefined : createTlsServer(tls, `rest ${options.host}`);
     this.#connections = new ClientConnections(listener, (socket) => this.#accepted(socket), {
       clock,
       unixPath: undefined,

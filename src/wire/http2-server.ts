@@ -25,7 +25,12 @@ import { Http2ServerStream, type StreamOwner } from './http2-stream.ts';
 import { explainError, isDisconnect } from './node-error.ts';
 import { addressOf } from './peer.ts';
 import type { Peer, ServerStream } from './server-stream.ts';
-import { checkTlsMaterial, secureContextOptions, type TlsMaterial } from './tls-material.ts';
+import {
+  checkTlsMaterial,
+  secureContextOptions,
+  sessionIdContextOf,
+  type TlsMaterial,
+} from './tls-material.ts';
 import { explainSocket, removeStaleSocket } from './unix-socket.ts';
 
 export interface ListenerTls extends TlsMaterial {
@@ -113,12 +118,25 @@ export async function listenGrpc(options: GrpcServerOptions): Promise<Result<Grp
     listener.listen({ ...target, backlog }, () => {
       listener.off('error', refused);
       const unixPath = at.kind === 'unix' ? at.path : undefined;
-      resolve(ok(new GrpcServer(listener, createNodeServer(tls, unixPath !== undefined), unixPath, options)));
+      resolve(
+        ok(
+          new GrpcServer(
+            listener,
+            createNodeServer(tls, unixPath !== undefined, options.address),
+            unixPath,
+            options,
+          ),
+        ),
+      );
     });
   });
 }
 
-function createNodeServer(tls: ListenerTls | undefined, unix: boolean): Http2Server | Http2SecureServer {
+function createNodeServer(
+  tls: ListenerTls | undefined,
+  unix: boolean,
+  address: string,
+): Http2Server | Http2SecureServer {
   const options: SecureServerOptions = {
     ...sessionOptions,
     ...(unix ? { settings: { ...sessionOptions.settings, initialWindowSize: unixWindow } } : {}),
@@ -127,6 +145,7 @@ function createNodeServer(tls: ListenerTls | undefined, unix: boolean): Http2Ser
   return createSecureServer({
     ...options,
     ...secureContextOptions(tls),
+    sessionIdContext: sessionIdContextOf(address),
     ALPNProtocols: ['h2'],
     handshakeTimeout: handshakeTimeoutMs,
     // Without authorities of our own, Node would believe those of the public web.
