@@ -13,6 +13,7 @@ import { logRuntimeWarnings } from '../observe/runtime-warnings.ts';
 import { startWatchdog } from '../observe/watchdog.ts';
 import { serveByWorkers } from '../workers/worker-serving.ts';
 import { defineCommand } from './command.ts';
+import { faultyNode } from './node-version.ts';
 import { firstSignal } from './signals.ts';
 import { type Terminal, UsageError } from './usage.ts';
 import { version } from './version.ts';
@@ -71,6 +72,8 @@ function sayStart({ node, workers, source }: Config, log: Log): void {
     workers,
     node_js: process.version,
   });
+  const fault = faultyNode(process.versions.node);
+  if (fault !== undefined) log.warn(fault);
 }
 
 interface Logging {

@@ -3,7 +3,9 @@ import { existsSync, globSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect } from 'chai';
 import { z } from 'zod';
-import { outdatedNode } from '../../src/commands/node-version.ts';
+import { faultyNode, outdatedNode } from '../../src/commands/node-version.ts';
+import { eventually } from '../e2e/support/eventually.ts';
+import { RelayProcess } from '../e2e/support/relay.ts';
 
 const root = join(import.meta.dirname, '../..');
 const read = (path: string) => readFileSync(join(root, path), 'utf8');
@@ -95,6 +97,23 @@ describe('the package', () => {
     }
     for (const fit of [`${node.replace('>=', '')}.0`, '25.0.0', process.versions.node])
       expect(outdatedNode(fit, '/usr/bin/node')).to.equal(undefined);
+  });
+
+  it('knows releases of Node with faults of high severity, and says so at the start', async function () {
+    this.timeout(30_000);
+    for (const old of ['26.0.0', '26.10.0', '26.12.1', '26.13.0'])
+      expect(faultyNode(old)).to.include('26.13.1');
+    for (const fit of ['26.13.1', '26.14.0', '27.0.0']) expect(faultyNode(fit)).to.equal(undefined);
+    const known = faultyNode(process.versions.node);
+    await using relay = await RelayProcess.start({
+      upstreams: [{ name: 'files', filesystem: { path: join(root, 'deploy/demo/resources') } }],
+    });
+    await eventually(() => {
+      const lines = relay.log.map(({ message }) => message);
+      expect(lines).to.include('the relay starts');
+      const said = lines.filter((line) => line.startsWith('Node.js '));
+      expect(said).to.deep.equal(known === undefined ? [] : [known]);
+    });
   });
 
   it('reads no other module before it has looked at the version of Node', () => {
