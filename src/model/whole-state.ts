@@ -16,11 +16,18 @@ export interface WholeState {
   readonly collectionsResolved: boolean;
   /** `<upstream's>@<hash of the view>`: equal versions, equal content. */
   readonly version: string;
-  /** Everything that is known now. Pollers of one class get the same object until something changes. */
+  /** Everything that is known now. Where it is kept, the same object until something changes. */
   take(): Response;
+  /** It is read on several connections: its response is kept until something changes. Else it is made each time. */
+  keep(): void;
   /** Others read it too: nobody pays for it alone. */
   share(): void;
   close(): void;
+}
+
+export interface StateReader extends Subscriber {
+  /** So many bytes more (or fewer) are kept for what it reads. */
+  readonly kept: (bytes: number) => void;
 }
 
 export type OpenWholeState = (
@@ -28,5 +35,5 @@ export type OpenWholeState = (
   encoding: Encoding,
   selection: Selection,
   access: Access,
-  subscriber: Subscriber,
+  reader: StateReader,
 ) => WholeState;

@@ -1,8 +1,8 @@
 import type { Access } from '../model/access.ts';
 import type { Payer } from '../model/payer.ts';
 import type { Selection } from '../model/selection.ts';
-import type { Encoding, Subscriber } from '../model/subscription.ts';
-import type { WholeState } from '../model/whole-state.ts';
+import type { Encoding } from '../model/subscription.ts';
+import type { StateReader, WholeState } from '../model/whole-state.ts';
 import { changesSince } from './changes-since.ts';
 import { composeSotw } from './compose-sotw.ts';
 import type { CursorStep, Frame } from './frame.ts';
@@ -11,6 +11,8 @@ import { viewDigest } from './view-digest.ts';
 import type { ViewPool } from './view-pool.ts';
 import type { ViewSubscriber } from './view-subscriber.ts';
 
+/** A response over REST is kept with its JSON, which is three times as long. */
+const bytesPerByte = 4;
 /** No serial is lower. */
 const beforeAll = 0;
 
@@ -24,18 +26,16 @@ export class ViewState implements WholeState, ViewSubscriber {
   readonly #pool: ViewPool;
   readonly #encoding: Encoding;
   readonly #view: View;
+  readonly #reader: StateReader;
+  #isRepeated = false;
+  #keptBytes = 0;
 
-  constructor(
-    pool: ViewPool,
-    encoding: Encoding,
-    selection: Selection,
-    access: Access,
-    subscriber: Subscriber,
-  ) {
+  constructor(pool: ViewPool, encoding: Encoding, selection: Selection, access: Access, reader: StateReader) {
+    this.#reader = reader;
     this.#pool = pool;
     this.#encoding = encoding;
-    this.wake = subscriber.wake;
-    this.payer = subscriber.payer;
+    this.wake = reader.wake;
+    this.payer = reader.payer;
     this.#view = pool.view(selection, access);
     this.#view.join(this);
   }
@@ -61,12 +61,14 @@ export class ViewState implements WholeState, ViewSubscriber {
   }
 
   get version(): string {
-    return `${this.#view.version}@${viewDigest(this.#view)}`;
+    const { shown } = this.#view;
+    return `${shown.version}@${viewDigest(shown)}`;
   }
 
   take(): Frame {
     const encoding = this.#encoding;
-    const view = this.#view;
+    // What differs by names that nobody has is one response.
+    const view = this.#view.shown;
     const step: CursorStep = {
       from: -1,
       resend: undefined,
@@ -95,19 +97,34 @@ export class ViewState implements WholeState, ViewSubscriber {
     );
     // A first response is composed even if it is empty.
     if (composed.frame === undefined) throw new Error('a first response that is due was not composed');
-    if (!composed.frame.timeDependent) view.frames.add(step, composed);
-    view.dropHistory();
+    if (!composed.frame.timeDependent && (this.#isRepeated || view.isShared)) {
+      view.frames.add(step, composed);
+      if (view === this.#view) this.#keepBytes(composed.frame.bytes.length * bytesPerByte);
+    }
+    this.#view.dropHistory();
     return composed.frame;
+  }
+
+  keep(): void {
+    this.#isRepeated = true;
+  }
+
+  #keepBytes(bytes: number): void {
+    this.payer?.keeps(bytes - this.#keptBytes);
+    this.#reader.kept(bytes - this.#keptBytes);
+    this.#keptBytes = bytes;
   }
 
   share(): void {
     if (this.payer === undefined) return;
+    this.payer.keeps(-this.#keptBytes);
     this.payer = undefined;
     this.#view.join(this);
   }
 
   close(): void {
     const view = this.#view;
+    this.#keepBytes(0);
     view.quit(this);
     if (view.isUnused) this.#pool.retire(view);
   }
@@ -117,5 +134,7 @@ export class ViewState implements WholeState, ViewSubscriber {
     return undefined;
   }
 
-  invalidated(): void {}
+  invalidated(): void {
+    this.#keepBytes(0);
+  }
 }

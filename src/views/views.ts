@@ -5,7 +5,7 @@ import type { Clock } from '../model/clock.ts';
 import { isCollection, type Selection, type SelectionEntry } from '../model/selection.ts';
 import type { Side } from '../model/side.ts';
 import type { Encoding, Subscriber, Subscription } from '../model/subscription.ts';
-import type { WholeState } from '../model/whole-state.ts';
+import type { StateReader, WholeState } from '../model/whole-state.ts';
 import { DeltaCursor } from './delta-cursor.ts';
 import { FanOut } from './fan-out.ts';
 import type { Composed } from './frame.ts';
@@ -77,9 +77,9 @@ export class Views {
     encoding: Encoding,
     selection: Selection,
     access: Access,
-    subscriber: Subscriber,
+    reader: StateReader,
   ): WholeState {
-    return new ViewState(this.#pool(type), encoding, selection, access, subscriber);
+    return new ViewState(this.#pool(type), encoding, selection, access, reader);
   }
 
   /** Shows a transaction to the views that can see it: each sees all of it at once. */

@@ -1,7 +1,7 @@
 import { Agent, request as http, type IncomingMessage } from 'node:http';
 import { text } from 'node:stream/consumers';
 import { expect } from 'chai';
-import { ResourceFiles } from '../e2e/support/files.ts';
+import { manyResources, ResourceFiles } from '../e2e/support/files.ts';
 import { cpuSeconds } from '../e2e/support/process-figures.ts';
 import { RelayProcess } from '../e2e/support/relay.ts';
 
@@ -63,6 +63,37 @@ describe('polls that cost more than they should', function () {
     // 16 MB, of which a parser that builds it makes 5 million objects in 8 s.
     expect(cpuSeconds(relay.pid) - before).to.be.below(2);
     expect((await poll('{"node":{"id":"other"}}')).status).to.equal(200);
+  });
+
+  it('classes that differ by invented names share a body, and are dropped', async () => {
+    files.write('cds', manyResources(5000));
+    relay = await RelayProcess.startMeasurable({
+      upstreams: [files.upstream],
+      rest: {},
+      limits: { subscription_changes_per_second: 10_000 },
+    });
+    const names = (name: string): string => `{"node":{"id":"a"},"resource_names":["*","${name}"]}`;
+    for (let at = 0; at < 10; at++) expect((await poll(names(`warm-${at}`))).status).to.equal(200);
+    const before = await relay.memory();
+    for (let at = 0; at < 300; at++) expect((await poll(names(`z${at}`))).status).to.equal(200);
+    // With a body for each, and a gigabyte in the end: 2 MB each.
+    expect((await relay.memory()).used - before.used).to.be.below(30 * MB);
+  });
+
+  it('a peer whose classes hold more than its share is refused, with the reason', async () => {
+    files.write('cds', manyResources(1000));
+    await start({ max_held_bytes_per_peer: 4 * MB });
+    const [known = ''] = [...manyResources(1).keys()];
+    const names = (at: number): string => {
+      const list = Array.from({ length: 200 }, (_, index) =>
+        known.replace('-0-', `-${(at * 7 + index) % 1000}-`),
+      );
+      return JSON.stringify({ node: { id: 'a' }, resource_names: list });
+    };
+    let answer = await poll(names(0));
+    for (let at = 1; at < 50 && answer.status === 200; at++) answer = await poll(names(at));
+    expect(answer.status).to.equal(429);
+    expect(answer.body).to.contain('limits.max_held_bytes_per_peer');
   });
 
   it('bodies of 200 KB are charged, and before anything of them is read', async () => {

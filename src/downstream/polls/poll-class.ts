@@ -31,7 +31,18 @@ export class PollClass {
   readonly #held = new Set<HeldPoll>();
   #closed = false;
 
-  constructor(poll: Poll, peer: Peer, share: SessionShare | undefined, services: DownstreamServices) {
+  /** The connection of whoever polled first. */
+  readonly #first: WeakRef<Peer>;
+
+  /** `kept`: so many bytes more (or fewer) are kept of its response. */
+  constructor(
+    poll: Poll,
+    peer: Peer,
+    share: SessionShare | undefined,
+    services: DownstreamServices,
+    kept: (bytes: number) => void,
+  ) {
+    this.#first = new WeakRef(peer);
     this.info = poll.info;
     this.poll = poll;
     this.polledAt = services.clock.now();
@@ -41,6 +52,7 @@ export class PollClass {
     this.#state = services.openState(poll.info.url, encoding, selection, client.access, {
       wake: () => this.#wake(),
       payer: peer.account,
+      kept,
     });
     this.#account = peer.account;
   }
@@ -64,12 +76,9 @@ export class PollClass {
   }
 
   /** Answers at once, or later. The function returned gives the poll up. */
-  ask(
-    poll: Poll,
-    { account }: Peer,
-    patience: Patience,
-    answered: (outcome: PollOutcome) => void,
-  ): () => void {
+  ask(poll: Poll, peer: Peer, patience: Patience, answered: (outcome: PollOutcome) => void): () => void {
+    const { account } = peer;
+    if (this.#first.deref() !== peer && account.excess === undefined) this.#state.keep();
     if (account !== this.#account && this.#account !== undefined) {
       this.#account = undefined;
       this.#state.share();

@@ -15,9 +15,11 @@ import type { Patience, PollOutcome } from './poll-outcome.ts';
 /** A class without a poll for so long ends. Envoy's refresh_delay is seconds. Milliseconds. */
 export const lingerMs = 60_000;
 const sweepMs = 5000;
-/** Of all classes together, whoever polls: names, and classes. The least recently polled ends first. */
+/** Of all classes together, whoever polls: names, classes, and bytes of responses. The least recently polled ends first. */
 const maxNames = 2_000_000;
 const maxClasses = 20_000;
+/** Of the responses that they keep. */
+const maxBytes = 256 << 20;
 /** A class of so many names costs as much as two (change-rate.ts). */
 const namesPerChange = 500;
 
@@ -42,6 +44,7 @@ export class Polls {
   readonly #classes = new Map<string, PollClass[]>();
   readonly #used = new Set<PollClass>();
   #names = 0;
+  #bytes = 0;
   /** Grows with each change of the rules. */
   #generation = 0;
   #sweep: Timer | undefined;
@@ -108,7 +111,9 @@ export class Polls {
     read.class = found.value;
     this.#used.delete(found.value);
     this.#used.add(found.value);
-    return found.value.ask(poll, peer, patience, answered);
+    const giveUp = found.value.ask(poll, peer, patience, answered);
+    this.#makeRoom();
+    return giveUp;
   }
 
   /** It was handed to the client. */
@@ -164,7 +169,9 @@ export class Polls {
         status: { code: Code.RESOURCE_EXHAUSTED, message: excess },
       });
     }
-    const opened = new PollClass(poll, peer, share, this.#services);
+    const opened = new PollClass(poll, peer, share, this.#services, (bytes) => {
+      this.#bytes += bytes;
+    });
     const key = keyOf(poll);
     this.#classes.set(key, [...(this.#classes.get(key) ?? []), opened]);
     this.#used.add(opened);
@@ -181,7 +188,7 @@ export class Polls {
 
   #makeRoom(): void {
     for (const one of this.#used) {
-      if (this.#names <= maxNames && this.#used.size <= maxClasses) return;
+      if (this.#names <= maxNames && this.#used.size <= maxClasses && this.#bytes <= maxBytes) return;
       if (!one.holds && this.#used.size > 1) this.#end(one);
     }
   }

@@ -200,13 +200,36 @@ describe('polls', () => {
     expect(lab.upstream.journal).to.deep.equal(['+cds *', '-cds *']);
   });
 
+  const responsesTo = (names: readonly (readonly string[])[], from?: Peer): number => {
+    const outcomes = names.map((resourceNames) =>
+      poller.ask('cds', { resourceNames: [...resourceNames] }, rest, from),
+    );
+    return new Set(
+      outcomes.map(({ outcome }) => (outcome?.kind === 'response' ? outcome.response : undefined)),
+    ).size;
+  };
+
   it('pollers of one class get one response, composed once', () => {
     poller.ask('cds', {});
     lab.full('cds', { shop: '1' });
-    const responses = Array.from({ length: 3 }, () => poller.ask('cds', {}).outcome).map((outcome) =>
-      outcome?.kind === 'response' ? outcome.response : undefined,
-    );
-    expect(new Set(responses).size).to.equal(1);
+    expect(responsesTo([[], [], []], testPeer())).to.equal(1);
+  });
+
+  it('what one connection alone polls is composed each time, and not kept', () => {
+    poller.ask('cds', {});
+    lab.full('cds', { shop: '1' });
+    expect(responsesTo([[], []])).to.equal(2);
+  });
+
+  it('classes that differ by names that nobody has get one response', () => {
+    poller.ask('cds', { resourceNames: ['*'] });
+    lab.full('cds', { shop: '1', other: '1' });
+    const classes = ['z1', 'z2', 'z3'].map((name) => ['*', name]);
+    for (const resourceNames of classes) poller.ask('cds', { resourceNames });
+    const resolved = [...lab.upstream.interests];
+    lab.says({ type: type('cds'), holder: namedHolder, resolved });
+    expect(responsesTo(classes)).to.equal(1);
+    expect(responsesTo([...classes, ['*', 'shop']])).to.equal(2);
   });
 
   it('a poll that is given up is not answered', () => {
