@@ -1,4 +1,4 @@
-import { type ResourceName, type Revision, revision, type TypeUrl } from '../model/brand.ts';
+import { type ResourceName, type Revision, revision, type TypeUrl, typeUrl } from '../model/brand.ts';
 import type { Commit } from '../model/catalog.ts';
 import type { Clock } from '../model/clock.ts';
 import type { Constraints } from '../model/constraints.ts';
@@ -14,6 +14,7 @@ import { CommitChanges } from './commit-changes.ts';
 import { HeldNames } from './held-names.ts';
 import { contentOf, dropContentOf, type InterestContent } from './interest-content.ts';
 import { type Journal, NO_JOURNAL } from './journal.ts';
+import { haveClusters, LeftEndpoints } from './left-endpoints.ts';
 import { Payloads } from './payloads.ts';
 import { restamp } from './restamping.ts';
 import { disown, type Restored, restoreResource } from './restored.ts';
@@ -49,6 +50,8 @@ export interface StoreOptions {
   readonly beside?: Store;
 }
 
+const clusterType = typeUrl('type.googleapis.com/envoy.config.cluster.v3.Cluster');
+
 /** The cache: resources in variants, who holds them, and which interests upstream has answered. */
 export class Store extends CatalogReader {
   readonly #options: StoreOptions;
@@ -57,6 +60,7 @@ export class Store extends CatalogReader {
   readonly #payloads: Payloads;
   /** Of this store, and of the one beside it. */
   readonly #counts: { revision: number; interestBytes: number };
+  readonly #leftEndpoints = new LeftEndpoints();
   readonly held: HeldNames;
   /** What the clients of each side see. The store itself has what upstream says. */
   readonly sides: Readonly<Record<Side, CatalogReader>>;
@@ -182,7 +186,13 @@ export class Store extends CatalogReader {
   /** What would end with an interest. */
   contentOf(interest: Interest): InterestContent {
     const table = this.#tables.get(interest.type);
-    return table === undefined ? { hasContent: false, bytes: 0 } : contentOf(table, interest);
+    const content = table === undefined ? { hasContent: false, bytes: 0 } : contentOf(table, interest);
+    if (!content.hasContent || !haveClusters(interest.type)) return content;
+    const clusters = this.#tables.get(clusterType);
+    // Of clusters that are held back some clients see others.
+    if (clusters === undefined || this.held.side(clusterType, 'released') !== undefined) return content;
+    const isLeft = this.#leftEndpoints.isLeft(interest, clusters, this.revision);
+    return isLeft ? { ...content, hasContent: false } : content;
   }
 
   /**

@@ -165,7 +165,7 @@ const cache = z
     idle_ttl: duration()
       .prefault('600s')
       .describe(
-        'An entry that nobody subscribes to, and its upstream subscription, ends after this; a name under which nothing is there, after 2 s',
+        'An entry that nobody subscribes to, and its upstream subscription, ends after this; a name under which nothing is there, and endpoints to which no cluster leads, after 2 s',
       ),
     persistence: z
       .strictObject({

@@ -1,0 +1,54 @@
+import { bytesTag, MessageReader, varintTag } from '../protobuf/message-reader.ts';
+import type { Payload, Variant } from './resource.ts';
+
+/** What others need to know of a Cluster. Its Any stays closed but for these fields. */
+export interface ClusterFacts {
+  /** eds_cluster_config.service_name (3.2) of the Cluster, by default its name (1): whether or not it has endpoints by EDS. */
+  readonly service: string;
+  /** By its type (2: STATIC and ORIGINAL_DST do not), health_checks (8) or cluster_type (38). */
+  readonly warms: boolean;
+  /** It has a cluster_type (38): an extension may have a name for its endpoints that is not read here. */
+  readonly extended: boolean;
+}
+
+const known = new WeakMap<Payload, ClusterFacts>();
+const discoveryType = varintTag(2);
+const noBytes: Buffer = Buffer.alloc(0);
+
+/** Read once for each body. */
+export function clusterFacts({ name, payload }: Variant): ClusterFacts {
+  const before = payload && known.get(payload);
+  if (before !== undefined) return before;
+  const facts = read(name, payload?.bytes ?? noBytes);
+  if (payload !== undefined) known.set(payload, facts);
+  return facts;
+}
+
+function read(resourceName: string, any: Uint8Array): ClusterFacts {
+  try {
+    let [service, warms, extended] = ['', false, false];
+    let name = resourceName;
+    for (const reader = new MessageReader(lastField(any, 2)); reader.next(); ) {
+      if (reader.tag === bytesTag(1)) name = reader.lossyText();
+      else if (reader.tag === discoveryType) warms ||= [1, 2, 3].includes(reader.int32());
+      else if (reader.tag === bytesTag(3)) service = lastField(reader.view(), 2).toString();
+      else {
+        extended ||= reader.field === 38;
+        warms ||= extended || reader.field === 8;
+      }
+    }
+    return { service: service || name || resourceName, warms, extended };
+  } catch {
+    // Not a Cluster that we can read: the resource's name will do.
+    return { service: resourceName, warms: false, extended: false };
+  }
+}
+
+/** The last occurrence of a length-delimited field; empty without one. */
+function lastField(message: Uint8Array, number: number): Buffer {
+  let found = noBytes;
+  for (const reader = new MessageReader(message); reader.next(); ) {
+    if (reader.tag === bytesTag(number)) found = reader.view();
+  }
+  return found;
+}

@@ -1,0 +1,43 @@
+import { expect } from 'chai';
+import { always, eventually } from './support/eventually.ts';
+import { ModelPlane } from './support/model-plane.ts';
+import { ClientPool } from './support/recording-client.ts';
+import { RelayProcess, upstream } from './support/relay.ts';
+import { clientsOf } from './support/relay-state.ts';
+
+describe('endpoints of clusters that have gone', function () {
+  this.timeout(60_000);
+
+  for (const workers of [0, 2]) {
+    it(`SOTW upstream: they go with their cluster, and not after idle_ttl (workers: ${workers})`, async () => {
+      await using plane = await ModelPlane.start();
+      plane.set('cds', { a: '1', b: '1' });
+      plane.set('eds', { a: '1', b: '1' });
+      await using relay = await RelayProcess.start({
+        drain_timeout: '100ms',
+        upstreams: [upstream(plane.address, 'SOTW')],
+        cache: { idle_ttl: '1h' },
+        ...(workers === 0 ? {} : { workers }),
+      });
+      const endpoints = () => relay.metric('cache_resources', 'type="eds"');
+      {
+        using pool = new ClientPool(relay.xds, 1);
+        const client = pool.open('delta');
+        client.subscribe('cds');
+        client.subscribe('eds', ['a', 'b']);
+        await client.gets('cds', { a: '1', b: '1' });
+        await client.gets('eds', { a: '1', b: '1' });
+        plane.set('cds', { b: '1' });
+        plane.set('eds', { b: '1' });
+        await client.gets('cds', { b: '1' });
+        client.unsubscribe('eds', ['a']);
+        await eventually(async () => expect(await endpoints()).to.equal(1));
+      }
+      // Nobody is there any more. The cluster is, and its endpoints stay for who comes back.
+      await eventually(async () => expect(await clientsOf(relay)).to.have.length(0));
+      await always(async () => {
+        expect(await endpoints()).to.equal(1);
+      }, 3000);
+    });
+  }
+});
