@@ -10,12 +10,7 @@ import { formatHostPort } from '../wire/address.ts';
 import { ClientAuthorities } from '../wire/client-authorities.ts';
 import { explainError } from '../wire/node-error.ts';
 import { addressOf } from '../wire/peer.ts';
-import {
-  checkTlsMaterial,
-  secureContextOptions,
-  sessionIdContextOf,
-  type TlsMaterial,
-} from '../wire/tls-material.ts';
+import { checkTlsMaterial, serverContextOptions, type TlsMaterial } from '../wire/tls-material.ts';
 
 export interface HttpListenerOptions {
   readonly host: string;
@@ -52,8 +47,7 @@ export async function startHttpListener(
       ? createServer(times)
       : createTlsServer({
           ...times,
-          ...secureContextOptions(tls),
-          sessionIdContext: sessionIdContextOf(`${name} ${host}`),
+          ...serverContextOptions(tls),
           // Without `ca`, Node would believe the public authorities. With it, clients need a certificate.
           requestCert: tls.ca !== undefined,
           rejectUnauthorized: tls.ca !== undefined,
@@ -121,7 +115,7 @@ export class HttpListener {
     if (!('setSecureContext' in server)) return fail(`${this.address} is served without TLS`);
     const checked = checkTlsMaterial(material);
     if (!checked.ok) return checked;
-    server.setSecureContext(secureContextOptions(material));
+    server.setSecureContext(serverContextOptions(material));
     const { ca } = material;
     if (ca !== undefined && this.#ca?.equals(ca) !== true) server.closeAllConnections();
     this.#ca = ca;
@@ -177,7 +171,8 @@ export class HttpListener {
     this.#authorities.remember(certificate);
     const left = this.#authorities.validUntil(certificate) - Date.now();
     const visit = this.#visits.get(addressOf(socket));
-    if (left <= 0 || visit === undefined) socket.destroy();
+    // A handshake may have begun with the authorities of before.
+    if (left <= 0 || visit === undefined || !this.#authorities.vouchFor(certificate)) socket.destroy();
     else visit.ends = systemClock.after(left, () => socket.destroy());
   }
 

@@ -18,6 +18,8 @@ export class ClientAuthorities {
   readonly #seen = new Map<string, X509Certificate>();
   /** Of intermediates, by fingerprint: whether they are vouched for. */
   readonly #known = new Map<string, boolean>();
+  /** Of issuers, by fingerprint: until when they and their issuers are valid. */
+  readonly #ends = new Map<string, number>();
 
   constructor(ca: Buffer) {
     this.replace(ca);
@@ -31,18 +33,23 @@ export class ClientAuthorities {
     const isMissing = this.#own.some(({ fingerprint256 }) => !fingerprints.has(fingerprint256));
     this.#own = next;
     this.#roots = next.filter((certificate) => isIssued(certificate, certificate));
-    this.#known.clear();
+    this.#forget();
     return isMissing;
   }
 
-  /** Keeps the intermediates that came with a verified certificate. */
+  /** Keeps the intermediates that came with a verified certificate, if they are vouched for: a client may send any. */
   remember(certificate: X509Certificate): void {
+    const chain: X509Certificate[] = [];
     let issuer = certificate.issuerCertificate;
-    for (let depth = 0; issuer !== undefined && depth < maxChainLength; depth++) {
-      const { fingerprint256 } = issuer;
-      if (!this.#seen.delete(fingerprint256)) this.#known.clear();
-      this.#seen.set(fingerprint256, issuer);
-      issuer = issuer.issuerCertificate;
+    for (; issuer !== undefined && chain.length < maxChainLength; issuer = issuer.issuerCertificate) {
+      chain.unshift(issuer);
+    }
+    for (const intermediate of chain) {
+      const { fingerprint256 } = intermediate;
+      const isNew = !this.#seen.delete(fingerprint256);
+      if (isNew && !this.vouchFor(intermediate)) continue;
+      this.#seen.set(fingerprint256, intermediate);
+      if (isNew) this.#forget();
     }
     for (const oldest of this.#seen.keys()) {
       if (this.#seen.size <= maxIntermediates) break;
@@ -57,13 +64,29 @@ export class ClientAuthorities {
   validUntil(certificate: X509Certificate, depth = 0): number {
     const own = certificate.validToDate.getTime();
     if (depth >= maxChainLength) return own;
-    let issuers = Number.NEGATIVE_INFINITY;
+    let issuers: number | undefined;
     for (const issuer of [...this.#own, ...this.#seen.values()]) {
-      const { fingerprint256 } = issuer;
-      if (fingerprint256 === certificate.fingerprint256) return own;
-      if (certificate.checkIssued(issuer)) issuers = Math.max(issuers, this.validUntil(issuer, depth + 1));
+      if (issuer.fingerprint256 === certificate.fingerprint256) return own;
+      if (certificate.checkIssued(issuer)) issuers = Math.max(issuers ?? 0, this.#until(issuer, depth));
     }
-    return issuers === Number.NEGATIVE_INFINITY ? own : Math.min(own, issuers);
+    return Math.min(own, issuers ?? own);
+  }
+
+  /** Of an issuer: worked out once. */
+  #until(issuer: X509Certificate, depth: number): number {
+    const { fingerprint256 } = issuer;
+    const known = this.#ends.get(fingerprint256);
+    if (known !== undefined) return known;
+    // While its own chain is followed: two certificates may have issued each other.
+    this.#ends.set(fingerprint256, issuer.validToDate.getTime());
+    const until = this.validUntil(issuer, depth + 1);
+    this.#ends.set(fingerprint256, until);
+    return until;
+  }
+
+  #forget(): void {
+    this.#known.clear();
+    this.#ends.clear();
   }
 
   vouchFor(certificate: X509Certificate, depth = 0): boolean {

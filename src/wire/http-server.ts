@@ -17,12 +17,7 @@ import type { ListenerTls } from './http2-server.ts';
 import { backlog, handshakeTimeoutMs, sessionOptions, tcpKeepAlive } from './http2-settings.ts';
 import { explainError, isDisconnect } from './node-error.ts';
 import { addressOf } from './peer.ts';
-import {
-  checkTlsMaterial,
-  secureContextOptions,
-  sessionIdContextOf,
-  type TlsMaterial,
-} from './tls-material.ts';
+import { checkTlsMaterial, serverContextOptions, type TlsMaterial } from './tls-material.ts';
 
 export interface HttpServerOptions {
   readonly host: string;
@@ -70,10 +65,9 @@ export async function listenHttp(options: HttpServerOptions): Promise<Result<Htt
   });
 }
 
-function createTlsServer(tls: ListenerTls, name: string): TlsServer {
+function createTlsServer(tls: ListenerTls): TlsServer {
   return createTls({
-    ...secureContextOptions(tls),
-    sessionIdContext: sessionIdContextOf(name),
+    ...serverContextOptions(tls),
     ALPNProtocols: ['h2', 'http/1.1'],
     handshakeTimeout: handshakeTimeoutMs,
     // Without authorities of our own, Node would believe those of the public web.
@@ -120,7 +114,7 @@ export class HttpServer {
       { ...sessionOptions, settings: { ...settings, maxConcurrentStreams: maxOpenPerConnection } },
       (request, response) => this.#onHttp2(request, response),
     );
-    this.#tls = tls === undefined ? undefined : createTlsServer(tls, `rest ${options.host}`);
+    this.#tls = tls === undefined ? undefined : createTlsServer(tls);
     this.#connections = new ClientConnections(listener, (socket) => this.#accepted(socket), {
       clock,
       unixPath: undefined,
@@ -141,7 +135,7 @@ export class HttpServer {
     if (this.#tls === undefined) return fail(`${this.address} is served without TLS`);
     const checked = checkTlsMaterial(material);
     if (!checked.ok) return checked;
-    this.#tls.setSecureContext(secureContextOptions(material));
+    this.#tls.setSecureContext(serverContextOptions(material));
     if (material.ca !== undefined) this.#connections.replaceAuthorities(material.ca);
     return ok(undefined);
   }

@@ -25,12 +25,7 @@ import { Http2ServerStream, type StreamOwner } from './http2-stream.ts';
 import { explainError, isDisconnect } from './node-error.ts';
 import { addressOf } from './peer.ts';
 import type { Peer, ServerStream } from './server-stream.ts';
-import {
-  checkTlsMaterial,
-  secureContextOptions,
-  sessionIdContextOf,
-  type TlsMaterial,
-} from './tls-material.ts';
+import { checkTlsMaterial, serverContextOptions, type TlsMaterial } from './tls-material.ts';
 import { explainSocket, removeStaleSocket } from './unix-socket.ts';
 
 export interface ListenerTls extends TlsMaterial {
@@ -118,25 +113,12 @@ export async function listenGrpc(options: GrpcServerOptions): Promise<Result<Grp
     listener.listen({ ...target, backlog }, () => {
       listener.off('error', refused);
       const unixPath = at.kind === 'unix' ? at.path : undefined;
-      resolve(
-        ok(
-          new GrpcServer(
-            listener,
-            createNodeServer(tls, unixPath !== undefined, options.address),
-            unixPath,
-            options,
-          ),
-        ),
-      );
+      resolve(ok(new GrpcServer(listener, createNodeServer(tls, unixPath !== undefined), unixPath, options)));
     });
   });
 }
 
-function createNodeServer(
-  tls: ListenerTls | undefined,
-  unix: boolean,
-  address: string,
-): Http2Server | Http2SecureServer {
+function createNodeServer(tls: ListenerTls | undefined, unix: boolean): Http2Server | Http2SecureServer {
   const options: SecureServerOptions = {
     ...sessionOptions,
     ...(unix ? { settings: { ...sessionOptions.settings, initialWindowSize: unixWindow } } : {}),
@@ -144,8 +126,7 @@ function createNodeServer(
   if (tls === undefined) return createServer(options);
   return createSecureServer({
     ...options,
-    ...secureContextOptions(tls),
-    sessionIdContext: sessionIdContextOf(address),
+    ...serverContextOptions(tls),
     ALPNProtocols: ['h2'],
     handshakeTimeout: handshakeTimeoutMs,
     // Without authorities of our own, Node would believe those of the public web.
@@ -235,7 +216,7 @@ export class GrpcServer implements StreamOwner {
     if (!('setSecureContext' in server)) return fail(`${this.address} is served without TLS`);
     const checked = checkTlsMaterial(material);
     if (!checked.ok) return checked;
-    server.setSecureContext(secureContextOptions(material));
+    server.setSecureContext(serverContextOptions(material));
     if (material.ca !== undefined) this.#connections.replaceAuthorities(material.ca);
     return ok(undefined);
   }

@@ -1,4 +1,4 @@
-import { createHash } from 'node:crypto';
+import { randomBytes } from 'node:crypto';
 import { createSecureContext, type SecureContextOptions } from 'node:tls';
 import { fail, ok, type Result } from '../model/result.ts';
 import { isCutOff, parseCertificates } from './certificates.ts';
@@ -33,9 +33,10 @@ export function secureContextOptions(material: TlsMaterial): SecureContextOption
   return options;
 }
 
-/** Listeners do not take each other's TLS sessions. `listener`: its name or address; OpenSSL takes 32 bytes. */
-export const sessionIdContextOf = (listener: string): string =>
-  createHash('sha256').update(`distributary ${listener}`).digest('hex').slice(0, 32);
+/** For a listener, whose TLS sessions no other takes: Node gives all listeners of a process the same context. */
+export function serverContextOptions(material: TlsMaterial): SecureContextOptions {
+  return { ...secureContextOptions(material), sessionIdContext: randomBytes(16).toString('hex') };
+}
 
 /**
  * Whether it parses and the key belongs to the certificate: what would otherwise fail at the first handshake. Whether it
