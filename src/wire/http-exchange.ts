@@ -47,6 +47,8 @@ export class HttpExchange implements Gatherer {
   #declared: number | undefined;
   #cancel: (() => void) | undefined;
   #answered = false;
+  /** Bytes of the answer that its client has not taken at once. */
+  #unread = 0;
 
   constructor(request: Request, response: Response, head: HttpHead, owner: ExchangeOwner) {
     this.#request = request;
@@ -97,6 +99,8 @@ export class HttpExchange implements Gatherer {
     else response.end(body);
     // What was not read would be taken for the next request.
     this.#request.resume();
+    this.#unread = response.writableLength;
+    this.peer.account.keeps(this.#unread);
   }
 
   /** For HalfSent. */
@@ -177,6 +181,8 @@ export class HttpExchange implements Gatherer {
 
   #closed(): void {
     this.#drop();
+    this.peer.account.keeps(-this.#unread);
+    this.#unread = 0;
     this.#owner.waitsNoMore(this);
     if (this.#answered) return;
     this.#answered = true;
