@@ -18,7 +18,10 @@ export interface Attack {
 }
 
 /** What the target lacks for it. */
-export function lackingFor({ needs = [] }: Attack, { tls, admin, rest }: Target): readonly Need[] {
+export function lackingFor(
+  { needs = [] }: Pick<Attack, 'needs'>,
+  { tls, admin, rest }: Target,
+): readonly Need[] {
   const has: Readonly<Record<Need, boolean>> = {
     TLS: tls !== undefined,
     identities: tls?.tenant !== undefined && tls.attacker !== undefined && tls.impostors !== undefined,
