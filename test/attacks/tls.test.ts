@@ -1,7 +1,4 @@
-import { frames } from './frames.ts';
-import { grpc } from './grpc.ts';
-import { rest } from './rest.ts';
+import { tablesFor } from './matrix.ts';
 import { describeAttacks } from './support/suite.ts';
-import { tls } from './tls.ts';
 
-describeAttacks('attacks through mutual TLS', { kind: 'TLS' }, { frames, grpc, rest, tls });
+describeAttacks('attacks through mutual TLS', { kind: 'TLS' }, tablesFor('TLS', ['xds', 'rest']));
