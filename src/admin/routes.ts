@@ -11,10 +11,10 @@ export type HttpRoutes = ReadonlyMap<string, () => Awaitable<HttpAnswer>>;
 /** The plain HTTP routes by their paths: all of them GET (and HEAD). */
 export function httpRoutes(inspector: Inspector, live: LivePage): HttpRoutes {
   return new Map([
-    ['/', () => page(inspector, live)],
+    ['/', shared(() => page(inspector, live))],
     ...runbooks.map((name) => [`/runbooks/${name}`, () => runbook(name)] as const),
     ...probeRoutes(inspector),
-    ['/config_dump', () => json(inspector.configDump())],
+    ['/config_dump', shared(() => json(inspector.configDump()))],
   ]);
 }
 
@@ -23,8 +23,26 @@ export function probeRoutes(inspector: Inspector): HttpRoutes {
   return new Map<string, () => Awaitable<HttpAnswer>>([
     ['/healthz', () => ({ status: 200, type: 'text/plain; charset=utf-8', body: 'ok\n' })],
     ['/ready', () => readiness(inspector.ready())],
-    ['/metrics', () => metrics(inspector)],
+    ['/metrics', shared(() => metrics(inspector))],
   ]);
+}
+
+/** Whoever asks in the same turn of the event loop gets the same answer: one packet has room for a thousand requests. */
+function shared(answer: () => Awaitable<HttpAnswer>): () => Promise<HttpAnswer> {
+  let current: Promise<HttpAnswer> | undefined;
+  const begin = async (): Promise<HttpAnswer> => {
+    try {
+      return await answer();
+    } finally {
+      setImmediate(() => {
+        current = undefined;
+      });
+    }
+  };
+  return () => {
+    current ??= begin();
+    return current;
+  };
 }
 
 /** `alsoServed`: what the listener serves beside the routes, for the answer to an unknown path. */
