@@ -49,9 +49,9 @@ const scoreOf = ({ cpu, stall, held, bytes }: Spent): number =>
 const cheapest = (list: readonly Spent[]): Spent =>
   list.toSorted((a, b) => scoreOf(a) - scoreOf(b))[0] ?? { cpu: 0, stall: 0, held: 0, bytes: 0 };
 
-/** What a sequence is: its beginning, where every sequence that is dear in the same way begins alike. */
-const kindOf = (steps: readonly Step[]): string =>
-  steps.map(({ kind, door, path }) => `${kind} ${door} ${path}`).join(', ');
+/** What a sequence begins with. */
+const kindOf = ([first]: readonly Step[]): string =>
+  first === undefined ? '' : `${first.kind} ${first.door} ${first.path}`;
 
 /** Of each kind only the dearest stays, so that the corpus does not become ten times the same. */
 function admit(corpus: readonly Found[], found: Found): readonly Found[] {

@@ -29,6 +29,8 @@ const patienceMs = 2000;
 const calmCpu = 3;
 /** Past that a relay is replaced, so that what it holds stays small beside what one sequence adds. */
 const largest = 700 << 20;
+/** The same after so many sequences: of what a relay writes, answers to the probe too, only the last lines are kept. */
+const mostSequences = 150;
 
 /** A relay for the search alone. It is replaced if it ends or has grown. */
 export class SearchStage implements AsyncDisposable {
@@ -37,6 +39,8 @@ export class SearchStage implements AsyncDisposable {
   restarts = 0;
   readonly #files: ResourceFiles;
   #relay: RelayProcess;
+  /** Since it was started. */
+  #sequences = 0;
 
   private constructor(files: ResourceFiles, relay: RelayProcess) {
     this.#files = files;
@@ -78,13 +82,14 @@ export class SearchStage implements AsyncDisposable {
     const cpu = cpuOf(pid) - before.cpu;
     const held = Math.max(0, residentBytes(pid) - before.resident);
     const { cpu: stall } = await relay.blocked();
-    if (residentBytes(pid) > largest) await this.#replace();
+    if (residentBytes(pid) > largest || ++this.#sequences > mostSequences) await this.#replace();
     // Less than a megabyte is the heap's own breathing.
     return { cpu, stall, held: held < 1 << 20 ? 0 : held, bytes };
   }
 
   async #replace(): Promise<void> {
     this.restarts++;
+    this.#sequences = 0;
     await this.#relay.kill();
     this.#relay = await launch(this.#files);
   }
