@@ -28,7 +28,7 @@ export interface Step {
   /** Of `frames`: none. */
   readonly path: string;
   readonly bytes: Buffer;
-  /** How many of these are sent at once. */
+  /** How many of these are sent at once; frames once, as a preface comes once. */
   readonly times: number;
 }
 
@@ -177,7 +177,7 @@ export function nextSequence(corpus: readonly (readonly Step[])[], random: Rando
 }
 
 function changed(step: Step, random: Random): Step {
-  if (random.chance(0.25)) {
+  if (step.kind !== 'frames' && random.chance(0.25)) {
     const times = random.chance(0.5) ? step.times * 2 : 1 + random.below(mostTimes);
     return { ...step, times: Math.min(mostTimes, times) };
   }
