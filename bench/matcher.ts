@@ -12,7 +12,7 @@ import { systemClock } from '../src/model/clock.ts';
 import { type Constraints, parseConstraints } from '../src/model/constraints.ts';
 import { internParameters, type Parameters } from '../src/model/parameters.ts';
 import { Selection, type SelectionEntry } from '../src/model/selection.ts';
-import { encoding } from '../src/model/subscription.ts';
+import { defersNothing, encoding } from '../src/model/subscription.ts';
 import { type Put, transaction } from '../src/model/transaction.ts';
 import { typeByName } from '../src/model/types.ts';
 import { ALLOW_ALL } from '../src/security/authorization.ts';
@@ -145,11 +145,11 @@ class World {
     const subscription = this.#views.open(eds, delta, Selection.of(selected.flat()), ALLOW_ALL, {
       wake: () => {
         this.#woken++;
-        subscription.take(false);
+        subscription.take(defersNothing);
       },
       payer: undefined,
     });
-    subscription.take(false);
+    subscription.take(defersNothing);
   }
 }
 

@@ -4,6 +4,7 @@ import { globSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node
 import { tmpdir } from 'node:os';
 import { delimiter, join } from 'node:path';
 import { pageModule } from './page-bundle.ts';
+import { referenceFields } from './reference-fields.ts';
 
 const root = join(import.meta.dirname, '..');
 const tools = join(root, 'node_modules/.bin');
@@ -15,6 +16,7 @@ async function generate(output: string): Promise<void> {
     env: { ...process.env, PATH: [tools, process.env['PATH']].join(delimiter) }, // buf looks for protoc-gen-es there
   });
   writeFileSync(join(output, 'src/gen/page.ts'), await pageModule());
+  writeFileSync(join(output, 'src/gen/reference-fields.ts'), referenceFields());
 }
 
 /** Path below src/gen → content. */

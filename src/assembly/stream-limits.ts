@@ -11,7 +11,7 @@ export function fetchMilliseconds({ upstreams }: Config): number {
 }
 
 /** Made once for each configuration, because every response reads them. */
-export function streamLimits({ limits }: Config): StreamLimits {
+export function streamLimits({ limits, xds }: Config): StreamLimits {
   return {
     maxSubscriptions: limits.maxSubscriptionsPerStream,
     maxNamesLength: limits.maxRequestBytes,
@@ -19,6 +19,7 @@ export function streamLimits({ limits }: Config): StreamLimits {
     stalledMilliseconds: limits.stalledTimeoutMs,
     firstRequestMilliseconds: limits.firstRequestTimeoutMs,
     maxResponseBytes: limits.maxResponseBytes,
+    removalGraceMilliseconds: xds.removalGraceMs,
   };
 }
 

@@ -1,4 +1,11 @@
-import type { ClientTransport, LoggedStream, Refused, StreamEvents } from '../downstream/services.ts';
+import {
+  type ClientTransport,
+  type LoggedStream,
+  type Overdue,
+  overdues,
+  type Refused,
+  type StreamEvents,
+} from '../downstream/services.ts';
 import type { TypeUrl } from '../model/brand.ts';
 import type { Clock } from '../model/clock.ts';
 import type { RequestKind } from '../model/subscription.ts';
@@ -12,6 +19,12 @@ import type { UpdateTraces } from '../observe/update-traces.ts';
 import type { ErrorDetail } from '../wire/requests.ts';
 import type { Peer } from '../wire/server-stream.ts';
 import { type StreamLog, whoIs } from './stream-log.ts';
+
+const overdueText: Readonly<Record<Overdue, string>> = {
+  removal: 'a client lost what it still refers to: nothing has replaced that within xds.removal_grace',
+  missing: 'a client got routes to clusters that have not come',
+  warming: 'a client got routes before it has accepted the clusters before them',
+};
 
 /** The series that one type's streams count, found once. */
 interface TypeSeries {
@@ -88,6 +101,17 @@ export class StreamMetrics implements StreamEvents {
     this.#of(type).coalesced.inc(count);
   }
 
+  overdue(type: TypeUrl, what: Overdue, names: readonly string[], stream: LoggedStream): void {
+    this.#metrics.overdue(type, what).inc();
+    const short = this.#metrics.typeLabel(type);
+    const some = names.slice(0, 5).map((name) => shorten(name, longestText));
+    this.#conditions.set(`overdue ${what} ${short}`, some.join(' '), 'warn', overdueText[what], {
+      ...whoIs({ stream, peer: stream.transport.peer }),
+      type: short,
+      names: some,
+    });
+  }
+
   /** A subscription joined a view: how many of its resources were known, how many were not. */
   lookedUp(type: TypeUrl, hits: number, misses: number): void {
     const series = this.#of(type);
@@ -126,6 +150,7 @@ export class StreamMetrics implements StreamEvents {
     if (known !== undefined) return known;
     const metrics = this.#metrics;
     metrics.ambiguous(type); // begins at 0
+    for (const what of overdues) metrics.overdue(type, what);
     const created: TypeSeries = {
       requests: {
         subscribe: metrics.requests(type, 'subscribe'),

@@ -116,6 +116,11 @@ export const xds = z
       .describe(
         'The types whose empty first request means everything, instead of the default (LDS, CDS, SRDS, VHDS and unknown types)',
       ),
+    removal_grace: duration()
+      .prefault('15s')
+      .describe(
+        'So long a client keeps what its other resources still refer to, such as a cluster of its routes, after the control plane has removed it; 0s: not at all',
+      ),
     max_connection_age: positiveDuration()
       .optional()
       .describe('Connections older than that are closed, with jitter, to rebalance clients; default: never'),
@@ -128,6 +133,7 @@ export const xds = z
     sotwVersions: xds.sotw_versions,
     plainClients: xds.plain_clients,
     legacyWildcard: xds.legacy_wildcard,
+    removalGraceMs: xds.removal_grace,
     maxConnectionAgeMs: xds.max_connection_age,
   }));
 

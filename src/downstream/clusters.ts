@@ -1,7 +1,9 @@
 import { clusterFacts } from '../model/cluster.ts';
 import { NO_PARAMETERS } from '../model/parameters.ts';
+import { type Reference, reference } from '../model/resource.ts';
 import { itemId } from '../model/selection.ts';
 import { type ResendItems, type Response, resendItems } from '../model/subscription.ts';
+import { referencesOf } from '../wire/references.ts';
 
 /** What follows from the clusters of a CDS response. Computed once for all that get it. */
 export interface ClusterConsequences {
@@ -12,6 +14,8 @@ export interface ClusterConsequences {
   readonly edsToResend: ResendItems;
   /** A client takes some time until it can use some of them: they need endpoints, addresses or a health check first. */
   readonly warming: boolean;
+  /** The endpoints and secrets that they need for that. */
+  readonly needed: readonly Reference[];
 }
 
 const known = new WeakMap<Response, ClusterConsequences>();
@@ -22,7 +26,14 @@ export function consequencesOf(response: Response): ClusterConsequences {
   if (before !== undefined) return before;
   const facts = response.changed.map(clusterFacts);
   const items = new Set(facts.map(({ service }) => itemId(false, NO_PARAMETERS, service)));
-  const consequences = { edsToResend: resendItems(items), warming: facts.some(({ warms }) => warms) };
+  const consequences = {
+    edsToResend: resendItems(items),
+    warming: facts.some(({ warms }) => warms),
+    needed: [
+      ...facts.filter(({ hasEds }) => hasEds).map(({ service }) => reference('eds', service)),
+      ...response.changed.flatMap((one) => [...referencesOf(one)].filter((to) => to.startsWith('sds '))),
+    ],
+  };
   known.set(response, consequences);
   return consequences;
 }

@@ -1,7 +1,16 @@
 import type { Clock, Timer } from '../model/clock.ts';
-import type { Response } from '../model/subscription.ts';
+import { reference } from '../model/resource.ts';
+import {
+  type Defers,
+  defersEverything,
+  defersNothing,
+  type Removed,
+  type Response,
+} from '../model/subscription.ts';
 import { knownTypes } from '../model/types.ts';
 import { consequencesOf } from './clusters.ts';
+import type { Conversation } from './conversations.ts';
+import type { Overdue } from './services.ts';
 import type { TypeStream } from './type-stream.ts';
 
 const [clusters, endpoints] = ['cds', 'eds'].map(
@@ -11,6 +20,16 @@ const [clusters, endpoints] = ['cds', 'eds'].map(
 const routing = new Set(
   knownTypes.filter(({ short }) => ['lds', 'srds', 'rds', 'vhds'].includes(short)).map(({ url }) => url),
 );
+/** The types that others refer to, and who does. */
+const referring: ReadonlyMap<string, readonly string[]> = new Map([
+  ['cds', ['lds', 'srds', 'rds', 'vhds', 'ecds']],
+  ['eds', ['cds']],
+  ['rds', ['lds', 'srds']],
+  ['sds', ['cds', 'lds', 'ecds']],
+  ['ecds', ['lds', 'srds', 'rds', 'vhds']],
+]);
+const clusterPrefix = reference('cds', '');
+
 /** How long changed routes wait for the client to take changed clusters, in milliseconds. */
 const longestWarmingMs = 1000;
 
@@ -18,25 +37,40 @@ const longestWarmingMs = 1000;
 export interface OrderedStream {
   /** In the order in which types are sent on ADS (protocol §8). */
   readonly types: readonly TypeStream[];
+  /** With all types that the client has, those of its other streams included. */
+  readonly conversation: Conversation;
   readonly route: { readonly protocol: 'sotw' | 'delta' };
   /** The client is a relay: it routes no requests. */
   readonly isRelay: boolean;
+  /** So long the client keeps what it still refers to, in milliseconds; 0: not at all. */
+  readonly removalGraceMilliseconds: number;
   /** Sends what is due for a type; false: nothing is. */
-  send(type: TypeStream, deferRemovals: boolean): boolean;
+  send(type: TypeStream, defers: Defers): boolean;
   pump(): void;
+  /** `names`: some of what is concerned. */
+  overdue(type: TypeStream, what: Overdue, names: readonly string[]): void;
 }
 
 /** Which type of a stream is sent next, and what waits for what (protocol §8, §10.1). */
 export class SendOrder {
   readonly #stream: OrderedStream;
   readonly #clock: Clock;
-  /** Clusters were sent that the client has not accepted yet: until then changed routes wait. 0: all are. */
-  #warmingUntil = 0;
-  #warmed: Timer | undefined;
+  /** Changed routes that lead to clusters that have not come yet wait until then. */
+  readonly #missingUntil = new Map<TypeStream, { readonly at: number; readonly names: readonly string[] }>();
+  #routesWait = false;
+  #timer: { readonly at: number; readonly timer: Timer } | undefined;
 
   constructor(stream: OrderedStream, clock: Clock) {
     this.#stream = stream;
     this.#clock = clock;
+  }
+
+  /** Something waits for what the client has not said yet, or not been sent. */
+  get isWaiting(): boolean {
+    return (
+      this.#routesWait ||
+      this.#stream.types.some(({ subscription }) => subscription?.hasDeferredRemovals === true)
+    );
   }
 
   /** Sends one response; false: none is due. */
@@ -51,35 +85,79 @@ export class SendOrder {
         waiting = true;
         continue;
       }
-      let deferRemovals = false;
+      let defersAll = false;
       if (types.length > 1 && this.#isOrdered(type)) {
         // Additions first, and removals when nothing else is due: no route may point to a cluster that is gone (§8).
         due ??= dueIn(types);
-        deferRemovals = due > (type.subscription.due ? 1 : 0);
+        defersAll = due > (type.subscription.due ? 1 : 0);
       }
-      if (this.#stream.send(type, deferRemovals)) return true;
+      if (this.#send(type, defersAll)) return true;
       due = undefined; // what had nothing to say is not due any more
     }
+    this.#routesWait = waiting;
     return !waiting && this.#sendDeferredRemovals();
   }
 
   /** A response was taken for this type. */
-  taken({ info }: TypeStream, response: Response): void {
+  taken(type: TypeStream, response: Response): void {
+    if (routing.has(type.info.url)) this.#tellOverdue(type);
     const { types } = this.#stream;
-    if (info.url !== clusters || types.length < 2 || response.changed.length === 0) return;
-    const { edsToResend, warming } = consequencesOf(response);
-    types.find((type) => type.info.url === endpoints)?.resend(edsToResend);
+    if (type.info.url !== clusters || response.changed.length === 0) return;
+    if (this.#stream.conversation.types.length < 2) return; // nothing routes to them
+    const { edsToResend, warming, needed } = consequencesOf(response);
+    types.find(({ info }) => info.url === endpoints)?.resend(edsToResend);
+    const { conversation } = this.#stream;
+    this.#settleWarming();
+    if (warming && conversation.participants.size > 0)
+      conversation.warmsWith = [...conversation.warmsWith, ...needed];
     // The time is not extended by further clusters: routes would wait as long as clusters keep changing.
-    if (warming && this.#warmingUntil === 0) this.#warmingUntil = this.#clock.now() + longestWarmingMs;
+    if (warming && this.#stream.conversation.warmingUntil === 0)
+      this.#stream.conversation.warmingUntil = this.#clock.now() + longestWarmingMs;
   }
 
   /** A request came for this type. */
   requested({ info, subscription }: TypeStream): void {
-    if (info.url === clusters && subscription?.responses.awaitsAnswer !== true) this.#warmingUntil = 0;
+    const { conversation } = this.#stream;
+    if (info.url !== clusters || subscription?.responses.awaitsAnswer === true) return;
+    // Envoy accepts clusters before they are warm where their endpoints have streams of their own.
+    if (conversation.warmsWith.length > 0 && subscription?.responses.state !== 'ERROR') return;
+    this.#areWarm();
+  }
+
+  /** On streams of single types: whether the client has accepted what its clusters need. */
+  #settleWarming(): void {
+    const { conversation } = this.#stream;
+    if (conversation.warmsWith.length === 0) return;
+    conversation.warmsWith = conversation.warmsWith.filter((one) => !conversation.hasAccepted(one));
+    const all = conversation.types.find(({ info }) => info.url === clusters)?.subscription;
+    if (conversation.warmsWith.length === 0 && all?.responses.awaitsAnswer !== true) this.#areWarm();
+  }
+
+  #areWarm(): void {
+    const { conversation } = this.#stream;
+    conversation.warmingUntil = 0;
+    conversation.warmsWith = [];
+    conversation.toldWarming = false;
   }
 
   close(): void {
-    this.#warmed?.cancel();
+    this.#timer?.timer.cancel();
+  }
+
+  /** Routes were taken that have waited for clusters in vain. */
+  #tellOverdue(type: TypeStream): void {
+    const missing = this.#missingUntil.get(type);
+    this.#missingUntil.delete(type);
+    const now = this.#clock.now();
+    if (missing !== undefined && missing.at <= now) this.#stream.overdue(type, 'missing', missing.names);
+    if (
+      this.#stream.conversation.toldWarming ||
+      this.#stream.conversation.warmingUntil === 0 ||
+      this.#stream.conversation.warmingUntil > now
+    )
+      return;
+    this.#stream.conversation.toldWarming = true;
+    this.#stream.overdue(type, 'warming', []);
   }
 
   /** Removals are sent in the reverse order: a listener before the clusters that it routes to. */
@@ -87,31 +165,95 @@ export class SendOrder {
     const { types } = this.#stream;
     for (let index = types.length - 1; index >= 0; index--) {
       const type = types[index];
-      if (type?.subscription?.hasDeferredRemovals === true && this.#stream.send(type, false)) return true;
+      if (type?.subscription?.hasDeferredRemovals === true && this.#send(type, false)) return true;
     }
     return false;
   }
 
+  #send(type: TypeStream, defersAll: boolean): boolean {
+    if (defersAll) return this.#stream.send(type, defersEverything);
+    const grace = this.#stream.removalGraceMilliseconds;
+    const by = referring.get(type.info.short);
+    const others = this.#stream.conversation.types;
+    if (grace === 0 || by === undefined || this.#stream.isRelay)
+      return this.#stream.send(type, defersNothing);
+    const overdue: string[] = [];
+    const now = this.#clock.now();
+    const sent = this.#stream.send(type, (removed) => {
+      if (!others.some((other) => by.includes(other.info.short) && mayReferTo(other, type, removed)))
+        return false;
+      const until = (removed.since ?? now) + grace;
+      if (until > now) this.#wakeAt(until);
+      else overdue.push(removed.variant.name);
+      return until > now;
+    });
+    if (sent && overdue.length > 0) this.#stream.overdue(type, 'removal', overdue);
+    return sent;
+  }
+
   /**
    * Envoy uses a cluster once it is warm, and it warms with its endpoints. A route that comes before fails requests. So
-   * changed routes wait until the client has accepted the clusters, but not for ever (protocol §3.11), because some
-   * clusters never get warm.
+   * changed routes wait until the client has accepted the clusters, and until clusters have come that they newly lead
+   * to, but not for ever (protocol §3.11): some clusters never get warm, and some are not the relay's.
    */
-  #waitsForClusters({ info, subscription }: TypeStream): boolean {
-    if (this.#warmingUntil === 0 || !routing.has(info.url) || this.#stream.isRelay) return false;
-    if (subscription?.responded !== true || !subscription.due) return false;
-    const left = this.#warmingUntil - this.#clock.now();
-    if (left <= 0) return false;
-    this.#warmed ??= this.#clock.after(left, () => {
-      this.#warmed = undefined;
+  #waitsForClusters(type: TypeStream): boolean {
+    const { info, subscription } = type;
+    if (!routing.has(info.url) || this.#stream.isRelay) return false;
+    if (subscription?.hasState !== true || !subscription.due) return false;
+    this.#settleWarming();
+    const now = this.#clock.now();
+    const until = Math.max(this.#stream.conversation.warmingUntil, this.#missing(type, now));
+    if (until === 0) return false;
+    if (until > now) this.#wakeAt(until);
+    return until > now;
+  }
+
+  /** Until when a type waits for clusters that the client does not have; 0: it has all. */
+  #missing(type: TypeStream, now: number): number {
+    const all = this.#stream.conversation.types.find(({ info }) => info.url === clusters)?.subscription;
+    // Who names its clusters asks for them once it has the routes.
+    if (this.#stream.removalGraceMilliseconds === 0 || all?.selection.hasCollection !== true) return 0;
+    const names: string[] = [];
+    for (const one of type.subscription?.newReferences() ?? []) {
+      if (!one.startsWith(clusterPrefix)) continue;
+      const name = one.slice(clusterPrefix.length);
+      if (!all.has(name)) names.push(name);
+    }
+    if (names.length === 0) {
+      this.#missingUntil.delete(type);
+      return 0;
+    }
+    const at = this.#missingUntil.get(type)?.at ?? now + longestWarmingMs;
+    this.#missingUntil.set(type, { at, names });
+    return at;
+  }
+
+  #wakeAt(moment: number): void {
+    if (this.#timer !== undefined && this.#timer.at <= moment) return;
+    this.#timer?.timer.cancel();
+    const timer = this.#clock.after(moment - this.#clock.now(), () => {
+      this.#timer = undefined;
       this.#stream.pump();
     });
-    return true;
+    this.#timer = { at: moment, timer };
   }
 
   #isOrdered({ info }: TypeStream): boolean {
     return this.#stream.route.protocol === 'delta' || info.short === 'cds' || info.short === 'lds';
   }
+}
+
+/** What the client has of another type refers to this, or may: it has not taken and accepted what it has now. */
+function mayReferTo({ subscription }: TypeStream, type: TypeStream, { variant, spelling }: Removed): boolean {
+  if (subscription === undefined) return false;
+  const { responses } = subscription;
+  if (subscription.due || responses.awaitsAnswer || responses.state === 'ERROR') return true;
+  if (subscription.pending && subscription.responded) return true;
+  const { short } = type.info;
+  return (
+    subscription.refersTo(reference(short, variant.name)) ||
+    (spelling !== variant.name && subscription.refersTo(reference(short, spelling)))
+  );
 }
 
 function dueIn(types: readonly TypeStream[]): number {

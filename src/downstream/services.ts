@@ -53,6 +53,8 @@ export interface StreamLimits {
   readonly firstRequestMilliseconds: number;
   /** Undefined: any. */
   readonly maxResponseBytes?: number;
+  /** So long a client keeps what something of it still refers to; 0 or undefined: not at all. */
+  readonly removalGraceMilliseconds?: number;
 }
 
 /** What one type of a stream is subscribed to. */
@@ -69,6 +71,10 @@ export interface SessionShare {
   taken(): number;
   release(): void;
 }
+
+/** What waits no longer, though what it waited for has not come: a removal, or routes to clusters. */
+export const overdues = ['removal', 'warming', 'missing'] as const;
+export type Overdue = (typeof overdues)[number];
 
 /** How a response reaches its client, for metrics. */
 export type ClientTransport = 'sotw' | 'delta' | 'rest' | 'fetch';
@@ -96,6 +102,8 @@ export interface StreamEvents {
   request(type: TypeUrl, kind: RequestKind, stream?: LoggedStream): void;
   response(type: TypeUrl, transport: ClientTransport, response: Pick<Response, 'bytes' | 'receivedAt'>): void;
   coalesced(type: TypeUrl, count: number): void;
+  /** Something was sent though what it waited for has not come (protocol §8). `names`: of what is concerned. */
+  overdue(type: TypeUrl, what: Overdue, names: readonly string[], stream: LoggedStream): void;
   /** `message`: for the log, where an operator has to do something. */
   rejected(reason: string, message?: string, refused?: Refused): void;
   nack(type: TypeUrl, nodeId: string, version: string, error: ErrorDetail, peer: Peer): void;

@@ -4,6 +4,7 @@ import { ok, type Result } from '../model/result.ts';
 import { EMPTY_SELECTION, Selection, type SelectionEntry } from '../model/selection.ts';
 import {
   type AnswerKind,
+  type Defers,
   type Encoding,
   encoding,
   type RequestKind,
@@ -135,8 +136,8 @@ export abstract class TypeStream {
     this.#subscription?.resend(ids);
   }
 
-  take(deferRemovals: boolean): Response | undefined {
-    return this.#subscription?.take(deferRemovals);
+  take(defers: Defers): Response | undefined {
+    return this.#subscription?.take(defers);
   }
 
   close(): void {

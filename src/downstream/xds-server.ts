@@ -1,6 +1,7 @@
 import { ADS_SERVICE, knownTypes } from '../model/types.ts';
 import type { GrpcStatus } from '../wire/grpc-status.ts';
 import type { Peer, ServerStream } from '../wire/server-stream.ts';
+import { Conversations } from './conversations.ts';
 import type { DownstreamServices } from './services.ts';
 import { noPlace } from './stream-refusals.ts';
 import { type Route, XdsStream } from './xds-stream.ts';
@@ -45,6 +46,7 @@ export class XdsServer {
   readonly #services: DownstreamServices;
   readonly #streams = new Map<string, XdsStream>();
   readonly #options: XdsServerOptions;
+  readonly #conversations = new Conversations();
   #lastId = 0;
 
   constructor(services: DownstreamServices, options: XdsServerOptions) {
@@ -74,7 +76,7 @@ export class XdsServer {
       return refusal.status;
     }
     const id = `${streamPrefix}${++this.#lastId}`;
-    const stream = new XdsStream(id, route, transport, this.#services, this.#closed);
+    const stream = new XdsStream(id, route, transport, this.#services, this.#conversations, this.#closed);
     this.#streams.set(id, stream);
     opened(stream);
     transport.handle(stream);

@@ -1,6 +1,7 @@
 import { type Charged, type TypeUrl, typeUrl } from '../model/brand.ts';
-import type { RequestKind } from '../model/subscription.ts';
+import type { Defers, RequestKind } from '../model/subscription.ts';
 import type { InTurns } from '../model/turns.ts';
+import type { Account } from '../wire/accounts.ts';
 import { Code, type GrpcStatus } from '../wire/grpc-status.ts';
 import { nodeDigest } from '../wire/node-digest.ts';
 import {
@@ -13,10 +14,11 @@ import {
 import type { ServerStream, StreamHandler } from '../wire/server-stream.ts';
 import { Admission } from './admission.ts';
 import { ChangeRate } from './change-rate.ts';
+import { Conversation, type Conversations, type Participant, referringTypes } from './conversations.ts';
 import { DeltaTypeStream } from './delta-type-stream.ts';
 import { copyOf, isLarge, RequestTurns } from './request-turns.ts';
 import { type OrderedStream, SendOrder } from './send-order.ts';
-import type { ClientContext, DownstreamServices } from './services.ts';
+import type { ClientContext, DownstreamServices, Overdue } from './services.ts';
 import { SotwTypeStream } from './sotw-type-stream.ts';
 import {
   heldBytes,
@@ -50,7 +52,7 @@ interface Arrived {
 }
 
 /** One client's stream: its types, what of its node matters, and the one write that may be under way. */
-export class XdsStream implements StreamHandler, OrderedStream {
+export class XdsStream implements StreamHandler, OrderedStream, Participant {
   readonly id: string;
   readonly route: Route;
   readonly transport: ServerStream;
@@ -68,6 +70,10 @@ export class XdsStream implements StreamHandler, OrderedStream {
   #isReading = false;
   /** Since when a write waits for the client, by the clock; undefined: none does. */
   #blockedSince: number | undefined;
+  readonly #conversations: Conversations;
+  #conversation: Conversation;
+  /** As whom it has joined a conversation. */
+  #joinedAs: readonly [account: Account, nodeId: string] | undefined;
   readonly #order: SendOrder;
   readonly #rate: ChangeRate;
   readonly #turns: RequestTurns;
@@ -80,6 +86,7 @@ export class XdsStream implements StreamHandler, OrderedStream {
     route: Route,
     transport: ServerStream,
     services: DownstreamServices,
+    conversations: Conversations,
     closed: (stream: XdsStream) => void,
   ) {
     this.id = id;
@@ -87,6 +94,8 @@ export class XdsStream implements StreamHandler, OrderedStream {
     this.transport = transport;
     this.#services = services;
     this.#closed = closed;
+    this.#conversations = conversations;
+    this.#conversation = new Conversation(this.#types);
     this.#openedAt = services.clock.now();
     this.#order = new SendOrder(this, services.clock);
     this.#rate = new ChangeRate(transport, services);
@@ -102,6 +111,22 @@ export class XdsStream implements StreamHandler, OrderedStream {
 
   get types(): readonly TypeStream[] {
     return this.#types;
+  }
+
+  get conversation(): Conversation {
+    return this.#conversation;
+  }
+
+  resumeWaiting(): void {
+    if (this.#order.isWaiting) this.pump();
+  }
+
+  get removalGraceMilliseconds(): number {
+    return this.#services.limits().removalGraceMilliseconds ?? 0;
+  }
+
+  overdue({ info }: TypeStream, what: Overdue, names: readonly string[]): void {
+    this.#services.events.overdue(info.url, what, names, this);
   }
 
   get isRelay(): boolean {
@@ -132,6 +157,20 @@ export class XdsStream implements StreamHandler, OrderedStream {
     }
     this.#handle(type, { request: read.value, bytes: bytes.length, client, moved });
     this.pump();
+    this.#resumeOthers();
+  }
+
+  /** On ADS there are none. */
+  #resumeOthers(): void {
+    const { warmingUntil, participants } = this.#conversation;
+    if (warmingUntil === 0 && !this.#types.some(({ info }) => referringTypes.has(info.short))) return;
+    for (const other of participants) if (other !== this) other.resumeWaiting();
+  }
+
+  #leave(): void {
+    if (this.#joinedAs !== undefined) this.#conversations.leave(this, ...this.#joinedAs);
+    this.#resumeOthers();
+    for (const type of this.#types.splice(0)) type.close();
   }
 
   *#handleInTurns(type: TypeStream, arrived: Arrived): InTurns<void> {
@@ -143,6 +182,7 @@ export class XdsStream implements StreamHandler, OrderedStream {
     this.#handle(type, arrived);
     yield;
     this.pump();
+    this.#resumeOthers();
   }
 
   #handle(type: TypeStream, { request, bytes, client, moved }: Arrived): void {
@@ -203,7 +243,7 @@ export class XdsStream implements StreamHandler, OrderedStream {
     this.#rate.close();
     this.#turns.close();
     this.#order.close();
-    for (const type of this.#types.splice(0)) type.close();
+    this.#leave();
     this.#admission.close();
   }
 
@@ -264,8 +304,8 @@ export class XdsStream implements StreamHandler, OrderedStream {
     }
   }
 
-  send(type: TypeStream, deferRemovals: boolean): boolean {
-    const response = type.take(deferRemovals);
+  send(type: TypeStream, defers: Defers): boolean {
+    const response = type.take(defers);
     if (response === undefined) return false;
     const { events, taps } = this.#services;
     if (this.#isTooLarge(type, response.bytes.length)) return false;
@@ -346,6 +386,10 @@ export class XdsStream implements StreamHandler, OrderedStream {
     const created = new Protocol(type, client, this.#context);
     const later = this.#types.findIndex((other) => other.info.order > created.info.order);
     this.#types.splice(later < 0 ? this.#types.length : later, 0, created);
+    if (fixed !== undefined) {
+      this.#joinedAs = [this.transport.peer.account, client.nodeId];
+      this.#conversation = this.#conversations.join(this, ...this.#joinedAs);
+    }
     return created;
   }
 

@@ -7,6 +7,8 @@ export interface ClusterFacts {
   readonly service: string;
   /** By its type (2: STATIC and ORIGINAL_DST do not), health_checks (8) or cluster_type (38). */
   readonly warms: boolean;
+  /** Its endpoints come by EDS. */
+  readonly hasEds: boolean;
   /** It has a cluster_type (38): an extension may have a name for its endpoints that is not read here. */
   readonly extended: boolean;
 }
@@ -26,21 +28,23 @@ export function clusterFacts({ name, payload }: Variant): ClusterFacts {
 
 function read(resourceName: string, any: Uint8Array): ClusterFacts {
   try {
-    let [service, warms, extended] = ['', false, false];
+    let [service, warms, hasEds, extended] = ['', false, false, false];
     let name = resourceName;
     for (const reader = new MessageReader(lastField(any, 2)); reader.next(); ) {
       if (reader.tag === bytesTag(1)) name = reader.lossyText();
-      else if (reader.tag === discoveryType) warms ||= [1, 2, 3].includes(reader.int32());
-      else if (reader.tag === bytesTag(3)) service = lastField(reader.view(), 2).toString();
+      else if (reader.tag === discoveryType) {
+        warms ||= [1, 2, 3].includes(reader.int32());
+        hasEds = reader.int32() === 3;
+      } else if (reader.tag === bytesTag(3)) service = lastField(reader.view(), 2).toString();
       else {
         extended ||= reader.field === 38;
         warms ||= extended || reader.field === 8;
       }
     }
-    return { service: service || name || resourceName, warms, extended };
+    return { service: service || name || resourceName, warms, hasEds, extended };
   } catch {
     // Not a Cluster that we can read: the resource's name will do.
-    return { service: resourceName, warms: false, extended: false };
+    return { service: resourceName, warms: false, hasEds: false, extended: false };
   }
 }
 

@@ -42,3 +42,9 @@ export interface Variant {
   readonly cachedSince: number;
   readonly revision: Revision;
 }
+
+/** A resource as others refer to it: `TYPE NAME`, as in `cds shop`. */
+export type Reference = `${string} ${string}`;
+export type References = ReadonlySet<Reference>;
+
+export const reference = (short: string, name: string): Reference => `${short} ${name}`;

@@ -3,7 +3,7 @@ import type { ResourceName, Serial, TypeUrl } from './brand.ts';
 import type { Value } from './catalog.ts';
 import type { Parameters } from './parameters.ts';
 import type { Payer } from './payer.ts';
-import type { Variant } from './resource.ts';
+import type { Reference, References, Variant } from './resource.ts';
 import type { Selection, SelectionEntry } from './selection.ts';
 
 /** How the responses of a subscription are encoded. Subscriptions with equal encodings share frames. */
@@ -49,6 +49,20 @@ export interface ResendItems {
 
 let lastResendId = 0;
 export const resendItems = (items: ReadonlySet<string>): ResendItems => ({ id: ++lastResendId, items });
+
+/** A resource that a client has and that is to be removed from it. */
+export interface Removed {
+  /** As the client knows it: under the name it asked for, and the one in the body. */
+  readonly spelling: string;
+  readonly variant: Variant;
+  /** When its removal was first deferred, by `Clock.now()`; undefined: it is new. */
+  readonly since: number | undefined;
+}
+
+/** Whether a removal is deferred: the client keeps the resource for now (protocol §8, Order). */
+export type Defers = (removed: Removed) => boolean;
+export const defersNothing: Defers = () => false;
+export const defersEverything: Defers = () => true;
 
 /** An encoded response with its gRPC prefix. Every stream whose cursor is at the same position gets the same bytes. */
 export interface Response {
@@ -175,6 +189,8 @@ export interface Subscription {
   encoding: Encoding;
   /** Something was sent for this type on this stream. */
   readonly responded: boolean;
+  /** The client has something of this type: from this stream, or as it says from an earlier one. */
+  readonly hasState: boolean;
   readonly responses: SentState;
   /** Everything that it subscribes to is unknown. */
   readonly allUnknown: boolean;
@@ -206,7 +222,13 @@ export interface Subscription {
   /** To be sent again if the client has them: EDS after CDS (§10.1). */
   resend(items: ResendItems): void;
   /** Returns the next response and moves the cursor behind it. Undefined: nothing is due. */
-  take(deferRemovals: boolean): Response | undefined;
+  take(defers: Defers): Response | undefined;
+  /** Whether something that the client has of this type, at the head or with its removal deferred, refers to this. */
+  refersTo(reference: Reference): boolean;
+  /** What the changes that are due refer to, and what they replace did not. */
+  newReferences(): References;
+  /** Whether the client was sent a resource of this name. */
+  has(name: string): boolean;
   /** The client has answered a response: with a NACK if there is an error. */
   answer(nonce: string, error: ClientError | undefined): AnswerKind;
   close(): void;

@@ -13,6 +13,8 @@ import { type Tally, TallyFamily } from './tally.ts';
 import { OTHER_TYPES, TypeLabels } from './type-label.ts';
 
 export type TransportLabel = 'sotw' | 'delta' | 'rest' | 'fetch';
+/** What was waited for in vain. */
+export type OverdueLabel = 'removal' | 'warming' | 'missing';
 export type RequestKindLabel = 'subscribe' | 'ack' | 'nack' | 'stale';
 
 /** Seconds. Inside a process: from a tenth of a millisecond; behind a slow client: to a minute. */
@@ -57,6 +59,11 @@ export class Metrics {
     'downstream_coalesced_total',
     'Updates overtaken by a newer one before a slow client took them',
     ['type'],
+  );
+  readonly #overdue = this.#family(
+    'downstream_order_timeouts_total',
+    'Sent to clients though what it waited for has not come: a removal (removal), or routes whose clusters have not come (missing) or are not accepted (warming)',
+    ['type', 'what'],
   );
   readonly #rejected = this.#family(
     'downstream_rejected_total',
@@ -169,6 +176,10 @@ export class Metrics {
 
   coalesced(type: TypeUrl): Tally {
     return this.#coalesced.labels(this.#types.of(type));
+  }
+
+  overdue(type: TypeUrl, what: OverdueLabel): Tally {
+    return this.#overdue.labels(this.#types.of(type), what);
   }
 
   /** `reason` comes from a fixed list, never from a peer. */

@@ -66,7 +66,7 @@ function addAbsence(
   { item, lastSent, clientVersion, resend }: Change,
 ): void {
   if (isVariant(lastSent)) {
-    if (input.deferRemovals) content.defer(item, lastSent);
+    if (input.defers({ item, variant: lastSent })) content.defer(item, lastSent);
     else content.remove(item, lastSent);
     return;
   }
@@ -80,17 +80,14 @@ function addAbsence(
 }
 
 /** What earlier responses deferred is removed now, or deferred again: also if it is unknown by now (protocol §3.9). */
-function addDeferred(
-  content: DeltaContent,
-  { view, deferRemovals, deferredRemovals }: CompositionInput,
-): void {
+function addDeferred(content: DeltaContent, { view, defers, deferredRemovals }: CompositionInput): void {
   if (deferredRemovals === undefined) return;
   const coverage = new Coverage(view);
   for (const [id, entry] of deferredRemovals) {
     const now = view.items.get(id)?.last.value;
     const isUnknown = now === undefined ? coverage.of(entry) === 'unresolved' : now === 'unknown';
     if (content.has(id) && isVariant(now)) content.replace(entry.item, entry.variant, now);
-    else if (deferRemovals || isUnknown) content.deferred.set(id, entry);
+    else if (isUnknown || defers(entry)) content.deferred.set(id, entry);
     else content.remove(entry.item, entry.variant);
   }
 }

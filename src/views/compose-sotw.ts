@@ -53,12 +53,11 @@ function collect(content: ResponseContent, input: CompositionInput, changes: Ite
  */
 function addDeferred(
   { deferred }: ResponseContent,
-  { view, deferRemovals, deferredRemovals = none }: CompositionInput,
+  { defers, deferredRemovals = none }: CompositionInput,
 ): boolean {
   let removes = false;
   for (const [id, retained] of deferredRemovals) {
-    if (deferRemovals && view.permitted.admits(retained.variant, retained.item.parameters))
-      deferred.set(id, retained);
+    if (defers(retained)) deferred.set(id, retained);
     else removes = true;
   }
   return removes;
@@ -67,7 +66,7 @@ function addDeferred(
 /** True: the client must get a response because of this change. */
 function addChange(
   content: ResponseContent,
-  { view, encoding, deferRemovals }: CompositionInput,
+  { view, encoding, defers }: CompositionInput,
   change: Change,
 ): boolean {
   const { item, now, lastSent, resend } = change;
@@ -80,7 +79,7 @@ function addChange(
     return true;
   }
   if (now !== 'absent' || !view.complete) return false;
-  if (isVariant(lastSent) && deferRemovals && view.permitted.admits(lastSent, item.parameters)) {
+  if (isVariant(lastSent) && defers({ item, variant: lastSent })) {
     content.defer(item, lastSent);
     return false;
   }

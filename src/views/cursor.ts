@@ -1,10 +1,13 @@
 import type { Access } from '../model/access.ts';
 import { isVariant, type Value } from '../model/catalog.ts';
 import type { Payer } from '../model/payer.ts';
-import { entryId, type Selection } from '../model/selection.ts';
+import type { Reference, References } from '../model/resource.ts';
+import { entryId, itemId, type Selection } from '../model/selection.ts';
 import {
   type AnswerKind,
   type ClientError,
+  type Defers,
+  defersNothing,
   type EarlierState,
   type Encoding,
   type Holding,
@@ -14,6 +17,7 @@ import {
   type Subscription,
 } from '../model/subscription.ts';
 import { WILDCARD } from '../model/transaction.ts';
+import { referencesOf } from '../wire/references.ts';
 import type { Change } from './change.ts';
 import { changesSince } from './changes-since.ts';
 import {
@@ -46,6 +50,8 @@ export abstract class Cursor implements Subscription, ViewSubscriber, SentItems 
   protected view: View;
   /** What the client was last sent: the revision of a view. Undefined: nothing was sent yet. */
   protected position: CursorPosition | undefined;
+  /** The client says that it has something from an earlier stream. */
+  protected resumed = false;
   protected deferredRemovals: ReadonlyMap<string, RetainedResource> | undefined;
   readonly #nackRetries = new NackRetries();
   /** A wildcard or glob was added: its first response is sent even if it is empty. */
@@ -103,8 +109,34 @@ export abstract class Cursor implements Subscription, ViewSubscriber, SentItems 
     return this.responses.lastNonce !== undefined;
   }
 
+  get hasState(): boolean {
+    return this.resumed || this.responded;
+  }
+
   get hasDeferredRemovals(): boolean {
     return this.deferredRemovals !== undefined;
+  }
+
+  refersTo(reference: Reference): boolean {
+    if (this.view.references.atHead.has(reference)) return true;
+    const deferred = this.deferredRemovals?.values();
+    return deferred?.some(({ variant }) => referencesOf(variant).has(reference)) === true;
+  }
+
+  newReferences(): References {
+    const { view, position } = this;
+    if (position?.view === view) return view.references.since(position.revision);
+    // What it led to on an earlier stream is not known.
+    return position === undefined
+      ? new Set()
+      : view.references.atHead.difference(position.view.references.atHead);
+  }
+
+  has(name: string): boolean {
+    return this.view.forms.some(({ locator, parameters }) => {
+      const id = itemId(locator, parameters, name);
+      return isVariant(this.lastSent(id)) || this.deferredRemovals?.has(id) === true;
+    });
   }
 
   positionIn(view: View): number | undefined {
@@ -136,9 +168,9 @@ export abstract class Cursor implements Subscription, ViewSubscriber, SentItems 
     }
   }
 
-  take(deferRemovals: boolean): Frame | undefined {
+  take(defers: Defers): Frame | undefined {
     let frame = this.#nackRetries.empty ? undefined : this.#takeNackRetry();
-    if (frame === undefined && this.#behind && !this.withheld()) frame = this.takeChanges(deferRemovals);
+    if (frame === undefined && this.#behind && !this.withheld()) frame = this.takeChanges(defers);
     if (frame !== undefined) this.responses.sent(frame.sent);
     return frame;
   }
@@ -222,9 +254,9 @@ export abstract class Cursor implements Subscription, ViewSubscriber, SentItems 
   }
 
   /** The response that moves the cursor to the head; undefined if there is nothing to say. */
-  protected takeChanges(deferRemovals: boolean): Frame | undefined {
+  protected takeChanges(defers: Defers): Frame | undefined {
     const awaitsFirstAnswer = this.awaitsFirstAnswer();
-    const { frame, deferredRemovals } = this.#composed(deferRemovals);
+    const { frame, deferredRemovals } = this.#composed(defers);
     if (frame === undefined && awaitsFirstAnswer) return undefined;
     this.deferredRemovals = deferredRemovals;
     this.advance();
@@ -266,35 +298,57 @@ export abstract class Cursor implements Subscription, ViewSubscriber, SentItems 
 
   /** Only this client has to be sent this: other cursors at its position get another response. */
   protected needsOwnResponse(): boolean {
-    return (
-      (this.position !== undefined && this.position.view !== this.view) || this.deferredRemovals !== undefined
-    );
+    return this.position !== undefined && this.position.view !== this.view;
   }
 
   protected mustSendEmpty(): boolean {
     return this.#firstResponseDue && this.view.collectionsResolved;
   }
 
-  #composed(deferRemovals: boolean): Composed {
+  #composed(defers: Defers): Composed {
     if (this.needsOwnResponse()) {
       const resources = this.clientResources();
       const changes = Array.from(this.view.items.values(), (item) => this.changeOf(item, resources));
-      return this.compose(this.ownInput(this.#input(deferRemovals), resources), changes);
+      const own = (removed: RetainedResource): boolean => this.#defers(removed, defers);
+      return this.compose(this.ownInput(this.#input(own), resources), changes);
     }
     const { view, encoding } = this;
+    const from = this.position === undefined ? -1 : this.position.revision;
+    const deferred = this.#deferred(from, defers);
     const step: CursorStep = {
-      from: this.position === undefined ? -1 : this.position.revision,
+      from,
       resend: this.#dueItems.current,
-      deferRemovals,
+      deferred: [...deferred].join(' '),
+      deferredBefore: this.deferredRemovals,
       firstResponseDue: this.mustSendEmpty(),
       encoding,
     };
     const known = view.frames.find(step, this.responses.lastSerial);
     if (known !== undefined) return known;
     const changes = changesSince(view, step.from, step.resend?.items);
-    const composed = this.#pool.timed(() => this.compose(this.#input(deferRemovals), changes));
+    const isDeferred = ({ item }: RetainedResource): boolean => deferred.has(item.id);
+    const composed = this.#pool.timed(() => this.compose(this.#input(isDeferred), changes));
     if (composed.frame?.timeDependent !== true && view.isShared) view.frames.add(step, composed);
     return composed;
+  }
+
+  /** Ids of the removals that are deferred, of those since a revision and of what earlier responses deferred. */
+  #deferred(from: number, defers: Defers): ReadonlySet<string> {
+    const ids = new Set<string>();
+    if (defers === defersNothing || from < 0) return ids;
+    for (const removed of this.view.references.removedSince(from))
+      if (this.#defers(removed, defers)) ids.add(removed.item.id);
+    for (const [id, removed] of this.deferredRemovals ?? []) if (this.#defers(removed, defers)) ids.add(id);
+    return ids;
+  }
+
+  /** What the client may not see any more goes at once. */
+  #defers({ item, variant, deferredAt: since }: RetainedResource, defers: Defers): boolean {
+    return (
+      defers !== defersNothing &&
+      this.view.permitted.admits(variant, item.parameters) &&
+      defers({ spelling: item.spelling, variant, since })
+    );
   }
 
   /** The input for a response that only this client gets. */
@@ -316,7 +370,7 @@ export abstract class Cursor implements Subscription, ViewSubscriber, SentItems 
     };
   }
 
-  #input(deferRemovals: boolean): CompositionInput {
+  #input(defers: (removed: RetainedResource) => boolean): CompositionInput {
     const { position, view } = this;
     return {
       view,
@@ -326,7 +380,7 @@ export abstract class Cursor implements Subscription, ViewSubscriber, SentItems 
       allItems: false,
       headAt: position?.view === view && position.revision < view.head ? view.headAt : undefined,
       errorsSentUpTo: (item) => (position === undefined ? -1 : errorsSentUpTo(position, view, item)),
-      deferRemovals,
+      defers,
       deferredRemovals: this.deferredRemovals,
       firstResponseDue: this.mustSendEmpty(),
       mustRemove: [],
@@ -349,7 +403,7 @@ export abstract class Cursor implements Subscription, ViewSubscriber, SentItems 
     for (;;) {
       const change = this.#nackRetries.next(this.view, (id) => this.lastSent(id));
       if (change === undefined) return undefined;
-      const { frame } = this.compose(retryInput(this.#input(false)), [change]);
+      const { frame } = this.compose(retryInput(this.#input(() => false)), [change]);
       if (frame !== undefined) return frame;
     }
   }

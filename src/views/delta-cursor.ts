@@ -2,7 +2,7 @@ import type { Access } from '../model/access.ts';
 import { isVariant } from '../model/catalog.ts';
 import { NO_PARAMETERS } from '../model/parameters.ts';
 import { entryId, itemId, type Selection, type SelectionEntry } from '../model/selection.ts';
-import type { EarlierState, Encoding, Subscriber } from '../model/subscription.ts';
+import type { Defers, EarlierState, Encoding, Subscriber } from '../model/subscription.ts';
 import type { Change } from './change.ts';
 import {
   type Absences,
@@ -52,7 +52,9 @@ export class DeltaCursor extends Cursor {
 
   resume({ initialVersions, waitForAll = false }: EarlierState): void {
     this.#waitForAll = waitForAll;
-    if (initialVersions !== undefined) this.#clientVersions = new Map(initialVersions);
+    if (initialVersions === undefined) return;
+    this.#clientVersions = new Map(initialVersions);
+    this.resumed = initialVersions.size > 0;
   }
 
   override select(
@@ -128,12 +130,12 @@ export class DeltaCursor extends Cursor {
     );
   }
 
-  protected override takeChanges(deferRemovals: boolean): Frame | undefined {
+  protected override takeChanges(defers: Defers): Frame | undefined {
     const versions =
       this.#clientVersions !== undefined && this.awaitsFirstAnswer()
         ? new Map(this.#clientVersions)
         : undefined;
-    const frame = super.takeChanges(deferRemovals);
+    const frame = super.takeChanges(defers);
     // If nothing was sent, no response has covered them.
     if (frame === undefined && versions !== undefined) this.#clientVersions = versions;
     return frame;

@@ -51,7 +51,10 @@ export interface CursorStep {
   /** The revision where it begins; -1: from nothing. */
   readonly from: number;
   readonly resend: ResendItems | undefined;
-  readonly deferRemovals: boolean;
+  /** Ids of the removals that are deferred. */
+  readonly deferred: string;
+  /** What earlier responses deferred: cursors that took the same responses have the same object. */
+  readonly deferredBefore: ReadonlyMap<string, RetainedResource> | undefined;
   readonly firstResponseDue: boolean;
   readonly encoding: Encoding;
 }
@@ -67,4 +70,6 @@ export interface RetainedResource {
   readonly errorsSentUpTo?: number;
   /** When the update that removed it arrived, if the removal was deferred. */
   readonly receivedAt?: number | undefined;
+  /** When its removal was first deferred, by `Clock.now()`. */
+  readonly deferredAt?: number;
 }

@@ -19,9 +19,9 @@ export interface CompositionInput {
   readonly headAt: number | undefined;
   /** The revision up to which the subscriber has got the errors of an item. */
   readonly errorsSentUpTo: (item: Item) => number;
-  /** Removals are deferred: SotW sends the old and the new resources, delta only the additions. */
-  readonly deferRemovals: boolean;
-  /** What earlier responses deferred; it goes now unless `deferRemovals`. */
+  /** Whether a removal is deferred: SotW sends the old and the new resources, delta only the additions. */
+  readonly defers: (removed: RetainedResource) => boolean;
+  /** What earlier responses deferred; it goes now unless it is deferred again. */
   readonly deferredRemovals: ReadonlyMap<string, RetainedResource> | undefined;
   /** The first response of a subscription is due even if there is nothing in it (protocol §3.9, §4.7). */
   readonly firstResponseDue: boolean;
@@ -107,8 +107,9 @@ export class ResponseContent {
   /** The client keeps this resource for now, and gets its errors with its removal. */
   defer(item: Item, variant: Variant): void {
     this.#newlyDeferred.add(item.id);
-    const { headAt: receivedAt, errorsSentUpTo } = this.input;
-    this.deferred.set(item.id, { item, variant, errorsSentUpTo: errorsSentUpTo(item), receivedAt });
+    const { headAt: receivedAt, errorsSentUpTo, now: deferredAt } = this.input;
+    const retained = { item, variant, errorsSentUpTo: errorsSentUpTo(item), receivedAt, deferredAt };
+    this.deferred.set(item.id, retained);
   }
 
   /** The errors of an item, unless its removal is or was deferred. */

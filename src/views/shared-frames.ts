@@ -56,7 +56,8 @@ function sameStep(a: CursorStep, b: CursorStep): boolean {
     a.from === b.from &&
     a.resend === b.resend &&
     a.encoding === b.encoding &&
-    a.deferRemovals === b.deferRemovals &&
+    a.deferred === b.deferred &&
+    a.deferredBefore === b.deferredBefore &&
     a.firstResponseDue === b.firstResponseDue
   );
 }

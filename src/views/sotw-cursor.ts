@@ -1,5 +1,5 @@
 import { isVariant } from '../model/catalog.ts';
-import type { EarlierState } from '../model/subscription.ts';
+import type { Defers, EarlierState } from '../model/subscription.ts';
 import type { Change } from './change.ts';
 import { hasEverything } from './client-versions.ts';
 import { composeSotw } from './compose-sotw.ts';
@@ -20,6 +20,7 @@ export class SotwCursor extends Cursor {
   resume({ possiblyHeld, contentVersion }: EarlierState): void {
     this.#possiblyHeld = possiblyHeld;
     this.#contentVersion = contentVersion;
+    this.resumed = possiblyHeld !== undefined;
   }
 
   /** What the client has from an earlier stream is as good as a response. */
@@ -43,8 +44,8 @@ export class SotwCursor extends Cursor {
     return false;
   }
 
-  protected override takeChanges(deferRemovals: boolean): Frame | undefined {
-    if (!this.#hasEverything()) return super.takeChanges(deferRemovals);
+  protected override takeChanges(defers: Defers): Frame | undefined {
+    if (!this.#hasEverything()) return super.takeChanges(defers);
     this.#hadEverything = true;
     this.advance();
     return undefined;

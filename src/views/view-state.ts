@@ -72,7 +72,8 @@ export class ViewState implements WholeState, ViewSubscriber {
     const step: CursorStep = {
       from: -1,
       resend: undefined,
-      deferRemovals: false,
+      deferred: '',
+      deferredBefore: undefined,
       firstResponseDue: true,
       encoding,
     };
@@ -86,7 +87,7 @@ export class ViewState implements WholeState, ViewSubscriber {
         controlPlane: this.#pool.controlPlane,
         headAt: undefined,
         errorsSentUpTo: () => -1,
-        deferRemovals: false,
+        defers: () => false,
         deferredRemovals: undefined,
         firstResponseDue: true,
         allItems: true,

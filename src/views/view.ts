@@ -18,6 +18,7 @@ import { everShown, type Item } from './item.ts';
 import { type Items, LayeredItems } from './layered-items.ts';
 import { Permitted } from './permitted.ts';
 import { SharedFrames } from './shared-frames.ts';
+import { ViewReferences } from './view-references.ts';
 import type { ViewSubscriber } from './view-subscriber.ts';
 
 /** Up to so many forms are looked at one by one. */
@@ -66,6 +67,7 @@ export class View {
   version = '';
   /** Encoded responses that lead to `head`, by where they start and their encoding. */
   readonly frames = new SharedFrames();
+  readonly references = new ViewReferences(this);
   readonly #subscribers = new Set<ViewSubscriber>();
   /** Of the only peer that subscribes. */
   #payer: Payer | undefined;
@@ -211,6 +213,7 @@ export class View {
     this.headAt = commit.receivedAt;
     if (commit.version !== undefined) this.version = commit.version;
     this.frames.clear();
+    this.references.clear();
     if (this.#changeLog.isLong(this.#own.size)) this.#prune();
     return true;
   }

@@ -25,6 +25,7 @@ describe('configuration: what is accepted', () => {
         sotwVersions: 'VERBATIM',
         plainClients: 'PLAIN',
         legacyWildcard: undefined,
+        removalGraceMs: 15_000,
         maxConnectionAgeMs: undefined,
         clientStatus: { enabled: true, principals: [] },
       },

@@ -38,10 +38,13 @@ describe('make before break: a real Envoy under constant requests while clusters
     });
   }
 
-  it('a control plane that breaks before it makes is noticed: such requests fail, and are counted', async () => {
+  it('§8.6 a control plane that breaks before it makes costs requests with removal_grace 0, and none without', async () => {
     for (const way of ways.slice(0, 2)) {
-      const { answers } = await swapClusters(setting, { ...way, ...busy, swaps: 4, order: 'broken' });
+      const broken = { ...way, ...busy, swaps: 4, order: 'broken' } as const;
+      const { answers } = await swapClusters(setting, { ...broken, removal_grace: '0s' });
       expect(answers.get('503'), show(answers)).to.be.greaterThan(0);
+      const kept = (await swapClusters(setting, broken)).answers;
+      expect([...kept.keys()].toSorted(), show(kept)).to.deep.equal(['200 one', '200 two']);
     }
   });
 });

@@ -104,8 +104,8 @@ const mutations: readonly Wrong[] = [
     name: 'removals do not wait for the other types',
     rule: 6,
     file: 'src/downstream/send-order.ts',
-    right: 'deferRemovals = due > (type.subscription.due ? 1 : 0);',
-    wrong: 'deferRemovals = false;',
+    right: 'defersAll = due > (type.subscription.due ? 1 : 0);',
+    wrong: 'defersAll = false;',
   },
   {
     name: 'a change of a variant does not wait',

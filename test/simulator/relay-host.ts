@@ -430,6 +430,7 @@ class Running {
       request: () => undefined,
       response: () => undefined,
       coalesced: () => undefined,
+      overdue: () => undefined,
       rejected: (reason) => note(() => `${plan.id} refuses: ${reason}`),
       nack: () => undefined,
       canaryAnswered: () => undefined,

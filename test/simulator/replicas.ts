@@ -34,6 +34,7 @@ const streamEvents: StreamEvents = {
   request: nothing,
   response: nothing,
   coalesced: nothing,
+  overdue: nothing,
   rejected: nothing,
   nack: nothing,
   canaryAnswered: nothing,

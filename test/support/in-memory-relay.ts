@@ -253,6 +253,8 @@ export class InMemoryRelay {
         measured?.response(url, transport, response);
       },
       coalesced: (url, count) => this.events.push(`overtaken ${short(url)} ${count}`),
+      overdue: (url, what, names) =>
+        this.events.push(`overdue ${short(url)} ${what} ${names.join(' ')}`.trim()),
       rejected: (reason) => this.events.push(`rejected ${reason}`),
       nack: (url, _node, version, error) =>
         this.events.push(`nack ${short(url)} ${version} ${error.message}`),

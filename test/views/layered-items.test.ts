@@ -6,7 +6,7 @@ import { DeltaDiscoveryResponseSchema } from '../../src/gen/envoy/service/discov
 import { resourceName } from '../../src/model/brand.ts';
 import { NO_PARAMETERS } from '../../src/model/parameters.ts';
 import { Selection } from '../../src/model/selection.ts';
-import { encoding, type Subscription } from '../../src/model/subscription.ts';
+import { defersNothing, encoding, type Subscription } from '../../src/model/subscription.ts';
 import { type Interest, transaction } from '../../src/model/transaction.ts';
 import { ALLOW_ALL } from '../../src/security/authorization.ts';
 import { Views } from '../../src/views/views.ts';
@@ -83,7 +83,7 @@ class Client {
   }
 
   take(): void {
-    const frame = this.subscription.take(false);
+    const frame = this.subscription.take(defersNothing);
     if (frame === undefined) return;
     const response = fromBinary(DeltaDiscoveryResponseSchema, frame.bytes.subarray(5));
     for (const { name, resource } of response.resources) {

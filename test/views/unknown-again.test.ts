@@ -5,7 +5,7 @@ import { DeltaDiscoveryResponseSchema } from '../../src/gen/envoy/service/discov
 import { resourceName } from '../../src/model/brand.ts';
 import { internParameters } from '../../src/model/parameters.ts';
 import { Selection } from '../../src/model/selection.ts';
-import { encoding } from '../../src/model/subscription.ts';
+import { defersNothing, encoding } from '../../src/model/subscription.ts';
 import { transaction } from '../../src/model/transaction.ts';
 import { ALLOW_ALL } from '../../src/security/authorization.ts';
 import { Views } from '../../src/views/views.ts';
@@ -59,7 +59,7 @@ function start() {
   ]);
   const client = views.open(cds, asDelta, selection, ALLOW_ALL, { wake: () => undefined, payer: undefined });
   const takes = (): string[] => {
-    const response = client.take(false);
+    const response = client.take(defersNothing);
     // Without the five bytes of the gRPC prefix.
     return response === undefined
       ? []

@@ -7,7 +7,7 @@ import { UNCONSTRAINED } from '../../src/model/constraints.ts';
 import { NO_PARAMETERS } from '../../src/model/parameters.ts';
 import type { Payer } from '../../src/model/payer.ts';
 import { Selection } from '../../src/model/selection.ts';
-import { encoding, type Response, type Subscription } from '../../src/model/subscription.ts';
+import { defersNothing, encoding, type Response, type Subscription } from '../../src/model/subscription.ts';
 import { type Interest, type Transaction, transaction } from '../../src/model/transaction.ts';
 import { ALLOW_ALL } from '../../src/security/authorization.ts';
 import { Views } from '../../src/views/views.ts';
@@ -103,9 +103,9 @@ describe('views', () => {
       const bench = new Bench();
       const subscriptions = Array.from({ length: 5 }, () => bench.open());
       bench.full({ a: '1' });
-      const first = subscriptions.map((one) => one.take(false)?.bytes);
+      const first = subscriptions.map((one) => one.take(defersNothing)?.bytes);
       bench.full({ a: '2' });
-      const second = subscriptions.map((one) => one.take(false)?.bytes);
+      const second = subscriptions.map((one) => one.take(defersNothing)?.bytes);
       expect(new Set(first).size).to.equal(1);
       expect(new Set(second).size).to.equal(1);
       expect(first[0]).not.to.equal(second[0]);
@@ -115,13 +115,13 @@ describe('views', () => {
       const bench = new Bench();
       const [quick, slow] = [bench.open(), bench.open()];
       bench.full({ a: '1' });
-      quick.take(false);
-      slow.take(false);
+      quick.take(defersNothing);
+      slow.take(defersNothing);
       bench.full({ a: '2' });
-      quick.take(false);
+      quick.take(defersNothing);
       bench.full({ a: '2', b: '1' });
       const late = bench.open();
-      const [one, two, three] = [quick, slow, late].map((subscription) => subscription.take(false));
+      const [one, two, three] = [quick, slow, late].map((subscription) => subscription.take(defersNothing));
       expect(two?.bytes).to.equal(one?.bytes);
       expect(three?.bytes).to.equal(one?.bytes);
       // What was new to each of them differs.
@@ -134,7 +134,7 @@ describe('views', () => {
       const subscriptions = [bench.open(named('a', 'b')), bench.open(named('b', 'a'))];
       expect([...bench.views.all()]).to.have.length(1);
       bench.full({ a: '1', b: '1' });
-      const [one, other] = subscriptions.map((subscription) => subscription.take(false)?.bytes);
+      const [one, other] = subscriptions.map((subscription) => subscription.take(defersNothing)?.bytes);
       expect(one).to.equal(other);
       expect(bench.journal).to.deep.equal(['+a', '+b']);
     });
@@ -145,12 +145,12 @@ describe('views', () => {
       const bench = new Bench();
       const [one, other] = [bench.open(), bench.open()];
       bench.full({ a: '1' });
-      const early = one.take(false);
+      const early = one.take(defersNothing);
       // Another selection moves this client's last nonce past the shared frame's.
       other.select(named('a'), ALLOW_ALL, new Set(), []);
-      const own = other.take(false);
+      const own = other.take(defersNothing);
       other.select(named('*'), ALLOW_ALL, new Set([' *']), []);
-      const again = other.take(false);
+      const again = other.take(defersNothing);
       expect(contents(again)).to.deep.equal({ a: '1' });
       expect(Number(own?.serial)).to.be.greaterThan(Number(early?.serial));
       expect(Number(again?.serial)).to.be.greaterThan(Number(own?.serial));
@@ -162,7 +162,8 @@ describe('views', () => {
       const subscriptions = [bench.open(), bench.open(named('a'))];
       for (let round = 0; round < 5; round++) {
         bench.full({ a: String(round) });
-        for (const subscription of subscriptions) serials.push(Number(subscription.take(false)?.serial));
+        for (const subscription of subscriptions)
+          serials.push(Number(subscription.take(defersNothing)?.serial));
       }
       expect(serials).to.deep.equal(serials.toSorted((a, b) => a - b));
       expect(new Set(serials).size).to.equal(serials.length);
@@ -174,12 +175,12 @@ describe('views', () => {
       const bench = new Bench();
       const slow = bench.open();
       bench.full({ a: '0' });
-      slow.take(false);
+      slow.take(defersNothing);
       for (let update = 1; update <= 10; update++) bench.full({ a: String(update) });
-      expect(contents(slow.take(false))).to.deep.equal({ a: '10' });
+      expect(contents(slow.take(defersNothing))).to.deep.equal({ a: '10' });
       expect(slow.takeCoalesced()).to.equal(9);
       expect(slow.takeCoalesced(), 'since the last call').to.equal(0);
-      expect(slow.take(false)).to.equal(undefined);
+      expect(slow.take(defersNothing)).to.equal(undefined);
     });
 
     it('who keeps up overtakes nothing', () => {
@@ -187,7 +188,7 @@ describe('views', () => {
       const quick = bench.open();
       for (let update = 0; update < 10; update++) {
         bench.full({ a: String(update) });
-        quick.take(false);
+        quick.take(defersNothing);
       }
       expect(quick.takeCoalesced()).to.equal(0);
     });
@@ -196,10 +197,10 @@ describe('views', () => {
       const bench = new Bench();
       const slow = bench.open();
       bench.full({ a: '1' });
-      slow.take(false);
+      slow.take(defersNothing);
       bench.full({ a: '2' });
       bench.full({ a: '1' });
-      expect(slow.take(false)).to.equal(undefined);
+      expect(slow.take(defersNothing)).to.equal(undefined);
     });
   });
 
@@ -212,7 +213,7 @@ describe('views', () => {
       const all = [bench.open(), bench.open()];
       for (let update = 0; update < 50; update++) {
         bench.full(tenWith(String(update)));
-        for (const one of all) one.take(false);
+        for (const one of all) one.take(defersNothing);
       }
       expect(bench.history).to.equal(10);
     });
@@ -221,15 +222,15 @@ describe('views', () => {
       const bench = new Bench();
       const [quick, slow] = [bench.open(), bench.open()];
       bench.full(tenWith('first'));
-      slow.take(false);
+      slow.take(defersNothing);
       let most = 0;
       for (let update = 0; update < 1000; update++) {
         bench.full(tenWith(String(update)));
-        quick.take(false);
+        quick.take(defersNothing);
         most = Math.max(most, bench.history);
       }
       expect(most).to.be.lessThan(150);
-      expect(contents(slow.take(false))).to.deep.equal(tenWith('999'));
+      expect(contents(slow.take(defersNothing))).to.deep.equal(tenWith('999'));
       expect(bench.history).to.equal(10);
     });
 
@@ -239,32 +240,32 @@ describe('views', () => {
       const slow: Subscription[] = [];
       for (let update = 0; update < 500; update++) {
         bench.full(tenWith(String(update)));
-        quick.take(false);
+        quick.take(defersNothing);
         if (update % 100 !== 50) continue;
         const one = bench.open();
-        one.take(false);
+        one.take(defersNothing);
         slow.push(one);
       }
       // Ten items, each as the head and five cursors see it, and what came since the last pruning.
       expect(bench.history).to.be.lessThan(10 * 6 + 100);
-      for (const one of slow) expect(contents(one.take(false))).to.deep.equal(tenWith('499'));
+      for (const one of slow) expect(contents(one.take(defersNothing))).to.deep.equal(tenWith('499'));
     });
 
     it('of resources that come and go for ever stays bounded', () => {
       const bench = new Bench();
       const [quick, slow] = [bench.open(), bench.open()];
       bench.full({ stays: '1' });
-      slow.take(false);
+      slow.take(defersNothing);
       let most = 0;
       for (let update = 0; update < 1000; update++) {
         bench.full({ stays: '1', [`passing-${update}`]: '1' });
-        quick.take(false);
+        quick.take(defersNothing);
         most = Math.max(most, bench.history);
       }
       expect(most).to.be.lessThan(400);
-      expect(contents(slow.take(false))).to.deep.equal({ stays: '1', 'passing-999': '1' });
+      expect(contents(slow.take(defersNothing))).to.deep.equal({ stays: '1', 'passing-999': '1' });
       bench.full({ stays: '1' });
-      for (const one of [quick, slow]) one.take(false);
+      for (const one of [quick, slow]) one.take(defersNothing);
       expect(bench.history).to.equal(1);
     });
 
@@ -272,11 +273,11 @@ describe('views', () => {
       const bench = new Bench();
       const slow = bench.open(named('a', 'b'));
       bench.full({ a: '1', b: '1' });
-      slow.take(false);
+      slow.take(defersNothing);
       for (let update = 0; update < 300; update++) bench.full({ a: '1', b: String(update) });
       slow.select(named('a', 'c'), ALLOW_ALL, new Set([' c']), []);
       for (let update = 0; update < 300; update++) bench.full({ a: '1', c: String(update) });
-      const response = slow.take(false);
+      const response = slow.take(defersNothing);
       expect(contents(response)).to.deep.equal({ a: '1', c: '299' });
       expect(
         response?.changed.map(({ name }) => String(name)),
@@ -401,7 +402,7 @@ describe('views', () => {
       bench.full({ a: '1' });
       first.close();
       bench.clock.advance(500);
-      expect(contents(bench.open(named('a')).take(false))).to.deep.equal({ a: '1' });
+      expect(contents(bench.open(named('a')).take(defersNothing))).to.deep.equal({ a: '1' });
       bench.clock.advance(5000);
       expect(bench.journal).to.deep.equal(['+a']);
     });
@@ -410,9 +411,9 @@ describe('views', () => {
       const bench = new Bench();
       const one = bench.open(named('a'));
       bench.full({ a: '1' });
-      one.take(false);
+      one.take(defersNothing);
       bench.says({ removals: [{ name: resourceName('a'), constraints: UNCONSTRAINED }] });
-      expect(contents(one.take(false))).to.deep.equal({});
+      expect(contents(one.take(defersNothing))).to.deep.equal({});
     });
   });
 });

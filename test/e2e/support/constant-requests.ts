@@ -1,7 +1,12 @@
 import { Agent, request } from 'node:http';
 import { text } from 'node:stream/consumers';
 
-/** Requests to one URL on several connections, each as soon as the one before is answered; answers are counted. */
+import { setTimeout as sleep } from 'node:timers/promises';
+
+/**
+ * Requests to one URL on several connections, each as soon as the one before is answered, or so many a second; answers
+ * are counted.
+ */
 export class ConstantRequests implements AsyncDisposable {
   /** `status body`, or why there was none. */
   readonly answers = new Map<string, number>();
@@ -9,9 +14,11 @@ export class ConstantRequests implements AsyncDisposable {
   readonly #url: string;
   readonly #agent: Agent;
   readonly #running: Promise<unknown>;
+  readonly #pause: number;
   #stopped = false;
 
-  constructor(url: string, connections = 4) {
+  constructor(url: string, connections = 4, perSecond?: number) {
+    this.#pause = perSecond === undefined ? 0 : (connections * 1000) / perSecond;
     this.#url = url;
     this.#agent = new Agent({ keepAlive: true, maxSockets: connections });
     this.#running = Promise.all(Array.from({ length: connections }, () => this.#run()));
@@ -33,8 +40,11 @@ export class ConstantRequests implements AsyncDisposable {
 
   async #run(): Promise<void> {
     while (!this.#stopped) {
+      const next = performance.now() + this.#pause;
       this.last = await this.#ask();
       this.answers.set(this.last, (this.answers.get(this.last) ?? 0) + 1);
+      const left = next - performance.now();
+      if (this.#pause > 0 && left > 0) await sleep(left);
     }
   }
 

@@ -41,8 +41,10 @@ type Asked = z.infer<typeof asked>;
 export type Stats = z.infer<typeof stats>;
 
 export interface ControlPlaneOptions {
-  /** SnapshotCache without `ads`, or a LinearCache per type. */
+  /** A SnapshotCache, or a LinearCache per type. */
   readonly cache: 'snapshot' | 'linear';
+  /** SnapshotCache's own flag `ads`: types in order, and no answer to a request that names less than there is. */
+  readonly ordered?: boolean;
   /** What a Snapshot is kept by: one for all nodes, node.id, or node.metadata.env. */
   readonly key?: 'one' | 'id' | 'env';
   /** Reads resource_locators as plain names, which it ignores by default. */
@@ -68,8 +70,10 @@ export class ControlPlane implements AsyncDisposable {
   }
 
   static async start(binary: string, options: ControlPlaneOptions): Promise<ControlPlane> {
-    const { cache, key = 'one', locators = false, ads = true, address = '127.0.0.1:0' } = options;
-    const args = ['-cache', cache, '-key', key, `-locators=${locators}`, `-ads=${ads}`, '-listen', address];
+    const { cache, key = 'one', ordered = false, locators = false, ads = true } = options;
+    const { address = '127.0.0.1:0' } = options;
+    const flags = [`-ordered=${ordered}`, `-locators=${locators}`, `-ads=${ads}`];
+    const args = ['-cache', cache, '-key', key, ...flags, '-listen', address];
     const child = new Process({ command: binary, args });
     const xds = await child.line(/^listening xds (\S+)/);
     const control = await child.line(/^listening control (\S+)/);

@@ -13,6 +13,7 @@ export interface Swaps {
   readonly swaps: number;
   /** `broken`: the old cluster goes before the route leads to the new one. */
   readonly order: 'make before break' | 'broken';
+  readonly removal_grace?: string;
   /** Bytes of each cluster, more than `window` keep Envoy busy. */
   readonly size: number;
   readonly window: number;
@@ -75,11 +76,12 @@ class Site {
  * once, and y only when it has asked for its endpoints and got them.
  */
 export async function swapClusters(setting: EnvoySetting, options: Swaps): Promise<SwapsOutcome> {
-  const { transport, protocol, swaps, order, size, window } = options;
+  const { transport, protocol, swaps, order, size, window, removal_grace = '15s' } = options;
   await using plane = await ModelPlane.start(realBody);
   const site = new Site(plane, setting, size);
   site.begin();
-  await using relay = await RelayProcess.start({ upstreams: [upstream(plane.address, protocol)] });
+  const xds = { removal_grace };
+  await using relay = await RelayProcess.start({ upstreams: [upstream(plane.address, protocol)], xds });
   await using envoy = await Envoy.start(setting.envoyBinary, { xds: relay.xds, transport, window });
   await envoy.answers('web', '/', 'one');
   await using requests = new ConstantRequests(await envoy.url('web'));

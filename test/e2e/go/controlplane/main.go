@@ -31,16 +31,17 @@ func main() {
 	kind := flag.String("cache", "snapshot", "snapshot or linear")
 	key := flag.String("key", "one", "what a Snapshot is kept by: one (for all nodes), id, or env (node.metadata.env)")
 	locators := flag.Bool("locators", false, "read resource_locators as plain names")
+	ordered := flag.Bool("ordered", false, "the SnapshotCache's own flag ads: types in order, and no answer to less than the snapshot has")
 	ads := flag.Bool("ads", true, "serve ADS beside the services of single types")
 	flag.Parse()
-	if err := run(*listen, *control, *kind, *key, *locators, *ads); err != nil {
+	if err := run(*listen, *control, *kind, *key, *ordered, *locators, *ads); err != nil {
 		fmt.Fprintln(os.Stderr, "controlplane:", err)
 		os.Exit(1)
 	}
 }
 
-func run(listen, control, kind, key string, locators, ads bool) error {
-	store, err := newStore(kind, key)
+func run(listen, control, kind, key string, ordered, locators, ads bool) error {
+	store, err := newStore(kind, key, ordered)
 	if err != nil {
 		return err
 	}

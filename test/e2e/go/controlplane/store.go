@@ -50,15 +50,15 @@ func (by nodeKey) ID(node *corev3.Node) string {
 	return everybody
 }
 
-func newStore(kind, key string) (*store, error) {
+func newStore(kind, key string, ordered bool) (*store, error) {
 	switch kind {
 	case "snapshot":
-		// Not ads: with it, requests that do not name the whole snapshot are left without an answer.
+		// With ordered (its ads), requests that do not name the whole snapshot are left without an answer.
 		var hash cache.NodeHash = nodeKey(key)
 		if key == "id" {
 			hash = cache.IDHash{} // what go-control-plane has for it
 		}
-		c := cache.NewSnapshotCache(false, hash, nil)
+		c := cache.NewSnapshotCache(ordered, hash, nil)
 		return &store{c, func(u update) error { return replaceSnapshot(c, u) }}, nil
 	case "linear":
 		linears, caches := map[string]*cache.LinearCache{}, map[string]cache.Cache{}

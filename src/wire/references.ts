@@ -1,0 +1,89 @@
+import { referenceFields } from '../gen/reference-fields.ts';
+import { type Reference, type References, reference, type Variant } from '../model/resource.ts';
+import { bytesTag, MessageReader } from '../protobuf/message-reader.ts';
+
+/** What a field leads to: the name of a resource of this type, an Any, or a message. The entries of a map are messages. */
+interface Part {
+  readonly to: string;
+  readonly inMap: boolean;
+}
+type Parts = ReadonlyMap<number, Part>;
+
+const [typeUrlTag, valueTag] = [bytesTag(1), bytesTag(2)];
+/** As deep as protobuf itself reads. */
+const deepest = 100;
+const nothing: References = new Set();
+
+/** Their tables as text, until the first body has such a message. */
+let written: ReadonlyMap<string, string> | undefined;
+const tables = new Map<string, Parts | undefined>();
+
+const known = new WeakMap<Uint8Array, References>();
+
+/** What a resource refers to, read once for all that have the same body. */
+export function referencesOf({ payload }: Pick<Variant, 'payload'>): References {
+  if (payload === undefined) return nothing;
+  const before = known.get(payload.bytes);
+  if (before !== undefined) return before;
+  const found = new Set<Reference>();
+  try {
+    readAny(new MessageReader(payload.bytes), found, 0);
+  } catch {
+    // What was read of it before the fault counts.
+  }
+  const references = found.size === 0 ? nothing : found;
+  known.set(payload.bytes, references);
+  return references;
+}
+
+function readAny(reader: MessageReader, found: Set<Reference>, depth: number): void {
+  let type = '';
+  let value: MessageReader | undefined;
+  while (reader.next()) {
+    if (reader.tag === typeUrlTag) type = reader.lossyText();
+    else if (reader.tag === valueTag) value = reader.message();
+  }
+  const parts = partsOf(type.slice(type.lastIndexOf('/') + 1));
+  if (parts !== undefined && value !== undefined) readMessage(value, parts, found, depth);
+}
+
+function readMessage(reader: MessageReader, parts: Parts, found: Set<Reference>, depth: number): void {
+  if (depth > deepest) return;
+  while (reader.next()) {
+    const part = parts.get(reader.field);
+    if (part === undefined || reader.tag !== bytesTag(reader.field)) continue;
+    if (!part.inMap) readPart(reader, part.to, found, depth + 1);
+    else
+      for (const entry = reader.message(); entry.next(); )
+        if (entry.tag === valueTag) readPart(entry, part.to, found, depth + 1);
+  }
+}
+
+function readPart(reader: MessageReader, to: string, found: Set<Reference>, depth: number): void {
+  if (to === 'any') readAny(reader.message(), found, depth);
+  else if (to.includes('.')) {
+    const parts = partsOf(to);
+    if (parts !== undefined) readMessage(reader.message(), parts, found, depth);
+  } else found.add(reference(to, reader.lossyText()));
+}
+
+/** Undefined: this message refers to nothing. */
+function partsOf(message: string): Parts | undefined {
+  if (tables.has(message)) return tables.get(message);
+  written ??= new Map(
+    referenceFields
+      .trim()
+      .split('\n')
+      .map((line) => [line.slice(0, line.indexOf(' ')), line.slice(line.indexOf(' ') + 1)]),
+  );
+  const text = written.get(message);
+  const parts = text === undefined ? undefined : new Map(text.split(' ').map(partOf));
+  // What is not in the table is named by a control plane, so it is not kept.
+  if (parts !== undefined) tables.set(message, parts);
+  return parts;
+}
+
+function partOf(text: string): [number, Part] {
+  const [number = '', to = ''] = text.split(':');
+  return [Number(number), { to: to.replace('*', ''), inMap: to.startsWith('*') }];
+}

@@ -1,0 +1,284 @@
+import { expect } from 'chai';
+import type {
+  DeltaDiscoveryResponse,
+  DiscoveryResponse,
+} from '../../src/gen/envoy/service/discovery/v3/discovery_pb.ts';
+import { resourceName, typeUrl } from '../../src/model/brand.ts';
+import { UNCONSTRAINED } from '../../src/model/constraints.ts';
+import { typeInfo } from '../../src/model/types.ts';
+import {
+  type DeltaClient,
+  InMemoryRelay,
+  namedHolder,
+  resources,
+  type SotwClient,
+  type,
+} from '../support/in-memory-relay.ts';
+import { realPut } from '../support/real-bodies.ts';
+
+const grace = 15_000;
+const makeLab = (): InMemoryRelay => new InMemoryRelay({ limits: { removalGraceMilliseconds: grace } });
+
+const clusters = (lab: InMemoryRelay, ...names: readonly string[]): void =>
+  lab.says({
+    type: type('cds'),
+    complete: true,
+    puts: names.map((name) => realPut('cds', name, { type: 'STATIC' })),
+  });
+
+const route = (lab: InMemoryRelay, to: string, name = 'r'): void => {
+  const routes = [{ match: { prefix: '/' }, route: { cluster: to } }];
+  const virtualHosts = [{ name: 'all', domains: ['*'], routes }];
+  lab.says({ type: type('rds'), holder: namedHolder, puts: [realPut('rds', name, { virtualHosts })] });
+};
+
+const gone = (lab: InMemoryRelay, short: string, name: string): void =>
+  lab.says({
+    type: type(short),
+    holder: namedHolder,
+    removals: [{ name: resourceName(name), constraints: UNCONSTRAINED }],
+  });
+
+function line(response: DiscoveryResponse | DeltaDiscoveryResponse): string {
+  const { short } = typeInfo(typeUrl(response.typeUrl));
+  const there = Object.keys(resources(response)).toSorted();
+  const removed = 'removedResources' in response ? response.removedResources.map((name) => `-${name}`) : [];
+  return [short, ...there, ...removed].join(' ');
+}
+
+/** What a client is told, each response accepted at once. */
+interface Accepting {
+  told(): string[];
+  /** Without an answer. */
+  heard(): string[];
+  accept(): void;
+  reject(): void;
+  /** Of the responses so far. */
+  readonly nonces: readonly string[];
+}
+
+function accepting(
+  client: SotwClient | DeltaClient,
+  names: Readonly<Record<string, readonly string[]>>,
+): Accepting {
+  const pending: ((errorDetail?: { readonly code: number; readonly message: string }) => void)[] = [];
+  const nonces: string[] = [];
+  const accept = (): void => {
+    for (const run of pending.splice(0)) run();
+  };
+  const reject = (): void => {
+    for (const run of pending.splice(0)) run({ code: 13, message: 'rejected' });
+  };
+  const heard = (): string[] =>
+    client.received().map((response) => {
+      const { short } = typeInfo(typeUrl(response.typeUrl));
+      nonces.push(response.nonce);
+      pending.push((errorDetail) => {
+        if ('removedResources' in response)
+          client.send(short, { responseNonce: response.nonce, ...(errorDetail && { errorDetail }) });
+        else {
+          const { versionInfo, nonce: responseNonce } = response;
+          const resourceNames = [...(names[short] ?? [])];
+          client.send(short, {
+            versionInfo,
+            responseNonce,
+            resourceNames,
+            ...(errorDetail && { errorDetail }),
+          });
+        }
+      });
+      return line(response);
+    });
+  const told = (): string[] => {
+    const all: string[] = [];
+    for (let more = heard(); more.length > 0; more = heard()) {
+      all.push(...more);
+      accept();
+    }
+    return all;
+  };
+  return { told, heard, accept, reject, nonces };
+}
+
+/** An Envoy with cluster x and the route r to it. */
+function settled(
+  protocol: 'sotw' | 'delta',
+  lab: InMemoryRelay = makeLab(),
+): { lab: InMemoryRelay; client: Accepting } {
+  const raw = protocol === 'sotw' ? lab.sotw() : lab.delta();
+  const client = accepting(raw, { rds: ['r'] });
+  raw.send('cds');
+  clusters(lab, 'x');
+  client.told();
+  raw.send('rds', protocol === 'sotw' ? { resourceNames: ['r'] } : { resourceNamesSubscribe: ['r'] });
+  route(lab, 'x');
+  client.told();
+  return { lab, client };
+}
+
+for (const protocol of ['sotw', 'delta'] as const) {
+  const [union, exact] = protocol === 'sotw' ? ['cds x y', 'cds y'] : ['cds y', 'cds -x'];
+
+  describe(`what a client still refers to (${protocol})`, () => {
+    it('§8.6 a cluster stays until the client has accepted routes that do not lead to it', () => {
+      const { lab, client } = settled(protocol);
+      clusters(lab, 'y');
+      expect(client.told()).to.deep.equal([union]);
+      route(lab, 'y');
+      expect(client.heard()).to.deep.equal(['rds r']);
+      client.accept();
+      expect(client.told()).to.deep.equal([exact]);
+    });
+
+    it('§8.6 a removal alone says nothing until then', () => {
+      const { lab, client } = settled(protocol);
+      clusters(lab, 'x', 'y');
+      client.told();
+      clusters(lab, 'y');
+      expect(client.told()).to.deep.equal([]);
+      route(lab, 'y');
+      expect(client.told()).to.deep.equal(['rds r', exact]);
+    });
+
+    it('§8.6 what nothing refers to goes at once', () => {
+      const { lab, client } = settled(protocol);
+      clusters(lab, 'x', 'z');
+      client.told();
+      clusters(lab, 'x');
+      expect(client.told()).to.deep.equal([protocol === 'sotw' ? 'cds x' : 'cds -z']);
+    });
+
+    it('§8.6 routes that the client rejects still lead to the cluster', () => {
+      const { lab, client } = settled(protocol);
+      clusters(lab, 'y');
+      client.told();
+      route(lab, 'y');
+      expect(client.heard()).to.deep.equal(['rds r']);
+      client.reject();
+      expect(client.told()).to.deep.equal([]);
+      route(lab, 'y', 'r');
+      lab.clock.advance(grace);
+      expect(client.told()).to.deep.equal([exact]);
+      expect(lab.events).to.include('overdue cds removal x');
+    });
+
+    it('§8.6 after removal_grace it goes, and that is told', () => {
+      const { lab, client } = settled(protocol);
+      clusters(lab, 'y');
+      expect(client.told()).to.deep.equal([union]);
+      lab.clock.advance(grace - 1);
+      expect(client.told()).to.deep.equal([]);
+      lab.clock.advance(1);
+      expect(client.told()).to.deep.equal([exact]);
+      expect(lab.events).to.include('overdue cds removal x');
+    });
+
+    it('§8.6 what comes back in the meantime is not removed', () => {
+      const { lab, client } = settled(protocol);
+      clusters(lab, 'y');
+      client.told();
+      clusters(lab, 'x', 'y');
+      client.told();
+      lab.clock.advance(2 * grace);
+      route(lab, 'y');
+      expect(client.told()).to.deep.equal(['rds r']);
+      clusters(lab, 'y');
+      expect(client.told()).to.deep.equal([exact]);
+    });
+
+    it('§8.6 with removal_grace 0 it goes at once', () => {
+      const { lab, client } = settled(protocol, new InMemoryRelay());
+      clusters(lab, 'y');
+      expect(client.told()).to.deep.equal([exact.replace('cds -x', 'cds y -x')]);
+    });
+
+    it('§8.7 routes wait for a cluster that has not come', () => {
+      const { lab, client } = settled(protocol);
+      route(lab, 'y');
+      expect(client.told()).to.deep.equal([]);
+      clusters(lab, 'y');
+      expect(client.told()).to.deep.equal([union, 'rds r', exact]);
+    });
+
+    it('§8.7 for a second at most, and that is told; what they led to before is not waited for', () => {
+      const { lab, client } = settled(protocol);
+      route(lab, 'elsewhere');
+      lab.clock.advance(999);
+      expect(client.told()).to.deep.equal([]);
+      lab.clock.advance(1);
+      expect(client.told()).to.deep.equal(['rds r']);
+      expect(lab.events).to.include('overdue rds missing elsewhere');
+      route(lab, 'elsewhere', 'r');
+      clusters(lab, 'x', 'z');
+      expect(client.told()).to.deep.equal([protocol === 'sotw' ? 'cds x z' : 'cds z']);
+    });
+
+    it('§8.6 clients of one kind share the responses', () => {
+      const lab = makeLab();
+      const [one, other] = [settled(protocol, lab), settled(protocol, lab)];
+      clusters(lab, 'y');
+      route(lab, 'y');
+      const told = one.client.told();
+      expect(told).to.deep.equal(other.client.told()).and.deep.equal([union, 'rds r', exact]);
+      expect(one.client.nonces.slice(-3)).to.deep.equal(other.client.nonces.slice(-3));
+    });
+  });
+}
+
+describe('what a client still refers to, on streams of single types', () => {
+  const path = (service: string, method: string): string => `/envoy.service.${service}/${method}`;
+
+  it('§8.6, §8.7 the streams of one node are one conversation', () => {
+    const lab = makeLab();
+    const cds = lab.delta(path('cluster.v3.ClusterDiscoveryService', 'DeltaClusters'));
+    const rds = lab.delta(path('route.v3.RouteDiscoveryService', 'DeltaRoutes'));
+    const [clustersOf, routesOf] = [accepting(cds, {}), accepting(rds, {})];
+    cds.send('cds');
+    clusters(lab, 'x');
+    clustersOf.told();
+    rds.send('rds', { resourceNamesSubscribe: ['r'] });
+    route(lab, 'x');
+    expect(routesOf.told()).to.deep.equal(['rds r']);
+    clusters(lab, 'y');
+    expect(clustersOf.told()).to.deep.equal(['cds y']);
+    route(lab, 'y');
+    expect(routesOf.told()).to.deep.equal(['rds r']);
+    expect(clustersOf.told()).to.deep.equal(['cds -x']);
+    route(lab, 'z');
+    expect(routesOf.told()).to.deep.equal([]);
+    clusters(lab, 'y', 'z');
+    expect(clustersOf.told()).to.deep.equal(['cds z']);
+    expect(routesOf.told()).to.deep.equal(['rds r']);
+    rds.disconnect();
+    clusters(lab, 'y');
+    expect(clustersOf.told()).to.deep.equal(['cds -z']);
+  });
+});
+
+describe('what a client still refers to, of other types', () => {
+  it('§8.6 endpoints stay with their cluster, and secrets too (delta)', () => {
+    const lab = makeLab();
+    const raw = lab.delta();
+    const client = accepting(raw, {});
+    const tls = {
+      '@type': 'type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.UpstreamTlsContext',
+      commonTlsContext: { validationContextSdsSecretConfig: { name: 'ca', sdsConfig: { ads: {} } } },
+    };
+    raw.send('cds');
+    const transportSocket = { name: 'tls', typedConfig: tls };
+    const edsClusterConfig = { edsConfig: { ads: {} } };
+    const x = realPut('cds', 'x', { type: 'EDS', edsClusterConfig, transportSocket });
+    lab.says({ type: type('cds'), complete: true, puts: [x] });
+    client.told();
+    raw.send('eds', { resourceNamesSubscribe: ['x'] });
+    lab.says({ type: type('eds'), holder: namedHolder, puts: [realPut('eds', 'x', {})] });
+    raw.send('sds', { resourceNamesSubscribe: ['ca'] });
+    lab.says({ type: type('sds'), holder: namedHolder, puts: [realPut('sds', 'ca', { genericSecret: {} })] });
+    client.told();
+    gone(lab, 'eds', 'x');
+    gone(lab, 'sds', 'ca');
+    expect(client.told()).to.deep.equal([]);
+    clusters(lab);
+    expect(client.told().toSorted()).to.deep.equal(['cds -x', 'eds -x', 'sds -ca']);
+  });
+});

@@ -1,0 +1,46 @@
+import { expect } from 'chai';
+import { prepare, type Setting } from './support/setting.ts';
+import { type SnapshotSwaps, swapSnapshots } from './support/snapshot-swaps.ts';
+
+interface Way extends Omit<SnapshotSwaps, 'swaps'> {
+  readonly named?: string;
+}
+
+const ways: readonly Way[] = [
+  { transport: 'ads-delta', protocol: 'DELTA', ordered: false },
+  { transport: 'ads-delta', protocol: 'DELTA', ordered: true },
+  { transport: 'ads-sotw', protocol: 'SOTW', ordered: false },
+  { transport: 'ads-sotw', protocol: 'SOTW', ordered: true },
+  { transport: 'delta-grpc', protocol: 'DELTA', ordered: false, named: 'a stream for each type' },
+  { transport: 'grpc', protocol: 'SOTW', ordered: false, named: 'a stream for each type' },
+  { transport: 'ads-delta', protocol: 'DELTA', ordered: false, relays: [{ workers: 2 }], named: 'workers' },
+  { transport: 'ads-sotw', protocol: 'DELTA', ordered: true, relays: [{}, {}], named: 'two tiers' },
+  { transport: 'ads-delta', protocol: 'DELTA', ordered: false, restart: true, named: 'a restart' },
+];
+/** More of them by hand, and at go-control-plane directly. */
+const swaps = Number(process.env['SWAPS'] ?? 15);
+const isDirect = process.env['SWAPS_DIRECT'] === 'yes';
+
+/** Control planes send each type as a response of its own: what belongs together comes in any order, and with pauses. */
+describe('snapshots: a real Envoy under 200 requests a second while all that they hold is replaced', function () {
+  this.timeout(600_000);
+  let setting: Setting;
+
+  before(async function () {
+    setting = await prepare(this);
+  });
+
+  after(async () => {
+    await setting?.[Symbol.asyncDispose]();
+  });
+
+  for (const { named = 'ADS', ...way } of ways) {
+    it(`§8.6, §8.7 Envoy ${way.transport}, upstream ${way.protocol}, ads=${way.ordered}, ${named}: no failed request`, async () => {
+      const protocol = isDirect ? undefined : way.protocol;
+      const { failed, total, answers } = await swapSnapshots(setting, { ...way, protocol, swaps });
+      const all = JSON.stringify(Object.fromEntries(answers));
+      if (process.env['SWAPS'] !== undefined) process.stdout.write(`    ${failed} of ${total}: ${all}\n`);
+      expect(failed, all).to.equal(0);
+    });
+  }
+});

@@ -1,0 +1,119 @@
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { issueCertificate } from '../../support/certificates.ts';
+import { ConstantRequests } from './constant-requests.ts';
+import { ControlPlane } from './controlplane.ts';
+import { Envoy, sourceOf, type Transport } from './envoy.ts';
+import { eventually } from './eventually.ts';
+import { temporaryDirectory } from './paths.ts';
+import { RelayProcess, upstream } from './relay.ts';
+import { cluster, configSource, endpoints, listener, type Resource, routes } from './resources.ts';
+import type { Setting } from './setting.ts';
+
+export interface SnapshotSwaps {
+  readonly transport: Transport;
+  /** SnapshotCache's flag `ads`. */
+  readonly ordered: boolean;
+  /** Undefined: Envoy is at the control plane directly. */
+  readonly protocol: 'SOTW' | 'DELTA' | undefined;
+  readonly swaps: number;
+  /** Of the relays, the one at the control plane first. */
+  readonly relays?: readonly object[];
+  /** The relay ends and comes back after half of the swaps. */
+  readonly restart?: boolean;
+}
+
+export interface SnapshotSwapsOutcome {
+  /** What Envoy answered, counted. */
+  readonly answers: ReadonlyMap<string, number>;
+  readonly failed: number;
+  readonly total: number;
+}
+
+const tls = 'type.googleapis.com/envoy.extensions.transport_sockets.tls.v3';
+
+/**
+ * The website of one version. The listener changes, but keeps its name, or it would have another port, and the name of
+ * its routes: Envoy's open connections stay at those of the listener that they came to. The secret is of endpoints that
+ * there are none of, but the cluster waits for it.
+ */
+function snapshot(setting: Setting, transport: Transport, version: number, ca: string): readonly Resource[] {
+  const source = sourceOf(transport);
+  const [shop, secret] = [`shop-${version}`, `ca-${version}`];
+  const context = {
+    '@type': `${tls}.UpstreamTlsContext`,
+    common_tls_context: {
+      validation_context_sds_secret_config: { name: secret, sds_config: configSource(source) },
+    },
+  };
+  const transport_socket = { name: 'tls', typed_config: context };
+  const transport_socket_matches = [{ name: 'encrypted', match: { tls: 'yes' }, transport_socket }];
+  return [
+    { ...listener('web', 'web-routes', source), per_connection_buffer_limit_bytes: 32_768 + version },
+    routes('web-routes', { '/': shop }),
+    { ...cluster(shop, source), transport_socket_matches },
+    endpoints(shop, (version % 2 === 1 ? setting.one : setting.two).port),
+    { '@type': `${tls}.Secret`, name: secret, validation_context: { trusted_ca: { inline_string: ca } } },
+  ];
+}
+
+/** A SnapshotCache replaces all of them in one snapshot, again and again, under 200 requests a second. */
+export async function swapSnapshots(setting: Setting, options: SnapshotSwaps): Promise<SnapshotSwapsOutcome> {
+  const { transport, ordered, protocol, swaps, relays = [{}], restart = false } = options;
+  await using stack = new AsyncDisposableStack();
+  const files = stack.use(temporaryDirectory());
+  const { certificate } = issueCertificate({ name: 'ca', authority: true });
+  const plane = stack.use(
+    await ControlPlane.start(setting.controlPlaneBinary, { cache: 'snapshot', ordered }),
+  );
+  const set = (version: number): Promise<void> =>
+    plane.set(snapshot(setting, transport, version, certificate));
+  await set(1);
+  let xds = plane.address;
+  const start = async (above: string, index: number, more: object, address = '127.0.0.1:0') => {
+    const cache = { persistence: { path: join(files.path, String(index)) } };
+    const upstreams = [upstream(above, protocol ?? 'DELTA')];
+    return RelayProcess.start({ upstreams, xds: { address }, ...(restart ? { cache } : {}), ...more });
+  };
+  const running: { relay: RelayProcess; readonly above: string; readonly more: object }[] = [];
+  stack.defer(async () => {
+    for (const { relay } of running.toReversed()) await relay.stop();
+  });
+  for (const [index, more] of (protocol === undefined ? [] : relays).entries()) {
+    const relay = await start(xds, index, more);
+    running.push({ relay, above: xds, more });
+    xds = relay.xds;
+  }
+  const envoy = stack.use(await Envoy.start(setting.envoyBinary, { xds, transport }));
+  await envoy.answers('web', '/', 'one');
+  await using requests = new ConstantRequests(await envoy.url('web'), 4, 200);
+  for (let version = 2; version <= swaps + 1; version++) {
+    if (restart && version === Math.ceil(swaps / 2)) {
+      for (const [index, one] of running.entries()) {
+        await one.relay.stop();
+        one.relay = await start(one.above, index, one.more, one.relay.xds);
+      }
+      await eventually(async () => {
+        const streams = (await running.at(-1)?.relay.metric('downstream_streams')) ?? 0;
+        if (!(streams > 0)) throw new Error('Envoy has not come back yet');
+      });
+      await sleep(500); // until it has asked for everything
+    }
+    await set(version);
+    await arrives(requests, version % 2 === 1 ? '200 one' : '200 two');
+    await sleep(100);
+  }
+  await requests.stop();
+  const { answers } = requests;
+  const well = (answers.get('200 one') ?? 0) + (answers.get('200 two') ?? 0);
+  return { answers, failed: requests.count - well, total: requests.count };
+}
+
+async function arrives(requests: ConstantRequests, answer: string): Promise<void> {
+  await eventually(
+    () => {
+      if (requests.last !== answer) throw new Error(`the last answer was ${requests.last}, not ${answer}`);
+    },
+    { pause: 5, timeout: 60_000 },
+  );
+}
