@@ -244,7 +244,7 @@ const limits = z
     max_work_per_peer: positiveDuration()
       .prefault('500ms')
       .describe(
-        'Work of one peer in a second, in each worker. Every peer gets turns of 4 ms; one that is past this gets turns of 1 ms. Alone it may use all the time there is',
+        'Work of one peer in a second, in each worker. Every peer gets turns of 4 ms; one that is past this gets turns of 1 ms. While no other peer works it may use all the time there is',
       ),
     relay_peers: z
       .array(principal())

@@ -46,10 +46,10 @@ export interface Waiting {
   cancel(): void;
 }
 
-/** A peer works for so long before others get their turn, in milliseconds. */
-const turnMs = 4;
-/** The same of a peer that is over its rate. */
-const shortTurnMs = 1;
+/** A peer works for so long before others get their turn, in milliseconds: alone, beside others, and over its rate. */
+const turnMs = { alone: 20, usual: 4, short: 1 };
+/** A peer is alone if no other has worked for so long. */
+const aloneMs = 1000;
 /** So many seconds of its rate a peer may use at once. */
 const burstSeconds = 2;
 /** What `AccountFigures` calls of late, in milliseconds. */
@@ -70,6 +70,10 @@ export class Accounts {
   #turn = 0;
   #isTurnScheduled = false;
   #isSweepScheduled = false;
+  /** Who worked last, and when that was; and when somebody else did. */
+  #worker: Account | undefined;
+  #workerAt = Number.NEGATIVE_INFINITY;
+  #otherAt = Number.NEGATIVE_INFINITY;
   /** Work is measured once: what runs within it is part of it. */
   #isWorking = false;
 
@@ -120,6 +124,16 @@ export class Accounts {
   /** For Account: which turn of the event loop this is, counting those in which somebody worked. */
   get turn(): number {
     return this.#turn;
+  }
+
+  /** For Account, which begins to work in this turn: for how many milliseconds it may. */
+  turnOf(account: Account, excess: number, now: number): number {
+    if (account !== this.#worker) {
+      [this.#otherAt, this.#worker] = [this.#workerAt, account];
+    }
+    this.#workerAt = now;
+    if (now - this.#otherAt > aloneMs) return turnMs.alone;
+    return excess > this.bounds.workPerSecond * burstSeconds ? turnMs.short : turnMs.usual;
   }
 
   /** For Account: this turn ends when others have had theirs. */
@@ -190,6 +204,8 @@ export class Account implements Payer {
   #held = 0;
   #turn = -1;
   #workInTurn = 0;
+  /** For so many milliseconds in this turn. */
+  #mayWork = turnMs.usual;
   /** Milliseconds of work beyond the rate, and of late. Both fade: `#recover`. */
   #excess = 0;
   #recent = 0;
@@ -300,6 +316,7 @@ export class Account implements Payer {
       this.#turn = turn;
       this.#workInTurn = 0;
       this.#recover(now);
+      this.#mayWork = this.#accounts.turnOf(this, this.#excess, now);
       this.#accounts.endTurnSoon();
     }
     this.#workInTurn += milliseconds;
@@ -349,9 +366,7 @@ export class Account implements Payer {
   }
 
   get #isTurnOver(): boolean {
-    if (this.#turn !== this.#accounts.turn) return false;
-    const isOverRate = this.#excess > this.#accounts.bounds.workPerSecond * burstSeconds;
-    return this.#workInTurn >= (isOverRate ? shortTurnMs : turnMs);
+    return this.#turn === this.#accounts.turn && this.#workInTurn >= this.#mayWork;
   }
 
   #recover(now: number): void {

@@ -40,6 +40,7 @@ describe('the account of a peer', () => {
 
   it('has to wait when its turn is over, and others do not', () => {
     const [busy, calm] = [loop.account('10.0.0.1'), loop.account('10.0.0.2')];
+    loop.work(calm, 1);
     loop.work(busy, 3);
     expect(busy.mustWait).to.equal(false);
     loop.work(busy, 1);
@@ -50,6 +51,7 @@ describe('the account of a peer', () => {
 
   it('gets what waits in order, a turn at a time', () => {
     const account = loop.account('10.0.0.1');
+    loop.work(loop.account('10.0.0.2'), 1);
     const done: number[] = [];
     loop.work(account, 4);
     for (const id of [1, 2, 3, 4]) {
@@ -69,13 +71,23 @@ describe('the account of a peer', () => {
     expect(loop.accounts.waiting).to.equal(0);
   });
 
+  it('has longer turns while no other peer works', () => {
+    const account = loop.account('10.0.0.1');
+    loop.work(account, 19);
+    expect(account.mustWait).to.equal(false);
+    loop.work(account, 1);
+    expect(account.mustWait).to.equal(true);
+  });
+
   it('gets short turns past its rate, until it has made up for it', () => {
     const account = loop.account('10.0.0.1');
     loop.work(account, 1200);
     loop.endTurn();
+    loop.work(loop.account('10.0.0.2'), 1);
     loop.work(account, 1);
     expect(account.mustWait).to.equal(true);
     loop.clock.advance(2400);
+    loop.work(loop.account('10.0.0.2'), 1);
     loop.endTurn();
     loop.work(account, 1);
     expect(account.mustWait).to.equal(false);
@@ -83,6 +95,7 @@ describe('the account of a peer', () => {
 
   it('measures work within work once', () => {
     const account = loop.account('10.0.0.1');
+    loop.work(loop.account('10.0.0.2'), 1);
     account.work(() => loop.work(account, 2));
     expect(account.mustWait).to.equal(false);
   });
