@@ -36,6 +36,7 @@ class KnownClient implements ClientContext {
   readonly passesVariants: boolean;
   readonly trust: string;
   readonly classKey: string;
+  readonly mayBeCanary: boolean;
   readonly #derived: DerivedParameters;
 
   constructor(
@@ -46,7 +47,9 @@ class KnownClient implements ClientContext {
     trust: string,
     derived: DerivedParameters,
     classKey: string,
+    mayBeCanary: boolean,
   ) {
+    this.mayBeCanary = mayBeCanary;
     this.node = node;
     this.metadataPaths = metadataPaths;
     this.access = access;
@@ -91,6 +94,7 @@ export class ClientRules {
   readonly #derivation: ReturnType<typeof compileParameterRules>;
   readonly #authorization: ReturnType<typeof compileAuthorization>;
   readonly #isRelay: (peer: PeerNames) => boolean;
+  readonly #mayBeCanary: (peer: PeerNames) => boolean;
   readonly #metadataPaths: ReadonlySet<string>;
   /** The same, of a node's metadata. */
   readonly wantedMetadata: WantedMetadata;
@@ -105,6 +109,10 @@ export class ClientRules {
     const { relayPeers } = config.limits;
     const listed = relayPeers.length === 0 ? () => false : compilePrincipals(relayPeers);
     this.#isRelay = (peer) => peer.unix || listed(peer);
+    const principals = config.rollout?.canaryPrincipals ?? [];
+    const named = compilePrincipals(principals);
+    // By a Unix socket there are no certificates: who reaches it is let in by the system.
+    this.#mayBeCanary = (peer) => principals.length === 0 || peer.unix || named(peer);
     this.#metadataPaths = new Set(
       config.parameters.flatMap(({ from }) => (nodePath(from)?.[0] === 'metadata' ? from : [])),
     );
@@ -138,8 +146,11 @@ export class ClientRules {
     const derived = this.#derivation.of(node, peer);
     const rules = guarded(this.accessOf(peer), derived);
     const { id: nodeId, place } = node;
-    const side = this.#sideOf({ nodeId, place, parameters: derived.for(undefined), address: peer.address });
-    const access = side === 'canary' ? canaryAccess(rules) : rules;
+    const classKey = this.#classes.keyOf(derived, rules.key);
+    const mayBeCanary = this.#mayBeCanary(peer);
+    const parameters = derived.for(undefined);
+    const side = this.#sideOf({ nodeId, place, classKey, parameters, address: peer.address });
+    const access = mayBeCanary && side === 'canary' ? canaryAccess(rules) : rules;
     return new KnownClient(
       node,
       this.#metadataPaths,
@@ -147,7 +158,8 @@ export class ClientRules {
       this.#isRelay(peer),
       this.#trust,
       derived,
-      this.#classes.keyOf(derived, rules.key),
+      classKey,
+      mayBeCanary,
     );
   }
 }

@@ -70,8 +70,11 @@ export class RelayRollout {
       revisions,
       saved: storage?.load(),
       hashOf: storage?.hashOf,
-      tooManyRemovals: (types, since) => this.#limits.objection(types, since, clock.now()),
-      events: events(options, () => this.#limits.over()),
+      tooManyRemovals: (changes) => this.#limits.objections(changes, clock.now()),
+      events: events(options, () => {
+        this.#limits.over();
+        this.fleet.over();
+      }),
     });
   }
 
@@ -101,9 +104,13 @@ export class RelayRollout {
   }
 
   #canaryEnded(stream: XdsStream): void {
-    if (this.#role === undefined)
-      this.rollout.canaryEnded(stream.id, () => this.fleet.canary(stream, this.rollout.waiting())?.standing);
-    else this.#role.canaryEnded(stream);
+    if (this.#role !== undefined) {
+      this.#role.canaryEnded(stream);
+      return;
+    }
+    const waiting = this.rollout.waiting();
+    const canary = waiting.size === 0 ? undefined : this.fleet.canary(stream, waiting);
+    if (canary !== undefined) this.rollout.canaryEnded(canary);
   }
 
   heldRemovals(upstream: string): readonly WaitingRemovals[] {
@@ -137,9 +144,11 @@ function events(
         seconds: milliseconds / 1000,
       });
     },
-    stateChanged(state, names) {
+    stateChanged(state) {
       metrics.rollout.state(state.kind);
       if (state.kind === 'IDLE' || state.kind === 'FROZEN') over();
+    },
+    changeIs(state, names) {
       if (state.kind === 'CANARY') log.info('a change goes to canaries first', told(names));
       if (state.kind === 'HELD') {
         const { cause, reason } = state;

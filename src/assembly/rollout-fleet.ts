@@ -12,13 +12,14 @@ import type { Member } from '../rollout/election.ts';
 import {
   type CanaryStream,
   type Fleet,
+  type Moved,
   outdated,
   type Standing,
   type Survey,
-  unknownCanary,
   type Waiting,
 } from '../rollout/fleet.ts';
 import { nameKey } from '../rollout/pending-names.ts';
+import { verifiedIdentity } from '../wire/peer-identity.ts';
 import { type Parts, WaitingIndex } from './waiting-index.ts';
 
 const accepted: Standing = { kind: 'accepted' };
@@ -31,6 +32,8 @@ const fewSets = 8;
 /** A stream that subscribes to something that waits. */
 interface Subscriber {
   readonly client: ClientContext;
+  /** Its node, with the identity that its certificate vouches for. */
+  readonly node: string;
   readonly types: readonly { readonly type: TypeStream; readonly parts: Parts }[];
   /** All parts, or the union of many. */
   names: readonly ReadonlySet<string>[] | undefined;
@@ -72,7 +75,7 @@ export class RelayFleet implements Fleet {
     if (this.#waiting === undefined) this.#begin(waiting);
     if (!this.#work()) {
       this.#workLater();
-      return { complete: false, members: [], canaries: [unknownCanary, ...this.#canaries.map(outdated)] };
+      return { complete: false, members: [], canaries: this.#canaries.map(outdated) };
     }
     this.#members ??= this.#membersNow();
     this.#canaries = this.#canariesNow(waiting);
@@ -102,6 +105,17 @@ export class RelayFleet implements Fleet {
     this.#waiting = undefined;
   }
 
+  /** Nothing waits: nothing is kept of it. */
+  over(): void {
+    this.#waiting = undefined;
+    this.#indexes.clear();
+    this.#unread.clear();
+    this.#due.clear();
+    this.#subscribers.clear();
+    this.#members = undefined;
+    this.#canaries = [];
+  }
+
   /** What a name shows may be something else now. */
   committed({ type, changed }: Commit): void {
     const index = this.#indexes.get(type);
@@ -111,10 +125,10 @@ export class RelayFleet implements Fleet {
     if (names !== undefined && changed.keys().some((name) => names.has(name))) this.#waiting = undefined;
   }
 
-  moved(nodeIds: ReadonlySet<string> | undefined): void {
+  moved(isMoved: (client: Moved) => boolean): void {
     const { server, polls } = this.#relay;
     for (const { id, client } of server.streams())
-      if (nodeIds === undefined || nodeIds.has(client?.nodeId ?? '')) this.#moving.add(id);
+      if (client !== undefined && isMoved(client)) this.#moving.add(id);
     polls.rereadRequests();
     if (!this.#move(performance.now() + sliceMs)) this.#workLater();
   }
@@ -191,19 +205,22 @@ export class RelayFleet implements Fleet {
       const parts = index.shown(type.selection, client.access);
       return parts.length === 0 ? [] : [{ type, parts }];
     });
-    return types.length === 0 ? undefined : { client, types, names: undefined, standing: undefined };
+    if (types.length === 0) return undefined;
+    const node = JSON.stringify([client.nodeId, verifiedIdentity(stream.transport.peer)]);
+    return { client, node, types, names: undefined, standing: undefined };
   }
 
   #membersNow(): readonly Member[] {
     const members = new Map<string, Member & { readonly subscribed: Set<ReadonlySet<string>> }>();
     for (const { client, types } of this.#subscribers.values()) {
-      const { nodeId, place, classKey, access } = client;
-      const key = JSON.stringify([nodeId, classKey, access.side]);
+      const { nodeId, place, classKey, access, mayBeCanary } = client;
+      const key = JSON.stringify([nodeId, classKey, access.side, mayBeCanary]);
       const known = members.get(key) ?? {
         nodeId,
         place,
         classKey,
         side: access.side,
+        mayBeCanary,
         subscribed: new Set(),
       };
       members.set(key, known);
@@ -234,7 +251,8 @@ function canaryOf(id: string, subscriber: Subscriber, waiting: Waiting): CanaryS
   const isSettled = standing.kind === 'accepted' || (standing.kind === 'rejected' && standing.isFinal);
   subscriber.standing = isSettled ? standing : undefined;
   subscriber.names ??= fewOf(subscriber.types.flatMap(({ parts }) => parts));
-  return { stream: id, standing, names: subscriber.names };
+  const { node, client, names } = subscriber;
+  return { stream: id, node, classKey: client.classKey, standing, names };
 }
 
 const fewOf = (sets: Parts): Parts => (sets.length <= fewSets ? sets : [unionOf(sets)]);

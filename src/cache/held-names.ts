@@ -167,8 +167,9 @@ export class HeldNames implements Gate {
     for (const type of before) if (!types.has(type)) this.release({ type });
   }
 
-  release(filter = everything): void {
+  release(filter = everything, names?: ReadonlySet<ResourceName>): void {
     this.#change(filter, ['released'], (type, name, { masked }) => {
+      if (names?.has(name) === false) return false;
       if (masked !== undefined || this.#isFrozen(type, name)) return false;
       this.#letThrough(type, name);
       return true;

@@ -6,6 +6,7 @@ import {
   evenIfWrong,
   name,
   positiveDuration,
+  principal,
   read,
   readList,
   readText,
@@ -49,6 +50,12 @@ export const rollout = z
       .describe(
         'Who gets a change first: clients of either kind, and at least one of each class of clients that subscribes to what changed',
       ),
+    canary_principals: z
+      .array(principal())
+      .prefault([])
+      .describe(
+        'The clients that may be canaries, by their certificates, as in xds.authorization; it needs xds.tls.ca. Empty: every client',
+      ),
     bake: positiveDuration()
       .prefault('30s')
       .describe(
@@ -87,6 +94,7 @@ export const rollout = z
   }, evenIfWrong)
   .transform((entry) => ({
     canary: entry.canary,
+    canaryPrincipals: entry.canary_principals,
     bakeMs: entry.bake,
     maxWaitMs: entry.max_wait,
     onTimeout: entry.on_timeout,
@@ -108,6 +116,11 @@ export const history = z
 export function checkRollout(file: unknown, context: z.core.$RefinementCtx): void {
   const section = read(file, 'rollout');
   if (section === undefined) return;
+  const isVerified = read(read(read(file, 'xds'), 'tls'), 'ca') !== undefined;
+  if (readList(section, 'canary_principals').length > 0 && !isVerified) {
+    const message = 'without xds.tls.ca no client is verified, so nobody would be a canary: accepted: none';
+    context.addIssue({ code: 'custom', path: ['rollout', 'canary_principals'], message });
+  }
   const keys = readList(file, 'parameters').map((rule) => readText(rule, 'key'));
   const known = [...new Set(keys)].filter((key) => key !== undefined);
   readList(read(section, 'canary'), 'match').forEach((entry, index) => {

@@ -23,6 +23,8 @@ export interface ClientContext {
   readonly cluster: string;
   /** Equal for clients with the same derived parameters and access, on whatever side: one of them stands for all. */
   readonly classKey: string;
+  /** It may get a change first (`rollout.canary_principals`). */
+  readonly mayBeCanary: boolean;
   /** Client features, see `Encoding`. */
   readonly wrapped: boolean;
   readonly ttl: boolean;

@@ -9,14 +9,14 @@ const maxNames = 100;
 
 /** For AdminService. */
 export function rolloutStatus(report: RolloutReport): Plain<RolloutStatus> {
-  const { state, pending, canaries, freezes, revision, pendingRevision } = report;
+  const { state, pending, shown, canaries, freezes, revision, pendingRevision } = report;
   const { reason, since } = summary(state, freezes);
   return {
     state: state.kind,
     since: timestamp(since),
-    upstream: distinct(pending.map(({ upstream }) => upstream)).join(', '),
-    types: distinct(pending.map(({ type }) => typeInfo(type).short)),
-    names: distinct(pending.map(({ name }) => name)).slice(0, maxNames),
+    upstream: distinct(shown.map(({ upstream }) => upstream)).join(', '),
+    types: distinct(shown.map(({ type }) => typeInfo(type).short)),
+    names: distinct(shown.map(({ name }) => name)).slice(0, maxNames),
     pending: pending.length,
     masked: pending.filter(({ masked }) => masked !== undefined).length,
     canaries,

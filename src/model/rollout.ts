@@ -9,6 +9,8 @@ export interface SidedClient {
   readonly nodeId: string;
   /** `placeOf` its node id. */
   readonly place: number;
+  /** One set of derived parameters, and one access. */
+  readonly classKey: string;
   /** Of names without an authority. */
   readonly parameters: Parameters;
   readonly address: string;
@@ -84,8 +86,8 @@ export interface Gate {
   readonly size: number;
   /** From now on changes of these types wait. What is pending of other types is released, but for what is masked or frozen. */
   gatedTypes(types: ReadonlySet<TypeUrl>): void;
-  /** Everybody sees what canaries see. What is masked or frozen stays. */
-  release(filter?: GateFilter): void;
+  /** Everybody sees what canaries see. What is masked or frozen stays. `names`: only these. */
+  release(filter?: GateFilter, names?: ReadonlySet<ResourceName>): void;
   /**
    * Canaries go back to what is released. When upstream says something else under a name, that is pending anew. `names`:
    * only these.

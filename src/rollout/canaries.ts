@@ -7,7 +7,6 @@ import { elect, type Member } from './election.ts';
 const comeBackMs = 60_000;
 /** Nodes that a restart remembers. */
 const maxRemembered = 1000;
-const noRules: CanaryRules = { percent: 0, match: [] };
 
 /** Which nodes get changes first: those that the rules name, and those that are elected for one rollout. */
 export class Canaries {
@@ -19,7 +18,8 @@ export class Canaries {
   /** Those from before a restart that have not come back yet. */
   readonly #expected: Map<string, string>;
   readonly #comeBackUntil: number;
-  #closed = false;
+  /** Classes of which the rules make canaries; undefined: all. */
+  #open: ReadonlySet<string> | undefined;
 
   /** `remembered`: from before a restart; undefined: nothing was kept over restarts. */
   constructor(
@@ -37,30 +37,38 @@ export class Canaries {
     this.#rules = rules;
   }
 
-  sideOf(client: Pick<SidedClient, 'nodeId' | 'place' | 'parameters'>): Side {
-    const { nodeId } = client;
+  sideOf(client: Omit<SidedClient, 'address'>): Side {
+    const { nodeId, classKey } = client;
     if (this.#rules === undefined) return 'released';
     if (this.#elected.has(nodeId) || this.#expected.has(nodeId)) return 'canary';
-    if (this.#closed) return this.#members.has(nodeId) ? 'canary' : 'released';
+    if (this.#open?.has(classKey) === false) return this.#members.has(nodeId) ? 'canary' : 'released';
     return isCanaryByRule(this.#rules, client) ? 'canary' : 'released';
   }
 
-  /** The rules that make canaries now. Undefined: nobody gets anything first. */
+  /** The rules that make canaries. Undefined: nobody gets anything first. */
   get rules(): CanaryRules | undefined {
-    return this.#rules !== undefined && this.#closed ? noRules : this.#rules;
+    return this.#rules;
   }
 
-  /** Canaries that those rules do not make: elected ones, those of before a restart, and all while no rule makes any. */
+  /** The classes for which they do; undefined: all. */
+  get open(): ReadonlySet<string> | undefined {
+    return this.#open;
+  }
+
+  /** Canaries that those rules do not make: elected ones, those of before a restart, and all where no rule makes any. */
   get named(): ReadonlySet<string> {
     const named = this.#elected.union(new Set(this.#expected.keys()));
-    return this.#closed ? named.union(new Set(this.#members.keys())) : named;
+    return this.#open === undefined ? named : named.union(new Set(this.#members.keys()));
   }
 
-  /** What waits was found bad: no rule makes a canary of a node that was none. Returns whether this is new. */
-  close(closed: boolean): boolean {
-    const changed = closed !== this.#closed;
-    this.#closed = closed;
-    return changed;
+  /**
+   * Something that waits was found bad: no rule makes a canary of a node that was none, but in these classes. Undefined:
+   * nothing was. Returns the classes before.
+   */
+  restrict(open: ReadonlySet<string> | undefined): ReadonlySet<string> | undefined {
+    const before = this.#open;
+    this.#open = open;
+    return before;
   }
 
   /** After a restart, clients may not be back yet. */
@@ -71,6 +79,11 @@ export class Canaries {
   /** Each node with its class, for a restart. */
   get remembered(): ReadonlyMap<string, string> {
     return new Map([...this.#expected, ...this.#members]);
+  }
+
+  /** Canaries of before a restart may still come: who has to be one depends on the time. */
+  get areExpected(): boolean {
+    return this.#expected.size > 0;
   }
 
   /** The nodes that have to become canaries, because what waits has no other in their class. */
@@ -93,12 +106,11 @@ export class Canaries {
     return this.#members.size > before;
   }
 
-  /** How many classes wait for their canary of before a restart, while others of them are there. */
-  absent(members: readonly Member[]): number {
+  /** How many of these classes wait for their canary of before a restart, while others of them are there. */
+  absent(classes: ReadonlySet<string>, canaries: readonly Pick<Member, 'classKey'>[]): number {
     if (this.#expected.size === 0) return 0;
     const expected = new Set(this.#expected.values());
-    const there = new Set(members.filter(({ side }) => side === 'canary').map(({ classKey }) => classKey));
-    const classes = new Set(members.map(({ classKey }) => classKey));
+    const there = new Set(canaries.map(({ classKey }) => classKey));
     return [...classes].filter((classKey) => expected.has(classKey) && !there.has(classKey)).length;
   }
 

@@ -8,6 +8,8 @@ export interface Member {
   /** One set of derived parameters, and one access. */
   readonly classKey: string;
   readonly side: Side;
+  /** It may be a canary (`rollout.canary_principals`). */
+  readonly mayBeCanary: boolean;
   /** What of the changes that wait it subscribes to. Nodes with equal subscriptions share the sets. */
   readonly subscribed: ReadonlySet<ReadonlySet<string>>;
 }
@@ -41,6 +43,7 @@ function electIn(peers: readonly Member[]): readonly string[] {
     if (!names.isSubsetOf(covered)) uncovered.add(names);
   if (uncovered.size === 0) return elected;
   for (const peer of peers.toSorted(byPlace)) {
+    if (!peer.mayBeCanary) continue;
     // Each set is looked at once more: it is covered by now, or by this peer.
     const own = [...peer.subscribed].filter((names) => uncovered.delete(names) && !names.isSubsetOf(covered));
     if (own.length === 0) continue;

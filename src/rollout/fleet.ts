@@ -22,10 +22,16 @@ export type Standing =
 export interface CanaryStream {
   /** Its id. */
   readonly stream: string;
+  /** Its node, with the identity that its certificate vouches for. */
+  readonly node: string;
+  readonly classKey: string;
   readonly standing: Standing;
   /** What it subscribes to of it, by `nameKey`: streams with equal subscriptions share the sets. */
   readonly names: readonly ReadonlySet<string>[];
 }
+
+/** Who a client is. */
+export type Moved = Pick<Member, 'nodeId' | 'classKey'>;
 
 export interface Survey {
   /** False: some of the clients have not been asked yet. */
@@ -36,7 +42,13 @@ export interface Survey {
 }
 
 /** There may be canaries, of which nothing is known yet. */
-export const unknownCanary: CanaryStream = { stream: '', standing: { kind: 'waiting' }, names: [] };
+export const unknownCanary: CanaryStream = {
+  stream: '',
+  node: '',
+  classKey: '',
+  standing: { kind: 'waiting' },
+  names: [],
+};
 
 /** Who rejected something is still there, and may say something else to what waits now. */
 export function outdated(stream: CanaryStream): CanaryStream {
@@ -52,6 +64,6 @@ export interface Fleet {
   survey(waiting: Waiting): Survey;
   /** Something else waits now: what was remembered of subscriptions does not hold any more. */
   waitingChanged(): void;
-  /** These nodes are on another side now; undefined: any may be. */
-  moved(nodeIds: ReadonlySet<string> | undefined): void;
+  /** Other nodes are canaries now: these clients may be on another side. */
+  moved(isMoved: (client: Moved) => boolean): void;
 }

@@ -64,7 +64,7 @@ function byType(names: Iterable<PendingName>): Waiting {
 }
 
 /** Filters that match these names and, of what is pending, nothing of another type or upstream. In the order of ADS. */
-export function filtersOf(names: readonly PendingName[]): readonly GateFilter[] {
+export function filtersOf(names: readonly PendingName[]): readonly Pick<PendingName, 'type' | 'upstream'>[] {
   const filters = new Map<string, Pick<PendingName, 'type' | 'upstream'>>();
   for (const { type, upstream } of names) filters.set(JSON.stringify([type, upstream]), { type, upstream });
   return [...filters.values()].toSorted((a, b) => typeInfo(a.type).order - typeInfo(b.type).order);

@@ -6,6 +6,8 @@ import type { CanaryRules } from './canary-choice.ts';
 
 interface Gating {
   readonly canary: CanaryRules;
+  /** Empty: anybody. */
+  readonly canaryPrincipals?: readonly string[];
   readonly types: readonly TypeUrl[];
 }
 
@@ -42,6 +44,10 @@ export function reloadObjection(
     const change = `${before.canary.percent} to ${after.canary.percent}`;
     return refused('rollout.canary.percent', `it cannot grow (${change})`);
   }
+  const { canaryPrincipals: named = [] } = before;
+  const { canaryPrincipals: principals = [] } = after;
+  if (named.length > 0 && (principals.length === 0 || principals.some((one) => !named.includes(one))))
+    return refused('rollout.canary_principals', 'it cannot name more clients');
   const added = after.canary.match.find(
     (one) => !before.canary.match.some(({ key, value }) => key === one.key && value === one.value),
   );

@@ -1,5 +1,5 @@
 import type { TypeUrl } from '../model/brand.ts';
-import type { Gate } from '../model/rollout.ts';
+import type { Gate, PendingName } from '../model/rollout.ts';
 import { typeInfo } from '../model/types.ts';
 
 /** As configured of an upstream. */
@@ -16,6 +16,12 @@ export interface WaitingRemovals {
   readonly type: TypeUrl;
   readonly count: number;
   /** Milliseconds since the epoch. */
+  readonly since: number;
+}
+
+/** A change that waits since then. Milliseconds since the epoch. */
+export interface RemovingChange {
+  readonly names: readonly PendingName[];
   readonly since: number;
 }
 
@@ -37,16 +43,12 @@ export class RemovalLimits {
     this.#limits = limits;
   }
 
-  /** Why what waits since then removes too much; undefined: it does not. */
-  objection(types: Iterable<TypeUrl>, since: number, now: number): string | undefined {
-    const all = [...types];
-    this.#excesses = this.#limits()
-      .filter(({ maxRemovalHoldMs }) => now < since + maxRemovalHoldMs)
-      .flatMap((limit) => all.flatMap((type) => this.#excessOf(limit, type, since)));
-    const [first] = this.#excesses;
-    if (first === undefined) return undefined;
-    const { count, released, type, limit } = first;
-    return `${count} of ${released} ${typeInfo(type).short} of ${limit.upstream} would be removed: max_removal_percent is ${limit.maxRemovalPercent}`;
+  /** Of each change, why it removes too much; undefined: it does not. */
+  objections(changes: readonly RemovingChange[], now: number): readonly (string | undefined)[] {
+    const limits = this.#limits();
+    this.#excesses = [];
+    if (limits.length === 0) return changes.map(() => undefined);
+    return changes.map((change) => this.#objection(change, limits, now));
   }
 
   held(upstream: string): readonly WaitingRemovals[] {
@@ -67,6 +69,30 @@ export class RemovalLimits {
   over(): void {
     this.#excesses = [];
     this.#waived.clear();
+  }
+
+  #objection(
+    { names, since }: RemovingChange,
+    limits: readonly RemovalLimit[],
+    now: number,
+  ): string | undefined {
+    const removed = names.filter((one) => one.removed);
+    if (removed.length === 0) return undefined;
+    const excesses = limits
+      .filter(({ maxRemovalHoldMs }) => now < since + maxRemovalHoldMs)
+      .flatMap((limit) => {
+        const own = removed.filter(({ upstream }) => upstream === limit.upstream);
+        return [...new Set(own.map(({ type }) => type))].flatMap((type) =>
+          this.#excessOf(limit, type, since),
+        );
+      });
+    const [first] = excesses;
+    if (first === undefined) return undefined;
+    const isKnown = (one: Excess): boolean =>
+      this.#excesses.some(({ limit, type }) => limit.upstream === one.limit.upstream && type === one.type);
+    this.#excesses = [...this.#excesses, ...excesses.filter((one) => !isKnown(one))];
+    const { count, released, type, limit } = first;
+    return `${count} of ${released} ${typeInfo(type).short} of ${limit.upstream} would be removed: max_removal_percent is ${limit.maxRemovalPercent}`;
   }
 
   #excessOf(limit: RemovalLimit, type: TypeUrl, since: number): readonly Excess[] {

@@ -5,12 +5,15 @@ import type { CanaryRules } from './canary-choice.ts';
 import type { HashOf, SavedContent } from './discards.ts';
 import type { Fleet } from './fleet.ts';
 import type { Freeze } from './freezes.ts';
-import type { JudgeSettings, RolloutState } from './judge.ts';
+import type { JudgeSettings, RolloutState, WaitingState } from './judge.ts';
+import type { RemovingChange } from './removal-limits.ts';
 import type { SavedVerdict } from './verdicts.ts';
 
 /** As configured (`rollout`). */
 export interface RolloutSettings extends JudgeSettings {
   readonly canary: CanaryRules;
+  /** Who may be a canary; empty: anybody. */
+  readonly canaryPrincipals: readonly string[];
   readonly types: readonly TypeUrl[];
 }
 
@@ -36,8 +39,10 @@ export interface RolloutEvents {
   accepted(names: readonly PendingName[]): void;
   /** Everybody gets these changes now. `milliseconds`: how long they have waited. */
   released(names: readonly PendingName[], milliseconds: number): void;
-  /** `names`: what waits. */
-  stateChanged(state: RolloutState, names: readonly PendingName[]): void;
+  /** Of all changes. */
+  stateChanged(state: RolloutState): void;
+  /** Of one change that waits. */
+  changeIs(state: WaitingState, names: readonly PendingName[]): void;
   save(state: SavedRollout): void;
 }
 
@@ -46,8 +51,8 @@ export interface RolloutOptions {
   readonly fleet: Fleet;
   readonly clock: Clock;
   readonly events: RolloutEvents;
-  /** Why what waits removes too much; undefined: it does not. `since`: when it began to wait. */
-  readonly tooManyRemovals: (types: Iterable<TypeUrl>, since: number) => string | undefined;
+  /** Of each change that waits, why it removes too much; undefined: it does not. */
+  readonly tooManyRemovals: (changes: readonly RemovingChange[]) => readonly (string | undefined)[];
   /** Of the last change that everybody has, and of the last change. */
   readonly revisions: () => Pick<RolloutReport, 'revision' | 'pendingRevision'>;
   /** What a restart compares contents by; left out: nothing is kept over restarts. */
@@ -56,12 +61,21 @@ export interface RolloutOptions {
   readonly saved: SavedRollout | undefined;
 }
 
+/** One change that waits. */
+interface ReportedChange {
+  readonly state: WaitingState;
+  readonly names: readonly PendingName[];
+}
+
 export interface RolloutReport {
   /** `rollout` is configured. */
   readonly enabled: boolean;
   readonly state: RolloutState;
-  /** Names that wait for a verdict, and those that nobody sees. */
+  /** Names that wait for a verdict, and those that nobody sees. Of several changes `state` and `canaries` are those of the first that is held, or of the first. */
   readonly pending: readonly PendingName[];
+  /** Of those, the names of that change, and those that nobody sees. */
+  readonly shown: readonly PendingName[];
+  readonly changes: readonly ReportedChange[];
   readonly canaries: {
     readonly total: number;
     readonly accepted: number;

@@ -7,15 +7,24 @@ import { Settling } from '../model/settling.ts';
 import type { Side } from '../model/side.ts';
 import { Canaries } from './canaries.ts';
 import type { CanaryRules } from './canary-choice.ts';
+import { type Change, Changes } from './changes.ts';
 import { Discards } from './discards.ts';
-import type { CanaryStream, Standing, Survey, Waiting } from './fleet.ts';
+import type { Member } from './election.ts';
+import { Ends } from './ends.ts';
+import {
+  type CanaryStream,
+  type Moved,
+  type Standing,
+  type Survey,
+  unknownCanary,
+  type Waiting,
+} from './fleet.ts';
 import { Freezes, scopeText } from './freezes.ts';
-import { Judge, type Observation, type RolloutState, unjudged } from './judge.ts';
+import { foundBad, type Judgement, type Observation, type RolloutState, unjudged } from './judge.ts';
 import { filterOf, filtersOf, keysOf, matching, nameKey, WaitingNames } from './pending-names.ts';
 import { Rejections } from './rejections.ts';
 import { reloadObjection } from './reload-objection.ts';
 import type { RolloutOptions, RolloutReport, RolloutSettings } from './rollout-options.ts';
-import { Staffing } from './staffing.ts';
 import { type Verdict, Verdicts } from './verdicts.ts';
 
 /** While a change waits the clients are looked at so often, in milliseconds: some may have come. */
@@ -31,17 +40,28 @@ const nobody: Survey = { complete: true, members: [], canaries: [] };
  */
 export class Rollout {
   readonly #options: RolloutOptions;
-  readonly #judge: Judge;
+  readonly #changes = new Changes();
   readonly #freezes: Freezes;
   readonly #canaries: Canaries;
-  readonly #staffing: Staffing;
   readonly #rejections = new Rejections();
+  readonly #ends = new Ends();
   readonly #verdicts: Verdicts;
   readonly #discards: Discards;
   readonly #settling: Settling;
   readonly #forget: () => void;
   #settings: RolloutSettings | undefined;
   #survey = nobody;
+  /** Its canaries by class. */
+  #canariesByClass: ReadonlyMap<string, readonly CanaryStream[]> = new Map();
+  /** What was found bad before a restart. */
+  #foundBefore: readonly Verdict[] = [];
+  /** Of the last survey that was complete. */
+  #members: readonly Member[] = [];
+  /** Of whom canaries were elected last, but for these classes. */
+  #staffed: { readonly members: readonly Member[]; readonly closed: ReadonlySet<string> } | undefined;
+  /** Names that wait with another content since the last look, by `nameKey`. */
+  readonly #joined = new Set<string>();
+  #state: RolloutState;
   /** What waits for a verdict, with the size of the gate then; undefined: to be read again. */
   #names: { readonly size: number; readonly all: WaitingNames } | undefined;
   /** Something waits for a verdict. */
@@ -52,14 +72,9 @@ export class Rollout {
     const { clock, gate, saved, hashOf = contentHash } = options;
     this.#options = options;
     this.#settings = settings;
-    this.#judge = new Judge(settings ?? unjudged, clock.now());
+    this.#state = { kind: 'IDLE', since: clock.now() };
     this.#freezes = new Freezes(saved?.freezes);
     this.#canaries = new Canaries(settings?.canary, saved?.canaries, clock.now());
-    this.#staffing = new Staffing({
-      canaries: this.#canaries,
-      fleet: options.fleet,
-      save: () => this.#save(),
-    });
     const contentOf = (type: TypeUrl, name: ResourceName) => gate.contentOf(type, name, 'canary');
     this.#verdicts = new Verdicts(saved?.verdicts ?? [], contentOf, hashOf);
     this.#discards = new Discards(saved?.discards ?? [], contentOf, hashOf);
@@ -67,10 +82,9 @@ export class Rollout {
     gate.gatedTypes(new Set(settings?.types));
     for (const freeze of this.#freezes.all) gate.freeze(filterOf(freeze));
     for (const name of saved?.withheld ?? []) gate.withheld.set(name, true);
-    this.#judge.freeze(this.#freezes.all.length > 0);
     this.#forget = gate.onChanged((change) => this.#changed(change));
     this.#look();
-    options.events.stateChanged(this.#judge.state, this.#judged().names);
+    options.events.stateChanged(this.#state);
   }
 
   sideOf(client: SidedClient): Side {
@@ -82,6 +96,11 @@ export class Rollout {
     return this.#canaries.rules;
   }
 
+  /** The classes for which they do; undefined: all. */
+  get openClasses(): ReadonlySet<string> | undefined {
+    return this.#canaries.open;
+  }
+
   /** The nodes that are canaries though none of these rules says so. */
   get namedCanaries(): ReadonlySet<string> {
     return this.#canaries.named;
@@ -90,12 +109,13 @@ export class Rollout {
   /** Why a reload with these settings must be refused; undefined: it need not be. */
   objectionTo(settings: RolloutSettings | undefined): string | undefined {
     this.#look();
-    const { state } = this.#judge;
+    const state = this.#state;
     // What is frozen too: its verdict is only not shown.
     const names = this.#seenByCanaries();
     const keys = keysOf(names);
-    const known =
-      this.#found().find((one) => !one.names.isDisjointFrom(keys)) ?? this.#verdicts.restored(keys);
+    const known = [...this.#found(), ...this.#verdicts.restored()].find(
+      (one) => !one.names.isDisjointFrom(keys),
+    );
     const reason = state.kind === 'HELD' ? state.reason : known?.reason;
     if (names.length === 0 || this.#settings === undefined) return undefined;
     return reloadObjection({ reason, names }, this.#settings, settings);
@@ -104,7 +124,7 @@ export class Rollout {
   /** Before the clients' rules are applied again. */
   reload(settings: RolloutSettings | undefined): void {
     this.#settings = settings;
-    this.#judge.configure(settings ?? unjudged);
+    for (const { judge } of this.#changes.rows) judge.configure(settings ?? unjudged);
     this.#canaries.configure(settings?.canary);
     this.#options.gate.gatedTypes(new Set(settings?.types));
     this.#settling.touch();
@@ -127,12 +147,11 @@ export class Rollout {
     this.#look();
   }
 
-  /** The stream of a canary has ended. `standingOf` gives undefined if it did not subscribe to what waits. */
-  canaryEnded(stream: CanaryStream['stream'], standingOf: () => Standing | undefined): void {
-    const standing = this.#waits ? standingOf() : undefined;
-    if (standing === undefined) return;
-    this.#rejections.ended(stream, standing);
-    this.#judge.canaryEnded(this.#options.clock.now());
+  /** The stream of a canary has ended that subscribed to what waits. */
+  canaryEnded(stream: CanaryStream): void {
+    if (!this.#waits) return;
+    this.#rejections.ended(stream.stream, stream.standing);
+    this.#ends.ended(stream, this.#options.clock.now());
     this.#settling.touch();
   }
 
@@ -142,18 +161,25 @@ export class Rollout {
   }
 
   report(): RolloutReport {
-    const { canaries } = this.#survey;
+    const shown = this.#first();
+    const canaries = shown === undefined ? [] : this.#canariesOf(shown);
     const count = (kind: Standing['kind']): number =>
       canaries.filter(({ standing }) => standing.kind === kind).length;
+    const pending = [...this.#options.gate.pending];
     return {
       enabled: this.#settings !== undefined,
-      state: this.#judge.state,
-      pending: [...this.#options.gate.pending],
+      state: this.#state,
+      pending,
+      shown: pending.filter(
+        (one) =>
+          one.masked !== undefined || shown === undefined || shown.keys.has(nameKey(one.type, one.name)),
+      ),
+      changes: this.#changes.rows.map(({ judge: { state }, names }) => ({ state, names })),
       canaries: {
         total: canaries.length,
         accepted: count('accepted'),
         rejected: count('rejected'),
-        ended: this.#judge.ended,
+        ended: shown === undefined ? 0 : this.#ends.count(shown.keys),
       },
       freezes: this.#freezes.all,
       ...this.#options.revisions(),
@@ -166,7 +192,9 @@ export class Rollout {
     if (!found.ok) return found;
     const names = found.value.filter((pending) => !this.#freezes.covers(pending));
     if (names.length === 0) return fail(`${scopeText(filter)} is frozen: unfreeze it first`);
-    this.#release(names);
+    const keys = keysOf(names);
+    const own = this.#changes.rows.filter((row) => !row.keys.isDisjointFrom(keys));
+    this.#release(names, Math.min(this.#options.clock.now(), ...own.map(({ judge }) => judge.startedAt)));
     this.#look();
     return ok(names.length);
   }
@@ -198,7 +226,6 @@ export class Rollout {
     const removed = this.#freezes.remove(filter);
     if (!removed.ok) return removed;
     for (const freeze of removed.value) this.#options.gate.unfreeze(filterOf(freeze));
-    this.#judge.joined(this.#options.clock.now());
     this.#waits = true;
     this.#frozen();
     return ok(undefined);
@@ -206,7 +233,6 @@ export class Rollout {
 
   #frozen(): void {
     this.#names = undefined;
-    this.#judge.freeze(this.#freezes.all.length > 0);
     this.#save();
     this.#options.fleet.waitingChanged();
     this.#look();
@@ -223,12 +249,10 @@ export class Rollout {
     fleet.waitingChanged();
     const names = new Set([...joined, ...left].map((name) => nameKey(type, name)));
     this.#rejections.changed(names);
-    this.#judge.changed(names);
+    this.#ends.changed(names);
     this.#verdicts.left(type, left);
-    if (joined.length > 0) {
-      this.#judge.joined(this.#options.clock.now());
-      this.#waits = true;
-    }
+    for (const name of joined) this.#joined.add(nameKey(type, name));
+    if (joined.length > 0) this.#waits = true;
     this.#settling.touch();
   }
 
@@ -248,9 +272,7 @@ export class Rollout {
 
   /** What was found bad since the start. */
   #found(): readonly Verdict[] {
-    const { tooManyEnds } = this.#judge;
-    const { verdicts } = this.#rejections;
-    return tooManyEnds === undefined ? verdicts : [...verdicts, tooManyEnds];
+    return [...this.#rejections.verdicts, ...this.#ends.verdicts];
   }
 
   /** Looks at the canaries and passes on what they say. */
@@ -258,60 +280,161 @@ export class Rollout {
     this.#timer?.cancel();
     this.#timer = undefined;
     const now = this.#options.clock.now();
-    const { state: before, acceptedAt } = this.#judge;
     const waiting = this.#judged();
-    const { names } = waiting;
-    this.#waits = names.length > 0;
-    this.#survey = this.#waits && this.#settings !== undefined ? this.#staffed(now, waiting) : nobody;
-    const { release, nextAt } = this.#judge.judge(now, this.#observe(now, waiting, this.#survey));
-    if (this.#survey.canaries.length > 0 && acceptedAt === undefined && this.#judge.acceptedAt !== undefined)
-      this.#options.events.accepted(names);
+    this.#waits = waiting.names.length > 0;
+    this.#observe(now, waiting);
+    const { rows } = this.#changes;
+    const removals = this.#removals(rows, now);
+    let nextAt = Math.min(now + lookMs, this.#ends.nextAt(this.#settings ?? unjudged));
+    const released = rows.filter((row, at) => {
+      const judgement = this.#judge(row, removals[at], now);
+      nextAt = Math.min(nextAt, judgement.nextAt ?? nextAt);
+      if (judgement.release === 'timeout' && this.#settings !== undefined)
+        this.#options.events.counted('timeout');
+      return judgement.release !== undefined;
+    });
     this.#saveIfNew();
-    if (release !== undefined) {
-      if (release === 'timeout' && this.#settings !== undefined) this.#options.events.counted('timeout');
-      this.#release(names);
-      if (this.#judged().names.length < names.length) this.#look();
+    for (const row of released) this.#release(row.names, row.judge.startedAt);
+    if (released.length > 0 && this.#judged().names.length < waiting.names.length) {
+      this.#look();
       return;
     }
-    this.#tellState(before);
+    this.#tellState(now);
     if (!this.#waits) {
-      if (this.#seenByCanaries().length === 0) this.#staffing.showToOthers(true);
+      if (this.#seenByCanaries().length === 0) this.#restrict(undefined);
       this.#overAt(now);
       return;
     }
-    const wait = Math.min(lookMs, (nextAt ?? Number.POSITIVE_INFINITY) - now);
-    this.#timer = this.#options.clock.after(Math.max(0, wait), () => this.#look());
+    this.#timer = this.#options.clock.after(Math.max(0, nextAt - now), () => this.#look());
   }
 
-  #staffed(now: number, waiting: WaitingNames): Survey {
-    return this.#staffing.survey(waiting.byType, now, (survey) =>
-      this.#judge.mayNotSpread(now, this.#observe(now, waiting, survey)),
-    );
+  #judge(row: Change, removals: string | undefined, now: number): Judgement {
+    const { judge } = row;
+    const { acceptedAt } = judge;
+    const judgement = judge.judge(now, this.#observation(row, removals, now));
+    if (this.#canariesOf(row).length > 0 && acceptedAt === undefined && judge.acceptedAt !== undefined)
+      this.#options.events.accepted(row.names);
+    return judgement;
   }
 
-  #observe(now: number, { keys, byType }: WaitingNames, { canaries, members }: Survey): Observation {
-    this.#rejections.observe(canaries, keys);
+  /** Who the canaries are, what they say, and which changes there are. */
+  #observe(now: number, waiting: WaitingNames): void {
+    if (!this.#waits) {
+      this.#survey = nobody;
+      this.#staffed = undefined;
+      this.#canariesByClass = new Map();
+      this.#ends.over();
+      this.#arrange(waiting, now);
+      return;
+    }
+    if (this.#settings === undefined) {
+      this.#survey = nobody;
+      this.#members = [];
+      this.#canariesByClass = new Map();
+      this.#arrange(waiting, now);
+      return;
+    }
+    this.#take(waiting, now);
+    const bad = this.#changes.rows.filter((row) => this.#isBad(row, now));
+    if (!this.#survey.complete) return;
+    const open = this.#changes.rows
+      .filter((row) => !bad.includes(row))
+      .flatMap(({ classes }) => Array.from(classes));
+    if (this.#restrict(bad.length === 0 ? undefined : new Set(open))) this.#take(waiting, now);
+    // Who left may have left because of it: nobody else gets it before that is known.
+    const unsure = this.#changes.rows.filter(({ keys }) => this.#ends.mayReturn(keys));
+    const closed = new Set([...bad, ...unsure].flatMap(({ classes }) => Array.from(classes)));
+    const { members } = this.#survey;
+    const isStaffed = this.#staffed?.members === members && isEqual(this.#staffed.closed, closed);
+    if (isStaffed && !this.#canaries.areExpected) return;
+    const nodes = this.#canaries.elect(members.filter(({ classKey }) => !closed.has(classKey)));
+    if (this.#survey.complete) this.#staffed = { members, closed };
+    if (nodes.size === 0) return;
+    this.#options.fleet.moved(({ nodeId }) => nodes.has(nodeId));
+    this.#take(waiting, now);
+  }
+
+  #take(waiting: WaitingNames, now: number): void {
+    const { fleet } = this.#options;
+    this.#survey = fleet.survey(waiting.byType);
+    const { complete, canaries, members } = this.#survey;
+    this.#canariesByClass = Map.groupBy(canaries, ({ classKey }) => classKey);
+    this.#rejections.observe(canaries, waiting.keys);
+    if (complete) {
+      this.#members = members;
+      this.#ends.observe(canaries, this.#settings ?? unjudged, now);
+      if (this.#canaries.remember(members, now)) this.#save();
+    }
+    this.#arrange(waiting, now);
+  }
+
+  #arrange(waiting: WaitingNames, now: number): void {
+    this.#foundBefore = this.#verdicts.restored();
+    const verdicts = [...this.#found(), ...this.#foundBefore];
+    const bonds = verdicts.map(({ names }) => names);
+    const settings = this.#settings ?? unjudged;
+    this.#changes.arrange(waiting, this.#members, bonds, this.#joined, settings, now);
+    this.#joined.clear();
+  }
+
+  /** Of a survey that is not complete: what is unknown, and who rejected something before. */
+  #canariesOf({ classes }: Change): readonly CanaryStream[] {
+    const known = [...classes].flatMap((classKey) => this.#canariesByClass.get(classKey) ?? []);
+    return this.#survey.complete ? known : [unknownCanary, ...known];
+  }
+
+  #isBad(row: Change, now: number): boolean {
+    return foundBad(this.#observation(row, undefined, now)) !== undefined;
+  }
+
+  #observation(row: Change, removals: string | undefined, now: number): Observation {
+    const { keys, classes } = row;
+    const canaries = this.#canariesOf(row);
     const rejected = canaries.map(({ standing }) => standing).find((one) => one.kind === 'rejected');
+    const found = [...this.#ends.verdicts, ...this.#foundBefore].find(
+      ({ names }) => !names.isDisjointFrom(keys),
+    );
     return {
-      names: keys,
-      total: canaries.length + this.#canaries.absent(members),
+      total: canaries.length + this.#canaries.absent(classes, canaries),
       accepted: canaries.filter(({ standing }) => standing.kind === 'accepted').length,
       rejection: rejected?.reason ?? this.#rejections.reason(keys),
-      foundBefore: this.#verdicts.restored(keys),
-      removals:
-        this.#settings === undefined
-          ? undefined
-          : this.#options.tooManyRemovals(byType.keys(), this.#judge.startedAt ?? now),
+      found,
+      mayReturn: this.#ends.mayReturn(keys),
+      removals,
       clientsMayComeBack: this.#canaries.mayComeBack(now),
     };
   }
 
+  #removals(rows: readonly Change[], now: number): readonly (string | undefined)[] {
+    if (this.#settings === undefined) return [];
+    return this.#options.tooManyRemovals(
+      rows.map(({ names, judge }) => ({ names, since: Math.min(judge.startedAt, now) })),
+    );
+  }
+
+  /**
+   * What was found bad is for the canaries that have it, and for nobody else of its classes, whatever the rules say.
+   * True: some classes may have other canaries now.
+   */
+  #restrict(open: ReadonlySet<string> | undefined): boolean {
+    const before = this.#canaries.restrict(open);
+    if (before === open || (before !== undefined && open !== undefined && isEqual(before, open)))
+      return false;
+    const isOpened = ({ classKey }: Moved): boolean =>
+      before?.has(classKey) === false && open?.has(classKey) !== false;
+    this.#options.fleet.moved(isOpened);
+    return before !== undefined;
+  }
+
   /** All of these names, and nothing that is frozen. */
-  #release(names: readonly PendingName[]): void {
+  #release(names: readonly PendingName[], started: number): void {
     const { events, clock, gate } = this.#options;
-    const started = this.#judge.startedAt ?? clock.now();
     const withheld = [...gate.withheld].length;
-    for (const filter of filtersOf(names)) gate.release(filter);
+    const byType = Map.groupBy(names, ({ type }) => type);
+    for (const filter of filtersOf(names)) {
+      const own = byType.get(filter.type) ?? [];
+      gate.release(filter, new Set(own.map(({ name }) => name)));
+    }
     if (withheld > 0) this.#save();
     if (this.#settings === undefined) return;
     events.counted('released');
@@ -324,14 +447,30 @@ export class Rollout {
     const nodes = this.#canaries.over(now);
     if (nodes === undefined) return;
     this.#save();
-    if (nodes.size > 0) this.#options.fleet.moved(nodes);
+    if (nodes.size > 0) this.#options.fleet.moved(({ nodeId }) => nodes.has(nodeId));
   }
 
-  #tellState(before: RolloutState): void {
-    const { state } = this.#judge;
-    if (state.kind === before.kind && state.since === before.since) return;
-    if (state.kind === 'HELD') this.#options.events.counted(state.cause === 'timeout' ? 'timeout' : 'held');
-    this.#options.events.stateChanged(state, this.#judged().names);
+  /** The first change that is held, else the first that waits. */
+  #first(): Change | undefined {
+    const { rows } = this.#changes;
+    const held = rows.filter(({ judge }) => judge.state.kind === 'HELD');
+    return (held.length > 0 ? held : rows).toSorted((a, b) => a.judge.state.since - b.judge.state.since)[0];
+  }
+
+  #tellState(now: number): void {
+    const { events } = this.#options;
+    for (const { judge, names } of this.#changes.rows) {
+      const state = judge.news();
+      if (state === undefined) continue;
+      if (state.kind === 'HELD') events.counted(state.cause === 'timeout' ? 'timeout' : 'held');
+      events.changeIs(state, names);
+    }
+    const before = this.#state;
+    const calm = this.#freezes.all.length > 0 ? 'FROZEN' : 'IDLE';
+    const since = before.kind === calm ? before.since : now;
+    this.#state = this.#first()?.judge.state ?? { kind: calm, since };
+    if (this.#state.kind !== before.kind || this.#state.since !== before.since)
+      events.stateChanged(this.#state);
   }
 
   #saveIfNew(): void {
@@ -351,3 +490,6 @@ export class Rollout {
     });
   }
 }
+
+const isEqual = (a: ReadonlySet<string>, b: ReadonlySet<string>): boolean =>
+  a.size === b.size && a.isSubsetOf(b);

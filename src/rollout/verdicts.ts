@@ -30,6 +30,7 @@ export class Verdicts {
   readonly #hashOf: HashOf;
   /** From before a restart. */
   #restored: readonly SavedVerdict[];
+  readonly #verdicts = new WeakMap<SavedVerdict, Verdict>();
   /** Which variants upstream has said again since. */
   readonly #said = new WeakMap<SavedContent, ReadonlySet<string>>();
   /** Of this process. */
@@ -55,12 +56,17 @@ export class Verdicts {
     return this.#saved;
   }
 
-  /** Why what waits was found bad before a restart; undefined: it was not. */
-  restored(waiting: ReadonlySet<string>): Pick<Verdict, 'cause' | 'reason'> | undefined {
+  /** What was found bad before a restart, and what upstream has not said anything else for; the same values until then. */
+  restored(): readonly Verdict[] {
     this.#keep(({ contents }) => !contents.some((one) => this.#isOther(one)));
-    return this.#restored.find(({ contents }) =>
-      contents.some(({ type, name }) => waiting.has(nameKey(type, name))),
-    );
+    return this.#restored.map((one) => {
+      const known = this.#verdicts.get(one);
+      if (known !== undefined) return known;
+      const names = new Set(one.contents.map(({ type, name }) => nameKey(type, name)));
+      const created: Verdict = { cause: one.cause, reason: one.reason, names };
+      this.#verdicts.set(one, created);
+      return created;
+    });
   }
 
   /** These names do not wait any more, or an operator has decided. */

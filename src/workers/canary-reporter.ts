@@ -3,8 +3,8 @@ import type { XdsStream } from '../downstream/xds-stream.ts';
 import { resourceName, typeUrl } from '../model/brand.ts';
 import type { Clock, Timer } from '../model/clock.ts';
 import { Settling } from '../model/settling.ts';
-import type { Waiting } from '../rollout/fleet.ts';
-import { type Ends, NO_ENDS, reported, reportOf } from './canary-report.ts';
+import { type CanaryStream, outdated, type Waiting } from '../rollout/fleet.ts';
+import { reportOf } from './canary-report.ts';
 import type { ToPrimary, WaitingMessage } from './ipc-messages.ts';
 
 /** While a change waits the clients are looked at so often, in milliseconds: some may have come. */
@@ -27,7 +27,7 @@ export class CanaryReporter {
   #round = 0;
   #told = '';
   /** Since the last report. */
-  #ends: Ends = NO_ENDS;
+  #ends: readonly CanaryStream[] = [];
   /** Streams that have rejected something of what waits, by id. */
   readonly #rejected = new Set<string>();
   #timer: Timer | undefined;
@@ -46,10 +46,11 @@ export class CanaryReporter {
     this.#told = '';
     this.#options.fleet.waitingChanged();
     // What ended rejected the change before, perhaps.
-    this.#ends = { ended: this.#ends.ended + this.#ends.endedRejecting.length, endedRejecting: [] };
+    this.#ends = this.#ends.map(outdated);
     if (waiting.length === 0) {
-      this.#ends = NO_ENDS;
+      this.#ends = [];
       this.#rejected.clear();
+      this.#options.fleet.over();
     }
     this.#report();
   }
@@ -60,13 +61,9 @@ export class CanaryReporter {
 
   ended(stream: XdsStream): void {
     if (this.#waiting.size === 0) return;
-    const standing = this.#options.fleet.canary(stream, this.#waiting)?.standing;
-    if (standing === undefined) return;
-    const { ended, endedRejecting } = this.#ends;
-    this.#ends =
-      standing.kind === 'rejected'
-        ? { ended, endedRejecting: [...endedRejecting, reported({ stream: stream.id, standing, names: [] })] }
-        : { ended: ended + 1, endedRejecting };
+    const canary = this.#options.fleet.canary(stream, this.#waiting);
+    if (canary === undefined) return;
+    this.#ends = [...this.#ends, canary];
     this.#settling.touch();
   }
 
@@ -83,8 +80,8 @@ export class CanaryReporter {
       if (standing.kind === 'rejected') this.#rejected.add(stream);
     const report = reportOf(survey, { round: this.#round, ends: this.#ends, rejected: this.#rejected });
     const text = JSON.stringify(report);
-    if (text !== this.#told || report.ended + report.endedRejecting.length > 0) send(report);
+    if (text !== this.#told || report.ended.length > 0) send(report);
     this.#told = text;
-    this.#ends = NO_ENDS;
+    this.#ends = [];
   }
 }

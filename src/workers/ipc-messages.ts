@@ -17,6 +17,8 @@ const canaries = z.object({
   }),
   /** Node ids: of the elected, and of the canaries of before a restart. */
   nodes: z.array(z.string()),
+  /** The classes of which the rules make canaries; left out: all. */
+  open: z.array(z.string()).optional(),
 });
 
 const start = z.object({
@@ -101,7 +103,12 @@ const turned = z.object({ kind: z.literal('turned') });
 
 /** The stream of a canary, and what it says to what waits. */
 const canaryStream = z.object({
+  /** Its id; empty of those that reject nothing. */
   stream: z.string(),
+  /** How many are equal. */
+  count: z.int(),
+  node: z.string(),
+  classKey: z.string(),
   standing: z.discriminatedUnion('kind', [
     z.object({ kind: z.literal('accepted') }),
     z.object({ kind: z.literal('waiting') }),
@@ -112,15 +119,15 @@ const canaryStream = z.object({
       isFinal: z.boolean(),
     }),
   ]),
-  /** What it subscribes to of it. */
-  names: z.array(z.string()),
+  /** What it subscribes to of it: numbers of sets. */
+  subscribed: z.array(z.int()),
 });
 
 /** The answer to `waiting`, and each time it is another one (canary-report.ts). */
 const canaryReport = z.object({
   kind: z.literal('canary_report'),
   round: z.int(),
-  /** Sets of what waits, by which members say what they subscribe to. */
+  /** Sets of what waits, by which members and streams say what they subscribe to. */
   subscriptions: z.array(z.array(z.string())),
   members: z.array(
     z.object({
@@ -128,17 +135,14 @@ const canaryReport = z.object({
       place: z.number(),
       classKey: z.string(),
       side: z.enum(['released', 'canary']),
+      mayBeCanary: z.boolean(),
       subscribed: z.array(z.int()),
     }),
   ),
-  /** Streams of canaries that have rejected nothing of what waits. */
-  accepted: z.int(),
-  waiting: z.int(),
-  /** Those that reject something, or did. */
-  rejecting: z.array(canaryStream),
+  /** The streams of canaries. Those that reject something, or did, one by one. */
+  canaries: z.array(canaryStream),
   /** What has ended since the last report. Here, so that none is counted twice. */
-  ended: z.int(),
-  endedRejecting: z.array(canaryStream),
+  ended: z.array(canaryStream),
 });
 
 const toWorker = z.discriminatedUnion('kind', [

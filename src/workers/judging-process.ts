@@ -12,7 +12,8 @@ export function judgingProcess(core: Core): JudgingProcess {
     hasDelivered: (side) => hasDelivered(core, side),
     waits: () => relay.gate.size > 0,
     canaryAnswered: () => rollout.canaryAnswered(),
-    canaryEnded: ({ stream, standing }) => rollout.canaryEnded(stream, () => standing),
+    openClasses: () => rollout.openClasses,
+    canaryEnded: (stream) => rollout.canaryEnded(stream),
   };
 }
 

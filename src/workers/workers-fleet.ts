@@ -29,6 +29,8 @@ export interface JudgingProcess {
   canaryRules(): CanaryRules | undefined;
   /** Canaries though no rule says so. */
   namedCanaries(): ReadonlySet<string>;
+  /** The classes for which the rules make canaries; undefined: all. */
+  openClasses(): ReadonlySet<string> | undefined;
   /** Whether all workers have acknowledged everything that there is for a side. */
   hasDelivered(side: Side): boolean;
   /** Something waits for a verdict. */
@@ -54,6 +56,7 @@ export class WorkersFleet implements Fleet {
   readonly #ends: { readonly round: number; readonly stream: CanaryStream }[] = [];
   /** What workers know. */
   #told: CanariesMessage | undefined;
+  #surveyed: { readonly reports: readonly CanaryReport[]; readonly survey: Survey } | undefined;
   #moving: { readonly timer: Timer; readonly since: number } | undefined;
 
   constructor(clock: Clock = systemClock) {
@@ -82,7 +85,9 @@ export class WorkersFleet implements Fleet {
     if (rules === undefined) return undefined;
     const { percent, match } = rules;
     const nodes = [...(this.#judging?.namedCanaries() ?? [])].toSorted();
-    return { kind: 'canaries', rules: { percent, match: [...match] }, nodes };
+    const open = this.#judging?.openClasses();
+    const message = { kind: 'canaries' as const, rules: { percent, match: [...match] }, nodes };
+    return open === undefined ? message : { ...message, open: [...open].toSorted() };
   }
 
   survey(waiting: Waiting): Survey {
@@ -99,7 +104,7 @@ export class WorkersFleet implements Fleet {
     const counting = reports.filter(({ round }) => from !== undefined && round >= from);
     if (from !== undefined && counting.length === all.length) {
       this.#judgeEnds(from);
-      return surveyOf(counting);
+      return this.#surveyOf(counting);
     }
     // Who rejected something is still there, and may say something else now.
     const before = reports.flatMap(streamsOf).filter(({ stream }) => stream !== '');
@@ -147,6 +152,16 @@ export class WorkersFleet implements Fleet {
     this.#judging?.canaryAnswered();
   }
 
+  /** The same as long as no worker says anything else. */
+  #surveyOf(reports: readonly CanaryReport[]): Survey {
+    const known = this.#surveyed;
+    const isSame = known?.reports.length === reports.length;
+    if (isSame && reports.every((one, at) => one === known.reports[at])) return known.survey;
+    const survey = surveyOf(reports);
+    this.#surveyed = { reports, survey };
+    return survey;
+  }
+
   #addEnds(report: CanaryReport, process: boolean): void {
     const { round } = report;
     if (this.#judging?.waits() !== true) return;
@@ -179,7 +194,8 @@ export class WorkersFleet implements Fleet {
 const isSame = (a: CanariesMessage, b: CanariesMessage): boolean => JSON.stringify(a) === JSON.stringify(b);
 
 /** Nobody goes back to what is released. */
-function onlyAdds(before: CanariesMessage, { rules, nodes }: CanariesMessage): boolean {
+function onlyAdds(before: CanariesMessage, { rules, nodes, open }: CanariesMessage): boolean {
+  if (JSON.stringify(open) !== JSON.stringify(before.open)) return false;
   if (JSON.stringify(rules) !== JSON.stringify(before.rules)) return false;
   return new Set(nodes).isSupersetOf(new Set(before.nodes));
 }

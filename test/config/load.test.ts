@@ -132,6 +132,7 @@ describe('configuration: what is accepted', () => {
     );
     expect(rest).to.deep.equal({
       canary: { percent: 5, match: [] },
+      canaryPrincipals: [],
       bakeMs: 30_000,
       maxWaitMs: 600_000,
       onTimeout: 'HOLD',

@@ -14,6 +14,7 @@ const clientOf = (env: string): ClientContext => ({
   place: 0,
   cluster: '',
   classKey: '',
+  mayBeCanary: true,
   wrapped: false,
   ttl: false,
   relay: false,

@@ -14,7 +14,14 @@ const member = (
   classKey: string,
   side: Side,
   ...subscribed: readonly ReadonlySet<string>[]
-): Member => ({ nodeId, place: placeOf(nodeId), classKey, side, subscribed: new Set(subscribed) });
+): Member => ({
+  nodeId,
+  place: placeOf(nodeId),
+  mayBeCanary: true,
+  classKey,
+  side,
+  subscribed: new Set(subscribed),
+});
 
 const lowest = (...ids: readonly string[]): string | undefined =>
   ids.toSorted((a, b) => placeOf(a) - placeOf(b))[0];

@@ -14,6 +14,8 @@ const accepted: Standing = { kind: 'accepted' };
 const waits: Standing = { kind: 'waiting' };
 const says = (standing: Standing, ...subscribed: readonly string[]): CanaryStream => ({
   stream: one,
+  node: 'n1',
+  classKey: 'one',
   standing,
   names: [names(...(subscribed.length === 0 ? ['web', 'shop'] : subscribed))],
 });

@@ -42,13 +42,16 @@ class Setting {
           nodeId,
           place: placeOf(nodeId),
           classKey: 'one',
+          mayBeCanary: true,
           side: this.elected.includes(nodeId) ? 'canary' : 'released',
           subscribed: new Set([new Set([...(waiting.get(cds) ?? [])].map((name) => nameKey(cds, name)))]),
         })),
         canaries: this.canaries,
       }),
       waitingChanged: () => {},
-      moved: (nodes = new Set()) => this.elected.push(...nodes),
+      moved: (isMoved) => {
+        this.elected.push(...['n1', 'n2'].filter((nodeId) => isMoved({ nodeId, classKey: 'one' })));
+      },
     };
     this.rollout = new Rollout(
       {
@@ -58,6 +61,7 @@ class Setting {
         maxDisconnects: 20,
         mode: 'AUTOMATIC',
         canary: { percent: 0, match: [] },
+        canaryPrincipals: [],
         types: [cds],
       },
       {
@@ -66,12 +70,13 @@ class Setting {
         clock: this.clock,
         saved,
         revisions: () => ({ revision: 1, pendingRevision: 1 }),
-        tooManyRemovals: () => undefined,
+        tooManyRemovals: () => [],
         events: {
           counted: () => {},
           accepted: () => {},
           released: () => {},
           stateChanged: () => {},
+          changeIs: () => {},
           save: (state) => {
             this.saved = state;
           },
@@ -101,7 +106,7 @@ class Setting {
   rejects(): void {
     const names = new Set(['a', 'b'].map((name) => nameKey(cds, resourceName(name))));
     const standing = { kind: 'rejected', reason: 'cds a: no', names, isFinal: true } as const;
-    this.canaries = [{ stream: 's1', standing, names: [names] }];
+    this.canaries = [{ stream: 's1', node: 'n1', classKey: 'one', standing, names: [names] }];
     this.rollout.canaryAnswered();
     this.clock.advance(100);
   }
@@ -211,7 +216,7 @@ describe('verdicts after a restart', () => {
     for (const content of ['1', 'bad']) setting.says({ puts: names.map((name) => put(cds, name, content)) });
     const keys = new Set(names.map((name) => nameKey(cds, resourceName(name))));
     const standing = { kind: 'rejected', reason: 'cds: no', names: keys, isFinal: true } as const;
-    setting.canaries = [{ stream: 's1', standing, names: [keys] }];
+    setting.canaries = [{ stream: 's1', node: 'n1', classKey: 'one', standing, names: [keys] }];
     setting.rollout.canaryAnswered();
     setting.clock.advance(100);
     expect(setting.saved.verdicts.map(({ contents }) => contents.length)).to.deep.equal([1000]);

@@ -302,6 +302,7 @@ export class InMemoryRelay {
             nodeId: node.value.id,
             place: node.value.place,
             classKey: '',
+            mayBeCanary: true,
             cluster: node.value.cluster,
             wrapped: node.value.clientFeatures.includes('xds.config.resource-in-sotw'),
             ttl: node.value.clientFeatures.includes('xds.config.supports-resource-ttl'),

@@ -1,7 +1,7 @@
 import { expect } from 'chai';
 import { placeOf } from '../../src/model/node-place.ts';
 import { elect, type Member } from '../../src/rollout/election.ts';
-import { NO_ENDS, reportOf, surveyOf } from '../../src/workers/canary-report.ts';
+import { reportOf, surveyOf } from '../../src/workers/canary-report.ts';
 import { Random } from '../support/random.ts';
 
 describe('the report of a worker', () => {
@@ -14,6 +14,7 @@ describe('the report of a worker', () => {
           const subscribed = new Set(sets.filter(() => random.next() < 0.5));
           return {
             nodeId: `n${worker}-${index}`,
+            mayBeCanary: true,
             place: placeOf(`n${worker}-${index}`),
             classKey: random.next() < 0.5 ? 'prod' : 'test',
             side: random.next() < 0.03 ? 'canary' : 'released',
@@ -22,7 +23,7 @@ describe('the report of a worker', () => {
         }),
       );
       const reports = workers.map((members) =>
-        reportOf({ complete: true, members, canaries: [] }, { round: 1, ends: NO_ENDS, rejected: new Set() }),
+        reportOf({ complete: true, members, canaries: [] }, { round: 1, ends: [], rejected: new Set() }),
       );
       for (const { members } of reports) expect(members.length).to.be.lessThan(30);
       const { members } = surveyOf(reports);

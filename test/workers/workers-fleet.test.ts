@@ -13,17 +13,24 @@ const nobody: CanaryReport = {
   round: 0,
   subscriptions: [],
   members: [],
-  accepted: 0,
-  waiting: 0,
-  rejecting: [],
-  ended: 0,
-  endedRejecting: [],
+  canaries: [],
+  ended: [],
 };
 const bad: ReportedStream = {
   stream: '1-1',
+  count: 1,
+  node: 'n1',
+  classKey: 'one',
   standing: { kind: 'rejected', reason: 'cds a: bad', names: ['cds a'], isFinal: true },
-  names: ['cds a'],
+  subscribed: [],
 };
+const accepted = (count: number): ReportedStream => ({
+  ...bad,
+  stream: '',
+  count,
+  standing: { kind: 'accepted' },
+});
+const waits: ReportedStream = { ...accepted(1), standing: { kind: 'waiting' } };
 
 const isFinal = (standing: Standing): boolean | undefined =>
   standing.kind === 'rejected' ? standing.isFinal : undefined;
@@ -42,6 +49,7 @@ class Setting {
   constructor() {
     this.fleet.serve({
       canaryRules: () => ({ percent: 1, match: [] }),
+      openClasses: () => undefined,
       namedCanaries: () => new Set(this.elected),
       hasDelivered: (side) => !this.undelivered.has(side),
       waits: () => this.waits,
@@ -72,9 +80,9 @@ describe('the clients of workers', () => {
   it('a verdict needs the reports of all workers that listen', () => {
     const setting = new Setting();
     expect(setting.standings()).to.deep.equal(['waiting']);
-    setting.reports[0] = { ...nobody, round: setting.round, accepted: 2 };
+    setting.reports[0] = { ...nobody, round: setting.round, canaries: [accepted(2)] };
     expect(setting.standings()).to.deep.equal(['waiting']);
-    setting.answer({ accepted: 2 }, { accepted: 1 });
+    setting.answer({ canaries: [accepted(2)] }, { canaries: [accepted(1)] });
     expect(setting.standings()).to.deep.equal(['accepted', 'accepted', 'accepted']);
     setting.reports.pop();
     expect(setting.standings(), 'one of them has ended').to.deep.equal(['accepted', 'accepted']);
@@ -84,11 +92,11 @@ describe('the clients of workers', () => {
     const setting = new Setting();
     setting.undelivered.add('canary');
     setting.standings();
-    setting.answer({ accepted: 1 }, { accepted: 1 });
+    setting.answer({ canaries: [accepted(1)] }, { canaries: [accepted(1)] });
     expect(setting.standings()).to.deep.equal(['waiting']);
     setting.undelivered.clear();
     expect(setting.standings(), 'asked again').to.deep.equal(['waiting']);
-    setting.answer({ accepted: 1 }, { accepted: 1 });
+    setting.answer({ canaries: [accepted(1)] }, { canaries: [accepted(1)] });
     expect(setting.standings()).to.deep.equal(['accepted', 'accepted']);
     setting.fleet.waitingChanged();
     expect(setting.standings(), 'of the change before').to.deep.equal(['waiting']);
@@ -97,11 +105,11 @@ describe('the clients of workers', () => {
   it('a rejection stays until the workers have answered for what waits now', () => {
     const setting = new Setting();
     setting.standings();
-    setting.answer({ rejecting: [bad] }, {});
+    setting.answer({ canaries: [bad] }, {});
     expect(setting.standings()).to.deep.equal(['rejected']);
     setting.fleet.waitingChanged();
     expect(setting.standings()).to.deep.equal(['waiting', 'rejected']);
-    setting.answer({ accepted: 1 }, {});
+    setting.answer({ canaries: [accepted(1)] }, {});
     expect(setting.standings()).to.deep.equal(['accepted']);
   });
 
@@ -136,7 +144,7 @@ describe('the clients of workers', () => {
   it('the end of a worker is the end of its canaries, with what they rejected', () => {
     const setting = new Setting();
     setting.standings();
-    setting.answer({ rejecting: [bad], accepted: 1 }, {});
+    setting.answer({ canaries: [bad, accepted(1)] }, {});
     setting.standings();
     const [report] = setting.reports.splice(0, 1);
     setting.fleet.workerEnded(report);
@@ -147,7 +155,7 @@ describe('the clients of workers', () => {
   it('the ends of streams count when it is known how many there are; what they rejected before does not', () => {
     const setting = new Setting();
     setting.standings();
-    const ended = { ...nobody, round: setting.round, ended: 1, endedRejecting: [bad] };
+    const ended = { ...nobody, round: setting.round, ended: [bad, waits] };
     setting.fleet.reported(ended);
     setting.standings();
     expect(setting.ended).to.deep.equal([]);

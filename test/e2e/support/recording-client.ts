@@ -1,5 +1,5 @@
 import { create, fromBinary, type MessageInitShape, toBinary } from '@bufbuild/protobuf';
-import type { Client, StatusObject } from '@grpc/grpc-js';
+import type { ChannelCredentials, Client, StatusObject } from '@grpc/grpc-js';
 import {
   DeltaDiscoveryRequestSchema,
   DeltaDiscoveryResponseSchema,
@@ -34,8 +34,13 @@ export class ClientPool implements Disposable {
   readonly #open: RecordingClient[] = [];
   #next = 0;
 
-  constructor(address: string, connections = 4) {
-    this.#clients = Array.from({ length: connections }, () => rawClient(address));
+  /** `secure`: for a relay with a certificate for `relay.test`. */
+  constructor(address: string, connections = 4, secure?: ChannelCredentials) {
+    this.#clients = Array.from({ length: connections }, () =>
+      secure === undefined
+        ? rawClient(address)
+        : rawClient(address, secure, { 'grpc.ssl_target_name_override': 'relay.test' }),
+    );
   }
 
   open(protocol: 'sotw' | 'delta', id = 'client', userAgentName = ''): RecordingClient {

@@ -1,0 +1,141 @@
+import type { PendingName } from '../model/rollout.ts';
+import type { Member } from './election.ts';
+import { Judge, type JudgeSettings } from './judge.ts';
+import { nameKey, type WaitingNames } from './pending-names.ts';
+
+/** One change that waits: names that are judged together, and the classes of clients that subscribe to any of them. */
+export interface Change {
+  readonly names: readonly PendingName[];
+  /** By `nameKey`. */
+  readonly keys: ReadonlySet<string>;
+  readonly classes: ReadonlySet<string>;
+  readonly judge: Judge;
+}
+
+interface Component {
+  readonly keys: Set<string>;
+  readonly classes: Set<string>;
+}
+
+/**
+ * The changes that wait, one row each. Two names are of one change if a class subscribes to both, directly or over other
+ * names and classes, or if one verdict is about both. Names to which nobody subscribes are one change.
+ */
+export class Changes {
+  #rows: readonly Change[] = [];
+  /** What the rows were made of. */
+  #made: readonly unknown[] = [];
+
+  get rows(): readonly Change[] {
+    return this.#rows;
+  }
+
+  /**
+   * `members`: the same values as long as they do not change, and so `bonds`, the sets of names of one verdict.
+   * `joined`: names with a content that is new.
+   */
+  arrange(
+    { names, keys }: WaitingNames,
+    members: readonly Member[],
+    bonds: readonly ReadonlySet<string>[],
+    joined: ReadonlySet<string>,
+    settings: JudgeSettings,
+    now: number,
+  ): void {
+    const made = [keys, members, ...bonds];
+    const isSame = made.length === this.#made.length && made.every((one, at) => one === this.#made[at]);
+    if (!isSame) {
+      this.#made = made;
+      this.#rows = this.#arranged(names, componentsOf(keys, members, bonds), settings, now);
+    }
+    if (joined.size === 0) return;
+    for (const { keys: own, judge } of this.#rows) if (!own.isDisjointFrom(joined)) judge.joined(now);
+  }
+
+  #arranged(
+    names: readonly PendingName[],
+    components: readonly Component[],
+    settings: JudgeSettings,
+    now: number,
+  ): readonly Change[] {
+    const before = new Map<string, Change>();
+    for (const row of this.#rows) for (const key of row.keys) before.set(key, row);
+    const byKey = new Map<string, Component>();
+    for (const component of components) for (const key of component.keys) byKey.set(key, component);
+    const namesOf = Map.groupBy(names, ({ type, name }) => byKey.get(nameKey(type, name)));
+    return components.map((component) => {
+      const rows = new Set([...component.keys].flatMap((key) => before.get(key) ?? []));
+      const judges = [...rows].map(({ judge }) => judge);
+      const judge = Judge.of(judges, settings, now);
+      return { ...component, names: namesOf.get(component) ?? [], judge };
+    });
+  }
+}
+
+function componentsOf(
+  keys: ReadonlySet<string>,
+  members: readonly Member[],
+  bonds: readonly ReadonlySet<string>[],
+): readonly Component[] {
+  const trees = new Trees(keys);
+  for (const bond of bonds) trees.join(bond);
+  const anyOf = new Map<string, string>();
+  for (const [classKey, peers] of Map.groupBy(members, (member) => member.classKey)) {
+    const sets = new Set(peers.flatMap(({ subscribed }) => Array.from(subscribed)));
+    let any: string | undefined;
+    for (const names of sets) any = trees.join(names, any);
+    if (any !== undefined) anyOf.set(classKey, any);
+  }
+  const components = new Map<string | undefined, Component>();
+  const at = (root: string | undefined): Component => {
+    const known = components.get(root) ?? { keys: new Set<string>(), classes: new Set<string>() };
+    components.set(root, known);
+    return known;
+  };
+  for (const [classKey, any] of anyOf) at(trees.rootOf(any)).classes.add(classKey);
+  for (const bond of bonds) for (const key of bond) if (keys.has(key)) at(trees.rootOf(key));
+  // What is of no class and no verdict is together.
+  for (const key of keys) {
+    const root = trees.rootOf(key);
+    at(components.has(root) ? root : undefined).keys.add(key);
+  }
+  return [...components.values()];
+}
+
+/** Which names are joined with which. */
+class Trees {
+  readonly #parents: Map<string, string>;
+  #count: number;
+
+  constructor(keys: ReadonlySet<string>) {
+    this.#parents = new Map(keys.values().map((key) => [key, key]));
+    this.#count = keys.size;
+  }
+
+  /** These names, and the one that was returned before, are one. Names that do not wait are left out. */
+  join(names: ReadonlySet<string>, joined?: string): string | undefined {
+    let first = joined;
+    for (const name of names) {
+      if (!this.#parents.has(name)) continue;
+      first ??= name;
+      if (this.#count === 1) break;
+      const [a, b] = [this.rootOf(first), this.rootOf(name)];
+      if (a === b) continue;
+      this.#parents.set(b, a);
+      this.#count--;
+    }
+    return first;
+  }
+
+  rootOf(name: string): string {
+    let root = name;
+    for (let up = this.#parents.get(root); up !== undefined && up !== root; up = this.#parents.get(root))
+      root = up;
+    for (let at = name; at !== root; ) {
+      const up = this.#parents.get(at) ?? root;
+      this.#parents.set(at, root);
+      at = up;
+    }
+    return root;
+  }
+}

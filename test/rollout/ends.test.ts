@@ -1,0 +1,148 @@
+import { expect } from 'chai';
+import { Ends } from '../../src/rollout/ends.ts';
+import type { CanaryStream } from '../../src/rollout/fleet.ts';
+import { type JudgeSettings, unjudged } from '../../src/rollout/judge.ts';
+
+const settings: JudgeSettings = { ...unjudged, bakeMs: 30_000, maxDisconnects: 20 };
+const a = new Set(['cds a']);
+const of = (node: string, classKey = 'one', names: ReadonlySet<string> = a): CanaryStream => ({
+  stream: `${node}-1`,
+  node,
+  classKey,
+  standing: { kind: 'accepted' },
+  names: [names],
+});
+const many = (count: number, classKey = 'one'): readonly CanaryStream[] =>
+  Array.from({ length: count }, (_, index) => of(`other${index}`, classKey));
+const second = 1000;
+
+type Step =
+  | { readonly at: number; readonly ended: CanaryStream }
+  | { readonly at: number; readonly changed: ReadonlySet<string> }
+  | {
+      readonly at: number;
+      readonly sees: readonly CanaryStream[];
+      readonly found: number;
+      readonly mayReturn?: boolean;
+    };
+
+const ended = (at: number, ...streams: readonly CanaryStream[]): readonly Step[] =>
+  streams.map((stream) => ({ at, ended: stream }));
+const sees = (at: number, there: readonly CanaryStream[], found: number, mayReturn = false): Step => ({
+  at,
+  sees: there,
+  found,
+  mayReturn,
+});
+
+const rows: readonly { readonly rule: string; readonly steps: readonly Step[] }[] = [
+  {
+    rule: 'max_disconnects percent of the nodes may end',
+    steps: [...ended(0, of('n1'), of('n2')), sees(0, many(8), 0, true), sees(second, many(8), 0)],
+  },
+  {
+    rule: 'one more is too many, until upstream says something else under one of their names',
+    steps: [
+      ...ended(0, of('n1'), of('n2'), of('n3')),
+      sees(0, many(8), 0, true),
+      sees(second, many(8), 1),
+      sees(90 * second, many(11), 1),
+      { at: 91 * second, changed: new Set(['cds b']) },
+      sees(91 * second, many(11), 1),
+      { at: 92 * second, changed: a },
+      sees(92 * second, many(11), 0),
+    ],
+  },
+  {
+    rule: 'a node that has another stream has not ended',
+    steps: [...ended(0, of('n1')), sees(0, [of('n1')], 0), sees(second, [of('n1')], 0)],
+  },
+  {
+    rule: 'a node that comes back at once has not ended',
+    steps: [
+      ...ended(0, of('n1')),
+      sees(0, [], 0, true),
+      sees(500, [of('n1')], 0),
+      sees(second, [of('n1')], 0),
+    ],
+  },
+  {
+    rule: 'one that comes back within the bake has not either',
+    steps: [
+      ...ended(0, of('n1')),
+      sees(0, [], 0, true),
+      sees(second, [], 1),
+      sees(29 * second, [of('n1')], 0),
+    ],
+  },
+  {
+    rule: 'one that comes back later has',
+    steps: [
+      ...ended(0, of('n1')),
+      sees(second, [], 1),
+      sees(30 * second, [], 1),
+      sees(31 * second, [of('n1')], 1),
+    ],
+  },
+  {
+    rule: 'one that ends three times within the bake has, though it comes back each time',
+    steps: [
+      ...ended(0, of('n1')),
+      sees(0, [], 0, true),
+      sees(100, [of('n1')], 0),
+      ...ended(200, of('n1')),
+      sees(200, [], 0, true),
+      sees(300, [of('n1')], 0),
+      ...ended(400, of('n1')),
+      sees(400, [], 1),
+      sees(500, [of('n1')], 1),
+    ],
+  },
+  {
+    rule: 'each class is counted for itself',
+    steps: [...ended(0, of('n1', 'two')), sees(0, many(50), 0, true), sees(second, many(50), 1)],
+  },
+  {
+    rule: 'that it was seen late changes nothing',
+    steps: [...ended(0, of('n1')), sees(100, [], 0, true), sees(90 * second, [], 1)],
+  },
+];
+
+describe('the ends of canaries', () => {
+  for (const { rule, steps } of rows) {
+    it(rule, () => {
+      const ends = new Ends();
+      for (const step of steps) {
+        if ('ended' in step) ends.ended(step.ended, step.at);
+        else if ('changed' in step) ends.changed(step.changed);
+        else {
+          ends.observe(step.sees, settings, step.at);
+          expect(ends.verdicts, `at ${step.at}`).to.have.length(step.found);
+          expect(ends.mayReturn(a), `may return at ${step.at}`).to.equal(step.mayReturn ?? false);
+        }
+      }
+    });
+  }
+
+  it('says what was found: the names that those who ended subscribed to', () => {
+    const ends = new Ends();
+    ends.ended(of('n1', 'one', new Set(['cds a', 'cds b'])), 0);
+    ends.observe([], settings, 0);
+    expect(ends.nextAt(settings)).to.equal(second);
+    ends.observe([], settings, second);
+    const [verdict] = ends.verdicts;
+    expect(verdict?.names).to.deep.equal(new Set(['cds a', 'cds b']));
+    expect(verdict?.reason).to.equal(
+      '1 of 1 canary streams ended within the bake: max_disconnects is 20 percent',
+    );
+    ends.observe([], settings, 2 * second);
+    expect(ends.verdicts[0]).to.equal(verdict);
+  });
+
+  it('max_disconnects: 100 turns it off', () => {
+    const ends = new Ends();
+    ends.ended(of('n1'), 0);
+    ends.observe([], { ...settings, maxDisconnects: 100 }, second);
+    expect(ends.verdicts).to.deep.equal([]);
+  });
+});
