@@ -63,7 +63,7 @@ function listener({ host, inspector, log, access }: AdminOptions): RequestListen
   const guard = [guardChanges(() => access().readOnly, log)];
   const rpcs = new Map(
     [
-      ...handlersOf(adminRoutes(inspector, failed), adminJson, guard),
+      ...handlersOf(adminRoutes(inspector, failed, { bounded: true }), adminJson, guard),
       ...handlersOf(adminCsdsRoutes(inspector, failed), csdsJson),
     ].map((handler) => [handler.requestPath, handler]),
   );

@@ -16,6 +16,8 @@ export interface HistoryQuery {
   /** Empty: every name. */
   readonly name: string;
   readonly limit: number;
+  /** Only changes before this revision; 0: all. */
+  readonly before?: number;
 }
 
 /** One side of a comparison. */

@@ -12,12 +12,13 @@ export function changesMethods(
   answer: Answer,
 ): Pick<ServiceImpl<typeof AdminService>, 'history' | 'diff' | 'rollback'> {
   return {
-    history: ({ type, name, limit }) =>
+    history: ({ type, name, limit, before }) =>
       answer(() =>
         changes.history({
           type: optionalType(type),
           name,
           limit: limit === 0 ? Number.POSITIVE_INFINITY : limit,
+          before,
         }),
       ),
     diff: ({ from, to, type, name }) =>

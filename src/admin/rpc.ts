@@ -3,6 +3,7 @@ import {
   AdminService,
   type ExplainRequest,
   type ListClientsRequest,
+  type ListClientsResponse,
 } from '../gen/distributary/admin/v1/admin_pb.ts';
 import { ClientStatusDiscoveryService } from '../gen/envoy/service/status/v3/csds_pb.ts';
 import { systemClock } from '../model/clock.ts';
@@ -16,15 +17,20 @@ import { fleetMethods } from './fleet-rpc.ts';
 import { withKnownTypes } from './json-safe.ts';
 import { logMethods } from './log-rpc.ts';
 import { type Operation, operationOf } from './operations.ts';
-import type { Awaitable, ClientsQuery, ExplainQuery, Inspector } from './ports.ts';
-import { type Answer, optionalType, typeNamed, valueOf } from './rpc-parts.ts';
+import type { Awaitable, ClientsQuery, ExplainQuery, Inspector, Plain } from './ports.ts';
+import { type Answer, optionalType, typeNamed, valueOf, withinAnswer } from './rpc-parts.ts';
 
 const longestPage = 1000;
 
 /** `failed` is called for bugs: an RPC that threw something other than a status. */
 export type Failed = (error: unknown) => void;
 
-export function adminRoutes(inspector: Inspector, failed: Failed): (router: ConnectRouter) => void {
+/** `bounded`: for everybody but the primary, which adds up what its workers answer. */
+export function adminRoutes(
+  inspector: Inspector,
+  failed: Failed,
+  { bounded }: { readonly bounded: boolean },
+): (router: ConnectRouter) => void {
   const answer: Answer = (run) => reported(run, failed);
   const operate = (
     verb: Operation['verb'],
@@ -69,7 +75,11 @@ export function adminRoutes(inspector: Inspector, failed: Failed): (router: Conn
       ...logMethods(inspector, answer),
       compareConfiguration: ({ text }) =>
         answer(async () => valueOf(await inspector.compareConfiguration(text))),
-      listClients: (request) => answer(() => inspector.listClients(clientsQuery(request))),
+      listClients: (request) =>
+        answer(async () => {
+          const list = await inspector.listClients(clientsQuery(request));
+          return bounded ? clientsWithin(list, request) : list;
+        }),
     });
   };
 }
@@ -103,6 +113,13 @@ function explainQuery({ type, name, parameters, client }: ExplainRequest): Expla
 function nameGiven(name: string): string {
   if (name === '') throw new ConnectError('name is missing', Code.InvalidArgument);
   return name;
+}
+
+function clientsWithin(list: Plain<ListClientsResponse>, { offset, limit }: ListClientsRequest) {
+  const clients = withinAnswer(list.clients);
+  const next = offset + clients.length;
+  const wanted = limit === 0 ? list.matching : Math.min(list.matching, offset + limit);
+  return { ...list, clients, nextOffset: clients.length > 0 && next < wanted ? next : 0 };
 }
 
 function clientsQuery({ limit, type, state, ...rest }: ListClientsRequest): ClientsQuery {

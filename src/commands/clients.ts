@@ -7,7 +7,7 @@ import {
 import { fail, ok, type Result } from '../model/result.ts';
 import { syncStates } from '../model/subscription.ts';
 import { counted } from '../model/text.ts';
-import { adminOptions, adminUsage } from './admin-client.ts';
+import { type AdminClient, adminOptions, adminUsage } from './admin-client.ts';
 import { defineCommand } from './command.ts';
 import { jsonText } from './json-text.ts';
 import { painter, type Style } from './paint.ts';
@@ -50,12 +50,27 @@ export const clients = defineCommand({
     const request = readRequest(values);
     if (!request.ok) return new UsageError(request.error, usage);
     return showRelay(values, usage, terminal, async ({ rpc }) => {
-      const response = await rpc.listClients(request.value);
+      const response = await everyClient(rpc, request.value);
       if (values.json !== true) return clientsText(response, terminal);
       return jsonText(ListClientsResponseSchema, response, values.watch === true ? 0 : 2);
     });
   },
 });
+
+/** An answer may not hold all of them. */
+async function everyClient(
+  rpc: AdminClient['rpc'],
+  asked: { readonly node: string; readonly type: string; readonly state: string; readonly limit: number },
+): Promise<ListClientsResponse> {
+  const whole = await rpc.listClients(asked);
+  for (let offset = whole.nextOffset; offset > 0; ) {
+    const limit = asked.limit === 0 ? 0 : asked.limit - whole.clients.length;
+    const page = await rpc.listClients({ ...asked, limit, offset });
+    whole.clients.push(...page.clients);
+    offset = page.nextOffset;
+  }
+  return { ...whole, nextOffset: 0 };
+}
 
 interface Given {
   readonly node: string;

@@ -5,7 +5,7 @@ import {
 } from '../gen/distributary/admin/v1/changes_pb.ts';
 import { printable } from '../model/printable.ts';
 import { formatBytes } from '../observe/format.ts';
-import { adminOptions, adminUsage } from './admin-client.ts';
+import { type AdminClient, adminOptions, adminUsage } from './admin-client.ts';
 import { defineCommand } from './command.ts';
 import { jsonText } from './json-text.ts';
 import { textTable } from './text-table.ts';
@@ -46,7 +46,8 @@ export const history = defineCommand({
     const limit = readCount('--limit', values.limit, 0);
     if (!limit.ok) return new UsageError(limit.error, usage);
     return withRelay(values, usage, terminal, async ({ rpc }) => {
-      const response = await rpc.history({ type: type.value, name: values.name ?? '', limit: limit.value });
+      const asked = { type: type.value, name: values.name ?? '' };
+      const response = await everyChange(rpc, asked, limit.value);
       terminal.out(
         `${values.json === true ? jsonText(HistoryResponseSchema, response) : historyText(response)}\n`,
       );
@@ -54,6 +55,22 @@ export const history = defineCommand({
     });
   },
 });
+
+/** An answer may not hold all of them. `limit` 0: any number. */
+async function everyChange(
+  rpc: AdminClient['rpc'],
+  asked: { readonly type: string; readonly name: string },
+  limit: number,
+): Promise<HistoryResponse> {
+  const whole = await rpc.history({ ...asked, limit });
+  for (let before = whole.nextBefore; before > 0; ) {
+    const left = limit === 0 ? 0 : limit - whole.changes.length;
+    const page = await rpc.history({ ...asked, limit: left, before });
+    whole.changes.push(...page.changes);
+    before = page.nextBefore;
+  }
+  return { ...whole, nextBefore: 0 };
+}
 
 function historyText({ changes }: HistoryResponse): string {
   if (changes.length === 0) return 'nothing has changed yet';

@@ -1,5 +1,6 @@
 import type { Changes, DiffQuery, HistoryQuery, RollbackQuery } from '../admin/changes-ports.ts';
 import type { Plain } from '../admin/plain.ts';
+import { withinAnswer } from '../admin/rpc-parts.ts';
 import type {
   Change as ChangeMessage,
   DiffResponse,
@@ -34,16 +35,19 @@ export class ChangesInspection implements Changes {
     this.#sides = new DiffSides(options);
   }
 
-  history({ type, name, limit }: HistoryQuery): Plain<HistoryResponse> {
+  history({ type, name, limit, before = 0 }: HistoryQuery): Plain<HistoryResponse> {
     const { history } = this.#options;
     const changes: Plain<ChangeMessage>[] = [];
     for (const change of [...history.changes()].toReversed()) {
       if (changes.length >= limit) break;
+      if (before > 0 && change.revision >= before) continue;
       if (type !== undefined && change.type !== type) continue;
       if (name !== '' && !change.names.some((one) => one.name === name)) continue;
       changes.push(changeMessage(change));
     }
-    return { changes, revision: history.lastRevision };
+    const shown = withinAnswer(changes);
+    const nextBefore = shown.length < changes.length ? (shown.at(-1)?.revision ?? 0) : 0;
+    return { changes: shown, revision: history.lastRevision, nextBefore };
   }
 
   change(revision: number): Result<Change, GrpcStatus> {
@@ -67,7 +71,7 @@ export class ChangesInspection implements Changes {
       total++;
       if (differences.length < maxDifferences) differences.push(found);
     }
-    return ok({ differences, total });
+    return ok({ differences: withinAnswer(differences), total });
   }
 
   rollback(query: RollbackQuery): Result<Plain<RollbackResponse>, GrpcStatus> {
@@ -118,7 +122,7 @@ const notHere: Result<never, GrpcStatus> = fail({
 
 /** Of a process that records nothing. */
 export const NO_CHANGES: Changes = {
-  history: () => ({ changes: [], revision: 0 }),
+  history: () => ({ changes: [], revision: 0, nextBefore: 0 }),
   change: () => notHere,
   diff: () => notHere,
   rollback: () => notHere,

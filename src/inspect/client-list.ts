@@ -26,6 +26,7 @@ export function clientList(all: readonly XdsStream[], query: ClientsQuery): Plai
     })),
     total: all.length,
     matching: streams.length,
+    nextOffset: 0,
   };
 }
 

@@ -135,13 +135,16 @@ export function mergeLists(
   lists: readonly Plain<ListClientsResponse>[],
   { limit, offset }: Pick<ClientsQuery, 'limit' | 'offset'>,
 ): Plain<ListClientsResponse> {
-  const clients = lists.flatMap((list) => list.clients);
-  if (limit !== undefined)
-    clients.toSorted((a, b) => Number(rejectsSomething(b)) - Number(rejectsSomething(a)));
+  const all = lists.flatMap((list) => list.clients);
+  const clients =
+    limit === undefined
+      ? all
+      : all.toSorted((a, b) => Number(rejectsSomething(b)) - Number(rejectsSomething(a)));
   return {
     clients: clients.slice(offset, limit === undefined ? undefined : offset + limit),
     total: lists.reduce((sum, { total }) => sum + total, 0),
     matching: lists.reduce((sum, { matching }) => sum + matching, 0),
+    nextOffset: 0,
   };
 }
 

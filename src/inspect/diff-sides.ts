@@ -141,7 +141,7 @@ export class DiffSides {
   /** What a client was sent, by CSDS: its stream may be in another process. */
   async #heldBy(client: string): Promise<Result<ComparableSide, GrpcStatus>> {
     const clients = this.#options.clients();
-    const all = await clients.list(EVERY_CLIENT);
+    const all = await clients.list({ ...EVERY_CLIENT, search: client });
     const found = all.clients.find(({ id }) => id === client);
     if (found === undefined) return noSuchClient(client);
     const request = nodeRequest(found.node?.id ?? '');

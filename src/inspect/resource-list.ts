@@ -1,4 +1,5 @@
 import type { Plain, ResourcesQuery } from '../admin/ports.ts';
+import { withinAnswer } from '../admin/rpc-parts.ts';
 import type { CachedResource } from '../cache/cached-resource.ts';
 import type { ListResourcesResponse, VariantSummary } from '../gen/distributary/admin/v1/admin_pb.ts';
 import { formatConstraints } from '../model/constraints.ts';
@@ -30,15 +31,17 @@ export function listResources(
   }
   found.sort((a, b) => compare([a.type, a.name], [b.type, b.name]));
   const rest = found.filter(({ type, name }) => compare([type, name], after) > 0);
-  const page = rest.slice(0, pageSize);
+  const page = withinAnswer(
+    rest.slice(0, pageSize).map(({ type, name, cached }) => ({
+      type,
+      name,
+      variants: [...cached.variants.values().map(variantSummary)],
+    })),
+  );
   const last = page.at(-1);
   const more = rest.length > page.length && last !== undefined;
   return ok({
-    resources: page.map(({ type, name, cached }) => ({
-      type,
-      name,
-      variants: cached.variants.values().map(variantSummary),
-    })),
+    resources: page,
     nextPageToken: more ? Buffer.from(JSON.stringify([last.type, last.name])).toString('base64url') : '',
   });
 }

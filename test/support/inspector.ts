@@ -180,7 +180,7 @@ export function fakeInspector(changes: Partial<Inspector> = {}): Inspector & { r
     getResource: () => fail({ code: Code.NOT_FOUND, message: 'nothing is cached' }),
     listClients(query) {
       calls.clients.push(query);
-      return { clients: [sampleClient], total: 4, matching: 4 };
+      return { clients: [sampleClient], total: 4, matching: 4, nextOffset: 0 };
     },
     setLogLevel: ({ level, node, milliseconds }) =>
       ok({

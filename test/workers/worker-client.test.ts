@@ -51,7 +51,7 @@ describe('what the primary asks a worker', () => {
     return { path, bugs, close, client: new WorkerClient(path, timeoutMs) };
   }
 
-  const admin = { routes: adminRoutes(fakeInspector(), () => {}) };
+  const admin = { routes: adminRoutes(fakeInspector(), () => {}, { bounded: false }) };
 
   it('is on a socket that only this user can reach, in the place of one that was left behind', async () => {
     const { path, close } = await start(admin);
@@ -96,7 +96,7 @@ describe('what the primary asks a worker', () => {
         throw new Error('a bug');
       },
     });
-    const { client: asking } = await start({ routes: adminRoutes(broken, () => {}) });
+    const { client: asking } = await start({ routes: adminRoutes(broken, () => {}, { bounded: false }) });
     expect(codeOf(await asking.summary())).to.equal(Code.INTERNAL);
   });
 
@@ -147,7 +147,10 @@ describe('what the primary asks a worker', () => {
     const silent = () => new Promise<never>(() => {});
     const pages = new Map([['/metrics', silent]]);
     const inspector = fakeInspector({ status: silent });
-    const { client } = await start({ routes: adminRoutes(inspector, () => {}), pages }, 50);
+    const { client } = await start(
+      { routes: adminRoutes(inspector, () => {}, { bounded: false }), pages },
+      50,
+    );
     expect(codeOf(await client.summary())).to.equal(Code.DEADLINE_EXCEEDED);
     expect(codeOf(await client.series())).to.equal(Code.DEADLINE_EXCEEDED);
   });
@@ -164,7 +167,7 @@ describe('what the primary asks a worker', () => {
       return new Promise<never>(() => {});
     };
     const { client, close, bugs } = await start({
-      routes: adminRoutes(fakeInspector({ status: silent }), () => {}),
+      routes: adminRoutes(fakeInspector({ status: silent }), () => {}, { bounded: false }),
       pages: new Map([['/metrics', silent]]),
     });
     const answers = [client.summary(), client.series()];

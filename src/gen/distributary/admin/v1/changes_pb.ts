@@ -10,7 +10,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file distributary/admin/v1/changes.proto.
  */
 export const file_distributary_admin_v1_changes: GenFile = /*@__PURE__*/
-  fileDesc("CiNkaXN0cmlidXRhcnkvYWRtaW4vdjEvY2hhbmdlcy5wcm90bxIVZGlzdHJpYnV0YXJ5LmFkbWluLnYxIjsKDkhpc3RvcnlSZXF1ZXN0EgwKBHR5cGUYASABKAkSDAoEbmFtZRgCIAEoCRINCgVsaW1pdBgDIAEoDSJTCg9IaXN0b3J5UmVzcG9uc2USLgoHY2hhbmdlcxgBIAMoCzIdLmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5DaGFuZ2USEAoIcmV2aXNpb24YAiABKA0isgIKBkNoYW5nZRIQCghyZXZpc2lvbhgBIAEoDRINCgVzaW5jZRgCIAEoCRIQCgh1cHN0cmVhbRgDIAEoCRIMCgR0eXBlGAQgASgJEg0KBWFkZGVkGAUgASgNEg8KB2NoYW5nZWQYBiABKA0SDwoHcmVtb3ZlZBgHIAEoDRIxCgVuYW1lcxgIIAMoCzIiLmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5DaGFuZ2VkTmFtZRINCgVieXRlcxgJIAEoBBIOCgZib2RpZXMYCiABKAgSDwoHdmVyZGljdBgLIAEoCRIQCghyZWxlYXNlZBgMIAEoCRIOCgZyZWFzb24YDSABKAkSGAoQY2FuYXJpZXNfc2Vjb25kcxgOIAEoARIXCg9jbGllbnRzX3NlY29uZHMYDyABKAEiOgoLQ2hhbmdlZE5hbWUSDAoEbmFtZRgBIAEoCRIOCgZjaGFuZ2UYAiABKAkSDQoFYnl0ZXMYAyABKAQimgEKCERpZmZTaWRlEhIKCHJldmlzaW9uGAEgASgNSAASEgoIcmVsZWFzZWQYAiABKAhIABIRCgdwZW5kaW5nGAMgASgISAASEAoGY2xpZW50GAQgASgJSAASOwoKcGFyYW1ldGVycxgFIAEoCzIlLmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5EaWZmUGFyYW1ldGVyc0gAQgQKAm9mIoIBCg5EaWZmUGFyYW1ldGVycxJBCgZ2YWx1ZXMYASADKAsyMS5kaXN0cmlidXRhcnkuYWRtaW4udjEuRGlmZlBhcmFtZXRlcnMuVmFsdWVzRW50cnkaLQoLVmFsdWVzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ASKFAQoLRGlmZlJlcXVlc3QSLQoEZnJvbRgBIAEoCzIfLmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5EaWZmU2lkZRIrCgJ0bxgCIAEoCzIfLmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5EaWZmU2lkZRIMCgR0eXBlGAMgASgJEgwKBG5hbWUYBCABKAkiWQoMRGlmZlJlc3BvbnNlEjoKC2RpZmZlcmVuY2VzGAEgAygLMiUuZGlzdHJpYnV0YXJ5LmFkbWluLnYxLk5hbWVEaWZmZXJlbmNlEg0KBXRvdGFsGAIgASgNIngKDk5hbWVEaWZmZXJlbmNlEgwKBHR5cGUYASABKAkSDAoEbmFtZRgCIAEoCRIOCgZjaGFuZ2UYAyABKAkSOgoIdmFyaWFudHMYBCADKAsyKC5kaXN0cmlidXRhcnkuYWRtaW4udjEuVmFyaWFudERpZmZlcmVuY2UiRgoRVmFyaWFudERpZmZlcmVuY2USEwoLY29uc3RyYWludHMYASABKAkSDgoGY2hhbmdlGAIgASgJEgwKBHlhbWwYAyABKAkiTQoPUm9sbGJhY2tSZXF1ZXN0EgoKAnRvGAEgASgNEg4KBnJlYXNvbhgCIAEoCRIQCgh1cHN0cmVhbRgDIAEoCRIMCgR0eXBlGAQgASgJIjUKEFJvbGxiYWNrUmVzcG9uc2USEAoIcmV2aXNpb24YASABKA0SDwoHY2hhbmdlZBgCIAEoDWIGcHJvdG8z");
+  fileDesc("CiNkaXN0cmlidXRhcnkvYWRtaW4vdjEvY2hhbmdlcy5wcm90bxIVZGlzdHJpYnV0YXJ5LmFkbWluLnYxIksKDkhpc3RvcnlSZXF1ZXN0EgwKBHR5cGUYASABKAkSDAoEbmFtZRgCIAEoCRINCgVsaW1pdBgDIAEoDRIOCgZiZWZvcmUYBCABKA0iaAoPSGlzdG9yeVJlc3BvbnNlEi4KB2NoYW5nZXMYASADKAsyHS5kaXN0cmlidXRhcnkuYWRtaW4udjEuQ2hhbmdlEhAKCHJldmlzaW9uGAIgASgNEhMKC25leHRfYmVmb3JlGAMgASgNIrICCgZDaGFuZ2USEAoIcmV2aXNpb24YASABKA0SDQoFc2luY2UYAiABKAkSEAoIdXBzdHJlYW0YAyABKAkSDAoEdHlwZRgEIAEoCRINCgVhZGRlZBgFIAEoDRIPCgdjaGFuZ2VkGAYgASgNEg8KB3JlbW92ZWQYByABKA0SMQoFbmFtZXMYCCADKAsyIi5kaXN0cmlidXRhcnkuYWRtaW4udjEuQ2hhbmdlZE5hbWUSDQoFYnl0ZXMYCSABKAQSDgoGYm9kaWVzGAogASgIEg8KB3ZlcmRpY3QYCyABKAkSEAoIcmVsZWFzZWQYDCABKAkSDgoGcmVhc29uGA0gASgJEhgKEGNhbmFyaWVzX3NlY29uZHMYDiABKAESFwoPY2xpZW50c19zZWNvbmRzGA8gASgBIjoKC0NoYW5nZWROYW1lEgwKBG5hbWUYASABKAkSDgoGY2hhbmdlGAIgASgJEg0KBWJ5dGVzGAMgASgEIpoBCghEaWZmU2lkZRISCghyZXZpc2lvbhgBIAEoDUgAEhIKCHJlbGVhc2VkGAIgASgISAASEQoHcGVuZGluZxgDIAEoCEgAEhAKBmNsaWVudBgEIAEoCUgAEjsKCnBhcmFtZXRlcnMYBSABKAsyJS5kaXN0cmlidXRhcnkuYWRtaW4udjEuRGlmZlBhcmFtZXRlcnNIAEIECgJvZiKCAQoORGlmZlBhcmFtZXRlcnMSQQoGdmFsdWVzGAEgAygLMjEuZGlzdHJpYnV0YXJ5LmFkbWluLnYxLkRpZmZQYXJhbWV0ZXJzLlZhbHVlc0VudHJ5Gi0KC1ZhbHVlc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEihQEKC0RpZmZSZXF1ZXN0Ei0KBGZyb20YASABKAsyHy5kaXN0cmlidXRhcnkuYWRtaW4udjEuRGlmZlNpZGUSKwoCdG8YAiABKAsyHy5kaXN0cmlidXRhcnkuYWRtaW4udjEuRGlmZlNpZGUSDAoEdHlwZRgDIAEoCRIMCgRuYW1lGAQgASgJIlkKDERpZmZSZXNwb25zZRI6CgtkaWZmZXJlbmNlcxgBIAMoCzIlLmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5OYW1lRGlmZmVyZW5jZRINCgV0b3RhbBgCIAEoDSJ4Cg5OYW1lRGlmZmVyZW5jZRIMCgR0eXBlGAEgASgJEgwKBG5hbWUYAiABKAkSDgoGY2hhbmdlGAMgASgJEjoKCHZhcmlhbnRzGAQgAygLMiguZGlzdHJpYnV0YXJ5LmFkbWluLnYxLlZhcmlhbnREaWZmZXJlbmNlIkYKEVZhcmlhbnREaWZmZXJlbmNlEhMKC2NvbnN0cmFpbnRzGAEgASgJEg4KBmNoYW5nZRgCIAEoCRIMCgR5YW1sGAMgASgJIk0KD1JvbGxiYWNrUmVxdWVzdBIKCgJ0bxgBIAEoDRIOCgZyZWFzb24YAiABKAkSEAoIdXBzdHJlYW0YAyABKAkSDAoEdHlwZRgEIAEoCSI1ChBSb2xsYmFja1Jlc3BvbnNlEhAKCHJldmlzaW9uGAEgASgNEg8KB2NoYW5nZWQYAiABKA1iBnByb3RvMw");
 
 /**
  * @generated from message distributary.admin.v1.HistoryRequest
@@ -31,11 +31,18 @@ export type HistoryRequest = Message<"distributary.admin.v1.HistoryRequest"> & {
   name: string;
 
   /**
-   * At most so many, the newest; 0: all that are kept.
+   * At most so many, the newest; 0: all that are kept and that an answer holds (next_before).
    *
    * @generated from field: uint32 limit = 3;
    */
   limit: number;
+
+  /**
+   * Only changes before this revision; 0: all.
+   *
+   * @generated from field: uint32 before = 4;
+   */
+  before: number;
 };
 
 /**
@@ -62,6 +69,13 @@ export type HistoryResponse = Message<"distributary.admin.v1.HistoryResponse"> &
    * @generated from field: uint32 revision = 2;
    */
   revision: number;
+
+  /**
+   * To go on with as `before`: an answer has at most 8 MiB. 0: these are all that were asked for.
+   *
+   * @generated from field: uint32 next_before = 3;
+   */
+  nextBefore: number;
 };
 
 /**
@@ -335,7 +349,7 @@ export type DiffResponse = Message<"distributary.admin.v1.DiffResponse"> & {
   differences: NameDifference[];
 
   /**
-   * How many there are: at most 10,000 are listed.
+   * How many there are: at most 10,000, and 8 MiB, are listed.
    *
    * @generated from field: uint32 total = 2;
    */
