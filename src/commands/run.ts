@@ -64,6 +64,7 @@ export const run = defineCommand({
 
 /** Which relay this is: the first line of every log. */
 function sayStart({ node, workers, source }: Config, log: Log): void {
+  const fault = faultyNode(process.versions.node);
   log.info('the relay starts', {
     version: version(),
     node_id: node.id,
@@ -71,9 +72,8 @@ function sayStart({ node, workers, source }: Config, log: Log): void {
     file: source.file,
     workers,
     node_js: process.version,
+    ...(fault === undefined ? {} : { warning: fault }),
   });
-  const fault = faultyNode(process.versions.node);
-  if (fault !== undefined) log.warn(fault);
 }
 
 interface Logging {

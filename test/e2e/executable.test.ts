@@ -30,7 +30,9 @@ describe('the single executable', function () {
 
   it('knows its version and its commands, and carries the licences of what is in it', async () => {
     const version = /"version": "([^"]+)"/.exec(readFileSync(join(root, 'package.json'), 'utf8'))?.[1];
-    expect(await distributary('version')).to.deep.equal({ code: 0, output: version });
+    // A second line warns where the Node inside has known faults.
+    const said = await distributary('version');
+    expect([said.code, said.output.split('\n')[0]]).to.deep.equal([0, version]);
     expect((await distributary('--help')).output).to.include('distributary COMMAND --help');
     expect((await distributary('rnu')).code).to.equal(2);
     const licences = readFileSync(join(place.path, 'LICENSES.txt'), 'utf8');

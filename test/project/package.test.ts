@@ -109,10 +109,9 @@ describe('the package', () => {
       upstreams: [{ name: 'files', filesystem: { path: join(root, 'deploy/demo/resources') } }],
     });
     await eventually(() => {
-      const lines = relay.log.map(({ message }) => message);
-      expect(lines).to.include('the relay starts');
-      const said = lines.filter((line) => line.startsWith('Node.js '));
-      expect(said).to.deep.equal(known === undefined ? [] : [known]);
+      const start = relay.log.find(({ message }) => message === 'the relay starts');
+      expect(start).not.to.equal(undefined);
+      expect(JSON.stringify(start).includes('Node.js ')).to.equal(known !== undefined);
     });
   });
 
