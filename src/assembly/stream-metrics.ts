@@ -10,6 +10,7 @@ import type { TypeUrl } from '../model/brand.ts';
 import type { Clock } from '../model/clock.ts';
 import type { RequestKind } from '../model/subscription.ts';
 import { shorten } from '../model/text.ts';
+import { isKnownType } from '../model/types.ts';
 import type { Conditions } from '../observe/conditions.ts';
 import type { Distribution } from '../observe/distribution.ts';
 import { longestText } from '../observe/format.ts';
@@ -150,7 +151,8 @@ export class StreamMetrics implements StreamEvents {
     if (known !== undefined) return known;
     const metrics = this.#metrics;
     metrics.ambiguous(type); // begins at 0
-    for (const what of overdues) metrics.overdue(type, what);
+    // No order holds for types that only clients know.
+    if (isKnownType(type)) for (const what of overdues) metrics.overdue(type, what);
     const created: TypeSeries = {
       requests: {
         subscribe: metrics.requests(type, 'subscribe'),
