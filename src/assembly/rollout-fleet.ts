@@ -298,7 +298,8 @@ function standingOf(
     const isWhole = rejection === rejectedWhole;
     const named = isWhole ? unionOf(parts) : new Set([canonical, ...others].map((one) => nameKey(url, one)));
     const reason = `${short} ${name}: ${said(rejection?.message)}`;
-    return { kind: 'rejected', reason, names: named, isFinal: !pending };
+    // Something else may be on its way. That is no other word on what it was sent last, if that still waits.
+    return { kind: 'rejected', reason, names: named, isFinal: !pending || first.current };
   }
   if (pending || responses.awaitsAnswer) return waits;
   // The last response only removed what waits.
