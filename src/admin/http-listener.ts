@@ -1,4 +1,10 @@
-import { createServer, type IncomingMessage, type RequestListener, type Server } from 'node:http';
+import {
+  createServer,
+  type IncomingMessage,
+  type RequestListener,
+  type Server,
+  type ServerResponse,
+} from 'node:http';
 import { createServer as createTlsServer, type Server as TlsServer } from 'node:https';
 import type { Socket } from 'node:net';
 import { TLSSocket } from 'node:tls';
@@ -30,7 +36,7 @@ const times = {
   connectionsCheckingInterval: 1000,
   keepAliveTimeout: 65_000,
 };
-/** Connections of all, and of one address. Past them the one that has been idle longest makes room. */
+/** Connections of all, and of one address. Past them one makes room that is idle, or does not read its answer. */
 const maxConnections = 1000;
 const maxPerAddress = 250;
 
@@ -76,8 +82,8 @@ interface Parts {
 interface Visit {
   readonly socket: Socket;
   readonly account: Account;
-  /** Requests that are not answered yet. */
-  open: number;
+  /** To requests, until they are sent. */
+  readonly answers: Set<ServerResponse>;
   ends?: Timer;
 }
 
@@ -142,7 +148,7 @@ export class HttpListener {
       socket.destroy();
       return;
     }
-    const visit: Visit = { socket, account, open: 0 };
+    const visit: Visit = { socket, account, answers: new Set() };
     account.enter(this.#place);
     this.#visits.set(key, visit);
     socket.on('error', () => undefined);
@@ -153,15 +159,21 @@ export class HttpListener {
     });
   }
 
-  /** Whoever probes always gets in: a connection that asks for nothing gives way. `of`: only this peer's. */
+  /**
+   * Whoever probes always gets in: a connection that asks for nothing gives way, else one whose client does not read what
+   * it asked for. `of`: only this peer's.
+   */
   #makeRoom(of: Account | undefined): boolean {
-    for (const [key, { socket, account, open }] of this.#visits) {
-      if (open > 0 || (of !== undefined && account !== of)) continue;
-      this.#visits.delete(key);
-      socket.destroy();
-      return true;
-    }
-    return false;
+    const own = this.#visits.entries().filter(([, { account }]) => of === undefined || account === of);
+    const visits = [...own];
+    const victim =
+      visits.find(([, { answers }]) => answers.size === 0) ??
+      visits.find(([, { answers }]) => answers.values().some(isUnread));
+    if (victim === undefined) return false;
+    const [key, { socket }] = victim;
+    this.#visits.delete(key);
+    socket.destroy();
+    return true;
   }
 
   /** A resumed TLS session was verified when it began, so its certificate may have ended since. */
@@ -183,9 +195,9 @@ export class HttpListener {
       request.socket.destroy();
       return;
     }
-    visit.open++;
+    visit.answers.add(response);
     response.once('close', () => {
-      visit.open--;
+      visit.answers.delete(response);
       // It is the last that was in use.
       if (this.#visits.delete(key)) this.#visits.set(key, visit);
     });
@@ -193,3 +205,7 @@ export class HttpListener {
     visit.account.work(() => this.#parts.handle(request, response));
   }
 }
+
+/** It is made, and its client has not taken it. */
+const isUnread = ({ writableEnded, writableFinished }: ServerResponse): boolean =>
+  writableEnded && !writableFinished;

@@ -86,7 +86,7 @@ export class RequestTurns {
     const { account } = this.#transport.peer;
     if (account.work(() => turns.next()).done !== true) {
       this.#timer = this.#clock.after(0, () => {
-        // Its peer may have had its turn: what is over is then simply not there any more.
+        // Its peer may have had its turn. Where too much of it waits already, this goes on all the same.
         if (!account.mustWait || account.wait(() => this.#next()) === undefined) this.#next();
       });
       return;

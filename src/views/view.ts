@@ -51,9 +51,9 @@ export class View {
   readonly #own = new Map<string, Item>();
   /** The view of the same wildcards and globs without names. Undefined: this one has none, or has nothing else. */
   readonly base: View | undefined;
-  /** The views that this one is the base of, */
+  /** The views that this one is the base of. */
   readonly #dependents = new Set<View>();
-  /** and those of them whose clients have not taken everything yet that it shows. */
+  /** Those of them whose clients have not taken everything yet that this one shows. */
   readonly #late = new Set<View>();
   /** The revision of the last commit that changed it; the head may be that of a catalog that was there before. */
   #changedAt = -1;

@@ -48,6 +48,8 @@ export interface Waiting {
 
 /** A peer works for so long before others get their turn, in milliseconds: alone, beside others, and over its rate. */
 const turnMs = { alone: 20, usual: 4, short: 1 };
+/** All peers that wait have so long together, before sockets and timers have their turn. */
+const allTurnsMs = 20;
 /** A peer is alone if no other has worked for so long. */
 const aloneMs = 1000;
 /** So many seconds of its rate a peer may use at once. */
@@ -180,12 +182,16 @@ export class Accounts {
     }
   }
 
-  /** Every peer that waits gets its turn; what is left waits for the next one, behind what arrives meanwhile. */
+  /** Peers that wait get their turn, those that have waited longest first; what is left waits for the next one. */
   readonly #endTurn = (): void => {
     this.#isTurnScheduled = false;
     this.#turn++;
+    const { clock } = this.#options;
+    const end = clock.monotonic() + allTurnsMs;
     for (const account of [...this.#waiting]) {
-      if (!account.takeTurn()) this.#waiting.delete(account);
+      this.#waiting.delete(account);
+      if (account.takeTurn()) this.#waiting.add(account);
+      if (clock.monotonic() >= end) break;
     }
     if (this.#waiting.size > 0) this.endTurnSoon();
   };

@@ -10,7 +10,7 @@ export class ClientConnection {
   readonly calls: Set<ServerStream> | undefined;
   /** The next step towards its end. */
   timer: Timer | undefined;
-  /** It ends with its certificate, soon. */
+  /** `timer` is its end: nothing else may take its place. */
   isEnding = false;
   /** When its certificate ends, by the clock. */
   readonly validUntil: number | undefined;

@@ -163,8 +163,8 @@ export class ClientConnections {
   opened(session: ClientSession, socket: Socket | undefined): string | undefined {
     const { clock, unixPath, maxAge, bounds, accounts } = this.#options;
     const certificate = verifiedCertificate(session);
-    const validUntil = certificate && this.#certificates?.validUntil(certificate);
-    if (!this.#isAccepted(certificate, validUntil)) {
+    const validUntil = certificate && this.#acceptedUntil(certificate);
+    if (certificate !== undefined && this.#certificates !== undefined && validUntil === undefined) {
       session.destroy();
       return undefined;
     }
@@ -187,12 +187,17 @@ export class ClientConnections {
     return undefined;
   }
 
-  /** A resumed TLS session began when its certificate was valid, and a handshake with the authorities of its time. */
-  #isAccepted(certificate: X509Certificate | undefined, validUntil = Number.POSITIVE_INFINITY): boolean {
-    if (certificate === undefined) return true;
-    if (validUntil > this.#options.clock.now()) return this.#certificates?.admits(certificate) !== false;
+  /**
+   * Until when a connection with this certificate may last, by the clock; undefined: it is not taken, or nobody looks. A
+   * resumed TLS session began when its certificate was valid, and a handshake with the authorities of its time.
+   */
+  #acceptedUntil(certificate: X509Certificate): number | undefined {
+    // First, as it remembers the intermediates that count for the time.
+    if (this.#certificates?.admits(certificate) !== true) return undefined;
+    const validUntil = this.#certificates.validUntil(certificate);
+    if (validUntil > this.#options.clock.now()) return validUntil;
     this.#options.bounds?.endedExpired();
-    return false;
+    return undefined;
   }
 
   /** Clients connect again, and so spread over replicas that were added later (xds.max_connection_age). */
@@ -221,6 +226,7 @@ export class ClientConnections {
   /** GOAWAY; what is open goes on for a while, ends with `why`, and what still does not end then is cut. */
   #retire(session: ClientSession, connection: ClientConnection, why: GrpcStatus, milliseconds: number): void {
     const { clock } = this.#options;
+    connection.isEnding = true;
     session.close(); // GOAWAY
     connection.timer?.cancel();
     connection.timer = clock.after(milliseconds, () => {

@@ -289,8 +289,13 @@ export class GrpcServer implements StreamOwner {
         stream.destroy();
       }
     };
-    if (!account.mustWait) begin();
-    else if (account.wait(begin) === undefined) refuse(stream, tooMuchWaits(account));
+    if (!account.mustWait) {
+      begin();
+      return;
+    }
+    const waiting = account.wait(begin);
+    if (waiting === undefined) refuse(stream, tooMuchWaits(account));
+    else stream.once('close', () => waiting.cancel());
   }
 
   #route(

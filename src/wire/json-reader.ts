@@ -39,6 +39,8 @@ export function parseJson(bytes: Buffer, bounds: JsonBounds, ignored: readonly s
   return JSON.parse(`{${fields.join()}}`);
 }
 
+/** As JSON writes numbers; protobuf takes them in quotes too. */
+const jsonNumber = /^-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?$/;
 const tab = 0x09;
 const newline = 0x0a;
 const carriageReturn = 0x0d;
@@ -130,8 +132,7 @@ export class JsonReader {
   number(): number {
     if (this.#next() === quote) {
       const text = this.text();
-      const value = text.trim() === text && text !== '' ? Number(text) : Number.NaN;
-      return Number.isNaN(value) ? this.refuse('a number is accepted') : value;
+      return jsonNumber.test(text) ? Number(text) : this.refuse('a number is accepted');
     }
     if (this.kind() !== 'number') this.refuse('a number is accepted');
     const start = this.#at;

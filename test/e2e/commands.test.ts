@@ -74,6 +74,7 @@ describe('commands about clients and resources', function () {
         clients: [],
         total: 0,
         matching: 0,
+        next_offset: 0,
       });
     });
 

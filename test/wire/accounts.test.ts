@@ -93,6 +93,23 @@ describe('the account of a peer', () => {
     expect(account.mustWait).to.equal(false);
   });
 
+  it('does not wait for a hundred others: their turns end, and who has waited longest is next', () => {
+    const accounts = Array.from({ length: 100 }, (_, index) => loop.account(`10.0.1.${index}`));
+    const done = new Set<Account>();
+    for (const account of accounts) {
+      account.wait(() => {
+        done.add(account);
+        loop.work(account, 2);
+      });
+    }
+    const started = loop.clock.monotonic();
+    loop.endTurn();
+    expect(loop.clock.monotonic() - started).to.equal(20);
+    expect([...done]).to.deep.equal(accounts.slice(0, 10));
+    loop.endTurn();
+    expect([...done]).to.deep.equal(accounts.slice(0, 20));
+  });
+
   it('measures work within work once', () => {
     const account = loop.account('10.0.0.1');
     loop.work(loop.account('10.0.0.2'), 1);

@@ -125,6 +125,11 @@ describe('a DiscoveryRequest in JSON (§7.1)', () => {
     ['another kind', '{"node":{"locality":[]}}', /an object is accepted at byte 20, in node\.locality/],
     ['a null in a list', '{"resource_names":[null]}', /a text is accepted at byte 19, in resource_names\.0/],
     ['a number that is none', '{"error_detail":{"code":"1x"}}', /a number is accepted/],
+    [
+      'a number in quotes that JSON does not write so',
+      '{"error_detail":{"code":"0x10"}}',
+      /a number is accepted/,
+    ],
     ['a number with a fraction', '{"error_detail":{"code":1.5}}', /a number of 32 bits/],
     ['half a character', '{"node":{"id":"\\ud800"}}', /half a character/],
     ['bytes that are no text', Buffer.from([0x22, 0xff, 0x22]), /not UTF-8/],
