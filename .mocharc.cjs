@@ -2,7 +2,8 @@ module.exports = {
   extension: ['test.ts'],
   recursive: true,
   reporter: './test/support/reporter.ts',
-  timeout: 10_000,
+  // Of what hangs: other processes may have the machine's cores for a while.
+  timeout: 60_000,
   'node-option': ['disable-warning=ExperimentalWarning'],
   require: ['./test/support/compile-cache.ts', './test/support/retries.ts'],
 };

@@ -39,6 +39,8 @@ import type { View } from './view.ts';
 import type { ViewPool } from './view-pool.ts';
 import type { ViewSubscriber } from './view-subscriber.ts';
 
+const none: ReadonlySet<string> = new Set();
+
 /**
  * One client's subscription to a view: the position of the client, and what must be sent in addition to the changes
  * since then. What only one protocol needs is in `SotwCursor` and `DeltaCursor`.
@@ -318,7 +320,7 @@ export abstract class Cursor implements Subscription, ViewSubscriber, SentItems 
     const step: CursorStep = {
       from,
       resend: this.#dueItems.current,
-      deferred: [...deferred].join(' '),
+      deferred: deferred === none ? '' : [...deferred].join(' '),
       deferredBefore: this.deferredRemovals,
       firstResponseDue: this.mustSendEmpty(),
       encoding,
@@ -334,10 +336,12 @@ export abstract class Cursor implements Subscription, ViewSubscriber, SentItems 
 
   /** Ids of the removals that are deferred, of those since a revision and of what earlier responses deferred. */
   #deferred(from: number, defers: Defers): ReadonlySet<string> {
+    if (defers === defersNothing || from < 0) return none;
+    const since = this.view.references.removedSince(from);
+    // Nearly always: this is on the way of each update to each client.
+    if (since.length === 0 && this.deferredRemovals === undefined) return none;
     const ids = new Set<string>();
-    if (defers === defersNothing || from < 0) return ids;
-    for (const removed of this.view.references.removedSince(from))
-      if (this.#defers(removed, defers)) ids.add(removed.item.id);
+    for (const removed of since) if (this.#defers(removed, defers)) ids.add(removed.item.id);
     for (const [id, removed] of this.deferredRemovals ?? []) if (this.#defers(removed, defers)) ids.add(id);
     return ids;
   }

@@ -1,4 +1,6 @@
+import { relative } from 'node:path';
 import Mocha from 'mocha';
+import { missing, type Report, root } from '../run/report.ts';
 
 const { EVENT_RUN_END, EVENT_SUITE_BEGIN, EVENT_SUITE_END } = Mocha.Runner.constants;
 const { EVENT_TEST_FAIL, EVENT_TEST_PASS, EVENT_TEST_PENDING, EVENT_TEST_RETRY } = Mocha.Runner.constants;
@@ -12,7 +14,8 @@ const lingering = 15_000;
  */
 class Reporter extends Mocha.reporters.Base {
   #depth = 0;
-  #skipped = 0;
+  /** Titles of the suites or tests that are left out. */
+  readonly #skipped: string[] = [];
   #retried = 0;
 
   constructor(runner: Mocha.Runner, options: Mocha.MochaOptions) {
@@ -33,14 +36,16 @@ class Reporter extends Mocha.reporters.Base {
       this.#say(`again ${test.title}: ${error.message}`);
     });
     runner.on(EVENT_TEST_PENDING, (test) => {
-      this.#skipped += 1;
+      this.#skipped.push(test.fullTitle());
       this.#say(`skip  ${test.title}`);
     });
     runner.on(EVENT_RUN_END, () => {
       if (this.failures.length > 0) Mocha.reporters.Base.list(this.failures);
       this.#depth = 0;
-      const skipped = this.#skipped > 0 ? `, ${this.#skipped} skipped` : '';
+      const skipped = this.#skipped.length > 0 ? `, ${this.#skipped.length} skipped` : '';
       const retried = this.#retried > 0 ? `, ${this.#retried} tried again` : '';
+      for (const why of missing) this.#say(`left out: ${why}`);
+      this.#report();
       this.#say(`\n${this.stats.passes} passed, ${this.stats.failures} failed${skipped}${retried}`);
     });
   }
@@ -52,6 +57,21 @@ class Reporter extends Mocha.reporters.Base {
       process.exit(1);
     }, lingering).unref();
     finish(failures);
+  }
+
+  /** To `npm test`, which has started this process. */
+  #report(): void {
+    const report: Report = {
+      passed: this.stats.passes,
+      failures: this.failures.map((test) => ({
+        title: test.fullTitle(),
+        file: relative(root, test.file ?? ''),
+      })),
+      skipped: this.#skipped,
+      missing: [...missing],
+      retried: this.#retried,
+    };
+    process.send?.(report);
   }
 
   #say(line: string): void {

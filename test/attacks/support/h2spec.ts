@@ -1,8 +1,9 @@
 import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { fail, ok, type Result } from '../../../src/model/result.ts';
-import { cached, temporaryDirectory } from '../../e2e/support/paths.ts';
-import { outcome, run } from '../../e2e/support/process.ts';
+import type { Result } from '../../../src/model/result.ts';
+import { goBinary } from '../../e2e/support/go.ts';
+import { temporaryDirectory } from '../../e2e/support/paths.ts';
+import { outcome } from '../../e2e/support/process.ts';
 import type { Target } from './target.ts';
 
 const sources = join(import.meta.dirname, '../go');
@@ -10,16 +11,8 @@ const sources = join(import.meta.dirname, '../go');
 const path = '/grpc.health.v1.Health/Check';
 
 /** Path of h2spec, built once; the error says why there is none. */
-export async function h2specBinary(): Promise<Result<string>> {
-  const binary = join(cached('attacks'), 'h2spec');
-  const args = ['build', '-buildvcs=false', '-o', binary, 'github.com/summerwind/h2spec/cmd/h2spec'];
-  try {
-    await run({ command: 'go', args, cwd: sources });
-    return existsSync(binary) ? ok(binary) : fail('go built no h2spec');
-  } catch (error) {
-    return fail(`h2spec needs Go and its modules: ${String(error)}`);
-  }
-}
+export const h2specBinary = (): Promise<Result<string>> =>
+  goBinary('h2spec', sources, 'github.com/summerwind/h2spec/cmd/h2spec');
 
 /** `SECTION: what is sent`, and what came of it: `passed`, `skipped`, or what was expected and what came. */
 export type Cases = ReadonlyMap<string, string>;

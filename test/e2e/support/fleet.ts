@@ -1,9 +1,9 @@
-import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { z } from 'zod';
-import { fail, ok, type Result } from '../../../src/model/result.ts';
-import { cached, root } from './paths.ts';
-import { outcome, Process, run } from './process.ts';
+import { ok, type Result } from '../../../src/model/result.ts';
+import { goBinary } from './go.ts';
+import { root } from './paths.ts';
+import { outcome, Process } from './process.ts';
 import type { RelayProcess } from './relay.ts';
 
 /** The benchmark's load generator and its control plane: cheap enough for a thousand streams that are busy. */
@@ -13,16 +13,10 @@ export interface FleetPrograms {
 }
 
 export async function fleetPrograms(): Promise<Result<FleetPrograms>> {
-  const directory = cached('bench');
-  const programs = { loadgen: join(directory, 'loadgen'), plane: join(directory, 'plane') };
-  const args = ['build', '-buildvcs=false', '-o', `${directory}/`, './loadgen', './plane'];
-  try {
-    await run({ command: 'go', args, cwd: join(root, 'bench') });
-    const built = existsSync(programs.loadgen) && existsSync(programs.plane);
-    return built ? ok(programs) : fail('go built no load generator');
-  } catch (error) {
-    return fail(`the load generator needs Go and its modules: ${String(error)}`);
-  }
+  const module = join(root, 'bench');
+  const [loadgen, plane] = [await goBinary('loadgen', module), await goBinary('plane', module)];
+  if (!loadgen.ok) return loadgen;
+  return plane.ok ? ok({ loadgen: loadgen.value, plane: plane.value }) : plane;
 }
 
 /** 36 KB of clusters, as the load generator and the control plane know them: in each update one of them changes. */

@@ -1,25 +1,36 @@
-import { existsSync } from 'node:fs';
+import { existsSync, renameSync } from 'node:fs';
 import { join } from 'node:path';
 import { fail, ok, type Result } from '../../../src/model/result.ts';
-import { cached } from './paths.ts';
+import { built } from './paths.ts';
 import { run } from './process.ts';
 
 const sources = join(import.meta.dirname, '../go');
-const built = new Map<string, Promise<Result<string>>>();
+const found = new Map<string, Promise<Result<string>>>();
 
-/** Path of a program of `test/e2e/go` or of another module, built once; the error says why there is none. */
-export function goBinary(name: string, module: string = sources): Promise<Result<string>> {
+/**
+ * Path of a program of `test/e2e/go` or of another module, built once; the error says why there is none. `from`: its
+ * package, if it is not the module's folder of that name.
+ */
+export function goBinary(
+  name: string,
+  module: string = sources,
+  from = `./${name}`,
+): Promise<Result<string>> {
   const key = join(module, name);
-  const found = built.get(key) ?? build(name, module);
-  built.set(key, found);
-  return found;
+  const binary = found.get(key) ?? build(name, module, from);
+  found.set(key, binary);
+  return binary;
 }
 
-async function build(name: string, module: string): Promise<Result<string>> {
-  const binary = join(cached('e2e'), name);
+async function build(name: string, module: string, from: string): Promise<Result<string>> {
+  const binary = join(built(), name);
+  // `npm test` has built it, for all of its processes.
+  if (process.env['TESTS_ARE_PREPARED'] !== undefined && existsSync(binary)) return ok(binary);
+  const own = `${binary}-${process.pid}`;
   try {
-    await run({ command: 'go', args: ['build', '-buildvcs=false', '-o', binary, `./${name}`], cwd: module });
-    return existsSync(binary) ? ok(binary) : fail(`go built no ${name}`);
+    await run({ command: 'go', args: ['build', '-buildvcs=false', '-o', own, from], cwd: module });
+    renameSync(own, binary);
+    return ok(binary);
   } catch (error) {
     return fail(`${name} of the tests needs Go and its modules: ${String(error)}`);
   }

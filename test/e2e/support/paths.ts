@@ -1,12 +1,19 @@
 import { mkdirSync, mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { homedir, tmpdir } from 'node:os';
 import { join } from 'node:path';
 
 export const root = join(import.meta.dirname, '../../..');
 
-/** A folder below the project's git-ignored cache. What is fetched or built lasts from one run of the tests to the next. */
-export function cached(name: string): string {
-  const path = join(root, '.cache', name);
+/** Where what the tests download lasts, for all clones of this user. */
+export const downloads = join(process.env['XDG_CACHE_HOME'] ?? join(homedir(), '.cache'), 'distributary');
+
+/** A folder for something that is downloaded once. */
+export const cached = (name: string): string => folder(join(downloads, name));
+
+/** The folder of programs that are built from this clone. */
+export const built = (): string => folder(join(root, '.cache/built'));
+
+function folder(path: string): string {
   mkdirSync(path, { recursive: true });
   return path;
 }

@@ -1,0 +1,95 @@
+/** `npm test`: all test files, in processes of their own. What only waits runs side by side, what measures runs alone. */
+import { availableParallelism } from 'node:os';
+import { parseArgs } from 'node:util';
+import { shareCompiled } from '../support/compile-cache.ts';
+import { type Job, jobsOf, type Lane } from './jobs.ts';
+import { compete } from './load.ts';
+import { prepare } from './prepare.ts';
+import { type Outcome, runJob } from './run-job.ts';
+
+const usage = `usage: npm test [-- [options] [PART_OF_A_PATH...]]
+
+  --jobs N     so many processes side by side (four for each core)
+  --more       what takes longer, instead: npm run test:more
+  --load       beside twice as many busy loops as there are cores
+  --verbose    prints what passes, too
+
+Without a part of a path all files run.
+`;
+
+const options = {
+  jobs: { type: 'string' },
+  more: { type: 'boolean' },
+  load: { type: 'boolean' },
+  verbose: { type: 'boolean' },
+  help: { type: 'boolean' },
+} as const;
+const { values, positionals } = parseArgs({ options, allowPositionals: true });
+const most = Number(values.jobs ?? 4 * availableParallelism());
+if (values.help === true || !(most >= 1)) {
+  console.log(usage);
+  process.exit(values.help === true ? 0 : 2);
+}
+
+const began = performance.now();
+const jobs = jobsOf(values.more === true ? 'more' : 'test', positionals);
+const files = jobs.reduce((sum, job) => sum + job.files.length, 0);
+if (files === 0) {
+  console.error(`no test file has ${positionals.join(' or ')} in its path`);
+  process.exit(2);
+}
+const outcomes: Outcome[] = [];
+let done = 0;
+
+const clock = (): string => {
+  const seconds = Math.round((performance.now() - began) / 1000);
+  return `${Math.floor(seconds / 60)}:${String(seconds % 60).padStart(2, '0')}`;
+};
+
+async function runOne(job: Job): Promise<void> {
+  const outcome = await runJob(job);
+  outcomes.push(outcome);
+  done += job.files.length;
+  const { passed, failed, skipped, retried, seconds } = outcome;
+  const rest = [
+    failed > 0 ? `${failed} FAILED` : '',
+    skipped.length > 0 ? `${skipped.length} skipped` : '',
+    retried > 0 ? `${retried} tried again` : '',
+  ].filter((text) => text !== '');
+  const counts = [`${passed} passed`, ...rest].join(', ');
+  console.log(`[${done}/${files} ${clock()}] ${job.name}: ${counts} (${seconds.toFixed(0)} s)`);
+  if (outcome.failed > 0 || values.verbose === true) console.log(outcome.output);
+}
+
+/** Takes the next job when one has ended. */
+async function runAll(lane: Lane, atOnce: number): Promise<void> {
+  const queue = jobs.filter((job) => job.lane === lane);
+  await Promise.all(
+    Array.from({ length: atOnce }, async () => {
+      for (let job = queue.shift(); job !== undefined; job = queue.shift()) await runOne(job);
+    }),
+  );
+}
+
+{
+  using _load = values.load === true ? compete(2 * availableParallelism()) : undefined;
+  using _compiled = shareCompiled();
+  await prepare(jobs);
+  await runAll('side by side', most);
+  await runAll('alone', 1);
+}
+
+const sum = (count: (outcome: Outcome) => number): number =>
+  outcomes.reduce((total, outcome) => total + count(outcome), 0);
+const failed = outcomes.filter((outcome) => outcome.failed > 0);
+for (const why of new Set(outcomes.flatMap(({ missing }) => missing))) console.log(`\nleft out: ${why}`);
+for (const { failures } of failed) {
+  for (const { title, file } of failures) {
+    console.log(`\nFAILED ${title}\n  again, alone: npx mocha ${file} -g ${JSON.stringify(title)}`);
+  }
+}
+console.log(
+  `\n${sum(({ passed }) => passed)} passed, ${sum((outcome) => outcome.failed)} failed, ` +
+    `${sum(({ skipped }) => skipped.length)} skipped, ${sum(({ retried }) => retried)} tried again, in ${clock()}`,
+);
+process.exitCode = failed.length > 0 ? 1 : 0;

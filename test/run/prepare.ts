@@ -1,0 +1,37 @@
+import { globSync } from 'node:fs';
+import { basename, dirname } from 'node:path';
+import { h2specBinary } from '../attacks/support/h2spec.ts';
+import { chromiumBinary } from '../e2e/support/chromium.ts';
+import { controlPlaneBinary } from '../e2e/support/controlplane.ts';
+import { envoyBinary } from '../e2e/support/envoy-binary.ts';
+import { fleetPrograms } from '../e2e/support/fleet.ts';
+import { goBinary } from '../e2e/support/go.ts';
+import { grpcioClient } from '../e2e/support/grpcio.ts';
+import { downloads } from '../e2e/support/paths.ts';
+import { prometheusBinaries } from '../e2e/support/prometheus.ts';
+import { type Job, waits } from './jobs.ts';
+import { root } from './report.ts';
+
+/** Fetches and builds what the tests of these jobs run beside the relay, so that no two of them do it at once. */
+export async function prepare(jobs: readonly Job[]): Promise<void> {
+  if (!jobs.some(({ files }) => files.some((file) => waits.test(file)))) return;
+  console.log(`getting Envoy, clients, control planes and Prometheus; downloads are kept in ${downloads}`);
+  const recipes = globSync('deploy/recipes/*/go.mod', { cwd: root }).flatMap((module) =>
+    globSync(`${dirname(module)}/*/main.go`, { cwd: root }).map((main) =>
+      goBinary(basename(dirname(main)), `${root}/${dirname(module)}`),
+    ),
+  );
+  // What cannot be had is said by the tests that need it.
+  await Promise.all([
+    envoyBinary(),
+    grpcioClient(),
+    prometheusBinaries(),
+    chromiumBinary(),
+    h2specBinary(),
+    controlPlaneBinary(),
+    goBinary('grpcclient'),
+    fleetPrograms(),
+    ...recipes,
+  ]);
+  process.env['TESTS_ARE_PREPARED'] = 'true';
+}

@@ -1,0 +1,19 @@
+import { join } from 'node:path';
+import { z } from 'zod';
+
+export const root = join(import.meta.dirname, '../..');
+
+/** What mocha's process says at its end. */
+export const reportSchema = z.object({
+  passed: z.number(),
+  failures: z.array(z.object({ title: z.string(), file: z.string() })),
+  /** Titles of what was left out. */
+  skipped: z.array(z.string()),
+  /** What they need and this machine does not have, and what brings it. */
+  missing: z.array(z.string()),
+  retried: z.number(),
+});
+export type Report = z.infer<typeof reportSchema>;
+
+/** In this process. */
+export const missing = new Set<string>();
