@@ -54,7 +54,7 @@ const post = (headers: OutgoingHttpHeaders = {}): RequestOptions => ({
 });
 
 describe('who may ask the admin listener', function () {
-  this.timeout(30_000);
+  this.timeout(60_000);
   let resources: ResourceFiles;
   let pem: PemFiles;
 

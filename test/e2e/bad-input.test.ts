@@ -26,7 +26,7 @@ const strangeNames = [
 ];
 
 describe('bad input, over real sockets', function () {
-  this.timeout(30_000);
+  this.timeout(60_000);
   let files: ResourceFiles;
   let relay: RelayProcess;
   let bystander: XdsClient;

@@ -69,7 +69,7 @@ const metrics = {
 };
 
 describe('the contract, on a running relay', function () {
-  this.timeout(30_000);
+  this.timeout(60_000);
   let files: ResourceFiles;
   let relay: RelayProcess;
   let client: XdsClient;
@@ -220,7 +220,7 @@ describe('the contract, on a running relay', function () {
 });
 
 describe('the life of a relay', function () {
-  this.timeout(30_000);
+  this.timeout(60_000);
 
   it('/ready and health: 503 until each upstream was connected once, and from then on even while one is down', async function () {
     const binary = await need(this, controlPlaneBinary());

@@ -12,7 +12,7 @@ const central = (plane: ModelPlane): object => ({
 });
 
 describe('connections that the relay ends', function () {
-  this.timeout(30_000);
+  this.timeout(60_000);
 
   it('SIGTERM: 503 first, GOAWAY, then 50 streams end over drain_timeout, a few at a time; exit 0', async () => {
     await using plane = await ModelPlane.start();

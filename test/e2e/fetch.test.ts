@@ -41,7 +41,7 @@ const refusal = (failed: Promise<unknown>): Promise<ServiceError> =>
   );
 
 describe('the unary Fetch over gRPC', function () {
-  this.timeout(30_000);
+  this.timeout(60_000);
   let files: ResourceFiles;
   let relay: RelayProcess;
   let client: Client;

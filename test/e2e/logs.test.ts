@@ -8,7 +8,7 @@ import { distributary, RelayProcess } from './support/relay.ts';
 const central = (plane: ModelPlane): object => ({ name: 'central', ads: { endpoints: [plane.address] } });
 
 describe('the log of a relay', function () {
-  this.timeout(30_000);
+  this.timeout(60_000);
 
   for (const workers of [0, 1]) {
     it(`says which relay it is; at the level debug, in text, what clients do (workers: ${workers})`, async () => {

@@ -10,7 +10,7 @@ const central = (plane: ModelPlane): object => ({ name: 'central', ads: { endpoi
 const day = 86_400;
 
 describe('metrics for operators', function () {
-  this.timeout(30_000);
+  this.timeout(60_000);
 
   for (const workers of [0, 2]) {
     it(`who rejects, who has not answered, and how many classes there are (workers: ${workers})`, async () => {

@@ -23,7 +23,7 @@ function central(
 }
 
 describe('an outage', function () {
-  this.timeout(30_000);
+  this.timeout(60_000);
 
   for (const protocol of ['DELTA', 'SOTW'] as const) {
     it(`upstream ${protocol} lost: streams live on, new ones get the cache, nothing is removed; back: only differences`, async () => {
@@ -254,7 +254,7 @@ describe('an outage', function () {
 });
 
 describe('the shrink guard, on a running relay', function () {
-  this.timeout(30_000);
+  this.timeout(60_000);
   const ten = Object.fromEntries(Array.from({ length: 10 }, (_, at) => [`c${at}`, '1']));
   const service = 'distributary.admin.v1.AdminService';
 

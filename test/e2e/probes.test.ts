@@ -15,7 +15,7 @@ const dead = (changes: object = {}): object => ({
 });
 
 describe('what probes and load balancers see', function () {
-  this.timeout(30_000);
+  this.timeout(60_000);
 
   for (const workers of [0, 2]) {
     it(`metrics: /metrics, /ready and /healthz on a listener of their own, nothing else (workers: ${workers})`, async () => {

@@ -26,7 +26,7 @@ const namesOf = (text: string): readonly unknown[] =>
   body.parse(JSON.parse(text)).resources.map(({ name, clusterName }) => name ?? clusterName);
 
 describe('REST-JSON', function () {
-  this.timeout(30_000);
+  this.timeout(60_000);
   let files: ResourceFiles;
   let relay: RelayProcess;
 

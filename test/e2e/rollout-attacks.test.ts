@@ -62,7 +62,7 @@ class Fleet implements Disposable {
 }
 
 describe('attacks on a rollout', function () {
-  this.timeout(30_000);
+  this.timeout(60_000);
 
   for (const protocol of ['sotw', 'delta'] as const) {
     it(`${protocol}: a canary that rejects a removal holds it`, async () => {

@@ -10,7 +10,7 @@ import { XdsClient } from './support/xds-client.ts';
 
 /** What a tenant may try to get at another's resources by the rules of the configuration. */
 describe('tenants: the rules', function () {
-  this.timeout(30_000);
+  this.timeout(60_000);
   let resources: ResourceFiles;
 
   before(() => {

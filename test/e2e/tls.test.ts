@@ -28,7 +28,7 @@ const operator = issue('operator', { dns: ['ops.internal.test'] });
 const stranger = issueCertificate({ name: 'web', issuer: other, uris: ['spiffe://example.com/web/1'] });
 
 describe('TLS', function () {
-  this.timeout(30_000);
+  this.timeout(60_000);
   let pem: PemFiles;
   let resources: ResourceFiles;
 

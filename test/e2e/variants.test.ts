@@ -271,7 +271,7 @@ describe('Envoys that know nothing of TP2', function () {
 });
 
 describe('a swap of variants on the wire', function () {
-  this.timeout(30_000);
+  this.timeout(60_000);
 
   it('is one update for whoever sees it, and nothing for the others', async () => {
     using files = new ResourceFiles();

@@ -35,7 +35,7 @@ function spin(spans: OtlpSpans, count: number): number {
 }
 
 describe('spans to an OTLP collector', function () {
-  this.timeout(20_000);
+  this.timeout(60_000);
 
   it('are sampled by the ratio', async () => {
     await using collector = await OtlpCollector.start();

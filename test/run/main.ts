@@ -54,10 +54,11 @@ async function runOne(job: Job): Promise<void> {
   const rest = [
     failed > 0 ? `${failed} FAILED` : '',
     skipped.length > 0 ? `${skipped.length} skipped` : '',
-    retried > 0 ? `${retried} tried again` : '',
+    retried.length > 0 ? `${retried.length} tried again` : '',
   ].filter((text) => text !== '');
   const counts = [`${passed} passed`, ...rest].join(', ');
   console.log(`[${done}/${files} ${clock()}] ${job.name}: ${counts} (${seconds.toFixed(0)} s)`);
+  for (const why of retried) console.log(`  tried again: ${why}`);
   if (outcome.failed > 0 || values.verbose === true) console.log(outcome.output);
 }
 
@@ -90,6 +91,6 @@ for (const { failures } of failed) {
 }
 console.log(
   `\n${sum(({ passed }) => passed)} passed, ${sum((outcome) => outcome.failed)} failed, ` +
-    `${sum(({ skipped }) => skipped.length)} skipped, ${sum(({ retried }) => retried)} tried again, in ${clock()}`,
+    `${sum(({ skipped }) => skipped.length)} skipped, ${sum(({ retried }) => retried.length)} tried again, in ${clock()}`,
 );
 process.exitCode = failed.length > 0 ? 1 : 0;

@@ -9,6 +9,7 @@ import { goBinary } from '../e2e/support/go.ts';
 import { grpcioClient } from '../e2e/support/grpcio.ts';
 import { downloads } from '../e2e/support/paths.ts';
 import { prometheusBinaries } from '../e2e/support/prometheus.ts';
+import { bundleRelay } from './bundle.ts';
 import { type Job, waits } from './jobs.ts';
 import { root } from './report.ts';
 
@@ -33,5 +34,6 @@ export async function prepare(jobs: readonly Job[]): Promise<void> {
     fleetPrograms(),
     ...recipes,
   ]);
+  process.env['TESTS_RELAY'] = await bundleRelay();
   process.env['TESTS_ARE_PREPARED'] = 'true';
 }

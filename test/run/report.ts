@@ -11,7 +11,8 @@ export const reportSchema = z.object({
   skipped: z.array(z.string()),
   /** What they need and this machine does not have, and what brings it. */
   missing: z.array(z.string()),
-  retried: z.number(),
+  /** Titles of what passed or failed at a second try, and why it did not at the first. */
+  retried: z.array(z.string()),
 });
 export type Report = z.infer<typeof reportSchema>;
 

@@ -16,7 +16,7 @@ class Reporter extends Mocha.reporters.Base {
   #depth = 0;
   /** Titles of the suites or tests that are left out. */
   readonly #skipped: string[] = [];
-  #retried = 0;
+  readonly #retried: string[] = [];
 
   constructor(runner: Mocha.Runner, options: Mocha.MochaOptions) {
     super(runner, options);
@@ -32,7 +32,7 @@ class Reporter extends Mocha.reporters.Base {
     runner.on(EVENT_TEST_PASS, (test) => this.#say(`ok    ${test.title}${duration(test)}`));
     runner.on(EVENT_TEST_FAIL, (test) => this.#say(`FAIL  ${test.title}${duration(test)}`));
     runner.on(EVENT_TEST_RETRY, (test: Mocha.Test, error: Error) => {
-      this.#retried += 1;
+      this.#retried.push(`${test.fullTitle()}: ${error.message}`);
       this.#say(`again ${test.title}: ${error.message}`);
     });
     runner.on(EVENT_TEST_PENDING, (test) => {
@@ -43,7 +43,7 @@ class Reporter extends Mocha.reporters.Base {
       if (this.failures.length > 0) Mocha.reporters.Base.list(this.failures);
       this.#depth = 0;
       const skipped = this.#skipped.length > 0 ? `, ${this.#skipped.length} skipped` : '';
-      const retried = this.#retried > 0 ? `, ${this.#retried} tried again` : '';
+      const retried = this.#retried.length > 0 ? `, ${this.#retried.length} tried again` : '';
       for (const why of missing) this.#say(`left out: ${why}`);
       this.#report();
       this.#say(`\n${this.stats.passes} passed, ${this.stats.failures} failed${skipped}${retried}`);

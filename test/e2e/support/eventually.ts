@@ -12,7 +12,7 @@ export interface EventuallyOptions {
 /** The first answer of `check` that is not a throw. After the timeout, its last error. */
 export async function eventually<T>(
   check: () => T | Promise<T>,
-  { timeout = 15_000, pause = usualPause }: EventuallyOptions = {},
+  { timeout = 30_000, pause = usualPause }: EventuallyOptions = {},
 ): Promise<T> {
   const deadline = Date.now() + timeout;
   for (;;) {

@@ -17,7 +17,8 @@ export interface RelayConfig {
   readonly [key: string]: unknown;
 }
 
-const main = join(root, 'src/main.ts');
+/** `npm test` bundles it once. */
+const main = process.env['TESTS_RELAY'] ?? join(root, 'src/main.ts');
 const run = join(root, 'src/commands/run.ts');
 const probe = join(root, 'test/e2e/support/memory-probe.ts');
 const loopProbe = join(root, 'test/e2e/support/loop-probe.ts');

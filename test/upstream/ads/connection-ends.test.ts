@@ -72,7 +72,7 @@ async function until(what: string, condition: () => boolean): Promise<void> {
 }
 
 describe('a connection of a control plane that ends', function () {
-  this.timeout(30_000);
+  this.timeout(60_000);
   let running: (() => unknown)[] = [];
   let lines: string[] = [];
 
