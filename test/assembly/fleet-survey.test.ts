@@ -1,5 +1,6 @@
 import { expect } from 'chai';
 import { FleetSurvey } from '../../src/inspect/fleet-survey.ts';
+import { systemClock } from '../../src/model/clock.ts';
 import { TimeSlices } from '../../src/model/time-slices.ts';
 import { InMemoryRelay, node } from '../support/in-memory-relay.ts';
 
@@ -7,7 +8,7 @@ const minute = 60_000;
 
 function setUp() {
   const lab = new InMemoryRelay();
-  const survey = new FleetSurvey(lab.relay, new TimeSlices(lab.clock), lab.clock);
+  const survey = new FleetSurvey(lab.relay, new TimeSlices(systemClock), lab.clock);
   const problems = async (kind: string) => {
     lab.clock.advance(1000); // an answer is good for a second
     return (await survey.classes()).problems.filter((problem) => problem.kind === kind);
