@@ -18,7 +18,7 @@ const deepest = 100;
 export class JsonText {
   #open = '';
   #bytes = 0;
-  #parts: Buffer[] = [];
+  readonly #parts: Buffer[] = [];
 
   /** All of it. */
   get parts(): readonly Buffer[] {

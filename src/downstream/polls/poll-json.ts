@@ -29,16 +29,21 @@ const keptBytes = 128 << 20;
 const hashedAtOnce = 1 << 20;
 
 /** A response's body, and the same compressed, if somebody has asked for it. */
-export class JsonBody {
+class JsonBody {
   readonly plain: Buffer;
+  readonly #large: TimeSlices;
   #compressed: Promise<Buffer> | undefined;
 
-  constructor(plain: Buffer) {
+  constructor(plain: Buffer, large: TimeSlices) {
     this.plain = plain;
+    this.#large = large;
   }
 
-  compressed(): Promise<Buffer> {
-    this.#compressed ??= compress(this.plain);
+  /** Large ones one at a time: the threads that do it are needed for other things too. */
+  compressed(payer: Account): Promise<Buffer> {
+    const { plain } = this;
+    this.#compressed ??=
+      plain.length > largeBytes ? this.#large.run(() => compress(plain), payer) : compress(plain);
     return this.#compressed;
   }
 }
@@ -120,7 +125,7 @@ export class JsonBodies {
     if (excess !== undefined) {
       return this.#refused(response, { code: Code.RESOURCE_EXHAUSTED, message: excess });
     }
-    return ok(new JsonBody(Buffer.concat(text.parts)));
+    return ok(new JsonBody(Buffer.concat(text.parts), this.#large));
   }
 
   #refused(response: Response, status: GrpcStatus): MadeBody {

@@ -161,7 +161,7 @@ export class RestPolls {
         return this.#bodies.of(outcome.response, peer.account).then(async (made) => {
           if (!made.ok) return refusal(made.error);
           const compressed = takesGzip(headers['accept-encoding']);
-          const bytes = compressed ? await made.value.compressed() : made.value.plain;
+          const bytes = compressed ? await made.value.compressed(peer.account) : made.value.plain;
           this.#options.polls.sent(poll, 'rest', bytes);
           return jsonAnswer(bytes, compressed ? { 'content-encoding': 'gzip', vary } : { vary });
         });
