@@ -14,10 +14,11 @@ import type { Response } from '../../model/subscription.ts';
 import { type Pace, TimeSlices } from '../../model/time-slices.ts';
 import type { Account } from '../../wire/accounts.ts';
 import { prefixLength } from '../../wire/grpc-frames.ts';
-import { Code, type GrpcStatus } from '../../wire/grpc-status.ts';
+import { Code } from '../../wire/grpc-status.ts';
 import { bytesAtOnce, JsonInTurns, JsonText } from '../../wire/json-in-turns.ts';
 import { lazyEnvoyRegistry } from '../../wire/json-registry.ts';
 import { anyToJson } from '../../wire/readable-any.ts';
+import { heldBytes, type Refusal } from '../stream-refusals.ts';
 
 const compress = promisify(gzip);
 
@@ -48,7 +49,7 @@ class JsonBody {
   }
 }
 
-type MadeBody = Result<JsonBody, GrpcStatus>;
+type MadeBody = Result<JsonBody, Refusal>;
 
 /** The JSON of a resource; undefined: it is larger than any body may be. */
 interface KeptText {
@@ -90,8 +91,7 @@ export class JsonBodies {
     if (known !== undefined) return known;
     const { length } = response.bytes;
     const excess = payer.hold(length);
-    if (excess !== undefined)
-      return Promise.resolve(fail({ code: Code.RESOURCE_EXHAUSTED, message: excess }));
+    if (excess !== undefined) return Promise.resolve(fail(heldBytes(excess)));
     const slices = length > largeBytes ? this.#large : this.#options.slices;
     const made = slices
       .run((pace) => this.#make(response, pace, payer), payer)
@@ -122,15 +122,13 @@ export class JsonBodies {
     text.add(before === ',' ? ']}' : '}');
     // What was made for it before and is not read yet.
     const excess = payer.excess;
-    if (excess !== undefined) {
-      return this.#refused(response, { code: Code.RESOURCE_EXHAUSTED, message: excess });
-    }
+    if (excess !== undefined) return this.#refused(response, heldBytes(excess));
     return ok(new JsonBody(Buffer.concat(text.parts), this.#large));
   }
 
-  #refused(response: Response, status: GrpcStatus): MadeBody {
+  #refused(response: Response, refusal: Refusal): MadeBody {
     this.#bodies.delete(response);
-    return fail(status);
+    return fail(refusal);
   }
 
   /** Of a large one, in turns. Undefined: there is more than so many bytes. */
@@ -156,10 +154,10 @@ export class JsonBodies {
   }
 }
 
-const tooLarge = (maxBytes: number): GrpcStatus => ({
-  code: Code.RESOURCE_EXHAUSTED,
-  message: `a response has more than ${maxBytes} bytes as JSON, the most that is sent (limits.max_response_bytes): gRPC clients get it with fewer`,
-});
+function tooLarge(maxBytes: number): Refusal {
+  const message = `the response has more than ${maxBytes} bytes as JSON, the most that is sent (limits.max_response_bytes): over gRPC it has fewer`;
+  return { reason: 'response_bytes', status: { code: Code.RESOURCE_EXHAUSTED, message } };
+}
 
 /** All but the resources. There are no nonces over REST (§7.1). */
 function envelope(message: DiscoveryResponse): object {

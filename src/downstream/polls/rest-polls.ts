@@ -159,7 +159,7 @@ export class RestPolls {
         return unchanged;
       case 'response':
         return this.#bodies.of(outcome.response, peer.account).then(async (made) => {
-          if (!made.ok) return refusal(made.error);
+          if (!made.ok) return refusal(this.#options.polls.rejected(made.error));
           const compressed = takesGzip(headers['accept-encoding']);
           const bytes = compressed ? await made.value.compressed(peer.account) : made.value.plain;
           this.#options.polls.sent(poll, 'rest', bytes);
