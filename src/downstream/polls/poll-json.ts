@@ -31,20 +31,34 @@ const hashedAtOnce = 1 << 20;
 
 /** A response's body, and the same compressed, if somebody has asked for it. */
 class JsonBody {
-  readonly plain: Buffer;
+  readonly #parts: readonly Buffer[];
   readonly #large: TimeSlices;
+  /** While somebody is sent it: the parts are shared with other bodies, and it would have all of them once more. */
+  #plain: WeakRef<Buffer>;
   #compressed: Promise<Buffer> | undefined;
 
-  constructor(plain: Buffer, large: TimeSlices) {
-    this.plain = plain;
+  constructor(parts: readonly Buffer[], large: TimeSlices) {
+    this.#parts = parts;
     this.#large = large;
+    this.#plain = new WeakRef(Buffer.concat(parts));
+  }
+
+  get plain(): Buffer {
+    const known = this.#plain.deref();
+    if (known !== undefined) return known;
+    const made = Buffer.concat(this.#parts);
+    this.#plain = new WeakRef(made);
+    return made;
   }
 
   /** Large ones one at a time: the threads that do it are needed for other things too. */
   compressed(payer: Account): Promise<Buffer> {
-    const { plain } = this;
-    this.#compressed ??=
-      plain.length > largeBytes ? this.#large.run(() => compress(plain), payer) : compress(plain);
+    if (this.#compressed !== undefined || this.plain.length <= largeBytes) return this.compress();
+    return this.#large.run(() => this.compress(), payer);
+  }
+
+  compress(): Promise<Buffer> {
+    this.#compressed ??= compress(this.plain);
     return this.#compressed;
   }
 }
@@ -85,8 +99,8 @@ export class JsonBodies {
     });
   }
 
-  /** Whoever asks first pays, and holds the response until it is made. */
-  of(response: Response, payer: Account): Promise<MadeBody> {
+  /** Whoever asks first pays, and holds the response until it is made. `compressed`: that is what it asks for. */
+  of(response: Response, payer: Account, compressed: boolean): Promise<MadeBody> {
     const known = this.#bodies.get(response);
     if (known !== undefined) return known;
     const { length } = response.bytes;
@@ -94,13 +108,13 @@ export class JsonBodies {
     if (excess !== undefined) return Promise.resolve(fail(heldBytes(excess)));
     const slices = length > largeBytes ? this.#large : this.#options.slices;
     const made = slices
-      .run((pace) => this.#make(response, pace, payer), payer)
+      .run((pace) => this.#make(response, pace, payer, compressed), payer)
       .finally(() => payer.keeps(-length));
     this.#bodies.set(response, made);
     return made;
   }
 
-  async #make(response: Response, pace: Pace, payer: Account): Promise<MadeBody> {
+  async #make(response: Response, pace: Pace, payer: Account, compressed: boolean): Promise<MadeBody> {
     const maxBytes = this.#options.maxBytes();
     const message = fromBinary(DiscoveryResponseSchema, response.bytes.subarray(prefixLength));
     const text = new JsonText();
@@ -123,7 +137,10 @@ export class JsonBodies {
     // What was made for it before and is not read yet.
     const excess = payer.excess;
     if (excess !== undefined) return this.#refused(response, heldBytes(excess));
-    return ok(new JsonBody(Buffer.concat(text.parts), this.#large));
+    const body = new JsonBody(text.parts, this.#large);
+    // Before the next one is made: many that wait for it would fill the memory.
+    if (compressed) await body.compress();
+    return ok(body);
   }
 
   #refused(response: Response, refusal: Refusal): MadeBody {

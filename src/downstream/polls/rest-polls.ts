@@ -157,14 +157,15 @@ export class RestPolls {
         return refusal(outcome.status);
       case 'unchanged':
         return unchanged;
-      case 'response':
-        return this.#bodies.of(outcome.response, peer.account).then(async (made) => {
+      case 'response': {
+        const compressed = takesGzip(headers['accept-encoding']);
+        return this.#bodies.of(outcome.response, peer.account, compressed).then(async (made) => {
           if (!made.ok) return refusal(this.#options.polls.rejected(made.error));
-          const compressed = takesGzip(headers['accept-encoding']);
           const bytes = compressed ? await made.value.compressed(peer.account) : made.value.plain;
           this.#options.polls.sent(poll, 'rest', bytes);
           return jsonAnswer(bytes, compressed ? { 'content-encoding': 'gzip', vary } : { vary });
         });
+      }
       default:
         return outcome satisfies never;
     }
