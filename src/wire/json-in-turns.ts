@@ -58,7 +58,7 @@ export class JsonText {
   }
 }
 
-/** A field as it stands in a message: where it begins, where its content begins, where it ends. */
+/** A field as it stands in a message: where it begins, where its content begins, where it ends. Or a run of short ones. */
 type Place = readonly [begin: number, content: number, end: number];
 
 /** All places of one field in a message. */
@@ -127,7 +127,7 @@ export class JsonInTurns {
       case 'google.protobuf.Struct':
       case 'google.protobuf.ListValue':
       case 'google.protobuf.Value': {
-        const found = (yield* occurrences(desc, bytes)).find(({ field }) => isNested(field));
+        const found = (yield* occurrences(desc, bytes, this.#atOnce)).find(({ field }) => isNested(field));
         if (found?.field === undefined) break;
         if (found.field.fieldKind === 'message') {
           yield* this.#message(found.field.message, content(bytes, found), depth + 1);
@@ -149,7 +149,7 @@ export class JsonInTurns {
   /** Those of an object that is open already. */
   *#fields(desc: DescMessage, bytes: Buffer, depth: number, separator: string): InTurns<void> {
     const text = this.#text;
-    const all = yield* occurrences(desc, bytes);
+    const all = yield* occurrences(desc, bytes, this.#atOnce);
     const large = all.filter((one) => one.bytes > this.#atOnce && isDivisible(one.field));
     const rest = all.filter((one) => !large.includes(one)).flatMap(({ places }) => places);
     // Of what excludes each other the last one counts.
@@ -236,7 +236,7 @@ export class JsonInTurns {
 }
 
 /** The fields of a message in the order of their first places. Of a oneof only what counts is left. */
-function* occurrences(desc: DescMessage, bytes: Buffer): InTurns<readonly Occurrences[]> {
+function* occurrences(desc: DescMessage, bytes: Buffer, atOnce: number): InTurns<readonly Occurrences[]> {
   const known = new Map(desc.fields.map((field) => [field.number, field]));
   const found = new Map<number, Occurrences>();
   const chosen = new Map<DescOneof, number>();
@@ -246,7 +246,7 @@ function* occurrences(desc: DescMessage, bytes: Buffer): InTurns<readonly Occurr
     // Where it is not encoded as it should be, it is as unknown as to any other reader.
     const isOdd = (isNested(field) || isBytes(field)) && reader.tag !== bytesTag(reader.field);
     const key = isOdd ? -reader.field : reader.field;
-    if (field?.oneof !== undefined) {
+    if (field?.oneof !== undefined && !isOdd) {
       const before = chosen.get(field.oneof);
       if (before !== undefined && before !== key) found.delete(before);
       chosen.set(field.oneof, key);
@@ -256,11 +256,20 @@ function* occurrences(desc: DescMessage, bytes: Buffer): InTurns<readonly Occurr
       one = { field: isOdd ? undefined : field, places: [], bytes: 0 };
       found.set(key, one);
     }
-    one.places.push([reader.fieldStart, reader.start, reader.end]);
-    one.bytes += reader.end - reader.fieldStart;
+    addPlace(one, reader, atOnce / 8);
     if (++count % fieldsPerTurn === 0) yield;
   }
   return [...found.values()];
+}
+
+/** A place for each of a million entries would have more memory than they: short ones are one run. */
+function addPlace(one: Occurrences, { fieldStart, start, end }: MessageReader, longestRun: number): void {
+  const { field, places } = one;
+  one.bytes += end - fieldStart;
+  const last = places.at(-1);
+  const isRun = field?.fieldKind === 'list' && last?.[2] === fieldStart && end - last[0] <= longestRun;
+  if (isRun) places[places.length - 1] = [last[0], last[1], end];
+  else places.push([fieldStart, start, end]);
 }
 
 /** Of the entries of a map those that count: the last one of each key. */

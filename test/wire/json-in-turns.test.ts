@@ -91,7 +91,7 @@ const resources: Readonly<Record<string, Any>> = {
 describe('§7.7 JSON of a large Any, in turns', () => {
   for (const [name, any] of Object.entries(resources)) {
     it(`is the JSON of a small one: ${name}`, () => {
-      for (const bytes of [0, 1, 7, 30, 100, 1000, 100_000]) {
+      for (const bytes of [0, 1, 7, 30, 100, 400, 1000, 5000, 100_000]) {
         expect(inTurns(any, bytes)).to.deep.equal(anyToJson(any));
       }
     });
