@@ -39,6 +39,8 @@ const times = {
 /** Connections of all, and of one address. Past them one makes room that is idle, or does not read its answer. */
 const maxConnections = 1000;
 const maxPerAddress = 250;
+/** Requests of one connection that are not answered yet. Browsers and scrapers have one. */
+const maxOpen = 16;
 
 /** Listens with Node's own HTTP/1.1 server, for operators and what scrapes the relay. `name` is for the log. */
 export async function startHttpListener(
@@ -191,7 +193,7 @@ export class HttpListener {
   #requested(request: IncomingMessage, response: Parameters<RequestListener>[1]): void {
     const key = addressOf(request.socket);
     const visit = this.#visits.get(key);
-    if (visit === undefined) {
+    if (visit === undefined || visit.answers.size >= maxOpen) {
       request.socket.destroy();
       return;
     }

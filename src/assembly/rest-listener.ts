@@ -102,6 +102,7 @@ function restRoutes(
     polls: core.relay.polls,
     clock: systemClock,
     slices,
+    maxBytes: () => core.config.limits.maxResponseBytes,
     unreadable: (typeUrl) =>
       core.conditions.set(`rest ${typeUrl}`, 'unreadable', 'warn', unreadableMessage, { type: typeUrl }),
     threw: (error, path) => report(`the answer to ${path} could not be made`, error),

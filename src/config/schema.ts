@@ -204,7 +204,9 @@ const limits = z
     max_poll_bytes: count().default(1_048_576).describe('The largest body accepted on the rest listener'),
     max_response_bytes: count()
       .default(67_108_864)
-      .describe('The largest response accepted from a control plane, or sent to a client'),
+      .describe(
+        'The largest response accepted from a control plane, or sent to a client: over REST its JSON',
+      ),
     subscription_changes_per_second: count()
       .default(100)
       .describe(

@@ -21,6 +21,8 @@ import {
 /** How often clients are looked at, in milliseconds: at first, and at last. */
 const firstPauseMs = 50;
 const longestPauseMs = 1000;
+/** Each of them looks at all clients again and again. */
+const mostWaits = 100;
 
 export interface DeliveryOptions {
   readonly relay: Relay;
@@ -33,6 +35,7 @@ export interface DeliveryOptions {
 export class DeliveryInspection implements Delivery {
   readonly #options: DeliveryOptions;
   readonly #slices: TimeSlices;
+  #waits = 0;
 
   constructor(options: DeliveryOptions) {
     this.#options = options;
@@ -40,6 +43,19 @@ export class DeliveryInspection implements Delivery {
   }
 
   async wait(query: WaitQuery, signal: AbortSignal): Promise<Result<Plain<WaitResponse>, GrpcStatus>> {
+    if (this.#waits >= mostWaits) {
+      const message = `${this.#waits} calls of Wait are open, and at most ${mostWaits} are: try again later`;
+      return fail({ code: Code.RESOURCE_EXHAUSTED, message });
+    }
+    this.#waits++;
+    try {
+      return await this.#waitFor(query, signal);
+    } finally {
+      this.#waits--;
+    }
+  }
+
+  async #waitFor(query: WaitQuery, signal: AbortSignal): Promise<Result<Plain<WaitResponse>, GrpcStatus>> {
     const { clock } = this.#options;
     const deadline = clock.now() + query.timeoutMs;
     for (let pause = firstPauseMs; ; pause = Math.min(2 * pause, longestPauseMs)) {

@@ -4,28 +4,55 @@ import type { Payer } from './payer.ts';
 /** Updates, ACKs and health checks wait for a slice of work to end, in milliseconds. */
 const sliceMs = 5;
 
-/** Makes long answers one at a time, in slices of 5 ms. Between two slices, 5 ms are left for everything else. */
+/**
+ * Makes long answers one at a time, in slices of 5 ms, which several short ones share. Between two slices, 5 ms are left
+ * for everything else. Payers take turns, so that one with many answers to make does not hold up the others.
+ */
 export class TimeSlices {
   readonly #clock: Clock;
-  #last: Promise<void> = Promise.resolve();
+  readonly #waiting = new Map<Payer | undefined, (() => void)[]>();
+  #isBusy = false;
+  /** Milliseconds of the current slice that are used up, and when that was. */
+  #used = 0;
+  #usedAt = Number.NEGATIVE_INFINITY;
 
   constructor(clock: Clock) {
     this.#clock = clock;
   }
 
-  /** Runs it when all that came before is done. */
+  /** Runs it when its payer's turn comes. */
   async run<T>(work: (pace: Pace) => Promise<T>, payer?: Payer): Promise<T> {
-    const before = this.#last;
-    const { promise, resolve } = Promise.withResolvers<void>();
-    this.#last = promise;
-    await before;
-    const pace = new Pace(this.#clock, payer);
+    await this.#turn(payer);
+    const isFresh = performance.now() - this.#usedAt > sliceMs;
+    const pace = new Pace(this.#clock, payer, isFresh ? 0 : this.#used);
     try {
       return await work(pace);
     } finally {
-      pace.end();
-      resolve();
+      this.#used = pace.end();
+      this.#usedAt = performance.now();
+      if (this.#used < sliceMs) this.#next();
+      else this.#clock.after(sliceMs, () => this.#next());
     }
+  }
+
+  #turn(payer: Payer | undefined): Promise<void> {
+    const { promise, resolve } = Promise.withResolvers<void>();
+    const others = this.#waiting.get(payer);
+    if (others === undefined) this.#waiting.set(payer, [resolve]);
+    else others.push(resolve);
+    if (!this.#isBusy) this.#next();
+    return promise;
+  }
+
+  #next(): void {
+    const [first] = this.#waiting;
+    this.#isBusy = first !== undefined;
+    if (first === undefined) return;
+    const [payer, jobs] = first;
+    this.#waiting.delete(payer);
+    const begin = jobs.shift();
+    if (jobs.length > 0) this.#waiting.set(payer, jobs);
+    begin?.();
   }
 }
 
@@ -33,26 +60,32 @@ export class Pace {
   readonly #clock: Clock;
   readonly #payer: Payer | undefined;
   #began = performance.now();
+  /** Milliseconds of this slice that were used before. */
+  #used: number;
 
-  constructor(clock: Clock, payer?: Payer) {
+  constructor(clock: Clock, payer?: Payer, used = 0) {
     this.#clock = clock;
     this.#payer = payer;
+    this.#used = used;
   }
 
   /** To be called after each piece of work: a promise to wait for if the slice is over, else undefined. */
   yieldIfDue(): Promise<void> | undefined {
-    if (performance.now() < this.#began + sliceMs) return undefined;
+    if (performance.now() < this.#began + sliceMs - this.#used) return undefined;
     this.end();
     return new Promise((resolve) => {
       this.#clock.after(sliceMs, () => {
         this.#began = performance.now();
+        this.#used = 0;
         resolve();
       });
     });
   }
 
-  /** The last slice is over. */
-  end(): void {
-    this.#payer?.spent(performance.now() - this.#began);
+  /** The last slice is over: how many milliseconds of it are used up. */
+  end(): number {
+    const worked = performance.now() - this.#began;
+    this.#payer?.spent(worked);
+    return this.#used + worked;
   }
 }

@@ -16,7 +16,7 @@ export const rejections = new Map<string, RejectionReason>([
   ['type', { code: 'INVALID_ARGUMENT', means: 'no type_url, or another type than that of the service' }],
   ['denied', { code: 'PERMISSION_DENIED', means: 'xds.authorization allows nothing of what is asked for' }],
   ['request_bytes', { code: 'RESOURCE_EXHAUSTED', means: 'a request is larger than limits.max_request_bytes, or limits.max_poll_bytes over REST' }],
-  ['response_bytes', { code: 'RESOURCE_EXHAUSTED', means: 'the response would be larger than limits.max_response_bytes' }],
+  ['response_bytes', { code: 'RESOURCE_EXHAUSTED', means: 'the response would be larger than limits.max_response_bytes, over REST as JSON' }],
   ['subscriptions', { code: 'RESOURCE_EXHAUSTED', means: 'more names than limits.max_subscriptions_per_stream, or names that are too long' }],
   ['streams', { code: 'RESOURCE_EXHAUSTED', means: 'limits.max_streams are open' }],
   ['streams_per_peer', { code: 'RESOURCE_EXHAUSTED', means: 'limits.max_streams_per_peer are open' }],

@@ -35,6 +35,9 @@ type Response = ServerResponse | Http2ServerResponse;
 
 /** What a client sends after it was refused is thrown away, so that it reads the answer; but not without end. */
 const mostDiscarded = 16 << 20;
+const empty = Buffer.alloc(0);
+/** Bytes. */
+const leastGathered = 4096;
 
 /** One request and its answer, over either version of HTTP. */
 export class HttpExchange implements Gatherer {
@@ -42,7 +45,8 @@ export class HttpExchange implements Gatherer {
   readonly #request: Request;
   readonly #response: Response;
   readonly #owner: ExchangeOwner;
-  #chunks: Buffer[] = [];
+  /** What has come of the body, in its first `#bytes`. It grows with what comes, however small the pieces are. */
+  #body: Buffer = empty;
   #bytes = 0;
   #declared: number | undefined;
   #cancel: (() => void) | undefined;
@@ -57,7 +61,7 @@ export class HttpExchange implements Gatherer {
     this.#owner = owner;
     response.on('close', () => this.#closed());
     request.on('error', ignore);
-    request.on('data', (chunk: Buffer) => this.#take(chunk));
+    request.on('data', (chunk: Buffer) => this.peer.account.work(() => this.#take(chunk)));
     response.on('error', ignore);
   }
 
@@ -133,9 +137,32 @@ export class HttpExchange implements Gatherer {
       this.#refuseSize();
       return;
     }
-    this.#chunks.push(chunk);
     // Most bodies come whole, in one piece.
-    if (this.#bytes !== this.#declared) this.#owner.halfSent.resize(this, this.#bytes);
+    if (this.#bytes === chunk.length && this.#bytes === this.#declared) {
+      this.#body = chunk;
+      return;
+    }
+    this.#gather(chunk);
+    this.#owner.halfSent.resize(this, this.#body.length);
+    this.#readInTurn();
+  }
+
+  #gather(chunk: Buffer): void {
+    const before = this.#bytes - chunk.length;
+    if (this.#bytes > this.#body.length) {
+      const grown = Buffer.allocUnsafeSlow(Math.max(leastGathered, 2 * this.#body.length, this.#bytes));
+      this.#body.copy(grown, 0, 0, before);
+      this.#body = grown;
+    }
+    chunk.copy(this.#body, before);
+  }
+
+  /** Pieces cost more than their bytes: who sends many of them is not read until it is this peer's turn. */
+  #readInTurn(): void {
+    const { account } = this.peer;
+    if (this.#answered || !account.mustWait || this.#request.isPaused()) return;
+    if (account.wait(() => this.#request.resume()) === undefined) this.#refuse(429, tooMuchWaits(account));
+    else this.#request.pause();
   }
 
   /** The client has done its part. */
@@ -148,8 +175,7 @@ export class HttpExchange implements Gatherer {
 
   #run(handler: HttpHandler): void {
     if (this.#answered) return;
-    const [only] = this.#chunks;
-    const body = this.#chunks.length === 1 && only !== undefined ? only : Buffer.concat(this.#chunks);
+    const body = this.#body.subarray(0, this.#bytes);
     this.#drop();
     try {
       this.#cancel = this.peer.account.charge(body, (charged) =>
@@ -175,7 +201,7 @@ export class HttpExchange implements Gatherer {
   }
 
   #drop(): void {
-    this.#chunks = [];
+    this.#body = empty;
     this.#owner.halfSent.resize(this, 0);
   }
 

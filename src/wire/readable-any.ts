@@ -1,13 +1,21 @@
-import { create, fromBinary, isMessage, type JsonValue, toBinary, toJson } from '@bufbuild/protobuf';
+import {
+  create,
+  type DescMessage,
+  fromBinary,
+  isMessage,
+  type JsonValue,
+  toBinary,
+  toJson,
+} from '@bufbuild/protobuf';
 import { isReflectMessage, type ReflectMessage, reflect } from '@bufbuild/protobuf/reflect';
 import { type Any, AnySchema, anyPack, StructSchema } from '@bufbuild/protobuf/wkt';
 import { errorMessage } from '../model/result.ts';
-import { envoyRegistry, messageName } from './registry.ts';
+import { envoyRegistry, messageName, unknownType } from './registry.ts';
 
-type Bytes = Pick<Any, 'typeUrl' | 'value'>;
+export type Bytes = Pick<Any, 'typeUrl' | 'value'>;
 
 /** Hears of the types that had to be shown as bytes. */
-type Unreadable = (typeUrl: string) => void;
+export type Unreadable = (typeUrl: string) => void;
 
 const nobody: Unreadable = () => {};
 
@@ -22,6 +30,25 @@ export function anyToJson(any: Bytes, unreadable: Unreadable = nobody): JsonValu
   } catch (error) {
     return write(readableForm(any, error, unreadable));
   }
+}
+
+/** The same of a part of a message; what is not inside of an Any and cannot be written throws. */
+export function messageToJson(desc: DescMessage, bytes: Uint8Array, unreadable: Unreadable): JsonValue {
+  const message = fromBinary(desc, bytes);
+  if (isMessage(message, AnySchema)) return message.typeUrl === '' ? {} : anyToJson(message, unreadable);
+  const registry = envoyRegistry();
+  try {
+    return toJson(desc, message, { registry });
+  } catch {
+    mend(reflect(desc, message), unreadable);
+    return toJson(desc, message, { registry });
+  }
+}
+
+/** The Struct for what is unreadable as JSON text: what stands before its bytes in base64, and behind them. */
+export function unreadableForm(typeUrl: string, why: string): readonly [before: string, after: string] {
+  const known = `"unreadable":${JSON.stringify(why)},"type_url":${JSON.stringify(typeUrl)}`;
+  return [`{"@type":"type.googleapis.com/google.protobuf.Struct","value":{${known},"value_base64":"`, '"}}'];
 }
 
 /** The same as a message. */
@@ -53,8 +80,7 @@ function mendAny(any: Bytes, unreadable: Unreadable): Bytes {
   const name = messageName(typeUrl);
   const desc = envoyRegistry().getMessage(name);
   if (desc === undefined) {
-    const why = `the type ${JSON.stringify(name)} is not part of the Envoy API that this build knows`;
-    return asStruct(any, why, unreadable);
+    return asStruct(any, unknownType(name), unreadable);
   }
   try {
     const message = fromBinary(desc, value);

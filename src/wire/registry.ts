@@ -94,6 +94,6 @@ export function messageName(typeUrl: string): string {
   return typeUrl.slice(typeUrl.lastIndexOf('/') + 1);
 }
 
-function unknownType(typeName: string): string {
+export function unknownType(typeName: string): string {
   return `the type ${JSON.stringify(typeName)} is not part of the Envoy API that this build knows`;
 }

@@ -72,7 +72,7 @@ export class Polls {
   /** `contentVersions`: version_info says what is in the response, so that 304 can be told (§7.3). */
   read(info: TypeInfo, bytes: Buffer, peer: Peer, contentVersions: boolean): Result<ReadPoll, GrpcStatus> {
     const read = readPoll(info, bytes, peer, contentVersions, this.#services);
-    if (!read.ok) return fail(this.#rejected(read.error));
+    if (!read.ok) return fail(this.rejected(read.error));
     return ok({ poll: read.value, generation: this.#generation, class: undefined });
   }
 
@@ -105,7 +105,7 @@ export class Polls {
     const known = read.class?.closed === false ? read.class : this.#find(poll);
     const found = known === undefined ? this.#open(poll, peer) : ok(known);
     if (!found.ok) {
-      answered({ kind: 'refused', status: this.#rejected(found.error) });
+      answered({ kind: 'refused', status: this.rejected(found.error) });
       return () => {};
     }
     read.class = found.value;
@@ -222,7 +222,8 @@ export class Polls {
     });
   }
 
-  #rejected({ reason, status }: Refusal): GrpcStatus {
+  /** Counts it. */
+  rejected({ reason, status }: Refusal): GrpcStatus {
     this.#services.events.rejected(reason);
     return status;
   }

@@ -40,6 +40,8 @@ export interface RestPollsOptions {
   readonly polls: Polls;
   readonly clock: Clock;
   readonly slices: TimeSlices;
+  /** Of one body (limits.max_response_bytes). */
+  readonly maxBytes: () => number;
   /** A type inside a resource is not known, and is sent as bytes. */
   readonly unreadable: (typeUrl: string) => void;
   /** Returns what to answer with, which may be `answered` itself. Undefined: polls are not traced. */
@@ -69,7 +71,7 @@ export class RestPolls {
       updateAgeOnGet: true,
       perf: { now: () => clock.monotonic() },
     });
-    this.#bodies = new JsonBodies(options.slices, options.unreadable);
+    this.#bodies = new JsonBodies(options);
   }
 
   /** The paths that are served. */
@@ -145,19 +147,25 @@ export class RestPolls {
     return this.#lastPeer;
   }
 
-  #answer({ poll }: ReadPoll, outcome: PollOutcome, { headers }: HttpHead): HttpAnswer | Promise<HttpAnswer> {
+  #answer(
+    { poll }: ReadPoll,
+    outcome: PollOutcome,
+    { headers, peer }: HttpHead,
+  ): HttpAnswer | Promise<HttpAnswer> {
     switch (outcome.kind) {
       case 'refused':
         return refusal(outcome.status);
       case 'unchanged':
         return unchanged;
-      case 'response':
-        return this.#bodies.of(outcome.response).then(async (body) => {
-          const compressed = takesGzip(headers['accept-encoding']);
-          const bytes = compressed ? await body.compressed() : body.plain;
+      case 'response': {
+        const compressed = takesGzip(headers['accept-encoding']);
+        return this.#bodies.of(outcome.response, peer.account, compressed).then(async (made) => {
+          if (!made.ok) return refusal(this.#options.polls.rejected(made.error));
+          const bytes = compressed ? await made.value.compressed(peer.account) : made.value.plain;
           this.#options.polls.sent(poll, 'rest', bytes);
           return jsonAnswer(bytes, compressed ? { 'content-encoding': 'gzip', vary } : { vary });
         });
+      }
       default:
         return outcome satisfies never;
     }

@@ -1,0 +1,62 @@
+import { expect } from 'chai';
+import { systemClock } from '../../src/model/clock.ts';
+import type { Payer } from '../../src/model/payer.ts';
+import { TimeSlices } from '../../src/model/time-slices.ts';
+
+/** So many milliseconds of work in one piece. */
+function work(milliseconds: number): void {
+  for (const end = performance.now() + milliseconds; performance.now() < end; );
+}
+
+const payer = (): Payer & { paid: number } => ({
+  paid: 0,
+  spent(milliseconds) {
+    this.paid += milliseconds;
+  },
+  keeps: () => {},
+});
+
+describe('slices of work', () => {
+  it('jobs that never yield leave turns to others between them', async () => {
+    const slices = new TimeSlices(systemClock);
+    let done = 0;
+    const turns: number[] = [];
+    const timer = setInterval(() => turns.push(done), 1);
+    const jobs = Array.from({ length: 30 }, () =>
+      slices.run(async () => {
+        work(2);
+        done++;
+      }),
+    );
+    await Promise.all(jobs);
+    clearInterval(timer);
+    const mostInOneTurn = Math.max(...turns.map((count, at) => count - (turns[at - 1] ?? 0)));
+    expect(mostInOneTurn).to.be.within(1, 3);
+  });
+
+  it('payers take turns, and each pays for its own', async () => {
+    const slices = new TimeSlices(systemClock);
+    const [many, few] = [payer(), payer()];
+    const order: string[] = [];
+    const job = (name: string, of: Payer) =>
+      slices.run(async () => {
+        work(1);
+        order.push(name);
+      }, of);
+    const jobs = [job('m1', many), job('m2', many), job('m3', many), job('f1', few), job('f2', few)];
+    await Promise.all(jobs);
+    expect(order).to.deep.equal(['m1', 'm2', 'f1', 'm3', 'f2']);
+    expect(many.paid).to.be.at.least(3);
+    expect(few.paid).to.be.at.least(2);
+  });
+
+  it('a job that fails ends its turn', async () => {
+    const slices = new TimeSlices(systemClock);
+    const failed = slices.run(async () => {
+      throw new Error('no');
+    });
+    const next = slices.run(async () => 'yes');
+    expect(await failed.catch(String)).to.equal('Error: no');
+    expect(await next).to.equal('yes');
+  });
+});

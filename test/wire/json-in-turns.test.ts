@@ -1,0 +1,156 @@
+import { create } from '@bufbuild/protobuf';
+import { type Any, AnySchema } from '@bufbuild/protobuf/wkt';
+import { expect } from 'chai';
+import { atOnce } from '../../src/model/turns.ts';
+import { JsonInTurns, JsonText } from '../../src/wire/json-in-turns.ts';
+import { anyToJson } from '../../src/wire/readable-any.ts';
+import { jsonToBytes, messageName } from '../../src/wire/registry.ts';
+
+const api = 'type.googleapis.com/envoy';
+
+const typed = (typeUrl: string, json: object): Any => {
+  const bytes = jsonToBytes(messageName(typeUrl), json, { ignoreUnknownFields: false });
+  if (!bytes.ok) throw new Error(bytes.error.message);
+  return create(AnySchema, { typeUrl, value: bytes.value });
+};
+
+/** Written in steps of so many bytes. */
+function inTurns(any: Any, bytes: number, unreadable: (typeUrl: string) => void = () => {}): unknown {
+  const text = new JsonText();
+  atOnce(new JsonInTurns(text, unreadable, bytes).any(any));
+  const written = Buffer.concat(text.parts);
+  expect(text.bytes).to.equal(written.length);
+  return JSON.parse(written.toString());
+}
+
+const endpoints = (count: number) =>
+  Array.from({ length: count }, (_, at) => ({
+    endpoint: {
+      address: { socket_address: { address: `10.0.0.${at}`, port_value: 80 } },
+      additional_addresses: at % 3 === 0 ? [{ address: { pipe: { path: '/ä' } } }] : [],
+    },
+    health_status: at % 2 === 0 ? 'HEALTHY' : 'UNHEALTHY',
+    metadata: { filter_metadata: { [`key ${at}`]: { a: [1, 'two', null, { b: true }], c: {} } } },
+    load_balancing_weight: at + 1,
+  }));
+
+const manager = `${api}.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager`;
+const range = 'type.googleapis.com/envoy.type.v3.Int64Range';
+
+const resources: Readonly<Record<string, Any>> = {
+  'endpoints: lists, maps, wrappers': typed(`${api}.config.endpoint.v3.ClusterLoadAssignment`, {
+    cluster_name: 'shop',
+    endpoints: Array.from({ length: 5 }, (_, at) => ({
+      locality: { zone: `z${at}` },
+      lb_endpoints: endpoints(at * 7),
+      priority: at,
+    })),
+    policy: { drop_overloads: [{ category: 'x', drop_percentage: { numerator: 3 } }] },
+  }),
+  'a cluster: durations, oneofs, packed enums': typed(`${api}.config.cluster.v3.Cluster`, {
+    name: 'shop',
+    connect_timeout: '2.5s',
+    lb_policy: 'RING_HASH',
+    ring_hash_lb_config: { minimum_ring_size: '1024' },
+    metadata: { filter_metadata: { a: { b: 'c'.repeat(100) }, 'ü "': { list: [[['deep']]] } } },
+    load_assignment: { cluster_name: 'shop', endpoints: [{ lb_endpoints: endpoints(9) }] },
+  }),
+  'a listener: an Any inside an Any': typed(`${api}.config.listener.v3.Listener`, {
+    name: 'web',
+    filter_chains: [
+      {
+        filters: [
+          {
+            name: 'http',
+            typed_config: {
+              '@type': manager,
+              stat_prefix: 'in',
+              http_filters: Array.from({ length: 10 }, (_, at) => ({
+                name: `f${at}`,
+                typed_config: { '@type': range, start: String(at) },
+              })),
+            },
+          },
+        ],
+      },
+    ],
+  }),
+  'a runtime: Struct': typed(`${api}.service.runtime.v3.Runtime`, {
+    name: 'rtds',
+    layer: { many: Array.from({ length: 60 }, (_, at) => ({ at, text: 'x'.repeat(at) })), none: [], no: {} },
+  }),
+  'a secret: bytes': typed(`${api}.extensions.transport_sockets.tls.v3.Secret`, {
+    name: 'key',
+    generic_secret: { secret: { inline_bytes: Buffer.alloc(200_001, 'abc').toString('base64') } },
+  }),
+  'a Struct of its own': typed('type.googleapis.com/google.protobuf.Struct', { a: [1, { b: 'c' }], d: {} }),
+  'an Any of its own': typed('type.googleapis.com/google.protobuf.Any', { '@type': range, start: '7' }),
+  'nothing at all': typed(`${api}.config.cluster.v3.Cluster`, {}),
+};
+
+describe('§7.7 JSON of a large Any, in turns', () => {
+  for (const [name, any] of Object.entries(resources)) {
+    it(`is the JSON of a small one: ${name}`, () => {
+      for (const bytes of [0, 1, 7, 30, 100, 400, 1000, 5000, 100_000]) {
+        expect(inTurns(any, bytes)).to.deep.equal(anyToJson(any));
+      }
+    });
+  }
+
+  it('is the same where fields come several times, and in any order', () => {
+    const { typeUrl } = resources['a cluster: durations, oneofs, packed enums'] ?? unknown;
+    const url = `${api}.config.cluster.v3.Cluster`;
+    const parts = [
+      { name: 'first', ring_hash_lb_config: { minimum_ring_size: '1' } },
+      { maglev_lb_config: { table_size: '7' }, metadata: { filter_metadata: { a: { b: 1 }, c: { d: 2 } } } },
+      { type: 'EDS', eds_cluster_config: { service_name: 'x'.repeat(50) } },
+      { cluster_type: { name: 'own', typed_config: { '@type': range, end: '3' } } },
+      { ring_hash_lb_config: { maximum_ring_size: '9' }, name: 'last' },
+      { metadata: { filter_metadata: { a: { e: 3 } } }, type: 'STATIC' },
+      { load_assignment: { cluster_name: 'a', endpoints: [{ lb_endpoints: endpoints(3) }] } },
+      { load_assignment: { cluster_name: 'b', endpoints: [{ lb_endpoints: endpoints(2) }] } },
+    ].map((part) => typed(url, part).value);
+    for (let turn = 0; turn < parts.length; turn++) {
+      const value = Buffer.concat([...parts.slice(turn), ...parts.slice(0, turn), ...parts.slice(turn)]);
+      const any = create(AnySchema, { typeUrl, value });
+      for (const bytes of [0, 10, 60, 400]) expect(inTurns(any, bytes)).to.deep.equal(anyToJson(any));
+    }
+  });
+
+  it('an unknown type inside is its bytes, and is told; the rest is as it was', () => {
+    const listener = resources['a listener: an Any inside an Any'] ?? unknown;
+    const encoded = Buffer.from(listener.value).toString('latin1');
+    const value = Buffer.from(encoded.replace(range, range.replace('envoy', 'acme0')), 'latin1');
+    const any = create(AnySchema, { typeUrl: listener.typeUrl, value });
+    for (const bytes of [0, 50, 500, 100_000]) {
+      const told = new Set<string>();
+      expect(inTurns(any, bytes, (type) => told.add(type))).to.deep.equal(anyToJson(any));
+      expect([...told]).to.deep.equal([range.replace('envoy', 'acme0')]);
+    }
+  });
+
+  it('so is what is not known at all, or malformed, however large', () => {
+    const large = create(AnySchema, { ...unknown, value: Buffer.alloc(300_000, 1) });
+    expect(inTurns(large, 1)).to.deep.equal(anyToJson(large));
+    const endpointsType = `${api}.config.endpoint.v3.ClusterLoadAssignment`;
+    const cut = create(AnySchema, { typeUrl: endpointsType, value: Buffer.from([0x12, 0x7f, 1]) });
+    const written = inTurns(cut, 1);
+    expect(written).to.have.nested.property('value.type_url', endpointsType);
+    expect(written).to.have.nested.property('value.value_base64', 'En8B');
+  });
+
+  it('each turn is short, whatever the resource has most of', () => {
+    const many = typed(`${api}.config.endpoint.v3.ClusterLoadAssignment`, {
+      endpoints: [{ lb_endpoints: endpoints(50).flatMap((one) => Array.from({ length: 100 }, () => one)) }],
+    });
+    const turns = new JsonInTurns(new JsonText(), () => {}).any(many);
+    let count = 1;
+    while (turns.next().done !== true) count++;
+    expect(count).to.be.above(many.value.length / (64 << 10));
+  });
+});
+
+const unknown: Any = create(AnySchema, {
+  typeUrl: 'type.googleapis.com/acme.Filter',
+  value: new Uint8Array([8, 1]),
+});
