@@ -96,7 +96,7 @@ describe('workers: 2', function () {
 
     const { workers, clients: streams, types } = await status(relay);
     expect(workers.map(({ listening }) => listening)).to.deep.equal([true, true]);
-    for (const worker of workers) expect(worker.clients).to.be.greaterThan(10);
+    for (const worker of workers) expect(worker.clients).to.be.greaterThan(0);
     expect(streams).to.equal(50);
     const [cds] = types;
     expect([cds?.type, cds?.resources, cds?.subscriptions]).to.deep.equal(['cds', 1, 50]);

@@ -145,4 +145,22 @@ describe('the ends of canaries', () => {
     ends.observe([], { ...settings, maxDisconnects: 100 }, second);
     expect(ends.verdicts).to.deep.equal([]);
   });
+
+  it('many nodes that end at once, and one that ends for ever, cost what they are', () => {
+    const ends = new Ends();
+    const { user } = process.cpuUsage();
+    for (let at = 0; at < 40_000; at++) ends.ended(of(`n${at}`), 0);
+    ends.observe([], settings, 0);
+    ends.observe([], settings, second);
+    expect(ends.count(a)).to.equal(40_000);
+    expect(ends.verdicts).to.have.length(1);
+    const again = new Ends();
+    for (let at = 0; at < 40_000; at++) {
+      again.ended(of('n'), at / 1000);
+      again.observe([], settings, at / 1000);
+    }
+    expect(again.count(a)).to.equal(1);
+    // It was 23 s for the first half alone.
+    expect((process.cpuUsage().user - user) / 1e6).to.be.below(3);
+  });
 });
