@@ -8,6 +8,8 @@ const sliceMs = 5;
 export class TimeSlices {
   readonly #clock: Clock;
   #last: Promise<void> = Promise.resolve();
+  /** When the slice of this turn of the event loop began. Short answers share it: twenty of them make no long turn. */
+  #began: number | undefined;
 
   constructor(clock: Clock) {
     this.#clock = clock;
@@ -19,24 +21,36 @@ export class TimeSlices {
     const { promise, resolve } = Promise.withResolvers<void>();
     this.#last = promise;
     await before;
-    const pace = new Pace(this.#clock, payer);
+    const pace = new Pace(this.#clock, payer, this.#began);
     try {
+      await pace.yieldIfDue();
       return await work(pace);
     } finally {
-      pace.end();
+      this.#endTurn(pace.end());
       resolve();
     }
+  }
+
+  #endTurn(began: number): void {
+    this.#began = began;
+    setImmediate(() => {
+      if (this.#began === began) this.#began = undefined;
+    });
   }
 }
 
 export class Pace {
   readonly #clock: Clock;
   readonly #payer: Payer | undefined;
-  #began = performance.now();
+  /** Of the slice, and of what is charged for it. */
+  #began: number;
+  #chargedFrom = performance.now();
 
-  constructor(clock: Clock, payer?: Payer) {
+  /** `began`: a slice goes on that began then. */
+  constructor(clock: Clock, payer?: Payer, began?: number) {
     this.#clock = clock;
     this.#payer = payer;
+    this.#began = began ?? this.#chargedFrom;
   }
 
   /** To be called after each piece of work: a promise to wait for if the slice is over, else undefined. */
@@ -46,13 +60,15 @@ export class Pace {
     return new Promise((resolve) => {
       this.#clock.after(sliceMs, () => {
         this.#began = performance.now();
+        this.#chargedFrom = this.#began;
         resolve();
       });
     });
   }
 
-  /** The last slice is over. */
-  end(): void {
-    this.#payer?.spent(performance.now() - this.#began);
+  /** The last slice is over: when it began. */
+  end(): number {
+    this.#payer?.spent(performance.now() - this.#chargedFrom);
+    return this.#began;
   }
 }
