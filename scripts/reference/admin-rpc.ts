@@ -14,8 +14,12 @@ curl -s -H 'content-type: application/json' -d '{"type":"cds"}' \\
   http://127.0.0.1:19000/distributary.admin.v1.AdminService/ListResources
 \`\`\`
 
-In JSON a field is in camelCase (\`uptimeSeconds\`). [The source](../../proto/distributary/admin/v1/admin.proto) is in the
-repository. Methods that change something are refused with \`permission_denied\` where \`admin.read_only\` is set.`;
+In JSON a field of an answer is in snake_case (\`uptime_seconds\`); a request takes camelCase too. [The source](../../proto/distributary/admin/v1/admin.proto) is in the
+repository. Methods that change something are refused with \`permission_denied\` where \`admin.read_only\` is set.
+
+An answer has at most 8 MiB. A list with pages says where to go on: \`next_offset\`, \`next_page_token\` or \`next_before\`.
+Any other list ends there, and \`truncated\` is true. CSDS past 8 MiB is refused with \`resource_exhausted\`, and the message
+says what makes it smaller.`;
 
 const root = join(import.meta.dirname, '../..');
 

@@ -1,5 +1,4 @@
 import type { IncomingMessage, RequestListener, ServerResponse } from 'node:http';
-import type { JsonWriteOptions } from '@bufbuild/protobuf';
 import {
   Code,
   ConnectError,
@@ -11,8 +10,8 @@ import {
 import { universalRequestFromNodeRequest, universalResponseToNodeResponse } from '@connectrpc/connect-node';
 import { systemClock } from '../model/clock.ts';
 import type { Result } from '../model/result.ts';
-import { lazyEnvoyRegistry } from '../wire/json-registry.ts';
 import { isDisconnect } from '../wire/node-error.ts';
+import { answerJson, type BodyTaker, takerKey } from './answers.ts';
 import { refusedHost, refusedOrigin } from './browser-guard.ts';
 import { callerKey, callerOf, guardChanges } from './guard-changes.ts';
 import { type HttpListener, type HttpListenerOptions, startHttpListener } from './http-listener.ts';
@@ -44,13 +43,6 @@ const eventsPath = '/events';
 /** Requests are a name and a few parameters, or hold a node, 61 KB of Envoy's. JSON of so many bytes is parsed in 20 ms. */
 const maxRequestBytes = 128 * 1024;
 
-/**
- * Fields are in snake_case, as on Envoy's admin pages; clients generated from the proto take either spelling. Admin
- * responses show fields that are false or 0. CSDS leaves them out: most fields of a resource have their default.
- */
-const csdsJson = { useProtoFieldName: true, registry: lazyEnvoyRegistry };
-const adminJson = { useProtoFieldName: true, alwaysEmitImplicit: true };
-
 type Handler = ReturnType<typeof createConnectRouter>['handlers'][number];
 
 /** The admin listener: pages and probes over plain HTTP, the RPCs over Connect, gRPC-Web too. */
@@ -63,8 +55,8 @@ function listener({ host, inspector, log, access }: AdminOptions): RequestListen
   const guard = [guardChanges(() => access().readOnly, log)];
   const rpcs = new Map(
     [
-      ...handlersOf(adminRoutes(inspector, failed, { bounded: true }), adminJson, guard),
-      ...handlersOf(adminCsdsRoutes(inspector, failed), csdsJson),
+      ...handlersOf(adminRoutes(inspector, failed), guard),
+      ...handlersOf(adminCsdsRoutes(inspector, failed)),
     ].map((handler) => [handler.requestPath, handler]),
   );
   const maker = new ModelMaker(inspector, systemClock);
@@ -117,10 +109,13 @@ function listener({ host, inspector, log, access }: AdminOptions): RequestListen
 
 function handlersOf(
   routes: (router: ConnectRouter) => void,
-  jsonOptions: Partial<JsonWriteOptions>,
   interceptors: Interceptor[] = [],
 ): readonly Handler[] {
-  const router = createConnectRouter({ readMaxBytes: maxRequestBytes, jsonOptions, interceptors });
+  const router = createConnectRouter({
+    readMaxBytes: maxRequestBytes,
+    jsonOptions: answerJson,
+    interceptors,
+  });
   routes(router);
   return router.handlers;
 }
@@ -149,9 +144,18 @@ async function callRpc(rpc: Handler, request: IncomingMessage, response: ServerR
     respond(response, problem(415, 'unimplemented', message), false);
     return;
   }
+  const taker: BodyTaker = {};
   const values = createContextValues()
+    .set(takerKey, taker)
     .set(callerKey, callerOf(request))
     .set(operatorKey, operatorOf(request));
   const answer = await rpc(universalRequestFromNodeRequest(request, response, undefined, values));
-  await universalResponseToNodeResponse(answer, response);
+  const { body } = taker;
+  // Of an error the body says what it is.
+  if (body === undefined || answer.status !== 200) {
+    await universalResponseToNodeResponse(answer, response);
+    return;
+  }
+  answer.header?.delete('content-length'); // of the empty message
+  await universalResponseToNodeResponse({ ...answer, body }, response);
 }

@@ -1,6 +1,6 @@
 import type {
-  DiffResponse,
-  HistoryResponse,
+  DiffResponseSchema,
+  HistoryResponseSchema,
   RollbackResponse,
 } from '../gen/distributary/admin/v1/changes_pb.ts';
 import type { TypeUrl } from '../model/brand.ts';
@@ -8,6 +8,7 @@ import type { Change } from '../model/change.ts';
 import type { Parameters } from '../model/parameters.ts';
 import type { Result } from '../model/result.ts';
 import type { GrpcStatus } from '../wire/grpc-status.ts';
+import type { Long } from './answers.ts';
 import type { Awaitable, Plain } from './plain.ts';
 
 export interface HistoryQuery {
@@ -36,6 +37,8 @@ export interface DiffQuery {
   readonly type: TypeUrl | undefined;
   /** Empty: every name, and no fields. */
   readonly name: string;
+  /** So many differences are left out. */
+  readonly offset: number;
 }
 
 export interface RollbackQuery {
@@ -52,11 +55,13 @@ export interface RollbackQuery {
 
 /** What has changed. */
 export interface Changes {
-  history(query: HistoryQuery): Plain<HistoryResponse>;
+  history(query: HistoryQuery): Long<typeof HistoryResponseSchema>;
+  /** Of the newest change; 0: there was none yet. */
+  readonly revision: number;
   /** NOT_FOUND: no such revision; FAILED_PRECONDITION: it was discarded. */
   change(revision: number): Result<Change, GrpcStatus>;
   /** NOT_FOUND: no such revision or client; FAILED_PRECONDITION: its bodies are not kept; INVALID_ARGUMENT. */
-  diff(query: DiffQuery): Awaitable<Result<Plain<DiffResponse>, GrpcStatus>>;
+  diff(query: DiffQuery): Awaitable<Result<Long<typeof DiffResponseSchema>, GrpcStatus>>;
   /** NOT_FOUND, FAILED_PRECONDITION: nothing was changed. */
   rollback(query: RollbackQuery): Awaitable<Result<Plain<RollbackResponse>, GrpcStatus>>;
 }

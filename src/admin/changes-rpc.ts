@@ -1,6 +1,11 @@
 import { Code, ConnectError, type ServiceImpl } from '@connectrpc/connect';
 import type { AdminService } from '../gen/distributary/admin/v1/admin_pb.ts';
-import type { DiffSide } from '../gen/distributary/admin/v1/changes_pb.ts';
+import {
+  DiffResponseSchema,
+  type DiffSide,
+  HistoryResponseSchema,
+  RollbackResponseSchema,
+} from '../gen/distributary/admin/v1/changes_pb.ts';
 import { internParameters } from '../model/parameters.ts';
 import type { Changes, DiffSideQuery } from './changes-ports.ts';
 import { operatorKey } from './operations.ts';
@@ -12,8 +17,8 @@ export function changesMethods(
   answer: Answer,
 ): Pick<ServiceImpl<typeof AdminService>, 'history' | 'diff' | 'rollback'> {
   return {
-    history: ({ type, name, limit, before }) =>
-      answer(() =>
+    history: ({ type, name, limit, before }, context) =>
+      answer(HistoryResponseSchema, context, () =>
         changes.history({
           type: optionalType(type),
           name,
@@ -21,15 +26,17 @@ export function changesMethods(
           before,
         }),
       ),
-    diff: ({ from, to, type, name }) =>
-      answer(async () => {
-        const query = { from: sideOf('from', from), to: sideOf('to', to), type: optionalType(type), name };
-        return valueOf(await changes.diff(query));
+    diff: ({ from, to, type, name, offset }, context) =>
+      answer(DiffResponseSchema, context, async () => {
+        const sides = { from: sideOf('from', from), to: sideOf('to', to) };
+        return valueOf(await changes.diff({ ...sides, type: optionalType(type), name, offset }));
       }),
-    rollback: ({ to, reason, upstream, type }, { values }) =>
-      answer(async () => {
+    rollback: ({ to, reason, upstream, type }, context) =>
+      answer(RollbackResponseSchema, context, async () => {
         const only = { upstream: upstream === '' ? undefined : upstream, type: optionalType(type) };
-        return valueOf(await changes.rollback({ to, reason, ...only, operator: values.get(operatorKey) }));
+        return valueOf(
+          await changes.rollback({ to, reason, ...only, operator: context.values.get(operatorKey) }),
+        );
       }),
   };
 }

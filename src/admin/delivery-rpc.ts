@@ -1,6 +1,6 @@
 import { Code, ConnectError, type ServiceImpl } from '@connectrpc/connect';
 import type { AdminService } from '../gen/distributary/admin/v1/admin_pb.ts';
-import type { WaitRequest } from '../gen/distributary/admin/v1/delivery_pb.ts';
+import { type WaitRequest, WaitResponseSchema } from '../gen/distributary/admin/v1/delivery_pb.ts';
 import type { Delivery, WaitQuery } from './delivery-ports.ts';
 import { type Answer, optionalType, valueOf } from './rpc-parts.ts';
 
@@ -12,8 +12,10 @@ export function deliveryMethods(
   answer: Answer,
 ): Pick<ServiceImpl<typeof AdminService>, 'wait' | 'tap'> {
   return {
-    wait: (request, { signal }) =>
-      answer(async () => valueOf(await delivery.wait(waitQuery(request), signal))),
+    wait: (request, context) =>
+      answer(WaitResponseSchema, context, async () =>
+        valueOf(await delivery.wait(waitQuery(request), context.signal)),
+      ),
     async *tap({ client, type }, { signal }) {
       const query = { client: client === '' ? undefined : client, type: optionalType(type) };
       yield* valueOf(delivery.tap(query, signal));

@@ -1,5 +1,10 @@
 import type { ServiceImpl } from '@connectrpc/connect';
 import type { AdminService } from '../gen/distributary/admin/v1/admin_pb.ts';
+import {
+  GetClientResponseSchema,
+  ListClassesResponseSchema,
+  ListMatchesResponseSchema,
+} from '../gen/distributary/admin/v1/fleet_pb.ts';
 import type { Fleet } from './fleet-ports.ts';
 import { type Answer, typeNamed, valueOf } from './rpc-parts.ts';
 
@@ -11,13 +16,15 @@ type FleetMethods = Pick<ServiceImpl<typeof AdminService>, 'listClasses' | 'list
 
 export function fleetMethods(fleet: Fleet, answer: Answer): FleetMethods {
   return {
-    listClasses: () => answer(() => fleet.classes()),
-    listMatches: ({ type, name, pageSize, offset }) =>
-      answer(() =>
+    listClasses: (_, context) => answer(ListClassesResponseSchema, context, () => fleet.classes()),
+    listMatches: ({ type, name, pageSize, offset }, context) =>
+      answer(ListMatchesResponseSchema, context, () =>
         fleet.matches({ type: typeNamed(type), name, pageSize: bounded(pageSize, names), offset }),
       ),
-    getClient: ({ id, limit }) =>
-      answer(async () => valueOf(await fleet.client({ id, limit: bounded(limit, holdings) }))),
+    getClient: ({ id, limit, offset }, context) =>
+      answer(GetClientResponseSchema, context, async () =>
+        valueOf(await fleet.client({ id, limit: bounded(limit, holdings), offset })),
+      ),
   };
 }
 

@@ -208,6 +208,6 @@ export class HttpListener {
   }
 }
 
-/** It is made, and its client has not taken it. */
-const isUnread = ({ writableEnded, writableFinished }: ServerResponse): boolean =>
-  writableEnded && !writableFinished;
+/** What is made of it, its client has not taken. */
+const isUnread = ({ writableEnded, writableFinished, writableNeedDrain }: ServerResponse): boolean =>
+  writableNeedDrain || (writableEnded && !writableFinished);

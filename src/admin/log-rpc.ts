@@ -1,6 +1,6 @@
 import { Code, ConnectError, type ServiceImpl } from '@connectrpc/connect';
 import type { AdminService } from '../gen/distributary/admin/v1/admin_pb.ts';
-import type { SetLogLevelRequest } from '../gen/distributary/admin/v1/log_pb.ts';
+import { type SetLogLevelRequest, SetLogLevelResponseSchema } from '../gen/distributary/admin/v1/log_pb.ts';
 import { isLogLevel, type LogLevel, levels } from '../observe/log-levels.ts';
 import { operatorKey } from './operations.ts';
 import type { Inspector, LogLevelChange } from './ports.ts';
@@ -16,8 +16,10 @@ export function logMethods(
   answer: Answer,
 ): Pick<ServiceImpl<typeof AdminService>, 'setLogLevel'> {
   return {
-    setLogLevel: (request, { values }) =>
-      answer(async () => valueOf(await inspector.setLogLevel(changeOf(request, values.get(operatorKey))))),
+    setLogLevel: (request, context) =>
+      answer(SetLogLevelResponseSchema, context, async () =>
+        valueOf(await inspector.setLogLevel(changeOf(request, context.values.get(operatorKey)))),
+      ),
   };
 }
 

@@ -1,8 +1,8 @@
 import type { Message } from '@bufbuild/protobuf';
 
-/** A generated message as a plain value: all its fields, nothing else. */
+/** A generated message as a plain value: all its fields, nothing else. `truncated` is set where it is written. */
 export type Plain<T> = T extends Message
-  ? { [Key in keyof T as Exclude<Key, '$typeName' | '$unknown'>]: Plain<T[Key]> }
+  ? { [Key in keyof T as Exclude<Key, '$typeName' | '$unknown' | 'truncated'>]: Plain<T[Key]> }
   : T extends readonly (infer Element)[]
     ? Plain<Element>[]
     : T;

@@ -1,8 +1,8 @@
 import type {
   ExplainResponse,
-  GetResourceResponse,
-  ListClientsResponse,
-  ListResourcesResponse,
+  GetResourceResponseSchema,
+  ListClientsResponseSchema,
+  ListResourcesResponseSchema,
   StatusResponse,
 } from '../gen/distributary/admin/v1/admin_pb.ts';
 import type { CompareConfigurationResponse } from '../gen/distributary/admin/v1/configuration_pb.ts';
@@ -15,6 +15,7 @@ import type { SyncState } from '../model/subscription.ts';
 import type { LogLevel } from '../observe/log-levels.ts';
 import type { EncodedStatus } from '../wire/client-status.ts';
 import type { GrpcStatus } from '../wire/grpc-status.ts';
+import type { Long } from './answers.ts';
 import type { Changes } from './changes-ports.ts';
 import type { Delivery } from './delivery-ports.ts';
 import type { Fleet } from './fleet-ports.ts';
@@ -84,6 +85,8 @@ export interface ResourceQuery {
   readonly type: TypeUrl;
   /** As the operator wrote it. */
   readonly name: string;
+  /** So many variants are left out. */
+  readonly offset: number;
 }
 
 export interface ClientsQuery {
@@ -91,6 +94,8 @@ export interface ClientsQuery {
   readonly limit: number | undefined;
   /** So many of those that would be listed first are left out. */
   readonly offset: number;
+  /** At most so many in this answer; undefined: as many as it holds. */
+  readonly pageSize: number | undefined;
   /** Of nodes with this id; `*` stands for any characters. Empty: of all. */
   readonly node: string;
   /** Undefined: every type. */
@@ -108,6 +113,7 @@ export interface ClientsQuery {
 export const EVERY_CLIENT: ClientsQuery = {
   limit: undefined,
   offset: 0,
+  pageSize: undefined,
   node: '',
   type: undefined,
   state: undefined,
@@ -138,13 +144,15 @@ export interface Inspector {
   /** NOT_FOUND: there is no such client. A name that nothing is known of is an answer like any other. */
   explain(query: ExplainQuery): Awaitable<Result<Plain<ExplainResponse>, GrpcStatus>>;
   /** INVALID_ARGUMENT: not a page token. */
-  listResources(query: ResourcesQuery): Awaitable<Result<Plain<ListResourcesResponse>, GrpcStatus>>;
+  listResources(
+    query: ResourcesQuery,
+  ): Awaitable<Result<Long<typeof ListResourcesResponseSchema>, GrpcStatus>>;
   /** What is cached, or what a client (a stream's id) was last sent. NOT_FOUND, INVALID_ARGUMENT: the name. */
   getResource(
     query: ResourceQuery,
     client: string | undefined,
-  ): Awaitable<Result<Plain<GetResourceResponse>, GrpcStatus>>;
-  listClients(query: ClientsQuery): Awaitable<Plain<ListClientsResponse>>;
+  ): Awaitable<Result<Long<typeof GetResourceResponseSchema>, GrpcStatus>>;
+  listClients(query: ClientsQuery): Awaitable<Long<typeof ListClientsResponseSchema>>;
   /** What the shrink guard holds back, of one type or (undefined) of all: how many. NOT_FOUND: no such upstream. */
   releaseRemovals(upstream: string, type: TypeUrl | undefined): Awaitable<Result<number, GrpcStatus>>;
   /**
@@ -161,5 +169,5 @@ export interface Inspector {
   /** The Prometheus text format. */
   metricsText(): Awaitable<string>;
   /** CSDS (protocol §9), of all clients and of the relay itself. RESOURCE_EXHAUSTED: that would be too large. */
-  clientStatus(request: ClientStatusRequest): Awaitable<Result<EncodedStatus, GrpcStatus>>;
+  clientStatus(request: ClientStatusRequest, maxBytes: number): Awaitable<Result<EncodedStatus, GrpcStatus>>;
 }

@@ -1,4 +1,6 @@
 import type { IncomingMessage } from 'node:http';
+import { ListClientsResponseSchema } from '../gen/distributary/admin/v1/admin_pb.ts';
+import { collected, maxAnswerBytes } from './answers.ts';
 import { clientsShown, fallback } from './page/fallback.ts';
 import type { LivePage } from './page/live-page.ts';
 import { runbook, runbooks } from './page/runbooks.ts';
@@ -14,7 +16,7 @@ export function httpRoutes(inspector: Inspector, live: LivePage): HttpRoutes {
     ['/', shared(() => page(inspector, live))],
     ...runbooks.map((name) => [`/runbooks/${name}`, () => runbook(name)] as const),
     ...probeRoutes(inspector),
-    ['/config_dump', shared(() => json(inspector.configDump()))],
+    ['/config_dump', shared(() => configDump(inspector.configDump()))],
   ]);
 }
 
@@ -68,9 +70,18 @@ export function pathOf({ url = '/' }: IncomingMessage): string {
   return query < 0 ? target : target.slice(0, query);
 }
 
+function configDump(dump: unknown): HttpAnswer {
+  const answer = json(dump);
+  const { length } = answer.body;
+  if (length <= maxAnswerBytes) return answer;
+  const message = `the configuration has ${length} characters as JSON: at most ${maxAnswerBytes} are answered`;
+  return problem(429, 'resource_exhausted', message);
+}
+
 async function page(inspector: Inspector, live: LivePage): Promise<HttpAnswer> {
   const status = await inspector.status();
-  const clients = await inspector.listClients({ ...EVERY_CLIENT, limit: clientsShown });
+  const list = await inspector.listClients({ ...EVERY_CLIENT, limit: clientsShown });
+  const clients = await collected(ListClientsResponseSchema, list);
   return shell({
     relay: status,
     model: await live.modelText(),

@@ -1,9 +1,7 @@
-import { create, fromJson, toJson } from '@bufbuild/protobuf';
-import { withKnownTypes } from '../admin/json-safe.ts';
+import { create, fromJson } from '@bufbuild/protobuf';
 import {
   type ClientStatusRequest,
   ClientStatusRequestSchema,
-  ClientStatusResponseSchema,
 } from '../gen/envoy/service/status/v3/csds_pb.ts';
 import { maxConnectBytes } from '../inspect/client-configs.ts';
 import type { StatusScope } from '../inspect/client-status-scope.ts';
@@ -12,13 +10,12 @@ import type { Charged } from '../model/brand.ts';
 import { errorMessage, fail, ok, type Result } from '../model/result.ts';
 import type { TimeSlices } from '../model/time-slices.ts';
 import type { Account } from '../wire/accounts.ts';
-import { decodedResponse } from '../wire/client-status.ts';
+import { statusJson } from '../wire/client-status.ts';
 import { Code, type GrpcStatus } from '../wire/grpc-status.ts';
 import { type HttpAnswer, jsonAnswer, problem, refusal } from '../wire/http-answer.ts';
 import type { HttpHandler, HttpHead } from '../wire/http-exchange.ts';
 import { isJsonValue } from '../wire/json-fault.ts';
 import { type JsonBounds, parseJson, usualDepth } from '../wire/json-reader.ts';
-import { lazyEnvoyRegistry } from '../wire/json-registry.ts';
 import type { Core } from './core.ts';
 import type { XdsListenerCallbacks } from './xds-listener.ts';
 
@@ -84,14 +81,9 @@ export class RestClientStatus {
     const maxBytes = Math.min(this.#core.config.limits.maxResponseBytes, maxConnectBytes);
     const answered = await this.#answerTo({ scope, request: request.value, maxBytes, payer });
     if (!answered.ok) return refusal(answered.error);
-    const known = await this.#slices.run(
-      (pace) => withKnownTypes(decodedResponse(answered.value), pace),
-      payer,
-    );
-    const message = create(ClientStatusResponseSchema, known);
-    return jsonAnswer(
-      JSON.stringify(toJson(ClientStatusResponseSchema, message, { registry: lazyEnvoyRegistry })),
-    );
+    const bound = { useProtoFieldName: false, maxBytes };
+    const written = await this.#slices.run((pace) => statusJson(answered.value, bound, pace), payer);
+    return written.ok ? jsonAnswer(Buffer.concat(written.value)) : refusal(written.error);
   }
 
   #refused(reason: string, answer: HttpAnswer): HttpAnswer {

@@ -1,5 +1,6 @@
 import { type MessageInitShape } from '@bufbuild/protobuf';
 import {
+  type DiffRequestSchema,
   type DiffResponse,
   DiffResponseSchema,
   type DiffSideSchema,
@@ -7,7 +8,7 @@ import {
 import { printable } from '../model/printable.ts';
 import { fail, ok, type Result } from '../model/result.ts';
 import { printableYaml } from '../observe/yaml-text.ts';
-import { adminOptions, adminUsage } from './admin-client.ts';
+import { type AdminClient, adminOptions, adminUsage } from './admin-client.ts';
 import { defineCommand } from './command.ts';
 import { jsonText } from './json-text.ts';
 import { readParameters } from './read-parameters.ts';
@@ -58,12 +59,26 @@ export const diff = defineCommand({
     return withRelay(values, usage, terminal, async ({ rpc }) => {
       const { from, to } = sides.value;
       const request = { from: { of: from }, to: { of: to }, type: type.value, name: values.name ?? '' };
-      const response = await rpc.diff(request);
+      const response = await everyDifference(rpc, request);
       terminal.out(`${values.json === true ? jsonText(DiffResponseSchema, response) : diffText(response)}\n`);
       return 0;
     });
   },
 });
+
+/** An answer may not hold all of them. */
+async function everyDifference(
+  rpc: AdminClient['rpc'],
+  asked: MessageInitShape<typeof DiffRequestSchema>,
+): Promise<DiffResponse> {
+  const whole = await rpc.diff(asked);
+  for (let offset = whole.nextOffset; offset > 0; ) {
+    const page = await rpc.diff({ ...asked, offset });
+    whole.differences.push(...page.differences);
+    offset = page.nextOffset;
+  }
+  return { ...whole, nextOffset: 0 };
+}
 
 type Side = NonNullable<MessageInitShape<typeof DiffSideSchema>['of']>;
 

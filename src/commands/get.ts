@@ -2,7 +2,7 @@ import type { GetResourceResponse, ResourceVariant } from '../gen/distributary/a
 import { printable, printableJson } from '../model/printable.ts';
 import { formatBytes } from '../observe/format.ts';
 import { yamlText } from '../observe/yaml-text.ts';
-import { adminOptions, adminUsage } from './admin-client.ts';
+import { type AdminClient, adminOptions, adminUsage } from './admin-client.ts';
 import { defineCommand } from './command.ts';
 import { UsageError } from './usage.ts';
 import { readType, shortTypes, showRelay } from './with-relay.ts';
@@ -38,11 +38,25 @@ export const get = defineCommand({
     if (type.value === '') return new UsageError('--type is missing', usage);
     if (name === undefined || name === '') return new UsageError('--name is missing', usage);
     return showRelay(values, usage, terminal, async ({ rpc }) => {
-      const response = await rpc.getResource({ type: type.value, name, client });
+      const response = await everyVariant(rpc, { type: type.value, name, client });
       return json === true ? jsonOf(response) : yamlOf(response, client);
     });
   },
 });
+
+/** An answer may not hold all of them. */
+async function everyVariant(
+  rpc: AdminClient['rpc'],
+  asked: { readonly type: string; readonly name: string; readonly client: string },
+): Promise<GetResourceResponse> {
+  const whole = await rpc.getResource(asked);
+  for (let offset = whole.nextOffset; offset > 0; ) {
+    const page = await rpc.getResource({ ...asked, offset });
+    whole.variants.push(...page.variants);
+    offset = page.nextOffset;
+  }
+  return whole;
+}
 
 /** The RPC's answer, with the resources themselves in the place of their JSON. */
 function jsonOf({ variants }: GetResourceResponse): string {

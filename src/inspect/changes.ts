@@ -1,53 +1,63 @@
+import { create } from '@bufbuild/protobuf';
+import { Listed } from '../admin/answers.ts';
 import type { Changes, DiffQuery, HistoryQuery, RollbackQuery } from '../admin/changes-ports.ts';
 import type { Plain } from '../admin/plain.ts';
-import { withinAnswer } from '../admin/rpc-parts.ts';
-import type {
-  Change as ChangeMessage,
-  DiffResponse,
-  HistoryResponse,
-  NameDifference,
-  RollbackResponse,
+import {
+  ChangeSchema,
+  type DiffResponseSchema,
+  type HistoryResponseSchema,
+  type RollbackResponse,
 } from '../gen/distributary/admin/v1/changes_pb.ts';
 import { verdictOf } from '../history/history.ts';
 import { noSuchRevision } from '../history/state-at.ts';
 import type { TypeUrl } from '../model/brand.ts';
 import type { Change } from '../model/change.ts';
+import { systemClock } from '../model/clock.ts';
 import { fail, ok, type Result } from '../model/result.ts';
+import { sortedInSlices } from '../model/sorted-in-slices.ts';
+import { type Pace, TimeSlices } from '../model/time-slices.ts';
 import { typeInfo } from '../model/types.ts';
 import { canonicalName } from '../model/xdstp.ts';
 import { Code, type GrpcStatus } from '../wire/grpc-status.ts';
 import { changeMessage } from './change-message.ts';
 import type { ChangesOptions } from './changes-options.ts';
-import { type ComparableSide, differenceOf } from './comparable.ts';
+import { type Comparables, type Difference, differenceOf, differenceRow, fieldsOf } from './comparable.ts';
 import { DiffSides, type Sides } from './diff-sides.ts';
 import { rollback } from './rollback.ts';
 
-/** Of a comparison, that are listed. */
+/** Of a comparison, in one answer. */
 const maxDifferences = 10_000;
 
 /** What has changed, what differs, and the way back. */
 export class ChangesInspection implements Changes {
   readonly #options: ChangesOptions;
   readonly #sides: DiffSides;
+  readonly #slices = new TimeSlices(systemClock);
 
   constructor(options: ChangesOptions) {
     this.#options = options;
     this.#sides = new DiffSides(options);
   }
 
-  history({ type, name, limit, before = 0 }: HistoryQuery): Plain<HistoryResponse> {
+  get revision(): number {
+    return this.#options.history.lastRevision;
+  }
+
+  history({ type, name, limit, before = 0 }: HistoryQuery): Listed<typeof HistoryResponseSchema> {
     const { history } = this.#options;
-    const changes: Plain<ChangeMessage>[] = [];
-    for (const change of [...history.changes()].toReversed()) {
-      if (changes.length >= limit) break;
-      if (before > 0 && change.revision >= before) continue;
-      if (type !== undefined && change.type !== type) continue;
-      if (name !== '' && !change.names.some((one) => one.name === name)) continue;
-      changes.push(changeMessage(change));
-    }
-    const shown = withinAnswer(changes);
-    const nextBefore = shown.length < changes.length ? (shown.at(-1)?.revision ?? 0) : 0;
-    return { changes: shown, revision: history.lastRevision, nextBefore };
+    const all = [...history.changes()].toReversed();
+    const made: number[] = [];
+    const rows = Iterator.from(all).map((change) => {
+      if (made.length >= limit || (before > 0 && change.revision >= before)) return undefined;
+      if (type !== undefined && change.type !== type) return undefined;
+      if (name !== '' && !change.names.some((one) => one.name === name)) return undefined;
+      made.push(change.revision);
+      return create(ChangeSchema, changeMessage(change));
+    });
+    return new Listed({}, { field: 'changes', rows }, (written, more) => ({
+      revision: history.lastRevision,
+      nextBefore: more ? (made[written - 1] ?? 0) : 0,
+    }));
   }
 
   change(revision: number): Result<Change, GrpcStatus> {
@@ -59,19 +69,29 @@ export class ChangesInspection implements Changes {
     return fail({ code: Code.FAILED_PRECONDITION, message });
   }
 
-  async diff(query: DiffQuery): Promise<Result<Plain<DiffResponse>, GrpcStatus>> {
+  async diff(query: DiffQuery): Promise<Result<Listed<typeof DiffResponseSchema>, GrpcStatus>> {
     const name = nameOf(query);
     if (!name.ok) return fail({ code: Code.INVALID_ARGUMENT, message: name.error });
-    const sides = await this.#sides.of(query.from, query.to);
+    const sides = await this.#sides.of(query.from, query.to, this.#slices);
     if (!sides.ok) return sides;
     const names = new Set(query.name === '' ? [] : [query.name, name.value]);
-    const differences: Plain<NameDifference>[] = [];
-    let total = 0;
-    for (const found of differencesOf(sides.value, query.type, names)) {
-      total++;
-      if (differences.length < maxDifferences) differences.push(found);
+    const found = await this.#slices.run((pace) => differencesOf(sides.value, query.type, names, pace));
+    const { offset } = query;
+    const page = found.slice(offset, offset + maxDifferences);
+    const rows = names.size === 0 ? Iterator.from(page).map(differenceRow) : this.#withFields(page);
+    return ok(
+      new Listed({ total: found.length }, { field: 'differences', rows }, (written) => ({
+        nextOffset: written > 0 && offset + written < found.length ? offset + written : 0,
+      })),
+    );
+  }
+
+  /** Made when the ones before are written. */
+  async *#withFields(differences: readonly Difference[]) {
+    for (const difference of differences) {
+      const variants = await this.#slices.run((pace) => fieldsOf(difference, pace));
+      yield [Object.assign(differenceRow(difference), { variants })];
     }
-    return ok({ differences: withinAnswer(differences), total });
   }
 
   rollback(query: RollbackQuery): Result<Plain<RollbackResponse>, GrpcStatus> {
@@ -79,40 +99,49 @@ export class ChangesInspection implements Changes {
   }
 }
 
-/** `names` empty: every name, and no fields. */
-function* differencesOf(
+/** `names` empty: every name. */
+async function differencesOf(
   { from, to }: Sides,
   only: TypeUrl | undefined,
   names: ReadonlySet<string>,
-): Iterable<Plain<NameDifference>> {
-  for (const [type, all] of namesOf(from, to)) {
+  pace: Pace,
+): Promise<readonly Difference[]> {
+  // Types in the order of ADS.
+  const types = [...new Set([...from.keys(), ...to.keys()])].toSorted(
+    (a, b) => typeInfo(a).order - typeInfo(b).order,
+  );
+  const differences: (readonly Difference[])[] = [];
+  for (const type of types) {
     if (only !== undefined && only !== type) continue;
-    for (const name of all) {
-      if (names.size > 0 && !names.has(name)) continue;
-      const values = { from: from.get(type)?.get(name) ?? [], to: to.get(type)?.get(name) ?? [] };
-      const found = differenceOf(type, name, values, names.size > 0);
-      if (found !== undefined) yield found;
-    }
+    const [before, after] = [from.get(type) ?? NOTHING, to.get(type) ?? NOTHING];
+    differences.push(await differencesOfType(type, before, after, names, pace));
   }
+  return differences.flat();
+}
+
+const NOTHING: ReadonlyMap<string, Comparables> = new Map();
+
+/** By name. */
+async function differencesOfType(
+  type: TypeUrl,
+  before: ReadonlyMap<string, Comparables>,
+  after: ReadonlyMap<string, Comparables>,
+  only: ReadonlySet<string>,
+  pace: Pace,
+): Promise<readonly Difference[]> {
+  const found: Difference[] = [];
+  for (const name of new Set([...before.keys(), ...after.keys()])) {
+    await pace.yieldIfDue();
+    if (only.size > 0 && !only.has(name)) continue;
+    const difference = differenceOf(type, name, before.get(name) ?? [], after.get(name) ?? []);
+    if (difference !== undefined) found.push(difference);
+  }
+  return sortedInSlices(found, (a, b) => (a.name < b.name ? -1 : 1), pace);
 }
 
 /** In canonical spelling, of the type if there is one. */
 function nameOf({ type, name }: DiffQuery): Result<string> {
   return type === undefined || name === '' ? ok(name) : canonicalName(name, type);
-}
-
-/** Types in the order of ADS. */
-function namesOf(
-  from: ComparableSide,
-  to: ComparableSide,
-): readonly (readonly [TypeUrl, ReadonlySet<string>])[] {
-  const types = [...new Set([...from.keys(), ...to.keys()])].toSorted(
-    (a, b) => typeInfo(a).order - typeInfo(b).order,
-  );
-  return types.map((type) => [
-    type,
-    new Set([...(from.get(type)?.keys() ?? []), ...(to.get(type)?.keys() ?? [])].toSorted()),
-  ]);
 }
 
 const notHere: Result<never, GrpcStatus> = fail({
@@ -122,7 +151,8 @@ const notHere: Result<never, GrpcStatus> = fail({
 
 /** Of a process that records nothing. */
 export const NO_CHANGES: Changes = {
-  history: () => ({ changes: [], revision: 0, nextBefore: 0 }),
+  revision: 0,
+  history: () => ({}),
   change: () => notHere,
   diff: () => notHere,
   rollback: () => notHere,

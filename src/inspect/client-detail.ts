@@ -1,29 +1,42 @@
-import type { Plain } from '../admin/ports.ts';
+import { create } from '@bufbuild/protobuf';
+import { Listed } from '../admin/answers.ts';
+import type { ClientQuery } from '../admin/fleet-ports.ts';
 import type { XdsStream } from '../downstream/xds-stream.ts';
-import type { ClientHolding, GetClientResponse } from '../gen/distributary/admin/v1/fleet_pb.ts';
+import {
+  type ClientHolding,
+  ClientHoldingSchema,
+  type GetClientResponseSchema,
+} from '../gen/distributary/admin/v1/fleet_pb.ts';
 import { isVariant } from '../model/catalog.ts';
 import { formatConstraints } from '../model/constraints.ts';
-import type { Holding } from '../model/subscription.ts';
+import type { Holding, SyncState } from '../model/subscription.ts';
+import type { Pace } from '../model/time-slices.ts';
 import { classOf } from './client-class.ts';
 
 /** The worst first. */
-const urgency: ReadonlyMap<string, number> = new Map([
-  ['ERROR', 0],
-  ['STALE', 1],
-  ['NOT_SENT', 2],
-  ['SYNCED', 3],
-]);
+const urgency: readonly SyncState[] = ['ERROR', 'STALE', 'NOT_SENT', 'SYNCED'];
 
-/** One stream, with at most so many of the names that it has. */
-export function clientDetail(stream: XdsStream, limit: number): Plain<GetClientResponse> {
+/** One stream, with so many of the names that it has. */
+export async function clientDetail(
+  stream: XdsStream,
+  { limit, offset }: Omit<ClientQuery, 'id'>,
+  pace: Pace,
+): Promise<Listed<typeof GetClientResponseSchema>> {
   const { id, client, route, transport } = stream;
-  const all = stream.types.flatMap(({ info, subscription }) =>
-    [...(subscription?.holdings() ?? [])].map((holding) => row(info.short, holding)),
-  );
-  const holdings = all
-    .toSorted((a, b) => (urgency.get(a.state) ?? 0) - (urgency.get(b.state) ?? 0))
-    .slice(0, limit);
-  return {
+  const byState = new Map<SyncState, (readonly [string, Holding])[]>();
+  let total = 0;
+  for (const { info, subscription } of stream.types) {
+    for (const holding of subscription?.holdings() ?? []) {
+      await pace.yieldIfDue();
+      total++;
+      const same = byState.get(holding.state) ?? [];
+      byState.set(holding.state, same);
+      same.push([info.short, holding]);
+    }
+  }
+  const page = urgency.flatMap((state) => byState.get(state) ?? []).slice(offset, offset + limit);
+  const rows = Iterator.from(page).map(([type, holding]) => row(type, holding));
+  const known = {
     id,
     nodeId: client?.nodeId ?? '',
     nodeCluster: client?.cluster ?? '',
@@ -32,12 +45,14 @@ export function clientDetail(stream: XdsStream, limit: number): Plain<GetClientR
     service: route.service,
     class: client === undefined ? '' : classOf(client).id,
     parameters: Object.fromEntries(client?.derived(undefined).entries ?? []),
-    holdings,
-    total: all.length,
+    total,
   };
+  return new Listed(known, { field: 'holdings', rows }, (written) => ({
+    nextOffset: written > 0 && offset + written < total ? offset + written : 0,
+  }));
 }
 
-function row(type: string, { name, value, state, current, rejection }: Holding): Plain<ClientHolding> {
+function row(type: string, { name, value, state, current, rejection }: Holding): ClientHolding {
   const about = isVariant(value)
     ? {
         constraints: formatConstraints(value.constraints.expression),
@@ -46,5 +61,8 @@ function row(type: string, { name, value, state, current, rejection }: Holding):
       }
     : { constraints: '', version: '', since: '' };
   const sent = isVariant(value) ? 'present' : value === 'absent' ? 'absent' : '';
-  return { type, name, state, sent, ...about, current, error: rejection?.message ?? '' };
+  return create(ClientHoldingSchema, {
+    ...{ type, name, state, sent, ...about, current },
+    error: rejection?.message ?? '',
+  });
 }

@@ -1,33 +1,64 @@
+import { create } from '@bufbuild/protobuf';
+import { Listed, type Long } from '../admin/answers.ts';
 import type { ClientsQuery, Plain } from '../admin/ports.ts';
 import type { TypeStream } from '../downstream/type-stream.ts';
 import type { XdsStream } from '../downstream/xds-stream.ts';
-import type { ClientTypeState, ListClientsResponse } from '../gen/distributary/admin/v1/admin_pb.ts';
+import {
+  type Client,
+  ClientSchema,
+  type ClientTypeState,
+  type ListClientsResponseSchema,
+} from '../gen/distributary/admin/v1/admin_pb.ts';
 import type { TypeUrl } from '../model/brand.ts';
 import { coversResource } from '../model/selection.ts';
 import type { SyncState } from '../model/subscription.ts';
+import type { Pace } from '../model/time-slices.ts';
 import { canonicalName } from '../model/xdstp.ts';
 import { compileGlob } from '../security/pattern.ts';
 import { classOf } from './client-class.ts';
 
+export type ClientList = Long<typeof ListClientsResponseSchema>;
+
 /** The streams that are asked for. With a limit those that reject something come first. */
-export function clientList(all: readonly XdsStream[], query: ClientsQuery): Plain<ListClientsResponse> {
-  const { limit, offset } = query;
-  const streams = all.filter(clientFilter(query));
-  const listed = limit === undefined ? streams : rejectingFirst(streams);
-  return {
-    clients: listed.slice(offset, limit === undefined ? undefined : offset + limit).map((stream) => ({
-      id: stream.id,
-      node: { id: stream.client?.nodeId ?? '', cluster: stream.client?.cluster ?? '' },
-      peer: stream.transport.peer.address,
-      transport: stream.route.protocol,
-      service: stream.route.service,
-      types: stream.types.filter(isOfType(query.type)).map(typeState),
-      class: stream.client === undefined ? '' : classOf(stream.client).id,
-    })),
+export async function clientList(
+  all: readonly XdsStream[],
+  query: ClientsQuery,
+  pace: Pace,
+): Promise<ClientList> {
+  const { limit, offset, pageSize = Infinity } = query;
+  const isMeant = clientFilter(query);
+  const inOrder: XdsStream[] = [];
+  const rejecting: XdsStream[] = [];
+  const others: XdsStream[] = [];
+  for (const stream of all) {
+    await pace.yieldIfDue();
+    if (!isMeant(stream)) continue;
+    inOrder.push(stream);
+    (stream.types.some((type) => stateOf(type) === 'ERROR') ? rejecting : others).push(stream);
+  }
+  const listed = limit === undefined ? inOrder : [...rejecting, ...others];
+  const end = offset + Math.min(limit ?? Infinity, pageSize);
+  const wanted = limit === undefined ? listed.length : Math.min(listed.length, offset + limit);
+  const rows = Iterator.from(listed.slice(offset, end)).map((stream) => rowOf(stream, query));
+  return new Listed({}, { field: 'clients', rows }, (written) => ({
     total: all.length,
-    matching: streams.length,
-    nextOffset: 0,
-  };
+    matching: listed.length,
+    rejecting: rejecting.length,
+    nextOffset: written > 0 && offset + written < wanted ? offset + written : 0,
+  }));
+}
+
+function rowOf(stream: XdsStream, { type }: ClientsQuery): Client {
+  const { id, client, transport, route, types } = stream;
+  return create(ClientSchema, {
+    id,
+    node: { id: client?.nodeId ?? '', cluster: client?.cluster ?? '' },
+    peer: transport.peer.address,
+    transport: route.protocol,
+    service: route.service,
+    types: types.filter(isOfType(type)).map(typeState),
+    class: client === undefined ? '' : classOf(client).id,
+  });
 }
 
 export function typeState(type: TypeStream): Plain<ClientTypeState> {
@@ -110,8 +141,3 @@ const isOfType =
     type === undefined || info.url === type;
 
 const stateOf = ({ subscription }: TypeStream): SyncState => subscription?.responses.state ?? 'NOT_SENT';
-
-function rejectingFirst(streams: readonly XdsStream[]): readonly XdsStream[] {
-  const rejects = ({ types }: XdsStream): boolean => types.some((type) => stateOf(type) === 'ERROR');
-  return [...streams.filter(rejects), ...streams.filter((stream) => !rejects(stream))];
-}

@@ -1,18 +1,18 @@
+import type { Long } from '../admin/answers.ts';
 import type { TapQuery } from '../admin/delivery-ports.ts';
 import type { ClientQuery } from '../admin/fleet-ports.ts';
 import type { Awaitable, ClientsQuery, ExplainQuery, Plain, ResourceQuery } from '../admin/ports.ts';
 import type {
   AccountStatus,
-  Client,
   ClientTypeState,
-  GetResourceResponse,
-  ListClientsResponse,
+  GetResourceResponseSchema,
+  ListClientsResponseSchema,
   NackStatus,
   WorkerStatus,
 } from '../gen/distributary/admin/v1/admin_pb.ts';
 import type { CompareConfigurationResponse } from '../gen/distributary/admin/v1/configuration_pb.ts';
 import type { TapMessage } from '../gen/distributary/admin/v1/delivery_pb.ts';
-import type { GetClientResponse, ListClassesResponse } from '../gen/distributary/admin/v1/fleet_pb.ts';
+import type { GetClientResponseSchema, ListClassesResponse } from '../gen/distributary/admin/v1/fleet_pb.ts';
 import type { Parameters } from '../model/parameters.ts';
 import { fail, type Result } from '../model/result.ts';
 import type { Side } from '../model/side.ts';
@@ -59,18 +59,21 @@ export interface ClientsView {
   /** They are in workers: the streams of this process feed those. */
   readonly inWorkers: boolean;
   summary(): Awaitable<ClientsSummary>;
-  list(query: ClientsQuery): Awaitable<Plain<ListClientsResponse>>;
+  list(query: ClientsQuery): Awaitable<Long<typeof ListClientsResponseSchema>>;
   /** The classes of clients, and what is wrong at their clients. */
   classes(): Promise<Plain<ListClassesResponse>>;
   /** NOT_FOUND: there is none. */
-  client(query: ClientQuery): Awaitable<Result<Plain<GetClientResponse>, GrpcStatus>>;
+  client(query: ClientQuery): Awaitable<Result<Long<typeof GetClientResponseSchema>, GrpcStatus>>;
   /** By a stream's id. NOT_FOUND: there is none. */
   find(
     client: string,
     query: Pick<ExplainQuery, 'type' | 'name' | 'parameters'>,
   ): Awaitable<Result<ClientDetails, GrpcStatus>>;
   /** What a client (a stream's id) was last sent of a resource. NOT_FOUND: no such client, or nothing. */
-  sent(client: string, query: ResourceQuery): Awaitable<Result<Plain<GetResourceResponse>, GrpcStatus>>;
+  sent(
+    client: string,
+    query: ResourceQuery,
+  ): Awaitable<Result<Long<typeof GetResourceResponseSchema>, GrpcStatus>>;
   /** What a reload with this configuration would change for them. INVALID_ARGUMENT: what is wrong with it. */
   reloadEffect(text: string): Awaitable<Result<Plain<CompareConfigurationResponse>, GrpcStatus>>;
   /** CSDS (protocol §9). INVALID_ARGUMENT: a matcher that is not accepted; RESOURCE_EXHAUSTED: too large. */
@@ -130,24 +133,6 @@ function sharedWarnings(summaries: readonly ClientsSummary[]): readonly string[]
   return (first?.warnings ?? []).filter((one) => others.every(({ warnings }) => warnings.includes(one)));
 }
 
-/** Lists of several processes as one: each has left out nothing that may be on the page. */
-export function mergeLists(
-  lists: readonly Plain<ListClientsResponse>[],
-  { limit, offset }: Pick<ClientsQuery, 'limit' | 'offset'>,
-): Plain<ListClientsResponse> {
-  const all = lists.flatMap((list) => list.clients);
-  const clients =
-    limit === undefined
-      ? all
-      : all.toSorted((a, b) => Number(rejectsSomething(b)) - Number(rejectsSomething(a)));
-  return {
-    clients: clients.slice(offset, limit === undefined ? undefined : offset + limit),
-    total: lists.reduce((sum, { total }) => sum + total, 0),
-    matching: lists.reduce((sum, { matching }) => sum + matching, 0),
-    nextOffset: 0,
-  };
-}
-
 /** At most 100 of them. Times are RFC 3339 in UTC, so their order is that of the texts. */
 export function mostRecent(nacks: Iterable<Plain<NackStatus>>): Plain<NackStatus>[] {
   return [...nacks]
@@ -169,9 +154,6 @@ export function noSuchClient(client: string): Result<never, GrpcStatus> {
   const message = `no client has the stream ${client}: ListClients shows those that there are`;
   return fail({ code: Code.NOT_FOUND, message });
 }
-
-const rejectsSomething = (client: Plain<Client>): boolean =>
-  client.types.some(({ state }) => state === 'ERROR');
 
 /** Those of several processes: a peer may have one in each. */
 function heaviest(accounts: readonly Plain<AccountStatus>[]): readonly Plain<AccountStatus>[] {

@@ -1,15 +1,24 @@
-import { type JsonValue, toBinary } from '@bufbuild/protobuf';
+import { create, type JsonValue, toBinary } from '@bufbuild/protobuf';
 import { type Any, AnySchema } from '@bufbuild/protobuf/wkt';
-import type { Plain } from '../admin/plain.ts';
-import type { NameDifference, VariantDifference } from '../gen/distributary/admin/v1/changes_pb.ts';
+import {
+  type NameDifference,
+  NameDifferenceSchema,
+  type VariantDifference,
+  VariantDifferenceSchema,
+} from '../gen/distributary/admin/v1/changes_pb.ts';
 import type { TypeUrl } from '../model/brand.ts';
 import { type Content, contentHash } from '../model/change.ts';
 import { formatConstraints } from '../model/constraints.ts';
 import { contentHash as payloadHash } from '../model/content-hash.ts';
 import type { Variant } from '../model/resource.ts';
+import type { Pace } from '../model/time-slices.ts';
 import { typeInfo } from '../model/types.ts';
+import { isJsonValue } from '../wire/json-fault.ts';
 import { redactedJson } from '../wire/redaction.ts';
 import { fieldDifferences } from './field-differences.ts';
+
+/** Of a resource's JSON that is compared field by field: it is parsed at once. */
+const maxCharacters = 2 << 20;
 
 /** One variant as it is compared. */
 interface Comparable {
@@ -49,26 +58,35 @@ export function receivedComparable(version: string, body: Any | undefined): Comp
   return [{ constraints: '', hash, body: bytes }];
 }
 
-/** Undefined: nothing differs. `withFields`: says what does. */
+/** A name that is not the same on both sides. */
+export interface Difference {
+  readonly type: TypeUrl;
+  readonly name: string;
+  readonly change: ChangeKind;
+  readonly variants: readonly ComparedVariants[];
+}
+
+interface ComparedVariants {
+  readonly constraints: string;
+  readonly from: Comparable | undefined;
+  readonly to: Comparable | undefined;
+}
+
+type ChangeKind = 'ADDED' | 'CHANGED' | 'REMOVED';
+
+/** Undefined: nothing differs. */
 export function differenceOf(
   type: TypeUrl,
   name: string,
-  sides: { readonly from: Comparables; readonly to: Comparables },
-  withFields: boolean,
-): Plain<NameDifference> | undefined {
-  const { from, to } = sides;
-  const change = changeOf(from.length > 0, to.length > 0);
-  const variants = variantDifferences(type, from, to, withFields);
-  if (variants.length === 0) return undefined;
-  return { type: typeInfo(type).short, name, change, variants: withFields ? variants : [] };
-}
-
-function variantDifferences(
-  type: TypeUrl,
   from: Comparables,
   to: Comparables,
-  withFields: boolean,
-): Plain<VariantDifference>[] {
+): Difference | undefined {
+  const variants = compared(from, to).filter((one) => one.from?.hash !== one.to?.hash);
+  if (variants.length === 0) return undefined;
+  return { type, name, change: changeOf(from.length > 0, to.length > 0), variants };
+}
+
+function compared(from: Comparables, to: Comparables): readonly ComparedVariants[] {
   const [before] = from;
   const [after] = to;
   // One variant on each side: what differs are its fields, even if it is for others now.
@@ -77,35 +95,54 @@ function variantDifferences(
       before.constraints === after.constraints
         ? after.constraints
         : `${before.constraints} → ${after.constraints}`;
-    return variantDifference(type, constraints, before, after, withFields);
+    return [{ constraints, from: before, to: after }];
   }
   const all = new Set([...from, ...to].map(({ constraints }) => constraints));
   const of = (side: Comparables, text: string): Comparable | undefined =>
     side.find(({ constraints }) => constraints === text);
-  return [...all].flatMap((text) => variantDifference(type, text, of(from, text), of(to, text), withFields));
+  return [...all].map((text) => ({ constraints: text, from: of(from, text), to: of(to, text) }));
 }
 
-function variantDifference(
-  type: TypeUrl,
-  constraints: string,
-  from: Comparable | undefined,
-  to: Comparable | undefined,
-  withFields: boolean,
-): Plain<VariantDifference>[] {
-  if (from?.hash === to?.hash) return [];
-  const change = changeOf(from !== undefined, to !== undefined);
-  return [{ constraints, change, yaml: withFields ? yamlOf(type, from?.body, to?.body) : '' }];
+export const differenceRow = ({ type, name, change }: Difference): NameDifference =>
+  create(NameDifferenceSchema, { type: typeInfo(type).short, name, change });
+
+/** What differs in each variant. */
+export async function fieldsOf({ type, variants }: Difference, pace: Pace): Promise<VariantDifference[]> {
+  const found: VariantDifference[] = [];
+  for (const { constraints, from, to } of variants) {
+    const change = changeOf(from !== undefined, to !== undefined);
+    const yaml = await yamlOf(type, from?.body, to?.body, pace);
+    found.push(create(VariantDifferenceSchema, { constraints, change, yaml }));
+  }
+  return found;
 }
 
-function changeOf(before: boolean, after: boolean): 'ADDED' | 'CHANGED' | 'REMOVED' {
+function changeOf(before: boolean, after: boolean): ChangeKind {
   if (before && after) return 'CHANGED';
   return after ? 'ADDED' : 'REMOVED';
 }
 
-function yamlOf(type: TypeUrl, from: Uint8Array | undefined, to: Uint8Array | undefined): string {
+async function yamlOf(
+  type: TypeUrl,
+  from: Uint8Array | undefined,
+  to: Uint8Array | undefined,
+  pace: Pace,
+): Promise<string> {
   if (typeInfo(type).short === 'sds') return '# secrets are not shown\n';
-  const fields = fieldDifferences(jsonOf(from), jsonOf(to));
+  const before = await jsonOf(from, pace);
+  const after = await jsonOf(to, pace);
+  if (before === undefined || after === undefined) {
+    return `# more than ${maxCharacters} characters as JSON are not compared: GetResource shows both\n`;
+  }
+  const fields = await fieldDifferences(parsed(before), parsed(after), pace);
   return fields === '' ? '# nothing that is shown differs\n' : fields;
 }
 
-const jsonOf = (body: Uint8Array | undefined): JsonValue => (body === undefined ? {} : redactedJson(body));
+async function jsonOf(body: Uint8Array | undefined, pace: Pace): Promise<string | undefined> {
+  return body === undefined ? '{}' : redactedJson(body, pace, maxCharacters);
+}
+
+function parsed(text: string): JsonValue {
+  const value: unknown = JSON.parse(text);
+  return isJsonValue(value) ? value : {};
+}

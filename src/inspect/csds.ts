@@ -1,6 +1,5 @@
 import { create } from '@bufbuild/protobuf';
 import type { ConnectRouter, HandlerContext } from '@connectrpc/connect';
-import { withKnownTypes } from '../admin/json-safe.ts';
 import type { Awaitable } from '../admin/ports.ts';
 import {
   ClientStatusDiscoveryService,
@@ -11,7 +10,7 @@ import {
 import { fail, type Result } from '../model/result.ts';
 import type { TimeSlices } from '../model/time-slices.ts';
 import type { AuxiliaryCall, CallKind } from '../wire/auxiliary-calls.ts';
-import { decodedResponse, type EncodedStatus, encodedResponse, sizeOf } from '../wire/client-status.ts';
+import { type EncodedStatus, encodedResponse, sizeOf, statusJson } from '../wire/client-status.ts';
 import { type AuxiliaryService, callKey } from '../wire/connect.ts';
 import { rpcError } from '../wire/connect-error.ts';
 import { Code, type GrpcStatus } from '../wire/grpc-status.ts';
@@ -81,12 +80,10 @@ class Csds {
         return create(ClientStatusResponseSchema);
       }
       if (!contentType.includes('json')) return encodedResponse(pieces);
-      // JSON needs to know every type.
-      const known = await this.#options.slices.run(
-        (pace) => withKnownTypes(decodedResponse(pieces), pace),
-        payer,
-      );
-      return create(ClientStatusResponseSchema, known);
+      const bound = { useProtoFieldName: false, maxBytes: this.#maxBytes(false) };
+      const json = valueOf(await this.#options.slices.run((pace) => statusJson(pieces, bound, pace), payer));
+      call.answerWith(json, contentType.startsWith('application/connect'));
+      return create(ClientStatusResponseSchema);
     } finally {
       release();
     }

@@ -1,7 +1,9 @@
-import { create } from '@bufbuild/protobuf';
+import { create, fromBinary } from '@bufbuild/protobuf';
+import { collected } from '../admin/answers.ts';
 import type { DiffSideQuery } from '../admin/changes-ports.ts';
-import { EVERY_CLIENT } from '../admin/ports.ts';
+import { GetClientResponseSchema } from '../gen/distributary/admin/v1/fleet_pb.ts';
 import {
+  ClientConfig_GenericXdsConfigSchema,
   type ClientStatusRequest,
   ClientStatusRequestSchema,
 } from '../gen/envoy/service/status/v3/csds_pb.ts';
@@ -11,7 +13,8 @@ import { isVariant } from '../model/catalog.ts';
 import type { Content } from '../model/change.ts';
 import type { Parameters } from '../model/parameters.ts';
 import { fail, ok, type Result } from '../model/result.ts';
-import { decodedResponse } from '../wire/client-status.ts';
+import type { Pace, TimeSlices } from '../model/time-slices.ts';
+import { statusClients } from '../wire/client-status.ts';
 import { Code, type GrpcStatus } from '../wire/grpc-status.ts';
 import type { ChangesOptions } from './changes-options.ts';
 import { ALL_CLIENTS } from './client-status-scope.ts';
@@ -33,6 +36,8 @@ export interface Sides {
 /** A state of the cache, or what a client gets of it. */
 type StateQuery = Exclude<DiffSideQuery, { readonly kind: 'client' | 'parameters' }>;
 
+type ContentOf = (type: TypeUrl, name: ResourceName) => Content;
+
 type MutableSide = Map<TypeUrl, Map<string, Comparables>>;
 
 /** What is compared. Only states of the cache are compared with each other, and only clients with clients. */
@@ -45,37 +50,34 @@ export class DiffSides {
     this.#contents = new RelayContents(() => options.relay);
   }
 
-  async of(from: DiffSideQuery, to: DiffSideQuery): Promise<Result<Sides, GrpcStatus>> {
-    if (isState(from) && isState(to)) return this.#states(from, to);
+  async of(from: DiffSideQuery, to: DiffSideQuery, slices: TimeSlices): Promise<Result<Sides, GrpcStatus>> {
+    if (isState(from) && isState(to)) return slices.run((pace) => this.#states(from, to, pace));
     if (isState(from) || isState(to)) {
       const message =
         'from and to must be of one kind: two of revision, released and pending, or two of client and parameters';
       return fail({ code: Code.INVALID_ARGUMENT, message });
     }
-    const before = await this.#received(from);
+    const before = await this.#received(from, slices);
     if (!before.ok) return before;
-    const after = await this.#received(to);
+    const after = await this.#received(to, slices);
     return after.ok ? ok({ from: before.value, to: after.value }) : after;
   }
 
   /** Of the names that may differ. */
-  #states(from: StateQuery, to: StateQuery): Result<Sides, GrpcStatus> {
+  async #states(from: StateQuery, to: StateQuery, pace: Pace): Promise<Result<Sides, GrpcStatus>> {
     const names = new Map<TypeUrl, Set<ResourceName>>();
-    const contents: ((type: TypeUrl, name: ResourceName) => Content)[] = [];
+    const contents: ContentOf[] = [];
     for (const query of [from, to]) {
       const content = this.#state(query, names);
       if (!content.ok) return content;
       contents.push(content.value);
     }
-    const [before, after] = contents.map((content) => sideOf(names, content));
-    return ok({ from: before ?? new Map(), to: after ?? new Map() });
+    const [before, after] = contents;
+    return ok({ from: await sideOf(names, before, pace), to: await sideOf(names, after, pace) });
   }
 
   /** Adds the names that differ from what is released now. */
-  #state(
-    query: StateQuery,
-    names: Map<TypeUrl, Set<ResourceName>>,
-  ): Result<(type: TypeUrl, name: ResourceName) => Content, GrpcStatus> {
+  #state(query: StateQuery, names: Map<TypeUrl, Set<ResourceName>>): Result<ContentOf, GrpcStatus> {
     const { gate } = this.#options.relay;
     switch (query.kind) {
       case 'released':
@@ -114,17 +116,22 @@ export class DiffSides {
     return ok(state);
   }
 
-  async #received(query: Exclude<DiffSideQuery, StateQuery>): Promise<Result<ComparableSide, GrpcStatus>> {
-    return query.kind === 'parameters' ? ok(this.#matching(query.parameters)) : this.#heldBy(query.client);
+  async #received(
+    query: Exclude<DiffSideQuery, StateQuery>,
+    slices: TimeSlices,
+  ): Promise<Result<ComparableSide, GrpcStatus>> {
+    if (query.kind === 'client') return this.#heldBy(query.client, slices);
+    return ok(await slices.run((pace) => this.#matching(query.parameters, pace)));
   }
 
   /** What a client with these parameters gets of everything that is cached, if it is no canary. */
-  #matching(parameters: Parameters): ComparableSide {
+  async #matching(parameters: Parameters, pace: Pace): Promise<ComparableSide> {
     const { store } = this.#options.relay;
     const side: MutableSide = new Map();
     for (const [type, table] of store.tables()) {
       const values = new Map<string, Comparables>();
       for (const name of new Set([...table.resources.keys(), ...this.#pendingOf(type)])) {
+        await pace.yieldIfDue();
         const value = store.sides.released.peek(type, name, parameters);
         if (isVariant(value)) values.set(name, comparableOf(value));
       }
@@ -139,25 +146,34 @@ export class DiffSides {
   }
 
   /** What a client was sent, by CSDS: its stream may be in another process. */
-  async #heldBy(client: string): Promise<Result<ComparableSide, GrpcStatus>> {
+  async #heldBy(client: string, slices: TimeSlices): Promise<Result<ComparableSide, GrpcStatus>> {
     const clients = this.#options.clients();
-    const all = await clients.list({ ...EVERY_CLIENT, search: client });
-    const found = all.clients.find(({ id }) => id === client);
-    if (found === undefined) return noSuchClient(client);
-    const request = nodeRequest(found.node?.id ?? '');
+    const found = await clients.client({ id: client, limit: 1, offset: 0 });
+    if (!found.ok) return found;
+    const { nodeId } = await collected(GetClientResponseSchema, found.value);
+    const request = nodeRequest(nodeId);
     const maxBytes = this.#options.maxResponseBytes();
     const configs = await clients.configs({ scope: ALL_CLIENTS, request, maxBytes, whole: true });
     if (!configs.ok) return configs;
-    const own = decodedResponse(configs.value).config.find(({ clientScope }) => clientScope === client);
-    if (own === undefined) return noSuchClient(client);
-    const side: MutableSide = new Map();
-    for (const { typeUrl: url, name, versionInfo, xdsConfig } of own.genericXdsConfigs) {
-      if (versionInfo === '' && xdsConfig === undefined) continue;
-      const type = typeUrl(url);
-      const values = side.get(type) ?? new Map<string, Comparables>();
-      side.set(type, values.set(resourceName(name), receivedComparable(versionInfo, xdsConfig)));
-    }
-    return ok(side);
+    return slices.run(async (pace) => {
+      const own = statusClients(configs.value).find(({ rest }) => rest.clientScope === client);
+      if (own === undefined) return noSuchClient(client);
+      const side: MutableSide = new Map();
+      for (const bytes of own.entries) {
+        await pace.yieldIfDue();
+        const {
+          typeUrl: url,
+          name,
+          versionInfo,
+          xdsConfig,
+        } = fromBinary(ClientConfig_GenericXdsConfigSchema, bytes);
+        if (versionInfo === '' && xdsConfig === undefined) continue;
+        const type = typeUrl(url);
+        const values = side.get(type) ?? new Map<string, Comparables>();
+        side.set(type, values.set(resourceName(name), receivedComparable(versionInfo, xdsConfig)));
+      }
+      return ok(side);
+    });
   }
 }
 
@@ -168,13 +184,19 @@ function add(names: Map<TypeUrl, Set<ResourceName>>, type: TypeUrl, name: Resour
   names.set(type, (names.get(type) ?? new Set()).add(name));
 }
 
-function sideOf(
+async function sideOf(
   names: ReadonlyMap<TypeUrl, ReadonlySet<ResourceName>>,
-  content: (type: TypeUrl, name: ResourceName) => Content,
-): ComparableSide {
+  content: ContentOf | undefined,
+  pace: Pace,
+): Promise<ComparableSide> {
   const side: MutableSide = new Map();
   for (const [type, all] of names) {
-    side.set(type, new Map([...all].map((name) => [name, comparablesOf(content(type, name))])));
+    const values = new Map<string, Comparables>();
+    side.set(type, values);
+    for (const name of all) {
+      await pace.yieldIfDue();
+      values.set(name, comparablesOf(content?.(type, name) ?? []));
+    }
   }
   return side;
 }

@@ -1,11 +1,13 @@
+import type { Long } from '../admin/answers.ts';
 import type { ClientQuery, Fleet, MatchesQuery } from '../admin/fleet-ports.ts';
 import type { Awaitable, Plain } from '../admin/ports.ts';
 import type {
-  GetClientResponse,
+  GetClientResponseSchema,
   ListClassesResponse,
-  ListMatchesResponse,
+  ListMatchesResponseSchema,
 } from '../gen/distributary/admin/v1/fleet_pb.ts';
 import type { Result } from '../model/result.ts';
+import type { TimeSlices } from '../model/time-slices.ts';
 import type { Relay } from '../relay.ts';
 import type { GrpcStatus } from '../wire/grpc-status.ts';
 import type { ClientsView } from './clients-view.ts';
@@ -15,21 +17,24 @@ import { matchesOf } from './matches.ts';
 export class FleetInspection implements Fleet {
   readonly #relay: Relay;
   readonly #clients: () => ClientsView;
+  readonly #slices: TimeSlices;
 
-  constructor(relay: Relay, clients: () => ClientsView) {
+  constructor(relay: Relay, clients: () => ClientsView, slices: TimeSlices) {
     this.#relay = relay;
     this.#clients = clients;
+    this.#slices = slices;
   }
 
   classes(): Promise<Plain<ListClassesResponse>> {
     return this.#clients().classes();
   }
 
-  async matches(query: MatchesQuery): Promise<Plain<ListMatchesResponse>> {
-    return matchesOf(this.#relay, await this.classes(), query);
+  async matches(query: MatchesQuery): Promise<Long<typeof ListMatchesResponseSchema>> {
+    const classes = await this.classes();
+    return this.#slices.run((pace) => matchesOf(this.#relay, classes, query, pace));
   }
 
-  client(query: ClientQuery): Awaitable<Result<Plain<GetClientResponse>, GrpcStatus>> {
+  client(query: ClientQuery): Awaitable<Result<Long<typeof GetClientResponseSchema>, GrpcStatus>> {
     return this.#clients().client(query);
   }
 }

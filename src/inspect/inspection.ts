@@ -1,4 +1,5 @@
 import { hostname } from 'node:os';
+import type { Long } from '../admin/answers.ts';
 import type { Changes } from '../admin/changes-ports.ts';
 import type { Operation } from '../admin/operations.ts';
 import type { PageSource } from '../admin/page-ports.ts';
@@ -15,9 +16,9 @@ import type {
 } from '../admin/ports.ts';
 import type {
   ExplainResponse,
-  GetResourceResponse,
-  ListClientsResponse,
-  ListResourcesResponse,
+  GetResourceResponseSchema,
+  ListClientsResponseSchema,
+  ListResourcesResponseSchema,
   StatusResponse,
 } from '../gen/distributary/admin/v1/admin_pb.ts';
 import type { SetLogLevelResponse } from '../gen/distributary/admin/v1/log_pb.ts';
@@ -91,7 +92,7 @@ export class Inspection implements Inspector {
   constructor(options: InspectionOptions) {
     this.#options = options;
     this.changes = options.changes;
-    this.fleet = new FleetInspection(options.relay, options.clients);
+    this.fleet = new FleetInspection(options.relay, options.clients, this.#slices);
     this.page = options.page;
     this.compareConfiguration = options.compareConfiguration;
     this.delivery = new DeliveryInspection({ ...options, clock: systemClock });
@@ -195,24 +196,27 @@ export class Inspection implements Inspector {
     return explain(this.#options.relay, query, client?.value);
   }
 
-  listResources(query: ResourcesQuery): Result<Plain<ListResourcesResponse>, GrpcStatus> {
-    return listResources(this.#options.relay, query);
+  listResources(
+    query: ResourcesQuery,
+  ): Awaitable<Result<Long<typeof ListResourcesResponseSchema>, GrpcStatus>> {
+    return listResources(this.#options.relay, query, this.#slices);
   }
 
   getResource(
     query: ResourceQuery,
     client: string | undefined,
-  ): Awaitable<Result<Plain<GetResourceResponse>, GrpcStatus>> {
-    if (client === undefined) return cachedVariants(this.#options.relay, query);
+  ): Awaitable<Result<Long<typeof GetResourceResponseSchema>, GrpcStatus>> {
+    if (client === undefined) return cachedVariants(this.#options.relay, query, this.#slices);
     return this.#options.clients().sent(client, query);
   }
 
-  listClients(query: ClientsQuery): Awaitable<Plain<ListClientsResponse>> {
+  listClients(query: ClientsQuery): Awaitable<Long<typeof ListClientsResponseSchema>> {
     return this.#options.clients().list(query);
   }
 
-  clientStatus(request: ClientStatusRequest): Promise<Result<EncodedStatus, GrpcStatus>> {
-    return this.clientStatusOf({ scope: ALL_CLIENTS, request, maxBytes: this.#options.maxResponseBytes() });
+  clientStatus(request: ClientStatusRequest, most: number): Promise<Result<EncodedStatus, GrpcStatus>> {
+    const maxBytes = Math.min(most, this.#options.maxResponseBytes());
+    return this.clientStatusOf({ scope: ALL_CLIENTS, request, maxBytes });
   }
 
   /** CSDS within a scope. The relay's own view is only in answers about all clients. */

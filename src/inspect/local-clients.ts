@@ -1,16 +1,12 @@
+import type { Long } from '../admin/answers.ts';
 import type { TapQuery } from '../admin/delivery-ports.ts';
 import type { ClientQuery } from '../admin/fleet-ports.ts';
 import type { ClientsQuery, ExplainQuery, Plain, ResourceQuery } from '../admin/ports.ts';
 import type { TypeStream } from '../downstream/type-stream.ts';
 import type { XdsStream } from '../downstream/xds-stream.ts';
-import type {
-  ClientTypeState,
-  GetResourceResponse,
-  ListClientsResponse,
-  NackStatus,
-} from '../gen/distributary/admin/v1/admin_pb.ts';
+import type { ClientTypeState, NackStatus } from '../gen/distributary/admin/v1/admin_pb.ts';
 import type { CompareConfigurationResponse } from '../gen/distributary/admin/v1/configuration_pb.ts';
-import type { GetClientResponse, ListClassesResponse } from '../gen/distributary/admin/v1/fleet_pb.ts';
+import type { GetClientResponseSchema, ListClassesResponse } from '../gen/distributary/admin/v1/fleet_pb.ts';
 import { isVariant } from '../model/catalog.ts';
 import { systemClock } from '../model/clock.ts';
 import { formatConstraints } from '../model/constraints.ts';
@@ -27,7 +23,7 @@ import type { EncodedStatus } from '../wire/client-status.ts';
 import { type GrpcStatus } from '../wire/grpc-status.ts';
 import { type ClientStatusQuery, clientConfigs } from './client-configs.ts';
 import { clientDetail } from './client-detail.ts';
-import { clientList, typeState } from './client-list.ts';
+import { type ClientList, clientList, typeState } from './client-list.ts';
 import {
   type ClientDetails,
   type ClientsSummary,
@@ -89,17 +85,18 @@ export class LocalClients implements ClientsView {
     return { streams: server.size, subscriptions, ...this.#rejections(), warnings, accounts, workers: [] };
   }
 
-  list(query: ClientsQuery): Plain<ListClientsResponse> {
-    return clientList([...this.#relay.server.streams()], query);
+  list(query: ClientsQuery): Promise<ClientList> {
+    return this.#slices.run((pace) => clientList([...this.#relay.server.streams()], query, pace));
   }
 
   classes(): Promise<Plain<ListClassesResponse>> {
     return this.#survey.classes();
   }
 
-  client(query: ClientQuery): Result<Plain<GetClientResponse>, GrpcStatus> {
+  async client(query: ClientQuery): Promise<Result<Long<typeof GetClientResponseSchema>, GrpcStatus>> {
     const stream = this.#relay.server.stream(query.id);
-    return stream === undefined ? noSuchClient(query.id) : ok(clientDetail(stream, query.limit));
+    if (stream === undefined) return noSuchClient(query.id);
+    return ok(await this.#slices.run((pace) => clientDetail(stream, query, pace)));
   }
 
   find(
@@ -119,9 +116,9 @@ export class LocalClients implements ClientsView {
     });
   }
 
-  sent(client: string, query: ResourceQuery): Result<Plain<GetResourceResponse>, GrpcStatus> {
+  sent(client: string, query: ResourceQuery): ReturnType<typeof sentVariants> {
     const stream = this.#relay.server.stream(client);
-    return stream === undefined ? noSuchClient(client) : sentVariants(stream, query);
+    return stream === undefined ? noSuchClient(client) : sentVariants(stream, query, this.#slices);
   }
 
   reloadEffect(text: string): ReturnType<ReloadPreview> {

@@ -1,12 +1,15 @@
+import { create } from '@bufbuild/protobuf';
+import { Listed } from '../admin/answers.ts';
 import type { MatchesQuery } from '../admin/fleet-ports.ts';
 import type { Plain } from '../admin/ports.ts';
 import type { CachedResource } from '../cache/cached-resource.ts';
-import type {
-  ClassProblem,
-  ListClassesResponse,
-  ListMatchesResponse,
-  Match,
-  MatchedParameters,
+import {
+  type ClassProblem,
+  type ListClassesResponse,
+  type ListMatchesResponseSchema,
+  type Match,
+  MatchedNameSchema,
+  type MatchedParameters,
 } from '../gen/distributary/admin/v1/fleet_pb.ts';
 import type { ResourceName, TypeUrl } from '../model/brand.ts';
 import { isVariant } from '../model/catalog.ts';
@@ -14,6 +17,8 @@ import { formatConstraints } from '../model/constraints.ts';
 import { contentHash } from '../model/content-hash.ts';
 import { internParameters, type Parameters } from '../model/parameters.ts';
 import type { Variant } from '../model/resource.ts';
+import { sortedInSlices } from '../model/sorted-in-slices.ts';
+import type { Pace } from '../model/time-slices.ts';
 import { WILDCARD } from '../model/transaction.ts';
 import { typeInfo } from '../model/types.ts';
 import type { Relay } from '../relay.ts';
@@ -26,28 +31,35 @@ interface Column extends Plain<MatchedParameters> {
 }
 
 /** Which variant of each name each parameter set of the clients gets. */
-export function matchesOf(
+export async function matchesOf(
   relay: Relay,
   { classes, problems }: Plain<ListClassesResponse>,
   { type, name, offset, pageSize }: MatchesQuery,
-): Plain<ListMatchesResponse> {
+  pace: Pace,
+): Promise<Listed<typeof ListMatchesResponseSchema>> {
   const columns = columnsOf(classes);
   const shown = columns.slice(0, mostParameterSets);
   const resources = relay.store.table(type)?.resources ?? new Map<ResourceName, CachedResource>();
-  const names = [...resources]
-    .filter(([known, { variants }]) => variants.size > 0 && known.includes(name))
-    .toSorted(([a], [b]) => (a < b ? -1 : 1));
+  const found: (readonly [ResourceName, CachedResource])[] = [];
+  for (const [known, cached] of resources) {
+    await pace.yieldIfDue();
+    if (cached.variants.size > 0 && known.includes(name)) found.push([known, cached]);
+  }
+  const names = await sortedInSlices(found, ([a], [b]) => (a < b ? -1 : 1), pace);
   const short = typeInfo(type).short;
   const rejected = problems.filter((problem) => problem.kind === 'REJECTED' && problem.type === short);
-  return {
-    parameterSets: shown.map(({ parameters, streams }) => ({ parameters, streams })),
-    names: names.slice(offset, offset + pageSize).map(([known, cached]) => ({
+  const rows = Iterator.from(names.slice(offset, offset + pageSize)).map(([known, cached]) =>
+    create(MatchedNameSchema, {
       name: known,
       matches: shown.map(({ set }) => matchOf(relay, type, known, cached, set, rejected)),
-    })),
-    total: names.length,
-    totalParameterSets: columns.length,
-  };
+    }),
+  );
+  const sets = shown.map(({ parameters, streams }) => ({ parameters, streams }));
+  const totals = { total: names.length, totalParameterSets: columns.length };
+  return new Listed({ parameterSets: sets }, { field: 'names', rows }, (_, more) => ({
+    ...totals,
+    truncated: more,
+  }));
 }
 
 /** Classes with the same parameters and another access see the same variants, or fewer. */

@@ -8,6 +8,18 @@ import type {
 /** The most that an answer lists: classes, and problems of each kind. */
 const most = { classes: 500, problems: 100 };
 
+/** Of classes, and of problems, as JSON: the page of each browser holds them too. */
+const mostBytes = 2 << 20;
+
+function within<T>(rows: readonly T[]): T[] {
+  let left = mostBytes;
+  const end = rows.findIndex((row) => {
+    left -= Buffer.byteLength(JSON.stringify(row));
+    return left < 0;
+  });
+  return rows.slice(0, end < 0 ? undefined : end);
+}
+
 /** Clients with the same problem have the same key. */
 export function problemKey({ kind, type, what, class: of, parameters, error }: Plain<ClassProblem>): string {
   return JSON.stringify([kind, type, what, of, of === '' ? parameters : '', error]);
@@ -19,7 +31,7 @@ export function mostStreams(all: Plain<ListClassesResponse>): Plain<ListClassesR
     ofKind.toSorted((a, b) => b.clients - a.clients).slice(0, most.problems),
   );
   const classes = all.classes.toSorted((a, b) => b.streams - a.streams).slice(0, most.classes);
-  return { ...all, classes, problems };
+  return { ...all, classes: within(classes), problems: within(problems) };
 }
 
 /** What several processes say, as one. */

@@ -1,54 +1,97 @@
-import type { Plain, ResourceQuery } from '../admin/ports.ts';
+import { create } from '@bufbuild/protobuf';
+import { Listed, type Long } from '../admin/answers.ts';
+import type { ResourceQuery } from '../admin/ports.ts';
 import type { XdsStream } from '../downstream/xds-stream.ts';
-import type { GetResourceResponse, ResourceVariant } from '../gen/distributary/admin/v1/admin_pb.ts';
+import {
+  type GetResourceResponseSchema,
+  ResourceVariantSchema,
+} from '../gen/distributary/admin/v1/admin_pb.ts';
 import { isVariant } from '../model/catalog.ts';
 import { formatConstraints } from '../model/constraints.ts';
 import type { Variant } from '../model/resource.ts';
 import { fail, ok, type Result } from '../model/result.ts';
 import { quote } from '../model/text.ts';
+import type { Pace, TimeSlices } from '../model/time-slices.ts';
 import { typeInfo } from '../model/types.ts';
 import { canonicalName } from '../model/xdstp.ts';
 import type { Relay } from '../relay.ts';
 import { Code, type GrpcStatus } from '../wire/grpc-status.ts';
 import { redactedJson } from '../wire/redaction.ts';
 
-type Answered = Result<Plain<GetResourceResponse>, GrpcStatus>;
+type Answered = Result<Long<typeof GetResourceResponseSchema>, GrpcStatus>;
+
+/** Of the JSON of one resource: it is one string of the answer, and is written at once. */
+const maxCharacters = 4 << 20;
+
+interface Shown {
+  readonly variant: Variant;
+  readonly upstream: string;
+  readonly state: string;
+  readonly error: string;
+}
 
 /** Every variant of a resource that is cached. NOT_FOUND: there is none. */
-export function cachedVariants(relay: Relay, { type, name }: ResourceQuery): Answered {
+export function cachedVariants(
+  relay: Relay,
+  { type, name, offset }: ResourceQuery,
+  slices: TimeSlices,
+): Answered {
   const canonical = canonicalName(name, type);
   if (!canonical.ok) return fail({ code: Code.INVALID_ARGUMENT, message: canonical.error });
   for (const [url, table] of relay.store.tables()) {
     const cached = url === type ? table.resources.get(canonical.value) : undefined;
     if (cached === undefined || cached.variants.size === 0) continue;
     const variants = cached.variants.values().map(({ variant, holders }) => {
-      const upstreams = new Set(holders.map(({ upstream }) => upstream));
-      return Object.assign(contentOf(variant), { upstream: [...upstreams].join(', '), state: '', error: '' });
+      const upstream = [...new Set(holders.map((holder) => holder.upstream))].join(', ');
+      return { variant, upstream, state: '', error: '' };
     });
-    return ok({ variants });
+    return ok(listed([...variants], offset, slices));
   }
   const message = `no ${typeInfo(type).short} ${quote(name, 200)} is cached: ListResources shows what is`;
   return fail({ code: Code.NOT_FOUND, message });
 }
 
 /** What a client was last sent of a resource, one variant for each set of parameters. NOT_FOUND: nothing. */
-export function sentVariants(stream: XdsStream, { type, name }: ResourceQuery): Answered {
+export function sentVariants(
+  stream: XdsStream,
+  { type, name, offset }: ResourceQuery,
+  slices: TimeSlices,
+): Answered {
   const { short } = typeInfo(type);
   const canonical = canonicalName(name, type);
-  const variants: Plain<ResourceVariant>[] = [];
+  const variants: Shown[] = [];
   const asked = stream.types.find(({ info }) => info.url === type);
   for (const holding of asked?.subscription?.holdings() ?? []) {
     const { value, state, rejection } = holding;
     const isMeant = holding.name === name || (canonical.ok && holding.canonical === canonical.value);
     if (!isMeant || !isVariant(value)) continue;
-    variants.push({ ...contentOf(value), upstream: '', state, error: rejection?.message ?? '' });
+    variants.push({ variant: value, upstream: '', state, error: rejection?.message ?? '' });
   }
-  if (variants.length > 0) return ok({ variants });
+  if (variants.length > 0) return ok(listed(variants, offset, slices));
   const message = `client ${stream.id} has not been sent ${short} ${quote(name, 200)}: Explain says why`;
   return fail({ code: Code.NOT_FOUND, message });
 }
 
-function contentOf({ type, constraints, version, cachedSince, payload }: Variant) {
+function listed(
+  variants: readonly Shown[],
+  offset: number,
+  slices: TimeSlices,
+): Listed<typeof GetResourceResponseSchema> {
+  return new Listed({}, { field: 'variants', rows: rows(variants.slice(offset), slices) }, (written) => {
+    const next = offset + written;
+    return { nextOffset: written > 0 && next < variants.length ? next : 0 };
+  });
+}
+
+/** Their JSON is made when the ones before are written. */
+async function* rows(variants: readonly Shown[], slices: TimeSlices) {
+  for (const { variant, ...about } of variants) {
+    const content = await slices.run((pace) => contentOf(variant, pace));
+    yield [create(ResourceVariantSchema, { ...content, ...about })];
+  }
+}
+
+async function contentOf({ type, constraints, version, cachedSince, payload }: Variant, pace: Pace) {
   const summary = {
     constraints: formatConstraints(constraints.expression),
     version,
@@ -56,11 +99,10 @@ function contentOf({ type, constraints, version, cachedSince, payload }: Variant
     bytes: payload?.bytes.length ?? 0,
   };
   // A private key is for its subscribers, not for whoever asks what is cached.
-  if (typeInfo(type).short === 'sds') return { ...summary, json: '', omitted: 'secrets are not shown' };
-  if (payload === undefined) return { ...summary, json: '', omitted: 'it has no body' };
-  return {
-    ...summary,
-    json: JSON.stringify(redactedJson(payload.bytes)),
-    omitted: '',
-  };
+  if (typeInfo(type).short === 'sds') return { ...summary, omitted: 'secrets are not shown' };
+  if (payload === undefined) return { ...summary, omitted: 'it has no body' };
+  const json = await redactedJson(payload.bytes, pace, maxCharacters);
+  if (json !== undefined) return { ...summary, json };
+  const why = `it has more than ${maxCharacters} characters as JSON: CSDS over gRPC on the xDS port has its bytes`;
+  return { ...summary, omitted: why };
 }

@@ -1,10 +1,18 @@
-import type { Plain, ResourcesQuery } from '../admin/ports.ts';
-import { withinAnswer } from '../admin/rpc-parts.ts';
+import { create } from '@bufbuild/protobuf';
+import { Listed, type Long } from '../admin/answers.ts';
+import type { Awaitable, Plain, ResourcesQuery } from '../admin/ports.ts';
 import type { CachedResource } from '../cache/cached-resource.ts';
-import type { ListResourcesResponse, VariantSummary } from '../gen/distributary/admin/v1/admin_pb.ts';
+import {
+  type ListResourcesResponseSchema,
+  type ResourceSummary,
+  ResourceSummarySchema,
+  type VariantSummary,
+} from '../gen/distributary/admin/v1/admin_pb.ts';
 import { formatConstraints } from '../model/constraints.ts';
 import { fail, ok, type Result } from '../model/result.ts';
 import type { HeldVariant } from '../model/rollout.ts';
+import { sortedInSlices } from '../model/sorted-in-slices.ts';
+import type { TimeSlices } from '../model/time-slices.ts';
 import { typeInfo } from '../model/types.ts';
 import type { Relay } from '../relay.ts';
 import { Code, type GrpcStatus } from '../wire/grpc-status.ts';
@@ -12,39 +20,45 @@ import { Code, type GrpcStatus } from '../wire/grpc-status.ts';
 /** What is cached, in pages, by type and name. INVALID_ARGUMENT: the page token is not one of its own. */
 export function listResources(
   relay: Relay,
-  query: ResourcesQuery,
-): Result<Plain<ListResourcesResponse>, GrpcStatus> {
-  const { pageToken, pageSize, namePrefix } = query;
+  { type: only, pageToken, pageSize, namePrefix }: ResourcesQuery,
+  slices: TimeSlices,
+): Awaitable<Result<Long<typeof ListResourcesResponseSchema>, GrpcStatus>> {
   const after = readToken(pageToken);
   if (after === undefined) {
     const message = `page_token ${JSON.stringify(pageToken)} is not one that this service gave`;
     return fail({ code: Code.INVALID_ARGUMENT, message });
   }
-  const found: { type: string; name: string; cached: CachedResource }[] = [];
-  for (const [type, table] of relay.store.tables()) {
-    if (query.type !== undefined && type !== query.type) continue;
-    for (const [name, cached] of table.resources) {
-      if (name.startsWith(namePrefix) && cached.variants.size > 0) {
-        found.push({ type: typeInfo(type).short, name, cached });
+  return slices.run(async (pace) => {
+    const found: Found[] = [];
+    for (const [url, table] of relay.store.tables()) {
+      const type = typeInfo(url).short;
+      if ((only !== undefined && url !== only) || type < after[0]) continue;
+      for (const [name, cached] of table.resources) {
+        await pace.yieldIfDue();
+        if (!name.startsWith(namePrefix) || cached.variants.size === 0) continue;
+        if (compare([type, name], after) > 0) found.push({ type, name, cached });
       }
     }
-  }
-  found.sort((a, b) => compare([a.type, a.name], [b.type, b.name]));
-  const rest = found.filter(({ type, name }) => compare([type, name], after) > 0);
-  const page = withinAnswer(
-    rest.slice(0, pageSize).map(({ type, name, cached }) => ({
-      type,
-      name,
-      variants: [...cached.variants.values().map(variantSummary)],
-    })),
-  );
-  const last = page.at(-1);
-  const more = rest.length > page.length && last !== undefined;
-  return ok({
-    resources: page,
-    nextPageToken: more ? Buffer.from(JSON.stringify([last.type, last.name])).toString('base64url') : '',
+    const rest = await sortedInSlices(found, (a, b) => compare([a.type, a.name], [b.type, b.name]), pace);
+    const rows = Iterator.from(rest.slice(0, pageSize)).map(summary);
+    return ok(
+      new Listed({}, { field: 'resources', rows }, (written) => {
+        const last = written < rest.length ? rest[written - 1] : undefined;
+        const token = last && Buffer.from(JSON.stringify([last.type, last.name])).toString('base64url');
+        return { nextPageToken: token ?? '' };
+      }),
+    );
   });
 }
+
+interface Found {
+  readonly type: string;
+  readonly name: string;
+  readonly cached: CachedResource;
+}
+
+const summary = ({ type, name, cached }: Found): ResourceSummary =>
+  create(ResourceSummarySchema, { type, name, variants: [...cached.variants.values().map(variantSummary)] });
 
 export function variantSummary({ variant, holders }: HeldVariant): Plain<VariantSummary> {
   return {

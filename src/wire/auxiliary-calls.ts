@@ -27,6 +27,11 @@ export interface AuxiliaryCallsOptions {
 /** How often calls are looked at whose clients do nothing, in milliseconds. */
 const stalledCheckMs = 1000;
 
+interface MadeAnswer {
+  readonly pieces: readonly Uint8Array[];
+  readonly framed: boolean;
+}
+
 /** One call of an auxiliary service, as its handler sees it. */
 export class AuxiliaryCall {
   readonly peer: Peer;
@@ -37,7 +42,7 @@ export class AuxiliaryCall {
   /** The stream, and work that goes on though the client may have left. */
   #holds = 1;
   #waitingSince: number | undefined;
-  #answer: readonly Uint8Array[] | undefined;
+  #answer: MadeAnswer | undefined;
   #ended = false;
 
   constructor(
@@ -67,12 +72,15 @@ export class AuxiliaryCall {
     return () => this.#release();
   }
 
-  /** gRPC only: sent instead of the empty message that the handler answers with next. It is encoded already. */
-  answerWith(pieces: readonly Uint8Array[]): void {
-    this.#answer = pieces;
+  /**
+   * Sent instead of the empty message that the handler answers with next. It is encoded already. `framed`: behind a
+   * length, as in gRPC and in Connect's streams.
+   */
+  answerWith(pieces: readonly Uint8Array[], framed = true): void {
+    this.#answer = { pieces, framed };
   }
 
-  takeAnswer(): readonly Uint8Array[] | undefined {
+  takeAnswer(): MadeAnswer | undefined {
     const answer = this.#answer;
     this.#answer = undefined;
     return answer;

@@ -1,9 +1,14 @@
-import { create, fromBinary } from '@bufbuild/protobuf';
+import { create, fromBinary, toJson } from '@bufbuild/protobuf';
 import { WireType } from '@bufbuild/protobuf/wire';
 import {
+  type ClientConfig,
+  ClientConfig_GenericXdsConfigSchema,
+  ClientConfigSchema,
   type ClientStatusResponse,
   ClientStatusResponseSchema,
 } from '../gen/envoy/service/status/v3/csds_pb.ts';
+import { fail, ok, type Result } from '../model/result.ts';
+import type { Pace } from '../model/time-slices.ts';
 import {
   type Field,
   lengthDelimited,
@@ -16,6 +21,9 @@ import {
   write,
   writeVarint,
 } from '../protobuf/field-writer.ts';
+import { MessageReader } from '../protobuf/message-reader.ts';
+import { Code, type GrpcStatus } from './grpc-status.ts';
+import { SlicedJson } from './sliced-json.ts';
 
 /** One GenericXdsConfig (protocol §9). What is undefined, empty or 0 is left out. */
 export interface StatusEntry {
@@ -201,9 +209,80 @@ export function encodedResponse(pieces: EncodedStatus): ClientStatusResponse {
   return response;
 }
 
-/** For JSON, which needs all of it as messages. */
-export function decodedResponse(pieces: EncodedStatus): ClientStatusResponse {
-  return fromBinary(ClientStatusResponseSchema, Buffer.concat(pieces));
+/** A client of an answer: its entries are encoded GenericXdsConfigs. */
+interface EncodedClient {
+  readonly entries: readonly Uint8Array[];
+  readonly rest: ClientConfig;
+}
+
+/** The clients of an answer one by one, for who looks into them: to decode all of it at once takes long. */
+export function statusClients(pieces: EncodedStatus): IteratorObject<EncodedClient> {
+  return Iterator.from(clientsIn(Buffer.concat(pieces)));
+}
+
+function* clientsIn(bytes: Buffer): Iterable<EncodedClient> {
+  for (const reader = new MessageReader(bytes); reader.next(); ) {
+    const entries: Uint8Array[] = [];
+    const rest: Uint8Array[] = [];
+    const client = reader.view();
+    for (const field = new MessageReader(client); field.next(); ) {
+      if (field.tag === entryTag) entries.push(field.view());
+      else rest.push(client.subarray(field.fieldStart, field.end));
+    }
+    yield { entries, rest: fromBinary(ClientConfigSchema, Buffer.concat(rest)) };
+  }
+}
+
+/**
+ * An answer as JSON, made in slices. RESOURCE_EXHAUSTED: it has more bytes than that, as JSON, where a control character
+ * of a name has six.
+ */
+export async function statusJson(
+  pieces: EncodedStatus,
+  { useProtoFieldName, maxBytes }: { readonly useProtoFieldName: boolean; readonly maxBytes: number },
+  pace: Pace,
+): Promise<Result<readonly Buffer[], GrpcStatus>> {
+  const name = (proto: string, json: string): string => JSON.stringify(useProtoFieldName ? proto : json);
+  const parts: Buffer[] = [];
+  let batch = '{';
+  let size = 0;
+  /** False: that is too much. */
+  const push = (text: string): boolean => {
+    batch += text;
+    if (batch.length < slabSize) return true;
+    parts.push(Buffer.from(batch));
+    size += parts.at(-1)?.length ?? 0;
+    batch = '';
+    return size <= maxBytes;
+  };
+  let first = true;
+  for (const { entries, rest } of statusClients(pieces)) {
+    await pace.yieldIfDue();
+    const known = JSON.stringify(toJson(ClientConfigSchema, rest, { useProtoFieldName }));
+    let text = `${first ? '"config":[' : ','}${known.slice(0, -1)}`;
+    if (entries.length > 0) {
+      text += `${known === '{}' ? '' : ','}${name('generic_xds_configs', 'genericXdsConfigs')}:[`;
+    }
+    first = false;
+    for (const [index, entry] of entries.entries()) {
+      const shown = await new SlicedJson(pace, useProtoFieldName, maxBytes).written(
+        ClientConfig_GenericXdsConfigSchema,
+        entry,
+      );
+      if (shown === undefined || !push(`${text}${index === 0 ? '' : ','}${shown}`))
+        return fail(jsonTooLarge(maxBytes));
+      text = '';
+    }
+    if (!push(`${text}${entries.length > 0 ? ']' : ''}}`)) return fail(jsonTooLarge(maxBytes));
+  }
+  parts.push(Buffer.from(`${batch}${first ? '' : ']'}}`));
+  size += parts.at(-1)?.length ?? 0;
+  return size <= maxBytes ? ok(parts) : fail(jsonTooLarge(maxBytes));
+}
+
+function jsonTooLarge(maxBytes: number): GrpcStatus {
+  const message = `the answer has more than ${maxBytes} bytes as JSON, the most that is answered: exclude_resource_contents and node_matchers make it smaller, and gRPC on the xDS port answers more (limits.max_response_bytes)`;
+  return { code: Code.RESOURCE_EXHAUSTED, message };
 }
 
 export const sizeOf = (pieces: EncodedStatus): number => pieces.reduce((sum, { length }) => sum + length, 0);

@@ -148,7 +148,7 @@ export class ConnectPaths implements AuxiliaryPaths {
     const answer = await handler(universalRequestFromNodeRequest(request, response, undefined, values));
     const { body } = answer;
     await universalResponseToNodeResponse(
-      body === undefined ? answer : { ...answer, body: withProgress(body, call) },
+      body === undefined ? answer : { ...answer, body: withProgress(body, call, answer.header) },
       response,
     );
   }
@@ -162,20 +162,24 @@ export class ConnectPaths implements AuxiliaryPaths {
 async function* withProgress(
   body: AsyncIterable<Uint8Array>,
   call: AuxiliaryCall,
+  header: Headers | undefined,
 ): AsyncIterable<Uint8Array> {
   for await (const part of body) {
     call.progressed();
-    const pieces = call.takeAnswer();
-    if (pieces === undefined) {
+    const made = call.takeAnswer();
+    if (made === undefined) {
       yield part;
       continue;
     }
-    const prefix = Buffer.alloc(prefixLength);
-    writePrefix(
-      prefix,
-      pieces.reduce((sum, { length }) => sum + length, 0),
-    );
-    yield prefix;
+    const { pieces, framed } = made;
+    if (framed) {
+      const prefix = Buffer.alloc(prefixLength);
+      writePrefix(
+        prefix,
+        pieces.reduce((sum, { length }) => sum + length, 0),
+      );
+      yield prefix;
+    } else header?.delete('content-length'); // of the empty message
     yield* pieces;
   }
 }

@@ -3,17 +3,15 @@ import {
   type DescExtension,
   type DescField,
   type DescMessage,
-  fromBinary,
   hasOption,
-  type JsonValue,
   toBinary,
-  toJson,
 } from '@bufbuild/protobuf';
 import { type Any, AnySchema, anyPack, StructSchema } from '@bufbuild/protobuf/wkt';
+import type { Pace } from '../model/time-slices.ts';
 import { varintSize, writeVarint } from '../protobuf/field-writer.ts';
 import { bytesTag, MessageReader } from '../protobuf/message-reader.ts';
-import { readableAny } from './readable-any.ts';
 import { envoyRegistry, messageName } from './registry.ts';
+import { SlicedJson } from './sliced-json.ts';
 
 /** What becomes of a field: it is left out, or looked into. Another field is copied. */
 type Part = 'sensitive' | (() => Plan);
@@ -41,10 +39,13 @@ export function redactedBody(body: Uint8Array): Uint8Array {
   return shown;
 }
 
-/** The same as JSON for people: fields as in the API. */
-export function redactedJson(body: Uint8Array): JsonValue {
-  const shown = readableAny(fromBinary(AnySchema, redactedBody(body)));
-  return toJson(AnySchema, create(AnySchema, shown), { registry: envoyRegistry(), useProtoFieldName: true });
+/** The same as JSON for people: fields as in the API. Undefined: it has more characters than that. */
+export function redactedJson(
+  body: Uint8Array,
+  pace: Pace,
+  maxCharacters: number,
+): Promise<string | undefined> {
+  return new SlicedJson(pace, true, maxCharacters).written(AnySchema, redactedBody(body));
 }
 
 function redacted(body: Uint8Array): Uint8Array {

@@ -37,6 +37,8 @@ export class WorkerClient {
   readonly #timeoutMs: number;
   readonly #transport: Transport;
   readonly #admin: Client<typeof AdminService>;
+  /** Long answers are asked for one after the other, so that none waits behind others until it is left out. */
+  #long: Promise<unknown> = Promise.resolve();
 
   constructor(socket: string, timeoutMs = longestAnswerMs) {
     this.#socket = socket;
@@ -57,18 +59,18 @@ export class WorkerClient {
     );
   }
 
-  list({ limit, type, state, ...query }: ClientsQuery): Answered<Plain<ListClientsResponse>> {
-    return attempt(
-      this.#admin.listClients({ ...query, limit: limit ?? 0, type: type ?? '', state: state ?? '' }),
-    );
+  list({ limit, pageSize, type, state, ...query }: ClientsQuery): Answered<ListClientsResponse> {
+    const bounds = { limit: limit ?? 0, pageSize: pageSize ?? 0 };
+    const asked = { ...query, ...bounds, type: type ?? '', state: state ?? '' };
+    return this.#inTurn(() => attempt(this.#admin.listClients(asked)));
   }
 
   classes(): Answered<Plain<ListClassesResponse>> {
     return attempt(this.#admin.listClasses({}));
   }
 
-  client(query: ClientQuery): Answered<Plain<GetClientResponse>> {
-    return attempt(this.#admin.getClient(query));
+  client(query: ClientQuery): Answered<GetClientResponse> {
+    return this.#inTurn(() => attempt(this.#admin.getClient(query)));
   }
 
   counters(): Answered<Counters> {
@@ -91,8 +93,8 @@ export class WorkerClient {
     );
   }
 
-  sent(client: string, { type, name }: ResourceQuery): Answered<Plain<GetResourceResponse>> {
-    return attempt(this.#admin.getResource({ client, type, name }));
+  sent(client: string, { type, name, offset }: ResourceQuery): Answered<GetResourceResponse> {
+    return attempt(this.#admin.getResource({ client, type, name, offset }));
   }
 
   reloadEffect(text: string): Answered<Plain<CompareConfigurationResponse>> {
@@ -118,10 +120,16 @@ export class WorkerClient {
   }
 
   configs(query: ClientStatusQuery): Answered<EncodedStatus> {
-    return attempt(fetchClientStatus(this.#transport, query));
+    return this.#inTurn(() => attempt(fetchClientStatus(this.#transport, query)));
   }
 
   series(): Answered<readonly Series[]> {
     return attempt(getJson(this.#socket, metricsPath, this.#timeoutMs).then(readSeries));
+  }
+
+  #inTurn<T>(ask: () => Answered<T>): Answered<T> {
+    const answered = this.#long.then(ask);
+    this.#long = answered;
+    return answered;
   }
 }

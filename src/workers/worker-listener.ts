@@ -51,7 +51,7 @@ export function listenForPrimary(path: string, core: Core, clients: LocalClients
       [countersPath, () => json(core.counters())],
     ]),
     routes: (router) => {
-      adminRoutes(inspection, failed, { bounded: false })(router);
+      adminRoutes(inspection, failed)(router);
       clientStatusRoutes((query) => clients.configs(query))(router);
     },
   });

@@ -1,18 +1,26 @@
+import { Listed, type Long } from '../admin/answers.ts';
 import type { TapQuery } from '../admin/delivery-ports.ts';
 import type { ClientQuery } from '../admin/fleet-ports.ts';
 import type { ClientsQuery, ExplainQuery, Plain, ResourceQuery } from '../admin/ports.ts';
 import type { ListenerAddress } from '../assembly/client-listeners.ts';
 import { mergeEffects } from '../assembly/reload-effect.ts';
-import type { GetResourceResponse, ListClientsResponse } from '../gen/distributary/admin/v1/admin_pb.ts';
+import type {
+  Client,
+  GetResourceResponseSchema,
+  ListClientsResponseSchema,
+} from '../gen/distributary/admin/v1/admin_pb.ts';
 import type { CompareConfigurationResponse } from '../gen/distributary/admin/v1/configuration_pb.ts';
-import type { GetClientResponse, ListClassesResponse } from '../gen/distributary/admin/v1/fleet_pb.ts';
+import type {
+  ClientHolding,
+  GetClientResponseSchema,
+  ListClassesResponse,
+} from '../gen/distributary/admin/v1/fleet_pb.ts';
 import { answerTooLarge, type ClientStatusQuery } from '../inspect/client-configs.ts';
 import {
   type ClientDetails,
   type ClientsSummary,
   type ClientsView,
   emptySummary,
-  mergeLists,
   mergeSummaries,
   noSuchClient,
   type TapMessages,
@@ -70,6 +78,18 @@ export interface WorkerPoolOptions {
   /** Whether a client can be served may have changed. */
   readonly changed: () => void;
   readonly restarted: () => void;
+}
+
+/** Rows that a worker is asked for at once: they are decoded in about 2 ms. */
+const pageRows = 500;
+/** A limit, so that those that reject something come first, that leaves nobody out. */
+const wholeList = 0xff_ff_ff_ff;
+
+/** A part of a worker's list. */
+interface ListPart {
+  readonly slot: WorkerSlot;
+  readonly from: number;
+  readonly to: number;
 }
 
 /** How much longer than its drain timeout a worker may take before it is killed, in milliseconds. */
@@ -161,19 +181,101 @@ export class WorkerPool implements ClientsView, ReportingWorkers {
     return mergeSummaries(summaries);
   }
 
-  async list(query: ClientsQuery): Promise<Plain<ListClientsResponse>> {
-    // Whoever is left out of the page may be at any worker.
-    const { limit, offset } = query;
-    const asked = { ...query, offset: 0, limit: limit === undefined ? undefined : offset + limit };
-    return mergeLists(await this.#ask((client) => client.list(asked)), query);
+  /** Page by page from each worker, as the answer is written: nobody holds all of it. */
+  async list(query: ClientsQuery): Promise<Long<typeof ListClientsResponseSchema>> {
+    const { limit, offset, pageSize = Infinity } = query;
+    const heads = await Promise.all(
+      this.#slots.map(async (slot) => {
+        const head = this.#heard(slot, await slot.client?.list({ ...query, offset: 0, pageSize: 1 }));
+        return {
+          slot,
+          total: head?.total ?? 0,
+          matching: head?.matching ?? 0,
+          rejecting: head?.rejecting ?? 0,
+        };
+      }),
+    );
+    const sum = (key: 'total' | 'matching' | 'rejecting'): number =>
+      heads.reduce((all, head) => all + head[key], 0);
+    const matching = sum('matching');
+    const parts: readonly ListPart[] =
+      limit === undefined
+        ? heads.map(({ slot, matching: to }) => ({ slot, from: 0, to }))
+        : [
+            ...heads.map(({ slot, rejecting }) => ({ slot, from: 0, to: rejecting })),
+            ...heads.map(({ slot, rejecting: from, matching: to }) => ({ slot, from, to })),
+          ];
+    const wanted = Math.min(matching, offset + (limit ?? Infinity));
+    const rows = this.#rows(query, parts, Math.min(wanted, offset + pageSize));
+    return new Listed({}, { field: 'clients', rows }, (written) => ({
+      total: sum('total'),
+      matching,
+      rejecting: sum('rejecting'),
+      nextOffset: written > 0 && offset + written < wanted ? offset + written : 0,
+    }));
+  }
+
+  /** `end`: where the list ends over all parts. */
+  async *#rows(
+    query: ClientsQuery,
+    parts: readonly ListPart[],
+    end: number,
+  ): AsyncIterable<readonly Client[]> {
+    let before = 0;
+    for (const { slot, from, to } of parts) {
+      const last = from + Math.min(to - from, end - before);
+      for (let at = from + Math.max(0, query.offset - before); at < last; ) {
+        const asked = { ...query, limit: query.limit && wholeList, offset: at };
+        const page = this.#heard(
+          slot,
+          await slot.client?.list({ ...asked, pageSize: Math.min(pageRows, last - at) }),
+        );
+        if (page === undefined || page.clients.length === 0) break;
+        yield page.clients;
+        at += page.clients.length;
+      }
+      before += to - from;
+    }
   }
 
   async classes(): Promise<Plain<ListClassesResponse>> {
     return mergeClasses(await this.#ask((client) => client.classes()));
   }
 
-  async client(query: ClientQuery): Promise<Result<Plain<GetClientResponse>, GrpcStatus>> {
-    return this.#serverOf(query.id)?.client(query) ?? noSuchClient(query.id);
+  /** Page by page too. */
+  async client(query: ClientQuery): Promise<Result<Long<typeof GetClientResponseSchema>, GrpcStatus>> {
+    const { id, limit, offset } = query;
+    const server = this.#serverOf(id);
+    if (server === undefined) return noSuchClient(id);
+    const first = await server.client({ ...query, limit: Math.min(limit, pageRows) });
+    if (!first.ok) return first;
+    const { holdings, total, parameters, peer, transport, service, nodeId, nodeCluster } = first.value;
+    const known = {
+      id,
+      nodeId,
+      nodeCluster,
+      peer,
+      transport,
+      service,
+      parameters,
+      total,
+      class: first.value.class,
+    };
+    async function* rows(): AsyncIterable<readonly ClientHolding[]> {
+      yield holdings;
+      for (let at = holdings.length; at < limit && offset + at < total; ) {
+        const asked = { id, offset: offset + at, limit: Math.min(limit - at, pageRows) };
+        const page = server && (await server.client(asked));
+        if (page?.ok !== true || page.value.holdings.length === 0) return;
+        yield page.value.holdings;
+        at += page.value.holdings.length;
+      }
+    }
+    return ok(
+      new Listed(known, { field: 'holdings', rows: rows() }, (written) => ({
+        nextOffset: written > 0 && offset + written < total ? offset + written : 0,
+      })),
+    );
   }
 
   /** What the workers have counted since their start, those that answer. */
@@ -188,8 +290,18 @@ export class WorkerPool implements ClientsView, ReportingWorkers {
     return this.#serverOf(client)?.find(client, query) ?? noSuchClient(client);
   }
 
-  async sent(client: string, query: ResourceQuery): Promise<Result<Plain<GetResourceResponse>, GrpcStatus>> {
-    return this.#serverOf(client)?.sent(client, query) ?? noSuchClient(client);
+  async sent(
+    client: string,
+    query: ResourceQuery,
+  ): Promise<Result<Long<typeof GetResourceResponseSchema>, GrpcStatus>> {
+    const found = await (this.#serverOf(client)?.sent(client, query) ?? noSuchClient(client));
+    if (!found.ok) return found;
+    const { variants, nextOffset, truncated } = found.value;
+    return ok(
+      new Listed({ truncated }, { field: 'variants', rows: variants }, (written) => ({
+        nextOffset: written < variants.length ? query.offset + written : nextOffset,
+      })),
+    );
   }
 
   async reloadEffect(text: string): Promise<Result<Plain<CompareConfigurationResponse>, GrpcStatus>> {

@@ -4,11 +4,17 @@ import { stripVTControlCharacters } from 'node:util';
 import { expect } from 'chai';
 import { startAdminServer } from '../../src/admin/admin-server.ts';
 import type { HttpListener } from '../../src/admin/http-listener.ts';
+import { clients } from '../../src/commands/clients.ts';
+import { diff } from '../../src/commands/diff.ts';
 import { explain } from '../../src/commands/explain.ts';
+import { get } from '../../src/commands/get.ts';
+import { history } from '../../src/commands/history.ts';
 import { faultyNode } from '../../src/commands/node-version.ts';
 import { status } from '../../src/commands/status.ts';
 import { textTable } from '../../src/commands/text-table.ts';
 import type { Terminal } from '../../src/commands/usage.ts';
+import { NO_CHANGES } from '../../src/inspect/changes.ts';
+import { ok } from '../../src/model/result.ts';
 import { createLog } from '../../src/observe/log.ts';
 import { OPEN as access, fakeInspector } from '../support/inspector.ts';
 
@@ -85,6 +91,57 @@ describe('commands that ask a relay', () => {
     const { code, out } = await call(status, '--admin', `${url}/`, '--json');
     expect(code).to.equal(0);
     expect(JSON.parse(out)).to.deep.include({ ready: true, reason: '', clients: 4 });
+  });
+
+  it('diff, get, clients and history go on until nothing is left', async () => {
+    const names = ['a', 'b', 'c'];
+    /** One row in each answer. */
+    const next = (offset: number): number => (offset + 1 < names.length ? offset + 1 : 0);
+    const rowAt = (offset: number): string => names[offset] ?? '';
+    const paged = await startAdminServer({
+      host: '127.0.0.1',
+      port: 0,
+      tls: undefined,
+      access,
+      log: createLog({ level: 'silent' }),
+      inspector: fakeInspector({
+        changes: {
+          ...NO_CHANGES,
+          diff: ({ offset }) =>
+            ok({
+              differences: [{ type: 'cds', name: rowAt(offset), change: 'ADDED' }],
+              total: names.length,
+              nextOffset: next(offset),
+            }),
+          history: ({ before = 0 }) => ({
+            changes: [{ upstream: rowAt(before), type: 'cds' }],
+            nextBefore: next(before),
+          }),
+        },
+        getResource: ({ offset }) =>
+          ok({
+            variants: [{ constraints: rowAt(offset), omitted: 'it has no body' }],
+            nextOffset: next(offset),
+          }),
+        listClients: ({ offset }) => ({ clients: [{ id: rowAt(offset) }], nextOffset: next(offset) }),
+      }),
+    });
+    if (!paged.ok) throw new Error(paged.error);
+    const to = ['--json', '--admin', `http://${paged.value.address}`];
+    try {
+      const asked = [
+        await call(diff, '--pending', ...to),
+        await call(get, '--type', 'cds', '--name', 'web', ...to),
+        await call(clients, ...to),
+        await call(history, ...to),
+      ];
+      for (const { code, out } of asked) {
+        expect(code).to.equal(0);
+        for (const name of names) expect(out).to.include(`"${name}"`);
+      }
+    } finally {
+      await paged.value.close();
+    }
   });
 
   it('explain prints the match and why others do not match; 0', async () => {

@@ -1,7 +1,7 @@
 import { statSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { join } from 'node:path';
-import { create, toBinary } from '@bufbuild/protobuf';
+import { create, fromBinary, toBinary } from '@bufbuild/protobuf';
 import { expect } from 'chai';
 import { EVERY_CLIENT } from '../../src/admin/ports.ts';
 import { adminRoutes } from '../../src/admin/rpc.ts';
@@ -13,7 +13,6 @@ import {
 import type { ClientStatusQuery } from '../../src/inspect/client-configs.ts';
 import { ALL_CLIENTS } from '../../src/inspect/client-status-scope.ts';
 import { fail, ok, type Result } from '../../src/model/result.ts';
-import { decodedResponse } from '../../src/wire/client-status.ts';
 import { Code, type GrpcStatus } from '../../src/wire/grpc-status.ts';
 import { clientStatusRoutes } from '../../src/workers/client-status-rpc.ts';
 import { listenPrivately, type PrivateService } from '../../src/workers/private-listener.ts';
@@ -51,7 +50,7 @@ describe('what the primary asks a worker', () => {
     return { path, bugs, close, client: new WorkerClient(path, timeoutMs) };
   }
 
-  const admin = { routes: adminRoutes(fakeInspector(), () => {}, { bounded: false }) };
+  const admin = { routes: adminRoutes(fakeInspector(), () => {}) };
 
   it('is on a socket that only this user can reach, in the place of one that was left behind', async () => {
     const { path, close } = await start(admin);
@@ -96,7 +95,7 @@ describe('what the primary asks a worker', () => {
         throw new Error('a bug');
       },
     });
-    const { client: asking } = await start({ routes: adminRoutes(broken, () => {}, { bounded: false }) });
+    const { client: asking } = await start({ routes: adminRoutes(broken, () => {}) });
     expect(codeOf(await asking.summary())).to.equal(Code.INTERNAL);
   });
 
@@ -116,7 +115,11 @@ describe('what the primary asks a worker', () => {
     const answered = await client.configs({ scope: { kind: 'identity', identity }, request, maxBytes: 77 });
     expect(answered.ok ? Buffer.concat(answered.value) : answered).to.deep.equal(Buffer.concat(pieces));
     expect(
-      answered.ok ? decodedResponse(answered.value).config.map(({ clientScope }) => clientScope) : [],
+      answered.ok
+        ? fromBinary(ClientStatusResponseSchema, Buffer.concat(answered.value)).config.map(
+            ({ clientScope }) => clientScope,
+          )
+        : [],
     ).to.deep.equal(['one', 'two']);
     const refused = await client.configs({ scope: ALL_CLIENTS, request, maxBytes: 0 });
     expect(refused).to.deep.equal(fail({ code: Code.RESOURCE_EXHAUSTED, message: 'too large' }));
@@ -147,10 +150,7 @@ describe('what the primary asks a worker', () => {
     const silent = () => new Promise<never>(() => {});
     const pages = new Map([['/metrics', silent]]);
     const inspector = fakeInspector({ status: silent });
-    const { client } = await start(
-      { routes: adminRoutes(inspector, () => {}, { bounded: false }), pages },
-      50,
-    );
+    const { client } = await start({ routes: adminRoutes(inspector, () => {}), pages }, 50);
     expect(codeOf(await client.summary())).to.equal(Code.DEADLINE_EXCEEDED);
     expect(codeOf(await client.series())).to.equal(Code.DEADLINE_EXCEEDED);
   });
@@ -167,7 +167,7 @@ describe('what the primary asks a worker', () => {
       return new Promise<never>(() => {});
     };
     const { client, close, bugs } = await start({
-      routes: adminRoutes(fakeInspector({ status: silent }), () => {}, { bounded: false }),
+      routes: adminRoutes(fakeInspector({ status: silent }), () => {}),
       pages: new Map([['/metrics', silent]]),
     });
     const answers = [client.summary(), client.series()];

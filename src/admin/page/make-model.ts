@@ -1,5 +1,6 @@
-import type { Change } from '../../gen/distributary/admin/v1/changes_pb.ts';
+import { type Change, HistoryResponseSchema } from '../../gen/distributary/admin/v1/changes_pb.ts';
 import type { Clock } from '../../model/clock.ts';
+import { collected } from '../answers.ts';
 import type { Plain } from '../plain.ts';
 import type { Inspector } from '../ports.ts';
 import type { PageModel } from './model.ts';
@@ -33,18 +34,19 @@ export class ModelMaker {
       classes,
       facts: page.facts(),
       now: this.#clock.now(),
-      changes: this.#changes(),
+      changes: await this.#changes(),
       lines: page.lines(),
       upstreamOf: (type, selector) => page.upstreamOf(type, selector),
     });
   }
 
-  #changes(): readonly Plain<Change>[] {
+  async #changes(): Promise<readonly Plain<Change>[]> {
     const { changes } = this.#inspector;
     const now = this.#clock.monotonic();
-    const { revision } = changes.history({ type: undefined, name: '', limit: 0 });
+    const { revision } = changes;
     if (revision !== this.#history.revision || now - this.#history.at >= settlesWithinMs) {
-      const history = changes.history({ type: undefined, name: '', limit: eventsKept });
+      const listed = changes.history({ type: undefined, name: '', limit: eventsKept });
+      const history = await collected(HistoryResponseSchema, listed);
       this.#history = { at: now, revision, changes: history.changes };
     }
     return this.#history.changes;

@@ -55,6 +55,7 @@ export type Memory = z.infer<typeof memory>;
 const blocked = z.object({ cpu: z.number(), wall: z.number() });
 /** The longest time without a turn of the event loop, in milliseconds; `cpu`: what its thread has used of it. */
 export type Blocked = z.infer<typeof blocked>;
+const workerPids = z.object({ workers: z.array(z.object({ pid: z.number() })) });
 const logLine = z.looseObject({ level: z.string(), time: z.iso.datetime(), message: z.string() });
 export type LogLine = z.infer<typeof logLine>;
 
@@ -135,10 +136,20 @@ export class RelayProcess implements AsyncDisposable {
     };
   }
 
-  /** The longest time that its event loop was blocked since this was asked the last time. */
-  async blocked(): Promise<Blocked> {
-    const [answer] = await this.#answersOf('blocked ', [this.pid]);
-    return blocked.parse(answer);
+  /** The longest time that its event loop was blocked since this was asked the last time; `pids`: of its processes. */
+  async blocked(pids: readonly number[] = [this.pid]): Promise<Blocked> {
+    const all = (await this.#answersOf('blocked ', pids)).map((answer) => blocked.parse(answer));
+    return {
+      cpu: Math.max(...all.map(({ cpu }) => cpu)),
+      wall: Math.max(...all.map(({ wall }) => wall)),
+    };
+  }
+
+  /** Of itself and of its workers. */
+  async pids(): Promise<readonly number[]> {
+    const { body } = await this.rpc('distributary.admin.v1.AdminService/Status', {});
+    const { workers } = workerPids.parse(JSON.parse(body));
+    return [this.pid, ...workers.map(({ pid }) => pid)];
   }
 
   /** What the probes in these processes write when they are asked. */

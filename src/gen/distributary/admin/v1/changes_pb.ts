@@ -10,7 +10,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file distributary/admin/v1/changes.proto.
  */
 export const file_distributary_admin_v1_changes: GenFile = /*@__PURE__*/
-  fileDesc("CiNkaXN0cmlidXRhcnkvYWRtaW4vdjEvY2hhbmdlcy5wcm90bxIVZGlzdHJpYnV0YXJ5LmFkbWluLnYxIksKDkhpc3RvcnlSZXF1ZXN0EgwKBHR5cGUYASABKAkSDAoEbmFtZRgCIAEoCRINCgVsaW1pdBgDIAEoDRIOCgZiZWZvcmUYBCABKA0iaAoPSGlzdG9yeVJlc3BvbnNlEi4KB2NoYW5nZXMYASADKAsyHS5kaXN0cmlidXRhcnkuYWRtaW4udjEuQ2hhbmdlEhAKCHJldmlzaW9uGAIgASgNEhMKC25leHRfYmVmb3JlGAMgASgNIrICCgZDaGFuZ2USEAoIcmV2aXNpb24YASABKA0SDQoFc2luY2UYAiABKAkSEAoIdXBzdHJlYW0YAyABKAkSDAoEdHlwZRgEIAEoCRINCgVhZGRlZBgFIAEoDRIPCgdjaGFuZ2VkGAYgASgNEg8KB3JlbW92ZWQYByABKA0SMQoFbmFtZXMYCCADKAsyIi5kaXN0cmlidXRhcnkuYWRtaW4udjEuQ2hhbmdlZE5hbWUSDQoFYnl0ZXMYCSABKAQSDgoGYm9kaWVzGAogASgIEg8KB3ZlcmRpY3QYCyABKAkSEAoIcmVsZWFzZWQYDCABKAkSDgoGcmVhc29uGA0gASgJEhgKEGNhbmFyaWVzX3NlY29uZHMYDiABKAESFwoPY2xpZW50c19zZWNvbmRzGA8gASgBIjoKC0NoYW5nZWROYW1lEgwKBG5hbWUYASABKAkSDgoGY2hhbmdlGAIgASgJEg0KBWJ5dGVzGAMgASgEIpoBCghEaWZmU2lkZRISCghyZXZpc2lvbhgBIAEoDUgAEhIKCHJlbGVhc2VkGAIgASgISAASEQoHcGVuZGluZxgDIAEoCEgAEhAKBmNsaWVudBgEIAEoCUgAEjsKCnBhcmFtZXRlcnMYBSABKAsyJS5kaXN0cmlidXRhcnkuYWRtaW4udjEuRGlmZlBhcmFtZXRlcnNIAEIECgJvZiKCAQoORGlmZlBhcmFtZXRlcnMSQQoGdmFsdWVzGAEgAygLMjEuZGlzdHJpYnV0YXJ5LmFkbWluLnYxLkRpZmZQYXJhbWV0ZXJzLlZhbHVlc0VudHJ5Gi0KC1ZhbHVlc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEihQEKC0RpZmZSZXF1ZXN0Ei0KBGZyb20YASABKAsyHy5kaXN0cmlidXRhcnkuYWRtaW4udjEuRGlmZlNpZGUSKwoCdG8YAiABKAsyHy5kaXN0cmlidXRhcnkuYWRtaW4udjEuRGlmZlNpZGUSDAoEdHlwZRgDIAEoCRIMCgRuYW1lGAQgASgJIlkKDERpZmZSZXNwb25zZRI6CgtkaWZmZXJlbmNlcxgBIAMoCzIlLmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5OYW1lRGlmZmVyZW5jZRINCgV0b3RhbBgCIAEoDSJ4Cg5OYW1lRGlmZmVyZW5jZRIMCgR0eXBlGAEgASgJEgwKBG5hbWUYAiABKAkSDgoGY2hhbmdlGAMgASgJEjoKCHZhcmlhbnRzGAQgAygLMiguZGlzdHJpYnV0YXJ5LmFkbWluLnYxLlZhcmlhbnREaWZmZXJlbmNlIkYKEVZhcmlhbnREaWZmZXJlbmNlEhMKC2NvbnN0cmFpbnRzGAEgASgJEg4KBmNoYW5nZRgCIAEoCRIMCgR5YW1sGAMgASgJIk0KD1JvbGxiYWNrUmVxdWVzdBIKCgJ0bxgBIAEoDRIOCgZyZWFzb24YAiABKAkSEAoIdXBzdHJlYW0YAyABKAkSDAoEdHlwZRgEIAEoCSI1ChBSb2xsYmFja1Jlc3BvbnNlEhAKCHJldmlzaW9uGAEgASgNEg8KB2NoYW5nZWQYAiABKA1iBnByb3RvMw");
+  fileDesc("CiNkaXN0cmlidXRhcnkvYWRtaW4vdjEvY2hhbmdlcy5wcm90bxIVZGlzdHJpYnV0YXJ5LmFkbWluLnYxIksKDkhpc3RvcnlSZXF1ZXN0EgwKBHR5cGUYASABKAkSDAoEbmFtZRgCIAEoCRINCgVsaW1pdBgDIAEoDRIOCgZiZWZvcmUYBCABKA0iewoPSGlzdG9yeVJlc3BvbnNlEi4KB2NoYW5nZXMYASADKAsyHS5kaXN0cmlidXRhcnkuYWRtaW4udjEuQ2hhbmdlEhAKCHJldmlzaW9uGAIgASgNEhMKC25leHRfYmVmb3JlGAMgASgNEhEKCXRydW5jYXRlZBgEIAEoCCKyAgoGQ2hhbmdlEhAKCHJldmlzaW9uGAEgASgNEg0KBXNpbmNlGAIgASgJEhAKCHVwc3RyZWFtGAMgASgJEgwKBHR5cGUYBCABKAkSDQoFYWRkZWQYBSABKA0SDwoHY2hhbmdlZBgGIAEoDRIPCgdyZW1vdmVkGAcgASgNEjEKBW5hbWVzGAggAygLMiIuZGlzdHJpYnV0YXJ5LmFkbWluLnYxLkNoYW5nZWROYW1lEg0KBWJ5dGVzGAkgASgEEg4KBmJvZGllcxgKIAEoCBIPCgd2ZXJkaWN0GAsgASgJEhAKCHJlbGVhc2VkGAwgASgJEg4KBnJlYXNvbhgNIAEoCRIYChBjYW5hcmllc19zZWNvbmRzGA4gASgBEhcKD2NsaWVudHNfc2Vjb25kcxgPIAEoASI6CgtDaGFuZ2VkTmFtZRIMCgRuYW1lGAEgASgJEg4KBmNoYW5nZRgCIAEoCRINCgVieXRlcxgDIAEoBCKaAQoIRGlmZlNpZGUSEgoIcmV2aXNpb24YASABKA1IABISCghyZWxlYXNlZBgCIAEoCEgAEhEKB3BlbmRpbmcYAyABKAhIABIQCgZjbGllbnQYBCABKAlIABI7CgpwYXJhbWV0ZXJzGAUgASgLMiUuZGlzdHJpYnV0YXJ5LmFkbWluLnYxLkRpZmZQYXJhbWV0ZXJzSABCBAoCb2YiggEKDkRpZmZQYXJhbWV0ZXJzEkEKBnZhbHVlcxgBIAMoCzIxLmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5EaWZmUGFyYW1ldGVycy5WYWx1ZXNFbnRyeRotCgtWYWx1ZXNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBIpUBCgtEaWZmUmVxdWVzdBItCgRmcm9tGAEgASgLMh8uZGlzdHJpYnV0YXJ5LmFkbWluLnYxLkRpZmZTaWRlEisKAnRvGAIgASgLMh8uZGlzdHJpYnV0YXJ5LmFkbWluLnYxLkRpZmZTaWRlEgwKBHR5cGUYAyABKAkSDAoEbmFtZRgEIAEoCRIOCgZvZmZzZXQYBSABKA0igQEKDERpZmZSZXNwb25zZRI6CgtkaWZmZXJlbmNlcxgBIAMoCzIlLmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5OYW1lRGlmZmVyZW5jZRINCgV0b3RhbBgCIAEoDRITCgtuZXh0X29mZnNldBgDIAEoDRIRCgl0cnVuY2F0ZWQYBCABKAgieAoOTmFtZURpZmZlcmVuY2USDAoEdHlwZRgBIAEoCRIMCgRuYW1lGAIgASgJEg4KBmNoYW5nZRgDIAEoCRI6Cgh2YXJpYW50cxgEIAMoCzIoLmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5WYXJpYW50RGlmZmVyZW5jZSJGChFWYXJpYW50RGlmZmVyZW5jZRITCgtjb25zdHJhaW50cxgBIAEoCRIOCgZjaGFuZ2UYAiABKAkSDAoEeWFtbBgDIAEoCSJNCg9Sb2xsYmFja1JlcXVlc3QSCgoCdG8YASABKA0SDgoGcmVhc29uGAIgASgJEhAKCHVwc3RyZWFtGAMgASgJEgwKBHR5cGUYBCABKAkiNQoQUm9sbGJhY2tSZXNwb25zZRIQCghyZXZpc2lvbhgBIAEoDRIPCgdjaGFuZ2VkGAIgASgNYgZwcm90bzM");
 
 /**
  * @generated from message distributary.admin.v1.HistoryRequest
@@ -76,6 +76,13 @@ export type HistoryResponse = Message<"distributary.admin.v1.HistoryResponse"> &
    * @generated from field: uint32 next_before = 3;
    */
   nextBefore: number;
+
+  /**
+   * A change is larger than an answer: it is shown without its names.
+   *
+   * @generated from field: bool truncated = 4;
+   */
+  truncated: boolean;
 };
 
 /**
@@ -330,6 +337,13 @@ export type DiffRequest = Message<"distributary.admin.v1.DiffRequest"> & {
    * @generated from field: string name = 4;
    */
   name: string;
+
+  /**
+   * So many differences are left out, the first ones.
+   *
+   * @generated from field: uint32 offset = 5;
+   */
+  offset: number;
 };
 
 /**
@@ -349,11 +363,25 @@ export type DiffResponse = Message<"distributary.admin.v1.DiffResponse"> & {
   differences: NameDifference[];
 
   /**
-   * How many there are: at most 10,000, and 8 MiB, are listed.
+   * How many there are: at most 10,000, and 8 MiB, are in an answer.
    *
    * @generated from field: uint32 total = 2;
    */
   total: number;
+
+  /**
+   * Where to go on; 0: these are all.
+   *
+   * @generated from field: uint32 next_offset = 3;
+   */
+  nextOffset: number;
+
+  /**
+   * A difference is larger than an answer: it is shown without its fields.
+   *
+   * @generated from field: bool truncated = 4;
+   */
+  truncated: boolean;
 };
 
 /**
@@ -420,7 +448,8 @@ export type VariantDifference = Message<"distributary.admin.v1.VariantDifference
   change: string;
 
   /**
-   * Path of a field → { from, to }.
+   * Path of a field → { from, to }. At most 10,000 fields and about 4 MiB; a comment at the end says how
+   * many more there are.
    *
    * @generated from field: string yaml = 3;
    */

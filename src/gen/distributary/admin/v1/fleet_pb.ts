@@ -10,7 +10,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file distributary/admin/v1/fleet.proto.
  */
 export const file_distributary_admin_v1_fleet: GenFile = /*@__PURE__*/
-  fileDesc("CiFkaXN0cmlidXRhcnkvYWRtaW4vdjEvZmxlZXQucHJvdG8SFWRpc3RyaWJ1dGFyeS5hZG1pbi52MSIUChJMaXN0Q2xhc3Nlc1JlcXVlc3QioQEKE0xpc3RDbGFzc2VzUmVzcG9uc2USMwoHY2xhc3NlcxgBIAMoCzIiLmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5DbGllbnRDbGFzcxINCgV0b3RhbBgCIAEoDRIPCgdzdHJlYW1zGAMgASgNEjUKCHByb2JsZW1zGAQgAygLMiMuZGlzdHJpYnV0YXJ5LmFkbWluLnYxLkNsYXNzUHJvYmxlbSKzAgoLQ2xpZW50Q2xhc3MSCgoCaWQYASABKAkSRgoKcGFyYW1ldGVycxgCIAMoCzIyLmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5DbGllbnRDbGFzcy5QYXJhbWV0ZXJzRW50cnkSEgoKcmVzdHJpY3RlZBgDIAEoCBIPCgdzdHJlYW1zGAQgASgNEhEKCXJlamVjdGluZxgFIAEoDRIWCg51bmFja25vd2xlZGdlZBgGIAEoDRIMCgRsYXRlGAcgASgNEj8KDXN1YnNjcmlwdGlvbnMYCCADKAsyKC5kaXN0cmlidXRhcnkuYWRtaW4udjEuQ2xhc3NTdWJzY3JpcHRpb24aMQoPUGFyYW1ldGVyc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEiLwoRQ2xhc3NTdWJzY3JpcHRpb24SDAoEdHlwZRgBIAEoCRIMCgRuYW1lGAIgASgJIpECCgxDbGFzc1Byb2JsZW0SDAoEa2luZBgBIAEoCRIMCgR0eXBlGAIgASgJEgwKBG5hbWUYAyABKAkSDQoFY2xhc3MYBCABKAkSRwoKcGFyYW1ldGVycxgFIAMoCzIzLmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5DbGFzc1Byb2JsZW0uUGFyYW1ldGVyc0VudHJ5Eg8KB2NsaWVudHMYBiABKA0SDQoFc2luY2UYByABKAkSDQoFZXJyb3IYCCABKAkSDwoHdmVyc2lvbhgJIAEoCRIMCgR3aGF0GAogASgJGjEKD1BhcmFtZXRlcnNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBIlMKEkxpc3RNYXRjaGVzUmVxdWVzdBIMCgR0eXBlGAEgASgJEgwKBG5hbWUYAiABKAkSEQoJcGFnZV9zaXplGAMgASgNEg4KBm9mZnNldBgEIAEoDSK3AQoTTGlzdE1hdGNoZXNSZXNwb25zZRJACg5wYXJhbWV0ZXJfc2V0cxgBIAMoCzIoLmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5NYXRjaGVkUGFyYW1ldGVycxIxCgVuYW1lcxgCIAMoCzIiLmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5NYXRjaGVkTmFtZRINCgV0b3RhbBgDIAEoDRIcChR0b3RhbF9wYXJhbWV0ZXJfc2V0cxgEIAEoDSKlAQoRTWF0Y2hlZFBhcmFtZXRlcnMSTAoKcGFyYW1ldGVycxgBIAMoCzI4LmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5NYXRjaGVkUGFyYW1ldGVycy5QYXJhbWV0ZXJzRW50cnkSDwoHc3RyZWFtcxgCIAEoDRoxCg9QYXJhbWV0ZXJzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ASJKCgtNYXRjaGVkTmFtZRIMCgRuYW1lGAEgASgJEi0KB21hdGNoZXMYAiADKAsyHC5kaXN0cmlidXRhcnkuYWRtaW4udjEuTWF0Y2gicgoFTWF0Y2gSDQoFc3RhdGUYASABKAkSDwoHY29udGVudBgCIAEoCRITCgtjb25zdHJhaW50cxgDIAEoCRIPCgd2ZXJzaW9uGAQgASgJEhEKCWFtYmlndW91cxgFIAEoCBIQCghyZWplY3RlZBgGIAEoDSItChBHZXRDbGllbnRSZXF1ZXN0EgoKAmlkGAEgASgJEg0KBWxpbWl0GAIgASgNIs8CChFHZXRDbGllbnRSZXNwb25zZRIKCgJpZBgBIAEoCRIPCgdub2RlX2lkGAIgASgJEhQKDG5vZGVfY2x1c3RlchgDIAEoCRIMCgRwZWVyGAQgASgJEhEKCXRyYW5zcG9ydBgFIAEoCRIPCgdzZXJ2aWNlGAYgASgJEg0KBWNsYXNzGAcgASgJEkwKCnBhcmFtZXRlcnMYCCADKAsyOC5kaXN0cmlidXRhcnkuYWRtaW4udjEuR2V0Q2xpZW50UmVzcG9uc2UuUGFyYW1ldGVyc0VudHJ5EjYKCGhvbGRpbmdzGAkgAygLMiQuZGlzdHJpYnV0YXJ5LmFkbWluLnYxLkNsaWVudEhvbGRpbmcSDQoFdG90YWwYCiABKA0aMQoPUGFyYW1ldGVyc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEinQEKDUNsaWVudEhvbGRpbmcSDAoEdHlwZRgBIAEoCRIMCgRuYW1lGAIgASgJEg0KBXN0YXRlGAMgASgJEgwKBHNlbnQYBCABKAkSEwoLY29uc3RyYWludHMYBSABKAkSDwoHdmVyc2lvbhgGIAEoCRINCgVzaW5jZRgHIAEoCRIPCgdjdXJyZW50GAggASgIEg0KBWVycm9yGAkgASgJYgZwcm90bzM");
+  fileDesc("CiFkaXN0cmlidXRhcnkvYWRtaW4vdjEvZmxlZXQucHJvdG8SFWRpc3RyaWJ1dGFyeS5hZG1pbi52MSIUChJMaXN0Q2xhc3Nlc1JlcXVlc3QitAEKE0xpc3RDbGFzc2VzUmVzcG9uc2USMwoHY2xhc3NlcxgBIAMoCzIiLmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5DbGllbnRDbGFzcxINCgV0b3RhbBgCIAEoDRIPCgdzdHJlYW1zGAMgASgNEjUKCHByb2JsZW1zGAQgAygLMiMuZGlzdHJpYnV0YXJ5LmFkbWluLnYxLkNsYXNzUHJvYmxlbRIRCgl0cnVuY2F0ZWQYBSABKAgiswIKC0NsaWVudENsYXNzEgoKAmlkGAEgASgJEkYKCnBhcmFtZXRlcnMYAiADKAsyMi5kaXN0cmlidXRhcnkuYWRtaW4udjEuQ2xpZW50Q2xhc3MuUGFyYW1ldGVyc0VudHJ5EhIKCnJlc3RyaWN0ZWQYAyABKAgSDwoHc3RyZWFtcxgEIAEoDRIRCglyZWplY3RpbmcYBSABKA0SFgoOdW5hY2tub3dsZWRnZWQYBiABKA0SDAoEbGF0ZRgHIAEoDRI/Cg1zdWJzY3JpcHRpb25zGAggAygLMiguZGlzdHJpYnV0YXJ5LmFkbWluLnYxLkNsYXNzU3Vic2NyaXB0aW9uGjEKD1BhcmFtZXRlcnNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBIi8KEUNsYXNzU3Vic2NyaXB0aW9uEgwKBHR5cGUYASABKAkSDAoEbmFtZRgCIAEoCSKRAgoMQ2xhc3NQcm9ibGVtEgwKBGtpbmQYASABKAkSDAoEdHlwZRgCIAEoCRIMCgRuYW1lGAMgASgJEg0KBWNsYXNzGAQgASgJEkcKCnBhcmFtZXRlcnMYBSADKAsyMy5kaXN0cmlidXRhcnkuYWRtaW4udjEuQ2xhc3NQcm9ibGVtLlBhcmFtZXRlcnNFbnRyeRIPCgdjbGllbnRzGAYgASgNEg0KBXNpbmNlGAcgASgJEg0KBWVycm9yGAggASgJEg8KB3ZlcnNpb24YCSABKAkSDAoEd2hhdBgKIAEoCRoxCg9QYXJhbWV0ZXJzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ASJTChJMaXN0TWF0Y2hlc1JlcXVlc3QSDAoEdHlwZRgBIAEoCRIMCgRuYW1lGAIgASgJEhEKCXBhZ2Vfc2l6ZRgDIAEoDRIOCgZvZmZzZXQYBCABKA0iygEKE0xpc3RNYXRjaGVzUmVzcG9uc2USQAoOcGFyYW1ldGVyX3NldHMYASADKAsyKC5kaXN0cmlidXRhcnkuYWRtaW4udjEuTWF0Y2hlZFBhcmFtZXRlcnMSMQoFbmFtZXMYAiADKAsyIi5kaXN0cmlidXRhcnkuYWRtaW4udjEuTWF0Y2hlZE5hbWUSDQoFdG90YWwYAyABKA0SHAoUdG90YWxfcGFyYW1ldGVyX3NldHMYBCABKA0SEQoJdHJ1bmNhdGVkGAUgASgIIqUBChFNYXRjaGVkUGFyYW1ldGVycxJMCgpwYXJhbWV0ZXJzGAEgAygLMjguZGlzdHJpYnV0YXJ5LmFkbWluLnYxLk1hdGNoZWRQYXJhbWV0ZXJzLlBhcmFtZXRlcnNFbnRyeRIPCgdzdHJlYW1zGAIgASgNGjEKD1BhcmFtZXRlcnNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBIkoKC01hdGNoZWROYW1lEgwKBG5hbWUYASABKAkSLQoHbWF0Y2hlcxgCIAMoCzIcLmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5NYXRjaCJyCgVNYXRjaBINCgVzdGF0ZRgBIAEoCRIPCgdjb250ZW50GAIgASgJEhMKC2NvbnN0cmFpbnRzGAMgASgJEg8KB3ZlcnNpb24YBCABKAkSEQoJYW1iaWd1b3VzGAUgASgIEhAKCHJlamVjdGVkGAYgASgNIj0KEEdldENsaWVudFJlcXVlc3QSCgoCaWQYASABKAkSDQoFbGltaXQYAiABKA0SDgoGb2Zmc2V0GAMgASgNIvcCChFHZXRDbGllbnRSZXNwb25zZRIKCgJpZBgBIAEoCRIPCgdub2RlX2lkGAIgASgJEhQKDG5vZGVfY2x1c3RlchgDIAEoCRIMCgRwZWVyGAQgASgJEhEKCXRyYW5zcG9ydBgFIAEoCRIPCgdzZXJ2aWNlGAYgASgJEg0KBWNsYXNzGAcgASgJEkwKCnBhcmFtZXRlcnMYCCADKAsyOC5kaXN0cmlidXRhcnkuYWRtaW4udjEuR2V0Q2xpZW50UmVzcG9uc2UuUGFyYW1ldGVyc0VudHJ5EjYKCGhvbGRpbmdzGAkgAygLMiQuZGlzdHJpYnV0YXJ5LmFkbWluLnYxLkNsaWVudEhvbGRpbmcSDQoFdG90YWwYCiABKA0SEwoLbmV4dF9vZmZzZXQYCyABKA0SEQoJdHJ1bmNhdGVkGAwgASgIGjEKD1BhcmFtZXRlcnNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBIp0BCg1DbGllbnRIb2xkaW5nEgwKBHR5cGUYASABKAkSDAoEbmFtZRgCIAEoCRINCgVzdGF0ZRgDIAEoCRIMCgRzZW50GAQgASgJEhMKC2NvbnN0cmFpbnRzGAUgASgJEg8KB3ZlcnNpb24YBiABKAkSDQoFc2luY2UYByABKAkSDwoHY3VycmVudBgIIAEoCBINCgVlcnJvchgJIAEoCWIGcHJvdG8z");
 
 /**
  * @generated from message distributary.admin.v1.ListClassesRequest
@@ -30,7 +30,7 @@ export const ListClassesRequestSchema: GenMessage<ListClassesRequest> = /*@__PUR
  */
 export type ListClassesResponse = Message<"distributary.admin.v1.ListClassesResponse"> & {
   /**
-   * Those with the most streams, at most 500.
+   * Those with the most streams, at most 500 and 2 MiB.
    *
    * @generated from field: repeated distributary.admin.v1.ClientClass classes = 1;
    */
@@ -51,11 +51,18 @@ export type ListClassesResponse = Message<"distributary.admin.v1.ListClassesResp
   streams: number;
 
   /**
-   * What is wrong at clients: of each kind at most 100, those with the most streams first.
+   * What is wrong at clients: of each kind at most 100, and 2 MiB, those with the most streams first.
    *
    * @generated from field: repeated distributary.admin.v1.ClassProblem problems = 4;
    */
   problems: ClassProblem[];
+
+  /**
+   * It would have more than 8 MiB: lists are cut.
+   *
+   * @generated from field: bool truncated = 5;
+   */
+  truncated: boolean;
 };
 
 /**
@@ -302,6 +309,13 @@ export type ListMatchesResponse = Message<"distributary.admin.v1.ListMatchesResp
    * @generated from field: uint32 total_parameter_sets = 4;
    */
   totalParameterSets: number;
+
+  /**
+   * It would have more than 8 MiB: go on after the names that are there.
+   *
+   * @generated from field: bool truncated = 5;
+   */
+  truncated: boolean;
 };
 
 /**
@@ -419,11 +433,18 @@ export type GetClientRequest = Message<"distributary.admin.v1.GetClientRequest">
   id: string;
 
   /**
-   * At most so many holdings, those that are not acknowledged first; 0: 500.
+   * At most so many holdings, those that are not acknowledged first; 0: 500. At most 10,000.
    *
    * @generated from field: uint32 limit = 2;
    */
   limit: number;
+
+  /**
+   * So many holdings are left out, those that would be listed first.
+   *
+   * @generated from field: uint32 offset = 3;
+   */
+  offset: number;
 };
 
 /**
@@ -492,6 +513,18 @@ export type GetClientResponse = Message<"distributary.admin.v1.GetClientResponse
    * @generated from field: uint32 total = 10;
    */
   total: number;
+
+  /**
+   * Where to go on: an answer has at most 8 MiB. 0: these are all.
+   *
+   * @generated from field: uint32 next_offset = 11;
+   */
+  nextOffset: number;
+
+  /**
+   * @generated from field: bool truncated = 12;
+   */
+  truncated: boolean;
 };
 
 /**
