@@ -75,6 +75,8 @@ describe('commands about clients and resources', function () {
         total: 0,
         matching: 0,
         next_offset: 0,
+        rejecting: 0,
+        truncated: false,
       });
     });
 

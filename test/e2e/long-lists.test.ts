@@ -14,7 +14,7 @@ const MB = 1 << 20;
 const admin = 'distributary.admin.v1.AdminService';
 const csds = 'envoy.service.status.v3.ClientStatusDiscoveryService/FetchClientStatus';
 /** What the bound of 5 ms leaves for a row, for garbage collection and for a machine that does something else too. */
-const longestTurnMs = 20;
+const longestTurnMs = 40;
 const callsAtOnce = 20;
 
 /** In JSON each character of the id takes six. */
