@@ -1,3 +1,5 @@
+import { printable } from '../model/printable.ts';
+
 /** Text that is HTML already. */
 export class Html {
   readonly text: string;
@@ -17,7 +19,10 @@ const escapes: ReadonlyMap<string, string> = new Map([
 
 type Part = Html | string | number | readonly Html[];
 
-/** Escapes every value that is not Html, because names and errors come from peers. Attributes must be in quotes. */
+/**
+ * Escapes every value that is not Html, because names and errors come from peers; control characters and marks of
+ * direction too. Attributes must be in quotes.
+ */
 export function html(strings: TemplateStringsArray, ...parts: readonly Part[]): Html {
   const texts = parts.map(render);
   return new Html(strings.map((text, index) => text + (texts[index] ?? '')).join(''));
@@ -26,5 +31,5 @@ export function html(strings: TemplateStringsArray, ...parts: readonly Part[]): 
 function render(part: Part): string {
   if (part instanceof Html) return part.text;
   if (typeof part === 'object') return part.map(({ text }) => text).join('');
-  return String(part).replaceAll(/[&<>"']/g, (character) => escapes.get(character) ?? '');
+  return printable(String(part)).replaceAll(/[&<>"']/g, (character) => escapes.get(character) ?? '');
 }

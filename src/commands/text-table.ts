@@ -25,7 +25,10 @@ export function textTable(
 ): string {
   const lines = [heads, ...rows].map((row) => row.map(readCell));
   const widths = heads.map((_, column) =>
-    Math.min(widestColumn, Math.max(...lines.map((line) => line[column]?.text.length ?? 0))),
+    lines.reduce(
+      (widest, line) => Math.min(widestColumn, Math.max(widest, line[column]?.text.length ?? 0)),
+      0,
+    ),
   );
   return lines.map((line) => lineText(line, widths, paint)).join('\n');
 }

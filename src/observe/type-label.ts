@@ -1,4 +1,5 @@
 import type { TypeUrl } from '../model/brand.ts';
+import { printable } from '../model/printable.ts';
 import { longestTypeUrl, typeInfo } from '../model/types.ts';
 
 /**
@@ -18,10 +19,11 @@ export class TypeLabels {
 
   of(type: TypeUrl): string {
     const { short } = typeInfo(type);
-    if (short !== type || this.#unknown.has(type)) return short;
+    if (short !== type) return short;
+    if (this.#unknown.has(type)) return printable(short);
     const isTooMany = this.#unknown.size >= mostUnknown;
     if (isTooMany || type === '' || type.length > longestTypeUrl) return OTHER_TYPES;
     this.#unknown.add(type);
-    return short;
+    return printable(short);
   }
 }

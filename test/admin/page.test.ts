@@ -87,6 +87,7 @@ describe('status page without scripts', () => {
     expect(body).not.to.include('<script>alert').and.not.to.include('<b>');
     expect(body).to.include('&lt;script&gt;alert(1)&lt;/script&gt;');
     expect(html`<a title="${`"'<>&`}">`.text).to.equal('<a title="&quot;&#39;&lt;&gt;&amp;">');
+    expect(html`<td>${'a\u001b[2J\u0007b\u202ec'}</td>`.text).to.equal('<td>a [2J b\\u{202e}c</td>');
   });
 
   it('loads nothing from elsewhere, and its policy allows its own script and style only', () => {

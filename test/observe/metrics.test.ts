@@ -193,7 +193,7 @@ describe('metrics', () => {
     const metrics = new Metrics();
     metrics.requests(typeUrl('a/"\n\\'), 'ack').inc();
     const [line] = samples(await metrics.text(), 'distributary_downstream_requests_total');
-    expect(line).to.equal(String.raw`distributary_downstream_requests_total{type="a/\"\n\\",kind="ack"} 1`);
+    expect(line).to.equal(String.raw`distributary_downstream_requests_total{type="a/\" \\",kind="ack"} 1`);
   });
 
   it("include the process's and the event loop's when asked", async () => {
