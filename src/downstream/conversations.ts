@@ -12,6 +12,9 @@ export interface Participant {
   resumeWaiting(): void;
 }
 
+/** Each of them looks at all others when it ends. Further streams of the client wait for these no more. */
+const mostParticipants = 1000;
+
 const refers = ({ info }: TypeStream): boolean => referringTypes.has(info.short);
 
 /** What one client is told, on one ADS stream or on streams of single types. */
@@ -70,19 +73,20 @@ export class Conversations {
 
   join(participant: Participant, account: Account, nodeId: string): Conversation {
     const ofPeer = this.#all.get(account) ?? new Map<string, Conversation>();
-    const conversation = ofPeer.get(nodeId) ?? new Conversation();
+    const known = ofPeer.get(nodeId);
+    const isFull = (known?.participants.size ?? 0) >= mostParticipants;
+    const conversation = known === undefined || isFull ? new Conversation() : known;
     this.#all.set(account, ofPeer.set(nodeId, conversation));
     conversation.add(participant);
     return conversation;
   }
 
-  leave(participant: Participant, account: Account, nodeId: string): void {
-    const ofPeer = this.#all.get(account);
-    const conversation = ofPeer?.get(nodeId);
-    if (conversation === undefined) return;
+  leave(conversation: Conversation, participant: Participant, account: Account, nodeId: string): void {
     conversation.remove(participant);
-    if (conversation.participants.size > 0) return;
-    ofPeer?.delete(nodeId);
-    if (ofPeer?.size === 0) this.#all.delete(account);
+    const ofPeer = this.#all.get(account);
+    // One that was full is not there any more.
+    if (ofPeer?.get(nodeId) !== conversation || conversation.participants.size > 0) return;
+    ofPeer.delete(nodeId);
+    if (ofPeer.size === 0) this.#all.delete(account);
   }
 }

@@ -168,7 +168,7 @@ export class XdsStream implements StreamHandler, OrderedStream, Participant {
   }
 
   #leave(): void {
-    if (this.#joinedAs !== undefined) this.#conversations.leave(this, ...this.#joinedAs);
+    if (this.#joinedAs !== undefined) this.#conversations.leave(this.#conversation, this, ...this.#joinedAs);
     this.#resumeOthers();
     for (const type of this.#types.splice(0)) type.close();
   }

@@ -1,6 +1,9 @@
 import type { CanaryStream, Standing } from './fleet.ts';
 import type { Verdict } from './verdicts.ts';
 
+/** So many rejections of streams that are gone are kept apart. */
+const mostLeft = 100;
+
 type Rejected = Extract<Standing, { readonly kind: 'rejected' }>;
 
 /**
@@ -11,7 +14,9 @@ type Rejected = Extract<Standing, { readonly kind: 'rejected' }>;
 export class Rejections {
   readonly #live = new Map<CanaryStream['stream'], Rejected>();
   /** Of streams that have ended, or do not subscribe any more. */
-  #left: readonly Rejected[] = [];
+  #left: Rejected[] = [];
+  /** The names of those that were too many. */
+  #more: Rejected | undefined;
   /** Undefined: to be made anew. */
   #verdicts: readonly Verdict[] | undefined;
 
@@ -19,7 +24,7 @@ export class Rejections {
   get verdicts(): readonly Verdict[] {
     if (this.#verdicts !== undefined) return this.#verdicts;
     const verdicts: Verdict[] = [];
-    for (const { reason, names } of [...this.#left, ...this.#live.values()]) {
+    for (const { reason, names } of this.#all()) {
       if (verdicts.some((known) => isWithin(names, known.names))) continue;
       verdicts.push({ cause: 'rejection', reason, names });
     }
@@ -33,6 +38,12 @@ export class Rejections {
     const left = this.#left.filter((one) => !isOver(one));
     if (left.length < this.#left.length) this.#verdicts = undefined;
     this.#left = left;
+    // Each name counts for itself: the others were rejected apart from these.
+    if (this.#more !== undefined && isOver(this.#more)) {
+      const rest = this.#more.names.difference(names);
+      this.#more = rest.size === 0 ? undefined : { ...this.#more, names: rest };
+      this.#verdicts = undefined;
+    }
     for (const [stream, one] of this.#live) if (isOver(one)) this.#forget(stream);
   }
 
@@ -60,15 +71,19 @@ export class Rejections {
 
   /** Why what waits is rejected; undefined: it is not. */
   reason(waiting: ReadonlySet<string>): string | undefined {
-    return [...this.#live.values(), ...this.#left].find(({ names }) => !names.isDisjointFrom(waiting))
-      ?.reason;
+    return this.#all().find(({ names }) => !names.isDisjointFrom(waiting))?.reason;
   }
 
   /** A client that comes and goes adds nothing. */
   #leave(stream: CanaryStream['stream'], rejected: Rejected): void {
     this.#forget(stream);
-    if (!this.#left.some(({ names }) => isWithin(rejected.names, names)))
-      this.#left = [...this.#left, rejected];
+    if (this.#left.some(({ names }) => isWithin(rejected.names, names))) return;
+    if (this.#left.length < mostLeft) this.#left.push(rejected);
+    else this.#more = { ...rejected, names: rejected.names.union(this.#more?.names ?? new Set()) };
+  }
+
+  #all(): readonly Rejected[] {
+    return [...this.#live.values(), ...this.#left, ...(this.#more === undefined ? [] : [this.#more])];
   }
 
   #forget(stream: CanaryStream['stream']): void {

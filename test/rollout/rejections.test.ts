@@ -86,4 +86,16 @@ describe('rejections of canaries', () => {
       expect(rejections.reason(waiting)).to.equal(rejected ? 'lds web: no such filter' : undefined);
     });
   }
+
+  it('of many who have left, each name stays rejected until it changes', () => {
+    const rejections = new Rejections();
+    const name = (at: number): ReadonlySet<string> => names(`n${at}`);
+    for (let at = 0; at < 150; at++) {
+      rejections.ended(one, { kind: 'rejected', reason: 'no', names: name(at), isFinal: true });
+    }
+    expect(rejections.verdicts.length).to.be.at.most(101);
+    rejections.changed(name(120));
+    for (const at of [0, 99, 119, 121, 149]) expect(rejections.reason(name(at)), `n${at}`).to.equal('no');
+    expect(rejections.reason(name(120))).to.equal(undefined);
+  });
 });
