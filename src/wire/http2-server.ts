@@ -36,6 +36,8 @@ export interface ListenerTls extends TlsMaterial {
 /** The paths that are not hot: connect-node's (connect.ts). */
 export interface AuxiliaryPaths {
   serves(path: string): boolean;
+  /** It costs less to answer than to have it wait for the turn of its peer. */
+  isAtOnce(headers: IncomingHttpHeaders): boolean;
   handle(
     stream: ServerHttp2Stream,
     headers: IncomingHttpHeaders,
@@ -289,7 +291,7 @@ export class GrpcServer implements StreamOwner {
         stream.destroy();
       }
     };
-    if (!account.mustWait) {
+    if (!account.mustWait || this.#options.auxiliary?.isAtOnce(headers) === true) {
       begin();
       return;
     }
