@@ -86,8 +86,9 @@ export class RequestTurns {
     const { account } = this.#transport.peer;
     if (account.work(() => turns.next()).done !== true) {
       this.#timer = this.#clock.after(0, () => {
-        // Its peer may have had its turn. Where too much of it waits already, this goes on all the same.
-        if (!account.mustWait || account.wait(() => this.#next()) === undefined) this.#next();
+        // Its peer may have had its turn, or all peers together.
+        if (account.mustWait) account.wait(() => this.#next());
+        else this.#next();
       });
       return;
     }

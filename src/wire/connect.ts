@@ -18,7 +18,6 @@ import {
   universalRequestFromNodeRequest,
   universalResponseToNodeResponse,
 } from '@connectrpc/connect-node';
-import { tooMuchWaits } from './accounts.ts';
 import { type AnswerAtOnce, answerAtOnce, isPlainGrpc } from './answer-at-once.ts';
 import {
   type AuxiliaryCall,
@@ -131,7 +130,7 @@ export class ConnectPaths implements AuxiliaryPaths {
     }
     // Thousands of calls may arrive in one packet: those that are over when it is their turn do not begin.
     const start = (): void => this.#start(handler, stream, headers, raw, call);
-    if (peer.account.wait(() => peer.account.work(start)) === undefined) call.end(tooMuchWaits(peer.account));
+    peer.account.wait(() => peer.account.work(start));
   }
 
   shutDown(): void {

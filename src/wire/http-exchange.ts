@@ -161,7 +161,8 @@ export class HttpExchange implements Gatherer {
   #readInTurn(): void {
     const { account } = this.peer;
     if (this.#answered || !account.mustWait || this.#request.isPaused()) return;
-    if (account.wait(() => this.#request.resume()) === undefined) this.#refuse(429, tooMuchWaits(account));
+    if (account.waitOnArrival(() => this.#request.resume()) === undefined)
+      this.#refuse(429, tooMuchWaits(account));
     else this.#request.pause();
   }
 
@@ -170,7 +171,8 @@ export class HttpExchange implements Gatherer {
     this.#owner.waitsNoMore(this);
     const { account } = this.peer;
     if (!account.mustWait) this.#run(handler);
-    else if (account.wait(() => this.#run(handler)) === undefined) this.#refuse(429, tooMuchWaits(account));
+    else if (account.waitOnArrival(() => this.#run(handler)) === undefined)
+      this.#refuse(429, tooMuchWaits(account));
   }
 
   #run(handler: HttpHandler): void {

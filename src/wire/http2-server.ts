@@ -295,7 +295,7 @@ export class GrpcServer implements StreamOwner {
       begin();
       return;
     }
-    const waiting = account.wait(begin);
+    const waiting = account.waitOnArrival(begin);
     if (waiting === undefined) refuse(stream, tooMuchWaits(account));
     else stream.once('close', () => waiting.cancel());
   }

@@ -1,6 +1,6 @@
 import { constants, type IncomingHttpHeaders, type ServerHttp2Stream } from 'node:http2';
 import type { Clock } from '../model/clock.ts';
-import { tooMuchWaits, type Waiting } from './accounts.ts';
+import type { Waiting } from './accounts.ts';
 import { Deframer, type MessageSink } from './grpc-frames.ts';
 import { closeSoon, refuse } from './grpc-requests.ts';
 import { Code, type GrpcStatus } from './grpc-status.ts';
@@ -133,7 +133,6 @@ export class Http2ServerStream implements ServerStream, Gatherer, MessageSink {
       this.#waiting = undefined;
       this.#readOn();
     });
-    if (this.#waiting === undefined) this.#fault(tooMuchWaits(this.peer.account));
   }
 
   #stopReading(): void {

@@ -110,6 +110,39 @@ describe('the account of a peer', () => {
     expect([...done]).to.deep.equal(accounts.slice(0, 20));
   });
 
+  it('waits when all together have worked for long, though it has not: it comes first then', () => {
+    const calm = loop.account('10.0.0.1');
+    const busy = [loop.account('10.0.1.1'), loop.account('10.0.1.2')];
+    for (const account of busy) {
+      expect(calm.mustWait).to.equal(false);
+      loop.work(account, 15);
+    }
+    expect(calm.mustWait).to.equal(true);
+    const done: Account[] = [];
+    for (const account of [...busy, calm]) account.wait(() => done.push(account));
+    loop.endTurn();
+    expect(done).to.deep.equal([calm, ...busy]);
+    expect(calm.mustWait).to.equal(false);
+  });
+
+  it('has as many new requests that wait as there are places left for others', () => {
+    const waiting = (account: Account): number => {
+      let count = 0;
+      while (account.waitOnArrival(() => {}) !== undefined) count++;
+      return count;
+    };
+    const first = loop.account('10.0.0.1');
+    const more = first.waitOnArrival(() => {});
+    expect(waiting(first)).to.equal(19_999);
+    expect(waiting(loop.account('10.0.0.2'))).to.equal(10_000);
+    expect(waiting(loop.account('10.0.0.3'))).to.equal(5000);
+    more?.cancel();
+    more?.cancel();
+    expect(waiting(first)).to.equal(0);
+    loop.endTurn();
+    expect(waiting(first), 'nothing waits any more').to.equal(20_000);
+  });
+
   it('measures work within work once', () => {
     const account = loop.account('10.0.0.1');
     loop.work(loop.account('10.0.0.2'), 1);
