@@ -1,6 +1,7 @@
 import { constants, type IncomingHttpHeaders, type ServerHttp2Stream } from 'node:http2';
 import type { Clock } from '../model/clock.ts';
 import type { Waiting } from './accounts.ts';
+import { pieceMs } from './body-pieces.ts';
 import { Deframer, type MessageSink } from './grpc-frames.ts';
 import { closeSoon, refuse } from './grpc-requests.ts';
 import { Code, type GrpcStatus } from './grpc-status.ts';
@@ -196,7 +197,9 @@ export class Http2ServerStream implements ServerStream, Gatherer, MessageSink {
   #read(chunk: Buffer | string): void {
     const deframer = this.#deframer;
     if (deframer === undefined || typeof chunk === 'string') return;
-    if (this.peer.account.mustWait) this.#waitForTurn();
+    const { account } = this.peer;
+    account.spent(pieceMs);
+    if (account.mustWait) this.#waitForTurn();
     try {
       const fault = deframer.push(chunk);
       if (fault !== undefined) this.#fault(fault);
