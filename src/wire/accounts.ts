@@ -114,6 +114,7 @@ export class Accounts {
     if (known !== undefined) return known;
     const opened = new Account(key, this, this.#options.clock, () => this.#options.isExempt(peer));
     this.#accounts.set(key, opened);
+    this.emptied();
     return opened;
   }
 
@@ -183,7 +184,7 @@ export class Accounts {
     this.endTurnSoon();
   }
 
-  /** For Account: it has nothing left. It is kept while it owes something. */
+  /** For Account: it has nothing left, or nothing yet. It is kept while it owes something. */
   emptied(): void {
     if (this.#isSweepScheduled) return;
     this.#isSweepScheduled = true;
@@ -245,6 +246,8 @@ export class Account implements Payer {
   readonly #waiting = new Set<() => void>();
   /** Of what waits, how much has just arrived. */
   #arriving = 0;
+  /** What goes on to read from connections of which nothing is read now. */
+  readonly #unread = new Set<() => void>();
   #exempt: boolean | undefined;
   #held = 0;
   #turn = -1;
@@ -278,7 +281,7 @@ export class Account implements Payer {
 
   /** Nothing is open or held, and no work has to be made up for. */
   get isIdle(): boolean {
-    if (this.#places.size > 0 || this.#held > 0 || this.#waiting.size > 0) return false;
+    if (this.#places.size > 0 || this.#held > 0 || this.#waiting.size + this.#unread.size > 0) return false;
     this.#recover(this.#clock.monotonic());
     return this.#excess === 0;
   }
@@ -406,6 +409,17 @@ export class Account implements Payer {
     this.#accounts.arrived(count);
   }
 
+  /**
+   * Reads on in one of the next turns. What that brings is not known before it is there, so each turn has only so many,
+   * one for each millisecond of work.
+   */
+  readLater(read: () => void): Waiting {
+    this.#unread.add(read);
+    this.#waitedAt = this.#clock.monotonic();
+    this.#accounts.queued(this);
+    return { cancel: () => this.#unread.delete(read) };
+  }
+
   /** Something of it waits, or did within the last second. */
   get waits(): boolean {
     return this.#waiting.size > 0 || this.#clock.monotonic() - this.#waitedAt < 1000;
@@ -414,11 +428,15 @@ export class Account implements Payer {
   /** For Accounts: false if nothing is left to do. */
   takeTurn(): boolean {
     for (const run of this.#waiting) {
-      if (this.#isTurnOver) return true;
+      if (this.#isTurnOver) break;
       this.#waiting.delete(run);
       run();
     }
-    return this.#waiting.size > 0;
+    for (const read of [...this.#unread].slice(0, this.#mayWork)) {
+      this.#unread.delete(read);
+      read();
+    }
+    return this.#waiting.size + this.#unread.size > 0;
   }
 
   figures(): AccountFigures {

@@ -17,6 +17,8 @@ export interface StreamOwner {
   readonly halfSent: HalfSent;
   /** A bug: something of ours threw in a handler. The stream is ended. */
   threw(error: unknown, path: string): void;
+  /** What it brought has to wait for its peer's turn. */
+  unserved(stream: Http2ServerStream): void;
   closed(stream: Http2ServerStream): void;
 }
 
@@ -130,6 +132,7 @@ export class Http2ServerStream implements ServerStream, Gatherer, MessageSink {
   #waitForTurn(): void {
     if (this.#waiting !== undefined || this.#status !== undefined) return;
     this.#stopReading();
+    this.#owner.unserved(this);
     this.#waiting = this.peer.account.wait(() => {
       this.#waiting = undefined;
       this.#readOn();

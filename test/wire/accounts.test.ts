@@ -71,6 +71,21 @@ describe('the account of a peer', () => {
     expect(loop.accounts.waiting).to.equal(0);
   });
 
+  it('reads on from few connections in a turn, one for each millisecond that it may work', () => {
+    const account = loop.account('10.0.0.1');
+    loop.work(loop.account('10.0.0.2'), 1);
+    loop.work(account, 4);
+    const read: number[] = [];
+    const waiting = [1, 2, 3, 4, 5, 6].map((id) => account.readLater(() => read.push(id)));
+    expect(read).to.deep.equal([]);
+    waiting[0]?.cancel();
+    loop.endTurn();
+    expect(read).to.deep.equal([2, 3, 4, 5]);
+    expect(account.mustWait, 'what has come already does not wait for it').to.equal(false);
+    loop.endTurn();
+    expect(read).to.deep.equal([2, 3, 4, 5, 6]);
+  });
+
   it('has longer turns while no other peer works', () => {
     const account = loop.account('10.0.0.1');
     loop.work(account, 19);
