@@ -7,7 +7,10 @@ import { checkMessage } from '../protobuf/check-message.ts';
 import { bytesTag, MessageReader, textOf, varintTag } from '../protobuf/message-reader.ts';
 import { typeUrlAt } from './type-urls.ts';
 
-/** Ranges of one buffer, without an object for each: a response may have 50,000 resources. */
+/** The largest fleets have 50,000 resources in a response. An entry of two bytes costs more memory than it has bytes. */
+const mostEntries = 1_000_000;
+
+/** Ranges of one buffer, without an object for each. */
 export class ByteRanges {
   readonly bytes: Buffer;
   readonly #bounds: number[] = [];
@@ -114,15 +117,26 @@ function readResponse(bytes: Buffer, errorField: 7 | 9): Result<IncomingDelta, U
     const errors = new ByteRanges(bytes);
     const removed = new ByteRanges(bytes);
     const removedNames = new ByteRanges(bytes);
+    const listOf = (tag: number): ByteRanges | undefined => {
+      if (tag === bytesTag(2)) return resources;
+      if (tag === bytesTag(errorField)) return errors;
+      if (errorField === 7) return undefined;
+      if (tag === bytesTag(6)) return removed;
+      return tag === bytesTag(8) ? removedNames : undefined;
+    };
+    let entries = 0;
     for (const reader = new MessageReader(bytes); reader.next(); ) {
-      if (reader.tag === bytesTag(2)) resources.add(reader);
-      else if (reader.tag === bytesTag(1)) version = reader.text();
+      if (reader.tag === bytesTag(1)) version = reader.text();
       else if (reader.tag === bytesTag(4)) typeUrl = reader.text();
       else if (reader.tag === bytesTag(5)) nonce = reader.text();
-      else if (reader.tag === bytesTag(errorField)) errors.add(reader);
-      else if (errorField === 7) continue;
-      else if (reader.tag === bytesTag(6)) removed.add(reader);
-      else if (reader.tag === bytesTag(8)) removedNames.add(reader);
+      else {
+        const list = listOf(reader.tag);
+        if (list !== undefined && ++entries <= mostEntries) list.add(reader);
+      }
+    }
+    if (entries > mostEntries) {
+      const reason = `the response has ${entries} entries: ${mostEntries} are the most`;
+      return fail({ reason, typeUrl, nonce });
     }
     return ok({ version, typeUrl, nonce, resources, errors, removed, removedNames });
   } catch (error) {
