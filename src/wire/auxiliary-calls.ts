@@ -44,6 +44,8 @@ export class AuxiliaryCall {
   #holds = 1;
   #waitingSince: number | undefined;
   #answer: MadeAnswer | undefined;
+  /** Bytes of its answer that are charged to its peer. */
+  #kept = 0;
   #ended = false;
 
   constructor(
@@ -58,6 +60,7 @@ export class AuxiliaryCall {
     this.#released = released;
     stream.once('close', () => {
       for (const run of this.#closing) run();
+      this.#keep(0);
       this.#release();
     });
   }
@@ -79,6 +82,22 @@ export class AuxiliaryCall {
    */
   answerWith(pieces: readonly Uint8Array[], framed = true): void {
     this.#answer = { pieces, framed };
+  }
+
+  /**
+   * An answer of so many bytes is kept until its client has read it: the next one of the call is not made before. A text
+   * says why its peer has no room for it.
+   */
+  keepAnswer(bytes: number): string | undefined {
+    return this.#stream.closed || this.#stream.destroyed ? undefined : this.#keep(bytes);
+  }
+
+  #keep(bytes: number): string | undefined {
+    const { account } = this.peer;
+    account.hold(-this.#kept);
+    const excess = account.hold(bytes);
+    this.#kept = excess === undefined ? bytes : 0;
+    return excess;
   }
 
   takeAnswer(): MadeAnswer | undefined {

@@ -250,4 +250,26 @@ describe('attacks by CSDS and health on a relay', function () {
     expect(victim.status).to.equal(undefined);
     expect(relay.log.filter(({ level }) => level === 'error')).to.deep.equal([]);
   });
+
+  it('answers to one StreamClientStatus, each read before the next is asked for: one of them is held', async () => {
+    await using small = await RelayProcess.start({
+      upstreams: [files.upstream],
+      limits: { max_held_bytes_per_peer: 10_000_000 },
+    });
+    await using client = new XdsClient(small.xds, 'delta', { node: { id: 'reader' } });
+    client.subscribe('cds');
+    await client.gets('cds');
+    const call = openCall(client.connection, `${csds}/StreamClientStatus`);
+    const status = statusOf(call);
+    for (let asked = 0; asked < 3; asked++) {
+      call.write(empty);
+      const answer = await Promise.race([nextMessage(call), status]);
+      expect(answer, JSON.stringify(answer))
+        .to.be.instanceOf(Buffer)
+        .and.have.property('length')
+        .above(3_000_000);
+    }
+    call.end();
+    expect((await status).code).to.equal(Code.OK);
+  });
 });
