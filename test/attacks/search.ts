@@ -1,5 +1,5 @@
 /** `npm run attack:search`: an attacker that looks for what costs the relay most for each byte that it is sent. */
-import { writeFileSync } from 'node:fs';
+import { renameSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { parseArgs } from 'node:util';
@@ -12,7 +12,7 @@ const usage = `usage: npm run attack:search -- [options]
   --minutes N     how long (5; at most 240)
   --seed S        another seed, other sequences (0)
   --count N       at most so many sequences (1000000)
-  --report FILE   where the ten dearest requests are written (in the temp directory)
+  --report FILE   where the ten dearest requests are written, each minute and at the end (in the temp directory)
 `;
 
 const text = { type: 'string' } as const;
@@ -25,6 +25,7 @@ const reported = 10;
 /** What is dear must be so this often: the lowest cost counts. */
 const again = 2;
 const progressMs = 10_000;
+const reportMs = 60_000;
 
 interface Found {
   readonly steps: readonly Step[];
@@ -63,7 +64,7 @@ function admit(corpus: readonly Found[], found: Found): readonly Found[] {
   return same ? [...others, found].toSorted((a, b) => b.score - a.score).slice(0, kept) : corpus;
 }
 
-function reportOf(corpus: readonly Found[], done: number, seed: number): string {
+function reportOf(corpus: readonly Found[], done: number, seed: number, ends: readonly string[]): string {
   const rows = corpus.slice(0, reported).map(({ steps, spent, score }) => {
     const what = steps
       .map(({ kind, door, path, times }) => `${times} × ${kind} ${door} ${path}`.trim())
@@ -78,7 +79,8 @@ function reportOf(corpus: readonly Found[], done: number, seed: number): string 
     .map(({ steps }) =>
       JSON.stringify(steps.map((step) => ({ ...step, bytes: step.bytes.toString('base64') }))),
     );
-  return `${done} sequences, seed ${seed}\n\n${head}\n|-|-|-|-|-|-|\n${rows.join('\n')}\n\nThe same as JSON, bytes in base64:\n\n${bodies.join('\n')}\n`;
+  const ended = ends.length === 0 ? '' : `\n${ends.join('\n\n')}\n`;
+  return `${done} sequences, seed ${seed}\n\n${head}\n|-|-|-|-|-|-|\n${rows.join('\n')}\n\nThe same as JSON, bytes in base64:\n\n${bodies.join('\n')}\n${ended}`;
 }
 
 async function search(): Promise<void> {
@@ -93,8 +95,18 @@ async function search(): Promise<void> {
   let corpus: readonly Found[] = [];
   let done = 0;
   let said = performance.now();
+  let written = said;
+  let isInterrupted = false;
+  for (const signal of ['SIGINT', 'SIGTERM']) process.once(signal, () => (isInterrupted = true));
   await using stage = await SearchStage.start();
   const dear = (): number => corpus[Math.min(reported, corpus.length) - 1]?.score ?? 0;
+  const write = (): string => {
+    const report = reportOf(corpus, done, seed, stage.ends);
+    writeFileSync(`${path}.new`, report);
+    renameSync(`${path}.new`, path);
+    written = performance.now();
+    return report;
+  };
   const attempt = async (steps: readonly Step[]): Promise<void> => {
     done++;
     let spent = await stage.cost(steps);
@@ -102,26 +114,23 @@ async function search(): Promise<void> {
     for (let time = 0; time < again && scoreOf(spent) > dear() / 2; time++)
       spent = cheapest([spent, await stage.cost(steps)]);
     corpus = admit(corpus, { steps, spent, score: scoreOf(spent) });
+    if (performance.now() - written > reportMs) write();
     if (performance.now() - said < progressMs) return;
     said = performance.now();
     const [first] = corpus;
     const best = first === undefined ? '' : `${kindOf(first.steps)}: ${first.score.toFixed(1)} for each KB`;
     console.log(`${done} sequences, ${stage.restarts} restarts; the dearest: ${best}`);
   };
-  const isOver = (): boolean => performance.now() >= until || done >= most;
-  for (const step of seeds) if (!isOver()) await attempt([step]);
-  while (!isOver()) {
-    await attempt(
-      nextSequence(
-        corpus.map(({ steps }) => steps),
-        random,
-      ),
-    );
+  const isOver = (): boolean => isInterrupted || performance.now() >= until || done >= most;
+  try {
+    for (const step of seeds) if (!isOver()) await attempt([step]);
+    while (!isOver()) {
+      const known = corpus.map(({ steps }) => steps);
+      await attempt(nextSequence(known, random));
+    }
+  } finally {
+    console.log(`${write()}\nwritten to ${path}`);
   }
-  const report = reportOf(corpus, done, seed);
-  writeFileSync(path, report);
-  console.log(`${report}\nwritten to ${path}`);
-  for (const end of stage.ends) console.log(end);
 }
 
 if (values.help === true) console.log(usage);

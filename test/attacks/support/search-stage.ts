@@ -29,6 +29,9 @@ const patienceMs = 2000;
 const calmCpu = 3;
 /** Past that a relay is replaced, so that what it holds stays small beside what one sequence adds. */
 const largest = 700 << 20;
+/** A busy machine may be too slow to start one. So many tries, and so long between them. */
+const launches = 10;
+const pauseMs = 30_000;
 /** The same after so many sequences: of what a relay writes, answers to the probe too, only the last lines are kept. */
 const mostSequences = 150;
 
@@ -101,6 +104,18 @@ export class SearchStage implements AsyncDisposable {
 }
 
 async function launch(files: ResourceFiles): Promise<RelayProcess> {
+  for (let left = launches - 1; ; left--) {
+    try {
+      return await launchOnce(files);
+    } catch (error) {
+      if (left === 0) throw error;
+      console.error(`a relay did not start, ${left} tries are left: ${String(error)}`);
+      await sleep(pauseMs);
+    }
+  }
+}
+
+async function launchOnce(files: ResourceFiles): Promise<RelayProcess> {
   const parameters = [{ key: 'env', from: 'node.metadata.env' }];
   const relay = await RelayProcess.startProbed({
     upstreams: [files.upstream],
@@ -109,10 +124,15 @@ async function launch(files: ResourceFiles): Promise<RelayProcess> {
     metrics: {},
     admin: { read_only: true },
   });
-  await eventually(async () => {
-    if ((await relay.get('/ready')).status !== 200) throw new Error('the relay is not ready');
-  });
-  return relay;
+  try {
+    await eventually(async () => {
+      if ((await relay.get('/ready')).status !== 200) throw new Error('the relay is not ready');
+    });
+    return relay;
+  } catch (error) {
+    await relay.kill();
+    throw error;
+  }
 }
 
 /** Sends it and waits for nothing: so many bytes. */
