@@ -46,7 +46,7 @@ function statusText(response: StatusResponse, now: number, paint: Paint): string
   const sections = [
     [
       `distributary ${response.version}, up for ${formatSeconds(response.uptimeSeconds)}: ${state}`,
-      `clients: ${counted(response.clients, 'stream')}; cache: ${formatBytes(Number(response.cacheBytes))}`,
+      `clients: ${clientsText(response)}; cache: ${formatBytes(Number(response.cacheBytes))}`,
       `node: ${printable(response.nodeId)} on ${printable(response.host)}`,
     ].join('\n'),
     response.warnings.map((warning) => paint('yellow', `warning: ${printable(warning)}`)).join('\n'),
@@ -60,6 +60,11 @@ function statusText(response: StatusResponse, now: number, paint: Paint): string
     nacksText(response, now),
   ];
   return sections.filter((section) => section !== '').join('\n\n');
+}
+
+function clientsText({ clients, pollingClients }: StatusResponse): string {
+  const streams = counted(clients, 'stream');
+  return pollingClients === 0 ? streams : `${streams}, ${pollingClients} that poll`;
 }
 
 /** Where a change stands; nothing while there is none. */
