@@ -9,6 +9,7 @@ import type {
 import { counted, shorten } from '../../model/text.ts';
 import { ago, formatSeconds } from '../../observe/format.ts';
 import { rejectedText } from '../../observe/rejection-text.ts';
+import { noCanary, releaseCommand } from '../../observe/rollout-text.ts';
 import { type Html, html } from '../html.ts';
 import { type Column, table } from '../html-table.ts';
 import type { Plain } from '../plain.ts';
@@ -52,8 +53,11 @@ function summary(status: Plain<StatusResponse>, now: number): string {
     .slice(0, 2)
     .map((nack) => `${nack.clients} reject ${nack.type} ${shorten(rejectedText(nack), 80)}`);
   const rest = nacks.length > 2 ? [`${nacks.length - 2} more rejections`] : [];
-  const held = change === undefined || change.state === 'IDLE' ? [] : [`a change is ${change.state}`];
-  return `Serving ${counted(clients + pollingClients, 'client')}; ${[...away, ...rejecting, ...rest, ...held].join('; ') || 'all is well'}.`;
+  const waits =
+    change?.noCanary === true ? [`a change is ${change.state}: ${noCanary}; ${releaseCommand}`] : [];
+  const held =
+    change === undefined || change.state === 'IDLE' || change.noCanary ? [] : [`a change is ${change.state}`];
+  return `Serving ${counted(clients + pollingClients, 'client')}; ${[...waits, ...away, ...rejecting, ...rest, ...held].join('; ') || 'all is well'}.`;
 }
 
 const forTime = (time: string | undefined): string => (time === undefined ? '' : ` for ${time}`);
