@@ -82,6 +82,10 @@ for (const workers of [0, 2]) {
       expect(explained.out).to.include(`last sent version ${version}: SYNCED (acknowledged)`);
       expect(explained.out).to.match(/Of this resource it has /);
       expect((await ask('get', ...argv)).code).to.equal(0);
+      using other = client('other');
+      await other.poll();
+      const differs = await ask('diff', '--client', id, '--client', (await row('other'))?.id ?? '');
+      expect(differs).to.include({ code: 0, out: 'nothing differs' });
 
       files.write('cds', new Map([['shop', '2']]));
       await eventually(async () => {
