@@ -31,7 +31,7 @@ export interface RelayOptions {
   readonly maxCacheBytes: () => number;
   readonly downstream: Omit<
     DownstreamServices,
-    'clock' | 'taps' | 'open' | 'openState' | 'isUnavailable' | 'refusal'
+    'clock' | 'taps' | 'open' | 'openState' | 'prepare' | 'isUnavailable' | 'refusal'
   >;
   /** Whose polls are refused; left out: nobody's. */
   readonly polls?: Pick<PollsOptions, 'refuses'>;
@@ -139,6 +139,7 @@ export class Relay implements UpstreamSink {
       taps: this.taps,
       open: (type, encoding, selection, access, subscriber) =>
         this.views.open(type, encoding, selection, access, subscriber),
+      prepare: (type, selection, access) => this.views.prepare(type, selection, access),
       openState: (type, encoding, selection, access, subscriber) =>
         this.views.openState(type, encoding, selection, access, subscriber),
       isUnavailable:

@@ -23,6 +23,7 @@ import type { Awaitable, Inspector } from './ports.ts';
 import { type HttpAnswer, problem, respond } from './respond.ts';
 import { answerByRoute, type HttpRoutes, httpRoutes, pathOf } from './routes.ts';
 import { adminCsdsRoutes, adminRoutes } from './rpc.ts';
+import { wholeBody } from './whole-body.ts';
 
 export interface AdminOptions extends HttpListenerOptions {
   /** Called for each request. */
@@ -137,6 +138,11 @@ async function callRpc(rpc: Handler, request: IncomingMessage, response: ServerR
     respond(response, problem(405, 'unimplemented', message, { allow: 'POST' }), request.method === 'HEAD');
     return;
   }
+  if (request.headers.host === undefined) {
+    request.resume();
+    respond(response, problem(400, 'invalid_argument', 'the Host header is missing'), false);
+    return;
+  }
   const type = request.headers['content-type'];
   if (!rpc.supportedContentType(type ?? null)) {
     request.resume();
@@ -144,18 +150,29 @@ async function callRpc(rpc: Handler, request: IncomingMessage, response: ServerR
     respond(response, problem(415, 'unimplemented', message), false);
     return;
   }
+  const body = await wholeBody(request, maxRequestBytes);
+  if (body === undefined) return;
+  if (!body.ok) {
+    respond(response, problem(429, 'resource_exhausted', body.error), false);
+    return;
+  }
   const taker: BodyTaker = {};
   const values = createContextValues()
     .set(takerKey, taker)
     .set(callerKey, callerOf(request))
     .set(operatorKey, operatorOf(request));
-  const answer = await rpc(universalRequestFromNodeRequest(request, response, undefined, values));
-  const { body } = taker;
+  const called = universalRequestFromNodeRequest(request, response, undefined, values);
+  const answer = await rpc({ ...called, body: asParts(body.value) });
+  const { body: answered } = taker;
   // Of an error the body says what it is.
-  if (body === undefined || answer.status !== 200) {
+  if (answered === undefined || answer.status !== 200) {
     await universalResponseToNodeResponse(answer, response);
     return;
   }
   answer.header?.delete('content-length'); // of the empty message
-  await universalResponseToNodeResponse({ ...answer, body }, response);
+  await universalResponseToNodeResponse({ ...answer, body: answered }, response);
+}
+
+async function* asParts(body: Uint8Array): AsyncGenerator<Uint8Array> {
+  yield body;
 }

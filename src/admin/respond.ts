@@ -1,4 +1,4 @@
-import type { ServerResponse } from 'node:http';
+import type { IncomingMessage, ServerResponse } from 'node:http';
 
 /** A whole answer of the plain HTTP routes. */
 export interface HttpAnswer {
@@ -37,7 +37,12 @@ export function respond(response: ServerResponse, answer: HttpAnswer, head: bool
     'content-length': Buffer.byteLength(answer.body),
     'cache-control': 'no-store',
     'x-content-type-options': 'nosniff',
+    ...(bodyComes(response.req) ? { connection: 'close' } : {}),
     ...answer.headers,
   });
   response.end(head ? undefined : answer.body);
 }
+
+/** What nobody asked for is not read to its end. */
+const bodyComes = ({ complete, headers }: IncomingMessage): boolean =>
+  !complete && (headers['transfer-encoding'] !== undefined || Number(headers['content-length'] ?? 0) > 0);

@@ -57,6 +57,7 @@ export class SiblingServing {
       context: (node, peer) => this.#rules.context(node, peer),
       reapplyRules: (client, peer) => this.#rules.reapplyRules(client, peer),
       open: (type, ...rest) => this.#viewsFor(type).open(type, ...rest),
+      prepare: (type, ...rest) => this.#viewsFor(type).prepare(type, ...rest),
       openState: (type, ...rest) => this.#viewsFor(type).openState(type, ...rest),
       isUnavailable: () => false,
       refusal: () => undefined,

@@ -1,5 +1,6 @@
 import type { TypeUrl } from '../model/brand.ts';
 import { fail, ok, type Result } from '../model/result.ts';
+import type { Selection } from '../model/selection.ts';
 import type { RequestKind } from '../model/subscription.ts';
 import {
   type DeltaRequest,
@@ -22,6 +23,9 @@ import {
 
 /** One type on a delta stream. Requests say what changes in what the client subscribes to (protocol §4). */
 export class DeltaTypeStream extends TypeStream {
+  /** Of a request that is read ahead. */
+  #ahead: readonly [request: DeltaRequest, step: Result<DeltaStep>] | undefined;
+
   constructor(type: TypeUrl, client: ClientContext, context: StreamContext) {
     super(type, 'delta', client, context);
   }
@@ -40,12 +44,32 @@ export class DeltaTypeStream extends TypeStream {
     ];
   }
 
+  protected override selectionOf(
+    request: SotwRequest | DeltaRequest,
+    client: ClientContext,
+  ): Selection | undefined {
+    if (request.kind !== 'delta') return undefined;
+    const step = this.#stepOf(request, client);
+    this.#ahead = [request, step];
+    return step.ok && step.value.changed ? step.value.selection : undefined;
+  }
+
+  #takeAhead(request: DeltaRequest): Result<DeltaStep> | undefined {
+    const [ahead, step] = this.#ahead ?? [];
+    this.#ahead = undefined;
+    return ahead === request ? step : undefined;
+  }
+
+  #stepOf(request: DeltaRequest, client: ClientContext): Result<DeltaStep> {
+    return this.subscription === undefined ? this.#firstStep(request, client) : this.#step(request, client);
+  }
+
   handle(request: SotwRequest | DeltaRequest, client: ClientContext): Result<Handled> {
     if (request.kind !== 'delta') return fail('a SotW request on a delta stream');
     const first = this.subscription === undefined;
     const kind = this.#kindOf(request);
     if (!this.#admitsLists(request, client)) return unchanged[kind];
-    const step = first ? this.#firstStep(request, client) : this.#step(request, client);
+    const step = this.#takeAhead(request) ?? this.#stepOf(request, client);
     if (!step.ok) return step;
     const versions =
       first && request.initialVersions !== undefined ? readVersions(request.initialVersions) : undefined;

@@ -45,6 +45,7 @@ export class RequestTurns {
   #turns: InTurns<void> | undefined;
   #timer: Timer | undefined;
   #heldBytes = 0;
+  #isRunning = false;
 
   constructor(transport: ServerStream, clock: Clock, mayResume: () => boolean) {
     this.#transport = transport;
@@ -68,12 +69,15 @@ export class RequestTurns {
   finish(): void {
     const turns = this.#turns;
     if (turns === undefined) return;
+    this.#turns = undefined;
     this.close();
     atOnce(turns);
     this.#resume();
   }
 
+  /** What is not done yet is given up. */
   close(): void {
+    if (!this.#isRunning) this.#turns?.return();
     this.#turns = undefined;
     this.#timer?.cancel();
     this.#transport.peer.account.hold(-this.#heldBytes);
@@ -84,15 +88,31 @@ export class RequestTurns {
     const turns = this.#turns;
     if (turns === undefined) return;
     const { account } = this.#transport.peer;
-    if (account.work(() => turns.next()).done !== true) {
+    const { done } = account.work(() => this.#run(turns));
+    if (this.#turns === undefined) {
+      // Closed meanwhile.
+      turns.return();
+      return;
+    }
+    if (done !== true) {
       this.#timer = this.#clock.after(0, () => {
-        // Its peer may have had its turn. Where too much of it waits already, this goes on all the same.
-        if (!account.mustWait || account.wait(() => this.#next()) === undefined) this.#next();
+        // Its peer may have had its turn, or all peers together.
+        if (account.mustWait) account.wait(() => this.#next());
+        else this.#next();
       });
       return;
     }
     this.close();
     this.#resume();
+  }
+
+  #run(turns: InTurns<void>): IteratorResult<undefined, void> {
+    this.#isRunning = true;
+    try {
+      return turns.next();
+    } finally {
+      this.#isRunning = false;
+    }
   }
 
   #resume(): void {

@@ -7,6 +7,7 @@ import type { Result } from '../model/result.ts';
 import type { Selection } from '../model/selection.ts';
 import type { OpenSubscription, RequestKind, Response } from '../model/subscription.ts';
 import type { Interest, Selector } from '../model/transaction.ts';
+import type { InTurns } from '../model/turns.ts';
 import type { OpenWholeState } from '../model/whole-state.ts';
 import type { GrpcStatus } from '../wire/grpc-status.ts';
 import type { ErrorDetail } from '../wire/requests.ts';
@@ -119,6 +120,8 @@ export interface StreamEvents {
 export interface DownstreamServices {
   readonly clock: Clock;
   readonly open: OpenSubscription;
+  /** Before `open` or `select`, for a large selection; what is returned is called after that. */
+  readonly prepare: (type: TypeUrl, selection: Selection, access: Access) => InTurns<() => void>;
   readonly openState: OpenWholeState;
   readonly limits: () => StreamLimits;
   readonly events: StreamEvents;

@@ -23,6 +23,8 @@ export class SotwTypeStream extends TypeStream {
   readonly #names = new SotwNames();
   /** The last request named nothing. */
   #namedNothing = false;
+  /** Of a request that is read ahead. */
+  #ahead: readonly [request: SotwRequest, selection: Result<Selection>] | undefined;
 
   constructor(type: TypeUrl, client: ClientContext, context: StreamContext) {
     super(type, 'sotw', client, context);
@@ -38,6 +40,19 @@ export class SotwTypeStream extends TypeStream {
     return request.kind === 'sotw' ? [[request.selectors, sotwSelectors]] : [];
   }
 
+  protected override selectionOf(
+    request: SotwRequest | DeltaRequest,
+    client: ClientContext,
+  ): Selection | undefined {
+    if (request.kind !== 'sotw') return undefined;
+    // What a stale request names does not count.
+    const lastNonce = this.subscription?.responses.lastNonce;
+    if (lastNonce !== undefined && lastNonce !== request.nonce) return undefined;
+    const read = this.#read(request.selectors, client);
+    this.#ahead = [request, read];
+    return read.ok ? read.value : undefined;
+  }
+
   handle(request: SotwRequest | DeltaRequest, client: ClientContext): Result<Handled> {
     if (request.kind !== 'sotw') return fail('a delta request on a SotW stream');
     const kind = this.answer(request.nonce, request.error);
@@ -47,7 +62,7 @@ export class SotwTypeStream extends TypeStream {
     if (this.#repeatsSelection(request.selectors)) return unchanged[counted];
     if (!this.context.limits.names(request.selectors, sotwSelectors, client)) return unchanged[counted];
     this.#namedNothing = request.selectors === undefined;
-    const read = this.#read(request.selectors, client);
+    const read = this.#takeAhead(request) ?? this.#read(request.selectors, client);
     if (!read.ok) return read;
     const before = this.subscription;
     if (before === undefined) return this.#open(read.value, request, client);
@@ -60,6 +75,12 @@ export class SotwTypeStream extends TypeStream {
     if (subscription === undefined) return unchanged[counted];
     rememberSource(subscription.selection, request.selectors);
     return ok({ kind: counted, changed: true, reread: false });
+  }
+
+  #takeAhead(request: SotwRequest): Result<Selection> | undefined {
+    const [ahead, selection] = this.#ahead ?? [];
+    this.#ahead = undefined;
+    return ahead === request ? selection : undefined;
   }
 
   /** The first request of the type. */

@@ -67,6 +67,8 @@ export abstract class TypeStream {
   protected readonly context: StreamContext;
   protected encoding: Encoding;
   #subscription: Subscription | undefined;
+  /** The limits allow it: `readAhead` has asked. */
+  #admitted: Selection | undefined;
 
   constructor(type: TypeUrl, protocol: Encoding['protocol'], client: ClientContext, context: StreamContext) {
     this.info = typeInfo(type);
@@ -90,15 +92,32 @@ export abstract class TypeStream {
   /** Whether equal bytes show that a request changes nothing. */
   abstract repeats(request: SotwRequest | DeltaRequest): boolean;
 
-  /** Reads the names of a large request before `handle` is called with it, a part in each turn of the event loop. */
-  *readAhead(request: SotwRequest | DeltaRequest, client: ClientContext): InTurns<void> {
+  /** What a request, whose names are read, will select; undefined: nothing else than now, or nothing that is allowed. */
+  protected abstract selectionOf(
+    request: SotwRequest | DeltaRequest,
+    client: ClientContext,
+  ): Selection | undefined;
+
+  /**
+   * Reads a large request before `handle` is called with it, a part in each turn of the event loop, and makes what it
+   * subscribes to. What is returned must be called after that.
+   */
+  *readAhead(request: SotwRequest | DeltaRequest, client: ClientContext): InTurns<(() => void) | undefined> {
     const limits = this.context.services.limits();
     for (const [range, fields] of this.listsOf(request)) {
       // `handle` refuses it.
-      if (!client.exempt && excessOfNames(range, fields, limits) !== undefined) return;
+      if (!client.exempt && excessOfNames(range, fields, limits) !== undefined) return undefined;
       if (range !== undefined)
         readBefore.set(range, yield* selectInTurns(range, fields, this.info.url, client));
     }
+    yield;
+    const selection = this.selectionOf(request, client);
+    if (selection === undefined || selection.equals(this.selection)) return undefined;
+    yield;
+    if (!this.context.limits.selection(this, selection, client)) return undefined;
+    this.#admitted = selection;
+    yield;
+    return yield* this.context.services.prepare(this.info.url, selection, client.access);
   }
 
   /** `request` is one of the stream's protocol. */
@@ -162,7 +181,9 @@ export abstract class TypeStream {
     mustAnswer: readonly SelectionEntry[],
   ): Subscription | undefined {
     const { limits, services } = this.context;
-    if (!limits.selection(this, selection, client)) return undefined;
+    const isAdmitted = this.#admitted === selection;
+    this.#admitted = undefined;
+    if (!isAdmitted && !limits.selection(this, selection, client)) return undefined;
     if (this.#subscription === undefined) {
       this.#subscription = services.open(
         this.info.url,

@@ -175,11 +175,15 @@ export class XdsStream implements StreamHandler, OrderedStream, Participant {
 
   *#handleInTurns(type: TypeStream, arrived: Arrived): InTurns<void> {
     this.#isReading = true;
-    yield* type.readAhead(arrived.request, arrived.client);
-    yield;
-    this.#isReading = false;
-    if (this.#ended) return;
-    this.#handle(type, arrived);
+    const handled = yield* type.readAhead(arrived.request, arrived.client);
+    try {
+      yield;
+      this.#isReading = false;
+      if (this.#ended) return;
+      this.#handle(type, arrived);
+    } finally {
+      handled?.();
+    }
     yield;
     this.pump();
     this.#resumeOthers();

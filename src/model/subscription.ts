@@ -152,6 +152,8 @@ export interface SentState {
   readonly awaitsAnswer: boolean;
   /** The oldest response that is neither accepted nor rejected yet. Cheap to ask. */
   readonly oldestOutstanding: Pick<Response, 'serial' | 'receivedAt'> | undefined;
+  /** Of the last response; undefined: there was none. */
+  readonly lastNonce: string | undefined;
   /** Of the last response; empty if there was none. */
   readonly version: string;
   /** The rejections of what the client was last sent. For inspection. */

@@ -53,6 +53,8 @@ export function readClientNode(bytes: Buffer, wanted?: WantedMetadata): Result<C
   }
 }
 
+/** Of all mappings of its metadata together; Istio's proxies have a few hundred. */
+const mostEntries = 20_000;
 /** Envoy has two dozen. */
 const mostFeatures = 1000;
 
@@ -61,6 +63,7 @@ function readNode(bytes: Buffer, wanted: WantedMetadata | undefined): Result<Cli
   let { id, cluster, locality, userAgentName, userAgentVersion } = NO_NODE;
   const clientFeatures: string[] = [];
   const metadata = new Map<string, string | Metadata>();
+  const entries = { left: mostEntries };
   for (const reader = new MessageReader(bytes); reader.next(); ) {
     switch (reader.tag) {
       case bytesTag(1):
@@ -72,7 +75,7 @@ function readNode(bytes: Buffer, wanted: WantedMetadata | undefined): Result<Cli
         cluster = reader.lossyText();
         break;
       case bytesTag(3):
-        readStruct(reader.message(), wanted, metadata, 0);
+        readStruct(reader.message(), wanted, metadata, 0, entries);
         break;
       case bytesTag(4):
         locality = readLocality(reader.message());
@@ -110,10 +113,12 @@ function readStruct(
   wanted: WantedMetadata | undefined,
   into: Map<string, string | Metadata>,
   depth: number,
+  entries: { left: number },
 ): void {
   if (depth > maxDepth) throw new RangeError(`metadata is nested deeper than ${maxDepth} levels`);
   while (reader.next()) {
     if (reader.tag !== bytesTag(1)) continue;
+    if (--entries.left < 0) throw new RangeError(`metadata has more than ${mostEntries} entries`);
     let key = '';
     let value: MessageReader | undefined;
     for (const entry = reader.message(); entry.next(); ) {
@@ -122,7 +127,7 @@ function readStruct(
     }
     const below = wanted?.get(key);
     if (wanted !== undefined && below === undefined) continue;
-    const read = value === undefined ? undefined : readValue(value, below, depth + 1);
+    const read = value === undefined ? undefined : readValue(value, below, depth + 1, entries);
     if (read === undefined) into.delete(key);
     else into.set(key, read);
   }
@@ -133,6 +138,7 @@ function readValue(
   reader: MessageReader,
   wanted: WantedMetadata | undefined,
   depth: number,
+  entries: { left: number },
 ): string | Metadata | undefined {
   let value: string | Metadata | undefined;
   while (reader.next()) {
@@ -150,7 +156,7 @@ function readValue(
         break;
       case bytesTag(5): {
         const nested = new Map<string, string | Metadata>();
-        readStruct(reader.message(), wanted, nested, depth);
+        readStruct(reader.message(), wanted, nested, depth, entries);
         value = nested;
         break;
       }

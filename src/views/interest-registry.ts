@@ -3,6 +3,7 @@ import type { Clock } from '../model/clock.ts';
 import { interestBytes } from '../model/interest-bytes.ts';
 import { ParameterIndex } from '../model/parameter-index.ts';
 import { type Interest, type Selector, WILDCARD } from '../model/transaction.ts';
+import { type InTurns, ReadingPace } from '../model/turns.ts';
 import { IdleCache } from './idle-cache.ts';
 
 /**
@@ -42,6 +43,8 @@ export interface InterestRegistryOptions {
   readonly idleMilliseconds: number;
   /** `cache.max_bytes`. */
   readonly maxBytes: () => number;
+  /** Runs after other events had their turn. */
+  readonly defer: (run: () => void) => void;
 }
 
 interface RegisteredInterest {
@@ -51,6 +54,8 @@ interface RegisteredInterest {
 
 /** Everything lingers for so long, in milliseconds: until a client whose stream has ended has connected again. */
 const returnMilliseconds = 2000;
+/** So many begin or end in one turn of the event loop, where there are more: 3 ms. */
+const perTurn = 2000;
 
 /**
  * The interests, counted by views: one subscription upstream for each distinct interest, however many clients have it.
@@ -59,14 +64,18 @@ const returnMilliseconds = 2000;
  */
 export class InterestRegistry {
   readonly #port: InterestPort;
+  readonly #defer: (run: () => void) => void;
+  /** What ends in turns. */
+  readonly #releasing: InTurns<void>[] = [];
   readonly #entries = new Map<TypeUrl, Map<Selector, ParameterIndex<RegisteredInterest>>>();
   /** Whose last subscriber has just gone. */
   readonly #justLeft: IdleCache<RegisteredInterest>;
   /** Under which something is there. */
   readonly #idleWithContent: IdleCache<RegisteredInterest>;
 
-  constructor({ port, clock, idleMilliseconds, maxBytes }: InterestRegistryOptions) {
+  constructor({ port, clock, idleMilliseconds, maxBytes, defer }: InterestRegistryOptions) {
     this.#port = port;
+    this.#defer = defer;
     const common = {
       clock,
       maxBytes,
@@ -109,6 +118,40 @@ export class InterestRegistry {
     this.#justLeft.delete(known);
     this.#idleWithContent.delete(known);
     this.#port.markActive(known.interest);
+  }
+
+  /** All of them; what was acquired is released if the turns end early. They are held until `releaseAll`. */
+  *acquireAll(interests: readonly Interest[]): InTurns<void> {
+    const pace = new ReadingPace(perTurn);
+    let acquired = 0;
+    try {
+      for (const interest of interests) {
+        if (pace.isTurnOver(0)) yield;
+        this.acquire(interest);
+        acquired++;
+      }
+    } finally {
+      if (acquired < interests.length) this.releaseAll(lingering(interests.slice(0, acquired)));
+    }
+  }
+
+  /** Each with what `release` takes. Of many the rest is released in later turns: it would linger anyway. */
+  releaseAll(interests: Iterable<readonly [Interest, now: boolean]>): void {
+    this.#releasing.push(this.#release(interests));
+    if (this.#releasing.length === 1) this.#releaseNext();
+  }
+
+  readonly #releaseNext = (): void => {
+    if (this.#releasing[0]?.next().done === true) this.#releasing.shift();
+    if (this.#releasing.length > 0) this.#defer(this.#releaseNext);
+  };
+
+  *#release(interests: Iterable<readonly [Interest, boolean]>): InTurns<void> {
+    const pace = new ReadingPace(perTurn);
+    for (const [interest, now] of interests) {
+      if (pace.isTurnOver(0)) yield;
+      this.release(interest, now);
+    }
   }
 
   /** `now`: without lingering (a resource that must not be cached). */
@@ -170,3 +213,6 @@ export class InterestRegistry {
     this.#port.unsubscribe(entry.interest, why);
   }
 }
+
+export const lingering = (interests: readonly Interest[]): Iterable<readonly [Interest, now: boolean]> =>
+  interests.values().map((interest) => [interest, false]);

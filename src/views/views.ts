@@ -5,11 +5,13 @@ import type { Clock } from '../model/clock.ts';
 import { isCollection, type Selection, type SelectionEntry } from '../model/selection.ts';
 import type { Side } from '../model/side.ts';
 import type { Encoding, Subscriber, Subscription } from '../model/subscription.ts';
+import type { Interest } from '../model/transaction.ts';
+import type { InTurns } from '../model/turns.ts';
 import type { StateReader, WholeState } from '../model/whole-state.ts';
 import { DeltaCursor } from './delta-cursor.ts';
 import { FanOut } from './fan-out.ts';
 import type { Composed } from './frame.ts';
-import { type InterestPort, InterestRegistry } from './interest-registry.ts';
+import { type InterestPort, InterestRegistry, lingering } from './interest-registry.ts';
 import { SotwCursor } from './sotw-cursor.ts';
 import { View } from './view.ts';
 import type { ViewPool } from './view-pool.ts';
@@ -54,8 +56,8 @@ export class Views {
 
   constructor(options: ViewsOptions) {
     this.#options = options;
-    const { interests: port, clock, idleMilliseconds, maxCacheBytes: maxBytes } = options;
-    this.#registry = new InterestRegistry({ port, clock, idleMilliseconds, maxBytes });
+    const { interests: port, clock, idleMilliseconds, maxCacheBytes: maxBytes, defer } = options;
+    this.#registry = new InterestRegistry({ port, clock, idleMilliseconds, maxBytes, defer });
     this.#fanOut = new FanOut(options.defer);
   }
 
@@ -69,6 +71,11 @@ export class Views {
   ): Subscription {
     const Protocol = encoding.protocol === 'sotw' ? SotwCursor : DeltaCursor;
     return new Protocol(this.#pool(type), encoding, selection, access, subscriber);
+  }
+
+  /** Makes what a large selection sees in turns, before a client is subscribed to it. What is returned gives it up. */
+  prepare(type: TypeUrl, selection: Selection, access: Access): InTurns<() => void> {
+    return this.#pool(type).prepare(selection, access);
   }
 
   /** What a selection sees, for clients that poll. */
@@ -190,14 +197,39 @@ class TypeViews implements ViewPool {
     return view;
   }
 
+  *prepare(selection: Selection, access: Access): InTurns<() => void> {
+    if (this.#find(selection, access) !== undefined) return () => {};
+    const interests = Array.from(this.#permittedEntries(selection, access), (one) => this.#interest(one));
+    yield* this.#registry.acquireAll(interests);
+    let view: View | undefined;
+    try {
+      yield;
+      view = this.#view(selection, access);
+      const made = view;
+      return () => {
+        if (made.isUnused) this.retire(made);
+      };
+    } finally {
+      this.#registry.releaseAll(lingering(interests));
+      // Clients can name any type: what is empty goes.
+      if (view === undefined && this.#views.size === 0) this.#onEmpty();
+    }
+  }
+
+  #find(selection: Selection, access: Access): View | undefined {
+    return this.#views.get(keyOf(selection, access))?.find((known) => known.selection.equals(selection));
+  }
+
+  #interest({ selector, parameters }: SelectionEntry): Interest {
+    return { type: this.#type, selector, parameters };
+  }
+
   #view(selection: Selection, access: Access): View {
     const key = keyOf(selection, access);
-    const known = this.#views.get(key)?.find((candidate) => candidate.selection.equals(selection));
+    const known = this.#find(selection, access);
     if (known !== undefined) return known;
     // Interest first: what upstream answers at once (files) is then part of the view's first state.
-    for (const { selector, parameters } of this.#permittedEntries(selection, access)) {
-      this.#registry.acquire({ type: this.#type, selector, parameters });
-    }
+    for (const one of this.#permittedEntries(selection, access)) this.#registry.acquire(this.#interest(one));
     const { collecting } = selection;
     const base = collecting === undefined ? undefined : this.#view(collecting, access);
     const view = new View(this.#options.catalogs[access.side], this.#type, selection, access, base);
@@ -213,15 +245,14 @@ class TypeViews implements ViewPool {
     else this.#views.set(key, rest);
     this.watchers.delete(view);
     view.leaveBase();
-    for (const selected of this.#permittedEntries(view.selection, view.access)) {
-      this.#registry.release(view.interest(selected), view.mustNotLinger(selected));
-    }
+    const entries = this.#permittedEntries(view.selection, view.access);
+    this.#registry.releaseAll(entries.map((one) => [view.interest(one), view.mustNotLinger(one)]));
     if (view.base?.isUnused === true) this.retire(view.base);
     if (this.#views.size === 0) this.#onEmpty();
   }
 
   /** Names that the clients of this view may not see are not requested upstream. */
-  #permittedEntries({ entries }: Selection, access: Access): Iterable<SelectionEntry> {
+  #permittedEntries({ entries }: Selection, access: Access): IteratorObject<SelectionEntry, undefined> {
     if (access.unrestricted) return entries.values();
     return entries
       .values()

@@ -43,12 +43,13 @@ export type Place = string;
 
 /** What waits for its peer's turn. */
 export interface Waiting {
-  cancel(): void;
+  /** False: it has run. */
+  cancel(): boolean;
 }
 
 /** A peer works for so long before others get their turn, in milliseconds: alone, beside others, and over its rate. */
 const turnMs = { alone: 20, usual: 4, short: 1 };
-/** All peers that wait have so long together, before sockets and timers have their turn. */
+/** All peers have so long together in one turn of the event loop: those that wait, then what arrives. */
 const allTurnsMs = 20;
 /** A peer is alone if no other has worked for so long. */
 const aloneMs = 1000;
@@ -56,8 +57,11 @@ const aloneMs = 1000;
 const burstSeconds = 2;
 /** What `AccountFigures` calls of late, in milliseconds. */
 const recentMs = 5000;
-/** More that waits is refused. A region's streams may come back at once from one address. */
-const mostWaiting = 20_000;
+/**
+ * Of all peers together. A peer may have as many as there are places left: a region's 20,000 streams that come back at
+ * once from one address, and of a thousand peers that flood 40 each, while there are places for others.
+ */
+const mostArriving = 40_000;
 const sweepMs = 10_000;
 
 /**
@@ -69,7 +73,10 @@ export class Accounts {
   readonly #accounts = new Map<string, Account>();
   readonly #waiting = new Set<Account>();
   #held = 0;
+  #arriving = 0;
   #turn = 0;
+  /** Milliseconds that all have worked in this turn. */
+  #workInTurn = 0;
   #isTurnScheduled = false;
   #isSweepScheduled = false;
   /** Who worked last, and when that was; and when somebody else did. */
@@ -107,6 +114,7 @@ export class Accounts {
     if (known !== undefined) return known;
     const opened = new Account(key, this, this.#options.clock, () => this.#options.isExempt(peer));
     this.#accounts.set(key, opened);
+    this.emptied();
     return opened;
   }
 
@@ -126,6 +134,26 @@ export class Accounts {
   /** For Account: which turn of the event loop this is, counting those in which somebody worked. */
   get turn(): number {
     return this.#turn;
+  }
+
+  /** For Account: all together have worked for so long that sockets and timers come first. */
+  get isTurnOver(): boolean {
+    return this.#workInTurn >= allTurnsMs;
+  }
+
+  /** For Account. */
+  worked(milliseconds: number): void {
+    this.#workInTurn += milliseconds;
+  }
+
+  /** For Account: how much more may wait that has just arrived. */
+  get placesLeft(): number {
+    return mostArriving - this.#arriving;
+  }
+
+  /** For Account: so much more waits that has just arrived. */
+  arrived(count: number): void {
+    this.#arriving += count;
   }
 
   /** For Account, which begins to work in this turn: for how many milliseconds it may. */
@@ -156,7 +184,7 @@ export class Accounts {
     this.endTurnSoon();
   }
 
-  /** For Account: it has nothing left. It is kept while it owes something. */
+  /** For Account: it has nothing left, or nothing yet. It is kept while it owes something. */
   emptied(): void {
     if (this.#isSweepScheduled) return;
     this.#isSweepScheduled = true;
@@ -182,16 +210,26 @@ export class Accounts {
     }
   }
 
-  /** Peers that wait get their turn, those that have waited longest first; what is left waits for the next one. */
+  /**
+   * Peers that wait get their turn, those first that have not worked of late, and of these who has waited longest. What
+   * is left waits for the next turn.
+   */
   readonly #endTurn = (): void => {
     this.#isTurnScheduled = false;
     this.#turn++;
+    this.#workInTurn = 0;
     const { clock } = this.#options;
-    const end = clock.monotonic() + allTurnsMs;
-    for (const account of [...this.#waiting]) {
+    const now = clock.monotonic();
+    const [calm = [], busy = []] = [true, false].map((isCalm) =>
+      this.#waiting
+        .values()
+        .filter((account) => account.isCalm(now) === isCalm)
+        .toArray(),
+    );
+    for (const account of [...calm, ...busy]) {
       this.#waiting.delete(account);
       if (account.takeTurn()) this.#waiting.add(account);
-      if (clock.monotonic() >= end) break;
+      if (this.isTurnOver || clock.monotonic() >= now + allTurnsMs) break;
     }
     if (this.#waiting.size > 0) this.endTurnSoon();
   };
@@ -206,6 +244,10 @@ export class Account implements Payer {
   readonly #isExempt: () => boolean;
   readonly #places = new Map<Place, number>();
   readonly #waiting = new Set<() => void>();
+  /** Of what waits, how much has just arrived. */
+  #arriving = 0;
+  /** What goes on to read from connections of which nothing is read now. */
+  readonly #unread = new Set<() => void>();
   #exempt: boolean | undefined;
   #held = 0;
   #turn = -1;
@@ -239,7 +281,7 @@ export class Account implements Payer {
 
   /** Nothing is open or held, and no work has to be made up for. */
   get isIdle(): boolean {
-    if (this.#places.size > 0 || this.#held > 0 || this.#waiting.size > 0) return false;
+    if (this.#places.size > 0 || this.#held > 0 || this.#waiting.size + this.#unread.size > 0) return false;
     this.#recover(this.#clock.monotonic());
     return this.#excess === 0;
   }
@@ -325,23 +367,57 @@ export class Account implements Payer {
       this.#mayWork = this.#accounts.turnOf(this, this.#excess, now);
       this.#accounts.endTurnSoon();
     }
+    this.#accounts.worked(milliseconds);
     this.#workInTurn += milliseconds;
     this.#excess += milliseconds;
     this.#recent += milliseconds;
   }
 
-  /** Its turn is over, or others of its requests wait: what comes now has to wait too. */
+  /** Its turn is over, or that of all, or others of its requests wait: what comes now has to wait too. */
   get mustWait(): boolean {
     return this.#waiting.size > 0 || this.#isTurnOver;
   }
 
-  /** Runs it in one of the next turns. Undefined: too much waits already. */
-  wait(run: () => void): Waiting | undefined {
-    if (this.#waiting.size >= mostWaiting) return undefined;
+  /** Runs it in one of the next turns. For what another bound has admitted, as limits.max_streams does. */
+  wait(run: () => void): Waiting {
     this.#waiting.add(run);
     this.#waitedAt = this.#clock.monotonic();
     this.#accounts.queued(this);
     return { cancel: () => this.#waiting.delete(run) };
+  }
+
+  /** The same for what has just arrived, which nothing else bounds. Undefined: too much waits already. */
+  waitOnArrival(run: () => void): Waiting | undefined {
+    const { placesLeft } = this.#accounts;
+    if (placesLeft <= 0 || (!this.exempt && this.#arriving >= placesLeft)) return undefined;
+    this.#arrived(1);
+    const waiting = this.wait(() => {
+      this.#arrived(-1);
+      run();
+    });
+    return {
+      cancel: () => {
+        const waited = waiting.cancel();
+        if (waited) this.#arrived(-1);
+        return waited;
+      },
+    };
+  }
+
+  #arrived(count: number): void {
+    this.#arriving += count;
+    this.#accounts.arrived(count);
+  }
+
+  /**
+   * Reads on in one of the next turns. What that brings is not known before it is there, so each turn has only so many,
+   * one for each millisecond of work.
+   */
+  readLater(read: () => void): Waiting {
+    this.#unread.add(read);
+    this.#waitedAt = this.#clock.monotonic();
+    this.#accounts.queued(this);
+    return { cancel: () => this.#unread.delete(read) };
   }
 
   /** Something of it waits, or did within the last second. */
@@ -352,11 +428,15 @@ export class Account implements Payer {
   /** For Accounts: false if nothing is left to do. */
   takeTurn(): boolean {
     for (const run of this.#waiting) {
-      if (this.#isTurnOver) return true;
+      if (this.#isTurnOver) break;
       this.#waiting.delete(run);
       run();
     }
-    return this.#waiting.size > 0;
+    for (const read of [...this.#unread].slice(0, this.#mayWork)) {
+      this.#unread.delete(read);
+      read();
+    }
+    return this.#waiting.size + this.#unread.size > 0;
   }
 
   figures(): AccountFigures {
@@ -371,8 +451,15 @@ export class Account implements Payer {
     };
   }
 
+  /** It has made up for what it did. */
+  isCalm(now: number): boolean {
+    this.#recover(now);
+    return this.#excess < turnMs.usual;
+  }
+
   get #isTurnOver(): boolean {
-    return this.#turn === this.#accounts.turn && this.#workInTurn >= this.#mayWork;
+    const { isTurnOver, turn } = this.#accounts;
+    return isTurnOver || (this.#turn === turn && this.#workInTurn >= this.#mayWork);
   }
 
   #recover(now: number): void {
@@ -383,10 +470,10 @@ export class Account implements Payer {
   }
 }
 
-/** A request comes while too many of its peer's wait. */
+/** A request comes while too many wait. */
 export const tooMuchWaits = ({ key }: Account): GrpcStatus => ({
   code: Code.RESOURCE_EXHAUSTED,
-  message: `${mostWaiting} requests of ${key} wait for their turn (limits.max_work_per_peer): ask again later`,
+  message: `too many requests wait for their turn, of ${key} or of all together (limits.max_work_per_peer): ask again later`,
 });
 
 /** For listeners that only we ourselves can reach. */

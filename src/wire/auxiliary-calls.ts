@@ -1,6 +1,7 @@
 import { constants, type ServerHttp2Stream } from 'node:http2';
 import type { Clock, Timer } from '../model/clock.ts';
 import { fail, ok, type Result } from '../model/result.ts';
+import type { Account } from './accounts.ts';
 import { refuse } from './grpc-requests.ts';
 import { Code, type GrpcStatus } from './grpc-status.ts';
 import type { Peer } from './server-stream.ts';
@@ -12,7 +13,7 @@ export interface CallKind {
   /** Open at once, of all peers and of one (wire/peer-identity.ts). */
   readonly max: number;
   readonly maxPerPeer: number;
-  /** What happens to one too many: it is refused, or the oldest ends so that it can be answered. */
+  /** What happens to one too many: it is refused, or the oldest of the peer with most ends so that it can be answered. */
   readonly whenExceeded: 'REFUSED' | 'ENDS_OLDEST';
 }
 
@@ -128,8 +129,7 @@ export class AuxiliaryCall {
 /** The open calls of auxiliary services: how many there may be, and how long they may wait for their clients. */
 export class AuxiliaryCalls {
   readonly #options: AuxiliaryCallsOptions;
-  /** In the order in which they came. */
-  readonly #byKind = new Map<CallKind, Set<AuxiliaryCall>>();
+  readonly #byKind = new Map<CallKind, CallsOfKind>();
   #size = 0;
   #stalledTimer: Timer | undefined;
 
@@ -147,8 +147,9 @@ export class AuxiliaryCalls {
       oldest.end(status);
     }
     const call = new AuxiliaryCall(stream, peer, kind, (released) => this.#remove(released));
-    const calls = this.#byKind.get(kind) ?? new Set<AuxiliaryCall>();
-    this.#byKind.set(kind, calls.add(call));
+    const calls = this.#byKind.get(kind) ?? new CallsOfKind();
+    this.#byKind.set(kind, calls);
+    calls.add(call);
     peer.account.enter(kind.name);
     this.#size++;
     this.#watch();
@@ -162,10 +163,10 @@ export class AuxiliaryCalls {
   ): { readonly status: GrpcStatus; readonly oldest: AuxiliaryCall | undefined } | undefined {
     const { name, max, maxPerPeer } = kind;
     const { account } = peer;
-    const calls = this.#byKind.get(kind) ?? none;
+    const calls = this.#byKind.get(kind);
     const isFull = account.count(name) >= maxPerPeer;
-    if (!isFull && calls.size < max) return undefined;
-    const oldest = calls.values().find((call) => !isFull || call.peer.account === account);
+    if (calls === undefined || (!isFull && calls.size < max)) return undefined;
+    const oldest = calls.oldestOf(isFull ? account : calls.largest());
     const message = isFull
       ? `this peer has ${maxPerPeer} ${name} open: that is the most`
       : `${max} ${name} are open: that is the most`;
@@ -173,7 +174,7 @@ export class AuxiliaryCalls {
   }
 
   #remove(call: AuxiliaryCall): void {
-    if (this.#byKind.get(call.kind)?.delete(call) !== true) return;
+    if (this.#byKind.get(call.kind)?.remove(call) !== true) return;
     call.peer.account.leave(call.kind.name);
     this.#size--;
     if (this.#size > 0) return;
@@ -193,7 +194,7 @@ export class AuxiliaryCalls {
     const { clock, stalledMilliseconds, refused } = this.#options;
     const [now, milliseconds] = [clock.now(), stalledMilliseconds()];
     for (const calls of this.#byKind.values()) {
-      for (const call of calls) {
+      for (const call of calls.all()) {
         if (call.ended || !call.isStalled(now, milliseconds)) continue;
         refused('stalled');
         const message = `the client has not finished its request, or not read its answer, for ${milliseconds} ms (limits.stalled_timeout)`;
@@ -203,4 +204,44 @@ export class AuxiliaryCalls {
   }
 }
 
-const none: ReadonlySet<AuxiliaryCall> = new Set();
+/** Those of each peer in the order in which they came. */
+class CallsOfKind {
+  readonly #byAccount = new Map<Account, Set<AuxiliaryCall>>();
+  #size = 0;
+
+  get size(): number {
+    return this.#size;
+  }
+
+  all(): IteratorObject<AuxiliaryCall> {
+    return this.#byAccount.values().flatMap((calls) => calls);
+  }
+
+  add(call: AuxiliaryCall): void {
+    const { account } = call.peer;
+    const calls = this.#byAccount.get(account) ?? new Set<AuxiliaryCall>();
+    this.#byAccount.set(account, calls.add(call));
+    this.#size++;
+  }
+
+  /** False: it is gone already. */
+  remove(call: AuxiliaryCall): boolean {
+    const { account } = call.peer;
+    const calls = this.#byAccount.get(account);
+    if (calls?.delete(call) !== true) return false;
+    if (calls.size === 0) this.#byAccount.delete(account);
+    this.#size--;
+    return true;
+  }
+
+  /** Who has most. */
+  largest(): Account | undefined {
+    let [found, most]: [Account | undefined, number] = [undefined, 0];
+    for (const [account, { size }] of this.#byAccount) if (size > most) [found, most] = [account, size];
+    return found;
+  }
+
+  oldestOf(account: Account | undefined): AuxiliaryCall | undefined {
+    return account && this.#byAccount.get(account)?.values().next().value;
+  }
+}

@@ -5,12 +5,12 @@ import type { Clock, Timer } from '../model/clock.ts';
 import { systemRandom } from '../model/random.ts';
 import type { Accounts } from './accounts.ts';
 import { CertificateReview } from './certificate-review.ts';
-import { ClientConnection } from './client-connection.ts';
+import { ClientConnection, startReading, stopReading } from './client-connection.ts';
 import type { ClientSession } from './client-session.ts';
 import type { GrpcStatus } from './grpc-status.ts';
 import { Code } from './grpc-status.ts';
 import { connectionWindow, idleTimeoutMs, idleTimeoutWhenFullMs, unixWindow } from './http2-settings.ts';
-import { peerOf, verifiedCertificate } from './peer.ts';
+import { addressOf, peerOf, verifiedCertificate } from './peer.ts';
 import type { Peer, ServerStream } from './server-stream.ts';
 
 /** How many connections there may be, and of whom. */
@@ -87,7 +87,7 @@ export class ClientConnections {
     this.#options = options;
     this.#certificates = certificateReview(options);
     listener.on('connection', (socket) => {
-      if (this.#accepted(socket)) handOn(socket);
+      if (this.#accepted(socket)) this.#inTurn(socket, handOn);
     });
     this.#checkIdle();
   }
@@ -159,6 +159,23 @@ export class ClientConnections {
     return true;
   }
 
+  /** What HTTP and TLS cost to begin with is the address's, as nobody else is known yet. */
+  #inTurn(socket: Socket, handOn: (socket: Socket) => void): void {
+    const { accounts, unixPath } = this.#options;
+    const address = unixPath ?? addressOf(socket);
+    const account = accounts.of({ address, unix: unixPath !== undefined, uriSans: [], dnsSans: [] });
+    if (!account.mustWait) {
+      account.work(() => handOn(socket));
+      return;
+    }
+    stopReading(socket);
+    const waiting = account.readLater(() => {
+      startReading(socket);
+      account.work(() => handOn(socket));
+    });
+    socket.once('close', () => waiting.cancel());
+  }
+
   /** HTTP is spoken on it from now on. A text says why it must not be. */
   opened(session: ClientSession, socket: Socket | undefined): string | undefined {
     const { clock, unixPath, maxAge, bounds, accounts } = this.#options;
@@ -179,7 +196,7 @@ export class ClientConnections {
     session.on('close', () => {
       bounds?.left(peer);
       this.#sessions.delete(session);
-      connection.timer?.cancel();
+      connection.ended();
     });
     if (this.#draining) session.close();
     else if (oldest !== undefined) this.#limitAge(session, connection, oldest);

@@ -18,7 +18,7 @@ import {
   universalRequestFromNodeRequest,
   universalResponseToNodeResponse,
 } from '@connectrpc/connect-node';
-import { tooMuchWaits } from './accounts.ts';
+import { type AnswerAtOnce, answerAtOnce, isPlainGrpc } from './answer-at-once.ts';
 import {
   type AuxiliaryCall,
   AuxiliaryCalls,
@@ -37,6 +37,8 @@ export interface AuxiliaryService {
   readonly routes: (router: ConnectRouter) => void;
   readonly maxRequestBytes: number;
   readonly kindOf: (path: string) => CallKind;
+  /** By path: plain gRPC is answered by these, without connect and without waiting for the turn of its peer. */
+  readonly atOnce?: ReadonlyMap<string, AnswerAtOnce>;
   /** Asked before anything of the request is read: why this peer may not call. */
   readonly refusal?: (peer: Peer) => GrpcStatus | undefined;
 }
@@ -98,6 +100,16 @@ export class ConnectPaths implements AuxiliaryPaths {
     return this.#paths.has(withoutQuery(path));
   }
 
+  isAtOnce(headers: IncomingHttpHeaders): boolean {
+    return this.#answerAtOnceOf(headers) !== undefined;
+  }
+
+  #answerAtOnceOf(headers: IncomingHttpHeaders): AnswerAtOnce | undefined {
+    const path = headers[':path'] ?? '';
+    const answer = this.#paths.get(path)?.service.atOnce?.get(path);
+    return answer !== undefined && isPlainGrpc(headers) ? answer : undefined;
+  }
+
   handle(stream: ServerHttp2Stream, headers: IncomingHttpHeaders, raw: readonly string[], peer: Peer): void {
     const path = withoutQuery(headers[':path'] ?? '');
     const known = this.#paths.get(path);
@@ -110,10 +122,15 @@ export class ConnectPaths implements AuxiliaryPaths {
       if (status !== undefined) refuse(stream, status, httpStatusOf(status, headers));
       return;
     }
-    // Thousands of calls may arrive in one packet: those that are over when it is their turn do not begin.
     const call = opened.value;
+    const atOnce = this.#answerAtOnceOf(headers);
+    if (atOnce !== undefined) {
+      answerAtOnce(stream, call, service.maxRequestBytes, atOnce);
+      return;
+    }
+    // Thousands of calls may arrive in one packet: those that are over when it is their turn do not begin.
     const start = (): void => this.#start(handler, stream, headers, raw, call);
-    if (peer.account.wait(() => peer.account.work(start)) === undefined) call.end(tooMuchWaits(peer.account));
+    peer.account.wait(() => peer.account.work(start));
   }
 
   shutDown(): void {

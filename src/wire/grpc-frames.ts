@@ -1,3 +1,4 @@
+import { areTooSmall, tooSmallMessage } from './body-pieces.ts';
 import { Code, type GrpcStatus } from './grpc-status.ts';
 
 /** A gRPC message on the wire: a compressed flag, the length in 4 bytes big-endian, the message. */
@@ -50,6 +51,8 @@ export class Deframer {
   #length = 0;
   #gathered: Buffer | undefined;
   #gatheredBytes = 0;
+  /** In so many pieces. */
+  #pieces = 0;
   /** What had arrived when the owner paused. */
   #held: Buffer | undefined;
   #mode: 'running' | 'paused' | 'stopped' = 'running';
@@ -79,6 +82,10 @@ export class Deframer {
         }
       }
       at = this.#readMessage(chunk, at);
+      if (areTooSmall(this.#pieces, this.#gatheredBytes)) {
+        this.stop();
+        return { code: Code.RESOURCE_EXHAUSTED, message: `a message is refused, as ${tooSmallMessage}` };
+      }
     }
     return undefined;
   }
@@ -164,6 +171,7 @@ export class Deframer {
     if (this.#mode === 'stopped') return end;
     chunk.copy(target, this.#gatheredBytes, start, end);
     this.#gatheredBytes += end - start;
+    this.#pieces++;
     if (this.#gatheredBytes === this.#length) this.#deliver(target.subarray(0, this.#length));
     return end;
   }
@@ -197,6 +205,7 @@ export class Deframer {
     this.#length = 0;
     this.#gathered = undefined;
     this.#gatheredBytes = 0;
+    this.#pieces = 0;
     try {
       this.#sink.message(bytes);
     } finally {

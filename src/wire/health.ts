@@ -1,19 +1,26 @@
-import { Code, ConnectError, type ConnectRouter } from '@connectrpc/connect';
+import type { ConnectRouter } from '@connectrpc/connect';
 import { Health, HealthCheckResponse_ServingStatus as Status } from '../gen/health_pb.ts';
+import { fail, ok, type Result } from '../model/result.ts';
+import { bytesTag, MessageReader, varintTag } from '../protobuf/message-reader.ts';
 import type { CallKind } from './auxiliary-calls.ts';
 import type { AuxiliaryService } from './connect.ts';
+import { rpcError } from './connect-error.ts';
+import { frameOf } from './grpc-frames.ts';
+import { Code, type GrpcStatus } from './grpc-status.ts';
 
 /** Names of services. */
 const maxRequestBytes = 4096;
 
-/** An orchestrator must hear that the relay is well whatever clients do: the oldest half-sent question gives way. */
+/** An orchestrator must hear that the relay is well whatever clients do: a half-sent question gives way. */
 const checks: CallKind = { name: 'health checks', max: 1000, maxPerPeer: 100, whenExceeded: 'ENDS_OLDEST' };
 /** They last, and are counted apart, so that they leave room for checks. */
 const watches: CallKind = { name: 'health watches', max: 1000, maxPerPeer: 100, whenExceeded: 'REFUSED' };
 
 export function health(services: readonly string[], readiness: HealthSource): AuxiliaryService {
+  const checker = new HealthChecker(services, readiness);
   return {
-    routes: healthRoutes(services, readiness),
+    routes: healthRoutes(checker, readiness),
+    atOnce: new Map([[`/${Health.typeName}/${Health.method.check.name}`, (bytes) => checker.answer(bytes)]]),
     maxRequestBytes,
     kindOf: (path) => (path.endsWith('/Watch') ? watches : checks),
   };
@@ -26,20 +33,60 @@ export interface HealthSource {
   subscribe(changed: () => void): () => void;
 }
 
-/**
- * grpc.health.v1 for the overall service `""` and each of `services` (full names), which all share one state.
- * An unknown one: Check fails NOT_FOUND, Watch says SERVICE_UNKNOWN, as the protocol wants it.
- */
-function healthRoutes(services: readonly string[], readiness: HealthSource): (router: ConnectRouter) => void {
-  const known = new Set(['', ...services]);
-  const status = () => (readiness.serving() ? Status.SERVING : Status.NOT_SERVING);
+const serviceTag = bytesTag(1);
+const statusTag = varintTag(1);
+
+/** The overall service `""` and each of `services` (full names) share one state. */
+class HealthChecker {
+  readonly known: ReadonlySet<string>;
+  readonly #readiness: HealthSource;
+
+  constructor(services: readonly string[], readiness: HealthSource) {
+    this.known = new Set(['', ...services]);
+    this.#readiness = readiness;
+  }
+
+  status(): Status {
+    return this.#readiness.serving() ? Status.SERVING : Status.NOT_SERVING;
+  }
+
+  /** An unknown one fails NOT_FOUND, as the protocol wants it. */
+  check(service: string): Result<Status, GrpcStatus> {
+    if (this.known.has(service)) return ok(this.status());
+    return fail({
+      code: Code.NOT_FOUND,
+      message: `service ${JSON.stringify(service)} is not known here`,
+    });
+  }
+
+  /** From a HealthCheckRequest to a frame with the HealthCheckResponse. */
+  answer(request: Buffer): Result<Buffer, GrpcStatus> {
+    let service = '';
+    try {
+      for (const reader = new MessageReader(request); reader.next(); ) {
+        if (reader.tag === serviceTag) service = reader.text();
+      }
+    } catch (error) {
+      return fail({
+        code: Code.INVALID_ARGUMENT,
+        message: `the request cannot be decoded: ${String(error)}`,
+      });
+    }
+    const checked = this.check(service);
+    return checked.ok ? ok(frameOf(Uint8Array.of(statusTag, checked.value))) : checked;
+  }
+}
+
+/** grpc.health.v1. Watch says SERVICE_UNKNOWN of a service that is not known, as the protocol wants it. */
+function healthRoutes(checker: HealthChecker, readiness: HealthSource): (router: ConnectRouter) => void {
+  const { known } = checker;
+  const status = () => checker.status();
   return (router) => {
     router.service(Health, {
       check({ service }) {
-        if (!known.has(service)) {
-          throw new ConnectError(`service ${JSON.stringify(service)} is not known here`, Code.NotFound);
-        }
-        return { status: status() };
+        const checked = checker.check(service);
+        if (!checked.ok) throw rpcError(checked.error);
+        return { status: checked.value };
       },
       async *watch({ service }, { signal }) {
         if (!known.has(service)) {

@@ -2,6 +2,7 @@ import { type IncomingHttpHeaders, IncomingMessage, ServerResponse } from 'node:
 import type { Http2ServerRequest, Http2ServerResponse } from 'node:http2';
 import type { Charged } from '../model/brand.ts';
 import { tooMuchWaits } from './accounts.ts';
+import { BodyPieces, pieceMs, tooSmallMessage } from './body-pieces.ts';
 import { Code, codeName, type GrpcStatus } from './grpc-status.ts';
 import type { Gatherer, HalfSent } from './half-sent.ts';
 import { type HttpAnswer, problem } from './http-answer.ts';
@@ -35,9 +36,6 @@ type Response = ServerResponse | Http2ServerResponse;
 
 /** What a client sends after it was refused is thrown away, so that it reads the answer; but not without end. */
 const mostDiscarded = 16 << 20;
-const empty = Buffer.alloc(0);
-/** Bytes. */
-const leastGathered = 4096;
 
 /** One request and its answer, over either version of HTTP. */
 export class HttpExchange implements Gatherer {
@@ -45,9 +43,7 @@ export class HttpExchange implements Gatherer {
   readonly #request: Request;
   readonly #response: Response;
   readonly #owner: ExchangeOwner;
-  /** What has come of the body, in its first `#bytes`. It grows with what comes, however small the pieces are. */
-  #body: Buffer = empty;
-  #bytes = 0;
+  readonly #body = new BodyPieces();
   #declared: number | undefined;
   #cancel: (() => void) | undefined;
   #answered = false;
@@ -128,41 +124,24 @@ export class HttpExchange implements Gatherer {
   }
 
   #take(chunk: Buffer): void {
-    this.#bytes += chunk.length;
+    const body = this.#body;
+    this.peer.account.spent(pieceMs);
     if (this.#answered) {
-      if (this.#bytes > mostDiscarded) this.#destroy();
+      body.skip(chunk);
+      if (body.bytes > mostDiscarded || body.areTooSmall) this.#destroy();
       return;
     }
-    if (this.#bytes > this.#owner.maxRequestBytes) {
+    const { maxRequestBytes, halfSent } = this.#owner;
+    if (body.bytes + chunk.length > maxRequestBytes) {
+      body.skip(chunk);
       this.#refuseSize();
       return;
     }
+    const before = body.held;
+    body.add(chunk, this.#declared ?? maxRequestBytes);
+    if (body.areTooSmall) this.#refuse(413, { code: Code.RESOURCE_EXHAUSTED, message: tooSmallMessage });
     // Most bodies come whole, in one piece.
-    if (this.#bytes === chunk.length && this.#bytes === this.#declared) {
-      this.#body = chunk;
-      return;
-    }
-    this.#gather(chunk);
-    this.#owner.halfSent.resize(this, this.#body.length);
-    this.#readInTurn();
-  }
-
-  #gather(chunk: Buffer): void {
-    const before = this.#bytes - chunk.length;
-    if (this.#bytes > this.#body.length) {
-      const grown = Buffer.allocUnsafeSlow(Math.max(leastGathered, 2 * this.#body.length, this.#bytes));
-      this.#body.copy(grown, 0, 0, before);
-      this.#body = grown;
-    }
-    chunk.copy(this.#body, before);
-  }
-
-  /** Pieces cost more than their bytes: who sends many of them is not read until it is this peer's turn. */
-  #readInTurn(): void {
-    const { account } = this.peer;
-    if (this.#answered || !account.mustWait || this.#request.isPaused()) return;
-    if (account.wait(() => this.#request.resume()) === undefined) this.#refuse(429, tooMuchWaits(account));
-    else this.#request.pause();
+    else if (body.held !== before && body.bytes !== this.#declared) halfSent.resize(this, body.held);
   }
 
   /** The client has done its part. */
@@ -170,12 +149,13 @@ export class HttpExchange implements Gatherer {
     this.#owner.waitsNoMore(this);
     const { account } = this.peer;
     if (!account.mustWait) this.#run(handler);
-    else if (account.wait(() => this.#run(handler)) === undefined) this.#refuse(429, tooMuchWaits(account));
+    else if (account.waitOnArrival(() => this.#run(handler)) === undefined)
+      this.#refuse(429, tooMuchWaits(account));
   }
 
   #run(handler: HttpHandler): void {
     if (this.#answered) return;
-    const body = this.#body.subarray(0, this.#bytes);
+    const body = this.#body.take();
     this.#drop();
     try {
       this.#cancel = this.peer.account.charge(body, (charged) =>
@@ -201,7 +181,7 @@ export class HttpExchange implements Gatherer {
   }
 
   #drop(): void {
-    this.#body = empty;
+    this.#body.drop();
     this.#owner.halfSent.resize(this, 0);
   }
 

@@ -41,8 +41,12 @@ export interface HttpServerOptions {
 
 /** A client that does not wait for answers holds up itself, not the relay's memory. */
 const maxOpenPerConnection = 100;
+/** So many requests of a connection are open, then it is read no further: HTTP/1.1 answers them in order anyway. */
+const mostPipelined = 10;
 const maxHeaderBytes = 32 << 10;
 const stalledCheckMs = 1000;
+/** What Node spends on a request and its answer, beside the handler: milliseconds, measured. */
+const requestMs = 0.05;
 
 /** HTTP/1.1 and HTTP/2 on one port, with TLS and without. The error is for the operator. */
 export async function listenHttp(options: HttpServerOptions): Promise<Result<HttpServer>> {
@@ -214,6 +218,7 @@ export class HttpServer {
       return;
     }
     session.begin(response);
+    if (session.open >= mostPipelined) connection.full();
     this.#serve(request, response, connection);
   }
 
@@ -231,8 +236,11 @@ export class HttpServer {
     connection.opened();
     response.once('close', () => connection.closed(this.#clock.now()));
     const { method = '', url = '/', headers } = request;
-    const head: HttpHead = { method, path: pathOf(url), headers, peer: connection.peer };
-    connection.peer.account.work(() => {
+    const { peer } = connection;
+    const head: HttpHead = { method, path: pathOf(url), headers, peer };
+    peer.account.spent(requestMs);
+    if (peer.account.mustWait) connection.unserved();
+    peer.account.work(() => {
       const exchange = new HttpExchange(request, response, head, this);
       const routed = this.#options.route(head);
       if (typeof routed === 'function') exchange.read(routed);

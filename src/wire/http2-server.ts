@@ -36,6 +36,8 @@ export interface ListenerTls extends TlsMaterial {
 /** The paths that are not hot: connect-node's (connect.ts). */
 export interface AuxiliaryPaths {
   serves(path: string): boolean;
+  /** It costs less to answer than to have it wait for the turn of its peer. */
+  isAtOnce(headers: IncomingHttpHeaders): boolean;
   handle(
     stream: ServerHttp2Stream,
     headers: IncomingHttpHeaders,
@@ -75,6 +77,9 @@ export interface GrpcServerOptions {
   /** A client's connection ended other than HTTP/2 has it: cut, or with something that is no HTTP/2. */
   readonly connectionFailed?: (address: string, reason: string) => void;
 }
+
+/** What Node spends on a stream, most of it before it tells of it and after it has ended: milliseconds, measured. */
+const streamMs = 0.03;
 
 /** Of the time to drain, what is left for the last trailers to arrive. */
 const drainShare = 0.9;
@@ -270,6 +275,11 @@ export class GrpcServer implements StreamOwner {
   }
 
   /** For Http2ServerStream. */
+  unserved(stream: Http2ServerStream): void {
+    this.#streams.get(stream)?.unserved();
+  }
+
+  /** For Http2ServerStream. */
   threw(error: unknown, path: string): void {
     this.#report(`the handler of ${path} failed`, error);
   }
@@ -277,9 +287,13 @@ export class GrpcServer implements StreamOwner {
   #onStream(stream: ServerHttp2Stream, headers: IncomingHttpHeaders, rawHeaders: readonly string[]): void {
     stream.on('error', ignore);
     const connection = this.#connections.of(stream.session);
-    // Reset, or its connection lost, before it came here.
-    if (stream.destroyed || connection === undefined) return;
+    // Its connection was lost before it came here.
+    if (connection === undefined) return;
     const { account } = connection.peer;
+    account.spent(streamMs);
+    if (account.mustWait) connection.unserved();
+    // Reset.
+    if (stream.destroyed) return;
     const begin = (): void => {
       if (stream.destroyed || stream.closed) return;
       try {
@@ -289,11 +303,11 @@ export class GrpcServer implements StreamOwner {
         stream.destroy();
       }
     };
-    if (!account.mustWait) {
+    if (!account.mustWait || this.#options.auxiliary?.isAtOnce(headers) === true) {
       begin();
       return;
     }
-    const waiting = account.wait(begin);
+    const waiting = account.waitOnArrival(begin);
     if (waiting === undefined) refuse(stream, tooMuchWaits(account));
     else stream.once('close', () => waiting.cancel());
   }

@@ -1,6 +1,7 @@
 import { constants, type IncomingHttpHeaders, type ServerHttp2Stream } from 'node:http2';
 import type { Clock } from '../model/clock.ts';
-import { tooMuchWaits, type Waiting } from './accounts.ts';
+import type { Waiting } from './accounts.ts';
+import { pieceMs } from './body-pieces.ts';
 import { Deframer, type MessageSink } from './grpc-frames.ts';
 import { closeSoon, refuse } from './grpc-requests.ts';
 import { Code, type GrpcStatus } from './grpc-status.ts';
@@ -16,6 +17,8 @@ export interface StreamOwner {
   readonly halfSent: HalfSent;
   /** A bug: something of ours threw in a handler. The stream is ended. */
   threw(error: unknown, path: string): void;
+  /** What it brought has to wait for its peer's turn. */
+  unserved(stream: Http2ServerStream): void;
   closed(stream: Http2ServerStream): void;
 }
 
@@ -129,11 +132,11 @@ export class Http2ServerStream implements ServerStream, Gatherer, MessageSink {
   #waitForTurn(): void {
     if (this.#waiting !== undefined || this.#status !== undefined) return;
     this.#stopReading();
+    this.#owner.unserved(this);
     this.#waiting = this.peer.account.wait(() => {
       this.#waiting = undefined;
       this.#readOn();
     });
-    if (this.#waiting === undefined) this.#fault(tooMuchWaits(this.peer.account));
   }
 
   #stopReading(): void {
@@ -197,7 +200,9 @@ export class Http2ServerStream implements ServerStream, Gatherer, MessageSink {
   #read(chunk: Buffer | string): void {
     const deframer = this.#deframer;
     if (deframer === undefined || typeof chunk === 'string') return;
-    if (this.peer.account.mustWait) this.#waitForTurn();
+    const { account } = this.peer;
+    account.spent(pieceMs);
+    if (account.mustWait) this.#waitForTurn();
     try {
       const fault = deframer.push(chunk);
       if (fault !== undefined) this.#fault(fault);

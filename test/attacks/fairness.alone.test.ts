@@ -10,14 +10,7 @@ const questions = 150;
 /** On a busy machine a thread is slow in ways that no counter tells: what is wrong in the relay is so each time. */
 const tries = 3;
 /** Milliseconds of CPU of the relay's loop while 99 of 100 questions wait. */
-const usual = 100;
-/** A request of 4 MiB is not divided everywhere, and Node opens the streams of a whole packet before it tells us of one. */
-const dear = 300;
-const bounds: ReadonlyMap<string, number> = new Map([
-  ['requests of 4 MiB, of every kind', dear],
-  ['streams that are opened and reset', dear],
-  ['all at once', dear],
-]);
+const most = 100;
 
 /** `FIGURES=1` prints what the well-behaved client waited. */
 function note(title: string, waits: readonly Wait[]): number {
@@ -61,7 +54,6 @@ for (const kind of ['plain', 'TLS'] satisfies readonly Kind[]) {
     };
 
     const beside = async (chosen: readonly Flood[], title: string): Promise<void> => {
-      const most = bounds.get(title) ?? usual;
       let cpu = await attempt(chosen, title);
       for (let again = 1; again < tries && cpu >= most; again++) cpu = await attempt(chosen, title);
       expect(cpu).to.be.below(most);

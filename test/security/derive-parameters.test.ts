@@ -266,6 +266,21 @@ describe('client node', () => {
     expect(!read.ok && read.error).to.match(/^node cannot be decoded: /);
   });
 
+  it('refuses metadata of more than 20,000 entries', () => {
+    const entry = Buffer.from([0x0a, 0x00]);
+    const of = (entries: number): boolean => {
+      const struct = Buffer.concat(Array.from({ length: entries }, () => entry));
+      const metadata = toBinary(NodeSchema, create(NodeSchema, { id: 'a' }));
+      const length = [
+        0x80 | (struct.length & 0x7f),
+        0x80 | ((struct.length >> 7) & 0x7f),
+        struct.length >> 14,
+      ];
+      return readClientNode(Buffer.concat([metadata, Buffer.of(0x1a, ...length), struct])).ok;
+    };
+    expect([of(20_000), of(20_001)]).to.deep.equal([true, false]);
+  });
+
   it('survives metadata nested without end', () => {
     // Struct { fields { value { struct_value … } } }: each level wraps the last in three length-delimited fields.
     let bytes = Buffer.alloc(0);

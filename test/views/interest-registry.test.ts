@@ -2,7 +2,7 @@ import { expect } from 'chai';
 import { resourceName } from '../../src/model/brand.ts';
 import { internParameters, NO_PARAMETERS, type Parameters } from '../../src/model/parameters.ts';
 import type { Interest } from '../../src/model/transaction.ts';
-import { InterestRegistry } from '../../src/views/interest-registry.ts';
+import { InterestRegistry, lingering } from '../../src/views/interest-registry.ts';
 import { type } from '../support/in-memory-relay.ts';
 import { VirtualClock } from '../support/virtual-clock.ts';
 
@@ -19,6 +19,7 @@ function setting({ idleMilliseconds = 1000, maxBytes = 2 ** 30 } = {}) {
   const present = new Map<string, number>();
   const clock = new VirtualClock();
   const bounds = { maxBytes };
+  const deferred: (() => void)[] = [];
   const registry = new InterestRegistry({
     port: {
       subscribe: ({ selector, parameters }) => journal.push(`+${selector}${parameters.key}`),
@@ -33,8 +34,9 @@ function setting({ idleMilliseconds = 1000, maxBytes = 2 ** 30 } = {}) {
     clock,
     idleMilliseconds,
     maxBytes: () => bounds.maxBytes,
+    defer: (run) => deferred.push(run),
   });
-  return { journal, uses, present, clock, bounds, registry };
+  return { journal, uses, present, clock, bounds, deferred, registry };
 }
 
 describe('interest registry', () => {
@@ -75,6 +77,33 @@ describe('interest registry', () => {
     expect(uses).to.deep.equal(['idle a', 'live a']);
     expect(registry.isIdle(interest('b'))).to.equal(false);
   });
+  it('begins in turns, and what is given up ends', () => {
+    const { journal, clock, deferred, registry } = setting();
+    const many = Array.from({ length: 5000 }, (_, index) => interest(`n${index}`));
+    const turns = registry.acquireAll(many);
+    turns.next();
+    expect(journal.length).to.be.within(1, 2000);
+    turns.return();
+    for (const run of deferred.splice(0)) run();
+    clock.advance(1000);
+    expect(journal.filter((each) => each.startsWith('-')).length).to.equal(
+      journal.filter((each) => each.startsWith('+')).length,
+    );
+    expect([...registry.all()]).to.deep.equal([]);
+  });
+
+  it('of many that are released, the rest is so in later turns', () => {
+    const { uses, deferred, registry } = setting();
+    const many = Array.from({ length: 5000 }, (_, index) => interest(`n${index}`));
+    for (const each of many) registry.acquire(each);
+    registry.releaseAll(lingering(many));
+    expect(uses.length).to.be.within(1, 2000);
+    registry.acquire(interest('n4999'));
+    while (deferred.length > 0) deferred.shift()?.();
+    expect(uses.length).to.equal(4999);
+    expect(registry.isIdle(interest('n4999'))).to.equal(false);
+  });
+
   it('what must not linger does not', () => {
     const { journal, registry } = setting();
     registry.acquire(interest('a'));

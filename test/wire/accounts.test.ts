@@ -71,6 +71,21 @@ describe('the account of a peer', () => {
     expect(loop.accounts.waiting).to.equal(0);
   });
 
+  it('reads on from few connections in a turn, one for each millisecond that it may work', () => {
+    const account = loop.account('10.0.0.1');
+    loop.work(loop.account('10.0.0.2'), 1);
+    loop.work(account, 4);
+    const read: number[] = [];
+    const waiting = [1, 2, 3, 4, 5, 6].map((id) => account.readLater(() => read.push(id)));
+    expect(read).to.deep.equal([]);
+    waiting[0]?.cancel();
+    loop.endTurn();
+    expect(read).to.deep.equal([2, 3, 4, 5]);
+    expect(account.mustWait, 'what has come already does not wait for it').to.equal(false);
+    loop.endTurn();
+    expect(read).to.deep.equal([2, 3, 4, 5, 6]);
+  });
+
   it('has longer turns while no other peer works', () => {
     const account = loop.account('10.0.0.1');
     loop.work(account, 19);
@@ -108,6 +123,39 @@ describe('the account of a peer', () => {
     expect([...done]).to.deep.equal(accounts.slice(0, 10));
     loop.endTurn();
     expect([...done]).to.deep.equal(accounts.slice(0, 20));
+  });
+
+  it('waits when all together have worked for long, though it has not: it comes first then', () => {
+    const calm = loop.account('10.0.0.1');
+    const busy = [loop.account('10.0.1.1'), loop.account('10.0.1.2')];
+    for (const account of busy) {
+      expect(calm.mustWait).to.equal(false);
+      loop.work(account, 15);
+    }
+    expect(calm.mustWait).to.equal(true);
+    const done: Account[] = [];
+    for (const account of [...busy, calm]) account.wait(() => done.push(account));
+    loop.endTurn();
+    expect(done).to.deep.equal([calm, ...busy]);
+    expect(calm.mustWait).to.equal(false);
+  });
+
+  it('has as many new requests that wait as there are places left for others', () => {
+    const waiting = (account: Account): number => {
+      let count = 0;
+      while (account.waitOnArrival(() => {}) !== undefined) count++;
+      return count;
+    };
+    const first = loop.account('10.0.0.1');
+    const more = first.waitOnArrival(() => {});
+    expect(waiting(first)).to.equal(19_999);
+    expect(waiting(loop.account('10.0.0.2'))).to.equal(10_000);
+    expect(waiting(loop.account('10.0.0.3'))).to.equal(5000);
+    more?.cancel();
+    more?.cancel();
+    expect(waiting(first)).to.equal(0);
+    loop.endTurn();
+    expect(waiting(first), 'nothing waits any more').to.equal(20_000);
   });
 
   it('measures work within work once', () => {

@@ -1,0 +1,74 @@
+/**
+ * A piece costs Node so long before we see it, in milliseconds: measured with pieces of one byte. The account of its
+ * sender is charged with that, as nothing else would be for a body that never ends.
+ */
+export const pieceMs = 0.002;
+
+/** Bodies come in frames and segments of kilobytes. Pieces of a few bytes each cost a thousand times as much. */
+const leastPieceBytes = 64;
+/** So many may be of any size. */
+const freePieces = 10_000;
+const firstRoom = 4096;
+
+/** So many bytes have come in so many pieces: nobody sends like that who does not mean to cost much. */
+export function areTooSmall(pieces: number, bytes: number): boolean {
+  return pieces > freePieces + bytes / leastPieceBytes;
+}
+
+export const tooSmallMessage = `it comes in pieces of less than ${leastPieceBytes} bytes: send it in fewer`;
+
+/** A body as it arrives. What it holds is one buffer: a Buffer for each piece takes hundreds of bytes more than it has. */
+export class BodyPieces {
+  #gathered: Buffer = none;
+  #bytes = 0;
+  #pieces = 0;
+
+  get bytes(): number {
+    return this.#bytes;
+  }
+
+  /** Bytes of memory that are held for what has come. */
+  get held(): number {
+    return this.#gathered.length;
+  }
+
+  get areTooSmall(): boolean {
+    return areTooSmall(this.#pieces, this.#bytes);
+  }
+
+  /** `most`: so long the body may be. A piece that is all of it is kept as it is. */
+  add(piece: Buffer, most: number): void {
+    const start = this.#bytes;
+    this.skip(piece);
+    if (piece.length === most) {
+      this.#gathered = piece;
+      return;
+    }
+    if (this.#bytes > this.#gathered.length) {
+      const room = Math.max(this.#bytes, Math.min(most, Math.max(2 * this.#bytes, firstRoom)));
+      const grown = Buffer.allocUnsafeSlow(room);
+      this.#gathered.copy(grown, 0, 0, start);
+      this.#gathered = grown;
+    }
+    piece.copy(this.#gathered, start);
+  }
+
+  /** It is counted, and not kept. */
+  skip(piece: Buffer): void {
+    this.#pieces++;
+    this.#bytes += piece.length;
+  }
+
+  /** All that has come. */
+  take(): Buffer {
+    const whole = this.#gathered.subarray(0, this.#bytes);
+    this.drop();
+    return whole;
+  }
+
+  drop(): void {
+    this.#gathered = none;
+  }
+}
+
+const none = Buffer.alloc(0);
