@@ -1,5 +1,5 @@
 import type { Selection } from '../model/selection.ts';
-import type { Holding, SentState } from '../model/subscription.ts';
+import type { Holding, ShownState } from '../model/subscription.ts';
 import type { TypeInfo } from '../model/types.ts';
 import type { Peer } from '../wire/server-stream.ts';
 import type { ClientContext } from './services.ts';
@@ -11,7 +11,7 @@ export interface ListedType {
   /** Undefined: before the first request. */
   readonly subscription:
     | {
-        readonly responses: Omit<SentState, 'awaitsAnswer'>;
+        readonly responses: ShownState;
         holdings(): Iterable<Holding>;
       }
     | undefined;

@@ -1,7 +1,7 @@
 import type { TypeUrl } from '../../model/brand.ts';
 import type { Clock, Timer } from '../../model/clock.ts';
 import { Selection } from '../../model/selection.ts';
-import type { Holding, Rejection, SentState, SyncState } from '../../model/subscription.ts';
+import type { Holding, Rejection, ShownState, SyncState } from '../../model/subscription.ts';
 import { shorten } from '../../model/text.ts';
 import type { TypeInfo } from '../../model/types.ts';
 import { longestText } from '../../observe/format.ts';
@@ -126,7 +126,7 @@ class PolledType implements ListedType {
     return this;
   }
 
-  get responses(): Omit<SentState, 'awaitsAnswer'> {
+  get responses(): ShownState {
     const all = this.#all().toSorted((a, b) => b.polledAt - a.polledAt);
     const nacks = all.flatMap(({ lastNack }) => lastNack ?? []).toSorted((a, b) => b.at - a.at);
     return {
