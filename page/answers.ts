@@ -5,6 +5,8 @@ interface ClientTypeState {
   readonly version: string;
   readonly state: string;
   readonly last_nack: string;
+  /** Empty: it has a stream. */
+  readonly last_poll: string;
 }
 
 export interface Client {

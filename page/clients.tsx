@@ -7,6 +7,7 @@ import { Pages } from './pages.tsx';
 import { useAnswer } from './relay.ts';
 import { shown } from './shown.ts';
 import { StateText } from './state-text.tsx';
+import { Since } from './time.tsx';
 
 const pageSize = 25;
 const refreshMs = 10_000;
@@ -205,7 +206,10 @@ function Table({
                 </a>
               </td>
               <td class="mono peer">{client.peer}</td>
-              <td>{client.transport}</td>
+              <td>
+                {client.transport}
+                <LastPoll client={client} />
+              </td>
               <td>
                 <Types client={client} />
               </td>
@@ -217,13 +221,25 @@ function Table({
   );
 }
 
+/** Of a client that polls. */
+function LastPoll({ client: { types } }: { readonly client: Client }) {
+  const polls = types.filter(({ last_poll: at }) => at !== '').map(({ last_poll: at }) => Date.parse(at));
+  if (polls.length === 0) return null;
+  return (
+    <span class="dim">
+      , polled <Since at={Math.max(...polls)} /> ago
+    </span>
+  );
+}
+
 function Types({ client: { types } }: { readonly client: Client }) {
   const rest = types.length - typesShown;
   return (
     <ul class="types">
-      {types.slice(0, typesShown).map(({ type, state, version, last_nack: nack }) => (
+      {types.slice(0, typesShown).map(({ type, state, version, last_nack: nack, last_poll: poll }) => (
         <li key={type} title={shown(nack === '' ? version : `${version}: ${nack}`, 500)}>
           {shown(type)} <StateText state={state} />
+          {poll !== '' && version !== '' && <span class="mono dim"> {shown(version, 30)}</span>}
         </li>
       ))}
       {rest > 0 && <li class="dim">and {rest} more</li>}

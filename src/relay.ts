@@ -2,6 +2,7 @@ import type { Journal } from './cache/journal.ts';
 import type { Restored } from './cache/restored.ts';
 import { SideStores } from './cache/side-stores.ts';
 import type { Store } from './cache/store.ts';
+import type { ListedClient } from './downstream/listed-client.ts';
 import { FetchCall } from './downstream/polls/fetch-call.ts';
 import { Polls, type PollsOptions } from './downstream/polls/polls.ts';
 import type { DownstreamServices } from './downstream/services.ts';
@@ -33,7 +34,7 @@ export interface RelayOptions {
     'clock' | 'taps' | 'open' | 'openState' | 'prepare' | 'isUnavailable' | 'refusal'
   >;
   /** Whose polls are refused; left out: nobody's. */
-  readonly polls?: PollsOptions;
+  readonly polls?: Pick<PollsOptions, 'refuses'>;
   /** How long a Fetch call waits for what is unknown, in milliseconds; left out: not at all. */
   readonly fetchMilliseconds?: () => number;
   /** Who may open a stream, and what hears of it. */
@@ -149,11 +150,10 @@ export class Relay implements UpstreamSink {
         ((interest) => this.#upstreamOf(interest.type, interest.selector)?.refusal(interest)),
     };
     this.#services = services;
-    this.server = new XdsServer(services, {
-      ...options.admission,
-      streamPrefix: options.streamPrefix ?? '',
-    });
-    this.polls = new Polls(services, options.polls ?? { refuses: () => undefined });
+    const { streamPrefix = '' } = options;
+    this.server = new XdsServer(services, { ...options.admission, streamPrefix });
+    const { refuses = () => undefined } = options.polls ?? {};
+    this.polls = new Polls(services, { refuses, clientPrefix: streamPrefix });
   }
 
   /** The cache; where each side has an upstream, what is released. */
@@ -228,6 +228,17 @@ export class Relay implements UpstreamSink {
     this.server.failUnavailableStreams();
     this.polls.failHopeless();
     this.#options.events.upstreamChanged();
+  }
+
+  /** For inspection: those with streams, and those that poll. */
+  *clients(): Iterable<ListedClient> {
+    yield* this.server.streams();
+    yield* this.polls.clients.all();
+  }
+
+  /** By its id, as `clients` gives it. */
+  client(id: string): ListedClient | undefined {
+    return this.server.stream(id) ?? this.polls.clients.find(id);
   }
 
   /** Takes a call of a path in `fetchRoutes`. */

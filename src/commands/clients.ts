@@ -7,6 +7,7 @@ import {
 import { fail, ok, type Result } from '../model/result.ts';
 import { syncStates } from '../model/subscription.ts';
 import { counted } from '../model/text.ts';
+import { ago } from '../observe/format.ts';
 import { type AdminClient, adminOptions, adminUsage } from './admin-client.ts';
 import { defineCommand } from './command.ts';
 import { jsonText } from './json-text.ts';
@@ -20,11 +21,12 @@ const usage = `Usage: distributary clients [--node ID] [--type T] [--state S] [-
        [--cert F --key F] [--ca F] [--json]
 
 Lists the clients that are connected, those that rejected something first: one line for each stream. Its id is what
---client of explain, get, diff and tap takes.
+--client of explain, get, diff and tap takes. A client that polls (REST, Fetch) has a line until it has not polled for
+three of its own intervals; tap does not show polls.
 
-  --node ID     only streams of this node; * stands for any characters
-  --type T      only streams that subscribe to this type: a type URL, or one of: ${shortTypes}
-  --state S     only streams with a type (or with that --type) in this state: SYNCED (acknowledged), STALE (sent, and not
+  --node ID     only those of this node; * stands for any characters
+  --type T      only those that subscribe to this type: a type URL, or one of: ${shortTypes}
+  --state S     only those with a type (or with that --type) in this state: SYNCED (acknowledged), STALE (sent, and not
                 acknowledged yet), ERROR (rejected) or NOT_SENT; in lower case too
   --limit N     at most so many
 ${watchUsage(14)}
@@ -51,7 +53,7 @@ export const clients = defineCommand({
     if (!request.ok) return new UsageError(request.error, usage);
     return showRelay(values, usage, terminal, async ({ rpc }) => {
       const response = await everyClient(rpc, request.value);
-      if (values.json !== true) return clientsText(response, terminal);
+      if (values.json !== true) return clientsText(response, terminal, Date.now());
       return jsonText(ListClientsResponseSchema, response, values.watch === true ? 0 : 2);
     });
   },
@@ -96,21 +98,28 @@ function readState(text: string | undefined): Result<string> {
   return fail(`unknown --state ${JSON.stringify(text)}: accepted are ${syncStates.join(', ')}`);
 }
 
-function clientsText({ clients: listed, total, matching }: ListClientsResponse, terminal: Terminal): string {
+/** `now` is milliseconds since the epoch. */
+function clientsText(
+  { clients: listed, total, matching }: ListClientsResponse,
+  terminal: Terminal,
+  now: number,
+): string {
   if (listed.length === 0) {
     return total === 0
       ? 'no client is connected'
-      : `none of ${counted(total, 'stream')} is what was asked for`;
+      : `none of ${counted(total, 'client')} is what was asked for`;
   }
   const paint = painter(terminal);
-  const rows = listed.toSorted(byUrgency).map(rowOf);
+  const columns = listed.some((client) => lastPollOf(client) !== '')
+    ? columnsOf(now)
+    : columnsOf(now).filter(({ ofPolls }) => ofPolls !== true);
   const table = textTable(
-    ['CLIENT', 'NODE', 'CLUSTER', 'PEER', 'PROTOCOL', 'STATE', 'TYPES', 'REJECTED BECAUSE'],
-    rows,
+    columns.map(({ head }) => head),
+    listed.toSorted(byUrgency).map((client) => columns.map(({ cell }) => cell(client))),
     paint,
   );
   const rest = matching - listed.length;
-  const shown = matching === total ? counted(total, 'stream') : `${matching} of ${counted(total, 'stream')}`;
+  const shown = matching === total ? counted(total, 'client') : `${matching} of ${counted(total, 'client')}`;
   return `${table}\n\n${shown}${rest > 0 ? `, ${rest} of them not shown` : ''}`;
 }
 
@@ -135,21 +144,53 @@ function byUrgency(a: Client, b: Client): number {
   return left < right ? -1 : Number(left > right);
 }
 
-function rowOf(client: Client): readonly Cell[] {
-  const { id, node, peer, transport, types } = client;
+interface Column {
+  readonly head: string;
+  readonly cell: (client: Client) => Cell;
+  /** Only where somebody polls. */
+  readonly ofPolls?: true;
+}
+
+const columnsOf = (now: number): readonly Column[] => [
+  { head: 'CLIENT', cell: ({ id }) => id },
+  { head: 'NODE', cell: ({ node }) => node?.id ?? '' },
+  { head: 'CLUSTER', cell: ({ node }) => node?.cluster ?? '' },
+  { head: 'PEER', cell: ({ peer }) => peer },
+  { head: 'PROTOCOL', cell: ({ transport }) => transport },
+  { head: 'LAST POLL', cell: (client) => agoText(lastPollOf(client), now), ofPolls: true },
+  { head: 'STATE', cell: stateCell },
+  { head: 'TYPES', cell: ({ types }) => typesText(types) },
+  { head: 'ANSWERED WITH', cell: versionsText, ofPolls: true },
+  {
+    head: 'REJECTED BECAUSE',
+    cell: ({ types }) => types.find((type) => type.state === 'ERROR')?.lastNack ?? '',
+  },
+];
+
+function stateCell(client: Client): Cell {
   const state = worstOf(client);
   const style = styles.get(state);
-  return [
-    id,
-    node?.id ?? '',
-    node?.cluster ?? '',
-    peer,
-    transport,
-    style === undefined ? state : painted(style, state),
-    typesText(types),
-    types.find((type) => type.state === 'ERROR')?.lastNack ?? '',
-  ];
+  return style === undefined ? state : painted(style, state);
 }
+
+/** Empty: it has a stream. Times are RFC 3339 in UTC, so their order is that of the texts. */
+const lastPollOf = ({ types }: Client): string =>
+  types
+    .map(({ lastPoll }) => lastPoll)
+    .toSorted()
+    .at(-1) ?? '';
+
+function agoText(time: string, now: number): string {
+  const text = ago(time, now);
+  return text === undefined ? '' : `${text} ago`;
+}
+
+/** Of what polls, `cds 7@1f0c, eds 7@88a2`. */
+const versionsText = ({ types }: Client): string =>
+  types
+    .filter(({ lastPoll, version }) => lastPoll !== '' && version !== '')
+    .map(({ type, version }) => `${type} ${version}`)
+    .join(', ');
 
 /** `rds ERROR, eds STALE, cds lds`: those without a word are acknowledged. */
 function typesText(types: readonly ClientTypeState[]): string {

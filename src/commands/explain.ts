@@ -125,8 +125,14 @@ function clientText(client: ClientTypeState, { match, matchFound, canary }: Expl
 }
 
 /** `match`: the constraints of the variant that it would get now. */
-function heldText({ held, removalState }: ClientTypeState, match: string | undefined): string {
+function heldText(
+  { held, removalState, lastPoll, state }: ClientTypeState,
+  match: string | undefined,
+): string {
   if (held === undefined) {
+    if (removalState === '' && lastPoll !== '' && state !== 'NOT_SENT') {
+      return 'It polls, and what it was answered with is not what there is now: whether it has this resource is not known.';
+    }
     if (removalState === '') return 'Of this resource it has nothing.';
     const why = removalState === 'ERROR' ? 'has rejected that' : 'has not acknowledged that yet';
     return `It was told that this resource is gone, and ${why}.`;

@@ -8,6 +8,7 @@ import { printable } from '../model/printable.ts';
 import { counted } from '../model/text.ts';
 import { formatBytes, formatSeconds } from '../observe/format.ts';
 import { rejectedText } from '../observe/rejection-text.ts';
+import { noCanary, releaseCommand } from '../observe/rollout-text.ts';
 import { adminOptions, adminUsage } from './admin-client.ts';
 import { defineCommand } from './command.ts';
 import { jsonText } from './json-text.ts';
@@ -45,8 +46,8 @@ function statusText(response: StatusResponse, now: number, paint: Paint): string
   const state = ready ? paint('green', 'ready') : paint('red', `not ready: ${printable(reason)}`);
   const sections = [
     [
-      `distributary ${response.version}, up for ${formatSeconds(response.uptimeSeconds)}: ${state}`,
-      `clients: ${counted(response.clients, 'stream')}; cache: ${formatBytes(Number(response.cacheBytes))}`,
+      `distributary ${response.version}, up for ${formatSeconds(response.uptimeSeconds)}: ${state}${withoutCanaryText(response.rollout, paint)}`,
+      `clients: ${clientsText(response)}; cache: ${formatBytes(Number(response.cacheBytes))}`,
       `node: ${printable(response.nodeId)} on ${printable(response.host)}`,
     ].join('\n'),
     response.warnings.map((warning) => paint('yellow', `warning: ${printable(warning)}`)).join('\n'),
@@ -60,6 +61,17 @@ function statusText(response: StatusResponse, now: number, paint: Paint): string
     nacksText(response, now),
   ];
   return sections.filter((section) => section !== '').join('\n\n');
+}
+
+/** The others may wait for a fix: nothing else on this page is as urgent. */
+function withoutCanaryText(rollout: RolloutStatus | undefined, paint: Paint): string {
+  if (rollout?.noCanary !== true) return '';
+  return paint('red', `; rollout ${rollout.state}: ${noCanary}; ${releaseCommand}`);
+}
+
+function clientsText({ clients, pollingClients }: StatusResponse): string {
+  const streams = counted(clients, 'stream');
+  return pollingClients === 0 ? streams : `${streams}, ${pollingClients} that poll`;
 }
 
 /** Where a change stands; nothing while there is none. */

@@ -1,5 +1,4 @@
-import type { TypeStream } from '../downstream/type-stream.ts';
-import type { XdsStream } from '../downstream/xds-stream.ts';
+import type { ListedClient, ListedType } from '../downstream/listed-client.ts';
 import { ClientResourceStatus } from '../gen/envoy/admin/v3/config_dump_shared_pb.ts';
 import { type ClientStatusRequest, ConfigStatus } from '../gen/envoy/service/status/v3/csds_pb.ts';
 import type { Access } from '../model/access.ts';
@@ -36,7 +35,7 @@ type BodyOf = (bytes: Uint8Array) => Uint8Array | undefined;
 
 type ClientStatusResult = Result<EncodedStatus, GrpcStatus>;
 
-/** CSDS (protocol §9) of the clients whose streams end in this process: what each was sent, and its answer. */
+/** CSDS (protocol §9) of the clients of this process: what each was sent, and its answer. Only who sees all sees those that poll. */
 export function clientConfigs(
   relay: Relay,
   query: ClientStatusQuery,
@@ -45,12 +44,15 @@ export function clientConfigs(
   const { scope } = query;
   const bodyOf = bodiesOf(query);
   return answer(query, slices, async (writer, matches, pace) => {
-    for (const stream of [...relay.server.streams()]) {
+    const seesAll = scope.kind === 'all';
+    const clients: readonly ListedClient[] = seesAll
+      ? [...relay.clients()]
+      : [...relay.server.streams()].filter(({ transport }) => isInScope(scope, transport.peer));
+    for (const stream of clients) {
       await pace.yieldIfDue();
-      if (!isInScope(scope, stream.transport.peer) || !matches(stream.client?.nodeId ?? '')) continue;
-      const seesAll = scope.kind === 'all';
+      if (!matches(stream.client?.nodeId ?? '')) continue;
       if (!(await writeEntries(writer, stream, seesAll, bodyOf, pace))) return false;
-      if (relay.server.stream(stream.id) !== stream) {
+      if (relay.client(stream.id) !== stream) {
         writer.drop(); // it has ended meanwhile, and its state is gone
         continue;
       }
@@ -104,7 +106,7 @@ export function answerTooLarge(maxBytes: number): GrpcStatus {
 /** False: the answer is too large. */
 async function writeEntries(
   writer: ClientStatusWriter,
-  stream: XdsStream,
+  stream: ListedClient,
   seesAll: boolean,
   bodyOf: BodyOf,
   pace: Pace,
@@ -127,7 +129,7 @@ function mayBeTold(access: Access | undefined, type: TypeUrl, holding: Holding):
   return access.admits(value, parameters) && value.constraints.matches(parameters);
 }
 
-function entryOf(type: TypeStream, holding: Holding, bodyOf: BodyOf): StatusEntry {
+function entryOf(type: ListedType, holding: Holding, bodyOf: BodyOf): StatusEntry {
   const { name, value, state, rejection } = holding;
   const error = rejection && { at: rejection.at, details: rejection.message, version: rejection.version };
   return {

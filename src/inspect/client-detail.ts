@@ -1,7 +1,7 @@
 import { create } from '@bufbuild/protobuf';
 import { Listed } from '../admin/answers.ts';
 import type { ClientQuery } from '../admin/fleet-ports.ts';
-import type { XdsStream } from '../downstream/xds-stream.ts';
+import type { ListedClient } from '../downstream/listed-client.ts';
 import {
   type ClientHolding,
   ClientHoldingSchema,
@@ -16,9 +16,9 @@ import { classOf } from './client-class.ts';
 /** The worst first. */
 const urgency: readonly SyncState[] = ['ERROR', 'STALE', 'NOT_SENT', 'SYNCED'];
 
-/** One stream, with so many of the names that it has. */
+/** One client, with so many of the names that it has. */
 export async function clientDetail(
-  stream: XdsStream,
+  stream: ListedClient,
   { limit, offset }: Omit<ClientQuery, 'id'>,
   pace: Pace,
 ): Promise<Listed<typeof GetClientResponseSchema>> {

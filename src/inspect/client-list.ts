@@ -1,8 +1,7 @@
 import { create } from '@bufbuild/protobuf';
 import { Listed, type Long } from '../admin/answers.ts';
 import type { ClientsQuery, Plain } from '../admin/ports.ts';
-import type { TypeStream } from '../downstream/type-stream.ts';
-import type { XdsStream } from '../downstream/xds-stream.ts';
+import type { ListedClient, ListedType } from '../downstream/listed-client.ts';
 import {
   type Client,
   ClientSchema,
@@ -19,17 +18,17 @@ import { classOf } from './client-class.ts';
 
 export type ClientList = Long<typeof ListClientsResponseSchema>;
 
-/** The streams that are asked for. With a limit those that reject something come first. */
+/** The clients that are asked for. With a limit those that reject something come first. */
 export async function clientList(
-  all: readonly XdsStream[],
+  all: readonly ListedClient[],
   query: ClientsQuery,
   pace: Pace,
 ): Promise<ClientList> {
   const { limit, offset, pageSize = Infinity } = query;
   const isMeant = clientFilter(query);
-  const inOrder: XdsStream[] = [];
-  const rejecting: XdsStream[] = [];
-  const others: XdsStream[] = [];
+  const inOrder: ListedClient[] = [];
+  const rejecting: ListedClient[] = [];
+  const others: ListedClient[] = [];
   for (const stream of all) {
     await pace.yieldIfDue();
     if (!isMeant(stream)) continue;
@@ -48,7 +47,7 @@ export async function clientList(
   }));
 }
 
-function rowOf(stream: XdsStream, { type }: ClientsQuery): Client {
+function rowOf(stream: ListedClient, { type }: ClientsQuery): Client {
   const { id, client, transport, route, types } = stream;
   return create(ClientSchema, {
     id,
@@ -61,7 +60,7 @@ function rowOf(stream: XdsStream, { type }: ClientsQuery): Client {
   });
 }
 
-export function typeState(type: TypeStream): Plain<ClientTypeState> {
+export function typeState(type: ListedType): Plain<ClientTypeState> {
   const [selected] = type.selection.entries.values();
   return {
     type: type.info.short,
@@ -71,13 +70,14 @@ export function typeState(type: TypeStream): Plain<ClientTypeState> {
     parameters: Object.fromEntries(selected?.parameters.entries ?? []),
     subscriptions: type.selection.size,
     removalState: '',
+    lastPoll: type.polledAt === undefined ? '' : new Date(type.polledAt).toISOString(),
   };
 }
 
 type Test<T> = (value: T) => boolean;
 
-function clientFilter(query: ClientsQuery): Test<XdsStream> {
-  const tests: readonly (Test<XdsStream> | undefined)[] = [
+function clientFilter(query: ClientsQuery): Test<ListedClient> {
+  const tests: readonly (Test<ListedClient> | undefined)[] = [
     ofNode(query),
     found(query.search.toLowerCase()),
     query.class === ''
@@ -89,13 +89,13 @@ function clientFilter(query: ClientsQuery): Test<XdsStream> {
   return (stream) => asked.every((test) => test(stream));
 }
 
-function ofNode({ node }: ClientsQuery): Test<XdsStream> | undefined {
+function ofNode({ node }: ClientsQuery): Test<ListedClient> | undefined {
   if (node === '') return undefined;
   const isNode = compileGlob(node);
   return ({ client }) => isNode(client?.nodeId ?? '');
 }
 
-function found(text: string): Test<XdsStream> | undefined {
+function found(text: string): Test<ListedClient> | undefined {
   if (text === '') return undefined;
   return ({ id, client, transport }) =>
     [id, client?.nodeId ?? '', client?.cluster ?? '', transport.peer.address].some((part) =>
@@ -103,7 +103,7 @@ function found(text: string): Test<XdsStream> | undefined {
     );
 }
 
-function ofTypes({ type, state, resource }: ClientsQuery): Test<XdsStream> | undefined {
+function ofTypes({ type, state, resource }: ClientsQuery): Test<ListedClient> | undefined {
   if (type === undefined && state === undefined) return undefined;
   const isMeant = isOfType(type);
   const isAbout =
@@ -115,7 +115,7 @@ function ofTypes({ type, state, resource }: ClientsQuery): Test<XdsStream> | und
 }
 
 /** Streams that subscribe to a name, or have rejected it. */
-function about(type: TypeUrl, resource: string, rejected: boolean): Test<TypeStream> {
+function about(type: TypeUrl, resource: string, rejected: boolean): Test<ListedType> {
   if (rejected) {
     return ({ subscription }) =>
       [...(subscription?.responses.rejections ?? [])].some(({ name }) => name === resource);
@@ -137,7 +137,7 @@ function about(type: TypeUrl, resource: string, rejected: boolean): Test<TypeStr
 /** Undefined: every type. */
 const isOfType =
   (type: TypeUrl | undefined) =>
-  ({ info }: TypeStream): boolean =>
+  ({ info }: ListedType): boolean =>
     type === undefined || info.url === type;
 
-const stateOf = ({ subscription }: TypeStream): SyncState => subscription?.responses.state ?? 'NOT_SENT';
+const stateOf = ({ subscription }: ListedType): SyncState => subscription?.responses.state ?? 'NOT_SENT';

@@ -29,11 +29,13 @@ export const shownAccounts = 5;
 /** A summary of the clients. */
 export interface ClientsSummary {
   readonly streams: number;
+  /** Clients that poll. */
+  readonly polling: number;
   /** By the type's label (observe/type-label.ts). */
   readonly subscriptions: ReadonlyMap<string, number>;
   /** The most recent first. */
   readonly nacks: readonly Plain<NackStatus>[];
-  /** Streams that reject something: each counts once. */
+  /** Clients that reject something: each counts once. */
   readonly rejecting: number;
   /** What is odd about them, for the operator; empty without streams. */
   readonly warnings: readonly string[];
@@ -87,6 +89,7 @@ export interface ClientsView {
 /** Of a process that does not answer. */
 export const emptySummary: ClientsSummary = {
   streams: 0,
+  polling: 0,
   subscriptions: new Map(),
   nacks: [],
   rejecting: 0,
@@ -99,10 +102,10 @@ export const emptySummary: ClientsSummary = {
 export function mergeSummaries(summaries: readonly ClientsSummary[]): ClientsSummary {
   const subscriptions = new Map<string, number>();
   const nacks = new Map<string, Plain<NackStatus>>();
-  let streams = 0;
-  let rejecting = 0;
+  let [streams, polling, rejecting] = [0, 0, 0];
   for (const summary of summaries) {
     streams += summary.streams;
+    polling += summary.polling;
     rejecting += summary.rejecting;
     for (const [type, count] of summary.subscriptions) {
       subscriptions.set(type, (subscriptions.get(type) ?? 0) + count);
@@ -118,6 +121,7 @@ export function mergeSummaries(summaries: readonly ClientsSummary[]): ClientsSum
   const accounts = heaviest(summaries.flatMap((summary) => summary.accounts));
   return {
     streams,
+    polling,
     subscriptions,
     nacks: mostRecent(nacks.values()),
     rejecting,

@@ -1,6 +1,5 @@
 import type { Plain } from '../admin/ports.ts';
-import type { TypeStream } from '../downstream/type-stream.ts';
-import type { XdsStream } from '../downstream/xds-stream.ts';
+import type { ListedClient, ListedType } from '../downstream/listed-client.ts';
 import type {
   ClassProblem,
   ClassSubscription,
@@ -42,13 +41,13 @@ interface ClassCount {
   sampledStreams: number;
 }
 
-/** Looks at the streams of this process, for operators. It costs nothing while nobody asks. */
+/** Looks at the clients of this process, for operators. It costs nothing while nobody asks. */
 export class FleetSurvey {
   readonly #relay: Relay;
   readonly #slices: TimeSlices;
   readonly #clock: Clock;
   /** A first response does not say when it was sent: since when it was seen unanswered. */
-  readonly #unanswered = new WeakMap<TypeStream, Unanswered>();
+  readonly #unanswered = new WeakMap<ListedType, Unanswered>();
   /** A view that has not changed is not looked through again. */
   readonly #missing = new WeakMap<View, MissingNames>();
   #last: { readonly at: number; readonly answer: Promise<Plain<ListClassesResponse>> } | undefined;
@@ -70,7 +69,7 @@ export class FleetSurvey {
       const classes = new Map<string, ClassCount>();
       const problems = new Map<string, Plain<ClassProblem>>();
       let streams = 0;
-      for (const stream of [...this.#relay.server.streams()]) {
+      for (const stream of [...this.#relay.clients()]) {
         await pace.yieldIfDue();
         streams++;
         if (stream.client !== undefined) this.#count(stream, classOf(stream.client), classes, problems);
@@ -85,7 +84,7 @@ export class FleetSurvey {
   }
 
   #count(
-    stream: XdsStream,
+    stream: ListedClient,
     of: ClientClassId,
     classes: Map<string, ClassCount>,
     problems: Map<string, Plain<ClassProblem>>,
@@ -115,7 +114,7 @@ export class FleetSurvey {
   }
 
   /** Milliseconds since the epoch, if the client has not answered for long. */
-  #lateSince(type: TypeStream): number | undefined {
+  #lateSince(type: ListedType): number | undefined {
     const oldest = type.subscription?.responses.oldestOutstanding;
     if (oldest === undefined) return undefined;
     const now = this.#clock.monotonic();
@@ -168,7 +167,7 @@ function newClass({ id, parameters, restricted }: ClientClassId): ClassCount {
   };
 }
 
-function sample(stream: XdsStream, known: ClassCount): void {
+function sample(stream: ListedClient, known: ClassCount): void {
   known.sampledStreams++;
   const { named, row } = known;
   for (const { info, selection } of stream.types) {
@@ -185,7 +184,7 @@ function sample(stream: XdsStream, known: ClassCount): void {
 }
 
 function countRejections(
-  type: TypeStream,
+  type: ListedType,
   of: ClientClassId,
   problems: Map<string, Plain<ClassProblem>>,
 ): void {
@@ -203,7 +202,7 @@ function countRejections(
 
 function problem(
   kind: string,
-  { info }: TypeStream,
+  { info }: ListedType,
   { id, parameters }: ClientClassId,
   since: number,
 ): Plain<ClassProblem> {

@@ -140,9 +140,8 @@ export class Inspection implements Inspector {
     const ofUpstreams = upstreams
       .filter(({ warning }) => warning !== '')
       .map(({ name, warning }) => `upstream ${name}: ${warning}`);
-    const { streams, subscriptions, nacks, rejecting, warnings, accounts, workers } = await this.#options
-      .clients()
-      .summary();
+    const { streams, polling, subscriptions, nacks, rejecting, warnings, accounts, workers } =
+      await this.#options.clients().summary();
     return {
       version,
       uptimeSeconds: (Date.now() - startedAt) / 1000,
@@ -177,6 +176,7 @@ export class Inspection implements Inspector {
       }),
       types: typeRows(relay, subscriptions),
       clients: streams,
+      pollingClients: polling,
       nacks: [...nacks],
       rejectingClients: rejecting,
       accounts: [...accounts],

@@ -2,8 +2,7 @@ import type { Long } from '../admin/answers.ts';
 import type { TapQuery } from '../admin/delivery-ports.ts';
 import type { ClientQuery } from '../admin/fleet-ports.ts';
 import type { ClientsQuery, ExplainQuery, Plain, ResourceQuery } from '../admin/ports.ts';
-import type { TypeStream } from '../downstream/type-stream.ts';
-import type { XdsStream } from '../downstream/xds-stream.ts';
+import type { ListedClient, ListedType } from '../downstream/listed-client.ts';
 import type { ClientTypeState, NackStatus } from '../gen/distributary/admin/v1/admin_pb.ts';
 import type { CompareConfigurationResponse } from '../gen/distributary/admin/v1/configuration_pb.ts';
 import type { GetClientResponseSchema, ListClassesResponse } from '../gen/distributary/admin/v1/fleet_pb.ts';
@@ -47,7 +46,7 @@ export type ReloadPreview = (
   pace: Pace,
 ) => Promise<Result<Plain<CompareConfigurationResponse>, GrpcStatus>>;
 
-/** The clients whose streams end in this process: read when asked for. */
+/** The clients whose streams end in this process, and those that poll it: read when asked for. */
 export class LocalClients implements ClientsView {
   readonly inWorkers = false;
   readonly #relay: Relay;
@@ -71,7 +70,7 @@ export class LocalClients implements ClientsView {
   }
 
   summary(): ClientsSummary {
-    const { server } = this.#relay;
+    const { server, polls } = this.#relay;
     const labels = new TypeLabels();
     const subscriptions = new Map<string, number>();
     for (const [type, count] of subscriptionsOf(this.#relay)) {
@@ -82,11 +81,12 @@ export class LocalClients implements ClientsView {
     const accounts = this.#accounts
       .heaviest(shownAccounts)
       .map((one) => Object.assign(one, { heldBytes: BigInt(one.heldBytes) }));
-    return { streams: server.size, subscriptions, ...this.#rejections(), warnings, accounts, workers: [] };
+    const clients = { streams: server.size, polling: polls.clients.size };
+    return { ...clients, subscriptions, ...this.#rejections(), warnings, accounts, workers: [] };
   }
 
   list(query: ClientsQuery): Promise<ClientList> {
-    return this.#slices.run((pace) => clientList([...this.#relay.server.streams()], query, pace));
+    return this.#slices.run((pace) => clientList([...this.#relay.clients()], query, pace));
   }
 
   classes(): Promise<Plain<ListClassesResponse>> {
@@ -94,7 +94,7 @@ export class LocalClients implements ClientsView {
   }
 
   async client(query: ClientQuery): Promise<Result<Long<typeof GetClientResponseSchema>, GrpcStatus>> {
-    const stream = this.#relay.server.stream(query.id);
+    const stream = this.#relay.client(query.id);
     if (stream === undefined) return noSuchClient(query.id);
     return ok(await this.#slices.run((pace) => clientDetail(stream, query, pace)));
   }
@@ -103,7 +103,7 @@ export class LocalClients implements ClientsView {
     client: string,
     { type, name, parameters }: Pick<ExplainQuery, 'type' | 'name' | 'parameters'>,
   ): Result<ClientDetails, GrpcStatus> {
-    const stream = this.#relay.server.stream(client);
+    const stream = this.#relay.client(client);
     if (stream === undefined) return noSuchClient(client);
     const asked = stream.types.find(({ info }) => info.url === type);
     const side = stream.client?.access.side ?? 'released';
@@ -117,7 +117,7 @@ export class LocalClients implements ClientsView {
   }
 
   sent(client: string, query: ResourceQuery): ReturnType<typeof sentVariants> {
-    const stream = this.#relay.server.stream(client);
+    const stream = this.#relay.client(client);
     return stream === undefined ? noSuchClient(client) : sentVariants(stream, query, this.#slices);
   }
 
@@ -147,7 +147,7 @@ export class LocalClients implements ClientsView {
   #rejections(): Pick<ClientsSummary, 'nacks' | 'rejecting'> {
     const found = new Map<string, Plain<NackStatus>>();
     let rejecting = 0;
-    for (const stream of this.#relay.server.streams()) {
+    for (const stream of this.#relay.clients()) {
       // A stream may have rejected the same thing of several parameter sets.
       const own = new Map(rejectionsOf(stream).map((nack) => [keyOfNack(nack), nack]));
       if (own.size > 0) rejecting++;
@@ -160,7 +160,7 @@ export class LocalClients implements ClientsView {
   }
 }
 
-function rejectionsOf(stream: XdsStream): readonly Plain<NackStatus>[] {
+function rejectionsOf(stream: ListedClient): readonly Plain<NackStatus>[] {
   return stream.types.flatMap(({ info, subscription }) =>
     [...(subscription?.responses.rejections ?? [])].map(({ name, version, message, at, changes }) => ({
       type: info.short,
@@ -178,7 +178,7 @@ function rejectionsOf(stream: XdsStream): readonly Plain<NackStatus>[] {
 
 /** What the client was last sent of a name, and whether it accepted it. */
 function heldOf(
-  type: TypeStream,
+  type: ListedType,
   holding: Holding | undefined,
   name: string,
 ): Pick<Plain<ClientTypeState>, 'held' | 'removalState'> {
@@ -189,6 +189,8 @@ function heldOf(
     return { removalState: isRejected ? 'ERROR' : '' };
   }
   const { value, state, rejection } = holding;
+  // What a client that polls was sent is known until it is due something newer.
+  if (value === undefined) return { removalState: '' };
   if (!isVariant(value)) return { removalState: state };
   const { constraints, version, cachedSince } = value;
   const held = {
@@ -202,7 +204,7 @@ function heldOf(
 }
 
 /** By a name in any spelling. Under several parameter sets: that of `parameters`, else one that the client has. */
-function holdingOf(type: TypeStream, name: string, parameters: Parameters | undefined): Holding | undefined {
+function holdingOf(type: ListedType, name: string, parameters: Parameters | undefined): Holding | undefined {
   const canonical = canonicalName(name, type.info.url);
   const found: Holding[] = [];
   for (const holding of type.subscription?.holdings() ?? []) {
@@ -216,8 +218,8 @@ function holdingOf(type: TypeStream, name: string, parameters: Parameters | unde
 }
 
 /** Those that it asks for the name with. Undefined: it does not ask for it by name. */
-function parametersOf(type: TypeStream, name: string): Parameters | undefined {
+function parametersOf(type: ListedType, name: string): Parameters | undefined {
   return [...type.selection.entries.values()].find(({ spelling }) => spelling === name)?.parameters;
 }
 
-const derivedOf = ({ client }: XdsStream): Parameters => client?.derived(undefined) ?? NO_PARAMETERS;
+const derivedOf = ({ client }: ListedClient): Parameters => client?.derived(undefined) ?? NO_PARAMETERS;

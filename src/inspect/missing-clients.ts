@@ -36,7 +36,7 @@ interface Missing {
   readonly why: string;
 }
 
-/** The streams that end in this process. Clients that poll say nothing of what they were given: they do not count. */
+/** The streams that end in this process. Clients that poll say later what they made of it: they do not count. */
 export function acceptanceOf(relay: Relay, query: AcceptanceQuery, slices: TimeSlices): Promise<Acceptance> {
   return slices.run(async (pace) => {
     let [clients, missing] = [0, 0];

@@ -1,7 +1,7 @@
 import { create } from '@bufbuild/protobuf';
 import { Listed, type Long } from '../admin/answers.ts';
 import type { ResourceQuery } from '../admin/ports.ts';
-import type { XdsStream } from '../downstream/xds-stream.ts';
+import type { ListedClient } from '../downstream/listed-client.ts';
 import {
   type GetResourceResponseSchema,
   ResourceVariantSchema,
@@ -53,7 +53,7 @@ export function cachedVariants(
 
 /** What a client was last sent of a resource, one variant for each set of parameters. NOT_FOUND: nothing. */
 export function sentVariants(
-  stream: XdsStream,
+  stream: ListedClient,
   { type, name, offset }: ResourceQuery,
   slices: TimeSlices,
 ): Answered {

@@ -9,7 +9,7 @@ const maxNames = 100;
 
 /** For AdminService. */
 export function rolloutStatus(report: RolloutReport): Plain<RolloutStatus> {
-  const { state, pending, shown, canaries, freezes, revision, pendingRevision } = report;
+  const { state, pending, shown, canaries, noCanary, freezes, revision, pendingRevision } = report;
   const { reason, since } = summary(state, freezes);
   return {
     state: state.kind,
@@ -20,6 +20,7 @@ export function rolloutStatus(report: RolloutReport): Plain<RolloutStatus> {
     pending: pending.length,
     masked: pending.filter(({ masked }) => masked !== undefined).length,
     canaries,
+    noCanary,
     reason,
     revision,
     pendingRevision,

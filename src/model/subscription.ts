@@ -144,24 +144,28 @@ export interface Holding extends ItemState {
   readonly current: boolean;
 }
 
-/** What a client was sent of one type, and what it said to it. */
-export interface SentState {
+/** What a client was sent of one type, and what it said to it: for inspection. */
+export interface ShownState {
   /** For all items together: ERROR if the client has rejected anything that it was last sent. */
   readonly state: SyncState;
-  /** The last response is neither accepted nor rejected yet. Cheap to ask. */
-  readonly awaitsAnswer: boolean;
   /** The oldest response that is neither accepted nor rejected yet. Cheap to ask. */
   readonly oldestOutstanding: Pick<Response, 'serial' | 'receivedAt'> | undefined;
-  /** Of the last response; undefined: there was none. */
-  readonly lastNonce: string | undefined;
   /** Of the last response; empty if there was none. */
   readonly version: string;
-  /** The rejections of what the client was last sent. For inspection. */
+  /** The rejections of what the client was last sent. */
   readonly rejections: ReadonlySet<Rejection>;
   /** A rejection of the last response that is about none of the resources that the client has. */
   readonly rejectedWhole: Rejection | undefined;
   /** The last NACK, though everything may have been accepted since. */
   readonly lastNack: Rejection | undefined;
+}
+
+/** The same of a stream, which goes by it. */
+export interface SentState extends ShownState {
+  /** The last response is neither accepted nor rejected yet. Cheap to ask. */
+  readonly awaitsAnswer: boolean;
+  /** Of the last response; undefined: there was none. */
+  readonly lastNonce: string | undefined;
 }
 
 /** What a client has from earlier streams, by its first request. Each protocol says something else. */

@@ -82,6 +82,8 @@ export interface RolloutReport {
     readonly rejected: number;
     readonly ended: number;
   };
+  /** What waits was not rejected, and none of its canaries is connected. */
+  readonly noCanary: boolean;
   readonly freezes: readonly Freeze[];
   /** Of the last change that everybody has, and of the last change. */
   readonly revision: number;

@@ -181,6 +181,7 @@ export class Rollout {
         rejected: count('rejected'),
         ended: shown === undefined ? 0 : this.#ends.count(shown.keys),
       },
+      noCanary: shown !== undefined && canaries.length === 0 && this.#lacksCanary(shown),
       freezes: this.#freezes.all,
       ...this.#options.revisions(),
     };
@@ -381,6 +382,12 @@ export class Rollout {
   #canariesOf({ classes }: Change): readonly CanaryStream[] {
     const known = [...classes].flatMap((classKey) => this.#canariesByClass.get(classKey) ?? []);
     return this.#survey.complete ? known : [unknownCanary, ...known];
+  }
+
+  /** Of a change without a connected canary: that is what it waits for. */
+  #lacksCanary({ judge: { state }, classes }: Change): boolean {
+    if (state.kind === 'HELD') return state.cause === 'disconnects' || state.cause === 'timeout';
+    return this.#canaries.absent(classes, []) > 0;
   }
 
   #isBad(row: Change, now: number): boolean {

@@ -1,11 +1,12 @@
 import type { Access } from '../model/access.ts';
 import type { Payer } from '../model/payer.ts';
 import type { Selection } from '../model/selection.ts';
-import type { Encoding } from '../model/subscription.ts';
+import type { Encoding, Holding, ItemState } from '../model/subscription.ts';
 import type { StateReader, WholeState } from '../model/whole-state.ts';
 import { changesSince } from './changes-since.ts';
 import { composeSotw } from './compose-sotw.ts';
 import type { CursorStep, Frame } from './frame.ts';
+import { holdings } from './item.ts';
 import type { View } from './view.ts';
 import { viewDigest } from './view-digest.ts';
 import type { ViewPool } from './view-pool.ts';
@@ -63,6 +64,16 @@ export class ViewState implements WholeState, ViewSubscriber {
   get version(): string {
     const { shown } = this.#view;
     return `${shown.version}@${viewDigest(shown)}`;
+  }
+
+  holdings(said: ItemState, version: string): Iterable<Holding> {
+    const { items } = this.#view;
+    const isCurrent = version === this.version;
+    return holdings(
+      items,
+      () => said,
+      (id) => (isCurrent ? items.get(id)?.last.value : undefined),
+    );
   }
 
   take(): Frame {

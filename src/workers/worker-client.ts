@@ -50,11 +50,12 @@ export class WorkerClient {
   summary(): Answered<ClientsSummary> {
     return attempt(
       this.#admin.status({}).then((status) => {
-        const { clients: streams, types, nacks, rejectingClients: rejecting, warnings, accounts } = status;
+        const { clients: streams, pollingClients: polling, types, nacks, warnings, accounts } = status;
+        const { rejectingClients: rejecting } = status;
         // The primary itself reports types that are only cached.
         const subscribed = types.filter(({ subscriptions }) => subscriptions > 0);
         const subscriptions = new Map(subscribed.map((row) => [row.type, row.subscriptions]));
-        return { streams, subscriptions, nacks, rejecting, warnings, accounts, workers: [] };
+        return { streams, polling, subscriptions, nacks, rejecting, warnings, accounts, workers: [] };
       }),
     );
   }

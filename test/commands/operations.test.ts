@@ -35,6 +35,7 @@ const held = {
     names: ['web'],
     pending: 1,
     canaries: { total: 2, accepted: 1, rejected: 1, ended: 0 },
+    noCanary: false,
     reason: 'lds web: no such <filter>',
     revision: 6,
     pendingRevision: 7,

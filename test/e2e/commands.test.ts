@@ -96,19 +96,19 @@ describe('commands about clients and resources', function () {
         return found;
       });
       expect(rejecting.code).to.equal(0);
-      expect(rejecting.out).to.match(/\n\n1 of 302 streams$/);
+      expect(rejecting.out).to.match(/\n\n1 of 302 clients$/);
 
       const all = (await ask('clients')).out.split('\n');
       expect(all[0]).to.match(/^CLIENT +NODE +CLUSTER +PEER +PROTOCOL +STATE +TYPES +REJECTED BECAUSE$/);
       expect(all[1]).to.include('picky');
       expect(all.filter((line) => / SYNCED +eds$/.test(line))).to.have.length(301);
-      expect(all.at(-1)).to.equal('302 streams');
+      expect(all.at(-1)).to.equal('302 clients');
       const few = await ask('clients', '--node', 'prod-1*', '--type', 'eds', '--limit', '5', '--json');
       const nodes = listed.parse(JSON.parse(few.out)).clients.map(({ node }) => node.id);
       expect(nodes).to.have.length(5);
       expect(nodes.every((id) => id.startsWith('prod-1'))).to.equal(true);
       expect((await ask('clients', '--type', 'rds')).out).to.equal(
-        'none of 302 streams is what was asked for',
+        'none of 302 clients is what was asked for',
       );
     });
 
@@ -116,7 +116,7 @@ describe('commands about clients and resources', function () {
       await start({ workers: 2 });
       await connect(20);
       const { out } = await ask('clients', '--node', 'prod-*', '--state', 'SYNCED');
-      expect(out).to.match(/\n\n20 streams$/);
+      expect(out).to.match(/\n\n20 clients$/);
     });
 
     it('writes no raw character of hostile names, neither in the table nor as JSON', async () => {

@@ -51,6 +51,16 @@ describe('a real Envoy that polls: api_type REST for LDS, RDS, CDS and EDS', fun
         await eventually(async () => {
           expect(await envoy.stat('cluster.xds.upstream_rq_304')).to.be.at.least(10);
         });
+        await eventually(async () => {
+          const [client, ...others] = await stage.relay.clients();
+          expect(others).to.deep.equal([]);
+          expect(client?.types.map(({ type, state }) => `${type} ${state}`)).to.have.members([
+            'lds SYNCED',
+            'rds SYNCED',
+            'cds SYNCED',
+            'eds SYNCED',
+          ]);
+        });
         expect(await envoy.stat('listener_manager.lds.update_rejected')).to.equal(0);
         expect(await envoy.stat('cluster_manager.cds.update_rejected')).to.equal(0);
       });

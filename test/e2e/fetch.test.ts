@@ -59,6 +59,19 @@ describe('the unary Fetch over gRPC', function () {
     files?.[Symbol.dispose]();
   });
 
+  it('clients lists who fetches, and whether it has accepted what it got', async () => {
+    const own = { id: 'listed-fetcher' };
+    const { versionInfo } = await call(client, endpointsPath, { node: own, resourceNames: ['shop'] });
+    const state = async () => {
+      const found = (await relay.clients()).find((one) => one.node.id === own.id);
+      const [type] = found?.types ?? [];
+      return [found?.transport, type?.type, type?.state, type?.version];
+    };
+    expect(await state()).to.deep.equal(['fetch', 'eds', 'STALE', versionInfo]);
+    await call(client, endpointsPath, { node: own, resourceNames: ['shop'], versionInfo });
+    expect(await state()).to.deep.equal(['fetch', 'eds', 'SYNCED', versionInfo]);
+  });
+
   for (const { short, service, fetchMethod, url } of fetched) {
     it(`§7.5 ${fetchMethod} of ${short}: one response`, async () => {
       const response = await call(client, `/${service}/${fetchMethod}`, { node, resource_names: ['shop'] });

@@ -1,10 +1,14 @@
 import { expect } from 'chai';
 import type { Page } from 'playwright-core';
+import { z } from 'zod';
 import { issueCertificate } from '../support/certificates.ts';
 import { chromiumBinary, type OpenPage, TestBrowser, writesPictures } from './support/chromium.ts';
 import { eventually } from './support/eventually.ts';
+import { ResourceFiles } from './support/files.ts';
+import { type Answer, send } from './support/http.ts';
 import { PageWorld, subscribe } from './support/page-world.ts';
 import { PemFiles } from './support/pem-files.ts';
+import { RelayProcess } from './support/relay.ts';
 import { need } from './support/skip.ts';
 
 const patient = { timeout: 20_000 };
@@ -281,6 +285,33 @@ describe('status page in Chromium', function () {
     });
     const { page } = open;
     await shows(page, 'Serving 16 clients', 'read only', '16 of 16');
+    expectClean(open);
+  });
+
+  it('lists a client that polls, with its last poll, version and state, and leads to what it has', async () => {
+    const { browser } = there();
+    using files = new ResourceFiles();
+    files.write('cds', new Map([['shop', '1']]));
+    await using relay = await RelayProcess.start({ upstreams: [files.upstream], rest: {} });
+    const poll = (version: string): Promise<Answer> => {
+      const request = JSON.stringify({ node: { id: 'poller' }, version_info: version });
+      return send('POST', `http://${relay.rest}/v3/discovery:clusters`, request, 'application/json');
+    };
+    const { body } = await poll('');
+    const { versionInfo } = z.looseObject({ versionInfo: z.string() }).parse(JSON.parse(body));
+    await poll(versionInfo);
+    await using open = await browser.open(`http://${relay.admin}/`, desktop);
+    const { page } = open;
+    await shows(
+      page,
+      'Serving 1 client',
+      '1 of 1',
+      /rest, polled \d+ s ago/,
+      'cds acknowledged',
+      '(no parameters)',
+    );
+    await page.getByRole('link', { name: 'poller', exact: true }).click();
+    await shows(page, 'Client poller', 'shop', 'rest (polls)', 'None: it was sent the newest');
     expectClean(open);
   });
 

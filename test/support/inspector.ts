@@ -47,6 +47,7 @@ export const sampleStatus: Plain<StatusResponse> = {
   ],
   types: [{ type: 'cds', resources: 3, variants: 5, subscriptions: 7, ambiguous: 1 }],
   clients: 4,
+  pollingClients: 0,
   nacks: [
     {
       type: 'cds',
@@ -83,6 +84,7 @@ export const sampleClient: Plain<Client> = {
       parameters: { env: 'prod' },
       subscriptions: 1,
       removalState: '',
+      lastPoll: '',
     },
   ],
   service: 'envoy.service.discovery.v3.AggregatedDiscoveryService',

@@ -9,6 +9,7 @@ import type {
 import { counted, shorten } from '../../model/text.ts';
 import { ago, formatSeconds } from '../../observe/format.ts';
 import { rejectedText } from '../../observe/rejection-text.ts';
+import { noCanary, releaseCommand } from '../../observe/rollout-text.ts';
 import { type Html, html } from '../html.ts';
 import { type Column, table } from '../html-table.ts';
 import type { Plain } from '../plain.ts';
@@ -31,7 +32,7 @@ export function fallback(
 <h2>Upstreams</h2>${table(upstreamColumns(now), status.upstreams, 'No upstream is configured.')}
 <h2>Rejected by clients</h2>${table(nackColumns(now), status.nacks.slice(0, rejectionsShown), 'Nothing: clients took what they were sent.')}
 <h2>Types</h2>${table(typeColumns, status.types, 'Nothing is cached or asked for yet.')}
-<h2>Clients</h2>${table(clientColumns, clients.clients, 'No client is connected.')}${more(clients)}`;
+<h2>Clients</h2>${table(clientColumns(now), clients.clients, 'No client is connected.')}${more(clients)}`;
 }
 
 function heading(status: Plain<StatusResponse>): Html {
@@ -43,7 +44,8 @@ function heading(status: Plain<StatusResponse>): Html {
 }
 
 /** What matters most, in one sentence: as somebody would say it on the phone. */
-function summary({ clients, upstreams, nacks, rollout: change }: Plain<StatusResponse>, now: number): string {
+function summary(status: Plain<StatusResponse>, now: number): string {
+  const { clients, pollingClients, upstreams, nacks, rollout: change } = status;
   const away = upstreams
     .filter(({ connected }) => !connected)
     .map(({ name, staleSince }) => `${shorten(name, 60)} away${forTime(ago(staleSince, now))}`);
@@ -51,8 +53,11 @@ function summary({ clients, upstreams, nacks, rollout: change }: Plain<StatusRes
     .slice(0, 2)
     .map((nack) => `${nack.clients} reject ${nack.type} ${shorten(rejectedText(nack), 80)}`);
   const rest = nacks.length > 2 ? [`${nacks.length - 2} more rejections`] : [];
-  const held = change === undefined || change.state === 'IDLE' ? [] : [`a change is ${change.state}`];
-  return `Serving ${counted(clients, 'client')}; ${[...away, ...rejecting, ...rest, ...held].join('; ') || 'all is well'}.`;
+  const waits =
+    change?.noCanary === true ? [`a change is ${change.state}: ${noCanary}; ${releaseCommand}`] : [];
+  const held =
+    change === undefined || change.state === 'IDLE' || change.noCanary ? [] : [`a change is ${change.state}`];
+  return `Serving ${counted(clients + pollingClients, 'client')}; ${[...waits, ...away, ...rejecting, ...rest, ...held].join('; ') || 'all is well'}.`;
 }
 
 const forTime = (time: string | undefined): string => (time === undefined ? '' : ` for ${time}`);
@@ -137,12 +142,19 @@ const typeColumns: readonly Column<Plain<TypeStatus>>[] = [
   },
 ];
 
-const clientColumns: readonly Column<Plain<Client>>[] = [
+const clientColumns = (now: number): readonly Column<Plain<Client>>[] => [
   { title: 'Stream', mono: true, cell: ({ id }) => id },
   { title: 'Node', mono: true, cell: ({ node }) => shorten(node?.id ?? '', 80) },
   { title: 'Cluster', cell: ({ node }) => shorten(node?.cluster ?? '', 60) },
   { title: 'Peer', mono: true, cell: ({ peer }) => peer },
-  { title: 'Speaks', cell: ({ transport }) => transport },
+  {
+    title: 'Speaks',
+    cell: ({ transport, types }) => {
+      const last = types.map(({ lastPoll }) => lastPoll).toSorted();
+      const time = ago(last.at(-1) ?? '', now);
+      return time === undefined ? transport : `${transport}, polled ${time} ago`;
+    },
+  },
   {
     title: 'Types',
     cell: ({ types }) => {

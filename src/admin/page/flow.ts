@@ -55,11 +55,11 @@ function cacheBox({ types, cacheBytes }: Plain<StatusResponse>): Box {
   };
 }
 
-function clientsBox({ clients, rejectingClients }: Plain<StatusResponse>): Box {
+function clientsBox({ clients, pollingClients, rejectingClients }: Plain<StatusResponse>): Box {
   return {
     title: 'Clients',
     lines: [
-      counted(clients, 'stream'),
+      `${counted(clients, 'stream')}${pollingClients === 0 ? '' : `, ${pollingClients} that poll`}`,
       rejectingClients === 0 ? 'nothing rejected' : `${rejectingClients} reject something`,
     ],
     bad: rejectingClients > 0,

@@ -9,6 +9,7 @@ export type { Figure };
  */
 export interface PageModel {
   readonly relay: RelayFacts;
+  /** Streams, and those that poll. */
   readonly clients: number;
   /** The worst first. */
   readonly problems: readonly Problem[];

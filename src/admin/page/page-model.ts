@@ -42,7 +42,7 @@ export function pageModel(inputs: ModelInputs): PageModel {
         restarts,
       })),
     },
-    clients: status.clients,
+    clients: status.clients + status.pollingClients,
     problems: problems.slice(0, most.problems),
     moreProblems: Math.max(0, problems.length - most.problems),
     upstreams: status.upstreams.slice(0, most.upstreams).map((upstream) => ({

@@ -4,7 +4,7 @@ import { formatBytes } from '../../observe/format.ts';
 import type { Plain } from '../plain.ts';
 import { type Problem, parametersLabel } from './model.ts';
 import { counted, millisecondsOf, type ProblemInputs, problem } from './problem-parts.ts';
-import { rolloutProblems } from './rollout-problems.ts';
+import { rolloutProblems, withoutCanary } from './rollout-problems.ts';
 
 /** Of a limit: from here on it is a problem. */
 const nearLimit = 0.8;
@@ -16,6 +16,7 @@ const missingListed = 3;
 /** What is wrong, the worst first: what is bad, and then what concerns the most clients, in the order of this list. */
 export function problemsOf(inputs: ProblemInputs): readonly Problem[] {
   const found = [
+    ...withoutCanary(inputs),
     ...notReady(inputs),
     ...upstreamsAway(inputs),
     ...rolloutProblems(inputs),

@@ -1,10 +1,25 @@
 import { shorten } from '../../model/text.ts';
+import { noCanary, releaseCommand } from '../../observe/rollout-text.ts';
 import type { Problem } from './model.ts';
 import { counted, millisecondsOf, type ProblemInputs, problem } from './problem-parts.ts';
 
 /** Changes that wait, with the time until something happens by itself, and what an operator can type. */
 export function rolloutProblems(inputs: ProblemInputs): readonly Problem[] {
-  return [...held(inputs), ...frozen(inputs), ...heldRemovals(inputs)];
+  const own = inputs.status.rollout?.noCanary === true ? [] : held(inputs);
+  return [...own, ...frozen(inputs), ...heldRemovals(inputs)];
+}
+
+/** It may be the fix that the other clients wait for. */
+export function withoutCanary(inputs: ProblemInputs): readonly Problem[] {
+  if (inputs.status.rollout?.noCanary !== true) return [];
+  return held(inputs).map((one) =>
+    Object.assign(one, {
+      severity: 'bad',
+      title: `${one.title}: ${noCanary}`,
+      short: `${inputs.status.rollout?.state === 'HELD' ? 'held' : 'a change waits'}: ${noCanary}; \`${releaseCommand}\``,
+      command: releaseCommand,
+    }),
+  );
 }
 
 function held({ status: { rollout }, facts }: ProblemInputs): readonly Problem[] {
@@ -25,7 +40,7 @@ function held({ status: { rollout }, facts }: ProblemInputs): readonly Problem[]
       since,
       until: isHeld || facts.rolloutMaxWaitMs === undefined ? 0 : since + facts.rolloutMaxWaitMs,
       command: isHeld
-        ? 'distributary release --reason "…"   or   distributary discard --reason "…"'
+        ? `${releaseCommand}   or   distributary discard --reason "…"`
         : 'distributary diff --pending',
       runbook: 'change-held',
       ...pendingResource(types, names),

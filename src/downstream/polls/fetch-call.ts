@@ -14,8 +14,7 @@ export const fetchRoutes: ReadonlyMap<string, TypeInfo> = new Map(
   ),
 );
 
-export interface FetchServices
-  extends Pick<DownstreamServices, 'clock' | 'events' | 'limits' | 'contentVersions'> {
+export interface FetchServices extends Pick<DownstreamServices, 'clock' | 'events' | 'limits'> {
   /** How long a call waits for what is unknown, in milliseconds. */
   readonly fetchMilliseconds: () => number;
 }
@@ -51,7 +50,7 @@ export class FetchCall implements StreamHandler {
     }
     this.#timer.cancel();
     const { peer } = this.#stream;
-    const read = this.#polls.read(this.#info, bytes, peer, this.#services.contentVersions());
+    const read = this.#polls.read(this.#info, bytes, peer, 'fetch');
     if (!read.ok) {
       this.#stream.end(read.error);
       return;
@@ -68,7 +67,7 @@ export class FetchCall implements StreamHandler {
         return;
       }
       const { bytes } = outcome.response;
-      this.#polls.sent(read.value.poll, 'fetch', bytes);
+      this.#polls.sent(read.value, outcome, bytes);
       if (this.#stream.write(bytes)) this.#stream.end(ended);
       else this.#waitForReader();
     });

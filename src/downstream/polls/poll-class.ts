@@ -1,4 +1,5 @@
 import type { Timer } from '../../model/clock.ts';
+import type { Holding, ItemState } from '../../model/subscription.ts';
 import type { TypeInfo } from '../../model/types.ts';
 import type { WholeState } from '../../model/whole-state.ts';
 import type { Account } from '../../wire/accounts.ts';
@@ -63,6 +64,11 @@ export class PollClass {
 
   get holds(): boolean {
     return this.#held.size > 0;
+  }
+
+  /** While it shows what has this version: what that is. */
+  holdings(said: ItemState, version: string): Iterable<Holding> {
+    return this.#closed ? [] : this.#state.holdings(said, version);
   }
 
   takes({ info, selection, encoding, client }: Poll): boolean {

@@ -4,7 +4,8 @@ import { Code, type GrpcStatus } from '../../wire/grpc-status.ts';
 
 /** What a poll is answered with. */
 export type PollOutcome =
-  | { readonly kind: 'response'; readonly response: Response }
+  /** `version`: of what it shows. */
+  | { readonly kind: 'response'; readonly response: Response; readonly version: string }
   /** The client has this version. */
   | { readonly kind: 'unchanged'; readonly version: string }
   | { readonly kind: 'refused'; readonly status: GrpcStatus };
@@ -31,7 +32,7 @@ export function outcomeOf(
   const { version } = state;
   if (unchanged && clientVersion === version) return { kind: 'unchanged', version };
   if (state.resolved || isAnswerable(state, clientVersion, whenUnknown)) {
-    return { kind: 'response', response: state.take() };
+    return { kind: 'response', response: state.take(), version };
   }
   const message =
     'no control plane has answered yet for what is asked here, and a response without it would delete it: ask again';

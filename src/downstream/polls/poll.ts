@@ -26,6 +26,9 @@ export interface Poll {
   readonly error: ErrorDetail | undefined;
 }
 
+/** What is kept of a poll after its answer, roughly. */
+export const keptBytes = ({ selection }: Pick<Poll, 'selection'>): number => 1024 + 128 * selection.size;
+
 /** Reads a DiscoveryRequest that stands for itself: it must carry the node, and the path says the type (§7.1). */
 export function readPoll(
   info: TypeInfo,

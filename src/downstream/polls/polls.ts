@@ -11,6 +11,7 @@ import type { StreamRefusal } from '../xds-server.ts';
 import { type Poll, readPoll } from './poll.ts';
 import { PollClass } from './poll-class.ts';
 import type { Patience, PollOutcome } from './poll-outcome.ts';
+import { type PolledNames, PollingClients } from './polling-clients.ts';
 
 /** A class without a poll for so long ends. Envoy's refresh_delay is seconds. Milliseconds. */
 export const lingerMs = 60_000;
@@ -26,20 +27,26 @@ const namesPerChange = 500;
 export interface PollsOptions {
   /** Why nothing is answered to this peer now, if so. */
   readonly refuses: (peer: Peer, info: TypeInfo) => StreamRefusal | undefined;
+  /** Before the numbers that are the ids of clients. */
+  readonly clientPrefix: string;
 }
 
 /** A poll as it was read, while the rules hold by which it was. */
 export interface ReadPoll {
   readonly poll: Poll;
+  readonly transport: ClientTransport;
   readonly generation: number;
   /** Where it was answered before. */
   class: PollClass | undefined;
+  /** Of its client, as it is listed. */
+  names: PolledNames | undefined;
 }
 
 /** What clients ask for in single requests: REST polls and the unary Fetch (protocol §7). */
 export class Polls {
   readonly #services: DownstreamServices;
   readonly #options: PollsOptions;
+  readonly clients: PollingClients;
   /** The least recently polled first. */
   readonly #classes = new Map<string, PollClass[]>();
   readonly #used = new Set<PollClass>();
@@ -53,6 +60,7 @@ export class Polls {
   constructor(services: DownstreamServices, options: PollsOptions) {
     this.#services = services;
     this.#options = options;
+    this.clients = new PollingClients(services.clock, options.clientPrefix);
   }
 
   /** The open classes, for metrics. */
@@ -69,11 +77,18 @@ export class Polls {
     return refusal?.status;
   }
 
-  /** `contentVersions`: version_info says what is in the response, so that 304 can be told (§7.3). */
-  read(info: TypeInfo, bytes: Buffer, peer: Peer, contentVersions: boolean): Result<ReadPoll, GrpcStatus> {
+  read(info: TypeInfo, bytes: Buffer, peer: Peer, transport: ClientTransport): Result<ReadPoll, GrpcStatus> {
+    // Over REST version_info says what is in the response, so that 304 can be told (§7.3).
+    const contentVersions = transport === 'rest' || this.#services.contentVersions();
     const read = readPoll(info, bytes, peer, contentVersions, this.#services);
     if (!read.ok) return fail(this.rejected(read.error));
-    return ok({ poll: read.value, generation: this.#generation, class: undefined });
+    return ok({
+      poll: read.value,
+      transport,
+      generation: this.#generation,
+      class: undefined,
+      names: undefined,
+    });
   }
 
   /** What is read of a node's metadata; undefined: all of it. */
@@ -102,6 +117,7 @@ export class Polls {
   ask(read: ReadPoll, peer: Peer, patience: Patience, answered: (outcome: PollOutcome) => void): () => void {
     const { poll } = read;
     this.#count(poll, peer);
+    read.names = this.clients.polled(poll, read.transport, peer, read.names);
     const known = read.class?.closed === false ? read.class : this.#find(poll);
     const found = known === undefined ? this.#open(poll, peer) : ok(known);
     if (!found.ok) {
@@ -111,14 +127,23 @@ export class Polls {
     read.class = found.value;
     this.#used.delete(found.value);
     this.#used.add(found.value);
-    const giveUp = found.value.ask(poll, peer, patience, answered);
+    const giveUp = found.value.ask(poll, peer, patience, (outcome) => {
+      if (outcome.kind === 'unchanged') this.#told(read, outcome.version, outcome.version);
+      answered(outcome);
+    });
     this.#makeRoom();
     return giveUp;
   }
 
   /** It was handed to the client. */
-  sent({ info }: Poll, transport: ClientTransport, bytes: Buffer): void {
-    this.#services.events.response(info.url, transport, { bytes, receivedAt: undefined });
+  sent(
+    read: ReadPoll,
+    { response, version }: Extract<PollOutcome, { kind: 'response' }>,
+    bytes: Buffer,
+  ): void {
+    const { poll, transport } = read;
+    this.#services.events.response(poll.info.url, transport, { bytes, receivedAt: undefined });
+    this.#told(read, response.version, version);
   }
 
   /** Upstreams have gone down. */
@@ -142,7 +167,12 @@ export class Polls {
   drain(): void {
     this.#ended = true;
     this.#sweep?.cancel();
+    this.clients.stop();
     this.#endAll({ reason: 'draining', status: DRAINING });
+  }
+
+  #told({ class: by, names }: ReadPoll, version: string, content: string): void {
+    if (by !== undefined) names?.answered(by, version, content);
   }
 
   #count({ info, version, error, client }: Poll, peer: Peer): void {

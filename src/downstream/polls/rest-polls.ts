@@ -11,6 +11,7 @@ import type { HttpHandler, HttpHead } from '../../wire/http-exchange.ts';
 import { requestFromJson } from '../../wire/json-request.ts';
 import type { Peer } from '../../wire/server-stream.ts';
 import { malformed } from '../stream-refusals.ts';
+import { keptBytes } from './poll.ts';
 import { JsonBodies } from './poll-json.ts';
 import type { Patience, PollOutcome } from './poll-outcome.ts';
 import { lingerMs, type Polls, type ReadPoll, tooFast } from './polls.ts';
@@ -27,8 +28,6 @@ const patience: Patience = { milliseconds: 500, unchanged: true, whenUnknown: 'R
 
 /** Polls that were read before: a client repeats its poll, byte by byte, until something changes. */
 const maxKnownBytes = 64 << 20;
-const bytesPerPoll = 1024;
-const bytesPerName = 128;
 /** How often polls that nobody repeats any more are looked for. */
 const forgetMs = 5000;
 /** To read so many bytes counts as one change of a subscription, and fewer as a part of one. */
@@ -64,7 +63,7 @@ export class RestPolls {
     this.#options = options;
     this.#known = new LRUCache<string, ReadPoll>({
       maxSize: maxKnownBytes,
-      sizeCalculation: ({ poll: { selection } }) => bytesPerPoll + bytesPerName * selection.size,
+      sizeCalculation: ({ poll }) => keptBytes(poll),
       // A poll holds its client and its connection: no longer than its class lasts.
       ttl: lingerMs,
       ttlResolution: 0,
@@ -123,7 +122,7 @@ export class RestPolls {
       polls.malformed();
       return fail(malformed(bytes.error));
     }
-    const read = polls.read(info, bytes.value, peer, true);
+    const read = polls.read(info, bytes.value, peer, 'rest');
     if (!read.ok) return read;
     this.#known.set(key, read.value);
     this.#forgetLater();
@@ -148,7 +147,7 @@ export class RestPolls {
   }
 
   #answer(
-    { poll }: ReadPoll,
+    read: ReadPoll,
     outcome: PollOutcome,
     { headers, peer }: HttpHead,
   ): HttpAnswer | Promise<HttpAnswer> {
@@ -162,7 +161,7 @@ export class RestPolls {
         return this.#bodies.of(outcome.response, peer.account, compressed).then(async (made) => {
           if (!made.ok) return refusal(this.#options.polls.rejected(made.error));
           const bytes = compressed ? await made.value.compressed(peer.account) : made.value.plain;
-          this.#options.polls.sent(poll, 'rest', bytes);
+          this.#options.polls.sent(read, outcome, bytes);
           return jsonAnswer(bytes, compressed ? { 'content-encoding': 'gzip', vary } : { vary });
         });
       }

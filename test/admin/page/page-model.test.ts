@@ -138,6 +138,7 @@ describe('model of the status page', () => {
       pending: 1,
       masked: 0,
       canaries: { total: 1, accepted: 0, rejected: 1, ended: 0 },
+      noCanary: false,
       reason: 'cds a: no',
       revision: 1,
       pendingRevision: 2,
@@ -152,6 +153,29 @@ describe('model of the status page', () => {
     const [held] = model({ status: { rollout: { ...rollout, state: 'HELD', freezes: [] } } }).problems;
     expect(held).to.include({ severity: 'bad', until: 0, runbook: 'change-held' });
     expect(held?.detail).to.include('cds a: no').and.to.include('1 rejected');
+  });
+
+  it('a change that waits because no canary is connected comes before everything else, with the command', () => {
+    const rollout = {
+      state: 'HELD',
+      since: '2026-01-01T00:05:00Z',
+      upstream: 'central',
+      types: ['cds'],
+      names: ['a'],
+      pending: 1,
+      masked: 0,
+      canaries: { total: 0, accepted: 0, rejected: 0, ended: 1 },
+      noCanary: true,
+      reason: '1 of 1 canary streams ended within the bake',
+      revision: 1,
+      pendingRevision: 2,
+      freezes: [],
+    };
+    const made = model({ status: { ready: false, reason: 'starting', rollout } });
+    const command = 'distributary release --reason "…"';
+    expect(made.problems[0]).to.include({ title: 'A change is held: no canary is connected', command });
+    expect(sentence(made)).to.include(`; held: no canary is connected; \`${command}\`; `);
+    expect(made.problems.filter(({ runbook }) => runbook === 'change-held')).to.have.length(1);
   });
 
   it('limits from 80 % on, and certificates of the last two weeks', () => {

@@ -45,7 +45,7 @@ class Poller {
       DiscoveryRequestSchema,
       create(DiscoveryRequestSchema, { node: create(NodeSchema, node()), ...request }),
     );
-    const read = polls.read(typeInfo(type(short)), Buffer.from(bytes), from, true);
+    const read = polls.read(typeInfo(type(short)), Buffer.from(bytes), from, 'rest');
     if (!read.ok) return { outcome: { kind: 'refused', status: read.error }, giveUp: () => {} };
     this.#read = read.value;
     const asked: { outcome: PollOutcome | undefined } = { outcome: undefined };

@@ -1,4 +1,4 @@
-import { chmodSync, existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { copyFileSync, existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { join } from 'node:path';
 import { fail, ok, type Result } from '../../../src/model/result.ts';
@@ -48,9 +48,10 @@ export class EnvoyGateway implements AsyncDisposable {
       mkdirSync(join(this.#root, name), { recursive: true });
     }
     // It would fetch an Envoy and run it, on the ports of the Gateway.
-    const own = join(this.#root, 'data/envoy-versions/1.40.0/bin/envoy');
-    writeFileSync(own, '#!/bin/sh\nexit 0\n');
-    chmodSync(own, 0o755);
+    copyFileSync(
+      recipePath('envoy-gateway/no-proxy'),
+      join(this.#root, 'data/envoy-versions/1.40.0/bin/envoy'),
+    );
     const config = readFileSync(recipePath('envoy-gateway/envoy-gateway.yaml'), 'utf8')
       .replaceAll('/etc/envoy-gateway', this.#root)
       .replaceAll('/var/lib/envoy-gateway', this.#root);

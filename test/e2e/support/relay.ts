@@ -17,6 +17,19 @@ export interface RelayConfig {
   readonly [key: string]: unknown;
 }
 
+const listed = z.object({
+  clients: z.array(
+    z.object({
+      id: z.string(),
+      node: z.object({ id: z.string() }),
+      transport: z.string(),
+      types: z.array(
+        z.object({ type: z.string(), state: z.string(), version: z.string(), last_poll: z.string() }),
+      ),
+    }),
+  ),
+});
+
 /** `npm test` bundles it once. */
 const main = process.env['TESTS_RELAY'] ?? join(root, 'src/main.ts');
 const run = join(root, 'src/commands/run.ts');
@@ -210,6 +223,12 @@ export class RelayProcess implements AsyncDisposable {
 
   async rpc(method: string, body: object): Promise<Answer> {
     return send('POST', `http://${this.admin}/${method}`, JSON.stringify(body), 'application/json');
+  }
+
+  /** As ListClients lists them. */
+  async clients() {
+    const { body } = await this.rpc('distributary.admin.v1.AdminService/ListClients', {});
+    return listed.parse(JSON.parse(body)).clients;
   }
 
   /** The sum of a metric's samples whose labels contain `labels`; NaN if there are none. */

@@ -96,6 +96,8 @@ export type ClientClass = Message<"distributary.admin.v1.ClientClass"> & {
   restricted: boolean;
 
   /**
+   * Clients that poll are counted as streams.
+   *
    * @generated from field: uint32 streams = 4;
    */
   streams: number;
@@ -479,7 +481,7 @@ export type GetClientResponse = Message<"distributary.admin.v1.GetClientResponse
   peer: string;
 
   /**
-   * "sotw" or "delta".
+   * "sotw" or "delta"; of clients that poll "rest" or "fetch".
    *
    * @generated from field: string transport = 5;
    */

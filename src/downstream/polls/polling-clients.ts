@@ -1,0 +1,290 @@
+import type { TypeUrl } from '../../model/brand.ts';
+import type { Clock, Timer } from '../../model/clock.ts';
+import { Selection } from '../../model/selection.ts';
+import type { Holding, Rejection, ShownState, SyncState } from '../../model/subscription.ts';
+import { shorten } from '../../model/text.ts';
+import type { TypeInfo } from '../../model/types.ts';
+import { longestText } from '../../observe/format.ts';
+import type { Account } from '../../wire/accounts.ts';
+import type { Peer } from '../../wire/server-stream.ts';
+import type { ListedClient, ListedType } from '../listed-client.ts';
+import type { ClientContext, ClientTransport } from '../services.ts';
+import { keptBytes, type Poll } from './poll.ts';
+import type { PollClass } from './poll-class.ts';
+
+/** A client is listed for so many of its own intervals without a poll. */
+const intervals = 3;
+/** Bounds of an interval in milliseconds: no shorter one counts, and before the second poll it is taken to be `unknown`. */
+const intervalMs = { shortest: 5000, unknown: 100_000 };
+const sweepMs = 5000;
+/** Of all clients together. The least recently polled is forgotten first. */
+const maxClients = 20_000;
+const maxBytes = 32 << 20;
+
+/** Names of a type that a client polls, and what it was answered with. Envoy polls each route configuration apart. */
+export class PolledNames {
+  readonly type: PolledType;
+  readonly selection: Selection;
+  readonly bytes: number;
+  readonly account: Account;
+  polledAt: number;
+  isForgotten = false;
+  #intervalMs: number | undefined;
+  /** The version that it says it has. */
+  #has = '';
+  /** The version that it was last answered with; empty: it was not. */
+  #version = '';
+  #rejection: Rejection | undefined;
+  #lastNack: Rejection | undefined;
+  /** By what it was answered, and the version of what that showed. */
+  #answeredBy: { readonly class: WeakRef<PollClass>; readonly content: string } | undefined;
+
+  constructor(type: PolledType, poll: Poll, account: Account, now: number) {
+    this.type = type;
+    this.selection = poll.selection;
+    this.bytes = keptBytes(poll);
+    this.account = account;
+    this.polledAt = now;
+  }
+
+  get version(): string {
+    return this.#version;
+  }
+
+  get rejection(): Rejection | undefined {
+    return this.#rejection?.version === this.#version ? this.#rejection : undefined;
+  }
+
+  get lastNack(): Rejection | undefined {
+    return this.#lastNack;
+  }
+
+  get endsAt(): number {
+    const interval = this.#intervalMs ?? intervalMs.unknown;
+    return this.polledAt + intervals * Math.max(interval, intervalMs.shortest);
+  }
+
+  /** The version that a poll comes with is its ACK (protocol §7.8). */
+  get state(): SyncState {
+    if (this.#version === '') return 'NOT_SENT';
+    if (this.rejection !== undefined) return 'ERROR';
+    return this.#has === this.#version ? 'SYNCED' : 'STALE';
+  }
+
+  polled({ version, error }: Poll, now: number): void {
+    const since = now - this.polledAt;
+    // Who asks again after a failure does so sooner than usual.
+    if (since > 0) this.#intervalMs = Math.max(since, (this.#intervalMs ?? 0) / 2);
+    this.polledAt = now;
+    this.#has = version;
+    if (error !== undefined) {
+      const message = shorten(error.message, longestText);
+      const changes = { names: [], total: 0, removal: false };
+      const rejected = { version: this.#version, name: '', changes };
+      this.#rejection = { code: error.code, message, at: now, ...rejected };
+      this.#lastNack = this.#rejection;
+    } else if (version === this.#version) this.#rejection = undefined;
+  }
+
+  /** `content`: the class's version of what it showed. */
+  answered(by: PollClass, version: string, content: string): void {
+    this.#version = version;
+    this.#answeredBy = { class: new WeakRef(by), content };
+  }
+
+  /** What a class shows is known as long as it shows what the client was answered with. */
+  holdings(): Iterable<Holding> {
+    const { rejection, state } = this;
+    return this.#answeredBy?.class.deref()?.holdings({ state, rejection }, this.#answeredBy.content) ?? [];
+  }
+}
+
+const urgency: readonly SyncState[] = ['ERROR', 'STALE', 'NOT_SENT', 'SYNCED'];
+
+class PolledType implements ListedType {
+  readonly info: TypeInfo;
+  readonly client: PollingClient;
+  /** By hash and size of the selection. */
+  readonly names = new Map<string, PolledNames>();
+
+  constructor(info: TypeInfo, client: PollingClient) {
+    this.info = info;
+    this.client = client;
+  }
+
+  get selection(): Selection {
+    const [first, ...others] = this.names.values();
+    if (first !== undefined && others.length === 0) return first.selection;
+    return Selection.of(this.names.values().flatMap(({ selection }) => selection.entries.values()));
+  }
+
+  get polledAt(): number {
+    return Math.max(...this.#all().map((one) => one.polledAt));
+  }
+
+  get subscription(): this {
+    return this;
+  }
+
+  get responses(): ShownState {
+    const all = this.#all().toSorted((a, b) => b.polledAt - a.polledAt);
+    const nacks = all.flatMap(({ lastNack }) => lastNack ?? []).toSorted((a, b) => b.at - a.at);
+    return {
+      state: urgency.find((state) => all.some((one) => one.state === state)) ?? 'NOT_SENT',
+      version: all[0]?.version ?? '',
+      rejections: new Set(all.flatMap(({ rejection }) => rejection ?? [])),
+      lastNack: nacks[0],
+      rejectedWhole: undefined,
+      oldestOutstanding: undefined,
+    };
+  }
+
+  holdings(): Iterable<Holding> {
+    return Iterator.from(this.#all()).flatMap((one) => one.holdings());
+  }
+
+  #all(): readonly PolledNames[] {
+    return [...this.names.values()];
+  }
+}
+
+/** A node of a peer, on whatever connection it polls. */
+class PollingClient implements ListedClient {
+  readonly id: string;
+  readonly key: string;
+  readonly route: ListedClient['route'];
+  readonly byType = new Map<TypeUrl, PolledType>();
+  client: ClientContext;
+  transport: ListedClient['transport'];
+
+  constructor(id: string, key: string, protocol: ClientTransport, { client }: Poll, { address }: Peer) {
+    this.id = id;
+    this.key = key;
+    this.route = { protocol, service: 'polls' };
+    this.client = client;
+    this.transport = { peer: { address } };
+  }
+
+  get types(): readonly ListedType[] {
+    return [...this.byType.values()].toSorted((a, b) => a.info.order - b.info.order);
+  }
+}
+
+/** Those that poll, for inspection: each until it has not polled for three of its own intervals. */
+export class PollingClients {
+  readonly #clock: Clock;
+  readonly #prefix: string;
+  /** By node and peer; the least recently polled first. */
+  readonly #clients = new Map<string, PollingClient>();
+  readonly #byId = new Map<string, PollingClient>();
+  #lastId = 0;
+  #bytes = 0;
+  #sweep: Timer | undefined;
+
+  /** `prefix`: before the numbers that are the ids. */
+  constructor(clock: Clock, prefix: string) {
+    this.#clock = clock;
+    this.#prefix = prefix;
+  }
+
+  all(): Iterable<PollingClient> {
+    this.#forgetEnded();
+    return this.#clients.values();
+  }
+
+  get size(): number {
+    this.#forgetEnded();
+    return this.#clients.size;
+  }
+
+  find(id: string): PollingClient | undefined {
+    this.#forgetEnded();
+    return this.#byId.get(id);
+  }
+
+  /** `known`: what this poll was before. Undefined: nothing more may be kept for its peer. */
+  polled(
+    poll: Poll,
+    transport: ClientTransport,
+    peer: Peer,
+    known: PolledNames | undefined,
+  ): PolledNames | undefined {
+    const now = this.#clock.now();
+    const names = known?.isForgotten === false ? known : this.#namesOf(poll, transport, peer, now);
+    if (names === undefined) return undefined;
+    const { client } = names.type;
+    names.polled(poll, now);
+    client.client = poll.client;
+    client.transport = { peer: { address: peer.address } };
+    this.#clients.delete(client.key);
+    this.#clients.set(client.key, client);
+    return names;
+  }
+
+  stop(): void {
+    this.#sweep?.cancel();
+  }
+
+  #namesOf(poll: Poll, transport: ClientTransport, peer: Peer, now: number): PolledNames | undefined {
+    const { info, selection } = poll;
+    const key = keyOf(poll, transport, peer);
+    const client =
+      this.#clients.get(key) ??
+      new PollingClient(`${this.#prefix}p${this.#lastId + 1}`, key, transport, poll, peer);
+    const type = client.byType.get(info.url) ?? new PolledType(info, client);
+    const selected = `${selection.hash} ${selection.size}`;
+    const found = type.names.get(selected);
+    if (found !== undefined) return found;
+    const names = new PolledNames(type, poll, peer.account, now);
+    if (peer.account.hold(names.bytes) !== undefined) return undefined;
+    type.names.set(selected, names);
+    client.byType.set(info.url, type);
+    this.#bytes += names.bytes;
+    if (!this.#clients.has(key)) {
+      this.#lastId++;
+      this.#byId.set(client.id, client);
+    }
+    this.#clients.set(key, client);
+    for (const oldest of this.#clients.values()) {
+      if (this.#bytes <= maxBytes && this.#clients.size <= maxClients) break;
+      if (oldest !== client) this.#forget(oldest, () => true);
+    }
+    this.#sweepLater();
+    return names;
+  }
+
+  #forgetEnded(): void {
+    const now = this.#clock.now();
+    for (const client of this.#clients.values()) this.#forget(client, ({ endsAt }) => endsAt <= now);
+  }
+
+  #forget(client: PollingClient, isOver: (names: PolledNames) => boolean): void {
+    for (const [url, { names }] of client.byType) {
+      for (const [selected, one] of names) {
+        if (!isOver(one)) continue;
+        one.isForgotten = true;
+        one.account.keeps(-one.bytes);
+        this.#bytes -= one.bytes;
+        names.delete(selected);
+      }
+      if (names.size === 0) client.byType.delete(url);
+    }
+    if (client.byType.size > 0) return;
+    this.#clients.delete(client.key);
+    this.#byId.delete(client.id);
+  }
+
+  #sweepLater(): void {
+    this.#sweep ??= this.#clock.after(sweepMs, () => {
+      this.#sweep = undefined;
+      this.#forgetEnded();
+      if (this.#clients.size > 0) this.#sweepLater();
+    });
+  }
+}
+
+/** Not the port: a client may open a connection for each poll. */
+function keyOf({ client: { nodeId, cluster } }: Poll, transport: ClientTransport, peer: Peer): string {
+  const { account, address } = peer;
+  return JSON.stringify([transport, account.key, address.replace(/:\d+$/, ''), nodeId, cluster]);
+}

@@ -1,0 +1,152 @@
+import { create, type MessageInitShape, toBinary } from '@bufbuild/protobuf';
+import { expect } from 'chai';
+import { NodeSchema } from '../../../src/gen/envoy/config/core/v3/base_pb.ts';
+import { DiscoveryRequestSchema } from '../../../src/gen/envoy/service/discovery/v3/discovery_pb.ts';
+import { typeInfo } from '../../../src/model/types.ts';
+import type { Peer } from '../../../src/wire/server-stream.ts';
+import { InMemoryRelay, type } from '../../support/in-memory-relay.ts';
+import { testAccounts, testPeer } from '../../support/peers.ts';
+
+const patience = { milliseconds: 500, unchanged: true, whenUnknown: 'REFUSED' } as const;
+
+describe('clients that poll, as they are listed', () => {
+  let lab: InMemoryRelay;
+
+  beforeEach(() => {
+    lab = new InMemoryRelay();
+  });
+
+  /** The version of the answer; empty: there was none. */
+  function poll(
+    id: string,
+    request: MessageInitShape<typeof DiscoveryRequestSchema> = {},
+    peer: Peer = testPeer(),
+    short = 'cds',
+  ): string {
+    const { polls } = lab.relay;
+    const message = create(DiscoveryRequestSchema, { node: create(NodeSchema, { id }), ...request });
+    const bytes = Buffer.from(toBinary(DiscoveryRequestSchema, message));
+    const read = polls.read(typeInfo(type(short)), bytes, peer, 'rest');
+    if (!read.ok) throw new Error(read.error.message);
+    let version = '';
+    polls.ask(read.value, peer, patience, (outcome) => {
+      if (outcome.kind === 'refused') return;
+      ({ version } = outcome);
+      if (outcome.kind === 'response') polls.sent(read.value, outcome, outcome.response.bytes);
+    });
+    lab.settle();
+    return version;
+  }
+
+  const listed = (): readonly string[] =>
+    [...lab.relay.clients()].map(({ client, types }) => {
+      const states = types.map(({ info, subscription }) => {
+        const { state = 'none', version = '' } = subscription?.responses ?? {};
+        return `${info.short} ${state} ${version === '' ? '-' : 'v'}`;
+      });
+      return [client?.nodeId, ...states].join(', ');
+    });
+
+  const publish = (content: string): void => lab.full('cds', { shop: content });
+
+  /** A wildcard that nobody has asked for has no answer. */
+  function answered(): void {
+    poll('first');
+    publish('1');
+    lab.clock.advance(1_000_000);
+  }
+
+  it('the version of the next poll is its ACK, and error_detail its NACK of what it was answered with', () => {
+    poll('a');
+    expect(listed()).to.deep.equal(['a, cds NOT_SENT -']);
+    publish('1');
+    expect(listed()).to.deep.equal(['a, cds STALE v']);
+    const one = poll('a');
+    expect(listed()).to.deep.equal(['a, cds STALE v']);
+    poll('a', { versionInfo: one });
+    expect(listed()).to.deep.equal(['a, cds SYNCED v']);
+
+    publish('2');
+    const two = poll('a', { versionInfo: one });
+    expect(listed()).to.deep.equal(['a, cds STALE v']);
+    poll('a', { versionInfo: one, errorDetail: { code: 3, message: 'no such filter' } });
+    expect(listed()).to.deep.equal(['a, cds ERROR v']);
+    const [client] = lab.relay.clients();
+    expect(client?.types[0]?.subscription?.responses.lastNack).to.include({
+      message: 'no such filter',
+      version: two,
+    });
+    // Envoy goes on with the old version, and does not say why once more.
+    poll('a', { versionInfo: one });
+    expect(listed()).to.deep.equal(['a, cds ERROR v']);
+    poll('a', { versionInfo: two });
+    expect(listed()).to.deep.equal(['a, cds SYNCED v']);
+  });
+
+  it('a client is listed until it has not polled for three of its own intervals', () => {
+    answered();
+    for (let at = 0; at < 4; at++) {
+      if (at % 2 === 0) poll('slow');
+      poll('fast');
+      lab.clock.advance(20_000);
+    }
+    const names = () => listed().map((line) => line.split(',')[0]);
+    expect(names()).to.have.members(['slow', 'fast']);
+    // 60 s after its last poll.
+    lab.clock.advance(40_000);
+    expect(names()).to.deep.equal(['slow']);
+    // 120 s after its last poll.
+    lab.clock.advance(40_000);
+    expect(names()).to.deep.equal([]);
+    expect(lab.relay.polls.clients.size).to.equal(0);
+  });
+
+  it('polls at short intervals are listed for 15 s', () => {
+    answered();
+    for (let at = 0; at < 3; at++) {
+      poll('hasty');
+      lab.clock.advance(100);
+    }
+    lab.clock.advance(14_000);
+    expect(listed()).to.have.length(1);
+    lab.clock.advance(1000);
+    expect(listed()).to.deep.equal([]);
+  });
+
+  it('one client is one line over its connections and the names that it polls apart', () => {
+    const accounts = testAccounts({}, lab.clock);
+    const on = (address: string): Peer => testPeer({ address }, accounts);
+    poll('a', { resourceNames: ['one'] }, on('10.0.0.1:1'), 'eds');
+    poll('a', { resourceNames: ['two'] }, on('10.0.0.1:2'), 'eds');
+    poll('a', { resourceNames: ['one'] }, on('10.0.0.2:1'), 'eds');
+    const [first, second, ...others] = lab.relay.clients();
+    expect(others).to.deep.equal([]);
+    expect([first?.transport.peer.address, first?.types[0]?.selection.size]).to.deep.equal(['10.0.0.1:2', 2]);
+    expect([second?.transport.peer.address, second?.types[0]?.selection.size]).to.deep.equal([
+      '10.0.0.2:1',
+      1,
+    ]);
+    expect(first && lab.relay.client(first.id)).to.equal(first);
+  });
+
+  it('what is kept of it is charged to its peer, and given back', () => {
+    answered();
+    const accounts = testAccounts({ heldPerPeer: 5000 }, lab.clock);
+    const peer = testPeer({}, accounts);
+    const before = peer.account.held;
+    poll('a', {}, peer);
+    expect(peer.account.held - before).to.be.greaterThan(1000);
+    for (let at = 0; at < 20; at++) poll(`invented-${at}`, {}, peer);
+    expect(peer.account.held).to.be.at.most(5000);
+    expect(listed().length).to.be.within(2, 4);
+    lab.clock.advance(1_000_000);
+    expect(peer.account.held).to.equal(0);
+  });
+
+  it('the nodes that somebody invents do not grow without end', () => {
+    answered();
+    const peer = testPeer({}, testAccounts({}, lab.clock));
+    for (let at = 0; at < 20_100; at++) poll(`invented-${at}`, {}, peer);
+    expect(lab.relay.polls.clients.size).to.equal(20_000);
+  });
+});

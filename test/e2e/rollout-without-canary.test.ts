@@ -1,0 +1,126 @@
+import { expect } from 'chai';
+import { placeOf } from '../../src/model/node-place.ts';
+import { eventually } from './support/eventually.ts';
+import { run } from './support/explain.ts';
+import { ModelPlane } from './support/model-plane.ts';
+import { temporaryDirectory } from './support/paths.ts';
+import { ClientPool, type RecordingClient } from './support/recording-client.ts';
+import { type RelayConfig, RelayProcess } from './support/relay.ts';
+import { reaches } from './support/rollout-state.ts';
+
+const percent = 50;
+const isCanary = (id: string): boolean => placeOf(id) * 100 < percent;
+const ids = Array.from({ length: 100 }, (_, index) => `node-${index}`);
+const canary = ids.find(isCanary) ?? '';
+const other = ids.find((id) => !isCanary(id)) ?? '';
+
+const command = 'distributary release --reason "…"';
+
+for (const workers of [0, 2]) {
+  describe(`a fix that comes while the only canary is away, workers: ${workers}`, function () {
+    this.timeout(60_000);
+    let plane: ModelPlane;
+    let config: RelayConfig;
+    let relay: RelayProcess;
+    const stack = new AsyncDisposableStack();
+
+    beforeEach(async () => {
+      plane = stack.use(await ModelPlane.start());
+      plane.set('cds', { a: '1' });
+      const { path } = stack.use(temporaryDirectory());
+      config = {
+        upstreams: [{ name: 'central', ads: { endpoints: [plane.address] } }],
+        rollout: { canary: { percent }, bake: '4s' },
+        cache: { persistence: { path } },
+        workers,
+      };
+      relay = stack.use(await RelayProcess.start(config));
+    });
+
+    after(() => stack.disposeAsync());
+
+    function open(pool: ClientPool, id: string): RecordingClient {
+      const client = pool.open('delta', id);
+      client.rejects = ({ resources }) => (resources.get('a') === 'bad' ? 'no such filter' : undefined);
+      client.subscribe('cds');
+      return client;
+    }
+
+    const firstLine = async (): Promise<string> => {
+      const { out } = await run('status', '--admin', `http://${relay.admin}`);
+      return out.split('\n')[0] ?? '';
+    };
+
+    it('status and the page say in the first line that it is held, and the command that releases it', async () => {
+      const [away, stays] = [new ClientPool(relay.xds, 1), stack.use(new ClientPool(relay.xds, 1))];
+      const [first, second] = [open(away, canary), open(stays, other)];
+      for (const client of [first, second]) await client.gets('cds', { a: '1' });
+      expect(await firstLine()).to.match(/: ready$/);
+
+      plane.set('cds', { a: 'fix' });
+      await first.gets('cds', { a: 'fix' });
+      expect(await firstLine()).to.match(/: ready$/);
+      away[Symbol.dispose]();
+      await reaches(relay, 'HELD');
+      await eventually(async () => {
+        expect(await firstLine()).to.match(/: ready; rollout HELD: no canary is connected; /);
+      });
+      expect((await firstLine()).endsWith(command)).to.equal(true);
+      const { body } = await relay.get('/');
+      expect(body).to.include('; a change is HELD: no canary is connected; distributary release --reason');
+      const [, problem] = /"problems":\[\{[^}]*?"title":"([^"]*)"/.exec(body) ?? [];
+      expect(problem).to.equal('A change is held: no canary is connected');
+
+      const released = await run(
+        'release',
+        '--reason',
+        'the canary is away',
+        '--admin',
+        `http://${relay.admin}`,
+      );
+      expect(released.code, released.err).to.equal(0);
+      await second.gets('cds', { a: 'fix' });
+      expect(await firstLine()).to.match(/: ready$/);
+    });
+
+    it('nothing of the kind where a canary has rejected it and left: to release that would break the others', async () => {
+      const [away, stays] = [new ClientPool(relay.xds, 1), stack.use(new ClientPool(relay.xds, 1))];
+      const [first, second] = [open(away, canary), open(stays, other)];
+      for (const client of [first, second]) await client.gets('cds', { a: '1' });
+      plane.set('cds', { a: 'bad' });
+      const { reason } = await reaches(relay, 'HELD');
+      expect(reason).to.equal('cds a: no such filter');
+      away[Symbol.dispose]();
+      await eventually(async () => {
+        expect((await reaches(relay, 'HELD')).canaries.total).to.equal(0);
+      });
+      expect(await firstLine()).to.match(/: ready$/);
+    });
+
+    it('the same after a restart, while the canary that it remembers has not come back', async () => {
+      {
+        using pool = new ClientPool(relay.xds, 1);
+        const clients = [open(pool, canary), open(pool, other)];
+        for (const client of clients) await client.gets('cds', { a: '1' });
+        plane.set('cds', { a: 'bad' });
+        await reaches(relay, 'HELD');
+        await eventually(async () => {
+          expect(await relay.metric('persistence_lag_seconds')).to.equal(0);
+        });
+        await relay.stop();
+      }
+      relay = stack.use(await RelayProcess.start(config));
+      const stays = open(stack.use(new ClientPool(relay.xds, 1)), other);
+      await stays.gets('cds', { a: '1' });
+      plane.set('cds', { a: 'fix' });
+      await eventually(async () => {
+        expect(await firstLine()).to.match(/: ready; rollout CANARY: no canary is connected; /);
+      });
+      const back = open(stack.use(new ClientPool(relay.xds, 1)), canary);
+      await back.gets('cds', { a: 'fix' });
+      await eventually(async () => {
+        expect(await firstLine()).to.match(/: ready$/);
+      });
+    });
+  });
+}
