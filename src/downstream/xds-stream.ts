@@ -70,6 +70,8 @@ export class XdsStream implements StreamHandler, OrderedStream, Participant {
   #isReading = false;
   /** Since when a write waits for the client, by the clock; undefined: none does. */
   #blockedSince: number | undefined;
+  /** Bytes that only this client gets and that it has not read. */
+  #unread = 0;
   readonly #conversations: Conversations;
   #conversation: Conversation;
   /** As whom it has joined a conversation. */
@@ -232,6 +234,7 @@ export class XdsStream implements StreamHandler, OrderedStream, Participant {
 
   drained(): void {
     this.#blockedSince = undefined;
+    this.#keep(0);
     this.pump();
   }
 
@@ -242,6 +245,7 @@ export class XdsStream implements StreamHandler, OrderedStream, Participant {
 
   closed(): void {
     this.#ended = true;
+    this.#keep(0);
     this.#services.taps.ended(this);
     this.#closed(this);
     this.#rate.close();
@@ -316,10 +320,21 @@ export class XdsStream implements StreamHandler, OrderedStream, Participant {
     const coalesced = type.subscription?.takeCoalesced() ?? 0;
     if (coalesced > 0) events.coalesced(type.info.url, coalesced);
     this.#order.taken(type, response);
-    if (!this.transport.write(response.bytes)) this.#blockedSince = this.#services.clock.now();
+    if (!this.transport.write(response.bytes)) {
+      this.#blockedSince = this.#services.clock.now();
+      // What many get is charged to nobody.
+      if (type.subscription?.isShared(response) !== true) this.#keep(response.bytes.length);
+    }
     events.response(type.info.url, this.route.protocol, response);
     taps.sent(this, type.info.url, response);
     return true;
+  }
+
+  /** So much of what only this client gets has not been read yet. */
+  #keep(bytes: number): void {
+    if (bytes === this.#unread) return;
+    this.transport.peer.account.keeps(bytes - this.#unread);
+    this.#unread = bytes;
   }
 
   /**

@@ -208,6 +208,8 @@ export interface Subscription {
   readonly hasDeferredRemovals: boolean;
   /** For inspection. */
   holdings(): Iterable<Holding>;
+  /** Whether others may get the same bytes, of what was just taken. */
+  isShared(response: Response): boolean;
   /**
    * How many updates were coalesced: a newer one came before this client could take them. Counts from the last call.
    */

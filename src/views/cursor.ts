@@ -12,7 +12,7 @@ import {
   type Encoding,
   type Holding,
   type ResendItems,
-  resendItems,
+  type Response,
   type Subscriber,
   type Subscription,
 } from '../model/subscription.ts';
@@ -149,6 +149,10 @@ export abstract class Cursor implements Subscription, ViewSubscriber, SentItems 
     return holdings(this.view.items, this.responses.itemStates(), (id) => this.lastSent(id));
   }
 
+  isShared(response: Response): boolean {
+    return this.view.frames.holds(response);
+  }
+
   takeCoalesced(): number {
     const count = this.#coalesced;
     this.#coalesced = 0;
@@ -245,7 +249,7 @@ export abstract class Cursor implements Subscription, ViewSubscriber, SentItems 
     // A response is due, even if it is empty.
     if (collections.some(({ selector }) => selector === WILDCARD)) this.#firstResponseDue = true;
     const items = new Set([...ids, ...itemsOf(this.view, new Set(collections))]);
-    this.#dueItems.add(resendItems(items));
+    this.#dueItems.addOwn(items);
     this.markBehind(true);
   }
 
@@ -325,12 +329,13 @@ export abstract class Cursor implements Subscription, ViewSubscriber, SentItems 
       firstResponseDue: this.mustSendEmpty(),
       encoding,
     };
-    const known = view.frames.find(step, this.responses.lastSerial);
+    const { isOwn } = this.#dueItems;
+    const known = isOwn ? undefined : view.frames.find(step, this.responses.lastSerial);
     if (known !== undefined) return known;
     const changes = changesSince(view, step.from, step.resend?.items);
     const isDeferred = ({ item }: RetainedResource): boolean => deferred.has(item.id);
     const composed = this.#pool.timed(() => this.compose(this.#input(isDeferred), changes));
-    if (composed.frame?.timeDependent !== true && view.isShared) view.frames.add(step, composed);
+    if (!isOwn && composed.frame?.timeDependent !== true && view.isShared) view.frames.add(step, composed);
     return composed;
   }
 

@@ -1,4 +1,4 @@
-import type { Encoding } from '../model/subscription.ts';
+import type { Encoding, Response } from '../model/subscription.ts';
 import type { Composed, CursorStep, Frame } from './frame.ts';
 
 interface SharedResponse {
@@ -25,11 +25,23 @@ export class SharedFrames {
     return undefined;
   }
 
+  /** The last one is kept, and of those before what has room. */
   add(step: CursorStep, composed: Composed): void {
-    this.#known = this.#known.filter((known) => !sameStep(known.step, step));
-    // Streams that stall at many different revisions must not make this long.
-    if (this.#known.length >= maxShared) this.#known.shift();
-    this.#known.push({ step, composed });
+    const known = this.#known.filter((each) => !sameStep(each.step, step));
+    known.push({ step, composed });
+    let bytes = known.reduce((total, each) => total + bytesOf(each), 0);
+    // Streams that stall at many different revisions must not make this long, or large.
+    while (known.length > maxShared || (known.length > 1 && bytes > maxSharedBytes))
+      bytes -= bytesOf(known.shift());
+    this.#known = known;
+  }
+
+  /** Others may get the same bytes. */
+  holds(response: Response): boolean {
+    return (
+      this.#known.some(({ composed }) => composed.frame === response) ||
+      this.#whole.values().some((frame) => frame === response)
+    );
   }
 
   /** The complete state. It is the same for every cursor (protocol §3.7). */
@@ -50,6 +62,9 @@ export class SharedFrames {
 }
 
 const maxShared = 64;
+const maxSharedBytes = 16 << 20;
+
+const bytesOf = (known: SharedResponse | undefined): number => known?.composed.frame?.bytes.length ?? 0;
 
 function sameStep(a: CursorStep, b: CursorStep): boolean {
   return (

@@ -5,6 +5,7 @@ import { connect as connectTcp } from 'node:net';
 import { text } from 'node:stream/consumers';
 import { expect } from 'chai';
 import { type Issued, issueCertificate } from '../support/certificates.ts';
+import { eventually } from './support/eventually.ts';
 import { ResourceFiles } from './support/files.ts';
 import { PemFiles } from './support/pem-files.ts';
 import { RelayProcess } from './support/relay.ts';
@@ -95,6 +96,7 @@ describe('the REST listener', function () {
 
   it('workers serve it as they serve streams', async () => {
     await using relay = await RelayProcess.start({ upstreams: [files.upstream], rest: {}, workers: 2 });
+    await eventually(async () => expect((await relay.get('/ready')).status).to.equal(200));
     for (let count = 0; count < 6; count++) {
       const answer = await fetch(`http://${relay.rest}${path}`, {
         method: 'POST',

@@ -28,6 +28,8 @@ export class FetchCall implements StreamHandler {
   readonly #polls: Polls;
   readonly #services: FetchServices;
   #cancel: (() => void) | undefined;
+  /** Bytes of the answer that its client has not taken at once. */
+  #unread = 0;
   /** For the request, and then for a client that does not read. */
   #timer: Timer;
 
@@ -69,7 +71,7 @@ export class FetchCall implements StreamHandler {
       const { bytes } = outcome.response;
       this.#polls.sent(read.value, outcome, bytes);
       if (this.#stream.write(bytes)) this.#stream.end(ended);
-      else this.#waitForReader();
+      else this.#waitForReader(bytes.length);
     });
   }
 
@@ -87,10 +89,14 @@ export class FetchCall implements StreamHandler {
 
   closed(): void {
     this.#timer.cancel();
+    this.#stream.peer.account.keeps(-this.#unread);
+    this.#unread = 0;
     this.#cancel?.();
   }
 
-  #waitForReader(): void {
+  #waitForReader(unread: number): void {
+    this.#unread = unread;
+    this.#stream.peer.account.keeps(unread);
     const { clock, limits } = this.#services;
     const { stalledMilliseconds } = limits();
     const message = `the client has not read for ${stalledMilliseconds} ms (limits.stalled_timeout)`;

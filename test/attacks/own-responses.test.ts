@@ -1,0 +1,91 @@
+import { connect } from 'node:http2';
+import { create, toBinary } from '@bufbuild/protobuf';
+import { expect } from 'chai';
+import {
+  DeltaDiscoveryRequestSchema,
+  DiscoveryRequestSchema,
+} from '../../src/gen/envoy/service/discovery/v3/discovery_pb.ts';
+import { ADS_SERVICE } from '../../src/model/types.ts';
+import { frameOf } from '../../src/wire/grpc-frames.ts';
+import { eventually } from '../e2e/support/eventually.ts';
+import { ResourceFiles } from '../e2e/support/files.ts';
+import { ClientPool } from '../e2e/support/recording-client.ts';
+import { RelayProcess } from '../e2e/support/relay.ts';
+import { type } from '../support/in-memory-relay.ts';
+import { rawCall } from './support/calls.ts';
+
+const MB = 1 << 20;
+const clusters = 2000;
+const node = { id: 'n', cluster: 'c' };
+const names = Array.from({ length: clusters }, (_, index) => `c${index}`);
+/** 3 MB in all. */
+const contents = new Map(names.map((name) => [name, 'x'.repeat(1500)]));
+
+describe('responses that only one client gets', function () {
+  this.timeout(60_000);
+  let files: ResourceFiles;
+  let relay: RelayProcess;
+
+  before(async () => {
+    files = new ResourceFiles();
+    files.write('cds', contents);
+    relay = await RelayProcess.startMeasurable({ upstreams: [files.upstream] });
+  });
+
+  after(async () => {
+    await relay?.[Symbol.asyncDispose]();
+    files?.[Symbol.dispose]();
+  });
+
+  it('are not kept for others: clients subscribe again to what they share', async () => {
+    using pool = new ClientPool(relay.xds);
+    const clients = Array.from({ length: 14 }, () => pool.open('delta'));
+    for (const client of clients) {
+      client.subscribe('cds', ['*']);
+      await eventually(() => expect(client.holds.get('cds')?.size).to.equal(clusters));
+      client.said.splice(0);
+    }
+    const { used } = await relay.memory();
+    for (const client of clients) {
+      client.subscribe('cds', ['*']);
+      await eventually(() => expect(client.said).to.have.length(1));
+      client.said.splice(0);
+    }
+    expect((await relay.memory()).used - used).to.be.below(8 * MB);
+  });
+
+  const fields = { node, typeUrl: type('cds') };
+  const messages = {
+    delta: toBinary(
+      DeltaDiscoveryRequestSchema,
+      create(DeltaDiscoveryRequestSchema, { ...fields, resourceNamesSubscribe: names }),
+    ),
+    sotw: toBinary(
+      DiscoveryRequestSchema,
+      create(DiscoveryRequestSchema, { ...fields, resourceNames: names }),
+    ),
+  };
+  for (const [name, path, message] of [
+    ['delta', `/${ADS_SERVICE}/DeltaAggregatedResources`, messages.delta],
+    ['SotW', `/${ADS_SERVICE}/StreamAggregatedResources`, messages.sotw],
+    ['Fetch', '/envoy.service.cluster.v3.ClusterDiscoveryService/FetchClusters', messages.sotw],
+  ] as const)
+    it(`count as held for its peer until it reads them: ${name}`, async () => {
+      const held = (): Promise<number> => relay.metric('peer_held_bytes');
+      const responses = (): Promise<number> => relay.metric('downstream_responses_total');
+      const before = await responses();
+      const session = connect(`http://${relay.xds}`);
+      const { stream } = rawCall(session, path);
+      stream.pause();
+      try {
+        stream.write(frameOf(Buffer.from(message)));
+        if (name === 'Fetch') stream.end();
+        await eventually(async () => expect(await responses()).to.be.above(before));
+        const unread = await held();
+        stream.resume();
+        await eventually(async () => expect(unread - (await held())).to.be.above(2.5 * MB));
+      } finally {
+        session.destroy();
+      }
+    });
+});
