@@ -1,4 +1,4 @@
-import { type Reference, reference } from '../model/resource.ts';
+import type { Reference } from '../model/resource.ts';
 import type { Account } from '../wire/accounts.ts';
 import type { TypeStream } from './type-stream.ts';
 
@@ -12,55 +12,90 @@ export interface Participant {
   resumeWaiting(): void;
 }
 
-/** Each of them looks at all others when it ends. Further streams of the client wait for these no more. */
+/** What waits for another stream looks at all of them. Further streams of the client wait for these no more. */
 const mostParticipants = 1000;
-
-const refers = ({ info }: TypeStream): boolean => referringTypes.has(info.short);
 
 /** What one client is told, on one ADS stream or on streams of single types. */
 export class Conversation {
   /** An Envoy has a stream for each cluster's endpoints. Empty on ADS. */
   readonly participants = new Set<Participant>();
+  /** Of the participants, those that go on when another stream hears something. */
+  readonly #waiting = new Set<Participant>();
   /** Clusters were sent that the client has not accepted yet: until then changed routes wait. 0: all are. */
   warmingUntil = 0;
   /** What those clusters need, and is not here on ADS: there they are accepted when they are warm. */
-  warmsWith: readonly Reference[] = [];
+  readonly warmsWith: Reference[] = [];
   /** Routes were sent although the clusters before them are not accepted, and that was told. */
   toldWarming = false;
-  /** Those that may refer to others, and all of an ADS stream. */
-  #types: readonly TypeStream[];
+  /** All of an ADS stream. */
+  readonly #own: readonly TypeStream[];
+  /** Of the participants, by short name. */
+  readonly #byType = new Map<string, Set<TypeStream>>();
 
-  constructor(types: readonly TypeStream[] = []) {
-    this.#types = types;
+  constructor(own: readonly TypeStream[] = []) {
+    this.#own = own;
   }
 
-  get types(): readonly TypeStream[] {
-    return this.#types;
+  /** What the client has of a type: several times if streams have some names each. */
+  of(short: string): readonly TypeStream[] {
+    if (this.participants.size === 0) return this.#own.filter(({ info }) => info.short === short);
+    return [...(this.#byType.get(short) ?? [])];
+  }
+
+  /** Whether the client has nothing but clusters, as far as something may refer to them. */
+  get hasClustersOnly(): boolean {
+    if (this.participants.size === 0) return this.#own.length < 2;
+    return referringTypes.keys().every((short) => short === 'cds' || !this.#byType.has(short));
+  }
+
+  /** Of what clusters need, forgets what the client has accepted. False: some is left. */
+  settle(): boolean {
+    for (let last = this.warmsWith.at(-1); last !== undefined; last = this.warmsWith.at(-1)) {
+      if (!this.#hasAccepted(last)) return false;
+      this.warmsWith.pop();
+    }
+    return true;
   }
 
   /** Whether the client has accepted a resource, on a stream that is not of ADS. */
-  hasAccepted(wanted: Reference): boolean {
-    return this.participants.values().some(({ types }) =>
-      types.some(({ info, subscription }) => {
-        if (subscription === undefined || !wanted.startsWith(reference(info.short, ''))) return false;
-        return subscription.has(wanted.slice(info.short.length + 1)) && !subscription.responses.awaitsAnswer;
-      }),
+  #hasAccepted(wanted: Reference): boolean {
+    const short = wanted.slice(0, wanted.indexOf(' '));
+    const name = wanted.slice(short.length + 1);
+    return (
+      this.#byType
+        .get(short)
+        ?.values()
+        .some(
+          ({ subscription }) => subscription?.has(name) === true && !subscription.responses.awaitsAnswer,
+        ) === true
     );
   }
 
   add(participant: Participant): void {
     this.participants.add(participant);
-    this.#readTypes(participant);
+    for (const type of participant.types) {
+      const known = this.#byType.get(type.info.short) ?? new Set();
+      this.#byType.set(type.info.short, known.add(type));
+    }
   }
 
   remove(participant: Participant): void {
     this.participants.delete(participant);
-    this.#readTypes(participant);
+    this.#waiting.delete(participant);
+    for (const type of participant.types) {
+      const known = this.#byType.get(type.info.short);
+      if (known?.delete(type) === true && known.size === 0) this.#byType.delete(type.info.short);
+    }
   }
 
-  #readTypes(changed: Participant): void {
-    if (!changed.types.some(refers)) return;
-    this.#types = [...this.participants].flatMap(({ types }) => types.filter(refers));
+  /** Whether a participant goes on when another has heard something. */
+  waits(participant: Participant, isWaiting: boolean): void {
+    if (!isWaiting) this.#waiting.delete(participant);
+    else if (this.participants.has(participant)) this.#waiting.add(participant);
+  }
+
+  resumeOthers(participant: Participant): void {
+    for (const other of [...this.#waiting]) if (other !== participant) other.resumeWaiting();
   }
 }
 

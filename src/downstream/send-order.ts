@@ -103,13 +103,13 @@ export class SendOrder {
     if (routing.has(type.info.url)) this.#tellOverdue(type);
     const { types } = this.#stream;
     if (type.info.url !== clusters || response.changed.length === 0) return;
-    if (this.#stream.conversation.types.length < 2) return; // nothing routes to them
+    if (this.#stream.conversation.hasClustersOnly) return; // nothing routes to them
     const { edsToResend, warming, needed } = consequencesOf(response);
     types.find(({ info }) => info.url === endpoints)?.resend(edsToResend);
     const { conversation } = this.#stream;
     this.#settleWarming();
     if (warming && conversation.participants.size > 0)
-      conversation.warmsWith = [...conversation.warmsWith, ...needed];
+      for (const one of needed) conversation.warmsWith.push(one);
     // The time is not extended by further clusters: routes would wait as long as clusters keep changing.
     if (warming && this.#stream.conversation.warmingUntil === 0)
       this.#stream.conversation.warmingUntil = this.#clock.now() + longestWarmingMs;
@@ -128,15 +128,15 @@ export class SendOrder {
   #settleWarming(): void {
     const { conversation } = this.#stream;
     if (conversation.warmsWith.length === 0) return;
-    conversation.warmsWith = conversation.warmsWith.filter((one) => !conversation.hasAccepted(one));
-    const all = conversation.types.find(({ info }) => info.url === clusters)?.subscription;
-    if (conversation.warmsWith.length === 0 && all?.responses.awaitsAnswer !== true) this.#areWarm();
+    if (!conversation.settle()) return;
+    const [all] = conversation.of('cds');
+    if (all?.subscription?.responses.awaitsAnswer !== true) this.#areWarm();
   }
 
   #areWarm(): void {
     const { conversation } = this.#stream;
     conversation.warmingUntil = 0;
-    conversation.warmsWith = [];
+    conversation.warmsWith.length = 0;
     conversation.toldWarming = false;
   }
 
@@ -174,13 +174,13 @@ export class SendOrder {
     if (defersAll) return this.#stream.send(type, defersEverything);
     const grace = this.#stream.removalGraceMilliseconds;
     const by = referring.get(type.info.short);
-    const others = this.#stream.conversation.types;
+    const { conversation } = this.#stream;
     if (grace === 0 || by === undefined || this.#stream.isRelay)
       return this.#stream.send(type, defersNothing);
     const overdue: string[] = [];
     const now = this.#clock.now();
     const sent = this.#stream.send(type, (removed) => {
-      if (!others.some((other) => by.includes(other.info.short) && mayReferTo(other, type, removed)))
+      if (!by.some((short) => conversation.of(short).some((other) => mayReferTo(other, type, removed))))
         return false;
       const until = (removed.since ?? now) + grace;
       if (until > now) this.#wakeAt(until);
@@ -210,7 +210,7 @@ export class SendOrder {
 
   /** Until when a type waits for clusters that the client does not have; 0: it has all. */
   #missing(type: TypeStream, now: number): number {
-    const all = this.#stream.conversation.types.find(({ info }) => info.url === clusters)?.subscription;
+    const all = this.#stream.conversation.of('cds')[0]?.subscription;
     // Who names its clusters asks for them once it has the routes.
     if (this.#stream.removalGraceMilliseconds === 0 || all?.selection.hasCollection !== true) return 0;
     const names: string[] = [];

@@ -164,9 +164,9 @@ export class XdsStream implements StreamHandler, OrderedStream, Participant {
 
   /** On ADS there are none. */
   #resumeOthers(): void {
-    const { warmingUntil, participants } = this.#conversation;
+    const { warmingUntil } = this.#conversation;
     if (warmingUntil === 0 && !this.#types.some(({ info }) => referringTypes.has(info.short))) return;
-    for (const other of participants) if (other !== this) other.resumeWaiting();
+    this.#conversation.resumeOthers(this);
   }
 
   #leave(): void {
@@ -308,7 +308,9 @@ export class XdsStream implements StreamHandler, OrderedStream, Participant {
   /** Writes what is due, one response at a time: while the client does not read, nothing is queued. */
   pump(): void {
     while (this.#blockedSince === undefined && !this.#isReading && !this.#ended) {
-      if (!this.#order.sendNext()) return;
+      if (this.#order.sendNext()) continue;
+      if (this.#joinedAs !== undefined) this.#conversation.waits(this, this.#order.isWaiting);
+      return;
     }
   }
 

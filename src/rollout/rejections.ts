@@ -24,9 +24,9 @@ export class Rejections {
   get verdicts(): readonly Verdict[] {
     if (this.#verdicts !== undefined) return this.#verdicts;
     const verdicts: Verdict[] = [];
+    const known = new NameSets();
     for (const { reason, names } of this.#all()) {
-      if (verdicts.some((known) => isWithin(names, known.names))) continue;
-      verdicts.push({ cause: 'rejection', reason, names });
+      if (known.addUnlessWithin(names)) verdicts.push({ cause: 'rejection', reason, names });
     }
     this.#verdicts = verdicts;
     return verdicts;
@@ -89,6 +89,35 @@ export class Rejections {
   #forget(stream: CanaryStream['stream']): void {
     this.#live.delete(stream);
     this.#verdicts = undefined;
+  }
+}
+
+/** Sets of names, found by what they have in common: thousands of clients may each reject something of their own. */
+class NameSets {
+  readonly #all = new Set<ReadonlySet<string>>();
+  readonly #byName = new Map<string, ReadonlySet<string>[]>();
+
+  /** False: one of those before has all of these names. */
+  addUnlessWithin(names: ReadonlySet<string>): boolean {
+    if (this.#all.has(names) || this.#candidates(names).some((known) => isWithin(names, known))) return false;
+    this.#all.add(names);
+    for (const name of names) {
+      const known = this.#byName.get(name);
+      if (known === undefined) this.#byName.set(name, [names]);
+      else known.push(names);
+    }
+    return true;
+  }
+
+  /** Those with the rarest of the names. */
+  #candidates(names: ReadonlySet<string>): readonly ReadonlySet<string>[] {
+    let fewest: readonly ReadonlySet<string>[] | undefined;
+    for (const name of names) {
+      const known = this.#byName.get(name) ?? [];
+      if (known.length < (fewest?.length ?? Number.POSITIVE_INFINITY)) fewest = known;
+      if (known.length === 0) break;
+    }
+    return fewest ?? [];
   }
 }
 

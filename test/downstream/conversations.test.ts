@@ -1,5 +1,5 @@
 import { expect } from 'chai';
-import { Conversations, type Participant } from '../../src/downstream/conversations.ts';
+import { Conversation, Conversations, type Participant } from '../../src/downstream/conversations.ts';
 import { systemClock } from '../../src/model/clock.ts';
 import { boundlessAccounts } from '../../src/wire/accounts.ts';
 
@@ -21,5 +21,26 @@ describe('conversations with clients that have a stream for each type', () => {
     for (const { participant, conversation } of joined) all.leave(conversation, participant, account, 'n');
     for (const { conversation } of joined) expect(conversation.participants.size).to.equal(0);
     expect(all.join({ types: [], resumeWaiting: () => {} }, account, 'n').participants.size).to.equal(1);
+  });
+
+  it('look at none of their streams but those that wait, when one hears something', () => {
+    const conversation = new Conversation();
+    let resumed = 0;
+    const joined = Array.from(
+      { length: 1000 },
+      (): Participant => ({ types: [], resumeWaiting: () => resumed++ }),
+    );
+    for (const participant of joined) conversation.add(participant);
+    const [first, second, third] = joined;
+    if (first === undefined || second === undefined || third === undefined) throw new Error('too few');
+    for (const participant of joined) conversation.resumeOthers(participant);
+    expect(resumed).to.equal(0);
+    for (const participant of [first, second, third]) conversation.waits(participant, true);
+    conversation.resumeOthers(first);
+    expect(resumed).to.equal(2);
+    conversation.waits(second, false);
+    conversation.remove(third);
+    conversation.resumeOthers(first);
+    expect(resumed).to.equal(2);
   });
 });

@@ -98,4 +98,34 @@ describe('rejections of canaries', () => {
     for (const at of [0, 99, 119, 121, 149]) expect(rejections.reason(name(at)), `n${at}`).to.equal('no');
     expect(rejections.reason(name(120))).to.equal(undefined);
   });
+
+  it('of 20,000 canaries that each reject something of their own are not compared in pairs', () => {
+    const canaries = Array.from(
+      { length: 20_000 },
+      (_, at): CanaryStream => ({
+        ...says(rejects(true, 'web', `n${at}`), 'web', `n${at}`),
+        stream: `s${at}`,
+      }),
+    );
+    const all = new Set(['web', ...canaries.keys().map((at) => `n${at}`)]);
+    const rejections = new Rejections();
+    rejections.observe(canaries, all);
+    const before = process.cpuUsage();
+    expect(rejections.verdicts).to.have.length(20_000);
+    // In pairs it takes 20 s.
+    expect(process.cpuUsage(before).user / 1e6).to.be.below(2);
+  });
+
+  it('say nothing twice: what is within another is left out', () => {
+    const rejections = new Rejections();
+    const reject = (...all: readonly string[]): CanaryStream => ({
+      ...says(rejects(true, ...all), ...all),
+      stream: all.join(),
+    });
+    rejections.observe(
+      [reject('a', 'b'), reject('b'), reject('b', 'c'), reject('b', 'a')],
+      names('a', 'b', 'c'),
+    );
+    expect(rejections.verdicts.map((verdict) => [...verdict.names].join())).to.deep.equal(['a,b', 'b,c']);
+  });
 });
