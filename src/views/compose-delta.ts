@@ -87,7 +87,7 @@ function addDeferred(content: DeltaContent, { view, defers, deferredRemovals }: 
     const now = view.items.get(id)?.last.value;
     const isUnknown = now === undefined ? coverage.of(entry) === 'unresolved' : now === 'unknown';
     if (content.has(id) && isVariant(now)) content.replace(entry.item, entry.variant, now);
-    else if (isUnknown || defers(entry)) content.deferred.set(id, entry);
+    else if (isUnknown || defers(entry)) content.keep(id, entry);
     else content.remove(entry.item, entry.variant);
   }
 }

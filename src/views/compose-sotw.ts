@@ -52,12 +52,12 @@ function collect(content: ResponseContent, input: CompositionInput, changes: Ite
  * again. True: the client must get a response because something is removed.
  */
 function addDeferred(
-  { deferred }: ResponseContent,
+  content: ResponseContent,
   { defers, deferredRemovals = none }: CompositionInput,
 ): boolean {
   let removes = false;
   for (const [id, retained] of deferredRemovals) {
-    if (defers(retained)) deferred.set(id, retained);
+    if (defers(retained)) content.keep(id, retained);
     else removes = true;
   }
   return removes;

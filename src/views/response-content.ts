@@ -112,6 +112,12 @@ export class ResponseContent {
     this.deferred.set(item.id, retained);
   }
 
+  /** What was to be removed stays. Of what an earlier view showed, nothing was deferred before. */
+  keep(id: string, entry: RetainedResource): void {
+    const { deferredAt = this.input.now } = entry;
+    this.deferred.set(id, entry.deferredAt === deferredAt ? entry : { ...entry, deferredAt });
+  }
+
   /** The errors of an item, unless its removal is or was deferred. */
   addErrors(item: Item): void {
     if (this.deferred.has(item.id) || this.input.deferredRemovals?.has(item.id) === true) return;

@@ -428,6 +428,9 @@ export class Client {
     const routes = this.#topics.get('rds');
     const route = routes?.wanted.names.has(movingRoute) === true ? routes.contentOf(movingRoute) : undefined;
     const target = route === undefined ? undefined : leadsTo(route);
+    // Lost while the route led elsewhere: a control plane may tell of a route first that leads there again.
+    for (const name of this.#hadClusters)
+      if (name !== target && clusters?.holds(name) !== true) this.#hadClusters.delete(name);
     if (target === undefined || !this.#hadClusters.has(target) || clusters?.holds(target) === true) return;
     if (this.host.unordered) return;
     throw new Violation(6, `the route leads to ${target}, which is lost`);

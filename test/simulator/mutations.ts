@@ -108,6 +108,13 @@ const mutations: readonly Wrong[] = [
     wrong: 'defersAll = false;',
   },
   {
+    name: 'what the routes still lead to is removed',
+    rule: 6,
+    file: 'src/downstream/send-order.ts',
+    right: 'return until > now;\n    });\n    if (sent',
+    wrong: 'return false;\n    });\n    if (sent',
+  },
+  {
     name: 'a change of a variant does not wait',
     rule: 7,
     file: 'src/cache/update.ts',

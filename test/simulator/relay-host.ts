@@ -459,6 +459,7 @@ class Running {
           maxSubscriptions: 100_000,
           changesPerSecond: 1_000_000,
           stalledMilliseconds: 30_000,
+          removalGraceMilliseconds: 15_000,
           // Its clients may subscribe to nothing for as long as they like.
           firstRequestMilliseconds: Number.POSITIVE_INFINITY,
         }),

@@ -3,7 +3,7 @@ import { parameterSets } from './constraints.ts';
 import type { Habits } from './control-plane.ts';
 import { Random } from './random.ts';
 import type { GateTurn, RelayPlan } from './relay-host.ts';
-import { catalog, type Kind, kinds } from './world.ts';
+import { catalog, type Kind, kinds, type SwapOrder } from './world.ts';
 
 /** Who is there. */
 export interface Plan {
@@ -24,7 +24,7 @@ export type Step = { readonly wait: number } & (
   /** An error about a resource; the salt decides which. */
   | { readonly kind: 'fault'; readonly salt: number }
   /** CDS{X,Y}, RDS→Y, CDS{Y}, so far apart. */
-  | { readonly kind: 'swap'; readonly salt: number; readonly gap: number }
+  | { readonly kind: 'swap'; readonly salt: number; readonly gap: number; readonly order?: SwapOrder }
   | {
       readonly kind: 'subscribe' | 'unsubscribe';
       readonly client: string;
@@ -74,6 +74,8 @@ export interface Size {
   readonly clients: number;
   readonly steps: number;
 }
+
+const orders: readonly SwapOrder[] = ['make before break', 'clusters first', 'routes first'];
 
 const SMALL: Size = { clients: 6, steps: 30 };
 const LARGE: Size = { clients: 50, steps: 120 };
@@ -262,7 +264,9 @@ function makeStep(random: Random, plan: Plan, calm: boolean): Step {
   if (choice < 0.28) return { wait, kind: 'change', salt: random.below(2 ** 30) };
   if (choice < 0.3) return { wait, kind: 'fault', salt: random.below(2 ** 30) };
   if (choice < 0.42) {
-    return { wait, kind: 'swap', salt: random.below(2 ** 30), gap: random.pick([0, 5, 30, 200]) };
+    const salt = random.below(2 ** 30);
+    const order = new Random('order', salt).pick(orders);
+    return { wait, kind: 'swap', salt, gap: random.pick([0, 5, 30, 200]), order };
   }
   if (choice < 0.56) {
     return { wait, kind: 'stall', client: id, milliseconds: random.pick([50, 300, 1500, 8000]) };

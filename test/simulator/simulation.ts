@@ -125,7 +125,7 @@ class Simulation {
         this.#fault(new Random(this.#plan.seed, 'fault', step.salt));
         break;
       case 'swap':
-        this.#swap(step.salt, step.gap);
+        this.#swap(step);
         break;
       case 'subscribe':
         this.#clients.get(step.client)?.subscribe(step.type, step.names, step.wildcard);
@@ -185,8 +185,9 @@ class Simulation {
     for (const plane of this.#planes.values()) plane.fault(kind, name);
   }
 
-  #swap(salt: number, gap: number): void {
-    const edits = swapClusters(this.#world, new Random(this.#plan.seed, 'swap', salt));
+  #swap({ salt, gap, order = 'make before break' }: Extract<Step, { readonly kind: 'swap' }>): void {
+    const edits = swapClusters(this.#world, new Random(this.#plan.seed, 'swap', salt), order);
+    this.#tally.count(`swap: ${order}`);
     for (const [index, edit] of edits.entries()) this.#loop.after(index * gap, edit);
     this.#loop.advance(edits.length * gap);
   }

@@ -207,18 +207,30 @@ export function change(world: World, random: Random): void {
   world.commit(edits);
 }
 
-/** CDS{X,Y}, RDS→Y, CDS{Y}: what each of the three steps does, to be done in order. */
-export function swapClusters(world: World, random: Random): readonly (() => void)[] {
+/** In which order a swap is told. The last two: a control plane that swaps all at once, and tells each type apart. */
+export type SwapOrder = 'make before break' | 'clusters first' | 'routes first';
+
+/** CDS{X,Y}, RDS→Y, CDS{Y}, or CDS{Y} and RDS→Y: what each step does, to be done in order. */
+export function swapClusters(world: World, random: Random, order: SwapOrder): readonly (() => void)[] {
   const held = (): string[] => movable.filter((name) => world.at('cds', name, world.revision).length > 0);
   const [from] = held();
   const to = random.pick(movable.filter((name) => name !== from));
-  const set = (kind: Kind, name: string, content: string | undefined): void =>
-    world.commit([{ kind, name, variants: content === undefined ? [] : [{ constraints: NONE, content }] }]);
+  const edit = (kind: Kind, name: string, content: string | undefined): Edit => ({
+    kind,
+    name,
+    variants: content === undefined ? [] : [{ constraints: NONE, content }],
+  });
+  const added = (): Edit => edit('cds', to, `${world.revision + 1}`);
+  const removed = (): Edit[] => held().flatMap((name) => (name === to ? [] : [edit('cds', name, undefined)]));
+  const moved = (): void => world.commit([edit('rds', movingRoute, `${world.revision + 1}>${to}`)]);
+  const replaced = (): void => world.commit([added(), ...removed()]);
+  if (order === 'clusters first') return [replaced, moved];
+  if (order === 'routes first') return [moved, replaced];
   return [
-    () => set('cds', to, `${world.revision + 1}`),
-    () => set('rds', movingRoute, `${world.revision + 1}>${to}`),
+    () => world.commit([added()]),
+    moved,
     () => {
-      for (const name of held()) if (name !== to) set('cds', name, undefined);
+      for (const one of removed()) world.commit([one]);
     },
   ];
 }
@@ -256,6 +268,14 @@ function changed(world: World, random: Random, kind: Kind, name: string): readon
   return nothing;
 }
 
+/** Of a RouteConfiguration: virtual_hosts, their routes, the action of one, its cluster. */
+function routeTo(cluster: string): Uint8Array {
+  return [1, 2, 3, 2].reduce<Uint8Array>(
+    (bytes, field) => Uint8Array.of((field << 3) | 2, bytes.length, ...bytes),
+    Buffer.from(cluster),
+  );
+}
+
 const encoded = new Map<string, Any>();
 
 /** The resource as a message: its name in field 1, as every type of protocol §2 has it. */
@@ -263,7 +283,9 @@ export function bodyOf(kind: Kind, name: string, content: string): Any {
   const id = `${kind} ${name} ${content}`;
   const known = encoded.get(id);
   if (known !== undefined) return known;
-  const { value } = any(urlOf('cds'), name, content);
+  const { value: plain } = any(urlOf('cds'), name, content);
+  const target = kind === 'rds' ? leadsTo(content) : undefined;
+  const value = target === undefined ? plain : Buffer.concat([plain, routeTo(target)]);
   const body = create(AnySchema, { typeUrl: catalog[kind].url, value });
   if (encoded.size > 20_000) encoded.clear();
   encoded.set(id, body);
