@@ -96,6 +96,9 @@ const none: readonly never[] = [];
 const noBytes = new Uint8Array(0);
 const RESOURCE_URL = 'type.googleapis.com/envoy.service.discovery.v3.Resource';
 
+/** In all lists of a response together, and aliases of a resource: two bytes may be an entry. */
+const mostEntries = 1_000_000;
+
 export function readSotwResponse(bytes: Buffer): Result<IncomingSotw, UnreadableResponse> {
   return readResponse(bytes, 7);
 }
@@ -114,15 +117,27 @@ function readResponse(bytes: Buffer, errorField: 7 | 9): Result<IncomingDelta, U
     const errors = new ByteRanges(bytes);
     const removed = new ByteRanges(bytes);
     const removedNames = new ByteRanges(bytes);
+    const listOf = (tag: number): ByteRanges | undefined => {
+      if (tag === bytesTag(2)) return resources;
+      if (tag === bytesTag(errorField)) return errors;
+      if (errorField === 7) return undefined;
+      if (tag === bytesTag(6)) return removed;
+      return tag === bytesTag(8) ? removedNames : undefined;
+    };
+    let entries = 0;
     for (const reader = new MessageReader(bytes); reader.next(); ) {
-      if (reader.tag === bytesTag(2)) resources.add(reader);
-      else if (reader.tag === bytesTag(1)) version = reader.text();
+      if (reader.tag === bytesTag(1)) version = reader.text();
       else if (reader.tag === bytesTag(4)) typeUrl = reader.text();
       else if (reader.tag === bytesTag(5)) nonce = reader.text();
-      else if (reader.tag === bytesTag(errorField)) errors.add(reader);
-      else if (errorField === 7) continue;
-      else if (reader.tag === bytesTag(6)) removed.add(reader);
-      else if (reader.tag === bytesTag(8)) removedNames.add(reader);
+      else {
+        const list = listOf(reader.tag);
+        // The rest is counted, not kept: the nonce, which the NACK needs, comes last.
+        if (list !== undefined && ++entries <= mostEntries) list.add(reader);
+      }
+    }
+    if (entries > mostEntries) {
+      const reason = `a response of ${entries} entries: at most ${mostEntries} are accepted`;
+      return fail({ reason, typeUrl, nonce });
     }
     return ok({ version, typeUrl, nonce, resources, errors, removed, removedNames });
   } catch (error) {
@@ -187,7 +202,8 @@ function readWrapper(entry: Buffer): Result<IncomingResource> {
         name = reader.text();
         break;
       case bytesTag(4):
-        (aliases ??= []).push(reader.text());
+        if ((aliases ??= []).push(reader.text()) > mostEntries)
+          return fail(`a resource has more than ${mostEntries} aliases`);
         break;
       case bytesTag(6):
         ttlMilliseconds = readDuration(reader.message());
