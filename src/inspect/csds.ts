@@ -93,12 +93,8 @@ class Csds {
     const answered = await this.#options.answer(query);
     if (!answered.ok || query.scope.kind === 'all') return answered;
     // A slow reader keeps its answer in memory.
-    const { account } = call.peer;
-    const size = sizeOf(answered.value);
-    const excess = account.hold(size);
-    if (excess !== undefined) return fail({ code: Code.RESOURCE_EXHAUSTED, message: excess });
-    call.onClose(() => account.hold(-size));
-    return answered;
+    const excess = call.keepAnswer(sizeOf(answered.value));
+    return excess === undefined ? answered : fail({ code: Code.RESOURCE_EXHAUSTED, message: excess });
   }
 
   #maxBytes(grpc: boolean): number {

@@ -38,11 +38,12 @@ export class AuxiliaryCall {
   readonly kind: CallKind;
   readonly #stream: ServerHttp2Stream;
   readonly #released: (call: AuxiliaryCall) => void;
-  readonly #closing: (() => void)[] = [];
   /** The stream, and work that goes on though the client may have left. */
   #holds = 1;
   #waitingSince: number | undefined;
   #answer: MadeAnswer | undefined;
+  /** Bytes of answers that the client has not taken yet. */
+  #kept = 0;
   #ended = false;
 
   constructor(
@@ -56,7 +57,7 @@ export class AuxiliaryCall {
     this.#stream = stream;
     this.#released = released;
     stream.once('close', () => {
-      for (const run of this.#closing) run();
+      this.answerTaken();
       this.#release();
     });
   }
@@ -86,10 +87,17 @@ export class AuxiliaryCall {
     return answer;
   }
 
-  /** At once, if it is closed already. */
-  onClose(run: () => void): void {
-    if (this.#stream.closed || this.#stream.destroyed) run();
-    else this.#closing.push(run);
+  /** So many bytes are held for the peer until it has taken its answer. A text says why they may not be. */
+  keepAnswer(bytes: number): string | undefined {
+    if (this.#stream.closed || this.#stream.destroyed) return undefined;
+    const excess = this.peer.account.hold(bytes);
+    if (excess === undefined) this.#kept += bytes;
+    return excess;
+  }
+
+  answerTaken(): void {
+    this.peer.account.keeps(-this.#kept);
+    this.#kept = 0;
   }
 
   /** A request was complete, and something was answered. */

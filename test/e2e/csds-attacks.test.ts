@@ -214,6 +214,42 @@ describe('attacks by CSDS and health on a relay', function () {
     }
   });
 
+  it('answers of one call that are read, one after the other: nothing of them stays held', async () => {
+    await using small = await RelayProcess.start({
+      upstreams: [files.upstream],
+      limits: { max_held_bytes_per_peer: 8_000_000 },
+    });
+    const client = rawClient(small.xds);
+    const subscriber = openCall(client, ads);
+    const asks = openCall(client, `${csds}/StreamClientStatus`);
+    try {
+      const names = [...manyResources(1000).keys()];
+      const request = create(DeltaDiscoveryRequestSchema, {
+        node: { id: 'reader' },
+        typeUrl: type('cds'),
+        resourceNamesSubscribe: names,
+      });
+      subscriber.write(Buffer.from(toBinary(DeltaDiscoveryRequestSchema, request)));
+      await nextMessage(subscriber);
+      const held = (): Promise<number> => small.metric('peer_held_bytes');
+      const before = await held();
+      const ended = statusOf(asks).then(({ details }) => {
+        throw new Error(details);
+      });
+      let bytes = 0;
+      while (bytes < 12_000_000) {
+        const answer = nextMessage(asks);
+        asks.write(empty);
+        bytes += (await Promise.race([answer, ended])).length;
+      }
+      await eventually(async () => expect(await held()).to.be.most(before));
+    } finally {
+      asks.cancel();
+      subscriber.cancel();
+      client.close();
+    }
+  });
+
   it('1,000 watches: past 100 a peer is refused, and Check and List always answer', async () => {
     const attacker = rawClient(relay.xds);
     try {
