@@ -112,7 +112,10 @@ export class Core {
     this.logLevels = logLevels ?? new LogLevels();
     const streamLog = new StreamLog(log, this.logLevels);
     this.version = version;
-    this.metrics = new Metrics({ process: processMetrics });
+    this.metrics = new Metrics({
+      process: processMetrics,
+      isServed: (type) => this.relay.store.variants(type) > 0,
+    });
     this.conditions = new Conditions(log);
     this.#rules = this.#clientRules(config);
     this.#sessionShares = new SessionShares(config);

@@ -57,7 +57,8 @@ export class StreamMetrics implements StreamEvents {
   readonly #traces: UpdateTraces | undefined;
   readonly canaryAnswered: (stream: string) => void;
   readonly reselected: (stream: string) => void;
-  readonly #series = new Map<TypeUrl, TypeSeries>();
+  /** By the type's label, which an unknown type gets when it is served. */
+  readonly #series = new Map<string, TypeSeries>();
   readonly #clock: Clock;
   readonly #propagation: Distribution;
 
@@ -147,9 +148,10 @@ export class StreamMetrics implements StreamEvents {
   }
 
   #of(type: TypeUrl): TypeSeries {
-    const known = this.#series.get(type);
-    if (known !== undefined) return known;
     const metrics = this.#metrics;
+    const label = metrics.typeLabel(type);
+    const known = this.#series.get(label);
+    if (known !== undefined) return known;
     metrics.ambiguous(type); // begins at 0
     // No order holds for types that only clients know.
     if (isKnownType(type)) for (const what of overdues) metrics.overdue(type, what);
@@ -167,8 +169,7 @@ export class StreamMetrics implements StreamEvents {
       misses: metrics.lookups(type, 'miss'),
       acknowledged: metrics.acknowledged(type),
     };
-    // A client can name any type: those that are kept must be bounded.
-    if (this.#series.size < 256) this.#series.set(type, created);
+    this.#series.set(label, created);
     return created;
   }
 }

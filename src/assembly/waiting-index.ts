@@ -1,5 +1,6 @@
 import type { Access } from '../model/access.ts';
 import { type ResourceName, resourceName, type TypeUrl } from '../model/brand.ts';
+import type { Parameters } from '../model/parameters.ts';
 import type { Variant } from '../model/resource.ts';
 import type { HeldVariant } from '../model/rollout.ts';
 import { isCollection, type Selection, type SelectionEntry } from '../model/selection.ts';
@@ -22,11 +23,14 @@ interface Difference {
 /** What a subscription shows of what waits, by `nameKey`. Equal subscriptions share the sets. */
 export type Parts = readonly ReadonlySet<string>[];
 
+/** Undefined where nothing is shown. */
+type PartsBySelector = Map<Selector, ReadonlySet<string> | undefined>;
+
 const nothing: Parts = [];
 
 /** The names of one type that wait, found by what clients subscribe to: a client costs what it subscribes to of them. */
 export class WaitingIndex {
-  readonly #relay: Relay;
+  readonly #relay: Pick<Relay, 'variantsOf'>;
   readonly #type: TypeUrl;
   /** Kept while neither side of the name changes. */
   readonly #differences = new Map<ResourceName, Difference>();
@@ -35,11 +39,14 @@ export class WaitingIndex {
   #byGlob = new Map<Selector, Difference[]>();
   /** Names that are not in the index yet. */
   #rest: Iterator<ResourceName> | undefined;
-  /** By selector, parameters and what rules allow: undefined where nothing is shown. */
-  #parts = new Map<Selector, Map<string, ReadonlySet<string> | undefined>>();
+  /**
+   * By parameters, and what rules allow. Clients can name anything: it has only selectors that something waits under,
+   * and only parameters that are in use.
+   */
+  #parts = new WeakMap<Parameters, Map<string, PartsBySelector>>();
   #bySelection = new WeakMap<Selection, Map<string, Parts>>();
 
-  constructor(relay: Relay, type: TypeUrl) {
+  constructor(relay: Pick<Relay, 'variantsOf'>, type: TypeUrl) {
     this.#relay = relay;
     this.#type = type;
   }
@@ -49,7 +56,7 @@ export class WaitingIndex {
     this.#rest = names.values();
     this.#bySelector = new Map();
     this.#byGlob = new Map();
-    this.#parts = new Map();
+    this.#parts = new WeakMap();
     this.#bySelection = new WeakMap();
     for (const name of this.#differences.keys()) if (!names.has(name)) this.#differences.delete(name);
   }
@@ -100,29 +107,32 @@ export class WaitingIndex {
   }
 
   #part({ selector, parameters }: SelectionEntry, access: Access, rules: string) {
-    const known = this.#parts.get(selector) ?? new Map<string, ReadonlySet<string> | undefined>();
-    const key = `${parameters.id} ${rules}`;
-    if (known.has(key)) return known.get(key);
     const differences = this.#under(selector);
+    if (differences === undefined) return undefined;
+    const byRules = this.#parts.get(parameters) ?? new Map<string, PartsBySelector>();
+    this.#parts.set(parameters, byRules);
+    const known: PartsBySelector = byRules.get(rules) ?? new Map<Selector, ReadonlySet<string>>();
+    byRules.set(rules, known);
+    if (known.has(selector)) return known.get(selector);
     const isShown = ({ variants }: Difference): boolean =>
       variants.some(
         (one) =>
           one.constraints.matches(parameters) && (access.unrestricted || access.admits(one, parameters)),
       );
-    const shown: Difference[] = [];
+    const shown = new Set<Difference>();
     if (isCollection(selector) || access.unrestricted || access.allows(this.#type, selector))
-      for (const one of differences) if (isShown(one)) shown.push(one);
+      for (const one of differences) if (isShown(one)) shown.add(one);
     const [only] = shown;
-    const part = shown.length <= 1 ? only?.key : new Set(shown.map(({ name }) => nameKey(this.#type, name)));
-    // Clients can name anything.
-    if (part !== undefined || isCollection(selector)) this.#parts.set(selector, known.set(key, part));
+    const names = (): ReadonlySet<string> => new Set([...shown].map(({ name }) => nameKey(this.#type, name)));
+    const part = shown.size <= 1 ? only?.key : names();
+    known.set(selector, part);
     return part;
   }
 
-  #under(selector: Selector): Iterable<Difference> {
+  /** Undefined: nothing waits there. */
+  #under(selector: Selector): Iterable<Difference> | undefined {
     if (selector === WILDCARD) return this.#differences.values();
-    const all = isCollection(selector) ? this.#byGlob : this.#bySelector;
-    return new Set(all.get(selector));
+    return (isCollection(selector) ? this.#byGlob : this.#bySelector).get(selector);
   }
 
   #differenceOf(name: ResourceName): Difference {

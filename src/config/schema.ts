@@ -225,7 +225,9 @@ const limits = z
       ),
     first_request_timeout: positiveDuration()
       .prefault('10s')
-      .describe('A stream whose first request has not come by then ends with DEADLINE_EXCEEDED'),
+      .describe(
+        "A stream whose first request has not come by then ends with DEADLINE_EXCEEDED. Time in which it waits for its peer's turn does not count",
+      ),
     max_connections: count().default(40_000).describe('Open connections of clients, over all workers'),
     max_connections_per_peer: count(0)
       .default(0)

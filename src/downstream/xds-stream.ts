@@ -295,7 +295,8 @@ export class XdsStream implements StreamHandler, OrderedStream, Participant {
   /** Ends a stream whose client has not asked for anything yet, or has not read, for too long. */
   failIfOverdue(now: number): void {
     const { stalledMilliseconds, firstRequestMilliseconds } = this.#services.limits();
-    if (this.#client === undefined && now - this.#openedAt >= firstRequestMilliseconds) {
+    const ready = now - this.#openedAt - this.transport.waitedMilliseconds;
+    if (this.#client === undefined && ready >= firstRequestMilliseconds) {
       const { reason, status } = noFirstRequest(firstRequestMilliseconds);
       const logged = `a client (${this.transport.peer.address}) opened a stream: ${status.message}`;
       this.#refuse(reason, status, logged);

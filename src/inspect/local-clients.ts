@@ -70,8 +70,8 @@ export class LocalClients implements ClientsView {
   }
 
   summary(): ClientsSummary {
-    const { server, polls } = this.#relay;
-    const labels = new TypeLabels();
+    const { server, polls, store } = this.#relay;
+    const labels = new TypeLabels((type) => store.variants(type) > 0);
     const subscriptions = new Map<string, number>();
     for (const [type, count] of subscriptionsOf(this.#relay)) {
       const label = labels.of(type);

@@ -5,9 +5,9 @@ import { OTHER_TYPES, TypeLabels } from '../observe/type-label.ts';
 import type { Relay } from '../relay.ts';
 import type { ClientsSummary } from './clients-view.ts';
 
-/** Clients can name any type: after the first few, unknown types share a row. */
+/** Clients can name any type: unknown types that nobody serves share a row, and so do those after the first few. */
 export function typeRows(relay: Relay, subscriptions: ClientsSummary['subscriptions']): Plain<TypeStatus>[] {
-  const labels = new TypeLabels();
+  const labels = new TypeLabels((type) => relay.store.variants(type) > 0);
   const rows = new Map<string, Plain<TypeStatus>>();
   const rowOf = (type: string): Plain<TypeStatus> => {
     const row = rows.get(type) ?? { type, resources: 0, variants: 0, subscriptions: 0, ambiguous: 0 };

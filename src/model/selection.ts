@@ -1,4 +1,5 @@
 import type { ResourceName } from './brand.ts';
+import { keyedHash } from './keyed-hash.ts';
 import type { Parameters } from './parameters.ts';
 import { type Selector, WILDCARD } from './transaction.ts';
 import { globMatches, isGlob, parentGlob } from './xdstp.ts';
@@ -89,7 +90,7 @@ export class Selection {
       const id = entryId(selected);
       if (entries.has(id)) continue;
       entries.set(id, selected);
-      hash = (hash + hashOf(id, selected)) % modulus;
+      hash = (hash + keyedHash(selected.parameters.id, id)) % modulus;
       length += selected.spelling.length + (selected.locatorParameters?.key.length ?? 0);
       if (isCollection(selected.selector)) collections.push(selected);
     }
@@ -157,18 +158,7 @@ export class Selection {
 }
 
 const none: readonly never[] = [];
+/** Sums of many stay exact in a double. */
 const modulus = 2 ** 48;
-
-function hashOf(id: string, selected: SelectionEntry): number {
-  // FNV-1a in two halves, so that sums of many stay exact in a double.
-  let low = 0x811c9dc5 ^ selected.parameters.id;
-  let high = 0x1505 + selected.parameters.id;
-  for (let index = 0; index < id.length; index++) {
-    const unit = id.charCodeAt(index);
-    low = Math.imul(low ^ unit, 0x01000193);
-    high = (Math.imul(high, 33) ^ unit) & 0xffff;
-  }
-  return (low >>> 0) + high * 2 ** 32;
-}
 
 export const EMPTY_SELECTION: Selection = Selection.of([]);

@@ -32,6 +32,8 @@ const wronglyNamed = [
 export interface MetricsOptions {
   /** prom-client's metrics of the process and its event loop; they go on measuring until the process ends. */
   readonly process?: boolean;
+  /** An unknown type has a label of its own only if there is a resource of it. Left out: always. */
+  readonly isServed?: (type: TypeUrl) => boolean;
 }
 
 /**
@@ -40,8 +42,8 @@ export interface MetricsOptions {
  */
 export class Metrics {
   readonly #registry = new Registry();
-  readonly #types = new TypeLabels();
-  readonly #gauges = new SampledGauges(this.#registry, this.#types);
+  readonly #types: TypeLabels;
+  readonly #gauges: SampledGauges;
   readonly #requests = this.#family('downstream_requests_total', 'Requests of clients by what they say', [
     'type',
     'kind',
@@ -146,6 +148,8 @@ export class Metrics {
   #relay: RelayGauges | undefined;
 
   constructor(options: MetricsOptions = {}) {
+    this.#types = new TypeLabels(options.isServed ?? (() => true));
+    this.#gauges = new SampledGauges(this.#registry, this.#types);
     if (options.process === true) {
       collectDefaultMetrics({ register: this.#registry });
       for (const name of wronglyNamed) this.#registry.removeSingleMetric(name);

@@ -44,7 +44,7 @@ export class AuxiliaryCall {
   #holds = 1;
   #waitingSince: number | undefined;
   #answer: MadeAnswer | undefined;
-  /** Bytes of its answer that are charged to its peer. */
+  /** Bytes of answers that the client has not taken yet. */
   #kept = 0;
   #ended = false;
 
@@ -60,7 +60,7 @@ export class AuxiliaryCall {
     this.#released = released;
     stream.once('close', () => {
       for (const run of this.#closing) run();
-      this.#keep(0);
+      this.answerTaken();
       this.#release();
     });
   }
@@ -84,20 +84,17 @@ export class AuxiliaryCall {
     this.#answer = { pieces, framed };
   }
 
-  /**
-   * An answer of so many bytes is kept until its client has read it: the next one of the call is not made before. A text
-   * says why its peer has no room for it.
-   */
+  /** So many bytes are held for the peer until it has taken its answer. A text says why they may not be. */
   keepAnswer(bytes: number): string | undefined {
-    return this.#stream.closed || this.#stream.destroyed ? undefined : this.#keep(bytes);
+    if (this.#stream.closed || this.#stream.destroyed) return undefined;
+    const excess = this.peer.account.hold(bytes);
+    if (excess === undefined) this.#kept += bytes;
+    return excess;
   }
 
-  #keep(bytes: number): string | undefined {
-    const { account } = this.peer;
-    account.hold(-this.#kept);
-    const excess = account.hold(bytes);
-    this.#kept = excess === undefined ? bytes : 0;
-    return excess;
+  answerTaken(): void {
+    this.peer.account.keeps(-this.#kept);
+    this.#kept = 0;
   }
 
   takeAnswer(): MadeAnswer | undefined {

@@ -184,20 +184,20 @@ async function* withProgress(
   for await (const part of body) {
     call.progressed();
     const made = call.takeAnswer();
-    if (made === undefined) {
-      yield part;
-      continue;
+    if (made === undefined) yield part;
+    else {
+      const { pieces, framed } = made;
+      if (framed) {
+        const prefix = Buffer.alloc(prefixLength);
+        writePrefix(
+          prefix,
+          pieces.reduce((sum, { length }) => sum + length, 0),
+        );
+        yield prefix;
+      } else header?.delete('content-length'); // of the empty message
+      yield* pieces;
     }
-    const { pieces, framed } = made;
-    if (framed) {
-      const prefix = Buffer.alloc(prefixLength);
-      writePrefix(
-        prefix,
-        pieces.reduce((sum, { length }) => sum + length, 0),
-      );
-      yield prefix;
-    } else header?.delete('content-length'); // of the empty message
-    yield* pieces;
+    call.answerTaken();
   }
 }
 

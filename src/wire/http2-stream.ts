@@ -51,6 +51,9 @@ export class Http2ServerStream implements ServerStream, Gatherer, MessageSink {
   /** Why nothing is read: the handler has paused, or the peer has to wait for its turn. */
   #paused = false;
   #waiting: Waiting | undefined;
+  #waitingSince = 0;
+  /** Before that. */
+  #waitedMilliseconds = 0;
   /** Set by the first `end`. */
   #status: GrpcStatus | undefined;
 
@@ -120,6 +123,11 @@ export class Http2ServerStream implements ServerStream, Gatherer, MessageSink {
     this.#readOn();
   }
 
+  get waitedMilliseconds(): number {
+    if (this.#waiting === undefined) return this.#waitedMilliseconds;
+    return this.#waitedMilliseconds + this.#owner.clock.now() - this.#waitingSince;
+  }
+
   /** For the deframer. */
   message(bytes: Buffer): void {
     const handler = this.#handler;
@@ -133,7 +141,9 @@ export class Http2ServerStream implements ServerStream, Gatherer, MessageSink {
     if (this.#waiting !== undefined || this.#status !== undefined) return;
     this.#stopReading();
     this.#owner.unserved(this);
+    this.#waitingSince = this.#owner.clock.now();
     this.#waiting = this.peer.account.wait(() => {
+      this.#waitedMilliseconds = this.waitedMilliseconds;
       this.#waiting = undefined;
       this.#readOn();
     });

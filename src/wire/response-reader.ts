@@ -7,10 +7,7 @@ import { checkMessage } from '../protobuf/check-message.ts';
 import { bytesTag, MessageReader, textOf, varintTag } from '../protobuf/message-reader.ts';
 import { typeUrlAt } from './type-urls.ts';
 
-/** The largest fleets have 50,000 resources in a response. An entry of two bytes costs more memory than it has bytes. */
-const mostEntries = 1_000_000;
-
-/** Ranges of one buffer, without an object for each. */
+/** Ranges of one buffer, without an object for each: a response may have 50,000 resources. */
 export class ByteRanges {
   readonly bytes: Buffer;
   readonly #bounds: number[] = [];
@@ -99,6 +96,9 @@ const none: readonly never[] = [];
 const noBytes = new Uint8Array(0);
 const RESOURCE_URL = 'type.googleapis.com/envoy.service.discovery.v3.Resource';
 
+/** In all lists of a response together, and aliases of a resource: two bytes may be an entry. */
+const mostEntries = 1_000_000;
+
 export function readSotwResponse(bytes: Buffer): Result<IncomingSotw, UnreadableResponse> {
   return readResponse(bytes, 7);
 }
@@ -131,11 +131,12 @@ function readResponse(bytes: Buffer, errorField: 7 | 9): Result<IncomingDelta, U
       else if (reader.tag === bytesTag(5)) nonce = reader.text();
       else {
         const list = listOf(reader.tag);
+        // The rest is counted, not kept: the nonce, which the NACK needs, comes last.
         if (list !== undefined && ++entries <= mostEntries) list.add(reader);
       }
     }
     if (entries > mostEntries) {
-      const reason = `the response has ${entries} entries: ${mostEntries} are the most`;
+      const reason = `a response of ${entries} entries: at most ${mostEntries} are accepted`;
       return fail({ reason, typeUrl, nonce });
     }
     return ok({ version, typeUrl, nonce, resources, errors, removed, removedNames });
@@ -201,7 +202,8 @@ function readWrapper(entry: Buffer): Result<IncomingResource> {
         name = reader.text();
         break;
       case bytesTag(4):
-        (aliases ??= []).push(reader.text());
+        if ((aliases ??= []).push(reader.text()) > mostEntries)
+          return fail(`a resource has more than ${mostEntries} aliases`);
         break;
       case bytesTag(6):
         ttlMilliseconds = readDuration(reader.message());

@@ -30,6 +30,8 @@ export interface ServerStream {
   /** `/package.Service/Method`. */
   readonly path: string;
   readonly peer: Peer;
+  /** How long nothing of it was read because its peer had to wait for its turn, in milliseconds. */
+  readonly waitedMilliseconds: number;
   /** Of a request header (lower case); undefined when it was not sent. After `handle` only `VIA_HEADER` is remembered. */
   header(name: string): string | undefined;
   /** Must be called synchronously when the stream is accepted. */

@@ -1,4 +1,5 @@
 import { expect } from 'chai';
+import { typeInfo } from '../../src/model/types.ts';
 import {
   InMemoryRelay,
   namedHolder,
@@ -258,6 +259,28 @@ describe('limits', () => {
       expect(client.status?.message).to.contain('first_request_timeout');
       expect(relay.events).to.contain('rejected first_request');
       untouched();
+    });
+
+    it('time in which the stream had to wait for its peer’s turn does not count', () => {
+      const relay = new InMemoryRelay({ limits: { firstRequestMilliseconds: 5000 } });
+      const client = relay.sotw();
+      client.open();
+      client.waitedMilliseconds = 58_000;
+      relay.clock.advance(60_000);
+      expect(client.status).to.equal(undefined);
+      relay.clock.advance(5000);
+      expect(client.status?.code).to.equal(4);
+    });
+
+    it('nor does it for a Fetch call', () => {
+      const relay = new InMemoryRelay({ limits: { firstRequestMilliseconds: 5000 } });
+      const client = relay.sotw();
+      relay.relay.fetch(client, typeInfo(type('cds')));
+      client.waitedMilliseconds = 58_000;
+      relay.clock.advance(62_000);
+      expect(client.status).to.equal(undefined);
+      relay.clock.advance(1000);
+      expect(client.status?.message).to.contain('first_request_timeout');
     });
 
     it('one that has asked once may be silent for ever', () => {

@@ -1,27 +1,12 @@
-import { setTimeout } from 'node:timers/promises';
-import { setFlagsFromString } from 'node:v8';
-import { runInNewContext } from 'node:vm';
 import { create, toBinary } from '@bufbuild/protobuf';
 import { expect } from 'chai';
 import { NodeSchema } from '../../src/gen/envoy/config/core/v3/base_pb.ts';
 import { DiscoveryRequestSchema } from '../../src/gen/envoy/service/discovery/v3/discovery_pb.ts';
+import { heapAfterCollection } from '../support/heap.ts';
 import { InMemoryRelay, namedHolder, node, put, resources, type } from '../support/in-memory-relay.ts';
 
 function request(part: object): Buffer {
   return Buffer.from(toBinary(DiscoveryRequestSchema, create(DiscoveryRequestSchema, part)));
-}
-
-/** Bytes in use, those of buffers included. Another thread gives dead buffers back, in its own time. */
-async function heapAfterCollection(): Promise<number> {
-  setFlagsFromString('--expose-gc');
-  let least = Number.POSITIVE_INFINITY;
-  for (let attempt = 0; attempt < 5; attempt++) {
-    runInNewContext('gc()');
-    await setTimeout(10);
-    const { heapUsed, arrayBuffers } = process.memoryUsage();
-    least = Math.min(least, heapUsed + arrayBuffers);
-  }
-  return least;
 }
 
 describe('nodes (§3.1)', () => {

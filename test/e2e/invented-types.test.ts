@@ -1,9 +1,11 @@
 import { expect } from 'chai';
+import { typeUrl } from '../../src/model/brand.ts';
 import { Code } from '../../src/wire/grpc-status.ts';
+import { ControlPlane } from '../upstream/ads/control-plane.ts';
 import { eventually } from './support/eventually.ts';
 import { ResourceFiles } from './support/files.ts';
 import { field } from './support/large-messages.ts';
-import { RelayProcess } from './support/relay.ts';
+import { RelayProcess, upstream } from './support/relay.ts';
 import { type Ending, XdsClient } from './support/xds-client.ts';
 
 const longest = 256;
@@ -109,4 +111,34 @@ describe('types that a client invents', function () {
       await Promise.all(clients.map((client) => client[Symbol.asyncDispose]()));
     }
   });
+
+  for (const workers of [0, 1])
+    it(`one client that names types takes no label from a type that is served, ${workers} workers`, async () => {
+      await using stack = new AsyncDisposableStack();
+      const plane = await new ControlPlane().listen();
+      stack.defer(() => plane.kill());
+      const served = typeUrl('type.googleapis.com/example.Served');
+      plane.answer = (stream, { typeUrl: asked, responseNonce }) => {
+        if (asked === served && responseNonce === '') stream.send(served, '1', 'x:1@1');
+      };
+      const own = stack.use(
+        await RelayProcess.start({
+          workers,
+          upstreams: [upstream(`127.0.0.1:${plane.port}`, 'DELTA')],
+        }),
+      );
+      const attacker = stack.use(new XdsClient(own.xds, 'delta'));
+      for (let index = 0; index < 40; index++) attacker.subscribe(invented(index), ['x']);
+      const subscribers = (label: string): Promise<number> =>
+        own.metric('downstream_subscriptions', `type="${label}"`);
+      await eventually(async () => expect(await subscribers('other')).to.equal(40));
+      const client = stack.use(new XdsClient(own.xds, 'delta'));
+      client.subscribe(served, ['x']);
+      await client.gets(served);
+      await eventually(async () => expect(await subscribers(served)).to.equal(1));
+      expect(await own.metric('downstream_responses_total', `type="${served}"`)).to.equal(1);
+      const { body } = await own.rpc('distributary.admin.v1.AdminService/Status', {});
+      const { types } = JSON.parse(body) as { types: { type: string }[] };
+      expect(types.map(({ type }) => type)).to.have.members([served, 'other']);
+    });
 });

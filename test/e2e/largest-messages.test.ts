@@ -1,11 +1,11 @@
 import { expect } from 'chai';
 import { typeByName } from '../../src/model/types.ts';
-import { type AdsStream, ControlPlane } from '../upstream/ads/control-plane.ts';
+import { type AdsStream, ControlPlane, type Request } from '../upstream/ads/control-plane.ts';
 import { eventually } from './support/eventually.ts';
 import { ResourceFiles } from './support/files.ts';
 import { field } from './support/large-messages.ts';
 import { attacks } from './support/largest-requests.ts';
-import { responses } from './support/largest-responses.ts';
+import { refusedResponses, responses } from './support/largest-responses.ts';
 import { RelayProcess } from './support/relay.ts';
 import { XdsClient } from './support/xds-client.ts';
 
@@ -100,23 +100,34 @@ describe('the largest messages, and what they cost', function () {
       plane?.kill();
     });
 
+    /** What the relay answers. */
+    async function says(name: string, ...fields: readonly Buffer[]): Promise<Request> {
+      const sent = `n${++nonce}`;
+      await relay.blocked();
+      stream.sendRaw(Buffer.concat([field(1, '1'), ...fields, field(4, cds), field(5, sent)]));
+      const answer = await eventually(
+        () => {
+          const found = stream.requests.findLast((request) => request.responseNonce === sent);
+          if (found === undefined) throw new Error('no answer');
+          return found;
+        },
+        { timeout: 60_000 },
+      );
+      if (answer.errorDetail === undefined) await client.gets('cds');
+      const { cpu } = await relay.blocked();
+      costs(name, cpu, most.response);
+      return answer;
+    }
+
     for (const { name, fields } of responses) {
       it(name, async () => {
-        const sent = `n${++nonce}`;
-        await relay.blocked();
-        stream.sendRaw(Buffer.concat([field(1, '1'), fields(), field(4, cds), field(5, sent)]));
-        const answer = await eventually(
-          () => {
-            const found = stream.requests.findLast((request) => request.responseNonce === sent);
-            if (found === undefined) throw new Error('no answer');
-            return found;
-          },
-          { timeout: 60_000 },
-        );
-        expect(answer.errorDetail).to.equal(undefined);
-        await client.gets('cds');
-        const { cpu } = await relay.blocked();
-        costs(name, cpu, most.response);
+        expect((await says(name, fields())).errorDetail).to.equal(undefined);
+      });
+    }
+
+    for (const { name, entries, reason } of refusedResponses) {
+      it(`refused: ${name}`, async () => {
+        expect((await says(name, entries())).errorDetail?.message).to.include(reason);
       });
     }
   });

@@ -1,6 +1,9 @@
+import { execFileSync } from 'node:child_process';
+import { fileURLToPath } from 'node:url';
 import { expect } from 'chai';
 import { resourceName } from '../../src/model/brand.ts';
-import { covers, coversResource } from '../../src/model/selection.ts';
+import { NO_PARAMETERS } from '../../src/model/parameters.ts';
+import { covers, coversResource, Selection } from '../../src/model/selection.ts';
 
 const glob = 'xdstp://a/envoy.config.listener.v3.Listener/x/*';
 const member = 'xdstp://a/envoy.config.listener.v3.Listener/x/y';
@@ -29,5 +32,41 @@ describe('what a selector covers (protocol §6)', () => {
       coversResource(resourceName(selector), resource),
     );
     expect(covered).to.deep.equal(['*', 'a', 'b', member]);
+  });
+});
+
+const select = (...names: readonly string[]): Selection =>
+  Selection.of(
+    names.map((name) => ({
+      selector: resourceName(name),
+      spelling: name,
+      locator: false,
+      parameters: NO_PARAMETERS,
+      locatorParameters: undefined,
+    })),
+  );
+
+describe("a selection's hash", () => {
+  it('is the same in any order, and another for other names', () => {
+    expect(select('a', 'b', 'cd').hash).to.equal(select('cd', 'b', 'a').hash);
+    const hashes = ['', 'a', 'aa', 'a\0', 'b'].map((name) => select(name).hash);
+    expect(new Set(hashes).size).to.equal(hashes.length);
+  });
+
+  it('is keyed: another process has others', () => {
+    const source = fileURLToPath(new URL('../../src/model/keyed-hash.ts', import.meta.url));
+    const script = `import { keyedHash } from ${JSON.stringify(source)}; console.log(keyedHash(1, 'a'))`;
+    const run = (): string =>
+      execFileSync(process.execPath, ['--input-type=module', '--eval', script], { encoding: 'utf8' });
+    expect(run()).to.not.equal(run());
+  });
+
+  it('stands names that are chosen so that sums collide whatever the key', () => {
+    // Of names that differ in one bit of their last character, hashes of the FNV family differ by one constant.
+    const pairs = Array.from({ length: 1000 }, (_, at): [string, string] => [`x${at}`, `z${at}`]);
+    const collisions = pairs.filter(
+      ([x, z]) => select(`${x}b`, `${z}c`).hash === select(`${x}c`, `${z}b`).hash,
+    );
+    expect(collisions).to.be.empty;
   });
 });

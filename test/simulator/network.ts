@@ -175,6 +175,7 @@ const peer: Peer = testPeer();
 export class Call implements ServerStream {
   readonly path: string;
   readonly peer = peer;
+  readonly waitedMilliseconds = 0;
   readonly connection: Connection;
   readonly #client: ChannelStreamHandler;
   #server: StreamHandler | undefined;

@@ -270,10 +270,9 @@ function changed(world: World, random: Random, kind: Kind, name: string): readon
 
 /** Of a RouteConfiguration: virtual_hosts, their routes, the action of one, its cluster. */
 function routeTo(cluster: string): Uint8Array {
-  return [1, 2, 3, 2].reduce<Uint8Array>(
-    (bytes, field) => Uint8Array.of((field << 3) | 2, bytes.length, ...bytes),
-    Buffer.from(cluster),
-  );
+  let bytes = Buffer.from(cluster);
+  for (const field of [1, 2, 3, 2]) bytes = Buffer.from([(field << 3) | 2, bytes.length, ...bytes]);
+  return bytes;
 }
 
 const encoded = new Map<string, Any>();

@@ -357,6 +357,7 @@ export class InMemoryRelay {
 class LabClient implements ServerStream {
   readonly path: string;
   peer: Peer = peer;
+  waitedMilliseconds = 0;
   /** How the stream ended. */
   status: GrpcStatus | undefined;
   /** Frames written and not looked at yet. */

@@ -1,3 +1,4 @@
+import { EventEmitter, once } from 'node:events';
 import { link, mkdtemp, rm } from 'node:fs/promises';
 import {
   type ClientHttp2Session,
@@ -17,6 +18,8 @@ import { Code } from '../../src/wire/grpc-status.ts';
 import { type GrpcServer, listenGrpc } from '../../src/wire/http2-server.ts';
 import type { ServerStream, StreamHandler } from '../../src/wire/server-stream.ts';
 import { nextMessage, openCall, rawClient, statusOf } from '../support/grpc-calls.ts';
+import { testAccounts } from '../support/peers.ts';
+import { VirtualClock } from '../support/virtual-clock.ts';
 import { closeServers, echo, serve } from './serve.ts';
 
 const path = '/envoy.service.discovery.v3.AggregatedDiscoveryService/StreamAggregatedResources';
@@ -313,6 +316,44 @@ describe('HTTP/2 server', () => {
     expect(served.write(frameOf(Buffer.alloc(10)))).to.equal(true);
     served.end({ code: Code.OK, message: '' });
     expect((await received).trailers['grpc-status']).to.equal('0');
+  });
+
+  it('a stream says how long it has waited for the turn of its peer', async () => {
+    const clock = new VirtualClock();
+    const turns: (() => void)[] = [];
+    const accounts = testAccounts({}, clock, (run) => turns.push(run));
+    const heard = new EventEmitter();
+    const { promise: accepted, resolve } = Promise.withResolvers<ServerStream>();
+    const server = await serve({
+      clock,
+      accounts,
+      accept: () => (stream) => {
+        stream.handle({
+          message(bytes) {
+            stream.peer.account.spent(1000);
+            heard.emit(bytes.toString());
+          },
+          ended: () => stream.end({ code: Code.OK, message: '' }),
+          drained: () => undefined,
+          closed: () => undefined,
+        });
+        resolve(stream);
+      },
+    });
+    const request = session(server).request(grpcHeaders);
+    const first = once(heard, 'first');
+    request.write(frameOf(Buffer.from('first')));
+    const stream = await accepted;
+    await first;
+    clock.advance(3000);
+    expect(stream.waitedMilliseconds, 'it waits').to.equal(3000);
+    clock.advance(2000);
+    const second = once(heard, 'second');
+    for (const run of turns.splice(0)) run();
+    clock.advance(10_000);
+    expect(stream.waitedMilliseconds, 'it is ready').to.equal(5000);
+    request.end(frameOf(Buffer.from('second')));
+    await second;
   });
 
   it('pause holds messages back, those that have arrived too, and the end after them', async () => {

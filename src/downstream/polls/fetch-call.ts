@@ -4,7 +4,7 @@ import { knownTypes, type TypeInfo } from '../../model/types.ts';
 import { Code, type GrpcStatus } from '../../wire/grpc-status.ts';
 import type { ServerStream, StreamHandler } from '../../wire/server-stream.ts';
 import type { DownstreamServices } from '../services.ts';
-import { malformed } from '../stream-refusals.ts';
+import { malformed, noFirstRequest, type Refusal } from '../stream-refusals.ts';
 import type { Polls } from './polls.ts';
 
 /** FetchX of each service (protocol §2), by path. ADS has none. */
@@ -39,10 +39,17 @@ export class FetchCall implements StreamHandler {
     this.#polls = polls;
     this.#services = services;
     const { firstRequestMilliseconds } = services.limits();
-    const message = `no request came within ${firstRequestMilliseconds} ms (limits.first_request_timeout)`;
-    this.#timer = services.clock.after(firstRequestMilliseconds, () =>
-      this.#refuse('first_request', { code: Code.DEADLINE_EXCEEDED, message }),
-    );
+    this.#timer = this.#waitForRequest(firstRequestMilliseconds, noFirstRequest(firstRequestMilliseconds));
+  }
+
+  /** The call may have been kept waiting for its peer's turn, for so long already: that does not count. */
+  #waitForRequest(milliseconds: number, refusal: Refusal, waited = 0): Timer {
+    return this.#services.clock.after(milliseconds, () => {
+      const { waitedMilliseconds } = this.#stream;
+      const more = waitedMilliseconds - waited;
+      if (more > 0) this.#timer = this.#waitForRequest(more, refusal, waitedMilliseconds);
+      else this.#refuse(refusal.reason, refusal.status);
+    });
   }
 
   message(bytes: Charged): void {

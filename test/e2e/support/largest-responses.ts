@@ -1,5 +1,5 @@
 import { type as typeOf } from '../../support/in-memory-relay.ts';
-import { field, many, tiny } from './large-messages.ts';
+import { field, many, repeated, tiny } from './large-messages.ts';
 
 /** A large delta response of a control plane: its fields but for version, type and nonce. */
 interface LargeResponse {
@@ -86,3 +86,19 @@ export const responses: readonly LargeResponse[] = [
 function variantsOfOne(constraints: Buffer): Buffer {
   return field(2, field(1, '1'), body('wide', 'x'), field(8, field(1, 'wide'), field(2, constraints)));
 }
+
+const room = 20_000_000;
+
+/** Small entries without end. Each is refused before anything is made of it. */
+export const refusedResponses = [
+  ...[2, 9].map((of) => ({
+    name: `10,000,000 empty entries of field ${of}`,
+    entries: () => repeated(room, field(of)),
+    reason: 'a response of 10000000 entries: at most 1000000 are accepted',
+  })),
+  {
+    name: 'a resource with 10,000,000 empty aliases',
+    entries: () => field(2, body('aliased', 'x'), field(3, 'aliased'), repeated(room, field(4))),
+    reason: 'a resource has more than 1000000 aliases',
+  },
+];
