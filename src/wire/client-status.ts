@@ -23,7 +23,7 @@ import {
 } from '../protobuf/field-writer.ts';
 import { MessageReader } from '../protobuf/message-reader.ts';
 import { Code, type GrpcStatus } from './grpc-status.ts';
-import { SlicedJson } from './sliced-json.ts';
+import { messageText } from './json-in-turns.ts';
 
 /** One GenericXdsConfig (protocol §9). What is undefined, empty or 0 is left out. */
 export interface StatusEntry {
@@ -256,6 +256,7 @@ export async function statusJson(
     return size <= maxBytes;
   };
   let first = true;
+  const form = { useProtoFieldName };
   for (const { entries, rest } of statusClients(pieces)) {
     await pace.yieldIfDue();
     const known = JSON.stringify(toJson(ClientConfigSchema, rest, { useProtoFieldName }));
@@ -265,10 +266,7 @@ export async function statusJson(
     }
     first = false;
     for (const [index, entry] of entries.entries()) {
-      const shown = await new SlicedJson(pace, useProtoFieldName, maxBytes).written(
-        ClientConfig_GenericXdsConfigSchema,
-        entry,
-      );
+      const shown = await messageText(ClientConfig_GenericXdsConfigSchema, entry, maxBytes, pace, form);
       if (shown === undefined || !push(`${text}${index === 0 ? '' : ','}${shown}`))
         return fail(jsonTooLarge(maxBytes));
       text = '';

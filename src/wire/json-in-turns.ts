@@ -1,9 +1,10 @@
 import { type DescField, type DescMessage, type DescOneof, ScalarType } from '@bufbuild/protobuf';
 import { AnySchema, hasCustomJsonRepresentation } from '@bufbuild/protobuf/wkt';
 import { errorMessage } from '../model/result.ts';
+import type { Pace } from '../model/time-slices.ts';
 import type { InTurns } from '../model/turns.ts';
 import { bytesTag, MessageReader } from '../protobuf/message-reader.ts';
-import { type Bytes, messageToJson, type Unreadable, unreadableForm } from './readable-any.ts';
+import { type Bytes, type JsonForm, messageToJson, unreadableForm } from './readable-any.ts';
 import { envoyRegistry, messageName, unknownType } from './registry.ts';
 
 /** Of so many bytes JSON is made at once, in a few milliseconds. */
@@ -71,19 +72,49 @@ interface Occurrences {
 /** What JSON calls a part of a message. */
 type PartOf = (json: unknown) => unknown;
 
+/** Lets the text be written, in slices. False: it has more bytes than that. */
+export async function writtenWithin(
+  maxBytes: number,
+  text: JsonText,
+  turns: InTurns<void>,
+  pace: Pace,
+): Promise<boolean> {
+  for (;;) {
+    const isWhole = turns.next().done === true;
+    if (text.bytes > maxBytes) return false;
+    if (isWhole) return true;
+    await pace.yieldIfDue();
+  }
+}
+
+/** An encoded message as text. Undefined: it has more bytes than that. */
+export async function messageText(
+  desc: DescMessage,
+  bytes: Uint8Array,
+  maxBytes: number,
+  pace: Pace,
+  form: JsonForm,
+): Promise<string | undefined> {
+  const text = new JsonText();
+  const turns = new JsonInTurns(text, form).message(desc, asBuffer(bytes));
+  return (await writtenWithin(maxBytes, text, turns, pace))
+    ? Buffer.concat(text.parts).toString()
+    : undefined;
+}
+
 /**
- * `anyToJson` of a large Any, as text: message by message, and of long lists and maps some entries at a time, from the
- * encoded bytes. Nothing of it is ever a whole tree of objects.
+ * `messageToJson` of a large message, as text: message by message, and of long lists and maps some entries at a time,
+ * from the encoded bytes. Nothing of it is ever a whole tree of objects.
  */
 export class JsonInTurns {
   readonly #text: JsonText;
-  readonly #unreadable: Unreadable;
+  readonly #form: JsonForm;
   readonly #atOnce: number;
 
   /** `atOnce`: of so many bytes. */
-  constructor(text: JsonText, unreadable: Unreadable, atOnce = bytesAtOnce) {
+  constructor(text: JsonText, form: JsonForm, atOnce = bytesAtOnce) {
     this.#text = text;
-    this.#unreadable = unreadable;
+    this.#form = form;
     this.#atOnce = atOnce;
   }
 
@@ -97,14 +128,14 @@ export class JsonInTurns {
       text.add(`{"@type":${JSON.stringify(typeUrl)}`);
       if (hasCustomJsonRepresentation(desc)) {
         text.add(',"value":');
-        yield* this.#message(desc, asBuffer(value), depth);
+        yield* this.message(desc, asBuffer(value), depth);
       } else {
         yield* this.#fields(desc, asBuffer(value), depth, ',');
       }
       text.add('}');
     } catch (error) {
       text.cut(length);
-      this.#unreadable(typeUrl);
+      this.#form.unreadable?.(typeUrl);
       const [before, after] = unreadableForm(typeUrl, errorMessage(error));
       text.add(before);
       yield* this.#base64(value);
@@ -112,11 +143,11 @@ export class JsonInTurns {
     }
   }
 
-  *#message(desc: DescMessage, bytes: Buffer, depth: number): InTurns<void> {
+  *message(desc: DescMessage, bytes: Buffer, depth = 0): InTurns<void> {
     if (depth > deepest) throw new RangeError(`it is nested deeper than ${deepest} messages`);
     if (bytes.length <= this.#atOnce) {
       yield;
-      this.#text.add(JSON.stringify(messageToJson(desc, bytes, this.#unreadable)));
+      this.#text.add(JSON.stringify(messageToJson(desc, bytes, this.#form)));
       return;
     }
     switch (desc.typeName) {
@@ -130,7 +161,7 @@ export class JsonInTurns {
         const found = (yield* occurrences(desc, bytes, this.#atOnce)).find(({ field }) => isNested(field));
         if (found?.field === undefined) break;
         if (found.field.fieldKind === 'message') {
-          yield* this.#message(found.field.message, content(bytes, found), depth + 1);
+          yield* this.message(found.field.message, content(bytes, found), depth + 1);
         } else {
           yield* this.#entries(desc, found, bytes, depth, (json) => json);
         }
@@ -143,7 +174,11 @@ export class JsonInTurns {
         this.#text.add('}');
         return;
     }
-    this.#text.add(JSON.stringify(messageToJson(desc, bytes, this.#unreadable)));
+    this.#text.add(JSON.stringify(messageToJson(desc, bytes, this.#form)));
+  }
+
+  #nameOf({ name, jsonName }: DescField): string {
+    return this.#form.useProtoFieldName === true ? name : jsonName;
   }
 
   /** Those of an object that is open already. */
@@ -158,7 +193,7 @@ export class JsonInTurns {
       rest.toSorted(([a], [b]) => a - b),
     );
     let comma = separator;
-    const members = JSON.stringify(messageToJson(desc, small, this.#unreadable)).slice(1, -1);
+    const members = JSON.stringify(messageToJson(desc, small, this.#form)).slice(1, -1);
     if (members !== '') {
       text.add(`${comma}${members}`);
       comma = ',';
@@ -167,16 +202,16 @@ export class JsonInTurns {
     for (const one of large) {
       const { field } = one;
       if (field === undefined) continue;
-      text.add(`${comma}${JSON.stringify(field.jsonName)}:`);
+      text.add(`${comma}${JSON.stringify(this.#nameOf(field))}:`);
       comma = ',';
       if (field.fieldKind === 'message') {
-        yield* this.#message(field.message, content(bytes, one), depth + 1);
+        yield* this.message(field.message, content(bytes, one), depth + 1);
       } else if (field.fieldKind === 'scalar') {
         text.add('"');
         yield* this.#base64(content(bytes, { ...one, places: one.places.slice(-1) }));
         text.add('"');
       } else {
-        yield* this.#entries(desc, one, bytes, depth, (json) => memberOf(json, field.jsonName));
+        yield* this.#entries(desc, one, bytes, depth, (json) => memberOf(json, this.#nameOf(field)));
       }
     }
   }
@@ -197,7 +232,7 @@ export class JsonInTurns {
     let size = 0;
     const write = (): void => {
       if (batch.length === 0) return;
-      const json = part(messageToJson(desc, whole(bytes, batch), this.#unreadable));
+      const json = part(messageToJson(desc, whole(bytes, batch), this.#form));
       const inner = json === undefined ? '' : JSON.stringify(json).slice(1, -1);
       if (inner !== '') {
         text.add(`${comma}${inner}`);
@@ -213,7 +248,7 @@ export class JsonInTurns {
         write();
         text.add(`${comma}${large.key}`);
         comma = ',';
-        yield* this.#message(large.desc, large.value, depth + 1);
+        yield* this.message(large.desc, large.value, depth + 1);
         continue;
       }
       batch.push(place);

@@ -10,8 +10,8 @@ import { type Any, AnySchema, anyPack, StructSchema } from '@bufbuild/protobuf/w
 import type { Pace } from '../model/time-slices.ts';
 import { varintSize, writeVarint } from '../protobuf/field-writer.ts';
 import { bytesTag, MessageReader } from '../protobuf/message-reader.ts';
+import { messageText } from './json-in-turns.ts';
 import { envoyRegistry, messageName } from './registry.ts';
-import { SlicedJson } from './sliced-json.ts';
 
 /** What becomes of a field: it is left out, or looked into. Another field is copied. */
 type Part = 'sensitive' | (() => Plan);
@@ -39,13 +39,9 @@ export function redactedBody(body: Uint8Array): Uint8Array {
   return shown;
 }
 
-/** The same as JSON for people: fields as in the API. Undefined: it has more characters than that. */
-export function redactedJson(
-  body: Uint8Array,
-  pace: Pace,
-  maxCharacters: number,
-): Promise<string | undefined> {
-  return new SlicedJson(pace, true, maxCharacters).written(AnySchema, redactedBody(body));
+/** The same as JSON for people: fields as in the API. Undefined: it has more bytes than that. */
+export function redactedJson(body: Uint8Array, pace: Pace, maxBytes: number): Promise<string | undefined> {
+  return messageText(AnySchema, redactedBody(body), maxBytes, pace, { useProtoFieldName: true });
 }
 
 function redacted(body: Uint8Array): Uint8Array {

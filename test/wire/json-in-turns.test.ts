@@ -1,9 +1,11 @@
-import { create } from '@bufbuild/protobuf';
+import { create, toBinary } from '@bufbuild/protobuf';
 import { type Any, AnySchema } from '@bufbuild/protobuf/wkt';
 import { expect } from 'chai';
+import { systemClock } from '../../src/model/clock.ts';
+import { Pace } from '../../src/model/time-slices.ts';
 import { atOnce } from '../../src/model/turns.ts';
-import { JsonInTurns, JsonText } from '../../src/wire/json-in-turns.ts';
-import { anyToJson } from '../../src/wire/readable-any.ts';
+import { JsonInTurns, JsonText, messageText } from '../../src/wire/json-in-turns.ts';
+import { anyToJson, type JsonForm } from '../../src/wire/readable-any.ts';
 import { jsonToBytes, messageName } from '../../src/wire/registry.ts';
 
 const api = 'type.googleapis.com/envoy';
@@ -15,9 +17,9 @@ const typed = (typeUrl: string, json: object): Any => {
 };
 
 /** Written in steps of so many bytes. */
-function inTurns(any: Any, bytes: number, unreadable: (typeUrl: string) => void = () => {}): unknown {
+function inTurns(any: Any, bytes: number, form: JsonForm = {}): unknown {
   const text = new JsonText();
-  atOnce(new JsonInTurns(text, unreadable, bytes).any(any));
+  atOnce(new JsonInTurns(text, form, bytes).any(any));
   const written = Buffer.concat(text.parts);
   expect(text.bytes).to.equal(written.length);
   return JSON.parse(written.toString());
@@ -92,7 +94,8 @@ describe('§7.7 JSON of a large Any, in turns', () => {
   for (const [name, any] of Object.entries(resources)) {
     it(`is the JSON of a small one: ${name}`, () => {
       for (const bytes of [0, 1, 7, 30, 100, 400, 1000, 5000, 100_000]) {
-        expect(inTurns(any, bytes)).to.deep.equal(anyToJson(any));
+        for (const form of [{}, { useProtoFieldName: true }])
+          expect(inTurns(any, bytes, form)).to.deep.equal(anyToJson(any, form));
       }
     });
   }
@@ -124,7 +127,7 @@ describe('§7.7 JSON of a large Any, in turns', () => {
     const any = create(AnySchema, { typeUrl: listener.typeUrl, value });
     for (const bytes of [0, 50, 500, 100_000]) {
       const told = new Set<string>();
-      expect(inTurns(any, bytes, (type) => told.add(type))).to.deep.equal(anyToJson(any));
+      expect(inTurns(any, bytes, { unreadable: (type) => told.add(type) })).to.deep.equal(anyToJson(any));
       expect([...told]).to.deep.equal([range.replace('envoy', 'acme0')]);
     }
   });
@@ -139,11 +142,22 @@ describe('§7.7 JSON of a large Any, in turns', () => {
     expect(written).to.have.nested.property('value.value_base64', 'En8B');
   });
 
+  it('of a message may have so many bytes', async () => {
+    const listener = resources['a listener: an Any inside an Any'] ?? unknown;
+    const bytes = toBinary(AnySchema, listener);
+    const form = { useProtoFieldName: true };
+    const expected = JSON.stringify(anyToJson(listener, form));
+    const text = (most: number): Promise<string | undefined> =>
+      messageText(AnySchema, bytes, most, new Pace(systemClock), form);
+    expect(await text(expected.length)).to.equal(expected);
+    expect(await text(expected.length - 1)).to.equal(undefined);
+  });
+
   it('each turn is short, whatever the resource has most of', () => {
     const many = typed(`${api}.config.endpoint.v3.ClusterLoadAssignment`, {
       endpoints: [{ lb_endpoints: endpoints(50).flatMap((one) => Array.from({ length: 100 }, () => one)) }],
     });
-    const turns = new JsonInTurns(new JsonText(), () => {}).any(many);
+    const turns = new JsonInTurns(new JsonText(), {}).any(many);
     let count = 1;
     while (turns.next().done !== true) count++;
     expect(count).to.be.above(many.value.length / (64 << 10));

@@ -32,7 +32,7 @@ describe('§7.7 JSON of an Any', () => {
 
   it('an unknown type is its bytes, and is told', () => {
     const told: string[] = [];
-    expect(anyToJson(unknown, (type) => told.push(type))).to.deep.equal(asBytes);
+    expect(anyToJson(unknown, { unreadable: (type) => told.push(type) })).to.deep.equal(asBytes);
     expect(told).to.deep.equal([unknown.typeUrl]);
   });
 

@@ -15,7 +15,7 @@ import { type Pace, TimeSlices } from '../../model/time-slices.ts';
 import type { Account } from '../../wire/accounts.ts';
 import { prefixLength } from '../../wire/grpc-frames.ts';
 import { Code } from '../../wire/grpc-status.ts';
-import { bytesAtOnce, JsonInTurns, JsonText } from '../../wire/json-in-turns.ts';
+import { bytesAtOnce, JsonInTurns, JsonText, writtenWithin } from '../../wire/json-in-turns.ts';
 import { lazyEnvoyRegistry } from '../../wire/json-registry.ts';
 import { anyToJson } from '../../wire/readable-any.ts';
 import { heldBytes, type Refusal } from '../stream-refusals.ts';
@@ -125,7 +125,7 @@ export class JsonBodies {
       text.add(before);
       before = ',';
       if (resource.value.length <= bytesAtOnce) {
-        text.add(JSON.stringify(anyToJson(resource, this.#options.unreadable)));
+        text.add(JSON.stringify(anyToJson(resource, this.#options)));
       } else {
         const parts = await this.#textOf(resource, maxBytes, pace);
         if (parts === undefined) return this.#refused(response, tooLarge(maxBytes));
@@ -159,13 +159,8 @@ export class JsonBodies {
     const known = this.#texts.get(key);
     if (known !== undefined) return known.parts;
     const text = new JsonText();
-    const turns = new JsonInTurns(text, this.#options.unreadable).any(resource);
-    let isWhole = turns.next().done === true;
-    while (!isWhole && text.bytes <= maxBytes) {
-      await pace.yieldIfDue();
-      isWhole = turns.next().done === true;
-    }
-    const parts = isWhole ? text.parts : undefined;
+    const turns = new JsonInTurns(text, this.#options).any(resource);
+    const parts = (await writtenWithin(maxBytes, text, turns, pace)) ? text.parts : undefined;
     this.#texts.set(key, { parts });
     return parts;
   }
