@@ -200,11 +200,15 @@ class Search {
   }
 }
 
-/** Until the time is over, or a signal says so. */
+/** Aborted when the time is over, or a signal says so. */
 function overIn(minutes: number): AbortSignal {
   const stop = new AbortController();
   for (const name of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.once(name, () => stop.abort());
   setTimeout(() => stop.abort(), minutes * 60_000).unref();
+  // npm passes signals to the shell between, which ends without passing them on.
+  const parent = process.ppid;
+  const orphaned = (): void => void (process.ppid === parent || stop.abort());
+  if (process.env['npm_lifecycle_event'] !== undefined) setInterval(orphaned, 1000).unref();
   return stop.signal;
 }
 
@@ -216,7 +220,6 @@ async function search(): Promise<void> {
     process.env['INIT_CWD'] ?? '.',
     values.report ?? join(tmpdir(), `distributary-attack-search-${seed}.md`),
   );
-  process.env['TESTS_RELAY'] ??= await bundleRelay();
   const over = overIn(minutes);
   await using stage = new SearchStage(over);
   const search = new Search(seed, stage);
@@ -231,6 +234,7 @@ async function search(): Promise<void> {
   setInterval(write, reportMs).unref();
   setInterval(() => console.log(search.progress()), progressMs).unref();
 
+  process.env['TESTS_RELAY'] ??= await bundleRelay();
   const random = new Random(seed);
   const isOver = (): boolean => over.aborted || search.done >= most;
   const kinds = ['plain', 'TLS'] as const;
