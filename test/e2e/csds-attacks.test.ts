@@ -29,8 +29,8 @@ const slowToMatch = (index: number) =>
     typeUrl: type('cds'),
     resourceNamesSubscribe: [[...manyResources(1).keys()][0] ?? ''],
   });
-/** Milliseconds, where other tests run on the same cores; 200 on a machine of its own. */
-const promptly = 1000;
+/** Milliseconds of CPU. */
+const promptly = 400;
 const resources = 20_000;
 
 describe('attacks by CSDS and health on a relay', function () {
@@ -43,7 +43,7 @@ describe('attacks by CSDS and health on a relay', function () {
   before(async () => {
     files = new ResourceFiles();
     files.write('cds', new Map([...manyResources(resources)].map(([name]) => [name, 'x'.repeat(100)])));
-    relay = await RelayProcess.start({
+    relay = await RelayProcess.startProbed({
       upstreams: [files.upstream],
       limits: { stalled_timeout: '2s', max_response_bytes: 6_200_000 },
     });
@@ -72,16 +72,15 @@ describe('attacks by CSDS and health on a relay', function () {
 
   /** What comes of an attack. Meanwhile Check is answered, and nothing blocks the relay for long. */
   async function during<T>(attack: Promise<T>): Promise<T> {
-    await relay.get('/metrics');
+    await relay.blocked();
     const progress = { over: false };
     const ended = attack.finally(() => {
       progress.over = true;
     });
     while (!progress.over) await Promise.race([unary(prober, `${health}/Check`, empty), ended]);
     const outcome = await ended;
-    const { body } = await relay.get('/metrics');
-    const blocked = Number(/^nodejs_eventloop_lag_max_seconds (\S+)/m.exec(body)?.[1]) * 1000;
-    expect(blocked, 'the longest that the event loop stood still').to.be.below(promptly);
+    const { cpu } = await relay.blocked();
+    expect(cpu, 'the longest that the event loop stood still').to.be.below(promptly);
     return outcome;
   }
 
@@ -284,6 +283,9 @@ describe('attacks by CSDS and health on a relay', function () {
 
   it('through all of it the victim kept its stream', () => {
     expect(victim.status).to.equal(undefined);
-    expect(relay.log.filter(({ level }) => level === 'error')).to.deep.equal([]);
+    // On a busy machine the process may have no processor for seconds. `during` goes by its CPU time.
+    const isFault = ({ level, message }: (typeof relay.log)[number]): boolean =>
+      level === 'error' && message !== 'the event loop stands still';
+    expect(relay.log.filter(isFault)).to.deep.equal([]);
   });
 });

@@ -47,7 +47,7 @@ async function checkState(relay: RelayProcess, state: string): Promise<void> {
 
 for (const workers of [0, 2]) {
   describe(`a rollout with workers: ${workers}`, function () {
-    this.timeout(60_000);
+    this.timeout(180_000);
 
     /** Each worker has clients. */
     const connections = workers + 1;
@@ -295,7 +295,7 @@ async function workersOf(
 }
 
 describe('a rollout with workers', function () {
-  this.timeout(60_000);
+  this.timeout(180_000);
 
   it('each worker is killed while a change is held: it stays held, and nobody but the canary ever hears of it', async () => {
     await using plane = await ModelPlane.start();

@@ -8,7 +8,10 @@ const keptLines = 2_000;
 
 /** Whatever is still running when the tests end is killed, by its pid. */
 const running = new Set<number>();
-process.once('exit', () => {
+process.once('exit', killRunning);
+
+/** Every process that was started here, by its pid. */
+export function killRunning(): void {
   for (const pid of running) {
     try {
       process.kill(pid, 'SIGKILL');
@@ -16,7 +19,7 @@ process.once('exit', () => {
       // it ended by itself
     }
   }
-});
+}
 
 export interface Spawn {
   readonly command: string;

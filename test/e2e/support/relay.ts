@@ -30,15 +30,15 @@ const listed = z.object({
   ),
 });
 
-/** `npm test` bundles it once. */
-const main = process.env['TESTS_RELAY'] ?? join(root, 'src/main.ts');
+/** `npm test` bundles it once, and so does the searching attacker. */
+const main = (): string => process.env['TESTS_RELAY'] ?? join(root, 'src/main.ts');
 const run = join(root, 'src/commands/run.ts');
 const probe = join(root, 'test/e2e/support/memory-probe.ts');
 const loopProbe = join(root, 'test/e2e/support/loop-probe.ts');
 
 /** Path of the command. */
 export async function relayCommand(): Promise<Result<string>> {
-  return existsSync(main) && existsSync(run) ? ok(main) : fail('the relay has no command run yet');
+  return existsSync(main()) && existsSync(run) ? ok(main()) : fail('the relay has no command run yet');
 }
 
 const any = '127.0.0.1:0';
@@ -74,10 +74,23 @@ export type LogLine = z.infer<typeof logLine>;
 
 /** The command `distributary`, for a Process. */
 export function distributary(...argv: readonly string[]): Spawn {
-  return { command: process.execPath, args: ['--disable-warning=ExperimentalWarning', main, ...argv] };
+  return { command: process.execPath, args: ['--disable-warning=ExperimentalWarning', main(), ...argv] };
 }
 
 type Addresses = Pick<RelayProcess, 'xds' | 'rest' | 'admin' | 'metrics'>;
+
+/** When it listens everywhere. */
+async function addressesOf(child: Process, config: RelayConfig | string): Promise<Addresses> {
+  const { rest, metrics }: Partial<RelayConfig> = typeof config === 'string' ? {} : config;
+  const listening = async (name: string): Promise<string> =>
+    (await child.line(new RegExp(`^listening ${name} (\\S+)`)))[1] ?? '';
+  return {
+    xds: await listening('xds'),
+    rest: rest === undefined ? '' : await listening('rest'),
+    admin: await listening('admin'),
+    metrics: metrics === undefined ? '' : await listening('metrics'),
+  };
+}
 
 /** The relay as users run it: a process of its own. */
 export class RelayProcess implements AsyncDisposable {
@@ -100,7 +113,10 @@ export class RelayProcess implements AsyncDisposable {
     this.#files = files;
   }
 
-  /** Resolves when it listens. A configuration that is a string is taken as it is: without `rest` and `metrics`. */
+  /**
+   * Resolves when it listens; if that fails, no process is left. A configuration that is a string is taken as it is:
+   * without `rest` and `metrics`.
+   */
   static async start(
     config: RelayConfig | string,
     { flags = [], arguments: given = [], executable, ...environment }: RelayOptions = {},
@@ -116,18 +132,13 @@ export class RelayProcess implements AsyncDisposable {
         : { command: executable, args: argv }),
       ...environment,
     });
-    const xds = await child.line(/^listening xds (\S+)/);
-    const { rest: polled, metrics: scraped }: Partial<RelayConfig> = typeof config === 'string' ? {} : config;
-    const rest = polled === undefined ? undefined : await child.line(/^listening rest (\S+)/);
-    const admin = await child.line(/^listening admin (\S+)/);
-    const metrics = scraped === undefined ? undefined : await child.line(/^listening metrics (\S+)/);
-    const addresses = {
-      xds: xds[1] ?? '',
-      rest: rest?.[1] ?? '',
-      admin: admin[1] ?? '',
-      metrics: metrics?.[1] ?? '',
-    };
-    return new RelayProcess(child, addresses, files);
+    try {
+      return new RelayProcess(child, await addressesOf(child, config), files);
+    } catch (error) {
+      await child.stop('SIGKILL');
+      files[Symbol.dispose]();
+      throw error;
+    }
   }
 
   /** A relay whose `memory` can be asked for. */
