@@ -11,7 +11,7 @@ const KB = 1024;
 const MB = KB * KB;
 
 describe('one conversation upstream, however many clients', function () {
-  this.timeout(60_000);
+  this.timeout(180_000);
   let binary: string;
 
   before(async function () {
@@ -80,7 +80,7 @@ describe('one conversation upstream, however many clients', function () {
 });
 
 describe('memory', function () {
-  this.timeout(60_000);
+  this.timeout(180_000);
   const streams = 200;
   const batch = 25;
 
@@ -184,7 +184,7 @@ describe('memory', function () {
 });
 
 describe('upstream is gone for a while', function () {
-  this.timeout(60_000);
+  this.timeout(180_000);
 
   it('one line in the log, little CPU, streams fail UNAVAILABLE; one more line when it is back', async function () {
     const binary = await need(this, controlPlaneBinary());

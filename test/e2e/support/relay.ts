@@ -190,7 +190,9 @@ export class RelayProcess implements AsyncDisposable {
 
   /** Its log, each line parsed: throws if one is not what a line of the log must be. */
   get log(): readonly LogLine[] {
-    return this.#process.errors.map((line) => logLine.parse(JSON.parse(line)));
+    return this.#process.errors
+      .filter((line) => !/^(?:blocked|memory) \{/.test(line)) // answers of the probes
+      .map((line) => logLine.parse(JSON.parse(line)));
   }
 
   /** Its log as it is. */
