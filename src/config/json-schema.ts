@@ -6,11 +6,17 @@ import type { Path } from './source.ts';
 
 type JsonSchema = z.core.JSONSchema.BaseSchema;
 
-const generated: JsonSchema = z.toJSONSchema(fileSchema, { io: 'input' });
+let made: JsonSchema | undefined;
+
+/** Made when it is first asked for: a start needs none, and it takes 20 ms. */
+function generated(): JsonSchema {
+  made ??= z.toJSONSchema(fileSchema, { io: 'input' });
+  return made;
+}
 
 /** The schema that is published for editors: config.schema.json. */
 export function publishedSchema(): Readonly<Record<string, unknown>> {
-  const { $schema, ...rest } = allowReferences(generated);
+  const { $schema, ...rest } = allowReferences(generated());
   return { $schema, title: 'distributary', ...rest };
 }
 
@@ -21,7 +27,7 @@ export const acceptedKeys = (path: Path): readonly string[] => Object.keys(schem
 export const isDuration = (path: Path): boolean => schemaAt(path)?.pattern === durationPattern;
 
 function schemaAt(path: Path): JsonSchema | undefined {
-  let current: JsonSchema | undefined = generated;
+  let current: JsonSchema | undefined = generated();
   for (const step of path) {
     const next: unknown = typeof step === 'number' ? current?.items : current?.properties?.[step];
     current = isSchema(next) ? next : undefined;
@@ -30,7 +36,7 @@ function schemaAt(path: Path): JsonSchema | undefined {
 }
 
 /** What a configuration says, with the default of every key that it leaves out. */
-export function withDefaults(value: unknown, schema: JsonSchema = generated): unknown {
+export function withDefaults(value: unknown, schema: JsonSchema = generated()): unknown {
   const given = value === undefined ? schema.default : value;
   const { items, properties } = schema;
   if (Array.isArray(given) && isSchema(items)) {

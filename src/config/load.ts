@@ -83,8 +83,19 @@ function parse(
     found.map((complaint) => locate(complaint, places)),
   );
   if (!parsed.success || problems.length > 0) return fail(problems);
-  const dump = describeConfig(withDefaults(value), templates);
-  return ok({ ...parsed.data, source: { file, text, digest: digest(text), dump, places } });
+  let dump: unknown;
+  const source = {
+    file,
+    text,
+    digest: digest(text),
+    places,
+    // Made when somebody looks: the schema has to be translated for it.
+    get dump(): unknown {
+      dump ??= describeConfig(withDefaults(value), templates);
+      return dump;
+    },
+  };
+  return ok({ ...parsed.data, source });
 }
 
 /** Tells versions of a file apart. */
