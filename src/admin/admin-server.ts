@@ -1,4 +1,5 @@
 import type { IncomingMessage, RequestListener, ServerResponse } from 'node:http';
+import { fromBinary } from '@bufbuild/protobuf';
 import {
   Code,
   ConnectError,
@@ -9,7 +10,7 @@ import {
 } from '@connectrpc/connect';
 import { universalRequestFromNodeRequest, universalResponseToNodeResponse } from '@connectrpc/connect-node';
 import { systemClock } from '../model/clock.ts';
-import type { Result } from '../model/result.ts';
+import { errorMessage, type Result } from '../model/result.ts';
 import { isDisconnect } from '../wire/node-error.ts';
 import { answerJson, type BodyTaker, takerKey } from './answers.ts';
 import { refusedHost, refusedOrigin } from './browser-guard.ts';
@@ -156,6 +157,11 @@ async function callRpc(rpc: Handler, request: IncomingMessage, response: ServerR
     respond(response, problem(429, 'resource_exhausted', body.error), false);
     return;
   }
+  const fault = type === 'application/proto' ? undecodable(rpc, body.value) : undefined;
+  if (fault !== undefined) {
+    respond(response, problem(400, 'invalid_argument', fault), false);
+    return;
+  }
   const taker: BodyTaker = {};
   const values = createContextValues()
     .set(takerKey, taker)
@@ -171,6 +177,16 @@ async function callRpc(rpc: Handler, request: IncomingMessage, response: ServerR
   }
   answer.header?.delete('content-length'); // of the empty message
   await universalResponseToNodeResponse({ ...answer, body: answered }, response);
+}
+
+/** Connect would take it for a fault of ours. */
+function undecodable({ method: { input } }: Handler, body: Uint8Array): string | undefined {
+  try {
+    fromBinary(input, body);
+    return undefined;
+  } catch (error) {
+    return `the request is no ${input.typeName}: ${errorMessage(error)}`;
+  }
 }
 
 async function* asParts(body: Uint8Array): AsyncGenerator<Uint8Array> {

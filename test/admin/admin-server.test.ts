@@ -215,6 +215,22 @@ describe('admin listener', () => {
     expect(body['client']).to.include({ state: 'ERROR', last_nack: 'bad' });
   });
 
+  it('bytes that are no request are INVALID_ARGUMENT, as JSON that is none', async () => {
+    const { url } = await start();
+    for (const [type, body] of [
+      ['application/proto', Buffer.from([0x0a, 0x7f, 1])],
+      ['application/json', '{"type":'],
+    ] as const) {
+      const answer = await fetch(`${url}/${admin('Explain')}`, {
+        method: 'POST',
+        headers: { 'content-type': type },
+        body,
+      });
+      expect(answer.status, type).to.equal(400);
+      expect(await answer.json()).to.have.property('code', 'invalid_argument');
+    }
+  });
+
   it('Explain refuses what it cannot take, and says what it can', async () => {
     const { url } = await start();
     const unknown = await rpc(url, admin('Explain'), { type: 'xyz', name: 'web' });
