@@ -11,7 +11,7 @@ import {
   readSotwRequest,
   type SotwRequest,
 } from '../wire/requests.ts';
-import type { ServerStream, StreamHandler } from '../wire/server-stream.ts';
+import type { FaultReason, ServerStream, StreamHandler } from '../wire/server-stream.ts';
 import { Admission } from './admission.ts';
 import { ChangeRate } from './change-rate.ts';
 import { Conversation, type Conversations, type Participant, referringTypes } from './conversations.ts';
@@ -239,7 +239,7 @@ export class XdsStream implements StreamHandler, OrderedStream, Participant {
   }
 
   /** The transport has refused the call: that is counted like every refusal. */
-  faulted(status: GrpcStatus, why?: 'half_sent'): void {
+  faulted(status: GrpcStatus, why?: FaultReason): void {
     this.#refuse(why ?? (status.code === Code.RESOURCE_EXHAUSTED ? 'request_bytes' : 'malformed'), status);
   }
 

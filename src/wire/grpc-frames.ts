@@ -103,6 +103,11 @@ export class Deframer {
     return held === undefined ? undefined : this.push(held);
   }
 
+  /** What has come since it was paused. */
+  get heldBytes(): number {
+    return this.#held?.length ?? 0;
+  }
+
   get paused(): boolean {
     return this.#mode === 'paused';
   }

@@ -27,6 +27,7 @@ import { addressOf } from './peer.ts';
 import type { Peer, ServerStream } from './server-stream.ts';
 import { checkTlsMaterial, serverContextOptions, type TlsMaterial } from './tls-material.ts';
 import { explainSocket, removeStaleSocket } from './unix-socket.ts';
+import { UnreadRequests } from './unread-requests.ts';
 
 export interface ListenerTls extends TlsMaterial {
   /** Refuse clients without a certificate of `ca`. Otherwise one is asked for, and believed if it is of `ca`. */
@@ -145,6 +146,7 @@ export class GrpcServer implements StreamOwner {
   readonly clock: Clock;
   readonly maxRequestBytes: number;
   readonly halfSent: HalfSent;
+  readonly unreadRequests: UnreadRequests;
   /** As `listening` reports it: HOST:PORT with the port that was bound, or unix:PATH. */
   readonly address: string;
   readonly #listener: Server;
@@ -166,6 +168,7 @@ export class GrpcServer implements StreamOwner {
     this.#options = options;
     this.clock = options.clock ?? systemClock;
     this.maxRequestBytes = options.maxRequestBytes;
+    this.unreadRequests = new UnreadRequests(this.clock);
     this.halfSent = new HalfSent({
       clock: this.clock,
       budget: halfSentBudget(options.maxRequestBytes),

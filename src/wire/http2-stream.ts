@@ -8,6 +8,7 @@ import { Code, type GrpcStatus } from './grpc-status.ts';
 import { statusTrailers } from './grpc-status-headers.ts';
 import type { Gatherer, HalfSent } from './half-sent.ts';
 import type { Peer, ServerStream, StreamHandler } from './server-stream.ts';
+import type { UnreadRequests, UnreadStream } from './unread-requests.ts';
 import { VIA_HEADER } from './via.ts';
 
 /** What a stream needs of its server. One object for all streams. */
@@ -15,6 +16,7 @@ export interface StreamOwner {
   readonly clock: Clock;
   readonly maxRequestBytes: number;
   readonly halfSent: HalfSent;
+  readonly unreadRequests: UnreadRequests;
   /** A bug: something of ours threw in a handler. The stream is ended. */
   threw(error: unknown, path: string): void;
   /** What it brought has to wait for its peer's turn. */
@@ -37,7 +39,7 @@ const respondOptions = { waitForTrailers: true, sendDate: false } as const;
  * The server listens for errors of the stream; `close` follows them. The response headers are sent with the first write,
  * because an end before that is a trailers-only response.
  */
-export class Http2ServerStream implements ServerStream, Gatherer, MessageSink {
+export class Http2ServerStream implements ServerStream, Gatherer, UnreadStream, MessageSink {
   readonly path: string;
   readonly peer: Peer;
   readonly #stream: ServerHttp2Stream;
@@ -152,6 +154,7 @@ export class Http2ServerStream implements ServerStream, Gatherer, MessageSink {
   #stopReading(): void {
     this.#deframer?.pause();
     this.#stream.pause();
+    if (this.#status === undefined) this.#owner.unreadRequests.add(this);
   }
 
   #readOn(): void {
@@ -161,8 +164,20 @@ export class Http2ServerStream implements ServerStream, Gatherer, MessageSink {
     this.#guard(() => deframer.resume());
     // It may be paused again within the messages that were held.
     if (deframer.paused) return;
+    this.#owner.unreadRequests.delete(this);
     this.#stream.resume();
     this.#checkEnded();
+  }
+
+  /** For UnreadRequests. */
+  get unreadBytes(): number {
+    return this.#stream.readableLength + (this.#deframer?.heldBytes ?? 0);
+  }
+
+  /** For UnreadRequests. */
+  refuse(status: GrpcStatus): void {
+    this.#handler?.faulted?.(status, 'held_bytes');
+    this.end(status);
   }
 
   /** For HalfSent. */
@@ -176,6 +191,7 @@ export class Http2ServerStream implements ServerStream, Gatherer, MessageSink {
     this.#status = status;
     this.#waiting?.cancel();
     this.#deframer?.stop();
+    this.#owner.unreadRequests.delete(this);
     const stream = this.#stream;
     if (stream.destroyed || stream.closed) return;
     // A paused stream would never hear that its client has gone. What still comes is dropped.
@@ -248,6 +264,7 @@ export class Http2ServerStream implements ServerStream, Gatherer, MessageSink {
   #closed(): void {
     this.#waiting?.cancel();
     this.#deframer?.stop();
+    this.#owner.unreadRequests.delete(this);
     this.#owner.closed(this);
     const handler = this.#handler;
     this.#handler = undefined;

@@ -9,6 +9,9 @@ export interface Peer extends PeerNames {
   readonly account: Account;
 }
 
+/** As in metrics, where the status does not say it. */
+export type FaultReason = 'half_sent' | 'held_bytes';
+
 /**
  * What a stream's owner is called for. Every stream ends with exactly one `closed`; nothing comes after it, and after the
  * owner's `end` nothing but it.
@@ -21,7 +24,7 @@ export interface StreamHandler {
   /** The client reads again: `write` may be called again. */
   drained(): void;
   /** The transport ends the call with this: its messages are too large, not sent to their ends, or no gRPC. `closed` follows. */
-  faulted?(status: GrpcStatus, why?: 'half_sent'): void;
+  faulted?(status: GrpcStatus, why?: FaultReason): void;
   closed(): void;
 }
 

@@ -128,6 +128,22 @@ describe('hostile connections', function () {
     expect(code).to.equal(Code.DEADLINE_EXCEEDED);
   });
 
+  it('a request that waits for the turn of its peer is not late', async () => {
+    await using relay = await start({ first_request_timeout: '300ms', max_held_bytes_per_peer: 2 ** 30 });
+    const connections = await Promise.all(Array.from({ length: 100 }, () => connection(relay).ready()));
+    // Each takes tens of milliseconds, and they come at once.
+    const calls = connections.map((from, at) => {
+      const resourceNames = Array.from({ length: 3000 }, (_, index) => `${at}-${index}`);
+      const fields = { node: { id: 'raw' }, typeUrl: typeOf('cds'), resourceNames };
+      const call = from.call('/envoy.service.cluster.v3.ClusterDiscoveryService/FetchClusters');
+      const request = create(DiscoveryRequestSchema, fields);
+      call.stream.end(frameOf(Buffer.from(toBinary(DiscoveryRequestSchema, request))));
+      return call;
+    });
+    const endings = await Promise.all(calls.map(({ ends }) => ends));
+    expect(endings.filter(({ code }) => code === Code.DEADLINE_EXCEEDED)).to.deep.equal([]);
+  });
+
   it('connections that are cut, or speak no HTTP/2, leave no warning in the log', async () => {
     await using relay = await start({});
     const preface = Buffer.from('PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n');

@@ -2,7 +2,7 @@ import type { Charged } from '../../model/brand.ts';
 import type { Timer } from '../../model/clock.ts';
 import { knownTypes, type TypeInfo } from '../../model/types.ts';
 import { Code, type GrpcStatus } from '../../wire/grpc-status.ts';
-import type { ServerStream, StreamHandler } from '../../wire/server-stream.ts';
+import type { FaultReason, ServerStream, StreamHandler } from '../../wire/server-stream.ts';
 import type { DownstreamServices } from '../services.ts';
 import { malformed, noFirstRequest, type Refusal } from '../stream-refusals.ts';
 import type { Polls } from './polls.ts';
@@ -90,7 +90,7 @@ export class FetchCall implements StreamHandler {
     this.#stream.end(ended);
   }
 
-  faulted(status: GrpcStatus, why?: 'half_sent'): void {
+  faulted(status: GrpcStatus, why?: FaultReason): void {
     this.#refuse(why ?? (status.code === Code.RESOURCE_EXHAUSTED ? 'request_bytes' : 'malformed'), status);
   }
 
