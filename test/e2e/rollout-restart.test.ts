@@ -21,7 +21,6 @@ const configOf = (planes: readonly ModelPlane[], more: object = {}): RelayConfig
       ads: {
         endpoints: planes.map(({ address }) => address),
         backoff: { initial: '20ms', max: '100ms' },
-        connect_timeout: '500ms',
       },
     },
   ],
