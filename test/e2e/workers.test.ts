@@ -71,108 +71,17 @@ function runs(pid: number): boolean {
   }
 }
 
+/** Half SotW, half delta. */
+const fleet = (relay: RelayProcess, size: number, stack: AsyncDisposableStack): XdsClient[] =>
+  Array.from({ length: size }, (_, index) => {
+    const node = { id: `client-${index}`, cluster: 'fleet' };
+    const client = new XdsClient(relay.xds, index % 2 === 0 ? 'sotw' : 'delta', { node });
+    client.subscribe('cds');
+    return stack.use(client);
+  });
+
 describe('workers: 2', function () {
   this.timeout(60_000);
-
-  /** Half SotW, half delta. */
-  const fleet = (relay: RelayProcess, size: number, stack: AsyncDisposableStack): XdsClient[] =>
-    Array.from({ length: size }, (_, index) => {
-      const node = { id: `client-${index}`, cluster: 'fleet' };
-      const client = new XdsClient(relay.xds, index % 2 === 0 ? 'sotw' : 'delta', { node });
-      client.subscribe('cds');
-      return stack.use(client);
-    });
-
-  it('50 clients are shared out, an update reaches all, and what is counted adds up', async () => {
-    using files = new ResourceFiles();
-    files.write('cds', new Map([['shop', '1']]));
-    await using relay = await RelayProcess.start({ upstreams: [files.upstream], workers: 2 });
-    await eventually(async () => expect((await relay.get('/ready')).status).to.equal(200));
-    await using stack = new AsyncDisposableStack();
-    const clients = fleet(relay, 50, stack);
-    for (const client of clients) await client.gets('cds');
-    files.write('cds', new Map([['shop', '2']]));
-    for (const client of clients) await client.gets('cds', 2);
-
-    const { workers, clients: streams, types } = await status(relay);
-    expect(workers.map(({ listening }) => listening)).to.deep.equal([true, true]);
-    for (const worker of workers) expect(worker.clients).to.be.greaterThan(0);
-    expect(streams).to.equal(50);
-    const [cds] = types;
-    expect([cds?.type, cds?.resources, cds?.subscriptions]).to.deep.equal(['cds', 1, 50]);
-
-    expect(await relay.metric('downstream_streams')).to.equal(50);
-    expect(await relay.metric('downstream_streams', 'transport="delta"')).to.equal(25);
-    expect(await relay.metric('downstream_subscriptions', 'type="cds"')).to.equal(50);
-    expect(await relay.metric('downstream_responses_total', 'type="cds"')).to.equal(100);
-    await eventually(async () => {
-      expect(await relay.metric('downstream_requests_total', 'kind="ack"')).to.equal(100);
-    });
-    expect(await relay.metric('propagation_seconds_count')).to.be.greaterThan(49);
-    expect(await relay.metric('worker_feed_seconds_count')).to.be.greaterThan(1);
-    expect(await relay.metric('cache_resources', 'type="cds"')).to.equal(1);
-    expect(await relay.metric('upstream_updates_total')).to.be.within(2, 4);
-    const { body } = await relay.get('/metrics');
-    expect(body.match(/^process_cpu_seconds_total.*? /gm)).to.deep.equal([
-      'process_cpu_seconds_total ',
-      'process_cpu_seconds_total{worker="1"} ',
-      'process_cpu_seconds_total{worker="2"} ',
-    ]);
-    expect(relay.stdout.filter((line) => line.startsWith('listening xds'))).to.have.length(1);
-  });
-
-  it('ListClients, Explain, CSDS and rejections are of all workers', async () => {
-    using files = new ResourceFiles();
-    files.write('cds', new Map([['shop', '1']]));
-    await using relay = await RelayProcess.start({ upstreams: [files.upstream], workers: 2 });
-    await using stack = new AsyncDisposableStack();
-    const clients = fleet(relay, 8, stack);
-    for (const client of clients) await client.gets('cds');
-
-    const listed = await clientsOf(relay);
-    expect(listed.map(({ node }) => node?.id ?? '').toSorted(byText)).to.deep.equal(
-      clients.map((_, index) => `client-${index}`),
-    );
-    expect(new Set(listed.map(({ id }) => id)).size).to.equal(8);
-    expect(new Set(listed.map(workerOf)).size).to.equal(2);
-    for (const { id } of listed) {
-      const { body } = await relay.rpc(`${admin}/Explain`, { type: 'cds', name: 'shop', client: id });
-      const explained = fromJsonString(ExplainResponseSchema, body);
-      expect([explained.matchFound, explained.client?.type, explained.variants.length]).to.deep.equal([
-        true,
-        'cds',
-        1,
-      ]);
-    }
-    const nobody = await relay.rpc(`${admin}/Explain`, { type: 'cds', name: 'shop', client: '1-999' });
-    expect([nobody.status, nobody.body.includes('ListClients')]).to.deep.equal([404, true]);
-    const command = await outcome(
-      distributary(
-        ...['explain', '--type', 'cds', '--name', 'shop'],
-        ...['--client', listed.at(-1)?.id ?? '', '--admin', `http://${relay.admin}`],
-      ),
-    );
-    expect(command.code, command.output).to.equal(0);
-
-    const { body } = await relay.rpc(csds, {});
-    const { config } = fromJsonString(ClientStatusResponseSchema, body, { registry: envoyRegistry() });
-    const ids = nodesOf(config).filter((id) => id.startsWith('client-'));
-    expect(ids).to.deep.equal(clients.map((_, index) => `client-${index}`));
-    expect(config.filter(({ clientScope }) => clientScope === 'upstream')).to.have.length(1);
-
-    for (const [index, client] of clients.entries()) {
-      const { nonce } = await client.gets('cds');
-      const rejection = { responseNonce: nonce, errorDetail: { code: 3, message: 'no such filter' } };
-      if (index % 2 === 0) client.sotw('cds', rejection);
-      else client.delta('cds', rejection);
-    }
-    await eventually(async () => {
-      const { nacks } = await status(relay);
-      expect(nacks.map(({ type, error, clients: count }) => [type, error, count])).to.deep.equal([
-        ['cds', 'no such filter', 8],
-      ]);
-    });
-  });
 
   it('a worker that is killed: the others go on, it is replaced, and its clients come back', async () => {
     using files = new ResourceFiles();
@@ -304,54 +213,6 @@ describe('workers: 2', function () {
     });
   });
 
-  it('limits.max_streams counts over all workers', async () => {
-    using files = new ResourceFiles();
-    files.write('cds', new Map([['shop', '1']]));
-    await using relay = await RelayProcess.start({
-      upstreams: [files.upstream],
-      workers: 2,
-      limits: { max_streams: 5 },
-    });
-    await using stack = new AsyncDisposableStack();
-    const taken: XdsClient[] = [];
-    for (let opened = 0; opened < 5; opened++) {
-      const [client] = fleet(relay, 1, stack);
-      if (client === undefined) throw new Error('no client');
-      await client.gets('cds');
-      taken.push(client);
-    }
-    for (let refused = 0; refused < 2; refused++) {
-      const [client] = fleet(relay, 1, stack);
-      expect((await client?.ends())?.code).to.equal(8);
-    }
-    await taken[0]?.[Symbol.asyncDispose]();
-    await eventually(async () => {
-      const [client] = fleet(relay, 1, stack);
-      await client?.gets('cds');
-    });
-    expect(await relay.metric('downstream_rejected_total', 'reason="streams"')).to.be.at.least(2);
-  });
-
-  it('limits.max_streams holds when streams open on all workers at the same time', async () => {
-    using files = new ResourceFiles();
-    files.write('cds', new Map([['shop', '1']]));
-    await using relay = await RelayProcess.start({
-      upstreams: [files.upstream],
-      workers: 2,
-      limits: { max_streams: 4 },
-    });
-    await using stack = new AsyncDisposableStack();
-    const clients = fleet(relay, 8, stack);
-    await eventually(() => {
-      const ended = clients.filter(({ status }) => status !== undefined);
-      expect(ended.map(({ status }) => status?.code)).to.deep.equal([8, 8, 8, 8]);
-    });
-    expect(await relay.metric('downstream_streams')).to.equal(4);
-    expect(await relay.metric('downstream_rejected_total', 'reason="streams"')).to.equal(4);
-    const kept = clients.filter(({ status }) => status === undefined);
-    await Promise.all(kept.map((client) => client.gets('cds')));
-  });
-
   it('limits.max_connections counts over all workers', async () => {
     using files = new ResourceFiles();
     files.write('cds', new Map([['shop', '1']]));
@@ -371,23 +232,6 @@ describe('workers: 2', function () {
       expect((await client?.ends())?.code).to.equal(14);
     }
     expect(await relay.metric('downstream_rejected_total', 'reason="connections"')).to.be.at.least(2);
-  });
-
-  it('a reloaded configuration holds in all workers', async () => {
-    using files = new ResourceFiles();
-    files.write('cds', new Map([['shop', '1']]));
-    const config = { upstreams: [files.upstream], workers: 2 };
-    await using relay = await RelayProcess.start(config);
-    await using stack = new AsyncDisposableStack();
-    const clients = fleet(relay, 8, stack).filter((_, index) => index % 2 === 1);
-    for (const client of clients) await client.gets('cds');
-    const rules = [{ types: ['cds'], names: ['shop'], allow: false }, { allow: true }];
-    relay.configure({ ...config, xds: { authorization: { rules } } });
-    for (const client of clients) {
-      const { removed } = await client.gets('cds', 2);
-      expect(removed).to.deep.equal(['shop']);
-    }
-    expect(await relay.metric('config_reloads_total', 'accepted')).to.equal(1);
   });
 
   it('each client gets its variant, whichever worker it has', async () => {
@@ -420,42 +264,6 @@ describe('workers: 2', function () {
     }
   });
 
-  it('§8 a cold cache without an upstream: streams fail UNAVAILABLE; what is not asked of it goes on', async () => {
-    using files = new ResourceFiles();
-    files.write('cds', new Map([['shop', '1']]));
-    const dead = upstream('127.0.0.1:1', 'DELTA', { backoff: { initial: '10ms', max: '50ms' } });
-    await using relay = await RelayProcess.start({
-      upstreams: [{ ...files.upstream, types: ['cds'] }, dead],
-      workers: 2,
-    });
-    await using cold = new XdsClient(relay.xds, 'delta');
-    cold.subscribe('lds');
-    const { code, details } = await cold.ends();
-    expect([code, details]).to.deep.equal([
-      14,
-      'no control plane can be reached, and nothing that this stream asks for is cached',
-    ]);
-    await using warm = new XdsClient(relay.xds, 'delta');
-    warm.subscribe('cds');
-    expect(deltaNames(await warm.gets('cds'))).to.deep.equal(['shop']);
-    await always(() => {
-      expect(warm.status).to.equal(undefined);
-    }, 2000);
-  });
-
-  it('health follows the readiness of the whole relay, whichever worker is asked', async () => {
-    const gone = upstream('127.0.0.1:1', 'DELTA', { backoff: { initial: '10ms', max: '50ms' } });
-    using files = new ResourceFiles();
-    const config = { upstreams: [{ ...files.upstream, types: ['cds'] }], workers: 2 };
-    await using ready = await RelayProcess.start(config);
-    await using unready = await RelayProcess.start({ ...config, upstreams: [...config.upstreams, gone] });
-    await eventually(async () => {
-      for (let asked = 0; asked < 4; asked++) expect(await isServing(ready.xds)).to.equal(true);
-    });
-    for (let asked = 0; asked < 4; asked++) expect(await isServing(unready.xds)).to.equal(false);
-    expect((await unready.get('/ready')).status).to.equal(503);
-  });
-
   it('a port that is taken: exit 1, and the reason', async () => {
     using files = new ResourceFiles();
     await using taken = createServer();
@@ -478,6 +286,232 @@ describe('workers: 2', function () {
     const { code, output } = await outcome(distributary('run', '--config', join(path, 'relay.json')));
     expect(code, output).to.equal(1);
     expect(output).to.include(`cannot listen on 127.0.0.1:${port}`);
+  });
+});
+
+describe('workers: 2, which nothing happens to', function () {
+  this.timeout(60_000);
+  let files: ResourceFiles;
+  let relay: RelayProcess;
+
+  before(async () => {
+    files = new ResourceFiles();
+    files.write('cds', new Map([['shop', '1']]));
+    relay = await RelayProcess.start({ upstreams: [files.upstream], workers: 2 });
+  });
+
+  after(async () => {
+    await relay?.[Symbol.asyncDispose]();
+    files?.[Symbol.dispose]();
+  });
+
+  it('50 clients are shared out, an update reaches all, and what is counted adds up', async () => {
+    await eventually(async () => expect((await relay.get('/ready')).status).to.equal(200));
+    await using stack = new AsyncDisposableStack();
+    const clients = fleet(relay, 50, stack);
+    for (const client of clients) await client.gets('cds');
+    files.write('cds', new Map([['shop', '2']]));
+    for (const client of clients) await client.gets('cds', 2);
+
+    const { workers, clients: streams, types } = await status(relay);
+    expect(workers.map(({ listening }) => listening)).to.deep.equal([true, true]);
+    for (const worker of workers) expect(worker.clients).to.be.greaterThan(0);
+    expect(streams).to.equal(50);
+    const [cds] = types;
+    expect([cds?.type, cds?.resources, cds?.subscriptions]).to.deep.equal(['cds', 1, 50]);
+
+    expect(await relay.metric('downstream_streams')).to.equal(50);
+    expect(await relay.metric('downstream_streams', 'transport="delta"')).to.equal(25);
+    expect(await relay.metric('downstream_subscriptions', 'type="cds"')).to.equal(50);
+    expect(await relay.metric('downstream_responses_total', 'type="cds"')).to.equal(100);
+    await eventually(async () => {
+      expect(await relay.metric('downstream_requests_total', 'kind="ack"')).to.equal(100);
+    });
+    expect(await relay.metric('propagation_seconds_count')).to.be.greaterThan(49);
+    expect(await relay.metric('worker_feed_seconds_count')).to.be.greaterThan(1);
+    expect(await relay.metric('cache_resources', 'type="cds"')).to.equal(1);
+    expect(await relay.metric('upstream_updates_total')).to.be.within(2, 4);
+    const { body } = await relay.get('/metrics');
+    expect(body.match(/^process_cpu_seconds_total.*? /gm)).to.deep.equal([
+      'process_cpu_seconds_total ',
+      'process_cpu_seconds_total{worker="1"} ',
+      'process_cpu_seconds_total{worker="2"} ',
+    ]);
+    expect(relay.stdout.filter((line) => line.startsWith('listening xds'))).to.have.length(1);
+  });
+
+  it('ListClients, Explain, CSDS and rejections are of all workers', async () => {
+    await eventually(async () => expect(await clientsOf(relay)).to.deep.equal([]));
+    await using stack = new AsyncDisposableStack();
+    const clients = fleet(relay, 8, stack);
+    for (const client of clients) await client.gets('cds');
+
+    const listed = await clientsOf(relay);
+    expect(listed.map(({ node }) => node?.id ?? '').toSorted(byText)).to.deep.equal(
+      clients.map((_, index) => `client-${index}`),
+    );
+    expect(new Set(listed.map(({ id }) => id)).size).to.equal(8);
+    expect(new Set(listed.map(workerOf)).size).to.equal(2);
+    for (const { id } of listed) {
+      const { body } = await relay.rpc(`${admin}/Explain`, { type: 'cds', name: 'shop', client: id });
+      const explained = fromJsonString(ExplainResponseSchema, body);
+      expect([explained.matchFound, explained.client?.type, explained.variants.length]).to.deep.equal([
+        true,
+        'cds',
+        1,
+      ]);
+    }
+    const nobody = await relay.rpc(`${admin}/Explain`, { type: 'cds', name: 'shop', client: '1-999' });
+    expect([nobody.status, nobody.body.includes('ListClients')]).to.deep.equal([404, true]);
+    const command = await outcome(
+      distributary(
+        ...['explain', '--type', 'cds', '--name', 'shop'],
+        ...['--client', listed.at(-1)?.id ?? '', '--admin', `http://${relay.admin}`],
+      ),
+    );
+    expect(command.code, command.output).to.equal(0);
+
+    const { body } = await relay.rpc(csds, {});
+    const { config } = fromJsonString(ClientStatusResponseSchema, body, { registry: envoyRegistry() });
+    const ids = nodesOf(config).filter((id) => id.startsWith('client-'));
+    expect(ids).to.deep.equal(clients.map((_, index) => `client-${index}`));
+    expect(config.filter(({ clientScope }) => clientScope === 'upstream')).to.have.length(1);
+
+    for (const [index, client] of clients.entries()) {
+      const { nonce } = await client.gets('cds');
+      const rejection = { responseNonce: nonce, errorDetail: { code: 3, message: 'no such filter' } };
+      if (index % 2 === 0) client.sotw('cds', rejection);
+      else client.delta('cds', rejection);
+    }
+    await eventually(async () => {
+      const { nacks } = await status(relay);
+      expect(nacks.map(({ type, error, clients: count }) => [type, error, count])).to.deep.equal([
+        ['cds', 'no such filter', 8],
+      ]);
+    });
+  });
+
+  it('a reloaded configuration holds in all workers', async () => {
+    await using stack = new AsyncDisposableStack();
+    const clients = fleet(relay, 8, stack).filter((_, index) => index % 2 === 1);
+    for (const client of clients) await client.gets('cds');
+    const rules = [{ types: ['cds'], names: ['shop'], allow: false }, { allow: true }];
+    relay.configure({ upstreams: [files.upstream], workers: 2, xds: { authorization: { rules } } });
+    for (const client of clients) {
+      const { removed } = await client.gets('cds', 2);
+      expect(removed).to.deep.equal(['shop']);
+    }
+    expect(await relay.metric('config_reloads_total', 'accepted')).to.equal(1);
+  });
+});
+
+describe('limits.max_streams, with workers: 2', function () {
+  this.timeout(60_000);
+  let files: ResourceFiles;
+  let relay: RelayProcess;
+
+  before(async () => {
+    files = new ResourceFiles();
+    files.write('cds', new Map([['shop', '1']]));
+    relay = await RelayProcess.start({
+      upstreams: [files.upstream],
+      workers: 2,
+      limits: { max_streams: 5 },
+    });
+  });
+
+  beforeEach(() =>
+    eventually(async () => expect(await relay.metric('downstream_streams')).not.to.be.greaterThan(0)),
+  );
+
+  after(async () => {
+    await relay?.[Symbol.asyncDispose]();
+    files?.[Symbol.dispose]();
+  });
+
+  it('holds when streams open on all workers at the same time', async () => {
+    const refused = async () => (await relay.metric('downstream_rejected_total', 'reason="streams"')) || 0;
+    const before = await refused();
+    await using stack = new AsyncDisposableStack();
+    const clients = fleet(relay, 8, stack);
+    await eventually(() => {
+      const ended = clients.filter(({ status }) => status !== undefined);
+      expect(ended.map(({ status }) => status?.code)).to.deep.equal([8, 8, 8]);
+    });
+    expect(await relay.metric('downstream_streams')).to.equal(5);
+    expect((await refused()) - before).to.equal(3);
+    const kept = clients.filter(({ status }) => status === undefined);
+    await Promise.all(kept.map((client) => client.gets('cds')));
+  });
+
+  it('counts over all workers', async () => {
+    await using stack = new AsyncDisposableStack();
+    const taken: XdsClient[] = [];
+    for (let opened = 0; opened < 5; opened++) {
+      const [client] = fleet(relay, 1, stack);
+      if (client === undefined) throw new Error('no client');
+      await client.gets('cds');
+      taken.push(client);
+    }
+    for (let refused = 0; refused < 2; refused++) {
+      const [client] = fleet(relay, 1, stack);
+      expect((await client?.ends())?.code).to.equal(8);
+    }
+    await taken[0]?.[Symbol.asyncDispose]();
+    await eventually(async () => {
+      const [client] = fleet(relay, 1, stack);
+      await client?.gets('cds');
+    });
+    expect(await relay.metric('downstream_rejected_total', 'reason="streams"')).to.be.at.least(2);
+  });
+});
+
+describe('workers: 2, and an upstream that cannot be reached', function () {
+  this.timeout(60_000);
+  let files: ResourceFiles;
+  let relay: RelayProcess;
+
+  before(async () => {
+    files = new ResourceFiles();
+    files.write('cds', new Map([['shop', '1']]));
+    const dead = upstream('127.0.0.1:1', 'DELTA', { backoff: { initial: '10ms', max: '50ms' } });
+    relay = await RelayProcess.start({
+      upstreams: [{ ...files.upstream, types: ['cds'] }, dead],
+      workers: 2,
+    });
+  });
+
+  after(async () => {
+    await relay?.[Symbol.asyncDispose]();
+    files?.[Symbol.dispose]();
+  });
+
+  it('§8 a cold cache without an upstream: streams fail UNAVAILABLE; what is not asked of it goes on', async () => {
+    await using cold = new XdsClient(relay.xds, 'delta');
+    cold.subscribe('lds');
+    const { code, details } = await cold.ends();
+    expect([code, details]).to.deep.equal([
+      14,
+      'no control plane can be reached, and nothing that this stream asks for is cached',
+    ]);
+    await using warm = new XdsClient(relay.xds, 'delta');
+    warm.subscribe('cds');
+    expect(deltaNames(await warm.gets('cds'))).to.deep.equal(['shop']);
+    await always(() => {
+      expect(warm.status).to.equal(undefined);
+    }, 2000);
+  });
+
+  it('health follows the readiness of the whole relay, whichever worker is asked', async () => {
+    await using ready = await RelayProcess.start({
+      upstreams: [{ ...files.upstream, types: ['cds'] }],
+      workers: 2,
+    });
+    await eventually(async () => {
+      for (let asked = 0; asked < 4; asked++) expect(await isServing(ready.xds)).to.equal(true);
+    });
+    for (let asked = 0; asked < 4; asked++) expect(await isServing(relay.xds)).to.equal(false);
+    expect((await relay.get('/ready')).status).to.equal(503);
   });
 });
 
