@@ -13,7 +13,7 @@ const startsWorkers = join(root, 'src/workers/worker-process.ts');
 
 /**
  * Imports the compiled relay. Node's own compile cache has only what is compiled before a module runs, here a quarter:
- * V8 makes the rest anew in each process, in a third of its CPU.
+ * V8 makes the rest anew in each process.
  */
 const load = `import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
@@ -47,8 +47,8 @@ const inPlace: Plugin = {
 };
 
 /**
- * The relay as one script that V8 has compiled already: some hundred relays and workers of the tests start from it, in a
- * half of the CPU that their two hundred files take. The path of its command.
+ * The relay as one script that V8 has compiled already: some hundred relays and workers of the tests start from it, in six
+ * tenths of the CPU that their two hundred files take. The path of its command.
  */
 export async function bundleRelay(): Promise<string> {
   rmSync(out, { recursive: true, force: true });
