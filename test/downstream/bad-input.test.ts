@@ -2,6 +2,7 @@ import { create, toBinary } from '@bufbuild/protobuf';
 import { expect } from 'chai';
 import { NodeSchema } from '../../src/gen/envoy/config/core/v3/base_pb.ts';
 import { DiscoveryRequestSchema } from '../../src/gen/envoy/service/discovery/v3/discovery_pb.ts';
+import { cpuSeconds } from '../support/cpu.ts';
 import {
   contentOf,
   InMemoryRelay,
@@ -153,9 +154,9 @@ describe('bad input', () => {
       relay.says({ type: type('eds'), holder: namedHolder, puts, resolved: [] });
       const response = client.one();
       expect(response.resources).to.have.length(100_000);
-      const started = performance.now();
+      const before = cpuSeconds();
       for (let count = 0; count < 10; count++) client.ack('eds', response, names);
-      expect(performance.now() - started).to.be.lessThan(10_000);
+      expect(cpuSeconds() - before).to.be.lessThan(10);
       expect(client.received()).to.deep.equal([]);
       untouched();
     });

@@ -6,8 +6,10 @@ import { expect } from 'chai';
 import fc from 'fast-check';
 import { z } from 'zod';
 import { knownTypes } from '../../src/model/types.ts';
+import { eventually } from './support/eventually.ts';
 import { ResourceFiles } from './support/files.ts';
 import { RelayProcess } from './support/relay.ts';
+import { checkCurrent } from './support/relay-state.ts';
 
 const body = z.looseObject({
   versionInfo: z.string(),
@@ -41,6 +43,8 @@ describe('REST-JSON', function () {
     );
     files.write('eds', new Map([['shop', '1']]));
     relay = await RelayProcess.start({ upstreams: [files.upstream], rest: {} });
+    // A poll that comes before the files were read may end with 503.
+    await eventually(() => checkCurrent(relay));
   });
 
   after(async () => {

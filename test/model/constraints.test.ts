@@ -4,6 +4,7 @@ import * as fc from 'fast-check';
 import { DynamicParameterConstraintsSchema } from '../../src/gen/envoy/service/discovery/v3/discovery_pb.ts';
 import { parseConstraints, stampConstraints, UNCONSTRAINED } from '../../src/model/constraints.ts';
 import { internParameters } from '../../src/model/parameters.ts';
+import { cpuSeconds } from '../support/cpu.ts';
 import {
   and,
   encode,
@@ -118,11 +119,11 @@ describe('constraints: matching', () => {
   it('is fast enough to be called for every view: 200,000 matches take well below a second', () => {
     const constraints = parse(and(equal('env', 'prod'), or(equal('v', '1'), not(exists('v')))));
     const parameters = given({ env: 'prod', region: 'eu' });
-    const start = performance.now();
+    const before = cpuSeconds();
     let found = 0;
     for (let i = 0; i < 200_000; i++) if (constraints.matches(parameters)) found++;
     expect(found).to.equal(200_000);
-    expect(performance.now() - start).to.be.below(1000);
+    expect(cpuSeconds() - before).to.be.below(1);
   });
 });
 

@@ -50,14 +50,16 @@ async function runOne(job: Job): Promise<void> {
   const outcome = await runJob(job);
   outcomes.push(outcome);
   done += job.files.length;
-  const { passed, failed, skipped, retried, seconds } = outcome;
+  const { passed, failed, skipped, retried, seconds, cpuSeconds } = outcome;
   const rest = [
     failed > 0 ? `${failed} FAILED` : '',
     skipped.length > 0 ? `${skipped.length} skipped` : '',
     retried.length > 0 ? `${retried.length} tried again` : '',
   ].filter((text) => text !== '');
+  const cpu = cpuSeconds === undefined ? '' : `, ${cpuSeconds.toFixed(0)} s of CPU`;
+  const took = `${seconds.toFixed(0)} s${cpu}`;
   const counts = [`${passed} passed`, ...rest].join(', ');
-  console.log(`[${done}/${files} ${clock()}] ${job.name}: ${counts} (${seconds.toFixed(0)} s)`);
+  console.log(`[${done}/${files} ${clock()}] ${job.name}: ${counts} (${took})`);
   for (const why of retried) console.log(`  tried again: ${why}`);
   if (outcome.failed > 0 || values.verbose === true) console.log(outcome.output);
 }

@@ -13,6 +13,8 @@ export const reportSchema = z.object({
   missing: z.array(z.string()),
   /** Titles of what passed or failed at a second try, and why it did not at the first. */
   retried: z.array(z.string()),
+  /** Of the process and of all that it has started; undefined where the system does not say it. */
+  cpuSeconds: z.number().optional(),
 });
 export type Report = z.infer<typeof reportSchema>;
 

@@ -14,6 +14,8 @@ export interface RetryCost {
   readonly lines: readonly [lost: readonly LogLine[], retrying: readonly LogLine[], back: readonly LogLine[]];
 }
 
+const connected = 'connected to the control plane';
+
 /** Two relays with clients in quiet, the control plane of one of them away. Without `backoff` they wait as they do by default. */
 export async function retryCost(
   seconds: number,
@@ -28,6 +30,10 @@ export async function retryCost(
   using near = new ClientPool(idle.xds);
   using far = new ClientPool(retrying.xds);
   for (const pool of [near, far]) await join(pool);
+  // Its log comes by another way than its answers.
+  await eventually(() => {
+    if (!retrying.logged.some((line) => line.includes(connected))) throw new Error(`no line ${connected}`);
+  });
   const marks = [retrying.log.length];
   goes.kill();
   await eventually(async () => {
