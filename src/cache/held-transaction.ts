@@ -8,6 +8,7 @@ import { type Interest, WILDCARD } from '../model/transaction.ts';
 import { type CachedResource, type CacheEntry, isHeldByWildcard } from './cached-resource.ts';
 import { followTtls, type HeldName, type HeldType } from './held-type.ts';
 import type { Interests } from './interests.ts';
+import { sameVariantContent } from './same-content.ts';
 import { sameVariants, type VariantsOf, variantsOf } from './variants-of.ts';
 
 interface HeldTransactionOptions {
@@ -131,12 +132,24 @@ export class HeldTransaction {
       const held = names.get(name);
       if (held === undefined || held.masked !== undefined) {
         if (before !== undefined) left.push(name);
-      } else if (before === undefined || !sameVariants(before, variantsOf(this.#type.liveResource(name)))) {
+      } else if (before === undefined || !sameVariants(before, this.#waiting(name, before))) {
         held.since = this.#options.now;
         joined.push(name);
       }
     }
     return joined.length + left.length > 0 ? { receivedAt, type, joined, left } : undefined;
+  }
+
+  /**
+   * What upstream has of a name, but for what has come since and does not wait: a client with other parameters changes
+   * nothing for those who have judged the others.
+   */
+  #waiting(name: ResourceName, before: VariantsOf): VariantsOf {
+    const released = this.#type.released.get(name)?.variants;
+    return variantsOf(this.#type.liveResource(name), ({ constraints: { key }, variant }) => {
+      const everybodys = before.has(key) ? undefined : released?.get(key);
+      return everybodys !== undefined && sameVariantContent(everybodys.variant, variant);
+    });
   }
 
   #settle(name: ResourceName, interests: Interests): void {
@@ -145,7 +158,8 @@ export class HeldTransaction {
     const live = this.#type.liveResource(name);
     if (live !== undefined && this.#keptAway.has(name) && !this.#staysAway(name, held, live)) return;
     this.#follow(name, held, live, interests);
-    if (held.masked === 'discarded' && !sameVariants(held.refused ?? new Map(), variantsOf(live))) {
+    const refused = held.refused ?? new Map();
+    if (held.masked === 'discarded' && !sameVariants(refused, this.#waiting(name, refused))) {
       const known = live ?? this.#type.released.get(name);
       if (known !== undefined && this.#options.isFrozen(known)) held.masked = 'frozen';
       else {

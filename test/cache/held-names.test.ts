@@ -168,6 +168,23 @@ describe('held names', () => {
     setting.apply({ puts: [cluster('a', '4', { constraints: test })] });
     expect(setting.both('a', inTest)).to.equal('3 | 4');
   });
+  it('nor is it a change of what waits for others, until it changes itself', () => {
+    const setting = new Setting();
+    setting.want('a', inProd);
+    setting.apply({ puts: [cluster('a', '1', { constraints: prod })] });
+    setting.apply({ puts: [cluster('a', '2', { constraints: prod })] });
+    const before = setting.changes.length;
+    setting.want('a', inTest);
+    setting.apply({ puts: [cluster('a', '3', { constraints: test })] });
+    expect(setting.changes).to.have.length(before);
+    setting.gate.discard();
+    setting.want('a', inSecond);
+    setting.apply({ puts: [cluster('a', '3', { constraints: second })] });
+    expect(setting.pending()).to.equal('a discarded');
+    setting.apply({ puts: [cluster('a', '4', { constraints: test })] });
+    expect(setting.changes.at(-1)?.joined).to.deep.equal(['a']);
+    expect(setting.both('a', inTest)).to.equal('3 | 4');
+  });
   it('parameters that come while a variant waits which is for others too get it, and the others keep theirs', () => {
     const setting = new Setting();
     const inZone = internParameters([
