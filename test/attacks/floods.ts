@@ -1,4 +1,4 @@
-/** Every door at full speed, from one peer: what `fairness.alone.test.ts` has a well-behaved client wait beside. */
+/** Every door at full speed, from one peer: what `fairness.alone.more.ts` has a well-behaved client wait beside. */
 import { once } from 'node:events';
 import type { ClientHttp2Session, ClientHttp2Stream } from 'node:http2';
 import type { Socket } from 'node:net';

@@ -175,7 +175,8 @@ describe('an outage', function () {
     expect(await endpointOf(relay)).to.equal(plane.address);
   });
 
-  it('retrying costs under 1 % of a core, and one line per change of state', async () => {
+  it('retrying costs under 1 % of a core, and one line per change of state', async function () {
+    this.timeout(180_000);
     // By default the wait grows to 30 s.
     const { up, down, lines: parts } = await retryCost(10, 'DELTA', { initial: '0.5s', max: '4s' });
     expect(down - up, 'seconds of CPU in 10 s, beyond those without an outage').to.be.lessThan(0.1);

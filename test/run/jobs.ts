@@ -12,7 +12,7 @@ export interface Job {
   readonly lane: Lane;
 }
 
-/** Files that start processes wait most of the time, so that each of them is a job. Those of another folder are one. */
+/** Files that start processes wait most of the time: side by side. Those of another folder are one job. */
 export const waits = /^test\/(attacks|deploy|docs|e2e|fuzz|observability|simulator|tenants|workers)\//;
 
 /**
@@ -23,18 +23,47 @@ export function jobsOf(extent: 'test' | 'more', parts: readonly string[] = []): 
   const files = globSync(`test/**/*.${extent}.ts`, { cwd: root })
     .filter((file) => parts.length === 0 || parts.some((part) => file.includes(part)))
     .toSorted();
-  const byKey = Map.groupBy(files, (file) => (waits.test(file) || isAlone(file) ? file : folderOf(file)));
-  return [...byKey]
-    .map(([name, of]) => ({
+  const together = files.filter((file) => !isAlone(file));
+  const waiting = together.filter((file) => waits.test(file));
+  const byFolder = Map.groupBy(
+    together.filter((file) => !waits.test(file)),
+    folderOf,
+  );
+  return [
+    ...files.filter(isAlone).map((file) => ({ name: file, files: [file], lane: 'alone' as const })),
+    ...[...byFolder, ...batches(waiting, extent === 'test' ? 3 : 1)].map(([name, of]) => ({
       name,
       files: of,
-      lane: isAlone(name) ? ('alone' as const) : ('side by side' as const),
-    }))
-    .toSorted((a, b) => weight(b) - weight(a));
+      lane: 'side by side' as const,
+    })),
+  ].toSorted((a, b) => weight(b) - weight(a));
+}
+
+/** A process costs half a second of CPU before its first test, so that short neighbours share one. */
+const longestBatch = 16_000;
+
+function batches(
+  files: readonly string[],
+  most: number,
+): readonly (readonly [name: string, files: readonly string[]])[] {
+  const all: string[][] = [];
+  let room = 0;
+  for (const file of files) {
+    const { size } = statSync(join(root, file));
+    if (size > room || all.at(-1)?.length === most) {
+      all.push([]);
+      room = longestBatch;
+    }
+    all.at(-1)?.push(file);
+    room -= size;
+  }
+  return all.map((of) => [of.length === 1 ? `${of[0]}` : `${of[0]} and ${of.length - 1} more`, of]);
 }
 
 const isAlone = (file: string): boolean => file.includes('.alone.');
 const folderOf = (file: string): string => dirname(file).split('/').slice(0, 2).join('/');
+/** What they do stands elsewhere, in tables. */
+const isLong = (file: string): boolean => /^test\/(attacks|fuzz)\//.test(file);
 /** Longer files take longer, as a rule: they come first, so that the end does not wait for one. */
 const weight = ({ files }: Job): number =>
-  files.reduce((sum, file) => sum + statSync(join(root, file)).size, 0);
+  files.reduce((sum, file) => sum + statSync(join(root, file)).size + (isLong(file) ? 10_000 : 0), 0);

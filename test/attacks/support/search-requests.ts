@@ -50,7 +50,7 @@ export interface Step {
   readonly times: number;
 }
 
-/** Longer requests are cut: the largest that the relay takes are tried by largest-messages.test.ts. */
+/** Longer requests are cut: the largest that the relay takes are tried by largest-messages.more.ts. */
 const longest = 128 * 1024;
 const mostTimes = 64;
 const mostSteps = 4;
