@@ -33,6 +33,9 @@ const clusterPrefix = reference('cds', '');
 /** How long changed routes wait for the client to take changed clusters, in milliseconds. */
 const longestWarmingMs = 1000;
 
+/** How long a client that comes back takes to ask for its other types on ADS, in milliseconds. */
+const longestReturnMs = 1000;
+
 /** The stream whose types are sent in order. */
 export interface OrderedStream {
   /** In the order in which types are sent on ADS (protocol §8). */
@@ -103,7 +106,8 @@ export class SendOrder {
     if (routing.has(type.info.url)) this.#tellOverdue(type);
     const { types } = this.#stream;
     if (type.info.url !== clusters || response.changed.length === 0) return;
-    if (this.#stream.conversation.hasClustersOnly) return; // nothing routes to them
+    // Nothing routes to them. A client that comes back may not have asked for its routes yet.
+    if (this.#stream.conversation.hasClustersOnly && type.subscription?.resumed !== true) return;
     const { edsToResend, warming, needed } = consequencesOf(response);
     types.find(({ info }) => info.url === endpoints)?.resend(edsToResend);
     const { conversation } = this.#stream;
@@ -180,9 +184,16 @@ export class SendOrder {
     const overdue: string[] = [];
     const now = this.#clock.now();
     const sent = this.#stream.send(type, (removed) => {
+      const since = removed.since ?? now;
+      const until = since + grace;
+      // Each stream of a single type comes back by itself.
+      const asksUntil = conversation.participants.size > 0 ? until : Math.min(until, since + longestReturnMs);
+      if (isFromEarlierStream(removed) && asksUntil > now) {
+        this.#wakeAt(asksUntil);
+        return true;
+      }
       if (!by.some((short) => conversation.of(short).some((other) => mayReferTo(other, type, removed))))
         return false;
-      const until = (removed.since ?? now) + grace;
       if (until > now) this.#wakeAt(until);
       else overdue.push(removed.variant.name);
       return until > now;
@@ -244,17 +255,23 @@ export class SendOrder {
 }
 
 /** What the client has of another type refers to this, or may: it has not taken and accepted what it has now. */
-function mayReferTo({ subscription }: TypeStream, type: TypeStream, { variant, spelling }: Removed): boolean {
+function mayReferTo({ subscription }: TypeStream, type: TypeStream, removed: Removed): boolean {
   if (subscription === undefined) return false;
+  const { variant, spelling } = removed;
   const { responses } = subscription;
   if (subscription.due || responses.awaitsAnswer || responses.state === 'ERROR') return true;
-  if (subscription.pending && subscription.responded) return true;
+  if (subscription.pending && subscription.hasState) return true;
+  // Of what is deferred with it nothing but names is known.
+  if (isFromEarlierStream(removed) && subscription.hasDeferredRemovals) return true;
   const { short } = type.info;
   return (
     subscription.refersTo(reference(short, variant.name)) ||
     (spelling !== variant.name && subscription.refersTo(reference(short, spelling)))
   );
 }
+
+/** The client said that it has it: its body is not known. */
+const isFromEarlierStream = ({ variant }: Removed): boolean => variant.payload === undefined;
 
 function dueIn(types: readonly TypeStream[]): number {
   let count = 0;

@@ -195,6 +195,8 @@ export interface Subscription {
   encoding: Encoding;
   /** Something was sent for this type on this stream. */
   readonly responded: boolean;
+  /** The client says that it has something from an earlier stream. */
+  readonly resumed: boolean;
   /** The client has something of this type: from this stream, or as it says from an earlier one. */
   readonly hasState: boolean;
   readonly responses: SentState;

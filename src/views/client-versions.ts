@@ -1,8 +1,13 @@
+import { resourceName } from '../model/brand.ts';
 import { isVariant } from '../model/catalog.ts';
+import { NO_PARAMETERS } from '../model/parameters.ts';
+import { itemId } from '../model/selection.ts';
 import { WILDCARD } from '../model/transaction.ts';
 import { canonicalName } from '../model/xdstp.ts';
+import type { RetainedResource } from './frame.ts';
 import type { View } from './view.ts';
 import { viewDigest } from './view-digest.ts';
+import { withoutBody } from './without-body.ts';
 
 /**
  * Names from initial_resource_versions that were removed while the client was away: a wildcard or glob of the view
@@ -21,6 +26,23 @@ function collects(view: View, name: string): boolean {
   if (selection.hasCollectionSelector(WILDCARD)) return true;
   const canonical = canonicalName(name, type);
   return canonical.ok && selection.collectionsOver(canonical.value).length > 0;
+}
+
+/** A resource that a client has from an earlier stream and that is gone. Its body is not known. */
+export function goneWhileAway({ type, head, items }: View, spelling: string): RetainedResource {
+  const id = itemId(false, NO_PARAMETERS, spelling);
+  const canonical = canonicalName(spelling, type);
+  const name = canonical.ok ? canonical.value : resourceName(spelling);
+  const item = items.get(id) ?? {
+    id,
+    name,
+    spelling,
+    locator: false,
+    parameters: NO_PARAMETERS,
+    named: false,
+    last: { revision: head, value: 'absent', older: undefined },
+  };
+  return { item, variant: withoutBody(type, name) };
 }
 
 /** Whether a SotW client's version (CONTENT) says that it has exactly this, and nothing with a time to live (§3.10). */

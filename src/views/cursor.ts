@@ -17,7 +17,6 @@ import {
   type Subscription,
 } from '../model/subscription.ts';
 import { WILDCARD } from '../model/transaction.ts';
-import { referencesOf } from '../wire/references.ts';
 import type { Change } from './change.ts';
 import { changesSince } from './changes-since.ts';
 import {
@@ -37,6 +36,7 @@ import type { CompositionInput } from './response-content.ts';
 import type { SentItems, SentResponses } from './sent-responses.ts';
 import type { View } from './view.ts';
 import type { ViewPool } from './view-pool.ts';
+import { referencesOfAll } from './view-references.ts';
 import type { ViewSubscriber } from './view-subscriber.ts';
 
 const none: ReadonlySet<string> = new Set();
@@ -52,8 +52,7 @@ export abstract class Cursor implements Subscription, ViewSubscriber, SentItems 
   protected view: View;
   /** What the client was last sent: the revision of a view. Undefined: nothing was sent yet. */
   protected position: CursorPosition | undefined;
-  /** The client says that it has something from an earlier stream. */
-  protected resumed = false;
+  resumed = false;
   protected deferredRemovals: ReadonlyMap<string, RetainedResource> | undefined;
   readonly #nackRetries = new NackRetries();
   /** A wildcard or glob was added: its first response is sent even if it is empty. */
@@ -121,17 +120,15 @@ export abstract class Cursor implements Subscription, ViewSubscriber, SentItems 
 
   refersTo(reference: Reference): boolean {
     if (this.view.references.atHead.has(reference)) return true;
-    const deferred = this.deferredRemovals?.values();
-    return deferred?.some(({ variant }) => referencesOf(variant).has(reference)) === true;
+    return this.deferredRemovals !== undefined && referencesOfAll(this.deferredRemovals).has(reference);
   }
 
   newReferences(): References {
     const { view, position } = this;
     if (position?.view === view) return view.references.since(position.revision);
     // What it led to on an earlier stream is not known.
-    return position === undefined
-      ? new Set()
-      : view.references.atHead.difference(position.view.references.atHead);
+    if (position === undefined) return this.resumed ? view.references.atHead : new Set();
+    return view.references.atHead.difference(position.view.references.atHead);
   }
 
   has(name: string): boolean {

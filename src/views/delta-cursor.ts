@@ -1,7 +1,6 @@
 import type { Access } from '../model/access.ts';
 import { isVariant } from '../model/catalog.ts';
-import { NO_PARAMETERS } from '../model/parameters.ts';
-import { entryId, itemId, type Selection, type SelectionEntry } from '../model/selection.ts';
+import { entryId, type Selection, type SelectionEntry } from '../model/selection.ts';
 import type { Defers, EarlierState, Encoding, Subscriber } from '../model/subscription.ts';
 import type { Change } from './change.ts';
 import {
@@ -13,10 +12,10 @@ import {
   unknownAgainIn,
   unresolvedIn,
 } from './client-resources.ts';
-import { removedWhileAway } from './client-versions.ts';
+import { goneWhileAway, removedWhileAway } from './client-versions.ts';
 import { composeDelta } from './compose-delta.ts';
 import { Cursor } from './cursor.ts';
-import type { Composed, Frame } from './frame.ts';
+import type { Composed, Frame, RetainedResource } from './frame.ts';
 import type { Item } from './item.ts';
 import { RequiredAnswers } from './required-answers.ts';
 import type { CompositionInput, NamedRemoval } from './response-content.ts';
@@ -181,11 +180,15 @@ export class DeltaCursor extends Cursor {
     input: CompositionInput,
     resources: ClientResources | undefined,
   ): CompositionInput {
-    if (this.#clientVersions !== undefined) {
-      for (const { spelling, last } of this.view.items.values())
-        if (last.value !== 'unknown') this.#clientVersions.delete(spelling);
+    const own = super.ownInput(input, resources);
+    const gone = new Map<string, RetainedResource>();
+    for (const name of this.#goneWhileAway()) {
+      const retained = goneWhileAway(this.view, name);
+      if (!isVariant(this.lastSent(retained.item.id))) gone.set(retained.item.id, retained);
     }
-    return { ...super.ownInput(input, resources), mustRemove: this.#mustRemove() };
+    const before = own.deferredRemovals ?? none;
+    const deferredRemovals = gone.size === 0 ? own.deferredRemovals : new Map([...gone, ...before]);
+    return { ...own, deferredRemovals, mustRemove: this.#mustRemove() };
   }
 
   protected override changeOf(item: Item, resources: ClientResources | undefined): Change {
@@ -214,25 +217,27 @@ export class DeltaCursor extends Cursor {
   }
 
   #mustRemove(): readonly NamedRemoval[] {
-    const removals = this.#removedWhileAway().map((name) => ({
-      id: itemId(false, NO_PARAMETERS, name),
-      name,
-      locator: false,
-    }));
+    const removals: NamedRemoval[] = [];
     for (const [id, selected] of this.#requiredAnswers.absentIn(this.view)) {
       removals.push({ id, name: selected.spelling, locator: selected.locator });
     }
     return removals;
   }
 
-  /** What the client had, what a resolved wildcard covers, and what is not there (protocol §4.1). */
-  #removedWhileAway(): readonly string[] {
+  /** What the client had, what it names or a resolved wildcard covers, and what is not there (protocol §4.1). */
+  #goneWhileAway(): readonly string[] {
     const { view } = this;
-    if (this.#clientVersions === undefined || !view.collectionsResolved) return none;
+    if (this.#clientVersions === undefined) return none;
+    const gone: string[] = [];
+    for (const { spelling, locator, last } of view.items.values()) {
+      if (last.value === 'unknown' || !this.#clientVersions.delete(spelling)) continue;
+      if (last.value === 'absent' && !locator) gone.push(spelling);
+    }
+    if (!view.collectionsResolved) return gone;
     const removed = removedWhileAway(view, this.#clientVersions.keys());
     if (view.unresolvedNames.size === 0) this.#clientVersions = undefined;
     for (const name of removed) this.#clientVersions?.delete(name);
-    return removed;
+    return [...gone, ...removed];
   }
 
   #stillUnresolved(): ClientResources | undefined {

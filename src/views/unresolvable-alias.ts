@@ -1,8 +1,8 @@
-import { resourceName, revision } from '../model/brand.ts';
-import { UNCONSTRAINED } from '../model/constraints.ts';
+import { resourceName } from '../model/brand.ts';
 import type { OutgoingResource } from '../wire/responses.ts';
 import type { Item } from './item.ts';
 import type { View } from './view.ts';
+import { withoutBody } from './without-body.ts';
 
 /**
  * What a VHDS client gets for a name that does not exist. Envoy holds a request until a resource with this alias comes,
@@ -10,22 +10,7 @@ import type { View } from './view.ts';
  */
 export function unresolvableAlias({ type }: View, { spelling }: Item): OutgoingResource {
   return {
-    variant: {
-      type,
-      name: resourceName(spelling),
-      constraints: UNCONSTRAINED,
-      version: '',
-      deltaVersion: '',
-      payload: undefined,
-      aliases: [spelling],
-      ttl: undefined,
-      doNotCache: false,
-      metadata: undefined,
-      responseVersion: '',
-      upstream: '',
-      cachedSince: 0,
-      revision: revision(0),
-    },
+    variant: withoutBody(type, resourceName(spelling), [spelling]),
     name: spelling,
     constrained: false,
     wrapped: false,

@@ -10,6 +10,18 @@ interface Changing {
   changedSince(revision: number): Iterable<Item>;
 }
 
+const deferred = new WeakMap<ReadonlyMap<string, RetainedResource>, References>();
+
+/** What deferred removals refer to, read once: each removal of another type asks. */
+export function referencesOfAll(removals: ReadonlyMap<string, RetainedResource>): References {
+  const known = deferred.get(removals);
+  if (known !== undefined) return known;
+  const all = new Set<Reference>();
+  for (const { variant } of removals.values()) for (const one of referencesOf(variant)) all.add(one);
+  deferred.set(removals, all);
+  return all;
+}
+
 /**
  * What the resources of a view refer to, and what was removed from it: made once for all clients at the same position,
  * when one of them asks.

@@ -255,6 +255,113 @@ describe('what a client still refers to, on streams of single types', () => {
   });
 });
 
+describe('what a client still refers to that was away (delta)', () => {
+  /** It comes back with cluster x and the route r to it, and hears of cluster y. */
+  function back(lab: InMemoryRelay): {
+    raw: DeltaClient;
+    client: Accepting;
+    versions: Record<string, string>;
+  } {
+    const first = lab.delta();
+    first.send('cds');
+    first.send('rds', { resourceNamesSubscribe: ['r'] });
+    clusters(lab, 'x');
+    route(lab, 'x');
+    const versions: Record<string, string> = {};
+    for (const { resources: all } of first.received())
+      for (const { name, version } of all) versions[name] = version;
+    first.disconnect();
+    clusters(lab, 'y');
+    const raw = lab.delta();
+    const client = accepting(raw, {});
+    raw.send('cds', { initialResourceVersions: { x: versions['x'] ?? '' } });
+    return { raw, client, versions };
+  }
+  const r = (versions: Record<string, string>): object => ({
+    resourceNamesSubscribe: ['r'],
+    initialResourceVersions: { r: versions['r'] },
+  });
+
+  it('§8.6 a cluster that was removed meanwhile stays until the client has accepted other routes', () => {
+    const lab = makeLab();
+    const { raw, client, versions } = back(lab);
+    expect(client.heard()).to.deep.equal(['cds y']);
+    raw.send('rds', r(versions));
+    client.accept();
+    lab.clock.advance(1000);
+    expect(client.told()).to.deep.equal([]);
+    route(lab, 'y');
+    expect(client.told()).to.deep.equal(['rds r', 'cds -x']);
+  });
+
+  it('§8.6 routes that changed meanwhile go before it', () => {
+    const lab = makeLab();
+    const { raw, client, versions } = back(lab);
+    route(lab, 'y');
+    raw.send('rds', r(versions));
+    expect(client.told()).to.deep.equal(['cds y', 'rds r']);
+    lab.clock.advance(1000);
+    expect(client.told()).to.deep.equal(['cds -x']);
+  });
+
+  it('§8.6 a client of clusters alone keeps it for a second', () => {
+    const lab = makeLab();
+    const { client } = back(lab);
+    expect(client.told()).to.deep.equal(['cds y']);
+    lab.clock.advance(999);
+    expect(client.told()).to.deep.equal([]);
+    lab.clock.advance(1);
+    expect(client.told()).to.deep.equal(['cds -x']);
+  });
+
+  it('§8.6 after removal_grace it goes, and that is told', () => {
+    const lab = makeLab();
+    const { raw, client, versions } = back(lab);
+    raw.send('rds', r(versions));
+    client.told();
+    lab.clock.advance(grace - 1);
+    expect(client.told()).to.deep.equal([]);
+    lab.clock.advance(1);
+    expect(client.told()).to.deep.equal(['cds -x']);
+    expect(lab.events).to.include('overdue cds removal x');
+  });
+
+  it('§8.6 endpoints that it names stay with their cluster', () => {
+    const lab = makeLab();
+    const { raw, client, versions } = back(lab);
+    lab.delta().send('eds', { resourceNamesSubscribe: ['x'] });
+    gone(lab, 'eds', 'x');
+    raw.send('eds', { resourceNamesSubscribe: ['x'], initialResourceVersions: { x: '1' } });
+    raw.send('rds', r(versions));
+    expect(client.told()).to.deep.equal(['cds y']);
+    lab.clock.advance(1000);
+    expect(client.told()).to.deep.equal([]);
+    route(lab, 'y');
+    expect(client.told()).to.deep.equal(['rds r', 'cds -x', 'eds -x']);
+  });
+
+  it('§8.7 routes that changed meanwhile wait for clusters that have not come', () => {
+    const lab = makeLab();
+    const { raw, client, versions } = back(lab);
+    client.told();
+    route(lab, 'z');
+    raw.send('rds', r(versions));
+    expect(client.told()).to.deep.equal([]);
+    clusters(lab, 'y', 'z');
+    expect(client.told()).to.deep.equal(['cds z', 'rds r']);
+  });
+
+  it('§8.6 what comes back is not removed', () => {
+    const lab = makeLab();
+    const { client } = back(lab);
+    client.told();
+    clusters(lab, 'x', 'y');
+    expect(client.told()).to.deep.equal(['cds x']);
+    lab.clock.advance(2 * grace);
+    expect(client.told()).to.deep.equal([]);
+  });
+});
+
 describe('what a client still refers to, of other types', () => {
   it('§8.6 endpoints stay with their cluster, and secrets too (delta)', () => {
     const lab = makeLab();

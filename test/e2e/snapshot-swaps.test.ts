@@ -16,6 +16,7 @@ const ways: readonly Way[] = [
   { transport: 'ads-delta', protocol: 'DELTA', ordered: false, relays: [{ workers: 2 }], named: 'workers' },
   { transport: 'ads-sotw', protocol: 'DELTA', ordered: true, relays: [{}, {}], named: 'two tiers' },
   { transport: 'ads-delta', protocol: 'DELTA', ordered: false, restart: true, named: 'a restart' },
+  { transport: 'ads-delta', protocol: 'DELTA', ordered: false, away: true, named: 'while away' },
 ];
 /** More of them by hand, and at go-control-plane directly. */
 const swaps = Number(process.env['SWAPS'] ?? 15);

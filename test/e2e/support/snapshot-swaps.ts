@@ -21,6 +21,8 @@ export interface SnapshotSwaps {
   readonly relays?: readonly object[];
   /** The relay ends and comes back after half of the swaps. */
   readonly restart?: boolean;
+  /** It does at each, and the swap happens while it is away. */
+  readonly away?: boolean;
 }
 
 export interface SnapshotSwapsOutcome {
@@ -59,7 +61,7 @@ function snapshot(setting: Setting, transport: Transport, version: number, ca: s
 
 /** A SnapshotCache replaces all of them in one snapshot, again and again, under 200 requests a second. */
 export async function swapSnapshots(setting: Setting, options: SnapshotSwaps): Promise<SnapshotSwapsOutcome> {
-  const { transport, ordered, protocol, swaps, relays = [{}], restart = false } = options;
+  const { transport, ordered, protocol, swaps, relays = [{}], restart = false, away = false } = options;
   await using stack = new AsyncDisposableStack();
   const files = stack.use(temporaryDirectory());
   const { certificate } = issueCertificate({ name: 'ca', authority: true });
@@ -73,7 +75,12 @@ export async function swapSnapshots(setting: Setting, options: SnapshotSwaps): P
   const start = async (above: string, index: number, more: object, address = '127.0.0.1:0') => {
     const cache = { persistence: { path: join(files.path, String(index)) } };
     const upstreams = [upstream(above, protocol ?? 'DELTA')];
-    return RelayProcess.start({ upstreams, xds: { address }, ...(restart ? { cache } : {}), ...more });
+    return RelayProcess.start({
+      upstreams,
+      xds: { address },
+      ...(restart || away ? { cache } : {}),
+      ...more,
+    });
   };
   const running: { relay: RelayProcess; readonly above: string; readonly more: object }[] = [];
   stack.defer(async () => {
@@ -99,7 +106,11 @@ export async function swapSnapshots(setting: Setting, options: SnapshotSwaps): P
       });
       await sleep(500); // until it has asked for everything
     }
+    if (away) for (const { relay } of running) await relay.stop();
     await set(version);
+    if (away)
+      for (const [index, one] of running.entries())
+        one.relay = await start(one.above, index, one.more, one.relay.xds);
     await arrives(requests, version % 2 === 1 ? '200 one' : '200 two');
     await sleep(100);
   }
