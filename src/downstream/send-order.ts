@@ -33,8 +33,11 @@ const clusterPrefix = reference('cds', '');
 /** How long changed routes wait for the client to take changed clusters, in milliseconds. */
 const longestWarmingMs = 1000;
 
-/** How long a client that comes back takes to ask for its other types on ADS, in milliseconds. */
-const longestReturnMs = 1000;
+/**
+ * A client that comes back on ADS asks for all of its types. The first answer waits so long for a type that may refer to
+ * what was removed meanwhile. If one comes, removals wait so long for the others. In milliseconds.
+ */
+const returnMs = { first: 50, others: 1000 };
 
 /** The stream whose types are sent in order. */
 export interface OrderedStream {
@@ -61,6 +64,8 @@ export class SendOrder {
   /** Changed routes that lead to clusters that have not come yet wait until then. */
   readonly #missingUntil = new Map<TypeStream, { readonly at: number; readonly names: readonly string[] }>();
   #routesWait = false;
+  /** When the client came back, with something that others may refer to. */
+  #returnedAt: number | undefined;
   #timer: { readonly at: number; readonly timer: Timer } | undefined;
 
   constructor(stream: OrderedStream, clock: Clock) {
@@ -84,7 +89,7 @@ export class SendOrder {
     let due: number | undefined;
     for (const type of types) {
       if (type.subscription?.pending !== true) continue;
-      if (this.#waitsForClusters(type)) {
+      if (this.#waitsForOthers(type) || this.#waitsForClusters(type)) {
         waiting = true;
         continue;
       }
@@ -184,22 +189,40 @@ export class SendOrder {
     const overdue: string[] = [];
     const now = this.#clock.now();
     const sent = this.#stream.send(type, (removed) => {
-      const since = removed.since ?? now;
-      const until = since + grace;
-      // Each stream of a single type comes back by itself.
-      const asksUntil = conversation.participants.size > 0 ? until : Math.min(until, since + longestReturnMs);
-      if (isFromEarlierStream(removed) && asksUntil > now) {
-        this.#wakeAt(asksUntil);
+      const until = (removed.since ?? now) + grace;
+      const others = by.flatMap((short) => conversation.of(short));
+      const isBackUntil = others.length > 0 && isFromEarlierStream(removed) ? this.#isBackUntil(now) : now;
+      if (isBackUntil > now) {
+        this.#wakeAt(isBackUntil);
         return true;
       }
-      if (!by.some((short) => conversation.of(short).some((other) => mayReferTo(other, type, removed))))
-        return false;
+      if (!others.some((other) => mayReferTo(other, type, removed))) return false;
       if (until > now) this.#wakeAt(until);
       else overdue.push(removed.variant.name);
       return until > now;
     });
     if (sent && overdue.length > 0) this.#stream.overdue(type, 'removal', overdue);
     return sent;
+  }
+
+  /** Streams of single types come back one by one: nobody knows when the last one has. */
+  #isBackUntil(now: number): number {
+    if (this.#stream.conversation.participants.size > 0) return now;
+    return (this.#returnedAt ?? now) + Math.min(returnMs.others, this.#stream.removalGraceMilliseconds);
+  }
+
+  /** What a client that comes back has may be removed at once, unless it has types that refer to it. */
+  #waitsForOthers({ info, subscription }: TypeStream): boolean {
+    const by = referring.get(info.short);
+    if (subscription?.resumed !== true || subscription.responded || by === undefined) return false;
+    const { conversation, isRelay, removalGraceMilliseconds } = this.#stream;
+    if (isRelay || removalGraceMilliseconds === 0 || conversation.participants.size > 0) return false;
+    const now = this.#clock.now();
+    this.#returnedAt ??= now;
+    if (by.some((short) => conversation.of(short).length > 0)) return false;
+    const until = this.#returnedAt + returnMs.first;
+    if (until > now) this.#wakeAt(until);
+    return until > now;
   }
 
   /**

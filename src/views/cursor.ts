@@ -126,9 +126,9 @@ export abstract class Cursor implements Subscription, ViewSubscriber, SentItems 
   newReferences(): References {
     const { view, position } = this;
     if (position?.view === view) return view.references.since(position.revision);
-    // What it led to on an earlier stream is not known.
-    if (position === undefined) return this.resumed ? view.references.atHead : new Set();
-    return view.references.atHead.difference(position.view.references.atHead);
+    if (position !== undefined) return view.references.atHead.difference(position.view.references.atHead);
+    // What it led to on an earlier stream is not known. Only in delta it is sent again because it has changed.
+    return this.resumed && this.encoding.protocol === 'delta' ? view.references.atHead : new Set();
   }
 
   has(name: string): boolean {

@@ -25,6 +25,9 @@ import type { ViewPool } from './view-pool.ts';
 import { toldAtHead, WithheldAbsences } from './withheld-absences.ts';
 
 const none: readonly never[] = [];
+/** What a client says that it has, and is gone, is kept until it may go: so many of them, of so many bytes each. */
+const mostGone = 1000;
+const bytesPerGone = 600;
 
 /** The cursor of a delta client. */
 export class DeltaCursor extends Cursor {
@@ -35,6 +38,8 @@ export class DeltaCursor extends Cursor {
   /** initial_resource_versions that no response has covered yet (protocol §4.1). */
   #clientVersions: Map<string, string> | undefined;
   #waitForAll = false;
+  /** Bytes that its peer pays for what is gone. */
+  #goneBytes = 0;
   /** At the position. Made when it is needed. */
   #withheld: WithheldAbsences | undefined;
 
@@ -145,9 +150,25 @@ export class DeltaCursor extends Cursor {
     this.#requiredAnswers.dropAnswered(this.view);
     const told = this.#toldAbsences();
     super.advance();
+    this.#payForGone();
     this.#withheld = undefined;
     if (this.position !== undefined && this.position.absent !== told) this.position.absent = told;
     if (this.#clientVersions !== undefined) this.markBehind(true);
+  }
+
+  override close(): void {
+    this.deferredRemovals = undefined;
+    this.#payForGone();
+    super.close();
+  }
+
+  #payForGone(): void {
+    if (this.deferredRemovals === undefined && this.#goneBytes === 0) return;
+    let bytes = 0;
+    for (const { variant } of this.deferredRemovals?.values() ?? none)
+      if (variant.payload === undefined) bytes += bytesPerGone;
+    this.payer?.keeps(bytes - this.#goneBytes);
+    this.#goneBytes = bytes;
   }
 
   protected override onlyDeferredRemovals(): boolean {
@@ -186,9 +207,13 @@ export class DeltaCursor extends Cursor {
       const retained = goneWhileAway(this.view, name);
       if (!isVariant(this.lastSent(retained.item.id))) gone.set(retained.item.id, retained);
     }
-    const before = own.deferredRemovals ?? none;
-    const deferredRemovals = gone.size === 0 ? own.deferredRemovals : new Map([...gone, ...before]);
-    return { ...own, deferredRemovals, mustRemove: this.#mustRemove() };
+    const mustRemove = this.#mustRemove();
+    if (gone.size === 0) return { ...own, mustRemove };
+    if (gone.size > mostGone) {
+      const names = Array.from(gone, ([id, { item }]) => ({ id, name: item.spelling, locator: false }));
+      return { ...own, mustRemove: [...names, ...mustRemove] };
+    }
+    return { ...own, deferredRemovals: new Map([...gone, ...(own.deferredRemovals ?? none)]), mustRemove };
   }
 
   protected override changeOf(item: Item, resources: ClientResources | undefined): Change {

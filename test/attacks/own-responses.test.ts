@@ -89,3 +89,59 @@ describe('responses that only one client gets', function () {
       }
     });
 });
+
+describe('what a client says that it has, and is gone', function () {
+  this.timeout(60_000);
+  let files: ResourceFiles;
+  let relay: RelayProcess;
+
+  before(async () => {
+    files = new ResourceFiles();
+    files.write('cds', new Map([['c', '1']]));
+    files.write('rds', new Map([['r', '1']]));
+    relay = await RelayProcess.start({ upstreams: [files.upstream], xds: { removal_grace: '2s' } });
+  });
+
+  after(async () => {
+    await relay?.[Symbol.asyncDispose]();
+    files?.[Symbol.dispose]();
+  });
+
+  for (const [count, kept] of [
+    [1000, 'are kept for removal_grace, and its peer pays for them'],
+    [1001, 'are too many to be kept'],
+  ] as const)
+    it(`${count} clusters that a client says that it has, and that are gone, ${kept}`, async () => {
+      const held = (): Promise<number> => relay.metric('peer_held_bytes');
+      const responses = (): Promise<number> => relay.metric('downstream_responses_total', 'cds');
+      const answered = (await responses()) || 0;
+      const before = await held();
+      const gone = Array.from({ length: count }, (_, index) => [`gone-${index}`, '1'] as const);
+      const session = connect(`http://${relay.xds}`);
+      const { stream } = rawCall(session, `/${ADS_SERVICE}/DeltaAggregatedResources`);
+      try {
+        const message = (of: Parameters<typeof type>[0], more: object): Buffer =>
+          frameOf(
+            Buffer.from(
+              toBinary(
+                DeltaDiscoveryRequestSchema,
+                create(DeltaDiscoveryRequestSchema, { node, typeUrl: type(of), ...more }),
+              ),
+            ),
+          );
+        stream.write(
+          Buffer.concat([
+            message('cds', { initialResourceVersions: Object.fromEntries<string>(gone) }),
+            message('rds', { resourceNamesSubscribe: ['r'] }),
+          ]),
+        );
+        await eventually(async () => expect(await responses()).to.be.above(answered));
+        const most = (await held()) - before;
+        if (count === 1000) expect(most).to.be.above(550_000);
+        else expect(most).to.be.below(100_000);
+        await eventually(async () => expect((await held()) - before).to.be.below(100_000));
+      } finally {
+        session.destroy();
+      }
+    });
+});
