@@ -7,6 +7,8 @@ import type { Setting } from './setting.ts';
 
 const size = 10;
 const ids: readonly string[] = Array.from({ length: size }, (_, index) => `envoy-${index + 1}`);
+/** Requests to each: enough that some are under way at any change. As fast as they are answered took half of a test's CPU. */
+const perSecond = 50;
 const patience = { timeout: 60_000 };
 /** What each request is answered while nothing is broken. */
 const good = '200 two';
@@ -45,7 +47,7 @@ export class EnvoyFleet implements AsyncDisposable {
     for (const [id, envoy] of envoys) {
       await envoy.answers('web', '/office', 'two', patience.timeout);
       const url = new URL('/office', await envoy.url('web'));
-      requests.set(id, stack.use(new ConstantRequests(url.href, 1)));
+      requests.set(id, stack.use(new ConstantRequests(url.href, 1, perSecond)));
     }
     return new EnvoyFleet(envoys, requests, stack.move());
   }
