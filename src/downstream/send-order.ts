@@ -37,7 +37,7 @@ const longestWarmingMs = 1000;
  * A client that comes back on ADS asks for all of its types. The first answer waits so long for a type that may refer to
  * what was removed meanwhile. If one comes, removals wait so long for the others. In milliseconds.
  */
-const returnMs = { first: 50, others: 1000 };
+const returnMs = { first: 200, others: 2000 };
 
 /** The stream whose types are sent in order. */
 export interface OrderedStream {

@@ -86,10 +86,12 @@ describe('a reload of rollout while a change is held', function () {
     await eventually(async () => {
       expect(await relay.metric('config_reloads_total', 'rejected')).to.equal(1);
     });
-    const refusal = relay.log.find(({ message }) => message.startsWith('the new configuration is refused'));
-    expect(String(refusal?.['problems'])).to.include(
-      'rollout: it cannot be taken out while a change is with',
-    );
+    await eventually(() => {
+      const refusal = relay.log.find(({ message }) => message.startsWith('the new configuration is refused'));
+      expect(String(refusal?.['problems'])).to.include(
+        'rollout: it cannot be taken out while a change is with',
+      );
+    });
     await always(() => {
       expect(heardBad(clients)).to.equal(1);
     }, 500);

@@ -127,6 +127,11 @@ export class SearchStage implements AsyncDisposable {
     return undefined;
   }
 
+  /** What comes next is for a new relay. */
+  renew(): Promise<void> {
+    return this.#end();
+  }
+
   async #end(): Promise<void> {
     const relay = this.#relay;
     this.#relay = undefined;
