@@ -162,7 +162,11 @@ for (const workers of [0, 2]) {
       }
       plane.set('cds', { a: '7' });
       await eventually(async () => expect((await ask('diff', '--pending')).out).to.match(/^changed/m));
-      const before = clients.map((client) => client.has('cds'));
+      const before = await eventually(() => {
+        const all = clients.map((client) => client.has('cds'));
+        expect(all, 'the canary has it').to.deep.include({ a: '7' });
+        return all;
+      });
       relay.configure(config({ read_only: true }));
       await eventually(async () =>
         expect((await ask('freeze', '--type', 'sds', ...reason)).err).to.match(/read_only/),

@@ -3,7 +3,7 @@ import { parseAllDocuments, parse as parseYaml } from 'yaml';
 import { z } from 'zod';
 import { when } from '../support/in-memory-relay.ts';
 import { eventually } from './support/eventually.ts';
-import { run } from './support/explain.ts';
+import { runProcess } from './support/explain.ts';
 import { ResourceFiles } from './support/files.ts';
 import { Process } from './support/process.ts';
 import { distributary, RelayProcess } from './support/relay.ts';
@@ -55,7 +55,7 @@ describe('commands about clients and resources', function () {
     files[Symbol.dispose]();
   });
 
-  const ask = (...argv: readonly string[]) => run(...argv, '--admin', `http://${relay.admin}`);
+  const ask = (...argv: readonly string[]) => runProcess(...argv, '--admin', `http://${relay.admin}`);
 
   /** So many streams that have subscribed to a resource and got it; of each third node the first half is of `prod`. */
   async function connect(count: number, env = 'prod'): Promise<void> {
@@ -164,7 +164,7 @@ describe('commands about clients and resources', function () {
 
     it('exits 1 where no relay answers, in one line', async () => {
       await start();
-      const { code, err } = await run('clients', '--admin', 'http://127.0.0.1:1');
+      const { code, err } = await runProcess('clients', '--admin', 'http://127.0.0.1:1');
       expect(code).to.equal(1);
       expect(err).to.match(/^cannot reach the relay's admin listener at http:\/\/127\.0\.0\.1:1: [^\n]+$/);
       expect(await clientsOf(relay)).to.deep.equal([]);

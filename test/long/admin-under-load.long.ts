@@ -2,7 +2,7 @@ import { performance } from 'node:perf_hooks';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect } from 'chai';
 import { eventually } from '../e2e/support/eventually.ts';
-import { run } from '../e2e/support/explain.ts';
+import { runProcess } from '../e2e/support/explain.ts';
 import { FleetPlane, type FleetPrograms, fleetPrograms } from '../e2e/support/fleet.ts';
 import { Process } from '../e2e/support/process.ts';
 import { RelayProcess } from '../e2e/support/relay.ts';
@@ -86,7 +86,7 @@ describe('the admin listener with a large fleet', function () {
         pause: 1000,
       });
       const [client] = await clientsOf(relay);
-      const resources = await run('resources', '--admin', `http://${relay.admin}`);
+      const resources = await runProcess('resources', '--admin', `http://${relay.admin}`);
       const [, name = ''] = /^cds +(\S+)/m.exec(resources.out) ?? [];
       const commands: readonly (readonly string[])[] = [
         ['status'],
@@ -109,7 +109,7 @@ describe('the admin listener with a large fleet', function () {
       const tried = async (when: string): Promise<void> => {
         for (const command of commands) {
           const start = performance.now();
-          const { code, out } = await run(...command, '--admin', `http://${relay.admin}`);
+          const { code, out } = await runProcess(...command, '--admin', `http://${relay.admin}`);
           const seconds = ((performance.now() - start) / 1000).toFixed(2);
           console.log(
             `${when}: ${command.slice(0, 2).join(' ')}: exit ${code}, ${seconds} s, ${out.length} characters`,
