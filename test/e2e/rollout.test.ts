@@ -199,7 +199,7 @@ for (const workers of [0, 2]) {
       using directory = temporaryDirectory();
       const persistent = config(plane, {}, { cache: { persistence: { path: directory.path } } });
       const heardBad = new Set<string>();
-      for (let round = 0; round <= 5; round++) {
+      for (let round = 0; round <= 3; round++) {
         const relay = await RelayProcess.start(persistent);
         using pool = new ClientPool(relay.xds, connections);
         // The canary of before comes last.
@@ -213,12 +213,12 @@ for (const workers of [0, 2]) {
           };
           client.subscribe('cds');
         }
-        const released = round < 5 ? '1' : '2';
+        const released = round < 3 ? '1' : '2';
         if (round === 0) {
           for (const client of clients.values()) await client.gets('cds', { a: '1' });
           plane.set('cds', { a: 'bad' });
         }
-        if (round < 5) {
+        if (round < 3) {
           await reaches(relay, 'HELD');
           for (const [id, client] of clients) {
             if (!heardBad.has(id)) await client.gets('cds', { a: released });
@@ -228,7 +228,7 @@ for (const workers of [0, 2]) {
           plane.set('cds', { a: '2' });
           for (const client of clients.values()) await client.gets('cds', { a: released });
         }
-        relay.signal(round < 5 ? 'SIGKILL' : 'SIGTERM');
+        relay.signal(round < 3 ? 'SIGKILL' : 'SIGTERM');
         await relay.stop();
       }
       expect([...heardBad]).to.have.length(1);
@@ -271,14 +271,6 @@ for (const workers of [0, 2]) {
       }, 1500);
       expect((await operate(relay, 'Release')).status).to.equal(200);
       for (const client of clients) if (client !== canary) await client.gets('cds', { a: '2' });
-    });
-
-    it('admin.read_only refuses all four', async () => {
-      await using plane = await ModelPlane.start();
-      await using relay = await RelayProcess.start(config(plane, {}, { admin: { read_only: true } }));
-      for (const method of ['Freeze', 'Unfreeze', 'Release', 'Discard'] as const) {
-        expect((await operate(relay, method)).body).to.deep.include({ code: 'permission_denied' });
-      }
     });
   });
 }
