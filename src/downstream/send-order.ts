@@ -215,8 +215,15 @@ export class SendOrder {
   #waitsForOthers({ info, subscription }: TypeStream): boolean {
     const by = referring.get(info.short);
     if (subscription?.resumed !== true || subscription.responded || by === undefined) return false;
-    const { conversation, isRelay, removalGraceMilliseconds } = this.#stream;
-    if (isRelay || removalGraceMilliseconds === 0 || conversation.participants.size > 0) return false;
+    const { conversation, isRelay, removalGraceMilliseconds, route } = this.#stream;
+    // In SotW it does not say what it has.
+    if (
+      route.protocol === 'sotw' ||
+      isRelay ||
+      removalGraceMilliseconds === 0 ||
+      conversation.participants.size > 0
+    )
+      return false;
     const now = this.#clock.now();
     this.#returnedAt ??= now;
     if (by.some((short) => conversation.of(short).length > 0)) return false;
