@@ -52,13 +52,7 @@ export const run = defineCommand({
     logRuntimeWarnings(log);
     sayStart(loaded.value, log);
     warn(loaded.value, log);
-    const failed = (error: unknown): void => log.error('the watchdog has ended', { error });
-    const watchdog = startWatchdog(loaded.value.watchdog, { format, failed });
-    try {
-      return await serve(file, loaded.value, { log, logLevels, format }, terminal);
-    } finally {
-      watchdog?.[Symbol.dispose]();
-    }
+    return serve(file, loaded.value, { log, logLevels, format }, terminal);
   },
 });
 
@@ -104,6 +98,9 @@ async function serve(
     process.off('SIGHUP', hangup);
     return 1;
   }
+  const failed = (error: unknown): void => log.error('the watchdog has ended', { error });
+  // Not before: a start in one turn may take long on a busy machine, and the next one would take as long.
+  using _watchdog = startWatchdog(config.watchdog, { format, failed });
   const distributary = started.value;
   for (const { name, address } of distributary.listeners) terminal.out(`listening ${name} ${address}\n`);
   const { environment } = terminal;

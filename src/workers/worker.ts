@@ -102,16 +102,17 @@ export class Worker {
     const config = readConfig(options);
     if (!config.ok) return config;
     const { log, id, start, send } = options;
+    const spans = await openTraces(config.value, { log, version: start.version, worker: id });
+    const worker = new Worker(config.value, options, spans);
+    const listening = await worker.#open();
+    if (!listening.ok) return listening;
     startWatchdog(config.value.watchdog, {
       format: start.logFormat,
       fields: { worker: id },
       turned: () => send({ kind: 'turned' }),
       failed: (error) => log.error('the watchdog has ended', { error }),
     });
-    const spans = await openTraces(config.value, { log, version: start.version, worker: id });
-    const worker = new Worker(config.value, options, spans);
-    const listening = await worker.#open();
-    return listening.ok ? ok(worker) : listening;
+    return ok(worker);
   }
 
   receive(message: Exclude<ToWorker, Start>): void {
