@@ -70,7 +70,11 @@ export class ControlPlane {
     this.#options = options;
   }
 
-  async listen(port = 0, credentials = ServerCredentials.createInsecure()): Promise<this> {
+  async listen(
+    port = 0,
+    credentials = ServerCredentials.createInsecure(),
+    host = '127.0.0.1',
+  ): Promise<this> {
     this.#server = new Server(this.#options);
     const same = (bytes: Buffer): Buffer => bytes;
     const method = (name: string) => ({
@@ -93,7 +97,7 @@ export class ControlPlane {
       },
     );
     this.port = await new Promise<number>((resolve, reject) => {
-      this.#server.bindAsync(`127.0.0.1:${port}`, credentials, (error, bound) =>
+      this.#server.bindAsync(`${host}:${port}`, credentials, (error, bound) =>
         error === null ? resolve(bound) : reject(error),
       );
     });
