@@ -4,6 +4,7 @@ import { expect } from 'chai';
 import { DeltaDiscoveryRequestSchema } from '../../src/gen/envoy/service/discovery/v3/discovery_pb.ts';
 import { ADS_SERVICE } from '../../src/model/types.ts';
 import { frameOf } from '../../src/wire/grpc-frames.ts';
+import { isBusy } from '../support/busy.ts';
 import { type as typeOf } from '../support/in-memory-relay.ts';
 import { eventually } from './support/eventually.ts';
 import { ResourceFiles } from './support/files.ts';
@@ -14,7 +15,7 @@ const MB = 1 << 20;
 const admin = 'distributary.admin.v1.AdminService';
 const csds = 'envoy.service.status.v3.ClientStatusDiscoveryService/FetchClientStatus';
 /** What the bound of 5 ms leaves for a row, for garbage collection and for a machine that does something else too. */
-const longestTurnMs = 40;
+const longestTurnMs = (): number => (isBusy() ? 80 : 40);
 const callsAtOnce = 20;
 
 /** In JSON each character of the id takes six. */
@@ -122,7 +123,7 @@ for (const workers of [0, 2]) {
           expect(answer.status).to.equal(status);
           expect(answer.bytes).to.be.at.most(8 * MB);
         }
-        expect(cpu).to.be.below(longestTurnMs);
+        expect(cpu).to.be.below(longestTurnMs());
         expect(grown).to.be.below((1 + workers) * 64 * MB);
       });
     }

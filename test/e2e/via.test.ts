@@ -134,10 +134,13 @@ describe('x-distributary-via from anybody', function () {
         z.looseObject({ stale: z.literal(true), refused_streams: z.number(), last_error: z.string() }),
       ]),
     });
-    await eventually(async () => {
-      const { upstreams } = ready.parse(JSON.parse((await relay.get('/ready')).body));
-      expect(upstreams[0].last_error).to.include('header list too large');
-    });
+    await eventually(
+      async () => {
+        const { upstreams } = ready.parse(JSON.parse((await relay.get('/ready')).body));
+        expect(upstreams[0].last_error).to.include('header list too large');
+      },
+      { timeout: 30_000 },
+    );
     expect(await relay.metric('upstream_stream_ends_total', 'code="INTERNAL"')).to.be.at.least(1);
   });
 

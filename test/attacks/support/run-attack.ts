@@ -1,5 +1,5 @@
-import { availableParallelism, loadavg } from 'node:os';
 import { eventually } from '../../e2e/support/eventually.ts';
+import { isBusy } from '../../support/busy.ts';
 import { Arena, type Attack } from './attack.ts';
 import type { Bystander } from './bystander.ts';
 import type { BystanderReport } from './bystander-messages.ts';
@@ -21,13 +21,11 @@ export interface Bounds {
 }
 
 export const usualBounds: Bounds = { health: 200, update: 1000, memory: 8 * MB, settle: 30_000 };
-/** With more than two programs for each processor, each runs at about half its speed even while it runs. */
 const busyFactor = 2;
 
 /** The usual bounds; on a machine that is busy with other things, twice the times. */
 function boundsNow(): Bounds {
-  const [load = 0] = loadavg();
-  if (load <= 2 * availableParallelism()) return usualBounds;
+  if (!isBusy()) return usualBounds;
   return { ...usualBounds, health: busyFactor * usualBounds.health, update: busyFactor * usualBounds.update };
 }
 
