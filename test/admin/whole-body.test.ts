@@ -1,4 +1,4 @@
-import { createServer, type Server } from 'node:http';
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { expect } from 'chai';
 import { wholeBody } from '../../src/admin/whole-body.ts';
@@ -8,11 +8,11 @@ describe('the body of a request to the admin listener', () => {
   let url = '';
 
   before(async () => {
-    server = createServer((request, response) => {
-      void wholeBody(request, 10).then((body) => {
-        response.end(body?.ok === true ? Buffer.from(body.value) : body?.error);
-      });
-    });
+    const answer = async (request: IncomingMessage, response: ServerResponse): Promise<void> => {
+      const body = await wholeBody(request, 10);
+      response.end(body?.ok === true ? Buffer.from(body.value) : body?.error);
+    };
+    server = createServer((request, response) => void answer(request, response));
     await new Promise<void>((resolve) => {
       server.listen(0, '127.0.0.1', resolve);
     });

@@ -16,7 +16,7 @@ describe('an endpoint that is a name of many addresses, on the real process', fu
   it('is served by the address that works, whichever comes first, and by the addresses of later', async () => {
     await using plane = await ModelPlane.start();
     plane.set('cds', { a: '1' });
-    const port = plane.address.split(':')[1] ?? '';
+    const [host = '', port = ''] = plane.address.split(':');
     using files = temporaryDirectory();
     const names = join(files.path, 'names.json');
     const nobody = ['127.0.11.1', '127.0.11.2'];
@@ -29,7 +29,7 @@ describe('an endpoint that is a name of many addresses, on the real process', fu
     await eventually(() => expect(relay.output).to.include('connection refused'));
     expect((await readyOf(relay)).status).to.equal(503);
 
-    writeFileSync(names, JSON.stringify({ 'planes.test': [...nobody, '127.0.0.1'] }));
+    writeFileSync(names, JSON.stringify({ 'planes.test': [...nobody, host] }));
     await eventually(async () => expect((await readyOf(relay)).status).to.equal(200));
     using pool = new ClientPool(relay.xds);
     const client = pool.open('delta');
