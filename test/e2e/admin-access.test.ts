@@ -5,10 +5,10 @@ import { text } from 'node:stream/consumers';
 import { expect } from 'chai';
 import { type Issued, issueCertificate } from '../support/certificates.ts';
 import { eventually } from './support/eventually.ts';
+import { run } from './support/explain.ts';
 import { ResourceFiles } from './support/files.ts';
 import { PemFiles } from './support/pem-files.ts';
-import { outcome } from './support/process.ts';
-import { distributary, RelayProcess } from './support/relay.ts';
+import { RelayProcess } from './support/relay.ts';
 
 const authority = issueCertificate({ name: 'authority', authority: true });
 const stranger = issueCertificate({ name: 'stranger', authority: true });
@@ -248,27 +248,27 @@ describe('who may ask the admin listener', function () {
       await using relay = await start({ tls: { ...pem.identity('admin', server), ca } });
       const { certificate, private_key } = pem.identity('operator', operator);
       const url = `https://${relay.admin}`;
-      const run = (...argv: readonly string[]) => outcome(distributary(...argv, '--admin', url));
+      const command = (...argv: readonly string[]) => run(...argv, '--admin', url);
       const identity = ['--cert', certificate, '--key', private_key, '--ca', ca];
-      const shown = await run('status', ...identity);
-      expect([shown.code, shown.output]).to.deep.include(0);
-      expect(shown.output).to.contain('files');
-      const asked = await run('explain', '--type', 'cds', '--name', 'nothing', ...identity);
-      expect(asked.output).to.contain('nothing is known of it');
-      expect((await run('clients', ...identity)).output).to.equal('no client is connected');
-      expect((await run('resources', ...identity)).code).to.equal(0);
-      const missing = await run('get', '--type', 'cds', '--name', 'nothing', ...identity);
-      expect([missing.code, missing.output]).to.deep.equal([
+      const shown = await command('status', ...identity);
+      expect([shown.code, shown.out]).to.deep.include(0);
+      expect(shown.out).to.contain('files');
+      const asked = await command('explain', '--type', 'cds', '--name', 'nothing', ...identity);
+      expect(asked.out).to.contain('nothing is known of it');
+      expect((await command('clients', ...identity)).out).to.equal('no client is connected');
+      expect((await command('resources', ...identity)).code).to.equal(0);
+      const missing = await command('get', '--type', 'cds', '--name', 'nothing', ...identity);
+      expect([missing.code, missing.out]).to.deep.equal([
         1,
         'no cds "nothing" is cached: ListResources shows what is',
       ]);
-      const anonymous = await run('status', '--ca', ca);
+      const anonymous = await command('status', '--ca', ca);
       expect(anonymous.code).to.equal(1);
-      expect(anonymous.output).to.match(/asks for a client certificate/);
-      const untrusting = await run('status', ...identity.slice(0, 4));
-      expect(untrusting.output).to.match(/not trusted|--ca/);
-      const half = await run('status', '--cert', certificate);
-      expect([half.code, half.output.split('\n')[0]]).to.deep.equal([
+      expect(anonymous.out).to.match(/asks for a client certificate/);
+      const untrusting = await command('status', ...identity.slice(0, 4));
+      expect(untrusting.out).to.match(/not trusted|--ca/);
+      const half = await command('status', '--cert', certificate);
+      expect([half.code, half.out.split('\n')[0]]).to.deep.equal([
         2,
         '--cert and --key belong together: --key is missing',
       ]);
