@@ -138,9 +138,18 @@ describe('CSDS on the xDS port: no tenant sees another', function () {
 
   for (const workers of [0, 2]) {
     describe(workers === 0 ? 'in one process' : `with ${workers} workers`, () => {
-      it('asked for everybody: the streams of the same identity, over all connections; of others not a name', async () => {
-        const relay = await start({}, { workers });
+      let relay: RelayProcess;
+      let shared: AsyncDisposableStack;
+
+      before(async () => {
+        shared = new AsyncDisposableStack();
+        stack = shared;
+        relay = await start({}, { workers });
         await tenants(relay);
+      });
+      after(() => shared?.disposeAsync());
+
+      it('asked for everybody: the streams of the same identity, over all connections; of others not a name', async () => {
         for (let asked = 0; asked < 2; asked++) {
           const ofRed = await clientStatus(stranger(relay, red));
           expect(nodesOf(ofRed)).to.deep.equal(['red-a', 'red-b']);
@@ -152,8 +161,6 @@ describe('CSDS on the xDS port: no tenant sees another', function () {
       });
 
       it('a principal of xds.client_status sees all clients and the relay, whatever the rules', async () => {
-        const relay = await start({}, { workers });
-        await tenants(relay);
         const all = await clientStatus(stranger(relay, operator));
         expect(nodesOf(all)).to.deep.equal(['blue-a', 'red-a', 'red-b', 'relay']);
         const own = all.filter(({ clientScope }) => clientScope === 'upstream');
@@ -164,8 +171,6 @@ describe('CSDS on the xDS port: no tenant sees another', function () {
       });
 
       it('limits.max_response_bytes bounds the whole answer, whatever it is gathered from', async () => {
-        const relay = await start({}, { workers });
-        await tenants(relay);
         const asking = [red, operator].map((own) => stranger(relay, own));
         const answers = await Promise.all(asking.map((client) => clientStatus(client)));
         for (const [index, client] of asking.entries()) {
@@ -183,16 +188,16 @@ describe('CSDS on the xDS port: no tenant sees another', function () {
       });
 
       it('without a certificate: the streams of the same connection', async () => {
-        await using relay = await RelayProcess.start({ upstreams: [files.upstream], workers });
-        await using one = new XdsClient(relay.xds, 'delta', { node: { id: 'one' } });
-        await using other = new XdsClient(relay.xds, 'sotw', { node: { id: 'other' } });
+        await using open = await RelayProcess.start({ upstreams: [files.upstream], workers });
+        await using one = new XdsClient(open.xds, 'delta', { node: { id: 'one' } });
+        await using other = new XdsClient(open.xds, 'sotw', { node: { id: 'other' } });
         for (const client of [one, other]) {
           client.subscribe('cds');
           await client.gets('cds');
         }
         expect(nodesOf(await clientStatus(one.connection))).to.deep.equal(['one']);
         expect(nodesOf(await clientStatus(other.connection))).to.deep.equal(['other']);
-        const nobody = rawClient(relay.xds);
+        const nobody = rawClient(open.xds);
         stack.defer(() => nobody.close());
         expect(await clientStatus(nobody)).to.deep.equal([]);
       });
