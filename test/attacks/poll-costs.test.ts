@@ -80,8 +80,8 @@ describe('polls that cost more than they should', function () {
     const names = (name: string): string => `{"node":{"id":"a"},"resource_names":["*","${name}"]}`;
     for (let at = 0; at < 10; at++) expect((await poll(names(`warm-${at}`))).status).to.equal(200);
     const before = await relay.memory();
-    for (let at = 0; at < 300; at++) expect((await poll(names(`z${at}`))).status).to.equal(200);
-    // With a body for each, and a gigabyte in the end: 2 MB each.
+    for (let at = 0; at < 60; at++) expect((await poll(names(`z${at}`))).status).to.equal(200);
+    // With a body for each: 2 MB each.
     expect((await relay.memory()).used - before.used).to.be.below(30 * MB);
   });
 
