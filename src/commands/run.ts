@@ -100,7 +100,7 @@ async function serve(
   }
   const failed = (error: unknown): void => log.error('the watchdog has ended', { error });
   // Not before: a start in one turn may take long on a busy machine, and the next one would take as long.
-  using _watchdog = startWatchdog(config.watchdog, { format, failed });
+  const watchdog = startWatchdog(config.watchdog, { format, failed });
   const distributary = started.value;
   for (const { name, address } of distributary.listeners) terminal.out(`listening ${name} ${address}\n`);
   const { environment } = terminal;
@@ -130,6 +130,7 @@ async function serve(
   watch.close();
   process.off('SIGHUP', hangup);
   await distributary.drain();
+  watchdog?.[Symbol.dispose]();
   log.info('drained');
   return 0;
 }
