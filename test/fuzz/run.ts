@@ -116,10 +116,13 @@ interface Problem {
   readonly text: string;
 }
 
-/** On a trial of its own. On a busy machine anything may be slow twice. */
+/** So often an input must be slow by itself: on a busy machine anything is, for a while. */
+const slowTimes = 8;
+
+/** On a trial of its own. */
 function problemAlone(subject: Subject, input: Buffer): Problem | undefined {
   let problem: Problem | undefined;
-  for (let time = 0; time < 3; time++) {
+  for (let time = 0; time < slowTimes; time++) {
     const trial = opened(subject);
     problem = problemOf(trial, input);
     trial.close?.();
