@@ -5,9 +5,12 @@ import type { TypeStream } from './type-stream.ts';
 /** Types of which resources refer to others. */
 export const referringTypes: ReadonlySet<string> = new Set(['cds', 'lds', 'srds', 'rds', 'vhds', 'ecds']);
 
+/** One type of a client, as other types wait for it. */
+export type OrderedType = Pick<TypeStream, 'info' | 'subscription' | 'resend'>;
+
 /** What has a type of one client: the stream of a service of a single type. */
 export interface Participant {
-  readonly types: readonly TypeStream[];
+  readonly types: readonly OrderedType[];
   /** Another stream of the client has heard something: what waits for that may go. */
   resumeWaiting(): void;
 }
@@ -15,7 +18,7 @@ export interface Participant {
 /** What waits for another stream looks at all of them. Further streams of the client wait for these no more. */
 const mostParticipants = 1000;
 
-/** What one client is told, on one ADS stream or on streams of single types. */
+/** What one client is told, on one ADS stream, on streams of single types, or in answers to its polls. */
 export class Conversation {
   /** An Envoy has a stream for each cluster's endpoints. Empty on ADS. */
   readonly participants = new Set<Participant>();
@@ -27,17 +30,17 @@ export class Conversation {
   readonly warmsWith: Reference[] = [];
   /** Routes were sent although the clusters before them are not accepted, and that was told. */
   toldWarming = false;
-  /** All of an ADS stream. */
-  readonly #own: readonly TypeStream[];
+  /** All of an ADS stream, or of a client that polls. */
+  readonly #own: readonly OrderedType[];
   /** Of the participants, by short name. */
-  readonly #byType = new Map<string, Set<TypeStream>>();
+  readonly #byType = new Map<string, Set<OrderedType>>();
 
-  constructor(own: readonly TypeStream[] = []) {
+  constructor(own: readonly OrderedType[] = []) {
     this.#own = own;
   }
 
   /** What the client has of a type: several times if streams have some names each. */
-  of(short: string): readonly TypeStream[] {
+  of(short: string): readonly OrderedType[] {
     if (this.participants.size === 0) return this.#own.filter(({ info }) => info.short === short);
     return [...(this.#byType.get(short) ?? [])];
   }

@@ -9,9 +9,8 @@ import {
 } from '../model/subscription.ts';
 import { knownTypes } from '../model/types.ts';
 import { consequencesOf } from './clusters.ts';
-import type { Conversation } from './conversations.ts';
+import type { Conversation, OrderedType } from './conversations.ts';
 import type { Overdue } from './services.ts';
-import type { TypeStream } from './type-stream.ts';
 
 const [clusters, endpoints] = ['cds', 'eds'].map(
   (short) => knownTypes.find((info) => info.short === short)?.url,
@@ -30,8 +29,8 @@ const referring: ReadonlyMap<string, readonly string[]> = new Map([
 ]);
 const clusterPrefix = reference('cds', '');
 
-/** How long changed routes wait for the client to take changed clusters, in milliseconds. */
-const longestWarmingMs = 1000;
+/** How long changed routes of a stream wait for the client to take changed clusters, in milliseconds. */
+export const longestWarmingMs = 1000;
 
 /**
  * A client that comes back on ADS asks for all of its types. The first answer waits so long for a type that may refer to
@@ -39,22 +38,24 @@ const longestWarmingMs = 1000;
  */
 const returnMs = { first: 200, others: 2000 };
 
-/** The stream whose types are sent in order. */
+/** The stream whose types are sent in order, or the client that polls them. */
 export interface OrderedStream {
   /** In the order in which types are sent on ADS (protocol §8). */
-  readonly types: readonly TypeStream[];
+  readonly types: readonly OrderedType[];
   /** With all types that the client has, those of its other streams included. */
   readonly conversation: Conversation;
-  readonly route: { readonly protocol: 'sotw' | 'delta' };
+  readonly route: { readonly protocol: string };
   /** The client is a relay: it routes no requests. */
   readonly isRelay: boolean;
   /** So long the client keeps what it still refers to, in milliseconds; 0: not at all. */
   readonly removalGraceMilliseconds: number;
+  /** So long changed routes wait for the client to take changed clusters, in milliseconds. */
+  readonly warmingMilliseconds: number;
   /** Sends what is due for a type; false: nothing is. */
-  send(type: TypeStream, defers: Defers): boolean;
+  send(type: OrderedType, defers: Defers): boolean;
   pump(): void;
   /** `names`: some of what is concerned. */
-  overdue(type: TypeStream, what: Overdue, names: readonly string[]): void;
+  overdue(type: OrderedType, what: Overdue, names: readonly string[]): void;
 }
 
 /** Which type of a stream is sent next, and what waits for what (protocol §8, §10.1). */
@@ -62,7 +63,7 @@ export class SendOrder {
   readonly #stream: OrderedStream;
   readonly #clock: Clock;
   /** Changed routes that lead to clusters that have not come yet wait until then. */
-  readonly #missingUntil = new Map<TypeStream, { readonly at: number; readonly names: readonly string[] }>();
+  readonly #missingUntil = new Map<OrderedType, { readonly at: number; readonly names: readonly string[] }>();
   #routesWait = false;
   /** When the client came back, with something that others may refer to. */
   #returnedAt: number | undefined;
@@ -106,8 +107,16 @@ export class SendOrder {
     return !waiting && this.#sendDeferredRemovals();
   }
 
+  /** For a client that asks for one type at a time. */
+  sendOf(type: OrderedType): 'sent' | 'waits' | 'nothing' {
+    const { subscription } = type;
+    if (subscription?.pending === true && this.#waitsForClusters(type)) return 'waits';
+    if (this.#send(type, false)) return 'sent';
+    return subscription?.hasDeferredRemovals === true ? 'waits' : 'nothing';
+  }
+
   /** A response was taken for this type. */
-  taken(type: TypeStream, response: Response): void {
+  taken(type: OrderedType, response: Response): void {
     if (routing.has(type.info.url)) this.#tellOverdue(type);
     const { types } = this.#stream;
     if (type.info.url !== clusters || response.changed.length === 0) return;
@@ -121,11 +130,11 @@ export class SendOrder {
       for (const one of needed) conversation.warmsWith.push(one);
     // The time is not extended by further clusters: routes would wait as long as clusters keep changing.
     if (warming && this.#stream.conversation.warmingUntil === 0)
-      this.#stream.conversation.warmingUntil = this.#clock.now() + longestWarmingMs;
+      this.#stream.conversation.warmingUntil = this.#clock.now() + this.#stream.warmingMilliseconds;
   }
 
   /** A request came for this type. */
-  requested({ info, subscription }: TypeStream): void {
+  requested({ info, subscription }: OrderedType): void {
     const { conversation } = this.#stream;
     if (info.url !== clusters || subscription?.responses.awaitsAnswer === true) return;
     // Envoy accepts clusters before they are warm where their endpoints have streams of their own.
@@ -154,7 +163,7 @@ export class SendOrder {
   }
 
   /** Routes were taken that have waited for clusters in vain. */
-  #tellOverdue(type: TypeStream): void {
+  #tellOverdue(type: OrderedType): void {
     const missing = this.#missingUntil.get(type);
     this.#missingUntil.delete(type);
     const now = this.#clock.now();
@@ -179,7 +188,7 @@ export class SendOrder {
     return false;
   }
 
-  #send(type: TypeStream, defersAll: boolean): boolean {
+  #send(type: OrderedType, defersAll: boolean): boolean {
     if (defersAll) return this.#stream.send(type, defersEverything);
     const grace = this.#stream.removalGraceMilliseconds;
     const by = referring.get(type.info.short);
@@ -212,7 +221,7 @@ export class SendOrder {
   }
 
   /** What a client that comes back has may be removed at once, unless it has types that refer to it. */
-  #waitsForOthers({ info, subscription }: TypeStream): boolean {
+  #waitsForOthers({ info, subscription }: OrderedType): boolean {
     const by = referring.get(info.short);
     if (subscription?.resumed !== true || subscription.responded || by === undefined) return false;
     const { conversation, isRelay, removalGraceMilliseconds, route } = this.#stream;
@@ -237,7 +246,7 @@ export class SendOrder {
    * changed routes wait until the client has accepted the clusters, and until clusters have come that they newly lead
    * to, but not for ever (protocol §3.11): some clusters never get warm, and some are not the relay's.
    */
-  #waitsForClusters(type: TypeStream): boolean {
+  #waitsForClusters(type: OrderedType): boolean {
     const { info, subscription } = type;
     if (!routing.has(info.url) || this.#stream.isRelay) return false;
     if (subscription?.hasState !== true || !subscription.due) return false;
@@ -250,7 +259,7 @@ export class SendOrder {
   }
 
   /** Until when a type waits for clusters that the client does not have; 0: it has all. */
-  #missing(type: TypeStream, now: number): number {
+  #missing(type: OrderedType, now: number): number {
     const all = this.#stream.conversation.of('cds')[0]?.subscription;
     // Who names its clusters asks for them once it has the routes.
     if (this.#stream.removalGraceMilliseconds === 0 || all?.selection.hasCollection !== true) return 0;
@@ -264,7 +273,7 @@ export class SendOrder {
       this.#missingUntil.delete(type);
       return 0;
     }
-    const at = this.#missingUntil.get(type)?.at ?? now + longestWarmingMs;
+    const at = this.#missingUntil.get(type)?.at ?? now + this.#stream.warmingMilliseconds;
     this.#missingUntil.set(type, { at, names });
     return at;
   }
@@ -279,13 +288,13 @@ export class SendOrder {
     this.#timer = { at: moment, timer };
   }
 
-  #isOrdered({ info }: TypeStream): boolean {
+  #isOrdered({ info }: OrderedType): boolean {
     return this.#stream.route.protocol === 'delta' || info.short === 'cds' || info.short === 'lds';
   }
 }
 
 /** What the client has of another type refers to this, or may: it has not taken and accepted what it has now. */
-function mayReferTo({ subscription }: TypeStream, type: TypeStream, removed: Removed): boolean {
+function mayReferTo({ subscription }: OrderedType, type: OrderedType, removed: Removed): boolean {
   if (subscription === undefined) return false;
   const { variant, spelling } = removed;
   const { responses } = subscription;
@@ -303,7 +312,7 @@ function mayReferTo({ subscription }: TypeStream, type: TypeStream, removed: Rem
 /** The client said that it has it: its body is not known. */
 const isFromEarlierStream = ({ variant }: Removed): boolean => variant.payload === undefined;
 
-function dueIn(types: readonly TypeStream[]): number {
+function dueIn(types: readonly OrderedType[]): number {
   let count = 0;
   for (const { subscription } of types) if (subscription?.due === true) count++;
   return count;

@@ -82,18 +82,18 @@ export type Overdue = (typeof overdues)[number];
 /** How a response reaches its client, for metrics. */
 export type ClientTransport = 'sotw' | 'delta' | 'rest' | 'fetch';
 
-/** A stream as the log names it. */
+/** A stream, or a client that polls, as the log names it. */
 export interface LoggedStream {
   readonly id: string;
   readonly route: { readonly service: string; readonly protocol: string };
-  readonly transport: { readonly peer: Peer };
+  readonly transport: { readonly peer: Pick<Peer, 'address'> };
   /** Undefined: it has not said yet who it is. */
   readonly client: ClientContext | undefined;
 }
 
 /** Who is refused what, for the log. */
 export interface Refused {
-  readonly peer: Peer;
+  readonly peer: Pick<Peer, 'address'>;
   /** Undefined: no stream was opened. */
   readonly stream?: LoggedStream;
   readonly status?: GrpcStatus;

@@ -4,12 +4,10 @@ import { ok, type Result } from '../model/result.ts';
 import { EMPTY_SELECTION, Selection, type SelectionEntry } from '../model/selection.ts';
 import {
   type AnswerKind,
-  type Defers,
   type Encoding,
   encoding,
   type RequestKind,
   type ResendItems,
-  type Response,
   type Subscriber,
   type Subscription,
 } from '../model/subscription.ts';
@@ -153,10 +151,6 @@ export abstract class TypeStream {
   /** EDS that a change of clusters calls for (protocol §10.1). */
   resend(ids: ResendItems): void {
     this.#subscription?.resend(ids);
-  }
-
-  take(defers: Defers): Response | undefined {
-    return this.#subscription?.take(defers);
   }
 
   close(): void {

@@ -14,10 +14,16 @@ import {
 import type { FaultReason, ServerStream, StreamHandler } from '../wire/server-stream.ts';
 import { Admission } from './admission.ts';
 import { ChangeRate } from './change-rate.ts';
-import { Conversation, type Conversations, type Participant, referringTypes } from './conversations.ts';
+import {
+  Conversation,
+  type Conversations,
+  type OrderedType,
+  type Participant,
+  referringTypes,
+} from './conversations.ts';
 import { DeltaTypeStream } from './delta-type-stream.ts';
 import { copyOf, isLarge, RequestTurns } from './request-turns.ts';
-import { type OrderedStream, SendOrder } from './send-order.ts';
+import { longestWarmingMs, type OrderedStream, SendOrder } from './send-order.ts';
 import type { ClientContext, DownstreamServices, Overdue } from './services.ts';
 import { SotwTypeStream } from './sotw-type-stream.ts';
 import {
@@ -127,7 +133,9 @@ export class XdsStream implements StreamHandler, OrderedStream, Participant {
     return this.#services.limits().removalGraceMilliseconds ?? 0;
   }
 
-  overdue({ info }: TypeStream, what: Overdue, names: readonly string[]): void {
+  readonly warmingMilliseconds = longestWarmingMs;
+
+  overdue({ info }: OrderedType, what: Overdue, names: readonly string[]): void {
     this.#services.events.overdue(info.url, what, names, this);
   }
 
@@ -315,8 +323,8 @@ export class XdsStream implements StreamHandler, OrderedStream, Participant {
     }
   }
 
-  send(type: TypeStream, defers: Defers): boolean {
-    const response = type.take(defers);
+  send(type: OrderedType, defers: Defers): boolean {
+    const response = type.subscription?.take(defers);
     if (response === undefined) return false;
     const { events, taps } = this.#services;
     if (this.#isTooLarge(type, response.bytes.length)) return false;
@@ -344,7 +352,7 @@ export class XdsStream implements StreamHandler, OrderedStream, Participant {
    * The response is larger than max_response_bytes. It cannot be split: a part of it would delete the rest at the
    * client.
    */
-  #isTooLarge({ info }: TypeStream, bytes: number): boolean {
+  #isTooLarge({ info }: OrderedType, bytes: number): boolean {
     const { maxResponseBytes = bytes } = this.#services.limits();
     if (bytes <= maxResponseBytes || this.#client?.exempt === true) return false;
     const message = `a response of ${info.short} has ${bytes} bytes: at most ${maxResponseBytes} are sent (limits.max_response_bytes)`;

@@ -250,6 +250,8 @@ export interface Subscriber {
   readonly wake: () => void;
   /** Pays for what is kept for it alone; undefined: nobody does. */
   readonly payer: Payer | undefined;
+  /** It subscribes to the same once more, to know what a client that polls has: it answers when it polls again. */
+  readonly polls?: boolean;
 }
 
 export type OpenSubscription = (

@@ -49,6 +49,7 @@ export abstract class Cursor implements Subscription, ViewSubscriber, SentItems 
   encoding: Encoding;
   readonly wake: () => void;
   readonly payer: Payer | undefined;
+  readonly polls: boolean;
   protected view: View;
   /** What the client was last sent: the revision of a view. Undefined: nothing was sent yet. */
   protected position: CursorPosition | undefined;
@@ -74,7 +75,8 @@ export abstract class Cursor implements Subscription, ViewSubscriber, SentItems 
     this.wake = subscriber.wake;
     this.payer = subscriber.payer;
     this.#firstResponseDue = selection.hasCollection;
-    this.view = pool.view(selection, access);
+    this.polls = subscriber.polls === true;
+    this.view = pool.view(selection, access, this.polls ? selection : undefined);
     this.view.join(this);
     this.markBehind(true);
   }
@@ -186,7 +188,7 @@ export abstract class Cursor implements Subscription, ViewSubscriber, SentItems 
     const kind = this.responses.classify(nonce, error !== undefined);
     if (kind === 'first' || kind === 'change') return kind;
     const answered = this.responses.answered(nonce, error);
-    if (kind !== 'stale') this.#pool.answered(kind === 'ack', answered?.header.receivedAt);
+    if (kind !== 'stale' && !this.polls) this.#pool.answered(kind === 'ack', answered?.header.receivedAt);
     if (kind === 'nack' && answered !== undefined && this.takesParts) this.#nackRetries.add(answered);
     return kind;
   }

@@ -23,6 +23,7 @@ const beforeAll = 0;
  */
 export class ViewState implements WholeState, ViewSubscriber {
   readonly wake: () => void;
+  readonly polls = false;
   payer: Payer | undefined;
   readonly #pool: ViewPool;
   readonly #encoding: Encoding;
@@ -89,7 +90,10 @@ export class ViewState implements WholeState, ViewSubscriber {
       encoding,
     };
     const known = view.frames.find(step, beforeAll)?.frame;
-    if (known !== undefined) return known;
+    if (known !== undefined) {
+      if (view === this.#view) this.#keepBytes(known.bytes.length * bytesPerByte);
+      return known;
+    }
     const composed = composeSotw(
       {
         view,

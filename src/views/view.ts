@@ -69,6 +69,8 @@ export class View {
   readonly frames = new SharedFrames();
   readonly references = new ViewReferences(this);
   readonly #subscribers = new Set<ViewSubscriber>();
+  /** Of them, those that say what clients have that poll. */
+  #polling = 0;
   /** Of the only peer that subscribes. */
   #payer: Payer | undefined;
   /** Cursors that have moved to another view and whose clients still have what this one showed. */
@@ -140,12 +142,13 @@ export class View {
 
   join(subscriber: ViewSubscriber): void {
     const isFirst = this.#subscribers.size === 0;
+    if (subscriber.polls && !this.#subscribers.has(subscriber)) this.#polling++;
     this.#subscribers.add(subscriber);
     if (isFirst || subscriber.payer !== this.#payer) this.#paidBy(isFirst ? subscriber.payer : undefined);
   }
 
   quit(subscriber: ViewSubscriber): void {
-    this.#subscribers.delete(subscriber);
+    if (this.#subscribers.delete(subscriber) && subscriber.polls) this.#polling--;
     // Only few are looked at: of many, others have nearly always a part.
     if (this.#subscribers.size <= fewSubscribers) this.#paidBy(onlyPayer(this.#subscribers));
   }
@@ -248,7 +251,8 @@ export class View {
 
   /** A response of it may be needed again. */
   get isShared(): boolean {
-    return this.subscribers.size + this.#dependents.size > 1;
+    const others = this.subscribers.size - this.#polling + this.#dependents.size;
+    return others > 1 || this.#polling > 1;
   }
 
   /** It is not used any more. */

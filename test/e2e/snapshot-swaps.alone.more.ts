@@ -13,6 +13,7 @@ const ways: readonly Way[] = [
   { transport: 'ads-sotw', protocol: 'SOTW', ordered: true },
   { transport: 'delta-grpc', protocol: 'DELTA', ordered: false, named: 'a stream for each type' },
   { transport: 'grpc', protocol: 'SOTW', ordered: false, named: 'a stream for each type' },
+  { transport: 'rest', protocol: 'DELTA', ordered: false, named: 'polls' },
   { transport: 'ads-delta', protocol: 'DELTA', ordered: false, relays: [{ workers: 2 }], named: 'workers' },
   { transport: 'ads-sotw', protocol: 'DELTA', ordered: true, relays: [{}, {}], named: 'two tiers' },
   { transport: 'ads-delta', protocol: 'DELTA', ordered: false, restart: true, named: 'a restart' },

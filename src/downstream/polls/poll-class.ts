@@ -8,12 +8,13 @@ import type { Peer } from '../../wire/server-stream.ts';
 import type { DownstreamServices, SessionShare } from '../services.ts';
 import { type Refusal, refusedUpstream, unavailable } from '../stream-refusals.ts';
 import type { Poll } from './poll.ts';
-import { outcomeOf, type Patience, type PollOutcome } from './poll-outcome.ts';
+import { type Ordered, outcomeOf, type Patience, type PollOutcome } from './poll-outcome.ts';
 
 /** A poll that waits for what is unknown. */
 interface HeldPoll {
   readonly poll: Poll;
   readonly patience: Patience;
+  readonly ordered: Ordered | undefined;
   readonly answered: (outcome: PollOutcome) => void;
   readonly timer: Timer;
 }
@@ -82,7 +83,13 @@ export class PollClass {
   }
 
   /** Answers at once, or later. The function returned gives the poll up. */
-  ask(poll: Poll, peer: Peer, patience: Patience, answered: (outcome: PollOutcome) => void): () => void {
+  ask(
+    poll: Poll,
+    peer: Peer,
+    patience: Patience,
+    ordered: Ordered | undefined,
+    answered: (outcome: PollOutcome) => void,
+  ): () => void {
     const { account } = peer;
     if (this.#first.deref() !== peer && account.excess === undefined) this.#state.keep();
     if (account !== this.#account && this.#account !== undefined) {
@@ -90,15 +97,14 @@ export class PollClass {
       this.#state.share();
     }
     this.polledAt = this.#services.clock.now();
-    const outcome =
-      this.#outcomeOf(poll, patience, patience.milliseconds <= 0) ?? this.#refusal(this.#hopeless());
+    const asked = { poll, patience, ordered };
+    const outcome = this.#outcomeOf(asked, patience.milliseconds <= 0) ?? this.#refusal(this.#hopeless());
     if (outcome !== undefined) {
       answered(outcome);
       return nothing;
     }
     const held: HeldPoll = {
-      poll,
-      patience,
+      ...asked,
       answered,
       timer: this.#services.clock.after(patience.milliseconds, () => this.#answer(held, true)),
     };
@@ -135,14 +141,17 @@ export class PollClass {
   }
 
   #answer(held: HeldPoll, timeIsUp: boolean): void {
-    const outcome = this.#outcomeOf(held.poll, held.patience, timeIsUp);
+    const outcome = this.#outcomeOf(held, timeIsUp);
     if (outcome === undefined) return;
     this.#release(held);
     held.answered(outcome);
   }
 
-  #outcomeOf(poll: Poll, patience: Patience, timeIsUp: boolean): PollOutcome | undefined {
-    const outcome = outcomeOf(this.#state, poll.version, patience, timeIsUp);
+  #outcomeOf(
+    { poll, patience, ordered }: Omit<HeldPoll, 'answered' | 'timer'>,
+    timeIsUp: boolean,
+  ): PollOutcome | undefined {
+    const outcome = outcomeOf(this.#state, poll.version, patience, timeIsUp, ordered);
     if (outcome?.kind === 'refused') this.#services.events.rejected('unknown');
     if (outcome?.kind !== 'response' || poll.client.exempt) return outcome;
     const { length } = outcome.response.bytes;

@@ -19,20 +19,34 @@ export interface Patience {
   readonly whenUnknown: 'REFUSED' | 'EMPTY';
 }
 
+/** What the other types that a client polls make of its answer (protocol §8). */
+export interface Ordered {
+  /** The client has this version: that of all that is visible. */
+  hasAll(): void;
+  /** What it is answered with if not with all that is visible, which has this version. */
+  next(version: string): Response | 'UNCHANGED' | undefined;
+}
+
 type State = Omit<WholeState, 'close' | 'selection'>;
 
-/** Pure. Undefined: more may be known before the time is up (protocol §7.4). */
+/** Undefined: more may be known before the time is up (protocol §7.4). */
 export function outcomeOf(
   state: State,
   clientVersion: string,
   { unchanged, whenUnknown }: Patience,
   timeIsUp: boolean,
+  ordered?: Ordered,
 ): PollOutcome | undefined {
   if (!state.resolved && !timeIsUp) return undefined;
   const { version } = state;
-  if (unchanged && clientVersion === version) return { kind: 'unchanged', version };
+  if (unchanged && clientVersion === version) {
+    ordered?.hasAll();
+    return { kind: 'unchanged', version };
+  }
   if (state.resolved || isAnswerable(state, clientVersion, whenUnknown)) {
-    return { kind: 'response', response: state.take(), version };
+    const next = ordered?.next(version);
+    if (next === 'UNCHANGED') return { kind: 'unchanged', version: clientVersion };
+    return { kind: 'response', response: next ?? state.take(), version };
   }
   const message =
     'no control plane has answered yet for what is asked here, and a response without it would delete it: ask again';

@@ -7,19 +7,26 @@ import type { TypeInfo } from '../../model/types.ts';
 import { longestText } from '../../observe/format.ts';
 import type { Account } from '../../wire/accounts.ts';
 import type { Peer } from '../../wire/server-stream.ts';
+import { referringTypes } from '../conversations.ts';
 import type { ListedClient, ListedType } from '../listed-client.ts';
-import type { ClientContext, ClientTransport } from '../services.ts';
+import type { ClientContext, ClientTransport, DownstreamServices } from '../services.ts';
 import { keptBytes, type Poll } from './poll.ts';
 import type { PollClass } from './poll-class.ts';
+import { type OrderedClient, type PolledSubscription, PollOrder } from './poll-order.ts';
+import type { Ordered } from './poll-outcome.ts';
 
 /** A client is listed for so many of its own intervals without a poll. */
 const intervals = 3;
 /** Bounds of an interval in milliseconds: no shorter one counts, and before the second poll it is taken to be `unknown`. */
 const intervalMs = { shortest: 5000, unknown: 100_000 };
 const sweepMs = 5000;
+/** What is kept for a client that may poll again lasts so long: Envoy's refresh_delay is seconds. Milliseconds. */
+export const lingerMs = 60_000;
 /** Of all clients together. The least recently polled is forgotten first. */
 const maxClients = 20_000;
-const maxBytes = 32 << 20;
+const maxBytes = 64 << 20;
+/** What it costs to know what a client has of a type that others wait for; measured. */
+const bytesPerSubscription = 2048;
 
 /** Names of a type that a client polls, and what it was answered with. Envoy polls each route configuration apart. */
 export class PolledNames {
@@ -36,13 +43,17 @@ export class PolledNames {
   #version = '';
   #rejection: Rejection | undefined;
   #lastNack: Rejection | undefined;
+  /** Its type waits for others, or others for it. */
+  readonly #isOrdered: boolean;
+  #subscription: PolledSubscription | undefined;
   /** By what it was answered, and the version of what that showed. */
   #answeredBy: { readonly class: WeakRef<PollClass>; readonly content: string } | undefined;
 
   constructor(type: PolledType, poll: Poll, account: Account, now: number) {
     this.type = type;
     this.selection = poll.selection;
-    this.bytes = keptBytes(poll);
+    this.#isOrdered = referringTypes.has(type.info.short);
+    this.bytes = keptBytes(poll) + (this.#isOrdered ? bytesPerSubscription : 0);
     this.account = account;
     this.polledAt = now;
   }
@@ -62,6 +73,11 @@ export class PolledNames {
   get endsAt(): number {
     const interval = this.#intervalMs ?? intervalMs.unknown;
     return this.polledAt + intervals * Math.max(interval, intervalMs.shortest);
+  }
+
+  /** Between its last polls, in milliseconds; 0: unknown. */
+  get intervalMilliseconds(): number {
+    return this.#intervalMs ?? 0;
   }
 
   /** The version that a poll comes with is its ACK (protocol §7.8). */
@@ -90,6 +106,22 @@ export class PolledNames {
   answered(by: PollClass, version: string, content: string): void {
     this.#version = version;
     this.#answeredBy = { class: new WeakRef(by), content };
+  }
+
+  /** What the client's other types make of the answer to this poll; undefined: nothing. */
+  ordered(poll: Poll): Ordered | undefined {
+    if (!this.#isOrdered) return undefined;
+    const subscription = (this.#subscription ??= this.type.client.order.follow(poll, this.account));
+    return {
+      hasAll: () => subscription.hasAll(poll),
+      next: (version) => subscription.next(poll, version),
+    };
+  }
+
+  /** From now on nothing is known of what the client has. */
+  forgetOrder(): void {
+    this.#subscription?.close();
+    this.#subscription = undefined;
   }
 
   /** What a class shows is known as long as it shows what the client was answered with. */
@@ -149,7 +181,7 @@ class PolledType implements ListedType {
 }
 
 /** A node of a peer, on whatever connection it polls. */
-class PollingClient implements ListedClient {
+class PollingClient implements ListedClient, OrderedClient {
   readonly id: string;
   readonly key: string;
   readonly route: ListedClient['route'];
@@ -157,12 +189,30 @@ class PollingClient implements ListedClient {
   client: ClientContext;
   transport: ListedClient['transport'];
 
-  constructor(id: string, key: string, protocol: ClientTransport, { client }: Poll, { address }: Peer) {
+  readonly order: PollOrder;
+
+  constructor(
+    id: string,
+    key: string,
+    protocol: ClientTransport,
+    { client }: Poll,
+    { address }: Peer,
+    services: DownstreamServices,
+  ) {
     this.id = id;
     this.key = key;
     this.route = { protocol, service: 'polls' };
     this.client = client;
     this.transport = { peer: { address } };
+    this.order = new PollOrder(this, services);
+  }
+
+  get intervalMilliseconds(): number {
+    return Math.max(...this.names().map((one) => one.intervalMilliseconds));
+  }
+
+  names(): readonly PolledNames[] {
+    return [...this.byType.values().flatMap(({ names }) => names.values())];
   }
 
   get types(): readonly ListedType[] {
@@ -172,6 +222,7 @@ class PollingClient implements ListedClient {
 
 /** Those that poll, for inspection: each until it has not polled for three of its own intervals. */
 export class PollingClients {
+  readonly #services: DownstreamServices;
   readonly #clock: Clock;
   readonly #prefix: string;
   /** By node and peer; the least recently polled first. */
@@ -182,8 +233,9 @@ export class PollingClients {
   #sweep: Timer | undefined;
 
   /** `prefix`: before the numbers that are the ids. */
-  constructor(clock: Clock, prefix: string) {
-    this.#clock = clock;
+  constructor(services: DownstreamServices, prefix: string) {
+    this.#services = services;
+    this.#clock = services.clock;
     this.#prefix = prefix;
   }
 
@@ -223,6 +275,12 @@ export class PollingClients {
 
   stop(): void {
     this.#sweep?.cancel();
+    this.forgetOrder();
+  }
+
+  /** The rules have changed, and with them what clients see. */
+  forgetOrder(): void {
+    for (const client of this.#clients.values()) for (const one of client.names()) one.forgetOrder();
   }
 
   #namesOf(poll: Poll, transport: ClientTransport, peer: Peer, now: number): PolledNames | undefined {
@@ -230,7 +288,7 @@ export class PollingClients {
     const key = keyOf(poll, transport, peer);
     const client =
       this.#clients.get(key) ??
-      new PollingClient(`${this.#prefix}p${this.#lastId + 1}`, key, transport, poll, peer);
+      new PollingClient(`${this.#prefix}p${this.#lastId + 1}`, key, transport, poll, peer, this.#services);
     const type = client.byType.get(info.url) ?? new PolledType(info, client);
     const selected = `${selection.hash} ${selection.size}`;
     const found = type.names.get(selected);
@@ -255,7 +313,10 @@ export class PollingClients {
 
   #forgetEnded(): void {
     const now = this.#clock.now();
-    for (const client of this.#clients.values()) this.#forget(client, ({ endsAt }) => endsAt <= now);
+    for (const client of this.#clients.values()) {
+      for (const one of client.names()) if (one.polledAt <= now - lingerMs) one.forgetOrder();
+      this.#forget(client, ({ endsAt }) => endsAt <= now);
+    }
   }
 
   #forget(client: PollingClient, isOver: (names: PolledNames) => boolean): void {
@@ -263,6 +324,7 @@ export class PollingClients {
       for (const [selected, one] of names) {
         if (!isOver(one)) continue;
         one.isForgotten = true;
+        one.forgetOrder();
         one.account.keeps(-one.bytes);
         this.#bytes -= one.bytes;
         names.delete(selected);

@@ -11,10 +11,8 @@ import type { StreamRefusal } from '../xds-server.ts';
 import { type Poll, readPoll } from './poll.ts';
 import { PollClass } from './poll-class.ts';
 import type { Patience, PollOutcome } from './poll-outcome.ts';
-import { type PolledNames, PollingClients } from './polling-clients.ts';
+import { lingerMs, type PolledNames, PollingClients } from './polling-clients.ts';
 
-/** A class without a poll for so long ends. Envoy's refresh_delay is seconds. Milliseconds. */
-export const lingerMs = 60_000;
 const sweepMs = 5000;
 /** Of all classes together, whoever polls: names, classes, and bytes of responses. The least recently polled ends first. */
 const maxNames = 2_000_000;
@@ -60,7 +58,7 @@ export class Polls {
   constructor(services: DownstreamServices, options: PollsOptions) {
     this.#services = services;
     this.#options = options;
-    this.clients = new PollingClients(services.clock, options.clientPrefix);
+    this.clients = new PollingClients(services, options.clientPrefix);
   }
 
   /** The open classes, for metrics. */
@@ -127,7 +125,8 @@ export class Polls {
     read.class = found.value;
     this.#used.delete(found.value);
     this.#used.add(found.value);
-    const giveUp = found.value.ask(poll, peer, patience, (outcome) => {
+    const ordered = patience.unchanged ? read.names?.ordered(poll) : undefined;
+    const giveUp = found.value.ask(poll, peer, patience, ordered, (outcome) => {
       if (outcome.kind === 'unchanged') this.#told(read, outcome.version, outcome.version);
       answered(outcome);
     });
@@ -154,6 +153,7 @@ export class Polls {
   /** Rules have changed: who polls is looked at anew. */
   reidentify(): void {
     this.#generation++;
+    this.clients.forgetOrder();
     const message = 'the rules have changed meanwhile: ask again';
     this.#endAll({ reason: 'rules', status: { code: Code.UNAVAILABLE, message } });
   }

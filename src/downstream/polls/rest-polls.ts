@@ -14,7 +14,8 @@ import { malformed } from '../stream-refusals.ts';
 import { keptBytes } from './poll.ts';
 import { JsonBodies } from './poll-json.ts';
 import type { Patience, PollOutcome } from './poll-outcome.ts';
-import { lingerMs, type Polls, type ReadPoll, tooFast } from './polls.ts';
+import { lingerMs } from './polling-clients.ts';
+import { type Polls, type ReadPoll, tooFast } from './polls.ts';
 
 /** `POST /v3/discovery:<x>` (protocol §2). */
 const types: ReadonlyMap<string, TypeInfo> = new Map(

@@ -131,13 +131,13 @@ describe('clients that poll, as they are listed', () => {
 
   it('what is kept of it is charged to its peer, and given back', () => {
     answered();
-    const accounts = testAccounts({ heldPerPeer: 5000 }, lab.clock);
+    const accounts = testAccounts({ heldPerPeer: 16_000 }, lab.clock);
     const peer = testPeer({}, accounts);
     const before = peer.account.held;
     poll('a', {}, peer);
     expect(peer.account.held - before).to.be.greaterThan(1000);
     for (let at = 0; at < 20; at++) poll(`invented-${at}`, {}, peer);
-    expect(peer.account.held).to.be.at.most(5000);
+    expect(peer.account.held).to.be.at.most(16_000);
     expect(listed().length).to.be.within(2, 4);
     lab.clock.advance(1_000_000);
     expect(peer.account.held).to.equal(0);

@@ -79,6 +79,7 @@ export async function swapSnapshots(setting: Setting, options: SnapshotSwaps): P
       upstreams,
       xds: { address },
       ...(restart || away ? { cache } : {}),
+      ...(transport === 'rest' ? { rest: {} } : {}),
       ...more,
     });
   };
@@ -91,6 +92,7 @@ export async function swapSnapshots(setting: Setting, options: SnapshotSwaps): P
     running.push({ relay, above: xds, more });
     xds = relay.xds;
   }
+  if (transport === 'rest') xds = running.at(-1)?.relay.rest ?? '';
   const envoy = stack.use(await Envoy.start(setting.envoyBinary, { xds, transport }));
   await envoy.answers('web', '/', 'one');
   await using requests = new ConstantRequests(await envoy.url('web'), 4, 200);
