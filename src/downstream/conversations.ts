@@ -15,8 +15,8 @@ export interface Participant {
   resumeWaiting(): void;
 }
 
-/** What waits for another stream looks at all of them. Further streams of the client wait for these no more. */
-const mostParticipants = 1000;
+/** What waits for others looks at all of them. Further streams of the client, or polls, wait for these no more. */
+export const mostParticipants = 1000;
 
 /** What one client is told, on one ADS stream, on streams of single types, or in answers to its polls. */
 export class Conversation {

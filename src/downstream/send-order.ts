@@ -110,9 +110,10 @@ export class SendOrder {
   /** For a client that asks for one type at a time. */
   sendOf(type: OrderedType): 'sent' | 'waits' | 'nothing' {
     const { subscription } = type;
-    if (subscription?.pending === true && this.#waitsForClusters(type)) return 'waits';
-    if (this.#send(type, false)) return 'sent';
-    return subscription?.hasDeferredRemovals === true ? 'waits' : 'nothing';
+    if (subscription === undefined) return 'nothing';
+    if (subscription.pending && this.#waitsForClusters(type)) return 'waits';
+    if ((subscription.pending || subscription.hasDeferredRemovals) && this.#send(type, false)) return 'sent';
+    return subscription.hasDeferredRemovals ? 'waits' : 'nothing';
   }
 
   /** A response was taken for this type. */

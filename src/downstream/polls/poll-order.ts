@@ -1,7 +1,7 @@
 import type { Defers, Response, Subscription } from '../../model/subscription.ts';
 import type { TypeInfo } from '../../model/types.ts';
 import type { Account } from '../../wire/accounts.ts';
-import { Conversation, type OrderedType } from '../conversations.ts';
+import { Conversation, mostParticipants, type OrderedType } from '../conversations.ts';
 import { longestWarmingMs, type OrderedStream, SendOrder } from '../send-order.ts';
 import type { DownstreamServices, LoggedStream, Overdue } from '../services.ts';
 import type { Poll } from './poll.ts';
@@ -49,7 +49,9 @@ export class PollOrder implements OrderedStream {
     return Math.min(longest, this.removalGraceMilliseconds);
   }
 
-  follow(poll: Poll, payer: Account): PolledSubscription {
+  /** Undefined: it polls too many already. */
+  follow(poll: Poll, payer: Account): PolledSubscription | undefined {
+    if (this.types.length >= mostParticipants) return undefined;
     const followed = new PolledSubscription(this, poll, payer, this.#services);
     this.types.push(followed);
     return followed;

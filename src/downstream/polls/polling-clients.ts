@@ -111,10 +111,11 @@ export class PolledNames {
   /** What the client's other types make of the answer to this poll; undefined: nothing. */
   ordered(poll: Poll): Ordered | undefined {
     if (!this.#isOrdered) return undefined;
-    const subscription = (this.#subscription ??= this.type.client.order.follow(poll, this.account));
+    // A client that was not answered yet has nothing.
+    const followed = () => (this.#subscription ??= this.type.client.order.follow(poll, this.account));
     return {
-      hasAll: () => subscription.hasAll(poll),
-      next: (version) => subscription.next(poll, version),
+      hasAll: () => followed()?.hasAll(poll),
+      next: (version) => followed()?.next(poll, version),
     };
   }
 

@@ -30,12 +30,12 @@ class PollingClient {
     this.#id = id;
   }
 
-  poll(short: string, takes = this.takes.has(short)): string {
+  poll(short: string, takes = this.takes.has(short), resourceNames = names[short] ?? []): string {
     const { polls } = this.#lab.relay;
     const message = create(DiscoveryRequestSchema, {
       node: create(NodeSchema, { id: this.#id }),
       versionInfo: this.has.get(short) ?? '',
-      resourceNames: [...(names[short] ?? [])],
+      resourceNames: [...resourceNames],
     });
     const bytes = Buffer.from(toBinary(DiscoveryRequestSchema, message));
     const read = polls.read(typeInfo(type(short)), bytes, this.#peer, 'rest');
@@ -75,10 +75,10 @@ describe('a client that polls while types change apart (§8.6, §8.7)', () => {
       puts: all.map((name) => realPut('cds', name, { type: 'EDS' })),
     });
 
-  const route = (to: string): void => {
+  const route = (to: string, name = 'r'): void => {
     const routes = [{ match: { prefix: '/' }, route: { cluster: to } }];
     const virtualHosts = [{ name: 'all', domains: ['*'], routes }];
-    lab.says({ type: type('rds'), holder: namedHolder, puts: [realPut('rds', 'r', { virtualHosts })] });
+    lab.says({ type: type('rds'), holder: namedHolder, puts: [realPut('rds', name, { virtualHosts })] });
   };
 
   /** Polled every five seconds, and everything accepted. */
@@ -169,5 +169,30 @@ describe('a client that polls while types change apart (§8.6, §8.7)', () => {
     client.poll('cds');
     other.poll('cds');
     expect(other.last).to.equal(client.last);
+  });
+
+  it('what a client polls in vain, it does not have', () => {
+    client.poll('rds', true, ['unknown']);
+    clusters('new');
+    route('new');
+    client.round('cds', 'cds', 'rds', 'rds');
+    expect(client.poll('cds')).to.equal('new');
+  });
+
+  it('of a client that polls thousands of names apart, the first thousand are waited for', () => {
+    const many = new PollingClient(lab, 'many');
+    many.round('cds', 'cds');
+    for (let at = 0; at < 999; at++) {
+      many.poll('rds', true, [`r-${at}`]);
+      route('other', `r-${at}`);
+      many.has.delete('rds');
+      const answers = [1, 2].map(() => many.poll('rds', true, [`r-${at}`]));
+      expect(answers).to.deep.equal([`r-${at}`, '304']);
+    }
+    many.has.delete('rds');
+    many.round('rds', 'rds');
+    clusters('new');
+    expect(many.poll('cds')).to.equal('new');
+    expect(client.poll('cds')).to.equal('new old');
   });
 });
