@@ -5,5 +5,5 @@ module.exports = {
   // Of what hangs: other processes may have the machine's cores for a while.
   timeout: 60_000,
   'node-option': ['disable-warning=ExperimentalWarning'],
-  require: ['./test/support/compile-cache.ts', './test/support/retries.ts'],
+  require: ['./test/support/compile-cache.ts'],
 };

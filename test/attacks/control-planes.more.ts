@@ -31,7 +31,7 @@ describe('attacks by control planes', () => {
 
   describeAttacks(
     'on a relay',
-    { kind: 'plain', memoryAfterEach: true, upstreams },
+    { kind: 'plain', memoryAfter: 'attack', upstreams },
     {
       'its messages': controlPlanes(() => plane),
       'its frames': rawPlanes(() => raw),

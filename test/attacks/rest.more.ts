@@ -3,6 +3,6 @@ import { describeAttacks } from './support/suite.ts';
 
 describeAttacks(
   'attacks on the REST port',
-  { kind: 'plain', memoryAfterEach: true },
+  { kind: 'plain', memoryAfter: 'attack' },
   tablesFor('plain', ['rest']),
 );

@@ -50,17 +50,15 @@ async function runOne(job: Job): Promise<void> {
   const outcome = await runJob(job);
   outcomes.push(outcome);
   done += job.files.length;
-  const { passed, failed, skipped, retried, seconds, cpuSeconds } = outcome;
+  const { passed, failed, skipped, seconds, cpuSeconds } = outcome;
   const rest = [
     failed > 0 ? `${failed} FAILED` : '',
     skipped.length > 0 ? `${skipped.length} skipped` : '',
-    retried.length > 0 ? `${retried.length} tried again` : '',
   ].filter((text) => text !== '');
   const cpu = cpuSeconds === undefined ? '' : `, ${cpuSeconds.toFixed(0)} s of CPU`;
   const took = `${seconds.toFixed(0)} s${cpu}`;
   const counts = [`${passed} passed`, ...rest].join(', ');
   console.log(`[${done}/${files} ${clock()}] ${job.name}: ${counts} (${took})`);
-  for (const why of retried) console.log(`  tried again: ${why}`);
   if (outcome.failed > 0 || values.verbose === true) console.log(outcome.output);
 }
 
@@ -93,6 +91,6 @@ for (const { failures } of failed) {
 }
 console.log(
   `\n${sum(({ passed }) => passed)} passed, ${sum((outcome) => outcome.failed)} failed, ` +
-    `${sum(({ skipped }) => skipped.length)} skipped, ${sum(({ retried }) => retried.length)} tried again, in ${clock()}`,
+    `${sum(({ skipped }) => skipped.length)} skipped, in ${clock()}`,
 );
 process.exitCode = failed.length > 0 ? 1 : 0;

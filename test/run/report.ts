@@ -11,8 +11,6 @@ export const reportSchema = z.object({
   skipped: z.array(z.string()),
   /** What they need and this machine does not have, and what brings it. */
   missing: z.array(z.string()),
-  /** Titles of what passed or failed at a second try, and why it did not at the first. */
-  retried: z.array(z.string()),
   /** Of the process and of all that it has started; undefined where the system does not say it. */
   cpuSeconds: z.number().optional(),
 });

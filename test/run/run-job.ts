@@ -30,7 +30,7 @@ export async function runJob(job: Job): Promise<Outcome> {
   });
   running.add(child);
   let output = '';
-  let report: Report = { passed: 0, failures: [], skipped: [], missing: [], retried: [] };
+  let report: Report = { passed: 0, failures: [], skipped: [], missing: [] };
   let isReported = false;
   for (const stream of [child.stdout, child.stderr]) {
     stream?.setEncoding('utf8').on('data', (text: string) => {

@@ -4,20 +4,19 @@ import Mocha from 'mocha';
 import { missing, type Report, root } from '../run/report.ts';
 
 const { EVENT_RUN_END, EVENT_SUITE_BEGIN, EVENT_SUITE_END } = Mocha.Runner.constants;
-const { EVENT_TEST_FAIL, EVENT_TEST_PASS, EVENT_TEST_PENDING, EVENT_TEST_RETRY } = Mocha.Runner.constants;
+const { EVENT_TEST_FAIL, EVENT_TEST_PASS, EVENT_TEST_PENDING } = Mocha.Runner.constants;
 
 /** How long after the last test something may still keep the process alive, in milliseconds. */
 const lingering = 15_000;
 
 /**
  * Prints each behaviour below its suite, then the failures with their diffs, and as the last line the count:
- * `N passed, N failed`, with `, N skipped` and `, N tried again` when some were.
+ * `N passed, N failed`, with `, N skipped` when some were.
  */
 class Reporter extends Mocha.reporters.Base {
   #depth = 0;
   /** Titles of the suites or tests that are left out. */
   readonly #skipped: string[] = [];
-  readonly #retried: string[] = [];
 
   constructor(runner: Mocha.Runner, options: Mocha.MochaOptions) {
     super(runner, options);
@@ -32,10 +31,6 @@ class Reporter extends Mocha.reporters.Base {
     });
     runner.on(EVENT_TEST_PASS, (test) => this.#say(`ok    ${test.title}${duration(test)}`));
     runner.on(EVENT_TEST_FAIL, (test) => this.#say(`FAIL  ${test.title}${duration(test)}`));
-    runner.on(EVENT_TEST_RETRY, (test: Mocha.Test, error: Error) => {
-      this.#retried.push(`${test.fullTitle()}: ${error.message}`);
-      this.#say(`again ${test.title}: ${error.message}`);
-    });
     runner.on(EVENT_TEST_PENDING, (test) => {
       this.#skipped.push(test.fullTitle());
       this.#say(`skip  ${test.title}`);
@@ -44,10 +39,9 @@ class Reporter extends Mocha.reporters.Base {
       if (this.failures.length > 0) Mocha.reporters.Base.list(this.failures);
       this.#depth = 0;
       const skipped = this.#skipped.length > 0 ? `, ${this.#skipped.length} skipped` : '';
-      const retried = this.#retried.length > 0 ? `, ${this.#retried.length} tried again` : '';
       for (const why of missing) this.#say(`left out: ${why}`);
       this.#report();
-      this.#say(`\n${this.stats.passes} passed, ${this.stats.failures} failed${skipped}${retried}`);
+      this.#say(`\n${this.stats.passes} passed, ${this.stats.failures} failed${skipped}`);
     });
   }
 
@@ -70,7 +64,6 @@ class Reporter extends Mocha.reporters.Base {
       })),
       skipped: this.#skipped,
       missing: [...missing],
-      retried: this.#retried,
       cpuSeconds: cpuSeconds(),
     };
     process.send?.(report);

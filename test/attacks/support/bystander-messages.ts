@@ -17,7 +17,7 @@ export interface BystanderReport {
   readonly health: HealthReport;
   readonly updates: {
     readonly arrived: number;
-    /** Milliseconds from the control plane (or the question) to the client, of the slowest. */
+    /** Milliseconds from the control plane (or the question) to the client, of the slowest: what the relay is to blame for. */
     readonly worst: number;
   };
   /** Why its stream ended, or that nothing arrived after the attack. */

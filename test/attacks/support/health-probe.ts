@@ -1,8 +1,7 @@
-import { monitorEventLoopDelay } from 'node:perf_hooks';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Client } from '@grpc/grpc-js';
 import { rawClient } from '../../support/grpc-calls.ts';
-import { processorWait } from './processor-wait.ts';
+import { blamed, processorTimes } from './processor-time.ts';
 import { addressOf, secureAs, type Target } from './target.ts';
 
 const CHECK = '/grpc.health.v1.Health/Check';
@@ -10,16 +9,14 @@ const CHECK = '/grpc.health.v1.Health/Check';
 const pause = 20;
 /** No answer by then is a failure whatever the machine does, in milliseconds. */
 const patience = 10_000;
-/** Of the watch on this thread's own loop, in milliseconds. */
-const resolution = 5;
 const serving = Buffer.of(0x08, 0x01);
 
 /** What was seen from one call of `begin` to the next. Milliseconds. */
 export interface HealthReport {
   readonly probes: number;
-  /** Of the slowest: what the relay itself is to blame for. */
+  /** Of the slowest: what the relay itself is to blame for, by the CPU time of its main thread. */
   readonly worst: number;
-  /** Of the same probe: what the machine took, because this thread or the relay's waited for a processor. */
+  /** Of the same probe: the rest, which is the machine's. */
   readonly machine: number;
   /** Answers other than SERVING. */
   readonly failures: readonly string[];
@@ -29,7 +26,6 @@ export interface HealthReport {
 export class HealthProbe {
   readonly #client: Client;
   readonly #pids: readonly number[];
-  readonly #loop = monitorEventLoopDelay({ resolution });
   #seen = { probes: 0, worst: 0, machine: 0, failures: new Array<string>() };
   /** What is under way now, so that a window ends with the answer to it. */
   #current: Promise<void> = Promise.resolve();
@@ -43,7 +39,6 @@ export class HealthProbe {
         : { 'grpc.ssl_target_name_override': serverName, 'grpc.default_authority': serverName };
     this.#client = rawClient(addressOf(target), secure, names);
     this.#pids = target.pids ?? [];
-    this.#loop.enable();
     void this.#run();
   }
 
@@ -61,7 +56,6 @@ export class HealthProbe {
   stop(): void {
     this.#stopped = true;
     this.#client.close();
-    this.#loop.disable();
   }
 
   async #run(): Promise<void> {
@@ -73,18 +67,14 @@ export class HealthProbe {
   }
 
   async #probe(): Promise<void> {
-    this.#loop.reset();
-    const waited = this.#pids.map(processorWait);
+    const before = processorTimes(this.#pids);
     const start = performance.now();
     const failure = await this.#check();
     const latency = performance.now() - start;
-    const waits = this.#pids.map((pid, at) => processorWait(pid) - (waited[at] ?? 0));
-    const own = Math.max(0, this.#loop.max / 1e6 - resolution);
-    const machine = Math.min(latency, own + Math.max(0, ...waits));
-    const blamed = latency - machine;
+    const own = blamed(latency, before, processorTimes(this.#pids));
     const seen = this.#seen;
     seen.probes++;
-    if (blamed > seen.worst) [seen.worst, seen.machine] = [blamed, machine];
+    if (own > seen.worst) [seen.worst, seen.machine] = [own, latency - own];
     if (failure !== undefined && !this.#stopped) seen.failures.push(failure);
   }
 

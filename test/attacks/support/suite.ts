@@ -3,18 +3,17 @@ import { eventually } from '../../e2e/support/eventually.ts';
 import { type Attack, lackingFor } from './attack.ts';
 import { type Figures, figuresOf } from './figures.ts';
 import { type Kind, RelayStage, type StageOptions } from './relay-stage.ts';
-import { type Outcome, runAttack, type Stage } from './run-attack.ts';
+import { runAttack, type Stage, usualBounds } from './run-attack.ts';
 import { warmUp } from './warm-up.ts';
 
 const MB = 1024 * 1024;
 /** What all attacks of a suite together may leave in a process, in bytes: code that was compiled, buffers that are reused. */
 const atTheEnd = 20 * MB;
-const tries = 3;
 
 export interface SuiteOptions extends StageOptions {
   readonly kind: Kind;
-  /** Memory is looked at after each attack, not only after all: collecting garbage costs half of the time. */
-  readonly memoryAfterEach?: boolean;
+  /** Memory is looked at after each attack, or table: collecting garbage costs half of the time. Left out: after all. */
+  readonly memoryAfter?: 'attack' | 'table';
 }
 
 /** A test for each attack of the tables, one after another, on one relay. */
@@ -27,6 +26,7 @@ export function describeAttacks(
     this.timeout(120_000);
     let stage: RelayStage;
     let memory: number;
+    let afterTable: number | undefined;
     let last: Figures;
 
     before(async () => {
@@ -46,7 +46,7 @@ export function describeAttacks(
         target,
         witness,
         alive,
-        memory: options.memoryAfterEach === true ? () => stage.memory() : unknown,
+        memory: options.memoryAfter === 'attack' ? () => stage.memory() : unknown,
       };
     };
 
@@ -57,9 +57,15 @@ export function describeAttacks(
         for (const attack of attacks) {
           it(attack.name, async () => {
             expect(lackingFor(attack, stage.target)).to.deep.equal([]);
-            const { problems, after } = await withstand(attack, looking(), last);
+            const { problems, after } = await runAttack(attack, looking(), last);
             last = after;
             expect(problems).to.deep.equal([]);
+          });
+        }
+
+        if (options.memoryAfter === 'table') {
+          it('they have left no memory behind', async () => {
+            afterTable = await leavesNoMemory(stage, afterTable ?? memory, usualBounds.memory);
           });
         }
       });
@@ -67,22 +73,17 @@ export function describeAttacks(
 
     describe('afterwards', () => {
       it('all of them together have left no memory behind', async () => {
-        await eventually(async () => {
-          const processes = stage.target.pids?.length ?? 1;
-          expect((await stage.memory()) - memory).to.be.below(processes * atTheEnd);
-        });
+        await leavesNoMemory(stage, memory, (stage.target.pids?.length ?? 1) * atTheEnd);
       });
     });
   });
 }
 
-/**
- * A busy machine is slow in ways that no counter tells. An attack after which only times are wrong is tried again: what
- * blocks the loop does so each time.
- */
-async function withstand(attack: Attack, stage: Stage, before: Figures): Promise<Outcome> {
-  let outcome = await runAttack(attack, stage, before);
-  for (let again = 0; again < tries - 1 && outcome.late; again++)
-    outcome = await runAttack(attack, stage, before);
-  return outcome;
+/** Returns what is in use. */
+function leavesNoMemory(stage: RelayStage, before: number, most: number): Promise<number> {
+  return eventually(async () => {
+    const now = await stage.memory();
+    expect(now - before).to.be.below(most);
+    return now;
+  });
 }

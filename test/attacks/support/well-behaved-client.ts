@@ -1,7 +1,7 @@
 import { eventually } from '../../e2e/support/eventually.ts';
 import { type Received, XdsClient } from '../../e2e/support/xds-client.ts';
 import { type BystanderData, type BystanderReport, stampOf, WELL_BEHAVED } from './bystander-messages.ts';
-import { processorWait } from './processor-wait.ts';
+import { blamed, processorTimes } from './processor-time.ts';
 import { addressOf, secureAs } from './target.ts';
 
 /** How often what came is looked at, in milliseconds. */
@@ -10,6 +10,8 @@ const glance = 10;
 const askEvery = 100;
 /** An update that is later than that has not come, in milliseconds. */
 const patience = 10_000;
+/** So many glances back are known. */
+const kept = patience / glance;
 
 /** A client of a tenant that does nothing wrong, and measures how long updates take to it. */
 export class WellBehavedClient {
@@ -21,7 +23,8 @@ export class WellBehavedClient {
   /** When the last one that arrived was sent. */
   #last = 0;
   #asked: number | undefined;
-  #waited = 0;
+  /** What the relay had worked at each glance, of the last few seconds. */
+  #worked: { readonly at: number; readonly times: readonly number[] }[] = [];
 
   constructor(data: BystanderData) {
     this.#data = data;
@@ -34,7 +37,7 @@ export class WellBehavedClient {
 
   begin(): void {
     this.#look();
-    [this.#arrived, this.#worst, this.#waited] = [0, 0, this.#machine()];
+    [this.#arrived, this.#worst] = [0, 0];
   }
 
   /** Something that was sent after now has arrived. Rejects with the reason if nothing does. */
@@ -53,8 +56,7 @@ export class WellBehavedClient {
   }
 
   report(): BystanderReport['updates'] {
-    const machine = this.#machine() - this.#waited;
-    return { arrived: this.#arrived, worst: Math.max(0, this.#worst - machine) };
+    return { arrived: this.#arrived, worst: this.#worst };
   }
 
   async stop(): Promise<void> {
@@ -64,11 +66,15 @@ export class WellBehavedClient {
 
   #look(): void {
     const now = Date.now();
+    const times = processorTimes(this.#data.target.pids);
+    this.#worked.push({ at: now, times });
+    if (this.#worked.length > 2 * kept) this.#worked = this.#worked.slice(-kept);
     for (const response of this.#client.received.splice(0)) {
       const sent = this.#data.updates ? this.#stamp(response) : this.#asked;
       if (sent === undefined) continue;
       this.#arrived++;
-      this.#worst = Math.max(this.#worst, now - sent);
+      const before = this.#worked.findLast(({ at }) => at <= sent) ?? this.#worked[0];
+      this.#worst = Math.max(this.#worst, blamed(now - sent, before?.times ?? [], times));
       this.#last = sent;
       this.#asked = undefined;
     }
@@ -84,10 +90,5 @@ export class WellBehavedClient {
     if (this.#asked !== undefined || now - this.#last < askEvery) return;
     this.#asked = now;
     this.#client.delta('cds', { resourceNamesSubscribe: [this.#data.cluster] });
-  }
-
-  /** What the relay's processes waited for a processor, in milliseconds. */
-  #machine(): number {
-    return Math.max(0, ...(this.#data.target.pids ?? []).map(processorWait));
   }
 }
