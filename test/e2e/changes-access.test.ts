@@ -176,15 +176,17 @@ for (const workers of [0, 2]) {
         expect([verb, refused.code]).to.deep.equal([verb, 1]);
         expect(refused.err, verb).to.match(/changes something.*admin\.read_only/);
       }
-      const attempts = relay.log.filter(
-        ({ message }) => message === 'an RPC that changes something was refused',
-      );
-      const attempted = new Set(
-        attempts.map(({ who, what }) => `${String(what)} by ${String(who).split(' ')[0]}`),
-      );
-      expect([...attempted].toSorted()).to.deep.equal(
-        changing.map((verb) => `${verb} by spiffe://corp/alice`),
-      );
+      await eventually(() => {
+        const attempts = relay.log.filter(
+          ({ message }) => message === 'an RPC that changes something was refused',
+        );
+        const attempted = new Set(
+          attempts.map(({ who, what }) => `${String(what)} by ${String(who).split(' ')[0]}`),
+        );
+        expect([...attempted].toSorted()).to.deep.equal(
+          changing.map((verb) => `${verb} by spiffe://corp/alice`),
+        );
+      });
       for (const verb of ['history', 'status']) expect((await ask(verb)).code, verb).to.equal(0);
       expect((await ask('diff', '--pending')).out).to.match(/^changed/m);
       expect((await ask('wait', '--timeout', '100ms')).err).to.match(/a +HELD/);
