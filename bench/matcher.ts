@@ -27,6 +27,7 @@ const delta = encoding({
   constrained: false,
   contentVersions: false,
   unknownNames: false,
+  absencesUnsaid: false,
 });
 const holder = { key: 'bench', upstream: 'bench', role: 'named' as const };
 

@@ -32,6 +32,7 @@ class KnownClient implements ClientContext {
   readonly wrapped: boolean;
   readonly ttl: boolean;
   readonly relay: boolean;
+  readonly isEnvoy: boolean;
   readonly unknownNames: boolean;
   readonly passesVariants: boolean;
   readonly trust: string;
@@ -58,6 +59,7 @@ class KnownClient implements ClientContext {
     this.wrapped = wrappedFeatures.some((feature) => node.clientFeatures.includes(feature));
     this.ttl = node.clientFeatures.includes(ttlFeature);
     this.relay = node.userAgentName === USER_AGENT;
+    this.isEnvoy = node.userAgentName === 'envoy';
     this.unknownNames = node.clientFeatures.includes(UNKNOWN_NAMES);
     this.passesVariants = node.clientFeatures.includes(PASSES_VARIANTS);
     this.#derived = derived;

@@ -32,6 +32,7 @@ export interface ClientContext {
   readonly access: Access;
   /** Relays and the like, which the per-client limits do not bind. */
   readonly exempt: boolean;
+  readonly isEnvoy: boolean;
   /** A relay: of what a first SotW response lacks it will say that it is not there. */
   readonly relay: boolean;
   /** A relay to which full-state responses say which names are unknown (wire/unknown-names.ts). */

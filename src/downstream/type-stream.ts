@@ -29,6 +29,12 @@ import { excessOfNames } from './subscription-limits.ts';
 
 export const knownSelections = new KnownSelections();
 
+/**
+ * Envoy's listeners wait for these until they come, or until initial_fetch_timeout. A response that removes one that
+ * never came ends that time, and is ignored: the listener waits for ever, and so does an Envoy that starts (E, 1.40).
+ */
+const waitedFor: ReadonlySet<string> = new Set(['rds', 'ecds']);
+
 /** The bytes of a request that names nothing. */
 export const nothingNamed = Buffer.alloc(0);
 
@@ -79,6 +85,7 @@ export abstract class TypeStream {
       constrained: services.constrained(),
       contentVersions: protocol === 'sotw' && services.contentVersions(),
       unknownNames: protocol === 'sotw' && client.unknownNames,
+      absencesUnsaid: protocol === 'delta' && client.isEnvoy && waitedFor.has(this.info.short),
     });
   }
 

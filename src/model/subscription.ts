@@ -19,13 +19,15 @@ export interface Encoding {
   readonly contentVersions: boolean;
   /** A full state says which names are unknown, so none of them holds it back (protocol §3.13). */
   readonly unknownNames: boolean;
+  /** Delta: what a client never had and is not there is not said to it (protocol §10.6). */
+  readonly absencesUnsaid: boolean;
 }
 
 const encodings: Encoding[] = [];
 
 /** The one object for this combination. There are few combinations, and many clients of each. */
 export function encoding(fields: Encoding): Encoding {
-  const { protocol, wrapped, ttl, constrained, contentVersions, unknownNames } = fields;
+  const { protocol, wrapped, ttl, constrained, contentVersions, unknownNames, absencesUnsaid } = fields;
   const known = encodings.find(
     (one) =>
       one.protocol === protocol &&
@@ -33,10 +35,19 @@ export function encoding(fields: Encoding): Encoding {
       one.ttl === ttl &&
       one.constrained === constrained &&
       one.contentVersions === contentVersions &&
-      one.unknownNames === unknownNames,
+      one.unknownNames === unknownNames &&
+      one.absencesUnsaid === absencesUnsaid,
   );
   if (known !== undefined) return known;
-  const created: Encoding = { protocol, wrapped, ttl, constrained, contentVersions, unknownNames };
+  const created: Encoding = {
+    protocol,
+    wrapped,
+    ttl,
+    constrained,
+    contentVersions,
+    unknownNames,
+    absencesUnsaid,
+  };
   encodings.push(created);
   return created;
 }

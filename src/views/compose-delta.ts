@@ -73,7 +73,8 @@ function addAbsence(
   // The removal of what was deferred is sent in its time, and that of what the client has from an earlier stream too.
   if (input.deferredRemovals?.has(item.id) === true) return;
   if (clientVersion !== undefined) content.remove(item, undefined);
-  else if (item.named && (resend || lastSent !== 'absent')) content.addAbsent(item);
+  else if (!input.encoding.absencesUnsaid && item.named && (resend || lastSent !== 'absent'))
+    content.addAbsent(item);
 }
 
 /** What earlier responses deferred is removed now, or deferred again: also if it is unknown by now (protocol §3.9). */

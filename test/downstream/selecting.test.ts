@@ -18,6 +18,7 @@ const clientOf = (env: string): ClientContext => ({
   wrapped: false,
   ttl: false,
   relay: false,
+  isEnvoy: false,
   unknownNames: false,
   passesVariants: false,
   trust: '',

@@ -17,6 +17,8 @@ const issue = (name: string) =>
   issueCertificate({ name, issuer: authority, uris: [`spiffe://example.com/${name}/1`] });
 const server = issueCertificate({ name: 'relay', issuer: authority, dns: ['relay.test'] });
 
+const backoff = { initial: '100ms', max: '100ms' };
+
 /** Subscribes to all clusters, and says this of who is below. */
 function subscribe(client: Client, via?: string): RawCall {
   const metadata = new Metadata();
@@ -104,9 +106,7 @@ describe('x-distributary-via from anybody', function () {
 
   it('a relay below whose streams are ended at once, as this one is cold, is announced all the same', async () => {
     const relay = await start({
-      upstreams: [
-        upstream(`127.0.0.1:${plane.port}`, 'DELTA', { backoff: { initial: '100ms', max: '100ms' } }),
-      ],
+      upstreams: [upstream(`127.0.0.1:${plane.port}`, 'DELTA', { backoff })],
     });
     plane.answer = (stream) => stream.fail(status.UNAVAILABLE, 'no control plane can be reached');
     const client = connect(relay);
@@ -126,7 +126,7 @@ describe('x-distributary-via from anybody', function () {
   });
 
   it('a control plane that refuses all streams shows on /ready, with its words', async () => {
-    const relay = await start();
+    const relay = await start({ upstreams: [upstream(`127.0.0.1:${plane.port}`, 'DELTA', { backoff })] });
     plane.answer = (stream) => stream.fail(status.INTERNAL, 'header list too large');
     subscribe(connect(relay));
     const ready = z.object({
@@ -151,9 +151,7 @@ describe('x-distributary-via from anybody', function () {
       else if (request.responseNonce === '') stream.send(type('cds'), '1', 'shop:1@1');
     };
     const relay = await start({
-      upstreams: [
-        upstream(`127.0.0.1:${plane.port}`, 'DELTA', { backoff: { initial: '100ms', max: '100ms' } }),
-      ],
+      upstreams: [upstream(`127.0.0.1:${plane.port}`, 'DELTA', { backoff })],
     });
     const client = connect(relay);
     await nextMessage(subscribe(client));
@@ -168,7 +166,7 @@ describe('x-distributary-via from anybody', function () {
       expect(upstreams[0].warning).to.match(/^streams with a header x-distributary-via of \d+ bytes were/);
     });
     expect(said().filter((header) => header.length > 300)).to.have.length(1);
-    expect(said().at(-1)).to.match(/^relay\/[0-9a-f]{16}$/);
+    await eventually(() => expect(said().at(-1)).to.match(/^relay\/[0-9a-f]{16}$/));
     const shown = (await relay.rpc('distributary.admin.v1.AdminService/Status', {})).body;
     expect(shown).to.include('upstream central: streams with a header');
   });

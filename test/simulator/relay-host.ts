@@ -484,6 +484,7 @@ class Running {
             access: accessOf(node.value.id),
             exempt: false,
             relay: node.value.userAgentName === USER_AGENT,
+            isEnvoy: node.value.userAgentName === 'envoy',
             unknownNames: node.value.clientFeatures.includes(UNKNOWN_NAMES),
             passesVariants: node.value.clientFeatures.includes(PASSES_VARIANTS),
             trust: '',

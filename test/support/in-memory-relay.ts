@@ -309,6 +309,7 @@ export class InMemoryRelay {
             access: access(from),
             exempt: false,
             relay: node.value.userAgentName === USER_AGENT,
+            isEnvoy: node.value.userAgentName === 'envoy',
             unknownNames: node.value.clientFeatures.includes(UNKNOWN_NAMES),
             passesVariants: node.value.clientFeatures.includes(PASSES_VARIANTS),
             trust: '',

@@ -21,6 +21,7 @@ const delta = encoding({
   constrained: false,
   contentVersions: false,
   unknownNames: false,
+  absencesUnsaid: false,
 });
 const selecting = (names: readonly string[]): Selection =>
   Selection.of(

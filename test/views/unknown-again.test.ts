@@ -52,6 +52,7 @@ function start() {
     constrained: false,
     contentVersions: false,
     unknownNames: false,
+    absencesUnsaid: false,
   });
   const locatorParameters = parameters;
   const selection = Selection.of([

@@ -22,6 +22,7 @@ const sotw = encoding({
   constrained: false,
   contentVersions: false,
   unknownNames: false,
+  absencesUnsaid: false,
 });
 const named = (...names: string[]): Selection =>
   Selection.of(

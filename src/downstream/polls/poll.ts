@@ -78,6 +78,7 @@ function encodingOf(client: ClientContext, contentVersions: boolean, services: D
     constrained: services.constrained(),
     contentVersions,
     unknownNames: false,
+    absencesUnsaid: false,
   });
 }
 
