@@ -128,7 +128,7 @@ describe('x-distributary-via from anybody', function () {
   it('a control plane that refuses all streams shows on /ready, with its words', async () => {
     const relay = await start({ upstreams: [upstream(`127.0.0.1:${plane.port}`, 'DELTA', { backoff })] });
     plane.answer = (stream) => stream.fail(status.INTERNAL, 'header list too large');
-    subscribe(connect(relay));
+    const client = connect(relay);
     const ready = z.object({
       upstreams: z.tuple([
         z.looseObject({ stale: z.literal(true), refused_streams: z.number(), last_error: z.string() }),
@@ -136,6 +136,8 @@ describe('x-distributary-via from anybody', function () {
     });
     await eventually(
       async () => {
+        // Its streams end, and the control plane is asked for nothing that nobody wants.
+        subscribe(client);
         const { upstreams } = ready.parse(JSON.parse((await relay.get('/ready')).body));
         expect(upstreams[0].last_error).to.include('header list too large');
       },
