@@ -3,7 +3,7 @@ import { parseAllDocuments, parse as parseYaml } from 'yaml';
 import { z } from 'zod';
 import { when } from '../support/in-memory-relay.ts';
 import { eventually } from './support/eventually.ts';
-import { runProcess } from './support/explain.ts';
+import { run, runProcess } from './support/explain.ts';
 import { ResourceFiles } from './support/files.ts';
 import { Process } from './support/process.ts';
 import { distributary, RelayProcess } from './support/relay.ts';
@@ -55,7 +55,9 @@ describe('commands about clients and resources', function () {
     files[Symbol.dispose]();
   });
 
-  const ask = (...argv: readonly string[]) => runProcess(...argv, '--admin', `http://${relay.admin}`);
+  const ask = (...argv: readonly string[]) => run(...argv, '--admin', `http://${relay.admin}`);
+  /** Each command once as users run it, where it prints much or exits with something else than 0. */
+  const askProcess = (...argv: readonly string[]) => runProcess(...argv, '--admin', `http://${relay.admin}`);
 
   /** So many streams that have subscribed to a resource and got it; of each third node the first half is of `prod`. */
   async function connect(count: number, env = 'prod'): Promise<void> {
@@ -98,7 +100,7 @@ describe('commands about clients and resources', function () {
       expect(rejecting.code).to.equal(0);
       expect(rejecting.out).to.match(/\n\n1 of 302 clients$/);
 
-      const all = (await ask('clients')).out.split('\n');
+      const all = (await askProcess('clients')).out.split('\n');
       expect(all[0]).to.match(/^CLIENT +NODE +CLUSTER +PEER +PROTOCOL +STATE +TYPES +REJECTED BECAUSE$/);
       expect(all[1]).to.include('picky');
       expect(all.filter((line) => / SYNCED +eds$/.test(line))).to.have.length(301);
@@ -151,7 +153,7 @@ describe('commands about clients and resources', function () {
 
     it('refuses what it does not know with the usage line, and exits 2', async () => {
       await start();
-      const { code, out, err } = await ask('clients', '--nod', 'x');
+      const { code, out, err } = await askProcess('clients', '--nod', 'x');
       expect([code, out]).to.deep.equal([2, err]);
       expect(err).to.match(/^unknown flag "--nod": did you mean --node\?\n\nUsage: distributary clients /);
       expect(err).to.match(/\n\ndistributary clients --help shows what each flag is for\.$/);
@@ -205,7 +207,7 @@ describe('commands about clients and resources', function () {
         ...Array.from({ length: 400 }, (_, index) => [`name-${index}`, 'x', undefined] as const),
       ]);
       await eventually(async () => expect((await ask('resources')).out).to.match(/\n\n401 resources in 401/));
-      const { out } = await ask('resources');
+      const { out } = await askProcess('resources');
       expect(out).not.to.match(raw);
       expect(Math.max(...out.split('\n').map((line) => line.length))).to.be.below(1000);
       expect((await ask('resources', '--limit', '10')).out).to.match(/\n\n10 resources .*there are more/);
@@ -240,7 +242,8 @@ describe('commands about clients and resources', function () {
     it('shows every variant as a YAML document, without what is sensitive', async () => {
       write(cluster('shop', { connect_timeout: '2s', alt_stat_name: hostile, transport_socket: inline }));
       await start();
-      const out = await shown('--type', 'cds', '--name', 'shop');
+      await shown('--type', 'cds', '--name', 'shop');
+      const { out } = await askProcess('get', '--type', 'cds', '--name', 'shop');
       expect(out).to.match(/^# \(all\), version \S+, \d+ B, cached since \S+Z, from files$/m);
       expect(out).not.to.include('the-inline-key');
       expect(out).not.to.match(raw);
@@ -309,7 +312,7 @@ describe('commands about clients and resources', function () {
 
     it('of what is not there exits 1 and says so; without a type or name 2', async () => {
       await start();
-      const missing = await ask('get', '--type', 'cds', '--name', hostile);
+      const missing = await askProcess('get', '--type', 'cds', '--name', hostile);
       expect(missing.code).to.equal(1);
       expect(missing.err)
         .to.match(/^no cds "<script>.* is cached/)
