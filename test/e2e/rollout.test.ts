@@ -52,13 +52,58 @@ for (const workers of [0, 2]) {
     /** Each worker has clients. */
     const connections = workers + 1;
 
-    const config = (plane: ModelPlane, rollout: object = {}, more: object = {}): RelayConfig =>
-      configOf(plane, rollout, { workers, ...more });
+    const config = (plane: ModelPlane, rollout: object = {}, more: object = {}): RelayConfig => {
+      const { upstreams, ...rest } = configOf(plane, rollout, { workers, ...more });
+      return { ...rest, upstreams: upstreams.map((one) => ({ ...one, max_removal_percent: 50 })) };
+    };
+
+    /** Of all cases that need no relay with a past of its own. */
+    let plane: ModelPlane;
+    let relay: RelayProcess;
+    let configured = '{}';
+
+    before(async () => {
+      plane = await ModelPlane.start();
+      relay = await RelayProcess.start(config(plane));
+    });
+
+    after(async () => {
+      await relay?.stop();
+      await plane?.[Symbol.asyncDispose]();
+    });
+
+    /** From now on everybody who comes has this, with these keys of `rollout`, and nothing of the case before waits. */
+    async function begins(contents: Readonly<Record<string, string>>, rollout: object = {}): Promise<void> {
+      if (JSON.stringify(rollout) !== configured) {
+        const before = await counted('config_reloads_total', 'accepted');
+        relay.configure(config(plane, rollout));
+        await eventually(async () => {
+          expect(await counted('config_reloads_total', 'accepted')).to.be.greaterThan(before);
+        });
+        configured = JSON.stringify(rollout);
+      }
+      plane.set('cds', contents);
+      using pool = new ClientPool(relay.xds, 1);
+      const client = pool.open('delta', 'before');
+      client.subscribe('cds');
+      await eventually(async () => {
+        await operate(relay, 'Release');
+        expect(client.has('cds')).to.deep.equal(contents);
+        await checkState(relay, 'IDLE');
+      });
+    }
+
+    /** A counter without a sample yet is 0. */
+    const counted = async (name: string, labels?: string): Promise<number> =>
+      (await relay.metric(name, labels)) || 0;
 
     it('goes to one client of the class, and to the others when that one has accepted it and stayed', async () => {
-      await using plane = await ModelPlane.start();
-      plane.set('cds', { a: '1', b: '1' });
-      await using relay = await RelayProcess.start(config(plane));
+      await begins({ a: '1', b: '1' });
+      const counts = async (): Promise<number[]> => [
+        await counted('rollouts_total', 'released'),
+        await counted('rollout_duration_seconds_count'),
+      ];
+      const [released = 0, durations = 0] = await counts();
       using pool = new ClientPool(relay.xds, connections);
       const clients = await fleetOf(pool, { a: '1', b: '1' });
       expect((await rolloutOf(relay)).state).to.equal('IDLE');
@@ -76,16 +121,14 @@ for (const workers of [0, 2]) {
       }
       const after = await reaches(relay, 'IDLE');
       expect(after.revision).to.equal(after.pending_revision);
-      expect(await relay.metric('rollouts_total', 'released')).to.equal(1);
+      expect(await counts()).to.deep.equal([released + 1, durations + 1]);
       expect(await relay.metric('rollout_state', 'IDLE')).to.equal(1);
-      expect(await relay.metric('rollout_duration_seconds_count')).to.equal(1);
       expect(clients.map(contentsOfA)).to.deep.equal(['1 2', '1 2', '1 2']);
     });
 
     it('what the canary rejects is never heard of by the others, nor by newcomers; the fix reaches all', async () => {
-      await using plane = await ModelPlane.start();
-      plane.set('cds', { a: '1', b: '1' });
-      await using relay = await RelayProcess.start(config(plane));
+      await begins({ a: '1', b: '1' });
+      const before = await counted('rollouts_total', 'held');
       using pool = new ClientPool(relay.xds, connections);
       const clients = await fleetOf(pool, { a: '1', b: '1' });
       for (const client of clients) {
@@ -101,7 +144,7 @@ for (const workers of [0, 2]) {
       await newcomer.gets('cds', { a: '1', b: '1' });
       await always(() => checkState(relay, 'HELD'), 1500);
       expect(await relay.metric('rollout_state', 'HELD')).to.equal(1);
-      expect(await relay.metric('rollouts_total', 'held')).to.equal(1);
+      expect(await counted('rollouts_total', 'held')).to.equal(before + 1);
       expect((await relay.get('/ready')).body).to.include('"state": "HELD"');
       plane.set('cds', { a: '2', b: '1' });
       for (const client of [...clients, newcomer]) await client.gets('cds', { a: '2', b: '1' });
@@ -109,10 +152,27 @@ for (const workers of [0, 2]) {
       expect(ahead([...clients, newcomer], 'a', 'bad')).to.equal(first);
     });
 
-    it('release gives everybody what is held; discard takes it back from the canary', async () => {
-      await using plane = await ModelPlane.start();
+    it('too many removals are held, and released by the RPC of the shrink guard', async () => {
+      await begins({ a: '1', b: '1', c: '1', d: '1' });
+      using pool = new ClientPool(relay.xds, connections);
+      const clients = await fleetOf(pool, { a: '1', b: '1', c: '1', d: '1' });
       plane.set('cds', { a: '1' });
-      await using relay = await RelayProcess.start(config(plane, { mode: 'MANUAL' }));
+      const held = await reaches(relay, 'HELD');
+      expect(held.reason).to.equal('3 of 4 cds of central would be removed: max_removal_percent is 50');
+      const [central] = (await statusOf(relay)).upstreams;
+      expect(central?.held_removals.map(({ type, count }) => [type, count])).to.deep.equal([['cds', 3]]);
+      const service = 'distributary.admin.v1.AdminService/ReleaseRemovals';
+      expect((await relay.rpc(service, { upstream: 'central' })).body)
+        .to.include('"removed"')
+        .and.include('3');
+      for (const client of clients) await client.gets('cds', { a: '1' });
+      await reaches(relay, 'IDLE');
+    });
+
+    it('release gives everybody what is held; discard takes it back from the canary', async () => {
+      await begins({ a: '1' }, { mode: 'MANUAL' });
+      const operations = () => relay.log.filter(({ message }) => message.startsWith('an operator has'));
+      const before = operations().length;
       using pool = new ClientPool(relay.xds, connections);
       const clients = await fleetOf(pool, { a: '1' });
       expect((await operate(relay, 'Release')).body).to.deep.include({ code: 'failed_precondition' });
@@ -136,7 +196,7 @@ for (const workers of [0, 2]) {
       await reaches(relay, 'CANARY');
       await operate(relay, 'Release', { upstream: 'central', reason: 'looked at it' });
       for (const client of clients) await client.gets('cds', { a: '4' });
-      const audit = relay.log.filter(({ message }) => message.startsWith('an operator has'));
+      const audit = operations().slice(before);
       expect(audit.map(({ what, reason }) => [what, reason])).to.deep.equal([
         ['release', 'a test'],
         ['discard', 'a test'],
@@ -144,6 +204,62 @@ for (const workers of [0, 2]) {
       ]);
       expect(audit.every(({ who }) => String(who).startsWith('127.0.0.1:'))).to.equal(true);
     });
+
+    it('canaries that leave within the bake hold a change, and nobody else is asked', async () => {
+      await begins({ a: '1' }, { bake: '3s' });
+      using pool = new ClientPool(relay.xds, connections);
+      const clients = await fleetOf(pool, { a: '1' });
+      plane.set('cds', { a: '2' });
+      const canary = await eventually(() => ahead(clients, 'a', '2'));
+      canary[Symbol.dispose]();
+      expect((await reaches(relay, 'HELD')).reason).to.match(/^1 of 1 canary streams ended within the bake/);
+      await always(() => {
+        for (const client of clients)
+          if (client !== canary) expect(client.has('cds')).to.deep.equal({ a: '1' });
+      }, 1500);
+      expect((await operate(relay, 'Release')).status).to.equal(200);
+      for (const client of clients) if (client !== canary) await client.gets('cds', { a: '2' });
+    });
+
+    if (workers > 0) {
+      it('each worker is killed while a change is held: it stays held, and nobody but the canary ever hears of it', async () => {
+        await begins({ a: '1', b: '1' });
+        const heardBad = new Set<string>();
+        const connect = (pool: ClientPool, id: string): RecordingClient => {
+          const client = pool.open('delta', id);
+          client.rejects = ({ resources }) => {
+            if (resources.get('a') !== 'bad') return undefined;
+            heardBad.add(id);
+            return 'no such filter';
+          };
+          client.subscribe('cds');
+          return client;
+        };
+        using pool = new ClientPool(relay.xds, ids.length);
+        const clients = new Map(ids.map((id) => [id, connect(pool, id)]));
+        for (const client of clients.values()) await client.gets('cds', { a: '1', b: '1' });
+        plane.set('cds', { a: 'bad', b: '1' });
+        await reaches(relay, 'HELD');
+        for (const index of [0, 1]) {
+          const victim = (await eventually(() => workersOf(relay)))[index];
+          process.kill(victim?.pid ?? 0, 'SIGKILL');
+          await eventually(async () => {
+            const workers = await workersOf(relay);
+            expect(workers.some(({ pid }) => pid === victim?.pid)).to.equal(false);
+          });
+          for (const [id, { status }] of clients)
+            if (status !== undefined) clients.set(id, connect(pool, id));
+          await always(() => checkState(relay, 'HELD'), 500);
+          for (const [id, client] of clients) {
+            if (!heardBad.has(id)) await client.gets('cds', { a: '1', b: '1' });
+          }
+        }
+        expect([...heardBad]).to.have.length(1);
+        plane.set('cds', { a: '2', b: '1' });
+        for (const client of clients.values()) await client.gets('cds', { a: '2', b: '1' });
+        await reaches(relay, 'IDLE');
+      });
+    }
 
     it('a freeze holds every type, outlives a kill, and is refused twice', async () => {
       await using plane = await ModelPlane.start();
@@ -233,45 +349,6 @@ for (const workers of [0, 2]) {
       }
       expect([...heardBad]).to.have.length(1);
     });
-
-    it('too many removals are held, and released by the RPC of the shrink guard', async () => {
-      await using plane = await ModelPlane.start();
-      plane.set('cds', { a: '1', b: '1', c: '1', d: '1' });
-      const { upstreams, ...rest } = config(plane);
-      const guarded = upstreams.map((one) => ({ ...one, max_removal_percent: 50 }));
-      await using relay = await RelayProcess.start({ ...rest, upstreams: guarded });
-      using pool = new ClientPool(relay.xds, connections);
-      const clients = await fleetOf(pool, { a: '1', b: '1', c: '1', d: '1' });
-      plane.set('cds', { a: '1' });
-      const held = await reaches(relay, 'HELD');
-      expect(held.reason).to.equal('3 of 4 cds of central would be removed: max_removal_percent is 50');
-      const [central] = (await statusOf(relay)).upstreams;
-      expect(central?.held_removals.map(({ type, count }) => [type, count])).to.deep.equal([['cds', 3]]);
-      const service = 'distributary.admin.v1.AdminService/ReleaseRemovals';
-      expect((await relay.rpc(service, { upstream: 'central' })).body)
-        .to.include('"removed"')
-        .and.include('3');
-      for (const client of clients) await client.gets('cds', { a: '1' });
-      await reaches(relay, 'IDLE');
-    });
-
-    it('canaries that leave within the bake hold a change, and nobody else is asked', async () => {
-      await using plane = await ModelPlane.start();
-      plane.set('cds', { a: '1' });
-      await using relay = await RelayProcess.start(config(plane, { bake: '3s' }));
-      using pool = new ClientPool(relay.xds, connections);
-      const clients = await fleetOf(pool, { a: '1' });
-      plane.set('cds', { a: '2' });
-      const canary = await eventually(() => ahead(clients, 'a', '2'));
-      canary[Symbol.dispose]();
-      expect((await reaches(relay, 'HELD')).reason).to.match(/^1 of 1 canary streams ended within the bake/);
-      await always(() => {
-        for (const client of clients)
-          if (client !== canary) expect(client.has('cds')).to.deep.equal({ a: '1' });
-      }, 1500);
-      expect((await operate(relay, 'Release')).status).to.equal(200);
-      for (const client of clients) if (client !== canary) await client.gets('cds', { a: '2' });
-    });
   });
 }
 
@@ -288,45 +365,6 @@ async function workersOf(
 
 describe('a rollout with workers', function () {
   this.timeout(180_000);
-
-  it('each worker is killed while a change is held: it stays held, and nobody but the canary ever hears of it', async () => {
-    await using plane = await ModelPlane.start();
-    plane.set('cds', { a: '1', b: '1' });
-    await using relay = await RelayProcess.start(configOf(plane, {}, { workers: 2 }));
-    const heardBad = new Set<string>();
-    const connect = (pool: ClientPool, id: string): RecordingClient => {
-      const client = pool.open('delta', id);
-      client.rejects = ({ resources }) => {
-        if (resources.get('a') !== 'bad') return undefined;
-        heardBad.add(id);
-        return 'no such filter';
-      };
-      client.subscribe('cds');
-      return client;
-    };
-    using pool = new ClientPool(relay.xds, ids.length);
-    const clients = new Map(ids.map((id) => [id, connect(pool, id)]));
-    for (const client of clients.values()) await client.gets('cds', { a: '1', b: '1' });
-    plane.set('cds', { a: 'bad', b: '1' });
-    await reaches(relay, 'HELD');
-    for (const index of [0, 1]) {
-      const victim = (await eventually(() => workersOf(relay)))[index];
-      process.kill(victim?.pid ?? 0, 'SIGKILL');
-      await eventually(async () => {
-        const workers = await workersOf(relay);
-        expect(workers.some(({ pid }) => pid === victim?.pid)).to.equal(false);
-      });
-      for (const [id, { status }] of clients) if (status !== undefined) clients.set(id, connect(pool, id));
-      await always(() => checkState(relay, 'HELD'), 500);
-      for (const [id, client] of clients) {
-        if (!heardBad.has(id)) await client.gets('cds', { a: '1', b: '1' });
-      }
-    }
-    expect([...heardBad]).to.have.length(1);
-    plane.set('cds', { a: '2', b: '1' });
-    for (const client of clients.values()) await client.gets('cds', { a: '2', b: '1' });
-    await reaches(relay, 'IDLE');
-  });
 
   it('a reload with other canaries: who is none any more goes back; a rollout that goes away waits for the next start', async () => {
     await using plane = await ModelPlane.start();
