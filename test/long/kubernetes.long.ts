@@ -71,6 +71,7 @@ describe('the Helm chart and what it renders', function () {
     ['ports.xds=18001', 'config.xds.address: 0.0.0.0:18000 and ports.xds: 18001 must be one port'],
     ['config.metrics.address=0.0.0.0:9090', 'ports.metrics: 19090 must be one port'],
     ['config.drain_delay=1m', 'terminationGracePeriodSeconds: 40 must be more than config.drain_delay (1m)'],
+    ['networkPolicy.metricsFrom=null', 'networkPolicy.metricsFrom: is empty, so Prometheus cannot scrape'],
     ['tls.certManager.enabled=true', 'tls.certManager.issuerRef.name: the name of an Issuer'],
     [
       'persistence.enabled=true,config.cache.persistence.path=/data',
@@ -93,6 +94,11 @@ describe('the Helm chart and what it renders', function () {
     expect(text).to.match(
       /from:\n[^]*- podSelector:\n\s+matchLabels:\s+app.kubernetes.io\/name: distributary/,
     );
+  });
+
+  it('lets the Prometheus of its namespace scrape the relay', async () => {
+    const text = await template(join(chart, 'ci/default-values.yaml'));
+    expect(text).to.match(/port: metrics \}\]\n\s+from:\s+- podSelector: \{\}/);
   });
 
   for (const name of ['base', 'persistent'] as const) {
