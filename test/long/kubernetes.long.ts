@@ -72,6 +72,8 @@ describe('the Helm chart and what it renders', function () {
     ['config.metrics.address=0.0.0.0:9090', 'ports.metrics: 19090 must be one port'],
     ['config.drain_delay=1m', 'terminationGracePeriodSeconds: 40 must be more than config.drain_delay (1m)'],
     ['networkPolicy.metricsFrom=null', 'networkPolicy.metricsFrom: is empty, so Prometheus cannot scrape'],
+    ['config.cache.max_bytes=1073741824', 'resources.limits.memory: 1Gi is too little'],
+    ['resources.limits.memory=lots', 'resources.limits.memory: lots is not a number'],
     ['tls.certManager.enabled=true', 'tls.certManager.issuerRef.name: the name of an Issuer'],
     [
       'persistence.enabled=true,config.cache.persistence.path=/data',
@@ -95,6 +97,22 @@ describe('the Helm chart and what it renders', function () {
       /from:\n[^]*- podSelector:\n\s+matchLabels:\s+app.kubernetes.io\/name: distributary/,
     );
   });
+
+  for (const [limit, bytes] of [
+    ['1Gi', 268_435_456],
+    ['4Gi', 1_073_741_824],
+    ['2000M', 500_000_000],
+    ['1073741824', 268_435_456],
+  ] as const) {
+    it(`gives a quarter of a memory limit of ${limit} to the cache`, async () => {
+      const text = await template(
+        join(chart, 'ci/default-values.yaml'),
+        '--set',
+        `resources.limits.memory=${limit}`,
+      );
+      expect(text).to.include(`max_bytes: ${bytes}\n`);
+    });
+  }
 
   it('lets the Prometheus of its namespace scrape the relay', async () => {
     const text = await template(join(chart, 'ci/default-values.yaml'));

@@ -139,11 +139,33 @@ spec:
 {{- fail (printf "config.%s.address: %s and ports.%s: %d must be one port" $listener $address $listener (int $port)) }}
 {{- end }}
 {{- end }}
+{{- with dig "limits" "memory" "" .Values.resources }}
+{{- $limit := include "distributary.bytes" . | int64 }}
+{{- /* A quarter is the cache's. 150 MiB are the process's and an eighth the event loop's (docs/scale.md). */}}
+{{- $largest := sub (sub $limit (div $limit 8)) 157286400 }}
+{{- $config = merge $config (dict "cache" (dict "max_bytes" (div $limit 4))) }}
+{{- $cache := $config.cache.max_bytes | int64 }}
+{{- if gt $cache $largest }}
+{{- fail (printf "resources.limits.memory: %v is too little for config.cache.max_bytes: %d; set it to %dMi, four times the cache, or leave max_bytes out" . $cache (div (add (mul $cache 4) 1048575) 1048576)) }}
+{{- end }}
+{{- end }}
 {{- $drain := addf (include "distributary.seconds" $config.drain_delay) (include "distributary.seconds" $config.drain_timeout) }}
 {{- if ge $drain (float64 .Values.terminationGracePeriodSeconds) }}
 {{- fail (printf "terminationGracePeriodSeconds: %v must be more than config.drain_delay (%v) and config.drain_timeout (%v) together" .Values.terminationGracePeriodSeconds $config.drain_delay $config.drain_timeout) }}
 {{- end }}
 {{- toYaml $config }}
+{{- end }}
+
+{{/* Of a quantity of Kubernetes. */}}
+{{- define "distributary.bytes" -}}
+{{- $text := toString . }}
+{{- $number := regexFind "^[0-9.]+(e[+][0-9]+)?" $text }}
+{{- $unit := trimPrefix $number $text }}
+{{- $bytes := dict "" 1.0 "k" 1e3 "M" 1e6 "G" 1e9 "T" 1e12 "Ki" 1024.0 "Mi" 1048576.0 "Gi" 1073741824.0 "Ti" 1099511627776.0 }}
+{{- if not (and $number (hasKey $bytes $unit)) }}
+{{- fail (printf "resources.limits.memory: %s is not a number with k, M, G, T, Ki, Mi, Gi or Ti" $text) }}
+{{- end }}
+{{- mulf $number (get $bytes $unit) | int64 }}
 {{- end }}
 
 {{/* Of a duration of the configuration; 0: it is none that Helm can read. */}}
