@@ -1,5 +1,5 @@
 {{- define "distributary.name" -}}
-{{- if contains .Chart.Name .Release.Name }}{{ .Release.Name | trunc 52 | trimSuffix "-" }}{{ else }}{{ printf "%s-%s" .Release.Name .Chart.Name | trunc 52 | trimSuffix "-" }}{{ end }}
+{{- if .Values.fullnameOverride }}{{ .Values.fullnameOverride | trunc 52 | trimSuffix "-" }}{{ else if contains .Chart.Name .Release.Name }}{{ .Release.Name | trunc 52 | trimSuffix "-" }}{{ else }}{{ printf "%s-%s" .Release.Name .Chart.Name | trunc 52 | trimSuffix "-" }}{{ end }}
 {{- end }}
 
 {{- define "distributary.selector" -}}
@@ -12,6 +12,14 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
+{{- with .Values.commonLabels }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+
+{{/* Of the xDS port: https is HTTP/2 over TLS, which a mesh passes through. */}}
+{{- define "distributary.appProtocol" -}}
+{{- if dig "xds" "tls" "" .Values.config }}https{{ else }}kubernetes.io/h2c{{ end }}
 {{- end }}
 
 {{- define "distributary.serviceAccount" -}}
@@ -43,12 +51,13 @@ spec:
   imagePullSecrets: {{ toYaml . | nindent 4 }}
   {{- end }}
   terminationGracePeriodSeconds: {{ .Values.terminationGracePeriodSeconds }}
-  securityContext:
-    runAsNonRoot: true
-    runAsUser: 1000
-    runAsGroup: 1000
-    fsGroup: 1000
-    seccompProfile: { type: RuntimeDefault }
+  {{- with .Values.priorityClassName }}
+  priorityClassName: {{ . }}
+  {{- end }}
+  securityContext: {{ toYaml .Values.podSecurityContext | nindent 4 }}
+  {{- with .Values.initContainers }}
+  initContainers: {{ toYaml . | nindent 4 }}
+  {{- end }}
   containers:
     - name: relay
       image: "{{ .Values.image.repository }}{{ if .Values.image.digest }}@{{ .Values.image.digest }}{{ else }}:{{ .Values.image.tag | default .Chart.AppVersion }}{{ end }}"
@@ -58,25 +67,17 @@ spec:
         - name: POD_NAME
           valueFrom: { fieldRef: { fieldPath: metadata.name } }
         {{- with .Values.env }}{{ toYaml . | nindent 8 }}{{ end }}
+      {{- with .Values.envFrom }}
+      envFrom: {{ toYaml . | nindent 8 }}
+      {{- end }}
       ports:
         - { name: xds, containerPort: {{ .Values.ports.xds }} }
         - { name: metrics, containerPort: {{ .Values.ports.metrics }} }
-      startupProbe:
-        httpGet: { path: /healthz, port: metrics }
-        periodSeconds: 1
-        failureThreshold: 60
-      readinessProbe:
-        httpGet: { path: /ready, port: metrics }
-        periodSeconds: 2
-      livenessProbe:
-        httpGet: { path: /healthz, port: metrics }
-        periodSeconds: 10
-        timeoutSeconds: 5
+      {{- range $name, $probe := .Values.probes }}
+      {{ $name }}Probe: {{ toYaml $probe | nindent 8 }}
+      {{- end }}
       resources: {{ toYaml .Values.resources | nindent 8 }}
-      securityContext:
-        allowPrivilegeEscalation: false
-        readOnlyRootFilesystem: true
-        capabilities: { drop: [ALL] }
+      securityContext: {{ toYaml .Values.securityContext | nindent 8 }}
       volumeMounts:
         # A directory and not a single file: what is mounted with a subPath never changes.
         - { name: config, mountPath: /etc/distributary, readOnly: true }
@@ -90,6 +91,8 @@ spec:
         {{- if .Values.tls.spiffe.enabled }}
         - { name: spiffe, mountPath: /spiffe, readOnly: true }
         {{- end }}
+        {{- with .Values.extraVolumeMounts }}{{ toYaml . | nindent 8 }}{{ end }}
+    {{- with .Values.extraContainers }}{{ toYaml . | nindent 4 }}{{ end }}
   {{- with .Values.nodeSelector }}
   nodeSelector: {{ toYaml . | nindent 4 }}
   {{- end }}
@@ -99,14 +102,16 @@ spec:
   {{- with .Values.affinity }}
   affinity: {{ toYaml . | nindent 4 }}
   {{- end }}
+  {{- with .Values.topologySpreadConstraints }}
   topologySpreadConstraints:
-    {{- range list "topology.kubernetes.io/zone" "kubernetes.io/hostname" }}
-    - maxSkew: 1
-      topologyKey: {{ . }}
-      whenUnsatisfiable: ScheduleAnyway
+    {{- range . }}
+    - {{ toYaml . | nindent 6 | trim }}
+      {{- if not (hasKey . "labelSelector") }}
       labelSelector:
         matchLabels: {{ include "distributary.selector" $ | nindent 10 }}
+      {{- end }}
     {{- end }}
+  {{- end }}
   volumes:
     - name: config
       configMap: { name: {{ include "distributary.name" . }} }
@@ -120,6 +125,7 @@ spec:
     - name: spiffe
       csi: { driver: {{ .Values.tls.spiffe.driver }}, readOnly: true }
     {{- end }}
+    {{- with .Values.extraVolumes }}{{ toYaml . | nindent 4 }}{{ end }}
 {{- end }}
 
 {{/* What the relay is given. A volume without a path in it would stay empty. */}}
