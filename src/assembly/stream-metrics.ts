@@ -15,7 +15,6 @@ import type { Conditions } from '../observe/conditions.ts';
 import type { Distribution } from '../observe/distribution.ts';
 import { longestText } from '../observe/format.ts';
 import type { Metrics } from '../observe/metrics.ts';
-import { keptError } from '../observe/rejection-text.ts';
 import type { Tally } from '../observe/tally.ts';
 import type { UpdateTraces } from '../observe/update-traces.ts';
 import type { ErrorDetail } from '../wire/requests.ts';
@@ -132,7 +131,7 @@ export class StreamMetrics implements StreamEvents {
   /** Logs a NACK, which `request` has counted. A fleet that rejects the same thing is one line. */
   nack(type: TypeUrl, node: string, version: string, error: ErrorDetail, peer: Peer): void {
     const { code } = error;
-    const message = keptError(error.message);
+    const message = shorten(error.message, longestText);
     const what = JSON.stringify([version, message]);
     const short = this.#metrics.typeLabel(type);
     this.#conditions.set(`nack ${short}`, what, 'warn', `a client rejected ${short}`, {

@@ -8,7 +8,6 @@ import { fail, ok, type Result } from '../model/result.ts';
 import { syncStates } from '../model/subscription.ts';
 import { counted } from '../model/text.ts';
 import { ago } from '../observe/format.ts';
-import { errorText, longestError } from '../observe/rejection-text.ts';
 import { type AdminClient, adminOptions, adminUsage } from './admin-client.ts';
 import { defineCommand } from './command.ts';
 import { jsonText } from './json-text.ts';
@@ -164,8 +163,7 @@ const columnsOf = (now: number): readonly Column[] => [
   { head: 'ANSWERED WITH', cell: versionsText, ofPolls: true },
   {
     head: 'REJECTED BECAUSE',
-    cell: ({ types }) =>
-      errorText(types.find((type) => type.state === 'ERROR')?.lastNack ?? '', longestError),
+    cell: ({ types }) => types.find((type) => type.state === 'ERROR')?.lastNack ?? '',
   },
 ];
 

@@ -5,7 +5,6 @@ import {
 } from '../gen/distributary/admin/v1/admin_pb.ts';
 import { printable } from '../model/printable.ts';
 import { fail, ok, type Result } from '../model/result.ts';
-import { errorText, longestError } from '../observe/rejection-text.ts';
 import { adminOptions, adminUsage } from './admin-client.ts';
 import { defineCommand } from './command.ts';
 import { jsonText } from './json-text.ts';
@@ -114,7 +113,7 @@ const states: ReadonlyMap<string, string> = new Map([
 
 function clientText(client: ClientTypeState, { match, matchFound, canary }: ExplainResponse): string {
   const { state, version, lastNack } = client;
-  const nack = lastNack === '' ? '' : `, last rejected: ${printable(errorText(lastNack, longestError))}`;
+  const nack = lastNack === '' ? '' : `, last rejected: ${printable(lastNack)}`;
   // Delta control planes need not give a response a version: each resource has its own.
   const what =
     version === ''

@@ -7,7 +7,7 @@ import type { RolloutStatus } from '../gen/distributary/admin/v1/rollout_pb.ts';
 import { printable } from '../model/printable.ts';
 import { counted } from '../model/text.ts';
 import { formatBytes, formatSeconds } from '../observe/format.ts';
-import { errorText, longestError, rejectedText } from '../observe/rejection-text.ts';
+import { rejectedText } from '../observe/rejection-text.ts';
 import { noCanary, releaseCommand } from '../observe/rollout-text.ts';
 import { adminOptions, adminUsage } from './admin-client.ts';
 import { defineCommand } from './command.ts';
@@ -207,7 +207,7 @@ function nacksText({ nacks, rejectingClients }: StatusResponse, now: number): st
     nack.version,
     nack.clients,
     since(nack.since, now),
-    errorText(nack.error, longestError),
+    nack.error,
   ]);
   const table = textTable(['REJECTED', 'NAME', 'VERSION', 'CLIENTS', 'FOR', 'ERROR'], rows);
   return `${rejectingClients === 1 ? '1 client rejects' : `${rejectingClients} clients reject`} something\n\n${table}`;

@@ -1,7 +1,8 @@
 import type { TypeUrl } from '../model/brand.ts';
 import type { Clock } from '../model/clock.ts';
 import type { RequestKind, Response } from '../model/subscription.ts';
-import { keptError } from '../observe/rejection-text.ts';
+import { shorten } from '../model/text.ts';
+import { longestText } from '../observe/format.ts';
 import {
   type DeltaRequest,
   type ErrorDetail,
@@ -127,7 +128,7 @@ export class Taps {
       named: names.length,
       names: names.slice(0, maxNames),
       bytes,
-      error: error && { code: error.code, message: keptError(error.message) },
+      error: error && { code: error.code, message: shorten(error.message, longestText) },
     };
     for (const tap of taps) tap.add(message);
   }

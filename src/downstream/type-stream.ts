@@ -11,10 +11,11 @@ import {
   type Subscriber,
   type Subscription,
 } from '../model/subscription.ts';
+import { shorten } from '../model/text.ts';
 import { WILDCARD } from '../model/transaction.ts';
 import type { InTurns } from '../model/turns.ts';
 import { type TypeInfo, typeInfo } from '../model/types.ts';
-import { keptError } from '../observe/rejection-text.ts';
+import { longestText } from '../observe/format.ts';
 import {
   type DeltaRequest,
   type ErrorDetail,
@@ -167,7 +168,7 @@ export abstract class TypeStream {
     if (this.#subscription === undefined) return 'first';
     const clientError = error && {
       code: error.code,
-      message: keptError(error.message),
+      message: shorten(error.message, longestText),
       at: this.context.services.clock.now(),
     };
     return this.#subscription.answer(nonce, clientError);

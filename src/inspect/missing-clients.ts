@@ -5,7 +5,6 @@ import type { MissingClient, WaitResponse } from '../gen/distributary/admin/v1/d
 import type { TypeUrl } from '../model/brand.ts';
 import type { Holding, Subscription, SyncState } from '../model/subscription.ts';
 import type { TimeSlices } from '../model/time-slices.ts';
-import { errorText, longestError } from '../observe/rejection-text.ts';
 import type { Relay } from '../relay.ts';
 
 /** The most that an answer lists. */
@@ -120,11 +119,7 @@ function ofWhole(subscription: Subscription): readonly Missing[] {
   const { responses } = subscription;
   const rejections = [...responses.rejections];
   if (rejections.length > 0) {
-    return rejections.map(({ name, message }) => ({
-      name,
-      state: 'ERROR',
-      why: `rejected: ${errorText(message, longestError)}`,
-    }));
+    return rejections.map(({ name, message }) => ({ name, state: 'ERROR', why: `rejected: ${message}` }));
   }
   if (subscription.allUnknown) return [noAnswer('')];
   if (subscription.pending || subscription.hasDeferredRemovals) return [notSent('')];
@@ -132,8 +127,7 @@ function ofWhole(subscription: Subscription): readonly Missing[] {
 }
 
 function ofName({ name, value, state, current, rejection }: Holding): readonly Missing[] {
-  if (state === 'ERROR')
-    return [{ name, state, why: `rejected: ${errorText(rejection?.message ?? '', longestError)}` }];
+  if (state === 'ERROR') return [{ name, state, why: `rejected: ${rejection?.message ?? ''}` }];
   if (value === 'unknown') return [noAnswer(name)];
   if (!current) return [notSent(name)];
   return state === 'STALE' ? [notAnswered(name)] : [];

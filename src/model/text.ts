@@ -3,13 +3,6 @@ export function shorten(text: string, longest: number): string {
   return text.length <= longest ? text : `${text.slice(0, longest - 1)}…`;
 }
 
-/** At most so many characters: the middle gives way to an ellipsis. */
-export function shortenMiddle(text: string, longest: number): string {
-  if (text.length <= longest) return text;
-  const tail = Math.floor((longest - 1) / 2);
-  return `${text.slice(0, longest - 1 - tail)}…${text.slice(text.length - tail)}`;
-}
-
 /** In quotation marks: what peers name may be of any length, a message should not be. */
 export const quote = (text: string, longest: number): string => JSON.stringify(shorten(text, longest));
 

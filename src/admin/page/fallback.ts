@@ -8,7 +8,7 @@ import type {
 } from '../../gen/distributary/admin/v1/admin_pb.ts';
 import { counted, shorten } from '../../model/text.ts';
 import { ago, formatSeconds } from '../../observe/format.ts';
-import { errorText, rejectedText } from '../../observe/rejection-text.ts';
+import { rejectedText } from '../../observe/rejection-text.ts';
 import { noCanary, releaseCommand } from '../../observe/rollout-text.ts';
 import { type Html, html } from '../html.ts';
 import { type Column, table } from '../html-table.ts';
@@ -127,7 +127,7 @@ const nackColumns = (now: number): readonly Column<Plain<NackStatus>>[] => [
   { title: 'Version', mono: true, cell: ({ version }) => shorten(version, 60) },
   { title: 'Clients', number: true, cell: ({ clients }) => clients },
   { title: 'For', cell: ({ since }) => ago(since, now) ?? '' },
-  { title: 'Error', cell: ({ error }) => errorText(error, 500) },
+  { title: 'Error', cell: ({ error }) => shorten(error, 500) },
 ];
 
 const typeColumns: readonly Column<Plain<TypeStatus>>[] = [
@@ -160,7 +160,7 @@ const clientColumns = (now: number): readonly Column<Plain<Client>>[] => [
     cell: ({ types }) => {
       const shown = types.slice(0, typesShown).map(({ type, state, version, lastNack }) => {
         const taken = shorten(version, 60);
-        const title = lastNack === '' ? taken : `${taken}: ${errorText(lastNack, 500)}`;
+        const title = lastNack === '' ? taken : `${taken}: ${shorten(lastNack, 500)}`;
         const name = shorten(type, 100);
         return html`<span class="${state === 'ERROR' ? 'bad' : 'dim'}" title="${title}">${name} ${state}</span> `;
       });

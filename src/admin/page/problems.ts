@@ -1,7 +1,6 @@
 import type { ClassProblem, ListClassesResponse } from '../../gen/distributary/admin/v1/fleet_pb.ts';
 import { shorten } from '../../model/text.ts';
 import { formatBytes } from '../../observe/format.ts';
-import { errorText } from '../../observe/rejection-text.ts';
 import type { Plain } from '../plain.ts';
 import { type Problem, parametersLabel } from './model.ts';
 import { counted, millisecondsOf, type ProblemInputs, problem } from './problem-parts.ts';
@@ -94,7 +93,7 @@ function rejections({ classes }: ProblemInputs): readonly Problem[] {
       severity: 'bad',
       title: `${streams(clients)} with ${label} ${verb} ${shorten(type, 80)} ${shorten(what, 120)}`,
       short: `${rejects(inAll)} ${shorten(type, 40)}/${shorten(what, 60)}`,
-      detail: `${errorText(error, 300)}${version === '' ? '' : ` (version ${shorten(version, 60)})`}`,
+      detail: `${shorten(error, 300)}${version === '' ? '' : ` (version ${shorten(version, 60)})`}`,
       since: millisecondsOf(since),
       runbook: 'clients-reject',
       link: clientsQuery({ type, state: 'ERROR', class: of, ...(name === '' ? {} : { resource: name }) }),
