@@ -1,6 +1,7 @@
 import { useState } from 'preact/hooks';
 import { parametersLabel } from '../src/admin/page/model.ts';
-import { printableJson } from '../src/model/printable.ts';
+import { errorText } from '../src/model/error-text.ts';
+import { printable, printableJson } from '../src/model/printable.ts';
 import type { ClientDetail, Differences, Explanation, Holding } from './answers.ts';
 import { Fact } from './fact.tsx';
 import { useTicks } from './live.ts';
@@ -95,7 +96,7 @@ function Row({ client, holding }: { readonly client: string; readonly holding: H
         <td>
           <StateText state={state} />
           {!current && <span class="warn">, newer to come</span>}
-          {error !== '' && <p class="detail bad">{shown(error, 500)}</p>}
+          {error !== '' && <ErrorOf text={error} />}
         </td>
         <td class="mono">
           {sent === 'present' ? shown(constraints, 300) : sent === 'absent' ? 'there is none' : ''}
@@ -116,6 +117,18 @@ function Row({ client, holding }: { readonly client: string; readonly holding: H
         </tr>
       )}
     </>
+  );
+}
+
+/** What was wrong, and the whole of what the client said of it. */
+function ErrorOf({ text }: { readonly text: string }) {
+  const short = errorText(text, 300);
+  if (short === text) return <p class="detail bad">{printable(text)}</p>;
+  return (
+    <details class="detail bad">
+      <summary>{printable(short)}</summary>
+      <pre>{text.split('\n').map(printable).join('\n')}</pre>
+    </details>
   );
 }
 

@@ -1,5 +1,6 @@
 import { useRef, useState } from 'preact/hooks';
 import type { PageModel } from '../src/admin/page/model.ts';
+import { errorLine } from '../src/model/error-text.ts';
 import type { Clients as Answer, Client } from './answers.ts';
 import { useTicks } from './live.ts';
 import { go, hrefOf, type Query } from './location.ts';
@@ -237,7 +238,7 @@ function Types({ client: { types } }: { readonly client: Client }) {
   return (
     <ul class="types">
       {types.slice(0, typesShown).map(({ type, state, version, last_nack: nack, last_poll: poll }) => (
-        <li key={type} title={shown(nack === '' ? version : `${version}: ${nack}`, 500)}>
+        <li key={type} title={nack === '' ? shown(version) : `${shown(version)}: ${errorLine(nack, 500)}`}>
           {shown(type)} <StateText state={state} />
           {poll !== '' && version !== '' && <span class="mono dim"> {shown(version, 30)}</span>}
         </li>

@@ -4,8 +4,8 @@ import type { XdsStream } from '../downstream/xds-stream.ts';
 import type { ResourceName, TypeUrl } from '../model/brand.ts';
 import type { Commit } from '../model/catalog.ts';
 import type { Clock, Timer } from '../model/clock.ts';
+import { errorText } from '../model/error-text.ts';
 import type { Subscription } from '../model/subscription.ts';
-import { shorten } from '../model/text.ts';
 import { typeInfo } from '../model/types.ts';
 import type { Relay } from '../relay.ts';
 import type { Member } from '../rollout/election.ts';
@@ -314,7 +314,7 @@ function standingOf(
 
 /** A client's words, as far as they are kept with a verdict. */
 const longestReason = 1024;
-const said = (message = ''): string => shorten(message.trim(), longestReason);
+const said = (message = ''): string => errorText(message, longestReason);
 
 /** There is nothing to send. After an earlier stream a client may have all of it: then nothing was sent on this one. */
 function hasTaken(subscription: Subscription, waiting: ReadonlySet<ResourceName>): boolean {

@@ -1,5 +1,6 @@
 import type { LoggedStream, Refused } from '../downstream/services.ts';
 import type { TypeUrl } from '../model/brand.ts';
+import { keptError } from '../model/error-text.ts';
 import { shorten } from '../model/text.ts';
 import { typeInfo } from '../model/types.ts';
 import { longestText } from '../observe/format.ts';
@@ -33,7 +34,7 @@ export class StreamLog {
   refused(reason: string, refused: Refused): void {
     if (!this.#isWritten(refused.stream)) return;
     const { code, message = '' } = refused.status ?? {};
-    const said = shorten(message, longestText);
+    const said = keptError(message);
     this.#log.debug('a stream is refused', { ...whoIs(refused), reason, code, error: said });
   }
 

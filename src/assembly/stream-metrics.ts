@@ -8,6 +8,7 @@ import {
 } from '../downstream/services.ts';
 import type { TypeUrl } from '../model/brand.ts';
 import type { Clock } from '../model/clock.ts';
+import { keptError } from '../model/error-text.ts';
 import type { RequestKind } from '../model/subscription.ts';
 import { shorten } from '../model/text.ts';
 import { isKnownType } from '../model/types.ts';
@@ -131,7 +132,7 @@ export class StreamMetrics implements StreamEvents {
   /** Logs a NACK, which `request` has counted. A fleet that rejects the same thing is one line. */
   nack(type: TypeUrl, node: string, version: string, error: ErrorDetail, peer: Peer): void {
     const { code } = error;
-    const message = shorten(error.message, longestText);
+    const message = keptError(error.message);
     const what = JSON.stringify([version, message]);
     const short = this.#metrics.typeLabel(type);
     this.#conditions.set(`nack ${short}`, what, 'warn', `a client rejected ${short}`, {

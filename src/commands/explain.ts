@@ -3,6 +3,7 @@ import {
   type ExplainResponse,
   ExplainResponseSchema,
 } from '../gen/distributary/admin/v1/admin_pb.ts';
+import { errorLine } from '../model/error-text.ts';
 import { printable } from '../model/printable.ts';
 import { fail, ok, type Result } from '../model/result.ts';
 import { adminOptions, adminUsage } from './admin-client.ts';
@@ -113,7 +114,7 @@ const states: ReadonlyMap<string, string> = new Map([
 
 function clientText(client: ClientTypeState, { match, matchFound, canary }: ExplainResponse): string {
   const { state, version, lastNack } = client;
-  const nack = lastNack === '' ? '' : `, last rejected: ${printable(lastNack)}`;
+  const nack = lastNack === '' ? '' : `, last rejected: ${errorLine(lastNack)}`;
   // Delta control planes need not give a response a version: each resource has its own.
   const what =
     version === ''
@@ -140,7 +141,7 @@ function heldText(
   const other = held.constraints === match ? '' : ', which is not what it would get now';
   const version = held.version === '' ? '' : `, version ${printable(held.version)}`;
   const what = `${printable(held.constraints)}${version}${other}`;
-  if (held.state === 'ERROR') return `Of this resource it has rejected ${what}: ${printable(held.error)}`;
+  if (held.state === 'ERROR') return `Of this resource it has rejected ${what}: ${errorLine(held.error)}`;
   if (held.state === 'STALE')
     return `Of this resource it was sent ${what}; it has not acknowledged that yet.`;
   return `Of this resource it has ${what}.`;

@@ -1,4 +1,5 @@
 import type { GetResourceResponse, ResourceVariant } from '../gen/distributary/admin/v1/admin_pb.ts';
+import { errorText } from '../model/error-text.ts';
 import { printable, printableJson } from '../model/printable.ts';
 import { formatBytes } from '../observe/format.ts';
 import { yamlText } from '../observe/yaml-text.ts';
@@ -88,7 +89,9 @@ function commentOf(variant: ResourceVariant, client: string): string {
     formatBytes(bytes),
     `cached since ${since}`,
     ...(upstream === '' ? [] : [`from ${upstream}`]),
-    ...(client === '' ? [] : [`sent to client ${client}: ${state}${error === '' ? '' : ` (${error})`}`]),
+    ...(client === ''
+      ? []
+      : [`sent to client ${client}: ${state}${error === '' ? '' : ` (${errorText(error, 1000)})`}`]),
   ];
   return `# ${printable(of.join(', '))}`;
 }

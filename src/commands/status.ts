@@ -4,6 +4,7 @@ import {
   type UpstreamStatus,
 } from '../gen/distributary/admin/v1/admin_pb.ts';
 import type { RolloutStatus } from '../gen/distributary/admin/v1/rollout_pb.ts';
+import { errorLine } from '../model/error-text.ts';
 import { printable } from '../model/printable.ts';
 import { counted } from '../model/text.ts';
 import { formatBytes, formatSeconds } from '../observe/format.ts';
@@ -79,7 +80,7 @@ function rolloutText({ rollout }: StatusResponse, now: number): string {
   if (rollout === undefined) return '';
   const { state, reason, pending, freezes } = rollout;
   if (state === 'IDLE' && freezes.length === 0 && pending === 0) return '';
-  const why = reason === '' ? '' : `: ${printable(reason.trim())}`;
+  const why = reason === '' ? '' : `: ${errorLine(reason)}`;
   const frozen = freezes.map((freeze) => {
     const what = [freeze.type || 'everything', ...(freeze.upstream === '' ? [] : [`of ${freeze.upstream}`])];
     return `frozen: ${what.join(' ')} for ${since(freeze.since, now)}: ${printable(freeze.reason)}`;

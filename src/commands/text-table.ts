@@ -1,5 +1,4 @@
-import { printable } from '../model/printable.ts';
-import { shorten } from '../model/text.ts';
+import { errorLine } from '../model/error-text.ts';
 import type { Paint, Style } from './paint.ts';
 
 /** A text with a colour, where there are any. */
@@ -40,7 +39,7 @@ interface ReadCell {
 
 function readCell(cell: Cell): ReadCell {
   const { text, style } = typeof cell === 'object' ? cell : { text: String(cell), style: undefined };
-  return { text: printable(shorten(text, longestCell)), style };
+  return { text: errorLine(text, longestCell), style };
 }
 
 function lineText(line: readonly ReadCell[], widths: readonly number[], paint: Paint): string {

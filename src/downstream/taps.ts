@@ -1,8 +1,7 @@
 import type { TypeUrl } from '../model/brand.ts';
 import type { Clock } from '../model/clock.ts';
+import { keptError } from '../model/error-text.ts';
 import type { RequestKind, Response } from '../model/subscription.ts';
-import { shorten } from '../model/text.ts';
-import { longestText } from '../observe/format.ts';
 import {
   type DeltaRequest,
   type ErrorDetail,
@@ -128,7 +127,7 @@ export class Taps {
       named: names.length,
       names: names.slice(0, maxNames),
       bytes,
-      error: error && { code: error.code, message: shorten(error.message, longestText) },
+      error: error && { code: error.code, message: keptError(error.message) },
     };
     for (const tap of taps) tap.add(message);
   }

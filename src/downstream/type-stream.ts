@@ -1,4 +1,5 @@
 import type { TypeUrl } from '../model/brand.ts';
+import { keptError } from '../model/error-text.ts';
 import { NO_PARAMETERS } from '../model/parameters.ts';
 import { ok, type Result } from '../model/result.ts';
 import { EMPTY_SELECTION, Selection, type SelectionEntry } from '../model/selection.ts';
@@ -11,11 +12,9 @@ import {
   type Subscriber,
   type Subscription,
 } from '../model/subscription.ts';
-import { shorten } from '../model/text.ts';
 import { WILDCARD } from '../model/transaction.ts';
 import type { InTurns } from '../model/turns.ts';
 import { type TypeInfo, typeInfo } from '../model/types.ts';
-import { longestText } from '../observe/format.ts';
 import {
   type DeltaRequest,
   type ErrorDetail,
@@ -168,7 +167,7 @@ export abstract class TypeStream {
     if (this.#subscription === undefined) return 'first';
     const clientError = error && {
       code: error.code,
-      message: shorten(error.message, longestText),
+      message: keptError(error.message),
       at: this.context.services.clock.now(),
     };
     return this.#subscription.answer(nonce, clientError);

@@ -1,3 +1,4 @@
+import { errorText } from '../model/error-text.ts';
 import { shorten, withoutUserinfo, withoutUserinfoJson } from '../model/text.ts';
 import type { Fields, Log } from './log.ts';
 
@@ -51,7 +52,7 @@ export class RecentLines {
       at: this.#now(),
       level,
       message: shorten(withoutUserinfo(message), longest.message),
-      fields: shorten(words.join(' '), longest.fields),
+      fields: errorText(words.join(' '), longest.fields),
     });
     if (this.#lines.length > kept) this.#lines.shift();
   }
@@ -59,7 +60,7 @@ export class RecentLines {
 
 /** A line must not be lost because a field cannot be written as JSON. */
 function textOf(value: unknown): string {
-  if (typeof value === 'string') return shorten(withoutUserinfo(value), longest.fields);
+  if (typeof value === 'string') return errorText(withoutUserinfo(value), longest.fields);
   if (value instanceof Error) return withoutUserinfo(value.message);
   try {
     return withoutUserinfoJson(JSON.stringify(value) ?? '');

@@ -6,6 +6,7 @@ import type {
   TypeStatus,
   UpstreamStatus,
 } from '../../gen/distributary/admin/v1/admin_pb.ts';
+import { errorText } from '../../model/error-text.ts';
 import { counted, shorten } from '../../model/text.ts';
 import { ago, formatSeconds } from '../../observe/format.ts';
 import { rejectedText } from '../../observe/rejection-text.ts';
@@ -82,7 +83,7 @@ function rollout({ rollout: change }: Plain<StatusResponse>, now: number): Html 
     (freeze) =>
       html`<li>frozen: ${freeze.type || 'everything'} ${freeze.upstream} for ${ago(freeze.since, now) ?? ''}: ${shorten(freeze.reason, 300)}</li>`,
   );
-  return html`<h2>Rollout</h2><p><span class="${state === 'HELD' ? 'bad' : 'good'}">${state}</span> for ${ago(change.since, now) ?? ''} ${shorten(reason, 500)}</p>
+  return html`<h2>Rollout</h2><p><span class="${state === 'HELD' ? 'bad' : 'good'}">${state}</span> for ${ago(change.since, now) ?? ''} ${errorText(reason, 500)}</p>
 ${what}<ul>${frozen}</ul>`;
 }
 
@@ -114,11 +115,11 @@ const upstreamColumns = (now: number): readonly Column<Plain<UpstreamStatus>>[] 
     title: 'Isolated types',
     cell: ({ suspectTypes }) =>
       suspectTypes.map(({ type, reason }) => {
-        const title = `on an isolated stream, because a stream ended: ${shorten(reason, 300)}`;
+        const title = `on an isolated stream, because a stream ended: ${errorText(reason, 300)}`;
         return html`<span class="bad" title="${title}">${shorten(type, 80)}</span> `;
       }),
   },
-  { title: 'Last error', cell: ({ lastError }) => shorten(lastError, 300) },
+  { title: 'Last error', cell: ({ lastError }) => errorText(lastError, 300) },
 ];
 
 const nackColumns = (now: number): readonly Column<Plain<NackStatus>>[] => [
@@ -127,7 +128,7 @@ const nackColumns = (now: number): readonly Column<Plain<NackStatus>>[] => [
   { title: 'Version', mono: true, cell: ({ version }) => shorten(version, 60) },
   { title: 'Clients', number: true, cell: ({ clients }) => clients },
   { title: 'For', cell: ({ since }) => ago(since, now) ?? '' },
-  { title: 'Error', cell: ({ error }) => shorten(error, 500) },
+  { title: 'Error', cell: ({ error }) => errorText(error, 500) },
 ];
 
 const typeColumns: readonly Column<Plain<TypeStatus>>[] = [
@@ -160,7 +161,7 @@ const clientColumns = (now: number): readonly Column<Plain<Client>>[] => [
     cell: ({ types }) => {
       const shown = types.slice(0, typesShown).map(({ type, state, version, lastNack }) => {
         const taken = shorten(version, 60);
-        const title = lastNack === '' ? taken : `${taken}: ${shorten(lastNack, 500)}`;
+        const title = lastNack === '' ? taken : `${taken}: ${errorText(lastNack, 500)}`;
         const name = shorten(type, 100);
         return html`<span class="${state === 'ERROR' ? 'bad' : 'dim'}" title="${title}">${name} ${state}</span> `;
       });

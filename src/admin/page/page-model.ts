@@ -1,5 +1,6 @@
 import type { Change } from '../../gen/distributary/admin/v1/changes_pb.ts';
 import type { ClassProblem, ClientClass } from '../../gen/distributary/admin/v1/fleet_pb.ts';
+import { errorText } from '../../model/error-text.ts';
 import { shorten } from '../../model/text.ts';
 import { WILDCARD } from '../../model/transaction.ts';
 import type { RecentLine } from '../../observe/recent-lines.ts';
@@ -33,7 +34,7 @@ export function pageModel(inputs: ModelInputs): PageModel {
       configuredAt: facts.configuredAt,
       startedAt: facts.startedAt,
       ready: status.ready,
-      reason: shorten(status.reason, 300),
+      reason: errorText(status.reason, 300),
       readOnly: facts.readOnly,
       workers: status.workers.map(({ number, listening, clients, restarts }) => ({
         number,
@@ -53,7 +54,7 @@ export function pageModel(inputs: ModelInputs): PageModel {
       staleSince: millisecondsOf(upstream.staleSince),
       endpoint: shorten(upstream.endpoint, 200),
       sessions: upstream.sessions,
-      lastError: shorten(upstream.lastError, 300),
+      lastError: errorText(upstream.lastError, 300),
       perParameters: facts.perParameters.has(upstream.name),
     })),
     classes: shown.map((one) => pageClass(one, classes.problems, upstreamOf)),

@@ -1,4 +1,5 @@
 import type { ClassProblem, ListClassesResponse } from '../../gen/distributary/admin/v1/fleet_pb.ts';
+import { errorText } from '../../model/error-text.ts';
 import { shorten } from '../../model/text.ts';
 import { formatBytes } from '../../observe/format.ts';
 import type { Plain } from '../plain.ts';
@@ -46,14 +47,14 @@ const streams = (count: number): string => counted(count, 'client');
 
 function notReady({ status }: ProblemInputs): readonly Problem[] {
   if (status.ready) return [];
-  const detail = shorten(status.reason, 300);
+  const detail = errorText(status.reason, 300);
   return [problem({ id: 'ready', severity: 'bad', title: 'Not ready', detail, runbook: 'not-ready' })];
 }
 
 function upstreamsAway({ status }: ProblemInputs): readonly Problem[] {
   return status.upstreams.flatMap(({ name, connected, stale, staleSince, lastError, refusedStreams }) => {
     const shown = shorten(name, 60);
-    const about = { ...servedClients, since: millisecondsOf(staleSince), detail: shorten(lastError, 300) };
+    const about = { ...servedClients, since: millisecondsOf(staleSince), detail: errorText(lastError, 300) };
     if (!connected) {
       const title = `Upstream ${shown} is away`;
       const short = `\`${shown}\` away`;
@@ -93,7 +94,7 @@ function rejections({ classes }: ProblemInputs): readonly Problem[] {
       severity: 'bad',
       title: `${streams(clients)} with ${label} ${verb} ${shorten(type, 80)} ${shorten(what, 120)}`,
       short: `${rejects(inAll)} ${shorten(type, 40)}/${shorten(what, 60)}`,
-      detail: `${shorten(error, 300)}${version === '' ? '' : ` (version ${shorten(version, 60)})`}`,
+      detail: `${errorText(error, 300)}${version === '' ? '' : ` (version ${shorten(version, 60)})`}`,
       since: millisecondsOf(since),
       runbook: 'clients-reject',
       link: clientsQuery({ type, state: 'ERROR', class: of, ...(name === '' ? {} : { resource: name }) }),

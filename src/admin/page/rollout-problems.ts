@@ -1,3 +1,4 @@
+import { errorText } from '../../model/error-text.ts';
 import { shorten } from '../../model/text.ts';
 import { noCanary, releaseCommand } from '../../observe/rollout-text.ts';
 import type { Problem } from './model.ts';
@@ -36,7 +37,7 @@ function held({ status: { rollout }, facts }: ProblemInputs): readonly Problem[]
       severity: isHeld ? 'bad' : 'warn',
       title: isHeld ? 'A change is held' : 'A change is with the canaries',
       short: isHeld ? 'a change is held' : 'a change is with the canaries',
-      detail: [shorten(reason, 300), what, canaries].filter((part) => part !== '').join('; '),
+      detail: [errorText(reason, 300), what, canaries].filter((part) => part !== '').join('; '),
       since,
       until: isHeld || facts.rolloutMaxWaitMs === undefined ? 0 : since + facts.rolloutMaxWaitMs,
       command: isHeld

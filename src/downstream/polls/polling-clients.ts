@@ -1,10 +1,9 @@
 import type { TypeUrl } from '../../model/brand.ts';
 import type { Clock, Timer } from '../../model/clock.ts';
+import { keptError } from '../../model/error-text.ts';
 import { Selection } from '../../model/selection.ts';
 import type { Holding, Rejection, ShownState, SyncState } from '../../model/subscription.ts';
-import { shorten } from '../../model/text.ts';
 import type { TypeInfo } from '../../model/types.ts';
-import { longestText } from '../../observe/format.ts';
 import type { Account } from '../../wire/accounts.ts';
 import type { Peer } from '../../wire/server-stream.ts';
 import { referringTypes } from '../conversations.ts';
@@ -94,7 +93,7 @@ export class PolledNames {
     this.polledAt = now;
     this.#has = version;
     if (error !== undefined) {
-      const message = shorten(error.message, longestText);
+      const message = keptError(error.message);
       const changes = { names: [], total: 0, removal: false };
       const rejected = { version: this.#version, name: '', changes };
       this.#rejection = { code: error.code, message, at: now, ...rejected };
