@@ -23,7 +23,6 @@ const beforeAll = 0;
  */
 export class ViewState implements WholeState, ViewSubscriber {
   readonly wake: () => void;
-  readonly polls = false;
   payer: Payer | undefined;
   readonly #pool: ViewPool;
   readonly #encoding: Encoding;

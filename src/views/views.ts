@@ -188,6 +188,7 @@ class TypeViews implements ViewPool {
 
   view(selection: Selection, access: Access, before?: Selection): View {
     const view = this.#view(selection, access);
+    // The same again: nothing is looked up that was not before.
     if (before === selection) return view;
     for (const { id, name, parameters } of view.uncached) {
       if (before?.has(id) === true) continue;

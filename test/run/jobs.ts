@@ -1,4 +1,4 @@
-import { globSync, statSync } from 'node:fs';
+import { globSync, readFileSync, statSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { root } from './report.ts';
 
@@ -62,8 +62,10 @@ function batches(
 
 const isAlone = (file: string): boolean => file.includes('.alone.');
 const folderOf = (file: string): string => dirname(file).split('/').slice(0, 2).join('/');
-/** What they do stands elsewhere, in tables, or waits for real Envoys. */
-const isLong = (file: string): boolean => /^test\/(attacks\/|fuzz\/|e2e\/(envoy|via|rollout-v))/.test(file);
+/** What they do stands elsewhere, in tables, or they wait for real Envoys. */
+const isLong = (file: string): boolean =>
+  /^test\/(attacks|fuzz)\//.test(file) ||
+  /support\/(envoy|setting)\.ts/.test(readFileSync(join(root, file), 'utf8'));
 /** Longer files take longer, as a rule: they come first, so that the end does not wait for one. */
 const weight = ({ files }: Job): number =>
   files.reduce((sum, file) => sum + statSync(join(root, file)).size + (isLong(file) ? 10_000 : 0), 0);

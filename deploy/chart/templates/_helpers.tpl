@@ -148,11 +148,15 @@ spec:
 {{- with dig "limits" "memory" "" .Values.resources }}
 {{- $limit := include "distributary.bytes" . | int64 }}
 {{- /* A quarter is the cache's. 150 MiB are the process's and an eighth the event loop's (docs/scale.md). */}}
+{{- /* Workers have caches of their own, and so has the process that starts them. */}}
+{{- $processes := dig "workers" 0 $config | int64 | add1 }}
+{{- $limit = div $limit $processes }}
 {{- $largest := sub (sub $limit (div $limit 8)) 157286400 }}
 {{- $config = merge $config (dict "cache" (dict "max_bytes" (div $limit 4))) }}
 {{- $cache := $config.cache.max_bytes | int64 }}
 {{- if gt $cache $largest }}
-{{- fail (printf "resources.limits.memory: %v is too little for config.cache.max_bytes: %d; set it to %dMi, four times the cache, or leave max_bytes out" . $cache (div (add (mul $cache 4) 1048575) 1048576)) }}
+{{- $least := mul $processes (max 240 (div (add (mul $cache 4) 1048575) 1048576)) }}
+{{- fail (printf "resources.limits.memory: %v is too little for config.workers + 1 = %d processes with config.cache.max_bytes: %d each; set it to %dMi" . $processes $cache $least) }}
 {{- end }}
 {{- end }}
 {{- $drain := addf (include "distributary.seconds" $config.drain_delay) (include "distributary.seconds" $config.drain_timeout) }}

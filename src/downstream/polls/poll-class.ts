@@ -151,7 +151,7 @@ export class PollClass {
     { poll, patience, ordered }: Omit<HeldPoll, 'answered' | 'timer'>,
     timeIsUp: boolean,
   ): PollOutcome | undefined {
-    const outcome = outcomeOf(this.#state, poll.version, patience, timeIsUp, ordered);
+    const outcome = outcomeOf(this.#state, poll, patience, timeIsUp, ordered);
     if (outcome?.kind === 'refused') this.#services.events.rejected('unknown');
     if (outcome?.kind !== 'response' || poll.client.exempt) return outcome;
     const { length } = outcome.response.bytes;

@@ -138,6 +138,7 @@ export class PolledSubscription implements OrderedType {
       this.#subscription.resume({ contentVersion: poll.version });
       this.#answeredWith = poll.version;
     }
+    // It is told nothing: what is due moves the cursor.
     this.#order.next(this);
   }
 
@@ -167,7 +168,7 @@ export class PolledSubscription implements OrderedType {
 
   #open(): Subscription {
     const { info, encoding, selection, client } = this.#poll;
-    const subscriber = { wake: () => {}, payer: this.#payer, polls: true };
+    const subscriber = { wake: nothing, payer: this.#payer, polls: true };
     return this.#services.open(info.url, encoding, selection, client.access, subscriber);
   }
 
@@ -176,3 +177,6 @@ export class PolledSubscription implements OrderedType {
     this.#subscription.close();
   }
 }
+
+/** Whoever polls asks again by itself. */
+function nothing(): void {}

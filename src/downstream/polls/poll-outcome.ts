@@ -1,6 +1,7 @@
 import type { Response } from '../../model/subscription.ts';
 import type { WholeState } from '../../model/whole-state.ts';
 import { Code, type GrpcStatus } from '../../wire/grpc-status.ts';
+import type { Poll } from './poll.ts';
 
 /** What a poll is answered with. */
 export type PollOutcome =
@@ -19,12 +20,12 @@ export interface Patience {
   readonly whenUnknown: 'REFUSED' | 'EMPTY';
 }
 
-/** What the other types that a client polls make of its answer (protocol §8). */
+/** What the other types that a client polls make of the answer to a poll (protocol §8). */
 export interface Ordered {
   /** The client has this version: that of all that is visible. */
-  hasAll(): void;
+  hasAll(poll: Poll): void;
   /** What it is answered with if not with all that is visible, which has this version. */
-  next(version: string): Response | 'UNCHANGED' | undefined;
+  next(poll: Poll, version: string): Response | 'UNCHANGED' | undefined;
 }
 
 type State = Omit<WholeState, 'close' | 'selection'>;
@@ -32,19 +33,20 @@ type State = Omit<WholeState, 'close' | 'selection'>;
 /** Undefined: more may be known before the time is up (protocol §7.4). */
 export function outcomeOf(
   state: State,
-  clientVersion: string,
+  poll: Poll,
   { unchanged, whenUnknown }: Patience,
   timeIsUp: boolean,
   ordered?: Ordered,
 ): PollOutcome | undefined {
   if (!state.resolved && !timeIsUp) return undefined;
   const { version } = state;
+  const { version: clientVersion } = poll;
   if (unchanged && clientVersion === version) {
-    ordered?.hasAll();
+    ordered?.hasAll(poll);
     return { kind: 'unchanged', version };
   }
   if (state.resolved || isAnswerable(state, clientVersion, whenUnknown)) {
-    const next = ordered?.next(version);
+    const next = ordered?.next(poll, version);
     if (next === 'UNCHANGED') return { kind: 'unchanged', version: clientVersion };
     return { kind: 'response', response: next ?? state.take(), version };
   }

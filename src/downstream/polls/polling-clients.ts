@@ -2,7 +2,7 @@ import type { TypeUrl } from '../../model/brand.ts';
 import type { Clock, Timer } from '../../model/clock.ts';
 import { keptError } from '../../model/error-text.ts';
 import { Selection } from '../../model/selection.ts';
-import type { Holding, Rejection, ShownState, SyncState } from '../../model/subscription.ts';
+import type { Holding, Rejection, Response, ShownState, SyncState } from '../../model/subscription.ts';
 import type { TypeInfo } from '../../model/types.ts';
 import type { Account } from '../../wire/accounts.ts';
 import type { Peer } from '../../wire/server-stream.ts';
@@ -28,7 +28,7 @@ const maxBytes = 64 << 20;
 const bytesPerSubscription = 2048;
 
 /** Names of a type that a client polls, and what it was answered with. Envoy polls each route configuration apart. */
-export class PolledNames {
+export class PolledNames implements Ordered {
   readonly type: PolledType;
   readonly selection: Selection;
   readonly bytes: number;
@@ -107,15 +107,18 @@ export class PolledNames {
     this.#answeredBy = { class: new WeakRef(by), content };
   }
 
-  /** What the client's other types make of the answer to this poll; undefined: nothing. */
-  ordered(poll: Poll): Ordered | undefined {
-    if (!this.#isOrdered) return undefined;
-    // A client that was not answered yet has nothing.
-    const followed = () => (this.#subscription ??= this.type.client.order.follow(poll, this.account));
-    return {
-      hasAll: () => followed()?.hasAll(poll),
-      next: (version) => followed()?.next(poll, version),
-    };
+  hasAll(poll: Poll): void {
+    this.#followed(poll)?.hasAll(poll);
+  }
+
+  next(poll: Poll, version: string): Response | 'UNCHANGED' | undefined {
+    return this.#followed(poll)?.next(poll, version);
+  }
+
+  /** From its first answer on: a client that was not answered yet has nothing. */
+  #followed(poll: Poll): PolledSubscription | undefined {
+    if (!this.#isOrdered || this.isForgotten) return undefined;
+    return (this.#subscription ??= this.type.client.order.follow(poll, this.account));
   }
 
   /** From now on nothing is known of what the client has. */

@@ -125,7 +125,7 @@ export class Polls {
     read.class = found.value;
     this.#used.delete(found.value);
     this.#used.add(found.value);
-    const ordered = patience.unchanged ? read.names?.ordered(poll) : undefined;
+    const ordered = patience.unchanged ? read.names : undefined;
     const giveUp = found.value.ask(poll, peer, patience, ordered, (outcome) => {
       if (outcome.kind === 'unchanged') this.#told(read, outcome.version, outcome.version);
       answered(outcome);

@@ -19,6 +19,8 @@ export interface BystanderReport {
     readonly arrived: number;
     /** Milliseconds from the control plane (or the question) to the client, of the slowest: what the relay is to blame for. */
     readonly worst: number;
+    /** The same without what the machine took. */
+    readonly delay: number;
   };
   /** Why its stream ended, or that nothing arrived after the attack. */
   readonly failure: string | undefined;

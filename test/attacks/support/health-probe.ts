@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Client } from '@grpc/grpc-js';
 import { rawClient } from '../../support/grpc-calls.ts';
-import { blamed, processorTimes } from './processor-time.ts';
+import { blame, processorTimes } from './processor-time.ts';
 import { addressOf, secureAs, type Target } from './target.ts';
 
 const CHECK = '/grpc.health.v1.Health/Check';
@@ -16,8 +16,8 @@ export interface HealthReport {
   readonly probes: number;
   /** Of the slowest: what the relay itself is to blame for, by the CPU time of its main thread. */
   readonly worst: number;
-  /** Of the same probe: the rest, which is the machine's. */
-  readonly machine: number;
+  /** Of the slowest, without what the machine took: nobody may be kept waiting without work either. */
+  readonly delay: number;
   /** Answers other than SERVING. */
   readonly failures: readonly string[];
 }
@@ -26,7 +26,7 @@ export interface HealthReport {
 export class HealthProbe {
   readonly #client: Client;
   readonly #pids: readonly number[];
-  #seen = { probes: 0, worst: 0, machine: 0, failures: new Array<string>() };
+  #seen = { probes: 0, worst: 0, delay: 0, failures: new Array<string>() };
   /** What is under way now, so that a window ends with the answer to it. */
   #current: Promise<void> = Promise.resolve();
   #stopped = false;
@@ -43,7 +43,7 @@ export class HealthProbe {
   }
 
   begin(): void {
-    this.#seen = { probes: 0, worst: 0, machine: 0, failures: [] };
+    this.#seen = { probes: 0, worst: 0, delay: 0, failures: [] };
   }
 
   /** One more probe begins and ends before the report: a loop that is blocked now is seen. */
@@ -71,10 +71,11 @@ export class HealthProbe {
     const start = performance.now();
     const failure = await this.#check();
     const latency = performance.now() - start;
-    const own = blamed(latency, before, processorTimes(this.#pids));
+    const { work, delay } = blame(latency, before, processorTimes(this.#pids));
     const seen = this.#seen;
     seen.probes++;
-    if (own > seen.worst) [seen.worst, seen.machine] = [own, latency - own];
+    seen.worst = Math.max(seen.worst, work);
+    seen.delay = Math.max(seen.delay, delay);
     if (failure !== undefined && !this.#stopped) seen.failures.push(failure);
   }
 

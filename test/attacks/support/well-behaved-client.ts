@@ -1,7 +1,7 @@
 import { eventually } from '../../e2e/support/eventually.ts';
 import { type Received, XdsClient } from '../../e2e/support/xds-client.ts';
 import { type BystanderData, type BystanderReport, stampOf, WELL_BEHAVED } from './bystander-messages.ts';
-import { blamed, processorTimes } from './processor-time.ts';
+import { blame, type ProcessorTimes, processorTimes } from './processor-time.ts';
 import { addressOf, secureAs } from './target.ts';
 
 /** How often what came is looked at, in milliseconds. */
@@ -20,11 +20,12 @@ export class WellBehavedClient {
   readonly #timer: NodeJS.Timeout;
   #arrived = 0;
   #worst = 0;
+  #delay = 0;
   /** When the last one that arrived was sent. */
   #last = 0;
   #asked: number | undefined;
   /** What the relay had worked at each glance, of the last few seconds. */
-  #worked: { readonly at: number; readonly times: readonly number[] }[] = [];
+  #worked: { readonly at: number; readonly times: ProcessorTimes }[] = [];
 
   constructor(data: BystanderData) {
     this.#data = data;
@@ -37,7 +38,7 @@ export class WellBehavedClient {
 
   begin(): void {
     this.#look();
-    [this.#arrived, this.#worst] = [0, 0];
+    [this.#arrived, this.#worst, this.#delay] = [0, 0, 0];
   }
 
   /** Something that was sent after now has arrived. Rejects with the reason if nothing does. */
@@ -56,7 +57,7 @@ export class WellBehavedClient {
   }
 
   report(): BystanderReport['updates'] {
-    return { arrived: this.#arrived, worst: this.#worst };
+    return { arrived: this.#arrived, worst: this.#worst, delay: this.#delay };
   }
 
   async stop(): Promise<void> {
@@ -74,7 +75,9 @@ export class WellBehavedClient {
       if (sent === undefined) continue;
       this.#arrived++;
       const before = this.#worked.findLast(({ at }) => at <= sent) ?? this.#worked[0];
-      this.#worst = Math.max(this.#worst, blamed(now - sent, before?.times ?? [], times));
+      const { work, delay } = blame(now - sent, before?.times ?? times, times);
+      this.#worst = Math.max(this.#worst, work);
+      this.#delay = Math.max(this.#delay, delay);
       this.#last = sent;
       this.#asked = undefined;
     }
