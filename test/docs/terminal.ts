@@ -41,7 +41,12 @@ export class ReaderTerminal implements AsyncDisposable {
       const printed = await this.type(block);
       if (!pattern.test(printed)) throw new Error(`${block}\nprints\n${printed}\n\ninstead of\n${expected}`);
     };
-    await eventually(check, { timeout: patience, pause: 500 });
+    try {
+      await eventually(check, { timeout: patience, pause: 500 });
+    } catch (cause) {
+      const logs = await this.type('tail -n 5 *.log || true');
+      throw new Error(`${String(cause)}\nthe logs of what runs in the background:\n${logs}`, { cause });
+    }
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

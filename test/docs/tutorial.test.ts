@@ -3,13 +3,13 @@ import { delimiter, join } from 'node:path';
 import { expect } from 'chai';
 import { currentEnvoy, envoyBinary } from '../e2e/support/envoy-binary.ts';
 import { root, temporaryDirectory } from '../e2e/support/paths.ts';
-import { freePort } from '../e2e/support/replicas.ts';
 import { need } from '../e2e/support/skip.ts';
+import { ownPort } from '../support/ports.ts';
 import { blocksOf } from './page.ts';
 import { ReaderTerminal } from './terminal.ts';
 
 const page = 'docs/tutorial.md';
-/** The ports of the page; the test takes free ones. */
+/** The ports of the page; the test takes its own. */
 const ports = /\b(18[01]00|19[01]00|1000[123]|990[123])\b/g;
 /** Commands that ask a relay. */
 const asking = /^(distributary (?!run|validate).*)$/gm;
@@ -32,7 +32,7 @@ describe('the tutorial, as a reader follows it', function () {
 
     const free = new Map<string, string>();
     const named = blocksOf(page).flatMap(({ text }) => text.match(ports) ?? []);
-    for (const port of new Set(named)) free.set(port, String(await freePort('127.0.0.1')));
+    for (const port of new Set(named)) free.set(port, String(await ownPort()));
     const here = (text: string): string => text.replaceAll(ports, (port) => free.get(port) ?? port);
     const admin = `--admin http://127.0.0.1:${here('19000')}`;
 

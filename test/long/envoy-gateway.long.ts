@@ -1,5 +1,3 @@
-import { once } from 'node:events';
-import { createServer } from 'node:net';
 import { expect } from 'chai';
 import type { Envoy } from '../e2e/support/envoy.ts';
 import { EnvoyGateway, envoyGatewayBinary } from '../e2e/support/envoy-gateway.ts';
@@ -10,16 +8,7 @@ import { bootRecipe, startRecipe } from '../e2e/support/recipe.ts';
 import type { RelayProcess } from '../e2e/support/relay.ts';
 import { type EnvoySetting, prepareEnvoy } from '../e2e/support/setting.ts';
 import { need } from '../e2e/support/skip.ts';
-
-/** Port 0 is not for a Gateway. */
-async function freePort(): Promise<number> {
-  const server = createServer();
-  server.listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  const address = server.address();
-  server.close();
-  return typeof address === 'object' && address !== null ? address.port : 0;
-}
+import { ownPort } from '../support/ports.ts';
 
 describe('deploy/recipes/envoy-gateway', function () {
   this.timeout(30 * 60_000);
@@ -40,7 +29,7 @@ describe('deploy/recipes/envoy-gateway', function () {
     const { one, two } = setting;
     const gateway = stack.use(new EnvoyGateway(binary));
     await gateway.makeCertificates();
-    const port = await freePort();
+    const port = await ownPort(); // 0 is not for a Gateway
     gateway.write(port, one.port);
     await gateway.start();
 

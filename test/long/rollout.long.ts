@@ -9,6 +9,7 @@ import { rolloutOf } from '../e2e/support/rollout-state.ts';
 import { prepare, type Setting } from '../e2e/support/setting.ts';
 import { badSites, firstSite, goodSite } from '../e2e/support/sites.ts';
 import { Random } from '../simulator/random.ts';
+import { ownPort } from '../support/ports.ts';
 
 /** In each a bad change and its fix, and the relay is killed after each of them. */
 const rounds = 10;
@@ -41,9 +42,10 @@ describe('a relay that is killed in the middle of rollouts to ten real Envoys', 
         cache: { persistence: { path: directory.path } },
         workers,
       };
-      let relay = await RelayProcess.start(config);
+      const xds = `127.0.0.1:${await ownPort()}`;
+      const start = (): Promise<RelayProcess> => RelayProcess.start({ ...config, xds: { address: xds } });
+      let relay = await start();
       stack.defer(() => relay[Symbol.asyncDispose]());
-      const { xds } = relay;
       const kills = new Map<string, number>();
       /** At a random moment of the rollout, which is over after two seconds. */
       const killed = async (): Promise<void> => {
@@ -51,7 +53,7 @@ describe('a relay that is killed in the middle of rollouts to ten real Envoys', 
         const { state } = await rolloutOf(relay);
         kills.set(state, (kills.get(state) ?? 0) + 1);
         await relay.kill();
-        relay = await RelayProcess.start({ ...config, xds: { address: xds } });
+        relay = await start();
       };
       const held = (reason: RegExp): Promise<void> =>
         eventually(async () => {

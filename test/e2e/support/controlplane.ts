@@ -1,5 +1,6 @@
 import { z } from 'zod';
 import type { Result } from '../../../src/model/result.ts';
+import { ownPort } from '../../support/ports.ts';
 import { goBinary } from './go.ts';
 import { send } from './http.ts';
 import { Process } from './process.ts';
@@ -71,7 +72,7 @@ export class ControlPlane implements AsyncDisposable {
 
   static async start(binary: string, options: ControlPlaneOptions): Promise<ControlPlane> {
     const { cache, key = 'one', ordered = false, locators = false, ads = true } = options;
-    const { address = '127.0.0.1:0' } = options;
+    const { address = `127.0.0.1:${await ownPort()}` } = options;
     const flags = [`-ordered=${ordered}`, `-locators=${locators}`, `-ads=${ads}`];
     const args = ['-cache', cache, '-key', key, ...flags, '-listen', address];
     const child = new Process({ command: binary, args });

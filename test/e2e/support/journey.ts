@@ -1,5 +1,6 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import { expect } from 'chai';
+import { ownPort } from '../../support/ports.ts';
 import type { Client, ClientKind, Start } from './clients.ts';
 import { ControlPlane } from './controlplane.ts';
 import { always, eventually } from './eventually.ts';
@@ -149,7 +150,7 @@ export async function takeAllSteps({ kind, start, controlPlaneBinary }: Journey)
       plane = await ControlPlane.start(controlPlaneBinary, { cache: 'snapshot', address });
     },
     async relayAgain() {
-      relay = await startRelay(plane.address, { xds, rest });
+      relay = await startRelay(plane.address, relay);
     },
     version: 0,
   };
@@ -183,10 +184,11 @@ async function keepsAnswering({ client }: World, backend: string): Promise<void>
   }, outage);
 }
 
-const anyPort = { xds: '127.0.0.1:0', rest: '127.0.0.1:0' };
-
-function startRelay(plane: string, { xds, rest } = anyPort): Promise<RelayProcess> {
+/** `before`: the relay whose addresses it takes. */
+async function startRelay(plane: string, before?: RelayProcess): Promise<RelayProcess> {
   const upstreams = [upstream(plane, 'DELTA', { backoff: { initial: '100ms', max: '1s' } })];
+  const xds = before?.xds ?? `127.0.0.1:${await ownPort()}`;
+  const rest = before?.rest ?? `127.0.0.1:${await ownPort()}`;
   const listeners = { xds: { address: xds }, rest: { address: rest } };
   return RelayProcess.start({ upstreams, ...listeners, drain_timeout: '1s' });
 }

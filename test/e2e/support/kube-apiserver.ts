@@ -3,11 +3,11 @@ import { existsSync, globSync, mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { z } from 'zod';
 import { fail, ok, type Result } from '../../../src/model/result.ts';
+import { ownPort } from '../../support/ports.ts';
 import { debianBinaries } from './debian.ts';
 import { eventually } from './eventually.ts';
 import { cached, root, type TemporaryDirectory, temporaryDirectory } from './paths.ts';
 import { Process, run } from './process.ts';
-import { freePort } from './replicas.ts';
 
 const module = join(root, 'test/long/apiserver');
 const version = 'v1.37.2';
@@ -71,9 +71,9 @@ export class KubeApiserver implements AsyncDisposable {
 
   static async start({ apiserver, etcd }: ApiserverBinaries): Promise<KubeApiserver> {
     const files = temporaryDirectory();
-    const client = `http://127.0.0.1:${await freePort('127.0.0.1')}`;
-    const peer = `http://127.0.0.1:${await freePort('127.0.0.1')}`;
-    const port = await freePort('127.0.0.1');
+    const client = `http://127.0.0.1:${await ownPort()}`;
+    const peer = `http://127.0.0.1:${await ownPort()}`;
+    const port = await ownPort();
     const data = join(files.path, 'etcd');
     mkdirSync(data, { mode: 0o700 });
     const addresses = [`--listen-client-urls=${client}`, `--advertise-client-urls=${client}`];

@@ -25,12 +25,6 @@ interface Told {
 type Contents = ReadonlyMap<string, string>;
 type Body = (url: TypeUrl, name: string, content: string) => Any;
 
-/** Of this process alone where there are many: its port stays free while it is killed. Others take theirs of 127.0.0.1. */
-const host =
-  process.platform === 'linux'
-    ? `127.${1 + ((process.pid >> 16) & 63)}.${(process.pid >> 8) & 255}.${process.pid & 255}`
-    : '127.0.0.1';
-
 const resource = z.looseObject({ '@type': z.string() });
 
 /** For clients that read what they get: the content is JSON of the resource, its `@type` included. */
@@ -65,12 +59,12 @@ export class ModelPlane implements AsyncDisposable {
   static async start(body: Body = any): Promise<ModelPlane> {
     const created = new ModelPlane(body);
     created.#plane.answer = (stream, request) => created.#answer(stream, request);
-    await created.#listen();
+    await created.#plane.listen();
     return created;
   }
 
   get address(): string {
-    return `${host}:${this.#plane.port}`;
+    return `127.0.0.1:${this.#plane.port}`;
   }
 
   get requests(): readonly Request[] {
@@ -98,11 +92,7 @@ export class ModelPlane implements AsyncDisposable {
   }
 
   async again(): Promise<void> {
-    await this.#listen();
-  }
-
-  async #listen(): Promise<void> {
-    await this.#plane.listen(this.#plane.port, undefined, host);
+    await this.#plane.listen();
   }
 
   [Symbol.asyncDispose](): Promise<void> {

@@ -1,7 +1,7 @@
 import { renameSync, writeFileSync } from 'node:fs';
-import { createServer } from 'node:net';
 import { join } from 'node:path';
 import { expect } from 'chai';
+import { ownPort } from '../../support/ports.ts';
 import { eventually } from './eventually.ts';
 import { root, type TemporaryDirectory, temporaryDirectory } from './paths.ts';
 import { RelayProcess } from './relay.ts';
@@ -35,7 +35,7 @@ export class Replicas implements AsyncDisposable {
 
   /** `endpoint`: of their control plane. */
   static async of(endpoint: string, tls: ReplicaTls = {}): Promise<Replicas> {
-    return new Replicas(await freePort(), endpoint, tls);
+    return new Replicas(await ownPort(), endpoint, tls);
   }
 
   get all(): readonly RelayProcess[] {
@@ -98,14 +98,4 @@ export async function isReadyAndStale(relay: RelayProcess): Promise<void> {
     expect([status, connected, stale]).to.deep.equal([200, false, true]);
     expect(await relay.metric('upstream_from_siblings')).to.equal(1);
   });
-}
-
-/** A port that nothing listens on now. */
-export async function freePort(host = '127.0.10.1'): Promise<number> {
-  const server = createServer();
-  await new Promise<void>((resolve) => server.listen(0, host, resolve));
-  const address = server.address();
-  await new Promise((resolve) => server.close(resolve));
-  if (typeof address !== 'object' || address === null) throw new Error('no port');
-  return address.port;
 }

@@ -1,6 +1,7 @@
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { issueCertificate } from '../../support/certificates.ts';
+import { ownPort } from '../../support/ports.ts';
 import { ConstantRequests } from './constant-requests.ts';
 import { ControlPlane } from './controlplane.ts';
 import { Envoy, sourceOf, type Transport } from './envoy.ts';
@@ -72,7 +73,8 @@ export async function swapSnapshots(setting: Setting, options: SnapshotSwaps): P
     plane.set(snapshot(setting, transport, version, certificate));
   await set(1);
   let xds = plane.address;
-  const start = async (above: string, index: number, more: object, address = '127.0.0.1:0') => {
+  const start = async (above: string, index: number, more: object, before?: string) => {
+    const address = before ?? `127.0.0.1:${await ownPort()}`;
     const cache = { persistence: { path: join(files.path, String(index)) } };
     const upstreams = [upstream(above, protocol ?? 'DELTA')];
     return RelayProcess.start({

@@ -14,6 +14,7 @@ import {
 } from '../../../src/gen/envoy/service/discovery/v3/discovery_pb.ts';
 import type { TypeUrl } from '../../../src/model/brand.ts';
 import { ADS_SERVICE } from '../../../src/model/types.ts';
+import { ownPort } from '../../support/ports.ts';
 import { deltaResponse, parseItem, sotwResponse } from './responses.ts';
 
 export type Request = DiscoveryRequest | DeltaDiscoveryRequest;
@@ -70,11 +71,8 @@ export class ControlPlane {
     this.#options = options;
   }
 
-  async listen(
-    port = 0,
-    credentials = ServerCredentials.createInsecure(),
-    host = '127.0.0.1',
-  ): Promise<this> {
+  /** Where it has listened before, if it has: the port is its own until the test's process ends. */
+  async listen(port = this.port, credentials = ServerCredentials.createInsecure()): Promise<this> {
     this.#server = new Server(this.#options);
     const same = (bytes: Buffer): Buffer => bytes;
     const method = (name: string) => ({
@@ -96,8 +94,9 @@ export class ControlPlane {
         DeltaAggregatedResources: (call: ServerDuplexStream<Buffer, Buffer>) => this.#serve(call, true),
       },
     );
+    const address = `127.0.0.1:${port === 0 ? await ownPort() : port}`;
     this.port = await new Promise<number>((resolve, reject) => {
-      this.#server.bindAsync(`${host}:${port}`, credentials, (error, bound) =>
+      this.#server.bindAsync(address, credentials, (error, bound) =>
         error === null ? resolve(bound) : reject(error),
       );
     });
