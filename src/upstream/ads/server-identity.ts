@@ -1,7 +1,7 @@
 import { isIP } from 'node:net';
 import { checkServerIdentity, type PeerCertificate } from 'node:tls';
 import { shorten } from '../../model/text.ts';
-import { compilePrincipals } from '../../security/principals.ts';
+import { compilePrincipals } from '../../security/pattern.ts';
 import { parseSubjectAltNames } from '../../wire/peer.ts';
 
 /** Who a control plane has to be. */
