@@ -5,7 +5,7 @@ import type { Upstream, UpstreamSink } from '../model/upstream.ts';
 import type { Log } from '../observe/log.ts';
 import { AdsUpstream } from '../upstream/ads/ads-upstream.ts';
 import { CLAIMS_EVERYTHING } from '../upstream/claims.ts';
-import type { SiblingsOptions } from '../upstream/siblings/siblings.ts';
+import type { SiblingsOptions } from '../upstream/siblings.ts';
 import type { Address } from '../wire/address.ts';
 import { systemLookup } from '../wire/lookup.ts';
 import { SIBLING_HEADER } from '../wire/sibling.ts';

@@ -4,7 +4,7 @@ import { typeInfo } from '../model/types.ts';
 import type { Upstream } from '../model/upstream.ts';
 import type { Relay } from '../relay.ts';
 import { type HeldRemovals, ShrinkGuard } from '../upstream/shrink-guard.ts';
-import type { SiblingsPort } from '../upstream/siblings/upstream-with-siblings.ts';
+import type { SiblingsPort } from '../upstream/siblings.ts';
 import { makeUpstream, type UpstreamDependencies } from './upstreams.ts';
 
 interface UpstreamEntry {

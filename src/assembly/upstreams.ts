@@ -7,9 +7,8 @@ import type { Metrics } from '../observe/metrics.ts';
 import type { UpdateTraces } from '../observe/update-traces.ts';
 import { AdsUpstream } from '../upstream/ads/ads-upstream.ts';
 import { FilesystemUpstream } from '../upstream/filesystem/filesystem-upstream.ts';
-import { type SiblingsPort, UpstreamWithSiblings } from '../upstream/siblings/upstream-with-siblings.ts';
+import { type SiblingsPort, UpstreamWithSiblings } from '../upstream/siblings.ts';
 import { Code, codeName } from '../wire/grpc-status.ts';
-
 import { siblingsOptions } from './siblings-options.ts';
 
 export interface UpstreamDependencies {

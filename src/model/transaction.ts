@@ -26,7 +26,7 @@ export interface Holder {
   readonly upstream: string;
   readonly role: 'wildcard' | 'named';
   /**
-   * The holder's stream is for exactly these parameters (upstream/ads/session-per-parameters.ts): its first response is
+   * The holder's stream is for exactly these parameters (`SessionPerParameters`): its first response is
    * the whole answer, and clients with them get its variant, even if others match too. Undefined: only the constraints
    * decide.
    */

@@ -1,5 +1,9 @@
 import type { TypeUrl } from '../model/brand.ts';
+import { UNCONSTRAINED } from '../model/constraints.ts';
+import { type Holder, type Interest, type Transaction, transaction } from '../model/transaction.ts';
 import { authorityOf } from '../model/xdstp.ts';
+import { Code } from '../wire/grpc-status.ts';
+import { encodeStatus } from '../wire/responses.ts';
 
 /** What of the configuration decides whether an upstream serves a name. An empty list is the same as none. */
 export interface ClaimOptions {
@@ -34,4 +38,23 @@ function named(patterns: readonly string[], selector: string): boolean {
     if (selector === '*') return false;
     return pattern.endsWith('*') ? selector.startsWith(pattern.slice(0, -1)) : selector === pattern;
   });
+}
+
+const NO_HOLDER: Holder = { key: 'nobody', upstream: '', role: 'named' };
+
+/** An authority, type or name that no upstream serves: an error, not silence (protocol §6). */
+export function unclaimed(interest: Interest): Transaction {
+  const { type, selector } = interest;
+  const message =
+    selector === ''
+      ? 'a resource name may not be empty'
+      : `no upstream is configured for ${selector} of ${type}`;
+  const fault = {
+    name: selector,
+    constraints: UNCONSTRAINED,
+    code: Code.NOT_FOUND,
+    message,
+    status: encodeStatus(Code.NOT_FOUND, message),
+  };
+  return transaction({ holder: NO_HOLDER, type, resourceErrors: [fault], resolved: [interest] });
 }

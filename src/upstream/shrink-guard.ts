@@ -1,4 +1,4 @@
-import type { ResourceName, TypeUrl } from '../model/brand.ts';
+import type { ConstraintsKey, ResourceName, TypeUrl } from '../model/brand.ts';
 import type { Clock, Timer } from '../model/clock.ts';
 import type { Constraints } from '../model/constraints.ts';
 import { coversResource } from '../model/selection.ts';
@@ -11,8 +11,6 @@ import {
   transaction,
 } from '../model/transaction.ts';
 import type { UpstreamSink } from '../model/upstream.ts';
-import { VariantSet } from './variant-set.ts';
-import { type HeldBack, type WatchedType, WatchedTypes } from './watched-types.ts';
 
 /** What the guard needs of the cache. */
 interface GuardedCache {
@@ -310,4 +308,104 @@ function count(all: Iterable<unknown>): number {
   let size = 0;
   for (const _ of all) size++;
   return size;
+}
+
+/** What is held back of one type of one session. */
+export interface HeldBack {
+  readonly since: number;
+  readonly variants: VariantSet;
+  /** Interests whose confirmation would remove restored variants. */
+  readonly resolved: Set<Interest>;
+  deadline: Timer;
+  quietTimer: Timer | undefined;
+  version: string;
+}
+
+/** One type of one session since its last stream was opened. */
+export interface WatchedType {
+  readonly type: TypeUrl;
+  readonly holder: Holder;
+  readonly until: number;
+  /** How many variants there were before the first response. */
+  readonly before: number;
+  /** Removed since. */
+  removed: number;
+  pending: HeldBack | undefined;
+}
+
+/** Bounds on what is remembered: clients decide which parameter sets have sessions, and which types those have. */
+const maxHolders = 10_000;
+const maxTypes = 256;
+
+/** The types that the shrink guard watches, by session. What is held back is never forgotten. */
+class WatchedTypes {
+  readonly #byHolder = new Map<string, Map<TypeUrl, WatchedType>>();
+
+  find(holder: Holder, type: TypeUrl): WatchedType | undefined {
+    return this.#byHolder.get(holder.key)?.get(type);
+  }
+
+  add(watched: WatchedType): void {
+    const { holder, type } = watched;
+    const types = this.#byHolder.get(holder.key) ?? new Map<TypeUrl, WatchedType>();
+    if (types.size >= maxTypes) forgetOldest(types, holdsNothing);
+    types.set(type, watched);
+    if (!this.#byHolder.has(holder.key) && this.#byHolder.size >= maxHolders) {
+      forgetOldest(this.#byHolder, (others) => others.values().every(holdsNothing));
+    }
+    this.#byHolder.set(holder.key, types);
+  }
+
+  all(): Iterable<WatchedType> {
+    return this.#byHolder.values().flatMap((types) => types.values());
+  }
+
+  /** A stream of the session was opened anew. */
+  forget(holder: string): void {
+    const types = this.#byHolder.get(holder);
+    if (types === undefined) return;
+    for (const [type, watched] of types) if (holdsNothing(watched)) types.delete(type);
+  }
+
+  clear(): void {
+    this.#byHolder.clear();
+  }
+}
+
+const holdsNothing = ({ pending }: WatchedType): boolean => pending === undefined;
+
+function forgetOldest<K, V>(map: Map<K, V>, may: (value: V) => boolean): void {
+  for (const [key, value] of map) {
+    if (!may(value)) continue;
+    map.delete(key);
+    return;
+  }
+}
+
+/** A set of variants of one type. */
+export class VariantSet {
+  readonly #byName = new Map<ResourceName, Set<ConstraintsKey>>();
+  #size = 0;
+
+  get size(): number {
+    return this.#size;
+  }
+
+  has({ name, constraints }: Removal): boolean {
+    return this.#byName.get(name)?.has(constraints.key) === true;
+  }
+
+  add({ name, constraints }: Removal): void {
+    const variants = this.#byName.get(name) ?? new Set<ConstraintsKey>();
+    this.#byName.set(name, variants);
+    if (!variants.has(constraints.key)) this.#size++;
+    variants.add(constraints.key);
+  }
+
+  delete({ name, constraints }: Removal): void {
+    const variants = this.#byName.get(name);
+    if (variants?.delete(constraints.key) !== true) return;
+    this.#size--;
+    if (variants.size === 0) this.#byName.delete(name);
+  }
 }

@@ -1,4 +1,5 @@
-import type { View, ViewSubscriber } from './view.ts';
+import type { View } from './view.ts';
+import type { ViewSubscriber } from './view-subscriber.ts';
 
 /** A slice of work must not hold up ACKs, health checks and new streams for longer, in milliseconds. */
 const sliceMs = 5;

@@ -31,7 +31,7 @@ const mutations: readonly Wrong[] = [
   {
     name: 'the first response after a reconnect replaces all that was held',
     rule: 2,
-    file: 'src/upstream/ads/protocol-loop.ts',
+    file: 'src/upstream/ads/stream-machine.ts',
     right: '#connect(resumed: boolean): void {',
     wrong:
       '#connect(resumed: boolean): void {\n    for (const state of this.#types.values()) this.#effects.applyPart(state, { complete: true });',
@@ -39,7 +39,7 @@ const mutations: readonly Wrong[] = [
   {
     name: 'a swap of variants leaves the one before with the client',
     rule: 3,
-    file: 'src/views/delta-response.ts',
+    file: 'src/views/compose-delta.ts',
     right: 'if (isVariant(lastSent)) content.replace(item, lastSent, now);',
     wrong: '',
   },

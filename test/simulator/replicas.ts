@@ -10,7 +10,7 @@ import { createLog } from '../../src/observe/log.ts';
 import { Relay } from '../../src/relay.ts';
 import { AdsUpstream } from '../../src/upstream/ads/ads-upstream.ts';
 import { CLAIMS_EVERYTHING } from '../../src/upstream/claims.ts';
-import { UpstreamWithSiblings } from '../../src/upstream/siblings/upstream-with-siblings.ts';
+import { UpstreamWithSiblings } from '../../src/upstream/siblings.ts';
 import { interest } from '../cache/persistence/support.ts';
 import { put, ScriptedUpstream, when } from '../support/in-memory-relay.ts';
 import { EventLoop } from './event-loop.ts';

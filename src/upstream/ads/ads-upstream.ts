@@ -1,94 +1,65 @@
-import type { TypeUrl } from '../../model/brand.ts';
+import type { ParametersKey, TypeUrl } from '../../model/brand.ts';
 import type { Timer } from '../../model/clock.ts';
-import type { Interest } from '../../model/transaction.ts';
+import { internParameters, NO_PARAMETERS, type Parameters } from '../../model/parameters.ts';
+import { shorten } from '../../model/text.ts';
+import { type Holder, type Interest, type Move, WILDCARD } from '../../model/transaction.ts';
 import type { Refusals, Suspect, Upstream, UpstreamSink, UpstreamState } from '../../model/upstream.ts';
-import { Conditions } from '../../observe/conditions.ts';
-import { systemLookup } from '../../wire/lookup.ts';
 import { claims } from '../claims.ts';
-import { addressesTransport } from './addresses-transport.ts';
-import type { AdsStreamHandler } from './ads-stream-ports.ts';
-import { AnnouncedVia } from './announced-via.ts';
-import { Backoff } from './backoff.ts';
-import type { Channel } from './channel.ts';
-import { EndpointConditions } from './endpoint-conditions.ts';
-import { Failover } from './failover.ts';
-import { grpcTransport } from './grpc-channel.ts';
-import { nodesText, type SessionRule } from './node.ts';
+import { AdsConnection } from './connection.ts';
+import { encodeNode, type SessionRule } from './node.ts';
 import type { AdsUpstreamOptions } from './options.ts';
-import { Sessions } from './sessions.ts';
-import { hasService } from './stream-id.ts';
-import { UpstreamConnection } from './upstream-connection.ts';
+import { RefusedInterests } from './refused-interests.ts';
+import { Session } from './session.ts';
+import { restrict, type Stamp, stampFor, unstamped } from './stamp.ts';
+import { hasService } from './suspicion.ts';
 
-/** The longest wait between two tries on an isolated stream, if `backoff.max` is shorter than this. Milliseconds. */
-const isolatedMaxBackoffMs = 30_000;
+/** At most so many refused parameter sets are reported; there may be as many as clients. */
+const maxReportedRefusals = 1000;
+const maxSuspects = 20;
+/** At most so many refused interests are subscribed in one turn of the event loop. */
+const admittedPerTurn = 2000;
 
-/** Why the last stream ended, if it ended before any response. */
-interface StreamFailure {
-  reason: string | undefined;
+/** What new rules change. */
+interface Rearrangement {
+  readonly moves: (readonly [TypeUrl, Move])[];
+  readonly ending: Session[];
+  /** From sessions that go on. */
+  readonly leaving: [Session, Interest][];
+  readonly toResubscribe: Interest[];
 }
 
 /**
- * A control plane over ADS (protocol §5b): one connection, and on it a session for each distinct parameter set, or
- * one for all if the control plane matches variants itself (NATIVE) or nothing depends on parameters (no rules).
+ * A control plane over ADS (protocol §5b): one connection, and on it a session for each distinct parameter set among the
+ * keys of the rules (PER_PARAMETERS), or one for all where the control plane matches variants itself (NATIVE) or nothing
+ * depends on parameters (no rules).
  */
 export class AdsUpstream implements Upstream {
   readonly name: string;
   readonly #options: AdsUpstreamOptions;
   readonly #sink: UpstreamSink;
-  readonly #failover: Failover;
-  readonly #connection: UpstreamConnection;
-  readonly #via: AnnouncedVia;
-  readonly #conditions: Conditions;
-  readonly #endpoints: EndpointConditions;
-  readonly #sessions: Sessions;
-  #up: { readonly channel: Channel; readonly endpoint: number } | undefined;
-  /** Streams that have not ended on this connection before a response. */
-  readonly #mayStillAnswer = new Set<StreamFailure>();
-  /** Streams that ended on this connection before any response. */
-  readonly #endedUnanswered = new Set<StreamFailure>();
-  /**
-   * The timer that waits for a first response. `accepted`: it has fired, and the silence means that nothing subscribed
-   * exists.
-   */
-  #silence: { readonly timer: Timer } | 'accepted' | undefined;
-  #everConnected = false;
-  #staleSince: number | undefined;
-  #lastError = '';
-  /** The last connection was closed because its streams ended before any response. */
-  #isRefused = false;
+  readonly #connection: AdsConnection;
+  readonly #perParameters: SessionPerParameters | undefined;
+  #rules: readonly SessionRule[];
+  #keys: readonly string[];
+  readonly #sessions = new Map<ParametersKey, Session>();
+  /** Interests past max_upstream_sessions. They get sessions when others end. */
+  readonly #refused: RefusedInterests;
+  /** Sessions to which nobody subscribes, the longest idle first: they end when another one is needed. */
+  readonly #idle = new Set<Session>();
+  #announcing: Timer | undefined;
+  /** Parameter sets that have a session now while some of their interests still wait for their turn. */
+  readonly #admitted = new Set<ParametersKey>();
+  #admitting: Timer | undefined;
 
   constructor(options: AdsUpstreamOptions, sink: UpstreamSink) {
     this.name = options.name;
     this.#options = options;
     this.#sink = sink;
-    this.#via = new AnnouncedVia(options.via, options.clock);
-    this.#conditions = new Conditions(options.log);
-    this.#endpoints = new EndpointConditions(options.endpoints, this.#conditions);
-    this.#sessions = new Sessions(options, this.#conditions, {
-      streamHandler: (holders) => this.#streamHandler(holders),
-      backoff: (isolated) => this.#backoff(isolated ? isolatedMaxBackoffMs : 0),
-      endIfIdle: (interests) => {
-        for (const interest of interests) sink.endIfIdle?.(interest);
-      },
-      isIdle: (interest) => sink.isIdle?.(interest) === true,
-      apply: (applied) => sink.apply(applied),
-      restamp: (restamp) => sink.restamp(restamp),
-      changed: () => sink.changed(),
-    });
-    this.#failover = new Failover(options.endpoints.length, this.#backoff());
-    const transport =
-      options.transport ?? addressesTransport(grpcTransport(options), { ...options, lookup: systemLookup });
-    this.#connection = new UpstreamConnection(
-      { ...options, stableAfterMs: options.backoff.maxMs, transport },
-      this.#failover,
-      {
-        up: (channel, endpoint) => this.#connected(channel, endpoint),
-        down: (lost) => this.#disconnected(lost),
-        failed: (endpoint, reason) => this.#failed(endpoint, reason),
-        ended: (endpoint, reason) => this.#connectionEnded(endpoint, reason),
-        retrying: () => options.metrics.reconnect(),
-      },
-    );
+    this.#connection = new AdsConnection(options, sink);
+    this.#perParameters = options.sessionPerParameters === true ? new SessionPerParameters() : undefined;
+    this.#refused = new RefusedInterests(options.name, options.maxSessions);
+    this.#rules = options.variants === 'NATIVE' ? [] : options.rules;
+    this.#keys = this.#rules.map((rule) => rule.key);
   }
 
   claims(type: TypeUrl, selector: string): boolean {
@@ -98,68 +69,103 @@ export class AdsUpstream implements Upstream {
   }
 
   start(): void {
-    this.#staleSince ??= this.#options.clock.now();
-    this.#connection.start();
+    this.#connection.start({
+      up: () => {
+        for (const session of [...this.#sessions.values()]) session.up();
+      },
+      down: (lost) => {
+        for (const session of [...this.#sessions.values()]) session.down(lost);
+      },
+      nodesWithoutAnswer: () => {
+        const waiting = this.#sessions.values().flatMap((session) => session.nodesWithoutAnswer());
+        return [...new Set(waiting)];
+      },
+    });
   }
 
   stop(): Promise<void> {
-    this.#endSilence();
-    this.#up = undefined;
-    this.#sessions.stop();
+    this.#announcing?.cancel();
+    this.#admitting?.cancel();
+    for (const session of this.#sessions.values()) session.stop();
     this.#connection.stop();
     return Promise.resolve();
   }
 
   state(): UpstreamState {
-    return {
-      kind: 'ads',
-      connected: this.#connection.isUp,
-      everConnected: this.#everConnected,
-      down: this.#failover.down && !this.#connection.isUntried,
-      endpoint: this.#endpoints.name(this.#failover.current),
-      sessions: this.#sessions.size,
-      staleSince: this.#staleSince,
-      lastError: this.#lastError,
-      warning: this.#via.warning,
-      refusedStreams: Math.max(this.#endedUnanswered.size, this.#isRefused ? 1 : 0),
-    };
-  }
-
-  suspects(): readonly Suspect[] {
-    return this.#sessions.suspects();
+    return this.#connection.state(this.#sessions.size);
   }
 
   subscribe(interest: Interest): void {
-    this.#sessions.subscribe(interest);
+    this.#perParameters?.join(interest, (key) => this.#sessions.has(key) || this.#hasPlace());
+    const parameters = this.#sessionParameters(interest);
+    const refusable = this.#perParameters === undefined && !this.#sessions.has(parameters.key);
+    if (refusable && !this.#hasPlace()) {
+      this.#refuse(interest, parameters);
+      return;
+    }
+    const session = this.#sessions.get(parameters.key) ?? this.#open(parameters);
+    session.subscribe(interest);
+    this.#mark(session);
   }
 
   resubscribe(interest: Interest): void {
-    this.#sessions.resubscribe(interest);
+    if (!this.#refused.has(interest)) this.#sessionOf(interest)?.resubscribe(interest);
   }
 
   unsubscribe(interest: Interest): void {
-    this.#sessions.unsubscribe(interest);
+    if (this.#refused.delete(interest)) {
+      this.#announce();
+      return;
+    }
+    const session = this.#sessionOf(interest);
+    this.#perParameters?.leave(interest);
+    if (session === undefined) return;
+    session.unsubscribe(interest);
+    this.#mark(session);
+    if (!session.empty) return;
+    this.#end(session);
+    this.#admitWaiting();
   }
 
   markIdle(interest: Interest): void {
-    this.#sessions.markIdle(interest);
+    if (this.#refused.has(interest)) {
+      this.#sink.endIfIdle?.(interest); // upstream does not update it
+      return;
+    }
+    const session = this.#sessionOf(interest);
+    if (session === undefined) return;
+    session.markIdle(interest);
+    this.#mark(session);
+    if (session.idle && !this.#refused.empty && this.#hasPlace()) this.#admitWaiting();
   }
 
   markActive(interest: Interest): void {
-    this.#sessions.markActive(interest);
-  }
-
-  refusals(): Refusals | undefined {
-    return this.#sessions.refusals();
+    const session = this.#sessionOf(interest);
+    if (session === undefined) return;
+    session.markActive(interest);
+    this.#mark(session);
   }
 
   refusal(interest: Interest): string | undefined {
-    return this.#sessions.refusal(interest);
+    return this.#refused.has(interest) ? this.#refused.message : undefined;
   }
 
-  /** The parameter rules have changed: which keys make a parameter set, and where the node shows them. */
-  reconfigure(rules: readonly SessionRule[]): void {
-    this.#sessions.reconfigure(rules);
+  refusals(): Refusals | undefined {
+    if (this.#refused.empty) return undefined;
+    return { message: this.#refused.message, parameters: this.#refused.parameters(maxReportedRefusals) };
+  }
+
+  /** The types on isolated streams: each type once, the oldest first. */
+  suspects(): readonly Suspect[] {
+    const all = this.#sessions
+      .values()
+      .flatMap((session) => session.suspects())
+      .toArray();
+    const byType = Map.groupBy(
+      all.toSorted((a, b) => a.since - b.since),
+      ({ type }) => type,
+    );
+    return [...byType.values()].flatMap(([first]) => first ?? []).slice(0, maxSuspects);
   }
 
   /**
@@ -167,179 +173,222 @@ export class AdsUpstream implements Upstream {
    * them. True: some were opened anew.
    */
   reannounce(): boolean {
-    return this.#sessions.reannounce();
-  }
-
-  #streamHandler(holders: readonly string[]): AdsStreamHandler {
-    const { metrics } = this.#options;
-    const failure: StreamFailure = { reason: undefined };
-    return {
-      apply: (applied) => this.#sink.apply(applied),
-      count: (type, result, arrivedAt) => {
-        metrics.updates(type, result, arrivedAt);
-        if (result === 'accepted') metrics.lastUpdate(type);
-      },
-      log: (level, message, fields) => this.#options.log[level](message, fields),
-      via: () => this.#via.text(),
-      isIdle: (interest) => this.#sink.isIdle?.(interest) === true,
-      opening: (again) => {
-        if (again) this.#sink.streamReopened?.(holders);
-        this.#opening(failure);
-      },
-      answered: (via) => {
-        this.#via.answered(via);
-        this.#answered(failure);
-      },
-      wildcardOverdue: () => this.#overdue(),
-      endedUnanswered: (reason, via, code) => {
-        this.#via.unanswered(via, code);
-        return this.#unanswered(failure, reason);
-      },
-      ended: (reason) => this.#ended(reason),
-      closed: () => this.#closed(failure),
-      countEnd: (code) => metrics.streamEnd(code),
-    };
-  }
-
-  #connected(channel: Channel, endpoint: number): void {
-    this.#up = { channel, endpoint };
-    this.#mayStillAnswer.clear();
-    this.#endedUnanswered.clear();
-    this.#everConnected = true;
-    if (this.#failover.countsAsRecovery) this.#recovered(endpoint);
-    this.#sessions.up(channel, endpoint);
-    // Nobody waits for anything, so nothing is out of date for anybody. Idle interests are asked when a client comes.
-    if (this.#connection.isUntried) this.#staleSince = undefined;
-    this.#sink.changed();
-  }
-
-  #disconnected(lost: string | undefined): void {
-    this.#up = undefined;
-    this.#endSilence();
-    this.#staleSince ??= this.#options.clock.now();
-    this.#sessions.down(lost);
-  }
-
-  #failed(endpoint: number, reason: string): void {
-    this.#lastError = `${this.#endpoints.name(endpoint)}: ${reason}`;
-    this.#isRefused = false;
-    this.#endpoints.failed(endpoint, reason);
-    this.#sink.changed();
-  }
-
-  #connectionEnded(endpoint: number, reason: string): void {
-    this.#isRefused = false;
-    this.#endpoints.ended(endpoint, reason);
-    this.#sink.changed();
-  }
-
-  #recovered(endpoint: number): void {
-    this.#lastError = '';
-    this.#endpoints.recovered(endpoint);
-  }
-
-  #opening(failure: StreamFailure): void {
-    this.#connection.streamOpened();
-    if (!this.#endedUnanswered.has(failure)) this.#mayStillAnswer.add(failure);
-    if (this.#silence !== undefined || this.#connection.hasAnswered) return;
-    this.#silence = {
-      timer: this.#options.clock.after(this.#options.resourceTimeoutMs, () => this.#silent()),
-    };
-  }
-
-  #answered(failure: StreamFailure): void {
-    if (failure.reason !== undefined) {
-      if (this.#lastError === failure.reason) this.#lastError = '';
-      this.#closed(failure);
-      this.#sink.changed();
-    }
-    if (this.#connection.hasAnswered) return;
-    this.#connection.answered();
-    this.#isRefused = false;
-    this.#endSilence();
-    this.#staleSince = undefined;
-    if (this.#up !== undefined) this.#recovered(this.#up.endpoint);
-    this.#sink.changed();
+    return [...this.#sessions.values()].filter((session) => session.reannounce()).length > 0;
   }
 
   /**
-   * The endpoint is connected but has sent no response at all. Many control planes do not answer for names that do
-   * not exist, nor for what has not changed since the last stream. So silence is a failure only while there is
-   * another endpoint to try. Otherwise the names are absent: their own timers fire right after this one.
+   * The parameter rules have changed: which keys make a parameter set, and where the node shows them. A session goes on if
+   * its parameter set is still one under the new rules. If there is a new key, its resources are now for clients without
+   * that key, so all stamps change at once, before anything is subscribed anew (protocol §5). Interests that now belong to
+   * another session are unknown until that session has answered.
    */
-  #silent(): void {
-    if (this.#sessions.nodesWithoutAnswer().length > 0 && this.#failover.hasAlternative) {
-      this.#rejectSilent();
+  reconfigure(rules: readonly SessionRule[]): void {
+    if (this.#options.variants === 'NATIVE' || JSON.stringify(rules) === JSON.stringify(this.#rules)) return;
+    const { moves, ending, leaving, toResubscribe } = this.#rearranged(rules);
+    this.#rules = rules;
+    this.#keys = rules.map(({ key }) => key);
+    const moved = Map.groupBy(moves, ([type]) => type);
+    const unresolved = Map.groupBy(toResubscribe, ({ type }) => type);
+    for (const type of new Set([...moved.keys(), ...unresolved.keys()])) {
+      const ofType = (moved.get(type) ?? []).map(([, move]) => move);
+      this.#sink.restamp({ type, moves: ofType, unresolved: unresolved.get(type) ?? [] });
+    }
+    for (const session of ending) this.#end(session);
+    for (const [session, interest] of leaving) session.unsubscribe(interest);
+    for (const session of this.#sessions.values()) session.setNode(this.#node(session.parameters));
+    const { live = [], idle = [] } = Object.groupBy([...toResubscribe, ...this.#refused.takeAll()], (one) =>
+      this.#sink.isIdle?.(one) === true ? 'idle' : 'live',
+    );
+    for (const interest of live) this.subscribe(interest);
+    for (const session of [...this.#sessions.values()]) if (session.empty) this.#end(session);
+    this.#admitWaiting();
+    for (const interest of idle) {
+      this.subscribe(interest);
+      this.markIdle(interest);
+    }
+  }
+
+  #rearranged(rules: readonly SessionRule[]): Rearrangement {
+    const keys = rules.map(({ key }) => key);
+    const moved: Rearrangement = { moves: [], ending: [], leaving: [], toResubscribe: [] };
+    for (const session of this.#sessions.values()) {
+      const { parameters } = session;
+      const continues = restrict(keys, parameters) === parameters;
+      if (!continues) moved.ending.push(session);
+      for (const move of session.restamp(continues ? this.#stamp(keys, parameters) : undefined))
+        moved.moves.push(move);
+      for (const interest of session.interests()) {
+        if (continues && restrict(keys, interest.parameters) === parameters) continue;
+        moved.toResubscribe.push(interest);
+        if (continues) moved.leaving.push([session, interest]);
+      }
+    }
+    return moved;
+  }
+
+  /** The part of an interest's parameters that decides its session. */
+  #sessionParameters(interest: Interest): Parameters {
+    if (this.#perParameters !== undefined) return this.#perParameters.of(interest);
+    return this.#keys.length === 0 ? NO_PARAMETERS : restrict(this.#keys, interest.parameters);
+  }
+
+  #sessionOf(interest: Interest): Session | undefined {
+    return this.#sessions.get(this.#sessionParameters(interest).key);
+  }
+
+  #open(parameters: Parameters): Session {
+    const session = new Session(
+      this.#connection,
+      parameters,
+      { wildcard: this.#holder(parameters, 'wildcard'), named: this.#holder(parameters, 'named') },
+      this.#node(parameters),
+      this.#stamp(this.#keys, parameters),
+      () => this.#announce(),
+    );
+    this.#sessions.set(parameters.key, session);
+    this.#say('a session begins', parameters);
+    this.#announce();
+    return session;
+  }
+
+  /** What a session shows to the control plane, encoded. */
+  #node(parameters: Parameters): Uint8Array {
+    const { node, version, variants } = this.#options;
+    return encodeNode(node, this.#rules, parameters, version, variants === 'NATIVE');
+  }
+
+  #stamp(keys: readonly string[], parameters: Parameters): Stamp {
+    const { variants, maxConstraintDepth } = this.#options;
+    return variants === 'NATIVE' ? unstamped : stampFor(keys, parameters, maxConstraintDepth);
+  }
+
+  #holder(parameters: Parameters, role: Holder['role']): Holder {
+    const holder = {
+      key: JSON.stringify(['ads', this.name, parameters.key, role]),
+      upstream: this.name,
+      role,
+    };
+    const exactParameters = this.#perParameters?.exactParameters(parameters);
+    return exactParameters === undefined ? holder : { ...holder, exactParameters };
+  }
+
+  /**
+   * Whether one more session may be opened. An idle session ends to make room. Otherwise a client that has left could keep
+   * others out for `cache.idle_ttl`.
+   */
+  #hasPlace(): boolean {
+    while (this.#sessions.size >= this.#options.maxSessions) {
+      const [longest] = this.#idle;
+      if (longest === undefined) return false;
+      this.#idle.delete(longest);
+      for (const interest of longest.idleInterests()) this.#sink.endIfIdle?.(interest);
+    }
+    return true;
+  }
+
+  #mark(session: Session): void {
+    if (!session.idle) this.#idle.delete(session);
+    else if (this.#sessions.get(session.parameters.key) === session) this.#idle.add(session);
+  }
+
+  #end(session: Session): void {
+    session.stop();
+    this.#idle.delete(session);
+    this.#sessions.delete(session.parameters.key);
+    this.#say('a session ends', session.parameters);
+    this.#announce();
+  }
+
+  /** Gives free sessions to refused interests, all of one parameter set together, over several turns if they are many. */
+  #admitWaiting(): void {
+    this.#connection.conditions.forget('sessions');
+    if (this.#admitting !== undefined) return;
+    let left = admittedPerTurn;
+    for (let key = this.#nextAdmitted(); key !== undefined; key = this.#nextAdmitted()) {
+      const admitted = this.#refused.take(key, left);
+      for (const interest of admitted) this.subscribe(interest);
+      left -= admitted.length;
+      if (this.#refused.waits(key)) this.#admitted.add(key);
+      else this.#admitted.delete(key);
+      this.#announce();
+      if (left > 0) continue;
+      this.#admitting = this.#options.clock.after(0, () => {
+        this.#admitting = undefined;
+        this.#admitWaiting();
+      });
       return;
     }
-    this.#silence = 'accepted';
-    this.#failover.acceptSilence();
-    this.#staleSince = undefined;
-    this.#sink.changed();
   }
 
-  /** A wildcard is answered by every control plane that works. */
-  #overdue(): void {
-    if (!this.#connection.hasAnswered) this.#rejectSilent();
-  }
-
-  #rejectSilent(): void {
-    const seconds = this.#options.resourceTimeoutMs / 1000;
-    const nodes = nodesText(this.#sessions.nodesWithoutAnswer());
-    this.#connection.reject(`connected, but no response within ${seconds} s${nodes}`);
-  }
-
-  /** The stream has a response, or is not needed any more: its failure does not count any longer. */
-  #closed(failure: StreamFailure): void {
-    this.#mayStillAnswer.delete(failure);
-    this.#endedUnanswered.delete(failure);
-    failure.reason = undefined;
-    if (this.#endedUnanswered.size === 0) this.#conditions.forget('stream');
-  }
-
-  /**
-   * A stream ended before any response. The connection is given up only if no other stream on it works or may still
-   * work.
-   */
-  #unanswered(failure: StreamFailure, reason: string): boolean {
-    if (!this.#connection.isUp) return false;
-    this.#mayStillAnswer.delete(failure);
-    this.#endedUnanswered.add(failure);
-    if (!this.#connection.hasAnswered && this.#mayStillAnswer.size === 0) {
-      this.#connection.reject(reason);
-      this.#isRefused = true;
-      return true;
+  /** The next of the waiting parameter sets: those that have a session already go first. */
+  #nextAdmitted(): ParametersKey | undefined {
+    for (const key of this.#admitted) {
+      if (this.#sessions.has(key) && this.#refused.waits(key)) return key;
+      this.#admitted.delete(key);
     }
-    const endpoint = this.#endpoints.name(this.#failover.current);
-    failure.reason = `${endpoint}: ${reason}`;
-    this.#lastError = failure.reason;
-    this.#conditions.set('stream', reason, 'warn', 'the control plane refuses a stream', {
-      endpoint,
-      reason,
-    });
-    this.#sink.changed();
-    return false;
+    return this.#sessions.size < this.#options.maxSessions ? this.#refused.first : undefined;
+  }
+
+  #refuse(interest: Interest, parameters: Parameters): void {
+    this.#refused.add(interest, parameters.key);
+    this.#announce();
+    this.#options.metrics.refused();
+    this.#connection.conditions.set('sessions', 'full', 'warn', this.#refused.message);
+    const holder = this.#holder(parameters, interest.selector === WILDCARD ? 'wildcard' : 'named');
+    this.#sink.apply(this.#refused.answer(interest, holder, this.#keys, parameters));
+  }
+
+  #say(what: string, { key }: Parameters): void {
+    this.#options.log.debug(what, { parameters: shorten(key, 256), sessions: this.#sessions.size });
   }
 
   /**
-   * Many control planes end streams regularly, and a response that is too large ends each new stream. Both are logged
-   * once.
+   * The sessions, the refused interests or the suspects have changed. Once for all changes of one turn: every stream of a
+   * client hears of each announcement.
    */
-  #ended(reason: string): void {
-    const endpoint = this.#endpoints.name(this.#failover.current);
-    this.#conditions.add('ended', reason, 'warn', 'a stream was ended, another one is opened', {
-      endpoint,
-      reason,
+  #announce(): void {
+    this.#announcing ??= this.#options.clock.after(0, () => {
+      this.#announcing = undefined;
+      this.#sink.changed();
     });
   }
+}
 
-  #endSilence(): void {
-    if (typeof this.#silence === 'object') this.#silence.timer.cancel();
-    this.#silence = undefined;
+/** No client has such a key. */
+const SHARED_SESSION = internParameters([['distributary', 'shared']]);
+
+/**
+ * A stream for each parameter set, whose first response has everything for this set (ADR 30): how a worker subscribes to
+ * the primary. This class says which session an interest belongs to. What follows from it is said by the session's holders,
+ * by `exactParameters`, and by nothing else:
+ * - a stream takes its first response for the answer to a wildcard, instead of waiting for silence;
+ * - the store prefers what came with these parameters to what only matches them.
+ *
+ * Past max_upstream_sessions the other sets share a session, of which neither holds.
+ */
+export class SessionPerParameters {
+  /** The parameter sets in the shared session, with the number of their interests. */
+  readonly #inSharedSession = new Map<ParametersKey, number>();
+
+  /** The parameters of the interest's session. */
+  of({ parameters }: Interest): Parameters {
+    return this.#inSharedSession.has(parameters.key) ? SHARED_SESSION : parameters;
   }
 
-  #backoff(atLeastMs = 0): Backoff {
-    const { backoff, random } = this.#options;
-    return new Backoff(backoff.initialMs, Math.max(backoff.maxMs, atLeastMs), random);
+  /** Before the interest is subscribed. `hasPlace`: whether its parameter set has a session, or may have one. */
+  join({ parameters: { key } }: Interest, hasPlace: (key: ParametersKey) => boolean): void {
+    const interests = this.#inSharedSession.get(key);
+    if (interests !== undefined || !hasPlace(key)) this.#inSharedSession.set(key, (interests ?? 0) + 1);
+  }
+
+  leave({ parameters: { key } }: Interest): void {
+    const interests = this.#inSharedSession.get(key);
+    if (interests === 1) this.#inSharedSession.delete(key);
+    else if (interests !== undefined) this.#inSharedSession.set(key, interests - 1);
+  }
+
+  /** For the holders of a session; undefined: it is the shared one. */
+  exactParameters(ofSession: Parameters): Parameters | undefined {
+    return ofSession === SHARED_SESSION ? undefined : ofSession;
   }
 }

@@ -1,10 +1,13 @@
 import type { Constraints } from '../../model/constraints.ts';
 import { covers } from '../../model/selection.ts';
 import type { Transaction } from '../../model/transaction.ts';
-import type { Identity } from './accept-resource.ts';
 import type { AckedResources, AckedVariant } from './acked-resources.ts';
-import type { UnansweredUnsubscribed } from './unanswered-unsubscribed.ts';
-import type { UpstreamSubscription, UpstreamSubscriptions } from './upstream-subscriptions.ts';
+import type { Identity } from './response-parts.ts';
+import type {
+  UnansweredUnsubscribed,
+  UpstreamSubscription,
+  UpstreamSubscriptions,
+} from './upstream-subscriptions.ts';
 
 /**
  * Which subscriptions a response answers. No response names its request, so this is judged by its content and by the

@@ -1,25 +1,27 @@
-import type { TypeUrl } from '../../model/brand.ts';
+import type { ConstraintsKey, TypeUrl } from '../../model/brand.ts';
+import { UNCONSTRAINED } from '../../model/constraints.ts';
 import { ok, type Result } from '../../model/result.ts';
 import {
   type Heartbeat,
   type Interest,
   type Put,
   type Removal,
+  type ResourceError,
   type Transaction,
   transaction,
 } from '../../model/transaction.ts';
 import { atOnce, type InTurns } from '../../model/turns.ts';
 import { isGlob } from '../../model/xdstp.ts';
-import type { OutgoingRequest } from '../../wire/request-writer.ts';
-import type { ErrorDetail } from '../../wire/requests.ts';
+import { Code } from '../../wire/grpc-status.ts';
+import type { OutgoingDelta, OutgoingRequest } from '../../wire/request-writer.ts';
+import type { ErrorDetail, Locator } from '../../wire/requests.ts';
 import {
   type IncomingDelta,
   readDeltaResource,
   readDeltaResponse,
   type UnreadableResponse,
 } from '../../wire/response-reader.ts';
-import type { Identity } from './accept-resource.ts';
-import { type AckedVariant, variantKey } from './acked-resources.ts';
+import { type AckedVariant, SeenVariants, type VariantKey, variantKey } from './acked-resources.ts';
 import {
   deltaAnswers,
   emptied,
@@ -29,25 +31,22 @@ import {
   ofOldestRequest,
   shows,
 } from './answer-attribution.ts';
-import { type DeltaReading, isEmpty, notFound, readDelta } from './delta-reading.ts';
-import { deltaRequest, deltaRequests, isPlainWildcard, noVersions } from './delta-requests.ts';
+import { type Identity, ResponseParts } from './response-parts.ts';
 import {
-  type DeltaState,
-  isRepeated,
-  markReceived,
-  noteRepeated,
-  removeGoneMeanwhile,
-  removeUnconfirmedOfName,
-  resumable,
-  trustNames,
-} from './delta-state.ts';
-import type { ProtocolStrategy, StreamStatus, TimeoutOutcome } from './protocol-strategy.ts';
-import { ResponseParts } from './response-parts.ts';
-import type { StepEffects } from './step-effects.ts';
-import type { StreamProtocolOptions, TypeState } from './stream-protocol.ts';
-import { covered, removeUnconfirmed } from './type-state.ts';
-import { UnansweredUnsubscribed } from './unanswered-unsubscribed.ts';
-import { markResolved, type UpstreamSubscription, unansweredInterests } from './upstream-subscriptions.ts';
+  covered,
+  type ProtocolStrategy,
+  removeUnconfirmed,
+  type StreamContext,
+  type TimeoutOutcome,
+  type TypeState,
+} from './type-state.ts';
+import {
+  markResolved,
+  UnansweredUnsubscribed,
+  type UpstreamSubscription,
+  unansweredInterests,
+  waitingCollections,
+} from './upstream-subscriptions.ts';
 
 interface TakenResources {
   readonly puts: Put[];
@@ -58,14 +57,10 @@ interface TakenResources {
 
 /** An incremental stream (protocol §4 from the client's side). */
 export class DeltaStrategy implements ProtocolStrategy<DeltaState, IncomingDelta> {
-  readonly #options: StreamProtocolOptions;
-  readonly #stream: StreamStatus;
-  readonly #effects: StepEffects;
+  readonly #stream: StreamContext;
 
-  constructor(options: StreamProtocolOptions, stream: StreamStatus, effects: StepEffects) {
-    this.#options = options;
+  constructor(stream: StreamContext) {
     this.#stream = stream;
-    this.#effects = effects;
   }
 
   createState(base: TypeState): DeltaState {
@@ -88,7 +83,7 @@ export class DeltaStrategy implements ProtocolStrategy<DeltaState, IncomingDelta
 
   /** Unchanged resources in initial_resource_versions need no answer. The others are swept, or they expire. */
   reset(state: DeltaState, resumed: boolean): void {
-    const confirmed = resumed ? resumable(state, this.#options.locators) : [];
+    const confirmed = resumed ? resumable(state, this.#stream.options.locators) : [];
     state.initialVersions = new Map(confirmed.map((variant) => [variant.name, variant.version]));
     for (const variant of confirmed) variant.confirmedOnStream = this.#stream.number;
     state.sweepPending = confirmed.length < state.acked.size;
@@ -146,7 +141,9 @@ export class DeltaStrategy implements ProtocolStrategy<DeltaState, IncomingDelta
     if (subscription.kind === 'name') return;
     const sent = [...covered(state, subscription), ...state.resendable.values()];
     subscription.expectedNames = new Set(
-      sent.filter((variant) => shows(subscription, variant, this.#options.locators)).map(({ name }) => name),
+      sent
+        .filter((variant) => shows(subscription, variant, this.#stream.options.locators))
+        .map(({ name }) => name),
     );
     if (subscription.expectedNames.size > 0) state.awaitingResend.add(subscription);
   }
@@ -156,19 +153,24 @@ export class DeltaStrategy implements ProtocolStrategy<DeltaState, IncomingDelta
     said: Transaction,
     candidates: readonly UpstreamSubscription[],
   ): ReadonlySet<UpstreamSubscription> {
-    const { locators } = this.#options;
+    const { locators } = this.#stream.options;
     const answered = deltaAnswers({ ...state, number: this.#stream.number, locators }, said, candidates);
     state.repeated.clear();
     const doubtful = inDoubt(said, candidates, answered, locators);
     const waits = (one: UpstreamSubscription): boolean => !one.responseSeen && state.subscriptions.has(one);
     // Each request by itself: that an earlier one is answered in time says nothing of a later one.
     for (const [request, asked] of Map.groupBy(doubtful, ({ requestNumber }) => requestNumber))
-      this.#effects.renewIfDoubtful(state.type, `${request} ${state.type}`, () => asked.some(waits));
+      this.#stream.renewIfDoubtful(state.type, `${request} ${state.type}`, () => asked.some(waits));
     return answered;
   }
 
   absentAfterTimeout(_: DeltaState, subscription: UpstreamSubscription): boolean {
     return subscription.kind !== 'wildcard';
+  }
+
+  /** In delta nonces do not gate subscriptions (protocol §4.3). */
+  askAgain(): readonly UpstreamSubscription[] {
+    return [];
   }
 
   onTimeout(state: DeltaState, subscription: UpstreamSubscription): TimeoutOutcome {
@@ -178,7 +180,7 @@ export class DeltaStrategy implements ProtocolStrategy<DeltaState, IncomingDelta
     );
     // A control plane that is silent altogether says nothing about what is held from an earlier stream.
     if (isStale && !this.#stream.controlPlaneResponded) return 'unknown';
-    return removeUnconfirmed(state, subscription, this.#stream.number, this.#options.locators);
+    return removeUnconfirmed(state, subscription, this.#stream.number, this.#stream.options.locators);
   }
 
   /**
@@ -189,16 +191,16 @@ export class DeltaStrategy implements ProtocolStrategy<DeltaState, IncomingDelta
     if (subscription.requestNumber === 0) return;
     state.awaitingResend.delete(subscription);
     state.unsubscribeInFlight = true;
-    if (this.#options.locators && !subscription.resolvedOnThisStream)
+    if (this.#stream.options.locators && !subscription.resolvedOnThisStream)
       state.unansweredUnsubscribed.add(subscription);
     for (const variant of subscription.kind === 'name' ? [] : covered(state, subscription)) {
       if (
         variant.confirmedOnStream === this.#stream.number &&
-        shows(subscription, variant, this.#options.locators)
+        shows(subscription, variant, this.#stream.options.locators)
       )
         state.resendable.set(variantKey(variant), variant);
     }
-    this.#effects.arm(`leaving ${state.type}`, this.#options.resourceTimeoutMs, () => {
+    this.#stream.arm(`leaving ${state.type}`, this.#stream.options.resourceTimeoutMs, () => {
       state.unsubscribeInFlight = false;
       state.resendable.clear();
       state.unansweredUnsubscribed.clear();
@@ -211,8 +213,8 @@ export class DeltaStrategy implements ProtocolStrategy<DeltaState, IncomingDelta
       new ResponseParts({
         rules: state.rules,
         readResource: readDeltaResource,
-        entriesPerTurn: this.#options.entriesPerTurn,
-        hashed: this.#options.locators,
+        entriesPerTurn: this.#stream.options.entriesPerTurn,
+        hashed: this.#stream.options.locators,
       });
     const first = yield* readDelta(parts(), response);
     // Another stamp came in between.
@@ -291,7 +293,7 @@ export class DeltaStrategy implements ProtocolStrategy<DeltaState, IncomingDelta
     { subscriptions, unsubscribeInFlight }: DeltaState,
     { name, aliases, constraints }: Put,
   ): boolean {
-    if (!unsubscribeInFlight || !this.#options.locators) return subscriptions.includes(name, aliases);
+    if (!unsubscribeInFlight || !this.#stream.options.locators) return subscriptions.includes(name, aliases);
     return subscriptions.matching(name, aliases, constraints).length > 0;
   }
 
@@ -321,7 +323,7 @@ export class DeltaStrategy implements ProtocolStrategy<DeltaState, IncomingDelta
     resolved: Interest[],
   ): void {
     const { subscriptions, unansweredUnsubscribed } = state;
-    const { locators } = this.#options;
+    const { locators } = this.#stream.options;
     const named = [...subscriptions.named(name), ...unansweredUnsubscribed.of(name)].filter((one) =>
       isFor(one, constraints, locators),
     );
@@ -359,7 +361,7 @@ export class DeltaStrategy implements ProtocolStrategy<DeltaState, IncomingDelta
   ): void {
     const unanswered = state.unansweredUnsubscribed
       .of(name)
-      .filter((subscription) => isFor(subscription, constraints, this.#options.locators));
+      .filter((subscription) => isFor(subscription, constraints, this.#stream.options.locators));
     const named = [...state.subscriptions.naming(name, constraints), ...unanswered];
     const meant = ofOldestRequest(named, state.justAnswered);
     if (meant.length === 0) removals.push(...removeGoneMeanwhile(state, { name, constraints }));
@@ -372,14 +374,319 @@ export class DeltaStrategy implements ProtocolStrategy<DeltaState, IncomingDelta
   }
 
   #removeUnconfirmedOfName(state: DeltaState, subscription: UpstreamSubscription): Removal[] {
-    return removeUnconfirmedOfName(state, subscription, this.#stream.number, this.#options.locators);
+    return removeUnconfirmedOfName(state, subscription, this.#stream.number, this.#stream.options.locators);
   }
 
   /** They may have answers of their own (see `namesAnswered`), or the server has sent one for several requests. */
   #awaitOwnAnswers(state: DeltaState, matching: readonly UpstreamSubscription[]): void {
     for (const { kind, resolvedOnThisStream, requestNumber } of matching) {
       if (kind === 'name' && !resolvedOnThisStream && requestNumber > 0)
-        this.#effects.stopDoubting(`${requestNumber} ${state.type}`, () => trustNames(state, requestNumber));
+        this.#stream.stopDoubting(`${requestNumber} ${state.type}`, () => trustNames(state, requestNumber));
     }
   }
 }
+
+/** One type on a delta stream. */
+export interface DeltaState extends TypeState {
+  /** initial_resource_versions of the next first request: the resources that the relay has, with upstream's versions. */
+  initialVersions: ReadonlyMap<string, string>;
+  /**
+   * What this stream delivered for a wildcard or glob that was unsubscribed just now. If it is subscribed again soon,
+   * upstream sends all of it again.
+   */
+  readonly resendable: Map<VariantKey, Identity>;
+  /** Subscriptions that still expect names to be sent again. */
+  readonly awaitingResend: Set<UpstreamSubscription>;
+  /** Something was unsubscribed just now. Responses for it may still be on their way. */
+  unsubscribeInFlight: boolean;
+  /**
+   * Subscriptions that were unsubscribed before upstream answered them. Their answers are still on their way. Answers
+   * about one name arrive in the order of the requests.
+   */
+  readonly unansweredUnsubscribed: UnansweredUnsubscribed;
+  /** Subscriptions to names of which the last response has a resource, and none before it on this stream had. */
+  readonly justAnswered: Set<UpstreamSubscription>;
+  /** Of the last response, while a later wildcard or glob waits: what this stream had delivered so before. */
+  readonly repeated: Set<Identity>;
+  /** The last response had no entries. */
+  isEmpty: boolean;
+}
+
+/** More in one first request is refused by common servers' limits (protocol §5b). */
+const initialVersionsLimit = 3 * 1024 * 1024;
+
+/** What needs no answer on a new stream to the same endpoint: it goes into initial_resource_versions. */
+function resumable(state: DeltaState, locators: boolean): AckedVariant[] {
+  // The answer to a wildcard or glob was cut off. If nothing has changed since, no response would complete it.
+  if ([...state.subscriptions.unresolved].some(({ kind, suspended }) => kind !== 'name' && !suspended))
+    return [];
+  const hasSuspended = state.subscriptions.all().some((subscription) => subscription.suspended);
+  const confirmed: AckedVariant[] = [];
+  const stamped = state.rules.stamp(UNCONSTRAINED);
+  const plain = stamped.ok ? stamped.value.key : UNCONSTRAINED.key;
+  let variants = false;
+  let bytes = 0;
+  for (const variant of state.acked.all()) {
+    const single = state.acked.isOnly(variant);
+    if (!single || variant.version === '' || variant.viaAlias) continue;
+    if (hasSuspended && !isSubscribed(state, variant)) continue;
+    if (!isRemovableByName(state, variant, plain)) {
+      variants = true;
+      continue;
+    }
+    bytes += Buffer.byteLength(variant.name) + Buffer.byteLength(variant.version) + 12;
+    if (bytes > initialVersionsLimit) return [];
+    confirmed.push(variant);
+  }
+  // A wildcard or glob is resolved by a response, so something must be left that upstream has to send.
+  if ((locators || variants) && confirmed.length < state.acked.size && state.subscriptions.hasCollection)
+    return [];
+  return confirmed;
+}
+
+/** A removal by name alone does not say which variant is removed, or for which of several parameter sets. */
+const isRemovableByName = (
+  { subscriptions }: DeltaState,
+  { name, constraints }: AckedVariant,
+  plain: ConstraintsKey,
+): boolean => constraints.key === plain && subscriptions.named(name).length < 2;
+
+/**
+ * A variant was delivered or removed. Where its name is expected, it need not be the same variant: with these parameters,
+ * there is another one instead of what earlier subscriptions have:
+ *
+ *     → +* {}   ← a {}   → +* {env=prod}, expects a   ← a {env == "prod"}
+ */
+function markReceived({ subscriptions, resendable, awaitingResend }: DeltaState, variant: Identity): void {
+  if (resendable.size + awaitingResend.size === 0) return;
+  const { name, constraints } = variant;
+  resendable.delete(variantKey(variant));
+  for (const subscription of awaitingResend.size > 0 ? subscriptions.collecting(name) : []) {
+    if (!isFor(subscription, constraints, subscriptions.locators)) continue;
+    if (subscription.expectedNames.delete(name) && subscription.expectedNames.size === 0)
+      awaitingResend.delete(subscription);
+  }
+}
+
+/** Before `acked` takes them. Only if a wildcard or glob waits that was not in the first request of the stream. */
+function noteRepeated(state: DeltaState, puts: readonly Put[], stream: number): void {
+  const { repeated, requestCount, subscriptions } = state;
+  if (requestCount <= 1 || waitingCollections(subscriptions.unresolved).length === 0) return;
+  for (const put of puts) if (isRepeated(state, put, stream)) repeated.add(put);
+}
+
+/**
+ * This stream had delivered it before, with the same version or (NATIVE) the same body: a control plane may number each of
+ * its answers, send no versions, or not encode the same body twice in the same way.
+ */
+function isRepeated({ acked }: DeltaState, put: Put, stream: number): boolean {
+  const known = acked.get(put.name, put.constraints.key);
+  if (known?.confirmedOnStream !== stream) return false;
+  const hash = put.payload?.hash;
+  if (hash !== undefined && known.hash === hash) return true;
+  return known.version === put.version && (hash === undefined || put.version !== '');
+}
+
+/**
+ * What a resolved name has from an earlier stream. Variants that an unresolved subscription may still confirm stay.
+ */
+function removeUnconfirmedOfName(
+  state: DeltaState,
+  subscription: UpstreamSubscription,
+  stream: number,
+  locators: boolean,
+): Removal[] {
+  if (subscription.kind !== 'name') return [];
+  const removals: Removal[] = [];
+  for (const variant of covered(state, subscription)) {
+    if (variant.confirmedOnStream === stream || !isFor(subscription, variant.constraints, locators)) continue;
+    const subscriptions = state.subscriptions.matching(variant.name, [], variant.constraints);
+    if (subscriptions.some((other) => !other.resolvedOnThisStream)) continue;
+    state.acked.delete(variant);
+    removals.push({ name: variant.name, constraints: variant.constraints });
+  }
+  return removals;
+}
+
+/**
+ * A locator was unsubscribed and subscribed again before it was answered. The resource that came then answered the first
+ * subscription. The second one is answered by a removal without constraints, if the resource was deleted in between:
+ *
+ *     → +a {env=prod}   → -a {env=prod}   → +a {env=prod}   ← a {env == "prod"}   ← removed: a
+ *
+ * A removal or an error with constraints for other parameters is not its answer.
+ */
+function removeGoneMeanwhile(
+  { acked, subscriptions, unansweredUnsubscribed }: DeltaState,
+  { name, constraints }: Identity,
+): Removal[] {
+  const again = subscriptions
+    .naming(name, constraints)
+    .filter((one) => unansweredUnsubscribed.mayHaveTakenAnswerOf(one));
+  const [only] = again;
+  if (only === undefined || again.length > 1) return [];
+  const removals: Removal[] = [];
+  for (const variant of acked.of(name)) {
+    const matching = subscriptions.matching(name, [], variant.constraints);
+    if (matching.length !== 1 || matching[0] !== only) continue;
+    acked.delete(variant);
+    removals.push({ name, constraints: variant.constraints });
+  }
+  return removals;
+}
+
+/** The requests up to this one were so long ago that every response has seen them. */
+function trustNames({ subscriptions }: DeltaState, requestNumber: number): void {
+  for (const subscription of subscriptions.unresolved) {
+    if (subscription.kind === 'name' && subscription.requestNumber > 0)
+      subscription.anyResponseAnswers ||= subscription.requestNumber <= requestNumber;
+  }
+}
+
+/** Some control planes take what is named in initial_resource_versions for subscribed. */
+function isSubscribed({ subscriptions }: DeltaState, { name, constraints }: AckedVariant): boolean {
+  return subscriptions.matching(name, [], constraints).some(({ suspended }) => !suspended);
+}
+
+/** What a delta response says: all of it judged, nothing of it done yet. */
+export interface DeltaReading {
+  readonly puts: readonly Put[];
+  /** `removed_resources`: whatever is known under this name and has no constraints. */
+  readonly removed: readonly Identity[];
+  /** `removed_resource_names`: exactly these. */
+  readonly removedVariants: readonly Identity[];
+  readonly resourceErrors: readonly ResourceError[];
+}
+
+/** Judges a response. The error is the reason for a NACK. */
+function* readDelta(parts: ResponseParts, response: IncomingDelta): InTurns<Result<DeltaReading>> {
+  const seen = { bodies: new SeenVariants(), removals: new SeenVariants() };
+  const puts = yield* parts.resources(response.resources, 0, response.resources.length, seen.bodies);
+  if (!puts.ok) return puts;
+  // The names first: a removal by name alone may mean more than one without constraints does.
+  const removed = yield* parts.removed(response.removed, seen);
+  if (!removed.ok) return removed;
+  const removedVariants = yield* parts.removedNames(response.removedNames, seen);
+  if (!removedVariants.ok) return removedVariants;
+  const resourceErrors = yield* parts.errors(response.errors);
+  if (!resourceErrors.ok) return resourceErrors;
+  return ok({
+    puts: puts.value,
+    removed: removed.value,
+    removedVariants: removedVariants.value,
+    resourceErrors: resourceErrors.value,
+  });
+}
+
+function isEmpty({ puts, removed, removedVariants, resourceErrors }: DeltaReading): boolean {
+  return puts.length + removed.length + removedVariants.length + resourceErrors.length === 0;
+}
+
+/** In delta NOT_FOUND is a removal (protocol §8): one of those that are not said already, in this way or the other. */
+function* notFound({ removed, removedVariants, resourceErrors }: DeltaReading): Iterable<Identity> {
+  if (resourceErrors.length === 0) return;
+  const names = new Set(removed.map(({ name }) => name));
+  const said = new Set(removedVariants.map(variantKey));
+  for (const error of resourceErrors) {
+    const key = variantKey(error);
+    if (error.code !== Code.NOT_FOUND || names.has(error.name) || said.has(key)) continue;
+    said.add(key);
+    yield error;
+  }
+}
+
+const noVersions: ReadonlyMap<string, string> = new Map();
+
+/** A change of what is subscribed, in parts that every server takes. */
+function deltaRequests(
+  type: TypeUrl,
+  subscribed: readonly UpstreamSubscription[],
+  unsubscribed: readonly UpstreamSubscription[],
+  initialVersions: ReadonlyMap<string, string>,
+): OutgoingDelta[] {
+  return requestParts(subscribed, unsubscribed).map(({ subscribe, unsubscribe }, index) => {
+    const versions = index === 0 ? initialVersions : noVersions;
+    return deltaRequest(type, { ...selectors(subscribe, unsubscribe), initialVersions: versions });
+  });
+}
+
+function isPlainWildcard({ kind, parameters }: UpstreamSubscription): boolean {
+  return kind === 'wildcard' && parameters.entries.size === 0;
+}
+
+function deltaRequest(type: TypeUrl, part: Partial<OutgoingDelta>): OutgoingDelta {
+  return {
+    kind: 'delta',
+    typeUrl: type,
+    nonce: '',
+    subscribe: [],
+    unsubscribe: [],
+    subscribeLocators: [],
+    unsubscribeLocators: [],
+    initialVersions: noVersions,
+    error: undefined,
+    ...part,
+  };
+}
+
+function selectors(
+  subscribe: readonly UpstreamSubscription[],
+  unsubscribe: readonly UpstreamSubscription[],
+): Partial<OutgoingDelta> {
+  return {
+    subscribe: subscribe.filter(isPlain).map((subscription) => subscription.selector),
+    unsubscribe: unsubscribe.filter(isPlain).map((subscription) => subscription.selector),
+    subscribeLocators: subscribe.filter((subscription) => !isPlain(subscription)).map(locator),
+    unsubscribeLocators: unsubscribe.filter((subscription) => !isPlain(subscription)).map(locator),
+  };
+}
+
+function isPlain(subscription: UpstreamSubscription): boolean {
+  return subscription.parameters.entries.size === 0;
+}
+
+function locator({ selector, parameters }: UpstreamSubscription): Locator {
+  return { name: selector, parameters: [...parameters.entries] };
+}
+
+/**
+ * What one delta request names at most, in bytes. gRPC servers refuse messages of more than 4 MiB unless told
+ * otherwise, and such a refusal ends the stream of all clients; beside the names there may be versions and the node.
+ */
+const mostBytes = 512 * 1024;
+
+/** A part of a change of subscriptions, small enough for one request. */
+interface RequestPart {
+  readonly subscribe: readonly UpstreamSubscription[];
+  readonly unsubscribe: readonly UpstreamSubscription[];
+}
+
+/** At least one, in order: all subscribes, then all unsubscribes. */
+export function requestParts(
+  subscribe: readonly UpstreamSubscription[],
+  unsubscribe: readonly UpstreamSubscription[],
+): readonly RequestPart[] {
+  const parts: { subscribe: UpstreamSubscription[]; unsubscribe: UpstreamSubscription[] }[] = [];
+  let bytes = Number.POSITIVE_INFINITY;
+  const into = (
+    subscription: UpstreamSubscription,
+  ): { subscribe: UpstreamSubscription[]; unsubscribe: UpstreamSubscription[] } => {
+    const size =
+      Buffer.byteLength(subscription.selector) + Buffer.byteLength(subscription.parameters.key) + perName;
+    const last = parts.at(-1);
+    if (last !== undefined && bytes + size <= mostBytes) {
+      bytes += size;
+      return last;
+    }
+    const part = { subscribe: [], unsubscribe: [] };
+    parts.push(part);
+    bytes = size;
+    return part;
+  };
+  for (const subscription of subscribe) into(subscription).subscribe.push(subscription);
+  for (const subscription of unsubscribe) into(subscription).unsubscribe.push(subscription);
+  return parts.length === 0 ? [{ subscribe, unsubscribe }] : parts;
+}
+
+/** Tags and lengths. */
+const perName = 16;

@@ -1,6 +1,6 @@
 import { readFile } from 'node:fs/promises';
 import { isIP } from 'node:net';
-import { createSecureContext } from 'node:tls';
+import { checkServerIdentity, createSecureContext, type PeerCertificate } from 'node:tls';
 import {
   type ChannelCredentials,
   type ChannelOptions,
@@ -8,17 +8,31 @@ import {
   type ClientDuplexStream,
   connectivityState,
   credentials,
+  Metadata,
 } from '@grpc/grpc-js';
 import type { Clock, Timer } from '../../model/clock.ts';
 import { fail, ok, type Result } from '../../model/result.ts';
+import { shorten } from '../../model/text.ts';
+import { compilePrincipals } from '../../security/principals.ts';
 import { type Address, formatHostPort } from '../../wire/address.ts';
 import { Code, codeOf } from '../../wire/grpc-status.ts';
 import { explainConnect, explainError } from '../../wire/node-error.ts';
+import { parseSubjectAltNames } from '../../wire/peer.ts';
 import { checkTlsMaterial, secureContextOptions, type TlsMaterial } from '../../wire/tls-material.ts';
+import { readToken } from '../../wire/token-file.ts';
+import { VIA_HEADER } from '../../wire/via.ts';
 import type { Channel, ChannelHandler, ChannelStream, ChannelStreamHandler, Transport } from './channel.ts';
-import type { AdsTls } from './options.ts';
-import { identityError, type ServerIdentity } from './server-identity.ts';
-import { type StreamHeaders, streamMetadata } from './stream-headers.ts';
+
+/** Paths of PEM files; read anew for every connection. */
+export interface AdsTls {
+  /** Undefined: the certificate authorities that come with Node. */
+  readonly ca: string | undefined;
+  readonly identity: { readonly certificate: string; readonly privateKey: string } | undefined;
+  /** Undefined: the endpoint's host. */
+  readonly serverName: string | undefined;
+  /** See `identityError`. */
+  readonly serverIdentities: readonly string[];
+}
 
 export interface GrpcChannelOptions extends StreamHeaders {
   readonly tls: AdsTls | undefined;
@@ -296,4 +310,59 @@ async function read(path: string | undefined): Promise<Result<Buffer | undefined
   } catch (error) {
     return fail(`cannot read ${path}: ${explainError(error)}`);
   }
+}
+
+/** What streams to a control plane carry in their headers. */
+export interface StreamHeaders {
+  /** Name and value; undefined: none. */
+  readonly headers?: readonly (readonly [name: string, value: string])[];
+  /** Path of a file with a token, read for each stream: a token lives for minutes, a connection for months. */
+  readonly tokenFile?: string | undefined;
+}
+
+/** The headers of a stream that is opened now. The error says why there is no token. */
+function streamMetadata({ headers = [], tokenFile }: StreamHeaders, via: string): Result<Metadata> {
+  const metadata = new Metadata();
+  for (const [name, value] of headers) metadata.set(name, value);
+  if (tokenFile !== undefined) {
+    const token = readToken(tokenFile);
+    if (!token.ok) return token;
+    metadata.set('authorization', `Bearer ${token.value}`);
+  }
+  if (via !== '') metadata.set(VIA_HEADER, via);
+  return ok(metadata);
+}
+
+/** Who a control plane has to be. */
+export interface ServerIdentity {
+  /** The name or address that its certificate must be for, unless there are `identities`. */
+  readonly host: string;
+  /** URIs and `dns:NAME`s, `*` stands for any characters: its certificate must have one of them. Empty: `host` counts. */
+  readonly identities: readonly string[];
+}
+
+/**
+ * Why a certificate, whose chain has been verified, is not one of the control plane that is meant; undefined if it is.
+ * Only subject alternative names count (RFC 9525): Node would take the common name where there is no DNS name, which an
+ * authority that vouches for URIs need not have looked at.
+ */
+export function identityError(
+  { host, identities }: ServerIdentity,
+  peer: PeerCertificate,
+): Error | undefined {
+  const names = peer.subjectaltname ?? '';
+  const { uris, dns } = parseSubjectAltNames(names);
+  const has = `the control plane's certificate has ${names === '' ? 'no subject alternative name' : shorten(names, 300)}`;
+  const isFor = (name: string): boolean =>
+    (isIP(name) !== 0 || dns.length > 0) && checkServerIdentity(name, peer) === undefined;
+  if (identities.length === 0) {
+    if (isFor(host)) return undefined;
+    return new Error(`${has}: it is not for ${host} (see server_name and server_identities)`);
+  }
+  const named = compilePrincipals(identities)({ uriSans: uris, dnsSans: dns });
+  // A certificate may have wildcards of its own, which stand for one label.
+  if (named || identities.some((identity) => identity.startsWith('dns:') && isFor(identity.slice(4)))) {
+    return undefined;
+  }
+  return new Error(`${has}: none of it is in server_identities: ${identities.join(', ')}`);
 }

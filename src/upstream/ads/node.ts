@@ -1,3 +1,4 @@
+import { createHash } from 'node:crypto';
 import { create, fromBinary, type JsonObject, type JsonValue, toBinary } from '@bufbuild/protobuf';
 import { NodeSchema } from '../../gen/envoy/config/core/v3/base_pb.ts';
 import { fillTemplate, nodePath, parseShown } from '../../model/node-path.ts';
@@ -5,7 +6,6 @@ import type { Parameters } from '../../model/parameters.ts';
 import { quote } from '../../model/text.ts';
 import { UNKNOWN_NAMES } from '../../wire/unknown-names.ts';
 import { PASSES_VARIANTS, USER_AGENT } from '../../wire/via.ts';
-import { sessionId } from './session-id.ts';
 
 /** The node of the configuration. */
 export interface RelayNode {
@@ -27,24 +27,18 @@ const longestShown = 200;
 
 const CLIENT_FEATURES = ['xds.config.resource-in-sotw', 'xds.config.supports-resource-ttl', UNKNOWN_NAMES];
 
-/** What a session shows of the relay and its clients. */
-export interface SessionNode {
-  readonly node: RelayNode;
-  /** Those of PER_PARAMETERS; none: parameters are not shown. */
-  readonly rules: readonly SessionRule[];
-  readonly parameters: Parameters;
-  /** The product's. */
-  readonly version: string;
-  /** NATIVE: see wire/via.ts. */
-  readonly passesVariants: boolean;
-}
-
 /**
  * The encoded Node that a session shows. A key that the session does not have leaves the relay's own value there. Where
  * no rule writes node.id, it is made of the parameters: two sessions of one id would get each other's resources from a
- * control plane that keeps them by id.
+ * control plane that keeps them by id. `version`: the product's; `passesVariants`: NATIVE, see wire/via.ts.
  */
-export function encodeNode({ node, rules, parameters, version, passesVariants }: SessionNode): Uint8Array {
+export function encodeNode(
+  node: RelayNode,
+  rules: readonly SessionRule[],
+  parameters: Parameters,
+  version: string,
+  passesVariants: boolean,
+): Uint8Array {
   const keys = rules.map(({ key }) => key);
   let shown: RelayNode = { ...node, id: sessionId(node.id, keys, parameters) };
   for (const { key, to } of rules) {
@@ -105,4 +99,39 @@ function inside(object: JsonObject, [key = '', ...rest]: readonly string[], valu
 
 function isObject(value: JsonValue | undefined): value is JsonObject {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
+
+/** A longer value, once escaped, becomes its beginning and a hash. */
+const longestValue = 64;
+const keptLength = 36;
+/** Base64url of SHA-256: 132 bits, so nobody finds a second value with the same one. */
+const hashLength = 22;
+
+/**
+ * The node id of a session of PER_PARAMETERS: `<id>~<values>`, the values in the order of the rules' keys. It is unique
+ * to the parameter set, because control planes keep what they have for a node under its id. An absent value is left
+ * empty, at the end it is left out: a rule more at the end changes no id.
+ */
+export function sessionId(id: string, keys: readonly string[], parameters: Parameters): string {
+  const values = [...new Set(keys)].map((key) => part(parameters.entries.get(key)));
+  while (values.at(-1) === '') values.pop();
+  return [id, ...values].join('~');
+}
+
+/** Escaped values hold no `~` and no `*`, and no `%` that does not begin an escape: so no two values look the same. */
+function part(value: string | undefined): string {
+  if (value === undefined) return '';
+  if (value === '') return '%';
+  const text = escape(value.toWellFormed());
+  if (text.length <= longestValue) return text;
+  const hash = createHash('sha256').update(value).digest('base64url').slice(0, hashLength);
+  return `${text.slice(0, keptLength).replace(/%.?$/, '')}*${hash}`;
+}
+
+function escape(value: string): string {
+  return value.replace(/[^\w./:@+-]/gu, (character) =>
+    [...Buffer.from(character)]
+      .map((byte) => `%${byte.toString(16).toUpperCase().padStart(2, '0')}`)
+      .join(''),
+  );
 }

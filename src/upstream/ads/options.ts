@@ -5,20 +5,9 @@ import type { Address } from '../../wire/address.ts';
 import type { Code } from '../../wire/grpc-status.ts';
 import type { ClaimOptions } from '../claims.ts';
 import type { Transport } from './channel.ts';
+import type { AdsTls, StreamHeaders } from './grpc-channel.ts';
 import type { RelayNode, SessionRule } from './node.ts';
-import type { StreamHeaders } from './stream-headers.ts';
-import type { Services } from './stream-id.ts';
-
-/** Paths of PEM files; read anew for every connection. */
-export interface AdsTls {
-  /** Undefined: the certificate authorities that come with Node. */
-  readonly ca: string | undefined;
-  readonly identity: { readonly certificate: string; readonly privateKey: string } | undefined;
-  /** Undefined: the endpoint's host. */
-  readonly serverName: string | undefined;
-  /** See server-identity.ts. */
-  readonly serverIdentities: readonly string[];
-}
+import type { Services } from './suspicion.ts';
 
 /** What is counted (docs/operations.md, metrics). */
 interface AdsMetrics {
@@ -43,7 +32,7 @@ export interface AdsUpstreamOptions extends StreamHeaders {
   /** Undefined: AGGREGATED. */
   readonly services?: Services;
   readonly variants: 'PER_PARAMETERS' | 'NATIVE';
-  /** NATIVE, and a relay of ours answers: see session-per-parameters.ts. */
+  /** NATIVE, and a relay of ours answers: see `SessionPerParameters`. */
   readonly sessionPerParameters?: boolean;
   /** How an endpoint is reached; undefined: by gRPC, with `tls`, `connectTimeoutMs` and `keepalive`. */
   readonly transport?: Transport | undefined;

@@ -1,6 +1,15 @@
 import type { ParametersKey, TypeUrl } from '../../model/brand.ts';
+import { type Constraints, stampConstraints } from '../../model/constraints.ts';
 import type { Parameters } from '../../model/parameters.ts';
-import type { Interest, Selector } from '../../model/transaction.ts';
+import {
+  type Holder,
+  type Interest,
+  type Selector,
+  type Transaction,
+  transaction,
+} from '../../model/transaction.ts';
+import { Code } from '../../wire/grpc-status.ts';
+import { encodeStatus } from '../../wire/responses.ts';
 
 /** The refused interests with one parameter set. */
 interface RefusedSet {
@@ -9,14 +18,30 @@ interface RefusedSet {
   readonly interests: Map<TypeUrl, Map<Selector, Interest>>;
 }
 
+const code = Code.RESOURCE_EXHAUSTED;
+
 /**
- * Interests that have no session, because all sessions are in use. Clients can make them many, so each is found by a key,
+ * Interests that have no session, because all sessions are in use (limits.max_upstream_sessions). Clients can make them many, so each is found by a key,
  * and so are those that wait for the same session.
  */
 export class RefusedInterests {
   readonly #sets = new Map<Parameters, RefusedSet>();
   /** By the parameter set that they need a session for, the longest waiting first. */
   readonly #waiting = new Map<ParametersKey, Set<Parameters>>();
+
+  /** Why. */
+  readonly message: string;
+  /** The same, encoded once for all of them. */
+  readonly #status: Uint8Array;
+  /** The constraints of the last one: thousands of names in a row are refused for the same parameter set. */
+  #last:
+    | { readonly keys: readonly string[]; readonly parameters: Parameters; readonly constraints: Constraints }
+    | undefined;
+
+  constructor(upstream: string, maxSessions: number) {
+    this.message = `upstream ${upstream}: all ${maxSessions} sessions (limits.max_upstream_sessions) are in use by other parameter sets. Raise the limit, or list what clients may say in parameters[].values`;
+    this.#status = encodeStatus(code, this.message);
+  }
 
   get empty(): boolean {
     return this.#sets.size === 0;
@@ -53,6 +78,20 @@ export class RefusedInterests {
     if (selectors.size === 0) refused.interests.delete(type);
     if (refused.interests.size === 0) this.#drop(parameters, refused);
     return true;
+  }
+
+  /** A resource error for the interest. Without it, this would look like a control plane that has not answered yet. */
+  answer(
+    { type, selector }: Interest,
+    holder: Holder,
+    keys: readonly string[],
+    parameters: Parameters,
+  ): Transaction {
+    if (this.#last?.keys !== keys || this.#last.parameters !== parameters)
+      this.#last = { keys, parameters, constraints: stampConstraints(keys, parameters) };
+    const { constraints } = this.#last;
+    const error = { name: selector, constraints, code, message: this.message, status: this.#status };
+    return transaction({ holder, type, resourceErrors: [error] });
   }
 
   /** Takes out at most so many of the interests that wait for this parameter set. */

@@ -1,67 +1,66 @@
 import type { TypeUrl } from '../../model/brand.ts';
-import type { Clock, Timer } from '../../model/clock.ts';
+import type { Timer } from '../../model/clock.ts';
 import type { Parameters } from '../../model/parameters.ts';
+import { assertNever } from '../../model/result.ts';
 import { type Interest, type Move, WILDCARD } from '../../model/transaction.ts';
 import type { Suspect } from '../../model/upstream.ts';
-import type { AdsStream } from './ads-stream.ts';
-import type { AdsStreamObserver } from './ads-stream-ports.ts';
-import type { Channel } from './channel.ts';
+import { Code } from '../../wire/grpc-status.ts';
+import { encodeRequest } from '../../wire/request-writer.ts';
+import { announcesMore } from '../../wire/via.ts';
+import { Backoff } from './backoff.ts';
+import type { ChannelStream } from './channel.ts';
+import type { AdsConnection, ConnectedStream } from './connection.ts';
 import type { Stamp } from './stamp.ts';
-import type { Services, StreamId } from './stream-id.ts';
-import type { Role } from './subscription-group.ts';
-import { type Relocation, Suspicion } from './suspicion.ts';
+import { type StreamMachine, streamMachine } from './stream-machine.ts';
+import { isIsolated, methodPath, type Relocation, type Role, type StreamId, Suspicion } from './suspicion.ts';
+import type { Holders, ProtocolEffect, ProtocolInput, TypeState } from './type-state.ts';
 
-/** What the rules make of a parameter set: the encoded node, and the stamp of what arrives. */
-export interface NodeAndStamp {
-  readonly node: Uint8Array;
-  readonly stamp: Stamp;
-}
-
-/** The open connection, which all sessions of an upstream share. */
-export interface OpenConnection {
-  readonly channel: Channel;
-  readonly endpoint: number;
-}
-
-export interface SessionOptions {
-  readonly nodeAndStamp: NodeAndStamp;
-  readonly makeStream: (nodeAndStamp: NodeAndStamp, id: StreamId, watch: AdsStreamObserver) => AdsStream;
-  readonly services: Services;
-  /** Undefined: there is none now. */
-  readonly connection: () => OpenConnection | undefined;
-  /** Ends these interests if nobody subscribes to them. */
-  readonly endIfIdle: (interests: readonly Interest[]) => void;
-  /** The suspects have changed. */
-  readonly changed: () => void;
-  readonly clock: Clock;
-  /** A stream that has lasted this long is stable. Milliseconds. */
-  readonly stableAfterMs: number;
-}
+/** Entries of a response that are read in one turn: a few milliseconds. */
+const defaultEntriesPerTurn = 1000;
+/** The longest wait between two tries on an isolated stream, if `backoff.max` is shorter than this. Milliseconds. */
+const isolatedMaxBackoffMs = 30_000;
 
 /**
  * The streams to a control plane for one parameter set: at most two for the types of the xDS protocol, two for unknown
  * types, and isolated ones. The wildcard of a type and its names are never on one stream: an answer on its way would make
  * `{"*", names}` look complete, and what is only named would leak into the wildcard. Whichever comes second for a type
  * takes the second stream. Everything else is on the first, which keeps the upstream's order across types (protocol
- * §5b). On services of single types each type has two streams of its own, and no order. The wildcard or the names of a type move only from a closed stream, because late answers would follow them.
+ * §5b). On services of single types each type has two streams of its own, and no order. The wildcard or the names of a
+ * type move only from a closed stream, because late answers would follow them.
  */
 export class Session {
+  readonly connection: AdsConnection;
   readonly parameters: Parameters;
-  #nodeAndStamp: NodeAndStamp;
-  readonly #options: SessionOptions;
-  readonly #suspicion: Suspicion;
+  readonly suspicion: Suspicion;
+  readonly holders: Holders;
+  /** The suspects have changed. */
+  readonly changed: () => void;
+  /** What it shows to the control plane, encoded. */
+  #node: Uint8Array;
+  /** Of what arrives. */
+  #stamp: Stamp;
   readonly #streams = new Map<StreamId, AdsStream>();
-  readonly #probations = new Map<StreamId, Timer>();
   #interests = 0;
   /** The idle interests. */
   readonly #idle = new Set<Interest>();
   #endIdleTimer: Timer | undefined;
 
-  constructor(parameters: Parameters, options: SessionOptions) {
+  constructor(
+    connection: AdsConnection,
+    parameters: Parameters,
+    holders: Holders,
+    node: Uint8Array,
+    stamp: Stamp,
+    changed: () => void,
+  ) {
+    const { backoff, services = 'AGGREGATED' } = connection.options;
+    this.connection = connection;
     this.parameters = parameters;
-    this.#nodeAndStamp = options.nodeAndStamp;
-    this.#options = options;
-    this.#suspicion = new Suspicion(options.stableAfterMs, options.services);
+    this.holders = holders;
+    this.changed = changed;
+    this.#node = node;
+    this.#stamp = stamp;
+    this.suspicion = new Suspicion(backoff.maxMs, services);
   }
 
   /** Nothing is subscribed. */
@@ -78,36 +77,44 @@ export class Session {
     return [...this.#idle];
   }
 
-  streams(): IteratorObject<AdsStream, undefined> {
-    return this.#streams.values();
+  /** Nothing may be subscribed or unsubscribed while they are read. */
+  interests(): Iterable<Interest> {
+    return this.#streams.values().flatMap((stream) => stream.machine.interests());
+  }
+
+  /** The encoded nodes of streams that have asked something which has no answer yet. */
+  nodesWithoutAnswer(): Iterable<Uint8Array> {
+    return this.#streams.values().flatMap(({ machine, node }) => (machine.awaitsResponse ? [node] : []));
   }
 
   /** The types on isolated streams. */
   *suspects(): Generator<Suspect, undefined> {
-    for (const { streamId, ...suspect } of this.#suspicion.suspects()) {
-      if (this.#streams.get(streamId)?.isUnused === false) yield suspect;
+    for (const { streamId, ...suspect } of this.suspicion.suspects()) {
+      if (this.#streams.get(streamId)?.machine.isUnused === false) yield suspect;
     }
   }
 
   subscribe(interest: Interest): void {
     this.#interests++;
     const { type } = interest;
-    this.#stream(this.#suspicion.addInterest(type, roleOf(interest), this.#options.clock.now())).subscribe(
+    const { clock } = this.connection.options;
+    this.#stream(this.suspicion.addInterest(type, roleOf(interest), clock.now())).change({
+      kind: 'subscribe',
       interest,
-    );
+    });
     this.#dropUnused();
   }
 
   /** Subscribes once more to what is subscribed. */
   resubscribe(interest: Interest): void {
-    this.#streamOf(interest)?.subscribe(interest);
+    this.#streamOf(interest)?.change({ kind: 'subscribe', interest });
   }
 
   unsubscribe(interest: Interest): void {
     this.#interests--;
     this.#idle.delete(interest);
-    this.#streamOf(interest)?.unsubscribe(interest);
-    this.#suspicion.removeInterest(interest.type, roleOf(interest));
+    this.#streamOf(interest)?.change({ kind: 'unsubscribe', interest });
+    this.suspicion.removeInterest(interest.type, roleOf(interest));
   }
 
   /** Nobody subscribes to it any more. */
@@ -119,7 +126,17 @@ export class Session {
   /** Somebody subscribes to it again. */
   markActive(interest: Interest): void {
     this.#idle.delete(interest);
-    this.#streamOf(interest)?.resume(interest);
+    this.#streamOf(interest)?.change({ kind: 'resume', interest });
+  }
+
+  /** The connection is open. */
+  up(): void {
+    for (const stream of [...this.#streams.values()]) stream.up();
+  }
+
+  /** `lost`: why the connection was lost; undefined: the relay itself has closed it. */
+  down(lost: string | undefined): void {
+    for (const stream of [...this.#streams.values()]) stream.down(lost);
   }
 
   stop(): void {
@@ -127,120 +144,480 @@ export class Session {
     for (const stream of this.#streams.values()) stream.stop();
   }
 
+  /** More relays must be announced in x-distributary-via. */
+  reannounce(): boolean {
+    return [...this.#streams.values()].filter((stream) => stream.reannounce()).length > 0;
+  }
+
   /** Another stamp, or (undefined) the end of this session: what becomes of all that it has brought. */
   *restamp(stamp: Stamp | undefined): Iterable<readonly [TypeUrl, Move]> {
-    if (stamp !== undefined) this.#nodeAndStamp = { ...this.#nodeAndStamp, stamp };
-    for (const stream of this.#streams.values()) yield* stream.restamp(stamp);
+    this.#stamp = stamp ?? this.#stamp;
+    for (const stream of this.#streams.values()) yield* stream.machine.restamp(stamp);
   }
 
   /** If the node has changed, the streams are opened anew, and what they deliver is compared. */
   setNode(node: Uint8Array): void {
-    this.#nodeAndStamp = { ...this.#nodeAndStamp, node };
+    this.#node = node;
     for (const stream of this.#streams.values()) stream.setNode(node);
   }
 
-  #streamOf(interest: Interest): AdsStream | undefined {
-    const streamId = this.#suspicion.streamOf(interest.type, roleOf(interest));
-    return streamId === undefined ? undefined : this.#streams.get(streamId);
-  }
-
-  #stream(id: StreamId): AdsStream {
-    const known = this.#streams.get(id);
-    if (known !== undefined) return known;
-    const stream = this.#options.makeStream(this.#nodeAndStamp, id, this.#observer(id));
-    this.#streams.set(id, stream);
-    const connection = this.#options.connection();
-    if (connection !== undefined) stream.up(connection.channel, connection.endpoint);
-    return stream;
-  }
-
-  #observer(id: StreamId): AdsStreamObserver {
-    const { clock } = this.#options;
-    const suspicion = this.#suspicion;
-    return {
-      opened: () => {
-        suspicion.opened(id, clock.now());
-        this.#beginProbation(id);
-      },
-      arrived: () => this.#finishReading(id),
-      firstRequested: (type) => suspicion.firstRequested(id, type, clock.now()),
-      answered: (type) => suspicion.answered(id, type),
-      accepted: () => this.#accepted(id),
-      closed: () => {
-        this.#endProbation(id);
-        suspicion.closed(id, clock.now());
-      },
-      ended: (how, reason) => {
-        this.#endProbation(id);
-        const moves = suspicion.ended(id, how, reason, clock.now());
-        this.#relocate(moves);
-        this.#options.changed();
-        return moves.some(({ from }) => from === id);
-      },
-    };
-  }
-
   /**
-   * What arrived before on other streams is applied before: the clients of this session see the control plane's order.
-   * A cluster must not go before the route that led to it has changed.
+   * A response has arrived on one of its streams. What arrived before on other streams is applied before: the clients of
+   * this session see the control plane's order. A cluster must not go before the route that led to it has changed.
    */
-  #finishReading(arrivedOn: StreamId): void {
-    for (const [id, stream] of this.#streams) if (id !== arrivedOn) stream.finishReading();
-  }
-
-  #beginProbation(id: StreamId): void {
-    const { clock } = this.#options;
-    const probation = this.#suspicion.probation(id);
-    if (probation === undefined) return;
-    const timer = clock.after(probation, () => {
-      this.#probations.delete(id);
-      // The stream is closed first: a response on its way cannot be taken for an answer on another stream.
-      this.#streams.get(id)?.down();
-      this.#relocate(this.#suspicion.survived(id, clock.now()));
-      this.#options.changed();
-    });
-    this.#probations.set(id, timer);
-  }
-
-  #endProbation(id: StreamId): void {
-    this.#probations.get(id)?.cancel();
-    this.#probations.delete(id);
-  }
-
-  #relocate(moves: readonly Relocation[]): void {
-    for (const { type, from, to } of moves) {
-      const released = this.#streams.get(from)?.release(type);
-      if (released !== undefined) this.#stream(to).adopt(released);
-    }
-    this.#dropUnused();
-  }
-
-  #dropUnused(): void {
-    for (const [id, stream] of this.#streams) {
-      if (this.#suspicion.has(id)) continue;
-      this.#streams.delete(id);
-      stream.stop();
-    }
+  arrived(on: AdsStream): void {
+    for (const stream of this.#streams.values()) if (stream !== on) stream.finishReading();
   }
 
   /**
    * The control plane answers again. Interests that were not subscribed again, because nobody subscribes to them, end
    * now: nothing keeps them current.
    */
-  #accepted(id: StreamId): void {
+  accepted(on: AdsStream): void {
     let hasSuspended = false;
-    for (const [other, stream] of this.#streams) {
-      if (other !== id) stream.siblingAnswered();
+    for (const stream of this.#streams.values()) {
+      if (stream !== on) stream.siblingAnswered();
       hasSuspended ||= stream.hasSuspended;
     }
     if (!hasSuspended) return;
-    this.#endIdleTimer ??= this.#options.clock.after(0, () => {
+    const { options, sink } = this.connection;
+    this.#endIdleTimer ??= options.clock.after(0, () => {
       this.#endIdleTimer = undefined;
-      this.#options.endIfIdle([...this.#streams.values()].flatMap((stream) => stream.takeSuspended()));
+      const suspended = [...this.#streams.values()].flatMap((stream) => stream.takeSuspended());
+      for (const interest of suspended) sink.endIfIdle?.(interest);
     });
+  }
+
+  relocate(moves: readonly Relocation[]): void {
+    for (const { type, from, to } of moves) {
+      const released = this.#streams.get(from)?.release(type);
+      if (released !== undefined) this.#stream(to).adopt(released);
+    }
+    this.#dropUnused();
+    this.changed();
+  }
+
+  #streamOf(interest: Interest): AdsStream | undefined {
+    const streamId = this.suspicion.streamOf(interest.type, roleOf(interest));
+    return streamId === undefined ? undefined : this.#streams.get(streamId);
+  }
+
+  #stream(id: StreamId): AdsStream {
+    const known = this.#streams.get(id);
+    if (known !== undefined) return known;
+    const stream = new AdsStream(this, id, this.#node, this.#stamp);
+    this.#streams.set(id, stream);
+    return stream;
+  }
+
+  #dropUnused(): void {
+    for (const [id, stream] of this.#streams) {
+      if (this.suspicion.has(id)) continue;
+      this.#streams.delete(id);
+      stream.stop();
+    }
   }
 }
 
 function roleOf({ selector }: Interest): Role {
   return selector === WILDCARD ? 'wildcard' : 'named';
+}
+
+/** One type that moves from one stream to another, with its state and the endpoint of the last stream. */
+interface ReleasedType {
+  readonly state: TypeState;
+  readonly endpoint: number | undefined;
+  /** See `#hasEndedBefore`. */
+  readonly hasEndedBefore: boolean;
+  /** The backoff of the old stream, if nothing else is subscribed there. */
+  readonly backoff: Backoff | undefined;
+}
+
+/** A stream from its opening to its end: its timers end with it. */
+interface OpenStream {
+  /** What it says in x-distributary-via. */
+  readonly via: string;
+  readonly since: number;
+  readonly stream: ChannelStream;
+  /** Some response on it could be read. */
+  answered: boolean;
+  /** When the response that is read now arrived, by `Clock.monotonic()`. */
+  arrivedAt: number | undefined;
+  readonly timers: Map<string, Timer>;
+}
+
+/**
+ * One ADS stream of a session, again and again: it passes events to the protocol state machine and carries out the
+ * effects.
+ */
+class AdsStream implements ConnectedStream {
+  refusal: string | undefined;
+  readonly machine: StreamMachine;
+  readonly #session: Session;
+  readonly #connection: AdsConnection;
+  readonly #id: StreamId;
+  readonly #backoff: Backoff;
+  /** What it shows to the control plane, encoded: in each request (ADR 132). */
+  #node: Uint8Array;
+  #open: OpenStream | undefined;
+  /** The endpoint of the last stream. Versions of that stream mean nothing to another endpoint. */
+  #lastEndpoint: number | undefined;
+  #flush: Timer | undefined;
+  #retry: Timer | undefined;
+  /** Of an isolated stream: its types return to the usual ones if it lasts so long. */
+  #probation: Timer | undefined;
+  #opened = false;
+  /** Another stream of the session has had a response on this connection. */
+  #siblingAnswered = false;
+  /**
+   * The control plane has ended a stream before. Interests without subscribers are not subscribed again on the next
+   * one.
+   */
+  #hasEndedBefore = false;
+  #hasSuspended = false;
+
+  constructor(session: Session, id: StreamId, node: Uint8Array, stamp: Stamp) {
+    const { options } = session.connection;
+    const { backoff, random, entriesPerTurn = defaultEntriesPerTurn } = options;
+    this.#session = session;
+    this.#connection = session.connection;
+    this.#id = id;
+    this.#node = node;
+    this.#backoff = new Backoff(
+      backoff.initialMs,
+      isIsolated(id) ? Math.max(backoff.maxMs, isolatedMaxBackoffMs) : backoff.maxMs,
+      random,
+    );
+    this.machine = streamMachine(options.protocol, {
+      holders: session.holders,
+      locators: options.variants === 'NATIVE',
+      stamp,
+      maxConstraintDepth: options.maxConstraintDepth,
+      entriesPerTurn,
+      resourceTimeoutMs: options.resourceTimeoutMs,
+    });
+  }
+
+  get node(): Uint8Array {
+    return this.#node;
+  }
+
+  /** What is subscribed changes: all changes of one moment are sent in one request. */
+  change(input: ProtocolInput): void {
+    this.#step(input);
+    this.#flushSoon();
+  }
+
+  /** Some interests were not subscribed again after the last stream ended, because they are idle. */
+  get hasSuspended(): boolean {
+    return this.#hasSuspended;
+  }
+
+  /** Returns these interests, once. */
+  takeSuspended(): readonly Interest[] {
+    if (!this.#hasSuspended) return [];
+    this.#hasSuspended = false;
+    return this.machine.suspendedInterests();
+  }
+
+  up(): void {
+    this.#siblingAnswered = false;
+    this.#openStream();
+  }
+
+  siblingAnswered(): void {
+    if (this.#siblingAnswered) return;
+    this.#siblingAnswered = true;
+    if (this.#open !== undefined) this.#step({ kind: 'sibling_answered' });
+  }
+
+  down(lost?: string): void {
+    this.#retry?.cancel();
+    this.#retry = undefined;
+    if (this.#open === undefined) return;
+    if (lost === undefined) {
+      this.#closeStream();
+      return;
+    }
+    this.#endStream();
+    this.#hasEndedBefore = true;
+    const { clock, metrics } = this.#connection.options;
+    metrics.streamEnd(Code.UNAVAILABLE);
+    this.#session.relocate(this.#session.suspicion.ended(this.#id, 'lost', lost, clock.now()));
+  }
+
+  stop(): void {
+    this.#flush?.cancel();
+    this.down();
+    this.#connection.closed(this);
+  }
+
+  release(type: TypeUrl): ReleasedType | undefined {
+    const state = this.machine.release(type);
+    const { isUnused } = this.machine;
+    if (isUnused) this.#closeIdle();
+    if (state === undefined) return undefined;
+    return {
+      state,
+      endpoint: this.#lastEndpoint,
+      hasEndedBefore: this.#hasEndedBefore,
+      backoff: isUnused ? this.#backoff : undefined,
+    };
+  }
+
+  /** Takes over a type from another stream. */
+  adopt({ state, endpoint, hasEndedBefore, backoff }: ReleasedType): void {
+    this.#hasEndedBefore ||= hasEndedBefore;
+    const isNew = !this.#opened;
+    if (isNew) this.#lastEndpoint = endpoint;
+    else if (this.#open === undefined && this.#lastEndpoint !== endpoint) this.#lastEndpoint = undefined;
+    this.machine.adopt(state, endpoint === this.#lastEndpoint);
+    if (isNew && backoff !== undefined) {
+      this.#backoff.continueFrom(backoff);
+      this.#openLater();
+    } else {
+      this.#flushSoon();
+    }
+  }
+
+  /** Nobody subscribes any more to some interest of this stream. */
+  suspendIdle(): void {
+    if (this.#hasEndedBefore && this.#open === undefined) this.#flushSoon();
+  }
+
+  /** A control plane that decides by node may have other resources for another one: nothing is resumed. */
+  setNode(node: Uint8Array): void {
+    if (Buffer.compare(this.#node, node) === 0) return;
+    this.#node = node;
+    this.#lastEndpoint = undefined;
+    this.#siblingAnswered = false;
+    this.#reopen();
+  }
+
+  /** gRPC metadata is sent only when a stream opens. To announce more relays, a new stream is needed. Rare. */
+  reannounce(): boolean {
+    if (this.#open === undefined || !announcesMore(this.#open.via, this.#connection.via())) return false;
+    this.#reopen();
+    return true;
+  }
+
+  /** Reads the rest of a large response at once, and applies it. */
+  finishReading(): void {
+    for (let open = this.#open; open !== undefined; ) {
+      if (!this.#receive(open, { kind: 'read_on' })) open = undefined;
+    }
+  }
+
+  #flushSoon(): void {
+    this.#flush ??= this.#connection.options.clock.after(0, () => {
+      this.#flush = undefined;
+      if (this.#hasEndedBefore && this.#open === undefined) this.#suspendIdle();
+      if (this.machine.isUnused) this.#closeIdle();
+      else if (this.#open === undefined) this.#openStream();
+      else this.#step({ kind: 'flush' });
+    });
+  }
+
+  #openStream(): void {
+    const connected = this.#connection.up;
+    if (connected === undefined || this.#open !== undefined || this.#retry !== undefined) return;
+    if (this.#hasEndedBefore) this.#suspendIdle();
+    if (this.machine.isUnused) return;
+    const { options, sink } = this.#connection;
+    const { wildcard, named } = this.#session.holders;
+    // A new isolated stream does not mean that the whole holder is requested again.
+    if (this.#opened && !isIsolated(this.#id)) sink.streamReopened?.([wildcard.key, named.key]);
+    this.#connection.opening(this);
+    this.#opened = true;
+    const { channel, endpoint } = connected;
+    const via = this.#connection.via();
+    const open: OpenStream = {
+      via,
+      since: options.clock.now(),
+      stream: channel.open(methodPath(this.#id, options.protocol), via, {
+        message: (bytes) => {
+          open.arrivedAt = options.clock.monotonic();
+          return this.#receive(open, { kind: 'received', bytes });
+        },
+        proceed: () => this.#receive(open, { kind: 'read_on' }),
+        closed: (reason, code) => this.#closed(open, reason, code),
+      }),
+      answered: false,
+      arrivedAt: undefined,
+      timers: new Map(),
+    };
+    this.#open = open;
+    this.#session.suspicion.opened(this.#id, options.clock.now());
+    this.#beginProbation();
+    const resumed = this.#lastEndpoint === endpoint;
+    this.#lastEndpoint = endpoint;
+    this.#step({ kind: 'connected', resumed });
+    if (this.#siblingAnswered) this.#step({ kind: 'sibling_answered' });
+  }
+
+  #beginProbation(): void {
+    const { suspicion } = this.#session;
+    const { clock } = this.#connection.options;
+    const probation = suspicion.probation(this.#id);
+    if (probation === undefined) return;
+    this.#probation = clock.after(probation, () => {
+      // It is closed first: a response on its way cannot be taken for an answer on another stream.
+      this.down();
+      this.#session.relocate(suspicion.survived(this.#id, clock.now()));
+    });
+  }
+
+  #suspendIdle(): void {
+    const { sink } = this.#connection;
+    this.#step({ kind: 'suspend_idle', isIdle: (interest) => sink.isIdle?.(interest) === true });
+    this.#hasSuspended = this.machine.suspendedInterests().length > 0;
+  }
+
+  #reopen(): void {
+    if (this.#open === undefined) return;
+    this.#closeStream();
+    this.#openStream();
+  }
+
+  /** Also if the stream was closed already and the next one waits for its backoff. */
+  #closeIdle(): void {
+    this.#closeStream();
+    this.#connection.closed(this);
+  }
+
+  #closeStream(): void {
+    if (this.#open === undefined) return;
+    this.#endStream();
+    this.#session.suspicion.closed(this.#id, this.#connection.options.clock.now());
+    this.#connection.closed(this);
+  }
+
+  #endStream(): void {
+    const open = this.#open;
+    if (open === undefined) return;
+    this.#open = undefined;
+    this.#probation?.cancel();
+    this.#probation = undefined;
+    for (const timer of open.timers.values()) timer.cancel();
+    open.stream.end();
+    const { clock, backoff } = this.#connection.options;
+    if (clock.now() - open.since >= backoff.maxMs) this.#backoff.reset();
+    this.#step({ kind: 'disconnected' });
+  }
+
+  /** True: a part of the response is still to be read. */
+  #receive(open: OpenStream, input: ProtocolInput): boolean {
+    if (this.#open !== open) return false;
+    if (input.kind === 'received') this.#session.arrived(this);
+    const effects = this.machine.step(input);
+    if (input.kind === 'received' && !effects.some((effect) => effect.kind === 'fail')) {
+      open.answered = true;
+      this.#connection.answered(this, open.via);
+      this.#session.accepted(this);
+    }
+    this.#run(effects);
+    const hasMore = effects.some((effect) => effect.kind === 'read_on');
+    if (!hasMore) open.arrivedAt = undefined;
+    return hasMore;
+  }
+
+  #closed(open: OpenStream, reason: string, code: Code): void {
+    // A response that came before the end counts.
+    this.finishReading();
+    if (this.#open !== open) return;
+    this.#endStream();
+    this.#hasEndedBefore = true;
+    const { clock, metrics } = this.#connection.options;
+    metrics.streamEnd(code);
+    const moves = this.#session.suspicion.ended(this.#id, 'ended', reason, clock.now());
+    this.#session.relocate(moves);
+    if (this.#isGivenUp(open, reason, code)) return;
+    const { isUnused } = this.machine;
+    // Everything has moved to other streams, the cause of the end too.
+    if (isUnused) this.#connection.closed(this);
+    if (!isUnused && moves.some(({ from }) => from === this.#id)) this.#openStream();
+    else this.#openLater();
+  }
+
+  /** The relay itself closes the stream, so its requests are not suspected. */
+  #fail(reason: string): void {
+    const open = this.#open;
+    if (open === undefined) return;
+    this.#closeStream();
+    if (!this.#isGivenUp(open, reason)) this.#openLater();
+  }
+
+  /** Tells the connection how a stream ended; true: the whole connection is given up. */
+  #isGivenUp(open: OpenStream, reason: string, code?: Code): boolean {
+    if (!open.answered) return this.#connection.unanswered(this, reason, open.via, code);
+    this.#connection.ended(reason);
+    return false;
+  }
+
+  #openLater(): void {
+    this.#retry ??= this.#connection.options.clock.after(this.#backoff.next(), () => {
+      this.#retry = undefined;
+      this.#openStream();
+    });
+  }
+
+  #step(input: ProtocolInput): void {
+    this.#run(this.machine.step(input));
+  }
+
+  #run(effects: readonly ProtocolEffect[]): void {
+    for (const effect of effects) this.#do(effect);
+  }
+
+  #do(effect: ProtocolEffect): void {
+    const { options, sink } = this.#connection;
+    const arrivedAt = this.#open?.arrivedAt;
+    switch (effect.kind) {
+      case 'send':
+        this.#open?.stream.write(encodeRequest(effect.request, this.#node));
+        break;
+      case 'apply':
+        sink.apply({ ...effect.transaction, arrivedAt });
+        break;
+      case 'timer':
+        this.#setTimer(effect.timer, effect.milliseconds);
+        break;
+      case 'asked':
+        this.#session.suspicion.firstRequested(this.#id, effect.type, options.clock.now());
+        break;
+      case 'count':
+        this.#session.suspicion.answered(this.#id, effect.type);
+        options.metrics.updates(effect.type, effect.result, arrivedAt);
+        if (effect.result === 'accepted') options.metrics.lastUpdate(effect.type);
+        break;
+      case 'log':
+        options.log[effect.level](effect.message, { type: effect.type });
+        break;
+      case 'overdue':
+        this.#connection.overdue();
+        break;
+      case 'renew':
+        this.#reopen();
+        break;
+      case 'fail':
+        this.#fail(effect.reason);
+        break;
+      case 'read_on': // by `#receive`
+        break;
+      default:
+        assertNever(effect);
+    }
+  }
+
+  #setTimer(timer: string, milliseconds: number | undefined): void {
+    const timers = this.#open?.timers;
+    timers?.get(timer)?.cancel();
+    timers?.delete(timer);
+    if (timers === undefined || milliseconds === undefined) return;
+    const fired = (): void => {
+      timers.delete(timer);
+      this.#step({ kind: 'fired', timer });
+    };
+    timers.set(timer, this.#connection.options.clock.after(milliseconds, fired));
+  }
 }

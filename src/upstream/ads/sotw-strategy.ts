@@ -12,27 +12,28 @@ import {
 import { atOnce, type InTurns } from '../../model/turns.ts';
 import { Code } from '../../wire/grpc-status.ts';
 import type { OutgoingRequest } from '../../wire/request-writer.ts';
+import type { Locator } from '../../wire/requests.ts';
 import {
+  type ByteRanges,
   type IncomingSotw,
   readSotwResource,
   readSotwResponse,
   type UnreadableResponse,
 } from '../../wire/response-reader.ts';
 import { isUnknownName } from '../../wire/unknown-names.ts';
-import type { Identity } from './accept-resource.ts';
-import { SeenVariants } from './acked-resources.ts';
+import { type AckedResources, SeenVariants } from './acked-resources.ts';
 import { isCompleteFor, lastRequestSeen, sotwAnswers } from './answer-attribution.ts';
-import type { ProtocolStrategy, StreamStatus, TimeoutOutcome } from './protocol-strategy.ts';
-import { ResponseParts } from './response-parts.ts';
-import { readSotw, type SotwExpectation, type SotwReading } from './sotw-reading.ts';
-import { sotwRequest, sotwRequests } from './sotw-requests.ts';
-import { isFull, type SotwState } from './sotw-state.ts';
-import type { StepEffects } from './step-effects.ts';
-import type { StreamProtocolOptions, TypeState } from './stream-protocol.ts';
-import { SubscribedAgain } from './subscribed-again.ts';
-import { covered } from './type-state.ts';
+import { type AcceptanceRules, type Identity, ResponseParts } from './response-parts.ts';
+import {
+  covered,
+  type ProtocolStrategy,
+  type StreamContext,
+  type TimeoutOutcome,
+  type TypeState,
+} from './type-state.ts';
 import {
   markResolved,
+  SubscribedAgain,
   type UpstreamSubscription,
   unansweredInterests,
   waitingCollections,
@@ -47,14 +48,10 @@ import {
  * that was added later is absent if it came before and is missing now, or after resource_timeout.
  */
 export class SotwStrategy implements ProtocolStrategy<SotwState, IncomingSotw> {
-  readonly #options: StreamProtocolOptions;
-  readonly #stream: StreamStatus;
-  readonly #effects: StepEffects;
+  readonly #stream: StreamContext;
 
-  constructor(options: StreamProtocolOptions, stream: StreamStatus, effects: StepEffects) {
-    this.#options = options;
+  constructor(stream: StreamContext) {
     this.#stream = stream;
-    this.#effects = effects;
   }
 
   createState(base: TypeState): SotwState {
@@ -112,7 +109,7 @@ export class SotwStrategy implements ProtocolStrategy<SotwState, IncomingSotw> {
     _: Transaction,
     candidates: readonly UpstreamSubscription[],
   ): ReadonlySet<UpstreamSubscription> {
-    return sotwAnswers(state.lastRequestSeen, this.#options.locators, candidates);
+    return sotwAnswers(state.lastRequestSeen, this.#stream.options.locators, candidates);
   }
 
   absentAfterTimeout(state: SotwState, subscription: UpstreamSubscription): boolean {
@@ -126,7 +123,7 @@ export class SotwStrategy implements ProtocolStrategy<SotwState, IncomingSotw> {
     const extend = !extended && (state.nonce === '' || isUnknownAbove);
     // An earlier stream delivered it, and this one has not removed it.
     const isAcked = covered(state, subscription).some(
-      ({ constraints }) => !this.#options.locators || constraints.matches(subscription.parameters),
+      ({ constraints }) => !this.#stream.options.locators || constraints.matches(subscription.parameters),
     );
     if (!extend && !isAcked && !isUnknownAbove) return [];
     subscription.anyResponseAnswers = true;
@@ -139,7 +136,7 @@ export class SotwStrategy implements ProtocolStrategy<SotwState, IncomingSotw> {
     state.attributionAmbiguous = true;
     if (isFull(state) || subscription.kind !== 'name') return;
     state.subscribedAgain.leave(subscription);
-    this.#effects.arm(`leaving ${state.type}`, this.#options.resourceTimeoutMs, () =>
+    this.#stream.arm(`leaving ${state.type}`, this.#stream.options.resourceTimeoutMs, () =>
       state.subscribedAgain.forgetLeft(),
     );
   }
@@ -159,7 +156,7 @@ export class SotwStrategy implements ProtocolStrategy<SotwState, IncomingSotw> {
 
   #expectation(state: SotwState): SotwExpectation {
     const { rules, acked, storeSwept } = state;
-    const { entriesPerTurn } = this.#options;
+    const { entriesPerTurn } = this.#stream.options;
     const fullState = isFull(state);
     const previous = state.previous?.rules === rules ? state.previous : undefined;
     // Where upstream cannot delete, the last received match wins, so all variants count as received (protocol §5). As
@@ -194,7 +191,7 @@ export class SotwStrategy implements ProtocolStrategy<SotwState, IncomingSotw> {
     // disk.
     const mayComplete = fullState && !state.storeSwept && allRemoved && namesWithErrors.size === 0;
     const complete =
-      mayComplete && isCompleteFor(subscriptions, state.lastRequestSeen, this.#options.locators);
+      mayComplete && isCompleteFor(subscriptions, state.lastRequestSeen, this.#stream.options.locators);
     if (complete) state.storeSwept = true;
     const constrained = identities.some((identity) => identity.constraints.key !== '');
     state.previous = isRepeatable && allRemoved ? { resources, identities, constrained, rules } : undefined;
@@ -259,9 +256,9 @@ export class SotwStrategy implements ProtocolStrategy<SotwState, IncomingSotw> {
     if (state.requestCount < 2 || !subscriptions.hasCollection) return;
     if (!state.attributionAmbiguous)
       state.lastRequestSeen = Math.max(state.lastRequestSeen, lastRequestSeen(subscriptions, puts));
-    this.#effects.renewIfDoubtful(state.type, state.type, () => {
+    this.#stream.renewIfDoubtful(state.type, state.type, () => {
       const asked = waitingCollections(state.subscriptions.unresolved);
-      return sotwAnswers(state.lastRequestSeen, this.#options.locators, asked).size < asked.length;
+      return sotwAnswers(state.lastRequestSeen, this.#stream.options.locators, asked).size < asked.length;
     });
   }
 
@@ -280,7 +277,7 @@ export class SotwStrategy implements ProtocolStrategy<SotwState, IncomingSotw> {
         .some(
           ({ name, constraints }) =>
             !lacking.has(name, constraints.key) &&
-            (!this.#options.locators || constraints.matches(subscription.parameters)),
+            (!this.#stream.options.locators || constraints.matches(subscription.parameters)),
         );
       if (present) markResolved(subscriptions, subscription, resolved);
     }
@@ -304,7 +301,10 @@ export class SotwStrategy implements ProtocolStrategy<SotwState, IncomingSotw> {
       for (const subscription of state.subscriptions.matching(name, [], constraints)) {
         // The error does not say for which parameters. It counts for all locators of this name that were in the first
         // request.
-        if (subscription.kind === 'name' && (subscription.anyResponseAnswers || !this.#options.locators))
+        if (
+          subscription.kind === 'name' &&
+          (subscription.anyResponseAnswers || !this.#stream.options.locators)
+        )
           markResolved(state.subscriptions, subscription, resolved);
       }
     }
@@ -346,4 +346,286 @@ const none: ReadonlySet<ResourceName> = new Set();
 function unknownIn({ resourceErrors }: SotwReading): ReadonlySet<ResourceName> {
   const unknown = resourceErrors.filter(isUnknownName);
   return unknown.length === 0 ? none : new Set(unknown.map(({ name }) => name));
+}
+
+/** One type on a SotW stream. */
+export interface SotwState extends TypeState {
+  /** The last response, where the next one can be compared with it. */
+  previous: PreviousResponse | undefined;
+  /** A full state was applied: the store has nothing from this holder but what this stream delivered. */
+  storeSwept: boolean;
+  /** Something was named on this stream: from then on an empty list subscribes to nothing (protocol §3.6). */
+  hasNamed: boolean;
+  names: readonly string[];
+  locators: readonly Locator[];
+  /**
+   * The newest request that upstream has seen for certain: a response had something that only this request subscribed
+   * to.
+   */
+  lastRequestSeen: number;
+  /**
+   * Something was unsubscribed on this stream. A resource may still come for it, so it does not prove which request
+   * upstream has seen.
+   */
+  attributionAmbiguous: boolean;
+  readonly subscribedAgain: SubscribedAgain;
+  /** Names of which the last response said that a relay above does not know them yet (protocol §3.13). */
+  unknownAbove: ReadonlySet<ResourceName>;
+}
+
+/** Absence deletes (protocol §3.7). */
+function isFull(state: SotwState): boolean {
+  return state.info.fullState || state.holder.role === 'wildcard';
+}
+
+/** What a SotW response says: all of it judged, nothing of it done yet. */
+export interface SotwReading {
+  /** What is new or changed; everything if there is no previous response to compare with. */
+  readonly puts: readonly Put[];
+  readonly resourceErrors: readonly ResourceError[];
+  /** What a full state does not have any more. */
+  readonly missing: readonly Identity[];
+  /** Of all resources, in order. */
+  readonly identities: readonly Identity[];
+}
+
+export interface SotwExpectation {
+  readonly parts: ResponseParts;
+  readonly acked: AckedResources;
+  /** Absence deletes (protocol §3.7). */
+  readonly fullState: boolean;
+  /** To compare with. In a full state it has all acked resources. */
+  readonly previous: PreviousResponse | undefined;
+}
+
+/** Judges a response. The error is the reason for a NACK. */
+function* readSotw(expected: SotwExpectation, response: IncomingSotw): InTurns<Result<SotwReading>> {
+  const { previous } = expected;
+  const compared = previous === undefined ? undefined : yield* compare(expected, previous, response);
+  return compared ?? (yield* readAll(expected, response));
+}
+
+function* readAll(
+  { parts, acked, fullState }: SotwExpectation,
+  response: IncomingSotw,
+): InTurns<Result<SotwReading>> {
+  const seen = new SeenVariants();
+  const puts = yield* parts.resources(response.resources, 0, response.resources.length, seen);
+  if (!puts.ok) return puts;
+  const resourceErrors = yield* parts.errors(response.errors);
+  if (!resourceErrors.ok) return resourceErrors;
+  const missing: Identity[] = [];
+  if (fullState) {
+    for (const variant of acked.all()) {
+      if (!seen.has(variant.name, variant.constraints.key)) missing.push(variant);
+    }
+  }
+  const identities = puts.value.map(({ name, constraints }) => ({ name, constraints }));
+  return ok({ puts: puts.value, resourceErrors: resourceErrors.value, missing, identities });
+}
+
+/** Undefined: the comparison is not enough, and the whole response must be read. */
+function* compare(
+  { parts, acked, fullState }: SotwExpectation,
+  previous: PreviousResponse,
+  response: IncomingSotw,
+): InTurns<Result<SotwReading> | undefined> {
+  const { resources } = response;
+  const { prefix, suffix } = commonEnds(previous.resources, resources);
+  const end = resources.length - suffix;
+  const seen = new SeenVariants();
+  const read = yield* parts.resources(resources, prefix, end, seen);
+  if (!read.ok) return read;
+  const before = positions(previous, prefix, previous.identities.length - suffix);
+  const puts: Put[] = [];
+  for (const [offset, put] of read.value.entries()) {
+    const at = before.get(put.name)?.find((index) => isSame(previous.identities[index], put));
+    // It may be there twice: changed, and among what was not read because it is unchanged.
+    if (at === undefined && prefix + suffix > 0 && acked.get(put.name, put.constraints.key) !== undefined) {
+      return undefined;
+    }
+    // Where upstream cannot delete, all variants of a name count as received.
+    if (!fullState && put.constraints.key !== '') return undefined;
+    if (at === undefined || !sameResource(previous.resources, at, resources, prefix + offset)) puts.push(put);
+  }
+  const resourceErrors = yield* parts.errors(response.errors);
+  if (!resourceErrors.ok) return resourceErrors;
+  const missing = fullState ? missingFrom(previous, before, seen) : [];
+  const identities = [
+    ...previous.identities.slice(0, prefix),
+    ...read.value.map(({ name, constraints }) => ({ name, constraints })),
+    ...previous.identities.slice(previous.identities.length - suffix),
+  ];
+  return ok({ puts, resourceErrors: resourceErrors.value, missing, identities });
+}
+
+function missingFrom(
+  { identities }: PreviousResponse,
+  before: ReadonlyMap<ResourceName, readonly number[]>,
+  seen: SeenVariants,
+): readonly Identity[] {
+  const missing: Identity[] = [];
+  for (const index of [...before.values()].flat()) {
+    const identity = identities[index];
+    if (identity !== undefined && !seen.has(identity.name, identity.constraints.key)) missing.push(identity);
+  }
+  return missing;
+}
+
+function positions(previous: PreviousResponse, start: number, end: number): Map<ResourceName, number[]> {
+  const found = new Map<ResourceName, number[]>();
+  for (let index = start; index < end; index++) {
+    const name = previous.identities[index]?.name;
+    if (name === undefined) continue;
+    const known = found.get(name);
+    if (known === undefined) found.set(name, [index]);
+    else known.push(index);
+  }
+  return found;
+}
+
+function isSame(a: Identity | undefined, b: Identity): boolean {
+  return a !== undefined && a.name === b.name && a.constraints.key === b.constraints.key;
+}
+
+/** The requests for a change of what is subscribed: each names all that is. */
+function sotwRequests(
+  state: SotwState,
+  subscribed: readonly UpstreamSubscription[],
+  unsubscribed: readonly UpstreamSubscription[],
+): readonly OutgoingRequest[] {
+  const requests: OutgoingRequest[] = [];
+  if (!state.hasNamed && unsubscribed.some(({ kind }) => kind === 'wildcard')) {
+    // An empty list still means the wildcard. It can be unsubscribed only after "*" was named.
+    requests.push(nameAll(state, ['*'], []));
+  }
+  const again = new Set(subscribed.map(({ selector }) => selector));
+  const isNew = new Set(subscribed);
+  // In a full-state type a name that is subscribed again must stay in the list: its absence would delete the
+  // resource.
+  const isLeftOut = (subscription: UpstreamSubscription): boolean =>
+    again.has(subscription.selector) && !(isFull(state) && isNew.has(subscription));
+  const active = activeSubscriptions(state);
+  if (unsubscribed.some(isLeftOut)) {
+    // The store has dropped the resource. Upstream sends it again only if one request leaves the name out and the
+    // next one adds it.
+    requests.push(
+      subscribeTo(
+        state,
+        active.filter((subscription) => !isNew.has(subscription)),
+      ),
+    );
+  }
+  requests.push(subscribeTo(state, active));
+  return requests;
+}
+
+function subscribeTo(state: SotwState, subscriptions: readonly UpstreamSubscription[]): OutgoingRequest {
+  const only = subscriptions.length === 1 ? subscriptions[0] : undefined;
+  if (only?.kind === 'wildcard' && only.parameters.entries.size === 0 && !state.hasNamed) {
+    // Every control plane knows the wildcard as an empty first request; not all know "*".
+    if (state.info.legacyWildcard) return nameAll(state, [], []);
+  }
+  const names: string[] = [];
+  const locators: Locator[] = [];
+  for (const { selector, parameters } of subscriptions) {
+    if (parameters.entries.size === 0) names.push(selector);
+    else locators.push({ name: selector, parameters: [...parameters.entries] });
+  }
+  return nameAll(state, names, locators);
+}
+
+function nameAll(state: SotwState, names: readonly string[], locators: readonly Locator[]): OutgoingRequest {
+  state.names = names;
+  state.locators = locators;
+  if (names.length + locators.length > 0) state.hasNamed = true;
+  return sotwRequest(state);
+}
+
+/**
+ * An ACK, a NACK or a change of what is subscribed. After a NACK changes repeat error_detail, so that they do not look like an ACK
+ * (protocol §3.4).
+ */
+function sotwRequest(state: SotwState): OutgoingRequest {
+  const { type, version, nonce, names, locators, lastNack } = state;
+  return { kind: 'sotw', typeUrl: type, version, nonce, names, locators, error: lastNack };
+}
+
+function activeSubscriptions({ subscriptions }: SotwState): readonly UpstreamSubscription[] {
+  return subscriptions
+    .all()
+    .filter(({ suspended }) => !suspended)
+    .toArray();
+}
+
+/**
+ * The last SotW response of a type. The next one is compared with it byte by byte, so that a response with 50,000
+ * resources, of which one has changed, creates objects only for that one.
+ */
+interface PreviousResponse {
+  readonly resources: ByteRanges;
+  /** Of each resource, in order. */
+  readonly identities: readonly Identity[];
+  /** Some have constraints. */
+  readonly constrained: boolean;
+  /** By which it was judged. By others its resources would be other variants. */
+  readonly rules: AcceptanceRules;
+}
+
+/** How many resources at the start and at the end are the same, byte by byte. Together at most the shorter's length. */
+interface CommonEnds {
+  readonly prefix: number;
+  readonly suffix: number;
+}
+
+/**
+ * Control planes that keep an order change a few resources in the middle: one memcmp of what is before and one of what
+ * is after find them. Those that shuffle are compared resource by resource, by their names.
+ */
+function commonEnds(before: ByteRanges, after: ByteRanges): CommonEnds {
+  const shorter = Math.min(before.length, after.length);
+  const prefix = longestEqual(shorter, (from, to) => sameRun(before, from, after, from, to - from));
+  const suffix = longestEqual(shorter - prefix, (from, to) =>
+    sameRun(before, before.length - to, after, after.length - to, to - from),
+  );
+  return { prefix, suffix };
+}
+
+/** The largest count up to `limit` of which all are the same, by bisection. */
+function longestEqual(limit: number, same: (from: number, to: number) => boolean): number {
+  if (same(0, limit)) return limit;
+  let low = 0;
+  let high = limit;
+  while (low + 1 < high) {
+    const middle = (low + high) >>> 1;
+    if (same(low, middle)) low = middle;
+    else high = middle;
+  }
+  return low;
+}
+
+/**
+ * Compares whole regions: a run of resources, with the tags and lengths between them. A region begins behind the length of
+ * its first resource, so that length is compared too. Then equal bytes are the same resources:
+ *
+ *     … tag length [resource 3 tag length resource 4 tag length resource 5] …
+ */
+function sameRun(
+  before: ByteRanges,
+  from: number,
+  after: ByteRanges,
+  otherFrom: number,
+  count: number,
+): boolean {
+  if (count === 0) return true;
+  const [start, end] = [before.start(from), before.end(from + count - 1)];
+  const [otherStart, otherEnd] = [after.start(otherFrom), after.end(otherFrom + count - 1)];
+  if (end - start !== otherEnd - otherStart) return false;
+  if (before.end(from) - start !== after.end(otherFrom) - otherStart) return false;
+  return before.bytes.compare(after.bytes, otherStart, otherEnd, start, end) === 0;
+}
+
+/** Whether one resource is the same in both. */
+function sameResource(before: ByteRanges, at: number, after: ByteRanges, index: number): boolean {
+  return sameRun(before, at, after, index, 1);
 }

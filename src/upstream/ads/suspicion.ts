@@ -1,20 +1,6 @@
 import type { TypeUrl } from '../../model/brand.ts';
+import { ADS_SERVICE, isKnownType, knownTypes, type TypeInfo, typeInfo } from '../../model/types.ts';
 import type { Suspect } from '../../model/upstream.ts';
-import {
-  homeOf,
-  isForUnknownTypes,
-  isIsolated,
-  type Services,
-  type StreamId,
-  usualStreams,
-} from './stream-id.ts';
-import {
-  haveUnknown,
-  newerHalf,
-  type Role,
-  type SubscriptionGroup,
-  suspectsAmong,
-} from './subscription-group.ts';
 import { TypesInUse } from './types-in-use.ts';
 
 /** The wildcard or the names of a type move from one stream to another. */
@@ -334,3 +320,96 @@ export class Suspicion {
     return created;
   }
 }
+
+export type Role = 'wildcard' | 'named';
+
+/** A type's wildcard or names. */
+export interface SubscriptionGroup {
+  readonly type: TypeUrl;
+  readonly role: Role;
+  /** One of the usual streams. */
+  readonly home: StreamId;
+  streamId: StreamId;
+  /** Interests. */
+  interests: number;
+  /** It was requested for the first time, and no stream has lasted long enough with it yet. */
+  unproven: { readonly at: number; answered: boolean } | undefined;
+  /** Isolated streams with nothing else that ended. */
+  strikes: number;
+  suspected: { readonly since: number; reason: string } | undefined;
+}
+
+/** Whether these are unknown types. Known and unknown ones are never on one stream. */
+function haveUnknown(groups: readonly SubscriptionGroup[]): boolean {
+  return groups.some(({ home }) => isForUnknownTypes(home));
+}
+
+/** The groups without a response when the stream ended. `doubtful`: if all had one, those that are still unproven. */
+function suspectsAmong(
+  groups: readonly SubscriptionGroup[],
+  doubtful: boolean,
+): readonly SubscriptionGroup[] {
+  const silent = groups.filter(({ unproven }) => unproven?.answered === false);
+  if (silent.length > 0 || !doubtful) return silent;
+  return groups.filter(({ unproven }) => unproven !== undefined);
+}
+
+/** The half that was requested later, at least one. */
+function newerHalf(groups: readonly SubscriptionGroup[]): readonly SubscriptionGroup[] {
+  const sorted = groups.toSorted((a, b) => (a.unproven?.at ?? 0) - (b.unproven?.at ?? 0));
+  return sorted.slice(Math.floor(groups.length / 2));
+}
+
+/**
+ * A stream of a session. The usual ones on ADS are 0 and 1 for the types of the xDS protocol, and 2 and 3 for unknown
+ * types. On the services of single types each type has two of its own, with negative numbers. All others are isolated
+ * streams.
+ */
+export type StreamId = number;
+
+const usualStreams = 4;
+const firstOfUnknown = 2;
+
+/** ADS, or a service for each type (`upstreams[].ads.services`). */
+export type Services = 'AGGREGATED' | 'PER_TYPE';
+
+/** Not a usual stream. */
+export function isIsolated(streamId: StreamId): boolean {
+  return streamId >= usualStreams;
+}
+
+/** The usual stream of a type; `taken`: the one on which its wildcard or its names are. */
+function homeOf(type: TypeUrl, taken: StreamId | undefined, services: Services): StreamId {
+  const first = firstFor(type, services);
+  return taken === first ? first + 1 : first;
+}
+
+function firstFor(type: TypeUrl, services: Services): StreamId {
+  if (!isKnownType(type)) return firstOfUnknown;
+  return services === 'PER_TYPE' ? -2 * (typeInfo(type).order + 1) : 0;
+}
+
+/** Whether a usual stream is for types that the relay does not know. */
+function isForUnknownTypes(home: StreamId): boolean {
+  return home >= firstOfUnknown;
+}
+
+/** The gRPC method that a stream calls. */
+export function methodPath(streamId: StreamId, protocol: 'DELTA' | 'SOTW'): string {
+  const info = streamId < 0 ? knownTypes[Math.ceil(-streamId / 2) - 1] : undefined;
+  const method = info === undefined ? undefined : methodOf(info, protocol);
+  if (info === undefined || method === undefined) return adsPaths[protocol];
+  return `/${info.service}/${method}`;
+}
+
+/** Whether a type has a service of its own for this protocol. */
+export const hasService = (type: TypeUrl, protocol: 'DELTA' | 'SOTW'): boolean =>
+  methodOf(typeInfo(type), protocol) !== undefined;
+
+const methodOf = ({ deltaMethod, streamMethod }: TypeInfo, protocol: 'DELTA' | 'SOTW'): string | undefined =>
+  protocol === 'DELTA' ? deltaMethod : streamMethod;
+
+const adsPaths = {
+  DELTA: `/${ADS_SERVICE}/DeltaAggregatedResources`,
+  SOTW: `/${ADS_SERVICE}/StreamAggregatedResources`,
+};

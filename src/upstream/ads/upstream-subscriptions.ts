@@ -247,3 +247,118 @@ export function waitingCollections(subscriptions: Iterable<UpstreamSubscription>
     .filter(({ kind, requestNumber, responseSeen }) => kind !== 'name' && requestNumber > 0 && !responseSeen)
     .toArray();
 }
+
+const none: readonly never[] = [];
+
+/** Names that were taken back before they were answered: their answers are on the way, and in order. */
+export class UnansweredUnsubscribed {
+  readonly #bySelector = new Map<Selector, Set<UpstreamSubscription>>();
+  /** Of those that a resource has answered. The same that is subscribed again has its own answer still to come. */
+  readonly #answered = new Map<Selector, Set<Parameters>>();
+
+  add(subscription: UpstreamSubscription): void {
+    const subscriptions = this.#bySelector.get(subscription.selector);
+    if (subscriptions === undefined) this.#bySelector.set(subscription.selector, new Set([subscription]));
+    else subscriptions.add(subscription);
+  }
+
+  /** Those that name it; it may change while this is read. */
+  of(name: Selector): readonly UpstreamSubscription[] {
+    const subscriptions = this.#bySelector.get(name);
+    return subscriptions === undefined ? none : [...subscriptions];
+  }
+
+  /** A resource has come: it answers all of these that it is for; if there are none, those that are subscribed again. */
+  received(name: Selector, constraints: Constraints): void {
+    if (this.#bySelector.size + this.#answered.size === 0) return;
+    const former = this.of(name).filter(({ parameters }) => constraints.matches(parameters));
+    const answered = this.#answered.get(name) ?? new Set();
+    for (const one of former) {
+      this.delete(one);
+      answered.add(one.parameters);
+    }
+    if (former.length === 0)
+      for (const parameters of answered) if (constraints.matches(parameters)) answered.delete(parameters);
+    if (answered.size > 0) this.#answered.set(name, answered);
+    else this.#answered.delete(name);
+  }
+
+  /** Whether what came for this subscription may have answered the one before it. */
+  mayHaveTakenAnswerOf({ selector, parameters }: UpstreamSubscription): boolean {
+    return this.#answered.get(selector)?.has(parameters) === true;
+  }
+
+  /** False: it is none of them. */
+  delete(subscription: UpstreamSubscription): boolean {
+    const subscriptions = this.#bySelector.get(subscription.selector);
+    if (subscriptions?.delete(subscription) !== true) return false;
+    if (subscriptions.size === 0) this.#bySelector.delete(subscription.selector);
+    return true;
+  }
+
+  clear(): void {
+    this.#bySelector.clear();
+    this.#answered.clear();
+  }
+}
+
+/** A server may answer each request although it does not have the name. */
+const attempts = 3;
+
+/**
+ * SotW where absence means nothing: names that one request left out and a later one names again. Upstream sends them again
+ * if it has seen the request without them. A response that is on its way makes requests outdated (protocol §3.3), and then
+ * upstream knows nothing of it:
+ *
+ *     → [a, b]   ← n1 {a, b}   → n1 []   → n1 [a, b]   ← n2 {b}, sent before these two arrived   → n2 [a, b], no change
+ *
+ * What the next responses lack is left out and named once more.
+ */
+export class SubscribedAgain {
+  readonly #leftOut = new Set<string>();
+  readonly #waiting = new Map<UpstreamSubscription, number>();
+
+  leave(subscription: UpstreamSubscription): void {
+    this.#leftOut.add(keyOf(subscription));
+  }
+
+  /** `leaving`: the request before leaves these out. */
+  subscribe(subscriptions: readonly UpstreamSubscription[], leaving: readonly UpstreamSubscription[]): void {
+    if (this.#leftOut.size + leaving.length === 0) return;
+    const left = new Set(leaving);
+    for (const subscription of subscriptions) {
+      if (subscription.kind !== 'name' || this.#waiting.has(subscription)) continue;
+      if (left.has(subscription) || this.#leftOut.has(keyOf(subscription)))
+        this.#waiting.set(subscription, attempts);
+    }
+  }
+
+  received(subscription: UpstreamSubscription): void {
+    this.#waiting.delete(subscription);
+  }
+
+  /** A response has come: those that it may have made outdated. */
+  unanswered(subscriptions: UpstreamSubscriptions): readonly UpstreamSubscription[] {
+    const unanswered: UpstreamSubscription[] = [];
+    for (const [subscription, left] of this.#waiting) {
+      if (left === 0 || !subscriptions.has(subscription)) this.#waiting.delete(subscription);
+      else {
+        this.#waiting.set(subscription, left - 1);
+        unanswered.push(subscription);
+      }
+    }
+    return unanswered;
+  }
+
+  /** No response is on its way any more that was sent before the names were left out. */
+  forgetLeft(): void {
+    this.#leftOut.clear();
+  }
+
+  clear(): void {
+    this.#leftOut.clear();
+    this.#waiting.clear();
+  }
+}
+
+const keyOf = ({ selector, parameters }: UpstreamSubscription): string => `${parameters.id} ${selector}`;

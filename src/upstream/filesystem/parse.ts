@@ -16,10 +16,10 @@ import {
   type DiscoveryResponse,
   DiscoveryResponseSchema,
 } from '../../gen/envoy/service/discovery/v3/discovery_pb.ts';
+import type { TypeUrl } from '../../model/brand.ts';
 import { errorMessage, fail, ok, type Result } from '../../model/result.ts';
 import type { JsonPath } from '../../wire/json-fault.ts';
 import { type JsonFault, jsonToBytes, textToBytes } from '../../wire/registry.ts';
-import type { Place } from './problem.ts';
 
 /** A file's content, and how to find a resource in it. */
 export interface ParsedFile {
@@ -242,4 +242,28 @@ function lazy<T>(make: () => T): () => T {
 
 function refuse(message: string, place?: Place): Result<never, Faults> {
   return fail({ problems: [{ place, message }], rest: undefined });
+}
+
+/** From 1, as editors count. */
+export interface Place {
+  readonly line: number;
+  /** Undefined: only the line is known. */
+  readonly column?: number | undefined;
+}
+
+/** Something wrong with one file, for the log, for `status` and for `validate`. */
+export interface FileProblem {
+  /** As found below the configured path. */
+  readonly file: string;
+  /** Undefined where the format has no lines or the place is not known. */
+  readonly place: Place | undefined;
+  readonly message: string;
+  /** The types of which something is refused. */
+  readonly types: readonly TypeUrl[];
+}
+
+/** `path:line:column: message`, as editors and compilers write it. */
+export function formatProblem({ file, place, message }: FileProblem): string {
+  const at = [file, ...[place?.line, place?.column].filter((part) => part !== undefined)];
+  return `${at.join(':')}: ${message}`;
 }

@@ -15,7 +15,6 @@ import type { Put } from '../../model/transaction.ts';
 import { canonicalName, canonicalNames } from '../../model/xdstp.ts';
 import { bytesTag, MessageReader } from '../../protobuf/message-reader.ts';
 import { envoyRegistry, messageName } from '../../wire/registry.ts';
-import { getOrMake } from './maps.ts';
 
 /** One resource of one file. */
 export interface FileResource {
@@ -193,4 +192,13 @@ function digestOf(put: Put): string {
   hash.update(put.any ?? '').update('\0');
   hash.update(put.metadata ?? '');
   return hash.digest('hex').slice(0, 16);
+}
+
+/** The value of the key, made and kept if there is none. */
+export function getOrMake<K, V>(map: Map<K, V>, key: K, make: () => V): V {
+  const known = map.get(key);
+  if (known !== undefined) return known;
+  const made = make();
+  map.set(key, made);
+  return made;
 }

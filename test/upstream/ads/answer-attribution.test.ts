@@ -11,8 +11,8 @@ import {
   ofOldestRequest,
   sotwAnswers,
 } from '../../../src/upstream/ads/answer-attribution.ts';
-import { UnansweredUnsubscribed } from '../../../src/upstream/ads/unanswered-unsubscribed.ts';
 import {
+  UnansweredUnsubscribed,
   type UpstreamSubscription,
   UpstreamSubscriptions,
   waitingCollections,

@@ -3,7 +3,7 @@ import { expect } from 'chai';
 import { NodeSchema } from '../../../src/gen/envoy/config/core/v3/base_pb.ts';
 import { internParameters } from '../../../src/model/parameters.ts';
 import { Backoff } from '../../../src/upstream/ads/backoff.ts';
-import { Failover } from '../../../src/upstream/ads/failover.ts';
+import { Failover } from '../../../src/upstream/ads/connection.ts';
 import { encodeNode } from '../../../src/upstream/ads/node.ts';
 
 describe('backoff', () => {
@@ -91,13 +91,13 @@ describe('the node of a session', () => {
   const encode = (to: string, value: string | undefined) =>
     fromBinary(
       NodeSchema,
-      encodeNode({
-        node: relay,
-        rules: [{ key: 'k', to }],
-        parameters: internParameters(value === undefined ? [] : [['k', value]]),
-        version: '1',
-        passesVariants: false,
-      }),
+      encodeNode(
+        relay,
+        [{ key: 'k', to }],
+        internParameters(value === undefined ? [] : [['k', value]]),
+        '1',
+        false,
+      ),
     );
 
   it('shows each parameter where its rule says', () => {

@@ -1,7 +1,7 @@
 import { expect } from 'chai';
 import { resourceName } from '../../../src/model/brand.ts';
 import { NO_PARAMETERS } from '../../../src/model/parameters.ts';
-import { requestParts } from '../../../src/upstream/ads/request-parts.ts';
+import { requestParts } from '../../../src/upstream/ads/delta-strategy.ts';
 import {
   type UpstreamSubscription,
   UpstreamSubscriptions,

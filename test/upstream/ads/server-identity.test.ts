@@ -1,6 +1,6 @@
 import { X509Certificate } from 'node:crypto';
 import { expect } from 'chai';
-import { identityError } from '../../../src/upstream/ads/server-identity.ts';
+import { identityError } from '../../../src/upstream/ads/grpc-channel.ts';
 import { issueCertificate } from '../../support/certificates.ts';
 
 const plane = 'spiffe://example.com/control-plane';

@@ -1,7 +1,7 @@
 import { expect } from 'chai';
 import fc from 'fast-check';
 import { internParameters } from '../../../src/model/parameters.ts';
-import { sessionId } from '../../../src/upstream/ads/session-id.ts';
+import { sessionId } from '../../../src/upstream/ads/node.ts';
 
 const id = (keys: readonly string[], values: Readonly<Record<string, string>>): string =>
   sessionId('relay-1', keys, internParameters(Object.entries(values)));

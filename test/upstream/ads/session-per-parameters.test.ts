@@ -2,7 +2,7 @@ import { expect } from 'chai';
 import { resourceName } from '../../../src/model/brand.ts';
 import { internParameters } from '../../../src/model/parameters.ts';
 import { type Interest, WILDCARD } from '../../../src/model/transaction.ts';
-import { SessionPerParameters } from '../../../src/upstream/ads/session-per-parameters.ts';
+import { SessionPerParameters } from '../../../src/upstream/ads/ads-upstream.ts';
 import { type } from '../../support/in-memory-relay.ts';
 
 const interest = (env: string, selector: Interest['selector'] = WILDCARD): Interest => ({

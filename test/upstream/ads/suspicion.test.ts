@@ -1,8 +1,12 @@
 import { expect } from 'chai';
 import { type TypeUrl, typeUrl } from '../../../src/model/brand.ts';
 import { typeByName, typeInfo } from '../../../src/model/types.ts';
-import type { Role } from '../../../src/upstream/ads/subscription-group.ts';
-import { type Relocation, type StreamEnd, Suspicion } from '../../../src/upstream/ads/suspicion.ts';
+import {
+  type Relocation,
+  type Role,
+  type StreamEnd,
+  Suspicion,
+} from '../../../src/upstream/ads/suspicion.ts';
 
 /** A stream must live for 30 s here. */
 const well = 30_000;

@@ -4,9 +4,9 @@ import { type Constraints, formatConstraints, UNCONSTRAINED } from '../../../src
 import { internParameters } from '../../../src/model/parameters.ts';
 import type { Interest, Transaction } from '../../../src/model/transaction.ts';
 import { typeInfo } from '../../../src/model/types.ts';
-import { streamProtocol } from '../../../src/upstream/ads/protocols.ts';
 import { stampFor, unstamped } from '../../../src/upstream/ads/stamp.ts';
-import type { ProtocolEffect, StreamProtocol } from '../../../src/upstream/ads/stream-protocol.ts';
+import { type StreamMachine, streamMachine } from '../../../src/upstream/ads/stream-machine.ts';
+import type { MachineOptions, ProtocolEffect } from '../../../src/upstream/ads/type-state.ts';
 import type { OutgoingRequest } from '../../../src/wire/request-writer.ts';
 import { VirtualClock } from '../../support/virtual-clock.ts';
 import { contentOf, deltaResponse, parseItem, sotwResponse, typeOf } from './responses.ts';
@@ -27,7 +27,7 @@ import { contentOf, deltaResponse, parseItem, sotwResponse, typeOf } from './res
  * and answers with what the machine does: `>` is a request, `=` a transaction, `*` a line in the log.
  */
 export class Conversation {
-  readonly #machine: StreamProtocol;
+  readonly #machine: StreamMachine;
   readonly #sotw: boolean;
   readonly #clock = new VirtualClock();
   readonly #timers = new Map<string, Timer>();
@@ -41,10 +41,10 @@ export class Conversation {
   ) {
     this.#sotw = protocol === 'sotw';
     const native = variants === 'native';
-    const options = {
+    const options: MachineOptions = {
       holders: {
-        wildcard: { key: 'w', upstream: 'test', role: 'wildcard' as const },
-        named: { key: 'n', upstream: 'test', role: 'named' as const },
+        wildcard: { key: 'w', upstream: 'test', role: 'wildcard' },
+        named: { key: 'n', upstream: 'test', role: 'named' },
       },
       locators: native,
       stamp: native ? unstamped : stampFor(variants, parametersOf(parameters), 8),
@@ -52,7 +52,7 @@ export class Conversation {
       entriesPerTurn,
       resourceTimeoutMs: 15_000,
     };
-    this.#machine = streamProtocol(this.#sotw ? 'SOTW' : 'DELTA', options);
+    this.#machine = streamMachine(this.#sotw ? 'SOTW' : 'DELTA', options);
   }
 
   /** What the machine does about one line. */
@@ -130,11 +130,8 @@ export class Conversation {
         case 'fail':
           this.#lines.push(`* ${effect.kind}: ${effect.reason}`);
           break;
-        case 'arm':
-          this.#arm(effect.timer, effect.milliseconds);
-          break;
-        case 'cancel':
-          this.#timers.get(effect.timer)?.cancel();
+        case 'timer':
+          this.#setTimer(effect.timer, effect.milliseconds);
           break;
         case 'read_on':
           this.#lines.push('* a part is still to be read');
@@ -148,8 +145,9 @@ export class Conversation {
     }
   }
 
-  #arm(timer: string, after: number): void {
+  #setTimer(timer: string, after: number | undefined): void {
     this.#timers.get(timer)?.cancel();
+    if (after === undefined) return;
     const fire = (): void => this.#run(this.#machine.step({ kind: 'fired', timer }));
     this.#timers.set(timer, this.#clock.after(after, fire));
   }

@@ -2,7 +2,7 @@ import { create, toBinary } from '@bufbuild/protobuf';
 import { expect } from 'chai';
 import { DiscoveryResponseSchema } from '../../../src/gen/envoy/service/discovery/v3/discovery_pb.ts';
 import { isResourceFile, parseFile } from '../../../src/upstream/filesystem/parse.ts';
-import { readRecord } from '../../../src/upstream/filesystem/record.ts';
+import { readRecord } from '../../../src/upstream/filesystem/scan.ts';
 import { jsonToBytes } from '../../../src/wire/registry.ts';
 import { cds, clusters } from './harness.ts';
 

@@ -1,0 +1,473 @@
+import type { Timer } from '../../model/clock.ts';
+import type { UpstreamSink, UpstreamState } from '../../model/upstream.ts';
+import { Conditions } from '../../observe/conditions.ts';
+import { formatHostPort } from '../../wire/address.ts';
+import type { Code } from '../../wire/grpc-status.ts';
+import { systemLookup } from '../../wire/lookup.ts';
+import { addressesTransport } from './addresses-transport.ts';
+import { AnnouncedVia } from './announced-via.ts';
+import { Backoff } from './backoff.ts';
+import type { Channel, ChannelHandler, Transport } from './channel.ts';
+import { grpcTransport } from './grpc-channel.ts';
+import { nodesText } from './node.ts';
+import type { AdsUpstreamOptions } from './options.ts';
+
+/** A stream on the connection, as far as the connection knows it. */
+export interface ConnectedStream {
+  /** Why it ended, if that was before any response; undefined: it did not. */
+  refusal: string | undefined;
+}
+
+/** The sessions that share the connection. */
+interface ConnectionUsers {
+  up(): void;
+  /** `lost`: why the connection was lost; undefined: the relay itself has closed it. */
+  down(lost: string | undefined): void;
+  /** The encoded nodes of streams that have asked something which has no answer yet. */
+  nodesWithoutAnswer(): readonly Uint8Array[];
+}
+
+interface Up {
+  readonly kind: 'up';
+  readonly channel: Channel;
+  readonly endpoint: number;
+  readonly since: number;
+  /** A stream was opened: from then on silence counts. */
+  asked: boolean;
+  /** Some stream has had a response. */
+  answered: boolean;
+  /** Waits for the first response. `accepted`: it has fired, and the silence means that nothing subscribed exists. */
+  silence: Timer | 'accepted' | undefined;
+}
+
+type State =
+  | { readonly kind: 'stopped' }
+  | { readonly kind: 'waiting'; readonly timer: Timer }
+  | { readonly kind: 'connecting'; readonly channel: Channel }
+  | Up;
+
+/**
+ * The one connection of an upstream, which all its sessions share: so they fail over together, and go back to a
+ * preferred endpoint together (protocol §5b). It knows which streams were answered, so that an endpoint which only
+ * listens counts as failed.
+ */
+export class AdsConnection {
+  readonly options: AdsUpstreamOptions;
+  readonly sink: UpstreamSink;
+  readonly conditions: Conditions;
+  readonly #via: AnnouncedVia;
+  readonly #transport: Transport;
+  readonly #failover: Failover;
+  #users: ConnectionUsers | undefined;
+  #state: State = { kind: 'stopped' };
+  /** A try at a preferred endpoint, while another one serves. */
+  #probe: { readonly channel: Channel | undefined; readonly timer: Timer | undefined } | undefined;
+  /** Streams that have not ended on this connection before a response. */
+  readonly #mayStillAnswer = new Set<ConnectedStream>();
+  /** Streams that ended on this connection before any response. */
+  readonly #endedUnanswered = new Set<ConnectedStream>();
+  #everConnected = false;
+  #staleSince: number | undefined;
+  #lastError = '';
+  /** The last connection was closed because its streams ended before any response. */
+  #isRefused = false;
+
+  constructor(options: AdsUpstreamOptions, sink: UpstreamSink) {
+    const { backoff, random } = options;
+    this.options = options;
+    this.sink = sink;
+    this.conditions = new Conditions(options.log);
+    this.#via = new AnnouncedVia(options.via, options.clock);
+    this.#transport =
+      options.transport ?? addressesTransport(grpcTransport(options), { ...options, lookup: systemLookup });
+    this.#failover = new Failover(
+      options.endpoints.length,
+      new Backoff(backoff.initialMs, backoff.maxMs, random),
+    );
+  }
+
+  /** What is open; undefined: nothing. */
+  get up(): { readonly channel: Channel; readonly endpoint: number } | undefined {
+    return this.#state.kind === 'up' ? this.#state : undefined;
+  }
+
+  /** The header x-distributary-via of a stream that is opened now. */
+  via(): string {
+    return this.#via.text();
+  }
+
+  state(sessions: number): UpstreamState {
+    return {
+      kind: 'ads',
+      connected: this.#state.kind === 'up',
+      everConnected: this.#everConnected,
+      down: this.#failover.down && !this.#isUntried,
+      endpoint: this.#name(this.#failover.current),
+      sessions,
+      staleSince: this.#staleSince,
+      lastError: this.#lastError,
+      warning: this.#via.warning,
+      refusedStreams: Math.max(this.#endedUnanswered.size, this.#isRefused ? 1 : 0),
+    };
+  }
+
+  start(users: ConnectionUsers): void {
+    this.#users = users;
+    this.#staleSince ??= this.options.clock.now();
+    if (this.#state.kind === 'stopped') this.#connect();
+  }
+
+  stop(): void {
+    this.#endProbe();
+    const state = this.#state;
+    this.#state = { kind: 'stopped' };
+    if (state.kind === 'waiting') state.timer.cancel();
+    else if (state.kind !== 'stopped') state.channel.close();
+    if (state.kind === 'up') endSilence(state);
+  }
+
+  /** A stream is about to be opened. */
+  opening(stream: ConnectedStream): void {
+    if (!this.#endedUnanswered.has(stream)) this.#mayStillAnswer.add(stream);
+    const state = this.#state;
+    if (state.kind !== 'up') return;
+    state.asked = true;
+    if (state.silence !== undefined || state.answered) return;
+    const { clock, resourceTimeoutMs } = this.options;
+    state.silence = clock.after(resourceTimeoutMs, () => this.#silent(state));
+  }
+
+  /** A response that can be read has arrived on a stream with this header. */
+  answered(stream: ConnectedStream, via: string): void {
+    this.#via.answered(via);
+    if (stream.refusal !== undefined) {
+      if (this.#lastError === stream.refusal) this.#lastError = '';
+      this.closed(stream);
+      this.sink.changed();
+    }
+    const state = this.#state;
+    if (state.kind !== 'up' || state.answered) return;
+    state.answered = true;
+    this.#failover.answered();
+    this.#isRefused = false;
+    endSilence(state);
+    this.#staleSince = undefined;
+    this.#recovered(state.endpoint);
+    this.sink.changed();
+  }
+
+  /**
+   * A stream with this header ended before any response; without a code the relay has closed it. The connection is given
+   * up only if no other stream on it works or may still work. True: it is given up.
+   */
+  unanswered(stream: ConnectedStream, reason: string, via: string, code?: Code): boolean {
+    this.#via.unanswered(via, code);
+    if (this.#state.kind !== 'up') return false;
+    this.#mayStillAnswer.delete(stream);
+    this.#endedUnanswered.add(stream);
+    if (!this.#state.answered && this.#mayStillAnswer.size === 0) {
+      this.#reject(reason);
+      this.#isRefused = true;
+      return true;
+    }
+    const endpoint = this.#name(this.#failover.current);
+    stream.refusal = `${endpoint}: ${reason}`;
+    this.#lastError = stream.refusal;
+    const fields = { endpoint, reason };
+    this.conditions.set('stream', reason, 'warn', 'the control plane refuses a stream', fields);
+    this.sink.changed();
+    return false;
+  }
+
+  /**
+   * A stream ended that had responses. Many control planes end streams regularly, and a response that is too large ends
+   * each new stream: both are logged once.
+   */
+  ended(reason: string): void {
+    const fields = { endpoint: this.#name(this.#failover.current), reason };
+    this.conditions.add('ended', reason, 'warn', 'a stream was ended, another one is opened', fields);
+  }
+
+  /** The stream has a response, or is not needed any more: its failure does not count any longer. */
+  closed(stream: ConnectedStream): void {
+    this.#mayStillAnswer.delete(stream);
+    this.#endedUnanswered.delete(stream);
+    stream.refusal = undefined;
+    if (this.#endedUnanswered.size === 0) this.conditions.forget('stream');
+  }
+
+  /** A wildcard was not answered in time, though every control plane that works answers wildcards. */
+  overdue(): void {
+    if (this.#state.kind === 'up' && !this.#state.answered) this.#rejectSilent();
+  }
+
+  /**
+   * The endpoint is connected but has sent no response at all. Many control planes do not answer for names that do
+   * not exist, nor for what has not changed since the last stream. So silence is a failure only while there is
+   * another endpoint to try. Otherwise the names are absent: their own timers fire right after this one.
+   */
+  #silent(state: Up): void {
+    if (this.#nodesWithoutAnswer().length > 0 && this.#failover.hasAlternative) {
+      this.#rejectSilent();
+      return;
+    }
+    state.silence = 'accepted';
+    this.#failover.acceptSilence();
+    this.#staleSince = undefined;
+    this.sink.changed();
+  }
+
+  #rejectSilent(): void {
+    const seconds = this.options.resourceTimeoutMs / 1000;
+    this.#reject(`connected, but no response within ${seconds} s${nodesText(this.#nodesWithoutAnswer())}`);
+  }
+
+  #nodesWithoutAnswer(): readonly Uint8Array[] {
+    return this.#users?.nodesWithoutAnswer() ?? [];
+  }
+
+  /** Closes the connection and counts it as a failure: the endpoint is connected but does not answer. */
+  #reject(reason: string): void {
+    if (this.#state.kind !== 'up') return;
+    this.#state.channel.close();
+    this.#over(reason, undefined);
+  }
+
+  #connect(): void {
+    const { current } = this.#failover;
+    const channel = this.#openChannel(current, {
+      connected: () => this.#connected(channel, current),
+      lost: (reason, asked) => this.#over(reason, reason, asked),
+    });
+    this.#state = { kind: 'connecting', channel };
+  }
+
+  #connected(channel: Channel, endpoint: number): void {
+    const since = this.options.clock.now();
+    const ofThisOne = { asked: false, answered: false, silence: undefined };
+    this.#state = { kind: 'up', channel, endpoint, since, ...ofThisOne };
+    this.#failover.connected();
+    this.#watchPreferred();
+    this.#mayStillAnswer.clear();
+    this.#endedUnanswered.clear();
+    this.#everConnected = true;
+    if (this.#failover.countsAsRecovery) this.#recovered(endpoint);
+    this.#users?.up();
+    // Nobody waits for anything, so nothing is out of date for anybody. Idle interests are asked when a client comes.
+    if (this.#isUntried) this.#staleSince = undefined;
+    this.sink.changed();
+  }
+
+  /** Connected, and no stream was opened yet. It may work although the connections before it failed. */
+  get #isUntried(): boolean {
+    return this.#state.kind === 'up' && !this.#state.asked;
+  }
+
+  /** `lost`: as in `down`; `asked`: the control plane has asked for another connection. */
+  #over(reason: string, lost: string | undefined, asked = false): void {
+    const { clock, backoff, metrics } = this.options;
+    const failover = this.#failover;
+    const state = this.#state;
+    const endpoint = failover.current;
+    this.#endProbe();
+    const unanswered = state.kind === 'up' && state.asked && !state.answered;
+    const worked = state.kind === 'up' && !unanswered;
+    if (worked && clock.now() - state.since >= backoff.maxMs) failover.resetBackoff();
+    const wait = worked ? failover.lost() : failover.failed(unanswered ? 'unanswered' : 'unreachable');
+    const timer = clock.after(wait, () => {
+      metrics.reconnect();
+      this.#connect();
+    });
+    this.#state = { kind: 'waiting', timer };
+    if (state.kind === 'up') this.#down(state, lost);
+    this.#isRefused = false;
+    if (asked && worked) {
+      // Nothing is wrong: many control planes end each connection after some time, so that clients spread.
+      this.#say(endpoint, 'info', 'the connection has ended, another one is opened', reason);
+    } else {
+      this.#lastError = `${this.#name(endpoint)}: ${reason}`;
+      this.#say(endpoint, 'warn', 'control plane failed', reason);
+    }
+    this.sink.changed();
+  }
+
+  #down(state: Up, lost: string | undefined): void {
+    endSilence(state);
+    this.#staleSince ??= this.options.clock.now();
+    this.#users?.down(lost);
+  }
+
+  /** While a less preferred endpoint serves, the endpoints before it are tried from time to time. */
+  #watchPreferred(): void {
+    if (this.#failover.current === 0) return;
+    const timer = this.options.clock.after(this.options.failbackAfterMs, () => this.#tryPreferred(0));
+    this.#probe = { channel: undefined, timer };
+  }
+
+  #tryPreferred(endpoint: number): void {
+    if (endpoint >= this.#failover.current) {
+      this.#watchPreferred();
+      return;
+    }
+    const channel = this.#openChannel(endpoint, {
+      connected: () => {
+        const settling = this.options.failbackAfterMs * this.#failover.penalty(endpoint);
+        const timer = this.options.clock.after(settling, () => this.#return(channel, endpoint));
+        this.#probe = { channel, timer };
+      },
+      lost: (reason, asked) => {
+        if (this.up?.channel === channel) {
+          this.#over(reason, reason, asked);
+          return;
+        }
+        this.#probe?.timer?.cancel();
+        this.#tryPreferred(endpoint + 1);
+      },
+    });
+    this.#probe = { channel, timer: undefined };
+  }
+
+  /** A preferred endpoint is healthy again. */
+  #return(channel: Channel, endpoint: number): void {
+    const state = this.#state;
+    if (state.kind !== 'up') return;
+    state.channel.close();
+    this.#probe = undefined;
+    this.#state = { kind: 'connecting', channel };
+    this.#down(state, undefined);
+    this.#failover.failedBack(endpoint);
+    this.#connected(channel, endpoint);
+  }
+
+  #endProbe(): void {
+    this.#probe?.timer?.cancel();
+    this.#probe?.channel?.close();
+    this.#probe = undefined;
+  }
+
+  #openChannel(endpoint: number, handler: ChannelHandler): Channel {
+    const address = this.options.endpoints[endpoint];
+    if (address === undefined) throw new Error(`there is no endpoint ${endpoint}`);
+    return this.#transport(address, handler);
+  }
+
+  /** As the configuration has it. */
+  #name(endpoint: number): string {
+    const address = this.options.endpoints[endpoint];
+    if (address === undefined) return '';
+    return address.kind === 'unix' ? `unix:${address.path}` : formatHostPort(address.host, address.port);
+  }
+
+  #recovered(index: number): void {
+    this.#lastError = '';
+    for (const known of this.options.endpoints.keys()) this.conditions.forget(`endpoint ${known}`);
+    const endpoint = this.#name(index);
+    this.conditions.set('up', endpoint, 'info', 'connected to the control plane', { endpoint });
+  }
+
+  #say(endpoint: number, level: 'info' | 'warn', message: string, reason: string): void {
+    this.conditions.forget('up');
+    const fields = { endpoint: this.#name(endpoint), reason };
+    this.conditions.add(`endpoint ${endpoint}`, reason, level, message, fields);
+  }
+}
+
+function endSilence(state: Up): void {
+  if (typeof state.silence === 'object') state.silence.cancel();
+  state.silence = undefined;
+}
+
+/** Which endpoint is next and when: the policy of one upstream, without connections and clock. */
+export class Failover {
+  readonly #count: number;
+  readonly #backoff: Backoff;
+  /** How many times longer than usual an endpoint must hold a connection before the relay goes back to it. */
+  readonly #penalties: number[];
+  /** Endpoints that have answered, and not been silent since. */
+  readonly #trusted = new Set<number>();
+  #current = 0;
+  /** In a row, without success between. */
+  #failures = 0;
+  /**
+   * Since the last response, some endpoint was connected but sent nothing. Until a response arrives, a connection
+   * alone does not count as success.
+   */
+  #sawSilence = false;
+
+  /** `count` endpoints, in order of preference. */
+  constructor(count: number, backoff: Backoff) {
+    this.#count = count;
+    this.#backoff = backoff;
+    this.#penalties = Array.from({ length: count }, () => 1);
+  }
+
+  get current(): number {
+    return this.#current;
+  }
+
+  /** One round over all endpoints has failed. */
+  get down(): boolean {
+    return this.#failures >= this.#count;
+  }
+
+  /** The current endpoint is silent, and another one was not tried yet in this round. */
+  get hasAlternative(): boolean {
+    return this.#failures < this.#count - 1 && !this.#trusted.has(this.#current);
+  }
+
+  /** A connection counts as recovery, unless an endpoint was connected and silent since the last response. */
+  get countsAsRecovery(): boolean {
+    return !this.#sawSilence;
+  }
+
+  connected(): void {
+    if (!this.#sawSilence) this.#failures = 0;
+  }
+
+  answered(): void {
+    this.#failures = 0;
+    this.#sawSilence = false;
+    this.#penalties[this.#current] = 1;
+    this.#trusted.add(this.#current);
+  }
+
+  /** The connection that ended had responses and lasted long: the backoff starts over. */
+  resetBackoff(): void {
+    this.#backoff.reset();
+  }
+
+  /** No other endpoint is left to try, so the silence of the current one counts as its answer. */
+  acceptSilence(): void {
+    this.#failures = 0;
+  }
+
+  /**
+   * The current endpoint failed: unreachable, or connected and without an answer. Moves to the next one; at once,
+   * or after a whole round with a wait. In milliseconds.
+   */
+  failed(kind: 'unreachable' | 'unanswered'): number {
+    if (kind === 'unanswered') {
+      this.#sawSilence = true;
+      this.#trusted.delete(this.#current);
+      this.#penalties[this.#current] = Math.min((this.#penalties[this.#current] ?? 1) * 2, 64);
+    }
+    this.#failures++;
+    this.#current = (this.#current + 1) % this.#count;
+    return this.#failures % this.#count === 0 ? this.#backoff.next() : 0;
+  }
+
+  /** A connection that had worked ended: the same endpoint is tried first, because its versions are still valid there. */
+  lost(): number {
+    this.#failures = 0;
+    return this.#backoff.next();
+  }
+
+  /** How many times `failback_after` a preferred endpoint must hold a connection. */
+  penalty(index: number): number {
+    return this.#penalties[index] ?? 1;
+  }
+
+  failedBack(index: number): void {
+    this.#current = index;
+  }
+}

@@ -1,8 +1,0 @@
-/** The value of the key, made and kept if there is none. */
-export function getOrMake<K, V>(map: Map<K, V>, key: K, make: () => V): V {
-  const known = map.get(key);
-  if (known !== undefined) return known;
-  const made = make();
-  map.set(key, made);
-  return made;
-}

@@ -1,0 +1,127 @@
+import { isVariant } from '../model/catalog.ts';
+import type { Encoding } from '../model/subscription.ts';
+import { encodeSotwResponse, type OutgoingError } from '../wire/responses.ts';
+import { UNKNOWN_STATUS } from '../wire/unknown-names.ts';
+import { type Change, hasBody, needsSending, sameVariant } from './change.ts';
+import type { Composed, Frame, RetainedResource } from './frame.ts';
+import { plainState } from './plain-state.ts';
+import { type CompositionInput, nextSerial, noConstraints, ResponseContent } from './response-content.ts';
+import type { View } from './view.ts';
+import { digestOf, viewDigest } from './view-digest.ts';
+
+const none: ReadonlyMap<string, RetainedResource> = new Map();
+
+/**
+ * The SotW response: the whole selection if absence deletes, else what changed (protocol §3.7). `lastSerial`: the
+ * subscriber's; the next one must be higher.
+ */
+export function composeSotw(
+  input: CompositionInput,
+  changes: Iterable<Change>,
+  lastSerial: number,
+): Composed {
+  const { view, encoding } = input;
+  const content = new ResponseContent(input);
+  const isDue = collect(content, input, changes);
+  const { deferredRemovals } = content;
+  if (!isDue) return { frame: undefined, deferredRemovals };
+  const isShareable = view.complete && deferredRemovals === undefined && content.errors.length === 0;
+  if (!isShareable) return { frame: encode(content, input, undefined), deferredRemovals };
+  // The complete state is the same for every subscriber. Only the record of what was new differs.
+  const shown = encoding.unknownNames ? view : view.shown;
+  const whole = shown.frames.whole(encoding, lastSerial);
+  if (whole !== undefined) return { frame: content.reuse(whole), deferredRemovals: undefined };
+  const frame = encode(content, input, plainState(shown, encoding));
+  if (!frame.timeDependent && shown.isShared) shown.frames.addWhole(encoding, frame);
+  return { frame, deferredRemovals: undefined };
+}
+
+/** True: the client must get a response. */
+function collect(content: ResponseContent, input: CompositionInput, changes: Iterable<Change>): boolean {
+  let isDue = addDeferred(content, input) || input.firstResponseDue;
+  for (const change of changes) {
+    isDue = addChange(content, input, change) || isDue;
+    content.addErrors(change.item);
+  }
+  content.addErrorsOfDeferred();
+  return isDue || content.errors.length > 0;
+}
+
+/**
+ * What earlier responses deferred is deferred again, or removed now. What the client may not see any more is not sent
+ * again. True: the client must get a response because something is removed.
+ */
+function addDeferred(
+  content: ResponseContent,
+  { defers, deferredRemovals = none }: CompositionInput,
+): boolean {
+  let removes = false;
+  for (const [id, retained] of deferredRemovals) {
+    if (defers(retained)) content.keep(id, retained);
+    else removes = true;
+  }
+  return removes;
+}
+
+/** True: the client must get a response because of this change. */
+function addChange(
+  content: ResponseContent,
+  { view, encoding, defers }: CompositionInput,
+  change: Change,
+): boolean {
+  const { item, now, lastSent, resend } = change;
+  if (isVariant(now)) {
+    content.deferred.delete(item.id);
+    if (!needsSending(change, now, encoding.ttl)) return false;
+    const hasIt = !resend && isVariant(lastSent) && sameVariant(lastSent, now);
+    content.noteChange(item, now, !resend && hasBody(lastSent, now));
+    if (!view.complete) content.add(item, now, hasIt);
+    return true;
+  }
+  if (now !== 'absent' || !view.complete) return false;
+  if (isVariant(lastSent) && defers({ item, variant: lastSent })) {
+    content.defer(item, lastSent);
+    return false;
+  }
+  return lastSent !== 'absent' && (isVariant(lastSent) || item.named);
+}
+
+function encode(
+  content: ResponseContent,
+  { view, encoding, controlPlane }: CompositionInput,
+  plain: readonly Uint8Array[] | undefined,
+): Frame {
+  if (plain === undefined && view.complete) {
+    for (const item of view.items.values()) {
+      if (isVariant(item.last.value)) content.add(item, item.last.value, false);
+    }
+    for (const { item, variant } of content.deferred.values()) content.add(item, variant, false);
+  }
+  const id = nextSerial();
+  const version = versionOf(view, encoding, content.deferred.size > 0 ? content : undefined);
+  const bytes = encodeSotwResponse({
+    type: view.type,
+    version,
+    nonce: String(id),
+    plain,
+    resources: content.resources,
+    errors:
+      encoding.unknownNames && view.complete ? [...content.errors, ...unknownNames(view)] : content.errors,
+    controlPlane,
+  });
+  return content.frame(id, bytes, version, plain?.length);
+}
+
+/** To a relay below, what this lacks would be absent (protocol §3.13). */
+function unknownNames({ unresolvedNames }: View): readonly OutgoingError[] {
+  const names = new Set(Iterator.from(unresolvedNames).map(({ spelling }) => spelling));
+  return Array.from(names, (name) => ({ name, constraints: noConstraints, status: UNKNOWN_STATUS }));
+}
+
+/** The upstream's, verbatim; where it gives none, a digest of what is visible (protocol §3.10). */
+function versionOf(view: View, encoding: Encoding, union: ResponseContent | undefined): string {
+  if (!encoding.contentVersions && view.version !== '') return view.version;
+  // A union with deferred removals must not have the version of what is visible.
+  const digest = union === undefined ? viewDigest(view) : digestOf(union.resources);
+  return encoding.contentVersions ? `${view.version}@${digest}` : digest;
+}
