@@ -46,8 +46,8 @@ export interface RelayOptions {
   /** See DownstreamServices; left out: by this relay's own upstreams. */
   readonly isUnavailable?: DownstreamServices['isUnavailable'] | undefined;
   readonly refusal?: DownstreamServices['refusal'] | undefined;
-  /** Called after clients were told of a change of upstream. */
-  readonly committed?: ((commit: Commit) => void) | undefined;
+  /** Commits say what was there before, and what is there now. */
+  readonly recorded?: boolean | undefined;
   /** Called for every change of what is in the cache, after clients were told. */
   readonly published?: ((commit: Commit) => void) | undefined;
   /** Undefined: nothing is traced. */
@@ -110,6 +110,7 @@ export class Relay implements UpstreamSink {
         expiring: (variant) => this.#expire(variant),
         journal: options.journal,
         publish: (commit) => this.#show(commit),
+        recorded: options.recorded,
       },
       options.upstreamPerSide === true,
     );
@@ -294,7 +295,7 @@ export class Relay implements UpstreamSink {
     const judgedAt = traces === undefined ? 0 : clock.monotonic();
     const commit = this.#stores.apply(transaction, side);
     traces?.applied(transaction, commit, judgedAt);
-    this.#changed(commit);
+    this.#publish(commit);
     traces?.published(commit);
     this.#makeRoom();
   }
@@ -330,18 +331,12 @@ export class Relay implements UpstreamSink {
       }
       for (const commit of this.#stores.expire(variant)) {
         this.#options.events.evicted('ttl', 1);
-        this.#changed(commit);
+        this.#publish(commit);
       }
     });
   }
 
-  /** Upstream has changed something: that has a revision before anybody judges it. */
-  #changed(commit: Commit): void {
-    this.#show(commit);
-    this.#options.committed?.(commit);
-    this.store.held.notify();
-  }
-
+  /** Who records it hears of it before anybody judges it. */
   #publish(commit: Commit): void {
     this.#show(commit);
     this.store.held.notify();

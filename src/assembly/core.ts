@@ -2,14 +2,13 @@ import type { Journal } from '../cache/journal.ts';
 import type { Config } from '../config/config.ts';
 import type { StreamLimits } from '../downstream/services.ts';
 import type { StreamRefusal } from '../downstream/xds-server.ts';
+import type { Recorder } from '../history/recorder.ts';
 import { StatusScopes } from '../inspect/client-status-scope.ts';
 import { sampleOf } from '../inspect/gauge-sample.ts';
 import { Staleness } from '../inspect/staleness.ts';
 import type { TypeUrl } from '../model/brand.ts';
-import type { Commit } from '../model/catalog.ts';
 import { systemClock } from '../model/clock.ts';
 import type { Variant } from '../model/resource.ts';
-import type { PendingName } from '../model/rollout.ts';
 import { shorten } from '../model/text.ts';
 import { typeInfo } from '../model/types.ts';
 import { Conditions } from '../observe/conditions.ts';
@@ -37,17 +36,6 @@ import { accountBounds, fetchMilliseconds, streamLimits } from './stream-limits.
 import { StreamLog } from './stream-log.ts';
 import { StreamMetrics } from './stream-metrics.ts';
 
-/** Hears of each change of upstream, and gives it a revision. */
-export interface RecordedCommits {
-  /** Of the last change that everybody has, and of the last change. */
-  readonly revisions: { readonly revision: number; readonly pendingRevision: number };
-  committed(commit: Commit): void;
-  /** A client has accepted what arrived then, as `Clock.monotonic()` says it. */
-  acknowledged(receivedAt: number): void;
-  /** All canaries have accepted these. */
-  canariesAccepted(names: readonly PendingName[]): void;
-}
-
 export interface CoreDependencies {
   readonly log: Log;
   /** Those of `log`; left out: lines at the level debug are not made. */
@@ -63,7 +51,7 @@ export interface CoreDependencies {
   /** Undefined: what is frozen is not kept over restarts. */
   readonly rolloutStorage?: RolloutStorage | undefined;
   /** Undefined: changes are not recorded. */
-  readonly recorded?: RecordedCommits | undefined;
+  readonly recorder?: Recorder | undefined;
 }
 
 /** How much of what peers name goes into one log line: items, and characters of each. */
@@ -101,7 +89,7 @@ export class Core {
 
   constructor(
     config: Config,
-    { log, logLevels, spans, version, processMetrics, journal, rolloutStorage, recorded }: CoreDependencies,
+    { log, logLevels, spans, version, processMetrics, journal, rolloutStorage, recorder }: CoreDependencies,
     role: ProcessRole = SINGLE_PROCESS,
   ) {
     this.#config = config;
@@ -155,9 +143,10 @@ export class Core {
       published: (commit) => {
         this.siblings.publish(commit);
         this.rollout.fleet.committed(commit);
+        recorder?.committed(commit);
       },
+      recorded: recorder !== undefined,
       traces: this.traces,
-      committed: recorded && ((commit) => recorded.committed(commit)),
       admission: {
         refuses: (peer, { type }) => this.#refusal(peer, type),
         opened: (stream) => {
@@ -194,7 +183,7 @@ export class Core {
         lookedUp: (type, hits, misses) => this.#streamMetrics.lookedUp(type, hits, misses),
         acknowledged: (type, receivedAt) => {
           this.#streamMetrics.acknowledged(type, receivedAt);
-          recorded?.acknowledged(receivedAt);
+          recorder?.acknowledged(receivedAt);
         },
         evicted: (reason, count) => this.metrics.evictions(reason).inc(count),
         upstreamChanged: () => this.changed(),
@@ -209,8 +198,11 @@ export class Core {
       metrics: this.metrics,
       storage: rolloutStorage,
       role: role.rollout,
-      revisions: () => recorded?.revisions ?? { revision: 0, pendingRevision: 0 },
-      canariesAccepted: (names) => recorded?.canariesAccepted(names),
+      revisions: () => ({
+        revision: recorder?.history.releasedRevision ?? 0,
+        pendingRevision: recorder?.history.lastRevision ?? 0,
+      }),
+      canariesAccepted: (names) => recorder?.canariesAccepted(names),
     });
     const streams = () => [...this.relay.server.streams()].map(({ transport }) => transport);
     // The listener's authorities are those of the start. Without them, any peer may be a relay.

@@ -6,6 +6,7 @@ import type { Persistence } from '../cache/persistence/persistence.ts';
 import type { Config } from '../config/config.ts';
 import { parseConfig } from '../config/load.ts';
 import { warnings } from '../config/warnings.ts';
+import { Recorder } from '../history/recorder.ts';
 import { ChangesInspection } from '../inspect/changes.ts';
 import { Inspection } from '../inspect/inspection.ts';
 import { LocalClients } from '../inspect/local-clients.ts';
@@ -15,7 +16,6 @@ import { fail, ok, type Result } from '../model/result.ts';
 import { Figures } from '../observe/figures.ts';
 import { RecentLines } from '../observe/recent-lines.ts';
 import type { RelayFacts } from '../observe/relay-gauges.ts';
-import { ChangeRecord } from './change-record.ts';
 import { type ClientServing, IN_PROCESS, type ServingMode } from './client-serving.ts';
 import { Core, type CoreDependencies } from './core.ts';
 import { lastWriteTimeoutMs, makePersistence } from './make-persistence.ts';
@@ -41,7 +41,7 @@ export class Distributary {
   readonly #mode: ServingMode;
   readonly #inspection: Inspection;
   readonly #upstreams: UpstreamSet;
-  readonly #record: ChangeRecord;
+  readonly #recorder: Recorder;
   readonly #persistence: Persistence | undefined;
   readonly #started: Config;
   #config: Config;
@@ -65,19 +65,19 @@ export class Distributary {
       staleSince: (upstream) => this.#core.staleness.sinceOf(upstream),
     });
     const path = config.cache.persistence?.path;
-    const recorded = new ChangeRecord({
+    const recorder = new Recorder({
       clock: systemClock,
-      config: () => this.#config,
-      relay: () => this.#core.relay,
-      journal: this.#persistence?.journal,
+      limits: () => this.#config.history,
+      written: ({ type, revision }) => this.#persistence?.journal.change(type, revision),
+      hearsClients: () => this.#config.workers === 0,
     });
-    this.#record = recorded;
+    this.#recorder = recorder;
     const core = new Core(
       mode.configOf(config),
       {
         ...dependencies,
-        recorded,
-        journal: recorded.journal,
+        recorder,
+        journal: this.#persistence?.journal,
         rolloutStorage: path === undefined ? undefined : new RolloutFile(path, dependencies.log),
       },
       mode.role(),
@@ -107,8 +107,7 @@ export class Distributary {
       changes: new ChangesInspection({
         relay: core.relay,
         log: dependencies.log,
-        history: recorded.history,
-        recorder: recorded.recorder,
+        history: recorder.history,
         clients: () => this.#serving?.clients ?? nobody,
         maxResponseBytes: () => this.#config.limits.maxResponseBytes,
         isPersisted: (type) => this.#persistence?.keeps(type) === true,
@@ -173,9 +172,13 @@ export class Distributary {
     const loaded = await persistence?.load();
     if (loaded !== undefined) staleness.restore(loaded.staleSince);
     relay.start(this.#upstreams.make(this.#config), loaded?.restored);
-    this.#record.start(relay, persistence?.changes);
+    const known = Iterator.from(relay.store.tables()).filter(([, table]) => table.resources.size > 0);
+    this.#recorder.start(
+      known.map(([type]) => type),
+      persistence?.changes,
+    );
     if (persistence === undefined) return;
-    persistence.attach(relay.store, this.#record.history);
+    persistence.attach(relay.store, this.#recorder.history);
     metrics.persistence(() => persistence);
   }
 

@@ -1,6 +1,7 @@
 import type { Access } from '../model/access.ts';
 import type { ConstraintsKey, ResourceName } from '../model/brand.ts';
 import type { StoredResourceError } from '../model/catalog.ts';
+import { type Content, NO_CONTENT } from '../model/change.ts';
 import { type Constraints, UNCONSTRAINED } from '../model/constraints.ts';
 import type { Parameters } from '../model/parameters.ts';
 import type { Variant } from '../model/resource.ts';
@@ -11,7 +12,8 @@ import { VariantIndex } from '../model/variant-index.ts';
 export interface CacheEntry {
   readonly constraints: Constraints;
   variant: Variant;
-  readonly holders: Holder[];
+  /** Another list with each change: what was there before stays as it was. */
+  holders: readonly Holder[];
   /** The last revision in which a holder confirmed it. A full state removes what it does not confirm. */
   confirmedIn: number;
 }
@@ -23,8 +25,22 @@ export function hasHolder(entry: CacheEntry, holder: Holder): boolean {
 /** Adds a holder, or replaces the one with the same key. */
 export function addHolder(entry: CacheEntry, holder: Holder): void {
   const at = entry.holders.findIndex((known) => known.key === holder.key);
-  if (at < 0) entry.holders.push(holder);
-  else entry.holders[at] = holder;
+  if (at < 0) entry.holders = [...entry.holders, holder];
+  else if (entry.holders[at] !== holder) entry.holders = entry.holders.with(at, holder);
+}
+
+/** False: it was none of its holders. */
+export function removeHolder(entry: CacheEntry, holder: Holder): boolean {
+  const left = entry.holders.filter((known) => known.key !== holder.key);
+  const isRemoved = left.length < entry.holders.length;
+  entry.holders = left;
+  return isRemoved;
+}
+
+/** All variants of a name, as they are now. */
+export function contentIn(cached: CachedResource | undefined): Content {
+  if (cached === undefined || cached.variants.size === 0) return NO_CONTENT;
+  return cached.variants.values().map(({ variant, holders }) => ({ variant, holders }));
 }
 
 export type Admits = Pick<Access, 'admits'>;

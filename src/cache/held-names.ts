@@ -1,5 +1,5 @@
 import type { ResourceName, Revision, TypeUrl } from '../model/brand.ts';
-import type { Commit } from '../model/catalog.ts';
+import type { Commit, Snapshot } from '../model/catalog.ts';
 import type { Clock } from '../model/clock.ts';
 import type { Variant } from '../model/resource.ts';
 import type {
@@ -14,7 +14,7 @@ import type {
 } from '../model/rollout.ts';
 import type { Side } from '../model/side.ts';
 import { type Interest, type Restamp, WILDCARD } from '../model/transaction.ts';
-import type { CachedResource } from './cached-resource.ts';
+import { type CachedResource, contentIn } from './cached-resource.ts';
 import type { CommitChanges } from './commit-changes.ts';
 import { Freezes } from './freezes.ts';
 import { HeldTransaction } from './held-transaction.ts';
@@ -204,16 +204,17 @@ export class HeldNames implements Gate {
     this.withheld.opened(filter?.type, waits);
   }
 
-  replace(type: TypeUrl, contents: Contents, filter = everything): void {
+  replace(type: TypeUrl, contents: Contents, filter = everything, reason = ''): void {
     const held = this.#type(type);
     const live = held.live?.resources.keys() ?? [];
     const others = [...live, ...held.names.keys()].filter((name) => held.matches(name, filter));
     const names = new Set([...contents.keys(), ...others]);
     this.#options.nextRevision();
     const before = held.changesOf(names);
+    const shown = this.#snapshots(type, names);
     for (const name of names) this.#replace(held, name, contents.get(name) ?? []);
     const changed = mergeChanges(before, held.changesOf(names));
-    const receivedAt = this.#commit(held, changed, ['released', 'canary']);
+    const receivedAt = this.#commit(held, changed, shown, ['released', 'canary'], undefined, reason);
     this.#changes.push({ receivedAt, type, joined: [], left: [...names] });
     this.#forgetEmpty(type);
     this.notify();
@@ -237,10 +238,15 @@ export class HeldNames implements Gate {
 
   contentOf(type: TypeUrl, name: ResourceName, side: Side): readonly HeldVariant[] {
     const table = this.side(type, side) ?? this.#options.table(type);
-    return (table?.resource(name)?.variants.values() ?? []).map(({ variant, holders }) => ({
-      variant,
-      holders: [...holders],
-    }));
+    return contentIn(table?.resource(name));
+  }
+
+  snapshot(type: TypeUrl, name: ResourceName): Snapshot {
+    const said = contentIn(this.#options.table(type)?.resources.get(name));
+    const held = this.#types.get(type);
+    if (held === undefined || !held.names.has(name)) return { said, released: said, canary: said };
+    const released = contentIn(held.released.get(name));
+    return { said, released, canary: held.canary.has(name) ? contentIn(held.canary.get(name)) : said };
   }
 
   /** For room in the cache: drops a name that nobody subscribes to. False: there is none. */
@@ -279,24 +285,29 @@ export class HeldNames implements Gate {
       this.#options.nextRevision();
       const { version } = held;
       const constraints = held.changesOf(names);
+      const before = this.#snapshots(held.type, names);
       const left: ResourceName[] = [];
       const joined: ResourceName[] = [];
       for (const name of names) {
         const entry = held.names.get(name);
-        const before = entry?.masked;
+        const masked = entry?.masked;
         if (entry === undefined || !change(held, name, entry)) continue;
         const after = held.names.get(name);
-        const isJoined = before !== undefined && after !== undefined && after.masked === undefined;
+        const isJoined = masked !== undefined && after !== undefined && after.masked === undefined;
         if (isJoined && !held.stopHoldingIfEqual(name)) joined.push(name);
         else left.push(name);
       }
       this.#forgetEmpty(held.type);
       if (left.length + joined.length === 0) continue;
       const known = sides.includes('released') ? version : undefined;
-      const receivedAt = this.#commit(held, constraints, sides, known);
+      const receivedAt = this.#commit(held, constraints, before, sides, known);
       this.#changes.push({ receivedAt, type: held.type, joined, left });
     }
     this.notify();
+  }
+
+  #snapshots(type: TypeUrl, names: Iterable<ResourceName>): ReadonlyMap<ResourceName, Snapshot> {
+    return new Map(Iterator.from(names).map((name) => [name, this.snapshot(type, name)]));
   }
 
   #replace(held: HeldType, name: ResourceName, variants: readonly HeldVariant[]): void {
@@ -314,14 +325,24 @@ export class HeldNames implements Gate {
   }
 
   /** Returns when it arrived, as `Clock.monotonic()` says it. */
-  #commit({ type }: HeldType, changed: Commit['changed'], sides: readonly Side[], version?: string): number {
+  #commit(
+    { type }: HeldType,
+    changed: Commit['changed'],
+    before: ReadonlyMap<ResourceName, Snapshot>,
+    sides: readonly Side[],
+    version?: string,
+    reason?: string,
+  ): number {
     const revision = this.#options.revision();
     for (const name of changed.keys()) this.#options.journal.resource(type, name);
     const receivedAt = this.#options.clock.monotonic();
-    const commit: Commit = { revision, type, version, receivedAt, changed, resolved: [] };
+    const commit: Commit = { revision, type, version, receivedAt, changed, resolved: [], reason };
     const empty: Commit = { ...commit, changed: new Map() };
     const of = (side: Side): Commit => (sides.includes(side) ? commit : empty);
-    this.#options.publish({ ...commit, sides: { released: of('released'), canary: of('canary') } });
+    const contents = new Map(
+      [...before].map(([name, was]) => [name, { before: was, after: this.snapshot(type, name) }]),
+    );
+    this.#options.publish({ ...commit, contents, sides: { released: of('released'), canary: of('canary') } });
     return receivedAt;
   }
 

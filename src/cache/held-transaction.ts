@@ -286,7 +286,7 @@ function joinWildcards(
     const having = all.filter((parameters) => image.variants.match(parameters).some(isHeldByWildcard));
     if (all.length > 0 && having.length === all.length) continue;
     for (const parameters of having) bindShown(image, parameters);
-    entry.holders.push(...now.holders.filter(({ role }) => role === 'wildcard'));
+    entry.holders = [...entry.holders, ...now.holders.filter(({ role }) => role === 'wildcard')];
     joined = true;
   }
   return joined;

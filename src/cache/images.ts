@@ -47,7 +47,7 @@ export class Images {
     this.#names.add(name);
     for (const { variant: earlier, holders } of variants) {
       const variant = earlier.ttl === undefined ? earlier : { ...earlier, ttl: undefined };
-      const entry = { constraints: variant.constraints, variant, holders: [...holders], confirmedIn: 0 };
+      const entry = { constraints: variant.constraints, variant, holders, confirmedIn: 0 };
       this.add(name, entry, order);
     }
   }
@@ -80,7 +80,7 @@ export class Images {
 
   #add(cached: CachedResource, { constraints, variant, holders }: CacheEntry, confirmedIn: number): void {
     this.#payloads.retain(variant.payload);
-    cached.variants.add({ constraints, variant, holders: [...holders], confirmedIn });
+    cached.variants.add({ constraints, variant, holders, confirmedIn });
     this.table.variants++;
     this.table.link(variant);
   }

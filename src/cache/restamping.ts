@@ -2,7 +2,7 @@ import type { Revision } from '../model/brand.ts';
 import type { Constraints } from '../model/constraints.ts';
 import type { Variant } from '../model/resource.ts';
 import type { Holder, Restamp } from '../model/transaction.ts';
-import { addHolder, CachedResource, type CacheEntry } from './cached-resource.ts';
+import { addHolder, CachedResource, type CacheEntry, hasHolder, removeHolder } from './cached-resource.ts';
 import { CommitChanges } from './commit-changes.ts';
 import { deltaVersionOf, type Payloads } from './payloads.ts';
 import type { TypeTable } from './type-table.ts';
@@ -32,8 +32,7 @@ export function restamp(
   for (const { holder, name, from, to } of moves) {
     const cached = table.resources.get(name);
     const entry = cached?.variants.get(from.key);
-    const at = entry?.holders.findIndex((known) => known.key === holder.key) ?? -1;
-    if (cached === undefined || entry === undefined || at < 0) continue;
+    if (cached === undefined || entry === undefined || !hasHolder(entry, holder)) continue;
     const { variant } = entry;
     changes.touch(name, from, variant.aliases);
     if (to !== undefined) {
@@ -41,7 +40,7 @@ export function restamp(
       const adopted = payload && payloads.adopt(payload.bytes, payload.hash);
       arrivals.push({ variant: { ...variant, payload: adopted }, to, holder });
     }
-    entry.holders.splice(at, 1);
+    removeHolder(entry, holder);
     table.updateRestored(entry);
     if (entry.holders.length === 0) remover.forget(name, cached, entry);
   }

@@ -79,7 +79,7 @@ export function restoreResource(
     const { constraints, version, aliases, metadata } = rest;
     const deltaVersion = deltaVersionOf(version, constraints, payload, aliases, metadata);
     const variant: Variant = { ...rest, type, name, payload, deltaVersion, revision };
-    const entry: CacheEntry = { constraints, variant, holders: [...holders], confirmedIn: revision };
+    const entry: CacheEntry = { constraints, variant, holders, confirmedIn: revision };
     cached.variants.add(entry);
     table.variants++;
     table.link(variant);
@@ -93,11 +93,9 @@ export function restoreResource(
 export function disown(table: TypeTable, upstream: string): void {
   for (const cached of table.resources.values()) {
     for (const entry of cached.variants.values()) {
-      for (const [at, holder] of entry.holders.entries()) {
-        if (holder.upstream !== upstream) continue;
-        entry.holders[at] = asRestored(holder);
-        table.restored.add(entry);
-      }
+      if (!entry.holders.some((holder) => holder.upstream === upstream)) continue;
+      entry.holders = entry.holders.map((one) => (one.upstream === upstream ? asRestored(one) : one));
+      table.restored.add(entry);
     }
   }
   for (const state of table.interests.all()) {

@@ -1,5 +1,6 @@
 import { type ResourceName, type Revision, revision, type TypeUrl, typeUrl } from '../model/brand.ts';
-import type { Commit } from '../model/catalog.ts';
+import type { Commit, Snapshot } from '../model/catalog.ts';
+import type { Content } from '../model/change.ts';
 import type { Clock } from '../model/clock.ts';
 import type { Constraints } from '../model/constraints.ts';
 import { interestBytes } from '../model/interest-bytes.ts';
@@ -7,11 +8,12 @@ import type { Parameters } from '../model/parameters.ts';
 import type { Variant } from '../model/resource.ts';
 import { isRestored } from '../model/restored-holder.ts';
 import type { Side } from '../model/side.ts';
-import type { Interest, Restamp, Transaction } from '../model/transaction.ts';
-import type { CacheEntry } from './cached-resource.ts';
+import { type Interest, type Restamp, type Transaction, WILDCARD } from '../model/transaction.ts';
+import { type CacheEntry, contentIn } from './cached-resource.ts';
 import { CatalogReader } from './catalog-reader.ts';
 import { CommitChanges } from './commit-changes.ts';
 import { HeldNames } from './held-names.ts';
+import type { HeldTransaction } from './held-transaction.ts';
 import { contentOf, dropContentOf, type InterestContent } from './interest-content.ts';
 import { type Journal, NO_JOURNAL } from './journal.ts';
 import { haveClusters, LeftEndpoints } from './left-endpoints.ts';
@@ -46,6 +48,8 @@ export interface StoreOptions {
   readonly journal?: Journal | undefined;
   /** Shows a commit that no transaction made to the views: what waited is let through, or taken back. */
   readonly publish?: (commit: Commit) => void;
+  /** Commits say what was there before, and what is there now. */
+  readonly recorded?: boolean | undefined;
   /** A store in the same process with nearly the same content: both count revisions together, and share bodies. */
   readonly beside?: Store;
 }
@@ -122,6 +126,22 @@ export class Store extends CatalogReader {
     }
   }
 
+  /** What everybody has of a type. */
+  releasedContents(type: TypeUrl): ReadonlyMap<ResourceName, Content> {
+    const table: ReadableTable | undefined = this.held.side(type, 'released') ?? this.#tables.get(type);
+    const contents = new Map<ResourceName, Content>();
+    for (const name of table?.names(WILDCARD) ?? []) {
+      const content = contentIn(table?.resource(name));
+      if (content.length > 0) contents.set(name, content);
+    }
+    return contents;
+  }
+
+  /** What is under a name now. */
+  snapshot(type: TypeUrl, name: ResourceName): Snapshot {
+    return this.held.snapshot(type, name);
+  }
+
   /** A new revision that no transaction made: for changes of what is visible without a change of content. */
   nextRevision(): Revision {
     return revision(++this.#counts.revision);
@@ -135,17 +155,19 @@ export class Store extends CatalogReader {
     const held = this.held.open(type);
     const before = held && table.versions.get(transaction.holder.key);
     this.#setVersion(table, transaction);
-    const update = new Update(table, transaction, next, {
+    const changes = this.#changesOf(type, held);
+    const update = new Update(table, transaction, next, changes, {
       clock: this.#options.clock,
       payloads: this.#payloads,
       ambiguous: (name, parameters, choices) => this.ambiguous(type, name, parameters, choices),
       expiring: this.#options.expiring,
       holderChanged: (interest) => this.#journal.interest(interest),
-      changing: held?.changing,
     });
     update.run();
-    const commit = this.#commit(type, transaction.version, receivedAt, update.changes);
-    return held === undefined ? commit : this.held.close(held, commit, transaction.holder.key, before);
+    const commit = this.#commit(type, transaction.version, receivedAt, changes);
+    const closed =
+      held === undefined ? commit : this.held.close(held, commit, transaction.holder.key, before);
+    return withContents(closed, changes);
   }
 
   restamp(change: Restamp): Commit {
@@ -160,7 +182,7 @@ export class Store extends CatalogReader {
 
   /** Ends the variants whose time to live has passed; undefined if there are none (a heartbeat came). */
   expire(variant: Variant): Commit | undefined {
-    const changes = new CommitChanges();
+    const changes = this.#changesOf(variant.type, undefined);
     const table = this.#tables.get(variant.type);
     const { name, type } = variant;
     const version = table && this.#dropExpired(table, variant, changes);
@@ -169,9 +191,9 @@ export class Store extends CatalogReader {
     this.nextRevision();
     const commit = this.#commit(type, version, this.#options.clock.monotonic(), changes);
     const held = this.held.open(type);
-    if (held === undefined) return commit;
+    if (held === undefined) return withContents(commit, changes);
     held.passing(name, inImages);
-    return this.held.close(held, commit);
+    return withContents(this.held.close(held, commit), changes);
   }
 
   /** From now on the store tracks whether upstream has answered this interest. Restored content of it stays. */
@@ -275,7 +297,7 @@ export class Store extends CatalogReader {
     // Upstream has not said anything new: its last version stays (protocol §3.10).
     const version = table.versions.get(entry.holders[0]?.key ?? '') ?? '';
     const remover = new VariantRemover(table, this.#payloads);
-    for (const holder of [...entry.holders]) remover.drop(name, cached, entry, holder, changes);
+    for (const holder of entry.holders) remover.drop(name, cached, entry, holder, changes);
     return version;
   }
 
@@ -292,6 +314,13 @@ export class Store extends CatalogReader {
     for (const name of changed.keys()) this.#journal.resource(type, name);
     for (const interest of resolved) this.#journal.interest(interest);
     return { revision: this.revision, type, version, receivedAt, changed, resolved };
+  }
+
+  #changesOf(type: TypeUrl, held: HeldTransaction | undefined): CommitChanges {
+    const snapshot = this.#options.recorded
+      ? (name: ResourceName) => this.held.snapshot(type, name)
+      : undefined;
+    return new CommitChanges(held?.changing, snapshot);
   }
 
   #setVersion(table: TypeTable, { holder, type, version }: Transaction): void {
@@ -327,3 +356,6 @@ export class Store extends CatalogReader {
     );
   }
 }
+
+const withContents = (commit: Commit, { contents }: CommitChanges): Commit =>
+  contents === undefined ? commit : { ...commit, contents };

@@ -12,7 +12,7 @@ import {
 } from '../model/transaction.ts';
 import { Code } from '../wire/grpc-status.ts';
 import { addHolder, CachedResource, type CacheEntry, hasHolder } from './cached-resource.ts';
-import { CommitChanges } from './commit-changes.ts';
+import type { CommitChanges } from './commit-changes.ts';
 import { holderOf, keep, resolveForNow } from './last-known-good.ts';
 import { deltaVersionOf, type Payloads } from './payloads.ts';
 import { sameContent, sameError } from './same-content.ts';
@@ -25,8 +25,6 @@ export interface UpdateContext {
   readonly payloads: Payloads;
   readonly ambiguous: (name: ResourceName, parameters: Parameters, choices: readonly CacheEntry[]) => void;
   readonly expiring: (variant: Variant) => void;
-  /** Called for each name before its variants change. */
-  readonly changing?: ((name: ResourceName) => void) | undefined;
   /** Another holder answers this interest than before. */
   readonly holderChanged: (interest: Interest) => void;
 }
@@ -48,12 +46,18 @@ export class Update {
   readonly #context: UpdateContext;
   readonly #removal: VariantRemover;
 
-  constructor(table: TypeTable, transaction: Transaction, revision: Revision, context: UpdateContext) {
+  constructor(
+    table: TypeTable,
+    transaction: Transaction,
+    revision: Revision,
+    changes: CommitChanges,
+    context: UpdateContext,
+  ) {
     this.#table = table;
     this.#transaction = transaction;
     this.#revision = revision;
     this.#context = context;
-    this.changes = new CommitChanges(context.changing);
+    this.changes = changes;
     this.#removal = new VariantRemover(table, context.payloads, transaction);
   }
 

@@ -10,7 +10,7 @@ import {
   type Transaction,
   WILDCARD,
 } from '../model/transaction.ts';
-import type { CachedResource, CacheEntry } from './cached-resource.ts';
+import { type CachedResource, type CacheEntry, hasHolder, removeHolder } from './cached-resource.ts';
 import type { CommitChanges } from './commit-changes.ts';
 import type { Payloads } from './payloads.ts';
 import { isNeeded } from './restored.ts';
@@ -46,10 +46,9 @@ export class VariantRemover {
     holder: Holder,
     changes: CommitChanges,
   ): void {
-    const at = entry.holders.findIndex((known) => known.key === holder.key);
-    if (at < 0) return;
+    if (!hasHolder(entry, holder)) return;
     changes.touch(name, entry.constraints, entry.variant.aliases);
-    entry.holders.splice(at, 1);
+    removeHolder(entry, holder);
     this.#table.updateRestored(entry);
     if (entry.holders.length > 0) return;
     // Earlier errors of this resource are cleared. An error beside a missing resource would mean that it is not

@@ -1,5 +1,4 @@
 import type { History } from '../history/history.ts';
-import type { Recorder } from '../history/recorder.ts';
 import type { TypeUrl } from '../model/brand.ts';
 import type { GateFilter } from '../model/rollout.ts';
 import type { Log } from '../observe/log.ts';
@@ -9,7 +8,6 @@ import type { ClientsView } from './clients-view.ts';
 export interface ChangesOptions {
   readonly relay: Relay;
   readonly history: History;
-  readonly recorder: Recorder;
   readonly log: Log;
   readonly clients: () => ClientsView;
   readonly maxResponseBytes: () => number;

@@ -26,7 +26,6 @@ import {
   comparablesOf,
   receivedComparable,
 } from './comparable.ts';
-import { RelayContents } from './relay-contents.ts';
 
 export interface Sides {
   readonly from: ComparableSide;
@@ -43,11 +42,9 @@ type MutableSide = Map<TypeUrl, Map<string, Comparables>>;
 /** What is compared. Only states of the cache are compared with each other, and only clients with clients. */
 export class DiffSides {
   readonly #options: ChangesOptions;
-  readonly #contents: RelayContents;
 
   constructor(options: ChangesOptions) {
     this.#options = options;
-    this.#contents = new RelayContents(() => options.relay);
   }
 
   async of(from: DiffSideQuery, to: DiffSideQuery, slices: TimeSlices): Promise<Result<Sides, GrpcStatus>> {
@@ -78,13 +75,13 @@ export class DiffSides {
 
   /** Adds the names that differ from what is released now. */
   #state(query: StateQuery, names: Map<TypeUrl, Set<ResourceName>>): Result<ContentOf, GrpcStatus> {
-    const { gate } = this.#options.relay;
+    const { gate, store } = this.#options.relay;
     switch (query.kind) {
       case 'released':
         return ok((type, name) => gate.contentOf(type, name, 'released'));
       case 'pending':
         for (const { type, name } of gate.pending) add(names, type, name);
-        return ok((type, name) => this.#contents.said(type, name));
+        return ok((type, name) => store.snapshot(type, name).said);
       case 'revision': {
         const state = this.#revision(query.revision);
         if (!state.ok) return state;

@@ -15,7 +15,7 @@ export function rollback(
   options: ChangesOptions,
   query: RollbackQuery,
 ): Result<Plain<RollbackResponse>, GrpcStatus> {
-  const { relay, recorder, history, freeze, log } = options;
+  const { relay, history, freeze, log } = options;
   const { to, upstream, reason } = query;
   const audited = { who: query.operator, what: 'rollback', to, upstream: upstream ?? 'all', reason };
   const refusal = refusalOf(options, query);
@@ -27,20 +27,18 @@ export function rollback(
   const said = `rollback to revision ${to}: ${reason}`;
   let changed = 0;
   for (const type of typesOf(options, query)) {
-    const now = recorder.released(type);
+    const now = relay.store.releasedContents(type);
     const contents = new Map<ResourceName, Content>();
     for (const [name, content] of [...now, ...(state.get(type) ?? [])]) {
       const own = content.filter(({ variant }) => upstream === undefined || variant.upstream === upstream);
       if (own.length > 0) contents.set(name, own);
       else contents.delete(name);
     }
-    const names = new Set([...now.keys(), ...contents.keys()]);
     const filter = { type, upstream };
-    const change = recorder.because(said, type, names, () => {
-      relay.gate.replace(type, contents, filter);
-      freeze(filter, said);
-    });
-    changed += change?.names.length ?? 0;
+    const last = history.lastRevision;
+    relay.gate.replace(type, contents, filter, said);
+    changed += history.get(last + 1)?.names.length ?? 0;
+    freeze(filter, said);
   }
   const revision = history.lastRevision;
   log.info('an operator has rolled back', { ...audited, revision, changed });
@@ -83,10 +81,10 @@ function refusalOf(options: ChangesOptions, query: RollbackQuery): GrpcStatus | 
 
 /** What clients have of these types was never persisted, and the relay was started after the revision. */
 function forgottenTypes(options: ChangesOptions, query: RollbackQuery): readonly string[] {
-  const { history, isPersisted, recorder } = options;
+  const { history, isPersisted, relay } = options;
   if (query.to > history.restoredRevision) return [];
   return typesOf(options, query)
-    .filter((type) => !isPersisted(type) && recorder.released(type).size > 0)
+    .filter((type) => !isPersisted(type) && relay.store.releasedContents(type).size > 0)
     .map((type) => typeInfo(type).short);
 }
 

@@ -1,5 +1,6 @@
 import type { Access } from './access.ts';
 import type { ResourceName, Revision, TypeUrl } from './brand.ts';
+import type { Content } from './change.ts';
 import type { Constraints } from './constraints.ts';
 import type { Parameters } from './parameters.ts';
 import type { Variant } from './resource.ts';
@@ -51,6 +52,11 @@ export interface StoredResourceError extends ResourceError {
   readonly fromWildcard: boolean;
 }
 
+/** What is under a name at one moment: what upstream says, and what each side sees. Where nothing is held all are one. */
+export interface Snapshot extends Readonly<Record<Side, Content>> {
+  readonly said: Content;
+}
+
 /** What one transaction changed. */
 export interface Commit {
   readonly revision: Revision;
@@ -63,6 +69,10 @@ export interface Commit {
   readonly changed: ReadonlyMap<ResourceName, readonly Constraints[]>;
   /** Interests that were unresolved before this transaction and are resolved now. */
   readonly resolved: readonly Interest[];
+  /** What was and what is under each of these names. Undefined: nobody records it, or no content changed. */
+  readonly contents?: ReadonlyMap<ResourceName, { readonly before: Snapshot; readonly after: Snapshot }>;
+  /** An operator's, who has made it; left out: nobody has. */
+  readonly reason?: string | undefined;
   /** What each side sees as changed, where changes wait. Undefined: both see all of this. */
   readonly sides?: Readonly<Record<Side, Commit>> | undefined;
 }

@@ -102,9 +102,9 @@ export interface Gate {
   unfreeze(filter?: GateFilter): void;
   /**
    * Everybody sees these contents of a type. The other names that the filter matches are absent. It stays so until
-   * `unfreeze`, also when upstream says something new.
+   * `unfreeze`, also when upstream says something new. `reason`: of its commit.
    */
-  replace(type: TypeUrl, contents: Contents, filter?: GateFilter): void;
+  replace(type: TypeUrl, contents: Contents, filter?: GateFilter, reason?: string): void;
   /** Names that a rollback has removed: they are not new when upstream says them, until they are released. */
   readonly withheld: Withheld;
   /** Of the names that canaries see. */

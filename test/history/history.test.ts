@@ -1,12 +1,12 @@
 import { expect } from 'chai';
-import { Acceptance } from '../../src/history/acceptance.ts';
-import { History } from '../../src/history/history.ts';
 import { Recorder } from '../../src/history/recorder.ts';
 import { reachable, releasedAt } from '../../src/history/state-at.ts';
 import { type ResourceName, resourceName, revision, typeUrl } from '../../src/model/brand.ts';
+import type { Snapshot } from '../../src/model/catalog.ts';
 import { type Content, NO_CONTENT } from '../../src/model/change.ts';
 import { UNCONSTRAINED } from '../../src/model/constraints.ts';
 import { NO_PARAMETERS } from '../../src/model/parameters.ts';
+import type { PendingName } from '../../src/model/rollout.ts';
 import type { Interest } from '../../src/model/transaction.ts';
 import { VirtualClock } from '../support/virtual-clock.ts';
 
@@ -36,38 +36,58 @@ function content(text: string): Content {
   return [{ variant, holders: [] }];
 }
 
+const pending = (name: ResourceName): PendingName => ({
+  type,
+  name,
+  upstream: 'central',
+  since: 0,
+  removed: false,
+  masked: undefined,
+});
+
 /** A cache whose two sides are set by hand. */
 function world(limits?: { maxBytes: number; maxAgeMs: number }) {
   const released = new Map<ResourceName, Content>();
   const said = new Map<ResourceName, Content>();
   const discarded = new Set<ResourceName>();
   const clock = new VirtualClock();
-  const history = new History({ clock, limits: () => limits, written: () => {} });
-  const contents = {
-    released: (_: unknown, name: ResourceName) => released.get(name) ?? NO_CONTENT,
-    isHeld: () => true,
-    said: (_: unknown, name: ResourceName) => said.get(name) ?? NO_CONTENT,
-    discarded: () => discarded,
-    names: () => [],
+  const recorder = new Recorder({
+    clock,
+    limits: () => limits,
+    written: () => {},
+    hearsClients: () => true,
+  });
+  const seen = new Map<ResourceName, Snapshot>();
+  const look = (name: ResourceName): { readonly before: Snapshot; readonly after: Snapshot } => {
+    const before = seen.get(name) ?? { said: NO_CONTENT, released: NO_CONTENT, canary: NO_CONTENT };
+    const side = { said: said.get(name) ?? NO_CONTENT, released: released.get(name) ?? NO_CONTENT };
+    const after = { ...side, canary: discarded.has(name) ? side.released : side.said };
+    seen.set(name, after);
+    return { before, after };
   };
-  const acceptance = new Acceptance(history, clock);
-  const recorder = new Recorder({ history, acceptance, contents, clock });
-  const commit = (names: readonly ResourceName[], resolved: readonly Interest[] = []): void =>
+  const commit = (
+    names: readonly ResourceName[],
+    resolved: readonly Interest[] = [],
+    reason?: string,
+  ): void => {
     recorder.committed({
       revision: revision(1),
       type,
       version: '',
       receivedAt: clock.monotonic(),
       changed: new Map(names.map((name) => [name, []])),
+      contents: new Map(names.map((name) => [name, look(name)])),
       resolved,
-      sides: undefined,
+      reason,
     });
+  };
   const put = (name: ResourceName, text: string, sides: 'both' | 'said' = 'both'): void => {
     const now = text === '' ? NO_CONTENT : content(text);
     said.set(name, now);
     if (sides === 'both') released.set(name, now);
   };
-  return { released, said, discarded, clock, history, acceptance, recorder, commit, put };
+  const { history } = recorder;
+  return { released, said, discarded, clock, history, recorder, commit, put };
 }
 
 const large = { maxBytes: 1_000_000, maxAgeMs: 1000 };
@@ -167,7 +187,7 @@ describe('history', () => {
   });
 
   it('a change waits for canaries, and is released, replaced or discarded', () => {
-    const { history, recorder, commit, put, released, said, discarded, clock } = world(large);
+    const { history, commit, put, released, said, discarded } = world(large);
     const verdicts = (): unknown => [...history.changes()].map(({ names }) => names[0]?.verdict);
     put(shop, 'a');
     commit([shop]);
@@ -178,19 +198,19 @@ describe('history', () => {
     commit([shop]);
     expect(verdicts()).to.deep.equal(['RELEASED', 'REPLACED', 'PENDING']);
     released.set(shop, said.get(shop) ?? NO_CONTENT);
-    recorder.gateChanged(type, [shop], clock.monotonic());
+    commit([shop]);
     expect(verdicts()).to.deep.equal(['RELEASED', 'REPLACED', 'RELEASED']);
     put(shop, 'worse', 'said');
     commit([shop]);
     discarded.add(shop);
-    recorder.gateChanged(type, [shop], clock.monotonic());
+    commit([shop]);
     expect(verdicts()).to.deep.equal(['RELEASED', 'REPLACED', 'RELEASED', 'DISCARDED']);
     const before = releasedAt(history, 2).get(type)?.get(shop)?.[0]?.variant.payload?.hash;
     expect(before, 'everybody had the first one until the third was released').to.equal('a');
   });
 
   it('tells how long the canaries and the others took, and what everybody has', () => {
-    const { history, acceptance, recorder, commit, put, released, said, clock } = world(large);
+    const { history, recorder, commit, put, released, said, clock } = world(large);
     const seen = (): unknown => [
       [history.releasedRevision, history.lastRevision],
       ...[...history.changes()].map(({ canariesMs, clientsMs }) => [canariesMs, clientsMs]),
@@ -200,11 +220,11 @@ describe('history', () => {
     clock.advance(10);
     put(shop, 'b', 'said');
     commit([shop]);
-    acceptance.canariesAccepted(new Map([[type, new Set([cart])]]));
+    recorder.canariesAccepted([pending(cart)]);
     clock.advance(30);
-    acceptance.canariesAccepted(new Map([[type, new Set([shop])]]));
+    recorder.canariesAccepted([pending(shop)]);
     clock.advance(1000);
-    acceptance.canariesAccepted(new Map([[type, new Set([shop])]]));
+    recorder.canariesAccepted([pending(shop)]);
     expect(seen()).to.deep.equal([
       [1, 2],
       [undefined, undefined],
@@ -212,12 +232,12 @@ describe('history', () => {
     ]);
     const releasedAt = clock.monotonic();
     released.set(shop, said.get(shop) ?? NO_CONTENT);
-    recorder.gateChanged(type, [shop], releasedAt);
+    commit([shop]);
     for (const wait of [40, 60]) {
       clock.advance(wait);
-      acceptance.acknowledged(releasedAt);
+      recorder.acknowledged(releasedAt);
     }
-    acceptance.acknowledged(releasedAt - 1);
+    recorder.acknowledged(releasedAt - 1);
     clock.advance(1000);
     expect(seen()).to.deep.equal([
       [2, 2],
@@ -227,7 +247,7 @@ describe('history', () => {
   });
 
   it('a rollback is what everybody has, though something waited before', () => {
-    const { history, recorder, commit, put, released } = world(large);
+    const { history, commit, put, released } = world(large);
     const revisions = (): unknown => [history.releasedRevision, history.lastRevision];
     put(shop, 'a');
     commit([shop]);
@@ -236,7 +256,8 @@ describe('history', () => {
     put(shop, 'c', 'said');
     commit([shop]);
     expect(revisions()).to.deep.equal([2, 3]);
-    recorder.because('rollback to revision 1', type, new Set([shop]), () => released.set(shop, content('a')));
+    released.set(shop, content('a'));
+    commit([shop], [], 'rollback to revision 1');
     expect(revisions()).to.deep.equal([4, 4]);
     put(shop, 'd', 'said');
     commit([shop]);

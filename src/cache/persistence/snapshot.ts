@@ -104,7 +104,7 @@ function resourceEntry(type: TypeUrl, table: ReadableTable | undefined, name: Re
     .filter((entry) => !isHeld || table.interests.anySees(entry.variant))
     .map((entry) => ({
       variant: entry.variant,
-      holders: isHeld ? holdersOfHeld(table, entry) : [...entry.holders],
+      holders: isHeld ? holdersOfHeld(table, entry) : entry.holders,
     }));
   if (variants.length === 0) return { kind: 'resource', type, key: name, resource: undefined };
   return {
