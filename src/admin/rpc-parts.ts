@@ -3,7 +3,7 @@ import { Code, ConnectError, type HandlerContext } from '@connectrpc/connect';
 import type { TypeUrl } from '../model/brand.ts';
 import type { Result } from '../model/result.ts';
 import { knownTypes, typeByName } from '../model/types.ts';
-import { rpcError } from '../wire/connect-error.ts';
+import { rpcError } from '../wire/connect.ts';
 import type { GrpcStatus } from '../wire/grpc-status.ts';
 import type { Long } from './answers.ts';
 import type { Awaitable } from './ports.ts';

@@ -15,8 +15,7 @@ import { compilePrincipals } from '../security/principals.ts';
 import { Code, type GrpcStatus } from '../wire/grpc-status.ts';
 import type { PeerNames } from '../wire/peer-identity.ts';
 import type { Peer } from '../wire/server-stream.ts';
-import { UNKNOWN_NAMES } from '../wire/unknown-names.ts';
-import { PASSES_VARIANTS, USER_AGENT } from '../wire/via.ts';
+import { PASSES_VARIANTS, UNKNOWN_NAMES, USER_AGENT } from '../wire/via.ts';
 
 /** Client features by which a client says what it understands (protocol §5, §8). */
 const wrappedFeatures = ['xds.config.resource-in-sotw', 'xds.config.supports-resource-in-sotw'];

@@ -8,7 +8,7 @@ import { type Pace, TimeSlices } from '../model/time-slices.ts';
 import { type Holder, type Interest, type Put, type Removal, transaction } from '../model/transaction.ts';
 import type { Relay } from '../relay.ts';
 import type { Views } from '../views/views.ts';
-import { ALL_INTERESTS, INTERESTS_TYPE, nameOfInterest } from '../wire/sibling.ts';
+import { ALL_INTERESTS, INTERESTS_TYPE, nameOfInterest } from '../wire/via.ts';
 
 /** How long after a look at all interests the next one begins, while a sibling reads the list. Milliseconds. */
 const listIntervalMs = 1000;

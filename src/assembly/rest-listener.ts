@@ -2,6 +2,7 @@ import { RestPolls } from '../downstream/polls/rest-polls.ts';
 import { systemClock } from '../model/clock.ts';
 import { ok, type Result } from '../model/result.ts';
 import { TimeSlices } from '../model/time-slices.ts';
+import { formatHostPort } from '../wire/address.ts';
 import { type HttpAnswer, problem } from '../wire/http-answer.ts';
 import type { HttpHandler, HttpHead } from '../wire/http-exchange.ts';
 import { type HttpServer, listenHttp } from '../wire/http-server.ts';
@@ -42,7 +43,7 @@ export class RestListener {
     const connections = connectionOptions(core, 'rest');
     const route = restRoutes(core, answers, connections.report);
     const listening = await listenHttp({
-      ...address,
+      address: formatHostPort(address.host, address.port),
       tls: tls.value.material,
       route: files?.ca === undefined ? route : askingForCertificates(route),
       maxRequestBytes: core.config.limits.maxPollBytes,

@@ -11,7 +11,7 @@ import type { Relay } from '../relay.ts';
 import { Views } from '../views/views.ts';
 import { Code, type GrpcStatus } from '../wire/grpc-status.ts';
 import type { ServerStream } from '../wire/server-stream.ts';
-import { INTERESTS_TYPE, SIBLING_HEADER } from '../wire/sibling.ts';
+import { INTERESTS_TYPE, SIBLING_HEADER } from '../wire/via.ts';
 import type { Admission } from './admission.ts';
 import { InterestList } from './interest-list.ts';
 import { SiblingRules } from './sibling-rules.ts';

@@ -7,8 +7,8 @@ import { AdsUpstream } from '../upstream/ads/ads-upstream.ts';
 import { CLAIMS_EVERYTHING } from '../upstream/claims.ts';
 import type { SiblingsOptions } from '../upstream/siblings.ts';
 import type { Address } from '../wire/address.ts';
-import { systemLookup } from '../wire/lookup.ts';
-import { SIBLING_HEADER } from '../wire/sibling.ts';
+import { systemLookup } from '../wire/address.ts';
+import { SIBLING_HEADER } from '../wire/via.ts';
 
 interface SiblingDependencies {
   readonly clock: Clock;

@@ -4,7 +4,7 @@ import { systemClock } from '../model/clock.ts';
 import { fail, ok, type Result } from '../model/result.ts';
 import type { Log } from '../observe/log.ts';
 import { readTlsFiles, watchTlsFiles } from '../security/tls-files.ts';
-import type { ListenerTls } from '../wire/http2-server.ts';
+import type { ListenerTls } from '../wire/listener.ts';
 import type { TlsMaterial } from '../wire/tls-material.ts';
 
 /** Takes a new certificate for the connections from now on. */

@@ -13,8 +13,8 @@ import { ConnectPaths } from '../wire/connect.ts';
 import type { GrpcStatus } from '../wire/grpc-status.ts';
 import { health } from '../wire/health.ts';
 import { type GrpcServer, listenGrpc } from '../wire/http2-server.ts';
-import { lazyEnvoyRegistry } from '../wire/json-registry.ts';
 import { reflection, reflectionAliases } from '../wire/reflection.ts';
+import { lazyEnvoyRegistry } from '../wire/registry.ts';
 import { connectionOptions } from './connection-options.ts';
 import type { Core } from './core.ts';
 import { watchTls } from './watched-tls.ts';
@@ -55,7 +55,7 @@ export class XdsListener {
     const { material } = tls.value;
     const listening = await listenGrpc({
       address: address.kind === 'unix' ? `unix:${address.path}` : formatHostPort(address.host, address.port),
-      ...(material === undefined ? {} : { tls: material }),
+      tls: material,
       accept: (path) => {
         const fetched = fetchRoutes.get(path);
         if (fetched !== undefined) return (stream) => core.relay.fetch(stream, fetched);

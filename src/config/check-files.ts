@@ -1,8 +1,8 @@
 import { createPrivateKey, type KeyObject, type X509Certificate } from 'node:crypto';
 import { readdirSync, readFileSync } from 'node:fs';
 import { fail, ok, type Result } from '../model/result.ts';
-import { parseCertificates } from '../wire/certificates.ts';
 import { explainError } from '../wire/node-error.ts';
+import { parseCertificates } from '../wire/tls-material.ts';
 import { readToken } from '../wire/token-file.ts';
 import { read, readList, readText } from './schema-parts.ts';
 import type { Path, UnplacedProblem } from './source.ts';

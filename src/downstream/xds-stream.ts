@@ -3,10 +3,10 @@ import type { Defers, RequestKind } from '../model/subscription.ts';
 import type { InTurns } from '../model/turns.ts';
 import type { Account } from '../wire/accounts.ts';
 import { Code, type GrpcStatus } from '../wire/grpc-status.ts';
-import { nodeDigest } from '../wire/node-digest.ts';
 import {
   type DeltaRequest,
   type ErrorDetail,
+  nodeDigest,
   readDeltaRequest,
   readSotwRequest,
   type SotwRequest,

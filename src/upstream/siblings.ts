@@ -1,10 +1,10 @@
 import type { TypeUrl } from '../model/brand.ts';
 import type { Clock, Timer } from '../model/clock.ts';
+import { shuffled } from '../model/random.ts';
 import { type Interest, type Transaction, transaction } from '../model/transaction.ts';
 import type { Refusals, Suspect, Upstream, UpstreamSink, UpstreamState } from '../model/upstream.ts';
-import { type Address, formatHostPort } from '../wire/address.ts';
-import { type Lookup, shuffled } from '../wire/lookup.ts';
-import { ALL_INTERESTS, INTERESTS_TYPE, interestOfName } from '../wire/sibling.ts';
+import { type Address, formatHostPort, type Lookup } from '../wire/address.ts';
+import { ALL_INTERESTS, INTERESTS_TYPE, interestOfName } from '../wire/via.ts';
 import type { SessionRule } from './ads/node.ts';
 
 /** So long siblings have to answer before a client hears that something is unavailable. Milliseconds. */
@@ -284,7 +284,7 @@ export class Siblings {
       this.#connections.delete(text);
       void connection.stop();
     }
-    for (const [text, address] of shuffled([...found], this.#options.random)) {
+    for (const [text, address] of shuffled(found, this.#options.random)) {
       if (this.#connections.size >= mostSiblings) return;
       if (!this.#connections.has(text)) this.#connect(text, address);
     }

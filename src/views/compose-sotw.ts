@@ -1,7 +1,7 @@
 import { isVariant } from '../model/catalog.ts';
 import type { Encoding } from '../model/subscription.ts';
 import { encodeSotwResponse, type OutgoingError } from '../wire/responses.ts';
-import { UNKNOWN_STATUS } from '../wire/unknown-names.ts';
+import { UNKNOWN_STATUS } from '../wire/via.ts';
 import { type Change, hasBody, needsSending, sameVariant } from './change.ts';
 import type { Composed, Frame, RetainedResource } from './frame.ts';
 import { plainState } from './plain-state.ts';

@@ -1,3 +1,4 @@
+import { lookup as lookUp } from 'node:dns/promises';
 import { BlockList, isIP } from 'node:net';
 import { fail, ok, type Result } from '../model/result.ts';
 
@@ -34,3 +35,10 @@ export function isLoopback(host: string): boolean {
   const family = isIP(host);
   return family === 0 ? host === 'localhost' : loopback.check(host, family === 4 ? 'ipv4' : 'ipv6');
 }
+
+/** The addresses of a host name; rejects if there are none. The seam to DNS. */
+export type Lookup = (host: string) => Promise<readonly string[]>;
+
+/** As the system resolves names, /etc/hosts included. */
+export const systemLookup: Lookup = async (host) =>
+  (await lookUp(host, { all: true })).map(({ address }) => address);

@@ -3,14 +3,12 @@ import { constants, type Http2SecureServer, type Http2Server } from 'node:http2'
 import type { Server, Socket } from 'node:net';
 import type { Clock, Timer } from '../model/clock.ts';
 import { systemRandom } from '../model/random.ts';
-import type { Accounts } from './accounts.ts';
-import { CertificateReview } from './certificate-review.ts';
-import { ClientConnection, startReading, stopReading } from './client-connection.ts';
-import type { ClientSession } from './client-session.ts';
-import type { GrpcStatus } from './grpc-status.ts';
-import { Code } from './grpc-status.ts';
+import type { Accounts, Waiting } from './accounts.ts';
+import { CertificateReview } from './client-authorities.ts';
+import { Code, type GrpcStatus } from './grpc-status.ts';
 import { connectionWindow, idleTimeoutMs, idleTimeoutWhenFullMs, unixWindow } from './http2-settings.ts';
-import { addressOf, peerOf, verifiedCertificate } from './peer.ts';
+import type { ClientSession } from './peer.ts';
+import { addressOf, addressText, peerOf, verifiedCertificate } from './peer.ts';
 import type { Peer, ServerStream } from './server-stream.ts';
 
 /** How many connections there may be, and of whom. */
@@ -35,7 +33,7 @@ export interface ClientConnectionsOptions {
   /** The path that is listened on, if it is a Unix socket. */
   readonly unixPath: string | undefined;
   /** Asked for each connection, in milliseconds: how old it may become, give or take a tenth. Undefined: any age. */
-  readonly maxAge?: (() => number | undefined) | undefined;
+  readonly maxConnectionAge?: (() => number | undefined) | undefined;
   /** What client certificates are verified against; undefined: none are asked for. */
   readonly ca?: Buffer | undefined;
   /** Milliseconds, asked for when `ca` loses an authority: over so long the connections end that it vouched for. */
@@ -178,7 +176,7 @@ export class ClientConnections {
 
   /** HTTP is spoken on it from now on. A text says why it must not be. */
   opened(session: ClientSession, socket: Socket | undefined): string | undefined {
-    const { clock, unixPath, maxAge, bounds, accounts } = this.#options;
+    const { clock, unixPath, maxConnectionAge, bounds, accounts } = this.#options;
     const certificate = verifiedCertificate(session);
     const validUntil = certificate && this.#acceptedUntil(certificate);
     if (certificate !== undefined && this.#certificates !== undefined && validUntil === undefined) {
@@ -189,7 +187,7 @@ export class ClientConnections {
     const refusal = bounds?.joined(peer);
     if (refusal !== undefined) return refusal;
     // There is no other replica behind a Unix socket.
-    const oldest = unixPath === undefined ? maxAge?.() : undefined;
+    const oldest = unixPath === undefined ? maxConnectionAge?.() : undefined;
     const calls = oldest === undefined && certificate === undefined ? undefined : new Set<ServerStream>();
     const connection = new ClientConnection(peer, socket, calls, clock.now(), validUntil);
     this.#sessions.set(session, connection);
@@ -294,4 +292,135 @@ function certificateReview(options: ClientConnectionsOptions): CertificateReview
     durationMs: () => reviewTime?.() ?? 0,
     done: (ended) => reviewed?.(ended),
   });
+}
+
+/**
+ * So many requests that have to wait may come on a connection before it is read no further. Clients have fewer streams,
+ * so a region that comes back from one address at once is read as it comes.
+ */
+const mostUnserved = 8;
+
+/** What is known of a connection, for all its streams. */
+export class ClientConnection {
+  readonly peer: Peer;
+  /** Its hot calls, only where it may have to end before them: at an age, or when its authority goes. */
+  readonly calls: Set<ServerStream> | undefined;
+  /** The next step towards its end. */
+  timer: Timer | undefined;
+  /** `timer` is its end: nothing else may take its place. */
+  isEnding = false;
+  /** When its certificate ends, by the clock. */
+  readonly validUntil: number | undefined;
+  readonly #socket: Socket | undefined;
+  #calls = 0;
+  /** Requests that had to wait since it was read on. */
+  #unserved = 0;
+  #reading: Waiting | undefined;
+  #isFull = false;
+  /** Since when it has no call, if it has none. */
+  #idleSince: number;
+
+  constructor(
+    peer: Peer,
+    socket: Socket | undefined,
+    calls: Set<ServerStream> | undefined,
+    now: number,
+    validUntil?: number,
+  ) {
+    this.peer = peer;
+    this.calls = calls;
+    this.#socket = socket;
+    this.validUntil = validUntil;
+    // A socket remembers what it was asked once. That is a system call, cheap beside a connection.
+    void socket?.remoteAddress;
+    this.#idleSince = now;
+  }
+
+  /** Of the peer: it can be read when the connection is over, too. */
+  get address(): string {
+    const { remoteAddress, remotePort } = this.#socket ?? {};
+    return remoteAddress === undefined ? this.peer.address : addressText(remoteAddress, remotePort);
+  }
+
+  opened(): void {
+    this.#calls++;
+  }
+
+  closed(now: number): void {
+    if (--this.#calls === 0) this.#idleSince = now;
+    if (!this.#isFull || this.#socket === undefined) return;
+    this.#isFull = false;
+    this.#readLater(this.#socket);
+  }
+
+  /**
+   * A request came while its peer had to wait. HTTP/2 and HTTP/1.1 make requests of all that is read, which is up to
+   * 64 KB at once, before anybody sees the first: where many come, nothing more is read until the peer's turn.
+   */
+  unserved(): void {
+    if (++this.#unserved <= mostUnserved || this.#socket === undefined) return;
+    // Node itself may have begun to read again meanwhile.
+    stopReading(this.#socket);
+    if (!this.#isFull) this.#readLater(this.#socket);
+  }
+
+  /** Pipelining: so many requests are open that nothing more is read before some are answered. */
+  full(): void {
+    this.#isFull = true;
+    this.#reading?.cancel();
+    this.#reading = undefined;
+    if (this.#socket !== undefined) stopReading(this.#socket);
+  }
+
+  #readLater(socket: Socket): void {
+    this.#reading ??= this.peer.account.readLater(() => {
+      this.#reading = undefined;
+      this.#unserved = 0;
+      startReading(socket);
+    });
+  }
+
+  /** Streams live for months: a silent connection that has one is a calm one. */
+  isIdleSince(time: number): boolean {
+    return this.#calls === 0 && this.#idleSince <= time;
+  }
+
+  /** Node would wait for a peer that takes nothing before it closes the socket of a session. */
+  destroy(): void {
+    this.#socket?.destroy();
+  }
+
+  /** The connection is over. */
+  ended(): void {
+    this.timer?.cancel();
+    this.#reading?.cancel();
+  }
+}
+
+interface SocketHandle {
+  readonly reading?: boolean;
+  readStart(): void;
+  readStop(): void;
+}
+
+const isHandle = (handle: unknown): handle is SocketHandle =>
+  typeof handle === 'object' && handle !== null && 'readStart' in handle && 'readStop' in handle;
+
+/**
+ * Node's HTTP servers read from this below the socket, whose `pause` means nothing to them. It is not documented: where
+ * it is missing, nothing is stopped.
+ */
+function handleOf(socket: Socket): SocketHandle | undefined {
+  const handle: unknown = Reflect.get(socket, '_handle');
+  return isHandle(handle) ? handle : undefined;
+}
+
+function stopReading(socket: Socket): void {
+  handleOf(socket)?.readStop();
+}
+
+/** Unless Node itself has stopped: it begins again itself. */
+function startReading(socket: Socket): void {
+  const handle = handleOf(socket);
+  if (handle?.reading !== false) handle?.readStart();
 }

@@ -1,4 +1,5 @@
 import type { Clock } from '../model/clock.ts';
+import { shuffled } from '../model/random.ts';
 import { Code, type GrpcStatus } from './grpc-status.ts';
 
 /** Why a stream is ended or not taken while the process ends. */
@@ -21,7 +22,7 @@ export function spread<T>(
   random: () => number,
   end: (item: T) => void,
 ): { cancel(): void } {
-  const waiting = shuffle([...items], random);
+  const waiting = shuffled(items, random);
   const total = waiting.length;
   const started = clock.now();
   let timer = clock.after(0, tick);
@@ -38,16 +39,4 @@ export function spread<T>(
   }
 
   return { cancel: () => timer.cancel() };
-}
-
-/** Fisher and Yates, in place. */
-function shuffle<T>(items: T[], random: () => number): T[] {
-  for (let last = items.length - 1; last > 0; last--) {
-    const other = Math.floor(random() * (last + 1));
-    const [a, b] = [items[last], items[other]];
-    if (a === undefined || b === undefined) continue;
-    items[last] = b;
-    items[other] = a;
-  }
-  return items;
 }

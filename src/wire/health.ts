@@ -3,8 +3,7 @@ import { Health, HealthCheckResponse_ServingStatus as Status } from '../gen/heal
 import { fail, ok, type Result } from '../model/result.ts';
 import { bytesTag, MessageReader, varintTag } from '../protobuf/message-reader.ts';
 import type { CallKind } from './auxiliary-calls.ts';
-import type { AuxiliaryService } from './connect.ts';
-import { rpcError } from './connect-error.ts';
+import { type AuxiliaryService, rpcError } from './connect.ts';
 import { frameOf } from './grpc-frames.ts';
 import { Code, type GrpcStatus } from './grpc-status.ts';
 

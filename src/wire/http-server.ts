@@ -1,42 +1,25 @@
 import { createServer as createHttp1, type IncomingMessage, type ServerResponse } from 'node:http';
 import { createServer as createHttp2, type Http2ServerRequest, type Http2ServerResponse } from 'node:http2';
-import { createServer as createListener, type Server, type Socket } from 'node:net';
-import { createServer as createTls, type TLSSocket, type Server as TlsServer } from 'node:tls';
-import { type Clock, systemClock, type Timer } from '../model/clock.ts';
-import { fail, ok, type Result } from '../model/result.ts';
-import { type Accounts, boundlessAccounts } from './accounts.ts';
-import { formatHostPort } from './address.ts';
-import type { ClientConnection } from './client-connection.ts';
-import { ClientConnections, type ConnectionBounds } from './client-connections.ts';
+import { type Socket } from 'node:net';
+import { TLSSocket } from 'node:tls';
+import { type Clock, type Timer } from '../model/clock.ts';
+import { ok, type Result } from '../model/result.ts';
+import type { ClientConnection, ClientConnections } from './client-connections.ts';
 import { HalfSent, halfSentBudget } from './half-sent.ts';
 import { type HttpAnswer, problem } from './http-answer.ts';
 import { HttpExchange, type HttpHandler, type HttpHead } from './http-exchange.ts';
-import { sniffVersion } from './http-version.ts';
-import { Http1Session } from './http1-session.ts';
-import type { ListenerTls } from './http2-server.ts';
-import { backlog, handshakeTimeoutMs, sessionOptions, tcpKeepAlive } from './http2-settings.ts';
-import { explainError, isDisconnect } from './node-error.ts';
-import { addressOf } from './peer.ts';
-import { checkTlsMaterial, serverContextOptions, type TlsMaterial } from './tls-material.ts';
+import { handshakeTimeoutMs, sessionOptions } from './http2-settings.ts';
+import { type Listener, type ListenerOptions, listen } from './listener.ts';
+import { isDisconnect } from './node-error.ts';
+import type { ClientSession } from './peer.ts';
+import { type TlsMaterial } from './tls-material.ts';
 
-export interface HttpServerOptions {
-  readonly host: string;
-  /** 0: any free port. */
-  readonly port: number;
-  readonly tls?: ListenerTls | undefined;
+export interface HttpServerOptions extends ListenerOptions {
   /** An answer refuses a request before its body is read. */
   readonly route: (head: HttpHead) => HttpHandler | HttpAnswer;
   readonly maxRequestBytes: number;
-  readonly bounds?: ConnectionBounds;
-  /** Of the peers; left out: nothing is bounded. */
-  readonly accounts?: Accounts;
   /** Milliseconds: how long a request may take to arrive, and an answer to be read. */
   readonly stalledTimeout: () => number;
-  readonly maxConnectionAge?: () => number | undefined;
-  readonly reviewTime?: () => number;
-  readonly reviewed?: (ended: number) => void;
-  readonly clock?: Clock;
-  readonly report: (message: string, error: unknown, peer?: string) => void;
 }
 
 /** A client that does not wait for answers holds up itself, not the relay's memory. */
@@ -50,43 +33,15 @@ const requestMs = 0.05;
 
 /** HTTP/1.1 and HTTP/2 on one port, with TLS and without. The error is for the operator. */
 export async function listenHttp(options: HttpServerOptions): Promise<Result<HttpServer>> {
-  const { host, port, tls } = options;
-  const address = formatHostPort(host, port);
-  if (tls?.requireClientCertificate === true && tls.ca === undefined) {
-    return fail(`${address}: require_client_certificate needs ca`);
-  }
-  const checked = tls === undefined ? undefined : checkTlsMaterial(tls);
-  if (checked?.ok === false) return fail(`${address}: ${checked.error}`);
-  const listener = createListener({ noDelay: true, keepAlive: true, keepAliveInitialDelay: tcpKeepAlive });
-  return new Promise((resolve) => {
-    const refused = (error: Error): void =>
-      resolve(fail(`cannot listen on ${address}: ${explainError(error)}`));
-    listener.once('error', refused);
-    listener.listen({ host, port, backlog }, () => {
-      listener.off('error', refused);
-      resolve(ok(new HttpServer(listener, options)));
-    });
-  });
-}
-
-function createTlsServer(tls: ListenerTls): TlsServer {
-  return createTls({
-    ...serverContextOptions(tls),
-    ALPNProtocols: ['h2', 'http/1.1'],
-    handshakeTimeout: handshakeTimeoutMs,
-    // Without authorities of our own, Node would believe those of the public web.
-    requestCert: tls.ca !== undefined,
-    rejectUnauthorized: tls.requireClientCertificate,
-  });
+  const listening = await listen(options, ['h2', 'http/1.1']);
+  return listening.ok ? ok(new HttpServer(listening.value, options)) : listening;
 }
 
 /** Connections come in by one listener, and go to the server of the HTTP that is spoken on them. */
 export class HttpServer {
-  readonly address: string;
   readonly halfSent: HalfSent;
   readonly maxRequestBytes: number;
-  readonly #listener: Server;
-  readonly #tls: TlsServer | undefined;
+  readonly #listener: Listener;
   readonly #options: HttpServerOptions;
   readonly #clock: Clock;
   readonly #connections: ClientConnections;
@@ -100,16 +55,15 @@ export class HttpServer {
   #watch: Timer | undefined;
   #drained: Promise<void> | undefined;
 
-  constructor(listener: Server, options: HttpServerOptions) {
-    const { clock = systemClock, tls, maxRequestBytes } = options;
+  constructor(listener: Listener, options: HttpServerOptions) {
+    const { clock, connections } = listener;
+    const { maxRequestBytes } = options;
     this.#listener = listener;
     this.#options = options;
     this.#clock = clock;
+    this.#connections = connections;
     this.maxRequestBytes = maxRequestBytes;
     this.halfSent = new HalfSent({ clock, budget: halfSentBudget(maxRequestBytes), timeout: undefined });
-    const bound = listener.address();
-    this.address =
-      typeof bound === 'object' && bound !== null ? formatHostPort(bound.address, bound.port) : options.host;
     this.#http1 = createHttp1({ keepAliveTimeout: 0, maxHeaderSize: maxHeaderBytes }, (request, response) =>
       this.#onHttp1(request, response),
     );
@@ -118,30 +72,25 @@ export class HttpServer {
       { ...sessionOptions, settings: { ...settings, maxConcurrentStreams: maxOpenPerConnection } },
       (request, response) => this.#onHttp2(request, response),
     );
-    this.#tls = tls === undefined ? undefined : createTlsServer(tls);
-    this.#connections = new ClientConnections(listener, (socket) => this.#accepted(socket), {
-      clock,
-      unixPath: undefined,
-      maxAge: options.maxConnectionAge,
-      ca: tls?.ca,
-      reviewTime: options.reviewTime,
-      reviewed: options.reviewed,
-      bounds: options.bounds,
-      accounts: options.accounts ?? boundlessAccounts(clock),
+    connections.follow(this.#http2);
+    listener.connected((socket, alpn) => {
+      if (alpn === undefined) this.#sniff(socket);
+      else this.#handOn(socket, alpn === 'h2' ? 'http2' : 'http1');
     });
-    this.#connections.follow(this.#http2);
-    this.#listenToFaults();
+    this.#http2.on('sessionError', () => {}); // the session ends
+    this.#http1.on('clientError', (error: Error, socket: Socket) => {
+      if (socket.writable && !isDisconnect(error)) socket.end(notHttp);
+      else socket.destroy();
+    });
     this.#checkStalled();
   }
 
-  /** The new certificate holds for connections from now on: see GrpcServer. */
+  get address(): string {
+    return this.#listener.address;
+  }
+
   setTls(material: TlsMaterial): Result<undefined> {
-    if (this.#tls === undefined) return fail(`${this.address} is served without TLS`);
-    const checked = checkTlsMaterial(material);
-    if (!checked.ok) return checked;
-    this.#tls.setSecureContext(serverContextOptions(material));
-    if (material.ca !== undefined) this.#connections.replaceAuthorities(material.ca);
-    return ok(undefined);
+    return this.#listener.setTls(material);
   }
 
   /** Stops listening. Connections end with what is under way, and what is left is cut after the time given. */
@@ -151,22 +100,16 @@ export class HttpServer {
   }
 
   async #drain(milliseconds: number): Promise<void> {
-    const closed = new Promise((resolve) => {
-      this.#listener.close(resolve); // its callback comes when the last connection has closed
+    await this.#listener.drain(milliseconds, async () => {
+      for (const socket of this.#silent) socket.destroy();
     });
-    this.#connections.beginDrain();
-    for (const socket of this.#silent) socket.destroy();
-    const deadline = this.#clock.after(milliseconds, () => this.#connections.destroyAll());
-    await closed;
-    deadline.cancel();
     this.#watch?.cancel();
-    this.#connections.stop();
     this.halfSent.stop();
   }
 
   /** For HttpExchange. */
   threw(error: unknown, path: string): void {
-    this.#options.report(`the handler of ${path} failed`, error);
+    this.#listener.report(`the handler of ${path} failed`, error);
   }
 
   /** For HttpExchange. */
@@ -178,11 +121,6 @@ export class HttpServer {
   /** For HttpExchange. */
   waitsNoMore(exchange: HttpExchange): void {
     this.#waiting.delete(exchange);
-  }
-
-  #accepted(socket: Socket): void {
-    if (this.#tls !== undefined) this.#tls.emit('connection', socket);
-    else this.#sniff(socket);
   }
 
   #sniff(socket: Socket): void {
@@ -248,24 +186,6 @@ export class HttpServer {
     });
   }
 
-  #listenToFaults(): void {
-    const report = (message: string, error: unknown, peer?: string): void => {
-      if (!isDisconnect(error)) this.#options.report(message, error, peer);
-    };
-    this.#listener.on('error', (error) => report('cannot accept connections', error));
-    this.#tls?.on('tlsClientError', (error, socket) =>
-      report('a TLS handshake failed', error, addressOf(socket)),
-    );
-    this.#tls?.on('secureConnection', (socket: TLSSocket) => {
-      this.#handOn(socket, socket.alpnProtocol === 'h2' ? 'http2' : 'http1');
-    });
-    this.#http2.on('sessionError', () => {}); // the session ends
-    this.#http1.on('clientError', (error: Error, socket: Socket) => {
-      if (socket.writable && !isDisconnect(error)) socket.end(notHttp);
-      else socket.destroy();
-    });
-  }
-
   #checkStalled(): void {
     this.#watch = this.#clock.after(stalledCheckMs, () => {
       const milliseconds = this.#options.stalledTimeout();
@@ -294,3 +214,88 @@ function raw(status: string, { type, body }: HttpAnswer): string {
   const headers = `content-type: ${type}\r\ncontent-length: ${Buffer.byteLength(body)}\r\nconnection: close`;
   return `HTTP/1.1 ${status}\r\n${headers}\r\n\r\n${String(body)}`;
 }
+
+/** An HTTP/1.1 connection, as node:http2 shows its sessions. */
+export class Http1Session implements ClientSession {
+  readonly socket: Socket;
+  readonly encrypted: boolean;
+  readonly #responses = new Set<ServerResponse>();
+  #closed = false;
+
+  constructor(socket: Socket) {
+    this.socket = socket;
+    this.encrypted = socket instanceof TLSSocket;
+  }
+
+  get closed(): boolean {
+    return this.#closed;
+  }
+
+  get destroyed(): boolean {
+    return this.socket.destroyed;
+  }
+
+  /** Requests that are not answered yet: a client may send several at once. */
+  get open(): number {
+    return this.#responses.size;
+  }
+
+  /** The connection does not end before this response. */
+  begin(response: ServerResponse): void {
+    this.#responses.add(response);
+    if (this.#closed) response.shouldKeepAlive = false;
+    response.once('close', () => {
+      this.#responses.delete(response);
+      if (this.#closed && this.#responses.size === 0) this.socket.end();
+    });
+  }
+
+  /** HTTP/1.1 has no GOAWAY: the next response is the last, and without one it ends now. */
+  close(): void {
+    this.#closed = true;
+    for (const response of this.#responses) response.shouldKeepAlive = false;
+    if (this.#responses.size === 0) this.socket.end();
+  }
+
+  destroy(): void {
+    this.socket.destroy();
+  }
+
+  on(event: 'close', listener: () => void): this {
+    this.socket.on(event, listener);
+    return this;
+  }
+}
+
+/** What every HTTP/2 connection without TLS begins with (RFC 9113 §3.4). No method of HTTP/1.1 begins so. */
+const preface = Buffer.from('PRI ');
+
+/** Tells by its first bytes which HTTP is spoken on a plaintext connection. They are there to be read again. */
+function sniffVersion(socket: Socket, clock: Clock, found: (version: 'http1' | 'http2') => void): void {
+  const timer = clock.after(handshakeTimeoutMs, () => socket.destroy());
+  const done = (): void => {
+    timer.cancel();
+    socket.off('readable', look);
+    socket.off('close', done);
+    socket.off('error', ignore);
+  };
+  // Given back only when it is decided: what is given back is readable at once, and would be looked at for ever.
+  let first = Buffer.alloc(0);
+  const look = (): void => {
+    const more: unknown = socket.read();
+    if (!Buffer.isBuffer(more)) return;
+    first = Buffer.concat([first, more]);
+    const length = Math.min(first.length, preface.length);
+    const begins = first.subarray(0, length).equals(preface.subarray(0, length));
+    if (begins && length < preface.length) return;
+    done();
+    socket.unshift(first);
+    found(begins ? 'http2' : 'http1');
+  };
+  socket.on('readable', look);
+  socket.on('close', done);
+  socket.on('error', ignore);
+}
+
+/** `close` follows. */
+function ignore(): void {}

@@ -1,38 +1,19 @@
-import {
-  createSecureServer,
-  createServer,
-  type Http2SecureServer,
-  type Http2Server,
-  type IncomingHttpHeaders,
-  type SecureServerOptions,
-  type ServerHttp2Stream,
-} from 'node:http2';
-import { createServer as createListener, type ListenOptions, type Server } from 'node:net';
-import type { TLSSocket } from 'node:tls';
-import { type Clock, systemClock } from '../model/clock.ts';
+import { createServer, type IncomingHttpHeaders, type ServerHttp2Stream } from 'node:http2';
+import { type Clock } from '../model/clock.ts';
 import { systemRandom } from '../model/random.ts';
-import { fail, ok, type Result } from '../model/result.ts';
-import { type Accounts, boundlessAccounts, tooMuchWaits } from './accounts.ts';
-import { formatHostPort, parseAddress } from './address.ts';
-import type { ClientConnection } from './client-connection.ts';
-import { ClientConnections, type ConnectionBounds } from './client-connections.ts';
+import { ok, type Result } from '../model/result.ts';
+import { tooMuchWaits } from './accounts.ts';
+import { type ClientConnection } from './client-connections.ts';
 import { DRAINING, spread } from './drain.ts';
 import { refusalOf, refuse, refuseUnknown } from './grpc-requests.ts';
 import type { GrpcStatus } from './grpc-status.ts';
-import { HalfSent, halfSentBudget } from './half-sent.ts';
-import { backlog, handshakeTimeoutMs, sessionOptions, tcpKeepAlive, unixWindow } from './http2-settings.ts';
+import { HalfSent, halfSentBudget, UnreadRequests } from './half-sent.ts';
+import { sessionOptions, unixWindow } from './http2-settings.ts';
 import { Http2ServerStream, type StreamOwner } from './http2-stream.ts';
-import { explainError, isDisconnect } from './node-error.ts';
-import { addressOf } from './peer.ts';
+import { type Listener, type ListenerOptions, listen } from './listener.ts';
+import { explainError } from './node-error.ts';
 import type { Peer, ServerStream } from './server-stream.ts';
-import { checkTlsMaterial, serverContextOptions, type TlsMaterial } from './tls-material.ts';
-import { explainSocket, removeStaleSocket } from './unix-socket.ts';
-import { UnreadRequests } from './unread-requests.ts';
-
-export interface ListenerTls extends TlsMaterial {
-  /** Refuse clients without a certificate of `ca`. Otherwise one is asked for, and believed if it is of `ca`. */
-  readonly requireClientCertificate: boolean;
-}
+import { type TlsMaterial } from './tls-material.ts';
 
 /** The paths that are not hot: connect-node's (connect.ts). */
 export interface AuxiliaryPaths {
@@ -49,32 +30,15 @@ export interface AuxiliaryPaths {
   shutDown(): void;
 }
 
-export interface GrpcServerOptions {
-  /** `HOST:PORT`, `[IPV6]:PORT` or `unix:PATH`; port 0 is any free port. */
-  readonly address: string;
-  readonly tls?: ListenerTls;
+export interface GrpcServerOptions extends ListenerOptions {
   /**
    * Called for each call. A function takes it (a hot path), a status refuses it, undefined leaves it to the auxiliary paths.
    */
   readonly accept: (path: string) => ((stream: ServerStream) => void) | GrpcStatus | undefined;
   readonly auxiliary?: AuxiliaryPaths;
   readonly maxRequestBytes: number;
-  /** Asked for each connection, in milliseconds: how old it may become, give or take a tenth. Undefined: any age. */
-  readonly maxConnectionAge?: () => number | undefined;
-  /** Milliseconds, asked for when `ca` loses an authority: over so long the connections end that it vouched for. */
-  readonly reviewTime?: () => number;
-  /** Such a review is over; so many connections ended. */
-  readonly reviewed?: (ended: number) => void;
-  readonly bounds?: ConnectionBounds;
-  /** Of the peers; left out: nothing is bounded. */
-  readonly accounts?: Accounts;
   /** Asked when it is looked at, in milliseconds: how long a request may take to arrive. Left out: any time. */
   readonly messageTimeout?: () => number;
-  readonly clock?: Clock;
-  /** In [0, 1), for the order in which a drain ends streams. */
-  readonly random?: () => number;
-  /** What went wrong outside of any call, or a bug within one. Repeats are not held back here. */
-  readonly report?: (message: string, error: unknown, peer?: string) => void;
   /** A client's connection ended other than HTTP/2 has it: cut, or with something that is no HTTP/2. */
   readonly connectionFailed?: (address: string, reason: string) => void;
 }
@@ -87,59 +51,12 @@ const drainShare = 0.9;
 
 /** Listens. The error says which address, what is wrong, and is for the operator. */
 export async function listenGrpc(options: GrpcServerOptions): Promise<Result<GrpcServer>> {
-  const parsed = parseAddress(options.address);
-  if (!parsed.ok) return parsed;
-  const { tls } = options;
-  if (tls !== undefined) {
-    if (tls.requireClientCertificate && tls.ca === undefined) {
-      return fail(`${options.address}: require_client_certificate needs ca`);
-    }
-    if (tls.certificate === undefined)
-      return fail(`${options.address}: TLS needs certificate and private_key`);
-    const checked = checkTlsMaterial(tls);
-    if (!checked.ok) return fail(`${options.address}: ${checked.error}`);
-  }
-  const at = parsed.value;
-  const target: ListenOptions = at.kind === 'tcp' ? { host: at.host, port: at.port } : { path: at.path };
-  if (at.kind === 'unix') await removeStaleSocket(at.path);
-  // What HTTP/2 and TLS cost is only for connections that are admitted: they listen nowhere themselves.
-  const listener = createListener({
-    noDelay: true,
-    keepAlive: true,
-    keepAliveInitialDelay: tcpKeepAlive,
-  });
-  return new Promise((resolve) => {
-    const refused = (error: Error): void =>
-      resolve(
-        fail(
-          `cannot listen on ${options.address}: ${(at.kind === 'unix' ? explainSocket(at.path) : undefined) ?? explainError(error)}`,
-        ),
-      );
-    listener.once('error', refused);
-    listener.listen({ ...target, backlog }, () => {
-      listener.off('error', refused);
-      const unixPath = at.kind === 'unix' ? at.path : undefined;
-      resolve(ok(new GrpcServer(listener, createNodeServer(tls, unixPath !== undefined), unixPath, options)));
-    });
-  });
+  const listening = await listen(options, ['h2']);
+  return listening.ok ? ok(new GrpcServer(listening.value, options)) : listening;
 }
 
-function createNodeServer(tls: ListenerTls | undefined, unix: boolean): Http2Server | Http2SecureServer {
-  const options: SecureServerOptions = {
-    ...sessionOptions,
-    ...(unix ? { settings: { ...sessionOptions.settings, initialWindowSize: unixWindow } } : {}),
-  };
-  if (tls === undefined) return createServer(options);
-  return createSecureServer({
-    ...options,
-    ...serverContextOptions(tls),
-    ALPNProtocols: ['h2'],
-    handshakeTimeout: handshakeTimeoutMs,
-    // Without authorities of our own, Node would believe those of the public web.
-    requestCert: tls.ca !== undefined,
-    rejectUnauthorized: tls.requireClientCertificate,
-  });
-}
+const noHttp2 =
+  'HTTP/1.1 403 Forbidden\r\nconnection: close\r\n\r\nHTTP/2 is spoken here: offer h2 by ALPN\n';
 
 /** gRPC on one listener: hot calls as `ServerStream`, the rest to connect-node. */
 export class GrpcServer implements StreamOwner {
@@ -147,26 +64,16 @@ export class GrpcServer implements StreamOwner {
   readonly maxRequestBytes: number;
   readonly halfSent: HalfSent;
   readonly unreadRequests: UnreadRequests;
-  /** As `listening` reports it: HOST:PORT with the port that was bound, or unix:PATH. */
-  readonly address: string;
-  readonly #listener: Server;
-  readonly #http2: Http2Server | Http2SecureServer;
+  readonly #listener: Listener;
   readonly #options: GrpcServerOptions;
-  readonly #connections: ClientConnections;
   readonly #streams = new Map<Http2ServerStream, ClientConnection>();
   #whenIdle: (() => void) | undefined;
   #drained: Promise<void> | undefined;
 
-  constructor(
-    listener: Server,
-    http2: Http2Server | Http2SecureServer,
-    unixPath: string | undefined,
-    options: GrpcServerOptions,
-  ) {
+  constructor(listener: Listener, options: GrpcServerOptions) {
     this.#listener = listener;
-    this.#http2 = http2;
     this.#options = options;
-    this.clock = options.clock ?? systemClock;
+    this.clock = listener.clock;
     this.maxRequestBytes = options.maxRequestBytes;
     this.unreadRequests = new UnreadRequests(this.clock);
     this.halfSent = new HalfSent({
@@ -174,40 +81,35 @@ export class GrpcServer implements StreamOwner {
       budget: halfSentBudget(options.maxRequestBytes),
       timeout: options.messageTimeout,
     });
-    const bound = listener.address();
-    this.address =
-      typeof bound === 'object' && bound !== null
-        ? formatHostPort(bound.address, bound.port)
-        : options.address;
-    this.#connections = new ClientConnections(listener, (socket) => http2.emit('connection', socket), {
-      clock: this.clock,
-      random: options.random,
-      unixPath,
-      maxAge: options.maxConnectionAge,
-      ca: options.tls?.ca,
-      reviewTime: () => (options.reviewTime?.() ?? 0) * drainShare,
-      reviewed: options.reviewed,
-      bounds: options.bounds,
-      accounts: options.accounts ?? boundlessAccounts(this.clock),
+    const { settings } = sessionOptions;
+    const http2 = createServer(
+      listener.unixPath === undefined
+        ? sessionOptions
+        : { ...sessionOptions, settings: { ...settings, initialWindowSize: unixWindow } },
+    );
+    listener.connections.follow(http2);
+    listener.connected((socket, alpn) => {
+      if (alpn === undefined || alpn === 'h2') http2.emit('connection', socket);
+      else socket.end(noHttp2);
     });
-    this.#connections.follow(http2);
     http2.on(
       'stream',
       (stream: ServerHttp2Stream, headers: IncomingHttpHeaders, _flags: number, raw: string[]) =>
         this.#onStream(stream, headers, raw),
     );
-    listener.on('error', (error) => this.#report('cannot accept connections', error));
     http2.on('sessionError', (error, session) =>
-      options.connectionFailed?.(this.#connections.of(session)?.address ?? '', explainError(error)),
+      options.connectionFailed?.(listener.connections.of(session)?.address ?? '', explainError(error)),
     );
-    http2.on('tlsClientError', (error: Error, socket: TLSSocket) =>
-      this.#report('a TLS handshake failed', error, addressOf(socket)),
-    );
+  }
+
+  /** As `listening` reports it: HOST:PORT with the port that was bound, or unix:PATH. */
+  get address(): string {
+    return this.#listener.address;
   }
 
   /** Open connections, those that are within their TLS handshake too. */
   get connections(): number {
-    return this.#connections.size;
+    return this.#listener.connections.size;
   }
 
   /** Open hot calls. */
@@ -215,18 +117,8 @@ export class GrpcServer implements StreamOwner {
     return this.#streams.size;
   }
 
-  /**
-   * The new certificate holds for connections from now on. Those that are open stay, unless the authority that vouched
-   * for the client's certificate is gone: they end, spread over `reviewTime`. Without TLS: an error.
-   */
   setTls(material: TlsMaterial): Result<undefined> {
-    const server = this.#http2;
-    if (!('setSecureContext' in server)) return fail(`${this.address} is served without TLS`);
-    const checked = checkTlsMaterial(material);
-    if (!checked.ok) return checked;
-    server.setSecureContext(serverContextOptions(material));
-    if (material.ca !== undefined) this.#connections.replaceAuthorities(material.ca);
-    return ok(undefined);
+    return this.#listener.setTls(material);
   }
 
   /**
@@ -237,27 +129,16 @@ export class GrpcServer implements StreamOwner {
     milliseconds: number,
     end: (stream: ServerStream) => void = (stream) => stream.end(DRAINING),
   ): Promise<void> {
-    this.#drained ??= this.#drain(milliseconds, end);
-    return this.#drained;
-  }
-
-  async #drain(milliseconds: number, end: (stream: ServerStream) => void): Promise<void> {
     const { auxiliary, random = systemRandom } = this.#options;
-    const listenerClosed = new Promise((resolve) => {
-      // Its callback comes when the last connection has closed.
-      this.#listener.close(resolve);
+    this.#drained ??= this.#listener.drain(milliseconds, async () => {
+      const ending = spread(this.#streams.keys(), milliseconds * drainShare, this.clock, random, end);
+      await this.#idle();
+      ending.cancel();
+      // Watches of the health service would otherwise always last until the deadline.
+      auxiliary?.shutDown();
+      this.halfSent.stop();
     });
-    this.#connections.beginDrain();
-    const ending = spread(this.#streams.keys(), milliseconds * drainShare, this.clock, random, end);
-    const deadline = this.clock.after(milliseconds, () => this.#connections.destroyAll());
-    await this.#idle();
-    // Watches of the health service would otherwise always last until the deadline.
-    auxiliary?.shutDown();
-    await listenerClosed;
-    this.#connections.stop();
-    this.halfSent.stop();
-    ending.cancel();
-    deadline.cancel();
+    return this.#drained;
   }
 
   /** Resolves when no hot call is open. */
@@ -284,12 +165,12 @@ export class GrpcServer implements StreamOwner {
 
   /** For Http2ServerStream. */
   threw(error: unknown, path: string): void {
-    this.#report(`the handler of ${path} failed`, error);
+    this.#listener.report(`the handler of ${path} failed`, error);
   }
 
   #onStream(stream: ServerHttp2Stream, headers: IncomingHttpHeaders, rawHeaders: readonly string[]): void {
     stream.on('error', ignore);
-    const connection = this.#connections.of(stream.session);
+    const connection = this.#listener.connections.of(stream.session);
     // Its connection was lost before it came here.
     if (connection === undefined) return;
     const { account } = connection.peer;
@@ -344,10 +225,6 @@ export class GrpcServer implements StreamOwner {
     } else {
       refuse(stream, accepted);
     }
-  }
-
-  #report(message: string, error: unknown, peer?: string): void {
-    if (!isDisconnect(error)) this.#options.report?.(message, error, peer);
   }
 }
 

@@ -3,12 +3,10 @@ import type { Clock } from '../model/clock.ts';
 import type { Waiting } from './accounts.ts';
 import { pieceMs } from './body-pieces.ts';
 import { Deframer, type MessageSink } from './grpc-frames.ts';
-import { closeSoon, refuse } from './grpc-requests.ts';
+import { closeSoon, refuse, statusTrailers } from './grpc-requests.ts';
 import { Code, type GrpcStatus } from './grpc-status.ts';
-import { statusTrailers } from './grpc-status-headers.ts';
-import type { Gatherer, HalfSent } from './half-sent.ts';
+import type { Gatherer, HalfSent, UnreadRequests, UnreadStream } from './half-sent.ts';
 import type { Peer, ServerStream, StreamHandler } from './server-stream.ts';
-import type { UnreadRequests, UnreadStream } from './unread-requests.ts';
 import { VIA_HEADER } from './via.ts';
 
 /** What a stream needs of its server. One object for all streams. */

@@ -3,7 +3,6 @@ import type { Socket } from 'node:net';
 import { TLSSocket } from 'node:tls';
 import type { Account, Accounts } from './accounts.ts';
 import { formatHostPort } from './address.ts';
-import type { ClientSession } from './client-session.ts';
 import type { Peer } from './server-stream.ts';
 
 interface SubjectAltNames {
@@ -111,4 +110,18 @@ export function addressText(address: string, port = 0): string {
 
 function namesOf({ subjectAltName }: X509Certificate): SubjectAltNames {
   return subjectAltName === undefined ? none : parseSubjectAltNames(subjectAltName);
+}
+
+/** HTTP on a connection, whichever version: node:http2's sessions are such, and `Http1Session`. */
+export interface ClientSession {
+  /** It ends when what is under way is done. */
+  readonly closed: boolean;
+  readonly destroyed: boolean;
+  /** By TLS. */
+  readonly encrypted?: boolean | undefined;
+  readonly socket: Socket;
+  /** Lets what is under way end, and takes nothing new. */
+  close(): void;
+  destroy(): void;
+  on(event: 'close', listener: () => void): unknown;
 }

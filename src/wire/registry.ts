@@ -97,3 +97,15 @@ export function messageName(typeUrl: string): string {
 export function unknownType(typeName: string): string {
   return `the type ${JSON.stringify(typeName)} is not part of the Envoy API that this build knows`;
 }
+
+/** The Envoy API for what is inside Any in JSON; loaded once the first Any is written, not with the server. */
+export const lazyEnvoyRegistry: Registry = {
+  kind: 'registry',
+  [Symbol.iterator]: () => envoyRegistry()[Symbol.iterator](),
+  get: (name) => envoyRegistry().get(name),
+  getMessage: (name) => envoyRegistry().getMessage(name),
+  getEnum: (name) => envoyRegistry().getEnum(name),
+  getExtension: (name) => envoyRegistry().getExtension(name),
+  getExtensionFor: (extendee, no) => envoyRegistry().getExtensionFor(extendee, no),
+  getService: (name) => envoyRegistry().getService(name),
+};

@@ -3,8 +3,7 @@ import { MetadataSchema } from '../gen/envoy/config/core/v3/base_pb.ts';
 import { StatusSchema } from '../gen/google/rpc/status_pb.ts';
 import { errorMessage, fail, ok, type Result } from '../model/result.ts';
 import { isKnownType } from '../model/types.ts';
-import { checkMessage } from '../protobuf/check-message.ts';
-import { bytesTag, MessageReader, textOf, varintTag } from '../protobuf/message-reader.ts';
+import { bytesTag, checkMessage, MessageReader, textOf, varintTag } from '../protobuf/message-reader.ts';
 import { typeUrlAt } from './type-urls.ts';
 
 /** Ranges of one buffer, without an object for each: a response may have 50,000 resources. */

@@ -7,7 +7,7 @@ import type { ClientStatusQuery } from '../inspect/client-configs.ts';
 import { ALL_CLIENTS, type StatusScope } from '../inspect/client-status-scope.ts';
 import type { Result } from '../model/result.ts';
 import { type EncodedStatus, encodedResponse } from '../wire/client-status.ts';
-import { rpcError } from '../wire/connect-error.ts';
+import { rpcError } from '../wire/connect.ts';
 import type { GrpcStatus } from '../wire/grpc-status.ts';
 
 /**

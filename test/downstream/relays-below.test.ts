@@ -1,8 +1,7 @@
 import { expect } from 'chai';
 import type { DiscoveryResponse } from '../../src/gen/envoy/service/discovery/v3/discovery_pb.ts';
 import { UNCONSTRAINED } from '../../src/model/constraints.ts';
-import { UNKNOWN_NAMES } from '../../src/wire/unknown-names.ts';
-import { PASSES_VARIANTS } from '../../src/wire/via.ts';
+import { PASSES_VARIANTS, UNKNOWN_NAMES } from '../../src/wire/via.ts';
 import {
   type DeltaClient,
   InMemoryRelay,

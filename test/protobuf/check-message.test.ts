@@ -3,7 +3,7 @@ import { StructSchema } from '@bufbuild/protobuf/wkt';
 import { expect } from 'chai';
 import { MetadataSchema } from '../../src/gen/envoy/config/core/v3/base_pb.ts';
 import { StatusSchema } from '../../src/gen/google/rpc/status_pb.ts';
-import { checkMessage } from '../../src/protobuf/check-message.ts';
+import { checkMessage } from '../../src/protobuf/message-reader.ts';
 
 const field = (number: number, content: Buffer): Buffer => {
   const length =

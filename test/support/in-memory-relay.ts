@@ -33,8 +33,7 @@ import { readClientNode } from '../../src/security/client-node.ts';
 import { compileParameterRules, type ParameterRule } from '../../src/security/derive-parameters.ts';
 import type { GrpcStatus } from '../../src/wire/grpc-status.ts';
 import type { Peer, ServerStream, StreamHandler } from '../../src/wire/server-stream.ts';
-import { UNKNOWN_NAMES } from '../../src/wire/unknown-names.ts';
-import { PASSES_VARIANTS, USER_AGENT } from '../../src/wire/via.ts';
+import { PASSES_VARIANTS, UNKNOWN_NAMES, USER_AGENT } from '../../src/wire/via.ts';
 import { testPeer } from './peers.ts';
 import { VirtualClock } from './virtual-clock.ts';
 

@@ -1,8 +1,7 @@
 import { X509Certificate } from 'node:crypto';
 import { expect } from 'chai';
-import { parseCertificates } from '../../src/wire/certificates.ts';
 import { ClientAuthorities } from '../../src/wire/client-authorities.ts';
-import { checkTlsMaterial } from '../../src/wire/tls-material.ts';
+import { checkTlsMaterial, parseCertificates } from '../../src/wire/tls-material.ts';
 import { type Issued, issueCertificate } from '../support/certificates.ts';
 import { cpuSeconds } from '../support/cpu.ts';
 

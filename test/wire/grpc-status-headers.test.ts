@@ -1,7 +1,7 @@
 import { expect } from 'chai';
 import fc from 'fast-check';
+import { encodeGrpcMessage, statusTrailers, trailersOnly } from '../../src/wire/grpc-requests.ts';
 import { Code } from '../../src/wire/grpc-status.ts';
-import { encodeGrpcMessage, statusTrailers, trailersOnly } from '../../src/wire/grpc-status-headers.ts';
 
 describe('grpc-status and grpc-message', () => {
   it('any short message survives percent encoding, in printable ASCII', () => {

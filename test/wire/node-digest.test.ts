@@ -2,7 +2,7 @@ import { create, toBinary } from '@bufbuild/protobuf';
 import { expect } from 'chai';
 import fc from 'fast-check';
 import { NodeSchema } from '../../src/gen/envoy/config/core/v3/base_pb.ts';
-import { nodeDigest } from '../../src/wire/node-digest.ts';
+import { nodeDigest } from '../../src/wire/requests.ts';
 
 const bytesOf = (id: string, env: string, extension: string, features: string[] = []): Buffer =>
   Buffer.from(

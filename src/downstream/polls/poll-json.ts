@@ -16,8 +16,8 @@ import type { Account } from '../../wire/accounts.ts';
 import { prefixLength } from '../../wire/grpc-frames.ts';
 import { Code } from '../../wire/grpc-status.ts';
 import { bytesAtOnce, JsonInTurns, JsonText, writtenWithin } from '../../wire/json-in-turns.ts';
-import { lazyEnvoyRegistry } from '../../wire/json-registry.ts';
 import { anyToJson } from '../../wire/readable-any.ts';
+import { lazyEnvoyRegistry } from '../../wire/registry.ts';
 import { heldBytes, type Refusal } from '../stream-refusals.ts';
 
 const compress = promisify(gzip);

@@ -1,7 +1,7 @@
 import { isIP } from 'node:net';
 import type { Clock, Timer } from '../../model/clock.ts';
-import type { Address } from '../../wire/address.ts';
-import { type Lookup, shuffled } from '../../wire/lookup.ts';
+import { shuffled } from '../../model/random.ts';
+import type { Address, Lookup } from '../../wire/address.ts';
 import { explainError } from '../../wire/node-error.ts';
 import type { Channel, ChannelHandler, ChannelStream, ChannelStreamHandler, Transport } from './channel.ts';
 

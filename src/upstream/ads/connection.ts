@@ -1,9 +1,8 @@
 import type { Timer } from '../../model/clock.ts';
 import type { UpstreamSink, UpstreamState } from '../../model/upstream.ts';
 import { Conditions } from '../../observe/conditions.ts';
-import { formatHostPort } from '../../wire/address.ts';
+import { formatHostPort, systemLookup } from '../../wire/address.ts';
 import type { Code } from '../../wire/grpc-status.ts';
-import { systemLookup } from '../../wire/lookup.ts';
 import { addressesTransport } from './addresses-transport.ts';
 import { AnnouncedVia } from './announced-via.ts';
 import { Backoff } from './backoff.ts';

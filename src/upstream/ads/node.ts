@@ -4,8 +4,7 @@ import { NodeSchema } from '../../gen/envoy/config/core/v3/base_pb.ts';
 import { fillTemplate, nodePath, parseShown } from '../../model/node-path.ts';
 import type { Parameters } from '../../model/parameters.ts';
 import { quote } from '../../model/text.ts';
-import { UNKNOWN_NAMES } from '../../wire/unknown-names.ts';
-import { PASSES_VARIANTS, USER_AGENT } from '../../wire/via.ts';
+import { PASSES_VARIANTS, UNKNOWN_NAMES, USER_AGENT } from '../../wire/via.ts';
 
 /** The node of the configuration. */
 export interface RelayNode {

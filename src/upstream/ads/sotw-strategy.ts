@@ -20,7 +20,7 @@ import {
   readSotwResponse,
   type UnreadableResponse,
 } from '../../wire/response-reader.ts';
-import { isUnknownName } from '../../wire/unknown-names.ts';
+import { isUnknownName } from '../../wire/via.ts';
 import { type AckedResources, SeenVariants } from './acked-resources.ts';
 import { isCompleteFor, lastRequestSeen, sotwAnswers } from './answer-attribution.ts';
 import { type AcceptanceRules, type Identity, ResponseParts } from './response-parts.ts';

@@ -3,7 +3,7 @@ import { expect } from 'chai';
 import { type Interest, type Transaction, transaction } from '../../../src/model/transaction.ts';
 import type { UpstreamSink, UpstreamState } from '../../../src/model/upstream.ts';
 import { UpstreamWithSiblings } from '../../../src/upstream/siblings.ts';
-import { ALL_INTERESTS, INTERESTS_TYPE, nameOfInterest } from '../../../src/wire/sibling.ts';
+import { ALL_INTERESTS, INTERESTS_TYPE, nameOfInterest } from '../../../src/wire/via.ts';
 import { interest, says, wild } from '../../cache/persistence/support.ts';
 import { put, ScriptedUpstream } from '../../support/in-memory-relay.ts';
 import { VirtualClock } from '../../support/virtual-clock.ts';

@@ -1,0 +1,200 @@
+import { existsSync, lstatSync } from 'node:fs';
+import { lstat, unlink } from 'node:fs/promises';
+import { createConnection, createServer, type ListenOptions, type Server, type Socket } from 'node:net';
+import { dirname } from 'node:path';
+import { createServer as createTlsServer, type TLSSocket, type Server as TlsServer } from 'node:tls';
+import { type Clock, systemClock } from '../model/clock.ts';
+import { fail, ok, type Result } from '../model/result.ts';
+import { boundlessAccounts } from './accounts.ts';
+import { formatHostPort, parseAddress } from './address.ts';
+import { ClientConnections, type ClientConnectionsOptions } from './client-connections.ts';
+import { backlog, handshakeTimeoutMs, tcpKeepAlive } from './http2-settings.ts';
+import { errorCode, explainError, isDisconnect } from './node-error.ts';
+import { addressOf } from './peer.ts';
+import { checkTlsMaterial, serverContextOptions, type TlsMaterial } from './tls-material.ts';
+
+export interface ListenerTls extends TlsMaterial {
+  /** Refuse clients without a certificate of `ca`. Otherwise one is asked for, and believed if it is of `ca`. */
+  readonly requireClientCertificate: boolean;
+}
+
+/** Where clients connect, and who may. Without accounts nothing of a peer is bounded. */
+export interface ListenerOptions extends Partial<Omit<ClientConnectionsOptions, 'unixPath' | 'ca'>> {
+  /** `HOST:PORT`, `[IPV6]:PORT` or `unix:PATH`; port 0 is any free port. */
+  readonly address: string;
+  readonly tls?: ListenerTls | undefined;
+  /** What went wrong outside of any request, or a bug within one. Repeats are not held back here. */
+  readonly report?: (message: string, error: unknown, peer?: string) => void;
+}
+
+/** What is spoken on a connection is up to the owner. `alpn`: what TLS has agreed on; undefined without TLS. */
+type Connected = (socket: Socket, alpn: string | undefined) => void;
+
+/** Listens. The error says which address, what is wrong, and is for the operator. */
+export async function listen(
+  options: ListenerOptions,
+  protocols: readonly string[],
+): Promise<Result<Listener>> {
+  const { address, tls } = options;
+  const parsed = parseAddress(address);
+  if (!parsed.ok) return parsed;
+  const checked = tls === undefined ? undefined : checkListenerTls(tls);
+  if (checked?.ok === false) return fail(`${address}: ${checked.error}`);
+  const at = parsed.value;
+  const target: ListenOptions = at.kind === 'tcp' ? { host: at.host, port: at.port } : { path: at.path };
+  const unixPath = at.kind === 'unix' ? at.path : undefined;
+  if (unixPath !== undefined) await removeStaleSocket(unixPath);
+  // What TLS and HTTP cost is only for connections that are admitted: their servers listen nowhere themselves.
+  const server = createServer({ noDelay: true, keepAlive: true, keepAliveInitialDelay: tcpKeepAlive });
+  return new Promise((resolve) => {
+    const refused = (error: Error): void => {
+      const why = (unixPath === undefined ? undefined : explainSocket(unixPath)) ?? explainError(error);
+      resolve(fail(`cannot listen on ${address}: ${why}`));
+    };
+    server.once('error', refused);
+    server.listen({ ...target, backlog }, () => {
+      server.off('error', refused);
+      resolve(ok(new Listener(server, unixPath, protocols, options)));
+    });
+  });
+}
+
+function checkListenerTls(tls: ListenerTls): Result<TlsMaterial> {
+  if (tls.requireClientCertificate && tls.ca === undefined)
+    return fail('require_client_certificate needs ca');
+  if (tls.certificate === undefined) return fail('TLS needs certificate and private_key');
+  return checkTlsMaterial(tls);
+}
+
+/** One address: its TLS, its connections, and their end. */
+export class Listener {
+  /** As `listening` reports it: HOST:PORT with the port that was bound, or unix:PATH. */
+  readonly address: string;
+  readonly unixPath: string | undefined;
+  readonly clock: Clock;
+  readonly connections: ClientConnections;
+  readonly #server: Server;
+  readonly #tls: TlsServer | undefined;
+  readonly #options: ListenerOptions;
+  #connected: Connected | undefined;
+
+  constructor(
+    server: Server,
+    unixPath: string | undefined,
+    protocols: readonly string[],
+    options: ListenerOptions,
+  ) {
+    const { tls, clock = systemClock, accounts = boundlessAccounts(clock) } = options;
+    this.#server = server;
+    this.#options = options;
+    this.unixPath = unixPath;
+    this.clock = clock;
+    const bound = server.address();
+    this.address =
+      typeof bound === 'object' && bound !== null
+        ? formatHostPort(bound.address, bound.port)
+        : options.address;
+    this.#tls = tls && this.#createTls(tls, protocols);
+    this.connections = new ClientConnections(server, (socket) => this.#admitted(socket), {
+      ...options,
+      clock,
+      accounts,
+      unixPath,
+      ca: tls?.ca,
+    });
+    server.on('error', (error) => this.report('cannot accept connections', error));
+  }
+
+  /** Must be called at once: connections come from the next turn of the event loop on. */
+  connected(run: Connected): void {
+    this.#connected = run;
+  }
+
+  /**
+   * The new certificate holds for connections from now on. Those that are open stay, unless the authority that vouched
+   * for the client's certificate is gone: they end, spread over `reviewTime`. Without TLS: an error.
+   */
+  setTls(material: TlsMaterial): Result<undefined> {
+    if (this.#tls === undefined) return fail(`${this.address} is served without TLS`);
+    const checked = checkTlsMaterial(material);
+    if (!checked.ok) return checked;
+    this.#tls.setSecureContext(serverContextOptions(material));
+    if (material.ca !== undefined) this.connections.replaceAuthorities(material.ca);
+    return ok(undefined);
+  }
+
+  /**
+   * Stops listening and sends GOAWAY on every connection. Resolves when `finished` has, and everything is closed; what is
+   * open after the time given is cut.
+   */
+  async drain(milliseconds: number, finished: () => Promise<void>): Promise<void> {
+    const closed = new Promise((resolve) => {
+      // Its callback comes when the last connection has closed.
+      this.#server.close(resolve);
+    });
+    this.connections.beginDrain();
+    const deadline = this.clock.after(milliseconds, () => this.connections.destroyAll());
+    await finished();
+    await closed;
+    deadline.cancel();
+    this.connections.stop();
+  }
+
+  /** Clients that leave are no fault. */
+  report(message: string, error: unknown, peer?: string): void {
+    if (!isDisconnect(error)) this.#options.report?.(message, error, peer);
+  }
+
+  #createTls(tls: ListenerTls, protocols: readonly string[]): TlsServer {
+    const server = createTlsServer({
+      ...serverContextOptions(tls),
+      ALPNProtocols: [...protocols],
+      handshakeTimeout: handshakeTimeoutMs,
+      // Without authorities of our own, Node would believe those of the public web.
+      requestCert: tls.ca !== undefined,
+      rejectUnauthorized: tls.requireClientCertificate,
+    });
+    server.on('tlsClientError', (error, socket) => {
+      this.report('a TLS handshake failed', error, addressOf(socket));
+      socket.destroy(); // one that was not done in time goes on else
+    });
+    server.on('secureConnection', (socket: TLSSocket) =>
+      this.#connected?.(socket, socket.alpnProtocol === false ? '' : (socket.alpnProtocol ?? '')),
+    );
+    return server;
+  }
+
+  #admitted(socket: Socket): void {
+    if (this.#tls === undefined) this.#connected?.(socket, undefined);
+    else this.#tls.emit('connection', socket);
+  }
+}
+
+/**
+ * Removes the file of a Unix socket that nobody listens on any more: a process that was killed leaves it behind, and
+ * it would be "in use" for ever. Anything that is not a socket stays, and so does one that answers.
+ */
+async function removeStaleSocket(path: string): Promise<void> {
+  const info = await lstat(path).catch(() => undefined);
+  if (info?.isSocket() !== true) return;
+  if (await refuses(path)) await unlink(path).catch(() => undefined);
+}
+
+/** What the system's own error would not tell of a path that cannot be listened on. */
+function explainSocket(path: string): string | undefined {
+  const directory = dirname(path);
+  if (!existsSync(directory)) return `there is no directory ${directory}`;
+  const info = lstatSync(path, { throwIfNoEntry: false });
+  return info === undefined || info.isSocket() ? undefined : 'something else of that name is in the way';
+}
+
+function refuses(path: string): Promise<boolean> {
+  return new Promise((resolve) => {
+    const socket = createConnection({ path });
+    socket.on('connect', () => {
+      socket.destroy();
+      resolve(false);
+    });
+    socket.on('error', (error) => resolve(errorCode(error) === 'ECONNREFUSED'));
+  });
+}
