@@ -300,7 +300,7 @@ export const fileSchema = z
     rest: rest
       .optional()
       .describe(
-        'The listener for clients that poll, in JSON (api_type: REST). The rules and limits of xds hold here too. Left out: off',
+        'The listener for clients that poll, in JSON (api_type: REST). The rules and limits of xds hold here too. With workers, let clients use HTTP/2: what a client still refers to is known of one connection. Left out: off',
       ),
     admin: admin.prefault({}).describe('The admin listener: status page, metrics, health, admin RPC'),
     metrics: metrics
@@ -323,7 +323,9 @@ export const fileSchema = z
     workers: count(0)
       .max(1024)
       .default(0)
-      .describe('More than 0: that many serving processes on this machine'),
+      .describe(
+        'More than 0: that many serving processes on this machine. Clients that poll should use HTTP/2 then (rest)',
+      ),
     drain_delay: drainDelay(),
     drain_timeout: drainTimeout(),
     watchdog: z

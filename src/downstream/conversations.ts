@@ -18,6 +18,9 @@ export interface Participant {
 /** What waits for others looks at all of them. Further streams of the client, or polls, wait for these no more. */
 export const mostParticipants = 1000;
 
+/** The names of a type that a client polls and whose answer it has accepted; undefined: it does not poll the type. */
+export type AcceptedNames = (short: string) => ReadonlySet<string> | undefined;
+
 /** What one client is told, on one ADS stream, on streams of single types, or in answers to its polls. */
 export class Conversation {
   /** An Envoy has a stream for each cluster's endpoints. Empty on ADS. */
@@ -26,8 +29,10 @@ export class Conversation {
   readonly #waiting = new Set<Participant>();
   /** Clusters were sent that the client has not accepted yet: until then changed routes wait. 0: all are. */
   warmingUntil = 0;
-  /** What those clusters need, and is not here on ADS: there they are accepted when they are warm. */
-  readonly warmsWith: Reference[] = [];
+  /** What those clusters need, for each response. None on ADS: there they are accepted when they are warm. */
+  readonly warmsWith: (readonly Reference[])[] = [];
+  /** So many of the last of them are accepted. */
+  #settled = 0;
   /** Routes were sent although the clusters before them are not accepted, and that was told. */
   toldWarming = false;
   /** All of an ADS stream, or of a client that polls. */
@@ -35,8 +40,17 @@ export class Conversation {
   /** Of the participants, by short name. */
   readonly #byType = new Map<string, Set<OrderedType>>();
 
-  constructor(own: readonly OrderedType[] = []) {
+  readonly #polled: AcceptedNames | undefined;
+
+  /** `polled`: of a client that polls. */
+  constructor(own: readonly OrderedType[] = [], polled?: AcceptedNames) {
     this.#own = own;
+    this.#polled = polled;
+  }
+
+  /** The client accepts clusters before they are warm: it asks for what they need elsewhere. */
+  get asksApart(): boolean {
+    return this.participants.size > 0 || this.#polled !== undefined;
   }
 
   /** What the client has of a type: several times if streams have some names each. */
@@ -53,17 +67,33 @@ export class Conversation {
 
   /** Of what clusters need, forgets what the client has accepted. False: some is left. */
   settle(): boolean {
+    const polled = new Map<string, ReadonlySet<string> | undefined>();
     for (let last = this.warmsWith.at(-1); last !== undefined; last = this.warmsWith.at(-1)) {
-      if (!this.#hasAccepted(last)) return false;
+      for (const wanted of last.slice(this.#settled)) {
+        if (!this.#hasAccepted(wanted, polled)) return false;
+        this.#settled++;
+      }
       this.warmsWith.pop();
+      this.#settled = 0;
     }
     return true;
   }
 
-  /** Whether the client has accepted a resource, on a stream that is not of ADS. */
-  #hasAccepted(wanted: Reference): boolean {
+  areWarm(): void {
+    this.warmingUntil = 0;
+    this.warmsWith.length = 0;
+    this.#settled = 0;
+    this.toldWarming = false;
+  }
+
+  /** Whether the client has accepted a resource that it does not ask for on ADS. `known`: what it polls, by short name. */
+  #hasAccepted(wanted: Reference, known: Map<string, ReadonlySet<string> | undefined>): boolean {
     const short = wanted.slice(0, wanted.indexOf(' '));
     const name = wanted.slice(short.length + 1);
+    if (this.#polled !== undefined) {
+      if (!known.has(short)) known.set(short, this.#polled(short));
+      return known.get(short)?.has(name) !== false;
+    }
     return (
       this.#byType
         .get(short)

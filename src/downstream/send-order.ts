@@ -28,6 +28,7 @@ const referring: ReadonlyMap<string, readonly string[]> = new Map([
   ['ecds', ['lds', 'srds', 'rds', 'vhds']],
 ]);
 const clusterPrefix = reference('cds', '');
+const none: readonly string[] = [];
 
 /** How long changed routes of a stream wait for the client to take changed clusters, in milliseconds. */
 export const longestWarmingMs = 1000;
@@ -62,8 +63,8 @@ export interface OrderedStream {
 export class SendOrder {
   readonly #stream: OrderedStream;
   readonly #clock: Clock;
-  /** Changed routes that lead to clusters that have not come yet wait until then. */
-  readonly #missingUntil = new Map<OrderedType, { readonly at: number; readonly names: readonly string[] }>();
+  /** Changed routes that wait, until when at the longest, and for which clusters that have not come. */
+  readonly #waits = new WeakMap<OrderedType, { readonly until: number; readonly names: readonly string[] }>();
   #routesWait = false;
   /** When the client came back, with something that others may refer to. */
   #returnedAt: number | undefined;
@@ -127,11 +128,11 @@ export class SendOrder {
     types.find(({ info }) => info.url === endpoints)?.resend(edsToResend);
     const { conversation } = this.#stream;
     this.#settleWarming();
-    if (warming && conversation.participants.size > 0)
-      for (const one of needed) conversation.warmsWith.push(one);
+    if (!warming) return;
+    const now = this.#clock.now();
     // The time is not extended by further clusters: routes would wait as long as clusters keep changing.
-    if (warming && this.#stream.conversation.warmingUntil === 0)
-      this.#stream.conversation.warmingUntil = this.#clock.now() + this.#stream.warmingMilliseconds;
+    if (conversation.warmingUntil === 0) conversation.warmingUntil = now + this.#stream.warmingMilliseconds;
+    if (conversation.asksApart && conversation.warmingUntil > now) conversation.warmsWith.push(needed);
   }
 
   /** A request came for this type. */
@@ -140,23 +141,21 @@ export class SendOrder {
     if (info.url !== clusters || subscription?.responses.awaitsAnswer === true) return;
     // Envoy accepts clusters before they are warm where their endpoints have streams of their own.
     if (conversation.warmsWith.length > 0 && subscription?.responses.state !== 'ERROR') return;
-    this.#areWarm();
+    conversation.areWarm();
   }
 
-  /** On streams of single types: whether the client has accepted what its clusters need. */
+  /** On streams of single types, and of polls: whether the client has accepted what its clusters need. */
   #settleWarming(): void {
     const { conversation } = this.#stream;
     if (conversation.warmsWith.length === 0) return;
     if (!conversation.settle()) return;
-    const [all] = conversation.of('cds');
-    if (all?.subscription?.responses.awaitsAnswer !== true) this.#areWarm();
+    if (this.#clusters?.responses.awaitsAnswer !== true) conversation.areWarm();
   }
 
-  #areWarm(): void {
-    const { conversation } = this.#stream;
-    conversation.warmingUntil = 0;
-    conversation.warmsWith.length = 0;
-    conversation.toldWarming = false;
+  /** The wildcard of clusters, if the client has one: it may have some of them by name besides. */
+  get #clusters(): OrderedType['subscription'] {
+    const all = this.#stream.conversation.of('cds');
+    return (all.find(({ subscription }) => subscription?.selection.hasCollection) ?? all[0])?.subscription;
   }
 
   close(): void {
@@ -165,17 +164,15 @@ export class SendOrder {
 
   /** Routes were taken that have waited for clusters in vain. */
   #tellOverdue(type: OrderedType): void {
-    const missing = this.#missingUntil.get(type);
-    this.#missingUntil.delete(type);
+    const waited = this.#waits.get(type);
+    this.#waits.delete(type);
     const now = this.#clock.now();
-    if (missing !== undefined && missing.at <= now) this.#stream.overdue(type, 'missing', missing.names);
-    if (
-      this.#stream.conversation.toldWarming ||
-      this.#stream.conversation.warmingUntil === 0 ||
-      this.#stream.conversation.warmingUntil > now
-    )
-      return;
-    this.#stream.conversation.toldWarming = true;
+    if (waited !== undefined && waited.names.length > 0 && waited.until <= now)
+      this.#stream.overdue(type, 'missing', waited.names);
+    const { conversation } = this.#stream;
+    const since = Math.min(conversation.warmingUntil, waited?.until ?? Number.POSITIVE_INFINITY);
+    if (conversation.toldWarming || conversation.warmingUntil === 0 || since > now) return;
+    conversation.toldWarming = true;
     this.#stream.overdue(type, 'warming', []);
   }
 
@@ -198,15 +195,17 @@ export class SendOrder {
       return this.#stream.send(type, defersNothing);
     const overdue: string[] = [];
     const now = this.#clock.now();
+    // Once for all that is removed: a client may have thousands of both.
+    const others = lazily(() => by.flatMap((short) => conversation.of(short)));
+    const areSettled = lazily(() => others().every(isSettled));
     const sent = this.#stream.send(type, (removed) => {
       const until = (removed.since ?? now) + grace;
-      const others = by.flatMap((short) => conversation.of(short));
-      const isBackUntil = others.length > 0 && isFromEarlierStream(removed) ? this.#isBackUntil(now) : now;
+      const isBackUntil = isFromEarlierStream(removed) && others().length > 0 ? this.#isBackUntil(now) : now;
       if (isBackUntil > now) {
         this.#wakeAt(isBackUntil);
         return true;
       }
-      if (!others.some((other) => mayReferTo(other, type, removed))) return false;
+      if (areSettled() && !others().some((other) => mayReferTo(other, type, removed))) return false;
       if (until > now) this.#wakeAt(until);
       else overdue.push(removed.variant.name);
       return until > now;
@@ -253,30 +252,32 @@ export class SendOrder {
     if (subscription?.hasState !== true || !subscription.due) return false;
     this.#settleWarming();
     const now = this.#clock.now();
-    const until = Math.max(this.#stream.conversation.warmingUntil, this.#missing(type, now));
-    if (until === 0) return false;
+    const { warmingUntil } = this.#stream.conversation;
+    const names = this.#missing(type);
+    if (names.length === 0 && warmingUntil <= now) {
+      this.#waits.delete(type);
+      return false;
+    }
+    // Counted from the first time: clusters may change as long as they like.
+    const longest = this.#waits.get(type)?.until ?? now + this.#stream.warmingMilliseconds;
+    this.#waits.set(type, { until: longest, names });
+    const until = names.length > 0 ? longest : Math.min(longest, warmingUntil);
     if (until > now) this.#wakeAt(until);
     return until > now;
   }
 
-  /** Until when a type waits for clusters that the client does not have; 0: it has all. */
-  #missing(type: OrderedType, now: number): number {
-    const all = this.#stream.conversation.of('cds')[0]?.subscription;
+  /** Clusters that a type newly leads to, and that the client does not have. */
+  #missing(type: OrderedType): readonly string[] {
+    const all = this.#clusters;
     // Who names its clusters asks for them once it has the routes.
-    if (this.#stream.removalGraceMilliseconds === 0 || all?.selection.hasCollection !== true) return 0;
+    if (this.#stream.removalGraceMilliseconds === 0 || all?.selection.hasCollection !== true) return none;
     const names: string[] = [];
     for (const one of type.subscription?.newReferences() ?? []) {
       if (!one.startsWith(clusterPrefix)) continue;
       const name = one.slice(clusterPrefix.length);
       if (!all.has(name)) names.push(name);
     }
-    if (names.length === 0) {
-      this.#missingUntil.delete(type);
-      return 0;
-    }
-    const at = this.#missingUntil.get(type)?.at ?? now + this.#stream.warmingMilliseconds;
-    this.#missingUntil.set(type, { at, names });
-    return at;
+    return names;
   }
 
   #wakeAt(moment: number): void {
@@ -294,13 +295,18 @@ export class SendOrder {
   }
 }
 
-/** What the client has of another type refers to this, or may: it has not taken and accepted what it has now. */
+/** The client has taken and accepted what there is of a type. If not, it may refer to anything. */
+function isSettled({ subscription }: OrderedType): boolean {
+  if (subscription === undefined) return true;
+  const { responses } = subscription;
+  if (subscription.due || responses.awaitsAnswer || responses.state === 'ERROR') return false;
+  return !(subscription.pending && subscription.hasState);
+}
+
+/** What the client has of another type, that is settled, refers to this, or may. */
 function mayReferTo({ subscription }: OrderedType, type: OrderedType, removed: Removed): boolean {
   if (subscription === undefined) return false;
   const { variant, spelling } = removed;
-  const { responses } = subscription;
-  if (subscription.due || responses.awaitsAnswer || responses.state === 'ERROR') return true;
-  if (subscription.pending && subscription.hasState) return true;
   // Of what is deferred with it nothing but names is known.
   if (isFromEarlierStream(removed) && subscription.hasDeferredRemovals) return true;
   const { short } = type.info;
@@ -308,6 +314,11 @@ function mayReferTo({ subscription }: OrderedType, type: OrderedType, removed: R
     subscription.refersTo(reference(short, variant.name)) ||
     (spelling !== variant.name && subscription.refersTo(reference(short, spelling)))
   );
+}
+
+function lazily<T>(make: () => T): () => T {
+  let made: { readonly value: T } | undefined;
+  return () => (made ??= { value: make() }).value;
 }
 
 /** The client said that it has it: its body is not known. */

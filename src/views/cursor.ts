@@ -129,8 +129,10 @@ export abstract class Cursor implements Subscription, ViewSubscriber, SentItems 
     const { view, position } = this;
     if (position?.view === view) return view.references.since(position.revision);
     if (position !== undefined) return view.references.atHead.difference(position.view.references.atHead);
-    // What it led to on an earlier stream is not known. Only in delta it is sent again because it has changed.
-    return this.resumed && this.encoding.protocol === 'delta' ? view.references.atHead : new Set();
+    // What it led to on an earlier stream is not known. In SotW it may be sent again although it has not changed.
+    return this.resumed && (this.encoding.protocol === 'delta' || this.polls)
+      ? view.references.atHead
+      : new Set();
   }
 
   has(name: string): boolean {

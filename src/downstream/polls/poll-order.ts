@@ -1,18 +1,28 @@
-import type { Defers, Response, Subscription } from '../../model/subscription.ts';
+import {
+  type Defers,
+  defersEverything,
+  type EarlierState,
+  type Response,
+  type Subscription,
+} from '../../model/subscription.ts';
 import type { TypeInfo } from '../../model/types.ts';
 import type { Account } from '../../wire/accounts.ts';
-import { Conversation, mostParticipants, type OrderedType } from '../conversations.ts';
+import { type AcceptedNames, Conversation, mostParticipants, type OrderedType } from '../conversations.ts';
 import { longestWarmingMs, type OrderedStream, SendOrder } from '../send-order.ts';
 import type { DownstreamServices, LoggedStream, Overdue } from '../services.ts';
 import type { Poll } from './poll.ts';
 
-/** So many of a client's intervals it may take until it has polled what refers to something, and then said so. */
-const intervals = { removal: 3, warming: 2 };
+/**
+ * So many of a client's intervals it may take until it has said that it has clusters and what they need, and until it
+ * has polled its routes after that, has said so, and polls its clusters again.
+ */
+const intervals = { warming: 3, removal: 6 };
 
 /** The client whose polls are answered in order. */
 export interface OrderedClient extends LoggedStream {
   /** Between two polls of the same, the longest, in milliseconds; 0: unknown. */
   readonly intervalMilliseconds: number;
+  readonly accepted: AcceptedNames;
 }
 
 /**
@@ -21,16 +31,19 @@ export interface OrderedClient extends LoggedStream {
  */
 export class PollOrder implements OrderedStream {
   readonly types: PolledSubscription[] = [];
-  readonly conversation = new Conversation(this.types);
+  readonly conversation: Conversation;
   readonly route = { protocol: 'rest' };
   readonly #client: OrderedClient;
   readonly #services: DownstreamServices;
   readonly #order: SendOrder;
   #taken: Response | undefined;
+  /** When its first poll said that it has something: of its other types nothing is known yet. */
+  #returnedAt: number | undefined;
 
   constructor(client: OrderedClient, services: DownstreamServices) {
     this.#client = client;
     this.#services = services;
+    this.conversation = new Conversation(this.types, client.accepted);
     this.#order = new SendOrder(this, services.clock);
   }
 
@@ -45,8 +58,7 @@ export class PollOrder implements OrderedStream {
   }
 
   get warmingMilliseconds(): number {
-    const longest = Math.max(longestWarmingMs, intervals.warming * this.#client.intervalMilliseconds);
-    return Math.min(longest, this.removalGraceMilliseconds);
+    return intervals.warming * Math.max(longestWarmingMs, this.#client.intervalMilliseconds);
   }
 
   /** Undefined: it polls too many already. */
@@ -59,7 +71,9 @@ export class PollOrder implements OrderedStream {
 
   leave(followed: PolledSubscription): void {
     this.types.splice(this.types.indexOf(followed), 1);
-    if (this.types.length === 0) this.#order.close();
+    if (this.types.length > 0) return;
+    this.#returnedAt = undefined;
+    this.#order.close();
   }
 
   /** Undefined: nothing is due. */
@@ -71,8 +85,19 @@ export class PollOrder implements OrderedStream {
     return outcome === 'waits' ? 'WAITS' : taken;
   }
 
+  returned(): void {
+    if (this.types.length === 1) this.#returnedAt ??= this.#services.clock.now();
+  }
+
+  /** It may not have polled all of its types yet, as a relay that was restarted sees it. */
+  get #isBack(): boolean {
+    const { clock } = this.#services;
+    return this.#returnedAt !== undefined && clock.now() < this.#returnedAt + this.warmingMilliseconds;
+  }
+
   send(type: OrderedType, defers: Defers): boolean {
-    this.#taken = type.subscription?.take(defers);
+    const isKept = this.#isBack && this.removalGraceMilliseconds > 0;
+    this.#taken = type.subscription?.take(isKept ? defersEverything : defers);
     if (this.#taken === undefined) return false;
     this.#order.taken(type, this.#taken);
     return true;
@@ -121,8 +146,11 @@ export class PolledSubscription implements OrderedType {
     const has = this.#read(poll);
     if (has === 'LAST') this.#accept();
     else if (has === 'NOTHING') this.#reopen();
-    // It has not taken what it was answered with, or somebody else has answered it: all of it is sent.
-    else this.#sendAll();
+    else {
+      // It has not taken what it was answered with, or somebody else has answered it: all of it is sent.
+      if (this.#answeredWith === '') this.#resume({ possiblyHeld: none });
+      this.#sendAll();
+    }
     const next = this.#order.next(this);
     if (next === 'WAITS' && poll.version !== '') return 'UNCHANGED';
     const own = next !== 'WAITS' && this.#subscription.hasDeferredRemovals ? next : undefined;
@@ -135,7 +163,7 @@ export class PolledSubscription implements OrderedType {
     if (this.#read(poll) === 'LAST') this.#accept();
     else {
       this.#reopen();
-      this.#subscription.resume({ contentVersion: poll.version });
+      this.#resume({ contentVersion: poll.version });
       this.#answeredWith = poll.version;
     }
     // It is told nothing: what is due moves the cursor.
@@ -149,6 +177,11 @@ export class PolledSubscription implements OrderedType {
     const isSame = poll.encoding === encoding && poll.client.access.key === client.access.key;
     if (!isSame || poll.version === '') return 'NOTHING';
     return poll.version === this.#answeredWith ? 'LAST' : 'OTHER';
+  }
+
+  #resume(earlier: EarlierState): void {
+    this.#order.returned();
+    this.#subscription.resume(earlier);
   }
 
   #accept(): void {
@@ -177,6 +210,8 @@ export class PolledSubscription implements OrderedType {
     this.#subscription.close();
   }
 }
+
+const none: ReadonlySet<string> = new Set();
 
 /** Whoever polls asks again by itself. */
 function nothing(): void {}

@@ -6,7 +6,7 @@ import type { Holding, Rejection, Response, ShownState, SyncState } from '../../
 import type { TypeInfo } from '../../model/types.ts';
 import type { Account } from '../../wire/accounts.ts';
 import type { Peer } from '../../wire/server-stream.ts';
-import { referringTypes } from '../conversations.ts';
+import { type AcceptedNames, referringTypes } from '../conversations.ts';
 import type { ListedClient, ListedType } from '../listed-client.ts';
 import type { ClientContext, ClientTransport, DownstreamServices } from '../services.ts';
 import { keptBytes, type Poll } from './poll.ts';
@@ -16,14 +16,23 @@ import type { Ordered } from './poll-outcome.ts';
 
 /** A client is listed for so many of its own intervals without a poll. */
 const intervals = 3;
-/** Bounds of an interval in milliseconds: no shorter one counts, and before the second poll it is taken to be `unknown`. */
-const intervalMs = { shortest: 5000, unknown: 100_000 };
+/**
+ * Bounds of an interval in milliseconds: no shorter one counts, and before the second poll it is taken to be `unknown`.
+ * What waits for a client waits as if it polled at least as often as the longest.
+ */
+const intervalMs = { shortest: 5000, unknown: 100_000, longest: 300_000 };
+/** An interval is forgotten so slowly: Envoy waits for `refresh_delay`, and up to as long again. */
+const decay = 0.9;
 const sweepMs = 5000;
 /** What is kept for a client that may poll again lasts so long: Envoy's refresh_delay is seconds. Milliseconds. */
 export const lingerMs = 60_000;
-/** Of all clients together. The least recently polled is forgotten first. */
+/**
+ * Of all clients together. One that has missed a poll is forgotten for a new one, the least recently polled first. If
+ * there is none, the new one is not known: clients that poll in turn would drive out one another, each just before it
+ * polls again.
+ */
 const maxClients = 20_000;
-const maxBytes = 64 << 20;
+const maxBytes = 256 << 20;
 /** What it costs to know what a client has of a type that others wait for; measured. */
 const bytesPerSubscription = 2048;
 
@@ -74,6 +83,11 @@ export class PolledNames implements Ordered {
     return this.polledAt + intervals * Math.max(interval, intervalMs.shortest);
   }
 
+  /** Until then it is known what the client has. */
+  get isOrderedUntil(): number {
+    return this.polledAt + Math.max(lingerMs, intervals * this.intervalMilliseconds);
+  }
+
   /** Between its last polls, in milliseconds; 0: unknown. */
   get intervalMilliseconds(): number {
     return this.#intervalMs ?? 0;
@@ -89,7 +103,7 @@ export class PolledNames implements Ordered {
   polled({ version, error }: Poll, now: number): void {
     const since = now - this.polledAt;
     // Who asks again after a failure does so sooner than usual.
-    if (since > 0) this.#intervalMs = Math.max(since, (this.#intervalMs ?? 0) / 2);
+    if (since > 0) this.#intervalMs = Math.max(since, (this.#intervalMs ?? 0) * decay);
     this.polledAt = now;
     this.#has = version;
     if (error !== undefined) {
@@ -211,7 +225,23 @@ class PollingClient implements ListedClient, OrderedClient {
   }
 
   get intervalMilliseconds(): number {
-    return Math.max(...this.names().map((one) => one.intervalMilliseconds));
+    const longest = Math.max(...this.names().map((one) => one.intervalMilliseconds));
+    return Math.min(longest, intervalMs.longest);
+  }
+
+  readonly accepted: AcceptedNames = (short) => {
+    const type = this.byType.values().find(({ info }) => info.short === short);
+    if (type === undefined) return undefined;
+    const all = type.names.values().filter(({ state }) => state === 'SYNCED');
+    return new Set(
+      all.flatMap(({ selection }) => selection.entries.values().map(({ spelling }) => spelling)),
+    );
+  };
+
+  /** It should have polled again by now. */
+  isLate(now: number): boolean {
+    const latest = Math.max(...this.names().map(({ polledAt }) => polledAt));
+    return latest + 2 * Math.max(this.intervalMilliseconds, intervalMs.shortest) < now;
   }
 
   names(): readonly PolledNames[] {
@@ -297,7 +327,8 @@ export class PollingClients {
     const found = type.names.get(selected);
     if (found !== undefined) return found;
     const names = new PolledNames(type, poll, peer.account, now);
-    if (peer.account.hold(names.bytes) !== undefined) return undefined;
+    if (!this.#makeRoom(key, names.bytes, now) || peer.account.hold(names.bytes) !== undefined)
+      return undefined;
     type.names.set(selected, names);
     client.byType.set(info.url, type);
     this.#bytes += names.bytes;
@@ -306,18 +337,27 @@ export class PollingClients {
       this.#byId.set(client.id, client);
     }
     this.#clients.set(key, client);
-    for (const oldest of this.#clients.values()) {
-      if (this.#bytes <= maxBytes && this.#clients.size <= maxClients) break;
-      if (oldest !== client) this.#forget(oldest, () => true);
-    }
     this.#sweepLater();
     return names;
+  }
+
+  /** For so many bytes more of a client; false: there is none. */
+  #makeRoom(key: string, bytes: number, now: number): boolean {
+    const most = this.#clients.has(key) ? maxClients : maxClients - 1;
+    const fits = (): boolean => this.#bytes + bytes <= maxBytes && this.#clients.size <= most;
+    for (const oldest of this.#clients.values()) {
+      if (fits()) return true;
+      if (oldest.key === key) continue;
+      if (!oldest.isLate(now)) return false;
+      this.#forget(oldest, () => true);
+    }
+    return fits();
   }
 
   #forgetEnded(): void {
     const now = this.#clock.now();
     for (const client of this.#clients.values()) {
-      for (const one of client.names()) if (one.polledAt <= now - lingerMs) one.forgetOrder();
+      for (const one of client.names()) if (one.isOrderedUntil <= now) one.forgetOrder();
       this.#forget(client, ({ endsAt }) => endsAt <= now);
     }
   }

@@ -13,7 +13,7 @@ import { testPeer } from '../../support/peers.ts';
 import { realPut } from '../../support/real-bodies.ts';
 
 const patience = { milliseconds: 500, unchanged: true, whenUnknown: 'REFUSED' } as const;
-const names: Readonly<Record<string, readonly string[]>> = { rds: ['r'] };
+const names: Readonly<Record<string, readonly string[]>> = { rds: ['r'], eds: ['old'] };
 
 /** A client that polls each type by itself. It takes what it is answered with, unless the test says otherwise. */
 class PollingClient {
@@ -22,7 +22,7 @@ class PollingClient {
   readonly #peer = testPeer();
   readonly has = new Map<string, string>();
   /** The types that it accepts. */
-  readonly takes = new Set(['cds', 'rds']);
+  readonly takes = new Set(['cds', 'rds', 'eds']);
   last: Response | undefined;
 
   constructor(lab: InMemoryRelay, id: string) {
@@ -67,6 +67,7 @@ class PollingClient {
 describe('a client that polls while types change apart (§8.6, §8.7)', () => {
   let lab: InMemoryRelay;
   let client: PollingClient;
+  let limits: { removalGraceMilliseconds: number };
 
   const clusters = (...all: readonly string[]): void =>
     lab.says({
@@ -81,9 +82,13 @@ describe('a client that polls while types change apart (§8.6, §8.7)', () => {
     lab.says({ type: type('rds'), holder: namedHolder, puts: [realPut('rds', name, { virtualHosts })] });
   };
 
+  const endpoints = (name: string): void =>
+    lab.says({ type: type('eds'), holder: namedHolder, puts: [realPut('eds', name, {})] });
+
   /** Polled every five seconds, and everything accepted. */
   beforeEach(() => {
-    lab = new InMemoryRelay({ limits: { removalGraceMilliseconds: 15_000 } });
+    limits = { removalGraceMilliseconds: 15_000 };
+    lab = new InMemoryRelay({ limits });
     client = new PollingClient(lab, 'a');
     client.round('cds', 'rds');
     clusters('old');
@@ -111,16 +116,16 @@ describe('a client that polls while types change apart (§8.6, §8.7)', () => {
     expect(client.round('rds', 'cds')).to.deep.equal(['rds 304', 'cds new']);
   });
 
-  it('routes wait for two of its intervals, removals for three, and it is counted', () => {
+  it('routes wait for three of its intervals, removals for six, and it is counted', () => {
     route('nowhere');
-    expect(client.poll('rds')).to.equal('304');
-    lab.clock.advance(5000);
-    expect(client.poll('rds')).to.equal('304');
-    lab.clock.advance(5000);
+    for (let at = 0; at < 3; at++) {
+      expect(client.round('cds', 'rds')).to.deep.equal(['cds 304', 'rds 304']);
+      lab.clock.advance(5000);
+    }
     clusters('new');
     // It never says that it has taken the routes.
     client.takes.delete('rds');
-    for (const answer of ['new old', '304', '304', 'new']) {
+    for (const answer of ['new old', '304', '304', '304', '304', '304', 'new']) {
       client.poll('rds');
       expect(client.poll('cds')).to.equal(answer);
       lab.clock.advance(5000);
@@ -129,6 +134,93 @@ describe('a client that polls while types change apart (§8.6, §8.7)', () => {
       'overdue rds missing nowhere',
       'overdue cds removal old',
     ]);
+  });
+
+  it('routes wait no longer where clusters change with each of its polls', () => {
+    clusters('old', 'new');
+    route('new');
+    client.poll('cds');
+    for (let at = 0; at < 3; at++) {
+      expect(client.poll('rds')).to.equal('304');
+      lab.clock.advance(5000);
+      clusters('old', 'new', `other-${at}`);
+      client.poll('cds');
+    }
+    expect(client.poll('rds')).to.equal('r');
+  });
+
+  it('routes wait until the client has polled the endpoints of their clusters, and accepted them', () => {
+    endpoints('old');
+    client.round('eds', 'eds');
+    clusters('old', 'new');
+    client.round('cds', 'cds');
+    route('new');
+    expect(client.poll('rds')).to.equal('304');
+    endpoints('new');
+    client.has.delete('eds');
+    expect([client.poll('eds', true, ['new']), client.poll('rds')]).to.deep.equal(['new', '304']);
+    expect([client.poll('eds', true, ['new']), client.poll('rds')]).to.deep.equal(['304', 'r']);
+  });
+
+  it('a client that polls less often than every minute keeps what it refers to, too', () => {
+    for (let at = 0; at < 6; at++) {
+      lab.clock.advance(110_000);
+      client.round('cds', 'rds');
+    }
+    clusters('new');
+    expect(client.poll('cds')).to.equal('new old');
+    lab.clock.advance(110_000);
+    expect(client.round('rds', 'cds')).to.deep.equal(['rds 304', 'cds 304']);
+    route('new');
+    expect(client.round('rds', 'rds', 'cds')).to.deep.equal(['rds r', 'rds 304', 'cds new']);
+  });
+
+  it('what a client does not poll any more keeps nothing after its own three intervals', () => {
+    clusters('new');
+    for (const answer of ['new old', '304', '304', 'new']) {
+      expect(client.poll('cds')).to.equal(answer);
+      lab.clock.advance(5000);
+    }
+  });
+
+  it('a cluster that is gone stays where a client polls it by name, too, and first', () => {
+    const both = new PollingClient(lab, 'both');
+    both.poll('cds', true, ['old']);
+    both.has.delete('cds');
+    both.round('cds', 'rds', 'rds');
+    both.poll('cds');
+    route('new');
+    expect(both.poll('rds')).to.equal('304');
+    clusters('new');
+    expect(both.round('cds', 'cds', 'rds')).to.deep.equal(['cds new old', 'cds 304', 'rds r']);
+  });
+
+  it('back and forth: what comes back is not removed', () => {
+    for (const to of ['new', 'old', 'new']) {
+      clusters(to);
+      expect(client.poll('cds')).to.equal('new old');
+      route(to);
+      expect(client.round('rds', 'cds', 'rds')).to.deep.equal(['rds 304', 'cds 304', 'rds r']);
+    }
+    expect(client.round('rds', 'cds')).to.deep.equal(['rds 304', 'cds new']);
+  });
+
+  it('two polls of one type at once are both answered with what stays', () => {
+    clusters('new');
+    expect([client.poll('cds', false), client.poll('cds', true)]).to.deep.equal(['new old', 'new old']);
+    expect(client.poll('cds')).to.equal('304');
+  });
+
+  it('removal_grace: 0s, set while something stays: the next poll is told, and routes wait for no clusters', () => {
+    clusters('new');
+    expect(client.poll('cds')).to.equal('new old');
+    limits.removalGraceMilliseconds = 0;
+    expect(client.round('cds', 'cds')).to.deep.equal(['cds new', 'cds 304']);
+    route('nowhere');
+    expect(client.poll('rds')).to.equal('r');
+    clusters('newer');
+    expect(client.round('cds', 'cds')).to.deep.equal(['cds newer', 'cds 304']);
+    expect(lab.events.filter((event) => event.startsWith('overdue'))).to.deep.equal([]);
   });
 
   it('a client of clusters alone is told of removals at once', () => {
@@ -161,6 +253,37 @@ describe('a client that polls while types change apart (§8.6, §8.7)', () => {
     expect(other.poll('cds')).to.equal('new old');
   });
 
+  it('a client that comes from another relay keeps what there is until it has polled all of its types', () => {
+    const other = new PollingClient(lab, 'b');
+    for (const [short, version] of client.has) other.has.set(short, version);
+    other.poll('cds');
+    clusters('new');
+    expect(other.poll('cds')).to.equal('new old');
+    expect(other.round('rds', 'cds')).to.deep.equal(['rds 304', 'cds 304']);
+    lab.clock.advance(5000);
+    expect(other.round('rds', 'cds')).to.deep.equal(['rds 304', 'cds 304']);
+    route('new');
+    expect(other.round('rds', 'rds', 'cds')).to.deep.equal(['rds r', 'rds 304', 'cds 304']);
+    for (const answer of ['cds 304', 'cds new']) {
+      lab.clock.advance(5000);
+      expect(other.round('cds', 'rds')).to.deep.equal([answer, 'rds 304']);
+    }
+  });
+
+  it('a client that comes from another relay with earlier routes waits for their clusters', () => {
+    const other = new PollingClient(lab, 'b');
+    for (const [short, version] of client.has) other.has.set(short, version);
+    other.poll('cds');
+    clusters('new');
+    route('new');
+    expect(other.round('rds', 'cds', 'cds', 'rds')).to.deep.equal([
+      'rds 304',
+      'cds new old',
+      'cds 304',
+      'rds r',
+    ]);
+  });
+
   it('clients that still need the same share the response', () => {
     const other = new PollingClient(lab, 'b');
     for (const [short, version] of client.has) other.has.set(short, version);
@@ -177,6 +300,13 @@ describe('a client that polls while types change apart (§8.6, §8.7)', () => {
     route('new');
     client.round('cds', 'cds', 'rds', 'rds');
     expect(client.poll('cds')).to.equal('new');
+  });
+
+  it('clients that are too many to be known do not drive out those that are', () => {
+    clusters('new');
+    const many = Array.from({ length: 1000 }, (_, at) => `r-${at}`);
+    for (let at = 0; at < 2200; at++) new PollingClient(lab, `other-${at}`).poll('rds', true, many);
+    expect(client.poll('cds')).to.equal('new old');
   });
 
   it('of a client that polls thousands of names apart, the first thousand are waited for', () => {

@@ -148,5 +148,11 @@ describe('clients that poll, as they are listed', () => {
     const peer = testPeer({}, testAccounts({}, lab.clock));
     for (let at = 0; at < 20_100; at++) poll(`invented-${at}`, {}, peer);
     expect(lab.relay.polls.clients.size).to.equal(20_000);
+    poll('late', {}, peer);
+    expect(listed().at(-1), 'those that poll stay').to.match(/^invented-19999, /);
+    lab.clock.advance(11_000);
+    poll('late', {}, peer);
+    expect(lab.relay.polls.clients.size).to.equal(20_000);
+    expect(listed().at(-1), 'one that has missed a poll goes').to.match(/^late, /);
   });
 });

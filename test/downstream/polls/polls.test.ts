@@ -186,7 +186,7 @@ describe('polls', () => {
     expect(shown(poller.ask('cds', { versionInfo: versionOf(wildcard) }, fetching))).to.equal('');
   });
 
-  it('a class is one subscription upstream, however many poll, and ends a minute after the last poll', () => {
+  it('a class is one subscription upstream, however many poll, and ends three intervals after the last poll', () => {
     lab = new InMemoryRelay({ idleMilliseconds: 1 });
     poller = new Poller(lab);
     for (let count = 0; count < 1000; count++) poller.ask('cds', {});
@@ -194,9 +194,19 @@ describe('polls', () => {
     lab.full('cds', { shop: '1' });
     lab.clock.advance(40_000);
     expect(shown(poller.ask('cds', {}))).to.equal('shop');
-    lab.clock.advance(40_000);
+    lab.clock.advance(119_000);
     expect(lab.upstream.journal).to.deep.equal(['+cds *']);
-    lab.clock.advance(40_000);
+    lab.clock.advance(6000);
+    expect(lab.upstream.journal).to.deep.equal(['+cds *', '-cds *']);
+  });
+
+  it('after a single poll it ends a minute later: how often the client polls is not known', () => {
+    lab = new InMemoryRelay({ idleMilliseconds: 1 });
+    new Poller(lab).ask('cds', {});
+    lab.full('cds', { shop: '1' });
+    lab.clock.advance(59_000);
+    expect(lab.upstream.journal).to.deep.equal(['+cds *']);
+    lab.clock.advance(6000);
     expect(lab.upstream.journal).to.deep.equal(['+cds *', '-cds *']);
   });
 

@@ -23,6 +23,8 @@ export interface EnvoyOptions {
   readonly metadata?: object;
   /** Bytes that its xDS server may have on the way to it, per stream and per connection. */
   readonly window?: number;
+  /** It polls over HTTP/2: all polls go over one connection. Without it one that is busy is not waited for. */
+  readonly http2?: boolean;
   /** More of the bootstrap, at its top. */
   readonly bootstrap?: object;
 }
@@ -168,7 +170,7 @@ function dynamicResources(transport: Transport): object {
   };
 }
 
-function xdsCluster({ xds, transport, window }: EnvoyOptions): object {
+function xdsCluster({ xds, transport, window, http2 = transport !== 'rest' }: EnvoyOptions): object {
   const port = Number(xds.slice(xds.lastIndexOf(':') + 1));
   const windows =
     window === undefined
@@ -185,8 +187,7 @@ function xdsCluster({ xds, transport, window }: EnvoyOptions): object {
     typed_extension_protocol_options: {
       'envoy.extensions.upstreams.http.v3.HttpProtocolOptions': {
         '@type': 'type.googleapis.com/envoy.extensions.upstreams.http.v3.HttpProtocolOptions',
-        explicit_http_config:
-          transport === 'rest' ? { http_protocol_options: {} } : { http2_protocol_options: windows },
+        explicit_http_config: http2 ? { http2_protocol_options: windows } : { http_protocol_options: {} },
       },
     },
   };

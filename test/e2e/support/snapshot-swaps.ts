@@ -18,6 +18,8 @@ export interface SnapshotSwaps {
   /** Undefined: Envoy is at the control plane directly. */
   readonly protocol: 'SOTW' | 'DELTA' | undefined;
   readonly swaps: number;
+  /** Envoy polls over HTTP/2. */
+  readonly http2?: true;
   /** Of the relays, the one at the control plane first. */
   readonly relays?: readonly object[];
   /** The relay ends and comes back after half of the swaps. */
@@ -31,6 +33,8 @@ export interface SnapshotSwapsOutcome {
   readonly answers: ReadonlyMap<string, number>;
   readonly failed: number;
   readonly total: number;
+  /** How often relays waited in vain, and sent what would have failed requests or deleted what was needed (§8.6, §8.7). */
+  readonly overdue: number;
 }
 
 const tls = 'type.googleapis.com/envoy.extensions.transport_sockets.tls.v3';
@@ -62,7 +66,16 @@ function snapshot(setting: Setting, transport: Transport, version: number, ca: s
 
 /** A SnapshotCache replaces all of them in one snapshot, again and again, under 200 requests a second. */
 export async function swapSnapshots(setting: Setting, options: SnapshotSwaps): Promise<SnapshotSwapsOutcome> {
-  const { transport, ordered, protocol, swaps, relays = [{}], restart = false, away = false } = options;
+  const {
+    transport,
+    ordered,
+    protocol,
+    swaps,
+    relays = [{}],
+    restart = false,
+    away = false,
+    http2,
+  } = options;
   await using stack = new AsyncDisposableStack();
   const files = stack.use(temporaryDirectory());
   const { certificate } = issueCertificate({ name: 'ca', authority: true });
@@ -73,17 +86,22 @@ export async function swapSnapshots(setting: Setting, options: SnapshotSwaps): P
     plane.set(snapshot(setting, transport, version, certificate));
   await set(1);
   let xds = plane.address;
-  const start = async (above: string, index: number, more: object, before?: string) => {
-    const address = before ?? `127.0.0.1:${await ownPort()}`;
+  const start = async (above: string, index: number, more: object, before?: RelayProcess) => {
+    const address = async (known: string | undefined) => known ?? `127.0.0.1:${await ownPort()}`;
     const cache = { persistence: { path: join(files.path, String(index)) } };
     const upstreams = [upstream(above, protocol ?? 'DELTA')];
     return RelayProcess.start({
       upstreams,
-      xds: { address },
+      xds: { address: await address(before?.xds) },
       ...(restart || away ? { cache } : {}),
-      ...(transport === 'rest' ? { rest: {} } : {}),
+      ...(transport === 'rest' ? { rest: { address: await address(before?.rest) } } : {}),
       ...more,
     });
+  };
+  let overdue = 0;
+  const stop = async (relay: RelayProcess): Promise<void> => {
+    overdue += (await relay.metric('downstream_order_timeouts_total')) || 0;
+    await relay.stop();
   };
   const running: { relay: RelayProcess; readonly above: string; readonly more: object }[] = [];
   stack.defer(async () => {
@@ -95,33 +113,36 @@ export async function swapSnapshots(setting: Setting, options: SnapshotSwaps): P
     xds = relay.xds;
   }
   if (transport === 'rest') xds = running.at(-1)?.relay.rest ?? '';
-  const envoy = stack.use(await Envoy.start(setting.envoyBinary, { xds, transport }));
+  const envoy = stack.use(
+    await Envoy.start(setting.envoyBinary, { xds, transport, ...(http2 && { http2 }) }),
+  );
   await envoy.answers('web', '/', 'one');
   await using requests = new ConstantRequests(await envoy.url('web'), 4, 200);
   for (let version = 2; version <= swaps + 1; version++) {
     if (restart && version === Math.ceil(swaps / 2)) {
       for (const [index, one] of running.entries()) {
-        await one.relay.stop();
-        one.relay = await start(one.above, index, one.more, one.relay.xds);
+        await stop(one.relay);
+        one.relay = await start(one.above, index, one.more, one.relay);
       }
       await eventually(async () => {
-        const streams = (await running.at(-1)?.relay.metric('downstream_streams')) ?? 0;
-        if (!(streams > 0)) throw new Error('Envoy has not come back yet');
+        const clients = (await running.at(-1)?.relay.clients()) ?? [];
+        if (clients.length === 0) throw new Error('Envoy has not come back yet');
       });
       await sleep(500); // until it has asked for everything
     }
-    if (away) for (const { relay } of running) await relay.stop();
+    if (away) for (const { relay } of running) await stop(relay);
     await set(version);
     if (away)
       for (const [index, one] of running.entries())
-        one.relay = await start(one.above, index, one.more, one.relay.xds);
+        one.relay = await start(one.above, index, one.more, one.relay);
     await arrives(requests, version % 2 === 1 ? '200 one' : '200 two');
     await sleep(100);
   }
   await requests.stop();
   const { answers } = requests;
   const well = (answers.get('200 one') ?? 0) + (answers.get('200 two') ?? 0);
-  return { answers, failed: requests.count - well, total: requests.count };
+  for (const { relay } of running) overdue += (await relay.metric('downstream_order_timeouts_total')) || 0;
+  return { answers, failed: requests.count - well, total: requests.count, overdue };
 }
 
 async function arrives(requests: ConstantRequests, answer: string): Promise<void> {
