@@ -1,11 +1,10 @@
 /**
- * Writes docs/reference (commands, metrics, errors and the admin RPC) and the table of flags for completion, each from
+ * Writes docs/reference (commands, metrics, errors and the admin RPC), each from
  * the code. With --check it writes nothing and fails if one is out of date.
  */
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { adminRpc } from './reference/admin-rpc.ts';
-import { commandFlags } from './reference/command-flags.ts';
 import { commands } from './reference/commands.ts';
 import { errors } from './reference/errors.ts';
 import { metrics } from './reference/metrics.ts';
@@ -16,7 +15,6 @@ const pages = new Map([
   ['docs/reference/metrics.md', metrics()],
   ['docs/reference/errors.md', errors()],
   ['docs/reference/admin-rpc.md', adminRpc()],
-  ['src/commands/command-flags.ts', await commandFlags()],
 ]);
 
 const check = process.argv.includes('--check');

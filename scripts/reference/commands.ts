@@ -1,4 +1,4 @@
-import { catalog } from '../../src/commands/catalog.ts';
+import { commands as all } from '../../src/commands/command-line.ts';
 import { heading, table } from './markdown.ts';
 
 const about = `\`distributary COMMAND [OPTIONS]\`. Commands that ask a relay do it through its admin listener, at
@@ -7,13 +7,12 @@ const about = `\`distributary COMMAND [OPTIONS]\`. Commands that ask a relay do 
 
 /** docs/reference/commands.md: the help of each command. */
 export async function commands(): Promise<string> {
-  const rows = catalog.map(({ name, does }) => [`[${name}](#${name})`, does]);
+  const rows = all.map(({ name, does }) => [`[${name}](#${name})`, does]);
   const parts: string[] = [];
-  for (const { name, load } of catalog) {
-    const command = await load();
+  for (const command of all) {
     const printed: string[] = [];
     await command(['--help'], { out: (text) => printed.push(text), err: () => {}, environment: {} });
-    parts.push(`## ${name}\n\n\`\`\`text\n${printed.join('').trimEnd()}\n\`\`\``);
+    parts.push(`## ${command.name}\n\n\`\`\`text\n${printed.join('').trimEnd()}\n\`\`\``);
   }
   return `${heading('Commands', about)}\n${table(['command', 'does'], rows)}\n\n${parts.join('\n\n')}\n`;
 }

@@ -6,12 +6,10 @@ import { nodePath, type WantedMetadata, wantedMetadata } from '../model/node-pat
 import type { Parameters } from '../model/parameters.ts';
 import { fail, ok, type Result } from '../model/result.ts';
 import type { SideOf } from '../model/rollout.ts';
-import { compileAuthorization } from '../security/authorization.ts';
-import { canaryAccess } from '../security/canary-access.ts';
+import { canaryAccess, compileAuthorization, guarded } from '../security/authorization.ts';
 import { type ClientNode, readClientNode } from '../security/client-node.ts';
 import { compileParameterRules, type DerivedParameters } from '../security/derive-parameters.ts';
-import { guarded } from '../security/guarded-access.ts';
-import { compilePrincipals } from '../security/principals.ts';
+import { compilePrincipals } from '../security/pattern.ts';
 import { Code, type GrpcStatus } from '../wire/grpc-status.ts';
 import type { PeerNames } from '../wire/peer-identity.ts';
 import type { Peer } from '../wire/server-stream.ts';

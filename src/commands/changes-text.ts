@@ -4,7 +4,7 @@ import type {
 } from '../gen/distributary/admin/v1/configuration_pb.ts';
 import { printable } from '../model/printable.ts';
 import { counted } from '../model/text.ts';
-import { textTable } from './text-table.ts';
+import { textTable } from './terminal.ts';
 
 /** What a new configuration would change in a running relay, in paragraphs. */
 export function changesText(changes: CompareConfigurationResponse): string {

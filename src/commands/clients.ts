@@ -4,59 +4,37 @@ import {
   type ListClientsResponse,
   ListClientsResponseSchema,
 } from '../gen/distributary/admin/v1/admin_pb.ts';
-import { fail, ok, type Result } from '../model/result.ts';
 import { syncStates } from '../model/subscription.ts';
 import { counted } from '../model/text.ts';
 import { ago } from '../observe/format.ts';
-import { type AdminClient, adminOptions, adminUsage } from './admin-client.ts';
-import { defineCommand } from './command.ts';
-import { jsonText } from './json-text.ts';
-import { painter, type Style } from './paint.ts';
-import { type Cell, painted, textTable } from './text-table.ts';
-import { type Terminal, UsageError } from './usage.ts';
-import { watchUsage } from './watch.ts';
-import { readCount, readType, shortTypes, showRelay } from './with-relay.ts';
+import { count, oneOf, text, type } from './command.ts';
+import { type AdminClient, answer, relayCommand } from './relay-command.ts';
+import { type Cell, painted, type Style, textTable, type View } from './terminal.ts';
 
-const usage = `Usage: distributary clients [--node ID] [--type T] [--state S] [--limit N] [--watch] [--admin URL]
-       [--cert F --key F] [--ca F] [--json]
-
-Lists the clients that are connected, those that rejected something first: one line for each stream. Its id is what
+export const clients = relayCommand({
+  name: 'clients',
+  does: 'who is connected, with what was sent and whether it was accepted',
+  about: `Lists the clients that are connected, those that rejected something first: one line for each stream. Its id is what
 --client of explain, get, diff and tap takes. A client that polls (REST, Fetch) has a line until it has not polled for
-three of its own intervals; tap does not show polls.
-
-  --node ID     only those of this node; * stands for any characters
-  --type T      only those that subscribe to this type: a type URL, or one of: ${shortTypes}
-  --state S     only those with a type (or with that --type) in this state: SYNCED (acknowledged), STALE (sent, and not
-                acknowledged yet), ERROR (rejected) or NOT_SENT; in lower case too
-  --limit N     at most so many
-${watchUsage(14)}
-${adminUsage(14)}
-  --json        as JSON; with --watch one line each time
-  -h, --help    this text
-
-Exit: 0, also if there is none; 1 if the relay does not answer.`;
-
-/** The command `clients`: its exit code. */
-export const clients = defineCommand({
-  usage,
-  options: {
-    node: { type: 'string', default: '' },
-    type: { type: 'string' },
-    state: { type: 'string' },
-    limit: { type: 'string' },
-    watch: { type: 'boolean' },
-    ...adminOptions,
-    json: { type: 'boolean' },
+three of its own intervals; tap does not show polls.`,
+  flags: {
+    node: text('ID', 'only those of this node; * stands for any characters'),
+    type: type('only those that subscribe to this type'),
+    state: oneOf(
+      'S',
+      syncStates,
+      'only those with a type (or with that --type) in this state: SYNCED (acknowledged), STALE (sent, and not acknowledged yet), ERROR (rejected) or NOT_SENT; in lower case too',
+    ),
+    limit: count('N', 'at most so many', 0),
   },
-  run: (values, terminal) => {
-    const request = readRequest(values);
-    if (!request.ok) return new UsageError(request.error, usage);
-    return showRelay(values, usage, terminal, async ({ rpc }) => {
-      const response = await everyClient(rpc, request.value);
-      if (values.json !== true) return clientsText(response, terminal, Date.now());
-      return jsonText(ListClientsResponseSchema, response, values.watch === true ? 0 : 2);
-    });
-  },
+  watch: true,
+  exit: '0, also if there is none; 1 if the relay does not answer.',
+  ask:
+    ({ state = '', ...asked }) =>
+    async ({ rpc }) => {
+      const response = await everyClient(rpc, { ...asked, state });
+      return answer(ListClientsResponseSchema, response, (view) => clientsText(response, view, Date.now()));
+    },
 });
 
 /** An answer may not hold all of them. */
@@ -74,34 +52,10 @@ async function everyClient(
   return { ...whole, nextOffset: 0 };
 }
 
-interface Given {
-  readonly node: string;
-  readonly type?: string | undefined;
-  readonly state?: string | undefined;
-  readonly limit?: string | undefined;
-}
-
-function readRequest({ node, type, state, limit }: Given) {
-  const known = readType(type);
-  if (!known.ok) return known;
-  const meant = readState(state);
-  if (!meant.ok) return meant;
-  const count = readCount('--limit', limit, 0);
-  if (!count.ok) return count;
-  return ok({ node, type: known.value, state: meant.value, limit: count.value });
-}
-
-function readState(text: string | undefined): Result<string> {
-  if (text === undefined) return ok('');
-  const state = syncStates.find((known) => known === text.toUpperCase());
-  if (state !== undefined) return ok(state);
-  return fail(`unknown --state ${JSON.stringify(text)}: accepted are ${syncStates.join(', ')}`);
-}
-
 /** `now` is milliseconds since the epoch. */
 function clientsText(
   { clients: listed, total, matching }: ListClientsResponse,
-  terminal: Terminal,
+  { paint }: View,
   now: number,
 ): string {
   if (listed.length === 0) {
@@ -109,7 +63,6 @@ function clientsText(
       ? 'no client is connected'
       : `none of ${counted(total, 'client')} is what was asked for`;
   }
-  const paint = painter(terminal);
   const columns = listed.some((client) => lastPollOf(client) !== '')
     ? columnsOf(now)
     : columnsOf(now).filter(({ ofPolls }) => ofPolls !== true);

@@ -1,18 +1,49 @@
 import { nearest } from '../config/suggest.ts';
 import { printable } from '../model/printable.ts';
-import { catalog } from './catalog.ts';
-import { version } from './version.ts';
+import { clients } from './clients.ts';
+import type { Command } from './command.ts';
+import { completionOf } from './completion.ts';
+import { diff } from './diff.ts';
+import { explain } from './explain.ts';
+import { get } from './get.ts';
+import { history } from './history.ts';
+import { log } from './log.ts';
+import { discard, freeze, release, rollback, unfreeze } from './operations.ts';
+import { resources } from './resources.ts';
+import { demo, run } from './run.ts';
+import { status } from './status.ts';
+import { tap } from './tap.ts';
+import { columnsOf, processTerminal, wrapped } from './terminal.ts';
+import { validate } from './validate.ts';
+import { showVersion, version } from './version.ts';
+import { wait } from './wait.ts';
+
+const seeing = [status, clients, resources, get, explain, history, diff, wait, tap];
+const changing = [rollback, freeze, unfreeze, release, discard, log];
+
+export const commands: readonly Command[] = [
+  ...[run, validate],
+  ...seeing,
+  ...changing,
+  ...[demo, completionOf(() => commands), showVersion],
+];
 
 const usageLine = 'Usage: distributary COMMAND [OPTIONS]';
 
-const usage = (): string => `distributary ${version()}: a caching xDS relay
+function usage(): string {
+  const columns = columnsOf(processTerminal);
+  const lines = commands.map(({ name, does }) =>
+    wrapped(`\u00A0\u00A0${name.padEnd(12, '\u00A0')}${does}`, columns, 14),
+  );
+  return `distributary ${version()}: a caching xDS relay
 
 ${usageLine}
 
-${catalog.map(({ name, does }) => `  ${name.padEnd(12)}${does}`).join('\n')}
+${lines.join('\n')}
 
 distributary COMMAND --help shows a command's options; --version the version.
 `;
+}
 
 /** The command `distributary` with what follows it: its exit code. */
 export async function commandLine(argv: readonly string[]): Promise<number> {
@@ -29,19 +60,16 @@ export async function commandLine(argv: readonly string[]): Promise<number> {
     process.stderr.write(`a command is missing\n\n${usage()}`);
     return 2;
   }
-  const found = catalog.find((one) => one.name === name);
-  if (found === undefined) {
-    process.stderr.write(
-      `${unknownCommand(name)}\n\n${usageLine}\n\ndistributary --help lists the commands.\n`,
-    );
-    return 2;
-  }
-  const command = await found.load();
-  return command(rest);
+  const command = commands.find((one) => one.name === name);
+  if (command !== undefined) return command(rest);
+  process.stderr.write(
+    `${unknownCommand(name)}\n\n${usageLine}\n\ndistributary --help lists the commands.\n`,
+  );
+  return 2;
 }
 
 function unknownCommand(name: string): string {
-  const known = catalog.map((one) => one.name);
+  const known = commands.map((one) => one.name);
   const meant = nearest(name, known);
   const hint = meant === undefined ? `there are ${known.join(', ')}` : `did you mean ${meant}?`;
   return `unknown command ${printable(JSON.stringify(name))}: ${hint}`;

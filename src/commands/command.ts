@@ -1,35 +1,346 @@
-import type { ParseArgsOptionsConfig } from 'node:util';
-import { type Parsed, parse, processTerminal, refuse, type Terminal, UsageError } from './usage.ts';
+import { parseArgs } from 'node:util';
+import { parseDuration } from '../config/duration.ts';
+import { nearest } from '../config/suggest.ts';
+import { printable } from '../model/printable.ts';
+import { fail, ok, type Result } from '../model/result.ts';
+import { knownTypes, typeByName, typeMeant } from '../model/types.ts';
+import { columnsOf, processTerminal, type Terminal, wrapped } from './terminal.ts';
+
+/** A flag as it is declared, once: reading it, its line in the help, completion and docs/reference come from this. */
+export interface Flag<Value = unknown> {
+  /** What stands for its value in the help, as in `--type T`; empty: it takes none. */
+  readonly value: string;
+  readonly says: string;
+  /** What a shell completes its value with. */
+  readonly words: readonly string[] | 'file';
+  /** May be given more than once; else the last counts. */
+  readonly many?: true;
+  readonly required?: true;
+  /** One letter. */
+  readonly short?: string;
+  /** Its section in the help, of which the usage line has the name only. */
+  readonly section?: string;
+  /** `texts`: what it was given, in order; a flag without a value is given ''. */
+  readonly read: (texts: readonly string[], name: string) => Result<Value>;
+}
+
+export type Flags = Readonly<Record<string, Flag>>;
+
+export type ValuesOf<Declared extends Flags> = {
+  readonly [Name in keyof Declared]: Declared[Name] extends Flag<infer Value> ? Value : never;
+};
+
+export const toggle = (says: string): Flag<boolean> => ({
+  ...{ value: '', says, words: [] },
+  read: (texts) => ok(texts.length > 0),
+});
+
+/** Empty: it is not given. */
+export const text = (value: string, says: string): Flag<string> => ({
+  ...{ value, says, words: [] },
+  read: (texts) => ok(texts.at(-1) ?? ''),
+});
+
+export const texts = (value: string, says: string): Flag<readonly string[]> => ({
+  ...{ value, says, words: [], many: true },
+  read: ok,
+});
+
+/** A path; empty: it is not given. */
+export const file = (value: string, says: string): Flag<string> => ({ ...text(value, says), words: 'file' });
+
+/** A positive integer; `otherwise` where it is not given. */
+export const count = (value: string, says: string, otherwise: number): Flag<number> => ({
+  ...{ value, says, words: [] },
+  read: ([...given], name) => (given.length === 0 ? ok(otherwise) : readCount(given.at(-1) ?? '', name)),
+});
+
+export function readCount(given: string, name: string): Result<number> {
+  const value = Number(given);
+  if (/^[0-9]+$/.test(given) && value >= 1 && value < 2 ** 32) return ok(value);
+  return fail(`${name} ${JSON.stringify(given)} is not a whole number from 1`);
+}
+
+/** One of these words, in whatever case; undefined: it is not given. */
+export const oneOf = <Word extends string>(
+  value: string,
+  words: readonly Word[],
+  says: string,
+): Flag<Word | undefined> => ({
+  ...{ value, says, words },
+  read: (given, name) => {
+    const word = given.at(-1);
+    if (word === undefined) return ok(undefined);
+    const known = words.find((one) => one.toLowerCase() === word.toLowerCase());
+    if (known !== undefined) return ok(known);
+    return fail(`${name} ${JSON.stringify(word)} is not one of ${words.join(', ')}`);
+  },
+});
+
+/** Milliseconds; undefined: it is not given. */
+export const duration = (value: string, says: string): Flag<number | undefined> => ({
+  ...{ value, says, words: [] },
+  read: (given, name) => {
+    const time = given.at(-1);
+    if (time === undefined) return ok(undefined);
+    const read = parseDuration(time);
+    return read.ok ? read : fail(`${name} ${read.error}`);
+  },
+});
+
+const shortTypes = knownTypes.map(({ short }) => short);
+
+/** A type URL or a short name; empty: it is not given. */
+export const type = (says = ''): Flag<string> => ({
+  value: 'T',
+  says: `${says}${says === '' ? '' : ': '}a type URL, or one of ${shortTypes.join(' ')}`,
+  words: shortTypes,
+  read: (given) => {
+    const name = given.at(-1) ?? '';
+    if (name === '' || typeByName(name) !== undefined) return ok(name);
+    const meant = typeMeant(name);
+    const hint =
+      meant === undefined ? `accepted are ${shortTypes.join(' ')}, or a type URL` : `did you mean ${meant}?`;
+    return fail(`unknown --type ${JSON.stringify(name)}: ${hint}`);
+  },
+});
+
+/** Parameters: KEY=VALUE for each. */
+export const parameters = (says: string): Flag<Readonly<Record<string, string>>> => ({
+  ...{ value: 'KEY=VALUE', says, words: [], many: true },
+  read: (given, name) => {
+    const read = new Map<string, string>();
+    for (const pair of given) {
+      const equals = pair.indexOf('=');
+      if (equals <= 0) return fail(`${name} ${JSON.stringify(pair)} is not KEY=VALUE, as in env=prod`);
+      const key = pair.slice(0, equals);
+      if (read.has(key)) return fail(`${name} ${key} is given twice`);
+      read.set(key, pair.slice(equals + 1));
+    }
+    return ok(Object.fromEntries(read));
+  },
+});
+
+export const required = <Value>(flag: Flag<Value>): Flag<Value> => ({
+  ...flag,
+  required: true,
+  read: (given, name) =>
+    (given.at(-1) ?? '').trim() === ''
+      ? fail(`${name} ${flag.value} is missing: ${flag.says}`)
+      : flag.read(given, name),
+});
+
+/** The flags do not go together: exit 2, the usage line on stderr. */
+export class UsageError {
+  readonly message: string;
+
+  constructor(message: string) {
+    this.message = message;
+  }
+}
+
+/** What of a command its help, completion and the reference tell. */
+interface About {
+  readonly name: string;
+  /** For the list of commands. */
+  readonly does: string;
+  /** Paragraphs; lines that begin with a space stay as they are. */
+  readonly about: string;
+  /** The start of its usage line, which has all flags but those that are named here. */
+  readonly usage?: string;
+  /** What may follow it beside flags: left out, nothing. */
+  readonly operands?: { readonly most: number; readonly words: readonly string[] };
+  readonly exit: string;
+}
+
+const none = {} as const;
+
+/** What a command is called with beside its flags. */
+interface Call<Shared extends Flags> {
+  readonly terminal: Terminal;
+  readonly operands: readonly string[];
+  readonly shared: ValuesOf<Shared>;
+}
+
+export interface Definition<Declared extends Flags, Shared extends Flags = typeof none> extends About {
+  readonly flags: Declared;
+  readonly run: (values: ValuesOf<Declared>, call: Call<Shared>) => Promise<number | UsageError> | UsageError;
+}
 
 /** A command: called with what follows its name; resolves with the exit code. */
-export interface Command {
+export interface Command extends Pick<About, 'does' | 'operands'> {
   (argv: readonly string[], terminal?: Terminal): Promise<number>;
-  /** Its flags, for node:util parseArgs; `--help` is known everywhere. */
-  readonly options: ParseArgsOptionsConfig;
+  readonly flags: Flags;
+  /** What is wrong with a command line, if something is. */
+  readonly problem: (argv: readonly string[]) => string | undefined;
 }
 
-interface Definition<Options extends ParseArgsOptionsConfig> {
-  /** What `--help` prints. The first paragraph is the usage line. */
-  readonly usage: string;
-  readonly options: Options;
-  readonly run: (values: Parsed<Options>, terminal: Terminal) => Promise<number | UsageError> | UsageError;
-}
+const help = { help: { ...toggle('this text'), short: 'h' } } as const;
 
 /** Reads the flags, answers `--help`, and refuses what cannot be understood. */
-export function defineCommand<const Options extends ParseArgsOptionsConfig>({
-  usage,
-  options,
-  run,
-}: Definition<Options>): Command {
+export const defineCommand = <const Declared extends Flags>(definition: Definition<Declared>): Command =>
+  commandWith(none, definition);
+
+/** With flags that several commands have. */
+export function commandWith<const Shared extends Flags, const Declared extends Flags>(
+  shared: Shared,
+  definition: Definition<Declared, Shared>,
+): Command {
+  const { name, does, flags, operands, run } = definition;
+  const all = { ...flags, ...shared, ...help };
+  const read = (argv: readonly string[]) => parse(argv, all, operands?.most ?? 0);
   const command = async (argv: readonly string[], terminal: Terminal = processTerminal): Promise<number> => {
-    const parsed = parse(argv, options, usage);
-    if (!parsed.ok) return refuse(parsed.error, terminal);
-    if ('help' in parsed.value && parsed.value.help === true) {
-      terminal.out(`${usage}\n`);
+    const columns = Math.min(columnsOf(terminal), widestHelp);
+    const refuse = (message: string): 2 => {
+      const more = `distributary ${name} --help shows what each flag is for.`;
+      terminal.err(`${printable(message)}\n\n${usageLine(definition, all, columns)}\n\n${more}\n`);
+      return 2;
+    };
+    const parsed = read(argv);
+    if (!parsed.ok) return refuse(parsed.error);
+    const { texts, operands: given } = parsed.value;
+    if (texts.has('help')) {
+      terminal.out(`${helpText(definition, all, columns)}\n`);
       return 0;
     }
-    const outcome = await run(parsed.value, terminal);
-    return outcome instanceof UsageError ? refuse(outcome, terminal) : outcome;
+    const own = valuesOf(flags, texts);
+    if (!own.ok) return refuse(own.error);
+    const others = valuesOf(shared, texts);
+    if (!others.ok) return refuse(others.error);
+    const outcome = await run(own.value, { terminal, operands: given, shared: others.value });
+    return outcome instanceof UsageError ? refuse(outcome.message) : outcome;
   };
-  return Object.assign(command, { options });
+  const problem = (argv: readonly string[]): string | undefined => {
+    const parsed = read(argv);
+    return parsed.ok ? undefined : parsed.error;
+  };
+  const told = { does, flags: all, problem, ...(operands === undefined ? {} : { operands }) };
+  return Object.defineProperty(Object.assign(command, told), 'name', { value: name });
 }
+
+/** Longer lines are hard to read. */
+const widestHelp = 100;
+
+interface Read {
+  readonly texts: ReadonlyMap<string, readonly string[]>;
+  readonly operands: readonly string[];
+}
+
+/** node:util parseArgs, whose own messages have no hints. */
+function parse(argv: readonly string[], flags: Flags, most: number): Result<Read> {
+  const options = Object.fromEntries(
+    Object.entries(flags).map(([name, { value, short }]) => [
+      name,
+      {
+        type: value === '' ? ('boolean' as const) : ('string' as const),
+        ...(short === undefined ? {} : { short }),
+      },
+    ]),
+  );
+  const { tokens } = parseArgs({ args: [...argv], options, strict: false, tokens: true });
+  const texts = new Map<string, string[]>();
+  const operands: string[] = [];
+  for (const token of tokens) {
+    if (token.kind === 'option-terminator') continue;
+    if (token.kind === 'positional') {
+      operands.push(token.value);
+      if (operands.length > most) return fail(`unexpected argument ${JSON.stringify(token.value)}`);
+      continue;
+    }
+    const { name, value = '' } = token;
+    const problem = problemOf(token, flags);
+    if (problem !== undefined) return fail(problem);
+    texts.set(name, [...(texts.get(name) ?? []), value]);
+  }
+  return ok({ texts, operands });
+}
+
+interface Token {
+  readonly name: string;
+  readonly rawName: string;
+  readonly value?: string | undefined;
+  readonly inlineValue?: boolean | undefined;
+}
+
+function problemOf({ name, rawName, value, inlineValue }: Token, flags: Flags): string | undefined {
+  const flag = Object.hasOwn(flags, name) ? flags[name] : undefined;
+  if (flag === undefined) return unknownFlag(rawName, Object.keys(flags));
+  if (flag.value === '') return value === undefined ? undefined : `${rawName} takes no value`;
+  if (value === undefined) return `the value of ${rawName} is missing`;
+  // `--type --name x`: the value was forgotten.
+  return inlineValue === true || !/^-./.test(value)
+    ? undefined
+    : `the value of ${rawName} is missing (one that begins with "-" is given as ${rawName}=${value})`;
+}
+
+function unknownFlag(rawName: string, names: readonly string[]): string {
+  const meant = nearest(rawName.replace(/^-+/, ''), names);
+  const hint = meant === undefined ? '' : `: did you mean --${meant}?`;
+  return `unknown flag ${JSON.stringify(rawName)}${hint}`;
+}
+
+function valuesOf<Declared extends Flags>(flags: Declared, given: Read['texts']): Result<ValuesOf<Declared>> {
+  const values = new Map<string, unknown>();
+  for (const [name, flag] of Object.entries(flags)) {
+    const read = flag.read(given.get(name) ?? [], `--${name}`);
+    if (!read.ok) return read;
+    values.set(name, read.value);
+  }
+  const all: object = Object.fromEntries(values);
+  return isOf(flags, all) ? ok(all) : fail('a flag was not read');
+}
+
+/** Each value is what its flag's `read` gives. */
+const isOf = <Declared extends Flags>(flags: Declared, values: object): values is ValuesOf<Declared> =>
+  Object.keys(flags).every((name) => Object.hasOwn(values, name));
+
+/** `Usage: distributary get --type T --name N [--client ID]`, on as many lines as it needs. */
+function usageLine({ name, usage = '' }: About, flags: Flags, columns: number): string {
+  const named = new Set([...usage.matchAll(/--([\w-]+)/g)].map(([, flag]) => flag));
+  const own = Object.entries(flags).filter(([flag]) => flag !== 'help' && !named.has(flag));
+  const parts = own
+    .filter(([, { section }]) => section === undefined)
+    .map(([flag, { value, short, many, required: needed }]) => {
+      const written = `${short === undefined ? `--${flag}` : `-${short}`}${value === '' ? '' : ` ${value}`}`;
+      const said = needed === true ? written : `[${written}]`;
+      return many === true ? `${said}...` : said;
+    });
+  const sections = new Set(own.flatMap(([, { section }]) => (section === undefined ? [] : [`[${section}]`])));
+  const words = [...usage.split(/(?<=[\])]) /), ...parts, ...sections].filter((word) => word !== '');
+  // A flag and its value stay together.
+  const glued = words.map((word) => word.replaceAll(/(?<=^\[?--[\w-]+) /g, '\u00A0'));
+  return wrapped(`Usage: distributary ${name} ${glued.join(' ')}`.trimEnd(), columns, 7);
+}
+
+function helpText(definition: About, flags: Flags, columns: number): string {
+  const { about, exit } = definition;
+  const labels = new Map(
+    Object.entries(flags).map(([flag, { value, short }]) => [
+      flag,
+      `${short === undefined ? '' : `-${short}, `}--${flag}${value === '' ? '' : ` ${value}`}`,
+    ]),
+  );
+  const width = Math.max(...[...labels.values()].map(({ length }) => length)) + 2;
+  const linesOf = (section: string | undefined): string =>
+    Object.entries(flags)
+      .filter(([, flag]) => flag.section === section)
+      .map(([flag, { says }]) =>
+        wrapped(
+          `${`  ${labels.get(flag) ?? ''}`.padEnd(width + 2).replaceAll(' ', '\u00A0')}${says}`,
+          columns,
+          width + 2,
+        ),
+      )
+      .join('\n');
+  const sections = new Set(Object.values(flags).flatMap(({ section }) => section ?? []));
+  return [
+    usageLine(definition, flags, columns),
+    ...about.split('\n\n').map((paragraph) => paragraphText(paragraph, columns)),
+    linesOf(undefined),
+    ...[...sections].map((section) => `${section}:\n${linesOf(section)}`),
+    wrapped(`Exit: ${exit}`, columns, 0),
+  ].join('\n\n');
+}
+
+const paragraphText = (paragraph: string, columns: number): string =>
+  /^ /m.test(paragraph) ? paragraph : wrapped(paragraph.replaceAll('\n', ' '), columns, 0);

@@ -1,82 +1,118 @@
-import { syncStates } from '../model/subscription.ts';
-import { knownTypes } from '../model/types.ts';
-import { logFormats } from '../observe/log-format.ts';
-import { levels } from '../observe/log-levels.ts';
-import type { Command } from './command.ts';
-import { commandFlags } from './command-flags.ts';
-import { type CommandFlags, type Flag, scripts } from './completion-scripts.ts';
-import { parse, processTerminal, refuse, type Terminal, UsageError } from './usage.ts';
+import { type Command, defineCommand, type Flag, UsageError } from './command.ts';
+
+/** The scripts by their shells. All words come from the declarations of the commands: none needs to be quoted. */
+const scripts: ReadonlyMap<string, (commands: readonly Command[]) => string> = new Map([
+  ['bash', bash],
+  ['zsh', zsh],
+  ['fish', fish],
+]);
 
 const shells = [...scripts.keys()];
 
-const usage = `Usage: distributary completion ${shells.join('|')}
-
-Prints a script by which the shell completes commands, flags, types and states.
+/** `commands`: called when they are all defined. */
+export const completionOf = (commands: () => readonly Command[]): Command =>
+  defineCommand({
+    name: 'completion',
+    does: 'a script that completes commands and flags in bash, zsh or fish',
+    about: `Prints a script by which the shell completes commands, flags, types and states.
 
   bash   source <(distributary completion bash), in ~/.bashrc
-  zsh    distributary completion zsh > a file _distributary in a directory of $fpath
-  fish   distributary completion fish > ~/.config/fish/completions/distributary.fish
+  zsh    distributary completion zsh > a file _distributary in a directory
+         of $fpath
+  fish   distributary completion fish
+         > ~/.config/fish/completions/distributary.fish`,
+    usage: shells.join('|'),
+    operands: { most: 1, words: shells },
+    flags: {},
+    exit: '0.',
+    run: (_, { terminal, operands: [shell] }) => {
+      const accepted = `accepted is one of ${shells.join(', ')}`;
+      if (shell === undefined) return new UsageError(`the shell is missing: ${accepted}`);
+      const script = scripts.get(shell);
+      if (script === undefined) return new UsageError(`unknown shell ${JSON.stringify(shell)}: ${accepted}`);
+      terminal.out(script(commands()));
+      return Promise.resolve(0);
+    },
+  });
 
-  -h, --help   this text
+const namesOf = (commands: readonly Command[]): string => commands.map(({ name }) => name).join(' ');
 
-Exit: 0.`;
+const wordsOf = ({ flags, operands }: Command): string =>
+  [...(operands?.words ?? []), ...Object.keys(flags).map((name) => `--${name}`)].join(' ');
 
-/** What the table of commands has. */
-interface Listed {
-  readonly name: string;
-  readonly does: string;
+/** The branches of a `case` on the word before, and one for each command. A flag means the same in every command. */
+function branches(commands: readonly Command[], give: (words: string) => string, file: string): string {
+  const flags = new Map(commands.flatMap((command) => Object.entries(command.flags)));
+  const lines: string[] = [];
+  for (const [name, { value, words, short }] of flags) {
+    if (value === '') continue;
+    const what = words === 'file' ? file : words.length === 0 ? ':' : give(words.join(' '));
+    lines.push(`    --${name}${short === undefined ? '' : `|-${short}`}) ${what}; return ;;`);
+  }
+  return lines.join('\n');
 }
 
-/** The command `completion`. Its shell is the only argument of any command that is no flag. */
-export function completionOf(catalog: readonly Listed[]): Command {
-  const command = async (argv: readonly string[], terminal: Terminal = processTerminal): Promise<number> => {
-    const [shell = '', ...rest] = argv;
-    const script = rest.length === 0 ? scripts.get(shell) : undefined;
-    if (script !== undefined) {
-      terminal.out(script(catalog.map(flagsOf)));
-      return 0;
+const commandBranches = (commands: readonly Command[], give: (words: string) => string): string =>
+  commands.map((command) => `    ${command.name}) ${give(wordsOf(command))} ;;`).join('\n');
+
+function bash(commands: readonly Command[]): string {
+  const give = (words: string): string => `COMPREPLY=($(compgen -W "${words}" -- "$current"))`;
+  return `# bash completion of distributary
+_distributary() {
+  local current="\${COMP_WORDS[COMP_CWORD]}" before="\${COMP_WORDS[COMP_CWORD-1]}"
+  COMPREPLY=()
+  if [ "$COMP_CWORD" -eq 1 ]; then
+    ${give(`${namesOf(commands)} --help --version`)}
+    return
+  fi
+  case "$before" in
+${branches(commands, give, 'compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current"))')}
+  esac
+  case "\${COMP_WORDS[1]}" in
+${commandBranches(commands, give)}
+  esac
+}
+complete -F _distributary distributary
+`;
+}
+
+function zsh(commands: readonly Command[]): string {
+  const give = (words: string): string => `compadd -- ${words}`;
+  return `#compdef distributary
+_distributary() {
+  if (( CURRENT == 2 )); then
+    ${give(`${namesOf(commands)} --help --version`)}
+    return
+  fi
+  case "\${words[CURRENT-1]}" in
+${branches(commands, give, '_files')}
+  esac
+  case "\${words[2]}" in
+${commandBranches(commands, give)}
+  esac
+}
+if [ "$funcstack[1]" = "_distributary" ]; then
+  _distributary "$@"
+else
+  compdef _distributary distributary
+fi
+`;
+}
+
+function fish(commands: readonly Command[]): string {
+  const lines = ['# fish completion of distributary', 'complete -c distributary -f'];
+  for (const { name, does, flags, operands } of commands) {
+    lines.push(`complete -c distributary -n __fish_use_subcommand -a ${name} -d "${does}"`);
+    const after = `complete -c distributary -n "__fish_seen_subcommand_from ${name}"`;
+    const words = operands?.words ?? [];
+    if (words.length > 0) lines.push(`${after} -a "${words.join(' ')}"`);
+    for (const [flag, { value, words, short }] of Object.entries(flags)) {
+      const letter = short === undefined ? '' : ` -s ${short}`;
+      lines.push(`${after} -l ${flag}${letter}${value === '' ? '' : fishValue(words)}`);
     }
-    const parsed = parse(
-      argv.filter((word) => word.startsWith('-')),
-      {},
-      usage,
-    );
-    if (!parsed.ok) return refuse(parsed.error, terminal);
-    if (parsed.value.help === true) {
-      terminal.out(`${usage}\n`);
-      return 0;
-    }
-    return refuse(new UsageError(problemOf(argv), usage), terminal);
-  };
-  return Object.assign(command, { options: {} });
+  }
+  return `${lines.join('\n')}\n`;
 }
 
-function problemOf([shell, extra]: readonly string[]): string {
-  const accepted = `accepted is one of ${shells.join(', ')}`;
-  if (shell === undefined) return `the shell is missing: ${accepted}`;
-  if (!scripts.has(shell)) return `unknown shell ${JSON.stringify(shell)}: ${accepted}`;
-  return `unexpected argument ${JSON.stringify(extra)}`;
-}
-
-function flagsOf({ name, does }: Listed): CommandFlags {
-  const flags = [...(commandFlags.get(name) ?? []), ['help', 'boolean'] as const].map(flagOf);
-  return { name, does, flags, words: name === 'completion' ? shells : [] };
-}
-
-/** The same flag means the same in every command. */
-const values: ReadonlyMap<string, readonly string[]> = new Map<string, readonly string[]>([
-  ['type', knownTypes.map(({ short }) => short)],
-  ['state', syncStates],
-  ['level', levels],
-  ['log-level', levels],
-  ['log-format', logFormats],
-]);
-
-const files: ReadonlySet<string> = new Set(['config', 'cert', 'key', 'ca']);
-
-function flagOf([name, type]: readonly [string, 'boolean' | 'string']): Flag {
-  if (type === 'boolean') return { name, value: { kind: 'none' } };
-  if (files.has(name)) return { name, value: { kind: 'file' } };
-  const words = values.get(name);
-  return { name, value: words === undefined ? { kind: 'any' } : { kind: 'words', words } };
-}
+const fishValue = (words: Flag['words']): string =>
+  words === 'file' ? ' -r -F' : words.length === 0 ? ' -x' : ` -x -a "${words.join(' ')}"`;

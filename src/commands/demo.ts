@@ -1,27 +1,29 @@
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { create, fromBinary, type MessageInitShape, toBinary } from '@bufbuild/protobuf';
+import { ConnectError } from '@connectrpc/connect';
+import { Client, type ClientDuplexStream, credentials } from '@grpc/grpc-js';
 import { Distributary } from '../assembly/distributary.ts';
 import { parseConfig } from '../config/load.ts';
 import { problemLine } from '../config/source.ts';
+import {
+  type DeltaDiscoveryRequest,
+  DeltaDiscoveryRequestSchema,
+  type DeltaDiscoveryResponse,
+  DeltaDiscoveryResponseSchema,
+} from '../gen/envoy/service/discovery/v3/discovery_pb.ts';
+import { typeUrl } from '../model/brand.ts';
+import { printable } from '../model/printable.ts';
 import { fail, type Result } from '../model/result.ts';
+import { ADS_SERVICE, typeByName, typeInfo } from '../model/types.ts';
 import { createLog } from '../observe/log.ts';
-import { executable } from '../package/files.ts';
-import { defineCommand } from './command.ts';
-import { DemoClient } from './demo-client.ts';
-import { type DemoFiles, demoFiles } from './demo-files.ts';
-import { Narrator } from './demo-narrator.ts';
-import { firstSignal } from './signals.ts';
-import { processTerminal, type Terminal } from './usage.ts';
+import { executable, unpackFiles } from '../package/files.ts';
+import { Code } from '../wire/grpc-status.ts';
+import { adminClient } from './relay-command.ts';
+import { firstSignal, processTerminal, type Terminal } from './terminal.ts';
 import { version } from './version.ts';
-
-const usage = `Usage: distributary demo [--once]
-
-A relay over the sample resources in deploy/demo/resources, and three sample clients, two of node.metadata.env prod and
-one of test, that print what they receive. A change goes to one client of each environment first, and to the other when
-that one has accepted it. Nothing else is needed. Runs until Ctrl-C.
-
-  --once      end when the clients have everything
-  -h, --help  this text
-
-Exit: 0; 1 if the relay cannot start or the clients do not get everything in time.`;
 
 /** How these commands are called: in a checkout, or where the package is installed. */
 const self =
@@ -39,18 +41,14 @@ const rollout = { canary: { percent: 1 }, bake: '5s', max_wait: '1m' };
 const everythingTimeoutMs = 15_000;
 
 /** The command `demo`: its exit code. */
-export const demo = defineCommand({
-  usage,
-  options: { once: { type: 'boolean' } },
-  run: async (values, terminal) => {
-    const files = demoFiles();
-    try {
-      return await show(files, values.once === true, terminal);
-    } finally {
-      files.remove();
-    }
-  },
-});
+export async function runDemo(once: boolean, terminal: Terminal): Promise<number> {
+  const files = demoFiles();
+  try {
+    return await show(files, once, terminal);
+  } finally {
+    files.remove();
+  }
+}
 
 async function show(files: DemoFiles, once: boolean, terminal: Terminal): Promise<number> {
   const started = await startRelay(files, once, terminal);
@@ -180,4 +178,188 @@ function timeout(milliseconds: number): Promise<'too late'> {
   return new Promise((resolve) => {
     setTimeout(() => resolve('too late'), milliseconds).unref();
   });
+}
+
+/** What the sample clients ask for: everything of these types, in the order in which Envoy would. */
+const demoTypes = ['cds', 'eds', 'lds', 'rds'] as const;
+
+interface DemoClientOptions {
+  /** HOST:PORT of the relay's xDS listener. */
+  readonly address: string;
+  /** What it tells in node.metadata. */
+  readonly metadata: Readonly<Record<string, string>>;
+  readonly id: string;
+  readonly received: (response: DeltaDiscoveryResponse) => void;
+  /** It has rejected a response, for this reason. */
+  readonly rejected: (response: DeltaDiscoveryResponse, reason: string) => void;
+  /** The stream ended, with gRPC's reason; not called after `close`. */
+  readonly ended: (reason: string) => void;
+}
+
+/** The filter of deploy/demo/broken: no Envoy has it. */
+const brokenFilter = 'no.such.filter';
+
+/** A client as Envoy is one: delta ADS, plain names, a node with metadata. It rejects what is in deploy/demo/broken. */
+export class DemoClient {
+  readonly #client: Client;
+  readonly #stream: ClientDuplexStream<DeltaDiscoveryRequest, DeltaDiscoveryResponse>;
+  #closed = false;
+
+  constructor(options: DemoClientOptions) {
+    this.#client = new Client(options.address, credentials.createInsecure());
+    this.#stream = this.#client.makeBidiStreamRequest(
+      `/${ADS_SERVICE}/DeltaAggregatedResources`,
+      (request: DeltaDiscoveryRequest) => Buffer.from(toBinary(DeltaDiscoveryRequestSchema, request)),
+      (bytes) => fromBinary(DeltaDiscoveryResponseSchema, bytes),
+    );
+    this.#stream.on('data', (response: DeltaDiscoveryResponse) => {
+      const { typeUrl, nonce: responseNonce } = response;
+      const reason = rejectionOf(response);
+      if (reason === undefined) {
+        this.#send({ typeUrl, responseNonce });
+        options.received(response);
+        return;
+      }
+      this.#send({ typeUrl, responseNonce, errorDetail: { code: Code.INVALID_ARGUMENT, message: reason } });
+      options.rejected(response, reason);
+    });
+    this.#stream.on('error', (error) => {
+      if (!this.#closed) options.ended(error.message);
+    });
+    this.#stream.on('end', () => {
+      if (!this.#closed) options.ended('the relay ended the stream');
+    });
+    for (const short of demoTypes) {
+      // The node is needed on the first message only (protocol §3.1).
+      const node =
+        short === demoTypes[0]
+          ? { node: { id: options.id, cluster: 'demo', metadata: options.metadata } }
+          : {};
+      this.#send({ ...node, typeUrl: typeByName(short) ?? '', resourceNamesSubscribe: ['*'] });
+    }
+  }
+
+  close(): void {
+    this.#closed = true;
+    this.#stream.cancel();
+    this.#client.close();
+  }
+
+  #send(request: MessageInitShape<typeof DeltaDiscoveryRequestSchema>): void {
+    this.#stream.write(create(DeltaDiscoveryRequestSchema, request));
+  }
+}
+
+/** In Envoy's words. */
+function rejectionOf({ resources }: DeltaDiscoveryResponse): string | undefined {
+  const broken = resources.find(
+    ({ resource }) => resource !== undefined && Buffer.from(resource.value).includes(brokenFilter),
+  );
+  if (broken === undefined) return undefined;
+  return `Error adding/updating listener(s) ${broken.name}: Didn't find a registered implementation for '${brokenFilter}'`;
+}
+
+/** The demo's files on the disk, where a user edits them. */
+interface DemoFiles {
+  /** A directory. */
+  readonly resources: string;
+  /** A file with listeners that clients reject. */
+  readonly broken: string;
+  /** What was written for the demo. */
+  remove(): void;
+}
+
+/** Those of the package. The executable writes its own to a temporary directory. */
+function demoFiles(): DemoFiles {
+  const directory = executable
+    ? mkdtempSync(join(tmpdir(), 'distributary-demo-'))
+    : fileURLToPath(new URL('../../deploy/demo', import.meta.url));
+  if (executable) unpackFiles('deploy/demo/', directory);
+  return {
+    resources: join(directory, 'resources'),
+    broken: join(directory, 'broken/listeners.yaml'),
+    remove() {
+      if (executable) rmSync(directory, { recursive: true, force: true });
+    },
+  };
+}
+
+interface NarratorOptions {
+  readonly client: string;
+  readonly env: string;
+  /** URL of the relay's admin listener. */
+  readonly admin: string;
+  readonly say: (line: string) => void;
+  readonly colours: boolean;
+}
+
+/**
+ * Tells what a sample client receives. A client that asks by plain names, as Envoy does, never sees the constraints: so
+ * the relay is asked which variant it was.
+ */
+class Narrator {
+  /** Every type has been answered, and told. */
+  readonly everything: Promise<void>;
+  readonly #options: NarratorOptions;
+  readonly #missing = new Set<string>(demoTypes);
+  #complete: () => void = () => {};
+  #told: Promise<void> = Promise.resolve();
+
+  constructor(options: NarratorOptions) {
+    this.#options = options;
+    this.everything = new Promise((resolve) => {
+      this.#complete = resolve;
+    });
+  }
+
+  /** Each line needs an answer of the relay, so responses are told one after the other, in order. */
+  received(response: DeltaDiscoveryResponse): void {
+    this.#told = this.#told.then(() => this.#tell(response));
+  }
+
+  rejected({ typeUrl: url, resources }: DeltaDiscoveryResponse, reason: string): void {
+    const names = resources.map(({ name }) => name).join(', ');
+    this.#told = this.#told.then(() => this.#say(typeInfo(typeUrl(url)).short, names, `rejected: ${reason}`));
+  }
+
+  ended(reason: string): void {
+    this.#say('stream ended', '', printable(reason));
+  }
+
+  async #tell(response: DeltaDiscoveryResponse): Promise<void> {
+    const { short } = typeInfo(typeUrl(response.typeUrl));
+    for (const resource of response.resources) {
+      this.#say(
+        short,
+        resource.name,
+        `${await this.#variant(short, resource.name)}  version ${printable(resource.version)}`,
+      );
+    }
+    for (const name of response.removedResources) this.#say(short, name, 'removed');
+    this.#missing.delete(short);
+    if (this.#missing.size === 0) this.#complete();
+  }
+
+  async #variant(type: string, name: string): Promise<string> {
+    const client = adminClient({ admin: this.#options.admin, cert: '', key: '', ca: '' });
+    if (!client.ok) return client.error;
+    try {
+      const { match } = await client.value.rpc.explain({
+        type,
+        name,
+        parameters: { env: this.#options.env },
+      });
+      return match.padEnd(42);
+    } catch (error) {
+      return `(${ConnectError.from(error).rawMessage})`;
+    }
+  }
+
+  #say(type: string, name: string, what: string): void {
+    const { client: id, env, colours, say } = this.#options;
+    const client = `[${id}]`.padEnd(8);
+    const paint = env === 'prod' ? 32 : 36;
+    const shown = colours ? `\u001B[${paint}m${client}\u001B[0m` : client;
+    say(`${shown} ${type.padEnd(4)} ${printable(name).padEnd(16)} ${what}`.trimEnd());
+  }
 }

@@ -1,4 +1,4 @@
-import { type MessageInitShape } from '@bufbuild/protobuf';
+import type { MessageInitShape } from '@bufbuild/protobuf';
 import {
   type DiffRequestSchema,
   type DiffResponse,
@@ -8,61 +8,39 @@ import {
 import { printable } from '../model/printable.ts';
 import { fail, ok, type Result } from '../model/result.ts';
 import { printableYaml } from '../observe/yaml-text.ts';
-import { type AdminClient, adminOptions, adminUsage } from './admin-client.ts';
-import { defineCommand } from './command.ts';
-import { jsonText } from './json-text.ts';
-import { readParameters } from './read-parameters.ts';
-import { textTable } from './text-table.ts';
-import { UsageError } from './usage.ts';
-import { readCount, readType, shortTypes, withRelay } from './with-relay.ts';
+import { parameters, readCount, text, texts, toggle, type, UsageError, type ValuesOf } from './command.ts';
+import { type AdminClient, answer, relayCommand } from './relay-command.ts';
+import { textTable } from './terminal.ts';
 
-const usage = `Usage: distributary diff (--from REV --to REV | --pending | --client ID --client ID | --param K=V... --against K=V...)
-       [--type T] [--name N] [--admin URL] [--cert F --key F] [--ca F] [--json]
-
-Shows which resources differ, and with --name which of their fields, as YAML. Secrets are not shown.
-
-  --from REV --to REV    two revisions (see history)
-  --pending              what only canaries have, against what everybody has
-  --client ID            twice: what two streams were sent
-  --param K=V            what a client with these parameters gets; may be repeated
-  --against K=V          and one with these; may be repeated
-  --type T               only this type: a type URL, or one of: ${shortTypes}
-  --name N               only this resource, field by field
-${adminUsage(23)}
-  --json                 as JSON
-  -h, --help             this text
-
-Exit: 0; 1 if there is no such revision or client, or if the relay does not answer.`;
-
-const options = {
-  from: { type: 'string' },
-  to: { type: 'string' },
-  pending: { type: 'boolean' },
-  client: { type: 'string', multiple: true },
-  param: { type: 'string', multiple: true },
-  against: { type: 'string', multiple: true },
-  type: { type: 'string' },
-  name: { type: 'string' },
-  ...adminOptions,
-  json: { type: 'boolean' },
+const flags = {
+  from: text('REV', 'a revision (see history); with --to another one, as diff FROM TO'),
+  to: text('REV', 'the revision that it is compared with'),
+  pending: toggle('what only canaries have, against what everybody has'),
+  client: texts('ID', 'twice: what two streams were sent'),
+  param: parameters('what a client with these parameters gets; may be repeated'),
+  against: parameters('and one with these; may be repeated'),
+  type: type('only this type'),
+  name: text('N', 'only this resource, field by field'),
 } as const;
 
-/** The command `diff`: its exit code. */
-export const diff = defineCommand({
-  usage,
-  options,
-  run: async (values, terminal) => {
-    const type = readType(values.type);
-    if (!type.ok) return new UsageError(type.error, usage);
-    const sides = readSides(values);
-    if (!sides.ok) return new UsageError(sides.error, usage);
-    return withRelay(values, usage, terminal, async ({ rpc }) => {
+export const diff = relayCommand({
+  name: 'diff',
+  does: 'what differs between two revisions, clients or parameter sets',
+  about:
+    'Shows which resources differ, and with --name which of their fields, as YAML. Secrets are not shown.',
+  usage:
+    '(REV REV | --from REV --to REV | --pending | --client ID --client ID | --param KEY=VALUE... --against KEY=VALUE...)',
+  operands: { most: 2, words: [] },
+  flags,
+  exit: '0; 1 if there is no such revision or client, or if the relay does not answer.',
+  ask: ({ type, name, ...given }, revisions) => {
+    const sides = readSides(given, revisions);
+    if (!sides.ok) return new UsageError(sides.error);
+    return async ({ rpc }) => {
       const { from, to } = sides.value;
-      const request = { from: { of: from }, to: { of: to }, type: type.value, name: values.name ?? '' };
-      const response = await everyDifference(rpc, request);
-      terminal.out(`${values.json === true ? jsonText(DiffResponseSchema, response) : diffText(response)}\n`);
-      return 0;
-    });
+      const response = await everyDifference(rpc, { from: { of: from }, to: { of: to }, type, name });
+      return answer(DiffResponseSchema, response, () => diffText(response));
+    };
   },
 });
 
@@ -87,44 +65,34 @@ interface Sides {
   readonly to: Side;
 }
 
-interface Given {
-  readonly from?: string | undefined;
-  readonly to?: string | undefined;
-  readonly pending?: boolean | undefined;
-  readonly client?: readonly string[] | undefined;
-  readonly param?: readonly string[] | undefined;
-  readonly against?: readonly string[] | undefined;
-}
+type Given = Omit<ValuesOf<typeof flags>, 'type' | 'name'>;
 
 const accepted =
-  'accepted is one of --from REV --to REV, --pending, --client ID --client ID, --param K=V --against K=V';
+  'accepted is one of REV REV, --pending, --client ID --client ID, --param KEY=VALUE --against KEY=VALUE';
 
-function readSides(given: Given): Result<Sides> {
+function readSides(given: Given, revisions: readonly string[]): Result<Sides> {
   const { from, to, pending, client, param, against } = given;
-  const kinds = [
-    from !== undefined || to !== undefined,
-    pending === true,
-    client !== undefined,
-    param !== undefined || against !== undefined,
-  ];
+  const byParameters = Object.keys(param).length + Object.keys(against).length > 0;
+  const byFlags = from !== '' || to !== '';
+  const kinds = [revisions.length > 0, byFlags, pending, client.length > 0, byParameters];
   const count = kinds.filter(Boolean).length;
   if (count !== 1) return fail(`${count === 0 ? 'nothing to compare' : 'too much to compare'}: ${accepted}`);
-  if (pending === true) {
-    return ok({ from: { case: 'released', value: true }, to: { case: 'pending', value: true } });
+  if (pending) return ok({ from: { case: 'released', value: true }, to: { case: 'pending', value: true } });
+  if (client.length > 0) return clientSides(client);
+  if (byParameters) {
+    return ok({
+      from: { case: 'parameters', value: { values: param } },
+      to: { case: 'parameters', value: { values: against } },
+    });
   }
-  if (client !== undefined) return clientSides(client);
-  return param !== undefined || against !== undefined
-    ? parameterSides(param ?? [], against ?? [])
-    : revisionSides(from, to);
+  return byFlags ? revisionSides(from, to) : revisionSides(revisions[0] ?? '', revisions[1] ?? '');
 }
 
-function revisionSides(from: string | undefined, to: string | undefined): Result<Sides> {
-  if (from === undefined || to === undefined) {
-    return fail(`--from and --to belong together: --${from === undefined ? 'from' : 'to'} is missing`);
-  }
-  const before = readCount('--from', from, 0);
+function revisionSides(from: string, to: string): Result<Sides> {
+  if (from === '' || to === '') return fail(`two revisions are compared, and one is given: ${accepted}`);
+  const before = readCount(from, 'the revision');
   if (!before.ok) return before;
-  const after = readCount('--to', to, 0);
+  const after = readCount(to, 'the revision');
   if (!after.ok) return after;
   return ok({
     from: { case: 'revision', value: before.value },
@@ -138,17 +106,6 @@ function clientSides(clients: readonly string[]): Result<Sides> {
     return fail(`--client is given ${clients.length === 1 ? 'once' : 'too often'}: two clients are compared`);
   }
   return ok({ from: { case: 'client', value: from }, to: { case: 'client', value: to } });
-}
-
-function parameterSides(param: readonly string[], against: readonly string[]): Result<Sides> {
-  const from = readParameters('--param', param);
-  if (!from.ok) return from;
-  const to = readParameters('--against', against);
-  if (!to.ok) return to;
-  return ok({
-    from: { case: 'parameters', value: { values: from.value } },
-    to: { case: 'parameters', value: { values: to.value } },
-  });
 }
 
 function diffText({ differences, total }: DiffResponse): string {

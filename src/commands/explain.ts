@@ -5,87 +5,40 @@ import {
 } from '../gen/distributary/admin/v1/admin_pb.ts';
 import { errorLine } from '../model/error-text.ts';
 import { printable } from '../model/printable.ts';
-import { fail, ok, type Result } from '../model/result.ts';
-import { adminOptions, adminUsage } from './admin-client.ts';
-import { defineCommand } from './command.ts';
-import { jsonText } from './json-text.ts';
-import { readParameters } from './read-parameters.ts';
-import { textTable } from './text-table.ts';
-import { UsageError } from './usage.ts';
-import { readType, shortTypes, withRelay } from './with-relay.ts';
+import { parameters, required, text, type } from './command.ts';
+import { answer, relayCommand } from './relay-command.ts';
+import { textTable } from './terminal.ts';
 
-const usage = `Usage: distributary explain --type T --name N [--param KEY=VALUE]... [--client STREAM_ID] [--admin URL]
-       [--cert F --key F] [--ca F] [--json]
-
-Shows which variant of a resource a client with these parameters gets, and why each other variant does not match.
-
-  --type T             a type URL, or one of: ${shortTypes}
-  --name N             the resource's name
-  --param KEY=VALUE    a dynamic parameter; may be repeated
-  --client STREAM_ID   a connected client (see the status page): its parameters, and what it was last sent
-${adminUsage(21)}
-  --json               as JSON
-  -h, --help           this text
-
-Exit: 0 if a variant matches; 1 if none does, or if the relay does not answer: stderr says why.`;
-
-const options = {
-  type: { type: 'string' },
-  name: { type: 'string' },
-  param: { type: 'string', multiple: true },
-  client: { type: 'string' },
-  ...adminOptions,
-  json: { type: 'boolean' },
-} as const;
-
-/** The command `explain`: its exit code. */
-export const explain = defineCommand({
-  usage,
-  options,
-  run: (values, terminal) => {
-    const request = readRequest(values);
-    if (!request.ok) return new UsageError(request.error, usage);
-    return withRelay(values, usage, terminal, async ({ rpc }) => {
-      const response = await rpc.explain(request.value);
-      const verdict = verdictText(response, request.value);
-      const shown =
-        values.json === true ? [jsonText(ExplainResponseSchema, response)] : detailTexts(response);
-      if (response.matchFound) {
-        terminal.out(`${(values.json === true ? shown : [verdict, ...shown]).join('\n\n')}\n`);
-        return 0;
-      }
-      terminal.err(`${verdict}\n`);
-      if (shown.length > 0) terminal.out(`${shown.join('\n\n')}\n`);
-      return 1;
-    });
+export const explain = relayCommand({
+  name: 'explain',
+  does: 'which variant of a resource a client gets, and why',
+  about: `Shows which variant of a resource a client with these parameters gets, and why each other variant does not match.`,
+  flags: {
+    type: required(type()),
+    name: required(text('N', "the resource's name")),
+    param: parameters('a dynamic parameter; may be repeated'),
+    client: text('ID', 'a connected client (see clients): its parameters, and what it was last sent'),
   },
+  exit: '0 if a variant matches; 1 if none does, or if the relay does not answer: stderr says why.',
+  ask:
+    ({ param, ...asked }) =>
+    async ({ rpc }) => {
+      const response = await rpc.explain({ ...asked, parameters: param });
+      const verdict = verdictText(response, asked);
+      const details = detailTexts(response);
+      const found = response.matchFound;
+      const text = (): string => (found ? [verdict, ...details] : details).join('\n\n');
+      return answer(ExplainResponseSchema, response, text, found ? undefined : verdict);
+    },
 });
 
-interface Request {
+interface Resource {
   readonly type: string;
   readonly name: string;
-  readonly parameters: Record<string, string>;
-  readonly client: string;
-}
-
-interface Given {
-  readonly type?: string | undefined;
-  readonly name?: string | undefined;
-  readonly param?: readonly string[] | undefined;
-  readonly client?: string | undefined;
-}
-
-function readRequest({ type, name, param = [], client = '' }: Given): Result<Request> {
-  const known = readType(type);
-  if (!known.ok) return known;
-  if (type === undefined || type === '') return fail('--type is missing');
-  if (name === undefined || name === '') return fail('--name is missing');
-  const parameters = readParameters('--param', param);
-  return parameters.ok ? ok({ type, name, parameters: parameters.value, client }) : parameters;
 }
 
 /** What such a client gets, or why it gets nothing. */
-function verdictText(response: ExplainResponse, { type, name }: Request): string {
+function verdictText(response: ExplainResponse, { type, name }: Resource): string {
   return `${type} ${printable(name)} for ${parametersText(response.parameters)}: ${outcome(response)}`;
 }
 

@@ -5,55 +5,29 @@ import {
 } from '../gen/distributary/admin/v1/changes_pb.ts';
 import { printable } from '../model/printable.ts';
 import { formatBytes } from '../observe/format.ts';
-import { type AdminClient, adminOptions, adminUsage } from './admin-client.ts';
-import { defineCommand } from './command.ts';
-import { jsonText } from './json-text.ts';
-import { textTable } from './text-table.ts';
-import { UsageError } from './usage.ts';
-import { readCount, readType, shortTypes, withRelay } from './with-relay.ts';
-
-const usage = `Usage: distributary history [--type T] [--name N] [--limit N] [--admin URL] [--cert F --key F] [--ca F] [--json]
-
-Shows what has changed, the newest first. Names and revisions are for diff and rollback.
-
-  --type T      only this type: a type URL, or one of: ${shortTypes}
-  --name N      only changes of this resource
-  --limit N     only the newest N
-${adminUsage(14)}
-  --json        as JSON
-  -h, --help    this text
-
-Exit: 0, or 1 if the relay does not answer.`;
-
-const options = {
-  type: { type: 'string' },
-  name: { type: 'string' },
-  limit: { type: 'string' },
-  ...adminOptions,
-  json: { type: 'boolean' },
-} as const;
+import { count, text, type } from './command.ts';
+import { type AdminClient, answer, relayCommand } from './relay-command.ts';
+import { textTable } from './terminal.ts';
 
 /** How many names of a change a line shows. */
 const shownNames = 3;
 
-/** The command `history`: its exit code. */
-export const history = defineCommand({
-  usage,
-  options,
-  run: async (values, terminal) => {
-    const type = readType(values.type);
-    if (!type.ok) return new UsageError(type.error, usage);
-    const limit = readCount('--limit', values.limit, 0);
-    if (!limit.ok) return new UsageError(limit.error, usage);
-    return withRelay(values, usage, terminal, async ({ rpc }) => {
-      const asked = { type: type.value, name: values.name ?? '' };
-      const response = await everyChange(rpc, asked, limit.value);
-      terminal.out(
-        `${values.json === true ? jsonText(HistoryResponseSchema, response) : historyText(response)}\n`,
-      );
-      return 0;
-    });
+export const history = relayCommand({
+  name: 'history',
+  does: 'what has changed',
+  about: 'Shows what has changed, the newest first. Names and revisions are for diff and rollback.',
+  flags: {
+    type: type('only this type'),
+    name: text('N', 'only changes of this resource'),
+    limit: count('N', 'only the newest N', 0),
   },
+  exit: '0, or 1 if the relay does not answer.',
+  ask:
+    ({ limit, ...asked }) =>
+    async ({ rpc }) => {
+      const response = await everyChange(rpc, asked, limit);
+      return answer(HistoryResponseSchema, response, () => historyText(response));
+    },
 });
 
 /** An answer may not hold all of them. `limit` 0: any number. */

@@ -1,3 +1,4 @@
+import { RollbackResponseSchema } from '../gen/distributary/admin/v1/changes_pb.ts';
 import {
   DiscardResponseSchema,
   FreezeResponseSchema,
@@ -5,113 +6,88 @@ import {
   UnfreezeResponseSchema,
 } from '../gen/distributary/admin/v1/rollout_pb.ts';
 import { counted } from '../model/text.ts';
-import type { AdminClient } from './admin-client.ts';
-import { adminOptions, adminUsage } from './admin-client.ts';
-import { type Command, defineCommand } from './command.ts';
-import { jsonText } from './json-text.ts';
-import { UsageError } from './usage.ts';
-import { readType, shortTypes, withRelay } from './with-relay.ts';
+import { type Command, count, required, text, type, type ValuesOf } from './command.ts';
+import { type AdminClient, type Answer, answer, relayCommand } from './relay-command.ts';
 
-interface Request {
-  readonly upstream: string;
-  readonly type: string;
-  readonly reason: string;
-}
-
-/** What the relay answers: for people, and as it is. */
-interface Done {
-  readonly text: string;
-  readonly json: string;
-}
+const flags = {
+  upstream: text('U', 'only what comes from this upstream'),
+  type: type('only this type'),
+  reason: required(text('TEXT', 'why, for the log, the status and the history')),
+} as const;
 
 /** One command: what it tells of itself, what it asks, and what it prints of the answer. */
 interface Operation {
   readonly name: string;
   readonly does: string;
-  readonly run: (rpc: AdminClient['rpc'], request: Request) => Promise<Done>;
+  readonly about: string;
+  readonly run: (rpc: AdminClient['rpc'], request: ValuesOf<typeof flags>) => Promise<Answer>;
 }
 
-const options = {
-  upstream: { type: 'string', default: '' },
-  type: { type: 'string' },
-  reason: { type: 'string', default: '' },
-  ...adminOptions,
-  json: { type: 'boolean' },
-} as const;
-
-const usageOf = ({
-  name,
-  does,
-}: Operation): string => `Usage: distributary ${name} [--upstream U] [--type T] --reason TEXT [--admin URL] [--cert F --key F] [--ca F]
-       [--json]
-
-${does}
-
-  --upstream U    only what comes from this upstream
-  --type T        only this type: a type URL, or one of: ${shortTypes}
-  --reason TEXT   why, for the log and the status; required
-${adminUsage(16)}
-  --json          as JSON
-  -h, --help      this text
-
-Exit: 0, or 1 if the relay refuses, with the reason on stderr.`;
-
-function command(operation: Operation): Command {
-  const usage = usageOf(operation);
-  return defineCommand({
-    usage,
-    options,
-    run: async ({ upstream, reason, ...values }, terminal) => {
-      if (reason.trim() === '') return new UsageError('--reason is missing: say why', usage);
-      const type = readType(values.type);
-      if (!type.ok) return new UsageError(type.error, usage);
-      return withRelay(values, usage, terminal, async ({ rpc }) => {
-        const { text, json } = await operation.run(rpc, { upstream, reason, type: type.value });
-        terminal.out(`${values.json === true ? json : text}\n`);
-        return 0;
-      });
-    },
+const operation = ({ run, ...about }: Operation): Command =>
+  relayCommand({
+    ...about,
+    flags,
+    exit: '0, or 1 if the relay refuses, with the reason on stderr.',
+    ask:
+      (request) =>
+      ({ rpc }) =>
+        run(rpc, request),
   });
-}
 
-export const freeze = command({
+export const freeze = operation({
   name: 'freeze',
-  does: `Freezes changes: nothing that is known changes for any client, until unfreeze. Without --upstream and --type this is
+  does: 'nothing that is known changes, until unfreeze',
+  about: `Freezes changes: nothing that is known changes for any client, until unfreeze. Without --upstream and --type this is
 for everything, endpoints too. What is new still comes through.`,
-  run: async (rpc, request) => {
-    const response = await rpc.freeze(request);
-    return { text: 'frozen', json: jsonText(FreezeResponseSchema, response) };
-  },
+  run: async (rpc, request) => answer(FreezeResponseSchema, await rpc.freeze(request), () => 'frozen'),
 });
 
-export const unfreeze = command({
+export const unfreeze = operation({
   name: 'unfreeze',
-  does: `Ends a freeze: give the --upstream and --type that were frozen, or neither to end all. What has changed meanwhile goes
+  does: 'ends a freeze',
+  about: `Ends a freeze: give the --upstream and --type that were frozen, or neither to end all. What has changed meanwhile goes
 through the rollout.`,
   run: async (rpc, request) => {
     const response = await rpc.unfreeze(request);
     const text = `not frozen any more; ${counted(response.pending, 'name')} pending`;
-    return { text, json: jsonText(UnfreezeResponseSchema, response) };
+    return answer(UnfreezeResponseSchema, response, () => text);
   },
 });
 
-export const release = command({
+export const release = operation({
   name: 'release',
-  does: `Gives everybody the change that only canaries have, whatever they say to it, and removes what is held back because it
+  does: 'a change that only canaries have: for everybody',
+  about: `Gives everybody the change that only canaries have, whatever they say to it, and removes what is held back because it
 is too much at once (max_removal_percent).`,
   run: async (rpc, request) => {
     const response = await rpc.release(request);
-    const text = `released: ${counted(response.released, 'name')}`;
-    return { text, json: jsonText(ReleaseResponseSchema, response) };
+    return answer(ReleaseResponseSchema, response, () => `released: ${counted(response.released, 'name')}`);
   },
 });
 
-export const discard = command({
+export const discard = operation({
   name: 'discard',
-  does: `Drops the change that only canaries have: they go back to what everybody has. What upstream says next is judged anew.`,
+  does: 'a change that only canaries have: for nobody',
+  about: `Drops the change that only canaries have: they go back to what everybody has. What upstream says next is judged anew.`,
   run: async (rpc, request) => {
     const response = await rpc.discard(request);
-    const text = `discarded: ${counted(response.discarded, 'name')}`;
-    return { text, json: jsonText(DiscardResponseSchema, response) };
+    return answer(DiscardResponseSchema, response, () => `discarded: ${counted(response.discarded, 'name')}`);
   },
+});
+
+export const rollback = relayCommand({
+  name: 'rollback',
+  does: 'the gated types as they were after a revision',
+  about: `Gives everybody the gated types as they were after a revision, and freezes them: they stay so, whatever upstream says,
+until unfreeze.`,
+  flags: { to: required(count('REV', 'a revision (see history)', 0)), ...flags },
+  exit: '0; 1 with the reason, and nothing has changed.',
+  ask:
+    (request) =>
+    async ({ rpc }) => {
+      const response = await rpc.rollback(request);
+      const { changed, revision } = response;
+      const text = `as at revision ${request.to}: ${counted(changed, 'resource')} changed, which is revision ${revision}; frozen until unfreeze`;
+      return answer(RollbackResponseSchema, response, () => text);
+    },
 });

@@ -4,59 +4,34 @@ import {
   ListResourcesResponseSchema,
   type ResourceSummary,
 } from '../gen/distributary/admin/v1/admin_pb.ts';
-import { type AdminClient, adminOptions, adminUsage } from './admin-client.ts';
-import { defineCommand } from './command.ts';
-import { jsonText } from './json-text.ts';
-import { textTable } from './text-table.ts';
-import { UsageError } from './usage.ts';
-import { watchUsage } from './watch.ts';
-import { readCount, readType, shortTypes, showRelay } from './with-relay.ts';
+import { count, text, type, UsageError } from './command.ts';
+import { type AdminClient, answer, relayCommand } from './relay-command.ts';
+import { textTable } from './terminal.ts';
 
 /** Without --limit. */
 const usualLimit = 1000;
 /** The most that one answer has. */
 const longestPage = 1000;
 
-const usage = `Usage: distributary resources [--type T] [--name N] [--limit N] [--watch] [--admin URL] [--cert F --key F]
-       [--ca F] [--json]
-
-Lists the resources that are cached, one line for each variant. What is in them: get.
-
-  --type T      only this type: a type URL, or one of: ${shortTypes}
-  --name N      only this resource; with a * at its end, those that begin so
-  --limit N     at most so many resources; default ${usualLimit}
-${watchUsage(14)}
-${adminUsage(14)}
-  --json        as JSON; with --watch one line each time
-  -h, --help    this text
-
-Exit: 0, also if there is none; 1 if the relay does not answer.`;
-
-/** The command `resources`: its exit code. */
-export const resources = defineCommand({
-  usage,
-  options: {
-    type: { type: 'string' },
-    name: { type: 'string', default: '*' },
-    limit: { type: 'string' },
-    watch: { type: 'boolean' },
-    ...adminOptions,
-    json: { type: 'boolean' },
+export const resources = relayCommand({
+  name: 'resources',
+  does: 'what is cached',
+  about: 'Lists the resources that are cached, one line for each variant. What is in them: get.',
+  flags: {
+    type: type('only this type'),
+    name: text('N', 'only this resource; with a * at its end, those that begin so'),
+    limit: count('N', `at most so many resources; default ${usualLimit}`, usualLimit),
   },
-  run: (values, terminal) => {
-    const type = readType(values.type);
-    if (!type.ok) return new UsageError(type.error, usage);
-    const limit = readCount('--limit', values.limit, usualLimit);
-    if (!limit.ok) return new UsageError(limit.error, usage);
-    const { name } = values;
+  watch: true,
+  exit: '0, also if there is none; 1 if the relay does not answer.',
+  ask: ({ type, name, limit }) => {
     if (name.slice(0, -1).includes('*')) {
-      return new UsageError(`--name ${JSON.stringify(name)}: only its last character may be *`, usage);
+      return new UsageError(`--name ${JSON.stringify(name)}: only its last character may be *`);
     }
-    return showRelay(values, usage, terminal, async ({ rpc }) => {
-      const response = await listed(rpc, type.value, name, limit.value);
-      if (values.json !== true) return resourcesText(response);
-      return jsonText(ListResourcesResponseSchema, response, values.watch === true ? 0 : 2);
-    });
+    return async ({ rpc }) => {
+      const response = await listed(rpc, type, name === '' ? '*' : name, limit);
+      return answer(ListResourcesResponseSchema, response, () => resourcesText(response));
+    };
   },
 });
 

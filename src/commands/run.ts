@@ -1,149 +1,35 @@
-import { Distributary } from '../assembly/distributary.ts';
-import type { Config } from '../config/config.ts';
-import { loadConfig, withoutReferences } from '../config/load.ts';
-import { type ConfigProblem, problemLine } from '../config/source.ts';
-import { warningLine, warnings } from '../config/warnings.ts';
-import { watchConfig } from '../config/watch-config.ts';
-import { printable } from '../model/printable.ts';
-import type { Result } from '../model/result.ts';
-import { createLog, type Log } from '../observe/log.ts';
-import { isLogFormat, type LogFormat, logFormats } from '../observe/log-format.ts';
-import { isLogLevel, LogLevels, levels } from '../observe/log-levels.ts';
-import { logRuntimeWarnings } from '../observe/runtime-warnings.ts';
-import { startWatchdog } from '../observe/watchdog.ts';
-import { serveByWorkers } from '../workers/worker-serving.ts';
-import { defineCommand } from './command.ts';
-import { faultyNode } from './node-version.ts';
-import { firstSignal } from './signals.ts';
-import { type Terminal, UsageError } from './usage.ts';
-import { version } from './version.ts';
+import { logFormats } from '../observe/log-format.ts';
+import { levels } from '../observe/log-levels.ts';
+import { defineCommand, file, oneOf, required, toggle } from './command.ts';
 
-const usage = `Usage: distributary run --config FILE [--log-level LEVEL] [--log-format FORMAT]
+// The commands that are relays. Their modules are loaded only when one starts: no other command waits for them.
 
-Runs the relay until SIGTERM or SIGINT, then drains. SIGHUP reads the configuration again; a change of the file does too.
-
-  --config FILE         YAML or JSON; see config.schema.json
-  --log-level LEVEL     ${levels.join(', ')}; default info. The command log changes it for a time
-  --log-format FORMAT   ${logFormats.join(' or ')}, on stderr; default json
-  -h, --help            this text
-
-Exit: 0 after a drain, 2 for a bad command line or configuration, 1 for anything else.`;
-
-/** 0 after a drain, 2 for a bad configuration, 1 for anything else. */
 export const run = defineCommand({
-  usage,
-  options: { config: { type: 'string' }, 'log-level': { type: 'string' }, 'log-format': { type: 'string' } },
-  run: async (values, terminal) => {
-    const { config: file, 'log-level': level = 'info', 'log-format': format = 'json' } = values;
-    if (file === undefined) return new UsageError('--config is missing', usage);
-    if (!isLogLevel(level)) {
-      return new UsageError(`--log-level ${level}: ${levels.join(', ')} are accepted`, usage);
-    }
-    if (!isLogFormat(format)) {
-      return new UsageError(`--log-format ${format}: ${logFormats.join(', ')} are accepted`, usage);
-    }
-    const loaded = loadConfig(file, terminal.environment);
-    if (!loaded.ok) {
-      for (const problem of loaded.error) terminal.err(`${printable(problemLine(file, problem))}\n`);
-      return 2;
-    }
-    const logLevels = new LogLevels(level);
-    const log = createLog({ levels: logLevels, format });
-    logRuntimeWarnings(log);
-    sayStart(loaded.value, log);
-    warn(loaded.value, log);
-    return serve(file, loaded.value, { log, logLevels, format }, terminal);
+  name: 'run',
+  does: 'the relay',
+  about:
+    'Runs the relay until SIGTERM or SIGINT, then drains. SIGHUP reads the configuration again; a change of the file does too.',
+  flags: {
+    config: required(file('FILE', 'YAML or JSON; see config.schema.json')),
+    'log-level': oneOf(
+      'LEVEL',
+      levels,
+      `${levels.join(', ')}; default info. The command log changes it for a time`,
+    ),
+    'log-format': oneOf('FORMAT', logFormats, `${logFormats.join(' or ')}, on stderr; default json`),
   },
+  exit: '0 after a drain, 2 for a bad command line or configuration, 1 for anything else.',
+  run: async ({ config, 'log-level': level = 'info', 'log-format': format = 'json' }, { terminal }) =>
+    (await import('./serve.ts')).serve(config, level, format, terminal),
 });
 
-/** Which relay this is: the first line of every log. */
-function sayStart({ node, workers, source }: Config, log: Log): void {
-  const fault = faultyNode(process.versions.node);
-  log.info('the relay starts', {
-    version: version(),
-    node_id: node.id,
-    configuration: source.digest,
-    file: source.file,
-    workers,
-    node_js: process.version,
-    ...(fault === undefined ? {} : { warning: fault }),
-  });
-}
-
-interface Logging {
-  readonly log: Log;
-  readonly logLevels: LogLevels;
-  readonly format: LogFormat;
-}
-
-async function serve(
-  file: string,
-  config: Config,
-  { log, logLevels, format }: Logging,
-  terminal: Terminal,
-): Promise<number> {
-  // Before anything is said to be ready: without a handler a signal would end the process as it is.
-  const stopping = firstSignal('SIGTERM', 'SIGINT');
-  let reload = (): void => undefined;
-  const hangup = (): void => reload();
-  process.on('SIGHUP', hangup);
-  // Without a handler Node would open its debugger's port.
-  process.on('SIGUSR1', () => log.warn('SIGUSR1 does nothing: SIGHUP reads the configuration again'));
-  const dependencies = { log, logLevels, version: version(), processMetrics: true };
-  const mode = config.workers > 0 ? serveByWorkers(config.workers, format) : undefined;
-  const started = await Distributary.start(config, dependencies, mode);
-  if (!started.ok) {
-    log.error('cannot start', { error: started.error });
-    stopping.release();
-    process.off('SIGHUP', hangup);
-    return 1;
-  }
-  const failed = (error: unknown): void => log.error('the watchdog has ended', { error });
-  // Not before: a start in one turn may take long on a busy machine, and the next one would take as long.
-  const watchdog = startWatchdog(config.watchdog, { format, failed });
-  const distributary = started.value;
-  for (const { name, address } of distributary.listeners) terminal.out(`listening ${name} ${address}\n`);
-  const { environment } = terminal;
-  const take = async (next: Result<Config, readonly ConfigProblem[]>): Promise<void> => {
-    if (!next.ok) {
-      const problems = next.error.map((problem) => problemLine(file, problem));
-      refuseReload(problems, distributary, log);
-      return;
-    }
-    warn(next.value, log);
-    await distributary.announce(withoutReferences(next.value.source.text, environment));
-    const taken = distributary.reload(next.value);
-    if (!taken.ok) refuseReload([`${file}: ${taken.error}`], distributary, log);
-  };
-  // One after the other: what changes is worked out while the old version is in force.
-  let reloading = Promise.resolve();
-  const watch = watchConfig(
-    file,
-    (read) => {
-      reloading = reloading.then(() => take(read));
-    },
-    { environment, inForce: config },
-  );
-  reload = () => watch.reload();
-  const signal = await stopping.promise;
-  log.info('draining', { signal, milliseconds: config.drainTimeoutMs });
-  watch.close();
-  process.off('SIGHUP', hangup);
-  await distributary.drain();
-  watchdog?.[Symbol.dispose]();
-  log.info('drained');
-  return 0;
-}
-
-function warn(config: Config, log: Log): void {
-  const found = warnings(config);
-  if (found.length === 0) return;
-  log.warn('the configuration is accepted, with warnings', {
-    warnings: found.map((warning) => warningLine(config.source.file, warning)),
-  });
-}
-
-function refuseReload(problems: readonly string[], distributary: Distributary, log: Log): void {
-  distributary.refused();
-  log.error('the new configuration is refused, the one in force stays', { problems });
-}
+export const demo = defineCommand({
+  name: 'demo',
+  does: 'a relay over sample resources with three sample clients',
+  about: `A relay over the sample resources in deploy/demo/resources, and three sample clients, two of node.metadata.env prod and
+one of test, that print what they receive. A change goes to one client of each environment first, and to the other when
+that one has accepted it. Nothing else is needed. Runs until Ctrl-C.`,
+  flags: { once: toggle('end when the clients have everything') },
+  exit: '0; 1 if the relay cannot start or the clients do not get everything in time.',
+  run: async ({ once }, { terminal }) => (await import('./demo.ts')).runDemo(once, terminal),
+});

@@ -10,35 +10,22 @@ import { counted } from '../model/text.ts';
 import { formatBytes, formatSeconds } from '../observe/format.ts';
 import { rejectedText } from '../observe/rejection-text.ts';
 import { noCanary, releaseCommand } from '../observe/rollout-text.ts';
-import { adminOptions, adminUsage } from './admin-client.ts';
-import { defineCommand } from './command.ts';
-import { jsonText } from './json-text.ts';
-import { type Paint, painter } from './paint.ts';
-import { type Painted, painted, textTable } from './text-table.ts';
-import { watchUsage } from './watch.ts';
-import { showRelay } from './with-relay.ts';
+import { answer, relayCommand } from './relay-command.ts';
+import { type Paint, type Painted, painted, textTable } from './terminal.ts';
 
-const usage = `Usage: distributary status [--watch] [--admin URL] [--cert F --key F] [--ca F] [--json]
-
-Shows a running relay: upstreams and their staleness, types, clients, and what clients rejected.
-
-${watchUsage(13)}
-${adminUsage(13)}
-  --json       as JSON; with --watch one line each time
-  -h, --help   this text
-
-Exit: 0, or 1 if the relay does not answer.`;
-
-/** The command `status`: its exit code. */
-export const status = defineCommand({
-  usage,
-  options: { watch: { type: 'boolean' }, ...adminOptions, json: { type: 'boolean' } },
-  run: (values, terminal) =>
-    showRelay(values, usage, terminal, async ({ rpc }) => {
+export const status = relayCommand({
+  name: 'status',
+  does: 'upstreams, clients, types and rejections of a running relay',
+  about: 'Shows a running relay: upstreams and their staleness, types, clients, and what clients rejected.',
+  flags: {},
+  watch: true,
+  exit: '0, or 1 if the relay does not answer.',
+  ask:
+    () =>
+    async ({ rpc }) => {
       const response = await rpc.status({});
-      if (values.json !== true) return statusText(response, Date.now(), painter(terminal));
-      return jsonText(StatusResponseSchema, response, values.watch === true ? 0 : 2);
-    }),
+      return answer(StatusResponseSchema, response, ({ paint }) => statusText(response, Date.now(), paint));
+    },
 });
 
 /** `now` is milliseconds since the epoch. */

@@ -10,55 +10,44 @@ import {
 import { printable, printableJson } from '../model/printable.ts';
 import { checkResourceFiles } from '../upstream/filesystem/filesystem-upstream.ts';
 import { formatProblem } from '../upstream/filesystem/parse.ts';
-import { certificateUsage } from './admin-client.ts';
 import { changesText } from './changes-text.ts';
-import { defineCommand } from './command.ts';
-import { messageJson } from './json-text.ts';
-import { type Terminal, UsageError } from './usage.ts';
-import { withRelay } from './with-relay.ts';
+import { defineCommand, file, required, text, toggle } from './command.ts';
+import { certificateFlags, messageJson, withRelay } from './relay-command.ts';
+import type { Terminal } from './terminal.ts';
 
-const usage = `Usage: distributary validate --config FILE [--against URL [--cert F --key F] [--ca F]] [--json]
-
-Checks a configuration and the files it names, resources too, without running it. It refuses what a relay would only warn
-of: resource files that it would leave out, and rules that match no client.
-Prints every problem as FILE:LINE:COLUMN: path: message. What is dangerous but may be intended is printed as
-FILE:LINE:COLUMN: warning: path: message.
-
-  --config FILE  the configuration, YAML or JSON
-  --against URL  also what it would change in the relay with this admin listener: sessions opened and closed, clients that
-                 get other parameters, resources that they would lose
-${certificateUsage(15)}
-  --json         on stdout: {file, ok, problems[], warnings[]}, each with file, line, column, path and message, and with
-                 --against also changes
-  -h, --help     this text
-
-Exit: 0 if it is good, with warnings too, 2 if it is not; 1 if the relay of --against does not answer.`;
-
-/** The command `validate`: its exit code. */
 export const validate = defineCommand({
-  usage,
-  options: {
-    config: { type: 'string' },
-    against: { type: 'string' },
-    cert: { type: 'string' },
-    key: { type: 'string' },
-    ca: { type: 'string' },
-    json: { type: 'boolean' },
+  name: 'validate',
+  does: 'checks a configuration without running it',
+  about: `Checks a configuration and the files it names, resources too, without running it. It refuses what a relay would only warn
+of: resource files that it would leave out, and rules that match no client.
+
+Prints every problem as FILE:LINE:COLUMN: path: message. What is dangerous but may be intended is printed as
+FILE:LINE:COLUMN: warning: path: message.`,
+  usage: '--config FILE [--against URL [--cert F --key F] [--ca F]]',
+  flags: {
+    config: required(file('FILE', 'the configuration, YAML or JSON')),
+    against: text(
+      'URL',
+      'also what it would change in the relay with this admin listener: sessions opened and closed, clients that get other parameters, resources that they would lose',
+    ),
+    ...certificateFlags,
+    json: toggle(
+      'on stdout: {file, ok, problems[], warnings[]}, each with file, line, column, path and message, and with --against also changes',
+    ),
   },
-  run: async (values, terminal) => {
-    const { config: file, against, json } = values;
-    if (file === undefined) return new UsageError('--config FILE is missing', usage);
+  exit: '0 if it is good, with warnings too, 2 if it is not; 1 if the relay of --against does not answer.',
+  run: async ({ config: file, against, json, ...relay }, { terminal }) => {
     const checked = await check(file, terminal.environment);
     const { config, report } = checked;
-    if (json !== true) printText(checked, terminal);
-    if (config === undefined || against === undefined) {
-      if (json === true) terminal.out(`${reportText(report)}\n`);
+    if (!json) printText(checked, terminal);
+    if (config === undefined || against === '') {
+      if (json) terminal.out(`${reportText(report)}\n`);
       return report.ok ? 0 : 2;
     }
-    return withRelay({ ...values, admin: against }, usage, terminal, async ({ rpc }) => {
+    return withRelay({ ...relay, admin: against }, terminal, async ({ rpc }) => {
       const text = withoutReferences(config.source.text, terminal.environment);
       const changes = await rpc.compareConfiguration({ text });
-      terminal.out(json === true ? `${reportText(report, changes)}\n` : `\n${changesText(changes)}\n`);
+      terminal.out(json ? `${reportText(report, changes)}\n` : `\n${changesText(changes)}\n`);
       return 0;
     });
   },

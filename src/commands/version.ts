@@ -1,4 +1,6 @@
 import { packageFile } from '../package/files.ts';
+import { defineCommand, toggle } from './command.ts';
+import { faultyNode } from './node-version.ts';
 
 /** The product's version, as in package.json. */
 export function version(): string {
@@ -13,3 +15,20 @@ export function version(): string {
   }
   return 'unknown';
 }
+
+export const showVersion = defineCommand({
+  name: 'version',
+  does: 'the version',
+  about:
+    'Shows the version of this command. That of a running relay: status. On stderr: a warning if this Node has known faults.',
+  flags: { json: toggle('with those of Node and the system, as JSON') },
+  exit: '0.',
+  run: async ({ json }, { terminal: { out, err } }) => {
+    const { versions, platform, arch } = process;
+    const all = { version: version(), node: versions.node, platform, arch };
+    out(`${json ? JSON.stringify(all, null, 2) : all.version}\n`);
+    const fault = faultyNode(versions.node);
+    if (fault !== undefined) err(`${fault}\n`);
+    return 0;
+  },
+});

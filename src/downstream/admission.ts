@@ -1,7 +1,11 @@
+import type { TypeUrl } from '../model/brand.ts';
+import type { Timer } from '../model/clock.ts';
+import { Rate } from '../model/rate.ts';
 import type { Selection } from '../model/selection.ts';
+import type { TypeInfo } from '../model/types.ts';
 import { Code, type GrpcStatus } from '../wire/grpc-status.ts';
-import type { SelectorFields } from '../wire/requests.ts';
-import type { ServerStream } from '../wire/server-stream.ts';
+import { countSelectors, countVersions, type SelectorFields } from '../wire/requests.ts';
+import type { Peer, ServerStream } from '../wire/server-stream.ts';
 import type {
   ClientContext,
   DownstreamServices,
@@ -9,28 +13,26 @@ import type {
   StreamLimits,
   Subscribed,
 } from './services.ts';
-import {
-  deniesAll,
-  excessOf,
-  excessOfNames,
-  excessOfTypes,
-  excessOfVersions,
-} from './subscription-limits.ts';
-import type { SubscriptionLimits, TypeStream } from './type-stream.ts';
+
+/** One type of a stream. */
+type AdmittedType = Pick<AskedType, 'info' | 'selection'>;
 
 /** The stream whose client is admitted. */
 interface AdmittedStream {
   readonly route: { readonly type: unknown };
-  readonly types: readonly TypeStream[];
+  readonly types: readonly AdmittedType[];
   readonly transport: ServerStream;
 }
 
 type Refuse = (reason: string, status: GrpcStatus, logged?: string) => void;
 
-const subscribedOf = ({ info, selection }: TypeStream): Subscribed => ({ url: info.url, selection });
+const subscribedOf = ({ info, selection }: AdmittedType): Subscribed => ({ url: info.url, selection });
 
-/** The limits on what a client may subscribe to. False: this was too much, and the stream is over. */
-export class Admission implements SubscriptionLimits {
+/**
+ * The limits on what a client may subscribe to, asked before they are passed. False: this was too much, and the stream is
+ * over.
+ */
+export class Admission {
   readonly #stream: AdmittedStream;
   readonly #services: DownstreamServices;
   readonly #refuse: Refuse;
@@ -46,15 +48,18 @@ export class Admission implements SubscriptionLimits {
     return this.#admits(client, () => excessOfTypes(this.#stream.types.length + 1));
   }
 
+  /** Before names are read. */
   names(range: Buffer | undefined, fields: SelectorFields, client: ClientContext): boolean {
     return this.#admits(client, (limits) => excessOfNames(range, fields, limits));
   }
 
+  /** Before initial_resource_versions are read. */
   versions(range: Buffer | undefined, client: ClientContext): boolean {
     return this.#admits(client, () => excessOfVersions(range));
   }
 
-  selection(type: TypeStream, selection: Selection, client: ClientContext): boolean {
+  /** Before a selection is acted on. */
+  selection(type: AdmittedType, selection: Selection, client: ClientContext): boolean {
     const { route, types } = this.#stream;
     // On a per-type service the RPC fails if the client may have nothing of it.
     if (route.type !== undefined && deniesAll(client, type.info.url, selection)) {
@@ -103,4 +108,221 @@ export class Admission implements SubscriptionLimits {
     this.#refuse('upstream_sessions', { code: Code.RESOURCE_EXHAUSTED, message }, message);
     return false;
   }
+}
+
+/** ADS clients use about ten. Each costs a subscription upstream, and a look at each response. */
+const maxTypes = 100;
+/** Wildcards and globs of one type may have so many parameter sets: each set shows all resources that match it. */
+const maxParameterSets = 16;
+/** With its digest an entry has 40 bytes or more: no request that is at most 4 MiB long has so many. */
+const maxVersions = 100_000;
+
+/** Why a stream cannot be subscribed to one type more; undefined: it can. */
+function excessOfTypes(types: number): string | undefined {
+  if (types <= maxTypes) return undefined;
+  return `${types} types on one stream: at most ${maxTypes} are accepted`;
+}
+
+/**
+ * Why the names of a request are not read: they are more than the limit, so they are only counted. Duplicates count
+ * too.
+ */
+export function excessOfNames(
+  range: Buffer | undefined,
+  fields: SelectorFields,
+  { maxSubscriptions }: StreamLimits,
+): string | undefined {
+  // A name takes two bytes or more.
+  if (range === undefined || range.length <= 2 * maxSubscriptions) return undefined;
+  const count = countSelectors(range, fields);
+  if (count <= maxSubscriptions) return undefined;
+  return `${count} names and locators in one request: at most ${maxSubscriptions} are accepted (limits.max_subscriptions_per_stream)`;
+}
+
+/** The same of initial_resource_versions. */
+function excessOfVersions(range: Buffer | undefined): string | undefined {
+  if (range === undefined || range.length <= 2 * maxVersions) return undefined;
+  const count = countVersions(range);
+  if (count <= maxVersions) return undefined;
+  return `${count} initial_resource_versions in one request: at most ${maxVersions} are accepted`;
+}
+
+/** Why a stream that has `others` cannot be subscribed to this, too; undefined: it can. */
+export function excessOf(
+  own: Subscribed,
+  others: Iterable<Subscribed>,
+  { maxSubscriptions, maxNamesLength = Number.POSITIVE_INFINITY }: StreamLimits,
+): string | undefined {
+  const sets = new Set(own.selection.collections.map(({ parameters }) => parameters));
+  if (sets.size > maxParameterSets) {
+    return `wildcards and globs with ${sets.size} sets of dynamic parameters in one type: at most ${maxParameterSets} are accepted`;
+  }
+  let [count, length] = [0, 0];
+  for (const { url, selection } of [own, ...others]) {
+    // A type without names is one subscription, too.
+    count += Math.max(1, selection.size);
+    // By delta requests a client could add to what it names without end.
+    length += url.length + selection.length;
+  }
+  if (count > maxSubscriptions) {
+    return `${count} subscriptions on one stream: at most ${maxSubscriptions} are accepted (limits.max_subscriptions_per_stream)`;
+  }
+  if (length > maxNamesLength) {
+    return `a stream that is subscribed to ${length} characters of types and names: at most ${maxNamesLength} are accepted, as in one request (limits.max_request_bytes)`;
+  }
+  return undefined;
+}
+
+/** Whether a client may have nothing of what it names. */
+export function deniesAll({ access }: ClientContext, type: TypeUrl, selection: Selection): boolean {
+  if (selection.size === 0 || selection.hasCollection) return false;
+  return !selection.entries.values().some(({ selector }) => access.allows(type, selector));
+}
+
+/** A change counts once, or once for each new parameter set; and once more for each so many resources that it shows. */
+const shownPerChange = 500;
+const muchShown = 250;
+/** A change that opens so many sessions upstream is a large one. */
+const manySessions = 50;
+
+/**
+ * How often a client may change its subscriptions. Above the rate, the relay stops reading from this client. HTTP/2
+ * flow control slows it down, and no request is dropped. A change of a subscription with many resources costs as much as
+ * many small changes; the first request of a type does not. Each new parameter set costs as much as a change, because a
+ * session may be opened for it.
+ */
+export class ChangeRate {
+  readonly #transport: ServerStream;
+  readonly #services: DownstreamServices;
+  #rate: Rate | undefined;
+  #paused: Timer | undefined;
+
+  constructor(transport: ServerStream, services: DownstreamServices) {
+    this.#transport = transport;
+    this.#services = services;
+  }
+
+  /** `changed`: subscriptions that the client had before. */
+  spend(
+    changes: number,
+    changed: readonly { readonly subscription: { readonly size: number } | undefined }[],
+    newSessions: number,
+  ): void {
+    const { clock, events, limits } = this.#services;
+    const shown = changed.reduce((sum, { subscription }) => sum + (subscription?.size ?? 0), 0);
+    this.#rate ??= new Rate(limits().changesPerSecond, clock.now());
+    const cost = Math.max(changes, newSessions) + Math.floor(shown / shownPerChange);
+    const wait = this.#rate.spend(clock.now(), cost);
+    if (this.#paused !== undefined) return;
+    if (wait > 0) events.rejected('rate');
+    else if (shown < muchShown && newSessions < manySessions) return;
+    // After a large one at least until others have had their turn: one read may have brought many.
+    this.#transport.pause();
+    this.#paused = clock.after(Math.max(0, wait), () => {
+      this.#paused = undefined;
+      this.#transport.resume();
+    });
+  }
+
+  /** It reads again later. */
+  get isPaused(): boolean {
+    return this.#paused !== undefined;
+  }
+
+  close(): void {
+    this.#paused?.cancel();
+  }
+}
+
+/** Why a stream must end. `reason` is the one in metrics. */
+export interface Refusal {
+  readonly reason: string;
+  readonly status: GrpcStatus;
+}
+
+/** One type of a client, as far as it decides whether the client can be served. */
+export interface AskedType {
+  readonly info: TypeInfo;
+  readonly selection: Selection;
+  /** Undefined: there is none yet. */
+  readonly subscription: { readonly responded: boolean; readonly allUnknown: boolean } | undefined;
+}
+
+export const malformed = (message: string): GrpcStatus => ({ code: Code.INVALID_ARGUMENT, message });
+
+export const noFirstRequest = (milliseconds: number): Refusal => ({
+  reason: 'first_request',
+  status: {
+    code: Code.DEADLINE_EXCEEDED,
+    message: `no request came within ${milliseconds} ms (limits.first_request_timeout)`,
+  },
+});
+
+/** Another worker took the last place at the same time. */
+export const noPlace: Refusal = {
+  reason: 'streams',
+  status: {
+    code: Code.RESOURCE_EXHAUSTED,
+    message: 'as many streams are open as this relay takes (limits.max_streams)',
+  },
+};
+
+export const stalled = (milliseconds: number): Refusal => ({
+  reason: 'stalled',
+  status: {
+    code: Code.RESOURCE_EXHAUSTED,
+    message: `the client has not read for ${milliseconds} ms (limits.stalled_timeout)`,
+  },
+});
+
+export const heldBytes = (message: string): Refusal => ({
+  reason: 'held_bytes',
+  status: { code: Code.RESOURCE_EXHAUSTED, message },
+});
+
+/** What is kept for the peer alone is more than it may be. */
+export function heldTooMuch({ account: { excess } }: Peer): Refusal | undefined {
+  return excess === undefined ? undefined : heldBytes(excess);
+}
+
+/**
+ * A stream fails before its first response if nothing that it subscribes to is cached and none of its upstreams can be
+ * reached. gRPC clients then see a lost connection and not "does not exist" (protocol §8, Upstream outage).
+ */
+export function unavailable(
+  types: readonly AskedType[],
+  services: Pick<DownstreamServices, 'isUnavailable'>,
+): Refusal | undefined {
+  let isSubscribed = false;
+  for (const { info, subscription, selection } of types) {
+    if (subscription?.responded === true) return undefined;
+    if (selection.size === 0) continue;
+    if (subscription?.allUnknown !== true) return undefined;
+    isSubscribed = true;
+    for (const { selector } of selection.entries.values()) {
+      if (!services.isUnavailable(info.url, selector)) return undefined;
+    }
+  }
+  if (!isSubscribed) return undefined;
+  const message = 'no control plane can be reached, and nothing that this stream asks for is cached';
+  return { reason: 'cold', status: { code: Code.UNAVAILABLE, message } };
+}
+
+/**
+ * A control plane that decides by node gets no more sessions than limits.max_upstream_sessions. Silence would look like
+ * resources that do not exist, so the stream fails before it says anything. A refused locator gets a resource error instead.
+ */
+export function refusedUpstream(
+  types: readonly AskedType[],
+  services: Pick<DownstreamServices, 'refusal'>,
+): Refusal | undefined {
+  for (const { info, selection } of types) {
+    for (const { locator, selector, parameters } of selection.entries.values()) {
+      if (locator) continue;
+      const message = services.refusal({ type: info.url, selector, parameters });
+      if (message === undefined) continue;
+      return { reason: 'upstream_sessions', status: { code: Code.RESOURCE_EXHAUSTED, message } };
+    }
+  }
+  return undefined;
 }

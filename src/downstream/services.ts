@@ -5,9 +5,10 @@ import type { WantedMetadata } from '../model/node-path.ts';
 import type { Parameters } from '../model/parameters.ts';
 import type { Result } from '../model/result.ts';
 import type { Selection } from '../model/selection.ts';
-import type { OpenSubscription, RequestKind, Response } from '../model/subscription.ts';
+import type { Holding, OpenSubscription, RequestKind, Response, ShownState } from '../model/subscription.ts';
 import type { Interest, Selector } from '../model/transaction.ts';
 import type { InTurns } from '../model/turns.ts';
+import type { TypeInfo } from '../model/types.ts';
 import type { OpenWholeState } from '../model/whole-state.ts';
 import type { GrpcStatus } from '../wire/grpc-status.ts';
 import type { ErrorDetail } from '../wire/requests.ts';
@@ -145,4 +146,29 @@ export interface DownstreamServices {
   readonly sessions?: (peer: Peer) => SessionShare;
   /** Requests with so many bytes of names, locators and versions are handled over several turns. Left out: 32 KiB. */
   readonly largeRequestBytes?: number;
+}
+
+/** One type of a client, for inspection. */
+export interface ListedType {
+  readonly info: TypeInfo;
+  readonly selection: Selection;
+  /** Undefined: before the first request. */
+  readonly subscription:
+    | {
+        readonly responses: ShownState;
+        holdings(): Iterable<Holding>;
+      }
+    | undefined;
+  /** Of a client that polls: when it did so last, in milliseconds since the epoch. */
+  readonly polledAt?: number;
+}
+
+/** A client, for inspection: a stream, or one that polls. */
+export interface ListedClient {
+  readonly id: string;
+  readonly route: { readonly protocol: string; readonly service: string };
+  readonly transport: { readonly peer: Pick<Peer, 'address'> };
+  /** Undefined: it has not said yet who it is. */
+  readonly client: ClientContext | undefined;
+  readonly types: readonly ListedType[];
 }

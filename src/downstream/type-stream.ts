@@ -21,10 +21,10 @@ import {
   type SelectorFields,
   type SotwRequest,
 } from '../wire/requests.ts';
+import { type Admission, excessOfNames } from './admission.ts';
 import { KnownSelections } from './known-selections.ts';
 import { reselect, selectAll, selectInTurns, selectName } from './selecting.ts';
 import type { ClientContext, DownstreamServices } from './services.ts';
-import { excessOfNames } from './subscription-limits.ts';
 
 export const knownSelections = new KnownSelections();
 
@@ -48,20 +48,10 @@ export interface Handled {
   readonly reread: boolean;
 }
 
-/** The stream's limits, asked before they are passed. False: this was too much, and the stream is over. */
-export interface SubscriptionLimits {
-  /** Before names are read. */
-  names(range: Buffer | undefined, fields: SelectorFields, client: ClientContext): boolean;
-  /** Before initial_resource_versions are read. */
-  versions(range: Buffer | undefined, client: ClientContext): boolean;
-  /** Before a selection is acted on. */
-  selection(type: TypeStream, selection: Selection, client: ClientContext): boolean;
-}
-
 /** What a stream gives to each of its types. */
 export interface StreamContext extends Subscriber {
   readonly services: DownstreamServices;
-  readonly limits: SubscriptionLimits;
+  readonly limits: Admission;
 }
 
 /** One type on one stream: what the client's requests make of its subscription. */

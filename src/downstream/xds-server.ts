@@ -1,9 +1,9 @@
 import { ADS_SERVICE, knownTypes } from '../model/types.ts';
 import type { GrpcStatus } from '../wire/grpc-status.ts';
 import type { Peer, ServerStream } from '../wire/server-stream.ts';
+import { noPlace } from './admission.ts';
 import { Conversations } from './conversations.ts';
 import type { DownstreamServices } from './services.ts';
-import { noPlace } from './stream-refusals.ts';
 import { type Route, XdsStream } from './xds-stream.ts';
 
 /** Every streaming xDS method (protocol §2), by path. */

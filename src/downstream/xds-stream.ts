@@ -12,8 +12,18 @@ import {
   type SotwRequest,
 } from '../wire/requests.ts';
 import type { FaultReason, ServerStream, StreamHandler } from '../wire/server-stream.ts';
-import { Admission } from './admission.ts';
-import { ChangeRate } from './change-rate.ts';
+import {
+  Admission,
+  ChangeRate,
+  heldBytes,
+  heldTooMuch,
+  malformed,
+  noFirstRequest,
+  type Refusal,
+  refusedUpstream,
+  stalled,
+  unavailable,
+} from './admission.ts';
 import {
   Conversation,
   type Conversations,
@@ -26,16 +36,6 @@ import { copyOf, isLarge, RequestTurns } from './request-turns.ts';
 import { longestWarmingMs, type OrderedStream, SendOrder } from './send-order.ts';
 import type { ClientContext, DownstreamServices, Overdue } from './services.ts';
 import { SotwTypeStream } from './sotw-type-stream.ts';
-import {
-  heldBytes,
-  heldTooMuch,
-  malformed,
-  noFirstRequest,
-  type Refusal,
-  refusedUpstream,
-  stalled,
-  unavailable,
-} from './stream-refusals.ts';
 import type { Handled, StreamContext, TypeStream } from './type-stream.ts';
 
 /** What a path serves. */

@@ -1,4 +1,4 @@
-import type { ListedClient, ListedType } from '../downstream/listed-client.ts';
+import type { ListedClient, ListedType } from '../downstream/services.ts';
 import { ClientResourceStatus } from '../gen/envoy/admin/v3/config_dump_shared_pb.ts';
 import { type ClientStatusRequest, ConfigStatus } from '../gen/envoy/service/status/v3/csds_pb.ts';
 import type { Access } from '../model/access.ts';

@@ -1,7 +1,7 @@
 import { create } from '@bufbuild/protobuf';
 import { Listed } from '../admin/answers.ts';
 import type { ClientQuery } from '../admin/fleet-ports.ts';
-import type { ListedClient } from '../downstream/listed-client.ts';
+import type { ListedClient } from '../downstream/services.ts';
 import {
   type ClientHolding,
   ClientHoldingSchema,

@@ -1,7 +1,7 @@
 import { create } from '@bufbuild/protobuf';
 import { Listed, type Long } from '../admin/answers.ts';
 import type { ClientsQuery, Plain } from '../admin/ports.ts';
-import type { ListedClient, ListedType } from '../downstream/listed-client.ts';
+import type { ListedClient, ListedType } from '../downstream/services.ts';
 import {
   type Client,
   ClientSchema,

@@ -1,7 +1,7 @@
 import type { Config } from '../config/config.ts';
 import type { Access } from '../model/access.ts';
 import { fail, ok, type Result } from '../model/result.ts';
-import { compilePrincipals } from '../security/principals.ts';
+import { compilePrincipals } from '../security/pattern.ts';
 import { Code, type GrpcStatus } from '../wire/grpc-status.ts';
 import { verifiedIdentity } from '../wire/peer-identity.ts';
 import type { Peer } from '../wire/server-stream.ts';

@@ -1,5 +1,5 @@
 import type { Plain } from '../admin/ports.ts';
-import type { ListedClient, ListedType } from '../downstream/listed-client.ts';
+import type { ListedClient, ListedType } from '../downstream/services.ts';
 import type {
   ClassProblem,
   ClassSubscription,

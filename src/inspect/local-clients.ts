@@ -2,7 +2,7 @@ import type { Long } from '../admin/answers.ts';
 import type { TapQuery } from '../admin/delivery-ports.ts';
 import type { ClientQuery } from '../admin/fleet-ports.ts';
 import type { ClientsQuery, ExplainQuery, Plain, ResourceQuery } from '../admin/ports.ts';
-import type { ListedClient, ListedType } from '../downstream/listed-client.ts';
+import type { ListedClient, ListedType } from '../downstream/services.ts';
 import type { ClientTypeState, NackStatus } from '../gen/distributary/admin/v1/admin_pb.ts';
 import type { CompareConfigurationResponse } from '../gen/distributary/admin/v1/configuration_pb.ts';
 import type { GetClientResponseSchema, ListClassesResponse } from '../gen/distributary/admin/v1/fleet_pb.ts';

@@ -1,7 +1,7 @@
 import { create } from '@bufbuild/protobuf';
 import { Listed, type Long } from '../admin/answers.ts';
 import type { ResourceQuery } from '../admin/ports.ts';
-import type { ListedClient } from '../downstream/listed-client.ts';
+import type { ListedClient } from '../downstream/services.ts';
 import {
   type GetResourceResponseSchema,
   ResourceVariantSchema,

@@ -1,6 +1,6 @@
 import type { StringMatcher } from '../gen/envoy/type/matcher/v3/string_pb.ts';
 import { fail, ok, type Result } from '../model/result.ts';
-import { compileBounded } from '../security/bounded-pattern.ts';
+import { compileBounded } from '../security/pattern.ts';
 
 /** envoy.type.matcher.v3.StringMatcher as a function. The error says which part is not accepted. */
 export function compileStringMatcher(matcher: StringMatcher): Result<(text: string) => boolean> {

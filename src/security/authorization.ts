@@ -1,14 +1,16 @@
 import { createHash } from 'node:crypto';
 import type { Access } from '../model/access.ts';
 import type { TypeUrl } from '../model/brand.ts';
+import type { Parameters } from '../model/parameters.ts';
 import type { Variant } from '../model/resource.ts';
+import { authorityOf } from '../model/xdstp.ts';
 import type { Peer } from '../wire/server-stream.ts';
-import { type NamePattern, NamePatterns } from './pattern.ts';
-import { compilePrincipals } from './principals.ts';
+import type { DerivedParameters } from './derive-parameters.ts';
+import { compilePrincipals, type NamePattern, NamePatterns } from './pattern.ts';
 
 /** As configured. An undefined list matches all. */
 export interface AuthorizationRule {
-  /** See principals.ts. */
+  /** See `compilePrincipals`. */
   readonly principals: readonly string[] | undefined;
   readonly types: readonly TypeUrl[] | undefined;
   readonly names: readonly NamePattern[] | undefined;
@@ -130,5 +132,78 @@ class RuledAccess implements Access {
       else if (names.list.some((pattern) => !denied.some((earlier) => earlier.covers(pattern)))) return false;
     }
     return true;
+  }
+}
+
+/**
+ * Access where trusted rules are for single authorities. A wildcard or an alias can show resources of other authorities
+ * than its own, so each resource must also match the parameters that are trusted for its authority.
+ */
+export function guarded(access: Access, derived: DerivedParameters): Access {
+  const { trustedKey } = derived;
+  return trustedKey === '' ? access : new GuardedAccess(access, derived, trustedKey);
+}
+
+class GuardedAccess implements Access {
+  readonly key: string;
+  readonly unrestricted = false;
+  readonly side = 'released';
+  readonly #access: Access;
+  readonly #derived: DerivedParameters;
+
+  constructor(access: Access, derived: DerivedParameters, trustedKey: string) {
+    this.key = `${access.key} ${trustedKey}`;
+    this.#access = access;
+    this.#derived = derived;
+  }
+
+  allows(type: TypeUrl, name: string): boolean {
+    return this.#access.allows(type, name);
+  }
+
+  admits(resource: Variant, parameters: Parameters): boolean {
+    if (!this.#access.admits(resource, parameters)) return false;
+    const trusted = this.#derived.enforce(parameters, authorityOf(resource.name));
+    return trusted === parameters || resource.constraints.matches(trusted);
+  }
+
+  deniesEverything(type: TypeUrl | undefined): boolean {
+    return this.#access.deniesEverything(type);
+  }
+}
+
+const remembered = new WeakMap<Access, Access>();
+
+/** The same access for canaries: they share no view with the others. */
+export function canaryAccess(access: Access): Access {
+  const known = remembered.get(access);
+  if (known !== undefined) return known;
+  const created = new CanaryAccess(access);
+  remembered.set(access, created);
+  return created;
+}
+
+class CanaryAccess implements Access {
+  readonly key: string;
+  readonly unrestricted: boolean;
+  readonly side = 'canary';
+  readonly #access: Access;
+
+  constructor(access: Access) {
+    this.key = `canary:${access.key}`;
+    this.unrestricted = access.unrestricted;
+    this.#access = access;
+  }
+
+  allows(type: TypeUrl, name: string): boolean {
+    return this.#access.allows(type, name);
+  }
+
+  admits(resource: Variant, parameters: Parameters): boolean {
+    return this.#access.admits(resource, parameters);
+  }
+
+  deniesEverything(type: TypeUrl | undefined): boolean {
+    return this.#access.deniesEverything(type);
   }
 }

@@ -1,6 +1,7 @@
 import { isVariant, type Value } from '../model/catalog.ts';
 import type { Payload, Variant } from '../model/resource.ts';
-import type { Item } from './item.ts';
+import { type Item, valueAt } from './item.ts';
+import type { View } from './view.ts';
 
 /** What changed of one item, for one subscriber. */
 export interface Change {
@@ -50,4 +51,35 @@ export const suffix = (deltaVersion: string): string => deltaVersion.slice(delta
 /** Only the digest counts, and only where there is one (protocol §4.1). */
 export function sameSuffix(claimed: string, deltaVersion: string): boolean {
   return claimed.includes('@') && suffix(claimed) === suffix(deltaVersion);
+}
+
+/** The changes of a view since a revision (-1: all of it), and the items that must be resent. */
+export function* changesSince(
+  view: View,
+  from: number,
+  resend: ReadonlySet<string> | undefined,
+): Iterable<Change> {
+  const items = from < 0 ? view.items.values() : view.changedSince(from);
+  for (const item of items) {
+    const lastSent = from < 0 ? undefined : valueAt(item, from);
+    yield {
+      item,
+      now: item.last.value,
+      lastSent,
+      clientVersion: undefined,
+      resend: resend?.has(item.id) === true,
+    };
+  }
+  if (resend === undefined || from < 0) return;
+  for (const id of resend) {
+    const item = view.items.get(id);
+    if (item === undefined || item.last.revision > from) continue;
+    yield {
+      item,
+      now: item.last.value,
+      lastSent: valueAt(item, from),
+      clientVersion: undefined,
+      resend: true,
+    };
+  }
 }

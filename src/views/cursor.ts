@@ -13,31 +13,29 @@ import {
   type Holding,
   type ResendItems,
   type Response,
+  resendItems,
   type Subscriber,
   type Subscription,
 } from '../model/subscription.ts';
 import { WILDCARD } from '../model/transaction.ts';
-import type { Change } from './change.ts';
-import { changesSince } from './changes-since.ts';
+import { type Change, changesSince } from './change.ts';
 import {
   type ClientResources,
   type CursorPosition,
   clientResourcesOf,
   errorsSentUpTo,
+  itemsOf,
   lastSentIn,
   removalsIn,
 } from './client-resources.ts';
-import { itemsOf } from './coverage.ts';
-import { DueItems } from './due-items.ts';
 import type { Composed, CursorStep, Frame, RetainedResource } from './frame.ts';
 import { holdings, type Item } from './item.ts';
 import { NackRetries, retryInput } from './nack-retries.ts';
 import type { CompositionInput } from './response-content.ts';
 import type { SentItems, SentResponses } from './sent-responses.ts';
-import type { View } from './view.ts';
+import type { View, ViewSubscriber } from './view.ts';
 import type { ViewPool } from './view-pool.ts';
 import { referencesOfAll } from './view-references.ts';
-import type { ViewSubscriber } from './view-subscriber.ts';
 
 const none: ReadonlySet<string> = new Set();
 
@@ -421,5 +419,41 @@ export abstract class Cursor implements Subscription, ViewSubscriber, SentItems 
   /** What the client was last sent of an item, by its position. */
   protected lastSent(id: string): Value | undefined {
     return this.position === undefined ? undefined : lastSentIn(this.position, this.carriedOver, id);
+  }
+}
+
+/** The items that are sent next even if the client has them. Cursors with one object share the response. */
+class DueItems {
+  #items: ResendItems | undefined;
+  #isOwn = false;
+
+  get current(): ResendItems | undefined {
+    return this.#items;
+  }
+
+  /** No other cursor has this object. */
+  get isOwn(): boolean {
+    return this.#isOwn;
+  }
+
+  has(id: string): boolean {
+    return this.#items?.items.has(id) === true;
+  }
+
+  add(added: ResendItems): void {
+    if (this.#items === added) return;
+    if (this.#items === undefined) this.#items = added;
+    else this.addOwn(added.items);
+  }
+
+  /** What one client alone asked for again. */
+  addOwn(ids: ReadonlySet<string>): void {
+    this.#items = resendItems(this.#items === undefined ? ids : ids.union(this.#items.items));
+    this.#isOwn = true;
+  }
+
+  clear(): void {
+    this.#items = undefined;
+    this.#isOwn = false;
   }
 }

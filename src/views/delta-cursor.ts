@@ -1,7 +1,18 @@
 import type { Access } from '../model/access.ts';
+import { resourceName } from '../model/brand.ts';
 import { isVariant } from '../model/catalog.ts';
-import { entryId, type Selection, type SelectionEntry } from '../model/selection.ts';
+import { NO_PARAMETERS } from '../model/parameters.ts';
+import {
+  collectionCovers,
+  entryId,
+  isCollection,
+  itemId,
+  type Selection,
+  type SelectionEntry,
+} from '../model/selection.ts';
 import type { Defers, EarlierState, Encoding, Subscriber } from '../model/subscription.ts';
+import { WILDCARD } from '../model/transaction.ts';
+import { canonicalName, isGlob } from '../model/xdstp.ts';
 import type { Change } from './change.ts';
 import {
   type Absences,
@@ -9,20 +20,19 @@ import {
   type ClientResources,
   clientResourcesOf,
   selectedOf,
+  toldAtHead,
   unknownAgainIn,
   unresolvedIn,
+  WithheldAbsences,
 } from './client-resources.ts';
-import { goneWhileAway, removedWhileAway } from './client-versions.ts';
-import { composeDelta } from './compose-delta.ts';
 import { Cursor } from './cursor.ts';
+import { composeDelta, withoutBody } from './delta-response.ts';
 import type { Composed, Frame, RetainedResource } from './frame.ts';
 import type { Item } from './item.ts';
-import { RequiredAnswers } from './required-answers.ts';
 import type { CompositionInput, NamedRemoval } from './response-content.ts';
 import { DeltaResponses } from './sent-responses.ts';
 import type { View } from './view.ts';
 import type { ViewPool } from './view-pool.ts';
-import { toldAtHead, WithheldAbsences } from './withheld-absences.ts';
 
 const none: readonly never[] = [];
 /** What a client says that it has, and is gone, is kept until it may go: so many of them, of so many bytes each. */
@@ -271,4 +281,129 @@ export class DeltaCursor extends Cursor {
     const resources = stays === undefined ? this.clientResources() : unknownAgainIn(stays, this.#carriedOver);
     return resources === undefined ? undefined : unresolvedIn(resources, view);
   }
+}
+
+/**
+ * Names from initial_resource_versions that were removed while the client was away: a wildcard or glob of the view
+ * covers them, and the view does not show them (protocol §4.1).
+ */
+function removedWhileAway(view: View, claimed: Iterable<string>): readonly string[] {
+  if (!view.selection.hasCollection) return [];
+  const shown = new Set<string>();
+  for (const { spelling } of view.items.values()) shown.add(spelling);
+  return [...claimed].filter((name) => !shown.has(name) && collects(view, name));
+}
+
+/** initial_resource_versions is a hint and no subscription. A name that no wildcard or glob covers is ignored. */
+function collects(view: View, name: string): boolean {
+  const { type, selection } = view;
+  if (selection.hasCollectionSelector(WILDCARD)) return true;
+  const canonical = canonicalName(name, type);
+  return canonical.ok && selection.collectionsOver(canonical.value).length > 0;
+}
+
+/** A resource that a client has from an earlier stream and that is gone. Its body is not known. */
+function goneWhileAway({ type, head, items }: View, spelling: string): RetainedResource {
+  const id = itemId(false, NO_PARAMETERS, spelling);
+  const canonical = canonicalName(spelling, type);
+  const name = canonical.ok ? canonical.value : resourceName(spelling);
+  const item = items.get(id) ?? {
+    id,
+    name,
+    spelling,
+    locator: false,
+    parameters: NO_PARAMETERS,
+    named: false,
+    last: { revision: head, value: 'absent', older: undefined },
+  };
+  return { item, variant: withoutBody(type, name) };
+}
+
+/**
+ * Names that a delta response must mention, as present or as absent, as soon as that is known: names that were
+ * unsubscribed while a wildcard covers them (protocol §4.5), and globs, which may be empty (§6).
+ */
+class RequiredAnswers {
+  /** Made when it is needed: most clients require nothing. */
+  #required: Map<string, SelectionEntry> | undefined;
+
+  get empty(): boolean {
+    return this.#required === undefined || this.#required.size === 0;
+  }
+
+  has(id: string): boolean {
+    return this.#required?.has(id) === true;
+  }
+
+  add(selected: SelectionEntry): void {
+    this.#required ??= new Map();
+    this.#required.set(entryId(selected), selected);
+  }
+
+  /** The answer to an empty glob is its URL as removed (protocol §6). */
+  addGlobs(collections: readonly SelectionEntry[]): void {
+    for (const selected of collections) if (isGlob(selected.selector)) this.add(selected);
+  }
+
+  /** Those that a view knows to be absent, by id. */
+  *absentIn(view: View): Iterable<readonly [id: string, selected: SelectionEntry]> {
+    const states = new AnswerStates(view);
+    for (const [id, selected] of this.#required ?? none) {
+      if (states.of(id, selected) === 'absent') yield [id, selected];
+    }
+  }
+
+  /** A response has had all that the view knows. */
+  dropAnswered(view: View): void {
+    if (this.empty) return;
+    const states = new AnswerStates(view);
+    for (const [id, selected] of this.#required ?? none) {
+      if (states.of(id, selected) !== 'unknown') this.#required?.delete(id);
+    }
+  }
+}
+
+/** What a view knows of several selectors. Valid while it does not change. */
+class AnswerStates {
+  readonly #view: View;
+  /** The globs that show something. */
+  #filled: Set<SelectionEntry> | undefined;
+
+  constructor(view: View) {
+    this.#view = view;
+  }
+
+  of(id: string, selected: SelectionEntry): 'present' | 'absent' | 'unknown' {
+    const { selector, locator, parameters } = selected;
+    const view = this.#view;
+    if (isCollection(selector)) return this.#ofCollection(id);
+    const item = view.items.get(id) ?? view.itemOf(locator, parameters, selector);
+    const value = item?.last.value;
+    if (isVariant(value)) return 'present';
+    if (value !== undefined) return value;
+    const covering = view.selection
+      .collectionsOver(selector)
+      .filter((collection) => collectionCovers(collection, selected));
+    if (covering.some((collection) => !view.isResolved(collection))) return 'unknown';
+    return covering.length > 0 ? 'absent' : 'present';
+  }
+
+  #ofCollection(id: string): 'present' | 'absent' | 'unknown' {
+    const collection = this.#view.selection.entries.get(id);
+    if (collection === undefined) return 'present'; // unsubscribed in the meantime: nothing needs to be said
+    if (!this.#view.isResolved(collection)) return 'unknown';
+    this.#filled ??= filledIn(this.#view);
+    return this.#filled.has(collection) ? 'present' : 'absent';
+  }
+}
+
+function filledIn({ items, selection }: View): Set<SelectionEntry> {
+  const filled = new Set<SelectionEntry>();
+  for (const { name: selector, locator, parameters, last } of items.values()) {
+    if (!isVariant(last.value)) continue;
+    for (const collection of selection.collectionsOver(selector)) {
+      if (collectionCovers(collection, { selector, locator, parameters })) filled.add(collection);
+    }
+  }
+  return filled;
 }

@@ -1,5 +1,4 @@
-import type { View } from './view.ts';
-import type { ViewSubscriber } from './view-subscriber.ts';
+import type { View, ViewSubscriber } from './view.ts';
 
 /** A slice of work must not hold up ACKs, health checks and new streams for longer, in milliseconds. */
 const sliceMs = 5;

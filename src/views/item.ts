@@ -79,3 +79,124 @@ export function pruneChain(newest: HistoryEntry, positions: readonly number[]): 
   }
   kept.older = undefined;
 }
+
+/** What a view shows, by id. */
+export interface Items {
+  readonly size: number;
+  get(id: string): Item | undefined;
+  has(id: string): boolean;
+  keys(): IteratorObject<string, undefined>;
+  values(): IteratorObject<Item, undefined>;
+  [Symbol.iterator](): IteratorObject<[string, Item], undefined>;
+}
+
+/**
+ * The items that a view has of its own, for the names of its selection, over those of the view of its wildcards and
+ * globs alone. A thousand clients with a wildcard and a name of their own share the items of the wildcard:
+ *
+ *     view of *          a, b, c, … 5,000 items
+ *     view of *, x       x, over those of *
+ *     view of *, b       b, over those of * without b
+ */
+export class LayeredItems implements Items {
+  readonly #own: ReadonlyMap<string, Item>;
+  readonly #base: Items;
+  /** Whether an item of the base is shown by an item of the view's own. */
+  readonly #hides: (item: Item) => boolean;
+
+  constructor(own: ReadonlyMap<string, Item>, base: Items, hides: (item: Item) => boolean) {
+    this.#own = own;
+    this.#base = base;
+    this.#hides = hides;
+  }
+
+  get size(): number {
+    let hidden = 0;
+    for (const { id, name } of this.#own.values()) {
+      // A name that the client spells differently hides its member, which has another id.
+      const member = this.#base.get(id) ?? this.#base.get(id.slice(0, id.indexOf(' ') + 1) + name);
+      if (member !== undefined && this.#hides(member)) hidden++;
+    }
+    return this.#own.size + this.#base.size - hidden;
+  }
+
+  get(id: string): Item | undefined {
+    const own = this.#own.get(id);
+    if (own !== undefined) return own;
+    const item = this.#base.get(id);
+    return item === undefined || this.#hides(item) ? undefined : item;
+  }
+
+  has(id: string): boolean {
+    return this.get(id) !== undefined;
+  }
+
+  *keys(): IteratorObject<string, undefined> {
+    for (const { id } of this.values()) yield id;
+  }
+
+  *values(): IteratorObject<Item, undefined> {
+    yield* this.#own.values();
+    for (const item of this.#base.values()) if (!this.#hides(item)) yield item;
+  }
+
+  *[Symbol.iterator](): IteratorObject<[string, Item], undefined> {
+    for (const item of this.values()) yield [item.id, item];
+  }
+}
+
+/** How much longer than its items a view's history may be before it is pruned. */
+const slack = 64;
+
+const none: readonly never[] = [];
+
+interface ChangeLogEntry {
+  readonly revision: number;
+  readonly item: Item;
+}
+
+/** Which items of a view changed when, back to the oldest position of a cursor. */
+export class ChangeLog {
+  #entries: ChangeLogEntry[] = [];
+
+  add(revision: number, item: Item): void {
+    this.#entries.push({ revision, item });
+  }
+
+  /** The items that changed after a revision, each once, in the order of their last change. */
+  *since(revision: number): Iterable<Item> {
+    let index = this.#entries.length;
+    while (index > 0 && (this.#entries[index - 1]?.revision ?? 0) > revision) index--;
+    for (; index < this.#entries.length; index++) {
+      const entry = this.#entries[index];
+      if (entry !== undefined && entry.item.last.revision === entry.revision) yield entry.item;
+    }
+  }
+
+  /** Forgets everything, and returns the items that were in it; one may be there several times. */
+  clear(): readonly Item[] {
+    if (this.#entries.length === 0) return none;
+    const items = this.#entries.map(({ item }) => item);
+    this.#entries = [];
+    return items;
+  }
+
+  isLong(items: number): boolean {
+    return this.#entries.length > items + slack;
+  }
+
+  /** Forgets what lies between these positions of cursors. */
+  prune(revisions: ReadonlySet<number>, head: number): void {
+    const positions = [...revisions].toSorted((a, b) => a - b);
+    for (const { item } of this.#entries) pruneChain(item.last, positions);
+    const oldest = positions[0] ?? head;
+    this.#entries = this.#entries.filter(
+      ({ revision, item }) => revision > oldest && item.last.revision === revision,
+    );
+  }
+
+  /** Forgets the items that a view has dropped. */
+  dropMissing(items: ReadonlyMap<string, Item>): void {
+    this.#entries = this.#entries.filter(({ item }) => items.get(item.id) === item);
+  }
+}

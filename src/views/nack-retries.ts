@@ -1,7 +1,7 @@
 import { isVariant, type Value } from '../model/catalog.ts';
 import type { Variant } from '../model/resource.ts';
 import { type Change, sameVariant } from './change.ts';
-import { Coverage } from './coverage.ts';
+import { Coverage } from './client-resources.ts';
 import type { SentResponse } from './frame.ts';
 import type { Item } from './item.ts';
 import type { CompositionInput } from './response-content.ts';

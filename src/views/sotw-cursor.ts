@@ -1,12 +1,13 @@
 import { isVariant } from '../model/catalog.ts';
 import type { Defers, EarlierState } from '../model/subscription.ts';
 import type { Change } from './change.ts';
-import { hasEverything } from './client-versions.ts';
-import { composeSotw } from './compose-sotw.ts';
 import { Cursor } from './cursor.ts';
 import type { Composed, Frame } from './frame.ts';
 import type { CompositionInput } from './response-content.ts';
 import { SotwResponses } from './sent-responses.ts';
+import { composeSotw } from './sotw-response.ts';
+import type { View } from './view.ts';
+import { viewDigest } from './view-digest.ts';
 
 /** The cursor of a SotW client. */
 export class SotwCursor extends Cursor {
@@ -70,4 +71,13 @@ export class SotwCursor extends Cursor {
     this.#contentVersion = undefined;
     return version !== undefined && hasEverything(this.view, version);
   }
+}
+
+/** Whether a SotW client's version (CONTENT) says that it has exactly this, and nothing with a time to live (§3.10). */
+function hasEverything(view: View, version: string): boolean {
+  if (!view.collectionsResolved || view.unresolvedNames.size > 0) return false;
+  for (const { last } of view.items.values()) {
+    if (isVariant(last.value) && last.value.ttl !== undefined) return false;
+  }
+  return version.endsWith(`@${viewDigest(view)}`);
 }

@@ -1,18 +1,164 @@
 import type { Access } from '../model/access.ts';
-import type { Selection } from '../model/selection.ts';
+import type { TypeUrl } from '../model/brand.ts';
+import { type Catalog, type Commit } from '../model/catalog.ts';
+import type { Clock } from '../model/clock.ts';
+import { isCollection, type Selection, type SelectionEntry } from '../model/selection.ts';
+import type { Side } from '../model/side.ts';
+import type { Interest } from '../model/transaction.ts';
+import type { InTurns } from '../model/turns.ts';
 import type { Composed } from './frame.ts';
-import type { View } from './view.ts';
+import { type InterestPort, type InterestRegistry, lingering } from './interest-registry.ts';
+import { View } from './view.ts';
+import { Watchers } from './watchers.ts';
 
-/** What a subscription needs of the views that it moves between. */
-export interface ViewPool {
+export interface ViewsOptions {
+  readonly catalogs: Readonly<Record<Side, Catalog>>;
+  readonly interests: InterestPort;
+  readonly clock: Clock;
+  /** How long what nobody subscribes to stays (cache.idle_ttl), in milliseconds. */
+  readonly idleMilliseconds: number;
+  /** What of that may take how many bytes (cache.max_bytes). */
+  readonly maxCacheBytes: () => number;
+  /** ControlPlane.identifier of every response; empty for none. */
   readonly controlPlane: string;
-  now(): number;
-  /** A client has answered a response whose newest update arrived then; undefined: nothing in it was an update. */
-  answered(accepted: boolean, receivedAt: number | undefined): void;
-  /** Composes a response that clients of a class share. */
-  timed(compose: () => Composed): Composed;
-  /** The view of this class; the caller joins its `subscribers`. `before`: the selection that this one replaces. */
-  view(selection: Selection, access: Access, before?: Selection): View;
-  /** No cursor needs the view any more. */
-  retire(view: View): void;
+  /** A subscription joined a view: how many of its resources were known, how many were not. */
+  readonly lookedUp: (type: TypeUrl, hits: number, misses: number) => void;
+  /** A client has accepted an update that arrived then, by `Clock.monotonic()`. */
+  readonly acknowledged: (type: TypeUrl, receivedAt: number) => void;
+  /** Undefined: nothing is traced. */
+  readonly traces?: ViewTraces | undefined;
+  /** Runs soon, after other events had their turn; for tests, at once. */
+  readonly defer: (run: () => void) => void;
 }
+
+/** What the traces of updates hear from the views. Times are by `Clock.monotonic()`. */
+interface ViewTraces {
+  isOpen(commit: Commit): boolean;
+  /** So many clients of a class will be told. */
+  reaches(commit: Commit, subscribers: number): void;
+  composed(receivedAt: number, from: number, bytes: number): void;
+  answered(receivedAt: number, accepted: boolean): void;
+}
+
+/** The views of one type. */
+export class ViewPool {
+  readonly watchers = new Watchers();
+  readonly #type: TypeUrl;
+  readonly #options: ViewsOptions;
+  readonly #registry: InterestRegistry;
+  readonly #onEmpty: () => void;
+  readonly #views = new Map<string, View[]>();
+
+  constructor(type: TypeUrl, options: ViewsOptions, registry: InterestRegistry, emptied: () => void) {
+    this.#onEmpty = emptied;
+    this.#type = type;
+    this.#options = options;
+    this.#registry = registry;
+  }
+
+  get controlPlane(): string {
+    return this.#options.controlPlane;
+  }
+
+  now(): number {
+    return this.#options.clock.now();
+  }
+
+  answered(accepted: boolean, receivedAt: number | undefined): void {
+    if (receivedAt === undefined) return;
+    if (accepted) this.#options.acknowledged(this.#type, receivedAt);
+    this.#options.traces?.answered(receivedAt, accepted);
+  }
+
+  timed(compose: () => Composed): Composed {
+    const { traces, clock } = this.#options;
+    if (traces === undefined) return compose();
+    const from = clock.monotonic();
+    const composed = compose();
+    const { receivedAt, bytes } = composed.frame ?? {};
+    if (receivedAt !== undefined) traces.composed(receivedAt, from, bytes?.length ?? 0);
+    return composed;
+  }
+
+  *views(): Iterable<View> {
+    for (const bucket of this.#views.values()) yield* bucket;
+  }
+
+  view(selection: Selection, access: Access, before?: Selection): View {
+    const view = this.#view(selection, access);
+    // The same again: nothing is looked up that was not before.
+    if (before === selection) return view;
+    for (const { id, name, parameters } of view.uncached) {
+      if (before?.has(id) === true) continue;
+      this.#options.interests.resubscribe({ type: this.#type, selector: name, parameters });
+    }
+    const misses = view.unresolvedNames.size;
+    this.#options.lookedUp(this.#type, view.items.size - misses, misses);
+    return view;
+  }
+
+  *prepare(selection: Selection, access: Access): InTurns<() => void> {
+    if (this.#find(selection, access) !== undefined) return () => {};
+    const interests = Array.from(this.#permittedEntries(selection, access), (one) => this.#interest(one));
+    yield* this.#registry.acquireAll(interests);
+    let view: View | undefined;
+    try {
+      yield;
+      view = this.#view(selection, access);
+      const made = view;
+      return () => {
+        if (made.isUnused) this.retire(made);
+      };
+    } finally {
+      this.#registry.releaseAll(lingering(interests));
+      // Clients can name any type: what is empty goes.
+      if (view === undefined && this.#views.size === 0) this.#onEmpty();
+    }
+  }
+
+  #find(selection: Selection, access: Access): View | undefined {
+    return this.#views.get(keyOf(selection, access))?.find((known) => known.selection.equals(selection));
+  }
+
+  #interest({ selector, parameters }: SelectionEntry): Interest {
+    return { type: this.#type, selector, parameters };
+  }
+
+  #view(selection: Selection, access: Access): View {
+    const key = keyOf(selection, access);
+    const known = this.#find(selection, access);
+    if (known !== undefined) return known;
+    // Interest first: what upstream answers at once (files) is then part of the view's first state.
+    for (const one of this.#permittedEntries(selection, access)) this.#registry.acquire(this.#interest(one));
+    const { collecting } = selection;
+    const base = collecting === undefined ? undefined : this.#view(collecting, access);
+    const view = new View(this.#options.catalogs[access.side], this.#type, selection, access, base);
+    this.#views.set(key, [...(this.#views.get(key) ?? []), view]);
+    this.watchers.add(view);
+    return view;
+  }
+
+  retire(view: View): void {
+    const key = keyOf(view.selection, view.access);
+    const rest = (this.#views.get(key) ?? []).filter((candidate) => candidate !== view);
+    if (rest.length === 0) this.#views.delete(key);
+    else this.#views.set(key, rest);
+    this.watchers.delete(view);
+    view.leaveBase();
+    const entries = this.#permittedEntries(view.selection, view.access);
+    this.#registry.releaseAll(entries.map((one) => [view.interest(one), view.mustNotLinger(one)]));
+    if (view.base?.isUnused === true) this.retire(view.base);
+    if (this.#views.size === 0) this.#onEmpty();
+  }
+
+  /** Names that the clients of this view may not see are not requested upstream. */
+  #permittedEntries({ entries }: Selection, access: Access): IteratorObject<SelectionEntry, undefined> {
+    if (access.unrestricted) return entries.values();
+    return entries
+      .values()
+      .filter(({ selector }) => isCollection(selector) || access.allows(this.#type, selector));
+  }
+}
+
+const keyOf = (selection: Selection, access: Access): string =>
+  `${selection.hash} ${selection.size} ${access.key}`;

@@ -2,8 +2,7 @@ import { isVariant } from '../model/catalog.ts';
 import type { Reference, References } from '../model/resource.ts';
 import { referencesOf } from '../wire/references.ts';
 import type { RetainedResource } from './frame.ts';
-import { type Item, valueAt } from './item.ts';
-import type { Items } from './layered-items.ts';
+import { type Item, type Items, valueAt } from './item.ts';
 
 interface Changing {
   readonly items: Items;

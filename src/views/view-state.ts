@@ -3,14 +3,13 @@ import type { Payer } from '../model/payer.ts';
 import type { Selection } from '../model/selection.ts';
 import type { Encoding, Holding, ItemState } from '../model/subscription.ts';
 import type { StateReader, WholeState } from '../model/whole-state.ts';
-import { changesSince } from './changes-since.ts';
-import { composeSotw } from './compose-sotw.ts';
+import { changesSince } from './change.ts';
 import type { CursorStep, Frame } from './frame.ts';
 import { holdings } from './item.ts';
-import type { View } from './view.ts';
+import { composeSotw } from './sotw-response.ts';
+import type { View, ViewSubscriber } from './view.ts';
 import { viewDigest } from './view-digest.ts';
 import type { ViewPool } from './view-pool.ts';
-import type { ViewSubscriber } from './view-subscriber.ts';
 
 /** A response over REST is kept with its JSON, which is three times as long. */
 const bytesPerByte = 4;

@@ -9,17 +9,14 @@ import {
 } from '../model/catalog.ts';
 import type { Parameters } from '../model/parameters.ts';
 import type { Payer } from '../model/payer.ts';
+import type { Variant } from '../model/resource.ts';
 import { isCollection, itemId, type Selection, type SelectionEntry } from '../model/selection.ts';
+import type { Subscriber } from '../model/subscription.ts';
 import { type Interest, type Selector, WILDCARD } from '../model/transaction.ts';
 import { type TypeInfo, typeInfo } from '../model/types.ts';
-import { ChangeLog } from './change-log.ts';
-import { firstVersion } from './first-version.ts';
-import { everShown, type Item } from './item.ts';
-import { type Items, LayeredItems } from './layered-items.ts';
-import { Permitted } from './permitted.ts';
-import { SharedFrames } from './shared-frames.ts';
+import { SharedFrames } from './frame.ts';
+import { ChangeLog, everShown, type Item, type Items, LayeredItems } from './item.ts';
 import { ViewReferences } from './view-references.ts';
-import type { ViewSubscriber } from './view-subscriber.ts';
 
 /** Up to so many forms are looked at one by one. */
 const maxScannedForms = 8;
@@ -473,4 +470,85 @@ function onlyPayer(subscribers: Iterable<ViewSubscriber>): Payer | undefined {
   const payers = new Set([...subscribers].map(({ payer }) => payer));
   const [only] = payers;
   return payers.size === 1 ? only : undefined;
+}
+
+interface NewView {
+  readonly type: TypeUrl;
+  readonly selection: Selection;
+  readonly items: Items;
+}
+
+/** version_info of the upstream response that brought what a new view shows; may be empty. */
+function firstVersion({ type, selection, items }: NewView, catalog: Catalog): string {
+  const collection = selection.collections[0];
+  if (collection !== undefined)
+    return catalog.version({ type, selector: collection.selector, parameters: collection.parameters });
+  let newest: { revision: number; responseVersion: string } | undefined;
+  for (const { last } of items.values()) {
+    if (isVariant(last.value) && last.value.revision > (newest?.revision ?? -1)) newest = last.value;
+  }
+  if (newest !== undefined) return newest.responseVersion;
+  // Nothing is there: then the response that said so.
+  for (const { selector, parameters } of selection.entries.values()) {
+    const version = catalog.version({ type, selector, parameters });
+    if (version !== '') return version;
+  }
+  return '';
+}
+
+/** A subscription as its view sees it. */
+export interface ViewSubscriber extends Subscriber {
+  /** The revision of a view that its client was last sent; undefined: that was another view's, or nothing yet. */
+  positionIn(view: object): number | undefined;
+  /** The view has changed. */
+  invalidated(): void;
+}
+
+type NamedResource = { readonly name: ResourceName; readonly parameters: Parameters };
+
+/** The resources of one type as one class of clients may see them: what they may not see does not exist. */
+export class Permitted {
+  readonly #catalog: Catalog;
+  readonly #type: TypeUrl;
+  /** Undefined: everything is allowed. */
+  readonly #restriction: Access | undefined;
+
+  constructor(catalog: Catalog, type: TypeUrl, access: Access) {
+    this.#catalog = catalog;
+    this.#type = type;
+    this.#restriction = access.unrestricted ? undefined : access;
+  }
+
+  allows(name: ResourceName): boolean {
+    return this.#restriction?.allows(this.#type, name) ?? true;
+  }
+
+  admits(variant: Variant, parameters: Parameters): boolean {
+    return this.#restriction?.admits(variant, parameters) ?? true;
+  }
+
+  /** By its own name or by an alias. */
+  named({ name, parameters }: NamedResource): Value {
+    return this.#catalog.resolve(this.#type, name, parameters, this.#restriction);
+  }
+
+  /** As a wildcard (`fromWildcard`) or glob shows it that has a member of this name. */
+  member({ name, parameters }: NamedResource, fromWildcard: boolean): Value {
+    const value = this.#catalog.resolve(this.#type, name, parameters, this.#restriction, fromWildcard);
+    if (this.#restriction === undefined) return value;
+    // Found by an alias it is another resource, and a member by its own name.
+    return isVariant(value) && value.name === name ? value : 'absent';
+  }
+
+  /** The errors of a resource that exists, but not for these clients, are not for them either. */
+  resourceErrors(resource: NamedResource): readonly StoredResourceError[] {
+    if (!this.allows(resource.name)) return none;
+    const resourceErrors = this.#catalog.resourceErrors(this.#type, resource.name, resource.parameters);
+    return resourceErrors.length > 0 && this.#isHidden(resource) ? none : resourceErrors;
+  }
+
+  #isHidden(resource: NamedResource): boolean {
+    if (this.#restriction === undefined || isVariant(this.named(resource))) return false;
+    return isVariant(this.#catalog.resolve(this.#type, resource.name, resource.parameters));
+  }
 }

@@ -1,57 +1,25 @@
 import type { Access } from '../model/access.ts';
 import type { TypeUrl } from '../model/brand.ts';
-import { type Catalog, type Commit, isEmpty } from '../model/catalog.ts';
-import type { Clock } from '../model/clock.ts';
-import { isCollection, type Selection, type SelectionEntry } from '../model/selection.ts';
+import { type Commit, isEmpty } from '../model/catalog.ts';
+import { type Selection } from '../model/selection.ts';
 import type { Side } from '../model/side.ts';
 import type { Encoding, Subscriber, Subscription } from '../model/subscription.ts';
-import type { Interest } from '../model/transaction.ts';
 import type { InTurns } from '../model/turns.ts';
 import type { StateReader, WholeState } from '../model/whole-state.ts';
 import { DeltaCursor } from './delta-cursor.ts';
 import { FanOut } from './fan-out.ts';
-import type { Composed } from './frame.ts';
-import { type InterestPort, InterestRegistry, lingering } from './interest-registry.ts';
+import { InterestRegistry } from './interest-registry.ts';
 import { SotwCursor } from './sotw-cursor.ts';
-import { View } from './view.ts';
-import type { ViewPool } from './view-pool.ts';
+import type { View } from './view.ts';
+import { ViewPool, type ViewsOptions } from './view-pool.ts';
 import { ViewState } from './view-state.ts';
-import { type Affected, Watchers } from './watchers.ts';
-
-export interface ViewsOptions {
-  readonly catalogs: Readonly<Record<Side, Catalog>>;
-  readonly interests: InterestPort;
-  readonly clock: Clock;
-  /** How long what nobody subscribes to stays (cache.idle_ttl), in milliseconds. */
-  readonly idleMilliseconds: number;
-  /** What of that may take how many bytes (cache.max_bytes). */
-  readonly maxCacheBytes: () => number;
-  /** ControlPlane.identifier of every response; empty for none. */
-  readonly controlPlane: string;
-  /** A subscription joined a view: how many of its resources were known, how many were not. */
-  readonly lookedUp: (type: TypeUrl, hits: number, misses: number) => void;
-  /** A client has accepted an update that arrived then, by `Clock.monotonic()`. */
-  readonly acknowledged: (type: TypeUrl, receivedAt: number) => void;
-  /** Undefined: nothing is traced. */
-  readonly traces?: ViewTraces | undefined;
-  /** Runs soon, after other events had their turn; for tests, at once. */
-  readonly defer: (run: () => void) => void;
-}
-
-/** What the traces of updates hear from the views. Times are by `Clock.monotonic()`. */
-interface ViewTraces {
-  isOpen(commit: Commit): boolean;
-  /** So many clients of a class will be told. */
-  reaches(commit: Commit, subscribers: number): void;
-  composed(receivedAt: number, from: number, bytes: number): void;
-  answered(receivedAt: number, accepted: boolean): void;
-}
+import { type Affected } from './watchers.ts';
 
 /** All views: who subscribes to what, and who must hear of a commit. */
 export class Views {
   readonly #options: ViewsOptions;
   readonly #registry: InterestRegistry;
-  readonly #pools = new Map<TypeUrl, TypeViews>();
+  readonly #pools = new Map<TypeUrl, ViewPool>();
   readonly #fanOut: FanOut;
 
   constructor(options: ViewsOptions) {
@@ -132,133 +100,13 @@ export class Views {
     this.#registry.stop();
   }
 
-  #pool(type: TypeUrl): TypeViews {
+  #pool(type: TypeUrl): ViewPool {
     const known = this.#pools.get(type);
     if (known !== undefined) return known;
     // Clients can name any type: what is empty goes.
-    const created = new TypeViews(type, this.#options, this.#registry, () => this.#pools.delete(type));
+    const created = new ViewPool(type, this.#options, this.#registry, () => this.#pools.delete(type));
     this.#pools.set(type, created);
     return created;
-  }
-}
-
-/** The views of one type. */
-class TypeViews implements ViewPool {
-  readonly watchers = new Watchers();
-  readonly #type: TypeUrl;
-  readonly #options: ViewsOptions;
-  readonly #registry: InterestRegistry;
-  readonly #onEmpty: () => void;
-  readonly #views = new Map<string, View[]>();
-
-  constructor(type: TypeUrl, options: ViewsOptions, registry: InterestRegistry, emptied: () => void) {
-    this.#onEmpty = emptied;
-    this.#type = type;
-    this.#options = options;
-    this.#registry = registry;
-  }
-
-  get controlPlane(): string {
-    return this.#options.controlPlane;
-  }
-
-  now(): number {
-    return this.#options.clock.now();
-  }
-
-  answered(accepted: boolean, receivedAt: number | undefined): void {
-    if (receivedAt === undefined) return;
-    if (accepted) this.#options.acknowledged(this.#type, receivedAt);
-    this.#options.traces?.answered(receivedAt, accepted);
-  }
-
-  timed(compose: () => Composed): Composed {
-    const { traces, clock } = this.#options;
-    if (traces === undefined) return compose();
-    const from = clock.monotonic();
-    const composed = compose();
-    const { receivedAt, bytes } = composed.frame ?? {};
-    if (receivedAt !== undefined) traces.composed(receivedAt, from, bytes?.length ?? 0);
-    return composed;
-  }
-
-  *views(): Iterable<View> {
-    for (const bucket of this.#views.values()) yield* bucket;
-  }
-
-  view(selection: Selection, access: Access, before?: Selection): View {
-    const view = this.#view(selection, access);
-    // The same again: nothing is looked up that was not before.
-    if (before === selection) return view;
-    for (const { id, name, parameters } of view.uncached) {
-      if (before?.has(id) === true) continue;
-      this.#options.interests.resubscribe({ type: this.#type, selector: name, parameters });
-    }
-    const misses = view.unresolvedNames.size;
-    this.#options.lookedUp(this.#type, view.items.size - misses, misses);
-    return view;
-  }
-
-  *prepare(selection: Selection, access: Access): InTurns<() => void> {
-    if (this.#find(selection, access) !== undefined) return () => {};
-    const interests = Array.from(this.#permittedEntries(selection, access), (one) => this.#interest(one));
-    yield* this.#registry.acquireAll(interests);
-    let view: View | undefined;
-    try {
-      yield;
-      view = this.#view(selection, access);
-      const made = view;
-      return () => {
-        if (made.isUnused) this.retire(made);
-      };
-    } finally {
-      this.#registry.releaseAll(lingering(interests));
-      // Clients can name any type: what is empty goes.
-      if (view === undefined && this.#views.size === 0) this.#onEmpty();
-    }
-  }
-
-  #find(selection: Selection, access: Access): View | undefined {
-    return this.#views.get(keyOf(selection, access))?.find((known) => known.selection.equals(selection));
-  }
-
-  #interest({ selector, parameters }: SelectionEntry): Interest {
-    return { type: this.#type, selector, parameters };
-  }
-
-  #view(selection: Selection, access: Access): View {
-    const key = keyOf(selection, access);
-    const known = this.#find(selection, access);
-    if (known !== undefined) return known;
-    // Interest first: what upstream answers at once (files) is then part of the view's first state.
-    for (const one of this.#permittedEntries(selection, access)) this.#registry.acquire(this.#interest(one));
-    const { collecting } = selection;
-    const base = collecting === undefined ? undefined : this.#view(collecting, access);
-    const view = new View(this.#options.catalogs[access.side], this.#type, selection, access, base);
-    this.#views.set(key, [...(this.#views.get(key) ?? []), view]);
-    this.watchers.add(view);
-    return view;
-  }
-
-  retire(view: View): void {
-    const key = keyOf(view.selection, view.access);
-    const rest = (this.#views.get(key) ?? []).filter((candidate) => candidate !== view);
-    if (rest.length === 0) this.#views.delete(key);
-    else this.#views.set(key, rest);
-    this.watchers.delete(view);
-    view.leaveBase();
-    const entries = this.#permittedEntries(view.selection, view.access);
-    this.#registry.releaseAll(entries.map((one) => [view.interest(one), view.mustNotLinger(one)]));
-    if (view.base?.isUnused === true) this.retire(view.base);
-    if (this.#views.size === 0) this.#onEmpty();
-  }
-
-  /** Names that the clients of this view may not see are not requested upstream. */
-  #permittedEntries({ entries }: Selection, access: Access): IteratorObject<SelectionEntry, undefined> {
-    if (access.unrestricted) return entries.values();
-    return entries
-      .values()
-      .filter(({ selector }) => isCollection(selector) || access.allows(this.#type, selector));
   }
 }
 
@@ -267,9 +115,6 @@ function* basesFirst(affected: ReadonlyMap<View, Affected>): Iterable<readonly [
   for (const entry of affected) if (entry[0].base === undefined) yield entry;
   for (const entry of affected) if (entry[0].base !== undefined) yield entry;
 }
-
-const keyOf = (selection: Selection, access: Access): string =>
-  `${selection.hash} ${selection.size} ${access.key}`;
 
 /** How many of its subscribers get a change as an update: a newcomer gets a first state, and polls are not told. */
 function updatable(view: View): number {

@@ -11,8 +11,7 @@ import { get } from '../../src/commands/get.ts';
 import { history } from '../../src/commands/history.ts';
 import { faultyNode } from '../../src/commands/node-version.ts';
 import { status } from '../../src/commands/status.ts';
-import { textTable } from '../../src/commands/text-table.ts';
-import type { Terminal } from '../../src/commands/usage.ts';
+import { type Terminal, textTable } from '../../src/commands/terminal.ts';
 import { NO_CHANGES } from '../../src/inspect/changes.ts';
 import { ok } from '../../src/model/result.ts';
 import { createLog } from '../../src/observe/log.ts';
@@ -78,7 +77,10 @@ describe('commands that ask a relay', () => {
   it('status has colours on a terminal that has them, and columns as without', async () => {
     let out = '';
     const terminal = { out: (text: string) => (out += text), err: () => {}, environment: {} };
-    await status(['--admin', url], { ...terminal, screen: { colours: true, rows: () => 50 } });
+    await status(['--admin', url], {
+      ...terminal,
+      screen: { colours: true, rows: () => 50, columns: () => 80 },
+    });
     expect(out)
       .to.include('\u001B[31mnot connected\u001B[39m')
       .and.to.include('\u001B[32mconnected\u001B[39m');

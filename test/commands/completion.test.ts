@@ -2,13 +2,13 @@ import { spawnSync } from 'node:child_process';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect } from 'chai';
-import { catalog } from '../../src/commands/catalog.ts';
+import { commands } from '../../src/commands/command-line.ts';
 import { completionOf } from '../../src/commands/completion.ts';
 import { temporaryDirectory } from '../e2e/support/paths.ts';
 
 async function call(...argv: string[]) {
   let [out, err] = ['', ''];
-  const code = await completionOf(catalog)(argv, {
+  const code = await completionOf(() => commands)(argv, {
     out: (text) => (out += text),
     err: (text) => (err += text),
     environment: {},
@@ -29,7 +29,7 @@ describe('distributary completion', () => {
 
   it('bash: commands, flags of a command, and what a flag takes', async () => {
     expect(await suggested('distributary', 'cl')).to.deep.equal(['clients']);
-    expect(await suggested('distributary', '')).to.include.members(catalog.map(({ name }) => name));
+    expect(await suggested('distributary', '')).to.include.members(commands.map(({ name }) => name));
     expect(await suggested('distributary', 'get', '--c')).to.have.members(['--client', '--cert', '--ca']);
     expect(await suggested('distributary', 'clients', '--type', 'r')).to.deep.equal(['rds', 'rtds']);
     expect(await suggested('distributary', 'clients', '--state', '')).to.include('ERROR');
@@ -43,9 +43,9 @@ describe('distributary completion', () => {
     it(`${shell}: a script that has every command and flag, and that the shell can read`, async () => {
       const { code, out, err } = await call(shell);
       expect([code, err]).to.deep.equal([0, '']);
-      for (const { name, load } of catalog) {
+      for (const { name, flags } of commands) {
         expect(out).to.match(new RegExp(`\\b${name}\\b`));
-        for (const flag of Object.keys((await load()).options)) {
+        for (const flag of Object.keys(flags)) {
           expect(out).to.include(shell === 'fish' ? ` -l ${flag}` : `--${flag}`);
         }
       }

@@ -48,7 +48,7 @@ describe('the command log', () => {
 
   for (const [argv, problem] of [
     [[], '--level is missing: one of debug, info, warn, error, silent; or --reset'],
-    [['--level', 'loud'], '--level "loud" is not accepted: debug, info, warn, error, silent are'],
+    [['--level', 'loud'], '--level "loud" is not one of debug, info, warn, error, silent'],
     [['--level', 'debug', '--for', '5'], '--for "5" is not a duration'],
     [['--level', 'debug', '--for', '0s'], '--for 0 is too short'],
     [['--level', 'debug', '--reset'], '--reset stands alone'],

@@ -3,7 +3,7 @@ import { startAdminServer } from '../../src/admin/admin-server.ts';
 import type { HttpListener } from '../../src/admin/http-listener.ts';
 import { discard, freeze, release, unfreeze } from '../../src/commands/operations.ts';
 import { status } from '../../src/commands/status.ts';
-import type { Terminal } from '../../src/commands/usage.ts';
+import type { Terminal } from '../../src/commands/terminal.ts';
 import { fail } from '../../src/model/result.ts';
 import { createLog } from '../../src/observe/log.ts';
 import { Code } from '../../src/wire/grpc-status.ts';

@@ -3,7 +3,7 @@ import { fileURLToPath } from 'node:url';
 import { expect } from 'chai';
 import { parse } from 'yaml';
 import { z } from 'zod';
-import { DemoClient } from '../../src/commands/demo-client.ts';
+import { DemoClient } from '../../src/commands/demo.ts';
 import { internParameters, type Parameters } from '../../src/model/parameters.ts';
 import type { Put } from '../../src/model/transaction.ts';
 import { typeInfo } from '../../src/model/types.ts';

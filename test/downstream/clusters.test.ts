@@ -1,7 +1,7 @@
 import { create, toBinary } from '@bufbuild/protobuf';
 import { AnySchema } from '@bufbuild/protobuf/wkt';
 import { expect } from 'chai';
-import { consequencesOf } from '../../src/downstream/clusters.ts';
+import { consequencesOf } from '../../src/downstream/send-order.ts';
 import { resourceName, revision, serial } from '../../src/model/brand.ts';
 import { UNCONSTRAINED } from '../../src/model/constraints.ts';
 import { NO_PARAMETERS } from '../../src/model/parameters.ts';

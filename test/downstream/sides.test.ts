@@ -2,8 +2,7 @@ import { expect } from 'chai';
 import { resourceName } from '../../src/model/brand.ts';
 import { UNCONSTRAINED } from '../../src/model/constraints.ts';
 import type { Side } from '../../src/model/side.ts';
-import { ALLOW_ALL } from '../../src/security/authorization.ts';
-import { canaryAccess } from '../../src/security/canary-access.ts';
+import { ALLOW_ALL, canaryAccess } from '../../src/security/authorization.ts';
 import { encodeStatus } from '../../src/wire/responses.ts';
 import {
   InMemoryRelay,

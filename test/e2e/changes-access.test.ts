@@ -43,7 +43,7 @@ const steps: readonly Step[] = [
   { argv: ['unfreeze', ...reason], prints: /^not frozen any more; 0 names pending$/ },
   {
     argv: ['rollback', '--to', '1', ...reason],
-    prints: /^as at revision 1: 1 resources changed/,
+    prints: /^as at revision 1: 1 resource changed/,
     leads: '1',
   },
 ];

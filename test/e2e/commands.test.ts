@@ -159,7 +159,7 @@ describe('commands about clients and resources', function () {
       expect(err).to.match(/\n\ndistributary clients --help shows what each flag is for\.$/);
       expect(err.split('\n').length).to.be.below(8);
       expect((await ask('clients', '--state', 'good')).err).to.match(
-        /^unknown --state "good": accepted are SYNCED, NOT_SENT, STALE, ERROR\n/,
+        /^--state "good" is not one of SYNCED, NOT_SENT, STALE, ERROR\n/,
       );
       expect((await ask('clients', '--type')).err).to.match(/^the value of --type is missing/);
     });
@@ -323,7 +323,7 @@ describe('commands about clients and resources', function () {
         'no client has the stream nobody: ListClients shows those that there are',
       ]);
       expect((await ask('get', '--name', 'x')).err).to.match(
-        /^--type is missing\n\nUsage: distributary get /,
+        /^--type T is missing: a type URL, or one of [a-z ]+\n\nUsage: distributary get /,
       );
       expect((await ask('get', '--type', 'cds')).code).to.equal(2);
     });

@@ -142,7 +142,7 @@ for (const workers of [0, 2]) {
       const refusals: readonly (readonly [readonly string[], number, RegExp])[] = [
         [['tap', '--client', 'nobody'], 1, /no client has the stream nobody/],
         [['tap', '--type', 'nothing'], 2, /unknown --type "nothing": accepted are /],
-        [['tap', '--limit', '0'], 2, /--limit "0" is not accepted/],
+        [['tap', '--limit', '0'], 2, /--limit "0" is not a whole number from 1/],
         [['wait', '--timeout', 'soon'], 2, /"soon" is not a duration/],
         [['wait', '--timeout', '2h'], 2, /at most 1h/],
         [['wait', '--revision', '-1'], 2, /revision/],

@@ -96,7 +96,7 @@ describe('spans to an OTLP collector', function () {
       import { registerHooks } from 'node:module';
       const seen = [];
       registerHooks({ resolve: (name, context, next) => (seen.push(name), next(name, context)) });
-      await import(${JSON.stringify(join(root, 'src/commands/run.ts'))});
+      await import(${JSON.stringify(join(root, 'src/commands/serve.ts'))});
       await import(${JSON.stringify(join(root, 'src/workers/worker.ts'))});
       const ours = (name) => /open-traces\\.ts$|otlp|@opentelemetry\\/(?!api$)/.test(name);
       console.log([...new Set(seen.filter(ours))].join());

@@ -1,7 +1,7 @@
 import { expect } from 'chai';
 import fc from 'fast-check';
 import { RE2JS } from 're2js';
-import { compileBounded, writtenOut } from '../../src/security/bounded-pattern.ts';
+import { compileBounded, writtenOut } from '../../src/security/pattern.ts';
 
 const uuid = '[a-f0-9]{8}-[a-f0-9]{4}-[a-f0-9]{4}-[a-f0-9]{4}-[a-f0-9]{12}';
 

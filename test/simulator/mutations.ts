@@ -39,7 +39,7 @@ const mutations: readonly Wrong[] = [
   {
     name: 'a swap of variants leaves the one before with the client',
     rule: 3,
-    file: 'src/views/compose-delta.ts',
+    file: 'src/views/delta-response.ts',
     right: 'if (isVariant(lastSent)) content.replace(item, lastSent, now);',
     wrong: '',
   },

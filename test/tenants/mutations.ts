@@ -28,7 +28,7 @@ const mutations: readonly Mutation[] = [
   },
   {
     name: 'a wildcard shows every authority by its own parameters',
-    file: 'src/security/guarded-access.ts',
+    file: 'src/security/authorization.ts',
     right: 'return trusted === parameters || resource.constraints.matches(trusted);',
     wrong: 'return trusted.id > 0;',
   },
@@ -46,7 +46,7 @@ const mutations: readonly Mutation[] = [
   },
   {
     name: 'errors about denied names are told',
-    file: 'src/views/permitted.ts',
+    file: 'src/views/view.ts',
     right: 'if (!this.allows(resource.name)) return none;',
     wrong: '',
   },

@@ -3,8 +3,8 @@ import type { Timer } from '../../model/clock.ts';
 import { knownTypes, type TypeInfo } from '../../model/types.ts';
 import { Code, type GrpcStatus } from '../../wire/grpc-status.ts';
 import type { FaultReason, ServerStream, StreamHandler } from '../../wire/server-stream.ts';
+import { malformed, noFirstRequest, type Refusal } from '../admission.ts';
 import type { DownstreamServices } from '../services.ts';
-import { malformed, noFirstRequest, type Refusal } from '../stream-refusals.ts';
 import type { Polls } from './polls.ts';
 
 /** FetchX of each service (protocol §2), by path. ADS has none. */

@@ -5,8 +5,8 @@ import type { WholeState } from '../../model/whole-state.ts';
 import type { Account } from '../../wire/accounts.ts';
 import { Code } from '../../wire/grpc-status.ts';
 import type { Peer } from '../../wire/server-stream.ts';
+import { type Refusal, refusedUpstream, unavailable } from '../admission.ts';
 import type { DownstreamServices, SessionShare } from '../services.ts';
-import { type Refusal, refusedUpstream, unavailable } from '../stream-refusals.ts';
 import type { Poll } from './poll.ts';
 import { type Ordered, outcomeOf, type Patience, type PollOutcome } from './poll-outcome.ts';
 

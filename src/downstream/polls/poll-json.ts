@@ -18,7 +18,7 @@ import { Code } from '../../wire/grpc-status.ts';
 import { bytesAtOnce, JsonInTurns, JsonText, writtenWithin } from '../../wire/json-in-turns.ts';
 import { anyToJson } from '../../wire/readable-any.ts';
 import { lazyEnvoyRegistry } from '../../wire/registry.ts';
-import { heldBytes, type Refusal } from '../stream-refusals.ts';
+import { heldBytes, type Refusal } from '../admission.ts';
 
 const compress = promisify(gzip);
 

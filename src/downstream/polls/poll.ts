@@ -7,11 +7,10 @@ import type { TypeInfo } from '../../model/types.ts';
 import { Code } from '../../wire/grpc-status.ts';
 import { type ErrorDetail, readSotwRequest, sotwSelectors } from '../../wire/requests.ts';
 import type { Peer } from '../../wire/server-stream.ts';
+import { deniesAll, excessOf, excessOfNames, malformed, type Refusal } from '../admission.ts';
 import { selectAll, selectName } from '../selecting.ts';
 import type { ClientContext, DownstreamServices } from '../services.ts';
 import { SotwNames } from '../sotw-names.ts';
-import { malformed, type Refusal } from '../stream-refusals.ts';
-import { deniesAll, excessOf, excessOfNames } from '../subscription-limits.ts';
 import { knownSelections, nothingNamed } from '../type-stream.ts';
 
 /** What one message of a client asks for, by the rules in force when it was read. */

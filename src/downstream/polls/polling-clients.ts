@@ -7,8 +7,13 @@ import type { TypeInfo } from '../../model/types.ts';
 import type { Account } from '../../wire/accounts.ts';
 import type { Peer } from '../../wire/server-stream.ts';
 import { type AcceptedNames, referringTypes } from '../conversations.ts';
-import type { ListedClient, ListedType } from '../listed-client.ts';
-import type { ClientContext, ClientTransport, DownstreamServices } from '../services.ts';
+import type {
+  ClientContext,
+  ClientTransport,
+  DownstreamServices,
+  ListedClient,
+  ListedType,
+} from '../services.ts';
 import { keptBytes, type Poll } from './poll.ts';
 import type { PollClass } from './poll-class.ts';
 import { type OrderedClient, type PolledSubscription, PollOrder } from './poll-order.ts';

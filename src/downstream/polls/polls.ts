@@ -5,8 +5,8 @@ import type { TypeInfo } from '../../model/types.ts';
 import { DRAINING } from '../../wire/drain.ts';
 import { Code, type GrpcStatus } from '../../wire/grpc-status.ts';
 import type { Peer } from '../../wire/server-stream.ts';
+import { heldTooMuch, type Refusal } from '../admission.ts';
 import type { ClientTransport, DownstreamServices } from '../services.ts';
-import { heldTooMuch, type Refusal } from '../stream-refusals.ts';
 import type { StreamRefusal } from '../xds-server.ts';
 import { type Poll, readPoll } from './poll.ts';
 import { PollClass } from './poll-class.ts';
@@ -19,7 +19,7 @@ const maxNames = 2_000_000;
 const maxClasses = 20_000;
 /** Of the responses that they keep. */
 const maxBytes = 256 << 20;
-/** A class of so many names costs as much as two (change-rate.ts). */
+/** A class of so many names costs as much as two (`ChangeRate`). */
 const namesPerChange = 500;
 
 export interface PollsOptions {

@@ -10,7 +10,7 @@ import { type HttpAnswer, jsonAnswer, problem, refusal } from '../../wire/http-a
 import type { HttpHandler, HttpHead } from '../../wire/http-exchange.ts';
 import { requestFromJson } from '../../wire/json-request.ts';
 import type { Peer } from '../../wire/server-stream.ts';
-import { malformed } from '../stream-refusals.ts';
+import { malformed } from '../admission.ts';
 import { keptBytes } from './poll.ts';
 import { JsonBodies } from './poll-json.ts';
 import type { Patience, PollOutcome } from './poll-outcome.ts';

@@ -13,7 +13,7 @@ import {
 import type { Clock, Timer } from '../../model/clock.ts';
 import { fail, ok, type Result } from '../../model/result.ts';
 import { shorten } from '../../model/text.ts';
-import { compilePrincipals } from '../../security/principals.ts';
+import { compilePrincipals } from '../../security/pattern.ts';
 import { type Address, formatHostPort } from '../../wire/address.ts';
 import { Code, codeOf } from '../../wire/grpc-status.ts';
 import { explainConnect, explainError } from '../../wire/node-error.ts';

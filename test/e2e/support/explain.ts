@@ -1,4 +1,4 @@
-import { catalog } from '../../../src/commands/catalog.ts';
+import { commands } from '../../../src/commands/command-line.ts';
 import { Process } from './process.ts';
 import { distributary, type RelayProcess } from './relay.ts';
 import { clientsOf } from './relay-state.ts';
@@ -12,7 +12,7 @@ interface Ran {
 
 /** A command in this process: to start one takes ten times the CPU of what it does. */
 export async function run(...[name, ...argv]: readonly string[]): Promise<Ran> {
-  const command = await catalog.find((one) => one.name === name)?.load();
+  const command = commands.find((one) => one.name === name);
   if (command === undefined) throw new Error(`there is no command ${String(name)}`);
   let [out, err] = ['', ''];
   const code = await command(argv, {

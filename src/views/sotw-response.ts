@@ -4,7 +4,6 @@ import { encodeSotwResponse, type OutgoingError } from '../wire/responses.ts';
 import { UNKNOWN_STATUS } from '../wire/via.ts';
 import { type Change, hasBody, needsSending, sameVariant } from './change.ts';
 import type { Composed, Frame, RetainedResource } from './frame.ts';
-import { plainState } from './plain-state.ts';
 import { type CompositionInput, nextSerial, noConstraints, ResponseContent } from './response-content.ts';
 import type { View } from './view.ts';
 import { digestOf, viewDigest } from './view-digest.ts';
@@ -124,4 +123,25 @@ function versionOf(view: View, encoding: Encoding, union: ResponseContent | unde
   // A union with deferred removals must not have the version of what is visible.
   const digest = union === undefined ? viewDigest(view) : digestOf(union.resources);
   return encoding.contentVersions ? `${view.version}@${digest}` : digest;
+}
+
+/**
+ * The bodies of a complete SotW state, if a response needs nothing else: one wildcard or glob, and no constraints,
+ * wrappers or TTLs. Most clients subscribe like this, and each class of clients needs its own response. Undefined: some
+ * resource needs more than its body.
+ */
+function plainState({ items, selection }: View, encoding: Encoding): readonly Uint8Array[] | undefined {
+  const [collection] = selection.collections;
+  // With more than one entry two items may show the same resource.
+  if (collection === undefined || selection.size > 1 || collection.locator) return undefined;
+  if (encoding.wrapped || encoding.constrained) return undefined;
+  const bodies: Uint8Array[] = [];
+  for (const { name, last } of items.values()) {
+    const { value } = last;
+    if (!isVariant(value)) continue;
+    if (value.name !== name || value.payload === undefined) return undefined;
+    if (encoding.ttl && value.ttl !== undefined) return undefined;
+    bodies.push(value.payload.bytes);
+  }
+  return bodies;
 }

@@ -1,0 +1,261 @@
+import { readFileSync } from 'node:fs';
+import { setTimeout as wait } from 'node:timers/promises';
+import { type DescMessage, type JsonValue, type MessageShape, toJson } from '@bufbuild/protobuf';
+import { type Client, Code, ConnectError, createClient } from '@connectrpc/connect';
+import { createConnectTransport } from '@connectrpc/connect-node';
+import { AdminService } from '../gen/distributary/admin/v1/admin_pb.ts';
+import { printable, printableJson } from '../model/printable.ts';
+import { fail, ok, type Result } from '../model/result.ts';
+import { yamlText } from '../observe/yaml-text.ts';
+import { errorCode, explainError } from '../wire/node-error.ts';
+import {
+  type Command,
+  commandWith,
+  type Definition,
+  type Flags,
+  file,
+  oneOf,
+  text,
+  toggle,
+  UsageError,
+  type ValuesOf,
+} from './command.ts';
+import { type Terminal, type View, viewOf } from './terminal.ts';
+
+const defaultAdmin = 'http://127.0.0.1:19000';
+
+/** Milliseconds. */
+const rpcTimeoutMs = 10_000;
+/** How often --watch asks, in milliseconds. */
+const intervalMs = 2000;
+
+export interface AdminClient {
+  readonly url: string;
+  readonly rpc: Client<typeof AdminService>;
+  /** It is over TLS, and shows no certificate. */
+  readonly anonymous: boolean;
+}
+
+export const certificateFlags = {
+  cert: file('F', 'PEM file of a client certificate, where the listener asks for one'),
+  key: file('F', 'PEM file of its key'),
+  ca: file(
+    'F',
+    "PEM file of the authorities of the listener's certificate; default: those that come with Node",
+  ),
+} as const;
+
+const section = 'RELAY';
+
+/** Of every command that asks a relay. */
+export const relayFlags = {
+  admin: { ...text('URL', `the relay's admin listener; default ${defaultAdmin}`), section },
+  cert: { ...certificateFlags.cert, section },
+  key: { ...certificateFlags.key, section },
+  ca: { ...certificateFlags.ca, section },
+} as const;
+
+export type RelayFlags = ValuesOf<typeof relayFlags>;
+
+const outputs = ['wide', 'json', 'yaml'] as const;
+type Output = (typeof outputs)[number];
+
+const outputFlags = {
+  output: { ...oneOf('FORMAT', outputs, 'wide (a table with all columns), json or yaml'), short: 'o' },
+  json: toggle('as -o json'),
+} as const;
+
+const watchFlags = { watch: toggle(`again every ${intervalMs / 1000} s, until Ctrl-C`) } as const;
+
+/** What a command has to say. */
+export interface Answer {
+  /** For scripts. */
+  readonly json: () => unknown;
+  /** For people. Empty: nothing. */
+  readonly text: (view: View) => string;
+  /** It is not as it was asked for: why, and exit 1. */
+  readonly problem?: string | undefined;
+}
+
+/** A message of the admin RPCs as JSON, as the admin listener itself writes it. */
+export const messageJson = <Desc extends DescMessage>(schema: Desc, message: MessageShape<Desc>): JsonValue =>
+  toJson(schema, message, { alwaysEmitImplicit: true, useProtoFieldName: true });
+
+export const answer = <Desc extends DescMessage>(
+  schema: Desc,
+  message: MessageShape<Desc>,
+  text: Answer['text'],
+  problem?: string,
+): Answer => ({ json: () => messageJson(schema, message), text, problem });
+
+interface Question<Declared extends Flags> extends Omit<Definition<Declared>, 'run'> {
+  /** It has --watch. */
+  readonly watch?: true;
+  /** What does not go together is refused before the relay is asked. */
+  readonly ask: (
+    values: ValuesOf<Declared>,
+    operands: readonly string[],
+  ) => UsageError | ((client: AdminClient) => Promise<Answer>);
+}
+
+/** A command that asks a relay once, or with --watch over and over. */
+export function relayCommand<const Declared extends Flags>(question: Question<Declared>): Command {
+  const { ask, watch: watches, ...about } = question;
+  const flags = { ...outputFlags, ...relayFlags };
+  return commandWith(watches === true ? { ...watchFlags, ...flags } : flags, {
+    ...about,
+    run: (values, { terminal, operands, shared }) => {
+      const asked = ask(values, operands);
+      if (asked instanceof UsageError) return asked;
+      const { json, output } = shared;
+      if (json && output !== undefined && output !== 'json') {
+        return new UsageError(`--json is -o json, and -o ${output} is given too`);
+      }
+      const format = json ? 'json' : output;
+      return withRelay(shared, terminal, async (client) => {
+        if ('watch' in shared && shared.watch) {
+          const read = async (): Promise<string> => written(await asked(client), format, terminal, 0);
+          return watch(terminal, read, (error) => refusal(client, error));
+        }
+        const said = await asked(client);
+        if (said.problem !== undefined) terminal.err(`${said.problem}\n`);
+        const shown = written(said, format, terminal, 2);
+        if (shown !== '') terminal.out(`${shown}\n`);
+        return said.problem === undefined ? 0 : 1;
+      });
+    },
+  });
+}
+
+function written(said: Answer, format: Output | undefined, terminal: Terminal, indent: number): string {
+  switch (format) {
+    case 'json':
+      return printableJson(JSON.stringify(said.json(), null, indent));
+    case 'yaml':
+      return yamlText(said.json()).trimEnd();
+    case 'wide':
+    case undefined:
+      return said.text(viewOf(terminal, format === 'wide'));
+    default:
+      return format satisfies never;
+  }
+}
+
+/** Asks a relay. What it refuses is one line on stderr, and exit 1. */
+export function withRelay(
+  flags: RelayFlags,
+  terminal: Terminal,
+  run: (client: AdminClient) => Promise<number>,
+): UsageError | Promise<number> {
+  const client = adminClient(flags);
+  if (!client.ok) return new UsageError(client.error);
+  return run(client.value).catch((error: unknown) => {
+    terminal.err(`${refusal(client.value, error)}\n`);
+    return 1;
+  });
+}
+
+function refusal(client: AdminClient, error: unknown): string {
+  const notFound = error instanceof ConnectError && error.code === Code.NotFound;
+  return printable(notFound ? error.rawMessage : explainFailure(client, error));
+}
+
+/** The error is about the flags. */
+export function adminClient({ admin, cert, key, ca }: RelayFlags): Result<AdminClient> {
+  const url = admin === '' ? defaultAdmin : admin;
+  const parsed = URL.parse(url);
+  if (parsed === null || !['http:', 'https:'].includes(parsed.protocol)) {
+    return fail(
+      `--admin ${JSON.stringify(url)} is not a URL: accepted is http://HOST:PORT or https://HOST:PORT, as in ${defaultAdmin}`,
+    );
+  }
+  const given = Object.entries({ cert, key, ca }).filter(([, path]) => path !== '');
+  if (given.length > 0 && parsed.protocol === 'http:') {
+    return fail(`--cert, --key and --ca are for https://, not ${url}`);
+  }
+  if ((cert === '') !== (key === '')) {
+    return fail(`--cert and --key belong together: --${cert === '' ? 'cert' : 'key'} is missing`);
+  }
+  const files = new Map<string, Buffer>();
+  for (const [flag, path] of given) {
+    const content = read(path);
+    if (!content.ok) return fail(`--${flag} ${path} cannot be read: ${content.error}`);
+    files.set(flag, content.value);
+  }
+  const transport = createConnectTransport({
+    baseUrl: url.replace(/\/+$/, ''),
+    httpVersion: '1.1',
+    defaultTimeoutMs: rpcTimeoutMs,
+    // Its connection must not keep the command alive.
+    nodeOptions: { agent: false, ...Object.fromEntries(files) },
+  });
+  const anonymous = parsed.protocol === 'https:' && cert === '';
+  return ok({ url, anonymous, rpc: createClient(AdminService, transport) });
+}
+
+function read(path: string): Result<Buffer> {
+  try {
+    return ok(readFileSync(path));
+  } catch (error) {
+    return fail(explainError(error));
+  }
+}
+
+/** What a command sees of a listener that wants a certificate, if the connection is gone before the TLS alert is read. */
+const endsOfConnections: ReadonlySet<string> = new Set(['ECONNRESET', 'EPIPE']);
+
+/** One line for people: what the relay refused, or why it was not reached. */
+function explainFailure({ url, anonymous }: AdminClient, error: unknown): string {
+  const { cause, rawMessage } = ConnectError.from(error);
+  const code = errorCode(cause);
+  if (code === undefined) return `${url}: ${rawMessage}`;
+  const hint =
+    anonymous && endsOfConnections.has(code)
+      ? '; if it wants a client certificate, give --cert and --key'
+      : '';
+  return `cannot reach the relay's admin listener at ${url}: ${explainError(cause)}${hint}`;
+}
+
+/**
+ * Shows what `read` gives, over and over, until Ctrl-C. A terminal is cleared each time and shows what fits; elsewhere
+ * each text is written once, until it changes. The first failure is the caller's; later ones are shown, because the relay
+ * may come back.
+ */
+async function watch(
+  terminal: Terminal,
+  read: () => Promise<string>,
+  explain: (error: unknown) => string,
+): Promise<0> {
+  const interrupted = new AbortController();
+  const interrupt = (): void => interrupted.abort();
+  process.once('SIGINT', interrupt).once('SIGTERM', interrupt);
+  try {
+    let shown = '';
+    let text = await read();
+    while (!interrupted.signal.aborted) {
+      if (terminal.screen !== undefined || text !== shown) show(terminal, text);
+      shown = text;
+      await wait(intervalMs, undefined, { signal: interrupted.signal }).catch(() => {});
+      if (interrupted.signal.aborted) break;
+      text = await read().catch(explain);
+    }
+    return 0;
+  } finally {
+    process.off('SIGINT', interrupt).off('SIGTERM', interrupt);
+  }
+}
+
+/** Moves the cursor home and clears the screen. */
+const clear = '\u001B[H\u001B[2J';
+
+function show({ screen, out }: Terminal, text: string): void {
+  if (screen === undefined) {
+    out(`${text}\n`);
+    return;
+  }
+  const lines = text.split('\n');
+  const room = Math.max(2, screen.rows()) - 1;
+  const rest = lines.length - room + 1;
+  const fitting = lines.length <= room ? lines : [...lines.slice(0, room - 1), `and ${rest} more lines`];
+  out(`${clear}${fitting.join('\n')}\n`);
+}

@@ -1,0 +1,129 @@
+import { Distributary } from '../assembly/distributary.ts';
+import type { Config } from '../config/config.ts';
+import { loadConfig, withoutReferences } from '../config/load.ts';
+import { type ConfigProblem, problemLine } from '../config/source.ts';
+import { warningLine, warnings } from '../config/warnings.ts';
+import { watchConfig } from '../config/watch-config.ts';
+import { printable } from '../model/printable.ts';
+import type { Result } from '../model/result.ts';
+import { createLog, type Log } from '../observe/log.ts';
+import type { LogFormat } from '../observe/log-format.ts';
+import { type LogLevel, LogLevels } from '../observe/log-levels.ts';
+import { logRuntimeWarnings } from '../observe/runtime-warnings.ts';
+import { startWatchdog } from '../observe/watchdog.ts';
+import { serveByWorkers } from '../workers/worker-serving.ts';
+import { faultyNode } from './node-version.ts';
+import { firstSignal, type Terminal } from './terminal.ts';
+import { version } from './version.ts';
+
+/** The relay from its start to its drain. 0 after that, 2 for a bad configuration, 1 for anything else. */
+export async function serve(
+  file: string,
+  level: LogLevel,
+  format: LogFormat,
+  terminal: Terminal,
+): Promise<number> {
+  const loaded = loadConfig(file, terminal.environment);
+  if (!loaded.ok) {
+    for (const problem of loaded.error) terminal.err(`${printable(problemLine(file, problem))}\n`);
+    return 2;
+  }
+  const logLevels = new LogLevels(level);
+  const log = createLog({ levels: logLevels, format });
+  logRuntimeWarnings(log);
+  sayStart(loaded.value, log);
+  warn(loaded.value, log);
+  return untilDrained(file, loaded.value, { log, logLevels, format }, terminal);
+}
+
+/** Which relay this is: the first line of every log. */
+function sayStart({ node, workers, source }: Config, log: Log): void {
+  const fault = faultyNode(process.versions.node);
+  log.info('the relay starts', {
+    version: version(),
+    node_id: node.id,
+    configuration: source.digest,
+    file: source.file,
+    workers,
+    node_js: process.version,
+    ...(fault === undefined ? {} : { warning: fault }),
+  });
+}
+
+interface Logging {
+  readonly log: Log;
+  readonly logLevels: LogLevels;
+  readonly format: LogFormat;
+}
+
+async function untilDrained(
+  file: string,
+  config: Config,
+  { log, logLevels, format }: Logging,
+  terminal: Terminal,
+): Promise<number> {
+  // Before anything is said to be ready: without a handler a signal would end the process as it is.
+  const stopping = firstSignal('SIGTERM', 'SIGINT');
+  let reload = (): void => undefined;
+  const hangup = (): void => reload();
+  process.on('SIGHUP', hangup);
+  // Without a handler Node would open its debugger's port.
+  process.on('SIGUSR1', () => log.warn('SIGUSR1 does nothing: SIGHUP reads the configuration again'));
+  const dependencies = { log, logLevels, version: version(), processMetrics: true };
+  const mode = config.workers > 0 ? serveByWorkers(config.workers, format) : undefined;
+  const started = await Distributary.start(config, dependencies, mode);
+  if (!started.ok) {
+    log.error('cannot start', { error: started.error });
+    stopping.release();
+    process.off('SIGHUP', hangup);
+    return 1;
+  }
+  const failed = (error: unknown): void => log.error('the watchdog has ended', { error });
+  // Not before: a start in one turn may take long on a busy machine, and the next one would take as long.
+  const watchdog = startWatchdog(config.watchdog, { format, failed });
+  const distributary = started.value;
+  for (const { name, address } of distributary.listeners) terminal.out(`listening ${name} ${address}\n`);
+  const { environment } = terminal;
+  const take = async (next: Result<Config, readonly ConfigProblem[]>): Promise<void> => {
+    if (!next.ok) {
+      const problems = next.error.map((problem) => problemLine(file, problem));
+      refuseReload(problems, distributary, log);
+      return;
+    }
+    warn(next.value, log);
+    await distributary.announce(withoutReferences(next.value.source.text, environment));
+    const taken = distributary.reload(next.value);
+    if (!taken.ok) refuseReload([`${file}: ${taken.error}`], distributary, log);
+  };
+  // One after the other: what changes is worked out while the old version is in force.
+  let reloading = Promise.resolve();
+  const watch = watchConfig(
+    file,
+    (read) => {
+      reloading = reloading.then(() => take(read));
+    },
+    { environment, inForce: config },
+  );
+  reload = () => watch.reload();
+  const signal = await stopping.promise;
+  log.info('draining', { signal, milliseconds: config.drainTimeoutMs });
+  watch.close();
+  process.off('SIGHUP', hangup);
+  await distributary.drain();
+  watchdog?.[Symbol.dispose]();
+  log.info('drained');
+  return 0;
+}
+
+function warn(config: Config, log: Log): void {
+  const found = warnings(config);
+  if (found.length === 0) return;
+  log.warn('the configuration is accepted, with warnings', {
+    warnings: found.map((warning) => warningLine(config.source.file, warning)),
+  });
+}
+
+function refuseReload(problems: readonly string[], distributary: Distributary, log: Log): void {
+  distributary.refused();
+  log.error('the new configuration is refused, the one in force stays', { problems });
+}
