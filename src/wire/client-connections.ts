@@ -5,6 +5,7 @@ import type { Clock, Timer } from '../model/clock.ts';
 import { systemRandom } from '../model/random.ts';
 import type { Accounts, Waiting } from './accounts.ts';
 import { CertificateReview } from './client-authorities.ts';
+import { drainShare } from './drain.ts';
 import { Code, type GrpcStatus } from './grpc-status.ts';
 import { connectionWindow, idleTimeoutMs, idleTimeoutWhenFullMs, unixWindow } from './http2-settings.ts';
 import type { ClientSession } from './peer.ts';
@@ -289,7 +290,7 @@ function certificateReview(options: ClientConnectionsOptions): CertificateReview
   return new CertificateReview(ca, {
     clock,
     random,
-    durationMs: () => reviewTime?.() ?? 0,
+    durationMs: () => (reviewTime?.() ?? 0) * drainShare,
     done: (ended) => reviewed?.(ended),
   });
 }

@@ -8,6 +8,9 @@ export const DRAINING: GrpcStatus = {
   message: 'draining: connect to another replica',
 };
 
+/** Of the time that streams have to end, this part. The rest is for the last trailers to arrive. */
+export const drainShare = 0.9;
+
 /** Milliseconds between two batches. */
 const step = 50;
 

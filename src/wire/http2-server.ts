@@ -4,7 +4,7 @@ import { systemRandom } from '../model/random.ts';
 import { ok, type Result } from '../model/result.ts';
 import { tooMuchWaits } from './accounts.ts';
 import { type ClientConnection } from './client-connections.ts';
-import { DRAINING, spread } from './drain.ts';
+import { DRAINING, drainShare, spread } from './drain.ts';
 import { refusalOf, refuse, refuseUnknown } from './grpc-requests.ts';
 import type { GrpcStatus } from './grpc-status.ts';
 import { HalfSent, halfSentBudget, UnreadRequests } from './half-sent.ts';
@@ -45,9 +45,6 @@ export interface GrpcServerOptions extends ListenerOptions {
 
 /** What Node spends on a stream, most of it before it tells of it and after it has ended: milliseconds, measured. */
 const streamMs = 0.03;
-
-/** Of the time to drain, what is left for the last trailers to arrive. */
-const drainShare = 0.9;
 
 /** Listens. The error says which address, what is wrong, and is for the operator. */
 export async function listenGrpc(options: GrpcServerOptions): Promise<Result<GrpcServer>> {
