@@ -1,8 +1,11 @@
 import { hash } from 'node:crypto';
 import { resolve } from 'node:path';
 import { WorkerDisk } from '../cache/persistence/disk.ts';
-import type { UpstreamIdentity } from '../cache/persistence/identity.ts';
-import { Persistence, type PersistenceOptions } from '../cache/persistence/persistence.ts';
+import {
+  Persistence,
+  type PersistenceOptions,
+  type UpstreamIdentity,
+} from '../cache/persistence/persistence.ts';
 import type { Config, UpstreamConfig } from '../config/config.ts';
 import { knownTypes } from '../model/types.ts';
 import { claims } from '../upstream/claims.ts';

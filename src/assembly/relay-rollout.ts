@@ -11,8 +11,7 @@ import type { Relay } from '../relay.ts';
 import type { HashOf } from '../rollout/discards.ts';
 import type { Fleet } from '../rollout/fleet.ts';
 import { RemovalLimits, type WaitingRemovals } from '../rollout/removal-limits.ts';
-import { Rollout } from '../rollout/rollout.ts';
-import type { RolloutEvents, RolloutOptions, SavedRollout } from '../rollout/rollout-options.ts';
+import { Rollout, type RolloutEvents, type RolloutOptions, type SavedRollout } from '../rollout/rollout.ts';
 import { RelayFleet } from './rollout-fleet.ts';
 
 /** Where a restart finds what must not be forgotten. */

@@ -8,7 +8,7 @@ import { errorText } from '../model/error-text.ts';
 import type { Subscription } from '../model/subscription.ts';
 import { typeInfo } from '../model/types.ts';
 import type { Relay } from '../relay.ts';
-import type { Member } from '../rollout/election.ts';
+import type { Member } from '../rollout/canaries.ts';
 import {
   type CanaryStream,
   type Fleet,

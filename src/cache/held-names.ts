@@ -11,6 +11,7 @@ import type {
   PendingName,
   RemovalCount,
   TypedName,
+  Withheld,
 } from '../model/rollout.ts';
 import type { Side } from '../model/side.ts';
 import { type Interest, type Restamp, WILDCARD } from '../model/transaction.ts';
@@ -18,13 +19,11 @@ import { type CachedResource, contentIn } from './cached-resource.ts';
 import type { CommitChanges } from './commit-changes.ts';
 import { Freezes } from './freezes.ts';
 import { HeldTransaction } from './held-transaction.ts';
-import { type HeldName, HeldType } from './held-type.ts';
-import type { SideTable } from './images.ts';
+import { type HeldName, HeldType, type SideTable } from './held-type.ts';
 import type { Journal } from './journal.ts';
 import type { Payloads } from './payloads.ts';
 import { restamp } from './restamping.ts';
 import type { TypeTable } from './type-table.ts';
-import { WithheldNames } from './withheld-names.ts';
 
 /** What held names need of the store. */
 interface HeldNamesOptions {
@@ -368,4 +367,31 @@ function mergeChanges(a: Commit['changed'], b: Commit['changed']): Commit['chang
   for (const [name, constraints] of b)
     merged.set(name, [...new Set([...(merged.get(name) ?? []), ...constraints])]);
   return merged;
+}
+
+/**
+ * Names that a rollback has removed. Nobody has anything of them, but they are not new: they stay away until the gate
+ * opens, also when upstream removes them and says them again, and after a restart.
+ */
+class WithheldNames implements Withheld {
+  readonly #types = new Map<TypeUrl, Set<ResourceName>>();
+
+  *[Symbol.iterator](): Iterator<TypedName> {
+    for (const [type, names] of this.#types) for (const name of names) yield { type, name };
+  }
+
+  has(type: TypeUrl, name: ResourceName): boolean {
+    return this.#types.get(type)?.has(name) === true;
+  }
+
+  /** What does not wait behind the gate of a type (undefined: of all) needs no gate. */
+  opened(type: TypeUrl | undefined, waits: (one: TypedName) => boolean): void {
+    for (const one of [...this]) if ((type ?? one.type) === one.type && !waits(one)) this.set(one, false);
+  }
+
+  set({ type, name }: TypedName, withheld: boolean): void {
+    const names = this.#types.get(type) ?? new Set();
+    if (withheld) this.#types.set(type, names.add(name));
+    else if (names.delete(name) && names.size === 0) this.#types.delete(type);
+  }
 }

@@ -8,8 +8,7 @@ import { type Interest, WILDCARD } from '../model/transaction.ts';
 import { type CachedResource, type CacheEntry, isHeldByWildcard } from './cached-resource.ts';
 import { followTtls, type HeldName, type HeldType } from './held-type.ts';
 import type { Interests } from './interests.ts';
-import { sameVariantContent } from './same-content.ts';
-import { sameVariants, type VariantsOf, variantsOf } from './variants-of.ts';
+import { sameVariantContent, sameVariants, type VariantsOf, variantsOf } from './same-content.ts';
 
 interface HeldTransactionOptions {
   readonly now: number;

@@ -11,11 +11,5 @@ export interface Journal {
   version(type: TypeUrl, holder: string): void;
 }
 
-/** Hears of the history too. */
-export interface ChangeJournal extends Journal {
-  /** A recorded change is new, another than before, or not kept any more. */
-  change(type: TypeUrl, revision: number): void;
-}
-
 /** Nothing is written. */
 export const NO_JOURNAL: Journal = { resource: () => {}, interest: () => {}, version: () => {} };

@@ -10,17 +10,21 @@ import { isRestored } from '../model/restored-holder.ts';
 import type { Side } from '../model/side.ts';
 import { type Interest, type Restamp, type Transaction, WILDCARD } from '../model/transaction.ts';
 import { type CacheEntry, contentIn } from './cached-resource.ts';
-import { CatalogReader } from './catalog-reader.ts';
+import { CatalogReader, SideCatalog } from './catalog-reader.ts';
 import { CommitChanges } from './commit-changes.ts';
 import { HeldNames } from './held-names.ts';
 import type { HeldTransaction } from './held-transaction.ts';
-import { contentOf, dropContentOf, type InterestContent } from './interest-content.ts';
+import {
+  contentOf,
+  dropContentOf,
+  haveClusters,
+  type InterestContent,
+  LeftEndpoints,
+} from './interest-content.ts';
 import { type Journal, NO_JOURNAL } from './journal.ts';
-import { haveClusters, LeftEndpoints } from './left-endpoints.ts';
 import { Payloads } from './payloads.ts';
 import { restamp } from './restamping.ts';
 import { disown, type Restored, restoreResource } from './restored.ts';
-import { SideCatalog } from './side-catalog.ts';
 import { type ReadableTable, TypeTable } from './type-table.ts';
 import { Update } from './update.ts';
 import { VariantRemover } from './variant-remover.ts';

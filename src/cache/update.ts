@@ -2,6 +2,8 @@ import { type ResourceName, type Revision, resourceName } from '../model/brand.t
 import type { Clock } from '../model/clock.ts';
 import type { Parameters } from '../model/parameters.ts';
 import type { Payload, Ttl, Variant } from '../model/resource.ts';
+import { asRestored } from '../model/restored-holder.ts';
+import { isCollection } from '../model/selection.ts';
 import {
   type Heartbeat,
   type Interest,
@@ -13,7 +15,7 @@ import {
 import { Code } from '../wire/grpc-status.ts';
 import { addHolder, CachedResource, type CacheEntry, hasHolder } from './cached-resource.ts';
 import type { CommitChanges } from './commit-changes.ts';
-import { holderOf, keep, resolveForNow } from './last-known-good.ts';
+import { hasContent } from './interest-content.ts';
 import { deltaVersionOf, type Payloads } from './payloads.ts';
 import { sameContent, sameError } from './same-content.ts';
 import type { TypeTable } from './type-table.ts';
@@ -72,8 +74,7 @@ export class Update {
     if (cannotDelete) this.#lastWins();
     for (const beat of heartbeats) this.#heartbeat(beat);
     for (const error of resourceErrors) this.#resourceError(error);
-    if (lastKnownGood)
-      resolveForNow(this.#table, this.#transaction, this.changes, this.#context.holderChanged);
+    if (lastKnownGood) this.#resolveForNow();
     else this.#resolveInterests();
   }
 
@@ -163,7 +164,7 @@ export class Update {
     }
     const entry = cached.variants.get(put.constraints.key);
     if (entry !== undefined && this.#transaction.lastKnownGood) {
-      keep(this.#table, entry, this.#transaction, this.changes);
+      this.#keep(entry);
     } else if (entry !== undefined && sameContent(entry.variant, put)) {
       entry.confirmedIn = this.#revision;
       this.#confirm(put, entry);
@@ -225,10 +226,11 @@ export class Update {
 
   #add(cached: CachedResource, variant: Variant): void {
     const { constraints } = variant;
-    const holders = [holderOf(this.#transaction)];
+    const { holder, lastKnownGood } = this.#transaction;
+    const holders = [lastKnownGood ? asRestored(holder) : holder];
     const entry: CacheEntry = { constraints, variant, holders, confirmedIn: this.#revision };
     cached.variants.add(entry);
-    if (this.#transaction.lastKnownGood) this.#table.restored.add(entry);
+    if (lastKnownGood) this.#table.restored.add(entry);
     this.#table.variants++;
     this.#table.link(variant);
   }
@@ -341,6 +343,34 @@ export class Update {
     }
     // Only when all interests are confirmed: restored variants that none of them needs are removed.
     for (const interest of confirmed) this.#removal.releaseRestored(interest, this.changes);
+  }
+
+  /**
+   * What another relay has in its cache, while upstream is away (docs/adr/0126-siblings.md), is as good as what was
+   * restored from disk: upstream's own answer takes its place. It is never better than what this relay has: a variant
+   * that is cached stays as it is. It may have become a member of the wildcard, or be subscribed by name.
+   */
+  #keep(entry: CacheEntry): void {
+    const { holder } = this.#transaction;
+    if (entry.holders.some(({ role }) => role === holder.role)) return;
+    this.changes.touch(entry.variant.name, entry.constraints);
+    addHolder(entry, asRestored(holder));
+    this.#table.restored.add(entry);
+  }
+
+  /** Resolves the interests that upstream has not answered, until it does. */
+  #resolveForNow(): void {
+    const { resolved, holder } = this.#transaction;
+    for (const interest of resolved) {
+      const state = this.#table.interests.get(interest.selector, interest.parameters);
+      if (state === undefined || state.resolved) continue;
+      // That another relay does not have it says nothing.
+      if (!isCollection(interest.selector) && !hasContent(this.#table, interest)) continue;
+      state.holder = holder;
+      state.restored = true;
+      this.#context.holderChanged(state.interest);
+      this.changes.resolve(state);
+    }
   }
 
   #pick(cached: CachedResource, name: ResourceName, parameters: Parameters): CacheEntry | undefined {

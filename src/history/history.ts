@@ -1,7 +1,10 @@
-import type { TypeUrl } from '../model/brand.ts';
-import type { Change, ChangedName, ChangeVerdict, RecordedChanges } from '../model/change.ts';
+import type { ResourceName, TypeUrl } from '../model/brand.ts';
+import type { Change, ChangedName, ChangeVerdict, Content, RecordedChanges } from '../model/change.ts';
 import type { Clock } from '../model/clock.ts';
-import { KeptBodies } from './kept-bodies.ts';
+import type { Payload } from '../model/resource.ts';
+import { fail, ok, type Result } from '../model/result.ts';
+import type { HeldVariant } from '../model/rollout.ts';
+import { Code, type GrpcStatus } from '../wire/grpc-status.ts';
 
 interface HistoryLimits {
   /** Of bodies; the oldest changes lose theirs first. */
@@ -184,4 +187,101 @@ function stripped(change: Change): Change {
 
 function withoutBodies({ name, change, bytes, verdict }: ChangedName): ChangedName {
   return { name, change, bytes, verdict, content: undefined };
+}
+
+/** What a name costs beside its bodies, in bytes: by measurement, rounded up. */
+const nameBytes = 400;
+
+interface Kept {
+  readonly payload: Payload;
+  uses: number;
+}
+
+/** The bodies that a history keeps: equal ones once, whatever the cache did with them meanwhile. */
+class KeptBodies {
+  /** By hash. Different bodies with one hash are kept as they are, and counted as one. */
+  readonly #payloads = new Map<string, Kept>();
+  #bytes = 0;
+
+  get bytes(): number {
+    return this.#bytes;
+  }
+
+  /** The same content, with the bodies that are kept already. */
+  keep(content: Content): Content {
+    this.#bytes += nameBytes;
+    return content.map((held) => this.#keep(held));
+  }
+
+  drop(content: Content): void {
+    this.#bytes -= nameBytes;
+    for (const { variant } of content) {
+      const kept = this.#payloads.get(variant.payload?.hash ?? '');
+      if (kept === undefined || --kept.uses > 0) continue;
+      this.#payloads.delete(kept.payload.hash);
+      this.#bytes -= kept.payload.bytes.length;
+    }
+  }
+
+  #keep(held: HeldVariant): HeldVariant {
+    const { payload } = held.variant;
+    if (payload === undefined) return held;
+    const kept = this.#payloads.get(payload.hash);
+    if (kept === undefined) {
+      this.#payloads.set(payload.hash, { payload, uses: 1 });
+      this.#bytes += payload.bytes.length;
+      return held;
+    }
+    kept.uses++;
+    const same = kept.payload === payload || Buffer.compare(kept.payload.bytes, payload.bytes) !== 0;
+    return same ? held : { ...held, variant: { ...held.variant, payload: kept.payload } };
+  }
+}
+
+/** Contents by name, by type. */
+export type StateAt = ReadonlyMap<TypeUrl, ReadonlyMap<ResourceName, Content>>;
+
+/** Why what there was at a revision cannot be told, if so. */
+export function reachable(history: History, revision: number): Result<undefined, GrpcStatus> {
+  const { lastRevision, keepsBodies } = history;
+  if (revision < 1 || revision > lastRevision) {
+    return noSuchRevision(history, revision);
+  }
+  if (revision === lastRevision || history.reaches(revision)) return ok(undefined);
+  const message = keepsBodies
+    ? `revision ${revision} has expired: bodies are kept from later on only (history.max_bytes, history.max_age)`
+    : `what there was at revision ${revision} was not kept: set history in the configuration to keep bodies`;
+  return fail({ code: Code.FAILED_PRECONDITION, message });
+}
+
+/**
+ * What everybody had at a revision, of all names that have changed since; what is not in it is as it is now. The first
+ * change of a name after the revision says what it was before. If that is the first that was asked or said of it,
+ * what it was before is unknown, which is not absent: a rollback takes what upstream said first, and to somebody who
+ * compares it is new.
+ */
+export function releasedAt(
+  history: History,
+  revision: number,
+  unknown: 'as first said' | 'absent' = 'as first said',
+): StateAt {
+  const state = new Map<TypeUrl, Map<ResourceName, Content>>();
+  for (const { type, names, first } of history.after(revision)) {
+    const contents = state.get(type) ?? new Map<ResourceName, Content>();
+    state.set(type, contents);
+    for (const { name, content, verdict } of names) {
+      if (content === undefined || contents.has(name)) continue;
+      const isUnknown = first && verdict === 'RELEASED';
+      contents.set(name, isUnknown && unknown === 'as first said' ? content.after : content.before);
+    }
+  }
+  return state;
+}
+
+export function noSuchRevision({ lastRevision }: History, revision: number): Result<never, GrpcStatus> {
+  const known =
+    lastRevision === 0
+      ? 'there is none yet'
+      : `the last one is ${lastRevision}, and the oldest ones are not kept`;
+  return fail({ code: Code.NOT_FOUND, message: `there is no revision ${revision}: ${known}` });
 }

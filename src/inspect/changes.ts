@@ -8,8 +8,7 @@ import {
   type HistoryResponseSchema,
   type RollbackResponse,
 } from '../gen/distributary/admin/v1/changes_pb.ts';
-import { verdictOf } from '../history/history.ts';
-import { noSuchRevision } from '../history/state-at.ts';
+import { noSuchRevision, verdictOf } from '../history/history.ts';
 import type { TypeUrl } from '../model/brand.ts';
 import type { Change } from '../model/change.ts';
 import { systemClock } from '../model/clock.ts';

@@ -7,7 +7,7 @@ import {
   type ClientStatusRequest,
   ClientStatusRequestSchema,
 } from '../gen/envoy/service/status/v3/csds_pb.ts';
-import { reachable, releasedAt, type StateAt } from '../history/state-at.ts';
+import { reachable, releasedAt, type StateAt } from '../history/history.ts';
 import { type ResourceName, resourceName, type TypeUrl, typeUrl } from '../model/brand.ts';
 import { isVariant } from '../model/catalog.ts';
 import type { Content } from '../model/change.ts';

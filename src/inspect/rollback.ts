@@ -1,8 +1,7 @@
 import type { RollbackQuery } from '../admin/changes-ports.ts';
 import type { Plain } from '../admin/plain.ts';
 import type { RollbackResponse } from '../gen/distributary/admin/v1/changes_pb.ts';
-import { verdictOf } from '../history/history.ts';
-import { reachable, releasedAt } from '../history/state-at.ts';
+import { reachable, releasedAt, verdictOf } from '../history/history.ts';
 import type { ResourceName, TypeUrl } from '../model/brand.ts';
 import type { Content } from '../model/change.ts';
 import { fail, ok, type Result } from '../model/result.ts';

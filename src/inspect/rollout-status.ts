@@ -2,7 +2,7 @@ import type { Plain, RolloutSummary } from '../admin/ports.ts';
 import type { RolloutStatus } from '../gen/distributary/admin/v1/rollout_pb.ts';
 import { typeInfo } from '../model/types.ts';
 import type { RolloutState } from '../rollout/judge.ts';
-import type { RolloutReport } from '../rollout/rollout-options.ts';
+import type { RolloutReport } from '../rollout/rollout.ts';
 
 /** Names that are listed; there may be as many as resources. */
 const maxNames = 100;

@@ -1,5 +1,5 @@
 import type { PendingName } from '../model/rollout.ts';
-import type { Member } from './election.ts';
+import type { Member } from './canaries.ts';
 import { Judge, type JudgeSettings } from './judge.ts';
 import { nameKey, type WaitingNames } from './pending-names.ts';
 

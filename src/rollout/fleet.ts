@@ -1,5 +1,5 @@
 import type { ResourceName, TypeUrl } from '../model/brand.ts';
-import type { Member } from './election.ts';
+import type { Member } from './canaries.ts';
 
 /** The names that wait and that canaries see, by type. */
 export type Waiting = ReadonlyMap<TypeUrl, ReadonlySet<ResourceName>>;

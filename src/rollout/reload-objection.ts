@@ -2,7 +2,7 @@ import type { TypeUrl } from '../model/brand.ts';
 import type { PendingName } from '../model/rollout.ts';
 import { counted } from '../model/text.ts';
 import { typeInfo } from '../model/types.ts';
-import type { CanaryRules } from './canary-choice.ts';
+import type { CanaryRules } from './canaries.ts';
 
 interface Gating {
   readonly canary: CanaryRules;

@@ -1,31 +1,45 @@
 import type { ResourceName, TypeUrl } from '../model/brand.ts';
 import { contentHash } from '../model/change.ts';
-import type { Timer } from '../model/clock.ts';
+import type { Clock, Timer } from '../model/clock.ts';
 import { fail, ok, type Result } from '../model/result.ts';
-import type { GateFilter, PendingChange, PendingName, SidedClient } from '../model/rollout.ts';
+import type {
+  Gate,
+  GateFilter,
+  PendingChange,
+  PendingName,
+  SidedClient,
+  TypedName,
+} from '../model/rollout.ts';
 import { Settling } from '../model/settling.ts';
 import type { Side } from '../model/side.ts';
-import { Canaries } from './canaries.ts';
-import type { CanaryRules } from './canary-choice.ts';
+import { Canaries, type CanaryRules, type Member } from './canaries.ts';
 import { type Change, Changes } from './changes.ts';
-import { Discards } from './discards.ts';
-import type { Member } from './election.ts';
+import { Discards, type HashOf, type SavedContent } from './discards.ts';
 import { Ends } from './ends.ts';
 import {
   type CanaryStream,
+  type Fleet,
   type Moved,
   type Standing,
   type Survey,
   unknownCanary,
   type Waiting,
 } from './fleet.ts';
-import { Freezes, scopeText } from './freezes.ts';
-import { foundBad, type Judgement, type Observation, type RolloutState, unjudged } from './judge.ts';
+import { type Freeze, Freezes, scopeText } from './freezes.ts';
+import {
+  foundBad,
+  type Judgement,
+  type JudgeSettings,
+  type Observation,
+  type RolloutState,
+  unjudged,
+  type WaitingState,
+} from './judge.ts';
 import { filterOf, filtersOf, keysOf, matching, nameKey, WaitingNames } from './pending-names.ts';
 import { Rejections } from './rejections.ts';
 import { reloadObjection } from './reload-objection.ts';
-import type { RolloutOptions, RolloutReport, RolloutSettings } from './rollout-options.ts';
-import { type Verdict, Verdicts } from './verdicts.ts';
+import type { RemovingChange } from './removal-limits.ts';
+import { type SavedVerdict, type Verdict, Verdicts } from './verdicts.ts';
 
 /** While a change waits the clients are looked at so often, in milliseconds: some may have come. */
 const lookMs = 1000;
@@ -500,3 +514,84 @@ export class Rollout {
 
 const isEqual = (a: ReadonlySet<string>, b: ReadonlySet<string>): boolean =>
   a.size === b.size && a.isSubsetOf(b);
+
+/** As configured (`rollout`). */
+export interface RolloutSettings extends JudgeSettings {
+  readonly canary: CanaryRules;
+  /** Who may be a canary; empty: anybody. */
+  readonly canaryPrincipals: readonly string[];
+  readonly types: readonly TypeUrl[];
+}
+
+/** What a restart must not forget. */
+export interface SavedRollout {
+  readonly freezes: readonly Freeze[];
+  /** The nodes that were canaries of what waited, each with its class. */
+  readonly canaries: ReadonlyMap<string, string>;
+  /** What was found bad. */
+  readonly verdicts: readonly SavedVerdict[];
+  /** What operators have discarded. */
+  readonly discards: readonly SavedContent[];
+  /** Names that a rollback has removed, and that stay away until they are released. */
+  readonly withheld: readonly TypedName[];
+}
+
+type RolloutResult = 'released' | 'held' | 'discarded' | 'timeout';
+
+/** For metrics, logs and the disk. */
+export interface RolloutEvents {
+  counted(result: RolloutResult): void;
+  /** All canaries have accepted these changes. */
+  accepted(names: readonly PendingName[]): void;
+  /** Everybody gets these changes now. `milliseconds`: how long they have waited. */
+  released(names: readonly PendingName[], milliseconds: number): void;
+  /** Of all changes. */
+  stateChanged(state: RolloutState): void;
+  /** Of one change that waits. */
+  changeIs(state: WaitingState, names: readonly PendingName[]): void;
+  save(state: SavedRollout): void;
+}
+
+export interface RolloutOptions {
+  readonly gate: Gate;
+  readonly fleet: Fleet;
+  readonly clock: Clock;
+  readonly events: RolloutEvents;
+  /** Of each change that waits, why it removes too much; undefined: it does not. */
+  readonly tooManyRemovals: (changes: readonly RemovingChange[]) => readonly (string | undefined)[];
+  /** Of the last change that everybody has, and of the last change. */
+  readonly revisions: () => Pick<RolloutReport, 'revision' | 'pendingRevision'>;
+  /** What a restart compares contents by; left out: nothing is kept over restarts. */
+  readonly hashOf?: HashOf | undefined;
+  /** From before a restart; undefined: nothing is kept over restarts. */
+  readonly saved: SavedRollout | undefined;
+}
+
+/** One change that waits. */
+interface ReportedChange {
+  readonly state: WaitingState;
+  readonly names: readonly PendingName[];
+}
+
+export interface RolloutReport {
+  /** `rollout` is configured. */
+  readonly enabled: boolean;
+  readonly state: RolloutState;
+  /** Names that wait for a verdict, and those that nobody sees. Of several changes `state` and `canaries` are those of the first that is held, or of the first. */
+  readonly pending: readonly PendingName[];
+  /** Of those, the names of that change, and those that nobody sees. */
+  readonly shown: readonly PendingName[];
+  readonly changes: readonly ReportedChange[];
+  readonly canaries: {
+    readonly total: number;
+    readonly accepted: number;
+    readonly rejected: number;
+    readonly ended: number;
+  };
+  /** What waits was not rejected, and none of its canaries is connected. */
+  readonly noCanary: boolean;
+  readonly freezes: readonly Freeze[];
+  /** Of the last change that everybody has, and of the last change. */
+  readonly revision: number;
+  readonly pendingRevision: number;
+}

@@ -1,6 +1,6 @@
 import type { SidedClient } from '../model/rollout.ts';
 import type { Side } from '../model/side.ts';
-import { isCanaryByRule } from '../rollout/canary-choice.ts';
+import { isCanaryByRule } from '../rollout/canaries.ts';
 import type { Moved } from '../rollout/fleet.ts';
 import type { CanariesMessage } from './ipc-messages.ts';
 

@@ -1,4 +1,4 @@
-import { byPlace, type Member } from '../rollout/election.ts';
+import { byPlace, type Member } from '../rollout/canaries.ts';
 import type { CanaryStream, Standing, Survey } from '../rollout/fleet.ts';
 import type { CanaryReport, ReportedStream } from './ipc-messages.ts';
 

@@ -1,6 +1,6 @@
 import { type Clock, systemClock, type Timer } from '../model/clock.ts';
 import type { Side } from '../model/side.ts';
-import type { CanaryRules } from '../rollout/canary-choice.ts';
+import type { CanaryRules } from '../rollout/canaries.ts';
 import {
   type CanaryStream,
   type Fleet,

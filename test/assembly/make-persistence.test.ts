@@ -1,6 +1,6 @@
 import { expect } from 'chai';
 import { identities } from '../../src/assembly/make-persistence.ts';
-import { whyNotRestored } from '../../src/cache/persistence/identity.ts';
+import { whyNotRestored } from '../../src/cache/persistence/persistence.ts';
 import { Staleness } from '../../src/inspect/staleness.ts';
 import type { UpstreamState } from '../../src/model/upstream.ts';
 import { configOf } from '../config/support.ts';

@@ -1,6 +1,6 @@
 import { expect } from 'chai';
+import { reachable, releasedAt } from '../../src/history/history.ts';
 import { Recorder } from '../../src/history/recorder.ts';
-import { reachable, releasedAt } from '../../src/history/state-at.ts';
 import { type ResourceName, resourceName, revision, typeUrl } from '../../src/model/brand.ts';
 import type { Snapshot } from '../../src/model/catalog.ts';
 import { type Content, NO_CONTENT } from '../../src/model/change.ts';

@@ -1,8 +1,8 @@
 import { expect } from 'chai';
 import { resourceName } from '../../src/model/brand.ts';
 import type { PendingName } from '../../src/model/rollout.ts';
+import type { Member } from '../../src/rollout/canaries.ts';
 import { Changes } from '../../src/rollout/changes.ts';
-import type { Member } from '../../src/rollout/election.ts';
 import { unjudged } from '../../src/rollout/judge.ts';
 import { nameKey, WaitingNames } from '../../src/rollout/pending-names.ts';
 import { type } from '../support/in-memory-relay.ts';

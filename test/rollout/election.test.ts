@@ -2,8 +2,7 @@ import { expect } from 'chai';
 import { placeOf } from '../../src/model/node-place.ts';
 import { internParameters } from '../../src/model/parameters.ts';
 import type { Side } from '../../src/model/side.ts';
-import { isCanaryByRule } from '../../src/rollout/canary-choice.ts';
-import { elect, type Member } from '../../src/rollout/election.ts';
+import { elect, isCanaryByRule, type Member } from '../../src/rollout/canaries.ts';
 
 const all = new Set(['cds a', 'cds b']);
 const onlyA = new Set(['cds a']);

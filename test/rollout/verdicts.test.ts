@@ -7,8 +7,7 @@ import { asRestored } from '../../src/model/restored-holder.ts';
 import { type Transaction, transaction } from '../../src/model/transaction.ts';
 import type { CanaryStream, Fleet } from '../../src/rollout/fleet.ts';
 import { nameKey } from '../../src/rollout/pending-names.ts';
-import { Rollout } from '../../src/rollout/rollout.ts';
-import type { SavedRollout } from '../../src/rollout/rollout-options.ts';
+import { Rollout, type SavedRollout } from '../../src/rollout/rollout.ts';
 import { namedHolder, put, type, when } from '../support/in-memory-relay.ts';
 import { VirtualClock } from '../support/virtual-clock.ts';
 

@@ -1,8 +1,13 @@
 import { Decoder } from '../../src/cache/persistence/decode.ts';
 import { Dirty } from '../../src/cache/persistence/dirty.ts';
 import { encode, StoredPayloads } from '../../src/cache/persistence/encode.ts';
-import { Packer, unpack } from '../../src/cache/persistence/packing.ts';
-import type { Row, RowBatch, StoredPayload } from '../../src/cache/persistence/records.ts';
+import {
+  Packer,
+  type Row,
+  type RowBatch,
+  type StoredPayload,
+  unpack,
+} from '../../src/cache/persistence/records.ts';
 import { takeSnapshot } from '../../src/cache/persistence/snapshot.ts';
 import type { Restored } from '../../src/cache/restored.ts';
 import type { Store } from '../../src/cache/store.ts';

@@ -1,6 +1,6 @@
 import { expect } from 'chai';
 import { placeOf } from '../../src/model/node-place.ts';
-import { elect, type Member } from '../../src/rollout/election.ts';
+import { elect, type Member } from '../../src/rollout/canaries.ts';
 import { reportOf, surveyOf } from '../../src/workers/canary-report.ts';
 import { Random } from '../support/random.ts';
 

@@ -1,12 +1,9 @@
-import { DatabaseSync, type StatementSync } from 'node:sqlite';
+import { DatabaseSync, type SQLOutputValue, type StatementSync } from 'node:sqlite';
 import { crc32 } from 'node:zlib';
 import type { TypeUrl } from '../../model/brand.ts';
 import { contentDigest } from '../../model/content-hash.ts';
-import { bytesOf, type Columns, numberOf, textOf } from './columns.ts';
-import { corrupt } from './disk-error.ts';
-import { Packer, unpack } from './packing.ts';
-import type { Row, RowBatch, RowKind } from './records.ts';
-import { prepareDatabase } from './tables.ts';
+import { errorCode, explainError } from '../../wire/node-error.ts';
+import { type DiskError, Packer, type Row, type RowBatch, type RowKind, unpack } from './records.ts';
 
 /** How much goes from thread to thread at once. */
 const partRows = 1000;
@@ -202,4 +199,127 @@ function add(total: Total, checksum: number): void {
 function subtract(total: Total, checksum: number): void {
   total.entries--;
   total.sum = (total.sum - checksum) >>> 0;
+}
+
+/** "dist", so that a file of another program is not taken for ours. */
+const applicationId = 0x64697374;
+/** Grows with every change of the tables or of what is in them. There are no migrations: a cache is filled again. */
+const schemaVersion = 2;
+
+/** A payload is named by the digest of its bytes; `entry_payload` says which rows refer to it. */
+const tables = `
+  CREATE TABLE entry (
+    id INTEGER PRIMARY KEY, kind TEXT NOT NULL, type TEXT NOT NULL, key TEXT NOT NULL,
+    body TEXT NOT NULL, checksum INTEGER NOT NULL,
+    UNIQUE (kind, type, key)
+  );
+  CREATE TABLE payload (digest TEXT PRIMARY KEY, bytes BLOB NOT NULL);
+  CREATE TABLE entry_payload (
+    entry INTEGER NOT NULL REFERENCES entry,
+    payload TEXT NOT NULL REFERENCES payload,
+    PRIMARY KEY (entry, payload)
+  ) WITHOUT ROWID;
+  CREATE INDEX payload_entry ON entry_payload (payload);
+  CREATE TABLE meta (
+    id INTEGER PRIMARY KEY CHECK (id = 1), state TEXT NOT NULL, entries INTEGER NOT NULL, sum INTEGER NOT NULL
+  );
+  PRAGMA application_id = ${applicationId};
+  PRAGMA user_version = ${schemaVersion};`;
+
+/**
+ * Takes the database for this process and makes its tables; true if it was empty. The lock is the operating system's:
+ * it ends with the process, however that ends.
+ */
+function prepareDatabase(database: DatabaseSync): boolean {
+  database.exec('PRAGMA locking_mode = EXCLUSIVE');
+  const pragma = (name: string): number => numberOf(database.prepare(`PRAGMA ${name}`).get(), name);
+  const found = numberOf(database.prepare('SELECT count(*) AS found FROM sqlite_schema').get(), 'found');
+  // Before anything that would change a file of others.
+  if (found > 0 && pragma('application_id') !== applicationId) {
+    throw corrupt('it is a database of another program');
+  }
+  const version = pragma('user_version');
+  if (found > 0 && version !== schemaVersion) {
+    throw corrupt(`its schema is version ${version}, this one reads ${schemaVersion}`);
+  }
+  database.exec(`
+    PRAGMA journal_mode = WAL;
+    PRAGMA synchronous = NORMAL;
+    PRAGMA journal_size_limit = 67108864;
+    BEGIN EXCLUSIVE;`);
+  if (found === 0) database.exec(tables);
+  database.exec('COMMIT');
+  return found === 0 || database.prepare('SELECT 1 FROM meta').get() === undefined;
+}
+
+type Columns = Record<string, SQLOutputValue>;
+
+/** A column that must be there and of its type: what else it is shows that the file is not what was written. */
+function textOf(columns: Columns | undefined, column: string): string {
+  const value = columns?.[column];
+  if (typeof value !== 'string') throw corrupt(`column ${column} is no text`);
+  return value;
+}
+
+function numberOf(columns: Columns | undefined, column: string): number {
+  const value = columns?.[column];
+  if (typeof value !== 'number') throw corrupt(`column ${column} is no number`);
+  return value;
+}
+
+function bytesOf(columns: Columns | undefined, column: string): Uint8Array {
+  const value = columns?.[column];
+  if (!(value instanceof Uint8Array)) throw corrupt(`column ${column} is no blob`);
+  return value;
+}
+
+/** Trouble that is found here, not by SQLite or the file system. */
+export class DiskProblem extends Error {
+  readonly kind: DiskError['kind'];
+
+  constructor(kind: DiskError['kind'], message: string) {
+    super(message);
+    this.kind = kind;
+  }
+}
+
+/** The database cannot be what was written. */
+const corrupt = (message: string): DiskProblem => new DiskProblem('corrupt', message);
+
+/**
+ * https://www.sqlite.org/rescode.html, the low byte. The statements are fixed and fit the tables and their constraints.
+ * So an error in a statement (1), a broken constraint (19) or a value of another type (20) comes from a damaged file.
+ */
+const kinds: ReadonlyMap<number, DiskError['kind']> = new Map([
+  [1, 'corrupt'],
+  [5, 'locked'],
+  [6, 'locked'],
+  [8, 'read_only'],
+  [11, 'corrupt'],
+  [13, 'full'],
+  [19, 'corrupt'],
+  [20, 'corrupt'],
+  [26, 'corrupt'],
+]);
+
+const codes: ReadonlyMap<string, DiskError['kind']> = new Map([
+  ['EROFS', 'read_only'],
+  ['EACCES', 'read_only'],
+  ['EPERM', 'read_only'],
+  ['ENOSPC', 'full'],
+  ['EDQUOT', 'full'],
+  // node:sqlite: a number is larger than any that was written.
+  ['ERR_OUT_OF_RANGE', 'corrupt'],
+]);
+
+/** Everything that is thrown on the way to the disk, translated here. */
+export function diskError(thrown: unknown): DiskError {
+  if (thrown instanceof DiskProblem) return { kind: thrown.kind, message: thrown.message };
+  if (thrown instanceof Error && 'errcode' in thrown && typeof thrown.errcode === 'number') {
+    const kind = kinds.get(thrown.errcode & 0xff) ?? 'io';
+    if (kind === 'locked')
+      return { kind, message: 'another process has it open: each needs a directory of its own' };
+    return { kind, message: thrown.message };
+  }
+  return { kind: codes.get(errorCode(thrown) ?? '') ?? 'io', message: explainError(thrown) };
 }

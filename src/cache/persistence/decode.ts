@@ -1,5 +1,13 @@
-import { constraintsKey, type ResourceName, resourceName, type TypeUrl, typeUrl } from '../../model/brand.ts';
-import type { Change } from '../../model/change.ts';
+import { z } from 'zod';
+import {
+  constraintsKey,
+  type ResourceName,
+  resourceName,
+  revision,
+  type TypeUrl,
+  typeUrl,
+} from '../../model/brand.ts';
+import type { Change, ChangedName, Content } from '../../model/change.ts';
 import { type Constraints, parseConstraints } from '../../model/constraints.ts';
 import { hashOfDigest } from '../../model/content-hash.ts';
 import { internParameters, type Parameters } from '../../model/parameters.ts';
@@ -8,6 +16,7 @@ import { fail, ok, type Result } from '../../model/result.ts';
 import { covers } from '../../model/selection.ts';
 import type { Holder, Interest, Selector } from '../../model/transaction.ts';
 import type { Journal } from '../journal.ts';
+import { deltaVersionOf } from '../payloads.ts';
 import type {
   Restored,
   RestoredInterest,
@@ -15,18 +24,71 @@ import type {
   RestoredVariant,
   RestoredVersion,
 } from '../restored.ts';
-import {
-  type HolderBody,
-  interestBody,
-  interestKeyParts,
-  parameterEntries,
-  resourceBody,
-  type VariantBody,
-  versionBody,
-} from './bodies.ts';
-import { decodeChange } from './decode-change.ts';
-import { unpack } from './packing.ts';
-import type { Row, RowBatch } from './records.ts';
+import { type Row, type RowBatch, unpack } from './records.ts';
+
+/** Key, upstream, role. */
+const holder = z.tuple([z.string(), z.string(), z.enum(['wildcard', 'named'])]);
+
+const variant = z.object({
+  /** As received, in base64. */
+  constraints: z.string(),
+  /** Its digest; left out: it has no body. */
+  payload: z.string().optional(),
+  version: z.string(),
+  responseVersion: z.string(),
+  upstream: z.string(),
+  since: z.number(),
+  holders: z.array(holder),
+  aliases: z.array(z.string()).optional(),
+  /** Milliseconds as given, and when it runs out. */
+  ttl: z.tuple([z.number(), z.number()]).optional(),
+  metadata: z.string().optional(),
+});
+
+const resourceBody = z.object({
+  variants: z.array(variant),
+  /** The constraints of variants that must not be cached: what they are is not on disk, but that they were. */
+  uncached: z.array(z.string()).optional(),
+  /** Parameters' key, constraints' key. */
+  bindings: z.array(z.tuple([z.string(), z.string()])).optional(),
+});
+
+const interestBody = z.object({ answered: z.boolean(), holder: holder.nullable() });
+/** Selector, parameters' key. */
+const interestKeyParts = z.tuple([z.string(), z.string()]);
+const versionBody = z.object({ version: z.string() });
+const changedNameBody = z.object({
+  name: z.string(),
+  change: z.enum(['ADDED', 'CHANGED', 'REMOVED']),
+  bytes: z.number(),
+  verdict: z.enum(['RELEASED', 'PENDING', 'REPLACED', 'DISCARDED']),
+  /** Both are left out where no bodies are kept. */
+  before: z.array(variant).optional(),
+  after: z.array(variant).optional(),
+});
+
+const changeBody = z.object({
+  at: z.number(),
+  upstream: z.string(),
+  added: z.number(),
+  changed: z.number(),
+  removed: z.number(),
+  first: z.boolean(),
+  releasedAt: z.number().optional(),
+  canariesMs: z.number().optional(),
+  clientsMs: z.number().optional(),
+  reason: z.string(),
+  names: z.array(changedNameBody),
+});
+
+const parameterEntries = z.array(z.tuple([z.string(), z.string()]));
+
+export type HolderBody = z.output<typeof holder>;
+export type VariantBody = z.output<typeof variant>;
+export type ResourceBody = z.output<typeof resourceBody>;
+export type InterestBody = z.output<typeof interestBody>;
+export type VersionBody = z.output<typeof versionBody>;
+export type ChangeBody = z.output<typeof changeBody>;
 
 /** No limit of a configuration is higher, and what is on disk has been accepted by one (schema: 1000, and a stamp). */
 const maxConstraintDepth = 1002;
@@ -103,17 +165,11 @@ export class Decoder {
 
   /** After `finish`: the recorded changes, the oldest first. */
   changes(): readonly Change[] {
-    const { keeps } = this.#reading;
     // The bytes are views into large pieces of memory, which would stay as long as one of them.
     for (const payload of this.#payloads.values()) payload.bytes = Buffer.from(payload.bytes);
-    const context = {
-      keeps,
-      variant: (body: VariantBody) => this.#variant(body),
-      holder: (body: HolderBody) => this.#holder(body),
-    };
     return this.#later
       .filter(({ kind }) => kind === 'change')
-      .map((row) => decodeChange(row, context))
+      .map((row) => this.#change(row))
       .toSorted((a, b) => a.revision - b.revision);
   }
 
@@ -202,6 +258,44 @@ export class Decoder {
       return [{ type, holder: row.key, version }];
     this.#reading.differs.version(type, row.key);
     return [];
+  }
+
+  /** As it was written. What waited for canaries waits no more: upstream says it again. */
+  #change(row: Row): Change {
+    const { names, releasedAt, ...change } = changeBody.parse(JSON.parse(row.body ?? ''));
+    const type = typeUrl(row.type);
+    const keeps = change.upstream === '' || this.#reading.keeps(change.upstream);
+    return {
+      ...change,
+      revision: Number(row.key),
+      type,
+      releasedAt,
+      names: names.map((name) => this.#changedName(type, name, keeps)),
+    };
+  }
+
+  #changedName(
+    type: TypeUrl,
+    { name: text, change, bytes, verdict: written, before, after }: ChangeBody['names'][number],
+    keeps: boolean,
+  ): ChangedName {
+    const name = resourceName(text);
+    const verdict = written === 'PENDING' ? 'REPLACED' : written;
+    const contentOf = (bodies: readonly VariantBody[]): Content =>
+      bodies.map((variant) => this.#heldVariant(type, name, variant));
+    const content =
+      keeps && before !== undefined && after !== undefined
+        ? { before: contentOf(before), after: contentOf(after) }
+        : undefined;
+    return { name, change, bytes, verdict, content };
+  }
+
+  #heldVariant(type: TypeUrl, name: ResourceName, body: VariantBody): Content[number] {
+    const restored = this.#variant(body);
+    const { version, constraints, payload, aliases, metadata } = restored;
+    const deltaVersion = deltaVersionOf(version, constraints, payload, aliases, metadata);
+    const variant = { ...restored, type, name, deltaVersion, revision: revision(0) };
+    return { variant, holders: body.holders.map((holder) => this.#holder(holder)) };
   }
 
   #slot(digest: string): PendingPayload {

@@ -1,6 +1,6 @@
 import type { ResourceName, TypeUrl } from '../../model/brand.ts';
 import type { Interest } from '../../model/transaction.ts';
-import type { ChangeJournal } from '../journal.ts';
+import type { Journal } from '../journal.ts';
 
 /** More names than this are not listed: then everything is written. What was deleted has no other bound. */
 const maxListed = 200_000;
@@ -21,7 +21,7 @@ export function interestKey({ selector, parameters }: Interest): string {
  * Names of what has changed since it was written. However often something changes, it is here once; what it is now is
  * read from the store when the disk is ready for it.
  */
-export class Dirty implements ChangeJournal {
+export class Dirty implements Journal {
   /** Since when something waits, by the clock; undefined: nothing does. */
   since: number | undefined;
   /** Everything, listed or not; what is on disk is replaced. */

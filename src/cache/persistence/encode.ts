@@ -10,9 +10,8 @@ import type {
   ResourceBody,
   VariantBody,
   VersionBody,
-} from './bodies.ts';
-import { Packer } from './packing.ts';
-import type { Row, RowBatch } from './records.ts';
+} from './decode.ts';
+import { Packer, type Row, type RowBatch } from './records.ts';
 import type { ResourceNow, Snapshot, SnapshotEntry } from './snapshot.ts';
 
 /** How much goes from thread to thread at once: little, as it is copied on the thread that serves. */

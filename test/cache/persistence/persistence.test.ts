@@ -2,7 +2,7 @@ import { existsSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync 
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { expect } from 'chai';
-import { prepareFile } from '../../../src/cache/persistence/files.ts';
+import { prepareFile } from '../../../src/cache/persistence/disk-server.ts';
 import { resourceName } from '../../../src/model/brand.ts';
 import { isVariant } from '../../../src/model/catalog.ts';
 import { NO_PARAMETERS } from '../../../src/model/parameters.ts';

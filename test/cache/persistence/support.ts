@@ -7,11 +7,11 @@ import { z } from 'zod';
 import { contentOf } from '../../../src/cache/interest-content.ts';
 import { type Disk, WorkerDisk } from '../../../src/cache/persistence/disk.ts';
 import type { DiskServer } from '../../../src/cache/persistence/disk-server.ts';
-import type { UpstreamIdentity } from '../../../src/cache/persistence/identity.ts';
 import {
   type Loaded,
   Persistence,
   type PersistenceOptions,
+  type UpstreamIdentity,
 } from '../../../src/cache/persistence/persistence.ts';
 import type { RowBatch } from '../../../src/cache/persistence/records.ts';
 import { Store } from '../../../src/cache/store.ts';
@@ -20,8 +20,13 @@ import { type Clock, systemClock } from '../../../src/model/clock.ts';
 import { internParameters } from '../../../src/model/parameters.ts';
 import { isRestored } from '../../../src/model/restored-holder.ts';
 import { isCollection } from '../../../src/model/selection.ts';
-import type { Holder, Interest, Put } from '../../../src/model/transaction.ts';
-import { type Transaction, transaction } from '../../../src/model/transaction.ts';
+import {
+  type Holder,
+  type Interest,
+  type Put,
+  type Transaction,
+  transaction,
+} from '../../../src/model/transaction.ts';
 import { typeInfo } from '../../../src/model/types.ts';
 import { createLog } from '../../../src/observe/log.ts';
 import { eventually } from '../../e2e/support/eventually.ts';

@@ -1,9 +1,7 @@
 import { setImmediate as turn } from 'node:timers/promises';
 import { expect } from 'chai';
-import type { Disk } from '../../../src/cache/persistence/disk.ts';
-import type { Reply } from '../../../src/cache/persistence/operations.ts';
-import { unpack } from '../../../src/cache/persistence/packing.ts';
-import type { DiskError, RowBatch } from '../../../src/cache/persistence/records.ts';
+import type { Disk, Reply } from '../../../src/cache/persistence/disk.ts';
+import { type DiskError, type RowBatch, unpack } from '../../../src/cache/persistence/records.ts';
 import { resourceName, type TypeUrl } from '../../../src/model/brand.ts';
 import { fail, ok } from '../../../src/model/result.ts';
 import { put, type } from '../../support/in-memory-relay.ts';
