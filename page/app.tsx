@@ -1,4 +1,5 @@
 import { useEffect } from 'preact/hooks';
+import { wrongOnes } from '../src/observe/problems.ts';
 import { Charts } from './charts.tsx';
 import { ClientPage } from './client-page.tsx';
 import { Clients } from './clients.tsx';
@@ -11,15 +12,16 @@ import { type Query, useQuery } from './location.ts';
 import { Matrix } from './matrix.tsx';
 import { Problems } from './problems.tsx';
 import { ResourcePage } from './resource-page.tsx';
+import { Runbook } from './runbook.tsx';
 
 export function App({ live }: { readonly live: Live }) {
   const state = useLive(live);
   const query = useQuery();
   const { nodeId, ready } = state.model.relay;
+  const count = wrongOnes(state.model.problems).length + state.model.moreProblems;
   useEffect(() => {
-    const count = state.model.problems.length;
     document.title = `${count === 0 ? '' : `(${count}) `}${nodeId.slice(0, 60)}: ${ready ? 'ready' : 'not ready'} (distributary)`;
-  }, [nodeId, ready, state.model.problems.length]);
+  }, [nodeId, ready, count]);
   return (
     <>
       <a class="skip" href="#main">
@@ -38,6 +40,7 @@ function content(state: LiveState, query: Query) {
   if (show === 'resource') {
     return <ResourcePage type={query['type'] ?? ''} name={query['name'] ?? ''} isLive={isLive} />;
   }
+  if (show === 'runbook') return <Runbook name={query['name'] ?? ''} />;
   return (
     <>
       <Problems model={state.model} />

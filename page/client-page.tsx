@@ -1,7 +1,7 @@
 import { useState } from 'preact/hooks';
-import { parametersLabel } from '../src/admin/page/model.ts';
 import { errorText } from '../src/model/error-text.ts';
 import { printable, printableJson } from '../src/model/printable.ts';
+import { parametersLabel } from '../src/observe/problems.ts';
 import type { ClientDetail, Differences, Explanation, Holding } from './answers.ts';
 import { Fact } from './fact.tsx';
 import { useTicks } from './live.ts';

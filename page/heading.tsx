@@ -1,7 +1,8 @@
-import { sentence } from '../src/admin/page/model.ts';
 import { formatBytes } from '../src/observe/format.ts';
+import { readyText, sentence, worstOf } from '../src/observe/problems.ts';
 import { Fact } from './fact.tsx';
 import type { LiveState } from './live.ts';
+import { styleOf } from './problems.tsx';
 import { Moment, Since, useNow } from './time.tsx';
 
 interface HeadingProps {
@@ -12,20 +13,17 @@ interface HeadingProps {
 /** Which relay this is, and one sentence. */
 export function Heading({ state, pause }: HeadingProps) {
   const { model, paused, lostSince } = state;
-  const { relay, problems } = model;
+  const { relay, problems, moreProblems, clients } = model;
   const now = useNow();
-  const worst = problems.some(({ severity }) => severity === 'bad')
-    ? 'bad'
-    : problems.length > 0
-      ? 'warn'
-      : 'ok';
   return (
     <header>
       <div class="identity">
         <h1>
           <a href={location.pathname}>{relay.nodeId}</a>
         </h1>
-        <span class={`state ${relay.ready ? 'ok' : 'bad'}`}>{relay.ready ? 'ready' : 'not ready'}</span>
+        <span class={`state ${relay.ready ? 'ok' : 'bad'}`}>
+          {readyText(relay.ready, problems, moreProblems)}
+        </span>
         <nav aria-label="Raw data">
           <a href="ready">ready</a>
           <a href="metrics">metrics</a>
@@ -35,6 +33,13 @@ export function Heading({ state, pause }: HeadingProps) {
           {paused ? 'Resume' : 'Pause'}
         </button>
       </div>
+      <p class={`sentence ${styleOf(worstOf(problems))}`} aria-hidden="true">
+        {sentence(clients, problems, moreProblems, now)}
+      </p>
+      {/* Read aloud when something has changed, and not each second. */}
+      <p class="hidden" role="status">
+        {sentence(clients, problems, moreProblems)}
+      </p>
       <dl class="facts">
         <Fact name="host">{relay.host}</Fact>
         <Fact name="version">{relay.version}</Fact>
@@ -53,13 +58,6 @@ export function Heading({ state, pause }: HeadingProps) {
         )}
         {relay.readOnly && <Fact name="access">read only</Fact>}
       </dl>
-      <p class={`sentence ${worst}`} aria-hidden="true">
-        {sentence(model, now)}
-      </p>
-      {/* Read aloud when something has changed, and not each second. */}
-      <p class="hidden" role="status">
-        {sentence(model)}
-      </p>
       <div role="alert">
         {lostSince > 0 && (
           <p class="lost">

@@ -1,4 +1,5 @@
-import { type PageModel, parametersLabel } from '../src/admin/page/model.ts';
+import type { PageModel } from '../src/admin/page/model.ts';
+import { parametersLabel } from '../src/observe/problems.ts';
 import type { Match, Matches } from './answers.ts';
 import { Choice, Search } from './clients.tsx';
 import { useTicks } from './live.ts';

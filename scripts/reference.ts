@@ -8,12 +8,14 @@ import { adminRpc } from './reference/admin-rpc.ts';
 import { commands } from './reference/commands.ts';
 import { errors } from './reference/errors.ts';
 import { metrics } from './reference/metrics.ts';
+import { problems } from './reference/problems.ts';
 
 const root = join(import.meta.dirname, '..');
 const pages = new Map([
   ['docs/reference/commands.md', await commands()],
   ['docs/reference/metrics.md', metrics()],
   ['docs/reference/errors.md', errors()],
+  ['docs/reference/problems.md', problems()],
   ['docs/reference/admin-rpc.md', adminRpc()],
 ]);
 

@@ -54,5 +54,7 @@ A name that does not exist is no error: SotW leaves it out, delta removes it. A 
 | 0 | done; \`run\`: drained after SIGTERM or SIGINT |
 | 1 | anything else: the relay does not answer, there is no such thing, a timeout; \`run\`: a port that is taken |
 | 2 | the command line or the configuration cannot be used; stderr has each problem with its line |
+
+\`status --check\` ends as monitoring expects it: 0 well, 1 warning, 2 critical, 3 the relay cannot be asked.
 `;
 }

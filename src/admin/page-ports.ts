@@ -1,4 +1,5 @@
 import type { Figure } from '../observe/figure.ts';
+import type { Recent } from '../observe/figures.ts';
 import type { RecentLine } from '../observe/recent-lines.ts';
 
 /** Something that a limit of the configuration bounds. */
@@ -9,7 +10,7 @@ export interface Usage {
   readonly limit: number;
 }
 
-/** What only the status page shows. Times are milliseconds since the epoch. */
+/** What the status page and the list of problems need beside the rest of Status. Times are milliseconds since the epoch. */
 export interface PageFacts {
   /** Of the text of the configuration in force. */
   readonly configuration: string;
@@ -22,12 +23,32 @@ export interface PageFacts {
   readonly workPerPeerMs: number;
   /** When the certificate of each listener ends. */
   readonly certificates: ReadonlyMap<string, number>;
+  /** New certificates that are refused, by what they are of. */
+  readonly refusedCertificates: ReadonlyMap<string, { readonly error: string; readonly since: number }>;
+  /** The last version of the configuration, if it is not in force. */
+  readonly refusedConfiguration: RefusedConfiguration | undefined;
+  /** Undefined: nothing is persisted. */
+  readonly disk: DiskFacts | undefined;
+  readonly recent: Recent;
   /** rollout.max_wait, in milliseconds. */
   readonly rolloutMaxWaitMs: number | undefined;
   /** max_removal_hold by upstream, in milliseconds. */
   readonly removalHoldMs: ReadonlyMap<string, number>;
   /** Upstreams with a session for each parameter set. */
   readonly perParameters: ReadonlySet<string>;
+}
+
+export interface RefusedConfiguration {
+  readonly file: string;
+  readonly problems: readonly string[];
+  readonly since: number;
+}
+
+export interface DiskFacts {
+  readonly path: string;
+  /** Undefined: the last write succeeded. */
+  readonly failing: { readonly reason: string; readonly since: number } | undefined;
+  readonly lagSeconds: number;
 }
 
 /** What the status page shows beside what the commands do. */

@@ -7,6 +7,7 @@ import type {
 } from '../gen/distributary/admin/v1/admin_pb.ts';
 import type { CompareConfigurationResponse } from '../gen/distributary/admin/v1/configuration_pb.ts';
 import type { SetLogLevelResponse } from '../gen/distributary/admin/v1/log_pb.ts';
+import type { Problem } from '../gen/distributary/admin/v1/problems_pb.ts';
 import type { ClientStatusRequest } from '../gen/envoy/service/status/v3/csds_pb.ts';
 import type { TypeUrl } from '../model/brand.ts';
 import type { Parameters } from '../model/parameters.ts';
@@ -141,6 +142,8 @@ export interface Inspector {
   readonly page: PageSource;
   status(): Awaitable<Plain<StatusResponse>>;
   ready(): ReadinessReport;
+  /** Those of `status`, for probes: as of a few seconds ago. */
+  problems(): Awaitable<readonly Plain<Problem>[]>;
   /** NOT_FOUND: there is no such client. A name that nothing is known of is an answer like any other. */
   explain(query: ExplainQuery): Awaitable<Result<Plain<ExplainResponse>, GrpcStatus>>;
   /** INVALID_ARGUMENT: not a page token. */

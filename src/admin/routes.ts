@@ -1,11 +1,13 @@
 import type { IncomingMessage } from 'node:http';
 import { ListClientsResponseSchema } from '../gen/distributary/admin/v1/admin_pb.ts';
+import type { Problem } from '../gen/distributary/admin/v1/problems_pb.ts';
+import { wrongOnes } from '../observe/problems.ts';
 import { collected, maxAnswerBytes } from './answers.ts';
 import { clientsShown, fallback } from './page/fallback.ts';
 import type { LivePage } from './page/live-page.ts';
 import { runbook, runbooks } from './page/runbooks.ts';
 import { shell } from './page/shell.ts';
-import { type Awaitable, EVERY_CLIENT, type Inspector, type ReadinessReport } from './ports.ts';
+import { type Awaitable, EVERY_CLIENT, type Inspector, type Plain, type ReadinessReport } from './ports.ts';
 import { type HttpAnswer, json, problem } from './respond.ts';
 
 export type HttpRoutes = ReadonlyMap<string, () => Awaitable<HttpAnswer>>;
@@ -14,7 +16,7 @@ export type HttpRoutes = ReadonlyMap<string, () => Awaitable<HttpAnswer>>;
 export function httpRoutes(inspector: Inspector, live: LivePage): HttpRoutes {
   return new Map([
     ['/', shared(() => page(inspector, live))],
-    ...runbooks.map((name) => [`/runbooks/${name}`, () => runbook(name)] as const),
+    ...[...runbooks].map((name) => [`/runbooks/${name}`, () => runbook(name)] as const),
     ...probeRoutes(inspector),
     ['/config_dump', shared(() => configDump(inspector.configDump()))],
   ]);
@@ -24,7 +26,7 @@ export function httpRoutes(inspector: Inspector, live: LivePage): HttpRoutes {
 export function probeRoutes(inspector: Inspector): HttpRoutes {
   return new Map<string, () => Awaitable<HttpAnswer>>([
     ['/healthz', () => ({ status: 200, type: 'text/plain; charset=utf-8', body: 'ok\n' })],
-    ['/ready', () => readiness(inspector.ready())],
+    ['/ready', async () => readiness(inspector.ready(), await inspector.problems())],
     ['/metrics', shared(() => metrics(inspector))],
   ]);
 }
@@ -90,7 +92,10 @@ async function page(inspector: Inspector, live: LivePage): Promise<HttpAnswer> {
   });
 }
 
-function readiness({ ready, reason, upstreams, rollout }: ReadinessReport): HttpAnswer {
+function readiness(
+  { ready, reason, upstreams, rollout }: ReadinessReport,
+  problems: readonly Plain<Problem>[],
+): HttpAnswer {
   const shown = upstreams.map(
     ({ name, required, connected, stale, since, lastError, refusedStreams, suspectTypes, ...said }) => ({
       name,
@@ -108,7 +113,21 @@ function readiness({ ready, reason, upstreams, rollout }: ReadinessReport): Http
     }),
   );
   const why = ready ? staleText(upstreams) : reason;
-  return json({ ready, reason: why, upstreams: shown, ...rolloutJson(rollout) }, ready ? 200 : 503);
+  const wrong = wrongOnes(problems).map(problemJson);
+  const answer = { ready, reason: why, problems: wrong, upstreams: shown, ...rolloutJson(rollout) };
+  return json(answer, ready ? 200 : 503);
+}
+
+/** Whoever reaches this listener may read it: it has no names of clients or resources. */
+function problemJson({ kind, severity, since, clients, upstream, runbook: page }: Plain<Problem>): object {
+  return {
+    kind,
+    severity,
+    since: since === '' ? null : since,
+    ...(clients === 0 ? {} : { clients }),
+    ...(upstream === '' ? {} : { upstream }),
+    runbook: `docs/runbooks/${page}.md`,
+  };
 }
 
 /** A relay that serves what may be out of date is ready, and says so. */

@@ -2,6 +2,7 @@ import { setTimeout } from 'node:timers/promises';
 import { startAdminServer } from '../admin/admin-server.ts';
 import type { HttpListener } from '../admin/http-listener.ts';
 import { startMetricsServer } from '../admin/metrics-server.ts';
+import type { DiskFacts, RefusedConfiguration } from '../admin/page-ports.ts';
 import type { Persistence } from '../cache/persistence/persistence.ts';
 import type { Config } from '../config/config.ts';
 import { parseConfig } from '../config/load.ts';
@@ -50,6 +51,9 @@ export class Distributary {
   #metrics: HttpListener | undefined;
   #leaving = false;
   #configuredAt = Date.now();
+  #refusedConfiguration: RefusedConfiguration | undefined;
+  /** The last one: it is over when something was written since. */
+  #diskFailure: { readonly reason: string; readonly at: number } | undefined;
   readonly #figures = new Figures(systemClock, async () => (await this.#serving?.counters()) ?? []);
   #closeAdminTls: (() => void) | undefined;
 
@@ -61,7 +65,7 @@ export class Distributary {
       config: () => this.#config,
       clock: systemClock,
       log: dependencies.log,
-      failed: (reason) => this.#core.metrics.persistenceErrors(reason).inc(),
+      failed: (reason) => this.#diskFailed(reason),
       staleSince: (upstream) => this.#core.staleness.sinceOf(upstream),
     });
     const path = config.cache.persistence?.path;
@@ -137,6 +141,8 @@ export class Distributary {
         relay: core.relay,
         config: () => this.#config,
         configuredAt: () => this.#configuredAt,
+        refusedConfiguration: () => this.#refusedConfiguration,
+        disk: () => this.#disk(),
         figures: this.#figures,
         lines: dependencies.lines,
       }),
@@ -205,6 +211,7 @@ export class Distributary {
     }
     this.#config = read;
     this.#configuredAt = Date.now();
+    this.#refusedConfiguration = undefined;
     // Upstreams first: when the clients' rules are applied again, variants must have the stamps of the new rules.
     this.#upstreams.reload(config);
     this.#core.reload(this.#mode.configOf(config));
@@ -242,8 +249,26 @@ export class Distributary {
   }
 
   /** Counts a new version that was refused; the one in force stays. */
-  refused(): void {
+  refused(problems: readonly string[]): void {
     this.#core.metrics.reloads('rejected').inc();
+    const { file } = this.#config.source;
+    this.#refusedConfiguration = { file, problems, since: this.#refusedConfiguration?.since ?? Date.now() };
+  }
+
+  #diskFailed(reason: string): void {
+    this.#core.metrics.persistenceErrors(reason).inc();
+    if (reason !== 'slow') this.#diskFailure = { reason, at: Date.now() };
+  }
+
+  #disk(): DiskFacts | undefined {
+    const { persistence } = this.#config.cache;
+    if (this.#persistence === undefined || persistence === undefined) return undefined;
+    const { lagSeconds, lastWrite = 0 } = this.#persistence;
+    const failure = this.#diskFailure;
+    const isFailing = failure !== undefined && failure.at > lastWrite;
+    const since = Date.now() - lagSeconds * 1000;
+    const failing = isFailing ? { reason: failure.reason, since: Math.min(since, failure.at) } : undefined;
+    return { path: persistence.path, failing, lagSeconds };
   }
 
   /** Not ready first, for drain_delay; then GOAWAY and the end of all streams, spread over drain_timeout. */

@@ -1,9 +1,9 @@
-import type { PageFacts, PageSource, Usage } from '../admin/page-ports.ts';
+import type { DiskFacts, PageFacts, PageSource, RefusedConfiguration, Usage } from '../admin/page-ports.ts';
 import type { Config } from '../config/config.ts';
 import { typeUrl } from '../model/brand.ts';
 import { typeByName } from '../model/types.ts';
 import type { Figure } from '../observe/figure.ts';
-import type { Figures } from '../observe/figures.ts';
+import { type Figures, NOTHING_RECENT } from '../observe/figures.ts';
 import type { RecentLine, RecentLines } from '../observe/recent-lines.ts';
 import type { Relay } from '../relay.ts';
 
@@ -11,6 +11,8 @@ export interface RelayPageOptions {
   readonly relay: Relay;
   readonly config: () => Config;
   readonly configuredAt: () => number;
+  readonly refusedConfiguration: () => RefusedConfiguration | undefined;
+  readonly disk: () => DiskFacts | undefined;
   readonly figures: Figures;
   readonly lines: RecentLines;
 }
@@ -25,7 +27,7 @@ export class RelayPage implements PageSource {
   }
 
   facts(): PageFacts {
-    const { config, configuredAt, figures } = this.#options;
+    const { config, configuredAt, refusedConfiguration, disk, figures } = this.#options;
     const { source, admin, limits, rollout, upstreams } = config();
     return {
       configuration: source.digest,
@@ -35,6 +37,10 @@ export class RelayPage implements PageSource {
       usage: this.#usage(),
       workPerPeerMs: limits.maxWorkPerPeerMs,
       certificates: new Map(figures.counters.flatMap(({ certificates }) => certificates)),
+      refusedCertificates: new Map(),
+      refusedConfiguration: refusedConfiguration(),
+      disk: disk(),
+      recent: figures.recent(),
       rolloutMaxWaitMs: rollout?.maxWaitMs,
       removalHoldMs: new Map(
         upstreams.flatMap((one) => (one.kind === 'ads' ? [[one.name, one.maxRemovalHoldMs] as const] : [])),
@@ -83,6 +89,10 @@ const noFacts: PageFacts = {
   usage: [],
   workPerPeerMs: 0,
   certificates: new Map(),
+  refusedCertificates: new Map(),
+  refusedConfiguration: undefined,
+  disk: undefined,
+  recent: NOTHING_RECENT,
   rolloutMaxWaitMs: undefined,
   removalHoldMs: new Map(),
   perParameters: new Set(),

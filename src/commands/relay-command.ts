@@ -75,6 +75,8 @@ export interface Answer {
   readonly text: (view: View) => string;
   /** It is not as it was asked for: why, and exit 1. */
   readonly problem?: string | undefined;
+  /** Another exit code. */
+  readonly code?: number;
 }
 
 /** A message of the admin RPCs as JSON, as the admin listener itself writes it. */
@@ -88,9 +90,16 @@ export const answer = <Desc extends DescMessage>(
   problem?: string,
 ): Answer => ({ json: () => messageJson(schema, message), text, problem });
 
+interface Unanswered {
+  readonly text: string;
+  readonly code: number;
+}
+
 interface Question<Declared extends Flags> extends Omit<Definition<Declared>, 'run'> {
   /** It has --watch. */
   readonly watch?: true;
+  /** Where the relay cannot be asked: what is said on stdout, and the exit code. Left out: a line on stderr, and 1. */
+  readonly unanswered?: (values: ValuesOf<Declared>, why: string) => Unanswered | undefined;
   /** What does not go together is refused before the relay is asked. */
   readonly ask: (
     values: ValuesOf<Declared>,
@@ -100,7 +109,7 @@ interface Question<Declared extends Flags> extends Omit<Definition<Declared>, 'r
 
 /** A command that asks a relay once, or with --watch over and over. */
 export function relayCommand<const Declared extends Flags>(question: Question<Declared>): Command {
-  const { ask, watch: watches, ...about } = question;
+  const { ask, unanswered, watch: watches, ...about } = question;
   const flags = { ...outputFlags, ...relayFlags };
   return commandWith(watches === true ? { ...watchFlags, ...flags } : flags, {
     ...about,
@@ -112,7 +121,12 @@ export function relayCommand<const Declared extends Flags>(question: Question<De
         return new UsageError(`--json is -o json, and -o ${output} is given too`);
       }
       const format = json ? 'json' : output;
-      return withRelay(shared, terminal, async (client) => {
+      const otherwise = (why: string): number | undefined => {
+        const said = unanswered?.(values, why);
+        if (said !== undefined) terminal.out(`${said.text}\n`);
+        return said?.code;
+      };
+      const run = async (client: AdminClient): Promise<number> => {
         if ('watch' in shared && shared.watch) {
           const read = async (): Promise<string> => written(await asked(client), format, terminal, 0);
           return watch(terminal, read, (error) => refusal(client, error));
@@ -121,8 +135,9 @@ export function relayCommand<const Declared extends Flags>(question: Question<De
         if (said.problem !== undefined) terminal.err(`${said.problem}\n`);
         const shown = written(said, format, terminal, 2);
         if (shown !== '') terminal.out(`${shown}\n`);
-        return said.problem === undefined ? 0 : 1;
-      });
+        return said.code ?? (said.problem === undefined ? 0 : 1);
+      };
+      return withRelay(shared, terminal, run, otherwise);
     },
   });
 }
@@ -141,17 +156,23 @@ function written(said: Answer, format: Output | undefined, terminal: Terminal, i
   }
 }
 
-/** Asks a relay. What it refuses is one line on stderr, and exit 1. */
+/** Asks a relay. What it refuses is one line on stderr, and exit 1, unless `otherwise` has said it and knows the exit code. */
 export function withRelay(
   flags: RelayFlags,
   terminal: Terminal,
   run: (client: AdminClient) => Promise<number>,
-): UsageError | Promise<number> {
+  otherwise: (why: string) => number | undefined = () => undefined,
+): UsageError | Promise<number | UsageError> {
   const client = adminClient(flags);
-  if (!client.ok) return new UsageError(client.error);
+  if (!client.ok) {
+    const code = otherwise(client.error);
+    return code === undefined ? new UsageError(client.error) : Promise.resolve(code);
+  }
   return run(client.value).catch((error: unknown) => {
-    terminal.err(`${refusal(client.value, error)}\n`);
-    return 1;
+    const why = refusal(client.value, error);
+    const code = otherwise(why);
+    if (code === undefined) terminal.err(`${why}\n`);
+    return code ?? 1;
   });
 }
 

@@ -124,6 +124,6 @@ function warn(config: Config, log: Log): void {
 }
 
 function refuseReload(problems: readonly string[], distributary: Distributary, log: Log): void {
-  distributary.refused();
+  distributary.refused(problems);
   log.error('the new configuration is refused, the one in force stays', { problems });
 }

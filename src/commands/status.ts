@@ -8,53 +8,78 @@ import { errorLine } from '../model/error-text.ts';
 import { printable } from '../model/printable.ts';
 import { counted } from '../model/text.ts';
 import { formatBytes, formatSeconds } from '../observe/format.ts';
-import { rejectedText } from '../observe/rejection-text.ts';
-import { noCanary, releaseCommand } from '../observe/rollout-text.ts';
+import { readyText, sentence, worstOf } from '../observe/problems.ts';
+import { toggle } from './command.ts';
 import { answer, relayCommand } from './relay-command.ts';
 import { type Paint, type Painted, painted, textTable } from './terminal.ts';
 
 export const status = relayCommand({
   name: 'status',
-  does: 'upstreams, clients, types and rejections of a running relay',
-  about: 'Shows a running relay: upstreams and their staleness, types, clients, and what clients rejected.',
-  flags: {},
+  does: 'problems, upstreams, types and clients of a running relay',
+  about:
+    'Shows a running relay: what is wrong and what to type, upstreams and their staleness, types and clients.',
+  flags: { check: toggle('one line, for monitoring: OK, WARNING, CRITICAL or UNKNOWN, and why') },
   watch: true,
-  exit: '0, or 1 if the relay does not answer.',
+  exit: '0, or 1 if the relay does not answer. With --check: 0 well, 1 warning, 2 critical, 3 the relay cannot be asked.',
+  unanswered: ({ check }, why) => (check ? { text: `UNKNOWN: ${printable(why)}`, code: 3 } : undefined),
   ask:
-    () =>
+    ({ check }) =>
     async ({ rpc }) => {
       const response = await rpc.status({});
-      return answer(StatusResponseSchema, response, ({ paint }) => statusText(response, Date.now(), paint));
+      const { clients, pollingClients, problems, moreProblems } = response;
+      if (!check)
+        return answer(StatusResponseSchema, response, ({ paint }) => statusText(response, Date.now(), paint));
+      const { word, code } = checked[worstOf(problems)];
+      const said = sentence(clients + pollingClients, problems, moreProblems, Date.now());
+      return { ...answer(StatusResponseSchema, response, () => `${word}: ${printable(said)}`), code };
     },
 });
 
+/** As monitoring systems take it: the states of Nagios, and their exit codes. */
+const checked = {
+  info: { word: 'OK', code: 0 },
+  warning: { word: 'WARNING', code: 1 },
+  critical: { word: 'CRITICAL', code: 2 },
+} as const;
+
 /** `now` is milliseconds since the epoch. */
 function statusText(response: StatusResponse, now: number, paint: Paint): string {
-  const { ready, reason } = response;
-  const state = ready ? paint('green', 'ready') : paint('red', `not ready: ${printable(reason)}`);
+  const { ready, reason, clients, pollingClients, problems, moreProblems } = response;
+  const state = ready
+    ? paint('green', readyText(true, problems, moreProblems))
+    : paint('red', `not ready: ${printable(reason)}`);
   const sections = [
     [
-      `distributary ${response.version}, up for ${formatSeconds(response.uptimeSeconds)}: ${state}${withoutCanaryText(response.rollout, paint)}`,
+      `distributary ${response.version}, up for ${formatSeconds(response.uptimeSeconds)}: ${state}`,
+      printable(sentence(clients + pollingClients, problems, moreProblems, now)),
       `clients: ${clientsText(response)}; cache: ${formatBytes(Number(response.cacheBytes))}`,
       `node: ${printable(response.nodeId)} on ${printable(response.host)}`,
     ].join('\n'),
-    response.warnings.map((warning) => paint('yellow', `warning: ${printable(warning)}`)).join('\n'),
+    problemsText(response, now, paint),
     rolloutText(response, now),
     upstreamsText(response, now, paint),
     workersText(response),
-    heldText(response, now),
-    suspectsText(response, now),
     typesText(response),
     accountsText(response),
-    nacksText(response, now),
   ];
   return sections.filter((section) => section !== '').join('\n\n');
 }
 
-/** The others may wait for a fix: nothing else on this page is as urgent. */
-function withoutCanaryText(rollout: RolloutStatus | undefined, paint: Paint): string {
-  if (rollout?.noCanary !== true) return '';
-  return paint('red', `; rollout ${rollout.state}: ${noCanary}; ${releaseCommand}`);
+/** What is wrong, the worst first, with what to type. */
+function problemsText({ problems, moreProblems }: StatusResponse, now: number, paint: Paint): string {
+  const lines = problems.flatMap(({ severity, title, since: from, detail, commands, runbook }) => {
+    const lasting = from === '' ? '' : ` for ${since(from, now)}`;
+    const colour = severity === 'critical' ? 'red' : 'yellow';
+    const name = severity === 'info' ? severity : paint(colour, severity);
+    return [
+      `${name}: ${printable(title)}${lasting}`,
+      ...(detail === '' ? [] : [`  ${errorLine(detail)}`]),
+      ...commands.map((command) => `  $ ${printable(command)}`),
+      `  see docs/runbooks/${runbook}.md`,
+    ];
+  });
+  const more = moreProblems === 0 ? [] : [`and ${counted(moreProblems, 'more problem')}`];
+  return [...lines, ...more].join('\n');
 }
 
 function clientsText({ clients, pollingClients }: StatusResponse): string {
@@ -65,18 +90,10 @@ function clientsText({ clients, pollingClients }: StatusResponse): string {
 /** Where a change stands; nothing while there is none. */
 function rolloutText({ rollout }: StatusResponse, now: number): string {
   if (rollout === undefined) return '';
-  const { state, reason, pending, freezes } = rollout;
-  if (state === 'IDLE' && freezes.length === 0 && pending === 0) return '';
+  const { state, reason, pending } = rollout;
+  if (state === 'IDLE' && pending === 0) return '';
   const why = reason === '' ? '' : `: ${errorLine(reason)}`;
-  const frozen = freezes.map((freeze) => {
-    const what = [freeze.type || 'everything', ...(freeze.upstream === '' ? [] : [`of ${freeze.upstream}`])];
-    return `frozen: ${what.join(' ')} for ${since(freeze.since, now)}: ${printable(freeze.reason)}`;
-  });
-  return [
-    `rollout: ${state} for ${since(rollout.since, now)}${why}`,
-    ...pendingLines(rollout),
-    ...frozen,
-  ].join('\n');
+  return [`rollout: ${state} for ${since(rollout.since, now)}${why}`, ...pendingLines(rollout)].join('\n');
 }
 
 /** What is pending while the state is IDLE was discarded. */
@@ -121,22 +138,6 @@ function stateCell({ connected, refusedStreams }: UpstreamStatus): Painted {
   if (!connected) return painted('red', 'not connected');
   if (refusedStreams === 0) return painted('green', 'connected');
   return painted('yellow', `connected, ${refusedStreams} refused streams`);
-}
-
-/** Types that may have made a control plane end its streams. */
-function suspectsText({ upstreams }: StatusResponse, now: number): string {
-  const rows = upstreams.flatMap(({ name, suspectTypes }) =>
-    suspectTypes.map(({ type, reason, since: from }) => [name, type, since(from, now), reason]),
-  );
-  return rows.length === 0 ? '' : textTable(['UPSTREAM', 'ISOLATED TYPE', 'FOR', 'STREAM ENDED'], rows);
-}
-
-/** What the shrink guard holds back: an operator must decide. */
-function heldText({ upstreams }: StatusResponse, now: number): string {
-  const rows = upstreams.flatMap(({ name, heldRemovals }) =>
-    heldRemovals.map(({ type, count, since: from }) => [name, type, count, since(from, now)]),
-  );
-  return rows.length === 0 ? '' : textTable(['UPSTREAM', 'TYPE', 'REMOVALS HELD', 'FOR'], rows);
 }
 
 /** Only of a relay that has some. */
@@ -186,20 +187,6 @@ function accountsText({ accounts }: StatusResponse): string {
 /** Less is not worth a line. */
 const muchHeld = 16 << 20;
 const muchWork = 50;
-
-function nacksText({ nacks, rejectingClients }: StatusResponse, now: number): string {
-  if (nacks.length === 0) return 'no client rejects what it was sent';
-  const rows = nacks.map((nack) => [
-    nack.type,
-    rejectedText(nack),
-    nack.version,
-    nack.clients,
-    since(nack.since, now),
-    nack.error,
-  ]);
-  const table = textTable(['REJECTED', 'NAME', 'VERSION', 'CLIENTS', 'FOR', 'ERROR'], rows);
-  return `${rejectingClients === 1 ? '1 client rejects' : `${rejectingClients} clients reject`} something\n\n${table}`;
-}
 
 function since(time: string, now: number): string {
   const then = Date.parse(time);

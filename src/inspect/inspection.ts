@@ -22,9 +22,11 @@ import type {
   StatusResponse,
 } from '../gen/distributary/admin/v1/admin_pb.ts';
 import type { SetLogLevelResponse } from '../gen/distributary/admin/v1/log_pb.ts';
+import type { Problem } from '../gen/distributary/admin/v1/problems_pb.ts';
 import type { ClientStatusRequest } from '../gen/envoy/service/status/v3/csds_pb.ts';
 import type { TypeUrl } from '../model/brand.ts';
 import { systemClock } from '../model/clock.ts';
+import { Paced } from '../model/paced.ts';
 import { fail, ok, type Result } from '../model/result.ts';
 import { TimeSlices } from '../model/time-slices.ts';
 import { typeInfo } from '../model/types.ts';
@@ -43,6 +45,7 @@ import { DeliveryInspection } from './delivery.ts';
 import { explain } from './explain.ts';
 import { FleetInspection } from './fleet-inspection.ts';
 import { setLogLevel } from './log-level.ts';
+import { type KnownStatus, problemsOf } from './problems.ts';
 import { cachedVariants } from './resource-contents.ts';
 import { listResources } from './resource-list.ts';
 import { operate } from './rollout-operations.ts';
@@ -50,6 +53,9 @@ import { rolloutStatus, rolloutSummary } from './rollout-status.ts';
 import { staleReason } from './stale-reason.ts';
 import type { Staleness } from './staleness.ts';
 import { typeRows } from './type-rows.ts';
+
+/** Milliseconds. A probe of Kubernetes waits for a second. */
+const longestProbeMs = 500;
 
 export interface InspectionOptions {
   readonly relay: Relay;
@@ -88,6 +94,8 @@ export class Inspection implements Inspector {
   readonly page: PageSource;
   readonly compareConfiguration: Inspector['compareConfiguration'];
   readonly #slices = new TimeSlices(systemClock);
+  /** Probes ask often, and a status looks at every stream. */
+  readonly #paced = new Paced(systemClock, () => this.status());
 
   constructor(options: InspectionOptions) {
     this.#options = options;
@@ -135,6 +143,18 @@ export class Inspection implements Inspector {
   }
 
   async status(): Promise<Plain<StatusResponse>> {
+    // A worker that does not answer is waited for once.
+    const [status, classes] = await Promise.all([this.#known(), this.fleet.classes()]);
+    const facts = this.page.facts();
+    return { ...status, ...problemsOf({ status, classes, facts, now: systemClock.now() }) };
+  }
+
+  /** As of a few seconds ago; a worker that does not answer keeps no probe waiting. */
+  async problems(): Promise<readonly Plain<Problem>[]> {
+    return (await this.#paced.within(longestProbeMs))?.problems ?? [];
+  }
+
+  async #known(): Promise<KnownStatus> {
     const { relay, staleness, version, startedAt, rollout } = this.#options;
     const { ready, reason, upstreams } = this.ready();
     const ofUpstreams = upstreams

@@ -5,8 +5,8 @@ import type {
   ListClassesResponse,
 } from '../gen/distributary/admin/v1/fleet_pb.ts';
 
-/** The most that an answer lists: classes, and problems of each kind. */
-const most = { classes: 500, problems: 100 };
+/** The most that an answer lists: classes, and causes of problems of each kind, each with its classes. */
+const most = { classes: 500, causes: 100 };
 
 /** Of classes, and of problems, as JSON: the page of each browser holds them too. */
 const mostBytes = 2 << 20;
@@ -27,12 +27,24 @@ export function problemKey({ kind, type, what, class: of, parameters, error }: P
 
 /** Those that concern the most streams, the rest left out. */
 export function mostStreams(all: Plain<ListClassesResponse>): Plain<ListClassesResponse> {
-  const problems = [...Map.groupBy(all.problems, ({ kind }) => kind).values()].flatMap((ofKind) =>
-    ofKind.toSorted((a, b) => b.clients - a.clients).slice(0, most.problems),
-  );
+  const problems = [...Map.groupBy(all.problems, ({ kind }) => kind).values()].flatMap(mostHit);
   const classes = all.classes.toSorted((a, b) => b.streams - a.streams).slice(0, most.classes);
   return { ...all, classes: within(classes), problems: within(problems) };
 }
+
+/** The causes with the most clients, whatever their classes: a cause that is cut in two would be counted wrongly. */
+function mostHit(ofKind: readonly Plain<ClassProblem>[]): readonly Plain<ClassProblem>[] {
+  const causes = [...Map.groupBy(ofKind, causeOf).values()].map((rows) => ({
+    rows,
+    clients: rows.reduce((sum, row) => sum + row.clients, 0),
+  }));
+  return causes
+    .toSorted((a, b) => b.clients - a.clients)
+    .slice(0, most.causes)
+    .flatMap(({ rows }) => rows);
+}
+
+const causeOf = ({ type, what, error }: Plain<ClassProblem>): string => JSON.stringify([type, what, error]);
 
 /** What several processes say, as one. */
 export function mergeClasses(answers: readonly Plain<ListClassesResponse>[]): Plain<ListClassesResponse> {

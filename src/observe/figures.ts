@@ -7,11 +7,57 @@ import { delayBuckets } from './metrics.ts';
 const everyMs = 5000;
 const kept = 60;
 
-/** The last five minutes. A point costs some additions; with workers each is asked for its counters. */
+/** For so long what has happened is a problem: as long as the alerts look back. Restarts of workers: an hour. */
+const recentMinutes = 10;
+const longestMinutes = 60;
+const perMinute = 60_000 / everyMs;
+/** Looks at the event loop; most of them must have found that events wait. */
+const looksAtLag = perMinute;
+/** An ACK after longer is late: the objective of deploy/observability. Seconds. */
+const inTime = 1;
+
+/** What has happened of late. */
+export interface Recent {
+  /** All but `restarts` and `lagMs` are of so many minutes. */
+  readonly minutes: number;
+  readonly acknowledged: number;
+  /** Of those, later than 1 s. */
+  readonly late: number;
+  readonly rejections: number;
+  readonly turnedAway: readonly { readonly reason: string; readonly count: number }[];
+  readonly refusedUpdates: readonly {
+    readonly upstream: string;
+    readonly type: string;
+    readonly count: number;
+  }[];
+  /** Within an hour. */
+  readonly restarts: number;
+  /** Of the busiest process: for how long events wait. */
+  readonly lagMs: number;
+}
+
+export const NOTHING_RECENT: Recent = {
+  minutes: recentMinutes,
+  acknowledged: 0,
+  late: 0,
+  rejections: 0,
+  turnedAway: [],
+  refusedUpdates: [],
+  restarts: 0,
+  lagMs: 0,
+};
+
+/** What grew between two looks. Keys are lines of words. */
+type Growth = ReadonlyMap<string, number>;
+
+/** The last five minutes, and what happened within an hour. A point costs some additions; with workers each is asked for its counters. */
 export class Figures {
   readonly #clock: Clock;
   readonly #counters: () => Promise<readonly Counters[]>;
   readonly #points: Figure[] = [];
+  /** One for each look, within an hour. */
+  readonly #grown: Growth[] = [];
+  readonly #lags: number[] = [];
   #last: readonly Counters[] = [];
   #lastAt = 0;
   #timer: Timer | undefined;
@@ -31,6 +77,30 @@ export class Figures {
     return this.#last;
   }
 
+  recent(): Recent {
+    const sums = new Map<string, number>();
+    for (const growth of this.#grown.slice(-recentMinutes * perMinute))
+      for (const [key, count] of growth) sums.set(key, (sums.get(key) ?? 0) + count);
+    const rows = [...sums].map(([key, count]) => ({ words: wordsOf(key), count }));
+    const of = (kind: string) => rows.filter(({ words }) => words[0] === kind);
+    const sumOf = (kind: string): number => of(kind).reduce((total, { count }) => total + count, 0);
+    const lags = this.#lags.toSorted((a, b) => a - b);
+    return {
+      minutes: recentMinutes,
+      acknowledged: sumOf('acknowledged'),
+      late: sumOf('late'),
+      rejections: sumOf('rejections'),
+      turnedAway: of('turned away').map(({ words: [, reason = ''], count }) => ({ reason, count })),
+      refusedUpdates: of('refused').map(({ words: [, upstream = '', type = ''], count }) => ({
+        upstream,
+        type,
+        count,
+      })),
+      restarts: this.#grown.reduce((total, growth) => total + (growth.get(keyOf('restarts')) ?? 0), 0),
+      lagMs: lags.length < looksAtLag ? 0 : (lags[Math.floor(lags.length / 2)] ?? 0),
+    };
+  }
+
   start(): void {
     void this.#look();
   }
@@ -44,7 +114,13 @@ export class Figures {
     const counters = await this.#counters().catch(() => this.#last);
     if (this.#stopped) return;
     const at = this.#clock.now();
-    if (this.#lastAt > 0) this.#points.push(figure(at, (at - this.#lastAt) / 1000, this.#last, counters));
+    if (this.#lastAt > 0) {
+      this.#points.push(figure(at, (at - this.#lastAt) / 1000, this.#last, counters));
+      this.#grown.push(growth(this.#last, counters));
+      if (this.#grown.length > longestMinutes * perMinute) this.#grown.shift();
+    }
+    this.#lags.push(Math.max(0, ...counters.map(({ lagMs }) => lagMs)));
+    if (this.#lags.length > looksAtLag) this.#lags.shift();
     this.#last = counters;
     this.#lastAt = at;
     if (this.#points.length > kept) this.#points.shift();
@@ -73,6 +149,37 @@ export function figure(
     busy: Math.max(0, ...now.map((counters, index) => busyPart(counters, before[index]))),
   };
 }
+
+/** What is zero is left out: nearly always nothing is left. */
+function growth(before: readonly Counters[], now: readonly Counters[]): Growth {
+  const [then, counts] = [happened(before), happened(now)];
+  return new Map(
+    [...counts]
+      .map(([key, count]) => [key, count - (then.get(key) ?? 0)] as const)
+      .filter(([, count]) => count > 0),
+  );
+}
+
+function happened(all: readonly Counters[]): Growth {
+  const sums = new Map<string, number>();
+  const add = (count: number, ...words: readonly string[]): void => {
+    if (count > 0) sums.set(keyOf(...words), (sums.get(keyOf(...words)) ?? 0) + count);
+  };
+  for (const { acknowledged, rejections, turnedAway, refusedUpdates, restarts } of all) {
+    for (const [index, count] of acknowledged.entries()) {
+      add(count, 'acknowledged');
+      if ((delayBuckets[index] ?? Infinity) > inTime) add(count, 'late');
+    }
+    add(rejections, 'rejections');
+    for (const [reason, count] of turnedAway) add(count, 'turned away', reason);
+    for (const [upstream, type, count] of refusedUpdates) add(count, 'refused', upstream, type);
+    add(restarts, 'restarts');
+  }
+  return sums;
+}
+
+const keyOf = (...words: readonly string[]): string => words.join('\n');
+const wordsOf = (key: string): readonly string[] => key.split('\n');
 
 const sum = (all: readonly Counters[], count: (counters: Counters) => number): number =>
   all.reduce((total, counters) => total + count(counters), 0);

@@ -1,7 +1,7 @@
 import { collectDefaultMetrics, Gauge, Registry } from 'prom-client';
 import type { TypeUrl } from '../model/brand.ts';
 import { isKnownType } from '../model/types.ts';
-import type { Counters } from './counters.ts';
+import type { Counters, OwnCounters } from './counters.ts';
 import { descriptions, type MetricDescription } from './descriptions.ts';
 import { type Distribution, HistogramFamily } from './distribution.ts';
 import { rejections } from './rejections.ts';
@@ -277,11 +277,19 @@ export class Metrics {
     this.#certificates.set(listener, at);
   }
 
-  /** For the charts of the status page: sums over all types. */
-  counted(): Pick<Counters, 'responses' | 'acknowledged' | 'certificates'> {
+  /** For the charts of the status page and for problems: sums over all types. */
+  counted(): Omit<Counters, keyof OwnCounters | 'streams' | 'connections'> {
     return {
       responses: this.#responses.total,
       acknowledged: [...this.#acknowledged.counts()],
+      rejections: sumOf(this.#requests.counted().filter(([[, kind]]) => kind === 'nack')),
+      turnedAway: this.#rejected.counted().map(([[reason = ''], count]) => [reason, count]),
+      refusedUpdates: this.#updates
+        .counted()
+        .flatMap(([[upstream = '', type = '', result], count]) =>
+          result === 'rejected' ? [[upstream, type, count]] : [],
+        ),
+      restarts: this.#workerRestarts.total,
       certificates: [...this.#certificates],
     };
   }
@@ -327,3 +335,6 @@ export class Metrics {
     return new TallyFamily(this.#registry, `distributary_${name}`, help, labels);
   }
 }
+
+const sumOf = (counts: readonly (readonly [readonly string[], number])[]): number =>
+  counts.reduce((sum, [, count]) => sum + count, 0);

@@ -44,6 +44,13 @@ export class TallyFamily<Label extends string> {
     return total;
   }
 
+  /** Those that have counted something. */
+  counted(): readonly (readonly [values: readonly string[], count: number])[] {
+    return [...this.#series.values()].flatMap(({ values, tally }) =>
+      tally.value === 0 ? [] : [[values, tally.value] as const],
+    );
+  }
+
   #copyTo(counter: Counter): void {
     counter.reset();
     for (const { values, tally } of this.#series.values()) {

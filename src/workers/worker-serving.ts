@@ -176,7 +176,8 @@ class WorkerPoolServing implements ClientServing {
 
   async counters(): Promise<readonly Counters[]> {
     // The streams of this process feed the workers.
-    const own = { ...this.#core.counters(), responses: 0, acknowledged: [], streams: 0, connections: 0 };
+    const nothing = { responses: 0, acknowledged: [], rejections: 0, streams: 0, connections: 0 };
+    const own = { ...this.#core.counters(), ...nothing };
     return [own, ...(await this.clients.counters())];
   }
 

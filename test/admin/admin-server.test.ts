@@ -89,6 +89,41 @@ describe('admin listener', () => {
     expect(await response.json()).to.deep.equal({
       ready: true,
       reason: 'stale: second (connection refused)',
+      problems: [
+        {
+          kind: 'upstream_away',
+          severity: 'critical',
+          since: '2026-01-01T00:00:00Z',
+          upstream: 'second',
+          runbook: 'docs/runbooks/control-plane-away.md',
+        },
+        {
+          kind: 'removals_held',
+          severity: 'critical',
+          since: '2026-01-01T00:00:00Z',
+          upstream: 'second',
+          runbook: 'docs/runbooks/removals-held.md',
+        },
+        {
+          kind: 'clients_reject',
+          severity: 'critical',
+          since: '2026-01-01T00:00:00Z',
+          clients: 2,
+          runbook: 'docs/runbooks/clients-reject.md',
+        },
+        {
+          kind: 'ambiguous',
+          severity: 'warning',
+          since: null,
+          runbook: 'docs/runbooks/ambiguous-variants.md',
+        },
+        {
+          kind: 'configuration_dangerous',
+          severity: 'warning',
+          since: null,
+          runbook: 'docs/runbooks/configuration-dangerous.md',
+        },
+      ],
       upstreams: [
         { name: 'central', connected: true, stale: false, since: null },
         {
@@ -114,10 +149,16 @@ describe('admin listener', () => {
         reason: 'draining',
         upstreams: [],
       }),
+      problems: () => [],
     });
     const response = await fetch(`${url}/ready`);
     expect(response.status).to.equal(503);
-    expect(await response.json()).to.deep.equal({ ready: false, reason: 'draining', upstreams: [] });
+    expect(await response.json()).to.deep.equal({
+      ready: false,
+      reason: 'draining',
+      problems: [],
+      upstreams: [],
+    });
   });
 
   it('GET /metrics answers the Prometheus text', async () => {

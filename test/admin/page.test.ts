@@ -5,18 +5,17 @@ import { html } from '../../src/admin/html.ts';
 import { fallback } from '../../src/admin/page/fallback.ts';
 import { fallbackStyle } from '../../src/admin/page/fallback-style.ts';
 import { shell } from '../../src/admin/page/shell.ts';
-import type { Plain } from '../../src/admin/ports.ts';
 import {
   ListClientsResponseSchema,
-  type StatusResponse,
   StatusResponseSchema,
 } from '../../src/gen/distributary/admin/v1/admin_pb.ts';
-import { sampleClient, sampleStatus } from '../support/inspector.ts';
+import type { KnownStatus } from '../../src/inspect/problems.ts';
+import { sampleClient, sampleStatus, statusWith } from '../support/inspector.ts';
 
 const now = Date.parse('2026-01-01T00:10:00Z');
 
-function page(status: Partial<Plain<StatusResponse>> = {}, total = 1) {
-  const shown = create(StatusResponseSchema, { ...sampleStatus, ...status });
+function page(status: Partial<KnownStatus> = {}, total = 1) {
+  const shown = create(StatusResponseSchema, statusWith(status));
   const clients = create(ListClientsResponseSchema, { clients: [sampleClient], total });
   return shell({
     relay: shown,
@@ -30,7 +29,7 @@ describe('status page without scripts', () => {
   it('shows state, upstreams, staleness, types, rejections and clients', () => {
     const { body } = page();
     for (const text of [
-      '<span class="state good">ready</span>',
+      '<span class="state good">ready (serves; 5 problems)</span>',
       'version 1.2.3, up for 1 h 2 min',
       'cp-2:18000',
       'out of date for 10 min, from siblings',
@@ -38,7 +37,9 @@ describe('status page without scripts', () => {
       'no such &quot;filter&quot; &amp; more',
       'envoy-1',
       'cds ERROR',
-      '<li>xds.address: &lt;everybody&gt; may read</li>',
+      'xds.address: &lt;everybody&gt; may read',
+      '<code>distributary release --upstream second --type cds --reason &quot;…&quot;</code>',
+      '<a href="runbooks/clients-reject">runbook</a>',
       '<svg',
     ]) {
       expect(body).to.include(text);
@@ -48,16 +49,17 @@ describe('status page without scripts', () => {
   it('says which relay it is, and in a sentence what is wrong', () => {
     const { body } = page();
     expect(body).to.include('<h1>relay-eu-1</h1>').and.to.include('distributary on machine-7');
-    expect(body).to.match(/Serving 4 clients; second away for [^;]+; 2 reject cds &lt;script&gt;/);
-    expect(page({ upstreams: [], nacks: [], clients: 0 }).body).to.include('Serving 0 clients; all is well.');
+    expect(body).to.match(
+      /Serving 4 clients; upstream second is away for 10 min; 7 removals of cds are held back for 10 min; 2 clients reject cds\/&lt;script&gt;alert.+ for 10 min; 2 more problems\./,
+    );
+    const well = { upstreams: [], types: [], warnings: [], nacks: [], clients: 0 };
+    expect(page(well).body).to.include('Serving 0 clients; all is well.');
   });
 
   it('says why it is not ready, and what is empty', () => {
     const { body } = page({ ready: false, reason: 'no <upstream>', types: [], nacks: [], upstreams: [] });
     expect(body).to.include('not ready: no &lt;upstream&gt;');
-    expect(body)
-      .to.include('Nothing: clients took what they were sent.')
-      .and.to.include('No upstream is configured.');
+    expect(body).to.include('No upstream is configured.').and.to.include('The relay is not ready');
   });
 
   it('says how many clients it leaves out', () => {

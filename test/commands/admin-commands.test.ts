@@ -4,6 +4,7 @@ import { stripVTControlCharacters } from 'node:util';
 import { expect } from 'chai';
 import { startAdminServer } from '../../src/admin/admin-server.ts';
 import type { HttpListener } from '../../src/admin/http-listener.ts';
+import type { Plain } from '../../src/admin/ports.ts';
 import { clients } from '../../src/commands/clients.ts';
 import { diff } from '../../src/commands/diff.ts';
 import { explain } from '../../src/commands/explain.ts';
@@ -12,10 +13,11 @@ import { history } from '../../src/commands/history.ts';
 import { faultyNode } from '../../src/commands/node-version.ts';
 import { status } from '../../src/commands/status.ts';
 import { type Terminal, textTable } from '../../src/commands/terminal.ts';
+import type { StatusResponse } from '../../src/gen/distributary/admin/v1/admin_pb.ts';
 import { NO_CHANGES } from '../../src/inspect/changes.ts';
 import { ok } from '../../src/model/result.ts';
 import { createLog } from '../../src/observe/log.ts';
-import { OPEN as access, fakeInspector } from '../support/inspector.ts';
+import { OPEN as access, fakeInspector, statusWith } from '../support/inspector.ts';
 
 type Command = (argv: readonly string[], terminal: Terminal) => Promise<number>;
 
@@ -59,9 +61,14 @@ describe('commands that ask a relay', () => {
     const { code, out } = await call(status, '--admin', url);
     expect(code).to.equal(0);
     expect(out).to.match(
-      /^distributary 1\.2\.3, up for 1 h 2 min: ready\nclients: 4 streams; cache: 4\.7 GiB\nnode: relay-eu-1 on machine-7\n/,
+      /^distributary 1\.2\.3, up for 1 h 2 min: ready \(serves; 5 problems\)\nServing 4 clients; upstream second is away for .*; 2 more problems\.\nclients: 4 streams; cache: 4\.7 GiB\nnode: relay-eu-1 on machine-7\n/,
     );
-    expect(out).to.match(/^warning: xds\.address: <everybody> may read$/m);
+    expect(out).to.match(
+      /^warning: The configuration is accepted with a warning\n {2}xds\.address: <everybody> may read\n {2}see docs\/runbooks\/configuration-dangerous\.md$/m,
+    );
+    expect(out).to.match(
+      /^critical: 7 removals of cds from second are held back for \d+ d.*\n {2}\$ distributary release --upstream second --type cds --reason "…"$/m,
+    );
     expect(out).to.match(/^central +connected +current +ads cp-1:18000 +2$/m);
     expect(out).to.match(/^second +not connected +out of date for \d+ d( \d+ h)?, from siblings/m);
     expect(out).to.match(/^cds +3 +5 +7 +1$/m);
@@ -87,6 +94,42 @@ describe('commands that ask a relay', () => {
     const plain = (await call(status, '--admin', url)).out;
     const rows = (text: string) => stripVTControlCharacters(text).split('\n').slice(1);
     expect(rows(out)).to.deep.equal(rows(plain));
+  });
+
+  it('status --check is one line: 0 well, 1 warning, 2 critical, 3 cannot ask', async () => {
+    const answers: Plain<StatusResponse>[] = [];
+    const checked = await startAdminServer({
+      host: '127.0.0.1',
+      port: 0,
+      tls: undefined,
+      access,
+      log: createLog({ level: 'silent' }),
+      inspector: fakeInspector({ status: () => answers.shift() ?? statusWith() }),
+    });
+    if (!checked.ok) throw new Error(checked.error);
+    const check = () => call(status, '--check', '--admin', `http://${checked.value.address}`);
+    const well = { upstreams: [], types: [], warnings: [], nacks: [] };
+    answers.push(statusWith(well), statusWith({ ...well, warnings: ['oh'] }));
+    try {
+      expect(await check()).to.deep.equal({ code: 0, out: 'OK: Serving 4 clients; all is well.\n', err: '' });
+      expect(await check()).to.deep.equal({
+        code: 1,
+        out: 'WARNING: Serving 4 clients; the configuration has a warning.\n',
+        err: '',
+      });
+      const { code, out } = await check();
+      expect(code).to.equal(2);
+      expect(out).to.match(
+        /^CRITICAL: Serving 4 clients; upstream second is away for [^\n]+; 2 more problems\.\n$/,
+      );
+    } finally {
+      await checked.value.close();
+    }
+    const nobody = await check();
+    expect(nobody.code).to.equal(3);
+    expect(nobody.out).to.match(/^UNKNOWN: cannot reach the relay's admin listener at [^\n]+\n$/);
+    const nowhere = await call(status, '--check', '--admin', 'nonsense');
+    expect(nowhere.code).to.equal(3);
   });
 
   it('status --json prints every field', async () => {

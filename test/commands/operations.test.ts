@@ -7,7 +7,7 @@ import type { Terminal } from '../../src/commands/terminal.ts';
 import { fail } from '../../src/model/result.ts';
 import { createLog } from '../../src/observe/log.ts';
 import { Code } from '../../src/wire/grpc-status.ts';
-import { fakeInspector, OPEN, sampleStatus } from '../support/inspector.ts';
+import { fakeInspector, OPEN, statusWith } from '../support/inspector.ts';
 
 type Command = (argv: readonly string[], terminal: Terminal) => Promise<number>;
 
@@ -25,24 +25,22 @@ async function call(command: Command, ...argv: readonly string[]) {
   return { code: await command(argv, terminal), ...texts };
 }
 
-const held = {
-  ...sampleStatus,
-  rollout: {
-    state: 'HELD',
-    since: '2026-01-01T00:00:00Z',
-    upstream: 'central',
-    types: ['lds'],
-    names: ['web'],
-    pending: 1,
-    canaries: { total: 2, accepted: 1, rejected: 1, ended: 0 },
-    noCanary: false,
-    reason: 'lds web: no such <filter>',
-    revision: 6,
-    pendingRevision: 7,
-    freezes: [{ type: '', upstream: 'central', reason: 'black friday', since: '2026-01-01T00:00:00Z' }],
-    masked: 0,
-  },
+const rollout = {
+  state: 'HELD',
+  since: '2026-01-01T00:00:00Z',
+  upstream: 'central',
+  types: ['lds'],
+  names: ['web'],
+  pending: 1,
+  canaries: { total: 2, accepted: 1, rejected: 1, ended: 0 },
+  noCanary: false,
+  reason: 'lds web: no such <filter>',
+  revision: 6,
+  pendingRevision: 7,
+  freezes: [{ type: '', upstream: 'central', reason: 'black friday', since: '2026-01-01T00:00:00Z' }],
+  masked: 0,
 };
+const held = statusWith({ rollout });
 
 describe('commands that change something', () => {
   const inspector = fakeInspector({ status: () => held });
@@ -65,8 +63,8 @@ describe('commands that change something', () => {
 
   before(async () => {
     server = await listen(inspector);
-    const rollout = { ...held.rollout, state: 'IDLE', reason: '', freezes: [], masked: 1 };
-    afterDiscard = await listen(fakeInspector({ status: () => ({ ...held, rollout }) }));
+    const discarded = { ...rollout, state: 'IDLE', reason: '', freezes: [], masked: 1 };
+    afterDiscard = await listen(fakeInspector({ status: () => statusWith({ rollout: discarded }) }));
     const operate = () => fail({ code: Code.FAILED_PRECONDITION, message: 'nothing waits' });
     refusing = await listen(fakeInspector({ operate }));
   });
@@ -115,7 +113,10 @@ describe('commands that change something', () => {
     expect(out).to.match(/^rollout: HELD for \d+ d.*: lds web: no such <filter>$/m);
     expect(out).to.match(/^pending: 1 name \(lds\) of central: web$/m);
     expect(out).to.match(/^canaries: 2 streams; 1 accepted, 1 rejected, 0 ended$/m);
-    expect(out).to.match(/^frozen: everything of central for \d+ d.*: black friday$/m);
+    expect(out).to.match(/^critical: A change is held for \d+ d/m);
+    expect(out).to.match(
+      /^warning: Frozen: everything of central for \d+ d.*\n {2}black friday\n {2}\$ distributary unfreeze --reason "…"$/m,
+    );
   });
 
   it('status tells of what was discarded, which nobody waits for', async () => {

@@ -42,6 +42,8 @@ describe('what a real Envoy says of a listener that it rejects', function () {
         .to.match(/\nroute_config \{\n/)
         .and.to.satisfy((whole: string) => whole.endsWith(tail));
     });
+    // Whoever asks within a second gets the same list of problems.
+    await eventually(async () => expect(await text('status')).to.include('2 clients with'));
     const listed = z
       .object({ clients: z.array(z.object({ id: z.string() })) })
       .parse(JSON.parse(await text('clients', '--json')));

@@ -6,6 +6,11 @@ import { delayBuckets } from '../../src/observe/metrics.ts';
 const counters = (changes: Partial<Counters> = {}): Counters => ({
   responses: 0,
   acknowledged: [],
+  rejections: 0,
+  turnedAway: [],
+  refusedUpdates: [],
+  restarts: 0,
+  lagMs: 0,
   streams: 0,
   connections: 0,
   memoryBytes: 0,

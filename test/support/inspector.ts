@@ -4,11 +4,12 @@ import type { ClientsQuery, ExplainQuery, Inspector, Plain, ResourcesQuery } fro
 import { NO_PAGE } from '../../src/assembly/page-source.ts';
 import type { Client, StatusResponse } from '../../src/gen/distributary/admin/v1/admin_pb.ts';
 import { NO_CHANGES } from '../../src/inspect/changes.ts';
+import { type KnownStatus, problemsOf } from '../../src/inspect/problems.ts';
 import type { TypeUrl } from '../../src/model/brand.ts';
 import { fail, ok } from '../../src/model/result.ts';
 import { Code } from '../../src/wire/grpc-status.ts';
 
-export const sampleStatus: Plain<StatusResponse> = {
+const known: KnownStatus = {
   version: '1.2.3',
   uptimeSeconds: 3725,
   ready: true,
@@ -70,6 +71,19 @@ export const sampleStatus: Plain<StatusResponse> = {
   warnings: ['xds.address: <everybody> may read'],
 };
 
+/** The sample with these changes, and the problems that it has then. */
+export function statusWith(changes: Partial<KnownStatus> = {}): Plain<StatusResponse> {
+  const status = { ...known, ...changes };
+  const rejected = status.nacks.map(({ type, name, version, clients, error, since }) => ({
+    ...{ kind: 'REJECTED', type, name, version, clients, error, since },
+    ...{ class: 'c1', parameters: { env: 'prod' }, what: name },
+  }));
+  const classes = { classes: [], total: 0, streams: 0, problems: rejected };
+  return { ...status, ...problemsOf({ status, classes, facts: NO_PAGE.facts(), now: 0 }) };
+}
+
+export const sampleStatus = statusWith();
+
 export const sampleClient: Plain<Client> = {
   id: '17',
   node: { id: 'envoy-1', cluster: 'web' },
@@ -116,6 +130,7 @@ export function fakeInspector(changes: Partial<Inspector> = {}): Inspector & { r
     },
     page: NO_PAGE,
     status: () => sampleStatus,
+    problems: () => sampleStatus.problems,
     ready: () => ({
       ready: true,
       reason: '',

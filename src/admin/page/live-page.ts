@@ -1,12 +1,8 @@
 import type { Clock, Timer } from '../../model/clock.ts';
+import { Paced } from '../../model/paced.ts';
 import { printable } from '../../model/printable.ts';
 import type { Figure, PageModel } from './model.ts';
 
-/**
- * At most so often, in milliseconds, a model is made while somebody watches. And it may take a two-hundredth of the time:
- * making it looks at every stream.
- */
-const pace = { shortestMs: 2000, longestMs: 10_000, share: 200 };
 /** More pages than this are not for people. */
 const mostWatchers = 100;
 
@@ -24,29 +20,23 @@ export interface LivePageOptions {
   readonly failed: (error: unknown) => void;
 }
 
-interface Made {
-  readonly at: number;
-  /** Until then it is new enough, by the clock. */
-  readonly until: number;
-  readonly text: string;
-}
-
 /** The model that all open pages share: it is made once for all of them, and not at all while nobody watches. */
 export class LivePage {
   readonly #options: LivePageOptions;
   /** What each of them was sent last. */
   readonly #watchers = new Map<Watcher, { model: string; figures: number }>();
-  #made: Made | undefined;
-  #making: Promise<Made> | undefined;
+  /** As JSON. */
+  readonly #model: Paced<string>;
   #timer: Timer | undefined;
 
   constructor(options: LivePageOptions) {
     this.#options = options;
+    this.#model = new Paced(options.clock, async () => jsonOf(await options.model()));
   }
 
   /** As JSON; for a page that opens. */
-  async modelText(): Promise<string> {
-    return (await this.#current()).text;
+  modelText(): Promise<string> {
+    return this.#model.current();
   }
 
   get figures(): readonly Figure[] {
@@ -70,15 +60,14 @@ export class LivePage {
     this.#timer?.cancel();
     const { clock, failed } = this.#options;
     try {
-      const { text } = await this.#current();
+      const text = await this.#model.current();
       for (const [watcher, sent] of this.#watchers) this.#send(watcher, sent, text);
     } catch (error) {
       failed(error);
     }
     if (this.#watchers.size === 0) return;
     this.#timer?.cancel(); // another page may have come meanwhile
-    const wait = Math.max(pace.shortestMs, (this.#made?.until ?? 0) - clock.monotonic());
-    this.#timer = clock.after(wait, () => void this.#tick());
+    this.#timer = clock.after(this.#model.freshMs, () => void this.#tick());
   }
 
   #send(watcher: Watcher, sent: { model: string; figures: number }, model: string): void {
@@ -92,25 +81,7 @@ export class LivePage {
     sent.model = model;
     sent.figures = points.at(-1)?.at ?? sent.figures;
   }
-
-  async #current(): Promise<Made> {
-    const made = this.#made;
-    if (made !== undefined && this.#options.clock.monotonic() < made.until) return made;
-    this.#making ??= this.#make().finally(() => {
-      this.#making = undefined;
-    });
-    return this.#making;
-  }
-
-  async #make(): Promise<Made> {
-    const { clock, model } = this.#options;
-    const at = clock.monotonic();
-    const text = JSON.stringify(await model(), (_key, value: unknown) =>
-      typeof value === 'string' ? printable(value) : value,
-    );
-    const now = clock.monotonic();
-    const wait = Math.min(pace.longestMs, Math.max(pace.shortestMs, pace.share * (now - at)));
-    this.#made = { at, until: now + wait, text };
-    return this.#made;
-  }
 }
+
+const jsonOf = (model: PageModel): string =>
+  JSON.stringify(model, (_key, value: unknown) => (typeof value === 'string' ? printable(value) : value));

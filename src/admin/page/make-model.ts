@@ -33,7 +33,6 @@ export class ModelMaker {
       status,
       classes,
       facts: page.facts(),
-      now: this.#clock.now(),
       changes: await this.#changes(),
       lines: page.lines(),
       upstreamOf: (type, selector) => page.upstreamOf(type, selector),

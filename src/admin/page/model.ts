@@ -1,7 +1,13 @@
+import type { Problem } from '../../gen/distributary/admin/v1/problems_pb.ts';
 import type { Figure } from '../../observe/figure.ts';
-import { formatSeconds } from '../../observe/format.ts';
+import type { Plain } from '../plain.ts';
 
 export type { Figure };
+
+/** AdminService's, with its names shortened. */
+export interface PageProblem extends Omit<Plain<Problem>, 'classes'> {
+  readonly classes: readonly { readonly class: string; readonly label: string; readonly clients: number }[];
+}
 
 /**
  * What the status page shows, as plain JSON: bounded in size, whatever the relay serves. Times are milliseconds since
@@ -12,7 +18,7 @@ export interface PageModel {
   /** Streams, and those that poll. */
   readonly clients: number;
   /** The worst first. */
-  readonly problems: readonly Problem[];
+  readonly problems: readonly PageProblem[];
   /** How many more there are. */
   readonly moreProblems: number;
   readonly upstreams: readonly PageUpstream[];
@@ -45,29 +51,6 @@ interface PageWorker {
   readonly listening: boolean;
   readonly clients: number;
   readonly restarts: number;
-}
-
-type Severity = 'bad' | 'warn';
-
-export interface Problem {
-  /** The same while it is the same problem. */
-  readonly id: string;
-  readonly severity: Severity;
-  readonly title: string;
-  readonly detail: string;
-  /** For the sentence at the top, which says equal ones once; empty: the title. */
-  readonly short: string;
-  /** Since when, 0: unknown. */
-  readonly since: number;
-  /** When something happens by itself; 0: never. */
-  readonly until: number;
-  /** What to type; empty: nothing. */
-  readonly command: string;
-  /** A page of docs/runbooks; empty: there is none. */
-  readonly runbook: string;
-  /** The query of the page that shows the clients or the resource; empty: there is none. */
-  readonly link: string;
-  readonly linkText: string;
 }
 
 interface PageUpstream {
@@ -119,28 +102,4 @@ export interface PageEvent {
   readonly revision: number;
   readonly text: string;
   readonly detail: string;
-}
-
-/** Distinct parameter sets have distinct labels. */
-export function parametersLabel(parameters: Readonly<Record<string, string>>): string {
-  const words = Object.entries(parameters).map(([key, value]) => `${key}=${value}`);
-  return words.length === 0 ? '(no parameters)' : words.toSorted().join(', ');
-}
-
-/**
- * What matters most, as somebody would say it on the phone. `now`: for how long each problem lasts is said too; without
- * it the sentence changes only when something has changed.
- */
-export function sentence({ clients, problems, moreProblems }: PageModel, now?: number): string {
-  const bySentence = [...Map.groupBy(problems, ({ short, title }) => short || title)].slice(0, 3);
-  const told = bySentence.map(([text, same]) => {
-    const since = Math.min(...same.map((one) => one.since || Infinity));
-    return now === undefined || since === Infinity
-      ? text
-      : `${text} for ${formatSeconds((now - since) / 1000)}`;
-  });
-  const rest = problems.length - bySentence.reduce((sum, [, same]) => sum + same.length, 0) + moreProblems;
-  const more = rest === 0 ? [] : [`${rest} more ${rest === 1 ? 'problem' : 'problems'}`];
-  const serving = `Serving ${clients.toLocaleString('en')} ${clients === 1 ? 'client' : 'clients'}`;
-  return `${[serving, ...told, ...more].join('; ')}${problems.length === 0 ? '; all is well' : ''}.`;
 }

@@ -1,28 +1,44 @@
+import type { StatusResponse } from '../../gen/distributary/admin/v1/admin_pb.ts';
 import type { Change } from '../../gen/distributary/admin/v1/changes_pb.ts';
-import type { ClassProblem, ClientClass } from '../../gen/distributary/admin/v1/fleet_pb.ts';
+import type {
+  ClassProblem,
+  ClientClass,
+  ListClassesResponse,
+} from '../../gen/distributary/admin/v1/fleet_pb.ts';
+import type { Problem } from '../../gen/distributary/admin/v1/problems_pb.ts';
 import { errorText } from '../../model/error-text.ts';
 import { shorten } from '../../model/text.ts';
 import { WILDCARD } from '../../model/transaction.ts';
+import { parametersLabel } from '../../observe/problems.ts';
 import type { RecentLine } from '../../observe/recent-lines.ts';
-import type { PageSource } from '../page-ports.ts';
+import type { PageFacts, PageSource } from '../page-ports.ts';
 import type { Plain } from '../plain.ts';
-import { type PageClass, type PageEvent, type PageModel, parametersLabel } from './model.ts';
-import { millisecondsOf, type ProblemInputs } from './problem-parts.ts';
-import { problemsOf } from './problems.ts';
+import type { PageClass, PageEvent, PageModel, PageProblem } from './model.ts';
 
-export interface ModelInputs extends ProblemInputs {
+export interface ModelInputs {
+  readonly status: Plain<StatusResponse>;
+  readonly classes: Plain<ListClassesResponse>;
+  readonly facts: PageFacts;
   readonly changes: readonly Plain<Change>[];
   readonly lines: readonly RecentLine[];
   readonly upstreamOf: PageSource['upstreamOf'];
 }
 
 /** What a model lists at most. */
-const most = { problems: 40, classes: 80, upstreams: 40, types: 40, events: 50, names: 3 };
+const most = {
+  problems: 40,
+  problemClasses: 12,
+  classes: 80,
+  upstreams: 40,
+  types: 40,
+  events: 50,
+  names: 3,
+};
 
 /** Pure: the model has nothing that changes with time alone. */
 export function pageModel(inputs: ModelInputs): PageModel {
   const { status, classes, facts, upstreamOf } = inputs;
-  const problems = problemsOf(inputs);
+  const { problems, moreProblems } = status;
   const shown = classes.classes.slice(0, most.classes);
   const streams = shown.reduce((sum, one) => sum + one.streams, 0);
   return {
@@ -44,8 +60,8 @@ export function pageModel(inputs: ModelInputs): PageModel {
       })),
     },
     clients: status.clients + status.pollingClients,
-    problems: problems.slice(0, most.problems),
-    moreProblems: Math.max(0, problems.length - most.problems),
+    problems: problems.slice(0, most.problems).map(pageProblem),
+    moreProblems: moreProblems + Math.max(0, problems.length - most.problems),
     upstreams: status.upstreams.slice(0, most.upstreams).map((upstream) => ({
       name: upstream.name,
       kind: upstream.kind,
@@ -75,6 +91,27 @@ export function pageModel(inputs: ModelInputs): PageModel {
     events: events(inputs),
   };
 }
+
+/** Names may have kilobytes. */
+function pageProblem(problem: Plain<Problem>): PageProblem {
+  const { upstream, type, name, classes } = problem;
+  return {
+    ...problem,
+    upstream: shorten(upstream, longestName),
+    type: shorten(type, longestName),
+    // A name that is cut would be another one.
+    name: name.length > longestName ? '' : name,
+    classes: classes.slice(0, most.problemClasses).map(({ class: of, parameters, clients }) => ({
+      class: of,
+      label: shorten(parametersLabel(parameters), 200),
+      clients,
+    })),
+  };
+}
+
+const longestName = 500;
+
+const millisecondsOf = (time: string): number => Date.parse(time) || 0;
 
 function pageClass(
   { id, parameters, restricted, streams, rejecting, unacknowledged, late, subscriptions }: Plain<ClientClass>,

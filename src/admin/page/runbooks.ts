@@ -1,21 +1,15 @@
+import { problemKinds } from '../../observe/problems.ts';
 import { packageFile } from '../../package/files.ts';
 import { type HttpAnswer, problem } from '../respond.ts';
 
-/** Those that problems link to (problems.ts). They are part of the package: they must be there when nothing else is. */
-export const runbooks = [
-  'ambiguous-variants',
-  'certificates',
-  'change-held',
-  'clients-reject',
-  'clients-silent',
-  'control-plane-away',
-  'frozen',
-  'limits',
-  'missing-resources',
-  'not-ready',
-  'removals-held',
-  'upstream-streams-end',
-] as const;
+/** What a relay cannot say of itself: it is gone, or was. */
+const ofOtherSources = ['relay-down', 'standstill'];
+
+/** They are part of the package: they must be there when nothing else is. */
+export const runbooks: ReadonlySet<string> = new Set([
+  ...Object.values(problemKinds).map(({ runbook }) => runbook),
+  ...ofOtherSources,
+]);
 
 export function runbook(name: string): HttpAnswer {
   try {

@@ -51,7 +51,8 @@ export type ListClassesResponse = Message<"distributary.admin.v1.ListClassesResp
   streams: number;
 
   /**
-   * What is wrong at clients: of each kind at most 100, and 2 MiB, those with the most streams first.
+   * What is wrong at clients: of each kind at most 100 causes (a type, a resource and an error) with their classes, and
+   * 2 MiB, those with the most streams first.
    *
    * @generated from field: repeated distributary.admin.v1.ClassProblem problems = 4;
    */

@@ -1,0 +1,22 @@
+import { problemKinds } from '../../src/observe/problems.ts';
+import { code, heading, table } from './markdown.ts';
+
+const about = `What a relay reports as wrong: on the status page, in \`distributary status\` and the RPC \`Status\`, and by
+kind in the JSON of \`/ready\`. Each problem has a runbook, and most have an alert. One cause is one problem, however many
+clients it concerns.`;
+
+/** docs/reference/problems.md: the kinds of problems, with their alerts and runbooks. */
+export function problems(): string {
+  const rows = Object.entries(problemKinds).map(([kind, { means, alerts, runbook }]) => [
+    code(kind),
+    means,
+    alerts.map(code).join(', ') || '–',
+    `[${runbook}](../runbooks/${runbook}.md)`,
+  ]);
+  return `${heading('Problems', about)}
+\`distributary status --check\` ends with 2 while a problem is critical, with 1 while one is a warning, and with 3 if the
+relay cannot be asked.
+
+${table(['kind', 'meaning', 'alerts', 'runbook'], rows)}
+`;
+}

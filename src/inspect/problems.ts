@@ -1,0 +1,630 @@
+import type { PageFacts } from '../admin/page-ports.ts';
+import type { Plain } from '../admin/plain.ts';
+import type { StatusResponse } from '../gen/distributary/admin/v1/admin_pb.ts';
+import type { ClassProblem, ListClassesResponse } from '../gen/distributary/admin/v1/fleet_pb.ts';
+import type { Problem, ProblemClass } from '../gen/distributary/admin/v1/problems_pb.ts';
+import { contentHash } from '../model/content-hash.ts';
+import { errorText } from '../model/error-text.ts';
+import { printable } from '../model/printable.ts';
+import { shorten } from '../model/text.ts';
+import { formatBytes, formatSeconds } from '../observe/format.ts';
+import {
+  countedLong as counted,
+  type Kind,
+  parametersLabel,
+  problemKinds,
+  severities,
+} from '../observe/problems.ts';
+import { noCanary, releaseCommand } from '../observe/rollout-text.ts';
+
+/** What Status says beside its problems. */
+export type KnownStatus = Omit<Plain<StatusResponse>, 'problems' | 'moreProblems'>;
+
+export interface ProblemFacts {
+  readonly status: KnownStatus;
+  readonly classes: Plain<ListClassesResponse>;
+  readonly facts: PageFacts;
+  readonly now: number;
+}
+
+/** What an answer lists at most: problems, and the classes of each. */
+const most = { problems: 100, classes: 40 };
+const day = 86_400_000;
+/** The bounds of the alerts (deploy/observability/alerts.yaml). */
+const bounds = {
+  /** Of a limit: from here on it is a problem. */
+  limit: 0.8,
+  certificate: { warning: 7 * day, critical: day },
+  diskLagSeconds: 300,
+  lagMs: 500,
+  restarts: 2,
+  /** The share of changes that may fail, and so many must fail at least. */
+  late: { warning: 0.06, critical: 0.144, least: 10 },
+};
+/** Names of resources and classes that a text has at most. */
+const namesTold = 3;
+
+/** Pure: what is wrong, the worst first, one problem for each cause. */
+export function problemsOf(facts: ProblemFacts): {
+  readonly problems: Plain<Problem>[];
+  readonly moreProblems: number;
+} {
+  const found = finders.flatMap((find) => find(facts)).toSorted(worstFirst);
+  return { problems: found.slice(0, most.problems), moreProblems: Math.max(0, found.length - most.problems) };
+}
+
+const finders: readonly ((facts: ProblemFacts) => readonly Plain<Problem>[])[] = [
+  notReady,
+  upstreams,
+  changeHeld,
+  removalsHeld,
+  rejections,
+  changesLate,
+  workersRestart,
+  certificates,
+  configuration,
+  updatesRefused,
+  disk,
+  silent,
+  turnedAway,
+  limits,
+  heavyPeers,
+  busy,
+  missing,
+  ambiguous,
+  frozen,
+  warnings,
+];
+
+const kinds = Object.keys(problemKinds);
+/** What concerns the whole relay comes before the critical problems of some clients, and after their warnings. */
+const rank = ({ severity, clients }: Plain<Problem>): number =>
+  clients > 0 ? clients : severity === 'critical' ? Infinity : 0;
+
+function worstFirst(a: Plain<Problem>, b: Plain<Problem>): number {
+  const order = (one: Plain<Problem>): number => severities.findIndex((known) => known === one.severity);
+  if (order(a) !== order(b)) return order(a) - order(b);
+  if (rank(a) !== rank(b)) return rank(b) - rank(a);
+  return urgency(b) - urgency(a) || kinds.indexOf(a.kind) - kinds.indexOf(b.kind);
+}
+
+/** The others may wait for a fix: nothing else is as urgent. */
+const urgency = ({ title }: Plain<Problem>): number => Number(title.endsWith(noCanary));
+
+type Known = Partial<Plain<Problem>> & Pick<Plain<Problem>, 'severity' | 'title'>;
+
+/** `key`: what makes it the same problem the next time. */
+function problem(kind: Kind, key: readonly string[], known: Known): Plain<Problem> {
+  const all = {
+    detail: '',
+    since: '',
+    until: '',
+    clients: 0,
+    classes: [],
+    upstream: '',
+    type: '',
+    name: '',
+    ...known,
+  };
+  return {
+    ...all,
+    id: contentHash(JSON.stringify([kind, ...key])),
+    kind,
+    runbook: problemKinds[kind].runbook,
+    title: printable(all.title),
+    short: printable(known.short ?? all.title),
+    detail: printable(all.detail),
+    commands: (known.commands ?? []).filter((one) => one !== ''),
+  };
+}
+
+function notReady({ status }: ProblemFacts): readonly Plain<Problem>[] {
+  if (status.ready) return [];
+  const detail = errorText(status.reason, 300);
+  const commands = ['distributary status'];
+  return [
+    problem('not_ready', [], { severity: 'critical', title: 'The relay is not ready', detail, commands }),
+  ];
+}
+
+function upstreams({ status }: ProblemFacts): readonly Plain<Problem>[] {
+  return status.upstreams.flatMap((upstream) => {
+    const { name, kind, connected, stale, staleSince, lastError, staleReason, refusedStreams } = upstream;
+    const shown = shorten(name, 60);
+    const detail = errorText(lastError || staleReason, 300);
+    const about = { upstream: name, since: staleSince, detail };
+    if (!connected) {
+      const title = `Upstream ${shown} is away`;
+      const commands = [reach(kind, upstream.endpoint)];
+      return problem('upstream_away', [name], {
+        ...about,
+        severity: 'critical',
+        title,
+        short: `upstream ${shown} is away`,
+        commands,
+      });
+    }
+    if (stale && kind === 'filesystem') {
+      const title = `Upstream ${shown} has files that are refused`;
+      const short = `upstream ${shown} has files that are refused`;
+      return problem('updates_refused', [name], { ...about, severity: 'warning', title, short });
+    }
+    if (stale) {
+      const title = `What came from upstream ${shown} may be out of date`;
+      return problem('upstream_stale', [name], { ...about, severity: 'warning', title });
+    }
+    return streamsEnd(upstream, refusedStreams, about);
+  });
+}
+
+function streamsEnd(
+  { name, suspectTypes }: Plain<StatusResponse>['upstreams'][number],
+  refused: number,
+  about: Partial<Plain<Problem>>,
+): readonly Plain<Problem>[] {
+  if (refused === 0 && suspectTypes.length === 0) return [];
+  const title = `Upstream ${shorten(name, 60)} ends streams of the relay`;
+  const suspects = suspectTypes
+    .slice(0, namesTold)
+    .map(
+      ({ type, reason }) =>
+        `${shorten(type, 80)} is asked on a stream of its own (${errorText(reason, 200)})`,
+    );
+  const streams = refused === 0 ? [] : [`${counted(refused, 'stream')} refused`];
+  const detail = [...streams, ...suspects, about.detail ?? ''].filter((part) => part !== '').join('; ');
+  const since = suspectTypes[0]?.since ?? '';
+  return [problem('upstream_streams_end', [name], { ...about, since, severity: 'warning', title, detail })];
+}
+
+/** From the relay's machine: is there anything at this address? */
+function reach(kind: string, endpoint: string): string {
+  if (kind === 'filesystem') return command('ls -l', endpoint);
+  if (endpoint.startsWith('unix:')) return command('ls -l', endpoint.slice('unix:'.length));
+  const [, host = '', port = ''] = /^\[?(.+?)\]?:(\d+)$/.exec(endpoint) ?? [];
+  return host === '' ? '' : command('nc -vz', host, port);
+}
+
+/** A change that waits, and what an operator can type. */
+function changeHeld({ status: { rollout }, facts }: ProblemFacts): readonly Plain<Problem>[] {
+  if (rollout === undefined || (rollout.state !== 'HELD' && rollout.state !== 'CANARY')) return [];
+  const { pending, types, names, upstream, reason, since, noCanary: waits } = rollout;
+  const isHeld = rollout.state === 'HELD';
+  const { total = 0, accepted = 0, rejected = 0, ended = 0 } = rollout.canaries ?? {};
+  const what = `${counted(pending, 'name')} (${types.join(', ')}) of ${shorten(upstream, 60)}`;
+  const canaries = `${counted(total, 'stream')} of canaries: ${accepted} accepted, ${rejected} rejected, ${ended} ended`;
+  const detail = [errorText(reason, 300), what, canaries].filter((part) => part !== '').join('; ');
+  const title = isHeld ? 'A change is held' : 'A change is with its canaries';
+  const about = { detail, since, upstream, ...onlyOf(types, names) };
+  const end = facts.rolloutMaxWaitMs === undefined ? '' : timeAfter(since, facts.rolloutMaxWaitMs);
+  const decide = [releaseCommand, 'distributary discard --reason "…"'];
+  if (waits) {
+    return [
+      problem('change_held', [], {
+        ...about,
+        severity: 'critical',
+        until: isHeld ? '' : end,
+        title: `${title}: ${noCanary}`,
+        short: `${isHeld ? 'a change is held' : 'a change waits'}: ${noCanary} (\`${releaseCommand}\`)`,
+        commands: decide,
+      }),
+    ];
+  }
+  if (isHeld) {
+    const short = 'a change is held';
+    return [problem('change_held', [], { ...about, severity: 'critical', title, short, commands: decide })];
+  }
+  const commands = ['distributary diff --pending'];
+  const short = 'a change is with its canaries';
+  return [problem('change_pending', [], { ...about, severity: 'info', until: end, title, short, commands })];
+}
+
+/** Which resource waits, where it is one. */
+function onlyOf(types: readonly string[], names: readonly string[]): { type: string; name: string } {
+  const [type = ''] = types;
+  const [name = ''] = names;
+  return { type: types.length === 1 ? type : '', name: types.length === 1 ? name : '' };
+}
+
+/** Of gated types the rollout holds them, until somebody decides. */
+function removalsHeld({ status, facts }: ProblemFacts): readonly Plain<Problem>[] {
+  return status.upstreams.flatMap(({ name, heldRemovals }) =>
+    heldRemovals.map(({ type, count, since }) => {
+      const hold = facts.removalHoldMs.get(name);
+      const are = count === 1 ? 'is' : 'are';
+      const short = `${counted(count, 'removal')} of ${shorten(type, 80)} ${are} held back`;
+      return problem('removals_held', [name, type], {
+        severity: 'critical',
+        title: `${counted(count, 'removal')} of ${shorten(type, 80)} from ${shorten(name, 60)} ${are} held back`,
+        short,
+        since,
+        until: hold === undefined ? '' : timeAfter(since, hold),
+        commands: [command('distributary release', '--upstream', name, '--type', type, '--reason', '…')],
+        upstream: name,
+        type,
+      });
+    }),
+  );
+}
+
+/** One error about one resource is one cause, whatever the classes of the clients that say it. */
+function rejections({ classes }: ProblemFacts): readonly Plain<Problem>[] {
+  const causes = Map.groupBy(ofKind(classes, 'REJECTED'), ({ type, what, error }) =>
+    JSON.stringify([type, what, errorText(error, 300)]),
+  );
+  return [...causes].flatMap(([key, rows]) => {
+    const [first] = rows;
+    if (first === undefined) return [];
+    const { type, name, what, error } = first;
+    const concerned = concernedBy(rows);
+    const { clients } = concerned;
+    const verb = clients === 1 ? 'rejects' : 'reject';
+    const versions = [...new Set(rows.map(({ version }) => version).filter((version) => version !== ''))];
+    const version = versions.length === 1 ? ` (version ${shorten(versions[0] ?? '', 60)})` : '';
+    return problem('clients_reject', [key], {
+      ...concerned,
+      severity: 'critical',
+      title: `${whoText(concerned)} ${verb} ${shorten(type, 80)} ${shorten(what, 120)}`,
+      short: `${counted(clients, 'client')} ${verb} ${shorten(type, 40)}/${shorten(what, 60)}`,
+      detail: `${errorText(error, 300)}${version}`,
+      commands: [
+        name === '' ? '' : command('distributary history', '--type', type, '--name', name),
+        command('distributary clients', '--type', type, '--state', 'ERROR'),
+      ],
+      type,
+      name,
+    });
+  });
+}
+
+function silent({ classes }: ProblemFacts): readonly Plain<Problem>[] {
+  return [...Map.groupBy(ofKind(classes, 'LATE'), ({ type }) => type)].map(([type, rows]) => {
+    const concerned = concernedBy(rows);
+    const { clients } = concerned;
+    const have = clients === 1 ? 'has' : 'have';
+    return problem('clients_silent', [type], {
+      ...concerned,
+      severity: 'warning',
+      title: `${whoText(concerned)} ${have} not acknowledged ${shorten(type, 80)}`,
+      short: `${counted(clients, 'client')} ${have} not acknowledged ${shorten(type, 80)}`,
+      commands: [command('distributary clients', '--type', type, '--state', 'STALE')],
+      type,
+    });
+  });
+}
+
+/** What the same clients ask for by name, and does not exist for them, is one cause. */
+function missing({ classes }: ProblemFacts): readonly Plain<Problem>[] {
+  const byName = Map.groupBy(ofKind(classes, 'MISSING'), ({ type, name }) => JSON.stringify([type, name]));
+  const causes = Map.groupBy(byName.values(), (rows) =>
+    JSON.stringify([
+      rows[0]?.type,
+      rows.map((row) => JSON.stringify([row.class, parametersLabel(row.parameters)])).toSorted(),
+    ]),
+  );
+  return [...causes.values()].flatMap((names) => {
+    const [rows = []] = names;
+    const [first] = rows;
+    if (first === undefined) return [];
+    const concerned = concernedBy(rows);
+    const { clients } = concerned;
+    const { type } = first;
+    const listed = names.slice(0, namesTold).map(([row]) => shorten(row?.name ?? '', 80));
+    const rest = names.length - listed.length;
+    const all = `${listed.join(', ')}${rest > 0 ? ` and ${rest.toLocaleString('en')} more` : ''}`;
+    const get = clients === 1 ? 'gets' : 'get';
+    const [parameters = {}] = rows.map((row) => row.parameters);
+    const given = Object.entries(parameters).flatMap(([key, value]) => ['--param', `${key}=${value}`]);
+    return problem('missing', [type, JSON.stringify(names.map(([row]) => row?.name))], {
+      ...concerned,
+      severity: 'warning',
+      title: `${whoText(concerned)} ${get} no ${shorten(type, 80)} ${all}`,
+      short: `${counted(clients, 'client')} ${get} no ${shorten(type, 40)} ${listed[0] ?? ''}${names.length > 1 ? ' …' : ''}`,
+      commands: [command('distributary explain', '--type', type, '--name', first.name, ...given)],
+      type,
+      name: first.name,
+    });
+  });
+}
+
+const ofKind = ({ problems }: Plain<ListClassesResponse>, kind: string): readonly Plain<ClassProblem>[] =>
+  problems.filter((one) => one.kind === kind);
+
+type Concerned = Pick<Plain<Problem>, 'clients' | 'classes' | 'since'>;
+
+function concernedBy(rows: readonly Plain<ClassProblem>[]): Concerned {
+  const byClass = Map.groupBy(rows, ({ class: id, parameters }) => id || parametersLabel(parameters));
+  const classes = [...byClass.values()].flatMap((own): Plain<ProblemClass>[] => {
+    const [first] = own;
+    if (first === undefined) return [];
+    const clients = own.reduce((sum, row) => sum + row.clients, 0);
+    return [{ class: first.class, parameters: first.parameters, clients }];
+  });
+  const since = rows.map((row) => row.since).filter((time) => time !== '');
+  return {
+    clients: rows.reduce((sum, row) => sum + row.clients, 0),
+    classes: classes.toSorted((a, b) => b.clients - a.clients).slice(0, most.classes),
+    since: since.toSorted()[0] ?? '',
+  };
+}
+
+/** `11 clients with env=prod`, `113 clients of 20 classes`. */
+function whoText({ clients, classes }: Concerned): string {
+  const [first] = classes;
+  if (classes.length !== 1 || first === undefined)
+    return `${counted(clients, 'client')} of ${classes.length < most.classes ? '' : 'at least '}${counted(classes.length, 'class')}`.replace(
+      /classs$/,
+      'classes',
+    );
+  return `${counted(clients, 'client')} with ${shorten(parametersLabel(first.parameters), 120)}`;
+}
+
+function changesLate({ facts: { recent } }: ProblemFacts): readonly Plain<Problem>[] {
+  const { acknowledged, late, rejections: rejected, minutes } = recent;
+  const all = acknowledged + rejected;
+  const failed = late + rejected;
+  if (failed <= bounds.late.least || failed < bounds.late.warning * all) return [];
+  const share = Math.floor((100 * failed) / all);
+  const title = `${share} % of the changes of the last ${minutes} minutes were late or rejected`;
+  const detail = `${late.toLocaleString('en')} acknowledged after more than 1 s and ${rejected.toLocaleString('en')} rejected, of ${all.toLocaleString('en')}`;
+  const severity = failed < bounds.late.critical * all ? 'warning' : 'critical';
+  return [
+    problem('changes_late', [], {
+      severity,
+      title,
+      short: `${share} % of changes are late or rejected`,
+      detail,
+    }),
+  ];
+}
+
+function workersRestart({ status, facts: { recent } }: ProblemFacts): readonly Plain<Problem>[] {
+  if (recent.restarts <= bounds.restarts) return [];
+  const ended = status.workers.find(({ lastError }) => lastError !== '');
+  const title = `Workers were restarted ${recent.restarts.toLocaleString('en')} times within an hour`;
+  const detail = ended === undefined ? '' : `worker ${ended.number}: ${errorText(ended.lastError, 300)}`;
+  return [
+    problem('workers_restart', [], {
+      severity: 'critical',
+      title,
+      short: 'workers end and are replaced',
+      detail,
+    }),
+  ];
+}
+
+function certificates({ facts, now }: ProblemFacts): readonly Plain<Problem>[] {
+  const refused = [...facts.refusedCertificates].map(([of, { error, since }]) =>
+    problem('certificate_refused', [of], {
+      severity: 'warning',
+      title: `The new certificate of ${shorten(of, 60)} is refused`,
+      short: `the new certificate of ${shorten(of, 60)} is refused`,
+      detail: `${errorText(error, 300)}; the certificate before stays in force`,
+      since: timestamp(since),
+    }),
+  );
+  const ending = [...facts.certificates]
+    .filter(([, at]) => at - now < bounds.certificate.warning)
+    .map(([of, at]) => {
+      const verb = at < now ? 'has expired' : 'expires soon';
+      return problem('certificate_expires', [of], {
+        severity: at - now < bounds.certificate.critical ? 'critical' : 'warning',
+        title: `The certificate of ${shorten(of, 60)} ${verb}`,
+        short: `the certificate of ${shorten(of, 60)} ${verb}`,
+        detail: `valid until ${timestamp(at)}`,
+        ...(at < now ? { since: timestamp(at) } : { until: timestamp(at) }),
+      });
+    });
+  return [...ending, ...refused];
+}
+
+function configuration({ facts: { refusedConfiguration } }: ProblemFacts): readonly Plain<Problem>[] {
+  if (refusedConfiguration === undefined) return [];
+  const { file, problems, since } = refusedConfiguration;
+  return [
+    problem('configuration_refused', [], {
+      severity: 'warning',
+      title: 'The new configuration is refused',
+      short: 'the new configuration is refused',
+      detail: `${problems
+        .slice(0, namesTold)
+        .map((one) => shorten(one, 300))
+        .join('; ')}${problems.length > namesTold ? `; and ${problems.length - namesTold} more` : ''}`,
+      since: timestamp(since),
+      commands: [command('distributary validate', '--config', file)],
+    }),
+  ];
+}
+
+/** Of control planes; files are in `upstreams`. */
+function updatesRefused({ status, facts: { recent } }: ProblemFacts): readonly Plain<Problem>[] {
+  const files = new Set(status.upstreams.filter(({ kind }) => kind === 'filesystem').map(({ name }) => name));
+  return recent.refusedUpdates
+    .filter(({ upstream }) => !files.has(upstream))
+    .map(({ upstream, type, count }) =>
+      problem('updates_refused', [upstream, type], {
+        severity: 'warning',
+        title: `The relay refuses ${shorten(type, 80)} of upstream ${shorten(upstream, 60)}`,
+        short: `the relay refuses ${shorten(type, 80)} of upstream ${shorten(upstream, 60)}`,
+        detail: `${counted(count, 'response')} within ${recent.minutes} minutes; the log has the reason`,
+        upstream,
+        type,
+      }),
+    );
+}
+
+const diskText: ReadonlyMap<string, string> = new Map([
+  ['full', 'the disk is full'],
+  ['read_only', 'the disk is read-only'],
+  ['locked', 'another process has the file open'],
+  ['corrupt', 'the file is damaged'],
+  ['io', 'the disk has an error'],
+]);
+
+function disk({ facts }: ProblemFacts): readonly Plain<Problem>[] {
+  if (facts.disk === undefined) return [];
+  const { failing, lagSeconds, path } = facts.disk;
+  const commands = [command('df -h', path), command('ls -ld', path)];
+  if (failing !== undefined) {
+    const title = 'The cache cannot be written to the disk';
+    const detail = `${diskText.get(failing.reason) ?? failing.reason}; clients are served, and a restart would begin with old data`;
+    const since = timestamp(failing.since);
+    return [
+      problem('disk_fails', [], {
+        severity: 'warning',
+        title,
+        short: 'the cache cannot be written to the disk',
+        detail,
+        since,
+        commands,
+      }),
+    ];
+  }
+  if (lagSeconds <= bounds.diskLagSeconds) return [];
+  const title = `A change has been waiting for the disk for ${formatSeconds(lagSeconds)}`;
+  return [problem('disk_late', [], { severity: 'warning', title, short: 'the disk is too slow', commands })];
+}
+
+/** Reasons of downstream_rejected_total that the alert is about. */
+const limitReasons = new Set([
+  'streams',
+  'streams_per_peer',
+  'connections',
+  'connections_per_peer',
+  'subscriptions',
+  'rate',
+  'upstream_sessions',
+  'request_bytes',
+  'response_bytes',
+]);
+
+function turnedAway({ facts: { recent } }: ProblemFacts): readonly Plain<Problem>[] {
+  const away = recent.turnedAway.filter(({ reason }) => limitReasons.has(reason));
+  const stalled = recent.turnedAway.filter(({ reason }) => reason === 'stalled');
+  const total = (all: typeof away): number => all.reduce((sum, { count }) => sum + count, 0);
+  const reasons = away.map(({ reason, count }) => `${reason}: ${count.toLocaleString('en')}`).join(', ');
+  return [
+    ...(away.length === 0
+      ? []
+      : [
+          problem('clients_turned_away', [], {
+            severity: 'warning',
+            title: `A limit has refused clients ${counted(total(away), 'time')} within ${recent.minutes} minutes`,
+            short: 'a limit refuses clients',
+            detail: reasons,
+          }),
+        ]),
+    ...(stalled.length === 0
+      ? []
+      : [
+          problem('clients_stall', [], {
+            severity: 'warning',
+            title: `${counted(total(stalled), 'stream')} ended within ${recent.minutes} minutes: clients did not read`,
+            short: 'clients do not read',
+          }),
+        ]),
+  ];
+}
+
+function limits({ facts }: ProblemFacts): readonly Plain<Problem>[] {
+  return facts.usage
+    .filter(({ used, limit }) => limit > 0 && used >= bounds.limit * limit)
+    .map(({ name, used, limit }) =>
+      problem('limit_near', [name], {
+        severity: used >= limit ? 'critical' : 'warning',
+        title: `${name} is at ${Math.floor((100 * used) / limit)} %`,
+        detail: `${used.toLocaleString('en')} of ${limit.toLocaleString('en')}`,
+      }),
+    );
+}
+
+/** A peer that has to wait for others, and works for a good part of the time. */
+function heavyPeers({ status, facts }: ProblemFacts): readonly Plain<Problem>[] {
+  return status.accounts
+    .filter(({ waits, workPerSecond }) => waits && workPerSecond >= facts.workPerPeerMs)
+    .map(({ key, connections, streams: open, heldBytes }) =>
+      problem('peer_heavy', [key], {
+        severity: 'warning',
+        title: `${shorten(key, 200)} waits for its turn: it asks for more than its share of work`,
+        short: 'a peer asks for more than its share of work',
+        detail: `${counted(connections, 'connection')}, ${counted(open, 'stream')}, ${formatBytes(Number(heldBytes))} held for it alone`,
+      }),
+    );
+}
+
+function busy({ facts: { recent } }: ProblemFacts): readonly Plain<Problem>[] {
+  if (recent.lagMs <= bounds.lagMs) return [];
+  const title = `A process of the relay is busy: events wait for ${(recent.lagMs / 1000).toFixed(1)} s`;
+  return [problem('busy', [], { severity: 'warning', title, short: 'the relay is busy' })];
+}
+
+function ambiguous({ status }: ProblemFacts): readonly Plain<Problem>[] {
+  return status.types
+    .filter((type) => type.ambiguous > 0)
+    .map(({ type, ambiguous: count }) =>
+      problem('ambiguous', [type], {
+        severity: 'warning',
+        title: `${counted(count, 'lookup')} of ${shorten(type, 80)} ${count === 1 ? 'matches' : 'match'} several variants`,
+        type,
+      }),
+    );
+}
+
+/** A rollback freezes each of its types for the same reason. */
+function frozen({ status: { rollout } }: ProblemFacts): readonly Plain<Problem>[] {
+  const freezes = rollout?.freezes ?? [];
+  const causes = Map.groupBy(freezes, ({ reason, upstream }) => JSON.stringify([reason, upstream]));
+  return [...causes].flatMap(([key, own]) => {
+    const [first] = own;
+    if (first === undefined) return [];
+    const { upstream, reason } = first;
+    const types = own.map(({ type }) => type || 'everything');
+    const of = upstream === '' ? '' : ` of ${shorten(upstream, 60)}`;
+    const what = `${types.join(', ')}${of}`;
+    // Without a scope `unfreeze` ends every freeze there is.
+    const scopes = causes.size === 1 ? [[]] : own.map(({ type }) => scopeFlags(type, upstream));
+    return problem('frozen', [key], {
+      severity: 'warning',
+      title: `Frozen: ${what}`,
+      short: `${what} ${types.length === 1 ? 'is' : 'are'} frozen`,
+      detail: shorten(reason, 300),
+      since: own.map(({ since }) => since).toSorted()[0] ?? '',
+      commands: scopes.map((flags) => command('distributary unfreeze', ...flags, '--reason', '…')),
+      upstream,
+      type: own.length === 1 ? first.type : '',
+    });
+  });
+}
+
+const scopeFlags = (type: string, upstream: string): readonly string[] => [
+  ...(upstream === '' ? [] : ['--upstream', upstream]),
+  ...(type === '' ? [] : ['--type', type]),
+];
+
+function warnings({ status }: ProblemFacts): readonly Plain<Problem>[] {
+  return status.warnings.map((warning) =>
+    problem('configuration_dangerous', [warning], {
+      severity: 'warning',
+      title: 'The configuration is accepted with a warning',
+      short: 'the configuration has a warning',
+      detail: shorten(warning, 400),
+    }),
+  );
+}
+
+/** What an operator may copy into a shell: names come from peers. Empty: it cannot be typed. */
+function command(verb: string, ...words: readonly string[]): string {
+  if (words.some((word) => word !== printable(word) || word.length > 300)) return '';
+  return [verb, ...words.map(quoted)].join(' ');
+}
+
+function quoted(word: string): string {
+  if (word === '…') return '"…"';
+  return /^[\w./:@=+,%-]+$/.test(word) ? word : `'${word.replaceAll("'", `'\\''`)}'`;
+}
+
+const timestamp = (milliseconds: number): string => new Date(milliseconds).toISOString();
+
+function timeAfter(since: string, milliseconds: number): string {
+  const at = Date.parse(since);
+  return Number.isNaN(at) ? '' : timestamp(at + milliseconds);
+}

@@ -1,0 +1,107 @@
+import { formatSeconds } from './format.ts';
+
+/** The words of alerts. What is only for information is no problem: nothing waits for an operator. */
+export const severities = ['critical', 'warning', 'info'] as const;
+export type Severity = (typeof severities)[number];
+
+interface ProblemKind {
+  /** The alerts of deploy/observability/alerts.yaml that fire while there is such a problem; some have none. */
+  readonly alerts: readonly string[];
+  /** A page of docs/runbooks. */
+  readonly runbook: string;
+  /** For docs/reference/problems.md. */
+  readonly means: string;
+}
+
+/**
+ * Everything that can be wrong, in the order in which problems are listed where nothing else decides. Alerts, problems
+ * and runbooks are one list: a test compares them.
+ */
+// biome-ignore format: a table, one kind a line
+export const problemKinds = {
+  not_ready: { runbook: 'not-ready', alerts: ['DistributaryNotReady'], means: 'the relay takes no clients' },
+  upstream_away: { runbook: 'control-plane-away', alerts: ['DistributaryControlPlaneAway'], means: 'an upstream is not connected' },
+  change_held: { runbook: 'change-held', alerts: ['DistributaryChangeHeld', 'DistributaryRolloutsTimeOut'], means: 'canaries do not take a change, or cannot: the others wait' },
+  removals_held: { runbook: 'removals-held', alerts: ['DistributaryRemovalsHeld'], means: 'an upstream has removed too much at once' },
+  clients_reject: { runbook: 'clients-reject', alerts: ['DistributaryRejections', 'DistributaryClientsReject'], means: 'clients reject a resource, all for the same reason' },
+  changes_late: { runbook: 'changes-late', alerts: ['DistributaryChangesLateFast', 'DistributaryChangesLateSlow'], means: 'too many changes of the last minutes were late or rejected' },
+  workers_restart: { runbook: 'workers-restart', alerts: ['DistributaryWorkersRestart'], means: 'workers end and are replaced' },
+  certificate_expires: { runbook: 'certificates', alerts: ['DistributaryCertificateEndsSoon', 'DistributaryCertificateEnds'], means: 'a certificate expires soon, or has expired' },
+  certificate_refused: { runbook: 'certificates', alerts: [], means: 'a new certificate is refused, and the one before stays in force' },
+  configuration_refused: { runbook: 'configuration-refused', alerts: ['DistributaryConfigurationRefused'], means: 'a new configuration is refused, and the one before stays in force' },
+  updates_refused: { runbook: 'updates-refused', alerts: ['DistributaryUpdatesRefused'], means: 'the relay refuses responses or files of an upstream' },
+  upstream_stale: { runbook: 'control-plane-away', alerts: ['DistributaryDataOutOfDate'], means: 'what came from an upstream may be out of date' },
+  upstream_streams_end: { runbook: 'upstream-streams-end', alerts: ['DistributaryUpstreamStreamsEnd'], means: 'a control plane ends streams again and again' },
+  disk_fails: { runbook: 'disk', alerts: ['DistributaryDiskFails'], means: 'the cache cannot be written to the disk' },
+  disk_late: { runbook: 'disk', alerts: ['DistributaryDiskLate'], means: 'a change waits for the disk' },
+  clients_silent: { runbook: 'clients-silent', alerts: ['DistributaryClientsSilent'], means: 'clients do not answer what they were sent' },
+  clients_stall: { runbook: 'clients-silent', alerts: ['DistributaryClientsStall'], means: 'clients stopped reading, and their streams were ended' },
+  clients_turned_away: { runbook: 'limits', alerts: ['DistributaryClientsTurnedAway'], means: 'clients are refused because of a limit' },
+  limit_near: { runbook: 'limits', alerts: ['DistributaryStreamsNearLimit', 'DistributaryConnectionsNearLimit'], means: 'a limit is nearly reached' },
+  peer_heavy: { runbook: 'limits', alerts: [], means: 'a peer asks for more than its share of work' },
+  busy: { runbook: 'relay-busy', alerts: ['DistributaryBusy'], means: 'events wait in a process of the relay' },
+  missing: { runbook: 'missing-resources', alerts: [], means: 'clients ask for a resource that does not exist for them' },
+  ambiguous: { runbook: 'ambiguous-variants', alerts: ['DistributaryAmbiguousVariants'], means: 'several variants match the same parameters' },
+  frozen: { runbook: 'frozen', alerts: ['DistributaryFrozen'], means: 'an operator has frozen changes' },
+  configuration_dangerous: { runbook: 'configuration-dangerous', alerts: [], means: 'the configuration is accepted, with a warning' },
+  change_pending: { runbook: 'change-held', alerts: [], means: 'a change is with its canaries: nothing is wrong' },
+} as const satisfies Record<string, ProblemKind>;
+
+export type Kind = keyof typeof problemKinds;
+
+/** Distinct parameter sets have distinct labels. */
+export function parametersLabel(parameters: Readonly<Record<string, string>>): string {
+  const words = Object.entries(parameters).map(([key, value]) => `${key}=${value}`);
+  return words.length === 0 ? '(no parameters)' : words.toSorted().join(', ');
+}
+
+/** `1 client`, `4,812 clients`. */
+export function countedLong(count: number, noun: string): string {
+  return `${count.toLocaleString('en')} ${noun}${count === 1 ? '' : 's'}`;
+}
+
+/** What the sentence needs of a problem (AdminService's Problem). */
+export interface ToldProblem {
+  readonly severity: string;
+  readonly short: string;
+  readonly since: string;
+}
+
+/** Of a list that has the worst first. */
+export function worstOf(problems: readonly ToldProblem[]): Severity {
+  const first = problems[0]?.severity;
+  return severities.find((severity) => severity === first) ?? 'info';
+}
+
+export const wrongOnes = <T extends ToldProblem>(problems: readonly T[]): readonly T[] =>
+  problems.filter(({ severity }) => severity !== 'info');
+
+/** So many problems are told; the others are counted. */
+const told = 3;
+
+/**
+ * What matters most, as somebody would say it on the phone. `now`: for how long each problem lasts is said too; without
+ * it the sentence changes only when something has changed.
+ */
+export function sentence(
+  clients: number,
+  problems: readonly ToldProblem[],
+  moreProblems: number,
+  now?: number,
+): string {
+  const parts = problems.slice(0, told).map(({ short, since }) => {
+    const at = Date.parse(since);
+    return now === undefined || Number.isNaN(at) ? short : `${short} for ${formatSeconds((now - at) / 1000)}`;
+  });
+  const rest = problems.length - parts.length + moreProblems;
+  const more = rest === 0 ? [] : [countedLong(rest, 'more problem')];
+  const well = problems.length === 0 ? ['all is well'] : [];
+  return `${[`Serving ${countedLong(clients, 'client')}`, ...parts, ...more, ...well].join('; ')}.`;
+}
+
+/** Whether it serves, and whether something is wrong all the same: `ready (serves; 2 problems)`. */
+export function readyText(ready: boolean, problems: readonly ToldProblem[], moreProblems: number): string {
+  const count = wrongOnes(problems).length + moreProblems;
+  const state = ready ? 'ready' : 'not ready';
+  return ready && count > 0 ? `${state} (serves; ${countedLong(count, 'problem')})` : state;
+}

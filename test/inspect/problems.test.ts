@@ -1,0 +1,349 @@
+import { globSync, readFileSync } from 'node:fs';
+import { basename, join } from 'node:path';
+import { expect } from 'chai';
+import { parse } from 'yaml';
+import { z } from 'zod';
+import type { PageFacts } from '../../src/admin/page-ports.ts';
+import type { Plain } from '../../src/admin/plain.ts';
+import { NO_PAGE } from '../../src/assembly/page-source.ts';
+import type { StatusResponse } from '../../src/gen/distributary/admin/v1/admin_pb.ts';
+import type { ClassProblem } from '../../src/gen/distributary/admin/v1/fleet_pb.ts';
+import type { RolloutStatus } from '../../src/gen/distributary/admin/v1/rollout_pb.ts';
+import { problemsOf } from '../../src/inspect/problems.ts';
+import { NOTHING_RECENT, type Recent } from '../../src/observe/figures.ts';
+import { problemKinds, readyText, sentence, worstOf } from '../../src/observe/problems.ts';
+import { root } from '../e2e/support/paths.ts';
+import { sampleStatus } from '../support/inspector.ts';
+
+const now = Date.parse('2026-01-01T00:10:00Z');
+const day = 86_400_000;
+const since = '2026-01-01T00:09:00Z';
+
+const [central, second] = sampleStatus.upstreams;
+if (central === undefined || second === undefined) throw new Error('the sample has no upstreams');
+const well = { upstreams: [central], types: [], warnings: [], nacks: [] };
+
+const rejection: Plain<ClassProblem> = {
+  kind: 'REJECTED',
+  type: 'rds',
+  name: 'web',
+  class: 'c1',
+  parameters: { env: 'prod' },
+  clients: 11,
+  since,
+  error: 'no such cluster',
+  version: 'v7',
+  what: 'web',
+};
+const late = { ...rejection, kind: 'LATE', name: '', error: '', version: '', what: '', clients: 1 };
+const missing = { ...rejection, kind: 'MISSING', error: '', version: '', clients: 60 };
+
+const rollout: Plain<RolloutStatus> = {
+  state: 'CANARY',
+  since: '2026-01-01T00:05:00Z',
+  upstream: 'central',
+  types: ['cds'],
+  names: ['a'],
+  pending: 1,
+  masked: 0,
+  canaries: { total: 1, accepted: 0, rejected: 1, ended: 0 },
+  noCanary: false,
+  reason: 'cds a: no',
+  revision: 1,
+  pendingRevision: 2,
+  freezes: [],
+};
+const freeze = { type: 'cds', upstream: '', reason: 'incident 7', since };
+
+interface Given {
+  readonly status?: Partial<Plain<StatusResponse>>;
+  readonly facts?: Partial<PageFacts>;
+  readonly recent?: Partial<Recent>;
+  readonly classes?: readonly Plain<ClassProblem>[];
+}
+
+function problems({ status = {}, facts = {}, recent = {}, classes = [] }: Given = {}) {
+  return problemsOf({
+    status: { ...sampleStatus, ...well, ...status },
+    facts: { ...NO_PAGE.facts(), recent: { ...NOTHING_RECENT, ...recent }, ...facts },
+    classes: { classes: [], total: 0, streams: 0, problems: [...classes] },
+    now,
+  }).problems;
+}
+
+const told = (given: Given, at?: number): string => sentence(4, problems(given), 0, at);
+
+/** What makes each kind of problem. */
+const causes: Readonly<Record<keyof typeof problemKinds, Given>> = {
+  not_ready: { status: { ready: false, reason: 'draining' } },
+  upstream_away: { status: { upstreams: [{ ...second, heldRemovals: [] }] } },
+  change_held: { status: { rollout: { ...rollout, state: 'HELD' } } },
+  removals_held: { status: { upstreams: [{ ...central, heldRemovals: second.heldRemovals }] } },
+  clients_reject: { classes: [rejection] },
+  changes_late: { recent: { acknowledged: 100, late: 12 } },
+  workers_restart: { recent: { restarts: 3 } },
+  certificate_expires: { facts: { certificates: new Map([['xds', now + 6 * day]]) } },
+  certificate_refused: {
+    facts: { refusedCertificates: new Map([['xds', { error: 'the key is of another one', since: now }]]) },
+  },
+  configuration_refused: {
+    facts: {
+      refusedConfiguration: { file: 'relay.yaml', problems: ['relay.yaml:1:1: node: no'], since: now },
+    },
+  },
+  updates_refused: { recent: { refusedUpdates: [{ upstream: 'central', type: 'cds', count: 2 }] } },
+  upstream_stale: { status: { upstreams: [{ ...central, stale: true, staleSince: since }] } },
+  upstream_streams_end: { status: { upstreams: [{ ...central, refusedStreams: 2 }] } },
+  disk_fails: {
+    facts: { disk: { path: '/data/cache', failing: { reason: 'full', since: now }, lagSeconds: 1 } },
+  },
+  disk_late: { facts: { disk: { path: '/data/cache', failing: undefined, lagSeconds: 301 } } },
+  clients_silent: { classes: [late] },
+  clients_stall: { recent: { turnedAway: [{ reason: 'stalled', count: 1 }] } },
+  clients_turned_away: { recent: { turnedAway: [{ reason: 'streams', count: 7 }] } },
+  limit_near: { facts: { usage: [{ name: 'limits.max_streams', used: 80, limit: 100 }] } },
+  peer_heavy: {
+    status: {
+      accounts: [
+        {
+          key: 'address 10.0.0.1',
+          connections: 1,
+          streams: 1,
+          heldBytes: 0n,
+          workPerSecond: 500,
+          waits: true,
+        },
+      ],
+    },
+    facts: { workPerPeerMs: 500 },
+  },
+  busy: { recent: { lagMs: 501 } },
+  missing: { classes: [missing] },
+  ambiguous: {
+    status: { types: [{ type: 'cds', resources: 3, variants: 5, subscriptions: 7, ambiguous: 1 }] },
+  },
+  frozen: { status: { rollout: { ...rollout, state: 'FROZEN', freezes: [freeze] } } },
+  configuration_dangerous: { status: { warnings: ['xds.address: everybody may read'] } },
+  change_pending: { status: { rollout } },
+};
+
+describe('alerts, problems and runbooks', () => {
+  const rule = z.object({ alert: z.string(), annotations: z.object({ runbook_url: z.string() }) });
+  const alerts = z
+    .object({ groups: z.array(z.object({ rules: z.array(rule) })) })
+    .parse(parse(readFileSync(join(root, 'deploy/observability/alerts.yaml'), 'utf8')))
+    .groups.flatMap(({ rules }) => rules);
+  const runbooks = globSync('docs/runbooks/*.md', { cwd: root })
+    .map((path) => basename(path, '.md'))
+    .filter((name) => name !== 'README');
+  /** A relay that is gone lists nothing. */
+  const unseen = new Map([['DistributaryDown', 'relay-down']]);
+  /** Its process is gone: only the log says it. */
+  const inTheLog = ['standstill'];
+
+  it('every alert has its problem, with the same runbook', () => {
+    const known = new Map<string, string>(unseen);
+    for (const { alerts: own, runbook } of Object.values(problemKinds))
+      for (const alert of own) known.set(alert, runbook);
+    const wanted = new Map(
+      alerts.map(({ alert, annotations }) => [alert, basename(annotations.runbook_url, '.md')]),
+    );
+    expect(Object.fromEntries(known)).to.deep.equal(Object.fromEntries(wanted));
+  });
+
+  it('every problem has its runbook, and every runbook its problem', () => {
+    const used = new Set([
+      ...Object.values(problemKinds).map(({ runbook }) => runbook),
+      ...unseen.values(),
+      ...inTheLog,
+    ]);
+    expect([...used].toSorted()).to.deep.equal(runbooks.toSorted());
+  });
+
+  for (const [kind, given] of Object.entries(causes)) {
+    it(`${kind} is one problem, and nothing else is`, () => {
+      const found = problems(given);
+      expect(found.map((one) => one.kind)).to.deep.equal([kind]);
+      expect(found[0]?.title).to.match(/^[\p{Lu}0-9][^`]*[^.]$|^limits\.|^address /u);
+    });
+  }
+});
+
+describe('problems', () => {
+  it('are none when all is well, and the sentence says so', () => {
+    expect(problems()).to.be.empty;
+    expect(told({})).to.equal('Serving 4 clients; all is well.');
+  });
+
+  it('one cause is one problem with its classes inside, those with the most clients first', () => {
+    const classes = Array.from({ length: 20 }, (_, index) => ({
+      ...rejection,
+      class: `c${index}`,
+      parameters: { env: `e${index}` },
+      clients: index + 1,
+    }));
+    const found = problems({ classes: [...classes, { ...missing, class: 'c3' }] });
+    expect(found.map(({ title }) => title)).to.deep.equal([
+      '210 clients of 20 classes reject rds web',
+      '60 clients with env=prod get no rds web',
+    ]);
+    expect(found[0]?.clients).to.equal(210);
+    expect(found[0]?.classes).to.have.length(20);
+    expect(found[0]?.classes[0]).to.deep.equal({ class: 'c19', parameters: { env: 'e19' }, clients: 20 });
+  });
+
+  it('another resource or another error is another cause; the one of more clients comes first', () => {
+    const found = problems({
+      classes: [
+        { ...rejection, clients: 3 },
+        { ...rejection, what: 'shop', name: 'shop', clients: 2 },
+        { ...rejection, error: 'out of memory', clients: 7 },
+      ],
+    });
+    expect(found.map(({ clients }) => clients)).to.deep.equal([7, 3, 2]);
+  });
+
+  it('what concerns the whole relay comes first, and the sentence counts causes and clients', () => {
+    const given: Given = {
+      status: { upstreams: [second] },
+      classes: [rejection, { ...rejection, class: 'c2', clients: 2 }, late, missing],
+    };
+    expect(problems(given).map(({ kind }) => kind)).to.deep.equal([
+      'upstream_away',
+      'removals_held',
+      'clients_reject',
+      'missing',
+      'clients_silent',
+    ]);
+    expect(told(given)).to.equal(
+      'Serving 4 clients; upstream second is away; 7 removals of cds are held back; 13 clients reject rds/web; 2 more problems.',
+    );
+    expect(told({ classes: [rejection] }, now)).to.equal(
+      'Serving 4 clients; 11 clients reject rds/web for 1 min.',
+    );
+  });
+
+  it('names that the same clients do not get are one problem', () => {
+    const names = ['a', 'b', 'c', 'd'].map((name) => ({ ...missing, name, what: name, clients: 15 }));
+    const found = problems({ classes: names });
+    expect(found.map(({ title }) => title)).to.deep.equal([
+      '15 clients with env=prod get no rds a, b, c and 1 more',
+    ]);
+    expect(found[0]?.commands).to.deep.equal(['distributary explain --type rds --name a --param env=prod']);
+  });
+
+  it('a rollback freezes its types for one reason: one problem, with one command', () => {
+    const freezes = ['lds', 'rds', 'cds'].map((type) => ({
+      ...freeze,
+      type,
+      reason: 'rollback to revision 7',
+    }));
+    const found = problems({ status: { rollout: { ...rollout, state: 'FROZEN', freezes } } });
+    expect(found.map(({ title, commands }) => [title, commands])).to.deep.equal([
+      ['Frozen: lds, rds, cds', ['distributary unfreeze --reason "…"']],
+    ]);
+    const two = problems({
+      status: { rollout: { ...rollout, state: 'FROZEN', freezes: [...freezes, freeze] } },
+    });
+    expect(two.map(({ commands }) => commands)).to.deep.equal([
+      ['lds', 'rds', 'cds'].map((type) => `distributary unfreeze --type ${type} --reason "…"`),
+      ['distributary unfreeze --type cds --reason "…"'],
+    ]);
+  });
+
+  it('a change that canaries have is for information, and ends with max_wait; a held one waits for an operator', () => {
+    const [pending] = problems({ status: { rollout }, facts: { rolloutMaxWaitMs: 600_000 } });
+    expect(pending).to.include({ severity: 'info', until: '2026-01-01T00:15:00.000Z' });
+    expect(readyText(true, [pending ?? { severity: '', short: '', since: '' }], 0)).to.equal('ready');
+    const [held] = problems(causes.change_held);
+    expect(held).to.include({ severity: 'critical', until: '', runbook: 'change-held' });
+    expect(held?.detail).to.include('cds a: no').and.to.include('1 rejected');
+  });
+
+  it('a change that waits because no canary is connected comes before everything else, with the command', () => {
+    const command = 'distributary release --reason "…"';
+    const waits = { ...rollout, state: 'HELD', noCanary: true };
+    const given = { status: { ready: false, reason: 'starting', rollout: waits } };
+    const [first] = problems(given);
+    expect(first).to.include({ title: 'A change is held: no canary is connected' });
+    expect(first?.commands[0]).to.equal(command);
+    expect(told(given)).to.include(`; a change is held: no canary is connected (\`${command}\`); `);
+  });
+
+  it('held removals have a countdown and the command that ends it', () => {
+    const facts = { removalHoldMs: new Map([['central', 3_600_000]]) };
+    const [held] = problems({ ...causes.removals_held, facts });
+    expect(held?.until).to.equal('2026-01-01T01:00:00.000Z');
+    expect(held?.commands).to.deep.equal(['distributary release --upstream central --type cds --reason "…"']);
+  });
+
+  it('certificates and limits are warnings first', () => {
+    const found = problems({
+      facts: {
+        usage: [
+          { name: 'limits.max_streams', used: 79, limit: 100 },
+          { name: 'cache.max_bytes', used: 100, limit: 100 },
+          { name: 'limits.max_connections', used: 0, limit: 0 },
+        ],
+        certificates: new Map([
+          ['xds', now + 8 * day],
+          ['rest', now + 6 * day],
+          ['admin', now - day],
+        ]),
+      },
+    });
+    expect(found.map(({ severity, title }) => `${severity}: ${title}`)).to.deep.equal([
+      'critical: The certificate of admin has expired',
+      'critical: cache.max_bytes is at 100 %',
+      'warning: The certificate of rest expires soon',
+    ]);
+    expect(found[0]?.since).to.equal('2025-12-31T00:10:00.000Z');
+  });
+
+  it('files that are refused are not reported as a control plane that is out of date', () => {
+    const files = {
+      ...central,
+      kind: 'filesystem',
+      stale: true,
+      staleSince: since,
+      lastError: 'a.yaml:3: no',
+    };
+    const refusedUpdates = [{ upstream: 'central', type: 'cds', count: 2 }];
+    const found = problems({ status: { upstreams: [files] }, recent: { refusedUpdates } });
+    expect(found.map(({ kind, detail }) => [kind, detail])).to.deep.equal([
+      ['updates_refused', 'a.yaml:3: no'],
+    ]);
+  });
+
+  it('commands can be pasted into a shell, whatever peers call themselves', () => {
+    const hostile = (name: string) =>
+      problems({ classes: [{ ...rejection, name, what: name }] })[0]?.commands[0];
+    expect(hostile('web')).to.equal('distributary history --type rds --name web');
+    expect(hostile("a'; reboot #")).to.equal("distributary history --type rds --name 'a'\\''; reboot #'");
+    expect(hostile('$(reboot)')).to.equal("distributary history --type rds --name '$(reboot)'");
+    expect(hostile('a\nreboot')).to.equal('distributary clients --type rds --state ERROR');
+  });
+
+  it('are bounded, and have no character of a peer that turns or hides text', () => {
+    const long = 'x'.repeat(10_000);
+    const classes = Array.from({ length: 300 }, (_, index) => ({
+      ...rejection,
+      name: `${long}${index}`,
+      what: `\u202E${index}${long}`,
+      error: `${long}\u001B[31m${index}`,
+    }));
+    const made = problemsOf({
+      status: { ...sampleStatus, ...well },
+      facts: NO_PAGE.facts(),
+      classes: { classes: [], total: 0, streams: 0, problems: classes },
+      now,
+    });
+    expect([made.problems.length, made.moreProblems]).to.deep.equal([100, 200]);
+    for (const { title, short, detail } of made.problems)
+      expect(`${title}${short}${detail}`.length).to.be.below(1500);
+    expect(made.problems.map(({ title, detail }) => title + detail).join())
+      .not.to.include('\u202E')
+      .and.not.include('\u001B');
+    expect(worstOf(made.problems)).to.equal('critical');
+  });
+});
