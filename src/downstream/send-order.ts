@@ -64,12 +64,20 @@ export interface OrderedStream {
   overdue(type: OrderedType, what: Overdue, names: readonly string[]): void;
 }
 
+/** Until when changed routes wait, and for which clusters that have not come. */
+interface Waits {
+  readonly longest: number;
+  readonly missingUntil: number | undefined;
+  readonly until: number;
+  readonly names: readonly string[];
+}
+
 /** Which type of a stream is sent next, and what waits for what (protocol §8, §10.1). */
 export class SendOrder {
   readonly #stream: OrderedStream;
   readonly #clock: Clock;
-  /** Changed routes that wait, until when at the longest, and for which clusters that have not come. */
-  readonly #waits = new WeakMap<OrderedType, { readonly until: number; readonly names: readonly string[] }>();
+  /** Changed routes that wait. */
+  readonly #waits = new WeakMap<OrderedType, Waits>();
   #routesWait = false;
   /** When the client came back, with something that others may refer to. */
   #returnedAt: number | undefined;
@@ -263,10 +271,14 @@ export class SendOrder {
       this.#waits.delete(type);
       return false;
     }
-    // Counted from the first time: clusters may change as long as they like.
-    const longest = this.#waits.get(type)?.until ?? now + this.#stream.warmingMilliseconds;
-    this.#waits.set(type, { until: longest, names });
-    const until = names.length > 0 ? longest : Math.min(longest, warmingUntil);
+    const { warmingMilliseconds } = this.#stream;
+    const before = this.#waits.get(type);
+    // Once for them to come, and once for the client to take them: clusters may change as long as they like.
+    const longest = before?.longest ?? now + 2 * warmingMilliseconds;
+    const isMissing = names.length > 0;
+    const missingUntil = isMissing ? (before?.missingUntil ?? now + warmingMilliseconds) : undefined;
+    const until = Math.min(longest, Math.max(missingUntil ?? 0, warmingUntil));
+    this.#waits.set(type, { longest, missingUntil, until, names });
     if (until > now) this.#wakeAt(until);
     return until > now;
   }

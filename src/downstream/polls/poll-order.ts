@@ -16,7 +16,7 @@ import type { Poll } from './poll.ts';
  * So many of a client's intervals it may take until it has said that it has clusters and what they need, and until it
  * has polled its routes after that, has said so, and polls its clusters again.
  */
-const intervals = { warming: 3, removal: 6 };
+const intervals = { warming: 3, removal: 9 };
 
 /** The client whose polls are answered in order. */
 export interface OrderedClient extends LoggedStream {
