@@ -2,7 +2,7 @@ import type { Access } from '../model/access.ts';
 import { isVariant, type Value } from '../model/catalog.ts';
 import type { Payer } from '../model/payer.ts';
 import type { Reference, References } from '../model/resource.ts';
-import { entryId, itemId, type Selection } from '../model/selection.ts';
+import { entryId, itemId, type Selection, type SelectionEntry } from '../model/selection.ts';
 import {
   type AnswerKind,
   type ClientError,
@@ -18,96 +18,139 @@ import {
   type Subscription,
 } from '../model/subscription.ts';
 import { WILDCARD } from '../model/transaction.ts';
+import { isGlob } from '../model/xdstp.ts';
 import { type Change, changesSince } from './change.ts';
-import {
-  type ClientResources,
-  type CursorPosition,
-  clientResourcesOf,
-  errorsSentUpTo,
-  itemsOf,
-  lastSentIn,
-  removalsIn,
-} from './client-resources.ts';
+import { composeDelta } from './delta-response.ts';
 import type { Composed, CursorStep, Frame, RetainedResource } from './frame.ts';
 import { holdings, type Item } from './item.ts';
-import { NackRetries, retryInput } from './nack-retries.ts';
-import type { CompositionInput } from './response-content.ts';
-import type { SentItems, SentResponses } from './sent-responses.ts';
+import { changeToResend, type RejectedChange, rejectedChanges, retryInput } from './nack-retries.ts';
+import {
+  answersOf,
+  type ClientResource,
+  type CursorPosition,
+  errorsSentUpTo,
+  goneOf,
+  goneWhileAway,
+  itemsOf,
+  lastSentIn,
+  type Overlay,
+  overlayAfter,
+  overlayFor,
+  removalsIn,
+  resourcesOf,
+  unknownAgainAt,
+  withheldAt,
+  withOutstanding,
+} from './overlay.ts';
+import type { CompositionInput, NamedRemoval } from './response-content.ts';
+import { DeltaResponses, type SentItems, type SentResponses, SotwResponses } from './sent-responses.ts';
+import { composeSotw } from './sotw-response.ts';
 import type { View, ViewSubscriber } from './view.ts';
+import { viewDigest } from './view-digest.ts';
 import type { ViewPool } from './view-pool.ts';
 import { referencesOfAll } from './view-references.ts';
 
-const none: ReadonlySet<string> = new Set();
+const none: readonly never[] = [];
+const noIds: ReadonlySet<string> = new Set();
+/** What a client says that it has, and is gone, is kept until it may go: so many of them, of so many bytes each. */
+const mostGone = 1000;
+const bytesPerGone = 600;
+
+/** The response that moves a cursor to the head, and what the client has then that the head does not say. */
+interface Move extends Composed {
+  readonly overlay: Overlay | undefined;
+  readonly claimed: ReadonlyMap<string, string> | undefined;
+  readonly owed: ReadonlyMap<string, SelectionEntry> | undefined;
+}
 
 /**
- * One client's subscription to a view: the position of the client, and what must be sent in addition to the changes
- * since then. What only one protocol needs is in `SotwCursor` and `DeltaCursor`.
+ * One client's subscription to a view: the position of the client, what it has that the position does not say, and what
+ * must be sent in addition to the changes since then. A client at a position without anything else takes the response
+ * that all others there take; else `#reconcile` makes one for it alone. SotW and delta differ in how a response is
+ * written, and in what its absence says: so only a delta client can have something that a view does not say.
  */
-export abstract class Cursor implements Subscription, ViewSubscriber, SentItems {
+export class Cursor implements Subscription, ViewSubscriber, SentItems {
   encoding: Encoding;
+  readonly responses: SentResponses;
   readonly wake: () => void;
   readonly payer: Payer | undefined;
   readonly polls: boolean;
-  protected view: View;
+  readonly #pool: ViewPool;
+  readonly #isDelta: boolean;
+  #view: View;
   /** What the client was last sent: the revision of a view. Undefined: nothing was sent yet. */
-  protected position: CursorPosition | undefined;
-  resumed = false;
-  protected deferredRemovals: ReadonlyMap<string, RetainedResource> | undefined;
-  readonly #nackRetries = new NackRetries();
+  #position: CursorPosition | undefined;
+  /** Delta: what the client has besides. */
+  #overlay: Overlay | undefined;
+  /** Delta: initial_resource_versions that no response has covered yet (protocol §4.1). */
+  #claimed: ReadonlyMap<string, string> | undefined;
+  /** Delta: what the next responses must mention as soon as it is known. */
+  #owed: ReadonlyMap<string, SelectionEntry> | undefined;
+  /** The client still has these: their removals were deferred. */
+  #deferred: ReadonlyMap<string, RetainedResource> | undefined;
+  /** Sent next even if the client has it. Cursors with one object share the response. */
+  #resend: ResendItems | undefined;
+  /** No other cursor has that object. */
+  #resendsAlone = false;
+  /** Changes of rejected responses that are sent once more, each by itself. */
+  #retries: RejectedChange[] | undefined;
   /** A wildcard or glob was added: its first response is sent even if it is empty. */
   #firstResponseDue: boolean;
-  readonly #pool: ViewPool;
   #behind = false;
   #coalesced = 0;
-  readonly #dueItems = new DueItems();
+  resumed = false;
+  /** What the first request said, until a response has covered it. */
+  #earlier: EarlierState | undefined;
+  #waitForAll = false;
+  /** SotW: its version showed that it had everything. */
+  #hadEverything = false;
+  /** Bytes that its peer pays for what is gone. */
+  #goneBytes = 0;
 
   constructor(
     pool: ViewPool,
     encoding: Encoding,
     selection: Selection,
     access: Access,
-    subscriber: Subscriber,
+    { wake, payer, polls = false }: Subscriber,
   ) {
     this.#pool = pool;
     this.encoding = encoding;
-    this.wake = subscriber.wake;
-    this.payer = subscriber.payer;
+    this.#isDelta = encoding.protocol === 'delta';
+    this.responses = this.#isDelta ? new DeltaResponses(this) : new SotwResponses(this);
+    this.wake = wake;
+    this.payer = payer;
+    this.polls = polls;
     this.#firstResponseDue = selection.hasCollection;
-    this.polls = subscriber.polls === true;
-    this.view = pool.view(selection, access, this.polls ? selection : undefined);
-    this.view.join(this);
-    this.markBehind(true);
+    this.#view = pool.view(selection, access, polls ? selection : undefined);
+    this.#view.join(this);
+    this.#markBehind(true);
+    this.#oweGlobs(selection.collections);
   }
 
-  abstract readonly responses: SentResponses;
-  /** The first request said what the client has from earlier streams. */
-  abstract resume(earlier: EarlierState): void;
-  /** Nothing is deleted at the client while its state is unknown (protocol §3.9). */
-  protected abstract withheld(): boolean;
-  protected abstract compose(input: CompositionInput, changes: Iterable<Change>): Composed;
-
   get selection(): Selection {
-    return this.view.selection;
+    return this.#view.selection;
   }
 
   get size(): number {
-    return this.view.items.size;
+    return this.#view.items.size;
   }
 
   get allUnknown(): boolean {
-    return this.view.allUnknown;
+    return this.#view.allUnknown;
   }
 
   get pending(): boolean {
-    return !this.#nackRetries.empty || (this.#behind && !this.onlyDeferredRemovals());
+    return this.#retries !== undefined || (this.#behind && !this.#onlyDeferredRemovals());
   }
 
   get due(): boolean {
-    return !this.#nackRetries.empty || (this.pending && !this.withheld() && !this.awaitsFirstAnswer());
+    return this.#retries !== undefined || (this.pending && !this.#isHeldBack() && !this.#awaitsFirstAnswer());
   }
 
+  /** What a SotW client has from an earlier stream is as good as a response. */
   get responded(): boolean {
-    return this.responses.lastNonce !== undefined;
+    return this.#hadEverything || this.responses.lastNonce !== undefined;
   }
 
   get hasState(): boolean {
@@ -115,41 +158,36 @@ export abstract class Cursor implements Subscription, ViewSubscriber, SentItems 
   }
 
   get hasDeferredRemovals(): boolean {
-    return this.deferredRemovals !== undefined;
+    return this.#deferred !== undefined;
   }
 
   refersTo(reference: Reference): boolean {
-    if (this.view.references.atHead.has(reference)) return true;
-    return this.deferredRemovals !== undefined && referencesOfAll(this.deferredRemovals).has(reference);
+    if (this.#view.references.atHead.has(reference)) return true;
+    return this.#deferred !== undefined && referencesOfAll(this.#deferred).has(reference);
   }
 
   newReferences(): References {
-    const { view, position } = this;
+    const [view, position] = [this.#view, this.#position];
     if (position?.view === view) return view.references.since(position.revision);
     if (position !== undefined) return view.references.atHead.difference(position.view.references.atHead);
     // What it led to on an earlier stream is not known. In SotW it may be sent again although it has not changed.
-    return this.resumed && (this.encoding.protocol === 'delta' || this.polls)
-      ? view.references.atHead
-      : new Set();
+    return this.resumed && (this.#isDelta || this.polls) ? view.references.atHead : new Set();
   }
 
   has(name: string): boolean {
-    return this.view.forms.some(({ locator, parameters }) => {
-      const id = itemId(locator, parameters, name);
-      return isVariant(this.lastSent(id)) || this.deferredRemovals?.has(id) === true;
-    });
+    return this.#view.forms.some(({ locator, parameters }) => this.#has(itemId(locator, parameters, name)));
   }
 
   positionIn(view: View): number | undefined {
-    return this.position?.view === view ? this.position.revision : undefined;
+    return this.#position?.view === view ? this.#position.revision : undefined;
   }
 
   holdings(): Iterable<Holding> {
-    return holdings(this.view.items, this.responses.itemStates(), (id) => this.lastSent(id));
+    return holdings(this.#view.items, this.responses.itemStates(), (id) => this.#lastSent(id));
   }
 
   isShared(response: Response): boolean {
-    return this.view.frames.holds(response);
+    return this.#view.frames.holds(response);
   }
 
   takeCoalesced(): number {
@@ -158,24 +196,44 @@ export abstract class Cursor implements Subscription, ViewSubscriber, SentItems 
     return count;
   }
 
-  select(selection: Selection, access: Access, again: ReadonlySet<string>): void {
-    if (this.view.access.key !== access.key || !this.view.selection.equals(selection))
-      this.move(selection, access);
-    if (again.size > 0) this.resendSelected(again);
+  resume(earlier: EarlierState): void {
+    const { possiblyHeld, initialVersions, waitForAll = false } = earlier;
+    this.#earlier = earlier;
+    this.#waitForAll = waitForAll;
+    this.#claimed = initialVersions;
+    this.resumed = possiblyHeld !== undefined || (initialVersions !== undefined && initialVersions.size > 0);
+  }
+
+  select(
+    selection: Selection,
+    access: Access,
+    again: ReadonlySet<string>,
+    mustAnswer: readonly SelectionEntry[],
+  ): void {
+    const { access: before, selection: old } = this.#view;
+    if (before.key !== access.key || !old.equals(selection)) this.#move(selection, access);
+    if (again.size > 0) {
+      this.#selectAgain(again);
+      if (this.#isDelta && this.responses.awaitsAnswer) this.#addOutstanding();
+    }
+    if (mustAnswer.length === 0) return;
+    this.#owe(mustAnswer);
+    this.#markBehind(true);
   }
 
   resend(added: ResendItems): void {
     for (const id of added.items) {
-      if (!isVariant(this.lastSent(id))) continue; // what the client does not have is sent anyway
-      this.#dueItems.add(added);
-      this.markBehind(true);
+      if (!isVariant(this.#lastSent(id))) continue; // what the client does not have is sent anyway
+      if (this.#resend === undefined) this.#resend = added;
+      else if (this.#resend !== added) this.#resendAlone(added.items);
+      this.#markBehind(true);
       return;
     }
   }
 
   take(defers: Defers): Frame | undefined {
-    let frame = this.#nackRetries.empty ? undefined : this.#takeNackRetry();
-    if (frame === undefined && this.#behind && !this.withheld()) frame = this.takeChanges(defers);
+    let frame = this.#retries === undefined ? undefined : this.#takeRetry();
+    if (frame === undefined && this.#behind && !this.#isHeldBack()) frame = this.#takeChanges(defers);
     if (frame !== undefined) this.responses.sent(frame.sent);
     return frame;
   }
@@ -189,164 +247,353 @@ export abstract class Cursor implements Subscription, ViewSubscriber, SentItems 
     if (kind === 'first' || kind === 'change') return kind;
     const answered = this.responses.answered(nonce, error);
     if (kind !== 'stale' && !this.polls) this.#pool.answered(kind === 'ack', answered?.header.receivedAt);
-    if (kind === 'nack' && answered !== undefined && this.takesParts) this.#nackRetries.add(answered);
+    if (kind === 'nack' && answered !== undefined && this.#takesParts) {
+      const changes = rejectedChanges(answered);
+      if (changes.length > 0) this.#retries = [...(this.#retries ?? none), ...changes];
+    }
     return kind;
   }
 
   sentOf(id: string): Value | undefined {
-    return this.view.items.has(id) ? this.lastSent(id) : undefined;
+    return this.#view.items.has(id) ? this.#lastSent(id) : undefined;
   }
 
   get hasSomething(): boolean {
-    if (this.position === undefined) return false;
-    return this.view.items.keys().some((id) => isVariant(this.lastSent(id)));
+    if (this.#position === undefined) return false;
+    return this.#view.items.keys().some((id) => isVariant(this.#lastSent(id)));
   }
 
   close(): void {
-    this.markBehind(false);
-    const anchor = this.position?.view;
-    this.position = undefined;
+    this.#deferred = undefined;
+    this.#payForGone();
+    this.#markBehind(false);
+    const anchor = this.#position?.view;
+    this.#position = undefined;
     anchor?.anchored.delete(this);
-    this.view.quit(this);
-    this.leave(this.view);
-    if (anchor !== undefined && anchor !== this.view) this.leave(anchor);
+    this.#view.quit(this);
+    this.#leave(this.#view);
+    if (anchor !== undefined && anchor !== this.#view) this.#leave(anchor);
   }
 
   /** The view changed. */
   invalidated(): void {
-    this.markBehind(true);
+    this.#markBehind(true);
   }
 
-  /** Whether a response may hold a part of what the client subscribes to. */
-  protected get takesParts(): boolean {
-    return true;
+  /** Whether a response may hold a part of what the client subscribes to. A complete one deletes what is missing. */
+  get #takesParts(): boolean {
+    return this.#isDelta || !this.#view.complete;
   }
 
-  protected move(selection: Selection, access: Access): void {
-    const old = this.view;
-    this.#firstResponseDue = selection.collections.some(
-      (selected) => this.#firstResponseDue || !old.selection.has(entryId(selected)),
-    );
-    this.markBehind(false);
-    this.view = this.#pool.view(selection, access, old.selection);
-    this.view.join(this);
-    this.view.anchored.delete(this);
-    this.markBehind(true);
-    if (this.position?.view === old) old.anchored.add(this);
+  #move(selection: Selection, access: Access): void {
+    const old = this.#view;
+    if (this.#isDelta) this.#anchorIn(old);
+    const added = selection.collections.filter((selected) => !old.selection.has(entryId(selected)));
+    this.#firstResponseDue = selection.hasCollection && (this.#firstResponseDue || added.length > 0);
+    this.#markBehind(false);
+    this.#view = this.#pool.view(selection, access, old.selection);
+    this.#view.join(this);
+    this.#view.anchored.delete(this);
+    this.#markBehind(true);
+    if (this.#position?.view === old) old.anchored.add(this);
     old.quit(this);
-    this.leave(old);
+    this.#leave(old);
+    this.#oweGlobs(added);
   }
 
-  protected leave(view: View): void {
+  /** Leaves a view before any response was sent from it. */
+  #anchorIn(view: View): void {
+    const base = this.#position;
+    if (base === undefined || base.view === view) return;
+    this.#overlay = overlayFor(base, this.#overlay, view);
+    this.#position = { view, revision: -1, generation: view.generation };
+    base.view.anchored.delete(this);
+    this.#leave(base.view);
+  }
+
+  /** It subscribes again to what it may have dropped. */
+  #addOutstanding(): void {
+    if (this.#position === undefined || this.#position.view === this.#view) return;
+    const sent = [...this.responses.outstandingAdditions()].filter(([id]) => !isVariant(this.#lastSent(id)));
+    if (sent.length > 0) this.#overlay = withOutstanding(this.#overlay, sent, this.#view);
+  }
+
+  #leave(view: View): void {
     if (view.isUnused) this.#pool.retire(view);
     else view.dropHistory();
   }
 
   /** The selected items with these ids, and what the wildcards and globs among them show, are sent again. */
-  protected resendSelected(ids: ReadonlySet<string>): void {
-    const collections = this.view.selection.collections.filter((selected) => ids.has(entryId(selected)));
+  #selectAgain(ids: ReadonlySet<string>): void {
+    const collections = this.selection.collections.filter((selected) => ids.has(entryId(selected)));
     // A response is due, even if it is empty.
     if (collections.some(({ selector }) => selector === WILDCARD)) this.#firstResponseDue = true;
-    const items = new Set([...ids, ...itemsOf(this.view, new Set(collections))]);
-    this.#dueItems.addOwn(items);
-    this.markBehind(true);
+    this.#resendAlone(new Set([...ids, ...itemsOf(this.#view, new Set(collections))]));
+    this.#markBehind(true);
+    this.#oweGlobs(collections);
   }
 
-  protected markBehind(behind: boolean): void {
+  /** What one client alone asked for again. */
+  #resendAlone(ids: ReadonlySet<string>): void {
+    this.#resend = resendItems(this.#resend === undefined ? ids : ids.union(this.#resend.items));
+    this.#resendsAlone = true;
+  }
+
+  /** The answer to an empty glob is its URL as removed (protocol §6). */
+  #oweGlobs(collections: readonly SelectionEntry[]): void {
+    if (this.#isDelta) this.#owe(collections.filter(({ selector }) => isGlob(selector)));
+  }
+
+  #owe(selected: readonly SelectionEntry[]): void {
+    if (selected.length === 0) return;
+    this.#owed = new Map([...(this.#owed ?? none), ...selected.map((one) => [entryId(one), one] as const)]);
+  }
+
+  #markBehind(behind: boolean): void {
     if (this.#behind === behind) return;
     this.#behind = behind;
-    this.view.behind += behind ? 1 : -1;
+    this.#view.behind += behind ? 1 : -1;
   }
 
-  /** The response that moves the cursor to the head; undefined if there is nothing to say. */
-  protected takeChanges(defers: Defers): Frame | undefined {
-    const awaitsFirstAnswer = this.awaitsFirstAnswer();
-    const { frame, deferredRemovals } = this.#composed(defers);
-    if (frame === undefined && awaitsFirstAnswer) return undefined;
-    this.deferredRemovals = deferredRemovals;
-    this.advance();
-    return frame;
+  /** Nothing is deleted at the client while its state is unknown (protocol §3.9). */
+  #isHeldBack(): boolean {
+    return this.#isDelta ? this.#waitsForCollections() : this.#waitsForState();
   }
 
-  protected advance(): void {
-    const { view } = this;
-    const old = this.position?.view;
-    if (this.position === undefined || old !== view) {
-      this.position = { view, revision: view.head, generation: view.generation };
-    } else {
-      this.#coalesced += Math.max(0, view.generation - this.position.generation - 1);
-      this.position.revision = view.head;
-      this.position.generation = view.generation;
+  /**
+   * If the parameters of a client change, it may lose resources of a wildcard or glob. It keeps all of them until the
+   * wildcard is resolved, and then gets all changes in one response. A wildcard that it adds holds nothing up.
+   */
+  #waitsForCollections(): boolean {
+    const view = this.#view;
+    if (this.#waitForAll && !this.responded && !view.collectionsResolved) return true;
+    const from = this.#position?.view;
+    if (from === undefined || from === view || view.collectionsResolved) return false;
+    return view.selection.collections.some(
+      (selected) => from.selection.has(entryId(selected)) && !view.isResolved(selected),
+    );
+  }
+
+  /** Absence from a complete state deletes. */
+  #waitsForState(): boolean {
+    const { complete, collectionsResolved, unresolvedNames } = this.#view;
+    if (!complete) return false;
+    if (!collectionsResolved) return true;
+    if (this.encoding.unknownNames) return false;
+    for (const { id, spelling } of unresolvedNames) {
+      if (this.#earlier?.possiblyHeld?.has(spelling) === true || this.#has(id)) return true;
     }
-    this.#dueItems.clear();
-    if (this.#firstResponseDue && view.collectionsResolved) this.#firstResponseDue = false;
-    this.markBehind(this.deferredRemovals !== undefined);
-    view.dropHistory();
-    if (old === undefined || old === view) return;
-    old.anchored.delete(this);
-    this.leave(old);
+    return false;
   }
 
   /** Nothing is new, except that deferred removals may be sent now. */
-  protected onlyDeferredRemovals(): boolean {
+  #onlyDeferredRemovals(): boolean {
     return (
-      this.deferredRemovals !== undefined &&
-      this.positionIn(this.view) === this.view.head &&
-      this.#dueItems.current === undefined
+      this.#deferred !== undefined &&
+      this.#claimed === undefined &&
+      this.#owed === undefined &&
+      this.#resend === undefined &&
+      this.positionIn(this.#view) === this.#view.head
     );
   }
 
   /** A wildcard's first response is due, whatever is in it, but the wildcard is not resolved yet. */
-  protected awaitsFirstAnswer(): boolean {
-    return this.#firstResponseDue && !this.view.collectionsResolved;
+  #awaitsFirstAnswer(): boolean {
+    return this.#firstResponseDue && !this.#view.collectionsResolved;
+  }
+
+  #mustSendEmpty(): boolean {
+    return this.#firstResponseDue && this.#claimed === undefined && this.#view.collectionsResolved;
+  }
+
+  #takeRetry(): Frame | undefined {
+    if (!this.#takesParts) this.#retries = undefined; // the complete state has it
+    while (this.#retries !== undefined) {
+      const rejected = this.#retries.shift();
+      if (this.#retries.length === 0) this.#retries = undefined;
+      const change = rejected && changeToResend(rejected, this.#view, this.#lastSent(rejected.item.id));
+      if (change === undefined) continue;
+      const { frame } = this.#compose(retryInput(this.#input(() => false)), [change]);
+      if (frame !== undefined) return frame;
+    }
+    return undefined;
+  }
+
+  /** The response that moves the cursor to the head; undefined if there is nothing to say. */
+  #takeChanges(defers: Defers): Frame | undefined {
+    if (this.#hasEverything()) {
+      this.#hadEverything = true;
+      this.#advance(undefined);
+      return undefined;
+    }
+    const move = this.#needsOwnResponse() ? this.#reconcile(defers) : undefined;
+    const { frame, deferredRemovals } = move ?? this.#shared(defers);
+    if (frame === undefined && this.#awaitsFirstAnswer()) return undefined;
+    this.#deferred = deferredRemovals;
+    this.#advance(move);
+    return frame;
+  }
+
+  /** Whether the version in a SotW client's first request (CONTENT) shows that it has everything visible (§3.10). */
+  #hasEverything(): boolean {
+    const version = this.#earlier?.contentVersion;
+    if (version === undefined) return false;
+    this.#earlier = { ...this.#earlier, contentVersion: undefined };
+    return showsAll(this.#view, version);
+  }
+
+  #advance(move: Move | undefined): void {
+    const view = this.#view;
+    const old = this.#position?.view;
+    this.#overlay = move === undefined ? this.#unknownAgain() : move.overlay;
+    this.#claimed = move?.claimed;
+    this.#owed = move?.owed;
+    this.#earlier = undefined;
+    if (this.#position === undefined || old !== view) {
+      this.#position = { view, revision: view.head, generation: view.generation };
+    } else {
+      this.#coalesced += Math.max(0, view.generation - this.#position.generation - 1);
+      this.#position.revision = view.head;
+      this.#position.generation = view.generation;
+    }
+    this.#resend = undefined;
+    this.#resendsAlone = false;
+    if (this.#firstResponseDue && view.collectionsResolved) this.#firstResponseDue = false;
+    this.#markBehind(this.#deferred !== undefined);
+    view.dropHistory();
+    if (old !== undefined && old !== view) {
+      old.anchored.delete(this);
+      this.#leave(old);
+    }
+    this.#payForGone();
+    if (this.#claimed !== undefined) this.#markBehind(true);
+  }
+
+  #payForGone(): void {
+    if (!this.#isDelta || (this.#deferred === undefined && this.#goneBytes === 0)) return;
+    let bytes = 0;
+    for (const { variant } of this.#deferred?.values() ?? none)
+      if (variant.payload === undefined) bytes += bytesPerGone;
+    this.payer?.keeps(bytes - this.#goneBytes);
+    this.#goneBytes = bytes;
   }
 
   /** Only this client has to be sent this: other cursors at its position get another response. */
-  protected needsOwnResponse(): boolean {
-    return this.position !== undefined && this.position.view !== this.view;
+  #needsOwnResponse(): boolean {
+    return (
+      this.#overlay !== undefined ||
+      this.#claimed !== undefined ||
+      this.#owed !== undefined ||
+      (this.#position !== undefined && this.#position.view !== this.#view)
+    );
   }
 
-  protected mustSendEmpty(): boolean {
-    return this.#firstResponseDue && this.view.collectionsResolved;
-  }
-
-  #composed(defers: Defers): Composed {
-    if (this.needsOwnResponse()) {
-      const resources = this.clientResources();
-      const changes = Array.from(this.view.items.values(), (item) => this.changeOf(item, resources));
-      const own = (removed: RetainedResource): boolean => this.#defers(removed, defers);
-      return this.compose(this.ownInput(this.#input(own), resources), changes);
-    }
-    const { view, encoding } = this;
-    const from = this.position === undefined ? -1 : this.position.revision;
-    const deferred = this.#deferred(from, defers);
+  /** The response for all cursors at this position. */
+  #shared(defers: Defers): Composed {
+    const [view, encoding] = [this.#view, this.encoding];
+    const from = this.#position === undefined ? -1 : this.#position.revision;
+    const deferred = this.#deferredIds(from, defers);
     const step: CursorStep = {
       from,
-      resend: this.#dueItems.current,
-      deferred: deferred === none ? '' : [...deferred].join(' '),
-      deferredBefore: this.deferredRemovals,
-      firstResponseDue: this.mustSendEmpty(),
+      resend: this.#resend,
+      deferred: deferred === noIds ? '' : [...deferred].join(' '),
+      deferredBefore: this.#deferred,
+      firstResponseDue: this.#mustSendEmpty(),
       encoding,
     };
-    const { isOwn } = this.#dueItems;
-    const known = isOwn ? undefined : view.frames.find(step, this.responses.lastSerial);
+    const known = this.#resendsAlone ? undefined : view.frames.find(step, this.responses.lastSerial);
     if (known !== undefined) return known;
     const changes = changesSince(view, step.from, step.resend?.items);
     const isDeferred = ({ item }: RetainedResource): boolean => deferred.has(item.id);
-    const composed = this.#pool.timed(() => this.compose(this.#input(isDeferred), changes));
-    if (!isOwn && composed.frame?.timeDependent !== true && view.isShared) view.frames.add(step, composed);
+    const composed = this.#pool.timed(() => this.#compose(this.#input(isDeferred), changes));
+    if (!this.#resendsAlone && composed.frame?.timeDependent !== true && view.isShared)
+      view.frames.add(step, composed);
     return composed;
   }
 
+  /** The response for this client alone: all that the view shows, compared with all that the client has. */
+  #reconcile(defers: Defers): Move {
+    const [view, base, overlay] = [this.#view, this.#position, this.#overlay];
+    const own = (removed: RetainedResource): boolean => this.#defers(removed, defers);
+    const resources =
+      base === undefined ? new Map<string, ClientResource>() : resourcesOf(base, overlay, view);
+    const isWithheld = base === undefined || !this.#isDelta ? () => false : withheldAt(base, overlay);
+    const changes = Array.from(view.items.values(), (item) => this.#changeOf(item, resources, isWithheld));
+    const claims = this.#claimed && goneOf(this.#claimed, view);
+    const { mustRemove, owed } = this.#answers();
+    const gone = new Map<string, RetainedResource>();
+    for (const name of claims?.gone ?? none) {
+      const retained = goneWhileAway(view, name);
+      if (!isVariant(this.#lastSent(retained.item.id))) gone.set(retained.item.id, retained);
+    }
+    const isMuch = gone.size > mostGone;
+    // What a wildcard or glob of the view no longer shows, and what was deferred.
+    const removals = new Map([
+      ...(isMuch ? none : gone),
+      ...removalsIn(resources, view),
+      ...(this.#deferred ?? none),
+    ]);
+    const goneNames = isMuch
+      ? Array.from(gone, ([id, { item }]) => ({ id, name: item.spelling, locator: false }))
+      : none;
+    const composed = this.#compose(
+      {
+        ...this.#input(own),
+        allItems: true,
+        deferredRemovals: removals.size > 0 ? removals : undefined,
+        mustRemove: [...goneNames, ...mustRemove],
+      },
+      changes,
+    );
+    return { ...composed, overlay: this.#overlayAfter(resources, isWithheld), claimed: claims?.left, owed };
+  }
+
+  /** What the client has when it has taken all of the view. */
+  #overlayAfter(
+    resources: ReadonlyMap<string, ClientResource>,
+    isWithheld: (id: string) => boolean,
+  ): Overlay | undefined {
+    const [view, base] = [this.#view, this.#position];
+    if (base === undefined || !this.#isDelta) return undefined;
+    const has = base.view === view ? new Map([...resources, ...unknownAgainAt(base)]) : resources;
+    // In one view absences are withheld from all alike.
+    const wasTold = base.view !== view || this.#overlay?.values().some(({ variant }) => variant === 'absent');
+    return overlayAfter(
+      has,
+      view,
+      (id) => wasTold === true && this.#lastSent(id) === 'absent' && !isWithheld(id),
+    );
+  }
+
+  /** After a response for all: what was sent from this view and is unknown in it now. */
+  #unknownAgain(): Overlay | undefined {
+    const [view, base] = [this.#view, this.#position];
+    if (!this.#isDelta || base?.view !== view || view.unknownAgain.size === 0) return undefined;
+    return overlayAfter(new Map(unknownAgainAt(base)), view, () => false);
+  }
+
+  /** What the view knows of what the client must be told. */
+  #answers(): { readonly mustRemove: readonly NamedRemoval[]; readonly owed: Move['owed'] } {
+    const stateOf = answersOf(this.#view);
+    const mustRemove: NamedRemoval[] = [];
+    const owed = new Map<string, SelectionEntry>();
+    for (const [id, selected] of this.#owed ?? none) {
+      const state = stateOf(id, selected);
+      if (state === 'absent') mustRemove.push({ id, name: selected.spelling, locator: selected.locator });
+      else if (state === 'unknown') owed.set(id, selected);
+    }
+    return { mustRemove, owed: owed.size > 0 ? owed : undefined };
+  }
+
   /** Ids of the removals that are deferred, of those since a revision and of what earlier responses deferred. */
-  #deferred(from: number, defers: Defers): ReadonlySet<string> {
-    if (defers === defersNothing || from < 0) return none;
-    const since = this.view.references.removedSince(from);
+  #deferredIds(from: number, defers: Defers): ReadonlySet<string> {
+    if (defers === defersNothing || from < 0) return noIds;
+    const since = this.#view.references.removedSince(from);
     // Nearly always: this is on the way of each update to each client.
-    if (since.length === 0 && this.deferredRemovals === undefined) return none;
+    if (since.length === 0 && this.#deferred === undefined) return noIds;
     const ids = new Set<string>();
     for (const removed of since) if (this.#defers(removed, defers)) ids.add(removed.item.id);
-    for (const [id, removed] of this.deferredRemovals ?? []) if (this.#defers(removed, defers)) ids.add(id);
+    for (const [id, removed] of this.#deferred ?? none) if (this.#defers(removed, defers)) ids.add(id);
     return ids;
   }
 
@@ -354,32 +601,31 @@ export abstract class Cursor implements Subscription, ViewSubscriber, SentItems 
   #defers({ item, variant, deferredAt: since }: RetainedResource, defers: Defers): boolean {
     return (
       defers !== defersNothing &&
-      this.view.permitted.admits(variant, item.parameters) &&
+      this.#view.permitted.admits(variant, item.parameters) &&
       defers({ spelling: item.spelling, variant, since })
     );
   }
 
-  /** The input for a response that only this client gets. */
-  protected ownInput(input: CompositionInput, resources: ClientResources | undefined): CompositionInput {
-    if (resources === undefined) return { ...input, allItems: true };
-    // What was deferred, and what a wildcard or glob of the view no longer shows.
-    const retained = removalsIn(resources, this.view);
-    for (const [id, entry] of this.deferredRemovals ?? []) retained.set(id, entry);
-    return { ...input, allItems: true, deferredRemovals: retained.size > 0 ? retained : undefined };
-  }
-
-  protected changeOf(item: Item, resources: ClientResources | undefined): Change {
+  #changeOf(
+    item: Item,
+    resources: ReadonlyMap<string, ClientResource>,
+    isWithheld: (id: string) => boolean,
+  ): Change {
+    const { id, spelling } = item;
+    const has = resources.get(id);
+    const lastSent = has?.variant ?? this.#lastSent(id);
     return {
       item,
       now: item.last.value,
-      lastSent: resources?.get(item.id)?.variant ?? this.lastSent(item.id),
-      clientVersion: undefined,
-      resend: this.#dueItems.has(item.id),
+      lastSent: lastSent === 'absent' && isWithheld(id) ? 'unknown' : lastSent,
+      clientVersion: this.#claimed?.get(spelling),
+      resend:
+        this.#resend?.items.has(id) === true || has?.mayBeDropped === true || this.#owed?.has(id) === true,
     };
   }
 
   #input(defers: (removed: RetainedResource) => boolean): CompositionInput {
-    const { position, view } = this;
+    const [view, position] = [this.#view, this.#position];
     return {
       view,
       encoding: this.encoding,
@@ -387,73 +633,36 @@ export abstract class Cursor implements Subscription, ViewSubscriber, SentItems 
       controlPlane: this.#pool.controlPlane,
       allItems: false,
       headAt: position?.view === view && position.revision < view.head ? view.headAt : undefined,
-      errorsSentUpTo: (item) => (position === undefined ? -1 : errorsSentUpTo(position, view, item)),
+      errorsSentUpTo: (item) =>
+        position === undefined ? -1 : errorsSentUpTo(position, this.#overlay, view, item),
       defers,
-      deferredRemovals: this.deferredRemovals,
-      firstResponseDue: this.mustSendEmpty(),
-      mustRemove: [],
+      deferredRemovals: this.#deferred,
+      firstResponseDue: this.#mustSendEmpty(),
+      mustRemove: none,
     };
   }
 
-  /** Resources of earlier views whose state is unknown in this view. Delta only. */
-  protected get carriedOver(): ClientResources | undefined {
-    return undefined;
+  #compose(input: CompositionInput, changes: Iterable<Change>): Composed {
+    return this.#isDelta
+      ? composeDelta(input, changes)
+      : composeSotw(input, changes, this.responses.lastSerial);
   }
 
-  /** What the client has and its position in the view does not show. */
-  protected clientResources(): ClientResources | undefined {
-    if (this.position === undefined || this.position.view === this.view) return this.carriedOver;
-    return clientResourcesOf(this.position, this.view, this.carriedOver);
+  #has(id: string): boolean {
+    return isVariant(this.#lastSent(id)) || this.#deferred?.has(id) === true;
   }
 
-  #takeNackRetry(): Frame | undefined {
-    if (!this.takesParts) this.#nackRetries.clear(); // the complete state has it
-    for (;;) {
-      const change = this.#nackRetries.next(this.view, (id) => this.lastSent(id));
-      if (change === undefined) return undefined;
-      const { frame } = this.compose(retryInput(this.#input(() => false)), [change]);
-      if (frame !== undefined) return frame;
-    }
-  }
-
-  /** What the client was last sent of an item, by its position. */
-  protected lastSent(id: string): Value | undefined {
-    return this.position === undefined ? undefined : lastSentIn(this.position, this.carriedOver, id);
+  /** What the client was last sent of an item. */
+  #lastSent(id: string): Value | undefined {
+    return this.#position === undefined ? undefined : lastSentIn(this.#position, this.#overlay, id);
   }
 }
 
-/** The items that are sent next even if the client has them. Cursors with one object share the response. */
-class DueItems {
-  #items: ResendItems | undefined;
-  #isOwn = false;
-
-  get current(): ResendItems | undefined {
-    return this.#items;
+/** Whether a version (CONTENT) says that a client has exactly what a view shows, and nothing with a time to live. */
+function showsAll(view: View, version: string): boolean {
+  if (!view.collectionsResolved || view.unresolvedNames.size > 0) return false;
+  for (const { last } of view.items.values()) {
+    if (isVariant(last.value) && last.value.ttl !== undefined) return false;
   }
-
-  /** No other cursor has this object. */
-  get isOwn(): boolean {
-    return this.#isOwn;
-  }
-
-  has(id: string): boolean {
-    return this.#items?.items.has(id) === true;
-  }
-
-  add(added: ResendItems): void {
-    if (this.#items === added) return;
-    if (this.#items === undefined) this.#items = added;
-    else this.addOwn(added.items);
-  }
-
-  /** What one client alone asked for again. */
-  addOwn(ids: ReadonlySet<string>): void {
-    this.#items = resendItems(this.#items === undefined ? ids : ids.union(this.#items.items));
-    this.#isOwn = true;
-  }
-
-  clear(): void {
-    this.#items = undefined;
-    this.#isOwn = false;
-  }
+  return version.endsWith(`@${viewDigest(view)}`);
 }

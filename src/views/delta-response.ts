@@ -1,13 +1,12 @@
-import { type ResourceName, resourceName, revision, type TypeUrl } from '../model/brand.ts';
+import { type ResourceName, resourceName } from '../model/brand.ts';
 import { isVariant, type StoredResourceError, type Value } from '../model/catalog.ts';
-import { UNCONSTRAINED } from '../model/constraints.ts';
 import type { Variant } from '../model/resource.ts';
 import { Code } from '../wire/grpc-status.ts';
 import { encodeDeltaResponse, type OutgoingResource, type RemovedName } from '../wire/responses.ts';
 import { type Change, hasBody, needsSending, sameSuffix, sameVariant } from './change.ts';
-import { Coverage } from './client-resources.ts';
 import type { Composed } from './frame.ts';
-import type { Item } from './item.ts';
+import { type Item, withoutBody } from './item.ts';
+import { Coverage } from './overlay.ts';
 import {
   type CompositionInput,
   constrainedKey,
@@ -352,21 +351,3 @@ function unresolvableAlias({ type }: View, { spelling }: Item): OutgoingResource
     bodiless: true,
   };
 }
-
-/** A resource of which nothing but its name is known. */
-export const withoutBody = (type: TypeUrl, name: ResourceName, aliases: readonly string[] = []): Variant => ({
-  type,
-  name,
-  constraints: UNCONSTRAINED,
-  version: '',
-  deltaVersion: '',
-  payload: undefined,
-  aliases,
-  ttl: undefined,
-  doNotCache: false,
-  metadata: undefined,
-  responseVersion: '',
-  upstream: '',
-  cachedSince: 0,
-  revision: revision(0),
-});

@@ -1,6 +1,9 @@
 import type { ResourceName } from '../model/brand.ts';
+import { revision, type TypeUrl } from '../model/brand.ts';
 import { isVariant, type Value } from '../model/catalog.ts';
+import { UNCONSTRAINED } from '../model/constraints.ts';
 import type { Parameters } from '../model/parameters.ts';
+import type { Variant } from '../model/resource.ts';
 import type { Holding, ItemState } from '../model/subscription.ts';
 
 /** What was visible from a revision on. */
@@ -200,3 +203,21 @@ export class ChangeLog {
     this.#entries = this.#entries.filter(({ item }) => items.get(item.id) === item);
   }
 }
+
+/** A resource of which nothing but its name is known. */
+export const withoutBody = (type: TypeUrl, name: ResourceName, aliases: readonly string[] = []): Variant => ({
+  type,
+  name,
+  constraints: UNCONSTRAINED,
+  version: '',
+  deltaVersion: '',
+  payload: undefined,
+  aliases,
+  ttl: undefined,
+  doNotCache: false,
+  metadata: undefined,
+  responseVersion: '',
+  upstream: '',
+  cachedSince: 0,
+  revision: revision(0),
+});

@@ -1,14 +1,14 @@
 import { isVariant, type Value } from '../model/catalog.ts';
 import type { Variant } from '../model/resource.ts';
 import { type Change, sameVariant } from './change.ts';
-import { Coverage } from './client-resources.ts';
 import type { SentResponse } from './frame.ts';
 import type { Item } from './item.ts';
+import { Coverage } from './overlay.ts';
 import type { CompositionInput } from './response-content.ts';
 import type { View } from './view.ts';
 
 /** A change of a rejected response: it is sent once more, by itself (protocol §3.12). */
-interface RejectedChange {
+export interface RejectedChange {
   readonly item: Item;
   /** The rejected variant; undefined: a removal. */
   readonly shown: Variant | undefined;
@@ -16,43 +16,12 @@ interface RejectedChange {
   readonly removed: Variant | undefined;
 }
 
-/** The changes of rejected responses that are sent once more, each by itself. */
-export class NackRetries {
-  /** Made when it is needed: most clients reject nothing. */
-  #changes: RejectedChange[] | undefined;
-
-  get empty(): boolean {
-    return this.#changes === undefined;
-  }
-
-  add(rejected: SentResponse): void {
-    const changes = rejectedChanges(rejected);
-    if (changes.length > 0) this.#changes = [...(this.#changes ?? []), ...changes];
-  }
-
-  /** The next change that is still to be sent. `lastSent`: what the client was last sent of an item. */
-  next(view: View, lastSent: (id: string) => Value | undefined): Change | undefined {
-    while (this.#changes !== undefined) {
-      const rejected = this.#changes.shift();
-      if (this.#changes.length === 0) this.#changes = undefined;
-      if (rejected === undefined) continue;
-      const change = changeToResend(rejected, view, lastSent(rejected.item.id));
-      if (change !== undefined) return change;
-    }
-    return undefined;
-  }
-
-  clear(): void {
-    this.#changes = undefined;
-  }
-}
-
 /**
  * The changes of a rejected response, one by one. A removal is a change too: a client that rejected it still has the
  * resource. A change that several parameter sets share is listed once. Empty if the response had only one change:
  * then this one was rejected, and it is not sent again.
  */
-function rejectedChanges(rejected: SentResponse): readonly RejectedChange[] {
+export function rejectedChanges(rejected: SentResponse): readonly RejectedChange[] {
   const byItem = changesByItem(rejected);
   const swapped = new Set<string>();
   for (const { item, shown, removed } of byItem) {
@@ -87,7 +56,7 @@ const removalKey = ({ locator, spelling }: Item, { constraints }: Variant): stri
  * The change to send once more. Undefined: something newer is sent anyway, or the client does not subscribe to it any
  * more. `lastSent`: what the client was last sent.
  */
-function changeToResend(
+export function changeToResend(
   { item: rejected, shown, removed }: RejectedChange,
   view: View,
   lastSent: Value | undefined,

@@ -6,10 +6,9 @@ import type { Side } from '../model/side.ts';
 import type { Encoding, Subscriber, Subscription } from '../model/subscription.ts';
 import type { InTurns } from '../model/turns.ts';
 import type { StateReader, WholeState } from '../model/whole-state.ts';
-import { DeltaCursor } from './delta-cursor.ts';
+import { Cursor } from './cursor.ts';
 import { FanOut } from './fan-out.ts';
 import { InterestRegistry } from './interest-registry.ts';
-import { SotwCursor } from './sotw-cursor.ts';
 import type { View } from './view.ts';
 import { ViewPool, type ViewsOptions } from './view-pool.ts';
 import { ViewState } from './view-state.ts';
@@ -37,8 +36,7 @@ export class Views {
     access: Access,
     subscriber: Subscriber,
   ): Subscription {
-    const Protocol = encoding.protocol === 'sotw' ? SotwCursor : DeltaCursor;
-    return new Protocol(this.#pool(type), encoding, selection, access, subscriber);
+    return new Cursor(this.#pool(type), encoding, selection, access, subscriber);
   }
 
   /** Makes what a large selection sees in turns, before a client is subscribed to it. What is returned gives it up. */

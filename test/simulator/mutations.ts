@@ -47,8 +47,8 @@ const mutations: readonly Wrong[] = [
     name: 'a wildcard does not see what is new',
     rule: 4,
     file: 'src/views/view.ts',
-    right: '    this.items.set(id, item);\n    this.#record(item, commit);',
-    wrong: '    this.items.set(id, item);',
+    right: '    this.#own.set(id, item);\n    this.#record(item, commit);',
+    wrong: '    this.#own.set(id, item);',
   },
   {
     name: 'one subscriber of a changed view is not woken',

@@ -34,14 +34,14 @@ const mutations: readonly Mutation[] = [
   },
   {
     name: 'classes of clients share views',
-    file: 'src/views/views.ts',
+    file: 'src/views/view-pool.ts',
     right: '${access.key}',
     wrong: '',
   },
   {
     name: 'a reload does not change what clients see',
     file: 'src/views/cursor.ts',
-    right: 'this.view.access.key !== access.key || ',
+    right: 'before.key !== access.key || ',
     wrong: '',
   },
   {
