@@ -32,9 +32,7 @@ import { type ProcessRole, SINGLE_PROCESS } from './process-role.ts';
 import { RelayRollout, type RolloutStorage } from './relay-rollout.ts';
 import { SessionShares } from './session-shares.ts';
 import { SiblingServing } from './sibling-serving.ts';
-import { accountBounds, fetchMilliseconds, streamLimits } from './stream-limits.ts';
-import { StreamLog } from './stream-log.ts';
-import { StreamMetrics } from './stream-metrics.ts';
+import { StreamLog, StreamMetrics } from './stream-metrics.ts';
 
 export interface CoreDependencies {
   readonly log: Log;
@@ -349,4 +347,35 @@ export class Core {
       },
     );
   }
+}
+
+/** Files are read when they are asked for first. */
+const leastFetchMs = 1000;
+
+/** After that long no upstream answers any more what it does not know (protocol §3.9). */
+function fetchMilliseconds({ upstreams }: Config): number {
+  return Math.max(leastFetchMs, ...upstreams.map((one) => (one.kind === 'ads' ? one.resourceTimeoutMs : 0)));
+}
+
+/** Made once for each configuration, because every response reads them. */
+function streamLimits({ limits, xds }: Config): StreamLimits {
+  return {
+    maxSubscriptions: limits.maxSubscriptionsPerStream,
+    maxNamesLength: limits.maxRequestBytes,
+    changesPerSecond: limits.subscriptionChangesPerSecond,
+    stalledMilliseconds: limits.stalledTimeoutMs,
+    firstRequestMilliseconds: limits.firstRequestTimeoutMs,
+    maxResponseBytes: limits.maxResponseBytes,
+    removalGraceMilliseconds: xds.removalGraceMs,
+  };
+}
+
+/** What a peer may use (ADR 81). */
+function accountBounds({ limits }: Config): AccountBounds {
+  return {
+    heldPerPeer: limits.maxHeldBytesPerPeer,
+    held: limits.maxHeldBytes,
+    workPerSecond: limits.maxWorkPerPeerMs,
+    changesPerSecond: limits.subscriptionChangesPerSecond,
+  };
 }

@@ -20,10 +20,17 @@ import type { RelayFacts } from '../observe/relay-gauges.ts';
 import { type ClientServing, IN_PROCESS, type ServingMode } from './client-serving.ts';
 import { Core, type CoreDependencies } from './core.ts';
 import { lastWriteTimeoutMs, makePersistence } from './make-persistence.ts';
-import { dumpInForce, inForce, needsRestart, rolloutInForce } from './needs-restart.ts';
 import { openTraces } from './open-traces.ts';
 import { RelayPage } from './page-source.ts';
-import { effectSummary, reloadPreview, upstreamChanges } from './reload-effect.ts';
+import {
+  dumpInForce,
+  effectSummary,
+  inForce,
+  needsRestart,
+  reloadPreview,
+  rolloutInForce,
+  upstreamChanges,
+} from './reload-effect.ts';
 import { RolloutFile } from './rollout-file.ts';
 import { UpstreamSet } from './upstream-set.ts';
 import { watchTls } from './watched-tls.ts';

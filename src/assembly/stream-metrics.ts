@@ -11,16 +11,17 @@ import type { Clock } from '../model/clock.ts';
 import { keptError } from '../model/error-text.ts';
 import type { RequestKind } from '../model/subscription.ts';
 import { shorten } from '../model/text.ts';
-import { isKnownType } from '../model/types.ts';
+import { isKnownType, typeInfo } from '../model/types.ts';
 import type { Conditions } from '../observe/conditions.ts';
 import type { Distribution } from '../observe/distribution.ts';
 import { longestText } from '../observe/format.ts';
+import type { Fields, Log } from '../observe/log.ts';
+import type { LogLevels } from '../observe/log-levels.ts';
 import type { Metrics } from '../observe/metrics.ts';
 import type { Tally } from '../observe/tally.ts';
 import type { UpdateTraces } from '../observe/update-traces.ts';
 import type { ErrorDetail } from '../wire/requests.ts';
 import type { Peer } from '../wire/server-stream.ts';
-import { type StreamLog, whoIs } from './stream-log.ts';
 
 const overdueText: Readonly<Record<Overdue, string>> = {
   removal: 'a client lost what it still refers to: nothing has replaced that within xds.removal_grace',
@@ -173,4 +174,57 @@ export class StreamMetrics implements StreamEvents {
     this.#series.set(label, created);
     return created;
   }
+}
+
+/** What streams do, at the level debug. A line is made only if it is written. */
+export class StreamLog {
+  readonly #log: Log;
+  readonly #levels: LogLevels;
+
+  constructor(log: Log, levels: LogLevels) {
+    this.#log = log;
+    this.#levels = levels;
+  }
+
+  /** Its node is not known yet. */
+  opened(stream: LoggedStream): void {
+    const { protocol, service } = stream.route;
+    if (this.#isWritten(stream))
+      this.#log.debug('a stream opens', { ...fieldsOf(stream), protocol, service });
+  }
+
+  /** It has changed what it subscribes to. */
+  subscribed(stream: LoggedStream, type: TypeUrl): void {
+    if (!this.#isWritten(stream)) return;
+    const short = shorten(typeInfo(type).short, longestText);
+    this.#log.debug('a client subscribes', { ...fieldsOf(stream), type: short });
+  }
+
+  refused(reason: string, refused: Refused): void {
+    if (!this.#isWritten(refused.stream)) return;
+    const { code, message = '' } = refused.status ?? {};
+    const said = keptError(message);
+    this.#log.debug('a stream is refused', { ...whoIs(refused), reason, code, error: said });
+  }
+
+  ended(stream: LoggedStream): void {
+    if (this.#isWritten(stream)) this.#log.debug('a stream ends', fieldsOf(stream));
+  }
+
+  #isWritten(stream: LoggedStream | undefined): boolean {
+    return this.#levels.enables('debug', stream?.client?.nodeId);
+  }
+}
+
+/** The fields of a line about somebody who was refused. */
+function whoIs(refused: Refused | undefined): Fields {
+  if (refused?.stream !== undefined) return fieldsOf(refused.stream);
+  return refused === undefined ? {} : { peer: refused.peer.address };
+}
+
+function fieldsOf({ id, transport, client }: LoggedStream): Fields {
+  const { address } = transport.peer;
+  return client === undefined
+    ? { stream: id, peer: address }
+    : { stream: id, peer: address, node: shorten(client.nodeId, longestText) };
 }

@@ -2,10 +2,13 @@ import type { RelayFleet } from '../assembly/rollout-fleet.ts';
 import type { XdsStream } from '../downstream/xds-stream.ts';
 import { resourceName, typeUrl } from '../model/brand.ts';
 import type { Clock, Timer } from '../model/clock.ts';
+import type { SidedClient } from '../model/rollout.ts';
 import { Settling } from '../model/settling.ts';
-import { type CanaryStream, outdated, type Waiting } from '../rollout/fleet.ts';
+import type { Side } from '../model/side.ts';
+import { isCanaryByRule } from '../rollout/canaries.ts';
+import { type CanaryStream, type Moved, outdated, type Waiting } from '../rollout/fleet.ts';
 import { reportOf } from './canary-report.ts';
-import type { ToPrimary, WaitingMessage } from './ipc-messages.ts';
+import type { CanariesMessage, ToPrimary, WaitingMessage } from './ipc-messages.ts';
 
 /** While a change waits the clients are looked at so often, in milliseconds: some may have come. */
 const lookMs = 1000;
@@ -83,5 +86,43 @@ export class CanaryReporter {
     if (text !== this.#told || report.ended.length > 0) send(report);
     this.#told = text;
     this.#ends = [];
+  }
+}
+
+/** Which nodes are canaries, as the primary said last. */
+export class CanaryNodes {
+  #rules: CanariesMessage['rules'];
+  #named: ReadonlySet<string>;
+  /** The classes for which the rules make canaries; undefined: all. */
+  #open: ReadonlySet<string> | undefined;
+
+  constructor({ rules, nodes, open }: CanariesMessage) {
+    this.#rules = rules;
+    this.#open = open && new Set(open);
+    this.#named = new Set(nodes);
+  }
+
+  get rules(): CanariesMessage['rules'] {
+    return this.#rules;
+  }
+
+  sideOf(client: SidedClient): Side {
+    if (this.#named.has(client.nodeId)) return 'canary';
+    const isOpen = this.#open?.has(client.classKey) !== false;
+    return isOpen && isCanaryByRule(this.#rules, client) ? 'canary' : 'released';
+  }
+
+  /** Returns which clients may be on another side now; undefined: all may be. */
+  update({ rules, nodes, open }: CanariesMessage): ((client: Moved) => boolean) | undefined {
+    const sameRules = JSON.stringify(rules) === JSON.stringify(this.#rules);
+    const named = this.#named.symmetricDifference(new Set(nodes));
+    const before = this.#open;
+    const now = open && new Set(open);
+    this.#rules = rules;
+    this.#named = new Set(nodes);
+    this.#open = now;
+    if (!sameRules) return undefined;
+    return ({ nodeId, classKey }) =>
+      named.has(nodeId) || (before?.has(classKey) === false && now?.has(classKey) !== false);
   }
 }

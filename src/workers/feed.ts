@@ -2,11 +2,19 @@ import { chmodSync } from 'node:fs';
 import type { Core } from '../assembly/core.ts';
 import type { Config } from '../config/config.ts';
 import { routes } from '../downstream/xds-server.ts';
+import type { TypeUrl } from '../model/brand.ts';
+import { systemClock } from '../model/clock.ts';
+import { systemRandom } from '../model/random.ts';
 import type { Result } from '../model/result.ts';
+import type { Interest } from '../model/transaction.ts';
 import { ADS_SERVICE } from '../model/types.ts';
+import type { Refusals, Suspect, Upstream, UpstreamSink, UpstreamState } from '../model/upstream.ts';
+import type { Log } from '../observe/log.ts';
+import { AdsUpstream } from '../upstream/ads/ads-upstream.ts';
+import { CLAIMS_EVERYTHING } from '../upstream/claims.ts';
 import { type GrpcServer, listenGrpc } from '../wire/http2-server.ts';
 import type { Start } from './ipc-messages.ts';
-import { socketMode } from './private-directory.ts';
+import { socketMode } from './private-socket.ts';
 
 /**
  * How the primary feeds its workers: with TP2 delta over a Unix socket that only this user can reach, as a relay feeds a
@@ -81,4 +89,136 @@ export async function openFeed(core: Core, socket: string): Promise<Result<GrpcS
   });
   if (listening.ok) chmodSync(socket, socketMode);
   return listening;
+}
+
+/** No timeout in practice: the primary decides how long to wait for control planes. Milliseconds. */
+const longestTimeoutMs = 2 ** 31 - 1;
+const backoff = { initialMs: 20, maxMs: 1000 };
+
+/** A worker's one upstream: the primary, at the socket given. */
+export function feedUpstream(core: Core, socket: string, sink: UpstreamSink, name = 'primary'): AdsUpstream {
+  const { config, metrics, version, log, loops } = core;
+  return new AdsUpstream(
+    {
+      name,
+      claims: CLAIMS_EVERYTHING,
+      endpoints: [{ kind: 'unix', path: socket }],
+      protocol: 'DELTA',
+      variants: 'NATIVE',
+      sessionPerParameters: true,
+      tls: undefined,
+      connectTimeoutMs: 10_000,
+      maxResponseBytes: -1,
+      resourceTimeoutMs: longestTimeoutMs,
+      keepalive: { timeMs: longestTimeoutMs, timeoutMs: longestTimeoutMs },
+      backoff,
+      failbackAfterMs: 0,
+      rules: [],
+      node: config.node,
+      version,
+      via: () => loops.via(),
+      maxConstraintDepth: config.limits.maxConstraintDepth,
+      maxSessions: config.limits.maxUpstreamSessions,
+      clock: systemClock,
+      random: systemRandom,
+      log: atDebugLevel(log.child({ upstream: name })),
+      metrics: {
+        updates: (type, result) => metrics.updates(name, type, result).inc(),
+        lastUpdate: () => {},
+        reconnect: () => metrics.reconnects(name).inc(),
+        streamEnd: () => {},
+        refused: () => {},
+      },
+    },
+    sink,
+  );
+}
+
+/** The connection to the primary is logged at the level debug only. */
+function atDebugLevel(log: Log): Log {
+  return {
+    debug: (message, fields) => log.debug(message, fields),
+    info: (message, fields) => log.debug(message, fields),
+    warn: (message, fields) => log.warn(message, fields),
+    error: (message, fields) => log.error(message, fields),
+    child: (fields) => atDebugLevel(log.child(fields)),
+  };
+}
+
+/** The feeds of both sides as one upstream: each gets every interest (docs/adr/0130). */
+export class FeedsOfSides implements Upstream {
+  readonly name: string;
+  readonly #released: AdsUpstream;
+  readonly #canary: AdsUpstream;
+
+  constructor(released: AdsUpstream, canary: AdsUpstream) {
+    this.name = released.name;
+    this.#released = released;
+    this.#canary = canary;
+  }
+
+  claims(type: TypeUrl, selector: string): boolean {
+    return this.#released.claims(type, selector);
+  }
+
+  subscribe(interest: Interest): void {
+    this.#each((feed) => feed.subscribe(interest));
+  }
+
+  resubscribe(interest: Interest): void {
+    this.#each((feed) => feed.resubscribe(interest));
+  }
+
+  unsubscribe(interest: Interest): void {
+    this.#each((feed) => feed.unsubscribe(interest));
+  }
+
+  markIdle(interest: Interest): void {
+    this.#each((feed) => feed.markIdle(interest));
+  }
+
+  markActive(interest: Interest): void {
+    this.#each((feed) => feed.markActive(interest));
+  }
+
+  refusal(interest: Interest): string | undefined {
+    return this.#released.refusal(interest) ?? this.#canary.refusal(interest);
+  }
+
+  refusals(): Refusals | undefined {
+    return this.#released.refusals() ?? this.#canary.refusals();
+  }
+
+  /** The worse of the two. */
+  state(): UpstreamState {
+    const [released, canary] = [this.#released.state(), this.#canary.state()];
+    return {
+      ...(released.connected ? canary : released),
+      everConnected: released.everConnected && canary.everConnected,
+      down: released.down || canary.down,
+    };
+  }
+
+  suspects(): readonly Suspect[] {
+    return [...this.#released.suspects(), ...this.#canary.suspects()];
+  }
+
+  /** See AdsUpstream. */
+  reannounce(): boolean {
+    const released = this.#released.reannounce();
+    return this.#canary.reannounce() || released;
+  }
+
+  start(): void {
+    this.#each((feed) => feed.start());
+  }
+
+  async stop(): Promise<void> {
+    await Promise.all([this.#released.stop(), this.#canary.stop()]);
+  }
+
+  #each(act: (feed: AdsUpstream) => void): void {
+    act(this.#released);
+    act(this.#canary);
+  }
 }

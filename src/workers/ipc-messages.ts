@@ -33,7 +33,7 @@ const start = z.object({
   port: z.int().optional(),
   /** The same of the REST listener. */
   restPort: z.int().optional(),
-  /** The sockets' (private-directory.ts). */
+  /** The sockets' (private-socket.ts). */
   directory: z.string(),
   /** The number of the slot. */
   slot: z.int(),

@@ -3,7 +3,7 @@ import cluster from 'node:cluster';
 import { createLog } from '../observe/log.ts';
 import { LogLevels } from '../observe/log-levels.ts';
 import { readToWorker, type Start, type ToPrimary } from './ipc-messages.ts';
-import { removePrivateDirectory } from './private-directory.ts';
+import { removePrivateDirectory } from './private-socket.ts';
 import { Worker } from './worker.ts';
 
 let worker: Promise<Worker | undefined> = Promise.resolve(undefined);

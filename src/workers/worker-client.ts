@@ -19,7 +19,7 @@ import { readSeries, type Series } from '../observe/series.ts';
 import type { EncodedStatus } from '../wire/client-status.ts';
 import type { GrpcStatus } from '../wire/grpc-status.ts';
 import { fetchClientStatus } from './client-status-rpc.ts';
-import { attempt, getJson, privateTransport } from './private-client.ts';
+import { attempt, getJson, privateTransport } from './private-socket.ts';
 
 /** A worker that takes longer for an answer is left out. */
 const longestAnswerMs = 3000;

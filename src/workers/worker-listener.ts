@@ -9,7 +9,7 @@ import { Inspection } from '../inspect/inspection.ts';
 import type { LocalClients } from '../inspect/local-clients.ts';
 import type { Result } from '../model/result.ts';
 import { clientStatusRoutes } from './client-status-rpc.ts';
-import { listenPrivately } from './private-listener.ts';
+import { listenPrivately } from './private-socket.ts';
 import { countersPath, metricsPath } from './worker-client.ts';
 
 /**

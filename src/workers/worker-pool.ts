@@ -2,7 +2,8 @@ import { Listed, type Long } from '../admin/answers.ts';
 import type { TapQuery } from '../admin/delivery-ports.ts';
 import type { ClientQuery } from '../admin/fleet-ports.ts';
 import type { ClientsQuery, ExplainQuery, Plain, ResourceQuery } from '../admin/ports.ts';
-import type { ListenerAddress } from '../assembly/client-listeners.ts';
+import type { Load } from '../assembly/admission.ts';
+import type { ListenerAddress } from '../assembly/client-serving.ts';
 import { mergeEffects } from '../assembly/reload-effect.ts';
 import type {
   Client,
@@ -51,11 +52,9 @@ import type {
   ToWorker,
   WaitingMessage,
 } from './ipc-messages.ts';
-import { merged } from './merged.ts';
 import { countersOfEnded, workerSeries } from './merged-series.ts';
-import { workerSocket } from './private-directory.ts';
+import { workerSocket } from './private-socket.ts';
 import type { WorkerClient } from './worker-client.ts';
-import { WorkerLoads } from './worker-loads.ts';
 import { forkWorker } from './worker-process.ts';
 import { type CanaryListener, WorkerSlot } from './worker-slot.ts';
 import type { ReportingWorkers } from './workers-fleet.ts';
@@ -450,5 +449,95 @@ export class WorkerPool implements ClientsView, ReportingWorkers {
 
   async #end(milliseconds: number): Promise<void> {
     await Promise.all(this.#slots.map((slot) => slot.end(milliseconds)));
+  }
+}
+
+/** What several sources give, as it comes: one item of each waits, so that a slow reader holds back all of them. */
+async function* merged<T>(sources: readonly AsyncIterable<T>[]): AsyncIterable<T> {
+  const iterators = sources.map((source) => source[Symbol.asyncIterator]());
+  const pending = new Map(iterators.map((iterator) => [iterator, next(iterator)]));
+  try {
+    while (pending.size > 0) {
+      const { iterator, result } = await Promise.race(pending.values());
+      if (result.done === true) {
+        pending.delete(iterator);
+        continue;
+      }
+      pending.set(iterator, next(iterator));
+      yield result.value;
+    }
+  } finally {
+    for (const iterator of pending.keys()) void iterator.return?.();
+  }
+}
+
+async function next<T>(iterator: AsyncIterator<T>) {
+  return { iterator, result: await iterator.next() };
+}
+
+/** A worker, as far as its clients count. */
+export interface LoadedWorker {
+  /** What its clients have open. */
+  readonly load: Load;
+  send(message: ToWorker): void;
+}
+
+/** What the clients of all workers have open. Each worker hears what the others have, and takes no more than is left. */
+export class WorkerLoads {
+  maxStreams: number;
+  readonly #workers: readonly LoadedWorker[];
+  /** How many streams of each worker have a place in `limits.max_streams`. */
+  readonly #places = new Map<LoadedWorker, number>();
+  #announcing = false;
+
+  constructor(workers: readonly LoadedWorker[], maxStreams: number) {
+    this.#workers = workers;
+    this.maxStreams = maxStreams;
+  }
+
+  /** One message to each worker for all that happens meanwhile. */
+  changed(): void {
+    if (this.#announcing) return;
+    this.#announcing = true;
+    setImmediate(() => {
+      this.#announcing = false;
+      this.#announce();
+    });
+  }
+
+  #announce(): void {
+    this.#givePlaces();
+    let [streams, connections] = [0, 0];
+    for (const { load } of this.#workers) {
+      streams += load.streams;
+      connections += load.connections;
+    }
+    for (const worker of this.#workers) {
+      const { load } = worker;
+      const others = { streams: streams - load.streams, connections: connections - load.connections };
+      const places = this.#placesOf(worker);
+      const surplus = places < load.streams ? { mostStreams: places } : {};
+      worker.send({ kind: 'load_elsewhere', load: others, ...surplus });
+    }
+  }
+
+  /**
+   * Two workers can take the last place at the same time: neither has heard of the other's stream then. Who has a place
+   * keeps it, also if the limit is lower now.
+   */
+  #givePlaces(): void {
+    for (const worker of this.#workers)
+      this.#places.set(worker, Math.min(this.#placesOf(worker), worker.load.streams));
+    let free = this.maxStreams - this.#places.values().reduce((sum, places) => sum + places, 0);
+    for (const worker of this.#workers) {
+      const places = this.#placesOf(worker);
+      const more = Math.max(0, Math.min(worker.load.streams - places, free));
+      this.#places.set(worker, places + more);
+      free -= more;
+    }
+  }
+
+  #placesOf(worker: LoadedWorker): number {
+    return this.#places.get(worker) ?? 0;
   }
 }

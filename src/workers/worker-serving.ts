@@ -1,11 +1,11 @@
 import { createServer } from 'node:net';
-import type { ListenerAddress } from '../assembly/client-listeners.ts';
-import type { ClientServing, ServingMode } from '../assembly/client-serving.ts';
+import type { ClientServing, ListenerAddress, ServingMode } from '../assembly/client-serving.ts';
 import type { Core } from '../assembly/core.ts';
 import { SINGLE_PROCESS } from '../assembly/process-role.ts';
 import type { XdsListenerCallbacks } from '../assembly/xds-listener.ts';
 import type { Config } from '../config/config.ts';
 import { fail, ok, type Result } from '../model/result.ts';
+import type { Side } from '../model/side.ts';
 import type { Counters } from '../observe/counters.ts';
 import type { LogFormat } from '../observe/log-format.ts';
 import { formatSum } from '../observe/series.ts';
@@ -15,18 +15,17 @@ import { explainError } from '../wire/node-error.ts';
 import { clientStatusRoutes } from './client-status-rpc.ts';
 import { feedConfig, openFeed } from './feed.ts';
 import type { PrimaryState } from './ipc-messages.ts';
-import { judgingProcess } from './judging-process.ts';
 import { primarySeries } from './merged-series.ts';
 import {
   canaryFeedSocket,
   feedSocket,
+  listenPrivately,
   makePrivateDirectory,
   primarySocket,
   removePrivateDirectory,
-} from './private-directory.ts';
-import { listenPrivately } from './private-listener.ts';
+} from './private-socket.ts';
 import { WorkerPool } from './worker-pool.ts';
-import { WorkersFleet } from './workers-fleet.ts';
+import { type JudgingProcess, WorkersFleet } from './workers-fleet.ts';
 
 /** Clients are served by workers; this process is the primary that feeds them. */
 export function serveByWorkers(count: number, logFormat: LogFormat): ServingMode {
@@ -224,4 +223,32 @@ async function choosePort(
       server.close(() => resolve(ok(port)));
     });
   });
+}
+
+/** The primary's judge, and how far its feeds are. */
+function judgingProcess(core: Core): JudgingProcess {
+  const { relay } = core;
+  const { rollout } = core.rollout;
+  return {
+    canaryRules: () => rollout.canaryRules,
+    namedCanaries: () => rollout.namedCanaries,
+    hasDelivered: (side) => hasDelivered(core, side),
+    waits: () => relay.gate.size > 0,
+    canaryAnswered: () => rollout.canaryAnswered(),
+    openClasses: () => rollout.openClasses,
+    canaryEnded: (stream) => rollout.canaryEnded(stream),
+  };
+}
+
+/** Of other types something is always on its way, and nobody waits for it. */
+function hasDelivered({ relay, config }: Core, side: Side): boolean {
+  const gated = new Set(config.rollout?.types);
+  for (const { client, types } of relay.server.streams()) {
+    if (client?.access.side !== side) continue;
+    for (const { info, subscription } of types) {
+      if (!gated.has(info.url) || subscription === undefined) continue;
+      if (subscription.due || subscription.responses.awaitsAnswer) return false;
+    }
+  }
+  return true;
 }

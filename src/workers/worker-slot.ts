@@ -1,6 +1,6 @@
 import type { Plain } from '../admin/ports.ts';
 import type { Load } from '../assembly/admission.ts';
-import type { ListenerAddress } from '../assembly/client-listeners.ts';
+import type { ListenerAddress } from '../assembly/client-serving.ts';
 import type { WorkerStatus } from '../gen/distributary/admin/v1/admin_pb.ts';
 import type { Clock, Timer } from '../model/clock.ts';
 import type { Log } from '../observe/log.ts';

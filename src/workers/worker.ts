@@ -1,29 +1,33 @@
 import type { Load } from '../assembly/admission.ts';
-import { ClientListeners } from '../assembly/client-listeners.ts';
+import { ClientListeners } from '../assembly/client-serving.ts';
 import { Core } from '../assembly/core.ts';
-import { inForce } from '../assembly/needs-restart.ts';
 import { openTraces } from '../assembly/open-traces.ts';
-import { reloadPreview } from '../assembly/reload-effect.ts';
+import { inForce, reloadPreview } from '../assembly/reload-effect.ts';
 import type { Config } from '../config/config.ts';
 import { parseConfig } from '../config/load.ts';
 import { problemLine } from '../config/source.ts';
 import { LocalClients } from '../inspect/local-clients.ts';
-import { systemClock } from '../model/clock.ts';
+import type { TypeUrl } from '../model/brand.ts';
+import { type Clock, systemClock, type Timer } from '../model/clock.ts';
 import { fail, ok, type Result } from '../model/result.ts';
+import type { Interest } from '../model/transaction.ts';
 import type { Log } from '../observe/log.ts';
 import type { LogLevels } from '../observe/log-levels.ts';
 import type { Spans } from '../observe/spans.ts';
 import { startWatchdog } from '../observe/watchdog.ts';
-import { CanaryNodes } from './canary-nodes.ts';
-import { CanaryReporter } from './canary-reporter.ts';
+import { type ClaimOptions, claims } from '../upstream/claims.ts';
+import { CanaryNodes, CanaryReporter } from './canary-reporter.ts';
 import { fetchClientStatus } from './client-status-rpc.ts';
-import { workerConfig } from './feed.ts';
-import { feedUpstream } from './feed-upstream.ts';
-import { FeedsOfSides } from './feeds-of-sides.ts';
+import { FeedsOfSides, feedUpstream, workerConfig } from './feed.ts';
 import type { PrimaryState, Start, ToPrimary, ToWorker } from './ipc-messages.ts';
-import { OutageGate } from './outage-gate.ts';
-import { attempt, privateTransport } from './private-client.ts';
-import { canaryFeedSocket, feedSocket, primarySocket, workerSocket } from './private-directory.ts';
+import {
+  attempt,
+  canaryFeedSocket,
+  feedSocket,
+  primarySocket,
+  privateTransport,
+  workerSocket,
+} from './private-socket.ts';
 import { listenForPrimary } from './worker-listener.ts';
 
 /** How long the primary may take to ask all workers, in milliseconds. */
@@ -237,4 +241,92 @@ function readConfig({ start, environment }: Pick<WorkerOptions, 'start' | 'envir
   const started = parseConfig(start.startedText, start.file, environment);
   if (read.ok) return ok(started.ok ? inForce(started.value, read.value) : read.value);
   return fail(read.error.map((problem) => problemLine(start.file, problem)).join('; '));
+}
+
+/** Within this time the primary answers from its cache. Milliseconds. */
+const answerGraceMs = 1000;
+
+interface ClaimingUpstream {
+  readonly name: string;
+  readonly claims: ClaimOptions;
+}
+
+/**
+ * Decides in a worker when a client's stream fails with UNAVAILABLE because an upstream is down (protocol §8,
+ * Upstream outage). The primary reports which upstreams are down. It may still have the resource in its cache, so a
+ * stream fails only if the primary has had one second to answer. A parameter set without an upstream session fails at
+ * once.
+ */
+export class OutageGate {
+  #upstreams: readonly ClaimingUpstream[];
+  readonly #clock: Clock;
+  readonly #recheck: () => void;
+  /** By name: since when it is down. */
+  readonly #down = new Map<string, number>();
+  /** What was subscribed while an upstream is down, and when. */
+  readonly #subscribedAt = new Map<TypeUrl, Map<string, number>>();
+  /** By the upstream's name. */
+  #refused: ReadonlyMap<string, { readonly message: string; readonly keys: ReadonlySet<string> }> = new Map();
+  #timer: Timer | undefined;
+
+  /** `recheck` is called every half second while an upstream is down. */
+  constructor(upstreams: readonly ClaimingUpstream[], clock: Clock, recheck: () => void) {
+    this.#upstreams = upstreams;
+    this.#clock = clock;
+    this.#recheck = recheck;
+  }
+
+  reload(upstreams: readonly ClaimingUpstream[]): void {
+    this.#upstreams = upstreams;
+  }
+
+  update({ down, refused }: Pick<PrimaryState, 'down' | 'refused'>): void {
+    this.#refused = new Map(
+      refused.map(({ upstream, message, parameters }) => [upstream, { message, keys: new Set(parameters) }]),
+    );
+    const now = this.#clock.now();
+    for (const name of this.#down.keys()) if (!down.includes(name)) this.#down.delete(name);
+    for (const name of down) if (!this.#down.has(name)) this.#down.set(name, now);
+    if (this.#down.size === 0) this.#subscribedAt.clear();
+    this.#watch();
+  }
+
+  /** Why the primary's upstream does not take this interest; undefined: it does. */
+  refusal({ type, selector, parameters }: Interest): string | undefined {
+    if (this.#refused.size === 0) return undefined;
+    const refused = this.#refused.get(this.#upstreamOf(type, selector)?.name ?? '');
+    return refused?.keys.has(parameters.key) === true ? refused.message : undefined;
+  }
+
+  subscribed(type: TypeUrl, selector: string): void {
+    if (this.#down.size === 0) return;
+    const selectors = this.#subscribedAt.get(type) ?? new Map<string, number>();
+    this.#subscribedAt.set(type, selectors);
+    selectors.set(selector, this.#clock.now());
+  }
+
+  isUnavailable(type: TypeUrl, selector: string): boolean {
+    const upstream = this.#upstreamOf(type, selector);
+    const down = upstream === undefined ? undefined : this.#down.get(upstream.name);
+    if (down === undefined) return false;
+    const subscribedAt = this.#subscribedAt.get(type)?.get(selector) ?? 0;
+    return this.#clock.now() - Math.max(down, subscribedAt) >= answerGraceMs;
+  }
+
+  #upstreamOf(type: TypeUrl, selector: string): ClaimingUpstream | undefined {
+    return this.#upstreams.find((one) => claims(one.claims, type, selector));
+  }
+
+  #watch(): void {
+    if (this.#down.size === 0) {
+      this.#timer?.cancel();
+      this.#timer = undefined;
+      return;
+    }
+    this.#timer ??= this.#clock.after(answerGraceMs / 2, () => {
+      this.#timer = undefined;
+      this.#recheck();
+      this.#watch();
+    });
+  }
 }

@@ -1,6 +1,5 @@
 import { expect } from 'chai';
-import { StreamLog } from '../../src/assembly/stream-log.ts';
-import { StreamMetrics } from '../../src/assembly/stream-metrics.ts';
+import { StreamLog, StreamMetrics } from '../../src/assembly/stream-metrics.ts';
 import { Conditions } from '../../src/observe/conditions.ts';
 import { createLog } from '../../src/observe/log.ts';
 import { LogLevels } from '../../src/observe/log-levels.ts';

@@ -3,7 +3,7 @@ import type { TypeUrl } from '../../src/model/brand.ts';
 import { internParameters } from '../../src/model/parameters.ts';
 import { WILDCARD } from '../../src/model/transaction.ts';
 import { CLAIMS_EVERYTHING } from '../../src/upstream/claims.ts';
-import { OutageGate } from '../../src/workers/outage-gate.ts';
+import { OutageGate } from '../../src/workers/worker.ts';
 import { type } from '../support/in-memory-relay.ts';
 import { VirtualClock } from '../support/virtual-clock.ts';
 

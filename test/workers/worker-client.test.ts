@@ -15,7 +15,7 @@ import { ALL_CLIENTS } from '../../src/inspect/client-status-scope.ts';
 import { fail, ok, type Result } from '../../src/model/result.ts';
 import { Code, type GrpcStatus } from '../../src/wire/grpc-status.ts';
 import { clientStatusRoutes } from '../../src/workers/client-status-rpc.ts';
-import { listenPrivately, type PrivateService } from '../../src/workers/private-listener.ts';
+import { listenPrivately, type PrivateService } from '../../src/workers/private-socket.ts';
 import { WorkerClient } from '../../src/workers/worker-client.ts';
 import { temporaryDirectory } from '../e2e/support/paths.ts';
 import { type } from '../support/in-memory-relay.ts';

@@ -1,0 +1,155 @@
+import { chmodSync, mkdtempSync, rmSync } from 'node:fs';
+import { createServer, get, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { json } from 'node:stream/consumers';
+import {
+  Code,
+  Code as ConnectCode,
+  ConnectError,
+  type ConnectRouter,
+  createConnectRouter,
+  type Transport,
+} from '@connectrpc/connect';
+import {
+  createConnectTransport,
+  universalRequestFromNodeRequest,
+  universalResponseToNodeResponse,
+} from '@connectrpc/connect-node';
+import type { Awaitable } from '../admin/ports.ts';
+import { type HttpAnswer, problem, respond } from '../admin/respond.ts';
+import type { Failed } from '../admin/rpc.ts';
+import { fail, ok, type Result } from '../model/result.ts';
+import { Code as GrpcCode, codeOf, type GrpcStatus } from '../wire/grpc-status.ts';
+import { errorCode, explainError, isDisconnect } from '../wire/node-error.ts';
+
+/** Of a socket that only this user can connect to. */
+export const socketMode = 0o600;
+
+/** For the sockets between the primary and its workers. Its mode is 0700. */
+export function makePrivateDirectory(): string {
+  return mkdtempSync(join(tmpdir(), 'distributary-feed-'));
+}
+
+/** With everything in it. Several workers may do so at once, when the primary was killed. */
+export function removePrivateDirectory(directory: string): void {
+  try {
+    rmSync(directory, { recursive: true, force: true });
+  } catch {
+    // another worker was faster
+  }
+}
+
+/** The primary's, for xDS. What canaries see comes from the second one. */
+export const feedSocket = (directory: string): string => join(directory, 'feed');
+export const canaryFeedSocket = (directory: string): string => join(directory, 'feed-canary');
+
+/** The primary's, for what workers ask. */
+export const primarySocket = (directory: string): string => join(directory, 'primary');
+
+/** For what the primary asks the worker in this slot. */
+export const workerSocket = (directory: string, slot: number): string => join(directory, `worker-${slot}`);
+
+export interface PrivateService {
+  readonly routes: (router: ConnectRouter) => void;
+  /** Answers to GET, by path. */
+  readonly pages?: ReadonlyMap<string, () => Awaitable<HttpAnswer>>;
+  /** Called when an answer fails because of a bug. */
+  readonly failed: Failed;
+}
+
+/** An identity of a client's certificate may be in a header (client-status-rpc.ts). */
+const maxHeaderSize = 1 << 20;
+
+/** Connect over HTTP/1.1 on a Unix socket: how the primary and its workers ask each other. */
+export function listenPrivately(path: string, service: PrivateService): Promise<Result<Server>> {
+  const server = createServer({ maxHeaderSize }, listener(service));
+  rmSync(path, { force: true }); // of a worker that was killed
+  return new Promise((resolve) => {
+    server.once('error', (error) => resolve(fail(`cannot listen on ${path}: ${explainError(error)}`)));
+    // Exclusive: node:cluster would have the primary listen in the worker's place.
+    server.listen({ path, exclusive: true }, () => {
+      chmodSync(path, socketMode);
+      resolve(ok(server));
+    });
+  });
+}
+
+function listener({
+  routes,
+  pages,
+  failed,
+}: PrivateService): (request: IncomingMessage, response: ServerResponse) => void {
+  const router = createConnectRouter();
+  routes(router);
+  const handlers = new Map(router.handlers.map((handler) => [handler.requestPath, handler]));
+
+  return (request, response) => {
+    answer(request, response).catch((error: unknown) => {
+      // The other end has stopped waiting.
+      if (!isDisconnect(error) && ConnectError.from(error).code !== Code.Aborted) failed(error);
+      response.destroy();
+    });
+  };
+
+  async function answer(request: IncomingMessage, response: ServerResponse): Promise<void> {
+    const { url = '/' } = request;
+    const handler = handlers.get(url);
+    if (handler === undefined) {
+      request.resume();
+      const page = pages?.get(url);
+      const unknown = problem(404, 'not_found', `there is no ${url} here`);
+      respond(response, page === undefined ? unknown : await page(), false);
+      return;
+    }
+    const answered = await handler(universalRequestFromNodeRequest(request, response, undefined, undefined));
+    await universalResponseToNodeResponse(answered, response);
+  }
+}
+
+/** To a private listener. Each call has its own connection, because a connection that is used again could just end. */
+const connection = (socketPath: string) => ({ socketPath, agent: false });
+
+/** For Connect's clients. `timeoutMs`: of each call. */
+export function privateTransport(socketPath: string, timeoutMs: number): Transport {
+  return createConnectTransport({
+    baseUrl: 'http://localhost',
+    httpVersion: '1.1',
+    acceptCompression: [],
+    defaultTimeoutMs: timeoutMs,
+    nodeOptions: connection(socketPath),
+  });
+}
+
+/** One of the listener's pages, as JSON. */
+export async function getJson(socketPath: string, path: string, timeoutMs: number): Promise<unknown> {
+  const signal = AbortSignal.timeout(timeoutMs);
+  const response = await new Promise<IncomingMessage>((resolve, reject) => {
+    get({ ...connection(socketPath), path, signal }, resolve).on('error', reject);
+  });
+  return json(response);
+}
+
+/**
+ * The answer of another process as a value. UNAVAILABLE: the process is gone; DEADLINE_EXCEEDED: it is silent; else as
+ * it was refused.
+ */
+export async function attempt<T>(call: Promise<T>): Promise<Result<T, GrpcStatus>> {
+  try {
+    return ok(await call);
+  } catch (error) {
+    return fail(statusOf(error));
+  }
+}
+
+const processEnded: GrpcStatus = { code: GrpcCode.UNAVAILABLE, message: 'the process has ended' };
+const noAnswer: GrpcStatus = { code: GrpcCode.DEADLINE_EXCEEDED, message: 'no answer in time' };
+
+function statusOf(reason: unknown): GrpcStatus {
+  const { code, rawMessage: message, cause } = ConnectError.from(reason, ConnectCode.Internal);
+  // Nothing but the deadline cancels a call.
+  if (code === ConnectCode.Canceled || code === ConnectCode.DeadlineExceeded) return noAnswer;
+  // Aborted: the connection has ended before the answer.
+  if (code === ConnectCode.Aborted || errorCode(cause) !== undefined) return processEnded;
+  return { code: codeOf(code), message };
+}
