@@ -1,23 +1,21 @@
 import type { ResourceName, Revision, TypeUrl } from '../model/brand.ts';
 import type { Commit, Snapshot } from '../model/catalog.ts';
 import type { Clock } from '../model/clock.ts';
+import { type Freeze, Holds, isEverything, type Scope } from '../model/holds.ts';
 import type { Variant } from '../model/resource.ts';
+import type { Result } from '../model/result.ts';
 import type {
   Contents,
   Gate,
-  GateFilter,
   HeldVariant,
   PendingChange,
   PendingName,
   RemovalCount,
-  TypedName,
-  Withheld,
 } from '../model/rollout.ts';
 import type { Side } from '../model/side.ts';
 import { type Interest, type Restamp, WILDCARD } from '../model/transaction.ts';
 import { type CachedResource, contentIn } from './cached-resource.ts';
 import type { CommitChanges } from './commit-changes.ts';
-import { Freezes } from './freezes.ts';
 import { HeldTransaction } from './held-transaction.ts';
 import { type HeldName, HeldType, type SideTable } from './held-type.ts';
 import type { Journal } from './journal.ts';
@@ -38,7 +36,7 @@ interface HeldNamesOptions {
   readonly publish: (commit: Commit) => void;
 }
 
-const everything: GateFilter = {};
+const everything: Scope = {};
 
 /**
  * The names whose released state is not what upstream says, and what each side sees of them (docs/adr/0100). The store
@@ -49,8 +47,7 @@ export class HeldNames implements Gate {
   readonly #types = new Map<TypeUrl, HeldType>();
   readonly #listeners = new Set<(change: PendingChange) => void>();
   #gated: ReadonlySet<TypeUrl> = new Set();
-  readonly #freezes = new Freezes();
-  readonly withheld = new WithheldNames();
+  readonly holds = new Holds();
   /** What listeners have not heard of yet. */
   readonly #changes: PendingChange[] = [];
 
@@ -82,13 +79,13 @@ export class HeldNames implements Gate {
   /** Undefined: nothing of the type waits, and nothing will. */
   open(type: TypeUrl): HeldTransaction | undefined {
     const gated = this.#gated.has(type);
-    if (!gated && !this.#freezes.any && !this.#types.has(type)) return undefined;
-    const isFrozen = (cached: CachedResource): boolean => this.#freezes.covers(type, cached);
+    if (!gated && this.holds.freezes.length === 0 && !this.#types.has(type)) return undefined;
+    const isFrozen = (cached: CachedResource): boolean => this.#covers(type, cached);
     return new HeldTransaction(this.#type(type), {
       now: this.#options.clock.now(),
       waits: (cached) => gated || isFrozen(cached),
       isFrozen,
-      isWithheld: (name) => this.withheld.has(type, name),
+      isWithheld: (name) => this.holds.isRemoved(type, name),
     });
   }
 
@@ -186,21 +183,31 @@ export class HeldNames implements Gate {
     });
   }
 
-  freeze(filter = everything): void {
-    this.#freezes.add(filter);
+  freeze(scope = everything, reason = ''): Result<undefined> {
+    return this.holds.freeze(scope, reason, this.#options.clock.now());
   }
 
-  unfreeze(filter?: GateFilter): void {
-    this.#freezes.delete(filter);
-    this.#change(filter ?? everything, ['released', 'canary'], (type, name, held) => {
+  unfreeze(scope = everything): Result<readonly Freeze[]> {
+    const ended = this.holds.unfreeze(scope);
+    // What was rolled back without a freeze ends with everything.
+    const open = ended.ok ? ended.value : isEverything(scope) ? [scope] : [];
+    for (const one of open) this.#open(one);
+    return ended;
+  }
+
+  #open(scope: Scope): void {
+    this.#change(scope, ['released', 'canary'], (type, name, held) => {
       if (held.masked === undefined || held.masked === 'discarded') return false;
       if (this.#isFrozen(type, name)) return false;
       if (this.#gated.has(type.type)) type.unmask(name, held);
       else this.#letThrough(type, name);
       return true;
     });
-    const waits = ({ type, name }: TypedName) => this.#types.get(type)?.names.has(name) === true;
-    this.withheld.opened(filter?.type, waits);
+    // What does not wait behind the gate needs no gate.
+    for (const one of [...this.holds.removed()]) {
+      const waits = this.#types.get(one.type)?.names.has(one.name) === true;
+      if ((scope.type ?? one.type) === one.type && !waits) this.holds.setRemoved(one, false);
+    }
   }
 
   replace(type: TypeUrl, contents: Contents, filter = everything, reason = ''): void {
@@ -264,7 +271,13 @@ export class HeldNames implements Gate {
 
   #isFrozen(type: HeldType, name: ResourceName): boolean {
     const all = [type.liveResource(name), type.released.get(name)];
-    return all.some((cached) => cached !== undefined && this.#freezes.covers(type.type, cached));
+    return all.some((cached) => cached !== undefined && this.#covers(type.type, cached));
+  }
+
+  #covers(type: TypeUrl, cached: CachedResource): boolean {
+    if (this.holds.freezes.length === 0) return false;
+    const [entry] = cached.variants.all();
+    return this.holds.isFrozen(type, entry?.variant.upstream);
   }
 
   *#pending(): Iterable<PendingName> {
@@ -274,7 +287,7 @@ export class HeldNames implements Gate {
 
   /** Each pending name that the filter matches, as one commit of each type. */
   #change(
-    filter: GateFilter,
+    filter: Scope,
     sides: readonly Side[],
     change: (type: HeldType, name: ResourceName, held: HeldName) => boolean,
   ): void {
@@ -315,11 +328,11 @@ export class HeldNames implements Gate {
     const since = this.#options.clock.now();
     held.names.set(name, { since, masked: 'rolledBack', refused: undefined, closed: true });
     const isHeld = !held.stopHoldingIfEqual(name);
-    this.withheld.set({ type: held.type, name }, isHeld && variants.length === 0);
+    this.holds.setRemoved({ type: held.type, name }, isHeld && variants.length === 0);
   }
 
   #letThrough(held: HeldType, name: ResourceName): void {
-    this.withheld.set({ type: held.type, name }, false);
+    this.holds.setRemoved({ type: held.type, name }, false);
     held.stopHolding(name);
   }
 
@@ -367,31 +380,4 @@ function mergeChanges(a: Commit['changed'], b: Commit['changed']): Commit['chang
   for (const [name, constraints] of b)
     merged.set(name, [...new Set([...(merged.get(name) ?? []), ...constraints])]);
   return merged;
-}
-
-/**
- * Names that a rollback has removed. Nobody has anything of them, but they are not new: they stay away until the gate
- * opens, also when upstream removes them and says them again, and after a restart.
- */
-class WithheldNames implements Withheld {
-  readonly #types = new Map<TypeUrl, Set<ResourceName>>();
-
-  *[Symbol.iterator](): Iterator<TypedName> {
-    for (const [type, names] of this.#types) for (const name of names) yield { type, name };
-  }
-
-  has(type: TypeUrl, name: ResourceName): boolean {
-    return this.#types.get(type)?.has(name) === true;
-  }
-
-  /** What does not wait behind the gate of a type (undefined: of all) needs no gate. */
-  opened(type: TypeUrl | undefined, waits: (one: TypedName) => boolean): void {
-    for (const one of [...this]) if ((type ?? one.type) === one.type && !waits(one)) this.set(one, false);
-  }
-
-  set({ type, name }: TypedName, withheld: boolean): void {
-    const names = this.#types.get(type) ?? new Set();
-    if (withheld) this.#types.set(type, names.add(name));
-    else if (names.delete(name) && names.size === 0) this.#types.delete(type);
-  }
 }

@@ -6,7 +6,8 @@ import {
   type TypeUrl,
 } from '../model/brand.ts';
 import { type Constraints, UNCONSTRAINED } from '../model/constraints.ts';
-import type { GateFilter, HeldVariant, MaskReason, PendingName } from '../model/rollout.ts';
+import { includes, type Scope } from '../model/holds.ts';
+import type { HeldVariant, MaskReason, PendingName } from '../model/rollout.ts';
 import type { Side } from '../model/side.ts';
 import type { Selector } from '../model/transaction.ts';
 import { CachedResource, type CacheEntry } from './cached-resource.ts';
@@ -84,11 +85,9 @@ export class HeldType {
     return { type: this.type, name, upstream: this.#upstreamOf(name), since, removed, masked };
   }
 
-  matches(name: ResourceName, { type, upstream }: GateFilter): boolean {
-    return (
-      (type === undefined || type === this.type) &&
-      (upstream === undefined || upstream === this.#upstreamOf(name))
-    );
+  matches(name: ResourceName, scope: Scope): boolean {
+    if (scope.upstream === undefined) return scope.type === undefined || scope.type === this.type;
+    return includes(scope, { type: this.type, upstream: this.#upstreamOf(name) });
   }
 
   /** Canaries see the released state of a name. */

@@ -1,6 +1,8 @@
 import type { ResourceName, TypeUrl } from './brand.ts';
+import type { Freeze, Holds, Scope, TypedName } from './holds.ts';
 import type { Parameters } from './parameters.ts';
 import type { Variant } from './resource.ts';
+import type { Result } from './result.ts';
 import type { Side } from './side.ts';
 import type { Holder } from './transaction.ts';
 
@@ -22,11 +24,6 @@ export type SideOf = (client: SidedClient) => Side;
 /** Why canaries do not see what upstream says under a name. */
 export type MaskReason = 'discarded' | 'frozen' | 'rolledBack';
 
-export interface TypedName {
-  readonly type: TypeUrl;
-  readonly name: ResourceName;
-}
-
 /** A name whose released state is not what upstream says. */
 export interface PendingName extends TypedName {
   /** The upstream whose change waits. */
@@ -37,17 +34,6 @@ export interface PendingName extends TypedName {
   readonly removed: boolean;
   /** Undefined: canaries see the change. */
   readonly masked: MaskReason | undefined;
-}
-
-/** Names that are withheld though nothing may wait under them. `set`: one more, or one less. */
-export interface Withheld extends Iterable<TypedName> {
-  set(name: TypedName, withheld: boolean): void;
-}
-
-/** Which of the pending names. What is left out matches all. */
-export interface GateFilter {
-  readonly type?: TypeUrl | undefined;
-  readonly upstream?: string | undefined;
 }
 
 /** One commit has changed what is pending of a type. */
@@ -87,28 +73,28 @@ export interface Gate {
   /** From now on changes of these types wait. What is pending of other types is released, but for what is masked or frozen. */
   gatedTypes(types: ReadonlySet<TypeUrl>): void;
   /** Everybody sees what canaries see. What is masked or frozen stays. `names`: only these. */
-  release(filter?: GateFilter, names?: ReadonlySet<ResourceName>): void;
+  release(filter?: Scope, names?: ReadonlySet<ResourceName>): void;
   /**
    * Canaries go back to what is released. When upstream says something else under a name, that is pending anew. `names`:
    * only these.
    */
-  discard(filter?: GateFilter, names?: ReadonlySet<ResourceName>): void;
-  /** Nothing that is known changes, whatever its type. New names come through. */
-  freeze(filter?: GateFilter): void;
+  discard(filter?: Scope, names?: ReadonlySet<ResourceName>): void;
+  /** What operators keep from everybody. */
+  readonly holds: Holds;
+  /** Nothing that is known changes, whatever its type. New names come through. The error: it is frozen already. */
+  freeze(scope?: Scope, reason?: string): Result<undefined>;
   /**
-   * Ends the freeze with the same filter; without a filter, all. What has changed meanwhile is pending now, or comes
-   * through if its type is not gated.
+   * Ends the freeze of this scope; without one, all. What has changed meanwhile is pending now, or comes through if its
+   * type is not gated. The error: it is not frozen.
    */
-  unfreeze(filter?: GateFilter): void;
+  unfreeze(scope?: Scope): Result<readonly Freeze[]>;
   /**
    * Everybody sees these contents of a type. The other names that the filter matches are absent. It stays so until
    * `unfreeze`, also when upstream says something new. `reason`: of its commit.
    */
-  replace(type: TypeUrl, contents: Contents, filter?: GateFilter, reason?: string): void;
-  /** Names that a rollback has removed: they are not new when upstream says them, until they are released. */
-  readonly withheld: Withheld;
+  replace(type: TypeUrl, contents: Contents, filter?: Scope, reason?: string): void;
   /** Of the names that canaries see. */
-  removals(filter?: GateFilter): RemovalCount;
+  removals(filter?: Scope): RemovalCount;
   /** What a side has under a name. */
   contentOf(type: TypeUrl, name: ResourceName, side: Side): readonly HeldVariant[];
   /** Called after both sides have seen the commit. The function returned ends it. */

@@ -1,24 +1,18 @@
 import type { ResourceName, TypeUrl } from '../model/brand.ts';
+import { includes, type Scope, scopeText } from '../model/holds.ts';
 import { fail, ok, type Result } from '../model/result.ts';
-import type { GateFilter, PendingName } from '../model/rollout.ts';
+import type { PendingName } from '../model/rollout.ts';
 import { typeInfo } from '../model/types.ts';
 import type { Waiting } from './fleet.ts';
-import { scopeText } from './freezes.ts';
 
 /** Of those that canaries see, the ones that an operator means. The error: there are none, and why. */
-export function matching(
-  pending: Iterable<PendingName>,
-  { type, upstream }: GateFilter,
-): Result<readonly PendingName[]> {
+export function matching(pending: Iterable<PendingName>, scope: Scope): Result<readonly PendingName[]> {
   const all = [...pending];
-  const meant = all.filter(
-    (one) =>
-      (type === undefined || one.type === type) && (upstream === undefined || one.upstream === upstream),
-  );
+  const meant = all.filter((one) => includes(scope, one));
   const names = meant.filter(({ masked }) => masked === undefined);
   if (names.length > 0) return ok(names);
   const isSeen = all.some(({ masked }) => masked === undefined);
-  const what = isSeen ? `nothing of ${scopeText({ type, upstream })} waits` : 'nothing waits';
+  const what = isSeen ? `nothing of ${scopeText(scope)} waits` : 'nothing waits';
   return fail(`${what}: ${whyNothing(meant)}`);
 }
 
@@ -49,9 +43,6 @@ export class WaitingNames {
 
 export const keysOf = (names: readonly PendingName[]): ReadonlySet<string> =>
   new Set(names.map(({ type, name }) => nameKey(type, name)));
-
-/** Nothing but the filter of what has one. */
-export const filterOf = ({ type, upstream }: GateFilter): GateFilter => ({ type, upstream });
 
 function byType(names: Iterable<PendingName>): Waiting {
   const waiting = new Map<TypeUrl, Set<ResourceName>>();

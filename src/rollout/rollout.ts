@@ -1,15 +1,9 @@
 import type { ResourceName, TypeUrl } from '../model/brand.ts';
 import { contentHash } from '../model/change.ts';
 import type { Clock, Timer } from '../model/clock.ts';
+import { type Freeze, type Scope, scopeText, type TypedName } from '../model/holds.ts';
 import { fail, ok, type Result } from '../model/result.ts';
-import type {
-  Gate,
-  GateFilter,
-  PendingChange,
-  PendingName,
-  SidedClient,
-  TypedName,
-} from '../model/rollout.ts';
+import type { Gate, PendingChange, PendingName, SidedClient } from '../model/rollout.ts';
 import { Settling } from '../model/settling.ts';
 import type { Side } from '../model/side.ts';
 import { Canaries, type CanaryRules, type Member } from './canaries.ts';
@@ -25,7 +19,6 @@ import {
   unknownCanary,
   type Waiting,
 } from './fleet.ts';
-import { type Freeze, Freezes, scopeText } from './freezes.ts';
 import {
   foundBad,
   type Judgement,
@@ -35,7 +28,7 @@ import {
   unjudged,
   type WaitingState,
 } from './judge.ts';
-import { filterOf, filtersOf, keysOf, matching, nameKey, WaitingNames } from './pending-names.ts';
+import { filtersOf, keysOf, matching, nameKey, WaitingNames } from './pending-names.ts';
 import { Rejections } from './rejections.ts';
 import { reloadObjection } from './reload-objection.ts';
 import type { RemovingChange } from './removal-limits.ts';
@@ -55,7 +48,6 @@ const nobody: Survey = { complete: true, members: [], canaries: [] };
 export class Rollout {
   readonly #options: RolloutOptions;
   readonly #changes = new Changes();
-  readonly #freezes: Freezes;
   readonly #canaries: Canaries;
   readonly #rejections = new Rejections();
   readonly #ends = new Ends();
@@ -87,15 +79,13 @@ export class Rollout {
     this.#options = options;
     this.#settings = settings;
     this.#state = { kind: 'IDLE', since: clock.now() };
-    this.#freezes = new Freezes(saved?.freezes);
     this.#canaries = new Canaries(settings?.canary, saved?.canaries, clock.now());
     const contentOf = (type: TypeUrl, name: ResourceName) => gate.contentOf(type, name, 'canary');
     this.#verdicts = new Verdicts(saved?.verdicts ?? [], contentOf, hashOf);
     this.#discards = new Discards(saved?.discards ?? [], contentOf, hashOf);
     this.#settling = new Settling(clock, settling, () => this.#look());
     gate.gatedTypes(new Set(settings?.types));
-    for (const freeze of this.#freezes.all) gate.freeze(filterOf(freeze));
-    for (const name of saved?.withheld ?? []) gate.withheld.set(name, true);
+    gate.holds.restore(saved?.freezes ?? [], saved?.withheld ?? []);
     this.#forget = gate.onChanged((change) => this.#changed(change));
     this.#look();
     options.events.stateChanged(this.#state);
@@ -196,16 +186,16 @@ export class Rollout {
         ended: shown === undefined ? 0 : this.#ends.count(shown.keys),
       },
       noCanary: shown !== undefined && canaries.length === 0 && this.#lacksCanary(shown),
-      freezes: this.#freezes.all,
+      freezes: this.#options.gate.holds.freezes,
       ...this.#options.revisions(),
     };
   }
 
   /** Everybody gets what waits, whatever the canaries say. How many names; the error: nothing waits. */
-  release(filter: GateFilter): Result<number> {
+  release(filter: Scope): Result<number> {
     const found = matching(this.#options.gate.pending, filter);
     if (!found.ok) return found;
-    const names = found.value.filter((pending) => !this.#freezes.covers(pending));
+    const names = found.value.filter((pending) => !this.#isFrozen(pending));
     if (names.length === 0) return fail(`${scopeText(filter)} is frozen: unfreeze it first`);
     const keys = keysOf(names);
     const own = this.#changes.rows.filter((row) => !row.keys.isDisjointFrom(keys));
@@ -215,7 +205,7 @@ export class Rollout {
   }
 
   /** Canaries go back to what is released. How many names; the error: nothing waits. */
-  discard(filter: GateFilter): Result<number> {
+  discard(filter: Scope): Result<number> {
     const names = matching(this.#options.gate.pending, filter);
     if (!names.ok) return names;
     this.#options.events.counted('discarded');
@@ -226,24 +216,25 @@ export class Rollout {
   }
 
   /** The error: it is frozen already. */
-  freeze(filter: GateFilter, reason: string): Result<undefined> {
-    const added = this.#freezes.add({ ...filterOf(filter), reason, since: this.#options.clock.now() });
-    // A rollback of what is frozen already has changed what is withheld.
-    if (!added.ok) this.#save();
-    if (!added.ok) return added;
-    this.#options.gate.freeze(filterOf(filter));
-    this.#frozen();
+  freeze(filter: Scope, reason: string): Result<undefined> {
+    const added = this.#options.gate.freeze(filter, reason);
+    // A rollback of what is frozen already has changed which names are removed.
+    if (added.ok) this.#frozen();
+    else this.#save();
     return added;
   }
 
   /** What has changed meanwhile goes to canaries now. The error: it is not frozen. */
-  unfreeze(filter: GateFilter): Result<undefined> {
-    const removed = this.#freezes.remove(filter);
-    if (!removed.ok) return removed;
-    for (const freeze of removed.value) this.#options.gate.unfreeze(filterOf(freeze));
+  unfreeze(filter: Scope): Result<undefined> {
+    const ended = this.#options.gate.unfreeze(filter);
+    if (!ended.ok) return ended;
     this.#waits = true;
     this.#frozen();
     return ok(undefined);
+  }
+
+  #isFrozen({ type, upstream }: PendingName): boolean {
+    return this.#options.gate.holds.isFrozen(type, upstream);
   }
 
   #frozen(): void {
@@ -275,7 +266,7 @@ export class Rollout {
     const { size } = this.#options.gate;
     // Without a word a name goes for want of room, and others may have come back to what is released.
     if (this.#names?.size !== size) {
-      const all = this.#seenByCanaries().filter((pending) => !this.#freezes.covers(pending));
+      const all = this.#seenByCanaries().filter((pending) => !this.#isFrozen(pending));
       this.#names = { size, all: new WaitingNames(all) };
     }
     return this.#names.all;
@@ -450,13 +441,13 @@ export class Rollout {
   /** All of these names, and nothing that is frozen. */
   #release(names: readonly PendingName[], started: number): void {
     const { events, clock, gate } = this.#options;
-    const withheld = [...gate.withheld].length;
+    const [removed] = gate.holds.removed();
     const byType = Map.groupBy(names, ({ type }) => type);
     for (const filter of filtersOf(names)) {
       const own = byType.get(filter.type) ?? [];
       gate.release(filter, new Set(own.map(({ name }) => name)));
     }
-    if (withheld > 0) this.#save();
+    if (removed !== undefined) this.#save();
     if (this.#settings === undefined) return;
     events.counted('released');
     events.released(names, clock.now() - started);
@@ -487,7 +478,7 @@ export class Rollout {
       events.changeIs(state, names);
     }
     const before = this.#state;
-    const calm = this.#freezes.all.length > 0 ? 'FROZEN' : 'IDLE';
+    const calm = this.#options.gate.holds.freezes.length > 0 ? 'FROZEN' : 'IDLE';
     const since = before.kind === calm ? before.since : now;
     this.#state = this.#first()?.judge.state ?? { kind: calm, since };
     if (this.#state.kind !== before.kind || this.#state.since !== before.since)
@@ -503,11 +494,11 @@ export class Rollout {
 
   #save(): void {
     this.#options.events.save({
-      freezes: this.#freezes.all,
+      freezes: this.#options.gate.holds.freezes,
       canaries: this.#canaries.remembered,
       verdicts: this.#verdicts.saved,
       discards: this.#discards.saved,
-      withheld: [...this.#options.gate.withheld],
+      withheld: [...this.#options.gate.holds.removed()],
     });
   }
 }

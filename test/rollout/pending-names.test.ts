@@ -1,6 +1,7 @@
 import { expect } from 'chai';
 import { resourceName } from '../../src/model/brand.ts';
-import type { GateFilter, PendingName } from '../../src/model/rollout.ts';
+import type { Scope } from '../../src/model/holds.ts';
+import type { PendingName } from '../../src/model/rollout.ts';
 import { matching } from '../../src/rollout/pending-names.ts';
 import { type } from '../support/in-memory-relay.ts';
 
@@ -20,7 +21,7 @@ describe('what an operator means by release and discard', () => {
   const rows: readonly {
     readonly title: string;
     readonly names: readonly PendingName[];
-    readonly filter?: GateFilter;
+    readonly filter?: Scope;
     readonly gives: number | string;
   }[] = [
     { title: 'nothing', names: [], gives: `nothing waits: ${taken}` },

@@ -1,0 +1,100 @@
+import type { ResourceName, TypeUrl } from './brand.ts';
+import { fail, ok, type Result } from './result.ts';
+import { typeInfo } from './types.ts';
+
+/** Which of the held names. What is left out matches all. */
+export interface Scope {
+  readonly type?: TypeUrl | undefined;
+  readonly upstream?: string | undefined;
+}
+
+export interface TypedName {
+  readonly type: TypeUrl;
+  readonly name: ResourceName;
+}
+
+/** What an operator has frozen, and why. */
+export interface Freeze extends Scope {
+  readonly reason: string;
+  /** Milliseconds since the epoch. */
+  readonly since: number;
+}
+
+/** What operators keep from everybody, whatever upstream says: what is frozen, and names that a rollback has removed. */
+export class Holds {
+  #freezes: readonly Freeze[] = [];
+  readonly #removed = new Map<TypeUrl, Set<ResourceName>>();
+
+  get freezes(): readonly Freeze[] {
+    return this.#freezes;
+  }
+
+  isFrozen(type: TypeUrl, upstream: string | undefined): boolean {
+    return this.#freezes.some((freeze) => includes(freeze, { type, upstream }));
+  }
+
+  /** From before a restart. */
+  restore(freezes: readonly Freeze[], removed: Iterable<TypedName>): void {
+    this.#freezes = freezes;
+    for (const one of removed) this.setRemoved(one, true);
+  }
+
+  /** The error: it is frozen already. */
+  freeze({ type, upstream }: Scope, reason: string, since: number): Result<undefined> {
+    const known = this.#freezes.find((other) => includes(other, { type, upstream }));
+    if (known !== undefined) {
+      const at = new Date(known.since).toISOString();
+      return fail(`${scopeText(known)} is frozen already, since ${at} (${known.reason})`);
+    }
+    this.#freezes = [...this.#freezes, { type, upstream, reason, since }];
+    return ok(undefined);
+  }
+
+  /** Ends the freeze of this scope; without one, all. The error: there is none. */
+  unfreeze(scope: Scope): Result<readonly Freeze[]> {
+    const removed = this.#freezes.filter((freeze) => isEverything(scope) || isSame(freeze, scope));
+    if (removed.length === 0) {
+      const frozen = this.#freezes.map(scopeText).join(', ');
+      return fail(
+        frozen === '' ? 'nothing is frozen' : `${scopeText(scope)} is not frozen: frozen is ${frozen}`,
+      );
+    }
+    this.#freezes = this.#freezes.filter((freeze) => !removed.includes(freeze));
+    return ok(removed);
+  }
+
+  /**
+   * Names that a rollback has removed. Nobody has anything of them, but they are not new: they stay away until the gate
+   * opens, also when upstream removes them and says them again, and after a restart.
+   */
+  *removed(): Iterable<TypedName> {
+    for (const [type, names] of this.#removed) for (const name of names) yield { type, name };
+  }
+
+  isRemoved(type: TypeUrl, name: ResourceName): boolean {
+    return this.#removed.get(type)?.has(name) === true;
+  }
+
+  setRemoved({ type, name }: TypedName, removed: boolean): void {
+    const names = this.#removed.get(type) ?? new Set();
+    if (removed) this.#removed.set(type, names.add(name));
+    else if (names.delete(name) && names.size === 0) this.#removed.delete(type);
+  }
+}
+
+/** `cds of central`, `everything`. */
+export function scopeText({ type, upstream }: Scope): string {
+  const what = type === undefined ? 'everything' : typeInfo(type).short;
+  return upstream === undefined ? what : `${what} of ${upstream}`;
+}
+
+/** Whether all that `inner` names is in `outer`. */
+export function includes(outer: Scope, inner: Scope): boolean {
+  const type = outer.type === undefined || outer.type === inner.type;
+  return type && (outer.upstream === undefined || outer.upstream === inner.upstream);
+}
+
+export const isEverything = ({ type, upstream }: Scope): boolean =>
+  type === undefined && upstream === undefined;
+
+const isSame = (a: Scope, b: Scope): boolean => a.type === b.type && a.upstream === b.upstream;
