@@ -3,14 +3,7 @@ import type { Defers, RequestKind } from '../model/subscription.ts';
 import type { InTurns } from '../model/turns.ts';
 import type { Account } from '../wire/accounts.ts';
 import { Code, type GrpcStatus } from '../wire/grpc-status.ts';
-import {
-  type DeltaRequest,
-  type ErrorDetail,
-  nodeDigest,
-  readDeltaRequest,
-  readSotwRequest,
-  type SotwRequest,
-} from '../wire/requests.ts';
+import { type ErrorDetail, nodeDigest, readDeltaRequest, readSotwRequest } from '../wire/requests.ts';
 import type { FaultReason, ServerStream, StreamHandler } from '../wire/server-stream.ts';
 import {
   Admission,
@@ -31,12 +24,10 @@ import {
   type Participant,
   referringTypes,
 } from './conversations.ts';
-import { DeltaTypeStream } from './delta-type-stream.ts';
 import { copyOf, isLarge, RequestTurns } from './request-turns.ts';
 import { longestWarmingMs, type OrderedStream, SendOrder } from './send-order.ts';
 import type { ClientContext, DownstreamServices, Overdue } from './services.ts';
-import { SotwTypeStream } from './sotw-type-stream.ts';
-import type { Handled, StreamContext, TypeStream } from './type-stream.ts';
+import { type Handled, type Request, type StreamContext, TypeStream } from './type-stream.ts';
 
 /** What a path serves. */
 export interface Route {
@@ -49,7 +40,7 @@ export interface Route {
 
 /** A request whose node was read. */
 interface Arrived {
-  readonly request: SotwRequest | DeltaRequest;
+  readonly request: Request;
   /** How long it was. */
   readonly bytes: number;
   readonly client: ClientContext;
@@ -412,8 +403,7 @@ export class XdsStream implements StreamHandler, OrderedStream, Participant {
       return undefined;
     }
     if (!this.#admission.oneMoreType(client)) return undefined;
-    const Protocol = this.route.protocol === 'sotw' ? SotwTypeStream : DeltaTypeStream;
-    const created = new Protocol(type, client, this.#context);
+    const created = new TypeStream(type, this.route.protocol, client, this.#context);
     const later = this.#types.findIndex((other) => other.info.order > created.info.order);
     this.#types.splice(later < 0 ? this.#types.length : later, 0, created);
     if (fixed !== undefined) {

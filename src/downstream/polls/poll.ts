@@ -1,17 +1,14 @@
-import type { TypeUrl } from '../../model/brand.ts';
 import { fail, ok, type Result } from '../../model/result.ts';
 import type { Selection } from '../../model/selection.ts';
 import { type Encoding, encoding } from '../../model/subscription.ts';
-import { WILDCARD } from '../../model/transaction.ts';
 import type { TypeInfo } from '../../model/types.ts';
 import { Code } from '../../wire/grpc-status.ts';
 import { type ErrorDetail, readSotwRequest, sotwSelectors } from '../../wire/requests.ts';
 import type { Peer } from '../../wire/server-stream.ts';
 import { deniesAll, excessOf, excessOfNames, malformed, type Refusal } from '../admission.ts';
-import { selectAll, selectName } from '../selecting.ts';
+import { selectState } from '../selecting.ts';
 import type { ClientContext, DownstreamServices } from '../services.ts';
-import { SotwNames } from '../sotw-names.ts';
-import { knownSelections, nothingNamed } from '../type-stream.ts';
+import { SotwNames } from '../steps.ts';
 
 /** What one message of a client asks for, by the rules in force when it was read. */
 export interface Poll {
@@ -51,7 +48,8 @@ export function readPoll(
   const limits = client.exempt ? undefined : services.limits();
   const names = limits && excessOfNames(selectors, sotwSelectors, limits);
   if (names !== undefined) return exhausted(names);
-  const selection = select(selectors ?? nothingNamed, info.url, client, services);
+  // As the first SotW request of a stream (§3.6): each poll stands for itself.
+  const selection = selectState(selectors, info.url, client, services, new SotwNames());
   if (!selection.ok) return invalid('malformed', selection.error);
   if (deniesAll(client, info.url, selection.value)) {
     return forbidden(`this client may not subscribe to any of the ${info.short} resources that it names`);
@@ -79,24 +77,6 @@ function encodingOf(client: ClientContext, contentVersions: boolean, services: D
     unknownNames: false,
     absencesUnsaid: false,
   });
-}
-
-/** As the first SotW request of a stream (§3.6): each poll stands for itself. */
-function select(
-  bytes: Buffer,
-  type: TypeUrl,
-  client: ClientContext,
-  services: DownstreamServices,
-): Result<Selection> {
-  const known = knownSelections.find(client.selectionGroup, type, bytes);
-  if (known !== undefined) return ok(known);
-  const selected = selectAll(bytes, sotwSelectors, type, client);
-  if (!selected.ok) return selected;
-  const everything = services.legacyWildcard(type) ? selectName(WILDCARD, type, client) : undefined;
-  const wildcard = everything?.ok === true ? everything.value : undefined;
-  const selection = new SotwNames().selection(selected.value, wildcard);
-  knownSelections.add(client.selectionGroup, type, bytes, selection);
-  return ok(selection);
 }
 
 const invalid = (reason: string, message: string) => fail({ reason, status: malformed(message) });

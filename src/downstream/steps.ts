@@ -1,9 +1,15 @@
-import { collectionCovers, entryId, Selection, type SelectionEntry } from '../model/selection.ts';
+import {
+  collectionCovers,
+  EMPTY_SELECTION,
+  entryId,
+  Selection,
+  type SelectionEntry,
+} from '../model/selection.ts';
 import type { Selector } from '../model/transaction.ts';
 import { isXdstp } from '../model/xdstp.ts';
 
-/** What a delta request changes. */
-export interface DeltaStep {
+/** What a request changes. */
+export interface Step {
   readonly selection: Selection;
   /** Ids of items to be sent even if the client has them: a subscribe must be answered (protocol §4.2). */
   readonly resend: ReadonlySet<string>;
@@ -23,11 +29,20 @@ export interface DeltaInput {
 
 const nothing: ReadonlySet<string> = new Set();
 
+/** The step to a selection that is said as a whole. What is added is sent even if it is unchanged (protocol §3.5). */
+export function stepTo(before: Selection | undefined, selection: Selection): Step {
+  if (before === undefined) return { selection, resend: nothing, mustAnswer: [], changed: true };
+  if (selection.equals(before)) return { selection: before, resend: nothing, mustAnswer: [], changed: false };
+  const added = new Set<string>();
+  for (const id of selection.entries.keys()) if (!before.has(id)) added.add(id);
+  return { selection, resend: added, mustAnswer: [], changed: true };
+}
+
 /**
  * What a delta request of one type makes of the subscription. Nonces have no part in it (§4.3).
  * Pure. Subscribes are applied before unsubscribes (§4.4).
  */
-export function stepDelta(before: Selection, input: DeltaInput): DeltaStep {
+export function stepDelta(before: Selection, input: DeltaInput): Step {
   const { first, subscribe, unsubscribe, wildcard } = input;
   if (first && subscribe.length === 0 && wildcard !== undefined) {
     const entries = new Map([[entryId(wildcard), wildcard]]);
@@ -76,4 +91,29 @@ function drop(
     for (const one of meant) if (entries.delete(entryId(one))) dropped.push(one);
   }
   return dropped;
+}
+
+/** What the names in SotW requests of one type subscribe to. Pure: no I/O, no clock. */
+export class SotwNames {
+  #hasNamed = false;
+
+  get hasNamed(): boolean {
+    return this.#hasNamed;
+  }
+
+  /** A request named something. */
+  named(): void {
+    this.#hasNamed = true;
+  }
+
+  /**
+   * What the client subscribes to from now on, given the selected names and locators of its request. Nothing named yet
+   * means everything, for types that have a legacy wildcard; after any explicit name it means nothing, and so do empty
+   * names alone (§3.6).
+   */
+  selection(selected: readonly SelectionEntry[], wildcard: SelectionEntry | undefined): Selection {
+    if (selected.length > 0) this.#hasNamed = true;
+    else if (!this.#hasNamed && wildcard !== undefined) return Selection.of([wildcard]);
+    return selected.every(({ spelling }) => spelling === '') ? EMPTY_SELECTION : Selection.of(selected);
+  }
 }

@@ -1,5 +1,5 @@
 import { expect } from 'chai';
-import { SotwNames } from '../../src/downstream/sotw-names.ts';
+import { SotwNames } from '../../src/downstream/steps.ts';
 import { resourceName } from '../../src/model/brand.ts';
 import { NO_PARAMETERS } from '../../src/model/parameters.ts';
 import type { SelectionEntry } from '../../src/model/selection.ts';
