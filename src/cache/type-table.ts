@@ -1,8 +1,8 @@
 import { type ResourceName, resourceName } from '../model/brand.ts';
-import { GlobIndex } from '../model/glob-index.ts';
 import type { Variant } from '../model/resource.ts';
 import { isRestored } from '../model/restored-holder.ts';
 import { type Selector, WILDCARD } from '../model/transaction.ts';
+import { GlobIndex } from '../model/xdstp.ts';
 import type { CachedResource, CacheEntry } from './cached-resource.ts';
 import { Interests } from './interests.ts';
 

@@ -1,6 +1,5 @@
 import { z } from 'zod';
-import { gatedByDefault } from '../model/gated-types.ts';
-import { knownTypes } from '../model/types.ts';
+import { gatedByDefault, knownTypes } from '../model/types.ts';
 import {
   count,
   evenIfWrong,

@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { mostNodeText } from '../model/node-place.ts';
+import { mostNodeText } from '../model/node-path.ts';
 import { fail, ok } from '../model/result.ts';
 import { checkListeners } from './check-listeners.ts';
 import { checkFrom, checkTo, defaultTo, pathsClash, unknownKeys } from './node-path.ts';

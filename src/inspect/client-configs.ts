@@ -4,10 +4,9 @@ import { type ClientStatusRequest, ConfigStatus } from '../gen/envoy/service/sta
 import type { Access } from '../model/access.ts';
 import type { TypeUrl } from '../model/brand.ts';
 import { isVariant, type Value } from '../model/catalog.ts';
-import type { Payer } from '../model/payer.ts';
 import { fail, ok, type Result } from '../model/result.ts';
 import type { Holding, SyncState } from '../model/subscription.ts';
-import type { Pace, TimeSlices } from '../model/time-slices.ts';
+import type { Pace, Payer, TimeSlices } from '../model/time-slices.ts';
 import { typeInfo } from '../model/types.ts';
 import type { Relay } from '../relay.ts';
 import { ClientStatusWriter, type EncodedStatus, type StatusEntry } from '../wire/client-status.ts';

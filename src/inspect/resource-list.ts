@@ -11,8 +11,7 @@ import {
 import { formatConstraints } from '../model/constraints.ts';
 import { fail, ok, type Result } from '../model/result.ts';
 import type { HeldVariant } from '../model/rollout.ts';
-import { sortedInSlices } from '../model/sorted-in-slices.ts';
-import type { TimeSlices } from '../model/time-slices.ts';
+import { sortedInSlices, type TimeSlices } from '../model/time-slices.ts';
 import { typeInfo } from '../model/types.ts';
 import type { Relay } from '../relay.ts';
 import { Code, type GrpcStatus } from '../wire/grpc-status.ts';

@@ -1,10 +1,8 @@
-import type { ConstraintsKey } from './brand.ts';
-import { decodeExpression, encodeStamp } from './constraints-wire.ts';
-import { canonicalKey, compile, type Expression, type RequiredPair, requiredPair } from './expression.ts';
+import { BinaryWriter, WireType } from '@bufbuild/protobuf/wire';
+import { bytesTag, MessageReader } from '../protobuf/message-reader.ts';
+import { type ConstraintsKey, constraintsKey } from './brand.ts';
 import type { Parameters } from './parameters.ts';
-import { ok, type Result } from './result.ts';
-
-export { explainMatch, formatConstraints } from './constraints-text.ts';
+import { assertNever, errorMessage, fail, ok, type Result } from './result.ts';
 
 /**
  * The TP2 constraints of one variant: the key that identifies it, the bytes that are forwarded, and the test that
@@ -30,9 +28,6 @@ function constraints(expression: Expression, bytes: Uint8Array): Constraints {
     matches: compile(expression),
   };
 }
-
-/** No constraints: matches every set of parameters. */
-export const UNCONSTRAINED: Constraints = constraints({ kind: 'all' }, new Uint8Array(0));
 
 const interned = new Map<string, WeakRef<Constraints>>();
 const forget = new FinalizationRegistry<string>((bytes) => {
@@ -72,3 +67,399 @@ export function stampConstraints(keys: readonly string[], parameters: Parameters
   );
   return constraints({ kind: 'and', of }, encodeStamp(pairs));
 }
+
+/** How tightly a kind binds: an operand that binds less than its operator needs parentheses. */
+const binding = { or: 1, and: 2, not: 3, atom: 4 } as const;
+
+/** `env == "prod" and not exists(version)`: for people; two expressions may read the same. */
+export function formatConstraints(expression: Expression): string {
+  switch (expression.kind) {
+    case 'all':
+      return '(all)';
+    case 'never':
+      return '(never: unknown kind of constraint)';
+    case 'value':
+      return `${formatKey(expression.key)} == ${JSON.stringify(expression.value)}`;
+    case 'exists':
+      return `exists(${formatKey(expression.key)})`;
+    case 'not':
+      return `not ${operand(expression.of, binding.not)}`;
+    case 'and':
+    case 'or':
+      return expression.of.length === 0
+        ? `${expression.kind}()`
+        : expression.of
+            .map((child) => operand(child, expression.of.length === 1 ? 0 : binding[expression.kind]))
+            .join(` ${expression.kind} `);
+    default:
+      return assertNever(expression);
+  }
+}
+
+function operand(expression: Expression, operator: number): string {
+  const text = formatConstraints(expression);
+  return bindingOf(expression) < operator ? `(${text})` : text;
+}
+
+function bindingOf(expression: Expression): number {
+  switch (expression.kind) {
+    case 'and':
+    case 'or': {
+      const [only] = expression.of;
+      if (only === undefined) return binding.atom;
+      return expression.of.length === 1 ? bindingOf(only) : binding[expression.kind];
+    }
+    case 'not':
+      return binding.not;
+    case 'all':
+    case 'never':
+    case 'value':
+    case 'exists':
+      return binding.atom;
+    default:
+      return assertNever(expression);
+  }
+}
+
+const reserved = new Set(['and', 'or', 'not', 'exists']);
+
+function formatKey(key: string): string {
+  return /^[A-Za-z_][\w.-]*$/.test(key) && !reserved.has(key) ? key : JSON.stringify(key);
+}
+
+/** Whether it matches and why: the first part that fails, for `explain`. */
+interface MatchReason {
+  readonly matches: boolean;
+  readonly reason: string;
+}
+
+export function explainMatch(expression: Expression, parameters: Parameters): MatchReason {
+  if (expression.kind === 'all') return { matches: true, reason: 'no constraints' };
+  if (compile(expression)(parameters)) return { matches: true, reason: holds(expression) };
+  return { matches: false, reason: explainFailure(expression, parameters) };
+}
+
+const holds = (expression: Expression): string => `${formatConstraints(expression)} holds`;
+
+const fails = (expression: Expression, why: string): string =>
+  `${formatConstraints(expression)} fails: ${why}`;
+
+/** For an expression that does not match. */
+function explainFailure(expression: Expression, parameters: Parameters): string {
+  switch (expression.kind) {
+    case 'all':
+      return holds(expression);
+    case 'never':
+      return 'it has an unknown kind of constraint, so it never matches';
+    case 'value':
+    case 'exists':
+      return fails(expression, describe(expression.key, parameters));
+    case 'not':
+      return explainMatched(expression, expression.of, parameters);
+    case 'and': {
+      const failing = expression.of.find((child) => !compile(child)(parameters));
+      return failing === undefined ? holds(expression) : explainFailure(failing, parameters);
+    }
+    case 'or': {
+      if (expression.of.length === 0) return fails(expression, 'none of nothing holds');
+      return expression.of.map((child) => explainFailure(child, parameters)).join('; ');
+    }
+    default:
+      return assertNever(expression);
+  }
+}
+
+/** NOT fails because what is in it matches. */
+function explainMatched(whole: Expression, inner: Expression, parameters: Parameters): string {
+  switch (inner.kind) {
+    case 'value':
+    case 'exists':
+      return fails(whole, describe(inner.key, parameters));
+    case 'not':
+      return explainFailure(inner.of, parameters);
+    case 'all':
+    case 'never':
+    case 'and':
+    case 'or':
+      return fails(whole, holds(inner));
+    default:
+      return assertNever(inner);
+  }
+}
+
+function describe(key: string, parameters: Parameters): string {
+  const value = parameters.entries.get(key);
+  return value === undefined
+    ? `${formatKey(key)} is not given`
+    : `${formatKey(key)} is ${JSON.stringify(value)}`;
+}
+
+/** Recursion ends here whatever the configuration allows: decoding, compiling and matching each use some stack. */
+const maxDepthEver = 1000;
+
+/**
+ * What has been read so far of a message. Protobuf lets a message come in pieces: of a oneof the last member wins,
+ * but the same member again is merged into the first, so nothing can be judged before the end of the bytes.
+ */
+interface Draft {
+  body: Body | undefined;
+  unknown: boolean;
+}
+
+type Body =
+  | { readonly kind: 'single'; readonly single: SingleDraft }
+  | { readonly kind: 'or' | 'and'; readonly of: Draft[] }
+  | { readonly kind: 'not'; readonly of: Draft };
+
+interface SingleDraft {
+  key: string;
+  test: { readonly kind: 'value'; readonly value: string } | { readonly kind: 'exists' } | undefined;
+  unknown: boolean;
+}
+
+const emptyDraft = (): Draft => ({ body: undefined, unknown: false });
+
+/**
+ * Decodes a DynamicParameterConstraints. By hand and not with the generated schema, because the depth has to be
+ * bounded, invalid UTF-8 refused, and unknown fields seen at every level (protocol §5). The outermost expression is
+ * at depth 1.
+ */
+function decodeExpression(bytes: Uint8Array, maxDepth: number): Result<Expression> {
+  const limit = Math.min(maxDepth, maxDepthEver);
+  try {
+    const draft = emptyDraft();
+    readExpression(draft, new MessageReader(bytes), 1, limit);
+    const poison = { found: false };
+    const expression = finish(draft, poison);
+    return ok(poison.found ? { kind: 'never' } : expression);
+  } catch (error) {
+    // The reader of the wire format throws on malformed bytes; this is where its errors become values.
+    return fail(`constraints: ${errorMessage(error)}`);
+  }
+}
+
+function readExpression(draft: Draft, reader: MessageReader, depth: number, limit: number): void {
+  if (depth > limit) throw new Error(`nested deeper than ${limit}`);
+  while (reader.next()) {
+    switch (reader.tag) {
+      case bytesTag(1):
+        if (draft.body?.kind !== 'single')
+          draft.body = { kind: 'single', single: { key: '', test: undefined, unknown: false } };
+        readSingle(draft.body.single, reader.message());
+        break;
+      case bytesTag(2):
+      case bytesTag(3): {
+        const kind = reader.tag === bytesTag(2) ? 'or' : 'and';
+        if (draft.body?.kind !== kind) draft.body = { kind, of: [] };
+        readList(draft.body.of, reader.message(), depth + 1, limit);
+        break;
+      }
+      case bytesTag(4):
+        if (draft.body?.kind !== 'not') draft.body = { kind: 'not', of: emptyDraft() };
+        readExpression(draft.body.of, reader.message(), depth + 1, limit);
+        break;
+      default:
+        draft.unknown = true;
+    }
+  }
+}
+
+function readList(children: Draft[], reader: MessageReader, depth: number, limit: number): void {
+  while (reader.next()) {
+    // A list has no oneof: fields that it may gain one day do not change what it says today.
+    if (reader.tag !== bytesTag(1)) continue;
+    const child = emptyDraft();
+    readExpression(child, reader.message(), depth, limit);
+    children.push(child);
+  }
+}
+
+function readSingle(single: SingleDraft, reader: MessageReader): void {
+  while (reader.next()) {
+    if (reader.tag === bytesTag(1)) single.key = reader.text();
+    else if (reader.tag === bytesTag(2)) single.test = { kind: 'value', value: reader.text() };
+    else if (reader.tag === bytesTag(3)) {
+      for (const exists = reader.message(); exists.next(); ); // what is malformed is refused here, too
+      single.test = { kind: 'exists' };
+    } else single.unknown = true;
+  }
+}
+
+/** The whole is poisoned by one unknown kind: under NOT or OR, "does not match" would turn into a wrong match. */
+function finish(draft: Draft, poison: { found: boolean }): Expression {
+  const { body } = draft;
+  if (body === undefined) {
+    if (draft.unknown) poison.found = true;
+    return { kind: 'all' };
+  }
+  switch (body.kind) {
+    case 'single':
+      return finishSingle(body.single, poison);
+    case 'not':
+      return { kind: 'not', of: finish(body.of, poison) };
+    case 'or':
+    case 'and':
+      return { kind: body.kind, of: body.of.map((child) => finish(child, poison)) };
+    default:
+      return assertNever(body);
+  }
+}
+
+function finishSingle({ key, test, unknown }: SingleDraft, poison: { found: boolean }): Expression {
+  if (test !== undefined)
+    return test.kind === 'value' ? { kind: 'value', key, value: test.value } : { kind: 'exists', key };
+  if (!unknown) throw new Error(`the one for key ${JSON.stringify(key)} has neither value nor exists`);
+  poison.found = true;
+  return { kind: 'all' };
+}
+
+/** Encodes AND(key == value …), with not(exists key) where the value is undefined. */
+function encodeStamp(pairs: readonly (readonly [key: string, value: string | undefined])[]): Uint8Array {
+  const writer = new BinaryWriter();
+  writer.tag(3, WireType.LengthDelimited).fork();
+  for (const [key, value] of pairs) {
+    writer.tag(1, WireType.LengthDelimited).fork();
+    if (value === undefined) writer.tag(4, WireType.LengthDelimited).fork();
+    writer.tag(1, WireType.LengthDelimited).fork();
+    if (key !== '') writer.tag(1, WireType.LengthDelimited).string(key);
+    if (value === undefined) writer.tag(3, WireType.LengthDelimited).fork().join();
+    else writer.tag(2, WireType.LengthDelimited).string(value);
+    writer.join();
+    if (value === undefined) writer.join();
+    writer.join();
+  }
+  return writer.join().finish();
+}
+
+/** What a DynamicParameterConstraints says, in the form that everything here works on (protocol §5). */
+export type Expression =
+  /** No constraint, or an unset oneof: matches all. */
+  | { readonly kind: 'all' }
+  | { readonly kind: 'value'; readonly key: string; readonly value: string }
+  | { readonly kind: 'exists'; readonly key: string }
+  | { readonly kind: 'or'; readonly of: readonly Expression[] }
+  | { readonly kind: 'and'; readonly of: readonly Expression[] }
+  | { readonly kind: 'not'; readonly of: Expression }
+  /** Poisoned: there is an unknown kind somewhere in it. Only ever a whole expression, never a part of one. */
+  | { readonly kind: 'never' };
+
+type Predicate = (parameters: Parameters) => boolean;
+
+const always: Predicate = () => true;
+const never: Predicate = () => false;
+
+/** Closures, built once when constraints arrive: matching does not walk the expression again. */
+function compile(expression: Expression): Predicate {
+  switch (expression.kind) {
+    case 'all':
+      return always;
+    case 'never':
+      return never;
+    case 'value': {
+      const { key, value } = expression;
+      return (parameters) => parameters.entries.get(key) === value;
+    }
+    case 'exists': {
+      const { key } = expression;
+      return (parameters) => parameters.entries.has(key);
+    }
+    case 'not': {
+      const inner = compile(expression.of);
+      return (parameters) => !inner(parameters);
+    }
+    case 'and': {
+      const parts = expression.of.map(compile);
+      return (parameters) => {
+        for (const part of parts) if (!part(parameters)) return false;
+        return true;
+      };
+    }
+    case 'or': {
+      const parts = expression.of.map(compile);
+      return (parameters) => {
+        for (const part of parts) if (part(parameters)) return true;
+        return false;
+      };
+    }
+    default:
+      return assertNever(expression);
+  }
+}
+
+/**
+ * The identity of a variant beside its type and name: JSON of nested arrays, so that no key or value can imitate
+ * another expression; children of AND and OR sorted and deduplicated, nothing else simplified (protocol §5). An
+ * unset expression has the empty key. `bytes` stand for a poisoned expression, whose meaning is not known.
+ */
+function canonicalKey(expression: Expression, bytes: Uint8Array): ConstraintsKey {
+  switch (expression.kind) {
+    case 'all':
+      return constraintsKey('');
+    case 'never':
+      return constraintsKey(`["?",${JSON.stringify(Buffer.from(bytes).toString('base64'))}]`);
+    default:
+      return constraintsKey(canonicalText(expression));
+  }
+}
+
+function canonicalText(expression: Expression): string {
+  switch (expression.kind) {
+    case 'all':
+      return '["*"]';
+    case 'never':
+      return '["?"]';
+    case 'value':
+      return JSON.stringify(['=', expression.key, expression.value]);
+    case 'exists':
+      return JSON.stringify(['exists', expression.key]);
+    case 'not':
+      return `["not",${canonicalText(expression.of)}]`;
+    case 'and':
+    case 'or': {
+      const children = [...new Set(expression.of.map(canonicalText))].toSorted();
+      return `["${expression.kind}"${children.map((child) => `,${child}`).join('')}]`;
+    }
+    default:
+      return assertNever(expression);
+  }
+}
+
+/** One key with the one value of it that can match at all, or undefined where there is no such pair. */
+interface RequiredPair {
+  readonly key: string;
+  readonly value: string;
+}
+
+/** Of several pairs the lowest, so that equal canonical keys give equal pairs. */
+function requiredPair(expression: Expression): RequiredPair | undefined {
+  switch (expression.kind) {
+    case 'value':
+      return { key: expression.key, value: expression.value };
+    case 'and':
+      return lowest(expression.of.map(requiredPair));
+    case 'or': {
+      const [only, ...others] = expression.of;
+      return only !== undefined && others.length === 0 ? requiredPair(only) : undefined;
+    }
+    case 'all':
+    case 'exists':
+    case 'not':
+    case 'never':
+      return undefined;
+    default:
+      return assertNever(expression);
+  }
+}
+
+function lowest(pairs: readonly (RequiredPair | undefined)[]): RequiredPair | undefined {
+  let found: RequiredPair | undefined;
+  for (const pair of pairs) {
+    if (pair === undefined) continue;
+    if (found === undefined || pair.key < found.key || (pair.key === found.key && pair.value < found.value))
+      found = pair;
+  }
+  return found;
+}
+
+/** No constraints: matches every set of parameters. */
+export const UNCONSTRAINED: Constraints = constraints({ kind: 'all' }, new Uint8Array(0));

@@ -2,9 +2,9 @@ import type { Access } from './access.ts';
 import type { ResourceName, Serial, TypeUrl } from './brand.ts';
 import type { Value } from './catalog.ts';
 import type { Parameters } from './parameters.ts';
-import type { Payer } from './payer.ts';
 import type { Reference, References, Variant } from './resource.ts';
 import type { Selection, SelectionEntry } from './selection.ts';
+import type { Payer } from './time-slices.ts';
 
 /** How the responses of a subscription are encoded. Subscriptions with equal encodings share frames. */
 export interface Encoding {

@@ -107,3 +107,11 @@ const byWord = new Map(
 export function typeMeant(word: string): string | undefined {
   return byWord.get(plainWord(word));
 }
+
+/** Endpoints and runtime values change often and must be fast. */
+const ungated = new Set(['eds', 'leds', 'rtds']);
+
+/** The types that go to canaries first where rollout.types says nothing. */
+export const gatedByDefault: ReadonlySet<TypeUrl> = new Set(
+  knownTypes.filter(({ short }) => !ungated.has(short)).map(({ url }) => url),
+);

@@ -1,5 +1,4 @@
-import type { WantedMetadata } from '../model/node-path.ts';
-import { mostNodeText, placeOf } from '../model/node-place.ts';
+import { mostNodeText, placeOf, type WantedMetadata } from '../model/node-path.ts';
 import { errorMessage, fail, ok, type Result } from '../model/result.ts';
 import { bytesTag, doubleTag, MessageReader, varintTag } from '../protobuf/message-reader.ts';
 

@@ -1,6 +1,5 @@
 import type { Access } from '../model/access.ts';
 import { isVariant, type Value } from '../model/catalog.ts';
-import type { Payer } from '../model/payer.ts';
 import type { Reference, References } from '../model/resource.ts';
 import { entryId, itemId, type Selection, type SelectionEntry } from '../model/selection.ts';
 import {
@@ -17,6 +16,7 @@ import {
   type Subscriber,
   type Subscription,
 } from '../model/subscription.ts';
+import type { Payer } from '../model/time-slices.ts';
 import { WILDCARD } from '../model/transaction.ts';
 import { isGlob } from '../model/xdstp.ts';
 import { type Change, changesSince } from './change.ts';

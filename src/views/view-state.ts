@@ -1,7 +1,7 @@
 import type { Access } from '../model/access.ts';
-import type { Payer } from '../model/payer.ts';
 import type { Selection } from '../model/selection.ts';
 import type { Encoding, Holding, ItemState } from '../model/subscription.ts';
+import type { Payer } from '../model/time-slices.ts';
 import type { StateReader, WholeState } from '../model/whole-state.ts';
 import { changesSince } from './change.ts';
 import type { CursorStep, Frame } from './frame.ts';

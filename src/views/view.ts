@@ -8,10 +8,10 @@ import {
   type Value,
 } from '../model/catalog.ts';
 import type { Parameters } from '../model/parameters.ts';
-import type { Payer } from '../model/payer.ts';
 import type { Variant } from '../model/resource.ts';
 import { isCollection, itemId, type Selection, type SelectionEntry } from '../model/selection.ts';
 import type { Subscriber } from '../model/subscription.ts';
+import type { Payer } from '../model/time-slices.ts';
 import { type Interest, type Selector, WILDCARD } from '../model/transaction.ts';
 import { type TypeInfo, typeInfo } from '../model/types.ts';
 import { SharedFrames } from './frame.ts';

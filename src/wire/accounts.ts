@@ -1,7 +1,7 @@
 import { type Charged, charged } from '../model/brand.ts';
 import type { Clock } from '../model/clock.ts';
-import type { Payer } from '../model/payer.ts';
 import { Rate } from '../model/rate.ts';
+import type { Payer } from '../model/time-slices.ts';
 import { Code, type GrpcStatus } from './grpc-status.ts';
 import { type PeerNames, peerKey } from './peer-identity.ts';
 

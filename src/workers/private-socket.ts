@@ -20,7 +20,7 @@ import type { Awaitable } from '../admin/ports.ts';
 import { type HttpAnswer, problem, respond } from '../admin/respond.ts';
 import type { Failed } from '../admin/rpc.ts';
 import { fail, ok, type Result } from '../model/result.ts';
-import { Code as GrpcCode, codeOf, type GrpcStatus } from '../wire/grpc-status.ts';
+import { codeOf, Code as GrpcCode, type GrpcStatus } from '../wire/grpc-status.ts';
 import { errorCode, explainError, isDisconnect } from '../wire/node-error.ts';
 
 /** Of a socket that only this user can connect to. */

@@ -1,5 +1,5 @@
 import { expect } from 'chai';
-import { placeOf } from '../../src/model/node-place.ts';
+import { placeOf } from '../../src/model/node-path.ts';
 import { eventually } from './support/eventually.ts';
 import { run } from './support/explain.ts';
 import { ModelPlane } from './support/model-plane.ts';

@@ -54,7 +54,7 @@ describe("a selection's hash", () => {
   });
 
   it('is keyed: another process has others', () => {
-    const source = fileURLToPath(new URL('../../src/model/keyed-hash.ts', import.meta.url));
+    const source = fileURLToPath(new URL('../../src/model/selection.ts', import.meta.url));
     const script = `import { keyedHash } from ${JSON.stringify(source)}; console.log(keyedHash(1, 'a'))`;
     const run = (): string =>
       execFileSync(process.execPath, ['--input-type=module', '--eval', script], { encoding: 'utf8' });

@@ -1,8 +1,7 @@
 import { expect } from 'chai';
 import * as fc from 'fast-check';
 import { systemClock } from '../../src/model/clock.ts';
-import { sortedInSlices } from '../../src/model/sorted-in-slices.ts';
-import { Pace } from '../../src/model/time-slices.ts';
+import { Pace, sortedInSlices } from '../../src/model/time-slices.ts';
 
 describe('a sort that makes pauses', () => {
   it('is stable, whatever the length', async () => {

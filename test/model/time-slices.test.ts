@@ -1,7 +1,6 @@
 import { expect } from 'chai';
 import { systemClock } from '../../src/model/clock.ts';
-import type { Payer } from '../../src/model/payer.ts';
-import { TimeSlices } from '../../src/model/time-slices.ts';
+import { type Payer, TimeSlices } from '../../src/model/time-slices.ts';
 
 /** So many milliseconds of work in one piece. */
 function work(milliseconds: number): void {

@@ -1,5 +1,5 @@
 import { expect } from 'chai';
-import { placeOf } from '../../src/model/node-place.ts';
+import { placeOf } from '../../src/model/node-path.ts';
 import { internParameters } from '../../src/model/parameters.ts';
 import type { Side } from '../../src/model/side.ts';
 import { elect, isCanaryByRule, type Member } from '../../src/rollout/canaries.ts';

@@ -1,7 +1,7 @@
 import { expect } from 'chai';
 import { Store } from '../../src/cache/store.ts';
 import { resourceName } from '../../src/model/brand.ts';
-import { placeOf } from '../../src/model/node-place.ts';
+import { placeOf } from '../../src/model/node-path.ts';
 import { internParameters, NO_PARAMETERS } from '../../src/model/parameters.ts';
 import { asRestored } from '../../src/model/restored-holder.ts';
 import { type Transaction, transaction } from '../../src/model/transaction.ts';

@@ -5,9 +5,9 @@ import { DiscoveryResponseSchema } from '../../src/gen/envoy/service/discovery/v
 import { resourceName } from '../../src/model/brand.ts';
 import { UNCONSTRAINED } from '../../src/model/constraints.ts';
 import { NO_PARAMETERS } from '../../src/model/parameters.ts';
-import type { Payer } from '../../src/model/payer.ts';
 import { Selection } from '../../src/model/selection.ts';
 import { defersNothing, encoding, type Response, type Subscription } from '../../src/model/subscription.ts';
+import type { Payer } from '../../src/model/time-slices.ts';
 import { type Interest, type Transaction, transaction } from '../../src/model/transaction.ts';
 import { ALLOW_ALL } from '../../src/security/authorization.ts';
 import { Views } from '../../src/views/views.ts';

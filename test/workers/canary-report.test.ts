@@ -1,5 +1,5 @@
 import { expect } from 'chai';
-import { placeOf } from '../../src/model/node-place.ts';
+import { placeOf } from '../../src/model/node-path.ts';
 import { elect, type Member } from '../../src/rollout/canaries.ts';
 import { reportOf, surveyOf } from '../../src/workers/canary-report.ts';
 import { Random } from '../support/random.ts';

@@ -1,7 +1,7 @@
 import type { ConstraintsKey, ResourceName } from '../../model/brand.ts';
 import type { Constraints } from '../../model/constraints.ts';
-import { GlobIndex } from '../../model/glob-index.ts';
 import type { Move } from '../../model/transaction.ts';
+import { GlobIndex } from '../../model/xdstp.ts';
 
 /** One variant that a holder has. */
 export interface AckedVariant {

@@ -1,5 +1,5 @@
 import { expect } from 'chai';
-import { placeOf } from '../../../src/model/node-place.ts';
+import { placeOf } from '../../../src/model/node-path.ts';
 import { ConstantRequests } from './constant-requests.ts';
 import { Envoy } from './envoy.ts';
 import { eventually } from './eventually.ts';
