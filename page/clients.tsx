@@ -176,7 +176,7 @@ function Table({
   readonly model: PageModel;
   readonly query: Query;
 }) {
-  if (clients.length === 0) return <p class="dim">No client is like this.</p>;
+  if (clients.length === 0) return <p class="dim">No client matches.</p>;
   const labels = new Map(model.classes.map(({ id, label }) => [id, label]));
   return (
     <div class="scroll" tabIndex={0} role="region" aria-labelledby="clients">
@@ -238,8 +238,9 @@ function Types({ client: { types } }: { readonly client: Client }) {
   return (
     <ul class="types">
       {types.slice(0, typesShown).map(({ type, state, version, last_nack: nack, last_poll: poll }) => (
-        <li key={type} title={nack === '' ? shown(version) : `${shown(version)}: ${errorLine(nack, 500)}`}>
+        <li key={type} title={shown(version)}>
           {shown(type)} <StateText state={state} />
+          {state === 'ERROR' && nack !== '' && <span class="bad">: {errorLine(nack, 200)}</span>}
           {poll !== '' && version !== '' && <span class="mono dim"> {shown(version, 30)}</span>}
         </li>
       ))}

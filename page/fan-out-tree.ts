@@ -1,6 +1,11 @@
 import type { PageClass, PageModel } from '../src/admin/page/model.ts';
 
-type Worst = 'ok' | 'warn' | 'bad';
+/** The worst first. */
+export const states = ['bad', 'warn', 'ok'] as const;
+type State = (typeof states)[number];
+
+/** How many of the streams are in which state. */
+export type Shares = Readonly<Record<State, number>>;
 
 /** A node of the fan-out: an upstream, one of its sessions, a class of clients, or clients in one state. */
 export interface FanNode {
@@ -8,7 +13,9 @@ export interface FanNode {
   readonly label: string;
   /** What the color says, in words. */
   readonly note: string;
-  readonly worst: Worst;
+  /** Of the node itself, whatever its streams: an upstream that is away. */
+  readonly own: State;
+  readonly shares: Shares;
   readonly streams: number;
   /** The clients that are meant; empty: all. */
   readonly filter: { readonly class?: string; readonly state?: string };
@@ -61,15 +68,13 @@ function upstreamNode(upstream: Upstream, classes: readonly PageClass[]): FanNod
       ? []
       : [group(`${name} session`, 'one session', 'session', nodes)];
   const note = connected ? (stale ? 'may be out of date' : 'connected') : 'away';
-  const own: Worst = connected ? (stale ? 'warn' : 'ok') : 'bad';
-  const node = group(name, name, note, sessions);
-  return { ...node, worst: own === 'ok' ? 'ok' : own };
+  return { ...group(name, name, note, sessions), own: connected ? (stale ? 'warn' : 'ok') : 'bad' };
 }
 
 function classNode({ id, label, restricted, streams, rejecting, late }: PageClass): FanNode {
   const waiting = Math.max(0, Math.min(late, streams - rejecting));
   const fine = Math.max(0, streams - rejecting - waiting);
-  const clients = (state: string, text: string, count: number, worst: Worst): readonly FanNode[] =>
+  const clients = (state: string, text: string, count: number, worst: State): readonly FanNode[] =>
     count === 0
       ? []
       : [
@@ -77,7 +82,8 @@ function classNode({ id, label, restricted, streams, rejecting, late }: PageClas
             id: `${id} ${state}`,
             label: `${count.toLocaleString('en')} ${text}`,
             note: text,
-            worst,
+            own: 'ok',
+            shares: { bad: 0, warn: 0, ok: 0, [worst]: count },
             streams: count,
             filter: { class: id, state },
             children: [],
@@ -86,8 +92,9 @@ function classNode({ id, label, restricted, streams, rejecting, late }: PageClas
   return {
     id,
     label: restricted ? `${label} (restricted)` : label,
-    note: rejecting > 0 ? 'some reject' : late > 0 ? 'some do not acknowledge' : 'class',
-    worst: rejecting > 0 ? 'bad' : late > 0 ? 'warn' : 'ok',
+    note: noteOf(rejecting, waiting),
+    own: 'ok',
+    shares: { bad: rejecting, warn: waiting, ok: fine },
     streams,
     filter: { class: id },
     children: [
@@ -98,10 +105,22 @@ function classNode({ id, label, restricted, streams, rejecting, late }: PageClas
   };
 }
 
-const order: readonly Worst[] = ['bad', 'warn', 'ok'];
+function noteOf(rejecting: number, waiting: number): string {
+  const parts = [
+    ...(rejecting === 0 ? [] : [`${rejecting.toLocaleString('en')} rejecting`]),
+    ...(waiting === 0 ? [] : [`${waiting.toLocaleString('en')} not acknowledged`]),
+  ];
+  return parts.length === 0 ? 'class' : parts.join(', ');
+}
+
+const sumOf = (all: readonly Shares[]): Shares => ({
+  bad: all.reduce((sum, { bad }) => sum + bad, 0),
+  warn: all.reduce((sum, { warn }) => sum + warn, 0),
+  ok: all.reduce((sum, { ok }) => sum + ok, 0),
+});
 
 function group(id: string, label: string, note: string, children: readonly FanNode[]): FanNode {
-  const worst = order.find((level) => children.some((child) => child.worst === level)) ?? 'ok';
+  const shares = sumOf(children.map((child) => child.shares));
   const streams = children.reduce((sum, child) => sum + child.streams, 0);
   const classes = new Set(children.map(({ filter }) => filter.class));
   const [only] = classes;
@@ -109,7 +128,8 @@ function group(id: string, label: string, note: string, children: readonly FanNo
     id,
     label,
     note,
-    worst,
+    own: 'ok',
+    shares,
     streams,
     filter: classes.size === 1 && only !== undefined ? { class: only } : {},
     children,
@@ -120,11 +140,10 @@ function restOf(more: readonly PageClass[], others: PageModel['otherClasses']): 
   const count = more.length + others.classes;
   if (count === 0) return undefined;
   const streams = more.reduce((sum, one) => sum + one.streams, others.streams);
-  const worst = more.some((one) => one.rejecting > 0)
-    ? 'bad'
-    : more.some((one) => one.late > 0)
-      ? 'warn'
-      : 'ok';
+  const shares = sumOf([
+    ...more.map((one) => classNode(one).shares),
+    { bad: 0, warn: 0, ok: others.streams },
+  ]);
   const label = `${count.toLocaleString('en')} more classes`;
-  return { id: 'more', label, note: 'smaller ones', worst, streams, filter: {}, children: [] };
+  return { id: 'more', label, note: 'smaller ones', own: 'ok', shares, streams, filter: {}, children: [] };
 }

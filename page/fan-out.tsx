@@ -2,7 +2,7 @@ import { type HierarchyRectangularNode, hierarchy, partition } from 'd3-hierarch
 import { area, curveBumpX } from 'd3-shape';
 import { useEffect, useRef, useState } from 'preact/hooks';
 import type { PageModel } from '../src/admin/page/model.ts';
-import { type FanNode, fanOut } from './fan-out-tree.ts';
+import { type FanNode, fanOut, type Shares, states } from './fan-out-tree.ts';
 import { hrefOf, type Query } from './location.ts';
 
 /** Pixels. */
@@ -14,7 +14,7 @@ const characterWidth = 6.7;
 
 type Placed = HierarchyRectangularNode<FanNode>;
 
-/** How data flows: width is streams, color is the worst state, a click shows the clients. */
+/** How data flows: width is streams, each part of it in the color of its state; a click shows the clients. */
 export function FanOut({ model, query }: { readonly model: PageModel; readonly query: Query }) {
   const box = useRef<HTMLDivElement>(null);
   const [width, setWidth] = useState(640);
@@ -96,7 +96,11 @@ const key = (node: Placed): string =>
 
 /** Each leaf has room for a label; what is left is shared by streams. */
 function place(roots: readonly FanNode[], width: number): { nodes: readonly Placed[]; height: number } {
-  const all: FanNode = { id: '', label: '', note: '', worst: 'ok', streams: 0, filter: {}, children: roots };
+  const shares = { bad: 0, warn: 0, ok: 0 };
+  const all: FanNode = {
+    ...{ id: '', label: '', note: '', own: 'ok', shares, streams: 0, filter: {} },
+    children: roots,
+  };
   const tree = hierarchy<FanNode>(all, ({ children }) => [...children]);
   const leaves = tree.leaves();
   const height = Math.max(240, leaves.length * row);
@@ -107,25 +111,81 @@ function place(roots: readonly FanNode[], width: number): { nodes: readonly Plac
   return { nodes: placed.descendants().filter(({ depth }) => depth > 0), height };
 }
 
+interface Band {
+  readonly state: string;
+  readonly top: number;
+  readonly bottom: number;
+}
+
+/** However few they are, they must be seen: pixels. */
+const leastBand = 2;
+
+/** A height by the shares of states, from the top the worst first. */
+function bands(shares: Shares, top: number, bottom: number): readonly Band[] {
+  const present = states.filter((state) => shares[state] > 0);
+  const total = present.reduce((sum, state) => sum + shares[state], 0);
+  const spare = Math.max(0, bottom - top - present.length * leastBand);
+  let at = top;
+  return present.map((state) => {
+    const from = at;
+    at += leastBand + (spare * shares[state]) / total;
+    return { state, top: from, bottom: Math.min(at, bottom) };
+  });
+}
+
 /** From the side of the parent's bar to this one. */
 function Ribbon({ node, column }: { readonly node: Placed; readonly column: number }) {
   const { parent, depth, data, x0, x1 } = node;
   if (parent === null || depth < 2) return null;
-  const ends = [
-    { x: (depth - 2) * column + bar, top: x0 + gap / 2, bottom: x1 - gap / 2 },
-    { x: (depth - 1) * column, top: x0 + gap, bottom: x1 - gap },
-  ];
-  const shape = area<(typeof ends)[number]>()
+  const away = depth === 2 ? parent.data.own : 'ok';
+  const shares = away === 'ok' ? data.shares : { bad: 0, warn: 0, ok: 0, [away]: data.streams || 1 };
+  const starts = bands(shares, x0 + gap / 2, x1 - gap / 2);
+  const ends = bands(shares, x0 + gap, x1 - gap);
+  return (
+    <>
+      {starts.map(({ state, top, bottom }, index) => (
+        <path
+          key={state}
+          class={`ribbon ${state}`}
+          d={ribbonPath(
+            { x: (depth - 2) * column + bar, top, bottom },
+            { x: (depth - 1) * column, top: ends[index]?.top ?? top, bottom: ends[index]?.bottom ?? bottom },
+          )}
+        />
+      ))}
+    </>
+  );
+}
+
+interface Side {
+  readonly x: number;
+  readonly top: number;
+  readonly bottom: number;
+}
+
+function ribbonPath(start: Side, end: Side): string {
+  const shape = area<Side>()
     .x(({ x }) => x)
     .y0(({ top }) => top)
     .y1(({ bottom }) => bottom)
     .curve(curveBumpX);
-  return (
-    <path
-      class={`ribbon ${parent.data.worst === 'bad' && depth === 2 ? 'bad' : data.worst}`}
-      d={shape(ends) ?? ''}
-    />
-  );
+  return shape([start, end]) ?? '';
+}
+
+const shorten = (text: string, characters: number): string =>
+  text.length <= characters ? text : `${text.slice(0, Math.max(1, characters - 1))}…`;
+
+/** What a label of the last column says: the number alone where there is no room for words. */
+const leafLabel = ({ streams, label }: FanNode, column: number): string =>
+  column < narrow / 3 ? streams.toLocaleString('en') : label;
+
+/** A label ends before those of the next column begin, which are at its right end. */
+function labelOf({ data, depth, children = [] }: Placed, column: number): string {
+  const room = Math.floor((column - bar - 10) / characterWidth);
+  if (depth === 4) return shorten(leafLabel(data, column), room);
+  const before = children.filter((child) => child.depth === 4).map((child) => leafLabel(child.data, column));
+  const taken = before.length === 0 ? 0 : Math.max(...before.map(({ length }) => length)) + 2;
+  return shorten(data.label, Math.max(4, room - taken));
 }
 
 function Node({
@@ -138,13 +198,10 @@ function Node({
   readonly query: Query;
 }) {
   const { data, depth, x0, x1 } = node;
-  const { label, note, worst, streams, filter } = data;
+  const { label, note, own, shares, streams, filter } = data;
   const x = (depth - 1) * column;
-  const room = Math.floor((column - bar - 10) / characterWidth);
   // The clients' bars are at the right edge: their labels are before them, and share the room with those of the classes.
   const isLast = depth === 4;
-  const wanted = isLast && column < narrow / 3 ? streams.toLocaleString('en') : label;
-  const text = wanted.length <= room ? wanted : `${wanted.slice(0, Math.max(1, room - 1))}…`;
   const about = `${label}: ${streams.toLocaleString('en')} ${streams === 1 ? 'stream' : 'streams'}, ${note}`;
   const { class: ofClass = '', state = '' } = filter;
   const isChosen = ofClass !== '' && query['class'] === ofClass && (query['state'] ?? '') === state;
@@ -162,16 +219,21 @@ function Node({
         width={isLast ? bar + 4 : column}
         height={Math.max(1, x1 - x0)}
       />
-      <rect
-        class={`bar ${worst}`}
-        x={x}
-        y={x0 + gap / 2}
-        width={bar}
-        height={Math.max(2, x1 - x0 - gap)}
-        rx={2}
-      />
+      {bands(own === 'ok' ? shares : { bad: 0, warn: 0, ok: 0, [own]: 1 }, x0 + gap / 2, x1 - gap / 2).map(
+        ({ state, top, bottom }) => (
+          <rect
+            key={state}
+            class={`bar ${state}`}
+            x={x}
+            y={top}
+            width={bar}
+            height={Math.max(leastBand, bottom - top)}
+            rx={1.5}
+          />
+        ),
+      )}
       <text class={isLast ? 'last' : ''} x={isLast ? x - 6 : x + bar + 5} y={(x0 + x1) / 2 + 4}>
-        {text}
+        {labelOf(node, column)}
       </text>
     </a>
   );

@@ -1,5 +1,5 @@
 import { formatBytes } from '../src/observe/format.ts';
-import { readyText, sentence, worstOf } from '../src/observe/problems.ts';
+import { readyText, sentence, worstOf, wrongOnes } from '../src/observe/problems.ts';
 import { Fact } from './fact.tsx';
 import type { LiveState } from './live.ts';
 import { styleOf } from './problems.tsx';
@@ -8,6 +8,12 @@ import { Moment, Since, useNow } from './time.tsx';
 interface HeadingProps {
   readonly state: LiveState;
   readonly pause: (paused: boolean) => void;
+}
+
+/** Green is for what needs no look. */
+function stateStyle(ready: boolean, { problems }: LiveState['model']): string {
+  if (!ready) return 'bad';
+  return wrongOnes(problems).length > 0 ? 'warn' : 'ok';
 }
 
 /** Which relay this is, and one sentence. */
@@ -21,7 +27,7 @@ export function Heading({ state, pause }: HeadingProps) {
         <h1>
           <a href={location.pathname}>{relay.nodeId}</a>
         </h1>
-        <span class={`state ${relay.ready ? 'ok' : 'bad'}`}>
+        <span class={`state ${stateStyle(relay.ready, model)}`}>
           {readyText(relay.ready, problems, moreProblems)}
         </span>
         <nav aria-label="Raw data">

@@ -90,7 +90,7 @@ interface MatchTableProps {
 
 export function MatchTable({ type, matches, labelledBy }: MatchTableProps) {
   const { parameter_sets: sets, names, total_parameter_sets: allSets } = matches;
-  if (names.length === 0) return <p class="dim">No name is like this.</p>;
+  if (names.length === 0) return <p class="dim">No name matches.</p>;
   if (sets.length === 0) return <p class="dim">No client is connected, so there are no parameter sets.</p>;
   return (
     <>

@@ -103,6 +103,8 @@ function Link({ words, target }: { readonly words: string; readonly target: stri
   const label = words.replaceAll('`', '');
   if (runbook !== '') return <a href={hrefOf({ show: 'runbook', name: runbook })}>{label}</a>;
   if (/^https?:/.test(target)) return <a href={target}>{label}</a>;
+  const path = target.replace(/^\.\.\/(\.\.\/)?/, (_, up) => (up === undefined ? 'docs/' : ''));
+  if (label === path) return label;
   return (
     <>
       {label}{' '}

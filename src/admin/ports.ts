@@ -142,8 +142,8 @@ export interface Inspector {
   readonly page: PageSource;
   status(): Awaitable<Plain<StatusResponse>>;
   ready(): ReadinessReport;
-  /** Those of `status`, for probes: as of a few seconds ago. */
-  problems(): Awaitable<readonly Plain<Problem>[]>;
+  /** Those of `status`, for probes: as of a few seconds ago. Undefined: not known yet. */
+  problems(): Awaitable<readonly Plain<Problem>[] | undefined>;
   /** NOT_FOUND: there is no such client. A name that nothing is known of is an answer like any other. */
   explain(query: ExplainQuery): Awaitable<Result<Plain<ExplainResponse>, GrpcStatus>>;
   /** INVALID_ARGUMENT: not a page token. */

@@ -94,7 +94,7 @@ async function page(inspector: Inspector, live: LivePage): Promise<HttpAnswer> {
 
 function readiness(
   { ready, reason, upstreams, rollout }: ReadinessReport,
-  problems: readonly Plain<Problem>[],
+  problems: readonly Plain<Problem>[] | undefined,
 ): HttpAnswer {
   const shown = upstreams.map(
     ({ name, required, connected, stale, since, lastError, refusedStreams, suspectTypes, ...said }) => ({
@@ -113,7 +113,7 @@ function readiness(
     }),
   );
   const why = ready ? staleText(upstreams) : reason;
-  const wrong = wrongOnes(problems).map(problemJson);
+  const wrong = problems === undefined ? null : wrongOnes(problems).map(problemJson);
   const answer = { ready, reason: why, problems: wrong, upstreams: shown, ...rolloutJson(rollout) };
   return json(answer, ready ? 200 : 503);
 }

@@ -150,8 +150,8 @@ export class Inspection implements Inspector {
   }
 
   /** As of a few seconds ago; a worker that does not answer keeps no probe waiting. */
-  async problems(): Promise<readonly Plain<Problem>[]> {
-    return (await this.#paced.within(longestProbeMs))?.problems ?? [];
+  async problems(): Promise<readonly Plain<Problem>[] | undefined> {
+    return (await this.#paced.within(longestProbeMs))?.problems;
   }
 
   async #known(): Promise<KnownStatus> {

@@ -13,7 +13,7 @@ import {
 } from '../gen/distributary/admin/v1/fleet_pb.ts';
 import type { ResourceName, TypeUrl } from '../model/brand.ts';
 import { isVariant } from '../model/catalog.ts';
-import { formatConstraints } from '../model/constraints.ts';
+import { formatConstraints, UNCONSTRAINED } from '../model/constraints.ts';
 import { contentHash } from '../model/content-hash.ts';
 import { internParameters, type Parameters } from '../model/parameters.ts';
 import type { Variant } from '../model/resource.ts';
@@ -44,9 +44,15 @@ export async function matchesOf(
     await pace.yieldIfDue();
     if (cached.variants.size > 0 && known.includes(name)) found.push([known, cached]);
   }
-  const names = await sortedInSlices(found, ([a], [b]) => (a < b ? -1 : 1), pace);
   const short = typeInfo(type).short;
   const rejected = problems.filter((problem) => problem.kind === 'REJECTED' && problem.type === short);
+  const rejectedNames = new Set(rejected.map((problem) => problem.name));
+  /** What somebody looks for comes first: what is rejected, and what is not the same for everybody. */
+  const rank = ([known, { variants }]: (typeof found)[number]): number =>
+    rejectedNames.has(known) ? 0 : variants.get(UNCONSTRAINED.key) === undefined || variants.size > 1 ? 1 : 2;
+  const before = (a: (typeof found)[number], b: (typeof found)[number]): number =>
+    rank(a) - rank(b) || (a[0] < b[0] ? -1 : 1);
+  const names = await sortedInSlices(found, before, pace);
   const rows = Iterator.from(names.slice(offset, offset + pageSize)).map(([known, cached]) =>
     create(MatchedNameSchema, {
       name: known,

@@ -77,9 +77,12 @@ const finders: readonly ((facts: ProblemFacts) => readonly Plain<Problem>[])[] =
 ];
 
 const kinds = Object.keys(problemKinds);
-/** What concerns the whole relay comes before the critical problems of some clients, and after their warnings. */
-const rank = ({ severity, clients }: Plain<Problem>): number =>
-  clients > 0 ? clients : severity === 'critical' ? Infinity : 0;
+/**
+ * What concerns the whole relay comes before the critical problems of some clients, and after their warnings. Changes are
+ * late because of something else.
+ */
+const rank = ({ kind, severity, clients }: Plain<Problem>): number =>
+  clients > 0 ? clients : severity === 'critical' && kind !== 'changes_late' ? Infinity : 0;
 
 function worstFirst(a: Plain<Problem>, b: Plain<Problem>): number {
   const order = (one: Plain<Problem>): number => severities.findIndex((known) => known === one.severity);
@@ -246,10 +249,27 @@ function removalsHeld({ status, facts }: ProblemFacts): readonly Plain<Problem>[
   );
 }
 
-/** One error about one resource is one cause, whatever the classes of the clients that say it. */
+/**
+ * One error about one resource is one cause, whatever the classes of the clients that say it. Who was sent several
+ * resources at once says the same error of all of them.
+ */
 function rejections({ classes }: ProblemFacts): readonly Plain<Problem>[] {
-  const causes = Map.groupBy(ofKind(classes, 'REJECTED'), ({ type, what, error }) =>
-    JSON.stringify([type, what, errorText(error, 300)]),
+  const rows = ofKind(classes, 'REJECTED');
+  const saying = ({ type, error }: Plain<ClassProblem>): string =>
+    JSON.stringify([type, errorText(error, 300)]);
+  const named = Map.groupBy(
+    rows.filter(({ name }) => name !== ''),
+    saying,
+  );
+  const about = (row: Plain<ClassProblem>): string => {
+    const others = new Set(row.name === '' ? named.get(saying(row))?.map(({ what }) => what) : []);
+    const [only = row.what] = others;
+    return others.size > 1 ? row.what : only;
+  };
+  // Whoever names the resource comes first: the problem has its name.
+  const causes = Map.groupBy(
+    rows.toSorted((a, b) => Number(a.name === '') - Number(b.name === '')),
+    (row) => JSON.stringify([saying(row), about(row)]),
   );
   return [...causes].flatMap(([key, rows]) => {
     const [first] = rows;
@@ -264,7 +284,7 @@ function rejections({ classes }: ProblemFacts): readonly Plain<Problem>[] {
       ...concerned,
       severity: 'critical',
       title: `${whoText(concerned)} ${verb} ${shorten(type, 80)} ${shorten(what, 120)}`,
-      short: `${counted(clients, 'client')} ${verb} ${shorten(type, 40)}/${shorten(what, 60)}`,
+      short: `${counted(clients, 'client')} ${verb} ${shorten(type, 40)}${name === '' ? '' : `/${shorten(what, 60)}`}`,
       detail: `${errorText(error, 300)}${version}`,
       commands: [
         name === '' ? '' : command('distributary history', '--type', type, '--name', name),

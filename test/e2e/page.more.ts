@@ -6,8 +6,10 @@ import { chromiumBinary, type OpenPage, TestBrowser, writesPictures } from './su
 import { eventually } from './support/eventually.ts';
 import { ResourceFiles } from './support/files.ts';
 import { type Answer, send } from './support/http.ts';
+import { ModelPlane } from './support/model-plane.ts';
 import { PageWorld, subscribe } from './support/page-world.ts';
 import { PemFiles } from './support/pem-files.ts';
+import { ClientPool } from './support/recording-client.ts';
 import { RelayProcess } from './support/relay.ts';
 import { need } from './support/skip.ts';
 
@@ -261,6 +263,80 @@ describe('status page in Chromium', function () {
     await open.picture('page-held');
     await held.relay.rpc('distributary.admin.v1.AdminService/Discard', { reason: 'test' });
     await eventually(async () => expect(await text(page)).not.to.include('A change is held'), patient);
+    expectClean(open);
+  });
+
+  it('at scale: one cause is one line with its classes, the worst first, and everything counted can be opened', async () => {
+    const { browser } = there();
+    await using plane = await ModelPlane.start();
+    const names = Array.from({ length: 40 }, (_, index) => `c${index}`);
+    const clusters = (bad: string) =>
+      Object.fromEntries(names.map((name) => [name, name === 'c31' ? bad : '1']));
+    plane.set('cds', clusters('1'));
+    plane.set('rds', { web: '1' });
+    await using relay = await RelayProcess.start({
+      upstreams: [{ name: 'central', ads: { endpoints: [plane.address] } }],
+      parameters: [{ key: 'env', from: 'node.id', pattern: '^(e[0-9]+)-' }],
+    });
+    using pool = new ClientPool(relay.xds, 4);
+    const clients = Array.from({ length: 400 }, (_, index) => {
+      const client = pool.open('delta', `e${index % 20}-${index}`);
+      client.subscribe('cds');
+      client.subscribe('rds', index % 20 === 7 ? ['web', 'gone'] : ['web']);
+      return client;
+    });
+    for (const client of clients) await client.gets('cds', clusters('1'));
+    const end = 'value must be inside range [200, 600)';
+    for (const client of clients.filter((_, index) => index % 20 >= 10 && index < 200)) {
+      client.rejects = ({ resources }) =>
+        resources.get('c31') === '2' ? `Proto constraint validation failed (${end})` : undefined;
+    }
+    plane.set('cds', clusters('2'));
+    await using open = await browser.open(`http://${relay.admin}/`, desktop);
+    const { page } = open;
+    await shows(page, '100 clients of 10 classes reject cds c31', '20 clients with env=e7 get no rds gone');
+    const state = await page.locator('.state').innerText();
+    expect(state).to.equal('ready (serves; 2 problems)');
+    expect(await page.locator('.problems > li').count()).to.equal(2);
+    // 10 of the 20 clients of a class reject: half of its ribbon is red.
+    const heights = await page.evaluate(`
+      const heightOf = (node) => node.getBBox().height;
+      const link = [...document.querySelectorAll('.delta a')].find((one) => one.ariaLabel.startsWith('env=e10: 20 streams, 10 rejecting'));
+      [...link.querySelectorAll('.bar')].map(heightOf);
+    `);
+    const [red = 0, green = 0] = z.array(z.number()).parse(heights);
+    expect(red / green).to.be.within(0.8, 1.25);
+    expect(await page.locator('.matrix tbody tr').first().innerText()).to.match(/^c31\s/);
+    expect(await page.locator('tbody tr', { hasText: 'rejected' }).first().innerText()).to.include(end);
+
+    await page.locator('.problems').getByRole('link', { name: 'env=e10' }).click();
+    await shows(page, '10 of 400', 'class env=e10', 'rejected c31');
+    await page.locator('.problems').getByRole('link', { name: 'clients' }).nth(1).click();
+    await shows(page, '20 of 400', 'with gone');
+    await page
+      .locator('.problems')
+      .getByRole('button', { name: /copy distributary history/ })
+      .click();
+    await eventually(async () => {
+      expect(await page.locator('.problems button').first().innerText()).to.match(/copied|selected/);
+    });
+    await page.locator('.problems').getByRole('link', { name: 'runbook' }).first().click();
+    await shows(page, 'Clients reject what they are sent', 'How to know that it is over');
+    expect(await page.locator('.runbook h3').allInnerTexts()).to.have.length(4);
+    await page.locator('.runbook').getByRole('button').first().waitFor();
+    expectClean(open);
+  });
+
+  it('on a telephone, state and cause come first, and which relay it is exactly comes last', async () => {
+    const { browser, world } = there();
+    await using open = await browser.open(world.url, phone);
+    const { page } = open;
+    await shows(page, 'Serving');
+    const tops = await page.evaluate(`
+      ['.state', '.sentence', '#main', '.facts'].map((name) => document.querySelector(name).getBoundingClientRect().top);
+    `);
+    const found = z.array(z.number()).parse(tops);
+    expect(found).to.deep.equal(found.toSorted((a, b) => a - b));
     expectClean(open);
   });
 

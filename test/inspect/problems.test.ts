@@ -203,6 +203,21 @@ describe('problems', () => {
     expect(found.map(({ clients }) => clients)).to.deep.equal([7, 3, 2]);
   });
 
+  it('who was sent several resources at once says the error of one of them: the same cause', () => {
+    const several = { ...rejection, name: '', what: 'one of web, shop', class: 'c2', clients: 5 };
+    const found = problems({ classes: [several, rejection] });
+    expect(found.map(({ title, clients, name }) => [title, clients, name])).to.deep.equal([
+      ['16 clients of 2 classes reject rds web', 16, 'web'],
+    ]);
+    const shop = { ...rejection, name: 'shop', what: 'shop', clients: 2 };
+    const unclear = problems({ classes: [several, rejection, shop] });
+    expect(unclear.map(({ title, short }) => [title, short])).to.deep.equal([
+      ['11 clients with env=prod reject rds web', '11 clients reject rds/web'],
+      ['5 clients with env=prod reject rds one of web, shop', '5 clients reject rds'],
+      ['2 clients with env=prod reject rds shop', '2 clients reject rds/shop'],
+    ]);
+  });
+
   it('what concerns the whole relay comes first, and the sentence counts causes and clients', () => {
     const given: Given = {
       status: { upstreams: [second] },

@@ -295,6 +295,8 @@ export type ListMatchesResponse = Message<"distributary.admin.v1.ListMatchesResp
   parameterSets: MatchedParameters[];
 
   /**
+   * Those that are rejected first, then those with constraints or several variants, then the others.
+   *
    * @generated from field: repeated distributary.admin.v1.MatchedName names = 2;
    */
   names: MatchedName[];
