@@ -1,16 +1,16 @@
 import { createHash } from 'node:crypto';
 import type { ResourceName, TypeUrl } from '../../model/brand.ts';
 import type { Clock } from '../../model/clock.ts';
-import type { Parameters } from '../../model/parameters.ts';
+import type { Result } from '../../model/result.ts';
 import { isCollection } from '../../model/selection.ts';
-import { type Holder, type Interest, type Put, type Selector, transaction } from '../../model/transaction.ts';
+import { type Holder, type Interest, type Put, transaction } from '../../model/transaction.ts';
 import { typeInfo } from '../../model/types.ts';
 import type { Upstream, UpstreamSink, UpstreamState } from '../../model/upstream.ts';
 import type { Log } from '../../observe/log.ts';
 import { type ClaimOptions, claims } from '../claims.ts';
 import { type FileProblem, formatProblem } from './parse.ts';
 import { describe, type FileResource, getOrMake } from './resources.ts';
-import { type FileContent, FileSource, type Scan, type ScanOutcome, scanFiles } from './scan.ts';
+import { FileSource, type Scan, scanFiles } from './scan.ts';
 
 export interface FilesystemOptions {
   readonly name: string;
@@ -35,18 +35,28 @@ export class FilesystemUpstream implements Upstream {
   readonly name: string;
   readonly #options: FilesystemOptions;
   readonly #sink: UpstreamSink;
-  readonly #publisher: Publisher;
+  readonly #holder: Holder;
   readonly #source: FileSource;
   #reported: ReadonlyMap<string, FileProblem> = new Map();
   #current: UpstreamState;
+  /** By `keyOf`. */
+  readonly #interests = new Map<TypeUrl, Map<string, Interest>>();
+  /** Not answered yet. They are answered together, as one request of a client brings many. */
+  readonly #unanswered = new Set<Interest>();
+  /** What was last published. `complete`: see `#isComplete`. */
+  readonly #published = new Map<TypeUrl, { readonly content: TypeContent; readonly complete: boolean }>();
+  /** Types of which a file that never was good seems to hold some. */
+  #withheld: ReadonlySet<TypeUrl> = new Set();
+  #answering = false;
+  #stopped = false;
 
   constructor(options: FilesystemOptions, sink: UpstreamSink) {
     const { name, path, maxConstraintDepth, clock } = options;
     this.name = name;
     this.#options = options;
     this.#sink = sink;
-    this.#publisher = new Publisher({ key: `files:${name}`, upstream: name, role: 'wildcard' }, sink);
-    this.#source = new FileSource(path, maxConstraintDepth, clock, (look) => this.#found(look));
+    this.#holder = { key: `files:${name}`, upstream: name, role: 'wildcard' };
+    this.#source = new FileSource(path, maxConstraintDepth, clock, (scan) => this.#found(scan));
     this.#current = {
       kind: 'filesystem',
       connected: false,
@@ -65,14 +75,21 @@ export class FilesystemUpstream implements Upstream {
   }
 
   subscribe(interest: Interest): void {
-    this.#publisher.subscribe(interest);
+    getOrMake(this.#interests, interest.type, () => new Map()).set(keyOf(interest), interest);
+    this.#unanswered.add(interest);
+    if (this.#current.everConnected) this.#answerSoon();
   }
 
   /** Files are as current as they can be. */
   resubscribe(): void {}
 
   unsubscribe(interest: Interest): void {
-    this.#publisher.unsubscribe(interest);
+    const interests = this.#interests.get(interest.type);
+    const known = interests?.get(keyOf(interest));
+    if (known === undefined) return;
+    this.#unanswered.delete(known);
+    interests?.delete(keyOf(interest));
+    if (interests?.size === 0) this.#interests.delete(interest.type);
   }
 
   /** To keep it costs nothing here. */
@@ -101,23 +118,78 @@ export class FilesystemUpstream implements Upstream {
   }
 
   async stop(): Promise<void> {
-    this.#publisher.stop();
+    this.#stopped = true;
     await this.#source.stop();
   }
 
-  #found(look: ScanOutcome): void {
-    if (look.kind === 'missing') {
-      const { path } = this.#options;
-      this.#report([{ file: path, place: undefined, message: look.reason, types: [] }]);
+  #found(scan: Result<Scan>): void {
+    if (!scan.ok) {
+      this.#report([{ file: this.#options.path, place: undefined, message: scan.error, types: [] }]);
       this.#setState({ connected: false, down: true }, true);
       return;
     }
-    const { files } = look.scan;
-    const { types, problems } = mergeScan(look.scan, (type, name) => this.claims(type, name));
+    const { files } = scan.value;
+    const { types, problems } = mergeScan(scan.value, (type, name) => this.claims(type, name));
     this.#report([...problems, ...withheldProblems(files)]);
     const stale = [...files.values()].some(({ problems: wrong }) => wrong.length > 0);
     this.#setState({ connected: true, everConnected: true, down: false }, stale);
-    this.#publisher.publish(types, withheldTypes(look.scan));
+    this.#withheld = new Set(files.values().flatMap(({ withheld }) => withheld.values()));
+    // What is gone goes last: what referred to it has been changed by then (protocol §8, Order on ADS).
+    for (const type of new Set([...types.keys(), ...this.#interests.keys(), ...this.#published.keys()])) {
+      this.#publish(type, types.get(type) ?? emptyContent);
+    }
+  }
+
+  #publish(type: TypeUrl, content: TypeContent): void {
+    const complete = this.#isComplete(type);
+    const before = this.#published.get(type);
+    const same = before?.content.digest === content.digest && before.content.version === content.version;
+    if (same && before.complete === complete) return;
+    this.#published.set(type, { content, complete });
+    const interests = [...(this.#interests.get(type)?.values() ?? [])];
+    for (const interest of interests) this.#unanswered.delete(interest);
+    this.#apply(type, content, allPuts(content), complete, interests);
+  }
+
+  /** False while a file that never was good seems to hold some of it: what is missing is unknown, not absent. */
+  #isComplete(type: TypeUrl): boolean {
+    return !this.#withheld.has(type);
+  }
+
+  /** After the caller is done: it may be in the middle of a change of its own. */
+  #answerSoon(): void {
+    if (this.#answering) return;
+    this.#answering = true;
+    queueMicrotask(() => {
+      this.#answering = false;
+      const byType = Map.groupBy(this.#unanswered, ({ type }) => type);
+      this.#unanswered.clear();
+      for (const [type, interests] of byType) this.#answer(type, interests);
+    });
+  }
+
+  #answer(type: TypeUrl, interests: readonly Interest[]): void {
+    const before = this.#published.get(type);
+    const content = before?.content ?? emptyContent;
+    const complete = this.#isComplete(type);
+    this.#published.set(type, { content, complete });
+    const all = before === undefined || interests.some(({ selector }) => isCollection(selector));
+    const names = new Set(interests.map(({ selector }) => selector));
+    // Given again, as the cache may have dropped what nobody subscribed to.
+    const puts = all ? allPuts(content) : [...names].flatMap((name) => content.byName.get(name) ?? []);
+    this.#apply(type, content, puts, all && complete, interests);
+  }
+
+  #apply(
+    type: TypeUrl,
+    { version }: TypeContent,
+    puts: readonly Put[],
+    complete: boolean,
+    interests: readonly Interest[],
+  ): void {
+    if (this.#stopped) return;
+    const resolved = this.#isComplete(type) ? interests : [];
+    this.#sink.apply(transaction({ holder: this.#holder, type, version, puts, complete, resolved }));
   }
 
   /** Each problem once, not once for each scan. */
@@ -159,228 +231,75 @@ function withheldProblems(files: Scan['files']): FileProblem[] {
   });
 }
 
-function withheldTypes(scan: Scan): ReadonlySet<TypeUrl> {
-  const types = new Set<TypeUrl>();
-  for (const { withheld } of scan.files.values()) {
-    for (const type of withheld) types.add(type);
-  }
-  return types;
-}
-
-/** What was last published of a type. */
-interface Published {
-  readonly content: TypeContent;
-  /** False while a file that never was good seems to hold some of it: what is missing is unknown, not absent. */
-  readonly complete: boolean;
-}
-
-/** Knows who wants what of the files, and turns contents into transactions. */
-export class Publisher {
-  readonly #holder: Holder;
-  readonly #sink: UpstreamSink;
-  readonly #interests = new Map<TypeUrl, Map<Selector, Map<Parameters, Interest>>>();
-  /** Not answered yet. They are answered together, as one request of a client brings many. */
-  readonly #unanswered = new Set<Interest>();
-  readonly #published = new Map<TypeUrl, Published>();
-  #withheld: ReadonlySet<TypeUrl> = new Set();
-  #scanned = false;
-  #answering = false;
-  #stopped = false;
-
-  constructor(holder: Holder, sink: UpstreamSink) {
-    this.#holder = holder;
-    this.#sink = sink;
-  }
-
-  stop(): void {
-    this.#stopped = true;
-  }
-
-  subscribe(interest: Interest): void {
-    const selectors = getOrMake(
-      this.#interests,
-      interest.type,
-      () => new Map<Selector, Map<Parameters, Interest>>(),
-    );
-    const sets = getOrMake(selectors, interest.selector, () => new Map<Parameters, Interest>());
-    sets.set(interest.parameters, interest);
-    this.#unanswered.add(interest);
-    if (this.#scanned) this.#answerSoon();
-  }
-
-  unsubscribe({ type, selector, parameters }: Interest): void {
-    const selectors = this.#interests.get(type);
-    const sets = selectors?.get(selector);
-    const known = sets?.get(parameters);
-    if (known === undefined) return;
-    this.#unanswered.delete(known);
-    sets?.delete(parameters);
-    if (sets?.size === 0) selectors?.delete(selector);
-    if (selectors?.size === 0) this.#interests.delete(type);
-  }
-
-  /**
-   * The files' whole content, types in the order in which they are published; of the `withheld` types some may be
-   * missing.
-   */
-  publish(contents: ReadonlyMap<TypeUrl, TypeContent>, withheld: ReadonlySet<TypeUrl>): void {
-    this.#scanned = true;
-    this.#withheld = withheld;
-    // What is gone goes last: what referred to it has been changed by then (protocol §8, Order on ADS).
-    for (const type of new Set([...contents.keys(), ...this.#interests.keys(), ...this.#published.keys()])) {
-      this.#publishType(type, contents.get(type) ?? emptyContent);
-    }
-  }
-
-  #publishType(type: TypeUrl, content: TypeContent): void {
-    const complete = !this.#withheld.has(type);
-    const before = this.#published.get(type);
-    const same = before?.content.digest === content.digest && before.content.version === content.version;
-    if (same && before.complete === complete) return;
-    this.#published.set(type, { content, complete });
-    const interests: Interest[] = [];
-    for (const sets of this.#interests.get(type)?.values() ?? []) interests.push(...sets.values());
-    for (const interest of interests) this.#unanswered.delete(interest);
-    this.#apply(type, content, allPuts(content), complete, interests);
-  }
-
-  /** After the caller is done: it may be in the middle of a change of its own. */
-  #answerSoon(): void {
-    if (this.#answering) return;
-    this.#answering = true;
-    queueMicrotask(() => {
-      this.#answering = false;
-      this.#answer();
-    });
-  }
-
-  #answer(): void {
-    const byType = Map.groupBy(this.#unanswered, ({ type }) => type);
-    this.#unanswered.clear();
-    for (const [type, interests] of byType) {
-      const before = this.#published.get(type);
-      const content = before?.content ?? emptyContent;
-      const complete = !this.#withheld.has(type);
-      this.#published.set(type, { content, complete });
-      const all = before === undefined || interests.some(({ selector }) => isCollection(selector));
-      const names = new Set(interests.map(({ selector }) => selector));
-      // Given again, as the cache may have dropped what nobody subscribed to.
-      const puts = all ? allPuts(content) : [...names].flatMap((name) => content.byName.get(name) ?? []);
-      this.#apply(type, content, puts, all && complete, interests);
-    }
-  }
-
-  #apply(
-    type: TypeUrl,
-    content: TypeContent,
-    puts: readonly Put[],
-    complete: boolean,
-    interests: readonly Interest[],
-  ): void {
-    if (this.#stopped) return;
-    const resolved = this.#withheld.has(type) ? [] : interests;
-    this.#sink.apply(
-      transaction({ holder: this.#holder, type, version: content.version, puts, complete, resolved }),
-    );
-  }
-}
-
-function allPuts(content: TypeContent): Put[] {
-  return [...content.byName.values()].flat();
-}
-
 /** All resources of one type, of all files. */
-export interface TypeContent {
+interface TypeContent {
   readonly version: string;
   /** Equal: nothing of this type changed. */
   readonly digest: string;
   readonly byName: ReadonlyMap<ResourceName, readonly Put[]>;
 }
 
-export interface Merged {
-  /** In the order in which they are sent on ADS (protocol §8), so that what is referred to comes first. */
-  readonly types: ReadonlyMap<TypeUrl, TypeContent>;
-  readonly problems: readonly FileProblem[];
-}
-
-/** `mergeFiles` of a scan, with the scan's own problems first. */
-export function mergeScan(scan: Scan, claimed: Claimed): Merged {
-  const contents = new Map<string, FileContent>();
-  const broken: FileProblem[] = [];
-  for (const [file, { content, problems, notes }] of scan.files) {
-    if (content !== undefined) contents.set(file, content);
-    broken.push(...problems, ...notes);
-  }
-  const merged = mergeFiles(contents, claimed);
-  return { types: merged.types, problems: [...scan.problems, ...broken, ...merged.problems] };
-}
-
-type Claimed = (type: TypeUrl, name: ResourceName) => boolean;
+/** The variants of one type, by name and constraints, while the files are joined. */
+type Joined = Map<
+  ResourceName,
+  Map<string, FileResource & { readonly file: string; readonly versionInfo: string }>
+>;
 
 /**
  * Joins the files, which come in path order. Of two resources with the same type, name and constraints the later file's
  * is refused, and reported; its other resources count. Variants of one name, with different constraints, may be in
- * different files. What `claimed` denies is left out: other upstreams serve it.
+ * different files. What `claimed` denies is left out: other upstreams serve it. The types are in the order in which they
+ * are sent on ADS (protocol §8), so that what is referred to comes first.
  */
-function mergeFiles(files: ReadonlyMap<string, FileContent>, claimed: Claimed): Merged {
-  const types = new Map<TypeUrl, TypeBuilder>();
-  const problems: FileProblem[] = [];
-  for (const [file, content] of files) {
-    for (const resource of content.resources) {
-      if (!claimed(resource.type, resource.put.name)) continue;
-      const builder = getOrMake(types, resource.type, () => new TypeBuilder());
-      const earlier = builder.add(resource, file, content.versionInfo);
-      if (earlier === undefined) continue;
-      problems.push({
-        file,
-        place: content.places[resource.index],
-        message: `${describe(resource.type, resource.put)} is refused: ${earlier} has it already`,
-        types: [resource.type],
-      });
+export function mergeScan(
+  scan: Scan,
+  claimed: (type: TypeUrl, name: ResourceName) => boolean,
+): { readonly types: ReadonlyMap<TypeUrl, TypeContent>; readonly problems: readonly FileProblem[] } {
+  const joined = new Map<TypeUrl, Joined>();
+  const problems = [...scan.problems];
+  const refused: FileProblem[] = [];
+  for (const [file, { content, problems: broken, notes }] of scan.files) {
+    problems.push(...broken, ...notes);
+    for (const resource of content?.resources ?? []) {
+      const { type, put, index } = resource;
+      if (content === undefined || !claimed(type, put.name)) continue;
+      const names: Joined = getOrMake(joined, type, () => new Map());
+      const variants = getOrMake(names, put.name, () => new Map());
+      const earlier = variants.get(put.constraints.key);
+      if (earlier === undefined) {
+        variants.set(put.constraints.key, { ...resource, file, versionInfo: content.versionInfo });
+      } else {
+        const message = `${describe(type, put)} is refused: ${earlier.file} has it already`;
+        refused.push({ file, place: content.places[index], message, types: [type] });
+      }
     }
   }
-  const ordered = [...types].toSorted(([a], [b]) => typeInfo(a).order - typeInfo(b).order);
-  return { types: new Map(ordered.map(([type, builder]) => [type, builder.build()])), problems };
+  const ordered = [...joined].toSorted(([a], [b]) => typeInfo(a).order - typeInfo(b).order);
+  const types = new Map(ordered.map(([type, names]) => [type, contentOf(names)]));
+  return { types, problems: [...problems, ...refused] };
 }
 
-interface Origin {
-  readonly put: Put;
-  readonly file: string;
-}
-
-class TypeBuilder {
-  readonly #names = new Map<ResourceName, Map<string, Origin>>();
-  readonly #digests: string[] = [];
-  readonly #versions = new Set<string>();
-
-  /** The file that has it already; undefined if it was added. */
-  add(resource: FileResource, file: string, versionInfo: string): string | undefined {
-    const { put, digest } = resource;
-    const variants = getOrMake(this.#names, put.name, () => new Map<string, Origin>());
-    const earlier = variants.get(put.constraints.key);
-    if (earlier !== undefined) return earlier.file;
-    variants.set(put.constraints.key, { put, file });
-    this.#digests.push(digest);
-    this.#versions.add(versionInfo);
-    return undefined;
-  }
-
-  build(): TypeContent {
-    const digest = createHash('sha256').update(this.#digests.toSorted().join()).digest('hex').slice(0, 16);
-    const [only = ''] = this.#versions;
-    return {
-      // The files' own version if they agree on one; else the content's (protocol §7).
-      version: this.#versions.size === 1 && only !== '' ? only : digest,
-      digest,
-      byName: new Map(
-        [...this.#names].map(([name, variants]) => [name, [...variants.values()].map(({ put }) => put)]),
-      ),
-    };
-  }
+function contentOf(names: Joined): TypeContent {
+  const all = [...names.values()].flatMap((variants) => [...variants.values()]);
+  const digests = all.map((one) => one.digest).toSorted();
+  const digest = createHash('sha256').update(digests.join()).digest('hex').slice(0, 16);
+  const [only = '', ...others] = new Set(all.map(({ versionInfo }) => versionInfo));
+  return {
+    // The files' own version if they agree on one; else the content's (protocol §7).
+    version: others.length === 0 && only !== '' ? only : digest,
+    digest,
+    byName: new Map(
+      [...names].map(([name, variants]) => [name, [...variants.values()].map(({ put }) => put)]),
+    ),
+  };
 }
 
 /** Of a type that no file has. */
-const emptyContent: TypeContent = new TypeBuilder().build();
+const emptyContent: TypeContent = contentOf(new Map());
+
+const allPuts = ({ byName }: TypeContent): Put[] => [...byName.values()].flat();
+
+const keyOf = ({ selector, parameters }: Interest): string => `${parameters.id} ${selector}`;
 
 /** Everything wrong with the files below a path, for `validate`; nothing is watched or kept. */
 export async function checkResourceFiles(

@@ -11,7 +11,7 @@ import { errorCode, explainError } from '../../wire/node-error.ts';
 import { type FileProblem, isResourceFile, type ParsedFile, type Place, parseFile } from './parse.ts';
 import { describe, type FileResource, readResources } from './resources.ts';
 
-export interface ScanOptions {
+interface ScanOptions {
   readonly maxConstraintDepth: number;
   /** Milliseconds since the epoch, as file times have it. */
   now(): number;
@@ -132,7 +132,7 @@ class Walk {
 const clockTickMs = 50;
 
 /** What a file contributed when it could last be read. */
-export interface FileContent {
+interface FileContent {
   readonly versionInfo: string;
   readonly resources: readonly FileResource[];
   /** Of the resources, by index; empty where they are not known. */
@@ -170,37 +170,26 @@ export function readRecord(
 ): FileRecord {
   const digest = createHash('sha256').update(bytes).digest('hex');
   if (previous?.digest === digest) return { ...previous, signature };
-  const read = { signature, digest, bytes };
   const parsed = parseFile(file, bytes);
-  if (!parsed.ok) {
-    const { problems, rest } = parsed.error;
-    const others = rest === undefined ? [] : wrongWith(file, rest, maxConstraintDepth);
-    return badRecord(file, [...problems, ...others].toSorted(byPlace), previous, read);
+  const sound = parsed.ok ? parsed.value : parsed.error.rest;
+  const read = sound && readResources(sound.response, maxConstraintDepth);
+  const problems: Located[] = parsed.ok ? [] : [...parsed.error.problems];
+  for (const { index, message } of read?.problems ?? [])
+    problems.push({
+      place: sound?.placeOf(index),
+      message: `resources[${sound?.indexOf(index)}]: ${message}`,
+    });
+  const notes = sound && read ? notesOn(file, read.resources, sound) : [];
+  if (sound === undefined || read === undefined || problems.length > 0) {
+    const found = [...problems, ...notes].toSorted((a, b) => (a.place?.line ?? 0) - (b.place?.line ?? 0));
+    return badRecord(file, found, previous, signature, digest, bytes);
   }
-  const { problems, resources } = problemsOf(parsed.value, maxConstraintDepth);
-  const notes = notesOn(file, resources, parsed.value);
-  if (problems.length > 0) return badRecord(file, [...problems, ...notes].toSorted(byPlace), previous, read);
-  const { response, places } = parsed.value;
-  const content = { versionInfo: response.versionInfo, resources, places };
+  const { response, places } = sound;
+  const content = { versionInfo: response.versionInfo, resources: read.resources, places };
   return { signature, digest, content, problems: [], notes, withheld: nothing };
 }
 
-function wrongWith(file: string, parsed: ParsedFile, maxConstraintDepth: number): readonly Located[] {
-  const { problems, resources } = problemsOf(parsed, maxConstraintDepth);
-  return [...problems, ...notesOn(file, resources, parsed)];
-}
-
-const byPlace = (a: Located, b: Located): number => (a.place?.line ?? 0) - (b.place?.line ?? 0);
-
 type Located = Pick<FileProblem, 'place' | 'message'>;
-
-function problemsOf({ response, placeOf, indexOf }: ParsedFile, maxConstraintDepth: number) {
-  const { resources, problems } = readResources(response, maxConstraintDepth);
-  const located = problems.map(({ index, message }): Located => {
-    return { place: placeOf(index), message: `resources[${indexOf(index)}]: ${message}` };
-  });
-  return { resources, problems: located };
-}
 
 /** Files send no heartbeats, so that a resource with a TTL ends, at clients too, and does not come again. */
 function notesOn(
@@ -220,11 +209,7 @@ function notesOn(
 
 /** A file that is there, but cannot be read. */
 function unreadableRecord(file: string, message: string, previous: FileRecord | undefined): FileRecord {
-  return badRecord(file, [{ place: undefined, message }], previous, {
-    signature: '',
-    digest: '',
-    bytes: new Uint8Array(0),
-  });
+  return badRecord(file, [{ place: undefined, message }], previous, '', '', new Uint8Array(0));
 }
 
 /** More would not be read, and each is a line of the log. */
@@ -234,10 +219,12 @@ function badRecord(
   file: string,
   found: readonly Located[],
   previous: FileRecord | undefined,
-  read: { readonly signature: string; readonly digest: string; readonly bytes: Uint8Array },
+  signature: string,
+  digest: string,
+  bytes: Uint8Array,
 ): FileRecord {
   const content = previous?.content;
-  const named = typesNamedIn(read.bytes);
+  const named = typesNamedIn(bytes);
   const before = content?.resources.map(({ type }) => type) ?? [];
   const types = refusedTypes(named, before);
   const left = found.length - mostProblems;
@@ -250,8 +237,8 @@ function badRecord(
     types: at === 0 ? types : [],
   }));
   return {
-    signature: read.signature,
-    digest: read.digest,
+    signature,
+    digest,
     content,
     problems,
     notes: content === undefined ? [] : (previous?.notes ?? []),
@@ -276,11 +263,6 @@ function typesNamedIn(bytes: Uint8Array): ReadonlySet<TypeUrl> {
   return new Set(text.matchAll(/type\.googleapis\.com\/[\w.]+/g).map(([url]) => typeUrl(url)));
 }
 
-/** What came of looking at the files. */
-export type ScanOutcome =
-  | { readonly kind: 'scanned'; readonly scan: Scan }
-  | { readonly kind: 'missing'; readonly reason: string };
-
 /** Milliseconds. A change is looked at once it has been quiet for so long, or when `longestDelayMs` is over. */
 const quietMs = 50;
 const longestDelayMs = 500;
@@ -296,14 +278,14 @@ export class FileSource {
   readonly #path: string;
   readonly #maxConstraintDepth: number;
   readonly #clock: Clock;
-  readonly #found: (look: ScanOutcome) => void;
+  readonly #found: (scan: Result<Scan>) => void;
   readonly #watches = new DirectoryWatches(() => this.#changed());
   #timer: Timer | undefined;
   #touchedAt: number | undefined;
   #scanning: Promise<void> | undefined;
   #stopped = false;
 
-  constructor(path: string, maxConstraintDepth: number, clock: Clock, found: (look: ScanOutcome) => void) {
+  constructor(path: string, maxConstraintDepth: number, clock: Clock, found: (scan: Result<Scan>) => void) {
     this.#path = path;
     this.#maxConstraintDepth = maxConstraintDepth;
     this.#clock = clock;
@@ -363,7 +345,7 @@ export class FileSource {
       this.#watches.keepOnly(directories);
       if (scan.ok) this.#files = scan.value.files;
       if (this.#touchedAt !== undefined && round < maxRounds) continue;
-      this.#found(scan.ok ? { kind: 'scanned', scan: scan.value } : { kind: 'missing', reason: scan.error });
+      this.#found(scan);
       return scan.ok;
     }
   }
