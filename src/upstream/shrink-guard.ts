@@ -1,4 +1,4 @@
-import type { ConstraintsKey, ResourceName, TypeUrl } from '../model/brand.ts';
+import type { ResourceName, TypeUrl } from '../model/brand.ts';
 import type { Clock, Timer } from '../model/clock.ts';
 import type { Constraints } from '../model/constraints.ts';
 import { coversResource } from '../model/selection.ts';
@@ -11,6 +11,7 @@ import {
   transaction,
 } from '../model/transaction.ts';
 import type { UpstreamSink } from '../model/upstream.ts';
+import { VariantSet } from './variant-set.ts';
 
 /** What the guard needs of the cache. */
 interface GuardedCache {
@@ -379,33 +380,5 @@ function forgetOldest<K, V>(map: Map<K, V>, may: (value: V) => boolean): void {
     if (!may(value)) continue;
     map.delete(key);
     return;
-  }
-}
-
-/** A set of variants of one type. */
-export class VariantSet {
-  readonly #byName = new Map<ResourceName, Set<ConstraintsKey>>();
-  #size = 0;
-
-  get size(): number {
-    return this.#size;
-  }
-
-  has({ name, constraints }: Removal): boolean {
-    return this.#byName.get(name)?.has(constraints.key) === true;
-  }
-
-  add({ name, constraints }: Removal): void {
-    const variants = this.#byName.get(name) ?? new Set<ConstraintsKey>();
-    this.#byName.set(name, variants);
-    if (!variants.has(constraints.key)) this.#size++;
-    variants.add(constraints.key);
-  }
-
-  delete({ name, constraints }: Removal): void {
-    const variants = this.#byName.get(name);
-    if (variants?.delete(constraints.key) !== true) return;
-    this.#size--;
-    if (variants.size === 0) this.#byName.delete(name);
   }
 }

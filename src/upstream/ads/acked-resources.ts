@@ -132,27 +132,3 @@ export class AckedResources {
     this.#size = 0;
   }
 }
-
-/** The identities (name, constraints) seen so far in one response: none may come twice (protocol §4.9). */
-export class SeenVariants {
-  readonly #keys = new Map<ResourceName, ConstraintsKey | Set<ConstraintsKey>>();
-
-  /** False if it was there already. */
-  add(name: ResourceName, key: ConstraintsKey): boolean {
-    const known = this.#keys.get(name);
-    if (known === undefined) this.#keys.set(name, key);
-    else if (typeof known === 'string') {
-      if (known === key) return false;
-      this.#keys.set(name, new Set([known, key]));
-    } else {
-      if (known.has(key)) return false;
-      known.add(key);
-    }
-    return true;
-  }
-
-  has(name: ResourceName, key: ConstraintsKey): boolean {
-    const known = this.#keys.get(name);
-    return typeof known === 'object' ? known.has(key) : known === key;
-  }
-}

@@ -109,11 +109,11 @@ export class AdsUpstream implements Upstream {
   }
 
   resubscribe(interest: Interest): void {
-    if (!this.#refused.has(interest)) this.#sessionOf(interest)?.resubscribe(interest);
+    if (!this.#isRefused(interest)) this.#sessionOf(interest)?.resubscribe(interest);
   }
 
   unsubscribe(interest: Interest): void {
-    if (this.#refused.delete(interest)) {
+    if (this.#refused.delete(interest, this.#sessionParameters(interest).key)) {
       this.#announce();
       return;
     }
@@ -128,7 +128,7 @@ export class AdsUpstream implements Upstream {
   }
 
   markIdle(interest: Interest): void {
-    if (this.#refused.has(interest)) {
+    if (this.#isRefused(interest)) {
       this.#sink.endIfIdle?.(interest); // upstream does not update it
       return;
     }
@@ -147,7 +147,7 @@ export class AdsUpstream implements Upstream {
   }
 
   refusal(interest: Interest): string | undefined {
-    return this.#refused.has(interest) ? this.#refused.message : undefined;
+    return this.#isRefused(interest) ? this.#refused.message : undefined;
   }
 
   refusals(): Refusals | undefined {
@@ -230,6 +230,10 @@ export class AdsUpstream implements Upstream {
   #sessionParameters(interest: Interest): Parameters {
     if (this.#perParameters !== undefined) return this.#perParameters.of(interest);
     return this.#keys.length === 0 ? NO_PARAMETERS : restrict(this.#keys, interest.parameters);
+  }
+
+  #isRefused(interest: Interest): boolean {
+    return !this.#refused.empty && this.#refused.has(interest, this.#sessionParameters(interest).key);
   }
 
   #sessionOf(interest: Interest): Session | undefined {

@@ -21,7 +21,8 @@ import {
   readDeltaResponse,
   type UnreadableResponse,
 } from '../../wire/response-reader.ts';
-import { type AckedVariant, SeenVariants, type VariantKey, variantKey } from './acked-resources.ts';
+import { VariantSet } from '../variant-set.ts';
+import { type AckedVariant, type VariantKey, variantKey } from './acked-resources.ts';
 import {
   deltaAnswers,
   emptied,
@@ -560,7 +561,7 @@ export interface DeltaReading {
 
 /** Judges a response. The error is the reason for a NACK. */
 function* readDelta(parts: ResponseParts, response: IncomingDelta): InTurns<Result<DeltaReading>> {
-  const seen = { bodies: new SeenVariants(), removals: new SeenVariants() };
+  const seen = { bodies: new VariantSet(), removals: new VariantSet() };
   const puts = yield* parts.resources(response.resources, 0, response.resources.length, seen.bodies);
   if (!puts.ok) return puts;
   // The names first: a removal by name alone may mean more than one without constraints does.
@@ -597,96 +598,61 @@ function* notFound({ removed, removedVariants, resourceErrors }: DeltaReading): 
 
 const noVersions: ReadonlyMap<string, string> = new Map();
 
-/** A change of what is subscribed, in parts that every server takes. */
-function deltaRequests(
+/**
+ * What one delta request names at most, in bytes. gRPC servers refuse messages of more than 4 MiB unless told
+ * otherwise, and such a refusal ends the stream of all clients; beside the names there may be versions and the node.
+ */
+const mostBytes = 512 * 1024;
+/** Tags and lengths. */
+const perName = 16;
+
+/** A change of what is subscribed, in parts that every server takes: all subscribes, then all unsubscribes; at least one. */
+export function deltaRequests(
   type: TypeUrl,
   subscribed: readonly UpstreamSubscription[],
   unsubscribed: readonly UpstreamSubscription[],
   initialVersions: ReadonlyMap<string, string>,
 ): OutgoingDelta[] {
-  return requestParts(subscribed, unsubscribed).map(({ subscribe, unsubscribe }, index) => {
-    const versions = index === 0 ? initialVersions : noVersions;
-    return deltaRequest(type, { ...selectors(subscribe, unsubscribe), initialVersions: versions });
-  });
+  const parts = [emptyPart()];
+  let bytes = 0;
+  const add = (subscription: UpstreamSubscription, into: 'subscribe' | 'unsubscribe'): void => {
+    const { selector, parameters } = subscription;
+    const size = Buffer.byteLength(selector) + Buffer.byteLength(parameters.key) + perName;
+    if (bytes > 0 && bytes + size > mostBytes) {
+      parts.push(emptyPart());
+      bytes = 0;
+    }
+    bytes += size;
+    const part = parts.at(-1);
+    if (parameters.entries.size === 0) part?.[into].push(selector);
+    else part?.[`${into}Locators`].push({ name: selector, parameters: [...parameters.entries] });
+  };
+  for (const subscription of subscribed) add(subscription, 'subscribe');
+  for (const subscription of unsubscribed) add(subscription, 'unsubscribe');
+  return parts.map((part, index) =>
+    deltaRequest(type, { ...part, initialVersions: index === 0 ? initialVersions : noVersions }),
+  );
 }
+
+interface RequestPart {
+  readonly subscribe: string[];
+  readonly unsubscribe: string[];
+  readonly subscribeLocators: Locator[];
+  readonly unsubscribeLocators: Locator[];
+}
+
+const emptyPart = (): RequestPart => ({
+  subscribe: [],
+  unsubscribe: [],
+  subscribeLocators: [],
+  unsubscribeLocators: [],
+});
 
 function isPlainWildcard({ kind, parameters }: UpstreamSubscription): boolean {
   return kind === 'wildcard' && parameters.entries.size === 0;
 }
 
 function deltaRequest(type: TypeUrl, part: Partial<OutgoingDelta>): OutgoingDelta {
-  return {
-    kind: 'delta',
-    typeUrl: type,
-    nonce: '',
-    subscribe: [],
-    unsubscribe: [],
-    subscribeLocators: [],
-    unsubscribeLocators: [],
-    initialVersions: noVersions,
-    error: undefined,
-    ...part,
-  };
+  const rest = { nonce: '', initialVersions: noVersions, error: undefined };
+  return { kind: 'delta', typeUrl: type, ...rest, ...emptyPart(), ...part };
 }
-
-function selectors(
-  subscribe: readonly UpstreamSubscription[],
-  unsubscribe: readonly UpstreamSubscription[],
-): Partial<OutgoingDelta> {
-  return {
-    subscribe: subscribe.filter(isPlain).map((subscription) => subscription.selector),
-    unsubscribe: unsubscribe.filter(isPlain).map((subscription) => subscription.selector),
-    subscribeLocators: subscribe.filter((subscription) => !isPlain(subscription)).map(locator),
-    unsubscribeLocators: unsubscribe.filter((subscription) => !isPlain(subscription)).map(locator),
-  };
-}
-
-function isPlain(subscription: UpstreamSubscription): boolean {
-  return subscription.parameters.entries.size === 0;
-}
-
-function locator({ selector, parameters }: UpstreamSubscription): Locator {
-  return { name: selector, parameters: [...parameters.entries] };
-}
-
-/**
- * What one delta request names at most, in bytes. gRPC servers refuse messages of more than 4 MiB unless told
- * otherwise, and such a refusal ends the stream of all clients; beside the names there may be versions and the node.
- */
-const mostBytes = 512 * 1024;
-
-/** A part of a change of subscriptions, small enough for one request. */
-interface RequestPart {
-  readonly subscribe: readonly UpstreamSubscription[];
-  readonly unsubscribe: readonly UpstreamSubscription[];
-}
-
-/** At least one, in order: all subscribes, then all unsubscribes. */
-export function requestParts(
-  subscribe: readonly UpstreamSubscription[],
-  unsubscribe: readonly UpstreamSubscription[],
-): readonly RequestPart[] {
-  const parts: { subscribe: UpstreamSubscription[]; unsubscribe: UpstreamSubscription[] }[] = [];
-  let bytes = Number.POSITIVE_INFINITY;
-  const into = (
-    subscription: UpstreamSubscription,
-  ): { subscribe: UpstreamSubscription[]; unsubscribe: UpstreamSubscription[] } => {
-    const size =
-      Buffer.byteLength(subscription.selector) + Buffer.byteLength(subscription.parameters.key) + perName;
-    const last = parts.at(-1);
-    if (last !== undefined && bytes + size <= mostBytes) {
-      bytes += size;
-      return last;
-    }
-    const part = { subscribe: [], unsubscribe: [] };
-    parts.push(part);
-    bytes = size;
-    return part;
-  };
-  for (const subscription of subscribe) into(subscription).subscribe.push(subscription);
-  for (const subscription of unsubscribe) into(subscription).unsubscribe.push(subscription);
-  return parts.length === 0 ? [{ subscribe, unsubscribe }] : parts;
-}
-
-/** Tags and lengths. */
-const perName = 16;

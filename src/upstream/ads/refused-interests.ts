@@ -1,38 +1,26 @@
-import type { ParametersKey, TypeUrl } from '../../model/brand.ts';
+import type { ParametersKey } from '../../model/brand.ts';
 import { type Constraints, stampConstraints } from '../../model/constraints.ts';
 import type { Parameters } from '../../model/parameters.ts';
-import {
-  type Holder,
-  type Interest,
-  type Selector,
-  type Transaction,
-  transaction,
-} from '../../model/transaction.ts';
+import { type Holder, type Interest, type Transaction, transaction } from '../../model/transaction.ts';
 import { Code } from '../../wire/grpc-status.ts';
 import { encodeStatus } from '../../wire/responses.ts';
-
-/** The refused interests with one parameter set. */
-interface RefusedSet {
-  /** The parameter set that they need a session for. */
-  readonly set: ParametersKey;
-  readonly interests: Map<TypeUrl, Map<Selector, Interest>>;
-}
 
 const code = Code.RESOURCE_EXHAUSTED;
 
 /**
- * Interests that have no session, because all sessions are in use (limits.max_upstream_sessions). Clients can make them many, so each is found by a key,
- * and so are those that wait for the same session.
+ * Interests that have no session, because all sessions are in use (limits.max_upstream_sessions). Clients can make them
+ * many, so each is found by a key, and so are those that wait for the same session. `set`: the parameter set that they
+ * need a session for.
  */
 export class RefusedInterests {
-  readonly #sets = new Map<Parameters, RefusedSet>();
-  /** By the parameter set that they need a session for, the longest waiting first. */
-  readonly #waiting = new Map<ParametersKey, Set<Parameters>>();
-
   /** Why. */
   readonly message: string;
   /** The same, encoded once for all of them. */
   readonly #status: Uint8Array;
+  /** By set, the longest waiting first, and then by `keyOf`. */
+  readonly #waiting = new Map<ParametersKey, Map<string, Interest>>();
+  /** How many have these parameters. */
+  readonly #counts = new Map<ParametersKey, number>();
   /** The constraints of the last one: thousands of names in a row are refused for the same parameter set. */
   #last:
     | { readonly keys: readonly string[]; readonly parameters: Parameters; readonly constraints: Constraints }
@@ -44,7 +32,7 @@ export class RefusedInterests {
   }
 
   get empty(): boolean {
-    return this.#sets.size === 0;
+    return this.#waiting.size === 0;
   }
 
   /** The parameter set that has waited for longest. */
@@ -57,27 +45,48 @@ export class RefusedInterests {
     return this.#waiting.has(set);
   }
 
-  /** `set`: what it needs a session for. */
   add(interest: Interest, set: ParametersKey): void {
-    const { type, selector, parameters } = interest;
-    const refused = this.#sets.get(parameters) ?? this.#create(parameters, set);
-    const selectors = refused.interests.get(type) ?? new Map<Selector, Interest>();
-    refused.interests.set(type, selectors);
-    selectors.set(selector, interest);
+    const waiting = this.#waiting.get(set) ?? new Map<string, Interest>();
+    this.#waiting.set(set, waiting);
+    waiting.set(keyOf(interest), interest);
+    const { key } = interest.parameters;
+    this.#counts.set(key, (this.#counts.get(key) ?? 0) + 1);
   }
 
-  has({ type, selector, parameters }: Interest): boolean {
-    return this.#sets.get(parameters)?.interests.get(type)?.has(selector) === true;
+  has(interest: Interest, set: ParametersKey): boolean {
+    return this.#waiting.get(set)?.has(keyOf(interest)) === true;
   }
 
   /** False if it was not refused. */
-  delete({ type, selector, parameters }: Interest): boolean {
-    const refused = this.#sets.get(parameters);
-    const selectors = refused?.interests.get(type);
-    if (refused === undefined || selectors?.delete(selector) !== true) return false;
-    if (selectors.size === 0) refused.interests.delete(type);
-    if (refused.interests.size === 0) this.#drop(parameters, refused);
+  delete(interest: Interest, set: ParametersKey): boolean {
+    const waiting = this.#waiting.get(set);
+    if (waiting?.delete(keyOf(interest)) !== true) return false;
+    if (waiting.size === 0) this.#waiting.delete(set);
+    const { key } = interest.parameters;
+    const left = (this.#counts.get(key) ?? 0) - 1;
+    if (left > 0) this.#counts.set(key, left);
+    else this.#counts.delete(key);
     return true;
+  }
+
+  /** Takes out at most so many of the interests that wait for this parameter set. */
+  take(set: ParametersKey, most: number): readonly Interest[] {
+    const taken = [...(this.#waiting.get(set)?.values().take(most) ?? [])];
+    for (const interest of taken) this.delete(interest, set);
+    return taken;
+  }
+
+  /** Takes out all interests. */
+  takeAll(): readonly Interest[] {
+    const all = [...this.#waiting.values().flatMap((waiting) => waiting.values())];
+    this.#waiting.clear();
+    this.#counts.clear();
+    return all;
+  }
+
+  /** The distinct parameters, at most so many. */
+  parameters(most: number): readonly ParametersKey[] {
+    return [...this.#counts.keys().take(most)];
   }
 
   /** A resource error for the interest. Without it, this would look like a control plane that has not answered yet. */
@@ -93,53 +102,6 @@ export class RefusedInterests {
     const error = { name: selector, constraints, code, message: this.message, status: this.#status };
     return transaction({ holder, type, resourceErrors: [error] });
   }
-
-  /** Takes out at most so many of the interests that wait for this parameter set. */
-  take(set: ParametersKey, most: number): readonly Interest[] {
-    const taken = this.#of(set).take(most).toArray();
-    for (const interest of taken) this.delete(interest);
-    return taken;
-  }
-
-  /** Takes out all interests. */
-  takeAll(): readonly Interest[] {
-    const all = this.#waiting
-      .keys()
-      .flatMap((set) => this.#of(set))
-      .toArray();
-    this.#sets.clear();
-    this.#waiting.clear();
-    return all;
-  }
-
-  /** The distinct parameters, at most so many. */
-  parameters(most: number): readonly ParametersKey[] {
-    return this.#sets
-      .keys()
-      .map(({ key }) => key)
-      .take(most)
-      .toArray();
-  }
-
-  #create(parameters: Parameters, set: ParametersKey): RefusedSet {
-    const refused: RefusedSet = { set, interests: new Map() };
-    this.#sets.set(parameters, refused);
-    const waiting = this.#waiting.get(set) ?? new Set<Parameters>();
-    this.#waiting.set(set, waiting);
-    waiting.add(parameters);
-    return refused;
-  }
-
-  #drop(parameters: Parameters, { set }: RefusedSet): void {
-    this.#sets.delete(parameters);
-    const waiting = this.#waiting.get(set);
-    waiting?.delete(parameters);
-    if (waiting?.size === 0) this.#waiting.delete(set);
-  }
-
-  *#of(set: ParametersKey): Generator<Interest, undefined> {
-    for (const parameters of this.#waiting.get(set) ?? []) {
-      for (const selectors of this.#sets.get(parameters)?.interests.values() ?? []) yield* selectors.values();
-    }
-  }
 }
+
+const keyOf = ({ type, selector, parameters }: Interest): string => `${parameters.id} ${type} ${selector}`;

@@ -16,7 +16,7 @@ import {
   readName,
   readString,
 } from '../../wire/response-reader.ts';
-import type { SeenVariants } from './acked-resources.ts';
+import type { VariantSet } from '../variant-set.ts';
 import type { Stamp } from './stamp.ts';
 
 export interface ReadingOptions {
@@ -41,7 +41,7 @@ export class ResponseParts {
   }
 
   /** Those from `start` to before `end`. */
-  *resources(entries: ByteRanges, start: number, end: number, seen: SeenVariants): InTurns<Result<Put[]>> {
+  *resources(entries: ByteRanges, start: number, end: number, seen: VariantSet): InTurns<Result<Put[]>> {
     const { rules, readResource, entriesPerTurn, hashed } = this.#options;
     const isHashed = hashed || end - start > entriesPerTurn;
     const puts: Put[] = [];
@@ -122,7 +122,7 @@ export interface AcceptanceRules {
 const REDIRECT_URL = 'type.googleapis.com/xds.core.v3.ResourceLocator';
 
 /** Checks one resource. An error is a reason for a NACK and names the resource. */
-function acceptResource(rules: AcceptanceRules, resource: IncomingResource, seen: SeenVariants): Result<Put> {
+function acceptResource(rules: AcceptanceRules, resource: IncomingResource, seen: VariantSet): Result<Put> {
   if (lacksName(rules, resource)) return fail(`a resource has no name (its type is ${rules.type})`);
   const identity = identify(rules, resource);
   if (!identity.ok) return identity;
@@ -137,7 +137,7 @@ function acceptResource(rules: AcceptanceRules, resource: IncomingResource, seen
   }
   const aliases = canonicalNames(resource.aliases, rules.type);
   if (!aliases.ok) return fail(`alias of ${named(resource.name)}: ${aliases.error}`);
-  if (!seen.add(name, constraints.key)) return fail(twice(resource.name));
+  if (!seen.add(identity.value)) return fail(twice(resource.name));
   const { version, any, ttlMilliseconds, doNotCache, metadata } = resource;
   return ok({
     name,
@@ -153,8 +153,8 @@ function acceptResource(rules: AcceptanceRules, resource: IncomingResource, seen
 
 /** What the entries of one response have named so far. */
 export interface SeenIdentities {
-  readonly bodies: SeenVariants;
-  readonly removals: SeenVariants;
+  readonly bodies: VariantSet;
+  readonly removals: VariantSet;
 }
 
 /** Checks a removal (`removed_resources` has no constraints). Undefined: the response has it already (protocol §5b.8). */
@@ -166,9 +166,8 @@ function acceptRemoval(
   if (lacksName(rules, removed)) return fail('a removed resource has no name');
   const identity = identify(rules, removed);
   if (!identity.ok) return identity;
-  const { name, constraints } = identity.value;
-  if (bodies.has(name, constraints.key)) return fail(twice(removed.name));
-  return removals.add(name, constraints.key) ? identity : ok(undefined);
+  if (bodies.has(identity.value)) return fail(twice(removed.name));
+  return removals.add(identity.value) ? identity : ok(undefined);
 }
 
 function acceptError(rules: AcceptanceRules, error: IncomingError): Result<ResourceError> {

@@ -21,7 +21,8 @@ import {
   type UnreadableResponse,
 } from '../../wire/response-reader.ts';
 import { isUnknownName } from '../../wire/via.ts';
-import { type AckedResources, SeenVariants } from './acked-resources.ts';
+import { VariantSet } from '../variant-set.ts';
+import type { AckedResources } from './acked-resources.ts';
 import { isCompleteFor, lastRequestSeen, sotwAnswers } from './answer-attribution.ts';
 import { type AcceptanceRules, type Identity, ResponseParts } from './response-parts.ts';
 import {
@@ -268,16 +269,16 @@ export class SotwStrategy implements ProtocolStrategy<SotwState, IncomingSotw> {
     missing: readonly Identity[],
     resolved: Interest[],
   ): void {
-    const lacking = new SeenVariants();
-    for (const { name, constraints } of missing) lacking.add(name, constraints.key);
+    const lacking = new VariantSet();
+    for (const identity of missing) lacking.add(identity);
     for (const subscription of [...subscriptions.unresolved]) {
       if (subscription.kind !== 'name' || subscription.requestNumber === 0) continue;
       const present = acked
         .of(subscription.selector)
         .some(
-          ({ name, constraints }) =>
-            !lacking.has(name, constraints.key) &&
-            (!this.#stream.options.locators || constraints.matches(subscription.parameters)),
+          (variant) =>
+            !lacking.has(variant) &&
+            (!this.#stream.options.locators || variant.constraints.matches(subscription.parameters)),
         );
       if (present) markResolved(subscriptions, subscription, resolved);
     }
@@ -409,7 +410,7 @@ function* readAll(
   { parts, acked, fullState }: SotwExpectation,
   response: IncomingSotw,
 ): InTurns<Result<SotwReading>> {
-  const seen = new SeenVariants();
+  const seen = new VariantSet();
   const puts = yield* parts.resources(response.resources, 0, response.resources.length, seen);
   if (!puts.ok) return puts;
   const resourceErrors = yield* parts.errors(response.errors);
@@ -417,7 +418,7 @@ function* readAll(
   const missing: Identity[] = [];
   if (fullState) {
     for (const variant of acked.all()) {
-      if (!seen.has(variant.name, variant.constraints.key)) missing.push(variant);
+      if (!seen.has(variant)) missing.push(variant);
     }
   }
   const identities = puts.value.map(({ name, constraints }) => ({ name, constraints }));
@@ -433,7 +434,7 @@ function* compare(
   const { resources } = response;
   const { prefix, suffix } = commonEnds(previous.resources, resources);
   const end = resources.length - suffix;
-  const seen = new SeenVariants();
+  const seen = new VariantSet();
   const read = yield* parts.resources(resources, prefix, end, seen);
   if (!read.ok) return read;
   const before = positions(previous, prefix, previous.identities.length - suffix);
@@ -462,12 +463,12 @@ function* compare(
 function missingFrom(
   { identities }: PreviousResponse,
   before: ReadonlyMap<ResourceName, readonly number[]>,
-  seen: SeenVariants,
+  seen: VariantSet,
 ): readonly Identity[] {
   const missing: Identity[] = [];
   for (const index of [...before.values()].flat()) {
     const identity = identities[index];
-    if (identity !== undefined && !seen.has(identity.name, identity.constraints.key)) missing.push(identity);
+    if (identity !== undefined && !seen.has(identity)) missing.push(identity);
   }
   return missing;
 }
