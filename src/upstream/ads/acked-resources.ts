@@ -1,6 +1,6 @@
 import type { ConstraintsKey, ResourceName } from '../../model/brand.ts';
 import type { Constraints } from '../../model/constraints.ts';
-import type { Move } from '../../model/transaction.ts';
+import type { Move, Removal } from '../../model/transaction.ts';
 import { GlobIndex } from '../../model/xdstp.ts';
 
 /** One variant that a holder has. */
@@ -112,6 +112,14 @@ export class AckedResources {
       this.#globs.delete(name);
     } else return;
     this.#size--;
+  }
+
+  /** Deletes these, and returns their removals. */
+  remove(variants: readonly AckedVariant[]): Removal[] {
+    return variants.map((variant) => {
+      this.delete(variant);
+      return { name: variant.name, constraints: variant.constraints };
+    });
   }
 
   /** Gives every variant its new constraints; undefined removes it. */

@@ -1,12 +1,12 @@
-import type { Constraints } from '../../model/constraints.ts';
 import { covers } from '../../model/selection.ts';
 import type { Transaction } from '../../model/transaction.ts';
 import type { AckedResources, AckedVariant } from './acked-resources.ts';
 import type { Identity } from './response-parts.ts';
-import type {
-  UnansweredUnsubscribed,
-  UpstreamSubscription,
-  UpstreamSubscriptions,
+import {
+  isFor,
+  type UnansweredUnsubscribed,
+  type UpstreamSubscription,
+  type UpstreamSubscriptions,
 } from './upstream-subscriptions.ts';
 
 /**
@@ -31,8 +31,6 @@ export interface DeltaWaiting {
   readonly isEmpty: boolean;
   /** Some wildcard or glob has resources of an earlier stream, and no answer on this one. */
   readonly sweepPending: boolean;
-  /** NATIVE. */
-  readonly locators: boolean;
 }
 
 /** What the resources of a response show. */
@@ -43,23 +41,10 @@ interface Shown {
   readonly onlyFor: ReadonlySet<UpstreamSubscription>;
 }
 
-/** Whether a variant is for a subscription, by its constraints. */
-export function isFor(
-  { parameters }: UpstreamSubscription,
-  constraints: Constraints,
-  locators: boolean,
-): boolean {
-  return !locators || constraints.matches(parameters);
-}
-
 /** Whether a wildcard or glob shows a variant. */
-export function shows(
-  subscription: UpstreamSubscription,
-  { name, constraints }: Identity,
-  locators: boolean,
-): boolean {
+export function shows(subscription: UpstreamSubscription, { name, constraints }: Identity): boolean {
   if (subscription.kind === 'glob' && !covers(subscription.selector, name)) return false;
-  return isFor(subscription, constraints, locators);
+  return isFor(subscription, constraints);
 }
 
 /**
@@ -75,7 +60,7 @@ export function deltaAnswers(
   const isAnswered = stream.isEmpty ? byEmptyResponse(stream) : byResources(stream, said);
   const answered = new Set<UpstreamSubscription>();
   for (const subscription of candidates) {
-    if (byPosition(subscription, stream.locators) ?? isAnswered(subscription)) answered.add(subscription);
+    if (byPosition(subscription) ?? isAnswered(subscription)) answered.add(subscription);
   }
   return answered;
 }
@@ -88,25 +73,26 @@ export function inDoubt(
   { puts, resourceErrors }: Said,
   candidates: readonly UpstreamSubscription[],
   answered: ReadonlySet<UpstreamSubscription>,
-  locators: boolean,
 ): readonly UpstreamSubscription[] {
   const later = candidates.filter((one) => one.requestNumber > 1 && !answered.has(one));
   const mayBeAnswered = (one: UpstreamSubscription): boolean => {
-    const isShown = (identity: Identity): boolean => shows(one, identity, locators);
+    const isShown = (identity: Identity): boolean => shows(one, identity);
     return one.expectedNames.size === 0 && (puts.some(isShown) || resourceErrors.some(isShown));
   };
   return answered.size > 0 || later.some(mayBeAnswered) ? later : [];
 }
 
 /** Whether any response answers it, whatever is in it; undefined: the content decides. */
-function byPosition(
-  { anyResponseAnswers, kind, expectedNames }: UpstreamSubscription,
-  locators: boolean,
-): boolean | undefined {
+function byPosition({
+  anyResponseAnswers,
+  kind,
+  expectedNames,
+  isLocator,
+}: UpstreamSubscription): boolean | undefined {
   if (anyResponseAnswers) return true;
   // It is the only wildcard of this type on the stream. Updates that were on their way when it was unsubscribed are
   // no answer.
-  return !locators && kind === 'wildcard' ? expectedNames.size === 0 : undefined;
+  return !isLocator && kind === 'wildcard' ? expectedNames.size === 0 : undefined;
 }
 
 type Judgement = (subscription: UpstreamSubscription) => boolean;
@@ -163,7 +149,7 @@ function isWaiting(
  * somebody a second variant of a name: → subscribe * {A}, ← a {A}, → subscribe * {}, ← a {}.
  */
 function mayBeUpdate(
-  { subscriptions, acked, number, repeated, locators }: DeltaWaiting,
+  { subscriptions, acked, number, repeated }: DeltaWaiting,
   identity: Identity,
   requestNumber: number,
 ): boolean {
@@ -180,19 +166,19 @@ function mayBeUpdate(
         earlier.requestNumber > 0 &&
         earlier.requestNumber < requestNumber &&
         (earlier.responseSeen || earlier.resolvedOnThisStream) &&
-        !others.some((other) => isFor(earlier, other.constraints, locators)),
+        !others.some((other) => isFor(earlier, other.constraints)),
     );
 }
 
 function shownBy(stream: DeltaWaiting, said: Said): Shown {
-  const { subscriptions, locators } = stream;
+  const { subscriptions } = stream;
   const requests = new Set<number>();
   const onlyFor = new Set<UpstreamSubscription>();
   const changes: readonly Identity[] = [...said.puts, ...said.removals];
   for (const [at, identity] of [...changes, ...said.heartbeats].entries()) {
     const by = subscriptions
       .collecting(identity.name)
-      .filter((subscription) => shows(subscription, identity, locators));
+      .filter((subscription) => shows(subscription, identity));
     // Servers answer in order, so of the requests that wait it is for the oldest one.
     const waiting = by.filter((one) => isWaiting(stream, one));
     const oldest = Math.min(...waiting.map(({ requestNumber }) => requestNumber));
@@ -260,20 +246,18 @@ export function emptied(named: readonly UpstreamSubscription[]): readonly Upstre
 /** The wildcards and globs that a SotW response may answer, if it has seen the requests up to `lastSeen`. */
 export function sotwAnswers(
   lastSeen: number,
-  locators: boolean,
   candidates: readonly UpstreamSubscription[],
 ): ReadonlySet<UpstreamSubscription> {
-  return new Set(candidates.filter((subscription) => sotwAnswered(lastSeen, locators, subscription)));
+  return new Set(candidates.filter((subscription) => sotwAnswered(lastSeen, subscription)));
 }
 
 function sotwAnswered(
   lastSeen: number,
-  locators: boolean,
-  { anyResponseAnswers, kind, requestNumber }: UpstreamSubscription,
+  { anyResponseAnswers, kind, requestNumber, isLocator }: UpstreamSubscription,
 ): boolean {
   if (anyResponseAnswers) return true;
   // It is the only subscription on this stream, so every response is its complete state, of some time.
-  if (!locators && kind === 'wildcard') return true;
+  if (!isLocator && kind === 'wildcard') return true;
   return requestNumber <= lastSeen;
 }
 
@@ -281,16 +265,10 @@ function sotwAnswered(
  * Whether a full state has all that is subscribed. If not, what it lacks may be for a subscription that upstream has not
  * seen on this stream: a later one, or one that is suspended.
  */
-export function isCompleteFor(
-  subscriptions: UpstreamSubscriptions,
-  lastSeen: number,
-  locators: boolean,
-): boolean {
+export function isCompleteFor(subscriptions: UpstreamSubscriptions, lastSeen: number): boolean {
   return subscriptions
     .all()
-    .every(
-      (one) => one.resolvedOnThisStream || (one.requestNumber > 0 && sotwAnswered(lastSeen, locators, one)),
-    );
+    .every((one) => one.resolvedOnThisStream || (one.requestNumber > 0 && sotwAnswered(lastSeen, one)));
 }
 
 /**

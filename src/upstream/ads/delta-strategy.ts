@@ -27,7 +27,6 @@ import {
   deltaAnswers,
   emptied,
   inDoubt,
-  isFor,
   namesAnswered,
   ofOldestRequest,
   shows,
@@ -42,6 +41,7 @@ import {
   type TypeState,
 } from './type-state.ts';
 import {
+  isFor,
   markResolved,
   UnansweredUnsubscribed,
   type UpstreamSubscription,
@@ -84,7 +84,7 @@ export class DeltaStrategy implements ProtocolStrategy<DeltaState, IncomingDelta
 
   /** Unchanged resources in initial_resource_versions need no answer. The others are swept, or they expire. */
   reset(state: DeltaState, resumed: boolean): void {
-    const confirmed = resumed ? resumable(state, this.#stream.options.locators) : [];
+    const confirmed = resumed ? resumable(state) : [];
     state.initialVersions = new Map(confirmed.map((variant) => [variant.name, variant.version]));
     for (const variant of confirmed) variant.confirmedOnStream = this.#stream.number;
     state.sweepPending = confirmed.length < state.acked.size;
@@ -142,9 +142,7 @@ export class DeltaStrategy implements ProtocolStrategy<DeltaState, IncomingDelta
     if (subscription.kind === 'name') return;
     const sent = [...covered(state, subscription), ...state.resendable.values()];
     subscription.expectedNames = new Set(
-      sent
-        .filter((variant) => shows(subscription, variant, this.#stream.options.locators))
-        .map(({ name }) => name),
+      sent.filter((variant) => shows(subscription, variant)).map(({ name }) => name),
     );
     if (subscription.expectedNames.size > 0) state.awaitingResend.add(subscription);
   }
@@ -154,10 +152,9 @@ export class DeltaStrategy implements ProtocolStrategy<DeltaState, IncomingDelta
     said: Transaction,
     candidates: readonly UpstreamSubscription[],
   ): ReadonlySet<UpstreamSubscription> {
-    const { locators } = this.#stream.options;
-    const answered = deltaAnswers({ ...state, number: this.#stream.number, locators }, said, candidates);
+    const answered = deltaAnswers({ ...state, number: this.#stream.number }, said, candidates);
     state.repeated.clear();
-    const doubtful = inDoubt(said, candidates, answered, locators);
+    const doubtful = inDoubt(said, candidates, answered);
     const waits = (one: UpstreamSubscription): boolean => !one.responseSeen && state.subscriptions.has(one);
     // Each request by itself: that an earlier one is answered in time says nothing of a later one.
     for (const [request, asked] of Map.groupBy(doubtful, ({ requestNumber }) => requestNumber))
@@ -175,13 +172,14 @@ export class DeltaStrategy implements ProtocolStrategy<DeltaState, IncomingDelta
   }
 
   onTimeout(state: DeltaState, subscription: UpstreamSubscription): TimeoutOutcome {
-    if (subscription.resolvedOnThisStream) return this.#removeUnconfirmedOfName(state, subscription);
+    if (subscription.resolvedOnThisStream)
+      return removeUnconfirmedOfName(state, subscription, this.#stream.number);
     const isStale = covered(state, subscription).some(
       (variant) => variant.confirmedOnStream !== this.#stream.number,
     );
     // A control plane that is silent altogether says nothing about what is held from an earlier stream.
     if (isStale && !this.#stream.controlPlaneResponded) return 'unknown';
-    return removeUnconfirmed(state, subscription, this.#stream.number, this.#stream.options.locators);
+    return removeUnconfirmed(state, subscription, this.#stream.number);
   }
 
   /**
@@ -195,10 +193,7 @@ export class DeltaStrategy implements ProtocolStrategy<DeltaState, IncomingDelta
     if (this.#stream.options.locators && !subscription.resolvedOnThisStream)
       state.unansweredUnsubscribed.add(subscription);
     for (const variant of subscription.kind === 'name' ? [] : covered(state, subscription)) {
-      if (
-        variant.confirmedOnStream === this.#stream.number &&
-        shows(subscription, variant, this.#stream.options.locators)
-      )
+      if (variant.confirmedOnStream === this.#stream.number && shows(subscription, variant))
         state.resendable.set(variantKey(variant), variant);
     }
     this.#stream.arm(`leaving ${state.type}`, this.#stream.options.resourceTimeoutMs, () => {
@@ -241,7 +236,8 @@ export class DeltaStrategy implements ProtocolStrategy<DeltaState, IncomingDelta
     for (const identity of reading.removed) this.#removeName(state, identity, removals, resolved);
     for (const error of notFound(reading)) this.#removeName(state, error, removals, resolved);
     // It has another variant than the one from an earlier stream: in one transaction, as a swap.
-    for (const subscription of answered) removals.push(...this.#removeUnconfirmedOfName(state, subscription));
+    for (const subscription of answered)
+      removals.push(...removeUnconfirmedOfName(state, subscription, this.#stream.number));
     const unanswered = unansweredInterests(subscriptions, [...removals, ...resourceErrors]);
     return transaction({
       holder,
@@ -324,15 +320,14 @@ export class DeltaStrategy implements ProtocolStrategy<DeltaState, IncomingDelta
     resolved: Interest[],
   ): void {
     const { subscriptions, unansweredUnsubscribed } = state;
-    const { locators } = this.#stream.options;
     const named = [...subscriptions.named(name), ...unansweredUnsubscribed.of(name)].filter((one) =>
-      isFor(one, constraints, locators),
+      isFor(one, constraints),
     );
     for (const one of emptied(named)) {
       if (unansweredUnsubscribed.delete(one)) continue;
       one.responseSeen = true;
       if (named.length > 1) continue;
-      for (const variant of covered(state, one).filter((each) => shows(one, each, locators)))
+      for (const variant of covered(state, one).filter((each) => shows(one, each)))
         this.#remove(state, variant, removals, resolved);
       markResolved(subscriptions, one, resolved);
     }
@@ -362,7 +357,7 @@ export class DeltaStrategy implements ProtocolStrategy<DeltaState, IncomingDelta
   ): void {
     const unanswered = state.unansweredUnsubscribed
       .of(name)
-      .filter((subscription) => isFor(subscription, constraints, this.#stream.options.locators));
+      .filter((subscription) => isFor(subscription, constraints));
     const named = [...state.subscriptions.naming(name, constraints), ...unanswered];
     const meant = ofOldestRequest(named, state.justAnswered);
     if (meant.length === 0) removals.push(...removeGoneMeanwhile(state, { name, constraints }));
@@ -371,11 +366,7 @@ export class DeltaStrategy implements ProtocolStrategy<DeltaState, IncomingDelta
         markResolved(state.subscriptions, subscription, resolved);
     const [only] = meant;
     if (only !== undefined && meant.length === 1 && state.subscriptions.has(only))
-      removals.push(...this.#removeUnconfirmedOfName(state, only));
-  }
-
-  #removeUnconfirmedOfName(state: DeltaState, subscription: UpstreamSubscription): Removal[] {
-    return removeUnconfirmedOfName(state, subscription, this.#stream.number, this.#stream.options.locators);
+      removals.push(...removeUnconfirmedOfName(state, only, this.#stream.number));
   }
 
   /** They may have answers of their own (see `namesAnswered`), or the server has sent one for several requests. */
@@ -417,7 +408,7 @@ export interface DeltaState extends TypeState {
 const initialVersionsLimit = 3 * 1024 * 1024;
 
 /** What needs no answer on a new stream to the same endpoint: it goes into initial_resource_versions. */
-function resumable(state: DeltaState, locators: boolean): AckedVariant[] {
+function resumable(state: DeltaState): AckedVariant[] {
   // The answer to a wildcard or glob was cut off. If nothing has changed since, no response would complete it.
   if ([...state.subscriptions.unresolved].some(({ kind, suspended }) => kind !== 'name' && !suspended))
     return [];
@@ -440,7 +431,11 @@ function resumable(state: DeltaState, locators: boolean): AckedVariant[] {
     confirmed.push(variant);
   }
   // A wildcard or glob is resolved by a response, so something must be left that upstream has to send.
-  if ((locators || variants) && confirmed.length < state.acked.size && state.subscriptions.hasCollection)
+  if (
+    (state.subscriptions.locators || variants) &&
+    confirmed.length < state.acked.size &&
+    state.subscriptions.hasCollection
+  )
     return [];
   return confirmed;
 }
@@ -463,7 +458,7 @@ function markReceived({ subscriptions, resendable, awaitingResend }: DeltaState,
   const { name, constraints } = variant;
   resendable.delete(variantKey(variant));
   for (const subscription of awaitingResend.size > 0 ? subscriptions.collecting(name) : []) {
-    if (!isFor(subscription, constraints, subscriptions.locators)) continue;
+    if (!isFor(subscription, constraints)) continue;
     if (subscription.expectedNames.delete(name) && subscription.expectedNames.size === 0)
       awaitingResend.delete(subscription);
   }
@@ -495,18 +490,13 @@ function removeUnconfirmedOfName(
   state: DeltaState,
   subscription: UpstreamSubscription,
   stream: number,
-  locators: boolean,
 ): Removal[] {
   if (subscription.kind !== 'name') return [];
-  const removals: Removal[] = [];
-  for (const variant of covered(state, subscription)) {
-    if (variant.confirmedOnStream === stream || !isFor(subscription, variant.constraints, locators)) continue;
-    const subscriptions = state.subscriptions.matching(variant.name, [], variant.constraints);
-    if (subscriptions.some((other) => !other.resolvedOnThisStream)) continue;
-    state.acked.delete(variant);
-    removals.push({ name: variant.name, constraints: variant.constraints });
-  }
-  return removals;
+  const gone = covered(state, subscription).filter(({ name, constraints, confirmedOnStream }) => {
+    if (confirmedOnStream === stream || !isFor(subscription, constraints)) return false;
+    return state.subscriptions.matching(name, [], constraints).every((one) => one.resolvedOnThisStream);
+  });
+  return state.acked.remove(gone);
 }
 
 /**
@@ -526,14 +516,11 @@ function removeGoneMeanwhile(
     .filter((one) => unansweredUnsubscribed.mayHaveTakenAnswerOf(one));
   const [only] = again;
   if (only === undefined || again.length > 1) return [];
-  const removals: Removal[] = [];
-  for (const variant of acked.of(name)) {
+  const gone = acked.of(name).filter((variant) => {
     const matching = subscriptions.matching(name, [], variant.constraints);
-    if (matching.length !== 1 || matching[0] !== only) continue;
-    acked.delete(variant);
-    removals.push({ name, constraints: variant.constraints });
-  }
-  return removals;
+    return matching.length === 1 && matching[0] === only;
+  });
+  return acked.remove(gone);
 }
 
 /** The requests up to this one were so long ago that every response has seen them. */

@@ -33,6 +33,7 @@ import {
   type TypeState,
 } from './type-state.ts';
 import {
+  isFor,
   markResolved,
   SubscribedAgain,
   type UpstreamSubscription,
@@ -110,7 +111,7 @@ export class SotwStrategy implements ProtocolStrategy<SotwState, IncomingSotw> {
     _: Transaction,
     candidates: readonly UpstreamSubscription[],
   ): ReadonlySet<UpstreamSubscription> {
-    return sotwAnswers(state.lastRequestSeen, this.#stream.options.locators, candidates);
+    return sotwAnswers(state.lastRequestSeen, candidates);
   }
 
   absentAfterTimeout(state: SotwState, subscription: UpstreamSubscription): boolean {
@@ -123,9 +124,7 @@ export class SotwStrategy implements ProtocolStrategy<SotwState, IncomingSotw> {
     // A relay above may say nothing before something is known to it. Its own timeout comes a little later.
     const extend = !extended && (state.nonce === '' || isUnknownAbove);
     // An earlier stream delivered it, and this one has not removed it.
-    const isAcked = covered(state, subscription).some(
-      ({ constraints }) => !this.#stream.options.locators || constraints.matches(subscription.parameters),
-    );
+    const isAcked = covered(state, subscription).some(({ constraints }) => isFor(subscription, constraints));
     if (!extend && !isAcked && !isUnknownAbove) return [];
     subscription.anyResponseAnswers = true;
     return extend ? 'extend' : 'unknown';
@@ -191,8 +190,7 @@ export class SotwStrategy implements ProtocolStrategy<SotwState, IncomingSotw> {
     // Before the first full state, the store may hold resources that this session does not know: those restored from
     // disk.
     const mayComplete = fullState && !state.storeSwept && allRemoved && namesWithErrors.size === 0;
-    const complete =
-      mayComplete && isCompleteFor(subscriptions, state.lastRequestSeen, this.#stream.options.locators);
+    const complete = mayComplete && isCompleteFor(subscriptions, state.lastRequestSeen);
     if (complete) state.storeSwept = true;
     const constrained = identities.some((identity) => identity.constraints.key !== '');
     state.previous = isRepeatable && allRemoved ? { resources, identities, constrained, rules } : undefined;
@@ -259,7 +257,7 @@ export class SotwStrategy implements ProtocolStrategy<SotwState, IncomingSotw> {
       state.lastRequestSeen = Math.max(state.lastRequestSeen, lastRequestSeen(subscriptions, puts));
     this.#stream.renewIfDoubtful(state.type, state.type, () => {
       const asked = waitingCollections(state.subscriptions.unresolved);
-      return sotwAnswers(state.lastRequestSeen, this.#stream.options.locators, asked).size < asked.length;
+      return sotwAnswers(state.lastRequestSeen, asked).size < asked.length;
     });
   }
 
@@ -275,11 +273,7 @@ export class SotwStrategy implements ProtocolStrategy<SotwState, IncomingSotw> {
       if (subscription.kind !== 'name' || subscription.requestNumber === 0) continue;
       const present = acked
         .of(subscription.selector)
-        .some(
-          (variant) =>
-            !lacking.has(variant) &&
-            (!this.#stream.options.locators || variant.constraints.matches(subscription.parameters)),
-        );
+        .some((variant) => !lacking.has(variant) && isFor(subscription, variant.constraints));
       if (present) markResolved(subscriptions, subscription, resolved);
     }
   }
@@ -302,10 +296,7 @@ export class SotwStrategy implements ProtocolStrategy<SotwState, IncomingSotw> {
       for (const subscription of state.subscriptions.matching(name, [], constraints)) {
         // The error does not say for which parameters. It counts for all locators of this name that were in the first
         // request.
-        if (
-          subscription.kind === 'name' &&
-          (subscription.anyResponseAnswers || !this.#stream.options.locators)
-        )
+        if (subscription.kind === 'name' && (subscription.anyResponseAnswers || !subscription.isLocator))
           markResolved(state.subscriptions, subscription, resolved);
       }
     }

@@ -221,12 +221,11 @@ class ProtocolLoop<S extends TypeState, R extends IncomingSotw> {
       state.acked.clear();
       return;
     }
-    const removals: Removal[] = [];
-    for (const variant of covered(state, subscription)) {
-      if (state.subscriptions.matching(variant.name, [], variant.constraints).length > 0) continue;
-      state.acked.delete(variant);
-      removals.push({ name: variant.name, constraints: variant.constraints });
-    }
+    const removals = state.acked.remove(
+      covered(state, subscription).filter(
+        ({ name, constraints }) => state.subscriptions.matching(name, [], constraints).length === 0,
+      ),
+    );
     if (removals.length > 0) this.#stream.applyPart(state, { removals, unwanted: true });
   }
 
@@ -474,9 +473,7 @@ class ProtocolLoop<S extends TypeState, R extends IncomingSotw> {
       responseSeen ? 'answered' : 'waiting',
     );
     state.sweepPending = waiting.length > 0;
-    return answered.flatMap((subscription) =>
-      removeUnconfirmed(state, subscription, this.#stream.number, this.#stream.options.locators),
-    );
+    return answered.flatMap((subscription) => removeUnconfirmed(state, subscription, this.#stream.number));
   }
 
   #conclude(state: S, resolved: readonly Interest[], removals: readonly Removal[]): void {

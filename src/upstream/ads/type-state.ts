@@ -18,7 +18,7 @@ import type { IncomingSotw, UnreadableResponse } from '../../wire/response-reade
 import { AckedResources, type AckedVariant } from './acked-resources.ts';
 import type { AcceptanceRules } from './response-parts.ts';
 import { originalOf, type Stamp } from './stamp.ts';
-import { type UpstreamSubscription, UpstreamSubscriptions } from './upstream-subscriptions.ts';
+import { isFor, type UpstreamSubscription, UpstreamSubscriptions } from './upstream-subscriptions.ts';
 
 /** What happens to one stream of a session. */
 export type ProtocolInput =
@@ -274,14 +274,10 @@ export function removeUnconfirmed(
   state: TypeState,
   subscription: UpstreamSubscription,
   stream: number,
-  locators: boolean,
 ): Removal[] {
-  const stale = covered(state, subscription).filter(
-    ({ confirmedOnStream, constraints }) =>
-      confirmedOnStream !== stream && (!locators || constraints.matches(subscription.parameters)),
-  );
-  for (const variant of stale) state.acked.delete(variant);
-  return stale.map(({ name, constraints }) => ({ name, constraints }));
+  const isStale = ({ confirmedOnStream, constraints }: AckedVariant): boolean =>
+    confirmedOnStream !== stream && isFor(subscription, constraints);
+  return state.acked.remove(covered(state, subscription).filter(isStale));
 }
 
 /** Nothing is subscribed, cached or to be unsubscribed. Only the last nonce and version are left in it. */

@@ -13,6 +13,8 @@ export interface UpstreamSubscription {
   readonly selector: Selector;
   /** Sent with it; empty: subscribed by its plain name (protocol §5b). */
   readonly parameters: Parameters;
+  /** NATIVE: its parameters are sent, and say which variants are for it. Otherwise all are. */
+  readonly isLocator: boolean;
   readonly kind: 'name' | 'wildcard' | 'glob';
   readonly interests: Map<ParametersKey, Interest>;
   /** It was sent on some stream. */
@@ -88,6 +90,7 @@ export class UpstreamSubscriptions {
     const subscription: UpstreamSubscription = {
       selector,
       parameters,
+      isLocator: this.locators,
       kind: selector === WILDCARD ? 'wildcard' : glob ? 'glob' : 'name',
       interests: new Map([[interest.parameters.key, interest]]),
       everSent: false,
@@ -187,6 +190,11 @@ export class UpstreamSubscriptions {
     for (const subscription of this.locators ? subscriptions.matching(constraints) : subscriptions.values())
       found.push(subscription);
   }
+}
+
+/** Whether a variant is for a subscription, by its constraints. */
+export function isFor({ parameters, isLocator }: UpstreamSubscription, constraints: Constraints): boolean {
+  return !isLocator || constraints.matches(parameters);
 }
 
 /** It is sent with the next request, because somebody subscribes to it again. */

@@ -327,7 +327,6 @@ describe('which subscriptions a response answers', () => {
           number: 1,
           repeated: again,
           isEmpty: entries === 0,
-          locators: true,
         };
         const said = {
           puts: resources,
@@ -350,7 +349,6 @@ describe('which subscriptions a response answers', () => {
           number: 1,
           repeated: new Set<never>(),
           isEmpty: false,
-          locators: false,
         };
         const said = { puts: [resource('a')], removals: [], heartbeats: [], resourceErrors: [] };
         expect(positions(stream.list, deltaAnswers(stream, said, stream.list))).to.deep.equal(answered);
@@ -471,13 +469,13 @@ describe('which subscriptions a response answers', () => {
     ] as const) {
       it(`of a response that has seen request ${lastSeen}`, () => {
         const { list } = waiting(requests, true);
-        expect(positions(list, sotwAnswers(lastSeen, true, list))).to.deep.equal(answered);
+        expect(positions(list, sotwAnswers(lastSeen, list))).to.deep.equal(answered);
       });
     }
 
     it('without locators the wildcard, by any response', () => {
       const { list } = waiting([{ selector: all, request: 2 }], false);
-      expect(positions(list, sotwAnswers(0, false, list))).to.deep.equal([0]);
+      expect(positions(list, sotwAnswers(0, list))).to.deep.equal([0]);
     });
 
     for (const [name, names, seen] of [
