@@ -75,7 +75,10 @@ export class FilesystemUpstream implements Upstream {
   }
 
   subscribe(interest: Interest): void {
-    getOrMake(this.#interests, interest.type, () => new Map()).set(keyOf(interest), interest);
+    getOrMake(this.#interests, interest.type, () => new Map<string, Interest>()).set(
+      keyOf(interest),
+      interest,
+    );
     this.#unanswered.add(interest);
     if (this.#current.everConnected) this.#answerSoon();
   }
@@ -239,11 +242,13 @@ interface TypeContent {
   readonly byName: ReadonlyMap<ResourceName, readonly Put[]>;
 }
 
+interface Found extends FileResource {
+  readonly file: string;
+  readonly versionInfo: string;
+}
+
 /** The variants of one type, by name and constraints, while the files are joined. */
-type Joined = Map<
-  ResourceName,
-  Map<string, FileResource & { readonly file: string; readonly versionInfo: string }>
->;
+type Joined = Map<ResourceName, Map<string, Found>>;
 
 /**
  * Joins the files, which come in path order. Of two resources with the same type, name and constraints the later file's
@@ -263,8 +268,8 @@ export function mergeScan(
     for (const resource of content?.resources ?? []) {
       const { type, put, index } = resource;
       if (content === undefined || !claimed(type, put.name)) continue;
-      const names: Joined = getOrMake(joined, type, () => new Map());
-      const variants = getOrMake(names, put.name, () => new Map());
+      const names = getOrMake(joined, type, (): Joined => new Map());
+      const variants = getOrMake(names, put.name, () => new Map<string, Found>());
       const earlier = variants.get(put.constraints.key);
       if (earlier === undefined) {
         variants.set(put.constraints.key, { ...resource, file, versionInfo: content.versionInfo });
@@ -280,7 +285,7 @@ export function mergeScan(
 }
 
 function contentOf(names: Joined): TypeContent {
-  const all = [...names.values()].flatMap((variants) => [...variants.values()]);
+  const all = [...names.values().flatMap((variants) => variants.values())];
   const digests = all.map((one) => one.digest).toSorted();
   const digest = createHash('sha256').update(digests.join()).digest('hex').slice(0, 16);
   const [only = '', ...others] = new Set(all.map(({ versionInfo }) => versionInfo));
@@ -289,7 +294,7 @@ function contentOf(names: Joined): TypeContent {
     version: others.length === 0 && only !== '' ? only : digest,
     digest,
     byName: new Map(
-      [...names].map(([name, variants]) => [name, [...variants.values()].map(({ put }) => put)]),
+      [...names].map(([name, variants]) => [name, Array.from(variants.values(), ({ put }) => put)]),
     ),
   };
 }

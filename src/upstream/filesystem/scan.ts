@@ -172,21 +172,27 @@ export function readRecord(
   if (previous?.digest === digest) return { ...previous, signature };
   const parsed = parseFile(file, bytes);
   const sound = parsed.ok ? parsed.value : parsed.error.rest;
-  const read = sound && readResources(sound.response, maxConstraintDepth);
-  const problems: Located[] = parsed.ok ? [] : [...parsed.error.problems];
-  for (const { index, message } of read?.problems ?? [])
-    problems.push({
-      place: sound?.placeOf(index),
-      message: `resources[${sound?.indexOf(index)}]: ${message}`,
-    });
-  const notes = sound && read ? notesOn(file, read.resources, sound) : [];
+  const read = sound === undefined ? undefined : judge(file, sound, maxConstraintDepth);
+  const problems = [...(parsed.ok ? [] : parsed.error.problems), ...(read?.problems ?? [])];
+  const notes = read?.notes ?? [];
   if (sound === undefined || read === undefined || problems.length > 0) {
     const found = [...problems, ...notes].toSorted((a, b) => (a.place?.line ?? 0) - (b.place?.line ?? 0));
     return badRecord(file, found, previous, signature, digest, bytes);
   }
-  const { response, places } = sound;
-  const content = { versionInfo: response.versionInfo, resources: read.resources, places };
+  const content = {
+    versionInfo: sound.response.versionInfo,
+    resources: read.resources,
+    places: sound.places,
+  };
   return { signature, digest, content, problems: [], notes, withheld: nothing };
+}
+
+function judge(file: string, parsed: ParsedFile, maxConstraintDepth: number) {
+  const { resources, problems } = readResources(parsed.response, maxConstraintDepth);
+  const located = problems.map(({ index, message }): Located => {
+    return { place: parsed.placeOf(index), message: `resources[${parsed.indexOf(index)}]: ${message}` };
+  });
+  return { resources, problems: located, notes: notesOn(file, resources, parsed) };
 }
 
 type Located = Pick<FileProblem, 'place' | 'message'>;
