@@ -139,7 +139,9 @@ export class Distributary {
       heldRemovals: (upstream) => this.#heldRemovals(upstream),
       releaseRemovals: (upstream, type) => {
         const removed = this.#upstreams.releaseRemovals(upstream, type);
-        return removed === undefined ? undefined : removed + core.rollout.releaseRemovals(upstream, type);
+        return removed === undefined
+          ? undefined
+          : removed + core.rollout.rollout.releaseRemovals(upstream, type);
       },
       rollout: core.rollout.rollout,
       log: dependencies.log,
@@ -252,7 +254,7 @@ export class Distributary {
 
   /** Of gated types the rollout holds them, of others the shrink guard. */
   #heldRemovals(upstream: string) {
-    return [...this.#upstreams.heldRemovals(upstream), ...this.#core.rollout.heldRemovals(upstream)];
+    return [...this.#upstreams.heldRemovals(upstream), ...this.#core.rollout.rollout.heldRemovals(upstream)];
   }
 
   /** Counts a new version that was refused; the one in force stays. */

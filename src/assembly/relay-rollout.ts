@@ -1,6 +1,5 @@
 import type { Config } from '../config/config.ts';
 import type { XdsStream } from '../downstream/xds-stream.ts';
-import type { TypeUrl } from '../model/brand.ts';
 import type { Clock } from '../model/clock.ts';
 import type { PendingName, SidedClient, SideOf } from '../model/rollout.ts';
 import type { Side } from '../model/side.ts';
@@ -8,10 +7,9 @@ import { typeInfo } from '../model/types.ts';
 import type { Log } from '../observe/log.ts';
 import type { Metrics } from '../observe/metrics.ts';
 import type { Relay } from '../relay.ts';
-import type { HashOf } from '../rollout/discards.ts';
 import type { Fleet } from '../rollout/fleet.ts';
-import { RemovalLimits, type WaitingRemovals } from '../rollout/removal-limits.ts';
 import { Rollout, type RolloutEvents, type RolloutOptions, type SavedRollout } from '../rollout/rollout.ts';
+import type { HashOf } from '../rollout/verdicts.ts';
 import { RelayFleet } from './rollout-fleet.ts';
 
 /** Where a restart finds what must not be forgotten. */
@@ -55,13 +53,11 @@ export class RelayRollout {
   readonly #role: RolloutRole | undefined;
   /** The clients of this process. */
   readonly fleet: RelayFleet;
-  readonly #limits: RemovalLimits;
 
   constructor(options: RelayRolloutOptions) {
     const { relay, clock, config, storage, revisions, role } = options;
     this.#role = role;
     this.fleet = new RelayFleet(relay, clock, () => this.#answered());
-    this.#limits = new RemovalLimits(relay.gate, () => removalLimits(config()));
     this.rollout = new Rollout(config().rollout, {
       gate: relay.gate,
       fleet: role?.fleet ?? this.fleet,
@@ -69,11 +65,8 @@ export class RelayRollout {
       revisions,
       saved: storage?.load(),
       hashOf: storage?.hashOf,
-      tooManyRemovals: (changes) => this.#limits.objections(changes, clock.now()),
-      events: events(options, () => {
-        this.#limits.over();
-        this.fleet.over();
-      }),
+      removalLimits: () => removalLimits(config()),
+      events: events(options, () => this.fleet.over()),
     });
   }
 
@@ -110,16 +103,6 @@ export class RelayRollout {
     const waiting = this.rollout.waiting();
     const canary = waiting.size === 0 ? undefined : this.fleet.canary(stream, waiting);
     if (canary !== undefined) this.rollout.canaryEnded(canary);
-  }
-
-  heldRemovals(upstream: string): readonly WaitingRemovals[] {
-    return this.#limits.held(upstream);
-  }
-
-  releaseRemovals(upstream: string, type: TypeUrl | undefined): number {
-    const count = this.#limits.waive(upstream, type);
-    if (count > 0) this.rollout.reconsider();
-    return count;
   }
 }
 

@@ -5,8 +5,8 @@ import { z } from 'zod';
 import { resourceName, typeUrl } from '../model/brand.ts';
 import { contentHash } from '../model/change.ts';
 import type { Log } from '../observe/log.ts';
-import type { HashOf, SavedContent } from '../rollout/discards.ts';
 import type { SavedRollout } from '../rollout/rollout.ts';
+import type { HashOf, SavedContent } from '../rollout/verdicts.ts';
 import { errorCode, explainError } from '../wire/node-error.ts';
 
 const contents = z.array(z.object({ type: z.string(), name: z.string(), hashes: z.array(z.string()) }));

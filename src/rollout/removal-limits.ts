@@ -1,4 +1,5 @@
 import type { TypeUrl } from '../model/brand.ts';
+import { includes } from '../model/holds.ts';
 import type { Gate, PendingName } from '../model/rollout.ts';
 import { typeInfo } from '../model/types.ts';
 
@@ -19,12 +20,6 @@ export interface WaitingRemovals {
   readonly since: number;
 }
 
-/** A change that waits since then. Milliseconds since the epoch. */
-export interface RemovingChange {
-  readonly names: readonly PendingName[];
-  readonly since: number;
-}
-
 interface Excess extends WaitingRemovals {
   readonly released: number;
   readonly limit: RemovalLimit;
@@ -34,7 +29,8 @@ interface Excess extends WaitingRemovals {
 export class RemovalLimits {
   readonly #gate: Gate;
   readonly #limits: () => readonly RemovalLimit[];
-  #excesses: readonly Excess[] = [];
+  /** Of what waits now, by upstream and type. */
+  readonly #excesses = new Map<string, Excess>();
   /** What an operator has let through, until nothing waits. */
   readonly #waived = new Set<string>();
 
@@ -43,65 +39,62 @@ export class RemovalLimits {
     this.#limits = limits;
   }
 
-  /** Of each change, why it removes too much; undefined: it does not. */
-  objections(changes: readonly RemovingChange[], now: number): readonly (string | undefined)[] {
-    const limits = this.#limits();
-    this.#excesses = [];
-    if (limits.length === 0) return changes.map(() => undefined);
-    return changes.map((change) => this.#objection(change, limits, now));
+  /** Before all changes that wait are looked at. */
+  begin(): void {
+    this.#excesses.clear();
+  }
+
+  /** Why a change that waits since then removes too much; undefined: it does not. Milliseconds since the epoch. */
+  objection(names: readonly PendingName[], since: number, now: number): string | undefined {
+    const limits = this.#limits().filter(({ maxRemovalHoldMs }) => now < since + maxRemovalHoldMs);
+    if (limits.length === 0) return undefined;
+    const removed = names.filter((one) => one.removed);
+    let objection: string | undefined;
+    for (const limit of limits) {
+      const own = removed.filter(({ upstream }) => upstream === limit.upstream);
+      for (const type of new Set(own.map((one) => one.type))) {
+        const excess = this.#excessOf(limit, type, since);
+        if (excess === undefined) continue;
+        objection ??= textOf(excess);
+        const key = keyOf(limit.upstream, type);
+        if (!this.#excesses.has(key)) this.#excesses.set(key, excess);
+      }
+    }
+    return objection;
   }
 
   held(upstream: string): readonly WaitingRemovals[] {
-    return this.#excesses.filter(({ limit }) => limit.upstream === upstream);
+    return [...this.#excesses.values()].filter(({ limit }) => limit.upstream === upstream);
   }
 
   /** Whether that many are removed is for the canaries to judge now. How many. */
   waive(upstream: string, type: TypeUrl | undefined): number {
-    const waived = this.#excesses.filter(
-      (one) => one.limit.upstream === upstream && (type === undefined || one.type === type),
-    );
-    for (const one of waived) this.#waived.add(keyOf(one.limit.upstream, one.type));
-    this.#excesses = this.#excesses.filter((one) => !waived.includes(one));
-    return waived.reduce((sum, { count }) => sum + count, 0);
+    let count = 0;
+    for (const [key, one] of this.#excesses) {
+      if (!includes({ upstream, type }, { upstream: one.limit.upstream, type: one.type })) continue;
+      this.#waived.add(key);
+      this.#excesses.delete(key);
+      count += one.count;
+    }
+    return count;
   }
 
   /** Nothing waits any more. */
   over(): void {
-    this.#excesses = [];
+    this.#excesses.clear();
     this.#waived.clear();
   }
 
-  #objection(
-    { names, since }: RemovingChange,
-    limits: readonly RemovalLimit[],
-    now: number,
-  ): string | undefined {
-    const removed = names.filter((one) => one.removed);
-    if (removed.length === 0) return undefined;
-    const excesses = limits
-      .filter(({ maxRemovalHoldMs }) => now < since + maxRemovalHoldMs)
-      .flatMap((limit) => {
-        const own = removed.filter(({ upstream }) => upstream === limit.upstream);
-        return [...new Set(own.map(({ type }) => type))].flatMap((type) =>
-          this.#excessOf(limit, type, since),
-        );
-      });
-    const [first] = excesses;
-    if (first === undefined) return undefined;
-    const isKnown = (one: Excess): boolean =>
-      this.#excesses.some(({ limit, type }) => limit.upstream === one.limit.upstream && type === one.type);
-    this.#excesses = [...this.#excesses, ...excesses.filter((one) => !isKnown(one))];
-    const { count, released, type, limit } = first;
-    return `${count} of ${released} ${typeInfo(type).short} of ${limit.upstream} would be removed: max_removal_percent is ${limit.maxRemovalPercent}`;
-  }
-
-  #excessOf(limit: RemovalLimit, type: TypeUrl, since: number): readonly Excess[] {
+  #excessOf(limit: RemovalLimit, type: TypeUrl, since: number): Excess | undefined {
     const { upstream, maxRemovalPercent } = limit;
-    if (this.#waived.has(keyOf(upstream, type))) return [];
+    if (this.#waived.has(keyOf(upstream, type))) return undefined;
     const { removed, released } = this.#gate.removals({ upstream, type });
     const isTooMuch = removed > 0 && removed * 100 > maxRemovalPercent * released;
-    return isTooMuch ? [{ type, count: removed, since, released, limit }] : [];
+    return isTooMuch ? { type, count: removed, since, released, limit } : undefined;
   }
 }
+
+const textOf = ({ count, released, type, limit: { upstream, maxRemovalPercent } }: Excess): string =>
+  `${count} of ${released} ${typeInfo(type).short} of ${upstream} would be removed: max_removal_percent is ${maxRemovalPercent}`;
 
 const keyOf = (upstream: string, type: TypeUrl): string => JSON.stringify([upstream, type]);

@@ -8,7 +8,6 @@ import { Settling } from '../model/settling.ts';
 import type { Side } from '../model/side.ts';
 import { Canaries, type CanaryRules, type Member } from './canaries.ts';
 import { type Change, Changes } from './changes.ts';
-import { Discards, type HashOf, type SavedContent } from './discards.ts';
 import { Ends } from './ends.ts';
 import {
   type CanaryStream,
@@ -31,8 +30,8 @@ import {
 import { filtersOf, keysOf, matching, nameKey, WaitingNames } from './pending-names.ts';
 import { Rejections } from './rejections.ts';
 import { reloadObjection } from './reload-objection.ts';
-import type { RemovingChange } from './removal-limits.ts';
-import { type SavedVerdict, type Verdict, Verdicts } from './verdicts.ts';
+import { type RemovalLimit, RemovalLimits, type WaitingRemovals } from './removal-limits.ts';
+import { type HashOf, type SavedVerdicts, type Verdict, Verdicts } from './verdicts.ts';
 
 /** While a change waits the clients are looked at so often, in milliseconds: some may have come. */
 const lookMs = 1000;
@@ -52,7 +51,7 @@ export class Rollout {
   readonly #rejections = new Rejections();
   readonly #ends = new Ends();
   readonly #verdicts: Verdicts;
-  readonly #discards: Discards;
+  readonly #removals: RemovalLimits;
   readonly #settling: Settling;
   readonly #forget: () => void;
   #settings: RolloutSettings | undefined;
@@ -81,8 +80,8 @@ export class Rollout {
     this.#state = { kind: 'IDLE', since: clock.now() };
     this.#canaries = new Canaries(settings?.canary, saved?.canaries, clock.now());
     const contentOf = (type: TypeUrl, name: ResourceName) => gate.contentOf(type, name, 'canary');
-    this.#verdicts = new Verdicts(saved?.verdicts ?? [], contentOf, hashOf);
-    this.#discards = new Discards(saved?.discards ?? [], contentOf, hashOf);
+    this.#verdicts = new Verdicts(saved ?? { verdicts: [], discards: [] }, contentOf, hashOf);
+    this.#removals = new RemovalLimits(gate, options.removalLimits);
     this.#settling = new Settling(clock, settling, () => this.#look());
     gate.gatedTypes(new Set(settings?.types));
     gate.holds.restore(saved?.freezes ?? [], saved?.withheld ?? []);
@@ -146,9 +145,15 @@ export class Rollout {
     if (this.#waits) this.#settling.touch();
   }
 
-  /** The limits that hold a change are others now. */
-  reconsider(): void {
-    this.#look();
+  heldRemovals(upstream: string): readonly WaitingRemovals[] {
+    return this.#removals.held(upstream);
+  }
+
+  /** Lets removals that are too many go on to the canaries. How many names. */
+  releaseRemovals(upstream: string, type: TypeUrl | undefined): number {
+    const count = this.#removals.waive(upstream, type);
+    if (count > 0) this.#look();
+    return count;
   }
 
   /** The stream of a canary has ended that subscribed to what waits. */
@@ -209,7 +214,7 @@ export class Rollout {
     const names = matching(this.#options.gate.pending, filter);
     if (!names.ok) return names;
     this.#options.events.counted('discarded');
-    this.#discards.add(names.value);
+    this.#verdicts.discard(names.value);
     this.#options.gate.discard(filter);
     this.#look();
     return ok(names.value.length);
@@ -247,8 +252,8 @@ export class Rollout {
   #changed({ type, joined: all, left }: PendingChange): void {
     const { fleet, gate } = this.#options;
     this.#names = undefined;
-    this.#discards.left(type, left, gate.pending);
-    const discarded = this.#discards.again(type, all);
+    this.#verdicts.left(type, left, gate.pending);
+    const discarded = this.#verdicts.discardedAgain(type, all);
     // The views have heard of it, and no client has yet.
     if (discarded.size > 0) gate.discard({ type }, discarded);
     const joined = all.filter((name) => !discarded.has(name));
@@ -256,7 +261,6 @@ export class Rollout {
     const names = new Set([...joined, ...left].map((name) => nameKey(type, name)));
     this.#rejections.changed(names);
     this.#ends.changed(names);
-    this.#verdicts.left(type, left);
     for (const name of joined) this.#joined.add(nameKey(type, name));
     if (joined.length > 0) this.#waits = true;
     this.#settling.touch();
@@ -290,10 +294,10 @@ export class Rollout {
     this.#waits = waiting.names.length > 0;
     this.#observe(now, waiting);
     const { rows } = this.#changes;
-    const removals = this.#removals(rows, now);
+    this.#removals.begin();
     let nextAt = Math.min(now + lookMs, this.#ends.nextAt(this.#settings ?? unjudged));
-    const released = rows.filter((row, at) => {
-      const judgement = this.#judge(row, removals[at], now);
+    const released = rows.filter((row) => {
+      const judgement = this.#judge(row, now);
       nextAt = Math.min(nextAt, judgement.nextAt ?? nextAt);
       if (judgement.release === 'timeout' && this.#settings !== undefined)
         this.#options.events.counted('timeout');
@@ -314,12 +318,14 @@ export class Rollout {
     this.#timer = this.#options.clock.after(Math.max(0, nextAt - now), () => this.#look());
   }
 
-  #judge(row: Change, removals: string | undefined, now: number): Judgement {
-    const { judge } = row;
-    const { acceptedAt } = judge;
+  #judge(row: Change, now: number): Judgement {
+    const { judge, names } = row;
+    const { acceptedAt, startedAt } = judge;
+    const since = Math.min(startedAt, now);
+    const removals = this.#settings === undefined ? undefined : this.#removals.objection(names, since, now);
     const judgement = judge.judge(now, this.#observation(row, removals, now));
     if (this.#canariesOf(row).length > 0 && acceptedAt === undefined && judge.acceptedAt !== undefined)
-      this.#options.events.accepted(row.names);
+      this.#options.events.accepted(names);
     return judgement;
   }
 
@@ -417,13 +423,6 @@ export class Rollout {
     };
   }
 
-  #removals(rows: readonly Change[], now: number): readonly (string | undefined)[] {
-    if (this.#settings === undefined) return [];
-    return this.#options.tooManyRemovals(
-      rows.map(({ names, judge }) => ({ names, since: Math.min(judge.startedAt, now) })),
-    );
-  }
-
   /**
    * What was found bad is for the canaries that have it, and for nobody else of its classes, whatever the rules say.
    * True: some classes may have other canaries now.
@@ -481,23 +480,21 @@ export class Rollout {
     const calm = this.#options.gate.holds.freezes.length > 0 ? 'FROZEN' : 'IDLE';
     const since = before.kind === calm ? before.since : now;
     this.#state = this.#first()?.judge.state ?? { kind: calm, since };
-    if (this.#state.kind !== before.kind || this.#state.since !== before.since)
-      events.stateChanged(this.#state);
+    if (this.#state.kind === before.kind && this.#state.since === before.since) return;
+    if (this.#state.kind === calm) this.#removals.over();
+    events.stateChanged(this.#state);
   }
 
   #saveIfNew(): void {
     if (this.#options.saved === undefined) return;
-    const isNewVerdict = this.#verdicts.record(this.#found(), () => this.#seenByCanaries());
-    const isNewDiscard = this.#discards.record();
-    if (isNewVerdict || isNewDiscard) this.#save();
+    if (this.#verdicts.record(this.#found(), () => this.#seenByCanaries())) this.#save();
   }
 
   #save(): void {
     this.#options.events.save({
       freezes: this.#options.gate.holds.freezes,
       canaries: this.#canaries.remembered,
-      verdicts: this.#verdicts.saved,
-      discards: this.#discards.saved,
+      ...this.#verdicts.saved,
       withheld: [...this.#options.gate.holds.removed()],
     });
   }
@@ -515,14 +512,10 @@ export interface RolloutSettings extends JudgeSettings {
 }
 
 /** What a restart must not forget. */
-export interface SavedRollout {
+export interface SavedRollout extends SavedVerdicts {
   readonly freezes: readonly Freeze[];
   /** The nodes that were canaries of what waited, each with its class. */
   readonly canaries: ReadonlyMap<string, string>;
-  /** What was found bad. */
-  readonly verdicts: readonly SavedVerdict[];
-  /** What operators have discarded. */
-  readonly discards: readonly SavedContent[];
   /** Names that a rollback has removed, and that stay away until they are released. */
   readonly withheld: readonly TypedName[];
 }
@@ -548,8 +541,8 @@ export interface RolloutOptions {
   readonly fleet: Fleet;
   readonly clock: Clock;
   readonly events: RolloutEvents;
-  /** Of each change that waits, why it removes too much; undefined: it does not. */
-  readonly tooManyRemovals: (changes: readonly RemovingChange[]) => readonly (string | undefined)[];
+  /** `max_removal_percent` of each upstream that has one. */
+  readonly removalLimits: () => readonly RemovalLimit[];
   /** Of the last change that everybody has, and of the last change. */
   readonly revisions: () => Pick<RolloutReport, 'revision' | 'pendingRevision'>;
   /** What a restart compares contents by; left out: nothing is kept over restarts. */

@@ -69,7 +69,7 @@ class Setting {
         clock: this.clock,
         saved,
         revisions: () => ({ revision: 1, pendingRevision: 1 }),
-        tooManyRemovals: () => [],
+        removalLimits: () => [],
         events: {
           counted: () => {},
           accepted: () => {},
