@@ -373,14 +373,15 @@ describe('the life of a relay', function () {
     using resourceFiles = new ResourceFiles();
     const config = { node: { id: 'one' }, upstreams: [resourceFiles.upstream] };
     await using relay = await RelayProcess.start(config);
+    const said = () => relay.log.filter(({ message }) => message.includes('with the next start'));
     const reload = async (changes: object, times: number) => {
       relay.configure({ ...config, ...changes });
       await eventually(async () =>
         expect(await relay.metric('config_reloads_total', 'accepted')).to.equal(times),
       );
-      const said = relay.log.findLast(({ message }) => message.includes('with the next start'));
+      await relay.says(/configuration reloaded/, times);
       const dump: unknown = JSON.parse((await relay.get('/config_dump')).body);
-      return { keys: said?.['keys'], dump };
+      return { keys: said().at(-1)?.['keys'], dump };
     };
     const changes = { node: { id: 'two' }, cache: { idle_ttl: '5s', max_bytes: 5000 } };
     const inForce = { node: { id: 'one' }, cache: { idle_ttl: '600s', max_bytes: 5000 } };
@@ -389,8 +390,7 @@ describe('the life of a relay', function () {
     expect(first.dump).to.containSubset(inForce);
     await reload({ ...changes, node: { id: 'one' } }, 2);
     await reload({}, 3);
-    const said = relay.log.filter(({ message }) => message.includes('with the next start'));
-    expect(said.map(({ keys }) => keys)).to.deep.equal([['node', 'cache.idle_ttl'], ['cache.idle_ttl']]);
+    expect(said().map(({ keys }) => keys)).to.deep.equal([['node', 'cache.idle_ttl'], ['cache.idle_ttl']]);
   });
 
   it('bad configuration: every problem with its line, exit 2, for run and validate alike', async () => {

@@ -66,7 +66,7 @@ describe('the log of a relay', function () {
         expect(about('chased')).to.include('a client subscribes');
       });
       expect(about('other')).to.be.empty;
-      expect(relay.log.find(({ message }) => message.includes('log level'))).to.include({
+      expect((await relay.says(/log level/))[0]).to.include({
         for_node: 'chased',
         level: 'debug',
         seconds: 3600,

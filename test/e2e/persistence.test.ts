@@ -128,7 +128,7 @@ describe('persistence, on the real process', function () {
     expect(await first.stop()).to.equal(0);
     await plane[Symbol.asyncDispose]();
     const second = await RelayProcess.start(config(address, 'DELTA'));
-    const loaded = second.log.find(({ message }) => message === 'the persisted cache is loaded');
+    const [loaded] = await second.says(/the persisted cache is loaded/);
     expect(loaded).to.include({ resources: names.length, subscriptions: 1 });
     await second.stop();
 
@@ -185,8 +185,10 @@ describe('persistence, on the real process', function () {
     await plane.set(worldOf(names));
     await using _first = await RelayProcess.start(config(plane.address, 'DELTA'));
     await using second = await RelayProcess.start(config(plane.address, 'DELTA'));
-    const refused = second.log.find(({ level }) => level === 'error');
-    expect(refused).to.include({ kind: 'locked' });
+    await eventually(() => {
+      const refused = second.log.find(({ level }) => level === 'error');
+      expect(refused).to.include({ kind: 'locked' });
+    });
     await using client = new XdsClient(second.xds, 'delta');
     client.subscribe('cds');
     expect(deltaNames(await client.gets('cds'))).to.have.members(names);

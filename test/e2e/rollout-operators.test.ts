@@ -197,9 +197,7 @@ for (const workers of [0, 2]) {
         await eventually(async () => {
           expect(await relay.metric('config_reloads_total', 'rejected')).to.equal(index + 1);
         });
-        const refusals = relay.log.filter((one) =>
-          one.message.startsWith('the new configuration is refused'),
-        );
+        const refusals = await relay.says(/the new configuration is refused/, index + 1);
         expect(JSON.stringify(refusals.at(-1))).to.match(message);
       }
       await always(() => {

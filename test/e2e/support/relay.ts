@@ -195,6 +195,16 @@ export class RelayProcess implements AsyncDisposable {
       .map((line) => logLine.parse(JSON.parse(line)));
   }
 
+  /** The lines with this in their message, once there are as many: the log comes later than answers, by a way of its own. */
+  says(text: RegExp, count = 1): Promise<readonly LogLine[]> {
+    return eventually(() => {
+      const lines = this.log.filter(({ message }) => text.test(message));
+      if (lines.length < count)
+        throw new Error(`${lines.length} lines of the log have ${String(text)}:\n${this.output}`);
+      return lines;
+    });
+  }
+
   /** Its log as it is. */
   get logged(): readonly string[] {
     return this.#process.errors;
