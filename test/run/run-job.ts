@@ -1,5 +1,6 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { join } from 'node:path';
+import { rareCollections } from '../support/heap.ts';
 import type { Job } from './jobs.ts';
 import { type Report, reportSchema, root } from './report.ts';
 
@@ -14,6 +15,8 @@ export interface Outcome extends Report {
 /** In milliseconds. A process that does not end until then is stuck. */
 const longest = 10 * 60_000;
 const mocha = [
+  rareCollections,
+  '--single-threaded-gc', // other jobs have work for the other cores
   '--disable-warning=ExperimentalWarning',
   join(root, 'node_modules/mocha/lib/cli/cli.js'),
   '--forbid-only',

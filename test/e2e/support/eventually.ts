@@ -1,27 +1,30 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 
-const usualPause = 50;
+/** Between two tries, in milliseconds: to ask costs CPU, so that what takes long is asked for less and less often. */
+const firstPause = 20;
+const longestPause = 250;
+const growth = 1.25;
 
 export interface EventuallyOptions {
   /** How long to go on trying, in milliseconds. */
   readonly timeout?: number;
-  /** Between two tries, in milliseconds. */
+  /** Between two tries, in milliseconds; left out: longer and longer. */
   readonly pause?: number;
 }
 
 /** The first answer of `check` that is not a throw. After the timeout, its last error. */
 export async function eventually<T>(
   check: () => T | Promise<T>,
-  { timeout = 30_000, pause = usualPause }: EventuallyOptions = {},
+  { timeout = 30_000, pause }: EventuallyOptions = {},
 ): Promise<T> {
   const deadline = Date.now() + timeout;
-  for (;;) {
+  for (let next = pause ?? firstPause; ; next = pause ?? Math.min(growth * next, longestPause)) {
     try {
       return await check();
     } catch (error) {
       if (Date.now() > deadline) throw error;
     }
-    await sleep(pause);
+    await sleep(next);
   }
 }
 
@@ -30,6 +33,6 @@ export async function always(check: () => void | Promise<void>, milliseconds: nu
   const deadline = Date.now() + milliseconds;
   while (Date.now() < deadline) {
     await check();
-    await sleep(usualPause);
+    await sleep(50);
   }
 }

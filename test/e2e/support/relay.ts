@@ -2,6 +2,7 @@ import { existsSync, renameSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { z } from 'zod';
 import { fail, ok, type Result } from '../../../src/model/result.ts';
+import { rareCollections } from '../../support/heap.ts';
 import { eventually } from './eventually.ts';
 import { type Answer, get, send } from './http.ts';
 import { root, type TemporaryDirectory, temporaryDirectory } from './paths.ts';
@@ -74,7 +75,10 @@ export type LogLine = z.infer<typeof logLine>;
 
 /** The command `distributary`, for a Process. */
 export function distributary(...argv: readonly string[]): Spawn {
-  return { command: process.execPath, args: ['--disable-warning=ExperimentalWarning', main(), ...argv] };
+  return {
+    command: process.execPath,
+    args: [rareCollections, '--disable-warning=ExperimentalWarning', main(), ...argv],
+  };
 }
 
 type Addresses = Pick<RelayProcess, 'xds' | 'rest' | 'admin' | 'metrics'>;
@@ -104,8 +108,16 @@ export class RelayProcess implements AsyncDisposable {
   readonly #process: Process;
   readonly #files: TemporaryDirectory;
 
-  private constructor(child: Process, { xds, rest, admin, metrics }: Addresses, files: TemporaryDirectory) {
+  readonly #hasWorkers: boolean;
+
+  private constructor(
+    child: Process,
+    config: RelayConfig | string,
+    { xds, rest, admin, metrics }: Addresses,
+    files: TemporaryDirectory,
+  ) {
     this.#process = child;
+    this.#hasWorkers = typeof config === 'string' || (config['workers'] ?? 0) !== 0;
     this.xds = xds;
     this.admin = admin;
     this.rest = rest;
@@ -133,7 +145,7 @@ export class RelayProcess implements AsyncDisposable {
       ...environment,
     });
     try {
-      return new RelayProcess(child, await addressesOf(child, config), files);
+      return new RelayProcess(child, config, await addressesOf(child, config), files);
     } catch (error) {
       await child.stop('SIGKILL');
       files[Symbol.dispose]();
@@ -277,8 +289,9 @@ export class RelayProcess implements AsyncDisposable {
     this.#files[Symbol.dispose]();
   }
 
+  /** Without an order that takes time and CPU, unless workers have sockets to remove. */
   async [Symbol.asyncDispose](): Promise<void> {
-    await this.stop();
+    await (this.#hasWorkers ? this.stop() : this.kill());
   }
 }
 
