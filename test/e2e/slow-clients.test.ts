@@ -10,12 +10,9 @@ const MB = 1024 * 1024;
 describe('clients that do not read', function () {
   this.timeout(60_000);
 
-  it('cost the others nothing for ten seconds of updates, hold one pending state at most, and then get the newest', async () => {
-    const setting = { streams: 100, stalled: 10, size: 36_000, updates: 100, gap: 100 };
-    const outcome = await runSlowClients(setting);
-    expect(outcome.behind).to.equal(0);
-    // A busy machine may make two updates one.
-    expect(outcome.overtaken).to.be.below(0.05 * 90 * setting.updates);
+  it('hold up no update for the others, hold one pending state at most, and then get the newest', async () => {
+    const outcome = await runSlowClients({ streams: 100, stalled: 10, size: 36_000, updates: 50 });
+    expect(outcome.missed).to.equal(0);
     expect(outcome.growth).to.be.below(50 * MB);
     for (const versions of outcome.afterwards) {
       // What its own buffers and its window of 64 KB hold, the rest of one, and then the newest: nothing was queued.

@@ -4,8 +4,8 @@ import { crash } from './crashes.ts';
 describe('persistence and kill -9', function () {
   this.timeout(120_000);
 
-  it('20 times at random moments: what is loaded is always one whole revision', async () => {
-    const { moved } = await crash(20, Math.random);
-    expect(moved).to.be.above(5); // or the kills did not meet the writes
+  it('8 times at random moments: what is loaded is always one whole revision', async () => {
+    const { moved } = await crash(8, Math.random);
+    expect(moved).to.be.at.least(2); // or the kills did not meet the writes
   });
 });

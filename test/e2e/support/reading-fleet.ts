@@ -8,9 +8,8 @@ import { type } from '../../support/in-memory-relay.ts';
 
 /** A SotW client of CDS on a connection of its own, which can stop reading. Cheap enough for a thousand. */
 export class Reader {
-  /** version_info of each response, in order, and when it came (performance.now()). */
+  /** version_info of each response, in order. */
   readonly versions: string[] = [];
-  readonly times: number[] = [];
   closed = false;
   readonly #session: ClientHttp2Session;
   readonly #stream: ClientHttp2Stream;
@@ -50,7 +49,6 @@ export class Reader {
     const response = readSotwResponse(bytes);
     if (!response.ok) throw new Error(response.error.reason);
     this.versions.push(response.value.version);
-    this.times.push(performance.now());
     this.#send({ versionInfo: response.value.version, responseNonce: response.value.nonce });
   }
 
