@@ -118,7 +118,7 @@ describe('memory', function () {
       files.write('eds', resources);
       await using relay = await RelayProcess.startMeasurable({
         upstreams: [files.upstream],
-        limits: { max_subscriptions_per_stream: 20_000 },
+        limits: { max_subscriptions_per_stream: 20_000, first_request_timeout: '120s' },
       });
       const names = [...resources.keys()];
       const cost = await perStream(relay, (index) => {
@@ -144,7 +144,10 @@ describe('memory', function () {
     for (const extensions of [0, 600]) {
       using files = new ResourceFiles();
       files.write('cds', new Map([['shop', '0']]));
-      await using relay = await RelayProcess.startMeasurable({ upstreams: [files.upstream] });
+      await using relay = await RelayProcess.startMeasurable({
+        upstreams: [files.upstream],
+        limits: { first_request_timeout: '120s' },
+      });
       const node = envoyNode(extensions);
       const cost = await perStream(relay, (index) => {
         const protocol = index % 2 === 0 ? 'sotw' : 'delta';

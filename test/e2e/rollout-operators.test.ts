@@ -41,12 +41,13 @@ class World implements AsyncDisposable {
     return world;
   }
 
-  /** Sends both names, and waits until a canary has them. */
+  /** Sends both names, and waits until a canary has them and the relay has heard so. */
   async waits(content: string): Promise<void> {
     this.plane.set('cds', { a: content, b: content });
     await reaches(this.relay, 'CANARY');
-    await eventually(() => {
+    await eventually(async () => {
       expect(this.having(content)).to.equal(1);
+      expect((await rolloutOf(this.relay)).canaries.accepted).to.equal(1);
     });
   }
 

@@ -67,10 +67,10 @@ describe('a process whose event loop stands still', function () {
     await eventually(async () => expect(await relay.metric('worker_restarts_total')).to.equal(1), {
       timeout: 30_000,
     });
-    const [stands] = linesWith(relay, 'the event loop stands still');
+    const [stands] = await relay.says(/the event loop stands still/);
     expect(stands).to.include({ pid: worker, worker: 1 });
     expect(stands?.['stack']).to.match(/^standsStill /);
-    const [ended] = linesWith(relay, 'a worker has ended');
+    const [ended] = await relay.says(/a worker has ended/);
     expect(ended?.['reason']).to.equal('its event loop stood still for 4 s');
     await eventually(async () => expect((await relay.get('/ready')).status).to.equal(200));
     expect(isAlive(worker)).to.equal(false);

@@ -297,7 +297,9 @@ describe('workers: 2, which nothing happens to', function () {
   before(async () => {
     files = new ResourceFiles();
     files.write('cds', new Map([['shop', '1']]));
-    relay = await RelayProcess.start({ upstreams: [files.upstream], workers: 2 });
+    // Any port, of an address that nobody else uses: the primary chooses one, and it is free until a worker listens.
+    const address = process.platform === 'linux' ? '127.0.77.1:0' : '127.0.0.1:0';
+    relay = await RelayProcess.start({ upstreams: [files.upstream], xds: { address }, workers: 2 });
   });
 
   after(async () => {

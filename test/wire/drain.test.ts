@@ -96,7 +96,7 @@ describe('drain', () => {
     const server = await serve({ accept: () => stubborn });
     const open = await calls(server.address, 3);
     const statuses = open.map(statusOf);
-    await server.drain(200);
+    await server.drain(1000);
     for (const one of await Promise.all(statuses)) {
       expect(one.code).to.equal(status.UNAVAILABLE);
       expect(one.details).to.match(/^draining/);
@@ -111,7 +111,7 @@ describe('drain', () => {
     const [call] = await calls(server.address, 1);
     if (call === undefined) throw new Error('no call');
     const ended = statusOf(call);
-    await server.drain(50, (stream) => stream.end({ code: 10, message: 'elsewhere' }));
+    await server.drain(1000, (stream) => stream.end({ code: 10, message: 'elsewhere' }));
     expect(await ended).to.include({ code: status.ABORTED, details: 'elsewhere' });
   });
 

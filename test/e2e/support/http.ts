@@ -6,7 +6,8 @@ export interface Answer {
   readonly body: string;
 }
 
-const timeout = 5_000;
+/** A bound on hanging: a busy machine may take seconds. */
+const timeout = 30_000;
 
 /** One request on a connection of its own, so that nothing outlives it. */
 export async function send(

@@ -3,6 +3,7 @@ import { join } from 'node:path';
 import { z } from 'zod';
 import { fail, ok, type Result } from '../../../src/model/result.ts';
 import { rareCollections } from '../../support/heap.ts';
+import { ownPort } from '../../support/ports.ts';
 import { eventually } from './eventually.ts';
 import { type Answer, get, send } from './http.ts';
 import { root, type TemporaryDirectory, temporaryDirectory } from './paths.ts';
@@ -44,11 +45,27 @@ export async function relayCommand(): Promise<Result<string>> {
 
 const any = '127.0.0.1:0';
 
-function withDefaults(config: RelayConfig): object {
+/** What workers listen on: a port that their primary has chosen is free until the first of them listens. */
+async function workersAddresses(config: RelayConfig | string): Promise<{ xds: string; rest: string }> {
+  if (!hasWorkers(config)) return { xds: any, rest: any };
+  return { xds: `127.0.0.1:${await ownPort()}`, rest: `127.0.0.1:${await ownPort()}` };
+}
+
+/** Of one that is text, nobody knows. */
+const hasWorkers = (config: RelayConfig | string): boolean =>
+  typeof config === 'string' || (config['workers'] ?? 0) !== 0;
+
+function withDefaults(
+  config: RelayConfig,
+  addresses: { readonly xds: string; readonly rest: string },
+): object {
   const node = { id: 'relay', cluster: 'relays' };
-  const rest = config.rest === undefined ? {} : { rest: { address: any, ...config.rest } };
+  const rest = config.rest === undefined ? {} : { rest: { address: addresses.rest, ...config.rest } };
   const metrics = config.metrics === undefined ? {} : { metrics: { address: any, ...config.metrics } };
-  const listeners = { xds: { address: any, ...config.xds }, admin: { address: any, ...config.admin } };
+  const listeners = {
+    xds: { address: addresses.xds, ...config.xds },
+    admin: { address: any, ...config.admin },
+  };
   return { node, ...config, ...listeners, ...rest, ...metrics };
 }
 
@@ -109,15 +126,18 @@ export class RelayProcess implements AsyncDisposable {
   readonly #files: TemporaryDirectory;
 
   readonly #hasWorkers: boolean;
+  readonly #given: { readonly xds: string; readonly rest: string };
 
   private constructor(
     child: Process,
     config: RelayConfig | string,
+    given: { readonly xds: string; readonly rest: string },
     { xds, rest, admin, metrics }: Addresses,
     files: TemporaryDirectory,
   ) {
     this.#process = child;
-    this.#hasWorkers = typeof config === 'string' || (config['workers'] ?? 0) !== 0;
+    this.#hasWorkers = hasWorkers(config);
+    this.#given = given;
     this.xds = xds;
     this.admin = admin;
     this.rest = rest;
@@ -135,7 +155,11 @@ export class RelayProcess implements AsyncDisposable {
   ): Promise<RelayProcess> {
     const files = temporaryDirectory();
     const path = join(files.path, 'relay.json');
-    writeFileSync(path, typeof config === 'string' ? config : JSON.stringify(withDefaults(config)));
+    const addresses = await workersAddresses(config);
+    writeFileSync(
+      path,
+      typeof config === 'string' ? config : JSON.stringify(withDefaults(config, addresses)),
+    );
     const argv = ['run', '--config', path, ...given];
     const sources = distributary(...argv);
     const child = new Process({
@@ -145,7 +169,7 @@ export class RelayProcess implements AsyncDisposable {
       ...environment,
     });
     try {
-      return new RelayProcess(child, config, await addressesOf(child, config), files);
+      return new RelayProcess(child, config, addresses, await addressesOf(child, config), files);
     } catch (error) {
       await child.stop('SIGKILL');
       files[Symbol.dispose]();
@@ -230,7 +254,10 @@ export class RelayProcess implements AsyncDisposable {
   /** Replaces its configuration file, at once and whole; a string as it is. */
   configure(config: RelayConfig | string): void {
     const path = join(this.#files.path, 'relay.json');
-    writeFileSync(`${path}.new`, typeof config === 'string' ? config : JSON.stringify(withDefaults(config)));
+    writeFileSync(
+      `${path}.new`,
+      typeof config === 'string' ? config : JSON.stringify(withDefaults(config, this.#given)),
+    );
     renameSync(`${path}.new`, path);
   }
 
