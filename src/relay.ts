@@ -47,6 +47,8 @@ export interface RelayOptions {
   readonly refusal?: DownstreamServices['refusal'] | undefined;
   /** Commits say what was there before, and what is there now. */
   readonly recorded?: boolean | undefined;
+  /** Left out: by this relay's own cache. */
+  readonly isServed?: ((type: TypeUrl) => boolean) | undefined;
   /** Called for every change of what is in the cache, after clients were told. */
   readonly published?: ((commit: Commit) => void) | undefined;
   /** Undefined: nothing is traced. */
@@ -276,6 +278,11 @@ export class Relay implements UpstreamSink {
   /** The name of the upstream that serves a name, a glob or the wildcard. */
   servedBy(type: TypeUrl, selector: string): string | undefined {
     return this.#upstreamOf(type, selector)?.name;
+  }
+
+  /** There is a resource of the type, for whomever: so a wildcard that shows nothing lacks something. */
+  isServed(type: TypeUrl): boolean {
+    return this.#options.isServed?.(type) ?? this.store.variants(type) > 0;
   }
 
   async stop(): Promise<void> {

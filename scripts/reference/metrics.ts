@@ -1,4 +1,5 @@
 import { Metrics } from '../../src/observe/metrics.ts';
+import { NO_FACTS } from '../../src/observe/relay-gauges.ts';
 import { code, heading, table } from './markdown.ts';
 
 const about = `\`GET /metrics\` on the admin listener, and on the \`metrics\` listener, in the text format of Prometheus.
@@ -9,7 +10,7 @@ metrics tell you, and which of them have alerts.`;
 /** docs/reference/metrics.md: every metric of a registry that has them all. */
 export function metrics(): string {
   const all = new Metrics({ process: true });
-  all.relay('', () => ({ ready: true, heldRemovals: new Map(), limits: new Map(), configuredAt: 0 }));
+  all.relay('', () => NO_FACTS);
   all.persistence(() => ({ lagSeconds: 0, lastWrite: undefined }));
   const found = all.describe().toSorted((a, b) => (a.name < b.name ? -1 : 1));
   const rows = (own: boolean): string =>

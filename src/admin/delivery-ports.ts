@@ -13,6 +13,10 @@ export interface WaitQuery {
   readonly revision: number | undefined;
   /** 0: the answer comes at once. */
   readonly timeoutMs: number;
+  /** Upstreams may be out of date. */
+  readonly allowStale: boolean;
+  /** So many streams must subscribe. */
+  readonly minClients: number;
 }
 
 export interface TapQuery {

@@ -23,7 +23,8 @@ export function deliveryMethods(
   };
 }
 
-function waitQuery({ type, name, names, revision, timeoutSeconds }: WaitRequest): WaitQuery {
+function waitQuery(request: WaitRequest): WaitQuery {
+  const { type, name, names, revision, timeoutSeconds, allowStale, minClients = 1 } = request;
   if (!(timeoutSeconds >= 0 && timeoutSeconds <= longestWaitSeconds)) {
     const message = `timeout_seconds is ${timeoutSeconds}: accepted is 0 to ${longestWaitSeconds}`;
     throw new ConnectError(message, Code.InvalidArgument);
@@ -33,5 +34,7 @@ function waitQuery({ type, name, names, revision, timeoutSeconds }: WaitRequest)
     names: new Set(name === '' ? names : [name, ...names]),
     revision: revision === 0 ? undefined : revision,
     timeoutMs: timeoutSeconds * 1000,
+    allowStale,
+    minClients,
   };
 }

@@ -12,7 +12,7 @@ import type { ClientStatusRequest } from '../gen/envoy/service/status/v3/csds_pb
 import type { TypeUrl } from '../model/brand.ts';
 import type { Parameters } from '../model/parameters.ts';
 import type { Result } from '../model/result.ts';
-import type { SyncState } from '../model/subscription.ts';
+import type { ClientState } from '../model/subscription.ts';
 import type { LogLevel } from '../observe/log-levels.ts';
 import type { EncodedStatus } from '../wire/client-status.ts';
 import type { GrpcStatus } from '../wire/grpc-status.ts';
@@ -102,7 +102,7 @@ export interface ClientsQuery {
   /** Undefined: every type. */
   readonly type: TypeUrl | undefined;
   /** Undefined: every state. */
-  readonly state: SyncState | undefined;
+  readonly state: ClientState | undefined;
   /** Part of a stream's id, node, cluster or peer, in whatever case. Empty: all. */
   readonly search: string;
   /** Of this class. Empty: of all. */

@@ -24,7 +24,7 @@ import {
 } from '../gen/envoy/service/status/v3/csds_pb.ts';
 import { systemClock } from '../model/clock.ts';
 import { internParameters } from '../model/parameters.ts';
-import { type SyncState, syncStates } from '../model/subscription.ts';
+import { type ClientState, clientStates } from '../model/subscription.ts';
 import { TimeSlices } from '../model/time-slices.ts';
 import { encodedResponse, statusJson } from '../wire/client-status.ts';
 import { answered, maxAnswerBytes, takerKey, written } from './answers.ts';
@@ -170,10 +170,10 @@ function clientsQuery({ limit, type, state, ...rest }: ListClientsRequest): Clie
   };
 }
 
-function stateNamed(text: string): SyncState {
-  const state = syncStates.find((known) => known === text);
+function stateNamed(text: string): ClientState {
+  const state = clientStates.find((known) => known === text);
   if (state !== undefined) return state;
-  const message = `unknown state ${JSON.stringify(text)}: accepted are ${syncStates.join(', ')}`;
+  const message = `unknown state ${JSON.stringify(text)}: accepted are ${clientStates.join(', ')}`;
   throw new ConnectError(message, Code.InvalidArgument);
 }
 

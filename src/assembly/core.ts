@@ -74,6 +74,8 @@ export class Core {
   readonly rollout: RelayRollout;
   /** Answers the other replicas. */
   readonly siblings: SiblingServing;
+  /** Types of which there is a resource, for whomever. */
+  readonly servedTypes = new Set<TypeUrl>();
   readonly #streamMetrics: StreamMetrics;
   readonly #role: ProcessRole;
   readonly #listeners = new Set<() => void>();
@@ -142,6 +144,7 @@ export class Core {
         this.siblings.publish(commit);
         this.rollout.fleet.committed(commit);
         recorder?.committed(commit);
+        this.#served(commit.type);
       },
       recorded: recorder !== undefined,
       traces: this.traces,
@@ -164,6 +167,7 @@ export class Core {
       upstreamPerSide: role.upstreamPerSide,
       isUnavailable: role.isUnavailable,
       refusal: role.refusal,
+      isServed: role.isServed,
       downstream: {
         events: this.#streamMetrics,
         limits: () => this.#limits,
@@ -293,10 +297,19 @@ export class Core {
     });
   }
 
-  /** Whether the relay is ready, or its upstreams' state, may have changed. */
+  /** Whether the relay is ready, its upstreams' state, or the types that it serves, may have changed. */
   changed(): void {
     this.staleness.observe();
     for (const listener of this.#listeners) listener();
+  }
+
+  /** The first resource of a type has come, or the last one has gone: workers hear of it. */
+  #served(type: TypeUrl): void {
+    const isServed = this.relay.store.variants(type) > 0;
+    if (isServed === this.servedTypes.has(type)) return;
+    if (isServed) this.servedTypes.add(type);
+    else this.servedTypes.delete(type);
+    this.changed();
   }
 
   /** Calls back after each such change until the function returned is called. */

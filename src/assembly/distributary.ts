@@ -11,9 +11,10 @@ import { Recorder } from '../history/recorder.ts';
 import { ChangesInspection } from '../inspect/changes.ts';
 import { Inspection } from '../inspect/inspection.ts';
 import { LocalClients } from '../inspect/local-clients.ts';
+import { typeUrl } from '../model/brand.ts';
 import { systemClock } from '../model/clock.ts';
 import { fail, ok, type Result } from '../model/result.ts';
-import { gatedByDefault } from '../model/types.ts';
+import { gatedByDefault, typeByName, typeInfo } from '../model/types.ts';
 import { Figures } from '../observe/figures.ts';
 import { RecentLines } from '../observe/recent-lines.ts';
 import type { RelayFacts } from '../observe/relay-gauges.ts';
@@ -289,7 +290,7 @@ export class Distributary {
     await this.#close(this.#config.drainTimeoutMs);
   }
 
-  #facts(): RelayFacts {
+  async #facts(): Promise<RelayFacts> {
     const held = this.#core.relay.upstreams.map(({ name }): [string, number] => [
       name,
       this.#heldRemovals(name).reduce((sum, { count }) => sum + count, 0),
@@ -298,8 +299,27 @@ export class Distributary {
       ready: this.#inspection.ready().ready,
       heldRemovals: new Map(held),
       limits: boundsOf(this.#config),
+      missing: await this.#missing(),
       configuredAt: this.#configuredAt,
     };
+  }
+
+  /** By the labels of all types that are cached or asked for. */
+  async #missing(): Promise<RelayFacts['missing']> {
+    const { metrics, relay } = this.#core;
+    const { missing, problems } = await this.#inspection.fleet.classes();
+    const counts = new Map<string, { all: number; elsewhere: number }>();
+    const of = (type: string) => {
+      const label = metrics.typeLabel(typeByName(type) ?? typeUrl(type));
+      const known = counts.get(label) ?? { all: 0, elsewhere: 0 };
+      counts.set(label, known);
+      return known;
+    };
+    for (const [type] of relay.store.tables()) of(typeInfo(type).short);
+    for (const [type, count] of Object.entries(missing)) of(type).all += count;
+    for (const { kind, type, elsewhere, clients } of problems)
+      if (kind === 'MISSING' && elsewhere) of(type).elsewhere += clients;
+    return counts;
   }
 
   async #close(milliseconds: number): Promise<void> {

@@ -23,6 +23,7 @@ export interface ProcessRole {
   /** Which clients a rollout is about; undefined: those of this process. */
   readonly rollout: RolloutRole | undefined;
   /** See RelayOptions. */
+  readonly isServed: RelayOptions['isServed'];
   readonly upstreamPerSide: boolean;
 }
 
@@ -37,5 +38,6 @@ export const SINGLE_PROCESS: ProcessRole = {
   ambiguityReportedElsewhere: false,
   subscribed: () => {},
   rollout: undefined,
+  isServed: undefined,
   upstreamPerSide: false,
 };

@@ -4,7 +4,7 @@ import {
   type ListClientsResponse,
   ListClientsResponseSchema,
 } from '../gen/distributary/admin/v1/admin_pb.ts';
-import { syncStates } from '../model/subscription.ts';
+import { clientStates } from '../model/subscription.ts';
 import { counted } from '../model/text.ts';
 import { ago } from '../observe/format.ts';
 import { count, oneOf, text, type } from './command.ts';
@@ -22,8 +22,8 @@ three of its own intervals; tap does not show polls.`,
     type: type('only those that subscribe to this type'),
     state: oneOf(
       'S',
-      syncStates,
-      'only those with a type (or with that --type) in this state: SYNCED (acknowledged), STALE (sent, and not acknowledged yet), ERROR (rejected) or NOT_SENT; in lower case too',
+      clientStates,
+      'only those with a type (or with that --type) in this state: SYNCED (acknowledged), STALE (sent, and not acknowledged yet), ERROR (rejected), NOT_SENT or MISSING (something that it asks for does not exist for it: explain says why); in lower case too',
     ),
     limit: count('N', 'at most so many', 0),
   },
@@ -77,10 +77,11 @@ function clientsText(
 }
 
 /** The worst first. */
-const urgency = ['ERROR', 'STALE', 'NOT_SENT', 'SYNCED'];
+const urgency = ['ERROR', 'MISSING', 'STALE', 'NOT_SENT', 'SYNCED'];
 
 const styles: ReadonlyMap<string, Style> = new Map([
   ['ERROR', 'red'],
+  ['MISSING', 'yellow'],
   ['STALE', 'yellow'],
   ['SYNCED', 'green'],
 ]);

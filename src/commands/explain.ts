@@ -5,6 +5,7 @@ import {
 } from '../gen/distributary/admin/v1/admin_pb.ts';
 import { errorLine } from '../model/error-text.ts';
 import { printable } from '../model/printable.ts';
+import { othersText } from '../observe/missing-text.ts';
 import { parameters, required, text, type } from './command.ts';
 import { answer, relayCommand } from './relay-command.ts';
 import { textTable } from './terminal.ts';
@@ -63,6 +64,7 @@ const states: ReadonlyMap<string, string> = new Map([
   ['NOT_SENT', 'nothing was sent yet'],
   ['STALE', 'not acknowledged yet'],
   ['ERROR', 'rejected'],
+  ['MISSING', 'something that it asks for does not exist for it'],
 ]);
 
 function clientText(client: ClientTypeState, { match, matchFound, canary }: ExplainResponse): string {
@@ -80,13 +82,14 @@ function clientText(client: ClientTypeState, { match, matchFound, canary }: Expl
 
 /** `match`: the constraints of the variant that it would get now. */
 function heldText(
-  { held, removalState, lastPoll, state }: ClientTypeState,
+  { held, removalState, lastPoll, state, missing }: ClientTypeState,
   match: string | undefined,
 ): string {
   if (held === undefined) {
     if (removalState === '' && lastPoll !== '' && state !== 'NOT_SENT') {
       return 'It polls, and what it was answered with is not what there is now: whether it has this resource is not known.';
     }
+    if (missing) return 'It asks for this resource, and there is none for it: MISSING.';
     if (removalState === '') return 'Of this resource it has nothing.';
     const why = removalState === 'ERROR' ? 'has rejected that' : 'has not acknowledged that yet';
     return `It was told that this resource is gone, and ${why}.`;
@@ -100,9 +103,10 @@ function heldText(
   return `Of this resource it has ${what}.`;
 }
 
-function outcome({ matchFound, match, variants, state }: ExplainResponse): string {
+function outcome({ matchFound, match, variants, state, otherClasses }: ExplainResponse): string {
   if (matchFound) return printable(match);
-  if (variants.length > 0) return 'no variant matches, so it does not exist for such a client';
+  if (variants.length > 0)
+    return `no variant matches, so it does not exist for such a client${othersText(otherClasses)}`;
   return state === 'absent'
     ? 'it does not exist upstream'
     : 'nothing is known of it: is anybody subscribed to it?';

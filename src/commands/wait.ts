@@ -1,7 +1,7 @@
 import { type WaitResponse, WaitResponseSchema } from '../gen/distributary/admin/v1/delivery_pb.ts';
 import { printable } from '../model/printable.ts';
 import { counted } from '../model/text.ts';
-import { count, duration, text, type, UsageError } from './command.ts';
+import { count, duration, text, toggle, type, UsageError } from './command.ts';
 import { answer, relayCommand } from './relay-command.ts';
 import { textTable } from './terminal.ts';
 
@@ -13,29 +13,52 @@ const graceMs = 10_000;
 export const wait = relayCommand({
   name: 'wait',
   does: 'until every client has accepted what upstream has',
-  about: `Waits until every client that subscribes has accepted what upstream has now. Clients that poll do not count: they do
-not say what they accept.`,
+  about: `Waits until every client that subscribes has accepted what upstream has now, and nobody who asks for it gets nothing. While an
+upstream that it comes from may be out of date, nobody knows what upstream has. Clients that poll do not count: they do not say what
+they accept.`,
   flags: {
     type: type('only this type'),
     name: text('N', 'only this resource'),
     revision: count('REV', 'only what this revision changed (see history)', 0),
+    'allow-stale': toggle('what upstream said last is enough, though it may be out of date'),
+    'min-clients': count('N', 'so many streams must subscribe; default 1', 1),
     timeout: duration('TIME', 'how long, as in 500ms or 60s, at most 1h; default 60s'),
   },
   exit: '0 if all have accepted it; 1 at the timeout, and stderr says who has not and why.',
-  ask: ({ timeout: timeoutMs = usualWaitMs, ...what }) => {
+  ask: ({
+    timeout: timeoutMs = usualWaitMs,
+    'allow-stale': allowStale,
+    'min-clients': minClients,
+    ...what
+  }) => {
     if (timeoutMs > longestWaitMs) return new UsageError('--timeout is too long: at most 1h is accepted');
     return async ({ rpc }) => {
       const timeoutSeconds = timeoutMs / 1000;
-      const response = await rpc.wait({ ...what, timeoutSeconds }, { timeoutMs: timeoutMs + graceMs });
+      const asked = { ...what, allowStale, minClients, timeoutSeconds };
+      const response = await rpc.wait(asked, { timeoutMs: timeoutMs + graceMs });
       const { accepted, clients } = response;
-      const done = `accepted by all: ${counted(clients, 'stream')} ${clients === 1 ? 'subscribes' : 'subscribe'}`;
-      const problem = accepted ? undefined : missingText(response, timeoutMs);
-      return answer(WaitResponseSchema, response, () => (accepted ? done : ''), problem);
+      const done = `accepted by all: ${subscribeText(clients)}`;
+      const problem = accepted ? undefined : missingText(response, { timeoutMs, allowStale, minClients });
+      const text = (): string => (accepted ? [done, ...staleLines(response)].join('\n') : '');
+      return answer(WaitResponseSchema, response, text, problem);
     };
   },
 });
 
-function missingText({ missing, clients, missingClients }: WaitResponse, timeoutMs: number): string {
+interface Asked {
+  readonly timeoutMs: number;
+  readonly allowStale: boolean;
+  readonly minClients: number;
+}
+
+function missingText(response: WaitResponse, { timeoutMs, allowStale, minClients }: Asked): string {
+  const { missing, clients, missingClients } = response;
+  const after = `not accepted after ${timeoutMs % 1000 === 0 ? `${timeoutMs / 1000}s` : `${timeoutMs}ms`}`;
+  const lines = [
+    ...(clients < minClients ? [`${subscribeText(clients)}, and ${minClients} must (--min-clients)`] : []),
+    ...(allowStale ? [] : staleLines(response)),
+  ];
+  if (missing === 0) return `${after}: ${lines.join('\n')}`;
   const rows = missingClients.map(({ client, node, type, name, state, why }) => [
     client,
     node,
@@ -45,18 +68,33 @@ function missingText({ missing, clients, missingClients }: WaitResponse, timeout
     why,
   ]);
   const table = textTable(['CLIENT', 'NODE', 'TYPE', 'NAME', 'STATE', 'WHY'], rows);
-  const held = missingClients.filter(({ client, state }) => client === '' && state === 'HELD').length;
-  const streams = missing - held;
-  const said = printable(
-    `not accepted after ${timeoutMs % 1000 === 0 ? `${timeoutMs / 1000}s` : `${timeoutMs}ms`}${whose(streams, clients, held)}`,
-  );
-  return rows.length < missing ? `${said}, among them\n\n${table}` : `${said}:\n\n${table}`;
+  // About a name, not about a stream.
+  const unnamed = missingClients.filter(({ client, state }) => client === '' && state !== 'NOT_SENT');
+  const held = unnamed.filter(({ state }) => state === 'HELD').length;
+  const streams = missing - unnamed.length;
+  const unknown = unnamed.length - held;
+  const said = `${after}${whose(streams, clients, held, unknown)}${rows.length < missing ? ', among them' : ''}:`;
+  return [...lines, `${said}\n\n${table}`].join('\n');
 }
 
-/** Streams that have not accepted it, and names that the relay holds back from all of them. */
-function whose(streams: number, clients: number, held: number): string {
+function subscribeText(clients: number): string {
+  if (clients === 0) return 'no stream subscribes';
+  return `${counted(clients, 'stream')} ${clients === 1 ? 'subscribes' : 'subscribe'}`;
+}
+
+/** What clients have is as of then. */
+const staleLines = ({ staleUpstreams }: WaitResponse): readonly string[] =>
+  staleUpstreams.map(({ name, since, reason }) =>
+    printable(`as of ${since}: upstream ${name} may be out of date since then: ${reason}`),
+  );
+
+/** Streams that have not accepted it, names that the relay holds back from all of them, and names of nobody. */
+function whose(streams: number, clients: number, held: number, unknown: number): string {
   const byStreams = ` by ${streams} of ${counted(clients, 'stream')}`;
-  if (held === 0) return byStreams;
-  const names = `the relay holds back ${counted(held, 'name')}`;
+  const names = [
+    ...(held === 0 ? [] : [`the relay holds back ${counted(held, 'name')}`]),
+    ...(unknown === 0 ? [] : [`nothing is known of ${counted(unknown, 'name')}`]),
+  ].join('; ');
+  if (names === '') return byStreams;
   return streams === 0 ? `: ${names}` : `${byStreams}; ${names}`;
 }

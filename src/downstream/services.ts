@@ -5,7 +5,14 @@ import type { WantedMetadata } from '../model/node-path.ts';
 import type { Parameters } from '../model/parameters.ts';
 import type { Result } from '../model/result.ts';
 import type { Selection } from '../model/selection.ts';
-import type { Holding, OpenSubscription, RequestKind, Response, ShownState } from '../model/subscription.ts';
+import type {
+  Holding,
+  MissingEntry,
+  OpenSubscription,
+  RequestKind,
+  Response,
+  ShownState,
+} from '../model/subscription.ts';
 import type { Interest, Selector } from '../model/transaction.ts';
 import type { InTurns } from '../model/turns.ts';
 import type { TypeInfo } from '../model/types.ts';
@@ -157,6 +164,7 @@ export interface ListedType {
     | {
         readonly responses: ShownState;
         holdings(): Iterable<Holding>;
+        readonly missing: readonly MissingEntry[];
       }
     | undefined;
   /** Of a client that polls: when it did so last, in milliseconds since the epoch. */

@@ -129,13 +129,15 @@ function mayBeTold(access: Access | undefined, type: TypeUrl, holding: Holding):
 }
 
 function entryOf(type: ListedType, holding: Holding, bodyOf: BodyOf): StatusEntry {
-  const { name, value, state, rejection } = holding;
+  const { name, value, state, missing, rejection } = holding;
   const error = rejection && { at: rejection.at, details: rejection.message, version: rejection.version };
   return {
     typeUrl: type.info.url,
     name,
     configStatus: configStatuses[state],
     ...contentOf(value, bodyOf),
+    // What a removal left behind at the client is still shown.
+    ...(missing && !isVariant(value) ? { clientStatus: ClientResourceStatus.DOES_NOT_EXIST } : {}),
     ...(error === undefined ? {} : { error }),
   };
 }

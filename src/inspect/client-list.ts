@@ -10,11 +10,13 @@ import {
 } from '../gen/distributary/admin/v1/admin_pb.ts';
 import type { TypeUrl } from '../model/brand.ts';
 import { coversResource } from '../model/selection.ts';
-import type { SyncState } from '../model/subscription.ts';
+import type { ClientState } from '../model/subscription.ts';
 import type { Pace } from '../model/time-slices.ts';
 import { canonicalName } from '../model/xdstp.ts';
+import type { Relay } from '../relay.ts';
 import { compileGlob } from '../security/pattern.ts';
 import { classOf } from './client-class.ts';
+import { missingOf, stateOf } from './client-state.ts';
 
 export type ClientList = Long<typeof ListClientsResponseSchema>;
 
@@ -22,10 +24,11 @@ export type ClientList = Long<typeof ListClientsResponseSchema>;
 export async function clientList(
   all: readonly ListedClient[],
   query: ClientsQuery,
+  relay: Pick<Relay, 'isServed'>,
   pace: Pace,
 ): Promise<ClientList> {
   const { limit, offset, pageSize = Infinity } = query;
-  const isMeant = clientFilter(query);
+  const isMeant = clientFilter(query, relay);
   const inOrder: ListedClient[] = [];
   const rejecting: ListedClient[] = [];
   const others: ListedClient[] = [];
@@ -33,12 +36,12 @@ export async function clientList(
     await pace.yieldIfDue();
     if (!isMeant(stream)) continue;
     inOrder.push(stream);
-    (stream.types.some((type) => stateOf(type) === 'ERROR') ? rejecting : others).push(stream);
+    (stream.types.some(rejects) ? rejecting : others).push(stream);
   }
   const listed = limit === undefined ? inOrder : [...rejecting, ...others];
   const end = offset + Math.min(limit ?? Infinity, pageSize);
   const wanted = limit === undefined ? listed.length : Math.min(listed.length, offset + limit);
-  const rows = Iterator.from(listed.slice(offset, end)).map((stream) => rowOf(stream, query));
+  const rows = Iterator.from(listed.slice(offset, end)).map((stream) => rowOf(stream, query, relay));
   return new Listed({}, { field: 'clients', rows }, (written) => ({
     total: all.length,
     matching: listed.length,
@@ -47,7 +50,9 @@ export async function clientList(
   }));
 }
 
-function rowOf(stream: ListedClient, { type }: ClientsQuery): Client {
+const rejects = ({ subscription }: ListedType): boolean => subscription?.responses.state === 'ERROR';
+
+function rowOf(stream: ListedClient, { type }: ClientsQuery, relay: Pick<Relay, 'isServed'>): Client {
   const { id, client, transport, route, types } = stream;
   return create(ClientSchema, {
     id,
@@ -55,35 +60,36 @@ function rowOf(stream: ListedClient, { type }: ClientsQuery): Client {
     peer: transport.peer.address,
     transport: route.protocol,
     service: route.service,
-    types: types.filter(isOfType(type)).map(typeState),
+    types: types.filter(isOfType(type)).map((one) => typeState(one, relay)),
     class: client === undefined ? '' : classOf(client).id,
   });
 }
 
-export function typeState(type: ListedType): Plain<ClientTypeState> {
+export function typeState(type: ListedType, relay: Pick<Relay, 'isServed'>): Plain<ClientTypeState> {
   const [selected] = type.selection.entries.values();
   return {
     type: type.info.short,
     version: type.subscription?.responses.version ?? '',
-    state: stateOf(type),
+    state: stateOf(type, relay),
     lastNack: type.subscription?.responses.lastNack?.message ?? '',
     parameters: Object.fromEntries(selected?.parameters.entries ?? []),
     subscriptions: type.selection.size,
     removalState: '',
     lastPoll: type.polledAt === undefined ? '' : new Date(type.polledAt).toISOString(),
+    missing: false,
   };
 }
 
 type Test<T> = (value: T) => boolean;
 
-function clientFilter(query: ClientsQuery): Test<ListedClient> {
+function clientFilter(query: ClientsQuery, relay: Pick<Relay, 'isServed'>): Test<ListedClient> {
   const tests: readonly (Test<ListedClient> | undefined)[] = [
     ofNode(query),
     found(query.search.toLowerCase()),
     query.class === ''
       ? undefined
       : ({ client }) => client !== undefined && classOf(client).id === query.class,
-    ofTypes(query),
+    ofTypes(query, relay),
   ];
   const asked = tests.filter((test) => test !== undefined);
   return (stream) => asked.every((test) => test(stream));
@@ -103,20 +109,29 @@ function found(text: string): Test<ListedClient> | undefined {
     );
 }
 
-function ofTypes({ type, state, resource }: ClientsQuery): Test<ListedClient> | undefined {
+function ofTypes(
+  { type, state, resource }: ClientsQuery,
+  relay: Pick<Relay, 'isServed'>,
+): Test<ListedClient> | undefined {
   if (type === undefined && state === undefined) return undefined;
   const isMeant = isOfType(type);
-  const isAbout =
-    type === undefined || resource === '' ? () => true : about(type, resource, state === 'ERROR');
-  return (stream) =>
-    stream.types.some(
-      (one) => isMeant(one) && (state === undefined || stateOf(one) === state) && isAbout(one),
-    );
+  const isAbout = type === undefined || resource === '' ? () => true : about(type, resource, state, relay);
+  const hasState: Test<ListedType> =
+    state === 'MISSING'
+      ? (one) => missingOf(one, relay).length > 0 // whatever else is wrong with it
+      : (one) => state === undefined || stateOf(one, relay) === state;
+  return (stream) => stream.types.some((one) => isMeant(one) && hasState(one) && isAbout(one));
 }
 
-/** Streams that subscribe to a name, or have rejected it. */
-function about(type: TypeUrl, resource: string, rejected: boolean): Test<ListedType> {
-  if (rejected) {
+/** Streams that subscribe to a name, have rejected it, or lack it. */
+function about(
+  type: TypeUrl,
+  resource: string,
+  state: ClientState | undefined,
+  relay: Pick<Relay, 'isServed'>,
+): Test<ListedType> {
+  if (state === 'MISSING') return (one) => missingOf(one, relay).some(({ name }) => name === resource);
+  if (state === 'ERROR') {
     return ({ subscription }) =>
       [...(subscription?.responses.rejections ?? [])].some(({ name }) => name === resource);
   }
@@ -139,5 +154,3 @@ const isOfType =
   (type: TypeUrl | undefined) =>
   ({ info }: ListedType): boolean =>
     type === undefined || info.url === type;
-
-const stateOf = ({ subscription }: ListedType): SyncState => subscription?.responses.state ?? 'NOT_SENT';

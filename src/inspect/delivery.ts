@@ -1,9 +1,13 @@
+import { collected } from '../admin/answers.ts';
 import type { Changes } from '../admin/changes-ports.ts';
 import type { Delivery, TapQuery, WaitQuery } from '../admin/delivery-ports.ts';
 import type { Plain } from '../admin/ports.ts';
-import type { WaitResponse } from '../gen/distributary/admin/v1/delivery_pb.ts';
+import { HistoryResponseSchema } from '../gen/distributary/admin/v1/changes_pb.ts';
+import type { StaleUpstream, WaitResponse } from '../gen/distributary/admin/v1/delivery_pb.ts';
+import type { TypeUrl } from '../model/brand.ts';
 import type { Clock } from '../model/clock.ts';
 import { fail, ok, type Result } from '../model/result.ts';
+import { isCollection } from '../model/selection.ts';
 import { TimeSlices } from '../model/time-slices.ts';
 import { typeInfo } from '../model/types.ts';
 import type { Relay } from '../relay.ts';
@@ -15,8 +19,11 @@ import {
   type AcceptanceQuery,
   acceptanceOf,
   mergeAcceptances,
-  waitResponse,
+  NOBODY_MISSING,
 } from './missing-clients.ts';
+import { canonicalOf } from './missing-resources.ts';
+import { staleReason } from './stale-reason.ts';
+import type { Staleness } from './staleness.ts';
 
 /** How often clients are looked at, in milliseconds: at first, and at last. */
 const firstPauseMs = 50;
@@ -28,7 +35,8 @@ export interface DeliveryOptions {
   readonly relay: Relay;
   readonly clients: () => ClientsView;
   readonly clock: Clock;
-  readonly changes: Pick<Changes, 'change'>;
+  readonly changes: Pick<Changes, 'change' | 'history'>;
+  readonly staleness: Staleness;
 }
 
 /** What clients were sent and have accepted. */
@@ -61,10 +69,15 @@ export class DeliveryInspection implements Delivery {
     for (let pause = firstPauseMs; ; pause = Math.min(2 * pause, longestPauseMs)) {
       const what = this.#wanted(query);
       if (!what.ok) return what;
-      const held = heldBack(this.#options.relay, what.value);
-      const found = mergeAcceptances([held, await this.#acceptance(what.value)]);
+      const relays = [heldBack(this.#options.relay, what.value), await this.#unknown(query)];
+      const found = mergeAcceptances([...relays, await this.#acceptance(what.value)]);
+      const stale = this.#stale(what.value);
+      const { clients, missing, listed: missingClients } = found;
+      const accepted =
+        missing === 0 && clients >= query.minClients && (query.allowStale || stale.length === 0);
       const left = deadline - clock.now();
-      if (found.missing === 0 || left <= 0 || signal.aborted) return ok(waitResponse(found));
+      if (accepted || left <= 0 || signal.aborted)
+        return ok({ accepted, clients, missing, missingClients: [...missingClients], staleUpstreams: stale });
       await this.#pause(Math.min(pause, left), signal);
     }
   }
@@ -94,11 +107,45 @@ export class DeliveryInspection implements Delivery {
     const clients = this.#options.clients();
     if (!clients.inWorkers) return clients.acceptance(query);
     // First those that feed the workers: what a worker does not have yet, its clients cannot miss.
-    const feeds = await acceptanceOf(this.#options.relay, query, this.#slices);
+    const feeds = await acceptanceOf(this.#options.relay, query, this.#slices, false);
     const found = await clients.acceptance(query);
     if (feeds.missing === 0 || found.missing > 0) return found;
     const listed = feeds.listed.map((row) => ({ ...row, client: '', node: '', why: `a worker: ${row.why}` }));
     return { clients: found.clients, missing: feeds.missing, listed };
+  }
+
+  /** Names that nobody has, nobody asks for and nobody has removed: they are misspelled. */
+  async #unknown({ type, names, revision, minClients }: WaitQuery): Promise<Acceptance> {
+    if (revision !== undefined || minClients === 0) return NOBODY_MISSING;
+    const unknown: string[] = [];
+    for (const name of names) {
+      if (isKnown(this.#options.relay, type, name)) continue;
+      const listed = this.#options.changes.history({ type, name, limit: 1 });
+      if ((await collected(HistoryResponseSchema, listed)).changes.length === 0) unknown.push(name);
+    }
+    const short = type === undefined ? '' : typeInfo(type).short;
+    const why = 'no upstream has it, no client asks for it by its name, and it was not removed';
+    const rows = unknown.map((name) => ({ client: '', node: '', type: short, name, state: 'MISSING', why }));
+    return { clients: 0, missing: unknown.length, listed: rows };
+  }
+
+  /** Upstreams that what is asked for comes from, and that may be out of date. */
+  #stale({ type, names }: AcceptanceQuery): Plain<StaleUpstream>[] {
+    const { relay, staleness } = this.#options;
+    const stale = relay.upstreams.flatMap((upstream) => {
+      const since = staleness.since(upstream);
+      return since === undefined ? [] : [{ upstream, since }];
+    });
+    // Nearly always.
+    if (stale.length === 0) return [];
+    const serving = servingUpstreams(relay, type, names, stale.length);
+    return stale
+      .filter(({ upstream }) => serving.has(upstream.name))
+      .map(({ upstream, since }) => ({
+        name: upstream.name,
+        since: new Date(since).toISOString(),
+        reason: staleReason(upstream.state()),
+      }));
   }
 
   #pause(milliseconds: number, signal: AbortSignal): Promise<void> {
@@ -112,4 +159,42 @@ export class DeliveryInspection implements Delivery {
       }
     });
   }
+}
+
+/** It is cached, or asked for by its name. */
+function isKnown(relay: Relay, type: TypeUrl | undefined, name: string): boolean {
+  const types = type === undefined ? [...relay.store.tables()].map(([url]) => url) : [type];
+  return types.some((url) => {
+    const selector = canonicalOf(url, name);
+    const table = relay.store.table(url);
+    if (table === undefined) return false;
+    if ((table.resources.get(selector)?.variants.size ?? 0) > 0) return true;
+    if (!Iterator.from(table.aliased(selector)).next().done) return true;
+    return Iterator.from(relay.views.interests().all()).some(
+      (one) => one.type === url && one.selector === selector,
+    );
+  });
+}
+
+/** The upstreams of what clients ask for. `most`: so many are of interest. */
+function servingUpstreams(
+  relay: Relay,
+  type: TypeUrl | undefined,
+  names: ReadonlySet<string>,
+  most: number,
+): ReadonlySet<string> {
+  const serving = new Set<string>();
+  const add = (of: TypeUrl, selector: string): void => {
+    const upstream = relay.servedBy(of, selector);
+    if (upstream !== undefined) serving.add(upstream);
+  };
+  if (type !== undefined) for (const name of names) add(type, name);
+  if (type !== undefined && names.size > 0) return serving;
+  for (const { type: of, selector } of relay.views.interests().all()) {
+    if (type !== undefined && of !== type) continue;
+    if (names.size > 0 && !names.has(selector) && !isCollection(selector)) continue;
+    add(of, selector);
+    if (serving.size === relay.upstreams.length || serving.size > most) break;
+  }
+  return serving;
 }

@@ -42,6 +42,7 @@ export function explain(
     ambiguous: variants.filter(({ matches }) => matches).length > 1,
     state: isVariant(value) ? 'present' : value,
     canary: side === 'canary',
+    otherClasses: 0,
     ...(client?.state === undefined ? {} : { client: client.state }),
   });
 }

@@ -1,6 +1,6 @@
 import type { Long } from '../admin/answers.ts';
 import type { ClientQuery, Fleet, MatchesQuery } from '../admin/fleet-ports.ts';
-import type { Awaitable, Plain } from '../admin/ports.ts';
+import type { Awaitable, ExplainQuery, Plain } from '../admin/ports.ts';
 import type {
   GetClientResponseSchema,
   ListClassesResponse,
@@ -12,6 +12,7 @@ import type { Relay } from '../relay.ts';
 import type { GrpcStatus } from '../wire/grpc-status.ts';
 import type { ClientsView } from './clients-view.ts';
 import { matchesOf } from './matches.ts';
+import { canonicalOf, explainMissing, whoHas } from './missing-resources.ts';
 
 /** The clients as a whole, and one of them in detail, wherever they are served. */
 export class FleetInspection implements Fleet {
@@ -25,8 +26,17 @@ export class FleetInspection implements Fleet {
     this.#slices = slices;
   }
 
-  classes(): Promise<Plain<ListClassesResponse>> {
-    return this.#clients().classes();
+  async classes(): Promise<Plain<ListClassesResponse>> {
+    const answer = await this.#clients().classes();
+    return this.#slices.run((pace) => explainMissing(this.#relay, answer, pace));
+  }
+
+  /** How many classes of connected clients get a resource. */
+  async classesWith({ type, name }: Pick<ExplainQuery, 'type' | 'name'>): Promise<number> {
+    const answer = await this.#clients().classes();
+    const selector = canonicalOf(type, name);
+    const { sets } = await this.#slices.run((pace) => whoHas(this.#relay, type, selector, answer, pace));
+    return sets.size;
   }
 
   async matches(query: MatchesQuery): Promise<Long<typeof ListMatchesResponseSchema>> {

@@ -7,13 +7,12 @@ import type {
   ListClassesResponse,
 } from '../gen/distributary/admin/v1/fleet_pb.ts';
 import type { Clock } from '../model/clock.ts';
-import type { Parameters } from '../model/parameters.ts';
-import { isCollection } from '../model/selection.ts';
-import type { TimeSlices } from '../model/time-slices.ts';
+import type { MissingEntry } from '../model/subscription.ts';
+import type { Pace, TimeSlices } from '../model/time-slices.ts';
 import { rejectedText } from '../observe/rejection-text.ts';
 import type { Relay } from '../relay.ts';
-import type { View } from '../views/view.ts';
 import { type ClientClassId, classOf } from './client-class.ts';
+import { missingOf } from './client-state.ts';
 import { mostStreams, problemKey } from './merge-classes.ts';
 
 /** For so long a client may leave a response unanswered, in milliseconds. */
@@ -30,11 +29,6 @@ interface Unanswered {
   readonly since: number;
 }
 
-interface MissingNames {
-  readonly generation: number;
-  readonly names: readonly (readonly [name: string, parameters: Parameters])[];
-}
-
 interface ClassCount {
   readonly row: Plain<ClientClass>;
   readonly named: Map<string, number>;
@@ -48,8 +42,6 @@ export class FleetSurvey {
   readonly #clock: Clock;
   /** A first response does not say when it was sent: since when it was seen unanswered. */
   readonly #unanswered = new WeakMap<ListedType, Unanswered>();
-  /** A view that has not changed is not looked through again. */
-  readonly #missing = new WeakMap<View, MissingNames>();
   #last: { readonly at: number; readonly answer: Promise<Plain<ListClassesResponse>> } | undefined;
 
   constructor(relay: Relay, slices: TimeSlices, clock: Clock) {
@@ -68,18 +60,25 @@ export class FleetSurvey {
     return this.#slices.run(async (pace) => {
       const classes = new Map<string, ClassCount>();
       const problems = new Map<string, Plain<ClassProblem>>();
+      const missing = new Map<readonly MissingEntry[], MissingCount>();
       let streams = 0;
       for (const stream of [...this.#relay.clients()]) {
         await pace.yieldIfDue();
         streams++;
-        if (stream.client !== undefined) this.#count(stream, classOf(stream.client), classes, problems);
+        if (stream.client === undefined) continue;
+        const of = classOf(stream.client);
+        this.#count(stream, of, classes, problems);
+        for (const type of stream.types) countMissing(type, of, missing);
       }
-      for (const view of [...this.#relay.views.all()]) {
-        await pace.yieldIfDue();
-        this.#countMissing(view, problems);
-      }
+      const counts = await this.#countMissing(missing, problems, pace);
       const rows = [...classes.values()].map(({ row }) => row);
-      return mostStreams({ classes: rows, total: rows.length, streams, problems: [...problems.values()] });
+      return mostStreams({
+        classes: rows,
+        total: rows.length,
+        streams,
+        problems: [...problems.values()],
+        missing: counts,
+      });
     });
   }
 
@@ -127,27 +126,54 @@ export class FleetSurvey {
     return now - since < lateAfterMs ? undefined : this.#clock.now() - (now - since);
   }
 
-  #countMissing(view: View, problems: Map<string, Plain<ClassProblem>>): void {
-    const known = this.#missing.get(view);
-    const missing = known?.generation === view.generation ? known : missingNames(view);
-    this.#missing.set(view, missing);
-    const clients = view.subscribers.size;
-    if (clients === 0) return;
-    for (const [name, parameters] of missing.names) {
-      add(problems, {
-        kind: 'MISSING',
-        type: view.info.short,
-        name,
-        class: '',
-        parameters: Object.fromEntries(parameters.entries),
-        clients,
-        since: '',
-        error: '',
-        version: '',
-        what: name,
-      });
+  async #countMissing(
+    counted: ReadonlyMap<readonly MissingEntry[], MissingCount>,
+    problems: Map<string, Plain<ClassProblem>>,
+    pace: Pace,
+  ): Promise<Record<string, number>> {
+    const subscriptions = new Map<string, number>();
+    for (const { type, classes } of counted.values()) {
+      const missing = missingOf(type, this.#relay);
+      const { short } = type.info;
+      for (const { of, clients } of classes.values()) {
+        subscriptions.set(short, (subscriptions.get(short) ?? 0) + clients * missing.length);
+        for (const { name, parameters } of missing) {
+          await pace.yieldIfDue();
+          const set = Object.fromEntries(parameters.entries);
+          const about = { name, what: name, parameters: set, clients, since: '' };
+          add(problems, { ...problem('MISSING', type, of, 0), ...about });
+        }
+      }
     }
+    return Object.fromEntries(subscriptions);
   }
+}
+
+/** Clients that lack the same, by their classes. */
+interface MissingCount {
+  /** Of one of them. */
+  readonly type: ListedType;
+  readonly classes: Map<string, ClassShare>;
+}
+
+interface ClassShare {
+  readonly of: ClientClassId;
+  clients: number;
+}
+
+/** Those of a view have one list, which is looked through once. */
+function countMissing(
+  type: ListedType,
+  of: ClientClassId,
+  counted: Map<readonly MissingEntry[], MissingCount>,
+): void {
+  const missing = type.subscription?.missing ?? [];
+  if (missing.length === 0) return;
+  const known = counted.get(missing) ?? { type, classes: new Map<string, ClassShare>() };
+  counted.set(missing, known);
+  const ofClass = known.classes.get(of.id) ?? { of, clients: 0 };
+  known.classes.set(of.id, ofClass);
+  ofClass.clients++;
 }
 
 function newClass({ id, parameters, restricted }: ClientClassId): ClassCount {
@@ -217,6 +243,10 @@ function problem(
     error: '',
     version: '',
     what: '',
+    why: '',
+    elsewhere: false,
+    otherClasses: 0,
+    sentence: '',
   };
 }
 
@@ -229,15 +259,4 @@ function add(problems: Map<string, Plain<ClassProblem>>, found: Plain<ClassProbl
   }
   known.clients += found.clients;
   if (found.since < known.since) known.since = found.since;
-}
-
-/** What is subscribed by name, and does not exist. */
-function missingNames(view: View): MissingNames {
-  const names: (readonly [string, Parameters])[] = [];
-  for (const { selector, locator, parameters, spelling } of view.selection.entries.values()) {
-    if (isCollection(selector)) continue;
-    if (view.itemOf(locator, parameters, spelling)?.last.value === 'absent')
-      names.push([spelling, parameters]);
-  }
-  return { generation: view.generation, names };
 }

@@ -213,7 +213,9 @@ export class Inspection implements Inspector {
     const client =
       query.client === undefined ? undefined : await this.#options.clients().find(query.client, query);
     if (client?.ok === false) return client;
-    return explain(this.#options.relay, query, client?.value);
+    const explained = explain(this.#options.relay, query, client?.value);
+    if (!explained.ok || explained.value.matchFound) return explained;
+    return ok({ ...explained.value, otherClasses: await this.fleet.classesWith(query) });
   }
 
   listResources(

@@ -11,6 +11,7 @@ import { systemClock } from '../model/clock.ts';
 import { formatConstraints } from '../model/constraints.ts';
 import { NO_PARAMETERS, type Parameters } from '../model/parameters.ts';
 import { ok, type Result } from '../model/result.ts';
+import { covers } from '../model/selection.ts';
 import type { Holding } from '../model/subscription.ts';
 import { type Pace, TimeSlices } from '../model/time-slices.ts';
 import { canonicalName } from '../model/xdstp.ts';
@@ -23,6 +24,7 @@ import type { GrpcStatus } from '../wire/grpc-status.ts';
 import { type ClientStatusQuery, clientConfigs } from './client-configs.ts';
 import { clientDetail } from './client-detail.ts';
 import { type ClientList, clientList, typeState } from './client-list.ts';
+import { missingOf } from './client-state.ts';
 import {
   type ClientDetails,
   type ClientsSummary,
@@ -86,7 +88,7 @@ export class LocalClients implements ClientsView {
   }
 
   list(query: ClientsQuery): Promise<ClientList> {
-    return this.#slices.run((pace) => clientList([...this.#relay.clients()], query, pace));
+    return this.#slices.run((pace) => clientList([...this.#relay.clients()], query, this.#relay, pace));
   }
 
   classes(): Promise<Plain<ListClassesResponse>> {
@@ -96,7 +98,7 @@ export class LocalClients implements ClientsView {
   async client(query: ClientQuery): Promise<Result<Long<typeof GetClientResponseSchema>, GrpcStatus>> {
     const stream = this.#relay.client(query.id);
     if (stream === undefined) return noSuchClient(query.id);
-    return ok(await this.#slices.run((pace) => clientDetail(stream, query, pace)));
+    return ok(await this.#slices.run((pace) => clientDetail(stream, query, this.#relay, pace)));
   }
 
   find(
@@ -112,7 +114,11 @@ export class LocalClients implements ClientsView {
     return ok({
       parameters: holding?.parameters ?? parametersOf(asked, name) ?? derivedOf(stream),
       side,
-      state: { ...typeState(asked), ...heldOf(asked, holding, name) },
+      state: {
+        ...typeState(asked, this.#relay),
+        ...heldOf(asked, holding, name),
+        missing: isMissing(asked, holding, name, this.#relay),
+      },
     });
   }
 
@@ -201,6 +207,19 @@ function heldOf(
     error: rejection?.message ?? '',
   };
   return { held, removalState: '' };
+}
+
+/** The client asks for this, by its name or by a wildcard or glob that shows nothing. */
+function isMissing(
+  type: ListedType,
+  holding: Holding | undefined,
+  name: string,
+  relay: Pick<Relay, 'isServed'>,
+): boolean {
+  if (holding !== undefined) return holding.missing;
+  const canonical = canonicalName(name, type.info.url);
+  if (!canonical.ok) return false;
+  return missingOf(type, relay).some((one) => covers(one.canonical, canonical.value));
 }
 
 /** By a name in any spelling. Under several parameter sets: that of `parameters`, else one that the client has. */

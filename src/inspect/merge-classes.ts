@@ -22,7 +22,7 @@ function within<T>(rows: readonly T[]): T[] {
 
 /** Clients with the same problem have the same key. */
 export function problemKey({ kind, type, what, class: of, parameters, error }: Plain<ClassProblem>): string {
-  return JSON.stringify([kind, type, what, of, of === '' ? parameters : '', error]);
+  return JSON.stringify([kind, type, what, of, kind === 'MISSING' ? parameters : '', error]);
 }
 
 /** Those that concern the most streams, the rest left out. */
@@ -64,11 +64,16 @@ export function mergeClasses(answers: readonly Plain<ListClassesResponse>[]): Pl
   // What a process has left out is counted at least once.
   const total = Math.max(classes.size, ...answers.map((answer) => answer.total));
   const streams = answers.reduce((count, answer) => count + answer.streams, 0);
+  const missing = new Map<string, number>();
+  for (const answer of answers)
+    for (const [type, count] of Object.entries(answer.missing))
+      missing.set(type, (missing.get(type) ?? 0) + count);
   return mostStreams({
     classes: [...classes.values()],
     total,
     streams,
     problems: [...problems.values()],
+    missing: Object.fromEntries(missing),
   });
 }
 

@@ -1,11 +1,13 @@
 import type { Plain } from '../admin/ports.ts';
 import type { TypeStream } from '../downstream/type-stream.ts';
 import type { XdsStream } from '../downstream/xds-stream.ts';
-import type { MissingClient, WaitResponse } from '../gen/distributary/admin/v1/delivery_pb.ts';
-import type { TypeUrl } from '../model/brand.ts';
-import type { Holding, Subscription, SyncState } from '../model/subscription.ts';
+import type { MissingClient } from '../gen/distributary/admin/v1/delivery_pb.ts';
+import { resourceName, type TypeUrl } from '../model/brand.ts';
+import { covers, isCollection } from '../model/selection.ts';
+import type { ClientState, Holding, MissingEntry, Subscription } from '../model/subscription.ts';
 import type { TimeSlices } from '../model/time-slices.ts';
 import type { Relay } from '../relay.ts';
+import { missingOf } from './client-state.ts';
 
 /** The most that an answer lists. */
 const maxListed = 100;
@@ -32,18 +34,26 @@ export const NOBODY_MISSING: Acceptance = { clients: 0, missing: 0, listed: [] }
 /** Why something is not accepted. */
 interface Missing {
   readonly name: string;
-  readonly state: SyncState;
+  readonly state: ClientState;
   readonly why: string;
 }
 
-/** The streams that end in this process. Clients that poll say later what they made of it: they do not count. */
-export function acceptanceOf(relay: Relay, query: AcceptanceQuery, slices: TimeSlices): Promise<Acceptance> {
+/**
+ * The streams that end in this process. Clients that poll say later what they made of it: they do not count. `lacks`:
+ * who asks for something and gets nothing has not accepted it.
+ */
+export function acceptanceOf(
+  relay: Relay,
+  query: AcceptanceQuery,
+  slices: TimeSlices,
+  lacks = true,
+): Promise<Acceptance> {
   return slices.run(async (pace) => {
     let [clients, missing] = [0, 0];
     const listed: Plain<MissingClient>[] = [];
     for (const stream of [...relay.server.streams()]) {
       await pace.yieldIfDue();
-      const found = looked(stream, query);
+      const found = looked(stream, query, lacks ? relay : undefined);
       if (found === undefined) continue;
       clients++;
       if (found.length > 0) missing++;
@@ -69,10 +79,6 @@ export function mergeAcceptances(all: readonly Acceptance[]): Acceptance {
   };
 }
 
-export function waitResponse({ clients, missing, listed }: Acceptance): Plain<WaitResponse> {
-  return { accepted: missing === 0, clients, missing, missingClients: [...listed] };
-}
-
 /** Rejections do not go away by waiting. */
 function worstOf(listed: readonly Plain<MissingClient>[]): Plain<MissingClient>[] {
   const rejects = ({ state }: Plain<MissingClient>): boolean => state === 'ERROR';
@@ -80,17 +86,23 @@ function worstOf(listed: readonly Plain<MissingClient>[]): Plain<MissingClient>[
 }
 
 /** Undefined: this stream does not subscribe to it. */
-function looked(stream: XdsStream, query: AcceptanceQuery): Plain<MissingClient>[] | undefined {
+function looked(
+  stream: XdsStream,
+  query: AcceptanceQuery,
+  relay: Relay | undefined,
+): Plain<MissingClient>[] | undefined {
   let subscribes = false;
   const found: Plain<MissingClient>[] = [];
   for (const type of stream.types) {
     if (query.type !== undefined && type.info.url !== query.type) continue;
     const { subscription } = type;
     if (subscription === undefined || subscription.selection.size === 0) continue;
-    const missing = missingOf(subscription, query.names);
+    const missing = notAccepted(subscription, query.names);
     if (missing === undefined) continue;
     subscribes = true;
-    for (const one of missing) found.push(row(stream, type, one));
+    const lacking = relay === undefined ? [] : missingOf(type, relay).filter(isAbout(query.names));
+    for (const one of [...missing, ...lacking.slice(0, maxListed).map(notThere)])
+      found.push(row(stream, type, one));
   }
   return subscribes ? found : undefined;
 }
@@ -100,7 +112,7 @@ function row(stream: XdsStream, { info }: TypeStream, { name, state, why }: Miss
 }
 
 /** Undefined: it does not subscribe to any of these names. */
-function missingOf(subscription: Subscription, names: ReadonlySet<string>): readonly Missing[] | undefined {
+function notAccepted(subscription: Subscription, names: ReadonlySet<string>): readonly Missing[] | undefined {
   const whole = ofWhole(subscription);
   if (names.size === 0) return whole;
   const asked = [...subscription.holdings()].filter(
@@ -113,6 +125,14 @@ function missingOf(subscription: Subscription, names: ReadonlySet<string>): read
   const missing = asked.flatMap(ofName);
   return gone && missing.length === 0 ? whole : missing;
 }
+
+/** A name, or a wildcard or glob over it. */
+const isAbout =
+  (names: ReadonlySet<string>) =>
+  ({ name, canonical }: MissingEntry): boolean => {
+    if (names.size === 0 || names.has(name) || names.has(canonical)) return true;
+    return isCollection(canonical) && [...names].some((one) => covers(canonical, resourceName(one)));
+  };
 
 /** Everything of one type of a stream: looks at no single resource. */
 function ofWhole(subscription: Subscription): readonly Missing[] {
@@ -142,6 +162,11 @@ const notSent = (name: string): Missing => ({
   name,
   state: 'NOT_SENT',
   why: 'the newest version is not sent yet',
+});
+const notThere = ({ name }: MissingEntry): Missing => ({
+  name,
+  state: 'MISSING',
+  why: 'the client asks for it, and there is none for this client',
 });
 const notAnswered = (name: string): Missing => ({
   name,

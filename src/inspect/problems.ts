@@ -7,7 +7,9 @@ import { contentHash } from '../model/content-hash.ts';
 import { errorText } from '../model/error-text.ts';
 import { printable } from '../model/printable.ts';
 import { shorten } from '../model/text.ts';
+import { WILDCARD } from '../model/transaction.ts';
 import { formatBytes, formatSeconds } from '../observe/format.ts';
+import { othersText } from '../observe/missing-text.ts';
 import {
   countedLong as counted,
   type Kind,
@@ -328,17 +330,21 @@ function missing({ classes }: ProblemFacts): readonly Plain<Problem>[] {
     const concerned = concernedBy(rows);
     const { clients } = concerned;
     const { type } = first;
-    const listed = names.slice(0, namesTold).map(([row]) => shorten(row?.name ?? '', 80));
+    // Of the wildcard the type says all.
+    const listed = names
+      .slice(0, namesTold)
+      .map(([row]) => (row === undefined || row.name === WILDCARD ? '' : shorten(row.name, 80)));
     const rest = names.length - listed.length;
     const all = `${listed.join(', ')}${rest > 0 ? ` and ${rest.toLocaleString('en')} more` : ''}`;
     const get = clients === 1 ? 'gets' : 'get';
+    const why = first.why === '' ? '' : `: ${first.why}${othersText(first.otherClasses)}`;
     const [parameters = {}] = rows.map((row) => row.parameters);
     const given = Object.entries(parameters).flatMap(([key, value]) => ['--param', `${key}=${value}`]);
     return problem('missing', [type, JSON.stringify(names.map(([row]) => row?.name))], {
       ...concerned,
       severity: 'warning',
-      title: `${whoText(concerned)} ${get} no ${shorten(type, 80)} ${all}`,
-      short: `${counted(clients, 'client')} ${get} no ${shorten(type, 40)} ${listed[0] ?? ''}${names.length > 1 ? ' …' : ''}`,
+      title: `${whoText(concerned)} ${get} no ${`${shorten(type, 80)} ${all}`.trimEnd()}${why}`,
+      short: `${counted(clients, 'client')} ${get} no ${`${shorten(type, 40)} ${listed[0] ?? ''}`.trimEnd()}${names.length > 1 ? ' …' : ''}`,
       commands: [command('distributary explain', '--type', type, '--name', first.name, ...given)],
       type,
       name: first.name,

@@ -5,6 +5,7 @@ import type { Parameters } from './parameters.ts';
 import type { Reference, References, Variant } from './resource.ts';
 import type { Selection, SelectionEntry } from './selection.ts';
 import type { Payer } from './time-slices.ts';
+import type { Selector } from './transaction.ts';
 
 /** How the responses of a subscription are encoded. Subscriptions with equal encodings share frames. */
 export interface Encoding {
@@ -98,8 +99,24 @@ export interface Response {
  * What a client has said to what it was sent (protocol §9): it has accepted it, or has said first that it has it (SYNCED),
  * was sent nothing (NOT_SENT), has not answered yet (STALE), or has rejected it (ERROR).
  */
-export const syncStates = ['SYNCED', 'NOT_SENT', 'STALE', 'ERROR'] as const;
+const syncStates = ['SYNCED', 'NOT_SENT', 'STALE', 'ERROR'] as const;
 export type SyncState = (typeof syncStates)[number];
+
+/**
+ * The same for operators. MISSING: the client asks for something, and its upstream has said that there is nothing for it.
+ * It has answered what it was sent, if it was sent anything, and still it does not have what it needs.
+ */
+export const clientStates = [...syncStates, 'MISSING'] as const;
+export type ClientState = (typeof clientStates)[number];
+
+/** A name that a client asks for and that is absent, or a wildcard or glob that shows nothing. */
+export interface MissingEntry {
+  /** As the client wrote it. */
+  readonly name: string;
+  /** Of a wildcard or glob itself. */
+  readonly canonical: Selector;
+  readonly parameters: Parameters;
+}
 
 /**
  * What an answer is, by its nonce: of the SotW ones `first` comes before any response, and `change` with the nonce
@@ -153,6 +170,8 @@ export interface Holding extends ItemState {
   readonly value: Value | undefined;
   /** True: a response now would hold the same value. False: the value is out of date, or the rules deny it by now. */
   readonly current: boolean;
+  /** It asks for this name, and the name is absent now. */
+  readonly missing: boolean;
 }
 
 /** What a client was sent of one type, and what it said to it: for inspection. */
@@ -221,6 +240,8 @@ export interface Subscription {
   readonly hasDeferredRemovals: boolean;
   /** For inspection. */
   holdings(): Iterable<Holding>;
+  /** For inspection; the same object for all who see the same, until something changes. */
+  readonly missing: readonly MissingEntry[];
   /** Whether others may get the same bytes, of what was just taken. */
   isShared(response: Response): boolean;
   /**

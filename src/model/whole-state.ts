@@ -1,7 +1,7 @@
 import type { Access } from './access.ts';
 import type { TypeUrl } from './brand.ts';
 import type { Selection } from './selection.ts';
-import type { Encoding, Holding, ItemState, Response, Subscriber } from './subscription.ts';
+import type { Encoding, Holding, ItemState, MissingEntry, Response, Subscriber } from './subscription.ts';
 
 /** What one class of polling clients sees. Unlike a `Subscription`, each answer holds all of it (protocol §7.3). */
 export interface WholeState {
@@ -18,6 +18,8 @@ export interface WholeState {
   readonly version: string;
   /** For inspection: what somebody has who was answered with this version, and what it said to that. */
   holdings(said: ItemState, version: string): Iterable<Holding>;
+  /** As of a `Subscription`. */
+  readonly missing: readonly MissingEntry[];
   /** Everything that is known now. Where it is kept, the same object until something changes. */
   take(): Response;
   /** It is read on several connections: its response is kept until something changes. Else it is made each time. */

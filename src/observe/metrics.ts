@@ -295,7 +295,7 @@ export class Metrics {
   }
 
   /** Gauges of the relay as a whole: only one of its processes has them. `version`: the product's. */
-  relay(version: string, facts: () => RelayFacts): void {
+  relay(version: string, facts: () => RelayFacts | Promise<RelayFacts>): void {
     this.#relay = new RelayGauges(this.#registry, version, facts);
   }
 
@@ -306,19 +306,19 @@ export class Metrics {
 
   /** The Prometheus text format. */
   async text(): Promise<string> {
-    this.#gather();
+    await this.#gather();
     return this.#registry.metrics();
   }
 
   /** The same as values, for another process to add up (series.ts). */
   async series(): Promise<readonly Series[]> {
-    this.#gather();
+    await this.#gather();
     return seriesOf(this.#registry);
   }
 
-  #gather(): void {
+  async #gather(): Promise<void> {
     if (this.#sample !== undefined) this.#gauges.show(this.#sample());
-    this.#relay?.show();
+    await this.#relay?.show();
   }
 
   /** Every metric without its values, for the reference. */

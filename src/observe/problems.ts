@@ -40,7 +40,7 @@ export const problemKinds = {
   limit_near: { runbook: 'limits', alerts: ['DistributaryStreamsNearLimit', 'DistributaryConnectionsNearLimit'], means: 'a limit is nearly reached' },
   peer_heavy: { runbook: 'limits', alerts: [], means: 'a peer asks for more than its share of work' },
   busy: { runbook: 'relay-busy', alerts: ['DistributaryBusy'], means: 'events wait in a process of the relay' },
-  missing: { runbook: 'missing-resources', alerts: [], means: 'clients ask for a resource that does not exist for them' },
+  missing: { runbook: 'missing-resources', alerts: ['DistributaryClientsLackResources'], means: 'clients ask for a resource that does not exist for them' },
   ambiguous: { runbook: 'ambiguous-variants', alerts: ['DistributaryAmbiguousVariants'], means: 'several variants match the same parameters' },
   frozen: { runbook: 'frozen', alerts: ['DistributaryFrozen'], means: 'an operator has frozen changes' },
   configuration_dangerous: { runbook: 'configuration-dangerous', alerts: [], means: 'the configuration is accepted, with a warning' },

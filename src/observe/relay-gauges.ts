@@ -7,20 +7,33 @@ export interface RelayFacts {
   readonly heldRemovals: ReadonlyMap<string, number>;
   /** The bounds of the configuration in force by their keys: counts, bytes and seconds. */
   readonly limits: ReadonlyMap<string, number>;
+  /** What clients ask for and do not get, by the type's label: subscriptions, and of them those that others could have. */
+  readonly missing: ReadonlyMap<string, { readonly all: number; readonly elsewhere: number }>;
   /** Milliseconds since the epoch: when the configuration in force was read. */
   readonly configuredAt: number;
 }
 
+/** Of a relay that has nothing yet: for the reference of the metrics. */
+export const NO_FACTS: RelayFacts = {
+  ready: true,
+  heldRemovals: new Map(),
+  limits: new Map(),
+  missing: new Map(),
+  configuredAt: 0,
+};
+
 /** Gauges of the relay as a whole; their values are gathered when metrics are asked for. */
 export class RelayGauges {
-  readonly #facts: () => RelayFacts;
+  readonly #facts: () => RelayFacts | Promise<RelayFacts>;
   readonly #ready: Gauge;
   readonly #held: Gauge;
   readonly #limits: Gauge;
   readonly #configured: Gauge;
+  readonly #missing: Gauge;
+  readonly #unmatched: Gauge;
 
   /** `version`: the product's. */
-  constructor(registry: Registry, version: string, facts: () => RelayFacts) {
+  constructor(registry: Registry, version: string, facts: () => RelayFacts | Promise<RelayFacts>) {
     this.#facts = facts;
     const gauge = (name: string, help: string, labelNames: readonly string[] = []): Gauge =>
       new Gauge({ name: `distributary_${name}`, help, labelNames: [...labelNames], registers: [registry] });
@@ -43,13 +56,27 @@ export class RelayGauges {
       'config_last_reload_timestamp_seconds',
       'When the configuration in force was read, in seconds since the epoch',
     );
+    this.#missing = gauge(
+      'missing_subscriptions',
+      'Subscriptions of clients to what does not exist for them: asked for, and known to be absent',
+      ['type'],
+    );
+    this.#unmatched = gauge(
+      'unmatched_subscriptions',
+      'Of distributary_missing_subscriptions, those to what exists for other clients',
+      ['type'],
+    );
   }
 
-  show(): void {
-    const { ready, heldRemovals, limits, configuredAt } = this.#facts();
+  async show(): Promise<void> {
+    const { ready, heldRemovals, limits, configuredAt, missing } = await this.#facts();
     this.#ready.set(ready ? 1 : 0);
     this.#configured.set(configuredAt / 1000);
-    for (const gauge of [this.#held, this.#limits]) gauge.reset();
+    for (const gauge of [this.#held, this.#limits, this.#missing, this.#unmatched]) gauge.reset();
+    for (const [type, { all, elsewhere }] of missing) {
+      this.#missing.set({ type }, all);
+      this.#unmatched.set({ type }, elsewhere);
+    }
     for (const [upstream, count] of heldRemovals) this.#held.set({ upstream }, count);
     for (const [name, value] of limits) this.#limits.set({ name }, value);
   }

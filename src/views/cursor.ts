@@ -10,6 +10,7 @@ import {
   type EarlierState,
   type Encoding,
   type Holding,
+  type MissingEntry,
   type ResendItems,
   type Response,
   resendItems,
@@ -184,6 +185,10 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
 
   holdings(): Iterable<Holding> {
     return holdings(this.#view.items, this.responses.itemStates(), (id) => this.#lastSent(id));
+  }
+
+  get missing(): readonly MissingEntry[] {
+    return this.#view.missing;
   }
 
   isShared(response: Response): boolean {

@@ -45,7 +45,7 @@ export function* holdings(
 }
 
 function holding(
-  { name, spelling, parameters, last }: Item,
+  { name, spelling, parameters, named, last }: Item,
   value: Value | undefined,
   { state, rejection }: ItemState,
 ): Holding {
@@ -55,6 +55,7 @@ function holding(
     parameters,
     value,
     current: value === last.value,
+    missing: named && last.value === 'absent',
     state,
     rejection,
   };

@@ -1,6 +1,6 @@
 import type { Access } from '../model/access.ts';
 import type { Selection } from '../model/selection.ts';
-import type { Encoding, Holding, ItemState } from '../model/subscription.ts';
+import type { Encoding, Holding, ItemState, MissingEntry } from '../model/subscription.ts';
 import type { Payer } from '../model/time-slices.ts';
 import type { StateReader, WholeState } from '../model/whole-state.ts';
 import { changesSince } from './change.ts';
@@ -73,6 +73,10 @@ export class ViewState implements WholeState, ViewSubscriber {
       () => said,
       (id) => (isCurrent ? items.get(id)?.last.value : undefined),
     );
+  }
+
+  get missing(): readonly MissingEntry[] {
+    return this.#view.missing;
   }
 
   take(): Frame {

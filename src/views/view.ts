@@ -10,7 +10,7 @@ import {
 import type { Parameters } from '../model/parameters.ts';
 import type { Variant } from '../model/resource.ts';
 import { isCollection, itemId, type Selection, type SelectionEntry } from '../model/selection.ts';
-import type { Subscriber } from '../model/subscription.ts';
+import type { MissingEntry, Subscriber } from '../model/subscription.ts';
 import type { Payer } from '../model/time-slices.ts';
 import { type Interest, type Selector, WILDCARD } from '../model/transaction.ts';
 import { type TypeInfo, typeInfo } from '../model/types.ts';
@@ -83,6 +83,7 @@ export class View {
   /** Named items that must not be cached. */
   readonly uncached = new Set<Item>();
   readonly #unknownAgain = new Set<Item>();
+  #missing: readonly MissingEntry[] | undefined;
   /** Items whose spelling is not the canonical name. */
   readonly #respelled = new Map<ResourceName, Item[]>();
 
@@ -131,6 +132,12 @@ export class View {
     if (this.selection.size === 0) return false;
     for (const item of this.items.values()) if (item.last.value !== 'unknown') return false;
     return !this.selection.collections.some((selected) => this.isResolved(selected));
+  }
+
+  /** For inspection: what of the selection is known not to exist. */
+  get missing(): readonly MissingEntry[] {
+    this.#missing ??= [...this.#absentNames(), ...this.#emptyCollections()];
+    return this.#missing;
   }
 
   get subscribers(): ReadonlySet<ViewSubscriber> {
@@ -197,6 +204,7 @@ export class View {
   /** Takes in what a transaction changed of these names; true if something visible did. */
   apply(commit: Commit, names: readonly ResourceName[], collectionResolved: boolean): boolean {
     const before = this.head;
+    this.#missing = undefined;
     this.#applyNames(commit, names);
     if (collectionResolved) {
       if (this.base === undefined) this.#reenumerate(commit);
@@ -327,6 +335,23 @@ export class View {
   /** Whether upstream has said what one of its wildcards or globs shows. */
   isResolved(selected: SelectionEntry): boolean {
     return this.#catalog.isResolved(this.interest(selected));
+  }
+
+  *#absentNames(): Iterable<MissingEntry> {
+    for (const { named, last, spelling, name, parameters } of this.#own.values())
+      if (named && last.value === 'absent') yield { name: spelling, canonical: name, parameters };
+  }
+
+  *#emptyCollections(): Iterable<MissingEntry> {
+    const empty = new Set(this.selection.collections.filter((selected) => this.isResolved(selected)));
+    for (const { last, name, locator, parameters } of empty.size === 0 ? none : this.items.values()) {
+      if (!isVariant(last.value)) continue;
+      for (const selected of this.selection.collectionsOver(name))
+        if (selected.locator === locator && selected.parameters === parameters) empty.delete(selected);
+      if (empty.size === 0) return;
+    }
+    for (const { spelling, selector, parameters } of empty)
+      yield { name: spelling, canonical: selector, parameters };
   }
 
   #reenumerate(commit: Commit): void {

@@ -48,12 +48,14 @@ const start = z.object({
 
 const reload = z.object({ kind: z.literal('reload'), text: z.string() });
 
-/** The primary's state, as far as it decides when a client's stream fails. */
+/** The primary's state, as far as it decides when a client's stream fails, or gets less than others. */
 const primaryState = z.object({
   kind: z.literal('primary_state'),
   ready: z.boolean(),
   /** Upstreams of which a whole round over their endpoints has failed. */
   down: z.array(z.string()),
+  /** Types of which it has a resource, for whatever parameters. */
+  served: z.array(z.string()),
   /** Parameter sets for which an upstream has no session (limits.max_upstream_sessions), and the message to clients. */
   refused: z.array(z.object({ upstream: z.string(), message: z.string(), parameters: z.array(z.string()) })),
 });

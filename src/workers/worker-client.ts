@@ -105,7 +105,7 @@ export class WorkerClient {
   acceptance({ type, names }: AcceptanceQuery): Answered<Acceptance> {
     return attempt(
       this.#admin
-        .wait({ type: type ?? '', names: [...names] })
+        .wait({ type: type ?? '', names: [...names], minClients: 0 })
         .then(({ clients, missing, missingClients }) => ({ clients, missing, listed: missingClients })),
     );
   }

@@ -102,7 +102,7 @@ export class WorkerPool implements ClientsView, ReportingWorkers {
   #start: Omit<Start, 'slot' | 'canaries'>;
   /** What the workers were asked last about what waits. */
   #question: WaitingMessage | undefined;
-  #primaryState: PrimaryState = { kind: 'primary_state', ready: false, down: [], refused: [] };
+  #primaryState: PrimaryState = { kind: 'primary_state', ready: false, down: [], served: [], refused: [] };
   /** The counters of workers that have ended. */
   #endedSeries: Promise<readonly Series[]> = Promise.resolve([]);
   readonly #loads: WorkerLoads;

@@ -169,8 +169,8 @@ class WorkerPoolServing implements ClientServing {
   }
 
   async metricsText(): Promise<string> {
-    const own = primarySeries(await this.#core.series());
-    return formatSum([own, ...(await this.clients.series())]);
+    const [own, workers] = await Promise.all([this.#core.series(), this.clients.series()]);
+    return formatSum([primarySeries(own), ...workers]);
   }
 
   async counters(): Promise<readonly Counters[]> {
@@ -200,7 +200,8 @@ class WorkerPoolServing implements ClientServing {
       if (refusals === undefined) return [];
       return { upstream: upstream.name, message: refusals.message, parameters: [...refusals.parameters] };
     });
-    return { kind: 'primary_state', ready: this.#answers.serving(), down, refused };
+    const served = [...this.#core.servedTypes];
+    return { kind: 'primary_state', ready: this.#answers.serving(), down, served, refused };
   }
 }
 

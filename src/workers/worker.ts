@@ -56,7 +56,7 @@ export class Worker {
   /** With a rollout. */
   readonly #canaries: CanaryNodes | undefined;
   readonly #reporter: CanaryReporter;
-  #primaryState: Pick<PrimaryState, 'ready'> = { ready: false };
+  #primaryState: Pick<PrimaryState, 'ready' | 'served'> = { ready: false, served: [] };
   #loadElsewhere: Load = { streams: 0, connections: 0 };
   #reporting = false;
   #listeners: ClientListeners | undefined;
@@ -78,6 +78,7 @@ export class Worker {
         relayId: start.relayId,
         ambiguityReportedElsewhere: true,
         subscribed: ({ type, selector }) => this.#outageGate.subscribed(type, selector),
+        isServed: (type) => this.#primaryState.served.includes(type),
         upstreamPerSide: this.#canaries !== undefined,
         rollout: {
           fleet: undefined,

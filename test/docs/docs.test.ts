@@ -4,6 +4,7 @@ import { expect } from 'chai';
 import { end, reference, start } from '../../scripts/config-reference.ts';
 import { Metrics } from '../../src/observe/metrics.ts';
 import { rejections } from '../../src/observe/rejections.ts';
+import { NO_FACTS } from '../../src/observe/relay-gauges.ts';
 import { envoyBinary } from '../e2e/support/envoy-binary.ts';
 import { root, temporaryDirectory } from '../e2e/support/paths.ts';
 import { run } from '../e2e/support/process.ts';
@@ -92,7 +93,7 @@ describe('the documentation', () => {
 
   it('names metrics that exist', async () => {
     const metrics = new Metrics({ process: false });
-    metrics.relay('', () => ({ ready: true, heldRemovals: new Map(), limits: new Map(), configuredAt: 0 }));
+    metrics.relay('', () => NO_FACTS);
     metrics.persistence(() => ({ lagSeconds: 0, lastWrite: undefined }));
     // The propagation of a primary to its workers goes by another name.
     const text = `${await metrics.text()}\n# TYPE distributary_worker_feed_seconds histogram`;

@@ -159,7 +159,7 @@ describe('commands about clients and resources', function () {
       expect(err).to.match(/\n\ndistributary clients --help shows what each flag is for\.$/);
       expect(err.split('\n').length).to.be.below(8);
       expect((await ask('clients', '--state', 'good')).err).to.match(
-        /^--state "good" is not one of SYNCED, NOT_SENT, STALE, ERROR\n/,
+        /^--state "good" is not one of SYNCED, NOT_SENT, STALE, ERROR, MISSING\n/,
       );
       expect((await ask('clients', '--type')).err).to.match(/^the value of --type is missing/);
     });

@@ -34,6 +34,10 @@ const rejection: Plain<ClassProblem> = {
   error: 'no such cluster',
   version: 'v7',
   what: 'web',
+  why: '',
+  elsewhere: false,
+  otherClasses: 0,
+  sentence: '',
 };
 const late = { ...rejection, kind: 'LATE', name: '', error: '', version: '', what: '', clients: 1 };
 const missing = { ...rejection, kind: 'MISSING', error: '', version: '', clients: 60 };
@@ -66,7 +70,7 @@ function problems({ status = {}, facts = {}, recent = {}, classes = [] }: Given 
   return problemsOf({
     status: { ...sampleStatus, ...well, ...status },
     facts: { ...NO_PAGE.facts(), recent: { ...NOTHING_RECENT, ...recent }, ...facts },
-    classes: { classes: [], total: 0, streams: 0, problems: [...classes] },
+    classes: { classes: [], total: 0, streams: 0, problems: [...classes], missing: {} },
     now,
   }).problems;
 }
@@ -350,7 +354,7 @@ describe('problems', () => {
     const made = problemsOf({
       status: { ...sampleStatus, ...well },
       facts: NO_PAGE.facts(),
-      classes: { classes: [], total: 0, streams: 0, problems: classes },
+      classes: { classes: [], total: 0, streams: 0, problems: classes, missing: {} },
       now,
     });
     expect([made.problems.length, made.moreProblems]).to.deep.equal([100, 200]);

@@ -198,6 +198,17 @@ export const alertCases: readonly AlertCase[] = [
     at: '20m',
     labels: { ...labels, type: 'cds' },
   },
+  {
+    alert: 'DistributaryClientsLackResources',
+    fires: { [relay('unmatched_subscriptions', 'type="rds"')]: '1x30' },
+    // What nobody has is another matter, and a client that has just come may wait for its first answer.
+    quiet: {
+      [relay('missing_subscriptions', 'type="rds"')]: '7x30',
+      [relay('unmatched_subscriptions', 'type="rds"')]: '0x10 1x3 0x20',
+    },
+    at: '20m',
+    labels: { ...labels, type: 'rds' },
+  },
   counter(
     'DistributaryClientsStall',
     'downstream_rejected_total',

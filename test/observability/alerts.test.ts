@@ -4,6 +4,7 @@ import { expect } from 'chai';
 import { parse } from 'yaml';
 import { z } from 'zod';
 import { Metrics } from '../../src/observe/metrics.ts';
+import { NO_FACTS } from '../../src/observe/relay-gauges.ts';
 import { root, temporaryDirectory } from '../e2e/support/paths.ts';
 import { prometheusBinaries, promtool } from '../e2e/support/prometheus.ts';
 import { need } from '../e2e/support/skip.ts';
@@ -96,7 +97,7 @@ describe('alerts', function () {
 
   it('ask for metrics that the relay has', async () => {
     const metrics = new Metrics({ process: true });
-    metrics.relay('', () => ({ ready: true, heldRemovals: new Map(), limits: new Map(), configuredAt: 0 }));
+    metrics.relay('', () => NO_FACTS);
     metrics.persistence(() => ({ lagSeconds: 0, lastWrite: undefined }));
     const text = await metrics.text();
     for (const file of [alertsFile, recordingFile]) {

@@ -54,6 +54,7 @@ describe('metrics', () => {
       ready: true,
       heldRemovals: new Map([['central', 7]]),
       limits: new Map([['max_streams', 20_000]]),
+      missing: new Map(),
       configuredAt: 1_500_000_000_000,
     }));
     const text = await metrics.text();

@@ -77,8 +77,9 @@ export function statusWith(changes: Partial<KnownStatus> = {}): Plain<StatusResp
   const rejected = status.nacks.map(({ type, name, version, clients, error, since }) => ({
     ...{ kind: 'REJECTED', type, name, version, clients, error, since },
     ...{ class: 'c1', parameters: { env: 'prod' }, what: name },
+    ...{ why: '', elsewhere: false, otherClasses: 0, sentence: '' },
   }));
-  const classes = { classes: [], total: 0, streams: 0, problems: rejected };
+  const classes = { classes: [], total: 0, streams: 0, problems: rejected, missing: {} };
   return { ...status, ...problemsOf({ status, classes, facts: NO_PAGE.facts(), now: 0 }) };
 }
 
@@ -99,6 +100,7 @@ export const sampleClient: Plain<Client> = {
       subscriptions: 1,
       removalState: '',
       lastPoll: '',
+      missing: false,
     },
   ],
   service: 'envoy.service.discovery.v3.AggregatedDiscoveryService',
@@ -124,7 +126,7 @@ export function fakeInspector(changes: Partial<Inspector> = {}): Inspector & { r
       tap: () => fail({ code: Code.NOT_FOUND, message: 'there is nobody' }),
     },
     fleet: {
-      classes: () => ({ classes: [], total: 0, streams: 0, problems: [] }),
+      classes: () => ({ classes: [], total: 0, streams: 0, problems: [], missing: {} }),
       matches: () => ({ parameterSets: [], names: [], total: 0, totalParameterSets: 0 }),
       client: () => fail({ code: Code.NOT_FOUND, message: 'there is nobody' }),
     },
@@ -186,6 +188,7 @@ export function fakeInspector(changes: Partial<Inspector> = {}): Inspector & { r
         parameters,
         ambiguous: false,
         canary: false,
+        otherClasses: 0,
         state: matchFound ? '' : 'absent',
         ...(query.client === undefined ? {} : { client: sampleClient.types[0] }),
       });

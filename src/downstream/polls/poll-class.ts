@@ -1,5 +1,5 @@
 import type { Timer } from '../../model/clock.ts';
-import type { Holding, ItemState } from '../../model/subscription.ts';
+import type { Holding, ItemState, MissingEntry } from '../../model/subscription.ts';
 import type { TypeInfo } from '../../model/types.ts';
 import type { WholeState } from '../../model/whole-state.ts';
 import type { Account } from '../../wire/accounts.ts';
@@ -70,6 +70,10 @@ export class PollClass {
   /** While it shows what has this version: what that is. */
   holdings(said: ItemState, version: string): Iterable<Holding> {
     return this.#closed ? [] : this.#state.holdings(said, version);
+  }
+
+  get missing(): readonly MissingEntry[] {
+    return this.#closed ? [] : this.#state.missing;
   }
 
   takes({ info, selection, encoding, client }: Poll): boolean {

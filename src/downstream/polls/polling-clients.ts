@@ -2,7 +2,14 @@ import type { TypeUrl } from '../../model/brand.ts';
 import type { Clock, Timer } from '../../model/clock.ts';
 import { keptError } from '../../model/error-text.ts';
 import { Selection } from '../../model/selection.ts';
-import type { Holding, Rejection, Response, ShownState, SyncState } from '../../model/subscription.ts';
+import type {
+  Holding,
+  MissingEntry,
+  Rejection,
+  Response,
+  ShownState,
+  SyncState,
+} from '../../model/subscription.ts';
 import type { TypeInfo } from '../../model/types.ts';
 import type { Account } from '../../wire/accounts.ts';
 import type { Peer } from '../../wire/server-stream.ts';
@@ -151,6 +158,10 @@ export class PolledNames implements Ordered {
     const { rejection, state } = this;
     return this.#answeredBy?.class.deref()?.holdings({ state, rejection }, this.#answeredBy.content) ?? [];
   }
+
+  get missing(): readonly MissingEntry[] {
+    return this.#answeredBy?.class.deref()?.missing ?? [];
+  }
 }
 
 const urgency: readonly SyncState[] = ['ERROR', 'STALE', 'NOT_SENT', 'SYNCED'];
@@ -195,6 +206,12 @@ class PolledType implements ListedType {
 
   holdings(): Iterable<Holding> {
     return Iterator.from(this.#all()).flatMap((one) => one.holdings());
+  }
+
+  get missing(): readonly MissingEntry[] {
+    const [first, ...others] = this.#all();
+    if (first === undefined || others.length === 0) return first?.missing ?? [];
+    return this.#all().flatMap(({ missing }) => missing);
   }
 
   #all(): readonly PolledNames[] {

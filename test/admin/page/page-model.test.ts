@@ -21,7 +21,7 @@ function model(changes: Partial<ModelInputs> = {}) {
   return pageModel({
     status: sampleStatus,
     facts: NO_PAGE.facts(),
-    classes: { classes: [oneClass], total: 1, streams: 4, problems: [] },
+    classes: { classes: [oneClass], total: 1, streams: 4, problems: [], missing: {} },
     changes: [],
     lines: [],
     upstreamOf: () => 'central',
@@ -35,13 +35,14 @@ describe('model of the status page', () => {
     const many = Array.from({ length: 300 }, (_, index) => ({
       ...{ kind: 'REJECTED', type: 'rds', class: 'c1', parameters: { env: long }, clients: 11 },
       ...{ name: `${long}${index}`, what: `${long}${index}`, error: long, version: long, since: '' },
+      ...{ why: '', elsewhere: false, otherClasses: 0, sentence: '' },
     }));
     const classes = Array.from({ length: 500 }, (_, index) => ({
       ...oneClass,
       id: `c${index}`,
       parameters: { env: `${long}${index}` },
     }));
-    const fleet = { classes, total: 700, streams: 5000, problems: many };
+    const fleet = { classes, total: 700, streams: 5000, problems: many, missing: {} };
     const found = problemsOf({ status: sampleStatus, classes: fleet, facts: NO_PAGE.facts(), now: 0 });
     const made = model({
       status: { ...sampleStatus, ...found },

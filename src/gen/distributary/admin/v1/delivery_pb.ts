@@ -10,7 +10,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file distributary/admin/v1/delivery.proto.
  */
 export const file_distributary_admin_v1_delivery: GenFile = /*@__PURE__*/
-  fileDesc("CiRkaXN0cmlidXRhcnkvYWRtaW4vdjEvZGVsaXZlcnkucHJvdG8SFWRpc3RyaWJ1dGFyeS5hZG1pbi52MSJjCgtXYWl0UmVxdWVzdBIMCgR0eXBlGAEgASgJEgwKBG5hbWUYAiABKAkSEAoIcmV2aXNpb24YAyABKA0SFwoPdGltZW91dF9zZWNvbmRzGAQgASgBEg0KBW5hbWVzGAUgAygJIpQBCgxXYWl0UmVzcG9uc2USEAoIYWNjZXB0ZWQYASABKAgSDwoHY2xpZW50cxgCIAEoDRIPCgdtaXNzaW5nGAMgASgNEj0KD21pc3NpbmdfY2xpZW50cxgEIAMoCzIkLmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5NaXNzaW5nQ2xpZW50EhEKCXRydW5jYXRlZBgFIAEoCCJlCg1NaXNzaW5nQ2xpZW50Eg4KBmNsaWVudBgBIAEoCRIMCgRub2RlGAIgASgJEgwKBHR5cGUYAyABKAkSDAoEbmFtZRgEIAEoCRINCgVzdGF0ZRgFIAEoCRILCgN3aHkYBiABKAkiKgoKVGFwUmVxdWVzdBIOCgZjbGllbnQYASABKAkSDAoEdHlwZRgCIAEoCSL0AQoKVGFwTWVzc2FnZRIKCgJhdBgBIAEoCRINCgVldmVudBgCIAEoCRIOCgZjbGllbnQYAyABKAkSDAoEbm9kZRgEIAEoCRIMCgR0eXBlGAUgASgJEgwKBGtpbmQYBiABKAkSDwoHdmVyc2lvbhgHIAEoCRINCgVub25jZRgIIAEoCRIRCglyZXNvdXJjZXMYCSABKA0SDQoFbmFtZXMYCiADKAkSDwoHcmVtb3ZlZBgLIAMoCRINCgVieXRlcxgMIAEoDRINCgVlcnJvchgNIAEoCRISCgplcnJvcl9jb2RlGA4gASgNEgwKBGxvc3QYDyABKA1iBnByb3RvMw");
+  fileDesc("CiRkaXN0cmlidXRhcnkvYWRtaW4vdjEvZGVsaXZlcnkucHJvdG8SFWRpc3RyaWJ1dGFyeS5hZG1pbi52MSKiAQoLV2FpdFJlcXVlc3QSDAoEdHlwZRgBIAEoCRIMCgRuYW1lGAIgASgJEhAKCHJldmlzaW9uGAMgASgNEhcKD3RpbWVvdXRfc2Vjb25kcxgEIAEoARINCgVuYW1lcxgFIAMoCRITCgthbGxvd19zdGFsZRgGIAEoCBIYCgttaW5fY2xpZW50cxgHIAEoDUgAiAEBQg4KDF9taW5fY2xpZW50cyLTAQoMV2FpdFJlc3BvbnNlEhAKCGFjY2VwdGVkGAEgASgIEg8KB2NsaWVudHMYAiABKA0SDwoHbWlzc2luZxgDIAEoDRI9Cg9taXNzaW5nX2NsaWVudHMYBCADKAsyJC5kaXN0cmlidXRhcnkuYWRtaW4udjEuTWlzc2luZ0NsaWVudBIRCgl0cnVuY2F0ZWQYBSABKAgSPQoPc3RhbGVfdXBzdHJlYW1zGAYgAygLMiQuZGlzdHJpYnV0YXJ5LmFkbWluLnYxLlN0YWxlVXBzdHJlYW0iPAoNU3RhbGVVcHN0cmVhbRIMCgRuYW1lGAEgASgJEg0KBXNpbmNlGAIgASgJEg4KBnJlYXNvbhgDIAEoCSJlCg1NaXNzaW5nQ2xpZW50Eg4KBmNsaWVudBgBIAEoCRIMCgRub2RlGAIgASgJEgwKBHR5cGUYAyABKAkSDAoEbmFtZRgEIAEoCRINCgVzdGF0ZRgFIAEoCRILCgN3aHkYBiABKAkiKgoKVGFwUmVxdWVzdBIOCgZjbGllbnQYASABKAkSDAoEdHlwZRgCIAEoCSL0AQoKVGFwTWVzc2FnZRIKCgJhdBgBIAEoCRINCgVldmVudBgCIAEoCRIOCgZjbGllbnQYAyABKAkSDAoEbm9kZRgEIAEoCRIMCgR0eXBlGAUgASgJEgwKBGtpbmQYBiABKAkSDwoHdmVyc2lvbhgHIAEoCRINCgVub25jZRgIIAEoCRIRCglyZXNvdXJjZXMYCSABKA0SDQoFbmFtZXMYCiADKAkSDwoHcmVtb3ZlZBgLIAMoCRINCgVieXRlcxgMIAEoDRINCgVlcnJvchgNIAEoCRISCgplcnJvcl9jb2RlGA4gASgNEgwKBGxvc3QYDyABKA1iBnByb3RvMw");
 
 /**
  * @generated from message distributary.admin.v1.WaitRequest
@@ -50,6 +50,20 @@ export type WaitRequest = Message<"distributary.admin.v1.WaitRequest"> & {
    * @generated from field: repeated string names = 5;
    */
   names: string[];
+
+  /**
+   * What upstream said last is enough, though an upstream that it comes from may be out of date.
+   *
+   * @generated from field: bool allow_stale = 6;
+   */
+  allowStale: boolean;
+
+  /**
+   * So many streams must subscribe to it; left out: 1.
+   *
+   * @generated from field: optional uint32 min_clients = 7;
+   */
+  minClients?: number | undefined;
 };
 
 /**
@@ -64,7 +78,8 @@ export const WaitRequestSchema: GenMessage<WaitRequest> = /*@__PURE__*/
  */
 export type WaitResponse = Message<"distributary.admin.v1.WaitResponse"> & {
   /**
-   * Every client that subscribes has accepted it.
+   * Every client that subscribes has accepted it, and nobody who asks for it gets nothing (MISSING). At least
+   * `min_clients` subscribe. And unless `allow_stale`, no upstream that it comes from may be out of date.
    *
    * @generated from field: bool accepted = 1;
    */
@@ -97,6 +112,13 @@ export type WaitResponse = Message<"distributary.admin.v1.WaitResponse"> & {
    * @generated from field: bool truncated = 5;
    */
   truncated: boolean;
+
+  /**
+   * Upstreams that it comes from and that may be out of date: what clients have is as of then. Also with `allow_stale`.
+   *
+   * @generated from field: repeated distributary.admin.v1.StaleUpstream stale_upstreams = 6;
+   */
+  staleUpstreams: StaleUpstream[];
 };
 
 /**
@@ -105,6 +127,35 @@ export type WaitResponse = Message<"distributary.admin.v1.WaitResponse"> & {
  */
 export const WaitResponseSchema: GenMessage<WaitResponse> = /*@__PURE__*/
   messageDesc(file_distributary_admin_v1_delivery, 1);
+
+/**
+ * @generated from message distributary.admin.v1.StaleUpstream
+ */
+export type StaleUpstream = Message<"distributary.admin.v1.StaleUpstream"> & {
+  /**
+   * @generated from field: string name = 1;
+   */
+  name: string;
+
+  /**
+   * RFC 3339.
+   *
+   * @generated from field: string since = 2;
+   */
+  since: string;
+
+  /**
+   * @generated from field: string reason = 3;
+   */
+  reason: string;
+};
+
+/**
+ * Describes the message distributary.admin.v1.StaleUpstream.
+ * Use `create(StaleUpstreamSchema)` to create a new message.
+ */
+export const StaleUpstreamSchema: GenMessage<StaleUpstream> = /*@__PURE__*/
+  messageDesc(file_distributary_admin_v1_delivery, 2);
 
 /**
  * @generated from message distributary.admin.v1.MissingClient
@@ -137,7 +188,8 @@ export type MissingClient = Message<"distributary.admin.v1.MissingClient"> & {
   name: string;
 
   /**
-   * ERROR (rejected), STALE (sent, and not answered), NOT_SENT, or HELD (the relay holds it back).
+   * ERROR (rejected), STALE (sent, and not answered), NOT_SENT, MISSING (asked for, and there is none for this client), or
+   * HELD (the relay holds it back).
    *
    * @generated from field: string state = 5;
    */
@@ -154,7 +206,7 @@ export type MissingClient = Message<"distributary.admin.v1.MissingClient"> & {
  * Use `create(MissingClientSchema)` to create a new message.
  */
 export const MissingClientSchema: GenMessage<MissingClient> = /*@__PURE__*/
-  messageDesc(file_distributary_admin_v1_delivery, 2);
+  messageDesc(file_distributary_admin_v1_delivery, 3);
 
 /**
  * @generated from message distributary.admin.v1.TapRequest
@@ -180,7 +232,7 @@ export type TapRequest = Message<"distributary.admin.v1.TapRequest"> & {
  * Use `create(TapRequestSchema)` to create a new message.
  */
 export const TapRequestSchema: GenMessage<TapRequest> = /*@__PURE__*/
-  messageDesc(file_distributary_admin_v1_delivery, 3);
+  messageDesc(file_distributary_admin_v1_delivery, 4);
 
 /**
  * One message to or from a client, without bodies.
@@ -290,5 +342,5 @@ export type TapMessage = Message<"distributary.admin.v1.TapMessage"> & {
  * Use `create(TapMessageSchema)` to create a new message.
  */
 export const TapMessageSchema: GenMessage<TapMessage> = /*@__PURE__*/
-  messageDesc(file_distributary_admin_v1_delivery, 4);
+  messageDesc(file_distributary_admin_v1_delivery, 5);
 

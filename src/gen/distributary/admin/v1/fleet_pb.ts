@@ -10,7 +10,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file distributary/admin/v1/fleet.proto.
  */
 export const file_distributary_admin_v1_fleet: GenFile = /*@__PURE__*/
-  fileDesc("CiFkaXN0cmlidXRhcnkvYWRtaW4vdjEvZmxlZXQucHJvdG8SFWRpc3RyaWJ1dGFyeS5hZG1pbi52MSIUChJMaXN0Q2xhc3Nlc1JlcXVlc3QitAEKE0xpc3RDbGFzc2VzUmVzcG9uc2USMwoHY2xhc3NlcxgBIAMoCzIiLmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5DbGllbnRDbGFzcxINCgV0b3RhbBgCIAEoDRIPCgdzdHJlYW1zGAMgASgNEjUKCHByb2JsZW1zGAQgAygLMiMuZGlzdHJpYnV0YXJ5LmFkbWluLnYxLkNsYXNzUHJvYmxlbRIRCgl0cnVuY2F0ZWQYBSABKAgiswIKC0NsaWVudENsYXNzEgoKAmlkGAEgASgJEkYKCnBhcmFtZXRlcnMYAiADKAsyMi5kaXN0cmlidXRhcnkuYWRtaW4udjEuQ2xpZW50Q2xhc3MuUGFyYW1ldGVyc0VudHJ5EhIKCnJlc3RyaWN0ZWQYAyABKAgSDwoHc3RyZWFtcxgEIAEoDRIRCglyZWplY3RpbmcYBSABKA0SFgoOdW5hY2tub3dsZWRnZWQYBiABKA0SDAoEbGF0ZRgHIAEoDRI/Cg1zdWJzY3JpcHRpb25zGAggAygLMiguZGlzdHJpYnV0YXJ5LmFkbWluLnYxLkNsYXNzU3Vic2NyaXB0aW9uGjEKD1BhcmFtZXRlcnNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBIi8KEUNsYXNzU3Vic2NyaXB0aW9uEgwKBHR5cGUYASABKAkSDAoEbmFtZRgCIAEoCSKRAgoMQ2xhc3NQcm9ibGVtEgwKBGtpbmQYASABKAkSDAoEdHlwZRgCIAEoCRIMCgRuYW1lGAMgASgJEg0KBWNsYXNzGAQgASgJEkcKCnBhcmFtZXRlcnMYBSADKAsyMy5kaXN0cmlidXRhcnkuYWRtaW4udjEuQ2xhc3NQcm9ibGVtLlBhcmFtZXRlcnNFbnRyeRIPCgdjbGllbnRzGAYgASgNEg0KBXNpbmNlGAcgASgJEg0KBWVycm9yGAggASgJEg8KB3ZlcnNpb24YCSABKAkSDAoEd2hhdBgKIAEoCRoxCg9QYXJhbWV0ZXJzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ASJTChJMaXN0TWF0Y2hlc1JlcXVlc3QSDAoEdHlwZRgBIAEoCRIMCgRuYW1lGAIgASgJEhEKCXBhZ2Vfc2l6ZRgDIAEoDRIOCgZvZmZzZXQYBCABKA0iygEKE0xpc3RNYXRjaGVzUmVzcG9uc2USQAoOcGFyYW1ldGVyX3NldHMYASADKAsyKC5kaXN0cmlidXRhcnkuYWRtaW4udjEuTWF0Y2hlZFBhcmFtZXRlcnMSMQoFbmFtZXMYAiADKAsyIi5kaXN0cmlidXRhcnkuYWRtaW4udjEuTWF0Y2hlZE5hbWUSDQoFdG90YWwYAyABKA0SHAoUdG90YWxfcGFyYW1ldGVyX3NldHMYBCABKA0SEQoJdHJ1bmNhdGVkGAUgASgIIqUBChFNYXRjaGVkUGFyYW1ldGVycxJMCgpwYXJhbWV0ZXJzGAEgAygLMjguZGlzdHJpYnV0YXJ5LmFkbWluLnYxLk1hdGNoZWRQYXJhbWV0ZXJzLlBhcmFtZXRlcnNFbnRyeRIPCgdzdHJlYW1zGAIgASgNGjEKD1BhcmFtZXRlcnNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBIkoKC01hdGNoZWROYW1lEgwKBG5hbWUYASABKAkSLQoHbWF0Y2hlcxgCIAMoCzIcLmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5NYXRjaCJyCgVNYXRjaBINCgVzdGF0ZRgBIAEoCRIPCgdjb250ZW50GAIgASgJEhMKC2NvbnN0cmFpbnRzGAMgASgJEg8KB3ZlcnNpb24YBCABKAkSEQoJYW1iaWd1b3VzGAUgASgIEhAKCHJlamVjdGVkGAYgASgNIj0KEEdldENsaWVudFJlcXVlc3QSCgoCaWQYASABKAkSDQoFbGltaXQYAiABKA0SDgoGb2Zmc2V0GAMgASgNIvcCChFHZXRDbGllbnRSZXNwb25zZRIKCgJpZBgBIAEoCRIPCgdub2RlX2lkGAIgASgJEhQKDG5vZGVfY2x1c3RlchgDIAEoCRIMCgRwZWVyGAQgASgJEhEKCXRyYW5zcG9ydBgFIAEoCRIPCgdzZXJ2aWNlGAYgASgJEg0KBWNsYXNzGAcgASgJEkwKCnBhcmFtZXRlcnMYCCADKAsyOC5kaXN0cmlidXRhcnkuYWRtaW4udjEuR2V0Q2xpZW50UmVzcG9uc2UuUGFyYW1ldGVyc0VudHJ5EjYKCGhvbGRpbmdzGAkgAygLMiQuZGlzdHJpYnV0YXJ5LmFkbWluLnYxLkNsaWVudEhvbGRpbmcSDQoFdG90YWwYCiABKA0SEwoLbmV4dF9vZmZzZXQYCyABKA0SEQoJdHJ1bmNhdGVkGAwgASgIGjEKD1BhcmFtZXRlcnNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBIp0BCg1DbGllbnRIb2xkaW5nEgwKBHR5cGUYASABKAkSDAoEbmFtZRgCIAEoCRINCgVzdGF0ZRgDIAEoCRIMCgRzZW50GAQgASgJEhMKC2NvbnN0cmFpbnRzGAUgASgJEg8KB3ZlcnNpb24YBiABKAkSDQoFc2luY2UYByABKAkSDwoHY3VycmVudBgIIAEoCBINCgVlcnJvchgJIAEoCWIGcHJvdG8z");
+  fileDesc("CiFkaXN0cmlidXRhcnkvYWRtaW4vdjEvZmxlZXQucHJvdG8SFWRpc3RyaWJ1dGFyeS5hZG1pbi52MSIUChJMaXN0Q2xhc3Nlc1JlcXVlc3QirgIKE0xpc3RDbGFzc2VzUmVzcG9uc2USMwoHY2xhc3NlcxgBIAMoCzIiLmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5DbGllbnRDbGFzcxINCgV0b3RhbBgCIAEoDRIPCgdzdHJlYW1zGAMgASgNEjUKCHByb2JsZW1zGAQgAygLMiMuZGlzdHJpYnV0YXJ5LmFkbWluLnYxLkNsYXNzUHJvYmxlbRIRCgl0cnVuY2F0ZWQYBSABKAgSSAoHbWlzc2luZxgGIAMoCzI3LmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5MaXN0Q2xhc3Nlc1Jlc3BvbnNlLk1pc3NpbmdFbnRyeRouCgxNaXNzaW5nRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgNOgI4ASKzAgoLQ2xpZW50Q2xhc3MSCgoCaWQYASABKAkSRgoKcGFyYW1ldGVycxgCIAMoCzIyLmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5DbGllbnRDbGFzcy5QYXJhbWV0ZXJzRW50cnkSEgoKcmVzdHJpY3RlZBgDIAEoCBIPCgdzdHJlYW1zGAQgASgNEhEKCXJlamVjdGluZxgFIAEoDRIWCg51bmFja25vd2xlZGdlZBgGIAEoDRIMCgRsYXRlGAcgASgNEj8KDXN1YnNjcmlwdGlvbnMYCCADKAsyKC5kaXN0cmlidXRhcnkuYWRtaW4udjEuQ2xhc3NTdWJzY3JpcHRpb24aMQoPUGFyYW1ldGVyc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEiLwoRQ2xhc3NTdWJzY3JpcHRpb24SDAoEdHlwZRgBIAEoCRIMCgRuYW1lGAIgASgJItoCCgxDbGFzc1Byb2JsZW0SDAoEa2luZBgBIAEoCRIMCgR0eXBlGAIgASgJEgwKBG5hbWUYAyABKAkSDQoFY2xhc3MYBCABKAkSRwoKcGFyYW1ldGVycxgFIAMoCzIzLmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5DbGFzc1Byb2JsZW0uUGFyYW1ldGVyc0VudHJ5Eg8KB2NsaWVudHMYBiABKA0SDQoFc2luY2UYByABKAkSDQoFZXJyb3IYCCABKAkSDwoHdmVyc2lvbhgJIAEoCRIMCgR3aGF0GAogASgJEgsKA3doeRgLIAEoCRIRCgllbHNld2hlcmUYDCABKAgSFQoNb3RoZXJfY2xhc3NlcxgNIAEoDRIQCghzZW50ZW5jZRgOIAEoCRoxCg9QYXJhbWV0ZXJzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ASJTChJMaXN0TWF0Y2hlc1JlcXVlc3QSDAoEdHlwZRgBIAEoCRIMCgRuYW1lGAIgASgJEhEKCXBhZ2Vfc2l6ZRgDIAEoDRIOCgZvZmZzZXQYBCABKA0iygEKE0xpc3RNYXRjaGVzUmVzcG9uc2USQAoOcGFyYW1ldGVyX3NldHMYASADKAsyKC5kaXN0cmlidXRhcnkuYWRtaW4udjEuTWF0Y2hlZFBhcmFtZXRlcnMSMQoFbmFtZXMYAiADKAsyIi5kaXN0cmlidXRhcnkuYWRtaW4udjEuTWF0Y2hlZE5hbWUSDQoFdG90YWwYAyABKA0SHAoUdG90YWxfcGFyYW1ldGVyX3NldHMYBCABKA0SEQoJdHJ1bmNhdGVkGAUgASgIIqUBChFNYXRjaGVkUGFyYW1ldGVycxJMCgpwYXJhbWV0ZXJzGAEgAygLMjguZGlzdHJpYnV0YXJ5LmFkbWluLnYxLk1hdGNoZWRQYXJhbWV0ZXJzLlBhcmFtZXRlcnNFbnRyeRIPCgdzdHJlYW1zGAIgASgNGjEKD1BhcmFtZXRlcnNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBIkoKC01hdGNoZWROYW1lEgwKBG5hbWUYASABKAkSLQoHbWF0Y2hlcxgCIAMoCzIcLmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5NYXRjaCJyCgVNYXRjaBINCgVzdGF0ZRgBIAEoCRIPCgdjb250ZW50GAIgASgJEhMKC2NvbnN0cmFpbnRzGAMgASgJEg8KB3ZlcnNpb24YBCABKAkSEQoJYW1iaWd1b3VzGAUgASgIEhAKCHJlamVjdGVkGAYgASgNIj0KEEdldENsaWVudFJlcXVlc3QSCgoCaWQYASABKAkSDQoFbGltaXQYAiABKA0SDgoGb2Zmc2V0GAMgASgNIvcCChFHZXRDbGllbnRSZXNwb25zZRIKCgJpZBgBIAEoCRIPCgdub2RlX2lkGAIgASgJEhQKDG5vZGVfY2x1c3RlchgDIAEoCRIMCgRwZWVyGAQgASgJEhEKCXRyYW5zcG9ydBgFIAEoCRIPCgdzZXJ2aWNlGAYgASgJEg0KBWNsYXNzGAcgASgJEkwKCnBhcmFtZXRlcnMYCCADKAsyOC5kaXN0cmlidXRhcnkuYWRtaW4udjEuR2V0Q2xpZW50UmVzcG9uc2UuUGFyYW1ldGVyc0VudHJ5EjYKCGhvbGRpbmdzGAkgAygLMiQuZGlzdHJpYnV0YXJ5LmFkbWluLnYxLkNsaWVudEhvbGRpbmcSDQoFdG90YWwYCiABKA0SEwoLbmV4dF9vZmZzZXQYCyABKA0SEQoJdHJ1bmNhdGVkGAwgASgIGjEKD1BhcmFtZXRlcnNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBIp0BCg1DbGllbnRIb2xkaW5nEgwKBHR5cGUYASABKAkSDAoEbmFtZRgCIAEoCRINCgVzdGF0ZRgDIAEoCRIMCgRzZW50GAQgASgJEhMKC2NvbnN0cmFpbnRzGAUgASgJEg8KB3ZlcnNpb24YBiABKAkSDQoFc2luY2UYByABKAkSDwoHY3VycmVudBgIIAEoCBINCgVlcnJvchgJIAEoCWIGcHJvdG8z");
 
 /**
  * @generated from message distributary.admin.v1.ListClassesRequest
@@ -64,6 +64,14 @@ export type ListClassesResponse = Message<"distributary.admin.v1.ListClassesResp
    * @generated from field: bool truncated = 5;
    */
   truncated: boolean;
+
+  /**
+   * By type: subscriptions that are MISSING, so many for each client as it has names that do not exist, and wildcards
+   * and globs that show nothing. All of them, also those whose problem is not listed.
+   *
+   * @generated from field: map<string, uint32> missing = 6;
+   */
+  missing: { [key: string]: number };
 };
 
 /**
@@ -168,7 +176,9 @@ export const ClassSubscriptionSchema: GenMessage<ClassSubscription> = /*@__PURE_
  */
 export type ClassProblem = Message<"distributary.admin.v1.ClassProblem"> & {
   /**
-   * REJECTED, LATE (not acknowledged for 30 s) or MISSING (upstream says that there is no such resource).
+   * REJECTED, LATE (not acknowledged for 30 s) or MISSING: the clients ask for it, upstream has answered, and they get
+   * nothing. That is a name that does not exist for them, or a wildcard or glob that shows nothing. A wildcard counts only
+   * while there is a resource of the type, for whomever: a type that nobody has is empty, not missing.
    *
    * @generated from field: string kind = 1;
    */
@@ -182,14 +192,14 @@ export type ClassProblem = Message<"distributary.admin.v1.ClassProblem"> & {
   type: string;
 
   /**
-   * Empty: several resources, or a removal.
+   * Empty: several resources, or a removal. With MISSING as the client wrote it; `*` is the wildcard.
    *
    * @generated from field: string name = 3;
    */
   name: string;
 
   /**
-   * A ClientClass; empty with MISSING.
+   * A ClientClass.
    *
    * @generated from field: string class = 4;
    */
@@ -234,6 +244,35 @@ export type ClassProblem = Message<"distributary.admin.v1.ClassProblem"> & {
    * @generated from field: string what = 10;
    */
   what: string;
+
+  /**
+   * MISSING: why these clients get nothing, as in "no variant matches".
+   *
+   * @generated from field: string why = 11;
+   */
+  why: string;
+
+  /**
+   * MISSING: others could have it, so there are variants of the name, or resources for the wildcard or glob. False: nobody
+   * has it.
+   *
+   * @generated from field: bool elsewhere = 12;
+   */
+  elsewhere: boolean;
+
+  /**
+   * MISSING: how many other classes of connected clients have it.
+   *
+   * @generated from field: uint32 other_classes = 13;
+   */
+  otherClasses: number;
+
+  /**
+   * MISSING: the whole sentence, as in "1 client with env=prd gets no rds web: no variant matches; 3 other classes have one".
+   *
+   * @generated from field: string sentence = 14;
+   */
+  sentence: string;
 };
 
 /**
@@ -558,7 +597,7 @@ export type ClientHolding = Message<"distributary.admin.v1.ClientHolding"> & {
   name: string;
 
   /**
-   * SYNCED, NOT_SENT, STALE or ERROR, as in ClientTypeState.
+   * SYNCED, NOT_SENT, STALE, ERROR or MISSING, as in ClientTypeState.
    *
    * @generated from field: string state = 3;
    */

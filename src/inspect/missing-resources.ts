@@ -1,0 +1,115 @@
+import type { Plain } from '../admin/plain.ts';
+import type { ClassProblem, ListClassesResponse } from '../gen/distributary/admin/v1/fleet_pb.ts';
+import { resourceName, type TypeUrl, typeUrl } from '../model/brand.ts';
+import { isVariant } from '../model/catalog.ts';
+import { internParameters, type Parameters } from '../model/parameters.ts';
+import { covers, isCollection } from '../model/selection.ts';
+import type { Pace } from '../model/time-slices.ts';
+import type { Selector } from '../model/transaction.ts';
+import { typeByName } from '../model/types.ts';
+import { canonicalName } from '../model/xdstp.ts';
+import { missingSentence } from '../observe/missing-text.ts';
+import type { Relay } from '../relay.ts';
+import { whyHeldBack } from './held-back.ts';
+
+/** So many of the largest classes are asked whether they have what another one lacks. */
+const mostClasses = 100;
+
+/** Who has something that others lack. */
+interface Elsewhere {
+  readonly exists: boolean;
+  /** The parameters of classes that have it. */
+  readonly sets: ReadonlySet<Parameters>;
+}
+
+/** Says of each MISSING why, and who else has it: the process with the whole cache knows that. */
+export async function explainMissing(
+  relay: Relay,
+  answer: Plain<ListClassesResponse>,
+  pace: Pace,
+): Promise<Plain<ListClassesResponse>> {
+  const known = new Map<string, Elsewhere>();
+  const restricted = new Set(answer.classes.filter((row) => row.restricted).map(({ id }) => id));
+  const [others, missing]: Plain<ClassProblem>[][] = [[], []];
+  for (const problem of answer.problems) {
+    await pace.yieldIfDue();
+    if (problem.kind !== 'MISSING') {
+      others?.push(problem);
+      continue;
+    }
+    const type = typeByName(problem.type) ?? typeUrl(problem.type);
+    const key = `${problem.type} ${problem.name}`;
+    const selector = canonicalOf(type, problem.name);
+    const elsewhere = known.get(key) ?? (await whoHas(relay, type, selector, answer, pace));
+    known.set(key, elsewhere);
+    const own = internParameters(Object.entries(problem.parameters));
+    const said = {
+      ...problem,
+      why: whyMissing(
+        relay,
+        type,
+        selector,
+        elsewhere,
+        restricted.has(problem.class) && has(relay, type, selector, own),
+      ),
+      elsewhere: elsewhere.exists,
+      otherClasses: elsewhere.sets.size - Number(elsewhere.sets.has(own)),
+    };
+    missing?.push({ ...said, sentence: missingSentence(said) });
+  }
+  return { ...answer, problems: [...(others ?? []), ...(missing ?? []).toSorted(byElsewhere)] };
+}
+
+/** What others could have is a mistake more often than what nobody has. */
+const byElsewhere = (a: Plain<ClassProblem>, b: Plain<ClassProblem>): number =>
+  Number(b.elsewhere) - Number(a.elsewhere) || b.clients - a.clients;
+
+/** Which of the classes have a name, or something of a wildcard or glob. */
+export async function whoHas(
+  relay: Relay,
+  type: TypeUrl,
+  selector: Selector,
+  { classes }: Plain<ListClassesResponse>,
+  pace: Pace,
+): Promise<Elsewhere> {
+  const sets = new Set<Parameters>();
+  for (const { parameters } of classes.slice(0, mostClasses)) {
+    await pace.yieldIfDue();
+    const set = internParameters(Object.entries(parameters));
+    if (!sets.has(set) && has(relay, type, selector, set)) sets.add(set);
+  }
+  return { sets, exists: sets.size > 0 || exists(relay, type, selector) };
+}
+
+function has(relay: Relay, type: TypeUrl, selector: Selector, parameters: Parameters): boolean {
+  if (!isCollection(selector)) return isVariant(relay.store.peek(type, selector, parameters));
+  return relay.store.members(type, selector, parameters)[Symbol.iterator]().next().done !== true;
+}
+
+function exists({ store }: Relay, type: TypeUrl, selector: Selector): boolean {
+  const resources = store.table(type)?.resources;
+  if (resources === undefined) return false;
+  if (!isCollection(selector)) return (resources.get(selector)?.variants.size ?? 0) > 0;
+  return resources.entries().some(([name, { variants }]) => variants.size > 0 && covers(selector, name));
+}
+
+function whyMissing(
+  relay: Relay,
+  type: TypeUrl,
+  selector: Selector,
+  elsewhere: Elsewhere,
+  denied: boolean,
+): string {
+  if (denied) return 'xds.authorization does not allow it';
+  const held = whyHeldBack(relay, type, selector);
+  if (held !== '') return held;
+  if (elsewhere.exists) return 'no variant matches';
+  const upstream = relay.servedBy(type, selector);
+  return upstream === undefined ? 'no upstream claims it' : `upstream ${upstream} does not have it`;
+}
+
+/** A name, or a wildcard or glob, by the spelling of a client that was accepted. */
+export function canonicalOf(type: TypeUrl, spelling: string): Selector {
+  const name = canonicalName(spelling, type);
+  return name.ok ? name.value : resourceName(spelling);
+}

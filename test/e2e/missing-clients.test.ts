@@ -1,0 +1,146 @@
+import { expect } from 'chai';
+import { z } from 'zod';
+import { when } from '../support/in-memory-relay.ts';
+import { eventually } from './support/eventually.ts';
+import { explainedOf, run } from './support/explain.ts';
+import { ResourceFiles } from './support/files.ts';
+import { RelayProcess } from './support/relay.ts';
+import { clientsOf } from './support/relay-state.ts';
+import { Connections } from './support/variant-client.ts';
+import { writeVariants } from './support/variant-files.ts';
+
+const classes = z.object({
+  problems: z.array(
+    z.object({
+      kind: z.string(),
+      type: z.string(),
+      name: z.string(),
+      class: z.string(),
+      clients: z.number(),
+      elsewhere: z.boolean(),
+      other_classes: z.number(),
+      sentence: z.string(),
+    }),
+  ),
+});
+const csds = z.object({
+  config: z.array(
+    z.object({
+      node: z.object({ id: z.string() }).nullish(),
+      generic_xds_configs: z.array(z.object({ name: z.string(), client_status: z.string().default('') })),
+    }),
+  ),
+});
+
+for (const workers of [0, 2]) {
+  describe(`a class of clients that gets nothing, with workers: ${workers}`, function () {
+    this.timeout(60_000);
+    let files: ResourceFiles;
+    let relay: RelayProcess;
+    let connections: Connections;
+    const admin = (): readonly string[] => ['--admin', `http://${relay.admin}`];
+    const forEnvs = (short: string, envs: readonly string[]): void =>
+      writeVariants(
+        files,
+        short,
+        envs.map((env) => ['web', env, when({ env })]),
+      );
+    const foundOf = async () => {
+      const { body } = await relay.rpc('distributary.admin.v1.AdminService/ListClasses', {});
+      return classes.parse(JSON.parse(body)).problems.filter(({ kind }) => kind === 'MISSING');
+    };
+    const stateOf = async (node: string, short: string) =>
+      (await clientsOf(relay)).find((one) => one.node.id === node)?.types.find(({ type }) => type === short)
+        ?.state;
+
+    beforeEach(async () => {
+      files = new ResourceFiles();
+      for (const short of ['lds', 'rds']) forEnvs(short, ['prod', 'test', 'dev']);
+      relay = await RelayProcess.start({
+        upstreams: [files.upstream],
+        parameters: [{ key: 'env', from: 'node.metadata.env' }],
+        workers,
+        drain_timeout: '100ms',
+      });
+      connections = new Connections(relay.xds, 8);
+      for (const env of ['prod', 'test', 'dev', 'prd']) {
+        const node = { id: env, cluster: 'web', metadata: { env } };
+        const client = connections.open({ protocol: env === 'test' ? 'sotw' : 'delta', node });
+        client.want('lds', env === 'test' ? {} : { names: ['*'] });
+        client.want('rds', { names: ['web'] });
+        client.want('cds', env === 'test' ? {} : { names: ['*'] });
+        if (env === 'prd') continue;
+        await client.gets('lds', [`web: ${env}`]);
+        await client.gets('rds', [`web: ${env}`]);
+      }
+    });
+
+    afterEach(async () => {
+      connections[Symbol.dispose]();
+      await relay.stop();
+      files[Symbol.dispose]();
+    });
+
+    it('is MISSING in status, ListClasses, ListClients, clients, explain and CSDS, with why and who else has it', async () => {
+      await eventually(async () => {
+        const found = await foundOf();
+        expect(found.map(({ sentence }) => sentence).toSorted()).to.deep.equal([
+          '1 client with env=prd gets no lds: no variant matches; 3 other classes have one',
+          '1 client with env=prd gets no rds web: no variant matches; 3 other classes have one',
+        ]);
+        for (const one of found) expect(one).to.include({ clients: 1, elsewhere: true, other_classes: 3 });
+      });
+      expect(await stateOf('prd', 'lds')).to.equal('MISSING');
+      expect(await stateOf('prd', 'rds')).to.equal('MISSING');
+      expect(await stateOf('prd', 'cds'), 'nobody has a cluster').not.to.equal('MISSING');
+      for (const short of ['lds', 'rds']) expect(await stateOf('prod', short)).to.equal('SYNCED');
+      const listed = await run('clients', '--state', 'missing', ...admin());
+      expect(listed.out)
+        .to.match(/ prd .* MISSING +lds rds MISSING/)
+        .and.to.match(/1 of 4 clients$/);
+      const seen = await run('status', ...admin());
+      expect(seen.out).to.include(
+        '1 client with env=prd gets no rds web: no variant matches; 3 other classes have one',
+      );
+      expect(seen.out).to.match(/1 client with env=prd gets no lds: no variant matches/);
+      const why = await explainedOf(relay, 'prd', 'rds', 'web');
+      expect(why).to.include('no variant matches').and.to.include('; 3 other classes have one');
+      expect(why).to.include('It asks for this resource, and there is none for it: MISSING.');
+      const path = 'envoy.service.status.v3.ClientStatusDiscoveryService/FetchClientStatus';
+      const { config } = csds.parse(JSON.parse((await relay.rpc(path, {})).body));
+      const shown = config.find(({ node }) => node?.id === 'prd')?.generic_xds_configs ?? [];
+      expect(shown.find(({ name }) => name === 'web')?.client_status).to.equal('DOES_NOT_EXIST');
+    });
+
+    it('is counted, and is over once there is a variant for it', async () => {
+      const counts = () =>
+        Promise.all(
+          ['missing_subscriptions', 'unmatched_subscriptions'].map((name) =>
+            relay.metric(name, 'type="rds"'),
+          ),
+        );
+      await eventually(async () => expect(await counts()).to.deep.equal([1, 1]));
+      expect(await relay.metric('unmatched_subscriptions', 'type="lds"')).to.equal(1);
+      for (const short of ['lds', 'rds']) forEnvs(short, ['prod', 'test', 'dev', 'prd']);
+      await eventually(async () => {
+        expect(await counts()).to.deep.equal([0, 0]);
+        expect(await foundOf()).to.be.empty;
+        expect(await stateOf('prd', 'rds')).to.equal('SYNCED');
+      });
+    });
+
+    it('what nobody has is MISSING too, and known to be nowhere else', async () => {
+      const client = connections.open({ protocol: 'delta', node: { id: 'odd', metadata: { env: 'dev' } } });
+      client.want('rds', { names: ['nowhere'] });
+      await eventually(async () => {
+        const found = (await foundOf()).find(({ name }) => name === 'nowhere');
+        expect(found).to.include({
+          elsewhere: false,
+          sentence: '1 client with env=dev gets no rds nowhere: upstream files does not have it',
+        });
+        expect(await relay.metric('missing_subscriptions', 'type="rds"')).to.equal(2);
+        expect(await relay.metric('unmatched_subscriptions', 'type="rds"')).to.equal(1);
+      });
+    });
+  });
+}

@@ -1,0 +1,157 @@
+import { expect } from 'chai';
+import { z } from 'zod';
+import { when } from '../support/in-memory-relay.ts';
+import { eventually } from './support/eventually.ts';
+import { run } from './support/explain.ts';
+import { ResourceFiles } from './support/files.ts';
+import { ModelPlane } from './support/model-plane.ts';
+import { RelayProcess } from './support/relay.ts';
+import { readyOf } from './support/relay-state.ts';
+import { Connections } from './support/variant-client.ts';
+import { writeVariants } from './support/variant-files.ts';
+
+const answer = z.object({
+  accepted: z.boolean(),
+  stale_upstreams: z.array(z.object({ name: z.string(), since: z.string(), reason: z.string() })),
+});
+
+for (const workers of [0, 2]) {
+  describe(`wait is not green when it is not, with workers: ${workers}`, function () {
+    this.timeout(60_000);
+    const wait = (relay: RelayProcess, ...flags: readonly string[]) =>
+      run('wait', '--admin', `http://${relay.admin}`, '--timeout', '300ms', ...flags);
+
+    it('while the control plane is away it fails and says as of when, unless --allow-stale', async () => {
+      await using plane = await ModelPlane.start();
+      plane.set('cds', { shop: '1' });
+      await using relay = await RelayProcess.start({
+        upstreams: [{ name: 'central', ads: { endpoints: [plane.address] } }],
+        workers,
+      });
+      using connections = new Connections(relay.xds);
+      const client = connections.open({ protocol: 'delta' });
+      client.want('cds', { names: ['*'] });
+      await client.gets('cds', ['shop: 1']);
+      const well = await wait(relay, '--timeout', '20s');
+      expect(well.code, well.out).to.equal(0);
+
+      plane.kill();
+      await eventually(async () => expect((await readyOf(relay)).stale).to.equal(true));
+      for (const flags of [[], ['--type', 'cds'], ['--type', 'cds', '--name', 'shop'], ['--name', 'shop']]) {
+        const failed = await wait(relay, ...flags);
+        expect(failed.code, flags.join(' ')).to.equal(1);
+        expect(failed.err).to.match(
+          /^not accepted after 300ms: as of 20\S+Z: upstream central may be out of date since then: \S/,
+        );
+      }
+      const allowed = await wait(relay, '--allow-stale');
+      expect(allowed.code, allowed.out).to.equal(0);
+      expect(allowed.out).to.match(/^accepted by all: 1 stream subscribes\nas of 20\S+Z: upstream central /);
+      const json = await wait(relay, '--json');
+      const said = answer.parse(
+        JSON.parse(json.out.slice(json.out.indexOf('{'), json.out.lastIndexOf('}') + 1)),
+      );
+      expect(said.stale_upstreams[0]).to.include({ name: 'central' });
+
+      await plane.again();
+      const again = await wait(relay, '--timeout', '30s');
+      expect(again.code, again.out).to.equal(0);
+    });
+
+    it('an upstream that has no part in it may be out of date', async () => {
+      using files = new ResourceFiles();
+      files.write('cds', new Map([['shop', '1']]));
+      await using relay = await RelayProcess.start({
+        upstreams: [
+          { ...files.upstream, types: ['cds'] },
+          { name: 'away', ads: { endpoints: ['127.0.0.1:9'] }, required: false },
+        ],
+        workers,
+      });
+      using connections = new Connections(relay.xds);
+      const client = connections.open({ protocol: 'delta' });
+      client.want('cds', { names: ['*'] });
+      await client.gets('cds', ['shop: 1']);
+      for (const flags of [[], ['--type', 'cds'], ['--name', 'shop']]) {
+        const well = await wait(relay, '--timeout', '20s', ...flags);
+        expect(well.code, well.out).to.equal(0);
+      }
+      const other = await wait(relay, '--type', 'eds', '--name', 'shop');
+      expect(other.err).to.include('upstream away may be out of date');
+    });
+
+    it('with fewer streams than --min-clients, and with a name that nobody knows, it fails', async () => {
+      using files = new ResourceFiles();
+      files.write('cds', new Map([['shop', '1']]));
+      await using relay = await RelayProcess.start({ upstreams: [files.upstream], workers });
+      const nobody = await wait(relay);
+      expect(nobody.code).to.equal(1);
+      expect(nobody.err).to.equal(
+        'not accepted after 300ms: no stream subscribes, and 1 must (--min-clients)',
+      );
+      using connections = new Connections(relay.xds);
+      const client = connections.open({ protocol: 'delta' });
+      client.want('cds', { names: ['*'] });
+      await client.gets('cds', ['shop: 1']);
+      const one = await wait(relay, '--timeout', '20s');
+      expect(one.code, one.out).to.equal(0);
+      const two = await wait(relay, '--min-clients', '2');
+      expect(two.code).to.equal(1);
+      expect(two.err).to.equal('not accepted after 300ms: 1 stream subscribes, and 2 must (--min-clients)');
+      const misspelled = await wait(relay, '--type', 'cds', '--name', 'shpo');
+      expect(misspelled.code).to.equal(1);
+      expect(misspelled.err).to.match(
+        /nothing is known of 1 name:\n\n.*\n +cds +shpo +MISSING +no upstream has it/,
+      );
+      files.write('cds', new Map([['cart', '1']]));
+      await client.gets('cds', ['cart: 1']);
+      const removed = await wait(relay, '--type', 'cds', '--name', 'shop', '--timeout', '20s');
+      expect(removed.code, removed.out).to.equal(0);
+    });
+
+    it('a client that asks and gets nothing is not there yet', async () => {
+      using files = new ResourceFiles();
+      const forEnvs = (...envs: readonly string[]) => {
+        for (const short of ['lds', 'rds'])
+          writeVariants(
+            files,
+            short,
+            envs.map((env) => ['web', env, when({ env })]),
+          );
+      };
+      forEnvs('prod');
+      await using relay = await RelayProcess.start({
+        upstreams: [files.upstream],
+        parameters: [{ key: 'env', from: 'node.metadata.env' }],
+        workers,
+      });
+      using connections = new Connections(relay.xds, 4);
+      const open = (env: string) => {
+        const client = connections.open({ protocol: 'delta', node: { id: env, metadata: { env } } });
+        client.want('lds', { names: ['*'] });
+        client.want('rds', { names: ['web'] });
+        return client;
+      };
+      const good = open('prod');
+      await good.gets('rds', ['web: prod']);
+      const bad = open('prd');
+      await eventually(async () => {
+        for (const [flags, name] of [
+          [['--type', 'lds'], '\\*'],
+          [['--type', 'rds', '--name', 'web'], 'web'],
+        ] as const) {
+          const failed = await wait(relay, ...flags);
+          expect(failed.code, failed.out).to.equal(1);
+          expect(failed.err).to.match(/^not accepted after 300ms by 1 of 2 streams:$/m);
+          expect(failed.err).to.match(
+            new RegExp(`^\\S+ +prd +[lr]ds +${name} +MISSING +the client asks for it`, 'm'),
+          );
+        }
+      });
+      forEnvs('prod', 'prd');
+      const well = await wait(relay, '--timeout', '20s');
+      expect(well.code, well.out).to.equal(0);
+      await bad.gets('rds', ['web: prd']);
+    });
+  });
+}
