@@ -366,12 +366,7 @@ export class Distributary {
   async #listenAdmin(): Promise<Result<undefined>> {
     const { address, tls: files } = this.#config.admin;
     const { log } = this.#core;
-    const tls = await watchTls(
-      files,
-      () => this.#admin,
-      log,
-      (at) => this.#core.metrics.certificateExpiry('admin', at),
-    );
+    const tls = await watchTls(files, () => this.#admin, this.#core, 'admin');
     if (!tls.ok) return tls;
     this.#closeAdminTls = () => tls.value.close();
     const { host, port } = address;

@@ -37,7 +37,11 @@ export class RelayPage implements PageSource {
       usage: this.#usage(),
       workPerPeerMs: limits.maxWorkPerPeerMs,
       certificates: new Map(figures.counters.flatMap(({ certificates }) => certificates)),
-      refusedCertificates: new Map(),
+      refusedCertificates: new Map(
+        figures.counters.flatMap(({ refusedCertificates }) =>
+          refusedCertificates.map(([of, error, since]) => [of, { error, since }] as const),
+        ),
+      ),
       refusedConfiguration: refusedConfiguration(),
       disk: disk(),
       recent: figures.recent(),

@@ -47,12 +47,7 @@ export class RestListener {
     answers: XdsListenerCallbacks,
   ): Promise<Result<RestListener>> {
     const opened: { server?: HttpServer } = {};
-    const tls = await watchTls(
-      files,
-      () => opened.server,
-      core.log,
-      (at) => core.metrics.certificateExpiry('rest', at),
-    );
+    const tls = await watchTls(files, () => opened.server, core, 'rest');
     if (!tls.ok) return tls;
     const connections = connectionOptions(core, 'rest');
     const route = restRoutes(core, answers, connections.report);

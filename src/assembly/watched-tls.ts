@@ -2,10 +2,10 @@ import { X509Certificate } from 'node:crypto';
 import type { ServerTls } from '../config/config.ts';
 import { systemClock } from '../model/clock.ts';
 import { fail, ok, type Result } from '../model/result.ts';
-import type { Log } from '../observe/log.ts';
 import { readTlsFiles, watchTlsFiles } from '../security/tls-files.ts';
 import type { ListenerTls } from '../wire/listener.ts';
 import type { TlsMaterial } from '../wire/tls-material.ts';
+import type { Core } from './core.ts';
 
 /** Takes a new certificate for the connections from now on. */
 interface TlsServer {
@@ -21,23 +21,23 @@ export interface WatchedTls {
 
 const plaintext: WatchedTls = { material: undefined, close: () => {} };
 
-/**
- * Reads a listener's certificate and hands each new version to the server, without a restart. `expires`: when the
- * certificate in force does, in milliseconds since the epoch.
- */
+/** Reads a listener's certificate and hands each new version to the server, without a restart. */
 export async function watchTls(
   files: ServerTls | undefined,
   server: () => TlsServer | undefined,
-  log: Log,
-  expires: (at: number) => void,
+  { log, metrics }: Pick<Core, 'log' | 'metrics'>,
+  listener: string,
 ): Promise<Result<WatchedTls>> {
   if (files === undefined) return ok(plaintext);
   const { certificate, privateKey, ca, requireClientCertificate } = files;
   const paths = { certificate, privateKey, ...(ca === undefined ? {} : { ca }) };
   const material = await readTlsFiles(paths);
   if (!material.ok) return fail(material.error);
-  expires(expiryOf(material.value));
-  const refused = (error: string): void => log.error('a new certificate is refused', { certificate, error });
+  metrics.certificateExpiry(listener, expiryOf(material.value));
+  const refused = (error: string): void => {
+    metrics.certificateRefused(listener, error, systemClock.now());
+    log.error('a new certificate is refused', { certificate, error });
+  };
   const close = watchTlsFiles(paths, {
     clock: systemClock,
     current: material.value,
@@ -47,7 +47,7 @@ export async function watchTls(
         refused(set.error);
         return;
       }
-      expires(expiryOf(next));
+      metrics.certificateExpiry(listener, expiryOf(next));
       log.info('certificate reloaded', { certificate });
     },
     refused,

@@ -45,12 +45,7 @@ export class XdsListener {
     const { address, tls: files } = core.config.xds;
     const { maxRequestBytes } = core.config.limits;
     const opened: { server?: GrpcServer } = {};
-    const tls = await watchTls(
-      files,
-      () => opened.server,
-      core.log,
-      (at) => core.metrics.certificateExpiry('xds', at),
-    );
+    const tls = await watchTls(files, () => opened.server, core, 'xds');
     if (!tls.ok) return tls;
     const { material } = tls.value;
     const listening = await listenGrpc({

@@ -25,6 +25,8 @@ const schema = z.object({
   lagMs: z.number(),
   /** When the certificate of each listener ends, in milliseconds since the epoch. */
   certificates: z.array(z.tuple([z.string(), z.number()])),
+  /** New ones that are refused: of what, why, and since when. */
+  refusedCertificates: z.array(z.tuple([z.string(), z.string(), z.number()])),
 });
 
 export type Counters = Readonly<z.infer<typeof schema>>;

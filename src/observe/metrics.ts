@@ -144,6 +144,7 @@ export class Metrics {
   });
   readonly rollout = new RolloutMetrics(this.#registry);
   readonly #certificates = new Map<string, number>();
+  readonly #refusedCertificates = new Map<string, { readonly error: string; readonly at: number }>();
   #sample: (() => Sample) | undefined;
   #relay: RelayGauges | undefined;
 
@@ -271,10 +272,16 @@ export class Metrics {
     );
   }
 
-  /** `at`: milliseconds since the epoch. */
+  /** It is in force. `at`: when it expires, in milliseconds since the epoch. */
   certificateExpiry(listener: string, at: number): void {
     this.#certificateExpiry.set({ listener }, at / 1000);
     this.#certificates.set(listener, at);
+    this.#refusedCertificates.delete(listener);
+  }
+
+  /** A new one is refused, and the one before stays in force. `at`: milliseconds since the epoch. */
+  certificateRefused(listener: string, error: string, at: number): void {
+    this.#refusedCertificates.set(listener, { error, at });
   }
 
   /** For the charts of the status page and for problems: sums over all types. */
@@ -291,6 +298,7 @@ export class Metrics {
         ),
       restarts: this.#workerRestarts.total,
       certificates: [...this.#certificates],
+      refusedCertificates: [...this.#refusedCertificates].map(([of, { error, at }]) => [of, error, at]),
     };
   }
 

@@ -2,10 +2,12 @@ import { chmodSync, existsSync, mkdirSync, renameSync, writeFileSync } from 'nod
 import { join } from 'node:path';
 import { expect } from 'chai';
 import { z } from 'zod';
+import { issueCertificate } from '../support/certificates.ts';
 import { eventually } from './support/eventually.ts';
 import { ResourceFiles } from './support/files.ts';
 import { ModelPlane } from './support/model-plane.ts';
 import { root, temporaryDirectory } from './support/paths.ts';
+import { PemFiles } from './support/pem-files.ts';
 import { outcome } from './support/process.ts';
 import { ClientPool } from './support/recording-client.ts';
 import { distributary, type RelayConfig, RelayProcess } from './support/relay.ts';
@@ -74,6 +76,26 @@ describe('a problem is on the page, in status, in --check and on /ready alike', 
     expect(await everywhere(relay, 'updates_refused', 1)).to.include('broken.json');
     files.writeText('broken.json', '{ "resources": [] }');
     await isOver(relay, 'updates_refused');
+  });
+
+  it('a certificate pair that is refused, until a good one comes, and one that expires soon', async () => {
+    using files = new ResourceFiles();
+    files.write('cds', new Map([['a', '1']]));
+    using pem = new PemFiles();
+    const [first, second] = ['first', 'second'].map((name) => issueCertificate({ name, days: 30 }));
+    if (first === undefined || second === undefined) throw new Error('there are two');
+    const tls = pem.identity('xds', first);
+    await using relay = await RelayProcess.start({ upstreams: [files.upstream], xds: { tls } });
+    pem.identity('xds', { ...first, privateKey: second.privateKey });
+    expect(await everywhere(relay, 'certificate_refused', 1)).to.match(
+      /^The new certificate of xds is refused: .*; the certificate before stays in force$/,
+    );
+    const short = issueCertificate({ name: 'third', days: 0.5 });
+    pem.identity('xds', short);
+    expect(await everywhere(relay, 'certificate_expires', 2)).to.match(
+      /^The certificate of xds expires soon: /,
+    );
+    await isOver(relay, 'certificate_refused');
   });
 
   it('clients that a limit refuses', async () => {

@@ -17,6 +17,7 @@ const counters = (changes: Partial<Counters> = {}): Counters => ({
   busyMs: 0,
   idleMs: 0,
   certificates: [],
+  refusedCertificates: [],
   ...changes,
 });
 
